@@ -28,7 +28,7 @@ def flags_of(source: str) -> set:
 
 
 def kept_outputs(outputs: list) -> list:
-    "Outputs worth saving: no warnings (they carry paths), no widget state, no counts; stdout in one piece."
+    "Outputs worth saving: no warnings (they carry paths), no progress bars, no widget state, no counts; stdout in one piece."
     kept = []
     for o in outputs:
         if o.output_type == "stream" and o.name == "stderr":
@@ -38,10 +38,10 @@ def kept_outputs(outputs: list) -> list:
             continue
         if "execution_count" in o:
             o.execution_count = None
-        if "data" in o and WIDGET_VIEW in o.data:
-            del o.data[WIDGET_VIEW]
-            if not o.data:
+        if WIDGET_VIEW in o.get("data", {}):
+            if "text/html" not in o.data:  # a progress bar
                 continue
+            del o.data[WIDGET_VIEW]
         kept.append(o)
     return kept
 
