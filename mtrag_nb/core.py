@@ -12,10 +12,10 @@ from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from enum import Enum
 
 # %% auto #0
-__all__ = ['DOMAINS', 'MINILM', 'BGE_M3', 'BGE_RERANKER', 'PROFILES', 'MTRAGError', 'DataError', 'SettingsError', 'ModelNotFound',
-           'IndexMismatch', 'RunMismatch', 'ServerError', 'Turn', 'Passage', 'Task', 'Gold', 'Outcome', 'Reason',
-           'Label', 'Verdict', 'scored', 'ModelSpec', 'ChunkSettings', 'RetrievalSettings', 'StageSettings', 'Settings',
-           'plain', 'digest', 'with_settings', 'load_settings', 'settings_digest']
+__all__ = ['DOMAINS', 'STAGE_CHOICES', 'MINILM', 'BGE_M3', 'BGE_RERANKER', 'PROFILES', 'MTRAGError', 'DataError', 'SettingsError',
+           'ModelNotFound', 'IndexMismatch', 'RunMismatch', 'ServerError', 'Turn', 'Passage', 'Task', 'Gold', 'Outcome',
+           'Reason', 'Label', 'Verdict', 'scored', 'ModelSpec', 'ChunkSettings', 'RetrievalSettings', 'StageSettings',
+           'Settings', 'plain', 'digest', 'with_settings', 'load_settings', 'settings_digest']
 
 # %% ../nbs/00_core.ipynb #5b420020
 class MTRAGError(Exception):
@@ -192,18 +192,33 @@ class RetrievalSettings:
 
 @dataclass(frozen=True)
 class StageSettings:
-    "How the stages decide. Ways to grade and check are listed in the chapter on stages."
-    rewrite: str = "always"  # "always", "guarded" (kept only if near the last turn) or "never"
-    rewrite_guard: float = 0.6  # guarded: least cosine between rewrite and last turn
+    "How the stages decide. The ways to grade and check are explained in the chapter on stages."
+    rewrite: str = "always"  # "always", "guarded" (kept only if near the last question) or "never"
+    rewrite_guard: float = 0.6  # guarded: least cosine between rewrite and last question
     grade: str = "verdict"  # "verdict", "yesno", "likelihood" or "cosine"
-    grade_threshold: float = 0.0  # a document is kept at or above it (not used by "verdict")
+    grade_threshold: float = 0.0  # a document is kept at or above it ("verdict" has none)
+    grade_default: str = "yes"  # what an unreadable verdict counts as
     check: str = "verdict"  # "verdict", "yesno", "likelihood" or "support"
-    check_threshold: float = 0.0  # a draft is grounded at or above it (not used by "verdict")
+    check_threshold: float = 0.0  # a draft is grounded at or above it ("verdict" has none)
+    check_default: str = "no"
     max_retries: int = 2  # seed paper, II.C.1
     retry_temperature: float = 0.7  # a retry samples; the first draft does not
     max_new_tokens: int = 256  # of an answer
-    prompts: str = "permissive"  # "permissive" or "strict" (seed paper, V.B)
+    history_turns: int = 6  # turns of the conversation that a prompt shows
+    turn_chars: int = 600  # characters of each
+    prompts: str = "permissive"  # "permissive" or "strict" (seed paper, V.B), or "small" (for the laptop's model)
     refusal_text: str = "I don't know: the documents that I found do not contain the answer."
+
+    def __post_init__(self):
+        for key, known in STAGE_CHOICES.items():
+            if getattr(self, key) not in known: raise SettingsError(f"unknown stages.{key} {getattr(self, key)!r}: it is {' or '.join(known)}")
+
+
+STAGE_CHOICES = {
+    "rewrite": ("always", "guarded", "never"),
+    "grade": ("verdict", "yesno", "likelihood", "cosine"), "grade_default": ("yes", "no"),
+    "check": ("verdict", "yesno", "likelihood", "support"), "check_default": ("yes", "no"),
+}
 
 # %% ../nbs/00_core.ipynb #d0520a14
 @dataclass(frozen=True)
@@ -283,7 +298,7 @@ PROFILES = {
     "laptop": Settings(
         profile="laptop", chat=ModelSpec("SmolLM2-135M-Instruct", dtype="fp32", device="cpu"), embedder=MINILM,
         stages=StageSettings(rewrite="guarded", grade="cosine", grade_threshold=0.35,
-                             check="support", check_threshold=0.6, max_new_tokens=80)),
+                             check="support", check_threshold=0.6, max_new_tokens=80, prompts="small")),
     "t4": Settings(
         profile="t4", chat=ModelSpec("meta-llama/Llama-3.1-8B-Instruct", quantization="nf4"), embedder=BGE_M3, reranker=BGE_RERANKER),
     "ncl": Settings(

@@ -180,6 +180,11 @@ def _first(value) -> str:
     return (value[0] if value else "") if isinstance(value, list) else value if isinstance(value, str) else ""
 
 
+def _unmarked(query: str) -> str:
+    "A query without its speaker marks; a query that joins several turns keeps one a line."
+    return "\n".join(t.removeprefix("|user|:").strip() for t in query.split("\n"))
+
+
 def read_gold(
     path: str | Path,
     rewrites: dict[str, str] | None = None,  # task id -> human rewrite, where the file has none
@@ -192,7 +197,7 @@ def read_gold(
         gold[tid] = Gold(
             task_id=tid, answerability=_first(obj.get("Answerability", obj.get("answerability"))),
             targets=tuple(t["text"] for t in obj.get("targets") or []), passages=_contexts(obj, _place(obj, path, n), path, n),
-            rewrite=obj.get("rewritten_query") or (rewrites or {}).get(tid, ""),
+            rewrite=_unmarked(obj.get("rewritten_query") or (rewrites or {}).get(tid, "")),
             question_type=tuple(types) if isinstance(types, list) else (), multi_turn=_first(obj.get("Multi-Turn")))
     return gold
 
@@ -283,7 +288,7 @@ def read_queries(
     out = {}
     for n, obj in read_jsonl(path):
         if not isinstance(obj.get("_id"), str) or not isinstance(obj.get("text"), str): raise DataError("a query needs _id and text", path, n)
-        out[obj["_id"]] = "\n".join(t.removeprefix("|user|:").strip() for t in obj["text"].split("\n"))
+        out[obj["_id"]] = _unmarked(obj["text"])
     return out
 
 
@@ -415,7 +420,7 @@ def check_format(
     return FormatReport(task, sum(got.values()), tuple(errors), tuple(warnings))
 
 # %% ../nbs/01_data.ipynb #e521bc5d
-def sample_dir() -> Path:
+def sample_dir() -> Path:  # imported from the package below: a notebook has no `__file__`
     "The folder of the sample: beside the package in a clone, inside it when installed from a wheel."
     here = Path(__file__).parent
     for folder in (here.parent / "data" / "sample", here / "sample"):
