@@ -40,6 +40,7 @@ def _open_text(path: Path) -> Iterator[str]:
 
 def read_jsonl(
     path: str | Path,  # .jsonl, .jsonl.gz or .zip
+    torn_tail: bool = False,  # True: a last line without its line end is passed over (a log whose writer was killed or is still writing)
 ) -> Iterator[tuple[int, dict]]:  # line number (from 1) and object; blank lines are passed over
     "The objects of a JSON-lines file. Raises DataError with the line that is not one."
     path, n = Path(path), 0
@@ -50,6 +51,7 @@ def read_jsonl(
             if not line.strip(): continue
             try: obj = json.loads(line)
             except json.JSONDecodeError as e:
+                if torn_tail and not line.endswith("\n"): return
                 raise DataError(f"not valid JSON ({e.msg} at column {e.colno})", path, n, "The line may be torn: mend or remove it") from None
             if not isinstance(obj, dict): raise DataError(f"holds a {type(obj).__name__}, not an object", path, n)
             yield n, obj
