@@ -20,10 +20,11 @@ from typing import Iterable, Iterator
 from .core import DOMAINS, DataError, Gold, Passage, Task, Turn, digest
 
 # %% auto #0
-__all__ = ['COLLECTIONS', 'MAX_CONTEXTS', 'REQUIRED_KEYS', 'MAX_MEGABYTES', 'OFFICIAL_URL', 'OFFICIAL_FILES', 'read_jsonl',
-           'JsonlLog', 'domain_of', 'read_tasks', 'read_gold', 'Conversation', 'read_conversations',
+__all__ = ['COLLECTIONS', 'MAX_CONTEXTS', 'REQUIRED_KEYS', 'MAX_MEGABYTES', 'RATED', 'OFFICIAL_URL', 'OFFICIAL_FILES',
+           'read_jsonl', 'JsonlLog', 'domain_of', 'read_tasks', 'read_gold', 'Conversation', 'read_conversations',
            'conversation_tasks', 'read_corpus', 'read_queries', 'read_qrels', 'falling', 'prediction_line',
-           'write_jsonl', 'FormatReport', 'check_format', 'sample_dir', 'sample_corpus', 'download_official']
+           'write_jsonl', 'FormatReport', 'check_format', 'sample_dir', 'sample_corpus', 'RatedAnswer', 'read_ratings',
+           'download_official']
 
 # %% ../nbs/01_data.ipynb #40f1b112
 def _open_text(path: Path) -> Iterator[str]:
@@ -433,6 +434,44 @@ def sample_dir() -> Path:  # imported from the package below: a notebook has no 
 def sample_corpus(level: str = "passage") -> list[Path]:  # "passage" or "document"
     "The sample's corpus files, one a domain."
     return [sample_dir() / "corpora" / f"{level}_level" / f"{d}.jsonl" for d in DOMAINS]
+
+# %% ../nbs/01_data.ipynb #ae129e0a
+@dataclass(frozen=True)
+class RatedAnswer:
+    "An answer with what people and official scorers said of it."
+    task: Task  # its contexts are the passages that the answer was made from
+    gold: Gold
+    system: str  # whose answer; "reference" is the benchmark's own
+    answer: str
+    ratings: dict[str, tuple[float, ...]]  # faithfulness, appropriateness, naturalness, completeness: 1 to 4, one a person
+    official: dict[str, float]  # RougeL, Bert-Rec, Bert-KPrec, rb_agg, rb_llm, rl_f, conditional_idk
+
+
+RATED = ("faithfulness", "appropriateness", "naturalness", "completeness")
+
+
+def read_ratings(
+    path: str | Path,  # .json or .json.gz
+) -> list[RatedAnswer]:
+    "The answers of an InspectorRAGet file. Raises DataError if it is not one."
+    path = Path(path)
+    try:
+        with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8") as f: data = json.load(f)
+        texts = {d["document_id"]: d["text"] for d in data["documents"]}
+        tasks = {t["task_id"]: t for t in data["tasks"]}
+        out = []
+        for e in data["evaluations"]:
+            line, marks = tasks[e["task_id"]], e["annotations"]
+            turns, domain = _turns(line, path, 0), _place(line, path, 0)
+            shown = tuple(Passage(c["document_id"], texts[c["document_id"]], domain=domain) for c in line["contexts"])
+            out.append(RatedAnswer(
+                Task(e["task_id"], e["task_id"].split("<")[0], int(line.get("Turn") or sum(t.speaker == "user" for t in turns)), domain, turns[-1].text, turns[:-1], line["Collection"], shown),
+                Gold(e["task_id"], _first(line.get("Answerability")), tuple(t["text"] for t in line["targets"]), shown), e["model_id"], e["model_response"],
+                {k: tuple(float(m["value"]) for m in marks[k].values()) for k in RATED if k in marks},
+                {k: float(next(iter(v.values()))["value"]) for k, v in marks.items() if k not in (*RATED, "win-rate")}))
+    except (json.JSONDecodeError, KeyError, TypeError, FileNotFoundError) as e:
+        raise DataError(f"not a file of rated answers ({type(e).__name__}: {e})", path, remedy="Wanted is InspectorRAGet's format, as in mtrag-human/evaluations") from None
+    return out
 
 # %% ../nbs/01_data.ipynb #5ef07b0b
 OFFICIAL_URL = "https://raw.githubusercontent.com/IBM/mt-rag-benchmark"

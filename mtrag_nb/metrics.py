@@ -5,21 +5,19 @@
 # %% ../nbs/09_metrics.ipynb #cb151db1
 from __future__ import annotations
 
-import gzip
 import html
 import importlib.util
-import json
 import math
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Iterable, Mapping, Sequence
+from typing import Mapping, Sequence
 
 import numpy as np
 import pytrec_eval
 
 from .core import MINILM, DataError, ModelSpec, SettingsError
-from .data import domain_of, read_jsonl
+from .data import RatedAnswer, domain_of, read_jsonl
 from .models import find_model, pick_device
 from .stages import support
 
@@ -85,8 +83,8 @@ class RetrievalRow:
     missing: int  # queries with qrels that the run does not have
     values: dict[str, float | None]  # measure -> mean; None where no query was measured
 
-
-@dataclass(frozen=True)
+# %% ../nbs/09_metrics.ipynb #3d74b1d3
+@dataclass(frozen=True, repr=False)
 class RetrievalScores:
     "What a run retrieved, against the qrels."
     rows: tuple[RetrievalRow, ...]  # domains in alphabetical order, then all
@@ -98,7 +96,14 @@ class RetrievalScores:
     zeroed: bool  # True: missing queries count as 0; False: they are left out, as the official script does
 
     @property
-    def overall(self) -> dict[str, float | None]: return self.rows[-1].values
+    def overall(self) -> dict[str, float | None]:
+        "The official mean: of the domains, weighted by their predicted tasks."
+        return self.rows[-1].values
+
+    @property
+    def by_query(self) -> dict[str, float | None]:
+        "The plain mean over the measured queries; None if there is none."
+        return {m: float(np.mean([v[m] for v in self.queries.values()])) if self.queries else None for m in MEASURES}
 
     @property
     def note(self) -> str:
@@ -109,9 +114,10 @@ class RetrievalScores:
 
     def _table(self):
         head = ["domain", "tasks", "queries", "missing", *MEASURES]
-        return head, [[r.domain, r.tasks, r.queries, r.missing, *(r.values[m] for m in MEASURES)] for r in self.rows]
+        rows = [[r.domain, r.tasks, r.queries, r.missing, *(r.values[m] for m in MEASURES)] for r in self.rows]
+        return head, [*rows, ["by query", "", "", "", *self.by_query.values()]]
 
-    def __str__(self): return text_table(*self._table()) + "\n" + self.note
+    def __repr__(self): return text_table(*self._table()) + "\n" + self.note
 
     def _repr_html_(self): return html_table(*self._table(), note=self.note)
 
@@ -144,7 +150,7 @@ def _weighted(rows: list[RetrievalRow]) -> RetrievalRow:
 def retrieval_scores(
     qrels: Mapping[str, Mapping[str, int]],  # task id -> passage id -> relevance
     run: Mapping[str, Mapping[str, float] | Sequence[tuple[str, float]]],  # task id -> passages with scores; holds every predicted task, empty rankings too
-    domains: Mapping[str, str] | None = None,  # task id -> domain; None: all one domain
+    domains: Mapping[str, str] | None = None,  # task id -> domain, or any other group that the rows shall show; None: one row
     missing: str = "skip",  # queries with qrels that the run does not have: "skip" (official) or "zero"
 ) -> RetrievalScores:
     "nDCG and recall at 1, 3, 5, 10 and MRR, by domain and over all. Raises DataError for a score that is not a number or a task without domain."
@@ -192,7 +198,7 @@ def _baseline(name: str) -> Path:
 
 
 class BertScorer:
-    "BERTScore with any encoder, one pair at a time as the scorer sees it. Loaded when first used; texts are cut at the encoder's length."
+    "BERTScore with any encoder. Loaded when first used; texts are cut at the encoder's length."
 
     def __init__(
         self,
@@ -324,7 +330,7 @@ def condition(
     return 0.0 if idk == 1 else phi
 
 # %% ../nbs/09_metrics.ipynb #d2445841
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Refusals:
     "Who was refused, and who should have been."
     answered: int  # answerable tasks that were answered
@@ -345,7 +351,7 @@ class Refusals:
     @property
     def note(self) -> str: return f"accuracy {show(self.accuracy)}, {self.left_out} left out"
 
-    def __str__(self): return text_table(*self._table()) + "\n" + self.note
+    def __repr__(self): return text_table(*self._table()) + "\n" + self.note
 
     def _repr_html_(self): return html_table(*self._table(), note=self.note)
 
@@ -364,7 +370,7 @@ def refusals(
     return Refusals(*cells)
 
 # %% ../nbs/09_metrics.ipynb #b23ae3f6
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Leaderboard:
     "The harmonic mean of the three means, with what it stands on."
     means: dict[str, float | None]  # RL_F, RB_llm, RB_agg; over the tasks that have a value
@@ -379,7 +385,7 @@ class Leaderboard:
     @property
     def note(self) -> str: return f"{self.tasks} tasks; H between {show(self.low)} and {show(self.high)} whatever the missing values are"
 
-    def __str__(self): return text_table(*self._table()) + "\n" + self.note
+    def __repr__(self): return text_table(*self._table()) + "\n" + self.note
 
     def _repr_html_(self): return html_table(*self._table(), note=self.note)
 
@@ -406,41 +412,34 @@ class Recheck:
     measure: str
     checked: int
     equal: int  # within the tolerance
-    worst: float  # largest absolute difference; 0 if nothing was checked
+    worst: float  # largest absolute difference
 
     @property
-    def ok(self) -> bool: return self.checked == self.equal > 0
+    def ok(self) -> bool: return self.checked == self.equal
 
 
-def _recomputed(task: dict, evaluation: dict, texts: bool) -> dict[str, tuple[float, float]]:
-    "measure -> (own value, official value) for one evaluated answer."
-    official = {k: next(iter(v.values()))["value"] for k, v in evaluation["annotations"].items()}
-    label = (task["Answerability"] or [""])[0]
+def _recomputed(answer: RatedAnswer, texts: bool) -> dict[str, tuple[float, float]]:
+    "measure -> (own value, official value) for one answer."
+    label, official = answer.gold.answerability, answer.official
     agrees = official["conditional_idk"]
     idk = agrees if label in TO_REFUSE else 1 - agrees
     plain = AggParts(official["Bert-Rec"], official["RougeL"], official["Bert-KPrec"]).rb_agg
     out = {"RB_agg": (condition(plain, label, idk), official["rb_agg"])}
-    for key, name in (("rl_f", "RL_F"), ("rb_llm", "RB_llm")):
-        decided = condition(None, label, idk)
-        if decided is not None: out[f"{name}, decided by the condition"] = (decided, official[key])
-    if texts: out["ROUGE-L"] = (rouge_l(evaluation["model_response"], task["targets"][0]["text"]), official["RougeL"])
+    decided = condition(None, label, idk)
+    if decided is not None: out.update({"RL_F conditioned": (decided, official["rl_f"]), "RB_llm conditioned": (decided, official["rb_llm"])})
+    if texts: out["ROUGE-L"] = (rouge_l(answer.answer, answer.gold.targets[0]), official["RougeL"])
     return out
 
 
 def recheck_official(
-    path: str | Path,  # an InspectorRAGet file with official scores, .json or .json.gz
+    answers: Sequence[RatedAnswer],  # from data.read_ratings: answers with official scores
     texts: bool = False,  # True: ROUGE-L too, from the texts (2 ms an answer)
     tolerance: float = 1e-6,
 ) -> dict[str, Recheck]:
-    "Recompute the official scores of a file. Raises DataError if the file is not one."
-    path = Path(path)
-    try:
-        with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8") as f: data = json.load(f)
-        tasks = {t["task_id"]: t for t in data["tasks"]}
-        pairs: dict[str, list[float]] = {}
-        for e in data["evaluations"]:
-            for measure, (own, official) in _recomputed(tasks[e["task_id"]], e, texts).items():
-                pairs.setdefault(measure, []).append(abs(own - official))
-    except (OSError, json.JSONDecodeError, KeyError, TypeError) as e:
-        raise DataError(f"not an evaluation file with official scores ({type(e).__name__}: {e})", path) from None
-    return {m: Recheck(m, len(d), sum(x <= tolerance for x in d), max(d, default=0.0)) for m, d in pairs.items()}
+    "Recompute official scores. Raises DataError for an answer that lacks a part."
+    gaps: dict[str, list[float]] = {}
+    for a in answers:
+        try: found = _recomputed(a, texts)
+        except (KeyError, IndexError) as e: raise DataError(f"answer of {a.system!r} to task {a.task.id!r} has no {e}") from None
+        for measure, (own, official) in found.items(): gaps.setdefault(measure, []).append(abs(own - official))
+    return {m: Recheck(m, len(d), sum(x <= tolerance for x in d), max(d)) for m, d in gaps.items()}
