@@ -186,6 +186,7 @@ class RetrievalSettings:
     "Two-stage retrieval (seed paper, II.B)."
     top_k: int = 20  # candidate children from the index
     rerank_k: int = 5  # children kept after reranking
+    distinct: bool = False  # True: keep children until they come from rerank_k passages; five children are often only three
     domain_filter: bool = True
     parent_swap: bool = True  # show the generator parents, not children
 

@@ -67,10 +67,13 @@ class OverlapReranker:
         return [h.score + self.weight * sum(idf[w] for w in idf.keys() & set(words(h.text))) / total for h in hits]
 
 # %% ../nbs/05_retrieval.ipynb #596f0a6b
-def _reranked(hits: Sequence[Hit], scores: Sequence[float], keep: int) -> list[Hit]:
-    "The best `keep` hits by reranker score; ties go to the higher cosine, then to the smaller id."
+def _reranked(hits: Sequence[Hit], scores: Sequence[float], settings: RetrievalSettings) -> list[Hit]:
+    "The best hits by reranker score, `rerank_k` of them or, if `distinct`, of `rerank_k` passages; ties go to the higher cosine, then to the smaller id."
     scored = [replace(h, rerank_score=round(float(s), 6)) for h, s in zip(hits, scores, strict=True)]
-    return sorted(scored, key=lambda h: (-h.rerank_score, -h.score, h.chunk_id))[:keep]
+    ranked = sorted(scored, key=lambda h: (-h.rerank_score, -h.score, h.chunk_id))
+    if not settings.distinct: return ranked[:settings.rerank_k]
+    last = list(dict.fromkeys(h.document_id for h in ranked))[:settings.rerank_k][-1:]  # the passage that fills the number
+    return ranked[:next((i + 1 for i, h in enumerate(ranked) if [h.document_id] == last), 0)]
 
 
 def _swapped(hits: Sequence[Hit]) -> dict[str, Hit]:
@@ -119,7 +122,7 @@ class Retriever:
         "The best children for each question."
         only = list(domains) if domains and self.settings.domain_filter else [""] * len(queries)
         found = self.index.search(self.embedder.encode(list(queries), query=True), self.settings.top_k, only)
-        return [_reranked(hits, self._scores(q, hits), self.settings.rerank_k) for q, hits in zip(queries, found, strict=True)]
+        return [_reranked(hits, self._scores(q, hits), self.settings) for q, hits in zip(queries, found, strict=True)]
 
     def _scores(self, query: str, hits: Sequence[Hit]) -> list[float]:
         if hasattr(self.reranker, "score_hits"):
