@@ -317,11 +317,11 @@ MAX_CONTEXTS = 10
 def falling(
     scores: list[float],  # in rank order
 ) -> list[float]:
-    "The same scores, lowered where needed by 1e-6 so that each is below the one before."
+    "The same scores, lowered where needed so that each is below the one before, in single precision too: that is what trec_eval sorts by."
     out: list[float] = []
     for s in scores:
-        s = round(float(s), 6)
-        out.append(s if not out or s < out[-1] else round(out[-1] - 1e-6, 6))
+        most = out[-1] - max(1e-6, abs(out[-1]) * 2**-22) if out else float("inf")
+        out.append(round(min(float(s), most), 6))
     return out
 
 
