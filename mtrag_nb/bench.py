@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from .calls import Models
-from .core import Settings, Task, load_settings, plain, with_settings
+from .core import Settings, load_settings, plain, with_settings
 from .data import read_corpus, read_tasks, sample_corpus, sample_dir
 from .graph import SELF_CRAG, SELF_CRAG_NODES, System, build_self_crag
 from .index import bench_search, build_index

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import threading
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Sequence
 
 from .core import ModelSpec, Settings, digest
 from .data import JsonlLog, read_jsonl
-from .models import ChatModel, Completion, CrossEncoderReranker, Embedder, Prompt, Score, TransformersChat, seeds_for
+from .models import ChatModel, Completion, CrossEncoderReranker, Embedder, Score, TransformersChat, seeds_for
 
 # %% auto #0
 __all__ = ['load_chat', 'Models', 'BatchingChat', 'RecordedChat', 'Meter', 'MeteredChat']

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import html
 import json
-from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from enum import Enum
 
 # %% auto #0
@@ -299,7 +299,7 @@ PROFILES = {
     "laptop": Settings(
         profile="laptop", chat=ModelSpec("SmolLM2-135M-Instruct", dtype="fp32", device="cpu"), embedder=MINILM,
         stages=StageSettings(rewrite="guarded", grade="cosine", grade_threshold=0.35,
-                             check="support", check_threshold=0.6, max_new_tokens=80, prompts="small")),
+                             check="support", check_threshold=0.6, max_new_tokens=80, history_turns=4, turn_chars=300, prompts="small")),
     "t4": Settings(
         profile="t4", chat=ModelSpec("meta-llama/Llama-3.1-8B-Instruct", quantization="nf4"), embedder=BGE_M3, reranker=BGE_RERANKER),
     "ncl": Settings(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import operator
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Annotated, Callable, TypedDict
 
 from langgraph.graph import END, START, StateGraph
@@ -245,7 +245,7 @@ def draw_graph(
     ax = fig.subplots()
     for e in g.edges:
         (x0, y0), (x1, y1) = at[e.source], at[e.target]
-        bend = 0.0 if y0 - y1 == 1 else 0.35 if y1 > y0 else -0.3
+        bend = 0.0 if y0 - y1 == 1 else -0.35 if y1 > y0 else -0.3
         ax.annotate("", (x1, y1), (x0, y0), arrowprops=dict(arrowstyle="-|>", color="#555", linestyle="--" if e.conditional else "-", shrinkA=16, shrinkB=16, connectionstyle=f"arc3,rad={bend}"))
     for n, (x, y) in at.items():
         face = "#e8eef7" if n not in (START, END) else "#fff"

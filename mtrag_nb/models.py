@@ -13,17 +13,17 @@ import struct
 import threading
 import time
 from collections import OrderedDict
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable, Protocol, Sequence
 
 import numpy as np
 
-from .core import ModelNotFound, ModelSpec, SettingsError, digest, load_settings
+from .core import ModelNotFound, ModelSpec, SettingsError, digest
 
 # %% auto #0
 __all__ = ['EMBEDDED', 'Prompt', 'chat', 'Completion', 'Score', 'ChatModel', 'seeds_for', 'ScriptedChat', 'find_model',
-           'download_model', 'pick_dtype', 'pick_device', 'GGUF', 'load_gguf', 'cache_dir', 'Loaded',
+           'wanted_files', 'download_model', 'pick_dtype', 'pick_device', 'GGUF', 'load_gguf', 'cache_dir', 'Loaded',
            'load_transformer', 'common_prefix', 'plan_batches', 'Prefilled', 'generate_batch', 'logprobs_batch',
            'TransformersChat', 'Embedder', 'CrossEncoderReranker']
 
@@ -147,13 +147,19 @@ def find_model(
     return path / spec.gguf_file if spec.gguf_file else path
 
 
+def wanted_files(names: Sequence[str]) -> list[str]:
+    "Of a repository's files, those that loading needs: configuration, tokenizer, and weights once (safetensors where there are any)."
+    names = [n for n in names if not n.startswith(("onnx/", "openvino/", "original/"))]
+    weights = [n for n in names if n.endswith(".safetensors")] or [n for n in names if n.endswith(".bin")]
+    return weights + [n for n in names if n.endswith((".json", ".txt", ".model", ".jinja"))]
+
+
 def download_model(
     name: str,  # hub name, e.g. "BAAI/bge-m3"
-    patterns: Sequence[str] = ("*.json", "*.safetensors", "*.txt", "*.model", "*.jinja"),  # which files
 ) -> Path:
     "Fetch a model into the Hugging Face cache. The only function of this room that uses the network."
-    from huggingface_hub import snapshot_download
-    return Path(snapshot_download(name, allow_patterns=list(patterns)))
+    from huggingface_hub import HfApi, snapshot_download
+    return Path(snapshot_download(name, allow_patterns=wanted_files(HfApi().list_repo_files(name))))
 
 # %% ../nbs/03_models.ipynb #f09ef117
 def pick_dtype(
@@ -589,7 +595,7 @@ class Embedder:
 
     @property
     def fingerprint(self) -> str:
-        return f"{self.spec.name}:{digest([(p.name, p.stat().st_size) for p in sorted(find_model(self.spec).glob('*.safetensors'))], 8)}"
+        return f"{self.spec.name}:{digest([(p.name, p.stat().st_size) for p in sorted(find_model(self.spec).iterdir()) if p.suffix in ('.safetensors', '.bin')], 8)}"
 
     def encode(
         self,

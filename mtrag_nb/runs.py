@@ -16,7 +16,7 @@ import time
 import traceback
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Iterable, Sequence
 
@@ -33,7 +33,8 @@ from .stages import Toolbox, prompt_set
 # %% auto #0
 __all__ = ['PACKAGES', 'package_versions', 'machine', 'git_commit', 'identity', 'write_manifest', 'end_session', 'Trajectory',
            'trajectory', 'Run', 'read_trajectories', 'load_toolbox', 'run_tasks', 'predicted_passages',
-           'write_predictions', 'Telemetry', 'telemetry', 'breakdown', 'breakdown_table', 'tell', 'Dialogue']
+           'ranking_scores', 'write_predictions', 'Telemetry', 'telemetry', 'breakdown', 'breakdown_table', 'tell',
+           'Dialogue']
 
 # %% ../nbs/08_runs.ipynb #8649c427
 PACKAGES = ("mtrag_nb", "torch", "transformers", "bitsandbytes", "sentence-transformers", "langgraph", "llama-index-core",
@@ -281,15 +282,22 @@ def run_tasks(
 # %% ../nbs/08_runs.ipynb #50e5b0a6
 def predicted_passages(
     contexts: Sequence[Context],  # ranked
+    scores: dict[str, float],  # context id -> the score that ranked it
 ) -> list[tuple[Passage, float]]:
-    "Corpus passages with scores, best first; contexts that are pieces of one passage are joined."
+    "Corpus passages with scores, best first; contexts that are pieces of one passage are joined under the first one's score."
     texts, first = {}, {}
     for c in contexts:
         first.setdefault(c.document_id, c)
         texts.setdefault(c.document_id, []).append(c.text)
-    n = len(first)
-    return [(Passage(i, "\n".join(texts[i]), c.title, c.url, c.source, c.domain), c.score if c.score is not None else 1.0 - k / max(n, 1))
-            for k, (i, c) in enumerate(first.items())]
+    return [(Passage(i, "\n".join(texts[i]), c.title, c.url, c.source, c.domain), scores[c.id]) for i, c in first.items()]
+
+
+def ranking_scores(t: Trajectory) -> dict[str, float]:
+    "Context id -> the score of the hit that brought it: the reranker's, or the retriever's where nothing was reranked."
+    scores: dict[str, float] = {}
+    for h in (h for s in t.steps for h in s.get("hits", ())):
+        for i in (h["id"], h["parent_id"]): scores.setdefault(i, h["score"] if h["rerank_score"] is None else h["rerank_score"])
+    return scores
 
 
 def write_predictions(
@@ -307,7 +315,7 @@ def write_predictions(
             line = (lines or {}).get(task.id) or {
                 "conversation_id": task.conversation_id, "task_id": task.id, "turn": str(task.turn), "Collection": task.collection or task.domain,
                 "input": [plain(u) for u in task.history] + [{"speaker": "user", "text": task.question}]}
-            yield prediction_line(line, predicted_passages([passages[i] for i in t.contexts]), t.answer)
+            yield prediction_line(line, predicted_passages([passages[i] for i in t.contexts], ranking_scores(t)), t.answer)
     return write_jsonl(run.folder / "predictions.jsonl", rows())
 
 # %% ../nbs/08_runs.ipynb #0e2ff29b

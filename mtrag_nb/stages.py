@@ -13,7 +13,7 @@ from typing import Sequence
 
 import numpy as np
 
-from .core import Label, Settings, SettingsError, StageSettings, Turn, Verdict, digest, scored
+from .core import Label, Settings, SettingsError, StageSettings, Turn, Verdict, scored
 from .models import ChatModel, Prompt, chat
 
 # %% auto #0
