@@ -16,8 +16,8 @@ from typing import Callable, Sequence
 import numpy as np
 
 from .calls import Models
-from .compare import auroc, auroc_interval
-from .core import PROFILES, DataError, Gold, Label, Settings, Task, Verdict, load_settings
+from .compare import auroc_interval
+from .core import DataError, Gold, Label, Task, Verdict, load_settings
 from .data import RatedAnswer, read_gold, read_ratings, read_tasks
 from .runs import machine, package_versions
 from .stages import (PROMPTS, check_by_likelihood, check_by_support, check_by_yesno, grade_by_cosine, grade_by_likelihood, grade_by_verdict,

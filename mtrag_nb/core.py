@@ -12,10 +12,11 @@ from dataclasses import dataclass, field, fields, is_dataclass, replace
 from enum import Enum
 
 # %% auto #0
-__all__ = ['DOMAINS', 'STAGE_CHOICES', 'MINILM', 'BGE_M3', 'BGE_RERANKER', 'PROFILES', 'MTRAGError', 'DataError', 'SettingsError',
-           'ModelNotFound', 'IndexMismatch', 'RunMismatch', 'ServerError', 'Turn', 'Passage', 'Task', 'Gold', 'Outcome',
-           'Reason', 'Label', 'Verdict', 'scored', 'ModelSpec', 'ChunkSettings', 'RetrievalSettings', 'StageSettings',
-           'Settings', 'plain', 'digest', 'with_settings', 'load_settings', 'settings_digest']
+__all__ = ['DOMAINS', 'WAYS_TO_GRADE', 'STAGE_CHOICES', 'SYSTEM_GROUPS', 'MINILM', 'BGE_M3', 'BGE_RERANKER', 'PROFILES',
+           'MTRAGError', 'DataError', 'SettingsError', 'ModelNotFound', 'IndexMismatch', 'RunMismatch', 'ServerError',
+           'Turn', 'Passage', 'Task', 'Gold', 'Outcome', 'Reason', 'Label', 'Verdict', 'scored', 'ModelSpec',
+           'ChunkSettings', 'RetrievalSettings', 'StageSettings', 'NclSettings', 'Settings', 'plain', 'digest',
+           'with_settings', 'load_settings', 'settings_digest']
 
 # %% ../nbs/00_core.ipynb #5b420020
 class MTRAGError(Exception):
@@ -210,18 +211,42 @@ class StageSettings:
     prompts: str = "permissive"  # "permissive" or "strict" (seed paper, V.B), or "small" (for the laptop's model)
     refusal_text: str = "I don't know: the documents that I found do not contain the answer."
 
-    def __post_init__(self):
-        for key, known in STAGE_CHOICES.items():
-            if getattr(self, key) not in known: raise SettingsError(f"unknown stages.{key} {getattr(self, key)!r}: it is {' or '.join(known)}")
+    def __post_init__(self): _one_of(self, "stages", STAGE_CHOICES)
 
 
+WAYS_TO_GRADE = ("verdict", "yesno", "likelihood", "cosine")
 STAGE_CHOICES = {
-    "rewrite": ("always", "guarded", "never"),
-    "grade": ("verdict", "yesno", "likelihood", "cosine"), "grade_default": ("yes", "no"),
+    "rewrite": ("always", "guarded", "never"), "grade": WAYS_TO_GRADE, "grade_default": ("yes", "no"),
     "check": ("verdict", "yesno", "likelihood", "support"), "check_default": ("yes", "no"),
 }
 
-# %% ../nbs/00_core.ipynb #d0520a14
+
+def _one_of(settings, group: str, choices: dict) -> None:
+    "Raises SettingsError for a setting that is none of its choices."
+    for key, known in choices.items():
+        if getattr(settings, key) not in known: raise SettingsError(f"unknown {group}.{key} {getattr(settings, key)!r}: it is {' or '.join(known)}")
+
+# %% ../nbs/00_core.ipynb #c2d471de
+@dataclass(frozen=True)
+class NclSettings:
+    "How NCL decides (NCL paper, section 3 and Table 1). The chapter on NCL explains the ways."
+    classify: bool = True  # False: the paper's ablation No Classification, in which the local rewrite sees the whole history
+    relation: str = "score"  # the four classes: "score" (the likeliest label), "words" (a label that the model writes) or "cosine"
+    relation_threshold: float = 0.0  # "cosine" only: related at or above it
+    user_turns: int = 3  # at most so many earlier user turns are looked back at (HIST_USER_TURNS)
+    top_k: int = 5  # passages kept after reranking
+    gate: str = "yesno"  # as stages.grade, asked once of the passages as a whole
+    gate_threshold: float = 0.0  # answerable at or above it ("verdict" has none)
+    gate_default: str = "no"  # what an unreadable verdict counts as
+    least_words: int = 3  # a shorter answer is a bad answer
+    max_retries: int = 1  # stricter retries of a bad answer
+
+    def __post_init__(self): _one_of(self, "ncl", {"relation": ("score", "words", "cosine"), "gate": WAYS_TO_GRADE, "gate_default": ("yes", "no")})
+
+
+SYSTEM_GROUPS = ("ncl",)  # groups of Settings that only the system of that name reads
+
+# %% ../nbs/00_core.ipynb #80ba94a7
 @dataclass(frozen=True)
 class Settings:
     "Everything that decides what a run does; `batch_size` alone decides only how fast."
@@ -232,6 +257,7 @@ class Settings:
     chunks: ChunkSettings = field(default_factory=ChunkSettings)
     retrieval: RetrievalSettings = field(default_factory=RetrievalSettings)
     stages: StageSettings = field(default_factory=StageSettings)
+    ncl: NclSettings = field(default_factory=NclSettings)
     qdrant_url: str = ""  # "": the embedded engine
     batch_size: int = 8  # tasks in flight, and most prompts in one padded batch
     seed: int = 0
@@ -298,13 +324,14 @@ BGE_RERANKER = ModelSpec("BAAI/bge-reranker-v2-m3", device="cpu")
 PROFILES = {
     "laptop": Settings(
         profile="laptop", chat=ModelSpec("SmolLM2-135M-Instruct", dtype="fp32", device="cpu"), embedder=MINILM,
-        stages=StageSettings(rewrite="guarded", grade="cosine", grade_threshold=0.35,
-                             check="support", check_threshold=0.6, max_new_tokens=80, history_turns=4, turn_chars=300, prompts="small")),
+        stages=StageSettings(rewrite="guarded", grade="cosine", grade_threshold=0.19,
+                             check="support", check_threshold=0.6, max_new_tokens=80, history_turns=4, turn_chars=300, prompts="small"),
+        ncl=NclSettings(relation="cosine", relation_threshold=0.2, gate="cosine", gate_threshold=0.3)),
     "t4": Settings(
         profile="t4", chat=ModelSpec("meta-llama/Llama-3.1-8B-Instruct", quantization="nf4"), embedder=BGE_M3, reranker=BGE_RERANKER),
     "ncl": Settings(
         profile="ncl", chat=ModelSpec("Qwen/Qwen2.5-1.5B-Instruct", quantization="nf4"), embedder=BGE_M3,
-        stages=StageSettings(max_new_tokens=96)),
+        stages=StageSettings(max_new_tokens=96), ncl=NclSettings(relation="score", gate="yesno", gate_threshold=0.0)),
     "judge": Settings(
         profile="judge", chat=ModelSpec("Qwen/Qwen2.5-14B-Instruct", quantization="nf4"), embedder=MINILM, batch_size=4),
     "server": Settings(
@@ -323,6 +350,9 @@ def load_settings(
     return with_settings(PROFILES[profile], changes or {})
 
 # %% ../nbs/00_core.ipynb #19ee4222
-def settings_digest(settings: Settings) -> str:
-    "Hash of all settings that can change an answer: everything but the batch size."
-    return digest(replace(settings, batch_size=0))
+def settings_digest(
+    settings: Settings,
+    system: str = "",  # whose run it is
+) -> str:
+    "Hash of all settings that can change an answer of this system."
+    return digest({k: v for k, v in vars(replace(settings, batch_size=0)).items() if k not in SYSTEM_GROUPS or k == system})

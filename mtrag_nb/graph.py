@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import operator
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Callable, TypedDict
 
 from langgraph.graph import END, START, StateGraph
@@ -20,9 +20,9 @@ from .stages import Toolbox, cite, weakest_sentence
 
 # %% auto #0
 __all__ = ['Work', 'SELF_CRAG_NODES', 'SELF_CRAG', 'NAIVE', 'TurnState', 'NodeError', 'as_node', 'rewrite_node', 'retrieve_node',
-           'grade_node', 'seed_for', 'generate_node', 'answered', 'check_node', 'retry_node', 'fallback_node',
-           'after_grade', 'after_generate', 'after_check', 'System', 'build_self_crag', 'keep_all_node', 'answer_node',
-           'build_naive', 'run_turn', 'draw_graph']
+           'grade_node', 'seed_for', 'drafted', 'generate_node', 'answered', 'check_node', 'retry_node',
+           'fallback_node', 'after_grade', 'after_generate', 'after_check', 'System', 'build_self_crag',
+           'keep_all_node', 'answer_node', 'build_naive', 'run_turn', 'draw_graph']
 
 # %% ../nbs/07_graph.ipynb #68f21221
 class TurnState(TypedDict, total=False):
@@ -97,15 +97,21 @@ def seed_for(seed: int, task_id: str, attempt: int) -> int:
     return int(digest([seed, task_id, attempt], 8), 16)
 
 
-def generate_node(state: TurnState, tools: Toolbox):
-    "A draft from the kept contexts."
-    task, attempt = state["task"], state.get("retries", 0)
+def drafted(state: TurnState, tools: Toolbox, turns, temperature: float = 0.0, seed: int = 0):
+    "A draft from the kept contexts and these turns of the history; a retry is told what was wrong with the last one."
+    attempt = state.get("retries", 0)
     shown = format_docs_for_gen(tools.retriever.contexts(state["kept"]))
-    how = {"temperature": tools.stages.retry_temperature if attempt else 0.0, "seed": seed_for(tools.settings.seed, task.id, attempt) if attempt else 0,
-           "unsupported": state.get("unsupported", "") if attempt else ""}
-    d = tools.generate(state.get("query") or task.question, task.history, shown, **how)
+    how = {"temperature": temperature, "seed": seed, "unsupported": state.get("unsupported", "") if attempt else ""}
+    d = tools.generate(state.get("query") or state["task"].question, turns, shown, **how)
     update = {"draft": d.text, **({"reason": Reason.LLM_REFUSAL.value} if d.declined else {})}
     return update, {"attempt": attempt, "draft": d.text, "declined": d.declined, "stop": d.stop, **how}
+
+
+def generate_node(state: TurnState, tools: Toolbox):
+    "The first draft, or one more try."
+    task, attempt = state["task"], state.get("retries", 0)
+    if not attempt: return drafted(state, tools, task.history)
+    return drafted(state, tools, task.history, tools.stages.retry_temperature, seed_for(tools.settings.seed, task.id, attempt))
 
 # %% ../nbs/07_graph.ipynb #b5af4581
 def answered(answer: str, contexts) -> dict:
@@ -157,6 +163,7 @@ class System:
     name: str
     build: Callable[[Toolbox], object]  # toolbox -> compiled graph
     about: str = ""
+    prompts: dict = field(default_factory=dict)  # prompt set -> key -> text (`stages.Toolbox.own`): hashed into the identity of a run
 
 
 SELF_CRAG_NODES: dict[str, Work] = {

@@ -24,8 +24,8 @@ from .core import ModelNotFound, ModelSpec, SettingsError, digest
 # %% auto #0
 __all__ = ['EMBEDDED', 'Prompt', 'chat', 'Completion', 'Score', 'ChatModel', 'seeds_for', 'ScriptedChat', 'find_model',
            'wanted_files', 'download_model', 'pick_dtype', 'pick_device', 'GGUF', 'load_gguf', 'cache_dir', 'Loaded',
-           'load_transformer', 'common_prefix', 'plan_batches', 'Prefilled', 'generate_batch', 'logprobs_batch',
-           'TransformersChat', 'Embedder', 'CrossEncoderReranker']
+           'load_transformer', 'common_prefix', 'agree', 'plan_batches', 'Prefilled', 'PrefixStore', 'generate_batch',
+           'logprobs_batch', 'TransformersChat', 'Embedder', 'CrossEncoderReranker']
 
 # %% ../nbs/03_models.ipynb #a895aa28
 @dataclass(frozen=True)
@@ -356,9 +356,12 @@ def common_prefix(
     rows: Sequence[Sequence[int]],
 ) -> int:  # tokens that all rows begin with; each row keeps at least one of its own
     "Length of the shared beginning."
-    first, last, n = min(rows), max(rows), 0  # lexicographic extremes differ first
-    while n < min(len(first), len(last)) and first[n] == last[n]: n += 1
-    return min(n, min(map(len, rows)) - 1)
+    return min(agree(min(rows), max(rows)), min(map(len, rows)) - 1)  # lexicographic extremes differ first
+
+
+def agree(a: Sequence[int], b: Sequence[int]) -> int:
+    "How many tokens two rows begin with alike."
+    return next((n for n, (x, y) in enumerate(zip(a, b)) if x != y), min(len(a), len(b)))
 
 
 def plan_batches(
@@ -386,25 +389,42 @@ def plan_batches(
 
 # %% ../nbs/03_models.ipynb #f655c371
 class Prefilled:
-    "A padded batch whose shared prefix went through the model once."
+    "A padded batch after its first forward pass; what its rows share, or bring along, is not computed again."
 
-    def __init__(self, model, rows: Sequence[Sequence[int]], device: str, keep: int = 1, least: int = 32):
+    def __init__(self, model, rows: Sequence[Sequence[int]], device: str, keep: int = 1, least: int = 32, past: Sequence[tuple] = ()):
         import torch
         from transformers import DynamicCache
-        n = common_prefix(rows) if len(rows) > 1 else 0
-        n = min(n, min(map(len, rows)) - keep)  # the last `keep` positions need logits of their own
-        self.shared = n = n if n >= least else 0  # tokens that were computed once
-        self.model, self.device, self.cache = model, device, DynamicCache(config=model.config)
+        self.model, self.cache = model, DynamicCache(config=model.config)
+        most = min(map(len, rows)) - keep  # the last `keep` positions need logits of their own
+        n = min(common_prefix(rows), most) if len(rows) > 1 and not past else 0
+        self.shared = n = n if n >= least else 0  # tokens that were computed once for all rows
         if n:
             model(torch.tensor([list(rows[0][:n])], device=device), past_key_values=self.cache, logits_to_keep=1)
             self.cache.batch_repeat_interleave(len(rows))
-        width = max(map(len, rows)) - n
-        ids = torch.tensor([[0] * (width + n - len(r)) + list(r[n:]) for r in rows], device=device)
-        own = torch.tensor([[0] * (width + n - len(r)) + [1] * (len(r) - n) for r in rows], device=device)
-        self.mask = torch.cat([own.new_ones(len(rows), n), own], dim=1)
+        begun = [m for m, _ in past] or [n] * len(rows)  # tokens of each row that are in the cache
+        if past: self._resume(past, device)
+        width, wide = max(len(r) - m for r, m in zip(rows, begun)), max(begun)
+        ids = torch.tensor([[0] * (width - len(r) + m) + list(r[m:]) for r, m in zip(rows, begun)], device=device)
+        own = torch.tensor([[0] * (width - len(r) + m) + [1] * (len(r) - m) for r, m in zip(rows, begun)], device=device)
+        old = torch.tensor([[0] * (wide - m) + [1] * m for m in begun], device=device)
+        self.mask = torch.cat([old, own], dim=1)
         self.lengths = self.mask.sum(dim=1)
-        position = (own.cumsum(dim=1) - 1).clamp(min=0) + n
+        position = (own.cumsum(dim=1) - 1).clamp(min=0) + torch.tensor(begun, device=device)[:, None]
         self.logits = model(ids, attention_mask=self.mask, position_ids=position, past_key_values=self.cache, logits_to_keep=keep).logits.float()
+
+    def _resume(self, past, device):
+        "Fill the cache with the beginnings that the rows bring, padded on the left."
+        import torch
+        wide = max(m for m, _ in past)
+        pad = lambda x, m: torch.nn.functional.pad(x[:, :m].to(device), (0, 0, wide - m, 0))
+        for layer in range(len(past[0][1])):
+            keys, values = (torch.stack([pad(kv[layer][side], m) for m, kv in past]) for side in (0, 1))
+            self.cache.update(keys, values, layer)
+
+    def row(self, i: int) -> list[tuple]:
+        "The cache of row i without its padding: keys and values of each layer, [heads, tokens, size]."
+        at = self.mask[i].bool()
+        return [(layer.keys[i][:, at], layer.values[i][:, at]) for layer in self.cache.layers]
 
     def step(self, tokens):
         "Append one token to each row: logits for the next, [rows, vocabulary]."
@@ -418,6 +438,42 @@ class Prefilled:
         "Go on with these rows only (a tensor of row numbers): a finished row costs nothing more."
         self.cache.batch_select_indices(rows)
         self.mask, self.lengths = self.mask[rows], self.lengths[rows]
+
+# %% ../nbs/03_models.ipynb #80067dd4
+class PrefixStore:
+    "Key-value caches of recent prompts, the least recently used thrown out first."
+
+    def __init__(
+        self,
+        limit: int = 2**30,  # bytes; 0 keeps nothing
+        least: int = 128,  # tokens: shorter beginnings are not worth the copying
+    ):
+        self.limit, self.least, self._kept = limit, least, OrderedDict()
+
+    def add(self, row: Sequence[int], kv: list[tuple]) -> None:
+        "Keep the cache of a prompt."
+        if len(row) < self.least: return
+        self._kept[tuple(row)] = kv
+        self._kept.move_to_end(tuple(row))
+        while self._kept and self.bytes > self.limit: self._kept.popitem(last=False)
+
+    @property
+    def bytes(self) -> int:
+        return sum(x.numel() * x.element_size() for kv in self._kept.values() for pair in kv for x in pair)
+
+    def find(
+        self,
+        row: Sequence[int],
+        keep: int = 1,  # positions at the end that must be computed
+    ) -> tuple | None:  # (tokens, cache) of the longest beginning, if it is at least half of the row
+        "The cache of the prompt that begins most like `row`."
+        if not self._kept: return None
+        n, best = max((min(agree(row, k), len(row) - keep), k) for k in self._kept)
+        if n < max(self.least, len(row) // 2): return None
+        self._kept.move_to_end(best)
+        return n, self._kept[best]
+
+    def clear(self) -> None: self._kept.clear()
 
 # %% ../nbs/03_models.ipynb #b975c8ea
 def _gumbel(generators, vocabulary: int, device):
@@ -434,13 +490,17 @@ def generate_batch(
     temperature: float,  # 0: the likeliest token
     seeds: Sequence[int],  # one per row
     stop: Sequence[str],  # strings that end a reply; cut off
+    store: PrefixStore | None = None,  # where the prompts' caches are kept
+    past: Sequence[tuple] = (),  # the beginning that each row brings
 ) -> list[Completion]:
     "Complete all rows in one padded batch."
     import torch
     start, noise = time.perf_counter(), [torch.Generator().manual_seed(s) for s in seeds]
     made, why, live = [[] for _ in rows], ["length"] * len(rows), list(range(len(rows)))
     with torch.inference_mode():
-        batch = Prefilled(m.model, rows, m.device)
+        batch = Prefilled(m.model, rows, m.device, past=past)
+        if store is not None:
+            for i, row in enumerate(rows): store.add(row, batch.row(i))
         logits = batch.logits[:, -1]
         for _ in range(max_new_tokens):
             if temperature > 0: logits = logits / temperature + _gumbel([noise[i] for i in live], logits.shape[-1], m.device)
@@ -466,12 +526,17 @@ def logprobs_batch(
     m: Loaded,
     rows: Sequence[Sequence[int]],  # token ids
     keep: int,  # how many positions at the end of each row
+    store: PrefixStore | None = None,
+    past: Sequence[tuple] = (),
 ):  # per row: (tensor [keep, vocabulary], the row's share of the seconds)
     "Log-probabilities of the next token at the last `keep` positions of each row, in one padded batch."
     import torch
     start = time.perf_counter()
     with torch.inference_mode():
-        tails = Prefilled(m.model, rows, m.device, keep=min(keep, min(map(len, rows)))).logits.log_softmax(dim=-1)
+        batch = Prefilled(m.model, rows, m.device, keep=min(keep, min(map(len, rows))), past=past)
+        if store is not None:
+            for i, row in enumerate(rows): store.add(row, batch.row(i))
+        tails = batch.logits.log_softmax(dim=-1)
     share = (time.perf_counter() - start) / len(rows)
     return [(t, share) for t in tails]
 
@@ -492,8 +557,10 @@ class TransformersChat:
         spec: ModelSpec,
         batch_size: int = 8,  # most rows in one forward pass
         batch_tokens: int = 16384,  # most padded tokens in one forward pass
+        store_bytes: int = 2**30,  # for the caches of recent prompts; 0 for none
     ):
         self.spec, self.batch_size, self.batch_tokens = spec, batch_size, batch_tokens
+        self.store = PrefixStore(store_bytes)
         self._lock, self._loaded = threading.RLock(), None
 
     @property
@@ -512,6 +579,7 @@ class TransformersChat:
         import torch
         with self._lock:
             self._loaded = None
+            self.store.clear()
             gc.collect()
             if torch.cuda.is_available(): torch.cuda.empty_cache()
 
@@ -535,8 +603,8 @@ class TransformersChat:
         seeds = seeds_for(seed, len(prompts))
         with self._lock:
             rows = [self.encode(p) for p in prompts]
-            return self._in_batches(rows, lambda batch: generate_batch(
-                self.load(), [rows[i] for i in batch], max_new_tokens, temperature, [seeds[i] for i in batch], tuple(stop)))
+            return self._in_batches(rows, lambda batch, past: generate_batch(
+                self.load(), [rows[i] for i in batch], max_new_tokens, temperature, [seeds[i] for i in batch], tuple(stop), self._room(), past))
 
     def score(self, prompts, continuations):
         "Log-probability of each continuation after its prompt."
@@ -546,21 +614,31 @@ class TransformersChat:
             inputs = {tuple(p + c[:-1]): 0 for p, c in pairs}  # texts that differ in the last token share a row
             for p, c in pairs: inputs[tuple(p + c[:-1])] = max(inputs[tuple(p + c[:-1])], len(c), 1)
             rows, keep = list(inputs), list(inputs.values())
-            tails = self._in_batches(rows, lambda batch: logprobs_batch(
-                self.load(), [rows[i] for i in batch], max(keep[i] for i in batch)))
+            tails = self._in_batches(rows, lambda batch, past: logprobs_batch(
+                self.load(), [rows[i] for i in batch], max(keep[i] for i in batch), self._room(), past), keep)
             found = dict(zip(rows, tails))
             return [_read_score(*found[tuple(p + c[:-1])], p, c) for p, c in pairs]
 
-    def _in_batches(self, rows, run):
-        "Run `run` on planned batches; results in the order of `rows`. A batch that does not fit into memory is halved."
+    def _room(self) -> PrefixStore | None:
+        "The store, if this model's cache can be cut at any token (a sliding window's cannot)."
+        sliding = getattr(self.load().model.config, "sliding_window", None) and getattr(self.load().model.config, "use_sliding_window", True)
+        return self.store if self.store.limit and not sliding else None
+
+    def _in_batches(self, rows, run, keep=()):
+        "Run `run` on planned batches, those that begin like an earlier prompt apart; results in the order of `rows`. A batch that does not fit into memory is halved."
         import torch
-        out, todo = [None] * len(rows), plan_batches(rows, self.batch_size, self.batch_tokens)
+        store = self._room()
+        past = {i: found for i, r in enumerate(rows) if store is not None and (found := store.find(r, keep[i] if keep else 1))}
+        parts = [[i for i in range(len(rows)) if (i in past) == begun] for begun in (True, False)]
+        todo = [[part[j] for j in batch] for part in parts if part for batch in plan_batches([rows[i] for i in part], self.batch_size, self.batch_tokens)]
+        out = [None] * len(rows)
         while todo:
             batch = todo.pop(0)
-            try: results = run(batch)
+            try: results = run(batch, [past[i] for i in batch] if batch[0] in past else ())
             except torch.OutOfMemoryError:
-                if len(batch) == 1: raise
+                self.store.clear()
                 if torch.cuda.is_available(): torch.cuda.empty_cache()
+                if len(batch) == 1: raise
                 todo[:0] = [batch[:len(batch) // 2], batch[len(batch) // 2:]]
                 continue
             for i, r in zip(batch, results): out[i] = r

@@ -28,7 +28,7 @@ from .data import JsonlLog, prediction_line, read_jsonl, write_jsonl
 from .graph import System, run_turn
 from .index import Context, open_index
 from .retrieval import GivenPassages, Retriever
-from .stages import Toolbox, prompt_set
+from .stages import Toolbox
 
 # %% auto #0
 __all__ = ['PACKAGES', 'package_versions', 'machine', 'git_commit', 'identity', 'write_manifest', 'end_session', 'Trajectory',
@@ -70,7 +70,7 @@ def identity(
 ) -> dict:
     "What decides the answers of a run."
     s = tools.settings
-    return {"system": system.name, "setting": setting, "settings": settings_digest(s), "prompts": digest(prompt_set(s.stages.prompts)), "chat": tools.chat.fingerprint,
+    return {"system": system.name, "setting": setting, "settings": settings_digest(s, system.name), "prompts": digest(replace(tools, own=system.prompts).prompts), "chat": tools.chat.fingerprint,
             "embedder": tools.embedder.fingerprint, "retriever": tools.retriever.fingerprint}
 
 # %% ../nbs/08_runs.ipynb #cef66129
@@ -255,6 +255,7 @@ def run_tasks(
     "Run a system over tasks, or go on with a run. Raises RunMismatch for a folder of other settings, DataError for a full disk."
     folder, start = Path(folder), time.monotonic()
     models = models or Models(settings)
+    if setting == "rag": tasks = [replace(t, contexts=None) for t in tasks]  # what came with a task is gold
     tools = load_toolbox(settings, models, index, tasks, setting)
     entries = {"identity": identity(system, setting, tools), "about": system.about, "settings": settings, "packages": package_versions(),
                "commit": git_commit(), "machine": machine(), "sessions": [{"started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}]}
@@ -293,11 +294,11 @@ def predicted_passages(
 
 
 def ranking_scores(t: Trajectory) -> dict[str, float]:
-    "Context id -> the score of the hit that brought it: the reranker's, or the retriever's where nothing was reranked."
+    "Context id -> the score of the hit that brought it: the reranker's, or the retriever's where nothing was reranked. A system that ranks contexts anew says so (`ranked`)."
     scores: dict[str, float] = {}
     for h in (h for s in t.steps for h in s.get("hits", ())):
         for i in (h["id"], h["parent_id"]): scores.setdefault(i, h["score"] if h["rerank_score"] is None else h["rerank_score"])
-    return scores
+    return scores | {r["id"]: r["score"] for s in t.steps for r in s.get("ranked", ())}
 
 
 def write_predictions(
@@ -351,10 +352,9 @@ class Telemetry:
 
 
 def _verdicts(t: Trajectory):
-    "All verdicts of a turn, as recorded."
-    for s in t.steps:
-        yield from s.get("grades", ())
-        if s.get("check"): yield s["check"]
+    "All verdicts of a turn, as recorded, whichever node gave them."
+    for value in (v for s in t.steps for v in s.values()):
+        yield from (v for v in (value if isinstance(value, list) else [value]) if isinstance(v, dict) and "defaulted" in v)
 
 
 def telemetry(trajectories: Iterable[Trajectory]) -> Telemetry:
@@ -372,7 +372,7 @@ def telemetry(trajectories: Iterable[Trajectory]) -> Telemetry:
         len(ts), count((t.outcome for t in ts), [o.value for o in Outcome]), count((t.reason for t in ended), [r.value for r in Reason]),
         dict(Counter(f"{t.error['node']}: {t.error['type']}" for t in ts if t.outcome == Outcome.ERROR.value)),
         {"entered": len(looped), "rescued": sum(t.outcome == Outcome.ANSWERED.value for t in looped),
-         "exhausted": sum(t.reason == Reason.HALLUCINATION_LOOP_EXHAUSTED.value for t in looped), "declined": sum(t.reason == Reason.LLM_REFUSAL.value for t in looped)},
+         "exhausted": sum(t.reason in (Reason.HALLUCINATION_LOOP_EXHAUSTED.value, Reason.BAD_ANSWER.value) for t in looped), "declined": sum(t.reason == Reason.LLM_REFUSAL.value for t in looped)},
         {n: dict(c) for n, c in nodes.items()}, sum(v["defaulted"] for t in ts for v in _verdicts(t)),
         {"asked": sum(bool(r["raw"]) for r in rewrites), "kept": sum(r["kept"] for r in rewrites)})
 
@@ -417,6 +417,7 @@ def tell(
             scores = ", ".join(f"{g['score']:.2f}" for g in s["grades"] if g["score"] is not None)
             lines.append(f"grade      {len(kept)} of {len(s['grades'])} kept" + (f" ({s['grades'][0]['how']} {scores}; threshold {s['grades'][0]['threshold']})" if scores else ""))
         if "draft" in s: lines.append(f"draft {s['attempt'] + 1}    {clip(s['draft'])}")
+        if "told" in s: lines.append(f"{s['node']:10} {s['told']}")
         if "check" in s:
             c = s["check"]
             lines.append(f"check      {'grounded' if c['label'] == 'yes' else 'not grounded'}" + (f" ({c['how']} {c['score']:.2f}; threshold {c['threshold']})" if c["score"] is not None else "")

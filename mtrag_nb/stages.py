@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Sequence
 
@@ -67,6 +67,7 @@ PROMPT_SETS = {
         **PROMPTS,
         "generate.system": "Answer from the documents only.",
         "generate.user": "Documents:\n{documents}\n\nQuestion: {question}",
+        "generate.retry": "Documents:\n{documents}\n\nQuestion: {question}\n\nAn earlier answer was wrong: \"{unsupported}\". Answer from the documents.",
         "generate.prefill": "According to the documents,",
     },
 }
@@ -244,8 +245,13 @@ class Draft:
     stop: str = "end"  # "length": cut off at max_new_tokens
 
 
+_MARKERS = re.compile(r"<\|[^|<>]{1,40}\|>|</?s>|\[/?INST\]|<(?:start|end)_of_turn>")  # of chat templates
+_NEXT_TURN = re.compile(r"\n\s*(?:user|human|question)\s*:", re.I)
+
+
 def clean_answer(text: str) -> str:
-    "An answer without role labels at its head and without sentences that stood in it already: small models go round in circles."
+    "An answer without chat markers, without a next turn that the model made up, without role labels at its head, and without sentences that stood in it already: small models go round in circles."
+    text = _NEXT_TURN.split("\n" + _MARKERS.sub("", text).strip())[0]
     text = re.sub(r"^\s*(?:(?:agent|assistant|answer)\s*:\s*)+", "", text, flags=re.I).strip()
     seen, out = set(), []
     for part in re.split(r"((?<=[.!?:])\s+|\n+)", text):  # sentences and what stands between them
@@ -355,29 +361,41 @@ class Toolbox:
     chat: ChatModel
     embedder: object  # models.Embedder, or anything with its `encode`
     retriever: object  # retrieval.Retriever or retrieval.GivenPassages
+    own: dict = field(default_factory=dict)  # a system's prompts, in the place of the stages' or beside them: prompt set -> key -> text
 
     @property
     def stages(self) -> StageSettings: return self.settings.stages
 
     @property
-    def prompts(self) -> dict[str, str]: return prompt_set(self.stages.prompts)
+    def prompts(self) -> dict[str, str]:
+        "The settings' prompt set with the system's own. Where a system has none for that set, its permissive ones are taken."
+        return {**prompt_set(self.stages.prompts), **self.own.get(self.stages.prompts, self.own.get("permissive", {}))}
 
-    def history(self, turns: Sequence[Turn]) -> str:
-        return show_history(turns, self.stages.history_turns, self.stages.turn_chars)
+    def history(self, turns: Sequence[Turn], whole: bool = False) -> str:
+        "The last turns, as many as the settings say, or all; long ones clipped."
+        return show_history(turns, len(turns) if whole else self.stages.history_turns, self.stages.turn_chars)
 
-    def rewrite(self, question: str, turns: Sequence[Turn]) -> Rewrite:
-        "A question that stands alone, as `stages.rewrite` says."
+    def rewrite(self, question: str, turns: Sequence[Turn], prompts: dict[str, str] | None = None, whole: bool = False) -> Rewrite:
+        "A question that stands alone, as `stages.rewrite` says; `prompts` takes the place of the rewrite's own."
         if self.stages.rewrite == "never": return Rewrite(question)
-        out = rewrite(self.chat, self.prompts, [question], [self.history(turns)])
-        return (guard(out, [question], self.embedder, self.stages.rewrite_guard) if self.stages.rewrite == "guarded" else out)[0]
+        return self.guarded(rewrite(self.chat, prompts or self.prompts, [question], [self.history(turns, whole)])[0], question)
+
+    def guarded(self, r: Rewrite, question: str) -> Rewrite:
+        "The rewrite, taken back if it strayed and the settings say that it must not."
+        return guard([r], [question], self.embedder, self.stages.rewrite_guard)[0] if self.stages.rewrite == "guarded" else r
 
     def grade(self, question: str, turns: Sequence[Turn], documents: Sequence[str]) -> list[Verdict]:
         "One verdict a document, as `stages.grade` says."
-        s, p, h = self.stages, self.prompts, self.history(turns)
-        if s.grade == "verdict": return grade_by_verdict(self.chat, p, question, h, documents, s.grade_default)
-        if s.grade == "yesno": return grade_by_yesno(self.chat, p, question, h, documents, s.grade_threshold)
-        if s.grade == "likelihood": return grade_by_likelihood(self.chat, p, question, documents, s.grade_threshold)
-        return grade_by_cosine(self.embedder, question, documents, s.grade_threshold)
+        s = self.stages
+        return self.grade_by(s.grade, s.grade_threshold, s.grade_default, question, turns, documents)
+
+    def grade_by(self, way: str, threshold: float, default: str, question: str, turns: Sequence[Turn], documents: Sequence[str]) -> list[Verdict]:
+        "One verdict a document, in a way that the caller chose."
+        p, h = self.prompts, self.history(turns)
+        if way == "verdict": return grade_by_verdict(self.chat, p, question, h, documents, default)
+        if way == "yesno": return grade_by_yesno(self.chat, p, question, h, documents, threshold)
+        if way == "likelihood": return grade_by_likelihood(self.chat, p, question, documents, threshold)
+        return grade_by_cosine(self.embedder, question, documents, threshold)
 
     def generate(self, question: str, turns: Sequence[Turn], documents: str, temperature: float = 0.0, seed: int = 0, unsupported: str = "") -> Draft:
         return generate(self.chat, self.prompts, question, self.history(turns), documents, self.stages.max_new_tokens, temperature, seed, unsupported)
