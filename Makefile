@@ -14,7 +14,7 @@ PIP = $(BIN)/pip install -q -c constraints.txt $(PIP_ARGS)
 # One thread a notebook, as many notebooks at a time as JOBS says: two busy threads on a busy core are slower than one.
 TEST_ENV = HF_HUB_OFFLINE=1 TOKENIZERS_PARALLELISM=false OMP_NUM_THREADS=1
 
-.PHONY: help demo test bench calibrate notebooks export readme sync clean
+.PHONY: help demo test bench calibrate licence notebooks export readme sync clean
 
 help: ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -41,6 +41,9 @@ bench: $(VENV)/.installed-dev ## measure batching, search and ingestion against 
 
 calibrate: $(VENV)/.installed-dev ## choose the laptop's thresholds on real data (MTRAG_DATA), into data/calibration.json
 	@HF_HUB_OFFLINE=1 $(BIN)/python -c "from mtrag_nb.calibration import main; main()"
+
+licence: $(VENV)/.installed-dev ## hold every measure and the laptop's model as a judge against people's ratings (MTRAG_DATA); hours on a laptop, resumable
+	@HF_HUB_OFFLINE=1 $(BIN)/python -c "from mtrag_nb.licence import main; main()"
 
 notebooks: $(VENV)/.installed-dev export ## run every notebook and keep its outputs
 	@$(TEST_ENV) $(BIN)/python tools/run_notebooks.py --save --jobs $(JOBS) $(NB)

@@ -13,19 +13,25 @@ from pathlib import Path
 from typing import Iterable
 
 from .calls import Models
-from .core import DOMAINS, PROFILES, DataError, ModelNotFound, MTRAGError, Settings, SettingsError, load_settings
-from .data import FormatReport, check_format, read_corpus, read_jsonl, read_tasks, sample_corpus, sample_dir
+from .core import DOMAINS, MINILM, PROFILES, DataError, ModelNotFound, MTRAGError, Settings, SettingsError, load_settings
+from .data import FormatReport, check_format, read_corpus, read_gold, read_jsonl, read_qrels, read_tasks, sample_corpus, sample_dir
 from .graph import NAIVE, SELF_CRAG, System
 from .index import Manifest, build_index
+from .judge import PROTOCOLS, WAYS, JudgeReport, judge_run
+from .licence import MODEL_WAYS, Licence, measure_all
+from .metrics import BertScorer
 from .models import find_model
+from .ncl import NCL
+from .report import report as write_report
 from .runs import Dialogue, Run, breakdown, breakdown_table, load_toolbox, machine, package_versions, run_tasks, telemetry, tell
+from .scores import LEFT_OUT, ScoreReport, compare_runs, leave_gold_out, leave_out_tasks, score_run
 
 # %% auto #0
-__all__ = ['SYSTEMS', 'DEMO_TURNS', 'system_named', 'ingest', 'run', 'show', 'check', 'demo_tasks', 'demo', 'ask', 'answer',
-           'profile_problems', 'doctor', 'main']
+__all__ = ['SYSTEMS', 'COMPARED', 'ENCODERS', 'DEMO_TURNS', 'system_named', 'ingest', 'run', 'show', 'check', 'score', 'judge',
+           'judge_licence', 'report', 'demo_tasks', 'demo', 'ask', 'answer', 'profile_problems', 'doctor', 'main']
 
 # %% ../nbs/90_cli.ipynb #5b01545f
-SYSTEMS: dict[str, System] = {s.name: s for s in (SELF_CRAG, NAIVE)}
+SYSTEMS: dict[str, System] = {s.name: s for s in (SELF_CRAG, NCL, NAIVE)}
 
 
 def system_named(name: str) -> System:
@@ -66,13 +72,18 @@ def run(
     settings: Settings | None = None,
     models: Models | None = None,
     progress: bool = True,
+    without_gold: bool = False,  # an oracle: answerable tasks only, and their gold documents are left out of what is retrieved
 ) -> Run:
     "Run a system, or go on with a run, and print what came of it."
-    settings = settings or load_settings()
+    settings, chosen_system = settings or load_settings(), system_named(system)
     chosen = read_tasks(tasks, contexts=setting == "reference", domains=domains, limit=limit)
     if not chosen: raise DataError("no tasks of the wanted domains", tasks, remedy="Check --domain and the file")
+    if without_gold:
+        gold = read_gold(tasks)
+        chosen_system, chosen = leave_gold_out(chosen_system, gold), leave_out_tasks(chosen, gold)
+        if not chosen: raise DataError("no task has gold passages to leave out", tasks, remedy="Name a reference file: it holds labels and gold passages")
     lines = {o["task_id"]: o for _, o in read_jsonl(tasks)}
-    done = run_tasks(system_named(system), chosen, out, settings, index, setting, lines, models, minutes, progress)
+    done = run_tasks(chosen_system, chosen, out, settings, index, setting, lines, models, minutes, progress)
     show(done)
     return done
 
@@ -93,6 +104,90 @@ def check(
     report = check_format(task, input, predictions)
     print(report)
     return report
+
+# %% ../nbs/90_cli.ipynb #82a52da1
+COMPARED = ("rb_agg_conditioned", "RougeL", "K-precision", "judge_faithfulness", "rl_f_local_conditioned", "rb_llm_local_conditioned")
+ENCODERS = {"none": None, "minilm": lambda: BertScorer(MINILM, rescale=False), "official": BertScorer}
+
+
+def _gold_for(reference, names: list) -> tuple[list, dict]:
+    "The tasks and the gold of a reference file; the sample's if none is named."
+    path = reference or sample_dir() / "reference.jsonl"
+    return read_tasks(path, contexts=True), read_gold(path)
+
+
+def score(
+    sources: Iterable[str | Path],  # run folders and prediction files
+    reference: str | Path | None = None,  # tasks, targets and labels; None: the sample's
+    qrels: Iterable[str | Path] = (),  # for the retrieval measures
+    encoder: str = "minilm",  # of BERTScore and RB_agg: a key of ENCODERS
+    idk: str = "recorded",  # whose word on refusals counts: recorded, rule or judge
+    out: str | Path | None = None,  # folder for the scores of a single source; None: beside it
+) -> list[ScoreReport]:
+    "Score runs and prediction files, print what came of it, compare those that can be compared."
+    paths = [Path(p) for p in sources]
+    runs = {p: Run(p) for p in paths if p.is_dir()}
+    negatives = {r.system.split(LEFT_OUT)[0]: r for r in runs.values() if LEFT_OUT in r.system}
+    positives = [p for p in paths if p not in runs or LEFT_OUT not in runs[p].system]
+    tasks, gold = _gold_for(reference, paths)
+    bert, found = ENCODERS[encoder]() if ENCODERS[encoder] else None, []
+    for p in positives or paths:
+        report = score_run(runs.get(p, p), gold, tasks, read_qrels(*qrels) if qrels else None, bert, idk, negatives.get(runs[p].system) if p in runs and positives else None, out)
+        if not set(report.scores) & set(gold): raise DataError("none of its tasks are in the reference file", p, remedy="Name the file of its tasks with --reference")
+        print(f"{report!r}\n")
+        found.append(report)
+    if len(found) > 1:
+        for m in COMPARED:
+            if all(m in r.measures and r.of(m) for r in found): print(f"{compare_runs(found, m)!r}\n")
+    return found
+
+# %% ../nbs/90_cli.ipynb #78d43445
+def judge(
+    runs: Iterable[str | Path],  # run folders
+    reference: str | Path | None = None,  # tasks and targets; None: the sample's
+    way: str = "",  # "text" or "choice"; "": by profile
+    protocols: Iterable[str] = PROTOCOLS,
+    limit: int | None = None,  # only the first so many turns of each
+    minutes: float | None = None,  # judge no new answer after so long
+    out: str | Path | None = None,  # folder for the judgements, if there is one run and another judge wrote into it
+    settings: Settings | None = None,  # the judge's
+    models: Models | None = None,
+    progress: bool = True,
+) -> list[JudgeReport]:
+    "Judge runs, or go on judging, and print what the judge said."
+    folders, settings = list(runs), settings or load_settings()
+    tasks, gold = _gold_for(reference, folders)
+    models, found = models or Models(settings), []
+    for folder in folders:
+        found.append(judge_run(folder, tasks, gold, settings, way, tuple(protocols), "rule" if settings.stages.prompts == "small" else "judge", out, limit, minutes, models, progress))
+        print(f"{found[-1]!r}\n")
+    return found
+
+
+def judge_licence(
+    ratings: str | Path,  # rated answers, in InspectorRAGet's format
+    out: str | Path = "runs/licence/licence.json",
+    ways: Iterable[str] = MODEL_WAYS,  # how the model is asked; none: the automatic measures alone
+    limit: int | None = None,  # only the answers of the first so many conversations
+    settings: Settings | None = None,
+    models: Models | None = None,
+    progress: bool = True,
+) -> Licence:
+    "Hold the judge and every automatic measure against people, print the licence, write it down."
+    found = measure_all(ratings, out, settings, tuple(ways), limit, Path(out).parent / "calls", models, progress)
+    print(found)
+    return found
+
+# %% ../nbs/90_cli.ipynb #405f2db3
+def report(
+    runs: Iterable[str | Path],  # run folders
+    out: str | Path | None = None,  # the file; None: report.html in the first run's folder
+    reference: str | Path | None = None,  # tasks, targets and labels; None: the sample's, if the runs are over the sample
+) -> Path:
+    "Write the report of runs, and print where it is."
+    path = write_report(list(runs), out, reference)
+    print(f"{path}: {path.stat().st_size // 1000} kB, opens in any browser, loads nothing")
+    return path
 
 # %% ../nbs/90_cli.ipynb #4180ca30
 DEMO_TURNS = 12  # at least
@@ -229,6 +324,8 @@ def _parser() -> argparse.ArgumentParser:
     c.add_argument("--tasks", required=True, metavar="FILE", help="an input or reference file of the benchmark")
     c.add_argument("--setting", default="rag", choices=["rag", "reference"], help="rag: retrieve (task C); reference: the passages that come with each task (task B)")
     c.add_argument("--domain", nargs="+", metavar="D", help=f"only these: {', '.join(DOMAINS)}")
+    c.add_argument("--no-classification", action="store_true", help="NCL only: its ablation without relation control, short for --set ncl.classify=false")
+    c.add_argument("--without-gold", action="store_true", help="an oracle, to measure refusal: answerable tasks only, and their gold documents are left out of what is retrieved")
     c.add_argument("--limit", type=int, metavar="N", help="only the first N tasks")
     c.add_argument("--minutes", type=float, help="start no new turn after so long")
     c.add_argument("--index", metavar="DIR", help="the index folder (setting rag)")
@@ -237,6 +334,27 @@ def _parser() -> argparse.ArgumentParser:
     c.add_argument("--task", required=True, choices=["A", "B", "C"])
     c.add_argument("--input", required=True, metavar="FILE", help="the tasks that were to be predicted")
     c.add_argument("--predictions", required=True, metavar="FILE")
+    c = command("score", "Score runs and prediction files; two or more are compared, and a run --without-gold is joined to the run of the same system.", profile=False)
+    c.add_argument("sources", nargs="+", metavar="RUN|PREDICTIONS.jsonl")
+    c.add_argument("--reference", metavar="FILE", help="tasks, targets and labels (default: the sample's)")
+    c.add_argument("--qrels", nargs="+", default=[], metavar="FILE", help="for the retrieval measures")
+    c.add_argument("--encoder", default="minilm", choices=list(ENCODERS), help="of BERTScore and RB_agg; only `official` compares with the leaderboard (default minilm)")
+    c.add_argument("--idk", default="recorded", choices=["recorded", "rule", "judge"], help="whose word on refusals counts (default recorded)")
+    c.add_argument("--out", metavar="DIR", help="folder for the scores (default: beside the source)")
+    c = command("judge", "Judge the turns of runs, going on where it stopped; or, with --licence, hold the judge against people's ratings.")
+    c.add_argument("runs", nargs="*", metavar="RUN")
+    c.add_argument("--reference", metavar="FILE", help="tasks and targets (default: the sample's)")
+    c.add_argument("--way", default="", choices=["", *WAYS], help="text: the judge writes, the parser reads; choice: by token probability (default: choice for the laptop's model, else text)")
+    c.add_argument("--protocols", nargs="+", default=list(PROTOCOLS), choices=list(PROTOCOLS), metavar="P", help=f"of {', '.join(PROTOCOLS)} (default: all)")
+    c.add_argument("--limit", type=int, metavar="N", help="only the first N turns of each run; with --licence, the first N conversations")
+    c.add_argument("--minutes", type=float, help="judge no new answer after so long")
+    c.add_argument("--licence", metavar="RATINGS", help="rated answers: hold the judge and every automatic measure against them")
+    c.add_argument("--ways", nargs="*", default=list(MODEL_WAYS), choices=list(MODEL_WAYS), metavar="W", help=f"with --licence, of {', '.join(MODEL_WAYS)} (default: all; none: automatic measures alone)")
+    c.add_argument("--out", metavar="PATH", help="folder of the judgements (default: the run's); with --licence, the file to write (default runs/licence/licence.json)")
+    c = command("report", "Write one self-contained page for a run or several: what was run, outcomes, scores, comparisons, self-correction, cost, turns worth looking at.", profile=False)
+    c.add_argument("runs", nargs="+", metavar="RUN")
+    c.add_argument("--out", metavar="FILE.html", help="the page (default: report.html in the first run's folder)")
+    c.add_argument("--reference", metavar="FILE", help="tasks, targets and labels (default: the sample's, if the runs are over the sample)")
     command("doctor", "Say what is installed, which profiles can run here, and how to get what is missing.", profile=False)
     return p
 
@@ -251,12 +369,25 @@ def _do(a: argparse.Namespace) -> bool:
     "Do what was asked; False if it could not be done in full."
     if a.command == "check": return check(a.task, a.input, a.predictions).ok
     if a.command == "doctor": return doctor()
-    settings = load_settings(a.profile, _changes(a.set))
+    if a.command == "report": return bool(report(a.runs, a.out, a.reference))
+    if a.command == "score": return bool(score(a.sources, a.reference, a.qrels, a.encoder, a.idk, a.out))
+    changes = _changes(a.set)
+    if getattr(a, "no_classification", False):
+        if a.system != NCL.name: raise SettingsError(f"--no-classification belongs to the system {NCL.name}, not to {a.system}")
+        changes["ncl.classify"] = "false"
+    settings = load_settings(a.profile, changes)
     if a.command == "ingest": return ingest(a.passages, a.index, a.domain, settings).complete
     if a.command == "ask": return bool(ask(a.index, a.system, a.domain, settings))
+    if a.command == "judge": return _judged(a, settings)
     if a.command == "demo": done = demo(a.out, a.minutes, settings)
-    else: done = run(a.tasks, a.out, a.system, a.index, a.setting, a.domain, a.limit, a.minutes, settings)
+    else: done = run(a.tasks, a.out, a.system, a.index, a.setting, a.domain, a.limit, a.minutes, settings, without_gold=a.without_gold)
     return not any(t.outcome == "error" for t in done.trajectories.values())
+
+
+def _judged(a: argparse.Namespace, settings: Settings) -> bool:
+    if bool(a.runs) == bool(a.licence): raise SettingsError("judge takes runs, or --licence with a file of ratings")
+    if a.licence: return bool(judge_licence(a.licence, a.out or "runs/licence/licence.json", a.ways, a.limit, settings))
+    return a.limit is not None or not any(r.pending for r in judge(a.runs, a.reference, a.way, a.protocols, a.limit, a.minutes, a.out, settings))
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -326,7 +326,7 @@ PROFILES = {
         profile="laptop", chat=ModelSpec("SmolLM2-135M-Instruct", dtype="fp32", device="cpu"), embedder=MINILM,
         stages=StageSettings(rewrite="guarded", grade="cosine", grade_threshold=0.19,
                              check="support", check_threshold=0.6, max_new_tokens=80, history_turns=4, turn_chars=300, prompts="small"),
-        ncl=NclSettings(relation="cosine", relation_threshold=0.2, gate="cosine", gate_threshold=0.3)),
+        ncl=NclSettings(relation="cosine", relation_threshold=0.15, gate="cosine", gate_threshold=0.31)),
     "t4": Settings(
         profile="t4", chat=ModelSpec("meta-llama/Llama-3.1-8B-Instruct", quantization="nf4"), embedder=BGE_M3, reranker=BGE_RERANKER),
     "ncl": Settings(
@@ -352,7 +352,7 @@ def load_settings(
 # %% ../nbs/00_core.ipynb #19ee4222
 def settings_digest(
     settings: Settings,
-    system: str = "",  # whose run it is
+    system: str = "",  # whose run it is; the name of a variant begins with that of its system
 ) -> str:
     "Hash of all settings that can change an answer of this system."
-    return digest({k: v for k, v in vars(replace(settings, batch_size=0)).items() if k not in SYSTEM_GROUPS or k == system})
+    return digest({k: v for k, v in vars(replace(settings, batch_size=0)).items() if k not in SYSTEM_GROUPS or system.startswith(k)})

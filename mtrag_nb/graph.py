@@ -59,7 +59,7 @@ def as_node(
     tools: Toolbox,
 ) -> Callable[[TurnState], dict]:
     "A LangGraph node that adds a step to the record: node, seconds, model calls, what it produced."
-    def run(state: TurnState) -> dict:
+    def run(state) -> dict:  # not annotated: LangGraph would hand it the annotated type's keys only, and a system may have more
         meter, start = Meter(), time.perf_counter()
         try: update, produced = work(state, replace(tools, chat=MeteredChat(tools.chat, meter)))
         except Exception as e: raise NodeError(name, e) from e

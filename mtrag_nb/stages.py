@@ -17,11 +17,11 @@ from .core import Label, Settings, SettingsError, StageSettings, Turn, Verdict, 
 from .models import ChatModel, Prompt, chat
 
 # %% auto #0
-__all__ = ['PROMPTS', 'PROMPT_SETS', 'IDK', 'STOPWORDS', 'prompt_set', 'show_history', 'parse_verdict', 'read_verdict', 'Rewrite',
-           'clean_rewrite', 'rewrite', 'guard', 'grade_by_verdict', 'log_odds', 'grade_by_yesno', 'grade_by_likelihood',
-           'grade_by_cosine', 'says_idk', 'Draft', 'clean_answer', 'generate', 'content_words', 'support', 'sentences',
-           'weakest_sentence', 'cite', 'check_by_verdict', 'check_by_yesno', 'check_by_likelihood', 'check_by_support',
-           'Toolbox']
+__all__ = ['PROMPTS', 'PROMPT_SETS', 'IDK', 'STOPWORDS', 'prompt_set', 'clipped', 'show_history', 'parse_verdict', 'read_verdict',
+           'Rewrite', 'clean_rewrite', 'rewrite', 'guard', 'grade_by_verdict', 'log_odds', 'grade_by_yesno',
+           'grade_by_likelihood', 'grade_by_cosine', 'says_idk', 'Draft', 'clean_answer', 'generate', 'content_words',
+           'support', 'sentences', 'weakest_sentence', 'cite', 'check_by_verdict', 'check_by_yesno',
+           'check_by_likelihood', 'check_by_support', 'Toolbox']
 
 # %% ../nbs/06_stages.ipynb #cc6b307c
 PROMPTS = {
@@ -79,14 +79,19 @@ def prompt_set(name: str) -> dict[str, str]:
     return PROMPT_SETS[name]
 
 # %% ../nbs/06_stages.ipynb #feb001ad
+def clipped(text: str, chars: int) -> str:
+    "A text on one line, cut at a word after so many characters."
+    line = " ".join(text.split())
+    return line if len(line) <= chars else line[:chars].rsplit(" ", 1)[0] + " ..."
+
+
 def show_history(
     history: Sequence[Turn],
     turns: int = 6,  # how many of the last turns
     chars: int = 600,  # clip each turn to so many characters
 ) -> str:  # one line a turn, "" for no history
     "The conversation so far, as the prompts show it."
-    clip = lambda t: t if len(t) <= chars else t[:chars].rsplit(" ", 1)[0] + " ..."
-    return "\n".join(f"{t.speaker}: {clip(' '.join(t.text.split()))}" for t in (history[-turns:] if turns else ()))
+    return "\n".join(f"{t.speaker}: {clipped(t.text, chars)}" for t in (history[-turns:] if turns else ()))
 
 
 def _head(history: str) -> str:
