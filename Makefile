@@ -14,7 +14,7 @@ PIP = $(BIN)/pip install -q -c constraints.txt $(PIP_ARGS)
 # One thread a notebook, as many notebooks at a time as JOBS says: two busy threads on a busy core are slower than one.
 TEST_ENV = HF_HUB_OFFLINE=1 TOKENIZERS_PARALLELISM=false OMP_NUM_THREADS=1
 
-.PHONY: help demo test bench calibrate licence notebooks export readme sync clean
+.PHONY: help demo test test-browser bench calibrate licence ncl notebooks export readme sync clean
 
 help: ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -36,6 +36,9 @@ test: $(VENV)/.installed-dev ## install, then run every notebook (NB=nbs/06_stag
 	@echo "[2/2] Running the notebooks, $(JOBS) at a time: about 8 minutes on two cores"
 	@$(TEST_ENV) $(BIN)/python tools/run_notebooks.py --jobs $(JOBS) $(NB)
 
+test-browser: $(VENV)/.installed-dev ## click through the case browser in a real JupyterLab (as root it installs Chromium; about 3 minutes)
+	@HF_HUB_OFFLINE=1 $(BIN)/python tools/browser_test.py
+
 bench: $(VENV)/.installed-dev ## measure batching, search and ingestion against the plain ways
 	@HF_HUB_OFFLINE=1 $(BIN)/python -c "from mtrag_nb.bench import main; main()"
 
@@ -44,6 +47,9 @@ calibrate: $(VENV)/.installed-dev ## choose the laptop's thresholds on real data
 
 licence: $(VENV)/.installed-dev ## hold every measure and the laptop's model as a judge against people's ratings (MTRAG_DATA); hours on a laptop, resumable
 	@HF_HUB_OFFLINE=1 $(BIN)/python -c "from mtrag_nb.licence import main; main()"
+
+ncl: $(VENV)/.installed-dev ## measure NCL beside Self-CRAG and the baseline on real data (MTRAG_DATA, and MTRAG_INDEX for refusal); hours, goes on where it stopped
+	@HF_HUB_OFFLINE=1 $(BIN)/python -c "from mtrag_nb.ncl_measured import main; main()"
 
 notebooks: $(VENV)/.installed-dev export ## run every notebook and keep its outputs
 	@$(TEST_ENV) $(BIN)/python tools/run_notebooks.py --save --jobs $(JOBS) $(NB)

@@ -227,17 +227,20 @@ def breakdown_figure(
     runs: Mapping[str, Mapping[object, Telemetry]],  # run -> group -> telemetry, as `runs.breakdown` gives it
     head: str,  # what the groups are: "domain", "turn"
 ) -> Figure:
-    "How the turns ended, by group, the runs side by side."
+    "How the turns ended, by group, the runs side by side, three in a row."
     groups = sorted({g for parts in runs.values() for g in parts})
-    fig = blank(max(4.2, 3.4 * len(runs) + 0.8), 1.45 + 0.3 * max(len(groups), 1))
-    axes = fig.subplots(1, max(len(runs), 1), sharey=True, squeeze=False)[0]
-    for ax, (name, parts) in zip(axes, runs.items()):
+    across, down = min(max(len(runs), 1), 3), max(1, -(-len(runs) // 3))
+    fig = blank(max(4.2, 3.2 * across + 0.8), 0.85 + down * (0.6 + 0.3 * max(len(groups), 1)))
+    axes = fig.subplots(down, across, sharey=True, squeeze=False)
+    for ax in axes.flat[len(runs):]: ax.set_visible(False)
+    for ax, (name, parts) in zip(axes.flat, runs.items()):
         _stack(ax, [ends(parts[g]) if g in parts else {} for g in groups], COLOURS, 0.09)
         ax.set_title(name)
     sizes = [max((p[g].turns for p in runs.values() if g in p), default=0) for g in groups]
-    axes[0].set_yticks(range(len(groups)), [f"{g}  ({n})" for g, n in zip(groups, sizes)])
-    axes[0].set_ylabel(head)
-    _legend_below(fig, axes, 3 if len(runs) < 2 else 4)
+    for first in axes[:, 0]:
+        first.set_yticks(range(len(groups)), [f"{g}  ({n})" for g, n in zip(groups, sizes)])
+        first.set_ylabel(head)
+    _legend_below(fig, axes.flat, 3 if len(runs) < 2 else 4)
     return fig
 
 # %% ../nbs/11_figures.ipynb #137a5cf4
@@ -329,11 +332,13 @@ def comparison_figure(
     between = "\n– " if any(len(p.a + p.b) > 24 for p in pairs) else " – "
     fig = blank(8.6 if pairs else 5.0, 1.25 + (0.26 if between == " – " else 0.4) * max(len(found.systems), len(pairs), 2))
     left, *rest = np.atleast_1d(fig.subplots(1, 2 if pairs else 1))
+    uneven = any(r.missing for r in found.systems)
     for y, r in enumerate(found.systems):
         if r.low is not None: left.plot([r.low, r.high], [y, y], color=SERIES[0][0], linewidth=1.8, solid_capstyle="butt")
         left.plot([r.mean], [y], "o", color=SERIES[0][0], markersize=5.5)
+        if uneven and r.common is not None: left.plot([r.common], [y], "D", color="#1a1a1a", markerfacecolor="white", markersize=5)
     left.set_yticks(range(len(found.systems)), [f"{r.system}  {r.mean:.3f}" + (f"\n({r.n} of {r.n + r.missing} tasks)" if r.missing > 0.05 * r.n else "") for r in found.systems])
-    left.set(ylim=(len(found.systems) - 0.5, -0.5), xlabel=f"mean {found.measure}\nwith {found.level:.0%} interval")
+    left.set(ylim=(len(found.systems) - 0.5, -0.5), xlabel=f"mean {found.measure}, {found.level:.0%} interval\n" + (f"(◇ on the {found.shared} tasks that all have)" if uneven else ""))
     for y, p in enumerate(pairs if rest else ()):
         sure = p.p_holm is not None and p.p_holm < 0.05
         if p.low is not None: rest[0].plot([p.low, p.high], [y, y], color=SERIES[1][0] if sure else QUIET, linewidth=1.8, solid_capstyle="butt")

@@ -14,13 +14,13 @@ from matplotlib.figure import Figure
 
 from .cases import CaseView, heat_map, pick_cases
 from .compare import compare
-from .core import DataError, Gold, Outcome, Turn
+from .core import DataError, Outcome, Turn
 from .data import read_gold, read_tasks, sample_dir
 from .figures import (AUDIT_HEAD, COSTS, Recording, audit, audit_figure, audit_rows, breakdown_figure, comparison_figure, cost_figure, cost_point, costs, ends,
-                              outcomes_figure, read_recording, risk_coverage, risk_coverage_figure, score_figure, svg_uri)
+                              outcomes_figure, read_recording, risk_coverage, risk_coverage_figure, save_figure, score_figure, svg_uri)
 from .judge import judge_report, run_items
 from .metrics import show
-from .paper import PaperTable, changed_settings, flat_settings, share_text, words_table
+from .paper import PaperTable, flat_settings, paper_figures, paper_tables, share_text, words_table
 from .runs import Run, breakdown
 from .scores import LEFT_OUT, RefusalReport, refusal_report
 from .views import attr, document, esc, fold, page, pill, quiet, read_recorded
@@ -29,7 +29,7 @@ from .views import attr, document, esc, fold, page, pill, quiet, read_recorded
 __all__ = ['FEW', 'FIRST', 'DRAWN', 'MAP', 'told_by_manifest', 'manifest_html', 'wide', 'warnings_of', 'figure_html',
            'outcome_rows', 'outcomes_html', 'shown_measures', 'scores_html', 'refusals_html', 'comparisons_html',
            'audit_html', 'cost_html', 'judges_html', 'turns_html', 'Section', 'sections', 'report_html',
-           'distinct_names', 'report', 'paper_html']
+           'distinct_names', 'report', 'paper_html', 'write_paper']
 
 # %% ../nbs/12c_report.ipynb #ad096921
 def told_by_manifest(run: Recording) -> dict[str, str]:  # heading -> value
@@ -171,7 +171,6 @@ def audit_html(runs: Sequence[Recording]) -> str:
 
 def cost_html(runs: Sequence[Recording]) -> str:
     "What a turn cost, by run and by node; and against what it was worth."
-    mean = lambda r, by: cost_point(r, measure, by).cost
     measures = shown_measures(runs)
     measure = measures[0] if measures else ""
     points = {r.name: cost_point(r, measure) for r in runs if r.of(measure)}
@@ -213,7 +212,7 @@ def turns_html(
 
 # %% ../nbs/12c_report.ipynb #52c85e47
 _STYLE = ("<style>h1{font-size:1.6em;margin:.2em 0}h2{font-size:1.25em;margin:1.6em 0 .3em;border-bottom:1px solid rgba(128,128,128,.4)}h3{font-size:1.05em;margin:1.1em 0 .2em}p{margin:.4em 0}"
-          "table{overflow-wrap:normal;font-size:92%}td,th{border-bottom:1px solid rgba(128,128,128,.2)}nav a{margin-right:1em;color:inherit}@media print{nav{display:none}h2,h3{break-after:avoid}img,tr{break-inside:avoid}}</style>")
+          "table{overflow-wrap:normal;font-size:92%}td,th{border-bottom:1px solid rgba(128,128,128,.2)}nav a{margin-right:1em;color:inherit}@media print{nav{display:none}h2,h3{break-after:avoid}img,tr{break-inside:avoid}#turns details details details::details-content{content-visibility:hidden;block-size:0}}</style>")
 
 
 @dataclass(frozen=True)
@@ -290,3 +289,20 @@ def paper_html(
     drawn = "".join(f"<section id='{attr(n)}'><h3>{esc(about)}</h3>{figure_html(f, about)}</section>" for n, (f, about) in figures.items())
     told = "<p>Published figures and recorded ones stand in blocks of their own: another model, another corpus, other tasks. Only the shape compares.</p>"
     return document(title, f"{_STYLE}{page(f'<h1>{esc(title)}</h1>{told}{blocks}{drawn}')}")
+
+# %% ../nbs/12c_report.ipynb #d07e47c3
+def write_paper(
+    folder: str | Path,  # of run folders
+    references: Iterable[str | Path] = (),  # reference files of their tasks
+    out: str | Path | None = None,  # folder; None: `paper` beside the runs
+) -> Path:  # paper.html; the figures lie in `figures` beside it
+    "The papers' tables and figures from the runs of a folder. Raises DataError if there is none."
+    found = [f for f in sorted(Path(folder).glob("*")) if (f / "manifest.json").is_file() and (f / "trajectories.jsonl").is_file()]
+    if not found: raise DataError("no run in this folder", folder, remedy="Name a folder that holds run folders")
+    gold = {t: g for f in references for t, g in read_gold(f).items()}
+    runs = [r for r in (read_recording(f, gold) for f in found) if r.turns and LEFT_OUT not in r.system]
+    figures, out = paper_figures(runs), Path(out) if out else Path(folder) / "paper"
+    for name, (fig, _) in figures.items(): save_figure(fig, name, out / "figures")
+    page = out / "paper.html"
+    page.write_text(paper_html(paper_tables(runs), figures), encoding="utf-8")
+    return page

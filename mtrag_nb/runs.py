@@ -130,6 +130,10 @@ class Trajectory:
         "The sum of a counter over all nodes: generate, score, tokens_in, tokens_out, seconds or cached."
         return sum(s["calls"][what] for s in self.steps)
 
+    def _repr_html_(self):
+        return (f"<details><summary>turn {self.turn}: {html.escape(self.question)} <i>({html.escape(self.outcome)})</i></summary>"
+                f"<pre>{html.escape(tell(self, {}))}</pre></details>")
+
 
 def trajectory(
     task: Task,
@@ -172,6 +176,9 @@ class Run:
         "Context id -> text and origin, of every context that a turn has seen."
         path = self.folder / "passages.jsonl"
         return {line["id"]: Context(**line) for _, line in read_jsonl(path, torn_tail=True)} if path.exists() else {}
+
+    def _repr_html_(self):
+        return f"<b>{html.escape(self.name)}</b>: {html.escape(self.system)}{telemetry(self.trajectories.values())._repr_html_()}"
 
 
 def read_trajectories(path: str | Path) -> dict[str, Trajectory]:

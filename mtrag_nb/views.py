@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
 
-from .core import DataError, Gold, Outcome, Reason, Turn
+from .core import DataError, Gold, Outcome, Turn
 from .data import read_jsonl
 from .index import Context
 from .runs import Run, Trajectory, tell
@@ -31,7 +31,7 @@ __all__ = ['TONES', 'TENS', 'ANSWERABLE', 'LEAST_SUPPORT', 'esc', 'attr', 'inlin
            'difference', 'comparison_html', 'ComparisonView']
 
 # %% ../nbs/12_views.ipynb #25ded401
-_UNSHOWN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
+_UNSHOWN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
 
 
 def esc(
@@ -105,7 +105,7 @@ def dot(
     tone = "bad" if value < bad else "warn" if value < good else "good"
     return f"<span style='white-space:nowrap'><span style='color:rgb({TONES[tone]})'>●</span> {esc(name)} {value:.2f}</span>"
 
-
+# %% ../nbs/12_views.ipynb #6d33e9cf
 def fold(
     summary: str,  # HTML
     body: str,  # HTML
@@ -249,7 +249,7 @@ def verdict_html(
     if verdict.get("raw"): parts.append(quiet(f"“{inline(verdict['raw'], 160)}”"))
     return " ".join(parts)
 
-
+# %% ../nbs/12_views.ipynb #abcef8e8
 def found_html(
     found: Sequence[str],  # ids of the contexts, best first
     hits: Sequence[Mapping],  # as a retrieve step records them
@@ -629,7 +629,15 @@ class TurnView(View):
 class ConversationView(View):
     "A conversation of a run."
 
-    def __init__(self, run: Run | Recorded | str | Path, conversation_id: str, timing: bool = True, chars: int = 600, opened: str = "", **known):
+    def __init__(
+        self,
+        run: Run | Recorded | str | Path,
+        conversation_id: str,
+        timing: bool = True,  # False: no seconds
+        chars: int = 600,  # of a text, before the fold
+        opened: str = "",  # a task id: this turn is unfolded
+        **known,  # gold, qrels, absent, histories, judge: see Recorded
+    ):
         run = read_recorded(run, **known)
         if conversation_id not in run.conversations: raise DataError(f"no conversation {conversation_id!r}", run.name)
         lines = [f"{t.turn:2} {_ended(t):32} {run.fault(t.task_id) or '-':32} {' '.join(t.question.split())[:60]}" for t in run.conversations[conversation_id]]
@@ -663,7 +671,14 @@ def run_html(
 class RunView(View):
     "A run."
 
-    def __init__(self, run: Run | Recorded | str | Path, most: int = 400, timing: bool = True, chars: int = 400, **known):
+    def __init__(
+        self,
+        run: Run | Recorded | str | Path,
+        most: int = 400,  # turns on the page
+        timing: bool = True,  # False: no seconds
+        chars: int = 400,  # of a text, before the fold
+        **known,  # gold, qrels, absent, histories, judge: see Recorded
+    ):
         run = read_recorded(run, **known)
         counts = Counter(_ended(t) for t in run.turns.values())
         super().__init__(run.name, run_html(run, most, timing, chars), f"{run.name}: {len(run.turns)} turns, " + ", ".join(f"{n} {k}" for n, k in counts.most_common()))
@@ -768,7 +783,7 @@ def difference(a: Recorded, b: Recorded, task_id: str, measure: str = "K-precisi
     x, y = measure_of(a, task_id, measure), measure_of(b, task_id, measure)
     return None if x is None or y is None else y - x
 
-
+# %% ../nbs/12_views.ipynb #982fd564
 def comparison_html(
     a: Recorded,
     b: Recorded,
@@ -795,7 +810,15 @@ def comparison_html(
 class ComparisonView(View):
     "Two runs side by side, over the tasks that both have."
 
-    def __init__(self, a: Run | Recorded | str | Path, b: Run | Recorded | str | Path, measure: str = "K-precision", most: int = 200, chars: int = 300, **known):
+    def __init__(
+        self,
+        a: Run | Recorded | str | Path,
+        b: Run | Recorded | str | Path,
+        measure: str = "K-precision",  # by which the turns are ordered
+        most: int = 200,  # turns on the page
+        chars: int = 300,  # of a text, before the fold
+        **known,  # gold, qrels, absent, histories, judge: see Recorded
+    ):
         a, b = read_recorded(a, **known), read_recorded(b, **known)
         both = [i for i in a.turns if i in b.turns]
         if not both: raise DataError(f"{a.name} and {b.name} have no turn in common", remedy="Compare runs over the same tasks")

@@ -16,11 +16,11 @@ import ipywidgets as w
 from .core import DataError, MTRAGError, plain
 from .data import JsonlLog, read_jsonl, write_jsonl
 from .runs import Run, Trajectory
-from .views import Recorded, conversation_html, esc, page, pair_html, quiet, read_recorded, recorded_turn_html, run_html, strip_html
+from .views import Recorded, esc, page, pair_html, quiet, read_recorded, recorded_turn_html, run_html, strip_html
 
 # %% auto #0
-__all__ = ['WHICH', 'LABELS', 'VIEW', 'ANY', 'Row', 'row_of', 'worth_a_look', 'TurnIndex', 'filtered', 'append_label',
-           'read_labels', 'CaseBrowser', 'strip_widgets', 'large_run']
+__all__ = ['WHICH', 'LABELS', 'ANY', 'VIEW', 'Row', 'row_of', 'worth_a_look', 'TurnIndex', 'filtered', 'append_label',
+           'read_labels', 'Controls', 'CaseBrowser', 'strip_widgets', 'large_run']
 
 # %% ../nbs/12b_widgets.ipynb #6b4c819e
 @dataclass(frozen=True)
@@ -113,15 +113,37 @@ def read_labels(path: str | Path) -> dict[tuple[str, str], dict]:  # (run, task 
     "The labels of a file; none if it isn't there."
     return {(line["run"], line["task_id"]): line for _, line in read_jsonl(path, torn_tail=True)} if Path(path).exists() else {}
 
+# %% ../nbs/12b_widgets.ipynb #53160e28
+ANY = "any"
+_LABELLED = {"description_width": "5em"}
+
+
+def _choice(name: str, values: Sequence[object], width: str) -> w.Dropdown:
+    "A dropdown whose first entry is no condition."
+    options = [(ANY, ANY), *((str(v) if name == "system" else str(v).replace("_", " "), v) for v in values)]
+    return w.Dropdown(description=name, options=options, value=ANY, layout=w.Layout(width=width), style=_LABELLED)
+
+
+class Controls:
+    "The widgets of a browser; what they do is the browser's business."
+
+    def __init__(self, index: TurnIndex):
+        wide = w.Layout(width="20em")
+        self.filters = {name: _choice("system" if name == "run" else name, index.values(name), "20em" if name in ("run", "reason") else "14em") for name in ("run", "domain", "turn", "outcome", "reason")}
+        self.which = w.Dropdown(description="show", options=list(WHICH), value=WHICH[0], layout=wide, style=_LABELLED)
+        self.search = w.Text(description="search", placeholder="words in question, drafts, answer or passages", layout=w.Layout(width="28em"), style=_LABELLED)
+        self.previous, self.next = (w.Button(description=d, layout=w.Layout(width="7em")) for d in ("previous", "next"))
+        self.beside = w.Dropdown(description="beside", options=[("nothing", ""), *((n, n) for n in index.runs)], value="", layout=wide, style=_LABELLED)
+        self.place, self.strip, self.body, self.said = w.HTML(), w.HTML(), w.HTML(), w.HTML()
+        self.label = w.Combobox(description="label", options=list(LABELS), placeholder="choose or write", ensure_option=False, layout=wide, style=_LABELLED)
+        self.note = w.Textarea(description="note", rows=2, layout=w.Layout(width="34em"), style=_LABELLED)
+        self.save = w.Button(description="save label", layout=w.Layout(width="8em"))
+        line = lambda *widgets: w.HBox(widgets, layout=w.Layout(flex_flow="row wrap"))
+        self.box = w.VBox([line(*self.filters.values(), self.which, self.search), line(self.previous, self.next, self.place, self.beside), self.strip, self.body,
+                           line(self.label, self.note, self.save, self.said)])
+
 # %% ../nbs/12b_widgets.ipynb #57a19bdb
 VIEW = "application/vnd.jupyter.widget-view+json"
-ANY = "any"
-
-
-def _choice(name: str, values: Sequence[object], width: str = "15em") -> w.Dropdown:
-    "A dropdown whose first entry is no condition."
-    return w.Dropdown(description=name, options=[(ANY, ANY), *((str(v).replace("_", " ") if name != "system" else str(v), v) for v in values)], value=ANY,
-                      layout=w.Layout(width=width), style={"description_width": "5em"})
 
 
 class CaseBrowser:
@@ -134,35 +156,20 @@ class CaseBrowser:
         labels: str | Path = "labels.jsonl",  # where labels and notes are appended
         timing: bool = True,  # False: no seconds
         chars: int = 600,  # of a text, before the fold
-        page_turns: int = 300,  # most turns of each run in the static page of the output
+        page_turns: int = 300,  # a run of at most so many turns stands whole in the static page, of a longer one the first 100 turns
         **known,  # qrels, absent, histories, judge: see views.Recorded
     ):
         runs = [runs] if isinstance(runs, (Run, Recorded, str, Path)) else list(runs)
         self.index = TurnIndex([read_recorded(r, gold=gold, **known) for r in runs])
         self.labels_path, self.timing, self.chars, self.page_turns = Path(labels), timing, chars, page_turns
-        self.labels, self.at = read_labels(labels), 0
-        self._make()
+        self.labels, self.at, self.found = read_labels(labels), 0, []
+        self.controls = c = Controls(self.index)
+        for widget in (*c.filters.values(), c.which, c.search): widget.observe(lambda change: self.apply(), "value")
+        c.beside.observe(lambda change: self.show(), "value")
+        c.previous.on_click(lambda button: self.step(-1))
+        c.next.on_click(lambda button: self.step(1))
+        c.save.on_click(lambda button: self.save_label())
         self.apply()
-
-    def _make(self) -> None:
-        "The widgets, and what they call."
-        self.choices = {name: _choice("system" if name == "run" else name, self.index.values(name), "20em" if name in ("run", "reason") else "14em") for name in ("run", "domain", "turn", "outcome", "reason")}
-        self.which = w.Dropdown(description="show", options=list(WHICH), value="every turn", layout=w.Layout(width="20em"), style={"description_width": "5em"})
-        self.search = w.Text(description="search", placeholder="words in question, drafts, answer or passages", layout=w.Layout(width="28em"), style={"description_width": "5em"})
-        self.back, self.forward = (w.Button(description=d, layout=w.Layout(width="7em")) for d in ("previous", "next"))
-        self.beside = w.Dropdown(description="beside", options=[("nothing", ""), *((n, n) for n in self.index.runs)], value="", layout=w.Layout(width="20em"), style={"description_width": "5em"})
-        self.place, self.strip, self.body, self.said = w.HTML(), w.HTML(), w.HTML(), w.HTML()
-        self.label = w.Combobox(description="label", options=list(LABELS), placeholder="choose or write", ensure_option=False, layout=w.Layout(width="20em"), style={"description_width": "5em"})
-        self.note = w.Textarea(description="note", rows=2, layout=w.Layout(width="34em"), style={"description_width": "5em"})
-        self.keep = w.Button(description="save label", layout=w.Layout(width="8em"))
-        for c in (*self.choices.values(), self.which, self.search): c.observe(lambda change: self.apply(), "value")
-        self.beside.observe(lambda change: self.show(), "value")
-        self.back.on_click(lambda button: self.step(-1))
-        self.forward.on_click(lambda button: self.step(1))
-        self.keep.on_click(lambda button: self.save_label())
-        line = lambda *widgets: w.HBox(widgets, layout=w.Layout(flex_flow="row wrap"))
-        self.box = w.VBox([line(*self.choices.values(), self.which, self.search), line(self.back, self.forward, self.place, self.beside), self.strip, self.body,
-                           line(self.label, self.note, self.keep, self.said)])
 
     @property
     def current(self) -> Row | None:
@@ -171,8 +178,8 @@ class CaseBrowser:
 
     def apply(self) -> None:
         "Filter anew and show the first turn that is left; stays at the present turn if it is among them."
-        before = self.current if hasattr(self, "found") else None
-        self.found = filtered(self.index, {k: None if c.value == ANY else c.value for k, c in self.choices.items()}, self.which.value, self.search.value, frozenset(self.labels))
+        before, c = self.current, self.controls
+        self.found = filtered(self.index, {k: None if f.value == ANY else f.value for k, f in c.filters.items()}, c.which.value, c.search.value, frozenset(self.labels))
         self.at = self.found.index(before) if before in self.found else 0
         self.show()
 
@@ -190,17 +197,17 @@ class CaseBrowser:
 
     def show(self) -> None:
         "Render the present turn."
-        row = self.current
-        self.place.value = page(f"<b>{self.at + 1}</b> of {len(self.found)} turns" if row else "<b>no turn</b> fulfils these conditions")
-        self.strip.value = page(strip_html(self.index.runs[row.run], self.index.runs[row.run].turns[row.task_id].conversation_id)) if row else ""
-        self.body.value = page(self._turn_html(row)) if row else ""
+        row, c = self.current, self.controls
+        c.place.value = page(f"<b>{self.at + 1}</b> of {len(self.found)} turns" if row else "<b>no turn</b> fulfils these conditions")
+        c.strip.value = page(strip_html(self.index.runs[row.run], self.index.runs[row.run].turns[row.task_id].conversation_id)) if row else ""
+        c.body.value = page(self._turn_html(row)) if row else ""
         last = self.labels.get((row.run, row.task_id), {}) if row else {}
-        self.label.value, self.note.value = last.get("label", ""), last.get("note", "")
-        self.said.value = page(quiet(f"labelled {esc(last['label'] or 'with a note')}")) if last else ""
+        c.label.value, c.note.value = last.get("label", ""), last.get("note", "")
+        c.said.value = page(quiet(f"labelled {esc(last['label'] or 'with a note')}")) if last else ""
 
     def _turn_html(self, row: Row) -> str:
         "The turn, alone or beside the same turn of another run."
-        run, other = self.index.runs[row.run], self.index.runs.get(self.beside.value)
+        run, other = self.index.runs[row.run], self.index.runs.get(self.controls.beside.value)
         head = f"<div>{quiet(f'{esc(row.run)} · {esc(row.domain)} · <code>{esc(row.task_id)}</code>')}</div>"
         if other is None: return head + recorded_turn_html(run, row.task_id, timing=self.timing, chars=self.chars)
         if row.task_id not in other.turns: return f"{head}<div><i>{esc(other.name)} has no such turn.</i></div>{recorded_turn_html(run, row.task_id, timing=self.timing, chars=self.chars)}"
@@ -208,17 +215,18 @@ class CaseBrowser:
 
     def save_label(self) -> None:
         "Append label and note of the present turn; what goes wrong stands beside the button, and the text stays in its box."
-        row = self.current
+        row, c = self.current, self.controls
         if row is None: return
         try:
-            line = append_label(self.labels_path, row.run, row.task_id, self.label.value, self.note.value)
+            line = append_label(self.labels_path, row.run, row.task_id, c.label.value, c.note.value)
             self.labels[row.run, row.task_id] = line
-            self.said.value = page(f"<b>saved</b> {quiet(esc(line['label'] or 'note'))}")
-        except (MTRAGError, OSError) as e: self.said.value = page(f"<b>not saved:</b> {esc(e)}")
+            c.said.value = page(f"<b>saved</b> {quiet(esc(line['label'] or 'note'))}")
+        except (MTRAGError, OSError) as e: c.said.value = page(f"<b>not saved:</b> {esc(e)}")
 
     def static_html(self) -> str:
-        "All turns as a static page, the runs one after the other."
-        return page("".join(run_html(r, self.page_turns, self.timing, self.chars) for r in self.index.runs.values()))
+        "The turns as a static page, the runs one after the other; of a long run a part, since the page is kept in the notebook."
+        most = lambda r: self.page_turns if len(r.turns) <= self.page_turns else min(100, self.page_turns)
+        return page("".join(run_html(r, most(r), self.timing, self.chars) for r in self.index.runs.values()))
 
     def __repr__(self) -> str:
         return f"{len(self.index.rows)} turns of {', '.join(self.index.runs)}; {len(self.found)} fulfil the filters" + (f", at {self.current.task_id} of {self.current.run}" if self.current else "")
@@ -227,7 +235,7 @@ class CaseBrowser:
 
     def _repr_mimebundle_(self, include=None, exclude=None) -> dict:
         "Widget, page and text in one output: whoever shows it takes the richest that it can."
-        return {VIEW: {"version_major": 2, "version_minor": 0, "model_id": self.box.model_id}, "text/html": self.static_html(), "text/plain": repr(self)}
+        return {VIEW: {"version_major": 2, "version_minor": 0, "model_id": self.controls.box.model_id}, "text/html": self.static_html(), "text/plain": repr(self)}
 
 # %% ../nbs/12b_widgets.ipynb #3bc96284
 def strip_widgets(
