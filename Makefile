@@ -14,7 +14,7 @@ PIP = $(BIN)/pip install -q -c constraints.txt $(PIP_ARGS)
 # One thread a notebook, as many notebooks at a time as JOBS says: two busy threads on a busy core are slower than one.
 TEST_ENV = HF_HUB_OFFLINE=1 TOKENIZERS_PARALLELISM=false OMP_NUM_THREADS=1
 
-.PHONY: help demo test test-browser bench calibrate licence ncl notebooks export readme sync clean
+.PHONY: help demo test test-browser bench calibrate licence ncl paper paper-runs notebooks export readme sync clean
 
 help: ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -50,6 +50,14 @@ licence: $(VENV)/.installed-dev ## hold every measure and the laptop's model as 
 
 ncl: $(VENV)/.installed-dev ## measure NCL beside Self-CRAG and the baseline on real data (MTRAG_DATA, and MTRAG_INDEX for refusal); hours, goes on where it stopped
 	@HF_HUB_OFFLINE=1 $(BIN)/python -c "from mtrag_nb.ncl_measured import main; main()"
+
+paper: $(VENV)/.installed-dev ## the papers' tables and figures, into nbs/81_paper.ipynb and figures/; with MTRAG_RUNS also those of your own runs
+	@if [ -n "$$MTRAG_DATA" ]; then $(BIN)/python -c "from mtrag_nb.paper import main; main()" >/dev/null; fi
+	@$(TEST_ENV) MTRAG_FIGURES=$(CURDIR)/figures $(BIN)/python tools/run_notebooks.py --save nbs/81_paper.ipynb
+	@$(BIN)/nbdev_clean --fname nbs/81_paper.ipynb
+
+paper-runs: $(VENV)/.installed-dev ## record the sample's runs that the papers' tables show (data/recorded); about an hour on one core, goes on where it stopped
+	@$(TEST_ENV) $(BIN)/python tools/record_sample.py && $(TEST_ENV) $(BIN)/python tools/record_paper.py
 
 notebooks: $(VENV)/.installed-dev export ## run every notebook and keep its outputs
 	@$(TEST_ENV) $(BIN)/python tools/run_notebooks.py --save --jobs $(JOBS) $(NB)

@@ -387,8 +387,7 @@ def _do(a: argparse.Namespace) -> bool:
 def _judged(a: argparse.Namespace, settings: Settings) -> bool:
     if bool(a.runs) == bool(a.licence): raise SettingsError("judge takes runs, or --licence with a file of ratings")
     if a.licence: return bool(judge_licence(a.licence, a.out or "runs/licence/licence.json", a.ways, a.limit, settings))
-    reports = judge(a.runs, a.reference, a.way, a.protocols, a.limit, a.minutes, a.out, settings)
-    return a.limit is not None or not any(r.pending for r in reports)
+    return a.limit is not None or not any(r.pending for r in judge(a.runs, a.reference, a.way, a.protocols, a.limit, a.minutes, a.out, settings))
 
 
 def main(argv: list[str] | None = None) -> int:
