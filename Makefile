@@ -33,26 +33,26 @@ demo: $(VENV)/.installed ## install, then answer the sample's conversations and 
 	@HF_HUB_OFFLINE=1 $(BIN)/mtrag demo --out $(OUT)
 
 test: $(VENV)/.installed-dev ## install, then run every notebook (NB=nbs/06_stages.ipynb for one)
-	@echo "[2/2] Running the notebooks, $(JOBS) at a time: about 8 minutes on two cores"
+	@echo "[2/2] Running the notebooks, $(JOBS) at a time: about 12 minutes on two cores"
 	@$(TEST_ENV) $(BIN)/python tools/run_notebooks.py --jobs $(JOBS) $(NB)
 
 test-browser: $(VENV)/.installed-dev ## click through the case browser in a real JupyterLab (as root it installs Chromium; about 3 minutes)
 	@HF_HUB_OFFLINE=1 $(BIN)/python tools/browser_test.py
 
-bench: $(VENV)/.installed-dev ## measure batching, search and ingestion against the plain ways
-	@HF_HUB_OFFLINE=1 $(BIN)/python -c "from mtrag_nb.bench import main; main()"
+bench: $(VENV)/.installed-dev ## measure ingestion, search and batching against the plain ways, on one thread (half an hour)
+	@$(TEST_ENV) $(BIN)/python -c "from mtrag_nb.bench import main; main()"
 
-calibrate: $(VENV)/.installed-dev ## choose the laptop's thresholds on real data (MTRAG_DATA), into data/calibration.json
-	@HF_HUB_OFFLINE=1 $(BIN)/python -c "from mtrag_nb.calibration import main; main()"
+calibrate: $(VENV)/.installed-dev ## choose the laptop's thresholds on real data (MTRAG_DATA), into data/measured/calibration.json
+	@$(TEST_ENV) $(BIN)/python -c "from mtrag_nb.calibration import main; main()"
 
 licence: $(VENV)/.installed-dev ## hold every measure and the laptop's model as a judge against people's ratings (MTRAG_DATA); hours on a laptop, resumable
-	@HF_HUB_OFFLINE=1 $(BIN)/python -c "from mtrag_nb.licence import main; main()"
+	@$(TEST_ENV) $(BIN)/python -c "from mtrag_nb.licence import main; main()"
 
 ncl: $(VENV)/.installed-dev ## measure NCL beside Self-CRAG and the baseline on real data (MTRAG_DATA, and MTRAG_INDEX for refusal); hours, goes on where it stopped
-	@HF_HUB_OFFLINE=1 $(BIN)/python -c "from mtrag_nb.ncl_measured import main; main()"
+	@$(TEST_ENV) $(BIN)/python -c "from mtrag_nb.ncl_measured import main; main()"
 
 paper: $(VENV)/.installed-dev ## the papers' tables and figures, into nbs/81_paper.ipynb and figures/; with MTRAG_RUNS also those of your own runs
-	@if [ -n "$$MTRAG_DATA" ]; then $(BIN)/python -c "from mtrag_nb.paper import main; main()" >/dev/null; fi
+	@if [ -n "$$MTRAG_DATA" ]; then $(TEST_ENV) $(BIN)/python -c "from mtrag_nb.paper import main; main()" >/dev/null; fi
 	@$(TEST_ENV) MTRAG_FIGURES=$(CURDIR)/figures $(BIN)/python tools/run_notebooks.py --save nbs/81_paper.ipynb
 	@$(BIN)/nbdev_clean --fname nbs/81_paper.ipynb
 

@@ -169,7 +169,7 @@ class Reading:
 
 def _only(text: str, f: Field) -> str | float | None:
     "The value of a reply that is to say one thing only, and labels nothing."
-    if f.scale: return _value(text.strip(), f) if re.fullmatch(rf"\W*[\d.]+\W*(?:(?:/|out of)\s*10\W*)?", text.strip()) else None
+    if f.scale: return _value(text.strip(), f) if re.fullmatch(r"\W*[\d.]+\W*(?:(?:/|out of)\s*10\W*)?", text.strip()) else None
     words = re.findall(r"[a-z']+", text.lower())
     if f.options == ("yes", "no"): return None if (v := parse_verdict(text)) is Label.UNPARSED else v.value
     named = {w for w in words if w in f.options}
@@ -486,7 +486,6 @@ def judge_ratings(
     if reading not in ("strict", "ibm_compat"): raise SettingsError(f"unknown reading {reading!r}: it is strict or ibm_compat")
     asked = [judge_prompt("rating", history=f"Conversation:\n{h}\n\n" if h else "", question=q, answer=a, target=t, documents=d or NO_DOCUMENTS, reply=JUDGE_PROMPTS["reply.score"])
              for h, q, a, t, d in zip(histories, questions, answers, targets, documents, strict=True)]
-    tenth = {o: int(o) / 10 for o in SCORE.options}
     found = [settle("rb_llm_local", way, r, SCORE) for r in ask_judge(model, asked, [SCORE], way)]
     found = [replace(j, score=round(j.score / 10, 5), low=round(j.low / 10, 5), high=round(j.high / 10, 5)) for j in found]
     if reading == "strict" or way == "choice": return found

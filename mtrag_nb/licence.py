@@ -15,14 +15,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from statistics import median
 
 import numpy as np
 from scipy.optimize import minimize
 from tqdm import tqdm
 
 from .calls import Models, RecordedChat
-from .compare import (Interval, alt_test, auroc, auroc_interval, bootstrap, calibration_bins, calibration_error, krippendorff_alpha, mean_interval, spearman,
+from .compare import (Interval, alt_test, auroc, auroc_interval, calibration_bins, calibration_error, krippendorff_alpha, mean_interval, spearman,
                               spearman_in_bands)
 from .core import MINILM, DataError, Settings, SettingsError, load_settings
 from .data import JsonlLog, RatedAnswer, read_jsonl, read_ratings

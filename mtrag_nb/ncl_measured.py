@@ -22,7 +22,7 @@ from .graph import NAIVE, SELF_CRAG, System, retrieve_node
 from .index import Manifest, open_index
 from .judge import run_items
 from .metrics import TO_ANSWER, BertScorer, text_table
-from .ncl import (CLASSES, NCL, GateCurve, GatePoint, answerability, exchanges, gate_curve, global_rewrite_node, ncl_tools, relate_by_cosine, relate_by_score,
+from .ncl import (CLASSES, NCL, answerability, exchanges, gate_curve, global_rewrite_node, ncl_tools, relate_by_cosine, relate_by_score,
                           relate_by_words, relation_node, rerank_node)
 from .retrieval import GivenPassages, Retriever
 from .runs import Run, machine, package_versions, run_tasks

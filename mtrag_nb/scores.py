@@ -13,10 +13,10 @@ from typing import Mapping, Sequence
 
 from .compare import Comparison, Interval, compare, mean_interval
 from .core import DataError, Gold, SettingsError, Task, digest, plain
-from .data import falling, read_jsonl, write_jsonl
+from .data import falling, write_jsonl
 from .graph import System
 from .judge import Item, prediction_items, read_judgements, rule_idk, run_items
-from .metrics import TO_ANSWER, TO_REFUSE, BertScorer, Refusals, RetrievalScores, agg_parts, condition, html_table, k_precision, refusals, retrieval_scores, rouge_l, show, text_table
+from .metrics import TO_ANSWER, TO_REFUSE, BertScorer, Refusals, RetrievalScores, agg_parts, condition, html_table, k_precision, refusals, retrieval_scores, rouge_l, text_table
 from .retrieval import Hit, Retriever
 from .runs import Run
 from .stages import Toolbox

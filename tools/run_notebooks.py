@@ -62,7 +62,7 @@ class Client(NotebookClient):
 def run_one(path: Path, skip: set, save: bool):
     "Run one notebook in its own kernel: (name, passed, test cells, seconds, what went wrong)."
     nb, start = nbformat.read(path, as_version=4), time.time()
-    client = Client(nb, skip, timeout=3600, kernel_name="python3", resources={"metadata": {"path": str(path.parent)}})
+    client = Client(nb, skip, timeout=3600, kernel_name="python3", extra_arguments=["--log-level=ERROR"], resources={"metadata": {"path": str(path.parent)}})
     try:
         client.execute()
         problem = ""
