@@ -14,7 +14,7 @@ PIP = $(BIN)/pip install -q -c constraints.txt $(PIP_ARGS)
 # One thread a notebook, as many notebooks at a time as JOBS says: two busy threads on a busy core are slower than one.
 TEST_ENV = HF_HUB_OFFLINE=1 TOKENIZERS_PARALLELISM=false OMP_NUM_THREADS=1
 
-.PHONY: help demo test test-browser bench calibrate licence ncl paper paper-runs notebooks export readme sync clean
+.PHONY: help demo test test-browser bench calibrate licence ncl paper record notebooks export readme sync clean
 
 help: ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -56,8 +56,8 @@ paper: $(VENV)/.installed-dev ## the papers' tables and figures, into nbs/81_pap
 	@$(TEST_ENV) MTRAG_FIGURES=$(CURDIR)/figures $(BIN)/python tools/run_notebooks.py --save nbs/81_paper.ipynb
 	@$(BIN)/nbdev_clean --fname nbs/81_paper.ipynb
 
-paper-runs: $(VENV)/.installed-dev ## record the sample's runs that the papers' tables show (data/recorded); about an hour on one core, goes on where it stopped
-	@$(TEST_ENV) $(BIN)/python tools/record_sample.py && $(TEST_ENV) $(BIN)/python tools/record_paper.py
+record: $(VENV)/.installed-dev ## record the runs of the sample that the notebooks show (data/recorded); about an hour on one core, goes on where it stopped
+	@$(TEST_ENV) $(BIN)/python tools/record.py
 
 notebooks: $(VENV)/.installed-dev export ## run every notebook and keep its outputs
 	@$(TEST_ENV) $(BIN)/python tools/run_notebooks.py --save --jobs $(JOBS) $(NB)

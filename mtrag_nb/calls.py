@@ -148,7 +148,7 @@ class BatchingChat:
 
 # %% ../nbs/03b_calls.ipynb #046f4887
 class RecordedChat:
-    "Replays calls that are on the record; asks the model for the others and records them."
+    "Replays calls that are on the record, with the seconds that they took; asks the model for the others and records them."
 
     def __init__(
         self,
@@ -172,7 +172,7 @@ class RecordedChat:
         for i, value in new.items():
             self._log.append({"key": keys[i], "value": asdict(value)})
             self._known[keys[i]] = asdict(value)
-        return [new[i] if i in new else kind(**{**self._known[k], "seconds": 0.0, "cached": True}) for i, k in enumerate(keys)]
+        return [new[i] if i in new else kind(**{**self._known[k], "cached": True}) for i, k in enumerate(keys)]
 
     def generate(self, prompts, max_new_tokens, temperature=0.0, seed=0, stop=()):
         seeds = seeds_for(seed, len(prompts))
@@ -194,7 +194,7 @@ class Meter:
     score: int = 0  # texts scored
     tokens_in: int = 0
     tokens_out: int = 0
-    seconds: float = 0.0  # share of the batches' time; nothing for a replayed call
+    seconds: float = 0.0  # share of the batches' time; for a replayed call what it took when it was made
     cached: int = 0  # calls replayed from the record
 
 

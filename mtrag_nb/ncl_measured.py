@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 from collections import Counter
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -129,14 +130,19 @@ def run_variants(
     variants: Mapping[str, tuple[System, dict]] = VARIANTS,
     progress: bool = True,
 ) -> dict[str, Run]:
-    "Every variant over the tasks of a file; goes on where it stopped."
-    tasks, lines = read_tasks(file, contexts=True), {o["task_id"]: o for _, o in read_jsonl(file)}
-    return {name: run_tasks(system, tasks, folder / name, with_settings(settings, changes), setting="reference", lines=lines, models=models, progress=progress)
-            for name, (system, changes) in variants.items()}
+    "Every variant over the tasks of a file; goes on where it stopped. A variant of a system begins with the calls that the system has made: most of its own are the same."
+    tasks, lines, runs = read_tasks(file, contexts=True), {o["task_id"]: o for _, o in read_jsonl(file)}, {}
+    for name, (system, changes) in variants.items():
+        record = folder / system.name / "calls.jsonl"
+        if record.exists() and not (folder / name).exists():
+            (folder / name).mkdir()
+            shutil.copy(record, folder / name)
+        runs[name] = run_tasks(system, tasks, folder / name, with_settings(settings, changes), setting="reference", lines=lines, models=models, progress=progress)
+    return runs
 
 # %% ../nbs/13a_ncl_measured.ipynb #ee95f741
 def cost(run: Run) -> dict[str, float]:
-    "Model calls, tokens read and written, and seconds of the model: means over turns. A replayed call counts, and costs no seconds."
+    "Model calls, tokens read and written, and seconds of the model: means over turns. A replayed call counts as when it was made."
     turns = list(run.trajectories.values())
     per = lambda *what: round(sum(t.calls(w) for t in turns for w in what) / max(1, len(turns)), 2)
     return {"calls": per("generate", "score"), "tokens_in": per("tokens_in"), "tokens_out": per("tokens_out"), "seconds": per("seconds")}

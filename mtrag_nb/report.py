@@ -41,7 +41,7 @@ def told_by_manifest(run: Recording) -> dict[str, str]:  # heading -> value
     return {
         "system": f"{run.system}: {m['about']}" if m.get("about") else run.system, "setting": m["identity"]["setting"], "profile": s["profile"], "chat model": model(s["chat"]), "embedder": model(s.get("embedder")), "reranker": model(s.get("reranker")),
         "turns": f"{len(run.turns)} of {len(set(run.talks.values()))} conversations", "seed": str(s.get("seed", "")), "index and retrieval": m["identity"].get("retriever", ""), "prompts": m["identity"].get("prompts", ""),
-        "sessions": f"{len(sessions)}, {sum(x.get('seconds', 0) for x in sessions) / 60:.1f} minutes; first started {sessions[0].get('started', '?')}" if sessions else "not told",
+        "sessions": f"{len(sessions)}, {sum(x.get('seconds', 0) for x in sessions) / 60:.1f} minutes" + (f"; first started {sessions[0]['started']}" if sessions[0].get("started") else "") if sessions else "not told",
         "machine": f"{machine.get('system', '')} {machine.get('processor', '')}, {machine.get('cores', '?')} cores, {machine.get('memory_gib', '?')} GiB, GPU: {', '.join(machine.get('gpu', ())) or 'none'}" if machine else "not told",
         "commit": m.get("commit") or "not told"}
 
