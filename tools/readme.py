@@ -10,7 +10,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def markdown(nb: dict) -> str:
-    "The notebook as GitHub markdown: hidden cells dropped, code fenced, text outputs below their code."
+    "The notebook as GitHub markdown: hidden cells dropped, code fenced (left out with `#| echo: false`), text outputs below it."
     out = ["<!-- Written by tools/readme.py from nbs/index.ipynb: edit that notebook. -->"]
     for cell in nb["cells"]:
         source = "".join(cell["source"])
@@ -18,9 +18,11 @@ def markdown(nb: dict) -> str:
         if flags & {"hide", "default_exp", "export"}:
             continue
         if cell["cell_type"] == "markdown":
-            out.append(source.replace("](../", "]("))  # links of the notebook start in nbs/, those of the README at the top
+            out.append(source.replace("](../", "]("))  # links and paths of the notebook start in nbs/, those of the README at the top
             continue
-        out.append("```python\n" + re.sub(r"^#\|.*\n?", "", source, flags=re.M).strip() + "\n```")
+        if not re.search(r"^#\|\s*echo:\s*false", source, re.M):
+            code = re.sub(r"^#\|.*\n?", "", source, flags=re.M).strip()
+            out.append("```python\n" + code.replace('"../', '"') + "\n```")
         for o in cell["outputs"]:
             text = "".join(o.get("text", o.get("data", {}).get("text/plain", "")))
             if text:
