@@ -5,11 +5,13 @@
 # %% ../nbs/03_models.ipynb #4432b04c
 from __future__ import annotations
 
+import ctypes
 import importlib.util
 import math
 import mmap
 import os
 import struct
+import sys
 import threading
 import time
 from collections import OrderedDict
@@ -25,7 +27,7 @@ from .core import ModelNotFound, ModelSpec, SettingsError, digest
 __all__ = ['EMBEDDED', 'Prompt', 'chat', 'Completion', 'Score', 'ChatModel', 'seeds_for', 'ScriptedChat', 'find_model',
            'wanted_files', 'download_model', 'pick_dtype', 'pick_device', 'GGUF', 'load_gguf', 'cache_dir', 'Loaded',
            'load_transformer', 'common_prefix', 'agree', 'plan_batches', 'Prefilled', 'PrefixStore', 'generate_batch',
-           'logprobs_batch', 'TransformersChat', 'Embedder', 'CrossEncoderReranker']
+           'logprobs_batch', 'trim_memory', 'TransformersChat', 'Embedder', 'CrossEncoderReranker']
 
 # %% ../nbs/03_models.ipynb #a895aa28
 @dataclass(frozen=True)
@@ -541,6 +543,12 @@ def logprobs_batch(
     return [(t, share) for t in tails]
 
 # %% ../nbs/03_models.ipynb #554a49b9
+def trim_memory() -> None:
+    "Hand freed memory back to the system, where the C library can (glibc)."
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
+    if trim: trim(0)
+
+
 def _read_score(tail, seconds: float, prompt: list[int], continuation: list[int]) -> Score:
     "The score of a continuation from the log-probabilities at the end of its row."
     import torch
@@ -581,6 +589,7 @@ class TransformersChat:
             self._loaded = None
             self.store.clear()
             gc.collect()
+            trim_memory()
             if torch.cuda.is_available(): torch.cuda.empty_cache()
 
     @property
@@ -642,6 +651,7 @@ class TransformersChat:
                 todo[:0] = [batch[:len(batch) // 2], batch[len(batch) // 2:]]
                 continue
             for i, r in zip(batch, results): out[i] = r
+        trim_memory()
         return out
 
 # %% ../nbs/03_models.ipynb #f8931297
