@@ -258,7 +258,7 @@ def with_passages(runs: Mapping[str, Run], gold: Mapping[str, Gold]) -> list[dic
     return rows
 
 # %% ../nbs/13a_ncl_measured.ipynb #9f5bb51c
-SETS = ("mtragun-human", "mtrag-human")
+SETS = {"mtragun-human": ("ncl", "ncl-no-classification"), "mtrag-human": tuple(VARIANTS)}  # the other systems on one of them: each costs half an hour
 
 
 def measure_decisions(
@@ -305,10 +305,10 @@ def measure(
     "Everything that has to be run."
     told = {"machine": machine(), "packages": package_versions(), "profile": settings.profile, "sets": {}, "with passages": {}}
     bert = BertScorer(MINILM, rescale=False)
-    for name in SETS:
+    for name, variants in SETS.items():
         source = data / name / "reference.jsonl"
         file, gold = sample_file(source, folder / f"{name}-{n}.jsonl", n), read_gold(source)
-        runs = run_variants(file, folder / f"{name}-{n}", settings, models)
+        runs = run_variants(file, folder / f"{name}-{n}", settings, models, {v: VARIANTS[v] for v in variants})
         told["sets"][name], told["with passages"][name] = compared(runs, gold, bert), with_passages(runs, gold)
     # the rest is asked of mtrag-human, the last of the sets
     told["same again"] = {"tasks": min(n, again), "identical": same_again(file, runs["ncl"], folder / f"again-{n}", settings, models, min(n, again))}

@@ -63,7 +63,7 @@ def main(folder: Path, minutes: float) -> None:
     for name in JUDGED:
         report = judge_run(Run(folder / name), tasks, gold, settings, out=work / f"{name}_judged", models=models, minutes=left())
         if report.pending: return print(f"{name}: {report.pending} turns are not judged yet; the same command goes on")
-        keep(work / f"{name}_judged", folder / name, ("judge.json", "judgements.jsonl"), order)
+        keep(work / f"{name}_judged", folder / name / "judged", ("judge.json", "judgements.jsonl"), order)  # apart: this judge has no licence, and is not to mark faults in the views
         print(f"{report!r}\n", flush=True)
 
 
