@@ -183,7 +183,8 @@ def cost_figure(part: Mapping, score: str = SCORES[0], title: str = ""):  # matp
         x, s = r["cost"]["tokens_in"] + r["cost"]["tokens_out"], r[score]
         ax.errorbar([x], [s["mean"]], yerr=[[s["mean"] - s["low"]], [s["high"] - s["mean"]]] if s["low"] is not None else None, fmt="o", capsize=3)
         ax.annotate(name, (x, s["mean"]), textcoords="offset points", xytext=(6, 4), fontsize=8)
-    ax.set(xlabel="tokens of the model a turn, read and written", ylabel=score, xlim=(0, None), title=title)
+    ax.set(xlabel="tokens of the model a turn, read and written", ylabel=score, title=title)
+    ax.set_xlim(0, 1.35 * ax.get_xlim()[1])  # room for the names
     return fig
 
 # %% ../nbs/13a_ncl_measured.ipynb #6921bdd4
@@ -266,7 +267,7 @@ def measure_decisions(
     models: Models,
     data: Path,  # a folder with mtrag-human/reference.jsonl
     n: int = 150,  # tasks for the ways that ask no model
-    asked: tuple[int, int] = (30, 15),  # for those that do: relation, gate (a gate reads five passages)
+    asked: tuple[int, int] = (20, 8),  # for those that do: relation, gate (a gate reads five passages)
     index: Path | None = None,  # of a corpus of mtrag-human, for the nearest passages that are not gold
 ) -> dict[str, dict[str, Measured]]:
     "Every way to relate and to gate, on tasks of MTRAG."
@@ -274,15 +275,16 @@ def measure_decisions(
     gold, every = read_gold(source), read_tasks(source, contexts=True)
     tasks = random.Random(0).sample([t for t in every if t.history and t.contexts], n)
     tools = ncl_tools(Toolbox(settings, models.chat, models.embedder, None))
-    found = {"relation": measure_relation(tasks, tools), "gate": measure_gate(tasks, swapped(tasks), tools)}
-    if asked[0]: found["relation"] |= measure_relation(tasks[:asked[0]], tools, ("score", "words"))
-    if asked[1]: found["gate"] |= measure_gate(tasks[:asked[1]], swapped(tasks)[:asked[1]], tools, ("likelihood", "yesno"))
-    if index is not None:
+    near: dict[str, dict[str, Measured]] = {}
+    if index is not None:  # first: an index that cannot be opened should say so before the model has worked for minutes
         domains = set(Manifest.load(index).domains)
         reached = [t for t in every if t.history and t.contexts and t.domain in domains][:n]
         with open_index(index, models.embedder, settings.chunks) as opened:
-            found["gate, nearest others"] = measure_gate(reached, nearest_others(reached, gold, Retriever(opened, models.embedder, None, settings.retrieval)), tools)
-    return found
+            near["gate, nearest others"] = measure_gate(reached, nearest_others(reached, gold, Retriever(opened, models.embedder, None, settings.retrieval)), tools)
+    found = {"relation": measure_relation(tasks, tools), "gate": measure_gate(tasks, swapped(tasks), tools)}
+    if asked[0]: found["relation"] |= measure_relation(tasks[:asked[0]], tools, ("score", "words"))
+    if asked[1]: found["gate"] |= measure_gate(tasks[:asked[1]], swapped(tasks)[:asked[1]], tools, ("likelihood", "yesno"))
+    return found | near
 
 
 def decision_table(found: Mapping[str, Mapping[str, Mapping]]) -> str:
@@ -300,7 +302,7 @@ def measure(
     turns: int = 200,  # to classify
     again: int = 10,  # tasks to run a second time
     index: Path | None = None,  # of a corpus of mtrag-human; None: refusal with the gold left out is not measured
-    pairs: int = 30,  # tasks for that
+    pairs: int = 20,  # tasks for that
 ) -> dict:
     "Everything that has to be run."
     told = {"machine": machine(), "packages": package_versions(), "profile": settings.profile, "sets": {}, "with passages": {}}
@@ -346,7 +348,7 @@ def main(
     out: str = "data/measured",
     runs: str = "runs/ncl",
     n: int = 100,  # tasks of each set; 0: the decisions only
-    asked: tuple[int, int] = (30, 15),  # tasks for the decisions that ask the model: relation, gate
+    asked: tuple[int, int] = (20, 8),  # tasks for the decisions that ask the model: relation, gate
     index: str | None = None,  # default: $MTRAG_INDEX; without one, nothing is measured that needs a corpus
 ) -> None:
     "Measure on real data ($MTRAG_DATA) with the laptop profile, print, and write `ncl_decisions.json` and `ncl.json`."
