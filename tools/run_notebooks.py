@@ -10,7 +10,7 @@ import configparser
 import re
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 import nbformat
@@ -95,7 +95,9 @@ def main(argv=None) -> int:
     files = [Path(w).resolve() for w in args.what if w not in known] or sorted((ROOT / "nbs").glob("*.ipynb"))
     failed = 0
     with ThreadPoolExecutor(args.jobs) as pool:
-        for name, ok, tests, seconds, problem in pool.map(lambda f: run_one(f, skip, args.save), files):
+        begun = files[::-1] if args.jobs > 1 else files  # the last chapters take longest: begun last, one of them would run alone
+        for done in as_completed([pool.submit(run_one, f, skip, args.save) for f in begun]):
+            name, ok, tests, seconds, problem = done.result()
             failed += not ok
             print(f"{'ok  ' if ok else 'FAIL'} {name:28} {tests:4} test cells {seconds:7.1f} s", flush=True)
             if problem:
