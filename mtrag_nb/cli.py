@@ -14,7 +14,7 @@ from typing import Iterable
 
 from .calls import Models
 from .core import DOMAINS, MINILM, PROFILES, DataError, ModelNotFound, MTRAGError, Settings, SettingsError, load_settings
-from .data import FormatReport, check_format, read_corpus, read_gold, read_jsonl, read_qrels, read_tasks, sample_corpus, sample_dir
+from .data import FormatReport, check_format, disk_full, read_corpus, read_gold, read_jsonl, read_qrels, read_tasks, sample_corpus, sample_dir
 from .graph import NAIVE, SELF_CRAG, System
 from .index import Manifest, build_index
 from .judge import PROTOCOLS, WAYS, JudgeReport, judge_run
@@ -395,8 +395,10 @@ def main(argv: list[str] | None = None) -> int:
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     _quiet()
     try: return 0 if _do(_parser().parse_args(argv)) else 1
-    except MTRAGError as e:
-        print(f"mtrag: {e}", file=sys.stderr)
+    except (MTRAGError, OSError) as e:
+        problem = disk_full(e, e.filename, "Make room and give the same command again: what is finished is on the record") if isinstance(e, OSError) else e
+        if not isinstance(problem, MTRAGError): raise
+        print(f"mtrag: {problem}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("mtrag: interrupted; what is finished is on the record, and the same command goes on from there", file=sys.stderr)

@@ -21,10 +21,10 @@ from .core import DOMAINS, DataError, Gold, Passage, Task, Turn, digest
 
 # %% auto #0
 __all__ = ['COLLECTIONS', 'MAX_CONTEXTS', 'REQUIRED_KEYS', 'MAX_MEGABYTES', 'RATED', 'OFFICIAL_URL', 'OFFICIAL_FILES',
-           'read_jsonl', 'JsonlLog', 'domain_of', 'read_tasks', 'read_gold', 'Conversation', 'read_conversations',
-           'conversation_tasks', 'read_corpus', 'read_queries', 'read_qrels', 'falling', 'prediction_line',
-           'write_jsonl', 'FormatReport', 'check_format', 'sample_dir', 'sample_corpus', 'RatedAnswer', 'read_ratings',
-           'download_official']
+           'read_jsonl', 'disk_full', 'JsonlLog', 'domain_of', 'read_tasks', 'read_gold', 'Conversation',
+           'read_conversations', 'conversation_tasks', 'read_corpus', 'read_queries', 'read_qrels', 'falling',
+           'prediction_line', 'write_jsonl', 'FormatReport', 'check_format', 'sample_dir', 'sample_corpus',
+           'RatedAnswer', 'read_ratings', 'download_official']
 
 # %% ../nbs/01_data.ipynb #40f1b112
 def _open_text(path: Path) -> Iterator[str]:
@@ -62,7 +62,7 @@ def read_jsonl(
         raise DataError(f"the compressed file is broken: {e}", path, n + 1, "Fetch it again") from None
 
 # %% ../nbs/01_data.ipynb #4ce62c47
-def _disk_full(e: OSError, path, remedy: str) -> Exception:
+def disk_full(e: OSError, path, remedy: str) -> Exception:
     "The error to raise for `e`: a DataError that says what to do if the disk is full, else `e` itself."
     full = e.errno in (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
     return DataError("the disk is full", path, remedy=remedy) if full else e
@@ -97,7 +97,7 @@ class JsonlLog:
                 self._write(line)
             except OSError as e:
                 os.truncate(self.path, self._size)  # take a half-written line back
-                raise _disk_full(e, self.path, "Make room and start again: everything before this line is kept") from e
+                raise disk_full(e, self.path, "Make room and start again: everything before this line is kept") from e
             self._size += len(line)
 
     def _write(self, line: bytes) -> None:
@@ -352,7 +352,7 @@ def write_jsonl(
         os.replace(part, path)
     except OSError as e:
         part.unlink(missing_ok=True)
-        raise _disk_full(e, path, "Make room and write again; the old file is untouched") from e
+        raise disk_full(e, path, "Make room and write again; the old file is untouched") from e
     return n
 
 # %% ../nbs/01_data.ipynb #9bf8bb71

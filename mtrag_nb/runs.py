@@ -24,7 +24,7 @@ from tqdm import tqdm
 
 from .calls import BatchingChat, Models, RecordedChat
 from .core import DataError, Outcome, Passage, Reason, RunMismatch, Settings, SettingsError, Task, Turn, digest, plain, settings_digest
-from .data import JsonlLog, prediction_line, read_jsonl, write_jsonl
+from .data import JsonlLog, disk_full, prediction_line, read_jsonl, write_jsonl
 from .graph import System, run_turn
 from .index import Context, open_index
 from .retrieval import GivenPassages, Retriever
@@ -93,7 +93,10 @@ def _save_manifest(path: Path, entries: dict) -> None:
     "A kill leaves the old manifest or the new one."
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_suffix(".part")
-    part.write_text(json.dumps(plain(entries), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    try: part.write_text(json.dumps(plain(entries), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    except OSError as e:
+        part.unlink(missing_ok=True)
+        raise disk_full(e, path, "Make room and start again: what is finished is on the record") from e
     os.replace(part, path)
 
 
