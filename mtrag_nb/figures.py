@@ -486,9 +486,8 @@ def cost_figure(
     ax = fig.subplots()
     for (name, p), (colour, marker, _) in zip(points.items(), SERIES * (1 + len(points) // len(SERIES))):
         if p.cost.value is None: continue
-        if p.cost.low is not None:
-            ax.plot([p.cost.low, p.cost.high], [p.score.value] * 2, color=colour, linewidth=1.4)
-            ax.plot([p.cost.value] * 2, [p.score.low, p.score.high], color=colour, linewidth=1.4)
+        if p.cost.low is not None: ax.plot([p.cost.low, p.cost.high], [p.score.value] * 2, color=colour, linewidth=1.4)
+        if p.score.low is not None: ax.plot([p.cost.value] * 2, [p.score.low, p.score.high], color=colour, linewidth=1.4)
         ax.plot([p.cost.value], [p.score.value], marker, color=colour, markersize=8, markeredgecolor="white", label=f"{name}  ({p.cost.n})")
     ax.set(xlabel=f"{by} a turn", ylabel=f"mean {measure}")
     ax.set_xlim(0, None)

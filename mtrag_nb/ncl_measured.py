@@ -17,8 +17,10 @@ from typing import Mapping, Sequence
 from .calibration import Measured
 from .calibration import measure as measure_way
 from .calls import Models, RecordedChat
+from .compare import Interval
 from .core import MINILM, DataError, Gold, Outcome, Passage, Settings, Task, Verdict, load_settings, plain, scored, with_settings
 from .data import read_gold, read_jsonl, read_tasks, write_jsonl
+from .figures import CostPoint
 from .graph import NAIVE, SELF_CRAG, System, retrieve_node
 from .index import Manifest, open_index
 from .judge import run_items
@@ -32,7 +34,7 @@ from .stages import Toolbox
 
 # %% auto #0
 __all__ = ['VARIANTS', 'SCORES', 'SETS', 'other_tasks', 'swapped', 'nearest_others', 'measure_relation', 'gate_verdict',
-           'measure_gate', 'sample_file', 'run_variants', 'cost', 'compared', 'set_table', 'cost_figure',
+           'measure_gate', 'sample_file', 'run_variants', 'cost', 'compared', 'set_table', 'cost_points',
            'classify_turns', 'local_counts', 'same_again', 'refusal_pairs', 'refusal_rows', 'with_passages',
            'measure_decisions', 'decision_table', 'measure', 'recorded_classes', 'report', 'main']
 
@@ -174,18 +176,10 @@ def set_table(name: str, part: Mapping) -> str:
             + text_table(["", *SCORES, "refused", "calls", "tokens in", "tokens out", "seconds"], rows, 1) + "\n\n" + text_table(["pair", "score", "difference", "95 % interval", "p (Holm)", "tasks"], pairs))
 
 
-def cost_figure(part: Mapping, score: str = SCORES[0], title: str = ""):  # matplotlib Figure
-    "What a turn costs against what it scores."
-    from matplotlib.figure import Figure
-    fig = Figure(figsize=(5.5, 3.2), layout="tight")
-    ax = fig.subplots()
-    for name, r in part["rows"].items():
-        x, s = r["cost"]["tokens_in"] + r["cost"]["tokens_out"], r[score]
-        ax.errorbar([x], [s["mean"]], yerr=[[s["mean"] - s["low"]], [s["high"] - s["mean"]]] if s["low"] is not None else None, fmt="o", capsize=3)
-        ax.annotate(name, (x, s["mean"]), textcoords="offset points", xytext=(6, 4), fontsize=8)
-    ax.set(xlabel="tokens of the model a turn, read and written", ylabel=score, title=title)
-    ax.set_xlim(0, 1.35 * ax.get_xlim()[1])  # room for the names
-    return fig
+def cost_points(part: Mapping, score: str = SCORES[0]) -> dict[str, CostPoint]:
+    "What a turn costs in tokens and what it scores, for `figures.cost_figure`; of the cost the mean alone is on file."
+    tokens = lambda r: Interval(r["cost"]["tokens_in"] + r["cost"]["tokens_out"], None, None, part["tasks"], part["conversations"])
+    return {name: CostPoint(tokens(r), Interval(*(r[score][k] for k in ("mean", "low", "high", "n")), part["conversations"])) for name, r in part["rows"].items()}
 
 # %% ../nbs/13a_ncl_measured.ipynb #6921bdd4
 def classify_turns(
