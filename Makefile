@@ -1,6 +1,6 @@
 # Two commands on a fresh machine (Python 3.10 or newer, and make):
 #   make demo   a system answers the sample's conversations with real models, every turn recorded
-#   make test   every notebook is run, each in a process of its own
+#   make test   every notebook is run, each in a process of its own, and what it shows is held against what is kept in it
 # PIP_ARGS is for pip, e.g. PIP_ARGS="--extra-index-url https://download.pytorch.org/whl/cpu" for a torch without CUDA.
 
 PYTHON ?= python3
@@ -11,10 +11,11 @@ JOBS ?= 2
 NB ?=
 BIN = $(VENV)/bin
 PIP = $(BIN)/pip install -q -c constraints.txt $(PIP_ARGS)
-# One thread a notebook, as many notebooks at a time as JOBS says: two busy threads on a busy core are slower than one.
-TEST_ENV = HF_HUB_OFFLINE=1 TOKENIZERS_PARALLELISM=false OMP_NUM_THREADS=1
+# One thread a process: two busy threads on a busy core are slower than one. The notebooks' runner sees to that by itself.
+STUDY = HF_HUB_OFFLINE=1 TOKENIZERS_PARALLELISM=false OMP_NUM_THREADS=1 $(BIN)/python
+NOTEBOOKS = $(BIN)/python tools/run_notebooks.py --jobs $(JOBS)
 
-.PHONY: help demo test test-browser bench calibrate licence ncl paper record notebooks export readme sync clean
+.PHONY: help demo test quick test-browser test-wheel bench calibrate rerankers licence ncl paper record notebooks export readme sync clean
 
 help: ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -32,35 +33,44 @@ demo: $(VENV)/.installed ## install, then answer the sample's conversations and 
 	@echo "[2/2] Self-CRAG answers the sample's conversations: up to 5 minutes on two cores, seconds when the record is there"
 	@HF_HUB_OFFLINE=1 $(BIN)/mtrag demo --out $(OUT)
 
-test: $(VENV)/.installed-dev ## install, then run every notebook (NB=nbs/06_stages.ipynb for one)
-	@echo "[2/2] Running the notebooks, $(JOBS) at a time: about 12 minutes on two cores"
-	@$(TEST_ENV) $(BIN)/python tools/run_notebooks.py --jobs $(JOBS) $(NB)
+test: $(VENV)/.installed-dev ## install, then run every notebook (NB=nbs/5_systems/01_stages.ipynb for one, or several)
+	@echo "[2/2] Running the notebooks, $(JOBS) at a time: all of them take up to 10 minutes on two cores"
+	@$(NOTEBOOKS) $(NB)
+
+quick: $(VENV)/.installed-dev ## run the notebooks that need no real model (2 minutes)
+	@$(NOTEBOOKS) --quick $(NB)
 
 test-browser: $(VENV)/.installed-dev ## click through the case browser in a real JupyterLab (as root it installs Chromium; about 3 minutes)
 	@HF_HUB_OFFLINE=1 $(BIN)/python tools/browser_test.py
 
+test-wheel: $(VENV)/.installed-dev ## build a wheel, install it beside the packages of this environment, and use it in an empty folder
+	@HF_HUB_OFFLINE=1 $(BIN)/python tools/wheel_test.py
+
 bench: $(VENV)/.installed-dev ## measure ingestion, search and batching against the plain ways, on one thread (half an hour)
-	@$(TEST_ENV) $(BIN)/python -c "from mtrag_nb.bench import main; main()"
+	@$(STUDY) -c "from mtrag_nb.studies.bench import main; main()"
 
 calibrate: $(VENV)/.installed-dev ## choose the laptop's thresholds on real data (MTRAG_DATA), into data/measured/calibration.json
-	@$(TEST_ENV) $(BIN)/python -c "from mtrag_nb.calibration import main; main()"
+	@$(STUDY) -c "from mtrag_nb.studies.calibration import main; main()"
+
+rerankers: $(VENV)/.installed-dev ## compare the laptop's ways to rerank on real data (MTRAG_DATA), into data/measured/rerankers.json (half an hour)
+	@$(STUDY) -c "from mtrag_nb.studies.rerankers import main; main()"
 
 licence: $(VENV)/.installed-dev ## hold every measure and the laptop's model as a judge against people's ratings (MTRAG_DATA); hours on a laptop, resumable
-	@$(TEST_ENV) $(BIN)/python -c "from mtrag_nb.licence import main; main()"
+	@$(STUDY) -c "from mtrag_nb.studies.licence import main; main()"
 
 ncl: $(VENV)/.installed-dev ## measure NCL beside Self-CRAG and the baseline on real data (MTRAG_DATA, and MTRAG_INDEX for refusal); hours, goes on where it stopped
-	@$(TEST_ENV) $(BIN)/python -c "from mtrag_nb.ncl_measured import main; main()"
+	@$(STUDY) -c "from mtrag_nb.studies.ncl import main; main()"
 
-paper: $(VENV)/.installed-dev ## the papers' tables and figures, into nbs/81_paper.ipynb and figures/; with MTRAG_RUNS also those of your own runs
-	@if [ -n "$$MTRAG_DATA" ]; then $(TEST_ENV) $(BIN)/python -c "from mtrag_nb.paper import main; main()" >/dev/null; fi
-	@$(TEST_ENV) MTRAG_FIGURES=$(CURDIR)/figures $(BIN)/python tools/run_notebooks.py --save nbs/81_paper.ipynb
-	@$(BIN)/nbdev_clean --fname nbs/81_paper.ipynb
+paper: $(VENV)/.installed-dev ## the papers' tables and figures, into nbs/tour/01_papers.ipynb and figures/; with MTRAG_RUNS also those of your own runs
+	@if [ -n "$$MTRAG_DATA" ]; then $(STUDY) -c "from mtrag_nb.studies.papers import main; main()" >/dev/null; fi
+	@MTRAG_FIGURES=$(CURDIR)/figures $(NOTEBOOKS) --save nbs/tour/01_papers.ipynb
+	@$(BIN)/nbdev_clean --fname nbs/tour/01_papers.ipynb
 
 record: $(VENV)/.installed-dev ## record the runs of the sample that the notebooks show (data/recorded); about an hour on one core, goes on where it stopped
-	@$(TEST_ENV) $(BIN)/python tools/record.py
+	@$(STUDY) tools/record.py
 
-notebooks: $(VENV)/.installed-dev export ## run every notebook and keep its outputs
-	@$(TEST_ENV) $(BIN)/python tools/run_notebooks.py --save --jobs $(JOBS) $(NB)
+notebooks: $(VENV)/.installed-dev export ## run every notebook and keep its outputs (NB=... for some)
+	@$(NOTEBOOKS) --save $(NB)
 	@$(BIN)/nbdev_clean
 
 export: $(VENV)/.installed-dev ## write mtrag_nb/ from the notebooks

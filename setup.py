@@ -8,8 +8,9 @@ here = Path(__file__).parent
 ini = ConfigParser(delimiters=["="])
 ini.read(here / "settings.ini", encoding="utf-8")
 cfg = ini["DEFAULT"]
-# The sample travels inside the wheel as mtrag_nb/sample, so that an installed package finds it without a clone.
-sample = [str(p.relative_to(here / "data" / "sample")) for p in (here / "data" / "sample").rglob("*") if p.is_file()]
+# What the package reads besides other people's files travels in the wheel as mtrag_nb/_data (mtrag_nb.core.files.data_dir finds it there).
+data = [str(p.relative_to(here / "data")) for name in ("sample", "recorded", "measured", "paper") for p in (here / "data" / name).rglob("*") if p.is_file()]
+lib, lib_data = cfg["lib_path"], cfg["lib_path"] + "._data"
 
 setuptools.setup(
     name=cfg["lib_name"],
@@ -21,15 +22,15 @@ setuptools.setup(
     license="Apache-2.0",
     long_description=(here / "README.md").read_text(encoding="utf-8"),
     long_description_content_type="text/markdown",
-    packages=[cfg["lib_path"], cfg["lib_path"] + ".sample"],
-    package_dir={cfg["lib_path"] + ".sample": "data/sample"},
-    package_data={cfg["lib_path"] + ".sample": sample},
+    packages=[*setuptools.find_packages(include=[lib, lib + ".*"]), lib_data],
+    package_dir={lib_data: "data"},
+    package_data={lib_data: data},
     python_requires=">=" + cfg["min_python"],
     install_requires=cfg["requirements"].split(),
     extras_require={"dev": cfg["dev_requirements"].split()},
     entry_points={
         "console_scripts": cfg["console_scripts"].split(),
-        "nbdev": [f"{cfg['lib_path']}={cfg['lib_path']}._modidx:d"],
+        "nbdev": [f"{lib}={lib}._modidx:d"],
     },
     zip_safe=False,
 )

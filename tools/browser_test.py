@@ -27,6 +27,7 @@ from urllib.request import Request, urlopen
 
 ROOT = Path(__file__).resolve().parents[1]
 RECORDED = ROOT / "data" / "recorded"
+CRAG, NAIVE = RECORDED / "sample_self_crag", RECORDED / "sample_naive"
 OLD_WIDGETS = "jupyterlab==3.6.8 ipywidgets==7.7.1 jupyterlab-widgets==1.1.1 ipykernel"
 PHONE, DESKTOP, TALL = {"width": 390, "height": 844}, {"width": 1200, "height": 1000}, {"width": 1200, "height": 1900}
 
@@ -91,20 +92,25 @@ class Checks:
             print(f"ok   {name}  ({time.perf_counter() - start:.1f} s)", flush=True)
 
 
-ATTACKS = ["<script>document.title='owned';window.owned=1</script>", "<img src=x onerror=\"window.owned=1\">", "'\"><svg onload=\"window.owned=1\">", "</div></details></body><h1>out of the page</h1>",
-           "<style>*{display:none!important}</style>", "<!-- never closed", "[click](javascript:alert(1)) **bold** `code`", "it costs $5 and then $6, \\(x^2\\) and \\begin{equation}y\\end{equation}",
-           "\u202eesrever \u05e9\u05dc\u05d5\u05dd \u0645\u0631\u062d\u0628\u0627", "a control \x07 and half a surrogate \ud83d"]
+ATTACKS = [
+    "<script>document.title='owned';window.owned=1</script>", "<img src=x onerror=\"window.owned=1\">",
+    "'\"><svg onload=\"window.owned=1\">", "</div></details></body><h1>out of the page</h1>",
+    "<style>*{display:none!important}</style>", "<!-- never closed",
+    "[click](javascript:alert(1)) **bold** `code`", "it costs $5 and then $6, \\(x^2\\) and \\begin{equation}y\\end{equation}",
+    "\u202eesrever \u05e9\u05dc\u05d5\u05dd \u0645\u0631\u062d\u0628\u0627", "a control \x07 and half a surrogate \ud83d",
+]
+ATTACKED = ("text", "title", "question", "answer", "raw", "unsupported", "url", "told")
 
 
 def hostile_run(folder: Path) -> Path:
     "A copy of a recorded run in which every text attacks."
     attack = "\n".join(ATTACKS)
-    shutil.copytree(RECORDED / "sample_self_crag", folder)
+    shutil.copytree(CRAG, folder)
 
     def spoilt(value, key=""):
         if isinstance(value, dict): return {k: spoilt(v, k) for k, v in value.items()}
         if isinstance(value, list): return [spoilt(v, key) for v in value]
-        return f"{value}\n{attack}" if key in ("text", "title", "question", "answer", "draft", "raw", "unsupported", "url") else value
+        return f"{value}\n{attack}" if key in ATTACKED and isinstance(value, str) else value
     for name in ("trajectories.jsonl", "passages.jsonl"):
         lines = [spoilt(json.loads(line)) for line in (folder / name).read_text(encoding="utf-8").splitlines()]
         if name == "passages.jsonl": lines[0]["text"] += "x" * 50_000
@@ -114,19 +120,24 @@ def hostile_run(folder: Path) -> Path:
 
 def notebook(path: Path, *sources: str) -> Path:
     "A notebook of code cells."
-    cells = [{"cell_type": "code", "id": f"cell{n}", "metadata": {}, "execution_count": None, "outputs": [], "source": s} for n, s in enumerate(sources)]
+    empty = {"cell_type": "code", "metadata": {}, "execution_count": None, "outputs": []}
+    cells = [{**empty, "id": f"cell{n}", "source": s} for n, s in enumerate(sources)]
     kernel = {"display_name": "python3", "language": "python", "name": "python3"}
-    path.write_text(json.dumps({"cells": cells, "metadata": {"kernelspec": kernel}, "nbformat": 4, "nbformat_minor": 5}, indent=1), encoding="utf-8")
+    nb = {"cells": cells, "metadata": {"kernelspec": kernel}, "nbformat": 4, "nbformat_minor": 5}
+    path.write_text(json.dumps(nb, indent=1), encoding="utf-8")
     return path
 
 
-HEAD = """from pathlib import Path
-from mtrag_nb.data import read_gold, sample_dir
-from mtrag_nb.views import read_recorded
-from mtrag_nb.widgets import CaseBrowser
+HEAD = """from mtrag_nb.data.mtrag import read_gold, sample_dir
+from mtrag_nb.evaluate.recording import Recording
+from mtrag_nb.show.browser import CaseBrowser
 gold = read_gold(sample_dir() / "reference.jsonl")"""
-TWO_RUNS = f"""crag, naive = (read_recorded({str(RECORDED)!r} + "/sample_" + name, gold=gold) for name in ("self_crag", "naive"))
-crag.judged = {{i: {{"faithfulness": 0.1}} for i, t in crag.turns.items() if t.outcome == "answered" and t.turn == 1}}"""
+JUDGED = """from dataclasses import replace
+from mtrag_nb.core.record import Judgement, Run
+run = Run({crag!r})
+bad = {{"faithfulness": Judgement("faithfulness", "text", 1, 1, 1)}}
+run.judgements = {{i: bad for i, t in run.trajectories.items() if t.answered and t.turn == 1}}"""
+TWO_RUNS = JUDGED.format(crag=str(CRAG)) + f"\ncrag, naive = Recording(run, gold=gold), Recording({str(NAIVE)!r}, gold=gold)"
 
 
 # A JupyterLab
@@ -140,13 +151,15 @@ def jupyterlab(root: Path, python: str = sys.executable):
         port = s.getsockname()[1]
     token, url = secrets.token_hex(8), f"http://127.0.0.1:{port}"
     home = root / ".jupyter-test"
-    env = {**os.environ, "JUPYTER_CONFIG_DIR": str(home / "config"), "JUPYTER_DATA_DIR": str(home / "data"), "JUPYTER_RUNTIME_DIR": str(home / "runtime"), "IPYTHONDIR": str(home / "ipython"),
-           "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "JUPYTERLAB_SETTINGS_DIR": str(home / "lab"), "JUPYTERLAB_WORKSPACES_DIR": str(home / "workspaces")}
+    places = {"JUPYTER_CONFIG_DIR": "config", "JUPYTER_DATA_DIR": "data", "JUPYTER_RUNTIME_DIR": "runtime", "IPYTHONDIR": "ipython",
+              "JUPYTERLAB_SETTINGS_DIR": "lab", "JUPYTERLAB_WORKSPACES_DIR": "workspaces"}
+    env = {**os.environ, **{k: str(home / v) for k, v in places.items()}, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
     quiet = home / "lab" / "@jupyterlab" / "apputils-extension" / "notification.jupyterlab-settings"
     quiet.parent.mkdir(parents=True, exist_ok=True)
     quiet.write_text('{"fetchNews": "false"}')
-    command = [python, "-m", "jupyterlab", "--allow-root", "--no-browser", "--ip=127.0.0.1", f"--port={port}", f"--IdentityProvider.token={token}", "--LabApp.expose_app_in_browser=True",
-               f"--ServerApp.root_dir={root}", *(["--LabApp.extension_manager=readonly"] if python == sys.executable else [])]  # JupyterLab 3 has no such setting
+    command = [python, "-m", "jupyterlab", "--allow-root", "--no-browser", "--ip=127.0.0.1", f"--port={port}",
+               f"--IdentityProvider.token={token}", "--LabApp.expose_app_in_browser=True", f"--ServerApp.root_dir={root}"]
+    if python == sys.executable: command.append("--LabApp.extension_manager=readonly")  # JupyterLab 3 has no such setting
 
     def api(path, data=None):
         request = Request(url + path, json.dumps(data).encode() if data else None, {"Authorization": f"token {token}"})
@@ -175,7 +188,8 @@ def run_all(tab, expect, seconds: int = 120) -> float:
     tab.wait_for_selector(".jp-Notebook-ExecutionIndicator[data-status=idle]", timeout=90_000)
     tab.wait_for_timeout(1500)
     start = time.perf_counter()
-    tab.evaluate("() => { (window.jupyterapp || window.jupyterlab).commands.execute('notebook:run-all-cells') }")  # not awaited: it would wait for the kernel
+    # Not awaited: it would wait for the kernel.
+    tab.evaluate("() => { (window.jupyterapp || window.jupyterlab).commands.execute('notebook:run-all-cells') }")
     expect(tab.locator(".jp-CodeCell .jp-InputPrompt").last).to_have_text(re.compile(r"\[\d+\]"), timeout=seconds * 1000)
     return time.perf_counter() - start
 
@@ -184,7 +198,9 @@ class Panel:
     "The browser's controls on a page."
 
     def __init__(self, tab, expect): self.tab, self.expect = tab, expect
-    def choose(self, name: str, value: str): self.tab.locator(f".widget-dropdown:has(label:text-is('{name}')) select").first.select_option(value)
+    def choose(self, name: str, value: str):
+        self.tab.locator(f".widget-dropdown:has(label:text-is('{name}')) select").first.select_option(value)
+
     def press(self, name: str): self.tab.get_by_role("button", name=name, exact=True).first.click()
     def search(self, text: str): self.tab.locator("input[placeholder^='words in']").first.fill(text)
     def html(self, n: int): return self.tab.locator(".widget-html-content").nth(n)  # place, strip, body, said
@@ -289,18 +305,23 @@ def harmless(tab, where: str) -> None:
 
 def speed(checks: Checks, address, browser, expect, folder: Path) -> None:
     "2,000 trajectories: opened within 3 seconds, a filter answered within half a second, seen on the screen."
-    made = f"from mtrag_nb.widgets import large_run\nlarge_run({str(folder / 'large')!r}, read_recorded({str(RECORDED / 'sample_self_crag')!r}))"
-    notebook(folder / "large.ipynb", HEAD, made, f"CaseBrowser({str(folder / 'large')!r}, labels='large.jsonl')")
+    from large_run import large_run
+    from mtrag_nb.core.record import Run
+
+    large_run(folder / "large", Run(CRAG))
+    notebook(folder / "large.ipynb", HEAD, f"CaseBrowser({str(folder / 'large')!r}, labels='large.jsonl')")
     tab = browser.new_page(viewport=DESKTOP)
     tab.goto(address("large.ipynb"))
     tab.wait_for_selector(".jp-Notebook-ExecutionIndicator[data-status=idle]", timeout=90_000)
     tab.wait_for_timeout(1500)
-    do = lambda command: tab.evaluate("command => { (window.jupyterapp || window.jupyterlab).commands.execute('notebook:' + command) }", command)
+
+    def do(command: str):
+        tab.evaluate("command => { (window.jupyterapp || window.jupyterlab).commands.execute('notebook:' + command) }", command)
+
     prompts, panel = tab.locator(".jp-CodeCell .jp-InputPrompt"), Panel(tab, expect)
     with checks("lab: 2,000 trajectories open within 3 s"):
-        for n in range(2):  # the imports and the writing of the run are not the browser's
-            do("run-cell-and-select-next")
-            expect(prompts.nth(n)).to_have_text(re.compile(r"\[\d+\]"), timeout=120_000)
+        do("run-cell-and-select-next")  # the imports are not the browser's
+        expect(prompts.nth(0)).to_have_text(re.compile(r"\[\d+\]"), timeout=120_000)
         took = []
         while len(took) < 3 and min(took, default=9) >= 3:  # a machine that is busy with other things gets three tries
             do("clear-cell-output")
@@ -312,9 +333,15 @@ def speed(checks: Checks, address, browser, expect, folder: Path) -> None:
         print(f"     seconds from running the cell to the turn on the screen: {took}")
         assert min(took) < 3
     with checks("lab: a filter, a search, a step within 0.5 s each"):
-        acts = [("filter by turn", lambda: panel.choose("turn", "3"), "1 of 222 turns"), ("filter off", lambda: panel.choose("turn", "any"), "of 2000 turns"),
-                ("sent back", lambda: panel.choose("show", "a draft was sent back"), "of 625 turns"), ("every turn", lambda: panel.choose("show", "every turn"), "of 2000 turns"),
-                ("search", lambda: panel.search("number 1234."), "1 of "), ("search off", lambda: panel.search(""), "of 2000 turns"), ("next", lambda: panel.press("next"), " of 2000 turns")]
+        acts = [
+            ("filter by turn", lambda: panel.choose("turn", "3"), "1 of 222 turns"),
+            ("filter off", lambda: panel.choose("turn", "any"), "of 2000 turns"),
+            ("sent back", lambda: panel.choose("show", "a draft was sent back"), "of 625 turns"),
+            ("every turn", lambda: panel.choose("show", "every turn"), "of 2000 turns"),
+            ("search", lambda: panel.search("number 1234."), "1 of "),
+            ("search off", lambda: panel.search(""), "of 2000 turns"),
+            ("next", lambda: panel.press("next"), " of 2000 turns"),
+        ]
         times, tries = {}, 0
         while tries < 3 and max(times.values(), default=9) >= 0.5:
             tries += 1
@@ -335,21 +362,22 @@ def saved_pages(checks: Checks, address, browser, expect, folder: Path) -> None:
     from nbclient import NotebookClient
     from nbconvert import HTMLExporter
 
-    evil = f"CaseBrowser(read_recorded({str(folder / 'hostile')!r}), labels='x.jsonl', timing=False)"
+    evil = f"CaseBrowser({str(folder / 'hostile')!r}, labels='x.jsonl', timing=False)"
     unguarded = "from IPython.display import HTML\nHTML(\"<p id='unguarded'>it costs $5 and then $6</p>\")"
     path = notebook(folder / "saved.ipynb", unguarded, HEAD, TWO_RUNS, "CaseBrowser([crag, naive], labels='x.jsonl', timing=False)", evil)
     with checks("the notebook is executed, and its widget state stripped"):
         nb = nbformat.read(path, as_version=4)
         NotebookClient(nb, timeout=300, kernel_name="python3", resources={"metadata": {"path": str(folder)}}).execute()
         nbformat.write(nb, path)
-        sys.path.insert(0, str(ROOT))
-        from mtrag_nb.widgets import VIEW, strip_widgets
-        assert strip_widgets(path) >= 2 and VIEW not in path.read_text(encoding="utf-8")
+        from outputs import WIDGET_VIEW
+        from strip_widgets import strip_widgets
+        assert strip_widgets(path) >= 2 and WIDGET_VIEW not in path.read_text(encoding="utf-8")
     html = folder / "saved.html"
     with checks("exported by nbconvert, every turn is there"):
         text, _ = HTMLExporter().from_filename(str(path))
         html.write_text(text, encoding="utf-8")
-        turns = [json.loads(line)["question"] for name in ("self_crag", "naive") for line in (RECORDED / f"sample_{name}" / "trajectories.jsonl").read_text(encoding="utf-8").splitlines()]
+        lines = [line for run in (CRAG, NAIVE) for line in (run / "trajectories.jsonl").read_text(encoding="utf-8").splitlines()]
+        turns = [json.loads(line)["question"] for line in lines]
         assert text.count("<b>Turn ") == len(turns) + 16
     for name, size, scheme in [("desktop-light", DESKTOP, "light"), ("phone-dark", PHONE, "dark")]:
         errors, asked = [], []
@@ -367,13 +395,15 @@ def saved_pages(checks: Checks, address, browser, expect, folder: Path) -> None:
             harmless(tab, "body")
             assert not errors, errors
             assert not [u for u in asked if "cdn" not in u], asked  # nbconvert's own template asks for require.js and MathJax
-            wide = tab.evaluate("[...document.querySelectorAll('.jp-OutputArea-output > div, .jp-RenderedHTMLCommon > div')].map(e => e.scrollWidth - e.clientWidth)")
+            boxes = "document.querySelectorAll('.jp-OutputArea-output > div, .jp-RenderedHTMLCommon > div')"
+            wide = tab.evaluate(f"[...{boxes}].map(e => e.scrollWidth - e.clientWidth)")
             assert max(wide) <= 1, wide
         context.close()
     with checks("JupyterLab, kernel gone, notebook not trusted: the page stands"):
         tab = browser.new_page(viewport=DESKTOP)
         tab.goto(address("saved.ipynb", kernel=False))
-        expect(tab.locator("[data-jupyter-id=unguarded] mjx-container")).to_have_count(1, timeout=60_000)  # JupyterLab makes a formula of two prices, but not of ours
+        # JupyterLab makes a formula of two prices, but not of ours.
+        expect(tab.locator("[data-jupyter-id=unguarded] mjx-container")).to_have_count(1, timeout=60_000)
         output = tab.locator(".jp-OutputArea-output", has_text="16 turns of 3 conversations").first
         expect(output).to_be_visible(timeout=60_000)
         output.locator("summary").first.click()
@@ -385,23 +415,32 @@ def saved_pages(checks: Checks, address, browser, expect, folder: Path) -> None:
         tab.close()
 
 
+def recordings() -> list:
+    "The recorded runs of two systems, with what the sample knows of their tasks."
+    from mtrag_nb.data.mtrag import read_gold, read_queries, sample_dir
+    from mtrag_nb.evaluate.recording import Recording
+
+    queries = [sample_dir() / "retrieval_tasks" / d / f"{d}_rewrite.jsonl" for d in ("clapnq", "cloud")]
+    gold = read_gold(sample_dir() / "reference.jsonl", {k: v for path in queries for k, v in read_queries(path).items()})
+    return [Recording(folder, gold=gold) for folder in (CRAG, NAIVE)]
+
+
 def views(checks: Checks, browser, folder: Path) -> None:
     "Pictures of the static views, on a desktop and on a phone, light and dark."
-    from mtrag_nb.cases import pick_cases, published_cases, write_cases
-    from mtrag_nb.data import read_gold, read_queries, sample_dir
-    from mtrag_nb.views import ComparisonView, ConversationView, RunView, read_recorded
+    from mtrag_nb.show.cases import pick_cases, published_cases, write_cases
+    from mtrag_nb.show.runs import ComparisonView, ConversationView, RunView
 
-    rewrites = {k: v for d in ("clapnq", "cloud") for k, v in read_queries(sample_dir() / "retrieval_tasks" / d / f"{d}_rewrite.jsonl").items()}
-    gold = read_gold(sample_dir() / "reference.jsonl", rewrites)
-    crag, naive = (read_recorded(RECORDED / f"sample_{name}", gold=gold) for name in ("self_crag", "naive"))
+    crag, naive = recordings()
     talk = next(iter(crag.conversations))
-    pages = {"conversation": ConversationView(crag, talk, opened=crag.conversations[talk][2].task_id).save(folder / "conversation.html"), "run": RunView(crag).save(folder / "run.html"),
-             "comparison": ComparisonView(crag, naive).save(folder / "comparison.html")}
-    pages["cases"] = write_cases(folder / "cases", pick_cases(crag, naive), crag, naive, published_cases())
+    third = crag.conversations[talk][2].task_id
+    pages = {"conversation": ConversationView(crag, talk, opened=third).save(folder / "conversation.html"),
+             "run": RunView(crag).save(folder / "run.html"), "comparison": ComparisonView(crag, naive).save(folder / "comparison.html"),
+             "cases": write_cases(folder / "cases", pick_cases(crag, naive), crag, naive, published_cases())}
     pages["case"] = sorted(p for p in (folder / "cases").iterdir() if p.name.startswith("01"))[0]
     pages["published"] = next(p for p in (folder / "cases").iterdir() if "how-many-teams" in p.name)
-    pages["hostile"] = RunView(read_recorded(folder / "hostile")).save(folder / "hostile.html")
-    for size_name, size, scheme in [("desktop", DESKTOP, "light"), ("desktop-dark", DESKTOP, "dark"), ("phone", PHONE, "light"), ("phone-dark", PHONE, "dark")]:
+    pages["hostile"] = RunView(folder / "hostile").save(folder / "hostile.html")
+    screens = [("desktop", DESKTOP, "light"), ("desktop-dark", DESKTOP, "dark"), ("phone", PHONE, "light"), ("phone-dark", PHONE, "dark")]
+    for size_name, size, scheme in screens:
         with checks(f"static pages on {size_name}: nothing wider than the screen, no script error, nothing asked for"):
             context, errors = browser.new_context(viewport=size, color_scheme=scheme), []
             tab = context.new_page()
@@ -427,23 +466,24 @@ def views(checks: Checks, browser, folder: Path) -> None:
 PROBE = """import hashlib, json, re, sys, tempfile
 import ipywidgets
 from pathlib import Path
-from mtrag_nb.views import read_recorded
-from mtrag_nb.widgets import CaseBrowser, VIEW, read_labels
+from mtrag_nb.show.browser import CaseBrowser, VIEW, read_labels
 labels = Path(tempfile.mkdtemp()) / "labels.jsonl"
-b = CaseBrowser([read_recorded(p) for p in sys.argv[1:]], labels=labels, timing=False)
+b = CaseBrowser(sys.argv[1:], labels=labels, timing=False)
 bundle = b._repr_mimebundle_()
 c = b.controls
 seen = [c.place.value, c.body.value]
 c.filters["outcome"].value = "i_dont_know"; c.next.click(); c.beside.value = "sample_naive"; seen += [c.place.value, c.body.value]
 c.label.value = "wrong"; c.save.click(); c.which.value = "labelled"; seen += [c.place.value, str(len(read_labels(labels)))]
-print(json.dumps({"version": ipywidgets.__version__, "forms": sorted(bundle), "view": sorted(bundle[VIEW]), "text": bundle["text/plain"], "html": hashlib.sha256(bundle["text/html"].encode()).hexdigest(), "seen": hashlib.sha256("".join(seen).encode()).hexdigest()}))
+digest = lambda text: hashlib.sha256(text.encode()).hexdigest()
+print(json.dumps({"version": ipywidgets.__version__, "forms": sorted(bundle), "view": sorted(bundle[VIEW]), "text": bundle["text/plain"],
+                  "html": digest(bundle["text/html"]), "seen": digest("".join(seen))}))
 """
 
 
 def two_versions(checks: Checks) -> None:
     "The same probe on ipywidgets 7.7.1 and on the one that is installed."
     with checks("the same mime bundle and the same behaviour on ipywidgets 7.7.1 and 8"):
-        runs = [str(RECORDED / f"sample_{name}") for name in ("self_crag", "naive")]
+        runs = [str(CRAG), str(NAIVE)]
         said = []
         for python in (str(old_environment()), sys.executable):
             done = subprocess.run([python, "-c", PROBE, *runs], capture_output=True, text=True, env={**os.environ, "HF_HUB_OFFLINE": "1"})
@@ -458,16 +498,16 @@ def picture(browser) -> None:
     "The conversation view for the README."
     from PIL import Image
 
-    from mtrag_nb.data import read_gold, read_queries, sample_dir
-    from mtrag_nb.views import document, page, read_recorded, conversation_html
+    from mtrag_nb.core.html import document, page
+    from mtrag_nb.show.runs import conversation_html
 
-    rewrites = {k: v for d in ("clapnq", "cloud") for k, v in read_queries(sample_dir() / "retrieval_tasks" / d / f"{d}_rewrite.jsonl").items()}
-    run = read_recorded(RECORDED / "sample_self_crag", gold=read_gold(sample_dir() / "reference.jsonl", rewrites))
-    talk, ts = next(iter(run.conversations.items()))
-    looped = next(t for t in ts if t.outcome == "answered" and t.step("increment_retry"))
+    run, _ = recordings()
+    talk, turns = next(iter(run.conversations.items()))
+    looped = next(t for t in turns if t.answered and t.retries)
+    shown = page(conversation_html(run, talk, timing=False, chars=260, opened=looped.task_id))
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "turn.html"
-        path.write_text(document("A conversation", page(conversation_html(run, talk, timing=False, chars=260, opened=looped.task_id))), encoding="utf-8")
+        path.write_text(document("A conversation", shown), encoding="utf-8")
         tab = browser.new_page(viewport={"width": 910, "height": 800}, device_scale_factor=1.5)
         tab.goto(path.as_uri())
         tab.screenshot(path=Path(folder) / "turn.png", full_page=True)
@@ -482,7 +522,8 @@ def main(argv=None) -> int:
     ap.add_argument("--picture", action="store_true", help="only draw figures/turn.png")
     args = ap.parse_args(argv)
     executable, api = chromium(), playwright()
-    flags = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"]
+    flags = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+             "--disable-component-update", "--disable-sync"]
     with api.sync_playwright() as p:
         browser = p.chromium.launch(executable_path=executable, headless=True, args=flags)
         if args.picture:
@@ -498,7 +539,7 @@ def main(argv=None) -> int:
             views(checks, browser, folder)
             two_versions(checks)
             notebook(folder / "browse.ipynb", HEAD, TWO_RUNS, "CaseBrowser([crag, naive], labels='labels.jsonl', timing=False)")
-            notebook(folder / "hostile.ipynb", HEAD, f"CaseBrowser(read_recorded({str(folder / 'hostile')!r}), labels='x.jsonl')")
+            notebook(folder / "hostile.ipynb", HEAD, f"CaseBrowser({str(folder / 'hostile')!r}, labels='x.jsonl')")
             old = folder / "old"
             old.mkdir()
             notebook(old / "browse.ipynb", HEAD, TWO_RUNS, "CaseBrowser([crag, naive], labels='labels.jsonl', timing=False)")

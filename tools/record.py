@@ -12,58 +12,66 @@ import json
 import time
 from pathlib import Path
 
-from mtrag_nb.calls import Models
-from mtrag_nb.core import load_settings, with_settings
-from mtrag_nb.data import read_corpus, read_gold, read_tasks, sample_corpus, sample_dir
-from mtrag_nb.graph import NAIVE, SELF_CRAG
-from mtrag_nb.index import build_index
-from mtrag_nb.judge import judge_run
-from mtrag_nb.ncl import NCL
-from mtrag_nb.runs import Run, run_tasks, telemetry
+from mtrag_nb.core.files import write_json, write_whole
+from mtrag_nb.core.record import Run
+from mtrag_nb.core.telemetry import telemetry
+from mtrag_nb.data.mtrag import read_corpus, read_gold, read_tasks, sample_corpus, sample_dir
+from mtrag_nb.evaluate.judging import judge_run
+from mtrag_nb.models.calls import Models
+from mtrag_nb.runs.run import run_tasks
+from mtrag_nb.search.build import build_index
+from mtrag_nb.systems.registry import configured, system_named
 
 ROOT = Path(__file__).resolve().parents[1]
 CONVERSATIONS = ("a647d2ed", "a6e3eb1d", "ee5c26c9")  # an upgrade, two observatories, a football league
 KEPT = ("manifest.json", "trajectories.jsonl", "passages.jsonl")
 VARIANTS = {  # name of the run -> system, changed settings
-    "sample_self_crag": (SELF_CRAG, {}), "sample_naive": (NAIVE, {}), "sample_ncl": (NCL, {}), "sample_ncl_no_classification": (NCL, {"ncl.classify": False}),
-    "sample_self_crag_no_filter": (SELF_CRAG, {"retrieval.domain_filter": False}), "sample_self_crag_flat": (SELF_CRAG, {"chunks.flat": True}),
-    "sample_self_crag_strict": (SELF_CRAG, {"stages.prompts": "strict"})}
+    "sample_self_crag": ("self_crag", {}),
+    "sample_naive": ("naive", {}),
+    "sample_ncl": ("ncl", {}),
+    "sample_ncl_no_classification": ("ncl", {"ncl.classify": False}),
+    "sample_self_crag_no_filter": ("self_crag", {"retrieval.domain_filter": False}),
+    "sample_self_crag_flat": ("self_crag", {"chunks.flat": True}),
+    "sample_self_crag_strict": ("self_crag", {"stages.prompts": "strict"}),
+}
 JUDGED = ("sample_self_crag", "sample_ncl", "sample_ncl_no_classification")
 
 
 def keep(source: Path, target: Path, names, order) -> None:
-    "Copy files: the lines that belong to a task in the order of the tasks (turns finish in the order of the machine), the manifest without the dates."
-    target.mkdir(parents=True, exist_ok=True)
+    "Copy files: lines of tasks in the order of the tasks (turns finish in the order of the machine), the manifest without the dates."
     for name in names:
         text = (source / name).read_text(encoding="utf-8")
         if name in ("trajectories.jsonl", "judgements.jsonl"):
-            text = "".join(sorted(text.splitlines(keepends=True), key=lambda line: order[json.loads(line)["task_id"]]))
-        if name == "manifest.json":
-            told = json.loads(text)
-            for session in told["sessions"]:
-                session.pop("started", None)
-            text = json.dumps(told, indent=1) + "\n"
-        (target / name).write_text(text, encoding="utf-8")
+            write_whole(target / name, sorted(text.splitlines(keepends=True), key=lambda line: order[json.loads(line)["task_id"]]))
+        elif name == "manifest.json":
+            manifest = json.loads(text)
+            for session in manifest["sessions"]: session.pop("started", None)
+            write_json(target / name, manifest)
+        else: write_whole(target / name, text)
 
 
 def main(folder: Path, minutes: float) -> None:
-    end, work, settings = time.monotonic() + 60 * minutes, ROOT / "runs" / "recorded", load_settings("laptop", {"batch_size": 4})
-    left = lambda: max(0.0, (end - time.monotonic()) / 60)
-    path = sample_dir() / "reference.jsonl"
-    tasks, gold, models = sorted((t for t in read_tasks(path) if t.id.startswith(CONVERSATIONS)), key=lambda t: (t.conversation_id, t.turn)), read_gold(path), Models(settings)
-    order = {t.id: n for n, t in enumerate(tasks)}
+    end, work, path = time.monotonic() + 60 * minutes, ROOT / "runs" / "recorded", sample_dir() / "reference.jsonl"
+    tasks = sorted((t for t in read_tasks(path) if t.id.startswith(CONVERSATIONS)), key=lambda t: (t.conversation_id, t.turn))
+    gold, order, models = read_gold(path), {t.id: n for n, t in enumerate(tasks)}, Models(configured(changes={"batch_size": 4}))
+
+    def left() -> float: return max(0.0, (end - time.monotonic()) / 60)
+
     for name, (system, changes) in VARIANTS.items():
-        own = with_settings(settings, changes)
-        index = work / ("index_flat" if own.chunks.flat else "index")
-        build_index(list(read_corpus(*sample_corpus())), index, models.embedder, own.chunks, progress=False)
-        run = run_tasks(system, tasks, work / name, own, index, models=models, minutes=left())
-        if len(run.trajectories) < len(tasks): return print(f"{name}: {len(run.trajectories)} of {len(tasks)} turns; the same command goes on")
+        settings = configured(system, "laptop", {"batch_size": 4, **changes})
+        index = work / ("index_flat" if settings.chunks.flat else "index")
+        build_index(list(read_corpus(*sample_corpus())), index, models.embedder, settings.chunks, progress=False)
+        run = run_tasks(system_named(system), tasks, work / name, settings, index, models=models, minutes=left())
+        if len(run.trajectories) < len(tasks):
+            return print(f"{name}: {len(run.trajectories)} of {len(tasks)} turns; the same command goes on")
         keep(run.folder, folder / name, KEPT, order)
         print(f"{name}\n{telemetry(run.trajectories.values())}\n", flush=True)
     for name in JUDGED:
-        report = judge_run(Run(folder / name), tasks, gold, settings, out=work / f"{name}_judged", models=models, minutes=left())
+        judged = work / f"{name}_judged"
+        report = judge_run(Run(folder / name), tasks, gold, models.settings, out=judged, models=models, minutes=left())
         if report.pending: return print(f"{name}: {report.pending} turns are not judged yet; the same command goes on")
-        keep(work / f"{name}_judged", folder / name / "judged", ("judge.json", "judgements.jsonl"), order)  # apart: this judge has no licence, and is not to mark faults in the views
+        # Apart from the run: this judge has no licence, and is not to mark faults in the views.
+        keep(judged, folder / name / "judged", ("judge.json", "judgements.jsonl"), order)
         print(f"{report!r}\n", flush=True)
 
 

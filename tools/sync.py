@@ -1,7 +1,8 @@
 """Check that notebooks, package and README are in step.
 
-Cleans the notebooks, exports them, writes the README, and fails if that left anything to commit, if a module has no
-notebook, or if two notebooks write the same module (nbdev would let the second overwrite the first).
+Cleans the notebooks, exports them, writes the README, and fails if that left anything to commit; if a module has no notebook,
+or two (nbdev would let the second overwrite the first); or if a notebook is not called as its module is: the room
+`nbs/5_systems/00_stages.ipynb` writes `mtrag_nb/systems/stages.py`.
 """
 import json
 import re
@@ -20,22 +21,50 @@ def run(*command: str) -> str:
     return done.stdout
 
 
+def written(nbs: Path) -> dict:
+    "Notebook (its path below `nbs`) -> the modules that it writes, dotted."
+    rooms = {}
+    for path in sorted(p for p in nbs.rglob("*.ipynb") if ".ipynb_checkpoints" not in p.parts):
+        code = ["".join(c["source"]) for c in json.loads(path.read_text(encoding="utf-8"))["cells"] if c["cell_type"] == "code"]
+        rooms[path.relative_to(nbs).as_posix()] = [m for source in code for m in re.findall(r"^#\|\s*default_exp\s+(\S+)", source, re.M)]
+    return rooms
+
+
+def modules(package: Path) -> set:
+    "The modules of a package, dotted, without what nbdev writes by itself."
+    files = (p.relative_to(package).with_suffix("").parts for p in package.rglob("*.py"))
+    return {".".join(parts) for parts in files if parts[-1] not in ("__init__", "_modidx")}
+
+
+def plain_name(notebook: str) -> str:
+    "A notebook without its numbers, dotted: the name of its module, and of its page in the documentation."
+    return ".".join(re.sub(r"^\d+[a-z]?_", "", part) for part in notebook.removesuffix(".ipynb").split("/"))
+
+
+def misfits(
+    rooms: dict,  # notebook -> the modules that it writes
+    there: set,  # the modules of the package
+) -> list:
+    "What does not fit, in words."
+    writers, pages, found = defaultdict(list), defaultdict(list), []
+    for notebook, names in rooms.items():
+        pages[plain_name(notebook)].append(notebook)
+        for name in names:
+            writers[name].append(notebook)
+            if name != plain_name(notebook): found.append(f"{notebook} writes {name}: its name says {plain_name(notebook)}")
+    found += [f"module {m} is written by {' and '.join(w)}" for m, w in writers.items() if len(w) > 1]
+    found += [f"{' and '.join(n)} have one name without their numbers: {page}" for page, n in pages.items() if len(n) > 1]
+    found += [f"module {m} has no notebook" for m in sorted(there - set(writers))]
+    return found + [f"notebook {writers[m][0]} wrote no module {m}" for m in sorted(set(writers) - there)]
+
+
 def problems() -> list:
     run("nbdev_clean")
     run("nbdev_export")
     run(sys.executable, "tools/readme.py")
-    found, writers = [], defaultdict(list)
-    for path in sorted((ROOT / "nbs").glob("*.ipynb")):
-        for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
-            for name in re.findall(r"^#\|\s*default_exp\s+(\S+)", "".join(cell["source"]), re.M):
-                writers[name].append(path.name)
-    found += [f"module {m} is written by {' and '.join(w)}" for m, w in writers.items() if len(w) > 1]
-    modules = {p.stem for p in (ROOT / "mtrag_nb").glob("*.py")} - {"__init__", "_modidx"}
-    found += [f"module {m} has no notebook" for m in sorted(modules - set(writers))]
-    found += [f"notebook {writers[m][0]} wrote no module {m}" for m in sorted(set(writers) - modules)]
     left = run("git", "status", "--porcelain", "--", "nbs", "mtrag_nb", "README.md").splitlines()
-    found += [f"not in step with its notebook, or not committed: {line[3:]}" for line in left]
-    return found
+    found = misfits(written(ROOT / "nbs"), modules(ROOT / "mtrag_nb"))
+    return found + [f"not in step with its notebook, or not committed: {line[3:]}" for line in left]
 
 
 if __name__ == "__main__":
