@@ -159,7 +159,9 @@ def run(
     if without_gold:
         from mtrag_nb.runs.oracles import leave_gold_out, leave_out_tasks
         chosen, todo = leave_gold_out(chosen, file.gold), leave_out_tasks(todo, file.gold)
-        if not todo: raise DataError("no task has gold passages to leave out", tasks, remedy="Name a reference file: it holds labels and gold passages")
+        if not todo:
+            raise DataError("no task has gold passages to leave out", tasks,
+                            remedy="Name a reference file: it holds labels and gold passages")
 
     from mtrag_nb.runs.run import run_tasks
     done = run_tasks(chosen, todo, out, settings, index, setting, file.lines, models, minutes, progress)
@@ -199,7 +201,8 @@ def whole(run: Run) -> bool:
 
 def do_run(a: argparse.Namespace) -> bool:
     "`mtrag run`."
-    return whole(run(a.tasks, a.out, a.system, a.index, a.setting, a.domain, a.limit, a.minutes, settings_of(a), without_gold=a.without_gold))
+    return whole(run(a.tasks, a.out, a.system, a.index, a.setting, a.domain, a.limit, a.minutes, settings_of(a),
+                     without_gold=a.without_gold))
 
 
 RUN = Command("Run a system over the tasks of a file; a run that was interrupted goes on where it stopped.", run_arguments, do_run)
@@ -292,7 +295,8 @@ def score_arguments(p: argparse.ArgumentParser) -> None:
     p.add_argument("--qrels", nargs="+", default=[], metavar="FILE", help="for the retrieval measures")
     p.add_argument("--encoder", default="minilm", choices=list(ENCODERS),
                    help="of BERTScore and RB_agg; only `official` compares with the leaderboard (default minilm)")
-    p.add_argument("--idk", default="recorded", choices=["recorded", "rule", "judge"], help="whose word on refusals counts (default recorded)")
+    p.add_argument("--idk", default="recorded", choices=["recorded", "rule", "judge"],
+                   help="whose word on refusals counts (default recorded)")
     p.add_argument("--out", metavar="DIR", help="folder for the scores (default: beside the source)")
 
 
@@ -332,7 +336,7 @@ LICENCE_OUT = "runs/licence/licence.json"
 def judge_licence(
     ratings: str | Path,  # rated answers, in InspectorRAGet's format
     out: str | Path = LICENCE_OUT,
-    ways: Iterable[str] | None = None,  # how the model is asked, of evaluate.faithfulness.MODEL_WAYS; none: the automatic measures alone; None: all
+    ways: Iterable[str] | None = None,  # how the model is asked, of faithfulness.MODEL_WAYS; (): automatic measures alone; None: all
     limit: int | None = None,  # only the answers of the first so many conversations
     settings: Settings | None = None,
     models: Models | None = None,
@@ -355,13 +359,16 @@ def judge_arguments(p: argparse.ArgumentParser) -> None:
     p.add_argument("runs", nargs="*", metavar="RUN")
     reference_argument(p, "tasks and targets (default: the sample's)")
     p.add_argument("--way", default="", choices=["", *WAYS],
-                   help="text: the judge writes, the parser reads; choice: by token probability (default: choice for the laptop's model, else text)")
-    p.add_argument("--protocols", nargs="+", default=list(PROTOCOLS), choices=list(PROTOCOLS), metavar="P", help=f"of {', '.join(PROTOCOLS)} (default: all)")
+                   help="text: the judge writes, the parser reads; choice: by token probability "
+                        "(default: choice for the laptop's model, else text)")
+    p.add_argument("--protocols", nargs="+", default=list(PROTOCOLS), choices=list(PROTOCOLS), metavar="P",
+                   help=f"of {', '.join(PROTOCOLS)} (default: all)")
     limit_arguments(p, "only the first N turns of each run; with --licence, the first N conversations", "judge no new answer after so long")
     p.add_argument("--licence", metavar="RATINGS", help="rated answers: hold the judge and every automatic measure against them")
     p.add_argument("--ways", nargs="*", default=list(MODEL_WAYS), choices=list(MODEL_WAYS), metavar="W",
                    help=f"with --licence, of {', '.join(MODEL_WAYS)} (default: all; none: automatic measures alone)")
-    p.add_argument("--out", metavar="PATH", help=f"folder of the judgements (default: the run's); with --licence, the file to write (default {LICENCE_OUT})")
+    p.add_argument("--out", metavar="PATH",
+                   help=f"folder of the judgements (default: the run's); with --licence, the file to write (default {LICENCE_OUT})")
 
 # %% ../../nbs/app/00_cli.ipynb #cb2e0754
 def do_judge(a: argparse.Namespace) -> bool:
@@ -373,7 +380,8 @@ def do_judge(a: argparse.Namespace) -> bool:
     return a.limit is not None or not any(r.pending for r in reports)
 
 
-JUDGE = Command("Judge the turns of runs, going on where it stopped; or, with --licence, hold the judge against people's ratings.", judge_arguments, do_judge)
+JUDGE = Command("Judge the turns of runs, going on where it stopped; or, with --licence, hold the judge against people's ratings.",
+                judge_arguments, do_judge)
 
 # %% ../../nbs/app/00_cli.ipynb #405f2db3
 def report(
@@ -397,7 +405,8 @@ def report_arguments(p: argparse.ArgumentParser) -> None:
 
 
 REPORT = Command(
-    "Write one self-contained page for a run or several: what was run, outcomes, scores, comparisons, self-correction, cost, turns worth looking at.",
+    "Write one self-contained page for a run or several: what was run, outcomes, scores, comparisons, self-correction, cost, "
+    "turns worth looking at.",
     report_arguments, lambda a: bool(report(a.runs, a.out, a.reference)), configured=False)
 
 # %% ../../nbs/app/00_cli.ipynb #be70d3ad
@@ -420,10 +429,11 @@ def print_demo(done: Run, tasks: int, minutes: float, index: Path) -> None:
     "Print what came of the demo: outcomes, one turn, and what to do next."
     print_run(done)
     turns = done.trajectories
-    example = max(turns.values(), key=lambda t: len(t.steps))
+    example = max(sorted(turns.values(), key=lambda t: t.task_id), key=lambda t: len(t.steps))
     print(f"\nOne turn, the one with the most steps:\n{tell(example, done.passages)}")
     print("\nThe model is small and its answers are no evidence of quality; every step is real.")
-    if len(turns) < tasks: print(f"{len(turns)} of the sample's {tasks} turns fit into {minutes:g} minutes: `mtrag demo --minutes {minutes + 10:g}` goes on.")
+    if len(turns) < tasks:
+        print(f"{len(turns)} of the sample's {tasks} turns fit into {minutes:g} minutes: `mtrag demo --minutes {minutes + 10:g}` goes on.")
     print(f"Next: `mtrag ask --index {index}`, or open nbs/index.ipynb.")
 
 # %% ../../nbs/app/00_cli.ipynb #4180ca30
@@ -546,11 +556,13 @@ def doctor() -> bool:  # True if the laptop profile can run
     return not problems["laptop"]
 
 
-DOCTOR = Command("Say what is installed, which profiles can run here, and how to get what is missing.", lambda p: None, lambda a: doctor(), configured=False)
+DOCTOR = Command("Say what is installed, which profiles can run here, and how to get what is missing.", lambda p: None,
+                 lambda a: doctor(), configured=False)
 
 # %% ../../nbs/app/00_cli.ipynb #f63296d7
 COMMANDS: dict[str, Command] = {
-    "demo": DEMO, "ingest": INGEST, "ask": ASK, "run": RUN, "check": CHECK, "score": SCORE, "judge": JUDGE, "report": REPORT, "doctor": DOCTOR}
+    "demo": DEMO, "ingest": INGEST, "ask": ASK, "run": RUN, "check": CHECK, "score": SCORE, "judge": JUDGE, "report": REPORT,
+    "doctor": DOCTOR}
 
 
 class CommandParser(argparse.ArgumentParser):
@@ -588,7 +600,8 @@ def main(argv: list[str] | None = None) -> int:
         a = command_line().parse_args(argv)
         return 0 if COMMANDS[a.command].do(a) else 1
     except (MTRAGError, OSError) as e:
-        problem = disk_full(e, e.filename, "Make room and give the same command again: what is finished is on the record") if isinstance(e, OSError) else e
+        remedy = "Make room and give the same command again: what is finished is on the record"
+        problem = disk_full(e, e.filename, remedy) if isinstance(e, OSError) else e
         if not isinstance(problem, MTRAGError): raise
         print(f"mtrag: {problem}", file=sys.stderr)
         return 1

@@ -21,8 +21,9 @@ from typing import BinaryIO, Callable, Iterable, Iterator, Mapping
 from .types import DataError, InUse, plain
 
 # %% auto #0
-__all__ = ['LONGEST_LINE', 'parse_json', 'whole_tail', 'read_jsonl', 'disk_full', 'make_folder', 'JsonlLog', 'only_writer',
-           'write_whole', 'write_jsonl', 'write_json', 'read_json', 'differences', 'keep_identity', 'data_dir']
+__all__ = ['DEEPEST', 'LONGEST_LINE', 'LARGEST_JSON', 'parse_json', 'whole_tail', 'read_jsonl', 'disk_full', 'make_folder',
+           'JsonlLog', 'only_writer', 'write_whole', 'write_jsonl', 'write_json', 'read_json', 'differences',
+           'keep_identity', 'data_dir']
 
 # %% ../../nbs/1_core/04_files.ipynb #a746fa0e
 def _finite(text: str) -> float:
@@ -32,14 +33,38 @@ def _finite(text: str) -> float:
     return x
 
 
+def _once(pairs: list[tuple[str, object]]) -> dict:
+    "An object of JSON. Raises ValueError if a key stands in it twice."
+    out = dict(pairs)
+    if len(out) == len(pairs): return out
+    keys = [k for k, _ in pairs]
+    raise ValueError(f"the key {next(k for k in keys if keys.count(k) > 1)!r} stands twice in an object")
+
+
+DEEPEST = 100  # levels; the benchmark's own files have nine
+
+
+def _depth(value: object) -> int:
+    "How many levels of lists and objects there are, counted up to one too many."
+    n, level = 0, [value]
+    while (level := [x for x in level if isinstance(x, (dict, list))]) and n <= DEEPEST:
+        n, level = n + 1, [v for x in level for v in (x.values() if isinstance(x, dict) else x)]
+    return n
+
+
 def parse_json(
     text: str | bytes,
     nan_is_null: bool = False,  # True: NaN and Infinity, which are not JSON, are read as null
 ) -> object:
     "A JSON value. Raises ValueError, with the reason, for anything that is not one."
-    try: return json.loads(text, parse_float=_finite, parse_constant=(lambda name: None) if nan_is_null else _finite)
-    except json.JSONDecodeError as e: raise ValueError(f"{e.msg} at column {e.colno}") from None
+    text = text.decode("utf-8") if isinstance(text, bytes) else text
+    how = {"parse_float": _finite, "parse_constant": (lambda name: None) if nan_is_null else _finite, "object_pairs_hook": _once}
+    try: value = json.loads(text, **how)
+    except json.JSONDecodeError as e:
+        raise ValueError(f"{e.msg} at {f'line {e.lineno}, ' if e.lineno > 1 else ''}column {e.colno}") from None
     except RecursionError: raise ValueError("nested too deeply") from None
+    if text.count("[") + text.count("{") > DEEPEST and _depth(value) > DEEPEST: raise ValueError("nested too deeply")
+    return value
 
 # %% ../../nbs/1_core/04_files.ipynb #40f1b112
 LONGEST_LINE = 32 * 2**20  # bytes; the longest line of the official files has under 1 MiB
@@ -55,7 +80,10 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
             if len(names) != 1: raise DataError(f"the archive holds {len(names)} files", path, remedy="Unpack it and name one of them")
             with z.open(names[0]) as f: yield f
     else:
-        with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as f: yield f
+        try: f = (gzip.open if path.suffix == ".gz" else open)(path, "rb")
+        except OSError as e:
+            raise DataError(f"cannot be read ({e.strerror})", path, remedy="Allow reading it, or name another file") from None
+        with f: yield f
 
 
 def _object(line: bytes, nan_is_null: bool = False) -> dict:
@@ -213,12 +241,28 @@ def write_json(path: str | Path, obj: object, **how) -> Path:  # how: see write_
     "Write one JSON value whole, for people to read."
     return write_whole(path, json.dumps(plain(obj), indent=1, ensure_ascii=False, allow_nan=False) + "\n", **how)
 
+# %% ../../nbs/1_core/04_files.ipynb #3031d7ca
+LARGEST_JSON = 256 * 2**20  # bytes, unpacked; the largest of the official files has 10 MiB
 
-def read_json(path: str | Path) -> dict:
-    "The object in a JSON file. Raises DataError for a file that holds none."
-    try: return _object(Path(path).read_bytes())
-    except FileNotFoundError: raise DataError("no such file", path) from None
+
+def read_json(
+    path: str | Path,  # .json, .json.gz, or alone in a .zip
+    kind: type = dict,  # what it must hold: dict or list
+    nan_is_null: bool = False,  # as in `parse_json`
+) -> dict | list:
+    "The object, or the list, in a JSON file. Raises DataError for a file that holds none."
+    path = Path(path)
+    if not path.is_file(): raise DataError("no such file", path, remedy="Check the path")
+    try:
+        with _opened(path) as f: data = f.read(LARGEST_JSON + 1)
+        if len(data) > LARGEST_JSON: raise DataError(f"more than {LARGEST_JSON:,} bytes", path, remedy="Is it the right file?")
+        found = parse_json(data, nan_is_null)
+    except UnicodeDecodeError as e: raise DataError(f"not UTF-8 (byte {data[e.start]:#x})", path, remedy="Save the file as UTF-8") from None
     except ValueError as e: raise DataError(f"not valid JSON ({e})", path, remedy="Mend it, or remove it and start again") from None
+    except _BROKEN as e: raise DataError(f"the compressed file is broken: {e}", path, remedy="Fetch it again") from None
+    if not isinstance(found, kind):
+        raise DataError(f"not valid JSON (holds a {type(found).__name__}, not a {kind.__name__})", path, remedy="Is it the right file?")
+    return found
 
 # %% ../../nbs/1_core/04_files.ipynb #adbe4a40
 def differences(

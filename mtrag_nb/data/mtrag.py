@@ -5,21 +5,25 @@
 # %% ../../nbs/2_data/00_mtrag.ipynb #82ff2f6a
 from __future__ import annotations
 
-import json
+import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ..core.files import data_dir, read_jsonl, write_whole
-from ..core.types import DOMAINS, DataError, Gold, Passage, Task, Turn, digest
+from ..core.files import LONGEST_LINE, data_dir, read_json, read_jsonl, write_whole
+from ..core.types import DOMAINS, TO_ANSWER, TO_ASK, TO_REFUSE, DataError, Gold, Passage, Task, Turn, digest
 
 # %% auto #0
-__all__ = ['COLLECTIONS', 'MAX_CONTEXTS', 'REQUIRED_KEYS', 'MAX_MEGABYTES', 'OFFICIAL_URL', 'OFFICIAL_FILES', 'domain_of',
-           'domain_of_line', 'turns_of_line', 'passages_of_line', 'task_of_line', 'first_label', 'gold_of_line',
-           'Benchmark', 'read_benchmark', 'read_tasks', 'read_gold', 'Conversation', 'read_conversations',
-           'conversation_tasks', 'passage_of_line', 'read_corpus', 'read_queries', 'read_qrels', 'falling',
-           'prediction_line', 'FormatReport', 'check_format', 'sample_dir', 'sample_corpus', 'download_official']
+__all__ = ['COLLECTIONS', 'Fault', 'Rule', 'LABELS', 'MULTI_TURN', 'PASSAGE', 'LABELLED', 'TASK', 'TASK_REMEDY', 'PIECE',
+           'MAX_CONTEXTS', 'RANKED', 'PREDICTION', 'REQUIRED_KEYS', 'MAX_MEGABYTES', 'OFFICIAL_URL', 'OFFICIAL_FILES',
+           'domain_of', 'any_text', 'some_text', 'an_id', 'a_number', 'one_word_of', 'a_turn_number', 'many', 'maybe',
+           'an_object', 'checked', 'a_label', 'a_talk', 'domain_of_line', 'turns_of_line', 'passages_of_line',
+           'conversation_of_line', 'task_of_line', 'first_label', 'gold_of_line', 'Benchmark', 'read_benchmark',
+           'read_tasks', 'read_gold', 'Conversation', 'author_marks', 'a_dialogue', 'read_conversations',
+           'conversation_tasks', 'id_of_line', 'passage_of_line', 'read_corpus', 'read_queries', 'read_qrels',
+           'falling', 'prediction_line', 'Prediction', 'prediction_of_line', 'read_predictions', 'FormatReport',
+           'check_format', 'sample_dir', 'sample_corpus', 'download_official']
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #95790362
 COLLECTIONS = {  # domain -> the official long name
@@ -35,43 +39,167 @@ def domain_of(
     collection: str,  # long or short name of a collection
 ) -> str:  # one of DOMAINS
     "The domain that a collection belongs to. Raises DataError for an unknown one."
-    try: return _SHORT[collection]
-    except KeyError:
-        raise DataError(f"unknown domain or collection {collection!r}", remedy=f"Known are {', '.join(sorted(_SHORT))}") from None
+    if isinstance(collection, str) and collection in _SHORT: return _SHORT[collection]
+    raise DataError(f"unknown domain or collection {str(collection)[:60]!r}", remedy=f"Known are {', '.join(sorted(_SHORT))}")
 
 
 def _wanted(domains: Iterable[str] | None) -> set[str]:
     "The domains that are asked for: all, unless some are named."
     return {domain_of(d) for d in domains} if domains else set(DOMAINS)
 
+# %% ../../nbs/2_data/00_mtrag.ipynb #a3d793f9
+Fault = tuple[str, str]  # where in a value, e.g. ".contexts[2].text", and what is wrong there
+Rule = Callable[[object], Fault | None]  # None: nothing is wrong
+_KINDS = {dict: "an object", list: "a list", str: "text", bool: "true or false", type(None): "null", int: "a number", float: "a number"}
+
+
+def any_text(x: object) -> Fault | None:
+    "Text that can be written down."
+    if not isinstance(x, str): return "", f"is {_KINDS[type(x)]}, not text"
+    try: x.encode()
+    except UnicodeEncodeError: return "", "holds half of a character (a lone surrogate)"
+    return None
+
+
+def some_text(x: object) -> Fault | None:
+    "Text that is not blank."
+    return any_text(x) or (None if x.strip() else ("", "is empty"))
+
+
+def an_id(x: object) -> Fault | None:
+    "An id: one line without tabs and without blanks around it, since qrels are tables."
+    odd = isinstance(x, str) and (x != x.strip() or "\t" in x or len(x.splitlines()) > 1 or len(x) > 500)
+    return some_text(x) or (("", f"is no id: {x[:40]!r}") if odd else None)
+
+# %% ../../nbs/2_data/00_mtrag.ipynb #f347d65b
+def a_number(least: float = -1e300, most: float = 1e300) -> Rule:
+    "A finite number between two."
+    def rule(x):
+        if type(x) not in (int, float): return "", f"is {_KINDS[type(x)]}, not a number"
+        return None if least <= x <= most else ("", f"is {str(x)[:20]}, which is not between {least:g} and {most:g}")
+    return rule
+
+
+def one_word_of(*known: str) -> Rule:
+    "One of a few words."
+    return lambda x: None if isinstance(x, str) and x in known else ("", f"is {str(x)[:40]!r}, and it is one of {', '.join(known)}")
+
+
+def a_turn_number(x: object) -> Fault | None:
+    "The number of a turn, which the files write as a number or as text."
+    digits = str(x) if type(x) is int or isinstance(x, str) else ""
+    if digits.isascii() and digits.isdigit() and 0 < int(digits[:5]) < 10_000: return None
+    return "", f"is {str(x)[:20]!r}, not a number from 1 to 9999"
+
+# %% ../../nbs/2_data/00_mtrag.ipynb #8c40fe82
+def many(
+    rule: Rule,  # of each entry
+    least: int = 0,
+    most: int = 10_000,
+    distinct: str = "",  # a key of the entries, under which none may stand twice
+) -> Rule:
+    "A list."
+    def of_list(x):
+        if not isinstance(x, list): return "", f"is {_KINDS[type(x)]}, not a list"
+        if not least <= len(x) <= most: return "", f"has {len(x)} entries, and it has {least} to {most:,}"
+        for i, entry in enumerate(x):
+            if wrong := rule(entry): return f"[{i}]{wrong[0]}", wrong[1]
+        keys = [entry[distinct] for entry in x] if distinct else []
+        again = next((i for i, k in enumerate(keys) if k in keys[:i]), None)
+        return None if again is None else (f"[{again}]", f"repeats the {distinct} {keys[again]!r}")
+    return of_list
+
+
+def maybe(rule: Rule) -> Rule:
+    "What the rule says, or null."
+    return lambda x: None if x is None else rule(x)
+
+
+def an_object(needed: Mapping[str, Rule], known: Mapping[str, Rule] = {}) -> Rule:
+    "An object that has some keys, and may have others. Keys that are in neither are nobody's business."
+    def of_object(x):
+        if not isinstance(x, dict): return "", f"is {_KINDS[type(x)]}, not an object"
+        for key, rule in {**needed, **known}.items():
+            if key not in x and key in needed: return f".{key}", "is missing"
+            if key in x and (wrong := rule(x[key])): return f".{key}{wrong[0]}", wrong[1]
+        return None
+    return of_object
+
+# %% ../../nbs/2_data/00_mtrag.ipynb #31340a1d
+def checked(
+    obj: object,
+    rule: Rule,
+    path: object,  # file and line, for the message
+    n: int | None,
+    remedy: str = "",
+) -> None:
+    "Raises DataError (file, line) if the rule finds something wrong."
+    if wrong := rule(obj): raise DataError(f"{wrong[0].lstrip('.') or 'the line'} {wrong[1]}", path, n, remedy)
+
 # %% ../../nbs/2_data/00_mtrag.ipynb #918c0368
-def domain_of_line(obj: Mapping, path: object, n: int) -> str:
-    "The domain of a task line. Raises DataError (file, line)."
-    name = obj.get("Collection") or obj.get("collection") or obj.get("domain")
-    if not name: raise DataError("the task has no Collection", path, n, "Add the key Collection")
-    try: return domain_of(name)
-    except DataError as e: raise DataError(e.problem, path, n, e.remedy) from None
+LABELS, MULTI_TURN = (*TO_ANSWER, *TO_REFUSE, *TO_ASK), ("Follow-up", "Follow Up", "Clarification", "N/A")
 
 
-def turns_of_line(obj: Mapping, path: object, n: int) -> tuple[Turn, ...]:
-    "The conversation of a task line, which must end with the user's question. Raises DataError (file, line)."
-    turns = obj.get("input")
-    if not isinstance(turns, list) or not turns: raise DataError("the task has no input turns", path, n)
-    for t in turns:
-        if not isinstance(t, dict) or not isinstance(t.get("text"), str) or t.get("speaker") not in ("user", "agent"):
-            raise DataError("a turn needs a speaker (user or agent) and a text", path, n)
-    if turns[-1]["speaker"] != "user" or not turns[-1]["text"].strip():
-        raise DataError("the task has no user turn at its end", path, n, "The last turn of `input` must be the user's question")
-    return tuple(Turn(t["speaker"], t["text"]) for t in turns)
+def a_label(*known: str) -> Rule:
+    "A label as the files write it: a list of one, text, or not at all. Without `known`, any words, and as many as there are."
+    word = one_word_of(*known) if known else some_text
+    return lambda x: None if x is None or x == [] else many(word, most=1 if known else 100)(x) if isinstance(x, list) else word(x)
+
+
+_ABOUT = {k: maybe(any_text) for k in ("title", "url", "source")}
+PASSAGE = an_object({"document_id": an_id, "text": some_text}, {**_ABOUT, "score": maybe(a_number())})
+LABELLED = an_object({}, {"Answerability": a_label(*LABELS), "answerability": a_label(*LABELS), "Multi-Turn": a_label(*MULTI_TURN),
+                          "Question Type": a_label()})
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #fdb3681d
-def passages_of_line(obj: Mapping, domain: str, path: object, n: int) -> tuple[Passage, ...]:
-    "The passages of a task line. Raises DataError (file, line)."
-    def passage(c): return Passage(c["document_id"], c["text"], c.get("title") or "", c.get("url") or "", c.get("source") or "", domain)
-    try: return tuple(map(passage, obj.get("contexts") or []))
-    except (KeyError, TypeError): raise DataError("a context needs document_id and text", path, n) from None
+def a_talk(x: object) -> Fault | None:
+    "A conversation that ends with the user's question."
+    said = an_object({"speaker": one_word_of("user", "agent"), "text": any_text})
+    if wrong := many(said, 1)(x): return wrong
+    if x[-1]["speaker"] == "user" and x[-1]["text"].strip(): return None
+    return "", "has no user turn at its end: the last one is to be the question"
 
 
+TASK = an_object(
+    {"task_id": an_id, "input": a_talk},
+    {"conversation_id": an_id, "turn": a_turn_number, "contexts": many(PASSAGE, distinct="document_id"),
+     "targets": many(an_object({"text": some_text})), "rewritten_query": maybe(any_text)})
+TASK_REMEDY = "A task has task_id, Collection and input turns, and may have contexts (document_id, text), targets (text) and labels"
+
+# %% ../../nbs/2_data/00_mtrag.ipynb #5b5449b8
+def _same(obj: Mapping, keys: Iterable[str], read: Callable[[object], object], path: object, n: int):
+    "What is said under one of several keys; None if under none. Raises DataError if they disagree."
+    said = {k: read(obj[k]) for k in keys if obj.get(k) is not None}
+    if len(set(said.values())) < 2: return next(iter(said.values()), None)
+    raise DataError(f"{' and '.join(said)} disagree", path, n, "Keep one of them")
+
+
+def domain_of_line(obj: Mapping, path: object, n: int | None) -> str:
+    "The domain of a task line. Raises DataError (file, line)."
+    try: domain = _same(obj, ("Collection", "collection", "domain"), domain_of, path, n)
+    except DataError as e: raise DataError(e.problem, path, n, e.remedy) from None
+    if domain is None: raise DataError("the task has no Collection", path, n, "Add the key Collection")
+    return domain
+
+
+def turns_of_line(obj: Mapping) -> tuple[Turn, ...]:
+    "The conversation of a checked task line."
+    return tuple(Turn(t["speaker"], t["text"]) for t in obj["input"])
+
+
+def passages_of_line(obj: Mapping, domain: str) -> tuple[Passage, ...]:
+    "The passages of a checked task line."
+    return tuple(Passage(c["document_id"], c["text"], *(c.get(k) or "" for k in _ABOUT), domain) for c in obj.get("contexts", ()))
+
+
+def conversation_of_line(obj: Mapping, path: object, n: int) -> str:
+    "The conversation that a checked task line belongs to: as it says, or as its id does. Raises DataError (file, line) if neither does."
+    if "conversation_id" in obj: return obj["conversation_id"]
+    conversation = obj["task_id"].rpartition("::")[0].rstrip("<")
+    if not conversation: raise DataError("the task says no conversation", path, n, "Add the key conversation_id, or make ids like c1<::>2")
+    return conversation
+
+# %% ../../nbs/2_data/00_mtrag.ipynb #4cd7c422
 def task_of_line(
     obj: Mapping,
     path: object,  # for messages, with the line number `n`
@@ -79,13 +207,13 @@ def task_of_line(
     contexts: bool = False,  # True: keep the passages that come with it (Task B)
 ) -> Task:
     "A task line as a task. Raises DataError (file, line)."
-    tid, domain, turns = obj.get("task_id"), domain_of_line(obj, path, n), turns_of_line(obj, path, n)
-    if not isinstance(tid, str): raise DataError("the task has no task_id", path, n)
+    checked(obj, TASK, path, n, TASK_REMEDY)
+    domain, turns = domain_of_line(obj, path, n), turns_of_line(obj)
     return Task(
-        id=tid, conversation_id=obj.get("conversation_id") or tid.rpartition("::")[0].rstrip("<"),
-        turn=int(obj.get("turn") or sum(t.speaker == "user" for t in turns)), domain=domain, question=turns[-1].text, history=turns[:-1],
-        collection=obj.get("Collection") or obj.get("collection") or domain,
-        contexts=passages_of_line(obj, domain, path, n) if contexts else None)
+        id=obj["task_id"], conversation_id=conversation_of_line(obj, path, n),
+        turn=int(obj["turn"]) if "turn" in obj else sum(t.speaker == "user" for t in turns), domain=domain, question=turns[-1].text,
+        history=turns[:-1], collection=obj.get("Collection") or obj.get("collection") or domain,
+        contexts=passages_of_line(obj, domain) if contexts else None)
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #ce0d855d
 def first_label(value: object) -> str:
@@ -100,11 +228,12 @@ def _unmarked(query: str) -> str:
 
 def gold_of_line(obj: Mapping, path: object, n: int) -> Gold:
     "What a line knows of its task. Raises DataError (file, line)."
-    types = obj.get("Question Type")
+    for rule in (TASK, LABELLED): checked(obj, rule, path, n, TASK_REMEDY)
+    types = obj.get("Question Type") or []
     return Gold(
-        task_id=obj["task_id"], answerability=first_label(obj.get("Answerability", obj.get("answerability"))),
-        targets=tuple(t["text"] for t in obj.get("targets") or []), passages=passages_of_line(obj, domain_of_line(obj, path, n), path, n),
-        rewrite=_unmarked(obj.get("rewritten_query") or ""), question_type=tuple(types) if isinstance(types, list) else (),
+        task_id=obj["task_id"], answerability=_same(obj, ("Answerability", "answerability"), first_label, path, n) or "",
+        targets=tuple(t["text"] for t in obj.get("targets", ())), passages=passages_of_line(obj, domain_of_line(obj, path, n)),
+        rewrite=_unmarked(obj.get("rewritten_query") or ""), question_type=tuple(types) if isinstance(types, list) else (types,),
         multi_turn=first_label(obj.get("Multi-Turn")))
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #b3c0ffd0
@@ -131,13 +260,13 @@ def read_benchmark(
     domains: Iterable[str] | None = None,  # only tasks of these domains
     limit: int | None = None,  # only the first so many of them
 ) -> Benchmark:
-    "A file of tasks. Raises DataError (file, line) for a task without a user turn, an unknown domain or an id that came before."
+    "A file of tasks. Raises DataError (file, line) for a line that is no task, or whose id came before."
     wanted, tasks, gold, lines, seen = _wanted(domains), [], {}, {}, {}
     for n, obj in read_jsonl(path, nan_is_null=True):
         task = task_of_line(obj, path, n, contexts)
         if task.id in seen: raise DataError(f"task id {task.id!r} stood already in line {seen[task.id]}", path, n, "Remove one of the two")
         seen[task.id], gold[task.id], lines[task.id] = n, gold_of_line(obj, path, n), obj
-        if task.domain in wanted and (not limit or len(tasks) < limit): tasks.append(task)
+        if task.domain in wanted and (limit is None or len(tasks) < limit): tasks.append(task)
     return Benchmark(tuple(tasks), gold, lines)
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #c799cf69
@@ -170,31 +299,55 @@ class Conversation:
     passages: tuple[tuple[Passage, ...], ...]  # one tuple per user turn: the passages marked relevant for the answer
 
 
+def author_marks(x: object) -> Fault | None:
+    "What authors said of a context: who -> yes or no."
+    if not isinstance(x, dict): return "", f"is {_KINDS[type(x)]}, not an object"
+    said = an_object({"value": one_word_of("yes", "no")})
+    return next(((f".{who}{w[0]}", w[1]) for who, v in x.items() if (w := said(v))), None)
+
+
+def a_dialogue(x: object) -> Fault | None:
+    "Turns of user and agent by turns, the user's first: so each answer belongs to the question before it."
+    shown = an_object({"document_id": an_id, "text": some_text},
+                      {**_ABOUT, "feedback": maybe(an_object({}, {"relevant": maybe(author_marks)}))})
+    said = an_object({"speaker": one_word_of("user", "agent"), "text": some_text},
+                  {"enrichments": maybe(LABELLED), "contexts": maybe(many(shown, distinct="document_id"))})
+    if wrong := many(said, 1)(x): return wrong
+    odd = next((i for i, m in enumerate(x) if m["speaker"] != ("user", "agent")[i % 2]), None)
+    return None if odd is None else (f"[{odd}]", f"is the {x[odd]['speaker']}'s: user and agent take turns, the user first")
+
+# %% ../../nbs/2_data/00_mtrag.ipynb #2b77d7de
 def _relevant(context: dict) -> bool:
     "Whether an author's last word on a context was yes."
-    marks = (context.get("feedback") or {}).get("relevant") or {}
-    return any(m.get("value") == "yes" for m in marks.values())
+    said = (context.get("feedback") or {}).get("relevant") or {}
+    return any(m["value"] == "yes" for m in said.values())
 
 
 def _conversation(name: str, domain: str, messages: list[dict]) -> Conversation:
+    "A checked conversation; a question without an answer has no passages."
     shown = lambda p: Passage(p["document_id"], p["text"], p.get("title") or "", p.get("url") or "", "", domain)
-    return Conversation(
-        name, domain, tuple(Turn(m["speaker"], m["text"]) for m in messages),
-        tuple(m.get("enrichments") or {} for m in messages if m["speaker"] == "user"),
-        tuple(tuple(shown(p) for p in m.get("contexts") or [] if _relevant(p)) for m in messages if m["speaker"] == "agent"))
+    labels = tuple(m.get("enrichments") or {} for m in messages if m["speaker"] == "user")
+    passages = [tuple(shown(p) for p in m.get("contexts") or [] if _relevant(p)) for m in messages if m["speaker"] == "agent"]
+    return Conversation(name, domain, tuple(Turn(m["speaker"], m["text"]) for m in messages), labels,
+                        (*passages, *[()] * (len(labels) - len(passages))))
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #f8773e3b
 def read_conversations(
     path: str | Path,  # conversations.json
     ids: Iterable[str] | None = None,  # conversation ids in the file's order
 ) -> list[Conversation]:
-    "The conversations of the official file. Raises DataError for one that is not JSON, or other ids than conversations."
-    try: data = json.loads(Path(path).read_text(encoding="utf-8"))
-    except json.JSONDecodeError as e: raise DataError(f"not valid JSON ({e.msg})", path, e.lineno) from None
+    "The conversations of the official file. Raises DataError for one that holds anything else, and for ids that do not fit."
+    data = read_json(path, list, nan_is_null=True)
+    for i, c in enumerate(data):
+        checked(c, an_object({"domain": any_text, "messages": a_dialogue}), path, None,
+                f"That is conversation {i} of the file, counted from 0")
     hashed = lambda c: digest([m["text"] for m in c["messages"] if m["speaker"] == "user"], 32)
     names = list(ids) if ids is not None else [hashed(c) for c in data]
-    if len(names) != len(data): raise DataError(f"{len(names)} ids for {len(data)} conversations", path)
-    return [_conversation(name, domain_of(c["domain"]), c["messages"]) for name, c in zip(names, data)]
+    if len(names) != len(data): raise DataError(f"{len(names)} ids for {len(data)} conversations", path, remedy="Give one for each")
+    if len(set(names)) < len(names):
+        said = f"conversation {max(names, key=names.count)!r} stands there twice"
+        raise DataError(said, path, remedy="Remove one of the two, or give other ids")
+    return [_conversation(name, domain_of_line(c, path, None), c["messages"]) for name, c in zip(names, data)]
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #9eea5e6c
 def conversation_tasks(conversation: Conversation) -> list[Task]:
@@ -208,6 +361,17 @@ def conversation_tasks(conversation: Conversation) -> list[Task]:
     return tasks
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #b9378f87
+PIECE = an_object({"text": some_text}, _ABOUT)
+
+
+def id_of_line(obj: Mapping, path: object, n: int) -> str:
+    "The id of a line of a corpus. Raises DataError (file, line)."
+    key = next((k for k in ("_id", "id", "document_id") if obj.get(k) is not None), None)
+    if key is None: raise DataError("the passage has no _id", path, n, "Give each line an _id, an id or a document_id")
+    checked(obj, an_object({key: an_id}), path, n, "An id is one line of text, without blanks around it")
+    return obj[key]
+
+
 def passage_of_line(
     obj: Mapping,
     path: Path,  # for messages, with the line number `n`, and for the domain
@@ -215,14 +379,12 @@ def passage_of_line(
     domain: str | None = None,  # of lines that don't say it themselves; None: the file's name says it
 ) -> Passage:
     "A line of a corpus as a passage. Raises DataError (file, line)."
-    pid, text = obj.get("_id") or obj.get("id") or obj.get("document_id"), obj.get("text")
-    if not isinstance(pid, str): raise DataError("the passage has no _id", path, n)
-    if not isinstance(text, str) or not text.strip():
-        raise DataError(f"passage {pid!r} is empty", path, n, "Remove the line or give it a text")
+    pid = id_of_line(obj, path, n)
+    checked(obj, PIECE, path, n, f"That is passage {pid!r}: mend it, or remove the line")
     try: where = domain_of(obj.get("domain") or domain or path.name.split(".")[0])
     except DataError as e:
         raise DataError(e.problem, path, n, "Give each line a `domain`, name the domain, or name the file <domain>.jsonl") from None
-    return Passage(pid, text, obj.get("title") or "", obj.get("url") or "", obj.get("source") or "", where)
+    return Passage(pid, obj["text"], *(obj.get(k) or "" for k in _ABOUT), where)
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #09f1bfa8
 def read_corpus(
@@ -241,35 +403,47 @@ def read_corpus(
                 raise DataError(f"passage id {p.id!r} stood already in {first}", path, n, "Ids must be unique: remove or rename one")
             seen[p.id] = (path.name, n)
             if p.domain not in wanted: continue
+            if limit is not None and count >= limit: return
             yield p
             count += 1
-            if limit and count == limit: return
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #e86dff7d
 def read_queries(
     path: str | Path,  # <domain>_lastturn.jsonl, _questions.jsonl or _rewrite.jsonl
 ) -> dict[str, str]:  # task id -> text, without the speaker marks
-    "The queries of a retrieval task."
+    "The queries of a retrieval task. Raises DataError (file, line) for a line that is none, or whose id came before."
     out = {}
     for n, obj in read_jsonl(path, nan_is_null=True):
-        if not all(isinstance(obj.get(k), str) for k in ("_id", "text")): raise DataError("a query needs _id and text", path, n)
+        checked(obj, an_object({"_id": an_id, "text": some_text}), path, n, "A query needs _id and text")
+        if obj["_id"] in out: raise DataError(f"query {obj['_id']!r} came before", path, n, "Remove one of the two")
         out[obj["_id"]] = _unmarked(obj["text"])
     return out
 
 
+def _table(path: Path) -> Iterator[tuple[int, list[str]]]:
+    "The rows of a tab-separated file, without its header and blank lines. Raises DataError (file, line) for one that is not text."
+    if not path.is_file(): raise DataError("no such file", path, remedy="Check the path")
+    with open(path, "rb") as f:
+        for n, row in enumerate(iter(lambda: f.readline(LONGEST_LINE), b""), 1):
+            try: cells = row.decode("utf-8").rstrip("\r\n").split("\t")
+            except UnicodeDecodeError as e:
+                raise DataError(f"not UTF-8 (byte {row[e.start]:#x})", path, n, "Save the file as UTF-8") from None
+            if any(c.strip() for c in cells) and not (n == 1 and cells[0] == "query-id"): yield n, cells
+
+# %% ../../nbs/2_data/00_mtrag.ipynb #0ce96c2e
 def read_qrels(
     *paths: str | Path,  # tab-separated: query-id, corpus-id, score, with a header
 ) -> dict[str, dict[str, int]]:  # task id -> passage id -> relevance
-    "The relevant passages of each task."
+    "The relevant passages of each task. Raises DataError (file, line) for a row that is none, or says otherwise than one before."
     qrels: dict[str, dict[str, int]] = {}
     for path in map(Path, paths):
-        if not path.is_file(): raise DataError("no such file", path)
-        for n, row in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
-            parts = row.split("\t")
-            if n == 1 and parts[0] == "query-id" or not row.strip(): continue
-            if len(parts) != 3 or not parts[2].strip().lstrip("-").isdigit():
-                raise DataError(f"not three columns query-id, corpus-id, score: {row[:60]!r}", path, n)
-            qrels.setdefault(parts[0], {})[parts[1]] = int(parts[2])
+        for n, cells in _table(path):
+            if len(cells) != 3 or any(map(an_id, cells[:2])) or not re.fullmatch(r"-?[0-9]{1,9}", cells[2]):
+                raise DataError(f"not three columns query-id, corpus-id, score: {chr(9).join(cells)[:60]!r}", path, n,
+                                "Put one tab between them")
+            query, passage, score = cells[0], cells[1], int(cells[2])
+            if qrels.setdefault(query, {}).setdefault(passage, score) != score:
+                raise DataError(f"passage {passage!r} of {query!r} had another score before", path, n, "Remove one of the two")
     return qrels
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #1bd3148d
@@ -297,6 +471,46 @@ def prediction_line(
     scores = falling(s for _, s in top)
     shown = [{"document_id": p.id, "text": p.text, "title": p.title, "url": p.url, "score": s} for (p, _), s in zip(top, scores)]
     return {**line, "contexts": shown, **({} if answer is None else {"predictions": [{"text": answer}]})}
+
+# %% ../../nbs/2_data/00_mtrag.ipynb #68a2c775
+@dataclass(frozen=True)
+class Prediction:
+    "A line of a prediction file."
+    task_id: str
+    answer: str | None  # None: task A
+    contexts: tuple[tuple[str, float], ...]  # passage ids with scores, in the file's order
+    line: int  # where it stands
+
+
+RANKED = an_object({"document_id": an_id}, {"score": a_number()})
+PREDICTION = an_object({"task_id": an_id}, {"predictions": many(an_object({"text": any_text}), 1), "prediction": any_text,
+                                            "contexts": many(RANKED)})
+
+
+def prediction_of_line(obj: Mapping, path: object, n: int) -> Prediction:
+    "A line of a prediction file. Raises DataError (file, line) for one that is none."
+    checked(obj, PREDICTION, path, n, "A prediction has task_id, and predictions (text), contexts (document_id, score), or both")
+    contexts = obj.get("contexts", ())
+    if len({"score" in c for c in contexts}) > 1:
+        raise DataError("some contexts have a score and some have none", path, n, "Score all, or none")
+    answer = obj["predictions"][0]["text"] if "predictions" in obj else obj.get("prediction")
+    return Prediction(obj["task_id"], answer, tuple((c["document_id"], float(c.get("score", 1 / k))) for k, c in enumerate(contexts, 1)), n)
+
+# %% ../../nbs/2_data/00_mtrag.ipynb #a38d4cce
+def read_predictions(
+    path: str | Path,  # a prediction file of task A, B or C
+    answers: bool = False,  # True: each line must have an answer
+) -> dict[str, Prediction]:  # by task id, in the file's order
+    "The predictions of a file. Raises DataError (file, line) for a line that is none, or whose task was predicted before."
+    out: dict[str, Prediction] = {}
+    for n, obj in read_jsonl(path, nan_is_null=True):
+        p = prediction_of_line(obj, path, n)
+        if p.task_id in out:
+            raise DataError(f"task {p.task_id!r} was predicted before, in line {out[p.task_id].line}", path, n, "Remove one of the two")
+        if answers and p.answer is None:
+            raise DataError("the prediction has no answer", path, n, "Wanted are predictions of task B or C: predictions, or prediction")
+        out[p.task_id] = p
+    return out
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #9bf8bb71
 REQUIRED_KEYS = {
@@ -332,11 +546,14 @@ def _line_errors(obj: dict, task: str) -> Iterator[str]:
     if len(contexts) > MAX_CONTEXTS: yield f"{len(contexts)} contexts, at most {MAX_CONTEXTS}"
     for i, c in enumerate(contexts):
         c = c if isinstance(c, dict) else {}
-        if not isinstance(c.get("document_id"), str): yield f"contexts[{i}] needs a string document_id"
-        if not isinstance(c.get("score"), (int, float)): yield f"contexts[{i}] needs a numeric score"
+        if an_id(c.get("document_id")): yield f"contexts[{i}] needs a string document_id"
+        if a_number()(c.get("score")): yield f"contexts[{i}] needs a numeric score"
+        if c.get("document_id") in [o.get("document_id") for o in contexts[:i] if isinstance(o, dict)]:
+            yield f"contexts[{i}] repeats a document_id"
     if task == "A": return
+    if obj.get("predictions") == []: yield "'predictions' is empty"
     for i, p in enumerate(obj.get("predictions") if isinstance(obj.get("predictions"), list) else []):
-        if not isinstance(p, dict) or not isinstance(p.get("text"), str): yield f"predictions[{i}] needs a string text"
+        if not isinstance(p, dict) or any_text(p.get("text")): yield f"predictions[{i}] needs a string text"
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #8c2015c6
 def _missing_and_extra(wanted: Counter, got: Counter) -> tuple[list[str], list[str]]:
@@ -346,6 +563,12 @@ def _missing_and_extra(wanted: Counter, got: Counter) -> tuple[list[str], list[s
     other = [f"{len(extra)} predictions for tasks that are not in the input, e.g. {extra[0]}"] if extra else []
     if twice: other.append(f"{len(twice)} tasks predicted more than once, e.g. {twice[0]}")
     return [f"{len(missing)} tasks of the input have no prediction, e.g. {missing[0]}"] if missing else [], other
+
+
+def _task_id(obj: Mapping, path: object, n: int) -> str:
+    "The id of a line of tasks. Raises DataError (file, line) if it has none."
+    checked(obj, an_object({"task_id": an_id}), path, n, "Name the file of the tasks that were to be predicted")
+    return obj["task_id"]
 
 
 def check_format(
@@ -358,10 +581,11 @@ def check_format(
     if task not in REQUIRED_KEYS: raise DataError(f"unknown task {task!r}", remedy="It is A, B or C")
     errors, got, empty, predictions_path = [], Counter(), 0, Path(predictions_path)
     for n, obj in read_jsonl(predictions_path, nan_is_null=True):
-        got[obj.get("task_id")] += 1
+        got[str(obj.get("task_id"))] += 1
         errors += [f"line {n}: {e}" for e in _line_errors(obj, task)]
         empty += obj.get("contexts") == []
-    missing, other = _missing_and_extra(Counter(o.get("task_id") for _, o in read_jsonl(input_path, nan_is_null=True)), got)
+    asked = Counter(_task_id(o, input_path, n) for n, o in read_jsonl(input_path, nan_is_null=True))
+    missing, other = _missing_and_extra(asked, got)
     errors += [*([] if partial else missing), *other]
     if predictions_path.suffix != ".jsonl": errors.append("the file name must end in .jsonl")
     warnings = missing if partial else []

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from ..core.files import JsonlLog, keep_identity
+from ..core.files import JsonlLog, keep_identity, only_writer
 from ..core.html import html_table, text_table
 from ..core.record import Calls, Judged, Judgement, Run, as_run
 from ..core.settings import Settings, load_settings
@@ -72,7 +72,7 @@ def keep_judge(folder: Path, identity: Mapping[str, str]) -> None:
     "Write `judge.json`, or check that the one that is there names the same judge. Raises RunMismatch."
     if not (folder / "judge.json").exists() and (folder / "judgements.jsonl").exists():
         raise RunMismatch(f"{folder} holds judgements but no judge.json. Judge into another folder")
-    keep_identity(folder / "judge.json", {"identity": identity}, "judgements", RunMismatch)
+    keep_identity(folder / "judge.json", {"identity": identity}, "the judgements of a judge", RunMismatch)
 
 # %% ../../nbs/7_evaluate/05_judging.ipynb #0cacf1e1
 def with_judgements(
@@ -164,6 +164,24 @@ def judge_report(
         len(items) - failed - len(fresh),
         idk_agreement([j for j, _ in idk], [r for _, r in idk]), sum(run.judge_lines[i.task_id].calls.seconds for i in fresh))
 
+# %% ../../nbs/7_evaluate/05_judging.ipynb #f3cbccfc
+def _judge_items(
+    items: Sequence[Item],
+    ask: Callable[[Item, ChatModel], Mapping[str, Judgement]],
+    model: ChatModel,
+    folder: Path,
+    size: int,  # answers in flight
+    minutes: float | None = None,
+    progress: bool = False,
+) -> None:
+    "Judge items into a folder."
+    def judge(item: Item) -> Judged:
+        calls = Calls()
+        return Judged(item.task_id, item.digest, str(item.outcome), ask(item, MeteredChat(work.chat, calls)), calls)
+
+    with JsonlLog(folder / "judgements.jsonl") as log, Work(model, folder / "judge_calls.jsonl", size, minutes) as work:
+        work.through(items, judge, lambda j: log.append(plain(j)), unit="answer", name="judge", progress=progress)
+
 # %% ../../nbs/7_evaluate/05_judging.ipynb #87c7082a
 def judge_run(
     run: Run | str | Path,
@@ -184,16 +202,10 @@ def judge_run(
     models, folder = models or Models(settings), Path(out) if out else run.folder
     way = way or ("choice" if settings.stages.prompts == "small" else "text")
     if way not in WAYS: raise SettingsError(f"a judge is asked by {' or '.join(WAYS)}, not {way!r}")
-    keep_judge(folder, judge_identity(models.chat, models.embedder, way, protocols, split))
-    judged = with_judgements(run, folder).judgements
-    todo = [i for i in run_items(run, tasks)[:limit] if not i.failed and i.task_id not in judged]
-
-    def judge(item: Item) -> Judged:
-        calls = Calls()
-        found = judge_item(item, gold.get(item.task_id), MeteredChat(work.chat, calls), models.embedder, way, protocols, split)
-        return Judged(item.task_id, item.digest, str(item.outcome), found, calls)
-
-    with JsonlLog(folder / "judgements.jsonl") as log, Work(models.chat, folder / "judge_calls.jsonl", settings.batch_size,
-                                                            minutes) as work:
-        work.through(todo, judge, lambda j: log.append(plain(j)), unit="answer", name="judge", progress=progress)
+    with only_writer(folder, "set of judgements"):
+        keep_judge(folder, judge_identity(models.chat, models.embedder, way, protocols, split))
+        judged = with_judgements(run, folder).judgements
+        todo = [i for i in run_items(run, tasks)[:limit] if not i.failed and i.task_id not in judged]
+        ask = lambda i, model: judge_item(i, gold.get(i.task_id), model, models.embedder, way, protocols, split)
+        _judge_items(todo, ask, models.chat, folder, settings.batch_size, minutes, progress)
     return judge_report(run, folder)

@@ -259,13 +259,13 @@ def licence_figure(
 ) -> Figure:
     "AUROC of every measure with its interval, beside one person and a coin."
     fig = blank(7.2, 1.25 + 0.28 * max(len(found.rows), 1))
-    ax, (person, low, high) = fig.subplots(), found.people["one_person"]
+    ax, (person, low, high) = fig.subplots(), found.people.one_person
     ax.axvspan(low, high, color="#f1efe6", label=f"one person against the others {person:.3f}")
     ax.axvline(person, color=QUIET, linewidth=1.2)
     ax.axvline(0.5, color=QUIET, linestyle=":", linewidth=1.2, label="a coin 0.500")
     for y, r in enumerate(found.rows): _estimate(ax, y, r.auroc, _USES[r.use][1], filled=r.use in ("baseline", "licensed"))
     ax.set_yticks(range(len(found.rows)), [f"{r.name}  {show(r.auroc[0])}: {_USES[r.use][0]}" for r in found.rows])
-    rated = f"{found.people['answers']} rated answers of {found.people['conversations']} conversations"
+    rated = f"{found.people.answers} rated answers of {found.people.conversations} conversations"
     ax.set(ylim=(len(found.rows) - 0.5, -0.5), xlabel=f"AUROC for “unfaithful”\n{rated}")
     _grid(ax)
     _legend_below(fig, [ax])

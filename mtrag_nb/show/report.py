@@ -397,7 +397,7 @@ def report(
     if not asked: raise DataError("no turn is on record", folders[0], remedy="`mtrag run` records turns")
     if not asked & known.gold.keys():
         if reference: raise DataError("none of the runs' tasks are in the reference file", path, remedy="Name the file of their tasks")
-        known = None
-    histories = {t.id: t.history for t in known.tasks} if known else {}
+        known = None  # the sample's file, and not a run over the sample
+    histories = {t.id: t.history for t in known.tasks} if known else None  # None: as far as the runs have them
     found = [Recording(r, known.gold if known else {}, histories=histories) for r in read]
     return write_whole(out or read[0].folder / "report.html", report_html(found, each))

@@ -311,8 +311,8 @@ ABLATION_REMARKS = {  # setting -> an example of its other value, what does not 
     "retrieval.domain_filter": ("false", "The paper gives no number for the contamination."),
     "stages.prompts": (
         "strict",
-        "One figure counts refusals, the other answers; the paper marks both as separate experiments, though 64 % is the answer rate of its "
-        "Table I."),
+        "One figure counts refusals, the other answers; the paper marks both as separate experiments, though 64 % is the answer rate of "
+        "its Table I."),
     "chunks.flat": (
         "true (with an index of its own: mtrag ingest --set chunks.flat=true)", "The paper gives no number for the chunking."),
     "chat.name": (
