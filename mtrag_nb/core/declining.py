@@ -11,7 +11,7 @@ from enum import Enum
 from .text import sentences
 
 # %% auto #0
-__all__ = ['IDK_WORTH', 'Stance', 'stance']
+__all__ = ['STANCE_WORTH', 'Stance', 'stance', 'declines']
 
 # %% ../../nbs/1_core/09_declining.ipynb #07aea32c
 class Stance(str, Enum):
@@ -24,7 +24,7 @@ class Stance(str, Enum):
     def __str__(self) -> str: return self.value
 
 
-IDK_WORTH = {Stance.DECLINES: 1.0, Stance.PARTIAL: 0.5, Stance.ANSWERS: 0.0, Stance.ASKS: 0.0}  # on the scale of the official verdict
+STANCE_WORTH = {Stance.DECLINES: 1.0, Stance.PARTIAL: 0.5, Stance.ANSWERS: 0.0, Stance.ASKS: 0.0}  # on the scale of the official verdict
 
 # %% ../../nbs/1_core/09_declining.ipynb #351e21a8
 _SOURCES = (r"(?:documents?|passages?|contexts?|texts?|sources?|articles?|excerpts?|materials?|information|details?|data|content|"
@@ -95,3 +95,8 @@ def stance(
     if any(_DECLINES.search(s) for s in text): return Stance.PARTIAL if words >= 8 else Stance.DECLINES
     if any(map(_ASKS.search, text)) and not said or _ASKS.search(text[-1]) and len(said) <= 1 and words <= 15: return Stance.ASKS
     return Stance.ANSWERS
+
+
+def declines(answer: str) -> bool:
+    "Whether an answer declines and says nothing else."
+    return stance(answer) is Stance.DECLINES

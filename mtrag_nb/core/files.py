@@ -11,6 +11,7 @@ import json
 import lzma
 import math
 import os
+import struct
 import threading
 import zipfile
 import zlib
@@ -68,7 +69,7 @@ def parse_json(
 
 # %% ../../nbs/1_core/04_files.ipynb #40f1b112
 LONGEST_LINE = 32 * 2**20  # bytes; the longest line of the official files has under 1 MiB
-_BROKEN = (EOFError, gzip.BadGzipFile, zipfile.BadZipFile, zlib.error, lzma.LZMAError, RuntimeError, NotImplementedError)
+_BROKEN = (EOFError, gzip.BadGzipFile, zipfile.BadZipFile, zlib.error, lzma.LZMAError, RuntimeError, NotImplementedError, struct.error)
 
 
 @contextmanager
@@ -78,11 +79,14 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
         with zipfile.ZipFile(path) as z:
             names = [n for n in z.namelist() if not n.endswith("/") and not n.startswith("__MACOSX")]
             if len(names) != 1: raise DataError(f"the archive holds {len(names)} files", path, remedy="Unpack it and name one of them")
-            with z.open(names[0]) as f: yield f
+            try: f = z.open(names[0])
+            except OSError as e: raise zipfile.BadZipFile(str(e)) from None
+            with f: yield f
     else:
         try: f = (gzip.open if path.suffix == ".gz" else open)(path, "rb")
         except OSError as e:
             raise DataError(f"cannot be read ({e.strerror})", path, remedy="Allow reading it, or name another file") from None
+        if path.suffix == ".gz" and not path.stat().st_size: raise DataError("the compressed file is empty", path, remedy="Fetch it again")
         with f: yield f
 
 

@@ -337,7 +337,7 @@ def read_conversations(
     ids: Iterable[str] | None = None,  # conversation ids in the file's order
 ) -> list[Conversation]:
     "The conversations of the official file. Raises DataError for one that holds anything else, and for ids that do not fit."
-    data = read_json(path, list, nan_is_null=True)
+    data = read_json(path, list)
     for i, c in enumerate(data):
         checked(c, an_object({"domain": any_text, "messages": a_dialogue}), path, None,
                 f"That is conversation {i} of the file, counted from 0")

@@ -12,7 +12,8 @@ from pathlib import Path
 
 from ..core.files import read_json, read_jsonl
 from ..core.record import Run, Trajectory, answer_digest, predicted_passages, ranking_scores
-from ..core.text import format_docs_for_gen, says_idk
+from ..core.declining import declines
+from ..core.text import format_docs_for_gen
 from ..core.types import Context, DataError, Outcome, Task, Turn, as_context
 from ..data.mtrag import read_tasks
 from .metrics import k_precision
@@ -42,7 +43,7 @@ class Item:
     @cached_property
     def refused(self) -> bool:
         "Whether the turn was recorded as a refusal, or its answer declines."
-        return self.outcome is Outcome.I_DONT_KNOW or not self.failed and says_idk(self.answer)
+        return self.outcome is Outcome.I_DONT_KNOW or self.outcome is None and declines(self.answer)
 
     @property
     def documents(self) -> str: return format_docs_for_gen(self.contexts)

@@ -14,7 +14,8 @@ import numpy as np
 
 from ..core.html import html_table, text_table
 from ..core.record import Judgement
-from ..core.text import says_idk, sentences
+from ..core.declining import STANCE_WORTH, stance
+from ..core.text import sentences
 from ..core.types import SettingsError
 from .compare import krippendorff_alpha
 from .replies import (CONTAINS, HALLUCINATION, IDK_LABEL, JUDGE_PROMPTS, NO_DOCUMENTS, SCORE, STOP_TOKENS, SUPPORTED,
@@ -201,9 +202,9 @@ def judge_idk(
     return found if reading == "strict" or way == "choice" else [_official_idk(j) for j in found]
 
 
-def rule_idk(answer: str) -> float:  # 1 or 0
+def rule_idk(answer: str) -> float:  # 1, 0.5 or 0
     "The verdict of the rule."
-    return float(says_idk(answer))
+    return STANCE_WORTH[stance(answer)]
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #f73c0a48
 @dataclass(frozen=True, repr=False)
@@ -237,12 +238,14 @@ class IdkAgreement:
 # %% ../../nbs/7_evaluate/03_judge.ipynb #f17a6a42
 def idk_agreement(
     judge: Sequence[float | None],  # 1, 0.5, 0 or None
-    rule: Sequence[float],  # 1 or 0
+    rule: Sequence[float],  # 1, 0.5 or 0; 0.5 counts as no: only a whole refusal is one
 ) -> IdkAgreement:
     "Compare two sets of IDK verdicts."
     words, counts = {1.0: "yes", 0.5: "partial", 0.0: "no", None: "unparsed"}, {}
-    for j, r in zip(judge, rule, strict=True): counts[words[j], words[r]] = counts.get((words[j], words[r]), 0) + 1
-    pairs = np.array([[float(j == 1), r] for j, r in zip(judge, rule) if j is not None]).reshape(-1, 2).T
+    for j, r in zip(judge, rule, strict=True):
+        pair = words[j], "yes" if r == 1 else "no"
+        counts[pair] = counts.get(pair, 0) + 1
+    pairs = np.array([[float(j == 1), float(r == 1)] for j, r in zip(judge, rule) if j is not None]).reshape(-1, 2).T
     return IdkAgreement(counts, krippendorff_alpha(pairs, "nominal"))
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #e0b53d37

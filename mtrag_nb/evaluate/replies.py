@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from ..core.types import SettingsError
-from ..core.verdicts import Label, parse_verdict
+from ..core.verdicts import Label, parse_verdict, without_thinking
 
 # %% auto #0
 __all__ = ['JUDGE_PROMPTS', 'NO_DOCUMENTS', 'SCORE', 'HALLUCINATION', 'CONTAINS', 'IDK_LABEL', 'SUPPORTED', 'STOP_TOKENS',
@@ -90,9 +90,13 @@ def before_stop(text: str) -> str:
 # %% ../../nbs/7_evaluate/02_replies.ipynb #d1ba21ca
 _WORDS = "zero|one|two|three|four|five|six|seven|eight|nine|ten"
 _OPEN, _CLOSE = r"[\s\[(\"'<]*", r"[\])\"'>]*"
-_VALUE = re.compile(rf"{_OPEN}(-?\d+(?:[.,]\d+)?|(?:yes|no|partial|true|false|{_WORDS})\b)(.{{0,12}})", re.I | re.S)
-_TAIL = re.compile(rf"{_CLOSE}\s*(?:/|out of)\s*{_OPEN}(\d+(?:\.\d+)?)", re.I)
-_SPOILT = re.compile(rf"{_CLOSE}\s*(?:[-–—%|/]|to\b|or\b|and\b|out of\b)\s*(?=[\w%]|$|\s|{_OPEN})", re.I)
+_VALUE = re.compile(rf"{_OPEN}(-?\d+(?:[.,]\d{{1,2}})?(?![\d.,]*\d)|(?:yes|no|partial|true|false|{_WORDS})\b)([^\n]{{0,60}})", re.I)
+_OF = re.compile(rf"{_CLOSE}\s*[(\[]?\s*(?:points?\s*)?(?:/|out of|of)\s*{_OPEN}(\d+(?:\.\d+)?)", re.I)
+_SPOILT = re.compile(rf"{_CLOSE}\s*,?\s*[(\[]?\s*(?:[-–—%|/?]|(?:to|or|and|on|of|out|maybe|perhaps|if|points? of|stars?)\b|\d|[a-z])", re.I)
+_MORE = re.compile(
+    r"\s*(?:,\s*(?:since|as|because)\b|\(\s*(?:good|very|fair|poor|bad|high|low)\b|points?\s*(?:$|[.,;)])|since\b|because\b)", re.I)
+_STANDS = re.compile(
+    rf"{_CLOSE}\s*(?:$|[.;:!)\n]|,(?!\s*(?:or|and|yes|no|partial|partly|maybe|if)\b)|[-–—]\s|\(|(?:since|because|as|it)\b)", re.I)
 
 
 def _value(text: str, f: Field) -> str | float | None:
@@ -102,11 +106,11 @@ def _value(text: str, f: Field) -> str | float | None:
     word, rest = m[1].lower(), m[2]
     if not f.scale:
         word = {"true": "yes", "false": "no"}.get(word, word)
-        return None if word not in f.options or re.match(r"\s*(?:/|\||or\b)\s*(?:yes|no|partial)", rest, re.I) else word
+        return word if word in f.options and _STANDS.match(rest) else None
     if not word[-1].isdigit(): return None
-    if of := _TAIL.match(rest):
+    if of := _OF.match(rest):
         if float(of[1]) != 10: return None
-    elif _SPOILT.match(rest): return None
+    elif _SPOILT.match(rest) and not _MORE.match(rest): return None
     number = float(word.replace(",", "."))
     return number if 1 <= number <= 10 else None
 
@@ -124,29 +128,41 @@ def _objects(text: str) -> Iterator[dict[str, object]]:
 def _label(f: Field) -> re.Pattern:
     "Where the field's label stands, and what may lie between it and the value."
     names = "|".join(re.escape(n).replace(r"\ ", r"[\s_]+") for n in (f.name, *f.aliases))
-    return re.compile(rf"(?<![A-Za-z])(?:{names})[\"']?\s*(?:\([^()\n]{{0,40}}\))?\s*(?:[:=]+|\bis\b)", re.I)
+    turned = "".join(rf"(?<!\b{w}[ -])" for w in ("no", "not", "non", "of", "without"))  # "No hallucination: true" says something else
+    return re.compile(rf"(?<![A-Za-z]){turned}(?:{names})[\"']?\s*(?:\(([^()\n]{{0,40}})\))?\s*(?:[:=]+|\bis\b:?)", re.I)
+
+
+def _other_scale(said: object) -> bool:
+    "Whether what is said of a scale names another one than 1 to 10."
+    numbers = re.findall(r"\d+", str(said))
+    return bool(numbers) and numbers[-1] != "10"
 
 # %% ../../nbs/7_evaluate/02_replies.ipynb #1468b432
 def _stated(text: str, f: Field, cut: bool) -> list[str | float | None]:
     "Every value that a reply states for a field; None for a statement that is no value."
-    found = [_value(str(o[n.lower()]), f) for o in _objects(text) for n in (f.name, *f.aliases) if n.lower() in o]
+    scaled = lambda o: f.scale and any(_other_scale(v) for k, v in o.items() if re.search(r"scale|max|out of", k))
+    found = [None if scaled(o) else _value(str(o[n.lower()]), f) for o in _objects(text) for n in (f.name, *f.aliases) if n.lower() in o]
     if found: return found
     plain_text = re.sub(r"[*_`#]+", " ", text)
     cut = cut or text.count("{") > text.count("}")  # an object without an end
     for m in _label(f).finditer(plain_text):
         rest = plain_text[m.end():]
-        if _VALUE.match(rest): found.append(None if cut and re.fullmatch(rf"{_OPEN}[\d.,]+\s*", rest) else _value(rest, f))
+        spoilt = f.scale and _other_scale(m[1] or "") or cut and re.fullmatch(rf"{_OPEN}[\d.,]+\s*", rest)
+        if _VALUE.match(rest): found.append(None if spoilt else _value(rest, f))
     if f.scale: found += [_value(n, f) for n in re.findall(r"\[\[(.*?)\]\]", plain_text)]
     return found
 
 # %% ../../nbs/7_evaluate/02_replies.ipynb #93762a26
 def _only(text: str, f: Field) -> str | float | None:
     "The value of a reply that is to say one thing only, and labels nothing."
+    if f.scale and re.fullmatch(r"\s*\[\d+\]\W*", text): return None  # a citation
     if f.scale: return _value(text.strip(), f) if re.fullmatch(r"\W*[\d.]+\W*(?:(?:/|out of)\s*10\W*)?", text.strip()) else None
-    words = re.findall(r"[a-z']+", text.lower())
-    if f.options == ("yes", "no"): return None if (v := parse_verdict(text)) is Label.UNPARSED else v.value
-    named = {w for w in words if w in f.options}
-    return words[0] if words and words[0] in f.options else named.pop() if len(named) == 1 and len(words) <= 12 else None
+    if "partial" in f.options and not re.search(r"[a-z]{2}", text, re.I): return None  # a label is a word
+    if "partial" in f.options and re.search(r"\bpartial", text, re.I):
+        alone = re.fullmatch(r"\W*(?:(?:it|this|the (?:label|response|answer)) is\s+)?\W*partial\s*(?:[^\w\s].*)?", text.strip(),
+                             re.I | re.S)
+        return "partial" if alone and not re.search(r"\b(?:yes|no)\b(?!\s+\w)|/", text, re.I) else None
+    return None if (v := parse_verdict(text)) is Label.UNPARSED else v.value
 
 # %% ../../nbs/7_evaluate/02_replies.ipynb #20e77693
 @dataclass(frozen=True)
@@ -165,7 +181,7 @@ def read_reply(
     cut: bool = False,  # True: it was cut off at max_new_tokens
 ) -> Reading:
     "Read a reply, field by field. What is not stated, or stated in two ways, is None."
-    text, values = before_stop(text), {}
+    text, values = without_thinking(before_stop(text)), {}
     for f in fields:
         found = _stated(text, f, cut)
         alone = len(fields) == 1 and not (cut and f.scale) and not re.match(r"\W*reasoning\b", text, re.I)

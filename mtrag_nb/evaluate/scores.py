@@ -12,7 +12,7 @@ from pathlib import Path
 from ..core.files import write_json, write_jsonl
 from ..core.html import html_table, text_table
 from ..core.record import Judgement, Run, as_run
-from ..core.text import says_idk
+from ..core.declining import STANCE_WORTH, stance
 from ..core.types import TO_ANSWER, TO_REFUSE, DataError, Gold, SettingsError, Task
 from ..data.mtrag import falling
 from .compare import Comparison, Interval, compare, mean_interval
@@ -31,6 +31,12 @@ def ranking(item: Item) -> list[tuple[str, float]]:  # passage ids with scores t
     return [(p, s) for (p, _), s in zip(best, falling([s for _, s in best]))]
 
 
+def _refusal(item: Item, source: str) -> float:  # 1, 0.5 or 0
+    "Whether an answer refuses: as recorded, by the rule where nothing is or the rule is asked for."
+    if source == "recorded" and item.outcome is not None: return float(item.refused)
+    return STANCE_WORTH[stance(item.answer)]
+
+
 def idk_verdicts(
     items: Sequence[Item],
     judgements: Mapping[str, Mapping[str, Judgement]],  # task id -> protocol -> judgement, of these answers
@@ -39,7 +45,7 @@ def idk_verdicts(
     "Who refused."
     if source not in ("recorded", "rule", "judge"): raise SettingsError(f"refusals are recorded, or read by rule or judge, not {source!r}")
     if source == "judge": return {i.task_id: j.score if (j := judgements.get(i.task_id, {}).get("idk")) else None for i in items}
-    return {i.task_id: None if i.failed else float(i.refused if source == "recorded" else says_idk(i.answer)) for i in items}
+    return {i.task_id: None if i.failed else _refusal(i, source) for i in items}
 
 # %% ../../nbs/7_evaluate/07_scores.ipynb #8e514b18
 def judged_scores(found: Mapping[str, Judgement]) -> dict[str, float | None]:  # protocol -> judgement, in; measure -> score, out

@@ -132,10 +132,14 @@ class Recorder:
     def write(self, t: Trajectory) -> None:
         "Passages first, so that a recorded turn never names one that is not there."
         with self._lock:
-            for c in self.retriever.contexts([i for i in t.found if i not in self.known]):
-                self.passages.append(plain(c))
-                self.known.add(c.id)
+            self.keep(t.found)
             self.turns.append(turn_line(t))
+
+    def keep(self, ids: Iterable[str]) -> None:
+        "Record those of these passages that are not on the record: of a turn to be written, or of one whose passages were lost."
+        for c in self.retriever.contexts([i for i in ids if i not in self.known]):
+            self.passages.append(plain(c))
+            self.known.add(c.id)
 
     def close(self) -> None:
         for log in (self.turns, self.passages): log.close()
@@ -152,12 +156,13 @@ def circumstances() -> dict:
 
 def work_on(folder: Path, system: System, tasks: Sequence[Task], tools: Toolbox, minutes: float | None, progress: bool) -> None:
     "Run those tasks that have no recorded end."
-    done = {i for i, t in read_trajectories(folder / "trajectories.jsonl").items() if not t.failed}
+    done = {i: t for i, t in read_trajectories(folder / "trajectories.jsonl").items() if not t.failed}
     todo, settings = [t for t in tasks if t.id not in done], tools.settings
     work = Work(tools.chat, folder / "calls.jsonl", settings.batch_size, minutes)
     graph, most = system.graph(replace(tools, chat=work.chat)), system.max_steps(settings)
     try:
         with work, Recorder(folder, tools) as recorder:
+            for t in tasks: recorder.keep(done[t.id].found if t.id in done else ())
             work.through(todo, lambda task: take_turn(graph, task, most), recorder.write, "turn", system.name, len(tasks) - len(todo),
                          progress)
     finally: end_session(folder, work.seconds, work.finished, work.batching.batches)

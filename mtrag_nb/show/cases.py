@@ -18,7 +18,8 @@ from matplotlib.figure import Figure
 from ..core.files import data_dir, read_json, write_whole
 from ..core.html import SERIES_COLOURS, View, clip, document, dot, end_colours, esc, inline, page, pill, quiet, row
 from ..core.record import Drafted, Retrieved, Run, Step, Trajectory
-from ..core.text import known_words, says_idk, share_known
+from ..core.declining import declines
+from ..core.text import known_words, share_known
 from ..core.types import DataError, Outcome, Task, as_context
 from ..evaluate.audit import WORTH, ending_change, first_draft_failed, target_worth
 from ..evaluate.recording import Recording, fault
@@ -154,7 +155,7 @@ class CaseView(View):
 # %% ../../nbs/8_show/03_cases.ipynb #97892eca
 def _answered(task: Task, answer: str) -> Trajectory:
     "An answer as a turn of two steps: the passages that came with the task, and one draft."
-    ids, declined = tuple(p.id for p in task.contexts or ()), says_idk(answer)
+    ids, declined = tuple(p.id for p in task.contexts or ()), declines(answer)
     steps = (Retrieved(node="retrieve", contexts=ids), Drafted(node="generate", text=answer, declined=declined))
     about = (task.id, task.conversation_id, task.turn, task.domain, task.question)
     ended = {"outcome": Outcome.I_DONT_KNOW, "reason": "declined", "role": "declined"} if declined else {"outcome": Outcome.ANSWERED}

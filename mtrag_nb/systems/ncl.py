@@ -14,7 +14,7 @@ from ..core.record import Checked, Drafted, Gated, Rank, Ranked, Rewritten, Step
 from ..core.settings import BGE_M3, WAYS_TO_GRADE, ModelSpec, Settings, StageSettings, one_of, with_settings
 from ..core.text import clipped, content_words, format_docs_for_gen
 from ..core.types import Context, Reason, Turn
-from ..core.verdicts import Label, Verdict
+from ..core.verdicts import Label, Verdict, without_thinking
 from ..models.chat import ChatModel, Prompt, chat
 from ..models.embed import EmbedderLike
 from .nodes import DECLINED, after_check, answered, drafted, refuse, retrieve_node, retry_node
@@ -24,7 +24,7 @@ from .system import END, START, System, TurnState, Work, as_node, new_graph
 # %% auto #0
 __all__ = ['LAPTOP', 'QWEN', 'ABSTAIN', 'PRONOUNS', 'MAX_NEW_TOKENS', 'NCL_PROMPTS', 'CLASSES', 'LABELS', 'FIELDS',
            'NUMBER_WORDS', 'VAGUE_WORDS', 'BAD_ANSWERS', 'EMPTY', 'UNANSWERABLE', 'BAD_ANSWER', 'NCL_NODES', 'NCL',
-           'NclSettings', 'pronouns_in', 'class_of', 'Relation', 'relate_by_score', 'relate_by_words',
+           'NclSettings', 'pronouns_in', 'class_of', 'Relation', 'relate_by_score', 'read_class', 'relate_by_words',
            'relate_by_cosine', 'exchanges', 'select_history', 'Local', 'local_rewrite', 'restates_question',
            'too_short', 'ends_badly', 'vague_number', 'bad_answer', 'NclState', 'selected_turns', 'Evidence',
            'GloballyRewritten', 'LocallyRewritten', 'Related', 'evidence_node', 'global_rewrite_node', 'relation_node',
@@ -180,12 +180,26 @@ def relate_by_score(model: ChatModel, prompts: Mapping[str, str], question: str,
     shares = tuple(round(math.exp(o - max(odds)) / total, 4) for o in odds)
     return Relation(1 + shares.index(max(shares)), "score", shares)
 
+# %% ../../nbs/5_systems/06_ncl.ipynb #a682d2f4
+_CLASS = re.compile(
+    r"\W*(?:(?:the\s+)?(?:class|category|label|option|answer|relation|type|number|choice)\W*(?:is\W*)?|it(?:['’]s| is)\W+"
+    r"|i (?:choose|say|pick)\W+)?"
+    r"(?<!-)([1-4])\s*(?:$|[.:;,)\]}\"'*(]|[-–—]\s).*", re.I | re.S)
+_UNSURE = re.compile(r"\b(?:not|neither|either|or|and|but|between|maybe|perhaps|wrong|of|rather)\b|n['’]t\b|[?%]", re.I)
 
+
+def read_class(text: str) -> int | None:
+    "The class that a reply states; None if it states none, or more than one."
+    said = without_thinking(text)
+    m = _CLASS.fullmatch(said)
+    return int(m[1]) if m and len(re.findall(r"\d+", said)) == 1 and not _UNSURE.search(said.split(":")[0]) else None
+
+# %% ../../nbs/5_systems/06_ncl.ipynb #c62ec3d6
 def relate_by_words(model: ChatModel, prompts: Mapping[str, str], question: str, exchange: Sequence[Turn], chars: int = 600) -> Relation:
-    "The first label in what the model writes."
+    "The class that the model writes."
     (c,) = model.generate([_relation_prompt(prompts, question, exchange, chars)], max_new_tokens=8)
-    found = re.search(r"(?<![\d.])[1-4](?![\d.]*\d)", c.text)
-    return Relation(int(found[0]) if found else 4, "words", raw=c.text, defaulted=not found)
+    found = read_class(c.text)
+    return Relation(found or 4, "words", raw=c.text, defaulted=found is None)
 
 
 def relate_by_cosine(embedder: EmbedderLike, question: str, exchange: Sequence[Turn], threshold: float = 0.2) -> Relation:

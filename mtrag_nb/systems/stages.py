@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from ..core.record import Drafted, Rewritten
 from ..core.settings import Settings, StageSettings
-from ..core.text import says_idk, support
+from ..core.declining import declines
+from ..core.text import support
 from ..core.types import ReplyError, Turn
 from ..core.verdicts import Verdict, read_verdict, scored
 from ..models.chat import ChatModel, Prompt, chat
@@ -140,7 +141,7 @@ def generate(
     seed: int = 0,
     unsupported: str = "",  # a retry says which part of the last draft was not supported
 ) -> Drafted:
-    "Answer from the documents. A draft that was cut off loses its last, broken sentence if there is a whole one before it. Raises ReplyError if there is none."
+    "Answer from the documents; a draft that was cut off loses its last sentence if that is broken. Raises ReplyError for an empty reply."
     filled = {"documents": documents, "history": history_head(history), "question": question, "unsupported": unsupported}
     user, prefill = prompts["generate.retry" if unsupported else "generate.user"].format(**filled), prompts["generate.prefill"]
     (c,) = model.generate([chat(prompts["generate.system"], user, prefill=prefill)], max_new_tokens, temperature, seed)
@@ -148,7 +149,7 @@ def generate(
     if not text: raise ReplyError(f"empty reply: {c.tokens_out} tokens ({c.stop}), and no answer in {c.text[:60]!r}")
     if prefill: text = text[:1].upper() + text[1:]
     if c.stop == "length" and (whole := re.match(r".*[.!?](?=\s|$)", text, flags=re.S)): text = whole[0]
-    return Drafted(text=text, declined=says_idk(text), stop=c.stop, temperature=temperature, seed=seed, unsupported=unsupported)
+    return Drafted(text=text, declined=declines(text), stop=c.stop, temperature=temperature, seed=seed, unsupported=unsupported)
 
 # %% ../../nbs/5_systems/01_stages.ipynb #c237efa6
 def _check_prompt(prompts: Mapping[str, str], question: str, answer: str, documents: str) -> Prompt:

@@ -116,9 +116,13 @@ class System:
         return with_settings(settings, {"own." + k.removeprefix(prefix) if k.startswith(prefix) else k: v for k,
                                         v in (changes or {}).items()})
 
+    def toolbox(self, tools: Toolbox) -> Toolbox:
+        "A toolbox with all that is this system's own filled in: settings, prompts, what its paper fixes."
+        return replace(tools, settings=self.fixed(self.with_own(tools.settings)), system_prompts=self.prompts)
+
     def graph(self, tools: Toolbox):
-        "The compiled graph over a toolbox, with all that is this system's own filled in."
-        return self.build(replace(tools, settings=self.fixed(self.with_own(tools.settings)), system_prompts=self.prompts))
+        "The compiled graph over a toolbox."
+        return self.build(self.toolbox(tools))
 
     def max_steps(self, settings: Settings) -> int:
         "More steps than any turn can take: a loop that does not end is an error."
