@@ -15,7 +15,7 @@ PIP = $(BIN)/pip install -q -c constraints.txt $(PIP_ARGS)
 STUDY = HF_HUB_OFFLINE=1 TOKENIZERS_PARALLELISM=false OMP_NUM_THREADS=1 $(BIN)/python
 NOTEBOOKS = $(BIN)/python tools/run_notebooks.py --jobs $(JOBS)
 
-.PHONY: help demo test quick test-browser test-wheel bench calibrate rerankers licence ncl paper record notebooks export readme sync clean
+.PHONY: help demo test quick test-browser test-wheel test-kills bench calibrate rerankers licence ncl paper record notebooks export readme sync clean
 
 help: ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -45,6 +45,9 @@ test-browser: $(VENV)/.installed-dev ## click through the case browser in a real
 
 test-wheel: $(VENV)/.installed-dev ## build a wheel, install it beside the packages of this environment, and use it in an empty folder
 	@HF_HUB_OFFLINE=1 $(BIN)/python tools/wheel_test.py
+
+test-kills: $(VENV)/.installed-dev ## kill runs, judgements and index builds at 60 places and more, and go on with each (a minute)
+	@$(STUDY) tools/kill_test.py
 
 bench: $(VENV)/.installed-dev ## measure ingestion, search and batching against the plain ways, on one thread (half an hour)
 	@$(STUDY) -c "from mtrag_nb.studies.bench import main; main()"

@@ -16,7 +16,7 @@ from urllib.parse import unquote
 import httpx
 
 from ..core.files import parse_json
-from ..core.settings import Address, ModelSpec
+from ..core.settings import ModelSpec
 from ..core.types import PartlyFailed, ServerError, SettingsError, redacted
 from .chat import Completion, Prompt, Score, seeds_for
 

@@ -182,7 +182,7 @@ def outcome(kind: str, path: Path, right: list) -> str:
     try: found = READERS[kind](path)
     except DataError as e:
         return OUTCOMES[0] if str(e.path) == str(path) and e.remedy and (e.line or kind in ("conversations", "ratings")) else OUTCOMES[1]
-    except Exception as e: return OUTCOMES[4]
+    except Exception: return OUTCOMES[4]
     return OUTCOMES[2] if found in right else OUTCOMES[3]
 
 
