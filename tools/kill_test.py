@@ -96,7 +96,8 @@ def main(kills: int = 20) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         cut_run(folder / "whole"), judge(folder / "whole", folder / "judged"), ingest(folder / "index")
-        run, judged, index = essence(Run(folder / "whole")), judgements(folder / "judged"), (folder / "index" / "manifest.json").read_bytes()
+        run, judged = essence(Run(folder / "whole")), judgements(folder / "judged")
+        index = (folder / "index" / "manifest.json").read_bytes()
         attack("run", lambda f: cut_run(f, 0.02), lambda f: essence(Run(f)) == run and not doubled(f), folder, kills)
         attack("judge", lambda f: judge(folder / "whole", f), lambda f: judgements(f) == judged, folder, kills)
         attack("ingest", ingest, lambda f: (f / "manifest.json").read_bytes() == index, folder, kills)

@@ -15,7 +15,7 @@ from typing import ClassVar, TypeVar
 
 from .files import read_json, read_jsonl
 from .text import clipped
-from .types import Context, DataError, Outcome, Passage, Reason, Task, digest, plain, structured
+from .types import Context, DataError, Outcome, Passage, Task, digest, plain, structured
 from .verdicts import Verdict
 
 # %% auto #0

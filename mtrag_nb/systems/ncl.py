@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from ..core.record import Checked, Drafted, Gated, Rank, Ranked, Rewritten, Step
 from ..core.settings import BGE_M3, WAYS_TO_GRADE, ModelSpec, Settings, StageSettings, one_of, with_settings

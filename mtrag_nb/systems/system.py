@@ -8,7 +8,7 @@ from __future__ import annotations
 import operator
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Annotated, TypedDict
 
 from ..core.record import Calls, Step, Trajectory, trajectory
