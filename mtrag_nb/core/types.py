@@ -20,7 +20,8 @@ from urllib.parse import quote
 # %% auto #0
 __all__ = ['DOMAINS', 'TO_ANSWER', 'TO_REFUSE', 'TO_ASK', 'ROLES', 'MTRAGError', 'DataError', 'SettingsError', 'ModelNotFound',
            'IndexMismatch', 'RunMismatch', 'InUse', 'ReplyError', 'redacted', 'ServerError', 'PartlyFailed', 'Turn',
-           'Passage', 'Task', 'Gold', 'Context', 'as_context', 'Outcome', 'Reason', 'plain', 'digest', 'structured']
+           'Passage', 'Task', 'Gold', 'Context', 'as_context', 'Outcome', 'Reason', 'plain', 'digest', 'dotted',
+           'structured']
 
 # %% ../../nbs/1_core/01_types.ipynb #5b420020
 class MTRAGError(Exception):
@@ -233,6 +234,16 @@ def digest(
     "The first `n` hex digits of the SHA-256 of `x` as canonical JSON."
     text = json.dumps(plain(x), sort_keys=True, ensure_ascii=False, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:n]
+
+# %% ../../nbs/1_core/01_types.ipynb #052b7a33
+def dotted(
+    x: Mapping[str, object],  # plain data
+    prefix: str = "",
+) -> dict[str, object]:  # without groups
+    "Nested objects as one, with dotted keys."
+    out: dict[str, object] = {}
+    for k, v in x.items(): out.update(dotted(v, f"{prefix}{k}.") if isinstance(v, Mapping) else {prefix + k: v})
+    return out
 
 # %% ../../nbs/1_core/01_types.ipynb #5770f9d0
 def structured(

@@ -27,8 +27,7 @@ from tqdm import tqdm
 
 from ..core.files import differences, disk_full, make_folder, read_json, write_json
 from ..core.settings import ChunkSettings
-from ..core.types import (
-    Context, DataError, IndexMismatch, Passage, ServerError, SettingsError, plain, structured)
+from ..core.types import (Context, DataError, IndexMismatch, Passage, ServerError, SettingsError, dotted, plain, structured)
 from ..models.embed import EmbedderLike
 from .chunks import ParentChildNodeParser, passages_to_documents, split_text
 from .edge import EdgeClient
@@ -213,12 +212,6 @@ class Manifest:
             raise DataError(f"not the manifest of an index ({e})", Path(folder) / "manifest.json", remedy=remedy) from None
 
 # %% ../../nbs/4_search/02_build.ipynb #9d4b9a5f
-def _dotted(x: Mapping, prefix: str = "") -> dict:
-    "Nested settings as dotted keys."
-    return {k: v for name, value in x.items() for k, v in
-            (_dotted(value, f"{prefix}{name}.") if isinstance(value, Mapping) else {prefix + name: value}).items()}
-
-
 def require_same(
     folder: str | Path,  # named in the message
     manifest: Manifest,  # what the index has
@@ -226,7 +219,7 @@ def require_same(
 ) -> None:
     "Raises IndexMismatch that names every difference."
     has = {k: getattr(manifest, k) for k in asked}
-    if differ := differences(_dotted(plain(has)), _dotted(plain(asked))):
+    if differ := differences(dotted(plain(has)), dotted(plain(asked))):
         raise IndexMismatch(f"{folder} holds an index that differs in {'; '.join(differ)}. "
                             "Ask for what the index has, or build another one in a new folder")
 

@@ -17,7 +17,7 @@ from ..core.files import write_whole
 from ..core.html import attr, document, esc, fold, page, pill, quiet, show, words_table
 from ..core.record import LEFT_OUT, Run, Trajectory
 from ..core.telemetry import Telemetry, breakdown
-from ..core.types import DataError
+from ..core.types import DataError, dotted
 from ..data.mtrag import read_benchmark, sample_dir
 from ..evaluate.audit import AUDIT_HEAD, COSTS, audit, audit_rows, cost_point, costs
 from ..evaluate.compare import compare, mean_interval
@@ -31,11 +31,11 @@ from .figures import audit_figure, breakdown_figure, comparison_figure, cost_fig
 from .figures import risk_coverage_figure, score_figure, svg_uri
 
 # %% auto #0
-__all__ = ['FEW', 'FIRST', 'DRAWN', 'AUDITED', 'MAP', 'PAGE_STYLE', 'model_words', 'session_words', 'machine_words',
-           'flat_settings', 'run_facts', 'wide', 'side_by_side', 'manifest_html', 'warnings_of', 'figure_html',
-           'share_text', 'outcome_rows', 'outcomes_html', 'shown_measures', 'how_scored', 'scores_html',
-           'refusals_html', 'comparisons_html', 'audit_html', 'cost_rows', 'node_rows', 'cost_html', 'judges_html',
-           'cases_html', 'turns_html', 'Section', 'sections', 'report_html', 'distinct_names', 'named', 'report']
+__all__ = ['FEW', 'FIRST', 'DRAWN', 'AUDITED', 'MAP', 'PAGE_STYLE', 'model_words', 'session_words', 'machine_words', 'run_facts',
+           'wide', 'side_by_side', 'manifest_html', 'warnings_of', 'figure_html', 'share_text', 'outcome_rows',
+           'outcomes_html', 'shown_measures', 'how_scored', 'scores_html', 'refusals_html', 'comparisons_html',
+           'audit_html', 'cost_rows', 'node_rows', 'cost_html', 'judges_html', 'cases_html', 'turns_html', 'Section',
+           'sections', 'report_html', 'distinct_names', 'named', 'report']
 
 # %% ../../nbs/8_show/05_report.ipynb #ad096921
 def model_words(spec: Mapping | None) -> str:
@@ -60,13 +60,6 @@ def machine_words(manifest: Mapping) -> str:
     if not m: return "not told"
     size = f"{m.get('cores', '?')} cores, {m.get('memory_gib', '?')} GiB, GPU: {', '.join(m.get('gpu', ())) or 'none'}"
     return f"{m.get('system', '')} {m.get('processor', '')}, {size}"
-
-# %% ../../nbs/8_show/05_report.ipynb #5bac73b8
-def flat_settings(settings: Mapping, prefix: str = "") -> dict[str, object]:
-    "Nested settings as dotted keys."
-    out: dict[str, object] = {}
-    for k, v in settings.items(): out.update(flat_settings(v, f"{prefix}{k}.") if isinstance(v, Mapping) else {prefix + k: v})
-    return out
 
 # %% ../../nbs/8_show/05_report.ipynb #d6fb1cf9
 def run_facts(run: Recording) -> dict[str, str]:  # heading -> value
@@ -96,7 +89,7 @@ def manifest_html(runs: Sequence[Recording]) -> str:
     head, differ = ["", *(r.name for r in runs)], lambda row: len(set(row[1:])) > 1
     facts = [[key + (" ≠" if differ([key, *values]) else ""), *values] for key, *values in side_by_side([run_facts(r) for r in runs])]
     own = lambda s: {k: v for k, v in s.items() if k != "own" or v}  # only what the system has of its own
-    settings = side_by_side([flat_settings(own(r.manifest["settings"])) for r in runs])
+    settings = side_by_side([dotted(own(r.manifest["settings"])) for r in runs])
     packages = side_by_side([r.manifest.get("packages", {}) for r in runs])
     other = [row for row in settings if differ(row)]
     return (wide(words_table(head, facts)) + (f"<p>Settings that differ:</p>{wide(words_table(head, other))}" if other else "")

@@ -19,7 +19,7 @@ from ..core.html import attr, document, esc, page, show, text_table, words_table
 from ..core.record import LEFT_OUT, Judgement, Run, Trajectory
 from ..core.telemetry import breakdown
 from ..core.text import clipped
-from ..core.types import ROLES, TO_ANSWER, DataError, Outcome, plain, structured
+from ..core.types import ROLES, TO_ANSWER, DataError, Outcome, dotted, plain, structured
 from ..data.mtrag import read_benchmark
 from ..evaluate.audit import audit, cost_point
 from ..evaluate.compare import Comparison, PairRow, compare
@@ -29,7 +29,7 @@ from ..evaluate.risk import risk_coverage
 from ..show.cases import published
 from ..show.figures import (
     audit_figure, breakdown_figure, comparison_figure, cost_figure, outcomes_figure, risk_coverage_figure, save_figure, score_figure)
-from ..show.report import PAGE_STYLE, figure_html, flat_settings, share_text
+from ..show.report import PAGE_STYLE, figure_html, share_text
 from .calibration import real_data
 from ..systems.ncl import MAX_NEW_TOKENS, NCL
 
@@ -240,7 +240,7 @@ def table_log(runs: Sequence[Recording]) -> PaperTable:
 # %% ../../nbs/9_studies/04_papers.ipynb #abb7dcd6
 def named_settings(run: Recording) -> dict[str, object]:  # dotted key -> value
     "The settings that decide a run's answers; a system's own under its name, as `--set` takes them."
-    flat = flat_settings({k: v for k, v in run.manifest["settings"].items() if k not in ("profile", "batch_size")})
+    flat = dotted({k: v for k, v in run.manifest["settings"].items() if k not in ("profile", "batch_size")})
     return {re.sub(r"^own\.", f"{run.system}.", k): v for k, v in flat.items()}
 
 
