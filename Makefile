@@ -37,8 +37,9 @@ test: $(VENV)/.installed-dev ## install, then run every notebook (NB=nbs/5_syste
 	@echo "[2/2] Running the notebooks, $(JOBS) at a time: all of them take up to 10 minutes on two cores"
 	@$(NOTEBOOKS) $(NB)
 
+# They are short, and a kernel that starts leaves its core idle for a while: one more at a time than there are cores.
 quick: $(VENV)/.installed-dev ## run the notebooks that need no real model (2 minutes)
-	@$(NOTEBOOKS) --quick $(NB)
+	@$(NOTEBOOKS) --jobs $$(( $(JOBS) + 1 )) --quick $(NB)
 
 test-browser: $(VENV)/.installed-dev ## click through the case browser in a real JupyterLab (as root it installs Chromium; about 3 minutes)
 	@HF_HUB_OFFLINE=1 $(BIN)/python tools/browser_test.py
