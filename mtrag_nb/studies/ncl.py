@@ -86,7 +86,7 @@ def nearest_others(
 # %% ../../nbs/9_studies/03_ncl.ipynb #ac1e0004
 def ncl_tools(settings: Settings, models: Models) -> Toolbox:
     "A toolbox as NCL's graph has it, without a retriever."
-    return Toolbox(NCL.fixed(NCL.with_own(settings)), models.chat, models.embedder, None, NCL.prompts)
+    return NCL.toolbox(Toolbox(settings, models.chat, models.embedder, None))
 
 
 def relatedness(way: str, tools: Toolbox, question: str, exchange: Sequence[Turn]) -> tuple[float, ...]:
