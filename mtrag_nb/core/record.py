@@ -19,12 +19,12 @@ from .types import Context, DataError, Outcome, Passage, Task, digest, plain, st
 from .verdicts import Verdict
 
 # %% auto #0
-__all__ = ['KINDS', 'S', 'TENS', 'VERSION', 'LEFT_OUT', 'Calls', 'Step', 'Rewritten', 'Found', 'Retrieved', 'Grade', 'Graded',
-           'Rank', 'Ranked', 'in_words', 'Gated', 'Drafted', 'Checked', 'Retried', 'Refused', 'step_line', 'read_step',
-           'replace_unknown', 'own_fields', 'Fault', 'fault_of', 'Trajectory', 'trajectory', 'turn_line', 'read_turn',
-           'tell', 'new_turn', 'ranking_scores', 'predicted_passages', 'Judgement', 'Judged', 'answer_digest',
-           'read_manifest', 'read_lines', 'read_trajectories', 'read_passages', 'read_judgements', 'read_scores', 'Run',
-           'as_run']
+__all__ = ['KINDS', 'S', 'TENS', 'VERSION', 'LEFT_OUT', 'MANIFEST', 'NEEDED', 'Calls', 'Step', 'Rewritten', 'Found', 'Retrieved',
+           'Grade', 'Graded', 'Rank', 'Ranked', 'in_words', 'Gated', 'Drafted', 'Checked', 'Retried', 'Refused',
+           'step_line', 'read_step', 'replace_unknown', 'own_fields', 'Fault', 'fault_of', 'Trajectory', 'trajectory',
+           'turn_line', 'read_turn', 'tell', 'new_turn', 'ranking_scores', 'predicted_passages', 'Judgement', 'Judged',
+           'answer_digest', 'check_manifest', 'read_manifest', 'read_lines', 'read_trajectories', 'read_passages',
+           'read_judgements', 'read_scores', 'Run', 'as_run']
 
 # %% ../../nbs/1_core/07_record.ipynb #25cf117d
 @dataclass
@@ -492,6 +492,7 @@ class Judged:
     outcome: str
     judgements: Mapping[str, Judgement]  # by protocol
     calls: Calls = field(default_factory=Calls)
+    asked: str = ""  # names the question, the history and the target that the judge was told; "" in older records
 
 
 def answer_digest(
@@ -506,8 +507,21 @@ VERSION = 2  # of the run folder: 1 had steps without kinds
 LEFT_OUT = "+leave_gold_out"  # in the name of a system that ran without the gold passages (`runs.oracles`): its turns are negatives
 
 
+MANIFEST = {"identity": Mapping, "settings": Mapping, "sessions": list, "packages": Mapping, "machine": Mapping, "about": str}
+NEEDED = {"identity": {"system": str, "setting": str}, "settings": {"profile": str, "chat": Mapping}}
+
+
+def check_manifest(told: Mapping, path: Path) -> None:
+    "Raises DataError for a manifest whose entries are none, naming the first that is not."
+    wrong = [k for k, kind in MANIFEST.items() if k in told and not isinstance(told[k], kind)]
+    wrong += [k for k in NEEDED if k not in told]
+    wrong += [f"{k}.{x}" for k, inner in NEEDED.items() if k not in wrong for x, kind in inner.items() if not isinstance(told[k].get(x), kind)]
+    if not wrong and not all(isinstance(session, Mapping) for session in told.get("sessions", ())): wrong = ["sessions"]
+    if wrong: raise DataError(f"not the manifest of a run: {wrong[0]} is missing or none", path, remedy="Was it written by another version?")
+
+
 def read_manifest(folder: str | Path) -> dict:
-    "The manifest of a run folder. Raises DataError for a folder without one, or with one of another version."
+    "The manifest of a run folder. Raises DataError for a folder without one, with one of another version, or with one that is none."
     path = Path(folder) / "manifest.json"
     if not path.is_file():
         raise DataError("no run here: it has no manifest.json", folder, remedy="Name the folder that `mtrag run --out` wrote")
@@ -515,6 +529,7 @@ def read_manifest(folder: str | Path) -> dict:
     if (found := told.get("version", 1)) != VERSION:
         raise DataError(f"this run has version {found} of the run folder, and this package reads version {VERSION}", folder,
                         remedy="Run it again into another folder, or read it with the package that wrote it")
+    check_manifest(told, path)
     return told
 
 

@@ -9,12 +9,13 @@ import math
 import re
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 
-from .types import SettingsError, digest, redacted
+from .types import SettingsError, digest, plain, redacted
 
 # %% auto #0
-__all__ = ['WAYS_TO_GRADE', 'STAGE_CHOICES', 'MINILM', 'BGE_M3', 'BGE_RERANKER', 'PROFILES', 'Address', 'ModelSpec', 'in_bounds',
-           'ChunkSettings', 'RetrievalSettings', 'one_of', 'StageSettings', 'Settings', 'with_settings',
-           'load_settings', 'settings_digest']
+__all__ = ['MODEL_CHOICES', 'VIEWS', 'FUSIONS', 'RERANKERS', 'WAYS_TO_GRADE', 'STAGE_CHOICES', 'MINILM', 'BGE_M3', 'BGE_RERANKER',
+           'PROFILES', 'SPEED', 'Address', 'ModelSpec', 'later', 'in_bounds', 'ChunkSettings', 'SparseSettings', 'Leg',
+           'legs', 'one_of', 'RetrievalSettings', 'StageSettings', 'Settings', 'with_settings', 'load_settings',
+           'deciding', 'settings_digest']
 
 # %% ../../nbs/1_core/03_settings.ipynb #ad64809e
 class Address(str):
@@ -27,6 +28,11 @@ class Address(str):
         self = super().__new__(cls, redacted(url))
         self.whole = url
         return self
+
+
+MODEL_CHOICES = {  # setting -> pattern, and in words
+    "dtype": ("auto|fp32|fp16|bf16", "auto, fp32, fp16 or bf16"), "quantization": ("(nf4)?", "nf4 or empty"),
+    "device": (r"auto|cpu|cuda(:\d)?|mps", "auto, cpu, cuda, mps, or one of several GPUs as cuda:1")}
 
 
 @dataclass(frozen=True)
@@ -42,10 +48,18 @@ class ModelSpec:
 
     def __post_init__(self):
         object.__setattr__(self, "url", Address(self.url))
+        for key, (pattern, known) in MODEL_CHOICES.items():
+            if not re.fullmatch(pattern, getattr(self, key)):
+                raise SettingsError(f"unknown {key} {getattr(self, key)!r} of the model {self.name}: it is {known}")
         if self.api_key_env and not re.fullmatch(r"[A-Z_][A-Z0-9_]{0,63}", self.api_key_env):
             raise SettingsError("api_key_env is the name of an environment variable, in capitals, and not the key itself")
 
 # %% ../../nbs/1_core/03_settings.ipynb #a7d86aab
+def later(default: object):
+    "A setting that there was not when runs had been recorded already: at its default it means what was done then."
+    return field(default=default, metadata={"later": True})
+
+
 def in_bounds(
     settings: object,
     group: str,  # for the message
@@ -74,17 +88,48 @@ class ChunkSettings:
 
 
 @dataclass(frozen=True)
-class RetrievalSettings:
-    "Two-stage retrieval (seed paper, II.B)."
-    top_k: int = 20  # candidate children from the index
-    rerank_k: int = 5  # children kept after reranking
-    distinct: bool = False  # True: keep children until they come from rerank_k passages; five children are often only three
-    domain_filter: bool = True
-    parent_swap: bool = True  # show the generator parents, not children
+class SparseSettings:
+    "BM25 over children: what a sparse vector is made with. Robertson and Zaragoza 2009, 3.4.1."
+    k1: float = 1.2  # how soon more of the same word stops counting
+    b: float = 0.75  # how far a long child is held against it: 0 not at all, 1 fully
+    avg_len: float = 27.0  # words of an average child, stop words left out: of the benchmark's passages, cut in 400 characters
+    language: str = "english"  # of the stop words and the Snowball stemmer
 
-    def __post_init__(self): in_bounds(self, "retrieval", top_k=1, rerank_k=1)
+    def __post_init__(self):
+        in_bounds(self, "sparse", k1=0, b=0)
+        if self.b > 1 or self.avg_len <= 0: raise SettingsError("sparse.b lies in [0, 1], sparse.avg_len above 0")
 
-# %% ../../nbs/1_core/03_settings.ipynb #ce2ff2b0
+# %% ../../nbs/1_core/03_settings.ipynb #a3f53cf2
+VIEWS = ("query", "last", "follows", "questions", "answered", "mix", "rewrites")  # of a conversation that ends with a question
+FUSIONS = ("rrf", "qdrant", "pool")
+RERANKERS = ("overlap", "cosine", "likelihood", "model", "none")
+
+
+@dataclass(frozen=True)
+class Leg:
+    "One search among those that a question is searched with."
+    view: str
+    words: bool = False  # True: by BM25; False: by the vector
+    weight: float = 1.0
+
+
+def legs(
+    views: str,  # "query", "mix*0.5 bm25:last*0.2"
+) -> tuple[Leg, ...]:
+    "The legs of a search. Raises SettingsError for a view that there is not, and for one twice."
+    out = []
+    for part in views.split():
+        m = re.fullmatch(r"(bm25:)?([a-z]+)(?:\*(\d*\.?\d+))?", part)
+        if not m or m[2] not in VIEWS or not float(m[3] or 1):
+            raise SettingsError(f"no view {part!r}: a view is {', '.join(VIEWS)}, with bm25: before it for its words "
+                                "and *0.5 behind it for a weight above 0")
+        if m[1] and m[2] == "mix": raise SettingsError("bm25:mix: a mix of vectors has no words")
+        out.append(Leg(m[2], bool(m[1]), float(m[3] or 1)))
+    if len({(leg.view, leg.words) for leg in out}) < max(1, len(out)):
+        raise SettingsError(f"retrieval.views is {views!r}: it names at least one view, and none twice")
+    return tuple(out)
+
+# %% ../../nbs/1_core/03_settings.ipynb #cae001f7
 def one_of(
     settings: object,
     group: str,  # for the message
@@ -96,10 +141,29 @@ def one_of(
             raise SettingsError(f"unknown {group}.{key} {getattr(settings, key)!r}: it is {' or '.join(known)}")
 
 
+@dataclass(frozen=True)
+class RetrievalSettings:
+    "Two-stage retrieval (seed paper, II.B)."
+    top_k: int = 20  # candidate children from the index
+    rerank_k: int = 5  # children kept after reranking
+    distinct: bool = False  # True: keep children until they come from rerank_k passages; five children are often only three
+    domain_filter: bool = True
+    parent_swap: bool = True  # show the generator parents, not children
+    views: str = later("query")  # what is searched with: see `legs`
+    fusion: str = later("rrf")  # several rankings become one by "rrf" (textbook) or "qdrant" (its formula), or stay a "pool" to rerank
+    reranker: str = later("")  # "": the profile's model, or overlap where it has none; else one of RERANKERS
+
+    def __post_init__(self):
+        in_bounds(self, "retrieval", top_k=1, rerank_k=1)
+        legs(self.views)
+        one_of(self, "retrieval", {"fusion": FUSIONS, "reranker": ("", *RERANKERS)})
+
+# %% ../../nbs/1_core/03_settings.ipynb #ce2ff2b0
 WAYS_TO_GRADE = ("verdict", "yesno", "likelihood", "cosine")
 STAGE_CHOICES = {
     "rewrite": ("always", "guarded", "never"), "grade": WAYS_TO_GRADE, "grade_default": ("yes", "no"),
-    "check": ("verdict", "yesno", "likelihood", "support"), "check_default": ("yes", "no")}
+    "check": ("verdict", "yesno", "likelihood", "support"), "check_default": ("yes", "no"),
+    "retry": ("told", "plain"), "declined_by": ("stance", "token", "never")}
 
 # %% ../../nbs/1_core/03_settings.ipynb #518f0f35
 @dataclass(frozen=True)
@@ -118,8 +182,11 @@ class StageSettings:
     max_new_tokens: int = 256  # of an answer
     history_turns: int = 6  # turns of the conversation that a prompt shows
     turn_chars: int = 600  # characters of each
-    prompts: str = "permissive"  # "permissive" or "strict" (seed paper, V.B), or "small" (for the laptop's model)
+    prompts: str = "permissive"  # "permissive" or "strict" (seed paper, V.B), "small" (for the laptop's model) or "published"
     refusal_text: str = "I don't know: the documents that I found do not contain the answer."
+    retry: str = later("told")  # a retry is "told" what was not supported, or "plain": asked again in the same words
+    declined_by: str = later("stance")  # a draft declines by its "stance", by the "token" I_DONT_KNOW alone, or "never"
+    tidy: bool = later(True)  # a draft loses the sentences that it repeats, and a last one that was cut off
 
     def __post_init__(self):
         one_of(self, "stages", STAGE_CHOICES)
@@ -128,7 +195,7 @@ class StageSettings:
 # %% ../../nbs/1_core/03_settings.ipynb #80ba94a7
 @dataclass(frozen=True)
 class Settings:
-    "Everything that decides what a run does; `batch_size` alone decides only how fast."
+    "Everything that decides what a run does; those in `SPEED` decide only how fast."
     profile: str
     chat: ModelSpec
     embedder: ModelSpec
@@ -139,10 +206,12 @@ class Settings:
     own: object | None = None  # the settings of the system that runs, where it has some
     qdrant_url: str = ""  # "": the embedded engine
     batch_size: int = 8  # tasks in flight, and most prompts in one padded batch
+    batch_tokens: int = 16384  # most padded tokens in one forward pass
+    store_gib: float = -1.0  # for caches of recent prompts; below 0: 1 on a CPU, on a GPU half of what is free beside a full batch
     seed: int = 0
 
     def __post_init__(self):
-        in_bounds(self, "settings", batch_size=1)
+        in_bounds(self, "settings", batch_size=1, batch_tokens=1)
         object.__setattr__(self, "qdrant_url", Address(self.qdrant_url))
 
 # %% ../../nbs/1_core/03_settings.ipynb #23f81a29
@@ -180,8 +249,8 @@ def with_settings(
 
 # %% ../../nbs/1_core/03_settings.ipynb #dcfde12b
 MINILM = ModelSpec("all-MiniLM-L6-v2", dtype="fp32", device="cpu")
-BGE_M3 = ModelSpec("BAAI/bge-m3", device="cpu")  # on the CPU: the GPU is the generator's (seed paper, II.B.2)
-BGE_RERANKER = ModelSpec("BAAI/bge-reranker-v2-m3", device="cpu")
+BGE_M3 = ModelSpec("BAAI/bge-m3")  # on the GPU where there is room beside the generator; the seed paper (II.B.2) has it on the CPU
+BGE_RERANKER = ModelSpec("BAAI/bge-reranker-v2-m3")
 
 PROFILES = {
     "laptop": Settings(
@@ -190,6 +259,9 @@ PROFILES = {
                              check="support", check_threshold=0.6, max_new_tokens=80, history_turns=4, turn_chars=300, prompts="small")),
     "t4": Settings(
         profile="t4", chat=ModelSpec("meta-llama/Llama-3.1-8B-Instruct", quantization="nf4"), embedder=BGE_M3, reranker=BGE_RERANKER),
+    "t4x2": Settings(  # two T4: the generator has the first to itself
+        profile="t4x2", chat=ModelSpec("meta-llama/Llama-3.1-8B-Instruct", quantization="nf4", device="cuda:0"),
+        embedder=replace(BGE_M3, device="cuda:1"), reranker=replace(BGE_RERANKER, device="cuda:1"), batch_size=16),
     "judge": Settings(
         profile="judge", chat=ModelSpec("Qwen/Qwen2.5-14B-Instruct", quantization="nf4"), embedder=MINILM, batch_size=4),
     "server": Settings(
@@ -208,6 +280,16 @@ def load_settings(
     return with_settings(PROFILES[profile], changes or {})
 
 # %% ../../nbs/1_core/03_settings.ipynb #19ee4222
+def deciding(x: object) -> object:
+    "Settings as plain data, without those that came later and stand at their default."
+    if not is_dataclass(x): return plain(x)
+    old = (f for f in fields(x) if not (f.metadata.get("later") and getattr(x, f.name) == f.default))
+    return {f.name: deciding(getattr(x, f.name)) for f in old}
+
+
+SPEED = ("batch_size", "batch_tokens", "store_gib")  # settings that decide only how fast
+
+
 def settings_digest(settings: Settings) -> str:
     "Hash of all settings that can change an answer."
-    return digest({**vars(settings), "batch_size": 0})
+    return digest({**{k: v for k, v in deciding(settings).items() if k not in SPEED}, "batch_size": 0})

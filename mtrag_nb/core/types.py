@@ -18,10 +18,10 @@ from typing import Any, Callable, Union, get_args, get_origin, get_type_hints
 from urllib.parse import quote
 
 # %% auto #0
-__all__ = ['DOMAINS', 'TO_ANSWER', 'TO_REFUSE', 'TO_ASK', 'ROLES', 'MTRAGError', 'DataError', 'SettingsError', 'ModelNotFound',
-           'IndexMismatch', 'RunMismatch', 'InUse', 'ReplyError', 'redacted', 'ServerError', 'PartlyFailed', 'Turn',
-           'Passage', 'Task', 'Gold', 'Context', 'as_context', 'Outcome', 'Reason', 'plain', 'digest', 'dotted',
-           'structured']
+__all__ = ['DOMAINS', 'TO_ANSWER', 'TO_REFUSE', 'TO_ASK', 'ROLES', 'MTRAGError', 'DataError', 'DiskFull', 'SettingsError',
+           'ModelNotFound', 'IndexMismatch', 'RunMismatch', 'InUse', 'ReplyError', 'redacted', 'ServerError',
+           'PartlyFailed', 'Turn', 'Passage', 'Task', 'Gold', 'Context', 'as_context', 'Outcome', 'Reason', 'plain',
+           'digest', 'dotted', 'structured']
 
 # %% ../../nbs/1_core/01_types.ipynb #5b420020
 class MTRAGError(Exception):
@@ -41,6 +41,10 @@ class DataError(MTRAGError):
         self.problem, self.path, self.line, self.remedy = problem, path, line, remedy
         place = f"{path}:{line}: " if line else f"{path}: " if path else ""
         super().__init__(f"{place}{problem}" + (f". {remedy}" if remedy else ""))
+
+# %% ../../nbs/1_core/01_types.ipynb #0759ee84
+class DiskFull(DataError):
+    "There is no room to go on; what is finished is on the record."
 
 # %% ../../nbs/1_core/01_types.ipynb #db92a422
 class SettingsError(MTRAGError):

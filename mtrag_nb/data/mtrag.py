@@ -11,19 +11,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ..core.files import LONGEST_LINE, data_dir, read_json, read_jsonl, write_whole
+from ..core.files import LONGEST_LINE, data_dir, read_json, read_jsonl
 from ..core.types import DOMAINS, TO_ANSWER, TO_ASK, TO_REFUSE, DataError, Gold, Passage, Task, Turn, digest
 
 # %% auto #0
 __all__ = ['COLLECTIONS', 'Fault', 'Rule', 'LABELS', 'MULTI_TURN', 'PASSAGE', 'LABELLED', 'TASK', 'TASK_REMEDY', 'PIECE',
-           'MAX_CONTEXTS', 'RANKED', 'PREDICTION', 'REQUIRED_KEYS', 'MAX_MEGABYTES', 'OFFICIAL_URL', 'OFFICIAL_FILES',
-           'domain_of', 'any_text', 'some_text', 'an_id', 'a_number', 'one_word_of', 'a_turn_number', 'many', 'maybe',
-           'an_object', 'checked', 'a_label', 'a_talk', 'domain_of_line', 'turns_of_line', 'passages_of_line',
-           'conversation_of_line', 'task_of_line', 'first_label', 'gold_of_line', 'Benchmark', 'read_benchmark',
-           'read_tasks', 'read_gold', 'Conversation', 'author_marks', 'a_dialogue', 'read_conversations',
-           'conversation_tasks', 'id_of_line', 'passage_of_line', 'read_corpus', 'read_queries', 'read_qrels',
-           'falling', 'prediction_line', 'Prediction', 'prediction_of_line', 'read_predictions', 'FormatReport',
-           'check_format', 'sample_dir', 'sample_corpus', 'download_official']
+           'MAX_CONTEXTS', 'RANKED', 'PREDICTION', 'REQUIRED_KEYS', 'MAX_MEGABYTES', 'domain_of', 'any_text',
+           'some_text', 'an_id', 'a_number', 'one_word_of', 'a_turn_number', 'many', 'maybe', 'an_object', 'checked',
+           'a_label', 'a_talk', 'domain_of_line', 'turns_of_line', 'passages_of_line', 'conversation_of_line',
+           'task_of_line', 'first_label', 'gold_of_line', 'Benchmark', 'read_benchmark', 'read_tasks', 'read_gold',
+           'Conversation', 'author_marks', 'a_dialogue', 'read_conversations', 'conversation_tasks', 'id_of_line',
+           'passage_of_line', 'read_corpus', 'read_queries', 'read_qrels', 'falling', 'prediction_line', 'Prediction',
+           'prediction_of_line', 'read_predictions', 'FormatReport', 'check_format', 'sample_dir', 'sample_corpus']
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #95790362
 COLLECTIONS = {  # domain -> the official long name
@@ -602,41 +601,3 @@ def sample_dir() -> Path:
 def sample_corpus(level: str = "passage") -> list[Path]:  # "passage" or "document"
     "The sample's corpus files, one a domain."
     return [sample_dir() / "corpora" / f"{level}_level" / f"{d}.jsonl" for d in DOMAINS]
-
-# %% ../../nbs/2_data/00_mtrag.ipynb #5ef07b0b
-OFFICIAL_URL = "https://raw.githubusercontent.com/IBM/mt-rag-benchmark"
-_PER_DOMAIN = ("{d}_lastturn.jsonl", "{d}_rewrite.jsonl", "qrels/dev.tsv")
-OFFICIAL_FILES = {  # what -> paths in the benchmark's repository
-    "corpora": [f"corpora/passage_level/{d}.jsonl.zip" for d in DOMAINS],
-    "conversations": ["mtrag-human/conversations/conversations.json"],
-    "tasks": ["mtrag-human/generation_tasks/reference.jsonl", "mtragun-human/generation_tasks/reference.jsonl"],
-    "retrieval": [f"mtrag-human/retrieval_tasks/{d}/{p.format(d=d)}" for d in DOMAINS for p in _PER_DOMAIN]
-    + [f"mtragun-human/retrieval_tasks/qrels/{d}.tsv" for d in DOMAINS],
-    "ratings": ["mtrag-human/evaluations/reference_subset_with_human_evaluations.json"],
-}
-
-# %% ../../nbs/2_data/00_mtrag.ipynb #13d19297
-def _fetch(url: str, target: Path) -> None:
-    "Fetch a file, whole or not at all. Raises DataError without a network, or for a file that is not there."
-    import httpx
-
-    try:
-        with httpx.stream("GET", url, follow_redirects=True, timeout=60) as r:
-            r.raise_for_status()
-            write_whole(target, r.iter_bytes())
-    except httpx.HTTPError as e:
-        raise DataError(f"could not be fetched ({type(e).__name__}: {e})", url,
-                        remedy=f"Check the network, or put the file at {target} by hand; the sample needs neither") from None
-
-
-def download_official(
-    folder: str | Path = "data/official",
-    what: Iterable[str] = tuple(OFFICIAL_FILES),  # keys of OFFICIAL_FILES
-    revision: str = "main",  # branch, tag or commit
-    url: str = OFFICIAL_URL,
-) -> list[Path]:  # the files, those that were there already included
-    "Fetch official files that are not there yet. Raises DataError without a network, or for a file that the repository does not have."
-    wanted = [p for w in what for p in OFFICIAL_FILES[w]]
-    for path in wanted:
-        if not (Path(folder) / path).exists(): _fetch(f"{url}/{revision}/{path}", Path(folder) / path)
-    return [Path(folder) / path for path in wanted]

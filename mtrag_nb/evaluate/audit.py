@@ -47,7 +47,7 @@ def cost_point(run: Recording, measure: str, by: str = "tokens") -> CostPoint:
     return CostPoint(mean_interval([spent[t] for t in both], talks), mean_interval([scores[t] for t in both], talks))
 
 # %% ../../nbs/7_evaluate/11_audit.ipynb #cabf0487
-WORTH = 0.16  # a change of the conditioned score that counts; see above
+WORTH = 0.27  # a change of the conditioned score that counts; see above
 Worth = Callable[[Trajectory, str], "float | None"]  # the score of a draft as the answer to a turn, in [0, 1]
 
 

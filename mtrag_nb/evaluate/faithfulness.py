@@ -16,7 +16,7 @@ from tqdm import tqdm
 from ..core.files import JsonlLog, read_jsonl
 from ..core.record import Judgement
 from ..core.text import STOPWORDS, WORD, format_docs_for_gen, sentences, support
-from ..core.types import Context, SettingsError
+from ..core.types import TO_REFUSE, Context, SettingsError
 from ..data.ratings import RatedAnswer
 from .judge import judge_faithfulness, judge_statements
 from .metrics import BertScorer, bert_k_precision, rouge_l
@@ -28,8 +28,8 @@ from ..systems.prompts import PROMPTS
 from ..systems.stages import check_by_likelihood
 
 # %% auto #0
-__all__ = ['OFFICIAL', 'MODEL_WAYS', 'contextual_support', 'cosine_support', 'texts_of', 'lexical_measures', 'encoder_measures',
-           'shown_documents', 'by_judgements', 'as_measures', 'model_measures']
+__all__ = ['OFFICIAL', 'KNOW_LABELS', 'MODEL_WAYS', 'contextual_support', 'cosine_support', 'texts_of', 'lexical_measures',
+           'encoder_measures', 'shown_documents', 'by_judgements', 'as_measures', 'model_measures']
 
 # %% ../../nbs/7_evaluate/12_faithfulness.ipynb #a49879f2
 _NEGATIONS = frozenset("not no never none neither nor without unable unless".split())
@@ -105,6 +105,7 @@ def _timed(name: str, n: int, compute: Callable[[], Iterable[float]]) -> Measure
 
 OFFICIAL = {"Bert-KPrec": "Bert-KPrec, official", "Bert-Rec": "Bert-Rec, official", "rl_f": "RAGAS rl_f, official",
             "rb_agg": "RB_agg, official", "rb_llm": "RB_llm, official"}
+KNOW_LABELS = ("rl_f", "rb_agg", "rb_llm")  # 0 or 1 by the label where it says refuse, and 0 for a refusal that should be an answer
 
 
 def texts_of(a: RatedAnswer) -> list[str]: return [p.text for p in a.task.contexts]
@@ -115,8 +116,9 @@ def lexical_measures(answers: Sequence[RatedAnswer]) -> list[Measured]:
     ways = {BASELINE: lambda a: support(a.answer, texts_of(a)), "contextual support": lambda a: contextual_support(a.answer, texts_of(a)),
             "ROUGE-L": lambda a: rouge_l(a.answer, a.gold.targets[0]), "shortness (a control)": lambda a: -len(a.answer.split())}
     found = [_timed(name, len(answers), lambda: map(way, answers)) for name, way in ways.items()]
-    return found + [Measured(name, tuple(a.official[k] for a in answers)) for k, name in OFFICIAL.items()
-                    if all(k in a.official for a in answers)]
+    decided = tuple(i for i, a in enumerate(answers) if a.gold.answerability in TO_REFUSE or a.official.get("conditional_idk") == 0)
+    of = lambda k: Measured(OFFICIAL[k], tuple(a.official[k] for a in answers), decided=decided if k in KNOW_LABELS else ())
+    return found + [of(k) for k in OFFICIAL if all(k in a.official for a in answers)]
 
 
 def encoder_measures(answers: Sequence[RatedAnswer], embedder: EmbedderLike, bert: BertScorer) -> list[Measured]:

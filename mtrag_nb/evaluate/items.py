@@ -14,12 +14,13 @@ from ..core.files import read_json, read_jsonl
 from ..core.record import Run, Trajectory, answer_digest, predicted_passages, ranking_scores
 from ..core.declining import declines
 from ..core.text import format_docs_for_gen
-from ..core.types import Context, DataError, Outcome, Task, Turn, as_context
-from ..data.mtrag import read_tasks
+from ..core.types import Context, DataError, Gold, Outcome, Task, Turn, as_context, digest
+from ..data.mtrag import Prediction, read_predictions, read_tasks
 from .metrics import k_precision
 
 # %% auto #0
-__all__ = ['Item', 'run_items', 'turn_item', 'prediction_items', 'judge_of']
+__all__ = ['GATES', 'Item', 'run_items', 'turn_item', 'file_verdicts', 'prediction_items', 'check_reference', 'asked_digest',
+           'circular', 'judge_of']
 
 # %% ../../nbs/7_evaluate/04_items.ipynb #9ba665c2
 @dataclass(frozen=True)
@@ -36,14 +37,16 @@ class Item:
     outcome: Outcome | None = None  # of a recorded turn; None in a prediction file
     found: int = -1  # contexts that retrieval found, or that came with the task; -1: not known
     ranked: tuple[tuple[str, float], ...] = ()  # passage ids with the scores that ranked them, best first
+    verdict: float | None = None  # whether it refuses, as its prediction file says: 1, 0.5 or 0; None: the file says nothing
 
     @property
     def failed(self) -> bool: return self.outcome is Outcome.ERROR
 
     @cached_property
     def refused(self) -> bool:
-        "Whether the turn was recorded as a refusal, or its answer declines."
-        return self.outcome is Outcome.I_DONT_KNOW or self.outcome is None and declines(self.answer)
+        "Whether the turn was recorded as a refusal, its file calls it one, or its answer declines where neither says anything."
+        if self.outcome is None and self.verdict is None: return declines(self.answer)
+        return self.outcome is Outcome.I_DONT_KNOW or self.verdict == 1
 
     @property
     def documents(self) -> str: return format_docs_for_gen(self.contexts)
@@ -88,36 +91,66 @@ def turn_item(
     ranked = tuple((p.id, s) for p, s in predicted_passages([c for c in contexts if c.id in scores], scores))
     return Item(t.task_id, t.conversation_id, t.turn, t.domain, t.question, t.answer, contexts, history, t.outcome, found, ranked)
 
+# %% ../../nbs/7_evaluate/04_items.ipynb #d7b70d36
+def file_verdicts(path: str | Path) -> dict[str, float]:
+    "Task id -> 1, 0.5 or 0: whether the answer refuses, where a prediction file says so. Raises DataError for any other verdict."
+    found = {}
+    for n, o in read_jsonl(path, nan_is_null=True):
+        said = o["metrics"].get("idk_eval") if isinstance(o.get("metrics"), dict) else None
+        said = said[0] if isinstance(said, list) and said else said
+        if said is None or said == "unknown": continue
+        if isinstance(said, bool) or said not in (0, 0.5, 1):
+            raise DataError(f"the idk_eval is {str(said)[:20]!r}", path, n, "The official verdict is 1, 0.5, 0 or unknown")
+        found[o["task_id"]] = float(said)
+    return found
+
 # %% ../../nbs/7_evaluate/04_items.ipynb #6b7634ed
 def prediction_items(
     path: str | Path,  # a prediction file of task B or C
     tasks: Sequence[Task] = (),  # read with contexts=True, for a file of task ids and answers; (): the file repeats its input
 ) -> list[Item]:
     "The answers of a prediction file. Raises DataError for a line without one, or without its task."
-    predicted = _predicted(path)
+    predicted, verdicts = read_predictions(path, answers=True), file_verdicts(path)
     known = {t.id: t for t in tasks or read_tasks(path, contexts=True)}
     if lost := [t for t in predicted if t not in known]:
         raise DataError(f"{len(lost)} predictions have no task, e.g. {lost[0]}", path,
                         remedy="Name the file of the tasks that were predicted")
-    return [_predicted_item(known[i], *p) for i, p in predicted.items()]
+    return [_predicted_item(known[i], p, verdicts.get(i)) for i, p in predicted.items()]
 
 
-def _predicted(path: str | Path) -> dict[str, tuple[str, tuple[tuple[str, float], ...]]]:
-    "Task id -> answer, and the ranking of a line; passages without scores count by their place."
-    out = {}
-    for n, o in read_jsonl(path, nan_is_null=True):
-        try: task_id, answer = o["task_id"], o["predictions"][0]["text"] if "predictions" in o else o["prediction"]
-        except (KeyError, IndexError, TypeError):
-            raise DataError("the prediction has no task_id or no answer", path, n, "Wanted are predictions of task B or C") from None
-        out[task_id] = answer, tuple((c["document_id"], float(c.get("score", 1 / k))) for k, c in enumerate(o.get("contexts") or [], 1))
-    return out
-
-
-def _predicted_item(task: Task, answer: str, ranked: tuple[tuple[str, float], ...]) -> Item:
+def _predicted_item(task: Task, p: Prediction, verdict: float | None) -> Item:
     "An answer to a task, over the passages that came with it."
     about = (task.id, task.conversation_id, task.turn, task.domain, task.question)
     contexts = tuple(map(as_context, task.contexts or ()))
-    return Item(*about, answer, contexts, task.history, found=len(contexts), ranked=ranked)
+    return Item(*about, p.answer, contexts, task.history, found=len(contexts), ranked=p.contexts, verdict=verdict)
+
+# %% ../../nbs/7_evaluate/04_items.ipynb #86f753f0
+def check_reference(
+    items: Sequence[Item],
+    gold: Mapping[str, Gold],
+    tasks: Sequence[Task],  # of the reference file
+    source: object,  # where the items come from, for the message
+) -> None:
+    "Raises DataError if none of the answered tasks is in the reference file, or if it asks something else under the same id."
+    if items and not any(i.task_id in gold for i in items):
+        raise DataError("none of its tasks are in the reference file", source, remedy="Name the file of its tasks with --reference")
+    asked = {t.id: t.question for t in tasks}
+    if other := next((i for i in items if asked.get(i.task_id, i.question) != i.question), None):
+        raise DataError(f"task {other.task_id!r} was another question there ({other.question[:40]!r}) than in the reference file", source,
+                        remedy="Name the file of its tasks with --reference")
+
+
+def asked_digest(item: Item, gold: Gold | None) -> str:
+    "Names what a judge is told of a task besides the answer: the question, the history and the target."
+    return digest([item.question, item.history, gold.targets[:1] if gold else ()])
+
+# %% ../../nbs/7_evaluate/04_items.ipynb #d5003df4
+GATES = {"support": "K-precision"}  # how a verdict came about -> the measure that this is
+
+
+def circular(run: Run) -> frozenset[str]:
+    "The measures that decided inside a run: they do not score it."
+    return frozenset(GATES[v.how] for t in run.trajectories.values() for v in t.verdicts if v.how in GATES)
 
 # %% ../../nbs/7_evaluate/04_items.ipynb #50ac8f1b
 def judge_of(run: Run) -> dict[str, str]:

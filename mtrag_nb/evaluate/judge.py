@@ -14,7 +14,7 @@ import numpy as np
 
 from ..core.html import html_table, text_table
 from ..core.record import Judgement
-from ..core.declining import STANCE_WORTH, stance
+from ..core.declining import idk_by_rule
 from ..core.text import sentences
 from ..core.types import SettingsError
 from .compare import krippendorff_alpha
@@ -204,7 +204,7 @@ def judge_idk(
 
 def rule_idk(answer: str) -> float:  # 1, 0.5 or 0
     "The verdict of the rule."
-    return STANCE_WORTH[stance(answer)]
+    return idk_by_rule(answer)
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #f73c0a48
 @dataclass(frozen=True, repr=False)

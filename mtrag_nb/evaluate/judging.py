@@ -17,9 +17,9 @@ from ..core.files import JsonlLog, keep_identity, only_writer
 from ..core.html import html_table, text_table
 from ..core.record import Calls, Judged, Judgement, Run, as_run
 from ..core.settings import Settings, load_settings
-from ..core.types import Gold, RunMismatch, SettingsError, Task, digest, plain
+from ..core.types import DataError, Gold, RunMismatch, SettingsError, Task, digest, plain
 from .compare import Interval, mean_interval
-from .items import Item, judge_of, run_items
+from .items import Item, asked_digest, check_reference, judge_of, run_items
 from .judge import (WAYS, IdkAgreement, idk_agreement, judge_correctness, judge_faithfulness, judge_idk, judge_ratings,
                                      judge_refusals, judge_statements, rule_idk)
 from .replies import JUDGE_PROMPTS
@@ -30,8 +30,8 @@ from ..models.work import Work
 from ..systems.prompts import show_history
 
 # %% auto #0
-__all__ = ['PROTOCOLS', 'judge_item', 'judge_identity', 'keep_judge', 'with_judgements', 'ProtocolRow', 'protocol_row',
-           'JudgeReport', 'judge_report', 'judge_run']
+__all__ = ['PROTOCOLS', 'judge_item', 'judge_identity', 'keep_judge', 'with_judgements', 'judged_on', 'ProtocolRow',
+           'protocol_row', 'JudgeReport', 'judge_report', 'judge_run']
 
 # %% ../../nbs/7_evaluate/05_judging.ipynb #244f2c04
 PROTOCOLS = ("refusal", "faithfulness", "correctness", "idk", "rl_f_local", "rb_llm_local")
@@ -70,9 +70,12 @@ def judge_identity(model: ChatModel, embedder: EmbedderLike, way: str, protocols
 
 def keep_judge(folder: Path, identity: Mapping[str, str]) -> None:
     "Write `judge.json`, or check that the one that is there names the same judge. Raises RunMismatch."
-    if not (folder / "judge.json").exists() and (folder / "judgements.jsonl").exists():
+    known, lines = folder / "judge.json", folder / "judgements.jsonl"
+    if not known.exists() and lines.exists() and lines.stat().st_size:
         raise RunMismatch(f"{folder} holds judgements but no judge.json. Judge into another folder")
-    keep_identity(folder / "judge.json", {"identity": identity}, "the judgements of a judge", RunMismatch)
+    try: keep_identity(known, {"identity": identity}, "the judgements of a judge", RunMismatch)
+    except DataError as e:
+        raise RunMismatch(f"{known}: {e.problem}: nobody can say whose judgements these are. Put it back, or judge into another folder") from None
 
 # %% ../../nbs/7_evaluate/05_judging.ipynb #0cacf1e1
 def with_judgements(
@@ -84,6 +87,17 @@ def with_judgements(
     for known in ("judge_lines", "judgements"): vars(out).pop(known, None)
     out.judged_in = Path(folder)
     return out
+
+# %% ../../nbs/7_evaluate/05_judging.ipynb #a1344ab2
+def judged_on(
+    run: Run,
+    item: Item,  # with its history
+    gold: Mapping[str, Gold] | None,  # None: the targets are not known, and every judgement of the present answer counts
+) -> bool:
+    "Whether an answer has been judged, on this question, history and target."
+    if item.task_id not in run.judgements: return False
+    told = run.judge_lines[item.task_id].asked
+    return gold is None or not told or told == asked_digest(item, gold.get(item.task_id))
 
 # %% ../../nbs/7_evaluate/05_judging.ipynb #88e22813
 @dataclass(frozen=True)
@@ -148,11 +162,14 @@ class JudgeReport:
 def judge_report(
     run: Run | str | Path,
     folder: str | Path | None = None,  # where the judgements are; None: where the run says, as a rule in its own folder
+    tasks: Sequence[Task] = (),  # with `gold`: judgements on other histories or targets are pending
+    gold: Mapping[str, Gold] | None = None,
 ) -> JudgeReport:
     "Sum up the judgements of a run that belong to its present answers."
     run = with_judgements(as_run(run), folder) if folder else as_run(run)
-    items = run_items(run)
-    fresh, talks = [i for i in items if i.task_id in run.judgements and not i.failed], {i.task_id: i.conversation_id for i in items}
+    items = run_items(run, tasks)
+    fresh = [i for i in items if not i.failed and judged_on(run, i, gold)]
+    talks = {i.task_id: i.conversation_id for i in items}
     judged = {i.task_id: run.judgements[i.task_id] for i in fresh}
     flags = {t: float(j.flag) for t, js in judged.items() if (j := js.get("faithfulness")) and j.flag is not None}
     idk = [(judged[i.task_id]["idk"].score, rule_idk(i.answer)) for i in fresh if "idk" in judged[i.task_id]]
@@ -167,6 +184,7 @@ def judge_report(
 # %% ../../nbs/7_evaluate/05_judging.ipynb #f3cbccfc
 def _judge_items(
     items: Sequence[Item],
+    gold: Mapping[str, Gold],
     ask: Callable[[Item, ChatModel], Mapping[str, Judgement]],
     model: ChatModel,
     folder: Path,
@@ -177,7 +195,8 @@ def _judge_items(
     "Judge items into a folder."
     def judge(item: Item) -> Judged:
         calls = Calls()
-        return Judged(item.task_id, item.digest, str(item.outcome), ask(item, MeteredChat(work.chat, calls)), calls)
+        found = ask(item, MeteredChat(work.chat, calls))
+        return Judged(item.task_id, item.digest, str(item.outcome), found, calls, asked_digest(item, gold.get(item.task_id)))
 
     with JsonlLog(folder / "judgements.jsonl") as log, Work(model, folder / "judge_calls.jsonl", size, minutes) as work:
         work.through(items, judge, lambda j: log.append(plain(j)), unit="answer", name="judge", progress=progress)
@@ -197,15 +216,17 @@ def judge_run(
     models: Models | None = None,  # the judge's, to share loaded models
     progress: bool = True,
 ) -> JudgeReport:
-    "Judge the turns of a run, or go on judging. Raises RunMismatch for a folder with judgements of another judge."
+    "Judge the turns of a run, or go on. Raises RunMismatch for judgements of another judge, DataError for another reference file."
     run, settings = as_run(run), settings or load_settings()
     models, folder = models or Models(settings), Path(out) if out else run.folder
     way = way or ("choice" if settings.stages.prompts == "small" else "text")
     if way not in WAYS: raise SettingsError(f"a judge is asked by {' or '.join(WAYS)}, not {way!r}")
+    items = run_items(run, tasks)
+    check_reference(items, gold, tasks, run.folder)
     with only_writer(folder, "set of judgements"):
         keep_judge(folder, judge_identity(models.chat, models.embedder, way, protocols, split))
-        judged = with_judgements(run, folder).judgements
-        todo = [i for i in run_items(run, tasks)[:limit] if not i.failed and i.task_id not in judged]
+        judged = with_judgements(run, folder)
+        todo = [i for i in items[:limit] if not i.failed and not judged_on(judged, i, gold)]
         ask = lambda i, model: judge_item(i, gold.get(i.task_id), model, models.embedder, way, protocols, split)
-        _judge_items(todo, ask, models.chat, folder, settings.batch_size, minutes, progress)
-    return judge_report(run, folder)
+        _judge_items(todo, gold, ask, models.chat, folder, settings.batch_size, minutes, progress)
+    return judge_report(run, folder, tasks, gold)

@@ -14,9 +14,8 @@ import numpy as np
 from ..core.html import html_table, show, text_table
 from ..core.types import DataError
 from ..data.ratings import RatedAnswer
-from .compare import (Interval, alt_test, auroc, auroc_interval, calibration_bins, krippendorff_alpha, mean_interval,
-                                       spearman,
-                                       spearman_in_bands)
+from .compare import alt_test, calibration_bins, krippendorff_alpha, spearman, spearman_in_bands
+from .intervals import Interval, auroc, auroc_interval, difference_interval, few
 from .raters import (BASELINE, UNFAITHFUL, HumanRatings, Measured, RaterNames, agreement, as_ratings,
                                       commonest_rating, human_ratings,
                                       one_person, person_agreement)
@@ -33,13 +32,13 @@ LEAST_PARSED, EPSILON = 0.95, 0.1
 def permitted_use(name: str, parsed: float, a: Interval,
                   gain: Interval) -> tuple[str, str]:  # refused, beside, licensed or baseline; and why
     "What a measure may be used for, by the rules above: from the share of read verdicts, its AUROC, and that minus the baseline's."
-    span = f"{show(gain.value)} [{show(gain.low)}, {show(gain.high)}]"
     if parsed < LEAST_PARSED: return "refused", f"{1 - parsed:.0%} of its verdicts cannot be read"
     if a.low is None or a.low <= 0.5: return "refused", f"AUROC {a}: not shown to be better than guessing"
     if name == BASELINE: return "baseline", f"AUROC {a}: what others have to beat"
-    if gain.high < 0: return "refused", f"worse than {BASELINE} by {span}"
-    if gain.low > 0: return "licensed", f"better than {BASELINE} by {span}"
-    return "beside", f"not to be told from {BASELINE}: {span}"
+    if gain.low is None: return "beside", f"not to be told from {BASELINE}: {gain}"
+    if gain.high < 0: return "refused", f"worse than {BASELINE} by {gain}"
+    if gain.low > 0: return "licensed", f"better than {BASELINE} by {gain}"
+    return "beside", f"not to be told from {BASELINE}: {gain}"
 
 # %% ../../nbs/7_evaluate/13_licence.ipynb #e8f52204
 Span = tuple["float | None", "float | None", "float | None"]  # value, and its 95 % interval, clustered by conversation
@@ -66,6 +65,8 @@ class LicenceRow:
     use: str  # refused, beside, licensed or baseline
     stand_in: bool
     why: str
+    decided: tuple[int, int] = (0, 0)  # answers, and unfaithful ones among them, whose value follows from their label
+    undecided: float | None = None  # AUROC on the others; None: no value follows from a label, or too few others
 
 # %% ../../nbs/7_evaluate/13_licence.ipynb #3afedaa0
 def span_of(i: Interval) -> Span: return i.value, i.low, i.high
@@ -106,7 +107,8 @@ def licence_row(
     rating = as_ratings(x, p.ratings, talks)
     alt = alt_test(rating, p.ratings, "neg_rmse", EPSILON, clusters=talks) if p.raters else None
     agrees, parsed = agreement(rating, p.ratings), 1 - len(m.unread) / len(x)
-    ahead = mean_interval(agrees - constant.agreement, talks)
+    ahead = difference_interval(agrees - constant.agreement, talks)
+    own = np.setdiff1d(np.arange(len(x)), m.decided)
     use, why = permitted_use(m.name, parsed, a, gain)
     ends = m.bounds(bad)
     stand_in = use != "refused" and alt and alt.passed and not constant.passes and (ahead.low or 0) > 0
@@ -114,7 +116,7 @@ def licence_row(
         m.name, len(x), span_of(a), span_of(gain), auroc(-x[has], bad[has]), ends and tuple(auroc(-np.array(e.values), bad) for e in ends),
         spearman(x, p.mean), spearman_in_bands(x, p.mean, lengths)[0], krippendorff_alpha(np.vstack([p.ratings, rating])),
         float(agrees.mean()), span_of(ahead), alt.winning_rate if alt else None, quarters(x, bad), parsed, m.seconds, use,
-        bool(stand_in), why)
+        bool(stand_in), why, (len(m.decided), int(bad[list(m.decided)].sum())), auroc(-x[own], bad[own]) if m.decided else None)
 
 # %% ../../nbs/7_evaluate/13_licence.ipynb #f3769537
 @dataclass(frozen=True)
@@ -145,12 +147,13 @@ USES = {  # use -> in the table, in a sentence
     "licensed": ("yes", "may rank answers and compare systems by faithfulness"),
     "baseline": ("baseline", "is the baseline: it may rank answers and compare systems by faithfulness, "
                              "and is blind to swapped numbers, names and negations")}
-LICENCE_HEAD = ["measure", "AUROC", f"minus {BASELINE}", "with passages", "rho", "in length bands", "alpha", "agreement", "alt-test",
-                "parsed",
-                "s/answer", "may be used"]
+LICENCE_HEAD = ["measure", "AUROC", f"minus {BASELINE}", "with passages", "without labels", "rho", "in length bands", "alpha", "agreement",
+                "alt-test", "parsed", "s/answer", "may be used"]
 
 
-def _span_text(s: Span, sign: str = "") -> str: return "–" if s[0] is None else f"{s[0]:{sign}.3f} [{show(s[1])}, {show(s[2])}]"
+def _span_text(s: Span, sign: str = "") -> str:
+    "A value with its interval; the value alone where there is none."
+    return "–" if s[0] is None else f"{s[0]:{sign}.3f}" + (f" [{show(s[1])}, {show(s[2])}]" if s[1] is not None else "")
 
 
 def row_cells(r: LicenceRow) -> list[object]:
@@ -159,7 +162,7 @@ def row_cells(r: LicenceRow) -> list[object]:
     seconds = "–" if not r.seconds else f"{r.seconds:.3f}" if r.seconds < 1 else f"{r.seconds:.1f}"
     agreeing = [show(v, 2) for v in (r.rho, r.rho_length, r.alpha, r.agreement, r.alt_wins)]
     use = USES[r.use][0] + ("; as a rater" if r.stand_in else "")
-    return [r.name, _span_text(r.auroc), gain, r.with_passages, *agreeing, f"{r.parsed:.0%}", seconds, use]
+    return [r.name, _span_text(r.auroc), gain, r.with_passages, "" if r.undecided is None else show(r.undecided), *agreeing, f"{r.parsed:.0%}", seconds, use]
 
 # %% ../../nbs/7_evaluate/13_licence.ipynb #72361525
 @dataclass(frozen=True, repr=False)
@@ -172,24 +175,26 @@ class Licence:
 
     def _table(self):
         p = self.people
-        person = ["one person", _span_text(p.one_person), *[""] * 4, show(p.alpha, 2), show(p.person_agreement, 2), *[""] * 4]
-        always = [f"always {p.constant:g}", "0.500", *[""] * 5, show(p.constant_agreement, 2), show(p.constant_alt_wins, 2), *[""] * 3]
+        person = ["one person", _span_text(p.one_person), *[""] * 5, show(p.alpha, 2), show(p.person_agreement, 2), *[""] * 4]
+        always = [f"always {p.constant:g}", "0.500", *[""] * 6, show(p.constant_agreement, 2), show(p.constant_alt_wins, 2), *[""] * 3]
         return LICENCE_HEAD, [*map(row_cells, self.rows), person, always]
 
     @property
     def statements(self) -> list[str]:
         "What each measure may be used for, in words."
         left = lambda r: f"; the unread verdicts leave its AUROC between {r.bounds[0]:.3f} and {r.bounds[1]:.3f}" if r.bounds else ""
+        decided = lambda r: (f"; its label decides {r.decided[0]} answers, {r.decided[1]} of the {self.people.unfaithful} unfaithful ones among "
+                             f"them: AUROC without those {show(r.undecided)}" if r.decided[0] else "")
         able = [r.name for r in self.rows if r.stand_in]
-        return [*(f"{r.name} {USES[r.use][1]} ({r.why}{left(r)})." for r in self.rows),
+        return [*(f"{r.name} {USES[r.use][1]} ({r.why}{left(r)}{decided(r)})." for r in self.rows),
                 f"{', '.join(able) or 'None of them'} may stand in for a person on single answers."]
 
     @property
     def note(self) -> str:
         p = self.people
         return (f"{p.answers} answers of {p.conversations} conversations, {p.unfaithful} unfaithful (median rating at most {UNFAITHFUL}; "
-                f"raters: {p.raters}). AUROC and its intervals: bootstrap of conversations. "
-                "with passages: AUROC without the answers that had none. "
+                f"raters: {p.raters}). AUROC: of the unfaithful against the rest; intervals: jackknife over conversations. "
+                "with passages: AUROC without the answers that had none; without labels: without those whose value their label decides. "
                 "alpha: Krippendorff's, of people and the measure; one person: of people alone. "
                 f"agreement: with one person, on the people's scale. alt-test: share of raters that it wins against (epsilon {EPSILON}). "
                 "Nothing here says anything about refusal, appropriateness or preference.")

@@ -13,41 +13,58 @@ from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
-import pytrec_eval
 
-from ..core.files import read_jsonl
 from ..core.html import html_table, show, text_table
 from ..core.settings import MINILM, ModelSpec
 from ..core.text import support
 from ..core.types import TO_ANSWER, TO_ASK, TO_REFUSE, DataError, SettingsError
-from ..data.mtrag import domain_of
 from ..models.weights import find_model, pick_device
 
 # %% auto #0
-__all__ = ['CUTS', 'MEASURES', 'OFFICIAL_BERT', 'LAYERS', 'read_trec_run', 'RetrievalRow', 'RetrievalScores', 'retrieval_scores',
-           'rouge_l', 'BertScorer', 'k_precision', 'bert_k_precision', 'harmonic_mean', 'rb_agg', 'AggParts',
-           'agg_parts', 'condition', 'Refusals', 'refusals', 'Leaderboard', 'leaderboard']
+__all__ = ['CUTS', 'MEASURES', 'OFFICIAL_BERT', 'LAYERS', 'best_first', 'ndcg', 'recall', 'reciprocal_rank', 'measures_to',
+           'RetrievalRow', 'RetrievalScores', 'retrieval_scores', 'rouge_l', 'BertScorer', 'k_precision',
+           'bert_k_precision', 'harmonic_mean', 'rb_agg', 'AggParts', 'agg_parts', 'condition', 'Refusals', 'refusals',
+           'Leaderboard', 'leaderboard']
 
-# %% ../../nbs/7_evaluate/00_metrics.ipynb #4401df75
-def read_trec_run(
-    path: str | Path,  # a prediction file of task A or C
-) -> tuple[dict[str, list[tuple[str, float]]], dict[str, str]]:  # task id -> passage ids with scores, in file order; task id -> domain
-    "The retrieved passages of a prediction file. Raises DataError for a context without id or score, or a task that came before."
-    run, domains = {}, {}
-    for n, obj in read_jsonl(path, nan_is_null=True):
-        tid = obj.get("task_id")
-        if not isinstance(tid, str): raise DataError("the prediction has no task_id", path, n)
-        if tid in run: raise DataError(f"task {tid!r} was predicted before", path, n, "Remove one of the two")
-        try: run[tid] = [(c["document_id"], float(c["score"])) for c in obj.get("contexts") or []]
-        except (KeyError, TypeError, ValueError): raise DataError("a context needs document_id and a numeric score", path, n) from None
-        try: domains[tid] = domain_of(obj.get("Collection") or obj.get("collection") or obj.get("domain"))
-        except DataError as e: raise DataError(e.problem, path, n, e.remedy) from None
-    return run, domains
+# %% ../../nbs/7_evaluate/00_metrics.ipynb #c6a40933
+def best_first(
+    scores: Mapping[str, float],  # passage id -> score
+) -> list[str]:
+    "Passages by score in single precision, equal ones by id, the larger first: as trec_eval orders them."
+    return sorted(scores, key=lambda p: (np.float32(scores[p]), p.encode()), reverse=True)
+
+
+def ndcg(
+    ranking: Sequence[str],  # passage ids, best first
+    relevant: Mapping[str, int],  # passage id -> relevance; 0 and below: not relevant
+    k: int,
+) -> float:
+    "Gains discounted by log2(rank + 1) over the first k, as a share of the best order's (Jarvelin and Kekalainen 2002); 0 if none is relevant."
+    value = lambda gains: sum(g / math.log2(i + 2) for i, g in enumerate(gains[:k]))
+    best = value(sorted((g for g in relevant.values() if g > 0), reverse=True))
+    return value([max(0, relevant.get(p, 0)) for p in ranking]) / best if best else 0.0
+
+# %% ../../nbs/7_evaluate/00_metrics.ipynb #2ffe45c7
+def recall(ranking: Sequence[str], relevant: Mapping[str, int], k: int) -> float:
+    "The share of the relevant passages that stand among the first k; 0 if there is none."
+    wanted = {p for p, g in relevant.items() if g > 0}
+    return len(wanted & set(ranking[:k])) / len(wanted) if wanted else 0.0
+
+
+def reciprocal_rank(ranking: Sequence[str], relevant: Mapping[str, int]) -> float:
+    "1 / rank of the first relevant passage; 0 if there is none."
+    return next((1 / (i + 1) for i, p in enumerate(ranking) if relevant.get(p, 0) > 0), 0.0)
 
 # %% ../../nbs/7_evaluate/00_metrics.ipynb #7468b79d
 CUTS = (1, 3, 5, 10)
 MEASURES = (*(f"nDCG@{k}" for k in CUTS), *(f"recall@{k}" for k in CUTS), "MRR")
-_TREC = {**{f"ndcg_cut_{k}": f"nDCG@{k}" for k in CUTS}, **{f"recall_{k}": f"recall@{k}" for k in CUTS}, "recip_rank": "MRR"}
+
+
+def measures_to(
+    depth: int,  # passages that a run retrieved, at most
+) -> tuple[str, ...]:
+    "The measures that a run of this depth has."
+    return tuple(m for m in MEASURES if "@" not in m or int(m.partition("@")[2]) <= max(1, depth))
 
 
 @dataclass(frozen=True)
@@ -69,7 +86,11 @@ class RetrievalScores:
     tied: int  # queries with equal scores (in single precision): trec_eval orders those by id, the larger first
     unordered: int  # rankings whose order is not that of their scores: the scores count
     repeated: int  # rankings that name a passage twice: its last score counts
+    depth: int  # passages of the longest ranking
     zeroed: bool  # True: missing queries count as 0; False: they are left out, as the official script does
+
+    @property
+    def measures(self) -> tuple[str, ...]: return measures_to(self.depth)
 
     @property
     def overall(self) -> dict[str, float | None]:
@@ -79,7 +100,7 @@ class RetrievalScores:
     @property
     def by_query(self) -> dict[str, float | None]:
         "The plain mean over the measured queries; None if there is none."
-        return {m: float(np.mean([v[m] for v in self.queries.values()])) if self.queries else None for m in MEASURES}
+        return {m: float(np.mean([v[m] for v in self.queries.values()])) if self.queries else None for m in self.measures}
 
     @property
     def note(self) -> str:
@@ -89,8 +110,8 @@ class RetrievalScores:
                 f"{self.unordered} not in the order of their scores, {self.repeated} with a passage twice")
 
     def _table(self):
-        head = ["domain", "tasks", "queries", "missing", *MEASURES]
-        rows = [[r.domain, r.tasks, r.queries, r.missing, *(r.values[m] for m in MEASURES)] for r in self.rows]
+        head = ["domain", "tasks", "queries", "missing", *self.measures]
+        rows = [[r.domain, r.tasks, r.queries, r.missing, *(r.values[m] for m in self.measures)] for r in self.rows]
         return head, [*rows, ["by query", "", "", "", *self.by_query.values()]]
 
     def __repr__(self): return text_table(*self._table()) + "\n" + self.note
@@ -109,33 +130,34 @@ def _as_scores(task: str, ranking) -> tuple[dict[str, float], dict[str, bool]]:
     return dict(pairs), odd
 
 # %% ../../nbs/7_evaluate/00_metrics.ipynb #fba5d39d
-def _mean_row(domain: str, tasks: int, values: list[dict[str, float]], missing: int) -> RetrievalRow:
+def _mean_row(domain: str, tasks: int, values: list[dict[str, float]], missing: int, measures: Sequence[str] = MEASURES) -> RetrievalRow:
     "Means over queries, rounded to 5 places as the official script does."
-    means = {m: round(float(np.mean([v[m] for v in values])), 5) if values else None for m in MEASURES}
+    means = {m: round(float(np.mean([v[m] for v in values])), 5) if values else None for m in measures}
     return RetrievalRow(domain, tasks, len(values), missing, means)
 
 
-def _weighted(rows: list[RetrievalRow]) -> RetrievalRow:
+def _weighted(rows: list[RetrievalRow], measures: Sequence[str] = MEASURES) -> RetrievalRow:
     "The row of all: means weighted by the tasks of their domains; a domain in which nothing was measured has no weight."
     counted = [r for r in rows if r.queries]
     weight = sum(r.tasks for r in counted)
-    values = {m: sum(r.values[m] * r.tasks for r in counted) / weight if weight else None for m in MEASURES}
+    values = {m: sum(r.values[m] * r.tasks for r in counted) / weight if weight else None for m in measures}
     return RetrievalRow("all", sum(r.tasks for r in rows), sum(r.queries for r in rows), sum(r.missing for r in rows), values)
 
 # %% ../../nbs/7_evaluate/00_metrics.ipynb #e1e96f8c
-def _queries(qrels, run: Mapping[str, dict[str, float]]) -> dict[str, dict[str, float]]:
-    "Task id -> measure -> value, by trec_eval."
-    found = pytrec_eval.RelevanceEvaluator({t: dict(p) for t, p in qrels.items()}, set(_TREC)).evaluate(dict(run))
-    return {t: {name: found[t][key] for key, name in _TREC.items()} for t in run if t in found}
+def _query(scores: Mapping[str, float], relevant: Mapping[str, int], measures: Sequence[str]) -> dict[str, float]:
+    "Measure -> value of one ranking."
+    ranking, ways = best_first(scores), {"nDCG": ndcg, "recall": recall}
+    cut = {m: m.partition("@")[::2] for m in measures}
+    return {m: ways[name](ranking, relevant, int(k)) if k else reciprocal_rank(ranking, relevant) for m, (name, k) in cut.items()}
 
 
-def _rows(place, run, queries, absent: list[str], zeroed: bool) -> list[RetrievalRow]:
+def _rows(place, run, queries, absent: list[str], zeroed: bool, measures: Sequence[str] = MEASURES) -> list[RetrievalRow]:
     "One row a domain, in alphabetical order."
     rows = []
     for d in sorted({place(t) for t in (*run, *absent)} - {None}):
         gone = [t for t in absent if place(t) == d]
         tasks = sum(place(t) == d for t in run) + (len(gone) if zeroed else 0)
-        rows.append(_mean_row(d, tasks, [v for t, v in queries.items() if place(t) == d], len(gone)))
+        rows.append(_mean_row(d, tasks, [v for t, v in queries.items() if place(t) == d], len(gone), measures))
     return rows
 
 # %% ../../nbs/7_evaluate/00_metrics.ipynb #4244e2fd
@@ -145,20 +167,22 @@ def retrieval_scores(
     domains: Mapping[str, str] | None = None,  # task id -> domain, or any other group that the rows shall show; None: one row
     missing: str = "skip",  # queries with qrels that the run does not have: "skip" (official) or "zero"
 ) -> RetrievalScores:
-    "nDCG and recall at 1, 3, 5, 10 and MRR, by domain and over all. Raises DataError for a score that is no number, or a lost domain."
+    "nDCG and recall at 1, 3, 5, 10 (as deep as was retrieved) and MRR, by domain and over all. Raises DataError for a score that is no number, or a lost domain."
     if missing not in ("skip", "zero"): raise SettingsError(f"missing is 'skip' or 'zero', not {missing!r}")
     place = (lambda t: "all tasks") if domains is None else domains.get
     if lost := [t for t in run if place(t) is None]: raise DataError(f"task {lost[0]!r} has no domain")
     parsed = {t: _as_scores(t, ranking) for t, ranking in run.items()}
     wanted = {t for t, passages in qrels.items() if passages}
     absent = sorted(wanted - set(run), key=str)
-    queries = _queries(qrels, {t: s for t, (s, _) in parsed.items()})
-    if missing == "zero": queries.update({t: dict.fromkeys(MEASURES, 0.0) for t in absent})
-    rows = _rows(place, run, queries, absent, missing == "zero")
-    total = _weighted(rows)
+    depth = max((len(s) for s, _ in parsed.values()), default=0)
+    measures = measures_to(depth)
+    queries = {t: _query(s, qrels[t], measures) for t, (s, _) in parsed.items() if t in wanted}
+    if missing == "zero": queries.update({t: dict.fromkeys(measures, 0.0) for t in absent})
+    rows = _rows(place, run, queries, absent, missing == "zero", measures)
+    total = _weighted(rows, measures)
     if len(absent) > total.missing: total = replace(total, missing=len(absent))  # some are of no known domain
     odd = {k: sum(o[k] for _, o in parsed.values()) for k in ("tied", "unordered", "repeated")}
-    return RetrievalScores((*rows, total), queries, sum(t not in wanted for t in run), zeroed=missing == "zero", **odd)
+    return RetrievalScores((*rows, total), queries, sum(t not in wanted for t in run), depth=depth, zeroed=missing == "zero", **odd)
 
 # %% ../../nbs/7_evaluate/00_metrics.ipynb #fab75c33
 @lru_cache(1)

@@ -15,7 +15,7 @@ import numpy as np
 from ..core.files import read_json
 from ..core.types import DataError
 from ..data.ratings import RatedAnswer
-from .compare import Interval, auroc_interval
+from .intervals import Interval, auroc_interval
 
 # %% auto #0
 __all__ = ['UNFAITHFUL', 'RaterNames', 'BASELINE', 'HumanRatings', 'rater_names', 'human_ratings', 'one_person', 'agreement',
@@ -114,6 +114,7 @@ class Measured:
     unread: tuple[int, ...] = ()  # answers whose verdict could not be read: the value is the default
     low: float = 0.0  # least and greatest that an unread verdict could have been
     high: float = 0.0
+    decided: tuple[int, ...] = ()  # answers whose value follows from their label alone, as a conditioned score's does
 
     def bounds(self, unfaithful: np.ndarray) -> tuple[Measured, Measured] | None:
         "The same, had every unread verdict meant the wrong extreme, and the right one; None if all were read."

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -14,8 +14,8 @@ from ..core.record import Judgement, Run, Trajectory, as_run
 from ..core.telemetry import Telemetry, telemetry
 from ..core.types import TO_ANSWER, Context, Gold, SettingsError, Turn
 from .compare import Interval, mean_interval
-from .items import Item, turn_item
-from .scores import judged_scores, score_items
+from .items import Item, asked_digest, circular, turn_item
+from .scores import decided_by, decision, judged_scores, score_items
 
 # %% auto #0
 __all__ = ['LEAST_SUPPORT', 'LEAST_JUDGED', 'Measures', 'support_of', 'measures_from', 'fault', 'about_run', 'Recording',
@@ -102,12 +102,27 @@ class Recording:
     turns = property(lambda self: self.run.trajectories)  # task id -> trajectory
     contexts = property(lambda self: self.run.passages)  # context id -> context
     conversations = property(lambda self: self.run.conversations)  # conversation id -> its turns in order
-    judged = property(lambda self: self.run.judgements)  # task id -> protocol -> judgement, of the present answers
+
+    @cached_property
+    def judged(self) -> dict[str, Mapping[str, Judgement]]:
+        "Task id -> protocol -> judgement, of the present answers, and on the targets and histories that are at hand."
+        return {i: js for i, js in self.run.judgements.items() if self._judged_on_these(i)}
+
+    def _judged_on_these(self, task_id: str) -> bool:
+        told = self.run.judge_lines[task_id].asked if task_id in self.run.judge_lines else ""
+        if not told or task_id not in self.gold or task_id not in self.histories: return True  # nobody can tell
+        item = replace(self.item(task_id), history=tuple(self.histories[task_id]))
+        return told == asked_digest(item, self.gold[task_id])
+
+    @cached_property
+    def circular(self) -> frozenset[str]:
+        "The measures that decided inside the run: they do not score it."
+        return circular(self.run)
 
     @property
     def how(self) -> dict[str, str]:
         "How the scores were obtained: encoder, refusals, judge."
-        return self.run.how or {"BERTScore": "", "refusals": "recorded", "judge": ""}
+        return self.run.how or {"BERTScore": "", "refusals": decided_by(decision(self.item(i))[0] for i in self.turns), "judge": ""}
 
     @cached_property
     def histories(self) -> Mapping[str, Sequence[Turn]]:

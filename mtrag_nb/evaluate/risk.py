@@ -14,7 +14,7 @@ import numpy as np
 
 from ..core.record import Graded, Run, Trajectory
 from ..core.types import TO_ASK, TO_REFUSE, DataError, Gold
-from .compare import draws
+from .intervals import mean_interval
 from .metrics import condition
 from .recording import Recording
 
@@ -70,7 +70,7 @@ class RiskPoint(NamedTuple):
     threshold: float
     coverage: float
     risk: float
-    low: float | None  # interval of the risk
+    low: float | None  # interval of the risk; None: the answers come from too few conversations
     high: float | None
 
 
@@ -108,19 +108,11 @@ def risk_coverage(
     order = sorted((i for i in answered if i in sure and i in loss), key=lambda i: (-sure[i], i))
     if not order: return RiskCoverage(name, (), len(deciding), len(answered))
     lost = np.array([loss[i] for i in order])
-    spans = _risk_spans(lost, [run.talks[i] for i in order], resamples, seed)
+    talks = [run.talks[i] for i in order]
+    span = lambda k: mean_interval(lost[:k], talks[:k], resamples, seed=seed)
     last = [k for k, i in enumerate(order) if k + 1 == len(order) or sure[order[k + 1]] != sure[i]]  # of those with equal confidence
-    points = tuple(RiskPoint(sure[order[k]], (k + 1) / len(deciding), float(lost[:k + 1].mean()), *spans[k]) for k in last)
+    points = tuple(RiskPoint(sure[order[k]], (k + 1) / len(deciding), (i := span(k + 1)).value, i.low, i.high) for k in last)
     return RiskCoverage(name, points, len(deciding), len(answered) - len(order))
-
-
-def _risk_spans(lost: np.ndarray, talks: Sequence[str], resamples: int, seed: int) -> list[tuple[float | None, float | None]]:
-    "The interval of the mean loss of the first 1, 2, ... answers; None for a single conversation."
-    number = {c: k for k, c in enumerate(dict.fromkeys(talks))}
-    if len(number) < 2: return [(None, None)] * len(lost)
-    weights = np.concatenate([w[:, [number[c] for c in talks]] for w in draws(len(number), resamples, seed)])
-    with np.errstate(invalid="ignore"): samples = np.cumsum(weights * lost, axis=1) / np.cumsum(weights, axis=1)
-    return [tuple(float(x) for x in np.nanquantile(samples[:, k], [0.025, 0.975])) for k in range(len(lost))]
 
 # %% ../../nbs/7_evaluate/10_risk.ipynb #cf03aaca
 @dataclass(frozen=True)

@@ -5,24 +5,26 @@
 # %% ../../nbs/7_evaluate/07_scores.ipynb #28dea293
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..core.files import write_json, write_jsonl
-from ..core.html import html_table, text_table
+from ..core.declining import idk_by_rule, rule_in_words
+from ..core.files import read_jsonl, write_json, write_jsonl
+from ..core.html import esc, html_table, text_table
 from ..core.record import Judgement, Run, as_run
-from ..core.declining import STANCE_WORTH, stance
-from ..core.types import TO_ANSWER, TO_REFUSE, DataError, Gold, SettingsError, Task
-from ..data.mtrag import falling
+from ..core.types import TO_ANSWER, TO_REFUSE, DataError, Gold, Outcome, SettingsError, Task
+from ..data.mtrag import falling, read_predictions
 from .compare import Comparison, Interval, compare, mean_interval
-from .items import Item, judge_of, prediction_items, run_items
+from .items import Item, check_reference, circular, file_verdicts, judge_of, prediction_items, run_items
 from .metrics import BertScorer, Refusals, RetrievalScores, agg_parts, condition, refusals, retrieval_scores, rouge_l
 
 # %% auto #0
-__all__ = ['CONDITIONED', 'ranking', 'idk_verdicts', 'judged_scores', 'judged_flag', 'text_scores', 'score_items', 'RefusalRow',
-           'RefusalReport', 'refusal_row', 'empty_verdicts', 'refusal_report', 'ScoreReport', 'retrieval_of',
-           'write_scores', 'score_run', 'compare_runs']
+__all__ = ['SOURCES', 'CONDITIONED', 'ranking', 'decision', 'idk_verdicts', 'decided_by', 'judged_scores', 'judged_flag',
+           'text_scores', 'score_items', 'RefusalRow', 'RefusalReport', 'refusal_row', 'empty_verdicts',
+           'refusal_report', 'ScoreReport', 'retrieval_of', 'write_scores', 'place_of_scores', 'score_run',
+           'Submission', 'conditioned_submission', 'named_measure', 'compare_runs']
 
 # %% ../../nbs/7_evaluate/07_scores.ipynb #c763d478
 def ranking(item: Item) -> list[tuple[str, float]]:  # passage ids with scores that fall
@@ -30,22 +32,39 @@ def ranking(item: Item) -> list[tuple[str, float]]:  # passage ids with scores t
     best = sorted(item.ranked, key=lambda r: -r[1])
     return [(p, s) for (p, _), s in zip(best, falling([s for _, s in best]))]
 
+# %% ../../nbs/7_evaluate/07_scores.ipynb #ae697936
+SOURCES = ("best", "recorded", "rule", "judge")  # "best": the order above
 
-def _refusal(item: Item, source: str) -> float:  # 1, 0.5 or 0
-    "Whether an answer refuses: as recorded, by the rule where nothing is or the rule is asked for."
-    if source == "recorded" and item.outcome is not None: return float(item.refused)
-    return STANCE_WORTH[stance(item.answer)]
+
+def decision(
+    item: Item,
+    found: Mapping[str, Judgement] = {},  # by protocol, of this answer
+    source: str = "best",  # of SOURCES; "recorded" and "rule" fall back on the rule, "judge" on nothing
+) -> tuple[str, float | None]:  # who says so; 1, 0.5, 0, or None: nobody can say
+    "Whether an answer refuses. Raises SettingsError for an unknown source."
+    if source not in SOURCES: raise SettingsError(f"refusals are recorded, or read by rule or judge, not {source!r}")
+    judged = found.get("idk")
+    if source == "judge": return "judge", judged.score if judged else None
+    if item.failed: return "nobody", None
+    if source == "best" and item.verdict is not None: return "file's verdict", item.verdict
+    if source == "best" and item.outcome is Outcome.I_DONT_KNOW: return "recorded", 1.0
+    if source == "best" and judged and judged.way == "text" and judged.score is not None: return "judge", judged.score
+    if source == "recorded" and item.outcome is not None: return "recorded", float(item.refused)
+    return "rule", idk_by_rule(item.answer)
 
 
 def idk_verdicts(
     items: Sequence[Item],
     judgements: Mapping[str, Mapping[str, Judgement]],  # task id -> protocol -> judgement, of these answers
-    source: str = "recorded",  # "recorded": the outcome, by rule where there is none; "rule"; "judge"
+    source: str = "best",
 ) -> dict[str, float | None]:  # task id -> 1, 0.5, 0, or None
     "Who refused."
-    if source not in ("recorded", "rule", "judge"): raise SettingsError(f"refusals are recorded, or read by rule or judge, not {source!r}")
-    if source == "judge": return {i.task_id: j.score if (j := judgements.get(i.task_id, {}).get("idk")) else None for i in items}
-    return {i.task_id: None if i.failed else _refusal(i, source) for i in items}
+    return {i.task_id: decision(i, judgements.get(i.task_id, {}), source)[1] for i in items}
+
+
+def decided_by(deciders: Iterable[str]) -> str:
+    "How often who decided, in words; of the rule what it is worth."
+    return ", ".join(f"{rule_in_words() if who == 'rule' else who} {n}" for who, n in Counter(deciders).most_common() if who != "nobody")
 
 # %% ../../nbs/7_evaluate/07_scores.ipynb #8e514b18
 def judged_scores(found: Mapping[str, Judgement]) -> dict[str, float | None]:  # protocol -> judgement, in; measure -> score, out
@@ -72,7 +91,7 @@ def score_items(
     gold: Mapping[str, Gold],
     bert: BertScorer | None = None,  # for BERTScore and RB_agg; None: without
     judgements: Mapping[str, Mapping[str, Judgement]] = {},  # task id -> protocol -> judgement, of these answers
-    idk: str = "recorded",
+    idk: str = "best",  # of SOURCES: who says that an answer refuses
 ) -> dict[str, dict[str, float | None]]:  # task id -> measure -> score; None: could not be measured. A failed turn is not there
     "Score answers."
     done = [i for i in items if not i.failed]
@@ -170,6 +189,7 @@ class ScoreReport:
     refusal: RefusalReport
     failed: int  # turns that ended in an error: not scored
     how: dict[str, str]  # BERTScore: the encoder; refusals: whose verdict; judge
+    circular: frozenset[str] = frozenset()  # measures that decided inside the system: they do not score it
 
     @property
     def measures(self) -> list[str]:
@@ -187,14 +207,16 @@ class ScoreReport:
         return mean_interval(list(found.values()), [self.talks[t] for t in found])
 
     def _table(self):
-        rows = [[m, str(i := self.interval(m)), i.n, len(self.scores) - i.n] for m in self.measures]
+        named = lambda m: f"{m} (circular)" if m in self.circular else m
+        rows = [[named(m), str(i := self.interval(m)), i.n, len(self.scores) - i.n] for m in self.measures]
         return ["measure", "mean and 95 % interval", "tasks", "missing"], rows
 
     @property
     def note(self) -> str:
         talks = len({self.talks[t] for t in self.scores})
         return (f"{len(self.scores)} tasks of {talks} conversations, {self.failed} ended in an error (not scored). "
-                "Intervals: bootstrap of conversations. " + ", ".join(f"{k}: {v}" for k, v in self.how.items() if v))
+                "Intervals: over conversations. " + "; ".join(f"{k}: {v}" for k, v in self.how.items() if v)
+                + (". Circular: the measure decides inside this system, so it does not score it" if self.circular else ""))
 
     def __repr__(self):
         found = f"\n\n{self.retrieval!r}" if self.retrieval else ""
@@ -202,7 +224,7 @@ class ScoreReport:
 
     def _repr_html_(self):
         found = self.retrieval._repr_html_() if self.retrieval else ""
-        return f"<b>{self.name}</b>" + html_table(*self._table(), note=self.note) + self.refusal._repr_html_() + found
+        return f"<b>{esc(self.name)}</b>" + html_table(*self._table(), note=self.note) + self.refusal._repr_html_() + found
 
 # %% ../../nbs/7_evaluate/07_scores.ipynb #b53117e8
 def retrieval_of(
@@ -228,6 +250,16 @@ def write_scores(report: ScoreReport, stem: Path) -> None:
     write_jsonl(stem.with_name(f"{stem.name}.jsonl"), ({"task_id": t, "scores": rounded(s)} for t, s in report.scores.items()))
     write_json(stem.with_name(f"{stem.name}.json"), report.how)
 
+# %% ../../nbs/7_evaluate/07_scores.ipynb #ea4817a5
+def place_of_scores(
+    source: Path,  # a run folder or a prediction file
+    out: str | Path | None = None,  # a folder
+) -> Path:
+    "The folder for the scores: the one that is named; else a run's own, and `runs/scores/<name>` for a file. Raises DataError for a file."
+    folder = Path(out) if out else source if source.is_dir() else Path("runs/scores") / source.stem
+    if folder.exists() and not folder.is_dir(): raise DataError("is a file, and scores go into a folder", folder, remedy="Name a folder")
+    return folder
+
 # %% ../../nbs/7_evaluate/07_scores.ipynb #2527ad40
 def score_run(
     source: Run | str | Path,  # a run, its folder, or a prediction file
@@ -235,25 +267,57 @@ def score_run(
     tasks: Sequence[Task] = (),  # with contexts, for a prediction file that does not repeat its input
     qrels: Mapping[str, Mapping[str, int]] | None = None,  # for the retrieval measures
     bert: BertScorer | None = None,  # for RB_agg: BertScorer() is the official one, BertScorer(MINILM, rescale=False) runs anywhere
-    idk: str = "recorded",  # whose word on refusals counts: "recorded", "rule" or "judge"
+    idk: str = "best",  # of SOURCES: who says that an answer refuses
     negatives: Run | str | Path | None = None,  # the same system with `leave_gold_out`
-    out: str | Path | None = None,  # folder for scores.jsonl; None: the run's, or beside the file under its name
+    out: str | Path | None = None,  # folder for scores.jsonl; None: as `place_of_scores` says
 ) -> ScoreReport:
-    "Score a run, write it down, and say what came of it. Raises DataError for a source that is neither."
+    "Score a run, write it down, and say what came of it. Raises DataError for a source that is neither, and for a wrong reference."
     run = as_run(source) if isinstance(source, Run) or Path(source).is_dir() else None
     items, judgements = (run_items(run), run.judgements) if run else (prediction_items(source, tasks), {})
+    place, folder = run.folder if run else Path(source), place_of_scores(run.folder if run else Path(source), out)
+    check_reference(items, gold, tasks, place)
     name, scores = run.name if run else Path(source).stem, score_items(items, gold, bert, judgements, idk)
     found = None if qrels is None else retrieval_of(items, qrels, asked=run is not None)
     for t, values in (found.queries if found else {}).items(): scores[t] |= values
     refusal = refusal_report(items, gold, run_items(as_run(negatives)) if negatives else [], idk_verdicts(items, judgements, idk),
                              name=name)
-    how = {"BERTScore": bert.fingerprint if bert else "", "refusals": idk, "judge": _judge_name(run)}
-    report = ScoreReport(name, scores, {i.task_id: i.conversation_id for i in items}, found, refusal, sum(i.failed for i in items), how)
-    folder = Path(out) if out else run.folder if run else Path(source).parent
-    write_scores(report, folder / ("scores" if run or out else f"{name}.scores"))
+    who = decided_by(decision(i, judgements.get(i.task_id, {}), idk)[0] for i in items)
+    how = {"BERTScore": bert.fingerprint if bert else "", "refusals": who, "judge": _judge_name(run)}
+    report = ScoreReport(name, scores, {i.task_id: i.conversation_id for i in items}, found, refusal, sum(i.failed for i in items), how,
+                         circular(run) if run else frozenset())
+    write_scores(report, folder / "scores")
     return report
 
+# %% ../../nbs/7_evaluate/07_scores.ipynb #081f625f
+@dataclass(frozen=True)
+class Submission:
+    "A score that a released file carries, conditioned as the official scorer does."
+    scores: dict[str, float | None]  # by task; None: underspecified, or without a score
+    decided: str  # who decided on refusals, and how often
+
+
+def conditioned_submission(
+    path: str | Path,  # a prediction file with metrics
+    gold: Mapping[str, Gold],
+    measure: str = "RL_F",  # not conditioned
+) -> Submission:
+    "The conditioned scores of a released file. Raises DataError for a line without the measure, or a task that is not in the gold."
+    answers, verdicts, scores, who = read_predictions(path, answers=True), file_verdicts(path), {}, []
+    for n, o in read_jsonl(path, nan_is_null=True):
+        try: phi, label = o["metrics"][measure][0], gold[o["task_id"]].answerability
+        except (KeyError, TypeError, IndexError): raise DataError(f"the line has no {measure}, or its task no gold", path, n) from None
+        known = o["task_id"] in verdicts
+        idk = verdicts[o["task_id"]] if known else idk_by_rule(answers[o["task_id"]].answer)
+        scores[o["task_id"]] = condition(phi, label, idk)
+        who.append("file's verdict" if known else "rule")
+    return Submission(scores, decided_by(who))
+
 # %% ../../nbs/7_evaluate/07_scores.ipynb #a81ba75f
+def named_measure(measure: str, inside: Sequence[str] = ()) -> str:  # inside: the systems in which it decides
+    "A measure as a comparison names it: where it decides inside a system, it says so."
+    return f"{measure} (circular: it decides inside {', '.join(inside)})" if inside else measure
+
+
 def compare_runs(
     reports: Sequence[ScoreReport],
     measure: str,
@@ -266,4 +330,5 @@ def compare_runs(
     for r in reports:
         if measure not in r.measures: raise DataError(f"run {r.name!r} has no {measure!r}: it has {', '.join(r.measures)}")
     talks = {t: c for r in reports for t, c in r.talks.items()}
-    return compare({r.name: {t: s.get(measure) for t, s in r.scores.items()} for r in reports}, talks, measure, **how)
+    named = named_measure(measure, [r.name for r in reports if measure in r.circular])
+    return compare({r.name: {t: s.get(measure) for t, s in r.scores.items()} for r in reports}, talks, named, **how)

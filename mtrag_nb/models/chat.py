@@ -5,13 +5,14 @@
 # %% ../../nbs/3_models/00_chat.ipynb #7c497f46
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 # %% auto #0
-__all__ = ['Prompt', 'chat', 'Completion', 'Score', 'ChatModel', 'seeds_for', 'ScriptedChat']
+__all__ = ['Prompt', 'chat', 'Completion', 'Score', 'ChatModel', 'seeds_for', 'ScriptedChat', 'first_sentence']
 
 # %% ../../nbs/3_models/00_chat.ipynb #a895aa28
 @dataclass(frozen=True)
@@ -114,3 +115,11 @@ class ScriptedChat:
 
     def score(self, prompts, continuations):
         return [Score(self.scores(p, c), max(1, len(c.split()))) for p, c in zip(prompts, continuations, strict=True)]
+
+# %% ../../nbs/3_models/00_chat.ipynb #81a4bd05
+def first_sentence(prompt: Prompt) -> str:
+    "A script for `ScriptedChat`: the question again, or the first sentence of the documents."
+    said = prompt.messages[-1][1]
+    documents = re.search(r"Documents:\n(.*?)\n\nQuestion:", said, re.S)
+    if not documents: return said.rpartition("question: ")[2]
+    return re.sub(r"^(Document \d+|Title: .*|Source: .*)\n", "", documents[1], flags=re.M).split(". ")[0] + "."

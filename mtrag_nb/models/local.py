@@ -12,17 +12,19 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ..core.settings import ModelSpec
 from ..core.types import digest
 from .chat import Completion, Prompt, Score, seeds_for
-from .weights import Loaded, find_model, load_transformer, weight_files
+from .device import RESIDENTS, TooLarge, capability_of, finite, memory_of, out_of_memory, repeated_heads, too_large
+from .sizes import SHAPES, cache_bytes, shape_in, weight_bytes, work_bytes
+from .weights import Loaded, device_and_dtype, find_model, load_transformer, weight_files
 
 # %% auto #0
 __all__ = ['agree', 'common_prefix', 'plan_batches', 'padded', 'shared_tokens', 'shared_cache', 'resumed_cache', 'Prefilled',
            'PrefixStore', 'pick_tokens', 'prefill', 'generate_batch', 'logprobs_batch', 'read_score', 'trim_memory',
-           'run_batches', 'TransformersChat']
+           'run_batches', 'demand', 'TransformersChat']
 
 # %% ../../nbs/3_models/02_local.ipynb #011164d1
 def agree(a: Sequence[int], b: Sequence[int]) -> int:
@@ -50,6 +52,7 @@ def plan_batches(
     rows: Sequence[Sequence[int]],
     size: int,  # most rows in a batch
     tokens: int,  # most padded tokens in a batch
+    new: int = 0,  # tokens that each row will grow by
 ) -> list[list[int]]:  # row numbers, every row once
     "Group rows: first those that share at least half of their length, then the rest by length."
     families = _families(rows)
@@ -58,7 +61,7 @@ def plan_batches(
     for group in [*(f for f in families if len(f) > 1), single]:
         batch: list[int] = []
         for i in group:
-            if batch and (len(batch) == size or max(len(rows[j]) for j in [*batch, i]) * (len(batch) + 1) > tokens):
+            if batch and (len(batch) == size or (max(len(rows[j]) for j in [*batch, i]) + new) * (len(batch) + 1) > tokens):
                 batches.append(batch)
                 batch = []
             batch.append(i)
@@ -162,7 +165,12 @@ class PrefixStore:
         if len(row) < self.least: return
         self._kept[tuple(row)] = kv
         self._kept.move_to_end(tuple(row))
-        while self._kept and self.bytes > self.limit: self._kept.popitem(last=False)
+        self.shrink(self.limit)
+
+    def shrink(self, limit: int) -> None:
+        "From now on no more than so many bytes."
+        self.limit = limit
+        while self._kept and self.bytes > limit: self._kept.popitem(last=False)
 
     @property
     def bytes(self) -> int:
@@ -247,7 +255,7 @@ def generate_batch(
         batch = prefill(m, rows, 1, store, past)
         logits = batch.logits[:, -1]
         for n in range(max_new_tokens):
-            tokens = pick_tokens(logits, temperature, [noise[i] for i in live])
+            tokens = pick_tokens(finite(logits, "logits", m.name, m.dtype, "chat"), temperature, [noise[i] for i in live])
             going = [row for row, (i, t) in enumerate(zip(live, tokens.tolist())) if replies[i].add(t, m, ends, stop)]
             if not going or n + 1 == max_new_tokens: break
             if len(going) < len(live):
@@ -292,17 +300,22 @@ def run_batches(
     batches: Sequence[list[int]],  # row numbers
     run: Callable[[list[int]], list],  # one result a row
     free: Callable[[], None],  # makes room
+    give_up: Callable[[int, str], Exception],  # (row, what the device said) -> the error for a row that does not fit alone
 ) -> dict[int, object]:  # row number -> result
-    "Run each batch; one that does not fit into memory is halved. Raises torch.OutOfMemoryError for a row that does not fit alone."
-    import torch
-    todo, results = list(batches), {}
+    "Run each batch; one that does not fit into memory is halved. Raises what `give_up` makes of a row that does not fit alone."
+    todo, results, alone = list(batches), {}, set()
     while todo:
-        batch = todo.pop(0)
+        batch, said = todo.pop(0), ""
         try: results |= dict(zip(batch, run(batch), strict=True))
-        except torch.OutOfMemoryError:
-            free()
-            if len(batch) == 1: raise
-            todo[:0] = [batch[:len(batch) // 2], batch[len(batch) // 2:]]
+        except (RuntimeError, MemoryError) as e:
+            if not out_of_memory(e): raise
+            said = str(e) or type(e).__name__
+        if not said: continue
+        if batch[0] in alone: raise give_up(batch[0], said)
+        if len(batch) == 1: alone.add(batch[0])
+        free()
+        half = len(batch) // 2
+        todo[:0] = [part for part in (batch[:half], batch[half:]) if part]
     return results
 
 # %% ../../nbs/3_models/02_local.ipynb #436eb443
@@ -311,6 +324,19 @@ def _rows_to_score(pairs: Sequence[tuple[list[int], list[int]]]) -> dict[tuple[i
     rows: dict[tuple[int, ...], int] = {}
     for p, c in pairs: rows[tuple(p + c[:-1])] = max(rows.get(tuple(p + c[:-1]), 1), len(c))
     return rows
+
+# %% ../../nbs/3_models/02_local.ipynb #261dee48
+def demand(
+    spec: ModelSpec,
+    dtype: str,  # fp32, fp16 or bf16
+    tokens: int,  # padded tokens in a batch
+    rows: int = 8,
+) -> tuple[int, int]:  # bytes of the weights, and of a batch beside them; zeros for a model whose shape is not known
+    "What a chat model takes in memory."
+    path = find_model(spec)
+    shape = shape_in(path) if (path / "config.json").is_file() else SHAPES.get(spec.name)
+    if shape is None: return 0, 0
+    return weight_bytes(shape, dtype, spec.quantization), tokens * cache_bytes(shape, dtype) + work_bytes(shape, dtype, tokens, rows)
 
 # %% ../../nbs/3_models/02_local.ipynb #c83406d2
 class TransformersChat:
@@ -321,36 +347,67 @@ class TransformersChat:
         spec: ModelSpec,
         batch_size: int = 8,  # most rows in one forward pass
         batch_tokens: int = 16384,  # most padded tokens in one forward pass
-        store_bytes: int = 2**30,  # for the caches of recent prompts; 0 for none
+        store_bytes: int | None = None,  # for the caches of recent prompts; 0 for none; None: 1 GiB on a CPU, on a GPU what is free
     ):
-        self.spec, self.batch_size, self.batch_tokens = spec, batch_size, batch_tokens
-        self.store = PrefixStore(store_bytes)
+        self.spec, self.batch_size, self.batch_tokens, self.store_bytes = spec, batch_size, batch_tokens, store_bytes
+        self.store = PrefixStore(2**30 if store_bytes is None else store_bytes)
         self._lock, self._loaded = threading.RLock(), None
 
     @property
     def fingerprint(self) -> str:
-        "Names the weights and the precision, without loading them."
+        "Names the weights and the precision that they are computed in here, without loading them."
+        device, dtype = device_and_dtype(self.spec)
         files = weight_files(find_model(self.spec), ".safetensors", ".bin", ".gguf")
-        return f"{self.spec.name}:{digest([self.spec.dtype, self.spec.quantization, self.spec.device, files], 8)}"
+        return f"{self.spec.name}:{digest([dtype, self.spec.quantization, device.partition(':')[0], files], 8)}"
+
+    @property
+    def exact(self) -> bool:
+        "Whether a prompt is answered alike in any batch: in fp32 on a CPU. Half precision rounds, and each batch rounds otherwise."
+        return device_and_dtype(self.spec) == ("cpu", "fp32")
 
     @property
     def loaded(self) -> bool: return self._loaded is not None
 
     def load(self) -> Loaded:
-        "The model, loaded on the first call."
+        "The model, loaded on the first call. Raises TooLarge for one that does not fit; another chat model of its GPU goes first."
         with self._lock:
-            if self._loaded is None: self._loaded = load_transformer(self.spec)
+            if self._loaded is None: self._loaded = self._load_now()
             return self._loaded
+
+    def _load_now(self) -> Loaded:
+        (device, dtype), said = device_and_dtype(self.spec), ""
+        weights, work = demand(self.spec, dtype, self.batch_tokens, self.batch_size)
+        RESIDENTS.make_way(device, "chat", weights + work)
+        what, free = f"{self.spec.name} ({self.spec.quantization or 'not quantized'}, {dtype})", memory_of(device)
+        remedy = "Take a smaller model (--set chat.name=...), four bits (--set chat.quantization=nf4), or stop what else uses the memory"
+        if weights > (free[0] if device.startswith("cuda") else free[1]) > 0: raise too_large(what, device, weights, remedy)
+        try: loaded = replace(load_transformer(self.spec), name=self.spec.name)
+        except (RuntimeError, MemoryError) as e:
+            if not out_of_memory(e): raise
+            said = str(e)
+        if said:
+            self._make_room()
+            raise too_large(what, device, weights, remedy)
+        RESIDENTS.enter(self, device, "chat", work)
+        return loaded
 
     def unload(self) -> None:
         "Give the memory back; the next call loads again."
         with self._lock:
             if self._loaded is None: return
             self._loaded = None
+            RESIDENTS.leave(self)
             self.store.clear()
             gc.collect()
             trim_memory()
             self._make_room()
+
+    def let_go(self) -> bool:
+        "Unload, unless it is being used right now: then False."
+        if not self._lock.acquire(blocking=False): return False
+        try: self.unload()
+        finally: self._lock.release()
+        return True
 
     def encode(self, prompt: Prompt) -> list[int]:
         "Token ids of a prompt: the model's own chat template, then the beginning of the reply."
@@ -365,36 +422,53 @@ class TransformersChat:
         with self._lock:
             rows = [self.encode(p) for p in prompts]
             return self._in_batches(rows, [1] * len(rows), lambda at, store, past: generate_batch(
-                self.load(), [rows[i] for i in at], max_new_tokens, temperature, [seeds[i] for i in at], tuple(stop), store, past))
+                self.load(), [rows[i] for i in at], max_new_tokens, temperature, [seeds[i] for i in at], tuple(stop), store, past),
+                max_new_tokens)
 
     def score(self, prompts, continuations):
-        "Log-probability of each continuation after its prompt."
+        "Log-probability of each continuation after its prompt. Raises NotFinite for one that is no number."
         with self._lock:
-            ids = lambda text: self.load().tokenizer(text, add_special_tokens=False)["input_ids"]
+            m = self.load()
+            ids = lambda text: m.tokenizer(text, add_special_tokens=False)["input_ids"]
             pairs = [(self.encode(p), ids(c)) for p, c in zip(prompts, continuations, strict=True)]
             keep = _rows_to_score(pairs)
             rows = list(keep)
             tails = dict(zip(rows, self._in_batches(rows, list(keep.values()), lambda at, store, past: logprobs_batch(
                 self.load(), [rows[i] for i in at], max(keep[rows[i]] for i in at), store, past))))
-            return [read_score(*tails[tuple(p + c[:-1])], p, c) for p, c in pairs]
+            scores = [read_score(*tails[tuple(p + c[:-1])], p, c) for p, c in pairs]
+        for s in scores: finite(s.logprob, "log-probabilities", m.name, m.dtype, "chat")
+        return scores
 
-    def _in_batches(self, rows, keep, run) -> list:
+    def _in_batches(self, rows, keep, run, new: int = 0) -> list:
         "`run(row numbers, store, past)` on planned batches, rows that begin like an earlier prompt apart; results in the order of `rows`."
-        store = self._usable_store()
-        found = {i: store.find(r, keep[i]) for i, r in enumerate(rows)} if store is not None else {}
-        past = {i: p for i, p in found.items() if p is not None}
+        store, m = self._usable_store(), self.load()
+        past = {i: p for i, r in enumerate(rows) if (p := store.find(r, keep[i])) is not None} if store is not None else {}
         parts = [part for part in (list(past), [i for i in range(len(rows)) if i not in past]) if part]
-        plans = [(part, plan_batches([rows[i] for i in part], self.batch_size, self.batch_tokens)) for part in parts]
+        grow = 0 if m.device == "cpu" else new
+        plans = [(part, plan_batches([rows[i] for i in part], self.batch_size, self.batch_tokens, grow)) for part in parts]
         batches = [[part[j] for j in batch] for part, plan in plans for batch in plan]
         begun = lambda batch: [past[i] for i in batch] if batch[0] in past else ()
-        results = run_batches(batches, lambda batch: run(batch, store, begun(batch)), self._make_room)
+
+        def let_go():
+            past.clear()
+            self._make_room()
+        with repeated_heads(capability_of(m.device)):
+            results = run_batches(batches, lambda batch: run(batch, store, begun(batch)), let_go, lambda i, said: self._no_room(rows[i]))
         trim_memory()
         return [results[i] for i in range(len(rows))]
 
+    def _no_room(self, row: Sequence[int]) -> TooLarge:
+        "The error for a prompt that does not fit alone."
+        remedy = ("Give less of it (--set retrieval.rerank_k=3, stages.history_turns=2), put embedder and reranker on the CPU "
+                  "(--set embedder.device=cpu --set reranker.device=cpu), or take a smaller model")
+        return too_large(f"{self.spec.name} with a prompt of {len(row)} tokens", self.load().device, 0, remedy)
+
     def _usable_store(self) -> PrefixStore | None:
-        "The store, if this model's cache can be cut at any token (a sliding window's cannot)."
-        config = self.load().model.config
+        "The store, if this model's cache can be cut at any token (a sliding window's cannot) and there is room for it."
+        config, device = self.load().model.config, self.load().device
         sliding = getattr(config, "sliding_window", None) and getattr(config, "use_sliding_window", True)
+        if self.store_bytes is None and device.startswith("cuda"):
+            self.store.shrink(max(0, RESIDENTS.room(device) + self.store.bytes) // 2)
         return self.store if self.store.limit and not sliding else None
 
     def _make_room(self) -> None:

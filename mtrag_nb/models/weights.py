@@ -10,17 +10,18 @@ import math
 import mmap
 import os
 import struct
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from ..core.files import read_json
 from ..core.settings import ModelSpec
 from ..core.types import ModelNotFound, SettingsError
+from .device import capability_of, own_quantization, turn_into, usable_device
 
 # %% auto #0
-__all__ = ['EMBEDDED', 'find_model', 'wanted_files', 'download_model', 'weight_files', 'pick_dtype', 'pick_device',
+__all__ = ['EMBEDDED', 'TOKENIZERS', 'missing_files', 'checked_gguf', 'find_model', 'weight_files', 'pick_dtype', 'pick_device',
            'device_and_dtype', 'torch_dtype', 'unpack', 'GGUF', 'load_gguf', 'cache_dir', 'Loaded', 'load_transformer']
 
 # %% ../../nbs/3_models/01_weights.ipynb #e820ed3b
@@ -37,40 +38,70 @@ def _in_package(name: str) -> Path:
     if not hits: raise ModelNotFound(f"model {name!r} is not here: looked for the package {package}. Get it with: {how}")
     return hits[0]
 
+# %% ../../nbs/3_models/01_weights.ipynb #fb1bb47d
+TOKENIZERS = ("tokenizer.json", "tokenizer.model", "sentencepiece.bpe.model", "spm.model", "vocab.json", "vocab.txt")
 
+
+def missing_files(
+    folder: Path,
+) -> list[str]:  # none if a model can be loaded from it
+    "What a model's folder lacks of configuration, weights and tokenizer."
+    has = lambda name: (folder / name).is_file()
+    index = next((n for n in ("model.safetensors.index.json", "pytorch_model.bin.index.json") if has(n)), None)
+    if index: weights = sorted(set(read_json(folder / index)["weight_map"].values()))
+    else: weights = [] if any(map(has, ("model.safetensors", "pytorch_model.bin"))) else ["model.safetensors"]
+    tokenizer = [] if any(map(has, TOKENIZERS)) else ["tokenizer.json"]
+    return [name for name in ("config.json", *weights, *tokenizer) if not has(name)]
+
+# %% ../../nbs/3_models/01_weights.ipynb #0ff82010
 def _in_cache(name: str) -> Path:
+    "A model's folder in the hub's cache, whole or not. Raises ModelNotFound."
     from huggingface_hub import constants, snapshot_download
     from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
     try: return Path(snapshot_download(name, local_files_only=True))
-    except (LocalEntryNotFoundError, HFValidationError):
-        raise ModelNotFound(
-            f"model {name!r} is not here: looked for a package, for a folder of that name, and in the Hugging Face cache "
-            f"({constants.HF_HUB_CACHE}). Get it with: mtrag_nb.models.weights.download_model({name!r}), or `hf download {name}`") from None
+    except LocalEntryNotFoundError as e:
+        if found := getattr(e, "snapshot_path", ""): return Path(found)  # some files are missing, perhaps none that are needed
+    except HFValidationError: pass
+    raise ModelNotFound(
+        f"model {name!r} is not here: looked for a package, for a folder of that name, and in the Hugging Face cache "
+        f"({constants.HF_HUB_CACHE}). " + (_near(Path(name)) if _a_path(name) else f"Get it with: mtrag fetch models --model {name}"))
 
-# %% ../../nbs/3_models/01_weights.ipynb #4183f790
+
+def _a_path(name: str) -> bool:
+    "Whether a name can only be meant as a path: the hub's are an owner and a name."
+    return name.startswith(("/", ".", "~")) or name.count("/") > 1 or name.endswith(".gguf")
+
+
+def _near(path: Path) -> str:
+    "What there is instead of a path that is not there, or that holds no model: folders below it, or below what there is of it."
+    there = next(p for p in (path.absolute(), *path.absolute().parents) if p.exists())
+    depths = ("*", "*/*", "*/*/*", "*/*/*/*") if len(there.parts) > 2 else ()  # not the whole disk
+    if below := sorted(p.parent for depth in depths for p in there.glob(f"{depth}/config.json")):
+        return f"Perhaps {' or '.join(map(str, below[:3]))} is meant"
+    return f"There is no model at or below {there}" + ("; add it to the notebook under Add Input" if "kaggle" in path.parts else "")
+
+# %% ../../nbs/3_models/01_weights.ipynb #afcde13f
+def checked_gguf(path: Path) -> Path:
+    "The path of a GGUF file. Raises ModelNotFound if it is not there, or not one."
+    if not path.is_file():
+        others = sorted(p.name for p in path.parent.glob("*.gguf"))[:5]
+        raise ModelNotFound(f"there is no GGUF file {path}" + (f"; beside it: {', '.join(others)}" if others else ""))
+    with open(path, "rb") as f: magic, version = f.read(4), int.from_bytes(f.read(4), "little")
+    if magic == b"GGUF" and version in (2, 3): return path
+    raise ModelNotFound(f"{path} is not a GGUF file of version 2 or 3: it begins with {magic!r}. Fetch it again")
+
+
 def find_model(
     spec: ModelSpec,
 ) -> Path:  # a folder, or a .gguf file
-    "Where a model lies on this machine. Raises ModelNotFound with where it was looked for and how to get it."
+    "Where a model lies on this machine. Raises ModelNotFound with where it was looked for, what it lacks, and how to get it."
     if spec.name in EMBEDDED: return _in_package(spec.name)
-    path = Path(spec.name).expanduser()
-    if not path.exists(): path = _in_cache(spec.name)
-    return path / spec.gguf_file if spec.gguf_file else path
-
-# %% ../../nbs/3_models/01_weights.ipynb #507dac21
-def wanted_files(names: Sequence[str]) -> list[str]:
-    "Of a repository's files, those that loading needs: configuration, tokenizer, and weights once (safetensors where there are any)."
-    names = [n for n in names if not n.startswith(("onnx/", "openvino/", "original/"))]
-    weights = [n for n in names if n.endswith(".safetensors")] or [n for n in names if n.endswith(".bin")]
-    return weights + [n for n in names if n.endswith((".json", ".txt", ".model", ".jinja"))]
-
-
-def download_model(
-    name: str,  # hub name, e.g. "BAAI/bge-m3"
-) -> Path:
-    "Fetch a model into the Hugging Face cache. The only function of this room that uses the network."
-    from huggingface_hub import HfApi, snapshot_download
-    return Path(snapshot_download(name, allow_patterns=wanted_files(HfApi().list_repo_files(name))))
+    path, here = Path(spec.name).expanduser(), Path(spec.name).expanduser().exists()
+    if not here: path = _in_cache(spec.name)
+    if spec.gguf_file or path.is_file(): return checked_gguf(path / spec.gguf_file)
+    if not (missing := missing_files(path)): return path
+    lacks = f"model {spec.name!r} is not whole: {path} lacks {', '.join(missing[:3])}" + (" and more" if missing[3:] else "")
+    raise ModelNotFound(f"{lacks}. " + (_near(path) if here else f"Fetch the rest with: mtrag fetch models --model {spec.name}"))
 
 # %% ../../nbs/3_models/01_weights.ipynb #aa2e862f
 def weight_files(
@@ -101,10 +132,9 @@ def pick_device(spec: ModelSpec) -> str:
 
 
 def device_and_dtype(spec: ModelSpec) -> tuple[str, str]:  # e.g. ("cuda", "fp16")
-    "Where to load a model, and in which precision."
-    import torch
-    device = pick_device(spec)
-    return device, pick_dtype(spec, torch.cuda.get_device_capability(device) if device.startswith("cuda") else None)
+    "Where to load a model, and in which precision. Raises SettingsError for a device that is not there or too old."
+    device = usable_device(pick_device(spec))
+    return device, pick_dtype(spec, capability_of(device))
 
 
 def torch_dtype(name: str):
@@ -285,6 +315,7 @@ class Loaded:
     model: object
     device: str
     dtype: str  # fp32, fp16 or bf16
+    name: str = ""  # as the settings call it, for messages
 
     @property
     def ends(self) -> set[int]:
@@ -309,7 +340,9 @@ def load_transformer(spec: ModelSpec) -> Loaded:
         tokenizer, model = load_gguf(path, dtype)
         return Loaded(tokenizer, model.to(device).eval(), device, name)
     if path.suffix == ".gguf": path = _as_safetensors(path)
-    options = {"quantization_config": _nf4(dtype)} if spec.quantization else {}
+    options, own = {"quantization_config": _nf4(dtype)} if spec.quantization else {}, own_quantization(path, dtype)
+    if own is not None: options = {"config": own}
     model = AutoModelForCausalLM.from_pretrained(
         path, dtype=dtype, device_map={"": device}, attn_implementation="sdpa", local_files_only=True, **options)
+    if own is not None: turn_into(model, dtype)
     return Loaded(AutoTokenizer.from_pretrained(path, local_files_only=True), model.eval(), device, name)

@@ -11,7 +11,7 @@ import platform
 import subprocess
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -30,8 +30,9 @@ from ..systems.stages import Toolbox
 from ..systems.system import System, take_turn
 
 # %% auto #0
-__all__ = ['PACKAGES', 'package_versions', 'machine', 'git_commit', 'identity', 'begin_session', 'end_session', 'keep_tasks',
-           'load_toolbox', 'Recorder', 'circumstances', 'work_on', 'run_tasks', 'input_line', 'write_predictions']
+__all__ = ['PACKAGES', 'SELECTIONS', 'package_versions', 'machine', 'git_commit', 'identity', 'begin_session', 'end_session',
+           'keep_tasks', 'last_questions', 'selected', 'load_toolbox', 'Recorder', 'circumstances', 'work_on',
+           'run_tasks', 'input_line', 'write_predictions']
 
 # %% ../../nbs/6_runs/00_run.ipynb #8649c427
 PACKAGES = ("mtrag_nb", "torch", "transformers", "bitsandbytes", "sentence-transformers", "langgraph", "llama-index-core",
@@ -69,7 +70,8 @@ def identity(
     "What decides the answers of a run."
     settings, prompts = system.with_own(tools.settings), replace(tools, system_prompts=system.prompts).prompts
     return {"system": system.name, "setting": passages, "settings": settings_digest(settings), "prompts": digest(prompts),
-            "chat": tools.chat.fingerprint, "embedder": tools.embedder.fingerprint, "retriever": tools.retriever.fingerprint}
+            "chat": tools.chat.fingerprint, "embedder": tools.embedder.fingerprint, "retriever": tools.retriever.fingerprint,
+            **({} if getattr(tools.chat, "exact", True) else {"batch_size": tools.settings.batch_size})}
 
 # %% ../../nbs/6_runs/00_run.ipynb #cef66129
 def begin_session(
@@ -104,6 +106,27 @@ def keep_tasks(folder: Path, tasks: Sequence[Task]) -> None:
     with JsonlLog(path) as log:
         for t in {t.id: t for t in tasks if t.id not in known}.values():
             log.append({"digest": digest(t), "task": plain(replace(t, contexts=None))})
+
+# %% ../../nbs/6_runs/00_run.ipynb #a387947a
+def last_questions(tasks: Iterable[Task]) -> list[Task]:
+    "The last task of each conversation, in the order in which the conversations begin."
+    last: dict[str, Task] = {}
+    for t in tasks:
+        if t.conversation_id not in last or last[t.conversation_id].turn < t.turn: last[t.conversation_id] = t
+    return list(last.values())
+
+
+SELECTIONS: dict[str, Callable[[Iterable[Task]], list[Task]]] = {"all": list, "last-questions": last_questions}
+
+
+def selected(
+    tasks: Iterable[Task],
+    how: str = "all",  # a key of SELECTIONS
+    limit: int | None = None,  # only the first so many of those selected
+) -> list[Task]:
+    "Some of the tasks. Raises SettingsError for an unknown way."
+    if how not in SELECTIONS: raise SettingsError(f"unknown selection {how!r}: there are {', '.join(SELECTIONS)}")
+    return SELECTIONS[how](tasks)[:limit]
 
 # %% ../../nbs/6_runs/00_run.ipynb #9cca0c7e
 def load_toolbox(
@@ -184,7 +207,8 @@ def run_tasks(
     folder, settings = Path(folder), system.with_own(settings)
     if setting == "rag": tasks = [replace(t, contexts=None) for t in tasks]  # what came with a task is gold
     tools = load_toolbox(settings, models or Models(settings), index, tasks, setting)
-    entries = {"identity": identity(system, setting, tools), "about": system.about, "settings": settings, **circumstances()}
+    entries = {"identity": identity(system, setting, tools), "about": system.about, "settings": settings, **circumstances(),
+               **({"server": plain(tools.chat.abilities)} if hasattr(tools.chat, "abilities") else {})}
     try:
         with only_writer(folder, "run"):
             begin_session(folder, entries)

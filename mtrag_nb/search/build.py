@@ -8,247 +8,109 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
 import shutil
-import sqlite3
-import threading
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence, Sized
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
+from types import SimpleNamespace
 
-from llama_index.core.node_parser import get_leaf_nodes, get_root_nodes
-from llama_index.core.schema import TextNode
+import numpy as np
 from llama_index.vector_stores.qdrant import QdrantVectorStore
 from qdrant_client import QdrantClient, models as qm
 from tqdm import tqdm
 
-from ..core.files import differences, disk_full, make_folder, read_json, write_json
-from ..core.settings import ChunkSettings
-from ..core.types import (Context, DataError, IndexMismatch, Passage, ServerError, SettingsError, dotted, plain, structured)
+from ..core.files import disk_full, make_folder, only_writer
+from ..core.settings import Address, ChunkSettings, SparseSettings
+from ..core.types import Context, DataError, DiskFull, IndexMismatch, Passage, ServerError, SettingsError
 from ..models.embed import EmbedderLike
-from .chunks import ParentChildNodeParser, passages_to_documents, split_text
-from .edge import EdgeClient
+from .chunks import split_text
+from .cutting import Corpus, Cutter, Piece, pieces
+from .edge import DAMAGED, EdgeClient
+from .folder import COLLECTION, GO_ON, Manifest, ParentStore, require_same, vector_sums, words
+from .sparse import SPARSE_NAME, store_options
 
 # %% auto #0
-__all__ = ['COLLECTION', 'FORMAT', 'Cut', 'GO_ON', 'open_store', 'words', 'ParentStore', 'Manifest', 'require_same',
-           'check_points', 'build_index']
+__all__ = ['BATCH', 'BATCH_ON_GPU', 'PAYLOAD', 'open_store', 'make_collection', 'embedded', 'disk_needed', 'check_points',
+           'build_index']
 
 # %% ../../nbs/4_search/04_build.ipynb #3f20e2c5
-COLLECTION = "mtrag_unified"  # seed paper, II.A.c
-
-
 def open_store(
     folder: str | Path = "",  # the embedded engine's folder
     url: str = "",  # a Qdrant server, e.g. http://localhost:6333; its key is read from QDRANT_API_KEY
+    sparse: SparseSettings | None = None,  # of the sparse vectors beside the dense ones
     **options,  # further arguments of QdrantVectorStore, e.g. enable_hybrid with its sparse functions
 ) -> QdrantVectorStore:
     "The vector store of an index. Raises ServerError if there is a url and no server answers there."
     if bool(folder) == bool(url):
         raise SettingsError("a vector store lies in a folder or at a url: give one of the two")
-    key = os.environ.get("QDRANT_API_KEY")
-    client = QdrantClient(url=url, api_key=key, check_compatibility=False) if url else EdgeClient(folder)
+    key, whole = os.environ.get("QDRANT_API_KEY"), getattr(url, "whole", url)
+    client = QdrantClient(url=whole, api_key=key, check_compatibility=False) if url else EdgeClient(folder)
     index = [{"field_name": "domain", "field_schema": qm.PayloadSchemaType.KEYWORD}]
+    options = {**store_options(sparse), **options}
     try: return QdrantVectorStore(COLLECTION, client=client, payload_indexes=index, batch_size=256, **options)
     except Exception as e:
         if not url or isinstance(e, SettingsError): raise
-        raise ServerError(f"no Qdrant server answers at {url} ({type(e).__name__}). "
+        raise ServerError(f"no Qdrant server answers at {Address(url)} ({type(e).__name__}). "
                           "Start one, or leave the url empty to use the embedded engine") from e
 
-# %% ../../nbs/4_search/04_build.ipynb #6e055fe4
-_TABLES = """
-create table if not exists parents (
-    id text primary key, document_id text, text text, title text, url text, source text, domain text) without rowid;
-create table if not exists passages (id text primary key, domain text, parents integer, children integer) without rowid;
-create table if not exists words (word text primary key, children integer) without rowid;
-create table if not exists progress (one integer primary key check (one = 1), corpus text);
-"""
-
-
-class _Tables:
-    "One SQLite file with the tables of an index. Safe to use from several threads."
-
-    def __init__(
-        self,
-        path: str | Path,  # made if it isn't there
-    ):
-        self.path, self._lock = Path(path), threading.Lock()
-        self._db = sqlite3.connect(self.path, check_same_thread=False)
-        self._db.executescript(_TABLES)
-
-    def _rows(self, select: str, ids: Sequence[str]) -> list[tuple]:
-        "Rows of the given ids, in any order."
-        parts = [ids[i:i + 500] for i in range(0, len(ids), 500)]
-        with self._lock:
-            return [row for p in parts for row in self._db.execute(f"{select} in ({','.join('?' * len(p))})", p)]
-
-    def close(self) -> None:
-        "Close the file."
-        with self._lock: self._db.close()
-
-# %% ../../nbs/4_search/04_build.ipynb #7edb99b0
-def words(text: str) -> list[str]:
-    "The words of a text, in lower case."
-    return re.findall(r"[^\W_]+", text.lower())
-
-# %% ../../nbs/4_search/04_build.ipynb #9122703c
-class _Progress(_Tables):
-    "The tables as the build sees them."
-
-    def commit(
-        self,
-        parents: Iterable[Context],
-        passages: Iterable[tuple[str, str, int, int]],  # id, domain, number of parents, number of children
-        corpus: str,  # hash of the corpus up to and including these passages
-        children: Iterable[str] = (),  # texts of the children: counted word by word
-    ) -> None:
-        "Add a batch, in one transaction: after a kill it is there or it is not."
-        counted = Counter(w for text in children for w in set(words(text)))
-        rows = ((c.id, c.document_id, c.text, c.title, c.url, c.source, c.domain) for c in parents)
-        more = "insert into words values (?,?) on conflict (word) do update set children = children + excluded.children"
-        with self._lock, self._db as db:
-            db.executemany("insert or replace into parents values (?,?,?,?,?,?,?)", rows)
-            db.executemany("insert or replace into passages values (?,?,?,?)", passages)
-            db.executemany(more, counted.items())
-            db.execute("insert or replace into progress values (1, ?)", (corpus,))
-
-    def progress(self) -> tuple[int, str]:
-        "How many passages are in, and the hash of the corpus up to there."
-        with self._lock:
-            n, = self._db.execute("select count(*) from passages").fetchone()
-            corpus, = self._db.execute("select max(corpus) from progress").fetchone()
-        return n, corpus or ""
-
-    def counts(self) -> dict[str, dict[str, int]]:
-        "Passages, parents and children of each domain."
-        select = "select domain, count(*), sum(parents), sum(children) from passages group by domain order by domain"
-        with self._lock: rows = self._db.execute(select).fetchall()
-        return {domain: {"passages": n, "parents": p, "children": c} for domain, n, p, c in rows}
-
-# %% ../../nbs/4_search/04_build.ipynb #a4226bad
-class ParentStore(_Progress):
-    "Parents, passage ids, word counts and the progress of the build, in one SQLite file. Thread-safe."
-
-    def known(self, ids: Iterable[str]) -> dict[str, Context]:
-        "Those of these parents that are here, by id."
-        return {row[0]: Context(*row) for row in self._rows("select * from parents where id", list(dict.fromkeys(ids)))}
-
-    def get_many(
-        self,
-        ids: Sequence[str],
-    ) -> list[Context]:  # in the order asked for
-        "Parents by id. Raises DataError for one that is not there."
-        found = self.known(ids)
-        if missing := [i for i in ids if i not in found]:
-            raise DataError(f"no parent {missing[0]!r} in the index", self.path,
-                            remedy="The ids come from another index: use the one that the run was made with")
-        return [found[i] for i in ids]
-
-    def missing(
-        self,
-        passage_ids: Iterable[str],
-    ) -> list[str]:  # in the order asked for, each once
-        "Which of these passages are not here?"
-        ids = list(dict.fromkeys(passage_ids))
-        present = {row[0] for row in self._rows("select id from passages where id", ids)}
-        return [i for i in ids if i not in present]
-
-    def frequency(
-        self,
-        wanted: Iterable[str],
-    ) -> dict[str, int]:  # word -> number of children that hold it
-        "How common words are in the index."
-        wanted = list(dict.fromkeys(wanted))
-        return {w: 0 for w in wanted} | dict(self._rows("select word, children from words where word", wanted))
-
-# %% ../../nbs/4_search/04_build.ipynb #ed59c0ed
-FORMAT = 1  # of the index folder
-
-
-def _manifest_data(folder: str | Path) -> dict:
-    "What `manifest.json` holds. Raises DataError if there is none, IndexMismatch if another version wrote it."
-    path = Path(folder) / "manifest.json"
-    if not path.exists():
-        raise DataError("no index here", folder, remedy="Build it: mtrag ingest --passages FILE --index DIR")
-    data = read_json(path)
-    if (found := data.get("format")) != FORMAT:
-        raise IndexMismatch(f"{folder} holds an index of format {found}, and this version reads format {FORMAT}. "
-                            "Build it again with this version")
-    return data
-
-# %% ../../nbs/4_search/04_build.ipynb #236b8624
-@dataclass(frozen=True)
-class Manifest:
-    "What an index folder holds and what it was built with."
-    chunks: ChunkSettings
-    embedder: str  # the embedder's fingerprint
-    dim: int  # length of the vectors
-    url: str = ""  # the Qdrant server, or "" for the embedded engine
-    complete: bool = False
-    corpus: str = ""  # SHA-256 over the passages in order
-    domains: Mapping[str, Mapping[str, int]] = field(default_factory=dict)  # domain -> passages, parents, children
-    format: int = FORMAT
-
-    def total(
-        self,
-        what: str,  # "passages", "parents" or "children"
-    ) -> int:
-        "The number over all domains."
-        return sum(d[what] for d in self.domains.values())
-
-    def save(self, folder: str | Path) -> None:
-        "Write `manifest.json`; a kill leaves the old one or the new one."
-        write_json(Path(folder) / "manifest.json", self)
-
-    @classmethod
-    def load(cls, folder: str | Path) -> Manifest:
-        "Read `manifest.json`. Raises DataError if there is none or it is damaged, IndexMismatch if another version wrote it."
-        data = _manifest_data(folder)
-        try: return structured(cls, data)
-        except TypeError as e:
-            remedy = "Build the index again in a new folder"
-            raise DataError(f"not the manifest of an index ({e})", Path(folder) / "manifest.json", remedy=remedy) from None
-
-# %% ../../nbs/4_search/04_build.ipynb #9d4b9a5f
-def require_same(
-    folder: str | Path,  # named in the message
-    manifest: Manifest,  # what the index has
-    **asked,  # what is asked of it: fields of the manifest
+# %% ../../nbs/4_search/04_build.ipynb #c2c7c86b
+def make_collection(
+    client: EdgeClient | QdrantClient,
+    dim: int,
+    sparse: bool = False,  # sparse vectors beside the dense ones
 ) -> None:
-    "Raises IndexMismatch that names every difference."
-    has = {k: getattr(manifest, k) for k in asked}
-    if differ := differences(dotted(plain(has)), dotted(plain(asked))):
-        raise IndexMismatch(f"{folder} holds an index that differs in {'; '.join(differ)}. "
-                            "Ask for what the index has, or build another one in a new folder")
+    "An empty collection as `QdrantVectorStore` makes it, if there is none; and its payload indexes."
+    if not client.collection_exists(COLLECTION):
+        dense, named = qm.VectorParams(size=dim, distance=qm.Distance.COSINE), {}
+        if sparse: dense, named = {"text-dense": dense}, {SPARSE_NAME: qm.SparseVectorParams(modifier=qm.Modifier.IDF)}
+        client.create_collection(COLLECTION, vectors_config=dense, sparse_vectors_config=named or None)
+    for key in ("doc_id", "domain"): client.create_payload_index(COLLECTION, key, field_schema=qm.PayloadSchemaType.KEYWORD)
 
-# %% ../../nbs/4_search/04_build.ipynb #25d90f33
-Cut = tuple[Passage, list[TextNode]]  # a passage and its nodes, parents before children
+# %% ../../nbs/4_search/04_build.ipynb #6959d92c
+BATCH, BATCH_ON_GPU = 1024, 8192  # children in a batch: half a minute's work of two cores, and of a T4
 
 
-def _batches(passages: Iterable[Passage], chunks: ChunkSettings, size: int) -> Iterator[list[Cut]]:
-    "Passages with their nodes, until a batch has at least `size` children. Raises DataError for one without text."
-    parser, batch, count = ParentChildNodeParser(chunks=chunks), [], 0
-    for passage in passages:
-        nodes = parser.get_nodes_from_documents(passages_to_documents([passage]))
-        if not nodes: raise DataError(f"passage {passage.id!r} holds no text", remedy="Remove it from the corpus")
-        batch.append((passage, nodes))
-        count += len(get_leaf_nodes(nodes))
+def _batches(cut: Iterable[Piece], size: int) -> Iterator[list[Piece]]:
+    "Pieces, until a batch has at least `size` children."
+    batch, count = [], 0
+    for piece in cut:
+        batch.append(piece)
+        count += len(piece.ids)
         if count >= size:
             yield batch
             batch, count = [], 0
     if batch: yield batch
 
+# %% ../../nbs/4_search/04_build.ipynb #e5c1ac72
+def embedded(
+    embedder: EmbedderLike,
+    texts: Sequence[str],
+) -> np.ndarray:  # float32 [texts, dim], rows of length 1
+    "Vectors of texts. Raises DataError for one that is not finite or not of length 1, or a wrong number of them."
+    vectors = np.asarray(embedder.encode(texts), np.float32)
+    if vectors.shape != (len(texts), embedder.dim):
+        raise DataError(f"the embedder {embedder.fingerprint} gave {vectors.shape} numbers for {len(texts)} texts, not of {embedder.dim} each",
+                        remedy="It is not the model that it says it is")
+    wrong = np.flatnonzero(~(np.abs(np.linalg.norm(vectors.astype(np.float64), axis=1) - 1) < 0.05))
+    if len(wrong):
+        raise DataError(f"the embedder {embedder.fingerprint} gave {len(wrong)} of {len(texts)} vectors that are not of length 1, "
+                        f"the first for {texts[wrong[0]][:60]!r}", remedy="Use another precision: --set embedder.dtype=fp32")
+    return vectors
+
 # %% ../../nbs/4_search/04_build.ipynb #8b171ac0
 class _CorpusHash:
     "SHA-256 over passages in order, everything that is stored of them."
 
-    def __init__(self): self._sha = hashlib.sha256()
+    def __init__(self): self._sha, self.characters = hashlib.sha256(), 0
 
     def add(self, p: Passage) -> None:
         line = json.dumps([p.id, p.text, p.title, p.url, p.source, p.domain], ensure_ascii=False) + "\n"
         self._sha.update(line.encode("utf-8", "surrogatepass"))
+        self.characters += len(p.text)
 
     def __str__(self) -> str: return self._sha.hexdigest()
 
@@ -276,35 +138,41 @@ def _what_differs(
     return f"its first {len(ids)} passages are in the index, but in another order or with other texts"
 
 # %% ../../nbs/4_search/04_build.ipynb #f4b945e6
-def _check_new(batch: Sequence[Cut], parents: ParentStore) -> None:
+def _check_new(batch: Sequence[Piece], parents: ParentStore) -> None:
     "Raises DataError for a passage id that stands twice in the corpus."
-    ids = [p.id for p, _ in batch]
+    ids = [piece.passage.id for piece in batch]
     new = parents.missing(ids)
     if len(new) < len(ids):
         seen = set(ids) - set(new) or {i for i in ids if ids.count(i) > 1}
         remedy = "Ids must be unique: remove or rename one"
         raise DataError(f"passage id {min(seen)!r} stands twice in the corpus", remedy=remedy)
 
-# %% ../../nbs/4_search/04_build.ipynb #7c0fc87a
-GO_ON = "Make room and start again: what is stored is kept, and the build goes on behind it"
+# %% ../../nbs/4_search/04_build.ipynb #45b5a055
+PAYLOAD = 3600  # bytes a child takes beside its vector: its payload, its ids, its share of the parents and words (measured below)
+
+
+def disk_needed(
+    children: int,
+    dim: int,
+    sparse: bool = False,
+) -> int:  # bytes
+    "What so many children take in a finished index."
+    return children * (4 * dim + PAYLOAD + 500 * sparse) + 80 * 10**6  # the engine's log
 
 
 def _check_room(folder: Path, children: int, dim: int, reserve_mb: int) -> None:
-    "Raises DataError unless a batch and the reserve fit: a vector is held twice (segment and log), a payload takes 3 kB."
-    need, free = reserve_mb * 10**6 + children * (8 * dim + 6000), shutil.disk_usage(folder).free
+    "Raises DiskFull unless a batch and the reserve fit: a vector and its payload are held twice for a while (segment and log)."
+    need, free = reserve_mb * 10**6 + children * 2 * (4 * dim + PAYLOAD), shutil.disk_usage(folder).free
     if free < need:
         said = f"the disk is full: {free / 1e6:.0f} MB free, the next batch needs {need / 1e6:.0f} MB with its reserve"
-        raise DataError(said, folder, remedy=GO_ON)
+        raise DiskFull(said, folder, remedy=GO_ON)
 
 
 @contextmanager
 def _room_needed(folder: Path) -> Iterator[None]:
-    "A full disk becomes a DataError that says what to do."
+    "A full disk becomes a DiskFull that says what to do."
     try: yield
     except OSError as e: raise disk_full(e, folder, GO_ON) from e
-    except sqlite3.OperationalError as e:
-        if "disk is full" not in str(e): raise
-        raise DataError("the disk is full", folder, remedy=GO_ON) from e
 
 # %% ../../nbs/4_search/04_build.ipynb #30f23676
 def check_points(folder: Path, manifest: Manifest, store: QdrantVectorStore) -> None:
@@ -314,7 +182,7 @@ def check_points(folder: Path, manifest: Manifest, store: QdrantVectorStore) -> 
     if points != counted:
         raise IndexMismatch(f"{folder} counts {counted} children, and its collection {COLLECTION} holds {points}: "
                             "it was changed from elsewhere or belongs to another index. "
-                            "Build in a new folder; on a server, delete that collection first")
+                            f"{'Use another server' if manifest.url else DAMAGED}")
 
 # %% ../../nbs/4_search/04_build.ipynb #aea532a0
 @dataclass
@@ -325,37 +193,58 @@ class _Build:
     store: QdrantVectorStore
     parents: ParentStore
     corpus: _CorpusHash = field(default_factory=_CorpusHash)  # of what is in
+    begun: str = field(default_factory=lambda: f"{time.time():.3f}")  # names this session
+    done: Counter = field(default_factory=Counter)  # of this session: passages, characters, children; seconds of parse, embed, write
+
+    @contextmanager
+    def clock(self, step: str) -> Iterator[None]:
+        "Count the seconds of a block."
+        start = time.perf_counter()
+        try: yield
+        finally: self.done[step] += time.perf_counter() - start
 
 
 @contextmanager
 def _begun(folder: Path, manifest: Manifest) -> Iterator[_Build]:
     "The build in a folder, its stores open: one that was begun there, or a new one."
-    new = not (folder / "manifest.json").exists()
-    with _room_needed(folder), closing(ParentStore(folder / "parents.sqlite")) as parents:
-        store = open_store("" if manifest.url else folder / "qdrant", manifest.url)
+    new, tables = not (folder / "manifest.json").exists(), folder / "parents.sqlite"
+    if not new and not tables.is_file(): raise DataError("no such file, but it is a part of the index", tables, remedy=DAMAGED)
+    with _room_needed(folder), closing(ParentStore(tables)) as parents:
+        store = open_store("" if manifest.url else folder / "qdrant", manifest.url, manifest.sparse)
         with closing(store.client):
             if new and manifest.url: check_points(folder, manifest, store)  # a server may hold another index
+            if new or parents.progress()[0] == 0: make_collection(store.client, manifest.dim, bool(manifest.sparse))
             if new: manifest.save(folder)
             yield _Build(folder, manifest, store, parents)
 
+# %% ../../nbs/4_search/04_build.ipynb #c26d2426
+def _points(batch: Sequence[Piece], vectors: np.ndarray, store: QdrantVectorStore) -> Iterator[object]:
+    "The points of a batch, made one by one: as lists of numbers all at once they would take eight times the memory."
+    kind, rows = SimpleNamespace if isinstance(store.client, EdgeClient) else qm.PointStruct, iter(vectors)
+    for piece in batch:
+        for i, (name, payload) in enumerate(zip(piece.ids, piece.payloads)):
+            vector = next(rows).tolist()
+            if piece.sparse:
+                words = qm.SparseVector(indices=piece.sparse[0][i], values=piece.sparse[1][i])
+                vector = {store.dense_vector_name: vector, SPARSE_NAME: words}
+            yield kind(id=name, vector=vector, payload=payload)
+
 # %% ../../nbs/4_search/04_build.ipynb #53ec5871
-def _add(build: _Build, batch: Sequence[Cut], embedder: EmbedderLike, reserve_mb: int) -> None:
+def _add(build: _Build, batch: Sequence[Piece], embedder: EmbedderLike, reserve_mb: int) -> None:
     "Embed and store one batch; count it last."
-    leaves = [n for _, nodes in batch for n in get_leaf_nodes(nodes)]
-    _check_room(build.folder, len(leaves), build.manifest.dim, reserve_mb)
+    texts, children, counted = [t for piece in batch for t in piece.texts], [len(piece.ids) for piece in batch], Counter()
+    _check_room(build.folder, len(texts), build.manifest.dim, reserve_mb)
     _check_new(batch, build.parents)
-    for node, vector in zip(leaves, embedder.encode([n.text for n in leaves])): node.embedding = vector.tolist()
-    build.store.add(leaves)
-    for p, _ in batch: build.corpus.add(p)
-    rows = [(p.id, p.domain, len(get_root_nodes(nodes)), len(get_leaf_nodes(nodes))) for p, nodes in batch]
-    roots = [_parent(n) for _, nodes in batch for n in get_root_nodes(nodes)]
-    build.parents.commit(roots, rows, str(build.corpus), [n.text for n in leaves])
-
-
-def _parent(node: TextNode) -> Context:
-    "A parent node as it is stored."
-    m = node.metadata
-    return Context(m["chunk_id"], m["document_id"], node.text, m["title"], m["url"], m["source"], m["domain"])
+    with build.clock("embed"): vectors = embedded(embedder, texts)
+    with build.clock("write"):
+        build.store.client.upload_points(COLLECTION, _points(batch, vectors, build.store), batch_size=256, wait=True)
+        for piece in batch: build.corpus.add(piece.passage)
+        for piece in batch: counted.update(piece.words)
+        rows = [(p.passage.id, p.passage.domain, len(p.parents), n) for p, n in zip(batch, children)]
+        roots = [c for piece in batch for c in piece.parents]
+        build.parents.commit(roots, rows, str(build.corpus), counted, vector_sums(vectors, children))
+    build.done.update(passages=len(batch), children=len(texts), characters=sum(len(p.passage.text) for p in batch))
+    build.parents.note(build.begun, build.done)
 
 # %% ../../nbs/4_search/04_build.ipynb #28f7d188
 def _skip_known(
@@ -380,34 +269,63 @@ def _finish(build: _Build) -> Manifest:
     "Write the final manifest. Raises IndexMismatch if the collection holds more or less than was counted."
     done = replace(build.manifest, complete=True, corpus=build.parents.progress()[1], domains=build.parents.counts())
     check_points(build.folder, done, build.store)
-    done.save(build.folder)
+    if done != build.manifest: done.save(build.folder)
     return done
 
+# %% ../../nbs/4_search/04_build.ipynb #8e8ef930
+def _size_of(passages: Iterable[Passage], chunks: ChunkSettings) -> tuple[int | None, int | None]:
+    "Characters, and children (estimated), of a corpus that can be gone through twice."
+    if not isinstance(passages, (Corpus, Sized)): return None, None
+    found = (passages if isinstance(passages, Corpus) else Corpus(lambda: passages, chunks)).survey()
+    return found.characters, found.children
+
+
+def _check_all_fits(build: _Build, children: int | None) -> None:
+    "Raises DiskFull if what is left to be stored will not fit on the disk."
+    left = (children or 0) - sum(d["children"] for d in build.parents.counts().values())
+    if build.manifest.url or left <= 0: return
+    need, free = disk_needed(left, build.manifest.dim, bool(build.manifest.sparse)), shutil.disk_usage(build.folder).free
+    if free < need:
+        raise DiskFull(f"{need / 1e9:.1f} GB will be needed for about {left:,} children, and {free / 1e9:.1f} GB are free", build.folder,
+                       remedy="Make room, or name a folder on a larger disk")
+
 # %% ../../nbs/4_search/04_build.ipynb #01d30c34
+def _go_on(build: _Build, passages: Iterable[Passage], embedder: EmbedderLike, batch: int, progress: bool, reserve_mb: int) -> None:
+    "Add what is not in yet. Raises IndexMismatch if the corpus is not the one that the build was begun with, or goes on after its end."
+    rest, chunks, whole = iter(passages), build.manifest.chunks, build.manifest.complete
+    again, (characters, children) = () if rest is passages else passages, _size_of(passages, chunks)
+    _check_all_fits(build, children)
+    known = _skip_known(build, rest, again)
+    if whole and next(rest, None) is not None:
+        raise IndexMismatch(f"{build.folder} holds a finished index of the first {known} passages, and the corpus goes on after them. "
+                            "Build another index in a new folder")
+    parts = _batches(pieces(rest, Cutter(chunks, build.manifest.sparse)), batch)
+    with tqdm(initial=build.corpus.characters, total=characters, unit=" characters", unit_scale=True, smoothing=0.1, desc="indexing",
+              disable=not progress) as bar:
+        while True:
+            with build.clock("parse"): part = next(parts, None)
+            if part is None: return
+            _add(build, part, embedder, reserve_mb)
+            bar.update(sum(len(piece.passage.text) for piece in part))
+
+# %% ../../nbs/4_search/04_build.ipynb #fe9815b0
 def build_index(
-    passages: Iterable[Passage],
+    passages: Iterable[Passage],  # a list, or a Corpus, which is not held in memory; of an iterator nothing can be told in advance
     folder: str | Path,  # made if it isn't there; an unfinished index in it is gone on with
     embedder: EmbedderLike,
     chunks: ChunkSettings = ChunkSettings(),
     url: str = "",  # a Qdrant server; "": the embedded engine, in the folder
-    batch: int = 512,  # children in one embedding call
-    progress: bool = True,  # a progress bar on stderr
+    batch: int | None = None,  # children in one embedding call; None: BATCH, or BATCH_ON_GPU
+    progress: bool = True,  # a progress bar on stderr, in characters: what embedding takes goes by them
     reserve_mb: int = 256,  # keep so much of the disk free
+    sparse: SparseSettings | None = None,  # sparse vectors beside the dense ones; None: none
 ) -> Manifest:
-    "Build an index, or finish one. Raises IndexMismatch if the folder holds another, DataError if the disk is full."
-    folder, asked = make_folder(folder), Manifest(chunks, embedder.fingerprint, embedder.dim, url)
-    old = Manifest.load(folder) if (folder / "manifest.json").exists() else None
-    if old: require_same(folder, old, chunks=chunks, embedder=asked.embedder, dim=asked.dim, url=url)
-    rest = iter(passages)
-    again, total = () if rest is passages else passages, len(passages) if isinstance(passages, Sized) else None
-    with _begun(folder, asked) as build:
-        known = _skip_known(build, rest, again)
-        with tqdm(initial=known, total=total, unit=" passages", desc="indexing", disable=not progress) as bar:
-            for part in _batches(rest, chunks, batch):
-                if old and old.complete:
-                    raise IndexMismatch(f"{folder} holds a finished index of the first {known} passages, "
-                                        "and the corpus goes on after them. "
-                                        "Build another index in a new folder")
-                _add(build, part, embedder, reserve_mb)
-                bar.update(len(part))
-        return _finish(build)
+    "Build an index, or finish one. Raises IndexMismatch if the folder holds another, InUse if another process builds it, DiskFull."
+    folder, asked = make_folder(folder), Manifest(chunks, embedder.fingerprint, embedder.dim, url, sparse=sparse)
+    with only_writer(folder, "index"):
+        old = Manifest.load(folder) if (folder / "manifest.json").exists() else None
+        if old: require_same(folder, old, chunks=chunks, embedder=asked.embedder, dim=asked.dim, url=asked.url, sparse=sparse)
+        size = batch or (BATCH_ON_GPU if "cuda" in getattr(embedder, "device", "cpu") else BATCH)
+        with _begun(folder, replace(old, url=asked.url) if old else asked) as build:
+            _go_on(build, passages, embedder, size, progress, reserve_mb)
+            return _finish(build)

@@ -24,8 +24,8 @@ from ..core.settings import ChunkSettings
 from ..core.types import DataError, Passage, SettingsError
 
 # %% auto #0
-__all__ = ['SEPARATORS', 'CHUNK_NAMESPACE', 'spans', 'Chunk', 'split_text', 'chunk_passage', 'node_id', 'passages_to_documents',
-           'ParentChildNodeParser']
+__all__ = ['SEPARATORS', 'CHUNK_NAMESPACE', 'spans', 'Chunk', 'split_text', 'chunk_passage', 'capped', 'node_id',
+           'passages_to_documents', 'ParentChildNodeParser']
 
 # %% ../../nbs/4_search/00_chunks.ipynb #dc94624e
 SEPARATORS = ("\n\n", "\n", " ", "")  # LangChain's defaults, which the seed paper uses
@@ -126,6 +126,20 @@ def chunk_passage(
     parents, children = split_text(passage.text, passage.id, settings)
     if not children: raise DataError(f"passage {passage.id!r} holds no text", remedy="Remove it from the corpus")
     return parents, children
+
+# %% ../../nbs/4_search/00_chunks.ipynb #b54eb6f3
+def capped(
+    passages: Iterable[Passage],
+    settings: ChunkSettings = ChunkSettings(),  # sizes in characters
+    most: int | None = None,  # children a domain; None: all
+) -> Iterator[Passage]:
+    "The first passages of each domain, as many as have no more than so many children."
+    held: dict[str, int] = {}  # domain -> children so far; a domain that is full takes nothing more
+    for p in passages:
+        if most is None: yield p
+        elif held.get(p.domain, 0) <= most:
+            held[p.domain] = held.get(p.domain, 0) + len(chunk_passage(p, settings)[1])
+            if held[p.domain] <= most: yield p
 
 # %% ../../nbs/4_search/00_chunks.ipynb #6007a9bf
 CHUNK_NAMESPACE = uuid.UUID("5c8c1c4e-7f0e-5d0f-9a52-6d7472616721")  # any constant would do; it must never change

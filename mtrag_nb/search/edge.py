@@ -8,8 +8,12 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import sys
+import tempfile
 import threading
 import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,10 +22,10 @@ import numpy as np
 import qdrant_edge as edge
 from qdrant_client import models as qm
 
-from ..core.types import DataError, SettingsError
+from ..core.types import DataError, DiskFull, SettingsError
 
 # %% auto #0
-__all__ = ['EdgeClient']
+__all__ = ['DAMAGED', 'ENGINE_ROOM', 'EdgeClient']
 
 # %% ../../nbs/4_search/03_edge.ipynb #1641c542
 def _unsupported(what: object) -> SettingsError:
@@ -69,11 +73,17 @@ def _vector(v: object) -> object:
     raise _unsupported(v)
 
 
+def _idf(how: object) -> edge.IdfParams | None:
+    "Over which points word frequencies are counted: None for all."
+    if how in (None, qm.IdfScope.GLOBAL): return None
+    return edge.IdfParams(corpus=_filter(how.corpus))
+
+
 def _query(r: qm.QueryRequest) -> edge.QueryRequest:
     absent = ("prefetch", "score_threshold", "offset", "lookup_from", "shard_key")
     if extra := {k for k in absent if getattr(r, k) is not None}:
         raise _unsupported(f"{', '.join(sorted(extra))} in a query")
-    params = r.params and edge.SearchParams(hnsw_ef=r.params.hnsw_ef, exact=bool(r.params.exact))
+    params = r.params and edge.SearchParams(hnsw_ef=r.params.hnsw_ef, exact=bool(r.params.exact), idf=_idf(r.params.idf))
     nearest = edge.Query.Nearest(_vector(r.query), using=r.using or None)
     return edge.QueryRequest(limit=r.limit or 10, query=nearest, filter=_filter(r.filter),
                              with_payload=True, with_vector=bool(r.with_vector), params=params)
@@ -98,17 +108,74 @@ def _config(vectors: object, sparse: dict | None) -> edge.EdgeConfig:
     dense = {k: _dense(v) for k, v in vectors.items()} if isinstance(vectors, dict) else _dense(vectors)
     return edge.EdgeConfig(vectors=dense, sparse_vectors={k: _sparse(v) for k, v in (sparse or {}).items()} or None)
 
+# %% ../../nbs/4_search/03_edge.ipynb #ae876058
+DAMAGED = "Restore the folder from a copy, import the index again (mtrag index import), or build it in a new folder"
+
+
+def _engine_fault(e: BaseException) -> bool:
+    "Whether the engine raised this: it raises plain `Exception`, and panics."
+    return type(e) is Exception or type(e).__name__ == "PanicException"
+
+
+@contextmanager
+def _engine(folder: Path) -> Iterator[None]:
+    "What the engine says of files that it cannot use becomes a DataError."
+    try: yield
+    except BaseException as e:
+        if not _engine_fault(e): raise
+        said = str(e).replace(str(folder), "").split("\n")[0][:200]
+        raise DataError(f"the engine cannot use its files ({said})", folder, remedy=f"They may be damaged. {DAMAGED}") from None
+
+# %% ../../nbs/4_search/03_edge.ipynb #a7585dd8
+ENGINE_ROOM = 80  # MB
+
+
+def _check_room_to_open(folder: Path) -> None:
+    "Raises DiskFull if the disk has no room for what the engine writes when it opens a folder."
+    free = shutil.disk_usage(folder).free / 1e6
+    if free < ENGINE_ROOM:
+        raise DiskFull(f"the disk is full: {free:.0f} MB free, and opening an index takes up to {ENGINE_ROOM} MB", folder,
+                       remedy="Make room and start again; the index is as it was")
+
+# %% ../../nbs/4_search/03_edge.ipynb #ebad348c
+def _size(folder: Path) -> int:
+    "What a folder takes on the disk, in bytes; holes take nothing."
+    files = [p.stat() for p in folder.rglob("*") if p.is_file()]
+    return sum(min(f.st_size, getattr(f, "st_blocks", f.st_size) * 512) for f in files)
+
+
+def _copy_file(source: str, target: str) -> None:
+    "Copy a file; what is zeros becomes a hole."
+    with open(source, "rb") as a, open(target, "wb") as b:
+        while block := a.read(2**18):
+            if any(block): b.write(block)
+            else: b.seek(len(block), os.SEEK_CUR)
+        b.truncate()
+
+# %% ../../nbs/4_search/03_edge.ipynb #8f7e20d6
+def _writable_copy(folder: Path) -> tempfile.TemporaryDirectory:  # gone when nobody holds it any more
+    "A copy of a folder that cannot be written to. Raises DiskFull if it does not fit."
+    place, size = Path(tempfile.gettempdir()), _size(folder) / 1e6
+    if (free := shutil.disk_usage(place).free / 1e6) < size + ENGINE_ROOM:
+        raise DiskFull(f"it cannot be written to, as the engine needs, and its copy of {size:.0f} MB does not fit into {place}, "
+                       f"where {free:.0f} MB are free", folder, remedy="Name a place with more room in TMPDIR")
+    print(f"{folder} cannot be written to, and the engine must: it is opened as a copy of {size:.0f} MB in {place}, "
+          "which is removed in the end", file=sys.stderr)
+    copy = tempfile.TemporaryDirectory(prefix="mtrag-index-", ignore_cleanup_errors=True)
+    shutil.copytree(folder, Path(copy.name) / folder.name, copy_function=_copy_file)
+    return copy
+
 # %% ../../nbs/4_search/03_edge.ipynb #2435eede
 def _load_shard(folder: Path) -> edge.EdgeShard:
-    "Open the engine's files. Raises DataError if another process has them open, or if they are broken."
-    try: return edge.EdgeShard.load(str(folder))
-    except Exception as e:  # the engine raises nothing more precise
-        if "WouldBlock" in str(e):
-            raise DataError("the index is open in another process", folder,
-                            remedy="Close it there, or restart that notebook's kernel; "
-                                   "several processes at once need a Qdrant server") from None
-        remedy = "Delete the index folder and build it again"
-        raise DataError(f"the engine cannot open it ({e})", folder, remedy=remedy) from e
+    "Open the engine's files. Raises DataError if another process has them open, or if they are broken; DiskFull without room."
+    _check_room_to_open(folder)
+    try:
+        with _engine(folder): return edge.EdgeShard.load(str(folder))
+    except DataError as e:
+        if "WouldBlock" not in str(e): raise
+        raise DataError("the index is open in another process", folder,
+                        remedy="Close it there, or restart that notebook's kernel; "
+                               "several processes at once need a Qdrant server") from None
 
 
 def _create_shard(folder: Path, config: edge.EdgeConfig) -> None:
@@ -116,6 +183,7 @@ def _create_shard(folder: Path, config: edge.EdgeConfig) -> None:
     half = folder.with_name(folder.name + ".new")
     shutil.rmtree(half, ignore_errors=True)
     half.mkdir(parents=True)
+    _check_room_to_open(half)
     edge.EdgeShard.create(str(half), config).close()
     half.rename(folder)
 
@@ -126,8 +194,9 @@ class _Collection:
     _opening = threading.Lock()
 
     def __init__(self, folder: Path):
-        self.lock, self.config = threading.RLock(), folder / "edge_config.json"
-        self.shard = _load_shard(folder)
+        self.lock, self.config, self.folder = threading.RLock(), folder / "edge_config.json", folder
+        self.copy = None if os.access(folder, os.W_OK) else _writable_copy(folder)
+        self.shard = _load_shard(Path(self.copy.name) / folder.name if self.copy else folder)
         self._marker = open(self.config, "rb")
 
     def _alive(self) -> bool:
@@ -159,7 +228,7 @@ class _Opened:
         "Call a method of a collection's shard, one caller at a time. Raises DataError after `close`."
         if (held := self._held) is None: raise DataError("the index is closed", self.folder, remedy="Open it again")
         if name not in held: held[name] = _Collection.at(self.folder / name)
-        with held[name].lock: return getattr(held[name].shard, method)(*args)
+        with held[name].lock, _engine(held[name].folder): return getattr(held[name].shard, method)(*args)
 
     def collection_exists(self, collection_name: str) -> bool:
         "Is there such a collection?"
@@ -240,6 +309,10 @@ class EdgeClient(_Points):
     def retrieve(self, collection_name, ids, with_payload=True, with_vectors=False, **_) -> list:
         "The points with these ids, as far as they exist."
         return self._do(collection_name, "retrieve", list(ids), with_payload, with_vectors)
+
+    def count(self, collection_name, count_filter=None, exact=True, **_) -> SimpleNamespace:
+        "How many points a filter lets through."
+        return SimpleNamespace(count=self._do(collection_name, "count", edge.CountRequest(exact=exact, filter=_filter(count_filter))))
 
     def scroll(self, collection_name, scroll_filter=None, limit=10, offset=None, with_payload=True, with_vectors=False,
                shard_key_selector=None, **_):

@@ -329,8 +329,8 @@ def risk_coverage_figure(
         x, y = [p.coverage for p in points], [p.risk for p in points]
         ax.plot(x, y, line, color=colour, linewidth=1.6, label=f"{name}, by {curves[name].confidence}")
         ax.plot(x[-1:], y[-1:], marker, color=colour, markersize=8, markeredgecolor="white")
-        low, high = [p.low for p in points], [p.high for p in points]
-        if low[-1] is not None: ax.fill_between(x, low, high, color=colour, alpha=0.13, linewidth=0)
+        low, high = np.array([(p.low, p.high) for p in points], float).T  # no interval: NaN, and nothing is drawn
+        ax.fill_between(x, low, high, color=colour, alpha=0.13, linewidth=0)
     risk = f"risk: mean of 1 – {measure},\n1 where there is no answer to give"
     ax.set(xlim=(0, 1.02), ylim=(0, 1.02), xlabel="coverage: share of the turns that get an answer", ylabel=risk)
     ax.grid(color=GRID, linewidth=0.7)

@@ -20,9 +20,10 @@ from ..core.settings import MINILM, Settings, load_settings
 from ..core.text import content_words, sentences, support
 from ..core.types import DataError, structured
 from ..data.ratings import RatedAnswer, read_ratings
-from ..evaluate.compare import auroc, auroc_interval, calibration_bins, calibration_error
+from ..evaluate.compare import calibration_bins, calibration_error
 from ..evaluate.faithfulness import (
     MODEL_WAYS, contextual_support, cosine_support, encoder_measures, lexical_measures, model_measures, texts_of)
+from ..evaluate.intervals import auroc, auroc_interval
 from ..evaluate.licence import Licence, LicenceRow, Span, Yardstick, licence, span_of
 from ..evaluate.metrics import BertScorer
 from ..evaluate.raters import BASELINE, HumanRatings, Measured, RaterNames, human_ratings, rater_names
@@ -32,10 +33,10 @@ from ..runs.run import machine, package_versions
 from .calibration import real_data
 
 # %% auto #0
-__all__ = ['Edit', 'EDITS', 'HARMLESS', 'Measures', 'LEXICAL', 'STRENGTHS', 'COMBINED', 'swap_number', 'swap_name',
-           'flip_negation', 'reverse_sentences', 'contract', 'Attack', 'attack', 'attack_table', 'fit_logistic',
-           'log_loss', 'best_strength', 'Combination', 'combine', 'RememberingEmbedder', 'attack_all', 'hold',
-           'rated_file', 'measure_all', 'read_licence', 'main']
+__all__ = ['Edit', 'EDITS', 'HARMLESS', 'Measures', 'LEXICAL', 'STRENGTHS', 'COMBINED', 'OFFICIAL_MARK', 'swap_number',
+           'swap_name', 'flip_negation', 'reverse_sentences', 'contract', 'Attack', 'attack', 'attack_table',
+           'fit_logistic', 'log_loss', 'best_strength', 'Combination', 'combine', 'RememberingEmbedder', 'attack_all',
+           'hold', 'rated_file', 'measure_all', 'read_licence', 'main']
 
 # %% ../../nbs/9_studies/02_licence.ipynb #4381354d
 _NUMBER = re.compile(r"(?<![\w.,:/-])\$?\d[\d,.]*(?<=\d)(?![\w:/-])%?")
@@ -225,7 +226,7 @@ class Combination:
         return float(_probability(x[None], np.asarray(self.weights))[0])
 
     def __str__(self):
-        span = lambda t, sign="": f"{t[0]:{sign}.3f} [{t[1]:.3f}, {t[2]:.3f}]"
+        span = lambda t, sign="": f"{t[0]:{sign}.3f} [{show(t[1])}, {show(t[2])}]"
         return (f"{' + '.join(self.features)}: AUROC in sample {self.in_sample:.3f}, on conversations left out {span(self.auroc)}, "
                 f"minus {BASELINE} {span(self.gain, '+')}; log loss {self.log_loss:.3f} (base rate {self.base_log_loss:.3f}), "
                 f"calibration error {show(self.calibration)}")
@@ -253,6 +254,7 @@ def combine(
 
 # %% ../../nbs/9_studies/02_licence.ipynb #2588aa5b
 COMBINED = (BASELINE, "contextual support", "cosine support")
+OFFICIAL_MARK = ", official"  # ends the names of values that came with a file, and are not written down again
 
 
 class RememberingEmbedder:
@@ -318,7 +320,8 @@ def measure_all(
     for way in (None, *ways):
         if way: measured += model_measures(p.answers, models.chat, way, Path(work) / f"{way}.jsonl", settings.batch_size, progress)
         found, combinations = hold(rated, names, measured)
-        write_json(out, {**told, "people": found.people, "rows": found.rows, "combinations": combinations, "attacks": attacks})
+        write_json(out, {**told, "people": found.people, "rows": found.rows, "combinations": combinations, "attacks": attacks,
+                         "values": {m.name: [round(v, 6) for v in m.values] for m in measured if not m.name.endswith(OFFICIAL_MARK)}})
     return found
 
 # %% ../../nbs/9_studies/02_licence.ipynb #11ce0018

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..core.record import Checked, Drafted, Gated, Rank, Ranked, Rewritten, Step
-from ..core.settings import BGE_M3, WAYS_TO_GRADE, ModelSpec, Settings, StageSettings, one_of, with_settings
+from ..core.settings import BGE_M3, WAYS_TO_GRADE, ModelSpec, Settings, StageSettings, later, one_of, with_settings
 from ..core.text import clipped, content_words, format_docs_for_gen
 from ..core.types import Context, Reason, Turn
 from ..core.verdicts import Label, Verdict, without_thinking
@@ -19,18 +19,18 @@ from ..models.chat import ChatModel, Prompt, chat
 from ..models.embed import EmbedderLike
 from .nodes import DECLINED, after_check, answered, drafted, refuse, retrieve_node, retry_node
 from .stages import Toolbox, clean_rewrite
-from .system import END, START, System, TurnState, Work, as_node, new_graph
+from .system import END, START, Departure, System, TurnState, Work, as_node, new_graph
 
 # %% auto #0
 __all__ = ['LAPTOP', 'QWEN', 'ABSTAIN', 'PRONOUNS', 'MAX_NEW_TOKENS', 'NCL_PROMPTS', 'CLASSES', 'LABELS', 'FIELDS',
-           'NUMBER_WORDS', 'VAGUE_WORDS', 'BAD_ANSWERS', 'EMPTY', 'UNANSWERABLE', 'BAD_ANSWER', 'NCL_NODES', 'NCL',
-           'NclSettings', 'pronouns_in', 'class_of', 'Relation', 'relate_by_score', 'read_class', 'relate_by_words',
-           'relate_by_cosine', 'exchanges', 'select_history', 'Local', 'local_rewrite', 'restates_question',
-           'too_short', 'ends_badly', 'vague_number', 'bad_answer', 'NclState', 'selected_turns', 'Evidence',
-           'GloballyRewritten', 'LocallyRewritten', 'Related', 'evidence_node', 'global_rewrite_node', 'relation_node',
-           'local_rewrite_node', 'rerank_node', 'answerability', 'gate_node', 'answer_node', 'quality_node', 'why',
-           'after_evidence', 'after_relation', 'after_rerank', 'after_gate', 'after_generate', 'build_ncl',
-           'as_the_paper_fixes']
+           'NUMBER_WORDS', 'VAGUE_WORDS', 'BAD_ANSWERS', 'EMPTY', 'UNANSWERABLE', 'BAD_ANSWER', 'NCL_NODES',
+           'PUBLISHED', 'NCL', 'NclSettings', 'pronouns_in', 'class_of', 'Relation', 'relate_by_score', 'read_class',
+           'relate_by_words', 'relate_by_cosine', 'exchanges', 'select_history', 'Local', 'local_rewrite',
+           'restates_question', 'too_short', 'ends_badly', 'vague_number', 'bad_answer', 'NclState', 'selected_turns',
+           'Evidence', 'GloballyRewritten', 'LocallyRewritten', 'Related', 'evidence_node', 'global_rewrite_node',
+           'relation_node', 'local_rewrite_node', 'rerank_node', 'answerability', 'gate_node', 'answer_node',
+           'quality_node', 'why', 'after_evidence', 'after_relation', 'after_rerank', 'after_gate', 'after_generate',
+           'build_ncl', 'as_the_paper_fixes']
 
 # %% ../../nbs/5_systems/06_ncl.ipynb #c2d471de
 @dataclass(frozen=True)
@@ -46,9 +46,10 @@ class NclSettings:
     gate_default: str = "no"  # what an unreadable verdict counts as
     least_words: int = 3  # a shorter answer is a bad answer
     max_retries: int = 1  # stricter retries of a bad answer
+    local: str = later("fields")  # the local rewrite: a short reply for each of the three "fields", or all three at "once"
 
     def __post_init__(self): one_of(self, "ncl", {"relation": ("score", "words", "cosine"), "gate": WAYS_TO_GRADE,
-                                                  "gate_default": ("yes", "no")})
+                                                  "gate_default": ("yes", "no"), "local": ("fields", "once")})
 
 
 LAPTOP = {"relation": "cosine", "relation_threshold": 0.15, "gate": "cosine", "gate_threshold": 0.31}
@@ -68,9 +69,11 @@ def pronouns_in(question: str) -> list[str]:
     return [w.lower() for w in _PRONOUN.findall(question)]
 
 # %% ../../nbs/5_systems/06_ncl.ipynb #8d069b9f
-_REWRITE_RULES = (
+_ZERO_SHOT = (
     "Replace pronouns and fill in what is left out. Keep names and numbers as they are, add no new facts, and don't "
-    "answer. If the question stands alone already, repeat it. Reply with the question only.\n\nConversation:\n"
+    "answer. If the question stands alone already, repeat it. Reply with the question only.")
+_REWRITE_RULES = _ZERO_SHOT + (
+    "\n\nConversation:\n"
     "user: Which museums in Oslo are free?\nagent: The National Museum is free on Thursdays.\n"
     "Last question: And for students?\nRewrite: Which museums in Oslo are free for students?\n\nConversation:\n"
     "user: How do I reset my router?\nagent: Hold the button for ten seconds.\nLast question: What is a mortgage?\n"
@@ -140,6 +143,7 @@ NCL_PROMPTS = {
     "small": {**_CONTROL, "generate.retry": (
         "Documents:\n{documents}\n\nQuestion: {question}\n\n"
         "Answer in one full sentence, with exact numbers. An earlier answer was rejected: {unsupported}.")},
+    "published": {**_CONTROL, **_STRICT, **{k: text.replace(_REWRITE_RULES, _ZERO_SHOT) for k, text in _GLOBAL.items()}},
 }
 
 # %% ../../nbs/5_systems/06_ncl.ipynb #862cabb5
@@ -250,14 +254,24 @@ def local_rewrite(
     question: str,  # the globally rewritten one
     history: str,  # the selected turns, as `show_history` gives them
     category: int = 0,  # the relation's class; 0: not classified
+    way: str = "fields",  # "fields": one short reply each; "once": all in one reply
 ) -> Local:
     "Summary of the selected history, intent of the question, and the question on its own."
     user = prompts["local.user"].format(history=history, relation=prompts[f"relation.{category}"], question=question)
+    if way == "once": return _local_at_once(model, chat(prompts["local.system"], user, prefill="Summary:"))
     said, fields = "", {}
     for name, tokens in FIELDS.items():
         (c,) = model.generate([chat(prompts["local.system"], user, prefill=f"{said}{name}:")], tokens, stop=["\n"])
         fields[name] = clean_rewrite(c.text)
         said += f"{name}: {fields[name]}\n"
+    return Local(*fields.values(), tuple(n for n, text in fields.items() if not text))
+
+
+def _local_at_once(model: ChatModel, prompt: Prompt) -> Local:
+    "The three fields from one reply; one whose label does not come is empty."
+    (c,) = model.generate([prompt], sum(FIELDS.values()))
+    found = {n: re.search(rf"^\W*{n}\W*:(.*)$", prompt.prefill + c.text, flags=re.I | re.M) for n in FIELDS}
+    fields = {n: clean_rewrite(m[1]) if m else "" for n, m in found.items()}
     return Local(*fields.values(), tuple(n for n, text in fields.items() if not text))
 
 # %% ../../nbs/5_systems/06_ncl.ipynb #96359104
@@ -388,7 +402,8 @@ def relation_node(state: NclState, tools: Toolbox) -> tuple[dict, Related]:
 def local_rewrite_node(state: NclState, tools: Toolbox) -> tuple[dict, LocallyRewritten]:
     "The question rewritten once more, from the selected turns only (3.4); the guard holds here too."
     before = state["query"]
-    local = local_rewrite(tools.chat, tools.prompts, before, tools.history(selected_turns(state), whole=True), state["category"])
+    local = local_rewrite(tools.chat, tools.prompts, before, tools.history(selected_turns(state), whole=True), state["category"],
+                          tools.settings.own.local)
     r = tools.guarded(Rewritten(text=local.question or before, raw=local.question, kept=bool(local.question)), before)
     return {"query": r.text}, LocallyRewritten(text=r.text, raw=r.raw, kept=r.kept, similarity=r.similarity, local=local)
 
@@ -485,7 +500,25 @@ def as_the_paper_fixes(settings: Settings) -> Settings:
                                     "stages.max_new_tokens": min(settings.stages.max_new_tokens, MAX_NEW_TOKENS)})
 
 
+PUBLISHED = (
+    Departure("stages.prompts", "published", "abstract: zero-shot", "Two worked examples keep a small model from answering in the place "
+              "of rewriting."),
+    Departure("ncl.relation", "words", "3.3: a deterministic judgment by the model", "The likeliest of four labels always parses, and is "
+              "as deterministic."),
+    Departure("ncl.local", "once", "3.4: one rewrite with three outputs", "A small model leaves fields out; asked one by one, it cannot."),
+    Departure("ncl.gate", "verdict", "3.5: a strict yes or no in words", "The likelier of Yes and No is the same decision, always parses, "
+              "and leaves a score for the dial."),
+    Departure("stages.history_turns", 1000, "3.2, 5: the full dialogue history, where it is shown", "Long prompts cost memory and time; "
+              "only No Classification shows the gate and the generator more than the selected turns."),
+    Departure("stages.turn_chars", 100_000, "3.2: the full dialogue history", "The same, for long answers."),
+    Departure("stages.declined_by", "never", "Table 1: three triggers, and a generator that declines is none", "An answer that says it "
+              "cannot answer is a refusal, and is counted as one."),
+    Departure("stages.tidy", False, "3.6: no such step", "A last sentence that was cut off is dropped before the quality gate rejects the "
+              "whole answer for it."),
+    Departure("stages.rewrite", "always", "3.2: each question is rewritten", "The laptop's model makes most questions worse."))
+
+
 NCL = System(
     "ncl", build_ncl, "pre-check, relation-controlled rewrites, rerank, answerability gate, quality gate (NCL)",
     reasons=(EMPTY, UNANSWERABLE, DECLINED, BAD_ANSWER), prompts=NCL_PROMPTS, settings=NclSettings, defaults={"laptop": LAPTOP},
-    profiles={"ncl": QWEN}, fixed=as_the_paper_fixes, retries=lambda settings: settings.own.max_retries)
+    profiles={"ncl": QWEN}, fixed=as_the_paper_fixes, retries=lambda settings: settings.own.max_retries, variants={"published": PUBLISHED})

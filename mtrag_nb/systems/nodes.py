@@ -57,7 +57,7 @@ def drafted(
     "A draft from the kept contexts."
     attempt = state.get("retries", 0)
     shown = format_docs_for_gen(tools.retriever.contexts(state["kept"]))
-    wrong = state.get("unsupported", "") if attempt else ""
+    wrong = state.get("unsupported", "") if attempt and tools.stages.retry == "told" else ""
     d = tools.generate(state.get("query") or state["task"].question, turns, shown, temperature=temperature, seed=seed, unsupported=wrong)
     return {"draft": d.text, "declined": d.declined}, replace(d, attempt=attempt)
 

@@ -12,7 +12,7 @@ from ..core.types import SettingsError, Turn
 
 # %% auto #0
 __all__ = ['REWRITE_PROMPTS', 'GRADE_PROMPTS', 'GENERATE_PROMPTS', 'CHECK_PROMPTS', 'PROMPTS', 'STRICT_PROMPTS', 'SMALL_PROMPTS',
-           'PROMPT_SETS', 'prompt_set', 'show_history', 'history_head']
+           'PUBLISHED_PROMPTS', 'PROMPT_SETS', 'prompt_set', 'show_history', 'history_head']
 
 # %% ../../nbs/5_systems/00_prompts.ipynb #b9ea438e
 REWRITE_PROMPTS = {
@@ -82,7 +82,25 @@ SMALL_PROMPTS = {
         "Documents:\n{documents}\n\nQuestion: {question}\n\n"
         "An earlier answer was wrong: \"{unsupported}\". Answer from the documents."),
 }
-PROMPT_SETS = {"permissive": PROMPTS, "strict": {**PROMPTS, **STRICT_PROMPTS}, "small": {**PROMPTS, **SMALL_PROMPTS}}
+PUBLISHED_PROMPTS = {
+    "rewrite.system": (
+        "Rewrite the last question of a conversation so that it can be understood without the conversation.\n\n"
+        "Chat History: Who is the CEO of Apple? / Tim Cook.\nLast Question: How old is he?\nRewrite: How old is Tim Cook?"),
+    "grade.system": (
+        "You judge whether a document is relevant to a question. It is relevant if it holds keywords of the question or is related "
+        "to it in meaning; this is not a stringent test, it only filters out what is off the subject. Reply with one word: yes or no.\n\n"
+        "Question: When was the bridge built?\nDocument: The bridge at Lund was opened to traffic in 1911.\nyes\n"
+        "Question: How do I renew a passport?\nDocument: Passports are issued by the district office.\nyes\n"
+        "Question: Which soil do roses need?\nDocument: Tulips flower in April.\nno\n"
+        "Question: What does a day ticket cost?\nDocument: The port was dredged twice.\nno"),
+    "grade.user": "Question: {question}\nDocument: {document}",
+    "generate.system": (
+        "You answer the last question of a conversation. Use the context as your PRIMARY source; reasonable inferences from it are "
+        "allowed. If the context holds any relevant information, use it to answer. Only if it holds none, reply with exactly: I_DONT_KNOW"),
+    "generate.user": "Context:\n{documents}\n\n{history}Question: {question}",
+}
+PROMPT_SETS = {"permissive": PROMPTS, "strict": {**PROMPTS, **STRICT_PROMPTS}, "small": {**PROMPTS, **SMALL_PROMPTS},
+               "published": {**PROMPTS, **PUBLISHED_PROMPTS}}
 
 
 def prompt_set(name: str) -> dict[str, str]:

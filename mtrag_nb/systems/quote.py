@@ -12,14 +12,15 @@ from dataclasses import dataclass
 from ..core.record import Drafted, Graded, Grade
 from ..core.settings import in_bounds
 from ..core.types import Context, Outcome, Reason, Turn
+from ..core.verdicts import Verdict, scored
 from ..models.embed import EmbedderLike
 from .nodes import refuse, retrieve_node
 from .stages import Toolbox
 from .system import END, START, System, TurnState, as_node, new_graph
 
 # %% auto #0
-__all__ = ['NOTHING', 'QUOTE', 'Quote', 'quotable', 'asked_of', 'nearest', 'QuoteSettings', 'Quoted', 'grade_node', 'quote_node',
-           'build_quote']
+__all__ = ['NOTHING', 'QUOTE', 'Quote', 'quotable', 'asked_of', 'nearest', 'QuoteSettings', 'Quoted', 'grades', 'grade_node',
+           'quote_node', 'build_quote']
 
 # %% ../../nbs/5_systems/07_quote.ipynb #48943694
 _SENTENCE = re.compile(r"[^\n]+?(?:[.!?][\"')\]]*(?=\s+[\"'(\[]?[A-Z0-9])|(?=\n)|$)", re.S)
@@ -88,12 +89,19 @@ class Quoted(Drafted, kind="quoted"):
     quotes: tuple[Quote, ...]
 
 # %% ../../nbs/5_systems/07_quote.ipynb #0efc5224
+def grades(tools: Toolbox, questions: Sequence[str], history: Sequence[Turn], texts: Sequence[str]) -> list[Verdict]:
+    "The shared grade over several wordings of a question: the better verdict counts. A cosine embeds each text once."
+    if tools.stages.grade == "cosine" and texts:
+        cosines = tools.embedder.encode(list(texts)) @ tools.embedder.encode(list(questions)).T
+        return [scored(float(s), tools.stages.grade_threshold, "cosine") for s in cosines.max(axis=1)]
+    ways = [tools.grade(q, history, texts) for q in questions]
+    return [max(vs, key=lambda v: (v.passed, v.score or 0.0)) for vs in zip(*ways)]
+
+
 def grade_node(state: TurnState, tools: Toolbox) -> tuple[dict, Graded]:
-    "The shared grade, over the question and over the question with the one before it: the better verdict counts."
+    "The grade over the question, and over the question with the one before it."
     contexts, task = tools.retriever.contexts(state["found"]), state["task"]
-    texts = [c.text for c in contexts]
-    ways = [tools.grade(q, task.history, texts) for q in asked_of(task.question, task.history)]
-    verdicts = [max(vs, key=lambda v: (v.passed, v.score or 0.0)) for vs in zip(*ways)]
+    verdicts = grades(tools, asked_of(task.question, task.history), task.history, [c.text for c in contexts])
     step = Graded(grades=tuple(Grade(c.id, v) for c, v in zip(contexts, verdicts)))
     return {"kept": list(step.kept)}, step
 

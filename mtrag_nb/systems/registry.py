@@ -28,12 +28,14 @@ DEFAULT = next(iter(SYSTEMS))  # what a command runs that names none
 
 
 def system_named(name: str) -> System:
-    "A system by its name. Raises SettingsError for an unknown one."
+    "A system by its name; `name+variant` as a variant of it has it. Raises SettingsError for an unknown one."
+    name, _, variant = name.partition("+")
     if name not in SYSTEMS: raise SettingsError(f"unknown system {name!r}: there are {', '.join(SYSTEMS)}")
     entry = SYSTEMS[name]
-    if not isinstance(entry, str): return entry
-    module, _, value = entry.partition(":")
-    return getattr(importlib.import_module(module), value)
+    if isinstance(entry, str):
+        module, _, value = entry.partition(":")
+        entry = getattr(importlib.import_module(module), value)
+    return entry.variant(variant) if variant else entry
 
 # %% ../../nbs/5_systems/09_registry.ipynb #2ce45f94
 def profiles() -> dict[str, Settings]:

@@ -11,10 +11,11 @@ from ..core.types import Reason
 from .nodes import (DECLINED, after_check, check_node, generate_node, grade_node, refuse, retrieve_node, retry_node,
                                     rewrite_node)
 from .stages import Toolbox
-from .system import END, START, System, TurnState, Work, as_node, new_graph
+from .system import END, START, Departure, System, TurnState, Work, as_node, new_graph
 
 # %% auto #0
-__all__ = ['IRRELEVANT', 'EXHAUSTED', 'SELF_CRAG_NODES', 'SELF_CRAG', 'why', 'after_grade', 'after_generate', 'build_self_crag']
+__all__ = ['IRRELEVANT', 'EXHAUSTED', 'PUBLISHED', 'SELF_CRAG_NODES', 'SELF_CRAG', 'why', 'after_grade', 'after_generate',
+           'build_self_crag']
 
 # %% ../../nbs/5_systems/05_self_crag.ipynb #1416e1c3
 IRRELEVANT = Reason("irrelevant_docs", "dropped", "no retrieved document passed the grade")
@@ -35,6 +36,27 @@ def after_grade(state: TurnState) -> str:
 def after_generate(state: TurnState) -> str:
     "Declined: refuse."
     return "fallback" if state["declined"] else "hallucination_check"
+
+# %% ../../nbs/5_systems/05_self_crag.ipynb #cc36b5e9
+PUBLISHED = (
+    Departure("stages.retry", "plain", "II.C.1: a retry is another opportunity at the same stage", "A retry that changes nothing seldom "
+              "helps: in the authors' public record 12 of the 13 turns that entered the loop left it exhausted."),
+    Departure("stages.retry_temperature", 0.0, "not printed; 0.01 in the authors' code", "A retry at temperature 0 writes the same draft again."),
+    Departure("stages.declined_by", "token", "II.D.3: llm_refusal, the generator explicitly declines", "A model also declines in its own "
+              "words; a decline that goes on to answer is not taken for one."),
+    Departure("stages.refusal_text", "I_DONT_KNOW", "II.C.1: the fallback returns the token", "The official judge of refusals and "
+              "RB_agg read sentences; a user does, too."),
+    Departure("stages.prompts", "published", "V.B: context as PRIMARY source; the grader's text is not printed, that of the authors' code "
+              "lets pass what shares keywords or meaning, with four examples and without the history",
+              "A grader that asks for a part of the answer leaves the generator less that leads it astray; each prompt has one job."),
+    Departure("stages.history_turns", 1000, "II.C.2: the full conversation history", "Long prompts cost memory and time on a T4; what "
+              "most questions lean on stands in the last turns."),
+    Departure("stages.turn_chars", 100_000, "II.C.2: the full conversation history", "The same, for long answers."),
+    Departure("stages.tidy", False, "no such step", "Small models repeat sentences and are cut off in the middle of one; the check would "
+              "reject the rest of the draft for it."),
+    Departure("stages.rewrite", "always", "II.D.1: each query is rewritten", "The laptop's model makes most queries worse."),
+    Departure("stages.grade", "verdict", "II.D.2: the model grades each document", "The laptop's model cannot grade; the embedder can."),
+    Departure("stages.check", "verdict", "II.D.2: the model checks the answer", "The laptop's model cannot check; word overlap can."))
 
 # %% ../../nbs/5_systems/05_self_crag.ipynb #463b1677
 SELF_CRAG_NODES: dict[str, Work] = {
@@ -61,4 +83,4 @@ def build_self_crag(
 
 
 SELF_CRAG = System("self_crag", build_self_crag, "rewrite, retrieve, grade, generate, check with retries, fallback (Self-CRAG)",
-                   (IRRELEVANT, DECLINED, EXHAUSTED))
+                   (IRRELEVANT, DECLINED, EXHAUSTED), variants={"published": PUBLISHED})

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -23,9 +23,9 @@ from .prompts import history_head, prompt_set, show_history
 if TYPE_CHECKING: from mtrag_nb.search.retrieve import RetrieverLike
 
 # %% auto #0
-__all__ = ['clean_rewrite', 'rewrite', 'guard', 'grade_by_verdict', 'log_odds', 'grade_by_yesno', 'grade_by_likelihood',
-           'grade_by_cosine', 'clean_answer', 'generate', 'check_by_verdict', 'check_by_yesno', 'check_by_likelihood',
-           'check_by_support', 'Toolbox']
+__all__ = ['DECLINED_BY', 'clean_rewrite', 'rewrite', 'guard', 'grade_by_verdict', 'log_odds', 'grade_by_yesno',
+           'grade_by_likelihood', 'grade_by_cosine', 'clean_answer', 'generate', 'check_by_verdict', 'check_by_yesno',
+           'check_by_likelihood', 'check_by_support', 'Toolbox']
 
 # %% ../../nbs/5_systems/01_stages.ipynb #251dde60
 def clean_rewrite(text: str) -> str:
@@ -117,10 +117,14 @@ _MARKERS = re.compile(r"<\|[^|<>]{1,40}\|>|</?s>|\[/?INST\]|<(?:start|end)_of_tu
 _NEXT_TURN = re.compile(r"\n\s*(?:user|human|question)\s*:", re.I)
 
 
-def clean_answer(text: str) -> str:
-    "An answer without chat markers, role labels, a next turn that the model made up, and sentences that stood in it already."
+def clean_answer(
+    text: str,
+    tidy: bool = True,  # without sentences that stood in it already
+) -> str:
+    "An answer without chat markers, role labels, a next turn that the model made up."
     text = _NEXT_TURN.split("\n" + _MARKERS.sub("", text).strip())[0]
     text = re.sub(r"^\s*(?:(?:agent|assistant|answer)\s*:\s*)+", "", text, flags=re.I).strip()
+    if not tidy: return text
     seen, out = set(), []
     for part in re.split(r"((?<=[.!?:])\s+|\n+)", text):  # sentences and what stands between them
         key = part.strip().lower()
@@ -128,6 +132,9 @@ def clean_answer(text: str) -> str:
         seen.add(key)
         out.append(part)
     return "".join(out).strip()
+
+# %% ../../nbs/5_systems/01_stages.ipynb #5496ecab
+DECLINED_BY: dict[str, Callable[[str], bool]] = {"stance": declines, "token": lambda text: "I_DONT_KNOW" in text, "never": lambda text: False}
 
 # %% ../../nbs/5_systems/01_stages.ipynb #78256765
 def generate(
@@ -140,16 +147,18 @@ def generate(
     temperature: float = 0.0,
     seed: int = 0,
     unsupported: str = "",  # a retry says which part of the last draft was not supported
+    declined_by: str = "stance",  # a key of DECLINED_BY
+    tidy: bool = True,  # take off repeated sentences, and a last one that was cut off
 ) -> Drafted:
-    "Answer from the documents; a draft that was cut off loses its last sentence if that is broken. Raises ReplyError for an empty reply."
+    "Answer from the documents. Raises ReplyError for an empty reply."
     filled = {"documents": documents, "history": history_head(history), "question": question, "unsupported": unsupported}
     user, prefill = prompts["generate.retry" if unsupported else "generate.user"].format(**filled), prompts["generate.prefill"]
     (c,) = model.generate([chat(prompts["generate.system"], user, prefill=prefill)], max_new_tokens, temperature, seed)
-    text = clean_answer(c.text)
+    text = clean_answer(c.text, tidy)
     if not text: raise ReplyError(f"empty reply: {c.tokens_out} tokens ({c.stop}), and no answer in {c.text[:60]!r}")
     if prefill: text = text[:1].upper() + text[1:]
-    if c.stop == "length" and (whole := re.match(r".*[.!?](?=\s|$)", text, flags=re.S)): text = whole[0]
-    return Drafted(text=text, declined=declines(text), stop=c.stop, temperature=temperature, seed=seed, unsupported=unsupported)
+    if tidy and c.stop == "length" and (whole := re.match(r".*[.!?](?=\s|$)", text, flags=re.S)): text = whole[0]
+    return Drafted(text=text, declined=DECLINED_BY[declined_by](text), stop=c.stop, temperature=temperature, seed=seed, unsupported=unsupported)
 
 # %% ../../nbs/5_systems/01_stages.ipynb #c237efa6
 def _check_prompt(prompts: Mapping[str, str], question: str, answer: str, documents: str) -> Prompt:
@@ -234,7 +243,9 @@ class Toolbox:
 
     def generate(self, question: str, turns: Sequence[Turn], documents: str, **how) -> Drafted:  # how: temperature, seed, unsupported
         "A draft from the documents as the generator sees them."
-        return generate(self.chat, self.prompts, question, self.history(turns), documents, self.stages.max_new_tokens, **how)
+        s = self.stages
+        return generate(self.chat, self.prompts, question, self.history(turns), documents, s.max_new_tokens,
+                        declined_by=s.declined_by, tidy=s.tidy, **how)
 
     def check(self, question: str, answer: str, documents: Sequence[str], shown: str) -> Verdict:
         "The verdict on a draft, as `stages.check` says. `documents` are the texts, `shown` the same as the generator saw them."

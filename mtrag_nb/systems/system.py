@@ -6,20 +6,26 @@
 from __future__ import annotations
 
 import operator
+import re
+import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated, TypedDict
 
+from ..core.html import text_table, words_table
+from ..core.html import text_table, words_table
 from ..core.record import Calls, Step, Trajectory, trajectory
 from ..core.settings import PROFILES, Settings, with_settings
+from ..core.text import clipped
+from ..core.text import clipped
 from ..core.types import MTRAGError, Outcome, Reason, SettingsError, Task
 from ..models.calls import MeteredChat
 from .stages import Toolbox
 
 # %% auto #0
-__all__ = ['START', 'END', 'Work', 'TurnState', 'new_graph', 'NodeError', 'as_node', 'shared_retries', 'System', 'run_turn',
-           'take_turn', 'draw_graph']
+__all__ = ['START', 'END', 'Work', 'TurnState', 'new_graph', 'NodeError', 'as_node', 'shared_retries', 'Departure', 'System',
+           'own_setting', 'Departures', 'departures', 'run_turn', 'take_turn', 'draw_graph']
 
 # %% ../../nbs/5_systems/02_system.ipynb #68f21221
 class TurnState(TypedDict, total=False):
@@ -80,6 +86,15 @@ def shared_retries(settings: Settings) -> int:
 
 
 @dataclass(frozen=True)
+class Departure:
+    "A setting whose default does otherwise than the system's paper says."
+    setting: str  # dotted key; the system's own under its name
+    published: object  # the value that does what the paper says
+    place: str  # where and what the paper says
+    why: str  # the reason of the default
+
+
+@dataclass(frozen=True)
 class System:
     "A way to answer a turn."
     name: str  # as it is recorded; a variant adds `+...`
@@ -92,6 +107,14 @@ class System:
     profiles: Mapping[str, Settings] = field(default_factory=dict)  # profiles that its paper names and no other system needs
     fixed: Callable[[Settings], Settings] = lambda settings: settings  # what its paper fixes of the shared settings
     retries: Callable[[Settings], int] = shared_retries  # how often a turn may come back to a node at most
+    variants: Mapping[str, tuple[Departure, ...]] = field(default_factory=dict)  # name -> what is done otherwise there
+    changes: Mapping[str, object] = field(default_factory=dict)  # of a variant: dotted key -> value, before anything that a user sets
+
+    def variant(self, name: str) -> System:
+        "This system as one of its variants has it; the name is recorded. Raises SettingsError for an unknown one."
+        if name not in self.variants:
+            raise SettingsError(f"unknown variant {name!r}: {self.name} has {', '.join(self.variants) or 'none'}")
+        return replace(self, name=f"{self.name}+{name}", changes={d.setting: d.published for d in self.variants[name]})
 
     def with_own(self, settings: Settings) -> Settings:
         "Settings with this system's own in them: those there, or the profile's defaults. Raises SettingsError for another system's."
@@ -111,10 +134,10 @@ class System:
         if isinstance(profile, str) and profile not in known:
             raise SettingsError(f"unknown profile {profile!r}: {self.name} has {', '.join(known)}")
         settings, prefix = self.with_own(known[profile] if isinstance(profile, str) else profile), self.name.split("+")[0] + "."
-        if self.settings is None and (own := [k for k in changes or {} if k.startswith(prefix)]):
+        changes = {**self.changes, **(changes or {})}
+        if self.settings is None and (own := [k for k in changes if k.startswith(prefix)]):
             raise SettingsError(f"unknown setting {own[0]!r}: {self.name} has no settings of its own")
-        return with_settings(settings, {"own." + k.removeprefix(prefix) if k.startswith(prefix) else k: v for k,
-                                        v in (changes or {}).items()})
+        return with_settings(settings, {"own." + k.removeprefix(prefix) if k.startswith(prefix) else k: v for k, v in changes.items()})
 
     def toolbox(self, tools: Toolbox) -> Toolbox:
         "A toolbox with all that is this system's own filled in: settings, prompts, what its paper fixes."
@@ -127,6 +150,38 @@ class System:
     def max_steps(self, settings: Settings) -> int:
         "More steps than any turn can take: a loop that does not end is an error."
         return 20 + 4 * self.retries(self.with_own(settings))
+
+# %% ../../nbs/5_systems/02_system.ipynb #e8cf071d
+def own_setting(settings: Settings, system: str, key: str) -> object:
+    "The value of a dotted key; a system's own stand under its name."
+    for part in re.sub(rf"^{re.escape(system.split('+')[0])}\.", "own.", key).split("."): settings = getattr(settings, part)
+    return settings
+
+
+@dataclass(frozen=True, repr=False)
+class Departures:
+    "Where a profile does otherwise than a variant, as one table."
+    variant: str
+    rows: tuple[tuple[Departure, object], ...]  # with the value that the profile has
+
+    def _table(self) -> tuple[tuple[str, ...], list[tuple]]:
+        rows = [(d.setting, clipped(str(value), 40), clipped(str(d.published), 40), d.place, d.why) for d, value in self.rows]
+        return ("setting", "here", self.variant, "in the paper", "why otherwise here"), rows
+
+    def __repr__(self) -> str: return text_table(*self._table())
+
+    def _repr_html_(self) -> str: return words_table(*self._table())
+
+
+def departures(
+    system: System,
+    variant: str,  # of the system
+    profile: str | Settings = "laptop",
+) -> Departures:
+    "Where a profile does otherwise than the variant."
+    settings = system.configured(profile)
+    found = [(d, own_setting(settings, system.name, d.setting)) for d in system.variants[variant]]
+    return Departures(variant, tuple((d, value) for d, value in found if value != d.published))
 
 # %% ../../nbs/5_systems/02_system.ipynb #cbd7c2bf
 def run_turn(
