@@ -15,7 +15,8 @@ PIP = $(BIN)/pip install -q -c constraints.txt $(PIP_ARGS)
 STUDY = HF_HUB_OFFLINE=1 TOKENIZERS_PARALLELISM=false OMP_NUM_THREADS=1 $(BIN)/python
 NOTEBOOKS = $(BIN)/python tools/run_notebooks.py --jobs $(JOBS)
 
-.PHONY: help demo test quick test-browser test-wheel test-kills bench calibrate rerankers licence ncl paper record notebooks export readme sync clean
+.PHONY: help demo test quick test-browser test-wheel test-anywhere test-readme test-reproduce test-kills address bench calibrate \
+  rerankers retrieval server platforms licence ncl paper record notebooks export readme sync clean
 
 help: ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -47,6 +48,18 @@ test-browser: $(VENV)/.installed-dev ## click through the case browser in a real
 test-wheel: $(VENV)/.installed-dev ## build a wheel, install it beside the packages of this environment, and use it in an empty folder
 	@HF_HUB_OFFLINE=1 $(BIN)/python tools/wheel_test.py
 
+test-anywhere: $(VENV)/.installed-dev ## notebooks in an empty folder beside a wheel, and in a clone by their first cell, under Colab's IPython
+	@$(BIN)/python tools/anywhere_test.py
+
+test-readme: $(VENV)/.installed-dev ## run the README's commands, as they are printed, on a small copy of the official files
+	@HF_HUB_OFFLINE=1 $(BIN)/python tools/readme_test.py
+
+test-reproduce: $(VENV)/.installed-dev ## a paper reproduced by real models and by tiny ones of the T4's kinds, killed at six places on the way
+	@$(STUDY) tools/reproduce_test.py
+
+address: ## write the repository's address (settings.ini), the badge and the first cell into every notebook
+	@$(PYTHON) tools/anywhere.py
+
 test-kills: $(VENV)/.installed-dev ## kill runs, judgements and index builds at 60 places and more, and go on with each (a minute)
 	@$(STUDY) tools/kill_test.py
 
@@ -58,6 +71,15 @@ calibrate: $(VENV)/.installed-dev ## choose the laptop's thresholds on real data
 
 rerankers: $(VENV)/.installed-dev ## compare the laptop's ways to rerank on real data (MTRAG_DATA), into data/measured/rerankers.json (half an hour)
 	@$(STUDY) -c "from mtrag_nb.studies.rerankers import main; main()"
+
+retrieval: $(VENV)/.installed-dev ## compare the ways to retrieve on real data (MTRAG_DATA), into data/measured/retrieval.json
+	@$(STUDY) -c "from mtrag_nb.studies.retrieval import main; main()"
+
+server: $(VENV)/.installed-dev ## ten turns over a real server (transformers serve) and in one process, into data/measured/server.json (a quarter of an hour)
+	@$(STUDY) -c "from mtrag_nb.studies.server import main; main()"
+
+platforms: $(VENV)/.installed-dev ## what pip would add and change on Colab and Kaggle and for each Python, into data/measured/platforms.json (online)
+	@$(BIN)/python tools/resolve.py
 
 licence: $(VENV)/.installed-dev ## hold every measure and the laptop's model as a judge against people's ratings (MTRAG_DATA); hours on a laptop, resumable
 	@$(STUDY) -c "from mtrag_nb.studies.licence import main; main()"

@@ -11,9 +11,10 @@ cfg = ini["DEFAULT"]
 # What the package reads besides other people's files travels in the wheel as mtrag_nb/_data (mtrag_nb.core.files.data_dir finds it there).
 data = [str(p.relative_to(here / "data")) for name in ("sample", "recorded", "measured", "paper") for p in (here / "data" / name).rglob("*") if p.is_file()]
 lib, lib_data = cfg["lib_path"], cfg["lib_path"] + "._data"
-extras = {name: cfg[f"{key}_requirements"].split() for name, key in
-          {"gpu": "gpu", "eval": "eval", "lab": "lab", "documents": "document", "dev": "dev"}.items()}
-extras["dev"] += [r for name in ("gpu", "eval", "lab", "documents") for r in extras[name]]
+listed = {name: cfg[f"{name}_requirements"].split() for name in ("gpu", "eval", "lab", "document", "test", "dev")}
+documents = listed.pop("document")
+extras = {**listed, "documents": documents, "test": listed["test"] + documents}
+extras["dev"] = sorted({r for names in extras.values() for r in names})
 
 setuptools.setup(
     name=cfg["lib_name"],

@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import zipfile
 from pathlib import Path
 
 from wheel_test import build
@@ -58,17 +59,30 @@ def environment(folder: Path, python: str, packages: dict) -> Path:
 
 def sdist_wheels(folder: Path) -> Path:
     "Wheels of what has none on the index (rouge-score is pure Python): pip resolves for another Python from wheels alone."
-    subprocess.run([sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", str(folder), "rouge-score"], check=True)
+    subprocess.run([sys.executable, "-m", "pip", "wheel", "-qq", "--no-deps", "-w", str(folder), "rouge-score"], check=True)
     return folder
+
+
+def claimed_wheel(folder: Path, packages: dict) -> None:
+    "Wheels with nothing in them but a name and a version: for a Python that is not here, pip looks at no environment."
+    for name, version in packages.items():
+        info = f"{name}-{version}.dist-info"
+        with zipfile.ZipFile(folder / f"{name}-{version}-py3-none-any.whl", "w") as z:
+            z.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+            z.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: resolve\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+            z.writestr(f"{info}/RECORD", "")
 
 
 def resolve(wheel: Path, version: str, packages: dict, folder: Path, wheels: Path) -> dict:
     "What pip would do. Raises CalledProcessError if it finds no solution."
     python, how = interpreter(version), []
-    if not python: python, how = sys.executable, ["--python-version", version, "--only-binary=:all:"]
+    if not python:
+        python, how = sys.executable, ["--python-version", version, "--only-binary=:all:", "--target", str(folder / "target")]
+        claimed_wheel(wheels, packages)
+        how += [f"{name}=={version}" for name, version in packages.items()]
     env = environment(folder, python, packages)
     report = folder / "report.json"
-    command = [sys.executable, "-m", "pip", "--python", str(env), "install", "-q", "--dry-run", "--report", str(report),
+    command = [sys.executable, "-m", "pip", "--python", str(env), "install", "-qq", "--dry-run", "--report", str(report),
                "--find-links", str(wheels), *how, f"mtrag_nb[{EXTRAS}] @ {wheel.as_uri()}"]
     subprocess.run(command, check=True)
     there = {plain(k): v for k, v in packages.items()}

@@ -120,7 +120,7 @@ def keep(page: Page, skip: set, real: bool) -> None:
         marks = directives(cell.source)
         old = marks.keys() & skip or "real" in marks and not real
         cell.execution_count, cell.metadata, cell.outputs = None, {}, before if old else worth_keeping(cell.outputs)
-    page.nb.metadata = {k: v for k, v in page.nb.metadata.items() if k in ("accelerator", "colab")} | {"kernelspec": KERNEL}
+    page.nb.metadata = {k: v for k, v in page.nb.metadata.items() if k in ("accelerator", "colab", "kaggle")} | {"kernelspec": KERNEL}
     nbformat.write(page.nb, page.path)
 
 

@@ -11,6 +11,8 @@ import sys
 from collections import defaultdict
 from pathlib import Path
 
+import anywhere
+
 ROOT = Path(__file__).resolve().parents[1]
 
 
@@ -64,6 +66,8 @@ def problems() -> list:
     run(sys.executable, "tools/readme.py")
     left = run("git", "status", "--porcelain", "--", "nbs", "mtrag_nb", "README.md").splitlines()
     found = misfits(written(ROOT / "nbs"), modules(ROOT / "mtrag_nb"))
+    found += [f"{path.relative_to(ROOT)} lacks its badge, its first cell or the right address: `make address`"
+              for path in anywhere.undressed(ROOT / "nbs")]
     return found + [f"not in step with its notebook, or not committed: {line[3:]}" for line in left]
 
 

@@ -16,15 +16,16 @@ from ..core.record import Run, tell
 from ..core.settings import Settings
 from ..core.types import DOMAINS, Task
 from ..data.mtrag import Benchmark, read_benchmark, sample_corpus, sample_dir
-from ..systems.registry import DEFAULT, configured, system_named
+from ..systems.registry import ANSWERING, DEFAULT, SYSTEMS, configured, system_named
 
 if TYPE_CHECKING:
     from mtrag_nb.models.calls import Models
     from mtrag_nb.runs.live import Dialogue
+    from mtrag_nb.systems.system import System
 
 # %% auto #0
 __all__ = ['DEMO_TURNS', 'DEMO', 'ASK', 'demo_tasks', 'minutes_spent', 'print_demo', 'demo', 'demo_arguments', 'answer', 'typed',
-           'ask', 'ask_arguments']
+           'greeting', 'ask', 'ask_arguments', 'do_ask']
 
 # %% ../../nbs/app/03_answering.ipynb #be70d3ad
 DEMO_TURNS = 12  # at least
@@ -106,6 +107,13 @@ def typed() -> str | None:  # None: there is no more
     except (EOFError, KeyboardInterrupt): return None
 
 # %% ../../nbs/app/03_answering.ipynb #ae73e664
+def greeting(system: System, profile: str, domain: str) -> str:
+    "What a conversation begins with: who answers, who else could, and what may be typed."
+    others = ", ".join(name for name in SYSTEMS if name != system.name)
+    return (f"{system.name} on {profile}, {domain or 'all domains'}: {system.about}. Others, by --system: {others}.\n"
+            "/why explains the last turn, /new begins again, /quit ends.")
+
+
 def ask(
     index: str | Path,
     system: str = DEFAULT,
@@ -121,7 +129,7 @@ def ask(
     from mtrag_nb.runs.run import load_toolbox
     tools = load_toolbox(settings, models or Models(settings), index, (), "rag")
     talk = Dialogue(chosen, tools, domain)
-    print(f"{system} on {settings.profile}, {domain or 'all domains'}. /why explains the last turn, /new begins again, /quit ends.")
+    print(greeting(chosen, settings.profile, domain))
     try:
         for line in questions if questions is not None else iter(typed, None):
             if not answer(talk, line.strip()): break
@@ -132,9 +140,14 @@ def ask(
 def ask_arguments(p: argparse.ArgumentParser) -> None:
     "Of `mtrag ask`."
     p.add_argument("--index", default="runs/demo-index", metavar="DIR", help="the index folder (default: the demo's)")
-    system_argument(p)
+    system_argument(p, default=None, told=" (default: by profile, on the laptop one that copies sentences, since its model is too small to write)")
     p.add_argument("--domain", default="", choices=["", *DOMAINS], help="search only here")
 
 
-ASK = Command("Hold a conversation with a system in the terminal; a refusal shows why.", ask_arguments,
-              lambda a: bool(ask(a.index, system_of(a), a.domain, settings_of(a))))
+def do_ask(a: argparse.Namespace) -> bool:
+    "`mtrag ask`."
+    a.system = a.system or ANSWERING.get(a.profile, DEFAULT)
+    return bool(ask(a.index, system_of(a), a.domain, settings_of(a)))
+
+
+ASK = Command("Hold a conversation with a system in the terminal; a refusal shows why.", ask_arguments, do_ask)

@@ -11,8 +11,10 @@ import sys
 
 from .answering import ASK, DEMO
 from .command import Command
+from .fetching import FETCH
+from .indexing import INDEX, INGEST
 from .machine import DOCTOR
-from .running import CHECK, INGEST, RUN
+from .running import CHECK, RUN
 from .scoring import JUDGE, REPORT, SCORE
 from ..core.files import disk_full
 from ..core.types import DiskFull, MTRAGError, PartlyFailed
@@ -22,8 +24,8 @@ __all__ = ['COMMANDS', 'AGAIN', 'CommandParser', 'command_line', 'quiet', 'main'
 
 # %% ../../nbs/app/09_cli.ipynb #f63296d7
 COMMANDS: dict[str, Command] = {
-    "demo": DEMO, "ingest": INGEST, "ask": ASK, "run": RUN, "check": CHECK, "score": SCORE, "judge": JUDGE, "report": REPORT,
-    "doctor": DOCTOR}
+    "demo": DEMO, "ingest": INGEST, "index": INDEX, "ask": ASK, "run": RUN, "check": CHECK, "score": SCORE, "judge": JUDGE, "report": REPORT,
+    "fetch": FETCH, "doctor": DOCTOR}
 
 
 class CommandParser(argparse.ArgumentParser):

@@ -79,10 +79,15 @@ def domain_argument(p: argparse.ArgumentParser) -> None:
     p.add_argument("--domain", nargs="+", metavar="D", help=f"only these: {', '.join(DOMAINS)}")
 
 
-def system_argument(p: argparse.ArgumentParser) -> None:
+def system_argument(
+    p: argparse.ArgumentParser,
+    default: str | None = DEFAULT,
+    told: str = "",  # of the default, for the help
+) -> None:
     "Which system, and which variant of it."
     p.add_argument("--as", dest="variant", metavar="VARIANT", help="a variant of the system, e.g. `--as published`: what its paper says")
-    p.add_argument("--system", default=DEFAULT, choices=list(SYSTEMS), help="; ".join(f"{s}: {system_named(s).about}" for s in SYSTEMS))
+    about = "; ".join(f"{s}: {system_named(s).about}" for s in SYSTEMS)
+    p.add_argument("--system", default=default, choices=list(SYSTEMS), help=about + told)
 
 
 def limit_arguments(p: argparse.ArgumentParser, limit: str, minutes: str) -> None:

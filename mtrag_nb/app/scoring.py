@@ -20,12 +20,14 @@ from ..systems.registry import configured
 if TYPE_CHECKING:
     from mtrag_nb.evaluate.judging import JudgeReport
     from mtrag_nb.evaluate.licence import Licence
+    from mtrag_nb.evaluate.retrieval import RetrievalReport
     from mtrag_nb.evaluate.scores import ScoreReport
     from mtrag_nb.models.calls import Models
 
 # %% auto #0
-__all__ = ['COMPARED', 'ENCODERS', 'SCORE', 'LICENCE_OUT', 'JUDGE', 'REPORT', 'halves', 'encoder_named', 'score',
-           'score_arguments', 'judge', 'judge_licence', 'judge_arguments', 'do_judge', 'report', 'report_arguments']
+__all__ = ['COMPARED', 'ENCODERS', 'SCORE', 'LICENCE_OUT', 'JUDGE', 'REPORT', 'halves', 'encoder_named', 'places',
+           'relevant_passages', 'score', 'score_arguments', 'judge', 'judge_licence', 'judge_arguments', 'do_judge',
+           'report', 'report_arguments']
 
 # %% ../../nbs/app/02_scoring.ipynb #3d879a2e
 def halves(paths: Iterable[Path]) -> tuple[dict[Path, Run], dict[str, Run]]:
@@ -45,33 +47,59 @@ def encoder_named(name: str):  # BertScorer | None
     from mtrag_nb.evaluate.metrics import BertScorer
     return BertScorer() if name == "official" else BertScorer(MINILM, rescale=False)
 
+# %% ../../nbs/app/02_scoring.ipynb #31a5634e
+def places(
+    sources: Iterable[Path],  # run folders and files
+    out: str | Path | None = None,  # a folder
+) -> dict[Path, Path]:  # source -> folder
+    "Where the scores of each source go. Raises DataError for two that would go into one."
+    from mtrag_nb.evaluate.scores import place_of_scores
+    paths = list(sources)
+    found = {p: place_of_scores(p, Path(out) / p.stem if out and len(paths) > 1 else out) for p in paths}
+    for p, folder in found.items():
+        if other := next((q for q in paths if q != p and found[q] == folder), None):
+            raise DataError(f"and {other} would both leave their scores in {folder}", p, remedy="Score one at a time, each with its own --out")
+    return found
+
+
+def relevant_passages(qrels: Iterable[str | Path]) -> dict[str, dict[str, int]] | None:
+    "The relevant passages of some files; None without a file. Raises DataError for files that hold none."
+    files = list(qrels)
+    if not files: return None
+    found = read_qrels(*files)
+    if not found: raise DataError("holds no judgement", ", ".join(map(str, files)), remedy="Wanted are rows: query-id, corpus-id, score")
+    return found
+
 # %% ../../nbs/app/02_scoring.ipynb #3adab9a8
 def score(
     sources: Iterable[str | Path],  # run folders and prediction files
     reference: str | Path | None = None,  # tasks, targets and labels; None: the sample's
     qrels: Iterable[str | Path] = (),  # for the retrieval measures
     encoder: str = "minilm",  # of BERTScore and RB_agg: one of ENCODERS
-    idk: str = "recorded",  # whose word on refusals counts: recorded, rule or judge
-    out: str | Path | None = None,  # folder for the scores of a single source; None: beside it
-) -> list[ScoreReport]:
-    "Score runs and prediction files, print what came of it, compare those that can be compared."
+    idk: str = "best",  # who says that an answer refuses: one of evaluate.scores.SOURCES
+    out: str | Path | None = None,  # folder for the scores; None: as `places` says
+) -> list[ScoreReport | RetrievalReport]:
+    "Score runs and prediction files, print what came of it, compare those that can be compared. Rankings alone (task A) need qrels."
+    from mtrag_nb.evaluate.retrieval import compare_retrieval, score_retrieval, without_answers
+    from mtrag_nb.evaluate.scores import compare_runs, score_run
     paths = [Path(p) for p in sources]
     runs, negatives = halves(paths)
-    positives = [p for p in paths if p not in runs or LEFT_OUT not in runs[p].system]
-    known, relevant, bert = reference_or_sample(reference), read_qrels(*qrels) if qrels else None, encoder_named(encoder)
-
-    from mtrag_nb.evaluate.scores import compare_runs, score_run
-    found = []
-    for p in positives or paths:
-        negative = negatives.get(runs[p].system) if p in runs and positives else None
-        report = score_run(runs.get(p, p), known.gold, known.tasks, relevant, bert, idk, negative, out)
-        if not set(report.scores) & set(known.gold):
-            raise DataError("none of its tasks are in the reference file", p, remedy="Name the file of its tasks with --reference")
-        print(f"{report!r}\n")
-        found.append(report)
+    positives = [p for p in paths if p not in runs or LEFT_OUT not in runs[p].system] or paths
+    known, relevant, bert = reference_or_sample(reference), relevant_passages(qrels), encoder_named(encoder)
+    found, ranked, own = [], [], places(positives, out)
+    for p in positives:
+        if p not in runs and without_answers(p):
+            if relevant is None: raise DataError("holds rankings and no answers", p, remedy="Name the relevant passages with --qrels")
+            ranked.append(score_retrieval(p, relevant, known.tasks, own[p]))
+            print(f"{ranked[-1]!r}\n")
+        else:
+            negative = negatives.get(runs[p].system) if p in runs and LEFT_OUT not in runs[p].system else None
+            found.append(score_run(runs.get(p, p), known.gold, known.tasks, relevant, bert, idk, negative, own[p]))
+            print(f"{found[-1]!r}\n")
     for m in COMPARED if len(found) > 1 else ():
         if all(m in r.measures and r.of(m) for r in found): print(f"{compare_runs(found, m)!r}\n")
-    return found
+    if len(ranked) > 1: print(compare_retrieval(ranked))
+    return [*found, *ranked]
 
 # %% ../../nbs/app/02_scoring.ipynb #6fdabd52
 def score_arguments(p: argparse.ArgumentParser) -> None:
@@ -81,9 +109,9 @@ def score_arguments(p: argparse.ArgumentParser) -> None:
     p.add_argument("--qrels", nargs="+", default=[], metavar="FILE", help="for the retrieval measures")
     p.add_argument("--encoder", default="minilm", choices=list(ENCODERS),
                    help="of BERTScore and RB_agg; only `official` compares with the leaderboard (default minilm)")
-    p.add_argument("--idk", default="recorded", choices=["recorded", "rule", "judge"],
-                   help="whose word on refusals counts (default recorded)")
-    p.add_argument("--out", metavar="DIR", help="folder for the scores (default: beside the source)")
+    p.add_argument("--idk", default="best", choices=["best", "recorded", "rule", "judge"],
+                   help="who says that an answer refuses (default best: the file's own verdict, then the record, a judge, the rule)")
+    p.add_argument("--out", metavar="DIR", help="folder for the scores (default: the run's own; runs/scores/NAME for a file)")
 
 
 SCORE = Command(
@@ -163,7 +191,8 @@ def do_judge(a: argparse.Namespace) -> bool:
     settings = settings_of(a)
     if a.licence: return bool(judge_licence(a.licence, a.out or LICENCE_OUT, a.ways, a.limit, settings))
     reports = judge(a.runs, a.reference, a.way, a.protocols, a.limit, a.minutes, a.out, settings)
-    return a.limit is not None or not any(r.pending for r in reports)
+    asked = lambda r: min(a.limit or r.turns, r.turns)  # turns to be judged
+    return all(r.answered + r.refused >= asked(r) for r in reports)
 
 
 JUDGE = Command("Judge the turns of runs, going on where it stopped; or, with --licence, hold the judge against people's ratings.",

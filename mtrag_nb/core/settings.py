@@ -102,7 +102,7 @@ class SparseSettings:
 # %% ../../nbs/1_core/03_settings.ipynb #a3f53cf2
 VIEWS = ("query", "last", "follows", "questions", "answered", "mix", "rewrites")  # of a conversation that ends with a question
 FUSIONS = ("rrf", "qdrant", "pool")
-RERANKERS = ("overlap", "cosine", "likelihood", "model", "none")
+RERANKERS = ("overlap", "passage", "cosine", "likelihood", "model", "none")
 
 
 @dataclass(frozen=True)
@@ -263,7 +263,8 @@ PROFILES = {
         profile="t4x2", chat=ModelSpec("meta-llama/Llama-3.1-8B-Instruct", quantization="nf4", device="cuda:0"),
         embedder=replace(BGE_M3, device="cuda:1"), reranker=replace(BGE_RERANKER, device="cuda:1"), batch_size=16),
     "judge": Settings(
-        profile="judge", chat=ModelSpec("Qwen/Qwen2.5-14B-Instruct", quantization="nf4"), embedder=MINILM, batch_size=4),
+        profile="judge", chat=ModelSpec("Qwen/Qwen2.5-14B-Instruct", quantization="nf4"), embedder=MINILM, batch_size=4,
+        batch_tokens=8192),  # what a T4 holds beside 10 GB of weights
     "server": Settings(
         profile="server", chat=ModelSpec("default", url="http://localhost:8000/v1", api_key_env="OPENAI_API_KEY"),
         embedder=BGE_M3, reranker=BGE_RERANKER, qdrant_url="http://localhost:6333", batch_size=32),

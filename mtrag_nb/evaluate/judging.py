@@ -88,7 +88,7 @@ def with_judgements(
     out.judged_in = Path(folder)
     return out
 
-# %% ../../nbs/7_evaluate/05_judging.ipynb #a1344ab2
+# %% ../../nbs/7_evaluate/05_judging.ipynb #021ef7fc
 def judged_on(
     run: Run,
     item: Item,  # with its history
@@ -144,6 +144,11 @@ class JudgeReport:
         asked_by = lambda r: ", ".join(f"{w} {n}" for w, n in sorted(r.by.items()))
         rows = [[r.protocol, r.mean.n, str(r.mean), f"{r.parsed:.1%}", r.worst, r.best, asked_by(r)] for r in self.rows]
         return ["protocol", "n", "mean and 95 % interval", "parsed", "worst", "best", "asked by"], rows
+
+    @property
+    def turns(self) -> int:
+        "Those that could be judged."
+        return self.answered + self.refused + self.pending
 
     @property
     def note(self) -> str:

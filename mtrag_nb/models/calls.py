@@ -21,18 +21,27 @@ from .embed import CrossEncoderReranker, Embedder, EmbedderLike
 from .local import TransformersChat
 
 # %% auto #0
-__all__ = ['load_chat', 'Models', 'BatchingChat', 'generate_key', 'score_key', 'usable', 'read_call', 'RecordedChat',
-           'MeteredChat']
+__all__ = ['load_chat', 'load_embedder', 'Models', 'BatchingChat', 'generate_key', 'score_key', 'usable', 'read_call',
+           'RecordedChat', 'MeteredChat']
 
 # %% ../../nbs/3_models/05_calls.ipynb #b66d12ca
 def load_chat(
     spec: ModelSpec,
     batch_size: int = 8,  # most prompts in one padded batch, or requests at a time
+    batch_tokens: int = 16384,  # most padded tokens in one forward pass
+    store_gib: float = -1.0,  # for the caches of recent prompts; below 0: as `TransformersChat` finds room
 ) -> ChatModel:
     "The chat model of a spec: local weights, or a server if the spec has a url."
-    if not spec.url: return TransformersChat(spec, batch_size)
+    if not spec.url: return TransformersChat(spec, batch_size, batch_tokens, None if store_gib < 0 else int(store_gib * 2**30))
     from mtrag_nb.models.server import ServerChat
     return ServerChat(spec, batch_size)
+
+
+def load_embedder(spec: ModelSpec) -> EmbedderLike:
+    "The embedder of a spec: local weights, or a server if the spec has a url."
+    if not spec.url: return Embedder(spec)
+    from mtrag_nb.models.server import ServerEmbedder
+    return ServerEmbedder(spec)
 
 # %% ../../nbs/3_models/05_calls.ipynb #3f3bc083
 class Models:
@@ -55,16 +64,24 @@ class Models:
             return self._made[name]
 
     @property
-    def chat(self) -> ChatModel: return self._get("chat", lambda: load_chat(self.settings.chat, self.settings.batch_size))
+    def chat(self) -> ChatModel:
+        s = self.settings
+        return self._get("chat", lambda: load_chat(s.chat, s.batch_size, s.batch_tokens, s.store_gib))
 
     @property
-    def embedder(self) -> EmbedderLike: return self._get("embedder", lambda: Embedder(self.settings.embedder))
+    def embedder(self) -> EmbedderLike: return self._get("embedder", lambda: load_embedder(self.settings.embedder))
 
     @property
     def reranker(self) -> CrossEncoderReranker | None:
         "The profile's cross-encoder; None where it has none."
         spec = self.settings.reranker
         return self._get("reranker", lambda: spec and CrossEncoderReranker(spec))
+
+    @property
+    def placed(self) -> dict[str, str]:
+        "Device and precision of the models that are loaded here, e.g. {'chat': 'cuda:0 fp16'}."
+        lying = {name: model for name, model in self._made.items() if getattr(model, "loaded", False)}
+        return {name: " ".join(model.place) for name, model in lying.items()}
 
     def unload(
         self,

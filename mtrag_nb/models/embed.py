@@ -5,6 +5,7 @@
 # %% ../../nbs/3_models/03_embed.ipynb #dc74200d
 from __future__ import annotations
 
+import gc
 import re
 import threading
 import zlib
@@ -16,10 +17,14 @@ import numpy as np
 
 from ..core.settings import ModelSpec
 from ..core.types import digest
-from .weights import device_and_dtype, find_model, pick_device, torch_dtype, weight_files
+from .device import RESIDENTS, TooLarge, device_for_helper, finite, memory_of, out_of_memory, too_large
+from .local import run_batches
+from .sizes import shape_in, weight_bytes, work_bytes
+from .weights import find_model, pick_dtype, torch_dtype, weight_files
 
 # %% auto #0
-__all__ = ['EmbedderLike', 'HashEmbedder', 'Embedder', 'CrossEncoderReranker']
+__all__ = ['MANY', 'BATCH_CHARS', 'EmbedderLike', 'HashEmbedder', 'place_helper', 'helper_demand', 'by_length', 'Embedder',
+           'load_helper', 'make_room', 'no_room', 'let_go', 'CrossEncoderReranker']
 
 # %% ../../nbs/3_models/03_embed.ipynb #1b8768d1
 class EmbedderLike(Protocol):
@@ -53,6 +58,38 @@ class HashEmbedder:
                 row[zlib.crc32(word.encode()) % self.dim] += 1
         return out / np.linalg.norm(out, axis=1, keepdims=True)
 
+# %% ../../nbs/3_models/03_embed.ipynb #c4be31db
+MANY = 512  # more texts than these are sorted by length; fewer are one batch of sentence-transformers
+BATCH_CHARS = {"cpu": 4_000, "cuda": 100_000}  # in a batch of many texts: rows times the longest
+
+
+def place_helper(
+    spec: ModelSpec,
+) -> tuple[str, str]:  # device and precision, e.g. ("cuda:0", "fp16")
+    "Where an embedder or a reranker is loaded, and in which precision."
+    if spec.device == "cpu": return "cpu", pick_dtype(spec, None)
+    device = device_for_helper(spec.device, sum(helper_demand(spec)))
+    on_cpu = device == "cpu"
+    return device, pick_dtype(spec if on_cpu or spec.dtype != "auto" else replace(spec, dtype="fp16"), None)
+
+
+def helper_demand(spec: ModelSpec) -> tuple[int, int]:  # bytes of the weights in fp16, and of a large batch
+    "What an embedder or a reranker takes on a GPU."
+    shape = shape_in(find_model(spec))
+    return weight_bytes(shape, "fp16"), work_bytes(shape, "fp16", BATCH_CHARS["cuda"] // 4)
+
+# %% ../../nbs/3_models/03_embed.ipynb #d23815e5
+def by_length(
+    texts: Sequence[str],
+    chars: int,  # in a batch: rows times the longest
+) -> list[list[int]]:  # positions, longest texts first
+    "Batches of texts of about the same length."
+    batches: list[list[int]] = []
+    for i in sorted(range(len(texts)), key=lambda i: -len(texts[i])):
+        if batches and (len(batches[-1]) + 1) * len(texts[batches[-1][0]]) <= chars: batches[-1].append(i)
+        else: batches.append([i])
+    return batches
+
 # %% ../../nbs/3_models/03_embed.ipynb #f8931297
 class Embedder:
     "A sentence-transformers bi-encoder. Loaded when first used; vectors have length 1, so a dot product is the cosine."
@@ -64,17 +101,25 @@ class Embedder:
         memory: int = 8192,  # how many texts of small calls are remembered
     ):
         self.spec, self.batch_size, self._size = spec, batch_size, memory
-        self._model, self._lock, self._memory = None, threading.RLock(), OrderedDict()
+        self._model, self._lock, self._memory, self._place = None, threading.RLock(), OrderedDict(), None
 
     @property
     def loaded(self) -> bool: return self._model is not None
 
+    @property
+    def place(self) -> tuple[str, str]:
+        "Device and precision: where it lies, or where it would be loaded now."
+        return self._place or place_helper(self.spec)
+
+    @property
+    def device(self) -> str: return self.place[0]
+
     def _load(self):
         if self._model is None:
             from sentence_transformers import SentenceTransformer
-            device, dtype = device_and_dtype(self.spec)
-            self._model = SentenceTransformer(str(find_model(self.spec)), device=device, local_files_only=True,
-                                              model_kwargs={"dtype": torch_dtype(dtype)})
+            place = place_helper(self.spec)
+            self._model = load_helper(self, SentenceTransformer, *place)
+            self._place = place
         return self._model
 
     @property
@@ -89,7 +134,7 @@ class Embedder:
         texts: Sequence[str],
         query: bool = False,  # True: texts are questions (models that tell them apart prefix them)
     ) -> np.ndarray:  # float32 [texts, dim]
-        "Vectors of length 1. Calls of up to 64 texts are remembered."
+        "Vectors of length 1. Calls of up to 64 texts are remembered. Raises NotFinite, or TooLarge for a text that does not fit alone."
         with self._lock:
             if not texts: return np.zeros((0, self.dim), np.float32)
             if len(texts) > 64: return self._run(texts, query)
@@ -100,27 +145,80 @@ class Embedder:
             return out
 
     def _run(self, texts: Sequence[str], query: bool) -> np.ndarray:
-        model = self._load()
+        model, (device, dtype) = self._load(), self.place
         encode = model.encode_query if query else model.encode_document
-        return encode(list(texts), batch_size=self.batch_size, normalize_embeddings=True, show_progress_bar=False).astype(np.float32)
+        many = len(texts) > MANY
+        batches = by_length(texts, BATCH_CHARS[device.partition(":")[0]]) if many else [list(range(len(texts)))]
+        run = lambda at: encode([texts[i] for i in at], batch_size=len(at) if many else self.batch_size, normalize_embeddings=True,
+                                show_progress_bar=False).astype(np.float32)
+        rows = run_batches(batches, run, make_room, lambda i, said: no_room(self.spec, device, texts[i], "embedder"))
+        vectors = finite(np.stack([rows[i] for i in range(len(texts))]), "vectors", self.spec.name, dtype, "embedder")
+        return vectors if dtype == "fp32" else vectors / np.linalg.norm(vectors, axis=1, keepdims=True)  # of length 1 in fp32, too
 
     def unload(self) -> None:
-        "Give the memory back; the next call loads again."
+        "Give the memory back; the next call loads again, where there is room then."
         with self._lock:
-            self._model = None
+            self._model = self._place = None
             self._memory.clear()
+            RESIDENTS.leave(self)
+            make_room()
+
+    def let_go(self) -> bool: return let_go(self)
+
+# %% ../../nbs/3_models/03_embed.ipynb #b59906dc
+def load_helper(owner, kind: type, device: str, dtype: str):
+    "Load sentence-transformers' `kind` of model for its owner, an embedder or a reranker. Raises TooLarge."
+    said, path = "", str(find_model(owner.spec))
+    try: model = kind(path, device=device, local_files_only=True, model_kwargs={"dtype": torch_dtype(dtype)})
+    except (RuntimeError, MemoryError) as e:
+        if not out_of_memory(e): raise
+        said = str(e)
+    if said: raise no_room(owner.spec, device, "", "embedder" if isinstance(owner, Embedder) else "reranker")
+    if device != "cpu": RESIDENTS.enter(owner, device, "helper", helper_demand(owner.spec)[1])
+    return model
+
+
+def make_room() -> None:
+    "Let go of what nobody uses any more."
+    import torch
+    gc.collect()
+    if torch.cuda.is_available(): torch.cuda.empty_cache()
+
+
+def no_room(spec: ModelSpec, device: str, text: str, setting: str) -> TooLarge:
+    "The error for a text that does not fit, or for weights that do not (no text)."
+    what = f"{spec.name} with a text of {len(text):,} characters" if text else spec.name
+    return too_large(what, device, 0, f"Put it on the CPU (--set {setting}.device=cpu)" if device != "cpu" else "Free some memory")
+
+
+def let_go(helper) -> bool:  # an Embedder or a CrossEncoderReranker
+    "Unload, unless it is being used right now: then False."
+    if not helper._lock.acquire(blocking=False): return False
+    try: helper.unload()
+    finally: helper._lock.release()
+    return True
 
 # %% ../../nbs/3_models/03_embed.ipynb #4023ba16
 class CrossEncoderReranker:
     "A sentence-transformers cross-encoder: reads question and text together. Loaded when first used."
 
     def __init__(self, spec: ModelSpec, batch_size: int = 16):
-        self.spec, self.batch_size, self._model, self._lock = spec, batch_size, None, threading.RLock()
+        self.spec, self.batch_size, self._model, self._lock, self._place = spec, batch_size, None, threading.RLock(), None
+
+    @property
+    def loaded(self) -> bool: return self._model is not None
+
+    @property
+    def place(self) -> tuple[str, str]:
+        "Device and precision: where it lies, or where it would be loaded now."
+        return self._place or place_helper(self.spec)
 
     def _load(self):
         if self._model is None:
             from sentence_transformers import CrossEncoder
-            self._model = CrossEncoder(str(find_model(self.spec)), device=pick_device(self.spec), local_files_only=True)
+            place = place_helper(self.spec)
+            self._model = load_helper(self, CrossEncoder, *place)
+            self._place = place
         return self._model
 
     @property
@@ -131,11 +229,26 @@ class CrossEncoderReranker:
         query: str,
         texts: Sequence[str],
     ) -> list[float]:  # one per text, higher is better
-        "Relevance of each text to the query."
+        "Relevance of each text to the query. Raises NotFinite, or TooLarge for a text that does not fit alone."
         if not texts: return []
         with self._lock:
-            scores = self._load().predict([(query, t) for t in texts], batch_size=self.batch_size, show_progress_bar=False)
-        return [float(s) for s in scores]
+            model, (device, dtype) = self._load(), self.place
+            run = lambda at: self._predict(model, dtype, [(query, texts[i]) for i in at])
+            rows = run_batches([list(range(len(texts)))], run, make_room, lambda i, said: no_room(self.spec, device, texts[i], "reranker"))
+        return [finite(float(rows[i]), "scores", self.spec.name, dtype, "reranker") for i in range(len(texts))]
+
+    def _predict(self, model, dtype: str, pairs: list[tuple[str, str]]):
+        how = dict(batch_size=self.batch_size, show_progress_bar=False)
+        if dtype == "fp32" or type(model.activation_fn).__name__ != "Sigmoid": return model.predict(pairs, **how)
+        from torch.nn import Identity
+        logits = model.predict(pairs, activation_fn=Identity(), **how).astype(np.float64)
+        return np.where(np.isfinite(logits), 1 / (1 + np.exp(-np.clip(logits, -500, 500))), np.nan)
 
     def unload(self) -> None:
-        with self._lock: self._model = None
+        "Give the memory back; the next call loads again, where there is room then."
+        with self._lock:
+            self._model = self._place = None
+            RESIDENTS.leave(self)
+            make_room()
+
+    def let_go(self) -> bool: return let_go(self)

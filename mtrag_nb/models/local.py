@@ -325,7 +325,7 @@ def _rows_to_score(pairs: Sequence[tuple[list[int], list[int]]]) -> dict[tuple[i
     for p, c in pairs: rows[tuple(p + c[:-1])] = max(rows.get(tuple(p + c[:-1]), 1), len(c))
     return rows
 
-# %% ../../nbs/3_models/02_local.ipynb #261dee48
+# %% ../../nbs/3_models/02_local.ipynb #c467e06f
 def demand(
     spec: ModelSpec,
     dtype: str,  # fp32, fp16 or bf16
@@ -368,6 +368,11 @@ class TransformersChat:
     @property
     def loaded(self) -> bool: return self._loaded is not None
 
+    @property
+    def place(self) -> tuple[str, str]:
+        "Device and precision: where it lies, or where it would be loaded now."
+        return (self._loaded.device, self._loaded.dtype) if self._loaded else device_and_dtype(self.spec)
+
     def load(self) -> Loaded:
         "The model, loaded on the first call. Raises TooLarge for one that does not fit; another chat model of its GPU goes first."
         with self._lock:
@@ -379,7 +384,8 @@ class TransformersChat:
         weights, work = demand(self.spec, dtype, self.batch_tokens, self.batch_size)
         RESIDENTS.make_way(device, "chat", weights + work)
         what, free = f"{self.spec.name} ({self.spec.quantization or 'not quantized'}, {dtype})", memory_of(device)
-        remedy = "Take a smaller model (--set chat.name=...), four bits (--set chat.quantization=nf4), or stop what else uses the memory"
+        four = "" if self.spec.quantization else "four bits (--set chat.quantization=nf4), "
+        remedy = f"Take {four}a smaller model (--set chat.name=...), or stop what else uses the memory; `mtrag plan` says what fits"
         if weights > (free[0] if device.startswith("cuda") else free[1]) > 0: raise too_large(what, device, weights, remedy)
         try: loaded = replace(load_transformer(self.spec), name=self.spec.name)
         except (RuntimeError, MemoryError) as e:

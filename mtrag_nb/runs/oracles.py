@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from ..core.record import LEFT_OUT
-from ..core.types import TO_ANSWER, Context, DataError, Gold, SettingsError, Task, digest
+from ..core.types import TO_ANSWER, Context, DataError, Gold, SettingsError, Task, Turn, digest
+from ..models.chat import ChatModel
 from ..search.retrieve import Retrieval, Retriever, best_hits
 from ..systems.stages import Toolbox
 from ..systems.system import System
@@ -50,12 +51,14 @@ class LeaveGoldOut:
         self._hidden = {t: frozenset(self._name(p.id) for p in g.passages) for t, g in gold.items()}
         self.fingerprint = f"{retriever.fingerprint} leave-gold-out:{'documents' if whole else 'passages'}:{gold_digest(gold)}"
 
-    def retrieve(self, query: str, domain: str = "", task_id: str = "") -> Retrieval:
+    def retrieve(self, query: str, domain: str = "", task_id: str = "", turns: Sequence[Turn] = (),
+                 model: ChatModel | None = None) -> Retrieval:
         "The best children that are not gold. Raises DataError for a task whose gold passages are not known."
         if not self._hidden.get(task_id):
             raise DataError(f"task {task_id!r} has no gold passages to leave out",
                             remedy="Run only answerable tasks: `leave_out_tasks` picks them")
-        hits = [h for h in self.inner.ranked(query, domain) if self._name(h.document_id) not in self._hidden[task_id]]
+        found = self.inner.ranked(query, domain, turns, model)
+        hits = [h for h in found if self._name(h.document_id) not in self._hidden[task_id]]
         return self.inner.as_retrieval(best_hits(hits, self.inner.settings.rerank_k, self.inner.settings.distinct))
 
     def contexts(self, ids: Sequence[str]) -> list[Context]: return self.inner.contexts(ids)

@@ -57,7 +57,7 @@ def open_store(
         raise ServerError(f"no Qdrant server answers at {Address(url)} ({type(e).__name__}). "
                           "Start one, or leave the url empty to use the embedded engine") from e
 
-# %% ../../nbs/4_search/04_build.ipynb #c2c7c86b
+# %% ../../nbs/4_search/04_build.ipynb #39fb5e7a
 def make_collection(
     client: EdgeClient | QdrantClient,
     dim: int,
@@ -70,7 +70,7 @@ def make_collection(
         client.create_collection(COLLECTION, vectors_config=dense, sparse_vectors_config=named or None)
     for key in ("doc_id", "domain"): client.create_payload_index(COLLECTION, key, field_schema=qm.PayloadSchemaType.KEYWORD)
 
-# %% ../../nbs/4_search/04_build.ipynb #6959d92c
+# %% ../../nbs/4_search/04_build.ipynb #c2741cd4
 BATCH, BATCH_ON_GPU = 1024, 8192  # children in a batch: half a minute's work of two cores, and of a T4
 
 
@@ -85,7 +85,7 @@ def _batches(cut: Iterable[Piece], size: int) -> Iterator[list[Piece]]:
             batch, count = [], 0
     if batch: yield batch
 
-# %% ../../nbs/4_search/04_build.ipynb #e5c1ac72
+# %% ../../nbs/4_search/04_build.ipynb #8bdede27
 def embedded(
     embedder: EmbedderLike,
     texts: Sequence[str],
@@ -147,7 +147,7 @@ def _check_new(batch: Sequence[Piece], parents: ParentStore) -> None:
         remedy = "Ids must be unique: remove or rename one"
         raise DataError(f"passage id {min(seen)!r} stands twice in the corpus", remedy=remedy)
 
-# %% ../../nbs/4_search/04_build.ipynb #45b5a055
+# %% ../../nbs/4_search/04_build.ipynb #68709de6
 PAYLOAD = 3600  # bytes a child takes beside its vector: its payload, its ids, its share of the parents and words (measured below)
 
 
@@ -217,7 +217,7 @@ def _begun(folder: Path, manifest: Manifest) -> Iterator[_Build]:
             if new: manifest.save(folder)
             yield _Build(folder, manifest, store, parents)
 
-# %% ../../nbs/4_search/04_build.ipynb #c26d2426
+# %% ../../nbs/4_search/04_build.ipynb #c6799c75
 def _points(batch: Sequence[Piece], vectors: np.ndarray, store: QdrantVectorStore) -> Iterator[object]:
     "The points of a batch, made one by one: as lists of numbers all at once they would take eight times the memory."
     kind, rows = SimpleNamespace if isinstance(store.client, EdgeClient) else qm.PointStruct, iter(vectors)
@@ -272,7 +272,7 @@ def _finish(build: _Build) -> Manifest:
     if done != build.manifest: done.save(build.folder)
     return done
 
-# %% ../../nbs/4_search/04_build.ipynb #8e8ef930
+# %% ../../nbs/4_search/04_build.ipynb #cd362f2f
 def _size_of(passages: Iterable[Passage], chunks: ChunkSettings) -> tuple[int | None, int | None]:
     "Characters, and children (estimated), of a corpus that can be gone through twice."
     if not isinstance(passages, (Corpus, Sized)): return None, None
@@ -299,7 +299,7 @@ def _go_on(build: _Build, passages: Iterable[Passage], embedder: EmbedderLike, b
     if whole and next(rest, None) is not None:
         raise IndexMismatch(f"{build.folder} holds a finished index of the first {known} passages, and the corpus goes on after them. "
                             "Build another index in a new folder")
-    parts = _batches(pieces(rest, Cutter(chunks, build.manifest.sparse)), batch)
+    parts = _batches(pieces(rest, Cutter(chunks, build.manifest.sparse, build.manifest.titles)), batch)
     with tqdm(initial=build.corpus.characters, total=characters, unit=" characters", unit_scale=True, smoothing=0.1, desc="indexing",
               disable=not progress) as bar:
         while True:
@@ -308,7 +308,7 @@ def _go_on(build: _Build, passages: Iterable[Passage], embedder: EmbedderLike, b
             _add(build, part, embedder, reserve_mb)
             bar.update(sum(len(piece.passage.text) for piece in part))
 
-# %% ../../nbs/4_search/04_build.ipynb #fe9815b0
+# %% ../../nbs/4_search/04_build.ipynb #1084dbfe
 def build_index(
     passages: Iterable[Passage],  # a list, or a Corpus, which is not held in memory; of an iterator nothing can be told in advance
     folder: str | Path,  # made if it isn't there; an unfinished index in it is gone on with
@@ -319,12 +319,14 @@ def build_index(
     progress: bool = True,  # a progress bar on stderr, in characters: what embedding takes goes by them
     reserve_mb: int = 256,  # keep so much of the disk free
     sparse: SparseSettings | None = None,  # sparse vectors beside the dense ones; None: none
+    titles: bool = False,  # True: each child is embedded with its passage's title before it
 ) -> Manifest:
     "Build an index, or finish one. Raises IndexMismatch if the folder holds another, InUse if another process builds it, DiskFull."
-    folder, asked = make_folder(folder), Manifest(chunks, embedder.fingerprint, embedder.dim, url, sparse=sparse)
+    folder, asked = make_folder(folder), Manifest(chunks, embedder.fingerprint, embedder.dim, url, sparse=sparse, titles=titles)
+    fixed = {k: getattr(asked, k) for k in ("chunks", "embedder", "dim", "url", "sparse", "titles")}
     with only_writer(folder, "index"):
         old = Manifest.load(folder) if (folder / "manifest.json").exists() else None
-        if old: require_same(folder, old, chunks=chunks, embedder=asked.embedder, dim=asked.dim, url=asked.url, sparse=sparse)
+        if old: require_same(folder, old, **fixed)
         size = batch or (BATCH_ON_GPU if "cuda" in getattr(embedder, "device", "cpu") else BATCH)
         with _begun(folder, replace(old, url=asked.url) if old else asked) as build:
             _go_on(build, passages, embedder, size, progress, reserve_mb)

@@ -25,7 +25,7 @@ from qdrant_client import models as qm
 from ..core.types import DataError, DiskFull, SettingsError
 
 # %% auto #0
-__all__ = ['DAMAGED', 'ENGINE_ROOM', 'EdgeClient']
+__all__ = ['DAMAGED', 'ENGINE_ROOM', 'disk_size', 'EdgeClient']
 
 # %% ../../nbs/4_search/03_edge.ipynb #1641c542
 def _unsupported(what: object) -> SettingsError:
@@ -108,7 +108,7 @@ def _config(vectors: object, sparse: dict | None) -> edge.EdgeConfig:
     dense = {k: _dense(v) for k, v in vectors.items()} if isinstance(vectors, dict) else _dense(vectors)
     return edge.EdgeConfig(vectors=dense, sparse_vectors={k: _sparse(v) for k, v in (sparse or {}).items()} or None)
 
-# %% ../../nbs/4_search/03_edge.ipynb #ae876058
+# %% ../../nbs/4_search/03_edge.ipynb #54e16a88
 DAMAGED = "Restore the folder from a copy, import the index again (mtrag index import), or build it in a new folder"
 
 
@@ -126,7 +126,7 @@ def _engine(folder: Path) -> Iterator[None]:
         said = str(e).replace(str(folder), "").split("\n")[0][:200]
         raise DataError(f"the engine cannot use its files ({said})", folder, remedy=f"They may be damaged. {DAMAGED}") from None
 
-# %% ../../nbs/4_search/03_edge.ipynb #a7585dd8
+# %% ../../nbs/4_search/03_edge.ipynb #f1c68cd3
 ENGINE_ROOM = 80  # MB
 
 
@@ -137,8 +137,8 @@ def _check_room_to_open(folder: Path) -> None:
         raise DiskFull(f"the disk is full: {free:.0f} MB free, and opening an index takes up to {ENGINE_ROOM} MB", folder,
                        remedy="Make room and start again; the index is as it was")
 
-# %% ../../nbs/4_search/03_edge.ipynb #ebad348c
-def _size(folder: Path) -> int:
+# %% ../../nbs/4_search/03_edge.ipynb #2367bb88
+def disk_size(folder: Path) -> int:
     "What a folder takes on the disk, in bytes; holes take nothing."
     files = [p.stat() for p in folder.rglob("*") if p.is_file()]
     return sum(min(f.st_size, getattr(f, "st_blocks", f.st_size) * 512) for f in files)
@@ -146,16 +146,17 @@ def _size(folder: Path) -> int:
 
 def _copy_file(source: str, target: str) -> None:
     "Copy a file; what is zeros becomes a hole."
+    zeros = bytes(2**18)
     with open(source, "rb") as a, open(target, "wb") as b:
-        while block := a.read(2**18):
-            if any(block): b.write(block)
-            else: b.seek(len(block), os.SEEK_CUR)
+        while block := a.read(len(zeros)):
+            if zeros.startswith(block): b.seek(len(block), os.SEEK_CUR)
+            else: b.write(block)
         b.truncate()
 
-# %% ../../nbs/4_search/03_edge.ipynb #8f7e20d6
+# %% ../../nbs/4_search/03_edge.ipynb #16c2e3d3
 def _writable_copy(folder: Path) -> tempfile.TemporaryDirectory:  # gone when nobody holds it any more
     "A copy of a folder that cannot be written to. Raises DiskFull if it does not fit."
-    place, size = Path(tempfile.gettempdir()), _size(folder) / 1e6
+    place, size = Path(tempfile.gettempdir()), disk_size(folder) / 1e6
     if (free := shutil.disk_usage(place).free / 1e6) < size + ENGINE_ROOM:
         raise DiskFull(f"it cannot be written to, as the engine needs, and its copy of {size:.0f} MB does not fit into {place}, "
                        f"where {free:.0f} MB are free", folder, remedy="Name a place with more room in TMPDIR")

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
@@ -15,15 +16,19 @@ import numpy as np
 from llama_index.vector_stores.qdrant import QdrantVectorStore
 from qdrant_client import models as qm
 
+from ..core.files import only_writer
 from ..core.html import esc, fold, html_table
-from ..core.settings import ChunkSettings
-from ..core.types import Context, DataError, IndexMismatch, digest
+from ..core.settings import Address, ChunkSettings, SparseSettings
+from ..core.types import Context, DataError, IndexMismatch, SettingsError, digest
 from ..models.embed import EmbedderLike
-from .build import COLLECTION, Manifest, ParentStore, check_points, open_store, require_same
+from .build import open_store
 from .chunks import node_id
+from .folder import COLLECTION, Manifest, ParentStore, require_same
+from .sparse import Bm25, sparse_request
+from .sound import Soundness, audit_index, check_counts, check_sample, vectors_of
 
 # %% auto #0
-__all__ = ['Hit', 'Index', 'open_index', 'Coverage', 'coverage']
+__all__ = ['Hit', 'Index', 'open_folder', 'open_index', 'audit', 'Coverage', 'coverage']
 
 # %% ../../nbs/4_search/05_index.ipynb #452944fe
 @dataclass(frozen=True)
@@ -90,6 +95,20 @@ class _Children:
         found = self.store.client.query_batch_points(COLLECTION, requests) if requests else []
         return [_best(f.points, k) for f in found]
 
+    def search_sparse(
+        self,
+        questions: Sequence[str],
+        k: int = 20,  # hits per question
+        domain: str | Sequence[str] = "",  # for all questions or for each; "": all domains
+    ) -> list[list[Hit]]:  # per question, best first
+        "The best children of each question by BM25. Raises DataError for an index without sparse vectors."
+        if self.manifest.sparse is None: raise DataError("no sparse vectors in the index", self.folder, remedy="Build it with: mtrag ingest --sparse")
+        domains = [domain] * len(questions) if isinstance(domain, str) else list(domain)
+        words, _ = Bm25(self.manifest.sparse).questions(questions)
+        asked = {n: sparse_request(ws, 2 * k, _only(d, self.manifest, self.folder)) for n, (ws, d) in enumerate(zip(words, domains, strict=True)) if ws}
+        found = dict(zip(asked, self.store.client.query_batch_points(COLLECTION, list(asked.values())) if asked else []))
+        return [_best(found[n].points, k) if n in found else [] for n in range(len(questions))]
+
     def children(
         self,
         chunk_ids: Sequence[str],
@@ -98,10 +117,23 @@ class _Children:
         wanted = [node_id(c) for c in dict.fromkeys(chunk_ids)]
         points = self.store.client.retrieve(COLLECTION, wanted, with_payload=True)
         found = {h.chunk_id: h for h in (_hit(p, 0.0) for p in points)}
+        self._must_have(chunk_ids, found)
+        return [found[c] for c in chunk_ids]
+
+    def _must_have(self, chunk_ids: Sequence[str], found: Mapping) -> None:
         if missing := [c for c in chunk_ids if c not in found]:
             raise DataError(f"no child {missing[0]!r} in the index", self.folder,
                             remedy="The ids come from another index: use the one that the run was made with")
-        return [found[c] for c in chunk_ids]
+
+    def vectors(
+        self,
+        chunk_ids: Sequence[str],
+    ) -> np.ndarray:  # float32 [ids, dim], in the order asked for
+        "The vectors of children. Raises DataError for one that is not there."
+        points = self.store.client.retrieve(COLLECTION, [node_id(c) for c in dict.fromkeys(chunk_ids)], with_vectors=True)
+        found = dict(zip((p.payload["chunk_id"] for p in points), vectors_of(points, self.store)))
+        self._must_have(chunk_ids, found)
+        return np.stack([found[c] for c in chunk_ids]) if chunk_ids else np.zeros((0, self.manifest.dim), np.float32)
 
 # %% ../../nbs/4_search/05_index.ipynb #6f6b271d
 class Index(_Children):
@@ -122,7 +154,8 @@ class Index(_Children):
     def fingerprint(self) -> str:
         "What the index was built from and with: for the manifest of a run."
         m = self.manifest
-        return digest([m.corpus, m.chunks, m.embedder, m.format])
+        carried = [m.vectors] if m.vectors != "float32" else []  # what changes a hit, and only where it was used
+        return digest([m.corpus, m.chunks, m.embedder, m.format, *carried, *([m.sparse] if m.sparse else []), *(["titles"] if m.titles else [])])
 
     def close(self) -> None:
         "Let go of the files, so that another process can open them."
@@ -142,27 +175,61 @@ class Index(_Children):
         rows = [[domain, *(f"{counts[k]:,}" for k in kinds)] for domain, counts in self.manifest.domains.items()]
         return html_table(["domain", *kinds], rows, note=f"{self.manifest.embedder}, {self.manifest.dim} dimensions")
 
+# %% ../../nbs/4_search/05_index.ipynb #bac08eeb
+def _unfinished(folder: Path) -> Exception:
+    "The error for an index whose build has not ended: because it is being built, or because it was killed."
+    with closing(ParentStore(folder / "parents.sqlite", write=False)) as parents: done = parents.progress()[0]
+    if os.access(folder, os.W_OK):
+        with only_writer(folder, "index"): pass  # InUse says that it is being built
+    return IndexMismatch(f"{folder} holds an unfinished index, of {done} passages so far. Start the same ingestion again: it goes on from there")
+
+
+def _address(manifest: Manifest, url: str) -> str:
+    "The server of an index: the address given, which may hold a password, or the one in its manifest, which holds none."
+    if url: require_same("the folder", manifest, url=Address(url))
+    if "***@" in (url or manifest.url) and not getattr(url, "whole", ""):
+        raise SettingsError(f"the index lies on {manifest.url}, and its password is not on record: give the address with it (qdrant_url), "
+                            "or the key in QDRANT_API_KEY")
+    return url or manifest.url
+
+# %% ../../nbs/4_search/05_index.ipynb #e5cb2ce0
+def open_folder(
+    folder: str | Path,
+    url: str = "",  # the Qdrant server that it lies on, where the address needs a password
+) -> Index:
+    "Open a finished index, whatever it was made with. Raises IndexMismatch for an unfinished one, DataError for one that is damaged."
+    folder = Path(folder)
+    manifest = Manifest.load(folder)
+    if not manifest.complete: raise _unfinished(folder)
+    with ExitStack() as opened:  # closes what is open if anything is refused
+        parents = opened.enter_context(closing(ParentStore(folder / "parents.sqlite", write=False)))
+        store = open_store("" if manifest.url else folder / "qdrant", _address(manifest, url), manifest.sparse)
+        opened.enter_context(closing(store.client))
+        check_counts(folder, manifest, store, parents)
+        check_sample(folder, manifest, store, parents)
+        opened.pop_all()
+        return Index(folder, manifest, store, parents)
+
 # %% ../../nbs/4_search/05_index.ipynb #968c562a
 def open_index(
     folder: str | Path,
     embedder: EmbedderLike,  # the one that will make the query vectors
     chunks: ChunkSettings | None = None,  # None: whatever the index has
+    url: str = "",  # as for `open_folder`
 ) -> Index:
-    "Open a finished index. Raises IndexMismatch for one that differs or is unfinished, DataError if there is none."
-    folder = Path(folder)
-    manifest = Manifest.load(folder)
+    "Open the index that is asked for. Raises IndexMismatch for another or an unfinished one, DataError if it is damaged or there is none."
     asked = {"embedder": embedder.fingerprint, "dim": embedder.dim, **({} if chunks is None else {"chunks": chunks})}
-    require_same(folder, manifest, **asked)
-    with ExitStack() as opened:  # closes what is open if anything is refused
-        parents = opened.enter_context(closing(ParentStore(folder / "parents.sqlite")))
-        if not manifest.complete:
-            raise IndexMismatch(f"{folder} holds an unfinished index, of {parents.progress()[0]} passages so far. "
-                                "Start the same ingestion again: it goes on from there")
-        store = open_store("" if manifest.url else folder / "qdrant", manifest.url)
-        opened.enter_context(closing(store.client))
-        check_points(folder, manifest, store)
-        opened.pop_all()
-        return Index(folder, manifest, store, parents)
+    require_same(folder, Manifest.load(folder), **asked)
+    return open_folder(folder, url)
+
+# %% ../../nbs/4_search/05_index.ipynb #256c905e
+def audit(
+    index: Index,
+    embedder: EmbedderLike | None = None,  # to embed some children again
+    again: int = 50,  # how many
+) -> Soundness:
+    "Read all of an open index: whether its vectors and tables are those that were stored."
+    return audit_index(index.manifest, index.store, index.parents, embedder, again)
 
 # %% ../../nbs/4_search/05_index.ipynb #28148aa1
 @dataclass(frozen=True, repr=False)

@@ -5,90 +5,25 @@
 # %% ../../nbs/4_search/07_retrieve.ipynb #8212d8de
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 from ..core.html import html_table, text_table
 from ..core.record import Found
-from ..core.settings import RetrievalSettings
+from ..core.settings import Leg, RetrievalSettings, legs
 from ..core.text import clipped
-from ..core.types import Context, DataError, Passage, SettingsError, Task, as_context
+from ..core.types import Context, DataError, Passage, SettingsError, Task, Turn, as_context
+from ..models.chat import ChatModel
 from ..models.embed import EmbedderLike
-from .build import words
+from .fusion import FUSE
 from .index import Hit, Index
+from .rerankers import HitReranker, Reranker, make_reranker, rank_hits
+from .views import Terms, query_vectors, several_rewrites, view_terms, view_text
 
 # %% auto #0
-__all__ = ['Reranker', 'HitReranker', 'rank_hits', 'CosineReranker', 'OverlapReranker', 'best_hits', 'Retrieval', 'RetrieverLike',
-           'Retriever', 'GivenPassages']
-
-# %% ../../nbs/4_search/07_retrieve.ipynb #66afdefd
-class Reranker(Protocol):
-    "Scores texts for a query: `embed.CrossEncoderReranker`, `CosineReranker`."
-    fingerprint: str  # goes into the manifest of a run
-
-    def score(self, query: str, texts: Sequence[str]) -> list[float]: ...  # one per text, higher is better
-
-
-@runtime_checkable
-class HitReranker(Protocol):
-    "Scores hits for a query: `OverlapReranker`."
-    fingerprint: str
-
-    def score_hits(self, query: str, hits: Sequence[Hit]) -> list[float]: ...  # one per hit, higher is better
-
-# %% ../../nbs/4_search/07_retrieve.ipynb #cf61af4e
-def rank_hits(
-    reranker: Reranker | HitReranker,
-    query: str,
-    hits: Sequence[Hit],
-) -> list[Hit]:  # all of them, best first, each with its `rerank_score`
-    "Hits in the order of a reranker."
-    by_hit = isinstance(reranker, HitReranker)
-    scores = reranker.score_hits(query, hits) if by_hit else reranker.score(query, [h.text for h in hits])
-    scored = [replace(h, rerank_score=round(float(s), 6)) for h, s in zip(hits, scores, strict=True)]
-    return sorted(scored, key=lambda h: (-h.rerank_score, -h.score, h.chunk_id))
-
-# %% ../../nbs/4_search/07_retrieve.ipynb #2865f794
-class CosineReranker:
-    "The cosine of query and text."
-
-    def __init__(self, embedder: EmbedderLike):
-        self.embedder, self.fingerprint = embedder, f"cosine:{embedder.fingerprint}"
-
-    def score(
-        self,
-        query: str,
-        texts: Sequence[str],
-    ) -> list[float]:  # one per text, in [-1, 1]
-        "Cosine of each text with the query."
-        if not texts: return []
-        return (self.embedder.encode(list(texts)) @ self.embedder.encode([query], query=True)[0]).tolist()
-
-# %% ../../nbs/4_search/07_retrieve.ipynb #65f339be
-class OverlapReranker:
-    """Cosine plus the idf-weighted share of the query's words that a child holds. Needs no model: the default where there is
-    no cross-encoder."""
-
-    def __init__(
-        self,
-        index: Index,  # knows how common each word is
-        weight: float = 0.2,  # of the share; chosen on mtrag-human
-    ):
-        self.index, self.weight, self.fingerprint = index, weight, f"overlap:{weight}"
-        self._children = index.manifest.total("children")
-
-    def score_hits(
-        self,
-        query: str,
-        hits: Sequence[Hit],
-    ) -> list[float]:  # one per hit, higher is better
-        "Score hits, not texts: their cosine with the query is known."
-        asked = dict.fromkeys(words(query))
-        idf = {w: math.log(1 + self._children / (1 + n)) for w, n in self.index.parents.frequency(asked).items()}
-        total = sum(idf.values()) or 1.0
-        return [h.score + self.weight * sum(idf[w] for w in idf.keys() & set(words(h.text))) / total for h in hits]
+__all__ = ['best_hits', 'Retrieval', 'RetrieverLike', 'Search', 'searches', 'fused_hits', 'Candidates', 'Retriever',
+           'GivenPassages']
 
 # %% ../../nbs/4_search/07_retrieve.ipynb #596f0a6b
 def best_hits(
@@ -121,7 +56,14 @@ class RetrieverLike(Protocol):
     "What stands in the place of a retriever: `Retriever`, `GivenPassages`, an oracle."
     fingerprint: str  # goes into the identity of a run
 
-    def retrieve(self, query: str, domain: str = "", task_id: str = "") -> Retrieval: ...
+    def retrieve(
+        self,
+        query: str,
+        domain: str = "",
+        task_id: str = "",
+        turns: Sequence[Turn] = (),  # the conversation, its last question included
+        model: ChatModel | None = None,  # for settings that ask one
+    ) -> Retrieval: ...
 
     def contexts(self, ids: Sequence[str]) -> list[Context]: ...  # by id, in that order; without a score
 
@@ -142,9 +84,45 @@ def _contexts(hits: Sequence[Hit], index: Index, parent_swap: bool) -> list[Cont
     first = {h.parent_id: h for h in reversed(hits)}  # the best hit of each parent
     return [replace(c, score=first[c.id].ranked_by) for c in index.contexts(list(dict.fromkeys(h.parent_id for h in hits)))]
 
+# %% ../../nbs/4_search/07_retrieve.ipynb #7148dd9e
+@dataclass(frozen=True)
+class Search:
+    "One search for a question."
+    terms: Terms  # what its vector is made of; by words: one text
+    words: bool = False  # True: by BM25
+    weight: float = 1.0  # in the fusion
+
+
+def searches(
+    wanted: Sequence[Leg],
+    query: str,
+    turns: Sequence[Turn] = (),  # the conversation, its last question included
+    model: ChatModel | None = None,  # writes the rewrites, where they are wanted
+) -> list[Search]:
+    "The searches for a question. Raises SettingsError for rewrites without a model."
+    out = []
+    for leg in wanted:
+        if leg.view != "rewrites": terms = [view_terms(leg.view, query, turns)]
+        elif model is None: raise SettingsError("the view rewrites takes a chat model, and none was given")
+        else: terms = [[(1.0, text)] for text in several_rewrites(model, query, turns)]
+        out += [Search(ts, leg.words, leg.weight / len(terms)) for ts in terms]
+    return out
+
+# %% ../../nbs/4_search/07_retrieve.ipynb #8c5c1117
+def fused_hits(
+    rankings: Sequence[Sequence[Hit]],
+    weights: Sequence[float],  # one per ranking
+    fusion: str,  # a key of FUSE
+    k: int,  # how many are kept; a pool keeps all
+) -> list[Hit]:  # best first
+    "Several rankings of hits as one."
+    by_id = {h.chunk_id: h for hits in rankings for h in hits}
+    fused = FUSE[fusion]([[h.chunk_id for h in hits] for hits in rankings], weights)
+    return [replace(by_id[i], rerank_score=score) for i, score in (fused if fusion == "pool" else fused[:k])]
+
 # %% ../../nbs/4_search/07_retrieve.ipynb #28c2f5bb
-class _Candidates:
-    "What the index finds, reranked."
+class _Searching:
+    "What the index finds, in one list for each question."
 
     def __init__(
         self,
@@ -156,26 +134,57 @@ class _Candidates:
         if not 1 <= settings.rerank_k <= settings.top_k:
             raise SettingsError(f"cannot keep rerank_k={settings.rerank_k} of top_k={settings.top_k} candidates: "
                                 "rerank_k goes from 1 to top_k")
-        self.index, self.embedder, self.settings = index, embedder, settings
-        self.reranker = OverlapReranker(index) if reranker is None else reranker
-        self.fingerprint = f"{index.fingerprint} {self.reranker.fingerprint}"
+        self.index, self.embedder, self.settings, self.legs = index, embedder, settings, legs(settings.views)
+        if any(leg.words for leg in self.legs) and not index.manifest.sparse:
+            raise SettingsError(f"retrieval.views={settings.views!r} searches by words, and {index.folder} holds none: "
+                                "build it with mtrag ingest --sparse")
+        asks = settings.reranker == "likelihood"  # the model of whoever asks
+        self.reranker = None if asks else make_reranker(settings.reranker, index, embedder, reranker)
+        self.fingerprint = f"{index.fingerprint} {'likelihood' if asks else self.reranker.fingerprint}"
+
+    def _found(self, asked: Sequence[Sequence[Search]], only: Sequence[str]) -> Iterator[list[list[Hit]]]:
+        "What each search of each question finds, in one pass by vectors and one by words."
+        flat = [(s, domain) for searches, domain in zip(asked, only, strict=True) for s in searches]
+        dense, words = ([(s, d) for s, d in flat if s.words is kind] for kind in (False, True))
+        vectors = query_vectors([s.terms for s, _ in dense], self.embedder)
+        k, texts = self.settings.top_k, [s.terms[0][1] for s, _ in words]
+        by_vector = iter(self.index.search(vectors, k, [d for _, d in dense]))
+        by_words = iter(self.index.search_sparse(texts, k, [d for _, d in words]) if words else ())
+        for searches in asked: yield [next(by_words if s.words else by_vector) for s in searches]
+
+    def _one(self, searches: Sequence[Search], found: Sequence[list[Hit]], query: str) -> list[Hit]:
+        "What the searches for a question found, as one list, each hit with its cosine."
+        if len(searches) == 1 and not searches[0].words: return found[0]
+        hits = fused_hits(found, [s.weight for s in searches], self.settings.fusion, self.settings.top_k)
+        if not hits: return []
+        near = next((s.terms for s in searches if not s.words), [(1.0, query)])
+        cosines = self.index.vectors([h.chunk_id for h in hits]) @ query_vectors([near], self.embedder)[0]
+        return [replace(h, score=round(float(c), 6)) for h, c in zip(hits, cosines)]
+
+# %% ../../nbs/4_search/07_retrieve.ipynb #e2f12444
+class Candidates(_Searching):
+    "What the index finds for questions, reranked."
 
     def ranked_many(
         self,
         queries: Sequence[str],
         domains: Sequence[str] = (),  # one per query; none: all domains
+        turns: Sequence[Sequence[Turn]] = (),  # the conversation of each, its last question included; none: no history
+        model: ChatModel | None = None,  # for the settings that ask one
     ) -> list[list[Hit]]:
-        "All `top_k` candidates of each question, best first."
+        "All candidates of each question, best first."
         only = list(domains) if domains and self.settings.domain_filter else [""] * len(queries)
-        found = self.index.search(self.embedder.encode(list(queries), query=True), self.settings.top_k, only)
-        return [rank_hits(self.reranker, q, hits) for q, hits in zip(queries, found, strict=True)]
+        talks = list(turns) or [()] * len(queries)
+        asked = [searches(self.legs, q, t, model) for q, t in zip(queries, talks, strict=True)]
+        reranker = self.reranker or make_reranker("likelihood", self.index, self.embedder, model=model)
+        return [rank_hits(reranker, q, self._one(s, found, q)) for q, s, found in zip(queries, asked, self._found(asked, only))]
 
-    def ranked(self, query: str, domain: str = "") -> list[Hit]:
-        "All `top_k` candidates of a question, best first. Raises DataError for a domain that is not in the index."
-        return self.ranked_many([query], [domain])[0]
+    def ranked(self, query: str, domain: str = "", turns: Sequence[Turn] = (), model: ChatModel | None = None) -> list[Hit]:
+        "All candidates of a question, best first. Raises DataError for a domain that is not in the index."
+        return self.ranked_many([query], [domain], [turns], model)[0]
 
 # %% ../../nbs/4_search/07_retrieve.ipynb #f937a25d
-class Retriever(_Candidates):
+class Retriever(Candidates):
     "Two-stage retrieval from an index. Safe to use from several threads."
 
     def as_retrieval(self, hits: Sequence[Hit]) -> Retrieval:
@@ -186,10 +195,12 @@ class Retriever(_Candidates):
         self,
         queries: Sequence[str],
         domains: Sequence[str] = (),  # one per query; none: all domains
+        turns: Sequence[Sequence[Turn]] = (),  # the conversation of each; none: no history
+        model: ChatModel | None = None,
     ) -> list[Retrieval]:
         "The best children for each question, and their contexts."
         s = self.settings
-        ranked = self.ranked_many(queries, domains)
+        ranked = self.ranked_many(queries, domains, turns, model)
         return [self.as_retrieval(best_hits(hits, s.rerank_k, s.distinct)) for hits in ranked]
 
     def retrieve(
@@ -197,9 +208,11 @@ class Retriever(_Candidates):
         query: str,
         domain: str = "",  # one of DOMAINS; "": all
         task_id: str = "",  # not used here: which task asks (see GivenPassages)
+        turns: Sequence[Turn] = (),  # the conversation, its last question included: what views are made of
+        model: ChatModel | None = None,  # asked for rewrites and likelihoods, where the settings want them
     ) -> Retrieval:
         "The best children for a question. Raises DataError for a domain that the index does not hold."
-        return self.retrieve_many([query], [domain])[0]
+        return self.retrieve_many([query], [domain], [turns], model)[0]
 
     def contexts(self, ids: Sequence[str]) -> list[Context]:
         "Contexts by id, in that order. Raises DataError for one that is not there."
@@ -237,6 +250,8 @@ class GivenPassages:
         query: str,  # not used
         domain: str = "",  # not used
         task_id: str = "",  # whose passages
+        turns: Sequence[Turn] = (),  # not used
+        model: ChatModel | None = None,  # not used
     ) -> Retrieval:  # all of them in the order given; possibly none
         "The passages of a task. Raises DataError for an unknown one."
         if task_id not in self._given:

@@ -21,21 +21,22 @@ from ..core.types import DataError, dotted
 from ..data.mtrag import read_benchmark, sample_dir
 from ..evaluate.audit import AUDIT_HEAD, COSTS, audit, audit_rows, cost_point, costs
 from ..evaluate.compare import compare, mean_interval
+from ..evaluate.intervals import INTERVALS, LEAST
 from ..evaluate.items import run_items
 from ..evaluate.judging import judge_report
 from ..evaluate.recording import Recording
 from ..evaluate.risk import risk_coverage
-from ..evaluate.scores import RefusalReport, refusal_report
+from ..evaluate.scores import RefusalReport, idk_verdicts, named_measure, refusal_report
 from .cases import CaseView, heat_map, pick_cases
 from .figures import audit_figure, breakdown_figure, comparison_figure, cost_figure, outcomes_figure
 from .figures import risk_coverage_figure, score_figure, svg_uri
 
 # %% auto #0
-__all__ = ['FEW', 'FIRST', 'DRAWN', 'AUDITED', 'MAP', 'PAGE_STYLE', 'model_words', 'session_words', 'machine_words', 'run_facts',
-           'wide', 'side_by_side', 'manifest_html', 'warnings_of', 'figure_html', 'share_text', 'outcome_rows',
-           'outcomes_html', 'shown_measures', 'how_scored', 'scores_html', 'refusals_html', 'comparisons_html',
-           'audit_html', 'cost_rows', 'node_rows', 'cost_html', 'judges_html', 'cases_html', 'turns_html', 'Section',
-           'sections', 'report_html', 'distinct_names', 'named', 'report']
+__all__ = ['FIRST', 'DRAWN', 'AUDITED', 'MAP', 'PAGE_STYLE', 'model_words', 'session_words', 'machine_words', 'run_facts', 'wide',
+           'side_by_side', 'manifest_html', 'warnings_of', 'figure_html', 'share_text', 'outcome_rows', 'outcomes_html',
+           'shown_measures', 'how_scored', 'in_table', 'scores_html', 'refusals_html', 'comparisons_html', 'audit_html',
+           'cost_rows', 'node_rows', 'cost_html', 'judges_html', 'cases_html', 'turns_html', 'Section', 'sections',
+           'report_html', 'distinct_names', 'named', 'place_of_page', 'report']
 
 # %% ../../nbs/8_show/05_report.ipynb #ad096921
 def model_words(spec: Mapping | None) -> str:
@@ -97,9 +98,6 @@ def manifest_html(runs: Sequence[Recording]) -> str:
             + (fold("package versions", wide(words_table(head, packages))) if packages else ""))
 
 # %% ../../nbs/8_show/05_report.ipynb #9dba745f
-FEW = 20  # conversations: below, intervals are too narrow (`7_evaluate/01_compare` simulates it: with 10, 88 % hold the truth, not 95 %)
-
-
 def _trouble_in(r: Recording) -> list[str]:
     "What went wrong in a run."
     said, t = [], r.telemetry
@@ -117,7 +115,9 @@ def warnings_of(runs: Sequence[Recording], gold: bool) -> list[str]:  # gold: la
     of_some = [  # which runs, and what is to be said of them
         (lambda r: r.manifest["settings"]["profile"] == "laptop",
          "the laptop's model has 135 million parameters. It proves that the machinery works; its answers are no evidence of quality."),
-        (lambda r: len(r.conversations) < FEW, f"fewer than {FEW} conversations. Intervals over so few are too narrow."),
+        (lambda r: len(r.conversations) < LEAST, f"fewer than {LEAST} conversations. No interval is given over so few: the counts are all."),
+        (lambda r: bool(r.circular),
+         f"{', '.join(sorted(set().union(*(r.circular for r in runs))))} decides inside: circular there, and no score of that system."),
         (lambda r: not r.run.scores,
          f"not scored. K-precision{also} measured for this page; `mtrag score` adds RB_agg and the retrieval measures."),
         (lambda r: not r.judged, "not judged. `mtrag judge` does it."),
@@ -189,17 +189,22 @@ def how_scored(run: Recording) -> str:
     "How the scores of a run were obtained."
     return f"{run.name}: " + ", ".join(f"{k} {v}" for k, v in run.how.items() if v)
 
+
+def in_table(measure: str, runs: Sequence[Recording]) -> str:
+    "A measure as a table or a heading names it: where it decides inside one of the runs, it says so."
+    return named_measure(measure, [r.name for r in runs if measure in r.circular])
+
 # %% ../../nbs/8_show/05_report.ipynb #64d4f331
 def scores_html(runs: Sequence[Recording]) -> str:
     "Every measure with its interval, and where it was missing."
     measures, head = shown_measures(runs), ["measure", *(r.name for r in runs)]
-    rows = [[m, *(f"{r.interval(m)}, {len(r.of(m))} tasks" if r.of(m) else "–" for r in runs)] for m in measures]
+    rows = [[in_table(m, runs), *(f"{r.interval(m)}, {len(r.of(m))} tasks" if r.of(m) else "–" for r in runs)] for m in measures]
     talks = {t: c for r in runs for t, c in r.talks.items()}
     drawn = [m for m in measures if m in FIRST and m not in ("nDCG@5", "recall@5")][:DRAWN]
     by_task = lambda m: {r.name: {t: s.get(m) for t, s in r.scores.items()} for r in runs if r.of(m)}
     figures = "".join(figure_html(score_figure(by_task(m), m, talks), f"Distribution of {m} in each run") for m in drawn)
     more = fold(f"{len(rows) - 8} more measures", wide(words_table(head, rows[8:]))) if len(rows) > 8 else ""
-    note = f"Means with 95 % intervals, bootstrap of conversations. {'; '.join(map(how_scored, runs))}"
+    note = f"Means with {INTERVALS}. {'; '.join(map(how_scored, runs))}"
     return f"{wide(words_table(head, rows[:8]))}{more}<p>{quiet(esc(note))}</p>{figures}"
 
 # %% ../../nbs/8_show/05_report.ipynb #92ee29e4
@@ -221,7 +226,8 @@ def refusals_html(runs: Sequence[Recording], negatives: Sequence[Recording] = ()
     rows, notes = [], []
     for r in runs:
         left = next((n for n in negatives if n.system.split(LEFT_OUT)[0] == r.system), None)
-        found = refusal_report(run_items(r.run), r.gold, run_items(left.run) if left else (), name=r.name)
+        items = run_items(r.run)
+        found = refusal_report(items, r.gold, run_items(left.run) if left else (), idk_verdicts(items, r.judged), name=r.name)
         rows += found.rows
         notes += [f"{r.name}: {found.note}."] if found.note else []
     baseline = ("“empty contexts” refuses exactly where no context was found: a system that does no better has shown nothing. "
@@ -233,9 +239,9 @@ def comparisons_html(runs: Sequence[Recording]) -> str:
     "Paired comparisons by the measures that all runs have."
     talks, parts = {t: c for r in runs for t, c in r.talks.items()}, []
     for m in [m for m in shown_measures(runs) if m in FIRST and all(r.of(m) for r in runs)][:DRAWN]:
-        found = compare({r.name: r.of(m) for r in runs}, talks, m)
+        found = compare({r.name: r.of(m) for r in runs}, talks, in_table(m, runs))
         drawn = figure_html(comparison_figure(found), f"Means and paired differences by {m}")
-        parts.append(f"<h3>{esc(m)}</h3>{drawn}{wide(found._repr_html_())}")
+        parts.append(f"<h3>{esc(in_table(m, runs))}</h3>{drawn}{wide(found._repr_html_())}")
     return "".join(parts) or "<p>No measure is known of every run.</p>"
 
 
@@ -281,7 +287,8 @@ def cost_html(runs: Sequence[Recording]) -> str:
 # %% ../../nbs/8_show/05_report.ipynb #03a34e15
 def judges_html(runs: Sequence[Recording]) -> str:
     "What the judge said of each run that was judged."
-    parts = [f"<h3>{esc(r.name)}</h3>{wide(judge_report(r.run)._repr_html_())}" for r in runs if r.judged]
+    fresh = lambda r: judge_report(r.run, None, list(r.run.tasks.values()), r.gold if r.gold and r.run.tasks else None)
+    parts = [f"<h3>{esc(r.name)}</h3>{wide(fresh(r)._repr_html_())}" for r in runs if r.judged]
     worth = "<p>A judge's number is worth what the judge is worth: `mtrag judge --licence` holds it against people.</p>"
     return "".join(parts) + worth if parts else ""
 
@@ -373,6 +380,16 @@ def named(run: Run | str | Path, name: str) -> Run:
     renamed.name = name
     return renamed
 
+# %% ../../nbs/8_show/05_report.ipynb #1b85959e
+def place_of_page(path: str | Path) -> Path:
+    "The place for a page. Raises DataError for a folder, and for a file that is no page."
+    path = Path(path)
+    if path.is_dir(): raise DataError("is a folder, and a report is a file", path, remedy="Name a file, e.g. report.html")
+    if path.exists():
+        with open(path, "rb") as f:
+            if f.read(15).lower() != b"<!doctype html>": raise DataError("is a file, and no page", path, remedy="Name another file")
+    return path
+
 # %% ../../nbs/8_show/05_report.ipynb #5fece0c0
 def report(
     runs: Sequence[Run | str | Path],  # runs, or their folders
@@ -393,4 +410,4 @@ def report(
         known = None  # the sample's file, and not a run over the sample
     histories = {t.id: t.history for t in known.tasks} if known else None  # None: as far as the runs have them
     found = [Recording(r, known.gold if known else {}, histories=histories) for r in read]
-    return write_whole(out or read[0].folder / "report.html", report_html(found, each))
+    return write_whole(place_of_page(out or read[0].folder / "report.html"), report_html(found, each))

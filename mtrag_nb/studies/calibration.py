@@ -7,31 +7,36 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 
 import numpy as np
 
-from ..core.files import write_json
+from ..core.files import read_json, read_jsonl, write_json
 from ..core.html import text_table
-from ..core.settings import load_settings
-from ..core.types import DataError, Gold, Task, structured
+from ..core.settings import Settings, load_settings, with_settings
+from ..core.text import support
+from ..core.types import DataError, Gold, SettingsError, Task, structured
 from ..core.verdicts import Label, Verdict
 from ..data.mtrag import read_benchmark
+from ..data.official import official_file
 from ..data.ratings import RatedAnswer, read_ratings
-from ..evaluate.compare import auroc_interval
+from ..evaluate.intervals import auroc_interval
 from ..models.calls import Models
 from ..runs.run import machine, package_versions
+from .logistic import fit_logistic, left_out
 from ..systems.prompts import PROMPTS, show_history
 from ..systems.stages import (
     check_by_likelihood, check_by_support, check_by_yesno, grade_by_cosine, grade_by_likelihood, grade_by_verdict, grade_by_yesno)
 
 # %% auto #0
-__all__ = ['Ways', 'GRADES', 'Pair', 'relevance_pairs', 'balanced_accuracy', 'best_threshold', 'Discrimination', 'discrimination',
-           'ways_table', 'read_ways', 'grade_pair', 'measure_grades', 'check_answer', 'measure_checks', 'real_data',
-           'main']
+__all__ = ['Ways', 'GRADES', 'RIDGE', 'COST', 'Pair', 'relevance_pairs', 'read_candidates', 'retrieved_pairs',
+           'balanced_accuracy', 'best_threshold', 'Discrimination', 'halves', 'separated', 'discrimination',
+           'ways_table', 'read_ways', 'grade_pair', 'measure_grades', 'candidate_features', 'Combined', 'combined',
+           'check_answer', 'measure_checks', 'best_way', 'changes_for', 'Calibration', 'grades_of', 'calibrate',
+           'write_calibration', 'read_calibration', 'calibrated', 'overlap_note', 'real_data', 'main', 'rated_file_of']
 
 # %% ../../nbs/9_studies/01_calibration.ipynb #b7b073ec
 @dataclass(frozen=True)
@@ -42,6 +47,7 @@ class Pair:
     history: str
     document: str
     relevant: bool
+    task: str = ""  # candidates of one task stand together
 
 
 def relevance_pairs(
@@ -58,8 +64,36 @@ def relevance_pairs(
         other = rng.choice([o for o in known if o.domain == t.domain and o.conversation_id != t.conversation_id])
         for source, relevant in ((t, True), (other, False)):
             document = rng.choice(gold[source.id].passages).text.strip()
-            pairs.append(Pair(t.conversation_id, gold[t.id].rewrite, show_history(t.history), document, relevant))
+            pairs.append(Pair(t.conversation_id, gold[t.id].rewrite, show_history(t.history), document, relevant, t.id))
     return pairs
+
+# %% ../../nbs/9_studies/01_calibration.ipynb #cbef5e17
+def read_candidates(
+    path: str | Path,  # a prediction file of task A or C whose contexts have texts
+) -> dict[str, list[tuple[str, str]]]:  # task id -> (passage id, text), best first
+    "The passages that were retrieved for each task. Raises DataError (file, line) for a context without a text."
+    found = {}
+    for n, o in read_jsonl(path, nan_is_null=True):
+        try: found[o["task_id"]] = [(c["document_id"], c["text"].strip()) for c in o["contexts"]]
+        except (KeyError, TypeError, AttributeError):
+            raise DataError("the prediction has no task_id, or a context without document_id or text", path, n,
+                            "Wanted is a prediction file with the texts of its contexts") from None
+    return found
+
+
+def retrieved_pairs(
+    tasks: Sequence[Task],
+    gold: Mapping[str, Gold],  # with rewrites
+    candidates: Mapping[str, Sequence[tuple[str, str]]],  # as `read_candidates` gives them
+    n: int = 100,  # tasks
+    seed: int = 0,
+) -> list[Pair]:
+    "What was retrieved for tasks that have gold passages, gold or not. Raises DataError if there are too few of them."
+    known = sorted((t for t in tasks if t.id in gold and gold[t.id].passages and gold[t.id].rewrite and candidates.get(t.id)), key=lambda t: t.id)
+    if len(known) < n: raise DataError(f"{len(known)} tasks have gold passages, a rewrite and retrieved passages, wanted are {n}")
+    right = {t.id: {p.id for p in gold[t.id].passages} for t in known}
+    return [Pair(t.conversation_id, gold[t.id].rewrite, show_history(t.history), text, i in right[t.id], t.id)
+            for t in random.Random(seed).sample(known, n) for i, text in candidates[t.id]]
 
 # %% ../../nbs/9_studies/01_calibration.ipynb #d2a023e9
 def balanced_accuracy(passed: Sequence[bool], truth: Sequence[bool]) -> float | None:  # None if a class is empty
@@ -68,12 +102,17 @@ def balanced_accuracy(passed: Sequence[bool], truth: Sequence[bool]) -> float | 
     return None if t.all() or not t.any() else float((p[t].mean() + (~p[~t]).mean()) / 2)
 
 
-def best_threshold(scores: Sequence[float], truth: Sequence[bool]) -> float:
-    "The threshold with the best balanced accuracy, in the middle of the gap, rounded to 2 places."
-    values = np.unique(np.asarray(scores, float))
-    cuts = [values[0] - 0.01, *((values[:-1] + values[1:]) / 2)]
-    best = max(cuts, key=lambda c: balanced_accuracy(np.asarray(scores) >= c, truth))
-    return round(float(best), 2)
+def best_threshold(scores: Sequence[float], truth: Sequence[bool]) -> tuple[float, float, float]:
+    "The threshold with the best balanced accuracy, and the range that ties with it; rounded. Raises DataError if a class is empty."
+    x, t = np.asarray(scores, float), np.asarray(truth, bool)
+    if t.all() or not t.any(): raise DataError("a threshold needs both kinds to choose from: all are of one")
+    values = np.unique(x)
+    edges = np.r_[values[0] - 0.02, values]  # a threshold between edges[i] and edges[i + 1] passes what is above edges[i]
+    worth = np.array([balanced_accuracy(x > e, t) for e in edges[:-1]])
+    best = np.flatnonzero(worth >= worth.max() - 1e-12)
+    first = best[0]
+    last = next((i for i in best if i + 1 not in best), best[-1])  # the lowest run of ties
+    return tuple(round(float(v), 3) for v in ((edges[first] + edges[last + 1]) / 2, edges[first], edges[last + 1]))
 
 # %% ../../nbs/9_studies/01_calibration.ipynb #ca10c001
 @dataclass(frozen=True)
@@ -81,28 +120,49 @@ class Discrimination:
     "How well a way to decide tells two kinds apart."
     n: int
     auroc: float
-    low: float  # 95 % interval, clustered by conversation
-    high: float
+    low: float | None  # 95 % interval, clustered by conversation; None: too few of them
+    high: float | None
     threshold: float | None  # chosen on one half; None for a verdict in words
     balanced_accuracy: float  # on the other half
-    unparsed: int = 0  # verdicts that could not be read
+    unparsed: int = 0  # verdicts that could not be read: they count as their default
+    positives: int | None = None
+    tied: tuple[float, float] | None = None  # thresholds as good as the one that was taken, on the half that chose
+    dropped: tuple[float, float] | None = None  # at the threshold, on the other half: share of the positives, and of the negatives, that fail
 
 
-def discrimination(
-    verdicts: Sequence[Verdict],
+def halves(conversations: Iterable[str]) -> tuple[set[str], set[str]]:
+    "Conversations that choose, and conversations that judge: every other one, in alphabetical order."
+    known = sorted(set(conversations))
+    choosing, judging = set(known[::2]), set(known[1::2])
+    assert not choosing & judging
+    return choosing, judging
+
+# %% ../../nbs/9_studies/01_calibration.ipynb #7b8e2f23
+def separated(
+    scores: Sequence[float],
     truth: Sequence[bool],
     conversations: Sequence[str],
+    threshold: float | None = None,  # None: chosen here
+    unparsed: int = 0,
 ) -> Discrimination:
-    "AUROC of the scores, and a threshold chosen on the even half of the conversations and judged on the odd half."
-    y = np.asarray(truth, bool)
-    scores = np.array([v.score if v.score is not None else float(v.label is Label.YES) for v in verdicts])
-    interval = auroc_interval(scores, y, conversations)
-    order = {c: i for i, c in enumerate(sorted(set(conversations)))}
-    even = np.array([order[c] % 2 == 0 for c in conversations])
-    threshold = None if verdicts[0].score is None else best_threshold(scores[even], y[even])
-    right = balanced_accuracy(scores[~even] >= (0.5 if threshold is None else threshold), y[~even])
-    return Discrimination(len(y), *(round(x, 3) for x in (interval.value, interval.low, interval.high)), threshold, round(right, 3),
-                    sum(v.defaulted for v in verdicts))
+    "AUROC of scores, and a threshold chosen on half of the conversations and judged on the other half."
+    x, y, (choosing, _) = np.asarray(scores, float), np.asarray(truth, bool), halves(conversations)
+    i, chose = auroc_interval(x, y, conversations), np.array([c in choosing for c in conversations])
+    tied = None
+    if threshold is None: threshold, *tied = best_threshold(x[chose], y[chose])
+    passed, right = x[~chose] >= threshold, y[~chose]
+    shares = tuple(round(float((~passed[right == kind]).mean()), 3) for kind in (True, False))
+    rounded = lambda v: None if v is None else round(v, 3)
+    return Discrimination(len(y), *map(rounded, (i.value, i.low, i.high)), threshold, rounded(balanced_accuracy(passed, right)), unparsed,
+                          int(y.sum()), tied and tuple(tied), shares)
+
+
+def discrimination(verdicts: Sequence[Verdict], truth: Sequence[bool], conversations: Sequence[str]) -> Discrimination:
+    "The same of verdicts; those in words have no threshold."
+    words, unparsed = verdicts[0].score is None, sum(v.defaulted for v in verdicts)
+    scores = [float(v.label is Label.YES) if words else v.score for v in verdicts]
+    found = separated(scores, truth, conversations, 0.5 if words else None, unparsed)
+    return replace(found, threshold=None) if words else found
 
 # %% ../../nbs/9_studies/01_calibration.ipynb #ca10c003
 Ways = Mapping[str, Mapping[str, Discrimination]]  # what is decided -> way -> what it is worth
@@ -110,9 +170,11 @@ Ways = Mapping[str, Mapping[str, Discrimination]]  # what is decided -> way -> w
 
 def ways_table(found: Ways) -> str:
     "One line a way."
-    head = ["", "n", "AUROC", "95 % interval", "threshold", "balanced accuracy", "unreadable"]
-    row = lambda name, m: [name, m.n, f"{m.auroc:.3f}", f"[{m.low:.3f}, {m.high:.3f}]", m.threshold, f"{m.balanced_accuracy:.3f}",
-                           m.unparsed]
+    head = ["", "n", "right", "AUROC", "threshold", "ties", "balanced accuracy", "right, wrong dropped", "unreadable"]
+    shares = lambda m: "" if m.dropped is None or m.threshold is None else "{:.0%}, {:.0%}".format(*m.dropped)
+    of = lambda m: f"{m.auroc:.3f}" + ("" if m.low is None else f" [{m.low:.3f}, {m.high:.3f}]")
+    row = lambda name, m: [name, m.n, "" if m.positives is None else m.positives, of(m), "" if m.threshold is None else f"{m.threshold:g}",
+                           "{:g} to {:g}".format(*m.tied) if m.tied else "", f"{m.balanced_accuracy:.3f}", shares(m), m.unparsed]
     return text_table(head, [row(f"{what} by {way}", m) for what, ways in found.items() for way, m in ways.items()], 2)
 
 
@@ -143,6 +205,55 @@ def measure_grades(
     truth, conversations = [p.relevant for p in pairs], [p.conversation for p in pairs]
     return {way: discrimination([grade_pair(way, p, models) for p in pairs], truth, conversations) for way in ways}
 
+# %% ../../nbs/9_studies/01_calibration.ipynb #e9b92035
+def candidate_features(
+    pairs: Sequence[Pair],  # candidates of one task stand together
+    models: Models,
+    likelihood: bool = False,  # True: ask the chat model, too
+) -> dict[str, np.ndarray]:  # feature -> [pairs]
+    "Scores of candidates."
+    cosine = np.array([grade_pair("cosine", p, models).score for p in pairs])
+    tasks, ahead = np.array([p.task for p in pairs]), np.zeros(len(pairs))
+    for t in dict.fromkeys(tasks):
+        at = np.flatnonzero(tasks == t)
+        for i in at: ahead[i] = cosine[i] - max((cosine[j] for j in at if j != i), default=cosine[i])
+    found = {"cosine": cosine, "overlap": np.array([support(p.question, [p.document]) for p in pairs]), "margin": ahead}
+    return {**found, **({"likelihood": np.array([grade_pair("likelihood", p, models).score for p in pairs])} if likelihood else {})}
+
+
+@dataclass(frozen=True)
+class Combined:
+    "A combination of scores, beside the best single one."
+    features: tuple[str, ...]
+    weights: tuple[float, ...]  # of the standardized features, fitted on all; the last is the intercept
+    auroc: tuple[float, float | None, float | None]  # on conversations left out, with its interval
+    best: str  # the best single score
+    gain: tuple[float, float | None, float | None]  # AUROC minus that of the best single score
+
+    @property
+    def better(self) -> bool: return self.gain[1] is not None and self.gain[1] > 0
+
+    def __str__(self):
+        value, gain = (f"{v:.3f}" + ("" if low is None else f" [{low:.3f}, {high:.3f}]") for v, low, high in (self.auroc, self.gain))
+        return (f"{' + '.join(self.features)}: AUROC {value} on conversations left out, minus {self.best} alone {gain}: "
+                + ("better" if self.better else "not shown to be better"))
+
+# %% ../../nbs/9_studies/01_calibration.ipynb #5a798b9a
+RIDGE = 1.0  # strength of the penalty: with a few features and hundreds of pairs it hardly matters
+
+
+def combined(features: Mapping[str, np.ndarray], truth: Sequence[bool], conversations: Sequence[str]) -> Combined:
+    "A logistic regression over scores; each conversation is scored by weights from the others."
+    y, talks = np.asarray(truth, bool), np.asarray(conversations)
+    raw = np.array(list(features.values())).T
+    x = (raw - raw.mean(0)) / (raw.std(0) + 1e-12)
+    _, direction = left_out(x, y, talks, lambda *_: RIDGE)
+    span = lambda i: tuple(None if v is None else round(v, 3) for v in (i.value, i.low, i.high))
+    best = max(features, key=lambda f: auroc_interval(features[f], y, talks).value)
+    weights = fit_logistic(x, y, RIDGE)
+    return Combined(tuple(features), tuple(round(float(w), 3) for w in weights), span(auroc_interval(direction, y, talks)), best,
+                    span(auroc_interval(direction, y, talks, minus=features[best])))
+
 # %% ../../nbs/9_studies/01_calibration.ipynb #eb52aa0c
 def check_answer(way: str, r: RatedAnswer, models: Models | None) -> Verdict:
     "The check of an answer, in one of the ways of `stages`; `support` asks no model."
@@ -158,13 +269,129 @@ def measure_checks(
     n: int | None = None,  # for the ways that ask a model: only so many answers, drawn at random
     seed: int = 0,
 ) -> dict[str, Discrimination]:
-    "Every way to check, against people's ratings of faithfulness."
+    "Every way to check, against people's ratings of faithfulness; `support` on the same answers too, where a model was asked of some only."
     answers = [r for r in rated if r.system != "reference"]
     some = answers if n is None else random.Random(seed).sample(answers, min(n, len(answers)))
     ways = {"support": answers, **({"likelihood": some, "yesno": some} if models else {})}
+    if models and len(some) < len(answers): ways["support, the same answers"] = some
     faithful = lambda rs: [median(r.ratings["faithfulness"]) > 2 for r in rs]
-    return {way: discrimination([check_answer(way, r, models) for r in rs], faithful(rs), [r.task.conversation_id for r in rs])
-            for way, rs in ways.items()}
+    return {way: discrimination([check_answer(way.partition(",")[0], r, models) for r in rs], faithful(rs),
+                                [r.task.conversation_id for r in rs]) for way, rs in ways.items()}
+
+# %% ../../nbs/9_studies/01_calibration.ipynb #7cdd7982
+COST = {"cosine": 0, "support": 0, "likelihood": 1, "yesno": 1, "verdict": 2}  # what a way asks of the chat model: nothing, scores, words
+
+
+def best_way(
+    found: Mapping[str, Discrimination],
+) -> str | None:  # None: no way is shown to be better than guessing
+    "The cheapest way that overlaps with the best one's interval."
+    known = {w: m for w, m in found.items() if w in COST and m.threshold is not None and m.low is not None and m.low > 0.5}
+    if not known: return None
+    top = max(known.values(), key=lambda m: m.auroc)
+    near = [w for w, m in known.items() if m.high >= top.low]
+    return min(near, key=lambda w: (COST[w], -known[w].auroc))
+
+
+def changes_for(
+    found: Ways,  # "grade" and "check"
+) -> dict[str, float | str]:  # dotted setting -> value
+    "The settings that measurements ask for; nothing for a stage that no way can be trusted with."
+    ways = {stage: best_way(found.get(stage, {})) for stage in ("grade", "check")}
+    return {k: v for stage, way in ways.items() if way for k, v in
+            ((f"stages.{stage}", way), (f"stages.{stage}_threshold", found[stage][way].threshold))}
+
+# %% ../../nbs/9_studies/01_calibration.ipynb #79908944
+@dataclass(frozen=True)
+class Calibration:
+    "What was measured of a profile's models, and what follows."
+    profile: str
+    models: dict[str, str]  # "chat" and "embedder" -> fingerprint
+    random: dict[str, Discrimination]  # way -> grade of gold against other conversations' gold
+    retrieved: dict[str, Discrimination]  # way -> grade of what was retrieved; {}: no file of retrieved passages
+    check: dict[str, Discrimination]  # way -> check of answers; {}: no ratings
+    combined: Combined | None
+    changes: dict[str, float | str]  # settings that follow
+    chose: tuple[str, ...]  # conversations that chose a threshold
+
+    @property
+    def ways(self) -> dict[str, dict[str, Discrimination]]:
+        return {"grade, random": self.random, "grade, retrieved": self.retrieved, "check": self.check}
+
+    def __str__(self):
+        follows = ", ".join(f"{k}={v:g}" if isinstance(v, float) else f"{k}={v}" for k, v in self.changes.items())
+        return "\n".join([ways_table(self.ways), *([f"combination: {self.combined}"] if self.combined else []),
+                          f"settings that follow: {follows or 'none: no way is shown to be better than guessing'}"])
+
+
+def grades_of(
+    pairs: Sequence[Pair], models: Models, ways: Sequence[str], features: Mapping[str, np.ndarray] = {},
+) -> dict[str, Discrimination]:
+    "Every way to grade, and single features that are no way of their own."
+    truth, talks = [p.relevant for p in pairs], [p.conversation for p in pairs]
+    return {**measure_grades(pairs, models, ways), **{f: separated(x, truth, talks) for f, x in features.items() if f not in ways}}
+
+# %% ../../nbs/9_studies/01_calibration.ipynb #afcc56ab
+def calibrate(
+    settings: Settings,
+    models: Models,
+    tasks: Sequence[Task],
+    gold: Mapping[str, Gold],  # with rewrites
+    candidates: Mapping[str, Sequence[tuple[str, str]]] = {},  # task id -> what was retrieved; {}: only random pairs
+    rated: Sequence[RatedAnswer] = (),  # (): no check is calibrated
+    n: int = 100,  # tasks, and rated answers that a chat model is asked of
+    ways: Sequence[str] = GRADES,  # "cosine" alone asks no chat model
+) -> Calibration:
+    "Measure the ways to grade and to check with these models, and choose among them."
+    with_chat, easy = any(COST[w] for w in ways), relevance_pairs(tasks, gold, n)
+    hard = retrieved_pairs(tasks, gold, candidates, n) if candidates else []
+    features = candidate_features(hard, models, "likelihood" in ways) if hard else {}
+    mixed = combined(features, [p.relevant for p in hard], [p.conversation for p in hard]) if hard else None
+    random_, retrieved = measure_grades(easy, models, ways), grades_of(hard, models, ways, features) if hard else {}
+    check = measure_checks(rated, models if with_chat else None, n) if rated else {}
+    chose = halves(p.conversation for p in hard or easy)[0] | halves(r.task.conversation_id for r in rated)[0]
+    made = {"chat": models.chat.fingerprint if with_chat else "", "embedder": models.embedder.fingerprint}
+    return Calibration(settings.profile, made, random_, retrieved, check, mixed, changes_for({"grade": retrieved or random_, "check": check}),
+                       tuple(sorted(chose)))
+
+# %% ../../nbs/9_studies/01_calibration.ipynb #136112f4
+def write_calibration(found: Calibration, path: str | Path) -> None:
+    "Write it down, with the machine and the versions it was measured on."
+    write_json(path, {"machine": machine(), "packages": package_versions(), "calibration": found})
+
+
+def read_calibration(path: str | Path) -> Calibration:
+    "What was written down. Raises DataError if the file is no calibration."
+    try:
+        found = structured(Calibration, read_json(path)["calibration"])
+        return replace(found, **read_ways({part: getattr(found, part) for part in ("random", "retrieved", "check")}))
+    except (DataError, AttributeError, KeyError, TypeError, ValueError) as e:
+        raise DataError(f"not a calibration ({type(e).__name__}: {getattr(e, 'problem', e)})", path,
+                        remedy="`mtrag calibrate` writes one") from None
+
+
+def calibrated(
+    settings: Settings,
+    path: str | Path,
+    but: Iterable[str] = (),  # dotted settings that stay as they are
+) -> Settings:
+    "The settings with what a calibration says. Raises SettingsError if it was measured with other models."
+    found = read_calibration(path)
+    named = {"chat": settings.chat.name, "embedder": settings.embedder.name}
+    other = [k for k, said in found.models.items() if said and named[k] not in said]
+    if other:
+        raise SettingsError(f"{path} was measured with the {other[0]} {found.models[other[0]]}, and the profile has {named[other[0]]}: "
+                            "calibrate the models that you run")
+    return with_settings(settings, {k: v for k, v in found.changes.items() if k not in set(but)})
+
+# %% ../../nbs/9_studies/01_calibration.ipynb #a75bf72a
+def overlap_note(
+    conversations: Iterable[str],  # the conversation of each task of a table
+    chose: Iterable[str],  # as a calibration names them
+) -> str:
+    "How many tasks of a table lie in conversations that chose a threshold."
+    talks, known = list(conversations), set(chose)
+    return f"{sum(c in known for c in talks)} of {len(talks)} tasks lie in conversations that chose a threshold"
 
 # %% ../../nbs/9_studies/01_calibration.ipynb #ca10c006
 def real_data(
@@ -179,13 +406,20 @@ def main(
     out: str | Path = "data/measured/calibration.json",
     n: int = 100,  # tasks to draw pairs from, and rated answers for the ways that ask a model
     models: Models | None = None,  # None: the laptop's
-) -> dict[str, dict[str, Discrimination]]:
-    "Measure every way on real data, print it, write it down. Takes about half an hour on two cores."
-    data = real_data("mtrag-human/reference.jsonl and the rated answers") / "mtrag-human"
-    models, known = models or Models(load_settings()), read_benchmark(data / "reference.jsonl")
-    pairs = relevance_pairs(known.tasks, known.gold, n)
-    rated = read_ratings(next(data.glob("**/*human_evaluations*.json")))
-    found = {"grade": measure_grades(pairs, models), "check": measure_checks(rated, models, n)}
-    print(ways_table(found))
-    write_json(out, {"machine": machine(), "packages": package_versions(), **found})
+    ways: Sequence[str] = GRADES,
+) -> Calibration:
+    "Calibrate the laptop's models on real data, print it, write it down. Takes about an hour on two cores, most of it the chat model's."
+    root, settings = real_data("mtrag-human/reference.jsonl, what ELSER retrieved for it, and the rated answers"), load_settings()
+    known = read_benchmark(official_file(root, "mtrag-human/reference"))
+    candidates, rated = read_candidates(official_file(root, "mtrag-human/elser")), read_ratings(rated_file_of(root))
+    found = calibrate(settings, models or Models(settings), known.tasks, known.gold, candidates, rated, n, ways)
+    print(found)
+    write_calibration(found, out)
     return found
+
+
+def rated_file_of(root: Path) -> Path:
+    "The rated answers among the benchmark's files: the half that this project develops on, where it is there."
+    found = sorted(root.glob("**/*human_evaluations*.json*"), key=lambda p: "_dev" not in p.name)
+    if not found: raise DataError("there are no rated answers (*human_evaluations*.json) in it", root)
+    return found[0]

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from scipy.optimize import minimize
 
 from ..core.files import read_json, write_json
 from ..core.html import show
@@ -31,12 +30,12 @@ from ..models.calls import Models
 from ..models.embed import EmbedderLike
 from ..runs.run import machine, package_versions
 from .calibration import real_data
+from .logistic import best_strength, fit_logistic, left_out, log_loss, probability
 
 # %% auto #0
-__all__ = ['Edit', 'EDITS', 'HARMLESS', 'Measures', 'LEXICAL', 'STRENGTHS', 'COMBINED', 'OFFICIAL_MARK', 'swap_number',
-           'swap_name', 'flip_negation', 'reverse_sentences', 'contract', 'Attack', 'attack', 'attack_table',
-           'fit_logistic', 'log_loss', 'best_strength', 'Combination', 'combine', 'RememberingEmbedder', 'attack_all',
-           'hold', 'rated_file', 'measure_all', 'read_licence', 'main']
+__all__ = ['Edit', 'EDITS', 'HARMLESS', 'Measures', 'LEXICAL', 'COMBINED', 'OFFICIAL_MARK', 'swap_number', 'swap_name',
+           'flip_negation', 'reverse_sentences', 'contract', 'Attack', 'attack', 'attack_table', 'Combination',
+           'combine', 'RememberingEmbedder', 'attack_all', 'hold', 'rated_file', 'measure_all', 'read_licence', 'main']
 
 # %% ../../nbs/9_studies/02_licence.ipynb #4381354d
 _NUMBER = re.compile(r"(?<![\w.,:/-])\$?\d[\d,.]*(?<=\d)(?![\w:/-])%?")
@@ -155,53 +154,6 @@ def attack_table(attacks: Sequence[Attack]) -> tuple[list[str], list[list]]:  # 
 LEXICAL: Measures = {BASELINE: lambda rs: [support(r.answer, texts_of(r)) for r in rs],
                      "contextual support": lambda rs: [contextual_support(r.answer, texts_of(r)) for r in rs]}
 
-# %% ../../nbs/9_studies/02_licence.ipynb #4041185b
-STRENGTHS = (0.1, 1.0, 10.0, 100.0)
-
-
-def fit_logistic(
-    x: np.ndarray,  # [answers, features], standardized
-    y: np.ndarray,  # bool: unfaithful
-    strength: float,  # of the ridge penalty; the intercept is free
-) -> np.ndarray:  # [features + 1]: weights, then intercept
-    "Logistic regression."
-    z, sign = np.c_[x, np.ones(len(x))], 2.0 * y - 1
-
-    def loss(w):
-        margin, free = sign * (z @ w), np.r_[w[:-1], 0.0]
-        slope = -z.T @ (sign / (1 + np.exp(np.clip(margin, -50, 50)))) + strength * free
-        return np.logaddexp(0, -margin).sum() + strength / 2 * free @ free, slope
-    return minimize(loss, np.zeros(z.shape[1]), jac=True, method="L-BFGS-B").x
-
-
-def log_loss(p: np.ndarray, y: np.ndarray) -> float:
-    "Mean surprise at what came, in nats; for the base rate it is that of always saying how common unfaithful answers are."
-    q = np.clip(p, 1e-9, 1 - 1e-9)
-    return float(-np.where(y, np.log(q), np.log(1 - q)).mean())
-
-# %% ../../nbs/9_studies/02_licence.ipynb #11ce0009
-def _probability(x: np.ndarray, w: np.ndarray) -> np.ndarray: return 1 / (1 + np.exp(-np.clip(x @ w[:-1] + w[-1], -50, 50)))
-
-
-def _left_out(
-    x: np.ndarray,
-    y: np.ndarray,
-    talks: np.ndarray,  # the conversation of each answer
-    choose: Callable[[np.ndarray, np.ndarray, np.ndarray], float],  # x, y, talks of the rest -> strength of the penalty
-) -> tuple[np.ndarray, np.ndarray]:
-    "Probabilities and directions for each conversation by weights from the others."
-    p, direction = np.zeros(len(y)), np.zeros(len(y))
-    for t in np.unique(talks):
-        here = talks == t
-        w = fit_logistic(x[~here], y[~here], choose(x[~here], y[~here], talks[~here]))
-        p[here], direction[here] = _probability(x[here], w), x[here] @ w[:-1] / (np.linalg.norm(w[:-1]) or 1.0)
-    return p, direction
-
-
-def best_strength(x: np.ndarray, y: np.ndarray, talks: np.ndarray) -> float:
-    "The penalty with the least log loss over conversations left out."
-    return min(STRENGTHS, key=lambda s: log_loss(_left_out(x, y, talks, lambda *_: s)[0], y))
-
 # %% ../../nbs/9_studies/02_licence.ipynb #5f229981
 @dataclass(frozen=True)
 class Combination:
@@ -223,7 +175,7 @@ class Combination:
     ) -> float:
         "How likely an answer with these values is unfaithful."
         x = (np.asarray(values, float) - self.mean) / self.scale
-        return float(_probability(x[None], np.asarray(self.weights))[0])
+        return float(probability(x[None], np.asarray(self.weights))[0])
 
     def __str__(self):
         span = lambda t, sign="": f"{t[0]:{sign}.3f} [{show(t[1])}, {show(t[2])}]"
@@ -243,7 +195,7 @@ def combine(
     raw, y, talks = np.array([by[f].values for f in features]).T, p.unfaithful, np.asarray(p.talks)
     mean, scale = raw.mean(axis=0), raw.std(axis=0) + 1e-12  # of all answers: no label is in them
     x = (raw - mean) / scale
-    probability, direction = _left_out(x, y, talks, best_strength)
+    probability, direction = left_out(x, y, talks, best_strength)
     w, base = fit_logistic(x, y, best_strength(x, y, talks)), -np.asarray(by[BASELINE].values)
     worth, gain = auroc_interval(direction, y, talks), auroc_interval(direction, y, talks, minus=base)
     c = Combination(

@@ -14,7 +14,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from ..core.files import read_jsonl, write_json, write_jsonl
-from ..core.html import text_table
+from ..core.html import show, text_table
 from ..core.record import Calls, Run
 from ..core.settings import MINILM, Settings, load_settings, with_settings
 from ..core.types import TO_ANSWER, DataError, Gold, Passage, Task, Turn, plain
@@ -189,7 +189,8 @@ def compared(
     for name, r in runs.items():
         turns, intervals = r.trajectories.values(), {m: reports[name].interval(m) for m in SCORES}
         rows[name] = {**{m: {"mean": i.value, "low": i.low, "high": i.high, "n": i.n} for m, i in intervals.items()}, "cost": mean_cost(r),
-                      "outcomes": Counter(t.outcome.value for t in turns), "reasons": Counter(t.reason for t in turns if t.refused)}
+                      "outcomes": Counter(t.outcome.value for t in turns), "reasons": Counter(t.reason for t in turns if t.refused),
+                      "circular": sorted(reports[name].circular)}
     first, several = next(iter(runs)), len(runs) > 1
     pairs = [{"measure": m, **asdict(p)} for m in SCORES if several for p in compare_runs(list(reports.values()), m, against=first).pairs]
     talks = {t: c for r in reports.values() for t, c in r.talks.items()}
@@ -205,7 +206,9 @@ def _span(value: float | None, low: float | None, high: float | None, sign: str 
 
 def score_table(part: Mapping) -> Table:
     "A line a run: scores with 95 % intervals."
-    return ["", *SCORES], [[v, *(_span(r[m]["mean"], r[m]["low"], r[m]["high"]) for m in SCORES)] for v, r in part["rows"].items()]
+    inside = lambda r, m: " (circular)" if m in r.get("circular", ()) else ""
+    cell = lambda r, m: _span(r[m]["mean"], r[m]["low"], r[m]["high"]) + inside(r, m)
+    return ["", *SCORES], [[v, *(cell(r, m) for m in SCORES)] for v, r in part["rows"].items()]
 
 
 def cost_table(part: Mapping) -> Table:
@@ -217,8 +220,10 @@ def cost_table(part: Mapping) -> Table:
 
 def pair_table(part: Mapping) -> Table:
     "A line a pair and score: the difference of the means, paired by task."
-    rows = [[f"{p['a']} – {p['b']}", p["measure"], _span(p["difference"], p["low"], p["high"], "+"), f"{p['p_holm']:.4f}", p["n"]]
-            for p in part["pairs"] if p["low"] is not None]
+    inside = lambda p: [v for v in (p["a"], p["b"]) if p["measure"] in part["rows"][v].get("circular", ())]
+    span = lambda p: _span(p["difference"], p["low"], p["high"], "+")
+    rows = [[f"{p['a']} – {p['b']}", p["measure"] + (" (circular)" if inside(p) else ""), span(p), show(p["p_holm"], 4), p["n"]]
+            for p in part["pairs"] if p["difference"] is not None]
     return ["pair", "score", "difference", "p (Holm)", "tasks"], rows
 
 # %% ../../nbs/9_studies/03_ncl.ipynb #ac1e0010

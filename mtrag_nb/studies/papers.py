@@ -472,7 +472,8 @@ def paper_tables(
     crag, every = of("self_crag", runs) or list(runs), [*runs, *ablations]
     name = lambda t: t.title.split(":")[0].removeprefix("Self-CRAG, ").replace(".", "_").replace(" ", "_")
     return {"self_crag_I": table_outcomes(crag), "self_crag_II": table_reasons(crag), "self_crag_III": table_interactions(crag),
-            "self_crag_IV": table_log(crag), "self_crag_told": table_told(crag, indexed), **{f"self_crag_{name(t)}": t for t in tables_ablation(every)},
+            "self_crag_IV": table_log(crag), "self_crag_told": table_told(crag, indexed),
+            **{f"self_crag_{name(t)}": t for t in tables_ablation(every)},
             "ncl_1": table_ncl_configuration(every), "ncl_2": table_ncl_results(of("ncl", every) or runs)}
 
 # %% ../../nbs/9_studies/04_papers.ipynb #04aa0014
@@ -518,13 +519,14 @@ def paper_html(
     tables: Mapping[str, PaperTable],
     figures: Mapping[str, tuple[Figure, str]],  # name -> figure and what it shows
     title: str = "Published and recorded here",
+    head: str = "",  # HTML that stands before the tables
 ) -> str:
     "Tables and figures on one page."
     blocks = "".join(f"<section id='{attr(n)}'>{t._repr_html_()}</section><hr>" for n, t in tables.items())
     drawn = "".join(f"<section id='{attr(n)}'><h3>{esc(about)}</h3>{figure_html(f, about)}</section>" for n, (f, about) in figures.items())
     told = ("<p>Published figures and recorded ones stand in blocks of their own: another model, another corpus, other tasks. "
             "Only the shape compares.</p>")
-    return document(title, f"{PAGE_STYLE}{page(f'<h1>{esc(title)}</h1>{told}{blocks}{drawn}')}")
+    return document(title, f"{PAGE_STYLE}{page(f'<h1>{esc(title)}</h1>{told}{head}{blocks}{drawn}')}")
 
 
 def write_paper(

@@ -144,7 +144,8 @@ def main(
     same = [a == b for a, b in zip(here, found)]
     measured = {"machine": machine(), "packages": package_versions(), "turns": turns, "same": sum(same), "ends": [end for end, _ in here],
                 "different": [{"task": t.id, "here": a, "server": b} for t, a, b in zip(tasks, here, found) if a != b],
-                "abilities": abilities, "here": ours, "server": theirs}
+                "abilities": abilities, "here": ours, "server": theirs, "load": [round(x, 1) for x in os.getloadavg()]
+                if hasattr(os, "getloadavg") else []}
     write_json(out, measured)
     print(server_table(measured))
     return measured

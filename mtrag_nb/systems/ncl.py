@@ -410,7 +410,7 @@ def local_rewrite_node(state: NclState, tools: Toolbox) -> tuple[dict, LocallyRe
 # %% ../../nbs/5_systems/06_ncl.ipynb #271c7b59
 def rerank_node(state: NclState, tools: Toolbox) -> tuple[dict, Ranked]:
     "The `top_k` contexts nearest to the question; without any, the evidence is empty."
-    from mtrag_nb.search.retrieve import CosineReranker
+    from mtrag_nb.search.rerankers import CosineReranker
     contexts = tools.retriever.contexts(state["found"])
     cosines = CosineReranker(tools.embedder).score(state["query"], [c.text for c in contexts])
     ranks = sorted((Rank(c.id, round(s, 6)) for c, s in zip(contexts, cosines)), key=lambda r: -r.score)[:tools.settings.own.top_k]

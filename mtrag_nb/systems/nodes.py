@@ -29,7 +29,8 @@ def rewrite_node(state: TurnState, tools: Toolbox) -> tuple[dict, Rewritten]:
 def retrieve_node(state: TurnState, tools: Toolbox) -> tuple[dict, Retrieved]:
     "Contexts for the query, or for the question if there is none; best first."
     task = state["task"]
-    found = tools.retriever.retrieve(state.get("query") or task.question, task.domain, task.id)
+    turns = (*task.history, Turn("user", task.question))
+    found = tools.retriever.retrieve(state.get("query") or task.question, task.domain, task.id, turns, tools.chat)
     ids = [c.id for c in found.contexts]
     return {"found": ids}, Retrieved(hits=tuple(replace(h, score=round(h.score, 4)) for h in found.hits), contexts=tuple(ids))
 

@@ -15,7 +15,7 @@ from ..core.types import SettingsError
 if TYPE_CHECKING: from mtrag_nb.systems.system import System
 
 # %% auto #0
-__all__ = ['SYSTEMS', 'DEFAULT', 'system_named', 'profiles', 'configured']
+__all__ = ['SYSTEMS', 'DEFAULT', 'ANSWERING', 'system_named', 'profiles', 'configured']
 
 # %% ../../nbs/5_systems/09_registry.ipynb #733cf1d7
 SYSTEMS: dict[str, str | System] = {  # name -> where its value is, or the value
@@ -25,6 +25,7 @@ SYSTEMS: dict[str, str | System] = {  # name -> where its value is, or the value
     "quote": "mtrag_nb.systems.quote:QUOTE",
 }
 DEFAULT = next(iter(SYSTEMS))  # what a command runs that names none
+ANSWERING = {"laptop": "quote"}  # profile -> what answers a person who names none: where the model is too small to write, another than DEFAULT
 
 
 def system_named(name: str) -> System:

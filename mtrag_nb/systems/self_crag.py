@@ -41,7 +41,8 @@ def after_generate(state: TurnState) -> str:
 PUBLISHED = (
     Departure("stages.retry", "plain", "II.C.1: a retry is another opportunity at the same stage", "A retry that changes nothing seldom "
               "helps: in the authors' public record 12 of the 13 turns that entered the loop left it exhausted."),
-    Departure("stages.retry_temperature", 0.0, "not printed; 0.01 in the authors' code", "A retry at temperature 0 writes the same draft again."),
+    Departure("stages.retry_temperature", 0.0, "not printed; 0.01 in the authors' code",
+              "A retry at temperature 0 writes the same draft again."),
     Departure("stages.declined_by", "token", "II.D.3: llm_refusal, the generator explicitly declines", "A model also declines in its own "
               "words; a decline that goes on to answer is not taken for one."),
     Departure("stages.refusal_text", "I_DONT_KNOW", "II.C.1: the fallback returns the token", "The official judge of refusals and "

@@ -134,7 +134,8 @@ def clean_answer(
     return "".join(out).strip()
 
 # %% ../../nbs/5_systems/01_stages.ipynb #5496ecab
-DECLINED_BY: dict[str, Callable[[str], bool]] = {"stance": declines, "token": lambda text: "I_DONT_KNOW" in text, "never": lambda text: False}
+DECLINED_BY: dict[str, Callable[[str], bool]] = {"stance": declines, "token": lambda text: "I_DONT_KNOW" in text,
+                                                 "never": lambda text: False}
 
 # %% ../../nbs/5_systems/01_stages.ipynb #78256765
 def generate(
@@ -158,7 +159,8 @@ def generate(
     if not text: raise ReplyError(f"empty reply: {c.tokens_out} tokens ({c.stop}), and no answer in {c.text[:60]!r}")
     if prefill: text = text[:1].upper() + text[1:]
     if tidy and c.stop == "length" and (whole := re.match(r".*[.!?](?=\s|$)", text, flags=re.S)): text = whole[0]
-    return Drafted(text=text, declined=DECLINED_BY[declined_by](text), stop=c.stop, temperature=temperature, seed=seed, unsupported=unsupported)
+    return Drafted(text=text, declined=DECLINED_BY[declined_by](text), stop=c.stop, temperature=temperature, seed=seed,
+                   unsupported=unsupported)
 
 # %% ../../nbs/5_systems/01_stages.ipynb #c237efa6
 def _check_prompt(prompts: Mapping[str, str], question: str, answer: str, documents: str) -> Prompt:
