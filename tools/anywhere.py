@@ -37,7 +37,7 @@ if not getattr(find_spec("{lib}"), "origin", None):
 """
 GPU = {"accelerator": "GPU", "colab": {"gpuType": "T4"},
        "kaggle": {"accelerator": "nvidiaTeslaT4", "isGpuEnabled": True, "isInternetEnabled": True}}
-WANTS_GPU = ("tour/00_walkthrough", "9_studies/10_reproduce")  # besides those with a cell marked `#| gpu`
+WANTS_GPU = ("tour/00_walkthrough", "tour/06_the_papers_run")  # besides those with a cell marked `#| gpu`
 
 
 def install_cell(notebook: str, code: str) -> str:

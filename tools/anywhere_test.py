@@ -26,6 +26,7 @@ from wheel_test import build, copy_tree
 
 ROOT = Path(__file__).resolve().parents[1]
 COLAB = ("ipython==7.34.0", "ipywidgets==7.7.1")
+SETUPTOOLS = "setuptools==81.0.0"  # a new environment brings an old one, which would need the network in a cell
 CHOSEN = [f"nbs/{name}.ipynb" for name in (
     "tour/00_walkthrough", "tour/01_papers", "tour/02_cases", "1_core/06_html", "2_data/00_mtrag", "3_models/03_embed",
     "4_search/00_chunks", "5_systems/05_self_crag", "6_runs/00_run", "7_evaluate/07_scores", "8_show/04_browser",
@@ -40,7 +41,7 @@ def environment(folder: Path) -> Path:
     python = folder / "bin" / "python"
     packages = next((folder / "lib").glob("python*")) / "site-packages"
     (packages / "rest.pth").write_text(site.getsitepackages()[0] + "\n")  # a plain line: its .pth files, and so this clone, do not count
-    subprocess.run([str(python), "-m", "pip", "install", "-q", *COLAB], check=True)
+    subprocess.run([str(python), "-m", "pip", "install", "-qq", *COLAB, SETUPTOOLS], check=True)
     told = subprocess.run([str(python), "-c", VERSIONS], capture_output=True, text=True, check=True, cwd=folder).stdout.split()
     assert told == [c.partition("==")[2] for c in COLAB], told
     return python

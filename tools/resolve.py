@@ -87,7 +87,7 @@ def resolve(wheel: Path, version: str, packages: dict, folder: Path, wheels: Pat
     subprocess.run(command, check=True)
     there = {plain(k): v for k, v in packages.items()}
     found = {plain(i["metadata"]["name"]): i["metadata"]["version"] for i in json.loads(report.read_text())["install"]}
-    found.pop("mtrag-nb")
+    found = {n: v for n, v in found.items() if n != "mtrag-nb" and there.get(n) != v}
     return {"python": version, "interpreter": "its own" if not how else "foreign: markers are this Python's", "there": len(packages),
             "added": {n: v for n, v in sorted(found.items()) if n not in there},
             "changed": {n: [there[n], v] for n, v in sorted(found.items()) if n in there}}
@@ -110,11 +110,11 @@ def main() -> int:
                 failed.append(name)
                 continue
             said = found[name]
+            args.out.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n")
             broken = sorted(set(KEPT) & set(said["changed"]))
             failed += [f"{name} changes {', '.join(broken)}"] * bool(broken)
             print(f"{name}: {said['there']} packages there, {len(said['added'])} added, {len(said['changed'])} changed "
                   + ", ".join(f"{k} {a} -> {b}" for k, (a, b) in said["changed"].items()), flush=True)
-    args.out.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n")
     print("\n".join([*(f"FAIL {f}" for f in failed), f"{len(args.names or TARGETS) - len(failed)} passed, {len(failed)} failed"]))
     return 1 if failed else 0
 

@@ -58,7 +58,8 @@ def calibrate(
 def calibrate_arguments(p: argparse.ArgumentParser) -> None:
     "Of `mtrag calibrate`."
     reference_argument(p, "tasks with gold passages and rewrites (default: the benchmark's, of $MTRAG_DATA or `mtrag fetch data`)")
-    p.add_argument("--retrieved", metavar="FILE", help="predictions with the texts of their contexts (default: what ELSER found for the benchmark)")
+    p.add_argument("--retrieved", metavar="FILE",
+                   help="predictions with the texts of their contexts (default: what ELSER found for the benchmark)")
     p.add_argument("--ratings", metavar="FILE", help="rated answers (default: the benchmark's)")
     p.add_argument("--limit", type=count, default=100, metavar="N", help="tasks, and answers that the chat model is asked of (default 100)")
     p.add_argument("--ways", nargs="+", default=list(WAYS), choices=list(WAYS), metavar="W",

@@ -11,9 +11,12 @@ import sys
 
 from .answering import ASK, DEMO
 from .command import Command
+from .coverage import COVERAGE
+from .calibrating import CALIBRATE
 from .fetching import FETCH
 from .indexing import INDEX, INGEST
-from .machine import DOCTOR
+from .machine import DOCTOR, PLAN
+from .reproducing import REPRODUCE
 from .running import CHECK, RUN
 from .scoring import JUDGE, REPORT, SCORE
 from ..core.files import disk_full
@@ -24,8 +27,8 @@ __all__ = ['COMMANDS', 'AGAIN', 'CommandParser', 'command_line', 'quiet', 'main'
 
 # %% ../../nbs/app/09_cli.ipynb #f63296d7
 COMMANDS: dict[str, Command] = {
-    "demo": DEMO, "ingest": INGEST, "index": INDEX, "ask": ASK, "run": RUN, "check": CHECK, "score": SCORE, "judge": JUDGE, "report": REPORT,
-    "fetch": FETCH, "doctor": DOCTOR}
+    "demo": DEMO, "ingest": INGEST, "index": INDEX, "coverage": COVERAGE, "ask": ASK, "run": RUN, "check": CHECK,
+    "score": SCORE, "judge": JUDGE, "report": REPORT, "calibrate": CALIBRATE, "fetch": FETCH, "reproduce": REPRODUCE, "plan": PLAN, "doctor": DOCTOR}
 
 
 class CommandParser(argparse.ArgumentParser):

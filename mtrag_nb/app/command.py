@@ -6,18 +6,21 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..core.files import read_jsonl
+from ..core.record import Run
 from ..core.settings import Settings
 from ..core.types import DOMAINS, SettingsError
 from ..data.mtrag import Benchmark, read_benchmark, sample_dir
+from ..data.official import files_there, official_dir
 from ..systems.registry import DEFAULT, SYSTEMS, configured, profiles, system_named
 
 # %% auto #0
 __all__ = ['changes_of', 'system_of', 'settings_of', 'count', 'minutes_of', 'Command', 'domain_argument', 'system_argument',
-           'limit_arguments', 'reference_argument', 'reference_or_sample']
+           'limit_arguments', 'reference_argument', 'task_ids', 'reference_of', 'reference_or_sample']
 
 # %% ../../nbs/app/00_command.ipynb #8a2d85e4
 def changes_of(pairs: list[str]) -> dict[str, str]:
@@ -33,8 +36,12 @@ def system_of(a: argparse.Namespace) -> str:
 
 
 def settings_of(a: argparse.Namespace) -> Settings:
-    "The settings that a command line asks for: a system's, where it names one."
-    return configured(system_of(a), a.profile, changes_of(a.set))
+    "The settings that a command line asks for: a system's, where it names one; a calibration's thresholds, where it names a file."
+    changes = changes_of(a.set)
+    settings = configured(system_of(a), a.profile, changes)
+    if not getattr(a, "calibrated", None): return settings
+    from mtrag_nb.studies.calibration import calibrated
+    return calibrated(settings, a.calibrated, but=changes)
 
 # %% ../../nbs/app/00_command.ipynb #cad34b5a
 def count(text: str) -> int:
@@ -66,6 +73,7 @@ class Command:
             p.add_argument("--profile", default="laptop", choices=list(profiles()), help="which models, on which machine (default laptop)")
             p.add_argument("--set", action="append", default=[], metavar="KEY=VALUE",
                            help="change a setting, e.g. --set retrieval.rerank_k=3 (may be repeated)")
+            p.add_argument("--calibrated", metavar="FILE", help="thresholds that `mtrag calibrate` measured for the profile's models")
         self.arguments(p)
         return p
 
@@ -101,8 +109,24 @@ def reference_argument(p: argparse.ArgumentParser, about: str) -> None:
     p.add_argument("--reference", metavar="FILE", help=about)
 
 
+def task_ids(source: Run | Path) -> set[str]:
+    "The tasks of a run, of a reference file or of predictions."
+    if isinstance(source, Run): return set(source.trajectories)
+    return {o.get("task_id") for _, o in read_jsonl(source, nan_is_null=True)} if source.suffix == ".jsonl" else set()
+
+
+def reference_of(
+    sources: Iterable[Run | Path],  # runs, and files of predictions
+) -> Path | None:
+    "The benchmark's reference file that has all their tasks, if it was fetched."
+    root, asked = official_dir(), set().union(*map(task_ids, sources))
+    kinds = ("mtrag-human/reference", "mtragun-human/reference") if root and asked else ()
+    return next((path for kind in kinds for path in files_there(root, kind) if asked <= task_ids(path)), None)
+
+
 def reference_or_sample(
-    reference: str | Path | None,  # None: the sample's
+    reference: str | Path | None,  # None: the benchmark's with these tasks, else the sample's
+    sources: Iterable[Run | Path] = (),  # what is to be scored against it
 ) -> Benchmark:
     "A reference file, with the passages that came with its tasks."
-    return read_benchmark(sample_dir() / "reference.jsonl" if reference is None else reference, contexts=True)
+    return read_benchmark(reference or reference_of(sources) or sample_dir() / "reference.jsonl", contexts=True)

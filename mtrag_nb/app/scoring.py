@@ -10,11 +10,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .command import Command, limit_arguments, reference_argument, reference_or_sample, settings_of
+from .command import Command, limit_arguments, reference_argument, reference_of, reference_or_sample, settings_of
 from ..core.record import LEFT_OUT, Run
 from ..core.settings import MINILM, Settings
 from ..core.types import DataError, SettingsError
-from ..data.mtrag import read_qrels
+from ..data.mtrag import read_predictions, read_qrels
 from ..systems.registry import configured
 
 if TYPE_CHECKING:
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 # %% auto #0
 __all__ = ['COMPARED', 'ENCODERS', 'SCORE', 'LICENCE_OUT', 'JUDGE', 'REPORT', 'halves', 'encoder_named', 'places',
-           'relevant_passages', 'score', 'score_arguments', 'judge', 'judge_licence', 'judge_arguments', 'do_judge',
-           'report', 'report_arguments']
+           'rankings_alone', 'relevant_passages', 'score', 'score_arguments', 'judge', 'judge_licence',
+           'judge_arguments', 'do_judge', 'report', 'report_arguments']
 
 # %% ../../nbs/app/02_scoring.ipynb #3d879a2e
 def halves(paths: Iterable[Path]) -> tuple[dict[Path, Run], dict[str, Run]]:
@@ -58,8 +58,16 @@ def places(
     found = {p: place_of_scores(p, Path(out) / p.stem if out and len(paths) > 1 else out) for p in paths}
     for p, folder in found.items():
         if other := next((q for q in paths if q != p and found[q] == folder), None):
-            raise DataError(f"and {other} would both leave their scores in {folder}", p, remedy="Score one at a time, each with its own --out")
+            raise DataError(f"and {other} would both leave their scores in {folder}", p,
+                            remedy="Score one at a time, each with its own --out")
     return found
+
+
+def rankings_alone(path: Path) -> bool:
+    "Whether a file holds rankings and no answers: predictions of task A, or a TREC run. Raises DataError for a file that is neither."
+    from mtrag_nb.evaluate.retrieval import without_answers
+    if ".jsonl" in path.suffixes: return all(p.answer is None for p in read_predictions(path).values())
+    return without_answers(path)
 
 
 def relevant_passages(qrels: Iterable[str | Path]) -> dict[str, dict[str, int]] | None:
@@ -73,22 +81,23 @@ def relevant_passages(qrels: Iterable[str | Path]) -> dict[str, dict[str, int]] 
 # %% ../../nbs/app/02_scoring.ipynb #3adab9a8
 def score(
     sources: Iterable[str | Path],  # run folders and prediction files
-    reference: str | Path | None = None,  # tasks, targets and labels; None: the sample's
+    reference: str | Path | None = None,  # tasks, targets and labels; None: of the benchmark's and the sample's the one with these tasks
     qrels: Iterable[str | Path] = (),  # for the retrieval measures
     encoder: str = "minilm",  # of BERTScore and RB_agg: one of ENCODERS
     idk: str = "best",  # who says that an answer refuses: one of evaluate.scores.SOURCES
     out: str | Path | None = None,  # folder for the scores; None: as `places` says
 ) -> list[ScoreReport | RetrievalReport]:
     "Score runs and prediction files, print what came of it, compare those that can be compared. Rankings alone (task A) need qrels."
-    from mtrag_nb.evaluate.retrieval import compare_retrieval, score_retrieval, without_answers
+    from mtrag_nb.evaluate.retrieval import compare_retrieval, score_retrieval
     from mtrag_nb.evaluate.scores import compare_runs, score_run
     paths = [Path(p) for p in sources]
     runs, negatives = halves(paths)
     positives = [p for p in paths if p not in runs or LEFT_OUT not in runs[p].system] or paths
-    known, relevant, bert = reference_or_sample(reference), relevant_passages(qrels), encoder_named(encoder)
+    known = reference_or_sample(reference, [runs.get(p, p) for p in paths])
+    relevant, bert = relevant_passages(qrels), encoder_named(encoder)
     found, ranked, own = [], [], places(positives, out)
     for p in positives:
-        if p not in runs and without_answers(p):
+        if p not in runs and rankings_alone(p):
             if relevant is None: raise DataError("holds rankings and no answers", p, remedy="Name the relevant passages with --qrels")
             ranked.append(score_retrieval(p, relevant, known.tasks, own[p]))
             print(f"{ranked[-1]!r}\n")
@@ -105,7 +114,7 @@ def score(
 def score_arguments(p: argparse.ArgumentParser) -> None:
     "Of `mtrag score`."
     p.add_argument("sources", nargs="+", metavar="RUN|PREDICTIONS.jsonl")
-    reference_argument(p, "tasks, targets and labels (default: the sample's)")
+    reference_argument(p, "tasks, targets and labels (default: of the benchmark's and the sample's the one with these tasks)")
     p.add_argument("--qrels", nargs="+", default=[], metavar="FILE", help="for the retrieval measures")
     p.add_argument("--encoder", default="minilm", choices=list(ENCODERS),
                    help="of BERTScore and RB_agg; only `official` compares with the leaderboard (default minilm)")
@@ -121,7 +130,7 @@ SCORE = Command(
 # %% ../../nbs/app/02_scoring.ipynb #78d43445
 def judge(
     runs: Iterable[str | Path],  # run folders
-    reference: str | Path | None = None,  # tasks and targets; None: the sample's
+    reference: str | Path | None = None,  # tasks and targets; None: of the benchmark's and the sample's the one with these tasks
     way: str = "",  # "text" or "choice"; "": by profile
     protocols: Iterable[str] = (),  # of evaluate.judging.PROTOCOLS; none: all
     limit: int | None = None,  # only the first so many turns of each
@@ -132,7 +141,8 @@ def judge(
     progress: bool = True,
 ) -> list[JudgeReport]:
     "Judge runs, or go on judging, and print what the judge said."
-    runs, settings, known = [Run(r) for r in runs], settings or configured(), reference_or_sample(reference)
+    runs, settings = [Run(r) for r in runs], settings or configured()
+    known = reference_or_sample(reference, runs)
 
     from mtrag_nb.evaluate.judging import PROTOCOLS, judge_run
     from mtrag_nb.models.calls import Models
@@ -171,7 +181,7 @@ def judge_arguments(p: argparse.ArgumentParser) -> None:
     from mtrag_nb.evaluate.judging import PROTOCOLS
     from mtrag_nb.evaluate.faithfulness import MODEL_WAYS
     p.add_argument("runs", nargs="*", metavar="RUN")
-    reference_argument(p, "tasks and targets (default: the sample's)")
+    reference_argument(p, "tasks and targets (default: of the benchmark's and the sample's the one with these tasks)")
     p.add_argument("--way", default="", choices=["", *WAYS],
                    help="text: the judge writes, the parser reads; choice: by token probability "
                         "(default: choice for the laptop's model, else text)")
@@ -207,7 +217,7 @@ def report(
     "Write the report of runs, and print where it is."
     found = [Run(r) for r in runs]
     from mtrag_nb.show.report import report as write_report
-    path = write_report(found, out, reference)
+    path = write_report(found, out, reference or reference_of(found))
     print(f"{path}: {path.stat().st_size // 1000} kB, opens in any browser, loads nothing")
     return path
 

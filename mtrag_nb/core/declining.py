@@ -120,4 +120,5 @@ def rule_measured() -> dict:
 def rule_in_words() -> str:
     "The rule's name and worth, for the notes of tables."
     m = rule_measured()["submissions, reporting half"]
-    return f"rule (precision {m['precision']:.2f}, recall {m['recall']:.2f} against {m['answers']} official verdicts that it was not written on)"
+    worth = f"precision {m['precision']:.2f}, recall {m['recall']:.2f}"
+    return f"rule ({worth} against {m['answers']} official verdicts that it was not written on)"

@@ -507,7 +507,7 @@ VERSION = 2  # of the run folder: 1 had steps without kinds
 LEFT_OUT = "+leave_gold_out"  # in the name of a system that ran without the gold passages (`runs.oracles`): its turns are negatives
 
 
-MANIFEST = {"identity": Mapping, "settings": Mapping, "sessions": list, "packages": Mapping, "machine": Mapping, "about": str}
+MANIFEST = {"identity": Mapping, "settings": Mapping, "sessions": list, "packages": Mapping, "machine": Mapping, "about": str, "commit": str}
 NEEDED = {"identity": {"system": str, "setting": str}, "settings": {"profile": str, "chat": Mapping}}
 
 

@@ -219,7 +219,8 @@ def _system_row(name: str, column: np.ndarray, talks: np.ndarray, common: float 
     return SystemRow(name, i.n, int((~known).sum()), i.clusters, i.value, i.low, i.high, common)
 
 
-def _pair_row(names: Sequence[str], difference: np.ndarray, talks: np.ndarray, test: FlipTest, p_holm: float, power: float, **how) -> PairRow:
+def _pair_row(names: Sequence[str], difference: np.ndarray, talks: np.ndarray, test: FlipTest, p_holm: float, power: float,
+              **how) -> PairRow:
     "The row of a pair from its differences by task, NaN where one of the two has no score."
     known = ~np.isnan(difference)
     i = difference_interval(difference[known], talks[known], **how)

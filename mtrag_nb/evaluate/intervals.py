@@ -97,7 +97,8 @@ def draws(
         yield np.bincount(picked.ravel(), minlength=n * clusters).reshape(n, clusters).astype(float)
 
 # %% ../../nbs/7_evaluate/00a_intervals.ipynb #f76487c4
-def _mean_samples(values: np.ndarray, codes: np.ndarray, k: int, resamples: int, seed: int, weights: np.ndarray | None = None) -> np.ndarray:
+def _mean_samples(values: np.ndarray, codes: np.ndarray, k: int, resamples: int, seed: int, weights: np.ndarray
+                  | None = None) -> np.ndarray:
     "Resampled means of the columns of `values` [items, columns], NaN where an item has no value: [resamples, columns]."
     known = ~np.isnan(values) * (np.ones(len(values)) if weights is None else weights)[:, None]
     sums, counts = np.zeros((2, k, values.shape[1]))
@@ -130,7 +131,8 @@ def _around(value: float, error: float, df: float, level: float) -> Span:
     return (float(value - half), float(value + half)) if error > 1e-12 * max(1.0, abs(value)) else NOWHERE
 
 
-def _mean_span(x: np.ndarray, codes: np.ndarray, k: int, resamples: int, level: float, seed: int, weights: np.ndarray | None = None) -> Span:
+def _mean_span(x: np.ndarray, codes: np.ndarray, k: int, resamples: int, level: float, seed: int, weights: np.ndarray
+               | None = None) -> Span:
     "The ends of a mean's interval."
     error = _standard_error(x, codes, k, weights)
     if k < LEAST or error <= 1e-12 * max(1.0, abs(x).max()): return NOWHERE

@@ -132,7 +132,8 @@ def check_reference(
     source: object,  # where the items come from, for the message
 ) -> None:
     "Raises DataError if none of the answered tasks is in the reference file, or if it asks something else under the same id."
-    if items and not any(i.task_id in gold for i in items):
+    if not items: raise DataError("there is no answer in it", source, remedy="Go on with the run, or name another")
+    if not any(i.task_id in gold for i in items):
         raise DataError("none of its tasks are in the reference file", source, remedy="Name the file of its tasks with --reference")
     asked = {t.id: t.question for t in tasks}
     if other := next((i for i in items if asked.get(i.task_id, i.question) != i.question), None):

@@ -75,7 +75,8 @@ def keep_judge(folder: Path, identity: Mapping[str, str]) -> None:
         raise RunMismatch(f"{folder} holds judgements but no judge.json. Judge into another folder")
     try: keep_identity(known, {"identity": identity}, "the judgements of a judge", RunMismatch)
     except DataError as e:
-        raise RunMismatch(f"{known}: {e.problem}: nobody can say whose judgements these are. Put it back, or judge into another folder") from None
+        what = f"{known}: {e.problem}: nobody can say whose judgements these are"
+        raise RunMismatch(f"{what}. Put it back, or judge into another folder") from None
 
 # %% ../../nbs/7_evaluate/05_judging.ipynb #0cacf1e1
 def with_judgements(

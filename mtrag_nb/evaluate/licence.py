@@ -162,7 +162,8 @@ def row_cells(r: LicenceRow) -> list[object]:
     seconds = "–" if not r.seconds else f"{r.seconds:.3f}" if r.seconds < 1 else f"{r.seconds:.1f}"
     agreeing = [show(v, 2) for v in (r.rho, r.rho_length, r.alpha, r.agreement, r.alt_wins)]
     use = USES[r.use][0] + ("; as a rater" if r.stand_in else "")
-    return [r.name, _span_text(r.auroc), gain, r.with_passages, "" if r.undecided is None else show(r.undecided), *agreeing, f"{r.parsed:.0%}", seconds, use]
+    return [r.name, _span_text(r.auroc), gain, r.with_passages, "" if r.undecided is None else show(r.undecided), *agreeing,
+            f"{r.parsed:.0%}", seconds, use]
 
 # %% ../../nbs/7_evaluate/13_licence.ipynb #72361525
 @dataclass(frozen=True, repr=False)
@@ -183,7 +184,8 @@ class Licence:
     def statements(self) -> list[str]:
         "What each measure may be used for, in words."
         left = lambda r: f"; the unread verdicts leave its AUROC between {r.bounds[0]:.3f} and {r.bounds[1]:.3f}" if r.bounds else ""
-        decided = lambda r: (f"; its label decides {r.decided[0]} answers, {r.decided[1]} of the {self.people.unfaithful} unfaithful ones among "
+        bad = self.people.unfaithful
+        decided = lambda r: (f"; its label decides {r.decided[0]} answers, {r.decided[1]} of the {bad} unfaithful ones among "
                              f"them: AUROC without those {show(r.undecided)}" if r.decided[0] else "")
         able = [r.name for r in self.rows if r.stand_in]
         return [*(f"{r.name} {USES[r.use][1]} ({r.why}{left(r)}{decided(r)})." for r in self.rows),

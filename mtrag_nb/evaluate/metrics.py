@@ -39,7 +39,7 @@ def ndcg(
     relevant: Mapping[str, int],  # passage id -> relevance; 0 and below: not relevant
     k: int,
 ) -> float:
-    "Gains discounted by log2(rank + 1) over the first k, as a share of the best order's (Jarvelin and Kekalainen 2002); 0 if none is relevant."
+    "Gains discounted by log2(rank + 1), as a share of the best order's (Jarvelin and Kekalainen 2002); 0 if none is relevant."
     value = lambda gains: sum(g / math.log2(i + 2) for i, g in enumerate(gains[:k]))
     best = value(sorted((g for g in relevant.values() if g > 0), reverse=True))
     return value([max(0, relevant.get(p, 0)) for p in ranking]) / best if best else 0.0
@@ -167,7 +167,7 @@ def retrieval_scores(
     domains: Mapping[str, str] | None = None,  # task id -> domain, or any other group that the rows shall show; None: one row
     missing: str = "skip",  # queries with qrels that the run does not have: "skip" (official) or "zero"
 ) -> RetrievalScores:
-    "nDCG and recall at 1, 3, 5, 10 (as deep as was retrieved) and MRR, by domain and over all. Raises DataError for a score that is no number, or a lost domain."
+    "nDCG and recall as deep as was retrieved, and MRR, by domain and over all. Raises DataError for no number, or a lost domain."
     if missing not in ("skip", "zero"): raise SettingsError(f"missing is 'skip' or 'zero', not {missing!r}")
     place = (lambda t: "all tasks") if domains is None else domains.get
     if lost := [t for t in run if place(t) is None]: raise DataError(f"task {lost[0]!r} has no domain")
@@ -185,9 +185,15 @@ def retrieval_scores(
     return RetrievalScores((*rows, total), queries, sum(t not in wanted for t in run), depth=depth, zeroed=missing == "zero", **odd)
 
 # %% ../../nbs/7_evaluate/00_metrics.ipynb #fab75c33
+def _extra(package: str) -> SettingsError:
+    "The error of a package that only scoring needs."
+    return SettingsError(f"the package {package} is missing: pip install \"mtrag_nb[eval]\"")
+
+
 @lru_cache(1)
 def _rouge():
-    from rouge_score.rouge_scorer import RougeScorer
+    try: from rouge_score.rouge_scorer import RougeScorer
+    except ImportError: raise _extra("rouge-score") from None
     return RougeScorer(["rougeL"], use_stemmer=False)
 
 
@@ -205,7 +211,8 @@ LAYERS = {OFFICIAL_BERT.name: 40, MINILM.name: 3}  # the first: bert-score's own
 
 def _baseline(name: str) -> Path:
     "The file of rescaling baselines that bert-score ships for an encoder."
-    return Path(importlib.util.find_spec("bert_score").origin).parent / "rescale_baseline" / "en" / f"{name}.tsv"
+    if (found := importlib.util.find_spec("bert_score")) is None: raise _extra("bert-score")
+    return Path(found.origin).parent / "rescale_baseline" / "en" / f"{name}.tsv"
 
 # %% ../../nbs/7_evaluate/00_metrics.ipynb #9e955de7
 class BertScorer:
@@ -232,7 +239,8 @@ class BertScorer:
 
     def _load(self):
         if self._scorer is None:
-            from bert_score import BERTScorer
+            try: from bert_score import BERTScorer
+            except ImportError: raise _extra("bert-score") from None
             self._scorer = BERTScorer(str(find_model(self.spec)), self.layer, self.batch_size, device=pick_device(self.spec), lang="en",
                                       rescale_with_baseline=self.rescale, baseline_path=str(_baseline(self.spec.name)))
             self._scorer._model.float()  # a checkpoint in half precision would be computed in it

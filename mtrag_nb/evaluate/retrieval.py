@@ -58,7 +58,8 @@ def _run_file(path: Path, known: Mapping[str, Task]) -> Iterator[tuple[str, Rank
     rows: dict[str, dict[str, float]] = {}
     first: dict[str, int] = {}
     for n, query, passage, score in _run_rows(path):
-        if passage in rows.setdefault(query, {}): raise DataError(f"passage {passage!r} of {query!r} came before", path, n, "Remove one of the two")
+        if passage in rows.setdefault(query, {}):
+            raise DataError(f"passage {passage!r} of {query!r} came before", path, n, "Remove one of the two")
         rows[query][passage] = score
         first.setdefault(query, n)
     for query, scores in rows.items():

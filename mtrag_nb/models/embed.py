@@ -11,13 +11,14 @@ import threading
 import zlib
 from collections import OrderedDict
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
 
 from ..core.settings import ModelSpec
 from ..core.types import digest
-from .device import RESIDENTS, TooLarge, device_for_helper, finite, memory_of, out_of_memory, too_large
+from .device import RESIDENTS, TooLarge, device_for_helper, finite, out_of_memory, too_large
 from .local import run_batches
 from .sizes import shape_in, weight_bytes, work_bytes
 from .weights import find_model, pick_dtype, torch_dtype, weight_files
@@ -58,7 +59,7 @@ class HashEmbedder:
                 row[zlib.crc32(word.encode()) % self.dim] += 1
         return out / np.linalg.norm(out, axis=1, keepdims=True)
 
-# %% ../../nbs/3_models/03_embed.ipynb #c4be31db
+# %% ../../nbs/3_models/03_embed.ipynb #a60b54b1
 MANY = 512  # more texts than these are sorted by length; fewer are one batch of sentence-transformers
 BATCH_CHARS = {"cpu": 4_000, "cuda": 100_000}  # in a batch of many texts: rows times the longest
 
@@ -78,7 +79,7 @@ def helper_demand(spec: ModelSpec) -> tuple[int, int]:  # bytes of the weights i
     shape = shape_in(find_model(spec))
     return weight_bytes(shape, "fp16"), work_bytes(shape, "fp16", BATCH_CHARS["cuda"] // 4)
 
-# %% ../../nbs/3_models/03_embed.ipynb #d23815e5
+# %% ../../nbs/3_models/03_embed.ipynb #a9c17c62
 def by_length(
     texts: Sequence[str],
     chars: int,  # in a batch: rows times the longest
@@ -165,7 +166,7 @@ class Embedder:
 
     def let_go(self) -> bool: return let_go(self)
 
-# %% ../../nbs/3_models/03_embed.ipynb #b59906dc
+# %% ../../nbs/3_models/03_embed.ipynb #ae89be49
 def load_helper(owner, kind: type, device: str, dtype: str):
     "Load sentence-transformers' `kind` of model for its owner, an embedder or a reranker. Raises TooLarge."
     said, path = "", str(find_model(owner.spec))

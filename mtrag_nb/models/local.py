@@ -362,8 +362,8 @@ class TransformersChat:
 
     @property
     def exact(self) -> bool:
-        "Whether a prompt is answered alike in any batch: in fp32 on a CPU. Half precision rounds, and each batch rounds otherwise."
-        return device_and_dtype(self.spec) == ("cpu", "fp32")
+        "Whether a prompt is answered alike in any batch: in fp32 on a CPU. Half precision, and four bits, round otherwise in each batch."
+        return device_and_dtype(self.spec) == ("cpu", "fp32") and not self.spec.quantization
 
     @property
     def loaded(self) -> bool: return self._loaded is not None

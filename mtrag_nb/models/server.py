@@ -363,7 +363,7 @@ def goes_on(said: str, rest: str, whole: str) -> bool:
     n = min(len(said), len(rest), 12)  # characters: a long common run may end by a rounding
     return n >= 3 and said[:n] == rest[:n] != whole[:n]
 
-
+# %% ../../nbs/3_models/04_server.ipynb #e0d9a9c3
 def alike(a: Completion | None, b: Completion) -> bool:
     "Whether two replies are one, to prompts of one length."
     return a is not None and (a.text, a.tokens_in) == (b.text, b.tokens_in)
@@ -452,7 +452,7 @@ class Talk:
         body = {"add_generation_prompt": True, **request_for(self.name, prompt)[1]}
         return self.connection.read(read_count, self.connection.post("/tokenize", body, "/v1"))
 
-
+# %% ../../nbs/3_models/04_server.ipynb #2f215a3d
 def find_abilities(talk: Talk) -> Abilities:
     "What a server can do: a dozen tiny requests. Raises ServerError if it does not answer."
     many = talk.connection.each

@@ -335,7 +335,9 @@ def load_transformer(spec: ModelSpec) -> Loaded:
     from transformers import AutoModelForCausalLM, AutoTokenizer
     if spec.quantization not in ("", "nf4"): raise SettingsError(f"unknown quantization {spec.quantization!r}: it is '' or 'nf4'")
     (device, name), path = device_and_dtype(spec), find_model(spec)
-    dtype = torch_dtype(name)
+    dtype, needs = torch_dtype(name), ["accelerate"] * (path.suffix != ".gguf") + ["bitsandbytes"] * bool(spec.quantization)
+    if lacking := [p for p in needs if importlib.util.find_spec(p) is None]:
+        raise ModelNotFound(f"{spec.name} needs {' and '.join(lacking)} to be loaded. Get it with: pip install {' '.join(lacking)}")
     if path.suffix == ".gguf" and not spec.quantization:
         tokenizer, model = load_gguf(path, dtype)
         return Loaded(tokenizer, model.to(device).eval(), device, name)

@@ -87,10 +87,11 @@ def begin_session(
                   lambda old, new: {**old, **new, "sessions": old.get("sessions", []) + new["sessions"]})
 
 
-def end_session(folder: Path, seconds: float, turns: int, batches: Sequence[int]) -> None:
-    "Note in the manifest what the last session did; a session that was killed has no such note."
+def end_session(folder: Path, seconds: float, turns: int, batches: Sequence[int], placed: Mapping[str, str] | None = None) -> None:
+    "Note in the manifest what the last session did, and where its models lay; a session that was killed has no such note."
     entries = read_json(folder / "manifest.json")
-    entries["sessions"][-1].update(seconds=round(seconds, 1), turns=turns, batches=len(batches), prompts=sum(batches))
+    entries["sessions"][-1].update(seconds=round(seconds, 1), turns=turns, batches=len(batches), prompts=sum(batches),
+                                   **({"placed": dict(placed)} if placed else {}))
     write_json(folder / "manifest.json", entries, remedy="Make room and start again: what is finished is on the record")
 
 # %% ../../nbs/6_runs/00_run.ipynb #3f9b6bd9
@@ -140,7 +141,8 @@ def load_toolbox(
     if passages not in ("rag", "reference"): raise SettingsError(f"unknown setting {passages!r}: it is rag or reference")
     if passages == "reference": return Toolbox(settings, models.chat, models.embedder, GivenPassages(tasks))
     if index is None: raise SettingsError("setting rag needs an index: build one with `mtrag ingest`, and name its folder")
-    retriever = Retriever(open_index(index, models.embedder, settings.chunks), models.embedder, models.reranker, settings.retrieval)
+    retriever = Retriever(open_index(index, models.embedder, settings.chunks, settings.qdrant_url), models.embedder, models.reranker,
+                          settings.retrieval)
     return Toolbox(settings, models.chat, models.embedder, retriever)
 
 # %% ../../nbs/6_runs/00_run.ipynb #5ae69aa2
@@ -177,7 +179,8 @@ def circumstances() -> dict:
     return {"packages": package_versions(), "commit": git_commit(), "machine": machine(), "sessions": [{"started": started}]}
 
 
-def work_on(folder: Path, system: System, tasks: Sequence[Task], tools: Toolbox, minutes: float | None, progress: bool) -> None:
+def work_on(folder: Path, system: System, tasks: Sequence[Task], tools: Toolbox, minutes: float | None, progress: bool,
+            models: Models | None = None) -> None:  # to note where they lie
     "Run those tasks that have no recorded end."
     done = {i: t for i, t in read_trajectories(folder / "trajectories.jsonl").items() if not t.failed}
     todo, settings = [t for t in tasks if t.id not in done], tools.settings
@@ -188,7 +191,7 @@ def work_on(folder: Path, system: System, tasks: Sequence[Task], tools: Toolbox,
             for t in tasks: recorder.keep(done[t.id].found if t.id in done else ())
             work.through(todo, lambda task: take_turn(graph, task, most), recorder.write, "turn", system.name, len(tasks) - len(todo),
                          progress)
-    finally: end_session(folder, work.seconds, work.finished, work.batching.batches)
+    finally: end_session(folder, work.seconds, work.finished, work.batching.batches, models.placed if models else None)
 
 # %% ../../nbs/6_runs/00_run.ipynb #c1888211
 def run_tasks(
@@ -206,14 +209,15 @@ def run_tasks(
     "Run a system over tasks, or go on with a run. Raises RunMismatch for a folder of other settings, DataError for a full disk."
     folder, settings = Path(folder), system.with_own(settings)
     if setting == "rag": tasks = [replace(t, contexts=None) for t in tasks]  # what came with a task is gold
-    tools = load_toolbox(settings, models or Models(settings), index, tasks, setting)
+    models = models or Models(settings)
+    tools = load_toolbox(settings, models, index, tasks, setting)
     entries = {"identity": identity(system, setting, tools), "about": system.about, "settings": settings, **circumstances(),
                **({"server": plain(tools.chat.abilities)} if hasattr(tools.chat, "abilities") else {})}
     try:
         with only_writer(folder, "run"):
             begin_session(folder, entries)
             keep_tasks(folder, tasks)
-            work_on(folder, system, tasks, tools, minutes, progress)
+            work_on(folder, system, tasks, tools, minutes, progress, models)
             run = Run(folder)
             write_predictions(run, tasks, lines)
     finally:

@@ -10,7 +10,7 @@ import json
 import os
 import shutil
 import time
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence, Sized
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
@@ -49,6 +49,7 @@ def open_store(
         raise SettingsError("a vector store lies in a folder or at a url: give one of the two")
     key, whole = os.environ.get("QDRANT_API_KEY"), getattr(url, "whole", url)
     client = QdrantClient(url=whole, api_key=key, check_compatibility=False) if url else EdgeClient(folder)
+    if not url and client.collection_exists(COLLECTION): client.get_collection(COLLECTION)  # QdrantVectorStore would swallow what it raises
     index = [{"field_name": "domain", "field_schema": qm.PayloadSchemaType.KEYWORD}]
     options = {**store_options(sparse), **options}
     try: return QdrantVectorStore(COLLECTION, client=client, payload_indexes=index, batch_size=256, **options)
@@ -57,7 +58,7 @@ def open_store(
         raise ServerError(f"no Qdrant server answers at {Address(url)} ({type(e).__name__}). "
                           "Start one, or leave the url empty to use the embedded engine") from e
 
-# %% ../../nbs/4_search/04_build.ipynb #39fb5e7a
+# %% ../../nbs/4_search/04_build.ipynb #2bbf8c9b
 def make_collection(
     client: EdgeClient | QdrantClient,
     dim: int,
@@ -70,7 +71,7 @@ def make_collection(
         client.create_collection(COLLECTION, vectors_config=dense, sparse_vectors_config=named or None)
     for key in ("doc_id", "domain"): client.create_payload_index(COLLECTION, key, field_schema=qm.PayloadSchemaType.KEYWORD)
 
-# %% ../../nbs/4_search/04_build.ipynb #c2741cd4
+# %% ../../nbs/4_search/04_build.ipynb #b046066b
 BATCH, BATCH_ON_GPU = 1024, 8192  # children in a batch: half a minute's work of two cores, and of a T4
 
 
@@ -85,7 +86,7 @@ def _batches(cut: Iterable[Piece], size: int) -> Iterator[list[Piece]]:
             batch, count = [], 0
     if batch: yield batch
 
-# %% ../../nbs/4_search/04_build.ipynb #8bdede27
+# %% ../../nbs/4_search/04_build.ipynb #1287df74
 def embedded(
     embedder: EmbedderLike,
     texts: Sequence[str],
@@ -93,8 +94,8 @@ def embedded(
     "Vectors of texts. Raises DataError for one that is not finite or not of length 1, or a wrong number of them."
     vectors = np.asarray(embedder.encode(texts), np.float32)
     if vectors.shape != (len(texts), embedder.dim):
-        raise DataError(f"the embedder {embedder.fingerprint} gave {vectors.shape} numbers for {len(texts)} texts, not of {embedder.dim} each",
-                        remedy="It is not the model that it says it is")
+        raise DataError(f"the embedder {embedder.fingerprint} gave {vectors.shape} numbers for {len(texts)} texts, "
+                        f"not of {embedder.dim} each", remedy="It is not the model that it says it is")
     wrong = np.flatnonzero(~(np.abs(np.linalg.norm(vectors.astype(np.float64), axis=1) - 1) < 0.05))
     if len(wrong):
         raise DataError(f"the embedder {embedder.fingerprint} gave {len(wrong)} of {len(texts)} vectors that are not of length 1, "
@@ -147,8 +148,8 @@ def _check_new(batch: Sequence[Piece], parents: ParentStore) -> None:
         remedy = "Ids must be unique: remove or rename one"
         raise DataError(f"passage id {min(seen)!r} stands twice in the corpus", remedy=remedy)
 
-# %% ../../nbs/4_search/04_build.ipynb #68709de6
-PAYLOAD = 3600  # bytes a child takes beside its vector: its payload, its ids, its share of the parents and words (measured below)
+# %% ../../nbs/4_search/04_build.ipynb #657cfa2e
+PAYLOAD = 2600  # bytes a child takes beside its vector: payload, ids, its share of the parents; a tenth more than 9_studies/14_ingestion measured
 
 
 def disk_needed(
@@ -217,7 +218,7 @@ def _begun(folder: Path, manifest: Manifest) -> Iterator[_Build]:
             if new: manifest.save(folder)
             yield _Build(folder, manifest, store, parents)
 
-# %% ../../nbs/4_search/04_build.ipynb #c6799c75
+# %% ../../nbs/4_search/04_build.ipynb #d692df49
 def _points(batch: Sequence[Piece], vectors: np.ndarray, store: QdrantVectorStore) -> Iterator[object]:
     "The points of a batch, made one by one: as lists of numbers all at once they would take eight times the memory."
     kind, rows = SimpleNamespace if isinstance(store.client, EdgeClient) else qm.PointStruct, iter(vectors)
@@ -225,8 +226,8 @@ def _points(batch: Sequence[Piece], vectors: np.ndarray, store: QdrantVectorStor
         for i, (name, payload) in enumerate(zip(piece.ids, piece.payloads)):
             vector = next(rows).tolist()
             if piece.sparse:
-                words = qm.SparseVector(indices=piece.sparse[0][i], values=piece.sparse[1][i])
-                vector = {store.dense_vector_name: vector, SPARSE_NAME: words}
+                weighed = qm.SparseVector(indices=piece.sparse[0][i], values=piece.sparse[1][i])
+                vector = {store.dense_vector_name: vector, SPARSE_NAME: weighed}
             yield kind(id=name, vector=vector, payload=payload)
 
 # %% ../../nbs/4_search/04_build.ipynb #53ec5871
@@ -272,7 +273,7 @@ def _finish(build: _Build) -> Manifest:
     if done != build.manifest: done.save(build.folder)
     return done
 
-# %% ../../nbs/4_search/04_build.ipynb #cd362f2f
+# %% ../../nbs/4_search/04_build.ipynb #61c6bc89
 def _size_of(passages: Iterable[Passage], chunks: ChunkSettings) -> tuple[int | None, int | None]:
     "Characters, and children (estimated), of a corpus that can be gone through twice."
     if not isinstance(passages, (Corpus, Sized)): return None, None
@@ -308,7 +309,7 @@ def _go_on(build: _Build, passages: Iterable[Passage], embedder: EmbedderLike, b
             _add(build, part, embedder, reserve_mb)
             bar.update(sum(len(piece.passage.text) for piece in part))
 
-# %% ../../nbs/4_search/04_build.ipynb #1084dbfe
+# %% ../../nbs/4_search/04_build.ipynb #5de7b632
 def build_index(
     passages: Iterable[Passage],  # a list, or a Corpus, which is not held in memory; of an iterator nothing can be told in advance
     folder: str | Path,  # made if it isn't there; an unfinished index in it is gone on with
@@ -322,7 +323,8 @@ def build_index(
     titles: bool = False,  # True: each child is embedded with its passage's title before it
 ) -> Manifest:
     "Build an index, or finish one. Raises IndexMismatch if the folder holds another, InUse if another process builds it, DiskFull."
-    folder, asked = make_folder(folder), Manifest(chunks, embedder.fingerprint, embedder.dim, url, sparse=sparse, titles=titles)
+    asked = Manifest(chunks, embedder.fingerprint, embedder.dim, url, sparse=sparse, titles=titles)
+    folder = make_folder(folder)
     fixed = {k: getattr(asked, k) for k in ("chunks", "embedder", "dim", "url", "sparse", "titles")}
     with only_writer(folder, "index"):
         old = Manifest.load(folder) if (folder / "manifest.json").exists() else None

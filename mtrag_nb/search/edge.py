@@ -108,7 +108,7 @@ def _config(vectors: object, sparse: dict | None) -> edge.EdgeConfig:
     dense = {k: _dense(v) for k, v in vectors.items()} if isinstance(vectors, dict) else _dense(vectors)
     return edge.EdgeConfig(vectors=dense, sparse_vectors={k: _sparse(v) for k, v in (sparse or {}).items()} or None)
 
-# %% ../../nbs/4_search/03_edge.ipynb #54e16a88
+# %% ../../nbs/4_search/03_edge.ipynb #9c66306f
 DAMAGED = "Restore the folder from a copy, import the index again (mtrag index import), or build it in a new folder"
 
 
@@ -126,7 +126,7 @@ def _engine(folder: Path) -> Iterator[None]:
         said = str(e).replace(str(folder), "").split("\n")[0][:200]
         raise DataError(f"the engine cannot use its files ({said})", folder, remedy=f"They may be damaged. {DAMAGED}") from None
 
-# %% ../../nbs/4_search/03_edge.ipynb #f1c68cd3
+# %% ../../nbs/4_search/03_edge.ipynb #eea82fac
 ENGINE_ROOM = 80  # MB
 
 
@@ -137,7 +137,7 @@ def _check_room_to_open(folder: Path) -> None:
         raise DiskFull(f"the disk is full: {free:.0f} MB free, and opening an index takes up to {ENGINE_ROOM} MB", folder,
                        remedy="Make room and start again; the index is as it was")
 
-# %% ../../nbs/4_search/03_edge.ipynb #2367bb88
+# %% ../../nbs/4_search/03_edge.ipynb #afb9be34
 def disk_size(folder: Path) -> int:
     "What a folder takes on the disk, in bytes; holes take nothing."
     files = [p.stat() for p in folder.rglob("*") if p.is_file()]
@@ -153,7 +153,7 @@ def _copy_file(source: str, target: str) -> None:
             else: b.write(block)
         b.truncate()
 
-# %% ../../nbs/4_search/03_edge.ipynb #16c2e3d3
+# %% ../../nbs/4_search/03_edge.ipynb #31e42baf
 def _writable_copy(folder: Path) -> tempfile.TemporaryDirectory:  # gone when nobody holds it any more
     "A copy of a folder that cannot be written to. Raises DiskFull if it does not fit."
     place, size = Path(tempfile.gettempdir()), disk_size(folder) / 1e6

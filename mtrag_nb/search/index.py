@@ -18,7 +18,7 @@ from qdrant_client import models as qm
 
 from ..core.files import only_writer
 from ..core.html import esc, fold, html_table
-from ..core.settings import Address, ChunkSettings, SparseSettings
+from ..core.settings import Address, ChunkSettings
 from ..core.types import Context, DataError, IndexMismatch, SettingsError, digest
 from ..models.embed import EmbedderLike
 from .build import open_store
@@ -92,8 +92,18 @@ class _Children:
         what = {"using": self.store.dense_vector_name or None, "limit": 2 * k, "with_payload": True}
         requests = [qm.QueryRequest(query=v.tolist(), filter=_only(d, self.manifest, self.folder), **what)
                     for v, d in zip(vectors, domains, strict=True)]
-        found = self.store.client.query_batch_points(COLLECTION, requests) if requests else []
-        return [_best(f.points, k) for f in found]
+        return [_best(points, k) for points in self._found(requests, k)]
+
+    def _found(self, requests: Sequence[qm.QueryRequest], k: int) -> list[list]:
+        "The points of each request; more than it asks for, while the k-th and the last score are the same."
+        ask = lambda rs: [f.points for f in self.store.client.query_batch_points(COLLECTION, rs)] if rs else []
+        found = ask(list(requests))
+        for n, (r, points) in enumerate(zip(requests, found)):
+            while len(points) == r.limit and round(points[-1].score, 6) == round(points[k - 1].score, 6):
+                r = r.model_copy(update={"limit": 4 * r.limit})
+                [points] = ask([r])
+            found[n] = points
+        return found
 
     def search_sparse(
         self,
@@ -102,12 +112,14 @@ class _Children:
         domain: str | Sequence[str] = "",  # for all questions or for each; "": all domains
     ) -> list[list[Hit]]:  # per question, best first
         "The best children of each question by BM25. Raises DataError for an index without sparse vectors."
-        if self.manifest.sparse is None: raise DataError("no sparse vectors in the index", self.folder, remedy="Build it with: mtrag ingest --sparse")
+        if self.manifest.sparse is None:
+            raise DataError("no sparse vectors in the index", self.folder, remedy="Build it with: mtrag ingest --sparse")
         domains = [domain] * len(questions) if isinstance(domain, str) else list(domain)
         words, _ = Bm25(self.manifest.sparse).questions(questions)
-        asked = {n: sparse_request(ws, 2 * k, _only(d, self.manifest, self.folder)) for n, (ws, d) in enumerate(zip(words, domains, strict=True)) if ws}
-        found = dict(zip(asked, self.store.client.query_batch_points(COLLECTION, list(asked.values())) if asked else []))
-        return [_best(found[n].points, k) if n in found else [] for n in range(len(questions))]
+        asked = {n: sparse_request(ws, 2 * k, _only(d, self.manifest, self.folder))
+                 for n, (ws, d) in enumerate(zip(words, domains, strict=True)) if ws}
+        found = dict(zip(asked, self._found(list(asked.values()), k)))
+        return [_best(found.get(n, ()), k) for n in range(len(questions))]
 
     def children(
         self,
@@ -154,8 +166,8 @@ class Index(_Children):
     def fingerprint(self) -> str:
         "What the index was built from and with: for the manifest of a run."
         m = self.manifest
-        carried = [m.vectors] if m.vectors != "float32" else []  # what changes a hit, and only where it was used
-        return digest([m.corpus, m.chunks, m.embedder, m.format, *carried, *([m.sparse] if m.sparse else []), *(["titles"] if m.titles else [])])
+        more = [m.vectors] * (m.vectors != "float32") + [m.sparse] * bool(m.sparse) + ["titles"] * m.titles  # only where it is used
+        return digest([m.corpus, m.chunks, m.embedder, m.format, *more])
 
     def close(self) -> None:
         "Let go of the files, so that another process can open them."
@@ -175,13 +187,14 @@ class Index(_Children):
         rows = [[domain, *(f"{counts[k]:,}" for k in kinds)] for domain, counts in self.manifest.domains.items()]
         return html_table(["domain", *kinds], rows, note=f"{self.manifest.embedder}, {self.manifest.dim} dimensions")
 
-# %% ../../nbs/4_search/05_index.ipynb #bac08eeb
+# %% ../../nbs/4_search/05_index.ipynb #adae98b2
 def _unfinished(folder: Path) -> Exception:
     "The error for an index whose build has not ended: because it is being built, or because it was killed."
     with closing(ParentStore(folder / "parents.sqlite", write=False)) as parents: done = parents.progress()[0]
     if os.access(folder, os.W_OK):
         with only_writer(folder, "index"): pass  # InUse says that it is being built
-    return IndexMismatch(f"{folder} holds an unfinished index, of {done} passages so far. Start the same ingestion again: it goes on from there")
+    return IndexMismatch(f"{folder} holds an unfinished index, of {done} passages so far. "
+                         "Start the same ingestion again: it goes on from there")
 
 
 def _address(manifest: Manifest, url: str) -> str:
@@ -192,7 +205,7 @@ def _address(manifest: Manifest, url: str) -> str:
                             "or the key in QDRANT_API_KEY")
     return url or manifest.url
 
-# %% ../../nbs/4_search/05_index.ipynb #e5cb2ce0
+# %% ../../nbs/4_search/05_index.ipynb #c595f775
 def open_folder(
     folder: str | Path,
     url: str = "",  # the Qdrant server that it lies on, where the address needs a password
@@ -222,7 +235,7 @@ def open_index(
     require_same(folder, Manifest.load(folder), **asked)
     return open_folder(folder, url)
 
-# %% ../../nbs/4_search/05_index.ipynb #256c905e
+# %% ../../nbs/4_search/05_index.ipynb #93c52a0a
 def audit(
     index: Index,
     embedder: EmbedderLike | None = None,  # to embed some children again

@@ -64,6 +64,14 @@ class CosineReranker:
         if not texts: return []
         return (self.embedder.encode(list(texts)) @ self.embedder.encode([query], query=True)[0]).tolist()
 
+    def score_hits(
+        self,
+        query: str,  # not used
+        hits: Sequence[Hit],
+    ) -> list[float]:  # one per hit
+        "The cosine that each hit has from its index already."
+        return [h.score for h in hits]
+
 # %% ../../nbs/4_search/06b_rerankers.ipynb #07b93e63
 class OverlapReranker:
     """Cosine plus the idf-weighted share of the query's words that a child holds. Needs no model: the default where there is

@@ -57,7 +57,8 @@ def by_difference(run, other, task_id, measure):
     d = difference(run, other, task_id, measure) if other and task_id in other.turns else None
     if not d: return None
     ours, theirs = measure_of(run, task_id, measure), measure_of(other, task_id, measure)
-    return abs(d), f"{measure} {ours:.2f} in {run.name}, {theirs:.2f} in {other.name}"
+    note = " (circular)" if measure in run.circular | other.circular else ""  # it decides inside one of them
+    return abs(d), f"{measure}{note} {ours:.2f} in {run.name}, {theirs:.2f} in {other.name}"
 
 # %% ../../nbs/8_show/03_cases.ipynb #69c3b9dc
 def by_rescue(run, other, task_id, measure):

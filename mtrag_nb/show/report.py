@@ -115,7 +115,8 @@ def warnings_of(runs: Sequence[Recording], gold: bool) -> list[str]:  # gold: la
     of_some = [  # which runs, and what is to be said of them
         (lambda r: r.manifest["settings"]["profile"] == "laptop",
          "the laptop's model has 135 million parameters. It proves that the machinery works; its answers are no evidence of quality."),
-        (lambda r: len(r.conversations) < LEAST, f"fewer than {LEAST} conversations. No interval is given over so few: the counts are all."),
+        (lambda r: len(r.conversations) < LEAST,
+         f"fewer than {LEAST} conversations. No interval is given over so few: the counts are all."),
         (lambda r: bool(r.circular),
          f"{', '.join(sorted(set().union(*(r.circular for r in runs))))} decides inside: circular there, and no score of that system."),
         (lambda r: not r.run.scores,

@@ -27,7 +27,7 @@ from ..core.types import Passage, Task
 from ..core.verdicts import read_verdict
 from ..data.mtrag import read_corpus, read_tasks, sample_corpus, sample_dir
 from ..models.calls import Models
-from ..models.chat import chat
+from ..models.chat import ChatModel, Prompt, chat
 from ..runs.run import machine, package_versions, run_tasks
 from ..search.build import build_index
 from ..search.chunks import ParentChildNodeParser, chunk_passage, passages_to_documents
@@ -38,8 +38,9 @@ from ..systems.system import System, TurnState
 
 # %% auto #0
 __all__ = ['CORPUS_SIZES', 'Search', 'JSON_GRADE', 'JSON_TOKENS', 'SEQUENTIAL', 'BENCHES', 'synthetic_texts', 'stock_parser',
-           'bench_ingestion', 'bench_search', 'sequential_grade', 'sequential_settings', 'timed_run', 'bench_turns',
-           'main', 'bench_table']
+           'bench_ingestion', 'bench_search', 'sequential_grade', 'sequential_settings', 'timed_run', 'in_turn',
+           'spread', 'turn_ways', 'bench_turns', 'distinct_prompts', 'reading_speed', 'writing_speed', 'bench_batching',
+           'expected_gain', 'main', 'bench_table']
 
 # %% ../../nbs/9_studies/00_bench.ipynb #faa2de59
 def synthetic_texts(
@@ -202,42 +203,133 @@ def timed_run(
     index: Path,
     models: Models,
 ) -> tuple[float, dict[str, str]]:  # turns a minute; task id -> answer
-    "A run by the clock."
+    "A run by the clock, begun with nothing but the weights in memory."
+    models.unload()
+    models.chat.generate([chat("", "warm up")], 4)
+    models.embedder.encode(["warm up"])
     start = time.perf_counter()
     run = run_tasks(system, tasks, folder, settings, index, models=models, progress=False)
     return 60 * len(tasks) / (time.perf_counter() - start), {i: t.answer for i, t in run.trajectories.items()}
 
+# %% ../../nbs/9_studies/00_bench.ipynb #53f6ac70
+def in_turn(
+    ways: Sequence[str],
+    rounds: int,
+) -> list[list[str]]:  # for each round the ways, each round beginning with another one
+    "An order in which no way always has the same neighbours in time."
+    at = lambda r: r % len(ways)
+    return [[*ways[at(r):], *ways[:at(r)]] for r in range(rounds)]
+
+
+def spread(name: str, values: Sequence[float]) -> dict[str, float]:
+    "Median, least and most of some rounds."
+    found = np.median(values), min(values), max(values)
+    return {f"{name}{end}": round(float(v), 2) for end, v in zip(("", "_least", "_most"), found)}
+
 # %% ../../nbs/9_studies/00_bench.ipynb #974fa6b2
+def turn_ways(settings: Settings) -> dict[str, tuple[System, Settings]]:
+    "The ways to run a turn that are held against each other."
+    written = with_settings(settings, {"stages.grade": "verdict", "stages.check": "verdict"})
+    return {"self_crag": (SELF_CRAG, settings), "batch_of_1": (SELF_CRAG, replace(settings, batch_size=1)),
+            "batched_verdicts": (SELF_CRAG, written), "sequential": (SEQUENTIAL, sequential_settings(settings))}
+
+
 def bench_turns(
     n: int = 20,  # tasks of the sample
     settings: Settings | None = None,  # None: profile laptop
     models: Models | None = None,
+    rounds: int = 3,
 ) -> dict[str, float]:
-    "Turns a minute of Self-CRAG and of the sequential way, and whether the batch size changes an answer."
+    "Turns a minute of each way, over several rounds, the ratios of some, and whether the batch size changes an answer."
     settings = settings or load_settings()
     models, tasks = models or Models(settings), read_tasks(sample_dir() / "reference.jsonl")[::4][:n]
-    models.chat.generate([chat("", "warm up")], 4)
-    ways = {"self_crag": (SELF_CRAG, settings), "batch_of_1": (SELF_CRAG, replace(settings, batch_size=1)),
-            "batched_verdicts": (SELF_CRAG, with_settings(settings, {"stages.grade": "verdict", "stages.check": "verdict"})),
-            "sequential": (SEQUENTIAL, sequential_settings(settings))}
+    ways, speed, same = turn_ways(settings), [], []
     with tempfile.TemporaryDirectory() as tmp:
         index = Path(tmp) / "index"
         build_index(list(read_corpus(*sample_corpus())), index, models.embedder, settings.chunks, progress=False)
-        runs = {name: timed_run(*way, tasks, Path(tmp) / name, index, models) for name, way in ways.items()}
-    speed, over = {name: s for name, (s, _) in runs.items()}, lambda a: round(speed[a] / speed["sequential"], 2)
-    return {"tasks": len(tasks), **{f"{name}_per_minute": round(s, 2) for name, s in speed.items()},
-            "self_crag_over_sequential": over("self_crag"), "batched_verdicts_over_sequential": over("batched_verdicts"),
-            "same_answers_at_batch_1": float(runs["self_crag"][1] == runs["batch_of_1"][1])}
+        for r, order in enumerate(in_turn(list(ways), rounds)):
+            runs = {name: timed_run(*ways[name], tasks, Path(tmp) / f"{name}_{r}", index, models) for name in order}
+            speed.append({name: s for name, (s, _) in runs.items()})
+            same.append(runs["self_crag"][1] == runs["batch_of_1"][1])
+    out = {"tasks": len(tasks), "rounds": rounds}
+    for name in ways: out |= spread(f"{name}_per_minute", [s[name] for s in speed])
+    for a, b in (("self_crag", "sequential"), ("batched_verdicts", "sequential"), ("self_crag", "batch_of_1")):
+        out |= spread(f"{a}_over_{b}", [s[a] / s[b] for s in speed])
+    return out | {"same_answers_at_batch_1": float(all(same))}
+
+# %% ../../nbs/9_studies/00_bench.ipynb #9f7fe471
+def distinct_prompts(
+    n: int,
+    words: int,  # of each
+    seed: int = 0,
+) -> list[Prompt]:
+    "Prompts of random words that share no beginning."
+    rng = random.Random(seed)
+    word = lambda: "".join(rng.choices("abcdefghijklmnopqrstuvwxyz", k=rng.randint(3, 8)))
+    return [chat("", " ".join(word() for _ in range(words))) for _ in range(n)]
+
+
+def reading_speed(model: ChatModel, prompts: Sequence[Prompt], batch: int) -> float:
+    "Prompt tokens a second, with so many prompts at once."
+    start, tokens = time.perf_counter(), 0
+    for i in range(0, len(prompts), batch):
+        part = prompts[i:i + batch]
+        tokens += sum(s.tokens_in for s in model.score(part, ["Yes"] * len(part)))
+    return tokens / (time.perf_counter() - start)
+
+
+def writing_speed(model: ChatModel, prompts: Sequence[Prompt], batch: int, most: int) -> float:
+    "Written tokens a second, with so many prompts at once, after prompts that are short."
+    start, tokens = time.perf_counter(), 0
+    for i in range(0, len(prompts), batch): tokens += sum(c.tokens_out for c in model.generate(prompts[i:i + batch], most))
+    return tokens / (time.perf_counter() - start)
+
+# %% ../../nbs/9_studies/00_bench.ipynb #b13c179c
+def bench_batching(
+    model: ChatModel | None = None,  # None: the laptop's
+    batch: int = 8,
+    rounds: int = 3,
+    words: int = 150,  # of a prompt that is read
+    most: int = 48,  # tokens to write
+) -> dict[str, float]:
+    "Tokens a second, read and written, for one prompt at a time and for a batch, in turn; the gain of each."
+    model, found = model or Models(load_settings()).chat, []
+    unload = getattr(model, "unload", lambda: None)
+    for r, order in enumerate(in_turn([1, batch], rounds)):
+        read, write = {}, {}
+        for b in order:
+            unload()
+            model.generate([chat("", "warm up")], 4)
+            read[b] = reading_speed(model, distinct_prompts(batch, words, r), b)
+            write[b] = writing_speed(model, distinct_prompts(batch, 5, r), b, most)
+        found.append((read, write))
+    out: dict[str, float] = {"batch": batch, "rounds": rounds}
+    for name, k in (("read", 0), ("write", 1)):
+        for b in (1, batch): out |= spread(f"{name}_at_{b}", [f[k][b] for f in found])
+        out |= spread(f"{name}_gain", [f[k][batch] / f[k][1] for f in found])
+    return out
+
+
+def expected_gain(
+    read: float,  # tokens that were read, of all runs
+    written: float,
+    speeds: Mapping[str, float],  # of `bench_batching`
+) -> float:
+    "How many times as fast a run with such tokens is in batches, if all batches were full."
+    batch = int(speeds["batch"])
+    seconds = lambda b: read / speeds[f"read_at_{b}"] + written / speeds[f"write_at_{b}"]
+    return seconds(1) / seconds(batch)
 
 # %% ../../nbs/9_studies/00_bench.ipynb #a03d0784
-BENCHES: dict[str, Callable[[], dict[str, float]]] = {"ingestion": bench_ingestion, "search": bench_search, "turns": bench_turns}
+BENCHES: dict[str, Callable[[], dict[str, float]]] = {"ingestion": bench_ingestion, "search": bench_search, "turns": bench_turns,
+                                                      "batching": bench_batching}
 
 
 def main(
     out: str | Path = "data/measured/bench.json",  # written with the machine it was measured on
     benches: Mapping[str, Callable[[], dict[str, float]]] = BENCHES,
 ) -> dict:
-    "Measure, print, and write it down. Takes about half an hour on two cores."
+    "Measure, print, and write it down. Takes about an hour and a half on two cores."
     measured = {"machine": machine(), "packages": package_versions()}
     for name, measure in benches.items():
         print(f"{name} ...", flush=True)
@@ -251,12 +343,19 @@ def bench_table(
     measured: Mapping[str, Mapping[str, float]],  # as `main` returns it
 ) -> str:
     "Each speed beside the plain ways."
-    i, s, t = (measured[name] for name in ("ingestion", "search", "turns"))
+    i, s, t, b = (measured.get(name, {}) for name in ("ingestion", "search", "turns", "batching"))
+    ranged = lambda group, name: (group[name], f"{group[name + '_least']:.2f} to {group[name + '_most']:.2f}" if name
+                                  + "_least" in group else "")
     rows = [
-        ("linked nodes, MB per CPU-second", i["nodes_mb_per_cpu_s"], "stock parser", i["stock_mb_per_cpu_s"]),
-        (f"filtered top-20 of {s['n']:,}, ms", s["edge_ms"], "numpy product", s["numpy_ms"]),
-        (f"filtered top-20 of {s['n']:,}, ms", s["edge_ms"], "Qdrant's local mode", s["local_ms"]),
-        ("turns a minute, profile laptop", t["self_crag_per_minute"], "one task at a time", t["batch_of_1_per_minute"]),
-        ("turns a minute, verdicts written", t["batched_verdicts_per_minute"], "one prompt at a time", t["sequential_per_minute"])]
-    times = [max(ours, theirs) / min(ours, theirs) for _, ours, _, theirs in rows]
-    return text_table(["", "here", "the plain way", "there", "times"], [(*r, f"{x:.1f}") for r, x in zip(rows, times)], 2)
+        ("linked nodes, MB per CPU-second", (i["nodes_mb_per_cpu_s"], ""), "stock parser", (i["stock_mb_per_cpu_s"], "")),
+        (f"filtered top-20 of {s['n']:,}, ms", (s["edge_ms"], ""), "numpy product", (s["numpy_ms"], "")),
+        (f"filtered top-20 of {s['n']:,}, ms", (s["edge_ms"], ""), "Qdrant's local mode", (s["local_ms"], "")),
+        *((f"turns a minute, {what}", ranged(t, f"{ours}_per_minute"), plain, ranged(t, f"{theirs}_per_minute")) for what, ours,
+          plain, theirs in (
+            ("profile laptop", "self_crag", "one task at a time", "batch_of_1"),
+            ("verdicts written", "batched_verdicts", "one prompt at a time", "sequential")) if t),
+        *((f"tokens {verb} a second, eight at once", ranged(b, f"{name}_at_8"), "one", ranged(b, f"{name}_at_1"))
+          for verb, name in (("read", "read"), ("written", "write")) if b)]
+    times = [max(ours, theirs) / min(ours, theirs) for _, (ours, _), _, (theirs, _) in rows]
+    cells = [(what, *ours, plain, *theirs, f"{x:.1f}") for (what, ours, plain, theirs), x in zip(rows, times)]
+    return text_table(["", "here", "range", "the plain way", "there", "range", "times"], cells, 2)

@@ -67,7 +67,7 @@ def relevance_pairs(
             pairs.append(Pair(t.conversation_id, gold[t.id].rewrite, show_history(t.history), document, relevant, t.id))
     return pairs
 
-# %% ../../nbs/9_studies/01_calibration.ipynb #cbef5e17
+# %% ../../nbs/9_studies/01_calibration.ipynb #cdd82e58
 def read_candidates(
     path: str | Path,  # a prediction file of task A or C whose contexts have texts
 ) -> dict[str, list[tuple[str, str]]]:  # task id -> (passage id, text), best first
@@ -89,7 +89,8 @@ def retrieved_pairs(
     seed: int = 0,
 ) -> list[Pair]:
     "What was retrieved for tasks that have gold passages, gold or not. Raises DataError if there are too few of them."
-    known = sorted((t for t in tasks if t.id in gold and gold[t.id].passages and gold[t.id].rewrite and candidates.get(t.id)), key=lambda t: t.id)
+    known = sorted((t for t in tasks if t.id in gold and gold[t.id].passages and gold[t.id].rewrite and candidates.get(t.id)),
+                   key=lambda t: t.id)
     if len(known) < n: raise DataError(f"{len(known)} tasks have gold passages, a rewrite and retrieved passages, wanted are {n}")
     right = {t.id: {p.id for p in gold[t.id].passages} for t in known}
     return [Pair(t.conversation_id, gold[t.id].rewrite, show_history(t.history), text, i in right[t.id], t.id)
@@ -127,7 +128,7 @@ class Discrimination:
     unparsed: int = 0  # verdicts that could not be read: they count as their default
     positives: int | None = None
     tied: tuple[float, float] | None = None  # thresholds as good as the one that was taken, on the half that chose
-    dropped: tuple[float, float] | None = None  # at the threshold, on the other half: share of the positives, and of the negatives, that fail
+    dropped: tuple[float, float] | None = None  # by the threshold, on the other half: shares of the positives, and of the negatives
 
 
 def halves(conversations: Iterable[str]) -> tuple[set[str], set[str]]:
@@ -137,7 +138,7 @@ def halves(conversations: Iterable[str]) -> tuple[set[str], set[str]]:
     assert not choosing & judging
     return choosing, judging
 
-# %% ../../nbs/9_studies/01_calibration.ipynb #7b8e2f23
+# %% ../../nbs/9_studies/01_calibration.ipynb #5ab5a876
 def separated(
     scores: Sequence[float],
     truth: Sequence[bool],
@@ -205,7 +206,7 @@ def measure_grades(
     truth, conversations = [p.relevant for p in pairs], [p.conversation for p in pairs]
     return {way: discrimination([grade_pair(way, p, models) for p in pairs], truth, conversations) for way in ways}
 
-# %% ../../nbs/9_studies/01_calibration.ipynb #e9b92035
+# %% ../../nbs/9_studies/01_calibration.ipynb #0442f59b
 def candidate_features(
     pairs: Sequence[Pair],  # candidates of one task stand together
     models: Models,
@@ -238,7 +239,7 @@ class Combined:
         return (f"{' + '.join(self.features)}: AUROC {value} on conversations left out, minus {self.best} alone {gain}: "
                 + ("better" if self.better else "not shown to be better"))
 
-# %% ../../nbs/9_studies/01_calibration.ipynb #5a798b9a
+# %% ../../nbs/9_studies/01_calibration.ipynb #60f41df2
 RIDGE = 1.0  # strength of the penalty: with a few features and hundreds of pairs it hardly matters
 
 
@@ -278,7 +279,7 @@ def measure_checks(
     return {way: discrimination([check_answer(way.partition(",")[0], r, models) for r in rs], faithful(rs),
                                 [r.task.conversation_id for r in rs]) for way, rs in ways.items()}
 
-# %% ../../nbs/9_studies/01_calibration.ipynb #7cdd7982
+# %% ../../nbs/9_studies/01_calibration.ipynb #5b43f0bf
 COST = {"cosine": 0, "support": 0, "likelihood": 1, "yesno": 1, "verdict": 2}  # what a way asks of the chat model: nothing, scores, words
 
 
@@ -301,7 +302,7 @@ def changes_for(
     return {k: v for stage, way in ways.items() if way for k, v in
             ((f"stages.{stage}", way), (f"stages.{stage}_threshold", found[stage][way].threshold))}
 
-# %% ../../nbs/9_studies/01_calibration.ipynb #79908944
+# %% ../../nbs/9_studies/01_calibration.ipynb #fe010538
 @dataclass(frozen=True)
 class Calibration:
     "What was measured of a profile's models, and what follows."
@@ -331,7 +332,7 @@ def grades_of(
     truth, talks = [p.relevant for p in pairs], [p.conversation for p in pairs]
     return {**measure_grades(pairs, models, ways), **{f: separated(x, truth, talks) for f, x in features.items() if f not in ways}}
 
-# %% ../../nbs/9_studies/01_calibration.ipynb #afcc56ab
+# %% ../../nbs/9_studies/01_calibration.ipynb #7895bd59
 def calibrate(
     settings: Settings,
     models: Models,
@@ -348,13 +349,17 @@ def calibrate(
     features = candidate_features(hard, models, "likelihood" in ways) if hard else {}
     mixed = combined(features, [p.relevant for p in hard], [p.conversation for p in hard]) if hard else None
     random_, retrieved = measure_grades(easy, models, ways), grades_of(hard, models, ways, features) if hard else {}
+    own, at = settings.stages.grade, settings.stages.grade_threshold
+    if own in features:  # the threshold as it is, beside the one that would be chosen
+        retrieved[f"{own} at {at:g}"] = separated(features[own], [p.relevant for p in hard], [p.conversation for p in hard], at)
     check = measure_checks(rated, models if with_chat else None, n) if rated else {}
     chose = halves(p.conversation for p in hard or easy)[0] | halves(r.task.conversation_id for r in rated)[0]
     made = {"chat": models.chat.fingerprint if with_chat else "", "embedder": models.embedder.fingerprint}
-    return Calibration(settings.profile, made, random_, retrieved, check, mixed, changes_for({"grade": retrieved or random_, "check": check}),
+    return Calibration(settings.profile, made, random_, retrieved, check, mixed,
+                       changes_for({"grade": retrieved or random_, "check": check}),
                        tuple(sorted(chose)))
 
-# %% ../../nbs/9_studies/01_calibration.ipynb #136112f4
+# %% ../../nbs/9_studies/01_calibration.ipynb #2bce43e6
 def write_calibration(found: Calibration, path: str | Path) -> None:
     "Write it down, with the machine and the versions it was measured on."
     write_json(path, {"machine": machine(), "packages": package_versions(), "calibration": found})
@@ -384,7 +389,7 @@ def calibrated(
                             "calibrate the models that you run")
     return with_settings(settings, {k: v for k, v in found.changes.items() if k not in set(but)})
 
-# %% ../../nbs/9_studies/01_calibration.ipynb #a75bf72a
+# %% ../../nbs/9_studies/01_calibration.ipynb #1e326992
 def overlap_note(
     conversations: Iterable[str],  # the conversation of each task of a table
     chose: Iterable[str],  # as a calibration names them

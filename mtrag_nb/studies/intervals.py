@@ -131,7 +131,7 @@ def coverage(what: str, k: int, runs: int, seed: int = 0) -> Coverage:
 
 # %% ../../nbs/9_studies/09_intervals.ipynb #e75631c5
 def coverage_table(found: list[Coverage]) -> str:
-    "One row a kind, one column a number of conversations: the share that held the truth, and how often an interval was printed if not always."
+    "A row a kind, a column a number of conversations: the share that held the truth, and how often an interval was printed."
     cell = lambda c: "none printed" if c.held is None else f"{c.held:.3f}" + (f" ({c.printed:.0%} printed)" if c.printed < 0.995 else "")
     by = {(c.what, c.conversations): cell(c) for c in found}
     columns = sorted({c.conversations for c in found})

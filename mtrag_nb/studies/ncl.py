@@ -20,8 +20,9 @@ from ..core.settings import MINILM, Settings, load_settings, with_settings
 from ..core.types import TO_ANSWER, DataError, Gold, Passage, Task, Turn, plain
 from ..core.verdicts import Verdict, scored
 from ..data.mtrag import read_benchmark
+from ..data.official import official_file
 from ..evaluate.audit import CostPoint
-from ..evaluate.compare import Interval
+from ..evaluate.compare import Interval, holm
 from ..evaluate.items import run_items
 from ..evaluate.metrics import BertScorer
 from ..evaluate.risk import gate_curve
@@ -222,8 +223,11 @@ def pair_table(part: Mapping) -> Table:
     "A line a pair and score: the difference of the means, paired by task."
     inside = lambda p: [v for v in (p["a"], p["b"]) if p["measure"] in part["rows"][v].get("circular", ())]
     span = lambda p: _span(p["difference"], p["low"], p["high"], "+")
-    rows = [[f"{p['a']} – {p['b']}", p["measure"] + (" (circular)" if inside(p) else ""), span(p), show(p["p_holm"], 4), p["n"]]
-            for p in part["pairs"] if p["difference"] is not None]
+    known = [p for p in part["pairs"] if p["difference"] is not None]
+    tested = [i for i, p in enumerate(known) if p["p"] is not None]
+    family = dict(zip(tested, holm([known[i]["p"] for i in tested]).tolist()))  # one correction for the whole table
+    rows = [[f"{p['a']} – {p['b']}", p["measure"] + (" (circular)" if inside(p) else ""), span(p), show(family.get(i), 4), p["n"]]
+            for i, p in enumerate(known)]
     return ["pair", "score", "difference", "p (Holm)", "tasks"], rows
 
 # %% ../../nbs/9_studies/03_ncl.ipynb #ac1e0010
@@ -356,13 +360,13 @@ def measure_nearest(
 def measure_decisions(
     settings: Settings,
     models: Models,
-    data: Path,  # a folder with mtrag-human/reference.jsonl
+    data: Path,  # a folder of official files
     n: int = 150,  # tasks for the ways that ask no model
     asked: tuple[int, int] = (20, 8),  # for those that do: relation, gate (a gate reads five passages)
     index: Path | None = None,  # of a corpus of mtrag-human, for the nearest passages that are not gold
 ) -> dict[str, dict[str, Discrimination]]:
     "Every way to relate and to gate, on tasks of MTRAG."
-    known = read_benchmark(data / "mtrag-human" / "reference.jsonl", contexts=True)
+    known = read_benchmark(official_file(data, "mtrag-human/reference"), contexts=True)
     every, tools = [t for t in known.tasks if t.history and t.contexts], ncl_tools(settings, models)
     tasks = random.Random(0).sample(every, n)
     # the index first: one that cannot be opened should say so before the model has worked for minutes
@@ -411,7 +415,7 @@ def measure(
     told = {"machine": machine(), "packages": package_versions(), "profile": settings.profile, "sets": {}, "with passages": {}}
     bert, again = BertScorer(MINILM, rescale=False), min(n, again)
     for name, variants in SETS.items():
-        source = data / name / "reference.jsonl"
+        source = official_file(data, f"{name}/reference")
         file, gold = sample_file(source, folder / f"{name}-{n}.jsonl", n), read_benchmark(source).gold
         runs = run_variants(file, folder / f"{name}-{n}", settings, models, {v: VARIANTS[v] for v in variants}, progress)
         told["sets"][name], told["with passages"][name] = compared(runs, gold, bert), with_passages(runs, gold)

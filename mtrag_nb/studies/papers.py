@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from ..core.files import read_json, read_jsonl, write_json, write_whole
 from ..core.html import attr, document, esc, page, show, text_table, words_table
 from ..core.record import LEFT_OUT, Judgement, Run, Trajectory
-from ..core.settings import ChunkSettings, RetrievalSettings, StageSettings
+from ..core.settings import SPEED, ChunkSettings, RetrievalSettings, StageSettings
 from ..core.telemetry import breakdown
 from ..core.text import clipped
 from ..core.types import ROLES, TO_ANSWER, DataError, Outcome, dotted, plain, structured
@@ -308,7 +308,7 @@ def came_later(run: Recording) -> dict[str, object]:
 
 def named_settings(run: Recording) -> dict[str, object]:  # dotted key -> value
     "The settings that decide a run's answers; a system's own under its name, as `--set` takes them."
-    flat = dotted({k: v for k, v in run.manifest["settings"].items() if k not in ("profile", "batch_size")})
+    flat = dotted({k: v for k, v in run.manifest["settings"].items() if k not in ("profile", *SPEED)})
     return {**came_later(run), **{re.sub(r"^own\.", f"{base_name(run)}.", k): v for k, v in flat.items()}}
 
 

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import os
 import random
-import shutil
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ..core.files import read_json, write_json
+from ..core.files import data_dir, read_json, write_json
 from ..core.html import text_table
 from ..core.record import Run
 from ..core.settings import MINILM, Settings, load_settings
 from ..core.types import TO_ANSWER, Gold, Task, as_context, plain
 from ..data.mtrag import Benchmark, read_benchmark
+from ..data.official import official_dir, official_file
 from ..evaluate.compare import compare, mean_interval
 from ..evaluate.items import prediction_items
 from ..evaluate.metrics import BertScorer, agg_parts
@@ -25,7 +25,6 @@ from ..evaluate.scores import ScoreReport, score_items, score_run
 from ..models.calls import Models
 from ..models.embed import EmbedderLike
 from ..runs.run import load_toolbox, machine, package_versions, run_tasks
-from .calibration import real_data
 from .ncl import sample_file
 from ..systems.quote import QUOTE, asked_of, nearest
 from ..systems.stages import Toolbox
@@ -34,7 +33,7 @@ from ..systems.system import take_turn
 # %% auto #0
 __all__ = ['WORDINGS', 'MEASURES', 'LABELS', 'TRIED', 'SETS', 'quoted', 'tune', 'spans', 'in_span', 'run_quote', 'whole_set',
            'beside_submissions', 'seconds_a_turn', 'measure_set', 'measure_retrieval', 'score_rows', 'beside_rows',
-           'team_rows', 'main']
+           'quote_minus', 'team_rows', 'main']
 
 # %% ../../nbs/9_studies/07_quote.ipynb #487de1af
 WORDINGS = {"both": slice(None), "the question": slice(0, 1), "with the one before": slice(-1, None)}  # of `quote.asked_of`
@@ -100,7 +99,8 @@ def whole_set(known: Benchmark, report: ScoreReport) -> dict:
     "What is told of a set: sizes, scores by answerability, refusals."
     labels = {t.id: known.gold[t.id].answerability for t in known.tasks}
     row = report.refusal.rows[0]
-    return {"tasks": len(report.scores), "conversations": len(set(report.talks.values())), "scores": spans(report.scores, report.talks, labels),
+    return {"tasks": len(report.scores), "conversations": len(set(report.talks.values())),
+            "scores": spans(report.scores, report.talks, labels),
             "refused of answerable": str(row.wrongly), "refused of unanswerable": str(row.rightly), "failed": report.failed}
 
 # %% ../../nbs/9_studies/07_quote.ipynb #1c15e333
@@ -141,10 +141,19 @@ TRIED = (*((n, "both") for n in (2, 3, 4, 5, 6, 8, 10)), *((5, w) for w in WORDI
 SETS = ("mtragun-human", "mtrag-human")
 
 
-def measure_set(known: Benchmark, folder: Path, settings: Settings, models: Models, bert: BertScorer, n: int, ncl: Mapping) -> dict:
+def measure_set(
+    source: Path,  # a reference file
+    known: Benchmark,  # the same, read with contexts
+    folder: Path,  # of the run
+    settings: Settings,
+    models: Models,
+    bert: BertScorer,
+    n: int,  # tasks that the laptop's systems were run on
+    ncl: Mapping,  # what 9_studies/03_ncl measured of them
+) -> dict:
     "A set with the passages that come with its tasks: all of it, and the tasks that the laptop's systems were run on."
     report = score_run(run_quote(known, folder / "run", settings, models), known.gold, bert=bert)
-    drawn = read_benchmark(sample_file(folder / "reference.jsonl", folder / f"{n}.jsonl", n)).gold
+    drawn = read_benchmark(sample_file(source, folder / f"{n}.jsonl", n)).gold
     own = {t: s for t, s in report.scores.items() if t in drawn}
     beside = {"quote": spans(own, report.talks)["all"], **{name: {m: row[m] for m in MEASURES} for name, row in ncl["rows"].items()}}
     return {**whole_set(known, report), "beside": {"tasks": len(own), "rows": beside}, "_scores": report.scores, "_drawn": set(drawn)}
@@ -166,11 +175,18 @@ def beside_rows(part: Mapping) -> tuple[list[str], list[list]]:
     return ["", *MEASURES], [[name, *(in_span(s[m]) for m in MEASURES)] for name, s in part["rows"].items()]
 
 
+def quote_minus(pairs: Sequence[Mapping], other: str) -> str:
+    "The paired difference of the baseline to another, with its interval; '' for the baseline itself."
+    p = next((p for p in pairs if {p["a"], p["b"]} == {"quote", other}), None)
+    if p is None: return ""
+    first = p["a"] == "quote"  # the better one comes first
+    low, high = (p["low"], p["high"]) if first else [None if x is None else -x for x in (p["high"], p["low"])]
+    return f"{p['difference'] if first else -p['difference']:+.3f}" + ("" if low is None else f" [{low:+.3f}, {high:+.3f}]")
+
+
 def team_rows(part: Mapping) -> tuple[list[str], list[list]]:
     "The baseline and the submissions on tasks that have an answer, with the paired difference."
-    pairs = {p["b"]: p for p in part["pairs"]}
-    difference = lambda p: f"{p['difference']:+.3f} [{p['low']:+.3f}, {p['high']:+.3f}]" if p else ""
-    rows = [[n, *(in_span(r["with an answer"][m]) for m in MEASURES[:2]), difference(pairs.get(n))] for n, r in part["rows"].items()]
+    rows = [[n, *(in_span(r["with an answer"][m]) for m in MEASURES[:2]), quote_minus(part["pairs"], n)] for n, r in part["rows"].items()]
     return ["", *MEASURES[:2], "quote minus it"], rows
 
 # %% ../../nbs/9_studies/07_quote.ipynb #5f038470
@@ -183,24 +199,23 @@ def main(
     models: Models | None = None,
 ) -> dict:
     "Measure the baseline on $MTRAG_DATA, print it, write it down. An hour on one thread; goes on where it stopped."
-    data, settings = real_data("mtrag-human/reference.jsonl and mtragun-human"), QUOTE.configured(load_settings())
+    data, settings = official_dir("this study", "mtragun-human/predictions_raguteam"), QUOTE.configured(load_settings())
     models, bert, runs = models or Models(settings), BertScorer(MINILM, rescale=False), Path(runs)
-    ncl, index = read_json("data/measured/ncl.json")["sets"], index or os.environ.get("MTRAG_INDEX")
-    known = {name: read_benchmark(data / name / "reference.jsonl", contexts=True) for name in SETS}
+    ncl, index = read_json(data_dir("measured") / "ncl.json")["sets"], index or os.environ.get("MTRAG_INDEX")
+    files = {name: official_file(data, f"{name}/reference") for name in SETS}
+    known = {name: read_benchmark(path, contexts=True) for name, path in files.items()}
     human, un = known["mtrag-human"], known["mtragun-human"]
     answerable = [t for t in human.tasks if human.gold[t.id].answerability in TO_ANSWER]
     some = random.Random(1).sample(answerable, tuned)
     told = {"machine": machine(), "packages": package_versions(), "bert": bert.fingerprint, "sentences": settings.own.sentences,
             "tuning": tune(some, human.gold, models.embedder, bert, TRIED), "sets": {}}
-    for name in SETS:
-        (runs / name).mkdir(parents=True, exist_ok=True)
-        shutil.copy(data / name / "reference.jsonl", runs / name)
-        told["sets"][name] = measure_set(known[name], runs / name, settings, models, bert, n, ncl[name])
+    for name in SETS: told["sets"][name] = measure_set(files[name], known[name], runs / name, settings, models, bert, n, ncl[name])
     teams = sorted((data / "mtragun-human" / "predictions_raguteam").glob("*.jsonl"))
     own = told["sets"]["mtragun-human"]
     told["teams"] = beside_submissions(own["_scores"], teams, un, own["_drawn"], bert)
-    if index: told["retrieval"] = measure_retrieval(read_benchmark(data / "mtrag-human" / "reference.jsonl", domains=["govt"]), runs / "govt",
-                                                    settings, models, bert, Path(index))
+    if index:
+        govt = read_benchmark(files["mtrag-human"], domains=["govt"])
+        told["retrieval"] = measure_retrieval(govt, runs / "govt", settings, models, bert, Path(index))
     told["seconds a turn"] = seconds_a_turn(human.tasks[::40], load_toolbox(settings, Models(settings), None, human.tasks, "reference"))
     told["sets"] = {k: {x: v for x, v in part.items() if not x.startswith("_")} for k, part in told["sets"].items()}
     write_json(out, told)

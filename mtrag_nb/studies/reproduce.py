@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from ..core.files import read_json, write_whole
 from ..core.html import esc, words_table
 from ..core.record import Run
-from ..core.settings import MINILM, Settings
+from ..core.settings import MINILM, SPEED, Settings
 from ..core.types import DataError, SettingsError, Task, digest, plain
 from ..data.mtrag import Benchmark, read_benchmark, read_corpus, read_qrels, sample_corpus, sample_dir
 from ..data.official import FETCHED, OFFICIAL, fetch_data, official_dir, official_file, official_files
@@ -187,8 +187,9 @@ class Wanted:
 
     @property
     def judged_by(self) -> Settings:
-        "The judge's settings."
-        return configured(profile=self.judge or ("laptop" if self.profile == "laptop" else "judge"))
+        "The judge's settings; those of the machine's speed are the generator's, where they were changed."
+        speed = {k: v for k, v in self.changes.items() if k in SPEED}
+        return configured(profile=self.judge or ("laptop" if self.profile == "laptop" else "judge"), changes=speed)
 
 # %% ../../nbs/9_studies/10_reproduce.ipynb #423c69d9
 class OneSet:

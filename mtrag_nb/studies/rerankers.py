@@ -16,13 +16,14 @@ from ..core.html import text_table
 from ..core.settings import load_settings
 from ..core.types import DOMAINS, Passage
 from ..data.mtrag import read_corpus, read_qrels, read_queries
-from ..evaluate.compare import mean_interval
+from ..evaluate.intervals import difference_interval
 from ..evaluate.metrics import retrieval_scores
 from ..models.embed import Embedder, EmbedderLike
 from ..runs.run import machine, package_versions
 from ..search.build import build_index
 from ..search.index import Hit, Index, open_index
-from ..search.retrieve import CosineReranker, HitReranker, OverlapReranker, Reranker, Retriever
+from ..search.rerankers import CosineReranker, HitReranker, OverlapReranker, Reranker
+from ..search.retrieve import Retriever
 from .calibration import real_data
 
 # %% auto #0
@@ -81,11 +82,13 @@ class Worth:
     recall_5: float
     ndcg_5: float
     difference: float = 0.0  # of nDCG@5, to the dense order
-    low: float = 0.0  # 95 % interval of the difference, clustered by conversation
-    high: float = 0.0
+    low: float | None = 0.0  # 95 % interval of the difference, clustered by conversation; None: too few of them
+    high: float | None = 0.0
 
     @property
-    def span(self) -> str: return f"{self.difference:+.3f} [{self.low:+.3f}, {self.high:+.3f}]"
+    def span(self) -> str:
+        if self.low is None: return f"{self.difference:+.3f}"
+        return f"{self.difference:+.3f} [{self.low:+.3f}, {self.high:+.3f}]"
 
 
 @dataclass(frozen=True, repr=False)
@@ -133,9 +136,9 @@ def measure_domain(
                 scores = ndcg_and_recall(Retriever(index, embedder, way), asked, qrels, domain)
                 recall, ndcg = ([scores[q][m] for q in asked] for m in ("recall@5", "nDCG@5"))
                 base = base or ndcg
-                span = mean_interval([a - b for a, b in zip(ndcg, base)], talks)
+                span = difference_interval([a - b for a, b in zip(ndcg, base)], talks)
                 values = (sum(recall) / len(asked), sum(ndcg) / len(asked), span.value, span.low, span.high)
-                out[name] = Worth(*(round(v, 4) for v in values))
+                out[name] = Worth(*(None if v is None else round(v, 4) for v in values))
     return Domain(len(asked), len(set(talks)), out)
 
 # %% ../../nbs/9_studies/05_rerankers.ipynb #6945defe

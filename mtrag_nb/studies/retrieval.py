@@ -26,8 +26,8 @@ from ..search.retrieve import Retriever
 from .calibration import real_data
 
 # %% auto #0
-__all__ = ['TODAY', 'BEST', 'KINDS', 'QUESTIONS', 'FOUR', 'Way', 'ways', 'Remembered', 'Asked', 'Measured', 'measure_way',
-           'questions_of', 'measure_domain', 'main', 'Study', 'half_of', 'study']
+__all__ = ['TODAY', 'CHOSEN', 'HELD', 'KINDS', 'QUESTIONS', 'FOUR', 'Way', 'ways', 'Remembered', 'Asked', 'Measured',
+           'measure_way', 'questions_of', 'packed', 'unpacked', 'measure_domain', 'main', 'Study', 'half_of', 'study']
 
 # %% ../../nbs/9_studies/08_retrieval.ipynb #6588ed23
 @dataclass(frozen=True)
@@ -37,7 +37,8 @@ class Way:
     rewritten: bool = False  # True: the query is the human rewrite; False: the question as it was asked
 
 
-TODAY, BEST = "dense, last question, overlap", "mix + BM25, pool, passage"
+TODAY = "dense, last question, overlap"
+CHOSEN, HELD = "mix + BM25, pool, passage", "last + BM25, pool, passage"
 KINDS = {"dense": ("{0}", "rrf", "none"), "BM25": ("bm25:{0}", "rrf", "none"), "RRF": ("{0}*0.7 bm25:{0}*0.3", "rrf", "none"),
          "Qdrant's RRF": ("{0}*0.7 bm25:{0}*0.3", "qdrant", "none"), "pool, overlap": ("{0} bm25:{0}", "pool", "overlap")}
 QUESTIONS = {"last question": "last", "what it follows": "follows", "all questions": "questions", "human rewrite": "query"}
@@ -60,8 +61,8 @@ def ways() -> dict[str, Way]:
             "four views, pool, overlap": _way(FOUR, "pool", "overlap"),
             "mix + BM25, RRF": _way("mix*0.7 bm25:last*0.3"), "mix + BM25, pool, cosine": _way("mix bm25:last", "pool", "cosine"),
             "mix + BM25, pool, overlap": _way("mix bm25:last", "pool", "overlap"),
-            "last + BM25, pool, passage": _way("last bm25:last", "pool", "passage", top_k=30),
-            BEST: _way("mix bm25:last", "pool", "passage", top_k=30)}
+            HELD: _way("last bm25:last", "pool", "passage", top_k=30),
+            CHOSEN: _way("mix bm25:last", "pool", "passage", top_k=30)}
 
 # %% ../../nbs/9_studies/08_retrieval.ipynb #e62da6f1
 class Remembered:
@@ -124,6 +125,12 @@ def questions_of(data: Path, domain: str, tasks: str = "reference.jsonl") -> lis
     return [Asked(t, rewrites[t.id], qrels[t.id]) for t in read_tasks(data / tasks, domains=[domain]) if t.id in qrels]
 
 # %% ../../nbs/9_studies/08_retrieval.ipynb #23b10157
+def packed(values: Iterable[float]) -> str: return " ".join(str(round(1000 * v)) for v in values)
+
+
+def unpacked(line: str) -> list[float]: return [int(v) / 1000 for v in line.split()]
+
+
 def measure_domain(domain: str, asked: Sequence[Asked], index: Index, embedder: Remembered, path: Path) -> None:
     "Measure the ways that are not in the file yet, and write each down when it is done."
     told = read_json(path) if path.exists() else {"domains": {}}
@@ -132,10 +139,11 @@ def measure_domain(domain: str, asked: Sequence[Asked], index: Index, embedder: 
                                "tasks": [a.task.id for a in asked], "ways": {}}
     for name, way in ways().items():
         if name in here["ways"]: continue
-        here["ways"][name] = found = measure_way(way, asked, index, embedder)
+        found = measure_way(way, asked, index, embedder)
+        here["ways"][name] = {**{kind: packed(getattr(found, kind)) for kind in ("ndcg", "recall", "kept")}, "ms": found.ms}
         told = {**told, "machine": machine(), "packages": package_versions(), "embedder": embedder.fingerprint}
         write_json(path, {**told, "domains": {**told["domains"], domain: here}})
-        print(f"{domain:8} {name:38} nDCG@5 {np.mean(found.ndcg):.3f}  recall@5 {np.mean(found.recall):.3f}  {found.ms:6.1f} ms", flush=True)
+        print(f"{domain:8} {name:38} nDCG@5 {np.mean(found.ndcg):.3f} {found.ms:6.1f} ms", flush=True)
 
 
 def main(
@@ -190,5 +198,7 @@ def study(
         turns += [int(split[n][1]) for n in wanted]
         for name, kinds in values.items():
             if name not in there["ways"]: raise DataError(f"{domain}: {name!r} was not measured", remedy="make retrieval")
-            for kind, column in kinds.items(): column += [there["ways"][name][kind][n] for n in wanted]
+            for kind, column in kinds.items():
+                found = unpacked(there["ways"][name][kind])
+                column += [found[n] for n in wanted]
     return Study(tuple(talks), tuple(turns), {n: {k: np.array(v) for k, v in kinds.items()} for n, kinds in values.items()})

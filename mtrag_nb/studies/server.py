@@ -30,8 +30,8 @@ from ..search.build import build_index
 from ..systems.registry import configured, system_named
 
 # %% auto #0
-__all__ = ['GREEDY', 'as_folder', 'free_port', 'wait_for', 'served', 'answered', 'over', 'cpu_seconds', 'timed', 'main',
-           'server_table']
+__all__ = ['GREEDY', 'as_folder', 'free_port', 'wait_for', 'served', 'answered', 'over', 'cpu_seconds', 'timed', 'server_table',
+           'main']
 
 # %% ../../nbs/9_studies/12_server.ipynb #5b66e26e
 def as_folder(
@@ -64,7 +64,7 @@ def wait_for(url: str, process: subprocess.Popen, log: Path, seconds: float) -> 
         except httpx.HTTPError: time.sleep(0.3)
     raise ServerError(f"the server did not start: {log.read_text(errors='replace')[-600:]}")
 
-
+# %% ../../nbs/9_studies/12_server.ipynb #019a4328
 @contextmanager
 def served(
     folder: Path,  # of the model
@@ -114,7 +114,7 @@ def cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def timed(tasks: Sequence[Task], out: Path, models: Models, index: Path, pids: Sequence[int]) -> tuple[list, dict]:
+def timed(tasks: Sequence[Task], out: Path, models: Models, index: Path | None, pids: Sequence[int]) -> tuple[list, dict]:
     "Answers, and what they took: calls, and the seconds and CPU-seconds of these processes."
     models.chat.generate([], 1)
     start, cpu = time.perf_counter(), sum(map(cpu_seconds, pids))
@@ -122,6 +122,13 @@ def timed(tasks: Sequence[Task], out: Path, models: Models, index: Path, pids: S
     calls = sum(1 for _ in open(out / "calls.jsonl", encoding="utf-8"))
     return found, {"calls": calls, "seconds": round(time.perf_counter() - start, 1),
                    "cpu_seconds": round(sum(map(cpu_seconds, pids)) - cpu, 1)}
+
+# %% ../../nbs/9_studies/12_server.ipynb #25423b7a
+def server_table(measured: dict) -> str:
+    "Both ways, side by side."
+    row = lambda name, m: (name, m["calls"], f"{60 * m['calls'] / m['seconds']:.1f}", f"{60 * m['calls'] / m['cpu_seconds']:.1f}")
+    return text_table(["", "calls", "a minute", "a CPU-minute"],
+                      [row("in this process", measured["here"]), row("transformers serve", measured["server"])])
 
 # %% ../../nbs/9_studies/12_server.ipynb #2cdda381
 def main(
@@ -149,10 +156,3 @@ def main(
     write_json(out, measured)
     print(server_table(measured))
     return measured
-
-
-def server_table(measured: dict) -> str:
-    "Both ways, side by side."
-    row = lambda name, m: (name, m["calls"], f"{60 * m['calls'] / m['seconds']:.1f}", f"{60 * m['calls'] / m['cpu_seconds']:.1f}")
-    return text_table(["", "calls", "a minute", "a CPU-minute"],
-                      [row("in this process", measured["here"]), row("transformers serve", measured["server"])])

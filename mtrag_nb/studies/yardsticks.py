@@ -12,15 +12,15 @@ from pathlib import Path
 
 import numpy as np
 
-from ..core.declining import LONGEST_REFUSAL, STANCE_WORTH, idk_by_rule, stance
+from ..core.declining import STANCE_WORTH, idk_by_rule, stance
 from ..core.files import read_jsonl, write_json
 from ..core.html import text_table
 from ..core.types import TO_ANSWER, TO_ASK, TO_REFUSE
 from ..data.mtrag import read_benchmark
+from ..data.official import official_dir, official_file
 from ..data.ratings import RatedAnswer, read_ratings
 from ..evaluate.items import file_verdicts
 from ..evaluate.metrics import rouge_l
-from .calibration import real_data
 
 # %% auto #0
 __all__ = ['Reads', 'SUBMISSIONS', 'FULL', 'Official', 'submitted', 'from_ratings', 'accuracy', 'held_against', 'sources',
@@ -77,11 +77,11 @@ SUBMISSIONS = ("gemini-3-pro-preview-high_new_prompt", "glm_46_gemini_prompt", "
 
 def sources(data: Path) -> dict[str, list[Official]]:  # data: like MTRAG_DATA
     "Every answer that was released with a verdict."
-    un, rated = data / "mtragun-human", (data / "mtrag-human" / "human_evaluations_dev.json",
-                                         data / "mtrag-synthetic" / "evaluations_synthetic.json.gz")
-    labels = {i: g.answerability for i, g in read_benchmark(un / "reference.jsonl").gold.items()}
-    own = {name.split("_")[0].split("-")[0]: submitted(un / "predictions_raguteam" / f"{name}.jsonl", labels) for name in SUBMISSIONS}
-    return {**own, **{name: from_ratings(read_ratings(path)) for name, path in zip(("rated answers", "MTRAG-S"), rated)}}
+    labels = {i: g.answerability for i, g in read_benchmark(official_file(data, "mtragun-human/reference")).gold.items()}
+    teams = data / "mtragun-human" / "predictions_raguteam"
+    own = {name.split("_")[0].split("-")[0]: submitted(teams / f"{name}.jsonl", labels) for name in SUBMISSIONS}
+    rated = {"rated answers": "mtrag-human/ratings", "MTRAG-S": "mtrag-synthetic/ratings"}
+    return {**own, **{name: from_ratings(read_ratings(official_file(data, kind))) for name, kind in rated.items()}}
 
 
 def rule_by_file(found: Mapping[str, Sequence[Official]], rule: Reads = idk_by_rule) -> dict[str, dict]:
@@ -144,8 +144,8 @@ def noise_floor(answers: Iterable[RatedAnswer]) -> dict[str, float | int | str]:
 # %% ../../nbs/9_studies/11_yardsticks.ipynb #df8faa97
 def main(out: str | Path = "data/measured") -> None:
     "Measure both yardsticks on $MTRAG_DATA, print them, write them down. Takes seconds."
-    data = real_data("mtragun-human/predictions_raguteam, mtrag-human and mtrag-synthetic")
-    rule, floor = rule_by_file(sources(data)), noise_floor(read_ratings(data / "mtrag-human" / "human_evaluations_dev.json"))
+    data = official_dir("this study", "mtragun-human/predictions_raguteam")
+    rule, floor = rule_by_file(sources(data)), noise_floor(read_ratings(official_file(data, "mtrag-human/ratings")))
     write_json(Path(out) / "declining.json", rule)
     write_json(Path(out) / "noise_floor.json", floor)
     head = list(next(iter(rule.values())))

@@ -12,7 +12,7 @@ from ..core.types import SettingsError, Turn
 
 # %% auto #0
 __all__ = ['REWRITE_PROMPTS', 'GRADE_PROMPTS', 'GENERATE_PROMPTS', 'CHECK_PROMPTS', 'PROMPTS', 'STRICT_PROMPTS', 'SMALL_PROMPTS',
-           'PUBLISHED_PROMPTS', 'PROMPT_SETS', 'prompt_set', 'show_history', 'history_head']
+           'PUBLISHED_PROMPTS', 'SHARED_PROMPTS', 'PROMPT_SETS', 'prompt_set', 'show_history', 'history_head']
 
 # %% ../../nbs/5_systems/00_prompts.ipynb #b9ea438e
 REWRITE_PROMPTS = {
@@ -99,8 +99,15 @@ PUBLISHED_PROMPTS = {
         "allowed. If the context holds any relevant information, use it to answer. Only if it holds none, reply with exactly: I_DONT_KNOW"),
     "generate.user": "Context:\n{documents}\n\n{history}Question: {question}",
 }
+SHARED_PROMPTS = {  # a check that begins as the generator's prompt does, documents and all, so that these are read once
+    "check.system": GENERATE_PROMPTS["generate.system"],
+    "check.user": (
+        "Documents:\n{documents}\n\nQuestion: {question}\n\nAnswer: {answer}\n\nDo not answer again: check this answer. It passes if its "
+        "main claims are found in the documents or can reasonably be inferred from them. It fails only for clear fabrications: "
+        "wrong dates, invented names, contradictions. Reply with one word: yes if it passes, no if it fails."),
+}
 PROMPT_SETS = {"permissive": PROMPTS, "strict": {**PROMPTS, **STRICT_PROMPTS}, "small": {**PROMPTS, **SMALL_PROMPTS},
-               "published": {**PROMPTS, **PUBLISHED_PROMPTS}}
+               "published": {**PROMPTS, **PUBLISHED_PROMPTS}, "shared": {**PROMPTS, **SHARED_PROMPTS}}
 
 
 def prompt_set(name: str) -> dict[str, str]:
