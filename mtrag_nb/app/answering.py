@@ -140,7 +140,8 @@ def ask(
 def ask_arguments(p: argparse.ArgumentParser) -> None:
     "Of `mtrag ask`."
     p.add_argument("--index", default="runs/demo-index", metavar="DIR", help="the index folder (default: the demo's)")
-    system_argument(p, default=None, told=" (default: by profile, on the laptop one that copies sentences, since its model is too small to write)")
+    told = " (default: by profile; on the laptop one that copies sentences, since its model is too small to write)"
+    system_argument(p, default=None, told=told)
     p.add_argument("--domain", default="", choices=["", *DOMAINS], help="search only here")
 
 

@@ -28,7 +28,8 @@ __all__ = ['COMMANDS', 'AGAIN', 'CommandParser', 'command_line', 'quiet', 'main'
 # %% ../../nbs/app/09_cli.ipynb #f63296d7
 COMMANDS: dict[str, Command] = {
     "demo": DEMO, "ingest": INGEST, "index": INDEX, "coverage": COVERAGE, "ask": ASK, "run": RUN, "check": CHECK,
-    "score": SCORE, "judge": JUDGE, "report": REPORT, "calibrate": CALIBRATE, "fetch": FETCH, "reproduce": REPRODUCE, "plan": PLAN, "doctor": DOCTOR}
+    "score": SCORE, "judge": JUDGE, "report": REPORT, "calibrate": CALIBRATE, "fetch": FETCH, "reproduce": REPRODUCE, "plan": PLAN,
+    "doctor": DOCTOR}
 
 
 class CommandParser(argparse.ArgumentParser):

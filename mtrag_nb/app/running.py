@@ -50,8 +50,9 @@ def run(
 ) -> Run:
     "Run a system, or go on with a run, and print what came of it."
     settings, chosen = settings or configured(system), system_named(system)
-    from mtrag_nb.runs.run import run_tasks, selected
     file = read_benchmark(tasks, setting == "reference", domains, limit if select == "all" else None)
+
+    from mtrag_nb.runs.run import run_tasks, selected
     todo = selected(file.tasks, select, limit)
     if not todo: raise DataError("no tasks of the wanted domains", tasks, remedy="Check --domain and the file")
     if without_gold:

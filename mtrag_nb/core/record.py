@@ -507,7 +507,8 @@ VERSION = 2  # of the run folder: 1 had steps without kinds
 LEFT_OUT = "+leave_gold_out"  # in the name of a system that ran without the gold passages (`runs.oracles`): its turns are negatives
 
 
-MANIFEST = {"identity": Mapping, "settings": Mapping, "sessions": list, "packages": Mapping, "machine": Mapping, "about": str, "commit": str}
+MANIFEST = {"identity": Mapping, "settings": Mapping, "sessions": list, "packages": Mapping, "machine": Mapping, "about": str,
+            "commit": str}
 NEEDED = {"identity": {"system": str, "setting": str}, "settings": {"profile": str, "chat": Mapping}}
 
 
@@ -515,9 +516,11 @@ def check_manifest(told: Mapping, path: Path) -> None:
     "Raises DataError for a manifest whose entries are none, naming the first that is not."
     wrong = [k for k, kind in MANIFEST.items() if k in told and not isinstance(told[k], kind)]
     wrong += [k for k in NEEDED if k not in told]
-    wrong += [f"{k}.{x}" for k, inner in NEEDED.items() if k not in wrong for x, kind in inner.items() if not isinstance(told[k].get(x), kind)]
+    wrong += [f"{k}.{x}" for k, inner in NEEDED.items() if k not in wrong for x, kind in inner.items()
+              if not isinstance(told[k].get(x), kind)]
     if not wrong and not all(isinstance(session, Mapping) for session in told.get("sessions", ())): wrong = ["sessions"]
-    if wrong: raise DataError(f"not the manifest of a run: {wrong[0]} is missing or none", path, remedy="Was it written by another version?")
+    if wrong:
+        raise DataError(f"not the manifest of a run: {wrong[0]} is missing or none", path, remedy="Was it written by another version?")
 
 
 def read_manifest(folder: str | Path) -> dict:

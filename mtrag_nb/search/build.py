@@ -149,7 +149,7 @@ def _check_new(batch: Sequence[Piece], parents: ParentStore) -> None:
         raise DataError(f"passage id {min(seen)!r} stands twice in the corpus", remedy=remedy)
 
 # %% ../../nbs/4_search/04_build.ipynb #657cfa2e
-PAYLOAD = 2600  # bytes a child takes beside its vector: payload, ids, its share of the parents; a tenth more than 9_studies/14_ingestion measured
+PAYLOAD = 2600  # bytes a child takes beside its vector: payload, ids, its share of the parents (9_studies/14_ingestion, and a tenth)
 
 
 def disk_needed(

@@ -177,7 +177,7 @@ def _carried_points(z: zipfile.ZipFile, manifest: Manifest, kind: type) -> Itera
     "The points in a file. Raises ValueError for a part that is none."
     for name in sorted(n for n in z.namelist() if n.endswith(".npy")):
         vectors = np.load(io.BytesIO(_member(z, name)), allow_pickle=False)
-        lines = _member(z, name.replace(".npy", ".jsonl")).decode("utf-8", "surrogatepass").splitlines()
+        lines = _member(z, name.replace(".npy", ".jsonl")).decode("utf-8", "surrogatepass").split("\n")[:-1]
         if vectors.shape != (len(lines), manifest.dim): raise ValueError(f"{name} has the shape {vectors.shape}")
         for row, line in zip(vectors.astype(np.float32), lines):
             point, payload, *words = json.loads(line)

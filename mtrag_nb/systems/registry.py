@@ -25,7 +25,7 @@ SYSTEMS: dict[str, str | System] = {  # name -> where its value is, or the value
     "quote": "mtrag_nb.systems.quote:QUOTE",
 }
 DEFAULT = next(iter(SYSTEMS))  # what a command runs that names none
-ANSWERING = {"laptop": "quote"}  # profile -> what answers a person who names none: where the model is too small to write, another than DEFAULT
+ANSWERING = {"laptop": "quote"}  # profile -> who answers a person who names none, where the model is too small to write
 
 
 def system_named(name: str) -> System:
