@@ -16,7 +16,7 @@ STUDY = HF_HUB_OFFLINE=1 TOKENIZERS_PARALLELISM=false OMP_NUM_THREADS=1 $(BIN)/p
 NOTEBOOKS = $(BIN)/python tools/run_notebooks.py --jobs $(JOBS)
 
 .PHONY: help demo test quick test-browser test-wheel test-anywhere test-readme test-reproduce test-kills address bench calibrate \
-  rerankers retrieval server platforms licence ncl paper record notebooks export readme sync clean
+  rerankers retrieval quote yardsticks intervals ingestion server platforms licence ncl paper record notebooks export readme sync clean
 
 help: ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -80,6 +80,18 @@ server: $(VENV)/.installed-dev ## ten turns over a real server (transformers ser
 
 platforms: $(VENV)/.installed-dev ## what pip would add and change on Colab and Kaggle and for each Python, into data/measured/platforms.json (online)
 	@$(BIN)/python tools/resolve.py
+
+quote: $(VENV)/.installed-dev ## measure the quoting baseline on real data (MTRAG_DATA; MTRAG_INDEX for retrieval), into data/measured/quote.json
+	@$(STUDY) -c "from mtrag_nb.studies.quote import main; main()"
+
+yardsticks: $(VENV)/.installed-dev ## hold the rule for refusals and the audit's noise floor against released files and ratings (MTRAG_DATA); seconds
+	@$(STUDY) -c "from mtrag_nb.studies.yardsticks import main; main()"
+
+intervals: $(VENV)/.installed-dev ## simulate what each interval covers, into data/measured/intervals.json
+	@$(STUDY) -c "from mtrag_nb.studies.intervals import main; main()"
+
+ingestion: $(VENV)/.installed-dev ## measure what building an index takes, by step (MTRAG_DATA), into data/measured/ingestion.json (three minutes)
+	@$(STUDY) -c "from mtrag_nb.studies.ingestion import main; main()"
 
 licence: $(VENV)/.installed-dev ## hold every measure and the laptop's model as a judge against people's ratings (MTRAG_DATA); hours on a laptop, resumable
 	@$(STUDY) -c "from mtrag_nb.studies.licence import main; main()"

@@ -22,7 +22,8 @@ ALONE = ("batch_size=1", "store_gib=0")  # in four bits the last digits of a rep
 def argv(profile: str, limit: int, out: Path) -> list[str]:
     "The command line of a reproduction on the sample."
     changed = [] if profile == "laptop" else ["stages.max_new_tokens=24", *ALONE]
-    return ["reproduce", "self_crag", "--profile", profile, "--limit", str(limit), "--data", "sample", "--out", str(out), *(word for c in changed for word in ("--set", c))]
+    changes = [word for c in changed for word in ("--set", c)]
+    return ["reproduce", "self_crag", "--profile", profile, "--limit", str(limit), "--data", "sample", "--out", str(out), *changes]
 
 
 def started(args: list[str], folder: Path) -> tuple[int, int]:

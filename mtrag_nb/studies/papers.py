@@ -14,20 +14,21 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from ..core.files import read_json, read_jsonl, write_json, write_whole
+from ..core.files import read_json, write_json, write_whole
 from ..core.html import attr, document, esc, page, show, text_table, words_table
 from ..core.record import LEFT_OUT, Judgement, Run, Trajectory
 from ..core.settings import SPEED, ChunkSettings, RetrievalSettings, StageSettings
 from ..core.telemetry import breakdown
 from ..core.text import clipped
 from ..core.types import ROLES, TO_ANSWER, DataError, Outcome, dotted, plain, structured
-from ..data.mtrag import read_benchmark
+from ..data.mtrag import Benchmark, read_benchmark
 from ..data.official import official_file
 from ..evaluate.audit import audit, cost_point
 from ..evaluate.compare import Comparison, PairRow, compare, mean_interval
 from ..evaluate.metrics import leaderboard
 from ..evaluate.recording import Recording
 from ..evaluate.risk import risk_coverage
+from ..evaluate.scores import conditioned_submission
 from ..show.cases import published
 from ..show.figures import (
     audit_figure, breakdown_figure, comparison_figure, cost_figure, outcomes_figure, risk_coverage_figure, save_figure, score_figure)
@@ -44,8 +45,8 @@ __all__ = ['REASONS_REMARK', 'FOUND_REMARK', 'Judgements', 'VERDICTS', 'LOG_REMA
            'came_later', 'named_settings', 'changed_settings', 'ablation_pairs', 'foreign', 'characters', 'paired',
            'measure_row', 'ablation_block', 'table_ablation', 'tables_ablation', 'by_role', 'ncl_rows',
            'table_ncl_configuration', 'results_block', 'table_ncl_results', 'paper_tables', 'ending_figures',
-           'scored_figures', 'paper_figures', 'paper_html', 'write_paper', 'submitted_scores', 'compare_submissions',
-           'read_comparison', 'compare_teams', 'main']
+           'scored_figures', 'paper_figures', 'paper_html', 'write_paper', 'compare_submissions', 'read_comparison',
+           'compare_teams', 'main']
 
 # %% ../../nbs/9_studies/04_papers.ipynb #ba6d61ec
 @dataclass(frozen=True)
@@ -544,25 +545,21 @@ def write_paper(
     return write_whole(out / "paper.html", paper_html(paper_tables(runs), figures))
 
 # %% ../../nbs/9_studies/04_papers.ipynb #320ea112
-def submitted_scores(path: Path, measure: str) -> dict[str, float | None]:  # by task
-    "A score that a prediction file carries. Raises DataError for a line without it."
-    found = {}
-    for n, line in read_jsonl(path):
-        try: found[line["task_id"]] = line["metrics"][measure][0]
-        except (KeyError, TypeError, IndexError): raise DataError(f"the line has no {measure}", path, n) from None
-    return found
-
-
 def compare_submissions(
     files: Iterable[str | Path],  # prediction files with metrics
-    talks: Mapping[str, str],  # task id -> conversation
+    known: Benchmark,  # the tasks with their gold
     measure: str = "RL_F",
     **how,  # as for compare.compare
 ) -> Comparison:
-    "Compare submissions by a score that they carry; the name of a system is its file's, up to the first underscore or dash."
+    "Compare submissions by a score that they carry, conditioned on refusals; a system is called as its file, up to the first _ or -."
     scores: dict[str, dict[str, float | None]] = {}
-    for path in sorted(map(Path, files)): scores.setdefault(re.split(r"[_-]", path.stem)[0], {}).update(submitted_scores(path, measure))
-    return compare(scores, talks, measure, **how)
+    ruled = set()  # systems whose files have no verdicts on refusals
+    for path in sorted(map(Path, files)):
+        found, name = conditioned_submission(path, known.gold, measure), re.split(r"[_-]", path.stem)[0]
+        scores.setdefault(name, {}).update(found.scores)
+        if "rule" in found.decided: ruled.add(name)
+    by_rule = f"; refusals of {', '.join(sorted(ruled))} by the rule" if ruled else ""
+    return compare(scores, {t.id: t.conversation_id for t in known.tasks}, f"{measure}, conditioned{by_rule}", **how)
 
 
 def read_comparison(path: str | Path) -> Comparison:
@@ -572,8 +569,8 @@ def read_comparison(path: str | Path) -> Comparison:
 # %% ../../nbs/9_studies/04_papers.ipynb #04aa0016
 def compare_teams(data: Path) -> Comparison:
     "The seven submissions of RaguTeam, in a folder like MTRAG_DATA."
-    talks = {t.id: t.conversation_id for t in read_benchmark(official_file(data, "mtragun-human/reference")).tasks}
-    return compare_submissions((data / "mtragun-human" / "predictions_raguteam").glob("*.jsonl"), talks)
+    known = read_benchmark(official_file(data, "mtragun-human/reference"))
+    return compare_submissions((data / "mtragun-human" / "predictions_raguteam").glob("*.jsonl"), known)
 
 
 def main(out: str | Path = "data/measured/raguteam.json") -> Comparison:
