@@ -130,7 +130,7 @@ def main(kills: int = 20) -> None:
         works = {"run": (lambda f: cut_run(f, 0.02), lambda f: essence(Run(f)) == run and not doubled(f)),
                  "judge": (lambda f: judge(folder / "whole", f), lambda f: judgements(f) == judged),
                  "ingest": (ingest, lambda f: (f / "manifest.json").read_bytes() == index)}
-        for name, (work, check) in works.items(): attack(name, work, check, folder, kills, 4.0 if name == "ingest" else 0.4)
+        for name, (work, check) in works.items(): attack(name, work, check, folder, kills, 1.5 if name == "ingest" else 0.4)
         for name, (work, check) in works.items(): together(name, work, check, folder, kills)
 
 
