@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from mtrag_nb.core.files import data_dir, write_json, write_jsonl
-from mtrag_nb.core.record import VERSION, Run, turn_line
+from mtrag_nb.core.record import Run, turn_line
 from mtrag_nb.core.types import Context, plain
 
 
@@ -38,7 +38,7 @@ def large_run(
 
     write_jsonl(folder / "passages.jsonl", (plain(passage(n)) for n in range(passages)))
     write_jsonl(folder / "trajectories.jsonl", (turn(n) for n in range(turns)))
-    write_json(folder / "manifest.json", {"version": VERSION, "identity": {"system": "large"}})
+    write_json(folder / "manifest.json", {**like.manifest, "identity": {**like.manifest["identity"], "system": "large"}})
     return folder
 
 
