@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from .command import Command, limit_arguments, reference_argument, reference_of, reference_or_sample, settings_of
 from ..core.record import LEFT_OUT, Run
-from ..core.settings import MINILM, Settings
+from ..core.settings import Settings
 from ..core.types import DataError, SettingsError
 from ..data.mtrag import read_predictions, read_qrels
 from ..systems.registry import configured
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from mtrag_nb.models.calls import Models
 
 # %% auto #0
-__all__ = ['COMPARED', 'ENCODERS', 'SCORE', 'LICENCE_OUT', 'JUDGE', 'REPORT', 'halves', 'encoder_named', 'places',
-           'rankings_alone', 'relevant_passages', 'score', 'score_arguments', 'judge', 'judge_licence',
-           'judge_arguments', 'do_judge', 'report', 'report_arguments']
+__all__ = ['COMPARED', 'SCORE', 'LICENCE_OUT', 'JUDGE', 'REPORT', 'halves', 'places', 'rankings_alone', 'relevant_passages',
+           'score', 'score_arguments', 'judge', 'judge_licence', 'judge_arguments', 'do_judge', 'report',
+           'report_arguments']
 
 # %% ../../nbs/app/02_scoring.ipynb #3d879a2e
 def halves(paths: Iterable[Path]) -> tuple[dict[Path, Run], dict[str, Run]]:
@@ -37,15 +37,6 @@ def halves(paths: Iterable[Path]) -> tuple[dict[Path, Run], dict[str, Run]]:
 
 # %% ../../nbs/app/02_scoring.ipynb #82a52da1
 COMPARED = ("rb_agg_conditioned", "RougeL", "K-precision", "judge_faithfulness", "rl_f_local_conditioned", "rb_llm_local_conditioned")
-ENCODERS = ("none", "minilm", "official")
-
-
-def encoder_named(name: str):  # BertScorer | None
-    "What embeds for BERTScore and RB_agg. Raises SettingsError for an unknown name."
-    if name not in ENCODERS: raise SettingsError(f"unknown encoder {name!r}: there are {', '.join(ENCODERS)}")
-    if name == "none": return None
-    from mtrag_nb.evaluate.metrics import BertScorer
-    return BertScorer() if name == "official" else BertScorer(MINILM, rescale=False)
 
 # %% ../../nbs/app/02_scoring.ipynb #31a5634e
 def places(
@@ -83,11 +74,12 @@ def score(
     sources: Iterable[str | Path],  # run folders and prediction files
     reference: str | Path | None = None,  # tasks, targets and labels; None: of the benchmark's and the sample's the one with these tasks
     qrels: Iterable[str | Path] = (),  # for the retrieval measures
-    encoder: str = "minilm",  # of BERTScore and RB_agg: one of ENCODERS
+    encoder: str = "minilm",  # of BERTScore and RB_agg: one of evaluate.metrics.ENCODERS
     idk: str = "best",  # who says that an answer refuses: one of evaluate.scores.SOURCES
     out: str | Path | None = None,  # folder for the scores; None: as `places` says
 ) -> list[ScoreReport | RetrievalReport]:
     "Score runs and prediction files, print what came of it, compare those that can be compared. Rankings alone (task A) need qrels."
+    from mtrag_nb.evaluate.metrics import encoder_named
     from mtrag_nb.evaluate.retrieval import compare_retrieval, score_retrieval
     from mtrag_nb.evaluate.scores import compare_runs, score_run
     paths = [Path(p) for p in sources]
@@ -113,6 +105,7 @@ def score(
 # %% ../../nbs/app/02_scoring.ipynb #6fdabd52
 def score_arguments(p: argparse.ArgumentParser) -> None:
     "Of `mtrag score`."
+    from mtrag_nb.evaluate.metrics import ENCODERS
     p.add_argument("sources", nargs="+", metavar="RUN|PREDICTIONS.jsonl")
     reference_argument(p, "tasks, targets and labels (default: of the benchmark's and the sample's the one with these tasks)")
     p.add_argument("--qrels", nargs="+", default=[], metavar="FILE", help="for the retrieval measures")
@@ -146,10 +139,9 @@ def judge(
 
     from mtrag_nb.evaluate.judging import PROTOCOLS, judge_run
     from mtrag_nb.models.calls import Models
-    models, split = models or Models(settings), "rule" if settings.stages.prompts == "small" else "judge"
-    asked, found = tuple(protocols) or PROTOCOLS, []
+    models, asked, found = models or Models(settings), tuple(protocols) or PROTOCOLS, []
     for r in runs:
-        found.append(judge_run(r, known.tasks, known.gold, settings, way, asked, split, out, limit, minutes, models, progress))
+        found.append(judge_run(r, known.tasks, known.gold, settings, way, asked, out, limit, minutes, models, progress))
         print(f"{found[-1]!r}\n")
     return found
 

@@ -597,8 +597,12 @@ class Run:
 
     @cached_property
     def trajectories(self) -> dict[str, Trajectory]:
-        "Task id -> trajectory, in the order in which they were first finished."
-        return read_trajectories(self.folder / "trajectories.jsonl")
+        """Task id -> trajectory, in the order in which the tasks were asked.
+
+        Which task ends first is chance where several are in flight; whoever takes the first few, or draws from them, does not depend on it.
+        """
+        found, places = read_trajectories(self.folder / "trajectories.jsonl"), {i: n for n, i in enumerate(self.tasks)}
+        return {i: found[i] for i in sorted(found, key=lambda i: places.get(i, len(places)))}
 
     @cached_property
     def tasks(self) -> dict[str, Task]:

@@ -215,7 +215,6 @@ def judge_run(
     settings: Settings | None = None,  # the judge's profile; None: laptop
     way: str = "",  # "text" or "choice"; "": choice for the laptop's small model, text (the paper's way) for any other
     protocols: Sequence[str] = PROTOCOLS,
-    split: str = "rule",  # how rl_f_local splits: "rule" or "judge"
     out: str | Path | None = None,  # folder of the judgements; None: the run's own
     limit: int | None = None,  # judge only the first so many turns
     minutes: float | None = None,  # judge no new answer after so long
@@ -224,8 +223,8 @@ def judge_run(
 ) -> JudgeReport:
     "Judge the turns of a run, or go on. Raises RunMismatch for judgements of another judge, DataError for another reference file."
     run, settings = as_run(run), settings or load_settings()
-    models, folder = models or Models(settings), Path(out) if out else run.folder
-    way = way or ("choice" if settings.stages.prompts == "small" else "text")
+    models, folder, small = models or Models(settings), Path(out) if out else run.folder, settings.stages.prompts == "small"
+    way, split = way or ("choice" if small else "text"), "rule" if small else "judge"  # how rl_f_local splits an answer
     if way not in WAYS: raise SettingsError(f"a judge is asked by {' or '.join(WAYS)}, not {way!r}")
     items = run_items(run, tasks)
     check_reference(items, gold, tasks, run.folder)

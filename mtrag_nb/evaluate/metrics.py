@@ -21,10 +21,10 @@ from ..core.types import TO_ANSWER, TO_ASK, TO_REFUSE, DataError, SettingsError
 from ..models.weights import find_model, pick_device
 
 # %% auto #0
-__all__ = ['CUTS', 'MEASURES', 'OFFICIAL_BERT', 'LAYERS', 'best_first', 'ndcg', 'recall', 'reciprocal_rank', 'measures_to',
-           'RetrievalRow', 'RetrievalScores', 'retrieval_scores', 'rouge_l', 'BertScorer', 'k_precision',
-           'bert_k_precision', 'harmonic_mean', 'rb_agg', 'AggParts', 'agg_parts', 'condition', 'Refusals', 'refusals',
-           'Leaderboard', 'leaderboard']
+__all__ = ['CUTS', 'MEASURES', 'OFFICIAL_BERT', 'LAYERS', 'ENCODERS', 'best_first', 'ndcg', 'recall', 'reciprocal_rank',
+           'measures_to', 'RetrievalRow', 'RetrievalScores', 'retrieval_scores', 'rouge_l', 'BertScorer',
+           'encoder_named', 'k_precision', 'bert_k_precision', 'harmonic_mean', 'rb_agg', 'AggParts', 'agg_parts',
+           'condition', 'Refusals', 'refusals', 'Leaderboard', 'leaderboard']
 
 # %% ../../nbs/7_evaluate/00_metrics.ipynb #c6a40933
 def best_first(
@@ -264,6 +264,16 @@ class BertScorer:
     def unload(self) -> None:
         "Give the memory back; the next call loads again."
         self._scorer = None
+
+# %% ../../nbs/7_evaluate/00_metrics.ipynb #e4ebf52d
+ENCODERS = ("none", "minilm", "official")
+
+
+def encoder_named(name: str) -> BertScorer | None:
+    "What embeds for BERTScore and RB_agg: nothing, the laptop's model with raw values, or the official one. Raises SettingsError."
+    if name not in ENCODERS: raise SettingsError(f"unknown encoder {name!r}: there are {', '.join(ENCODERS)}")
+    if name == "none": return None
+    return BertScorer() if name == "official" else BertScorer(MINILM, rescale=False)
 
 # %% ../../nbs/7_evaluate/00_metrics.ipynb #134b92d7
 def k_precision(

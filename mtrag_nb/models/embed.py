@@ -24,8 +24,8 @@ from .sizes import shape_in, weight_bytes, work_bytes
 from .weights import find_model, pick_dtype, torch_dtype, weight_files
 
 # %% auto #0
-__all__ = ['MANY', 'BATCH_CHARS', 'EmbedderLike', 'HashEmbedder', 'place_helper', 'helper_demand', 'by_length', 'Embedder',
-           'load_helper', 'make_room', 'no_room', 'let_go', 'CrossEncoderReranker']
+__all__ = ['MANY', 'BATCH_CHARS', 'EmbedderLike', 'HashEmbedder', 'place_helper', 'helper_demand', 'by_length', 'make_room',
+           'no_room', 'Helper', 'Embedder', 'CrossEncoderReranker']
 
 # %% ../../nbs/3_models/03_embed.ipynb #1b8768d1
 class EmbedderLike(Protocol):
@@ -91,18 +91,26 @@ def by_length(
         else: batches.append([i])
     return batches
 
-# %% ../../nbs/3_models/03_embed.ipynb #f8931297
-class Embedder:
-    "A sentence-transformers bi-encoder. Loaded when first used; vectors have length 1, so a dot product is the cosine."
+# %% ../../nbs/3_models/03_embed.ipynb #ae89be49
+def make_room() -> None:
+    "Let go of what nobody uses any more."
+    import torch
+    gc.collect()
+    if torch.cuda.is_available(): torch.cuda.empty_cache()
 
-    def __init__(
-        self,
-        spec: ModelSpec,
-        batch_size: int = 32,
-        memory: int = 8192,  # how many texts of small calls are remembered
-    ):
-        self.spec, self.batch_size, self._size = spec, batch_size, memory
-        self._model, self._lock, self._memory, self._place = None, threading.RLock(), OrderedDict(), None
+
+def no_room(spec: ModelSpec, device: str, text: str, setting: str) -> TooLarge:
+    "The error for a text that does not fit, or for weights that do not (no text)."
+    what = f"{spec.name} with a text of {len(text):,} characters" if text else spec.name
+    return too_large(what, device, 0, f"Put it on the CPU (--set {setting}.device=cpu)" if device != "cpu" else "Free some memory")
+
+# %% ../../nbs/3_models/03_embed.ipynb #daeb7c66
+class Helper:
+    "A model of sentence-transformers beside the generator: loaded when first used, and sent away when its room is needed."
+    setting, kind = "", ""  # "embedder" or "reranker", for messages; the name of its class in sentence_transformers
+
+    def __init__(self, spec: ModelSpec):
+        self.spec, self._model, self._place, self._lock = spec, None, None, threading.RLock()
 
     @property
     def loaded(self) -> bool: return self._model is not None
@@ -117,11 +125,50 @@ class Embedder:
 
     def _load(self):
         if self._model is None:
-            from sentence_transformers import SentenceTransformer
             place = place_helper(self.spec)
-            self._model = load_helper(self, SentenceTransformer, *place)
+            self._model = self._weights(*place)
             self._place = place
         return self._model
+
+    def _weights(self, device: str, dtype: str):
+        "The weights on a device. Raises TooLarge."
+        import sentence_transformers
+        said, make = "", getattr(sentence_transformers, self.kind)
+        try: model = make(str(find_model(self.spec)), device=device, local_files_only=True, model_kwargs={"dtype": torch_dtype(dtype)})
+        except (RuntimeError, MemoryError) as e:
+            if not out_of_memory(e): raise
+            said = str(e)
+        if said: raise no_room(self.spec, device, "", self.setting)
+        if device != "cpu": RESIDENTS.enter(self, device, "helper", helper_demand(self.spec)[1])
+        return model
+
+    def unload(self) -> None:
+        "Give the memory back; the next call loads again, where there is room then."
+        with self._lock:
+            self._model = self._place = None
+            RESIDENTS.leave(self)
+            make_room()
+
+    def let_go(self) -> bool:
+        "Unload, unless it is being used right now: then False."
+        if not self._lock.acquire(blocking=False): return False
+        try: self.unload()
+        finally: self._lock.release()
+        return True
+
+# %% ../../nbs/3_models/03_embed.ipynb #f8931297
+class Embedder(Helper):
+    "A sentence-transformers bi-encoder. Vectors have length 1, so a dot product is the cosine."
+    setting, kind = "embedder", "SentenceTransformer"
+
+    def __init__(
+        self,
+        spec: ModelSpec,
+        batch_size: int = 32,
+        memory: int = 8192,  # how many texts of small calls are remembered
+    ):
+        super().__init__(spec)
+        self.batch_size, self._size, self._memory = batch_size, memory, OrderedDict()
 
     @property
     def dim(self) -> int:
@@ -159,68 +206,17 @@ class Embedder:
     def unload(self) -> None:
         "Give the memory back; the next call loads again, where there is room then."
         with self._lock:
-            self._model = self._place = None
             self._memory.clear()
-            RESIDENTS.leave(self)
-            make_room()
-
-    def let_go(self) -> bool: return let_go(self)
-
-# %% ../../nbs/3_models/03_embed.ipynb #ae89be49
-def load_helper(owner, kind: type, device: str, dtype: str):
-    "Load sentence-transformers' `kind` of model for its owner, an embedder or a reranker. Raises TooLarge."
-    said, path = "", str(find_model(owner.spec))
-    try: model = kind(path, device=device, local_files_only=True, model_kwargs={"dtype": torch_dtype(dtype)})
-    except (RuntimeError, MemoryError) as e:
-        if not out_of_memory(e): raise
-        said = str(e)
-    if said: raise no_room(owner.spec, device, "", "embedder" if isinstance(owner, Embedder) else "reranker")
-    if device != "cpu": RESIDENTS.enter(owner, device, "helper", helper_demand(owner.spec)[1])
-    return model
-
-
-def make_room() -> None:
-    "Let go of what nobody uses any more."
-    import torch
-    gc.collect()
-    if torch.cuda.is_available(): torch.cuda.empty_cache()
-
-
-def no_room(spec: ModelSpec, device: str, text: str, setting: str) -> TooLarge:
-    "The error for a text that does not fit, or for weights that do not (no text)."
-    what = f"{spec.name} with a text of {len(text):,} characters" if text else spec.name
-    return too_large(what, device, 0, f"Put it on the CPU (--set {setting}.device=cpu)" if device != "cpu" else "Free some memory")
-
-
-def let_go(helper) -> bool:  # an Embedder or a CrossEncoderReranker
-    "Unload, unless it is being used right now: then False."
-    if not helper._lock.acquire(blocking=False): return False
-    try: helper.unload()
-    finally: helper._lock.release()
-    return True
+            super().unload()
 
 # %% ../../nbs/3_models/03_embed.ipynb #4023ba16
-class CrossEncoderReranker:
-    "A sentence-transformers cross-encoder: reads question and text together. Loaded when first used."
+class CrossEncoderReranker(Helper):
+    "A sentence-transformers cross-encoder: reads question and text together."
+    setting, kind = "reranker", "CrossEncoder"
 
     def __init__(self, spec: ModelSpec, batch_size: int = 16):
-        self.spec, self.batch_size, self._model, self._lock, self._place = spec, batch_size, None, threading.RLock(), None
-
-    @property
-    def loaded(self) -> bool: return self._model is not None
-
-    @property
-    def place(self) -> tuple[str, str]:
-        "Device and precision: where it lies, or where it would be loaded now."
-        return self._place or place_helper(self.spec)
-
-    def _load(self):
-        if self._model is None:
-            from sentence_transformers import CrossEncoder
-            place = place_helper(self.spec)
-            self._model = load_helper(self, CrossEncoder, *place)
-            self._place = place
-        return self._model
+        super().__init__(spec)
+        self.batch_size = batch_size
 
     @property
     def fingerprint(self) -> str: return f"cross-encoder:{self.spec.name}"
@@ -244,12 +240,3 @@ class CrossEncoderReranker:
         from torch.nn import Identity
         logits = model.predict(pairs, activation_fn=Identity(), **how).astype(np.float64)
         return np.where(np.isfinite(logits), 1 / (1 + np.exp(-np.clip(logits, -500, 500))), np.nan)
-
-    def unload(self) -> None:
-        "Give the memory back; the next call loads again, where there is room then."
-        with self._lock:
-            self._model = self._place = None
-            RESIDENTS.leave(self)
-            make_room()
-
-    def let_go(self) -> bool: return let_go(self)

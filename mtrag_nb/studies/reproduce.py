@@ -17,12 +17,12 @@ from matplotlib.figure import Figure
 from ..core.files import read_json, write_whole
 from ..core.html import esc, words_table
 from ..core.record import Run
-from ..core.settings import MINILM, SPEED, Settings
+from ..core.settings import SPEED, Settings
 from ..core.types import DataError, SettingsError, Task, digest, plain
 from ..data.mtrag import Benchmark, read_benchmark, read_corpus, read_qrels, sample_corpus, sample_dir
 from ..data.official import FETCHED, OFFICIAL, fetch_data, official_dir, official_file, official_files
 from ..evaluate.judging import judge_run
-from ..evaluate.metrics import BertScorer
+from ..evaluate.metrics import ENCODERS, BertScorer, encoder_named
 from ..evaluate.recording import Recording
 from ..evaluate.scores import score_run
 from ..models.calls import Models
@@ -169,7 +169,7 @@ class Wanted:
     encoder: str = "minilm"  # of RB_agg: minilm, official or none
 
     def __post_init__(self):
-        for what, value, known in (("paper", self.paper, PAPERS), ("encoder", self.encoder, ("minilm", "official", "none"))):
+        for what, value, known in (("paper", self.paper, PAPERS), ("encoder", self.encoder, ENCODERS)):
             if value not in known: raise SettingsError(f"unknown {what} {value!r}: there are {', '.join(known)}")
 
     @property
@@ -251,8 +251,7 @@ class _Places:
     @cached_property
     def bert(self) -> BertScorer | None:
         "What embeds for RB_agg."
-        if self.wanted.encoder == "none": return None
-        return BertScorer() if self.wanted.encoder == "official" else BertScorer(MINILM, rescale=False)
+        return encoder_named(self.wanted.encoder)
 
     def whole(self, planned: Planned) -> bool:
         "Whether every task of a run has ended."
@@ -303,8 +302,7 @@ class _Doing(_Places):
 
     def judge(self, planned: Planned) -> Ended:
         s, file = self.wanted.judged_by, self.file(planned)
-        split = "rule" if s.stages.prompts == "small" else "judge"
-        report = judge_run(self.folder / planned.name, file.tasks, file.gold, s, protocols=self.wanted.of.protocols, split=split,
+        report = judge_run(self.folder / planned.name, file.tasks, file.gold, s, protocols=self.wanted.of.protocols,
                            models=self.models.of(s), progress=self.progress)
         return Ended(f"{report.answered} answers, {report.refused} refusals", self.whole(planned) and not report.pending)
 
