@@ -9,6 +9,7 @@ PIP_ARGS ?=
 OUT ?= runs/demo
 JOBS ?= 2
 NB ?=
+ROWS ?=
 BIN = $(VENV)/bin
 PIP = $(BIN)/pip install -q -c constraints.txt $(PIP_ARGS)
 # One thread a process: two busy threads on a busy core are slower than one. The notebooks' runner sees to that by itself.
@@ -16,7 +17,7 @@ STUDY = HF_HUB_OFFLINE=1 TOKENIZERS_PARALLELISM=false OMP_NUM_THREADS=1 $(BIN)/p
 NOTEBOOKS = $(BIN)/python tools/run_notebooks.py --jobs $(JOBS)
 
 .PHONY: help demo test quick test-browser test-wheel test-anywhere test-readme test-reproduce test-kills address bench calibrate \
-  rerankers retrieval quote yardsticks intervals ingestion server platforms licence ncl paper record notebooks export readme sync clean
+  rerankers retrieval signals asked ablations quote yardsticks intervals ingestion server platforms licence ncl paper record notebooks export readme sync clean
 
 help: ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -63,8 +64,8 @@ address: ## write the repository's address (settings.ini), the badge and the fir
 test-kills: $(VENV)/.installed-dev ## kill runs, judgements and index builds at 60 places and more, and go on with each (a minute)
 	@$(STUDY) tools/kill_test.py
 
-bench: $(VENV)/.installed-dev ## measure ingestion, search and batching against the plain ways, on one thread (half an hour)
-	@$(STUDY) -c "from mtrag_nb.studies.bench import main; main()"
+bench: $(VENV)/.installed-dev ## measure ingestion, search and batching against the plain ways, on one thread (two hours; ROWS="search words" for some)
+	@$(STUDY) -c "from mtrag_nb.studies.bench import main; main(rows='$(ROWS)'.split())"
 
 calibrate: $(VENV)/.installed-dev ## choose the laptop's thresholds on real data (MTRAG_DATA), into data/measured/calibration.json
 	@$(STUDY) -c "from mtrag_nb.studies.calibration import main; main()"
@@ -74,6 +75,15 @@ rerankers: $(VENV)/.installed-dev ## compare the laptop's ways to rerank on real
 
 retrieval: $(VENV)/.installed-dev ## compare the ways to retrieve on real data (MTRAG_DATA), into data/measured/retrieval.json
 	@$(STUDY) -c "from mtrag_nb.studies.retrieval import main; main()"
+
+signals: $(VENV)/.installed-dev ## learn what a conversation tells of a passage, and test it on other domains (MTRAG_DATA), into data/measured/signals.json
+	@$(STUDY) -c "from mtrag_nb.studies.signals import main; main()"
+
+asked: $(VENV)/.installed-dev ## what the laptop's chat model adds to a search, on a sample (MTRAG_DATA; half an hour), into data/measured/asked.json
+	@$(STUDY) -c "from mtrag_nb.studies.asked import main; main()"
+
+ablations: $(VENV)/.installed-dev ## the domain filter and parent-child chunks on real data (MTRAG_DATA), into data/measured/ablations.json
+	@$(STUDY) -c "from mtrag_nb.studies.ablations import main; main()"
 
 server: $(VENV)/.installed-dev ## ten turns over a real server (transformers serve) and in one process, into data/measured/server.json (a quarter of an hour)
 	@$(STUDY) -c "from mtrag_nb.studies.server import main; main()"

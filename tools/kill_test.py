@@ -1,7 +1,10 @@
 """Kill runs, judgements and ingestions at random moments, go on with them, and hold what comes of it against an undisturbed one.
-Then two processes at once on one run, one folder of judgements, one index: one works, the other says so.
+Likewise changes of a library: after each kill it must be what it was before the change or what it is after it, and no byte of its
+folder may tell what a removed document said. Then two processes at once on one run, one folder of judgements, one index, one library:
+one works, the other says so.
 
-  python tools/kill_test.py [KILLS]     at least so many kills of each kind (default 20); about a minute
+  python tools/kill_test.py [KILLS [ROUNDS]]     at least so many kills of each kind (default 20), and so many rounds of adding, replacing
+                                                 and removing a document (default 10); some three minutes
 
 The processes that are killed are forks of this one, so that they need not import everything first; the model is scripted and the
 embedder hashes, so that a whole run takes a fraction of a second. What is killed is killed by SIGKILL: nothing is cleaned up.
@@ -10,10 +13,12 @@ import json
 import os
 import random
 import signal
+import string
 import sys
 import tempfile
 import time
 import traceback
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -27,6 +32,9 @@ from mtrag_nb.models.calls import Models
 from mtrag_nb.models.chat import ScriptedChat
 from mtrag_nb.models.embed import HashEmbedder
 from mtrag_nb.search.build import build_index
+from mtrag_nb.search.change import NEXT, READY
+from mtrag_nb.search.index import audit, open_index
+from mtrag_nb.search.library import Library, traces
 from mtrag_nb.studies.robustness import cut_run, cut_tasks, doubled, essence
 
 
@@ -60,8 +68,8 @@ def ingest(folder: Path) -> None:
     build_index(corpus, folder, SlowHash(), batch=32, progress=False)
 
 
-def forked(work: Callable[[], None], seconds: float) -> bool:  # True: it ended by itself
-    "Do work in a process of its own, and kill it after so long. Raises RuntimeError if it fails."
+def forked(work: Callable[[], None], seconds: float, sign: Path | None = None) -> bool:  # True: it ended by itself
+    "Do work in a process of its own, and kill it after so long, or when a file is there. Raises RuntimeError if it fails."
     pid = os.fork()
     if not pid:
         try: work()
@@ -70,11 +78,11 @@ def forked(work: Callable[[], None], seconds: float) -> bool:  # True: it ended 
             os._exit(1)
         os._exit(0)
     end = time.monotonic() + seconds
-    while time.monotonic() < end:
+    while time.monotonic() < end and not (sign and sign.exists()):
         found, status = os.waitpid(pid, os.WNOHANG)
         if found and os.WEXITSTATUS(status): raise RuntimeError("a process failed that nobody killed")
         if found: return True
-        time.sleep(0.002)
+        time.sleep(0.0002 if sign else 0.002)
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
     return False
@@ -91,6 +99,74 @@ def attack(name: str, work: Callable[[Path], None], check: Callable[[Path], bool
         if not check(here): raise SystemExit(f"{name}: {here} is not what an undisturbed one is")
         ended += 1
     print(f"{name:8} {killed:4} kills, {ended} ended all the same, and as undisturbed")
+
+
+class Shelf:
+    "A library, and what should be in it."
+
+    def __init__(self, folder: Path):
+        self.folder, self.rng, self.told = folder, random.Random(0), Counter()
+        self.holds, self.words = {}, set()  # name of a document -> a word that only it has; all such words there ever were
+
+    def write(self, name: str) -> str:
+        "Write a document, or another of that name; its word."
+        word = "".join(self.rng.choices(string.ascii_lowercase, k=24))
+        text = f"The ferry carries {word} and is back before night comes. " * self.rng.randint(1, 60)
+        self.path(name).parent.mkdir(exist_ok=True)
+        self.path(name).write_text(f"# About {name}\n\n{text}")
+        self.words.add(word)
+        return word
+
+    def path(self, name: str) -> Path: return self.folder.with_name("documents") / name
+
+    def look(self, answer: Path) -> None:
+        "Open the library as it was left, and write down what it is."
+        names = [e.name for e in Library(self.folder).documents()]
+        with open_index(self.folder, HashEmbedder()) as index: sound = audit(index, HashEmbedder(), 3).ok
+        left = sorted({NEXT, READY} & {p.name for p in self.folder.iterdir()})
+        answer.write_text(json.dumps([names, sorted(traces(self.folder, self.words)), sound, left]))
+
+    def change(self, work: Callable[[], object], after: dict[str, str], longest: float) -> None:
+        "Make a change, killed until it is there; after each kill the library must be as before or as after, sound, and tell nothing more."
+        states = [[sorted(s), sorted(s.values()), True, []] for s in (self.holds, after)]
+        for n in range(100):
+            sign, seconds = (self.folder / READY, 600) if self.rng.random() < 0.3 else (None, self.rng.uniform(0, longest) * (1 + n // 4))
+            ended, answer = forked(work, seconds, sign), self.folder.with_name("answer.json")
+            at = next((f for f in (READY, NEXT) if (self.folder / f).exists()), "elsewhere")
+            self.told["ended" if ended else at] += 1
+            if not forked(lambda: self.look(answer), 600): raise SystemExit(f"library: {self.folder} cannot be read")
+            found = json.loads(answer.read_text())
+            if found not in states: raise SystemExit(f"library: {found} is neither {states[0]} nor {states[1]}")
+            self.told["made all the same"] += not ended and found == states[1]
+            if found == states[1]: break
+        else: raise SystemExit("library: a change does not end")
+        self.holds = after
+
+
+def add(folder: Path, source: Path) -> object: return Library(folder).add(source, "own", HashEmbedder())
+
+
+def attack_library(folder: Path, rounds: int) -> None:
+    "Add, replace and remove documents, each change killed until it is made; in the end hold the library against one made at once."
+    shelf, library = Shelf(folder / "library"), Library(folder / "library")
+    for name in ("a.md", "b.md", "c.md"):
+        shelf.holds[name], began = shelf.write(name), time.monotonic()
+        if not forked(lambda: add(library.folder, shelf.path(name)), 600): raise SystemExit("library: it takes too long")
+    longest = time.monotonic() - began
+    for n in range(rounds):
+        name = f"{n}.md"
+        for _ in range(2):
+            word = shelf.write(name)
+            shelf.change(lambda: add(library.folder, shelf.path(name)), {**shelf.holds, name: word}, longest)
+        name = shelf.rng.choice(sorted(shelf.holds))
+        shelf.change(lambda: library.remove([name]), {k: w for k, w in shelf.holds.items() if k != name}, longest / 2)
+        shelf.path(name).unlink()
+    if not forked(lambda: add(folder / "at-once", folder / "documents"), 600): raise SystemExit("library: it takes too long")
+    whole, made = (json.loads((f / "manifest.json").read_text()) for f in (folder / "at-once", library.folder))
+    if {**whole, "generation": 0} != {**made, "generation": 0}: raise SystemExit("library: it is not what one made at once is")
+    killed = sum(shelf.told[k] for k in (READY, NEXT, "elsewhere"))
+    print(f"library  {killed:4} kills in {3 * rounds} changes ({shelf.told[NEXT]} while one was made, {shelf.told[READY]} "
+          f"while it was put in place), {shelf.told['made all the same']} of them too late; always as before or after, and no trace of what was removed")
 
 
 def started(work: Callable[[], None], gate: int) -> int:
@@ -120,7 +196,12 @@ def together(name: str, work: Callable[[Path], None], check: Callable[[Path], bo
     print(f"{name:8} {times:4} times two processes: one worked, one said so, and as undisturbed")
 
 
-def main(kills: int = 20) -> None:
+def library_is_whole(folder: Path, names: list[str]) -> bool:
+    "Whether a library holds these documents, and nothing is left of the change that put them there."
+    return [e.name for e in Library(folder).documents()] == names and not {NEXT, READY} & {p.name for p in folder.iterdir()}
+
+
+def main(kills: int = 20, rounds: int = 10) -> None:
     "All of it."
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -131,8 +212,11 @@ def main(kills: int = 20) -> None:
                  "judge": (lambda f: judge(folder / "whole", f), lambda f: judgements(f) == judged),
                  "ingest": (ingest, lambda f: (f / "manifest.json").read_bytes() == index)}
         for name, (work, check) in works.items(): attack(name, work, check, folder, kills, 1.5 if name == "ingest" else 0.4)
+        attack_library(folder, rounds)
+        names = sorted(p.name for p in (folder / "documents").iterdir())
+        works["library"] = lambda f: add(f, folder / "documents"), lambda f: library_is_whole(f, names)
         for name, (work, check) in works.items(): together(name, work, check, folder, kills)
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:2]))
+    main(*map(int, sys.argv[1:3]))

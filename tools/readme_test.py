@@ -20,6 +20,7 @@ import zipfile
 from pathlib import Path
 
 from mtrag_nb.core.files import data_dir
+from mtrag_nb.core.record import Run
 from mtrag_nb.data.official import OFFICIAL
 from mtrag_nb.models.tiny import tiny_cache
 
@@ -76,6 +77,18 @@ def run(command: str, folder: Path, env: dict) -> tuple:
     return done.returncode, "\n".join((done.stdout + done.stderr).strip().splitlines()[-12:]), time.time() - start
 
 
+def speechless(command: str, folder: Path) -> bool:
+    """Whether a command did a part (exit code 1) only because random weights said nothing now and then.
+
+    An empty reply is an error and no answer: the run says so, and the official check then misses the prediction.
+    """
+    words = command.split()
+    runs = [Path(w) if words[1] == "run" else Path(w).parent for a, w in zip(words, words[1:]) if a in ("--out", "--predictions")]
+    if words[1] not in ("run", "check") or not runs or not (folder / runs[-1] / "trajectories.jsonl").exists(): return False
+    broke = [t.error.message for t in Run(folder / runs[-1]).trajectories.values() if t.failed]
+    return bool(broke) and all("empty reply" in e for e in broke)
+
+
 def main() -> int:
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ap.add_argument("--list", action="store_true", help="say what would be run")
@@ -97,8 +110,10 @@ def main() -> int:
                 print(f"left out, {why}: {command}\n", flush=True)
                 continue
             code, said, seconds = run(command, folder, env)
-            passed, failed = passed + (code == 0), failed + (code != 0)
-            print(f"{'ok  ' if code == 0 else f'FAIL ({code})'} {seconds:6.1f} s  $ {command}\n{said}\n", flush=True)
+            good = code == 0 or code == 1 and speechless(command, folder)
+            passed, failed = passed + good, failed + (not good)
+            how = "ok  " if code == 0 else "part (a model of random weights said nothing)" if good else f"FAIL ({code})"
+            print(f"{how} {seconds:6.1f} s  $ {command}\n{said}\n", flush=True)
     print(f"{passed} passed, {failed + (not passed)} failed")
     return 1 if failed or not passed else 0
 

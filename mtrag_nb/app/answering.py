@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .command import Command, minutes_of, settings_of, system_argument, system_of
+from .command import Command, minutes_of, settings_of, system_argument, system_of, web_argument
 from .running import ingest, print_run, whole
 from ..core.record import Run, tell
 from ..core.settings import Settings
@@ -121,13 +122,15 @@ def ask(
     settings: Settings | None = None,
     models: Models | None = None,
     questions: Iterable[str] | None = None,  # None: read them from the terminal
+    web: str = "none",  # what may be searched beside the documents, one of search.web.KINDS
 ) -> Dialogue:
     "Hold a conversation with a system."
     settings, chosen = settings or configured(system), system_named(system)
     from mtrag_nb.models.calls import Models
     from mtrag_nb.runs.live import Dialogue
-    from mtrag_nb.runs.run import load_toolbox
-    tools = load_toolbox(settings, models or Models(settings), index, (), "rag")
+    from mtrag_nb.runs.run import load_toolbox, open_web
+    models = models or Models(settings)
+    tools = replace(load_toolbox(settings, models, index, (), "rag"), web=open_web(web, settings, models))
     talk = Dialogue(chosen, tools, domain)
     print(greeting(chosen, settings.profile, domain))
     try:
@@ -143,12 +146,13 @@ def ask_arguments(p: argparse.ArgumentParser) -> None:
     told = " (default: by profile; on the laptop one that copies sentences, since its model is too small to write)"
     system_argument(p, default=None, told=told)
     p.add_argument("--domain", default="", choices=["", *DOMAINS], help="search only here")
+    web_argument(p)
 
 
 def do_ask(a: argparse.Namespace) -> bool:
     "`mtrag ask`."
     a.system = a.system or ANSWERING.get(a.profile, DEFAULT)
-    return bool(ask(a.index, system_of(a), a.domain, settings_of(a)))
+    return bool(ask(a.index, system_of(a), a.domain, settings_of(a), web=a.web))
 
 
 ASK = Command("Hold a conversation with a system in the terminal; a refusal shows why.", ask_arguments, do_ask)

@@ -9,13 +9,16 @@ import argparse
 import os
 import sys
 
+from .. import __version__
 from .answering import ASK, DEMO
 from .command import Command
 from .coverage import COVERAGE
 from .calibrating import CALIBRATE
 from .fetching import FETCH
 from .indexing import INDEX, INGEST
+from .library import LIBRARY
 from .machine import DOCTOR, PLAN
+from .replaying import REPLAY
 from .reproducing import REPRODUCE
 from .running import CHECK, RUN
 from .scoring import JUDGE, REPORT, SCORE
@@ -27,9 +30,9 @@ __all__ = ['COMMANDS', 'AGAIN', 'CommandParser', 'command_line', 'quiet', 'main'
 
 # %% ../../nbs/app/09_cli.ipynb #f63296d7
 COMMANDS: dict[str, Command] = {
-    "demo": DEMO, "ingest": INGEST, "index": INDEX, "coverage": COVERAGE, "ask": ASK, "run": RUN, "check": CHECK,
-    "score": SCORE, "judge": JUDGE, "report": REPORT, "calibrate": CALIBRATE, "fetch": FETCH, "reproduce": REPRODUCE, "plan": PLAN,
-    "doctor": DOCTOR}
+    "demo": DEMO, "ingest": INGEST, "library": LIBRARY, "index": INDEX, "coverage": COVERAGE, "ask": ASK, "run": RUN, "check": CHECK,
+    "score": SCORE, "judge": JUDGE, "report": REPORT, "replay": REPLAY, "calibrate": CALIBRATE, "fetch": FETCH,
+    "reproduce": REPRODUCE, "plan": PLAN, "doctor": DOCTOR}
 
 
 class CommandParser(argparse.ArgumentParser):
@@ -50,6 +53,7 @@ def command_line() -> argparse.ArgumentParser:
     p = argparse.ArgumentParser(
         prog="mtrag", description="Multi-turn RAG that corrects itself: run a system over conversations, every turn on the record.",
         epilog="Start with `mtrag demo`. `mtrag doctor` says what can run on this machine.")
+    p.add_argument("--version", action="version", version=f"mtrag_nb {__version__}")
     sub = p.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=CommandParser)
     for name, c in COMMANDS.items(): sub.add_parser(name, help=c.about, description=c.about, command=c)
     return p

@@ -20,7 +20,7 @@ from ..systems.registry import DEFAULT, SYSTEMS, configured, profiles, system_na
 
 # %% auto #0
 __all__ = ['changes_of', 'system_of', 'settings_of', 'count', 'minutes_of', 'Command', 'domain_argument', 'system_argument',
-           'limit_arguments', 'reference_argument', 'task_ids', 'reference_of', 'reference_or_sample']
+           'web_argument', 'limit_arguments', 'reference_argument', 'task_ids', 'reference_of', 'reference_or_sample']
 
 # %% ../../nbs/app/00_command.ipynb #8a2d85e4
 def changes_of(pairs: list[str]) -> dict[str, str]:
@@ -38,6 +38,9 @@ def system_of(a: argparse.Namespace) -> str:
 def settings_of(a: argparse.Namespace) -> Settings:
     "The settings that a command line asks for: a system's, where it names one; a calibration's thresholds, where it names a file."
     changes = changes_of(a.set)
+    if getattr(a, "config", None):
+        from mtrag_nb.systems.system_yaml import Config
+        changes = {**Config(a.config, configured(system_of(a), a.profile)).changes, **changes}  # what is typed goes before what is written
     settings = configured(system_of(a), a.profile, changes)
     if not getattr(a, "calibrated", None): return settings
     from mtrag_nb.studies.calibration import calibrated
@@ -73,6 +76,7 @@ class Command:
             p.add_argument("--profile", default="laptop", choices=list(profiles()), help="which models, on which machine (default laptop)")
             p.add_argument("--set", action="append", default=[], metavar="KEY=VALUE",
                            help="change a setting, e.g. --set retrieval.rerank_k=3 (may be repeated)")
+            p.add_argument("--config", metavar="FILE", help="a system.yaml of the multi-agent specification, read before --set")
             p.add_argument("--calibrated", metavar="FILE", help="thresholds that `mtrag calibrate` measured for the profile's models")
         self.arguments(p)
         return p
@@ -96,6 +100,13 @@ def system_argument(
     p.add_argument("--as", dest="variant", metavar="VARIANT", help="a variant of the system, e.g. `--as published`: what its paper says")
     about = "; ".join(f"{s}: {system_named(s).about}" for s in SYSTEMS)
     p.add_argument("--system", default=default, choices=list(SYSTEMS), help=about + told)
+
+
+def web_argument(p: argparse.ArgumentParser) -> None:
+    "What may be searched beside the documents."
+    p.add_argument("--web", default="none", metavar="SOURCE",
+                   help="for systems that search the web where the documents do not suffice: none (the default; nothing is asked of any "
+                        "server), corpus:FOLDER (an index that stands for it), recorded:FILE (a web.jsonl), searxng:URL")
 
 
 def limit_arguments(p: argparse.ArgumentParser, limit: str, minutes: str) -> None:

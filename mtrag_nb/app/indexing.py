@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .command import Command, count, domain_argument, settings_of
-from ..core.settings import Settings, SparseSettings, with_settings
+from ..core.settings import NearestSettings, Settings, SparseSettings, with_settings
 from ..core.types import DataError, SettingsError
 from ..data.mtrag import read_corpus
 from ..systems.registry import configured
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from mtrag_nb.search.build import Manifest
 
 # %% auto #0
-__all__ = ['INGEST', 'INDEX', 'on_device', 'print_index', 'ingest', 'ingest_documents', 'ingest_arguments', 'do_ingest',
-           'index_arguments', 'audit_folder', 'do_index']
+__all__ = ['INGEST', 'INDEX', 'on_device', 'print_index', 'ingest', 'ingest_documents', 'nearest_arguments', 'nearest_of',
+           'print_nearest', 'ingest_arguments', 'do_ingest', 'index_arguments', 'audit_folder', 'do_index']
 
 # %% ../../nbs/app/00a_indexing.ipynb #79588d9f
 def on_device(
@@ -96,6 +96,27 @@ def ingest_documents(
     print_index(index, manifest)
     return manifest, problems
 
+# %% ../../nbs/app/00a_indexing.ipynb #a7ca6651
+def nearest_arguments(p: argparse.ArgumentParser) -> None:
+    "How the vectors are searched."
+    p.add_argument("--hnsw", action="store_true", help="search a graph, in the place of all vectors: faster, and some are missed")
+    p.add_argument("--int8", action="store_true", help="compare in 8 bits a number, and the best again in full; alone or with --hnsw")
+
+
+def nearest_of(a: argparse.Namespace) -> NearestSettings | None:
+    "The settings that --hnsw and --int8 ask for; None for neither."
+    if a.hnsw: return NearestSettings(int8=a.int8)
+    return NearestSettings(m=0, int8=True) if a.int8 else None
+
+
+def print_nearest(index: str | Path, nearest: NearestSettings | None, settings: Settings, progress: bool = True) -> None:
+    "Have an index searched so, and print what is missed."
+    from mtrag_nb.search.index import set_nearest
+    recall = set_nearest(index, nearest, settings.qdrant_url, progress)
+    why = f": fewer than {nearest.exact_below:,} children" if nearest else ""
+    found = ", ".join(f"{domain or 'all'} {share:.3f}" for domain, share in recall.items())
+    print(f"{index}: recall@20 against all vectors compared: {found}" if recall else f"{index}: all vectors are compared{why}")
+
 # %% ../../nbs/app/00a_indexing.ipynb #a7ca6657
 def ingest_arguments(p: argparse.ArgumentParser) -> None:
     "Of `mtrag ingest`."
@@ -105,6 +126,7 @@ def ingest_arguments(p: argparse.ArgumentParser) -> None:
     domain_argument(p)
     p.add_argument("--cap", type=count, metavar="N", help="at most N children of each domain, in whole passages")
     p.add_argument("--sparse", action="store_true", help="sparse vectors too, for BM25 and hybrid retrieval")
+    nearest_arguments(p)
     p.add_argument("--device", default="", metavar="D", help="where it is embedded: cpu, cuda, cuda:1 (default: as the profile says)")
     p.add_argument("--index", required=True, metavar="DIR", help="the index folder")
 
@@ -113,9 +135,11 @@ def do_ingest(a: argparse.Namespace) -> bool:
     "`mtrag ingest`. Raises SettingsError for both passages and documents, or neither."
     if bool(a.passages) == bool(a.documents): raise SettingsError("ingest takes --passages, or --documents with --collection")
     settings = on_device(settings_of(a), a.device)
-    if a.passages: return ingest(a.passages, a.index, a.domain, settings, cap=a.cap, sparse=a.sparse).complete
-    if a.domain or a.cap: raise SettingsError("--domain and --cap go with --passages: documents are all taken")
-    return not ingest_documents(a.documents, a.index, a.collection, settings, sparse=a.sparse)[1]
+    if a.documents and (a.domain or a.cap): raise SettingsError("--domain and --cap go with --passages: documents are all taken")
+    if a.passages: whole = ingest(a.passages, a.index, a.domain, settings, cap=a.cap, sparse=a.sparse).complete
+    else: whole = not ingest_documents(a.documents, a.index, a.collection, settings, sparse=a.sparse)[1]
+    if nearest := nearest_of(a): print_nearest(a.index, nearest, settings)
+    return whole
 
 
 INGEST = Command("Build an index of corpus files or documents, or finish one that was interrupted.", ingest_arguments, do_ingest)
@@ -123,7 +147,9 @@ INGEST = Command("Build an index of corpus files or documents, or finish one tha
 # %% ../../nbs/app/00a_indexing.ipynb #76b7a413
 def index_arguments(p: argparse.ArgumentParser) -> None:
     "Of `mtrag index`."
-    p.add_argument("what", choices=["export", "import", "audit"], help="export DIR FILE; import FILE DIR; audit DIR")
+    p.add_argument("what", choices=["export", "import", "audit", "nearest"],
+                   help="export DIR FILE; import FILE DIR; audit DIR; nearest DIR, with --hnsw, --int8, both or neither")
+    nearest_arguments(p)
     p.add_argument("paths", nargs="+", metavar="PATH", help="from where, to where")
     p.add_argument("--half", action="store_true", help="export vectors in half precision")
     p.add_argument("--embed", type=count, metavar="N", help="audit: embed N children again with the profile's embedder")
@@ -147,10 +173,12 @@ def audit_folder(
 
 def do_index(a: argparse.Namespace) -> bool:
     "`mtrag index`. Raises SettingsError for too few or too many paths, or an option that goes with another."
-    wanted = 1 if a.what == "audit" else 2
+    wanted = 1 if a.what in ("audit", "nearest") else 2
     if len(a.paths) != wanted: raise SettingsError(f"index {a.what} takes {wanted} path{'s' * (wanted > 1)}, not {len(a.paths)}")
     if a.half and a.what != "export": raise SettingsError("--half goes with index export")
+    if nearest_of(a) and a.what != "nearest": raise SettingsError("--hnsw and --int8 go with index nearest")
     settings = settings_of(a)
+    if a.what == "nearest": return print_nearest(a.paths[0], nearest_of(a), settings) is None
     if a.what == "audit": return audit_folder(a.paths[0], settings, a.embed)
     from mtrag_nb.search.carry import export_index, import_index
     if a.what == "export":
@@ -160,4 +188,4 @@ def do_index(a: argparse.Namespace) -> bool:
     return True
 
 
-INDEX = Command("Carry an index in one file (export, import), or check all of it (audit).", index_arguments, do_index)
+INDEX = Command("Carry an index in one file (export, import), check it (audit), or search it faster (nearest).", index_arguments, do_index)

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .command import Command, domain_argument, limit_arguments, settings_of, system_argument, system_of
+from .command import Command, domain_argument, limit_arguments, settings_of, system_argument, system_of, web_argument
 from .indexing import ingest
 from ..core.record import Run
 from ..core.settings import Settings
@@ -47,12 +47,13 @@ def run(
     progress: bool = True,
     select: str = "all",  # which tasks, of runs.run.SELECTIONS: "last-questions" is one of each conversation
     without_gold: bool = False,  # an oracle: answerable tasks only, and their gold documents are left out of what is retrieved
+    web: str = "none",  # what may be searched beside the documents, one of search.web.KINDS
 ) -> Run:
     "Run a system, or go on with a run, and print what came of it."
     settings, chosen = settings or configured(system), system_named(system)
     file = read_benchmark(tasks, setting == "reference", domains, limit if select == "all" else None)
 
-    from mtrag_nb.runs.run import run_tasks, selected
+    from mtrag_nb.runs.run import open_web, run_tasks, selected
     todo = selected(file.tasks, select, limit)
     if not todo: raise DataError("no tasks of the wanted domains", tasks, remedy="Check --domain and the file")
     if without_gold:
@@ -61,7 +62,10 @@ def run(
         if not todo:
             raise DataError("no task has gold passages to leave out", tasks,
                             remedy="Name a reference file: it holds labels and gold passages")
-    done = run_tasks(chosen, todo, out, settings, index, setting, file.lines, models, minutes, progress)
+    if web != "none":
+        from mtrag_nb.models.calls import Models
+        models = models or Models(settings)
+    done = run_tasks(chosen, todo, out, settings, index, setting, file.lines, models, minutes, progress, open_web(web, settings, models))
     print_run(done)
     return done
 
@@ -79,6 +83,7 @@ def run_arguments(p: argparse.ArgumentParser) -> None:
                    help="an oracle, to measure refusal: answerable tasks only, and their gold documents are left out of what is retrieved")
     limit_arguments(p, "only the first N tasks", "start no new turn after so long")
     p.add_argument("--index", metavar="DIR", help="the index folder (setting rag)")
+    web_argument(p)
     p.add_argument("--out", required=True, metavar="DIR", help="the run folder")
 
 # %% ../../nbs/app/01_running.ipynb #c4021469
@@ -90,7 +95,7 @@ def whole(run: Run) -> bool:
 def do_run(a: argparse.Namespace) -> bool:
     "`mtrag run`."
     return whole(run(a.tasks, a.out, system_of(a), a.index, a.setting, a.domain, a.limit, a.minutes, settings_of(a),
-                     select=a.select, without_gold=a.without_gold))
+                     select=a.select, without_gold=a.without_gold, web=a.web))
 
 
 RUN = Command("Run a system over the tasks of a file; a run that was interrupted goes on where it stopped.", run_arguments, do_run)

@@ -77,6 +77,7 @@ def score(
     encoder: str = "minilm",  # of BERTScore and RB_agg: one of evaluate.metrics.ENCODERS
     idk: str = "best",  # who says that an answer refuses: one of evaluate.scores.SOURCES
     out: str | Path | None = None,  # folder for the scores; None: as `places` says
+    live_web: bool = False,  # compare runs that searched a live web, too
 ) -> list[ScoreReport | RetrievalReport]:
     "Score runs and prediction files, print what came of it, compare those that can be compared. Rankings alone (task A) need qrels."
     from mtrag_nb.evaluate.metrics import encoder_named
@@ -98,7 +99,7 @@ def score(
             found.append(score_run(runs.get(p, p), known.gold, known.tasks, relevant, bert, idk, negative, own[p]))
             print(f"{found[-1]!r}\n")
     for m in COMPARED if len(found) > 1 else ():
-        if all(m in r.measures and r.of(m) for r in found): print(f"{compare_runs(found, m)!r}\n")
+        if all(m in r.measures and r.of(m) for r in found): print(f"{compare_runs(found, m, live_web)!r}\n")
     if len(ranked) > 1: print(compare_retrieval(ranked))
     return [*found, *ranked]
 
@@ -114,11 +115,14 @@ def score_arguments(p: argparse.ArgumentParser) -> None:
     p.add_argument("--idk", default="best", choices=["best", "recorded", "rule", "judge"],
                    help="who says that an answer refuses (default best: the file's own verdict, then the record, a judge, the rule)")
     p.add_argument("--out", metavar="DIR", help="folder for the scores (default: the run's own; runs/scores/NAME for a file)")
+    p.add_argument("--live-web", action="store_true",
+                   help="compare runs that searched a live web, too: nobody can repeat them, and the table does not say so again")
 
 
 SCORE = Command(
     "Score runs and prediction files; two or more are compared, and a run --without-gold is joined to the run of the same system.",
-    score_arguments, lambda a: bool(score(a.sources, a.reference, a.qrels, a.encoder, a.idk, a.out)), configured=False)
+    score_arguments, lambda a: bool(score(a.sources, a.reference, a.qrels, a.encoder, a.idk, a.out, a.live_web)),
+    configured=False)
 
 # %% ../../nbs/app/02_scoring.ipynb #78d43445
 def judge(

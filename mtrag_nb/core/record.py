@@ -19,12 +19,12 @@ from .types import Context, DataError, Outcome, Passage, Task, digest, plain, st
 from .verdicts import Verdict
 
 # %% auto #0
-__all__ = ['KINDS', 'S', 'TENS', 'VERSION', 'LEFT_OUT', 'MANIFEST', 'NEEDED', 'Calls', 'Step', 'Rewritten', 'Found', 'Retrieved',
-           'Grade', 'Graded', 'Rank', 'Ranked', 'in_words', 'Gated', 'Drafted', 'Checked', 'Retried', 'Refused',
-           'step_line', 'read_step', 'replace_unknown', 'own_fields', 'Fault', 'fault_of', 'Trajectory', 'trajectory',
-           'turn_line', 'read_turn', 'tell', 'new_turn', 'ranking_scores', 'predicted_passages', 'Judgement', 'Judged',
-           'answer_digest', 'check_manifest', 'read_manifest', 'read_lines', 'read_trajectories', 'read_passages',
-           'read_judgements', 'read_scores', 'Run', 'as_run']
+__all__ = ['KINDS', 'S', 'WEB', 'TENS', 'VERSION', 'LEFT_OUT', 'MANIFEST', 'NEEDED', 'Calls', 'Step', 'Rewritten', 'Found',
+           'Retrieved', 'Grade', 'Graded', 'Rank', 'Ranked', 'in_words', 'Gated', 'Drafted', 'Checked', 'Retried',
+           'Refused', 'step_line', 'read_step', 'replace_unknown', 'own_fields', 'Fault', 'fault_of', 'Trajectory',
+           'trajectory', 'turn_line', 'read_turn', 'tell', 'new_turn', 'is_web', 'ranking_scores', 'predicted_passages',
+           'Judgement', 'Judged', 'answer_digest', 'check_manifest', 'read_manifest', 'read_lines', 'read_trajectories',
+           'read_passages', 'read_judgements', 'read_scores', 'Run', 'as_run']
 
 # %% ../../nbs/1_core/07_record.ipynb #25cf117d
 @dataclass
@@ -57,6 +57,7 @@ class Step:
     seconds: float = 0.0  # of wall clock, waiting for a batch included
     calls: Calls = field(default_factory=Calls)
     told: str = ""  # what there is to say, in a few words
+    put: Mapping[str, object] = field(default_factory=dict)  # what it put into the state beyond what its kind says (`systems.states`)
     unknown: Mapping[str, object] = field(default_factory=dict)  # fields of a kind that this process does not know
 
     def __init_subclass__(cls, kind: str, **kw):
@@ -222,7 +223,8 @@ def step_line(step: Step) -> dict:
     "A step as it is recorded."
     told = {f.name: plain(getattr(step, f.name)) for f in fields(step)}
     own = told.pop("unknown")
-    if not told["told"]: del told["told"]
+    for k in ("told", "put"):
+        if not told[k]: del told[k]
     return {"kind": step.path, **told, **own}
 
 
@@ -432,6 +434,14 @@ def new_turn(
     t = Trajectory(task_id or f"{conversation_id}<::>{turn}", conversation_id, turn, domain, question, tuple(steps), outcome,
                    **{**told, **known})
     return t if "contexts" in known else replace(t, contexts=t.kept or t.found)
+
+# %% ../../nbs/1_core/07_record.ipynb #1519e790
+WEB = "web:"  # how the ids of what the web brought begin
+
+
+def is_web(i: str) -> bool:
+    "Whether an id names something from the web."
+    return i.startswith(WEB)
 
 # %% ../../nbs/1_core/07_record.ipynb #cab3aa0b
 def ranking_scores(t: Trajectory) -> dict[str, float]:

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field, fields, is_dataclass, replace
 from .types import SettingsError, digest, plain, redacted
 
 # %% auto #0
-__all__ = ['MODEL_CHOICES', 'VIEWS', 'FUSIONS', 'RERANKERS', 'WAYS_TO_GRADE', 'STAGE_CHOICES', 'MINILM', 'BGE_M3', 'BGE_RERANKER',
-           'PROFILES', 'SPEED', 'Address', 'ModelSpec', 'later', 'in_bounds', 'ChunkSettings', 'SparseSettings', 'Leg',
-           'legs', 'one_of', 'RetrievalSettings', 'StageSettings', 'Settings', 'with_settings', 'load_settings',
-           'deciding', 'settings_digest']
+__all__ = ['MODEL_CHOICES', 'VIEWS', 'FUSIONS', 'RERANKERS', 'WAYS_TO_GRADE', 'SCALES', 'STAGE_CHOICES', 'MINILM', 'BGE_M3',
+           'BGE_RERANKER', 'PROFILES', 'SPEED', 'Address', 'ModelSpec', 'later', 'in_bounds', 'ChunkSettings',
+           'SparseSettings', 'NearestSettings', 'Leg', 'legs', 'one_of', 'RetrievalSettings', 'StageSettings',
+           'Settings', 'with_settings', 'load_settings', 'deciding', 'settings_digest']
 
 # %% ../../nbs/1_core/03_settings.ipynb #ad64809e
 class Address(str):
@@ -99,10 +99,25 @@ class SparseSettings:
         in_bounds(self, "sparse", k1=0, b=0)
         if self.b > 1 or self.avg_len <= 0: raise SettingsError("sparse.b lies in [0, 1], sparse.avg_len above 0")
 
+# %% ../../nbs/1_core/03_settings.ipynb #a3c0e102
+@dataclass(frozen=True)
+class NearestSettings:
+    "A graph over the vectors (HNSW: Malkov and Yashunin 2018), 8 bits a number, or both."
+    m: int = 16  # links of a vector in the graph; 0: no graph, every vector is compared in 8 bits
+    ef_construct: int = 100  # candidates for the links of a vector while the graph is built
+    ef: int = 128  # candidates while it is searched
+    int8: bool = False  # vectors are compared in 8 bits a number, and the best of them again in full
+    exact_below: int = 20_000  # fewer children, of all or of those that a filter lets through, are compared one by one
+
+    def __post_init__(self):
+        in_bounds(self, "nearest", m=0, ef_construct=4, ef=1, exact_below=0)
+        if self.m in (0, 1) and not (self.int8 and self.m == 0):
+            raise SettingsError(f"nearest.m is {self.m}: a graph takes 2 links or more, and none (0) goes with int8")
+
 # %% ../../nbs/1_core/03_settings.ipynb #a3f53cf2
 VIEWS = ("query", "last", "follows", "questions", "answered", "mix", "rewrites")  # of a conversation that ends with a question
 FUSIONS = ("rrf", "qdrant", "pool")
-RERANKERS = ("overlap", "passage", "cosine", "likelihood", "model", "none")
+RERANKERS = ("overlap", "passage", "talk", "cosine", "likelihood", "model", "none")
 
 
 @dataclass(frozen=True)
@@ -160,8 +175,9 @@ class RetrievalSettings:
 
 # %% ../../nbs/1_core/03_settings.ipynb #ce2ff2b0
 WAYS_TO_GRADE = ("verdict", "yesno", "likelihood", "cosine")
+SCALES = ("scale", "scale-text")  # a grade from 0 to 10: the likeliest, or one that the model writes
 STAGE_CHOICES = {
-    "rewrite": ("always", "guarded", "never"), "grade": WAYS_TO_GRADE, "grade_default": ("yes", "no"),
+    "rewrite": ("always", "guarded", "never"), "grade": (*WAYS_TO_GRADE, *SCALES), "grade_default": ("yes", "no"),
     "check": ("verdict", "yesno", "likelihood", "support"), "check_default": ("yes", "no"),
     "retry": ("told", "plain"), "declined_by": ("stance", "token", "never")}
 
@@ -171,7 +187,7 @@ class StageSettings:
     "How the stages decide. The ways to grade and check are explained in the chapter on stages."
     rewrite: str = "always"  # "always", "guarded" (kept only if near the last question) or "never"
     rewrite_guard: float = 0.6  # guarded: least cosine between rewrite and last question
-    grade: str = "verdict"  # "verdict", "yesno", "likelihood" or "cosine"
+    grade: str = "verdict"  # "verdict", "yesno", "likelihood" or "cosine"; from 0 to 10 by "scale" or "scale-text"
     grade_threshold: float = 0.0  # a document is kept at or above it ("verdict" has none)
     grade_default: str = "yes"  # what an unreadable verdict counts as
     check: str = "verdict"  # "verdict", "yesno", "likelihood" or "support"
@@ -209,6 +225,7 @@ class Settings:
     batch_tokens: int = 16384  # most padded tokens in one forward pass
     store_gib: float = -1.0  # for caches of recent prompts; below 0: 1 on a CPU, on a GPU half of what is free beside a full batch
     seed: int = 0
+    embed_cache: str = later("")  # a file that keeps vectors from one process to the next; "": none
 
     def __post_init__(self):
         in_bounds(self, "settings", batch_size=1, batch_tokens=1)
@@ -288,7 +305,7 @@ def deciding(x: object) -> object:
     return {f.name: deciding(getattr(x, f.name)) for f in old}
 
 
-SPEED = ("batch_size", "batch_tokens", "store_gib")  # settings that decide only how fast
+SPEED = ("batch_size", "batch_tokens", "store_gib", "embed_cache")  # settings that decide only how fast
 
 
 def settings_digest(settings: Settings) -> str:

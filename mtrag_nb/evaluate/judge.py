@@ -5,7 +5,6 @@
 # %% ../../nbs/7_evaluate/03_judge.ipynb #92ca4189
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,10 +20,11 @@ from .compare import krippendorff_alpha
 from .replies import (CONTAINS, HALLUCINATION, IDK_LABEL, JUDGE_PROMPTS, NO_DOCUMENTS, SCORE, STOP_TOKENS, SUPPORTED,
                                        Field, Reading, before_stop, ibm_idk, ibm_rating, read_reply)
 from ..models.chat import ChatModel, Prompt, chat
+from ..models.choice import choose
 from ..models.embed import EmbedderLike
 
 # %% auto #0
-__all__ = ['WAYS', 'REASONING_TOKENS', 'REPLY_TOKENS', 'REFUSAL_WORTH', 'SAME', 'IDK_WORTH', 'READINGS', 'judge_prompt', 'choose',
+__all__ = ['WAYS', 'REASONING_TOKENS', 'REPLY_TOKENS', 'REFUSAL_WORTH', 'SAME', 'IDK_WORTH', 'READINGS', 'judge_prompt',
            'ask_judge', 'settle', 'judge_refusals', 'judge_faithfulness', 'judge_correctness', 'judge_idk', 'rule_idk',
            'IdkAgreement', 'idk_agreement', 'split_statements', 'judge_statements', 'judge_ratings']
 
@@ -35,26 +35,6 @@ def judge_prompt(
 ) -> Prompt:
     "A protocol's prompt, filled in."
     return chat(JUDGE_PROMPTS["system"], JUDGE_PROMPTS[kind].format(**values))
-
-# %% ../../nbs/7_evaluate/03_judge.ipynb #dd900683
-def choose(
-    model: ChatModel,
-    prompts: Sequence[Prompt],  # with a prefill that ends before the choice
-    options: Sequence[Sequence[str]],  # of each prompt
-) -> list[tuple[dict[str, float], float]]:  # option -> probability, summing to 1; and the probability of all options before that
-    "How a model distributes its probability over closed sets of replies, in one call."
-    scores = iter(model.score([p for p, o in zip(prompts, options, strict=True) for _ in o], [f" {x}" for o in options for x in o]))
-    out = []
-    for names in options:
-        s = {n: next(scores) for n in names}
-        top = max(x.logprob for x in s.values())
-        own = {n: math.exp(x.logprob - top) for n, x in s.items()}
-        for n in names:
-            longer = [m for m in names if m != n and m.startswith(n) and s[m].tokens > s[n].tokens]
-            own[n] = max(0.0, own[n] - sum(math.exp(s[m].logprob - top) for m in longer))
-        total = sum(own.values())
-        out.append(({n: v / total for n, v in own.items()}, min(1.0, total * math.exp(top))))
-    return out
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #603bd015
 WAYS = ("text", "choice")

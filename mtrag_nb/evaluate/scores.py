@@ -13,7 +13,7 @@ from pathlib import Path
 from ..core.declining import idk_by_rule, rule_in_words
 from ..core.files import read_jsonl, write_json, write_jsonl
 from ..core.html import esc, html_table, text_table
-from ..core.record import Judgement, Run, as_run
+from ..core.record import Judgement, Run, as_run, is_web
 from ..core.types import TO_ANSWER, TO_REFUSE, DataError, Gold, Outcome, SettingsError, Task
 from ..data.mtrag import falling, read_predictions
 from .compare import Comparison, Interval, compare, mean_interval
@@ -29,7 +29,7 @@ __all__ = ['SOURCES', 'CONDITIONED', 'ranking', 'decision', 'idk_verdicts', 'dec
 # %% ../../nbs/7_evaluate/07_scores.ipynb #c763d478
 def ranking(item: Item) -> list[tuple[str, float]]:  # passage ids with scores that fall
     "What an item retrieved, as the benchmark counts it: passages, not pieces of them."
-    best = sorted(item.ranked, key=lambda r: -r[1])
+    best = sorted((r for r in item.ranked if not is_web(r[0])), key=lambda r: -r[1])
     return [(p, s) for (p, _), s in zip(best, falling([s for _, s in best]))]
 
 # %% ../../nbs/7_evaluate/07_scores.ipynb #ae697936
@@ -238,6 +238,11 @@ def retrieval_of(
     return retrieval_scores(wanted, {i.task_id: ranking(i) for i in items if not i.failed}, {i.task_id: i.domain for i in items})
 
 # %% ../../nbs/7_evaluate/07_scores.ipynb #43a4b174
+def _web_of(run: Run | None) -> dict[str, str]:
+    "What a run could search beside its documents; nothing for one that had only these."
+    return {"web": str(run.manifest["identity"]["web"])} if run and "web" in run.manifest["identity"] else {}
+
+
 def _judge_name(run: Run | None) -> str:
     "Who judged a run, and in which way; '' if nobody did."
     judge = judge_of(run) if run else {}
@@ -282,7 +287,7 @@ def score_run(
     refusal = refusal_report(items, gold, run_items(as_run(negatives)) if negatives else [], idk_verdicts(items, judgements, idk),
                              name=name)
     who = decided_by(decision(i, judgements.get(i.task_id, {}), idk)[0] for i in items)
-    how = {"BERTScore": bert.fingerprint if bert else "", "refusals": who, "judge": _judge_name(run)}
+    how = {"BERTScore": bert.fingerprint if bert else "", "refusals": who, "judge": _judge_name(run), **_web_of(run)}
     report = ScoreReport(name, scores, {i.task_id: i.conversation_id for i in items}, found, refusal, sum(i.failed for i in items), how,
                          circular(run) if run else frozenset())
     write_scores(report, folder / "scores")
@@ -321,13 +326,17 @@ def named_measure(measure: str, inside: Sequence[str] = ()) -> str:  # inside: t
 def compare_runs(
     reports: Sequence[ScoreReport],
     measure: str,
+    live_web: bool = False,  # True: a run that searched a live web is compared, too, though nobody can repeat it
     **how,  # as for compare.compare: against, resamples, ...
 ) -> Comparison:
-    "Compare scored runs by one measure. Raises DataError if two have the same name, or one does not know the measure."
+    "Compare scored runs by one measure. Raises DataError if two have the same name, one does not know the measure, or searched a live web."
     names = [r.name for r in reports]
     if len(set(names)) < len(names):
         raise DataError(f"two runs are called {max(names, key=names.count)!r}", remedy="Name their folders differently")
     for r in reports:
+        if r.how.get("web", "").startswith("live ") and not live_web:
+            raise DataError(f"run {r.name!r} searched a live web ({r.how['web'].removeprefix('live ')}), which answers otherwise tomorrow",
+                            remedy="Compare it all the same with live_web=True, and say so beside the numbers")
         if measure not in r.measures: raise DataError(f"run {r.name!r} has no {measure!r}: it has {', '.join(r.measures)}")
     talks = {t: c for r in reports for t, c in r.talks.items()}
     named = named_measure(measure, [r.name for r in reports if measure in r.circular])

@@ -16,9 +16,10 @@ from ..core.files import JsonlLog, read_jsonl
 from ..core.record import Calls
 from ..core.settings import ModelSpec, Settings
 from ..core.types import DataError, PartlyFailed, ReplyError, ServerError, digest, structured
-from .chat import ChatModel, Completion, Prompt, Score, seeds_for
+from .chat import ChatModel, Completion, Prompt, Sampling, Score, seeds_for
 from .embed import CrossEncoderReranker, Embedder, EmbedderLike
 from .local import TransformersChat
+from .vectors import KeptEmbedder
 
 # %% auto #0
 __all__ = ['load_chat', 'load_embedder', 'Models', 'BatchingChat', 'generate_key', 'score_key', 'usable', 'read_call',
@@ -37,8 +38,12 @@ def load_chat(
     return ServerChat(spec, batch_size)
 
 
-def load_embedder(spec: ModelSpec) -> EmbedderLike:
+def load_embedder(
+    spec: ModelSpec,
+    keep: str = "",  # a file that keeps its vectors
+) -> EmbedderLike:
     "The embedder of a spec: local weights, or a server if the spec has a url."
+    if keep: return KeptEmbedder(load_embedder(spec), keep)
     if not spec.url: return Embedder(spec)
     from mtrag_nb.models.server import ServerEmbedder
     return ServerEmbedder(spec)
@@ -69,7 +74,8 @@ class Models:
         return self._get("chat", lambda: load_chat(s.chat, s.batch_size, s.batch_tokens, s.store_gib))
 
     @property
-    def embedder(self) -> EmbedderLike: return self._get("embedder", lambda: load_embedder(self.settings.embedder))
+    def embedder(self) -> EmbedderLike: return self._get("embedder", lambda: load_embedder(self.settings.embedder,
+                                                                                           self.settings.embed_cache))
 
     @property
     def reranker(self) -> CrossEncoderReranker | None:
@@ -211,7 +217,7 @@ def generate_key(
     fingerprint: str,  # of the model
     prompt: Prompt,
     max_new_tokens: int,
-    temperature: float = 0.0,
+    temperature: float | Sampling = 0.0,
     seed: int = 0,
     stop: Sequence[str] = (),
 ) -> str:

@@ -11,8 +11,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from ..core.types import SettingsError
+
 # %% auto #0
-__all__ = ['Prompt', 'chat', 'Completion', 'Score', 'ChatModel', 'seeds_for', 'ScriptedChat', 'first_sentence']
+__all__ = ['Prompt', 'chat', 'Completion', 'Score', 'Sampling', 'as_sampling', 'ChatModel', 'seeds_for', 'ScriptedChat',
+           'first_sentence']
 
 # %% ../../nbs/3_models/00_chat.ipynb #a895aa28
 @dataclass(frozen=True)
@@ -57,6 +60,28 @@ class Score:
         "Log-probability per token; 0 for an empty text."
         return self.logprob / self.tokens if self.tokens else 0.0
 
+# %% ../../nbs/3_models/00_chat.ipynb #f185669a
+@dataclass(frozen=True)
+class Sampling:
+    "How the next token is drawn, in the place of a bare temperature."
+    temperature: float = 1.0  # 0: the likeliest token
+    top_p: float = 1.0  # only of the likeliest tokens that have this share of the probability together
+    top_k: int = 0  # only of so many likeliest tokens; 0: of all
+    repeat_penalty: float = 1.0  # a token that stands in the reply loses this factor of its logit; 1: nothing
+
+    def __post_init__(self):
+        if not (self.temperature >= 0 and 0 < self.top_p <= 1 and self.top_k >= 0 and 0 < self.repeat_penalty < 10):
+            raise SettingsError(f"{self}: temperature and top_k are at least 0, top_p lies in (0, 1], repeat_penalty in (0, 10)")
+
+    def __bool__(self) -> bool: return self.temperature > 0
+
+    def __float__(self) -> float: return float(self.temperature)
+
+
+def as_sampling(how: float | Sampling) -> Sampling:
+    "A temperature as a sampling without filters."
+    return how if isinstance(how, Sampling) else Sampling(how)
+
 # %% ../../nbs/3_models/00_chat.ipynb #61e55661
 class ChatModel(Protocol):
     "What a stage needs of a chat model."
@@ -66,7 +91,7 @@ class ChatModel(Protocol):
         self,
         prompts: Sequence[Prompt],
         max_new_tokens: int,
-        temperature: float = 0.0,  # 0: the likeliest token
+        temperature: float | Sampling = 0.0,  # 0: the likeliest token
         seed: int | Sequence[int] = 0,  # one for all, or one per prompt; greedy calls use none
         stop: Sequence[str] = (),  # strings that end a reply; cut off
     ) -> list[Completion]: ...

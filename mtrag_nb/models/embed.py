@@ -19,7 +19,7 @@ import numpy as np
 from ..core.settings import ModelSpec
 from ..core.types import digest
 from .device import RESIDENTS, TooLarge, device_for_helper, finite, out_of_memory, too_large
-from .local import run_batches
+from .local import run_batches, trim_memory
 from .sizes import shape_in, weight_bytes, work_bytes
 from .weights import find_model, pick_dtype, torch_dtype, weight_files
 
@@ -200,6 +200,7 @@ class Embedder(Helper):
         run = lambda at: encode([texts[i] for i in at], batch_size=len(at) if many else self.batch_size, normalize_embeddings=True,
                                 show_progress_bar=False).astype(np.float32)
         rows = run_batches(batches, run, make_room, lambda i, said: no_room(self.spec, device, texts[i], "embedder"))
+        if many: trim_memory()  # freed batches of odd sizes would stay with the process, and an ingestion would grow by gigabytes
         vectors = finite(np.stack([rows[i] for i in range(len(texts))]), "vectors", self.spec.name, dtype, "embedder")
         return vectors if dtype == "fp32" else vectors / np.linalg.norm(vectors, axis=1, keepdims=True)  # of length 1 in fp32, too
 

@@ -16,15 +16,15 @@ from dataclasses import dataclass, field, replace
 
 from ..core.settings import ModelSpec
 from ..core.types import digest
-from .chat import Completion, Prompt, Score, seeds_for
+from .chat import Completion, Prompt, Sampling, Score, as_sampling, seeds_for
 from .device import RESIDENTS, TooLarge, capability_of, finite, memory_of, out_of_memory, repeated_heads, too_large
 from .sizes import SHAPES, cache_bytes, shape_in, weight_bytes, work_bytes
 from .weights import Loaded, device_and_dtype, find_model, load_transformer, weight_files
 
 # %% auto #0
 __all__ = ['agree', 'common_prefix', 'plan_batches', 'padded', 'shared_tokens', 'shared_cache', 'resumed_cache', 'Prefilled',
-           'PrefixStore', 'pick_tokens', 'prefill', 'generate_batch', 'logprobs_batch', 'read_score', 'trim_memory',
-           'run_batches', 'demand', 'TransformersChat']
+           'PrefixStore', 'penalized', 'filtered', 'pick_tokens', 'prefill', 'generate_batch', 'logprobs_batch',
+           'read_score', 'trim_memory', 'run_batches', 'demand', 'TransformersChat']
 
 # %% ../../nbs/3_models/02_local.ipynb #011164d1
 def agree(a: Sequence[int], b: Sequence[int]) -> int:
@@ -198,9 +198,29 @@ def _gumbel(generators, vocabulary: int, device):
     return torch.stack(rows).to(device)
 
 
-def pick_tokens(logits, temperature: float, generators):  # logits: [rows, vocabulary]; one generator a row
+def penalized(logits, replies: Sequence[Sequence[int]], penalty: float):  # logits: [rows, vocabulary]; tokens of each reply so far
+    "Logits with those of tokens that were said already made smaller."
+    import torch
+    said = torch.zeros_like(logits, dtype=torch.bool)
+    for row, tokens in zip(said, replies): row[list(tokens)] = True
+    return torch.where(said, torch.where(logits > 0, logits / penalty, logits * penalty), logits)
+
+
+def filtered(logits, top_p: float = 1.0, top_k: int = 0):  # [rows, vocabulary]
+    "Logits of the likeliest tokens; the others are minus infinity."
+    import torch
+    if top_k: logits = logits.masked_fill(logits < logits.topk(min(top_k, logits.shape[-1])).values[:, -1:], -torch.inf)
+    if top_p == 1: return logits
+    shares, at = logits.softmax(dim=-1).sort(dim=-1, descending=True, stable=True)
+    full = shares.cumsum(dim=-1) - shares >= top_p  # before this token came, the likelier ones had it all
+    return logits.masked_fill(torch.zeros_like(full).scatter(1, at, full), -torch.inf)
+
+
+def pick_tokens(logits, how: float | Sampling, generators, replies=()):  # logits: [rows, vocabulary]; a generator and a reply a row
     "The next token of each row: the likeliest, or sampled."
-    if temperature > 0: logits = logits / temperature + _gumbel(generators, logits.shape[-1], logits.device)
+    s = as_sampling(how)
+    if s.repeat_penalty != 1: logits = penalized(logits, replies, s.repeat_penalty)
+    if s: logits = filtered(logits / s.temperature, s.top_p, s.top_k) + _gumbel(generators, logits.shape[-1], logits.device)
     return logits.argmax(dim=-1)
 
 # %% ../../nbs/3_models/02_local.ipynb #16f428eb
@@ -241,7 +261,7 @@ def generate_batch(
     m: Loaded,
     rows: Sequence[Sequence[int]],  # token ids of the prompts
     max_new_tokens: int,
-    temperature: float,  # 0: the likeliest token
+    temperature: float | Sampling,  # 0: the likeliest token
     seeds: Sequence[int],  # one per row
     stop: Sequence[str],  # strings that end a reply; cut off
     store: PrefixStore | None = None,  # as in `prefill`, and so is `past`
@@ -255,7 +275,8 @@ def generate_batch(
         batch = prefill(m, rows, 1, store, past)
         logits = batch.logits[:, -1]
         for n in range(max_new_tokens):
-            tokens = pick_tokens(finite(logits, "logits", m.name, m.dtype, "chat"), temperature, [noise[i] for i in live])
+            logits = finite(logits, "logits", m.name, m.dtype, "chat")
+            tokens = pick_tokens(logits, temperature, [noise[i] for i in live], [replies[i].tokens for i in live])
             going = [row for row, (i, t) in enumerate(zip(live, tokens.tolist())) if replies[i].add(t, m, ends, stop)]
             if not going or n + 1 == max_new_tokens: break
             if len(going) < len(live):
@@ -421,6 +442,10 @@ class TransformersChat:
         messages = [{"role": r, "content": t} for r, t in prompt.messages]
         text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
         return tokenizer(text + prompt.prefill, add_special_tokens=False)["input_ids"]
+
+    def count(self, texts: Sequence[str]) -> list[int]:
+        "Tokens of each text."
+        return [len(ids) for ids in self.load().tokenizer(list(texts), add_special_tokens=False)["input_ids"]] if texts else []
 
     def generate(self, prompts, max_new_tokens, temperature=0.0, seed=0, stop=()):
         "Complete each prompt. Temperature 0 takes the likeliest token; `stop` strings end a reply and are cut off."

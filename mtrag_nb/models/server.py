@@ -22,7 +22,7 @@ import numpy as np
 from ..core.files import parse_json
 from ..core.settings import ModelSpec
 from ..core.types import ModelNotFound, PartlyFailed, ServerError, SettingsError, redacted
-from .chat import Completion, Prompt, Score, chat, seeds_for
+from .chat import Completion, Prompt, Sampling, Score, as_sampling, chat, seeds_for
 from .weights import find_model
 
 # %% auto #0
@@ -30,8 +30,8 @@ __all__ = ['LARGEST_REPLY', 'BUSY', 'PREFILLS', 'BEGIN', 'ENDED', 'STOP_TOKENS',
            'Unreachable', 'post', 'asked_for', 'request_for', 'after_prefill', 'template_of', 'fault_of_reply',
            'tokens_of', 'cut_at', 'read_completion', 'as_chat', 'read_count', 'read_logprob', 'read_score',
            'first_tokens', 'read_first', 'each', 'key_of', 'Connection', 'Abilities', 'tried', 'halves', 'goes_on',
-           'alike', 'find_prefill', 'find_seeds', 'find_score', 'Talk', 'find_abilities', 'ServerChat', 'read_vectors',
-           'ServerEmbedder']
+           'alike', 'find_prefill', 'find_seeds', 'find_score', 'sampling_keys', 'Talk', 'find_abilities', 'ServerChat',
+           'read_vectors', 'ServerEmbedder']
 
 # %% ../../nbs/3_models/04_server.ipynb #6ca9ce9c
 LARGEST_REPLY = 64 * 2**20  # bytes; the log-probabilities of a prompt of 32,000 tokens take about 5 MiB
@@ -405,6 +405,14 @@ def find_score(
     if reply is not None and isinstance(reply.get("prompt_logprobs"), list): return "prompt"
     return "first" if tried(lambda: first_tokens(ask(logprobs=True, top_logprobs=FIRST))) is not None else ""
 
+# %% ../../nbs/3_models/04_server.ipynb #dc2f867d
+def sampling_keys(how: float | Sampling) -> dict[str, float]:
+    "How to draw, as a request says it. Raises ServerError for a penalty."
+    s = as_sampling(how)
+    if s.repeat_penalty != 1: raise ServerError("a server's repetition penalty counts the words of the prompt: ask for none (1.0)")
+    extra = {"top_p": s.top_p} if s.top_p < 1 else {}
+    return {"temperature": how if how is not s else s.temperature, **extra, **({"top_k": s.top_k} if s.top_k else {})}
+
 # %% ../../nbs/3_models/04_server.ipynb #aa073a0b
 class Talk:
     "One prompt at a time with a chat server."
@@ -423,10 +431,10 @@ class Talk:
         path, body = request_for(self.name, prompt, way, self.template() if way == "text" else None)
         return self.connection.post(path, {**body, **how})
 
-    def say(self, prompt: Prompt, way: str, max_new_tokens: int, temperature: float = 0.0, seed: int = 0,
+    def say(self, prompt: Prompt, way: str, max_new_tokens: int, temperature: float | Sampling = 0.0, seed: int = 0,
             stop: Sequence[str] = ()) -> Completion:
         "The completion of a prompt."
-        start, how = time.perf_counter(), {"max_tokens": max_new_tokens, "temperature": temperature, "seed": seed}
+        start, how = time.perf_counter(), {"max_tokens": max_new_tokens, **sampling_keys(temperature), "seed": seed}
         reply = self.post(prompt, way, **how, **({"stop": list(stop)} if stop else {}))
         if way == "text": reply = as_chat(reply)
         c = read_completion(reply, time.perf_counter() - start, self.connection.url, stop, self.connection.secrets)

@@ -37,7 +37,7 @@ class Dialogue:
 
     def tell(self, t: Trajectory) -> str:
         "The turn as text."
-        return tell(t, {c.id: c for c in self.tools.retriever.contexts(list(t.found))})
+        return tell(t, {c.id: c for c in self.tools.contexts(list(t.found))})
 
     def forget(self) -> None:
         "Begin a new conversation."

@@ -19,20 +19,23 @@ import mtrag_nb
 from ..core.files import JsonlLog, keep_identity, only_writer, read_json, read_jsonl, write_json, write_jsonl
 from ..core.record import (VERSION, Run, Trajectory, predicted_passages, ranking_scores, read_manifest, read_passages,
                                   read_trajectories, turn_line)
-from ..core.settings import Settings, settings_digest
+from ..core.settings import ChunkSettings, Settings, settings_digest
 from ..core.types import RunMismatch, SettingsError, Task, digest, plain
 from ..data.mtrag import prediction_line
 from ..models.calls import Models
 from ..models.work import Work
+from ..search.documents_in import document_chunks
+from ..search.folder import Manifest
 from ..search.index import open_index
 from ..search.retrieve import GivenPassages, Retriever
+from ..search.web import Web, web_named
 from ..systems.stages import Toolbox
 from ..systems.system import System, take_turn
 
 # %% auto #0
-__all__ = ['PACKAGES', 'SELECTIONS', 'package_versions', 'machine', 'git_commit', 'identity', 'begin_session', 'end_session',
-           'keep_tasks', 'last_questions', 'selected', 'load_toolbox', 'Recorder', 'circumstances', 'work_on',
-           'run_tasks', 'input_line', 'write_predictions']
+__all__ = ['PACKAGES', 'SELECTIONS', 'package_versions', 'machine', 'git_commit', 'library_generation', 'identity',
+           'begin_session', 'end_session', 'keep_tasks', 'last_questions', 'selected', 'chunks_of', 'load_toolbox',
+           'open_web', 'Recorder', 'circumstances', 'work_on', 'run_tasks', 'input_line', 'write_predictions']
 
 # %% ../../nbs/6_runs/00_run.ipynb #8649c427
 PACKAGES = ("mtrag_nb", "torch", "transformers", "bitsandbytes", "sentence-transformers", "langgraph", "llama-index-core",
@@ -62,6 +65,11 @@ def git_commit() -> str:
     return subprocess.run(["git", "-C", str(clone), "rev-parse", "HEAD"], capture_output=True, text=True).stdout.strip()
 
 # %% ../../nbs/6_runs/00_run.ipynb #5b17b40d
+def library_generation(retriever: object) -> int:
+    "The generation of the library that is searched (`search.library`); 0 for any other source of passages."
+    return getattr(getattr(getattr(retriever, "index", None), "manifest", None), "generation", 0)
+
+
 def identity(
     system: System,
     passages: str,  # "rag" or "reference": where they come from
@@ -70,8 +78,10 @@ def identity(
     "What decides the answers of a run."
     settings, prompts = system.with_own(tools.settings), replace(tools, system_prompts=system.prompts).prompts
     return {"system": system.name, "setting": passages, "settings": settings_digest(settings), "prompts": digest(prompts),
-            "chat": tools.chat.fingerprint, "embedder": tools.embedder.fingerprint, "retriever": tools.retriever.fingerprint,
-            **({} if getattr(tools.chat, "exact", True) else {"batch_size": tools.settings.batch_size})}
+            "chat": tools.chat.fingerprint, "embedder": tools.embedder.fingerprint,
+            **({"generation": n} if (n := library_generation(tools.retriever)) else {}), "retriever": tools.retriever.fingerprint,
+            **({} if getattr(tools.chat, "exact", True) else {"batch_size": tools.settings.batch_size}),
+            **({"web": "live " * tools.web.live + tools.web.fingerprint} if tools.web else {})}
 
 # %% ../../nbs/6_runs/00_run.ipynb #cef66129
 def begin_session(
@@ -130,6 +140,14 @@ def selected(
     return SELECTIONS[how](tasks)[:limit]
 
 # %% ../../nbs/6_runs/00_run.ipynb #9cca0c7e
+def chunks_of(
+    index: str | Path,  # its folder
+    settings: Settings,
+) -> ChunkSettings:
+    "How an index has to be cut to go with some settings: one of documents is cut at their sections."
+    return document_chunks(settings.chunks) if Manifest.load(index).titles else settings.chunks
+
+
 def load_toolbox(
     settings: Settings,
     models: Models,
@@ -141,16 +159,28 @@ def load_toolbox(
     if passages not in ("rag", "reference"): raise SettingsError(f"unknown setting {passages!r}: it is rag or reference")
     if passages == "reference": return Toolbox(settings, models.chat, models.embedder, GivenPassages(tasks))
     if index is None: raise SettingsError("setting rag needs an index: build one with `mtrag ingest`, and name its folder")
-    retriever = Retriever(open_index(index, models.embedder, settings.chunks, settings.qdrant_url), models.embedder, models.reranker,
-                          settings.retrieval)
+    opened = open_index(index, models.embedder, chunks_of(index, settings), settings.qdrant_url)
+    retriever = Retriever(opened, models.embedder, models.reranker, settings.retrieval)
     return Toolbox(settings, models.chat, models.embedder, retriever)
+
+# %% ../../nbs/6_runs/00_run.ipynb #4b3b3409
+def open_web(
+    name: str,  # as `search.web.web_named` takes it
+    settings: Settings,
+    models: Models,
+) -> Web | None:
+    "What a run may search beside its own documents. An index that stands for the web is searched as the settings say, in all its domains."
+    def corpus(folder: Path) -> Retriever:
+        index = open_index(folder, models.embedder, chunks_of(folder, settings))
+        return Retriever(index, models.embedder, models.reranker, replace(settings.retrieval, domain_filter=False))
+    return web_named(name, corpus)
 
 # %% ../../nbs/6_runs/00_run.ipynb #5ae69aa2
 class Recorder:
     "Writes turns into a run folder. Safe to use from several threads."
 
     def __init__(self, folder: Path, tools: Toolbox):
-        self.retriever, self._lock = tools.retriever, threading.Lock()
+        self.contexts, self._lock = tools.contexts, threading.Lock()
         self.turns, self.passages = JsonlLog(folder / "trajectories.jsonl"), JsonlLog(folder / "passages.jsonl")
         self.known = set(read_passages(folder / "passages.jsonl"))
 
@@ -162,7 +192,7 @@ class Recorder:
 
     def keep(self, ids: Iterable[str]) -> None:
         "Record those of these passages that are not on the record: of a turn to be written, or of one whose passages were lost."
-        for c in self.retriever.contexts([i for i in ids if i not in self.known]):
+        for c in self.contexts([i for i in ids if i not in self.known]):
             self.passages.append(plain(c))
             self.known.add(c.id)
 
@@ -184,6 +214,7 @@ def work_on(folder: Path, system: System, tasks: Sequence[Task], tools: Toolbox,
     "Run those tasks that have no recorded end."
     done = {i: t for i, t in read_trajectories(folder / "trajectories.jsonl").items() if not t.failed}
     todo, settings = [t for t in tasks if t.id not in done], tools.settings
+    if tools.web: tools = replace(tools, web=tools.web.kept_in(folder / "web.jsonl"))  # replayed from there when the run goes on
     work = Work(tools.chat, folder / "calls.jsonl", settings.batch_size, minutes)
     graph, most = system.graph(replace(tools, chat=work.chat)), system.max_steps(settings)
     try:
@@ -205,12 +236,13 @@ def run_tasks(
     models: Models | None = None,  # to share loaded models between runs
     minutes: float | None = None,  # start no new turn after so long
     progress: bool = True,  # a progress bar on stderr
+    web: Web | None = None,  # for systems that search it: `search.web.web_named`; its record is web.jsonl of the run
 ) -> Run:
     "Run a system over tasks, or go on with a run. Raises RunMismatch for a folder of other settings, DataError for a full disk."
     folder, settings = Path(folder), system.with_own(settings)
     if setting == "rag": tasks = [replace(t, contexts=None) for t in tasks]  # what came with a task is gold
     models = models or Models(settings)
-    tools = load_toolbox(settings, models, index, tasks, setting)
+    tools = replace(load_toolbox(settings, models, index, tasks, setting), web=web)
     entries = {"identity": identity(system, setting, tools), "about": system.about, "settings": settings, **circumstances(),
                **({"server": plain(tools.chat.abilities)} if hasattr(tools.chat, "abilities") else {})}
     try:

@@ -34,8 +34,8 @@ from .folder import COLLECTION, GO_ON, Manifest, ParentStore, require_same, vect
 from .sparse import SPARSE_NAME, store_options
 
 # %% auto #0
-__all__ = ['BATCH', 'BATCH_ON_GPU', 'PAYLOAD', 'open_store', 'make_collection', 'embedded', 'disk_needed', 'check_points',
-           'build_index']
+__all__ = ['BATCH', 'BATCH_ON_GPU', 'PAYLOAD', 'open_store', 'make_collection', 'batches', 'embedded', 'disk_needed',
+           'check_points', 'Build', 'add_batch', 'build_index']
 
 # %% ../../nbs/4_search/04_build.ipynb #3f20e2c5
 def open_store(
@@ -75,7 +75,7 @@ def make_collection(
 BATCH, BATCH_ON_GPU = 1024, 8192  # children in a batch: half a minute's work of two cores, and of a T4
 
 
-def _batches(cut: Iterable[Piece], size: int) -> Iterator[list[Piece]]:
+def batches(cut: Iterable[Piece], size: int) -> Iterator[list[Piece]]:
     "Pieces, until a batch has at least `size` children."
     batch, count = [], 0
     for piece in cut:
@@ -187,7 +187,7 @@ def check_points(folder: Path, manifest: Manifest, store: QdrantVectorStore) -> 
 
 # %% ../../nbs/4_search/04_build.ipynb #aea532a0
 @dataclass
-class _Build:
+class Build:
     "An index in the making."
     folder: Path
     manifest: Manifest
@@ -206,7 +206,7 @@ class _Build:
 
 
 @contextmanager
-def _begun(folder: Path, manifest: Manifest) -> Iterator[_Build]:
+def _begun(folder: Path, manifest: Manifest) -> Iterator[Build]:
     "The build in a folder, its stores open: one that was begun there, or a new one."
     new, tables = not (folder / "manifest.json").exists(), folder / "parents.sqlite"
     if not new and not tables.is_file(): raise DataError("no such file, but it is a part of the index", tables, remedy=DAMAGED)
@@ -216,7 +216,7 @@ def _begun(folder: Path, manifest: Manifest) -> Iterator[_Build]:
             if new and manifest.url: check_points(folder, manifest, store)  # a server may hold another index
             if new or parents.progress()[0] == 0: make_collection(store.client, manifest.dim, bool(manifest.sparse))
             if new: manifest.save(folder)
-            yield _Build(folder, manifest, store, parents)
+            yield Build(folder, manifest, store, parents)
 
 # %% ../../nbs/4_search/04_build.ipynb #d692df49
 def _points(batch: Sequence[Piece], vectors: np.ndarray, store: QdrantVectorStore) -> Iterator[object]:
@@ -231,7 +231,7 @@ def _points(batch: Sequence[Piece], vectors: np.ndarray, store: QdrantVectorStor
             yield kind(id=name, vector=vector, payload=payload)
 
 # %% ../../nbs/4_search/04_build.ipynb #53ec5871
-def _add(build: _Build, batch: Sequence[Piece], embedder: EmbedderLike, reserve_mb: int) -> None:
+def add_batch(build: Build, batch: Sequence[Piece], embedder: EmbedderLike, reserve_mb: int) -> None:
     "Embed and store one batch; count it last."
     texts, children, counted = [t for piece in batch for t in piece.texts], [len(piece.ids) for piece in batch], Counter()
     _check_room(build.folder, len(texts), build.manifest.dim, reserve_mb)
@@ -249,7 +249,7 @@ def _add(build: _Build, batch: Sequence[Piece], embedder: EmbedderLike, reserve_
 
 # %% ../../nbs/4_search/04_build.ipynb #28f7d188
 def _skip_known(
-    build: _Build,
+    build: Build,
     passages: Iterator[Passage],  # moved on behind what is in
     again: Iterable[Passage],  # the same from the start, or none where they cannot be had again
 ) -> int:  # how many are in
@@ -266,7 +266,7 @@ def _skip_known(
     return known
 
 # %% ../../nbs/4_search/04_build.ipynb #85964ca9
-def _finish(build: _Build) -> Manifest:
+def _finish(build: Build) -> Manifest:
     "Write the final manifest. Raises IndexMismatch if the collection holds more or less than was counted."
     done = replace(build.manifest, complete=True, corpus=build.parents.progress()[1], domains=build.parents.counts())
     check_points(build.folder, done, build.store)
@@ -281,7 +281,7 @@ def _size_of(passages: Iterable[Passage], chunks: ChunkSettings) -> tuple[int | 
     return found.characters, found.children
 
 
-def _check_all_fits(build: _Build, children: int | None) -> None:
+def _check_all_fits(build: Build, children: int | None) -> None:
     "Raises DiskFull if what is left to be stored will not fit on the disk."
     left = (children or 0) - sum(d["children"] for d in build.parents.counts().values())
     if build.manifest.url or left <= 0: return
@@ -291,7 +291,7 @@ def _check_all_fits(build: _Build, children: int | None) -> None:
                        remedy="Make room, or name a folder on a larger disk")
 
 # %% ../../nbs/4_search/04_build.ipynb #01d30c34
-def _go_on(build: _Build, passages: Iterable[Passage], embedder: EmbedderLike, batch: int, progress: bool, reserve_mb: int) -> None:
+def _go_on(build: Build, passages: Iterable[Passage], embedder: EmbedderLike, batch: int, progress: bool, reserve_mb: int) -> None:
     "Add what is not in yet. Raises IndexMismatch if the corpus is not the one that the build was begun with, or goes on after its end."
     rest, chunks, whole = iter(passages), build.manifest.chunks, build.manifest.complete
     again, (characters, children) = () if rest is passages else passages, _size_of(passages, chunks)
@@ -300,16 +300,22 @@ def _go_on(build: _Build, passages: Iterable[Passage], embedder: EmbedderLike, b
     if whole and next(rest, None) is not None:
         raise IndexMismatch(f"{build.folder} holds a finished index of the first {known} passages, and the corpus goes on after them. "
                             "Build another index in a new folder")
-    parts = _batches(pieces(rest, Cutter(chunks, build.manifest.sparse, build.manifest.titles)), batch)
+    parts = batches(pieces(rest, Cutter(chunks, build.manifest.sparse, build.manifest.titles)), batch)
     with tqdm(initial=build.corpus.characters, total=characters, unit=" characters", unit_scale=True, smoothing=0.1, desc="indexing",
               disable=not progress) as bar:
         while True:
             with build.clock("parse"): part = next(parts, None)
             if part is None: return
-            _add(build, part, embedder, reserve_mb)
+            add_batch(build, part, embedder, reserve_mb)
             bar.update(sum(len(piece.passage.text) for piece in part))
 
 # %% ../../nbs/4_search/04_build.ipynb #5de7b632
+def _check_no_library(folder: Path, manifest: Manifest) -> None:
+    "Raises IndexMismatch for a folder that is changed by other means (`search.library`)."
+    if manifest.generation:
+        raise IndexMismatch(f"{folder} holds a library: change it with `mtrag library`, or build the index in a new folder")
+
+
 def build_index(
     passages: Iterable[Passage],  # a list, or a Corpus, which is not held in memory; of an iterator nothing can be told in advance
     folder: str | Path,  # made if it isn't there; an unfinished index in it is gone on with
@@ -328,6 +334,7 @@ def build_index(
     fixed = {k: getattr(asked, k) for k in ("chunks", "embedder", "dim", "url", "sparse", "titles")}
     with only_writer(folder, "index"):
         old = Manifest.load(folder) if (folder / "manifest.json").exists() else None
+        if old: _check_no_library(folder, old)
         if old: require_same(folder, old, **fixed)
         size = batch or (BATCH_ON_GPU if "cuda" in getattr(embedder, "device", "cpu") else BATCH)
         with _begun(folder, replace(old, url=asked.url) if old else asked) as build:

@@ -118,7 +118,7 @@ def export_index(
     with open_folder(folder, url) as index, _whole_file(Path(file)) as part:
         dtype, m = np.float16 if half else np.float32, index.manifest
         _check_fits(part.parent, m.total("children") * (m.dim * (2 if half else 4) + 400) + index.parents.path.stat().st_size // 2)
-        kept = replace(m, url="", vectors="float16" if half else m.vectors)
+        kept = replace(m, url="", vectors="float16" if half else m.vectors, nearest=None, graph="")
         with zipfile.ZipFile(part, "w", allowZip64=True) as z, tqdm(total=m.total("children"), unit=" points", disable=not progress) as bar:
             out = _Writer(z)
             head = {"carried": CARRIED, "package": mtrag_nb.__version__, "points": m.total("children"), "manifest": kept.written()}

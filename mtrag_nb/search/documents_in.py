@@ -17,7 +17,7 @@ from .build import Manifest, build_index
 from .sections import as_passages, section_chunks
 
 # %% auto #0
-__all__ = ['document_passages', 'documents_index']
+__all__ = ['document_passages', 'document_chunks', 'documents_index']
 
 # %% ../../nbs/4_search/09_documents_in.ipynb #f7448681
 def document_passages(
@@ -31,6 +31,13 @@ def document_passages(
         else: yield as_passages(d, section_chunks(d), collection) or DataError("no text in it", d.name, remedy="Leave it out")
 
 # %% ../../nbs/4_search/09_documents_in.ipynb #6f59087d
+def document_chunks(
+    chunks: ChunkSettings = ChunkSettings(),  # the children's sizes
+) -> ChunkSettings:
+    "How the passages of documents are cut: each is one parent."
+    return replace(chunks, parent_size=1500, parent_overlap=0, flat=False)
+
+
 def documents_index(
     folder: str | Path,  # of documents, or one
     index: str | Path,  # the index folder
@@ -48,6 +55,5 @@ def documents_index(
         else: passages += found
     if not passages:
         raise DataError(f"none of its {len(problems)} files could be read, the first: {problems[0]}", folder, remedy="Check the folder")
-    whole = replace(chunks, parent_size=1500, parent_overlap=0, flat=False)
-    manifest = build_index(passages, index, embedder, whole, url=url, progress=progress, sparse=sparse, titles=True)
+    manifest = build_index(passages, index, embedder, document_chunks(chunks), url=url, progress=progress, sparse=sparse, titles=True)
     return manifest, problems

@@ -25,7 +25,7 @@ from qdrant_client import models as qm
 from ..core.types import DataError, DiskFull, SettingsError
 
 # %% auto #0
-__all__ = ['DAMAGED', 'ENGINE_ROOM', 'disk_size', 'EdgeClient']
+__all__ = ['DAMAGED', 'ENGINE_ROOM', 'disk_size', 'exchange', 'EdgeClient']
 
 # %% ../../nbs/4_search/03_edge.ipynb #1641c542
 def _unsupported(what: object) -> SettingsError:
@@ -79,14 +79,21 @@ def _idf(how: object) -> edge.IdfParams | None:
     return edge.IdfParams(corpus=_filter(how.corpus))
 
 
+def _params(p: qm.SearchParams) -> edge.SearchParams:
+    "How it is searched."
+    if extra := p.model_fields_set - {"hnsw_ef", "exact", "idf", "quantization"}:
+        raise _unsupported(f"{', '.join(sorted(extra))} in a search")
+    q = p.quantization and edge.QuantizationSearchParams(**{k: v for k, v in p.quantization if v is not None})
+    return edge.SearchParams(hnsw_ef=p.hnsw_ef, exact=bool(p.exact), quantization=q, idf=_idf(p.idf))
+
+
 def _query(r: qm.QueryRequest) -> edge.QueryRequest:
     absent = ("prefetch", "score_threshold", "offset", "lookup_from", "shard_key")
     if extra := {k for k in absent if getattr(r, k) is not None}:
         raise _unsupported(f"{', '.join(sorted(extra))} in a query")
-    params = r.params and edge.SearchParams(hnsw_ef=r.params.hnsw_ef, exact=bool(r.params.exact), idf=_idf(r.params.idf))
     nearest = edge.Query.Nearest(_vector(r.query), using=r.using or None)
     return edge.QueryRequest(limit=r.limit or 10, query=nearest, filter=_filter(r.filter),
-                             with_payload=True, with_vector=bool(r.with_vector), params=params)
+                             with_payload=True, with_vector=bool(r.with_vector), params=r.params and _params(r.params))
 
 # %% ../../nbs/4_search/03_edge.ipynb #ec8f23af
 _DISTANCES = {qm.Distance.COSINE: edge.Distance.Cosine, qm.Distance.DOT: edge.Distance.Dot,
@@ -188,6 +195,24 @@ def _create_shard(folder: Path, config: edge.EdgeConfig) -> None:
     edge.EdgeShard.create(str(half), config).close()
     half.rename(folder)
 
+# %% ../../nbs/4_search/03_edge.ipynb #2435eedf
+def exchange(
+    folder: Path,  # of a collection that is open nowhere
+    new: Path,  # takes its place
+) -> None:
+    "Exchange the files of a collection; a kill leaves the old ones or the new ones."
+    old = folder.with_name(folder.name + ".old")
+    shutil.rmtree(old, ignore_errors=True)
+    folder.rename(old)
+    new.rename(folder)
+    shutil.rmtree(old)
+
+
+def _recover(folder: Path) -> None:
+    "Put a collection back in its place, if a kill came while it was exchanged."
+    old = folder.with_name(folder.name + ".old")
+    if old.exists() and not folder.exists(): old.rename(folder)
+
 # %% ../../nbs/4_search/03_edge.ipynb #722faaf9
 class _Collection:
     "One open shard of the engine, shared by all who open the same folder in this process."
@@ -233,6 +258,7 @@ class _Opened:
 
     def collection_exists(self, collection_name: str) -> bool:
         "Is there such a collection?"
+        _recover(self.folder / collection_name)
         return (self.folder / collection_name / "edge_config.json").exists()
 
     def close(self) -> None:

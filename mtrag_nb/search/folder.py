@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from ..core.files import differences, read_json, write_json
-from ..core.settings import Address, ChunkSettings, SparseSettings
+from ..core.settings import Address, ChunkSettings, NearestSettings, SparseSettings
 from ..core.types import Context, DataError, DiskFull, IndexMismatch, SettingsError, dotted, plain, structured
 from .edge import DAMAGED
 
@@ -226,7 +226,8 @@ def _manifest_data(folder: str | Path) -> dict:
     return data
 
 # %% ../../nbs/4_search/03a_folder.ipynb #f24a2f65
-_WHERE_USED = {"sparse": None, "vectors": "float32", "titles": False}  # keys that are written only where they differ from this
+# Keys that are written only where they differ from this.
+_WHERE_USED = {"sparse": None, "vectors": "float32", "titles": False, "nearest": None, "graph": "", "generation": 0}
 
 
 @dataclass(frozen=True)
@@ -243,9 +244,13 @@ class Manifest:
     sparse: SparseSettings | None = None  # the settings of its sparse vectors, if it has some
     vectors: str = "float32"  # "float16": they were carried in half precision
     titles: bool = False  # True: each child was embedded with its passage's title before it
+    nearest: NearestSettings | None = None  # how its vectors are searched; None: all of them are compared
+    graph: str = ""  # names what was built for that (`search.nearest`); "": nothing was, and all are compared
+    generation: int = 0  # of a library (`search.library`): one more with each change; 0: not a library
 
     def __post_init__(self):
         object.__setattr__(self, "url", Address(self.url))
+        if self.generation < 0: raise TypeError(f"Manifest.generation is {self.generation}")
         for domain, counts in self.domains.items():
             if set(counts) != {"passages", "parents", "children"} or not all(type(n) is int and n >= 0 for n in counts.values()):
                 raise TypeError(f"Manifest.domains.{domain} has no count of passages, parents and children")

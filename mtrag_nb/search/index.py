@@ -18,17 +18,19 @@ from qdrant_client import models as qm
 
 from ..core.files import only_writer
 from ..core.html import esc, fold, html_table
-from ..core.settings import Address, ChunkSettings
+from ..core.settings import Address, ChunkSettings, NearestSettings
 from ..core.types import Context, DataError, IndexMismatch, SettingsError, digest
 from ..models.embed import EmbedderLike
 from .build import open_store
+from .change import in_exchange, settled
 from .chunks import node_id
 from .folder import COLLECTION, Manifest, ParentStore, require_same
-from .sparse import Bm25, sparse_request
+from .nearest import make_nearest, search_params
+from .sparse import SPARSE_NAME, Bm25, sparse_request
 from .sound import Soundness, audit_index, check_counts, check_sample, vectors_of
 
 # %% auto #0
-__all__ = ['Hit', 'Index', 'open_folder', 'open_index', 'audit', 'Coverage', 'coverage']
+__all__ = ['Hit', 'Index', 'open_folder', 'open_index', 'nearest_recall', 'set_nearest', 'audit', 'Coverage', 'coverage']
 
 # %% ../../nbs/4_search/05_index.ipynb #452944fe
 @dataclass(frozen=True)
@@ -85,20 +87,25 @@ class _Children:
         vectors: np.ndarray,  # float [queries, dim], or [dim] for one
         k: int = 20,  # hits per query
         domain: str | Sequence[str] = "",  # for all queries or for each; "": all domains
+        exact: bool = False,  # True: compare all, even where there is a graph (`search.nearest`)
     ) -> list[list[Hit]]:  # per query, best first
         "The nearest children of each query. Raises DataError for a domain that the index does not hold."
-        vectors = np.atleast_2d(vectors)
+        vectors, m = np.atleast_2d(vectors), self.manifest
         domains = [domain] * len(vectors) if isinstance(domain, str) else list(domain)
-        what = {"using": self.store.dense_vector_name or None, "limit": 2 * k, "with_payload": True}
+        params = search_params(m.nearest if m.graph and not exact else None)
+        what = {"using": self.store.dense_vector_name or None, "limit": 2 * k, "with_payload": True, "params": params}
         requests = [qm.QueryRequest(query=v.tolist(), filter=_only(d, self.manifest, self.folder), **what)
                     for v, d in zip(vectors, domains, strict=True)]
         return [_best(points, k) for points in self._found(requests, k)]
 
     def _found(self, requests: Sequence[qm.QueryRequest], k: int) -> list[list]:
-        "The points of each request; more than it asks for, while the k-th and the last score are the same."
+        "The points of each request; more, while the k-th and the last score are the same; exactly, where a graph has fewer."
         ask = lambda rs: [f.points for f in self.store.client.query_batch_points(COLLECTION, rs)] if rs else []
         found = ask(list(requests))
         for n, (r, points) in enumerate(zip(requests, found)):
+            if len(points) < r.limit and not (r.using == SPARSE_NAME or r.params.exact):
+                r = r.model_copy(update={"params": search_params(None)})  # a graph can lose its way among what a filter keeps out
+                [points] = ask([r])
             while len(points) == r.limit and round(points[-1].score, 6) == round(points[k - 1].score, 6):
                 r = r.model_copy(update={"limit": 4 * r.limit})
                 [points] = ask([r])
@@ -167,6 +174,8 @@ class Index(_Children):
         "What the index was built from and with: for the manifest of a run."
         m = self.manifest
         more = [m.vectors] * (m.vectors != "float32") + [m.sparse] * bool(m.sparse) + ["titles"] * m.titles  # only where it is used
+        more += [["generation", m.generation]] * bool(m.generation)
+        more += [[m.nearest, m.graph]] * bool(m.graph)
         return digest([m.corpus, m.chunks, m.embedder, m.format, *more])
 
     def close(self) -> None:
@@ -206,14 +215,8 @@ def _address(manifest: Manifest, url: str) -> str:
     return url or manifest.url
 
 # %% ../../nbs/4_search/05_index.ipynb #c595f775
-def open_folder(
-    folder: str | Path,
-    url: str = "",  # the Qdrant server that it lies on, where the address needs a password
-) -> Index:
-    "Open a finished index, whatever it was made with. Raises IndexMismatch for an unfinished one, DataError for one that is damaged."
-    folder = Path(folder)
-    manifest = Manifest.load(folder)
-    if not manifest.complete: raise _unfinished(folder)
+def _opened(folder: Path, manifest: Manifest, url: str) -> Index:
+    "The index that a manifest describes, looked at."
     with ExitStack() as opened:  # closes what is open if anything is refused
         parents = opened.enter_context(closing(ParentStore(folder / "parents.sqlite", write=False)))
         store = open_store("" if manifest.url else folder / "qdrant", _address(manifest, url), manifest.sparse)
@@ -222,6 +225,29 @@ def open_folder(
         check_sample(folder, manifest, store, parents)
         opened.pop_all()
         return Index(folder, manifest, store, parents)
+
+# %% ../../nbs/4_search/05_index.ipynb #bef34737
+def _changed(folder: Path, manifest: Manifest) -> bool:
+    "Whether a library was changed since its manifest was read."
+    return bool(manifest.generation) and (in_exchange(folder) or Manifest.load(folder).generation != manifest.generation)
+
+
+def open_folder(
+    folder: str | Path,
+    url: str = "",  # the Qdrant server that it lies on, where the address needs a password
+) -> Index:
+    "Open a finished index, whatever it was made with. Raises IndexMismatch for an unfinished one, DataError for one that is damaged."
+    folder = Path(folder)
+    while True:
+        settled(folder)
+        manifest = Manifest.load(folder)
+        if not manifest.complete: raise _unfinished(folder)
+        try: index = _opened(folder, manifest, url)
+        except (DataError, IndexMismatch):
+            if not _changed(folder, manifest): raise
+        else:
+            if not _changed(folder, manifest): return index
+            index.close()
 
 # %% ../../nbs/4_search/05_index.ipynb #968c562a
 def open_index(
@@ -232,8 +258,39 @@ def open_index(
 ) -> Index:
     "Open the index that is asked for. Raises IndexMismatch for another or an unfinished one, DataError if it is damaged or there is none."
     asked = {"embedder": embedder.fingerprint, "dim": embedder.dim, **({} if chunks is None else {"chunks": chunks})}
+    settled(Path(folder))
     require_same(folder, Manifest.load(folder), **asked)
     return open_folder(folder, url)
+
+# %% ../../nbs/4_search/05_index.ipynb #05e10002
+def nearest_recall(
+    index: Index,
+    n: int = 100,  # children whose vectors are the questions
+    k: int = 20,
+) -> dict[str, float]:  # domain -> recall; "": all domains
+    "Of the k nearest children, the share that the index's search finds."
+    points, _ = index.store.client.scroll(COLLECTION, limit=n, with_payload=True, with_vectors=True)
+    asked, out = vectors_of(points, index.store), {}
+    for domain in ("", *index.manifest.domains):
+        exact, found = (index.search(asked, k, domain, exact=e) for e in (True, False))
+        near = [sum(h.score >= best[-1].score for h in hits) / len(best) for best, hits in zip(exact, found)]  # ties are as good
+        out[domain] = float(np.mean(near))
+    return out
+
+
+def set_nearest(
+    folder: str | Path,  # of a finished index, open nowhere
+    nearest: NearestSettings | None,  # None: all vectors are compared
+    url: str = "",  # as for `open_folder`
+    progress: bool = True,
+) -> dict[str, float]:  # recall, as measured at once; empty where all are compared
+    "Have an index searched so (`make_nearest`), wherever it lies."
+    manifest = Manifest.load(folder)
+    with ExitStack() as opened:
+        client = open_store(url=_address(manifest, url), sparse=manifest.sparse).client if manifest.url else None
+        if client: opened.enter_context(closing(client))
+        make_nearest(folder, nearest, client, progress)
+    with open_folder(folder, url) as index: return nearest_recall(index) if index.manifest.graph else {}
 
 # %% ../../nbs/4_search/05_index.ipynb #93c52a0a
 def audit(

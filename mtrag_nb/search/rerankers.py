@@ -11,15 +11,19 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Protocol, runtime_checkable
 
-from ..core.types import SettingsError
+import numpy as np
+
+from ..core.types import SettingsError, Turn, digest
 from ..models.chat import ChatModel, chat
 from ..models.embed import EmbedderLike
 from .build import words
 from .index import Hit, Index
+from .views import view_text
 
 # %% auto #0
-__all__ = ['Reranker', 'HitReranker', 'rank_hits', 'CosineReranker', 'OverlapReranker', 'PassageReranker', 'FusedOrder',
-           'LikelihoodReranker', 'make_reranker']
+__all__ = ['AnyReranker', 'PARTS', 'SIGNALS', 'WEIGHTS', 'Reranker', 'HitReranker', 'TurnReranker', 'rank_hits', 'CosineReranker',
+           'OverlapReranker', 'best_three', 'PassageReranker', 'TalkReranker', 'FusedOrder', 'LikelihoodReranker',
+           'make_reranker']
 
 # %% ../../nbs/4_search/06b_rerankers.ipynb #e99d8087
 class Reranker(Protocol):
@@ -36,15 +40,28 @@ class HitReranker(Protocol):
 
     def score_hits(self, query: str, hits: Sequence[Hit]) -> list[float]: ...  # one per hit, higher is better
 
+
+@runtime_checkable
+class TurnReranker(Protocol):
+    "Scores hits for a question and the conversation that it ends: `TalkReranker`."
+    fingerprint: str
+
+    def score_turn(self, query: str, hits: Sequence[Hit], turns: Sequence[Turn]) -> list[float]: ...  # one per hit, higher is better
+
+
+AnyReranker = Reranker | HitReranker | TurnReranker
+
 # %% ../../nbs/4_search/06b_rerankers.ipynb #e26be126
 def rank_hits(
-    reranker: Reranker | HitReranker,
+    reranker: AnyReranker,
     query: str,
     hits: Sequence[Hit],
+    turns: Sequence[Turn] = (),  # the conversation, its last question included; none: the query stands alone
 ) -> list[Hit]:  # all of them, best first, each with its `rerank_score`
     "Hits in the order of a reranker."
-    by_hit = isinstance(reranker, HitReranker)
-    scores = reranker.score_hits(query, hits) if by_hit else reranker.score(query, [h.text for h in hits])
+    if isinstance(reranker, TurnReranker): scores = reranker.score_turn(query, hits, turns)
+    elif isinstance(reranker, HitReranker): scores = reranker.score_hits(query, hits)
+    else: scores = reranker.score(query, [h.text for h in hits])
     scored = [replace(h, rerank_score=round(float(s), 6)) for h, s in zip(hits, scores, strict=True)]
     return sorted(scored, key=lambda h: (-h.rerank_score, -h.score, h.chunk_id))
 
@@ -85,18 +102,33 @@ class OverlapReranker:
         self.index, self.weight, self.fingerprint = index, weight, f"overlap:{weight}"
         self._children = index.manifest.total("children")
 
+    def shares(self, query: str, hits: Sequence[Hit]) -> list[float]:
+        "The share of the query's words that each hit holds."
+        asked = dict.fromkeys(words(query))
+        idf = {w: math.log(1 + self._children / (1 + n)) for w, n in self.index.parents.frequency(asked).items()}
+        total = sum(idf.values()) or 1.0
+        return [sum(idf[w] for w in idf.keys() & set(words(h.text))) / total for h in hits]
+
     def score_hits(
         self,
         query: str,
         hits: Sequence[Hit],
     ) -> list[float]:  # one per hit, higher is better
         "Score hits, not texts: their cosine with the query is known."
-        asked = dict.fromkeys(words(query))
-        idf = {w: math.log(1 + self._children / (1 + n)) for w, n in self.index.parents.frequency(asked).items()}
-        total = sum(idf.values()) or 1.0
-        return [h.score + self.weight * sum(idf[w] for w in idf.keys() & set(words(h.text))) / total for h in hits]
+        return [h.score + self.weight * share for h, share in zip(hits, self.shares(query, hits))]
 
 # %% ../../nbs/4_search/06b_rerankers.ipynb #c82a3026
+def best_three(
+    hits: Sequence[Hit],  # all candidates of a question
+    cosines: Sequence[float],  # of each
+) -> list[float]:  # of each hit's passage
+    "The mean cosine of the best three candidates of the same passage; in the place of a missing one, the worst candidate's."
+    floor, found = min(cosines, default=0.0), defaultdict(list)
+    for h, cosine in sorted(zip(hits, cosines), key=lambda pair: -pair[1]): found[h.document_id].append(cosine)
+    three = {d: sum([*best[:3], floor, floor][:3]) / 3 for d, best in found.items()}
+    return [three[h.document_id] for h in hits]
+
+
 class PassageReranker(OverlapReranker):
     "Cosine and overlap, and what was found of the same passage besides. Needs no model."
 
@@ -115,10 +147,44 @@ class PassageReranker(OverlapReranker):
         hits: Sequence[Hit],
     ) -> list[float]:  # one per hit, higher is better
         "Score hits, which are all the candidates of a question."
-        floor, found = min((h.score for h in hits), default=0.0), defaultdict(list)
-        for h in sorted(hits, key=lambda h: -h.score): found[h.document_id].append(h.score)
-        three = {d: sum([*scores[:3], floor, floor][:3]) / 3 for d, scores in found.items()}
-        return [s + self.siblings * three[h.document_id] for s, h in zip(super().score_hits(query, hits), hits)]
+        three = best_three(hits, [h.score for h in hits])
+        return [s + self.siblings * more for s, more in zip(super().score_hits(query, hits), three)]
+
+# %% ../../nbs/4_search/06b_rerankers.ipynb #3751e55b
+PARTS = ("last", "before", "answer", "follows", "first")  # of the conversation: views
+SIGNALS = (*PARTS, "words", "words it follows", "siblings")
+WEIGHTS = (0.16, -0.5, 0.25, 0.52, 0.12, 0.11, 0.16, 0.21)  # of SIGNALS: learned on the choosing half of mtrag-human
+
+
+class TalkReranker:
+    "What the conversation says of a child: learned weights of eight signals. Needs no model but the embedder."
+
+    def __init__(
+        self,
+        index: Index,  # knows the children's vectors, and how common each word is
+        embedder: EmbedderLike,
+        weights: Sequence[float] = WEIGHTS,
+    ):
+        self.index, self.embedder, self.weights, self._words = index, embedder, np.array(weights, np.float64), OverlapReranker(index)
+        self.fingerprint = f"talk:{digest([float(w) for w in weights], 8)}"
+
+    def signals(self, query: str, hits: Sequence[Hit], turns: Sequence[Turn]) -> np.ndarray:  # [hits, signals]
+        "The signals of each hit, in the order of SIGNALS. What the conversation has not is 0: an answer, before the first."
+        texts = {part: view_text(part, query, turns) for part in PARTS}
+        said = [t for t in dict.fromkeys(texts.values()) if t]
+        vector = {"": np.zeros(self.embedder.dim, np.float32), **dict(zip(said, self.embedder.encode(said, query=True)))}
+        cosines = self.index.vectors([h.chunk_id for h in hits]) @ np.stack([vector[t] for t in texts.values()]).T
+        shares = [self._words.shares(texts[part], hits) for part in ("last", "follows")]
+        return np.c_[cosines, np.array(shares).T, best_three(hits, cosines[:, 0].tolist())]
+
+    def score_turn(
+        self,
+        query: str,  # taken for the last question where there are no turns
+        hits: Sequence[Hit],  # all candidates of a question
+        turns: Sequence[Turn],  # the conversation, its last question included
+    ) -> list[float]:  # one per hit, higher is better
+        "Score hits by all that was said."
+        return (self.signals(query, hits, turns) @ self.weights).tolist() if hits else []
 
 # %% ../../nbs/4_search/06b_rerankers.ipynb #4ead05f0
 class FusedOrder:
@@ -159,13 +225,14 @@ def make_reranker(
     name: str,  # one of RERANKERS; "": the given one, or overlap where there is none
     index: Index,
     embedder: EmbedderLike,
-    given: Reranker | HitReranker | None = None,  # the profile's cross-encoder
+    given: AnyReranker | None = None,  # the profile's cross-encoder
     model: ChatModel | None = None,
-) -> Reranker | HitReranker:
+) -> AnyReranker:
     "The reranker of a name. Raises SettingsError for one whose model is not there."
     if not name: name = "model" if given else "overlap"
     if name == "overlap": return OverlapReranker(index)
     if name == "passage": return PassageReranker(index)
+    if name == "talk": return TalkReranker(index, embedder)
     if name == "cosine": return CosineReranker(embedder)
     if name == "none": return FusedOrder()
     if name == "likelihood" and model: return LikelihoodReranker(model)

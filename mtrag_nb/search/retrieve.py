@@ -18,7 +18,7 @@ from ..models.chat import ChatModel
 from ..models.embed import EmbedderLike
 from .fusion import FUSE
 from .index import Hit, Index
-from .rerankers import HitReranker, Reranker, make_reranker, rank_hits
+from .rerankers import AnyReranker, make_reranker, rank_hits
 from .views import Terms, query_vectors, several_rewrites, view_terms, view_text
 
 # %% auto #0
@@ -128,7 +128,7 @@ class _Searching:
         self,
         index: Index,
         embedder: EmbedderLike,  # the one that the index was opened with
-        reranker: Reranker | HitReranker | None = None,  # None: OverlapReranker
+        reranker: AnyReranker | None = None,  # None: OverlapReranker
         settings: RetrievalSettings = RetrievalSettings(),
     ):
         if not 1 <= settings.rerank_k <= settings.top_k:
@@ -177,7 +177,8 @@ class Candidates(_Searching):
         talks = list(turns) or [()] * len(queries)
         asked = [searches(self.legs, q, t, model) for q, t in zip(queries, talks, strict=True)]
         reranker = self.reranker or make_reranker("likelihood", self.index, self.embedder, model=model)
-        return [rank_hits(reranker, q, self._one(s, found, q)) for q, s, found in zip(queries, asked, self._found(asked, only))]
+        each = zip(queries, talks, asked, self._found(asked, only))
+        return [rank_hits(reranker, q, self._one(s, found, q), t) for q, t, s, found in each]
 
     def ranked(self, query: str, domain: str = "", turns: Sequence[Turn] = (), model: ChatModel | None = None) -> list[Hit]:
         "All candidates of a question, best first. Raises DataError for a domain that is not in the index."

@@ -5,12 +5,16 @@
 # %% ../../nbs/9_studies/00_bench.ipynb #93fbaabd
 from __future__ import annotations
 
+import os
 import random
+import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import closing
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import replace
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,11 +23,11 @@ import numpy as np
 from llama_index.core.node_parser import HierarchicalNodeParser, LangchainNodeParser
 from qdrant_client import QdrantClient, models as qm
 
-from ..core.files import write_json
+from ..core.files import read_json, write_json
 from ..core.html import text_table
 from ..core.record import Grade, Graded
-from ..core.settings import ChunkSettings, Settings, load_settings, with_settings
-from ..core.types import Passage, Task
+from ..core.settings import ChunkSettings, NearestSettings, Settings, SparseSettings, load_settings, with_settings
+from ..core.types import Passage, SettingsError, Task
 from ..core.verdicts import read_verdict
 from ..data.mtrag import read_corpus, read_tasks, sample_corpus, sample_dir
 from ..models.calls import Models
@@ -31,16 +35,23 @@ from ..models.chat import ChatModel, Prompt, chat
 from ..runs.run import machine, package_versions, run_tasks
 from ..search.build import build_index
 from ..search.chunks import ParentChildNodeParser, chunk_passage, passages_to_documents
-from ..search.edge import EdgeClient
+from ..search.edge import EdgeClient, _copy_file, disk_size
+from ..search.folder import COLLECTION
+from ..search.index import open_index
+from ..search.nearest import build_graph, search_params
+from ..search.sound import vectors_of
+from ..search.sparse import SPARSE_NAME, Bm25, sparse_request
 from ..systems.self_crag import SELF_CRAG, SELF_CRAG_NODES, build_self_crag
 from ..systems.stages import Toolbox
 from ..systems.system import System, TurnState
 
 # %% auto #0
-__all__ = ['CORPUS_SIZES', 'Search', 'JSON_GRADE', 'JSON_TOKENS', 'SEQUENTIAL', 'BENCHES', 'synthetic_texts', 'stock_parser',
-           'bench_ingestion', 'bench_search', 'sequential_grade', 'sequential_settings', 'timed_run', 'in_turn',
-           'spread', 'turn_ways', 'bench_turns', 'distinct_prompts', 'reading_speed', 'writing_speed', 'bench_batching',
-           'expected_gain', 'main', 'bench_table']
+__all__ = ['CORPUS_SIZES', 'Search', 'Vectors', 'EXACT_BELOW', 'WAYS', 'JSON_GRADE', 'JSON_TOKENS', 'SEQUENTIAL', 'Bench',
+           'BENCHES', 'SEARCHES', 'NAMES', 'Row', 'synthetic_texts', 'stock_parser', 'bench_ingestion',
+           'clustered_vectors', 'timed_in_turn', 'recall', 'bench_search', 'index_vectors', 'zipf_texts', 'bench_words',
+           'sequential_grade', 'sequential_settings', 'timed_run', 'in_turn', 'spread', 'turn_ways', 'bench_turns',
+           'distinct_prompts', 'reading_speed', 'writing_speed', 'bench_batching', 'expected_gain', 'main',
+           'bench_table']
 
 # %% ../../nbs/9_studies/00_bench.ipynb #faa2de59
 def synthetic_texts(
@@ -99,10 +110,30 @@ def bench_ingestion(
 # %% ../../nbs/9_studies/00_bench.ipynb #10c4f8ec
 CORPUS_SIZES = {"clapnq": 183408, "cloud": 72442, "fiqa": 61022, "govt": 49607}  # passages of MTRAG's corpora
 Search = Callable[[np.ndarray, str], set]  # query, domain -> ids found
+Vectors = tuple[np.ndarray, np.ndarray, list[tuple[np.ndarray, str]]]  # [n, dim] of length 1, domains [n], queries with theirs
 
 
+def clustered_vectors(n: int, dim: int, queries: int, seed: int = 0) -> Vectors:
+    "Made-up vectors in clusters, and queries of the same kind."
+    rng, latent, per_domain = np.random.default_rng(seed), 64, 500
+    sizes = np.array(list(CORPUS_SIZES.values())) / sum(CORPUS_SIZES.values())
+    topics = rng.standard_normal((len(sizes) * per_domain, latent), dtype=np.float32)
+    turned = rng.standard_normal((latent, dim), dtype=np.float32)
+
+    def draw(domains: np.ndarray) -> np.ndarray:
+        near = topics[domains * per_domain + rng.integers(per_domain, size=len(domains))]
+        v = (near + 0.6 * rng.standard_normal(near.shape, dtype=np.float32)) @ turned
+        v += 2 * rng.standard_normal(v.shape, dtype=np.float32)
+        return v / np.linalg.norm(v, axis=1, keepdims=True)
+
+    of = np.sort(rng.choice(len(sizes), n, p=sizes))
+    asked, names = rng.choice(len(sizes), queries, p=sizes), np.array(list(CORPUS_SIZES))
+    vectors = np.concatenate([draw(part) for part in np.array_split(of, max(1, n // 20_000))])
+    return vectors, names[of], list(zip(draw(asked), names[asked]))
+
+# %% ../../nbs/9_studies/00_bench.ipynb #bf00c005
 def _numpy_search(vectors: np.ndarray, labels: np.ndarray, k: int) -> Search:
-    "Exact search by one matrix product."
+    "Exact search by one matrix product over everything, masked."
     def search(query, domain):
         scores = np.where(labels == domain, vectors @ query, -2)
         top = np.argpartition(-scores, k)[:k]
@@ -110,23 +141,60 @@ def _numpy_search(vectors: np.ndarray, labels: np.ndarray, k: int) -> Search:
     return search
 
 
-def _client_search(client: QdrantClient | EdgeClient, k: int) -> Search:
-    "The same through a Qdrant client."
+def _block_search(vectors: np.ndarray, labels: np.ndarray, k: int) -> Search:
+    "The same over the domain's block alone: its vectors lie together, and whoever searches knows where."
+    at = {d: np.flatnonzero(labels == d)[[0, -1]] for d in np.unique(labels)}
     def search(query, domain):
-        only = qm.Filter(must=[qm.FieldCondition(key="domain", match=qm.MatchValue(value=domain))])
-        return {p.id for p in client.query_points("bench", query.tolist(), limit=k, query_filter=only).points}
+        first, last = at[domain]
+        scores = vectors[first:last + 1] @ query
+        top = np.argpartition(-scores, min(k, len(scores) - 1))[:k]
+        return set((first + top[np.argsort(-scores[top])]).tolist())
     return search
 
-# %% ../../nbs/9_studies/00_bench.ipynb #bf00c005
-def _labelled_vectors(n: int, dim: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:  # [n, dim], [n]
-    "Random vectors of length 1, with domains."
-    rng = np.random.default_rng(seed)
-    vectors = rng.standard_normal((n, dim), dtype=np.float32)
-    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    sizes = np.array(list(CORPUS_SIZES.values()))
-    return vectors, rng.choice(list(CORPUS_SIZES), n, p=sizes / sizes.sum())
+
+def _client_search(client: QdrantClient | EdgeClient, k: int, nearest: NearestSettings | None = None) -> Search:
+    "The same through a Qdrant client."
+    params = search_params(nearest)
+    def search(query, domain):
+        only = qm.Filter(must=[qm.FieldCondition(key="domain", match=qm.MatchValue(value=domain))])
+        return {p.id for p in client.query_points("bench", query.tolist(), limit=k, query_filter=only, search_params=params).points}
+    return search
+
+# %% ../../nbs/9_studies/00_bench.ipynb #53b0a14d
+EXACT_BELOW = 5_000  # here: every domain goes through the graph
+WAYS = {"edge": None, "hnsw": NearestSettings(exact_below=EXACT_BELOW), "int8": NearestSettings(m=0, int8=True, exact_below=EXACT_BELOW),
+        "hnsw_int8": NearestSettings(int8=True, exact_below=EXACT_BELOW)}
 
 
+def timed_in_turn(
+    ways: Mapping[str, Search],
+    asked: Sequence[tuple[np.ndarray, str]],
+) -> tuple[dict[str, float], dict[str, list[set]]]:  # median CPU and wall milliseconds of each way; what it found
+    "Every query is put to every way in turn, each time another one first."
+    spent, found = {name: [] for name in ways}, {name: [] for name in ways}
+    for n, query in enumerate(asked):
+        for name in [*list(ways)[n % len(ways):], *list(ways)[:n % len(ways)]]:
+            wall, cpu = time.perf_counter(), time.process_time()
+            found[name].append(ways[name](*query))
+            spent[name].append((1000 * (time.process_time() - cpu), 1000 * (time.perf_counter() - wall)))
+    medians = {name: np.median(t, axis=0) for name, t in spent.items()}
+    return {f"{name}{end}": round(float(m[i]), 3) for name, m in medians.items() for i, end in enumerate(("_ms", "_wall_ms"))}, found
+
+
+def recall(
+    found: Sequence[set],  # for each query
+    truth: Sequence[set],
+    vectors: np.ndarray,  # by id
+    asked: Sequence[tuple[np.ndarray, str]],
+) -> float:
+    "Of what there is to find, the share that was found, on average; what is as near as the last of it is as good."
+    shares = []
+    for a, b, (query, _) in zip(found, truth, asked, strict=True):
+        last = (vectors[list(b)] @ query).min() - 1e-6
+        shares.append((vectors[list(a)] @ query >= last).sum() / len(b))
+    return round(float(np.mean(shares)), 4)
+
+# %% ../../nbs/9_studies/00_bench.ipynb #19d71447
 def _load_points(client: QdrantClient | EdgeClient, vectors: np.ndarray, labels: np.ndarray) -> float:
     "Insert the vectors; seconds."
     start = time.perf_counter()
@@ -138,35 +206,132 @@ def _load_points(client: QdrantClient | EdgeClient, vectors: np.ndarray, labels:
     return round(time.perf_counter() - start, 1)
 
 
-def _median_ms(search: Search, queries: Iterable[tuple[np.ndarray, str]]) -> tuple[float, list[set]]:
-    "Median time of `search` over the queries, and what it found."
-    times, found = [], []
-    for q in queries:
-        start = time.perf_counter()
-        found.append(search(*q))
-        times.append(1000 * (time.perf_counter() - start))
-    return round(float(np.median(times)), 3), found
+def _engines(folder: Path, vectors: np.ndarray, labels: np.ndarray, ways: Mapping[str, NearestSettings | None]) -> dict[str, float]:
+    "A collection for each way, built with one thread; what inserting and building took."
+    client = EdgeClient(folder / "edge")
+    out = {"edge_insert_s": _load_points(client, vectors, labels)}
+    client.close()
+    del client
+    for name, nearest in ways.items():
+        if name != "edge": shutil.copytree(folder / "edge", folder / name, copy_function=_copy_file)
+        if nearest:
+            built = build_graph(folder / name / "bench", nearest, list(Counter(labels.tolist()).values()), progress=False, threads=1)
+            out |= {f"{name}_build_s": round(built["seconds"], 1), f"{name}_build_cpu_s": round(built["cpu"], 1),
+                    f"{name}_build_mib": round(built["memory_mib"])}
+        out[f"{name}_disk_mb"] = round(disk_size(folder / name) / 1e6)
+    return out
 
-# %% ../../nbs/9_studies/00_bench.ipynb #53b0a14d
+# %% ../../nbs/9_studies/00_bench.ipynb #19d71448
 def bench_search(
     n: int = 100_000,  # vectors
     dim: int = 1024,
-    queries: int = 40,
-    local_queries: int = 5,  # of these, put to the local mode, which takes seconds for each
+    queries: int = 100,
+    local_queries: int = 5,  # of these, put to the local mode, which takes seconds for each; 0: none
     k: int = 20,
-) -> dict[str, float]:  # median ms per query, ratios, seconds to insert
-    "Filtered top-k: embedded engine, bare numpy, Qdrant's local mode (in memory), on the same vectors in one process."
-    vectors, labels = _labelled_vectors(n + queries, dim)
-    asked, vectors, labels = list(zip(vectors[n:], labels[n:])), vectors[:n], labels[:n]
-    out: dict[str, float] = {"n": n, "dim": dim}
-    out["numpy_ms"], truth = _median_ms(_numpy_search(vectors, labels, k), asked)
+    ways: Mapping[str, NearestSettings | None] = WAYS,
+    given: Vectors | None = None,  # in the place of made-up vectors
+) -> dict[str, float]:  # median ms per query (CPU, and wall), recall, ratios, seconds to insert and build
+    "Filtered top-k on the same vectors in one process: numpy, the embedded engine in several ways, Qdrant's local mode (in memory)."
+    vectors, labels, asked = given or clustered_vectors(n, dim, queries)
+    out: dict[str, float] = {"n": len(vectors), "dim": vectors.shape[1], "queries": len(asked)}
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as opened:
+        out |= _engines(Path(folder), vectors, labels, ways)
+        search = {"numpy": _numpy_search(vectors, labels, k), "block": _block_search(vectors, labels, k)}
+        for name, nearest in ways.items():
+            search[name] = _client_search(opened.enter_context(closing(EdgeClient(Path(folder) / name))), k, nearest)
+        timed_in_turn(search, asked[:3])  # the files are read in
+        ms, found = timed_in_turn(search, asked)
+        out |= ms | {f"{name}_recall": recall(found[name], found["numpy"], vectors, asked) for name in ways}
+        if local_queries:
+            local = opened.enter_context(closing(QdrantClient(":memory:")))
+            out["local_insert_s"] = _load_points(local, vectors, labels)
+            ms, found_local = timed_in_turn({"local": _client_search(local, k)}, asked[:local_queries])
+            out |= ms | {"local_recall": recall(found_local["local"], found["numpy"][:local_queries], vectors, asked[:local_queries])}
+    plain = [name for name in ("numpy", "block", "local") if f"{name}_ms" in out]
+    faster = {f"edge_over_{name}": out["edge_ms"] / out[f"{name}_ms"] for name in ways if name != "edge"}
+    return out | {k: round(v, 1) for k, v in ({f"{name}_over_edge": out[f"{name}_ms"] / out["edge_ms"] for name in plain} | faster).items()}
+
+# %% ../../nbs/9_studies/00_bench.ipynb #19d71451
+def index_vectors(
+    folder: str | Path,  # of an index that the laptop's embedder made
+    models: Models | None = None,
+) -> Vectors:
+    "The vectors of an index, one domain after the other, and the sample's questions of its domains. Raises SettingsError without a folder."
+    if not folder: raise SettingsError("no index is named: set MTRAG_INDEX to the folder of one")
+    embedder, points, at = (models or Models(load_settings())).embedder, [], None
+    with open_index(folder, embedder) as index:
+        while page := index.store.client.scroll(COLLECTION, limit=2000, offset=at, with_payload=["domain"], with_vectors=True):
+            points.append((vectors_of(page[0], index.store), [p.payload["domain"] for p in page[0]]))
+            if (at := page[1]) is None: break
+    labels = np.array([d for _, ds in points for d in ds])
+    order = np.argsort(labels, kind="stable")
+    tasks = [t for t in read_tasks(sample_dir() / "reference.jsonl") if t.domain in labels]
+    queries = embedder.encode([t.question for t in tasks], query=True)
+    return np.concatenate([v for v, _ in points])[order], labels[order], [(q, t.domain) for q, t in zip(queries, tasks)]
+
+# %% ../../nbs/9_studies/00_bench.ipynb #19d7144b
+def zipf_texts(n: int, queries: int, seed: int = 0) -> tuple[list[str], list[str]]:
+    "Texts of made-up words, and questions of one to six of them."
+    rng = np.random.default_rng(seed)
+    parts = "ba co du fe gi ha ju ka lo mu".split(), "da le mi no pu ra se ti vo zu".split(), "dor lin mek nek pot rig sut tov".split()
+    words = np.array([a + b + c + d for a in parts[0] for b in parts[1] for c in parts[1] for d in parts[2]])
+    rng.shuffle(words)
+    often = 1 / np.arange(1, len(words) + 1)
+    draw = lambda sizes: np.split(words[rng.choice(len(words), sizes.sum(), p=often / often.sum())], np.cumsum(sizes)[:-1])
+    return [" ".join(t) for t in draw(rng.integers(5, 60, n))], [" ".join(t) for t in draw(rng.integers(1, 7, queries))]
+
+# %% ../../nbs/9_studies/00_bench.ipynb #19d7144d
+def _sparse_engine(folder: Path, texts: Sequence[str], settings: SparseSettings) -> EdgeClient:
+    "The texts in the engine, as sparse vectors; two domains, in turn."
+    client, bm25 = EdgeClient(folder), Bm25(settings)
+    client.create_collection("bench", {}, {SPARSE_NAME: qm.SparseVectorParams(modifier=qm.Modifier.IDF)})
+    client.create_payload_index("bench", "domain", qm.PayloadSchemaType.KEYWORD)
+    for i in range(0, len(texts), 2048):
+        made = zip(*bm25.children(texts[i:i + 2048]))
+        client.upload_points("bench", [
+            SimpleNamespace(id=i + j, vector={SPARSE_NAME: qm.SparseVector(indices=words, values=weights)},
+                            payload={"domain": ("even", "odd")[j % 2]})
+            for j, (words, weights) in enumerate(made)])
+    return client
+
+
+def _words_search(client: EdgeClient, settings: SparseSettings, k: int, domain: str = "") -> Callable[[str], list[float]]:
+    "From a question to the scores of the k best texts, by the engine; how rare a word is, is counted within the domain."
+    only = qm.Filter(must=[qm.FieldCondition(key="domain", match=qm.MatchValue(value=domain))]) if domain else None
+    bm25 = Bm25(settings)
+    def search(question):
+        request = sparse_request(bm25.questions([question])[0][0], k, only)
+        return [p.score for p in client.query_batch_points("bench", [request])[0].points]
+    return search
+
+# %% ../../nbs/9_studies/00_bench.ipynb #19d7144e
+def _bm25s_search(texts: Sequence[str], settings: SparseSettings, k: int) -> Callable[[str], list[float]]:
+    "The same by `bm25s`, which leaves out a factor."
+    import bm25s
+    ranked = bm25s.BM25(k1=settings.k1, b=settings.b, method="lucene")
+    ranked.index([t.split() for t in texts], show_progress=False)
+    def search(question):
+        _, scores = ranked.retrieve([list(dict.fromkeys(question.split()))], k=k, show_progress=False)
+        return (scores[0] * (settings.k1 + 1)).tolist()
+    return search
+
+
+def bench_words(n: int = 100_000, queries: int = 200, k: int = 20) -> dict[str, float]:
+    "BM25, top-k: the engine, all texts and one of two domains, beside `bm25s`; CPU seconds to build, ms per question, the same scores."
+    texts, asked = zipf_texts(n, queries)
+    settings = SparseSettings(avg_len=float(np.mean([len(t.split()) for t in texts])))
     with tempfile.TemporaryDirectory() as folder:
-        for name, client, part in [("edge", EdgeClient(folder), asked), ("local", QdrantClient(":memory:"), asked[:local_queries])]:
-            with closing(client):
-                out[f"{name}_insert_s"] = _load_points(client, vectors, labels)
-                out[f"{name}_ms"], found = _median_ms(_client_search(client, k), part)
-                out[f"{name}_recall"] = round(float(np.mean([len(a & b) / k for a, b in zip(found, truth)])), 4)
-    return out | {f"{name}_over_edge": round(out[f"{name}_ms"] / out["edge_ms"], 1) for name in ("numpy", "local")}
+        start = time.process_time()
+        with closing(_sparse_engine(Path(folder), texts, settings)) as client:
+            out = {"n": n, "queries": queries, "edge_build_cpu_s": round(time.process_time() - start, 1)}
+            search = {"edge": _words_search(client, settings, k), "edge_filtered": _words_search(client, settings, k, "odd")}
+            start = time.process_time()
+            if find_spec("bm25s"): search["bm25s"] = _bm25s_search(texts, settings, k)
+            out["bm25s_build_cpu_s"] = round(time.process_time() - start, 1)
+            ms, found = timed_in_turn(search, [(q,) for q in asked])
+    if "bm25s" not in found: return out | ms
+    same = [np.allclose(a, b[:len(a)], atol=1e-3) for a, b in zip(found["edge"], found["bm25s"])]
+    return out | ms | {"same_scores": float(np.mean(same)), "bm25s_over_edge": round(ms["bm25s_ms"] / ms["edge_ms"], 1)}
 
 # %% ../../nbs/9_studies/00_bench.ipynb #082c7718
 JSON_GRADE = (
@@ -321,41 +486,75 @@ def expected_gain(
     return seconds(1) / seconds(batch)
 
 # %% ../../nbs/9_studies/00_bench.ipynb #a03d0784
-BENCHES: dict[str, Callable[[], dict[str, float]]] = {"ingestion": bench_ingestion, "search": bench_search, "turns": bench_turns,
-                                                      "batching": bench_batching}
+Bench = Callable[[], dict[str, float]]
+BENCHES: dict[str, Bench] = {
+    "ingestion": bench_ingestion, "search": bench_search, "search_366k": partial(bench_search, 366_479, 384, local_queries=0),
+    "search_real": lambda: bench_search(local_queries=0, given=index_vectors(os.environ.get("MTRAG_INDEX", ""))),
+    "words": bench_words, "turns": bench_turns, "batching": bench_batching}
+
+
+def _begun(out: Path, rows: Collection[str]) -> dict:
+    "What the file says, where some rows are renewed; else only the machine."
+    where = {"machine": machine(), "packages": package_versions()}
+    if not rows: return where
+    old = read_json(out) if out.exists() else where
+    return old | {"rows": {k: v for k, v in old.get("rows", {}).items() if k not in rows} | {name: where for name in rows}}
 
 
 def main(
     out: str | Path = "data/measured/bench.json",  # written with the machine it was measured on
-    benches: Mapping[str, Callable[[], dict[str, float]]] = BENCHES,
+    benches: Mapping[str, Bench] = BENCHES,
+    rows: Collection[str] = (),  # only these are measured, and noted with their machine; the others are kept. None: all that can be
 ) -> dict:
-    "Measure, print, and write it down. Takes about an hour and a half on two cores."
-    measured = {"machine": machine(), "packages": package_versions()}
-    for name, measure in benches.items():
+    "Measure, print, and write it down. All of it takes about two hours on two cores. Raises SettingsError for a row that there is not."
+    if unknown := [name for name in rows if name not in benches]:
+        raise SettingsError(f"no row {unknown[0]!r}: there are {', '.join(benches)}")
+    measured = _begun(Path(out), rows)
+    for name in rows or [n for n in benches if n != "search_real" or os.environ.get("MTRAG_INDEX")]:
         print(f"{name} ...", flush=True)
-        measured[name] = measure()
+        measured[name] = benches[name]()
         for k, v in measured[name].items(): print(f"  {k:36} {v:>12,.2f}", flush=True)
-    write_json(out, measured)
+        write_json(out, measured)
     return measured
 
 # %% ../../nbs/9_studies/00_bench.ipynb #bf00c012
+SEARCHES = ("search", "search_366k", "search_real")
+NAMES = {"hnsw": "HNSW", "int8": "8 bits", "hnsw_int8": "HNSW and 8 bits"}
+Row = tuple[str, tuple[float, str], str, tuple[float, str]]  # what, here with its range, the plain way, there with its range
+
+
+def _search_rows(measured: Mapping[str, Mapping[str, float]]) -> list[Row]:
+    "Searches, in milliseconds."
+    rows: list[Row] = []
+    for s in (measured[name] for name in SEARCHES if name in measured):
+        what, one = f"top-20 in a domain, {s['n']:,} x {s['dim']}, ms", lambda name, s=s: (s[f"{name}_ms"], "")
+        plain = {"numpy": "numpy, all", "block": "numpy, its block", "local": "Qdrant's local mode"}
+        rows += [(what, one("edge"), way, one(name)) for name, way in plain.items() if f"{name}_ms" in s]
+        rows += [(f"{what}, {way}, recall {s[f'{name}_recall']:.3f}", one(name), "all compared", one("edge"))
+                 for name, way in NAMES.items() if f"{name}_ms" in s]
+    if w := measured.get("words"): rows.append((f"BM25 top-20 of {w['n']:,}, ms", (w["edge_ms"], ""), "bm25s", (w["bm25s_ms"], "")))
+    return rows
+
+# %% ../../nbs/9_studies/00_bench.ipynb #bf00c014
+def _turn_rows(t: Mapping[str, float], b: Mapping[str, float]) -> list[Row]:
+    "Turns and tokens, more of which are better, with their ranges."
+    ranged = lambda group, name: (group[name], f"{group[name + '_least']:.2f} to {group[name + '_most']:.2f}" if name
+                                  + "_least" in group else "")
+    ways = (("profile laptop", "self_crag", "one task at a time", "batch_of_1"),
+            ("verdicts written", "batched_verdicts", "one prompt at a time", "sequential"))
+    rows = [(f"turns a minute, {what}", ranged(t, f"{ours}_per_minute"), plain, ranged(t, f"{theirs}_per_minute"))
+            for what, ours, plain, theirs in ways if t]
+    return rows + [(f"tokens {verb} a second, eight at once", ranged(b, f"{name}_at_8"), "one", ranged(b, f"{name}_at_1"))
+                   for verb, name in (("read", "read"), ("written", "write")) if b]
+
+
 def bench_table(
     measured: Mapping[str, Mapping[str, float]],  # as `main` returns it
 ) -> str:
     "Each speed beside the plain ways."
-    i, s, t, b = (measured.get(name, {}) for name in ("ingestion", "search", "turns", "batching"))
-    ranged = lambda group, name: (group[name], f"{group[name + '_least']:.2f} to {group[name + '_most']:.2f}" if name
-                                  + "_least" in group else "")
-    rows = [
-        ("linked nodes, MB per CPU-second", (i["nodes_mb_per_cpu_s"], ""), "stock parser", (i["stock_mb_per_cpu_s"], "")),
-        (f"filtered top-20 of {s['n']:,}, ms", (s["edge_ms"], ""), "numpy product", (s["numpy_ms"], "")),
-        (f"filtered top-20 of {s['n']:,}, ms", (s["edge_ms"], ""), "Qdrant's local mode", (s["local_ms"], "")),
-        *((f"turns a minute, {what}", ranged(t, f"{ours}_per_minute"), plain, ranged(t, f"{theirs}_per_minute")) for what, ours,
-          plain, theirs in (
-            ("profile laptop", "self_crag", "one task at a time", "batch_of_1"),
-            ("verdicts written", "batched_verdicts", "one prompt at a time", "sequential")) if t),
-        *((f"tokens {verb} a second, eight at once", ranged(b, f"{name}_at_8"), "one", ranged(b, f"{name}_at_1"))
-          for verb, name in (("read", "read"), ("written", "write")) if b)]
-    times = [max(ours, theirs) / min(ours, theirs) for _, (ours, _), _, (theirs, _) in rows]
+    i = measured["ingestion"]
+    parsing: Row = ("linked nodes, MB per CPU-second", (i["nodes_mb_per_cpu_s"], ""), "stock parser", (i["stock_mb_per_cpu_s"], ""))
+    rows = [parsing, *_search_rows(measured), *_turn_rows(measured.get("turns", {}), measured.get("batching", {}))]
+    times = [there / here if ", ms" in what else here / there for what, (here, _), _, (there, _) in rows]
     cells = [(what, *ours, plain, *theirs, f"{x:.1f}") for (what, ours, plain, theirs), x in zip(rows, times)]
     return text_table(["", "here", "range", "the plain way", "there", "range", "times"], cells, 2)

@@ -11,6 +11,7 @@ from dataclasses import replace
 from ..core.record import Checked, Drafted, Grade, Graded, Refused, Retried, Retrieved, Rewritten
 from ..core.text import cite, format_docs_for_gen, weakest_sentence
 from ..core.types import Context, Outcome, Reason, Turn, digest
+from ..models.chat import Sampling
 from .stages import Toolbox
 from .system import END, TurnState, Work
 
@@ -37,7 +38,7 @@ def retrieve_node(state: TurnState, tools: Toolbox) -> tuple[dict, Retrieved]:
 # %% ../../nbs/5_systems/03_nodes.ipynb #cf81d427
 def grade_node(state: TurnState, tools: Toolbox) -> tuple[dict, Graded]:
     "One verdict for each context that was found."
-    contexts = tools.retriever.contexts(state["found"])
+    contexts = tools.contexts(state["found"])
     verdicts = tools.grade(state["query"], state["task"].history, [c.text for c in contexts])
     step = Graded(grades=tuple(Grade(c.id, v) for c, v in zip(contexts, verdicts)))
     return {"kept": list(step.kept)}, step
@@ -52,12 +53,12 @@ def drafted(
     state: TurnState,
     tools: Toolbox,
     turns: Sequence[Turn],  # of the conversation, as the generator may see them
-    temperature: float = 0.0,
+    temperature: float | Sampling = 0.0,
     seed: int = 0,
 ) -> tuple[dict, Drafted]:
     "A draft from the kept contexts."
     attempt = state.get("retries", 0)
-    shown = format_docs_for_gen(tools.retriever.contexts(state["kept"]))
+    shown = format_docs_for_gen(tools.contexts(state["kept"]))
     wrong = state.get("unsupported", "") if attempt and tools.stages.retry == "told" else ""
     d = tools.generate(state.get("query") or state["task"].question, turns, shown, temperature=temperature, seed=seed, unsupported=wrong)
     return {"draft": d.text, "declined": d.declined}, replace(d, attempt=attempt)
@@ -90,7 +91,7 @@ DECLINED = Reason("llm_refusal", "declined", "the generator declined")
 # %% ../../nbs/5_systems/03_nodes.ipynb #37e51206
 def check_node(state: TurnState, tools: Toolbox) -> tuple[dict, Checked]:
     "The verdict on the draft; a rejected one names its weakest sentence."
-    contexts = tools.retriever.contexts(state["kept"])
+    contexts = tools.contexts(state["kept"])
     texts = [c.text for c in contexts]
     v = tools.check(state["query"], state["draft"], texts, format_docs_for_gen(contexts))
     if v.passed: return {"grounded": True, **answered(state["draft"], contexts)}, Checked(verdict=v)

@@ -23,6 +23,7 @@ SYSTEMS: dict[str, str | System] = {  # name -> where its value is, or the value
     "ncl": "mtrag_nb.systems.ncl:NCL",
     "naive": "mtrag_nb.systems.baselines:NAIVE",
     "quote": "mtrag_nb.systems.quote:QUOTE",
+    "agents": "mtrag_nb.systems.agents:AGENTS",
 }
 DEFAULT = next(iter(SYSTEMS))  # what a command runs that names none
 ANSWERING = {"laptop": "quote"}  # profile -> who answers a person who names none, where the model is too small to write

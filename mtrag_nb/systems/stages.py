@@ -14,13 +14,16 @@ from ..core.record import Drafted, Rewritten
 from ..core.settings import Settings, StageSettings
 from ..core.declining import declines
 from ..core.text import support
-from ..core.types import ReplyError, Turn
+from ..core.types import Context, ReplyError, Turn
 from ..core.verdicts import Verdict, read_verdict, scored
-from ..models.chat import ChatModel, Prompt, chat
+from ..models.chat import ChatModel, Prompt, Sampling, chat
 from ..models.embed import EmbedderLike
 from .prompts import history_head, prompt_set, show_history
+from .scale import grade_by_scale, grade_by_scale_text
 
-if TYPE_CHECKING: from mtrag_nb.search.retrieve import RetrieverLike
+if TYPE_CHECKING:
+    from mtrag_nb.search.retrieve import RetrieverLike
+    from mtrag_nb.search.web import Web
 
 # %% auto #0
 __all__ = ['DECLINED_BY', 'clean_rewrite', 'rewrite', 'guard', 'grade_by_verdict', 'log_odds', 'grade_by_yesno',
@@ -145,7 +148,7 @@ def generate(
     history: str,
     documents: str,  # formatted, with titles
     max_new_tokens: int,
-    temperature: float = 0.0,
+    temperature: float | Sampling = 0.0,
     seed: int = 0,
     unsupported: str = "",  # a retry says which part of the last draft was not supported
     declined_by: str = "stance",  # a key of DECLINED_BY
@@ -159,7 +162,7 @@ def generate(
     if not text: raise ReplyError(f"empty reply: {c.tokens_out} tokens ({c.stop}), and no answer in {c.text[:60]!r}")
     if prefill: text = text[:1].upper() + text[1:]
     if tidy and c.stop == "length" and (whole := re.match(r".*[.!?](?=\s|$)", text, flags=re.S)): text = whole[0]
-    return Drafted(text=text, declined=DECLINED_BY[declined_by](text), stop=c.stop, temperature=temperature, seed=seed,
+    return Drafted(text=text, declined=DECLINED_BY[declined_by](text), stop=c.stop, temperature=float(temperature), seed=seed,
                    unsupported=unsupported)
 
 # %% ../../nbs/5_systems/01_stages.ipynb #c237efa6
@@ -206,6 +209,7 @@ class Toolbox:
     embedder: EmbedderLike
     retriever: RetrieverLike
     system_prompts: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # a system's own: prompt set -> key -> text
+    web: Web | None = None  # what is searched for where the documents do not suffice, by systems that do; None: nothing
 
     @property
     def stages(self) -> StageSettings: return self.settings.stages
@@ -215,6 +219,13 @@ class Toolbox:
         "The settings' prompt set with the system's own. Where a system has none for that set, its permissive ones are taken."
         own = self.system_prompts
         return {**prompt_set(self.stages.prompts), **own.get(self.stages.prompts, own.get("permissive", {}))}
+
+    def contexts(self, ids: Sequence[str]) -> list[Context]:
+        "Contexts by id, in that order, those that the web brought included."
+        if self.web is None: return self.retriever.contexts(ids)
+        there = set(self.web.known(ids))
+        found = {c.id: c for c in [*self.web.contexts(sorted(there)), *self.retriever.contexts([i for i in ids if i not in there])]}
+        return [found[i] for i in ids]
 
     def history(self, turns: Sequence[Turn], whole: bool = False) -> str:
         "The last turns, as many as the settings say, or all; long ones clipped."
@@ -241,6 +252,8 @@ class Toolbox:
         if way == "verdict": return grade_by_verdict(self.chat, p, question, h, documents, default)
         if way == "yesno": return grade_by_yesno(self.chat, p, question, h, documents, threshold)
         if way == "likelihood": return grade_by_likelihood(self.chat, p, question, documents, threshold)
+        if way == "scale": return grade_by_scale(self.chat, p, question, h, documents, threshold)
+        if way == "scale-text": return grade_by_scale_text(self.chat, p, question, h, documents, threshold, default)
         return grade_by_cosine(self.embedder, question, documents, threshold)
 
     def generate(self, question: str, turns: Sequence[Turn], documents: str, **how) -> Drafted:  # how: temperature, seed, unsupported

@@ -22,6 +22,7 @@ from ..core.text import clipped
 from ..core.types import MTRAGError, Outcome, Reason, SettingsError, Task
 from ..models.calls import MeteredChat
 from .stages import Toolbox
+from .states import beyond
 
 # %% auto #0
 __all__ = ['START', 'END', 'Work', 'TurnState', 'new_graph', 'NodeError', 'as_node', 'shared_retries', 'Departure', 'System',
@@ -76,7 +77,8 @@ def as_node(
         calls, start = Calls(), time.perf_counter()
         try: update, step = work(state, replace(tools, chat=MeteredChat(tools.chat, calls)))
         except Exception as e: raise NodeError(name, e) from e
-        return {**update, "steps": [replace(step, node=name, seconds=round(time.perf_counter() - start, 4), calls=calls)]}
+        return {**update, "steps": [replace(step, node=name, seconds=round(time.perf_counter() - start, 4), calls=calls,
+                                             put=beyond(update, step))]}
     return run
 
 # %% ../../nbs/5_systems/02_system.ipynb #db321f09
