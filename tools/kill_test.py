@@ -165,8 +165,9 @@ def attack_library(folder: Path, rounds: int) -> None:
     whole, made = (json.loads((f / "manifest.json").read_text()) for f in (folder / "at-once", library.folder))
     if {**whole, "generation": 0} != {**made, "generation": 0}: raise SystemExit("library: it is not what one made at once is")
     killed = sum(shelf.told[k] for k in (READY, NEXT, "elsewhere"))
-    print(f"library  {killed:4} kills in {3 * rounds} changes ({shelf.told[NEXT]} while one was made, {shelf.told[READY]} "
-          f"while it was put in place), {shelf.told['made all the same']} of them too late; always as before or after, and no trace of what was removed")
+    print(f"library  {killed:4} kills in {3 * rounds} changes ({shelf.told[NEXT]} while one was made, {shelf.told[READY]} while "
+          f"it was put in place), {shelf.told['made all the same']} of them too late; "
+          "always as before or after, and no trace of what was removed")
 
 
 def started(work: Callable[[], None], gate: int) -> int:
