@@ -49,7 +49,7 @@ def print_index(
     tables = ParentStore(Path(index) / "parents.sqlite", write=False)
     seconds = {step: sum(s[step] for s in tables.sessions()) for step in ("parse", "embed", "write")}
     tables.close()
-    if sum(seconds.values()) >= 10: print("seconds: " + ", ".join(f"{step} {s:.0f}" for step, s in seconds.items()))
+    if sum(seconds.values()) >= 10: print("seconds: " + ", ".join(f"{step} {s:.0f}" for step, s in seconds.items()), file=sys.stderr)
 
 
 def ingest(
