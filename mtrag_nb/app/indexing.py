@@ -60,7 +60,7 @@ def ingest(
     models: Models | None = None,
     progress: bool = True,
     cap: int | None = None,  # most children of a domain, in whole passages; None: all
-    sparse: bool = False,  # True: sparse vectors too, for BM25 and hybrid retrieval
+    sparse: bool = True,  # sparse vectors too, for BM25 and hybrid retrieval; False: dense ones alone
 ) -> Manifest:
     "Build an index of corpus files, or finish one."
     files, settings = list(passages), settings or configured()
@@ -84,7 +84,7 @@ def ingest_documents(
     settings: Settings | None = None,
     models: Models | None = None,
     progress: bool = True,
-    sparse: bool = False,
+    sparse: bool = True,
 ) -> tuple[Manifest, list[DataError]]:
     "Build an index of documents; files that could not be read are printed and returned."
     settings = settings or configured()
@@ -125,7 +125,8 @@ def ingest_arguments(p: argparse.ArgumentParser) -> None:
     p.add_argument("--collection", default="", metavar="NAME", help="with --documents: what they are filtered by, any name")
     domain_argument(p)
     p.add_argument("--cap", type=count, metavar="N", help="at most N children of each domain, in whole passages")
-    p.add_argument("--sparse", action="store_true", help="sparse vectors too, for BM25 and hybrid retrieval")
+    p.add_argument("--sparse", action=argparse.BooleanOptionalAction, default=True,
+                   help="sparse vectors too, for BM25 and hybrid retrieval (default), or dense ones alone")
     nearest_arguments(p)
     p.add_argument("--device", default="", metavar="D", help="where it is embedded: cpu, cuda, cuda:1 (default: as the profile says)")
     p.add_argument("--index", required=True, metavar="DIR", help="the index folder")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from .command import Command, settings_of
 from .indexing import on_device
 from ..core.html import text_table
-from ..core.settings import Settings, SparseSettings
+from ..core.settings import Settings
 from ..core.types import SettingsError
 from ..systems.registry import configured
 
@@ -32,7 +32,6 @@ def add(
     collection: str,  # what the documents are filtered by
     settings: Settings | None = None,
     models: Models | None = None,
-    sparse: bool = False,  # True: sparse vectors too, in a new library
     name: str = "",  # what a single file is called
     progress: bool = True,
 ) -> list[Change]:  # one for each source
@@ -42,9 +41,8 @@ def add(
     from mtrag_nb.models.calls import Models
     from mtrag_nb.search.library import Library
     embedder, changes = (models or Models(settings)).embedder, []
-    words = SparseSettings() if sparse else None
     for source in sources:
-        done = Library(index).add(source, collection, embedder, settings.chunks, words, name, progress)
+        done = Library(index).add(source, collection, embedder, settings.chunks, None, name, progress)
         for problem in done.problems: print(f"left out: {problem}", file=sys.stderr)
         print(f"{source}: {done}")
         changes.append(done)
@@ -82,23 +80,22 @@ def library_arguments(p: argparse.ArgumentParser) -> None:
     p.add_argument("--index", required=True, metavar="DIR", help="the library's folder; the first `add` makes it")
     p.add_argument("--collection", default="", metavar="NAME", help="add: what the documents are filtered by, any name")
     p.add_argument("--name", default="", metavar="NAME", help="add: what a single file is called in the library")
-    p.add_argument("--sparse", action="store_true", help="add, to a new library: sparse vectors too, for BM25 and hybrid retrieval")
     p.add_argument("--device", default="", metavar="D", help="add: where it is embedded: cpu, cuda, cuda:1 (default: as the profile says)")
 
 # %% ../../nbs/app/00c_library.ipynb #71d57983
 def do_library(a: argparse.Namespace) -> bool:
     "`mtrag library`. Raises SettingsError for an option or a name too many or too few."
-    given = [f"--{k}" for k in ("collection", "name", "sparse", "device") if getattr(a, k)]
+    given = [f"--{k}" for k in ("collection", "name", "device") if getattr(a, k)]
     if a.what != "add" and given: raise SettingsError(f"{given[0]} goes with library add")
     if bool(a.which) == (a.what == "list"):
-        raise SettingsError({"add": "library add takes files or folders", "list": "library list takes no names",
-                                                                 "remove": "library remove takes names or ids: see library list"}[a.what])
+        wants = {"add": "files or folders", "list": "no names", "remove": "names or ids: see library list"}
+        raise SettingsError(f"library {a.what} takes {wants[a.what]}")
     settings = on_device(settings_of(a), a.device)
     if a.what == "list": show(a.index)
     elif a.what == "remove": remove(a.index, a.which)
     else:
         if a.name and len(a.which) > 1: raise SettingsError("--name goes with one file")
-        return not any(c.problems for c in add(a.index, a.which, a.collection, settings, sparse=a.sparse, name=a.name))
+        return not any(c.problems for c in add(a.index, a.which, a.collection, settings, name=a.name))
     return True
 
 

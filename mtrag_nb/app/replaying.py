@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .command import Command, changes_of, count, limit_arguments, reference_argument, reference_or_sample
-from .running import print_run
+from .running import print_run, whole
 from ..core.record import Run
 from ..core.types import SettingsError
 
@@ -89,7 +89,7 @@ def do_replay(a: argparse.Namespace) -> bool:
     "`mtrag replay`: done if no turn broke."
     state, settings = split_changes(a.set)
     came = replay(a.run, a.turn, a.at, state, settings, a.visit, a.fresh, a.index, a.reference, a.out, a.limit, a.minutes)
-    return not came.after.failed if a.turn else not any(t.failed for t in came.trajectories.values())
+    return not came.after.failed if a.turn else whole(came)
 
 
 REPLAY = Command("Take up a recorded turn, or all turns of a run, at a node, with something changed there: only what lies downstream is "

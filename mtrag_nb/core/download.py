@@ -72,6 +72,7 @@ class FolderServer:
         self.folder, self.asked = Path(folder), []  # (method, path, range) of each request
         self.cut: dict[str, list[int]] = {}  # path -> after how many bytes to lose the connection: the first time, the second, ...
         self.spoilt: set[str] = set()  # paths that are sent with a wrong byte
+        self.parts = True  # False: it knows of no parts, and sends everything
 
     def answer(self, path: str, headers: Mapping[str, str]) -> Answer:
         "What there is at a path."
@@ -104,7 +105,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.owner.asked.append((self.command, path, span))
         said = self.owner.answer(path, self.headers)
         body = bytes([*said.body[:-1], said.body[-1] ^ 1]) if path in self.owner.spoilt and said.status == 200 else said.body
-        if part := re.fullmatch(r"bytes=(\d+)-", span or "") if said.status == 200 else None: said, body = _part(said, body, int(part[1]))
+        wanted = re.fullmatch(r"bytes=(\d+)-", span or "") if said.status == 200 and self.owner.parts else None
+        if wanted: said, body = _part(said, body, int(wanted[1]))
         self.send_response(said.status)
         for name, value in ({"Content-Length": str(len(body))} | said.headers).items(): self.send_header(name, value)
         self.end_headers()

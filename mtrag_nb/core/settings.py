@@ -272,6 +272,7 @@ BGE_RERANKER = ModelSpec("BAAI/bge-reranker-v2-m3")
 PROFILES = {
     "laptop": Settings(
         profile="laptop", chat=ModelSpec("SmolLM2-135M-Instruct", dtype="fp32", device="cpu"), embedder=MINILM,
+        retrieval=RetrievalSettings(top_k=30, views="query mix bm25:query", fusion="pool", reranker="talk"),  # 9_studies/08_retrieval
         stages=StageSettings(rewrite="guarded", grade="cosine", grade_threshold=0.19,
                              check="support", check_threshold=0.6, max_new_tokens=80, history_turns=4, turn_chars=300, prompts="small")),
     "t4": Settings(

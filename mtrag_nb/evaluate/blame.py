@@ -23,8 +23,8 @@ from .scores import decision
 # %% auto #0
 __all__ = ['WRONG', 'RIGHT', 'CAUSES', 'STAGES', 'UNTOLD', 'STRAYED', 'GROUPS', 'Judge', 'Bar', 'Blame', 'strayed', 'documents',
            'kept_by', 'strayed_at', 'evidence_cause', 'unsupported', 'let_through', 'draft_cause', 'answered_cause',
-           'blame_turn', 'BlameReport', 'blame', 'blame_table', 'Decided', 'Gate', 'decisions', 'gates', 'gate_table',
-           'blame_item', 'blame_items']
+           'blame_turn', 'place_of', 'BlameReport', 'blame', 'blame_table', 'Decided', 'Gate', 'decisions', 'gates',
+           'gate_table', 'blame_item', 'blame_items']
 
 # %% ../../nbs/7_evaluate/14_blame.ipynb #1931631b
 WRONG, RIGHT = 0.15, 0.22  # ROUGE-L with the target; measured below
@@ -169,10 +169,15 @@ def blame_turn(run: Recording, task_id: str, worth: Worth | None = None, bar: Ba
     return Blame(task_id, "failed", *((cause, node) if cause else draft_cause(run, t, worth, bar, refused)))
 
 # %% ../../nbs/7_evaluate/14_blame.ipynb #cce4b7d3
+def place_of(turn: int) -> str:
+    "Where in its conversation a turn stands, roughly."
+    return "first" if turn == 1 else "second to fourth" if turn < 5 else "later"
+
+
 GROUPS: dict[str, Callable[[Recording, str], str]] = {  # what turns are grouped by -> the group of a turn
     "system": lambda run, i: run.system,
     "domain": lambda run, i: run.turns[i].domain,
-    "turn": lambda run, i: "first" if run.turns[i].turn == 1 else "second to fourth" if run.turns[i].turn < 5 else "later",
+    "turn": lambda run, i: place_of(run.turns[i].turn),
     "question type": lambda run, i: ", ".join(run.gold[i].question_type) or "none" if i in run.gold else "none",
     "answerability": lambda run, i: run.gold[i].answerability if i in run.gold else "none",
 }
@@ -359,7 +364,7 @@ def blame_items(
     turns = {i.task_id: blame_item(i, gold[i.task_id], relevant(i.task_id), bar, decision(i)[1]) for i in known}
     labels = lambda of: {i.task_id: of(i) for i in known}
     groups = {"system": labels(lambda i: name), "domain": labels(lambda i: i.domain),
-              "turn": labels(lambda i: "first" if i.turn == 1 else "second to fourth" if i.turn < 5 else "later"),
+              "turn": labels(lambda i: place_of(i.turn)),
               "question type": labels(lambda i: ", ".join(gold[i.task_id].question_type) or "none"),
               "answerability": labels(lambda i: gold[i.task_id].answerability)}
     return BlameReport(name, turns, {i.task_id: i.conversation_id for i in known}, groups)

@@ -18,7 +18,8 @@ from ..core.types import MTRAGError, SettingsError
 # %% auto #0
 __all__ = ['LEAST_CAPABILITY', 'HALF_CAPABILITY', 'RESIDENTS', 'memory_of_machine', 'memory_of', 'pretended', 'capability_of',
            'least_capability', 'gpu_problem', 'usable_device', 'out_of_memory', 'TooLarge', 'too_large', 'NotFinite',
-           'finite', 'repeated_heads', 'own_quantization', 'turn_into', 'numbered', 'Residents', 'device_for_helper']
+           'finite', 'repeated_heads', 'own_quantization', 'turn_into', 'numbered', 'Resident', 'Residents',
+           'device_for_helper']
 
 # %% ../../nbs/3_models/00c_device.ipynb #bdd17bd5
 def memory_of_machine(
@@ -185,6 +186,17 @@ def turn_into(model, dtype) -> None:
 def numbered(device: str) -> str:
     "cuda is the first GPU, cuda:0."
     return "cuda:0" if device == "cuda" else device
+
+
+class Resident:
+    "A model that holds memory on a device. It has a `_lock`, which its users hold, and `unload()`."
+
+    def let_go(self) -> bool:
+        "Unload, unless it is being used right now: then False."
+        if not self._lock.acquire(blocking=False): return False
+        try: self.unload()
+        finally: self._lock.release()
+        return True
 
 
 class Residents:

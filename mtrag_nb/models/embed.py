@@ -18,7 +18,7 @@ import numpy as np
 
 from ..core.settings import ModelSpec
 from ..core.types import digest
-from .device import RESIDENTS, TooLarge, device_for_helper, finite, out_of_memory, too_large
+from .device import RESIDENTS, Resident, TooLarge, device_for_helper, finite, out_of_memory, too_large
 from .local import run_batches, trim_memory
 from .sizes import shape_in, weight_bytes, work_bytes
 from .weights import find_model, pick_dtype, torch_dtype, weight_files
@@ -105,7 +105,7 @@ def no_room(spec: ModelSpec, device: str, text: str, setting: str) -> TooLarge:
     return too_large(what, device, 0, f"Put it on the CPU (--set {setting}.device=cpu)" if device != "cpu" else "Free some memory")
 
 # %% ../../nbs/3_models/03_embed.ipynb #daeb7c66
-class Helper:
+class Helper(Resident):
     "A model of sentence-transformers beside the generator: loaded when first used, and sent away when its room is needed."
     setting, kind = "", ""  # "embedder" or "reranker", for messages; the name of its class in sentence_transformers
 
@@ -148,13 +148,6 @@ class Helper:
             self._model = self._place = None
             RESIDENTS.leave(self)
             make_room()
-
-    def let_go(self) -> bool:
-        "Unload, unless it is being used right now: then False."
-        if not self._lock.acquire(blocking=False): return False
-        try: self.unload()
-        finally: self._lock.release()
-        return True
 
 # %% ../../nbs/3_models/03_embed.ipynb #f8931297
 class Embedder(Helper):

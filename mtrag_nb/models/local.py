@@ -17,7 +17,8 @@ from dataclasses import dataclass, field, replace
 from ..core.settings import ModelSpec
 from ..core.types import digest
 from .chat import Completion, Prompt, Sampling, Score, as_sampling, seeds_for
-from .device import RESIDENTS, TooLarge, capability_of, finite, memory_of, out_of_memory, repeated_heads, too_large
+from .device import (RESIDENTS, Resident, TooLarge, capability_of, finite, memory_of, out_of_memory, repeated_heads,
+                                    too_large)
 from .sizes import SHAPES, cache_bytes, shape_in, weight_bytes, work_bytes
 from .weights import Loaded, device_and_dtype, find_model, load_transformer, weight_files
 
@@ -360,7 +361,7 @@ def demand(
     return weight_bytes(shape, dtype, spec.quantization), tokens * cache_bytes(shape, dtype) + work_bytes(shape, dtype, tokens, rows)
 
 # %% ../../nbs/3_models/02_local.ipynb #c83406d2
-class TransformersChat:
+class TransformersChat(Resident):
     "A causal language model with a chat template, local weights, any precision. Loaded when first used; safe to call from several threads."
 
     def __init__(
@@ -428,13 +429,6 @@ class TransformersChat:
             gc.collect()
             trim_memory()
             self._make_room()
-
-    def let_go(self) -> bool:
-        "Unload, unless it is being used right now: then False."
-        if not self._lock.acquire(blocking=False): return False
-        try: self.unload()
-        finally: self._lock.release()
-        return True
 
     def encode(self, prompt: Prompt) -> list[int]:
         "Token ids of a prompt: the model's own chat template, then the beginning of the reply."

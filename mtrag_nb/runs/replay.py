@@ -34,9 +34,9 @@ from ..systems.system import START, NodeError, System
 
 # %% auto #0
 __all__ = ['BY_HAND', 'EDITS', 'ASKED', 'CANNOT', 'Visit', 'ending', 'visits_of', 'verdict_by_hand', 'edited', 'read_change',
-           'NotRecorded', 'system_of_run', 'settings_of_run', 'Late', 'LateChat', 'LateEmbedder', 'LateRetriever',
-           'RecalledChat', 'state_digest', 'Memory', 'remembering', 'Fork', 'Replayer', 'place', 'read_changes',
-           'finished', 'start_of', 'fork']
+           'NotRecorded', 'NotVisited', 'system_of_run', 'settings_of_run', 'Late', 'LateChat', 'LateEmbedder',
+           'LateRetriever', 'RecalledChat', 'state_digest', 'KnownVisits', 'remembering', 'Fork', 'Replayer', 'place',
+           'read_changes', 'finished', 'start_of', 'fork']
 
 # %% ../../nbs/6_runs/06_replay.ipynb #1a460db3
 @dataclass(frozen=True)
@@ -136,6 +136,10 @@ class NotRecorded(MTRAGError):
     "A replay that needs what is not on the record, and that nobody is there to make."
 
 
+class NotVisited(DataError):
+    "A turn that never came to the node behind which it is to be taken up."
+
+
 def system_of_run(run: Run) -> System:
     "The system that made a run. Raises SettingsError for one that knew what systems must not know."
     if LEFT_OUT in run.system:
@@ -233,7 +237,7 @@ def state_digest(state: Mapping[str, object]) -> str:
     return digest({k: v for k, v in state.items() if k not in ("task", "steps") and v is not None})
 
 
-class Memory:
+class KnownVisits:
     "What a record knows of a turn, and what had to be computed besides."
 
     def __init__(
@@ -390,14 +394,14 @@ def place(
     visit: int,
     changes: Mapping[str, object],
 ) -> int:  # position in `visits`; -1: the beginning
-    "Where a turn is taken up. Raises SettingsError for a node that there is not, DataError for one that the turn did not visit."
+    "Where a turn is taken up. Raises SettingsError for a node that there is not, NotVisited for one that the turn did not visit."
     if at in ("", START) and (not changes or all(k in ASKED for k in changes)): return -1
     if at and at not in nodes: raise SettingsError(f"there is no node {at!r}: there are {', '.join(nodes)}")
     been = [n for n, v in enumerate(visits) if v.step is not None and (v.node == at if at else any(k in v.update for k in changes))]
     if len(been) >= visit: return been[visit - 1]
     path = " > ".join(v.node for v in visits)
     what = f"came to {at}" if at else f"put {', '.join(changes)} into the state"
-    raise DataError(f"the turn {'never ' if not been else ''}{what}{f' only {len(been)} times' if been else ''}: it went {path}")
+    raise NotVisited(f"the turn {'never ' if not been else ''}{what}{f' only {len(been)} times' if been else ''}: it went {path}")
 
 # %% ../../nbs/6_runs/06_replay.ipynb #600931f2
 def read_changes(changes: Mapping[str, object], hints: Mapping[str, object]) -> dict[str, object]:
@@ -445,7 +449,7 @@ def fork(
     visits, changes = visits_of(t, hints, replayer.system.reasons), read_changes(changes, hints)
     n, task = place(visits, names, at, visit, changes), replayer.task(task_id)
     another = fresh or replayer.changed or n < 0 and bool(changes)  # nothing that the record knows holds there
-    memory = Memory([] if another else visits,
+    memory = KnownVisits([] if another else visits,
                     "" if replayer.knows(task_id) else "its conversation is not on the record: name the tasks")
     state, error = _go_on(replayer, graph, memory, visits, n, changes, task)
     seconds = t.seconds if not memory.made and not changes else round(sum(s.seconds for s in state["steps"]), 3)
@@ -455,7 +459,7 @@ def fork(
     return Fork(t, after, where, visit, changes, tuple(memory.made), diff_turns(t, after, replayer.run.passages))
 
 # %% ../../nbs/6_runs/06_replay.ipynb #0e5f977b
-def _go_on(replayer: Replayer, graph, memory: Memory, visits: Sequence[Visit], n: int, changes: Mapping[str, object],
+def _go_on(replayer: Replayer, graph, memory: KnownVisits, visits: Sequence[Visit], n: int, changes: Mapping[str, object],
            task: Task) -> tuple[dict, BaseException | None]:
     "The final state of a fork, and what broke."
     from langsmith import tracing_context

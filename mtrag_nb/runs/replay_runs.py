@@ -13,7 +13,7 @@ from ..core.files import only_writer
 from ..core.record import Run, Trajectory, read_trajectories
 from ..core.types import DataError, SettingsError, digest, plain
 from ..models.work import Work
-from .replay import RecalledChat, Replayer, fork
+from .replay import NotVisited, Replayer, fork
 from .run import Recorder, begin_session, circumstances, end_session, identity, keep_tasks, write_predictions
 
 # %% auto #0
@@ -45,7 +45,7 @@ def replayed_identity(replayer: Replayer, change: Change) -> dict:
 def taken_up(replayer: Replayer, task_id: str, change: Change, chat=None) -> Trajectory:
     "A turn under a change; one that never came there stands as it was."
     try: return fork(replayer, task_id, change.at, dict(change.state or {}), change.visit, change.fresh, chat).after
-    except DataError: return replayer.turn(task_id)
+    except NotVisited: return replayer.turn(task_id)
 
 # %% ../../nbs/6_runs/07_replay_runs.ipynb #81bc0be7
 def replay_run(
@@ -69,8 +69,8 @@ def replay_run(
         begin_session(folder, entries)
         keep_tasks(folder, tasks)
         done = {i for i, t in read_trajectories(folder / "trajectories.jsonl").items() if not t.failed}
-        todo, recalled = [i for i in wanted if i not in done], RecalledChat(replayer.chat, run.folder / "calls.jsonl")
-        work = Work(recalled, folder / "calls.jsonl", batch, minutes)
+        todo = [i for i in wanted if i not in done]
+        work = Work(replayer.recalled, folder / "calls.jsonl", batch, minutes)
         try:
             with work, Recorder(folder, replayer.tools()) as recorder:
                 work.through(todo, lambda i: taken_up(replayer, i, change, work.chat), recorder.write, "turn", replayer.system.name,

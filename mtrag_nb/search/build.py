@@ -325,7 +325,7 @@ def build_index(
     batch: int | None = None,  # children in one embedding call; None: BATCH, or BATCH_ON_GPU
     progress: bool = True,  # a progress bar on stderr, in characters: what embedding takes goes by them
     reserve_mb: int = 256,  # keep so much of the disk free
-    sparse: SparseSettings | None = None,  # sparse vectors beside the dense ones; None: none
+    sparse: SparseSettings | None = SparseSettings(),  # of the sparse vectors beside the dense ones; None: dense ones alone
     titles: bool = False,  # True: each child is embedded with its passage's title before it
 ) -> Manifest:
     "Build an index, or finish one. Raises IndexMismatch if the folder holds another, InUse if another process builds it, DiskFull."

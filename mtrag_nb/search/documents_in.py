@@ -44,7 +44,7 @@ def documents_index(
     embedder: EmbedderLike,
     collection: str,  # any name
     chunks: ChunkSettings = ChunkSettings(),  # the children's sizes
-    sparse: SparseSettings | None = None,
+    sparse: SparseSettings | None = SparseSettings(),
     url: str = "",  # as for `build_index`
     progress: bool = True,
 ) -> tuple[Manifest, list[DataError]]:  # and a line for each file that is not in it

@@ -120,7 +120,7 @@ class _Children:
     ) -> list[list[Hit]]:  # per question, best first
         "The best children of each question by BM25. Raises DataError for an index without sparse vectors."
         if self.manifest.sparse is None:
-            raise DataError("no sparse vectors in the index", self.folder, remedy="Build it with: mtrag ingest --sparse")
+            raise DataError("no sparse vectors in the index", self.folder, remedy="Build it again with: mtrag ingest")
         domains = [domain] * len(questions) if isinstance(domain, str) else list(domain)
         words, _ = Bm25(self.manifest.sparse).questions(questions)
         asked = {n: sparse_request(ws, 2 * k, _only(d, self.manifest, self.folder))

@@ -288,7 +288,7 @@ def _begin_with(folder: Path, embedder: EmbedderLike, chunks: ChunkSettings | No
         return manifest
     if strangers := sorted(p.name for p in folder.iterdir() if p.name not in (".lock", NEXT, READY)):
         raise DataError(f"no library, and {strangers[0][:80]!r} is there already", folder, remedy="Name a folder that is not there")
-    return Manifest(**{"chunks": document_chunks(), **asked}, titles=True)
+    return Manifest(**{"chunks": document_chunks(), "sparse": SparseSettings(), **asked}, titles=True)
 
 # %% ../../nbs/4_search/10_library.ipynb #ff1718ef
 class Library:
@@ -316,7 +316,7 @@ class Library:
         collection: str,  # what they are filtered by
         embedder: EmbedderLike,
         chunks: ChunkSettings | None = None,  # the children's sizes; None: the library's, or those of this project for a new one
-        sparse: SparseSettings | None = None,  # None: as the library has it; a new one has none
+        sparse: SparseSettings | None = None,  # None: as the library has it; a new one has those of this project
         name: str = "",  # what a file is called in the library; "": as it is
         progress: bool = False,  # a progress bar on stderr
     ) -> Change:
@@ -333,7 +333,7 @@ class Library:
         documents: Sequence[str],  # names or ids
     ) -> Change:
         "Remove documents, and all that tells of them. Raises DataError, and removes none, if one is not there; InUse."
-        manifest = library_manifest(self.folder)
+        library_manifest(self.folder)  # before anything is written, be it a lock
         with only_writer(self.folder, "library"):
             manifest = library_manifest(self.folder)
             known = {key: e for e in self.documents() for key in (e.id, e.name)}

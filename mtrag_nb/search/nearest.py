@@ -154,13 +154,19 @@ def _note(path: Path) -> dict:
     except (OSError, ValueError): return {}
 
 
+def _ended_within(child: subprocess.Popen, seconds: float) -> bool:
+    "Wait so long for a process; whether it has ended."
+    try: child.wait(seconds)
+    except subprocess.TimeoutExpired: return False
+    return True
+
+
 def _wait(child: subprocess.Popen, note: Path, scale: float, progress: bool) -> None:
     "Wait for the process; the bar counts seconds, of as many as the sample foretells."
     with tqdm(unit=" s", desc="graph", disable=not progress, bar_format="{desc}: {n:.0f} of about {total} s |{bar}|") as bar:
         start = time.monotonic()
-        while True:
-            try: return child.wait(0.5) and None
-            except subprocess.TimeoutExpired: passed = time.monotonic() - start
+        while not _ended_within(child, 0.5):
+            passed = time.monotonic() - start
             bar.total = max(round(_note(note).get("sample", 0) * scale), round(passed))
             bar.update(passed - bar.n)
 

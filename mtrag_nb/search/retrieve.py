@@ -137,7 +137,7 @@ class _Searching:
         self.index, self.embedder, self.settings, self.legs = index, embedder, settings, legs(settings.views)
         if any(leg.words for leg in self.legs) and not index.manifest.sparse:
             raise SettingsError(f"retrieval.views={settings.views!r} searches by words, and {index.folder} holds none: "
-                                "build it with mtrag ingest --sparse")
+                                "build it again with mtrag ingest, or search by vectors alone: retrieval.views=mix")
         asks = settings.reranker == "likelihood"  # the model of whoever asks
         self.reranker = None if asks else make_reranker(settings.reranker, index, embedder, reranker)
         self.fingerprint = f"{index.fingerprint} {'likelihood' if asks else self.reranker.fingerprint}"

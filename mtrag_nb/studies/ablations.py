@@ -108,7 +108,7 @@ def flat_chunks(
     lengths, both = {p.id: len(p.text) for p in every}, []  # a gold passage may lie in another domain
     for chunks in (ChunkSettings(), ChunkSettings(flat=True)):
         with tempfile.TemporaryDirectory() as folder:
-            build_index(corpus, folder, embedder, chunks, progress=False)
+            build_index(corpus, folder, embedder, chunks, sparse=None, progress=False)
             with open_index(folder, embedder) as index: found = retrieved(asked, index, embedder, settings)
         read = [reading(a, one.contexts, lengths) for a, one in zip(asked, found)]
         both.append({**kept_scores(asked, found), **{m: tuple(r[m] for r in read) for m in read[0]}})

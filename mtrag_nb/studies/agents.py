@@ -8,11 +8,11 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from ..core.files import write_json
-from ..core.html import html_table, text_table
+from ..core.html import text_table
 from ..core.record import Run
 from ..core.settings import MINILM, Settings, load_settings
 from ..core.types import DataError, Gold, Task, plain
@@ -24,7 +24,7 @@ from ..models.calls import Models
 from ..runs.run import machine, open_web, package_versions, run_tasks
 from .calibration import real_data
 from .ncl import compared, cost_table, pair_table, score_table
-from ..systems.agents import AGENTS, AGENTS_NODES
+from ..systems.agents import AGENTS
 from ..systems.baselines import NAIVE
 from ..systems.ncl import NCL
 from ..systems.quote import QUOTE

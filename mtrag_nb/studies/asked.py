@@ -16,7 +16,6 @@ from ..core.html import text_table
 from ..core.record import Calls
 from ..core.settings import RetrievalSettings, Settings, load_settings
 from ..core.types import DataError
-from ..evaluate.intervals import difference_interval, mean_interval
 from ..models.calls import MeteredChat, RecordedChat, load_chat
 from ..models.chat import ChatModel
 from ..models.embed import Embedder
@@ -25,8 +24,8 @@ from ..search.index import Hit, Index, open_index
 from ..search.rerankers import LikelihoodReranker
 from ..search.retrieve import Retriever
 from .calibration import real_data
-from .retrieval import (BEST, HELD, TODAY, Asked, Remembered, conversation_of, packed, passage_scores, questions_of,
-                                        unpacked)
+from .retrieval import (BEST, HELD, TODAY, Asked, Remembered, Study, conversation_of, packed, passage_scores,
+                                        questions_of, unpacked)
 from ..systems.prompts import prompt_set, show_history
 from ..systems.stages import guard, rewrite
 
@@ -154,6 +153,5 @@ def asked_table(told: Mapping, ways_told: Mapping, than: str = HELD) -> str:
     "One row a way: nDCG@5, recall@5, and the difference of the first, paired by question."
     talks, values = beside(told, ways_told)
     names = [TODAY, than, "human rewrite + BM25, pool, passage", *next(iter(told["domains"].values()))["ways"], BEST]
-    gap = lambda n: str(difference_interval(values[n]["ndcg"] - values[than]["ndcg"], talks)) if n != than else ""
-    rows = [[n, str(mean_interval(values[n]["ndcg"], talks)), str(mean_interval(values[n]["recall"], talks)), gap(n)] for n in names]
+    rows = Study(tuple(talks), (), values).rows(names, than)
     return text_table(["way", "nDCG@5", "recall@5", f"difference to {than}"], rows)

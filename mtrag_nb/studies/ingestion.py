@@ -88,7 +88,7 @@ def embed_seconds(embedder: EmbedderLike, texts: Sequence[str]) -> dict[str, flo
 # %% ../../nbs/9_studies/14_ingestion.ipynb #a7a3a78f
 def payload_bytes(passages: Sequence[Passage], folder: Path, embedder: EmbedderLike) -> float:  # per child
     "What a child takes on the disk beside its vector, the engine's log left out."
-    manifest = build_index(passages, folder, embedder, progress=False)
+    manifest = build_index(passages, folder, embedder, sparse=None, progress=False)
     engine = folder / "qdrant" / COLLECTION
     size = disk_size(folder) - disk_size(engine / "wal") if (engine / "wal").exists() else disk_size(folder)
     return size / manifest.total("children") - 4 * manifest.dim

@@ -194,7 +194,7 @@ def measure_domain(domain: str, asked: Sequence[Asked], index: Index, embedder: 
 
 
 def main(
-    index: str | Path = "indexes/mtrag",  # built with mtrag ingest --sparse
+    index: str | Path = "indexes/mtrag",  # built with mtrag ingest
     out: str | Path = "data/measured/retrieval.json",
     domains: Iterable[str] = (),  # none: those of the index
     known: Mapping[str, np.ndarray] = {},  # question texts that are embedded already
@@ -220,11 +220,14 @@ class Study:
         "The difference to another way, paired by question."
         return difference_interval(self.ways[way][measure] - self.ways[than][measure], self.talks)
 
-    def table(self, names: Iterable[str], than: str = TODAY) -> str:
+    def rows(self, names: Iterable[str], than: str = TODAY) -> list[list[str]]:
+        "One row a way: nDCG@5, recall@5, and the difference of the first to another way."
+        return [[n, str(self.interval(n)), str(self.interval(n, "recall")), str(self.gain(n, than)) if n != than else ""] for n in names]
+
+    def table(self, names: Sequence[str], than: str = TODAY) -> str:
         "One row a way: nDCG@5, recall@5, nDCG@5 of the five kept children, and the difference of the first to another way."
-        row = lambda n: [n, str(self.interval(n)), str(self.interval(n, "recall")), self.interval(n, "kept").value,
-                         str(self.gain(n, than)) if n != than else ""]
-        return text_table(["way", "nDCG@5", "recall@5", "of 5 children", "difference of nDCG@5"], [row(n) for n in names])
+        rows = [[*row, self.interval(row[0], "kept").value, gain] for *row, gain in self.rows(names, than)]
+        return text_table(["way", "nDCG@5", "recall@5", "of 5 children", "difference of nDCG@5"], rows)
 
 
 def half_of(conversation: str) -> str: return ("choosing", "reporting")[int(digest(conversation), 16) % 2]

@@ -16,7 +16,6 @@ from ..core.files import write_json
 from ..core.html import text_table
 from ..core.settings import RetrievalSettings, load_settings
 from ..core.types import DataError
-from ..evaluate.intervals import difference_interval, mean_interval
 from ..models.embed import Embedder
 from ..runs.run import machine, package_versions
 from ..search.build import words
@@ -24,8 +23,8 @@ from ..search.index import Hit, Index, open_index
 from ..search.rerankers import SIGNALS, PassageReranker, TalkReranker, rank_hits
 from ..search.retrieve import Retriever
 from .calibration import real_data
-from .retrieval import (BEST, HELD, TALK, TODAY, Asked, Remembered, conversation_of, half_of, packed, passage_scores,
-                                        questions_of, unpacked, ways)
+from .retrieval import (BEST, HELD, TALK, TODAY, Asked, Remembered, Study, conversation_of, half_of, packed,
+                                        passage_scores, questions_of, unpacked, ways)
 
 # %% auto #0
 __all__ = ['STRETCH', 'RIDGE', 'FIRST', 'ADDED', 'EXPANSIONS', 'WIDER', 'Pooled', 'candidates_of', 'learned', 'ranked_by',
@@ -203,6 +202,5 @@ def signals_table(told: Mapping, ways_told: Mapping, half: str = "", than: str =
     "One row a way: nDCG@5, recall@5, and the difference of the first to another way, paired by question."
     talks, values = side_by_side(told, ways_told, half)
     names = [TODAY, "dense, human rewrite, overlap", HELD, *EXPANSIONS, *WIDER, TALK, BEST]
-    gap = lambda n: str(difference_interval(values[n]["ndcg"] - values[than]["ndcg"], talks)) if n != than else ""
-    rows = [[n, str(mean_interval(values[n]["ndcg"], talks)), str(mean_interval(values[n]["recall"], talks)), gap(n)] for n in names]
+    rows = Study(tuple(talks), (), values).rows(names, than)
     return text_table(["way", "nDCG@5", "recall@5", f"difference to {than}"], rows)

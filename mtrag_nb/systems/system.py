@@ -7,17 +7,14 @@ from __future__ import annotations
 
 import operator
 import re
-import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated, TypedDict
 
 from ..core.html import text_table, words_table
-from ..core.html import text_table, words_table
 from ..core.record import Calls, Step, Trajectory, trajectory
 from ..core.settings import PROFILES, Settings, with_settings
-from ..core.text import clipped
 from ..core.text import clipped
 from ..core.types import MTRAGError, Outcome, Reason, SettingsError, Task
 from ..models.calls import MeteredChat
