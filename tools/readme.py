@@ -62,7 +62,7 @@ def markdown(nb: dict) -> str:
         flags = set(re.findall(r"^#\|\s*(\w+)", source, re.M))
         if flags & {"hide", "default_exp", "export"}: continue
         if cell["cell_type"] == "markdown":
-            out.append(source.replace("](../", "]("))  # links of the notebook start in nbs/, those of the README at the top
+            out.append(re.sub(r'(\]\(|=")\.\./', r"\1", source))  # links of the notebook start in nbs/, those of the README at the top
             continue
         if not re.search(r"^#\|\s*echo:\s*false", source, re.M):
             code = re.sub(r"^#\|.*\n?", "", source, flags=re.M).strip()

@@ -12,6 +12,7 @@ import argparse
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -101,6 +102,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as tmp:
         folder = Path(tmp) / "work"
         lay_out(folder / "data" / "official", args.conversations)
+        for page in ("README.md", "CONTRIBUTING.md"): shutil.copy(ROOT / page, folder)  # as documents of one's own
         cache = tiny_cache(Path(tmp) / "tiny", Path(tmp) / "hub")
         env = {**os.environ, "HF_HUB_CACHE": str(cache), "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false",
                "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}

@@ -29,6 +29,7 @@ VARIANTS = {  # name of the run -> system, changed settings
     "sample_self_crag": ("self_crag", {}),
     "sample_naive": ("naive", {}),
     "sample_quote": ("quote", {}),
+    "sample_nexus": ("nexus", {}),
     "sample_ncl": ("ncl", {}),
     "sample_ncl_no_classification": ("ncl", {"ncl.classify": False}),
     "sample_self_crag_no_filter": ("self_crag", {"retrieval.domain_filter": False}),

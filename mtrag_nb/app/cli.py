@@ -11,6 +11,7 @@ import sys
 
 from .. import __version__
 from .answering import ASK, DEMO
+from .auditing import AUDIT, LADDER, LIVE
 from .command import Command
 from .coverage import COVERAGE
 from .calibrating import CALIBRATE
@@ -22,6 +23,7 @@ from .replaying import REPLAY
 from .reproducing import REPRODUCE
 from .running import CHECK, RUN
 from .scoring import JUDGE, REPORT, SCORE
+from .serve import SERVE
 from ..core.files import disk_full
 from ..core.types import DiskFull, MTRAGError, PartlyFailed
 
@@ -30,9 +32,9 @@ __all__ = ['COMMANDS', 'AGAIN', 'CommandParser', 'command_line', 'quiet', 'main'
 
 # %% ../../nbs/app/09_cli.ipynb #f63296d7
 COMMANDS: dict[str, Command] = {
-    "demo": DEMO, "ingest": INGEST, "library": LIBRARY, "index": INDEX, "coverage": COVERAGE, "ask": ASK, "run": RUN, "check": CHECK,
-    "score": SCORE, "judge": JUDGE, "report": REPORT, "replay": REPLAY, "calibrate": CALIBRATE, "fetch": FETCH,
-    "reproduce": REPRODUCE, "plan": PLAN, "doctor": DOCTOR}
+    "demo": DEMO, "ingest": INGEST, "library": LIBRARY, "index": INDEX, "coverage": COVERAGE, "ask": ASK, "serve": SERVE, "run": RUN,
+    "check": CHECK, "score": SCORE, "judge": JUDGE, "report": REPORT, "replay": REPLAY, "audit": AUDIT, "ladder": LADDER,
+    "live": LIVE, "calibrate": CALIBRATE, "fetch": FETCH, "reproduce": REPRODUCE, "plan": PLAN, "doctor": DOCTOR}
 
 
 class CommandParser(argparse.ArgumentParser):

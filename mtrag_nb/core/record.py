@@ -16,7 +16,7 @@ from typing import ClassVar, TypeVar
 from .files import read_json, read_jsonl
 from .text import clipped
 from .types import Context, DataError, Outcome, Passage, Task, digest, plain, structured
-from .verdicts import Verdict
+from .verdicts import Label, Verdict
 
 # %% auto #0
 __all__ = ['KINDS', 'S', 'WEB', 'TENS', 'VERSION', 'LEFT_OUT', 'MANIFEST', 'NEEDED', 'Calls', 'Step', 'Rewritten', 'Found',
@@ -132,7 +132,9 @@ class Graded(Step, kind="graded"):
     grades: tuple[Grade, ...]
 
     @property
-    def kept(self) -> tuple[str, ...]: return tuple(g.id for g in self.grades if g.verdict.passed)
+    def kept(self) -> tuple[str, ...]:
+        "What passed, and behind it what was ambiguous."
+        return tuple(g.id for label in (Label.YES, Label.AMBIGUOUS) for g in self.grades if g.verdict.label is label)
 
     @property
     def verdicts(self): return tuple(g.verdict for g in self.grades)

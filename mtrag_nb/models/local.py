@@ -267,6 +267,7 @@ def generate_batch(
     stop: Sequence[str],  # strings that end a reply; cut off
     store: PrefixStore | None = None,  # as in `prefill`, and so is `past`
     past: Sequence[tuple] = (),
+    told: Callable[[int, str], object] | None = None,  # takes a row and its text so far, after each token
 ) -> list[Completion]:
     "Complete all rows in one padded batch."
     import torch
@@ -279,6 +280,7 @@ def generate_batch(
             logits = finite(logits, "logits", m.name, m.dtype, "chat")
             tokens = pick_tokens(logits, temperature, [noise[i] for i in live], [replies[i].tokens for i in live])
             going = [row for row, (i, t) in enumerate(zip(live, tokens.tolist())) if replies[i].add(t, m, ends, stop)]
+            for i in live if told else (): told(i, replies[i].text(m, stop))
             if not going or n + 1 == max_new_tokens: break
             if len(going) < len(live):
                 at = torch.tensor(going, device=m.device)
@@ -441,14 +443,14 @@ class TransformersChat(Resident):
         "Tokens of each text."
         return [len(ids) for ids in self.load().tokenizer(list(texts), add_special_tokens=False)["input_ids"]] if texts else []
 
-    def generate(self, prompts, max_new_tokens, temperature=0.0, seed=0, stop=()):
-        "Complete each prompt. Temperature 0 takes the likeliest token; `stop` strings end a reply and are cut off."
+    def generate(self, prompts, max_new_tokens, temperature=0.0, seed=0, stop=(), told=None):
+        "Complete each prompt. Temperature 0 takes the likeliest token; `stop` strings end a reply and are cut off; `told` hears each grow."
         seeds = seeds_for(seed, len(prompts))
         with self._lock:
             rows = [self.encode(p) for p in prompts]
             return self._in_batches(rows, [1] * len(rows), lambda at, store, past: generate_batch(
-                self.load(), [rows[i] for i in at], max_new_tokens, temperature, [seeds[i] for i in at], tuple(stop), store, past),
-                max_new_tokens)
+                self.load(), [rows[i] for i in at], max_new_tokens, temperature, [seeds[i] for i in at], tuple(stop), store, past,
+                told and (lambda row, text: told(at[row], text))), max_new_tokens)
 
     def score(self, prompts, continuations):
         "Log-probability of each continuation after its prompt. Raises NotFinite for one that is no number."

@@ -77,7 +77,7 @@ def _file(fig: Figure, format: str, **how) -> bytes:
     "The bytes of a figure, without date, version or random ids."
     out, metadata = io.BytesIO(), {"png": {"Software": None}, "svg": {"Date": None, "Creator": None}}[format]
     with rc_context({"svg.hashsalt": "mtrag_nb", "svg.fonttype": "path"}):
-        settled(fig).savefig(out, format=format, metadata=metadata, facecolor="white", **how)
+        settled(fig).savefig(out, format=format, metadata=metadata, facecolor=fig.get_facecolor(), **how)
     return out.getvalue()
 
 # %% ../../nbs/8_show/02_figures.ipynb #6481bf3c

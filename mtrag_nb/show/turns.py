@@ -83,7 +83,7 @@ def found_html(
     lines = [_found_line(n, c, first.get(i), graded.get(i), c.document_id in relevant, chars) for n, (i, c) in enumerate(shown.items(), 1)]
     seen = {c.document_id for c in shown.values()}
     lines += [_missed_line(i, text, i in absent, chars) for i, text in relevant.items() if i not in seen]
-    kept = f", {sum(g.verdict.passed for g in grades)} kept" if grades else ""
+    kept = f", {sum(g.verdict.label in (Label.YES, Label.AMBIGUOUS) for g in grades)} kept" if grades else ""
     hit = f"; {len(seen & relevant.keys())} of {len(relevant)} gold passages among them" if relevant else ""
     return f"<div>{len(found.contexts)} found{kept}{hit}</div>{''.join(lines)}"
 

@@ -24,7 +24,7 @@ from ..search.build import build_index
 from ..search.index import Index, open_index
 from ..search.retrieve import Retriever
 from .calibration import real_data
-from .retrieval import (BEST, TALK, TODAY, Asked, Remembered, conversation_of, packed, passage_scores, questions_of,
+from .retrieval import (BEST, TALK, PLAIN, Asked, Remembered, conversation_of, packed, passage_scores, questions_of,
                                         unpacked, ways)
 
 # %% auto #0
@@ -65,7 +65,7 @@ def domain_filter(
     asked: Sequence[Asked],  # of several domains
     index: Index,  # that holds them
     embedder: EmbedderLike,
-    settings: RetrievalSettings = ways()[TODAY].settings,
+    settings: RetrievalSettings = ways()[PLAIN].settings,
 ) -> Ablation:
     "The same retrieval with the domain filter and without."
     both = []
@@ -99,7 +99,7 @@ def flat_chunks(
     asked: Sequence[Asked],  # of one domain
     passages: Sequence[str | Path],  # corpus files
     embedder: EmbedderLike,
-    settings: RetrievalSettings = ways()[TODAY].settings,
+    settings: RetrievalSettings = ways()[PLAIN].settings,
 ) -> Ablation:
     "The same retrieval over parents with children and over flat chunks. Builds both indexes of the domain, and throws them away."
     [domain] = {a.task.domain for a in asked}
@@ -141,7 +141,7 @@ def main(
         with open_index(index, embedder) as opened:
             told["passages"] = {d: counts["passages"] for d, counts in opened.manifest.domains.items()}
             asked = [a for d in told["passages"] for a in questions_of(data, d)]
-            for name in (TODAY, BEST if opened.manifest.sparse else TALK):
+            for name in (PLAIN, BEST if opened.manifest.sparse else TALK):
                 told[f"domain filter, {name}"] = as_told(domain_filter(asked, opened, embedder, ways()[name].settings))
     if flat: told[f"chunks, {flat}"] = as_told(flat_chunks(questions_of(data, flat), [root / "passages.jsonl.gz"], embedder))
     write_json(out, {**told, "machine": machine(), "packages": package_versions(), "embedder": embedder.fingerprint})

@@ -8,22 +8,24 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..core.files import write_json
 from ..core.html import text_table
-from ..core.record import Run
+from ..core.record import Retrieved, Run
 from ..core.settings import MINILM, Settings, load_settings
-from ..core.types import DataError, Gold, Task, plain
+from ..core.types import DataError, Gold, Task, plain, structured
 from ..data.mtrag import Benchmark, read_benchmark
 from ..data.official import official_file
+from ..evaluate.intervals import Interval, mean_interval
 from ..evaluate.metrics import BertScorer
+from ..evaluate.scores import score_run
 from ..evaluate.service import ServiceLevels, Target, percentiles
 from ..models.calls import Models
 from ..runs.run import machine, open_web, package_versions, run_tasks
 from .calibration import real_data
-from .ncl import compared, cost_table, pair_table, score_table
+from .ncl import SCORES, compared, cost_table, pair_table, score_table
 from ..systems.agents import AGENTS
 from ..systems.baselines import NAIVE
 from ..systems.ncl import NCL
@@ -32,8 +34,8 @@ from ..systems.self_crag import SELF_CRAG
 from ..systems.system import System
 
 # %% auto #0
-__all__ = ['REQUIREMENTS', 'TARGETS', 'PARTS', 'Variants', 'PARTED', 'BESIDE', 'Requirement', 'lines_of', 'latencies', 'at_six',
-           'run_all', 'measured', 'tables', 'main']
+__all__ = ['REQUIREMENTS', 'TARGETS', 'PARTS', 'SIX', 'Variants', 'PARTED', 'BESIDE', 'Requirement', 'lines_of', 'latencies',
+           'at_six', 'retrieved_at_six', 'at_budget', 'run_all', 'measured', 'tables', 'main']
 
 # %% ../../nbs/9_studies/15_agents.ipynb #a153bf04
 @dataclass(frozen=True)
@@ -115,6 +117,37 @@ def at_six(
     rank = next((n for n, p in enumerate(first, 1) if p in wanted), 0)
     return hits / max(1, len(first[:6])), hits / max(1, len(wanted)), 1 / rank if rank else 0.0
 
+# %% ../../nbs/9_studies/15_agents.ipynb #0e35ea18
+SIX = ("precision at 6", "recall at 6", "MRR")
+
+
+def retrieved_at_six(run: Run, gold: Mapping[str, Gold]) -> dict[str, Interval]:
+    "The three measures of a turn's first retrieval, over the turns whose question has relevant passages."
+    found = {}
+    for t in run.trajectories.values():
+        relevant = {p.id: 1 for p in gold[t.task_id].passages} if t.task_id in gold else {}
+        first = next((s for s in t.steps if isinstance(s, Retrieved)), None)
+        if relevant and not t.failed: found[t.task_id] = at_six([h.document_id for h in first.hits] if first else [], relevant)
+    talks = [run.trajectories[i].conversation_id for i in found]
+    return {name: mean_interval([v[n] for v in found.values()], talks) for n, name in enumerate(SIX)}
+
+# %% ../../nbs/9_studies/15_agents.ipynb #bf446186
+def at_budget(
+    runs: Mapping[str, Run],  # over the same tasks
+    scores: Mapping[str, Mapping[str, float | None]],  # name -> task -> score; None: it has none
+) -> dict[str, dict]:  # name -> tokens there were, tasks answered of how many with a score, and their mean
+    "Scores of the runs as if their tokens had been limited."
+    used = {name: {i: t.calls.tokens for i, t in r.trajectories.items()} for name, r in runs.items()}
+    budget, out = min((s for s in (sum(u.values()) for u in used.values()) if s), default=0), {}
+    for name, run in runs.items():
+        left, done = budget, {}
+        for i, t in sorted(run.trajectories.items(), key=lambda x: (x[1].conversation_id, x[1].turn)):
+            left -= used[name][i]
+            if scores[name].get(i) is not None: done[t.task_id] = (float(scores[name][i]) if left >= 0 else 0.0, left >= 0)
+        found = mean_interval([s for s, _ in done.values()], [run.trajectories[i].conversation_id for i in done])
+        out[name] = {"budget": budget, "answered": sum(in_time for _, in_time in done.values()), "score": found}
+    return out
+
 # %% ../../nbs/9_studies/15_agents.ipynb #4550b802
 Variants = Mapping[str, tuple[System, Mapping[str, object]]]  # name of the run folder -> system, changed settings
 PARTED: Variants = {
@@ -146,16 +179,25 @@ def run_all(
 
 # %% ../../nbs/9_studies/15_agents.ipynb #31eeec69
 def measured(runs: Mapping[str, Run], gold: Mapping[str, Gold], bert: BertScorer) -> dict:  # plain data
-    "Scores, pairs and costs of the runs, and their percentiles."
-    cuts = {name: percentiles([t.seconds for t in r.trajectories.values() if not t.failed]) for name, r in runs.items()}
-    return {**compared(runs, gold, bert), "seconds": cuts}
+    "Scores, pairs and costs of the runs, their percentiles, what they retrieved, and their scores at an equal budget."
+    turns = {name: list(r.trajectories.values()) for name, r in runs.items()}
+    scores = {name: score_run(r, gold, bert=bert).of(SCORES[0]) for name, r in runs.items()}
+    return plain({**compared(runs, gold, bert), "seconds": {name: percentiles([t.seconds for t in ts if not t.failed]) for name, ts in turns.items()},
+            "six": {name: retrieved_at_six(r, gold) for name, r in runs.items()},
+            "budget": at_budget(runs, scores)})
 
 
 def tables(told: Mapping) -> dict[str, tuple]:  # heading -> header and rows
     "All of it."
     seconds = [[name, *cuts.values()] for name, cuts in told["seconds"].items()]
-    return {"scores": score_table(told), "costs": cost_table(told), "pairs": pair_table(told),
+    six = [[name, *map(_span, found.values())] for name, found in told["six"].items()]
+    budget = [[name, f"{b['answered']} of {b['score']['n']}", _span(b["score"])] for name, b in told["budget"].items()]
+    return {"scores": score_table(told), "costs": cost_table(told), "pairs": pair_table(told), "the first retrieval": (["", *SIX], six),
+            f"with {next(iter(told['budget'].values()))['budget']:,} tokens each": (["", "answered", SCORES[0]], budget),
             "seconds a turn, several in flight": (["", "P50", "P90", "P99"], seconds)}
+
+
+def _span(told: Mapping) -> str: return str(structured(Interval, told))
 
 # %% ../../nbs/9_studies/15_agents.ipynb #3c2e08b4
 def main(
@@ -163,18 +205,25 @@ def main(
     runs: str | Path = "runs/agents",
     profile: str = "laptop",
     n: int = 60,  # tasks
+    parts: int = 30,  # tasks of these on which its parts are switched off
+    alone: int = 12,  # tasks of these that are run one at a time
     index: str | Path | None = None,  # of the domain's corpus; None: $MTRAG_INDEX
-    web: str = "none",  # as `search.web.web_named` takes it, e.g. corpus:FOLDER
+    half: str | Path | None = None,  # of one half of it, for the parts; None: the same
+    web: str = "none",  # what stands for the web, as `search.web.web_named` takes it: corpus:FOLDER with the other half
     domain: str = "govt",
 ) -> None:
     "Run every system and every variant over real tasks with retrieval, print the tables, and write `agents.json`."
-    data, settings = real_data("mtrag-human/reference.jsonl"), load_settings(profile)
+    data, runs = real_data("mtrag-human/reference.jsonl"), Path(runs)
+    settings = load_settings(profile, {"embed_cache": str(runs / "vectors.sqlite")})
     if not (index := index or os.environ.get("MTRAG_INDEX")): raise DataError("no index: name one, or set MTRAG_INDEX")
-    known = read_benchmark(official_file(data, "mtrag-human/reference"), domains=[domain])
-    models, bert, told = Models(settings), BertScorer(MINILM, rescale=False), {"machine": machine(), "packages": package_versions(),
-                                                                               "profile": profile}
-    for name, variants in (("beside", BESIDE), ("parts", PARTED)):
-        done = run_all(known, known.tasks[:n], Path(runs), settings, models, Path(index), variants, web)
+    known, models = read_benchmark(official_file(data, "mtrag-human/reference"), domains=[domain]), Models(settings)
+    bert, told = BertScorer(MINILM, rescale=False), {"machine": machine(), "packages": package_versions(), "profile": profile}
+    for name, variants, place, count in (("beside", BESIDE, index, n), ("parts", PARTED, half or index, parts)):
+        done = run_all(known, known.tasks[:count], runs / name, settings, models, Path(place), variants, web)
         told[name] = measured(done, known.gold, bert)
         for heading, table in tables(told[name]).items(): print(f"{name}: {heading}\n{text_table(*table)}\n", flush=True)
+    told["cache"] = {"asked": models.embedder.asked, "hits": models.embedder.hits}
+    one = run_all(known, known.tasks[:alone], runs / "alone", replace(settings, batch_size=1), models, Path(index), {"agents": (AGENTS, {})})
+    levels = ServiceLevels(one["agents"].trajectories.values(), "one conversation at a time")
+    told["alone"] = {"n": len(levels.turn), **latencies(levels)}
     write_json(Path(out) / "agents.json", plain(told))

@@ -24,7 +24,7 @@ from ..search.index import Hit, Index, open_index
 from ..search.rerankers import LikelihoodReranker
 from ..search.retrieve import Retriever
 from .calibration import real_data
-from .retrieval import (BEST, HELD, TODAY, Asked, Remembered, Study, conversation_of, packed, passage_scores,
+from .retrieval import (BEST, HELD, PLAIN, Asked, Remembered, Study, conversation_of, packed, passage_scores,
                                         questions_of, unpacked)
 from ..systems.prompts import prompt_set, show_history
 from ..systems.stages import guard, rewrite
@@ -152,6 +152,6 @@ def beside(told: Mapping, ways_told: Mapping) -> tuple[list[str], dict[str, dict
 def asked_table(told: Mapping, ways_told: Mapping, than: str = HELD) -> str:
     "One row a way: nDCG@5, recall@5, and the difference of the first, paired by question."
     talks, values = beside(told, ways_told)
-    names = [TODAY, than, "human rewrite + BM25, pool, passage", *next(iter(told["domains"].values()))["ways"], BEST]
+    names = [PLAIN, than, "human rewrite + BM25, pool, passage", *next(iter(told["domains"].values()))["ways"], BEST]
     rows = Study(tuple(talks), (), values).rows(names, than)
     return text_table(["way", "nDCG@5", "recall@5", f"difference to {than}"], rows)

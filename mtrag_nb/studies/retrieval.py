@@ -27,7 +27,7 @@ from ..search.retrieve import Retriever
 from .calibration import real_data
 
 # %% auto #0
-__all__ = ['TODAY', 'MIXED', 'HELD', 'TALK', 'BEST', 'KINDS', 'QUESTIONS', 'FOUR', 'AIMS', 'FOLLOWED', 'Way', 'ways',
+__all__ = ['PLAIN', 'MIXED', 'HELD', 'TALK', 'BEST', 'KINDS', 'QUESTIONS', 'FOUR', 'AIMS', 'FOLLOWED', 'Way', 'ways',
            'Remembered', 'Shared', 'Asked', 'Measured', 'passage_scores', 'conversation_of', 'measure_way',
            'questions_of', 'packed', 'unpacked', 'measure_domain', 'main', 'Study', 'half_of', 'study', 'aims_table',
            'found_gold']
@@ -40,7 +40,7 @@ class Way:
     rewritten: bool = False  # True: the query is the human rewrite; False: the question as it was asked
 
 
-TODAY = "dense, last question, overlap"
+PLAIN = "dense, last question, overlap"
 MIXED, HELD = "mix + BM25, pool, passage", "last + BM25, pool, passage"
 TALK, BEST = "last + what it follows, pool, talk", "last + mix + BM25, pool, talk"
 KINDS = {"dense": ("{0}", "rrf", "none"), "BM25": ("bm25:{0}", "rrf", "none"), "RRF": ("{0}*0.7 bm25:{0}*0.3", "rrf", "none"),
@@ -57,7 +57,7 @@ def ways() -> dict[str, Way]:
     "Every way, by name."
     grid = {f"{kind}, {question}": _way(views.format(view), fusion, reranker, view == "query")
             for kind, (views, fusion, reranker) in KINDS.items() for question, view in QUESTIONS.items()}
-    return {TODAY: _way("last", reranker="overlap"), **grid,
+    return {PLAIN: _way("last", reranker="overlap"), **grid,
             "dense, human rewrite, overlap": _way("query", reranker="overlap", rewritten=True),
             "human rewrite + BM25, pool, passage": _way("query bm25:query", "pool", "passage", True, 30),
             "mix": _way("mix"), "mix, overlap": _way("mix", reranker="overlap"),
@@ -216,15 +216,15 @@ class Study:
 
     def interval(self, way: str, measure: str = "ndcg"): return mean_interval(self.ways[way][measure], self.talks)
 
-    def gain(self, way: str, than: str = TODAY, measure: str = "ndcg"):
+    def gain(self, way: str, than: str = PLAIN, measure: str = "ndcg"):
         "The difference to another way, paired by question."
         return difference_interval(self.ways[way][measure] - self.ways[than][measure], self.talks)
 
-    def rows(self, names: Iterable[str], than: str = TODAY) -> list[list[str]]:
+    def rows(self, names: Iterable[str], than: str = PLAIN) -> list[list[str]]:
         "One row a way: nDCG@5, recall@5, and the difference of the first to another way."
         return [[n, str(self.interval(n)), str(self.interval(n, "recall")), str(self.gain(n, than)) if n != than else ""] for n in names]
 
-    def table(self, names: Sequence[str], than: str = TODAY) -> str:
+    def table(self, names: Sequence[str], than: str = PLAIN) -> str:
         "One row a way: nDCG@5, recall@5, nDCG@5 of the five kept children, and the difference of the first to another way."
         rows = [[*row, self.interval(row[0], "kept").value, gain] for *row, gain in self.rows(names, than)]
         return text_table(["way", "nDCG@5", "recall@5", "of 5 children", "difference of nDCG@5"], rows)
@@ -257,7 +257,7 @@ def study(
 AIMS = {"govt": 0.48, "": 0.35}  # nDCG@5; "": all domains of the pool, each question counted once
 
 
-def aims_table(told: Mapping, names: Iterable[str] = (TODAY, HELD, TALK, BEST)) -> str:
+def aims_table(told: Mapping, names: Iterable[str] = (PLAIN, HELD, TALK, BEST)) -> str:
     "What ways reach, beside the aims."
     parts = {"govt": study(told, ["govt"]), "": study(told, told["domains"])}
     row = lambda n: [n, *(x for part, s in parts.items() for x in (s.interval(n).value, s.interval(n).value - AIMS[part]))]
@@ -265,7 +265,7 @@ def aims_table(told: Mapping, names: Iterable[str] = (TODAY, HELD, TALK, BEST)) 
 
 # %% ../../nbs/9_studies/08_retrieval.ipynb #dede848c
 FOLLOWED = {  # what is searched with -> way
-    "last question": TODAY, "the conversation": BEST, "human rewrite": "human rewrite + BM25, pool, passage"}
+    "last question": PLAIN, "the conversation": BEST, "human rewrite": "human rewrite + BM25, pool, passage"}
 
 
 def found_gold(recall: Sequence[float], turns: Sequence[int]) -> tuple[int, int]:

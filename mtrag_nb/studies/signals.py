@@ -23,7 +23,7 @@ from ..search.index import Hit, Index, open_index
 from ..search.rerankers import SIGNALS, PassageReranker, TalkReranker, rank_hits
 from ..search.retrieve import Retriever
 from .calibration import real_data
-from .retrieval import (BEST, HELD, TALK, TODAY, Asked, Remembered, Study, conversation_of, half_of, packed,
+from .retrieval import (BEST, HELD, TALK, PLAIN, Asked, Remembered, Study, conversation_of, half_of, packed,
                                         passage_scores, questions_of, unpacked, ways)
 
 # %% auto #0
@@ -201,6 +201,6 @@ def side_by_side(
 def signals_table(told: Mapping, ways_told: Mapping, half: str = "", than: str = HELD) -> str:
     "One row a way: nDCG@5, recall@5, and the difference of the first to another way, paired by question."
     talks, values = side_by_side(told, ways_told, half)
-    names = [TODAY, "dense, human rewrite, overlap", HELD, *EXPANSIONS, *WIDER, TALK, BEST]
+    names = [PLAIN, "dense, human rewrite, overlap", HELD, *EXPANSIONS, *WIDER, TALK, BEST]
     rows = Study(tuple(talks), (), values).rows(names, than)
     return text_table(["way", "nDCG@5", "recall@5", f"difference to {than}"], rows)

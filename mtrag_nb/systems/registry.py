@@ -15,7 +15,7 @@ from ..core.types import SettingsError
 if TYPE_CHECKING: from mtrag_nb.systems.system import System
 
 # %% auto #0
-__all__ = ['SYSTEMS', 'DEFAULT', 'ANSWERING', 'system_named', 'profiles', 'configured']
+__all__ = ['SYSTEMS', 'DEFAULT', 'ANSWERING', 'SERVING', 'system_named', 'profiles', 'configured']
 
 # %% ../../nbs/5_systems/09_registry.ipynb #733cf1d7
 SYSTEMS: dict[str, str | System] = {  # name -> where its value is, or the value
@@ -24,9 +24,11 @@ SYSTEMS: dict[str, str | System] = {  # name -> where its value is, or the value
     "naive": "mtrag_nb.systems.baselines:NAIVE",
     "quote": "mtrag_nb.systems.quote:QUOTE",
     "agents": "mtrag_nb.systems.agents:AGENTS",
+    "nexus": "mtrag_nb.systems.nexus:NEXUS",
 }
 DEFAULT = next(iter(SYSTEMS))  # what a command runs that names none
 ANSWERING = {"laptop": "quote"}  # profile -> who answers a person who names none, where the model is too small to write
+SERVING = "nexus"  # who answers on the page of `mtrag serve`, unless another is asked for
 
 
 def system_named(name: str) -> System:

@@ -1,0 +1,296 @@
+"""The page of `mtrag serve` in a real browser: documents put in, questions asked, citations opened, a refusal, a removal.
+
+  python tools/page_test.py [--shots FOLDER]   the last line reads `N passed, N failed`
+
+The service runs with the laptop's models in a process of its own. The browser uses it as a person would, at 1280 and at 390
+pixels, in the light and in the dark; no request may leave the machine, and axe-core (fetched from npm) may find nothing
+serious. It installs what it needs as tools/browser_test.py does. Screenshots go to a temporary folder, or to FOLDER.
+"""
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from browser_test import Checks, chromium, playwright
+
+from mtrag_nb.data.specimens import docx, pdf, word_paragraph
+
+AXE = "axe-core@4.10.3"
+SCREENS = [("desktop-light", {"width": 1280, "height": 900}, "light"), ("desktop-dark", {"width": 1280, "height": 900}, "dark"),
+           ("phone-light", {"width": 390, "height": 844}, "light"), ("phone-dark", {"width": 390, "height": 844}, "dark")]
+
+
+def filler(what: str) -> str:
+    "Sentences that nobody asks about, so that each section is a passage of its own."
+    return " ".join(f"{what} number {n} is made of oak, has a green handle and holds old paper maps." for n in range(1, 13))
+
+
+FERRY = [("title", "The Holm Ferry"), (1, "Fees"),
+         ("text", "A ticket for a grown person costs twelve crowns. A dog travels with its owner for four crowns. Children under six "
+                  "travel free of charge. A bicycle costs nine crowns, and a car costs sixty crowns. " + filler("Shelf")),
+         ("page", ""), (1, "Luggage"),
+         ("text", "Each passenger may bring two suitcases of up to twenty kilograms. Gas bottles and fuel cans are not allowed on board. "
+                  "Lost luggage is kept at the harbour office for thirty days. " + filler("Cupboard"))]
+HOURS = ["The harbour office opens at eight in the morning and closes at four in the afternoon. On Sundays the office stays closed.",
+         "The first ferry leaves Holm at seven in the morning. The last ferry returns at ten in the evening. In a storm above nine "
+         "Beaufort no ferry leaves the harbour."]
+ISLAND = """<html><head><title>The island</title></head><body><h1>The island</h1><h2>Camping</h2><p>Camping is allowed on the
+meadow behind the lighthouse from May to September. A tent costs eight crowns for each night. Open fires are forbidden on
+the whole island.</p>
+<h2>Lighthouse</h2><p>The lighthouse was built in 1887 and is thirty-one metres high. Visitors may climb its tower on Saturdays.</p>
+<script>window.owned = 1</script><p><img src=x onerror="window.owned=1">Seals rest on the northern beach in winter.</p></body></html>"""
+QUESTIONS = [("What is the quantum spin of a gluon in chromodynamics?", "No answer"),
+             ("How much does a dog cost on the ferry?", "four crowns"), ("When does the last ferry return?", "ten in the evening"),
+             ("How high is the lighthouse?", "thirty-one metres"), ("How long is lost luggage kept?", "thirty days")]
+HOSTILE = "<img src=x onerror=window.owned=1>.txt"
+
+
+def documents(folder: Path) -> list[Path]:
+    "A PDF, a DOCX and an HTML page."
+    hours = docx(word_paragraph("Opening hours", "berschrift1"), *map(word_paragraph, HOURS))
+    parrot = b"<script>window.owned = 1</script> A parrot travels for one crown, says <b>nobody</b>.\n"
+    made = {"ferry.pdf": pdf(FERRY)[0], "hours.docx": hours, "island.html": ISLAND.encode(), HOSTILE: parrot}
+    for name, data in made.items(): (folder / name).write_bytes(data)
+    return [folder / name for name in made]
+
+
+def service(folder: Path) -> tuple[subprocess.Popen, str]:
+    "The service with the laptop's models, and its address."
+    code = ("import sys; from mtrag_nb.app.serve import serve; serve(sys.argv[1] + '/library', sys.argv[1] + '/served', port=0, "
+            "ready=lambda said: print(said, flush=True))")
+    env = {**os.environ, "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen([sys.executable, "-c", code, str(folder)], stdout=subprocess.PIPE, text=True, env=env)
+    line = process.stdout.readline()
+    if not line.startswith("http"): raise RuntimeError(f"the service did not start: {line!r}")
+    return process, line.split("  ")[0]
+
+
+def axe_source(folder: Path) -> str:
+    "The accessibility checker, from npm."
+    if not shutil.which("npm"): sys.exit("No npm here. Install it (on Debian or Ubuntu: sudo apt-get install npm) and start again.")
+    subprocess.run(["npm", "pack", "--silent", AXE], cwd=folder, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(["tar", "xzf", next(folder.glob("axe-core-*.tgz")).name, "package/axe.min.js"], cwd=folder, check=True)
+    return (folder / "package" / "axe.min.js").read_text(encoding="utf-8")
+
+
+class Visit:
+    "A browser's window on the page, and what it did."
+
+    def __init__(self, browser, url: str, size: dict, scheme: str, axe: str):
+        self.context = browser.new_context(viewport=size, color_scheme=scheme, accept_downloads=True)
+        self.tab, self.url, self.size, self.axe, self.errors, self.asked = self.context.new_page(), url, size, axe, [], []
+        self.tab.on("pageerror", lambda e: self.errors.append(str(e)))
+        self.tab.on("console", lambda m: self.errors.append(m.text) if m.type == "error" and "status of 4" not in m.text else None)
+        self.context.on("request", lambda r: self.asked.append(r.url))
+        self.tab.goto(url)
+
+    def elsewhere(self) -> list[str]:
+        "Requests that left the machine."
+        return [u for u in self.asked if urlsplit(u).scheme in ("http", "https") and urlsplit(u).netloc != urlsplit(self.url).netloc]
+
+    def fits(self) -> None: assert self.tab.evaluate("document.documentElement.scrollWidth") <= self.size["width"], "wider than the screen"
+
+    def accessible(self) -> None:
+        "Nothing serious is found by axe-core."
+        self.tab.evaluate(f"() => {{ {self.axe}; }}") if not self.tab.evaluate("typeof window.axe === 'object'") else None
+        found = self.tab.evaluate("async () => (await axe.run(document, {resultTypes: ['violations']})).violations"
+                                  ".map(v => [v.impact, v.id, v.nodes.map(n => n.html.slice(0, 120))])")
+        serious = [v for v in found if v[0] in ("serious", "critical")]
+        assert not serious, serious
+        for v in found: print(f"     axe, {v[0]}: {v[1]} {v[2][:1]}")
+
+    def unharmed(self) -> None: assert self.tab.evaluate("window.owned") is None, "a script of a document ran"
+
+    def ask(self, question: str, expect) -> object:
+        "Ask, and wait for the turn."
+        n = self.tab.locator("article.turn").count()
+        self.tab.get_by_label("Question").fill(question)
+        self.tab.get_by_label("Question").press("Enter")
+        turn = self.tab.locator("article.turn").nth(n)
+        expect(turn.locator(".foot, .box.bad").first).to_be_visible(timeout=120_000)
+        return turn
+
+
+def put_in(checks: Checks, v: Visit, expect, paths: list[Path], name: str) -> None:
+    "Documents by the file chooser; one that is none is refused with a reason."
+    with checks(f"{name}: four documents are put in, one is refused"):
+        v.tab.locator("#files").set_input_files([str(p) for p in paths])
+        expect(v.tab.locator("#count")).to_have_text("4", timeout=180_000)
+        broken = paths[0].parent / "broken.pdf"
+        broken.write_bytes(b"no PDF at all")
+        v.tab.locator("#files").set_input_files(str(broken))
+        expect(v.tab.locator("#uploads")).to_contain_text("refused: the content is no PDF", timeout=60_000)
+        v.tab.locator("#uploads").get_by_role("button", name="ok").click()
+        expect(v.tab.locator("#documents")).to_contain_text(HOSTILE)
+        v.unharmed()
+        v.fits()
+        v.tab.screenshot(path=checks.shots / f"page-documents-{name}.png", full_page=True)
+
+
+def converse(checks: Checks, v: Visit, expect, name: str) -> None:
+    "Five questions in one conversation: answers with their sources, and a refusal with its reason."
+    turns = []
+    for question, wanted in QUESTIONS:
+        with checks(f"{name}: {question}"):
+            turns.append(v.ask(question, expect))
+            expect(turns[-1]).to_contain_text(wanted)
+    with checks(f"{name}: a citation opens its passage, the sentence marked, the page named"):
+        turns[4].locator(".sources button", has_text="from page 2").click()
+        passage = turns[4].locator(".passage:not([hidden])").first
+        expect(passage.locator("mark", has_text="thirty days")).to_be_visible()
+        expect(turns[4].locator(".sources button[aria-expanded=true]")).to_contain_text("ferry.pdf")
+        turns[1].locator(".cite").first.click()
+        assert v.tab.evaluate("document.activeElement.classList.contains('passage')"), "the number in the text leads there, too"
+        v.fits()
+        v.tab.screenshot(path=checks.shots / f"page-citation-{name}.png")
+    with checks(f"{name}: the refusal says why"):
+        expect(turns[0].locator(".box.warn")).to_contain_text("passed the grade")
+        turns[0].locator("details.more summary").click()
+        expect(turns[0].locator("details.more")).to_contain_text("left out")
+        turns[0].scroll_into_view_if_needed()
+        v.fits()
+        v.tab.screenshot(path=checks.shots / f"page-refusal-{name}.png")
+    with checks(f"{name}: why opens the turn as notebooks show it"):
+        turns[1].get_by_role("button", name="why").click()
+        expect(v.tab.frame_locator("#why-page").locator("body")).to_contain_text("Passages", timeout=20_000)
+        v.tab.screenshot(path=checks.shots / f"page-why-{name}.png")
+        v.tab.keyboard.press("Escape")
+    with checks(f"{name}: a thumb and a note"):
+        turns[1].get_by_role("textbox").fill("right & <b>good</b>")
+        turns[1].get_by_role("button", name="this answer is right").click()
+        expect(turns[1].get_by_role("status")).to_have_text("noted")
+
+
+def read_again(checks: Checks, v: Visit, expect, name: str) -> None:
+    "The page opened anew shows the conversation; it is exported, and by the keyboard alone the next question is asked."
+    with checks(f"{name}: opened again, the conversation is there, and is exported"):
+        v.tab.reload()
+        if v.size["width"] < 800: v.tab.locator("#talks-fold > summary").click()
+        v.tab.locator("#talks .talk").first.click()
+        expect(v.tab.locator("article.turn")).to_have_count(len(QUESTIONS))
+        with v.tab.expect_download() as got: v.tab.get_by_role("link", name="as text").click()
+        assert "four crowns" in Path(got.value.path()).read_text(encoding="utf-8")
+    with checks(f"{name}: nothing serious for axe-core, nothing wider than the screen"):
+        v.accessible()
+        v.fits()
+        v.tab.screenshot(path=checks.shots / f"page-talk-{name}.png", full_page=True)
+    with checks(f"{name}: by the keyboard alone"):
+        v.tab.locator("#fresh").focus()
+        v.tab.keyboard.press("Enter")
+        expect(v.tab.locator("#question")).to_be_focused()
+        v.tab.keyboard.type("How much is a bicycle?")
+        v.tab.keyboard.press("Enter")
+        expect(v.tab.locator("article.turn").last).to_contain_text("nine crowns", timeout=120_000)
+        for _ in range(12):
+            v.tab.keyboard.press("Shift+Tab")
+            if v.tab.evaluate("document.activeElement.className.includes('cite')"): break
+        v.tab.keyboard.press("Enter")
+        assert v.tab.evaluate("document.activeElement.classList.contains('passage')"), "the passage has the focus"
+        assert v.tab.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid", "and one sees it"
+
+
+def take_out(checks: Checks, v: Visit, expect, name: str) -> None:
+    "A document that is deleted is neither cited nor found any more; the conversation is deleted, too."
+    with checks(f"{name}: a deleted document is cited no more"):
+        v.tab.get_by_role("button", name="delete ferry.pdf").click()
+        v.tab.screenshot(path=checks.shots / f"page-sure-{name}.png")
+        v.tab.locator("#yes").click()
+        expect(v.tab.locator("#count")).to_have_text("3", timeout=30_000)
+        v.tab.locator("#fresh").click()
+        expect(v.tab.locator("article.turn")).to_have_count(0)
+        turn = v.ask(QUESTIONS[1][0], expect)
+        expect(turn).not_to_contain_text("four crowns")
+        expect(turn).not_to_contain_text("ferry.pdf")
+        turn.get_by_role("button", name="why").click()
+        expect(v.tab.frame_locator("#why-page").locator("body")).not_to_contain_text("A dog travels with its owner")
+        v.tab.keyboard.press("Escape")
+    with checks(f"{name}: every document and conversation deleted"):
+        while v.tab.locator("#documents button").count():
+            n = v.tab.locator("#documents button").count()
+            v.tab.locator("#documents button").first.click()
+            v.tab.locator("#yes").click()
+            expect(v.tab.locator("#documents button")).to_have_count(n - 1, timeout=30_000)
+        for talk in range(v.tab.locator("#talks .talk").count(), 0, -1):
+            v.tab.locator("#talks .talk").first.click()
+            v.tab.locator("#talks").get_by_role("button", name="delete").click()
+            v.tab.locator("#yes").click()
+            expect(v.tab.locator("#talks .talk")).to_have_count(talk - 1, timeout=30_000)
+    with checks(f"{name}: no request left the machine, no error in a script, nothing of a document ran"):
+        assert not v.elsewhere(), v.elsewhere()
+        assert not v.errors, v.errors
+        v.unharmed()
+
+
+def other_systems(checks: Checks, v: Visit, expect, systems: list[str]) -> None:
+    "Another system by the list; its turn is shown like any other, whatever came of it."
+    for system in systems:
+        with checks(f"answered by {system}"):
+            v.tab.get_by_label("answered by").select_option(system)
+            v.tab.locator("#fresh").click()
+            turn = v.ask("How much is a bicycle?", expect)
+            expect(turn.locator(".foot")).to_contain_text(system)
+            v.tab.screenshot(path=checks.shots / f"page-{re.sub(r'[^a-z_]', '', system)}.png")
+
+
+def main(argv=None) -> int:
+    ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    ap.add_argument("--shots", type=Path, help="where screenshots go (default: a temporary folder)")
+    ap.add_argument("--screens", nargs="+", default=[name for name, *_ in SCREENS], help="only these")
+    ap.add_argument("--systems", nargs="*", default=["naive", "self_crag"], help="asked besides the page's own")
+    args = ap.parse_args(argv)
+    executable, api = chromium(), playwright()
+    shots = args.shots or Path(tempfile.mkdtemp(prefix="shots-"))
+    shots.mkdir(parents=True, exist_ok=True)
+    checks = Checks(shots)
+    with api.sync_playwright() as p, tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        folder = Path(folder)
+        (folder / "documents").mkdir()
+        axe, paths = axe_source(folder), documents(folder / "documents")
+        process, url = service(folder)
+        browser = p.chromium.launch(executable_path=executable, headless=True, args=["--no-sandbox", "--disable-gpu", "--no-first-run",
+                                                                                       "--disable-background-networking"])
+        try:
+            for name, size, scheme in SCREENS:
+                if name not in args.screens: continue
+                v = Visit(browser, url, size, scheme, axe)
+                put_in(checks, v, api.expect, paths, name)
+                converse(checks, v, api.expect, name)
+                if name == "desktop-light" and args.systems:
+                    own = v.tab.locator("#system").input_value()
+                    systems = v.tab.locator("#system option").all_inner_texts()
+                    other_systems(checks, v, api.expect, [s for s in systems if s in args.systems])
+                    v.tab.get_by_label("answered by").select_option(own)
+                    v.tab.locator("#talks .talk", has_text=QUESTIONS[0][0]).first.click()
+                    v.tab.locator("#talks .talk", has_text="How much is a bicycle").first.wait_for()
+                    delete_others(v, api.expect)
+                read_again(checks, v, api.expect, name)
+                take_out(checks, v, api.expect, name)
+                v.context.close()
+        finally:
+            browser.close()
+            process.terminate()
+            with checks("stopped by a signal, it ends in good order"): assert process.wait(60) == 0
+    print(f"screenshots: {shots}")
+    print(f"{checks.passed} passed, {checks.failed} failed")
+    return 1 if checks.failed else 0
+
+
+def delete_others(v: Visit, expect) -> None:
+    "Leave only the conversation with the five questions."
+    while (others := v.tab.locator("#talks .talk", has_text="How much is a bicycle")).count():
+        n = others.count()
+        others.first.click()
+        expect(v.tab.locator("#talks .talk[aria-current=true]")).to_contain_text("bicycle")
+        v.tab.locator("#talks").get_by_role("button", name="delete").click()
+        v.tab.locator("#yes").click()
+        expect(v.tab.locator("#talks .talk", has_text="How much is a bicycle")).to_have_count(n - 1, timeout=30_000)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
