@@ -110,8 +110,8 @@ class Visit:
     def ask(self, question: str, expect) -> object:
         "Ask, and wait for the turn."
         n = self.tab.locator("article.turn").count()
-        self.tab.get_by_label("Question").fill(question)
-        self.tab.get_by_label("Question").press("Enter")
+        self.tab.locator("#question").fill(question)
+        self.tab.locator("#question").press("Enter")
         turn = self.tab.locator("article.turn").nth(n)
         expect(turn.locator(".foot, .box.bad").first).to_be_visible(timeout=120_000)
         return turn

@@ -30,6 +30,7 @@ VARIANTS = {  # name of the run -> system, changed settings
     "sample_naive": ("naive", {}),
     "sample_quote": ("quote", {}),
     "sample_nexus": ("nexus", {}),
+    "sample_agents": ("agents", {}),
     "sample_ncl": ("ncl", {}),
     "sample_ncl_no_classification": ("ncl", {"ncl.classify": False}),
     "sample_self_crag_no_filter": ("self_crag", {"retrieval.domain_filter": False}),
@@ -42,7 +43,7 @@ JUDGED = ("sample_self_crag", "sample_ncl", "sample_ncl_no_classification")
 def keep(source: Path, target: Path, names, order) -> None:
     "Copy files: lines of tasks in the order of the tasks (turns finish in the order of the machine), the manifest without the dates."
     for name in names:
-        text = (source / name).read_text(encoding="utf-8")
+        text = (source / name).read_text(encoding="utf-8").replace(f"{ROOT}/", "")  # of the trace of a fault
         if name in ("trajectories.jsonl", "judgements.jsonl"):
             write_whole(target / name, sorted(text.splitlines(keepends=True), key=lambda line: order[json.loads(line)["task_id"]]))
         elif name == "manifest.json":

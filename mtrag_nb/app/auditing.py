@@ -107,19 +107,16 @@ def ladder(
     progress: bool = True,
 ) -> list[Ladder]:
     "Print what a perfect stage would gain, and which rung repairs the failed turns."
-    from mtrag_nb.evaluate.blame import Bar
-    from mtrag_nb.evaluate.metrics import rouge_l
-    from mtrag_nb.evaluate.pairs import ladder_pairs
+    from mtrag_nb.evaluate.pairs import ladder_pairs, right_by_target
     from mtrag_nb.evaluate.recording import Recording
     from mtrag_nb.runs.ladder import RUNGS, climb, rungs_named
     found = []
     for folder in map(Path, runs):
         run = Run(folder)
         gold = with_rewrites(reference_or_sample(reference, [run]).gold, human_rewrites(rewrites))
-        right = lambda i, draft: {"right": True, "wrong": False}.get(Bar().of(rouge_l(draft, gold[i].targets[0]))) if gold[i].targets else None
         place = Path(out) / folder.name if out else folder / "ladder"
         some = rungs_named(rungs) if rungs else RUNGS
-        made = climb(run, place, gold, right, tasks_of(run, reference), index, models, some, minutes, limit, progress)
+        made = climb(run, place, gold, right_by_target(gold), tasks_of(run, reference), index, models, some, minutes, limit, progress)
         found.append(ladder_pairs(Recording(run, gold), {n: Recording(r, gold) for n, r in made.items()}))
         print(f"{found[-1]!r}\n")
     return found
@@ -167,7 +164,8 @@ def _fork_arguments(p: argparse.ArgumentParser, where: str) -> None:
 def audit_arguments(p: argparse.ArgumentParser) -> None:
     "Of `mtrag audit`."
     _fork_arguments(p, "audit")
-    p.add_argument("--only", nargs="+", default=[], metavar="M", help="only these mechanisms, e.g. --only grade (default: all that it used)")
+    p.add_argument("--only", nargs="+", default=[], metavar="M",
+                   help="only these mechanisms, e.g. --only grade (default: all that it used)")
 
 
 def ladder_arguments(p: argparse.ArgumentParser) -> None:

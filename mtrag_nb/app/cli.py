@@ -10,7 +10,8 @@ import os
 import sys
 
 from .. import __version__
-from .answering import ASK, DEMO
+from .answering import DEMO
+from .asking import ASK
 from .auditing import AUDIT, LADDER, LIVE
 from .command import Command
 from .coverage import COVERAGE

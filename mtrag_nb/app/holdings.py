@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from ..core.files import JsonlLog, make_folder, read_jsonl
+from ..core.files import JsonlLog, read_jsonl
 from ..core.settings import ChunkSettings, SparseSettings
 from ..core.types import DataError, DiskFull, InUse, MTRAGError, SettingsError
 from ..data.documents import Reader, kind_of
@@ -185,7 +185,8 @@ class Holdings:
         "Put a file in, or in the place of one of the same name. Raises Denied if it is too long, DataError if it cannot be read."
         start, before, document = time.monotonic(), self.documents(), self.reader.read(path, name)
         if (pages := max(len(document.pages), len(document.text) // PAGE)) > self.limits.pages:
-            raise Denied(413, f"{pages:,} pages, more than {self.limits.pages:,} (where there are none, {PAGE:,} characters are one). Split it")
+            said = f"{pages:,} pages, more than {self.limits.pages:,} (where there are none, {PAGE:,} characters are one)"
+            raise Denied(413, f"{said}. Split it")
         words = None if self.there else SparseSettings()  # the profiles search a new library by words, too
         done = self.library.add(path, collection, self.embedder(), self.chunks, words, name)
         status = "unchanged" if done.unchanged else "replaced" if done.replaced else "added"

@@ -47,7 +47,8 @@ def citation_lines(cited: Cited, contexts: Sequence[Context]) -> list[dict]:
     named = {n: c for n, c in enumerate(contexts, 1)}
     used = sorted({x.n for claim in cited.claims for x in claim.citations} & named.keys())
     spans = lambda n: sorted({(x.start, x.end) for claim in cited.claims for x in claim.citations if x.n == n and x.supports})
-    return [{"n": n, **place_of(named[n]), "passage": named[n].id, "text": named[n].text, "marks": [list(s) for s in spans(n)]} for n in used]
+    return [{"n": n, **place_of(named[n]), "passage": named[n].id, "text": named[n].text, "marks": [list(s) for s in spans(n)]}
+            for n in used]
 
 
 def cited_lines(t: Trajectory, contexts: Mapping[str, Context]) -> dict:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import re
 import secrets
-import shutil
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -17,13 +16,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .reply import reply_of, step_told
+from .reply import reply_of
 from ..core.files import JsonlLog, read_jsonl, write_jsonl
-from ..core.record import Fault, Run, Step, Trajectory, read_passages, read_turn, trajectory, turn_line
-from ..core.types import Context, DataError, InUse, Task, Turn, digest, plain
+from ..core.record import Fault, Run, Step, Trajectory, read_turn, trajectory, turn_line
+from ..core.types import Context, DataError, Task, Turn, digest, plain
 
 if TYPE_CHECKING:
-    from mtrag_nb.models.calls import BatchingChat
     from mtrag_nb.systems.stages import Toolbox
     from mtrag_nb.systems.system import System
 
@@ -150,7 +148,8 @@ class Conversations:
 
     def _summary(self, lines: list[dict]) -> dict:
         "What a list of conversations says of one."
-        return {"began": lines[0]["time"], "last": lines[-1]["time"], "turns": len(lines), "title": lines[0]["question"][:120]} if lines else {}
+        return {"began": lines[0]["time"], "last": lines[-1]["time"], "turns": len(lines),
+                "title": lines[0]["question"][:120]} if lines else {}
 
     def lines(self, i: str) -> list[dict]:
         "The turns of a conversation, in order; none if it is not there. Raises DataError for an id that is none."
@@ -183,7 +182,8 @@ def as_markdown(lines: Iterable[Mapping]) -> str:
     out = []
     for line in lines:
         r = line["reply"]
-        cited = [f"[{c['n']}] {c['document']}" + (f", {c['section']}" if c["section"] else "") + (f", from page {c['page']}" if c["page"] else "")
+        cited = [f"[{c['n']}] {c['document']}" + (f", {c['section']}" if c["section"] else "")
+                 + (f", from page {c['page']}" if c["page"] else "")
                  for c in r.get("citations", ())]
         end = r["answer"] if r["outcome"] != "error" else f"(broke in {r['error']['node'] or 'the graph'}: {r['error']['message']})"
         why = [f"(refused: {r['why'] or r['reason']})"] if r["outcome"] == "i_dont_know" else []

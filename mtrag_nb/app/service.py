@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -22,9 +21,8 @@ from .reply import reply_of, step_told
 from .served import Conversations, Gate, ServedRun, forget, forget_labels, new_id, read_one, recover
 from .telling import Listened, Listeners, Telling, listening
 from ..core.files import make_folder, only_writer
-from ..core.record import Step
 from ..core.settings import Settings
-from ..core.types import DataError, SettingsError, Task, Turn, digest
+from ..core.types import SettingsError, Task, Turn, digest
 from ..systems.registry import SERVING, SYSTEMS, configured, system_named
 
 if TYPE_CHECKING:
@@ -76,8 +74,8 @@ class Service:
         collection: str = "documents",  # of an upload that names none
     ):
         from mtrag_nb.models.calls import BatchingChat, Models
-        self.folder, self.profile, self.changes, self.limits, self.collection = make_folder(folder), profile, dict(changes), limits, collection
-        self.system = system or SERVING
+        self.folder, self.profile, self.system, self.changes = make_folder(folder), profile, system or SERVING, dict(changes)
+        self.limits, self.collection = limits, collection
         self.settings = service_settings(self.system, profile, self.changes)
         if self.settings.qdrant_url: raise SettingsError("a library lies in its folder, not on a server: leave qdrant_url empty")
         self.models, self.listeners, self.size = models or Models(self.settings), Listeners(), max(4, self.settings.batch_size)
@@ -237,7 +235,8 @@ def models_of(service: Service) -> list[dict]:
     "The models, whether they are loaded, and where. Each is loaded when it is first needed."
     s, placed = service.settings, service.models.placed
     specs = [(k, spec) for k, spec in (("chat", s.chat), ("embedder", s.embedder), ("reranker", s.reranker)) if spec]
-    return [{"kind": k, "name": spec.name, "loaded": k in placed, "device": placed.get(k) or ("server" if spec.url else "")} for k, spec in specs]
+    return [{"kind": k, "name": spec.name, "loaded": k in placed, "device": placed.get(k) or ("server" if spec.url else "")} for k,
+            spec in specs]
 
 
 def index_of(service: Service) -> dict:
@@ -253,6 +252,7 @@ def status(service: Service) -> dict:
     "How the service is."
     writing = "a model's text while it is written, and each node" if service.batches.model.tells else \
         "each node; the chat model gives its reply only whole"
-    return {"ok": not service.closing, "version": __version__, "profile": service.profile, "system": service.system, "systems": list(SYSTEMS),
+    return {"ok": not service.closing, "version": __version__, "profile": service.profile, "system": service.system,
+            "systems": list(SYSTEMS),
             "models": models_of(service), "index": index_of(service), "memory": memory_mb(), "progress": writing,
             "asking": service._queue, "conversations": len(service.talks.known), "limits": vars(service.limits)}

@@ -11,16 +11,17 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ..core.html import html_table, text_table
-from ..core.types import TO_ANSWER, TO_REFUSE
+from ..core.types import TO_ANSWER, TO_REFUSE, DataError, Gold
 from .audit import COSTS, Worth, target_worth
 from .blame import Bar, blame_turn, place_of
 from .compare import Interval, difference_interval, mean_interval
+from .metrics import rouge_l
 from .recording import Recording
 from .scores import decision
 
 # %% auto #0
 __all__ = ['AUDIT_HEAD', 'UP', 'LADDER_HEAD', 'LIVE_HEAD', 'value_of', 'endings', 'Pair', 'pair', 'Audit', 'audit_pairs',
-           'Ladder', 'ladder_pairs', 'by_place', 'live_rows', 'dominated_by']
+           'right_by_target', 'Ladder', 'ladder_pairs', 'by_place', 'live_rows', 'dominated_by']
 
 # %% ../../nbs/7_evaluate/16_pairs.ipynb #7c3fad8a
 def value_of(run: Recording, task_id: str, worth: Worth) -> float | None:
@@ -157,6 +158,14 @@ def audit_pairs(
     "The audit of a run from its forks."
     return Audit(run, {name: pair(name, without, run, worth, bar) for name, without in off.items()})
 
+# %% ../../nbs/7_evaluate/16_pairs.ipynb #24f4fa37
+def right_by_target(gold: Mapping[str, Gold], bar: Bar = Bar()) -> Callable[[str, str], bool | None]:
+    "Whether a draft is right, as far as its ROUGE-L with the target can say: task id, draft -> right, wrong, or nobody can say."
+    def right(task_id: str, draft: str) -> bool | None:
+        targets = gold[task_id].targets if task_id in gold else ()
+        return {"right": True, "wrong": False}.get(bar.of(rouge_l(draft, targets[0]) if targets else None))
+    return right
+
 # %% ../../nbs/7_evaluate/16_pairs.ipynb #7611bc18
 UP = "up to "  # how the rungs on top of each other are called
 
@@ -207,7 +216,8 @@ class Ladder:
     def _repr_html_(self): return html_table(*self._table(), note=self.note + " Intervals: paired, over conversations.")
 
 
-LADDER_HEAD = ["run", "perfect", "gain, alone", "gain in value, alone", "spoilt", "repairs alone", "lowest rung of", "right, with all up to it"]
+LADDER_HEAD = ["run", "perfect", "gain, alone", "gain in value, alone", "spoilt", "repairs alone", "lowest rung of",
+               "right, with all up to it"]
 
 
 def ladder_pairs(

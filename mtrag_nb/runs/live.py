@@ -85,6 +85,32 @@ def talk_through(
         before.append((given, t.answer))
     return out
 
+# %% ../../nbs/6_runs/01_live.ipynb #e9dad1ee
+def _hold(folder: Path, system: System, tasks: Sequence[Task], tools: Toolbox, minutes: float | None, progress: bool) -> list[Task]:
+    "Hold those conversations that are not finished; the tasks, as they were asked."
+    done = {i: t for i, t in read_trajectories(folder / "trajectories.jsonl").items() if not t.failed}
+    talks: dict[str, list[Task]] = {}
+    for t in tasks: talks.setdefault(t.conversation_id, []).append(t)
+    work = Work(tools.chat, folder / "calls.jsonl", tools.settings.batch_size, minutes)
+    graph, most, asked, lock = system.graph(replace(tools, chat=work.chat)), system.max_steps(tools.settings), [], threading.Lock()
+
+    def take(task: Task) -> Trajectory:
+        t = take_turn(graph, task, most)
+        recorder.write(t)
+        return t
+
+    def finish(held: list[tuple[Task, Trajectory]]) -> None:
+        with lock:
+            keep_tasks(folder, [task for task, _ in held])
+            asked.extend(task for task, _ in held)
+    try:
+        with work, Recorder(folder, tools) as recorder:
+            work.through(list(talks.values()), lambda talk: talk_through(talk, done, take, lambda: time.monotonic() > work.deadline),
+                         finish,
+                         "conversation", system.name, 0, progress)
+    finally: end_session(folder, work.seconds, len(asked), work.batching.batches)
+    return asked
+
 # %% ../../nbs/6_runs/01_live.ipynb #2dd41dfd
 OWN = {"history": "own"}  # in the identity of a live run
 
@@ -114,28 +140,3 @@ def live_run(
     finally:
         if setting == "rag": tools.retriever.index.close()
     return run
-
-
-def _hold(folder: Path, system: System, tasks: Sequence[Task], tools: Toolbox, minutes: float | None, progress: bool) -> list[Task]:
-    "Hold those conversations that are not finished; the tasks, as they were asked."
-    done = {i: t for i, t in read_trajectories(folder / "trajectories.jsonl").items() if not t.failed}
-    talks: dict[str, list[Task]] = {}
-    for t in tasks: talks.setdefault(t.conversation_id, []).append(t)
-    work = Work(tools.chat, folder / "calls.jsonl", tools.settings.batch_size, minutes)
-    graph, most, asked, lock = system.graph(replace(tools, chat=work.chat)), system.max_steps(tools.settings), [], threading.Lock()
-
-    def take(task: Task) -> Trajectory:
-        t = take_turn(graph, task, most)
-        recorder.write(t)
-        return t
-
-    def finish(held: list[tuple[Task, Trajectory]]) -> None:
-        with lock:
-            keep_tasks(folder, [task for task, _ in held])
-            asked.extend(task for task, _ in held)
-    try:
-        with work, Recorder(folder, tools) as recorder:
-            work.through(list(talks.values()), lambda talk: talk_through(talk, done, take, lambda: time.monotonic() > work.deadline), finish,
-                         "conversation", system.name, 0, progress)
-    finally: end_session(folder, work.seconds, len(asked), work.batching.batches)
-    return asked

@@ -47,7 +47,8 @@ def _place(ax: Axes, x: float, y: float, b: Blame, ink: str) -> None:
     "One square."
     letter, colour, filled = square(b)
     ax.add_patch(Rectangle((x + 0.06, y + 0.06), 0.88, 0.88, facecolor=colour if filled else "none", edgecolor=colour, linewidth=1))
-    ax.text(x + 0.5, y + 0.5, letter, ha="center", va="center", color="white" if filled else ink, fontsize=8, fontweight="bold" * filled or None)
+    ax.text(x + 0.5, y + 0.5, letter, ha="center", va="center", color="white" if filled else ink, fontsize=8,
+            fontweight="bold" * filled or None)
 
 # %% ../../nbs/8_show/07_grid.ipynb #89da926e
 @drawn
@@ -68,7 +69,8 @@ def grid_figure(
             for x, i in enumerate(tasks): _place(ax, start + x, y, r.turns[i], ink)
     for y, r in enumerate(reports):
         ax.text(-0.25, y + 0.5, r.name, ha="right", va="center", color=ink, fontsize=8.5)
-        ax.text(starts[-1] + len(talks[-1]) + 0.3, y + 0.5, f"{len(r.failed)} of {len(r.judged)} failed", va="center", color=ink, fontsize=8.5)
+        ax.text(starts[-1] + len(talks[-1]) + 0.3, y + 0.5, f"{len(r.failed)} of {len(r.judged)} failed", va="center", color=ink,
+                fontsize=8.5)
     fig.supxlabel(grid_key(reports), color=ink, fontsize=8.5, x=0.01, ha="left")
     return fig
 

@@ -25,7 +25,8 @@ _TAB = ("#0072B2", "#56B4E9", "#009E73", "#F0E442", "#E69F00", "#CC79A7", "#D55E
 STAGE_COLOURS = {**dict(zip(STAGES, _TAB)), "": "#e4e4e4"}  # "": none can be named
 
 
-def _stacked(ax: Axes, rows: Sequence[Mapping[str, int]], totals: Sequence[int], colours: Mapping[str, str], names: Mapping[str, str]) -> None:
+def _stacked(ax: Axes, rows: Sequence[Mapping[str, int]], totals: Sequence[int], colours: Mapping[str, str],
+             names: Mapping[str, str]) -> None:
     left = np.zeros(len(rows))
     for key, colour in colours.items():
         counts = np.array([r.get(key, 0) for r in rows], float)

@@ -182,7 +182,8 @@ def measured(runs: Mapping[str, Run], gold: Mapping[str, Gold], bert: BertScorer
     "Scores, pairs and costs of the runs, their percentiles, what they retrieved, and their scores at an equal budget."
     turns = {name: list(r.trajectories.values()) for name, r in runs.items()}
     scores = {name: score_run(r, gold, bert=bert).of(SCORES[0]) for name, r in runs.items()}
-    return plain({**compared(runs, gold, bert), "seconds": {name: percentiles([t.seconds for t in ts if not t.failed]) for name, ts in turns.items()},
+    return plain({**compared(runs, gold, bert), "seconds": {name: percentiles([t.seconds for t in ts if not t.failed]) for name,
+                                                            ts in turns.items()},
             "six": {name: retrieved_at_six(r, gold) for name, r in runs.items()},
             "budget": at_budget(runs, scores)})
 
@@ -223,7 +224,8 @@ def main(
         told[name] = measured(done, known.gold, bert)
         for heading, table in tables(told[name]).items(): print(f"{name}: {heading}\n{text_table(*table)}\n", flush=True)
     told["cache"] = {"asked": models.embedder.asked, "hits": models.embedder.hits}
-    one = run_all(known, known.tasks[:alone], runs / "alone", replace(settings, batch_size=1), models, Path(index), {"agents": (AGENTS, {})})
+    one = run_all(known, known.tasks[:alone], runs / "alone", replace(settings, batch_size=1), models, Path(index),
+                  {"agents": (AGENTS, {})})
     levels = ServiceLevels(one["agents"].trajectories.values(), "one conversation at a time")
     told["alone"] = {"n": len(levels.turn), **latencies(levels)}
     write_json(Path(out) / "agents.json", plain(told))

@@ -14,7 +14,7 @@ from statistics import median
 
 import numpy as np
 
-from ..core.files import read_json, read_jsonl, write_json
+from ..core.files import make_folder, read_json, read_jsonl, write_json
 from ..core.html import text_table
 from ..core.settings import Settings, load_settings, with_settings
 from ..core.text import support
@@ -24,7 +24,7 @@ from ..data.mtrag import read_benchmark
 from ..data.official import official_file
 from ..data.ratings import RatedAnswer, read_ratings
 from ..evaluate.intervals import auroc_interval
-from ..models.calls import Models
+from ..models.calls import Models, RecordedChat, load_chat
 from ..runs.run import machine, package_versions
 from .logistic import fit_logistic, left_out
 from ..systems.prompts import PROMPTS, show_history
@@ -412,12 +412,14 @@ def main(
     n: int = 100,  # tasks to draw pairs from, and rated answers for the ways that ask a model
     models: Models | None = None,  # None: the laptop's
     ways: Sequence[str] = GRADES,
+    calls: str | Path = "runs/calibration/calls.jsonl",  # the record of the chat model's calls
 ) -> Calibration:
-    "Calibrate the laptop's models on real data, print it, write it down. Takes about an hour on two cores, most of it the chat model's."
+    "Calibrate the laptop's models on real data, print it, write it down. Two CPU hours; goes on where it stopped."
     root, settings = real_data("mtrag-human/reference.jsonl, what ELSER retrieved for it, and the rated answers"), load_settings()
     known = read_benchmark(official_file(root, "mtrag-human/reference"))
     candidates, rated = read_candidates(official_file(root, "mtrag-human/elser")), read_ratings(rated_file_of(root))
-    found = calibrate(settings, models or Models(settings), known.tasks, known.gold, candidates, rated, n, ways)
+    models = models or Models(settings, chat=RecordedChat(load_chat(settings.chat), make_folder(Path(calls).parent) / Path(calls).name))
+    found = calibrate(settings, models, known.tasks, known.gold, candidates, rated, n, ways)
     print(found)
     write_calibration(found, out)
     return found

@@ -50,6 +50,8 @@ __all__ = ['REQUIREMENTS', 'EDGES', 'FAITHFUL', 'MEASURES', 'CIRCULAR', 'LEAST_C
 _NEXUS, _CITATIONS, _LIBRARY, _API = "5_systems/08b_nexus", "5_systems/01e_citations", "4_search/10_library", "app/07f_api"
 REQUIREMENTS = (
     Requirement("T1", "six layers with clear interfaces, each exchangeable", "tour/05_the_house", "A folder imports only"),
+    Requirement("T1", "FastAPI with HTTP endpoints", _API, "import FastAPI"),
+    Requirement("T1", "a web frontend", _API, "HTMLResponse"),
     Requirement("3.1", "dense and sparse retrieval, reciprocal rank fusion, k 60, weights .7 and .3", "4_search/06_fusion", "def rrf"),
     Requirement("3.2", "sections, paragraphs, 1,000 to 1,500 characters, 300 overlap, headers, whole sentences", "4_search/01_sections",
                 "def section_chunks", "A sentence of more than 1,500 characters stays whole."),
@@ -65,17 +67,19 @@ REQUIREMENTS = (
                 "Shown only where rated answers license it."),
     Requirement("5.1", "models load when first needed", "3_models/05_calls", "loaded when"),
     Requirement("5.1", "batches of 16", "3_models/03_embed", "batch_size",
-                "32 by default: a model of 22 million weights has no memory spikes."),
+                "32 by default; `Embedder(spec, batch_size=16)` is the description's."),
     Requirement("5.1", "memory is given back after heavy work", "3_models/03_embed", "trim_memory"),
     Requirement("5.2", "llama3.2:3b, llama3.1:8b, all-MiniLM-L6-v2", _NEXUS, "llama3.2:3b", "The 8B model is that of the profile t4."),
     Requirement("T4", "POST /api/upload", _API, "/api/upload"), Requirement("T4", "POST /api/query", _API, "/api/query"),
     Requirement("T4", "GET /api/documents", _API, "/api/documents"), Requirement("T4", "GET /api/status", _API, "/api/status"),
     Requirement("T4", "DELETE /api/documents/{id}", _LIBRARY, "def remove", "What is removed is gone from the files, too."),
+    Requirement("1.1", "every claim linked to a specific source passage", "tour/07_your_documents", "A citation opens"),
     Requirement("1, 1.1", "100% local, nothing is transmitted", "app/03_answering", "socket"),
+    Requirement("7", "streaming of responses (future)", _API, "event-stream"),
     Requirement("7", "multi-agent orchestration (future)", "5_systems/08_agents", "Every edge that the graph has was taken"),
     Requirement("1.1", "\"eliminate hallucination\"", "9_studies/16_nexus", "def hypothesis", "A hypothesis, with an interval."),
     Requirement("T1, T3", "LanceDB", why="One engine serves every profile; a second one would have to be shown to be its equal first."),
-    Requirement("T3", "3 to 5 seconds with the 3B model", why="Not measured: the model was not at hand."),
+    Requirement("T3", "8 GB of memory and 3 to 5 seconds with the 3B model", why="Not measured: the model was not at hand."),
     Requirement("7", "knowledge graph (future)", why="Not built: the description only says that it could be."))
 
 # %% ../../nbs/9_studies/16_nexus.ipynb #d5a72c6b
