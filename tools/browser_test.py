@@ -502,9 +502,8 @@ def picture(browser) -> None:
     from mtrag_nb.show.runs import conversation_html
 
     run, _ = recordings()
-    talk, turns = next(iter(run.conversations.items()))
-    looped = next(t for t in turns if t.answered and t.retries)
-    shown = page(conversation_html(run, talk, timing=False, chars=260, opened=looped.task_id))
+    told = next(t for t in run.turns.values() if t.question == "and for students?")  # the turn that README tells
+    shown = page(conversation_html(run, told.conversation_id, timing=False, chars=260, opened=told.task_id))
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "turn.html"
         path.write_text(document("A conversation", shown), encoding="utf-8")
