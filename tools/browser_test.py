@@ -1,11 +1,12 @@
-"""The case browser in a real JupyterLab, its static page without one, and its output on two versions of ipywidgets.
+"""The case browser in a real JupyterLab, its static page without one, axe-core on case cards and on an exported notebook,
+and the browser's output on two versions of ipywidgets.
 
   python tools/browser_test.py [--shots FOLDER]   everything; the last line reads `N passed, N failed`
   python tools/browser_test.py --picture          only draw figures/turn.png, the README's picture
 
 It installs what it needs: Chromium by apt-get (as root, on Debian or Ubuntu), playwright by pip, and ipywidgets 7.7.1
-with the JupyterLab 3 that understands it into .venv-ipywidgets7 (300 MB). Screenshots go to a temporary folder, or to
-FOLDER.
+with the JupyterLab 3 that understands it into .venv-ipywidgets7 (300 MB); axe-core comes from npm. Screenshots go to a
+temporary folder, or to FOLDER.
 """
 import argparse
 import contextlib
@@ -57,6 +58,24 @@ def playwright():
     return api
 
 
+AXE = "axe-core@4.10.3"
+
+
+def axe_source(folder: Path) -> str:
+    "The accessibility checker, from npm."
+    if not shutil.which("npm"): sys.exit("No npm here. Install it (on Debian or Ubuntu: sudo apt-get install npm) and start again.")
+    subprocess.run(["npm", "pack", "--silent", AXE], cwd=folder, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(["tar", "xzf", next(folder.glob("axe-core-*.tgz")).name, "package/axe.min.js"], cwd=folder, check=True)
+    return (folder / "package" / "axe.min.js").read_text(encoding="utf-8")
+
+
+def axe_findings(tab, axe: str, where: str = "document") -> list[list]:
+    "What axe-core finds on a page: how bad, which rule, in which elements."
+    tab.evaluate(f"() => {{ {axe}; }}") if not tab.evaluate("typeof window.axe === 'object'") else None
+    return tab.evaluate("async where => (await axe.run(where === 'document' ? document : where, {resultTypes: ['violations']})).violations"
+                        ".map(v => [v.impact, v.id, v.nodes.map(n => n.html.slice(0, 120))])", where)
+
+
 def old_environment() -> Path:
     "A python with ipywidgets 7.7.1 and JupyterLab 3 in front of everything that this one has."
     folder = ROOT / ".venv-ipywidgets7"
@@ -90,6 +109,11 @@ class Checks:
         else:
             self.passed += 1
             print(f"ok   {name}  ({time.perf_counter() - start:.1f} s)", flush=True)
+
+    def ended(self) -> int:  # the exit code
+        "Say how it went."
+        print(f"screenshots: {self.shots}", f"{self.passed} passed, {self.failed} failed", sep="\n")
+        return 1 if self.failed else 0
 
 
 ATTACKS = [
@@ -203,14 +227,17 @@ class Panel:
 
     def press(self, name: str): self.tab.get_by_role("button", name=name, exact=True).first.click()
     def search(self, text: str): self.tab.locator("input[placeholder^='words in']").first.fill(text)
-    def html(self, n: int): return self.tab.locator(".widget-html-content").nth(n)  # place, strip, body, said
+    def html(self, n: int): return self.tab.locator(".widget-html-content").nth(n)  # place, (beside it), strip, body, said
+    def listed(self): return self.tab.locator(".widget-select select").first
 
     @property
     def place(self): return self.html(0)
     @property
-    def body(self): return self.html(2)
+    def body(self): return self.html(3 if self.several else 2)
     @property
-    def said(self): return self.html(3)
+    def said(self): return self.html(4 if self.several else 3)
+    @property
+    def several(self) -> bool: return self.tab.locator(".widget-html-content", has_text="beside it:").count() > 0
 
     def shot(self, path: Path): self.tab.locator(".widget-vbox").first.screenshot(path=path)
 
@@ -233,7 +260,7 @@ def click_through(checks: Checks, tab, expect, folder: Path, name: str = "lab") 
         expect(panel.place).to_contain_text("of 11 turns")
         panel.choose("turn", "6")
         expect(panel.place).to_contain_text("1 of 1 turns")
-        expect(panel.body).to_contain_text("answered though unanswerable")
+        expect(panel.body).to_contain_text("refused: hallucination loop exhausted")
         panel.choose("turn", "any")
         panel.choose("outcome", "i dont know")
         expect(panel.body).to_contain_text("refused:")
@@ -260,14 +287,42 @@ def click_through(checks: Checks, tab, expect, folder: Path, name: str = "lab") 
         expect(panel.place).to_contain_text("no turn fulfils")
         panel.search("")
         expect(panel.place).to_contain_text("of 16 turns")
+    with checks(f"{name}: the list beside the turn, sorted"):
+        expect(panel.listed().locator("option")).to_have_count(16)
+        panel.choose("sort by", "tokens")
+        tab.get_by_label("highest first").first.check()
+        expect(panel.listed().locator("option").first).to_contain_text("Will there be downtime?")
+        panel.listed().select_option(index=0)
+        expect(panel.place).to_contain_text("1 of 16 turns")
+        expect(panel.body).to_contain_text("Will there be downtime?")
+        boxes = [e.bounding_box() for e in (panel.listed(), panel.body)]
+        assert boxes[0]["x"] + boxes[0]["width"] <= boxes[1]["x"] and boxes[0]["y"] < boxes[1]["y"] + boxes[1]["height"], boxes
+        panel.shot(checks.shots / f"{name}-list.png")
+        tab.get_by_label("highest first").first.uncheck()
+        panel.choose("sort by", "order of the run")
+    with checks(f"{name}: the strip leads to the other turns of the conversation"):
+        panel.choose("turn", "2")
+        expect(panel.place).to_contain_text("of 3 turns")
+        strip = tab.locator(".widget-button", has_text=re.compile(r"^[✓▲✗] 1$")).first
+        strip.click()
+        expect(panel.place).to_contain_text("of 32 turns")
+        expect(tab.locator(".widget-button", has_text="▸").first).to_contain_text("1")
+    with checks(f"{name}: the disagreements between the systems"):
+        panel.choose("system", "sample_self_crag")
+        panel.choose("show", "systems disagree")
+        expect(panel.place).not_to_contain_text("of 16 turns")
+        expect(panel.place).to_contain_text("1 of ")
+        panel.choose("show", "every turn")
     with checks(f"{name}: two runs side by side"):
         panel.choose("show", "a draft was sent back")
-        panel.choose("beside", "sample_naive")
+        panel.press("sample_naive")
         expect(panel.body).to_contain_text("they part here")
         expect(panel.body).to_contain_text("sample_naive")
         panel.shot(checks.shots / f"{name}-comparison.png")
-        panel.choose("beside", "nothing")
+        panel.press("sample_naive")
         panel.choose("show", "every turn")
+        expect(panel.place).to_contain_text("of 16 turns")
+        expect(panel.body).not_to_contain_text("they part here")
     with checks(f"{name}: a label and a note are appended"):
         tab.locator("input[placeholder='choose or write']").first.fill("bad retrieval")
         tab.locator(".widget-textarea textarea").first.fill("gold <b>missing</b>")
@@ -472,12 +527,43 @@ b = CaseBrowser(sys.argv[1:], labels=labels, timing=False)
 bundle = b._repr_mimebundle_()
 c = b.controls
 seen = [c.place.value, c.body.value]
-c.filters["outcome"].value = "i_dont_know"; c.next.click(); c.beside.value = "sample_naive"; seen += [c.place.value, c.body.value]
+c.filters["outcome"].value = "i_dont_know"; c.next.click(); c.beside["sample_naive"].value = True; seen += [c.place.value, c.body.value]
 c.label.value = "wrong"; c.save.click(); c.which.value = "labelled"; seen += [c.place.value, str(len(read_labels(labels)))]
 digest = lambda text: hashlib.sha256(text.encode()).hexdigest()
 print(json.dumps({"version": ipywidgets.__version__, "forms": sorted(bundle), "view": sorted(bundle[VIEW]), "text": bundle["text/plain"],
                   "html": digest(bundle["text/html"]), "seen": digest("".join(seen))}))
 """
+
+
+OWN_OUTPUT = ".jp-OutputArea-output"
+
+
+def accessible(checks: Checks, browser, folder: Path) -> None:
+    "axe-core finds nothing serious on case cards, and nothing in the outputs of an exported notebook; the rest of that is nbconvert's."
+    from nbconvert import HTMLExporter
+
+    pages = sorted((folder / "cases").glob("*.html"))[::-3]  # the index is the last
+    exported = folder / "walkthrough.html"
+    exported.write_text(HTMLExporter().from_filename(str(ROOT / "nbs" / "tour" / "00_walkthrough.ipynb"))[0], encoding="utf-8")
+    axe = axe_source(folder)
+    for scheme in ("light", "dark"):
+        context = browser.new_context(viewport=DESKTOP, color_scheme=scheme)
+        context.route(lambda url: not url.startswith("file:"), lambda route: route.abort())
+        tab = context.new_page()
+        with checks(f"axe-core, {scheme}: nothing serious on {len(pages)} pages of case cards, every fold open"):
+            for path in pages:
+                tab.goto(path.as_uri())
+                tab.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
+                serious = [v for v in axe_findings(tab, axe) if v[0] in ("serious", "critical")]
+                assert not serious, (path.name, serious)
+        with checks(f"axe-core, {scheme}: nothing serious in the outputs of the exported walk-through"):
+            tab.goto(exported.as_uri())
+            tab.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
+            assert tab.locator(OWN_OUTPUT).count() > 3
+            serious = [v for v in axe_findings(tab, axe, OWN_OUTPUT) if v[0] in ("serious", "critical")]
+            assert not serious, serious
+            for v in axe_findings(tab, axe): print(f"     the whole page, {v[0]}: {v[1]}, {len(v[2])} places, e.g. {v[2][0][:90]}")
+        context.close()
 
 
 def two_versions(checks: Checks) -> None:
@@ -536,6 +622,7 @@ def main(argv=None) -> int:
             folder = Path(folder)
             hostile_run(folder / "hostile")
             views(checks, browser, folder)
+            accessible(checks, browser, folder)
             two_versions(checks)
             notebook(folder / "browse.ipynb", HEAD, TWO_RUNS, "CaseBrowser([crag, naive], labels='labels.jsonl', timing=False)")
             notebook(folder / "hostile.ipynb", HEAD, f"CaseBrowser({str(folder / 'hostile')!r}, labels='x.jsonl')")
@@ -558,9 +645,7 @@ def main(argv=None) -> int:
                 speed(checks, address, browser, api.expect, folder)
                 saved_pages(checks, address, browser, api.expect, folder)
         browser.close()
-    print(f"screenshots: {shots}")
-    print(f"{checks.passed} passed, {checks.failed} failed")
-    return 1 if checks.failed else 0
+    return checks.ended()
 
 
 if __name__ == "__main__":

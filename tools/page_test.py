@@ -1,6 +1,7 @@
 """The page of `mtrag serve` in a real browser: documents put in, questions asked, citations opened, a refusal, a removal.
 
   python tools/page_test.py [--shots FOLDER]   the last line reads `N passed, N failed`
+  python tools/page_test.py --pictures         only makes the pictures of tour/07_your_documents (figures/page-*.png)
 
 The service runs with the laptop's models in a process of its own. The browser uses it as a person would, at 1280 and at 390
 pixels, in the light and in the dark; no request may leave the machine, and axe-core (fetched from npm) may find nothing
@@ -9,19 +10,16 @@ serious. It installs what it needs as tools/browser_test.py does. Screenshots go
 import argparse
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from browser_test import Checks, chromium, playwright
+from browser_test import Checks, axe_findings, axe_source, chromium, playwright
 
 from mtrag_nb.data.specimens import docx, pdf, word_paragraph
 
-AXE = "axe-core@4.10.3"
 SCREENS = [("desktop-light", {"width": 1280, "height": 900}, "light"), ("desktop-dark", {"width": 1280, "height": 900}, "dark"),
            ("phone-light", {"width": 390, "height": 844}, "light"), ("phone-dark", {"width": 390, "height": 844}, "dark")]
 
@@ -60,6 +58,25 @@ def documents(folder: Path) -> list[Path]:
     return [folder / name for name in made]
 
 
+HOLM = [("title", "The Holm Ferry"), (1, "Fees"),
+        ("text", "A ticket for a grown person costs twelve crowns, there and back. Children under six travel free of charge, older ones "
+                 "pay half. A dog travels with its owner for four crowns and stays on the lower deck. "
+                 "A bicycle costs nine crowns, and a car "
+                 "costs sixty crowns. Tickets are sold on the pier and, against one crown more, on board. A season ticket costs ninety "
+                 "crowns and holds from April to October. It bears a name and cannot be lent. Whoever lives on the island pays two "
+                 "crowns, and shows a letter with the address. Groups of ten and more are asked to write a week before. Money is given "
+                 "back if the ferry does not sail, and not if it sails late. The council sets the fees each year in February. They are "
+                 "posted on the pier and in the harbour office. Whoever travels without a ticket pays forty crowns, and the ticket as "
+                 "well. The crew may ask for it at any time until the ferry has landed."),
+        ("page", ""), (1, "Luggage"),
+        ("text", "Each passenger may bring two suitcases of up to twenty kilograms. Gas bottles and fuel cans are not allowed on board. "
+                 "Lost luggage is kept at the harbour office for thirty days. After that it is given to the island's school, which sells "
+                 "it in its summer market. Skis, prams and wheelchairs cost nothing and do not count as luggage. A piano takes two "
+                 "men, who are not the crew. Boxes with bees are carried in the first ferry of the day, when the air is cool. Parcels "
+                 "without a passenger are taken for three crowns, if somebody waits for them on the other side. What is left on the "
+                 "deck in a storm is tied to the rail by the crew. For what falls into the water nobody answers.")]
+
+
 def service(folder: Path) -> tuple[subprocess.Popen, str]:
     "The service with the laptop's models, and its address."
     code = ("import sys; from mtrag_nb.app.serve import serve; serve(sys.argv[1] + '/library', sys.argv[1] + '/served', port=0, "
@@ -69,14 +86,6 @@ def service(folder: Path) -> tuple[subprocess.Popen, str]:
     line = process.stdout.readline()
     if not line.startswith("http"): raise RuntimeError(f"the service did not start: {line!r}")
     return process, line.split("  ")[0]
-
-
-def axe_source(folder: Path) -> str:
-    "The accessibility checker, from npm."
-    if not shutil.which("npm"): sys.exit("No npm here. Install it (on Debian or Ubuntu: sudo apt-get install npm) and start again.")
-    subprocess.run(["npm", "pack", "--silent", AXE], cwd=folder, check=True, stdout=subprocess.DEVNULL)
-    subprocess.run(["tar", "xzf", next(folder.glob("axe-core-*.tgz")).name, "package/axe.min.js"], cwd=folder, check=True)
-    return (folder / "package" / "axe.min.js").read_text(encoding="utf-8")
 
 
 class Visit:
@@ -98,9 +107,7 @@ class Visit:
 
     def accessible(self) -> None:
         "Nothing serious is found by axe-core."
-        self.tab.evaluate(f"() => {{ {self.axe}; }}") if not self.tab.evaluate("typeof window.axe === 'object'") else None
-        found = self.tab.evaluate("async () => (await axe.run(document, {resultTypes: ['violations']})).violations"
-                                  ".map(v => [v.impact, v.id, v.nodes.map(n => n.html.slice(0, 120))])")
+        found = axe_findings(self.tab, self.axe)
         serious = [v for v in found if v[0] in ("serious", "critical")]
         assert not serious, serious
         for v in found: print(f"     axe, {v[0]}: {v[1]} {v[2][:1]}")
@@ -238,11 +245,46 @@ def other_systems(checks: Checks, v: Visit, expect, systems: list[str]) -> None:
             v.tab.screenshot(path=checks.shots / f"page-{re.sub(r'[^a-z_]', '', system)}.png")
 
 
+def picture(v: Visit, name: str) -> None:
+    "What the window shows, in few colours, so that the file is small."
+    from PIL import Image
+    path = Path(__file__).parents[1] / "figures" / f"page-{name}.png"
+    v.tab.screenshot(path=path)
+    Image.open(path).convert("RGB").quantize(48, dither=Image.Dither.NONE).save(path, optimize=True)
+    assert path.stat().st_size < 120_000, f"{path}: {path.stat().st_size:,} bytes"
+    print(f"{path}: {path.stat().st_size:,} bytes")
+
+
+def pictures(browser, url: str, expect, paths: list[Path]) -> None:
+    "Three documents, a citation that is open, a refusal with its reason; the citation on a phone, too."
+    paths[0].write_bytes(pdf(HOLM)[0])
+    v = Visit(browser, url, {"width": 1280, "height": 760}, "light", "")
+    v.tab.locator("#files").set_input_files([str(p) for p in paths])
+    expect(v.tab.locator("#count")).to_have_text(str(len(paths)), timeout=180_000)
+    picture(v, "documents")
+    turn = v.ask("How long is lost luggage kept?", expect)
+    turn.locator(".sources button", has_text="from page 2").click()
+    expect(turn.locator("mark", has_text="thirty days")).to_be_visible()
+    picture(v, "citation")
+    phone = Visit(browser, url, {"width": 390, "height": 844}, "light", "")
+    phone.tab.locator("#talks-fold > summary").click()
+    phone.tab.locator("#talks .talk").first.click()
+    phone.tab.locator("article.turn .sources button", has_text="from page 2").click()
+    phone.tab.locator("article.turn").evaluate("e => e.scrollIntoView()")
+    picture(phone, "phone")
+    v.tab.locator("#fresh").click()
+    turn = v.ask(QUESTIONS[0][0], expect)
+    turn.locator("details.more summary").click()
+    turn.scroll_into_view_if_needed()
+    picture(v, "refusal")
+
+
 def main(argv=None) -> int:
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ap.add_argument("--shots", type=Path, help="where screenshots go (default: a temporary folder)")
     ap.add_argument("--screens", nargs="+", default=[name for name, *_ in SCREENS], help="only these")
     ap.add_argument("--systems", nargs="*", default=["naive", "self_crag"], help="asked besides the page's own")
+    ap.add_argument("--pictures", action="store_true", help="make the pictures of the walk-through, and nothing else")
     args = ap.parse_args(argv)
     executable, api = chromium(), playwright()
     shots = args.shots or Path(tempfile.mkdtemp(prefix="shots-"))
@@ -251,13 +293,14 @@ def main(argv=None) -> int:
     with api.sync_playwright() as p, tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         folder = Path(folder)
         (folder / "documents").mkdir()
-        axe, paths = axe_source(folder), documents(folder / "documents")
+        axe, paths = "" if args.pictures else axe_source(folder), documents(folder / "documents")
         process, url = service(folder)
         browser = p.chromium.launch(executable_path=executable, headless=True, args=["--no-sandbox", "--disable-gpu", "--no-first-run",
                                                                                        "--disable-background-networking"])
         try:
+            if args.pictures: pictures(browser, url, api.expect, [p for p in paths if p.name != HOSTILE])
             for name, size, scheme in SCREENS:
-                if name not in args.screens: continue
+                if name not in args.screens or args.pictures: continue
                 v = Visit(browser, url, size, scheme, axe)
                 put_in(checks, v, api.expect, paths, name)
                 converse(checks, v, api.expect, name)
@@ -276,9 +319,7 @@ def main(argv=None) -> int:
             browser.close()
             process.terminate()
             with checks("stopped by a signal, it ends in good order"): assert process.wait(60) == 0
-    print(f"screenshots: {shots}")
-    print(f"{checks.passed} passed, {checks.failed} failed")
-    return 1 if checks.failed else 0
+    return checks.ended()
 
 
 def delete_others(v: Visit, expect) -> None:

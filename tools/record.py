@@ -1,9 +1,10 @@
 """Record the runs that the notebooks on cases and on the papers show: three conversations of the sample, every system and
-some variants, by the embedded models; and what the laptop's judge said of them.
+some variants, by the embedded models; fourteen questions that somebody typed; and what the laptop's judge said of the runs.
 
   python tools/record.py [--minutes N] [FOLDER]
 
-Writes into FOLDER (default data/recorded) what is finished: manifest, trajectories, passages, judgements. The call records
+Writes into FOLDER (default data/recorded; the typed questions into talks/agents beside it) what is finished: manifest,
+trajectories, passages, judgements. The call records
 and the predictions are left out; they are large, and the pages need neither. Work in progress lies in runs/recorded; killed
 or out of time, the same command goes on there. About an hour on one core, most of it judging.
 """
@@ -11,7 +12,9 @@ import argparse
 import json
 import time
 from pathlib import Path
+from shutil import rmtree
 
+from mtrag_nb.app.asking import Talk
 from mtrag_nb.core.files import write_json, write_whole
 from mtrag_nb.core.record import Run
 from mtrag_nb.core.telemetry import telemetry
@@ -37,6 +40,12 @@ VARIANTS = {  # name of the run -> system, changed settings
     "sample_self_crag_flat": ("self_crag", {"chunks.flat": True}),
     "sample_self_crag_strict": ("self_crag", {"stages.prompts": "strict"}),
 }
+ASKED = (  # of agents, by `mtrag ask`: long enough that most of it lies in the summary
+    "who won the coast league in 2021", "And the year after?", "And the top scorer that season?", "ferry point",
+    "Does the inland league have it too?", "How much prize money does the champion get?",
+    "Can I look through the telescope at the observatory?", "Mount Ilver", "and for students?",
+    "My daughter is 10. Could she come along, or is the other one better for her?", "Which has the bigger telescope?",
+    "How do I get to Little Quill Island?", "And with a dog?", "Back to football: how was that bonus point called again?")
 JUDGED = ("sample_self_crag", "sample_ncl", "sample_ncl_no_classification")
 
 
@@ -51,6 +60,18 @@ def keep(source: Path, target: Path, names, order) -> None:
             for session in manifest["sessions"]: session.pop("started", None)
             write_json(target / name, manifest)
         else: write_whole(target / name, text)
+
+
+def record_talk(folder: Path, work: Path, models: Models) -> None:
+    "The conversation of ASKED, as `mtrag ask --system agents --domain clapnq` keeps it; from its beginning, where it stopped."
+    if (folder / "trajectories.jsonl").exists(): return
+    rmtree(work / "ask", ignore_errors=True)
+    talk = Talk(work / "index", lambda name: configured(name), models, "clapnq", out=work / "ask", new=lambda: "a5c" + 13 * "0")
+    try:
+        for question in ASKED: print(talk.ask("agents", question).answer, flush=True)
+    finally: talk.close()
+    [kept] = (work / "ask").iterdir()
+    keep(kept, folder, (*KEPT, "tasks.jsonl"), {t.task_id: t.turn for _, t, _ in talk.turns})
 
 
 def main(folder: Path, minutes: float) -> None:
@@ -69,6 +90,7 @@ def main(folder: Path, minutes: float) -> None:
             return print(f"{name}: {len(run.trajectories)} of {len(tasks)} turns; the same command goes on")
         keep(run.folder, folder / name, KEPT, order)
         print(f"{name}\n{telemetry(run.trajectories.values())}\n", flush=True)
+    record_talk(folder.parent / "talks" / "agents", work, models)
     for name in JUDGED:
         judged = work / f"{name}_judged"
         report = judge_run(Run(folder / name), tasks, gold, models.settings, out=judged, models=models, minutes=left())

@@ -96,7 +96,7 @@ class Reply(BaseModel):
     "A turn. An outcome of `error` is sent as a status of 500, never as an answer."
     model_config = ConfigDict(extra="allow")
     answer: str
-    outcome: str = Field(description="answered or i_dont_know")
+    outcome: str = Field(description="answered, i_dont_know or asked_back")
     reason: str = Field(description="of a refusal, by name")
     citations: list[Citation]
     unsupported: list[str] = Field(description="sentences of the answer that rest on no passage")

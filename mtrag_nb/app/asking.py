@@ -10,6 +10,7 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
@@ -19,11 +20,11 @@ from .command import Command, settings_of, system_argument, system_of, web_argum
 from .reply import step_told
 from .served import ServedRun, new_id
 from .telling import Listened, Listeners, Telling, listening
-from ..core.files import write_whole
-from ..core.record import Trajectory, tell
+from ..core.files import only_writer, write_whole
+from ..core.record import Run, Trajectory, tell
 from ..core.settings import Settings
 from ..core.text import clipped
-from ..core.types import Context, MTRAGError, Task, Turn, digest
+from ..core.types import Context, DataError, MTRAGError, Task, Turn, digest
 from ..systems.citations import claims_of, marked_answer
 from ..systems.registry import ANSWERING, DEFAULT, SYSTEMS, system_named
 
@@ -54,7 +55,7 @@ class Talk:
         self.settings_for, self.models, self.domain, self.web, self.out, self.new = settings_for, models, domain, web, Path(out), new
         settings = models.settings
         self.index = open_index(index, models.embedder, chunks_of(index, settings), settings.qdrant_url)
-        self.listeners, self.runs = Listeners(), {}
+        self.listeners, self.runs, self._only = Listeners(), {}, ExitStack()
         self.chat = BatchingChat(Telling(models.chat, self.listeners), 1)
         self.forget()
 
@@ -72,8 +73,10 @@ class Talk:
         retriever = Retriever(self.index, self.models.embedder, self.models.reranker, settings.retrieval)
         tools = Toolbox(settings, self.models.chat, self.models.embedder, retriever, web=open_web(self.web, settings, self.models))
         same = identity(system, "rag", tools)
+        folder = self.out / f"{name}-{digest(same, 6)}"
+        self._only.enter_context(only_writer(folder, "conversation"))
         entries = {"identity": same, "about": system.about, "settings": system.with_own(settings), **circumstances()}
-        self.runs[name] = ServedRun(self.out / f"{name}-{digest(same, 6)}", system, replace(tools, chat=self.chat), entries,
+        self.runs[name] = ServedRun(folder, system, replace(tools, chat=self.chat), entries,
                                     lambda chat: Listened(chat, self.listeners))
         return self.runs[name]
 
@@ -91,8 +94,21 @@ class Talk:
         if not t.failed: self.history += (Turn("user", question), Turn("agent", t.answer))
         return t
 
+    def resume(self) -> int:  # turns
+        "Take up the conversation that was asked last of all that are kept in the folder. Raises DataError if there is none."
+        kept = [Run(p.parent) for p in self.out.glob("*/trajectories.jsonl") if p.stat().st_size]
+        if not kept: raise DataError("no conversation is kept here", self.out, remedy="Leave --resume out, or name the folder with --out")
+        newest = max(kept, key=lambda r: (r.folder / "trajectories.jsonl").stat().st_mtime_ns)
+        self.id = list(newest.trajectories.values())[-1].conversation_id
+        mine = [(t, r) for r in kept for t in r.trajectories.values() if t.conversation_id == self.id]
+        self.turns = [(r.system, t, dict(r.passages)) for t, r in sorted(mine, key=lambda x: x[0].turn)]
+        self.history = tuple(u for _, t, _ in self.turns if not t.failed for u in (Turn("user", t.question), Turn("agent", t.answer)))
+        self.asked = max(task.turn for r in kept for task in r.tasks.values() if task.conversation_id == self.id)
+        return len(self.turns)
+
     def close(self) -> None:
-        for run in self.runs.values(): run.close()
+        with self._only:
+            for run in self.runs.values(): run.close()
         self.index.close()
 
 # %% ../../nbs/app/08a_asking.ipynb #0d7c4a84
@@ -160,7 +176,7 @@ class Asking:
     def change(self, rest: str) -> None:
         if rest: self.talk.run_of(rest)  # before it is the one: it may not be there, or not fit
         self.system = rest or self.system
-        print(f"{self.system}: {system_named(self.system).about}. There are {', '.join(SYSTEMS)}.")
+        print(wrapped(f"{self.system}: {system_named(self.system).about}. There are {', '.join(SYSTEMS)}."))
 
     def forget(self, rest: str) -> None:
         self.talk.forget()
@@ -173,7 +189,7 @@ class Asking:
 
     def help(self, rest: str) -> None: print(*(f"{c:16}{about}" for c, about in TYPED.items()), sep="\n")
 
-
+# %% ../../nbs/app/08a_asking.ipynb #dafb8f36
 TYPED = {"/why": "the last turn, step by step", "/sources": "the passages that it was answered from",
          "/system NAME": "who answers from here on",
          "/forget": "begin a new conversation", "/save FILE": "write the conversation to a file", "/help": "this", "/quit": "end"}
@@ -187,7 +203,7 @@ def line_typed(asking: Asking, line: str) -> bool:  # False: it is over
     if word.lower() in ("/quit", "quit", "exit", "/exit", ":q") and not rest: return False
     try:
         if word in DONE: DONE[word](asking, rest.strip())
-        elif word.startswith("/"): print(f"There is no {word[:40]}. There are {', '.join(TYPED)}.")
+        elif word.startswith("/"): print(wrapped(f"There is no {word[:40]}. There are {', '.join(TYPED)}."))
         elif word: asking.asks(line.strip())
     except MTRAGError as e: print(e)
     return True
@@ -208,6 +224,7 @@ def ask(
     questions: Iterable[str] | None = None,  # None: read them from the terminal
     web: str = "none",
     out: str | Path = "runs/ask",
+    resume: bool = False,  # go on with the conversation that was asked last
 ) -> Path:  # the folder of the runs
     "Hold a conversation with a system, or with several."
     from mtrag_nb.models.calls import Models
@@ -218,6 +235,7 @@ def ask(
     print(wrapped(f"{system} on {profile}, {domain or 'all domains'}: {system_named(system).about}. "
                   "/help says what may be typed, /system who else could answer."))
     try:
+        if resume: print(wrapped(f"{talk.resume()} turns are taken up; the last: {talk.turns[-1][1].question}"))
         talk.run_of(system)
         for line in questions if questions is not None else iter(typed, None):
             if not line_typed(asking, line): break
@@ -226,7 +244,7 @@ def ask(
         if run.ended: print(f"{name}: {run.ended} turn{'s' * (run.ended != 1)} kept. To see them: mtrag report {run.folder}")
     return talk.out
 
-
+# %% ../../nbs/app/08a_asking.ipynb #71036186
 def ask_arguments(p: argparse.ArgumentParser) -> None:
     "Of `mtrag ask`."
     p.add_argument("--index", default="runs/demo-index", metavar="DIR", help="the index folder (default: the demo's)")
@@ -234,6 +252,7 @@ def ask_arguments(p: argparse.ArgumentParser) -> None:
     system_argument(p, default=None, told=told)
     p.add_argument("--domain", default="", metavar="NAME", help="search only here: a domain of the benchmark, or a collection of your own")
     p.add_argument("--out", default="runs/ask", metavar="DIR", help="where the conversation is kept (default runs/ask)")
+    p.add_argument("--resume", action="store_true", help="go on with the conversation that was asked last, of those in --out")
     web_argument(p)
 
 
@@ -246,7 +265,7 @@ def do_ask(a: argparse.Namespace) -> bool:
         if name != system_of(a):
             other.system, other.variant, other.set = name, None, [s for s in a.set or () if s.partition(".")[0] not in SYSTEMS]
         return settings_of(other)
-    return bool(ask(a.index, system_of(a), a.domain, settings_for, web=a.web, out=a.out))
+    return bool(ask(a.index, system_of(a), a.domain, settings_for, web=a.web, out=a.out, resume=a.resume))
 
 
 ASK = Command("Hold a conversation with a system in the terminal, kept as a run; a refusal shows why.", ask_arguments, do_ask)

@@ -11,10 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .command import (Command, domain_argument, limit_arguments, reference_argument, reference_or_sample, settings_of,
-                                  system_argument, system_of)
+from .command import Command, limit_arguments, reference_argument, reference_or_sample, settings_of, system_of
 from .replaying import tasks_of
-from .running import print_run, whole
+from .running import print_run, tasks_arguments, whole
 from ..core.html import text_table
 from ..core.record import Run
 from ..core.settings import Settings
@@ -177,15 +176,8 @@ def ladder_arguments(p: argparse.ArgumentParser) -> None:
 
 def live_arguments(p: argparse.ArgumentParser) -> None:
     "Of `mtrag live`."
-    system_argument(p)
-    p.add_argument("--tasks", required=True, metavar="FILE", help="an input or reference file of the benchmark")
-    p.add_argument("--setting", default="rag", choices=["rag", "reference"],
-                   help="rag: retrieve (task C); reference: the passages that come with each task (task B)")
-    domain_argument(p)
-    limit_arguments(p, "only the first N tasks", "start no new turn after so long")
-    p.add_argument("--index", metavar="DIR", help="the index folder (setting rag)")
+    tasks_arguments(p)
     p.add_argument("--given", metavar="RUN", help="the run of the same tasks with the benchmark's history, to compare with")
-    p.add_argument("--out", required=True, metavar="DIR", help="the run folder")
 
 # %% ../../nbs/app/04c_auditing.ipynb #384bded3
 def do_live(a: argparse.Namespace) -> bool:

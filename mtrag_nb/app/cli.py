@@ -29,13 +29,32 @@ from ..core.files import disk_full
 from ..core.types import DiskFull, MTRAGError, PartlyFailed
 
 # %% auto #0
-__all__ = ['COMMANDS', 'AGAIN', 'CommandParser', 'command_line', 'quiet', 'main']
+__all__ = ['SHELLS', 'COMPLETION', 'COMMANDS', 'AGAIN', 'complete', 'CommandParser', 'command_line', 'quiet', 'main']
 
 # %% ../../nbs/app/09_cli.ipynb #f63296d7
+SHELLS = ("bash", "zsh", "tcsh")
+
+
+def complete(a: argparse.Namespace) -> bool:
+    "`mtrag completion`: print what a shell needs to complete commands, options, their choices, files and folders."
+    import shtab
+    p = command_line()
+    for sub in next(x for x in p._actions if x.dest == "command").choices.values():
+        for action in sub.filled()._actions:
+            if action.metavar in ("FILE", "DIR", "RUN"): action.complete = shtab.FILE if action.metavar == "FILE" else shtab.DIRECTORY
+    print(shtab.complete(p, a.shell))
+    return True
+
+
+COMPLETION = Command("Print what a shell needs to complete this command: eval \"$(mtrag completion bash)\"",
+                     lambda p: p.add_argument("shell", choices=SHELLS, help="which shell"), complete, configured=False)
+
+# %% ../../nbs/app/09_cli.ipynb #complete1
 COMMANDS: dict[str, Command] = {
     "demo": DEMO, "ingest": INGEST, "library": LIBRARY, "index": INDEX, "coverage": COVERAGE, "ask": ASK, "serve": SERVE, "run": RUN,
     "check": CHECK, "score": SCORE, "judge": JUDGE, "report": REPORT, "replay": REPLAY, "audit": AUDIT, "ladder": LADDER,
-    "live": LIVE, "calibrate": CALIBRATE, "fetch": FETCH, "reproduce": REPRODUCE, "plan": PLAN, "doctor": DOCTOR}
+    "live": LIVE, "calibrate": CALIBRATE, "fetch": FETCH, "reproduce": REPRODUCE, "plan": PLAN, "doctor": DOCTOR,
+    "completion": COMPLETION}
 
 
 class CommandParser(argparse.ArgumentParser):
@@ -45,8 +64,13 @@ class CommandParser(argparse.ArgumentParser):
         super().__init__(*args, **kw)
         self.command = command
 
-    def parse_known_args(self, args=None, namespace=None):
+    def filled(self) -> CommandParser:
+        "With its arguments."
         if self.command: self.command, _ = None, self.command.fill(self)
+        return self
+
+    def parse_known_args(self, args=None, namespace=None):
+        self.filled()
         if args and "" in args: self.error("an argument is empty")
         return super().parse_known_args(args, namespace)
 

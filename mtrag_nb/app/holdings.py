@@ -16,7 +16,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from ..core.files import JsonlLog, read_jsonl
-from ..core.settings import ChunkSettings, SparseSettings
+from ..core.settings import ChunkSettings
 from ..core.types import DataError, DiskFull, InUse, MTRAGError, SettingsError
 from ..data.documents import Reader, kind_of
 
@@ -187,8 +187,7 @@ class Holdings:
         if (pages := max(len(document.pages), len(document.text) // PAGE)) > self.limits.pages:
             said = f"{pages:,} pages, more than {self.limits.pages:,} (where there are none, {PAGE:,} characters are one)"
             raise Denied(413, f"{said}. Split it")
-        words = None if self.there else SparseSettings()  # the profiles search a new library by words, too
-        done = self.library.add(path, collection, self.embedder(), self.chunks, words, name)
+        done = self.library.add(path, collection, self.embedder(), self.chunks, None, name, document=document)
         status = "unchanged" if done.unchanged else "replaced" if done.replaced else "added"
         if status != "unchanged": self._note(next(d["id"] for d in self.documents() if d["name"] == name))
         (line,) = (d for d in self.documents() if d["name"] == name)

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import re
 import shutil
 import subprocess
+import textwrap
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,12 +18,13 @@ from pathlib import Path
 from .command import Command, count, settings_of
 from ..core.settings import Settings
 from ..core.types import ModelNotFound, SettingsError
+from ..data.mtrag import sample_dir
 from ..models.device import memory_of
 from ..systems.registry import profiles
 
 # %% auto #0
-__all__ = ['DOCTOR', 'PLAN', 'driver', 'gpu_lines', 'missing_models', 'gpu_problems', 'profile_problems', 'print_profile',
-           'doctor', 'machine_for', 'plan', 'plan_arguments']
+__all__ = ['DOCTOR', 'PLAN', 'driver', 'gpu_lines', 'missing_models', 'gpu_problems', 'profile_problems', 'short',
+           'print_profile', 'doctor', 'doctor_arguments', 'machine_for', 'plan', 'plan_arguments']
 
 # %% ../../nbs/app/04_machine.ipynb #98858849
 def driver() -> str:  # "" for none
@@ -62,7 +65,7 @@ def missing_models(settings: Settings) -> list[str]:
         except ModelNotFound as e:
             if "/" in spec.name and not Path(spec.name).exists(): lacking.append(spec.name)
             else: problems.append(str(e))
-    if lacking: problems.append(f"not here: {', '.join(lacking)}. Get them with: mtrag fetch models --profile {settings.profile}")
+    if lacking: problems.append(f"models not here: {', '.join(lacking)}. Get them with: mtrag fetch models --profile {settings.profile}")
     closed = [n for n in lacking if n in UNGATED]
     if closed and not hub_token():
         problems.append(f"{closed[0]} is behind a gate, and there is no token: set HF_TOKEN, or fetch {UNGATED[closed[0]]}")
@@ -88,30 +91,44 @@ def profile_problems(settings: Settings) -> list[str]:
     return missing_models(settings) + gpu_problems(settings)
 
 # %% ../../nbs/app/04_machine.ipynb #45b31544
-def print_profile(settings: Settings, problems: Sequence[str]) -> None:
-    "Print whether a profile can run here, and what it lacks."
+def short(problem: str) -> str:
+    "A problem in a few words: what stands before its remedy."
+    return re.sub(r"^\S+ is behind", "behind", re.split(r": |, and ", problem, maxsplit=1)[0])
+
+
+def print_profile(settings: Settings, problems: Sequence[str], whole: bool) -> None:
+    "Print whether a profile can run here, and what it lacks: in a few words, or the whole of it with the remedies."
     verdict = f"needs a server at {settings.chat.url}" if settings.chat.url else "cannot run here" if problems else "can run"
-    print(f"profile   {settings.profile:8}{verdict}")
-    for p in problems: print(f"          - {p}")
+    brief = "" if whole or not problems else f" ({'; '.join(map(short, problems))})"
+    print(f"profile   {settings.profile:15}{verdict}{brief}")
+    if whole: print(*(f"          - {p}" for p in problems), sep="\n", end="\n" if problems else "")
 
 
-def doctor() -> bool:  # True if the laptop profile can run
-    "Print what is there and what is missing."
+def doctor(only: str | None = None) -> bool:  # True if that profile can run; None: the laptop's
+    "Print what is there and what is missing; of one profile the whole of it."
     from mtrag_nb.models.fetch import hub_token
     from mtrag_nb.runs.run import machine, package_versions
-    m, problems = machine(), {name: profile_problems(settings) for name, settings in profiles().items()}
+    m, packages = machine(), [f"{p} {v or 'MISSING'}" for p, v in package_versions().items()]
+    problems = {name: profile_problems(settings) for name, settings in profiles().items() if only in (None, name)}
     print(f"machine   {m['system']} {m['processor']}, {m['cores']} cores, {memory_of('cpu')[0] / 2**30:.1f} of {m['memory_gib']} GiB free")
     for line in gpu_lines(): print(f"gpu       {line}")
     print(f"disk      {shutil.disk_usage('.').free / 2**30:.0f} GiB free here")
-    token = "for the hub: there is one" if hub_token() else "none for the hub (HF_TOKEN): models behind a gate cannot be fetched"
-    print(f"token     {token}")
-    print("packages  " + ", ".join(f"{p} {v or 'MISSING'}" for p, v in package_versions().items()))
-    for name, settings in profiles().items(): print_profile(settings, problems[name])
-    return not problems["laptop"]
+    print(f"sample    {sample_dir()}")
+    print("token     " + ("for the hub: there is one" if hub_token()
+                          else "none for the hub (HF_TOKEN): models behind a gate cannot be fetched"))
+    print(textwrap.fill(", ".join(packages), 100, initial_indent="packages  ", subsequent_indent=" " * 10, break_on_hyphens=False))
+    for name, found in problems.items(): print_profile(profiles()[name], found, bool(only))
+    if not only: print("How to get what a profile lacks: mtrag doctor --profile NAME")
+    return not problems[only or "laptop"]
 
 
-DOCTOR = Command("Say what is installed, which profiles can run here, and how to get what is missing.", lambda p: None,
-                 lambda a: doctor(), configured=False)
+def doctor_arguments(p: argparse.ArgumentParser) -> None:
+    "Of `mtrag doctor`."
+    p.add_argument("--profile", choices=[*profiles()], help="of one profile: all that it lacks, and how to get it")
+
+
+DOCTOR = Command("Say what is installed, which profiles can run here, and how to get what is missing.", doctor_arguments,
+                 lambda a: doctor(a.profile), configured=False)
 
 # %% ../../nbs/app/04_machine.ipynb #0d8ca592
 def machine_for(

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from mtrag_nb.models.calls import Models
 
 # %% auto #0
-__all__ = ['RUN', 'CHECK', 'print_run', 'run', 'run_arguments', 'whole', 'do_run', 'check', 'check_arguments']
+__all__ = ['RUN', 'CHECK', 'print_run', 'run', 'tasks_arguments', 'run_arguments', 'whole', 'do_run', 'check', 'check_arguments']
 
 # %% ../../nbs/app/01_running.ipynb #501e04c1
 def print_run(run: Run) -> None:
@@ -70,21 +70,26 @@ def run(
     return done
 
 # %% ../../nbs/app/01_running.ipynb #6ffcf136
-def run_arguments(p: argparse.ArgumentParser) -> None:
-    "Of `mtrag run`."
+def tasks_arguments(p: argparse.ArgumentParser) -> None:
+    "Of all that answers the tasks of a file: which, by whom, from what, into which folder."
     system_argument(p)
     p.add_argument("--tasks", required=True, metavar="FILE", help="an input or reference file of the benchmark")
     p.add_argument("--setting", default="rag", choices=["rag", "reference"],
                    help="rag: retrieve (task C); reference: the passages that come with each task (task B)")
     domain_argument(p)
+    limit_arguments(p, "only the first N tasks", "start no new turn after so long")
+    p.add_argument("--index", metavar="DIR", help="the index folder (setting rag)")
+    p.add_argument("--out", required=True, metavar="DIR", help="the run folder")
+
+
+def run_arguments(p: argparse.ArgumentParser) -> None:
+    "Of `mtrag run`."
+    tasks_arguments(p)
     p.add_argument("--select", default="all", choices=["all", "last-questions"],
                    help="last-questions: of each conversation the last question only, as the paper's 110 tasks are")
     p.add_argument("--without-gold", action="store_true",
                    help="an oracle, to measure refusal: answerable tasks only, and their gold documents are left out of what is retrieved")
-    limit_arguments(p, "only the first N tasks", "start no new turn after so long")
-    p.add_argument("--index", metavar="DIR", help="the index folder (setting rag)")
     web_argument(p)
-    p.add_argument("--out", required=True, metavar="DIR", help="the run folder")
 
 # %% ../../nbs/app/01_running.ipynb #c4021469
 def whole(run: Run) -> bool:

@@ -212,9 +212,13 @@ def report(
 ) -> Path:
     "Write the report of runs, and print where it is."
     found = [Run(r) for r in runs]
-    from mtrag_nb.show.report import report as write_report
+    from mtrag_nb.show.report import report as write_report, turns_beside
+    from mtrag_nb.show.turn_list import views_in
     path = write_report(found, out, reference or reference_of(found))
     print(f"{path}: {path.stat().st_size // 1000} kB, opens in any browser, loads nothing")
+    if files := views_in(turns_beside(path)):
+        size = sum(p.stat().st_size for p in files) / 1e6
+        print(f"{turns_beside(path)}: its turns, {len(files)} files of {size:.1f} MB; the page needs them beside it")
     return path
 
 
@@ -226,6 +230,6 @@ def report_arguments(p: argparse.ArgumentParser) -> None:
 
 
 REPORT = Command(
-    "Write one self-contained page for a run or several: what was run, outcomes, scores, comparisons, self-correction, cost, "
-    "turns worth looking at.",
+    "Write one page for a run or several: the verdict, the runs beside each other, the stage to blame, corrections, disagreements, "
+    "all turns. It loads nothing; the turns of long runs lie in a folder beside it.",
     report_arguments, lambda a: bool(report(a.runs, a.out, a.reference)), configured=False)

@@ -9,16 +9,46 @@ import difflib
 import html
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from html.parser import HTMLParser
 from pathlib import Path
 
 from .files import write_whole
 from .text import content_spans
 
 # %% auto #0
-__all__ = ['TONES', 'ROLE_COLOURS', 'SERIES_COLOURS', 'show', 'text_table', 'html_table', 'words_table', 'esc', 'attr', 'inline',
-           'clip', 'pill', 'dot', 'quiet', 'preformatted', 'fold', 'row', 'page', 'words_of', 'document', 'View',
-           'word_diff', 'loose_words', 'mark_loose', 'end_colours']
+__all__ = ['TONES', 'SIGNS', 'ROLE_COLOURS', 'SERIES_COLOURS', 'clean', 'esc', 'attr', 'inline', 'show', 'text_table',
+           'html_table', 'words_table', 'clip', 'pill', 'dot', 'quiet', 'preformatted', 'fold', 'row', 'rows', 'page',
+           'words_of', 'document', 'View', 'unstyled', 'labelled', 'run_together', 'word_diff', 'loose_words',
+           'mark_loose', 'end_colours']
+
+# %% ../../nbs/1_core/06_html.ipynb #25ded401
+_UNSHOWN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
+
+
+def clean(text: object) -> str: return _UNSHOWN.sub("\N{REPLACEMENT CHARACTER}", str(text))  # for what takes plain text, such as a widget
+
+
+def esc(
+    text: object,
+) -> str:
+    "Text as HTML that shows it and does nothing else."
+    safe = html.escape(clean(str(text).replace("\r\n", "\n")))
+    return safe.replace("$", "<span>$</span>").replace("\\", "<span>\\</span>")
+
+
+def attr(text: object) -> str:
+    "Text for an attribute in quotes."
+    return html.escape(clean(text))
+
+
+def inline(
+    text: object,
+    chars: int = 90,  # clip to so many characters
+) -> str:
+    "A text on one line, apart from what stands around it."
+    line = " ".join(str(text).split())
+    return f"<bdi>{esc(line if len(line) <= chars else line[:chars - 1] + '…')}</bdi>"
 
 # %% ../../nbs/1_core/06_html.ipynb #6c9b7a0d
 def show(value: object, digits: int = 3) -> str:
@@ -40,10 +70,11 @@ def text_table(
 
 def html_table(header: Sequence[str], rows: Sequence[Sequence[object]], note: str = "", digits: int = 3) -> str:
     "The same as escaped HTML, with a note below it."
-    cell = lambda tag, i, v: f"<{tag} style='text-align:{'right' if i else 'left'};padding:.15em .6em'>{html.escape(v)}</{tag}>"
+    scope = {"th": " scope='col'", "td": ""}
+    cell = lambda tag, i, v: f"<{tag}{scope[tag]} style='text-align:{'right' if i else 'left'};padding:.15em .6em'>{esc(v)}</{tag}>"
     line = lambda tag, values: "<tr>" + "".join(cell(tag, i, show(v, digits)) for i, v in enumerate(values)) + "</tr>"
     return (f"<table style='border-collapse:collapse'>{line('th', header)}{''.join(line('td', r) for r in rows)}</table>"
-            + (f"<div style='font-size:90%'>{html.escape(note)}</div>" if note else ""))
+            + (f"<div style='font-size:90%'>{esc(note)}</div>" if note else ""))
 
 # %% ../../nbs/1_core/06_html.ipynb #5f00a002
 _NUMBER = re.compile(r"[-+–]?[\d.,]*%?(?: \[[^\]]*\])?")  # with an interval, perhaps
@@ -58,34 +89,10 @@ def words_table(
     numeric = [all(number(r[i]) for r in rows) for i in range(len(header))]
     wrap = lambda tag, right: "white-space:nowrap" if right and tag == "td" else "max-width:22em;overflow-wrap:break-word"
     style = lambda tag, right: f"text-align:{'right' if right else 'left'};vertical-align:top;padding:.15em .6em;{wrap(tag, right)}"
-    cell = lambda tag, v, right: f"<{tag} style='{style(tag, right)}'>{html.escape(show(v))}</{tag}>"
+    scope = {"th": " scope='col'", "td": ""}
+    cell = lambda tag, v, right: f"<{tag}{scope[tag]} style='{style(tag, right)}'>{esc(show(v))}</{tag}>"
     line = lambda tag, values: "<tr>" + "".join(cell(tag, v, n) for v, n in zip(values, numeric)) + "</tr>"
     return f"<table style='border-collapse:collapse'>{line('th', header)}{''.join(line('td', r) for r in rows)}</table>"
-
-# %% ../../nbs/1_core/06_html.ipynb #25ded401
-_UNSHOWN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
-
-
-def esc(
-    text: object,
-) -> str:
-    "Text as HTML that shows it and does nothing else."
-    safe = html.escape(_UNSHOWN.sub("\N{REPLACEMENT CHARACTER}", str(text).replace("\r\n", "\n")))
-    return safe.replace("$", "<span>$</span>").replace("\\", "<span>\\</span>")
-
-
-def attr(text: object) -> str:
-    "Text for an attribute in quotes."
-    return html.escape(_UNSHOWN.sub("\N{REPLACEMENT CHARACTER}", str(text)))
-
-
-def inline(
-    text: object,
-    chars: int = 90,  # clip to so many characters
-) -> str:
-    "A text on one line, apart from what stands around it."
-    line = " ".join(str(text).split())
-    return f"<bdi>{esc(line if len(line) <= chars else line[:chars - 1] + '…')}</bdi>"
 
 # %% ../../nbs/1_core/06_html.ipynb #7abb72dd
 _TEXT = "white-space:pre-wrap;overflow-wrap:anywhere"
@@ -112,6 +119,7 @@ def clip(
 
 # %% ../../nbs/1_core/06_html.ipynb #96ef13be
 TONES = {"good": "34,160,90", "warn": "205,135,20", "bad": "214,60,60", "note": "60,120,220", "plain": "128,128,128"}
+SIGNS = {"good": "✓ ", "warn": "▲ ", "bad": "✗ ", "note": "◆ ", "plain": ""}  # tone -> what says the same without colour
 _QUIET = "opacity:.72"
 
 
@@ -124,7 +132,7 @@ def pill(
     rgb = TONES[tone]
     title = f" title='{attr(hint)}'" if hint else ""
     look = f"background:rgba({rgb},.24);border-radius:.6em;padding:0 .5em;font-size:88%;display:inline-block"
-    return f"<span{title} style='{look}'>{esc(text)}</span>"
+    return f"<span{title} style='{look}'>{SIGNS[tone]}{esc(text)}</span>"
 
 
 def dot(
@@ -133,10 +141,10 @@ def dot(
     bad: float = 0.5,  # red below it
     good: float = 0.6,  # green at or above it
 ) -> str:
-    "A measure as a coloured dot with its name and value."
-    if value is None: return f"<span style='{_QUIET}'>○ {esc(name)} –</span>"
-    tone = "bad" if value < bad else "warn" if value < good else "good"
-    return f"<span style='white-space:nowrap'><span style='color:rgb({TONES[tone]})'>●</span> {esc(name)} {value:.2f}</span>"
+    "A measure as a coloured dot with its name and value; the dot is full where the value is good, half full between, empty below."
+    if value is None: return f"<span style='{_QUIET}'>{esc(name)} –</span>"
+    tone, sign = ("bad", "○") if value < bad else ("warn", "◐") if value < good else ("good", "●")
+    return f"<span style='white-space:nowrap'><span style='color:rgb({TONES[tone]})'>{sign}</span> {esc(name)} {value:.2f}</span>"
 
 # %% ../../nbs/1_core/06_html.ipynb #5f00a005
 def quiet(
@@ -161,14 +169,25 @@ def fold(
     return (f"<details{' open' if opened else ''} style='margin:.2em 0'><summary style='cursor:pointer'>{summary}</summary>"
             f"<div style='margin:.2em 0 .4em 1em'>{body}</div></details>")
 
+# %% ../../nbs/1_core/06_html.ipynb #06e9d0a0
+_LINE, _CELL = "border-top:1px solid rgba(128,128,128,.25);background:none", "text-align:left;vertical-align:top;padding:.35em .2em"
+
 
 def row(
     label: str,
     body: str,  # HTML
 ) -> str:
-    "A labelled part of a turn; on a phone the label stands above it."
-    return (f"<div style='display:flex;flex-wrap:wrap;gap:0 .8em;border-top:1px solid rgba(128,128,128,.25);padding:.35em .2em'>"
-            f"<div style='flex:0 0 6.2em;{_QUIET}'>{esc(label)}</div><div style='flex:1 1 22em;min-width:0'>{body}</div></div>")
+    "A labelled part of a turn, to be put into `rows`."
+    return (f"<tr style='{_LINE}'><th scope='row' style='{_CELL};width:6.2em;font-weight:400;{_QUIET}'>{esc(label)}</th>"
+            f"<td style='{_CELL}'>{body}</td></tr>")
+
+
+def rows(
+    parts: Iterable[str],  # as `row` gives them
+) -> str:
+    "Labelled parts as one table."
+    look = "width:100%;margin:0;border-collapse:collapse;table-layout:fixed;font-size:inherit"
+    return f"<table style='{look}'>{''.join(parts)}</table>"
 
 
 def page(body: str) -> str:
@@ -186,7 +205,8 @@ def words_of(page: str) -> str:
 _HEAD = ("<!doctype html><html lang='en'><head><meta charset='utf-8'><meta name='viewport' content='width=device-width,initial-scale=1'>"
          "<meta name='color-scheme' content='light dark'>"
          "<meta http-equiv='Content-Security-Policy' content=\"default-src 'none'; style-src 'unsafe-inline'; img-src data:\">"
-         "<style>:root{color-scheme:light dark}body{margin:1em auto;max-width:62em;padding:0 1em;font:15px/1.5 system-ui,sans-serif}"
+         "<style>:root{color-scheme:light dark;background:Canvas;color:CanvasText}"
+         "body{margin:1em auto;max-width:62em;padding:0 1em;font:15px/1.5 system-ui,sans-serif}"
          "@media print{details::details-content{content-visibility:visible;block-size:auto}}</style>")
 
 
@@ -216,6 +236,55 @@ class View:
     def save(self, path: str | Path) -> Path:
         "Write the page as a file that a browser opens without a server."
         return write_whole(path, document(self.title, page(self.body)))
+
+# %% ../../nbs/1_core/06_html.ipynb #61e67957
+def unstyled(page: str) -> str:
+    "What GitHub leaves of a page's styles: nothing."
+    return re.sub(r"\s(?:style|class)=(?:'[^']*'|\"[^\"]*\")", "", re.sub(r"<style\b.*?</style>", "", page, flags=re.S))
+
+# %% ../../nbs/1_core/06_html.ipynb #29c2bfcf
+_WITHIN = ("span", "b", "i", "code", "bdi", "a", "small", "sup", "mark", "ins", "del")  # elements within a line
+
+
+class _Tables(HTMLParser):
+    "The cells of tables, each with the heads of its row and its column."
+    def __init__(self, page: str):
+        super().__init__()
+        self.open, self.cells = [], []
+        self.feed(page)
+
+    def handle_starttag(self, tag, attrs):
+        self.handle_data("" if tag in _WITHIN else " ")
+        if tag == "table": self.open.append({"columns": [], "row": "", "words": []})
+        if tag == "tr" and self.open: self.open[-1].update(row="", at=-1)
+        if tag in ("th", "td") and self.open: self.open[-1].update(words=[], at=self.open[-1]["at"] + 1, scope=dict(attrs).get("scope"))
+
+    def handle_endtag(self, tag):
+        self.handle_data("" if tag in _WITHIN else " ")
+        if tag == "table": self.open.pop()
+        if tag not in ("th", "td") or not self.open: return
+        t, words = self.open[-1], " ".join("".join(self.open[-1]["words"]).split())
+        columns = dict(t["columns"])
+        if tag == "td": self.cells.append((t["row"], columns.get(t["at"], ""), words))
+        elif t["scope"] == "row": t["row"] = words
+        elif t["scope"] == "col": t["columns"].append((t["at"], words))
+
+    def handle_data(self, data):
+        for t in self.open: t["words"].append(data)
+
+# %% ../../nbs/1_core/06_html.ipynb #81df4b94
+def labelled(page: str) -> list[tuple[str, str, str]]:  # head of its row, head of its column, words
+    "Every cell of the tables of a page, the inner tables first; a head counts if it says by `scope` what it heads."
+    return _Tables(page).cells
+
+# %% ../../nbs/1_core/06_html.ipynb #3d38d304
+def run_together(page: str) -> list[str]:  # the places, with what stands around them
+    "Where two texts that only a style would keep apart run into each other: a word, inline tags, a word."
+    inline_tags = rf"(?:</?(?:{'|'.join(_WITHIN[:8])})\b[^>]*>)+"
+    near = re.finditer(rf"([^<>\s]+)({inline_tags})([^<>\s]+)", re.sub(r"</?(?:mark|ins|del)\b[^>]*>", "", page))
+    meets = lambda a, b: (a[-1].isalnum() or a[-1] in ".,;:!?") and (b[0].isalnum() or b[0] in "✓▲✗◆●◐○▶")
+    ends = lambda a: re.sub(r"&[#\w]+;$", "'", a)  # an entity is punctuation
+    return [f"{m[1]}|{m[3]}" for m in near if meets(ends(m[1]), m[3])]
 
 # %% ../../nbs/1_core/06_html.ipynb #39440587
 _INS = f"background:rgba({TONES['good']},.2);text-decoration:underline"
@@ -260,9 +329,9 @@ def mark_loose(text: str, known: frozenset[str]) -> str:
 
 # %% ../../nbs/1_core/06_html.ipynb #bfaf0119
 ROLE_COLOURS = {  # answered, error, or the role of a reason -> colours, the first for the first reason of that role
-    "answered": ("#009E73",), "dropped": ("#E69F00", "#0072B2", "#56B4E9"), "exhausted": ("#D55E00", "#F0E442"),
-                "declined": ("#CC79A7",), "error": ("#404040",)}
-SERIES_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#404040")  # of runs, in their order
+    "answered": ("#009E73",), "dropped": ("#E8A84C", "#005D93", "#A5CFF0"), "exhausted": ("#C05400", "#F0E442"),
+    "declined": ("#D089B0",), "error": ("#272727",)}
+SERIES_COLOURS = ("#004C7A", "#C45600", "#0C9E74", "#874E6E", "#D69300", "#77BDEB", "#232323")  # of runs, in their order
 
 
 def end_colours(

@@ -21,10 +21,10 @@ from .verdicts import Label, Verdict
 # %% auto #0
 __all__ = ['KINDS', 'S', 'WEB', 'TENS', 'VERSION', 'LEFT_OUT', 'MANIFEST', 'NEEDED', 'Calls', 'Step', 'Rewritten', 'Found',
            'Retrieved', 'Grade', 'Graded', 'Rank', 'Ranked', 'in_words', 'Gated', 'Drafted', 'Checked', 'Retried',
-           'Refused', 'step_line', 'read_step', 'replace_unknown', 'own_fields', 'Fault', 'fault_of', 'Trajectory',
-           'trajectory', 'turn_line', 'read_turn', 'tell', 'new_turn', 'is_web', 'ranking_scores', 'predicted_passages',
-           'Judgement', 'Judged', 'answer_digest', 'check_manifest', 'read_manifest', 'read_lines', 'read_trajectories',
-           'read_passages', 'read_judgements', 'read_scores', 'Run', 'as_run']
+           'Refused', 'Clarified', 'step_line', 'read_step', 'replace_unknown', 'own_fields', 'Fault', 'fault_of',
+           'Trajectory', 'trajectory', 'turn_line', 'read_turn', 'tell', 'new_turn', 'is_web', 'ranking_scores',
+           'predicted_passages', 'Judgement', 'Judged', 'answer_digest', 'check_manifest', 'read_manifest',
+           'read_lines', 'read_trajectories', 'read_passages', 'read_judgements', 'read_scores', 'Run', 'as_run']
 
 # %% ../../nbs/1_core/07_record.ipynb #25cf117d
 @dataclass
@@ -220,6 +220,21 @@ class Refused(Step, kind="refused"):
     reason: str
     role: str  # one of types.ROLES
 
+
+@dataclass(frozen=True, kw_only=True)
+class Clarified(Step, kind="clarified"):
+    "The verdict on the question itself. One that does not pass is asked back, and the turn ends."
+    verdict: Verdict  # of the gate that read the question
+    text: str = ""  # what is asked back; "" for a question that is clear enough
+    seen: Mapping[str, float] = field(default_factory=dict)  # the numbers that the verdict was read from
+
+    @property
+    def verdicts(self): return (self.verdict,)
+
+    def lines(self, name):
+        back = [("ask back", clipped(self.text, 90))] if self.text else []
+        return [("clarify", in_words(self.verdict, "clear enough")), *back, *super().lines(name)]
+
 # %% ../../nbs/1_core/07_record.ipynb #b27d99fb
 def step_line(step: Step) -> dict:
     "A step as it is recorded."
@@ -313,13 +328,16 @@ class Trajectory:
     def failed(self) -> bool: return self.outcome is Outcome.ERROR
 
     @property
+    def asked_back(self) -> bool: return self.outcome is Outcome.ASKED_BACK
+
+    @property
     def end(self) -> str:
-        "How it ended, in one word: answered, error, or the reason of a refusal."
+        "How it ended, in one word: answered, asked_back, error, or the reason of a refusal."
         return self.reason if self.refused else self.outcome.value
 
     @property
     def end_role(self) -> str:
-        "answered, error, or the role of the reason."
+        "answered, asked_back, error, or the role of the reason."
         return self.role if self.refused else self.outcome.value
 
     @property
@@ -424,15 +442,16 @@ def new_turn(
     turn: int = 1,
     domain: str = "govt",
     question: str = "How much is it?",
-    outcome: Outcome | str = "",  # "": an answer if the last draft passed, else a refusal if a step refuses; without either, an answer
+    outcome: Outcome | str = "",  # "": a refusal if a step refuses, a question if one asks back, else an answer
     **known,  # any other field of a Trajectory
 ) -> Trajectory:
     "A turn, made by hand."
     refusal = next((s for s in reversed(steps) if isinstance(s, Refused)), None)
     draft = next((s.text for s in reversed(steps) if isinstance(s, Drafted)), "")
-    outcome = Outcome(outcome or ("error" if known.get("error") else "i_dont_know" if refusal else "answered"))
+    back = next((s.text for s in reversed(steps) if isinstance(s, Clarified)), "")
+    outcome = Outcome(outcome or ("error" if known.get("error") else "i_dont_know" if refusal else "asked_back" if back else "answered"))
     told = {"reason": refusal.reason, "role": refusal.role, "answer": "I don't know."} if refusal and outcome is Outcome.I_DONT_KNOW else {}
-    if outcome is Outcome.ANSWERED: told["answer"] = draft
+    if outcome in (Outcome.ANSWERED, Outcome.ASKED_BACK): told["answer"] = draft if outcome is Outcome.ANSWERED else back
     t = Trajectory(task_id or f"{conversation_id}<::>{turn}", conversation_id, turn, domain, question, tuple(steps), outcome,
                    **{**told, **known})
     return t if "contexts" in known else replace(t, contexts=t.kept or t.found)

@@ -197,6 +197,7 @@ class Outcome(str, Enum):
     "How a turn ended."
     ANSWERED = "answered"
     I_DONT_KNOW = "i_dont_know"
+    ASKED_BACK = "asked_back"  # the answer is a question to the user
     ERROR = "error"
 
     def __str__(self) -> str: return self.value

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..core.html import html_table, text_table
-from ..core.record import Calls, Checked, Drafted, Gated, Graded, Ranked, Retrieved, Rewritten, Step, Trajectory
+from ..core.record import Calls, Checked, Clarified, Drafted, Gated, Graded, Ranked, Retrieved, Rewritten, Step, Trajectory
 from ..core.text import content_words, known_words, share_known, support
-from ..core.types import TO_ANSWER, TO_REFUSE, Gold
+from ..core.types import TO_ANSWER, TO_ASK, TO_REFUSE, Gold
 from .audit import WORTH, Worth, target_worth
 from .compare import Interval, auroc_interval, mean_interval
 from .items import Item
@@ -23,8 +23,8 @@ from .scores import decision
 # %% auto #0
 __all__ = ['WRONG', 'RIGHT', 'CAUSES', 'STAGES', 'UNTOLD', 'STRAYED', 'GROUPS', 'Judge', 'Bar', 'Blame', 'strayed', 'documents',
            'kept_by', 'strayed_at', 'evidence_cause', 'unsupported', 'let_through', 'draft_cause', 'answered_cause',
-           'blame_turn', 'place_of', 'BlameReport', 'blame', 'blame_table', 'Decided', 'Gate', 'decisions', 'gates',
-           'gate_table', 'blame_item', 'blame_items']
+           'clarified_cause', 'blame_turn', 'place_of', 'BlameReport', 'blame', 'blame_table', 'Decided', 'Gate',
+           'decisions', 'gates', 'gate_table', 'blame_item', 'blame_items']
 
 # %% ../../nbs/7_evaluate/14_blame.ipynb #1931631b
 WRONG, RIGHT = 0.15, 0.22  # ROUGE-L with the target; measured below
@@ -48,7 +48,7 @@ CAUSES = {  # cause -> stage, in the order of the chain
     "refused though gold was there": "gate", "declined though gold was there": "generate",
     "good draft rejected": "check", "bad draft let through": "check", "wrong draft from gold": "generate",
     "passages that do not answer let pass": "grade", "evidence that does not answer let pass": "gate",
-    "answered from nothing": "generate"}
+    "answered from nothing": "generate", "asked back though clear": "gate", "answered though underspecified": "gate"}
 STAGES = ("index", "rewrite", "retrieve", "rerank", "grade", "gate", "generate", "check", "other", "a fault")
 UNTOLD = ("no gold passages are known", "the drafts are too near to call")  # failed, and no stage can be named
 
@@ -152,11 +152,19 @@ def answered_cause(run: Recording, t: Trajectory) -> tuple[str, str]:
     return "answered from nothing", t.drafts[-1].node if t.drafts else ""
 
 # %% ../../nbs/7_evaluate/14_blame.ipynb #564da878
+def clarified_cause(t: Trajectory, label: str) -> tuple[str, ...]:  # what came of it, cause and node; (): rightly let pass
+    "What became of a turn whose system can ask back. That of a system that cannot is not judged on an underspecified question."
+    vague, node = label in TO_ASK, t.of(Clarified)[-1].node
+    if t.asked_back and label: return ("right",) if vague else ("failed", "asked back though clear", node)
+    return ("failed", "answered though underspecified", node) if vague else ()
+
+
 def blame_turn(run: Recording, task_id: str, worth: Worth | None = None, bar: Bar = Bar()) -> Blame:
     "What became of a turn, and where it went wrong first."
     t, known, worth = run.turns[task_id], run.gold.get(task_id), worth or target_worth(run)
     label = known.answerability if known else ""
     if t.failed: return Blame(task_id, "failed", "broke", t.error.node if t.error else "")
+    if t.of(Clarified) and (told := clarified_cause(t, label)): return Blame(task_id, *told)
     if label not in (*TO_ANSWER, *TO_REFUSE): return Blame(task_id, "not judged")
     refused = t.refused or decision(run.item(task_id), run.judged.get(task_id, {}))[1] == 1
     if label in TO_REFUSE: return Blame(task_id, "right") if refused else Blame(task_id, "failed", *answered_cause(run, t))
@@ -302,6 +310,8 @@ def decisions(run: Recording, t: Trajectory, worth: Worth, bar: Bar) -> Iterable
     known = label in TO_REFUSE or label in TO_ANSWER and bool(relevant)
     gold = lambda some: bool(relevant & documents(run, some)) if known else None
     for s in t.steps:
+        if isinstance(s, Clarified):
+            yield s, (f"{s.node}: clear", "questions", label not in TO_ASK if label else None, s.verdict.passed, s.verdict.score)
         if isinstance(s, Graded):
             for g in s.grades: yield s, (s.node, "passages", gold([g.id]), g.id in kept_by(s), g.verdict.score)
         if isinstance(s, Gated): yield s, (f"{s.node}: {s.asked}", "evidence", gold(ids), s.verdict.passed, s.verdict.score)

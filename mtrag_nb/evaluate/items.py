@@ -42,6 +42,9 @@ class Item:
     @property
     def failed(self) -> bool: return self.outcome is Outcome.ERROR
 
+    @property
+    def asked_back(self) -> bool: return self.outcome is Outcome.ASKED_BACK
+
     @cached_property
     def refused(self) -> bool:
         "Whether the turn was recorded as a refusal, its file calls it one, or its answer declines where neither says anything."
@@ -60,8 +63,8 @@ class Item:
 
     @cached_property
     def support(self) -> float | None:
-        "K-precision of the answer; None for a refusal, which claims nothing, for an error, and without passages."
-        return None if self.refused or self.failed else k_precision(self.answer, self.texts)
+        "K-precision of the answer; None for a refusal and a question, which claim nothing, for an error, and without passages."
+        return None if self.refused or self.failed or self.asked_back else k_precision(self.answer, self.texts)
 
     @property
     def digest(self) -> str: return answer_digest(self.answer, [c.id for c in self.contexts])

@@ -50,13 +50,13 @@ def judge_item(
     if unknown := set(protocols) - set(PROTOCOLS):
         raise SettingsError(f"unknown protocol {sorted(unknown)[0]!r}: there are {', '.join(PROTOCOLS)}")
     q, a, d, target = [item.question], [item.answer], [item.documents], list(gold.targets[:1]) if gold else []
-    history = [show_history(item.history)]
+    history, claims = [show_history(item.history)], not (item.refused or item.asked_back)
     ask = {
         "refusal": lambda: judge_refusals(model, q, d, way) if item.refused else [],
-        "faithfulness": lambda: [] if item.refused else judge_faithfulness(model, q, a, d, way),
-        "correctness": lambda: judge_correctness(model, embedder, q, a, target, way) if target and not item.refused else [],
+        "faithfulness": lambda: judge_faithfulness(model, q, a, d, way) if claims else [],
+        "correctness": lambda: judge_correctness(model, embedder, q, a, target, way) if target and claims else [],
         "idk": lambda: judge_idk(model, q, a, way),
-        "rl_f_local": lambda: [] if item.refused else judge_statements(model, q, a, d, way, split),
+        "rl_f_local": lambda: judge_statements(model, q, a, d, way, split) if claims else [],
         "rb_llm_local": lambda: judge_ratings(model, history, q, a, target, d, way) if target else []}
     found = {p: ask[p]() for p in PROTOCOLS if p in protocols}
     return {p: j[0] for p, j in found.items() if j}

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ..core.html import html_table, text_table
-from ..core.types import TO_ANSWER, TO_REFUSE, DataError, Gold
+from ..core.record import Clarified
+from ..core.types import TO_ANSWER, TO_ASK, TO_REFUSE, DataError, Gold
 from .audit import COSTS, Worth, target_worth
 from .blame import Bar, blame_turn, place_of
 from .compare import Interval, difference_interval, mean_interval
@@ -27,6 +28,7 @@ __all__ = ['AUDIT_HEAD', 'UP', 'LADDER_HEAD', 'LIVE_HEAD', 'value_of', 'endings'
 def value_of(run: Recording, task_id: str, worth: Worth) -> float | None:
     "What the ending of a turn is worth, in [0, 1]; None where nobody can say."
     t, label = run.turns[task_id], run.gold[task_id].answerability if task_id in run.gold else ""
+    if label in TO_ASK and t.of(Clarified): return float(t.asked_back)
     if label not in (*TO_ANSWER, *TO_REFUSE): return None
     if t.failed: return 0.0
     refused = t.refused or decision(run.item(task_id), run.judged.get(task_id, {}))[1] == 1

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ..core.record import Judgement, Run, Trajectory, as_run
 from ..core.telemetry import Telemetry, telemetry
-from ..core.types import TO_ANSWER, Context, Gold, SettingsError, Turn
+from ..core.types import TO_ANSWER, TO_ASK, Context, Gold, SettingsError, Turn
 from .compare import Interval, mean_interval
 from .items import Item, asked_digest, circular, turn_item
 from .scores import decided_by, decision, judged_scores, score_items
@@ -63,6 +63,7 @@ def fault(
     label = gold.answerability if gold else ""
     if t.failed: return f"broke in {(t.error.node if t.error else '') or 'the graph'}"
     if t.refused: return "refused though " + ("partly " if label == "PARTIAL" else "") + "answerable" if label in TO_ANSWER else ""
+    if t.asked_back: return "asked back though clear" if label and label not in TO_ASK else ""
     if label == "UNANSWERABLE": return "answered though unanswerable"
     if measures.judge is not None and measures.judge < LEAST_JUDGED: return f"the judge gives {measures.judge:.2f}"
     if measures.support is not None and measures.support < LEAST_SUPPORT: return f"K-precision {measures.support:.2f}"

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..core.declining import idk_by_rule, rule_in_words
+from ..core.declining import Stance, idk_by_rule, rule_in_words, stance
 from ..core.files import read_jsonl, write_json, write_jsonl
 from ..core.html import esc, html_table, text_table
 from ..core.record import Judgement, Run, as_run, is_web
@@ -21,8 +21,8 @@ from .items import Item, check_reference, circular, file_verdicts, judge_of, pre
 from .metrics import BertScorer, Refusals, RetrievalScores, agg_parts, condition, refusals, retrieval_scores, rouge_l
 
 # %% auto #0
-__all__ = ['SOURCES', 'CONDITIONED', 'ranking', 'decision', 'idk_verdicts', 'decided_by', 'judged_scores', 'judged_flag',
-           'text_scores', 'score_items', 'RefusalRow', 'RefusalReport', 'refusal_row', 'empty_verdicts',
+__all__ = ['SOURCES', 'CONDITIONED', 'ranking', 'decision', 'clarifies', 'idk_verdicts', 'decided_by', 'judged_scores',
+           'judged_flag', 'text_scores', 'score_items', 'RefusalRow', 'RefusalReport', 'refusal_row', 'empty_verdicts',
            'refusal_report', 'ScoreReport', 'retrieval_of', 'write_scores', 'place_of_scores', 'score_run',
            'Submission', 'conditioned_submission', 'named_measure', 'compare_runs']
 
@@ -47,10 +47,16 @@ def decision(
     if source == "judge": return "judge", judged.score if judged else None
     if item.failed: return "nobody", None
     if source == "best" and item.verdict is not None: return "file's verdict", item.verdict
-    if source == "best" and item.outcome is Outcome.I_DONT_KNOW: return "recorded", 1.0
+    if source == "best" and (item.outcome is Outcome.I_DONT_KNOW or item.asked_back): return "recorded", float(item.refused)
     if source == "best" and judged and judged.way == "text" and judged.score is not None: return "judge", judged.score
     if source == "recorded" and item.outcome is not None: return "recorded", float(item.refused)
     return "rule", idk_by_rule(item.answer)
+
+
+def clarifies(item: Item) -> float | None:  # 1 or 0; None: it broke
+    "Whether an answer asks back (the official clarification verdict): as recorded, else by the rule of `core.declining`."
+    if item.failed: return None
+    return float(item.asked_back or stance(item.answer) is Stance.ASKS)
 
 
 def idk_verdicts(
@@ -92,9 +98,12 @@ def score_items(
     bert: BertScorer | None = None,  # for BERTScore and RB_agg; None: without
     judgements: Mapping[str, Mapping[str, Judgement]] = {},  # task id -> protocol -> judgement, of these answers
     idk: str = "best",  # of SOURCES: who says that an answer refuses
+    asking: bool | None = None,  # score UNDERSPECIFIED tasks (`clarifies`); None: if some turn asked back
 ) -> dict[str, dict[str, float | None]]:  # task id -> measure -> score; None: could not be measured. A failed turn is not there
     "Score answers."
     done = [i for i in items if not i.failed]
+    asking = any(i.asked_back for i in done) if asking is None else asking
+    asks = {i.task_id: clarifies(i) if asking else None for i in done}
     verdicts, said = idk_verdicts(done, judgements, idk), lambda i: judgements.get(i.task_id, {})
     scores = {i.task_id: {"idk": verdicts[i.task_id], **text_scores(i, gold.get(i.task_id)), **judged_scores(said(i)),
                           **judged_flag(said(i))}
@@ -106,7 +115,7 @@ def score_items(
     measured = [m for m in CONDITIONED if any(m in s for s in scores.values())]
     for t, s in scores.items():
         label = gold[t].answerability if t in gold else ""
-        s |= {f"{m}_conditioned": condition(s.get(m), label, s["idk"], official=False) for m in measured}
+        s |= {f"{m}_conditioned": condition(s.get(m), label, s["idk"], asks[t], official=False) for m in measured}
     return scores
 
 # %% ../../nbs/7_evaluate/07_scores.ipynb #bb71d2a7
@@ -275,13 +284,14 @@ def score_run(
     idk: str = "best",  # of SOURCES: who says that an answer refuses
     negatives: Run | str | Path | None = None,  # the same system with `leave_gold_out`
     out: str | Path | None = None,  # folder for scores.jsonl; None: as `place_of_scores` says
+    asking: bool | None = None,  # as `score_items` takes it: True for a run that is held against one that asks back
 ) -> ScoreReport:
     "Score a run, write it down, and say what came of it. Raises DataError for a source that is neither, and for a wrong reference."
     run = as_run(source) if isinstance(source, Run) or Path(source).is_dir() else None
     items, judgements = (run_items(run), run.judgements) if run else (prediction_items(source, tasks), {})
     place, folder = run.folder if run else Path(source), place_of_scores(run.folder if run else Path(source), out)
     check_reference(items, gold, tasks, place)
-    name, scores = run.name if run else Path(source).stem, score_items(items, gold, bert, judgements, idk)
+    name, scores = run.name if run else Path(source).stem, score_items(items, gold, bert, judgements, idk, asking)
     found = None if qrels is None else retrieval_of(items, qrels, asked=run is not None)
     for t, values in (found.queries if found else {}).items(): scores[t] |= values
     refusal = refusal_report(items, gold, run_items(as_run(negatives)) if negatives else [], idk_verdicts(items, judgements, idk),

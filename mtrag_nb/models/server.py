@@ -9,7 +9,7 @@ import math
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
@@ -26,12 +26,12 @@ from .chat import Completion, Prompt, Sampling, Score, as_sampling, chat, seeds_
 from .weights import find_model
 
 # %% auto #0
-__all__ = ['LARGEST_REPLY', 'BUSY', 'PREFILLS', 'BEGIN', 'ENDED', 'STOP_TOKENS', 'FIRST', 'COUNTING', 'NAMING', 'Busy',
-           'Unreachable', 'post', 'asked_for', 'request_for', 'after_prefill', 'template_of', 'fault_of_reply',
-           'tokens_of', 'cut_at', 'read_completion', 'as_chat', 'read_count', 'read_logprob', 'read_score',
-           'first_tokens', 'read_first', 'each', 'key_of', 'Connection', 'Abilities', 'tried', 'halves', 'goes_on',
-           'alike', 'find_prefill', 'find_seeds', 'find_score', 'sampling_keys', 'Talk', 'find_abilities', 'ServerChat',
-           'read_vectors', 'ServerEmbedder']
+__all__ = ['LARGEST_REPLY', 'BUSY', 'REFUSED', 'PREFILLS', 'BEGIN', 'ENDED', 'STOP_TOKENS', 'FIRST', 'COUNTING', 'NAMING', 'Busy',
+           'Unreachable', 'Refused', 'Pieces', 'lines_of', 'post', 'asked_for', 'request_for', 'after_prefill',
+           'template_of', 'fault_of_reply', 'tokens_of', 'cut_at', 'read_completion', 'as_chat', 'read_count',
+           'read_logprob', 'read_score', 'first_tokens', 'read_first', 'each', 'key_of', 'Connection', 'Abilities',
+           'tried', 'halves', 'goes_on', 'alike', 'find_prefill', 'find_seeds', 'find_score', 'sampling_keys', 'Talk',
+           'find_abilities', 'ServerChat', 'read_vectors', 'ServerEmbedder']
 
 # %% ../../nbs/3_models/04_server.ipynb #6ca9ce9c
 LARGEST_REPLY = 64 * 2**20  # bytes; the log-probabilities of a prompt of 32,000 tokens take about 5 MiB
@@ -46,17 +46,21 @@ class Unreachable(ServerError):
     "A server to which there is no connection."
 
 
-def _body(reply: httpx.Response, until: float) -> bytes:
+class Refused(ServerError):
+    "A server that does not take a request as it is."
+
+
+def _pieces(reply: httpx.Response, until: float) -> Iterator[bytes]:
     "All that comes. Raises TimeoutException if it comes too slowly, ValueError if it is too much."
-    data = bytearray()
+    size = 0
     for piece in reply.iter_bytes():
-        data += piece
-        if len(data) > LARGEST_REPLY: raise ValueError(f"more than {LARGEST_REPLY:,} bytes")
+        size += len(piece)
+        if size > LARGEST_REPLY: raise ValueError(f"more than {LARGEST_REPLY:,} bytes")
         if time.monotonic() > until: raise httpx.ReadTimeout("the reply is not whole yet")
-    return bytes(data)
+        yield piece
 
 # %% ../../nbs/3_models/04_server.ipynb #f4e954fe
-BUSY = (408, 429, 502, 503, 504)
+BUSY, REFUSED = (408, 429, 502, 503, 504), (400, 404, 405, 415, 422, 501)
 
 
 def _wait(reply: httpx.Response) -> float:
@@ -70,9 +74,61 @@ def _wait(reply: httpx.Response) -> float:
 def _refusal(reply: httpx.Response, data: bytes, url: str, secrets: Sequence[str]) -> ServerError:
     "The error of a reply with a status that is one."
     said = redacted(data.decode("utf-8", "replace"), *secrets)[:200]  # cut after hiding: half a key is a secret, too
-    error = (Busy if reply.status_code in BUSY else ServerError)(f"{url} answered {reply.status_code}: {said}", *secrets)
+    kind = Busy if reply.status_code in BUSY else Refused if reply.status_code in REFUSED else ServerError
+    error = kind(f"{url} answered {reply.status_code}: {said}", *secrets)
     if isinstance(error, Busy): error.after = _wait(reply)
     return error
+
+# %% ../../nbs/3_models/04_server.ipynb #854665af
+class Pieces:
+    "A reply that comes in pieces, put together."
+
+    def __init__(self, told: Callable[[str], object]):  # takes the text so far, after each piece
+        self.told, self.text, self.choice, self.message, self.more, self.done = told, "", None, {}, {}, False
+
+    def take(self, line: bytes) -> None:
+        "A line. Raises ValueError for one that is no piece of a reply."
+        if not line.startswith(b"data:"): return  # an empty line, a comment, the name of an event
+        if line[5:].strip() == b"[DONE]": self.done = True
+        else: self._add(parse_json(line[5:]))
+
+    def _add(self, event: object) -> None:
+        if not isinstance(event, dict) or event.get("error"): raise ValueError(f"{str(event)[:200]} in the place of a piece")
+        if event.get("usage"): self.more["usage"] = event["usage"]
+        choices = event.get("choices") or []
+        if not isinstance(choices, list): raise ValueError(f"choices that are a {type(choices).__name__}")
+        for choice in choices[:1]:
+            delta = ({"content": choice["text"]} if "text" in choice else choice.get("delta") or {}) if isinstance(choice, dict) else None
+            if not isinstance(delta, dict): raise ValueError(f"{str(choice)[:40]!r} as a piece")
+            self.choice = {**(self.choice or {}), **{k: v for k, v in choice.items() if k not in ("delta", "text") and v is not None}}
+            self.message |= {k: v for k, v in delta.items() if v}
+            if not isinstance(piece := delta.get("content") or "", str): raise ValueError(f"a {type(piece).__name__} instead of text")
+            self.text += piece
+            if piece: self.told(self.text)
+
+    def reply(self) -> dict:
+        "All of it. Raises ValueError if it is not whole."
+        if not (self.done or (self.choice or {}).get("finish_reason")): raise ValueError("the reply broke off before its end")
+        whole = [] if self.choice is None else [{**self.choice, "message": {**self.message, "content": self.text}}]
+        return {"choices": whole, **self.more}
+
+# %% ../../nbs/3_models/04_server.ipynb #95285089
+def lines_of(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    "The lines of what comes, each as soon as it is whole."
+    rest = b""
+    for piece in pieces:
+        *whole, rest = (rest + piece).split(b"\n")
+        yield from whole
+    yield rest
+
+
+def _read(reply: httpx.Response, until: float, told: Callable[[str], object] | None) -> bytes | dict:
+    "The bytes of a reply, or the object that its pieces make."
+    if told is None or not reply.is_success or "event-stream" not in reply.headers.get("Content-Type", ""):
+        return b"".join(_pieces(reply, until))
+    whole = Pieces(told)
+    for line in lines_of(_pieces(reply, until)): whole.take(line.rstrip(b"\r"))
+    return whole.reply()
 
 # %% ../../nbs/3_models/04_server.ipynb #abf827f0
 def post(
@@ -81,16 +137,22 @@ def post(
     body: dict,
     secrets: Sequence[str] = (),  # hidden in messages
     timeout: float = 600.0,  # seconds for the whole reply
+    told: Callable[[str], object] | None = None,  # takes the text so far, of a reply that comes in pieces
 ) -> dict:
     "Send JSON, get a JSON object. Raises ServerError, with the address and what came back; Busy if it is worth another try."
     try:
-        with client.stream("POST", url, json=body) as reply: data = _body(reply, time.monotonic() + timeout)
+        with client.stream("POST", url, json=body) as reply: data = _read(reply, time.monotonic() + timeout, told)
     except httpx.TimeoutException as e: raise Busy(f"{url} did not answer in time ({type(e).__name__}: {e})", *secrets) from None
     except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as e:
         remedy = "Is the server running, and is the profile's url right?"
         raise Unreachable(f"{url} did not answer ({type(e).__name__}: {e}). {remedy}", *secrets) from None
     except ValueError as e: raise ServerError(f"{url} could not be asked, or not be read ({type(e).__name__}: {e})", *secrets) from None
     if not reply.is_success: raise _refusal(reply, data, url, secrets)
+    return data if isinstance(data, dict) else _object(data, url, secrets)
+
+
+def _object(data: bytes, url: str, secrets: Sequence[str]) -> dict:
+    "The object that a server sent. Raises ServerError for anything else."
     try: found = parse_json(data)
     except ValueError as e:
         said = redacted(data.decode("utf-8", "replace"), *secrets)[:200]
@@ -311,8 +373,9 @@ class Connection:
         self._client = httpx.Client(timeout=timeout, headers={"Authorization": f"Bearer {key}"} if key else {})
         self.down = False  # the last batch was served in no part
 
-    def post(self, path: str, body: dict, without: str = "") -> dict:  # without: an end of the url that this path does not have
-        return post(self._client, self._whole.removesuffix(without) + path, body, self.secrets, self.timeout)
+    def post(self, path: str, body: dict, without: str = "", told: Callable[[str], object] | None = None) -> dict:
+        "Ask. `without`: an end of the url that this path does not have; `told`: takes the text so far."
+        return post(self._client, self._whole.removesuffix(without) + path, body, self.secrets, self.timeout, told)
 
     def read(self, read: Callable, *what):
         "What `read` makes of it. Raises ServerError in the place of ValueError."
@@ -418,7 +481,7 @@ class Talk:
     "One prompt at a time with a chat server."
 
     def __init__(self, connection: Connection, name: str):  # name: of the model, as the server knows it
-        self.connection, self.name, self._lock, self._template = connection, name, threading.Lock(), []
+        self.connection, self.name, self._lock, self._template, self.streams = connection, name, threading.Lock(), [], True
 
     def template(self) -> Callable[[Prompt], str]:
         "The model's chat template, from this machine. Raises ValueError if it is not here."
@@ -427,18 +490,25 @@ class Talk:
         if self._template[0] is None: raise ValueError(f"no chat template of {self.name} on this machine")
         return self._template[0]
 
-    def post(self, prompt: Prompt, way: str, **how) -> dict:
+    def post(self, prompt: Prompt, way: str, told: Callable[[str], object] | None = None, **how) -> dict:
+        "The reply to a prompt; in pieces if somebody is told of them, and the server takes that."
         path, body = request_for(self.name, prompt, way, self.template() if way == "text" else None)
+        if told and self.streams:
+            pieces = {"stream": True, "stream_options": {"include_usage": True}}
+            try: return self.connection.post(path, {**body, **how, **pieces}, told=told)
+            except Refused: self.streams = False
         return self.connection.post(path, {**body, **how})
 
     def say(self, prompt: Prompt, way: str, max_new_tokens: int, temperature: float | Sampling = 0.0, seed: int = 0,
-            stop: Sequence[str] = ()) -> Completion:
-        "The completion of a prompt."
+            stop: Sequence[str] = (), told: Callable[[str], object] | None = None) -> Completion:
+        "The completion of a prompt; `told` takes the text so far."
         start, how = time.perf_counter(), {"max_tokens": max_new_tokens, **sampling_keys(temperature), "seed": seed}
-        reply = self.post(prompt, way, **how, **({"stop": list(stop)} if stop else {}))
+        own = lambda text: after_prefill(text, prompt.prefill) if way == "asked" else text
+        tell = told and (lambda text: told(own(cut_at(text, stop)[0])))
+        reply = self.post(prompt, way, tell, **how, **({"stop": list(stop)} if stop else {}))
         if way == "text": reply = as_chat(reply)
         c = read_completion(reply, time.perf_counter() - start, self.connection.url, stop, self.connection.secrets)
-        return replace(c, text=after_prefill(c.text, prompt.prefill)) if way == "asked" else c
+        return replace(c, text=own(c.text))
 
     def score_text(self, prompt: Prompt, text: str) -> Score:
         "The score of any text, from the log-probabilities of the prompt that ends with it."
@@ -496,13 +566,14 @@ class ServerChat:
     @property
     def fingerprint(self) -> str: return f"server:{self.spec.name}@{self.url} {self.abilities}".strip()
 
-    def generate(self, prompts, max_new_tokens, temperature=0.0, seed=0, stop=()):
-        "Complete each prompt. Raises ServerError, PartlyFailed where there are several prompts."
+    def generate(self, prompts, max_new_tokens, temperature=0.0, seed=0, stop=(), told=None):
+        "Complete each prompt; `told` hears each reply grow: row, text so far. Raises ServerError, PartlyFailed of several prompts."
         seeds, can = seeds_for(seed, len(prompts)), self.abilities if temperature or any(p.prefill for p in prompts) else Abilities()
         if temperature and prompts and not can.samples:
             raise ServerError(f"{self.url} replies the same at any temperature. Let it sample (transformers: do_sample in the model's "
                               "generation_config.json), or ask for none: stages.retry_temperature=0")
-        say = lambda i: self._talk.say(prompts[i], can.prefill, max_new_tokens, temperature, seeds[i], tuple(stop))
+        tell = lambda i: told and (lambda text: told(i, text))
+        say = lambda i: self._talk.say(prompts[i], can.prefill, max_new_tokens, temperature, seeds[i], tuple(stop), tell(i))
         return self.connection.each(say, len(prompts), 1 if temperature and can.seeds == "alone" else self.batch_size)
 
     def score(self, prompts: Sequence[Prompt], continuations: Sequence[str]) -> list[Score]:

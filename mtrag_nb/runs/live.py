@@ -14,7 +14,7 @@ from pathlib import Path
 from ..core.files import only_writer
 from ..core.record import Run, Trajectory, read_trajectories, tell
 from ..core.settings import Settings
-from ..core.types import Task, Turn
+from ..core.types import DataError, Task, Turn
 from ..models.calls import Models
 from ..models.work import Work
 from .run import Recorder, begin_session, circumstances, end_session, identity, keep_tasks, load_toolbox, write_predictions
@@ -59,12 +59,14 @@ def own_history(
     task: Task,
     before: Sequence[tuple[Task, str]],  # tasks of its conversation that were asked before, as the benchmark has them, and the answers
 ) -> tuple[Turn, ...]:
-    "The history of a task with a system's own answers in it."
+    "The history of a task with a system's own answers in it. Raises DataError for one that does not hold what was asked before."
     turns = list(task.history)
     for asked, answer in before:
         at = len(asked.history)
-        known = at + 1 < len(turns) and turns[at].text == asked.question and turns[at + 1].speaker == "agent"
-        if known: turns[at + 1] = replace(turns[at + 1], text=answer)
+        if at + 1 >= len(turns) or turns[at].text != asked.question or turns[at + 1].speaker != "agent":
+            raise DataError(f"the history of task {task.id!r} does not hold the question of {asked.id!r} and an answer to it",
+                            remedy="Hold whole conversations: tasks whose histories go on from one another")
+        turns[at + 1] = replace(turns[at + 1], text=answer)
     return tuple(turns)
 
 # %% ../../nbs/6_runs/01_live.ipynb #c3707b48

@@ -31,6 +31,7 @@ from .chunks import split_text
 from .cutting import Corpus, Cutter, Piece, pieces
 from .edge import DAMAGED, EdgeClient
 from .folder import COLLECTION, GO_ON, Manifest, ParentStore, require_same, vector_sums, words
+from .lance import LanceClient, on_server, store_folder
 from .sparse import SPARSE_NAME, store_options
 
 # %% auto #0
@@ -40,21 +41,22 @@ __all__ = ['BATCH', 'BATCH_ON_GPU', 'PAYLOAD', 'open_store', 'make_collection', 
 # %% ../../nbs/4_search/04_build.ipynb #3f20e2c5
 def open_store(
     folder: str | Path = "",  # the embedded engine's folder
-    url: str = "",  # a Qdrant server, e.g. http://localhost:6333; its key is read from QDRANT_API_KEY
+    url: str = "",  # a Qdrant server, e.g. http://localhost:6333; its key is read from QDRANT_API_KEY; "lance": a folder of LanceDB
     sparse: SparseSettings | None = None,  # of the sparse vectors beside the dense ones
     **options,  # further arguments of QdrantVectorStore, e.g. enable_hybrid with its sparse functions
 ) -> QdrantVectorStore:
     "The vector store of an index. Raises ServerError if there is a url and no server answers there."
-    if bool(folder) == bool(url):
+    if bool(folder) == on_server(url):
         raise SettingsError("a vector store lies in a folder or at a url: give one of the two")
     key, whole = os.environ.get("QDRANT_API_KEY"), getattr(url, "whole", url)
-    client = QdrantClient(url=whole, api_key=key, check_compatibility=False) if url else EdgeClient(folder)
-    if not url and client.collection_exists(COLLECTION): client.get_collection(COLLECTION)  # QdrantVectorStore would swallow what it raises
+    if on_server(url): client = QdrantClient(url=whole, api_key=key, check_compatibility=False)
+    else: client = LanceClient(folder) if url else EdgeClient(folder)
+    if folder and client.collection_exists(COLLECTION): client.get_collection(COLLECTION)  # QdrantVectorStore would swallow what it raises
     index = [{"field_name": "domain", "field_schema": qm.PayloadSchemaType.KEYWORD}]
     options = {**store_options(sparse), **options}
     try: return QdrantVectorStore(COLLECTION, client=client, payload_indexes=index, batch_size=256, **options)
     except Exception as e:
-        if not url or isinstance(e, SettingsError): raise
+        if not on_server(url) or isinstance(e, SettingsError): raise
         raise ServerError(f"no Qdrant server answers at {Address(url)} ({type(e).__name__}). "
                           "Start one, or leave the url empty to use the embedded engine") from e
 
@@ -183,7 +185,7 @@ def check_points(folder: Path, manifest: Manifest, store: QdrantVectorStore) -> 
     if points != counted:
         raise IndexMismatch(f"{folder} counts {counted} children, and its collection {COLLECTION} holds {points}: "
                             "it was changed from elsewhere or belongs to another index. "
-                            f"{'Use another server' if manifest.url else DAMAGED}")
+                            f"{'Use another server' if on_server(manifest.url) else DAMAGED}")
 
 # %% ../../nbs/4_search/04_build.ipynb #aea532a0
 @dataclass
@@ -211,7 +213,7 @@ def _begun(folder: Path, manifest: Manifest) -> Iterator[Build]:
     new, tables = not (folder / "manifest.json").exists(), folder / "parents.sqlite"
     if not new and not tables.is_file(): raise DataError("no such file, but it is a part of the index", tables, remedy=DAMAGED)
     with _room_needed(folder), closing(ParentStore(tables)) as parents:
-        store = open_store("" if manifest.url else folder / "qdrant", manifest.url, manifest.sparse)
+        store = open_store(store_folder(folder, manifest.url), manifest.url, manifest.sparse)
         with closing(store.client):
             if new and manifest.url: check_points(folder, manifest, store)  # a server may hold another index
             if new or parents.progress()[0] == 0: make_collection(store.client, manifest.dim, bool(manifest.sparse))
@@ -221,7 +223,7 @@ def _begun(folder: Path, manifest: Manifest) -> Iterator[Build]:
 # %% ../../nbs/4_search/04_build.ipynb #d692df49
 def _points(batch: Sequence[Piece], vectors: np.ndarray, store: QdrantVectorStore) -> Iterator[object]:
     "The points of a batch, made one by one: as lists of numbers all at once they would take eight times the memory."
-    kind, rows = SimpleNamespace if isinstance(store.client, EdgeClient) else qm.PointStruct, iter(vectors)
+    kind, rows = SimpleNamespace if isinstance(store.client, (EdgeClient, LanceClient)) else qm.PointStruct, iter(vectors)
     for piece in batch:
         for i, (name, payload) in enumerate(zip(piece.ids, piece.payloads)):
             vector = next(rows).tolist()
@@ -284,7 +286,7 @@ def _size_of(passages: Iterable[Passage], chunks: ChunkSettings) -> tuple[int | 
 def _check_all_fits(build: Build, children: int | None) -> None:
     "Raises DiskFull if what is left to be stored will not fit on the disk."
     left = (children or 0) - sum(d["children"] for d in build.parents.counts().values())
-    if build.manifest.url or left <= 0: return
+    if on_server(build.manifest.url) or left <= 0: return
     need, free = disk_needed(left, build.manifest.dim, bool(build.manifest.sparse)), shutil.disk_usage(build.folder).free
     if free < need:
         raise DiskFull(f"{need / 1e9:.1f} GB will be needed for about {left:,} children, and {free / 1e9:.1f} GB are free", build.folder,
@@ -321,7 +323,7 @@ def build_index(
     folder: str | Path,  # made if it isn't there; an unfinished index in it is gone on with
     embedder: EmbedderLike,
     chunks: ChunkSettings = ChunkSettings(),
-    url: str = "",  # a Qdrant server; "": the embedded engine, in the folder
+    url: str = "",  # a Qdrant server; "": the embedded engine, in the folder; "lance": LanceDB, in the folder (`search.lance`)
     batch: int | None = None,  # children in one embedding call; None: BATCH, or BATCH_ON_GPU
     progress: bool = True,  # a progress bar on stderr, in characters: what embedding takes goes by them
     reserve_mb: int = 256,  # keep so much of the disk free

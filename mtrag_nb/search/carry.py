@@ -29,6 +29,7 @@ from .build import disk_needed, make_collection, open_store
 from .edge import EdgeClient
 from .folder import COLLECTION, Manifest, manifest_of
 from .index import Index, open_folder
+from .lance import LanceClient, on_server, store_folder
 from .sound import vectors_of
 from .sparse import SPARSE_NAME
 
@@ -188,14 +189,14 @@ def _carried_points(z: zipfile.ZipFile, manifest: Manifest, kind: type) -> Itera
 # %% ../../nbs/4_search/08_carry.ipynb #cd520dba
 def _unpack(z: zipfile.ZipFile, folder: Path, manifest: Manifest, points: int, progress: bool) -> None:
     "Make the index in a folder."
-    _check_fits(folder, 0 if manifest.url else disk_needed(points, manifest.dim, bool(manifest.sparse)))
+    _check_fits(folder, 0 if on_server(manifest.url) else disk_needed(points, manifest.dim, bool(manifest.sparse)))
     with z.open("parents.sqlite") as source, open(folder / "parents.sqlite", "wb") as out: shutil.copyfileobj(source, out, 2**20)
-    store = open_store("" if manifest.url else folder / "qdrant", manifest.url, manifest.sparse)
+    store = open_store(store_folder(folder, manifest.url), manifest.url, manifest.sparse)
     with closing(store.client):
-        if manifest.url and store.client.collection_exists(COLLECTION):
+        if on_server(manifest.url) and store.client.collection_exists(COLLECTION):
             raise IndexMismatch(f"{manifest.url} holds a collection {COLLECTION} already. Use another server")
         make_collection(store.client, manifest.dim, bool(manifest.sparse))
-        every = _carried_points(z, manifest, SimpleNamespace if isinstance(store.client, EdgeClient) else qm.PointStruct)
+        every = _carried_points(z, manifest, SimpleNamespace if isinstance(store.client, (EdgeClient, LanceClient)) else qm.PointStruct)
         every = tqdm(every, total=points, unit=" points", disable=not progress)
         store.client.upload_points(COLLECTION, every, batch_size=256, wait=True)
     manifest.save(folder)

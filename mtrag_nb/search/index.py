@@ -25,6 +25,7 @@ from .build import open_store
 from .change import in_exchange, settled
 from .chunks import node_id
 from .folder import COLLECTION, Manifest, ParentStore, require_same
+from .lance import LANCE, store_folder
 from .nearest import make_nearest, search_params
 from .sparse import SPARSE_NAME, Bm25, sparse_request
 from .sound import Soundness, audit_index, check_counts, check_sample, vectors_of
@@ -219,7 +220,7 @@ def _opened(folder: Path, manifest: Manifest, url: str) -> Index:
     "The index that a manifest describes, looked at."
     with ExitStack() as opened:  # closes what is open if anything is refused
         parents = opened.enter_context(closing(ParentStore(folder / "parents.sqlite", write=False)))
-        store = open_store("" if manifest.url else folder / "qdrant", _address(manifest, url), manifest.sparse)
+        store = open_store(store_folder(folder, manifest.url), _address(manifest, url), manifest.sparse)
         opened.enter_context(closing(store.client))
         check_counts(folder, manifest, store, parents)
         check_sample(folder, manifest, store, parents)
@@ -286,6 +287,7 @@ def set_nearest(
 ) -> dict[str, float]:  # recall, as measured at once; empty where all are compared
     "Have an index searched so (`make_nearest`), wherever it lies."
     manifest = Manifest.load(folder)
+    if manifest.url == LANCE: raise SettingsError(f"{folder} lies in LanceDB, which compares all vectors: no graph is built over them")
     with ExitStack() as opened:
         client = open_store(url=_address(manifest, url), sparse=manifest.sparse).client if manifest.url else None
         if client: opened.enter_context(closing(client))

@@ -169,16 +169,16 @@ def _sums(path: Path, name: str) -> tuple[str, str]:
 class Newcomers(Reader):
     "A reader of documents that passes over those that are known. Raises Unchanged for them."
 
-    def __init__(self, known: Mapping[str, Entry], collection: str):  # known by name
+    def __init__(self, known: Mapping[str, Entry], collection: str, document: Document | None = None):  # known by name; one that was read
         super().__init__()
-        self.known, self.collection, self.sums = known, collection, {}
+        self.known, self.collection, self.document, self.sums = known, collection, document, {}
 
     def read(self, path: str | Path, name: str = "") -> Document:
         name = name or Path(path).name
         self.sums[name], will_be = _sums(Path(path), name)
         if (e := self.known.get(name)) and (e.sha256, e.collection) == (self.sums[name], self.collection):
             raise Unchanged("unchanged", name)
-        document = super().read(path, name)
+        document = self.document or super().read(path, name)
         if document.id != will_be: raise DataError("changed while it was read", path, remedy="Add it again")
         return document
 
@@ -319,6 +319,7 @@ class Library:
         sparse: SparseSettings | None = None,  # None: as the library has it; a new one has those of this project
         name: str = "",  # what a file is called in the library; "": as it is
         progress: bool = False,  # a progress bar on stderr
+        document: Document | None = None,  # what the file holds, where it was read already
     ) -> Change:
         "Add documents, or replace them. Raises DataError if none could be read, InUse if another process changes the library."
         if name and not Path(source).is_file(): raise SettingsError(f"a name is given to one file, not to {source}")
@@ -326,7 +327,8 @@ class Library:
         if not Path(source).exists(): raise DataError("no such file or folder", source, remedy="Check the path")
         with only_writer(self.folder, "library"):
             settle(self.folder)
-            return _put_all(self.folder, source, name, collection, embedder, _begin_with(self.folder, embedder, chunks, sparse), progress)
+            manifest = _begin_with(self.folder, embedder, chunks, sparse)
+            return _put_all(self.folder, source, name, collection, embedder, manifest, progress, document)
 
     def remove(
         self,
@@ -363,11 +365,11 @@ def _put(folder: Path, manifest: Manifest, group: Sequence[Coming], known: dict[
 
 # %% ../../nbs/4_search/10_library.ipynb #a30fddc8
 def _put_all(folder: Path, source: str | Path, name: str, collection: str, embedder: EmbedderLike, manifest: Manifest,
-             progress: bool) -> Change:
+             progress: bool, document: Document | None) -> Change:
     "Put all documents of a source into a library, group by group."
     known = {e.name: e for e in Library(folder).documents()} if manifest.generation else {}
     found, group = {"added": [], "replaced": [], "unchanged": [], "problems": []}, []
-    every = coming(source, name, Newcomers(dict(known), collection), Cutter(manifest.chunks, manifest.sparse, titles=True))
+    every = coming(source, name, Newcomers(dict(known), collection, document), Cutter(manifest.chunks, manifest.sparse, titles=True))
     for c in tqdm(every, desc="documents", unit="", disable=not progress):
         if isinstance(c, Unchanged): found["unchanged"].append(str(c.path))
         elif isinstance(c, DataError): found["problems"].append(c)

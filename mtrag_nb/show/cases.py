@@ -6,24 +6,26 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import shorten
 from typing import Any
 
 from matplotlib.axes import Axes
-from matplotlib.colors import ListedColormap
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import ListedColormap, to_hex
 from matplotlib.figure import Figure
 
 from ..core.files import data_dir, read_json, write_whole
-from ..core.html import SERIES_COLOURS, View, clip, document, dot, end_colours, esc, inline, page, pill, quiet, row
+from ..core.html import SERIES_COLOURS, View, clip, document, dot, end_colours, esc, inline, page, pill, quiet, row, rows
 from ..core.record import Drafted, Retrieved, Run, Step, Trajectory
 from ..core.declining import declines
 from ..core.text import known_words, share_known
 from ..core.types import DataError, Outcome, Task, as_context
 from ..evaluate.audit import WORTH, ending_change, first_draft_failed, target_worth
 from ..evaluate.recording import Recording, fault
-from .figures import QUIET, blank, drawn
+from .figures import QUIET, _ink, _legend_below, _words, blank, drawn, inches, nothing_figure
 from .runs import decisions, difference, measure_of, pair_html, recorded_turn_html, strip_html
 
 # %% auto #0
@@ -226,12 +228,12 @@ class PublishedView(View):
         ended = pill("answered", "good") if case.outcome == Outcome.ANSWERED else pill(f"refused{why}", "warn")
         summary = quiet(" as the paper describes it") if case.answer_is_summary else ""
         score = "" if case.score is None else f"{dot('judge', case.score / 10, 0.5, 0.8)} {quiet(f'{case.score:g} of 10')}"
-        parts = {"Question": clip(case.question), "Answer": ended + summary + clip(case.answer),
+        parts = {"Question": clip(case.question), "Answer": f"{ended}{summary}{clip(case.answer)}",
                  "Judge": case.reasoning and score + clip(case.reasoning),
                  "Verdict": f"<b>{esc(case.verdict)}</b>" + (case.about and clip(case.about)),
                  "Print": case.note and clip(case.note), "Source": quiet(esc(f"{case.place}. {case.source}"))}
         head = f"<div><b>{esc(case.id)}</b> {inline(case.question)} {ended}</div>"
-        body = head + "".join(row(label, html) for label, html in parts.items() if html)
+        body = head + rows(row(label, html) for label, html in parts.items() if html)
         super().__init__(f"{case.id}: {case.question}", body, f"{case.id:10} {case.verdict:20} {case.question}")
 
 # %% ../../nbs/8_show/03_cases.ipynb #66787877
@@ -293,6 +295,9 @@ def _grid_of(run: Recording, value: Callable[[Trajectory], float | None], width:
     return grid or [[float("nan")]]
 
 # %% ../../nbs/8_show/03_cases.ipynb #0808e8f0
+_CHIP = {"facecolor": "white", "edgecolor": "none", "pad": 0.5, "alpha": 0.85}
+
+
 def _frame(ax: Axes, run: Recording, width: int) -> None:
     "Names of rows and columns, white lines between the cells, the first failures."
     talks = run.conversations
@@ -302,33 +307,42 @@ def _frame(ax: Axes, run: Recording, width: int) -> None:
     for y in range(1, len(talks)): ax.axhline(y - 0.5, color="white", lw=1.5)
     for y, ts in enumerate(talks.values()):
         failed = next((t.turn for t in ts if run.fault(t.task_id)), None)
-        if failed: ax.text(failed - 1, y, "▲", ha="center", va="center", fontsize=9)
+        if failed: ax.text(failed - 1, y - 0.28, "▲", ha="center", va="center", fontsize=8, bbox=_CHIP)
 
 
 def _end_legend(fig: Figure, ax: Axes, colours: Mapping[str, str]) -> None:
     "What each colour means."
-    handles = [ax.plot([], [], "s", color=c, label=end.replace("_", " "))[0] for end, c in colours.items()]
-    if handles: fig.legend(handles=handles, loc="outside right upper")
+    for end, c in colours.items(): ax.plot([], [], "s", color=c, label=end.replace("_", " "))
+    _legend_below(fig, [ax])
+
+# %% ../../nbs/8_show/03_cases.ipynb #7d0f5d26
+def _write_values(ax: Axes, grid: Sequence[Sequence[float]], scale: ScalarMappable) -> None:
+    "The value of each cell, in black or white."
+    for y, cells in enumerate(grid):
+        for x, v in enumerate(cells):
+            if v == v:
+                ax.text(x, y + 0.12, f"{v:.2f}".lstrip("0"), ha="center", va="center", fontsize=8, color=_ink(to_hex(scale.to_rgba(v))))
 
 # %% ../../nbs/8_show/03_cases.ipynb #c16ae78e
 @drawn
 def heat_map(
     run: Recording,
     measure: str = "",  # "": outcomes and reasons; or "K-precision", "judge", a name in scores.jsonl
+    width: str | float = "text",  # at most: "column", "text", or inches; a short conversation takes less
 ) -> Figure:
     "Conversations by turns. ▲ marks the first turn of a conversation that failed."
-    talks, width = run.conversations, max((t.turn for t in run.turns.values()), default=1)
+    talks, columns = run.conversations, max((t.turn for t in run.turns.values()), default=1)
+    if not talks: return nothing_figure(f"{run.name} has no turn.", width)
     colours = end_colours({t.end: t.end_role for t in run.turns.values()})
     value = (lambda t: measure_of(run, t.task_id, measure)) if measure else (lambda t: list(colours).index(t.end))
-    how = {"cmap": "RdYlGn", "vmin": 0, "vmax": 1} if measure else {
-        "cmap": ListedColormap(list(colours.values()) or ["white"]), "vmin": -0.5, "vmax": max(len(colours), 1) - 0.5}
-    fig = blank(1.9 + 0.55 * width + (1.2 if measure else 2.6), 1.0 + 0.34 * max(len(talks), 1))
+    how = {"cmap": "cividis", "vmin": 0, "vmax": 1} if measure else {"cmap": ListedColormap(list(colours.values())), "vmin": -0.5,
+                                                                     "vmax": len(colours) - 0.5}
+    fig = blank(min(inches(width), max(3.3, 1.9 + 0.5 * columns)), 1.3 + 0.34 * len(talks))
     ax = fig.subplots()
-    image = ax.imshow(_grid_of(run, value, width), aspect="auto", **how)
-    _frame(ax, run, width)
-    ax.set_title(f"{run.name}: {measure or 'how each turn ended'}")
-    if measure: fig.colorbar(image, ax=ax)
-    else: _end_legend(fig, ax, colours)
+    image = ax.imshow(grid := _grid_of(run, value, columns), aspect="auto", **how)
+    _frame(ax, run, columns)
+    fig.suptitle(f"{run.name}: {_words(measure) or 'how each turn ended'}", x=0.01, ha="left", fontsize=9)
+    _write_values(ax, grid, image) if measure else _end_legend(fig, ax, colours)
     return fig
 
 # %% ../../nbs/8_show/03_cases.ipynb #9ab39e69
@@ -340,17 +354,21 @@ UNITS: dict[str, Callable[[Step], float]] = {
 def timeline(
     t: Trajectory,
     by: str = "seconds",  # a key of UNITS; seconds are those of the wall clock
+    width: str | float = "text",  # "column", "text", or inches
 ) -> Figure:
     "The steps of a turn, from the first above to the last below. Raises DataError for an unknown unit."
     if by not in UNITS: raise DataError(f"no timeline by {by!r}", remedy=f"There are {', '.join(UNITS)}")
     lengths = [UNITS[by](s) for s in t.steps]
+    if not sum(lengths):
+        return nothing_figure(f"Turn {t.turn} took no {by}: nothing was asked of a model, or all of it was replayed.", width)
     starts = [sum(lengths[:n]) for n in range(len(lengths))]
-    fig = blank(7.5, 0.9 + 0.3 * max(len(lengths), 1))
+    fig = blank(width, 0.9 + 0.27 * len(lengths))
     ax = fig.subplots()
     ax.barh(range(len(lengths)), lengths, left=starts, color=[SERIES_COLOURS[0] if s.calls.n else QUIET for s in t.steps])
     for y, (start, n) in enumerate(zip(starts, lengths)):
         ax.text(start + n, y, f" {n:.2f}" if by == "seconds" else f" {n:g}", va="center", fontsize=8)
     ax.set_yticks(range(len(lengths)), [s.node.replace("_", " ") for s in t.steps])
-    ax.set(xlabel=f"{by} (blue: the model was asked)", title=f"turn {t.turn}: {' '.join(t.question.split())[:60]}",
-           ylim=(max(len(lengths), 1) - 0.5, -0.5), xlim=(0, (sum(lengths) or 1) * 1.1))
+    ax.set(xlabel=f"{by} (blue: the model was asked)", ylim=(len(lengths) - 0.5, -0.5), xlim=(0, sum(lengths) * 1.16))
+    asked = shorten(f"turn {t.turn}: {' '.join(t.question.split())}", int(13 * inches(width)), placeholder=" …")
+    fig.suptitle(asked, x=0.01, ha="left", fontsize=9)
     return fig

@@ -12,12 +12,16 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
+from ..core.html import attr, esc, fold
 from ..core.types import SettingsError
 from ..evaluate.blame import STAGES, Blame, BlameReport
 from .figures import INK, QUIET, blank, drawn
+from .linked import Board, wide
 
 # %% auto #0
-__all__ = ['LETTERS', 'COLOURS', 'PALE', 'square', 'turns_of', 'grid_figure', 'stages_to_blame', 'grid_key', 'finding']
+__all__ = ['LETTERS', 'COLOURS', 'PALE', 'SIGNS', 'BAND', 'OPEN', 'square', 'ink_on', 'turns_of', 'grid_figure',
+           'stages_to_blame', 'grid_key', 'finding', 'words_for', 'signed', 'square_html', 'bands', 'band_html',
+           'grid_html']
 
 # %% ../../nbs/8_show/07_grid.ipynb #21787d82
 LETTERS = {"index": "I", "rewrite": "W", "retrieve": "R", "rerank": "K", "grade": "G", "gate": "A", "generate": "D", "check": "C",
@@ -31,6 +35,13 @@ def square(b: Blame) -> tuple[str, str, bool]:  # letter, colour, filled
     "How a turn is drawn."
     return (LETTERS[b.stage], COLOURS[b.stage], True) if b.came == "failed" else (*PALE[b.came], False)
 
+
+def ink_on(colour: str) -> str:  # "#rrggbb"
+    "Black or white, whichever is read better on a colour (WCAG 2.1, contrast ratio)."
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in (int(colour[n:n + 2], 16) / 255 for n in (1, 3, 5))]
+    light = sum(w * c for w, c in zip((0.2126, 0.7152, 0.0722), linear))
+    return "#000000" if (light + 0.05) / 0.05 >= 1.05 / (light + 0.05) else "#ffffff"
+
 # %% ../../nbs/8_show/07_grid.ipynb #9c543be0
 def turns_of(reports: Sequence[BlameReport]) -> list[list[str]]:  # the tasks of each conversation, in their order
     "The columns of a grid. Raises SettingsError for reports over other tasks."
@@ -38,8 +49,7 @@ def turns_of(reports: Sequence[BlameReport]) -> list[list[str]]:  # the tasks of
     if other := next((r for r in reports if set(r.turns) != set(first.turns)), None):
         raise SettingsError(f"{first.name} and {other.name} ran over other tasks: a grid needs the same")
     talks: dict[str, list[str]] = {}
-    for i in sorted(first.turns, key=lambda i: (first.talks[i], int(i.rsplit("<::>", 1)[-1]) if "<::>" in i else i)):
-        talks.setdefault(first.talks[i], []).append(i)
+    for i in first.turns: talks.setdefault(first.talks[i], []).append(i)  # a run has its turns in the order in which they were asked
     return list(talks.values())
 
 
@@ -47,7 +57,7 @@ def _place(ax: Axes, x: float, y: float, b: Blame, ink: str) -> None:
     "One square."
     letter, colour, filled = square(b)
     ax.add_patch(Rectangle((x + 0.06, y + 0.06), 0.88, 0.88, facecolor=colour if filled else "none", edgecolor=colour, linewidth=1))
-    ax.text(x + 0.5, y + 0.5, letter, ha="center", va="center", color="white" if filled else ink, fontsize=8,
+    ax.text(x + 0.5, y + 0.5, letter, ha="center", va="center", color=ink_on(colour) if filled else ink, fontsize=8,
             fontweight="bold" * filled or None)
 
 # %% ../../nbs/8_show/07_grid.ipynb #89da926e
@@ -95,3 +105,59 @@ def finding(reports: Sequence[BlameReport]) -> str:
     stage, n = found.most_common(1)[0]
     return (f"{sum(found.values())} of {judged} turns failed, {n} of them first at: {stage or 'no stage that can be named'}. "
             f"{len(never)} of the {len(reports[0].turns)} questions are failed by all {len(reports)} systems.")
+
+# %% ../../nbs/8_show/07_grid.ipynb #5093da50
+SIGNS = {"right": "✓", "failed": "✗", "undecided": "~", "not judged": "–"}
+
+
+def words_for(b: Blame) -> str:
+    "What became of a turn, and of a failed one the stage and the cause."
+    return f"failed at {b.stage}: {b.cause}" if b.stage else f"failed: {b.cause}" if b.came == "failed" else b.came
+
+
+def signed(b: Blame) -> str:
+    "The same with a sign before it."
+    return f"{SIGNS[b.came]} {words_for(b)}"
+
+
+def square_html(b: Blame, href: str, hint: str = "") -> str:
+    "A square that leads to its turn."
+    letter, colour, filled = square(b)
+    look, told = f"background:{colour};color:{ink_on(colour)};" if filled else "", words_for(b)
+    return (f"<a class=q href='{attr(href)}' title='{attr(hint + told)}' style='{look}border-color:{colour}'>"
+            f"{letter}<i> {esc(told)}</i></a>")
+
+# %% ../../nbs/8_show/07_grid.ipynb #42506858
+BAND, OPEN = 24, 3  # turns in a band; bands that are open
+
+
+def bands(talks: Sequence[Sequence[str]], most: int = BAND) -> list[list[int]]:  # the tasks of each conversation
+    "The numbers of the conversations of each band, from 0: as many as fit."
+    out, size = [], 0
+    for n, tasks in enumerate(talks):
+        if not out or size + len(tasks) > most: out, size = [*out, []], 0
+        out[-1].append(n)
+        size += len(tasks)
+    return out
+
+
+def band_html(board: Board, numbers: Sequence[int]) -> str:
+    "Some conversations, a row a run."
+    talks = {n + 1: [*board.talks.values()][n] for n in numbers}
+    cell = lambda n, s, i: square_html(s.turns[i].blame, board.href(n, i), f"{s.name}, ") if i in s.turns else "<i>not asked</i>"
+    over = "".join(f"<th scope=colgroup colspan={len(t)}>conversation {c}</th>" for c, t in talks.items())
+    heads = "".join(f"<th scope=col>{n}</th>" for t in talks.values() for n in range(1, len(t) + 1))
+    line = lambda n, s: "".join(f"<td>{cell(n, s, i)}</td>" for t in talks.values() for i in t)
+    rows = "".join(f"<tr><th scope=row>{esc(s.name)}</th>{line(n, s)}</tr>" for n, s in enumerate(board.own))
+    head = f"<thead><tr><td></td>{over}</tr><tr><th scope=col>run</th>{heads}</tr></thead>"
+    return wide(f"<table class=grid>{head}<tbody>{rows}</tbody></table>", f"conversations {min(talks)} to {max(talks)}")
+
+# %% ../../nbs/8_show/07_grid.ipynb #0fd432ff
+def grid_html(board: Board) -> str:
+    "All conversations; what the letters stand for; and in one line what they come to, if the runs share their tasks."
+    parts = [band_html(board, b) for b in bands([*board.talks.values()])]
+    left = fold(f"{len(parts) - OPEN} more bands of conversations", "".join(parts[OPEN:])) if parts[OPEN:] else ""
+    more = f"<div class=rest>{left}</div>" if left else ""
+    reports = [s.report for s in board.own]
+    same = all(r.turns.keys() == reports[0].turns.keys() for r in reports)
+    return (f"<p>{esc(finding(reports))}</p>" if same else "") + "".join(parts[:OPEN]) + more + f"<p class=key>{esc(grid_key(reports))}</p>"

@@ -129,6 +129,7 @@ def frontier_figure(
         ax.plot([p.cost.value], [p.score.value], marker, color=colour, markerfacecolor=face, markersize=8, label=name)
     ax.set(xlabel=f"{by} a turn", ylabel=measure)
     ax.set_xlim(0, None)
+    ax.set_ylim(0, 1.08 * ax.get_ylim()[1])
     ax.grid(color=GRID, linewidth=0.7)
     _systems_legend(fig, ax)
     return fig

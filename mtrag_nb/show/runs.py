@@ -6,10 +6,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from ..core.html import TONES, View, attr, clip, esc, fold, inline, mark_loose, pill, preformatted, quiet, row
+from ..core.html import SIGNS, TONES, View, attr, clip, esc, fold, html_table, inline, mark_loose, pill, quiet, rows
 from ..core.record import Checked, Drafted, Gated, Graded, Ranked, Retrieved, Rewritten, Run, Trajectory, tell
 from ..core.text import known_words
 from ..core.types import DataError
@@ -18,22 +18,22 @@ from .turns import dots_html, ending, outcome_html, turn_html
 
 # %% auto #0
 __all__ = ['first_to_fail', 'strip_html', 'recorded_turn_html', 'conversation_html', 'TurnView', 'ConversationView', 'run_html',
-           'RunView', 'decisions', 'aligned', 'divergence', 'pair_html', 'measure_of', 'difference', 'comparison_html',
-           'ComparisonView']
+           'RunView', 'decisions', 'side_by_side', 'aligned', 'divergence', 'beside_html', 'pair_html', 'measure_of',
+           'difference', 'comparison_html', 'ComparisonView']
 
 # %% ../../nbs/8_show/01_runs.ipynb #c556bd5a
-_FIELD = "flex:1 1 9.5em;max-width:15em;box-sizing:border-box;padding:.25em .6em;font-size:90%"
+_FIELD = "flex:1 1 9.5em;max-width:15em;box-sizing:border-box;padding:.25em .6em;font-size:90%;text-align:left;vertical-align:top"
 
 
 def _strip_field(run: Recording, t: Trajectory, mark: str) -> str:
     "A turn in a few words."
     gold, why = run.gold.get(t.task_id), run.fault(t.task_id)
-    rgb = TONES["bad" if why or t.failed else "good" if t.answered else "warn"]
+    tone = "bad" if why or t.failed else "good" if t.answered else "warn"
     label = f" {quiet(esc(gold.answerability.lower()))}" if gold and gold.answerability else ""
-    parts = [f"<b>{t.turn}</b>{label}", f"<i>{inline(t.question, 40)}</i>", ending(t), dots_html(run.measures_of(t.task_id), True),
-             *([f"<b>{mark}</b> {esc(why)}"] if why else [])]
-    style = f"{_FIELD};border-left:4px solid rgba({rgb},.85);background:rgba({rgb},.1)"
-    return f"<div title='{attr(t.question[:200])}' style='{style}'>{''.join(f'<div>{p}</div>' for p in parts)}</div>"
+    parts = [f"turn <b>{t.turn}</b>{label}", f"<i>{inline(t.question, 40)}</i>", SIGNS[tone] + ending(t),
+             dots_html(run.measures_of(t.task_id), True), *([f"<b>{mark}</b> {esc(why)}"] if why else [])]
+    style = f"{_FIELD};border-left:4px solid rgba({TONES[tone]},.85);background:rgba({TONES[tone]},.1)"
+    return f"<td title='{attr(t.question[:200])}' style='{style}'>{''.join(f'<div>{p}</div>' for p in parts if p)}</td>"
 
 # %% ../../nbs/8_show/01_runs.ipynb #8f5e7450
 def first_to_fail(run: Recording, conversation_id: str) -> str:  # a task id, or ""
@@ -44,8 +44,9 @@ def first_to_fail(run: Recording, conversation_id: str) -> str:  # a task id, or
 def strip_html(run: Recording, conversation_id: str) -> str:
     "The turns of a conversation side by side."
     first = first_to_fail(run, conversation_id)
-    fields = [_strip_field(run, t, "▲ first to fail" if t.task_id == first else "✗") for t in run.conversations[conversation_id]]
-    return f"<div style='display:flex;flex-wrap:wrap;gap:.35em;margin:.3em 0'>{''.join(fields)}</div>"
+    fields = [_strip_field(run, t, "▲ first to fail:" if t.task_id == first else "") for t in run.conversations[conversation_id]]
+    look = "display:flex;flex-wrap:wrap;gap:.35em;background:none"
+    return f"<table style='width:100%;margin:.3em 0;font-size:inherit'><tr style='{look}'>{''.join(fields)}</tr></table>"
 
 # %% ../../nbs/8_show/01_runs.ipynb #1ed421d1
 def recorded_turn_html(
@@ -117,7 +118,7 @@ class ConversationView(View):
 # %% ../../nbs/8_show/01_runs.ipynb #fd7d0986
 def _tally(endings: Iterable[str]) -> str:
     "Counts as pills, the most frequent first."
-    tone = lambda e: "good" if e == "answered" else "bad" if e == "error" else "warn"
+    tone = lambda e: {"answered": "good", "error": "bad"}.get(e, "warn")
     return " ".join(pill(f"{e} {n}", tone(e)) for e, n in Counter(endings).most_common())
 
 # %% ../../nbs/8_show/01_runs.ipynb #979f6847
@@ -198,21 +199,28 @@ def decisions(t: Trajectory) -> dict[str, object]:  # what was decided -> how: a
     return {**out, "outcome": ending(t), "answer": t.answer}
 
 # %% ../../nbs/8_show/01_runs.ipynb #499d6c82
+def side_by_side(
+    turns: Sequence[Trajectory],
+) -> list[tuple[str, tuple[object, ...], bool]]:  # what, how each decided (None: it had nothing to decide), whether all agree
+    "The decisions of several turns in one order."
+    made, order = [decisions(t) for t in turns], []
+    for d in made:
+        for before, what in zip([None, *d], d):
+            if what not in order: order.insert(order.index(before) + 1 if before else 0, what)
+    return [(what, tuple(d.get(what) for d in made), all(d.get(what) == made[0].get(what) for d in made)) for what in order]
+
+
 def aligned(
     a: Trajectory,
     b: Trajectory,
 ) -> list[tuple[str, object, object, bool]]:  # what, decision of a, decision of b (None: there was none), whether they agree
     "The decisions of two turns side by side."
-    da, db = decisions(a), decisions(b)
-    order = list(da)
-    for before, what in zip([None, *db], db):
-        if what not in order: order.insert(order.index(before) + 1 if before else 0, what)
-    return [(what, da.get(what), db.get(what), da.get(what) == db.get(what)) for what in order]
+    return [(what, *how, same) for what, how, same in side_by_side((a, b))]
 
 
-def divergence(a: Trajectory, b: Trajectory) -> str:
-    "The first decision on which two turns differ; '' if there is none."
-    return next((what for what, _, _, same in aligned(a, b) if not same), "")
+def divergence(*turns: Trajectory) -> str:
+    "The first decision on which turns differ; '' if there is none."
+    return next((what for what, _, same in side_by_side(turns) if not same), "")
 
 # %% ../../nbs/8_show/01_runs.ipynb #40f1e9cf
 def _names_html(ids: Iterable[str], run: Recording, task_id: str) -> str:
@@ -234,43 +242,47 @@ def _decision_html(what: str, how: object, run: Recording, t: Trajectory, chars:
     return clip(str(how), chars, show=lambda s: mark_loose(s, known) if marked else esc(s))
 
 # %% ../../nbs/8_show/01_runs.ipynb #6de051a6
-def _pair_row(label: str, left: str, right: str | None, first: bool = False) -> str:
-    "Two decisions; one across both columns where they agree."
-    tint = f"background:rgba({TONES['note']},.13);" if first else ""
-    sides = "".join(f"<div style='flex:1 1 16em;min-width:0'>{side}</div>" for side in (left, right) if side is not None)
-    return (f"<div style='display:flex;flex-wrap:wrap;gap:0 .8em;border-top:1px solid rgba(128,128,128,.25);padding:.3em .2em;{tint}'>"
-            f"<div style='flex:0 0 6.2em;opacity:.72'>{label}</div>"
-            f"<div style='flex:1 1 22em;min-width:0;display:flex;flex-wrap:wrap;gap:.2em .8em'>{sides}</div></div>")
+def _beside_row(label: str, sides: Sequence[tuple[str, str]], first: bool = False) -> str:  # sides: whose, HTML; first: they part here
+    "What each run decided, or what is said of all."
+    line, cell = "display:flex;flex-wrap:wrap;gap:0 .8em;border-top:1px solid rgba(128,128,128,.25)", "text-align:left;vertical-align:top"
+    ground = f"rgba({TONES['note']},.13)" if first else "none"
+    whose = lambda who: f"<div>{quiet(f'{inline(who)}:')}</div>" if who else ""
+    said = (f"<td style='{cell};flex:1 1 13em;min-width:0;padding:.3em .2em'>{whose(who)}{html}</td>" for who, html in sides)
+    head = f"<th scope='row' style='{cell};flex:0 0 6.2em;padding:.3em .2em;font-weight:400;opacity:.72'>{label}</th>"
+    return f"<tr style='{line};background:{ground}'>{head}{''.join(said)}</tr>"
 
 # %% ../../nbs/8_show/01_runs.ipynb #70ef3b4e
-def _pair_rows(a: Recording, b: Recording, task_id: str, chars: int) -> list[str]:
-    "A row a decision; the first on which the two differ is marked."
-    ta, tb = a.turns[task_id], b.turns[task_id]
-    first, rows = divergence(ta, tb), []
-    for what, x, y, same in aligned(ta, tb):
+def _beside_rows(runs: Sequence[Recording], task_id: str, chars: int) -> list[str]:
+    "A row a decision; the first on which the runs differ is marked."
+    turns, every = [r.turns[task_id] for r in runs], "in both" if len(runs) == 2 else f"in all {len(runs)}"
+    first, made = divergence(*turns), []
+    for what, how, same in side_by_side(turns):
         label = f"<b>▶ {esc(what)}</b><div>they part here</div>" if what == first else esc(what)
-        left, right = _decision_html(what, x, a, ta, chars), _decision_html(what, y, b, tb, chars)
-        rows.append(_pair_row(label, quiet("in both: ") + left if same else left, None if same else right, what == first))
-    return rows
+        sides = [(r.name, _decision_html(what, x, r, t, chars)) for r, t, x in zip(runs, turns, how)]
+        made.append(_beside_row(label, [(every, sides[0][1])] if same else sides, what == first))
+    return made
 
 # %% ../../nbs/8_show/01_runs.ipynb #7740e1f6
-def pair_html(
-    a: Recording,
-    b: Recording,
-    task_id: str,  # of a turn that both runs have
+def beside_html(
+    runs: Sequence[Recording],
+    task_id: str,  # of a turn that all runs have
     chars: int = 400,  # of a text, before the fold
     opened: bool = True,
     note: str = "",  # HTML beside the question
 ) -> str:
+    "A turn in several runs, decision by decision."
+    turns, gold = [r.turns[task_id] for r in runs], next((r.gold[task_id] for r in runs if task_id in r.gold), None)
+    first, dots = divergence(*turns), [(r.name, dots_html(r.measures_of(task_id)) or "–") for r in runs]
+    parts = [*_beside_rows(runs, task_id, chars), _beside_row("measures", dots),
+             *(_beside_row("reference", [("", clip(target, chars))]) for target in (gold.targets if gold else ()))]
+    ended = " ".join(f"{quiet(f'{inline(r.name)}:')} {outcome_html(t)}" for r, t in zip(runs, turns))
+    parting = pill(f"they part at: {first}" if first else "the same", "note" if first else "plain")
+    return fold(f"<b>Turn {turns[0].turn}</b> {inline(turns[0].question)} {ended} {parting} {note}", rows(parts), opened)
+
+
+def pair_html(a: Recording, b: Recording, task_id: str, chars: int = 400, opened: bool = True, note: str = "") -> str:
     "A turn in two runs, decision by decision."
-    ta, tb, gold = a.turns[task_id], b.turns[task_id], a.gold.get(task_id) or b.gold.get(task_id)
-    dots = [dots_html(r.measures_of(task_id)) or quiet("–") for r in (a, b)]
-    rows = [_pair_row("", *(f"<b>{inline(r.name)}</b>" for r in (a, b))), *_pair_rows(a, b, task_id, chars), _pair_row("measures", *dots)]
-    rows += [row("reference", clip(target, chars)) for target in (gold.targets if gold else ())]
-    first = divergence(ta, tb)
-    parting = pill(f"they part at: {first}", "note") if first else pill("the same")
-    head = f"<b>Turn {ta.turn}</b> {inline(ta.question)} {outcome_html(ta)} {outcome_html(tb)} {parting} {note}"
-    return fold(head, "".join(rows), opened)
+    return beside_html([a, b], task_id, chars, opened, note)
 
 # %% ../../nbs/8_show/01_runs.ipynb #40a4629b
 def measure_of(
@@ -302,14 +314,14 @@ def _partings(a: Recording, b: Recording) -> list[tuple[str, int]]:
 def _outcome_table(a: Recording, b: Recording) -> str:
     "How often each pair of outcomes occurred."
     pairs = Counter((ending(a.turns[i]), ending(b.turns[i])) for i in _in_both(a, b))
-    wide = max([len(a.name), *(len(x) for x, _ in pairs)]) + 2
-    return preformatted([f"{a.name:{wide}}{b.name}", *(f"{x:{wide}}{y:36}{n:5}" for (x, y), n in pairs.most_common())])
+    return html_table([a.name, b.name, "turns"], [[x, y, n] for (x, y), n in pairs.most_common()])
 
 
-def _change_html(change: float | None, measure: str) -> str:
-    "A difference in a measure, as a pill."
+def _change_html(a: Recording, b: Recording, task_id: str, measure: str) -> str:
+    "Which of two runs is better in a measure, and by how much."
+    change = difference(a, b, task_id, measure)
     if change is None: return quiet(f"no {esc(measure)} on one side")
-    return pill(f"{measure} {change:+.2f}", "good" if change > 0 else "bad") if abs(change) >= 0.005 else ""
+    return pill(f"{measure} {abs(change):+.2f} for {(b if change > 0 else a).name}", "note") if abs(change) >= 0.005 else ""
 
 # %% ../../nbs/8_show/01_runs.ipynb #a7fca854
 def comparison_html(
@@ -326,7 +338,7 @@ def comparison_html(
     if len(order) < len(change):
         left = f"<div><i>{len(order)} of {len(change)} turns are on this page, the largest differences first.</i></div>"
     head = f"<div><b>{esc(a.name)}</b> against <b>{esc(b.name)}</b>: {len(change)} turns in both</div>"
-    pairs = (pair_html(a, b, i, chars, False, _change_html(change[i], measure)) for i in order)
+    pairs = (pair_html(a, b, i, chars, False, _change_html(a, b, i, measure)) for i in order)
     return f"{head}{_outcome_table(a, b)}<div>They part at: {parts}</div>{left}{''.join(pairs)}"
 
 # %% ../../nbs/8_show/01_runs.ipynb #1879737b

@@ -9,7 +9,8 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ..core.html import clip, dot, esc, fold, inline, loose_words, mark_loose, pill, preformatted, quiet, row, word_diff
+from ..core.html import (clip, dot, esc, fold, inline, loose_words, mark_loose, pill, preformatted, quiet, row, rows,
+                                word_diff)
 from ..core.record import Checked, Drafted, Found, Grade, Graded, Ranked, Retrieved, Rewritten, Step, Trajectory, own_fields
 from ..core.telemetry import Node, telemetry
 from ..core.text import content_words, known_words
@@ -51,7 +52,8 @@ def verdict_html(
 def _found_line(rank: int, c: Context, hit: Found | None, grade: Grade | None, gold: bool, chars: int) -> str:
     "A context that was found, folded."
     said = [f"<b>{rank}</b>", *([pill("gold", "note")] if gold else []), f"<b>{inline(c.name, 70)}</b>"]
-    if hit: said.append(quiet(f"retriever {number(hit.score)} · reranker {number(hit.rerank_score)}"))
+    scores = {"retriever": hit.score, "reranker": hit.rerank_score} if hit else {}
+    said += [quiet(" · ".join(f"{name} {number(x)}" for name, x in scores.items() if x is not None))] if scores else []
     if grade: said.append(verdict_html(grade.verdict, "kept", "dropped"))
     return fold(" ".join(said), quiet(f"<code>{esc(c.document_id)}</code> {esc(c.url)}") + clip(c.text, chars))
 
@@ -136,9 +138,12 @@ def counters_html(
     "Calls, tokens and seconds of each node, and the parse status of the verdicts."
     nodes = telemetry([t]).nodes
     total = Node(len(t.steps), sum(s.seconds for s in t.steps), t.calls)
-    head = ["visits", "generated", "scored", "tokens in", "tokens out", "cached", *(["seconds"] if timing else [])]
-    rows = [("", head), *((name.replace("_", " "), _counts(n, timing)) for name, n in {**nodes, "all": total}.items())]
-    return f"{preformatted([f'{name:20}' + ''.join(f'{v:>12}' for v in values) for name, values in rows])}<div>{parse_status(t)}</div>"
+    head = ["node", "visits", "generated", "scored", "tokens in", "tokens out", "cached", *(["seconds"] if timing else [])]
+    lines = [[name.replace("_", " "), *_counts(n, timing)] for name, n in {**nodes, "all": total}.items()]
+    cell = lambda tag, c: f"<{tag} align=right>{esc(c)}</{tag.split()[0]}>"
+    line = lambda tag, cells: f"<tr>{''.join(cell(tag, c) for c in cells)}</tr>"
+    table = "".join([line("th scope=col", head), *(line("td", cells) for cells in lines)])
+    return f"<div style='overflow-x:auto'><table cellpadding=3>{table}</table></div><div>{parse_status(t)}</div>"
 
 # %% ../../nbs/8_show/00_turns.ipynb #59e13267
 def dots_html(
@@ -148,12 +153,12 @@ def dots_html(
     "What was measured, as dots. A judge's scale of ten has its inventions below 5 and its verified answers from 8 on (seed paper, II.E)."
     support = [dot("K" if short else "K-precision", m.support)] if m.support is not None else []
     judge = [dot("judge", m.judge, 0.5, 0.8)] if m.judge is not None else []
-    return " ".join([*support, *judge, *(quiet(f"{esc(k)} {number(v)}") for k, v in m.scores.items() if not short)])
+    return " · ".join([*support, *judge, *(quiet(f"{esc(k)} {number(v)}") for k, v in m.scores.items() if not short)])
 
 # %% ../../nbs/8_show/00_turns.ipynb #174cd15e
 def ending(t: Trajectory) -> str:
     "How a turn ended, in words."
-    return f"refused: {t.reason.replace('_', ' ')}" if t.refused else t.end
+    return f"refused: {t.reason.replace('_', ' ')}" if t.refused else t.end.replace("_", " ")
 
 
 def outcome_html(t: Trajectory) -> str:
@@ -254,9 +259,9 @@ def _answer_row(t: Trajectory, k: Known) -> str:
     loose = len(loose_words(t.answer, words)) if measured else 0
     names = ", ".join(inline(k.contexts[i].name, 60) if i in k.contexts else inline(i) for i in t.cited)
     unsaid = f"{loose} of {len(content_words(t.answer))} content words stand in no passage" if loose else ""
-    notes = [n for n in (unsaid, f"cites {names}" if names else "") if n]
+    notes = [n for n in (dots_html(k.measures), *(quiet(x) for x in (unsaid, f"cites {names}" if names else "") if x)) if n]
     text = clip(t.answer, k.chars, show=(lambda s: mark_loose(s, words)) if measured else esc)
-    return row("Answer", f"{outcome_html(t)}{text}<div>{dots_html(k.measures)} {quiet(' · '.join(notes))}</div>")
+    return row("Answer", f"{outcome_html(t)}{text}<div>{' · '.join(notes)}</div>")
 
 # %% ../../nbs/8_show/00_turns.ipynb #dec55acb
 def _answer_rows(t: Trajectory, k: Known) -> list[str]:
@@ -298,5 +303,5 @@ def turn_html(
     texts = {p.id: p.text for p in gold.passages} if gold else {}
     wanted = {i: texts.get(i, "") for i in (texts if relevant is None else relevant)}
     k = Known(contexts, gold, wanted, frozenset(absent), Measures(support_of(t, contexts)) if measures is None else measures, chars)
-    rows = [*_question_rows(t, history, gold), *_step_rows(t, k), *_answer_rows(t, k), _counter_row(t, timing)]
-    return fold(_head(t, fault(t, gold, k.measures), mark), "".join(rows), opened)
+    parts = [*_question_rows(t, history, gold), *_step_rows(t, k), *_answer_rows(t, k), _counter_row(t, timing)]
+    return fold(_head(t, fault(t, gold, k.measures), mark), rows(parts), opened)

@@ -5,8 +5,10 @@
 # %% ../../nbs/9_studies/15_agents.ipynb #979e311e
 from __future__ import annotations
 
+import hashlib
 import inspect
 import os
+import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,15 +17,16 @@ from ..core.files import write_json
 from ..core.html import text_table
 from ..core.record import Retrieved, Run
 from ..core.settings import MINILM, Settings, load_settings
-from ..core.types import DataError, Gold, Task, plain, structured
-from ..data.mtrag import Benchmark, read_benchmark
+from ..core.types import DataError, Gold, Passage, Task, plain, structured
+from ..data.mtrag import Benchmark, read_benchmark, read_corpus
 from ..data.official import official_file
 from ..evaluate.intervals import Interval, mean_interval
 from ..evaluate.metrics import BertScorer
 from ..evaluate.scores import score_run
-from ..evaluate.service import ServiceLevels, Target, percentiles
+from ..evaluate.service import ServiceLevels, Target, Targets, percentiles
 from ..models.calls import Models
 from ..runs.run import machine, open_web, package_versions, run_tasks
+from ..search.build import build_index
 from .calibration import real_data
 from .ncl import SCORES, compared, cost_table, pair_table, score_table
 from ..systems.agents import AGENTS
@@ -34,8 +37,9 @@ from ..systems.self_crag import SELF_CRAG
 from ..systems.system import System
 
 # %% auto #0
-__all__ = ['REQUIREMENTS', 'TARGETS', 'PARTS', 'SIX', 'Variants', 'PARTED', 'BESIDE', 'Requirement', 'lines_of', 'latencies',
-           'at_six', 'retrieved_at_six', 'at_budget', 'run_all', 'measured', 'tables', 'main']
+__all__ = ['REQUIREMENTS', 'TARGETS', 'PARTS', 'SIX', 'Variants', 'PARTED', 'BESIDE', 'UNJUDGED', 'Requirement', 'lines_of',
+           'latencies', 'at_six', 'retrieved_at_six', 'at_budget', 'run_all', 'measured', 'tables', 'held', 'report',
+           'half_of', 'two_halves', 'main']
 
 # %% ../../nbs/9_studies/15_agents.ipynb #a153bf04
 @dataclass(frozen=True)
@@ -79,7 +83,8 @@ REQUIREMENTS = (
     Requirement("10.2", "API keys towards the servers", "3_models/04_server", "api_key"),
     Requirement("11.1", "cosine", "3_models/03_embed", "normalize_embeddings"),
     Requirement("12.1", "config/system.yaml", "5_systems/08a_system_yaml", "unknown key"),
-    Requirement("6.3", "runs in 8 GB", why="Not measured: the models were not at hand."),
+    Requirement("6.3", "runs in 8 GB", "9_studies/14a_footprint", "memory goes back after uploads",
+                "With the laptop's models; the 3B model was not at hand."),
     Requirement("9.1", "a cluster, replicas, a load balancer", why="Not this project's: a profile names the address of a server."),
     Requirement("10.1", "encryption, access control, retention", why="The user's: nothing here encrypts, and nothing leaves the machine."),
     Requirement("10.2", "100 requests a minute", why="Of a proxy before the servers; nothing here limits rates."))
@@ -181,11 +186,11 @@ def run_all(
 def measured(runs: Mapping[str, Run], gold: Mapping[str, Gold], bert: BertScorer) -> dict:  # plain data
     "Scores, pairs and costs of the runs, their percentiles, what they retrieved, and their scores at an equal budget."
     turns = {name: list(r.trajectories.values()) for name, r in runs.items()}
-    scores = {name: score_run(r, gold, bert=bert).of(SCORES[0]) for name, r in runs.items()}
-    return plain({**compared(runs, gold, bert), "seconds": {name: percentiles([t.seconds for t in ts if not t.failed]) for name,
+    reports = {name: score_run(r, gold, bert=bert) for name, r in runs.items()}
+    return plain({**compared(runs, gold, bert, reports), "seconds": {name: percentiles([t.seconds for t in ts if not t.failed]) for name,
                                                             ts in turns.items()},
             "six": {name: retrieved_at_six(r, gold) for name, r in runs.items()},
-            "budget": at_budget(runs, scores)})
+            "budget": at_budget(runs, {name: r.of(SCORES[0]) for name, r in reports.items()})})
 
 
 def tables(told: Mapping) -> dict[str, tuple]:  # heading -> header and rows
@@ -200,17 +205,52 @@ def tables(told: Mapping) -> dict[str, tuple]:  # heading -> header and rows
 
 def _span(told: Mapping) -> str: return str(structured(Interval, told))
 
+# %% ../../nbs/9_studies/15_agents.ipynb #report02
+UNJUDGED = {t: "no judge with a licence" for t in ("faithfulness, of 10", "answer relevance, of 10")}
+
+
+def held(told: Mapping) -> Targets:
+    "The targets and what came of them, from what `main` wrote."
+    six = {m: structured(Interval, i) for m, i in told["beside"]["six"]["agents"].items()}
+    cache, waits = told["cache"], {k: v for k, v in told["alone"].items() if k != "n"}
+    return Targets(TARGETS, {**waits, **six, TARGETS[-1].name: cache["hits"] / max(1, cache["asked"])}, UNJUDGED)
+
+
+def report(told: Mapping) -> str:
+    "All of it as text."
+    parts = {"beside": "Beside the other systems", "parts": "Its parts"}
+    found = [f"{said}: {told[name]['tasks']} tasks of {told[name]['conversations']} conversations\n\n" + "\n\n".join(
+        f"{h}\n{text_table(*t)}" for h, t in tables(told[name]).items()) for name, said in parts.items()]
+    return "\n\n".join([*found, f"Its targets, {told['alone']['n']} turns one at a time\n\n{held(told)!r}"])
+
+# %% ../../nbs/9_studies/15_agents.ipynb #halves02
+def half_of(p: Passage) -> int:
+    "0 or 1."
+    return int(hashlib.sha256((p.url or p.id).encode()).hexdigest(), 16) % 2
+
+
+def two_halves(
+    passages: str | Path,  # a corpus file
+    folder: Path,  # of the two indexes
+    models: Models,
+    domain: str,
+) -> tuple[Path, str]:  # the index that is searched, and the name of the web
+    "A corpus as documents and as a web. Goes on where it stopped."
+    corpus, places = list(read_corpus(passages, domains=[domain])), (folder / "half", folder / "web")
+    for n, place in enumerate(places):
+        build_index([p for p in corpus if half_of(p) == n], place, models.embedder, models.settings.chunks, progress=False)
+    return places[0], f"corpus:{places[1]}"
+
 # %% ../../nbs/9_studies/15_agents.ipynb #3c2e08b4
 def main(
     out: str | Path = "data/measured",
     runs: str | Path = "runs/agents",
     profile: str = "laptop",
     n: int = 60,  # tasks
-    parts: int = 30,  # tasks of these on which its parts are switched off
+    parts: int = 24,  # tasks of these, drawn at random, on which its parts are switched off
     alone: int = 12,  # tasks of these that are run one at a time
     index: str | Path | None = None,  # of the domain's corpus; None: $MTRAG_INDEX
-    half: str | Path | None = None,  # of one half of it, for the parts; None: the same
-    web: str = "none",  # what stands for the web, as `search.web.web_named` takes it: corpus:FOLDER with the other half
+    passages: str | Path | None = None,  # the corpus, to be halved for the parts; None: $MTRAG_PASSAGES, or the whole and no web
     domain: str = "govt",
 ) -> None:
     "Run every system and every variant over real tasks with retrieval, print the tables, and write `agents.json`."
@@ -218,14 +258,18 @@ def main(
     settings = load_settings(profile, {"embed_cache": str(runs / "vectors.sqlite")})
     if not (index := index or os.environ.get("MTRAG_INDEX")): raise DataError("no index: name one, or set MTRAG_INDEX")
     known, models = read_benchmark(official_file(data, "mtrag-human/reference"), domains=[domain]), Models(settings)
+    passages = passages or os.environ.get("MTRAG_PASSAGES")
+    half, web = two_halves(passages, runs, models, domain) if passages else (index, "none")
     bert, told = BertScorer(MINILM, rescale=False), {"machine": machine(), "packages": package_versions(), "profile": profile}
-    for name, variants, place, count in (("beside", BESIDE, index, n), ("parts", PARTED, half or index, parts)):
-        done = run_all(known, known.tasks[:count], runs / name, settings, models, Path(place), variants, web)
+    tasks = known.tasks[:n]
+    drawn = [tasks[i] for i in sorted(random.Random(0).sample(range(len(tasks)), min(parts, len(tasks))))]
+    for name, variants, place, some in (("beside", BESIDE, index, tasks), ("parts", PARTED, half, drawn)):
+        done = run_all(known, some, runs / name, settings, models, Path(place), variants, web)
         told[name] = measured(done, known.gold, bert)
-        for heading, table in tables(told[name]).items(): print(f"{name}: {heading}\n{text_table(*table)}\n", flush=True)
     told["cache"] = {"asked": models.embedder.asked, "hits": models.embedder.hits}
-    one = run_all(known, known.tasks[:alone], runs / "alone", replace(settings, batch_size=1), models, Path(index),
+    one = run_all(known, tasks[:alone], runs / "alone", replace(settings, batch_size=1), models, Path(index),
                   {"agents": (AGENTS, {})})
     levels = ServiceLevels(one["agents"].trajectories.values(), "one conversation at a time")
     told["alone"] = {"n": len(levels.turn), **latencies(levels)}
     write_json(Path(out) / "agents.json", plain(told))
+    print(report(told))

@@ -37,7 +37,7 @@ from .calibration import real_data
 from ..systems.registry import SYSTEMS, configured, system_named
 
 # %% auto #0
-__all__ = ['PARTS', 'Table', 'CLAIMS', 'Made', 'run_system', 'of_pair', 'share_of', 'means_of', 'of_gates', 'of_ladder',
+__all__ = ['PARTS', 'Parts', 'Table', 'CLAIMS', 'Made', 'run_system', 'of_pair', 'share_of', 'means_of', 'of_gates', 'of_ladder',
            'from_own', 'spoilt_talk', 'measured', 'submissions', 'submission_table', 'interval', 'span', 'system_table',
            'audit_table', 'ladder_table', 'live_table', 'gates_table', 'pairs_table', 'tables', 'verdict',
            'claims_table', 'findings', 'report', 'first_talks', 'human_rewrites', 'with_rewrites', 'not_in',
@@ -45,6 +45,7 @@ __all__ = ['PARTS', 'Table', 'CLAIMS', 'Made', 'run_system', 'of_pair', 'share_o
 
 # %% ../../nbs/9_studies/17_blame.ipynb #431a3505
 PARTS = ("live", "audit", "ladder")  # what is done with each system besides running it
+Parts = Sequence[str] | Mapping[str, Sequence[str]]  # of all systems, or of each by its name
 
 
 @dataclass(frozen=True)
@@ -288,8 +289,8 @@ def claims_table(part: Mapping) -> Table:
 
 # %% ../../nbs/9_studies/17_blame.ipynb #003820dd
 def _best(s: Mapping) -> tuple[str, Mapping]:
-    "The rung with the largest gain alone."
-    return max(s["ladder"]["rungs"].items(), key=lambda x: x[1]["gain"]["value"] or 0.0)
+    "The rung short of the reference answer with the largest gain alone."
+    return max((x for x in s["ladder"]["rungs"].items() if x[0] != "reference answer"), key=lambda x: x[1]["gain"]["value"] or 0.0)
 
 
 def findings(part: Mapping) -> list[str]:
@@ -355,19 +356,23 @@ def measure_set(
     profile: str = "laptop",
     systems: Sequence[str] = (),  # (): all that are registered
     web: str = "none",
-    parts: Sequence[str] = PARTS,
+    parts: Parts = PARTS,
     progress: bool = True,
 ) -> dict:
     "All systems over a set of tasks."
-    made = {n: run_system(n, known, tasks, folder, models, index, profile, web, parts, progress) for n in systems or SYSTEMS}
+    done = lambda n: parts.get(n, ()) if isinstance(parts, Mapping) else parts
+    made = {n: run_system(n, known, tasks, folder, models, index, profile, web, done(n), progress) for n in systems or SYSTEMS}
     return measured(made, known.gold, not_in(index, known.gold, tasks, models, profile))
 
 
-def sample_set(limit: int | None = None) -> tuple[Benchmark, list[Task]]:
+def sample_set(
+    limit: int | None = None,  # only the first so many tasks
+    talks: Sequence[str] = (),  # only of these conversations, by the beginnings of their ids; (): of all
+) -> tuple[Benchmark, list[Task]]:
     "The sample, with its human rewrites."
     path = sample_dir() / "reference.jsonl"
     known = with_rewrites(read_benchmark(path), path, human_rewrites(sorted(sample_dir().glob("retrieval_tasks/*/*_rewrite.jsonl"))))
-    return known, list(known.tasks)[:limit]
+    return known, [t for t in known.tasks if not talks or t.id.startswith(tuple(talks))][:limit]
 
 
 def real_set(data: Path, domain: str, n: int) -> tuple[Benchmark, list[Task]]:
@@ -383,27 +388,32 @@ def main(
     profile: str = "laptop",
     n: int = 120,  # real tasks; 0: the sample alone
     limit: int | None = None,  # of the sample's tasks, only the first so many
+    talks: Sequence[str] = (),  # and only of these conversations
     index: str | Path | None = None,  # of the domain's corpus; None: $MTRAG_INDEX
     domain: str = "govt",
     systems: Sequence[str] = (),  # (): all that are registered
-    parts: Sequence[str] = PARTS,
+    parts: Parts = PARTS,
+    real_parts: Parts | None = None,  # on the real tasks; None: the same
     models: Models | None = None,
     progress: bool = True,
 ) -> dict:
-    "Ladder, audit, live run and attribution of every system; print them, and write `blame.json`. Goes on where it stopped."
+    """Ladder, audit, live run and attribution of every system; print them, and write `blame.json`, which holds nothing of the benchmark's
+    texts. Goes on where it stopped."""
     runs, settings, sets = Path(runs), load_settings(profile), {}
     models, index = models or Models(settings), index or os.environ.get("MTRAG_INDEX")
     if n and not index: raise DataError("no index: name one, or set MTRAG_INDEX", remedy="For the sample alone: n=0")
     data = real_data("mtrag-human/reference.jsonl and retrieval_tasks") if n else official_dir()
-    known, tasks = sample_set(limit)
+    known, tasks = sample_set(limit, talks)
     build_index(list(read_corpus(*sample_corpus())), runs / "index", models.embedder, settings.chunks, progress=False)
-    how = {"models": models, "profile": profile, "systems": systems, "parts": parts, "progress": progress}
-    sets["sample"] = measure_set(known, tasks, runs / "sample", index=runs / "index", **how)
+    how = {"models": models, "profile": profile, "systems": systems, "progress": progress}
+    sets["sample"] = measure_set(known, tasks, runs / "sample", index=runs / "index", parts=parts, **how)
     print(report(sets["sample"]), flush=True)
     if n:
         known, tasks = real_set(data, domain, n)
-        sets[domain] = measure_set(known, tasks, runs / domain, index=Path(index), **how)
+        sets[domain] = measure_set(known, tasks, runs / domain, index=Path(index), parts=parts if real_parts is None else real_parts, **how)
         print(report(sets[domain]))
+        for m in sets[domain]["systems"].values():
+            m["spoilt talk"] = [{k: r[k] for k in ("task", "turn", "came")} for r in m["spoilt talk"]]
     told = {"machine": machine(), "packages": package_versions(), "profile": profile, "most tokens": settings.stages.max_new_tokens,
             "sets": sets}
     un = files_there(data, "mtragun-human/reference") if data else []

@@ -26,7 +26,7 @@ from ..evaluate.compare import Interval, holm
 from ..evaluate.items import run_items
 from ..evaluate.metrics import BertScorer
 from ..evaluate.risk import gate_curve
-from ..evaluate.scores import compare_runs, refusal_report, score_run
+from ..evaluate.scores import ScoreReport, compare_runs, refusal_report, score_run
 from ..models.calls import Models, RecordedChat
 from ..runs.oracles import LeaveGoldOut, leave_gold_out, leave_out_tasks
 from ..runs.run import machine, package_versions, run_tasks
@@ -184,9 +184,10 @@ def compared(
     runs: Mapping[str, Run],  # the first is the one that the others are paired with
     gold: Mapping[str, Gold],
     bert: BertScorer,
+    reports: Mapping[str, ScoreReport] | None = None,  # their scores, where they are known; None: computed now
 ) -> dict:  # plain data
     "Means with intervals, outcomes, costs; every run paired with the first, by task, clustered by conversation."
-    reports, rows = {name: score_run(r, gold, bert=bert) for name, r in runs.items()}, {}
+    reports, rows = reports or {name: score_run(r, gold, bert=bert) for name, r in runs.items()}, {}
     for name, r in runs.items():
         turns, intervals = r.trajectories.values(), {m: reports[name].interval(m) for m in SCORES}
         rows[name] = {**{m: {"mean": i.value, "low": i.low, "high": i.high, "n": i.n} for m, i in intervals.items()}, "cost": mean_cost(r),

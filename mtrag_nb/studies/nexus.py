@@ -78,8 +78,11 @@ REQUIREMENTS = (
     Requirement("7", "streaming of responses (future)", _API, "event-stream"),
     Requirement("7", "multi-agent orchestration (future)", "5_systems/08_agents", "Every edge that the graph has was taken"),
     Requirement("1.1", "\"eliminate hallucination\"", "9_studies/16_nexus", "def hypothesis", "A hypothesis, with an interval."),
-    Requirement("T1, T3", "LanceDB", why="One engine serves every profile; a second one would have to be shown to be its equal first."),
-    Requirement("T3", "8 GB of memory and 3 to 5 seconds with the 3B model", why="Not measured: the model was not at hand."),
+    Requirement("T1, T3", "LanceDB", "4_search/03e_lance", "Held against the default engine",
+                "An extra (url=\"lance\"): the same hits, and slower; the default is Qdrant's engine."),
+    Requirement("T3", "8 GB of memory", "9_studies/14a_footprint", "memory goes back after uploads",
+                "With the laptop's models; the 3B model was not at hand."),
+    Requirement("T3", "3 to 5 seconds with the 3B model", why="Not measured: the model was not at hand."),
     Requirement("7", "knowledge graph (future)", why="Not built: the description only says that it could be."))
 
 # %% ../../nbs/9_studies/16_nexus.ipynb #d5a72c6b
@@ -170,6 +173,12 @@ def _shares(claims, texts: Sequence[str]) -> dict[str, float]:
             "in company": mean(float(contextual_support(c.text, texts) >= LEAST_COMPANY) for c in claims)}
 
 # %% ../../nbs/9_studies/16_nexus.ipynb #71d49f49
+def _share(told: dict) -> dict:
+    "A share's interval ends at 0 and at 1."
+    bound = lambda x: None if x is None else min(1.0, max(0.0, x))
+    return {**told, "low": bound(told["low"]), "high": bound(told["high"])}
+
+
 def cited_rows(
     runs: Mapping[str, Run],  # the first is the one that the others are compared with
     gold: Mapping[str, Gold],
@@ -179,7 +188,7 @@ def cited_rows(
     talks = {i: t.conversation_id for r in runs.values() for i, t in r.trajectories.items()}
     span = lambda make, xs: {**dict(zip(("mean", "low", "high"), _rounded(make(list(xs.values()), [talks[i] for i in xs])))), "n": len(xs)}
     have = lambda name, m: {i: s[m] for i, s in scores[name].items() if m in s}
-    rows = {name: {m: span(mean_interval, have(name, m)) for m in MEASURES} for name in runs}
+    rows = {name: {m: _share(span(mean_interval, have(name, m))) for m in MEASURES} for name in runs}
     first = next(iter(runs))
     both = lambda name, m: {i: x - have(first, m)[i] for i, x in have(name, m).items() if i in have(first, m)}
     return {"answered": {name: len(s) for name, s in scores.items()}, "rows": rows,

@@ -32,7 +32,8 @@ from ..evaluate.scores import conditioned_submission
 from ..show.cases import published
 from ..show.figures import (
     audit_figure, breakdown_figure, comparison_figure, cost_figure, outcomes_figure, risk_coverage_figure, save_figure, score_figure)
-from ..show.report import PAGE_STYLE, figure_html, share_text
+from ..show.parts import figure_html, share_text
+from ..show.report import PAGE_STYLE
 from .calibration import real_data
 from ..systems.ncl import MAX_NEW_TOKENS, NCL
 from ..systems.registry import SYSTEMS, system_named
@@ -108,7 +109,8 @@ def table_outcomes(runs: Sequence[Recording]) -> PaperTable:
     rows = tuple((r["outcome"], r["count"], f"{r['percent']:g}") for r in t["rows"])
 
     def own(run):
-        counted = [(o.value, sum(x.outcome is o for x in run.turns.values()), share_text(run, lambda x: x.outcome is o)) for o in Outcome]
+        counted = [(o.value, sum(x.outcome is o for x in run.turns.values()), share_text(run, lambda x: x.outcome is o)) for o in Outcome
+                   if o is not Outcome.ASKED_BACK or any(x.asked_back for x in run.turns.values())]
         return own_block(run, head, (*counted, ("total", len(run.turns), "")))
     count, total = t["rows"][0]["count"], t["rows"][-1]["count"]
     low, high = wilson(count, total)
@@ -495,7 +497,8 @@ def scored_figures(runs: Sequence[Recording], measures: Sequence[str]) -> dict[s
         found[f"scores_{m}"] = score_figure({r.name: {t: s.get(m) for t, s in r.scores.items()} for r in runs}, m,
                                             talks), f"Distribution of {m}"
         if len(runs) > 1:
-            figure = comparison_figure(compare({r.name: r.of(m) for r in runs}, talks, m))
+            scores = {r.name: r.of(m) for r in runs}
+            figure = comparison_figure(compare(scores, talks, m), scores, talks)
             found[f"comparison_{m}"] = figure, f"Means of {m} and paired differences"
     if measures:
         points = {r.name: cost_point(r, measures[0]) for r in runs}

@@ -31,7 +31,7 @@ from ..runs.steps import Ended, Step, through
 from ..search.build import Manifest, build_index
 from ..search.chunks import capped
 from ..search.cutting import Corpus
-from ..show.report import figure_html
+from ..show.parts import figure_html
 from .papers import PaperTable, paper_figures, paper_html, paper_tables
 from ..systems.registry import configured, system_named
 from ..systems.system import System, departures

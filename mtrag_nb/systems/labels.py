@@ -11,14 +11,14 @@ from dataclasses import dataclass, replace
 
 from ..core.record import Grade, Graded
 from ..core.verdicts import Label, Verdict, scored, without_thinking
-from ..models.chat import ChatModel, Prompt, chat
+from ..models.chat import ChatModel
 from ..models.choice import choose
 from ..models.embed import EmbedderLike
-from .prompts import history_head
+from .scale import document_prompts
 
 # %% auto #0
-__all__ = ['LABEL_PROMPTS', 'LABELS', 'WAYS_TO_LABEL', 'WEIGHTS', 'label_prompts', 'read_label', 'label_by_choice',
-           'label_by_text', 'label_by_cosine', 'weighed', 'Labelled']
+__all__ = ['LABEL_PROMPTS', 'LABELS', 'WAYS_TO_LABEL', 'WEIGHTS', 'read_label', 'label_by_choice', 'label_by_text',
+           'label_by_cosine', 'weighed', 'Labelled']
 
 # %% ../../nbs/5_systems/00b_labels.ipynb #2f36d142
 LABEL_PROMPTS = {
@@ -31,13 +31,6 @@ LABEL_PROMPTS = {
 LABELS = {"Incorrect": Label.NO, "Ambiguous": Label.AMBIGUOUS, "Correct": Label.YES}  # the worst first: it wins a tie
 WAYS_TO_LABEL = ("labels", "labels-text", "cosine")
 WEIGHTS = {Label.YES: 1.0, Label.AMBIGUOUS: 0.5, Label.NO: 0.0}
-
-
-def label_prompts(prompts: Mapping[str, str], question: str, history: str, documents: Sequence[str]) -> list[Prompt]:
-    "One prompt a document."
-    texts = {**LABEL_PROMPTS, **prompts}
-    user = lambda d: texts["labels.user"].format(history=history_head(history), question=question, document=d)
-    return [chat(texts["labels.system"], user(d)) for d in documents]
 
 # %% ../../nbs/5_systems/00b_labels.ipynb #39a216a6
 _HEADING = r"(?:(?:the|my|its)\s+)?(?:final\s+)?(?:document|grade|label|verdict|answer|relevance|rating)(?:\s+(?:grade|label))?"
@@ -56,7 +49,7 @@ def label_by_choice(
     model: ChatModel, prompts: Mapping[str, str], question: str, history: str, documents: Sequence[str],
 ) -> list[Verdict]:
     "The likeliest label; of equals the worse one."
-    asked = [replace(p, prefill="Grade:") for p in label_prompts(prompts, question, history, documents)]
+    asked = [replace(p, prefill="Grade:") for p in document_prompts({**LABEL_PROMPTS, **prompts}, "labels", question, history, documents)]
     found = choose(model, asked, [tuple(LABELS)] * len(asked)) if asked else []
     weight = lambda shares: round(sum(WEIGHTS[LABELS[name]] * p for name, p in shares.items()), 4)
     return [Verdict(LABELS[max(LABELS, key=shares.get)], "labels", weight(shares), scale=(0.0, 1.0)) for shares, _ in found]
@@ -67,7 +60,8 @@ def label_by_text(
     default: str = "ambiguous",  # what an unreadable label counts as
 ) -> list[Verdict]:
     "The label that the model writes."
-    replies = model.generate(label_prompts(prompts, question, history, documents), max_new_tokens=8) if documents else []
+    replies = model.generate(document_prompts({**LABEL_PROMPTS, **prompts}, "labels", question, history, documents),
+                             max_new_tokens=8) if documents else []
     read = [(c.text, read_label(c.text)) for c in replies]
     return [Verdict(label or Label(default), "labels-text", raw=text, defaulted=label is None) for text, label in read]
 

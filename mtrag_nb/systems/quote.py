@@ -10,10 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..core.record import Drafted, Graded, Grade
-from ..core.settings import in_bounds
+from ..core.settings import in_bounds, later
 from ..core.types import Context, Outcome, Reason, Turn
 from ..core.verdicts import Verdict, scored
 from ..models.embed import EmbedderLike
+from .asking import through_clarify
 from .nodes import refuse, retrieve_node
 from .stages import Toolbox
 from .system import END, START, System, TurnState, as_node, new_graph
@@ -79,6 +80,7 @@ class QuoteSettings:
     "How the quoting baseline answers."
     sentences: int = 5  # at most so many are quoted
     least_words: int = 4  # a shorter one is no sentence
+    clarify: bool = later(False)  # ask back where the question says too little (`systems.clarify`)
 
     def __post_init__(self): in_bounds(self, "quote", sentences=1, least_words=1)
 
@@ -125,7 +127,7 @@ def build_quote(tools: Toolbox):
     nodes = {"retrieve": retrieve_node, "grade_documents": grade_node, "quote": quote_node, "fallback": refuse(lambda state: NOTHING)}
     for name, work in nodes.items(): g.add_node(name, as_node(name, work, tools))
     g.add_edge(START, "retrieve")
-    g.add_edge("retrieve", "grade_documents")
+    through_clarify(g, tools, "retrieve", "grade_documents", tools.settings.own.clarify)
     g.add_conditional_edges("grade_documents", lambda state: "quote" if state["kept"] else "fallback", ["quote", "fallback"])
     g.add_conditional_edges("quote", lambda state: "fallback" if state["declined"] else END, ["fallback", END])
     g.add_edge("fallback", END)

@@ -15,7 +15,7 @@ from ..models.choice import choose
 from .prompts import history_head
 
 # %% auto #0
-__all__ = ['SCALE_PROMPTS', 'GRADES', 'ENDS', 'scale_prompts', 'read_grade', 'grade_by_scale', 'grade_by_scale_text']
+__all__ = ['SCALE_PROMPTS', 'GRADES', 'ENDS', 'document_prompts', 'read_grade', 'grade_by_scale', 'grade_by_scale_text']
 
 # %% ../../nbs/5_systems/00a_scale.ipynb #0ee50d72
 SCALE_PROMPTS = {
@@ -28,11 +28,16 @@ GRADES = tuple(map(str, range(11)))
 ENDS = (0.0, 10.0)
 
 
-def scale_prompts(prompts: Mapping[str, str], question: str, history: str, documents: Sequence[str]) -> list[Prompt]:
+def document_prompts(
+    texts: Mapping[str, str],  # with `about`.system and `about`.user among its keys
+    about: str,
+    question: str,
+    history: str,
+    documents: Sequence[str],
+) -> list[Prompt]:
     "One prompt a document."
-    texts = {**SCALE_PROMPTS, **prompts}
-    user = lambda d: texts["scale.user"].format(history=history_head(history), question=question, document=d)
-    return [chat(texts["scale.system"], user(d)) for d in documents]
+    user = lambda d: texts[f"{about}.user"].format(history=history_head(history), question=question, document=d)
+    return [chat(texts[f"{about}.system"], user(d)) for d in documents]
 
 # %% ../../nbs/5_systems/00a_scale.ipynb #01062df6
 _LABEL = r"(?:the\s+|my\s+|its\s+)?(?:final\s+)?(?:relevance|grade|score|rating|answer)(?:\s+(?:score|grade))?"
@@ -55,7 +60,7 @@ def grade_by_scale(
     threshold: float = 7.0,  # kept at or above it
 ) -> list[Verdict]:
     "The likeliest of the grades 0 to 10."
-    asked = [replace(p, prefill="Grade:") for p in scale_prompts(prompts, question, history, documents)]
+    asked = [replace(p, prefill="Grade:") for p in document_prompts({**SCALE_PROMPTS, **prompts}, "scale", question, history, documents)]
     found = choose(model, asked, [GRADES] * len(asked)) if asked else []
     return [scored(float(max(GRADES, key=shares.get)), threshold, "scale", scale=ENDS) for shares, _ in found]
 
@@ -70,5 +75,6 @@ def grade_by_scale_text(
         grade = read_grade(text)
         if grade is None: return Verdict(Label(default), "scale-text", threshold=threshold, raw=text, defaulted=True, scale=ENDS)
         return replace(scored(grade, threshold, "scale-text", scale=ENDS), raw=text)
-    replies = model.generate(scale_prompts(prompts, question, history, documents), max_new_tokens=8) if documents else []
+    replies = model.generate(document_prompts({**SCALE_PROMPTS, **prompts}, "scale", question, history, documents),
+                             max_new_tokens=8) if documents else []
     return [read(c.text) for c in replies]
