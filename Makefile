@@ -12,6 +12,7 @@ SERVED ?= runs/served
 JOBS ?= 2
 NB ?=
 ROWS ?=
+SETS ?=
 BIN = $(VENV)/bin
 PIP = $(BIN)/pip install -q -c constraints.txt $(PIP_ARGS)
 # One thread a process: two busy threads on a busy core are slower than one. The notebooks' runner sees to that by itself.
@@ -133,8 +134,8 @@ nexus: $(VENV)/.installed-dev ## license the confidence, and measure NexusRAG be
 ncl: $(VENV)/.installed-dev ## measure NCL beside Self-CRAG and the baseline on real data (MTRAG_DATA, and MTRAG_INDEX for refusal); hours, goes on where it stopped
 	@$(STUDY) -c "from mtrag_nb.studies.ncl import main; main()"
 
-blame: $(VENV)/.installed-dev ## take every system apart on the sample and on 120 real tasks (MTRAG_DATA, MTRAG_INDEX); hours, goes on where it stopped
-	@$(STUDY) -c "from mtrag_nb.studies.blame import main; main()"
+blame: $(VENV)/.installed-dev ## take every system apart on the sample and on 120 real tasks (MTRAG_DATA, MTRAG_INDEX; SETS="sample govt drawn" for some); hours, goes on where it stopped
+	@$(STUDY) -c "from mtrag_nb.studies.blame import SETS, main; main(sets='$(SETS)'.split() or SETS)"
 
 clarify: $(VENV)/.installed-dev ## measure the gate that asks back on both sets of questions (MTRAG_DATA; an index in indexes/mtrag), into data/measured/clarify.json (ten minutes)
 	@$(STUDY) -c "from mtrag_nb.studies.clarify import main; main()"

@@ -6,9 +6,11 @@
 from __future__ import annotations
 
 import os
+import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import zip_longest
 from pathlib import Path
 
 from ..core.files import read_json, write_json
@@ -37,11 +39,11 @@ from .calibration import real_data
 from ..systems.registry import SYSTEMS, configured, system_named
 
 # %% auto #0
-__all__ = ['PARTS', 'Parts', 'Table', 'CLAIMS', 'Made', 'run_system', 'of_pair', 'share_of', 'means_of', 'of_gates', 'of_ladder',
-           'from_own', 'spoilt_talk', 'measured', 'submissions', 'submission_table', 'interval', 'span', 'system_table',
-           'audit_table', 'ladder_table', 'live_table', 'gates_table', 'pairs_table', 'tables', 'verdict',
-           'claims_table', 'findings', 'report', 'first_talks', 'human_rewrites', 'with_rewrites', 'not_in',
-           'measure_set', 'sample_set', 'real_set', 'main']
+__all__ = ['PARTS', 'Parts', 'Table', 'CLAIMS', 'SETS', 'Made', 'run_system', 'of_pair', 'share_of', 'means_of', 'of_gates',
+           'of_ladder', 'from_own', 'spoilt_talk', 'measured', 'submissions', 'submission_table', 'interval', 'span',
+           'system_table', 'audit_table', 'ladder_table', 'live_table', 'gates_table', 'pairs_table', 'tables',
+           'verdict', 'claims_table', 'findings', 'report', 'first_talks', 'human_rewrites', 'with_rewrites', 'held',
+           'measure_set', 'sample_set', 'real_set', 'drawn_set', 'set_named', 'main']
 
 # %% ../../nbs/9_studies/17_blame.ipynb #431a3505
 PARTS = ("live", "audit", "ladder")  # what is done with each system besides running it
@@ -341,10 +343,11 @@ def with_rewrites(known: Benchmark, path: Path, rewrites: Mapping[str, str]) -> 
     return Benchmark(known.tasks, read_gold(path, rewrites), known.lines)
 
 
-def not_in(index: Path, gold: Mapping[str, Gold], tasks: Sequence[Task], models: Models, profile: str) -> list[str]:
-    "The gold passages of these tasks that an index does not hold."
+def held(index: Path, gold: Mapping[str, Gold], tasks: Sequence[Task], models: Models, profile: str) -> tuple[dict[str, int], list[str]]:
+    "The passages of each domain that an index holds, and the gold passages of these tasks that it does not."
     wanted = sorted({p.id for t in tasks for p in gold[t.id].passages})
-    with open_index(index, models.embedder, load_settings(profile).chunks) as opened: return sorted(opened.parents.missing(wanted))
+    with open_index(index, models.embedder, load_settings(profile).chunks) as opened:
+        return {d: n["passages"] for d, n in opened.manifest.domains.items()}, sorted(opened.parents.missing(wanted))
 
 # %% ../../nbs/9_studies/17_blame.ipynb #2aea103e
 def measure_set(
@@ -357,12 +360,14 @@ def measure_set(
     systems: Sequence[str] = (),  # (): all that are registered
     web: str = "none",
     parts: Parts = PARTS,
+    whole: bool = True,  # conversations; False: single turns of them, which have no answers of the system's own before them
     progress: bool = True,
 ) -> dict:
     "All systems over a set of tasks."
-    done = lambda n: parts.get(n, ()) if isinstance(parts, Mapping) else parts
+    done = lambda n: [p for p in (parts.get(n, ()) if isinstance(parts, Mapping) else parts) if whole or p != "live"]
     made = {n: run_system(n, known, tasks, folder, models, index, profile, web, done(n), progress) for n in systems or SYSTEMS}
-    return measured(made, known.gold, not_in(index, known.gold, tasks, models, profile))
+    there, absent = held(index, known.gold, tasks, models, profile)
+    return {**measured(made, known.gold, absent), "index": there}
 
 
 def sample_set(
@@ -381,42 +386,71 @@ def real_set(data: Path, domain: str, n: int) -> tuple[Benchmark, list[Task]]:
     known = read_benchmark(path, domains=[domain])
     return with_rewrites(known, path, human_rewrites(files_there(data, "mtrag-human/rewrite"))), first_talks(known.tasks, n)
 
+def drawn_set(
+    data: Path,
+    n: int,  # fewer, if there are not so many conversations
+    seed: int = 0,
+) -> tuple[Benchmark, list[Task]]:  # in an order of which any beginning is such a draw, too
+    "Real tasks of all domains with their human rewrites: a turn of each conversation, both drawn at random, the domains in turns."
+    path, rng = official_file(data, "mtrag-human/reference"), random.Random(seed)
+    known, drawn = read_benchmark(path), {}
+    for t in known.tasks: drawn.setdefault(t.domain, {}).setdefault(t.conversation_id, []).append(t)
+    of = [[rng.choice(talk) for talk in rng.sample(list(talks.values()), len(talks))] for _, talks in sorted(drawn.items())]
+    tasks = [t for row in zip_longest(*of) for t in row if t]
+    return with_rewrites(known, path, human_rewrites(files_there(data, "mtrag-human/rewrite"))), tasks[:n]
+
 # %% ../../nbs/9_studies/17_blame.ipynb #5116490d
+SETS = ("sample", "govt", "drawn")  # of `main`: the project's own conversations, those of a domain, turns of all domains at random
+
+
+def set_named(
+    name: str,  # "sample", "drawn", or a domain
+    n: int,  # real tasks
+    limit: int | None = None,  # of the sample's
+    talks: Sequence[str] = (),  # and only of these conversations
+) -> tuple[Benchmark, list[Task]]:
+    "The tasks of a set."
+    if name == "sample": return sample_set(limit, talks)
+    data = real_data("mtrag-human/reference.jsonl and retrieval_tasks")
+    return drawn_set(data, n) if name == "drawn" else real_set(data, name, n)
+
+
 def main(
     out: str | Path = "data/measured",
     runs: str | Path = "runs/blame",
     profile: str = "laptop",
-    n: int = 120,  # real tasks; 0: the sample alone
+    sets: Sequence[str] = SETS,  # what else `blame.json` holds stays as it is
+    n: int = 120,  # real tasks of each set; "drawn" has as many as there are conversations, at most
     limit: int | None = None,  # of the sample's tasks, only the first so many
     talks: Sequence[str] = (),  # and only of these conversations
-    index: str | Path | None = None,  # of the domain's corpus; None: $MTRAG_INDEX
-    domain: str = "govt",
+    index: str | Path | None = None,  # of the domains' corpora; None: $MTRAG_INDEX
     systems: Sequence[str] = (),  # (): all that are registered
     parts: Parts = PARTS,
-    real_parts: Parts | None = None,  # on the real tasks; None: the same
     models: Models | None = None,
     progress: bool = True,
 ) -> dict:
     """Ladder, audit, live run and attribution of every system; print them, and write `blame.json`, which holds nothing of the benchmark's
     texts. Goes on where it stopped."""
-    runs, settings, sets = Path(runs), load_settings(profile), {}
+    path, runs, settings = Path(out) / "blame.json", Path(runs), load_settings(profile)
     models, index = models or Models(settings), index or os.environ.get("MTRAG_INDEX")
-    if n and not index: raise DataError("no index: name one, or set MTRAG_INDEX", remedy="For the sample alone: n=0")
-    data = real_data("mtrag-human/reference.jsonl and retrieval_tasks") if n else official_dir()
-    known, tasks = sample_set(limit, talks)
-    build_index(list(read_corpus(*sample_corpus())), runs / "index", models.embedder, settings.chunks, progress=False)
-    how = {"models": models, "profile": profile, "systems": systems, "progress": progress}
-    sets["sample"] = measure_set(known, tasks, runs / "sample", index=runs / "index", parts=parts, **how)
-    print(report(sets["sample"]), flush=True)
-    if n:
-        known, tasks = real_set(data, domain, n)
-        sets[domain] = measure_set(known, tasks, runs / domain, index=Path(index), parts=parts if real_parts is None else real_parts, **how)
-        print(report(sets[domain]))
-        for m in sets[domain]["systems"].values():
-            m["spoilt talk"] = [{k: r[k] for k in ("task", "turn", "came")} for r in m["spoilt talk"]]
-    told = {"machine": machine(), "packages": package_versions(), "profile": profile, "most tokens": settings.stages.max_new_tokens,
-            "sets": sets}
+    if set(sets) - {"sample"} and not index:
+        raise DataError("no index: name one, or set MTRAG_INDEX", remedy="The sample needs none: SETS=sample")
+    told = read_json(path) if path.exists() else {"sets": {}}
+    made = {"machine": machine(), "packages": package_versions(), "profile": profile, "most tokens": settings.stages.max_new_tokens}
+    for name in sets:
+        known, tasks = set_named(name, n, limit, talks)
+        place = runs / "index" if name == "sample" else Path(index)
+        if name == "sample": build_index(list(read_corpus(*sample_corpus())), place, models.embedder, settings.chunks, progress=False)
+        found = measure_set(known, tasks, runs / name, models, place, profile, systems, parts=parts, whole=name != "drawn",
+                            progress=progress)
+        print(f"{name}\n\n{report(found)}", flush=True)
+        if name != "sample":
+            for m in found["systems"].values():
+                m["spoilt talk"] = [{k: r[k] for k in ("task", "turn", "came")} for r in m["spoilt talk"]]
+        told["sets"][name] = plain({**found, "made": made})
+        write_json(path, told)
+    data = official_dir()
     un = files_there(data, "mtragun-human/reference") if data else []
-    if un and (files := data / "mtragun-human" / "predictions_raguteam").is_dir(): told["submissions"] = submissions(files, un[0])
-    write_json(Path(out) / "blame.json", plain(told))
+    if un and (files := data / "mtragun-human" / "predictions_raguteam").is_dir(): told["submissions"] = plain(submissions(files, un[0]))
+    write_json(path, told)
     return told
