@@ -626,6 +626,11 @@ class Run:
     @property
     def system(self) -> str: return self.manifest["identity"]["system"]
 
+    @property
+    def state(self) -> str:
+        "What a replay of the run names it by: what it was run with, and its tasks."
+        return digest([self.manifest["identity"], sorted(self.trajectories)])
+
     @cached_property
     def trajectories(self) -> dict[str, Trajectory]:
         """Task id -> trajectory, in the order in which the tasks were asked.

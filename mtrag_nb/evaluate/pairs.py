@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ..core.html import html_table, text_table
-from ..core.record import Clarified
+from ..core.record import Clarified, Run
 from ..core.types import TO_ANSWER, TO_ASK, TO_REFUSE, DataError, Gold
 from .audit import COSTS, Worth, target_worth
 from .blame import Bar, blame_turn, place_of
@@ -21,8 +21,9 @@ from .recording import Recording
 from .scores import decision
 
 # %% auto #0
-__all__ = ['AUDIT_HEAD', 'UP', 'LADDER_HEAD', 'LIVE_HEAD', 'value_of', 'endings', 'Pair', 'pair', 'Audit', 'audit_pairs',
-           'right_by_target', 'Ladder', 'ladder_pairs', 'by_place', 'live_rows', 'dominated_by']
+__all__ = ['AUDIT_HEAD', 'UP', 'LADDER_HEAD', 'WITHOUT', 'KNOWING', 'KINDS_OF_PAIRS', 'RUNG_NAMES', 'LIVE_HEAD', 'value_of',
+           'endings', 'Pair', 'pair', 'Audit', 'audit_pairs', 'right_by_target', 'Ladder', 'ladder_pairs', 'fork_name',
+           'Forked', 'forked', 'in_order', 'by_place', 'live_rows', 'dominated_by']
 
 # %% ../../nbs/7_evaluate/16_pairs.ipynb #7c3fad8a
 def value_of(run: Recording, task_id: str, worth: Worth) -> float | None:
@@ -72,10 +73,12 @@ class Pair:
         return sum("not judged" not in x for x in self.came.values()) - len(self.told)
 
     @property
-    def changed(self) -> int:
-        "Turns that ended otherwise."
+    def changes(self) -> list[str]:
+        "The turns that ended otherwise."
         end = lambda t: (t.outcome, t.answer)
-        return sum(end(self.before.turns[i]) != end(self.after.turns[i]) for i in self.came)
+        return [i for i in self.came if end(self.before.turns[i]) != end(self.after.turns[i])]
+
+    changed = property(lambda self: len(self.changes))  # how many
 
     @property
     def cl(self) -> float | None:
@@ -230,6 +233,63 @@ def ladder_pairs(
 ) -> Ladder:
     "The ladder of a run from its forks."
     return Ladder(run, {name: pair(name, run, fork, worth, bar) for name, fork in rungs.items()})
+
+# %% ../../nbs/7_evaluate/16_pairs.ipynb #fork0002
+WITHOUT, KNOWING = "+without ", "+oracle:"  # in the name of a fork's system, before what is otherwise (`6_runs/09_forks`, `10_ladder`)
+
+
+def fork_name(system: str) -> str:
+    "The mechanism that a fork goes without, or the rung that it stands on, as `audit_run` and `climb` call them; '' for no fork."
+    if WITHOUT in system: return system.rpartition(WITHOUT)[2]
+    rungs = system.rpartition(KNOWING)[2].rpartition(":")[0].split("+") if KNOWING in system else [""]
+    return rungs[0] if len(rungs) == 1 else UP + rungs[-1]
+
+
+@dataclass(frozen=True)
+class Forked:
+    "What `mtrag audit` and `mtrag ladder` made of a run."
+    audit: Audit
+    ladder: Ladder
+    stale: tuple[str, ...] = ()  # folders of forks that belong to another state of the run
+
+    def __bool__(self): return bool(self.audit.pairs or self.ladder.pairs)
+
+    @cached_property
+    def marks(self) -> dict[str, list[tuple[str, str]]]:
+        "Task id -> (mechanism or rung, what it did to the turn)."
+        found: dict[str, list[tuple[str, str]]] = {}
+        for name, p in self.audit.pairs.items():
+            for what, ids in {"changed": p.changes, **{w: p.ids(*x) for w, x in KINDS_OF_PAIRS.items()}}.items():
+                for i in ids: found.setdefault(i, []).append((name, what))
+        for i, names in self.ladder.alone_repairs().items(): found.setdefault(i, []).extend((n, "repairs") for n in names)
+        for i, name in self.ladder.repaired().items(): found.setdefault(i, []).append((name or "no rung", "lowest"))
+        for name, p in self.ladder.alone.items():
+            for i in p.ids(True, False): found.setdefault(i, []).append((name, "spoils"))
+        return found
+
+
+KINDS_OF_PAIRS = {"kept": (True, True), "fixed": (False, True), "spoilt": (True, False), "left": (False, False)}  # right before, after
+
+
+def forked(run: Recording, worth: Worth | None = None, bar: Bar = Bar()) -> Forked:
+    "The forks in the folder of a run, held against it."
+    off, known, stale = {}, {}, []
+    for folder in sorted(f.parent for what in ("audit", "ladder") for f in (run.folder / what).glob("*/manifest.json")):
+        fork = Run(folder)
+        name = fork_name(fork.system)
+        if not name or not fork.trajectories: continue
+        if fork.manifest["identity"].get("replays", {}).get("run") != run.run.state: stale.append(f"{folder.parent.name}/{folder.name}")
+        else: (off if folder.parent.name == "audit" else known)[name] = Recording(fork, run.gold)
+    return Forked(audit_pairs(run, off, worth, bar), ladder_pairs(run, in_order(known), worth, bar), tuple(stale))
+
+
+def in_order(known: Mapping[str, Recording]) -> dict[str, Recording]:
+    "Rungs from the lowest up, each alone, then those on top of each other."
+    order = {name: n for n, name in enumerate(RUNG_NAMES)}
+    return dict(sorted(known.items(), key=lambda x: (x[0].startswith(UP), order.get(x[0].removeprefix(UP), len(order)))))
+
+
+RUNG_NAMES = ("human rewrite", "gold passages", "perfect grade", "perfect refusal", "perfect check", "reference answer")
 
 # %% ../../nbs/7_evaluate/16_pairs.ipynb #e656e8fa
 LIVE_HEAD = ["run", "turns", "n", "right, given history", "right, own history", "difference", "difference in value"]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ..core.files import only_writer
 from ..core.record import Run, Trajectory, read_trajectories
-from ..core.types import DataError, SettingsError, digest, plain
+from ..core.types import DataError, SettingsError, plain
 from ..models.work import Work
 from .replay import NotVisited, Replayer, fork
 from .run import Recorder, begin_session, circumstances, end_session, identity, keep_tasks, write_predictions
@@ -38,8 +38,7 @@ class Change:
 def replayed_identity(replayer: Replayer, change: Change) -> dict:
     "What decides the answers of a replayed run: what decided those of the first, and the change."
     setting = replayer.run.manifest["identity"]["setting"]
-    of = digest([replayer.run.manifest["identity"], sorted(replayer.run.trajectories)])
-    return {**identity(replayer.system, setting, replayer.tools()), "replays": {"run": of, **change.told()}}
+    return {**identity(replayer.system, setting, replayer.tools()), "replays": {"run": replayer.run.state, **change.told()}}
 
 # %% ../../nbs/6_runs/07_replay_runs.ipynb #e3ce5a3a
 def taken_up(replayer: Replayer, task_id: str, change: Change, chat=None) -> Trajectory:

@@ -6,8 +6,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from urllib.parse import quote
 
@@ -15,12 +15,13 @@ from ..core.html import attr, esc, quiet, show
 from ..core.record import LEFT_OUT
 from ..core.types import TO_ANSWER, TO_REFUSE
 from ..evaluate.compare import Interval
+from ..evaluate.pairs import Forked
 from ..evaluate.recording import Recording
 from ..evaluate.standing import Standing, apart, only_right
 
 # %% auto #0
 __all__ = ['Html', 'cell_html', 'wide', 'linked_table', 'percent', 'points', 'mark_of', 'filtered', 'counts_in', 'filters_in',
-           'Board', 'end_marks']
+           'Board', 'fork_mark', 'end_marks']
 
 # %% ../../nbs/8_show/05_linked.ipynb #798d522d
 class Html(str):
@@ -105,6 +106,7 @@ class Board:
     "The runs of a page, the marks of their turns, and where each turn stands."
     standings: tuple[Standing, ...]
     beside: str = ""  # the folder with the turns, as the page names it; "": they are on the page
+    forks: Mapping[int, Forked] = field(default_factory=dict)  # number of a run, from 0 -> its forks, where there are some
 
     @property
     def runs(self) -> list[Recording]: return [s.run for s in self.standings]
@@ -180,7 +182,13 @@ class Board:
         if t.blame.came != "not judged": found.append("judged")
         if t.value is not None: found.append("valued")
         if task_id in self._apart: found.append("apart")
+        if n in self.forks: found += [fork_mark(*x) for x in self.forks[n].marks.get(task_id, ())]
         return [*found, *(f"over{b + 1}" for (a, b), ids in self.wins.items() if a == n and task_id in ids)]
+
+
+def fork_mark(name: str, what: str) -> str:  # mechanism or rung, what it did: as `Forked.marks` has them
+    "What a turn can be found by of which a fork says something."
+    return f"{mark_of(name)}_{what}"
 
 
 def end_marks(s: Standing, task_id: str) -> list[str]:

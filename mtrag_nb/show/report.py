@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..core.files import write_whole
@@ -16,8 +16,10 @@ from ..core.html import document, esc, fold
 from ..core.record import LEFT_OUT, Run
 from ..core.types import DataError
 from ..data.mtrag import read_benchmark, sample_dir
+from ..evaluate.pairs import forked
 from ..evaluate.recording import Recording
 from ..evaluate.standing import standing
+from .forked import mechanisms_html, rungs_html
 from .grid import grid_html
 from .linked import Board
 from .parts import (comparisons_html, cost_html, doubts_of, judges_html, manifest_html, outcomes_html, refusals_html,
@@ -73,7 +75,9 @@ class Section:
 def summary_sections(board: Board) -> list[Section]:  # those without anything to say are left out
     "What is read first, and printed."
     parts = [("runs", "The runs", leaderboard(board)), ("grid", "Which stage failed where", grid_html(board)),
-             ("flow", "What correction did", flow_html(board)), ("apart", "Where the runs disagree", disagreements_html(board))]
+             ("flow", "What correction did", flow_html(board)), ("mechanisms", "What each mechanism was worth", mechanisms_html(board)),
+             ("rungs", "What a perfect stage would repair", rungs_html(board)),
+             ("apart", "Where the runs disagree", disagreements_html(board))]
     return [Section(*p) for p in parts if p[-1]]
 
 
@@ -163,7 +167,9 @@ def board_of(runs: Sequence[Run | str | Path], reference: str | Path | None = No
         known = None  # the sample's file, and not a run over the sample
     histories = {t.id: t.history for t in known.tasks} if known else None  # None: as far as the runs have them
     gold = lambda r: known.gold if known and LEFT_OUT not in r.system else {}
-    return Board(tuple(standing(Recording(r, gold(r), histories=histories)) for r in sorted(read, key=lambda r: LEFT_OUT in r.system)))
+    found = [standing(Recording(r, gold(r), histories=histories)) for r in sorted(read, key=lambda r: LEFT_OUT in r.system)]
+    forks = {n: forked(s.run) for n, s in enumerate(found)}
+    return Board(tuple(found), forks={n: f for n, f in forks.items() if f or f.stale})
 
 
 def report(
@@ -178,7 +184,7 @@ def report(
     folder = turns_beside(path)
     if fit_inside(board): drop_views(folder)
     else:
-        board = Board(board.standings, folder.name)
+        board = replace(board, beside=folder.name)
         write_views(board, folder, f"../{path.name}", PAGE_STYLE)
     return write_whole(path, report_html(board))
 

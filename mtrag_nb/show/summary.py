@@ -139,7 +139,7 @@ def leaderboard(board: Board) -> Html:
 
 # %% ../../nbs/8_show/08_summary.ipynb #d7546119
 FLOW = ("From the record alone: the first draft of each turn against its ending. What grade, gate and rewrite were worth needs the "
-        "turns run again without them: `mtrag audit`.")
+        "turns run again without them: `mtrag audit`, and then this page again.")
 FLOW_GROUPS = {"first answer right": ("kept", "spoilt"), "first answer wrong": ("fixed", "left wrong")}
 FLOW_HEAD = ["run", "→ kept", "→ spoilt", "→ fixed", "→ left wrong", "right", "failed", "too near to call", "tokens for checks and retries"]
 
