@@ -375,7 +375,7 @@ class Replayer:
 
     def tools(self, chat: ChatModel | None = None) -> Toolbox:
         "What its graph works with."
-        return Toolbox(self.settings, chat or self.recalled, self.embedder, self.retriever)
+        return Toolbox(self.settings, self.recalled if chat is None else chat, self.embedder, self.retriever)  # an empty record is false
 
     def graph(self, chat: ChatModel | None = None):
         "The system's graph over these tools, with a memory; built once."
