@@ -1,4 +1,4 @@
-"""The report in a real browser: one run, four runs, 800 and 2,000 turns; on a desktop, on a phone, in the dark, on paper.
+"""The report in a real browser: one run, four runs, one with forks, 800 and 2,000 turns; on a desktop, on a phone, in the dark, on paper.
 
   python tools/report_test.py [--shots FOLDER]   the last line reads `N passed, N failed`
 
@@ -60,6 +60,18 @@ def written(path: Path, reference: Path, *runs: Path) -> tuple[float, int, int, 
     return float(done.stdout.split()[-1]), path.stat().st_size, len(beside), sum(p.stat().st_size for p in beside)
 
 
+def forked_run(folder: Path, times: int) -> Path:
+    "Such a copy with forks beside it: other systems' turns, passed off as the run's without a mechanism, or with a perfect stage."
+    run = Run(copied_run(FOUR[0], times, folder))
+    passed_off = {"audit/grade": (FOUR[3], "without grade"), "audit/check_and_retry": (FOUR[1], "without check and retry"),
+                  "ladder/gold_passages": (FOUR[2], "oracle:gold passages:copies")}
+    for place, (name, otherwise) in passed_off.items():
+        fork = Run(copied_run(name, times, folder / place))
+        identity = {**fork.manifest["identity"], "system": f"{run.system}+{otherwise}", "replays": {"run": run.state}}
+        write_json(fork.folder / "manifest.json", {**fork.manifest, "identity": identity})
+    return folder
+
+
 def reports(folder: Path) -> dict[str, tuple[Path, tuple]]:
     "The reports that are looked at, and what each took."
     made = {"one": (REFERENCE, [RECORDED / FOUR[0]]), "four": (REFERENCE, [RECORDED / n for n in FOUR])}
@@ -67,6 +79,7 @@ def reports(folder: Path) -> dict[str, tuple[Path, tuple]]:
         reference = copied_reference(turns // 16, folder / f"{turns}.jsonl")
         made[str(turns)] = reference, [copied_run(FOUR[0], turns // 16, folder / f"copies_{turns}")]
     reference = copied_reference(50, folder / "two.jsonl")
+    made["forked"] = copied_reference(6, folder / "forked.jsonl"), [forked_run(folder / "forks", 6)]
     made["two of 800"] = reference, [copied_run(n, 50, folder / f"copies_of_{n}") for n in FOUR[:2]]
     return {name: (p := folder / f"{name.replace(' ', '-')}.html", written(p, *how[:1], *how[1])) for name, how in made.items()}
 
@@ -74,7 +87,7 @@ def reports(folder: Path) -> dict[str, tuple[Path, tuple]]:
 def list_works(v: Visit) -> None:
     "Filter by a count, search, sort, go to a turn; the fold of the turn opens."
     tab, shown = v.tab, "document.querySelectorAll('#list tbody tr:not([hidden])').length"
-    for link in tab.locator("section#runs a.f[data-n]").all()[:6]:
+    for link in tab.locator("section#runs a.f[data-n]").all()[:6] + tab.locator("section#mechanisms a.f[data-n]").all():
         link.click()
         tab.wait_for_timeout(50)
         assert tab.locator("#told").inner_text().startswith(f"{link.get_attribute('data-n')} of "), link.get_attribute("href")
@@ -111,12 +124,12 @@ def whole_without_script(checks: Checks, browser, path: Path) -> None:
 def looks(checks: Checks, browser, axe: str, pages: dict) -> None:
     "Each report on each screen."
     for name, (path, _) in pages.items():
-        for screen, size, scheme in SCREENS if name == "four" else SCREENS[1:3] if name == "one" else SCREENS[:1]:
+        for screen, size, scheme in SCREENS if name == "four" else SCREENS[1:3] if name in ("one", "forked") else SCREENS[:1]:
             with checks(f"{name}, {screen}: nothing is cut off, nothing serious for axe-core, no request, no script error"):
                 start = time.perf_counter()
                 v = Visit(browser, path.as_uri(), size, scheme, axe)
                 print(f"     opened in {time.perf_counter() - start:.2f} s")
-                v.tab.screenshot(path=checks.shots / f"report-{name}-{screen}.png", full_page=name in ("one", "four"))
+                v.tab.screenshot(path=checks.shots / f"report-{name}-{screen}.png", full_page=name in ("one", "four", "forked"))
                 v.fits()
                 if size["width"] > 1000 and name == "four":
                     cut = v.tab.evaluate("[...document.querySelectorAll('main > section .wide')].filter(e => e.scrollWidth > e.clientWidth"

@@ -230,6 +230,6 @@ def report_arguments(p: argparse.ArgumentParser) -> None:
 
 
 REPORT = Command(
-    "Write one page for a run or several: the verdict, the runs beside each other, the stage to blame, corrections, disagreements, "
-    "all turns. It loads nothing; the turns of long runs lie in a folder beside it.",
+    "Write one page for a run or several: the verdict, the runs beside each other, the stage to blame, corrections, what `mtrag audit` "
+    "and `ladder` found, disagreements, all turns. It loads nothing; the turns of long runs lie in a folder beside it.",
     report_arguments, lambda a: bool(report(a.runs, a.out, a.reference)), configured=False)

@@ -104,6 +104,13 @@ class Pair:
         "Mean value after, less that before; paired."
         return difference_interval([b - a for a, b in self.values.values()], self._talks(list(self.values)))
 
+    @property
+    def sums(self) -> list[float]:
+        "The difference in value, summed by conversation: what a sign-flip test flips (`01_compare`)."
+        found: dict[str, float] = {}
+        for i, (a, b) in self.values.items(): found[self.after.talks[i]] = found.get(self.after.talks[i], 0.0) + b - a
+        return list(found.values())
+
     def cost(self, by: str = "tokens") -> Interval:  # a key of COSTS
         "What a turn costs after, less before; paired."
         ids = [i for i in self.came if not self.before.turns[i].failed and not self.after.turns[i].failed]

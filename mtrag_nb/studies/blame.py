@@ -23,7 +23,7 @@ from ..data.mtrag import Benchmark, read_benchmark, read_corpus, read_gold, read
 from ..data.official import files_there, official_dir, official_file
 from ..evaluate.audit import COSTS, CostPoint
 from ..evaluate.blame import BlameReport, blame, blame_items, gates
-from ..evaluate.compare import Interval, compare, mean_interval
+from ..evaluate.compare import Interval, compare, mean_interval, settled
 from ..evaluate.items import prediction_items
 from ..evaluate.pairs import (UP, Ladder, Pair, audit_pairs, by_place, dominated_by, endings, ladder_pairs, pair,
                                      right_by_target)
@@ -41,7 +41,7 @@ from ..systems.registry import SYSTEMS, configured, system_named
 # %% auto #0
 __all__ = ['PARTS', 'Parts', 'Table', 'CLAIMS', 'SETS', 'Made', 'run_system', 'of_pair', 'share_of', 'means_of', 'of_gates',
            'of_ladder', 'from_own', 'spoilt_talk', 'measured', 'submissions', 'submission_table', 'interval', 'span',
-           'system_table', 'audit_table', 'ladder_table', 'live_table', 'gates_table', 'pairs_table', 'tables',
+           'system_table', 'sure', 'audit_table', 'ladder_table', 'live_table', 'gates_table', 'pairs_table', 'tables',
            'verdict', 'claims_table', 'findings', 'report', 'first_talks', 'human_rewrites', 'with_rewrites', 'held',
            'measure_set', 'sample_set', 'real_set', 'drawn_set', 'set_named', 'main']
 
@@ -69,6 +69,7 @@ def run_system(
     profile: str = "laptop",
     web: str = "none",  # what a system that searches the web may search
     parts: Sequence[str] = PARTS,
+    climbing: int | None = None,  # the first so many turns go up the ladder; None: all
     progress: bool = True,
 ) -> Made:
     "Everything that is run of a system. Forks belong to a run of so many turns: with more tasks they are made anew, their calls are known."
@@ -79,7 +80,7 @@ def run_system(
     live = live_run(system, tasks, folder / "live", settings, index, **how) if "live" in parts else None
     of, right = len(run.trajectories), right_by_target(known.gold)
     off = audit_run(run, folder / f"without-{of}", index=index, **how) if "audit" in parts else {}
-    rungs = climb(run, folder / f"known-{of}", known.gold, right, index=index, **how) if "ladder" in parts else {}
+    rungs = climb(run, folder / f"known-{of}", known.gold, right, index=index, limit=climbing, **how) if "ladder" in parts else {}
     return Made(run, live, off, rungs)
 
 # %% ../../nbs/9_studies/17_blame.ipynb #7a92cf6e
@@ -149,22 +150,29 @@ def measured(
     gold: Mapping[str, Gold],
     absent: Sequence[str] = (),  # gold passages that are not in the index
 ) -> dict:  # plain data
-    "The systems beside each other, and each taken apart."
+    "The systems beside each other, and each taken apart. One correction holds over all mechanisms, another over all rungs."
     out: dict = {"systems": {}, "pairs": []}
+    taken: dict[str, dict[tuple[str, str], Pair]] = {"audit": {}, "ladder": {}}  # part -> system, mechanism or rung -> pair
     for name, m in made.items():
         histories = {i: t.history for i, t in m.run.tasks.items()}
         rec = lambda run: Recording(run, gold, absent=absent, histories=histories)
         run = rec(m.run)
         report, live = blame(run), pair("own history", run, rec(m.live)) if m.live else None
+        audit, ladder = audit_pairs(run, {n: rec(r) for n, r in m.off.items()}), ladder_pairs(run, {n: rec(r) for n, r in m.known.items()})
+        taken["audit"] |= {(name, n): p for n, p in audit.pairs.items()}
+        taken["ladder"] |= {(name, n): p for n, p in ladder.alone.items()}
         out["systems"][name] = {
             **means_of(run, report), "causes": report.counts(), "stages": report.counts("stage"), "judged": len(report.judged),
             "by": {what: report.by(what) for what in ("domain", "turn", "question type", "answerability")},
             "turns": {i: {"came": b.came, "cause": b.cause, "node": b.node} for i, b in report.turns.items()}, "gates": of_gates(run),
-            "audit": {n: of_pair(p) for n, p in audit_pairs(run, {n: rec(r) for n, r in m.off.items()}).pairs.items()},
-            "ladder": of_ladder(ladder_pairs(run, {n: rec(r) for n, r in m.known.items()})),
+            "audit": {n: of_pair(p) for n, p in audit.pairs.items()}, "ladder": of_ladder(ladder),
             "live": {place: of_pair(p) for place, p in by_place(live).items()} if live else {},
             "spoilt talk": spoilt_talk(live) if live else [],
             "ladder from own history": of_ladder(from_own(rec(m.live), run, {n: rec(r) for n, r in m.known.items()})) if live else {}}
+    for part, pairs in taken.items():
+        for (name, n), p in zip(pairs, settled([x.sums for x in pairs.values()])[1]):
+            told = out["systems"][name][part]
+            (told if part == "audit" else told["rungs"])[n]["p holm"] = None if pairs[name, n].worth.low is None else float(p)
     talks = {i: t.conversation_id for m in made.values() for i, t in m.run.trajectories.items()}
     if len(made) > 1:
         found = compare({n: s["worth"] for n, s in out["systems"].items()}, talks, "value")
@@ -215,20 +223,26 @@ def system_table(part: Mapping) -> Table:
              "failed first at", "dominated by"], [line(n, s) for n, s in part["systems"].items()])
 
 # %% ../../nbs/9_studies/17_blame.ipynb #6f747eb4
+def sure(p: Mapping) -> str:
+    "The p-value of a gain in value, corrected for all of its table."
+    return "–" if p.get("p holm") is None else f"{p['p holm']:.3f}"
+
+
 def audit_table(part: Mapping) -> Table:
     "One line a mechanism."
     share = lambda x: "–" if x is None else f"{x:.2f}"
     return (["system", "mechanism", "turns it changed", "kept right", "fixed", "spoilt", "left wrong", "undecided", "CL, CS", "gain",
-             "gain in value", "tokens a turn", "calls a turn"],
+             "gain in value", "p (Holm)", "tokens a turn", "calls a turn"],
             [[n, m, p["changed"], p["kept"], p["fixed"], p["spoilt"], p["left"], p["undecided"], f"{share(p['cl'])}, {share(p['cs'])}",
-              *(span(p[k]) for k in ("gain", "value", "tokens", "calls"))] for n, s in part["systems"].items() for m,
-             p in s["audit"].items()])
+              span(p["gain"]), span(p["value"]), sure(p), span(p["tokens"]), span(p["calls"])]
+             for n, s in part["systems"].items() for m, p in s["audit"].items()])
 
 
 def ladder_table(part: Mapping) -> Table:
     "One line a rung."
-    return (["system", "perfect", "gain, alone", "gain in value, alone", "repairs alone", "lowest rung of", "right, with all up to it"],
-            [[n, r, span(p["gain"]), span(p["value"]), s["ladder"]["alone"].get(r, 0), s["ladder"]["lowest"].get(r, 0),
+    return (["system", "perfect", "gain, alone", "gain in value, alone", "p (Holm)", "repairs alone", "lowest rung of",
+             "right, with all up to it"],
+            [[n, r, span(p["gain"]), span(p["value"]), sure(p), s["ladder"]["alone"].get(r, 0), s["ladder"]["lowest"].get(r, 0),
               span(s["ladder"]["up to"][r])] for n, s in part["systems"].items() for r, p in s["ladder"]["rungs"].items()])
 
 
@@ -275,19 +289,22 @@ CLAIMS = (  # system, mechanism, what its paper says that it does
     ("agents", "reformulation", "another round finds what the first did not (multi-agent specification, 5.2)"))
 
 
-def verdict(gain: Mapping | Interval) -> str:
-    "What an interval of a gain shows."
-    i = interval(gain)
+def verdict(p: Mapping) -> str:  # of a mechanism
+    "What its gain in value shows: by its own interval, and, if no more is said, by the test corrected for the whole table, too."
+    i = interval(p["value"])
     if i.value is None or i.low is None: return "not shown" if i.value else "no difference"
-    return "helped" if i.low > 0 else "harmed" if i.high < 0 else "not shown"
+    word = "helped" if i.low > 0 else "harmed" if i.high < 0 else "not shown"
+    corrected = p.get("p holm") is not None and p["p holm"] < 0.05
+    return word if word == "not shown" or corrected else f"{word}, alone"
 
 
 def claims_table(part: Mapping) -> Table:
     "The papers' claims against the forks."
-    word = {"helped": "supported", "harmed": "contradicted"}
+    word = {"helped": "supported", "harmed": "contradicted", "helped, alone": "supported by its own interval, not after Holm",
+            "harmed, alone": "contradicted by its own interval, not after Holm"}
     rows = [(s, m, what, part["systems"][s]["audit"][m]) for s, m, what in CLAIMS if m in part["systems"].get(s, {}).get("audit", {})]
     return (["system", "claim", "gain in right turns", "gain in value", "by value"],
-            [[s, what, span(p["gain"]), span(p["value"]), word.get(verdict(p["value"]), verdict(p["value"]))] for s, m, what, p in rows])
+            [[s, what, span(p["gain"]), span(p["value"]), word.get(verdict(p), verdict(p))] for s, m, what, p in rows])
 
 # %% ../../nbs/9_studies/17_blame.ipynb #003820dd
 def _best(s: Mapping) -> tuple[str, Mapping]:
@@ -305,9 +322,9 @@ def findings(part: Mapping) -> list[str]:
         failed, named = sum(s["stages"].values()), [(k, v) for k, v in s["stages"].items() if k]
         first = f"; most failed first at {named[0][0]} ({named[0][1]} of {failed})" if named else ""
         out.append(f"{n}: right {span(s['right'])}, failed {span(s['failed'])}{first}; {s['stages'].get('', 0)} failed without a stage.")
-        for word in ("helped", "harmed"):
-            some = [f"{m} {span(p['value'])}" for m, p in s["audit"].items() if verdict(p["value"]) == word]
-            if some: out.append(f"{n}: in value {word}: {'; '.join(some)}.")
+        for word, how in {"helped": "", "harmed": "", "helped, alone": " (not after Holm)", "harmed, alone": " (not after Holm)"}.items():
+            some = [f"{m} {span(p['value'])}" for m, p in s["audit"].items() if verdict(p) == word]
+            if some: out.append(f"{n}: in value {word[:6]}{how}: {'; '.join(some)}.")
         if s["ladder"]["rungs"]:
             rung, p = _best(s)
             out.append(f"{n}: the most that one perfect stage gains is {span(p['gain'])} ({rung}); "
@@ -360,12 +377,13 @@ def measure_set(
     systems: Sequence[str] = (),  # (): all that are registered
     web: str = "none",
     parts: Parts = PARTS,
+    climbing: int | None = None,  # as `run_system` has it
     whole: bool = True,  # conversations; False: single turns of them, which have no answers of the system's own before them
     progress: bool = True,
 ) -> dict:
     "All systems over a set of tasks."
     done = lambda n: [p for p in (parts.get(n, ()) if isinstance(parts, Mapping) else parts) if whole or p != "live"]
-    made = {n: run_system(n, known, tasks, folder, models, index, profile, web, done(n), progress) for n in systems or SYSTEMS}
+    made = {n: run_system(n, known, tasks, folder, models, index, profile, web, done(n), climbing, progress) for n in systems or SYSTEMS}
     there, absent = held(index, known.gold, tasks, models, profile)
     return {**measured(made, known.gold, absent), "index": there}
 
@@ -426,6 +444,7 @@ def main(
     index: str | Path | None = None,  # of the domains' corpora; None: $MTRAG_INDEX
     systems: Sequence[str] = (),  # (): all that are registered
     parts: Parts = PARTS,
+    climbing: int | None = None,  # of the tasks that are drawn, the first so many go up the ladder; None: all
     models: Models | None = None,
     progress: bool = True,
 ) -> dict:
@@ -441,8 +460,8 @@ def main(
         known, tasks = set_named(name, n, limit, talks)
         place = runs / "index" if name == "sample" else Path(index)
         if name == "sample": build_index(list(read_corpus(*sample_corpus())), place, models.embedder, settings.chunks, progress=False)
-        found = measure_set(known, tasks, runs / name, models, place, profile, systems, parts=parts, whole=name != "drawn",
-                            progress=progress)
+        alone = {"climbing": climbing, "whole": False} if name == "drawn" else {}
+        found = measure_set(known, tasks, runs / name, models, place, profile, systems, parts=parts, progress=progress, **alone)
         print(f"{name}\n\n{report(found)}", flush=True)
         if name != "sample":
             for m in found["systems"].values():
