@@ -17,11 +17,11 @@ from ..core.types import SettingsError
 from ..evaluate.blame import STAGES, Blame, BlameReport
 from .figures import INK, QUIET, blank, drawn
 from .linked import Board, wide
+from .pairs import ink_on
 
 # %% auto #0
-__all__ = ['LETTERS', 'COLOURS', 'PALE', 'SIGNS', 'BAND', 'OPEN', 'square', 'ink_on', 'turns_of', 'grid_figure',
-           'stages_to_blame', 'grid_key', 'finding', 'words_for', 'signed', 'square_html', 'bands', 'band_html',
-           'grid_html']
+__all__ = ['LETTERS', 'COLOURS', 'PALE', 'SIGNS', 'BAND', 'OPEN', 'square', 'turns_of', 'grid_figure', 'stages_to_blame',
+           'grid_key', 'finding', 'words_for', 'signed', 'square_html', 'bands', 'band_html', 'grid_html']
 
 # %% ../../nbs/8_show/07_grid.ipynb #21787d82
 LETTERS = {"index": "I", "rewrite": "W", "retrieve": "R", "rerank": "K", "grade": "G", "gate": "A", "generate": "D", "check": "C",
@@ -34,13 +34,6 @@ PALE = {"right": ("✓", "#009E73"), "undecided": ("~", QUIET), "not judged": ("
 def square(b: Blame) -> tuple[str, str, bool]:  # letter, colour, filled
     "How a turn is drawn."
     return (LETTERS[b.stage], COLOURS[b.stage], True) if b.came == "failed" else (*PALE[b.came], False)
-
-
-def ink_on(colour: str) -> str:  # "#rrggbb"
-    "Black or white, whichever is read better on a colour (WCAG 2.1, contrast ratio)."
-    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in (int(colour[n:n + 2], 16) / 255 for n in (1, 3, 5))]
-    light = sum(w * c for w, c in zip((0.2126, 0.7152, 0.0722), linear))
-    return "#000000" if (light + 0.05) / 0.05 >= 1.05 / (light + 0.05) else "#ffffff"
 
 # %% ../../nbs/8_show/07_grid.ipynb #9c543be0
 def turns_of(reports: Sequence[BlameReport]) -> list[list[str]]:  # the tasks of each conversation, in their order

@@ -15,14 +15,22 @@ from ..core.html import SERIES_COLOURS
 from ..evaluate.audit import CostPoint
 from ..evaluate.blame import STAGES
 from ..evaluate.compare import Interval
-from .figures import GRID, INK, QUIET, SERIES, blank, drawn
+from ..evaluate.pairs import RUNG_NAMES
+from .figures import GRID, QUIET, SERIES, blank, drawn
 
 # %% auto #0
-__all__ = ['STAGE_COLOURS', 'blame_figure', 'gain_figure', 'repair_figure', 'frontier_figure']
+__all__ = ['STAGE_COLOURS', 'ink_on', 'blame_figure', 'gain_figure', 'repair_figure', 'frontier_figure']
 
 # %% ../../nbs/8_show/06_pairs.ipynb #c31e0cca
 _TAB = ("#0072B2", "#56B4E9", "#009E73", "#F0E442", "#E69F00", "#CC79A7", "#D55E00", "#7f6000", "#8a8a8a", "#1a1a1a")
 STAGE_COLOURS = {**dict(zip(STAGES, _TAB)), "": "#e4e4e4"}  # "": none can be named
+
+
+def ink_on(colour: str) -> str:  # "#rrggbb"
+    "Black or white, whichever is read better on a colour (WCAG 2.1, contrast ratio)."
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in (int(colour[n:n + 2], 16) / 255 for n in (1, 3, 5))]
+    light = sum(w * c for w, c in zip((0.2126, 0.7152, 0.0722), linear))
+    return "#000000" if (light + 0.05) / 0.05 >= 1.05 / (light + 0.05) else "#ffffff"
 
 
 def _stacked(ax: Axes, rows: Sequence[Mapping[str, int]], totals: Sequence[int], colours: Mapping[str, str],
@@ -34,9 +42,8 @@ def _stacked(ax: Axes, rows: Sequence[Mapping[str, int]], totals: Sequence[int],
         shares = counts / np.maximum(totals, 1)
         ax.barh(range(len(rows)), shares, left=left, color=colour, label=names.get(key, key), edgecolor="white", height=0.7)
         for y, n in enumerate(counts):
-            dark = colour in ("#0072B2", "#7f6000", "#1a1a1a")
             if shares[y] >= 0.04:
-                ax.text(left[y] + shares[y] / 2, y, f"{n:g}", ha="center", va="center", fontsize=8, color="white" if dark else INK)
+                ax.text(left[y] + shares[y] / 2, y, f"{n:g}", ha="center", va="center", fontsize=8, color=ink_on(colour))
         left += shares
     ax.set(ylim=(max(len(rows), 1) - 0.5, -0.5), xlim=(0, 1))
     ax.tick_params(axis="y", length=0)
@@ -98,7 +105,8 @@ def repair_figure(
     repaired: Mapping[str, Mapping[str, int]],  # system -> rung -> failed turns for which it is the lowest; "": none
 ) -> Figure:
     "Which rung of the ladder repairs the failed turns, as shares of them."
-    rungs = list(dict.fromkeys(r for some in repaired.values() for r in some if r))
+    there = {r for some in repaired.values() for r in some if r}
+    rungs = [*(r for r in RUNG_NAMES if r in there), *sorted(there - set(RUNG_NAMES))]
     colours = {**dict(zip(rungs, (*SERIES_COLOURS, *_TAB))), "": "#e4e4e4"}
     fig = blank(7.6, 1.4 + 0.36 * max(len(repaired), 1))
     ax, totals = fig.subplots(), [sum(some.values()) for some in repaired.values()]
