@@ -23,7 +23,7 @@ from .scores import decision
 # %% auto #0
 __all__ = ['AUDIT_HEAD', 'UP', 'LADDER_HEAD', 'WITHOUT', 'KNOWING', 'KINDS_OF_PAIRS', 'RUNG_NAMES', 'LIVE_HEAD', 'value_of',
            'endings', 'Pair', 'pair', 'Audit', 'audit_pairs', 'right_by_target', 'Ladder', 'ladder_pairs', 'fork_name',
-           'Forked', 'forked', 'in_order', 'by_place', 'live_rows', 'dominated_by']
+           'Forked', 'in_order', 'forked', 'by_place', 'live_rows', 'dominated_by']
 
 # %% ../../nbs/7_evaluate/16_pairs.ipynb #7c3fad8a
 def value_of(run: Recording, task_id: str, worth: Worth) -> float | None:
@@ -130,7 +130,10 @@ def pair(
     bar: Bar = Bar(),
 ) -> Pair:
     "Two runs of the same turns. Raises DataError if they share none."
-    a, b = endings(before, worth, bar), endings(after, worth, bar)
+    return _paired(name, before, after, endings(before, worth, bar), endings(after, worth, bar))
+
+
+def _paired(name: str, before: Recording, after: Recording, a: Mapping, b: Mapping) -> Pair:  # a, b: their endings
     both = [i for i in a if i in b]
     if not both: raise DataError(f"{before.name} and {after.name} have no turn in common")
     values = {i: (a[i][1], b[i][1]) for i in both if a[i][1] is not None and b[i][1] is not None}
@@ -168,7 +171,8 @@ def audit_pairs(
     bar: Bar = Bar(),
 ) -> Audit:
     "The audit of a run from its forks."
-    return Audit(run, {name: pair(name, without, run, worth, bar) for name, without in off.items()})
+    ends = endings(run, worth, bar) if off else {}
+    return Audit(run, {name: _paired(name, without, run, endings(without, worth, bar), ends) for name, without in off.items()})
 
 # %% ../../nbs/7_evaluate/16_pairs.ipynb #24f4fa37
 def right_by_target(gold: Mapping[str, Gold], bar: Bar = Bar()) -> Callable[[str, str], bool | None]:
@@ -239,7 +243,8 @@ def ladder_pairs(
     bar: Bar = Bar(),
 ) -> Ladder:
     "The ladder of a run from its forks."
-    return Ladder(run, {name: pair(name, run, fork, worth, bar) for name, fork in rungs.items()})
+    ends = endings(run, worth, bar) if rungs else {}
+    return Ladder(run, {name: _paired(name, run, fork, ends, endings(fork, worth, bar)) for name, fork in rungs.items()})
 
 # %% ../../nbs/7_evaluate/16_pairs.ipynb #fork0002
 WITHOUT, KNOWING = "+without ", "+oracle:"  # in the name of a fork's system, before what is otherwise (`6_runs/09_forks`, `10_ladder`)
@@ -250,6 +255,9 @@ def fork_name(system: str) -> str:
     if WITHOUT in system: return system.rpartition(WITHOUT)[2]
     rungs = system.rpartition(KNOWING)[2].rpartition(":")[0].split("+") if KNOWING in system else [""]
     return rungs[0] if len(rungs) == 1 else UP + rungs[-1]
+
+# %% ../../nbs/7_evaluate/16_pairs.ipynb #fork0004
+KINDS_OF_PAIRS = {"kept": (True, True), "fixed": (False, True), "spoilt": (True, False), "left": (False, False)}  # right before, after
 
 
 @dataclass(frozen=True)
@@ -274,8 +282,14 @@ class Forked:
             for i in p.ids(True, False): found.setdefault(i, []).append((name, "spoils"))
         return found
 
+# %% ../../nbs/7_evaluate/16_pairs.ipynb #fork0005
+RUNG_NAMES = ("human rewrite", "gold passages", "perfect grade", "perfect refusal", "perfect check", "reference answer")
 
-KINDS_OF_PAIRS = {"kept": (True, True), "fixed": (False, True), "spoilt": (True, False), "left": (False, False)}  # right before, after
+
+def in_order(known: Mapping[str, Recording]) -> dict[str, Recording]:
+    "Rungs from the lowest up, each alone, then those on top of each other."
+    order = {name: n for n, name in enumerate(RUNG_NAMES)}
+    return dict(sorted(known.items(), key=lambda x: (x[0].startswith(UP), order.get(x[0].removeprefix(UP), len(order)))))
 
 
 def forked(run: Recording, worth: Worth | None = None, bar: Bar = Bar()) -> Forked:
@@ -288,15 +302,6 @@ def forked(run: Recording, worth: Worth | None = None, bar: Bar = Bar()) -> Fork
         if fork.manifest["identity"].get("replays", {}).get("run") != run.run.state: stale.append(f"{folder.parent.name}/{folder.name}")
         else: (off if folder.parent.name == "audit" else known)[name] = Recording(fork, run.gold)
     return Forked(audit_pairs(run, off, worth, bar), ladder_pairs(run, in_order(known), worth, bar), tuple(stale))
-
-
-def in_order(known: Mapping[str, Recording]) -> dict[str, Recording]:
-    "Rungs from the lowest up, each alone, then those on top of each other."
-    order = {name: n for n, name in enumerate(RUNG_NAMES)}
-    return dict(sorted(known.items(), key=lambda x: (x[0].startswith(UP), order.get(x[0].removeprefix(UP), len(order)))))
-
-
-RUNG_NAMES = ("human rewrite", "gold passages", "perfect grade", "perfect refusal", "perfect check", "reference answer")
 
 # %% ../../nbs/7_evaluate/16_pairs.ipynb #e656e8fa
 LIVE_HEAD = ["run", "turns", "n", "right, given history", "right, own history", "difference", "difference in value"]

@@ -22,7 +22,8 @@ __all__ = ['AUDIT_COLUMNS', 'AUDITED', 'LADDER_COLUMNS', 'CLIMBED', 'change', 'a
 AUDIT_COLUMNS = ["run", "mechanism", "turns it changed", "fixed", "spoilt", "kept right", "left wrong", "gain", "gain in value",
                  "tokens that it costs a turn"]
 AUDITED = ("Each turn was run again without the mechanism, from the state before it. Fixed: wrong without it, right with it. Left out of "
-           "the four counts are turns that are too near to call in one of the two. Intervals: paired, over conversations.")
+           "the four counts are turns that are too near to call in one of the two. Intervals: paired, over conversations, each for itself: "
+           "among twenty, one lies off zero by chance.")
 
 
 def change(i: Interval, digits: int = 2) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import random
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import zip_longest
 from pathlib import Path
@@ -18,7 +18,7 @@ from ..core.html import text_table
 from ..core.record import Run, Trajectory
 from ..core.settings import load_settings
 from ..core.text import clipped
-from ..core.types import TO_ANSWER, TO_REFUSE, DataError, Gold, Task, plain
+from ..core.types import TO_ANSWER, TO_REFUSE, DataError, Gold, Passage, Task, plain
 from ..data.mtrag import Benchmark, read_benchmark, read_corpus, read_gold, read_queries, read_tasks, sample_corpus, sample_dir
 from ..data.official import files_there, official_dir, official_file
 from ..evaluate.audit import COSTS, CostPoint
@@ -43,7 +43,7 @@ __all__ = ['PARTS', 'Parts', 'Table', 'CLAIMS', 'SETS', 'Made', 'run_system', 'o
            'of_ladder', 'from_own', 'spoilt_talk', 'measured', 'submissions', 'submission_table', 'interval', 'span',
            'system_table', 'sure', 'audit_table', 'ladder_table', 'live_table', 'gates_table', 'pairs_table', 'tables',
            'verdict', 'claims_table', 'findings', 'report', 'first_talks', 'human_rewrites', 'with_rewrites', 'held',
-           'measure_set', 'sample_set', 'real_set', 'drawn_set', 'set_named', 'main']
+           'measure_set', 'sample_set', 'real_set', 'drawn_set', 'slice_of', 'set_named', 'main']
 
 # %% ../../nbs/9_studies/17_blame.ipynb #431a3505
 PARTS = ("live", "audit", "ladder")  # what is done with each system besides running it
@@ -417,7 +417,22 @@ def drawn_set(
     tasks = [t for row in zip_longest(*of) for t in row if t]
     return with_rewrites(known, path, human_rewrites(files_there(data, "mtrag-human/rewrite"))), tasks[:n]
 
-# %% ../../nbs/9_studies/17_blame.ipynb #5116490d
+# %% ../../nbs/9_studies/17_blame.ipynb #slice001
+def slice_of(
+    passages: Iterable[Passage],
+    gold: Collection[str],  # ids of passages that have to be in it
+    n: int = 1649,  # passages of each domain: as many as the smallest has of those that the study was made with
+    seed: int = 0,
+) -> list[Passage]:
+    "A corpus that is indexed in minutes: all gold, and others at random, up to so many of each domain."
+    rng, found, out = random.Random(seed), {}, []
+    for p in passages: found.setdefault(p.domain, []).append(p)
+    for _, some in sorted(found.items()):
+        known, others = [p for p in some if p.id in gold], [p for p in some if p.id not in gold]
+        out += known + rng.sample(others, max(0, min(len(others), n - len(known))))
+    return out
+
+# %% ../../nbs/9_studies/17_blame.ipynb #sets0001
 SETS = ("sample", "govt", "drawn")  # of `main`: the project's own conversations, those of a domain, turns of all domains at random
 
 
@@ -432,7 +447,7 @@ def set_named(
     data = real_data("mtrag-human/reference.jsonl and retrieval_tasks")
     return drawn_set(data, n) if name == "drawn" else real_set(data, name, n)
 
-
+# %% ../../nbs/9_studies/17_blame.ipynb #5116490d
 def main(
     out: str | Path = "data/measured",
     runs: str | Path = "runs/blame",
