@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from ..core.html import html_table, text_table
 from ..core.record import Calls, Checked, Clarified, Drafted, Gated, Graded, Ranked, Retrieved, Rewritten, Step, Trajectory
 from ..core.text import content_words, known_words, share_known, support
-from ..core.types import TO_ANSWER, TO_ASK, TO_REFUSE, Gold
+from ..core.types import TO_ANSWER, TO_ASK, TO_REFUSE, Gold, Task
 from .audit import WORTH, Worth, target_worth
 from .compare import Interval, auroc_interval, mean_interval
 from .items import Item
@@ -23,8 +23,8 @@ from .scores import decision
 # %% auto #0
 __all__ = ['WRONG', 'RIGHT', 'CAUSES', 'STAGES', 'UNTOLD', 'STRAYED', 'GROUPS', 'Judge', 'Bar', 'Blame', 'strayed', 'documents',
            'kept_by', 'strayed_at', 'evidence_cause', 'unsupported', 'let_through', 'draft_cause', 'answered_cause',
-           'clarified_cause', 'blame_turn', 'place_of', 'BlameReport', 'blame', 'blame_table', 'Decided', 'Gate',
-           'decisions', 'gates', 'gate_table', 'blame_item', 'blame_items']
+           'clarified_cause', 'blame_turn', 'place_of', 'groups_of', 'BlameReport', 'blame', 'blame_table', 'Decided',
+           'Gate', 'decisions', 'turn_gates', 'together', 'gates', 'gate_table', 'blame_item', 'blame_items']
 
 # %% ../../nbs/7_evaluate/14_blame.ipynb #1931631b
 WRONG, RIGHT = 0.15, 0.22  # ROUGE-L with the target; measured below
@@ -182,13 +182,17 @@ def place_of(turn: int) -> str:
     return "first" if turn == 1 else "second to fourth" if turn < 5 else "later"
 
 
-GROUPS: dict[str, Callable[[Recording, str], str]] = {  # what turns are grouped by -> the group of a turn
-    "system": lambda run, i: run.system,
-    "domain": lambda run, i: run.turns[i].domain,
-    "turn": lambda run, i: place_of(run.turns[i].turn),
-    "question type": lambda run, i: ", ".join(run.gold[i].question_type) or "none" if i in run.gold else "none",
-    "answerability": lambda run, i: run.gold[i].answerability if i in run.gold else "none",
+GROUPS: dict[str, Callable[[Trajectory | Task, Gold | None], str]] = {  # what turns are grouped by -> the group of a turn
+    "domain": lambda t, known: t.domain,
+    "turn": lambda t, known: place_of(t.turn),
+    "question type": lambda t, known: ", ".join(known.question_type) or "none" if known else "none",
+    "answerability": lambda t, known: known.answerability if known else "none",
 }
+
+
+def groups_of(turns: Mapping[str, Trajectory | Task], gold: Mapping[str, Gold]) -> dict[str, dict[str, str]]:
+    "What turns are grouped by -> task id -> group."
+    return {what: {i: of(t, gold.get(i)) for i, t in turns.items()} for what, of in GROUPS.items()}
 
 
 @dataclass(frozen=True, repr=False)
@@ -244,7 +248,7 @@ class BlameReport:
 def blame(run: Recording, worth: Worth | None = None, bar: Bar = Bar()) -> BlameReport:
     "Where each turn of a run went wrong first."
     worth = worth or target_worth(run)
-    groups = {what: {i: of(run, i) for i in run.turns} for what, of in GROUPS.items()}
+    groups = {"system": dict.fromkeys(run.turns, run.system), **groups_of(run.turns, run.gold)}
     return BlameReport(run.name, {i: blame_turn(run, i, worth, bar) for i in run.turns}, run.talks, groups)
 
 # %% ../../nbs/7_evaluate/14_blame.ipynb #9c5b9246
@@ -275,8 +279,8 @@ class Gate:
     name: str  # node, and what it asks
     what: str  # passages, evidence or drafts
     cases: tuple[Decided, ...]
-    calls: Calls  # of all its steps
-    turns: int  # of the run
+    calls: int = 0  # of the model, in all its steps
+    tokens: int = 0
 
     def count(self, good: bool, passed: bool) -> int: return sum(c.good == good and c.passed == passed for c in self.cases)
 
@@ -326,17 +330,27 @@ def decisions(run: Recording, t: Trajectory, worth: Worth, bar: Bar) -> Iterable
         for i in t.contexts: yield Step(), ("citations", "passages", gold([i]), i in t.cited, None)
 
 # %% ../../nbs/7_evaluate/14_blame.ipynb #e12f27aa
+def turn_gates(run: Recording, t: Trajectory, worth: Worth | None = None, bar: Bar = Bar()) -> list[Gate]:
+    "The gates of one turn against gold."
+    cases, steps = {}, {}
+    for s, (name, what, good, passed, score) in decisions(run, t, worth or target_worth(run), bar):
+        some = cases.setdefault((name, what), [])
+        if good is not None: some.append(Decided(t.conversation_id, good, passed, score))
+        if not isinstance(s, Drafted): steps.setdefault((name, what), {})[id(s)] = s.calls
+    spent = {key: sum(of.values(), Calls()) for key, of in steps.items()}
+    return [Gate(*key, tuple(some), spent.get(key, Calls()).n, spent.get(key, Calls()).tokens) for key, some in cases.items()]
+
+
+def together(some: Iterable[Gate]) -> list[Gate]:
+    "Gates of many turns, each once."
+    found: dict[tuple[str, str], list[Gate]] = {}
+    for g in some: found.setdefault((g.name, g.what), []).append(g)
+    return [Gate(*key, tuple(c for g in gs for c in g.cases), sum(g.calls for g in gs), sum(g.tokens for g in gs)) for key, gs in found.items()]
+
+
 def gates(run: Recording, worth: Worth | None = None, bar: Bar = Bar()) -> list[Gate]:
     "All gates of a run against gold."
-    worth, found, steps = worth or target_worth(run), {}, {}
-    turns = [t for t in run.turns.values() if t.task_id in run.gold]
-    for t in turns:
-        for s, (name, what, good, passed, score) in decisions(run, t, worth, bar):
-            found.setdefault((name, what), [])
-            steps.setdefault((name, what), {})[id(s)] = s
-            if good is not None: found[name, what].append(Decided(t.conversation_id, good, passed, score))
-    asks = lambda key: sum((s.calls for s in steps[key].values() if not isinstance(s, Drafted)), Calls())
-    return [Gate(*key, tuple(cases), asks(key), len(turns)) for key, cases in found.items()]
+    return together(g for t in run.turns.values() if t.task_id in run.gold for g in turn_gates(run, t, worth, bar))
 
 
 def gate_table(found: Mapping[str, Sequence[Gate]]) -> tuple[list[str], list[list]]:  # run -> its gates
@@ -344,7 +358,7 @@ def gate_table(found: Mapping[str, Sequence[Gate]]) -> tuple[list[str], list[lis
     head = ["run", "gate", "of", "good kept", "good dropped", "bad kept", "bad dropped", "of the good, kept", "of the bad, dropped",
             "AUROC", "calls", "tokens"]
     cells = lambda g: [g.count(True, True), g.count(True, False), g.count(False, True), g.count(False, False), str(g.kept), str(g.dropped)]
-    return head, [[name, g.name, g.what, *cells(g), str(g.auroc) if g.auroc else "–", g.calls.n, f"{g.calls.tokens:,}"]
+    return head, [[name, g.name, g.what, *cells(g), str(g.auroc) if g.auroc else "–", g.calls, f"{g.tokens:,}"]
                   for name, gs in found.items() for g in gs]
 
 # %% ../../nbs/7_evaluate/14_blame.ipynb #75cac651

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ..core.html import html_table, text_table
-from ..core.record import Clarified, Run
-from ..core.types import TO_ANSWER, TO_ASK, TO_REFUSE, DataError, Gold
+from ..core.record import Clarified, Outcome, Run
+from ..core.types import TO_ANSWER, TO_ASK, TO_REFUSE, DataError, Gold, digest
 from .audit import COSTS, Worth, target_worth
 from .blame import Bar, blame_turn, place_of
 from .compare import Interval, difference_interval, mean_interval
@@ -22,8 +22,8 @@ from .scores import decision
 
 # %% auto #0
 __all__ = ['AUDIT_HEAD', 'UP', 'LADDER_HEAD', 'WITHOUT', 'KNOWING', 'KINDS_OF_PAIRS', 'RUNG_NAMES', 'LIVE_HEAD', 'value_of',
-           'endings', 'Pair', 'pair', 'Audit', 'audit_pairs', 'right_by_target', 'Ladder', 'ladder_pairs', 'fork_name',
-           'Forked', 'in_order', 'forked', 'by_place', 'live_rows', 'dominated_by']
+           'Ending', 'endings', 'Pair', 'pair', 'paired', 'Audit', 'audit_pairs', 'right_by_target', 'Ladder',
+           'ladder_pairs', 'fork_name', 'Forked', 'in_order', 'forked', 'by_place', 'live_rows', 'dominated_by']
 
 # %% ../../nbs/7_evaluate/16_pairs.ipynb #7c3fad8a
 def value_of(run: Recording, task_id: str, worth: Worth) -> float | None:
@@ -37,22 +37,47 @@ def value_of(run: Recording, task_id: str, worth: Worth) -> float | None:
     return 0.0 if refused else worth(t, t.answer)
 
 
-def endings(run: Recording, worth: Worth | None = None, bar: Bar = Bar()) -> dict[str, tuple[str, float | None]]:
-    "What became of each turn: right, failed, undecided or not judged; and its value."
+@dataclass(frozen=True)
+class Ending:
+    "How a turn ended: all that is needed to hold it against the same turn of another run, and nothing of its text."
+    talk: str  # conversation
+    turn: int  # in it, from 1
+    came: str  # right, failed, undecided or not judged
+    value: float | None  # in [0, 1]; None where nobody can say
+    outcome: Outcome
+    said: str  # digest of the answer
+    cost: Mapping[str, float]  # as COSTS has it
+
+
+def endings(run: Recording, worth: Worth | None = None, bar: Bar = Bar()) -> dict[str, Ending]:
+    "How each turn of a run ended."
     worth = worth or target_worth(run)
-    return {i: (blame_turn(run, i, worth, bar).came, value_of(run, i, worth)) for i in run.turns}
+    def ended(i: str, t) -> Ending:
+        cost = {by: float(of(t.calls)) for by, of in COSTS.items()}
+        came = blame_turn(run, i, worth, bar).came
+        return Ending(t.conversation_id, t.turn, came, value_of(run, i, worth), t.outcome, digest(t.answer, 8), cost)
+    return {i: ended(i, t) for i, t in run.turns.items()}
 
 # %% ../../nbs/7_evaluate/16_pairs.ipynb #e759967f
 @dataclass(frozen=True, repr=False)
 class Pair:
     "The same turns in two runs."
     name: str
-    before: Recording
-    after: Recording
-    came: Mapping[str, tuple[str, str]]  # task id -> what became of it before, after
-    values: Mapping[str, tuple[float, float]]  # task id -> value before, after; of those of which it can be said
+    before: Mapping[str, Ending]  # by task id
+    after: Mapping[str, Ending]  # the same tasks
 
-    def _talks(self, ids: Sequence[str]) -> list[str]: return [self.after.talks[i] for i in ids]
+    def _talks(self, ids: Sequence[str]) -> list[str]: return [self.after[i].talk for i in ids]
+
+    @cached_property
+    def came(self) -> dict[str, tuple[str, str]]:
+        "Task id -> what became of it before, after."
+        return {i: (e.came, self.after[i].came) for i, e in self.before.items()}
+
+    @cached_property
+    def values(self) -> dict[str, tuple[float, float]]:
+        "Task id -> value before, after; of those of which it can be said."
+        both = {i: (e.value, self.after[i].value) for i, e in self.before.items()}
+        return {i: x for i, x in both.items() if None not in x}
 
     @cached_property
     def told(self) -> dict[str, tuple[bool, bool]]:
@@ -75,8 +100,8 @@ class Pair:
     @property
     def changes(self) -> list[str]:
         "The turns that ended otherwise."
-        end = lambda t: (t.outcome, t.answer)
-        return [i for i in self.came if end(self.before.turns[i]) != end(self.after.turns[i])]
+        end = lambda e: (e.outcome, e.said)
+        return [i for i, e in self.before.items() if end(e) != end(self.after[i])]
 
     changed = property(lambda self: len(self.changes))  # how many
 
@@ -108,14 +133,13 @@ class Pair:
     def sums(self) -> list[float]:
         "The difference in value, summed by conversation: what a sign-flip test flips (`01_compare`)."
         found: dict[str, float] = {}
-        for i, (a, b) in self.values.items(): found[self.after.talks[i]] = found.get(self.after.talks[i], 0.0) + b - a
+        for i, (a, b) in self.values.items(): found[self.after[i].talk] = found.get(self.after[i].talk, 0.0) + b - a
         return list(found.values())
 
     def cost(self, by: str = "tokens") -> Interval:  # a key of COSTS
         "What a turn costs after, less before; paired."
-        ids = [i for i in self.came if not self.before.turns[i].failed and not self.after.turns[i].failed]
-        return difference_interval([COSTS[by](self.after.turns[i].calls) - COSTS[by](self.before.turns[i].calls) for i in ids],
-                                   self._talks(ids))
+        ids = [i for i, e in self.before.items() if Outcome.ERROR not in (e.outcome, self.after[i].outcome)]
+        return difference_interval([self.after[i].cost[by] - self.before[i].cost[by] for i in ids], self._talks(ids))
 
     def ids(self, before: bool, after: bool) -> list[str]:
         "The turns of one kind: fixed is (False, True), spoilt is (True, False)."
@@ -130,25 +154,25 @@ def pair(
     bar: Bar = Bar(),
 ) -> Pair:
     "Two runs of the same turns. Raises DataError if they share none."
-    return _paired(name, before, after, endings(before, worth, bar), endings(after, worth, bar))
+    return paired(name, endings(before, worth, bar), endings(after, worth, bar))
 
 
-def _paired(name: str, before: Recording, after: Recording, a: Mapping, b: Mapping) -> Pair:  # a, b: their endings
-    both = [i for i in a if i in b]
-    if not both: raise DataError(f"{before.name} and {after.name} have no turn in common")
-    values = {i: (a[i][1], b[i][1]) for i in both if a[i][1] is not None and b[i][1] is not None}
-    return Pair(name, before, after, {i: (a[i][0], b[i][0]) for i in both}, values)
+def paired(name: str, before: Mapping[str, Ending], after: Mapping[str, Ending]) -> Pair:
+    "The turns that two runs share, as they ended. Raises DataError if there are none."
+    both = [i for i in before if i in after]
+    if not both: raise DataError(f"{name}: the two runs have no turn in common")
+    return Pair(name, {i: before[i] for i in both}, {i: after[i] for i in both})
 
 # %% ../../nbs/7_evaluate/16_pairs.ipynb #5514f17f
 @dataclass(frozen=True, repr=False)
 class Audit:
     "What each mechanism of a run was worth."
-    run: Recording
+    name: str  # of the run
     pairs: Mapping[str, Pair]  # mechanism -> the run without it, and the run
 
     def rows(self) -> list[list]:
         share = lambda x: "–" if x is None else f"{x:.2f}"
-        return [[self.run.name, name, p.changed, p.kept, p.fixed, p.spoilt, p.left, p.untold, f"{share(p.cl)}, {share(p.cs)}",
+        return [[self.name, name, p.changed, p.kept, p.fixed, p.spoilt, p.left, p.untold, f"{share(p.cl)}, {share(p.cs)}",
                  *map(str, (p.accuracy(False), p.accuracy(True), p.gain, p.worth, p.cost("calls"), p.cost()))]
                 for name, p in self.pairs.items()]
 
@@ -172,7 +196,7 @@ def audit_pairs(
 ) -> Audit:
     "The audit of a run from its forks."
     ends = endings(run, worth, bar) if off else {}
-    return Audit(run, {name: _paired(name, without, run, endings(without, worth, bar), ends) for name, without in off.items()})
+    return Audit(run.name, {name: paired(name, endings(without, worth, bar), ends) for name, without in off.items()})
 
 # %% ../../nbs/7_evaluate/16_pairs.ipynb #24f4fa37
 def right_by_target(gold: Mapping[str, Gold], bar: Bar = Bar()) -> Callable[[str, str], bool | None]:
@@ -189,7 +213,7 @@ UP = "up to "  # how the rungs on top of each other are called
 @dataclass(frozen=True, repr=False)
 class Ladder:
     "What a perfect stage would gain."
-    run: Recording
+    name: str  # of the run
     pairs: Mapping[str, Pair]  # rung, alone or `UP` to it -> the run, and the run in which it is perfect
 
     @property
@@ -216,7 +240,7 @@ class Ladder:
     def rows(self) -> list[list]:
         first = Counter(self.repaired().values())
         alone = Counter(n for some in self.alone_repairs().values() for n in some)
-        return [[self.run.name, n, str(p.gain), str(p.worth), p.spoilt, alone[n], first[n], str(self.together[n].accuracy(True))]
+        return [[self.name, n, str(p.gain), str(p.worth), p.spoilt, alone[n], first[n], str(self.together[n].accuracy(True))]
                 for n, p in self.alone.items()]
 
     def _table(self): return LADDER_HEAD, self.rows()
@@ -225,7 +249,7 @@ class Ladder:
     def note(self) -> str:
         none = sum(not r for r in self.repaired().values())
         right = next(iter(self.pairs.values())).accuracy(False) if self.pairs else None
-        return f"{self.run.name}: right as it was {right}; {len(self.failed)} failed turns, {none} of them right at no rung."
+        return f"{self.name}: right as it was {right}; {len(self.failed)} failed turns, {none} of them right at no rung."
 
     def __repr__(self): return text_table(*self._table()) + "\n" + self.note
 
@@ -244,7 +268,7 @@ def ladder_pairs(
 ) -> Ladder:
     "The ladder of a run from its forks."
     ends = endings(run, worth, bar) if rungs else {}
-    return Ladder(run, {name: _paired(name, run, fork, ends, endings(fork, worth, bar)) for name, fork in rungs.items()})
+    return Ladder(run.name, {name: paired(name, ends, endings(fork, worth, bar)) for name, fork in rungs.items()})
 
 # %% ../../nbs/7_evaluate/16_pairs.ipynb #fork0002
 WITHOUT, KNOWING = "+without ", "+oracle:"  # in the name of a fork's system, before what is otherwise (`6_runs/09_forks`, `10_ladder`)
@@ -309,9 +333,8 @@ LIVE_HEAD = ["run", "turns", "n", "right, given history", "right, own history", 
 
 def by_place(p: Pair) -> dict[str, Pair]:  # place -> the pair of the turns there; "all" last
     "A pair, by where in its conversation a turn stands."
-    places = {i: place_of(p.after.turns[i].turn) for i in p.came}
-    part = lambda some: Pair(p.name, p.before, p.after, {i: c for i, c in p.came.items() if i in some},
-                             {i: v for i, v in p.values.items() if i in some})
+    places = {i: place_of(e.turn) for i, e in p.after.items()}
+    part = lambda some: Pair(p.name, *({i: e for i, e in ends.items() if i in some} for ends in (p.before, p.after)))
     names = [n for n in ("first", "second to fourth", "later") if n in places.values()]
     return {**{n: part({i for i, x in places.items() if x == n}) for n in names}, "all": p}
 

@@ -23,9 +23,9 @@ from .sizes import SHAPES, cache_bytes, shape_in, weight_bytes, work_bytes
 from .weights import Loaded, device_and_dtype, find_model, load_transformer, weight_files
 
 # %% auto #0
-__all__ = ['agree', 'common_prefix', 'plan_batches', 'padded', 'shared_tokens', 'shared_cache', 'resumed_cache', 'Prefilled',
-           'PrefixStore', 'penalized', 'filtered', 'pick_tokens', 'prefill', 'generate_batch', 'logprobs_batch',
-           'read_score', 'trim_memory', 'run_batches', 'demand', 'TransformersChat']
+__all__ = ['ALONE', 'agree', 'common_prefix', 'plan_batches', 'padded', 'shared_tokens', 'shared_cache', 'resumed_cache',
+           'one_by_one', 'Prefilled', 'PrefixStore', 'penalized', 'filtered', 'pick_tokens', 'prefill',
+           'generate_batch', 'logprobs_batch', 'read_score', 'trim_memory', 'run_batches', 'demand', 'TransformersChat']
 
 # %% ../../nbs/3_models/02_local.ipynb #011164d1
 def agree(a: Sequence[int], b: Sequence[int]) -> int:
@@ -116,6 +116,22 @@ def resumed_cache(
         cache.update(keys, values, layer)
     return cache
 
+
+ALONE = 256  # tokens of a row; shorter ones gain nothing by it (`9_studies/00_bench`, row reading)
+
+
+def one_by_one(model, rows: Sequence[Sequence[int]], keep: int = 1, past: Sequence[tuple] = ()):  # a cache, and logits [rows, keep, vocabulary]
+    "Rows run one after another on a CPU, each from the beginning that it brings, their caches put together, padded on the left."
+    import torch
+    from transformers import DynamicCache
+    done, logits = [], []
+    for i, row in enumerate(rows):
+        cache = resumed_cache(model, past[i:i + 1], "cpu") if past else DynamicCache(config=model.config)
+        out = model(torch.tensor([list(row[past[i][0] if past else 0:])]), past_key_values=cache, logits_to_keep=keep)
+        done.append((len(row), [(layer.keys[0], layer.values[0]) for layer in cache.layers]))
+        logits.append(out.logits.float())
+    return resumed_cache(model, done, "cpu"), torch.cat(logits)
+
 # %% ../../nbs/3_models/02_local.ipynb #f655c371
 class Prefilled:
     "A padded batch after its first forward pass; what its rows share, or bring along, is not computed again."
@@ -123,6 +139,11 @@ class Prefilled:
     def __init__(self, model, rows: Sequence[Sequence[int]], device: str, keep: int = 1, least: int = 32, past: Sequence[tuple] = ()):
         import torch
         self.model, self.shared = model, 0 if past else shared_tokens(rows, keep, least)  # tokens that were computed once for all rows
+        if not self.shared and device == "cpu" and self._long(rows, past):
+            self.mask = padded([[1] * len(r) for r in rows], device)[1]
+            self.lengths = self.mask.sum(dim=1)
+            self.cache, self.logits = one_by_one(model, rows, keep, past)
+            return
         self.cache = resumed_cache(model, past, device) if past else shared_cache(model, rows[0][:self.shared], len(rows), device)
         begun = [n for n, _ in past] or [self.shared] * len(rows)  # tokens of each row that are in the cache
         ids, own = padded([r[n:] for r, n in zip(rows, begun)], device)
@@ -131,6 +152,12 @@ class Prefilled:
         at = (own.cumsum(dim=1) - 1).clamp(min=0) + torch.tensor(begun, device=device)[:, None]
         out = model(ids, attention_mask=self.mask, position_ids=at, past_key_values=self.cache, logits_to_keep=keep)
         self.logits = out.logits.float()  # [rows, keep, vocabulary]
+
+    def _long(self, rows, past) -> bool:
+        "Whether the rows are better run alone, and can be: a cache that forgets, as a sliding window's, cannot be put together."
+        from transformers import DynamicCache
+        left = sum(map(len, rows)) - sum(n for n, _ in past)
+        return len(rows) > 1 and left >= ALONE * len(rows) and not any(x.is_sliding for x in DynamicCache(config=self.model.config).layers)
 
     def row(self, i: int) -> list[tuple]:
         "The cache of row i without its padding: keys and values of each layer, [heads, tokens, size]."
@@ -181,11 +208,11 @@ class PrefixStore:
         self,
         row: Sequence[int],
         keep: int = 1,  # positions at the end that must be computed
-    ) -> tuple | None:  # (tokens, cache) of the longest beginning, if it is at least half of the row
+    ) -> tuple | None:  # (tokens, cache) of the longest beginning
         "The cache of the prompt that begins most like `row`."
         if not self._kept: return None
         n, best = max((min(agree(row, k), len(row) - keep), k) for k in self._kept)
-        if n < max(self.least, len(row) // 2): return None
+        if n < self.least: return None
         self._kept.move_to_end(best)
         return n, self._kept[best]
 

@@ -8,25 +8,23 @@ from __future__ import annotations
 import os
 import random
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import zip_longest
 from pathlib import Path
 
 from ..core.files import read_json, write_json
 from ..core.html import text_table
-from ..core.record import Run, Trajectory
+from ..core.record import Outcome, Run
 from ..core.settings import load_settings
-from ..core.text import clipped
 from ..core.types import TO_ANSWER, TO_REFUSE, DataError, Gold, Passage, Task, plain
 from ..data.mtrag import Benchmark, read_benchmark, read_corpus, read_gold, read_queries, read_tasks, sample_corpus, sample_dir
 from ..data.official import files_there, official_dir, official_file
 from ..evaluate.audit import COSTS, CostPoint
-from ..evaluate.blame import BlameReport, blame, blame_items, gates
+from ..evaluate.blame import BlameReport, Gate, blame_items, groups_of
 from ..evaluate.compare import Interval, compare, mean_interval, settled
 from ..evaluate.items import prediction_items
-from ..evaluate.pairs import (UP, Ladder, Pair, audit_pairs, by_place, dominated_by, endings, ladder_pairs, pair,
-                                     right_by_target)
+from ..evaluate.pairs import Ladder, Pair, by_place, dominated_by, paired, right_by_target
 from ..evaluate.recording import Recording
 from ..models.calls import Models
 from ..runs.forks import audit_run
@@ -36,27 +34,33 @@ from ..runs.run import machine, open_web, package_versions, run_tasks
 from ..search.build import build_index
 from ..search.index import open_index
 from .calibration import real_data
+from .sittings import (Kept, Turned, audit_of, gates_of, keep_turns, lacking, ladder_of, read_turns, report_of,
+                                       turned)
 from ..systems.registry import SYSTEMS, configured, system_named
 
 # %% auto #0
-__all__ = ['PARTS', 'Parts', 'Table', 'CLAIMS', 'SETS', 'Made', 'run_system', 'of_pair', 'share_of', 'means_of', 'of_gates',
-           'of_ladder', 'from_own', 'spoilt_talk', 'measured', 'submissions', 'submission_table', 'interval', 'span',
-           'system_table', 'sure', 'audit_table', 'ladder_table', 'live_table', 'gates_table', 'pairs_table', 'tables',
-           'verdict', 'claims_table', 'findings', 'report', 'first_talks', 'human_rewrites', 'with_rewrites', 'held',
-           'measure_set', 'sample_set', 'real_set', 'drawn_set', 'slice_of', 'set_named', 'main']
+__all__ = ['PARTS', 'Parts', 'Table', 'CLAIMS', 'SETS', 'SITTING', 'parts_of', 'Made', 'run_system', 'of_pair', 'means_of',
+           'of_gates', 'of_ladder', 'spoilt_talk', 'of_system', 'measured', 'submissions', 'submission_table',
+           'interval', 'span', 'system_table', 'sure', 'audit_table', 'ladder_table', 'live_table', 'gates_table',
+           'pairs_table', 'tables', 'verdict', 'claims_table', 'findings', 'report', 'first_talks', 'human_rewrites',
+           'with_rewrites', 'held', 'sitting', 'unmeasured', 'measure_set', 'sample_set', 'real_set', 'drawn_set',
+           'slice_of', 'set_named', 'index_of', 'main']
 
 # %% ../../nbs/9_studies/17_blame.ipynb #431a3505
 PARTS = ("live", "audit", "ladder")  # what is done with each system besides running it
 Parts = Sequence[str] | Mapping[str, Sequence[str]]  # of all systems, or of each by its name
 
 
+def parts_of(parts: Parts, system: str) -> Sequence[str]: return parts.get(system, ()) if isinstance(parts, Mapping) else parts
+
+
 @dataclass(frozen=True)
 class Made:
-    "The runs of one system."
+    "The runs of one system; None for what was not asked for."
     run: Run
     live: Run | None  # on its own answers
-    off: Mapping[str, Run]  # mechanism -> without it
-    known: Mapping[str, Run]  # rung -> with it
+    off: Mapping[str, Run] | None  # mechanism -> without it
+    known: Mapping[str, Run] | None  # rung -> with it
 
 
 def run_system(
@@ -69,7 +73,6 @@ def run_system(
     profile: str = "laptop",
     web: str = "none",  # what a system that searches the web may search
     parts: Sequence[str] = PARTS,
-    climbing: int | None = None,  # the first so many turns go up the ladder; None: all
     progress: bool = True,
 ) -> Made:
     "Everything that is run of a system. Forks belong to a run of so many turns: with more tasks they are made anew, their calls are known."
@@ -79,8 +82,8 @@ def run_system(
     run = run_tasks(system, tasks, folder / "run", settings, index, lines=known.lines, web=source, **how)
     live = live_run(system, tasks, folder / "live", settings, index, **how) if "live" in parts else None
     of, right = len(run.trajectories), right_by_target(known.gold)
-    off = audit_run(run, folder / f"without-{of}", index=index, **how) if "audit" in parts else {}
-    rungs = climb(run, folder / f"known-{of}", known.gold, right, index=index, limit=climbing, **how) if "ladder" in parts else {}
+    off = audit_run(run, folder / f"without-{of}", index=index, **how) if "audit" in parts else None
+    rungs = climb(run, folder / f"known-{of}", known.gold, right, index=index, **how) if "ladder" in parts else None
     return Made(run, live, off, rungs)
 
 # %% ../../nbs/9_studies/17_blame.ipynb #7a92cf6e
@@ -91,29 +94,24 @@ def of_pair(p: Pair) -> dict:
             "calls": p.cost("calls"), "fixed turns": p.ids(False, True), "spoilt turns": p.ids(True, False)}
 
 
-def share_of(run: Recording, labels: Sequence[str], rule) -> Interval:
-    "Of the turns with these labels, the share for which something holds."
-    some = [t for i, t in run.turns.items() if run.gold[i].answerability in labels]
-    return mean_interval([float(rule(t)) for t in some], [t.conversation_id for t in some])
-
-
-def means_of(run: Recording, report: BlameReport) -> dict:
-    "Quality, refusal and cost of a run."
-    ended = {i: x for i, x in endings(run).items() if x[1] is not None}
-    mean = lambda some: mean_interval(list(some.values()), [run.talks[i] for i in some])
-    cost = {by: mean({i: float(of(t.calls)) for i, t in run.turns.items()}) for by, of in COSTS.items()}
-    return {"right": report.share(lambda b: b.came == "right"), "value": mean({i: v for i, (_, v) in ended.items()}),
+def means_of(turns: Sequence[Turned], report: BlameReport) -> dict:
+    "Quality, refusal and cost of a system."
+    ends, label = {t.task: t.run for t in turns}, report.groups["answerability"]
+    mean = lambda of, some: mean_interval([float(of(e)) for e in some], [e.talk for e in some])
+    outcome = lambda labels, wanted: mean(lambda e: e.outcome is wanted, [e for i, e in ends.items() if label[i] in labels])
+    told = {i: e for i, e in ends.items() if e.value is not None}
+    return {"right": report.share(lambda b: b.came == "right"), "value": mean(lambda e: e.value, told.values()),
             "failed": report.share(lambda b: b.came == "failed"), "came": Counter(b.came for b in report.turns.values()),
-            "refused where it should": share_of(run, TO_REFUSE, lambda t: t.refused),
-            "answered where it should": share_of(run, TO_ANSWER, lambda t: t.answered), "broke": sum(t.failed for t in run.turns.values()),
-            "worth": {i: v for i, (_, v) in ended.items()}, **{f"{by} a turn": x for by, x in cost.items()}}
+            "refused where it should": outcome(TO_REFUSE, Outcome.I_DONT_KNOW),
+            "answered where it should": outcome(TO_ANSWER, Outcome.ANSWERED), "broke": sum(e.outcome is Outcome.ERROR for e in ends.values()),
+            "worth": {i: e.value for i, e in told.items()}, **{f"{by} a turn": mean(lambda e, by=by: e.cost[by], ends.values()) for by in COSTS}}
 
 # %% ../../nbs/9_studies/17_blame.ipynb #3896ba86
-def of_gates(run: Recording) -> list[dict]:
-    "What each gate of a run kept and dropped, against gold."
+def of_gates(found: Sequence[Gate]) -> list[dict]:
+    "What gates kept and dropped, against gold."
     return [{"gate": g.name, "of": g.what, "good kept": g.count(True, True), "good dropped": g.count(True, False),
              "bad kept": g.count(False, True), "bad dropped": g.count(False, False), "kept": g.kept, "dropped": g.dropped,
-             "auroc": g.auroc, "calls": g.calls.n, "tokens": g.calls.tokens} for g in gates(run)]
+             "auroc": g.auroc, "calls": g.calls, "tokens": g.tokens} for g in found]
 
 
 def of_ladder(found: Ladder) -> dict:
@@ -124,63 +122,52 @@ def of_ladder(found: Ladder) -> dict:
             "rungs": {n: of_pair(p) for n, p in found.alone.items()},
             "up to": {n: p.accuracy(True) for n, p in found.together.items()}}
 
-# %% ../../nbs/9_studies/17_blame.ipynb #8b8e980b
-def from_own(live: Recording, run: Recording, known: Mapping[str, Recording]) -> Ladder:
-    "The ladder from a live run on: its history first, then all that is known up to each rung."
-    rungs = [n for n in known if not n.startswith(UP)]
-    return ladder_pairs(live, {"gold history": run, **{n: known.get(UP + n, known[n]) for n in rungs}})
-
 # %% ../../nbs/9_studies/17_blame.ipynb #2241f44c
 def spoilt_talk(live: Pair) -> list[dict]:  # its turns, in order; [] if there is none
     "The conversation that suffers most from the system's own answers."
-    ends = {i: c for i, (_, c) in live.came.items()}
-    talks: dict[str, list[Trajectory]] = {}
-    for t in live.after.turns.values(): talks.setdefault(t.conversation_id, []).append(t)
-    def later(turns): return [t for t in turns if live.told.get(t.task_id) == (True, False)
-                              and any(ends[u.task_id] == "failed" for u in turns if u.turn < t.turn)]
-    worst = max(talks.values(), key=lambda ts: len(later(ts)), default=[])
-    if not later(worst): return []
-    row = lambda t: {"task": t.task_id, "turn": t.turn, "question": t.question, "came": live.came[t.task_id],
-                     "given history": clipped(live.before.turns[t.task_id].answer, 160), "own history": clipped(t.answer, 160)}
-    return [row(t) for t in sorted(worst, key=lambda t: t.turn)]
+    talks: dict[str, list[str]] = {}
+    for i, e in sorted(live.after.items(), key=lambda x: x[1].turn): talks.setdefault(e.talk, []).append(i)
+    fell = lambda i, before: live.told.get(i) == (True, False) and any(live.after[j].came == "failed" for j in before)
+    worst = max(talks.values(), key=lambda ids: sum(fell(i, ids[:n]) for n, i in enumerate(ids)), default=[])
+    if not any(fell(i, worst[:n]) for n, i in enumerate(worst)): return []
+    return [{"task": i, "turn": live.after[i].turn, "came": live.came[i]} for i in worst]
 
 # %% ../../nbs/9_studies/17_blame.ipynb #94cc1745
-def measured(
-    made: Mapping[str, Made],  # system -> its runs
-    gold: Mapping[str, Gold],
-    absent: Sequence[str] = (),  # gold passages that are not in the index
-) -> dict:  # plain data
-    "The systems beside each other, and each taken apart. One correction holds over all mechanisms, another over all rungs."
-    out: dict = {"systems": {}, "pairs": []}
-    taken: dict[str, dict[tuple[str, str], Pair]] = {"audit": {}, "ladder": {}}  # part -> system, mechanism or rung -> pair
-    for name, m in made.items():
-        histories = {i: t.history for i, t in m.run.tasks.items()}
-        rec = lambda run: Recording(run, gold, absent=absent, histories=histories)
-        run = rec(m.run)
-        report, live = blame(run), pair("own history", run, rec(m.live)) if m.live else None
-        audit, ladder = audit_pairs(run, {n: rec(r) for n, r in m.off.items()}), ladder_pairs(run, {n: rec(r) for n, r in m.known.items()})
-        taken["audit"] |= {(name, n): p for n, p in audit.pairs.items()}
-        taken["ladder"] |= {(name, n): p for n, p in ladder.alone.items()}
-        out["systems"][name] = {
-            **means_of(run, report), "causes": report.counts(), "stages": report.counts("stage"), "judged": len(report.judged),
-            "by": {what: report.by(what) for what in ("domain", "turn", "question type", "answerability")},
-            "turns": {i: {"came": b.came, "cause": b.cause, "node": b.node} for i, b in report.turns.items()}, "gates": of_gates(run),
-            "audit": {n: of_pair(p) for n, p in audit.pairs.items()}, "ladder": of_ladder(ladder),
+def of_system(name: str, turns: Sequence[Turned], groups: Mapping[str, Mapping[str, str]]) -> tuple[dict, dict[str, Mapping[str, Pair]]]:
+    "A system as numbers; and the pairs of its audit, and of its ladder, that one correction is to hold over."
+    report, audit, ladder = report_of(name, turns, groups), audit_of(name, turns), ladder_of(name, turns)
+    own = {t.task: t.live for t in turns if t.live}
+    live = paired("own history", {t.task: t.run for t in turns}, own) if own else None
+    return {**means_of(turns, report), "causes": report.counts(), "stages": report.counts("stage"), "judged": len(report.judged),
+            "by": {what: report.by(what) for what in groups},
+            "turns": {i: {"came": b.came, "cause": b.cause, "node": b.node} for i, b in report.turns.items()},
+            "gates": of_gates(gates_of(turns)), "audit": {n: of_pair(p) for n, p in audit.pairs.items()}, "ladder": of_ladder(ladder),
             "live": {place: of_pair(p) for place, p in by_place(live).items()} if live else {},
             "spoilt talk": spoilt_talk(live) if live else [],
-            "ladder from own history": of_ladder(from_own(rec(m.live), run, {n: rec(r) for n, r in m.known.items()})) if live else {}}
-    for part, pairs in taken.items():
-        for (name, n), p in zip(pairs, settled([x.sums for x in pairs.values()])[1]):
-            told = out["systems"][name][part]
-            (told if part == "audit" else told["rungs"])[n]["p holm"] = None if pairs[name, n].worth.low is None else float(p)
-    talks = {i: t.conversation_id for m in made.values() for i, t in m.run.trajectories.items()}
-    if len(made) > 1:
-        found = compare({n: s["worth"] for n, s in out["systems"].items()}, talks, "value")
-        out["pairs"] = [asdict(p) for p in found.pairs]
+            "ladder from own history": of_ladder(ladder_of(name, turns, own=True))}, {"audit": audit.pairs, "rungs": ladder.alone}
+
+
+def measured(
+    kept: Kept,  # the turns of all systems
+    tasks: Sequence[Task],
+    gold: Mapping[str, Gold],
+) -> dict:  # plain data
+    "The systems beside each other, and each taken apart. One correction holds over all mechanisms, another over all rungs."
+    here, groups = {t.id: t for t in tasks}, groups_of({t.id: t for t in tasks}, gold)
+    turns: dict[str, list[Turned]] = {}
+    for (name, i), t in kept.items(): turns.setdefault(name, []).extend([t] if i in here else [])
+    found = {n: of_system(n, some, groups) for n, some in turns.items() if some}
+    out: dict = {"systems": {n: s for n, (s, _) in found.items()}, "pairs": []}
+    for part in ("audit", "rungs"):
+        pairs = {(n, m): p for n, (_, taken) in found.items() for m, p in taken[part].items()}
+        for (n, m), p in zip(pairs, settled([x.sums for x in pairs.values()])[1]):
+            told = out["systems"][n]["audit" if part == "audit" else "ladder"]
+            (told if part == "audit" else told["rungs"])[m]["p holm"] = None if pairs[n, m].worth.low is None else float(p)
+    talks = {i: here[i].conversation_id for s in out["systems"].values() for i in s["turns"]}
+    if len(found) > 1: out["pairs"] = [asdict(p) for p in compare({n: s["worth"] for n, s in out["systems"].items()}, talks, "value").pairs]
     points = {n: (s["tokens a turn"].value, s["right"].value) for n, s in out["systems"].items()}
-    labels = Counter(gold[i].answerability for i in talks)
     return plain({**out, "dominated": dominated_by(points), "tasks": len(talks), "conversations": len(set(talks.values())),
-                  "labels": labels})
+                  "labels": Counter(gold[i].answerability for i in talks)})
 
 # %% ../../nbs/9_studies/17_blame.ipynb #cc6df906
 def submissions(folder: Path, reference: Path) -> dict[str, dict]:  # file -> plain data
@@ -367,27 +354,52 @@ def held(index: Path, gold: Mapping[str, Gold], tasks: Sequence[Task], models: M
         return {d: n["passages"] for d, n in opened.manifest.domains.items()}, sorted(opened.parents.missing(wanted))
 
 # %% ../../nbs/9_studies/17_blame.ipynb #2aea103e
-def measure_set(
+def sitting(
     known: Benchmark,  # with human rewrites
     tasks: Sequence[Task],
     folder: Path,  # of the runs
     models: Models,
     index: Path,
     profile: str = "laptop",
-    systems: Sequence[str] = (),  # (): all that are registered
+    systems: Sequence[str] = tuple(SYSTEMS),
     web: str = "none",
     parts: Parts = PARTS,
-    climbing: int | None = None,  # as `run_system` has it
-    whole: bool = True,  # conversations; False: single turns of them, which have no answers of the system's own before them
     progress: bool = True,
-) -> dict:
-    "All systems over a set of tasks."
-    done = lambda n: [p for p in (parts.get(n, ()) if isinstance(parts, Mapping) else parts) if whole or p != "live"]
-    made = {n: run_system(n, known, tasks, folder, models, index, profile, web, done(n), climbing, progress) for n in systems or SYSTEMS}
-    there, absent = held(index, known.gold, tasks, models, profile)
-    return {**measured(made, known.gold, absent), "index": there}
+) -> list[Turned]:
+    "Systems over some tasks, with and without their parts."
+    absent, out = held(index, known.gold, tasks, models, profile)[1], []
+    for name in systems:
+        m = run_system(name, known, tasks, folder, models, index, profile, web, parts_of(parts, name), progress)
+        rec = lambda run, m=m: Recording(run, known.gold, absent=absent, histories={i: t.history for i, t in m.run.tasks.items()})
+        forks = lambda some: None if some is None else {n: rec(r) for n, r in some.items()}
+        out += turned(rec(m.run), rec(m.live) if m.live else None, forks(m.off), forks(m.known))
+    return out
 
 
+def unmeasured(kept: Kept, tasks: Sequence[Task], systems: Sequence[str], parts: Parts) -> list[str]:
+    "The systems that have yet to be measured on some of the tasks."
+    return [s for s in systems if lacking(kept, s, [t.id for t in tasks], parts_of(parts, s))]
+
+
+def measure_set(
+    file: Path,  # that keeps the turns
+    name: str,  # of the set in it
+    known: Benchmark,
+    tasks: Sequence[Task],
+    at_once: int,  # tasks of a sitting
+    folder: Path,
+    *where,  # as `sitting` has them: models, index, profile
+    systems: Sequence[str] = tuple(SYSTEMS),
+    parts: Parts = PARTS,
+    **how,  # web, progress
+) -> None:
+    "Systems over a set of tasks, sitting by sitting; what is kept is not measured again."
+    for n in range(0, len(tasks), at_once):
+        some = tasks[n:n + at_once]
+        if todo := unmeasured(read_turns(file, name), some, systems, parts):
+            keep_turns(file, name, sitting(known, some, folder / f"{n:04d}", *where, systems=todo, parts=parts, **how))
+
+# %% ../../nbs/9_studies/17_blame.ipynb #sets0002
 def sample_set(
     limit: int | None = None,  # only the first so many tasks
     talks: Sequence[str] = (),  # only of these conversations, by the beginnings of their ids; (): of all
@@ -404,17 +416,19 @@ def real_set(data: Path, domain: str, n: int) -> tuple[Benchmark, list[Task]]:
     known = read_benchmark(path, domains=[domain])
     return with_rewrites(known, path, human_rewrites(files_there(data, "mtrag-human/rewrite"))), first_talks(known.tasks, n)
 
+
 def drawn_set(
     data: Path,
-    n: int,  # fewer, if there are not so many conversations
+    n: int,  # fewer, if there are not so many
     seed: int = 0,
 ) -> tuple[Benchmark, list[Task]]:  # in an order of which any beginning is such a draw, too
-    "Real tasks of all domains with their human rewrites: a turn of each conversation, both drawn at random, the domains in turns."
+    "Real tasks of all domains with their human rewrites: a turn of each conversation, then a second, drawn at random, the domains in turns."
     path, rng = official_file(data, "mtrag-human/reference"), random.Random(seed)
     known, drawn = read_benchmark(path), {}
     for t in known.tasks: drawn.setdefault(t.domain, {}).setdefault(t.conversation_id, []).append(t)
-    of = [[rng.choice(talk) for talk in rng.sample(list(talks.values()), len(talks))] for _, talks in sorted(drawn.items())]
-    tasks = [t for row in zip_longest(*of) for t in row if t]
+    first = [[(talk, rng.choice(talk)) for talk in rng.sample(list(talks.values()), len(talks))] for _, talks in sorted(drawn.items())]
+    again = [[rng.choice(rest) for talk, t in some if (rest := [u for u in talk if u is not t])] for some in first]
+    tasks = [t for of in ([[t for _, t in some] for some in first], again) for row in zip_longest(*of) for t in row if t]
     return with_rewrites(known, path, human_rewrites(files_there(data, "mtrag-human/rewrite"))), tasks[:n]
 
 # %% ../../nbs/9_studies/17_blame.ipynb #slice001
@@ -434,6 +448,7 @@ def slice_of(
 
 # %% ../../nbs/9_studies/17_blame.ipynb #sets0001
 SETS = ("sample", "govt", "drawn")  # of `main`: the project's own conversations, those of a domain, turns of all domains at random
+SITTING = 8  # turns that are drawn one by one are measured, and kept, so many at a time; conversations all at once
 
 
 def set_named(
@@ -447,41 +462,47 @@ def set_named(
     data = real_data("mtrag-human/reference.jsonl and retrieval_tasks")
     return drawn_set(data, n) if name == "drawn" else real_set(data, name, n)
 
+
+def index_of(name: str, index: str | Path | None, runs: Path, models: Models, settings: Settings) -> Path:
+    "The index that a set is searched in; the sample's is built."
+    if name != "sample" and not index: raise DataError("no index: name one, or set MTRAG_INDEX", remedy="The sample needs none: SETS=sample")
+    if name == "sample": build_index(list(read_corpus(*sample_corpus())), runs / "index", models.embedder, settings.chunks, progress=False)
+    return Path(index) if name != "sample" else runs / "index"
+
 # %% ../../nbs/9_studies/17_blame.ipynb #5116490d
 def main(
     out: str | Path = "data/measured",
     runs: str | Path = "runs/blame",
     profile: str = "laptop",
     sets: Sequence[str] = SETS,  # what else `blame.json` holds stays as it is
-    n: int = 120,  # real tasks of each set; "drawn" has as many as there are conversations, at most
+    n: int = 120,  # real tasks of each set
     limit: int | None = None,  # of the sample's tasks, only the first so many
     talks: Sequence[str] = (),  # and only of these conversations
     index: str | Path | None = None,  # of the domains' corpora; None: $MTRAG_INDEX
-    systems: Sequence[str] = (),  # (): all that are registered
-    parts: Parts = PARTS,
-    climbing: int | None = None,  # of the tasks that are drawn, the first so many go up the ladder; None: all
+    systems: Sequence[str] = tuple(SYSTEMS),
+    parts: Parts = PARTS,  # turns that are drawn one by one have no answers of the system's own before them: no "live" there
     models: Models | None = None,
     progress: bool = True,
 ) -> dict:
-    """Ladder, audit, live run and attribution of every system; print them, and write `blame.json`, which holds nothing of the benchmark's
-    texts. Goes on where it stopped."""
-    path, runs, settings = Path(out) / "blame.json", Path(runs), load_settings(profile)
+    """Ladder, audit, live run and attribution of every system; print them, and write `blame.json`. Goes on where it stopped: with the run
+    folders, and without them after the last sitting that stands in `blame_turns.jsonl`. Neither holds anything of the benchmark's texts."""
+    path, file, settings = Path(out) / "blame.json", Path(out) / "blame_turns.jsonl", load_settings(profile)
     models, index = models or Models(settings), index or os.environ.get("MTRAG_INDEX")
-    if set(sets) - {"sample"} and not index:
-        raise DataError("no index: name one, or set MTRAG_INDEX", remedy="The sample needs none: SETS=sample")
     told = read_json(path) if path.exists() else {"sets": {}}
-    made = {"machine": machine(), "packages": package_versions(), "profile": profile, "most tokens": settings.stages.max_new_tokens}
-    for name in sets:
-        known, tasks = set_named(name, n, limit, talks)
-        place = runs / "index" if name == "sample" else Path(index)
-        if name == "sample": build_index(list(read_corpus(*sample_corpus())), place, models.embedder, settings.chunks, progress=False)
-        alone = {"climbing": climbing, "whole": False} if name == "drawn" else {}
-        found = measure_set(known, tasks, runs / name, models, place, profile, systems, parts=parts, progress=progress, **alone)
+    of = {name: set_named(name, n, limit, talks) for name in sets}
+    asked = lambda name: {s: [p for p in parts_of(parts, s) if name != "drawn" or p != "live"] for s in systems}
+    places = {name: index_of(name, index, Path(runs), models, settings) for name, (_, tasks) in of.items()
+              if unmeasured(read_turns(file, name), tasks, systems, asked(name))}
+    for name, (known, tasks) in of.items():
+        about = {k: told["sets"].get(name, {}).get(k) for k in ("index", "made")}
+        if name in places:
+            measure_set(file, name, known, tasks, SITTING if name == "drawn" else len(tasks), Path(runs) / name, models, places[name],
+                        profile, systems=systems, parts=asked(name), progress=progress)
+            about = {"index": held(places[name], known.gold, tasks, models, profile)[0], "made": {
+                "machine": machine(), "packages": package_versions(), "profile": profile, "most tokens": settings.stages.max_new_tokens}}
+        found = measured(read_turns(file, name), tasks, known.gold)
         print(f"{name}\n\n{report(found)}", flush=True)
-        if name != "sample":
-            for m in found["systems"].values():
-                m["spoilt talk"] = [{k: r[k] for k in ("task", "turn", "came")} for r in m["spoilt talk"]]
-        told["sets"][name] = plain({**found, "made": made})
+        told["sets"][name] = plain({**found, **about})
         write_json(path, told)
     data = official_dir()
     un = files_there(data, "mtragun-human/reference") if data else []
