@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,9 +16,9 @@ from .running import print_run, tasks_arguments, whole
 from ..core.html import text_table
 from ..core.record import Run
 from ..core.settings import Settings
-from ..core.types import DataError, Gold
-from ..data.mtrag import Benchmark, read_benchmark, read_queries, sample_dir
-from ..data.official import files_there, official_dir
+from ..core.types import DataError
+from ..data.mtrag import Benchmark, read_benchmark, with_rewrites
+from ..data.official import human_rewrites
 from ..systems.registry import DEFAULT, configured, system_named
 
 if TYPE_CHECKING:
@@ -27,21 +26,8 @@ if TYPE_CHECKING:
     from mtrag_nb.models.calls import Models
 
 # %% auto #0
-__all__ = ['AUDIT', 'LADDER', 'LIVE', 'human_rewrites', 'with_rewrites', 'forks_of', 'audit', 'ladder', 'live', 'print_lost',
-           'audit_arguments', 'ladder_arguments', 'live_arguments', 'do_live', 'do_audit']
-
-# %% ../../nbs/app/04c_auditing.ipynb #6e630afa
-def human_rewrites(files: Iterable[str | Path] = ()) -> dict[str, str]:  # (): the benchmark's, where it was fetched, and the sample's
-    "Task id -> the question as people rewrote it."
-    root = official_dir()
-    there = list(files) or [*(files_there(root, "mtrag-human/rewrite") if root else ()),
-                            *sorted(sample_dir().glob("retrieval_tasks/*/*_rewrite.jsonl"))]
-    return {i: q for p in there for i, q in read_queries(p).items()}
-
-
-def with_rewrites(gold: dict[str, Gold], rewrites: dict[str, str]) -> dict[str, Gold]:
-    "Gold with the human rewrites in it, where it has none."
-    return {i: replace(g, rewrite=g.rewrite or rewrites.get(i, "").removeprefix("|user|:").strip()) for i, g in gold.items()}
+__all__ = ['AUDIT', 'LADDER', 'LIVE', 'forks_of', 'audit', 'ladder', 'live', 'print_lost', 'audit_arguments', 'ladder_arguments',
+           'live_arguments', 'do_live', 'do_audit']
 
 # %% ../../nbs/app/04c_auditing.ipynb #d5458ebd
 def forks_of(run: Run, out: Path, tasks: Sequence, index: str | Path | None, models: Models | None, only: Sequence[str],

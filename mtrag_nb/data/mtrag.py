@@ -19,10 +19,11 @@ __all__ = ['COLLECTIONS', 'Fault', 'Rule', 'LABELS', 'MULTI_TURN', 'PASSAGE', 'L
            'MAX_CONTEXTS', 'RANKED', 'PREDICTION', 'REQUIRED_KEYS', 'MAX_MEGABYTES', 'domain_of', 'any_text',
            'some_text', 'an_id', 'a_number', 'one_word_of', 'a_turn_number', 'many', 'maybe', 'an_object', 'checked',
            'a_label', 'a_talk', 'domain_of_line', 'turns_of_line', 'passages_of_line', 'conversation_of_line',
-           'task_of_line', 'first_label', 'gold_of_line', 'Benchmark', 'read_benchmark', 'read_tasks', 'read_gold',
-           'Conversation', 'author_marks', 'a_dialogue', 'read_conversations', 'conversation_tasks', 'id_of_line',
-           'passage_of_line', 'read_corpus', 'read_queries', 'read_qrels', 'falling', 'prediction_line', 'Prediction',
-           'prediction_of_line', 'read_predictions', 'FormatReport', 'check_format', 'sample_dir', 'sample_corpus']
+           'task_of_line', 'first_label', 'gold_of_line', 'Benchmark', 'read_benchmark', 'read_tasks', 'with_rewrites',
+           'read_gold', 'Conversation', 'author_marks', 'a_dialogue', 'read_conversations', 'conversation_tasks',
+           'id_of_line', 'passage_of_line', 'read_corpus', 'read_queries', 'read_qrels', 'falling', 'prediction_line',
+           'Prediction', 'prediction_of_line', 'read_predictions', 'FormatReport', 'check_format', 'sample_dir',
+           'sample_corpus']
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #95790362
 COLLECTIONS = {  # domain -> the official long name
@@ -279,13 +280,17 @@ def read_tasks(
     return list(read_benchmark(path, contexts, domains, limit).tasks)
 
 
+def with_rewrites(gold: Mapping[str, Gold], rewrites: Mapping[str, str]) -> dict[str, Gold]:  # rewrites: by task id
+    "Gold with the human rewrites in it, where it has none."
+    return {i: g if g.rewrite or i not in rewrites else replace(g, rewrite=_unmarked(rewrites[i])) for i, g in gold.items()}
+
+
 def read_gold(
     path: str | Path,
     rewrites: Mapping[str, str] = {},  # task id -> human rewrite, where the file has none
 ) -> dict[str, Gold]:
     "What a reference file knows of each task, by task id."
-    gold = read_benchmark(path).gold
-    return {i: g if g.rewrite or i not in rewrites else replace(g, rewrite=_unmarked(rewrites[i])) for i, g in gold.items()}
+    return with_rewrites(read_benchmark(path).gold, rewrites)
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #009459e8
 @dataclass(frozen=True)

@@ -13,11 +13,11 @@ from pathlib import Path
 from ..core.download import checksum, download, need_room
 from ..core.files import read_json, write_json
 from ..core.types import DOMAINS, DataError
-from .mtrag import domain_of
+from .mtrag import domain_of, read_queries, sample_dir
 
 # %% auto #0
 __all__ = ['OFFICIAL_URL', 'OFFICIAL_COMMIT', 'PARTS', 'OFFICIAL', 'FETCHED', 'Kind', 'official_dir', 'files_there',
-           'official_files', 'official_file', 'fetch_data']
+           'human_rewrites', 'official_files', 'official_file', 'fetch_data']
 
 # %% ../../nbs/2_data/00a_official.ipynb #c98053ba
 OFFICIAL_URL = "https://raw.githubusercontent.com/IBM/mt-rag-benchmark"
@@ -126,6 +126,14 @@ def files_there(root: str | Path, name: str) -> list[Path]:
     "Those files of a kind that a folder has."
     kind = _kind(name)
     return [place for path in kind.paths() if (place := _lies(Path(root), kind, path))]
+
+
+def human_rewrites(files: Iterable[str | Path] = ()) -> dict[str, str]:  # (): the benchmark's, where they were fetched, and the sample's
+    "Task id -> the question as people rewrote it."
+    root = official_dir()
+    there = list(files) or [*(files_there(root, "mtrag-human/rewrite") if root else ()),
+                            *sorted(sample_dir().glob("retrieval_tasks/*/*_rewrite.jsonl"))]
+    return {i: q for p in there for i, q in read_queries(p).items()}
 
 
 def official_files(

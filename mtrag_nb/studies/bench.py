@@ -30,6 +30,7 @@ from ..core.settings import ChunkSettings, NearestSettings, Settings, SparseSett
 from ..core.types import Passage, SettingsError, Task
 from ..core.verdicts import read_verdict
 from ..data.mtrag import read_corpus, read_tasks, sample_corpus, sample_dir
+from ..models import local
 from ..models.calls import Models
 from ..models.chat import ChatModel, Prompt, chat
 from ..runs.run import machine, package_versions, run_tasks
@@ -50,8 +51,8 @@ __all__ = ['CORPUS_SIZES', 'Search', 'Vectors', 'EXACT_BELOW', 'WAYS', 'JSON_GRA
            'BENCHES', 'SEARCHES', 'NAMES', 'Row', 'synthetic_texts', 'stock_parser', 'bench_ingestion',
            'clustered_vectors', 'timed_in_turn', 'recall', 'bench_search', 'index_vectors', 'zipf_texts', 'bench_words',
            'sequential_grade', 'sequential_settings', 'timed_run', 'in_turn', 'spread', 'turn_ways', 'bench_turns',
-           'distinct_prompts', 'reading_speed', 'writing_speed', 'bench_batching', 'expected_gain', 'main',
-           'bench_table']
+           'distinct_prompts', 'reading_speed', 'writing_speed', 'bench_batching', 'expected_gain', 'bench_reading',
+           'main', 'bench_table']
 
 # %% ../../nbs/9_studies/00_bench.ipynb #faa2de59
 def synthetic_texts(
@@ -485,12 +486,34 @@ def expected_gain(
     seconds = lambda b: read / speeds[f"read_at_{b}"] + written / speeds[f"write_at_{b}"]
     return seconds(1) / seconds(batch)
 
+# %% ../../nbs/9_studies/00_bench.ipynb #read0002
+def bench_reading(
+    model: ChatModel | None = None,  # None: the laptop's
+    batch: int = 8,
+    words: Sequence[int] = (20, 80, 300),  # of a prompt
+    rounds: int = 3,
+) -> dict[str, float]:
+    "Prompt tokens a second of a batch that is read one by one, and together, in turn, by the length of its prompts."
+    model, ways, usual = model or Models(load_settings()).chat, {"alone": 0, "together": 10**9}, local.ALONE
+    found: dict[str, list[float]] = {}
+    try:
+        for r, order in enumerate(in_turn(list(ways), rounds)):
+            for way, n in ((way, n) for n in words for way in order):
+                local.ALONE = ways[way]
+                getattr(model, "unload", lambda: None)()
+                model.generate([chat("", "warm up")], 4)
+                found.setdefault(f"{way}_{n}", []).append(reading_speed(model, distinct_prompts(batch, n, r), batch))
+    finally: local.ALONE = usual
+    gains = {f"gain_{n}": [a / b for a, b in zip(found[f"alone_{n}"], found[f"together_{n}"])] for n in words}
+    out = {k: v for name, speeds in {**found, **gains}.items() for k, v in spread(name, speeds).items()}
+    return {"batch": batch, "rounds": rounds, **out}
+
 # %% ../../nbs/9_studies/00_bench.ipynb #a03d0784
 Bench = Callable[[], dict[str, float]]
 BENCHES: dict[str, Bench] = {
     "ingestion": bench_ingestion, "search": bench_search, "search_366k": partial(bench_search, 366_479, 384, local_queries=0),
     "search_real": lambda: bench_search(local_queries=0, given=index_vectors(os.environ.get("MTRAG_INDEX", ""))),
-    "words": bench_words, "turns": bench_turns, "batching": bench_batching}
+    "words": bench_words, "turns": bench_turns, "batching": bench_batching, "reading": bench_reading}
 
 
 def _begun(out: Path, rows: Collection[str]) -> dict:
@@ -536,16 +559,26 @@ def _search_rows(measured: Mapping[str, Mapping[str, float]]) -> list[Row]:
     return rows
 
 # %% ../../nbs/9_studies/00_bench.ipynb #bf00c014
+def _ranged(group: Mapping[str, float], name: str) -> tuple[float, str]:
+    "A number and its range, as far as there is one."
+    return group[name], f"{group[name + '_least']:.2f} to {group[name + '_most']:.2f}" if name + "_least" in group else ""
+
+
 def _turn_rows(t: Mapping[str, float], b: Mapping[str, float]) -> list[Row]:
     "Turns and tokens, more of which are better, with their ranges."
-    ranged = lambda group, name: (group[name], f"{group[name + '_least']:.2f} to {group[name + '_most']:.2f}" if name
-                                  + "_least" in group else "")
     ways = (("profile laptop", "self_crag", "one task at a time", "batch_of_1"),
             ("verdicts written", "batched_verdicts", "one prompt at a time", "sequential"))
-    rows = [(f"turns a minute, {what}", ranged(t, f"{ours}_per_minute"), plain, ranged(t, f"{theirs}_per_minute"))
+    rows = [(f"turns a minute, {what}", _ranged(t, f"{ours}_per_minute"), plain, _ranged(t, f"{theirs}_per_minute"))
             for what, ours, plain, theirs in ways if t]
-    return rows + [(f"tokens {verb} a second, eight at once", ranged(b, f"{name}_at_8"), "one", ranged(b, f"{name}_at_1"))
+    return rows + [(f"tokens {verb} a second, eight at once", _ranged(b, f"{name}_at_8"), "one", _ranged(b, f"{name}_at_1"))
                    for verb, name in (("read", "read"), ("written", "write")) if b]
+
+
+def _reading_rows(r: Mapping[str, float]) -> list[Row]:
+    "Tokens that are read, more of which are better, by the length of prompts."
+    sizes = [k.removeprefix("gain_") for k in r if k.startswith("gain_") and k.count("_") == 1]
+    return [(f"tokens read a second, eight prompts of {n} words, one by one", _ranged(r, f"alone_{n}"), "padded together",
+             _ranged(r, f"together_{n}")) for n in sizes]
 
 
 def bench_table(
@@ -554,7 +587,8 @@ def bench_table(
     "Each speed beside the plain ways."
     i = measured["ingestion"]
     parsing: Row = ("linked nodes, MB per CPU-second", (i["nodes_mb_per_cpu_s"], ""), "stock parser", (i["stock_mb_per_cpu_s"], ""))
-    rows = [parsing, *_search_rows(measured), *_turn_rows(measured.get("turns", {}), measured.get("batching", {}))]
+    rows = [parsing, *_search_rows(measured), *_turn_rows(measured.get("turns", {}), measured.get("batching", {})),
+            *_reading_rows(measured.get("reading", {}))]
     times = [there / here if ", ms" in what else here / there for what, (here, _), _, (there, _) in rows]
     cells = [(what, *ours, plain, *theirs, f"{x:.1f}") for (what, ours, plain, theirs), x in zip(rows, times)]
     return text_table(["", "here", "range", "the plain way", "there", "range", "times"], cells, 2)

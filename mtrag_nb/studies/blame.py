@@ -9,7 +9,7 @@ import os
 import random
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
 
@@ -18,8 +18,9 @@ from ..core.html import text_table
 from ..core.record import Outcome, Run
 from ..core.settings import load_settings
 from ..core.types import TO_ANSWER, TO_REFUSE, DataError, Gold, Passage, Task, plain
-from ..data.mtrag import Benchmark, read_benchmark, read_corpus, read_gold, read_queries, read_tasks, sample_corpus, sample_dir
-from ..data.official import files_there, official_dir, official_file
+from ..data.mtrag import (Benchmark, read_benchmark, read_corpus, read_gold, read_tasks, sample_corpus, sample_dir,
+                                 with_rewrites)
+from ..data.official import files_there, human_rewrites, official_dir, official_file
 from ..evaluate.audit import COSTS, CostPoint
 from ..evaluate.blame import BlameReport, Gate, blame_items, groups_of
 from ..evaluate.compare import Interval, compare, mean_interval, settled
@@ -42,9 +43,9 @@ from ..systems.registry import SYSTEMS, configured, system_named
 __all__ = ['PARTS', 'Parts', 'Table', 'CLAIMS', 'SETS', 'SITTING', 'parts_of', 'Made', 'run_system', 'of_pair', 'means_of',
            'of_gates', 'of_ladder', 'spoilt_talk', 'of_system', 'measured', 'submissions', 'submission_table',
            'interval', 'span', 'system_table', 'sure', 'audit_table', 'ladder_table', 'live_table', 'gates_table',
-           'pairs_table', 'tables', 'verdict', 'claims_table', 'findings', 'report', 'first_talks', 'human_rewrites',
-           'with_rewrites', 'held', 'sitting', 'unmeasured', 'measure_set', 'sample_set', 'real_set', 'drawn_set',
-           'slice_of', 'set_named', 'index_of', 'main']
+           'pairs_table', 'tables', 'verdict', 'claims_table', 'findings', 'report', 'first_talks', 'rewritten', 'held',
+           'sitting', 'unmeasured', 'measure_set', 'sample_set', 'real_set', 'drawn_set', 'slice_of', 'set_named',
+           'index_of', 'main']
 
 # %% ../../nbs/9_studies/17_blame.ipynb #431a3505
 PARTS = ("live", "audit", "ladder")  # what is done with each system besides running it
@@ -337,14 +338,9 @@ def first_talks(tasks: Sequence[Task], n: int) -> list[Task]:
     return out
 
 
-def human_rewrites(paths: Sequence[Path]) -> dict[str, str]:
-    "Task id -> the human rewrite of its question, of several files."
-    return {i: q for p in paths for i, q in read_queries(p).items()}
-
-
-def with_rewrites(known: Benchmark, path: Path, rewrites: Mapping[str, str]) -> Benchmark:
-    "A file of tasks with the human rewrites in its gold."
-    return Benchmark(known.tasks, read_gold(path, rewrites), known.lines)
+def rewritten(known: Benchmark) -> Benchmark:
+    "Tasks with the human rewrites in their gold."
+    return replace(known, gold=with_rewrites(known.gold, human_rewrites()))
 
 
 def held(index: Path, gold: Mapping[str, Gold], tasks: Sequence[Task], models: Models, profile: str) -> tuple[dict[str, int], list[str]]:
@@ -405,16 +401,14 @@ def sample_set(
     talks: Sequence[str] = (),  # only of these conversations, by the beginnings of their ids; (): of all
 ) -> tuple[Benchmark, list[Task]]:
     "The sample, with its human rewrites."
-    path = sample_dir() / "reference.jsonl"
-    known = with_rewrites(read_benchmark(path), path, human_rewrites(sorted(sample_dir().glob("retrieval_tasks/*/*_rewrite.jsonl"))))
+    known = rewritten(read_benchmark(sample_dir() / "reference.jsonl"))
     return known, [t for t in known.tasks if not talks or t.id.startswith(tuple(talks))][:limit]
 
 
 def real_set(data: Path, domain: str, n: int) -> tuple[Benchmark, list[Task]]:
     "Real tasks of a domain, with their human rewrites."
-    path = official_file(data, "mtrag-human/reference")
-    known = read_benchmark(path, domains=[domain])
-    return with_rewrites(known, path, human_rewrites(files_there(data, "mtrag-human/rewrite"))), first_talks(known.tasks, n)
+    known = rewritten(read_benchmark(official_file(data, "mtrag-human/reference"), domains=[domain]))
+    return known, first_talks(known.tasks, n)
 
 
 def drawn_set(
@@ -423,13 +417,13 @@ def drawn_set(
     seed: int = 0,
 ) -> tuple[Benchmark, list[Task]]:  # in an order of which any beginning is such a draw, too
     "Real tasks of all domains with their human rewrites: a turn of each conversation, then a second, drawn at random, the domains in turns."
-    path, rng = official_file(data, "mtrag-human/reference"), random.Random(seed)
-    known, drawn = read_benchmark(path), {}
+    rng, drawn = random.Random(seed), {}
+    known = rewritten(read_benchmark(official_file(data, "mtrag-human/reference")))
     for t in known.tasks: drawn.setdefault(t.domain, {}).setdefault(t.conversation_id, []).append(t)
     first = [[(talk, rng.choice(talk)) for talk in rng.sample(list(talks.values()), len(talks))] for _, talks in sorted(drawn.items())]
     again = [[rng.choice(rest) for talk, t in some if (rest := [u for u in talk if u is not t])] for some in first]
     tasks = [t for of in ([[t for _, t in some] for some in first], again) for row in zip_longest(*of) for t in row if t]
-    return with_rewrites(known, path, human_rewrites(files_there(data, "mtrag-human/rewrite"))), tasks[:n]
+    return known, tasks[:n]
 
 # %% ../../nbs/9_studies/17_blame.ipynb #slice001
 def slice_of(
