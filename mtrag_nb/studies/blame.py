@@ -372,9 +372,11 @@ def sitting(
     return out
 
 
-def unmeasured(kept: Kept, tasks: Sequence[Task], systems: Sequence[str], parts: Parts) -> list[str]:
-    "The systems that have yet to be measured on some of the tasks."
-    return [s for s in systems if lacking(kept, s, [t.id for t in tasks], parts_of(parts, s))]
+def unmeasured(kept: Kept, tasks: Sequence[Task], systems: Sequence[str], parts: Parts) -> dict[str, list[str]]:  # system -> parts
+    "What has yet to be measured on some of the tasks."
+    ids = [t.id for t in tasks]
+    left = {s: [p for p in parts_of(parts, s) if lacking(kept, s, ids, [p])] for s in systems}
+    return {s: some for s, some in left.items() if some or lacking(kept, s, ids)}
 
 
 def measure_set(
@@ -393,7 +395,7 @@ def measure_set(
     for n in range(0, len(tasks), at_once):
         some = tasks[n:n + at_once]
         if todo := unmeasured(read_turns(file, name), some, systems, parts):
-            keep_turns(file, name, sitting(known, some, folder / f"{n:04d}", *where, systems=todo, parts=parts, **how))
+            keep_turns(file, name, sitting(known, some, folder / f"{n:04d}", *where, systems=list(todo), parts=todo, **how))
 
 # %% ../../nbs/9_studies/17_blame.ipynb #sets0002
 def sample_set(

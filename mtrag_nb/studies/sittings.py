@@ -114,9 +114,14 @@ def keep_turns(path: str | Path, set_name: str, turns: Sequence[Turned]) -> Kept
                             "prompts, models, settings or another index", path, remedy="Move the file away, and measure all of it anew")
     log = JsonlLog(path)
     try:
-        for t in turns: log.append({"set": set_name, **as_line(t)})
+        for t in turns: log.append({"set": set_name, **as_line(_completed(t, kept.get((t.system, t.task))))})
     finally: log.close()
     return read_turns(path, set_name)
+
+
+def _completed(t: Turned, before: Turned | None) -> Turned:
+    "A turn with what was measured of it before and is not now."
+    return replace(t, **{p: getattr(before, p) for p in ("live", "off", "known") if getattr(t, p) is None}) if before else t
 
 
 def lacking(kept: Kept, system: str, tasks: Iterable[str], parts: Iterable[str] = ()) -> bool:  # parts: live, audit, ladder
