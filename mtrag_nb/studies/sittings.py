@@ -57,8 +57,8 @@ _SAME = "="  # of a fork: as in the run
 
 
 def _short(x: float | None) -> float | None:
-    "To a millionth; whole numbers without a point."
-    return None if x is None else int(x) if x == int(x) else round(x, 6)
+    "To four decimals; whole numbers without a point."
+    return None if x is None else int(x) if x == int(x) else round(x, 4)
 
 
 def _row(e: Ending, run: Ending | None = None) -> list | str:
