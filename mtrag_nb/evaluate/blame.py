@@ -345,7 +345,8 @@ def together(some: Iterable[Gate]) -> list[Gate]:
     "Gates of many turns, each once."
     found: dict[tuple[str, str], list[Gate]] = {}
     for g in some: found.setdefault((g.name, g.what), []).append(g)
-    return [Gate(*key, tuple(c for g in gs for c in g.cases), sum(g.calls for g in gs), sum(g.tokens for g in gs)) for key, gs in found.items()]
+    return [Gate(*key, tuple(c for g in gs for c in g.cases), sum(g.calls for g in gs), sum(g.tokens for g in gs))
+            for key, gs in found.items()]
 
 
 def gates(run: Recording, worth: Worth | None = None, bar: Bar = Bar()) -> list[Gate]:

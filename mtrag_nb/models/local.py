@@ -120,8 +120,8 @@ def resumed_cache(
 ALONE = 256  # tokens of a row; shorter ones gain nothing by it (`9_studies/00_bench`, row reading)
 
 
-def one_by_one(model, rows: Sequence[Sequence[int]], keep: int = 1, past: Sequence[tuple] = ()):  # a cache, and logits [rows, keep, vocabulary]
-    "Rows run one after another on a CPU, each from the beginning that it brings, their caches put together, padded on the left."
+def one_by_one(model, rows: Sequence[Sequence[int]], keep: int = 1, past: Sequence[tuple] = ()):
+    "Rows run one after another on a CPU, each from the beginning that it brings: one cache, padded on the left, and their logits."
     import torch
     from transformers import DynamicCache
     done, logits = [], []

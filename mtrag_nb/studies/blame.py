@@ -104,8 +104,9 @@ def means_of(turns: Sequence[Turned], report: BlameReport) -> dict:
     return {"right": report.share(lambda b: b.came == "right"), "value": mean(lambda e: e.value, told.values()),
             "failed": report.share(lambda b: b.came == "failed"), "came": Counter(b.came for b in report.turns.values()),
             "refused where it should": outcome(TO_REFUSE, Outcome.I_DONT_KNOW),
-            "answered where it should": outcome(TO_ANSWER, Outcome.ANSWERED), "broke": sum(e.outcome is Outcome.ERROR for e in ends.values()),
-            "worth": {i: e.value for i, e in told.items()}, **{f"{by} a turn": mean(lambda e, by=by: e.cost[by], ends.values()) for by in COSTS}}
+            "answered where it should": outcome(TO_ANSWER, Outcome.ANSWERED),
+            "broke": sum(e.outcome is Outcome.ERROR for e in ends.values()), "worth": {i: e.value for i, e in told.items()},
+            **{f"{by} a turn": mean(lambda e, by=by: e.cost[by], ends.values()) for by in COSTS}}
 
 # %% ../../nbs/9_studies/17_blame.ipynb #3896ba86
 def of_gates(found: Sequence[Gate]) -> list[dict]:
@@ -418,7 +419,7 @@ def drawn_set(
     n: int,  # fewer, if there are not so many
     seed: int = 0,
 ) -> tuple[Benchmark, list[Task]]:  # in an order of which any beginning is such a draw, too
-    "Real tasks of all domains with their human rewrites: a turn of each conversation, then a second, drawn at random, the domains in turns."
+    "Real tasks with their human rewrites, drawn at random: a turn of each conversation, then a second, the domains in turns."
     rng, drawn = random.Random(seed), {}
     known = rewritten(read_benchmark(official_file(data, "mtrag-human/reference")))
     for t in known.tasks: drawn.setdefault(t.domain, {}).setdefault(t.conversation_id, []).append(t)
@@ -461,9 +462,11 @@ def set_named(
 
 def index_of(name: str, index: str | Path | None, runs: Path, models: Models, settings: Settings) -> Path:
     "The index that a set is searched in; the sample's is built."
-    if name != "sample" and not index: raise DataError("no index: name one, or set MTRAG_INDEX", remedy="The sample needs none: SETS=sample")
-    if name == "sample": build_index(list(read_corpus(*sample_corpus())), runs / "index", models.embedder, settings.chunks, progress=False)
-    return Path(index) if name != "sample" else runs / "index"
+    if name == "sample":
+        build_index(list(read_corpus(*sample_corpus())), runs / "index", models.embedder, settings.chunks, progress=False)
+        return runs / "index"
+    if not index: raise DataError("no index: name one, or set MTRAG_INDEX", remedy="The sample needs none: SETS=sample")
+    return Path(index)
 
 # %% ../../nbs/9_studies/17_blame.ipynb #5116490d
 def main(

@@ -46,8 +46,9 @@ def turned(
     ends, state = endings(run), digest(run.manifest.get("identity", {}), 8)
     forks = {what: {n: endings(r) for n, r in (some or {}).items()} for what, some in (("off", off), ("known", known))}
     own = endings(live) if live else {}
-    lacking = [f"{run.name}, {n}: {i}" for some in forks.values() for n, found in some.items() for i in ends if i not in found]
-    if lacking: raise DataError(f"a fork lacks turns of its run ({lacking[0]} and {len(lacking) - 1} more)", remedy="Make it again, of all turns")
+    absent = [f"{run.name}, {n}: {i}" for some in forks.values() for n, found in some.items() for i in ends if i not in found]
+    if absent:
+        raise DataError(f"a fork lacks turns of its run ({absent[0]} and {len(absent) - 1} more)", remedy="Make it anew, of all turns")
     of = lambda what, i: {n: found[i] for n, found in forks[what].items()}
     return [Turned(run.system, i, state, blame_turn(run, i), e, tuple(turn_gates(run, run.turns[i])) if i in run.gold else (), own.get(i),
                    None if off is None else of("off", i), None if known is None else of("known", i)) for i, e in ends.items()]
@@ -110,8 +111,9 @@ def keep_turns(path: str | Path, set_name: str, turns: Sequence[Turned]) -> Kept
     before = {t.system: t.identity for t in kept.values()}
     for t in turns:
         if before.setdefault(t.system, t.identity) != t.identity:
-            raise DataError(f"{t.system} on {set_name} was run otherwise before (identity {before[t.system]}, now {t.identity}): with other "
-                            "prompts, models, settings or another index", path, remedy="Move the file away, and measure all of it anew")
+            raise DataError(f"{t.system} on {set_name} was run otherwise before (identity {before[t.system]}, now {t.identity}): with "
+                            "other prompts, models, settings or another index", path,
+                            remedy="Move the file away, and measure all of it anew")
     log = JsonlLog(path)
     try:
         for t in turns: log.append({"set": set_name, **as_line(_completed(t, kept.get((t.system, t.task))))})
