@@ -490,7 +490,7 @@ def expected_gain(
 def bench_reading(
     model: ChatModel | None = None,  # None: the laptop's
     batch: int = 8,
-    words: Sequence[int] = (20, 80, 300),  # of a prompt
+    words: Sequence[int] = (20, 80, 200),  # of a prompt
     rounds: int = 3,
 ) -> dict[str, float]:
     "Prompt tokens a second of a batch that is read one by one, and together, in turn, by the length of its prompts."
