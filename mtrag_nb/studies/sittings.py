@@ -14,7 +14,7 @@ from ..core.record import Outcome
 from ..core.types import DataError, digest
 from ..evaluate.audit import COSTS
 from ..evaluate.blame import Blame, BlameReport, Decided, Gate, blame_turn, together, turn_gates
-from ..evaluate.pairs import UP, Audit, Ending, Ladder, endings, in_order, paired
+from ..evaluate.pairs import RUNG_NAMES, UP, Audit, Ending, Ladder, endings, in_order, paired
 from ..evaluate.recording import Recording
 
 # %% auto #0
@@ -147,10 +147,18 @@ def gates_of(turns: Sequence[Turned]) -> list[Gate]:
     return together(g for t in turns for g in t.gates)
 
 
+def _as_before(some: Mapping[str, Ending], name: str, run: Ending) -> Ending:
+    "A fork that a sitting lacks: all up to a rung is then all up to the one below it; else the turn is what it was."
+    if not name.startswith(UP): return run
+    below = RUNG_NAMES[:RUNG_NAMES.index(name.removeprefix(UP)) + 1]
+    return next((some[n] for r in reversed(below) for n in (UP + r, r) if n in some), run)
+
+
 def _forks(turns: Sequence[Turned], what: str) -> dict[str, dict[str, Ending]]:  # what: off or known; name -> task id -> ending
-    "The forks of the turns that have any; one that a sitting lacks left its turns as they were."
-    some = [t for t in turns if getattr(t, what) is not None]
-    return {n: {t.task: getattr(t, what).get(n, t.run) for t in some} for n in dict.fromkeys(n for t in some for n in getattr(t, what))}
+    "The forks of the turns that have any."
+    some = [(t, getattr(t, what)) for t in turns if getattr(t, what) is not None]
+    names = dict.fromkeys(n for _, of in some for n in of)
+    return {n: {t.task: of[n] if n in of else _as_before(of, n, t.run) for t, of in some} for n in names}
 
 
 def audit_of(name: str, turns: Sequence[Turned]) -> Audit:
