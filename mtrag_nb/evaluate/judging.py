@@ -136,6 +136,7 @@ class JudgeReport:
     hallucinations: Interval  # share of the judged answers that were flagged
     answered: int
     refused: int
+    asked_back: int
     failed: int  # turns that ended in an error: not judged
     pending: int  # turns that are not judged yet
     idk: IdkAgreement
@@ -149,11 +150,12 @@ class JudgeReport:
     @property
     def turns(self) -> int:
         "Those that could be judged."
-        return self.answered + self.refused + self.pending
+        return self.answered + self.refused + self.asked_back + self.pending
 
     @property
     def note(self) -> str:
-        return (f"{self.answered} answered, {self.refused} refused, {self.failed} ended in an error (not judged), "
+        back = f"{self.asked_back} asked back, " if self.asked_back else ""
+        return (f"{self.answered} answered, {self.refused} refused, {back}{self.failed} ended in an error (not judged), "
                 f"{self.pending} not judged yet. Hallucination flag: {self.hallucinations}. "
                 "Unread scores count as the minimum and unread flags as yes; worst and best are the means that they leave possible. "
                 "rl_f_local and rb_llm_local come from this judge and do not compare with the leaderboard's.")
@@ -180,10 +182,10 @@ def judge_report(
     flags = {t: float(j.flag) for t, js in judged.items() if (j := js.get("faithfulness")) and j.flag is not None}
     idk = [(judged[i.task_id]["idk"].score, rule_idk(i.answer)) for i in fresh if "idk" in judged[i.task_id]]
     asked = [p for p in PROTOCOLS if any(p in js for js in judged.values())]
-    refused, failed = sum(i.refused for i in fresh), sum(i.failed for i in items)
+    refused, back, failed = sum(i.refused for i in fresh), sum(i.asked_back for i in fresh), sum(i.failed for i in items)
     return JudgeReport(
         run.name, judge_of(run), tuple(protocol_row(p, judged, talks) for p in asked),
-        mean_interval(list(flags.values()), [talks[t] for t in flags]), len(fresh) - refused, refused, failed,
+        mean_interval(list(flags.values()), [talks[t] for t in flags]), len(fresh) - refused - back, refused, back, failed,
         len(items) - failed - len(fresh),
         idk_agreement([j for j, _ in idk], [r for _, r in idk]), sum(run.judge_lines[i.task_id].calls.seconds for i in fresh))
 
