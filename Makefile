@@ -134,7 +134,7 @@ nexus: $(VENV)/.installed-dev ## license the confidence, and measure NexusRAG be
 ncl: $(VENV)/.installed-dev ## measure NCL beside Self-CRAG and the baseline on real data (MTRAG_DATA, and MTRAG_INDEX for refusal); hours, goes on where it stopped
 	@$(STUDY) -c "from mtrag_nb.studies.ncl import main; main()"
 
-blame: $(VENV)/.installed-dev ## take every system apart on the sample and on 120 real tasks (MTRAG_DATA, MTRAG_INDEX; SETS="sample govt drawn" for some); hours, goes on where it stopped
+blame: $(VENV)/.installed-dev ## take every system apart on the sample and on 120 real tasks (MTRAG_DATA, MTRAG_INDEX; SETS="sample talks drawn" for some); hours, goes on where it stopped
 	@$(STUDY) -c "from mtrag_nb.studies.blame import SETS, main; main(sets='$(SETS)'.split() or SETS)"
 
 clarify: $(VENV)/.installed-dev ## measure the gate that asks back on both sets of questions (MTRAG_DATA; an index in indexes/mtrag), into data/measured/clarify.json (ten minutes)

@@ -44,8 +44,8 @@ __all__ = ['PARTS', 'Parts', 'Table', 'CLAIMS', 'SETS', 'SITTING', 'parts_of', '
            'of_gates', 'of_ladder', 'spoilt_talk', 'of_system', 'measured', 'submissions', 'submission_table',
            'interval', 'span', 'system_table', 'sure', 'audit_table', 'ladder_table', 'live_table', 'gates_table',
            'pairs_table', 'tables', 'verdict', 'claims_table', 'findings', 'report', 'first_talks', 'rewritten', 'held',
-           'sitting', 'unmeasured', 'measure_set', 'sample_set', 'real_set', 'drawn_set', 'slice_of', 'set_named',
-           'index_of', 'main']
+           'sitting', 'unmeasured', 'measure_set', 'sample_set', 'real_set', 'drawn_set', 'talks_set', 'slice_of',
+           'set_named', 'index_of', 'main']
 
 # %% ../../nbs/9_studies/17_blame.ipynb #431a3505
 PARTS = ("live", "audit", "ladder")  # what is done with each system besides running it
@@ -278,7 +278,7 @@ CLAIMS = (  # system, mechanism, what its paper says that it does
     ("agents", "reformulation", "another round finds what the first did not (multi-agent specification, 5.2)"))
 
 
-def verdict(p: Mapping) -> str:  # of a mechanism
+def verdict(p: Mapping) -> str:  # of a mechanism, or of a rung
     "What its gain in value shows: by its own interval, and, if no more is said, by the test corrected for the whole table, too."
     i = interval(p["value"])
     if i.value is None or i.low is None: return "not shown" if i.value else "no difference"
@@ -315,8 +315,10 @@ def findings(part: Mapping) -> list[str]:
             some = [f"{m} {span(p['value'])}" for m, p in s["audit"].items() if verdict(p) == word]
             if some: out.append(f"{n}: in value {word[:6]}{how}: {'; '.join(some)}.")
         if s["ladder"]["rungs"]:
-            rung, p = _best(s)
-            out.append(f"{n}: the most that one perfect stage gains is {span(p['gain'])} ({rung}); "
+            (rung, p), gains = _best(s), [f"{r} {span(q['value'])}" for r, q in s["ladder"]["rungs"].items() if verdict(q) == "helped"]
+            out.append(f"{n}: in value gain, made perfect: {'; '.join(gains) or 'none that is shown'}.")
+            out.append(f"{n}: the most that one perfect stage gains in right turns is {span(p['gain'])} ({rung}, the largest of "
+                       f"{len(s['ladder']['rungs']) - 1}); "
                        f"{s['ladder']['lowest'].get('', 0)} of {s['ladder']['failed']} failed turns are right at no rung.")
         if not s["live"]: continue
         p = s["live"]["all"]
@@ -414,19 +416,31 @@ def real_set(data: Path, domain: str, n: int) -> tuple[Benchmark, list[Task]]:
     return known, first_talks(known.tasks, n)
 
 
+def _by_domain(tasks: Iterable[Task]) -> list[list[list[Task]]]:  # domain by domain, in the order of their names
+    "The conversations of each domain."
+    found: dict[str, dict[str, list[Task]]] = {}
+    for t in tasks: found.setdefault(t.domain, {}).setdefault(t.conversation_id, []).append(t)
+    return [list(talks.values()) for _, talks in sorted(found.items())]
+
+
 def drawn_set(
     data: Path,
     n: int,  # fewer, if there are not so many
     seed: int = 0,
 ) -> tuple[Benchmark, list[Task]]:  # in an order of which any beginning is such a draw, too
     "Real tasks with their human rewrites, drawn at random: a turn of each conversation, then a second, the domains in turns."
-    rng, drawn = random.Random(seed), {}
-    known = rewritten(read_benchmark(official_file(data, "mtrag-human/reference")))
-    for t in known.tasks: drawn.setdefault(t.domain, {}).setdefault(t.conversation_id, []).append(t)
-    first = [[(talk, rng.choice(talk)) for talk in rng.sample(list(talks.values()), len(talks))] for _, talks in sorted(drawn.items())]
+    rng, known = random.Random(seed), rewritten(read_benchmark(official_file(data, "mtrag-human/reference")))
+    first = [[(talk, rng.choice(talk)) for talk in rng.sample(talks, len(talks))] for talks in _by_domain(known.tasks)]
     again = [[rng.choice(rest) for talk, t in some if (rest := [u for u in talk if u is not t])] for some in first]
     tasks = [t for of in ([[t for _, t in some] for some in first], again) for row in zip_longest(*of) for t in row if t]
     return known, tasks[:n]
+
+
+def talks_set(data: Path, n: int, seed: int = 0) -> tuple[Benchmark, list[Task]]:  # at least n tasks, if there are so many
+    "Whole conversations with their human rewrites, drawn at random, the domains in turns."
+    rng, known = random.Random(seed), rewritten(read_benchmark(official_file(data, "mtrag-human/reference")))
+    some = [rng.sample(talks, len(talks)) for talks in _by_domain(known.tasks)]
+    return known, first_talks([t for row in zip_longest(*some, fillvalue=()) for talk in row for t in talk], n)
 
 # %% ../../nbs/9_studies/17_blame.ipynb #slice001
 def slice_of(
@@ -444,12 +458,13 @@ def slice_of(
     return out
 
 # %% ../../nbs/9_studies/17_blame.ipynb #sets0001
-SETS = ("sample", "govt", "drawn")  # of `main`: the project's own conversations, those of a domain, turns of all domains at random
+# of `main`: the project's own conversations, whole ones at random, single turns at random; and what is done with each besides running it
+SETS = {"sample": PARTS, "talks": ("live",), "drawn": ("audit", "ladder")}
 SITTING = 8  # turns that are drawn one by one are measured, and kept, so many at a time; conversations all at once
 
 
 def set_named(
-    name: str,  # "sample", "drawn", or a domain
+    name: str,  # "sample", "talks", "drawn", or a domain
     n: int,  # real tasks
     limit: int | None = None,  # of the sample's
     talks: Sequence[str] = (),  # and only of these conversations
@@ -457,7 +472,7 @@ def set_named(
     "The tasks of a set."
     if name == "sample": return sample_set(limit, talks)
     data = real_data("mtrag-human/reference.jsonl and retrieval_tasks")
-    return drawn_set(data, n) if name == "drawn" else real_set(data, name, n)
+    return {"drawn": drawn_set, "talks": talks_set}[name](data, n) if name in SETS else real_set(data, name, n)
 
 
 def index_of(name: str, index: str | Path | None, runs: Path, models: Models, settings: Settings) -> Path:
@@ -473,13 +488,13 @@ def main(
     out: str | Path = "data/measured",
     runs: str | Path = "runs/blame",
     profile: str = "laptop",
-    sets: Sequence[str] = SETS,  # what else `blame.json` holds stays as it is
+    sets: Iterable[str] = SETS,  # or domains; what else `blame.json` holds stays as it is
     n: int = 120,  # real tasks of each set
     limit: int | None = None,  # of the sample's tasks, only the first so many
     talks: Sequence[str] = (),  # and only of these conversations
     index: str | Path | None = None,  # of the domains' corpora; None: $MTRAG_INDEX
     systems: Sequence[str] = tuple(SYSTEMS),
-    parts: Parts = PARTS,  # turns that are drawn one by one have no answers of the system's own before them: no "live" there
+    parts: Parts = PARTS,  # of those that SETS has for the set; with a domain, all
     models: Models | None = None,
     progress: bool = True,
 ) -> dict:
@@ -489,7 +504,7 @@ def main(
     models, index = models or Models(settings), index or os.environ.get("MTRAG_INDEX")
     told = read_json(path) if path.exists() else {"sets": {}}
     of = {name: set_named(name, n, limit, talks) for name in sets}
-    asked = lambda name: {s: [p for p in parts_of(parts, s) if name != "drawn" or p != "live"] for s in systems}
+    asked = lambda name: {s: [p for p in parts_of(parts, s) if p in SETS.get(name, PARTS)] for s in systems}
     places = {name: index_of(name, index, Path(runs), models, settings) for name, (_, tasks) in of.items()
               if unmeasured(read_turns(file, name), tasks, systems, asked(name))}
     for name, (known, tasks) in of.items():
