@@ -19,8 +19,8 @@ from .text import content_spans
 # %% auto #0
 __all__ = ['TONES', 'SIGNS', 'ROLE_COLOURS', 'SERIES_COLOURS', 'clean', 'esc', 'attr', 'inline', 'show', 'text_table',
            'html_table', 'words_table', 'clip', 'pill', 'dot', 'quiet', 'preformatted', 'fold', 'row', 'rows', 'page',
-           'words_of', 'document', 'View', 'unstyled', 'labelled', 'run_together', 'word_diff', 'loose_words',
-           'mark_loose', 'end_colours']
+           'text_of', 'words_of', 'document', 'View', 'unstyled', 'labelled', 'run_together', 'word_diff',
+           'loose_words', 'mark_loose', 'end_colours']
 
 # %% ../../nbs/1_core/06_html.ipynb #25ded401
 _UNSHOWN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
@@ -90,7 +90,8 @@ def words_table(
     wrap = lambda tag, right: "white-space:nowrap" if right and tag == "td" else "max-width:22em;overflow-wrap:break-word"
     style = lambda tag, right: f"text-align:{'right' if right else 'left'};vertical-align:top;padding:.15em .6em;{wrap(tag, right)}"
     scope = {"th": " scope='col'", "td": ""}
-    cell = lambda tag, v, right: f"<{tag}{scope[tag]} style='{style(tag, right)}'>{esc(show(v))}</{tag}>"
+    inside = lambda v, right: esc(show(v)) if right else f"<div align='left'>{esc(show(v))}</div>"  # for GitHub, as in `row`
+    cell = lambda tag, v, right: f"<{tag}{scope[tag]} style='{style(tag, right)}'>{inside(v, right)}</{tag}>"
     line = lambda tag, values: "<tr>" + "".join(cell(tag, v, n) for v, n in zip(values, numeric)) + "</tr>"
     return f"<table style='border-collapse:collapse'>{line('th', header)}{''.join(line('td', r) for r in rows)}</table>"
 
@@ -179,7 +180,7 @@ def row(
 ) -> str:
     "A labelled part of a turn, to be put into `rows`."
     return (f"<tr style='{_LINE}'><th scope='row' style='{_CELL};width:6.2em;font-weight:400;{_QUIET}'>{esc(label)}</th>"
-            f"<td style='{_CELL}'>{body}</td></tr>")
+            f"<td style='{_CELL}'><div align='left'>{body}</div></td></tr>")  # GitHub drops the style, and puts a cell's text on the right
 
 
 def rows(
@@ -196,10 +197,20 @@ def page(body: str) -> str:
     return f"<div class='tex2jax_ignore mathjax_ignore' style='{look}'>{body}</div>"
 
 # %% ../../nbs/1_core/06_html.ipynb #5f00a008
+_BLOCKS = re.compile(r"</?(?:div|details|summary|pre|p|h\d|li|tr|table|caption|br)\b[^>]*>")
+
+
+def text_of(page: str) -> str:
+    "Some HTML as plain text: a line for each block and each row of a table, its cells two blanks apart."
+    seen = re.sub(r"<(style|script)\b.*?</\1>", "", page, flags=re.S)
+    seen = re.sub(r"(?:</div>)+(?=</t[dh]>)", "", re.sub(r"(<t[dh]\b[^>]*>)(?:<div\b[^>]*>)+", r"\1", seen))  # a cell stays in its row
+    lines = html.unescape(re.sub(r"<[^>]+>", "", re.sub(r"</t[hd]>", "  ", _BLOCKS.sub("\n", seen)))).splitlines()
+    return "\n".join(line.rstrip() for line in lines if line.strip())
+
+
 def words_of(page: str) -> str:
-    "The words that a reader of some HTML sees, its blocks a space apart: what a page is tested by."
-    blocks = re.sub(r"</?(div|details|summary|pre|p|h\d|li|tr|th|td)\b[^>]*>", " ", page)
-    return re.sub(r"\s+", " ", html.unescape(re.sub(r"<[^>]+>", "", blocks))).strip()
+    "The words that a reader of some HTML sees, in one line: what a page is tested by."
+    return " ".join(text_of(page).split())
 
 # %% ../../nbs/1_core/06_html.ipynb #6263978c
 _HEAD = ("<!doctype html><html lang='en'><head><meta charset='utf-8'><meta name='viewport' content='width=device-width,initial-scale=1'>"
@@ -225,11 +236,11 @@ class View:
         self,
         title: str,
         body: str,  # HTML
-        text: str,  # the same in a few lines, for a terminal
+        text: str = "",  # the same in a few lines, for a terminal; "": made of the HTML
     ):
         self.title, self.body, self.text = title, body, text
 
-    def __repr__(self) -> str: return self.text
+    def __repr__(self) -> str: return self.text or text_of(self.body)
 
     def _repr_html_(self) -> str: return page(self.body)
 

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -17,23 +17,21 @@ from ..core.types import SettingsError
 from ..evaluate.blame import STAGES, Blame, BlameReport
 from .figures import INK, QUIET, blank, drawn
 from .linked import Board, wide
-from .pairs import ink_on
+from .pairs import STAGE_COLOURS, ink_on
 
 # %% auto #0
-__all__ = ['LETTERS', 'COLOURS', 'PALE', 'SIGNS', 'BAND', 'OPEN', 'square', 'turns_of', 'grid_figure', 'stages_to_blame',
-           'grid_key', 'finding', 'words_for', 'signed', 'square_html', 'bands', 'band_html', 'grid_html']
+__all__ = ['LETTERS', 'PALE', 'SIGNS', 'BAND', 'OPEN', 'square', 'turns_of', 'grid_figure', 'stages_to_blame', 'grid_key',
+           'leading', 'finding', 'words_for', 'signed', 'square_html', 'bands', 'band_html', 'grid_html']
 
 # %% ../../nbs/8_show/07_grid.ipynb #21787d82
 LETTERS = {"index": "I", "rewrite": "W", "retrieve": "R", "rerank": "K", "grade": "G", "gate": "A", "generate": "D", "check": "C",
            "other": "O", "a fault": "!", "": "?"}  # stage -> its letter; "": failed, and no stage can be named
-COLOURS = {"index": "#404040", "rewrite": "#882255", "retrieve": "#0072B2", "rerank": "#56B4E9", "grade": "#E69F00", "gate": "#CC79A7",
-           "generate": "#D55E00", "check": "#7A5195", "other": "#777777", "a fault": "#000000", "": "#999999"}
 PALE = {"right": ("✓", "#009E73"), "undecided": ("~", QUIET), "not judged": ("", QUIET)}
 
 
 def square(b: Blame) -> tuple[str, str, bool]:  # letter, colour, filled
     "How a turn is drawn."
-    return (LETTERS[b.stage], COLOURS[b.stage], True) if b.came == "failed" else (*PALE[b.came], False)
+    return (LETTERS[b.stage], STAGE_COLOURS[b.stage], True) if b.came == "failed" else (*PALE[b.came], False)
 
 # %% ../../nbs/8_show/07_grid.ipynb #9c543be0
 def turns_of(reports: Sequence[BlameReport]) -> list[list[str]]:  # the tasks of each conversation, in their order
@@ -90,14 +88,21 @@ def grid_key(reports: Sequence[BlameReport]) -> str:
     return "   ".join([*(f"{PALE[c][0] or 'blank:'} {c}" for c in PALE if c in came), *told])
 
 
+def leading(stages: Mapping[str, int]) -> str:  # stage -> failed turns; "": no stage can be named
+    "The stage at which most turns failed first, or the stages where they are equal, with its number of turns."
+    most = max(stages.values())
+    top = [s or "no stage that can be named" for s, n in stages.items() if n == most]
+    return f"{most} of them {'each ' * (len(top) > 1)}first at: {' and '.join(top)}"
+
+
 def finding(reports: Sequence[BlameReport]) -> str:
     "One line: how much failed, which stage most of it went wrong at first, and how many turns no system got right."
     found, judged = stages_to_blame(reports), sum(len(r.judged) for r in reports)
     never = [i for i in reports[0].turns if all(r.turns[i].came == "failed" for r in reports)]
-    if not found: return f"No turn of {judged} failed."
-    stage, n = found.most_common(1)[0]
-    return (f"{sum(found.values())} of {judged} turns failed, {n} of them first at: {stage or 'no stage that can be named'}. "
-            f"{len(never)} of the {len(reports[0].turns)} questions are failed by all {len(reports)} systems.")
+    if not judged: return "No turn is judged."
+    if not found: return f"None of {judged} turns failed."
+    failed = f"{sum(found.values())} of {judged} turns failed, {leading(found)}."
+    return failed + (f" {len(never)} of the {len(reports[0].turns)} questions are failed by all {len(reports)} systems." if len(reports) > 1 else "")
 
 # %% ../../nbs/8_show/07_grid.ipynb #5093da50
 SIGNS = {"right": "✓", "failed": "✗", "undecided": "~", "not judged": "–"}

@@ -22,8 +22,9 @@ from .figures import GRID, QUIET, SERIES, blank, drawn
 __all__ = ['STAGE_COLOURS', 'ink_on', 'blame_figure', 'gain_figure', 'repair_figure', 'frontier_figure']
 
 # %% ../../nbs/8_show/06_pairs.ipynb #c31e0cca
-_TAB = ("#0072B2", "#56B4E9", "#009E73", "#F0E442", "#E69F00", "#CC79A7", "#D55E00", "#7f6000", "#8a8a8a", "#1a1a1a")
-STAGE_COLOURS = {**dict(zip(STAGES, _TAB)), "": "#e4e4e4"}  # "": none can be named
+STAGE_COLOURS = {  # in every figure and on every page; none is green, which stands for a correct turn. "": no stage can be named
+    "index": "#404040", "rewrite": "#882255", "retrieve": "#0072B2", "rerank": "#56B4E9", "grade": "#E69F00", "gate": "#CC79A7",
+    "generate": "#D55E00", "check": "#7A5195", "other": "#777777", "a fault": "#000000", "": "#999999"}
 
 
 def ink_on(colour: str) -> str:  # "#rrggbb"
@@ -107,7 +108,7 @@ def repair_figure(
     "Which rung of the ladder repairs the failed turns, as shares of them."
     there = {r for some in repaired.values() for r in some if r}
     rungs = [*(r for r in RUNG_NAMES if r in there), *sorted(there - set(RUNG_NAMES))]
-    colours = {**dict(zip(rungs, (*SERIES_COLOURS, *_TAB))), "": "#e4e4e4"}
+    colours = {**dict(zip(rungs, (*SERIES_COLOURS, *STAGE_COLOURS.values()))), "": "#e4e4e4"}
     fig = blank(7.6, 1.4 + 0.36 * max(len(repaired), 1))
     ax, totals = fig.subplots(), [sum(some.values()) for some in repaired.values()]
     _stacked(ax, list(repaired.values()), totals, colours, {"": "none"})

@@ -18,7 +18,7 @@ from .parts import doubts_of, figure_html
 
 # %% auto #0
 __all__ = ['BOARD_HEAD', 'FLOW', 'FLOW_GROUPS', 'FLOW_HEAD', 'SPLIT', 'ranked', 'right_link', 'verdict', 'caveat', 'stage_links',
-           'short', 'board_rows', 'leaderboard', 'flow_rows', 'flow_html', 'wins_html', 'split_html',
+           'short', 'placed', 'board_rows', 'leaderboard', 'flow_rows', 'flow_html', 'wins_html', 'split_html',
            'disagreements_html']
 
 # %% ../../nbs/8_show/08_summary.ipynb #8e13ea61
@@ -58,8 +58,10 @@ def _how_sure(found: Comparison, best: str, others: Sequence[str]) -> str:
 def _alone(n: int, s: Standing) -> str:
     "One run in a sentence."
     failed = len(s.report.failed)
-    stages = [(k, v) for k, v in s.report.counts("stage").items() if k][:1]
-    first = "".join(f", most of them first at: {k} ({filtered(v, f'r{n + 1}', 'failed', 'at_' + mark_of(k))})" for k, v in stages)
+    named = {k: v for k, v in s.report.counts("stage").items() if k}
+    most = [(k, v) for k, v in named.items() if v == max(named.values())]
+    count = lambda k, v: f"{k} ({filtered(v, f'r{n + 1}', 'failed', 'at_' + mark_of(k))})"
+    first = f", most of them first at: {' and '.join(count(*m) for m in most)}" if most else ""
     return (f"<b>{esc(s.name)}</b> gets {right_link(n, s)} judged turns right ({percent(s.right())}); "
             f"{filtered(failed, f'r{n + 1}', 'failed')} failed{first}.")
 
@@ -112,9 +114,15 @@ def short(i: Interval) -> str:
     return show(i.value, 2) + (f" [{show(i.low, 2)}, {show(i.high, 2)}]" if i.low is not None else "")
 
 # %% ../../nbs/8_show/08_summary.ipynb #67aba0b0
+def placed(board: Board) -> dict[str, list[str]]:  # run -> those that are at least as good at no more cost
+    "Which runs dominate which; {} for one run, and where conversations are too few for an interval."
+    sure = len(board.own) > 1 and all(s.right().low is not None for s in board.own)
+    return dominated(board.own) if sure else {}
+
+
 def board_rows(board: Board) -> list[list[object]]:
     "The runs under BOARD_HEAD."
-    worse = dominated(board.own) if len(board.own) > 1 else {}
+    worse = placed(board)
     def place(name: str) -> str:
         if name not in worse: return "–"
         return f"dominated by {', '.join(worse[name])}" if worse[name] else "★ on the frontier"
@@ -131,8 +139,8 @@ def board_rows(board: Board) -> list[list[object]]:
 
 def leaderboard(board: Board) -> Html:
     "The table of runs, and the frontier as a figure where there are several."
-    costs = cost_points(board.own) if len(board.own) > 1 else {}
-    drawn = figure_html(frontier_figure(costs, dominated(board.own), "share right"), "Share right against tokens a turn") if costs else ""
+    worse = placed(board)
+    drawn = figure_html(frontier_figure(cost_points(board.own), worse, "share right"), "Share right against tokens a turn") if worse else ""
     value = ("<p class=quiet>Right: an answer near the target (ROUGE-L), or a refusal where there is nothing to say. Value: ROUGE-L of "
              "an answer, 1 or 0 for a refusal. Fixed, spoilt: the last answer against the first.</p>")
     return Html(linked_table(BOARD_HEAD, board_rows(board)) + value + drawn)
@@ -141,7 +149,7 @@ def leaderboard(board: Board) -> Html:
 FLOW = ("From the record alone: the first draft of each turn against its ending. What grade, gate and rewrite were worth needs the "
         "turns run again without them: `mtrag audit`, and then this page again.")
 FLOW_GROUPS = {"first answer right": ("kept", "spoilt"), "first answer wrong": ("fixed", "left wrong")}
-FLOW_HEAD = ["run", "→ kept", "→ spoilt", "→ fixed", "→ left wrong", "right", "failed", "too near to call", "tokens for checks and retries"]
+FLOW_HEAD = ["run", "→ kept", "→ spoilt", "→ fixed", "→ left wrong", "right", "failed", "undecided", "tokens for checks and retries"]
 
 
 def flow_rows(board: Board) -> list[list[object]]:
@@ -157,8 +165,8 @@ def flow_rows(board: Board) -> list[list[object]]:
 
 
 def flow_html(board: Board) -> Html:
-    "What became of first answers; '' if no turn is judged."
-    if not any(s.judged for s in board.own): return Html("")
+    "What became of first answers; '' if no turn is judged, or if no run checks or retries anything."
+    if not any(s.judged and (s.correction or s.ways["fixed"] or s.ways["spoilt"]) for s in board.own): return Html("")
     groups = [*FLOW_GROUPS, "ended without a draft"]
     above = "<tr><td></td>" + "".join(f"<th scope=colgroup colspan=2>{g}</th>" for g in groups) + "<td></td><td></td></tr>"
     note = esc(FLOW).replace("`mtrag audit`", "<code>mtrag audit</code>")

@@ -58,7 +58,7 @@ def row_html(board: Board, n: int, task_id: str, targets: Iterable[str] = ()) ->
     return f"<tr data-m='{attr(marks)}'><th scope=row>{ids}{link}</th>{cells}</tr>"
 
 # %% ../../nbs/8_show/09_turn_list.ipynb #eb3fffc0
-KINDS = {"failed": ("failed",), "right": ("right",), "too near to call": ("undecided",), "first answer fixed": ("fixed",),
+KINDS = {"failed": ("failed",), "right": ("right",), "undecided": ("undecided",), "first answer fixed": ("fixed",),
          "first answer spoilt": ("spoilt",), "refused though answerable": ("to_answer", "refused"),
          "answered though not answerable": ("to_refuse", "answered"), "right in one run, failed in another": ("apart",),
          "broke": ("error",)}
