@@ -405,7 +405,7 @@ def _systems_panel(ax: Axes, found: Comparison, some: _Scored, numbered: bool) -
     spread = f"{found.level:.0%} interval" if any(r.low is not None for r in found.systems) else "too few conversations for an interval"
     if not any(r.low is not None for r in found.systems) and some.scores: spread = "a stroke: a conversation"
     diamonds = f"◇ and number: on the {found.shared} tasks that all have" if uneven else ""
-    ax.set_xlabel("\n".join([f"mean {_words(found.measure)}", spread, *([diamonds] if diamonds else [])]))
+    ax.set_xlabel("\n".join([*wrap(f"mean {_words(found.measure)}", 40), spread, *([diamonds] if diamonds else [])]))
     _grid(ax)
 
 # %% ../../nbs/8_show/02_figures.ipynb #1091c307
