@@ -18,7 +18,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from .files import disk_full, make_folder
-from .types import DataError
+from .types import DataError, redacted
 
 # %% auto #0
 __all__ = ['SPARE', 'checksum', 'sized', 'need_room', 'Answer', 'FolderServer', 'download']
@@ -130,19 +130,24 @@ def _bytes_from(
     client,  # an httpx.Client
     url: str,
     part: Path,
+    size: int | None,  # no more is read than that; None: not known
     headers: Mapping[str, str],
     seen: Callable[[int], object],
 ) -> None:
-    "Append the rest of a file to what there is of it. Raises httpx errors."
+    "Append the rest of a file to what there is of it. Raises httpx errors, and DataError for an answer that is no file."
     at = part.stat().st_size if part.exists() else 0
     asked = {**headers, "Accept-Encoding": "identity", **({"Range": f"bytes={at}-"} if at else {})}
     with client.stream("GET", url, headers=asked) as r:
-        if r.status_code == 416: return  # all of it is there
+        if r.status_code == 416 and at: return  # all of it is there
         r.raise_for_status()
+        packed = r.headers.get("Content-Encoding", "identity")
+        if r.status_code not in (200, 206) or packed != "identity":
+            raise DataError(f"the server answers {r.status_code} ({packed}), and not with the file as it is", redacted(url), remedy="Check the address")
         with open(part, "ab" if r.status_code == 206 else "wb") as f:
-            for piece in r.iter_bytes():  # as it comes: a larger piece would be lost with the connection
+            for piece in r.iter_raw():  # as it comes: a larger piece would be lost with the connection
                 f.write(piece)
                 seen(len(piece))
+                if size is not None and f.tell() > size: return  # too long: no more of it
 
 
 def _says(e: Exception) -> str:
@@ -171,7 +176,7 @@ def download(
         while True:
             before = have()
             try:
-                _bytes_from(client, url, part, headers, seen)
+                _bytes_from(client, url, part, size, headers, seen)
                 break
             except httpx.HTTPError as e:
                 status = getattr(getattr(e, "response", None), "status_code", 500)
@@ -188,17 +193,18 @@ def _lost(url: str, target: Path, have: int, size: int | None, e: Exception) -> 
     came = f"after {sized(have)}" + (f" of {sized(size)}" if size else "") if have else "before anything came"
     by_hand = f"Check the network, or put the file at {target} by hand"
     kept = "What came is kept: fetch again, and it goes on from there" if have else by_hand
-    return DataError(f"could not be fetched: the connection was lost {came} ({_says(e)})", url, remedy=kept)
+    return DataError(f"could not be fetched: the connection was lost {came} ({_says(e)})", redacted(url), remedy=kept)
 
 
 def _put(part: Path, target: Path, url: str, size: int | None, sum_: str) -> Path:
     "Put a file in its place if it is what was asked for. Raises DataError, and throws it away, if not."
     if not part.exists(): part.touch()
     found = part.stat().st_size
-    wrong = f"has {found:,} bytes, not {size:,}" if size is not None and found != size else ""
+    wrong = "" if found or size == 0 else "is empty"
+    if size is not None and found != size: wrong = f"has {found:,} bytes, not {size:,}" if found < size else f"has more than {size:,} bytes"
     if not wrong and sum_ and checksum(part, sum_) != sum_: wrong = "does not have the checksum that is published for it"
     if wrong:
         part.unlink()
-        raise DataError(f"{wrong}; thrown away", url, remedy="Fetch again; if it happens twice, something on the way changes files")
+        raise DataError(f"{wrong}; thrown away", redacted(url), remedy="Fetch again; if it happens twice, something on the way changes files")
     os.replace(part, target)
     return target
