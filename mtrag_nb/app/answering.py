@@ -16,6 +16,8 @@ from ..core.settings import Settings
 from ..core.text import clipped
 from ..core.types import DOMAINS, Task
 from ..data.mtrag import Benchmark, read_benchmark, sample_corpus, sample_dir
+from ..evaluate.blame import blame
+from ..evaluate.recording import Recording
 from ..systems.registry import DEFAULT, configured, system_named
 
 if TYPE_CHECKING:
@@ -40,16 +42,19 @@ def minutes_spent(folder: Path) -> float:
     return sum(s.get("seconds", 0) for s in Run(folder).manifest["sessions"]) / 60
 
 # %% ../../nbs/app/03_answering.ipynb #7ce0d450
-def print_demo(done: Run, tasks: int, minutes: float, index: Path) -> None:
-    "Print what came of the demo: outcomes, a conversation, one turn by its steps, and what to do next."
+def print_demo(done: Run, sample: Benchmark, minutes: float, index: Path) -> None:
+    "Print what came of the demo: outcomes, a conversation, one turn by its steps, the stages to blame, and what to do next."
     print_run(done)
     turns, talk = done.trajectories, max(done.conversations.values(), key=len)
     print("\nA conversation:", *(f"  {t.turn}. {t.question}\n     {clipped(t.answer, 160) or t.error.message}" for t in talk), sep="\n")
     example = max(sorted(turns.values(), key=lambda t: t.task_id), key=lambda t: len(t.steps))
     print(f"\nOne turn, the one with the most steps:\n{tell(example, done.passages)}")
-    print("\nThe model is small and its answers are no evidence of quality; every step is real.")
-    if len(turns) < tasks:
-        print(f"{len(turns)} of the sample's {tasks} turns fit into {minutes:g} minutes: `mtrag demo --minutes {minutes + 10:g}` goes on.")
+    found = blame(Recording(done, sample.gold))
+    stages = ", ".join(f"{s or 'no stage can be named'} ({n})" for s, n in found.counts("stage").items())
+    print(f"\nAgainst the reference answers {len(found.failed)} of {len(found.judged)} judged turns failed{f', first at: {stages}' if stages else ''}.")
+    print("The model is small and its answers are no evidence of quality; every step is real.")
+    if len(turns) < len(sample.tasks):
+        print(f"{len(turns)} of the sample's {len(sample.tasks)} turns fit into {minutes:g} minutes: `mtrag demo --minutes {minutes + 10:g}` goes on.")
     print(f"Next: `mtrag report {done.folder}` for a page, `mtrag ask --index {index}` for questions of your own, or open nbs/index.ipynb.")
 
 # %% ../../nbs/app/03_answering.ipynb #4180ca30
@@ -72,7 +77,7 @@ def demo(
     if not (out / "manifest.json").exists() or len(Run(out).trajectories) < least: go(tasks[:least], None)
     left = minutes - minutes_spent(out)
     done = go(tasks, left) if left > 0 else Run(out)
-    print_demo(done, len(tasks), minutes, index)
+    print_demo(done, file, minutes, index)
     return done
 
 # %% ../../nbs/app/03_answering.ipynb #909eb078
