@@ -61,8 +61,8 @@ class _Words(HTMLParser):
 
 def html_text(html: str) -> str:
     "The words of a page, a line for each block."
-    reader = _Words()
-    reader.feed(html)
+    reader = _Words()  # a block that fills a cell (it keeps the text on the left on GitHub) starts no line
+    reader.feed(re.sub(r"(?:</div>)+(?=</t[dh]>)", "", re.sub(r"(<t[dh]\b[^>]*>)(?:<div\b[^>]*>)+", r"\1", html)))
     reader.close()
     return "\n".join(line.strip() for line in "".join(reader.parts).splitlines() if line.strip())
 

@@ -18,10 +18,12 @@ import copy
 import json
 import os
 import re
+import subprocess
 import sys
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,7 +34,7 @@ from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernel
 from outputs import COLOURS, directives, stale, worth_keeping
 
 ROOT = Path(__file__).resolve().parents[1]
-NBS = ROOT / "nbs"
+NBS, ZYGOTE = ROOT / "nbs", ROOT / "tools" / "zygote.py"
 TIMES = ROOT / ".notebook_seconds.json"  # how long each took here, so that the longest are begun first; not committed
 LONG = 20  # seconds after which a notebook has to say why
 TEST = re.compile(r"^\s*assert\b|\bassert_\w+\(|\bwith expect\(", re.M)
@@ -70,9 +72,14 @@ class Page:
 class Client(NotebookClient):
     "Runs the cells that are not flagged away, up to the first that fails. Without `models`, the packages with weights are not found."
 
-    def __init__(self, nb, skip: set, models: bool, **kw):
+    def __init__(self, nb, skip: set, models: bool, zygote: str, **kw):
         super().__init__(nb, **kw)
-        self.skip, self.blocked = skip, not models
+        self.skip, self.blocked, self.zygote = skip, not models, zygote
+
+    def create_kernel_manager(self):
+        manager = super().create_kernel_manager()
+        if self.zygote: manager.kernel_spec.argv = [sys.executable, str(ZYGOTE), self.zygote, "-f", "{connection_file}"]
+        return manager
 
     async def async_execute_cell(self, cell, cell_index, **kw):
         if cell.cell_type == "code" and directives(cell.source).keys() & self.skip: return cell
@@ -96,7 +103,22 @@ class Done:
         return f"{'FAIL' if self.problem else 'ok  '} {self.page.name:36} {self.tests:4} test cells {self.seconds:7.1f} s{why}"
 
 
-def execute(page: Page, skip: set) -> str:
+@contextmanager
+def forking(kernels: int):
+    "The socket of a process that forks kernels with the heavy packages imported (tools/zygote.py); \"\" where that does not pay."
+    if kernels < 4 or not hasattr(os, "fork"):
+        yield ""
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        socket = os.path.join(folder, "zygote")
+        env = {**os.environ, "MPLBACKEND": "module://matplotlib_inline.backend_inline"}  # as ipykernel sets it
+        with subprocess.Popen([sys.executable, str(ZYGOTE), socket], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env) as p:
+            if p.stdout.readline() != "ready\n": sys.exit("tools/zygote.py did not start")
+            yield socket
+            p.stdin.close()
+
+
+def execute(page: Page, skip: set, zygote: str) -> str:
     """Run the cells in a kernel of their own; what went wrong, or "".
 
     It works in an empty folder, and its temporary files lie in one that is removed; the settings of one's own IPython do not count.
@@ -104,7 +126,7 @@ def execute(page: Page, skip: set) -> str:
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         places = {name: os.path.join(folder, name.lower()) for name in ("CWD", "TMPDIR", "IPYTHONDIR")}
         for place in places.values(): os.mkdir(place)
-        client = Client(page.nb, skip, page.models, timeout=3600, kernel_name="python3", extra_arguments=QUIET, shutdown_kernel="immediate")
+        client = Client(page.nb, skip, page.models, zygote, timeout=3600, kernel_name="python3", extra_arguments=QUIET, shutdown_kernel="immediate")
         try: client.execute(cwd=places.pop("CWD"), env={**os.environ, **places})
         except (DeadKernelError, CellTimeoutError) as e: return f"{page.name}: {e}"
         except CellExecutionError as e:
@@ -124,10 +146,10 @@ def keep(page: Page, skip: set, real: bool) -> None:
     nbformat.write(page.nb, page.path)
 
 
-def run_one(page: Page, skip: set, save: bool, compare: bool) -> Done:
+def run_one(page: Page, skip: set, save: bool, compare: bool, zygote: str) -> Done:
     "Run one notebook, then keep what it shows, or compare it with what is kept."
     start, real = time.time(), bool(os.environ.get("MTRAG_DATA"))
-    problem = execute(page, skip)
+    problem = execute(page, skip, zygote)
     code = [c for c in page.nb.cells if c.cell_type == "code" and not directives(c.source).keys() & skip]
     if save and not problem: keep(page, skip, real)
     if compare and not save and not problem:
@@ -172,9 +194,9 @@ def main(argv=None) -> int:
     skip, times, start = known - set(args.what), read_times(), time.time()
     pages = [p for p in chosen([w for w in args.what if w not in known]) if not (args.quick and p.models)]
     failed = 0
-    with ThreadPoolExecutor(args.jobs) as pool:
+    with forking(len(pages)) as zygote, ThreadPoolExecutor(args.jobs) as pool:
         begun = longest_first(pages, times) if args.jobs > 1 else pages
-        for future in as_completed([pool.submit(run_one, p, skip, args.save, not args.no_compare) for p in begun]):
+        for future in as_completed([pool.submit(run_one, p, skip, args.save, not args.no_compare, zygote) for p in begun]):
             done = future.result()
             failed += bool(done.problem)
             if done.page.path.is_relative_to(NBS): times[done.page.name] = round(done.seconds, 1)
