@@ -69,6 +69,7 @@ def ask(path: str, argv: list) -> None:
     try: talk.connect(path)
     except OSError: os.execv(sys.executable, [sys.executable, "-m", "ipykernel_launcher", *argv])
     talk.sendall((json.dumps({"argv": argv, "cwd": os.getcwd(), "env": dict(os.environ)}) + "\n").encode())
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # sent before the kernel is ended
     talk.recv(1)  # the kernel has ended
 
 
