@@ -11,6 +11,7 @@ LIBRARY ?= runs/library
 SERVED ?= runs/served
 JOBS ?= 2
 NB ?=
+OTHER ?=
 ROWS ?=
 SETS ?=
 BIN = $(VENV)/bin
@@ -19,7 +20,7 @@ PIP = $(BIN)/pip install -q -c constraints.txt $(PIP_ARGS)
 STUDY = HF_HUB_OFFLINE=1 TOKENIZERS_PARALLELISM=false OMP_NUM_THREADS=1 $(BIN)/python
 NOTEBOOKS = $(BIN)/python tools/run_notebooks.py --jobs $(JOBS)
 
-.PHONY: help demo serve serve-load test quick test-browser test-wheel test-anywhere test-readme test-reproduce test-kills test-lance address bench calibrate \
+.PHONY: help demo serve serve-load test quick test-emulated test-browser test-wheel test-anywhere test-readme test-reproduce test-kills test-lance address bench calibrate \
   rerankers retrieval signals asked ablations quote yardsticks intervals ingestion footprint server platforms licence agents nexus ncl blame clarify paper record notebooks export readme sync clean
 
 help: ## what can be made
@@ -45,6 +46,9 @@ test: $(VENV)/.installed-dev ## install, then run every notebook (NB=nbs/5_syste
 # They are short, and a kernel that starts leaves its core idle for a while: one more at a time than there are cores.
 quick: $(VENV)/.installed-dev ## run the notebooks that need no real model (2 minutes)
 	@$(NOTEBOOKS) --jobs $$(( $(JOBS) + 1 )) --quick $(NB)
+
+test-emulated: $(VENV)/.installed-dev ## the notebooks as on two other processors, with one and two threads, under two Pythons (OTHER=a second environment, ROWS=1,4 for some, NB=...)
+	@$(BIN)/python tools/emulated.py --jobs $(JOBS) --rows "$(or $(ROWS),1,2,3,4)" --other "$(OTHER)" $(NB)
 
 test-browser: $(VENV)/.installed-dev ## click through the case browser in a real JupyterLab, the page of `make serve` and reports of up to 2,000 turns (as root it installs Chromium)
 	@HF_HUB_OFFLINE=1 $(BIN)/python tools/browser_test.py
