@@ -258,4 +258,4 @@ NEXUS = System(
     "nexus", build_nexus, "cited answers from one's own documents: three labels, another search, every citation checked (NexusRAG)",
     reasons=(IRRELEVANT, DECLINED, NOTHING), prompts=NEXUS_PROMPTS, settings=NexusSettings,
     defaults={"laptop": LAPTOP, "nexus-server": SERVED, "server": SERVED}, profiles=PROFILES,
-    retries=lambda settings: settings.own.rounds + settings.own.retry, variants={"published": PUBLISHED})
+    retries=lambda settings: settings.own.rounds + settings.own.retry, paper="nexus", variants={"published": PUBLISHED})
