@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, fields, is_dataclass, replace
 from .types import SettingsError, digest, plain, redacted
 
 # %% auto #0
-__all__ = ['MODEL_CHOICES', 'VIEWS', 'FUSIONS', 'RERANKERS', 'WAYS_TO_GRADE', 'SCALES', 'STAGE_CHOICES', 'MINILM', 'BGE_M3',
-           'BGE_RERANKER', 'PROFILES', 'SPEED', 'Address', 'ModelSpec', 'later', 'in_bounds', 'ChunkSettings',
+__all__ = ['MODEL_CHOICES', 'VIEWS', 'FUSIONS', 'MOST', 'RERANKERS', 'WAYS_TO_GRADE', 'SCALES', 'STAGE_CHOICES', 'MINILM',
+           'BGE_M3', 'BGE_RERANKER', 'PROFILES', 'SPEED', 'Address', 'ModelSpec', 'later', 'in_bounds', 'ChunkSettings',
            'SparseSettings', 'NearestSettings', 'Leg', 'legs', 'one_of', 'RetrievalSettings', 'StageSettings',
            'Settings', 'with_settings', 'load_settings', 'deciding', 'settings_digest']
 
@@ -117,6 +117,7 @@ class NearestSettings:
 # %% ../../nbs/1_core/03_settings.ipynb #a3f53cf2
 VIEWS = ("query", "last", "follows", "questions", "answered", "mix", "rewrites")  # of a conversation that ends with a question
 FUSIONS = ("rrf", "qdrant", "pool")
+MOST = 10_000  # candidates of a search
 RERANKERS = ("overlap", "passage", "talk", "cosine", "likelihood", "model", "none")
 
 
@@ -170,6 +171,7 @@ class RetrievalSettings:
 
     def __post_init__(self):
         in_bounds(self, "retrieval", top_k=1, rerank_k=1)
+        if self.top_k > MOST: raise SettingsError(f"retrieval.top_k is {self.top_k}: it is at most {MOST}")
         legs(self.views)
         one_of(self, "retrieval", {"fusion": FUSIONS, "reranker": ("", *RERANKERS)})
 
@@ -184,7 +186,7 @@ STAGE_CHOICES = {
 # %% ../../nbs/1_core/03_settings.ipynb #518f0f35
 @dataclass(frozen=True)
 class StageSettings:
-    "How the stages decide. The ways to grade and check are explained in the chapter on stages."
+    "How the stages decide. The ways to grade and check are explained in `5_systems/01_stages`."
     rewrite: str = "always"  # "always", "guarded" (kept only if near the last question) or "never"
     rewrite_guard: float = 0.6  # guarded: least cosine between rewrite and last question
     grade: str = "verdict"  # "verdict", "yesno", "likelihood" or "cosine"; from 0 to 10 by "scale" or "scale-text"
@@ -255,6 +257,9 @@ def with_settings(
         if head not in known:
             raise SettingsError(f"unknown setting {key!r} in {type(settings).__name__}: it has {', '.join(known)}")
         current = getattr(settings, head)
+        if key == "profile": raise SettingsError("the profile is no setting: choose another with --profile")
+        if current is None and not rest:
+            raise SettingsError(f"setting {head!r} is a group that this profile does not have: it takes no value")
         if rest:
             if not is_dataclass(current): raise SettingsError(f"setting {head!r} has no part {rest!r}")
             value = with_settings(current, {rest: value})

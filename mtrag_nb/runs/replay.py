@@ -328,7 +328,7 @@ class Replayer:
         self.run = as_run(run)
         self.system = system or system_of_run(self.run)
         was = settings_of_run(self.run, self.system)
-        self.settings = replace(self.system, changes={}).configured(was, settings or {})
+        self.settings = replace(self.system, base="", changes={}).configured(was, settings or {})
         self.changed = bool(system or settings)
         self._known = {**self.run.tasks, **{t.id: t for t in tasks}}
         models, told = models or Models(self.settings), {} if any_models else self.run.manifest["identity"]

@@ -34,7 +34,7 @@ from ..search.cutting import Corpus
 from ..show.parts import figure_html
 from .papers import PaperTable, paper_figures, paper_html, paper_tables
 from ..systems.registry import configured, system_named
-from ..systems.system import System, departures
+from ..systems.system import System, departures, unlike_paper
 
 # %% auto #0
 __all__ = ['Hindrance', 'LARGE', 'SMALL', 'SELF_CRAG_PAPER', 'NCL_PAPER', 'PAPERS', 'POOL', 'Planned', 'Paper',
@@ -183,7 +183,9 @@ class Wanted:
 
     def settings(self, planned: Planned) -> Settings:
         "The settings of a run of the paper."
-        return configured(self.system, self.profile, {**self.changes, **planned.changes})
+        changes = {**self.changes, **planned.changes}
+        if self.system.base and "stages.prompts" in planned.changes: changes["stages.prompts"] = f"published-{planned.changes['stages.prompts']}"
+        return configured(self.system, self.profile, changes)
 
     @property
     def judged_by(self) -> Settings:
@@ -384,10 +386,12 @@ def facts(r: Reproduction) -> list[tuple[str, str]]:
 def head_html(r: Reproduction) -> str:
     "The head of the page."
     w, base = r.wanted, system_named(r.wanted.of.system)
-    apart = departures(base, "published", w.profile)
-    way = ("The system ran as its paper says, so none of these departures applies; they are what the defaults do."
-           if w.variant == "published"
-           else "The system ran with the defaults, which depart from the paper in these settings.")
+    apart, way = departures(base, "published", w.profile), "The system ran with the defaults, which depart from the paper in these settings."
+    if w.system.base:
+        other = unlike_paper(w.system, w.settings(w.of.runs[0]))
+        way = (f"The system ran with the settings of its paper's profile, {w.system.base}, in everything but: "
+               f"{'; '.join(f'{k} {here} for {there}' for k, (there, here) in other.items()) or 'nothing'}. "
+               "The departures below are what the defaults do; none of them applies here.")
     return (f"{words_table(('what', 'value'), facts(r))}<h2>What was run</h2>{words_table(*runs_table(r))}"
             f"<h2>As published, and here</h2><p>{esc(way)}</p>{apart._repr_html_()}<h2>Tables and figures</h2>")
 

@@ -310,4 +310,4 @@ PUBLISHED = (
 AGENTS = System(
     "agents", build_agents, "memory, three queries, grades from 0 to 10, the web if one is named (multi-agent specification)",
     reasons=(IRRELEVANT, DECLINED), prompts=AGENTS_PROMPTS, settings=AgentsSettings, defaults={"laptop": LAPTOP, "agents-server": SERVED},
-    profiles=PROFILES, retries=lambda settings: settings.own.rounds, variants={"published": PUBLISHED})
+    profiles=PROFILES, retries=lambda settings: settings.own.rounds, paper="agents", variants={"published": PUBLISHED})

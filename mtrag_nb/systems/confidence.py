@@ -16,9 +16,15 @@ from ..core.types import DataError, structured
 from .citations import Claim
 
 # %% auto #0
-__all__ = ['coverage', 'ConfidenceBin', 'two_digits', 'ConfidenceLicence', 'stated_confidence', 'read_confidence']
+__all__ = ['counted', 'coverage', 'ConfidenceBin', 'two_digits', 'ConfidenceLicence', 'stated_confidence', 'read_confidence']
 
 # %% ../../nbs/5_systems/01f_confidence.ipynb #73d71323
+def counted(claims: Sequence[Claim]) -> str:
+    "Coverage and density of an answer as the two counts that they are."
+    n = len(claims)
+    return f"{sum(c.supported for c in claims)} of {n} claims with a source that supports them, {sum(bool(c.citations) for c in claims)} of {n} with any"
+
+
 def coverage(
     claims: Sequence[Claim],
     weights: Mapping[str, float] = {},  # context id -> weight; 1 for one that is not named
@@ -102,6 +108,7 @@ def stated_confidence(
     raw: float | None,  # of `coverage`
     way: str,  # of this answer
     least: float,
+    generator: str,  # the name of the model that wrote the answer
 ) -> tuple[float | None, str]:  # what may be shown, and on what ground
     "The number that a reader sees, or why there is none."
     if licence is None: return None, "no confidence is stated: none was asked for"
@@ -109,6 +116,8 @@ def stated_confidence(
     if way == "copied": return None, "no confidence is stated: the sentences are the sources' own"
     if (way, least) != (licence.way, licence.least):
         return None, f"no confidence is stated: nobody has rated answers with citations that were {way} at {least:g}"
+    if generator not in licence.systems:
+        return None, f"no confidence is stated: the rated answers are by {' and '.join(licence.systems)}, and this one by {generator}"
     if not licence.granted: return None, f"no confidence is stated: its licence was refused ({licence.about})"
     number = licence.stated(raw)
     if (b := licence.bin_of(number)) is None:

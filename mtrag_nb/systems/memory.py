@@ -5,6 +5,7 @@
 # %% ../../nbs/5_systems/01d_memory.ipynb #2ba3ce89
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -82,8 +83,8 @@ def summarize(
         messages = fit([f"{t.speaker}: {t.text}" for t in turns[end - every:end]], group_tokens, count, least=1)
         user = texts["memory.user"].format(summary=out[-1] if out else "(none yet)", messages="\n".join(messages))
         (c,) = model.generate([chat(texts["memory.system"], user)], MOST_TOKENS, temperature, prefix_seed(seed, turns[:end]))
-        out.append(cut_to(clean_answer(c.text), MOST_TOKENS, count))
-        if not out[-1]: raise ReplyError(f"an empty summary of {end} messages ({c.stop})")
+        out.append(cut_to(" ".join(clean_answer(c.text).split()), MOST_TOKENS, count))
+        if not re.search(r"\w", out[-1]): raise ReplyError(f"an empty summary of {end} messages ({c.stop})")
     return out
 
 

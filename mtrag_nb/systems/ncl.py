@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..core.record import Checked, Drafted, Gated, Rank, Ranked, Rewritten, Step
-from ..core.settings import BGE_M3, WAYS_TO_GRADE, ModelSpec, Settings, StageSettings, later, one_of, with_settings
+from ..core.settings import BGE_M3, WAYS_TO_GRADE, ModelSpec, Settings, StageSettings, in_bounds, later, one_of, with_settings
 from ..core.text import clipped, content_words, format_docs_for_gen
 from ..core.types import Context, Reason, Turn
 from ..core.verdicts import Label, Verdict, without_thinking
@@ -48,8 +48,10 @@ class NclSettings:
     max_retries: int = 1  # stricter retries of a bad answer
     local: str = later("fields")  # the local rewrite: a short reply for each of the three "fields", or all three at "once"
 
-    def __post_init__(self): one_of(self, "ncl", {"relation": ("score", "words", "cosine"), "gate": WAYS_TO_GRADE,
-                                                  "gate_default": ("yes", "no"), "local": ("fields", "once")})
+    def __post_init__(self):
+        one_of(self, "ncl", {"relation": ("score", "words", "cosine"), "gate": WAYS_TO_GRADE, "gate_default": ("yes", "no"),
+                             "local": ("fields", "once")})
+        in_bounds(self, "ncl", user_turns=0, top_k=1, least_words=0, max_retries=0)
 
 
 LAPTOP = {"relation": "cosine", "relation_threshold": 0.15, "gate": "cosine", "gate_threshold": 0.31}
@@ -521,4 +523,5 @@ PUBLISHED = (
 NCL = System(
     "ncl", build_ncl, "pre-check, relation-controlled rewrites, rerank, answerability gate, quality gate (NCL)",
     reasons=(EMPTY, UNANSWERABLE, DECLINED, BAD_ANSWER), prompts=NCL_PROMPTS, settings=NclSettings, defaults={"laptop": LAPTOP},
-    profiles={"ncl": QWEN}, fixed=as_the_paper_fixes, retries=lambda settings: settings.own.max_retries, variants={"published": PUBLISHED})
+    profiles={"ncl": QWEN}, fixed=as_the_paper_fixes, retries=lambda settings: settings.own.max_retries, paper="ncl",
+    variants={"published": PUBLISHED})

@@ -18,7 +18,7 @@ from ..core.verdicts import Verdict
 from ..search.views import view_text
 from .citations import (CITING_PROMPTS, Cited, Claim, Supports, attached_claims, by_words, copied_claims, format_sources,
                                         read_marks, written_claims)
-from .confidence import ConfidenceLicence, coverage, read_confidence, stated_confidence
+from .confidence import ConfidenceLicence, counted, coverage, read_confidence, stated_confidence
 from .labels import LABEL_PROMPTS, WAYS_TO_LABEL, Labelled, label_by_choice, label_by_cosine, label_by_text, weighed
 from .nodes import DECLINED, refuse, retrieve_node, retry_node, rewrite_node, seed_for
 from .quote import NOTHING, Quoted, asked_of, nearest
@@ -188,8 +188,9 @@ def verify_node(state: NexusState, tools: Toolbox) -> tuple[dict, Cited]:
     own, contexts = tools.settings.own, tools.contexts(state["kept"])
     text, claims, way = claims_of_draft(state, tools, contexts)
     raw = coverage(claims, state["weights"])
-    sure, ground = stated_confidence(measured_licence() if own.confidence == "measured" else None, raw, way, own.least)
-    step = Cited(claims=tuple(claims), way=way, raw=raw, confidence=sure, licence=ground)
+    licence = measured_licence() if own.confidence == "measured" else None
+    sure, ground = stated_confidence(licence, raw, way, own.least, tools.settings.chat.name)
+    step = Cited(claims=tuple(claims), way=way, raw=raw, confidence=sure, licence=f"{counted(claims)}; {ground}" if claims else ground)
     wrong = [c.text for c in step.unsupported]
     update = {"grounded": not wrong, "unsupported": wrong[0] if wrong else ""}
     if wrong and own.generator == "write" and state.get("retries", 0) < own.retry: return update, step
@@ -258,4 +259,4 @@ NEXUS = System(
     "nexus", build_nexus, "cited answers from one's own documents: three labels, another search, every citation checked (NexusRAG)",
     reasons=(IRRELEVANT, DECLINED, NOTHING), prompts=NEXUS_PROMPTS, settings=NexusSettings,
     defaults={"laptop": LAPTOP, "nexus-server": SERVED, "server": SERVED}, profiles=PROFILES,
-    retries=lambda settings: settings.own.rounds + settings.own.retry, variants={"published": PUBLISHED})
+    retries=lambda settings: settings.own.rounds + settings.own.retry, paper="nexus", variants={"published": PUBLISHED})

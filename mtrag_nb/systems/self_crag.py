@@ -41,8 +41,8 @@ def after_generate(state: TurnState) -> str:
 PUBLISHED = (
     Departure("stages.retry", "plain", "II.C.1: a retry is another opportunity at the same stage", "A retry that changes nothing seldom "
               "helps: in the authors' public record 12 of the 13 turns that entered the loop left it exhausted."),
-    Departure("stages.retry_temperature", 0.0, "not printed; 0.01 in the authors' code",
-              "A retry at temperature 0 writes the same draft again."),
+    Departure("stages.retry_temperature", 0.01, "not printed; 0.01 in the authors' code, here with a seed for each attempt",
+              "So near to 0 most retries write the same draft again."),
     Departure("stages.declined_by", "token", "II.D.3: llm_refusal, the generator explicitly declines", "A model also declines in its own "
               "words; a decline that goes on to answer is not taken for one."),
     Departure("stages.refusal_text", "I_DONT_KNOW", "II.C.1: the fallback returns the token", "The official judge of refusals and "
@@ -55,6 +55,8 @@ PUBLISHED = (
     Departure("stages.turn_chars", 100_000, "II.C.2: the full conversation history", "The same, for long answers."),
     Departure("stages.tidy", False, "no such step", "Small models repeat sentences and are cut off in the middle of one; the check would "
               "reject the rest of the draft for it."),
+    Departure("embedder.device", "cpu", "II.B.2: embedder and reranker on the CPU", "The GPU has room for them beside the generator."),
+    Departure("reranker.device", "cpu", "II.B.2: the same", "The same."),
     Departure("stages.rewrite", "always", "II.D.1: each query is rewritten", "The laptop's model makes most queries worse."),
     Departure("stages.grade", "verdict", "II.D.2: the model grades each document", "The laptop's model cannot grade; the embedder can."),
     Departure("stages.check", "verdict", "II.D.2: the model checks the answer", "The laptop's model cannot check; word overlap can."))
@@ -84,4 +86,4 @@ def build_self_crag(
 
 
 SELF_CRAG = System("self_crag", build_self_crag, "rewrite, retrieve, grade, generate, check with retries, fallback (Self-CRAG)",
-                   (IRRELEVANT, DECLINED, EXHAUSTED), variants={"published": PUBLISHED})
+                   (IRRELEVANT, DECLINED, EXHAUSTED), paper="t4", variants={"published": PUBLISHED})

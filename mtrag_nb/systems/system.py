@@ -16,14 +16,15 @@ from ..core.html import text_table, words_table
 from ..core.record import Calls, Step, Trajectory, trajectory
 from ..core.settings import PROFILES, Settings, with_settings
 from ..core.text import clipped
-from ..core.types import MTRAGError, Outcome, Reason, SettingsError, Task
+from ..core.types import MTRAGError, Outcome, Reason, SettingsError, Task, dotted, plain
 from ..models.calls import MeteredChat
 from .stages import Toolbox
 from .states import beyond
 
 # %% auto #0
-__all__ = ['START', 'END', 'Work', 'TurnState', 'new_graph', 'NodeError', 'as_node', 'shared_retries', 'Departure', 'System',
-           'own_setting', 'Departures', 'departures', 'run_turn', 'take_turn', 'draw_graph']
+__all__ = ['START', 'END', 'Work', 'MACHINE', 'OF_PROFILE', 'TurnState', 'new_graph', 'NodeError', 'as_node', 'shared_retries',
+           'Departure', 'System', 'unlike', 'unlike_paper', 'own_setting', 'Departures', 'departures', 'run_turn',
+           'take_turn', 'draw_graph']
 
 # %% ../../nbs/5_systems/02_system.ipynb #68f21221
 class TurnState(TypedDict, total=False):
@@ -79,6 +80,13 @@ def as_node(
     return run
 
 # %% ../../nbs/5_systems/02_system.ipynb #db321f09
+MACHINE = ("profile", "chat", "embedder", "reranker", "qdrant_url", "batch_size", "batch_tokens", "store_gib", "embed_cache", "seed")
+OF_PROFILE = {  # group -> why a profile has another value than the paper's
+    "retrieval": "What finds most with the laptop's models (9_studies/08_retrieval).",
+    "chunks": "The index of a profile serves every system.",
+    "": "What the profile's models can do, by calibration (9_studies/01_calibration)."}
+
+
 def shared_retries(settings: Settings) -> int:
     "The retries of a system without a loop of its own."
     return settings.stages.max_retries
@@ -107,13 +115,15 @@ class System:
     fixed: Callable[[Settings], Settings] = lambda settings: settings  # what its paper fixes of the shared settings
     retries: Callable[[Settings], int] = shared_retries  # how often a turn may come back to a node at most
     variants: Mapping[str, tuple[Departure, ...]] = field(default_factory=dict)  # name -> what is done otherwise there
+    paper: str = ""  # the profile that has the models and settings of its paper, which the variants go on from; "": there is none
+    base: str = ""  # of a variant: that profile; everything but MACHINE comes from it, whichever profile is asked for
     changes: Mapping[str, object] = field(default_factory=dict)  # of a variant: dotted key -> value, before anything that a user sets
 
     def variant(self, name: str) -> System:
         "This system as one of its variants has it; the name is recorded. Raises SettingsError for an unknown one."
         if name not in self.variants:
             raise SettingsError(f"unknown variant {name!r}: {self.name} has {', '.join(self.variants) or 'none'}")
-        return replace(self, name=f"{self.name}+{name}", changes={d.setting: d.published for d in self.variants[name]})
+        return replace(self, name=f"{self.name}+{name}", base=self.paper, changes={d.setting: d.published for d in self.variants[name]})
 
     def with_own(self, settings: Settings) -> Settings:
         "Settings with this system's own in them: those there, or the profile's defaults. Raises SettingsError for another system's."
@@ -121,7 +131,11 @@ class System:
             wanted = self.settings.__name__ if self.settings else "no settings of its own"
             raise SettingsError(f"these settings hold a {type(settings.own).__name__}, and {self.name} has {wanted}")
         if settings.own is not None or self.settings is None: return settings
-        return replace(settings, own=self.settings(**self.defaults.get(settings.profile, {})))
+        return replace(settings, own=self.settings(**self.own_defaults(settings)))
+
+    def own_defaults(self, settings: Settings) -> Mapping[str, object]:
+        "Its own settings that differ in a profile. A variant has those of its paper's profile, but for what a served model forces."
+        return self.defaults.get(settings.profile if settings.chat.url or not self.base else self.base, {})
 
     def configured(
         self,
@@ -132,11 +146,19 @@ class System:
         known = {**PROFILES, **self.profiles}
         if isinstance(profile, str) and profile not in known:
             raise SettingsError(f"unknown profile {profile!r}: {self.name} has {', '.join(known)}")
-        settings, prefix = self.with_own(known[profile] if isinstance(profile, str) else profile), self.name.split("+")[0] + "."
-        changes = {**self.changes, **(changes or {})}
+        asked, prefix = known[profile] if isinstance(profile, str) else profile, self.name.split("+")[0] + "."
+        if self.base: asked = replace(known[self.base], own=asked.own, **{k: getattr(asked, k) for k in MACHINE})
+        settings = self.with_own(asked)
+        changes = {**{k: v for k, v in self.changes.items() if self.can_change(settings, k)}, **(changes or {})}
         if self.settings is None and (own := [k for k in changes if k.startswith(prefix)]):
             raise SettingsError(f"unknown setting {own[0]!r}: {self.name} has no settings of its own")
         return with_settings(settings, {"own." + k.removeprefix(prefix) if k.startswith(prefix) else k: v for k, v in changes.items()})
+
+    def can_change(self, settings: Settings, key: str) -> bool:
+        "Whether a variant's change reaches: not into a model that the profile lacks, nor where a served model forces another value."
+        group, _, name = key.rpartition(".")
+        if group == "reranker": return settings.reranker is not None
+        return not (group == self.name.split("+")[0] and settings.chat.url and name in self.own_defaults(settings))
 
     def toolbox(self, tools: Toolbox) -> Toolbox:
         "A toolbox with all that is this system's own filled in: settings, prompts, what its paper fixes."
@@ -151,6 +173,26 @@ class System:
         return 20 + 4 * self.retries(self.with_own(settings))
 
 # %% ../../nbs/5_systems/02_system.ipynb #e8cf071d
+def unlike(
+    system: System,
+    a: Settings,
+    b: Settings,
+) -> dict[str, tuple[object, object]]:  # dotted key, the system's own under its name -> the values of both
+    "The settings in which two profiles, runs or variants differ, models included; the name of the profile does not count."
+    flat = [dotted(plain(replace(s, profile=""))) for s in (a, b)]
+    keys = dict.fromkeys((*flat[0], *flat[1]))
+    named = lambda k: re.sub(r"^own\.", system.name.split("+")[0] + ".", k)
+    return {named(k): (flat[0].get(k), flat[1].get(k)) for k in keys if flat[0].get(k) != flat[1].get(k)}
+
+
+def unlike_paper(
+    variant: System,  # as `System.variant` gives it
+    profile: str | Settings = "laptop",
+) -> dict[str, tuple[object, object]]:  # dotted key -> the value of its paper's profile, and the one here
+    "What a variant does otherwise than on its paper's own profile: models, machine, and what a served model forces; nothing else."
+    return unlike(variant, variant.configured(variant.base), variant.configured(profile) if isinstance(profile, str) else profile)
+
+
 def own_setting(settings: Settings, system: str, key: str) -> object:
     "The value of a dotted key; a system's own stand under its name."
     for part in re.sub(rf"^{re.escape(system.split('+')[0])}\.", "own.", key).split("."): settings = getattr(settings, part)
@@ -177,10 +219,11 @@ def departures(
     variant: str,  # of the system
     profile: str | Settings = "laptop",
 ) -> Departures:
-    "Where a profile does otherwise than the variant."
-    settings = system.configured(profile)
-    found = [(d, own_setting(settings, system.name, d.setting)) for d in system.variants[variant]]
-    return Departures(variant, tuple((d, value) for d, value in found if value != d.published))
+    "Where a profile does otherwise than the variant: every setting that differs, those of the machine left out."
+    named = {d.setting: d for d in system.variants[variant]}
+    other = unlike(system, system.configured(profile), system.variant(variant).configured(profile))
+    of_profile = lambda k, published: Departure(k, published, f"as profile {system.paper} has it", OF_PROFILE.get(k.split(".")[0], OF_PROFILE[""]))
+    return Departures(variant, tuple((named.get(k) or of_profile(k, published), value) for k, (value, published) in other.items()))
 
 # %% ../../nbs/5_systems/02_system.ipynb #cbd7c2bf
 def run_turn(

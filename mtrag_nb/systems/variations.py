@@ -5,6 +5,7 @@
 # %% ../../nbs/5_systems/01b_variations.ipynb #85fff459
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -84,8 +85,10 @@ def guarded_by(found: Sequence[Variation], guard, question: str) -> list[Variati
 
 
 def queries_of(found: Sequence[Variation], question: str) -> list[str]:
-    "What is searched for: each wording once, the question where there is none."
-    return list(dict.fromkeys(v.text for v in found)) or [question]
+    "What is searched for: each wording once, capitals and marks aside; the question where there is none."
+    wordings: dict[str, str] = {}
+    for v in found: wordings.setdefault(" ".join(re.findall(r"\w+", v.text.casefold())), v.text)
+    return list(wordings.values()) or [question]
 
 # %% ../../nbs/5_systems/01b_variations.ipynb #231f4fab
 def fused(
