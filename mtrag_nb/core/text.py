@@ -103,14 +103,15 @@ def format_docs_for_gen(
     return "\n\n".join(blocks)
 
 # %% ../../nbs/1_core/05_text.ipynb #5776e58c
-CHAT_MARKS = (r"<\|[^|<>]{1,40}\|>|<｜[^｜<>]{1,40}｜>|</?s>|<<?/?SYS>>?|<(?:start|end)_of_turn>|<(?:bos|eos|pad|unk|mask)>"
+CHAT_MARKS = (r"<\|[^|<>]{1,40}\|>|<｜[^｜<>]{1,40}｜>|</?s>|<</?SYS>>|<(?:start|end)_of_turn>|<(?:bos|eos|pad|unk|mask)>"
               r"|\[/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_RESULTS|TOOL_CALLS|TOOL_CONTENT|ARGS|THINK|IMG)\]")
 
 
 @lru_cache(16)
 def _marks(own: tuple[str, ...]) -> re.Pattern:
     "The usual marks, and a tokenizer's own; of two that begin alike the longer."
-    return re.compile("|".join([*map(re.escape, sorted(own, key=len, reverse=True)), CHAT_MARKS]))
+    own = sorted({t.strip() for t in own} - {""}, key=len, reverse=True)
+    return re.compile("|".join([*map(re.escape, own), CHAT_MARKS]))
 
 
 def unmarked(
@@ -118,4 +119,6 @@ def unmarked(
     own: tuple[str, ...] = (),  # the tokenizer's special tokens, beside the usual ones
 ) -> str:
     "A text whose chat marks are broken by a space, so that no tokenizer reads them as control tokens. Without marks: the same text."
-    return _marks(own).sub(lambda m: f"{m[0][:1]} {m[0][1:]}" if m[0][1:] else " ", text)
+    broken = lambda m: f"{m[0][:1]} {m[0][1:]}" if m[0][1:] else " "
+    while (less := _marks(own).sub(broken, text)) != text: text = less  # one mark may stand inside another
+    return text
