@@ -51,7 +51,7 @@ class ModelSpec:
     gguf_file: str = ""  # a GGUF file inside the folder or hub repository `name`
     url: str = ""  # an OpenAI-compatible server, e.g. http://localhost:8000/v1
     api_key_env: str = ""  # name of the environment variable that holds the server's key
-    prefixes: str = later("")  # of an embedder: what it reads before a question, |, and before a passage; "search_query: |search_document: "
+    prefixes: str = later("")  # before what an embedder reads, of a question | of a passage, e.g. "search_query: |search_document: "
 
     def __post_init__(self):
         object.__setattr__(self, "url", Address(self.url))

@@ -200,7 +200,8 @@ class Embedder(Helper):
         encode = model.encode_query if query else model.encode_document
         many = len(texts) > MANY
         batches = by_length(texts, BATCH_CHARS[device.partition(":")[0]]) if many else [list(range(len(texts)))]
-        run = lambda at: encode(prefixed(self.spec, [texts[i] for i in at], query), batch_size=len(at) if many else self.batch_size, normalize_embeddings=True,
+        read = prefixed(self.spec, texts, query)
+        run = lambda at: encode([read[i] for i in at], batch_size=len(at) if many else self.batch_size, normalize_embeddings=True,
                                 show_progress_bar=False).astype(np.float32)
         rows = run_batches(batches, run, make_room, lambda i, said: no_room(self.spec, device, texts[i], "embedder"))
         if many: trim_memory()  # freed batches of odd sizes would stay with the process, and an ingestion would grow by gigabytes
