@@ -618,7 +618,8 @@ class ServerEmbedder:
         self.connection, self._dim = Connection(spec, timeout, patience, pause), 0
 
     @property
-    def fingerprint(self) -> str: return f"server:{self.spec.name}@{self.connection.url} {self.spec.prefixes}".rstrip(" ")
+    def fingerprint(self) -> str:
+        return f"server:{self.spec.name}@{self.connection.url}" + (f" {self.spec.prefixes!r}" if self.spec.prefixes else "")
 
     @property
     def dim(self) -> int:
