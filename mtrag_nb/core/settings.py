@@ -13,7 +13,7 @@ from .types import SettingsError, digest, plain, redacted
 
 # %% auto #0
 __all__ = ['MODEL_CHOICES', 'VIEWS', 'FUSIONS', 'MOST', 'RERANKERS', 'WAYS_TO_GRADE', 'SCALES', 'STAGE_CHOICES', 'MINILM',
-           'BGE_M3', 'BGE_RERANKER', 'PROFILES', 'SPEED', 'Address', 'ModelSpec', 'later', 'in_bounds', 'ChunkSettings',
+           'BGE_M3', 'BGE_RERANKER', 'PROFILES', 'SPEED', 'Address', 'later', 'ModelSpec', 'in_bounds', 'ChunkSettings',
            'SparseSettings', 'NearestSettings', 'Leg', 'legs', 'one_of', 'RetrievalSettings', 'StageSettings',
            'Settings', 'with_settings', 'load_settings', 'deciding', 'settings_digest']
 
@@ -30,9 +30,15 @@ class Address(str):
         return self
 
 
+def later(default: object):
+    "A setting that there was not when runs had been recorded already: at its default it means what was done then."
+    return field(default=default, metadata={"later": True})
+
+
 MODEL_CHOICES = {  # setting -> pattern, and in words
     "dtype": ("auto|fp32|fp16|bf16", "auto, fp32, fp16 or bf16"), "quantization": ("(nf4)?", "nf4 or empty"),
-    "device": (r"auto|cpu|cuda(:\d)?|mps", "auto, cpu, cuda, mps, or one of several GPUs as cuda:1")}
+    "device": (r"auto|cpu|cuda(:\d)?|mps", "auto, cpu, cuda, mps, or one of several GPUs as cuda:1"),
+    "prefixes": (r"(?s:[^|]*\|[^|]*)?", "two texts with | between, or empty")}
 
 
 @dataclass(frozen=True)
@@ -45,6 +51,7 @@ class ModelSpec:
     gguf_file: str = ""  # a GGUF file inside the folder or hub repository `name`
     url: str = ""  # an OpenAI-compatible server, e.g. http://localhost:8000/v1
     api_key_env: str = ""  # name of the environment variable that holds the server's key
+    prefixes: str = later("")  # before what an embedder reads, of a question | of a passage, e.g. "search_query: |search_document: "
 
     def __post_init__(self):
         object.__setattr__(self, "url", Address(self.url))
@@ -55,11 +62,6 @@ class ModelSpec:
             raise SettingsError("api_key_env is the name of an environment variable, in capitals, and not the key itself")
 
 # %% ../../nbs/1_core/03_settings.ipynb #a7d86aab
-def later(default: object):
-    "A setting that there was not when runs had been recorded already: at its default it means what was done then."
-    return field(default=default, metadata={"later": True})
-
-
 def in_bounds(
     settings: object,
     group: str,  # for the message

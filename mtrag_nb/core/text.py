@@ -12,8 +12,8 @@ from typing import Iterable, Sequence
 from .types import Context
 
 # %% auto #0
-__all__ = ['STOPWORDS', 'WORD', 'content_words', 'content_spans', 'known_words', 'share_known', 'support', 'sentences',
-           'weakest_sentence', 'cite', 'clipped', 'format_docs_for_gen']
+__all__ = ['STOPWORDS', 'WORD', 'CHAT_MARKS', 'content_words', 'content_spans', 'known_words', 'share_known', 'support',
+           'sentences', 'weakest_sentence', 'cite', 'clipped', 'format_docs_for_gen', 'unmarked']
 
 # %% ../../nbs/1_core/05_text.ipynb #5fbbd010
 STOPWORDS = frozenset(
@@ -101,3 +101,24 @@ def format_docs_for_gen(
                 *([f"Source: {c.url or c.source}"] if c.url or c.source else [])]
         blocks.append("\n".join([*head, c.text.strip()]))
     return "\n\n".join(blocks)
+
+# %% ../../nbs/1_core/05_text.ipynb #5776e58c
+CHAT_MARKS = (r"<\|[^|<>]{1,40}\|>|<｜[^｜<>]{1,40}｜>|</?s>|<</?SYS>>|<(?:start|end)_of_turn>|<(?:bos|eos|pad|unk|mask)>"
+              r"|\[/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_RESULTS|TOOL_CALLS|TOOL_CONTENT|ARGS|THINK|IMG)\]")
+
+
+@lru_cache(16)
+def _marks(own: tuple[str, ...]) -> re.Pattern:
+    "The usual marks, and a tokenizer's own; of two that begin alike the longer."
+    own = sorted({t.strip() for t in own} - {""}, key=len, reverse=True)
+    return re.compile("|".join([*map(re.escape, own), CHAT_MARKS]))
+
+
+def unmarked(
+    text: str,
+    own: tuple[str, ...] = (),  # the tokenizer's special tokens, beside the usual ones
+) -> str:
+    "A text whose chat marks are broken by a space, so that no tokenizer reads them as control tokens. Without marks: the same text."
+    broken = lambda m: f"{m[0][:1]} {m[0][1:]}" if m[0][1:] else " "
+    while (less := _marks(own).sub(broken, text)) != text: text = less  # one mark may stand inside another
+    return text

@@ -9,6 +9,7 @@ import math
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -23,7 +24,7 @@ from .vectors import KeptEmbedder
 
 # %% auto #0
 __all__ = ['load_chat', 'load_embedder', 'Models', 'BatchingChat', 'generate_key', 'score_key', 'usable', 'read_call',
-           'RecordedChat', 'MeteredChat']
+           'kept_if_usable', 'RecordedChat', 'MeteredChat']
 
 # %% ../../nbs/3_models/05_calls.ipynb #b66d12ca
 def load_chat(
@@ -238,18 +239,34 @@ def usable(value: object, kind: type) -> object:  # the value itself
     except TypeError as e: raise ReplyError(f"odd reply: {e}") from None
     if kind is Score and not (math.isfinite(value.logprob) and value.tokens >= 0):
         raise ReplyError(f"a log-probability of {value.logprob} over {value.tokens} tokens")
+    if kind is Completion and any(0xd800 <= ord(c) < 0xe000 for c in value.text):
+        raise ReplyError(f"half a character (a lone surrogate) in {ascii(value.text[:60])}")
     return value
 
 
-def read_call(path: object, n: int, line: Mapping) -> tuple[str, dict]:  # path and n: file and line, for the message
-    "Key and value of a recorded call. Raises DataError for a line that is none."
-    key, value = line.get("key"), line.get("value")
-    try: usable(structured(kind := Score if "logprob" in (value or {}) else Completion, value), kind)
+def read_call(path: object, n: int, line: Mapping) -> tuple[str, dict | None]:  # path and n: file and line, for the message
+    "Key and value of a recorded call; None takes what was recorded before off the record. Raises DataError for a line that is none."
+    key, value = line.get("key"), line.get("value", {})
+    try: value is None or usable(structured(kind := Score if "logprob" in value else Completion, value), kind)
     except (TypeError, ReplyError) as e: raise DataError(f"not a call ({e})", path, n, "Remove the line: that call is made again") from None
     if not isinstance(key, str): raise DataError("a call without a key", path, n, "Remove the line: that call is made again")
     return key, value
 
 # %% ../../nbs/3_models/05_calls.ipynb #046f4887
+_USED: ContextVar[list | None] = ContextVar("used", default=None)  # how to take each call made in here off the record again
+
+
+@contextmanager
+def kept_if_usable() -> Iterator[None]:
+    "Calls in here are taken off the record again if what came could not be used (ReplyError): the next attempt asks anew."
+    token = _USED.set(used := [])
+    try: yield
+    except ReplyError:
+        for forget in used: forget()
+        raise
+    finally: _USED.reset(token)
+
+
 class RecordedChat:
     "Replays calls that are on the record, with the seconds that they took; asks the model for the others and records them."
 
@@ -265,7 +282,7 @@ class RecordedChat:
     @property
     def fingerprint(self) -> str: return self._fingerprint
 
-    def __len__(self) -> int: return len(self._known)
+    def __len__(self) -> int: return sum(value is not None for value in self._known.values())
 
     def generate(self, prompts, max_new_tokens, temperature=0.0, seed=0, stop=()):
         seeds = seeds_for(seed, len(prompts))
@@ -279,7 +296,8 @@ class RecordedChat:
 
     def _through(self, keys: list[str], kind: type, compute: Callable[[list[int]], list]) -> list:
         "Values of the keys, computing those that are missing (`compute` takes their positions)."
-        missing = [i for i, k in enumerate(keys) if k not in self._known]
+        if (used := _USED.get()) is not None: used.append(lambda: self._forget(keys))
+        missing = [i for i, k in enumerate(keys) if self._known.get(k) is None]
         new, errors = {}, []
         for i, value in zip(missing, self._computed(missing, compute), strict=True):
             try: new[i] = usable(value, kind)
@@ -293,7 +311,11 @@ class RecordedChat:
         try: return list(compute(missing)) if missing else []
         except PartlyFailed as e: return e.results
 
-    def _record(self, key: str, value: dict) -> None:
+    def _forget(self, keys: list[str]) -> None:
+        for key in keys:
+            if self._known.get(key) is not None: self._record(key, None)
+
+    def _record(self, key: str, value: dict | None) -> None:
         self._log.append({"key": key, "value": value})
         self._known[key] = value
 

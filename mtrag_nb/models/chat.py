@@ -11,11 +11,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from ..core.text import unmarked
 from ..core.types import SettingsError
 
 # %% auto #0
-__all__ = ['Prompt', 'chat', 'Completion', 'Score', 'Sampling', 'as_sampling', 'ChatModel', 'seeds_for', 'ScriptedChat',
-           'first_sentence']
+__all__ = ['Prompt', 'chat', 'unmarked_prompt', 'Completion', 'Score', 'Sampling', 'as_sampling', 'ChatModel', 'seeds_for',
+           'ScriptedChat', 'first_sentence']
 
 # %% ../../nbs/3_models/00_chat.ipynb #a895aa28
 @dataclass(frozen=True)
@@ -33,6 +34,14 @@ def chat(
     "A prompt from alternating texts."
     roles = ["user", "assistant"] * len(turns)
     return Prompt((("system", system),) * bool(system) + tuple(zip(roles, turns)), prefill)
+
+
+def unmarked_prompt(
+    prompt: Prompt,
+    own: tuple[str, ...] = (),  # a tokenizer's special tokens, beside the usual ones
+) -> Prompt:
+    "The prompt as it is sent: what its texts hold of chat marks is text and ends no turn (`core.text.unmarked`)."
+    return Prompt(tuple((role, unmarked(text, own)) for role, text in prompt.messages), unmarked(prompt.prefill, own))
 
 # %% ../../nbs/3_models/00_chat.ipynb #39d126f6
 @dataclass(frozen=True)

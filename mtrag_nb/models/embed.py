@@ -24,8 +24,8 @@ from .sizes import shape_in, weight_bytes, work_bytes
 from .weights import find_model, pick_dtype, torch_dtype, weight_files
 
 # %% auto #0
-__all__ = ['MANY', 'BATCH_CHARS', 'EmbedderLike', 'HashEmbedder', 'place_helper', 'helper_demand', 'by_length', 'make_room',
-           'no_room', 'Helper', 'Embedder', 'CrossEncoderReranker']
+__all__ = ['MANY', 'BATCH_CHARS', 'EmbedderLike', 'HashEmbedder', 'prefixed', 'place_helper', 'helper_demand', 'by_length',
+           'make_room', 'no_room', 'Helper', 'Embedder', 'CrossEncoderReranker']
 
 # %% ../../nbs/3_models/03_embed.ipynb #1b8768d1
 class EmbedderLike(Protocol):
@@ -62,6 +62,12 @@ class HashEmbedder:
 # %% ../../nbs/3_models/03_embed.ipynb #a60b54b1
 MANY = 512  # more texts than these are sorted by length; fewer are one batch of sentence-transformers
 BATCH_CHARS = {"cpu": 4_000, "cuda": 100_000}  # in a batch of many texts: rows times the longest
+
+
+def prefixed(spec: ModelSpec, texts: Sequence[str], query: bool) -> list[str]:
+    "The texts as an embedder reads them: behind the prefix of a question, or of a passage (`ModelSpec.prefixes`)."
+    own = spec.prefixes.partition("|")[0 if query else 2]
+    return [own + t for t in texts]
 
 
 def place_helper(
@@ -113,6 +119,12 @@ class Helper(Resident):
         self.spec, self._model, self._place, self._lock = spec, None, None, threading.RLock()
 
     @property
+    def fingerprint(self) -> str:
+        "Names the weights, and what is put before texts, without loading them."
+        files = weight_files(find_model(self.spec))
+        return f"{self.spec.name}:{digest([files, self.spec.prefixes] if self.spec.prefixes else files, 8)}"
+
+    @property
     def loaded(self) -> bool: return self._model is not None
 
     @property
@@ -139,6 +151,7 @@ class Helper(Resident):
             if not out_of_memory(e): raise
             said = str(e)
         if said: raise no_room(self.spec, device, "", self.setting)
+        model.tokenizer.split_special_tokens = True  # a [SEP] or </s> of a text is text: it ends nothing
         if device != "cpu": RESIDENTS.enter(self, device, "helper", helper_demand(self.spec)[1])
         return model
 
@@ -167,9 +180,6 @@ class Embedder(Helper):
     def dim(self) -> int:
         with self._lock: return self._load().get_embedding_dimension()
 
-    @property
-    def fingerprint(self) -> str: return f"{self.spec.name}:{digest(weight_files(find_model(self.spec), '.safetensors', '.bin'), 8)}"
-
     def encode(
         self,
         texts: Sequence[str],
@@ -190,7 +200,8 @@ class Embedder(Helper):
         encode = model.encode_query if query else model.encode_document
         many = len(texts) > MANY
         batches = by_length(texts, BATCH_CHARS[device.partition(":")[0]]) if many else [list(range(len(texts)))]
-        run = lambda at: encode([texts[i] for i in at], batch_size=len(at) if many else self.batch_size, normalize_embeddings=True,
+        read = prefixed(self.spec, texts, query)
+        run = lambda at: encode([read[i] for i in at], batch_size=len(at) if many else self.batch_size, normalize_embeddings=True,
                                 show_progress_bar=False).astype(np.float32)
         rows = run_batches(batches, run, make_room, lambda i, said: no_room(self.spec, device, texts[i], "embedder"))
         if many: trim_memory()  # freed batches of odd sizes would stay with the process, and an ingestion would grow by gigabytes
@@ -213,7 +224,7 @@ class CrossEncoderReranker(Helper):
         self.batch_size = batch_size
 
     @property
-    def fingerprint(self) -> str: return f"cross-encoder:{self.spec.name}"
+    def fingerprint(self) -> str: return f"cross-encoder:{super().fingerprint}"
 
     def score(
         self,

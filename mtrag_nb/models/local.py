@@ -15,8 +15,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from ..core.settings import ModelSpec
+from ..core.text import unmarked
 from ..core.types import digest
-from .chat import Completion, Prompt, Sampling, Score, as_sampling, seeds_for
+from .chat import Completion, Prompt, Sampling, Score, as_sampling, seeds_for, unmarked_prompt
 from .device import (RESIDENTS, Resident, TooLarge, capability_of, finite, memory_of, out_of_memory, repeated_heads,
                                     too_large)
 from .sizes import SHAPES, cache_bytes, shape_in, weight_bytes, work_bytes
@@ -408,7 +409,7 @@ class TransformersChat(Resident):
     def fingerprint(self) -> str:
         "Names the weights and the precision that they are computed in here, without loading them."
         device, dtype = device_and_dtype(self.spec)
-        files = weight_files(find_model(self.spec), ".safetensors", ".bin", ".gguf")
+        files = weight_files(find_model(self.spec))
         return f"{self.spec.name}:{digest([dtype, self.spec.quantization, device.partition(':')[0], files], 8)}"
 
     @property
@@ -461,14 +462,20 @@ class TransformersChat(Resident):
 
     def encode(self, prompt: Prompt) -> list[int]:
         "Token ids of a prompt: the model's own chat template, then the beginning of the reply."
-        tokenizer = self.load().tokenizer
+        m = self.load()
+        prompt = unmarked_prompt(prompt, m.marks)
         messages = [{"role": r, "content": t} for r, t in prompt.messages]
-        text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
-        return tokenizer(text + prompt.prefill, add_special_tokens=False)["input_ids"]
+        text = m.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+        return m.tokenizer(text + prompt.prefill, add_special_tokens=False)["input_ids"]
+
+    def _ids(self, text: str) -> list[int]:
+        "Token ids of a text that goes into a prompt, or after it."
+        m = self.load()
+        return m.tokenizer(unmarked(text, m.marks), add_special_tokens=False)["input_ids"]
 
     def count(self, texts: Sequence[str]) -> list[int]:
         "Tokens of each text."
-        return [len(ids) for ids in self.load().tokenizer(list(texts), add_special_tokens=False)["input_ids"]] if texts else []
+        return [len(self._ids(t)) for t in texts]
 
     def generate(self, prompts, max_new_tokens, temperature=0.0, seed=0, stop=(), told=None):
         "Complete each prompt. Temperature 0 takes the likeliest token; `stop` strings end a reply and are cut off; `told` hears each grow."
@@ -483,8 +490,7 @@ class TransformersChat(Resident):
         "Log-probability of each continuation after its prompt. Raises NotFinite for one that is no number."
         with self._lock:
             m = self.load()
-            ids = lambda text: m.tokenizer(text, add_special_tokens=False)["input_ids"]
-            pairs = [(self.encode(p), ids(c)) for p, c in zip(prompts, continuations, strict=True)]
+            pairs = [(self.encode(p), self._ids(c)) for p, c in zip(prompts, continuations, strict=True)]
             keep = _rows_to_score(pairs)
             rows = list(keep)
             tails = dict(zip(rows, self._in_batches(rows, list(keep.values()), lambda at, store, past: logprobs_batch(

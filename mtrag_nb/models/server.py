@@ -22,7 +22,8 @@ import numpy as np
 from ..core.files import parse_json
 from ..core.settings import ModelSpec
 from ..core.types import ModelNotFound, PartlyFailed, ServerError, SettingsError, redacted
-from .chat import Completion, Prompt, Sampling, Score, as_sampling, chat, seeds_for
+from .chat import Completion, Prompt, Sampling, Score, as_sampling, chat, seeds_for, unmarked_prompt
+from .embed import prefixed
 from .weights import find_model
 
 # %% auto #0
@@ -178,7 +179,8 @@ def request_for(
     way: str = "continue",  # one of PREFILLS
     template: Callable[[Prompt], str] | None = None,  # for the way `text`: messages -> the text that a model reads
 ) -> tuple[str, dict]:  # path and body
-    "The request for a prompt."
+    "The request for a prompt, freed of chat marks: the server would read them as control tokens."
+    prompt = unmarked_prompt(prompt)
     if way == "text": return "/completions", {"model": name, "prompt": template(prompt) + prompt.prefill}
     if way == "asked": prompt = asked_for(prompt)
     messages = [{"role": r, "content": t} for r, t in prompt.messages]
@@ -201,7 +203,8 @@ def template_of(name: str) -> Callable[[Prompt], str] | None:  # None: no such m
     if not folder.is_dir(): return None
     from transformers import AutoTokenizer
     tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-    messages = lambda prompt: [{"role": r, "content": t} for r, t in prompt.messages]
+    own = tuple(t.content for t in tokenizer.added_tokens_decoder.values() if t.special)
+    messages = lambda prompt: [{"role": r, "content": t} for r, t in unmarked_prompt(prompt, own).messages]
     return tokenizer.chat_template and (lambda p: tokenizer.apply_chat_template(messages(p), tokenize=False, add_generation_prompt=True))
 
 # %% ../../nbs/3_models/04_server.ipynb #25d703b5
@@ -615,7 +618,8 @@ class ServerEmbedder:
         self.connection, self._dim = Connection(spec, timeout, patience, pause), 0
 
     @property
-    def fingerprint(self) -> str: return f"server:{self.spec.name}@{self.connection.url}"
+    def fingerprint(self) -> str:
+        return f"server:{self.spec.name}@{self.connection.url}" + (f" {self.spec.prefixes!r}" if self.spec.prefixes else "")
 
     @property
     def dim(self) -> int:
@@ -625,11 +629,11 @@ class ServerEmbedder:
     def encode(
         self,
         texts: Sequence[str],
-        query: bool = False,  # makes no difference: the interface has no word for it
+        query: bool = False,  # the interface has no word for it: it makes a difference where the spec has prefixes
     ) -> np.ndarray:  # float32 [texts, dim]
         "Vectors of length 1. Raises ServerError, PartlyFailed where there are several requests."
         batches = [list(texts[i:i + self.batch_size]) for i in range(0, len(texts), self.batch_size)]
-        found = self.connection.each(lambda i: self._ask(batches[i]), len(batches), self.width)
+        found = self.connection.each(lambda i: self._ask(prefixed(self.spec, batches[i], query)), len(batches), self.width)
         if len({v.shape[1] for v in found}) > 1: raise ServerError(f"{self.connection.url} gave vectors of different lengths")
         return np.concatenate(found) if found else np.zeros((0, self.dim), np.float32)
 

@@ -84,7 +84,8 @@ class KeptEmbedder:
         query: bool = False,  # True: texts are questions
     ) -> np.ndarray:  # float32 [texts, dim]
         "Vectors of length 1. Only texts that are new to the file are embedded."
-        names = [digest([self.fingerprint, query, t], 32) for t in texts]
+        made_by = self.fingerprint
+        names = [digest([made_by, query, t], 32) for t in texts]
         known = self.file.get(list(dict.fromkeys(names)))
         with self._lock: self.asked, self.hits = self.asked + len(texts), self.hits + sum(n in known for n in names)
         new = {n: t for n, t in zip(names, texts) if n not in known}

@@ -5,24 +5,29 @@
 # %% ../../nbs/3_models/01_weights.ipynb #33640825
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import math
 import mmap
 import os
 import struct
+import threading
+import time
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 
-from ..core.files import read_json
+from ..core.files import read_json, write_json
 from ..core.settings import ModelSpec
-from ..core.types import ModelNotFound, SettingsError
+from ..core.types import DataError, ModelNotFound, SettingsError, digest
 from .device import capability_of, own_quantization, turn_into, usable_device
 
 # %% auto #0
-__all__ = ['EMBEDDED', 'TOKENIZERS', 'missing_files', 'checked_gguf', 'find_model', 'weight_files', 'pick_dtype', 'pick_device',
-           'device_and_dtype', 'torch_dtype', 'unpack', 'GGUF', 'load_gguf', 'cache_dir', 'Loaded', 'load_transformer']
+__all__ = ['EMBEDDED', 'TOKENIZERS', 'DECISIVE', 'RECORDED', 'missing_files', 'checked_gguf', 'find_model', 'cache_dir',
+           'file_digest', 'weight_files', 'pick_dtype', 'pick_device', 'device_and_dtype', 'torch_dtype', 'unpack',
+           'GGUF', 'load_gguf', 'Loaded', 'load_transformer']
 
 # %% ../../nbs/3_models/01_weights.ipynb #e820ed3b
 EMBEDDED = {  # name -> (package that carries the weights, what to look for in it, how to get it)
@@ -104,13 +109,53 @@ def find_model(
     raise ModelNotFound(f"{lacks}. " + (_near(path) if here else f"Fetch the rest with: mtrag fetch models --model {spec.name}"))
 
 # %% ../../nbs/3_models/01_weights.ipynb #aa2e862f
+def cache_dir() -> Path:
+    "Where converted weights and check sums are kept: $MTRAG_CACHE, or mtrag_nb in the user's cache folder."
+    return Path(os.environ.get("MTRAG_CACHE") or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mtrag_nb")
+
+
+_SUMS: dict[str, list] = {}  # path -> size, time stamps, SHA-256
+_SUMS_LOCK = threading.Lock()
+
+
+def _sums() -> dict[str, list]:
+    "The check sums that another process left; none if they cannot be read."
+    try: return read_json(cache_dir() / "sums.json")
+    except DataError: return {}
+
+
+def file_digest(path: Path) -> str:
+    "The SHA-256 of a file, read only if it has changed since it was read last. One of the last second is always read."
+    path, s = path.resolve(), path.stat()
+    stamp = [s.st_size, s.st_mtime_ns, s.st_ctime_ns]
+    with _SUMS_LOCK:
+        if str(path) not in _SUMS: _SUMS.update({**_sums(), **_SUMS})
+        *known, found = _SUMS.get(str(path)) or [None]
+        if known == stamp: return found
+        whole = hashlib.sha256()
+        with open(path, "rb") as f:
+            while block := f.read(2**20): whole.update(block)
+        found = whole.hexdigest()
+        if time.time_ns() - max(stamp[1:]) < 10**9: return found
+        _SUMS[str(path)] = [*stamp, found]
+        try: write_json(cache_dir() / "sums.json", {**_sums(), **_SUMS})
+        except (DataError, OSError): pass  # nowhere to keep it: each process reads the file once
+        return found
+
+# %% ../../nbs/3_models/01_weights.ipynb #aa2e8630
+DECISIVE = ("*.safetensors", "*.bin", "*.gguf", "*.json", "*.jinja", "*.model", "vocab.txt", "merges.txt", "[0-9]_*/*")
+# Packaged weights, by what is in them, and the name and size by which records have named them since before contents were read.
+RECORDED = {"ffd58d5ff032060e": [("SmolLM2-135M-Instruct.Q4_1.gguf", 98362432)], 
+            "37c75f447e96550d": [("model.safetensors", 90868376)]}
+
+
 def weight_files(
     path: Path,  # a folder, or a .gguf file
-    *suffixes: str,  # of the files that count in a folder
-) -> list[tuple[str, int]]:  # name and size in bytes
-    "The files of a model's weights."
-    files = [path] if path.is_file() else sorted(p for p in path.iterdir() if p.suffix in suffixes)
-    return [(p.name, p.stat().st_size) for p in files]
+) -> list[tuple]:  # name, size in bytes, SHA-256; name and size of those in RECORDED
+    "The files that decide what a model says: they go into its fingerprint."
+    files = [path] if path.is_file() else sorted({p for pattern in DECISIVE for p in path.glob(pattern) if p.is_file()})
+    found = [(p.name if p == path else str(p.relative_to(path)), p.stat().st_size, file_digest(p)) for p in files]
+    return RECORDED.get(digest(found), found)
 
 # %% ../../nbs/3_models/01_weights.ipynb #f09ef117
 def pick_dtype(
@@ -288,14 +333,9 @@ def load_gguf(path: Path, dtype):
             AutoModelForCausalLM.from_pretrained(path.parent, gguf_file=path.name, dtype=dtype))
 
 # %% ../../nbs/3_models/01_weights.ipynb #64a7f82f
-def cache_dir() -> Path:
-    "Where converted weights are kept: $MTRAG_CACHE, or mtrag_nb in the user's cache folder."
-    return Path(os.environ.get("MTRAG_CACHE") or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mtrag_nb")
-
-
 def _as_safetensors(path: Path) -> Path:
     "A folder with the weights of a GGUF file as bf16 safetensors; written once."
-    out = cache_dir() / f"{path.stem}-{path.stat().st_size}"
+    out = cache_dir() / f"{path.stem}-{file_digest(path)[:16]}"
     if not (out / "config.json").exists():
         tokenizer, model = load_gguf(path, torch_dtype("bf16"))
         part = out.with_name(f"{out.name}.{os.getpid()}.part")
@@ -316,6 +356,11 @@ class Loaded:
     device: str
     dtype: str  # fp32, fp16 or bf16
     name: str = ""  # as the settings call it, for messages
+
+    @cached_property
+    def marks(self) -> tuple[str, ...]:
+        "The texts that the tokenizer reads as control tokens."
+        return tuple(t.content for t in self.tokenizer.added_tokens_decoder.values() if t.special)
 
     @property
     def ends(self) -> set[int]:

@@ -217,7 +217,9 @@ class RecalledChat(RecordedChat):
         self.model, self._fingerprint = model, model.fingerprint
         self._known = dict(read_call(path, n, line) for n, line in read_jsonl(path, torn_tail=True)) if path.exists() else {}
 
-    def _record(self, key: str, value: dict) -> None: self._known[key] = value
+    def _record(self, key: str, value: dict | None) -> None: self._known[key] = value
+
+    def _forget(self, keys: list[str]) -> None: "A replay repeats what was said, of use or not."
 
     def close(self) -> None: "There is nothing to close."
 

@@ -29,6 +29,7 @@ from ..search.folder import Manifest
 from ..search.index import open_index
 from ..search.retrieve import GivenPassages, Retriever
 from ..search.web import Web, web_named
+from ..systems.clarify import gate_digest
 from ..systems.stages import Toolbox
 from ..systems.system import System, take_turn
 
@@ -80,6 +81,7 @@ def identity(
     return {"system": system.name, "setting": passages, "settings": settings_digest(settings), "prompts": digest(prompts),
             "chat": tools.chat.fingerprint, "embedder": tools.embedder.fingerprint,
             **({"generation": n} if (n := library_generation(tools.retriever)) else {}), "retriever": tools.retriever.fingerprint,
+            **({"clarify": gate_digest()} if getattr(settings.own, "clarify", False) else {}),
             **({} if getattr(tools.chat, "exact", True) else {"batch_size": tools.settings.batch_size}),
             **({"web": "live " * tools.web.live + tools.web.fingerprint} if tools.web else {})}
 

@@ -21,9 +21,9 @@ from .index import Hit, Index
 from .views import view_text
 
 # %% auto #0
-__all__ = ['AnyReranker', 'PARTS', 'SIGNALS', 'WEIGHTS', 'Reranker', 'HitReranker', 'TurnReranker', 'rank_hits', 'CosineReranker',
-           'OverlapReranker', 'best_three', 'PassageReranker', 'TalkReranker', 'FusedOrder', 'LikelihoodReranker',
-           'make_reranker']
+__all__ = ['AnyReranker', 'PARTS', 'SIGNALS', 'WEIGHTS', 'LIKELIHOOD', 'Reranker', 'HitReranker', 'TurnReranker', 'rank_hits',
+           'CosineReranker', 'OverlapReranker', 'best_three', 'PassageReranker', 'TalkReranker', 'FusedOrder',
+           'LikelihoodReranker', 'make_reranker']
 
 # %% ../../nbs/4_search/06b_rerankers.ipynb #e99d8087
 class Reranker(Protocol):
@@ -200,6 +200,9 @@ class FusedOrder:
         return [h.ranked_by for h in hits]
 
 # %% ../../nbs/4_search/06b_rerankers.ipynb #241d4d00
+LIKELIHOOD = "Document: {text}\n\nWrite a question that this document answers."
+
+
 class LikelihoodReranker:
     "Mean log-probability of the question's tokens after each text, by a chat model."
 
@@ -208,7 +211,7 @@ class LikelihoodReranker:
         model: ChatModel,
         chars: int = 1200,  # of a text that the model reads: a child, or a parent
     ):
-        self.model, self.chars, self.fingerprint = model, chars, f"likelihood:{model.fingerprint}:{chars}"
+        self.model, self.chars, self.fingerprint = model, chars, f"likelihood:{digest(LIKELIHOOD, 8)}:{model.fingerprint}:{chars}"
 
     def score(
         self,
@@ -217,7 +220,7 @@ class LikelihoodReranker:
     ) -> list[float]:  # one per text, nats per token, at most 0
         "Score all texts in one call."
         if not texts: return []
-        asked = [chat("", f"Document: {t[:self.chars]}\n\nWrite a question that this document answers.") for t in texts]
+        asked = [chat("", LIKELIHOOD.format(text=t[:self.chars])) for t in texts]
         return [s.mean for s in self.model.score(asked, [query] * len(texts))]
 
 # %% ../../nbs/4_search/06b_rerankers.ipynb #41daa8bb

@@ -13,13 +13,13 @@ from ..core.html import html_table, text_table
 from ..core.record import Found
 from ..core.settings import Leg, RetrievalSettings, legs
 from ..core.text import clipped
-from ..core.types import Context, DataError, Passage, SettingsError, Task, Turn, as_context
+from ..core.types import Context, DataError, Passage, SettingsError, Task, Turn, as_context, digest
 from ..models.chat import ChatModel
 from ..models.embed import EmbedderLike
 from .fusion import FUSE
 from .index import Hit, Index
-from .rerankers import AnyReranker, make_reranker, rank_hits
-from .views import Terms, query_vectors, several_rewrites, view_terms, view_text
+from .rerankers import LIKELIHOOD, AnyReranker, make_reranker, rank_hits
+from .views import Terms, query_vectors, several_rewrites, view_terms, view_text, views_identity
 
 # %% auto #0
 __all__ = ['best_hits', 'Retrieval', 'RetrieverLike', 'Search', 'searches', 'fused_hits', 'Candidates', 'Retriever',
@@ -140,7 +140,8 @@ class _Searching:
                                 "build it again with mtrag ingest, or search by vectors alone: retrieval.views=mix")
         asks = settings.reranker == "likelihood"  # the model of whoever asks
         self.reranker = None if asks else make_reranker(settings.reranker, index, embedder, reranker)
-        self.fingerprint = f"{index.fingerprint} {'likelihood' if asks else self.reranker.fingerprint}"
+        by = f"likelihood:{digest(LIKELIHOOD, 8)}" if asks else self.reranker.fingerprint
+        self.fingerprint = " ".join([index.fingerprint, *views_identity(leg.view for leg in self.legs), by])
 
     def _found(self, asked: Sequence[Sequence[Search]], only: Sequence[str]) -> Iterator[list[list[Hit]]]:
         "What each search of each question finds, in one pass by vectors and one by words."

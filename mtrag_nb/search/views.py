@@ -5,16 +5,16 @@
 # %% ../../nbs/4_search/06a_views.ipynb #f81ff83e
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from ..core.types import Turn
+from ..core.types import Turn, digest
 from ..models.chat import ChatModel, chat
 from ..models.embed import EmbedderLike
 
 # %% auto #0
-__all__ = ['MIX', 'Terms', 'REWRITE', 'view_text', 'view_terms', 'query_vectors', 'several_rewrites']
+__all__ = ['MIX', 'Terms', 'REWRITE', 'view_text', 'view_terms', 'query_vectors', 'several_rewrites', 'views_identity']
 
 # %% ../../nbs/4_search/06a_views.ipynb #1c8b1e7e
 def view_text(
@@ -69,3 +69,15 @@ def several_rewrites(
     asked = [chat(REWRITE, talk, prefill="Question:")] * n
     replies = model.generate(asked, max_new_tokens=64, temperature=0.7, seed=list(range(n)), stop=["\n"])
     return list(dict.fromkeys(text for r in replies if (text := r.text.strip()))) or [query]
+
+
+# The weights of runs that were recorded before weights were named: they go on without a name.
+_MIX_THEN = "520ef329"
+
+
+def views_identity(
+    views: Iterable[str],  # names of views
+) -> list[str]:
+    "What decides what views find, beside the conversation: learned weights and prompts, for the identity of a run."
+    used = {"mix": digest(MIX, 8), "rewrites": digest(REWRITE, 8)}
+    return [f"{view}:{used[view]}" for view in dict.fromkeys(views) if view in used and used[view] != _MIX_THEN]

@@ -18,7 +18,7 @@ import httpx
 
 from ..core.files import JsonlLog, parse_json, read_jsonl
 from ..core.record import WEB, Found, Retrieved, is_web
-from ..core.text import clipped
+from ..core.text import clipped, unmarked
 from ..core.types import Context, DataError, ServerError, SettingsError, digest, plain, redacted, structured
 from ..data.markup import clean, html_content
 
@@ -26,13 +26,11 @@ if TYPE_CHECKING:
     from mtrag_nb.search.retrieve import RetrieverLike
 
 # %% auto #0
-__all__ = ['MOST_CHARS', 'LARGEST', 'SECONDS', 'KINDS', 'WebResult', 'WebSource', 'unmarked', 'tame', 'web_result',
-           'CorpusSource', 'get_json', 'SearxSource', 'Searched', 'read_searched', 'Web', 'WebSearched', 'web_step',
-           'web_named']
+__all__ = ['MOST_CHARS', 'LARGEST', 'SECONDS', 'KINDS', 'WebResult', 'WebSource', 'tame', 'web_result', 'CorpusSource',
+           'get_json', 'SearxSource', 'Searched', 'read_searched', 'Web', 'WebSearched', 'web_step', 'web_named']
 
 # %% ../../nbs/4_search/07a_web.ipynb #f6c6a6e7
 MOST_CHARS = 2000  # of a result's text
-_MARKERS = re.compile(r"<\|[^|<>]{1,40}\|>|</?s>|\[/?INST\]|<<?/?SYS>>?|<(?:start|end)_of_turn>")
 
 
 @dataclass(frozen=True)
@@ -51,14 +49,8 @@ class WebSource(Protocol):
     def search(self, query: str, k: int) -> list[WebResult]: ...
 
 # %% ../../nbs/4_search/07a_web.ipynb #58441a26
-def unmarked(text: str) -> str:
-    "A text without chat markers, those included that appear when one is taken out."
-    while (less := _MARKERS.sub(" ", text)) != text: text = less
-    return text
-
-
 def tame(text: str, chars: int = MOST_CHARS) -> str:
-    "A stranger's text as plain text: no markup, no chat markers, on one line, clipped."
+    "A stranger's text as plain text: no markup, no chat marks, on one line, clipped."
     return clipped(unmarked(clean(html_content(unmarked(text[:50 * chars])).text)), chars)
 
 

@@ -13,14 +13,15 @@ import numpy as np
 
 from ..core.declining import Stance, stance
 from ..core.text import clipped, content_words, known_words
-from ..core.types import DataError, Turn
+from ..core.types import DataError, Turn, digest
 from ..core.verdicts import Verdict, scored
 from ..models.chat import ChatModel, chat
 from ..models.embed import EmbedderLike
 
 # %% auto #0
 __all__ = ['ALONE', 'WEIGHTS', 'BIAS', 'THRESHOLD', 'ASK_BACK', 'pointed_at', 'unclear', 'word_features', 'near_features',
-           'hit_features', 'features', 'underspecified', 'clear_enough', 'choices', 'asking_text', 'ask_by_model']
+           'hit_features', 'features', 'underspecified', 'clear_enough', 'choices', 'asking_text', 'ask_by_model',
+           'gate_digest']
 
 # %% ../../nbs/5_systems/01g_clarify.ipynb #019e4636
 _PHRASE = re.compile(r"\b(the|this|that|these|those|such)(?=((?:\s+[a-z][\w'’-]*){1,3}))", re.I)
@@ -136,3 +137,8 @@ def ask_by_model(model: ChatModel, question: str, history: Sequence[Turn] = (), 
     reply = model.generate([chat(ASK_BACK, said)], max_new_tokens=96)[0].text.strip()
     quoted = [q for q in re.findall(r"[\"“]([^\"”]+)[\"”]", reply) if q.lower().strip(" ?.") in question.lower()]
     return reply if quoted and stance(reply) is Stance.ASKS else asking_text(question, history, titles)
+
+
+def gate_digest() -> str:
+    "Names the gate and the prompt, for the identity of a run that asks back."
+    return digest([WEIGHTS, BIAS, THRESHOLD, ALONE, ASK_BACK], 8)

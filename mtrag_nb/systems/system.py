@@ -17,7 +17,7 @@ from ..core.record import Calls, Step, Trajectory, trajectory
 from ..core.settings import PROFILES, Settings, with_settings
 from ..core.text import clipped
 from ..core.types import MTRAGError, Outcome, Reason, SettingsError, Task, dotted, plain
-from ..models.calls import MeteredChat
+from ..models.calls import MeteredChat, kept_if_usable
 from .stages import Toolbox
 from .states import beyond
 
@@ -73,7 +73,8 @@ def as_node(
     "A LangGraph node that puts its step on the record."
     def run(state) -> dict:  # not annotated: LangGraph would hand it the annotated type's keys only, and a system may have more
         calls, start = Calls(), time.perf_counter()
-        try: update, step = work(state, replace(tools, chat=MeteredChat(tools.chat, calls)))
+        try:
+            with kept_if_usable(): update, step = work(state, replace(tools, chat=MeteredChat(tools.chat, calls)))
         except Exception as e: raise NodeError(name, e) from e
         return {**update, "steps": [replace(step, node=name, seconds=round(time.perf_counter() - start, 4), calls=calls,
                                              put=beyond(update, step))]}
