@@ -265,10 +265,10 @@ def sure(p: Mapping) -> str:
 def audit_table(part: Mapping) -> Table:
     "One line a mechanism."
     share = lambda x: "–" if x is None else f"{x:.2f}"
-    return (["system", "mechanism", "acted in", "turns it changed", "kept right", "fixed", "spoilt", "left wrong", "undecided", "CL, CS", "gain",
-             "gain in value", "p (Holm)", "tokens a turn", "calls a turn"],
-            [[n, m, p.get("acted", "–"), p["changed"], p["kept"], p["fixed"], p["spoilt"], p["left"], p["undecided"], f"{share(p['cl'])}, {share(p['cs'])}",
-              span(p["gain"]), span(p["value"]), sure(p), span(p["tokens"]), span(p["calls"])]
+    return (["system", "mechanism", "acted in", "turns it changed", "kept right", "fixed", "spoilt", "left wrong", "undecided", "CL, CS",
+             "gain", "gain in value", "p (Holm)", "tokens a turn", "calls a turn"],
+            [[n, m, p.get("acted", "–"), p["changed"], p["kept"], p["fixed"], p["spoilt"], p["left"], p["undecided"],
+              f"{share(p['cl'])}, {share(p['cs'])}", span(p["gain"]), span(p["value"]), sure(p), span(p["tokens"]), span(p["calls"])]
              for n, s in part["systems"].items() for m, p in s["audit"].items()])
 
 
@@ -364,7 +364,7 @@ ENOUGH = 20  # turns in which a mechanism has to act for a claim about it to be 
 
 
 def needed(tests: int, alpha: float = 0.05) -> int:
-    "Conversations that have to differ for the best of so many mechanisms to be shown: the least p of n is 2 / 2 ** n, and Holm's alpha / tests."
+    "Conversations that have to differ for the best of so many to be shown: n of them reach p = 2 / 2 ** n, and Holm wants alpha / tests."
     return math.ceil(math.log2(2 * tests / alpha))
 
 
@@ -372,7 +372,8 @@ def standing(p: Mapping, tests: int) -> str:
     "What the forks of a mechanism say of a claim about it."
     word = {"helped": "supported", "harmed": "contradicted", "helped, by price": "supported, not at every price of a wrong answer",
             "harmed, by price": "contradicted, not at every price of a wrong answer",
-            "helped, alone": "supported by its own interval, not after Holm", "harmed, alone": "contradicted by its own interval, not after Holm"}
+            "helped, alone": "supported by its own interval, not after Holm",
+            "harmed, alone": "contradicted by its own interval, not after Holm"}
     if p.get("acted", ENOUGH) < ENOUGH: return f"not examined: acted in {p['acted']} turns"
     if (apart := p.get("conversations apart", needed(tests))) < needed(tests): return f"not testable: {apart} conversations differ"
     return word.get(verdict(p), verdict(p))
@@ -406,8 +407,9 @@ def findings(part: Mapping) -> list[str]:
             some = [f"{m} {span(p['value'])}" for m, p in s["audit"].items() if verdict(p) == word]
             if some: out.append(f"{n}: in value {word[:6]}{how}: {'; '.join(some)}.")
         if s["ladder"]["rungs"]:
-            (rung, p), gains = _best(s), [f"{r} {span(q['value'])}" for r, q in s["ladder"]["rungs"].items() if verdict(q).startswith("helped") and
-                                           not verdict(q).endswith("alone")]
+            word = {"helped": "", "helped, by price": " (not at every price of a wrong answer)"}
+            gains = [f"{r} {span(q['value'])}{word[verdict(q)]}" for r, q in s["ladder"]["rungs"].items() if verdict(q) in word]
+            rung, p = _best(s)
             out.append(f"{n}: in value gain, made perfect: {'; '.join(gains) or 'none that is shown'}.")
             out.append(f"{n}: the most that one perfect stage gains in right turns is {span(p['gain'])} ({rung}, the largest of "
                        f"{len(s['ladder']['rungs']) - 1}); "
