@@ -18,7 +18,7 @@ from ..core.files import read_json, write_json
 from ..core.html import text_table
 from ..core.record import Outcome, Run
 from ..core.settings import load_settings
-from ..core.types import TO_ANSWER, TO_REFUSE, DataError, Gold, Passage, Task, plain
+from ..core.types import TO_ANSWER, TO_REFUSE, DataError, Gold, Task, plain
 from ..data.mtrag import (Benchmark, read_benchmark, read_corpus, read_gold, read_tasks, sample_corpus, sample_dir,
                                  with_rewrites)
 from ..data.official import files_there, human_rewrites, official_dir, official_file
@@ -47,7 +47,7 @@ __all__ = ['PARTS', 'Parts', 'PRICES', 'KINDS', 'Table', 'CLAIMS', 'ENOUGH', 'SE
            'audit_table', 'ladder_table', 'live_table', 'gates_table', 'pairs_table', 'prices_table', 'kinds_table',
            'tables', 'verdict', 'needed', 'standing', 'claims_table', 'findings', 'report', 'first_talks', 'rewritten',
            'held', 'sitting', 'unmeasured', 'measure_set', 'sample_set', 'real_set', 'drawn_set', 'talks_set',
-           'slice_of', 'set_named', 'index_of', 'main']
+           'set_named', 'index_of', 'main']
 
 # %% ../../nbs/9_studies/17_blame.ipynb #431a3505
 PARTS = ("live", "audit", "ladder")  # what is done with each system besides running it
@@ -535,21 +535,6 @@ def talks_set(data: Path, n: int, seed: int = 0) -> tuple[Benchmark, list[Task]]
     rng, known = random.Random(seed), rewritten(read_benchmark(official_file(data, "mtrag-human/reference")))
     some = [rng.sample(talks, len(talks)) for talks in _by_domain(known.tasks)]
     return known, first_talks([t for row in zip_longest(*some, fillvalue=()) for talk in row for t in talk], n)
-
-# %% ../../nbs/9_studies/17_blame.ipynb #slice001
-def slice_of(
-    passages: Iterable[Passage],
-    gold: Collection[str],  # ids of passages that have to be in it
-    n: int = 1649,  # passages of each domain: as many as the smallest has of those that the study was made with
-    seed: int = 0,
-) -> list[Passage]:
-    "A corpus that is indexed in minutes: all gold, and others at random, up to so many of each domain."
-    rng, found, out = random.Random(seed), {}, []
-    for p in passages: found.setdefault(p.domain, []).append(p)
-    for _, some in sorted(found.items()):
-        known, others = [p for p in some if p.id in gold], [p for p in some if p.id not in gold]
-        out += known + rng.sample(others, max(0, min(len(others), n - len(known))))
-    return out
 
 # %% ../../nbs/9_studies/17_blame.ipynb #sets0001
 # of `main`: the project's own conversations, whole ones at random, single turns at random; and what is done with each besides running it
