@@ -23,7 +23,7 @@ from ..runs.run import machine, package_versions
 from ..search.build import build_index
 from ..search.index import Index, open_index
 from ..search.retrieve import Retriever
-from .calibration import real_data
+from .calibration import pool_file, real_data
 from .retrieval import (BEST, TALK, PLAIN, Asked, Remembered, conversation_of, packed, passage_scores, questions_of,
                                         unpacked, ways)
 
@@ -134,8 +134,8 @@ def main(
     known: Mapping[str, np.ndarray] = {},  # texts that are embedded already
 ) -> dict:
     "Both ablations on real data."
-    root = real_data("passages.jsonl.gz, mtrag-human/reference.jsonl and mtrag-human/retrieval_tasks")
-    embedder, data, out = Remembered(Embedder(load_settings().embedder), known), root / "mtrag-human", Path(out)
+    data = real_data("passages.jsonl.gz, mtrag-human/reference.jsonl and mtrag-human/retrieval_tasks")
+    embedder, out = Remembered(Embedder(load_settings().embedder), known), Path(out)
     told = read_json(out) if out.exists() else {}
     if index:
         with open_index(index, embedder) as opened:
@@ -143,6 +143,6 @@ def main(
             asked = [a for d in told["passages"] for a in questions_of(data, d)]
             for name in (PLAIN, BEST if opened.manifest.sparse else TALK):
                 told[f"domain filter, {name}"] = as_told(domain_filter(asked, opened, embedder, ways()[name].settings))
-    if flat: told[f"chunks, {flat}"] = as_told(flat_chunks(questions_of(data, flat), [root / "passages.jsonl.gz"], embedder))
+    if flat: told[f"chunks, {flat}"] = as_told(flat_chunks(questions_of(data, flat), [pool_file(data)], embedder))
     write_json(out, {**told, "machine": machine(), "packages": package_versions(), "embedder": embedder.fingerprint})
     return told

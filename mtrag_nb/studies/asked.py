@@ -113,7 +113,7 @@ def main(
     domains: Iterable[str] = (),  # none: those of the index
 ) -> dict:
     "Ask the model about every twelfth question. Takes about half a CPU minute a question, and goes on where it was stopped."
-    data = real_data("mtrag-human/reference.jsonl and mtrag-human/retrieval_tasks") / "mtrag-human"
+    data = real_data("mtrag-human/reference.jsonl and mtrag-human/retrieval_tasks")
     settings, there = load_settings(), {}
     embedder, meter = Remembered(Embedder(settings.embedder)), Calls()
     model = MeteredChat(RecordedChat(load_chat(settings.chat), calls), meter)

@@ -5,6 +5,7 @@
 # %% ../../nbs/9_studies/17_blame.ipynb #5f89ace0
 from __future__ import annotations
 
+import math
 import os
 import random
 from collections import Counter
@@ -17,7 +18,7 @@ from ..core.files import read_json, write_json
 from ..core.html import text_table
 from ..core.record import Outcome, Run
 from ..core.settings import load_settings
-from ..core.types import TO_ANSWER, TO_REFUSE, DataError, Gold, Passage, Task, plain
+from ..core.types import TO_ANSWER, TO_REFUSE, DataError, Gold, Task, plain
 from ..data.mtrag import (Benchmark, read_benchmark, read_corpus, read_gold, read_tasks, sample_corpus, sample_dir,
                                  with_rewrites)
 from ..data.official import files_there, human_rewrites, official_dir, official_file
@@ -40,11 +41,12 @@ from .sittings import (Kept, Turned, audit_of, gates_of, keep_turns, lacking, la
 from ..systems.registry import SYSTEMS, configured, system_named
 
 # %% auto #0
-__all__ = ['PARTS', 'Parts', 'Table', 'CLAIMS', 'SETS', 'SITTING', 'parts_of', 'Made', 'run_system', 'of_pair', 'means_of',
-           'of_gates', 'of_ladder', 'spoilt_talk', 'of_system', 'measured', 'submissions', 'submission_table',
-           'interval', 'span', 'system_table', 'sure', 'audit_table', 'ladder_table', 'live_table', 'gates_table',
-           'pairs_table', 'tables', 'verdict', 'claims_table', 'findings', 'report', 'first_talks', 'rewritten', 'held',
-           'sitting', 'unmeasured', 'measure_set', 'sample_set', 'real_set', 'drawn_set', 'talks_set', 'slice_of',
+__all__ = ['PARTS', 'Parts', 'PRICES', 'KINDS', 'Table', 'CLAIMS', 'ENOUGH', 'SETS', 'SITTING', 'parts_of', 'Made', 'run_system',
+           'at_price', 'at_prices', 'acted', 'by_kind', 'of_pair', 'means_of', 'of_gates', 'of_ladder', 'spoilt_talk',
+           'of_system', 'measured', 'submissions', 'submission_table', 'interval', 'span', 'system_table', 'sure',
+           'audit_table', 'ladder_table', 'live_table', 'gates_table', 'pairs_table', 'prices_table', 'kinds_table',
+           'tables', 'verdict', 'needed', 'standing', 'claims_table', 'findings', 'report', 'first_talks', 'rewritten',
+           'held', 'sitting', 'unmeasured', 'measure_set', 'sample_set', 'real_set', 'drawn_set', 'talks_set',
            'set_named', 'index_of', 'main']
 
 # %% ../../nbs/9_studies/17_blame.ipynb #431a3505
@@ -88,11 +90,49 @@ def run_system(
     return Made(run, live, off, rungs)
 
 # %% ../../nbs/9_studies/17_blame.ipynb #7a92cf6e
+PRICES = (0.0, 0.1, 0.2)  # what a wrong answer costs, on the scale on which a refusal is 0 and the reference answer 1
+KINDS = {"with an answer": TO_ANSWER, "without": TO_REFUSE}  # questions, by their label
+
+
+def at_price(p: Pair, price: float) -> Pair:
+    "The same turns where a wrong answer costs so much: as measured, it is worth its ROUGE-L, about .1, and a refusal nothing."
+    cost = lambda e: -price if e.came == "failed" and e.outcome is Outcome.ANSWERED else e.value
+    dearer = lambda ends: {i: replace(e, value=cost(e)) for i, e in ends.items()}
+    return replace(p, before=dearer(p.before), after=dearer(p.after))
+
+
+def at_prices(pairs: Sequence[Pair]) -> list[list[dict]]:  # of each pair: a line a price
+    "Differences in value by the price of a wrong answer; at each price corrected for all of these pairs."
+    some = {price: [at_price(p, price) for p in pairs] for price in PRICES}
+    adjusted = {price: settled([p.sums for p in found])[1] for price, found in some.items()}
+    line = lambda price, i, n: {"price": price, "value": i, "p holm": None if i.low is None else float(adjusted[price][n])}
+    return [[line(price, found[n].worth, n) for price, found in some.items()] for n in range(len(pairs))]
+
+
+def acted(p: Pair) -> int:
+    "Turns in which a mechanism did anything: without it another answer, another outcome, or other tokens or calls."
+    end = lambda e: (e.outcome, e.said, {by: n for by, n in e.cost.items() if by != "seconds"})
+    return sum(end(e) != end(p.after[i]) for i, e in p.before.items())
+
+
+def by_kind(p: Pair, labels: Mapping[str, str]) -> dict[str, dict]:  # labels: task id -> answerability
+    "A pair, questions with an answer and without apart: how the turns ended before and after, and the difference in value."
+    end = lambda e: {Outcome.I_DONT_KNOW: "refused", Outcome.ANSWERED: "wrong" if e.came == "failed" else e.came}.get(e.outcome, "other")
+    out = {}
+    for kind, some in KINDS.items():
+        before, after = ({i: e for i, e in ends.items() if labels[i] in some} for ends in (p.before, p.after))
+        q = Pair(p.name, before, after)
+        out[kind] = {"turns": len(before), "changed": q.changed, "before": Counter(map(end, before.values())),
+                     "after": Counter(map(end, after.values())), "value": q.worth if before else None}
+    return out
+
+# %% ../../nbs/9_studies/17_blame.ipynb #price001
 def of_pair(p: Pair) -> dict:
     "A pair of runs as numbers."
     return {"changed": p.changed, "kept": p.kept, "fixed": p.fixed, "spoilt": p.spoilt, "left": p.left, "undecided": p.untold, "cl": p.cl,
             "cs": p.cs, "before": p.accuracy(False), "after": p.accuracy(True), "gain": p.gain, "value": p.worth, "tokens": p.cost(),
-            "calls": p.cost("calls"), "fixed turns": p.ids(False, True), "spoilt turns": p.ids(True, False)}
+            "calls": p.cost("calls"), "fixed turns": p.ids(False, True), "spoilt turns": p.ids(True, False), "acted": acted(p),
+            "conversations apart": sum(d != 0 for d in p.sums)}
 
 
 def means_of(turns: Sequence[Turned], report: BlameReport) -> dict:
@@ -116,12 +156,12 @@ def of_gates(found: Sequence[Gate]) -> list[dict]:
              "auroc": g.auroc, "calls": g.calls, "tokens": g.tokens} for g in found]
 
 
-def of_ladder(found: Ladder) -> dict:
+def of_ladder(found: Ladder, labels: Mapping[str, str]) -> dict:
     "A ladder as numbers."
     if not found.pairs: return {"failed": 0, "lowest": {}, "repaired": {}, "alone": {}, "rungs": {}, "up to": {}}
     return {"failed": len(found.failed), "lowest": Counter(found.repaired().values()), "repaired": found.repaired(),
             "alone": Counter(n for some in found.alone_repairs().values() for n in some),
-            "rungs": {n: of_pair(p) for n, p in found.alone.items()},
+            "rungs": {n: {**of_pair(p), "kinds": by_kind(p, labels)} for n, p in found.alone.items()},
             "up to": {n: p.accuracy(True) for n, p in found.together.items()}}
 
 # %% ../../nbs/9_studies/17_blame.ipynb #2241f44c
@@ -138,15 +178,16 @@ def spoilt_talk(live: Pair) -> list[dict]:  # its turns, in order; [] if there i
 def of_system(name: str, turns: Sequence[Turned], groups: Mapping[str, Mapping[str, str]]) -> tuple[dict, dict[str, Mapping[str, Pair]]]:
     "A system as numbers; and the pairs of its audit, and of its ladder, that one correction is to hold over."
     report, audit, ladder = report_of(name, turns, groups), audit_of(name, turns), ladder_of(name, turns)
-    own = {t.task: t.live for t in turns if t.live}
+    own, labels = {t.task: t.live for t in turns if t.live}, groups["answerability"]
     live = paired("own history", {t.task: t.run for t in turns}, own) if own else None
     return {**means_of(turns, report), "causes": report.counts(), "stages": report.counts("stage"), "judged": len(report.judged),
             "by": {what: report.by(what) for what in groups},
             "turns": {i: {"came": b.came, "cause": b.cause, "node": b.node} for i, b in report.turns.items()},
-            "gates": of_gates(gates_of(turns)), "audit": {n: of_pair(p) for n, p in audit.pairs.items()}, "ladder": of_ladder(ladder),
+            "gates": of_gates(gates_of(turns)), "audit": {n: {**of_pair(p), "kinds": by_kind(p, labels)} for n, p in audit.pairs.items()},
+            "ladder": of_ladder(ladder, labels),
             "live": {place: of_pair(p) for place, p in by_place(live).items()} if live else {},
             "spoilt talk": spoilt_talk(live) if live else [],
-            "ladder from own history": of_ladder(ladder_of(name, turns, own=True))}, {"audit": audit.pairs, "rungs": ladder.alone}
+            "ladder from own history": of_ladder(ladder_of(name, turns, own=True), labels)}, {"audit": audit.pairs, "rungs": ladder.alone}
 
 
 def measured(
@@ -162,11 +203,15 @@ def measured(
     out: dict = {"systems": {n: s for n, (s, _) in found.items()}, "pairs": []}
     for part in ("audit", "rungs"):
         pairs = {(n, m): p for n, (_, taken) in found.items() for m, p in taken[part].items()}
-        for (n, m), p in zip(pairs, settled([x.sums for x in pairs.values()])[1]):
-            told = out["systems"][n]["audit" if part == "audit" else "ladder"]
-            (told if part == "audit" else told["rungs"])[m]["p holm"] = None if pairs[n, m].worth.low is None else float(p)
+        adjusted = settled([p.sums for p in pairs.values()])[1]
+        for ((n, m), pair), p, prices in zip(pairs.items(), adjusted, at_prices(list(pairs.values()))):
+            told = out["systems"][n]["audit"] if part == "audit" else out["systems"][n]["ladder"]["rungs"]
+            told[m] |= {"p holm": None if pair.worth.low is None else float(p), "prices": prices}
     talks = {i: here[i].conversation_id for s in out["systems"].values() for i in s["turns"]}
     if len(found) > 1: out["pairs"] = [asdict(p) for p in compare({n: s["worth"] for n, s in out["systems"].items()}, talks, "value").pairs]
+    ends = {n: {t.task: t.run for t in turns[n]} for n in out["systems"]}
+    beside = [paired(f"{p['a']} – {p['b']}", ends[p["b"]], ends[p["a"]]) for p in out["pairs"]]
+    for p, prices in zip(out["pairs"], at_prices(beside)): p["prices"] = prices
     points = {n: (s["tokens a turn"].value, s["right"].value) for n, s in out["systems"].items()}
     return plain({**out, "dominated": dominated_by(points), "tasks": len(talks), "conversations": len(set(talks.values())),
                   "labels": Counter(gold[i].answerability for i in talks)})
@@ -220,10 +265,10 @@ def sure(p: Mapping) -> str:
 def audit_table(part: Mapping) -> Table:
     "One line a mechanism."
     share = lambda x: "–" if x is None else f"{x:.2f}"
-    return (["system", "mechanism", "turns it changed", "kept right", "fixed", "spoilt", "left wrong", "undecided", "CL, CS", "gain",
-             "gain in value", "p (Holm)", "tokens a turn", "calls a turn"],
-            [[n, m, p["changed"], p["kept"], p["fixed"], p["spoilt"], p["left"], p["undecided"], f"{share(p['cl'])}, {share(p['cs'])}",
-              span(p["gain"]), span(p["value"]), sure(p), span(p["tokens"]), span(p["calls"])]
+    return (["system", "mechanism", "acted in", "turns it changed", "kept right", "fixed", "spoilt", "left wrong", "undecided", "CL, CS",
+             "gain", "gain in value", "p (Holm)", "tokens a turn", "calls a turn"],
+            [[n, m, p.get("acted", "–"), p["changed"], p["kept"], p["fixed"], p["spoilt"], p["left"], p["undecided"],
+              f"{share(p['cl'])}, {share(p['cs'])}", span(p["gain"]), span(p["value"]), sure(p), span(p["tokens"]), span(p["calls"])]
              for n, s in part["systems"].items() for m, p in s["audit"].items()])
 
 
@@ -257,10 +302,31 @@ def pairs_table(part: Mapping) -> Table:
             [[f"{p['a']} – {p['b']}", cell(p), "–" if p["p_holm"] is None else f"{p['p_holm']:.3f}", p["n"]] for p in part["pairs"]])
 
 
+def prices_table(part: Mapping) -> Table:
+    "One line a pair of systems, or a mechanism whose own interval leaves out 0: the difference in value by the price of a wrong answer."
+    cells = lambda p: [span(p["value"]), *(f"{span(q['value'])}, p {sure(q)}" for q in p["prices"]), verdict(p)]
+    beside = [(f"{p['a']} – {p['b']}", {**p, "p holm": p["p_holm"], "value": Interval(p["difference"], p["low"], p["high"], p["n"],
+                                                                                      p["clusters"])}) for p in part["pairs"]]
+    taken = [(f"{n}: {m}", p) for n, s in part["systems"].items() for m, p in s["audit"].items() if verdict(p)[:6] in ("helped", "harmed")]
+    return (["difference in value", "as measured", *(f"wrong answer at {-price or 0:g}" for price in PRICES), "shown"],
+            [[name, *cells(p)] for name, p in (*beside, *taken) if "prices" in p])
+
+
+def kinds_table(part: Mapping, wanted: Collection[str]) -> Table:  # wanted: names of mechanisms or rungs
+    "One line a mechanism or rung and kind of question: how the turns ended without it, and with it."
+    ended = ("right", "undecided", "wrong", "refused")
+    share = lambda found: ", ".join(f"{found[e]} {e}" for e in ended if found.get(e))
+    rows = [(n, m, k, q) for n, s in part["systems"].items() for m, p in {**s["audit"], **s["ladder"]["rungs"]}.items() if m in wanted
+            for k, q in p.get("kinds", {}).items()]
+    return (["system", "with and without", "questions", "turns", "changed", "without", "with", "difference in value"],
+            [[n, m, k, q["turns"], q["changed"], share(q["before"]), share(q["after"]), span(q["value"])] for n, m, k, q in rows])
+
+
 def tables(part: Mapping) -> dict[str, Table]:  # heading -> header and rows
     "All of a set."
-    return {"systems": system_table(part), "pairs of systems": pairs_table(part), "mechanisms, each against the run without it":
-            audit_table(part), "perfect stages": ladder_table(part), "on its own answers": live_table(part), "gates": gates_table(part)}
+    return {"systems": system_table(part), "pairs of systems": pairs_table(part),
+            "by the price of a wrong answer": prices_table(part), "mechanisms, each against the run without it": audit_table(part),
+            "perfect stages": ladder_table(part), "on its own answers": live_table(part), "gates": gates_table(part)}
 
 # %% ../../nbs/9_studies/17_blame.ipynb #2180ce88
 CLAIMS = (  # system, mechanism, what its paper says that it does
@@ -278,8 +344,8 @@ CLAIMS = (  # system, mechanism, what its paper says that it does
     ("agents", "reformulation", "another round finds what the first did not (multi-agent specification, 5.2)"))
 
 
-def verdict(p: Mapping) -> str:  # of a mechanism, or of a rung
-    "What its gain in value shows: by its own interval, and, if no more is said, by the test corrected for the whole table, too."
+def _seen(p: Mapping) -> str:
+    "What a difference in value shows at one price of a wrong answer."
     i = interval(p["value"])
     if i.value is None or i.low is None: return "not shown" if i.value else "no difference"
     word = "helped" if i.low > 0 else "harmed" if i.high < 0 else "not shown"
@@ -287,13 +353,38 @@ def verdict(p: Mapping) -> str:  # of a mechanism, or of a rung
     return word if word == "not shown" or corrected else f"{word}, alone"
 
 
+def verdict(p: Mapping) -> str:  # of a mechanism, a rung or a pair of systems
+    """What a difference in value shows: "helped" or "harmed" if its interval and the test corrected for the whole table say so, as it was
+    measured and at every price of a wrong answer; ", alone" is by its interval only, ", by price" not at every price."""
+    word = _seen(p)
+    return f"{word}, by price" if word in ("helped", "harmed") and any(_seen(q) != word for q in p.get("prices", ())) else word
+
+
+ENOUGH = 20  # turns in which a mechanism has to act for a claim about it to be examined
+
+
+def needed(tests: int, alpha: float = 0.05) -> int:
+    "Conversations that have to differ for the best of so many to be shown: n of them reach p = 2 / 2 ** n, and Holm wants alpha / tests."
+    return math.ceil(math.log2(2 * tests / alpha))
+
+
+def standing(p: Mapping, tests: int) -> str:
+    "What the forks of a mechanism say of a claim about it."
+    word = {"helped": "supported", "harmed": "contradicted", "helped, by price": "supported, not at every price of a wrong answer",
+            "harmed, by price": "contradicted, not at every price of a wrong answer",
+            "helped, alone": "supported by its own interval, not after Holm",
+            "harmed, alone": "contradicted by its own interval, not after Holm"}
+    if p.get("acted", ENOUGH) < ENOUGH: return f"not examined: acted in {p['acted']} turns"
+    if (apart := p.get("conversations apart", needed(tests))) < needed(tests): return f"not testable: {apart} conversations differ"
+    return word.get(verdict(p), verdict(p))
+
+
 def claims_table(part: Mapping) -> Table:
     "The papers' claims against the forks."
-    word = {"helped": "supported", "harmed": "contradicted", "helped, alone": "supported by its own interval, not after Holm",
-            "harmed, alone": "contradicted by its own interval, not after Holm"}
+    tests = sum(len(s["audit"]) for s in part["systems"].values())
     rows = [(s, m, what, part["systems"][s]["audit"][m]) for s, m, what in CLAIMS if m in part["systems"].get(s, {}).get("audit", {})]
-    return (["system", "claim", "gain in right turns", "gain in value", "by value"],
-            [[s, what, span(p["gain"]), span(p["value"]), word.get(verdict(p), verdict(p))] for s, m, what, p in rows])
+    return (["system", "claim", "acted in", "gain in right turns", "gain in value", "by value"],
+            [[s, what, p.get("acted", "–"), span(p["gain"]), span(p["value"]), standing(p, tests)] for s, m, what, p in rows])
 
 # %% ../../nbs/9_studies/17_blame.ipynb #003820dd
 def _best(s: Mapping) -> tuple[str, Mapping]:
@@ -311,11 +402,14 @@ def findings(part: Mapping) -> list[str]:
         failed, named = sum(s["stages"].values()), [(k, v) for k, v in s["stages"].items() if k]
         first = f"; most failed first at {named[0][0]} ({named[0][1]} of {failed})" if named else ""
         out.append(f"{n}: right {span(s['right'])}, failed {span(s['failed'])}{first}; {s['stages'].get('', 0)} failed without a stage.")
-        for word, how in {"helped": "", "harmed": "", "helped, alone": " (not after Holm)", "harmed, alone": " (not after Holm)"}.items():
+        how = {"": "", ", by price": " (not at every price of a wrong answer)", ", alone": " (not after Holm)"}
+        for word, how in {w + end: said for end, said in how.items() for w in ("helped", "harmed")}.items():
             some = [f"{m} {span(p['value'])}" for m, p in s["audit"].items() if verdict(p) == word]
             if some: out.append(f"{n}: in value {word[:6]}{how}: {'; '.join(some)}.")
         if s["ladder"]["rungs"]:
-            (rung, p), gains = _best(s), [f"{r} {span(q['value'])}" for r, q in s["ladder"]["rungs"].items() if verdict(q) == "helped"]
+            word = {"helped": "", "helped, by price": " (not at every price of a wrong answer)"}
+            gains = [f"{r} {span(q['value'])}{word[verdict(q)]}" for r, q in s["ladder"]["rungs"].items() if verdict(q) in word]
+            rung, p = _best(s)
             out.append(f"{n}: in value gain, made perfect: {'; '.join(gains) or 'none that is shown'}.")
             out.append(f"{n}: the most that one perfect stage gains in right turns is {span(p['gain'])} ({rung}, the largest of "
                        f"{len(s['ladder']['rungs']) - 1}); "
@@ -441,21 +535,6 @@ def talks_set(data: Path, n: int, seed: int = 0) -> tuple[Benchmark, list[Task]]
     rng, known = random.Random(seed), rewritten(read_benchmark(official_file(data, "mtrag-human/reference")))
     some = [rng.sample(talks, len(talks)) for talks in _by_domain(known.tasks)]
     return known, first_talks([t for row in zip_longest(*some, fillvalue=()) for talk in row for t in talk], n)
-
-# %% ../../nbs/9_studies/17_blame.ipynb #slice001
-def slice_of(
-    passages: Iterable[Passage],
-    gold: Collection[str],  # ids of passages that have to be in it
-    n: int = 1649,  # passages of each domain: as many as the smallest has of those that the study was made with
-    seed: int = 0,
-) -> list[Passage]:
-    "A corpus that is indexed in minutes: all gold, and others at random, up to so many of each domain."
-    rng, found, out = random.Random(seed), {}, []
-    for p in passages: found.setdefault(p.domain, []).append(p)
-    for _, some in sorted(found.items()):
-        known, others = [p for p in some if p.id in gold], [p for p in some if p.id not in gold]
-        out += known + rng.sample(others, max(0, min(len(others), n - len(known))))
-    return out
 
 # %% ../../nbs/9_studies/17_blame.ipynb #sets0001
 # of `main`: the project's own conversations, whole ones at random, single turns at random; and what is done with each besides running it

@@ -5,23 +5,25 @@
 # %% ../../nbs/9_studies/01_calibration.ipynb #bccaa9d7
 from __future__ import annotations
 
+import gzip
+import json
 import os
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 
 import numpy as np
 
-from ..core.files import make_folder, read_json, read_jsonl, write_json
+from ..core.files import make_folder, read_json, read_jsonl, write_json, write_whole
 from ..core.html import text_table
 from ..core.settings import Settings, load_settings, with_settings
 from ..core.text import support
-from ..core.types import DataError, Gold, SettingsError, Task, structured
+from ..core.types import DataError, Gold, Passage, SettingsError, Task, digest, structured
 from ..core.verdicts import Label, Verdict
-from ..data.mtrag import read_benchmark
-from ..data.official import official_file
+from ..data.mtrag import read_benchmark, read_corpus, read_qrels
+from ..data.official import official_dir, official_file, official_files
 from ..data.ratings import RatedAnswer, read_ratings
 from ..evaluate.intervals import auroc_interval
 from ..models.calls import Models, RecordedChat, load_chat
@@ -32,11 +34,12 @@ from ..systems.stages import (
     check_by_likelihood, check_by_support, check_by_yesno, grade_by_cosine, grade_by_likelihood, grade_by_verdict, grade_by_yesno)
 
 # %% auto #0
-__all__ = ['Ways', 'GRADES', 'RIDGE', 'COST', 'Pair', 'relevance_pairs', 'read_candidates', 'retrieved_pairs',
-           'balanced_accuracy', 'best_threshold', 'Discrimination', 'halves', 'separated', 'discrimination',
-           'ways_table', 'read_ways', 'grade_pair', 'measure_grades', 'candidate_features', 'Combined', 'combined',
-           'check_answer', 'measure_checks', 'best_way', 'changes_for', 'Calibration', 'grades_of', 'calibrate',
-           'write_calibration', 'read_calibration', 'calibrated', 'overlap_note', 'real_data', 'main', 'rated_file_of']
+__all__ = ['Ways', 'GRADES', 'RIDGE', 'COST', 'POOL', 'POOL_SIZES', 'Pair', 'relevance_pairs', 'read_candidates',
+           'retrieved_pairs', 'balanced_accuracy', 'best_threshold', 'Discrimination', 'halves', 'separated',
+           'discrimination', 'ways_table', 'read_ways', 'grade_pair', 'measure_grades', 'candidate_features',
+           'Combined', 'combined', 'check_answer', 'measure_checks', 'best_way', 'changes_for', 'Calibration',
+           'grades_of', 'calibrate', 'write_calibration', 'read_calibration', 'calibrated', 'overlap_note', 'real_data',
+           'slice_of', 'make_pool', 'pool_file', 'main', 'rated_file_of']
 
 # %% ../../nbs/9_studies/01_calibration.ipynb #b7b073ec
 @dataclass(frozen=True)
@@ -405,6 +408,49 @@ def real_data(
     "The folder of the benchmark's own files that MTRAG_DATA names. Raises DataError if it names none."
     if not os.environ.get("MTRAG_DATA"): raise DataError("MTRAG_DATA is not set", remedy=f"Set it to a folder with {wanted}")
     return Path(os.environ["MTRAG_DATA"])
+
+# %% ../../nbs/9_studies/01_calibration.ipynb #pool0001
+POOL = "passages.jsonl.gz"
+POOL_SIZES = {"clapnq": 12647, "cloud": 13408, "fiqa": 15901, "govt": 1649}  # of the pool that the studies of retrieval were made with
+
+
+def slice_of(
+    passages: Iterable[Passage],
+    gold: Collection[str],  # ids of passages that have to be in it
+    n: int | Mapping[str, int] = 1649,  # passages of each domain, or of each by its name; 1649: as many as the smallest of the pool has
+    seed: int = 0,
+) -> list[Passage]:
+    "A corpus that is indexed in minutes: all gold, and others at random, up to so many of each domain."
+    rng, found, out = random.Random(seed), {}, []
+    for p in passages: found.setdefault(p.domain, []).append(p)
+    for domain, some in sorted(found.items()):
+        known, others = [p for p in some if p.id in gold], [p for p in some if p.id not in gold]
+        out += known + rng.sample(others, max(0, min(len(others), (n if isinstance(n, int) else n[domain]) - len(known))))
+    return out
+
+
+def make_pool(
+    root: str | Path | None = None,  # of official files, the corpora among them; None: as `official_dir` has it
+    sizes: Mapping[str, int] = POOL_SIZES,
+    seed: int = 0,
+) -> str:  # checksum of its lines; of the same corpora, sizes and seed always the same
+    "Draw a pool from the benchmark's corpora, with the gold of both sets in it, and put it among its files."
+    root = Path(root or official_dir("a pool of passages"))
+    gold = {p for name in ("mtrag-human", "mtragun-human") for f in official_files(root, f"{name}/qrels") for of in read_qrels(f).values()
+            for p in of}
+    drawn = slice_of(read_corpus(*official_files(root, "corpora")), gold, sizes, seed)
+    lines = [{"id": p.id, "domain": p.domain, "title": p.title, "url": p.url, "text": p.text} for p in drawn]
+    text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
+    write_whole(root / POOL, gzip.compress(text.encode(), mtime=0))
+    return digest(lines)
+
+
+def pool_file(root: Path) -> Path:
+    "The pool among the benchmark's files. Raises DataError if none was made."
+    if not (root / POOL).is_file():
+        raise DataError("there is no pool of passages", root / POOL, remedy="Fetch the corpora (`mtrag fetch data`), and draw one: "
+                        'python -c "from mtrag_nb.studies.calibration import make_pool; print(make_pool())"')
+    return root / POOL
 
 # %% ../../nbs/9_studies/01_calibration.ipynb #a9a1598d
 def main(

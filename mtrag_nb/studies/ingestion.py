@@ -29,6 +29,7 @@ from ..search.cutting import Cutter, _packed, _unpacked
 from ..search.edge import EdgeClient, disk_size
 from ..search.folder import COLLECTION
 from .bench import CORPUS_SIZES
+from .calibration import pool_file, real_data
 
 # %% auto #0
 __all__ = ['MEASURED', 'T4_PEAK', 'T4_SHARE', 'TOKEN', 'cpu_seconds', 'slice_of', 'cut_and_write', 'unpack_seconds',
@@ -122,8 +123,8 @@ MEASURED = "ingestion.json"
 def main(out: str | Path = "") -> None:  # the file; "": among the measured data
     "Measure on the benchmark's passages (MTRAG_DATA), or on the sample; write it down, print the tables."
     from mtrag_nb.models.embed import Embedder
-    real = Path(os.environ.get("MTRAG_DATA", "")) / "passages.jsonl.gz"
-    found = measure([real] if real.is_file() else sample_corpus(), Embedder(load_settings().embedder))
+    real = [pool_file(real_data("passages.jsonl.gz"))] if os.environ.get("MTRAG_DATA") else sample_corpus()
+    found = measure(real, Embedder(load_settings().embedder))
     write_json(Path(out) if out else data_dir("measured") / MEASURED, found)
     print(steps_table(found), whole_table(found), sep="\n\n")
 

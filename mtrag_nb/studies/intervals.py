@@ -19,8 +19,9 @@ from ..core.types import structured
 from ..evaluate.intervals import LEAST, Interval, auroc_interval, difference_interval, mean_interval
 
 # %% auto #0
-__all__ = ['ICC', 'Case', 'CASES', 'TALKS', 'conversations', 'latent', 'a_mean', 'a_share', 'a_difference', 'two_shares',
-           'separation', 'an_auroc', 'two_aurocs', 'Coverage', 'coverage', 'coverage_table', 'main', 'read_coverage']
+__all__ = ['ICC', 'Case', 'SKEWED', 'ZEROS', 'ONES', 'CHANGED', 'CASES', 'TALKS', 'conversations', 'latent', 'a_mean', 'a_share',
+           'a_difference', 'two_shares', 'separation', 'an_auroc', 'two_aurocs', 'a_skewed_mean', 'a_mixed_mean',
+           'a_sparse_difference', 'Coverage', 'coverage', 'coverage_table', 'main', 'read_coverage']
 
 # %% ../../nbs/9_studies/09_intervals.ipynb #0a14b0b1
 ICC = 0.3  # share of the variance that belongs to the conversation
@@ -95,6 +96,41 @@ def two_aurocs(rng: np.random.Generator, k: int, true: float, other: float, posi
     x, y = (separation(t) * labels + half * shared + half * latent(rng, talks) for t in (true, other))
     return auroc_interval(x, labels, talks, minus=y)
 
+# %% ../../nbs/9_studies/09_intervals.ipynb #skew0002
+SKEWED = (1.5, 6.0)  # of a beta distribution with mean .2
+ZEROS, ONES = 0.22, 0.06  # shares of the turns that are refused, and that are refused rightly
+CHANGED = 0.12  # share of the turns that a mechanism changes
+
+
+def _skewed(u: np.ndarray) -> np.ndarray:
+    "Uniform numbers as scores with a long tail to the right."
+    from scipy.stats import beta
+    return beta.ppf(u, *SKEWED)
+
+
+def a_skewed_mean(rng: np.random.Generator, k: int) -> Interval:
+    "Of scores like ROUGE-L; its true value is .2."
+    from scipy.special import ndtr
+    talks = conversations(rng, k)
+    return mean_interval(_skewed(ndtr(latent(rng, talks))), talks, 1000)
+
+
+def a_mixed_mean(rng: np.random.Generator, k: int) -> Interval:
+    "Of such scores with zeros and ones in them."
+    from scipy.special import ndtr
+    talks = conversations(rng, k)
+    u = ndtr(latent(rng, talks))
+    inside = np.clip((u - ZEROS) / (1 - ZEROS - ONES), 0, 1)
+    return mean_interval(np.where(u < ZEROS, 0.0, np.where(u > 1 - ONES, 1.0, _skewed(inside))), talks, 1000)
+
+
+def a_sparse_difference(rng: np.random.Generator, k: int, one: bool = False) -> Interval:  # one: one task a conversation
+    "Of a mechanism that gains such a score in some turns and is nothing in the others."
+    from scipy.special import ndtr
+    talks = np.arange(k) if one else conversations(rng, k)
+    changed = ndtr(latent(rng, talks)) < CHANGED
+    return difference_interval(np.where(changed, _skewed(rng.random(len(talks))), 0.0), talks, 1000)
+
 # %% ../../nbs/9_studies/09_intervals.ipynb #4a774dba
 CASES: dict[str, tuple[float, Case]] = {  # what -> its true value, and how it is made
     "mean": (0.0, a_mean),
@@ -105,8 +141,12 @@ CASES: dict[str, tuple[float, Case]] = {  # what -> its true value, and how it i
     "paired difference of shares": (0.0, two_shares),
     "AUROC .85, three in ten positive": (0.85, partial(an_auroc, true=0.85, positives=0.3)),
     "AUROC .7, half positive": (0.7, partial(an_auroc, true=0.7, positives=0.5)),
-    "AUROC .85 minus .75": (0.1, partial(two_aurocs, true=0.85, other=0.75, positives=0.3))}
-TALKS = (4, 6, 10, 20, 40)
+    "AUROC .85 minus .75": (0.1, partial(two_aurocs, true=0.85, other=0.75, positives=0.3)),
+    "mean, skewed like ROUGE-L": (0.2, a_skewed_mean),
+    "mean, with zeros and ones": (ONES + 0.2 * (1 - ZEROS - ONES), a_mixed_mean),
+    "difference, 12 % of turns change": (0.2 * CHANGED, a_sparse_difference),
+    "the same, one turn each": (0.2 * CHANGED, partial(a_sparse_difference, one=True))}
+TALKS = (4, 6, 10, 20, 40, 110)
 
 
 @dataclass(frozen=True)

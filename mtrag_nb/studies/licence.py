@@ -29,7 +29,7 @@ from ..evaluate.raters import BASELINE, HumanRatings, Measured, RaterNames, huma
 from ..models.calls import Models
 from ..models.embed import EmbedderLike
 from ..runs.run import machine, package_versions
-from .calibration import real_data
+from .calibration import rated_file_of, real_data
 from .logistic import best_strength, fit_logistic, left_out, log_loss, probability
 
 # %% auto #0
@@ -291,5 +291,5 @@ def read_licence(path: str | Path) -> tuple[Licence, list[Combination], list[Att
 
 def main(profile: str = "laptop", **how) -> None:
     "What `make licence` does: measure on real data, print it, write it down."
-    data = real_data("mtrag-human and its rated answers") / "mtrag-human"
-    print(measure_all(next(data.glob("**/*human_evaluations*.json")), settings=load_settings(profile), **how))
+    data = real_data("mtrag-human and its rated answers")
+    print(measure_all(rated_file_of(data), settings=load_settings(profile), **how))

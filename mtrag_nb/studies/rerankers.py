@@ -16,6 +16,7 @@ from ..core.html import text_table
 from ..core.settings import load_settings
 from ..core.types import DOMAINS, Passage
 from ..data.mtrag import read_corpus, read_qrels, read_queries
+from ..data.official import official_file
 from ..evaluate.intervals import difference_interval
 from ..evaluate.metrics import retrieval_scores
 from ..models.embed import Embedder, EmbedderLike
@@ -24,7 +25,7 @@ from ..search.build import build_index
 from ..search.index import Hit, Index, open_index
 from ..search.rerankers import CosineReranker, HitReranker, OverlapReranker, Reranker
 from ..search.retrieve import Retriever
-from .calibration import real_data
+from .calibration import pool_file, real_data
 
 # %% auto #0
 __all__ = ['DENSE', 'WEIGHTS', 'POOL', 'ParentCosine', 'ways', 'pool_of', 'Worth', 'Domain', 'ndcg_and_recall', 'measure_domain',
@@ -150,9 +151,9 @@ def main(
     data = real_data("passages.jsonl.gz and mtrag-human/retrieval_tasks")
     embedder, found = Embedder(load_settings().embedder), {}
     for domain in domains:
-        folder = data / "mtrag-human" / "retrieval_tasks" / domain
-        queries, qrels = read_queries(folder / f"{domain}_rewrite.jsonl"), read_qrels(folder / "qrels" / "dev.tsv")
-        passages = list(read_corpus(data / "passages.jsonl.gz", domains=[domain]))
+        file = lambda kind, domain=domain: official_file(data, f"mtrag-human/{kind}", domain)
+        queries, qrels = read_queries(file("rewrite")), read_qrels(file("qrels"))
+        passages = list(read_corpus(pool_file(data), domains=[domain]))
         found[domain] = measured = measure_domain(passages, queries, qrels, domain, embedder)
         print(f"\n{domain}: {measured}")
     told = {"machine": machine(), "packages": package_versions(), "embedder": embedder.fingerprint, "pool": POOL}

@@ -17,6 +17,7 @@ from ..core.html import text_table
 from ..core.settings import RetrievalSettings, load_settings
 from ..core.types import DataError, Task, Turn, digest
 from ..data.mtrag import read_qrels, read_queries, read_tasks
+from ..data.official import official_file
 from ..evaluate.intervals import difference_interval, mean_interval
 from ..evaluate.metrics import retrieval_scores
 from ..models.embed import Embedder, EmbedderLike
@@ -163,11 +164,18 @@ def measure_way(way: Way, asked: Sequence[Asked], index: Shared, embedder: Remem
     return Measured(ndcg, recall, kept, round(1000 * seconds / len(asked), 1))
 
 # %% ../../nbs/9_studies/08_retrieval.ipynb #3427f7f2
-def questions_of(data: Path, domain: str, tasks: str = "reference.jsonl") -> list[Asked]:
-    "The benchmark's questions of a domain that have gold passages."
-    folder = data / "retrieval_tasks" / domain
-    rewrites, qrels = read_queries(folder / f"{domain}_rewrite.jsonl"), read_qrels(folder / "qrels" / "dev.tsv")
-    return [Asked(t, rewrites[t.id], qrels[t.id]) for t in read_tasks(data / tasks, domains=[domain]) if t.id in qrels]
+def questions_of(
+    data: Path,  # of official files, in whatever folder they lie; or the sample's
+    domain: str,
+) -> list[Asked]:
+    "The benchmark's questions of a domain that have gold passages. Raises DataError if a file is missing."
+    place = data / "retrieval_tasks" / domain
+    if place.is_dir(): tasks, rewrites, qrels = data / "reference.jsonl", place / f"{domain}_rewrite.jsonl", place / "qrels" / "dev.tsv"
+    else:
+        tasks = official_file(data, "mtrag-human/reference")
+        rewrites, qrels = (official_file(data, f"mtrag-human/{kind}", domain) for kind in ("rewrite", "qrels"))
+    rewrite, gold = read_queries(rewrites), read_qrels(qrels)
+    return [Asked(t, rewrite[t.id], gold[t.id]) for t in read_tasks(tasks, domains=[domain]) if t.id in gold]
 
 # %% ../../nbs/9_studies/08_retrieval.ipynb #23b10157
 def packed(values: Iterable[float]) -> str: return " ".join(str(round(1000 * v)) for v in values)
@@ -200,7 +208,7 @@ def main(
     known: Mapping[str, np.ndarray] = {},  # question texts that are embedded already
 ) -> None:
     "Measure every way on mtrag-human. Takes some minutes a domain, and goes on where it was stopped."
-    data = real_data("mtrag-human/reference.jsonl and mtrag-human/retrieval_tasks") / "mtrag-human"
+    data = real_data("mtrag-human/reference.jsonl and mtrag-human/retrieval_tasks")
     embedder = Remembered(Embedder(load_settings().embedder), known)
     with open_index(index, embedder) as opened:
         for domain in domains or opened.manifest.domains:

@@ -165,7 +165,7 @@ def main(
     known: Mapping[str, np.ndarray] = {},  # question texts that are embedded already
 ) -> dict:
     "Learn, measure and write down. Some minutes."
-    data = real_data("mtrag-human/reference.jsonl and mtrag-human/retrieval_tasks") / "mtrag-human"
+    data = real_data("mtrag-human/reference.jsonl and mtrag-human/retrieval_tasks")
     embedder = Remembered(Embedder(load_settings().embedder), known)
     if not isinstance(index, Mapping):
         with open_index(index, embedder) as opened: index = dict.fromkeys(domains or opened.manifest.domains, index)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
@@ -19,12 +19,14 @@ from ..core.types import TO_ANSWER, TO_ASK, TO_REFUSE
 from ..data.mtrag import read_benchmark
 from ..data.official import official_dir, official_file
 from ..data.ratings import RatedAnswer, read_ratings
+from ..evaluate.intervals import difference_interval
 from ..evaluate.items import file_verdicts
 from ..evaluate.metrics import rouge_l
 
 # %% auto #0
 __all__ = ['Reads', 'SUBMISSIONS', 'FULL', 'Official', 'submitted', 'from_ratings', 'accuracy', 'held_against', 'sources',
-           'rule_by_file', 'errors_by_length', 'equals', 'apart', 'percentile_interval', 'noise_floor', 'main']
+           'rule_by_file', 'errors_by_length', 'equals', 'apart', 'percentile_interval', 'noise_floor',
+           'between_systems', 'main']
 
 # %% ../../nbs/9_studies/11_yardsticks.ipynb #65d7198f
 @dataclass(frozen=True)
@@ -141,11 +143,30 @@ def noise_floor(answers: Iterable[RatedAnswer]) -> dict[str, float | int | str]:
             "conversations": len(set(talks)), "median": round(float(np.median(values)), 4),
             "over_0.16": round(float(np.mean(np.asarray(values) > 0.16)), 4)}
 
+# %% ../../nbs/9_studies/11_yardsticks.ipynb #style002
+def between_systems(
+    answers: Iterable[RatedAnswer],
+    a: str = "llama-3.1-405b-instruct",
+    b: str = "gpt-4o",
+) -> dict:  # the differences of the first to the second: by ROUGE-L, by people; plain data
+    "How far ROUGE-L sets two systems apart on tasks that have an answer, beside what people say of them."
+    by_task: dict[str, dict[str, RatedAnswer]] = {}
+    for x in answers:
+        if x.gold.answerability in TO_ANSWER: by_task.setdefault(x.task.id, {})[x.system] = x
+    both = [(by[a], by[b]) for by in by_task.values() if a in by and b in by]
+    talks = [x.task.conversation_id for x, _ in both]
+    people = lambda x: min(float(np.median(x.ratings[k])) for k in ("faithfulness", "completeness"))
+    words = lambda x: rouge_l(x.answer, x.gold.targets[0])
+    difference = lambda of: difference_interval([of(x) - of(y) for x, y in both], talks)
+    rounded = lambda i: {k: round(v, 4) if isinstance(v, float) else v for k, v in asdict(i).items()}
+    return {"systems": [a, b], "tasks": len(both), "RougeL": rounded(difference(words)), "people": rounded(difference(people))}
+
 # %% ../../nbs/9_studies/11_yardsticks.ipynb #df8faa97
 def main(out: str | Path = "data/measured") -> None:
     "Measure both yardsticks on $MTRAG_DATA, print them, write them down. Takes seconds."
     data = official_dir("this study", "mtragun-human/predictions_raguteam")
-    rule, floor = rule_by_file(sources(data)), noise_floor(read_ratings(official_file(data, "mtrag-human/ratings")))
+    rule, rated = rule_by_file(sources(data)), read_ratings(official_file(data, "mtrag-human/ratings"))
+    floor = {**noise_floor(rated), "between systems": between_systems(rated)}
     write_json(Path(out) / "declining.json", rule)
     write_json(Path(out) / "noise_floor.json", floor)
     head = list(next(iter(rule.values())))
