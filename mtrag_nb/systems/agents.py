@@ -279,7 +279,8 @@ SHARED = dict(
 PROFILES = {  # the specification's models: on a GPU of one's own, and served by Ollama
     "agents": Settings(profile="agents", chat=ModelSpec("meta-llama/Llama-3.2-3B-Instruct", quantization="nf4"), embedder=BGE_M3, **SHARED),
     "agents-server": Settings(profile="agents-server", chat=ModelSpec("llama3.2", url="http://localhost:11434/v1"),
-                              embedder=ModelSpec("nomic-embed-text", url="http://localhost:11434/v1"), **SHARED)}
+                              embedder=ModelSpec("nomic-embed-text", url="http://localhost:11434/v1",
+                                                 prefixes="search_query: |search_document: "), **SHARED)}
 SERVED = {"grade": "scale-text", "top_k": 0, "repeat_penalty": 1.0}  # Ollama gives no probabilities of labels, and has 40 and 1.1 by itself
 
 # %% ../../nbs/5_systems/08_agents.ipynb #3b711b72
