@@ -39,7 +39,7 @@ from ..show.figures import (
 from ..show.parts import figure_html, share_text
 from ..show.report import PAGE_STYLE
 from .calibration import real_data
-from ..systems.agents import tokens_used
+from ..systems.agents import AGENTS, tokens_used
 from ..systems.ncl import MAX_NEW_TOKENS, NCL
 from ..systems.nexus import NEXUS
 from ..systems.registry import SYSTEMS, system_named
@@ -53,10 +53,10 @@ __all__ = ['REASONS_REMARK', 'FOUND_REMARK', 'Judgements', 'VERDICTS', 'LOG_REMA
            'came_later', 'named_settings', 'changed_settings', 'ablation_pairs', 'foreign', 'characters', 'paired',
            'measure_row', 'ablation_block', 'table_ablation', 'tables_ablation', 'by_role', 'ncl_rows',
            'table_ncl_configuration', 'results_block', 'table_ncl_results', 'ncl_counts', 'drawn_counts', 'told_block',
-           'table_ncl_told', 'spec_block', 'kept', 'table_storage', 'latency_block', 'tokens_block', 'cost_block',
-           'capacity_block', 'weights_mb', 'models_block', 'specification_tables', 'paper_tables', 'ending_figures',
-           'scored_figures', 'paper_figures', 'paper_html', 'write_paper', 'compare_submissions', 'read_comparison',
-           'compare_teams', 'main']
+           'table_ncl_told', 'spec_block', 'kept', 'stand_in', 'table_storage', 'latency_block', 'tokens_block',
+           'cost_block', 'capacity_block', 'weights_mb', 'models_block', 'specification_tables', 'paper_tables',
+           'ending_figures', 'scored_figures', 'paper_figures', 'paper_html', 'write_paper', 'compare_submissions',
+           'read_comparison', 'compare_teams', 'main']
 
 # %% ../../nbs/9_studies/04_papers.ipynb #ba6d61ec
 @dataclass(frozen=True)
@@ -533,7 +533,12 @@ def kept(name: str) -> dict:
     return read_json(data_dir("measured") / f"{name}.json")
 
 
-NO_MODEL, SMALL = "not judged: no model was asked", "not judged: another model, on a CPU"
+NO_MODEL, SMALL = "not judged: no model was asked", "not judged: another model"
+
+
+def stand_in(run: Recording) -> str:
+    "Why what a run's models did cannot be held against the specification; nothing for a run under its own profiles."
+    return "" if run.manifest["settings"]["profile"] in AGENTS.profiles else SMALL
 
 
 def table_storage() -> PaperTable:
@@ -565,11 +570,11 @@ def latency_block(run: Recording) -> Block:
         steps = [s for t in turns for s in t.steps if s.node in nodes]
         took = sum(s.seconds for s in steps)
         asked = any(s.calls.generate + s.calls.score for s in steps)
-        why = "not recorded" if not steps else "" if name not in ASKS else SMALL if asked else NO_MODEL
+        why = "not recorded" if not steps else "" if name not in ASKS else stand_in(run) if asked else NO_MODEL
         rows.append((name, f"{1000 * took / len(turns):,.0f}" if steps else "–", f"{100 * took / whole:.1f}" if steps else "–", why))
         left += took
     rows += [("overhead and state", f"{1000 * (whole - left) / len(turns):,.0f}", f"{100 * (whole - left) / whole:.1f}", ""),
-             ("total", f"{1000 * whole / len(turns):,.0f}", "100", SMALL)]
+             ("total", f"{1000 * whole / len(turns):,.0f}", "100", stand_in(run))]
     flight = "one turn after the other" if len(run.conversations) == 1 else "several turns in flight: seconds include what they waited"
     return own_block(run, ("component", "ms a turn", "%", ""), rows, flight)
 
@@ -587,21 +592,21 @@ def tokens_block(run: Recording) -> Block:
             for name, part in PROMPT_PARTS.items()]
     total = [round(median(sum(u.values()) for u in us)) if us else None for us in (used[True], used[False])]
     return own_block(run, ("part", f"no history, {len(used[True])} turns", f"with history, {len(used[False])} turns", ""),
-                     [*rows, ("total", *total, SMALL)],
+                     [*rows, ("total", *total, stand_in(run))],
                      "medians; parts of the prompt at 4 characters a token, the response as the model counts")
 
 
 def cost_block(run: Recording) -> Block:
     "Tokens of a thousand questions, and what they would cost at the specification's own prices."
-    turns, told = list(run.turns.values()), dict(published("agents")["tables"]["8.3"]["rows"])
+    turns, told, other = list(run.turns.values()), dict(published("agents")["tables"]["8.3"]["rows"]), stand_in(run)
     million = lambda what: sum(getattr(t.calls, what) for t in turns) / len(turns) / 1000
     at = lambda whose: told[whose] / told["total, million tokens"]
     price = lambda whose: f"{cost_of(turns, Prices(whose, at(whose), at(whose))):.2f}"
-    rows = [("embedding, million tokens", "not counted", ""), ("LLM, million tokens read", f"{million('tokens_in'):.2f}", SMALL),
-            ("LLM, million tokens written", f"{million('tokens_out'):.2f}", SMALL),
-            *((f"at what {whose.removesuffix(', $')} costs there ($ {at(whose):.2f} a million), $", price(whose), "")
+    rows = [("embedding, million tokens", "not counted", ""), ("LLM, million tokens read", f"{million('tokens_in'):.2f}", other),
+            ("LLM, million tokens written", f"{million('tokens_out'):.2f}", other),
+            *((f"priced as {whose.removesuffix(', $')} there, {at(whose):.2f} a million, $", price(whose), "")
               for whose in ("OpenAI GPT-4, $", "Anthropic Claude, $")),
-            ("hours of this machine's models", f"{million('seconds') * 1e6 / 3600:.1f}", SMALL),
+            ("hours of this machine's models", f"{million('seconds') * 1e6 / 3600:.1f}", other),
             ("electricity, depreciation", "not measured", "")]
     return own_block(run, ("what", "figure", ""), rows)
 
@@ -612,11 +617,11 @@ def capacity_block(run: Recording) -> Block:
     most = max(x["peak_mb"] for k, x in large.items() if isinstance(x, dict) and "peak_mb" in x)
     peak = max(most, *(x["peak_mb"] for x in large["replaced"]))
     s = run.manifest["sessions"][0]
-    rows = [("documents, one service", large["held"]["documents"], ""), ("vectors", f"{large['held']['children']:,}", "384 numbers each"),
+    rows = [("documents, one service", large["held"]["documents"], ""), ("vectors", f"{large['held']['children']:,}", f"{search['dim']} numbers each"),
             ("memory, MB at most", f"{peak:,}", "with both models"),
             (f"searches a second over {search['n']:,} vectors", f"{1000 / search['edge_wall_ms']:.0f}", "exact, by meaning, one thread"),
             ("turns in flight", run.manifest["settings"]["batch_size"], ""),
-            ("turns a minute", f"{60 * s['turns'] / s['seconds']:.1f}", SMALL),
+            ("turns a minute", f"{60 * s['turns'] / s['seconds']:.1f}", stand_in(run)),
             ("cluster", "none", "not this project's: a profile names an address")]
     return own_block(run, ("what", "figure", ""), rows, "data/measured/footprint.json, bench.json")
 
@@ -644,12 +649,13 @@ def specification_tables(
     runs: Sequence[Recording],  # of agents
 ) -> dict[str, PaperTable]:  # a name -> the table
     "The tables of both specifications, beside what was measured or recorded."
-    beside = lambda place, own, remark="": PaperTable(f"Specification, {place}", spec_block("agents", place), tuple(map(own, runs)), remark)
-    small = "The laptop's model has 135 million weights and no GPU; its seconds and tokens say nothing of a model of 3 billion."
+    beside = lambda place, own, remark="", some=runs: PaperTable(
+        f"Specification, {place}", spec_block("agents", place), tuple(map(own, some)), remark)
+    small = "Seconds and tokens of another model say nothing of one of 3 billion weights on a GPU." if any(map(stand_in, runs)) else ""
     return {"agents_4_1": table_storage(), "agents_6_1": beside("6.1", latency_block, small),
             "agents_6_2": beside("6.2", tokens_block, small),
             "agents_8_3": beside("8.3", cost_block, "Prices change; these are the ones that its own comparison comes to."),
-            "agents_9_1": beside("9.1", capacity_block),
+            "agents_9_1": beside("9.1", capacity_block, some=runs[:1]),
             "nexus_3": PaperTable("NexusRAG, Table 3", spec_block("nexus", "Table 3"), (models_block(),))}
 
 # %% ../../nbs/9_studies/04_papers.ipynb #7249eb08
