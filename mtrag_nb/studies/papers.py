@@ -364,10 +364,11 @@ def paired(a: Recording, b: Recording, measure: str) -> PairRow | None:
 
 
 def measure_row(a: Recording, b: Recording, measure: str) -> tuple | None:  # name, mean of a, of b, difference with its interval
-    "Two runs by one measure, over the turns that both have; None where it was not measured."
+    "Two runs by one measure, over the turns for which both have it; None where there is none."
     p = paired(a, b, measure)
     if not p or p.difference is None: return None
-    mean = lambda r: (lambda v: sum(v) / len(v) if v else None)([x for i, x in r.of(measure).items() if i in a.turns and i in b.turns])
+    both = a.of(measure).keys() & b.of(measure).keys()  # the turns of the difference
+    mean = lambda r: sum(r.of(measure)[i] for i in both) / len(both)
     return measure, mean(a), mean(b), f"{p.difference:+.3f}" + (f" [{p.low:+.3f}, {p.high:+.3f}]" if p.low is not None else "")
 
 # %% ../../nbs/9_studies/04_papers.ipynb #04aa0013
@@ -383,7 +384,8 @@ def ablation_block(a: Recording, b: Recording, setting: str, measures: Sequence[
             ("characters before the generator", show(characters(a, both), 0), show(characters(b, both), 0), ""),
             *(row for m in measures if (row := measure_row(a, b, m)))]
     header = ("", f"{a.name} ({value(a)})", f"{b.name} ({value(b)})", "difference, paired")
-    return Block(f"{a.system}, {len(both)} turns; only {setting} differs", header, tuple(rows))
+    return Block(f"{a.system}, {len(both)} turns; only {setting} differs", header, tuple(rows),
+                 "measures: means over the turns for which both runs have one")
 
 # %% ../../nbs/9_studies/04_papers.ipynb #5048e72f
 ABLATION_MEASURES = ("rb_agg_conditioned", "K-precision", "RougeL", "judge_faithfulness")
@@ -506,7 +508,8 @@ def told_block(caption: str, counts: Mapping[str, Counted]) -> Block:
     "The counts beside the words of the paper."
     of = lambda key, words="": f"{words}{counts[key][0]} of {counts[key][1]}" if key in counts else "not recorded"
     told = ["not ranked: nothing was submitted", of("refused, with an answer"), of("cut", "drafts cut off: "), of("gate"),
-            of("generator"), f"{counts['calls'][0] / counts['calls'][1]:.1f} model calls a turn, for 1" if "calls" in counts else "not recorded"]
+            of("generator"),
+            f"{counts['calls'][0] / counts['calls'][1]:.1f} model calls a turn, for 1" if "calls" in counts else "not recorded"]
     return Block(caption, ("what", "figure"), tuple((f["what"], x) for f, x in zip(published("ncl")["text"], told, strict=True)))
 
 
@@ -617,7 +620,8 @@ def capacity_block(run: Recording) -> Block:
     most = max(x["peak_mb"] for k, x in large.items() if isinstance(x, dict) and "peak_mb" in x)
     peak = max(most, *(x["peak_mb"] for x in large["replaced"]))
     s = run.manifest["sessions"][0]
-    rows = [("documents, one service", large["held"]["documents"], ""), ("vectors", f"{large['held']['children']:,}", f"{search['dim']} numbers each"),
+    rows = [("documents, one service", large["held"]["documents"], ""),
+            ("vectors", f"{large['held']['children']:,}", f"{search['dim']} numbers each"),
             ("memory, MB at most", f"{peak:,}", "with both models"),
             (f"searches a second over {search['n']:,} vectors", f"{1000 / search['edge_wall_ms']:.0f}", "exact, by meaning, one thread"),
             ("turns in flight", run.manifest["settings"]["batch_size"], ""),
