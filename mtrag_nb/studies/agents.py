@@ -263,7 +263,7 @@ def tables(told: Mapping) -> dict[str, tuple]:  # heading -> header and rows
 def _span(told: Mapping) -> str: return str(structured(Interval, told))
 
 # %% ../../nbs/9_studies/15_agents.ipynb #report02
-UNJUDGED = {"faithfulness, of 10": "the judge's scale is 1 to 10, and none here has a licence",
+UNJUDGED = {"faithfulness, of 10": "the judge's scale is 1 to 10, and no judge has a licence",
             "answer relevance, of 10": "no protocol here asks a judge for it"}
 
 
@@ -273,15 +273,16 @@ def least_turns(q: int) -> int:
 
 
 def unjudged(name: str, profile: str, n: int) -> str:  # n: turns one at a time; "" if the target can be judged
-    "Why a target cannot be judged under a profile: too few turns, or a stand-in for what the specification aims at."
-    settings, asked = AGENTS.configured(profile), re.match(r"P(\d+)", name)
+    "Why a target cannot be judged under a profile: a stand-in for what the specification aims at, or too few turns."
     if name in UNJUDGED: return UNJUDGED[name]
-    if asked and n < least_turns(int(asked[1])): return f"{n} turns are too few for it"
-    if name == "P90 of grading, s" and settings.own.grade == "cosine": return "a cosine grades: nothing is asked"
-    if asked and "retrieval" not in name and profile not in AGENTS.profiles: return f"another model: {settings.chat.name}"
-    other = [d.setting for d, _ in departures(AGENTS, "published", settings).rows if d.setting.startswith("retrieval.")]
-    if other and (name in SIX or "retrieval" in name): return f"another search than specified: {', '.join(other)}"
-    return ""
+    settings, cut, searches = AGENTS.configured(profile), re.match(r"P(\d+)", name), name in SIX or "retrieval" in name
+    other = any(d.setting.startswith("retrieval.") for d, _ in departures(AGENTS, "published", settings).rows)
+    by_cosine = name == "P90 of grading, s" and settings.own.grade == "cosine"
+    why = {"a cosine grades: nothing is asked": by_cosine,
+           f"another model: {settings.chat.name}": bool(cut) and not searches and not by_cosine and profile not in AGENTS.profiles,
+           "another search than the specified": searches and other,
+           f"{n} turns are too few for it": bool(cut) and n < least_turns(int(cut[1]))}
+    return "; ".join(reason for reason, holds in why.items() if holds)
 
 
 def held(told: Mapping) -> Targets:
