@@ -11,13 +11,14 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
+from statistics import median
 
 from matplotlib.figure import Figure
 
-from ..core.files import read_json, write_json, write_whole
+from ..core.files import data_dir, read_json, write_json, write_whole
 from ..core.html import attr, document, esc, page, show, text_table, words_table
-from ..core.record import LEFT_OUT, Judgement, Run, Trajectory
-from ..core.settings import SPEED, ChunkSettings, RetrievalSettings, StageSettings
+from ..core.record import LEFT_OUT, Gated, Judgement, Run, Trajectory
+from ..core.settings import SPEED, ChunkSettings, ModelSpec, RetrievalSettings, StageSettings, load_settings
 from ..core.telemetry import breakdown
 from ..core.text import clipped
 from ..core.types import ROLES, TO_ANSWER, DataError, Outcome, dotted, plain, structured
@@ -29,25 +30,33 @@ from ..evaluate.metrics import leaderboard
 from ..evaluate.recording import Recording
 from ..evaluate.risk import risk_coverage
 from ..evaluate.scores import conditioned_submission
+from ..evaluate.service import Prices, cost_of
+from ..models.sizes import weight_bytes
+from ..runs.plan import shape_named
 from ..show.cases import published
 from ..show.figures import (
     audit_figure, breakdown_figure, comparison_figure, cost_figure, outcomes_figure, risk_coverage_figure, save_figure, score_figure)
 from ..show.parts import figure_html, share_text
 from ..show.report import PAGE_STYLE
 from .calibration import real_data
+from ..systems.agents import AGENTS, tokens_used
 from ..systems.ncl import MAX_NEW_TOKENS, NCL
+from ..systems.nexus import NEXUS
 from ..systems.registry import SYSTEMS, system_named
 
 # %% auto #0
 __all__ = ['REASONS_REMARK', 'FOUND_REMARK', 'Judgements', 'VERDICTS', 'LOG_REMARK', 'TOLD_REMARK', 'ABLATION_MEASURES',
-           'ABLATION_REMARKS', 'NCL_COLUMNS', 'RESULTS_REMARK', 'SCORED', 'Block', 'PaperTable', 'own_block', 'wilson',
+           'ABLATION_REMARKS', 'NCL_COLUMNS', 'RESULTS_REMARK', 'NCL_TOLD_REMARK', 'Counted', 'NO_MODEL', 'SMALL',
+           'COMPONENTS', 'ASKS', 'PROMPT_PARTS', 'SCORED', 'Block', 'PaperTable', 'own_block', 'wilson',
            'table_outcomes', 'table_reasons', 'representative', 'turn_name', 'happened', 'same_turns_block',
            'judged_in_words', 'table_interactions', 'log_rows', 'table_log', 'told_figures', 'table_told', 'base_name',
            'came_later', 'named_settings', 'changed_settings', 'ablation_pairs', 'foreign', 'characters', 'paired',
            'measure_row', 'ablation_block', 'table_ablation', 'tables_ablation', 'by_role', 'ncl_rows',
-           'table_ncl_configuration', 'results_block', 'table_ncl_results', 'paper_tables', 'ending_figures',
-           'scored_figures', 'paper_figures', 'paper_html', 'write_paper', 'compare_submissions', 'read_comparison',
-           'compare_teams', 'main']
+           'table_ncl_configuration', 'results_block', 'table_ncl_results', 'ncl_counts', 'drawn_counts', 'told_block',
+           'table_ncl_told', 'spec_block', 'kept', 'stand_in', 'table_storage', 'latency_block', 'tokens_block',
+           'cost_block', 'capacity_block', 'weights_mb', 'models_block', 'specification_tables', 'paper_tables',
+           'ending_figures', 'scored_figures', 'paper_figures', 'paper_html', 'write_paper', 'compare_submissions',
+           'read_comparison', 'compare_teams', 'main']
 
 # %% ../../nbs/9_studies/04_papers.ipynb #ba6d61ec
 @dataclass(frozen=True)
@@ -355,10 +364,11 @@ def paired(a: Recording, b: Recording, measure: str) -> PairRow | None:
 
 
 def measure_row(a: Recording, b: Recording, measure: str) -> tuple | None:  # name, mean of a, of b, difference with its interval
-    "Two runs by one measure, over the turns that both have; None where it was not measured."
+    "Two runs by one measure, over the turns for which both have it; None where there is none."
     p = paired(a, b, measure)
     if not p or p.difference is None: return None
-    mean = lambda r: (lambda v: sum(v) / len(v) if v else None)([x for i, x in r.of(measure).items() if i in a.turns and i in b.turns])
+    both = a.of(measure).keys() & b.of(measure).keys()  # the turns of the difference
+    mean = lambda r: sum(r.of(measure)[i] for i in both) / len(both)
     return measure, mean(a), mean(b), f"{p.difference:+.3f}" + (f" [{p.low:+.3f}, {p.high:+.3f}]" if p.low is not None else "")
 
 # %% ../../nbs/9_studies/04_papers.ipynb #04aa0013
@@ -374,7 +384,8 @@ def ablation_block(a: Recording, b: Recording, setting: str, measures: Sequence[
             ("characters before the generator", show(characters(a, both), 0), show(characters(b, both), 0), ""),
             *(row for m in measures if (row := measure_row(a, b, m)))]
     header = ("", f"{a.name} ({value(a)})", f"{b.name} ({value(b)})", "difference, paired")
-    return Block(f"{a.system}, {len(both)} turns; only {setting} differs", header, tuple(rows))
+    return Block(f"{a.system}, {len(both)} turns; only {setting} differs", header, tuple(rows),
+                 "measures: means over the turns for which both runs have one")
 
 # %% ../../nbs/9_studies/04_papers.ipynb #5048e72f
 ABLATION_MEASURES = ("rb_agg_conditioned", "K-precision", "RougeL", "judge_faithfulness")
@@ -463,6 +474,193 @@ def table_ncl_results(runs: Sequence[Recording]) -> PaperTable:
     rows = tuple((r["method"], r["dataset"], *(f"{r[k]:.4f}" for k in columns), r["tasks"]) for r in published("ncl")["table_2"])
     block = Block("NCL paper, Table 2", ("method", "dataset", *columns, "tasks"), rows)
     return PaperTable("NCL, Table 2: results", block, tuple(map(results_block, runs)), RESULTS_REMARK)
+
+# %% ../../nbs/9_studies/04_papers.ipynb #told0002
+NCL_TOLD_REMARK = (
+    "Over-abstention, cut drafts and false answerability are the paper's words for what is counted here. A rank needs a submission. The "
+    "laptop's gate is a cosine; of a gate that reads and answers yes or no, as the paper's does, no turn is on record, only a test on "
+    "planted passages (data/measured/ncl_decisions.json).")
+Counted = tuple[int, int]
+
+
+def ncl_counts(run: Recording) -> dict[str, Counted]:  # what went wrong -> how often, of how many
+    "The errors that NCL's section 5 names, in a run whose gold is known."
+    turns = {label: [t for i, t in run.turns.items() if i in run.gold and run.gold[i].answerability in labels]
+             for label, labels in (("with", TO_ANSWER), ("without", ("UNANSWERABLE",)))}
+    drafts = [d for t in run.turns.values() for d in t.drafts]
+    passed = [t for t in turns["without"] if any(g.verdict.passed for g in t.of(Gated))]
+    calls = [t.calls.generate + t.calls.score for t in run.turns.values()]
+    return {"refused, with an answer": (sum(t.refused for t in turns["with"]), len(turns["with"])),
+            "cut": (sum(d.stop == "length" for d in drafts), len(drafts)), "gate": (len(passed), len(turns["without"])),
+            "generator": (sum(t.answered for t in passed), len(passed)), "calls": (sum(calls), len(calls))}
+
+
+def drawn_counts(blamed: Mapping) -> dict[str, Counted]:
+    "The same of the gates that `9_studies/17_blame` counted."
+    gates = {g["gate"]: g for g in blamed["sets"]["drawn"]["systems"][NCL.name]["gates"]}
+    gate, reads = gates["gate: answerable"], gates["generate: may decline"]
+    wrong = lambda g: (g["bad kept"], g["bad kept"] + g["bad dropped"])
+    return {"refused, with an answer": (gate["good dropped"], gate["good dropped"] + gate["good kept"]), "gate": wrong(gate),
+            "generator": wrong(reads)}
+
+# %% ../../nbs/9_studies/04_papers.ipynb #told0003
+def told_block(caption: str, counts: Mapping[str, Counted]) -> Block:
+    "The counts beside the words of the paper."
+    of = lambda key, words="": f"{words}{counts[key][0]} of {counts[key][1]}" if key in counts else "not recorded"
+    told = ["not ranked: nothing was submitted", of("refused, with an answer"), of("cut", "drafts cut off: "), of("gate"),
+            of("generator"),
+            f"{counts['calls'][0] / counts['calls'][1]:.1f} model calls a turn, for 1" if "calls" in counts else "not recorded"]
+    return Block(caption, ("what", "figure"), tuple((f["what"], x) for f, x in zip(published("ncl")["text"], told, strict=True)))
+
+
+def table_ncl_told(runs: Sequence[Recording]) -> PaperTable:
+    "What NCL's section 5 tells without a table."
+    rows = tuple((f"{f['what']} ({f['place']})", f["figure"]) for f in published("ncl")["text"])
+    own = [told_block(f"{r.name}: {r.about}", ncl_counts(r)) for r in runs]
+    drawn = told_block("120 drawn turns by the laptop's models (data/measured/blame.json)",
+                       drawn_counts(read_json(data_dir("measured") / "blame.json")))
+    return PaperTable("NCL, section 5: told in the text", Block("NCL paper, section 5", ("what", "figure"), rows), (*own, drawn),
+                      NCL_TOLD_REMARK)
+
+# %% ../../nbs/9_studies/04_papers.ipynb #spec0002
+def spec_block(system: str, place: str) -> Block:
+    "A table of a specification."
+    told = published(system)
+    t = told["tables"][place]
+    rows = tuple(tuple("–" if v is None else show(v) for v in r) for r in t["rows"])
+    return Block(f"{told['source'].split('. ')[0]}, {place}; {t['title']}", tuple(t["header"]), rows)
+
+
+def kept(name: str) -> dict:
+    "A file of data/measured."
+    return read_json(data_dir("measured") / f"{name}.json")
+
+
+NO_MODEL, SMALL = "not judged: no model was asked", "not judged: another model"
+
+
+def stand_in(run: Recording) -> str:
+    "Why what a run's models did cannot be held against the specification; nothing for a run under its own profiles."
+    return "" if run.manifest["settings"]["profile"] in AGENTS.profiles else SMALL
+
+
+def table_storage() -> PaperTable:
+    "4.1 of the specification, beside the upload of `9_studies/14a_footprint`."
+    document, a_point = kept("footprint")["alone"]["document"], kept("stores")["stores"]["default"]["bytes a point"]
+    store = document["children"] * a_point
+    rows = (("raw text", f"{document['characters'] / 1000:.0f} KB"), ("child chunks", f"{document['children']:,}"),
+            (f"vectors, words and text, {a_point:,.0f} bytes a child", f"{store / 1e6:.2f} MB"),
+            ("total", f"{(store + document['characters']) / 1e6:.2f} MB"))
+    parts = [x for x in published("agents")["tables"]["4.1"]["rows"] if x[0] not in ("child chunks", "total")]
+    kb = sum(float(v.split()[0]) * {"KB": 1, "MB": 1000}[v.split()[1]] for _, v in parts)
+    return PaperTable("Specification, 4.1: storage", spec_block("agents", "4.1"), (Block(
+        f"a PDF of {document['pages']} pages, uploaded (data/measured/footprint.json, stores.json)", ("part", "size"), rows,
+        "children of 400 characters out of sections, MiniLM's vectors; theirs: 500 characters, nomic's, twice as wide"),),
+        f"Their parts add up to {kb / 1000:.2f} MB.")
+
+# %% ../../nbs/9_studies/04_papers.ipynb #spec0003
+COMPONENTS = {"history summarization": ("summarize_history",), "query rewriting": ("rewrite_query", "reformulate"),
+              "embedding and search": ("retrieve_documents",), "document grading": ("grade_documents",), "web search": ("web_search",),
+              "response generation": ("generate",)}  # the specification's, and the nodes that do it
+ASKS = COMPONENTS.keys() - {"embedding and search", "web search"}  # by the specification, a model
+
+
+def latency_block(run: Recording) -> Block:
+    "Seconds of the parts of a turn."
+    turns = [t for t in run.turns.values() if not t.failed]
+    whole, rows, left = sum(t.seconds for t in turns), [], 0.0
+    for name, nodes in COMPONENTS.items():
+        steps = [s for t in turns for s in t.steps if s.node in nodes]
+        took = sum(s.seconds for s in steps)
+        asked = any(s.calls.generate + s.calls.score for s in steps)
+        why = "not recorded" if not steps else "" if name not in ASKS else stand_in(run) if asked else NO_MODEL
+        rows.append((name, f"{1000 * took / len(turns):,.0f}" if steps else "–", f"{100 * took / whole:.1f}" if steps else "–", why))
+        left += took
+    rows += [("overhead and state", f"{1000 * (whole - left) / len(turns):,.0f}", f"{100 * (whole - left) / whole:.1f}", ""),
+             ("total", f"{1000 * whole / len(turns):,.0f}", "100", stand_in(run))]
+    flight = "one turn after the other" if len(run.conversations) == 1 else "several turns in flight: seconds include what they waited"
+    return own_block(run, ("component", "ms a turn", "%", ""), rows, flight)
+
+# %% ../../nbs/9_studies/04_papers.ipynb #spec0004
+PROMPT_PARTS = {"system prompt": "system", "conversation summary": "history", "user query": "question", "retrieved context": "context",
+                "response": "answer"}  # the specification's, and those on record
+
+
+def tokens_block(run: Recording) -> Block:
+    "Medians of the tokens of a turn's last prompt and of its answer."
+    used = {first: [u for t in run.turns.values() if (t.turn == 1) is first and (u := tokens_used(t))] for first in (True, False)}
+    middle = lambda part, first: round(median(u[part] for u in used[first])) if used[first] else None
+    shown = lambda part: any(u[part] for us in used.values() for u in us)
+    rows = [(name, middle(part, True), middle(part, False), "" if shown(part) else "not judged: the prompt shows none")
+            for name, part in PROMPT_PARTS.items()]
+    total = [round(median(sum(u.values()) for u in us)) if us else None for us in (used[True], used[False])]
+    return own_block(run, ("part", f"no history, {len(used[True])} turns", f"with history, {len(used[False])} turns", ""),
+                     [*rows, ("total", *total, stand_in(run))],
+                     "medians; parts of the prompt at 4 characters a token, the response as the model counts")
+
+
+def cost_block(run: Recording) -> Block:
+    "Tokens of a thousand questions, and what they would cost at the specification's own prices."
+    turns, told, other = list(run.turns.values()), dict(published("agents")["tables"]["8.3"]["rows"]), stand_in(run)
+    million = lambda what: sum(getattr(t.calls, what) for t in turns) / len(turns) / 1000
+    at = lambda whose: told[whose] / told["total, million tokens"]
+    price = lambda whose: f"{cost_of(turns, Prices(whose, at(whose), at(whose))):.2f}"
+    rows = [("embedding, million tokens", "not counted", ""), ("LLM, million tokens read", f"{million('tokens_in'):.2f}", other),
+            ("LLM, million tokens written", f"{million('tokens_out'):.2f}", other),
+            *((f"priced as {whose.removesuffix(', $')} there, {at(whose):.2f} a million, $", price(whose), "")
+              for whose in ("OpenAI GPT-4, $", "Anthropic Claude, $")),
+            ("hours of this machine's models", f"{million('seconds') * 1e6 / 3600:.1f}", other),
+            ("electricity, depreciation", "not measured", "")]
+    return own_block(run, ("what", "figure", ""), rows)
+
+# %% ../../nbs/9_studies/04_papers.ipynb #spec0005
+def capacity_block(run: Recording) -> Block:
+    "What was held at once, and how fast it was asked."
+    large, search = kept("footprint")["large"], kept("bench")["search_366k"]
+    most = max(x["peak_mb"] for k, x in large.items() if isinstance(x, dict) and "peak_mb" in x)
+    peak = max(most, *(x["peak_mb"] for x in large["replaced"]))
+    s = run.manifest["sessions"][0]
+    rows = [("documents, one service", large["held"]["documents"], ""),
+            ("vectors", f"{large['held']['children']:,}", f"{search['dim']} numbers each"),
+            ("memory, MB at most", f"{peak:,}", "with both models"),
+            (f"searches a second over {search['n']:,} vectors", f"{1000 / search['edge_wall_ms']:.0f}", "exact, by meaning, one thread"),
+            ("turns in flight", run.manifest["settings"]["batch_size"], ""),
+            ("turns a minute", f"{60 * s['turns'] / s['seconds']:.1f}", stand_in(run)),
+            ("cluster", "none", "not this project's: a profile names an address")]
+    return own_block(run, ("what", "figure", ""), rows, "data/measured/footprint.json, bench.json")
+
+
+def weights_mb(spec: ModelSpec) -> str:
+    "What a model's weights take, by arithmetic."
+    shape, width = shape_named(spec), spec.dtype if spec.dtype in ("fp32", "fp16", "bf16") else "fp16"
+    return f"{weight_bytes(shape, width, spec.quantization) / 1e6:,.0f} MB" if shape else "–"
+
+
+def models_block() -> Block:
+    "Table 3 of NexusRAG, as the laptop and two profiles have it."
+    alone, small = kept("footprint")["alone"], kept("agents")["alone"]
+    here, t3 = NEXUS.configured("laptop"), "not judged: never loaded here"
+    asked = lambda step: (f"{alone[step]['peak_mb']:,} MB, the whole service", f"{alone[step]['cpu_seconds']} CPU s")
+    search = f"{1000 * small['P90 of retrieval, s']:.0f} ms at P90, with searches"
+    rows = [(spec.name, weights_mb(spec), "–", "–", t3) for spec in (NEXUS.configured("nexus").chat, load_settings("t4").chat)]
+    later = (here.chat.name, weights_mb(here.chat), *asked("later question"), "not judged: another model")
+    return Block("by arithmetic (models/sizes), and the service of `9_studies/14a_footprint`", ("model", "weights", "RAM", "latency", ""),
+                 (*rows, later, (here.embedder.name, weights_mb(here.embedder), asked("first question")[0], search, f"{small['n']} turns")),
+                 "weights on a GPU in NF4, on the laptop in fp32; data/measured/footprint.json, agents.json")
+
+# %% ../../nbs/9_studies/04_papers.ipynb #spec0006
+def specification_tables(
+    runs: Sequence[Recording],  # of agents
+) -> dict[str, PaperTable]:  # a name -> the table
+    "The tables of both specifications, beside what was measured or recorded."
+    beside = lambda place, own, remark="", some=runs: PaperTable(
+        f"Specification, {place}", spec_block("agents", place), tuple(map(own, some)), remark)
+    small = "Seconds and tokens of another model say nothing of one of 3 billion weights on a GPU." if any(map(stand_in, runs)) else ""
+    return {"agents_4_1": table_storage(), "agents_6_1": beside("6.1", latency_block, small),
+            "agents_6_2": beside("6.2", tokens_block, small),
+            "agents_8_3": beside("8.3", cost_block, "Prices change; these are the ones that its own comparison comes to."),
+            "agents_9_1": beside("9.1", capacity_block, some=runs[:1]),
+            "nexus_3": PaperTable("NexusRAG, Table 3", spec_block("nexus", "Table 3"), (models_block(),))}
 
 # %% ../../nbs/9_studies/04_papers.ipynb #7249eb08
 def paper_tables(
