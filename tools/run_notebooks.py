@@ -10,6 +10,7 @@ Directives, at the head of a cell:
   #| varies                    what it shows differs from run to run (times, this machine): only that it shows something counts
   #| real                      what it shows depends on the official data: compared, and kept anew, only where MTRAG_DATA is set
   #| models                    this notebook uses real models (any cell may say so): `--quick` leaves it out; in others they are not found
+  #| fresh: a reason           its kernel imports everything by itself (others are forks of a process that has, tools/zygote.py)
   #| slow_because: a reason    printed beside the seconds of a notebook that took long
 """
 import argparse
@@ -126,7 +127,9 @@ def execute(page: Page, skip: set, zygote: str) -> str:
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         places = {name: os.path.join(folder, name.lower()) for name in ("CWD", "TMPDIR", "IPYTHONDIR")}
         for place in places.values(): os.mkdir(place)
-        client = Client(page.nb, skip, page.models, zygote, timeout=3600, kernel_name="python3", extra_arguments=QUIET, shutdown_kernel="immediate")
+        zygote = "" if "fresh" in page.marks else zygote
+        client = Client(page.nb, skip, page.models, zygote, timeout=3600, kernel_name="python3", extra_arguments=QUIET,
+                        shutdown_kernel="immediate")
         try: client.execute(cwd=places.pop("CWD"), env={**os.environ, **places})
         except (DeadKernelError, CellTimeoutError) as e: return f"{page.name}: {e}"
         except CellExecutionError as e:

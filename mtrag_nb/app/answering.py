@@ -51,10 +51,11 @@ def print_demo(done: Run, sample: Benchmark, minutes: float, index: Path) -> Non
     print(f"\nOne turn, the one with the most steps:\n{tell(example, done.passages)}")
     found = blame(Recording(done, sample.gold))
     stages = ", ".join(f"{s or 'no stage can be named'} ({n})" for s, n in found.counts("stage").items())
-    print(f"\nAgainst the reference answers {len(found.failed)} of {len(found.judged)} judged turns failed{f', first at: {stages}' if stages else ''}.")
+    first = f", first at: {stages}" if stages else ""
+    print(f"\nAgainst the reference answers {len(found.failed)} of {len(found.judged)} judged turns failed{first}.")
     print("The model is small and its answers are no evidence of quality; every step is real.")
-    if len(turns) < len(sample.tasks):
-        print(f"{len(turns)} of the sample's {len(sample.tasks)} turns fit into {minutes:g} minutes: `mtrag demo --minutes {minutes + 10:g}` goes on.")
+    if len(turns) < (tasks := len(sample.tasks)):
+        print(f"{len(turns)} of the sample's {tasks} turns fit into {minutes:g} minutes: `mtrag demo --minutes {minutes + 10:g}` goes on.")
     print(f"Next: `mtrag report {done.folder}` for a page, `mtrag ask --index {index}` for questions of your own, or open nbs/index.ipynb.")
 
 # %% ../../nbs/app/03_answering.ipynb #4180ca30

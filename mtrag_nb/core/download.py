@@ -142,7 +142,8 @@ def _bytes_from(
         r.raise_for_status()
         packed = r.headers.get("Content-Encoding", "identity")
         if r.status_code not in (200, 206) or packed != "identity":
-            raise DataError(f"the server answers {r.status_code} ({packed}), and not with the file as it is", redacted(url), remedy="Check the address")
+            problem = f"the server answers {r.status_code} ({packed}), and not with the file as it is"
+            raise DataError(problem, redacted(url), remedy="Check the address")
         with open(part, "ab" if r.status_code == 206 else "wb") as f:
             for piece in r.iter_raw():  # as it comes: a larger piece would be lost with the connection
                 f.write(piece)
@@ -205,6 +206,7 @@ def _put(part: Path, target: Path, url: str, size: int | None, sum_: str) -> Pat
     if not wrong and sum_ and checksum(part, sum_) != sum_: wrong = "does not have the checksum that is published for it"
     if wrong:
         part.unlink()
-        raise DataError(f"{wrong}; thrown away", redacted(url), remedy="Fetch again; if it happens twice, something on the way changes files")
+        remedy = "Fetch again; if it happens twice, something on the way changes files"
+        raise DataError(f"{wrong}; thrown away", redacted(url), remedy=remedy)
     os.replace(part, target)
     return target

@@ -102,7 +102,8 @@ def finding(reports: Sequence[BlameReport]) -> str:
     if not judged: return "No turn is judged."
     if not found: return f"None of {judged} turns failed."
     failed = f"{sum(found.values())} of {judged} turns failed, {leading(found)}."
-    return failed + (f" {len(never)} of the {len(reports[0].turns)} questions are failed by all {len(reports)} systems." if len(reports) > 1 else "")
+    by_all = f" {len(never)} of the {len(reports[0].turns)} questions are failed by all {len(reports)} systems."
+    return failed + by_all * (len(reports) > 1)
 
 # %% ../../nbs/8_show/07_grid.ipynb #5093da50
 SIGNS = {"right": "✓", "failed": "✗", "undecided": "~", "not judged": "–"}

@@ -184,7 +184,8 @@ class Wanted:
     def settings(self, planned: Planned) -> Settings:
         "The settings of a run of the paper."
         changes = {**self.changes, **planned.changes}
-        if self.system.base and "stages.prompts" in planned.changes: changes["stages.prompts"] = f"published-{planned.changes['stages.prompts']}"
+        prompts = planned.changes.get("stages.prompts")
+        if self.system.base and prompts: changes["stages.prompts"] = f"published-{prompts}"
         return configured(self.system, self.profile, changes)
 
     @property
@@ -386,7 +387,8 @@ def facts(r: Reproduction) -> list[tuple[str, str]]:
 def head_html(r: Reproduction) -> str:
     "The head of the page."
     w, base = r.wanted, system_named(r.wanted.of.system)
-    apart, way = departures(base, "published", w.profile), "The system ran with the defaults, which depart from the paper in these settings."
+    apart = departures(base, "published", w.profile)
+    way = "The system ran with the defaults, which depart from the paper in these settings."
     if w.system.base:
         other = unlike_paper(w.system, w.settings(w.of.runs[0]))
         way = (f"The system ran with the settings of its paper's profile, {w.system.base}, in everything but: "

@@ -22,7 +22,8 @@ __all__ = ['counted', 'coverage', 'ConfidenceBin', 'two_digits', 'ConfidenceLice
 def counted(claims: Sequence[Claim]) -> str:
     "Coverage and density of an answer as the two counts that they are."
     n = len(claims)
-    return f"{sum(c.supported for c in claims)} of {n} claims with a source that supports them, {sum(bool(c.citations) for c in claims)} of {n} with any"
+    supported, cited = sum(c.supported for c in claims), sum(bool(c.citations) for c in claims)
+    return f"{supported} of {n} claims with a source that supports them, {cited} of {n} with any"
 
 
 def coverage(

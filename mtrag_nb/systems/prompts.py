@@ -107,7 +107,8 @@ SHARED_PROMPTS = {  # a check that begins as the generator's prompt does, docume
         "wrong dates, invented names, contradictions. Reply with one word: yes if it passes, no if it fails."),
 }
 PROMPT_SETS = {"permissive": PROMPTS, "strict": {**PROMPTS, **STRICT_PROMPTS}, "small": {**PROMPTS, **SMALL_PROMPTS},
-               "published": {**PROMPTS, **PUBLISHED_PROMPTS}, "published-strict": {**PROMPTS, **PUBLISHED_PROMPTS, **STRICT_PROMPTS}, "shared": {**PROMPTS, **SHARED_PROMPTS}}
+               "published": {**PROMPTS, **PUBLISHED_PROMPTS},
+               "published-strict": {**PROMPTS, **PUBLISHED_PROMPTS, **STRICT_PROMPTS}, "shared": {**PROMPTS, **SHARED_PROMPTS}}
 
 
 def prompt_set(name: str) -> dict[str, str]:

@@ -223,7 +223,8 @@ def departures(
     "Where a profile does otherwise than the variant: every setting that differs, those of the machine left out."
     named = {d.setting: d for d in system.variants[variant]}
     other = unlike(system, system.configured(profile), system.variant(variant).configured(profile))
-    of_profile = lambda k, published: Departure(k, published, f"as profile {system.paper} has it", OF_PROFILE.get(k.split(".")[0], OF_PROFILE[""]))
+    why = lambda k: OF_PROFILE.get(k.split(".")[0], OF_PROFILE[""])
+    of_profile = lambda k, published: Departure(k, published, f"as profile {system.paper} has it", why(k))
     return Departures(variant, tuple((named.get(k) or of_profile(k, published), value) for k, (value, published) in other.items()))
 
 # %% ../../nbs/5_systems/02_system.ipynb #cbd7c2bf
