@@ -628,8 +628,8 @@ class Run:
 
     @property
     def state(self) -> str:
-        "What a replay of the run names it by: what it was run with, and its tasks."
-        return digest([self.manifest["identity"], sorted(self.trajectories)])
+        "What a replay of the run names it by: what it was run with, and its turns as they are recorded, on which a replay builds."
+        return digest([self.manifest["identity"], [turn_line(t) for _, t in sorted(self.trajectories.items())]])
 
     @cached_property
     def trajectories(self) -> dict[str, Trajectory]:
