@@ -88,7 +88,7 @@ class Command:
 # %% ../../nbs/app/00_command.ipynb #c28c36bd
 def domain_argument(p: argparse.ArgumentParser) -> None:
     "Domains to keep to."
-    p.add_argument("--domain", nargs="+", metavar="D", help=f"only these: {', '.join(DOMAINS)}")
+    p.add_argument("--domain", nargs="+", metavar="D", help=f"only these: {', '.join(DOMAINS)}, or the names of your own collections")
 
 
 def system_argument(
