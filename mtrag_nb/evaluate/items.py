@@ -165,6 +165,9 @@ def circular(run: Run) -> frozenset[str]:
 
 # %% ../../nbs/7_evaluate/04_items.ipynb #50ac8f1b
 def judge_of(run: Run) -> dict[str, str]:
-    "The identity of the judge whose judgements a run is read with; {} if nobody judged."
+    "The identity of the judge whose judgements a run is read with; {} if nobody judged. Raises DataError for a file that names none."
     path = run.judged_in / "judge.json"
-    return read_json(path).get("identity", {}) if path.exists() else {}
+    if not path.exists(): return {}
+    found = read_json(path).get("identity")
+    if isinstance(found, dict) and all(isinstance(found.get(k), str) for k in ("judge", "way")): return found
+    raise DataError("names no judge: wanted is an identity with `judge` and `way`", path, remedy="Remove it with judgements.jsonl, and judge again")

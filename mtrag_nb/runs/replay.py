@@ -456,7 +456,10 @@ def fork(
     "A recorded turn, taken up again. Raises NotRecorded if that cannot be done here, SettingsError or DataError for what there is not."
     t, graph = replayer.turn(task_id), replayer.graph(chat)
     hints, names = hints_of(graph.builder.state_schema), list(graph.builder.nodes)
-    visits, changes = visits_of(t, hints, replayer.system.reasons), read_changes(changes, hints)
+    try: visits, changes = visits_of(t, hints, replayer.system.reasons), read_changes(changes, hints)
+    except (TypeError, ValueError, KeyError, AttributeError) as e:
+        raise DataError(f"what the steps of {task_id!r} put into the state cannot be read ({e})", replayer.run.folder / "trajectories.jsonl",
+                        remedy="Was it written by another version?") from None
     n, task = place(visits, names, at, visit, changes), replayer.task(task_id)
     another = fresh or replayer.changed or n < 0 and bool(changes)  # nothing that the record knows holds there
     memory = KnownVisits([] if another else visits,

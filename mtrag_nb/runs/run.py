@@ -279,7 +279,11 @@ def write_predictions(
         for task in tasks:
             t = run.trajectories.get(task.id)
             if t is None or t.failed: continue
-            found = predicted_passages([run.passages[i] for i in t.contexts], ranking_scores(t))
+            scores = ranking_scores(t)
+            if lost := next((i for i in t.contexts if i not in run.passages or i not in scores), None):
+                raise DataError(f"turn {t.task_id!r} saw the context {lost!r}, which no passage or search of it has",
+                                run.folder / "trajectories.jsonl", remedy="Remove the line of that turn: the same command answers it anew")
+            found = predicted_passages([run.passages[i] for i in t.contexts], scores)
             yield prediction_line((lines or {}).get(task.id) or input_line(task), found, t.answer)
         yield from others
     return write_jsonl(path, rows())
