@@ -15,7 +15,7 @@ from ..core.files import LONGEST_LINE, data_dir, read_json, read_jsonl
 from ..core.types import DOMAINS, TO_ANSWER, TO_ASK, TO_REFUSE, Context, DataError, Gold, Passage, Task, Turn, digest
 
 # %% auto #0
-__all__ = ['COLLECTIONS', 'Fault', 'Rule', 'LABELS', 'MULTI_TURN', 'LABELLED', 'TASK', 'TASK_REMEDY', 'QUOTE', 'PIECE',
+__all__ = ['COLLECTIONS', 'Fault', 'Rule', 'LABELS', 'MULTI_TURN', 'LABELLED', 'TASK', 'TASK_REMEDY', 'BY_TEXT', 'PIECE',
            'MAX_CONTEXTS', 'RANKED', 'PREDICTION', 'REQUIRED_KEYS', 'MAX_MEGABYTES', 'domain_of', 'any_text',
            'some_text', 'an_id', 'a_number', 'one_word_of', 'a_turn_number', 'many', 'maybe', 'an_object', 'checked',
            'a_label', 'PASSAGE', 'a_talk', 'domain_of_line', 'turns_of_line', 'files_of', 'is_gold', 'passages_of_line',
@@ -151,12 +151,12 @@ def a_label(*known: str) -> Rule:
 _ABOUT = {k: maybe(any_text) for k in ("title", "url", "source")}
 _REST = {**_ABOUT, "score": maybe(a_number()), "page": maybe(a_number(1, 100_000))}
 _NAMED = an_object({"document_id": an_id}, {**_REST, "text": some_text})
-_QUOTED = an_object({"text": some_text}, _REST)
+_UNNAMED = an_object({"text": some_text}, _REST)
 
 
 def PASSAGE(x: object) -> Fault | None:
     "A passage: an id and its text; as gold also a file's name (and page), or a text that stands in it, alone."
-    return (_QUOTED if isinstance(x, dict) and "text" in x and "document_id" not in x else _NAMED)(x)
+    return (_UNNAMED if isinstance(x, dict) and "text" in x and "document_id" not in x else _NAMED)(x)
 
 
 LABELLED = an_object({}, {"Answerability": a_label(*LABELS), "answerability": a_label(*LABELS), "Multi-Turn": a_label(*MULTI_TURN),
@@ -198,7 +198,7 @@ def turns_of_line(obj: Mapping) -> tuple[Turn, ...]:
     return tuple(Turn(t["speaker"], t["text"]) for t in obj["input"])
 
 
-QUOTE = "quote:"  # how the ids of gold passages begin that are known by a text alone
+BY_TEXT = "text:"  # how the ids of gold passages begin that are known by a text alone
 
 
 def files_of(found: Context | Passage) -> set[str]:
@@ -210,15 +210,17 @@ def is_gold(
     gold: Passage,  # as a task line names it: by id, by file name ("fees.pdf", "fees.pdf#page=3"), or by a text
     found: Context | Passage,
 ) -> bool:
-    "Whether a passage that was found is a gold passage. Of one that is known by file or text, its text has to be contained in what was found."
+    "Whether a passage that was found is a gold passage. The text of one that is known by file or text has to be contained in it."
     if getattr(found, "document_id", "") == gold.id or getattr(found, "id", "") == gold.id: return True
-    if not gold.id.startswith(QUOTE) and gold.id not in files_of(found): return False
+    if not gold.id.startswith(BY_TEXT) and gold.id not in files_of(found): return False
     return " ".join(gold.text.split()).casefold() in " ".join(found.text.split()).casefold()
 
 
 def passages_of_line(obj: Mapping, domain: str) -> tuple[Passage, ...]:
     "The passages of a checked task line; one that has no id is named by its text."
-    def name(c): return c["document_id"] + (f"#page={c['page']:.0f}" if c.get("page") else "") if "document_id" in c else QUOTE + digest(c["text"])
+    def name(c):
+        if "document_id" not in c: return BY_TEXT + digest(c["text"])
+        return c["document_id"] + (f"#page={c['page']:.0f}" if c.get("page") else "")
     return tuple(Passage(name(c), c.get("text", ""), *(c.get(k) or "" for k in _ABOUT), domain) for c in obj.get("contexts", ()))
 
 

@@ -375,7 +375,8 @@ def blame_item(item: Item, gold: Gold | None, relevant: Iterable[str], bar: Bar 
     wanted = set(relevant)
     if not wanted: return Blame(item.task_id, "failed", UNTOLD[0])
     if item.unranked and not item.contexts: return Blame(item.task_id, "failed", UNTOLD[2])
-    if not wanted & {*(c.document_id for c in item.contexts), *(i for i, _ in item.ranked)}: return Blame(item.task_id, "failed", "gold not found")
+    seen = {*(c.document_id for c in item.contexts), *(i for i, _ in item.ranked)}
+    if not wanted & seen: return Blame(item.task_id, "failed", "gold not found")
     return Blame(item.task_id, "failed", "declined though gold was there" if refused else "wrong draft from gold")
 
 # %% ../../nbs/7_evaluate/14_blame.ipynb #f83c4218

@@ -170,4 +170,5 @@ def judge_of(run: Run) -> dict[str, str]:
     if not path.exists(): return {}
     found = read_json(path).get("identity")
     if isinstance(found, dict) and all(isinstance(found.get(k), str) for k in ("judge", "way")): return found
-    raise DataError("names no judge: wanted is an identity with `judge` and `way`", path, remedy="Remove it with judgements.jsonl, and judge again")
+    raise DataError("names no judge: wanted is an identity with `judge` and `way`", path,
+                    remedy="Remove it with judgements.jsonl, and judge again")

@@ -13,7 +13,7 @@ from pathlib import Path
 from ..core.record import Judgement, Run, Trajectory, as_run
 from ..core.telemetry import Telemetry, telemetry
 from ..core.types import TO_ANSWER, TO_ASK, Context, Gold, Passage, SettingsError, Turn
-from ..data.mtrag import QUOTE, files_of, is_gold
+from ..data.mtrag import BY_TEXT, files_of, is_gold
 from .compare import Interval, mean_interval
 from .items import Item, asked_digest, circular, turn_item
 from .scores import decided_by, decision, judged_scores, score_items
@@ -194,7 +194,7 @@ class Recording:
 
     def _called(self, p: Passage) -> list[str]:
         "The ids under which a gold passage was seen; its own if it was not."
-        if p.id not in self._files and not p.id.startswith(QUOTE): return [p.id]
+        if p.id not in self._files and not p.id.startswith(BY_TEXT): return [p.id]
         return [c.document_id for c in self.contexts.values() if is_gold(p, c)] or [p.id]
 
     @cached_property

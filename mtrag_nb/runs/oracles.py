@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from ..core.record import LEFT_OUT
 from ..core.types import TO_ANSWER, Context, DataError, Gold, SettingsError, Task, Turn, digest
-from ..data.mtrag import QUOTE, files_of
+from ..data.mtrag import BY_TEXT, files_of
 from ..models.chat import ChatModel
 from ..search.retrieve import Retrieval, Retriever, best_hits
 from ..systems.stages import Toolbox
@@ -49,9 +49,9 @@ class LeaveGoldOut:
             raise SettingsError(f"leaving gold out needs retrieval from an index, not {type(retriever).__name__}: "
                                 "of the passages that come with a task nothing would remain")
         self.inner, self._name = retriever, document_of if whole else str
-        if quoted := next((t for t, g in gold.items() for p in g.passages if p.id.startswith(QUOTE)), None):
-            raise SettingsError(f"task {quoted!r} names its gold by a text alone, which may stand anywhere: what is to be left out needs an "
-                                "id or a file name")
+        if quoted := next((t for t, g in gold.items() for p in g.passages if p.id.startswith(BY_TEXT)), None):
+            raise SettingsError(f"task {quoted!r} names its gold by a text alone, which may stand anywhere: what is to be left out needs "
+                                "an id or a file name")
         self._hidden = {t: frozenset(x for p in g.passages for x in (self._name(p.id), p.id)) for t, g in gold.items()}
         self.fingerprint = f"{retriever.fingerprint} leave-gold-out:{'documents' if whole else 'passages'}:{gold_digest(gold)}"
 

@@ -351,7 +351,8 @@ class Replayer:
         self.retriever = LateRetriever(self.run, found, lambda: self._open(models, index))
         self.models, self._graphs, self._lock = models, {}, threading.Lock()
         self.recalled = RecalledChat(self.chat, self.run.folder / "calls.jsonl")
-        if index is not None and self.run.manifest["identity"].get("setting", "rag") == "rag": self.retriever.it  # not there: said before a turn
+        searches = self.run.manifest["identity"].get("setting", "rag") == "rag"
+        if index is not None and searches: self.retriever.it  # one that is not there is said before the first turn
 
     def _open(self, models: Models, index: str | Path | None):
         setting = self.run.manifest["identity"].get("setting", "rag")
@@ -458,7 +459,8 @@ def fork(
     hints, names = hints_of(graph.builder.state_schema), list(graph.builder.nodes)
     try: visits, changes = visits_of(t, hints, replayer.system.reasons), read_changes(changes, hints)
     except (TypeError, ValueError, KeyError, AttributeError) as e:
-        raise DataError(f"what the steps of {task_id!r} put into the state cannot be read ({e})", replayer.run.folder / "trajectories.jsonl",
+        path = replayer.run.folder / "trajectories.jsonl"
+        raise DataError(f"what the steps of {task_id!r} put into the state cannot be read ({e})", path,
                         remedy="Was it written by another version?") from None
     n, task = place(visits, names, at, visit, changes), replayer.task(task_id)
     another = fresh or replayer.changed or n < 0 and bool(changes)  # nothing that the record knows holds there
