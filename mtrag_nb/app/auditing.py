@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 # %% auto #0
 __all__ = ['AUDIT', 'LADDER', 'LIVE', 'forks_of', 'audit', 'ladder', 'live', 'print_lost', 'audit_arguments', 'ladder_arguments',
-           'live_arguments', 'do_live', 'do_audit']
+           'live_arguments', 'do_live', 'do_audit', 'do_ladder']
 
 # %% ../../nbs/app/04c_auditing.ipynb #d5458ebd
 def forks_of(run: Run, out: Path, tasks: Sequence, index: str | Path | None, models: Models | None, only: Sequence[str],
@@ -62,7 +62,7 @@ def audit(
 ) -> tuple[list[Audit], list[str]]:  # the audits; what could not be computed, and why
     "Print which stage failed first, what each gate kept and dropped, and what each mechanism was worth."
     from mtrag_nb.evaluate.blame import blame, gate_table, gates
-    from mtrag_nb.evaluate.pairs import audit_pairs
+    from mtrag_nb.evaluate.pairs import audit_pairs, lost_of
     from mtrag_nb.evaluate.recording import Recording
     found, left = [], []
     for folder in map(Path, runs):
@@ -73,9 +73,11 @@ def audit(
         place = Path(out) / folder.name if out else folder / "audit"
         made, missing = forks_of(run, place, tasks_of(run, reference), index, models, only, limit, minutes, progress)
         left += [f"{folder.name}: {m}: {why}" for m, why in missing.items()]
-        if made: found.append(audit_pairs(rec, {m: Recording(r, gold) for m, r in made.items()}))
-        if made: print(f"{found[-1]!r}\n")
-    for what in left: print(f"not audited: {what}")
+        if not made: continue
+        found.append(audit_pairs(rec, {m: Recording(r, gold) for m, r in made.items()}))
+        print(f"{found[-1]!r}\n")
+        left += [f"{folder.name}: {why}" for why in lost_of(found[-1].pairs)]
+    for what in left: print(f"not audited in full: {what}")
     return found, left
 
 # %% ../../nbs/app/04c_auditing.ipynb #abc2c8cf
@@ -172,13 +174,19 @@ def do_live(a: argparse.Namespace) -> bool:
 
 
 def do_audit(a: argparse.Namespace) -> bool:
-    "`mtrag audit`: done if every mechanism was audited."
+    "`mtrag audit`: done if every mechanism was audited, and no turn broke."
     return not audit(a.runs, a.index, a.reference, a.only, a.out, a.limit, a.minutes)[1]
+
+
+def do_ladder(a: argparse.Namespace) -> bool:
+    "`mtrag ladder`: done if no turn broke."
+    found = ladder(a.runs, a.index, a.reference, a.rewrites, a.rungs, a.out, a.limit, a.minutes)
+    return not any(p.broken for one in found for p in one.pairs.values())
 
 
 AUDIT = Command("Say which stage failed first, what each gate kept and dropped, and what each mechanism was worth, by switching it off.",
                 audit_arguments, do_audit, configured=False)
 LADDER = Command("Make one stage after the other perfect, with what the benchmark knows, and say what that repairs.", ladder_arguments,
-                 lambda a: bool(ladder(a.runs, a.index, a.reference, a.rewrites, a.rungs, a.out, a.limit, a.minutes)), configured=False)
+                 do_ladder, configured=False)
 LIVE = Command("Hold the benchmark's conversations on the system's own answers; one that was interrupted goes on where it stopped.",
                live_arguments, do_live)

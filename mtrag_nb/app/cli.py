@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import sys
 
@@ -100,7 +101,12 @@ def main(argv: list[str] | None = None) -> int:
     quiet()
     try:
         a = command_line().parse_args(argv)
-        return 0 if COMMANDS[a.command].do(a) else 1
+        done = COMMANDS[a.command].do(a)
+        sys.stdout.flush()
+        return 0 if done else 1
+    except BrokenPipeError:  # whoever read along has had enough, as `head` does
+        with contextlib.suppress(OSError): os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
     except (MTRAGError, OSError) as e:
         told = disk_full(e, e.filename, AGAIN) if isinstance(e, OSError) else e
         if not isinstance(told, MTRAGError): raise

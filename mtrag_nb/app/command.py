@@ -26,6 +26,8 @@ __all__ = ['changes_of', 'system_of', 'settings_of', 'count', 'minutes_of', 'Com
 def changes_of(pairs: list[str]) -> dict[str, str]:
     "KEY=VALUE arguments as a dictionary. Raises SettingsError for one without =."
     if bad := [p for p in pairs if "=" not in p]: raise SettingsError(f"--set takes KEY=VALUE, not {bad[0]!r}")
+    if bad := [p for p in pairs if any(0xD800 <= ord(c) < 0xE000 for c in p)]:
+        raise SettingsError(f"--set {bad[0]!r} is not text: it holds half of a character")
     return dict(p.split("=", 1) for p in pairs)
 
 
@@ -88,7 +90,7 @@ class Command:
 # %% ../../nbs/app/00_command.ipynb #c28c36bd
 def domain_argument(p: argparse.ArgumentParser) -> None:
     "Domains to keep to."
-    p.add_argument("--domain", nargs="+", metavar="D", help=f"only these: {', '.join(DOMAINS)}")
+    p.add_argument("--domain", nargs="+", metavar="D", help=f"only these: {', '.join(DOMAINS)}, or the names of your own collections")
 
 
 def system_argument(

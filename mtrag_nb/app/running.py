@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import argparse
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +16,7 @@ from .indexing import ingest
 from ..core.record import Run
 from ..core.settings import Settings
 from ..core.telemetry import breakdown, breakdown_table, telemetry
+from ..core.text import clipped
 from ..core.types import DataError
 from ..data.mtrag import FormatReport, check_format, read_benchmark
 from ..systems.registry import DEFAULT, configured, system_named
@@ -31,6 +33,8 @@ def print_run(run: Run) -> None:
     turns = run.trajectories.values()
     print(f"{run.system} on {run.manifest['settings']['profile']}: {len(turns)} turns, in {run.folder}\n{telemetry(turns)}\n")
     print(breakdown_table(breakdown(turns, "domain"), "domain"))
+    why = Counter((t.error.type, clipped(t.error.message, 300)) for t in turns if t.error)
+    for (kind, said), n in why.most_common(5): print(f"{n} turn{'s' if n > 1 else ''} broke: {kind}: {said}")
 
 # %% ../../nbs/app/01_running.ipynb #43dccb25
 def run(

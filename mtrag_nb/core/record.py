@@ -420,7 +420,11 @@ def turn_line(t: Trajectory) -> dict:
 def read_turn(line: Mapping[str, object]) -> Trajectory:
     "A recorded turn. Raises TypeError or ValueError for a line that is none."
     if not isinstance(line.get("steps"), list): raise TypeError("a turn has a list of steps")
-    return replace(structured(Trajectory, {**line, "steps": []}), steps=tuple(map(read_step, line["steps"])))
+    t = replace(structured(Trajectory, {**line, "steps": []}), steps=tuple(map(read_step, line["steps"])))
+    if t.failed and t.error is None: raise ValueError("an error without what broke")
+    odd = next((s for s in t.steps if not isinstance(s.put, Mapping) or {"task", "steps"} & s.put.keys()), None)
+    if odd: raise ValueError(f"what {odd.node} put into the state is an object, without task and steps")
+    return t
 
 # %% ../../nbs/1_core/07_record.ipynb #5a5a55af
 def tell(
@@ -571,7 +575,7 @@ def read_lines(path: Path, read: Callable[[dict], object], what: str) -> Iterato
     "Each line of a log, as `read` gives it; a torn last line is not there yet. Raises DataError for a line that is none."
     for n, line in read_jsonl(path, torn_tail=True) if path.exists() else ():
         try: yield read(line)
-        except (TypeError, ValueError, KeyError) as e:
+        except (TypeError, ValueError, KeyError, AttributeError) as e:
             raise DataError(f"not {what} ({e})", path, n, "Was it written by another version?") from None
 
 # %% ../../nbs/1_core/07_record.ipynb #b505eea7
@@ -587,7 +591,14 @@ def read_passages(path: str | Path) -> dict[str, Context]:
 
 def read_judgements(path: str | Path) -> dict[str, Judged]:
     "What was judged, by task, the last line of each."
-    def read(line): return structured(Judged, {**line, "judgements": {p: structured(Judgement, j) for p, j in line["judgements"].items()}})
+    def of(protocol, line):
+        j, most = structured(Judgement, line), 10 if protocol in TENS else 1
+        if odd := [x for x in (j.score, j.low, j.high) if x is not None and not 0 <= x <= most]:
+            raise ValueError(f"{protocol}: a score of {odd[0]}, and it goes to {most}")
+        if protocol == "idk" and j.score not in (0, 0.5, 1, None): raise ValueError(f"idk: a score of {j.score}, and it is 0, 0.5 or 1")
+        return j
+
+    def read(line): return structured(Judged, {**line, "judgements": {p: of(p, j) for p, j in line["judgements"].items()}})
     return {j.task_id: j for j in read_lines(Path(path), read, "a judgement")}
 
 
@@ -628,8 +639,8 @@ class Run:
 
     @property
     def state(self) -> str:
-        "What a replay of the run names it by: what it was run with, and its tasks."
-        return digest([self.manifest["identity"], sorted(self.trajectories)])
+        "What a replay of the run names it by: what it was run with, and its turns as they are recorded, on which a replay builds."
+        return digest([self.manifest["identity"], [turn_line(t) for _, t in sorted(self.trajectories.items())]])
 
     @cached_property
     def trajectories(self) -> dict[str, Trajectory]:

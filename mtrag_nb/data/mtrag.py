@@ -12,18 +12,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..core.files import LONGEST_LINE, data_dir, read_json, read_jsonl
-from ..core.types import DOMAINS, TO_ANSWER, TO_ASK, TO_REFUSE, DataError, Gold, Passage, Task, Turn, digest
+from ..core.types import DOMAINS, TO_ANSWER, TO_ASK, TO_REFUSE, Context, DataError, Gold, Passage, Task, Turn, digest
 
 # %% auto #0
-__all__ = ['COLLECTIONS', 'Fault', 'Rule', 'LABELS', 'MULTI_TURN', 'PASSAGE', 'LABELLED', 'TASK', 'TASK_REMEDY', 'PIECE',
+__all__ = ['COLLECTIONS', 'Fault', 'Rule', 'LABELS', 'MULTI_TURN', 'LABELLED', 'TASK', 'TASK_REMEDY', 'BY_TEXT', 'PIECE',
            'MAX_CONTEXTS', 'RANKED', 'PREDICTION', 'REQUIRED_KEYS', 'MAX_MEGABYTES', 'domain_of', 'any_text',
            'some_text', 'an_id', 'a_number', 'one_word_of', 'a_turn_number', 'many', 'maybe', 'an_object', 'checked',
-           'a_label', 'a_talk', 'domain_of_line', 'turns_of_line', 'passages_of_line', 'conversation_of_line',
-           'task_of_line', 'first_label', 'gold_of_line', 'Benchmark', 'read_benchmark', 'read_tasks', 'with_rewrites',
-           'read_gold', 'Conversation', 'author_marks', 'a_dialogue', 'read_conversations', 'conversation_tasks',
-           'id_of_line', 'passage_of_line', 'read_corpus', 'read_queries', 'read_qrels', 'falling', 'prediction_line',
-           'Prediction', 'prediction_of_line', 'read_predictions', 'FormatReport', 'check_format', 'sample_dir',
-           'sample_corpus']
+           'a_label', 'PASSAGE', 'a_talk', 'domain_of_line', 'turns_of_line', 'files_of', 'is_gold', 'passages_of_line',
+           'conversation_of_line', 'task_of_line', 'first_label', 'gold_of_line', 'Benchmark', 'read_benchmark',
+           'read_tasks', 'with_rewrites', 'read_gold', 'Conversation', 'author_marks', 'a_dialogue',
+           'read_conversations', 'conversation_tasks', 'id_of_line', 'passage_of_line', 'read_corpus', 'read_queries',
+           'read_qrels', 'falling', 'prediction_line', 'Prediction', 'prediction_of_line', 'predicted_contexts',
+           'read_predictions', 'FormatReport', 'check_format', 'sample_dir', 'sample_corpus']
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #95790362
 COLLECTIONS = {  # domain -> the official long name
@@ -36,16 +36,18 @@ _SHORT = {**{d: d for d in DOMAINS}, "ibmcloud": "cloud", **{v: k for k, v in CO
 
 
 def domain_of(
-    collection: str,  # long or short name of a collection
-) -> str:  # one of DOMAINS
-    "The domain that a collection belongs to. Raises DataError for an unknown one."
-    if isinstance(collection, str) and collection in _SHORT: return _SHORT[collection]
-    raise DataError(f"unknown domain or collection {str(collection)[:60]!r}", remedy=f"Known are {', '.join(sorted(_SHORT))}")
+    collection: str,  # long or short name of one of the benchmark's collections, or any other name: of a collection of one's own
+) -> str:  # one of DOMAINS, or the name itself
+    "The domain that a collection belongs to. Raises DataError for what is no name."
+    if isinstance(collection, str) and collection == collection.strip() and 0 < len(collection) <= 100 and collection.isprintable():
+        return _SHORT.get(collection, collection)
+    raise DataError(f"not the name of a domain or collection: {str(collection)[:60]!r}",
+                    remedy=f"The benchmark's are {', '.join(sorted(_SHORT))}; a collection of your own has the name that you gave it")
 
 
-def _wanted(domains: Iterable[str] | None) -> set[str]:
-    "The domains that are asked for: all, unless some are named."
-    return {domain_of(d) for d in domains} if domains else set(DOMAINS)
+def _wanted(domains: Iterable[str] | None) -> set[str] | None:
+    "The domains that are asked for; None: all."
+    return {domain_of(d) for d in domains} if domains else None
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #a3d793f9
 Fault = tuple[str, str]  # where in a value, e.g. ".contexts[2].text", and what is wrong there
@@ -104,8 +106,8 @@ def many(
         if not least <= len(x) <= most: return "", f"has {len(x)} entries, and it has {least} to {most:,}"
         for i, entry in enumerate(x):
             if wrong := rule(entry): return f"[{i}]{wrong[0]}", wrong[1]
-        keys = [entry[distinct] for entry in x] if distinct else []
-        again = next((i for i, k in enumerate(keys) if k in keys[:i]), None)
+        keys = [entry.get(distinct) for entry in x] if distinct else []
+        again = next((i for i, k in enumerate(keys) if k is not None and k in keys[:i]), None)
         return None if again is None else (f"[{again}]", f"repeats the {distinct} {keys[again]!r}")
     return of_list
 
@@ -147,7 +149,16 @@ def a_label(*known: str) -> Rule:
 
 
 _ABOUT = {k: maybe(any_text) for k in ("title", "url", "source")}
-PASSAGE = an_object({"document_id": an_id, "text": some_text}, {**_ABOUT, "score": maybe(a_number())})
+_REST = {**_ABOUT, "score": maybe(a_number()), "page": maybe(a_number(1, 100_000))}
+_NAMED = an_object({"document_id": an_id}, {**_REST, "text": some_text})
+_UNNAMED = an_object({"text": some_text}, _REST)
+
+
+def PASSAGE(x: object) -> Fault | None:
+    "A passage: an id and its text; as gold also a file's name (and page), or a text that stands in it, alone."
+    return (_UNNAMED if isinstance(x, dict) and "text" in x and "document_id" not in x else _NAMED)(x)
+
+
 LABELLED = an_object({}, {"Answerability": a_label(*LABELS), "answerability": a_label(*LABELS), "Multi-Turn": a_label(*MULTI_TURN),
                           "Question Type": a_label()})
 
@@ -187,9 +198,30 @@ def turns_of_line(obj: Mapping) -> tuple[Turn, ...]:
     return tuple(Turn(t["speaker"], t["text"]) for t in obj["input"])
 
 
+BY_TEXT = "text:"  # how the ids of gold passages begin that are known by a text alone
+
+
+def files_of(found: Context | Passage) -> set[str]:
+    "The names of the file that a passage comes from: with and without its page, with and without its folder."
+    return {n for place in (found.source, found.url) for n in (place, place.rsplit("/", 1)[-1]) if n}
+
+
+def is_gold(
+    gold: Passage,  # as a task line names it: by id, by file name ("fees.pdf", "fees.pdf#page=3"), or by a text
+    found: Context | Passage,
+) -> bool:
+    "Whether a passage that was found is a gold passage. The text of one that is known by file or text has to be contained in it."
+    if getattr(found, "document_id", "") == gold.id or getattr(found, "id", "") == gold.id: return True
+    if not gold.id.startswith(BY_TEXT) and gold.id not in files_of(found): return False
+    return " ".join(gold.text.split()).casefold() in " ".join(found.text.split()).casefold()
+
+
 def passages_of_line(obj: Mapping, domain: str) -> tuple[Passage, ...]:
-    "The passages of a checked task line."
-    return tuple(Passage(c["document_id"], c["text"], *(c.get(k) or "" for k in _ABOUT), domain) for c in obj.get("contexts", ()))
+    "The passages of a checked task line; one that has no id is named by its text."
+    def name(c):
+        if "document_id" not in c: return BY_TEXT + digest(c["text"])
+        return c["document_id"] + (f"#page={c['page']:.0f}" if c.get("page") else "")
+    return tuple(Passage(name(c), c.get("text", ""), *(c.get(k) or "" for k in _ABOUT), domain) for c in obj.get("contexts", ()))
 
 
 def conversation_of_line(obj: Mapping, path: object, n: int) -> str:
@@ -266,7 +298,7 @@ def read_benchmark(
         task = task_of_line(obj, path, n, contexts)
         if task.id in seen: raise DataError(f"task id {task.id!r} stood already in line {seen[task.id]}", path, n, "Remove one of the two")
         seen[task.id], gold[task.id], lines[task.id] = n, gold_of_line(obj, path, n), obj
-        if task.domain in wanted and (limit is None or len(tasks) < limit): tasks.append(task)
+        if (wanted is None or task.domain in wanted) and (limit is None or len(tasks) < limit): tasks.append(task)
     return Benchmark(tuple(tasks), gold, lines)
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #c799cf69
@@ -361,7 +393,7 @@ def conversation_tasks(conversation: Conversation) -> list[Task]:
         if t.speaker != "user": continue
         n = len(tasks) + 1
         tasks.append(Task(id=f"{conversation.id}<::>{n}", conversation_id=conversation.id, turn=n, domain=conversation.domain,
-                          question=t.text, history=turns[:i], collection=COLLECTIONS[conversation.domain]))
+                          question=t.text, history=turns[:i], collection=COLLECTIONS.get(conversation.domain, conversation.domain)))
     return tasks
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #b9378f87
@@ -385,7 +417,10 @@ def passage_of_line(
     "A line of a corpus as a passage. Raises DataError (file, line)."
     pid = id_of_line(obj, path, n)
     checked(obj, PIECE, path, n, f"That is passage {pid!r}: mend it, or remove the line")
-    try: where = domain_of(obj.get("domain") or domain or path.name.split(".")[0])
+    told, file = obj.get("domain") or domain, path.name.split(".")[0]
+    try:
+        if not told and file not in _SHORT: raise DataError(f"unknown domain: neither the line nor the file's name {file[:60]!r} says it")
+        where = domain_of(told or file)
     except DataError as e:
         raise DataError(e.problem, path, n, "Give each line a `domain`, name the domain, or name the file <domain>.jsonl") from None
     return Passage(pid, obj["text"], *(obj.get(k) or "" for k in _ABOUT), where)
@@ -406,7 +441,7 @@ def read_corpus(
                 first = ":".join(map(str, seen[p.id]))
                 raise DataError(f"passage id {p.id!r} stood already in {first}", path, n, "Ids must be unique: remove or rename one")
             seen[p.id] = (path.name, n)
-            if p.domain not in wanted: continue
+            if wanted is not None and p.domain not in wanted: continue
             if limit is not None and count >= limit: return
             yield p
             count += 1
@@ -484,9 +519,10 @@ class Prediction:
     answer: str | None  # None: task A
     contexts: tuple[tuple[str, float], ...]  # passage ids with scores, in the file's order
     line: int  # where it stands
+    texts: Mapping[str, Mapping] | None = None  # passage id -> text and origin, as far as the file has them; None: it names no contexts
 
 
-RANKED = an_object({"document_id": an_id}, {"score": a_number()})
+RANKED = an_object({"document_id": an_id}, {"score": a_number(), "text": maybe(any_text), **_ABOUT})
 PREDICTION = an_object({"task_id": an_id}, {"predictions": many(an_object({"text": any_text}), 1), "prediction": any_text,
                                             "contexts": many(RANKED)})
 
@@ -498,7 +534,22 @@ def prediction_of_line(obj: Mapping, path: object, n: int) -> Prediction:
     if len({"score" in c for c in contexts}) > 1:
         raise DataError("some contexts have a score and some have none", path, n, "Score all, or none")
     answer = obj["predictions"][0]["text"] if "predictions" in obj else obj.get("prediction")
-    return Prediction(obj["task_id"], answer, tuple((c["document_id"], float(c.get("score", 1 / k))) for k, c in enumerate(contexts, 1)), n)
+    ranked = tuple((c["document_id"], float(c.get("score", 1 / k))) for k, c in enumerate(contexts, 1))
+    texts = {c["document_id"]: c for c in contexts if c.get("text")} if "contexts" in obj else None
+    return Prediction(obj["task_id"], answer, ranked, n, texts)
+
+
+def predicted_contexts(
+    p: Prediction,
+    task: Task,  # read with contexts=True
+) -> tuple[str, tuple[Passage, ...]]:  # whose they are, for tables; the passages
+    "What an answer was made from: the passages that its file names, or those of the task where the file names none."
+    given = {c.id: c for c in task.contexts or ()}
+    if p.texts is None: return "the tasks'", tuple(given.values())
+    own = {i: Passage(i, c["text"], *(c.get(k) or "" for k in _ABOUT), task.domain) for i, c in p.texts.items()}
+    known, ids = {**given, **own}, [i for i, _ in p.contexts]
+    if all(i in known for i in ids): return "the file's own", tuple(known[i] for i in ids)
+    return "named in the file, without their text", ()
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #a38d4cce
 def read_predictions(

@@ -37,7 +37,10 @@ class Kind:
         places = [self.path.format(d=d) for d in DOMAINS] if "{d}" in self.path else [self.path]
         found = dict(zip(places, self.sums.split(), strict=True))
         if "{d}" not in self.path or not domains: return found
-        return {(p := self.path.format(d=domain_of(d))): found[p] for d in domains}
+        wanted = [self.path.format(d=domain_of(d)) for d in domains]
+        if odd := [d for d, p in zip(domains, wanted) if p not in found]:
+            raise DataError(f"no official file of domain {odd[0]!r}", remedy=f"There are {', '.join(DOMAINS)}")
+        return {p: found[p] for p in wanted}
 
 # %% ../../nbs/2_data/00a_official.ipynb #30a702f3
 PARTS = {

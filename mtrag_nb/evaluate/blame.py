@@ -50,7 +50,7 @@ CAUSES = {  # cause -> stage, in the order of the chain
     "passages that do not answer let pass": "grade", "evidence that does not answer let pass": "gate",
     "answered from nothing": "generate", "asked back though clear": "gate", "answered though underspecified": "gate"}
 STAGES = ("index", "rewrite", "retrieve", "rerank", "grade", "gate", "generate", "check", "other", "a fault")
-UNTOLD = ("no gold passages are known", "the drafts are too near to call")  # failed, and no stage can be named
+UNTOLD = ("no gold passages are known", "the drafts are too near to call", "search not recorded")  # failed, and no stage can be named
 
 
 @dataclass(frozen=True)
@@ -103,6 +103,7 @@ def evidence_cause(run: Recording, t: Trajectory, relevant: set[str]) -> tuple[s
     "Where the gold passages of a turn were lost."
     has = lambda ids: bool(relevant & documents(run, ids))
     if relevant <= run.absent: return "gold not in the index", ""
+    if not t.retrievals and not run.searches: return UNTOLD[2], ""
     if not t.retrievals: return "refused before searching", t.steps[-1].node if t.steps else ""
     if node := strayed_at(run, t): return "query strayed", node
     if not any(has(s.contexts) or relevant & {h.document_id for h in s.hits} for s in t.retrievals):
@@ -144,6 +145,7 @@ def draft_cause(run: Recording, t: Trajectory, worth: Worth, bar: Bar, refused: 
 # %% ../../nbs/7_evaluate/14_blame.ipynb #c8a73ffb
 def answered_cause(run: Recording, t: Trajectory) -> tuple[str, str]:
     "Who let pass an answer to a question that has none."
+    if not t.retrievals and not run.searches: return UNTOLD[2], ""
     if node := strayed_at(run, t): return "query strayed", node
     if check := let_through(run, t): return "bad draft let through", check.node
     if t.drafts and unsupported(run, t, t.drafts[-1]): return "answered from nothing", t.drafts[-1].node
@@ -372,7 +374,9 @@ def blame_item(item: Item, gold: Gold | None, relevant: Iterable[str], bar: Bar 
     if came != "wrong": return Blame(item.task_id, came)
     wanted = set(relevant)
     if not wanted: return Blame(item.task_id, "failed", UNTOLD[0])
-    if not wanted & {c.document_id for c in item.contexts}: return Blame(item.task_id, "failed", "gold not found")
+    if item.unranked and not item.contexts: return Blame(item.task_id, "failed", UNTOLD[2])
+    seen = {*(c.document_id for c in item.contexts), *(i for i, _ in item.ranked)}
+    if not wanted & seen: return Blame(item.task_id, "failed", "gold not found")
     return Blame(item.task_id, "failed", "declined though gold was there" if refused else "wrong draft from gold")
 
 # %% ../../nbs/7_evaluate/14_blame.ipynb #f83c4218

@@ -174,7 +174,9 @@ def mean_interval(
     if weights is not None: w = _numbers(weights, x)
     elif np.isin(x, (0.0, 1.0)).all(): return Interval(float(x.mean()), *_share_span(x, codes, k, level), len(x), k, level)
     else: w = None
-    return Interval(float(np.average(x, weights=w)), *_mean_span(x, codes, k, resamples, level, seed, w), len(x), k, level)
+    span = _mean_span(x, codes, k, resamples, level, seed, w)
+    if span[0] is not None and np.isin(x, (0.0, 0.5, 1.0)).all(): span = max(0.0, span[0]), min(1.0, span[1])
+    return Interval(float(np.average(x, weights=w)), *span, len(x), k, level)
 
 
 def difference_interval(

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from ..core.record import Run, Trajectory, answer_digest, predicted_passages, ra
 from ..core.declining import declines
 from ..core.text import format_docs_for_gen
 from ..core.types import Context, DataError, Gold, Outcome, Task, Turn, as_context, digest
-from ..data.mtrag import Prediction, read_predictions, read_tasks
+from ..data.mtrag import Prediction, predicted_contexts, read_predictions, read_tasks
 from .metrics import k_precision
 
 # %% auto #0
@@ -38,6 +38,8 @@ class Item:
     found: int = -1  # contexts that retrieval found, or that came with the task; -1: not known
     ranked: tuple[tuple[str, float], ...] = ()  # passage ids with the scores that ranked them, best first
     verdict: float | None = None  # whether it refuses, as its prediction file says: 1, 0.5 or 0; None: the file says nothing
+    unranked: bool = False  # what was retrieved is not on record: no ranking can be measured
+    passages: str = ""  # of a prediction: whose its contexts are
 
     @property
     def failed(self) -> bool: return self.outcome is Outcome.ERROR
@@ -74,9 +76,11 @@ def run_items(
     run: Run,
     tasks: Sequence[Task] = (),  # for the histories; (): as far as the run keeps its tasks
 ) -> list[Item]:
-    "The turns of a run."
+    "The turns of a run. One that answers without a search on record does not record its searches: none of its turns refused before one."
     histories = {t.id: t.history for t in tasks or run.tasks.values()}
-    return [turn_item(t, run.passages, histories.get(t.task_id, ())) for t in run.trajectories.values()]
+    items = [turn_item(t, run.passages, histories.get(t.task_id, ())) for t in run.trajectories.values()]
+    blind = any(i.unranked for i in items)
+    return [replace(i, unranked=True) if blind and i.found < 0 else i for i in items]
 
 
 def turn_item(
@@ -92,7 +96,8 @@ def turn_item(
     found = len(t.retrievals[-1].contexts) if t.retrievals else -1
     scores = ranking_scores(t)
     ranked = tuple((p.id, s) for p, s in predicted_passages([c for c in contexts if c.id in scores], scores))
-    return Item(t.task_id, t.conversation_id, t.turn, t.domain, t.question, t.answer, contexts, history, t.outcome, found, ranked)
+    return Item(t.task_id, t.conversation_id, t.turn, t.domain, t.question, t.answer, contexts, history, t.outcome, found, ranked,
+                unranked=t.answered and not t.retrievals)
 
 # %% ../../nbs/7_evaluate/04_items.ipynb #d7b70d36
 def file_verdicts(path: str | Path) -> dict[str, float]:
@@ -122,10 +127,12 @@ def prediction_items(
 
 
 def _predicted_item(task: Task, p: Prediction, verdict: float | None) -> Item:
-    "An answer to a task, over the passages that came with it."
+    "An answer to a task, over the passages that its file names; where it names none, over those that came with the task."
     about = (task.id, task.conversation_id, task.turn, task.domain, task.question)
-    contexts = tuple(map(as_context, task.contexts or ()))
-    return Item(*about, p.answer, contexts, task.history, found=len(contexts), ranked=p.contexts, verdict=verdict)
+    whose, passages = predicted_contexts(p, task)
+    contexts, found = tuple(map(as_context, passages)), len(passages) if p.texts is None else len(p.contexts)
+    return Item(*about, p.answer, contexts, task.history, found=found, ranked=p.contexts, verdict=verdict, unranked=p.texts is None,
+                passages=whose)
 
 # %% ../../nbs/7_evaluate/04_items.ipynb #86f753f0
 def check_reference(
@@ -158,6 +165,10 @@ def circular(run: Run) -> frozenset[str]:
 
 # %% ../../nbs/7_evaluate/04_items.ipynb #50ac8f1b
 def judge_of(run: Run) -> dict[str, str]:
-    "The identity of the judge whose judgements a run is read with; {} if nobody judged."
+    "The identity of the judge whose judgements a run is read with; {} if nobody judged. Raises DataError for a file that names none."
     path = run.judged_in / "judge.json"
-    return read_json(path).get("identity", {}) if path.exists() else {}
+    if not path.exists(): return {}
+    found = read_json(path).get("identity")
+    if isinstance(found, dict) and all(isinstance(found.get(k), str) for k in ("judge", "way")): return found
+    raise DataError("names no judge: wanted is an identity with `judge` and `way`", path,
+                    remedy="Remove it with judgements.jsonl, and judge again")

@@ -186,14 +186,13 @@ def retrieval_scores(
 
 # %% ../../nbs/7_evaluate/00_metrics.ipynb #fab75c33
 def _extra(package: str) -> SettingsError:
-    "The error of a package that only scoring needs."
+    "The error of a package that only BERTScore needs."
     return SettingsError(f"the package {package} is missing: pip install \"mtrag_nb[eval]\"")
 
 
 @lru_cache(1)
 def _rouge():
-    try: from rouge_score.rouge_scorer import RougeScorer
-    except ImportError: raise _extra("rouge-score") from None
+    from rouge_score.rouge_scorer import RougeScorer
     return RougeScorer(["rougeL"], use_stemmer=False)
 
 

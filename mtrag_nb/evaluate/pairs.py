@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from ..core.html import html_table, text_table
 from ..core.record import Clarified, Outcome, Run
+from ..core.text import clipped
 from ..core.types import TO_ANSWER, TO_ASK, TO_REFUSE, DataError, Gold, digest
 from .audit import COSTS, Worth, target_worth
 from .blame import Bar, blame_turn, place_of
@@ -22,8 +23,9 @@ from .scores import decision
 
 # %% auto #0
 __all__ = ['AUDIT_HEAD', 'UP', 'LADDER_HEAD', 'WITHOUT', 'KNOWING', 'KINDS_OF_PAIRS', 'RUNG_NAMES', 'LIVE_HEAD', 'value_of',
-           'Ending', 'endings', 'Pair', 'pair', 'paired', 'Audit', 'audit_pairs', 'right_by_target', 'Ladder',
-           'ladder_pairs', 'fork_name', 'Forked', 'in_order', 'forked', 'by_place', 'live_rows', 'dominated_by']
+           'Ending', 'endings', 'Pair', 'pair', 'paired', 'lost_of', 'Audit', 'audit_pairs', 'right_by_target',
+           'Ladder', 'ladder_pairs', 'fork_name', 'Forked', 'in_order', 'forked', 'by_place', 'live_rows',
+           'dominated_by']
 
 # %% ../../nbs/7_evaluate/16_pairs.ipynb #7c3fad8a
 def value_of(run: Recording, task_id: str, worth: Worth) -> float | None:
@@ -47,6 +49,7 @@ class Ending:
     outcome: Outcome
     said: str  # digest of the answer
     cost: Mapping[str, float]  # as COSTS has it
+    why: str = ""  # of a turn that broke: the exception
 
 
 def endings(run: Recording, worth: Worth | None = None, bar: Bar = Bar()) -> dict[str, Ending]:
@@ -55,7 +58,8 @@ def endings(run: Recording, worth: Worth | None = None, bar: Bar = Bar()) -> dic
     def ended(i: str, t) -> Ending:
         cost = {by: float(of(t.calls)) for by, of in COSTS.items()}
         came = blame_turn(run, i, worth, bar).came
-        return Ending(t.conversation_id, t.turn, came, value_of(run, i, worth), t.outcome, digest(t.answer, 8), cost)
+        return Ending(t.conversation_id, t.turn, came, value_of(run, i, worth), t.outcome, digest(t.answer, 8), cost,
+                      f"{t.error.type}: {t.error.message}" if t.error else "")
     return {i: ended(i, t) for i, t in run.turns.items()}
 
 # %% ../../nbs/7_evaluate/16_pairs.ipynb #e759967f
@@ -65,6 +69,14 @@ class Pair:
     name: str
     before: Mapping[str, Ending]  # by task id
     after: Mapping[str, Ending]  # the same tasks
+    broken: Mapping[str, str] = field(default_factory=dict)  # task id -> why: turns that broke in either run, and are left out
+
+    @property
+    def lost(self) -> str:
+        "How many turns broke, and why; '' if none did."
+        why = Counter(clipped(w, 150) for w in self.broken.values()).most_common()
+        return f"{len(self.broken)} of {len(self.broken) + len(self.before)} turns broke and are left out: " + "; ".join(
+            f"{w} ({n})" for w, n in why) if why else ""
 
     def _talks(self, ids: Sequence[str]) -> list[str]: return [self.after[i].talk for i in ids]
 
@@ -138,8 +150,7 @@ class Pair:
 
     def cost(self, by: str = "tokens") -> Interval:  # a key of COSTS
         "What a turn costs after, less before; paired."
-        ids = [i for i, e in self.before.items() if Outcome.ERROR not in (e.outcome, self.after[i].outcome)]
-        return difference_interval([self.after[i].cost[by] - self.before[i].cost[by] for i in ids], self._talks(ids))
+        return difference_interval([self.after[i].cost[by] - e.cost[by] for i, e in self.before.items()], self._talks(list(self.before)))
 
     def ids(self, before: bool, after: bool) -> list[str]:
         "The turns of one kind: fixed is (False, True), spoilt is (True, False)."
@@ -161,7 +172,14 @@ def paired(name: str, before: Mapping[str, Ending], after: Mapping[str, Ending])
     "The turns that two runs share, as they ended. Raises DataError if there are none."
     both = [i for i in before if i in after]
     if not both: raise DataError(f"{name}: the two runs have no turn in common")
-    return Pair(name, {i: before[i] for i in both}, {i: after[i] for i in both})
+    broken = {i: e.why for i in both for e in (after[i], before[i]) if e.outcome is Outcome.ERROR}
+    whole = [i for i in both if i not in broken]
+    return Pair(name, {i: before[i] for i in whole}, {i: after[i] for i in whole}, broken)
+
+
+def lost_of(pairs: Mapping[str, Pair]) -> list[str]:
+    "Of each pair with broken turns: its name, how many, and why."
+    return [f"{name}: {p.lost}" for name, p in pairs.items() if p.broken]
 
 # %% ../../nbs/7_evaluate/16_pairs.ipynb #5514f17f
 @dataclass(frozen=True, repr=False)
@@ -178,10 +196,10 @@ class Audit:
 
     def _table(self): return AUDIT_HEAD, self.rows()
 
-    def __repr__(self): return text_table(*self._table())
+    def __repr__(self): return "\n".join([text_table(*self._table()), *lost_of(self.pairs)])
 
-    def _repr_html_(self): return html_table(*self._table(), note="Without a mechanism, and with it, from the same state on. "
-                                             "Intervals: paired, over conversations.")
+    def _repr_html_(self): return html_table(*self._table(), note=". ".join([
+        "Without a mechanism, and with it, from the same state on", "Intervals: paired, over conversations", *lost_of(self.pairs), ""]))
 
 
 AUDIT_HEAD = ["run", "mechanism", "turns it changed", "kept right", "fixed", "spoilt", "left wrong", "undecided", "CL, CS", "right without",
@@ -251,9 +269,10 @@ class Ladder:
         right = next(iter(self.pairs.values())).accuracy(False) if self.pairs else None
         return f"{self.name}: right as it was {right}; {len(self.failed)} failed turns, {none} of them right at no rung."
 
-    def __repr__(self): return text_table(*self._table()) + "\n" + self.note
+    def __repr__(self): return "\n".join([text_table(*self._table()), self.note, *lost_of(self.pairs)])
 
-    def _repr_html_(self): return html_table(*self._table(), note=self.note + " Intervals: paired, over conversations.")
+    def _repr_html_(self): return html_table(*self._table(), note=". ".join([
+        self.note + " Intervals: paired, over conversations", *lost_of(self.pairs), ""]))
 
 
 LADDER_HEAD = ["run", "perfect", "gain, alone", "gain in value, alone", "spoilt", "repairs alone", "lowest rung of",

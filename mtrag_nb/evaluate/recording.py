@@ -12,7 +12,8 @@ from pathlib import Path
 
 from ..core.record import Judgement, Run, Trajectory, as_run
 from ..core.telemetry import Telemetry, telemetry
-from ..core.types import TO_ANSWER, TO_ASK, Context, Gold, SettingsError, Turn
+from ..core.types import TO_ANSWER, TO_ASK, Context, Gold, Passage, SettingsError, Turn
+from ..data.mtrag import BY_TEXT, files_of, is_gold
 from .compare import Interval, mean_interval
 from .items import Item, asked_digest, circular, turn_item
 from .scores import decided_by, decision, judged_scores, score_items
@@ -136,6 +137,11 @@ class Recording:
         return {i: t.conversation_id for i, t in self.turns.items()}
 
     @cached_property
+    def searches(self) -> bool:
+        "Whether the run records its searches: one that answered without any on record does not."
+        return all(t.retrievals for t in self.turns.values() if t.answered)
+
+    @cached_property
     def telemetry(self) -> Telemetry: return telemetry(self.turns.values())
 
     @property
@@ -181,9 +187,20 @@ class Recording:
         return self.item(task_id).support if t.answered and all(i in self.contexts for i in t.contexts) else None
 
     def relevant(self, task_id: str) -> list[str]:
-        "The gold passages of a turn."
-        if self.qrels is not None: return [i for i, n in self.qrels.get(task_id, {}).items() if n > 0]
-        return [p.id for p in self.gold[task_id].passages] if task_id in self.gold else []
+        "The gold passages of a turn: of those that are named by file or text, what of it the run has seen, if anything."
+        if self.qrels is not None: gold = [Passage(i, "") for i, n in self.qrels.get(task_id, {}).items() if n > 0]
+        else: gold = self.gold[task_id].passages if task_id in self.gold else ()
+        return list(dict.fromkeys(i for p in gold for i in self._called(p)))
+
+    def _called(self, p: Passage) -> list[str]:
+        "The ids under which a gold passage was seen; its own if it was not."
+        if p.id not in self._files and not p.id.startswith(BY_TEXT): return [p.id]
+        return [c.document_id for c in self.contexts.values() if is_gold(p, c)] or [p.id]
+
+    @cached_property
+    def _files(self) -> frozenset[str]:
+        "The names of the files, with and without page and folder, from which passages were seen."
+        return frozenset(n for c in self.contexts.values() for n in files_of(c))
 
     def fault(self, task_id: str) -> str:
         "What speaks against a turn."

@@ -240,11 +240,12 @@ def retrieval_of(
     items: Sequence[Item],
     qrels: Mapping[str, Mapping[str, int]],
     asked: bool,  # True: a run over some tasks, which has no others to miss; False: a prediction file, which may have lost some
-) -> RetrievalScores:
-    "What items retrieved, against the qrels."
-    ids = {i.task_id for i in items}
+) -> RetrievalScores | None:  # None: no item has a ranking on record
+    "What items retrieved, against the qrels. A task without a ranking on record counts as missing, not as 0."
+    ids, ranked = {i.task_id for i in items}, [i for i in items if not i.unranked]
+    if items and not ranked: return None
     wanted = {t: q for t, q in qrels.items() if t in ids or not asked}
-    return retrieval_scores(wanted, {i.task_id: ranking(i) for i in items if not i.failed}, {i.task_id: i.domain for i in items})
+    return retrieval_scores(wanted, {i.task_id: ranking(i) for i in ranked if not i.failed}, {i.task_id: i.domain for i in items})
 
 # %% ../../nbs/7_evaluate/07_scores.ipynb #43a4b174
 def _web_of(run: Run | None) -> dict[str, str]:
@@ -297,7 +298,9 @@ def score_run(
     refusal = refusal_report(items, gold, run_items(as_run(negatives)) if negatives else [], idk_verdicts(items, judgements, idk),
                              name=name)
     who = decided_by(decision(i, judgements.get(i.task_id, {}), idk)[0] for i in items)
-    how = {"BERTScore": bert.fingerprint if bert else "", "refusals": who, "judge": _judge_name(run), **_web_of(run)}
+    how = {"BERTScore": bert.fingerprint if bert else "", "refusals": who, "judge": _judge_name(run), **_web_of(run),
+           **({"passages": ", ".join(f"{whose} {n}" for whose, n in Counter(i.passages for i in items).items())} if not run else {}),
+           **({"retrieval": "not measured: no ranking is on record"} if qrels is not None and not found else {})}
     report = ScoreReport(name, scores, {i.task_id: i.conversation_id for i in items}, found, refusal, sum(i.failed for i in items), how,
                          circular(run) if run else frozenset())
     write_scores(report, folder / "scores")

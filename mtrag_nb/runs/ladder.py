@@ -10,7 +10,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ..core.record import Checked, Drafted, Found, Gated, Graded, Refused, Retrieved, Rewritten, Run, as_run
-from ..core.types import TO_ANSWER, TO_REFUSE, Context, Gold, Outcome, Reason, SettingsError, Task, as_context
+from ..core.types import TO_ANSWER, TO_REFUSE, Context, Gold, Outcome, Passage, Reason, SettingsError, Task, as_context
+from ..data.mtrag import is_gold
 from ..models.calls import Models
 from .forks import Forking, Invoke, Layer, folder_of, sibling_calls
 from .oracles import gold_digest
@@ -41,13 +42,15 @@ class Oracle:
     def of(self, state: Mapping) -> Gold: return self.gold.get(state["task"].id, Gold(state["task"].id))
 
     def ids(self, state: Mapping) -> list[str]:
-        "The gold passages of a turn."
-        return [p.id for p in self.of(state).passages] if self.of(state).answerability in TO_ANSWER else []
+        "The gold passages of a turn whose texts are known."
+        return [p.id for p in self._gold(state) if p.text]
+
+    def _gold(self, state: Mapping) -> tuple[Passage, ...]:
+        return self.of(state).passages if self.of(state).answerability in TO_ANSWER else ()
 
     def among(self, state: Mapping, ids: Sequence[str], tools: Toolbox) -> list[str]:
         "Those of some contexts that are cut from a gold passage."
-        wanted = set(self.ids(state))
-        return [c.id for c in tools.contexts(list(ids)) if c.document_id in wanted]
+        return [c.id for c in tools.contexts(list(ids)) if any(is_gold(p, c) for p in self._gold(state))]
 
 # %% ../../nbs/6_runs/10_ladder.ipynb #f71d8c1d
 def instead(update: Mapping, changes: Mapping[str, object], **step) -> dict:  # step: fields of the step

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from ..core.record import LEFT_OUT
 from ..core.types import TO_ANSWER, Context, DataError, Gold, SettingsError, Task, Turn, digest
+from ..data.mtrag import BY_TEXT, files_of
 from ..models.chat import ChatModel
 from ..search.retrieve import Retrieval, Retriever, best_hits
 from ..systems.stages import Toolbox
@@ -48,7 +49,10 @@ class LeaveGoldOut:
             raise SettingsError(f"leaving gold out needs retrieval from an index, not {type(retriever).__name__}: "
                                 "of the passages that come with a task nothing would remain")
         self.inner, self._name = retriever, document_of if whole else str
-        self._hidden = {t: frozenset(self._name(p.id) for p in g.passages) for t, g in gold.items()}
+        if quoted := next((t for t, g in gold.items() for p in g.passages if p.id.startswith(BY_TEXT)), None):
+            raise SettingsError(f"task {quoted!r} names its gold by a text alone, which may stand anywhere: what is to be left out needs "
+                                "an id or a file name")
+        self._hidden = {t: frozenset(x for p in g.passages for x in (self._name(p.id), p.id)) for t, g in gold.items()}
         self.fingerprint = f"{retriever.fingerprint} leave-gold-out:{'documents' if whole else 'passages'}:{gold_digest(gold)}"
 
     def retrieve(self, query: str, domain: str = "", task_id: str = "", turns: Sequence[Turn] = (),
@@ -58,7 +62,7 @@ class LeaveGoldOut:
             raise DataError(f"task {task_id!r} has no gold passages to leave out",
                             remedy="Run only answerable tasks: `leave_out_tasks` picks them")
         found = self.inner.ranked(query, domain, turns, model)
-        hits = [h for h in found if self._name(h.document_id) not in self._hidden[task_id]]
+        hits = [h for h in found if not self._hidden[task_id] & {self._name(h.document_id), *files_of(h)}]
         return self.inner.as_retrieval(best_hits(hits, self.inner.settings.rerank_k, self.inner.settings.distinct))
 
     def contexts(self, ids: Sequence[str]) -> list[Context]: return self.inner.contexts(ids)

@@ -102,7 +102,8 @@ def odd_values(value: object, path: tuple) -> list:
     if isinstance(value, str) and path[-1] not in ("turn", "Turn"): odd += [7, "\ud800 half"]
     if path[-1] in ("document_id", "_id", "task_id", "model_id"): odd += ["", " p", "p\tq", None]
     if path[-1] in ("turn", "Turn", "score", "value"): odd += ["", "x", None, [], "²"] + [-99] * (path[-1] != "score")
-    if path[-1] in ("Answerability", "Multi-Turn", "speaker", "domain", "Collection"): odd += ["MAYBE", ["MAYBE", "MAYBE"]]
+    if path[-1] in ("Answerability", "Multi-Turn", "speaker"): odd += ["MAYBE", ["MAYBE", "MAYBE"]]
+    if path[-1] in ("domain", "Collection"): odd += [" any name", ["MAYBE", "MAYBE"]]
     return [v for v in odd if not (path[-1] in FREE and isinstance(v, (list, str)) and v not in [*RAW] and v != "\ud800 half")]
 
 # %% ../../nbs/9_studies/06_robustness.ipynb #fd37e3c7
