@@ -33,10 +33,10 @@ from ..systems.states import ENDING, hints_of, read_value, update_of
 from ..systems.system import START, NodeError, System
 
 # %% auto #0
-__all__ = ['BY_HAND', 'EDITS', 'ASKED', 'CANNOT', 'Visit', 'ending', 'visits_of', 'verdict_by_hand', 'edited', 'read_change',
-           'NotRecorded', 'NotVisited', 'system_of_run', 'settings_of_run', 'Late', 'LateChat', 'LateEmbedder',
-           'LateRetriever', 'RecalledChat', 'state_digest', 'KnownVisits', 'remembering', 'Fork', 'Replayer', 'place',
-           'read_changes', 'finished', 'start_of', 'fork']
+__all__ = ['BY_HAND', 'EDITS', 'CANNOT', 'ASKED', 'Visit', 'ending', 'visits_of', 'verdict_by_hand', 'edited', 'read_change',
+           'NotRecorded', 'NotLoaded', 'NotVisited', 'system_of_run', 'settings_of_run', 'Late', 'LateChat',
+           'LateEmbedder', 'LateRetriever', 'RecalledChat', 'state_digest', 'KnownVisits', 'remembering', 'Fork',
+           'Replayer', 'place', 'read_changes', 'finished', 'start_of', 'fork']
 
 # %% ../../nbs/6_runs/06_replay.ipynb #1a460db3
 @dataclass(frozen=True)
@@ -136,6 +136,13 @@ class NotRecorded(MTRAGError):
     "A replay that needs what is not on the record, and that nobody is there to make."
 
 
+class NotLoaded(MTRAGError):
+    "A model or an index that a replay needs, and that could not be loaded: no turn is to blame."
+
+
+CANNOT = (NotRecorded, NotLoaded, ModelNotFound, RunMismatch, IndexMismatch)  # not a fault of the turn: the replay is not possible here
+
+
 class NotVisited(DataError):
     "A turn that never came to the node behind which it is to be taken up."
 
@@ -170,12 +177,17 @@ class Late:
     @property
     def fingerprint(self) -> str: return self._wanted or self.it.fingerprint
 
+    def _loaded(self):
+        try: return self._load()
+        except CANNOT: raise
+        except Exception as e: raise NotLoaded(str(e)) from e
+
     @property
     def it(self):
-        "The thing itself. Raises RunMismatch for another one than is wanted."
+        "The thing itself. Raises RunMismatch for another one than is wanted, NotLoaded if there is none."
         with self._lock:
             if self._it is None:
-                made = self._load()
+                made = self._loaded()
                 if self._wanted and made.fingerprint != self._wanted:
                     raise RunMismatch(f"the run was made with {self._wanted}, and this is {made.fingerprint}: another experiment")
                 self._it = made
@@ -341,6 +353,8 @@ class Replayer:
         self.retriever = LateRetriever(self.run, found, lambda: self._open(models, index))
         self.models, self._graphs, self._lock = models, {}, threading.Lock()
         self.recalled = RecalledChat(self.chat, self.run.folder / "calls.jsonl")
+        searches = self.run.manifest["identity"].get("setting", "rag") == "rag"
+        if index is not None and searches: self.retriever.it  # one that is not there is said before the first turn
 
     def _open(self, models: Models, index: str | Path | None):
         setting = self.run.manifest["identity"].get("setting", "rag")
@@ -414,9 +428,6 @@ def read_changes(changes: Mapping[str, object], hints: Mapping[str, object]) -> 
     return {k: read_change(k, v, hints.get(k, str)) for k, v in changes.items()}
 
 # %% ../../nbs/6_runs/06_replay.ipynb #0f0225e9
-CANNOT = (NotRecorded, ModelNotFound, RunMismatch, IndexMismatch)  # not a fault of the turn: the replay is not possible here
-
-
 def finished(state: Mapping[str, object], tools: Toolbox) -> dict:
     "The state of a turn that ended. Raises SettingsError for one that has no draft to end with."
     if "outcome" in state: return dict(state)
@@ -448,7 +459,11 @@ def fork(
     "A recorded turn, taken up again. Raises NotRecorded if that cannot be done here, SettingsError or DataError for what there is not."
     t, graph = replayer.turn(task_id), replayer.graph(chat)
     hints, names = hints_of(graph.builder.state_schema), list(graph.builder.nodes)
-    visits, changes = visits_of(t, hints, replayer.system.reasons), read_changes(changes, hints)
+    try: visits, changes = visits_of(t, hints, replayer.system.reasons), read_changes(changes, hints)
+    except (TypeError, ValueError, KeyError, AttributeError) as e:
+        path = replayer.run.folder / "trajectories.jsonl"
+        raise DataError(f"what the steps of {task_id!r} put into the state cannot be read ({e})", path,
+                        remedy="Was it written by another version?") from None
     n, task = place(visits, names, at, visit, changes), replayer.task(task_id)
     another = fresh or replayer.changed or n < 0 and bool(changes)  # nothing that the record knows holds there
     memory = KnownVisits([] if another else visits,

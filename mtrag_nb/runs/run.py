@@ -20,7 +20,7 @@ from ..core.files import JsonlLog, keep_identity, only_writer, read_json, read_j
 from ..core.record import (VERSION, Run, Trajectory, predicted_passages, ranking_scores, read_manifest, read_passages,
                                   read_trajectories, turn_line)
 from ..core.settings import ChunkSettings, Settings, settings_digest
-from ..core.types import RunMismatch, SettingsError, Task, digest, plain
+from ..core.types import DataError, RunMismatch, SettingsError, Task, digest, plain
 from ..data.mtrag import prediction_line
 from ..models.calls import Models
 from ..models.work import Work
@@ -159,6 +159,8 @@ def load_toolbox(
 ) -> Toolbox:
     "The toolbox of a run, with a retriever that searches an index or hands out what came with the tasks."
     if passages not in ("rag", "reference"): raise SettingsError(f"unknown setting {passages!r}: it is rag or reference")
+    if bare := next((t.id for t in tasks if passages == "reference" and any(not c.text for c in t.contexts or ())), None):
+        raise DataError(f"a passage that came with task {bare!r} has no text", remedy="Its contexts name gold: run it with --setting rag")
     if passages == "reference": return Toolbox(settings, models.chat, models.embedder, GivenPassages(tasks))
     if index is None: raise SettingsError("setting rag needs an index: build one with `mtrag ingest`, and name its folder")
     opened = open_index(index, models.embedder, chunks_of(index, settings), settings.qdrant_url)
@@ -279,7 +281,11 @@ def write_predictions(
         for task in tasks:
             t = run.trajectories.get(task.id)
             if t is None or t.failed: continue
-            found = predicted_passages([run.passages[i] for i in t.contexts], ranking_scores(t))
+            scores = ranking_scores(t)
+            if lost := next((i for i in t.contexts if i not in run.passages or i not in scores), None):
+                raise DataError(f"turn {t.task_id!r} saw the context {lost!r}, which no passage or search of it has",
+                                run.folder / "trajectories.jsonl", remedy="Remove the line of that turn: the same command answers it anew")
+            found = predicted_passages([run.passages[i] for i in t.contexts], scores)
             yield prediction_line((lines or {}).get(task.id) or input_line(task), found, t.answer)
         yield from others
     return write_jsonl(path, rows())
