@@ -51,7 +51,8 @@ def install_cell(notebook: str, code: str) -> str:
 
 
 def with_badge(source: str, notebook: str) -> str:
-    "The first cell, with the badge after the purpose."
+    "The first cell, with the badge after the purpose. The README's opens the walk-through, which runs there; its own pictures would not."
+    notebook = "tour/00_walkthrough.ipynb" if notebook == "index.ipynb" else notebook
     url = f"https://colab.research.google.com/github/{CFG['user']}/{CFG['repo']}/blob/{CFG['branch']}/nbs/{notebook}"
     head, quote, rest = re.match(r"(# .+?\n\s*)(> .+?)\s*(\n.*|$)", BADGES.sub("", source), re.S).groups()
     rest = rest.strip("\n")
