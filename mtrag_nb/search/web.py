@@ -59,7 +59,7 @@ def unmarked(text: str) -> str:
 
 def tame(text: str, chars: int = MOST_CHARS) -> str:
     "A stranger's text as plain text: no markup, no chat markers, on one line, clipped."
-    return clipped(unmarked(clean(html_content(unmarked(text[:50 * chars])).text)), chars)
+    return clipped(unmarked(clean(html_content(unmarked(text[:5 * chars])).text)), chars)
 
 
 def web_result(url: object, title: object, text: object) -> WebResult | None:  # None: it is none
