@@ -37,8 +37,8 @@ _SAID = (r"(?:mentioned|specified|provided|stated|available|given|addressed|incl
          r"listed|contained)")
 _ADVERB = r"(?:\w+ly\s+)?"
 _WAYS_TO_DECLINE = (
-    rf"\bI(?:'m| am)?(?: am)?\s+(?:(?:still|also|currently|unfortunately|really|just)\s+)?"
-    rf"(?:(?:do|did|could|can|would)(?:n't| not)|cannot|(?:not |un)able to)\s+{_ADVERB}{_KNOW}\b",
+    rf"\b(?:I|we)(?:'m| am)?(?: am)?\s+(?:(?:still|also|currently|unfortunately|really|just)\s+)?"
+    rf"(?:(?:do|did|could|can|would)(?:n't| not)|cannot|can't|(?:not |un)able to)\s+{_ADVERB}{_KNOW}\b",
     r"\bI\s+(?:have|see|found|find)\s+(?:no|not enough|insufficient|nothing|limited)\b",
     r"\bI lack\b", r"\bI(?:'m| am) (?:not sure|unsure|not aware|not certain|sorry, but I)\b",
     rf"\b(?:{_SOURCES}(?:,? [\w'-]+){{0,7}}?,?|it|they|these|neither|none of (?:them|these|the \w+))\s{_NOT}\s+{_ADVERB}{_SAY}\b",
@@ -49,7 +49,8 @@ _WAYS_TO_DECLINE = (
     r"\b(?:no|without) (?:specific |further |direct |relevant |additional |explicit )*(?:information|details?|data|answer|mention)\b",
     r"\b(?:cannot|can't|could not|couldn't) be (?:answered|determined|found|confirmed|verified)\b",
     rf"\b(?:is|are|was|were)(?: not|n't) {_ADVERB}{_SAID}\b[^.;]*\b(?:documents?|passages?|contexts?|texts?|sources?|provided)\b",
-    r"\bI_DONT_KNOW\b", r"\b(?:unknown|unclear) (?:from|based on)\b",
+    rf"^(?:the (?:answer|information) )?(?:is(?: not|n't)|not) (?:{_SAID} )?in the {_SOURCES}\b",
+    r"\bI_DON_?'?T_KNOW\b|^IDK\b|^no (?:answer|information)\b", r"\b(?:unknown|unclear) (?:from|based on)\b",
     r"\boutside (?:of )?(?:the scope of )?(?:my|the) (?:knowledge|provided|given)")
 _DECLINES = re.compile("|".join(_WAYS_TO_DECLINE), re.I)
 
