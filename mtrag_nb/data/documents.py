@@ -29,8 +29,8 @@ from .markup import (KINDS, MAX_BYTES, MAX_CHARS, MAX_HEADINGS, MEMORY, ODD, SEC
 from .pdf import read_pdf
 
 # %% auto #0
-__all__ = ['MAX_TITLE', 'MAX_PATH', 'SECONDS_TEXT', 'READERS', 'Document', 'kind_of', 'file_data', 'finished', 'parse_document',
-           'only_reading', 'limit_processor', 'serve', 'Reader', 'iter_documents', 'read_documents', 'read_document']
+__all__ = ['MAX_TITLE', 'MAX_PATH', 'READERS', 'Document', 'kind_of', 'file_data', 'finished', 'parse_document', 'only_reading',
+           'serve', 'Reader', 'iter_documents', 'read_documents', 'read_document']
 
 # %% ../../nbs/2_data/05_documents.ipynb #280aa8ad
 @dataclass(frozen=True, repr=False)
@@ -66,7 +66,7 @@ _WHAT = ((b"%PDF-", "a PDF"), (b"PK\3\4", "a ZIP archive, as DOCX and XLSX are")
          (b"\x1f\x8b", "a gzip archive"), (b"%!PS", "PostScript"), (b"<!doctype html", _PAGE), (b"<html", _PAGE))
 _BEGINS = {"pdf": b"%PDF-", "docx": b"PK\3\4"}
 MAX_TITLE, MAX_PATH = 300, 9  # characters of a heading; steps of a path
-SECONDS_TEXT = 20  # for one HTML, Markdown or text file; SECONDS for the others
+_SECONDS_TEXT = 20  # for one HTML, Markdown or text file; SECONDS for the others
 
 
 def kind_of(name: str) -> str:
@@ -159,7 +159,7 @@ def only_reading(
     return allowed
 
 # %% ../../nbs/2_data/05_documents.ipynb #293d48be
-def limit_processor(seconds: float) -> None:
+def _limit_processor(seconds: float) -> None:
     "This process ends when it has used so much more processor time. On Linux and macOS; the rest goes by the parent's clock."
     with suppress(ImportError):
         import resource
@@ -182,7 +182,7 @@ def serve(memory: int) -> None:
     out, sys.stdout, allowed = sys.stdout, sys.stderr, only_reading(memory)
     for line in sys.stdin:
         allowed[:], name, seconds = json.loads(line)
-        limit_processor(seconds)
+        _limit_processor(seconds)
         try: answer = {"document": plain(parse_document(allowed[0], name))}
         except DataError as e: answer = {"problem": e.problem, "remedy": e.remedy}
         out.write(json.dumps(answer) + "\n")
@@ -222,7 +222,7 @@ class Reader:
     def read(self, path: str | Path, name: str = "") -> Document:
         "A document. Raises DataError (file, remedy) for one that cannot be read, takes too long or too much memory."
         long = Path(name or path).suffix.lower() in (".pdf", ".docx")
-        seconds = self.seconds if long else min(self.seconds, SECONDS_TEXT)
+        seconds = self.seconds if long else min(self.seconds, _SECONDS_TEXT)
         with self._lock:
             if self._closed: raise DataError("not read: its reader was closed", path, remedy="Give it again")
             begun = time.monotonic()

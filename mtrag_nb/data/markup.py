@@ -21,9 +21,9 @@ from ..core.types import DataError
 
 # %% auto #0
 __all__ = ['KINDS', 'MAX_BYTES', 'MAX_PARTS', 'MAX_UNPACKED', 'MAX_XML', 'MAX_NESTING', 'MAX_PAGES', 'MAX_CHARS', 'MAX_HEADINGS',
-           'SECONDS', 'MEMORY', 'ODD', 'GUESSED', 'MAX_LINE', 'Section', 'Heading', 'sections_of', 'Content',
-           'hidden_note', 'clean', 'decoded', 'text_headings', 'markdown_headings', 'read_markdown', 'read_text',
-           'html_content', 'read_html', 'check_xml', 'read_docx']
+           'SECONDS', 'MEMORY', 'ODD', 'GUESSED', 'MAX_LINE', 'Section', 'Heading', 'sections_of', 'Content', 'clean',
+           'decoded', 'text_headings', 'markdown_headings', 'read_markdown', 'read_text', 'html_content', 'read_html',
+           'check_xml', 'read_docx']
 
 # %% ../../nbs/2_data/03_markup.ipynb #04f2fe6e
 KINDS = {".pdf": "pdf", ".docx": "docx", ".html": "html", ".htm": "html", ".xhtml": "html", ".md": "markdown", ".markdown": "markdown",
@@ -102,7 +102,7 @@ _UNSEEN = re.compile(f"[\x00-\x08\x0b\x0e-\x1f\x7f\u200b\ufeff\ud800-\udfff{_SMU
 _HIDES = re.compile(f"[{_SMUGGLED}]")
 
 
-def hidden_note(hidden: int) -> list[str]:
+def _hidden_note(hidden: int) -> list[str]:
     "A note on characters that nobody can see; none where there are none."
     return [f"{hidden:,} hidden characters were dropped"] if hidden else []
 
@@ -125,7 +125,7 @@ def decoded(
     except UnicodeDecodeError:
         if marked: raise binary from None
         return clean(data.decode("cp1252", errors="replace")), [GUESSED]
-    return clean(text), hidden_note(len(_HIDES.findall(text)))
+    return clean(text), _hidden_note(len(_HIDES.findall(text)))
 
 # %% ../../nbs/2_data/03_markup.ipynb #0367c301
 _CHAPTER = re.compile(r"(chapter|part|section|appendix|article)\s+([\dIVXLC]+|[A-Z])\b", re.I)
@@ -408,4 +408,4 @@ def read_docx(data: bytes) -> Content:
     named = re.search(r"<dc:title>([^<]*)</dc:title>", core)
     content = html_content(html)
     first = content.headings[0].title if content.headings and content.headings[0].level == 1 else ""
-    return content._replace(notes=[*hidden_note(hidden), *content.notes], title=first or (html_content(named[1]).text if named else ""))
+    return content._replace(notes=[*_hidden_note(hidden), *content.notes], title=first or (html_content(named[1]).text if named else ""))
