@@ -159,7 +159,8 @@ def _stated(text: str, f: Field, cut: bool) -> list[str | float | None]:
 def _only(text: str, f: Field) -> str | float | None:
     "The value of a reply that is to say one thing only, and labels nothing."
     if f.scale and re.fullmatch(r"\s*\[\d+\]\W*", text): return None  # a citation
-    if f.scale: return _value(text.strip(), f) if len(text.strip()) <= 100 and re.fullmatch(r"\W*[\d.]+\W*(?:(?:/|out of)\s*10\W*)?", text.strip()) else None
+    if f.scale and len(text.strip()) > 100: return None
+    if f.scale: return _value(text.strip(), f) if re.fullmatch(r"\W*[\d.]+\W*(?:(?:/|out of)\s*10\W*)?", text.strip()) else None
     if "partial" in f.options and not re.search(r"[a-z]{2}", text, re.I): return None  # a label is a word
     if "partial" in f.options and re.search(r"\bpartial", text, re.I):
         alone = re.fullmatch(r"\W*(?:(?:it|this|the (?:label|response|answer)) is\s+)?\W*partial\s*(?:[^\w\s].*)?", text.strip(),
