@@ -38,7 +38,8 @@ _SAID = (r"(?:mentioned|specified|provided|stated|available|given|addressed|incl
 _ADVERB = r"(?:\w+ly\s+)?"
 _WAYS_TO_DECLINE = (
     rf"\bI(?:'m| am)?(?: am)?\s+(?:(?:still|also|currently|unfortunately|really|just)\s+)?"
-    rf"(?:(?:do|did|could|can|would)(?:n't| not)|cannot|(?:not |un)able to)\s+{_ADVERB}{_KNOW}\b",
+    rf"(?:(?:do|did|could|can|would)(?:n't| not)|cannot|can't|(?:not |un)able to)\s+{_ADVERB}{_KNOW}\b",
+    rf"^we (?:(?:do|did|could|can)(?:n't| not)|cannot|can't) {_KNOW}\b(?:[^.]*\b{_SOURCES})?\W*$",
     r"\bI\s+(?:have|see|found|find)\s+(?:no|not enough|insufficient|nothing|limited)\b",
     r"\bI lack\b", r"\bI(?:'m| am) (?:not sure|unsure|not aware|not certain|sorry, but I)\b",
     rf"\b(?:{_SOURCES}(?:,? [\w'-]+){{0,7}}?,?|it|they|these|neither|none of (?:them|these|the \w+))\s{_NOT}\s+{_ADVERB}{_SAY}\b",
@@ -49,7 +50,8 @@ _WAYS_TO_DECLINE = (
     r"\b(?:no|without) (?:specific |further |direct |relevant |additional |explicit )*(?:information|details?|data|answer|mention)\b",
     r"\b(?:cannot|can't|could not|couldn't) be (?:answered|determined|found|confirmed|verified)\b",
     rf"\b(?:is|are|was|were)(?: not|n't) {_ADVERB}{_SAID}\b[^.;]*\b(?:documents?|passages?|contexts?|texts?|sources?|provided)\b",
-    r"\bI_DONT_KNOW\b", r"\b(?:unknown|unclear) (?:from|based on)\b",
+    rf"^(?:the (?:answer|information) )?(?:is(?: not|n't)|not) (?:{_SAID} )?in the {_SOURCES}\b",
+    r"\bI_DON_?'?T_KNOW\b|^IDK\b|^no (?:answer|information)\b", r"\b(?:unknown|unclear) (?:from|based on)\b",
     r"\boutside (?:of )?(?:the scope of )?(?:my|the) (?:knowledge|provided|given)")
 _DECLINES = re.compile("|".join(_WAYS_TO_DECLINE), re.I)
 
@@ -71,7 +73,7 @@ _ASKS = re.compile(
     r"|\b(?:which|what) \w+(?: \w+){0,6} (?:are you|do you|would you|did you)\b", re.I)
 _BUT = re.compile(r"[,;] (?:but|however|though|although)\b(.*)$", re.I)
 _APOSTROPHES = str.maketrans("’‘`", "'''")
-_TITLE = re.compile(r'"[^"]{1,60}"')  # what stands in quotation marks is not the speaker's word
+_TITLE = re.compile(r'"[^"]{1,60}"|(?<=\bsaid: )[^.!?]+')  # what is quoted is not the speaker's word
 
 # %% ../../nbs/1_core/09_declining.ipynb #ce5b399c
 def _content(sentence: str) -> str:
@@ -91,7 +93,7 @@ def stance(
     if not text: return Stance.DECLINES
     said = [c for s in text if (c := _content(s))]
     words = sum(len(c.split()) for c in said)
-    if any(_DECLINES.search(s) for s in text): return Stance.PARTIAL if words >= 8 else Stance.DECLINES
+    if any(_DECLINES.search(s) for s in text): return Stance.PARTIAL if words >= 8 or _content(text[0]) else Stance.DECLINES
     if any(map(_ASKS.search, text)) and not said or _ASKS.search(text[-1]) and len(said) <= 1 and words <= 15: return Stance.ASKS
     return Stance.ANSWERS
 

@@ -182,6 +182,15 @@ def _last_sentence(text: str) -> str:
     return last if not asked or _ASKED.search(asked) and not _NEGATION.search(asked) else ""
 
 
+_FAILS = re.compile(rf"{_IT}\s+(?:fails|is (?:false|wrong|incorrect|untrue|invented))\b", re.I)
+
+
+def _behind_first(text: str) -> str:
+    "What the first sentence says behind its yes or no: \"Yes, it fails.\" says both."
+    said = re.split(r"[.!?;\n]", text[_FIRST.match(text).end():].lstrip(" ,:;-–—"), maxsplit=1)[0].strip()
+    return "it is not relevant" if _FAILS.match(said) else said
+
+
 def _from_words(plain: str) -> Label:
     "Yes or no from text without objects: behind labels, at the beginning, in the last sentence, or in a statement."
     if (label := _word(plain)) is not None: return label
@@ -189,6 +198,7 @@ def _from_words(plain: str) -> Label:
     plain = _OPTIONS.sub("", plain)
     standing = lambda text: {_word(w) for w in _STANDS.findall(text)}
     begins, (named, behind) = _begins(plain), _named(plain)
+    if begins and _statement(_behind_first(plain)) not in (None, *begins): return Label.UNPARSED
     if named: return next(iter(named)) if len(named | begins | standing(behind)) == 1 else Label.UNPARSED
     answers = begins or {_word(w) for w in _SAY.findall(plain)} or _begins(_last_sentence(plain))
     against = standing(plain) | answers

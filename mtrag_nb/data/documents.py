@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import re
 import stat
@@ -14,6 +15,7 @@ import subprocess
 import sys
 import threading
 import time
+import unicodedata
 from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import suppress
@@ -64,6 +66,7 @@ _WHAT = ((b"%PDF-", "a PDF"), (b"PK\3\4", "a ZIP archive, as DOCX and XLSX are")
          (b"\x1f\x8b", "a gzip archive"), (b"%!PS", "PostScript"), (b"<!doctype html", _PAGE), (b"<html", _PAGE))
 _BEGINS = {"pdf": b"%PDF-", "docx": b"PK\3\4"}
 MAX_TITLE, MAX_PATH = 300, 9  # characters of a heading; steps of a path
+_SECONDS_TEXT = 20  # for one HTML, Markdown or text file; SECONDS for the others
 
 
 def kind_of(name: str) -> str:
@@ -116,7 +119,7 @@ def parse_document(
     name: str = "",  # what it is called in the library; "": as the file
 ) -> Document:
     "A document, read in this process: for files that one has written oneself. Raises DataError (file, remedy) for any that cannot be read."
-    path, name = Path(path), name or Path(path).name
+    path, name = Path(path), unicodedata.normalize("NFC", name or Path(path).name)
     try:
         data = file_data(path, kind := kind_of(name))
         return finished(READERS[kind](data), name, kind, data)
@@ -156,13 +159,30 @@ def only_reading(
     return allowed
 
 # %% ../../nbs/2_data/05_documents.ipynb #293d48be
+def _limit_processor(seconds: float) -> None:
+    "This process ends when it has used so much more processor time. On Linux and macOS; the rest goes by the parent's clock."
+    with suppress(ImportError):
+        import resource
+        _, most = resource.getrlimit(resource.RLIMIT_CPU)
+        with suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(time.process_time() + seconds) + 1, most))
+
+
 def serve(memory: int) -> None:
     "What the other process does: read a path and a name, answer with a document or a problem, until nothing more comes."
     import logging
     logging.getLogger("pypdf").setLevel(logging.CRITICAL)
+    parent = os.getppid()
+
+    def orphaned():
+        while os.getppid() == parent: time.sleep(0.5)
+        os._exit(1)
+
+    threading.Thread(target=orphaned, daemon=True).start()
     out, sys.stdout, allowed = sys.stdout, sys.stderr, only_reading(memory)
     for line in sys.stdin:
-        allowed[:], name = json.loads(line)
+        allowed[:], name, seconds = json.loads(line)
+        _limit_processor(seconds)
         try: answer = {"document": plain(parse_document(allowed[0], name))}
         except DataError as e: answer = {"problem": e.problem, "remedy": e.remedy}
         out.write(json.dumps(answer) + "\n")
@@ -178,6 +198,7 @@ class Reader:
         memory: int = MEMORY,  # bytes
     ):
         self.seconds, self.memory, self._process, self._lock = seconds, memory, None, threading.Lock()
+        self._closed = False
 
     def _start(self) -> subprocess.Popen:
         code = f"from mtrag_nb.data.documents import serve; serve({self.memory})"
@@ -186,10 +207,10 @@ class Reader:
             [sys.executable, "-B", "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, encoding="utf-8",
             cwd=os.sep, env={**needed, "PYTHONPATH": os.pathsep.join(p for p in sys.path if os.path.isabs(p))})
 
-    def _answer(self, request: str) -> str:
+    def _answer(self, request: str, seconds: float) -> str:
         "A line for a line; '' from a process that died, or was killed because it took too long."
         if self._process is None or self._process.poll() is not None: self._process = self._start()
-        timer = threading.Timer(self.seconds, self._process.kill)
+        timer = threading.Timer(seconds, self._process.kill)
         timer.start()
         try:
             self._process.stdin.write(request + "\n")
@@ -200,26 +221,37 @@ class Reader:
 
     def read(self, path: str | Path, name: str = "") -> Document:
         "A document. Raises DataError (file, remedy) for one that cannot be read, takes too long or too much memory."
-        begun = time.monotonic()
-        with self._lock: answer = self._answer(json.dumps([[os.path.abspath(path)], name]))
+        long = Path(name or path).suffix.lower() in (".pdf", ".docx")
+        seconds = self.seconds if long else min(self.seconds, _SECONDS_TEXT)
+        with self._lock:
+            if self._closed: raise DataError("not read: its reader was closed", path, remedy="Give it again")
+            begun = time.monotonic()
+            answer = self._answer(json.dumps([[os.path.abspath(path)], name, seconds]), seconds)
+            if not answer.endswith("\n"): self._end()
         if not answer.endswith("\n"):
-            self.close()
-            slow = time.monotonic() - begun >= self.seconds
-            why = f"took more than {self.seconds:g} s" if slow else f"broke its reader (its limit of memory is {self.memory:,} bytes)"
+            if self._closed: raise DataError("not read: its reader was closed", path, remedy="Give it again")
+            slow = time.monotonic() - begun >= seconds
+            why = f"took more than {seconds:g} s" if slow else f"broke its reader (its limit of memory is {self.memory:,} bytes)"
             raise DataError(f"reading it {why}", path, remedy="Split it, or do not trust it")
         found = json.loads(answer)
         if "problem" in found: raise DataError(found["problem"], path, remedy=found["remedy"])
         return structured(Document, found["document"])
 
-    def close(self) -> None:
-        "End the process."
-        with self._lock:
-            if self._process is not None:
-                self._process.kill()
-                self._process.communicate()
-            self._process = None
+    def _end(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.communicate()
+        self._process = None
 
-    def __enter__(self): return self
+    def close(self) -> None:
+        "End the process at once: a document that is being read, and those that wait, are refused."
+        self._closed, process = True, self._process
+        if process is not None: process.kill()
+        with self._lock: self._end()
+
+    def __enter__(self):
+        self._closed = False
+        return self
     def __exit__(self, *exc): self.close()
 
 # %% ../../nbs/2_data/05_documents.ipynb #9acaada2
@@ -242,10 +274,13 @@ def iter_documents(
     if not files: raise DataError("no files in it" if folder.is_dir() else "no such file or folder", folder, remedy="Check the path")
     with reader or Reader() as reading:
         for path, name in files:
-            outside = folder.is_dir() and not path.resolve().is_relative_to(folder.resolve())
-            linked = DataError("a link that leads out of the folder", path, remedy="Copy the file")
-            try: yield linked if outside else reading.read(path, name)
-            except DataError as e: yield e
+            try:
+                outside = folder.is_dir() and not path.resolve().is_relative_to(folder.resolve())
+                if outside: raise DataError("a link that leads out of the folder", path, remedy="Copy the file")
+                found = reading.read(path, name)
+            except DataError as e: found = e
+            except (OSError, RuntimeError): found = DataError("a link that leads nowhere, or to itself", path, remedy="Remove it")
+            yield found
 
 # %% ../../nbs/2_data/05_documents.ipynb #48daf38c
 def read_documents(

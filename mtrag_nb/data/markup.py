@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html.parser import HTMLParser
 from typing import NamedTuple
+from xml.etree import ElementTree
 from xml.parsers import expat
 
 from ..core.types import DataError
@@ -96,7 +97,14 @@ _MARKS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF32_LE, "utf-32"), (code
 _CHARSETS = re.compile(r"utf-?8|us-ascii|iso-8859-\d+|latin-?1|windows-125\d|cp125\d|koi8-[ru]|shift_jis|euc-(jp|kr)|gb(2312|k|18030)"
                        "|big5|macintosh", re.I)
 GUESSED = "its encoding was guessed (Windows-1252): save it as UTF-8 if letters are wrong"
-_UNSEEN = re.compile("[\x00-\x08\x0b\x0e-\x1f\x7f\u200b\ufeff\ud800-\udfff]")
+_SMUGGLED = "\u202a-\u202e\u2066-\u2069\U000e0000-\U000e01ef"  # orders of direction, tag characters, rare variation selectors
+_UNSEEN = re.compile(f"[\x00-\x08\x0b\x0e-\x1f\x7f\u200b\ufeff\ud800-\udfff{_SMUGGLED}]")
+_HIDES = re.compile(f"[{_SMUGGLED}]")
+
+
+def _hidden_note(hidden: int) -> list[str]:
+    "A note on characters that nobody can see; none where there are none."
+    return [f"{hidden:,} hidden characters were dropped"] if hidden else []
 
 
 def clean(text: str) -> str:
@@ -113,10 +121,11 @@ def decoded(
     encoding = marked or (declared.lower() if _CHARSETS.fullmatch(declared) else "utf-8")
     binary = DataError("holds bytes that no text holds", remedy="Is it another kind of file? Give it the ending that it is")
     if not marked and (b"\0" in data or len(re.findall(rb"[\x01-\x08\x0e-\x1a\x1c-\x1f]", data)) > len(data) / 200): raise binary
-    try: return clean(data.decode(encoding)), []
+    try: text = data.decode(encoding)
     except UnicodeDecodeError:
         if marked: raise binary from None
         return clean(data.decode("cp1252", errors="replace")), [GUESSED]
+    return clean(text), _hidden_note(len(_HIDES.findall(text)))
 
 # %% ../../nbs/2_data/03_markup.ipynb #0367c301
 _CHAPTER = re.compile(r"(chapter|part|section|appendix|article)\s+([\dIVXLC]+|[A-Z])\b", re.I)
@@ -294,10 +303,17 @@ class _Page(HTMLParser):
 _META = re.compile(rb"<meta[^>]{0,200}charset=[\"' ]*([\w-]{2,20})|^<\?xml[^>]{0,100}encoding=[\"']([\w-]{2,20})", re.I)
 
 
+def _closed(markup: str) -> str:
+    "A page in which no `<` opens what never ends: html.parser would look through the rest of the page for the end of each."
+    before, end, rest = markup.replace("<![", "<!").rpartition("-->")
+    before, end, rest = (before + end + rest.replace("<!--", "&lt;!--")).rpartition(">")
+    return before + end + rest.replace("<", "&lt;")
+
+
 def html_content(markup: str) -> Content:
     "The text and headings of an HTML page."
     page = _Page()
-    page.feed(markup)
+    page.feed(_closed(markup))
     return page.finish()
 
 
@@ -354,10 +370,28 @@ _STYLES = "\n".join(["p[style-name='Title'] => h1:fresh", "p[style-name='title']
                      *(f"p[style-name='{word} {n}'] => h{n + 1}:fresh" for n in range(1, 7) for word in ("Heading", "heading"))])
 
 
+_W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
+
+
+def _visible(xml: bytes) -> tuple[bytes, int]:  # and how many characters went
+    "A part of a DOCX without the text that Word is told not to show, and without characters that nobody can see."
+    found = ElementTree.fromstring(xml) if b"vanish" in xml or _HIDES.search(xml.decode("utf-8", "replace")) or b"&#" in xml else None
+    if found is None: return xml, 0
+    hidden = 0
+    for run in found.iter(f"{_W}r"):
+        mark = run.find(f"{_W}rPr/{_W}vanish")
+        gone = mark is not None and mark.get(f"{_W}val", "true") not in ("0", "false", "off")
+        for t in run.iter(f"{_W}t"):
+            shown = "" if gone else _HIDES.sub("", t.text or "")
+            hidden, t.text = hidden + len(t.text or "") - len(shown), shown
+    return (ElementTree.tostring(found, encoding="utf-8", xml_declaration=True), hidden) if hidden else (xml, 0)
+
+
 def read_docx(data: bytes) -> Content:
     "A DOCX file. Raises DataError for what is none, is encrypted or is made to do harm."
     try: import mammoth
     except ImportError: raise DataError("mammoth is not installed", remedy="pip install 'mtrag_nb[documents]'") from None
+    hidden = 0
     with _checked_archive(data) as archive, zipfile.ZipFile(only := io.BytesIO(), "w") as safe:
         wanted = [p for p in archive.infolist() if p.filename.endswith((".xml", ".rels"))]
         if (size := sum(p.file_size for p in wanted)) > MAX_XML:
@@ -365,6 +399,8 @@ def read_docx(data: bytes) -> Content:
         for part in wanted:
             xml = archive.read(part)
             check_xml(xml, part.filename)
+            xml, n = _visible(xml)
+            hidden += n
             safe.writestr(part.filename, xml)
         core = archive.read("docProps/core.xml").decode("utf-8", "replace") if "docProps/core.xml" in archive.namelist() else ""
     only.seek(0)
@@ -372,4 +408,4 @@ def read_docx(data: bytes) -> Content:
     named = re.search(r"<dc:title>([^<]*)</dc:title>", core)
     content = html_content(html)
     first = content.headings[0].title if content.headings and content.headings[0].level == 1 else ""
-    return content._replace(title=first or (html_content(named[1]).text if named else ""))
+    return content._replace(notes=[*_hidden_note(hidden), *content.notes], title=first or (html_content(named[1]).text if named else ""))

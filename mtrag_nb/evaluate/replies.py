@@ -90,11 +90,13 @@ def before_stop(text: str) -> str:
 # %% ../../nbs/7_evaluate/02_replies.ipynb #d1ba21ca
 _WORDS = "zero|one|two|three|four|five|six|seven|eight|nine|ten"
 _OPEN, _CLOSE = r"[\s\[(\"'<]*", r"[\])\"'>]*"
-_VALUE = re.compile(rf"{_OPEN}(-?\d+(?:[.,]\d{{1,2}})?(?![\d.,]*\d)|(?:yes|no|partial|true|false|{_WORDS})\b)([^\n]{{0,60}})", re.I)
+_VALUE = re.compile(rf"{_OPEN}(-?\d+(?:[.,]\d{{1,2}})?(?![\d.,]*\d)|(?:yes|no|partial|true|false|{_WORDS})\b)([^\n]{{0,200}})", re.I)
 _OF = re.compile(rf"{_CLOSE}\s*[(\[]?\s*(?:points?\s*)?(?:/|out of|of)\s*{_OPEN}(\d+(?:\.\d+)?)", re.I)
 _SPOILT = re.compile(rf"{_CLOSE}\s*,?\s*[(\[]?\s*(?:[-–—%|/?]|(?:to|or|and|on|of|out|maybe|perhaps|if|points? of|stars?)\b|\d|[a-z])", re.I)
 _MORE = re.compile(
     r"\s*(?:,\s*(?:since|as|because)\b|\(\s*(?:good|very|fair|poor|bad|high|low)\b|points?\s*(?:$|[.,;)])|since\b|because\b)", re.I)
+_BOUND = re.compile(r"[\s\[(\"']*[<>≤≥]=?\s*\d+(?!\s*>)")  # "< 5" is no 5
+_TURNED = re.compile(r"\b(?:so|thus|hence|therefore|then)\W+(yes|no|true|false)\b", re.I)  # "no, but ..., so yes"
 _STANDS = re.compile(
     rf"{_CLOSE}\s*(?:$|[.;:!)\n]|,(?!\s*(?:or|and|yes|no|partial|partly|maybe|if)\b)|[-–—]\s|\(|(?:since|because|as|it)\b)", re.I)
 
@@ -102,11 +104,12 @@ _STANDS = re.compile(
 def _value(text: str, f: Field) -> str | float | None:
     "The value that `text` begins with; None if it is not one of the field's."
     m = _VALUE.match(text)
-    if not m: return None
+    if not m or _BOUND.match(text): return None
     word, rest = m[1].lower(), m[2]
     if not f.scale:
-        word = {"true": "yes", "false": "no"}.get(word, word)
-        return word if word in f.options and _STANDS.match(rest) else None
+        words = {"true": "yes", "false": "no"}
+        word, turned = words.get(word, word), {words.get(w.lower(), w.lower()) for w in _TURNED.findall(rest)}
+        return word if word in f.options and _STANDS.match(rest) and turned <= {word} else None
     if not word[-1].isdigit(): return None
     if of := _OF.match(rest):
         if float(of[1]) != 10: return None
@@ -149,13 +152,14 @@ def _stated(text: str, f: Field, cut: bool) -> list[str | float | None]:
         rest = plain_text[m.end():]
         spoilt = f.scale and _other_scale(m[1] or "") or cut and re.fullmatch(rf"{_OPEN}[\d.,]+\s*", rest)
         if _VALUE.match(rest): found.append(None if spoilt else _value(rest, f))
-    if f.scale: found += [_value(n, f) for n in re.findall(r"\[\[(.*?)\]\]", plain_text)]
+    if f.scale: found += [_value(n, f) for n in re.findall(r"\[\[([^\[\]\n]{0,200})\]\]", plain_text)]
     return found
 
 # %% ../../nbs/7_evaluate/02_replies.ipynb #93762a26
 def _only(text: str, f: Field) -> str | float | None:
     "The value of a reply that is to say one thing only, and labels nothing."
     if f.scale and re.fullmatch(r"\s*\[\d+\]\W*", text): return None  # a citation
+    if f.scale and len(text.strip()) > 100: return None
     if f.scale: return _value(text.strip(), f) if re.fullmatch(r"\W*[\d.]+\W*(?:(?:/|out of)\s*10\W*)?", text.strip()) else None
     if "partial" in f.options and not re.search(r"[a-z]{2}", text, re.I): return None  # a label is a word
     if "partial" in f.options and re.search(r"\bpartial", text, re.I):

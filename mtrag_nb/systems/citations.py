@@ -50,7 +50,8 @@ CITING_PROMPTS = {
 # %% ../../nbs/5_systems/01e_citations.ipynb #90c023e5
 _NUMBER = r"(?:sources?\s*|documents?\s*|#)?\d{1,2}"
 _LIST = rf"{_NUMBER}(?:\s*(?:[,;&]|and|-|–|to)\s*{_NUMBER})*"
-_MARK = re.compile(rf"\s*(?:[\[【]\s*({_LIST})\s*[\]】]|\(\s*(?=source|document)({_LIST})\s*\))", re.I)
+_MARK = rf"(?:[\[【]\s*{_LIST}\s*[\]】]|\(\s*(?=source|document){_LIST}\s*\))"
+_MARKS = re.compile(rf"(?:(?<![\w)\]]){_MARK}(?:\s*{_MARK})*|{_MARK}(?:\s*{_MARK})*(?=[.!?;,](?:\s|$)))", re.I)  # x[1] = 5 is none
 
 
 def _numbers(text: str) -> list[int]:
@@ -63,9 +64,9 @@ def _numbers(text: str) -> list[int]:
 def read_marks(text: str) -> tuple[str, list[tuple[int, int]]]:
     "The text without its citations, and each of these: its place in that text, and its number."
     plain, marks, at = "", [], 0
-    for m in _MARK.finditer(text):
-        plain += text[at:m.start()]
-        marks += [(len(plain), n) for n in _numbers(m[1] or m[2])]
+    for m in _MARKS.finditer(text):
+        plain += text[at:m.start()].rstrip()
+        marks += [(len(plain), n) for one in re.findall(_MARK, m[0], re.I) for n in _numbers(one)]
         at = m.end()
     lead = len(plain + text[at:]) - len((plain + text[at:]).lstrip())
     return (plain + text[at:])[lead:], [(max(0, p - lead), n) for p, n in marks]
