@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from mtrag_nb.search.retrieve import RetrieverLike
 
 # %% auto #0
-__all__ = ['MOST_CHARS', 'LARGEST', 'SECONDS', 'KINDS', 'WebResult', 'WebSource', 'CorpusSource', 'get_json', 'SearxSource',
-           'Searched', 'read_searched', 'Web', 'WebSearched', 'web_step', 'web_named']
+__all__ = ['MOST_CHARS', 'LARGEST', 'SECONDS', 'KINDS', 'WebResult', 'WebSource', 'tame', 'web_result', 'CorpusSource',
+           'get_json', 'SearxSource', 'Searched', 'read_searched', 'Web', 'WebSearched', 'web_step', 'web_named']
 
 # %% ../../nbs/4_search/07a_web.ipynb #f6c6a6e7
 MOST_CHARS = 2000  # of a result's text
@@ -50,13 +50,8 @@ class WebSource(Protocol):
 
 # %% ../../nbs/4_search/07a_web.ipynb #58441a26
 def tame(text: str, chars: int = MOST_CHARS) -> str:
-<<<<<<< /tmp/tmpkwqz9lm9
     "A stranger's text as plain text: no markup, no chat marks, on one line, clipped."
-    return clipped(unmarked(clean(html_content(unmarked(text[:50 * chars])).text)), chars)
-=======
-    "A stranger's text as plain text: no markup, no chat markers, on one line, clipped."
     return clipped(unmarked(clean(html_content(unmarked(text[:5 * chars])).text)), chars)
->>>>>>> /tmp/tmp_xzson71
 
 
 def web_result(url: object, title: object, text: object) -> WebResult | None:  # None: it is none
