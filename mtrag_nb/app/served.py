@@ -17,7 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .reply import reply_of
+from .reply import INTERRUPTED, reply_of
 from ..core.files import JsonlLog, parse_json, read_jsonl, write_whole
 from ..core.record import Fault, Run, Step, Trajectory, read_lines, read_turn, trajectory, turn_line
 from ..core.types import Context, DataError, DiskFull, MTRAGError, Task, Turn, digest, plain
@@ -121,6 +121,11 @@ class ServedRun:
     def found(self, t: Trajectory) -> dict[str, Context]:
         "What a turn found, by id."
         return {c.id: c for c in self.contexts(list(dict.fromkeys([*t.found, *t.contexts])))}
+
+    def name(self, i: str) -> str:
+        "What a reader calls a passage, by its id."
+        try: return self.contexts([i])[0].name
+        except (MTRAGError, KeyError): return i.split("#")[0]
 
     def close(self) -> None:
         "End the session: what it did is noted, and its answers are written as predictions."
@@ -247,7 +252,7 @@ def read_one(folder: Path, task_id: str) -> tuple[Trajectory, dict[str, Context]
     return t, {c.id: c for c in contexts}, task
 
 # %% ../../nbs/app/07a_served.ipynb #f21fce31
-ENDED = Fault("", "Interrupted", "the service ended before the turn did: ask again")
+ENDED = Fault("", INTERRUPTED, "the service ended before the turn did: ask again")
 ODD = (MTRAGError, KeyError, TypeError, ValueError, AttributeError)  # what a run folder of something else raises when it is read
 
 
