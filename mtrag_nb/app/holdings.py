@@ -112,8 +112,8 @@ class Standing:
         if full: raise full
 
     def close(self) -> None:
-        self.close_runs()
-        self.index.close()
+        try: self.close_runs()
+        finally: self.index.close()
 
 
 class Shelf:
