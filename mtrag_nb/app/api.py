@@ -29,11 +29,11 @@ from .. import __version__
 from .guard import COOKIE, Guard, Rules, TOKEN_PATH, hosts_of, same, token_of
 from .holdings import Denied, STOPPING, denied, numbered, safe_name
 from .served import as_markdown
-from .service import Service, begin, delete_conversation, delete_document, label, status, why_html
+from .service import Service, begin, delete_conversation, delete_document, label, status, systems_of, why_html
 from ..core.html import document, esc, page
 from ..core.files import disk_full
 from ..core.types import MTRAGError, Turn, digest
-from ..systems.registry import SYSTEMS, system_named
+from ..systems.registry import system_named
 
 # %% auto #0
 __all__ = ['NO_RETRY', 'PAUSE', 'ALIVE', 'SPEAKERS', 'WHY', 'ABOUT', 'Sent', 'Query', 'Label', 'Token', 'Message', 'Chat',
@@ -347,7 +347,7 @@ def add_questions(app: FastAPI, service: Service) -> None:
     def systems():
         "Who can answer, and for which reasons they refuse."
         return [{"name": s, "about": system_named(s).about, "default": s == service.system,
-                 "reasons": {r.name: r.about for r in system_named(s).reasons}} for s in SYSTEMS]
+                 "reasons": {r.name: r.about for r in system_named(s).reasons}} for s in systems_of(service)]
 
 # %% ../../nbs/app/07f_api.ipynb #24fc4fe9
 def known(service: Service, conversation: str) -> str:
@@ -403,12 +403,12 @@ def add_chat(app: FastAPI, service: Service) -> None:
     @app.get("/v1/models", tags=["chat"])
     def models():
         "The systems."
-        return {"object": "list", "data": [{"id": s, "object": "model", "created": 0, "owned_by": "mtrag_nb"} for s in SYSTEMS]}
+        return {"object": "list", "data": [{"id": s, "object": "model", "created": 0, "owned_by": "mtrag_nb"} for s in systems_of(service)]}
 
     @app.get("/v1/models/{name}", tags=["chat"])
     def model(name: str):
         "A system."
-        if name not in SYSTEMS: raise Denied(404, f"no model {name[:40]!r}: there are {', '.join(SYSTEMS)}")
+        if name not in (there := systems_of(service)): raise Denied(404, f"no model {name[:40]!r}: there are {', '.join(there)}")
         return {"id": name, "object": "model", "created": 0, "owned_by": "mtrag_nb"}
 
     @app.post("/v1/chat/completions", tags=["chat"])
@@ -490,7 +490,8 @@ def add_errors(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, e: RequestValidationError):
-        told = "; ".join(f"{'.'.join(map(str, x['loc'][1:]))[:60]}: {x['msg']}"[:200] for x in e.errors()[:3])
+        place = lambda x: f"{'.'.join(map(str, x['loc'][1:]))[:60]}: " if x["loc"][1:] else ""
+        told = "; ".join(f"{place(x)}{x['msg'].removeprefix('Value error, ')}"[:200] for x in e.errors()[:3])
         return error(422, told or "not as it should be")
 
     @app.exception_handler(HTTPException)

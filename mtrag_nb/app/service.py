@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from mtrag_nb.search.index import Index
 
 # %% auto #0
-__all__ = ['THUMBS', 'service_settings', 'reasons_of', 'asked_rightly', 'finish_deletions', 'Service', 'served_run', 'only_one',
-           'next_task', 'ask', 'begin', 'turn_of', 'why_html', 'label', 'delete_now', 'delete_conversation',
+__all__ = ['THUMBS', 'service_settings', 'reasons_of', 'systems_of', 'asked_rightly', 'finish_deletions', 'Service', 'served_run',
+           'only_one', 'next_task', 'ask', 'begin', 'turn_of', 'why_html', 'label', 'delete_now', 'delete_conversation',
            'delete_document', 'memory_mb', 'models_of', 'index_of', 'status']
 
 # %% ../../nbs/app/07d_service.ipynb #057e1d5e
@@ -51,6 +51,12 @@ def reasons_of(system: str) -> tuple:
     except SettingsError: return ()
 
 # %% ../../nbs/app/07d_service.ipynb #9fc68ad5
+def systems_of(service: Service) -> list[str]:
+    "Who can answer: every system, the service's own in the variant in which it is served."
+    own = service.system.partition("+")[0]
+    return [service.system if s == own else s for s in SYSTEMS]
+
+
 def asked_rightly(question: object, system: str, collection: str, top_k: int, limits: Limits, collections: Sequence[str]) -> None:
     "Raises Denied for a question that cannot be put, and says what can."
     if not isinstance(question, str) or not question.strip(): raise Denied(422, "the question is empty")
@@ -285,6 +291,6 @@ def status(service: Service) -> dict:
     writing = "a model's text while it is written, and each node" if service.batches.model.tells else \
         "each node; the chat model gives its reply only whole"
     return {"ok": not service.closing, "version": __version__, "profile": service.profile, "system": service.system,
-            "systems": list(SYSTEMS),
+            "systems": systems_of(service),
             "models": models_of(service), "index": index_of(service), "memory": memory_mb(), "progress": writing,
             "asking": service._queue, "conversations": len(service.talks.known), "limits": vars(service.limits)}
