@@ -555,14 +555,15 @@ class Server(uvicorn.Server):
             for s, handler in before.items(): signal.signal(s, handler)
 
 # %% ../../nbs/app/07f_api.ipynb #826df57f
-def patient(seconds: float, share: int, proxy: str = "") -> type[H11Protocol]:  # proxy: an address that has no share, since many come from it
+def patient(seconds: float, share: int, proxy: str = "") -> type[H11Protocol]:  # proxy: an address that has no share: many come from it
     "Connections that wait so long for a whole request, and of which an address has so many at once."
     class Patient(H11Protocol):
         def connection_made(self, transport) -> None:
             super().connection_made(transport)
             self.since, self.before = self.loop.time(), None
             mine = [c for c in self.connections if c.client and self.client and c.client[0] == self.client[0] != proxy]
-            if len(mine) > share: min((c for c in mine if not c.busy and c is not self), key=lambda c: c.since, default=self).transport.close()
+            silent = [c for c in mine if not c.busy and c is not self]
+            if len(mine) > share: min(silent, key=lambda c: c.since, default=self).transport.close()
             self.look()
 
         @property

@@ -90,7 +90,8 @@ class Talk:
         "The next turn."
         run, self.asked = self.run_of(name), self.asked + 1
         task = Task(f"{self.id}<::>{self.asked}", self.id, self.asked, self.domain, question, self.history)
-        with listening(told): t = run.take(task, lambda step: told(" ".join(" ".join(line) for line in step_told(step, run.name)["told"][:1])))
+        first = lambda step: " ".join(" ".join(line) for line in step_told(step, run.name)["told"][:1])
+        with listening(told): t = run.take(task, lambda step: told(first(step)))
         self.turns.append((name, t, run.found(t)))
         if not t.failed: self.history += (Turn("user", question), Turn("agent", t.answer))
         return t

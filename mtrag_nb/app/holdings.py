@@ -162,7 +162,7 @@ STOPPING = "the service is stopping. Send it again when it is there"
 
 
 class Holdings:
-    "The documents of a library that is served. Safe to use from several threads: one is read at a time, and changes come one after the other."
+    "The documents of a library that is served. Safe to use from several threads: one is read at a time, one change made."
 
     def __init__(
         self,

@@ -151,7 +151,8 @@ def set_aside(path: Path) -> Path:
 def turn_said(line: dict) -> dict:
     "A line of a conversation, as it is. Raises TypeError for another object."
     kinds = {"turn": int, "time": str, "question": str, "reply": dict}
-    if odd := [k for k, kind in kinds.items() if not isinstance(line.get(k), kind)]: raise TypeError(f"{odd[0]} is {line.get(odd[0])!r:.40}")
+    odd = next((k for k, kind in kinds.items() if not isinstance(line.get(k), kind)), None)
+    if odd: raise TypeError(f"{odd} is {line.get(odd)!r:.40}")
     reply = line["reply"]
     if not isinstance(reply.get("outcome"), str) or not isinstance(reply.get("answer"), str): raise TypeError("the reply has no answer")
     return line
@@ -283,7 +284,7 @@ def recover(
     talks: Conversations,
     reasons: Callable[[str], Iterable] = lambda system: (),  # system -> its reasons
 ) -> tuple[int, int]:  # turns that had not ended, and turns that had not reached their conversation
-    "Bring the record of a service that was killed into order. A folder that cannot be read as a run is set aside, and named in `talks.aside`."
+    "Bring the record of a service that was killed into order. What is no run is set aside, and named in `talks.aside`."
     lost = late = 0
     for path in sorted(p.parent for p in folder.glob("*/manifest.json") if ".aside" not in p.parent.name):
         try: more = recover_run(path, talks, reasons)
@@ -305,7 +306,8 @@ def _rewrite(path: Path, line_of: Callable[[dict], dict | None], names: bytes = 
     def again(line: bytes) -> bytes:
         try: new = line_of(old := parse_json(line))
         except (*ODD, RecursionError): return b"" if names in line else line
-        return line if new == old else b"" if new is None else (json.dumps(new, ensure_ascii=False) + "\n").encode("utf-8", "backslashreplace")
+        if new is None or new == old: return b"" if new is None else line
+        return (json.dumps(new, ensure_ascii=False) + "\n").encode("utf-8", "backslashreplace")
     lines = path.read_bytes().splitlines(keepends=True)
     if (left := [again(line) for line in lines]) != lines: write_whole(path, b"".join(left))
     return sum(a != b for a, b in zip(left, lines))

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 
 from ..core.html import (clip, dot, esc, fold, inline, loose_words, mark_loose, pill, preformatted, quiet, row, rows,
                                 word_diff)
-from ..core.record import Checked, Drafted, Found, Grade, Graded, Ranked, Retrieved, Rewritten, Step, Trajectory, own_fields, without_places
+from ..core.record import (Checked, Drafted, Found, Grade, Graded, Ranked, Retrieved, Rewritten, Step, Trajectory, own_fields,
+                                  without_places)
 from ..core.telemetry import Node, telemetry
 from ..core.text import content_words, known_words
 from ..core.types import Context, Gold, Turn
