@@ -124,6 +124,18 @@ class Visit:
         return turn
 
 
+def marks(checks: Checks, v: Visit, name: str) -> None:
+    "Offsets count characters, whatever JavaScript counts."
+    with checks(f"{name}: marks stand where they belong behind characters outside the BMP"):
+        text = "\N{OCTOPUS}" * 12 + " our notes. It opens at nine. The keeper sleeps."
+        at = text.index("It opens"), text.index(" The keeper")
+        shown = v.tab.evaluate("([text, marks]) => passageText({ text, marks }).map(x => x.textContent ?? x)", [text, [at]])
+        assert shown == [text[:at[0]], "It opens at nine.", " The keeper sleeps."], shown
+        claim = {"start": at[0], "end": at[1], "cites": [], "supported": False, "problem": "no source"}
+        said = "([answer_, claims]) => answer({ answer: answer_, claims }, {}).querySelector('.unsaid').textContent"
+        assert v.tab.evaluate(said, [text, [claim]]) == "It opens at nine."
+
+
 def put_in(checks: Checks, v: Visit, expect, paths: list[Path], name: str) -> None:
     "Documents by the file chooser; one that is none is refused with a reason."
     with checks(f"{name}: four documents are put in, one is refused"):
@@ -303,6 +315,7 @@ def main(argv=None) -> int:
                 if name not in args.screens or args.pictures: continue
                 v = Visit(browser, url, size, scheme, axe)
                 put_in(checks, v, api.expect, paths, name)
+                marks(checks, v, name)
                 converse(checks, v, api.expect, name)
                 if name == "desktop-light" and args.systems:
                     own = v.tab.locator("#system").input_value()

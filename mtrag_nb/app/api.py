@@ -18,30 +18,44 @@ from concurrent.futures import CancelledError
 from contextlib import asynccontextmanager, contextmanager, suppress
 
 import uvicorn
-from fastapi import FastAPI, File, Form, Request, UploadFile
+from fastapi import FastAPI, File, Form, Header, Request, UploadFile
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, StreamingResponse
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 from starlette.exceptions import HTTPException
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from .. import __version__
-from .guard import COOKIE, Guard, Rules, hosts_of, same
-from .holdings import Denied, denied, safe_name
+from .guard import COOKIE, Guard, Rules, TOKEN_PATH, hosts_of, same, token_of
+from .holdings import Denied, STOPPING, denied, numbered, safe_name
 from .served import as_markdown
-from .service import (Service, begin, delete_conversation, label, status, why_html)
+from .service import Service, begin, delete_conversation, delete_document, label, status, systems_of, why_html
 from ..core.html import document, esc, page
+from ..core.files import disk_full
 from ..core.types import MTRAGError, Turn, digest
-from ..systems.registry import SYSTEMS, system_named
+from ..systems.registry import system_named
 
 # %% auto #0
-__all__ = ['PAUSE', 'ALIVE', 'SPEAKERS', 'WHY', 'ABOUT', 'Query', 'Label', 'Token', 'Message', 'Chat', 'Citation', 'Reply',
-           'Held', 'Uploaded', 'error', 'fault_of', 'progress', 'outcome_of', 'last_of', 'sse', 'streamed', 'said_in',
-           'turns_of', 'chain', 'chained', 'completion', 'chunks', 'chat_event', 'add_documents', 'add_questions',
-           'known', 'add_conversations', 'add_chat', 'remembered', 'fields_of', 'docs_html', 'add_descriptions',
-           'add_errors', 'make_app', 'rules_of', 'Server', 'server_of', 'serving']
+__all__ = ['NO_RETRY', 'PAUSE', 'ALIVE', 'SPEAKERS', 'WHY', 'ABOUT', 'Sent', 'Query', 'Label', 'Token', 'Message', 'Chat',
+           'Citation', 'Reply', 'Held', 'Uploaded', 'error', 'fault_of', 'progress', 'outcome_of', 'last_of', 'sse',
+           'streamed', 'said_in', 'turns_of', 'client_of', 'chain', 'chained', 'completion', 'chunks', 'chat_event',
+           'add_documents', 'add_questions', 'known', 'add_conversations', 'add_chat', 'remembered', 'fields_of',
+           'docs_html', 'add_descriptions', 'add_errors', 'make_app', 'rules_of', 'Server', 'patient', 'server_of',
+           'serving']
 
 # %% ../../nbs/app/07f_api.ipynb #80487079
-class Query(BaseModel):
+class Sent(BaseModel):
+    "What a client sends. Half a character (a lone surrogate) stands in no file and no reply, so it is refused."
+
+    @model_validator(mode="before")
+    @classmethod
+    def whole_characters(cls, sent: object) -> object:
+        try: json.dumps(sent, ensure_ascii=False, default=str).encode()
+        except UnicodeEncodeError: raise ValueError("half a character (a lone surrogate) stands in it") from None
+        return sent
+
+
+class Query(Sent):
     "A question."
     model_config = ConfigDict(extra="forbid")
     question: str
@@ -52,26 +66,26 @@ class Query(BaseModel):
     stream: bool = Field(False, description="true: server-sent events `step`, `writing`, and at last `reply` or `error`")
 
 
-class Label(BaseModel):
+class Label(Sent):
     "What somebody thinks of an answer."
     model_config = ConfigDict(extra="forbid")
     thumb: str = Field("", description="up or down")
     note: str = ""
 
 
-class Token(BaseModel):
+class Token(Sent):
     "The token, for a browser that is to have it as a cookie."
     token: str
 
 
-class Message(BaseModel):
+class Message(Sent):
     "A message of a chat; parts of it that are no text are refused."
     model_config = ConfigDict(extra="allow")
     role: str
     content: str | list[dict] | None = None
 
 
-class Chat(BaseModel):
+class Chat(Sent):
     "A request as OpenAI's chat completions have it. What decides how an answer is made is the system's, and is ignored here."
     model_config = ConfigDict(extra="allow")
     model: str
@@ -79,6 +93,8 @@ class Chat(BaseModel):
     stream: bool = False
     stream_options: dict | None = None
     n: int | None = None
+    user: str = Field("", description="who asks, where several people share an address and a token: their chats are told apart by it")
+    metadata: dict = Field({}, description="`conversation_id`: the conversation to go on with, as the reply's `mtrag` names it")
 
 # %% ../../nbs/app/07f_api.ipynb #01211ee9
 class Citation(BaseModel):
@@ -134,6 +150,9 @@ def error(status: int, said: str, after: float = 0.0, **more) -> JSONResponse:
     body = {"error": {"message": said, "status": status, "type": "server_error" if status >= 500 else "invalid_request_error", "code": None,
                       "param": None, **more}}
     return JSONResponse(body, status, {"retry-after": str(int(after) + 1)} if after else {})
+
+
+NO_RETRY = {"x-should-retry": "false"}  # to OpenAI's client: the turn is on record, and asking again would put it there again
 
 
 def fault_of(reply: dict) -> dict:
@@ -218,15 +237,25 @@ def turns_of(messages: Sequence[Message]) -> list[Turn]:
     return turns
 
 
-def chain(service: Service, turns: Sequence[Turn]) -> str:
-    "The conversation that a chat goes on with, each end of one once; '' for a new one."
-    with service._lock: return service.chains.pop(digest(list(turns)), "")
+def client_of(request: Request, user: str) -> str:
+    "Who asks, as far as a request says it."
+    address = request.client.host if request.client else ""
+    return digest([token_of(request.headers), address, user])
 
 
-def chained(service: Service, turns: Sequence[Turn], reply: dict) -> None:
-    "Remember where a conversation ended."
+def chain(service: Service, turns: Sequence[Turn], client: str) -> str:
+    "The conversation that a chat goes on with, each end of one once, and only its own client; '' for a new one."
     with service._lock:
-        service.chains[digest([*turns, Turn("agent", reply["answer"])])] = reply["conversation_id"]
+        i = service.talks.ends.get(end := digest(list(turns)), "")
+        if not i or service.chains.get(i) != client or end in service.claimed: return ""
+        service.claimed.add(end)
+        return i
+
+
+def chained(service: Service, client: str, conversation: str) -> None:
+    "Remember whose a conversation is."
+    with service._lock:
+        service.chains[conversation] = client
         while len(service.chains) > 10_000: service.chains.pop(next(iter(service.chains)))
 
 # %% ../../nbs/app/07f_api.ipynb #fe156a51
@@ -276,11 +305,14 @@ def add_documents(app: FastAPI, service: Service) -> None:
         def put() -> dict:
             try: return service.holdings.put(path, name, into)
             finally: path.unlink(missing_ok=True)
-        with path.open("wb") as f: await asyncio.to_thread(shutil.copyfileobj, file.file, f, 2**20)
-        try: return await asyncio.wrap_future(service.holdings.then(put))
-        except MTRAGError as e:
+        try:
+            with path.open("wb") as f: await asyncio.to_thread(shutil.copyfileobj, file.file, f, 2**20)
+            future = service.holdings.then(put)
+            return await asyncio.wrap_future(future)
+        except (MTRAGError, OSError, asyncio.CancelledError) as e:
             path.unlink(missing_ok=True)
-            raise denied(e) from e
+            if isinstance(e, asyncio.CancelledError) and service.closing: raise Denied(503, STOPPING, 5.0) from None
+            raise denied(e) if isinstance(e, MTRAGError) else e
 
     @app.get("/api/documents", response_model=list[Held], tags=["documents"])
     def documents():
@@ -289,8 +321,8 @@ def add_documents(app: FastAPI, service: Service) -> None:
 
     @app.delete("/api/documents/{i}", tags=["documents"])
     async def remove(i: str):
-        "Remove a document: it is neither found nor cited any more. What answers have quoted of it stays in their record."
-        try: return await asyncio.wrap_future(service.holdings.then(service.holdings.remove, i))
+        "Remove a document: it is neither found nor cited any more, and its passages go from the record. What answers quoted of it stays."
+        try: return await asyncio.to_thread(delete_document, service, i)
         except MTRAGError as e: raise denied(e) from e
 
 # %% ../../nbs/app/07f_api.ipynb #54d9f605
@@ -304,7 +336,7 @@ def add_questions(app: FastAPI, service: Service) -> None:
         events = progress(service, **asked)
         if q.stream or "text/event-stream" in request.headers.get("accept", ""): return await streamed(events)
         how, reply = await last_of(events)
-        return JSONResponse({"error": reply}, 500) if how == "error" else reply
+        return JSONResponse({"error": reply}, 500, NO_RETRY) if how == "error" else reply
 
     @app.get("/api/status", tags=["service"])
     def state():
@@ -315,7 +347,7 @@ def add_questions(app: FastAPI, service: Service) -> None:
     def systems():
         "Who can answer, and for which reasons they refuse."
         return [{"name": s, "about": system_named(s).about, "default": s == service.system,
-                 "reasons": {r.name: r.about for r in system_named(s).reasons}} for s in SYSTEMS]
+                 "reasons": {r.name: r.about for r in system_named(s).reasons}} for s in systems_of(service)]
 
 # %% ../../nbs/app/07f_api.ipynb #24fc4fe9
 def known(service: Service, conversation: str) -> str:
@@ -371,32 +403,39 @@ def add_chat(app: FastAPI, service: Service) -> None:
     @app.get("/v1/models", tags=["chat"])
     def models():
         "The systems."
-        return {"object": "list", "data": [{"id": s, "object": "model", "created": 0, "owned_by": "mtrag_nb"} for s in SYSTEMS]}
+        return {"object": "list", "data": [{"id": s, "object": "model", "created": 0, "owned_by": "mtrag_nb"} for s in systems_of(service)]}
 
     @app.get("/v1/models/{name}", tags=["chat"])
     def model(name: str):
         "A system."
-        if name not in SYSTEMS: raise Denied(404, f"no model {name[:40]!r}: there are {', '.join(SYSTEMS)}")
+        if name not in (there := systems_of(service)): raise Denied(404, f"no model {name[:40]!r}: there are {', '.join(there)}")
         return {"id": name, "object": "model", "created": 0, "owned_by": "mtrag_nb"}
 
     @app.post("/v1/chat/completions", tags=["chat"])
-    async def chat(c: Chat):
-        "Ask a system with a whole chat; see above."
+    async def chat(c: Chat, request: Request, x_conversation_id: str = Header("")):
+        "Ask a system with a whole chat. `metadata.conversation_id`, or the header, names the conversation that it goes on with."
         if (c.n or 1) != 1: raise Denied(422, "there is one answer: n is 1")
         turns = turns_of(c.messages)
-        asked = {"question": turns[-1].text, "system": model(c.model)["id"], "history": turns[:-1],
-                 "conversation": chain(service, turns[:-1])}
-        events = remembered(progress(service, **asked), service, turns)
+        system, named = model(c.model)["id"], known(service, str(c.metadata.get("conversation_id", "")) or x_conversation_id)
+        client = client_of(request, c.user)
+        asked = {"question": turns[-1].text, "system": system, "history": turns[:-1],
+                 "conversation": named or chain(service, turns[:-1], client)}
+        events = remembered(progress(service, **asked), service, client, digest(turns[:-1]))
         if c.stream: return await streamed(events, chat_event(c.model, bool((c.stream_options or {}).get("include_usage"))))
         how, reply = await last_of(events)
-        return JSONResponse({"error": reply}, 500) if how == "error" else completion(reply, c.model, int(time.time()))
+        return JSONResponse({"error": reply}, 500, NO_RETRY) if how == "error" else completion(reply, c.model, int(time.time()))
 
 
-async def remembered(events: AsyncIterator[tuple[str, dict]], service: Service, turns: Sequence[Turn]) -> AsyncIterator[tuple[str, dict]]:
-    "The events of a chat; where it ended is remembered."
-    async for event, data in events:
-        if event == "reply": chained(service, turns, data)
-        yield event, data
+async def remembered(events: AsyncIterator[tuple[str, dict]], service: Service, client: str, end: str) -> AsyncIterator[tuple[str, dict]]:
+    "The events of a chat; whose it is is remembered. One that broke or was refused has not gone on from the end of the one before."
+    went = False
+    try:
+        async for event, data in events:
+            if event == "reply": chained(service, client, data["conversation_id"])
+            went = event != "error"
+            yield event, data
+    finally:
+        if not went: service.claimed.discard(end)
 
 # %% ../../nbs/app/07f_api.ipynb #31701ee4
 def fields_of(schema: dict, ref: str) -> str:
@@ -433,7 +472,7 @@ def add_descriptions(app: FastAPI, token: str) -> None:
         policy = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"
         return HTMLResponse(docs_html(app.openapi()), headers={"content-security-policy": policy})
 
-    @app.post("/api/token", tags=["service"], status_code=204)
+    @app.post(TOKEN_PATH, tags=["service"], status_code=204)
     def take_token(t: Token, request: Request):
         "Keep the token in a cookie that scripts do not see, for the page."
         if token and not same(t.token, token): raise Denied(401, "that is not the token")
@@ -451,14 +490,20 @@ def add_errors(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, e: RequestValidationError):
-        told = "; ".join(f"{'.'.join(map(str, x['loc'][1:]))[:60]}: {x['msg']}"[:200] for x in e.errors()[:3])
+        place = lambda x: f"{'.'.join(map(str, x['loc'][1:]))[:60]}: " if x["loc"][1:] else ""
+        told = "; ".join(f"{place(x)}{x['msg'].removeprefix('Value error, ')}"[:200] for x in e.errors()[:3])
         return error(422, told or "not as it should be")
 
     @app.exception_handler(HTTPException)
     async def other(request: Request, e: HTTPException): return error(e.status_code, str(e.detail)[:200])
 
     @app.exception_handler(Exception)
-    async def fault(request: Request, e: Exception): return error(500, f"broke outside a turn: {type(e).__name__}")
+    async def fault(request: Request, e: Exception): return error(500, numbered(e))
+
+    @app.exception_handler(OSError)
+    async def disk(request: Request, e: OSError):
+        full = disk_full(e, "", "Nothing of it was kept; send it again when there is room")
+        return await (below(request, full) if isinstance(full, MTRAGError) else fault(request, e))
 
 # %% ../../nbs/app/07f_api.ipynb #78f907fc
 def make_app(service: Service, rules: Rules, home: str = "", policy: str = "default-src 'none'") -> Guard:
@@ -492,6 +537,11 @@ def rules_of(
 # %% ../../nbs/app/07f_api.ipynb #d190e45a
 class Server(uvicorn.Server):
     "A server that a signal stops in good order: what was begun is finished, then the process goes on to its end."
+    stopping: Callable[[], object] = staticmethod(lambda: None)  # called when the signal comes
+
+    def handle_exit(self, sig: int, frame: object) -> None:
+        self.stopping()
+        super().handle_exit(sig, frame)
 
     @contextmanager
     def capture_signals(self):
@@ -504,9 +554,40 @@ class Server(uvicorn.Server):
         finally:
             for s, handler in before.items(): signal.signal(s, handler)
 
+# %% ../../nbs/app/07f_api.ipynb #826df57f
+def patient(seconds: float, share: int, proxy: str = "") -> type[H11Protocol]:  # proxy: an address that has no share: many come from it
+    "Connections that wait so long for a whole request, and of which an address has so many at once."
+    class Patient(H11Protocol):
+        def connection_made(self, transport) -> None:
+            super().connection_made(transport)
+            self.since, self.before = self.loop.time(), None
+            mine = [c for c in self.connections if c.client and self.client and c.client[0] == self.client[0] != proxy]
+            silent = [c for c in mine if not c.busy and c is not self]
+            if len(mine) > share: min(silent, key=lambda c: c.since, default=self).transport.close()
+            self.look()
+
+        @property
+        def busy(self) -> bool: return self.cycle is not None and not self.cycle.response_complete
+
+        def look(self) -> None:
+            "Close a connection on which nothing was asked for too long; look again later."
+            if self.transport.is_closing(): return
+            if self.busy or self.cycle is not self.before: self.since, self.before = self.loop.time(), self.cycle
+            if self.loop.time() - self.since >= seconds: self.transport.abort()
+            else: self.loop.call_later(seconds / 4, self.look)
+    return Patient
+
 # %% ../../nbs/app/07f_api.ipynb #8811e98b
-def server_of(app: Guard, host: str, port: int, grace: int = 60) -> tuple[Server, socket.socket]:
-    "A server and the socket that it listens at; port 0 is any free one. Raises Denied if the port is taken."
+def server_of(
+    app: Guard,
+    host: str,
+    port: int,  # 0: any free one
+    grace: int = 60,  # seconds for what was begun, when it is stopped
+    patience: float = 10.0,  # seconds that a connection waits for a whole request
+    share: int = 100,  # connections of an address
+    proxy: str = "",  # the address of a proxy in front whose X-Forwarded-For is believed; "": nobody's is
+) -> tuple[Server, socket.socket]:
+    "A server and the socket that it listens at. Raises Denied if the port is taken."
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -516,14 +597,17 @@ def server_of(app: Guard, host: str, port: int, grace: int = 60) -> tuple[Server
         raise Denied(0, f"{host} port {port} cannot be had: {e.strerror}. Name another: --port N") from None
     listening.listen(2048)  # who comes before the server has started waits, and is not turned away
     config = uvicorn.Config(app, log_level="warning", access_log=False, server_header=False, timeout_graceful_shutdown=grace,
-                            timeout_keep_alive=20, limit_concurrency=500, lifespan="on")
-    return Server(config), listening
+                            timeout_keep_alive=20, limit_concurrency=500, lifespan="on", http=patient(patience, share, proxy),
+                            proxy_headers=bool(proxy), forwarded_allow_ips=proxy or None)
+    server = Server(config)
+    server.stopping = app.app.state.service.stop
+    return server, listening
 
 # %% ../../nbs/app/07f_api.ipynb #52a5efaf
 @contextmanager
-def serving(app: Guard, host: str = "127.0.0.1") -> Iterator[str]:  # its address
+def serving(app: Guard, host: str = "127.0.0.1", **how) -> Iterator[str]:  # how: as `server_of` takes it; its address
     "The application at a free port, in a thread: for notebooks and tests. At the end the service is closed."
-    server, listening = server_of(app, host, 0)
+    server, listening = server_of(app, host, 0, **how)
     thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
     thread.start()
     while not server.started and thread.is_alive(): time.sleep(0.01)

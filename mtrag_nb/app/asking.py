@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING
 
 from .command import Command, settings_of, system_argument, system_of, web_argument
 from .reply import step_told
-from .served import ServedRun, new_id
+from .served import ServedRun, in_markdown, new_id
 from .telling import Listened, Listeners, Telling, listening
 from ..core.files import only_writer, write_whole
+from ..core.html import clean
 from ..core.record import Run, Trajectory, tell
 from ..core.settings import Settings
 from ..core.text import clipped
@@ -89,7 +90,8 @@ class Talk:
         "The next turn."
         run, self.asked = self.run_of(name), self.asked + 1
         task = Task(f"{self.id}<::>{self.asked}", self.id, self.asked, self.domain, question, self.history)
-        with listening(told): t = run.take(task, lambda step: told(" ".join(" ".join(line) for line in step_told(step)["told"][:1])))
+        first = lambda step: " ".join(" ".join(line) for line in step_told(step, run.name)["told"][:1])
+        with listening(told): t = run.take(task, lambda step: told(first(step)))
         self.turns.append((name, t, run.found(t)))
         if not t.failed: self.history += (Turn("user", question), Turn("agent", t.answer))
         return t
@@ -116,9 +118,9 @@ def wide() -> int: return min(100, shutil.get_terminal_size().columns)
 
 
 def wrapped(text: str, indent: str = "") -> str:
-    "A text as wide as the terminal, at most 100 characters."
+    "A text as wide as the terminal, at most 100 characters; what would steer the terminal is shown as a sign."
     return "\n".join(textwrap.fill(line, wide(), initial_indent=indent if n else "", subsequent_indent=indent) or ""
-                     for n, line in enumerate(text.splitlines()))
+                     for n, line in enumerate(clean(text).splitlines()))
 
 
 def source_lines(t: Trajectory, found: dict[str, Context]) -> list[str]:
@@ -131,7 +133,7 @@ def source_lines(t: Trajectory, found: dict[str, Context]) -> list[str]:
 def turn_lines(name: str, t: Trajectory, found: dict[str, Context]) -> list[str]:
     "What is printed of a turn."
     if t.failed:
-        return [f"Something broke in {t.error.node or 'the turn'}: {t.error.type}: {t.error.message}",
+        return [clean(f"Something broke in {t.error.node or 'the turn'}: {t.error.type}: {t.error.message}"),
                 "The conversation is as it was. /why tells the steps."]
     if t.refused:
         about = next((r.about for r in system_named(name).reasons if r.name == t.reason), t.reason)
@@ -149,7 +151,7 @@ class Asking:
     def passing(self, text: str) -> None:
         "A line that the next one takes the place of; nothing where there is no terminal."
         if not self.live: return
-        print(f"\r\x1b[2K{clipped(' '.join(text.split()), wide() - 2)}", end="", flush=True)
+        print(f"\r\x1b[2K{clipped(clean(' '.join(text.split())), wide() - 2)}", end="", flush=True)
 
     def over(self) -> None:
         if self.live: print("\r\x1b[2K", end="", flush=True)
@@ -167,10 +169,10 @@ class Asking:
     def last(self, show: Callable[[Trajectory, dict], str]) -> None:
         print(show(*self.talk.turns[-1][1:]) if self.talk.turns else "Nothing was asked yet.")
 
-    def why(self, rest: str) -> None: self.last(tell)
+    def why(self, rest: str) -> None: self.last(lambda t, found: clean(tell(t, found)))
 
     def sources(self, rest: str) -> None:
-        passage = lambda t, found, i: f"{found[i].name}\n{wrapped('    ' + found[i].text, '    ')}"
+        passage = lambda t, found, i: f"{clean(found[i].name)}\n{wrapped('    ' + found[i].text, '    ')}"
         self.last(lambda t, found: "\n".join(f"[{n}] {passage(t, found, i)}" for n, i in enumerate(t.contexts, 1)) or "It had no passages.")
 
     def change(self, rest: str) -> None:
@@ -184,7 +186,7 @@ class Asking:
 
     def save(self, rest: str) -> None:
         if not rest: return print("/save FILE: it wants the name of a file")
-        told = lambda name, t, found: f"**{t.question}**\n\n" + "\n".join(turn_lines(name, t, found))
+        told = lambda name, t, found: f"**{in_markdown(t.question)}**\n\n" + in_markdown("\n".join(turn_lines(name, t, found)))
         print(write_whole(rest, "\n\n".join(told(*turn) for turn in self.talk.turns) + "\n"))
 
     def help(self, rest: str) -> None: print(*(f"{c:16}{about}" for c, about in TYPED.items()), sep="\n")

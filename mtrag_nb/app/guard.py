@@ -9,6 +9,7 @@ import asyncio
 import hmac
 import ipaddress
 import json
+import re
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
@@ -20,8 +21,8 @@ from urllib.parse import urlsplit
 from ..core.types import SettingsError
 
 # %% auto #0
-__all__ = ['LEAST_TOKEN', 'COOKIE', 'HEADERS', 'own_machine', 'check_address', 'hosts_of', 'token_of', 'same', 'hostname',
-           'stranger', 'Rate', 'Stopped', 'Body', 'Rules', 'Guard', 'refuse', 'drained']
+__all__ = ['LEAST_TOKEN', 'COOKIE', 'HEADERS', 'TOKEN_PATH', 'own_machine', 'check_address', 'hosts_of', 'token_of', 'same',
+           'hostname', 'stranger', 'Rate', 'Stopped', 'Body', 'Rules', 'Guard', 'refuse', 'drained']
 
 # %% ../../nbs/app/07e_guard.ipynb #61985232
 LEAST_TOKEN = 16  # characters
@@ -38,6 +39,8 @@ def check_address(host: str, token: str) -> None:
     "Raises SettingsError for an address that others reach without a token, or a token that is short."
     if token and len(token) < LEAST_TOKEN: raise SettingsError(f"a token has at least {LEAST_TOKEN} characters: python -c 'import secrets; "
                                                                "print(secrets.token_urlsafe())' makes one")
+    if token and not re.fullmatch(r"[A-Za-z0-9._~+/=-]+", token):
+        raise SettingsError("a token has letters, digits and ._~+/=- only, since a header and a cookie take no others")
     if not token and not own_machine(host):
         raise SettingsError(f"others reach {host}: give a token (--token-file FILE, or MTRAG_TOKEN), or keep to 127.0.0.1")
 
@@ -73,7 +76,7 @@ def stranger(headers: Mapping[str, str], hosts: frozenset[str]) -> tuple[int, st
     "Why a request does not come from here: status and words; None if it may."
     host, origin = headers.get("host", ""), headers.get("origin")
     if hostname(host) not in hosts: return 421, "this service is not called by that name"
-    if origin is not None and (urlsplit(origin).scheme not in ("http", "https") or urlsplit(origin).netloc != host):
+    if origin is not None and origin not in (f"http://{host}", f"https://{host}"):
         return 403, "requests of other pages are not answered"
     if headers.get("sec-fetch-site") == "cross-site" and headers.get("sec-fetch-mode") != "navigate":
         return 403, "requests of other pages are not answered"
@@ -128,6 +131,9 @@ HEADERS = {"x-content-type-options": "nosniff", "referrer-policy": "no-referrer"
            "content-security-policy": "default-src 'none'; frame-ancestors 'self'"}  # where a reply does not say otherwise
 
 
+TOKEN_PATH = "/api/token"  # where a browser gives its token; each request there is a try
+
+
 @dataclass(frozen=True)
 class Rules:
     "What is let through."
@@ -138,7 +144,8 @@ class Rules:
     body: int = 2**20  # bytes of a request
     long_body: Mapping[str, int] = field(default_factory=dict)  # path -> bytes, where it is more
     seconds: float = 60.0  # for a request to come; a long one has ten times as long
-    free: frozenset[str] = frozenset({"/", "/api/token"})  # need no token: the page itself, and where it is given one
+    drain: float = 10.0  # seconds for which a body that is refused is read on
+    free: frozenset[str] = frozenset({"/", TOKEN_PATH})  # need no token: the page itself, and where it is given one
 
 # %% ../../nbs/app/07e_guard.ipynb #44594f3e
 class Guard:
@@ -152,6 +159,7 @@ class Guard:
         r = self.rules
         if odd := stranger(headers, r.hosts): return *odd, 0.0
         if wait := self.rate.wait(who): return 429, "too many requests", wait
+        if path == TOKEN_PATH and (wait := self.tries.wait(who)): return 429, "too many tries", wait
         if r.token and path not in r.free and not same(token_of(headers), r.token):
             if wait := self.tries.wait(who): return 429, "too many requests with a wrong token", wait
             return 401, "a token is needed: Authorization: Bearer ...", 0.0
@@ -165,7 +173,7 @@ class Guard:
         headers = {k.decode("latin-1").lower(): v.decode("latin-1") for k, v in scope["headers"]}
         path, who = scope["path"], (scope.get("client") or ("?",))[0]
         if why := self.refusal(path, who, headers):
-            if why[0] == 413: await drained(receive)
+            if why[0] == 413: await drained(receive, seconds=self.rules.drain)
             return await refuse(send, *why)
         r = self.rules
         body = Body(receive, r.long_body.get(path, r.body), r.seconds * (10 if path in r.long_body else 1))
@@ -193,7 +201,7 @@ class Guard:
         except Exception:
             if not stopped: raise
         if stopped and not begun:
-            if stopped[0].status == 413: await drained(body.receive)
+            if stopped[0].status == 413: await drained(body.receive, seconds=self.rules.drain)
             await refuse(send, stopped[0].status, stopped[0].said)
 
 
@@ -207,7 +215,10 @@ async def refuse(send: Callable, status: int, said: str, after: float = 0.0) -> 
     await send({"type": "http.response.body", "body": body})
 
 # %% ../../nbs/app/07e_guard.ipynb #fab2a8b5
-async def drained(receive: Callable, most: int = 2**26, pause: float = 1.0) -> None:
+async def drained(receive: Callable, most: int = 2**26, pause: float = 1.0, seconds: float = 10.0) -> None:
     "Read on and throw away, for a while: a client that is still sending would not hear why it is refused."
+    until = time.monotonic() + seconds
     with suppress(asyncio.TimeoutError):
-        while most > 0 and (m := await asyncio.wait_for(receive(), pause)).get("more_body"): most -= len(m.get("body", b""))
+        while most > 0 and (left := until - time.monotonic()) > 0:
+            if not (m := await asyncio.wait_for(receive(), min(pause, left))).get("more_body"): return
+            most -= len(m.get("body", b""))

@@ -6,27 +6,32 @@
 from __future__ import annotations
 
 import gc
+import logging
+import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from ..core.files import JsonlLog, read_jsonl
+from ..core.record import without_places
 from ..core.settings import ChunkSettings
 from ..core.types import DataError, DiskFull, InUse, MTRAGError, SettingsError
 from ..data.documents import Reader, kind_of
 
 if TYPE_CHECKING:
+    from mtrag_nb.data.documents import Document
     from mtrag_nb.models.embed import EmbedderLike
     from mtrag_nb.search.index import Index
     from mtrag_nb.search.library import Entry
 
 # %% auto #0
-__all__ = ['STATUS', 'PAGE', 'Denied', 'denied', 'Limits', 'safe_name', 'Standing', 'Shelf', 'document_line', 'trim', 'Holdings']
+__all__ = ['STATUS', 'LOG', 'PAGE', 'STOPPING', 'Denied', 'numbered', 'denied', 'Limits', 'safe_name', 'Standing', 'Shelf',
+           'document_line', 'trim', 'Holdings']
 
 # %% ../../nbs/app/07c_holdings.ipynb #e9758f3e
 class Denied(MTRAGError):
@@ -45,11 +50,23 @@ class Denied(MTRAGError):
 STATUS = {DiskFull: 507, InUse: 409, DataError: 422, SettingsError: 422}  # of errors that come from below; any other is a fault: 500
 
 
+LOG = logging.getLogger("mtrag_nb.service")
+LOG.addHandler(logging.NullHandler())  # silent where nobody asks for it; `mtrag serve` writes it to the terminal
+
+
+def numbered(e: BaseException) -> str:
+    "A fault for a client: its kind and a number, under which the log has its text."
+    number = secrets.token_hex(3)
+    LOG.error("fault %s: %s: %s", number, type(e).__name__, e)
+    return f"broke outside a turn: {type(e).__name__}, fault {number}; the service's log has the text"
+
+
 def denied(e: MTRAGError) -> Denied:
-    "An error from below as a refusal; its text without the paths of this machine."
+    "An error from below as a refusal; its text without the paths of this machine, and of a fault only its number."
     if isinstance(e, Denied): return e
-    said = f"{e.problem}. {e.remedy}".rstrip(". ") if isinstance(e, DataError) else str(e)
-    return Denied(next((s for kind, s in STATUS.items() if isinstance(e, kind)), 500), said, 2.0 if isinstance(e, InUse) else 0.0)
+    if (status := next((s for kind, s in STATUS.items() if isinstance(e, kind)), 500)) == 500: return Denied(status, numbered(e))
+    if isinstance(e, InUse): return Denied(status, "another process is using these documents, or this record. Try again", 2.0)
+    return Denied(status, without_places(f"{e.problem}. {e.remedy}".rstrip(". ") if isinstance(e, DataError) else str(e)))
 
 # %% ../../nbs/app/07c_holdings.ipynb #49ccef54
 @dataclass(frozen=True)
@@ -87,12 +104,16 @@ class Standing:
     def __init__(self, index: Index): self.index, self.runs, self.users, self.past = index, {}, 0, False
 
     def close_runs(self) -> None:
-        for run in self.runs.values(): run.close()
-        self.runs.clear()
+        "Close all. Raises DiskFull, once all are closed, if one could not write its predictions."
+        full = None
+        while self.runs:
+            try: self.runs.popitem()[1].close()
+            except DiskFull as e: full = e
+        if full: raise full
 
     def close(self) -> None:
-        self.close_runs()
-        self.index.close()
+        try: self.close_runs()
+        finally: self.index.close()
 
 
 class Shelf:
@@ -137,8 +158,11 @@ def trim() -> None:
     trim_memory()
 
 # %% ../../nbs/app/07c_holdings.ipynb #ad95ee7a
+STOPPING = "the service is stopping. Send it again when it is there"
+
+
 class Holdings:
-    "The documents of a library that is served. Safe to use from several threads: changes come one after the other."
+    "The documents of a library that is served. Safe to use from several threads: one is read at a time, one change made."
 
     def __init__(
         self,
@@ -151,7 +175,8 @@ class Holdings:
     ):
         from mtrag_nb.search.library import Library
         self.library, self.noted, self.embedder, self.chunks, self.limits = Library(library), noted, embedder, chunks, limits
-        self.changed, self.reader, self.writer = changed, Reader(), ThreadPoolExecutor(1, "upload")
+        self.changed, self.reader, self.closing = changed, Reader(), False
+        self.uploads, self.writer = ThreadPoolExecutor(1, "upload"), ThreadPoolExecutor(1, "change")
         self._lock, self._waiting = threading.Lock(), 0
 
     @property
@@ -170,29 +195,44 @@ class Holdings:
         return found
 
     def then(self, do: Callable[..., dict], *args) -> Future:
-        "Change the library when it is this one's turn. Raises Denied if too many wait."
+        "Put a document in (`put`) when it is its turn. Raises Denied if too many wait, or the service is stopping."
         with self._lock:
+            if self.closing: raise Denied(503, STOPPING, 5.0)
             if self._waiting >= self.limits.uploads: raise Denied(503, "too many documents wait to be put in", 10.0)
             self._waiting += 1
-        future = self.writer.submit(do, *args)
+            future = self.uploads.submit(do, *args)
         future.add_done_callback(lambda f: self._ended())
         return future
+
+    def change(self, do: Callable[..., dict], *args) -> dict:
+        "Change the library when it is this change's turn; a document that is still being read is not waited for."
+        try: return self.writer.submit(do, *args).result()
+        except (CancelledError, RuntimeError) as e:
+            if not self.closing: raise
+            raise Denied(503, STOPPING, 5.0) from e
 
     def _ended(self) -> None:
         with self._lock: self._waiting -= 1
 
     def put(self, path: Path, name: str, collection: str) -> dict:
         "Put a file in, or in the place of one of the same name. Raises Denied if it is too long, DataError if it cannot be read."
-        start, before, document = time.monotonic(), self.documents(), self.reader.read(path, name)
+        start = time.monotonic()
+        try: document = self.reader.read(path, name)
+        except DataError:
+            if self.closing: raise Denied(503, STOPPING, 5.0) from None
+            raise
         if (pages := max(len(document.pages), len(document.text) // PAGE)) > self.limits.pages:
             said = f"{pages:,} pages, more than {self.limits.pages:,} (where there are none, {PAGE:,} characters are one)"
             raise Denied(413, f"{said}. Split it")
-        done = self.library.add(path, collection, self.embedder(), self.chunks, None, name, document=document)
+        return {**self.change(self._add, path, name, collection, document), "seconds": round(time.monotonic() - start, 2)}
+
+    def _add(self, path: Path, name: str, collection: str, document: Document) -> dict:
+        before, done = self.documents(), self.library.add(path, collection, self.embedder(), self.chunks, None, name, document=document)
         status = "unchanged" if done.unchanged else "replaced" if done.replaced else "added"
         if status != "unchanged": self._note(next(d["id"] for d in self.documents() if d["name"] == name))
         (line,) = (d for d in self.documents() if d["name"] == name)
         old = next((d["id"] for d in before if d["name"] == name), None) if status == "replaced" else None
-        return {**line, "seconds": round(time.monotonic() - start, 2), "status": status, "replaces": old, "notes": list(document.notes)}
+        return {**line, "status": status, "replaces": old, "notes": list(document.notes)}
 
     def _note(self, i: str) -> None:
         with JsonlLog(self.noted) as log: log.append({"id": i, "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())})
@@ -201,13 +241,26 @@ class Holdings:
 
     def remove(self, i: str) -> dict:
         "Remove a document. Raises Denied if it is not there."
+        return self.change(self._remove, i)
+
+    def _remove(self, i: str) -> dict:
         gone = self.document(i)
         self.library.remove([i])
         self.changed()
         trim()
         return {"removed": gone["id"], "name": gone["name"]}
 
+    def stop(self) -> None:
+        "Take no more, and end the process that reads: whoever sent the document is told to send it again."
+        with self._lock: self.closing = True
+        self.uploads.shutdown(wait=False, cancel_futures=True)
+        if process := self.reader._process: process.kill()
+
     def close(self) -> None:
-        "Finish the change that is under way; those that wait are not begun."
-        self.writer.shutdown(wait=True, cancel_futures=True)
+        "Finish the change that is under way; those that wait are not begun, and what is being read is not read to its end."
+        self.stop()
+        while self._waiting:  # its reader may have been about to start
+            self.stop()
+            time.sleep(0.02)
+        self.writer.shutdown(wait=True)
         self.reader.close()

@@ -6,15 +6,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from ..core.record import Graded, Step, Trajectory
-from ..core.types import Context, Reason
+from ..core.types import Context, Reason, digest
 from ..core.verdicts import Verdict
 from ..systems.citations import WAYS_TO_CITE, Cited, claims_of
 
 # %% auto #0
-__all__ = ['place_of', 'grade_line', 'grade_lines', 'step_told', 'citation_lines', 'cited_lines', 'reply_of']
+__all__ = ['INTERRUPTED', 'place_of', 'grade_line', 'grade_lines', 'step_told', 'citation_lines', 'cited_lines', 'fault_number',
+           'error_line', 'reply_of']
 
 # %% ../../nbs/app/07_reply.ipynb #67b865f7
 def place_of(c: Context) -> dict:
@@ -36,9 +37,11 @@ def grade_lines(t: Trajectory, contexts: Mapping[str, Context]) -> list[dict]:
     return [grade_line(g.id, g.verdict, g.id in s.kept, contexts) for s in t.of(Graded) for g in s.grades]
 
 
-def step_told(step: Step, contexts: Mapping[str, Context] = {}) -> dict:
+def step_told(
+    step: Step,
+    name: Callable[[str], str] = lambda i: i.split("#")[0],  # id of a passage -> what a reader calls it
+) -> dict:
     "A step as progress: the node, what it says in words, its seconds."
-    name = lambda i: contexts[i].name if i in contexts else i.split("#")[0]
     return {"node": step.node, "told": [list(line) for line in step.lines(name)], "seconds": step.seconds}
 
 # %% ../../nbs/app/07_reply.ipynb #3378814e
@@ -62,6 +65,20 @@ def cited_lines(t: Trajectory, contexts: Mapping[str, Context]) -> dict:
             "confidence": cited.confidence, "licence": cited.licence}
 
 # %% ../../nbs/app/07_reply.ipynb #758590dc
+INTERRUPTED = "Interrupted"  # the type of the fault of a turn that a service's end cut off
+
+
+def fault_number(task_id: str) -> str:
+    "What a client is told of a fault in place of its text, which may hold keys and paths."
+    return digest(task_id, 6)
+
+
+def error_line(t: Trajectory) -> dict:
+    "What a client is told of a turn that broke."
+    said = f"fault {fault_number(t.task_id)}: the service's log and its record have the text"
+    return {"node": t.error.node, "type": t.error.type, "message": t.error.message if t.error.type == INTERRUPTED else said}
+
+
 def reply_of(
     t: Trajectory,
     contexts: Mapping[str, Context],  # of the passages that it found, at least
@@ -73,4 +90,4 @@ def reply_of(
     return {"answer": t.answer, "outcome": t.outcome.value, "reason": t.reason, "why": about, **cited_lines(t, contexts),
             "grades": grade_lines(t, contexts), "seconds": t.seconds, "tokens": {"in": t.calls.tokens_in, "out": t.calls.tokens_out},
             "trajectory_id": t.task_id, "conversation_id": t.conversation_id, "turn": t.turn,
-            "error": {k: getattr(t.error, k) for k in ("node", "type", "message")} if t.error else None, **known}
+            "error": error_line(t) if t.error else None, **known}

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import base64
 import hashlib
+import logging
 import os
 import re
 from collections.abc import Callable, Mapping
@@ -77,6 +78,7 @@ def serve(
     names: tuple[str, ...] = (),  # other names by which requests may call the service
     ready: Callable[[str], object] = print,  # told the address
     per_minute: int = 240,  # requests of an address
+    proxy: str = "",  # the address of a proxy in front, which says whose requests it hands on; "": nobody is believed that
     **limits,  # see `app.holdings.Limits`
 ) -> None:
     "Serve until a signal comes. Raises SettingsError for an address that others reach without a token, InUse for a record in use."
@@ -87,9 +89,10 @@ def serve(
     from mtrag_nb.app.service import Service
     with Service(library, out, profile, system, changes, models, Limits(**limits), collection) as service:
         rules = rules_of(service, host, token, names, per_minute=per_minute)
-        server, listening = server_of(make_app(service, rules, *home_page()), host, port)
+        server, listening = server_of(make_app(service, rules, *home_page()), host, port, proxy=proxy)
         lost, late = service.recovered
         if lost or late: print(f"After an interruption: {lost} turns are recorded as broken, {late} were put into their conversations.")
+        for name in service.aside: print(f"Set aside, since it cannot be read: {name}")
         where = f"http://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}/"
         ready(f"{where}  {service.system} on {profile}; library {library}, record {out}. Ctrl-C stops it.")
         server.run(sockets=[listening])
@@ -106,6 +109,7 @@ def serve_arguments(p: argparse.ArgumentParser) -> None:
     p.add_argument("--name", action="append", default=[], metavar="HOST", help="another name that it is called by (may be repeated)")
     p.add_argument("--collection", default="documents", metavar="NAME", help="of uploads that name none (default documents)")
     p.add_argument("--rate", type=count, default=240, metavar="N", help="requests of one address in a minute (default 240)")
+    p.add_argument("--proxy", default="", metavar="ADDRESS", help="of a proxy in front; its X-Forwarded-For is believed, nobody else's")
     p.add_argument("--most-mb", type=count, default=50, metavar="N", help="of one upload (default 50)")
     p.add_argument("--most-pages", type=count, default=1000, metavar="N", help="of one document (default 1000)")
     system_argument(p, default=None, told=f" (default {SERVING})")
@@ -121,8 +125,10 @@ def port_of(text: str) -> int:
 def do_serve(a: argparse.Namespace) -> bool:
     "`mtrag serve`."
     if a.config or a.calibrated: raise SettingsError("serve takes --set; --config and --calibrated go with run")
-    serve(a.library, a.out, a.host, a.port, a.profile, system_of(a) if a.system else "", changes_of(a.set), token_in(a.token_file),
-          collection=a.collection, names=tuple(a.name), ready=lambda said: print(said, flush=True), per_minute=a.rate,
+    logging.basicConfig(format="%(asctime)s %(message)s")
+    a.system = a.system or SERVING
+    serve(a.library, a.out, a.host, a.port, a.profile, system_of(a), changes_of(a.set), token_in(a.token_file),
+          collection=a.collection, names=tuple(a.name), ready=lambda said: print(said, flush=True), per_minute=a.rate, proxy=a.proxy,
           upload_bytes=a.most_mb * 10**6, pages=a.most_pages)
     return True
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 import secrets
+import shutil
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -16,18 +17,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .reply import reply_of
-from ..core.files import JsonlLog, read_jsonl, write_jsonl
-from ..core.record import Fault, Run, Step, Trajectory, read_turn, trajectory, turn_line
-from ..core.types import Context, DataError, Task, Turn, digest, plain
+from .reply import INTERRUPTED, reply_of
+from ..core.files import JsonlLog, parse_json, read_jsonl, write_whole
+from ..core.record import Fault, Run, Step, Trajectory, read_lines, read_turn, trajectory, turn_line
+from ..core.types import Context, DataError, DiskFull, MTRAGError, Task, Turn, digest, plain
 
 if TYPE_CHECKING:
     from mtrag_nb.systems.stages import Toolbox
     from mtrag_nb.systems.system import System
 
 # %% auto #0
-__all__ = ['ID', 'ENDED', 'Gate', 'Watched', 'Counted', 'task_line', 'ServedRun', 'new_id', 'Conversations', 'as_markdown',
-           'lines_with', 'read_one', 'unended', 'recover', 'forget', 'forget_labels']
+__all__ = ['ID', 'ENDED', 'ODD', 'LOGS', 'KEPT', 'REMOVED', 'Gate', 'Watched', 'Counted', 'task_line', 'ServedRun', 'new_id',
+           'set_aside', 'turn_said', 'end_of', 'Conversations', 'in_markdown', 'as_markdown', 'lines_with', 'read_one',
+           'unended', 'recover_run', 'recover', 'holds', 'forget', 'forget_labels', 'forget_document',
+           'without_document', 'to_delete', 'delete_all']
 
 # %% ../../nbs/app/07a_served.ipynb #4695d5b6
 class Gate:
@@ -119,6 +122,11 @@ class ServedRun:
         "What a turn found, by id."
         return {c.id: c for c in self.contexts(list(dict.fromkeys([*t.found, *t.contexts])))}
 
+    def name(self, i: str) -> str:
+        "What a reader calls a passage, by its id."
+        try: return self.contexts([i])[0].name
+        except (MTRAGError, KeyError): return i.split("#")[0]
+
     def close(self) -> None:
         "End the session: what it did is noted, and its answers are written as predictions."
         from mtrag_nb.runs.run import end_session, write_predictions
@@ -134,27 +142,54 @@ ID = re.compile(r"[0-9a-f]{16}")
 def new_id() -> str: return secrets.token_hex(8)
 
 
+def set_aside(path: Path) -> Path:
+    "Rename a file or folder of a record that cannot be read, and what it is called then."
+    names = (path.with_name(f"{path.name}.aside{n or ''}") for n in range(10**6))
+    return path.rename(next(p for p in names if not p.exists()))
+
+
+def turn_said(line: dict) -> dict:
+    "A line of a conversation, as it is. Raises TypeError for another object."
+    kinds = {"turn": int, "time": str, "question": str, "reply": dict}
+    odd = next((k for k, kind in kinds.items() if not isinstance(line.get(k), kind)), None)
+    if odd: raise TypeError(f"{odd} is {line.get(odd)!r:.40}")
+    reply = line["reply"]
+    if not isinstance(reply.get("outcome"), str) or not isinstance(reply.get("answer"), str): raise TypeError("the reply has no answer")
+    return line
+
+
+def end_of(history: Iterable[Turn], question: str, answer: str) -> str:
+    "Names all that was said in a conversation up to an answer."
+    return digest([*history, Turn("user", question), Turn("agent", answer)])
+
+
 class Conversations:
     "Conversations in a folder. Safe to use from several threads."
 
     def __init__(self, folder: str | Path):
-        self.folder, self._lock = Path(folder), threading.Lock()
-        self.known = {p.stem: self._summary(self.lines(p.stem)) for p in sorted(self.folder.glob("*.jsonl")) if ID.fullmatch(p.stem)}
-        self.known = {i: s for i, s in self.known.items() if s}
+        self.folder, self._lock, self.known, self.aside = Path(folder), threading.Lock(), {}, []
+        self.ends: dict[str, str] = {}  # `end_of` -> the conversation that ended there; "" where more than one did
+        for path in sorted(p for p in self.folder.glob("*.jsonl") if ID.fullmatch(p.stem)):
+            try: lines = self.lines(path.stem)
+            except DataError as e: self.aside.append(f"{set_aside(path).name}: {e.problem}")
+            else: self._know(path.stem, lines)
 
     def _path(self, i: str) -> Path:
         if not ID.fullmatch(i): raise DataError(f"no conversation {i[:40]!r}", remedy="GET /api/conversations names them")
         return self.folder / f"{i}.jsonl"
 
-    def _summary(self, lines: list[dict]) -> dict:
-        "What a list of conversations says of one."
-        return {"began": lines[0]["time"], "last": lines[-1]["time"], "turns": len(lines),
-                "title": lines[0]["question"][:120]} if lines else {}
+    def _know(self, i: str, lines: list[dict]) -> None:
+        "Take up lines: what a list of conversations says of it, and where it ended."
+        if not lines: return
+        old = self.known.get(i, {"began": lines[0]["time"], "turns": 0, "title": lines[0]["question"][:120]})
+        self.known[i] = {**old, "last": lines[-1]["time"], "turns": max(len(lines), lines[-1]["turn"], old["turns"])}
+        for end in (line["end"] for line in lines if line.get("end")): self.ends[end] = i if self.ends.get(end, i) == i else ""
 
     def lines(self, i: str) -> list[dict]:
-        "The turns of a conversation, in order; none if it is not there. Raises DataError for an id that is none."
+        "The turns of a conversation, in order; none if it is not there. Raises DataError for an id that is none, or a line."
         path = self._path(i)
-        found = [line for _, line in read_jsonl(path, torn_tail=True)] if path.exists() else []
+        if path.is_dir(): raise DataError("a folder stands where a file should be", path)
+        found = list(read_lines(path, turn_said, "a turn of a conversation"))
         return sorted({line["turn"]: line for line in found}.values(), key=lambda line: line["turn"])
 
     def history(self, i: str) -> tuple[Turn, ...]:
@@ -162,32 +197,38 @@ class Conversations:
         said = [line for line in self.lines(i) if line["reply"]["outcome"] != "error"]
         return tuple(u for line in said for u in (Turn("user", line["question"]), Turn("agent", line["reply"]["answer"])))
 
-    def append(self, i: str, turn: int, question: str, reply: Mapping, when: float | None = None) -> None:
+    def append(self, i: str, turn: int, question: str, reply: Mapping, when: float | None = None, end: str = "") -> None:
         "Put a turn on record."
         stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(when))
-        line = {"turn": turn, "time": stamp, "question": question, "reply": dict(reply)}
+        line = {"turn": turn, "time": stamp, "question": question, "reply": dict(reply), **({"end": end} if end else {})}
         with self._lock:
             with JsonlLog(self._path(i)) as log: log.append(line)
-            old = self.known.get(i, self._summary([line]))
-            self.known[i] = {**old, "last": stamp, "turns": max(turn, old["turns"])}
+            self._know(i, [line])
 
     def delete(self, i: str) -> None:
+        "Delete one, and what was set aside of it; no chat goes on where it ended."
         with self._lock:
-            self._path(i).unlink(missing_ok=True)
+            for path in self.folder.glob(f"{self._path(i).name}*"): shutil.rmtree(path) if path.is_dir() else path.unlink()
             self.known.pop(i, None)
+            self.ends = {end: "" if c == i else c for end, c in self.ends.items()}
 
 # %% ../../nbs/app/07a_served.ipynb #0fee43bf
+def in_markdown(text: str) -> str:
+    "A text as Markdown that shows it as it is: no HTML of its own, and no links."
+    return re.sub(r"([\\<\[\]])", r"\\\1", text)
+
+
 def as_markdown(lines: Iterable[Mapping]) -> str:
     "A conversation as text: questions, answers, and what they cite."
-    out = []
+    out, md = [], in_markdown
     for line in lines:
         r = line["reply"]
-        cited = [f"[{c['n']}] {c['document']}" + (f", {c['section']}" if c["section"] else "")
+        cited = [f"[{c['n']}] {md(c['document'])}" + (f", {md(c['section'])}" if c["section"] else "")
                  + (f", from page {c['page']}" if c["page"] else "")
                  for c in r.get("citations", ())]
-        end = r["answer"] if r["outcome"] != "error" else f"(broke in {r['error']['node'] or 'the graph'}: {r['error']['message']})"
+        end = md(r["answer"]) if r["outcome"] != "error" else f"(broke in {r['error']['node'] or 'the graph'}: {md(r['error']['message'])})"
         why = [f"(refused: {r['why'] or r['reason']})"] if r["outcome"] == "i_dont_know" else []
-        out.append("\n\n".join([f"## {line['question']}", end, *why, *(f"- {c}" for c in cited)]))
+        out.append("\n\n".join([f"## {md(line['question'])}", end, *why, *(f"- {c}" for c in cited)]))
     return "\n\n".join(out) + "\n"
 
 # %% ../../nbs/app/07a_served.ipynb #f4a480f7
@@ -212,7 +253,8 @@ def read_one(folder: Path, task_id: str) -> tuple[Trajectory, dict[str, Context]
     return t, {c.id: c for c in contexts}, task
 
 # %% ../../nbs/app/07a_served.ipynb #f21fce31
-ENDED = Fault("", "Interrupted", "the service ended before the turn did: ask again")
+ENDED = Fault("", INTERRUPTED, "the service ended before the turn did: ask again")
+ODD = (MTRAGError, KeyError, TypeError, ValueError, AttributeError)  # what a run folder of something else raises when it is read
 
 
 def unended(run: Run) -> list[Trajectory]:
@@ -221,48 +263,121 @@ def unended(run: Run) -> list[Trajectory]:
     return [replace(trajectory(t, {}, 0.0, RuntimeError()), error=ENDED) for t in left]
 
 
+def recover_run(path: Path, talks: Conversations, reasons: Callable[[str], Iterable]) -> tuple[int, int]:  # as `recover`
+    "Bring the record of one run into order."
+    broken = unended(Run(path))
+    with JsonlLog(path / "trajectories.jsonl") as log:
+        for t in broken: log.append(turn_line(t))
+    run, late = Run(path), []
+    for c in run.conversations:
+        there = {line["turn"] for line in talks.lines(c)}
+        late += [t for t in run.conversations[c] if t.turn not in there]
+    for t in late:
+        end = "" if t.failed else end_of(run.tasks[t.task_id].history, t.question, t.answer)
+        reply = reply_of(t, run.passages, reasons(run.system), system=run.system, run=path.name)
+        talks.append(t.conversation_id, t.turn, t.question, reply, end=end)
+    return len(broken), len({t.task_id for t in late} - {t.task_id for t in broken})
+
+
 def recover(
     folder: Path,  # with the run folders
     talks: Conversations,
     reasons: Callable[[str], Iterable] = lambda system: (),  # system -> its reasons
 ) -> tuple[int, int]:  # turns that had not ended, and turns that had not reached their conversation
-    "Bring the record of a service that was killed into order."
+    "Bring the record of a service that was killed into order. What is no run is set aside, and named in `talks.aside`."
     lost = late = 0
-    for path in sorted(p.parent for p in folder.glob("*/manifest.json")):
-        broken = unended(Run(path))
-        with JsonlLog(path / "trajectories.jsonl") as log:
-            for t in broken: log.append(turn_line(t))
-        run, lost = Run(path), lost + len(broken)
-        for c in run.conversations:
-            there = {line["turn"] for line in talks.lines(c)}
-            for t in (t for t in run.conversations[c] if t.turn not in there):
-                known = {"system": run.system, "run": path.name}
-                talks.append(c, t.turn, t.question, reply_of(t, run.passages, reasons(run.system), **known))
-                late += t.task_id not in {b.task_id for b in broken}
+    for path in sorted(p.parent for p in folder.glob("*/manifest.json") if ".aside" not in p.parent.name):
+        try: more = recover_run(path, talks, reasons)
+        except DiskFull: raise
+        except ODD as e: talks.aside.append(f"{set_aside(path).name}: {getattr(e, 'problem', None) or type(e).__name__}")
+        else: lost, late = lost + more[0], late + more[1]
     return lost, late
 
 # %% ../../nbs/app/07a_served.ipynb #47516f13
-def _without(path: Path, keep: Callable[[dict], bool]) -> None:
-    "Write a log again, without some of its lines; what is not changed is not written."
-    if not path.exists(): return
-    lines = [line for _, line in read_jsonl(path, torn_tail=True)]
-    if len(left := [line for line in lines if keep(line)]) < len(lines): write_jsonl(path, left)
+LOGS = ("trajectories", "predictions", "scores", "judgements")  # with a line for each turn
+KEPT = {".lock", "manifest.json", "scores.json", "judge.json", "passages.jsonl", "tasks.jsonl", *(f"{name}.jsonl" for name in LOGS)}
+REMOVED = "(removed)"  # stands where the text of a removed document stood
+
+
+def _rewrite(path: Path, line_of: Callable[[dict], dict | None], names: bytes = b"") -> int:  # lines that changed
+    "Write a log again with other lines, None for one that goes; a line that cannot be read goes if it holds `names`."
+    if not path.is_file(): return 0
+
+    def again(line: bytes) -> bytes:
+        try: new = line_of(old := parse_json(line))
+        except (*ODD, RecursionError): return b"" if names in line else line
+        if new is None or new == old: return b"" if new is None else line
+        return (json.dumps(new, ensure_ascii=False) + "\n").encode("utf-8", "backslashreplace")
+    lines = path.read_bytes().splitlines(keepends=True)
+    if (left := [again(line) for line in lines]) != lines: write_whole(path, b"".join(left))
+    return sum(a != b for a, b in zip(left, lines))
+
+
+def _derived(folder: Path) -> None:
+    "Remove what was made from a run: all but its logs and what it was made with."
+    for path in (p for p in folder.iterdir() if p.name not in KEPT): shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def holds(folder: Path, text: str) -> bool:
+    "Whether a text stands in any file of a folder."
+    return any(text.encode() in p.read_bytes() for p in folder.rglob("*") if p.is_file())
 
 
 def forget(folder: Path, conversation: str) -> int:  # its turns that were in the run
     "Take a conversation out of a run that nobody writes to."
-    run = Run(folder)
-    gone = {i for i, t in run.tasks.items() if t.conversation_id == conversation}
-    if not gone: return 0
-    seen = {i for k, t in run.trajectories.items() if k not in gone for i in (*t.found, *t.contexts)}
-    _without(folder / "tasks.jsonl", lambda o: o["task"]["id"] not in gone)
-    for name in ("trajectories", "predictions", "scores", "judgements"):
-        _without(folder / f"{name}.jsonl", lambda o: o["task_id"] not in gone)
-    _without(folder / "passages.jsonl", lambda o: o["id"] in seen)
-    for name in ("calls.jsonl", "report.html"): (folder / name).unlink(missing_ok=True)
-    return len(gone)
+    if not holds(folder, conversation): return 0
+    _derived(folder)
+    mine, named = (lambda i: str(i).startswith(f"{conversation}<::>")), conversation.encode()
+    for name in LOGS: _rewrite(folder / f"{name}.jsonl", lambda o: None if mine(o["task_id"]) else o, named)
+    seen: set[str] = set()
+
+    def look(o: dict) -> dict:
+        seen.update(read_turn(o).found, read_turn(o).contexts)
+        return o
+    _rewrite(folder / "trajectories.jsonl", look)
+    _rewrite(folder / "passages.jsonl", lambda o: o if o["id"] in seen else None)
+    return _rewrite(folder / "tasks.jsonl", lambda o: None if mine(o["task"]["id"]) else o, named)
 
 
 def forget_labels(path: Path, conversation: str) -> None:
     "Take what was said of a conversation's turns out of the labels."
-    _without(path, lambda o: not str(o["task_id"]).startswith(f"{conversation}<::>"))
+    path.with_name(f"{path.name}.part").unlink(missing_ok=True)
+    _rewrite(path, lambda o: None if str(o["task_id"]).startswith(f"{conversation}<::>") else o, conversation.encode())
+
+# %% ../../nbs/app/07a_served.ipynb #fd998ae5
+def forget_document(folder: Path, document: str) -> None:
+    "Take a document's text out of the passages of a run that nobody writes to. What answers quoted of it stays."
+    if not holds(folder, document): return
+    _derived(folder)
+    blank = lambda c, key: {**c, "text": REMOVED} if str(c[key]).split("#")[0] == document else c
+    _rewrite(folder / "predictions.jsonl", lambda o: {**o, "contexts": [blank(c, "document_id") for c in o["contexts"]]})
+    _rewrite(folder / "passages.jsonl", lambda o: blank(o, "id"))
+
+
+def without_document(line: dict, document: str) -> dict:
+    "A turn of a conversation without the text of a document that it cites."
+    gone = lambda c: {**c, "text": REMOVED, "marks": []} if str(c.get("passage")).split("#")[0] == document else c
+    if not line["reply"].get("citations"): return line
+    return {**line, "reply": {**line["reply"], "citations": [gone(c) for c in line["reply"]["citations"]]}}
+
+
+def to_delete(folder: Path, **what: str) -> None:  # conversation or document: its id
+    "Write down what is to go. Raises DiskFull, and nothing is begun, if there is no room for it."
+    with JsonlLog(folder / "deleting.jsonl") as log: log.append(what)
+
+
+def delete_all(folder: Path, talks: Conversations) -> int:  # turns of conversations that were in runs
+    "Delete what is written down, out of every file of a record that nobody writes to; what was begun before is finished."
+    listed, turns = folder / "deleting.jsonl", 0
+    if not listed.exists(): return 0
+    runs = sorted(p for p in (folder / "runs").glob("*") if p.is_dir())
+    for _, gone in read_jsonl(listed, torn_tail=True):
+        if i := gone.get("conversation"):
+            turns += sum(forget(run, i) for run in runs)
+            forget_labels(folder / "labels.jsonl", i)
+            talks.delete(i)
+        if i := gone.get("document"):
+            for run in runs: forget_document(run, i)
+            for path in talks.folder.glob("*.jsonl"): _rewrite(path, lambda line: without_document(line, i))
+    listed.unlink()
+    return turns

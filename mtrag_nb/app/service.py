@@ -10,19 +10,21 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .. import __version__
-from .holdings import Denied, Holdings, Limits, Shelf, Standing
-from .reply import reply_of, step_told
-from .served import Conversations, Gate, ServedRun, forget, forget_labels, new_id, read_one, recover
+from .holdings import Denied, Holdings, LOG, Limits, Shelf, Standing
+from .reply import error_line, fault_number, reply_of, step_told
+from .served import Conversations, Gate, ID, ServedRun, delete_all, end_of, new_id, read_one, recover, to_delete
 from .telling import Listened, Listeners, Telling, listening
-from ..core.files import make_folder, only_writer
+from ..core.files import make_folder, only_writer, read_jsonl
+from ..core.record import append_label
 from ..core.settings import Settings
-from ..core.types import SettingsError, Task, Turn, digest
+from ..core.types import DiskFull, SettingsError, Task, Turn, digest
 from ..systems.registry import SERVING, SYSTEMS, configured, system_named
 
 if TYPE_CHECKING:
@@ -30,9 +32,9 @@ if TYPE_CHECKING:
     from mtrag_nb.search.index import Index
 
 # %% auto #0
-__all__ = ['THUMBS', 'service_settings', 'reasons_of', 'asked_rightly', 'Service', 'served_run', 'only_one', 'next_task', 'ask',
-           'begin', 'turn_of', 'why_html', 'label', 'delete_conversation', 'memory_mb', 'models_of', 'index_of',
-           'status']
+__all__ = ['THUMBS', 'service_settings', 'reasons_of', 'systems_of', 'asked_rightly', 'finish_deletions', 'Service', 'served_run',
+           'only_one', 'next_task', 'ask', 'begin', 'turn_of', 'why_html', 'label', 'delete_now', 'delete_conversation',
+           'delete_document', 'memory_mb', 'models_of', 'index_of', 'status']
 
 # %% ../../nbs/app/07d_service.ipynb #057e1d5e
 def service_settings(system: str, profile: str, changes: Mapping[str, object] = {}, top_k: int = 0) -> Settings:
@@ -49,6 +51,12 @@ def reasons_of(system: str) -> tuple:
     except SettingsError: return ()
 
 # %% ../../nbs/app/07d_service.ipynb #9fc68ad5
+def systems_of(service: Service) -> list[str]:
+    "Who can answer: every system, the service's own in the variant in which it is served."
+    own = service.system.partition("+")[0]
+    return [service.system if s == own else s for s in SYSTEMS]
+
+
 def asked_rightly(question: object, system: str, collection: str, top_k: int, limits: Limits, collections: Sequence[str]) -> None:
     "Raises Denied for a question that cannot be put, and says what can."
     if not isinstance(question, str) or not question.strip(): raise Denied(422, "the question is empty")
@@ -57,6 +65,15 @@ def asked_rightly(question: object, system: str, collection: str, top_k: int, li
     if collection and collection not in collections:
         raise Denied(404, f"no collection {collection[:40]!r}: there are {', '.join(collections) or 'none yet'}")
     if not 0 <= top_k <= limits.top_k: raise Denied(422, f"top_k is 1 to {limits.top_k}, or 0 for the system's own")
+
+# %% ../../nbs/app/07d_service.ipynb #0260de4a
+def finish_deletions(service: Service) -> int:  # turns
+    "Do what is written down to be deleted. Nobody else uses the service meanwhile."
+    listed = service.folder / "deleting.jsonl"
+    documents = {o.get("document") for _, o in read_jsonl(listed, torn_tail=True)} if listed.exists() else set()
+    for d in service.holdings.documents() if documents else ():
+        if d["id"] in documents: service.holdings.remove(d["id"])
+    return delete_all(service.folder, service.talks)
 
 # %% ../../nbs/app/07d_service.ipynb #1a584010
 class Service:
@@ -80,14 +97,16 @@ class Service:
         if self.settings.qdrant_url: raise SettingsError("a library lies in its folder, not on a server: leave qdrant_url empty")
         self.models, self.listeners, self.size = models or Models(self.settings), Listeners(), max(4, self.settings.batch_size)
         self.batches = BatchingChat(Telling(self.models.chat, self.listeners), self.size)
-        self._lock, self._asking, self._queue, self.closing, self.chains = threading.RLock(), set(), 0, False, {}
+        self._lock, self._asking, self._queue, self.closing = threading.RLock(), set(), 0, False
+        self.chains, self.claimed = {}, set()  # chats: conversation -> whose it is; ends that are gone on with (`app.api`)
         self._only = only_writer(self.folder, "service's record")
         self._only.__enter__()
         self.talks, self.gate = Conversations(self.folder / "conversations"), Gate()
-        self.recovered = recover(self.folder / "runs", self.talks, reasons_of)
         self.holdings = Holdings(library, self.folder / "documents.jsonl", lambda: self.models.embedder, self.settings.chunks, limits,
                                  lambda: self.shelf.leave())
         self.shelf = Shelf(self._open_index, lambda: self.holdings.library.generation)
+        finish_deletions(self)
+        self.recovered, self.aside = recover(self.folder / "runs", self.talks, reasons_of), self.talks.aside
         self.pool = ThreadPoolExecutor(self.size, "turn")
 
     def _open_index(self) -> Index:
@@ -96,9 +115,14 @@ class Service:
         folder = self.holdings.library.folder
         return open_index(folder, self.models.embedder, chunks_of(folder, self.settings))
 
+    def stop(self) -> None:
+        "Take no more, and read no document to its end: the first half of `close`."
+        self.closing = True
+        self.holdings.stop()
+
     def close(self) -> None:
         "Take no more; finish what is begun, send away what is not, and close the record."
-        self.closing = True
+        self.stop()
         self.pool.shutdown(wait=True, cancel_futures=True)
         self.holdings.close()
         self.shelf.leave()
@@ -161,9 +185,11 @@ def ask(
         asked_rightly(question, system, collection, top_k, service.limits, list(held.index.manifest.domains))
         run, task = served_run(service, held, system, top_k), next_task(service, conversation, question.strip(), collection, history)
         writing = lambda text: told("writing", {"text": text[-4000:]})
-        with listening(writing): t = run.take(task, lambda step: told("step", step_told(step)))
+        with listening(writing): t = run.take(task, lambda step: told("step", step_told(step, run.name)))
+        if t.failed: LOG.error("fault %s: %s in %s\n%s", fault_number(t.task_id), t.task_id, run.folder.name, t.error.traceback)
         reply = reply_of(t, run.found(t), run.system.reasons, system=system, run=run.folder.name)
-        service.talks.append(conversation, task.turn, question.strip(), reply)
+        end = "" if t.failed else end_of(task.history, question, t.answer)
+        service.talks.append(conversation, task.turn, question.strip(), reply, end=end)
     return reply
 
 # %% ../../nbs/app/07d_service.ipynb #86084b40
@@ -189,11 +215,12 @@ def turn_of(service: Service, conversation: str, turn: int) -> dict:
 
 
 def why_html(service: Service, conversation: str, turn: int) -> str:
-    "All of a turn, as a page that stands alone."
+    "All of a turn, as a page that stands alone; of a fault only its number."
     from mtrag_nb.core.html import document, page
     from mtrag_nb.show.turns import turn_html
     reply = turn_of(service, conversation, turn)["reply"]
     t, contexts, task = read_one(service.folder / "runs" / reply["run"], reply["trajectory_id"])
+    if t.error: t = replace(t, error=replace(t.error, message=error_line(t)["message"], traceback=""))
     return document(f"turn {turn}", page(turn_html(t, contexts, history=task.history)))
 
 
@@ -202,23 +229,34 @@ THUMBS = {"up": "good", "down": "wrong"}  # as the case browser calls them
 
 def label(service: Service, conversation: str, turn: int, thumb: str, note: str = "") -> dict:
     "Put what somebody thinks of a turn on record. Raises Denied, DataError for nothing to say."
-    from mtrag_nb.show.browser import append_label
     if thumb not in ("", *THUMBS): raise Denied(422, f"a thumb is up or down, not {thumb[:20]!r}")
     if len(note) > 2000: raise Denied(413, "a note has at most 2,000 characters")
     reply = turn_of(service, conversation, turn)["reply"]
     return append_label(service.folder / "labels.jsonl", reply["run"], reply["trajectory_id"], THUMBS.get(thumb, ""), note)
 
 # %% ../../nbs/app/07d_service.ipynb #b35220b8
+def delete_now(service: Service, **what: str) -> int:  # conversation or document: its id
+    "Delete from the record, once no turn is under way."
+    with service.gate.alone(), service._lock:
+        to_delete(service.folder, **what)
+        with suppress(DiskFull): service.shelf.leave()  # what is deleted first makes room
+        return finish_deletions(service)
+
+
 def delete_conversation(service: Service, conversation: str) -> dict:
     "Delete a conversation. Raises Denied if it is not there."
-    if conversation not in service.talks.known: raise Denied(404, f"no conversation {conversation[:40]!r}")
-    with service.gate.alone(), service._lock:
-        if service.shelf.now: service.shelf.now.close_runs()
-        turns = sum(forget(p.parent, conversation) for p in (service.folder / "runs").glob("*/manifest.json"))
-        forget_labels(service.folder / "labels.jsonl", conversation)
-        service.talks.delete(conversation)
-        service.chains = {k: c for k, c in service.chains.items() if c != conversation}
-    return {"removed": conversation, "turns": turns}
+    there = ID.fullmatch(conversation) and any(service.talks.folder.glob(f"{conversation}.jsonl*"))
+    if not there: raise Denied(404, f"no conversation {conversation[:40]!r}")
+    return {"removed": conversation, "turns": delete_now(service, conversation=conversation)}
+
+
+def delete_document(service: Service, document: str) -> dict:
+    "Remove a document, and its text from the record. Raises Denied if it is not there."
+    service.holdings.document(document)
+    with service._lock: to_delete(service.folder, document=document)
+    gone = service.holdings.remove(document)
+    delete_now(service, document=document)
+    return gone
 
 # %% ../../nbs/app/07d_service.ipynb #1b1bef8a
 def memory_mb() -> dict:
@@ -253,6 +291,6 @@ def status(service: Service) -> dict:
     writing = "a model's text while it is written, and each node" if service.batches.model.tells else \
         "each node; the chat model gives its reply only whole"
     return {"ok": not service.closing, "version": __version__, "profile": service.profile, "system": service.system,
-            "systems": list(SYSTEMS),
+            "systems": systems_of(service),
             "models": models_of(service), "index": index_of(service), "memory": memory_mb(), "progress": writing,
             "asking": service._queue, "conversations": len(service.talks.known), "limits": vars(service.limits)}

@@ -6,6 +6,9 @@
 from __future__ import annotations
 
 import html
+import io
+import sys
+import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -13,7 +16,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import ClassVar, TypeVar
 
-from .files import read_json, read_jsonl
+from .files import JsonlLog, read_json, read_jsonl
 from .text import clipped
 from .types import Context, DataError, Outcome, Passage, Task, digest, plain, structured
 from .verdicts import Label, Verdict
@@ -21,10 +24,11 @@ from .verdicts import Label, Verdict
 # %% auto #0
 __all__ = ['KINDS', 'S', 'WEB', 'TENS', 'VERSION', 'LEFT_OUT', 'MANIFEST', 'NEEDED', 'Calls', 'Step', 'Rewritten', 'Found',
            'Retrieved', 'Grade', 'Graded', 'Rank', 'Ranked', 'in_words', 'Gated', 'Drafted', 'Checked', 'Retried',
-           'Refused', 'Clarified', 'step_line', 'read_step', 'replace_unknown', 'own_fields', 'Fault', 'fault_of',
-           'Trajectory', 'trajectory', 'turn_line', 'read_turn', 'tell', 'new_turn', 'is_web', 'ranking_scores',
-           'predicted_passages', 'Judgement', 'Judged', 'answer_digest', 'check_manifest', 'read_manifest',
-           'read_lines', 'read_trajectories', 'read_passages', 'read_judgements', 'read_scores', 'Run', 'as_run']
+           'Refused', 'Clarified', 'step_line', 'read_step', 'replace_unknown', 'own_fields', 'Fault', 'without_places',
+           'fault_of', 'Trajectory', 'trajectory', 'turn_line', 'read_turn', 'tell', 'new_turn', 'is_web',
+           'ranking_scores', 'predicted_passages', 'Judgement', 'Judged', 'answer_digest', 'check_manifest',
+           'read_manifest', 'read_lines', 'read_trajectories', 'read_passages', 'read_judgements', 'read_scores', 'Run',
+           'as_run', 'append_label', 'read_labels']
 
 # %% ../../nbs/1_core/07_record.ipynb #25cf117d
 @dataclass
@@ -283,10 +287,19 @@ class Fault:
     traceback: str = ""
 
 
+def without_places(text: str) -> str:
+    "A text without this machine's own paths: files of packages as they are imported, `~` for the home folder."
+    places = {str(p) for p in (*map(Path, sys.path), Path(sys.modules["mtrag_nb"].__file__).parents[1]) if p.is_absolute()}
+    for place in sorted(places, key=len, reverse=True):
+        if place.count("/") > 1: text = text.replace(f"{place}/", "")
+    home = str(Path.home())
+    return text.replace(home, "~") if home.strip("/") else text
+
+
 def fault_of(e: BaseException) -> Fault:
     "An exception, told; one from inside a node names the node (`node`, `cause`)."
-    cause = getattr(e, "cause", e)
-    return Fault(getattr(e, "node", ""), type(cause).__name__, str(cause), "".join(traceback.format_exception(e))[-4000:])
+    cause, told = getattr(e, "cause", e), "".join(traceback.format_exception(e))[-4000:]
+    return Fault(getattr(e, "node", ""), type(cause).__name__, without_places(str(cause)), without_places(told))
 
 
 S = TypeVar("S", bound=Step)
@@ -698,3 +711,25 @@ class Run:
 def as_run(source: Run | str | Path) -> Run:
     "A run, or the run in a folder."
     return source if isinstance(source, Run) else Run(source)
+
+# %% ../../nbs/1_core/07_record.ipynb #3f995df7
+def append_label(
+    path: str | Path,  # JSON lines; made if it isn't there
+    run: str,
+    task_id: str,
+    label: str,
+    note: str = "",
+) -> dict:  # the line
+    "Put a label on record. Raises DataError for nothing to say, or a full disk."
+    if not label.strip() and not note.strip(): raise DataError("neither a label nor a note", remedy="Choose or write one of the two")
+    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    with open(path, "rb") if Path(path).exists() else io.BytesIO() as f: first = f.read(1)
+    if first not in (b"", b"{"): raise DataError("is no log of labels", path, remedy="Name another file")
+    line = {"run": run, "task_id": task_id, "label": label.strip(), "note": note.strip(), "time": now}
+    with JsonlLog(path) as log: log.append(line)
+    return line
+
+
+def read_labels(path: str | Path) -> dict[tuple[str, str], dict]:  # (run, task id) -> the last line
+    "The labels of a file; none if it isn't there."
+    return dict(read_lines(Path(path), lambda line: ((line["run"], line["task_id"]), line), "a label"))

@@ -5,7 +5,6 @@
 # %% ../../nbs/8_show/04_browser.ipynb #4d0196c8
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,9 +12,8 @@ from urllib.parse import unquote
 
 import ipywidgets as w
 
-from ..core.files import JsonlLog, read_jsonl
 from ..core.html import SIGNS, clean, esc, page, quiet
-from ..core.record import Run, Trajectory
+from ..core.record import Run, Trajectory, append_label, read_labels
 from ..core.types import DataError, Gold, MTRAGError
 from ..evaluate.recording import Recording, as_recording
 from .runs import beside_html, first_to_fail, recorded_turn_html, run_html
@@ -23,8 +21,8 @@ from .turns import ending
 
 # %% auto #0
 __all__ = ['WHICH', 'IN_ORDER', 'LABELS', 'ANY', 'FILTERS', 'LISTED', 'VIEW', 'TurnRow', 'sortable', 'row_of', 'worth_a_look',
-           'disagreements', 'TurnIndex', 'ordered', 'filtered', 'append_label', 'read_labels', 'Selection', 'Controls',
-           'line_of', 'window', 'button_of', 'turn_or_beside_html', 'linked_turn', 'CaseBrowser', 'open_at']
+           'disagreements', 'TurnIndex', 'ordered', 'filtered', 'Selection', 'Controls', 'line_of', 'window',
+           'button_of', 'turn_or_beside_html', 'linked_turn', 'CaseBrowser', 'open_at']
 
 # %% ../../nbs/8_show/04_browser.ipynb #6b4c819e
 @dataclass(frozen=True)
@@ -138,27 +136,6 @@ def filtered(
 # %% ../../nbs/8_show/04_browser.ipynb #f64175f0
 LABELS = ("good", "wrong", "unfaithful", "incomplete", "should refuse", "should answer", "bad rewrite", "bad retrieval", "bad grade",
           "look again")
-
-
-def append_label(
-    path: str | Path,  # JSON lines; made if it isn't there
-    run: str,
-    task_id: str,
-    label: str,
-    note: str = "",
-) -> dict:  # the line
-    "Put a label on record. Raises DataError for nothing to say, or a full disk."
-    if not label.strip() and not note.strip(): raise DataError("neither a label nor a note", remedy="Choose or write one of the two")
-    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    line = {"run": run, "task_id": task_id, "label": label.strip(), "note": note.strip(), "time": now}
-    with JsonlLog(path) as log: log.append(line)
-    return line
-
-# %% ../../nbs/8_show/04_browser.ipynb #1141025c
-def read_labels(path: str | Path) -> dict[tuple[str, str], dict]:  # (run, task id) -> the last line
-    "The labels of a file; none if it isn't there."
-    lines = read_jsonl(path, torn_tail=True) if Path(path).exists() else ()
-    return {(line["run"], line["task_id"]): line for _, line in lines}
 
 # %% ../../nbs/8_show/04_browser.ipynb #49bcf4c4
 class Selection:

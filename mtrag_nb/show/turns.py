@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 
 from ..core.html import (clip, dot, esc, fold, inline, loose_words, mark_loose, pill, preformatted, quiet, row, rows,
                                 word_diff)
-from ..core.record import Checked, Drafted, Found, Grade, Graded, Ranked, Retrieved, Rewritten, Step, Trajectory, own_fields
+from ..core.record import (Checked, Drafted, Found, Grade, Graded, Ranked, Retrieved, Rewritten, Step, Trajectory, own_fields,
+                                  without_places)
 from ..core.telemetry import Node, telemetry
 from ..core.text import content_words, known_words
 from ..core.types import Context, Gold, Turn
@@ -249,8 +250,9 @@ def _step_rows(t: Trajectory, k: Known) -> list[str]:
 
 # %% ../../nbs/8_show/00_turns.ipynb #b7b3b454
 def _error_row(t: Trajectory, chars: int) -> str:
-    "What broke."
-    return row("Error", f"{pill(t.error.type, 'bad')} {clip(t.error.message, chars)}{fold('traceback', preformatted([t.error.traceback]))}")
+    "What broke, and where in the code if that is on record."
+    told = fold("traceback", preformatted([without_places(t.error.traceback)])) if t.error.traceback else ""
+    return row("Error", f"{pill(t.error.type, 'bad')} {clip(without_places(t.error.message), chars)}{told}")
 
 # %% ../../nbs/8_show/00_turns.ipynb #3a07de64
 def _answer_row(t: Trajectory, k: Known) -> str:
