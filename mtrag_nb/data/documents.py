@@ -29,8 +29,8 @@ from .markup import (KINDS, MAX_BYTES, MAX_CHARS, MAX_HEADINGS, MEMORY, ODD, SEC
 from .pdf import read_pdf
 
 # %% auto #0
-__all__ = ['MAX_TITLE', 'MAX_PATH', 'READERS', 'Document', 'kind_of', 'file_data', 'finished', 'parse_document', 'only_reading',
-           'serve', 'Reader', 'iter_documents', 'read_documents', 'read_document']
+__all__ = ['MAX_TITLE', 'MAX_PATH', 'READERS', 'Document', 'name_of', 'kind_of', 'file_data', 'finished', 'parse_document',
+           'only_reading', 'serve', 'Reader', 'iter_documents', 'read_documents', 'read_document']
 
 # %% ../../nbs/2_data/05_documents.ipynb #280aa8ad
 @dataclass(frozen=True, repr=False)
@@ -67,6 +67,11 @@ _WHAT = ((b"%PDF-", "a PDF"), (b"PK\3\4", "a ZIP archive, as DOCX and XLSX are")
 _BEGINS = {"pdf": b"%PDF-", "docx": b"PK\3\4"}
 MAX_TITLE, MAX_PATH = 300, 9  # characters of a heading; steps of a path
 _SECONDS_TEXT = 20  # for one HTML, Markdown or text file; SECONDS for the others
+
+
+def name_of(path: str | Path, name: str = "") -> str:
+    "What a document is called: `name`, or as its file. One name, whether a machine writes its accents as letters of their own or not."
+    return unicodedata.normalize("NFC", name or Path(path).name)
 
 
 def kind_of(name: str) -> str:
@@ -119,7 +124,7 @@ def parse_document(
     name: str = "",  # what it is called in the library; "": as the file
 ) -> Document:
     "A document, read in this process: for files that one has written oneself. Raises DataError (file, remedy) for any that cannot be read."
-    path, name = Path(path), unicodedata.normalize("NFC", name or Path(path).name)
+    path, name = Path(path), name_of(path, name)
     try:
         data = file_data(path, kind := kind_of(name))
         return finished(READERS[kind](data), name, kind, data)

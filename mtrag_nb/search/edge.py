@@ -171,6 +171,7 @@ def _writable_copy(folder: Path) -> tempfile.TemporaryDirectory:  # gone when no
           "which is removed in the end", file=sys.stderr)
     copy = tempfile.TemporaryDirectory(prefix="mtrag-index-", ignore_cleanup_errors=True)
     shutil.copytree(folder, Path(copy.name) / folder.name, copy_function=_copy_file)
+    for where, _, _ in os.walk(copy.name): os.chmod(where, 0o700)  # folders are copied with their modes, which may not let anyone write
     return copy
 
 # %% ../../nbs/4_search/03_edge.ipynb #2435eede

@@ -23,7 +23,7 @@ from ..core.files import only_writer
 from ..core.html import html_table
 from ..core.settings import ChunkSettings, SparseSettings
 from ..core.types import DataError, DiskFull, IndexMismatch, SettingsError
-from ..data.documents import Document, Reader, iter_documents
+from ..data.documents import Document, Reader, iter_documents, name_of
 from ..data.markup import MAX_BYTES
 from ..models.embed import EmbedderLike
 from .build import BATCH, Build, add_batch, batches, make_collection, open_store
@@ -174,7 +174,7 @@ class Newcomers(Reader):
         self.known, self.collection, self.document, self.sums = known, collection, document, {}
 
     def read(self, path: str | Path, name: str = "") -> Document:
-        name = name or Path(path).name
+        name = name_of(path, name)
         self.sums[name], will_be = _sums(Path(path), name)
         if (e := self.known.get(name)) and (e.sha256, e.collection) == (self.sums[name], self.collection):
             raise Unchanged("unchanged", name)
