@@ -71,7 +71,7 @@ def missing_models(settings: Settings) -> list[str]:
         problems.append(f"{closed[0]} is behind a gate, and there is no token: set HF_TOKEN, or fetch {UNGATED[closed[0]]}")
     return problems
 
-
+# %% ../../nbs/app/04_machine.ipynb #5998054eb
 def gpu_problems(settings: Settings) -> list[str]:
     "Why a profile that needs a GPU cannot have one here."
     import torch

@@ -276,7 +276,7 @@ def models_of(service: Service) -> list[dict]:
     return [{"kind": k, "name": spec.name, "loaded": k in placed, "device": placed.get(k) or ("server" if spec.url else "")} for k,
             spec in specs]
 
-
+# %% ../../nbs/app/07d_service.ipynb #1b1bef8ab
 def index_of(service: Service) -> dict:
     "What the library holds."
     from mtrag_nb.search.folder import Manifest

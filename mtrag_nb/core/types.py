@@ -290,7 +290,7 @@ def _reader(hint: object, name: str) -> Callable[[object], object]:
     if hint in _NUMBERS: return _exactly(_NUMBERS[hint], name)
     return lambda x: x
 
-
+# %% ../../nbs/1_core/01_types.ipynb #f7eff7a0b
 def _many(read: Callable, name: str) -> Callable[[object], tuple]:
     def many(x):
         if not isinstance(x, (list, tuple)): raise TypeError(f"{name} is a list, not {type(x).__name__}")

@@ -111,7 +111,7 @@ def many(
         return None if again is None else (f"[{again}]", f"repeats the {distinct} {keys[again]!r}")
     return of_list
 
-
+# %% ../../nbs/2_data/00_mtrag.ipynb #8c40fe82b
 def maybe(rule: Rule) -> Rule:
     "What the rule says, or null."
     return lambda x: None if x is None else rule(x)

@@ -234,7 +234,7 @@ def penalized(logits, replies: Sequence[Sequence[int]], penalty: float):  # logi
     for row, tokens in zip(said, replies): row[list(tokens)] = True
     return torch.where(said, torch.where(logits > 0, logits / penalty, logits * penalty), logits)
 
-
+# %% ../../nbs/3_models/02_local.ipynb #b975c8eab
 def filtered(logits, top_p: float = 1.0, top_k: int = 0):  # [rows, vocabulary]
     "Logits of the likeliest tokens; the others are minus infinity."
     import torch

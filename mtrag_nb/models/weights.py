@@ -123,7 +123,7 @@ def _sums() -> dict[str, list]:
     try: return read_json(cache_dir() / "sums.json")
     except DataError: return {}
 
-
+# %% ../../nbs/3_models/01_weights.ipynb #aa2e862fb
 def file_digest(path: Path) -> str:
     "The SHA-256 of a file, read only if it has changed since it was read last. One of the last second is always read."
     path, s = path.resolve(), path.stat()

@@ -179,7 +179,7 @@ def fitting_tokens(s: Shape, dtype: str, free: float, tokens: int, rows: int) ->
     while tokens >= 512 and tokens * cache_bytes(s, dtype) + work_bytes(s, dtype, tokens, rows) > free: tokens //= 2
     return tokens if tokens >= 512 else 0
 
-
+# %% ../../nbs/6_runs/05_plan.ipynb #5b9d5a3eb
 def chat_lines(step: str, settings: Settings, m: Machine, beside: int = 0) -> list[Line]:  # beside: bytes of helpers on the GPU
     "Weights, and a full batch, of a profile's chat model."
     spec, s = settings.chat, shape_named(settings.chat)

@@ -206,7 +206,7 @@ class Build:
         try: yield
         finally: self.done[step] += time.perf_counter() - start
 
-
+# %% ../../nbs/4_search/04_build.ipynb #aea532a0b
 @contextmanager
 def _begun(folder: Path, manifest: Manifest) -> Iterator[Build]:
     "The build in a folder, its stores open: one that was begun there, or a new one."

@@ -108,7 +108,7 @@ def at_prices(pairs: Sequence[Pair]) -> list[list[dict]]:  # of each pair: a lin
     line = lambda price, i, n: {"price": price, "value": i, "p holm": None if i.low is None else float(adjusted[price][n])}
     return [[line(price, found[n].worth, n) for price, found in some.items()] for n in range(len(pairs))]
 
-
+# %% ../../nbs/9_studies/17_blame.ipynb #7a92cf6eb
 def acted(p: Pair) -> int:
     "Turns in which a mechanism did anything: without it another answer, another outcome, or other tokens or calls."
     end = lambda e: (e.outcome, e.said, {by: n for by, n in e.cost.items() if by != "seconds"})

@@ -114,7 +114,7 @@ def a_skewed_mean(rng: np.random.Generator, k: int) -> Interval:
     talks = conversations(rng, k)
     return mean_interval(_skewed(ndtr(latent(rng, talks))), talks, 1000)
 
-
+# %% ../../nbs/9_studies/09_intervals.ipynb #skew0002b
 def a_mixed_mean(rng: np.random.Generator, k: int) -> Interval:
     "Of such scores with zeros and ones in them."
     from scipy.special import ndtr

@@ -629,7 +629,7 @@ def capacity_block(run: Recording) -> Block:
             ("cluster", "none", "not this project's: a profile names an address")]
     return own_block(run, ("what", "figure", ""), rows, "data/measured/footprint.json, bench.json")
 
-
+# %% ../../nbs/9_studies/04_papers.ipynb #spec0005b
 def weights_mb(spec: ModelSpec) -> str:
     "What a model's weights take, by arithmetic."
     shape, width = shape_named(spec), spec.dtype if spec.dtype in ("fp32", "fp16", "bf16") else "fp16"

@@ -110,7 +110,7 @@ def read_lines(path: str | Path) -> list[Line]:
             out.append(_line(path, f"{section.value}.{key.value}", key.start_mark.line + 1, value, loader))
     return out
 
-
+# %% ../../nbs/5_systems/08a_system_yaml.ipynb #43f0c778b
 def _others(key: str) -> str:
     "What could have been meant."
     section = key.partition(".")[0] + "."
