@@ -37,7 +37,8 @@ def main(argv=None) -> int:
             table.append((n, processor, threads, "another Python", "left out: name its environment with --other (make: OTHER=...)"))
             continue
         version = subprocess.run([python, "-V"], capture_output=True, text=True, check=True).stdout.strip()
-        env = {**os.environ, **PROCESSORS[processor], "OMP_NUM_THREADS": str(threads), "PATH": f"{Path(python).parent}:{os.environ['PATH']}"}
+        env = {**os.environ, **PROCESSORS[processor], "OMP_NUM_THREADS": str(threads),
+               "PATH": f"{Path(python).parent}:{os.environ['PATH']}"}
         run = subprocess.Popen([python, "tools/run_notebooks.py", "--jobs", args.jobs, *extra, *args.what], cwd=ROOT, env=env,
                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         print(f"{version}, {processor}, {threads} thread{'s' * (threads > 1)}", flush=True)

@@ -113,7 +113,8 @@ def forking(kernels: int):
     with tempfile.TemporaryDirectory() as folder:
         socket = os.path.join(folder, "zygote")
         env = {**os.environ, "MPLBACKEND": "module://matplotlib_inline.backend_inline"}  # as ipykernel sets it
-        with subprocess.Popen([sys.executable, str(ZYGOTE), socket], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env) as p:
+        command = [sys.executable, str(ZYGOTE), socket]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env) as p:
             if p.stdout.readline() != "ready\n": sys.exit("tools/zygote.py did not start")
             yield socket
             p.stdin.close()

@@ -18,7 +18,7 @@ import threading
 
 IMPORTED = ("numpy scipy.stats scipy.special scipy.optimize torch transformers transformers.models.llama.modeling_llama "
             "sentence_transformers langgraph.graph langsmith llama_index.core.node_parser qdrant_client matplotlib.pyplot "
-            "matplotlib_inline.backend_inline httpx tqdm.auto yaml PIL.Image ipykernel.kernelapp ipykernel.ipkernel IPython.display").split()
+            "matplotlib_inline.backend_inline httpx tqdm.auto yaml PIL.Image ipykernel.kernelapp IPython.display").split()
 
 
 def be_a_kernel(talk: socket.socket, asked: dict) -> None:
