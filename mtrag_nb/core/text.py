@@ -13,7 +13,7 @@ from .types import Context
 
 # %% auto #0
 __all__ = ['STOPWORDS', 'WORD', 'CHAT_MARKS', 'content_words', 'content_spans', 'known_words', 'share_known', 'support',
-           'sentences', 'weakest_sentence', 'cite', 'clipped', 'format_docs_for_gen', 'unmarked']
+           'sentences', 'weakest_sentence', 'cite', 'titled', 'clipped', 'format_docs_for_gen', 'unmarked']
 
 # %% ../../nbs/1_core/05_text.ipynb #5fbbd010
 STOPWORDS = frozenset(
@@ -83,6 +83,15 @@ def cite(
         scores = [support(s, [d]) if content_words(s) else 0.0 for d in documents]
         if scores and max(scores) >= least: cited.add(scores.index(max(scores)))
     return sorted(cited)
+
+# %% ../../nbs/1_core/05_text.ipynb #titles02
+def titled(line: str) -> bool:
+    "Whether a line is a heading, a title or names its authors, and so claims nothing."
+    line = line.strip()
+    words = re.findall(r"[^\W\d_]+", line)
+    if not words or line[-1] in ".!?:;\"')]": return False
+    authors = re.match(r"(?:(?:written |edited )?by|authors?:)\s", line, re.I)
+    return bool(authors or not re.search(r"\d", line)) and all(w[0].isupper() for w in words if len(w) > 3)
 
 # %% ../../nbs/1_core/05_text.ipynb #1267b202
 def clipped(text: str, chars: int) -> str:

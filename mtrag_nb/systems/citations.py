@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ..core.record import Step, Trajectory
-from ..core.text import content_words, sentences, support
+from ..core.text import content_words, sentences, support, titled
 from ..core.types import Context
 
 # %% auto #0
@@ -115,7 +115,8 @@ def spans_of(text: str, parts: Sequence[str]) -> list[tuple[int, int]]:
 def claims_in(text: str) -> list[Claim]:
     "The sentences of an answer that claim something, without citations."
     whole = sentences(text)
-    return [Claim(a, b, s) for s, (a, b) in zip(whole, spans_of(text, whole)) if len(content_words(s)) > 1 and not s.endswith("?")]
+    said = lambda s: len(content_words(s)) > 1 and not s.endswith("?") and not titled(s)
+    return [Claim(a, b, s) for s, (a, b) in zip(whole, spans_of(text, whole)) if said(s)]
 
 # %% ../../nbs/5_systems/01e_citations.ipynb #60684d17
 Supports = Callable[[str, Context], tuple[float, bool]]  # claim, source -> how much it is supported, and whether that is enough
@@ -176,11 +177,11 @@ def copied_claims(
     places: Sequence[tuple[str, int, int]],  # of each quote: context id, start and end in its text
     sources: Sequence[Context],
 ) -> list[Claim]:
-    "Quotes as claims, each cited from where it stands. Raises ValueError for a text that is not made of them."
+    "Quotes as claims, each cited from where it stands, titles left out. Raises ValueError for a text that is not made of them."
     n, texts = {c.id: k for k, c in enumerate(sources, 1)}, {c.id: c.text for c in sources}
     parts = [" ".join(texts[i][a:b].split()) for i, a, b in places]
     return [Claim(*span, part, (Citation(n[i], i, 1.0, True, a, b),))
-            for span, part, (i, a, b) in zip(spans_of(text, parts), parts, places)]
+            for span, part, (i, a, b) in zip(spans_of(text, parts), parts, places) if not titled(part)]
 
 # %% ../../nbs/5_systems/01e_citations.ipynb #203cd6c5
 @dataclass(frozen=True, kw_only=True)
