@@ -48,6 +48,9 @@ def chromium() -> str:
     return shutil.which("chromium")
 
 
+PATIENCE = 6  # waits are so many times longer than an idle machine needs; bounds of speed take the best of several tries instead
+
+
 def playwright():
     "The library that drives the browser, installed if need be."
     try: import playwright.sync_api as api
@@ -55,6 +58,7 @@ def playwright():
         print("installing playwright", flush=True)
         subprocess.run([sys.executable, "-m", "pip", "install", "-q", "playwright"], check=True)
         import playwright.sync_api as api
+    api.expect.set_options(timeout=PATIENCE * 5_000)  # what is waited for without another bound
     return api
 
 
@@ -209,7 +213,7 @@ def jupyterlab(root: Path, python: str = sys.executable):
 
 def run_all(tab, expect, seconds: int = 120) -> float:
     "Run every cell and wait for the last prompt; how long that took."
-    tab.wait_for_selector(".jp-Notebook-ExecutionIndicator[data-status=idle]", timeout=90_000)
+    tab.wait_for_selector(".jp-Notebook-ExecutionIndicator[data-status=idle]", timeout=PATIENCE * 30_000)
     tab.wait_for_timeout(1500)
     start = time.perf_counter()
     # Not awaited: it would wait for the kernel.
@@ -249,7 +253,7 @@ def click_through(checks: Checks, tab, expect, folder: Path, name: str = "lab") 
     "Filters, next, search, comparison, labels: what is seen changes accordingly."
     panel = Panel(tab, expect)
     with checks(f"{name}: the browser is there, with the first of 32 turns"):
-        panel.body.scroll_into_view_if_needed(timeout=20_000)
+        panel.body.scroll_into_view_if_needed(timeout=PATIENCE * 10_000)
         expect(panel.place).to_contain_text("1 of 32 turns")
         expect(panel.body).to_contain_text("Tidebase 4 Starter")
         panel.shot(checks.shots / f"{name}-first.png")
@@ -341,7 +345,7 @@ def hostile(checks: Checks, tab, expect) -> None:
     "Nothing of the attacks is executed, in the widget or in the page below it."
     panel = Panel(tab, expect)
     with checks("lab: hostile texts are texts"):
-        panel.body.scroll_into_view_if_needed(timeout=20_000)
+        panel.body.scroll_into_view_if_needed(timeout=PATIENCE * 10_000)
         tab.evaluate("document.querySelectorAll('.jp-OutputArea details').forEach(d => d.open = true)")
         expect(panel.body).to_contain_text("it costs $5 and then $6")
         expect(panel.body).to_contain_text("<script>document.title='owned'")
@@ -367,7 +371,7 @@ def speed(checks: Checks, address, browser, expect, folder: Path) -> None:
     notebook(folder / "large.ipynb", HEAD, f"CaseBrowser({str(folder / 'large')!r}, labels='large.jsonl')")
     tab = browser.new_page(viewport=DESKTOP)
     tab.goto(address("large.ipynb"))
-    tab.wait_for_selector(".jp-Notebook-ExecutionIndicator[data-status=idle]", timeout=90_000)
+    tab.wait_for_selector(".jp-Notebook-ExecutionIndicator[data-status=idle]", timeout=PATIENCE * 30_000)
     tab.wait_for_timeout(1500)
 
     def do(command: str):
@@ -376,14 +380,14 @@ def speed(checks: Checks, address, browser, expect, folder: Path) -> None:
     prompts, panel = tab.locator(".jp-CodeCell .jp-InputPrompt"), Panel(tab, expect)
     with checks("lab: 2,000 trajectories open within 3 s"):
         do("run-cell-and-select-next")  # the imports are not the browser's
-        expect(prompts.nth(0)).to_have_text(re.compile(r"\[\d+\]"), timeout=120_000)
+        expect(prompts.nth(0)).to_have_text(re.compile(r"\[\d+\]"), timeout=PATIENCE * 60_000)
         took = []
-        while len(took) < 3 and min(took, default=9) >= 3:  # a machine that is busy with other things gets three tries
+        while len(took) < 9 and min(took, default=9) >= 3:  # a machine that is busy with other things gets nine tries
             do("clear-cell-output")
             expect(panel.place).to_have_count(0)
             start = time.perf_counter()
             do("run-cell")
-            expect(panel.place).to_contain_text("1 of 2000 turns", timeout=30_000)
+            expect(panel.place).to_contain_text("1 of 2000 turns", timeout=PATIENCE * 15_000)
             took.append(round(time.perf_counter() - start, 2))
         print(f"     seconds from running the cell to the turn on the screen: {took}")
         assert min(took) < 3
@@ -398,13 +402,13 @@ def speed(checks: Checks, address, browser, expect, folder: Path) -> None:
             ("next", lambda: panel.press("next"), " of 2000 turns"),
         ]
         times, tries = {}, 0
-        while tries < 3 and max(times.values(), default=9) >= 0.5:
+        while tries < 9 and max(times.values(), default=9) >= 0.5:
             tries += 1
             tab.wait_for_timeout(2000)  # the page comes to rest, as for a person who looks at it
             for name, act, seen in acts:
                 start = time.perf_counter()
                 act()
-                expect(panel.place).to_contain_text(seen, timeout=5000)
+                expect(panel.place).to_contain_text(seen)
                 times[name] = min(times.get(name, 9), round(time.perf_counter() - start, 3))
         print(f"     {times}")
         assert max(times.values()) < 0.5
@@ -458,9 +462,9 @@ def saved_pages(checks: Checks, address, browser, expect, folder: Path) -> None:
         tab = browser.new_page(viewport=DESKTOP)
         tab.goto(address("saved.ipynb", kernel=False))
         # JupyterLab makes a formula of two prices, but not of ours.
-        expect(tab.locator("[data-jupyter-id=unguarded] mjx-container")).to_have_count(1, timeout=60_000)
+        expect(tab.locator("[data-jupyter-id=unguarded] mjx-container")).to_have_count(1, timeout=PATIENCE * 30_000)
         output = tab.locator(".jp-OutputArea-output", has_text="16 turns of 3 conversations").first
-        expect(output).to_be_visible(timeout=60_000)
+        expect(output).to_be_visible(timeout=PATIENCE * 30_000)
         output.locator("summary").first.click()
         output.locator("details details summary").first.click()
         expect(output).to_contain_text("content words stand in no passage")

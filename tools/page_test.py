@@ -120,7 +120,7 @@ class Visit:
         self.tab.locator("#question").fill(question)
         self.tab.locator("#question").press("Enter")
         turn = self.tab.locator("article.turn").nth(n)
-        expect(turn.locator(".foot, .box.bad").first).to_be_visible(timeout=120_000)
+        expect(turn.locator(".foot, .box.bad").first).to_be_visible(timeout=3 * 120_000)
         return turn
 
 
@@ -140,11 +140,11 @@ def put_in(checks: Checks, v: Visit, expect, paths: list[Path], name: str) -> No
     "Documents by the file chooser; one that is none is refused with a reason."
     with checks(f"{name}: four documents are put in, one is refused"):
         v.tab.locator("#files").set_input_files([str(p) for p in paths])
-        expect(v.tab.locator("#count")).to_have_text("4", timeout=180_000)
+        expect(v.tab.locator("#count")).to_have_text("4", timeout=3 * 180_000)
         broken = paths[0].parent / "broken.pdf"
         broken.write_bytes(b"no PDF at all")
         v.tab.locator("#files").set_input_files(str(broken))
-        expect(v.tab.locator("#uploads")).to_contain_text("refused: the content is no PDF", timeout=60_000)
+        expect(v.tab.locator("#uploads")).to_contain_text("refused: the content is no PDF", timeout=3 * 60_000)
         v.tab.locator("#uploads").get_by_role("button", name="ok").click()
         expect(v.tab.locator("#documents")).to_contain_text(HOSTILE)
         v.unharmed()
@@ -177,7 +177,7 @@ def converse(checks: Checks, v: Visit, expect, name: str) -> None:
         v.tab.screenshot(path=checks.shots / f"page-refusal-{name}.png")
     with checks(f"{name}: why opens the turn as notebooks show it"):
         turns[1].get_by_role("button", name="why").click()
-        expect(v.tab.frame_locator("#why-page").locator("body")).to_contain_text("Passages", timeout=20_000)
+        expect(v.tab.frame_locator("#why-page").locator("body")).to_contain_text("Passages")
         v.tab.screenshot(path=checks.shots / f"page-why-{name}.png")
         v.tab.keyboard.press("Escape")
     with checks(f"{name}: a thumb and a note"):
@@ -205,7 +205,7 @@ def read_again(checks: Checks, v: Visit, expect, name: str) -> None:
         expect(v.tab.locator("#question")).to_be_focused()
         v.tab.keyboard.type("How much is a bicycle?")
         v.tab.keyboard.press("Enter")
-        expect(v.tab.locator("article.turn").last).to_contain_text("nine crowns", timeout=120_000)
+        expect(v.tab.locator("article.turn").last).to_contain_text("nine crowns", timeout=3 * 120_000)
         for _ in range(12):
             v.tab.keyboard.press("Shift+Tab")
             if v.tab.evaluate("document.activeElement.className.includes('cite')"): break
@@ -220,7 +220,7 @@ def take_out(checks: Checks, v: Visit, expect, name: str) -> None:
         v.tab.get_by_role("button", name="delete ferry.pdf").click()
         v.tab.screenshot(path=checks.shots / f"page-sure-{name}.png")
         v.tab.locator("#yes").click()
-        expect(v.tab.locator("#count")).to_have_text("3", timeout=30_000)
+        expect(v.tab.locator("#count")).to_have_text("3")
         v.tab.locator("#fresh").click()
         expect(v.tab.locator("article.turn")).to_have_count(0)
         turn = v.ask(QUESTIONS[1][0], expect)
@@ -234,12 +234,12 @@ def take_out(checks: Checks, v: Visit, expect, name: str) -> None:
             n = v.tab.locator("#documents button").count()
             v.tab.locator("#documents button").first.click()
             v.tab.locator("#yes").click()
-            expect(v.tab.locator("#documents button")).to_have_count(n - 1, timeout=30_000)
+            expect(v.tab.locator("#documents button")).to_have_count(n - 1)
         for talk in range(v.tab.locator("#talks .talk").count(), 0, -1):
             v.tab.locator("#talks .talk").first.click()
             v.tab.locator("#talks").get_by_role("button", name="delete").click()
             v.tab.locator("#yes").click()
-            expect(v.tab.locator("#talks .talk")).to_have_count(talk - 1, timeout=30_000)
+            expect(v.tab.locator("#talks .talk")).to_have_count(talk - 1)
     with checks(f"{name}: no request left the machine, no error in a script, nothing of a document ran"):
         assert not v.elsewhere(), v.elsewhere()
         assert not v.errors, v.errors
@@ -272,7 +272,7 @@ def pictures(browser, url: str, expect, paths: list[Path]) -> None:
     paths[0].write_bytes(pdf(HOLM)[0])
     v = Visit(browser, url, {"width": 1280, "height": 760}, "light", "")
     v.tab.locator("#files").set_input_files([str(p) for p in paths])
-    expect(v.tab.locator("#count")).to_have_text(str(len(paths)), timeout=180_000)
+    expect(v.tab.locator("#count")).to_have_text(str(len(paths)), timeout=3 * 180_000)
     picture(v, "documents")
     turn = v.ask("How long is lost luggage kept?", expect)
     turn.locator(".sources button", has_text="from page 2").click()
@@ -343,7 +343,7 @@ def delete_others(v: Visit, expect) -> None:
         expect(v.tab.locator("#talks .talk[aria-current=true]")).to_contain_text("bicycle")
         v.tab.locator("#talks").get_by_role("button", name="delete").click()
         v.tab.locator("#yes").click()
-        expect(v.tab.locator("#talks .talk", has_text="How much is a bicycle")).to_have_count(n - 1, timeout=30_000)
+        expect(v.tab.locator("#talks .talk", has_text="How much is a bicycle")).to_have_count(n - 1)
 
 
 if __name__ == "__main__":

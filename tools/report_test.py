@@ -89,8 +89,7 @@ def list_works(v: Visit) -> None:
     tab, shown = v.tab, "document.querySelectorAll('#list tbody tr:not([hidden])').length"
     for link in tab.locator("section#runs a.f[data-n]").all()[:6] + tab.locator("section#mechanisms a.f[data-n]").all():
         link.click()
-        tab.wait_for_timeout(50)
-        assert tab.locator("#told").inner_text().startswith(f"{link.get_attribute('data-n')} of "), link.get_attribute("href")
+        tab.wait_for_function("n => document.querySelector('#told').innerText.startsWith(n + ' of ')", arg=link.get_attribute("data-n"))
         assert tab.evaluate(shown) == min(int(link.get_attribute("data-n")), 200)
     assert ":" in tab.locator("#told").inner_text()
     tab.locator("#all").click()
@@ -103,9 +102,7 @@ def list_works(v: Visit) -> None:
     tokens = [int(x) for x in tab.locator("#list tbody tr td:last-child").all_inner_texts()]
     assert tokens == sorted(tokens) and len(tokens) == every
     tab.locator("#list tbody th a").first.click()
-    tab.wait_for_timeout(300)
-    place = tab.locator(f"[id='{tab.url.partition('#')[2]}']")
-    assert place.evaluate("e => e.closest('details').open"), "the turn is unfolded"
+    tab.wait_for_function("() => document.getElementById(decodeURIComponent(location.hash.slice(1)))?.closest('details').open")  # unfolded
     v.fits()
 
 
