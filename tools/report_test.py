@@ -102,7 +102,7 @@ def list_works(v: Visit) -> None:
     tokens = [int(x) for x in tab.locator("#list tbody tr td:last-child").all_inner_texts()]
     assert tokens == sorted(tokens) and len(tokens) == every
     tab.locator("#list tbody th a").first.click()
-    tab.wait_for_function("() => document.getElementById(decodeURIComponent(location.hash.slice(1)))?.closest('details').open")  # unfolded
+    tab.wait_for_function("() => document.getElementById(location.hash.slice(1))?.closest('details').open")  # unfolded
     v.fits()
 
 
