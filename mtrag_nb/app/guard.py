@@ -173,7 +173,8 @@ class Guard:
         headers = {k.decode("latin-1").lower(): v.decode("latin-1") for k, v in scope["headers"]}
         path, who = scope["path"], (scope.get("client") or ("?",))[0]
         if why := self.refusal(path, who, headers):
-            if why[0] == 413: await drained(receive, seconds=self.rules.drain)
+            long = why[0] == 413  # of others only what is on its way: closed upon, a client might not hear the answer
+            await drained(receive, seconds=self.rules.drain) if long else await drained(receive, 2**16, 0.2, 1.0)
             return await refuse(send, *why)
         r = self.rules
         body = Body(receive, r.long_body.get(path, r.body), r.seconds * (10 if path in r.long_body else 1))
