@@ -40,7 +40,7 @@ demo: $(VENV)/.installed ## install, then answer the sample's conversations and 
 	@HF_HUB_OFFLINE=1 $(BIN)/mtrag demo --out $(OUT)
 
 test: $(VENV)/.installed-dev ## install, then run every notebook (NB=nbs/5_systems/01_stages.ipynb for one, or several)
-	@echo "[2/2] Running the notebooks, $(JOBS) at a time: all of them take about 18 minutes on two cores"
+	@echo "[2/2] Running the notebooks, $(JOBS) at a time: all of them take about 10 minutes on two cores"
 	@$(NOTEBOOKS) $(NB)
 
 # They are short, and a kernel that starts leaves its core idle for a while: one more at a time than there are cores.
