@@ -51,7 +51,7 @@ def read_grade(text: str) -> float | None:
     "The grade that a reply states, in [0, 10]; None if it states none, or more than one."
     said = without_thinking(text)
     m, numbers = _GRADE.fullmatch(said), re.findall(r"\d+(?:\.\d+)?", re.sub(r"(?:/|\bout of)\s*10\b", " ", said))
-    bound = re.search(r"[<>≤≥]|\b(?:at (?:least|most)|(?:more|less) than|over|under|above|below)\b", said, re.I)  # no grade, but where it lies
+    bound = re.search(r"[<>≤≥]|\b(?:at (?:least|most)|(?:more|less) than|over|under|above|below)\b", said, re.I)
     if not m or bound or len(numbers) > 1: return None
     return float(m[1]) if 0 <= float(m[1]) <= 10 else None
 
