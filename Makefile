@@ -44,7 +44,7 @@ test: $(VENV)/.installed-dev ## install, then run every notebook (NB=nbs/5_syste
 	@$(NOTEBOOKS) $(NB)
 
 # They are short, and a kernel that starts leaves its core idle for a while: one more at a time than there are cores.
-quick: $(VENV)/.installed-dev ## run the notebooks that need no real model (2 minutes)
+quick: $(VENV)/.installed-dev ## run the notebooks that need no real model (about 4 minutes)
 	@$(NOTEBOOKS) --jobs $$(( $(JOBS) + 1 )) --quick $(NB)
 
 test-emulated: $(VENV)/.installed-dev ## the notebooks as on two other processors, with one and two threads, under two Pythons (OTHER=a second environment, ROWS=1,4 for some, NB=...)

@@ -11,7 +11,7 @@ from html.parser import HTMLParser
 
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 # A decimal fraction; versions (1.2.3) and names (v1.5) are words.
-NUMBER = re.compile(r"(?<![\w.])[-+−]?\d[\d,]*(?:\.\d+(?:e[-+]?\d+)?|e[-+]?\d+)(?!\d|\.\d)")
+NUMBER = re.compile(r"(?<![\w.])[-+−]?(?:\d[\d,]*(?:\.\d+(?:e[-+]?\d+)?|e[-+]?\d+)|\.\d+)(?!\d|\.\d)")
 COLUMNS = re.compile(r"[ \t]+|(?<=[-=─])[-=─]{2,}")  # what grows and shrinks with the numbers in a table
 ADDRESS = re.compile(r"( object)? at 0x[0-9a-fA-F]+")
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
