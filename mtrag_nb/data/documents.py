@@ -280,7 +280,7 @@ def iter_documents(
     with reader or Reader() as reading:
         for path, name in files:
             try:
-                outside = folder.is_dir() and not path.resolve().is_relative_to(folder.resolve())
+                outside = folder.is_dir() and not path.resolve(strict=True).is_relative_to(folder.resolve())
                 if outside: raise DataError("a link that leads out of the folder", path, remedy="Copy the file")
                 found = reading.read(path, name)
             except DataError as e: found = e
