@@ -1,4 +1,5 @@
 "Packaging shim: every value is read from settings.ini, which nbdev reads too."
+
 from configparser import ConfigParser
 from pathlib import Path
 
@@ -9,11 +10,24 @@ ini = ConfigParser(delimiters=["="])
 ini.read(here / "settings.ini", encoding="utf-8")
 cfg = ini["DEFAULT"]
 # What the package reads besides other people's files travels in the wheel as mtrag_nb/_data (mtrag_nb.core.files.data_dir finds it there).
-data = [str(p.relative_to(here / "data")) for name in ("sample", "recorded", "talks", "measured", "paper", "page") for p in (here / "data" / name).rglob("*") if p.is_file()]
+data = [
+    str(p.relative_to(here / "data"))
+    for name in ("sample", "recorded", "talks", "measured", "paper", "page")
+    for p in (here / "data" / name).rglob("*")
+    if p.is_file()
+]
 lib, lib_data = cfg["lib_path"], cfg["lib_path"] + "._data"
-listed = {name: cfg[f"{name}_requirements"].split() for name in ("gpu", "eval", "lab", "document", "api", "test", "dev")}
+listed = {
+    name: cfg[f"{name}_requirements"].split()
+    for name in ("gpu", "eval", "lab", "document", "api", "test", "dev")
+}
 documents = listed.pop("document")
-extras = {**listed, "documents": documents, "api": listed["api"] + documents, "test": listed["test"] + documents}
+extras = {
+    **listed,
+    "documents": documents,
+    "api": listed["api"] + documents,
+    "test": listed["test"] + documents,
+}
 extras["dev"] = sorted({r for names in extras.values() for r in names})
 extras |= {name: cfg[f"{name}_requirements"].split() for name in ("clients", "lance")}  # not in dev
 

@@ -6,6 +6,7 @@ the notebook's own first cell; both under the IPython and the ipywidgets that Co
 The environments borrow the packages of this one; nothing is fetched but IPython 7.34, ipywidgets 7.7.1 and what they need.
 The last line reads `N passed, N failed`.
 """
+
 import argparse
 import json
 import os
@@ -27,10 +28,24 @@ from wheel_test import build, copy_tree
 ROOT = Path(__file__).resolve().parents[1]
 COLAB = ("ipython==7.34.0", "ipywidgets==7.7.1")
 SETUPTOOLS = "setuptools==81.0.0"  # a new environment brings an old one, which would need the network in a cell
-CHOSEN = [f"nbs/{name}.ipynb" for name in (
-    "tour/00_walkthrough", "tour/01_papers", "tour/02_cases", "1_core/06_html", "2_data/00_mtrag", "3_models/03_embed",
-    "4_search/00_chunks", "5_systems/05_self_crag", "6_runs/00_run", "7_evaluate/07_scores", "8_show/04_browser",
-    "9_studies/04_papers", "app/03_answering")]
+CHOSEN = [
+    f"nbs/{name}.ipynb"
+    for name in (
+        "tour/00_walkthrough",
+        "tour/01_papers",
+        "tour/02_cases",
+        "1_core/06_html",
+        "2_data/00_mtrag",
+        "3_models/03_embed",
+        "4_search/00_chunks",
+        "5_systems/05_self_crag",
+        "6_runs/00_run",
+        "7_evaluate/07_scores",
+        "8_show/04_browser",
+        "9_studies/04_papers",
+        "app/03_answering",
+    )
+]
 VERSIONS = "import IPython, ipywidgets; print(IPython.__version__, ipywidgets.__version__)"
 WHERE = "import importlib.util as u; s = u.find_spec('mtrag_nb'); print(s and s.origin)"
 
@@ -40,16 +55,22 @@ def environment(folder: Path) -> Path:
     subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
     python = folder / "bin" / "python"
     packages = next((folder / "lib").glob("python*")) / "site-packages"
-    (packages / "rest.pth").write_text(site.getsitepackages()[0] + "\n")  # a plain line: its .pth files, and so this clone, do not count
+    (packages / "rest.pth").write_text(
+        site.getsitepackages()[0] + "\n"
+    )  # a plain line: its .pth files, and so this clone, do not count
     subprocess.run([str(python), "-m", "pip", "install", "-qq", *COLAB, SETUPTOOLS], check=True)
-    told = subprocess.run([str(python), "-c", VERSIONS], capture_output=True, text=True, check=True, cwd=folder).stdout.split()
+    told = subprocess.run(
+        [str(python), "-c", VERSIONS], capture_output=True, text=True, check=True, cwd=folder
+    ).stdout.split()
     assert told == [c.partition("==")[2] for c in COLAB], told
     return python
 
 
 def installed(python: Path, folder: Path) -> str:
     "Where that Python finds the project, or None."
-    return subprocess.run([str(python), "-c", WHERE], capture_output=True, text=True, check=True, cwd=folder).stdout.strip()
+    return subprocess.run(
+        [str(python), "-c", WHERE], capture_output=True, text=True, check=True, cwd=folder
+    ).stdout.strip()
 
 
 def kernel(folder: Path, python: Path) -> dict:
@@ -57,21 +78,38 @@ def kernel(folder: Path, python: Path) -> dict:
     spec = folder / "kernels" / "anywhere"
     spec.mkdir(parents=True, exist_ok=True)
     argv = [str(python), "-m", "ipykernel_launcher", "-f", "{connection_file}"]
-    (spec / "kernel.json").write_text(json.dumps({"argv": argv, "display_name": "anywhere", "language": "python"}))
-    return {**os.environ, "JUPYTER_PATH": str(folder), "PATH": f"{python.parent}{os.pathsep}{os.environ['PATH']}",
-            "IPYTHONDIR": str(folder / "ipython"), "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false",
-            "PIP_NO_INDEX": "1", "PIP_NO_BUILD_ISOLATION": "0"}  # 0: pip reads it as `--no-build-isolation`
+    (spec / "kernel.json").write_text(
+        json.dumps({"argv": argv, "display_name": "anywhere", "language": "python"})
+    )
+    return {
+        **os.environ,
+        "JUPYTER_PATH": str(folder),
+        "PATH": f"{python.parent}{os.pathsep}{os.environ['PATH']}",
+        "IPYTHONDIR": str(folder / "ipython"),
+        "HF_HUB_OFFLINE": "1",
+        "OMP_NUM_THREADS": "1",
+        "TOKENIZERS_PARALLELISM": "false",
+        "PIP_NO_INDEX": "1",
+        "PIP_NO_BUILD_ISOLATION": "0",
+    }  # 0: pip reads it as `--no-build-isolation`
 
 
 def run(path: Path, env: dict) -> str:
-    "Run a notebook in its folder, without the cells that ask for time or a GPU; what went wrong, or \"\"."
+    'Run a notebook in its folder, without the cells that ask for time or a GPU; what went wrong, or "".'
     nb = nbformat.read(path, as_version=4)
     nb.cells = [c for c in nb.cells if not c.source.startswith(("#| slow\n", "#| gpu\n"))]
     os.environ["JUPYTER_PATH"] = env["JUPYTER_PATH"]
-    client = NotebookClient(nb, timeout=1800, kernel_name="anywhere", resources={"metadata": {"path": str(path.parent)}},
-                            extra_arguments=["--log-level=ERROR", "--HistoryManager.enabled=False"])
-    try: client.execute(env=env)
-    except (CellExecutionError, DeadKernelError) as e: return COLOURS.sub("", str(e))[-1500:]
+    client = NotebookClient(
+        nb,
+        timeout=1800,
+        kernel_name="anywhere",
+        resources={"metadata": {"path": str(path.parent)}},
+        extra_arguments=["--log-level=ERROR", "--HistoryManager.enabled=False"],
+    )
+    try:
+        client.execute(env=env)
+    except (CellExecutionError, DeadKernelError) as e:
+        return COLOURS.sub("", str(e))[-1500:]
     return ""
 
 
@@ -92,7 +130,9 @@ def from_clone(tmp: Path, names: list) -> list:
     "Each notebook in its place in a clone, the project installed by the first of them."
     python, clone = environment(tmp / "venv_clone"), tmp / "clone"
     copy_tree(clone)
-    shutil.copytree(ROOT / "nbs", clone / "nbs", ignore=shutil.ignore_patterns(".ipynb_checkpoints"))
+    shutil.copytree(
+        ROOT / "nbs", clone / "nbs", ignore=shutil.ignore_patterns(".ipynb_checkpoints")
+    )
     env = kernel(tmp / "jupyter_clone", python)
     assert installed(python, tmp) == "None"
     done = [timed("clone", name, clone / name, env) for name in names]
@@ -104,18 +144,29 @@ def timed(how: str, name: str, path, env: dict) -> bool:
     "Run a notebook and say what came of it."
     start = time.time()
     problem = run(Path(path), env)
-    print(f"{'FAIL' if problem else 'ok  '} {how} {name:36} {time.time() - start:7.1f} s", problem, flush=True)
+    print(
+        f"{'FAIL' if problem else 'ok  '} {how} {name:36} {time.time() - start:7.1f} s",
+        problem,
+        flush=True,
+    )
     return not problem
 
 
 def main() -> int:
-    ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    ap = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     ap.add_argument("--only", choices=("wheel", "clone"))
-    ap.add_argument("names", nargs="*", help="notebooks (default: the tour's first three, and one of each folder)")
+    ap.add_argument(
+        "names",
+        nargs="*",
+        help="notebooks (default: the tour's first three, and one of each folder)",
+    )
     args, done = ap.parse_args(), []
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as tmp:
         for how, test in (("wheel", from_wheel), ("clone", from_clone)):
-            if args.only in (None, how): done += test(Path(tmp), args.names or CHOSEN)
+            if args.only in (None, how):
+                done += test(Path(tmp), args.names or CHOSEN)
     print(f"{sum(done)} passed, {len(done) - sum(done)} failed")
     return 0 if all(done) else 1
 

@@ -8,6 +8,7 @@ It installs what it needs: Chromium by apt-get (as root, on Debian or Ubuntu), p
 with the JupyterLab 3 that understands it into .venv-ipywidgets7 (300 MB); axe-core comes from npm. Screenshots go to a
 temporary folder, or to FOLDER.
 """
+
 import argparse
 import contextlib
 import functools
@@ -30,7 +31,11 @@ ROOT = Path(__file__).resolve().parents[1]
 RECORDED = ROOT / "data" / "recorded"
 CRAG, NAIVE = RECORDED / "sample_self_crag", RECORDED / "sample_naive"
 OLD_WIDGETS = "jupyterlab==3.6.8 ipywidgets==7.7.1 jupyterlab-widgets==1.1.1 ipykernel"
-PHONE, DESKTOP, TALL = {"width": 390, "height": 844}, {"width": 1200, "height": 1000}, {"width": 1200, "height": 1900}
+PHONE, DESKTOP, TALL = (
+    {"width": 390, "height": 844},
+    {"width": 1200, "height": 1000},
+    {"width": 1200, "height": 1900},
+)
 
 
 # What the test needs
@@ -39,12 +44,23 @@ PHONE, DESKTOP, TALL = {"width": 390, "height": 844}, {"width": 1200, "height": 
 def chromium() -> str:
     "The browser, installed if need be."
     for name in ("chromium", "chromium-browser", "google-chrome"):
-        if path := shutil.which(name): return path
+        if path := shutil.which(name):
+            return path
     if os.name != "posix" or os.geteuid() != 0 or not shutil.which("apt-get"):
-        sys.exit("No Chromium here. Install it (on Debian or Ubuntu: sudo apt-get install chromium) and start again.")
+        sys.exit(
+            "No Chromium here. Install it (on Debian or Ubuntu: sudo apt-get install chromium) and start again."
+        )
     print("installing Chromium", flush=True)
-    for command in (["apt-get", "update", "-qq"], ["apt-get", "install", "-y", "-qq", "chromium", "fonts-dejavu-core"]):
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"})
+    for command in (
+        ["apt-get", "update", "-qq"],
+        ["apt-get", "install", "-y", "-qq", "chromium", "fonts-dejavu-core"],
+    ):
+        subprocess.run(
+            command,
+            check=True,
+            stdout=subprocess.DEVNULL,
+            env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"},
+        )
     return shutil.which("chromium")
 
 
@@ -53,7 +69,8 @@ PATIENCE = 6  # waits are so many times longer than an idle machine needs; bound
 
 def playwright():
     "The library that drives the browser, installed if need be."
-    try: import playwright.sync_api as api
+    try:
+        import playwright.sync_api as api
     except ImportError:
         print("installing playwright", flush=True)
         subprocess.run([sys.executable, "-m", "pip", "install", "-q", "playwright"], check=True)
@@ -67,17 +84,31 @@ AXE = "axe-core@4.10.3"
 
 def axe_source(folder: Path) -> str:
     "The accessibility checker, from npm."
-    if not shutil.which("npm"): sys.exit("No npm here. Install it (on Debian or Ubuntu: sudo apt-get install npm) and start again.")
-    subprocess.run(["npm", "pack", "--silent", AXE], cwd=folder, check=True, stdout=subprocess.DEVNULL)
-    subprocess.run(["tar", "xzf", next(folder.glob("axe-core-*.tgz")).name, "package/axe.min.js"], cwd=folder, check=True)
+    if not shutil.which("npm"):
+        sys.exit(
+            "No npm here. Install it (on Debian or Ubuntu: sudo apt-get install npm) and start again."
+        )
+    subprocess.run(
+        ["npm", "pack", "--silent", AXE], cwd=folder, check=True, stdout=subprocess.DEVNULL
+    )
+    subprocess.run(
+        ["tar", "xzf", next(folder.glob("axe-core-*.tgz")).name, "package/axe.min.js"],
+        cwd=folder,
+        check=True,
+    )
     return (folder / "package" / "axe.min.js").read_text(encoding="utf-8")
 
 
 def axe_findings(tab, axe: str, where: str = "document") -> list[list]:
     "What axe-core finds on a page: how bad, which rule, in which elements."
-    tab.evaluate(f"() => {{ {axe}; }}") if not tab.evaluate("typeof window.axe === 'object'") else None
-    return tab.evaluate("async where => (await axe.run(where === 'document' ? document : where, {resultTypes: ['violations']})).violations"
-                        ".map(v => [v.impact, v.id, v.nodes.map(n => n.html.slice(0, 120))])", where)
+    tab.evaluate(f"() => {{ {axe}; }}") if not tab.evaluate(
+        "typeof window.axe === 'object'"
+    ) else None
+    return tab.evaluate(
+        "async where => (await axe.run(where === 'document' ? document : where, {resultTypes: ['violations']})).violations"
+        ".map(v => [v.impact, v.id, v.nodes.map(n => n.html.slice(0, 120))])",
+        where,
+    )
 
 
 def old_environment() -> Path:
@@ -87,9 +118,13 @@ def old_environment() -> Path:
     if not made.exists() or made.read_text() != OLD_WIDGETS:
         print("making an environment with ipywidgets 7.7.1", flush=True)
         subprocess.run([sys.executable, "-m", "venv", "--clear", str(folder)], check=True)
-        subprocess.run([str(python), "-m", "pip", "install", "-qq", *OLD_WIDGETS.split()], check=True)
+        subprocess.run(
+            [str(python), "-m", "pip", "install", "-qq", *OLD_WIDGETS.split()], check=True
+        )
         packages = next((folder / "lib").glob("python*")) / "site-packages"
-        (packages / "rest.pth").write_text(f"import site; site.addsitedir({site.getsitepackages()[0]!r})\n")
+        (packages / "rest.pth").write_text(
+            f"import site; site.addsitedir({site.getsitepackages()[0]!r})\n"
+        )
         made.write_text(OLD_WIDGETS)
     return python
 
@@ -100,12 +135,14 @@ def old_environment() -> Path:
 class Checks:
     "Counts what held and what did not; a failure is printed and does not stop the rest."
 
-    def __init__(self, shots: Path): self.passed, self.failed, self.shots = 0, 0, shots
+    def __init__(self, shots: Path):
+        self.passed, self.failed, self.shots = 0, 0, shots
 
     @contextlib.contextmanager
     def __call__(self, name: str):
         start = time.perf_counter()
-        try: yield
+        try:
+            yield
         except Exception as e:
             self.failed += 1
             where = "".join(traceback.format_tb(e.__traceback__)[-2:])
@@ -121,11 +158,16 @@ class Checks:
 
 
 ATTACKS = [
-    "<script>document.title='owned';window.owned=1</script>", "<img src=x onerror=\"window.owned=1\">",
-    "'\"><svg onload=\"window.owned=1\">", "</div></details></body><h1>out of the page</h1>",
-    "<style>*{display:none!important}</style>", "<!-- never closed",
-    "[click](javascript:alert(1)) **bold** `code`", "it costs $5 and then $6, \\(x^2\\) and \\begin{equation}y\\end{equation}",
-    "\u202eesrever \u05e9\u05dc\u05d5\u05dd \u0645\u0631\u062d\u0628\u0627", "a control \x07 and half a surrogate \ud83d",
+    "<script>document.title='owned';window.owned=1</script>",
+    '<img src=x onerror="window.owned=1">',
+    '\'"><svg onload="window.owned=1">',
+    "</div></details></body><h1>out of the page</h1>",
+    "<style>*{display:none!important}</style>",
+    "<!-- never closed",
+    "[click](javascript:alert(1)) **bold** `code`",
+    "it costs $5 and then $6, \\(x^2\\) and \\begin{equation}y\\end{equation}",
+    "\u202eesrever \u05e9\u05dc\u05d5\u05dd \u0645\u0631\u062d\u0628\u0627",
+    "a control \x07 and half a surrogate \ud83d",
 ]
 ATTACKED = ("text", "title", "question", "answer", "raw", "unsupported", "url", "told")
 
@@ -136,13 +178,22 @@ def hostile_run(folder: Path) -> Path:
     shutil.copytree(CRAG, folder)
 
     def spoilt(value, key=""):
-        if isinstance(value, dict): return {k: spoilt(v, k) for k, v in value.items()}
-        if isinstance(value, list): return [spoilt(v, key) for v in value]
+        if isinstance(value, dict):
+            return {k: spoilt(v, k) for k, v in value.items()}
+        if isinstance(value, list):
+            return [spoilt(v, key) for v in value]
         return f"{value}\n{attack}" if key in ATTACKED and isinstance(value, str) else value
+
     for name in ("trajectories.jsonl", "passages.jsonl"):
-        lines = [spoilt(json.loads(line)) for line in (folder / name).read_text(encoding="utf-8").splitlines()]
-        if name == "passages.jsonl": lines[0]["text"] += "x" * 50_000
-        (folder / name).write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+        lines = [
+            spoilt(json.loads(line))
+            for line in (folder / name).read_text(encoding="utf-8").splitlines()
+        ]
+        if name == "passages.jsonl":
+            lines[0]["text"] += "x" * 50_000
+        (folder / name).write_text(
+            "".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8"
+        )
     return folder
 
 
@@ -165,7 +216,10 @@ from mtrag_nb.core.record import Judgement, Run
 run = Run({crag!r})
 bad = {{"faithfulness": Judgement("faithfulness", "text", 1, 1, 1)}}
 run.judgements = {{i: bad for i, t in run.trajectories.items() if t.answered and t.turn == 1}}"""
-TWO_RUNS = JUDGED.format(crag=str(CRAG)) + f"\ncrag, naive = Recording(run, gold=gold), Recording({str(NAIVE)!r}, gold=gold)"
+TWO_RUNS = (
+    JUDGED.format(crag=str(CRAG))
+    + f"\ncrag, naive = Recording(run, gold=gold), Recording({str(NAIVE)!r}, gold=gold)"
+)
 
 
 # A JupyterLab
@@ -179,71 +233,136 @@ def jupyterlab(root: Path, python: str = sys.executable):
         port = s.getsockname()[1]
     token, url = secrets.token_hex(8), f"http://127.0.0.1:{port}"
     home = root / ".jupyter-test"
-    places = {"JUPYTER_CONFIG_DIR": "config", "JUPYTER_DATA_DIR": "data", "JUPYTER_RUNTIME_DIR": "runtime", "IPYTHONDIR": "ipython",
-              "JUPYTERLAB_SETTINGS_DIR": "lab", "JUPYTERLAB_WORKSPACES_DIR": "workspaces"}
-    env = {**os.environ, **{k: str(home / v) for k, v in places.items()}, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+    places = {
+        "JUPYTER_CONFIG_DIR": "config",
+        "JUPYTER_DATA_DIR": "data",
+        "JUPYTER_RUNTIME_DIR": "runtime",
+        "IPYTHONDIR": "ipython",
+        "JUPYTERLAB_SETTINGS_DIR": "lab",
+        "JUPYTERLAB_WORKSPACES_DIR": "workspaces",
+    }
+    env = {
+        **os.environ,
+        **{k: str(home / v) for k, v in places.items()},
+        "HF_HUB_OFFLINE": "1",
+        "OMP_NUM_THREADS": "1",
+    }
     quiet = home / "lab" / "@jupyterlab" / "apputils-extension" / "notification.jupyterlab-settings"
     quiet.parent.mkdir(parents=True, exist_ok=True)
     quiet.write_text('{"fetchNews": "false"}')
-    command = [python, "-m", "jupyterlab", "--allow-root", "--no-browser", "--ip=127.0.0.1", f"--port={port}",
-               f"--IdentityProvider.token={token}", "--LabApp.expose_app_in_browser=True", f"--ServerApp.root_dir={root}"]
-    if python == sys.executable: command.append("--LabApp.extension_manager=readonly")  # JupyterLab 3 has no such setting
+    command = [
+        python,
+        "-m",
+        "jupyterlab",
+        "--allow-root",
+        "--no-browser",
+        "--ip=127.0.0.1",
+        f"--port={port}",
+        f"--IdentityProvider.token={token}",
+        "--LabApp.expose_app_in_browser=True",
+        f"--ServerApp.root_dir={root}",
+    ]
+    if python == sys.executable:
+        command.append("--LabApp.extension_manager=readonly")  # JupyterLab 3 has no such setting
 
     def api(path, data=None):
-        request = Request(url + path, json.dumps(data).encode() if data else None, {"Authorization": f"token {token}"})
+        request = Request(
+            url + path,
+            json.dumps(data).encode() if data else None,
+            {"Authorization": f"token {token}"},
+        )
         return json.load(urlopen(request, timeout=20))
 
     def address(name: str, kernel: bool = True) -> str:
         # The kernel's session must be there before the page opens: else the page's own start races with run-all.
-        if kernel: api("/api/sessions", {"path": name, "name": name, "type": "notebook", "kernel": {"name": "python3"}})
+        if kernel:
+            api(
+                "/api/sessions",
+                {"path": name, "name": name, "type": "notebook", "kernel": {"name": "python3"}},
+            )
         return f"{url}/lab/tree/{name}?reset&token={token}"
 
-    server = subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=root)
+    server = subprocess.Popen(
+        command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=root
+    )
     try:
         for _ in range(120):
-            try: api("/api/status"); break
-            except OSError: time.sleep(0.5)
-        else: raise RuntimeError("JupyterLab did not start")
+            try:
+                api("/api/status")
+                break
+            except OSError:
+                time.sleep(0.5)
+        else:
+            raise RuntimeError("JupyterLab did not start")
         yield address
     finally:
         server.terminate()
-        try: server.wait(20)
-        except subprocess.TimeoutExpired: server.kill()
+        try:
+            server.wait(20)
+        except subprocess.TimeoutExpired:
+            server.kill()
 
 
 def run_all(tab, expect, seconds: int = 120) -> float:
     "Run every cell and wait for the last prompt; how long that took."
-    tab.wait_for_selector(".jp-Notebook-ExecutionIndicator[data-status=idle]", timeout=PATIENCE * 30_000)
+    tab.wait_for_selector(
+        ".jp-Notebook-ExecutionIndicator[data-status=idle]", timeout=PATIENCE * 30_000
+    )
     tab.wait_for_timeout(1500)
     start = time.perf_counter()
     # Not awaited: it would wait for the kernel.
-    tab.evaluate("() => { (window.jupyterapp || window.jupyterlab).commands.execute('notebook:run-all-cells') }")
-    expect(tab.locator(".jp-CodeCell .jp-InputPrompt").last).to_have_text(re.compile(r"\[\d+\]"), timeout=seconds * 1000)
+    tab.evaluate(
+        "() => { (window.jupyterapp || window.jupyterlab).commands.execute('notebook:run-all-cells') }"
+    )
+    expect(tab.locator(".jp-CodeCell .jp-InputPrompt").last).to_have_text(
+        re.compile(r"\[\d+\]"), timeout=seconds * 1000
+    )
     return time.perf_counter() - start
 
 
 class Panel:
     "The browser's controls on a page."
 
-    def __init__(self, tab, expect): self.tab, self.expect = tab, expect
+    def __init__(self, tab, expect):
+        self.tab, self.expect = tab, expect
+
     def choose(self, name: str, value: str):
-        self.tab.locator(f".widget-dropdown:has(label:text-is('{name}')) select").first.select_option(value)
+        self.tab.locator(
+            f".widget-dropdown:has(label:text-is('{name}')) select"
+        ).first.select_option(value)
 
-    def press(self, name: str): self.tab.get_by_role("button", name=name, exact=True).first.click()
-    def search(self, text: str): self.tab.locator("input[placeholder^='words in']").first.fill(text)
-    def html(self, n: int): return self.tab.locator(".widget-html-content").nth(n)  # place, (beside it), strip, body, said
-    def listed(self): return self.tab.locator(".widget-select select").first
+    def press(self, name: str):
+        self.tab.get_by_role("button", name=name, exact=True).first.click()
+
+    def search(self, text: str):
+        self.tab.locator("input[placeholder^='words in']").first.fill(text)
+
+    def html(self, n: int):
+        return self.tab.locator(".widget-html-content").nth(
+            n
+        )  # place, (beside it), strip, body, said
+
+    def listed(self):
+        return self.tab.locator(".widget-select select").first
 
     @property
-    def place(self): return self.html(0)
-    @property
-    def body(self): return self.html(3 if self.several else 2)
-    @property
-    def said(self): return self.html(4 if self.several else 3)
-    @property
-    def several(self) -> bool: return self.tab.locator(".widget-html-content", has_text="beside it:").count() > 0
+    def place(self):
+        return self.html(0)
 
-    def shot(self, path: Path): self.tab.locator(".widget-vbox").first.screenshot(path=path)
+    @property
+    def body(self):
+        return self.html(3 if self.several else 2)
+
+    @property
+    def said(self):
+        return self.html(4 if self.several else 3)
+
+    @property
+    def several(self) -> bool:
+        return self.tab.locator(".widget-html-content", has_text="beside it:").count() > 0
+
+    def shot(self, path: Path):
+        self.tab.locator(".widget-vbox").first.screenshot(path=path)
 
 
 # The tests
@@ -270,7 +389,8 @@ def click_through(checks: Checks, tab, expect, folder: Path, name: str = "lab") 
         expect(panel.body).to_contain_text("refused:")
         panel.choose("reason", "irrelevant docs")
         expect(panel.body).to_contain_text("refused: irrelevant docs")
-        for c in ("reason", "outcome", "domain"): panel.choose(c, "any")
+        for c in ("reason", "outcome", "domain"):
+            panel.choose(c, "any")
         panel.choose("show", "judge against K-precision")
         expect(panel.body).to_contain_text("judge 0.10")
         panel.shot(checks.shots / f"{name}-disagreement.png")
@@ -300,7 +420,10 @@ def click_through(checks: Checks, tab, expect, folder: Path, name: str = "lab") 
         expect(panel.place).to_contain_text("1 of 16 turns")
         expect(panel.body).to_contain_text("Will there be downtime?")
         boxes = [e.bounding_box() for e in (panel.listed(), panel.body)]
-        assert boxes[0]["x"] + boxes[0]["width"] <= boxes[1]["x"] and boxes[0]["y"] < boxes[1]["y"] + boxes[1]["height"], boxes
+        assert (
+            boxes[0]["x"] + boxes[0]["width"] <= boxes[1]["x"]
+            and boxes[0]["y"] < boxes[1]["y"] + boxes[1]["height"]
+        ), boxes
         panel.shot(checks.shots / f"{name}-list.png")
         tab.get_by_label("highest first").first.uncheck()
         panel.choose("sort by", "order of the run")
@@ -332,8 +455,15 @@ def click_through(checks: Checks, tab, expect, folder: Path, name: str = "lab") 
         tab.locator(".widget-textarea textarea").first.fill("gold <b>missing</b>")
         panel.press("save label")
         expect(panel.said).to_contain_text("saved bad retrieval")
-        (line,) = [json.loads(x) for x in (folder / "labels.jsonl").read_text(encoding="utf-8").splitlines()]
-        assert (line["label"], line["note"], line["run"]) == ("bad retrieval", "gold <b>missing</b>", "sample_self_crag")
+        (line,) = [
+            json.loads(x)
+            for x in (folder / "labels.jsonl").read_text(encoding="utf-8").splitlines()
+        ]
+        assert (line["label"], line["note"], line["run"]) == (
+            "bad retrieval",
+            "gold <b>missing</b>",
+            "sample_self_crag",
+        )
         panel.choose("show", "labelled")
         expect(panel.place).to_contain_text("1 of 1 turns")
         panel.press("next")
@@ -346,10 +476,13 @@ def hostile(checks: Checks, tab, expect) -> None:
     panel = Panel(tab, expect)
     with checks("lab: hostile texts are texts"):
         panel.body.scroll_into_view_if_needed(timeout=PATIENCE * 10_000)
-        tab.evaluate("document.querySelectorAll('.jp-OutputArea details').forEach(d => d.open = true)")
+        tab.evaluate(
+            "document.querySelectorAll('.jp-OutputArea details').forEach(d => d.open = true)"
+        )
         expect(panel.body).to_contain_text("it costs $5 and then $6")
         expect(panel.body).to_contain_text("<script>document.title='owned'")
-        for _ in range(6): panel.press("next")
+        for _ in range(6):
+            panel.press("next")
         expect(panel.place).to_contain_text("7 of 16")
         harmless(tab, ".jp-OutputArea-output")
         panel.shot(checks.shots / "lab-hostile.png")
@@ -368,21 +501,32 @@ def speed(checks: Checks, address, browser, expect, folder: Path) -> None:
     from mtrag_nb.core.record import Run
 
     large_run(folder / "large", Run(CRAG))
-    notebook(folder / "large.ipynb", HEAD, f"CaseBrowser({str(folder / 'large')!r}, labels='large.jsonl')")
+    notebook(
+        folder / "large.ipynb",
+        HEAD,
+        f"CaseBrowser({str(folder / 'large')!r}, labels='large.jsonl')",
+    )
     tab = browser.new_page(viewport=DESKTOP)
     tab.goto(address("large.ipynb"))
-    tab.wait_for_selector(".jp-Notebook-ExecutionIndicator[data-status=idle]", timeout=PATIENCE * 30_000)
+    tab.wait_for_selector(
+        ".jp-Notebook-ExecutionIndicator[data-status=idle]", timeout=PATIENCE * 30_000
+    )
     tab.wait_for_timeout(1500)
 
     def do(command: str):
-        tab.evaluate("command => { (window.jupyterapp || window.jupyterlab).commands.execute('notebook:' + command) }", command)
+        tab.evaluate(
+            "command => { (window.jupyterapp || window.jupyterlab).commands.execute('notebook:' + command) }",
+            command,
+        )
 
     prompts, panel = tab.locator(".jp-CodeCell .jp-InputPrompt"), Panel(tab, expect)
     with checks("lab: 2,000 trajectories open within 3 s"):
         do("run-cell-and-select-next")  # the imports are not the browser's
         expect(prompts.nth(0)).to_have_text(re.compile(r"\[\d+\]"), timeout=PATIENCE * 60_000)
         took = []
-        while len(took) < 9 and min(took, default=9) >= 3:  # a machine that is busy with other things gets nine tries
+        while (
+            len(took) < 9 and min(took, default=9) >= 3
+        ):  # a machine that is busy with other things gets nine tries
             do("clear-cell-output")
             expect(panel.place).to_have_count(0)
             start = time.perf_counter()
@@ -422,38 +566,64 @@ def saved_pages(checks: Checks, address, browser, expect, folder: Path) -> None:
     from nbconvert import HTMLExporter
 
     evil = f"CaseBrowser({str(folder / 'hostile')!r}, labels='x.jsonl', timing=False)"
-    unguarded = "from IPython.display import HTML\nHTML(\"<p id='unguarded'>it costs $5 and then $6</p>\")"
-    path = notebook(folder / "saved.ipynb", unguarded, HEAD, TWO_RUNS, "CaseBrowser([crag, naive], labels='x.jsonl', timing=False)", evil)
+    unguarded = (
+        "from IPython.display import HTML\nHTML(\"<p id='unguarded'>it costs $5 and then $6</p>\")"
+    )
+    path = notebook(
+        folder / "saved.ipynb",
+        unguarded,
+        HEAD,
+        TWO_RUNS,
+        "CaseBrowser([crag, naive], labels='x.jsonl', timing=False)",
+        evil,
+    )
     with checks("the notebook is executed, and its widget state stripped"):
         nb = nbformat.read(path, as_version=4)
-        NotebookClient(nb, timeout=300, kernel_name="python3", resources={"metadata": {"path": str(folder)}}).execute()
+        NotebookClient(
+            nb, timeout=300, kernel_name="python3", resources={"metadata": {"path": str(folder)}}
+        ).execute()
         nbformat.write(nb, path)
         from outputs import WIDGET_VIEW
         from strip_widgets import strip_widgets
+
         assert strip_widgets(path) >= 2 and WIDGET_VIEW not in path.read_text(encoding="utf-8")
     html = folder / "saved.html"
     with checks("exported by nbconvert, every turn is there"):
         text, _ = HTMLExporter().from_filename(str(path))
         html.write_text(text, encoding="utf-8")
-        lines = [line for run in (CRAG, NAIVE) for line in (run / "trajectories.jsonl").read_text(encoding="utf-8").splitlines()]
+        lines = [
+            line
+            for run in (CRAG, NAIVE)
+            for line in (run / "trajectories.jsonl").read_text(encoding="utf-8").splitlines()
+        ]
         turns = [json.loads(line)["question"] for line in lines]
         assert text.count("<b>Turn ") == len(turns) + 16
     for name, size, scheme in [("desktop-light", DESKTOP, "light"), ("phone-dark", PHONE, "dark")]:
         errors, asked = [], []
         context = browser.new_context(viewport=size, color_scheme=scheme, offline=False)
-        context.route(lambda url: not url.startswith("file:"), lambda route: (asked.append(route.request.url), route.abort()))
+        context.route(
+            lambda url: not url.startswith("file:"),
+            lambda route: (asked.append(route.request.url), route.abort()),
+        )
         tab = context.new_page()
         tab.on("pageerror", lambda e: errors.append(str(e)))
         with checks(f"exported page, {name}: opens without a server and without a script error"):
             tab.goto(html.as_uri())
             tab.wait_for_timeout(1000)
-            output = tab.locator(".jp-OutputArea-output", has_text="16 turns of 3 conversations").first
+            output = tab.locator(
+                ".jp-OutputArea-output", has_text="16 turns of 3 conversations"
+            ).first
             expect(output).to_contain_text("sample_self_crag")
             tab.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
-            for question in turns[:16]: assert " ".join(question.split())[:40] in " ".join(output.inner_text().split()), question
+            for question in turns[:16]:
+                assert " ".join(question.split())[:40] in " ".join(output.inner_text().split()), (
+                    question
+                )
             harmless(tab, "body")
             assert not errors, errors
-            assert not [u for u in asked if "cdn" not in u], asked  # nbconvert's own template asks for require.js and MathJax
+            assert not [u for u in asked if "cdn" not in u], (
+                asked
+            )  # nbconvert's own template asks for require.js and MathJax
             boxes = "document.querySelectorAll('.jp-OutputArea-output > div, .jp-RenderedHTMLCommon > div')"
             wide = tab.evaluate(f"[...{boxes}].map(e => e.scrollWidth - e.clientWidth)")
             assert max(wide) <= 1, wide
@@ -462,14 +632,18 @@ def saved_pages(checks: Checks, address, browser, expect, folder: Path) -> None:
         tab = browser.new_page(viewport=DESKTOP)
         tab.goto(address("saved.ipynb", kernel=False))
         # JupyterLab makes a formula of two prices, but not of ours.
-        expect(tab.locator("[data-jupyter-id=unguarded] mjx-container")).to_have_count(1, timeout=PATIENCE * 30_000)
+        expect(tab.locator("[data-jupyter-id=unguarded] mjx-container")).to_have_count(
+            1, timeout=PATIENCE * 30_000
+        )
         output = tab.locator(".jp-OutputArea-output", has_text="16 turns of 3 conversations").first
         expect(output).to_be_visible(timeout=PATIENCE * 30_000)
         output.locator("summary").first.click()
         output.locator("details details summary").first.click()
         expect(output).to_contain_text("content words stand in no passage")
         output.screenshot(path=checks.shots / "lab-untrusted.png")
-        tab.evaluate("document.querySelectorAll('.jp-OutputArea details').forEach(d => d.open = true)")
+        tab.evaluate(
+            "document.querySelectorAll('.jp-OutputArea details').forEach(d => d.open = true)"
+        )
         harmless(tab, ".jp-OutputArea-output")
         tab.close()
 
@@ -479,8 +653,13 @@ def recordings() -> list:
     from mtrag_nb.data.mtrag import read_gold, read_queries, sample_dir
     from mtrag_nb.evaluate.recording import Recording
 
-    queries = [sample_dir() / "retrieval_tasks" / d / f"{d}_rewrite.jsonl" for d in ("clapnq", "cloud")]
-    gold = read_gold(sample_dir() / "reference.jsonl", {k: v for path in queries for k, v in read_queries(path).items()})
+    queries = [
+        sample_dir() / "retrieval_tasks" / d / f"{d}_rewrite.jsonl" for d in ("clapnq", "cloud")
+    ]
+    gold = read_gold(
+        sample_dir() / "reference.jsonl",
+        {k: v for path in queries for k, v in read_queries(path).items()},
+    )
     return [Recording(folder, gold=gold) for folder in (CRAG, NAIVE)]
 
 
@@ -492,25 +671,42 @@ def views(checks: Checks, browser, folder: Path) -> None:
     crag, naive = recordings()
     talk = next(iter(crag.conversations))
     third = crag.conversations[talk][2].task_id
-    pages = {"conversation": ConversationView(crag, talk, opened=third).save(folder / "conversation.html"),
-             "run": RunView(crag).save(folder / "run.html"), "comparison": ComparisonView(crag, naive).save(folder / "comparison.html"),
-             "cases": write_cases(folder / "cases", pick_cases(crag, naive), crag, naive, published_cases())}
+    pages = {
+        "conversation": ConversationView(crag, talk, opened=third).save(
+            folder / "conversation.html"
+        ),
+        "run": RunView(crag).save(folder / "run.html"),
+        "comparison": ComparisonView(crag, naive).save(folder / "comparison.html"),
+        "cases": write_cases(
+            folder / "cases", pick_cases(crag, naive), crag, naive, published_cases()
+        ),
+    }
     pages["case"] = sorted(p for p in (folder / "cases").iterdir() if p.name.startswith("01"))[0]
     pages["published"] = next(p for p in (folder / "cases").iterdir() if "how-many-teams" in p.name)
     pages["hostile"] = RunView(folder / "hostile").save(folder / "hostile.html")
-    screens = [("desktop", DESKTOP, "light"), ("desktop-dark", DESKTOP, "dark"), ("phone", PHONE, "light"), ("phone-dark", PHONE, "dark")]
+    screens = [
+        ("desktop", DESKTOP, "light"),
+        ("desktop-dark", DESKTOP, "dark"),
+        ("phone", PHONE, "light"),
+        ("phone-dark", PHONE, "dark"),
+    ]
     for size_name, size, scheme in screens:
-        with checks(f"static pages on {size_name}: nothing wider than the screen, no script error, nothing asked for"):
+        with checks(
+            f"static pages on {size_name}: nothing wider than the screen, no script error, nothing asked for"
+        ):
             context, errors = browser.new_context(viewport=size, color_scheme=scheme), []
             tab = context.new_page()
             tab.on("pageerror", lambda e: errors.append(str(e)))
             tab.on("request", lambda r: r.url.startswith("file:") or errors.append(r.url))
             for name, path in pages.items():
                 tab.goto(path.as_uri())
-                if name == "hostile": tab.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
+                if name == "hostile":
+                    tab.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
                 assert tab.evaluate("document.documentElement.scrollWidth") <= size["width"], name
                 harmless(tab, "body") if name != "cases" else None
-                tab.screenshot(path=checks.shots / f"{name}-{size_name}.png", full_page=name != "hostile")
+                tab.screenshot(
+                    path=checks.shots / f"{name}-{size_name}.png", full_page=name != "hostile"
+                )
             assert not errors, errors
             context.close()
     with checks("on paper the folds are open"):
@@ -548,25 +744,37 @@ def accessible(checks: Checks, browser, folder: Path) -> None:
 
     pages = sorted((folder / "cases").glob("*.html"))[::-3]  # the index is the last
     exported = folder / "walkthrough.html"
-    exported.write_text(HTMLExporter().from_filename(str(ROOT / "nbs" / "tour" / "00_walkthrough.ipynb"))[0], encoding="utf-8")
+    exported.write_text(
+        HTMLExporter().from_filename(str(ROOT / "nbs" / "tour" / "00_walkthrough.ipynb"))[0],
+        encoding="utf-8",
+    )
     axe = axe_source(folder)
     for scheme in ("light", "dark"):
         context = browser.new_context(viewport=DESKTOP, color_scheme=scheme)
         context.route(lambda url: not url.startswith("file:"), lambda route: route.abort())
         tab = context.new_page()
-        with checks(f"axe-core, {scheme}: nothing serious on {len(pages)} pages of case cards, every fold open"):
+        with checks(
+            f"axe-core, {scheme}: nothing serious on {len(pages)} pages of case cards, every fold open"
+        ):
             for path in pages:
                 tab.goto(path.as_uri())
                 tab.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
                 serious = [v for v in axe_findings(tab, axe) if v[0] in ("serious", "critical")]
                 assert not serious, (path.name, serious)
-        with checks(f"axe-core, {scheme}: nothing serious in the outputs of the exported walk-through"):
+        with checks(
+            f"axe-core, {scheme}: nothing serious in the outputs of the exported walk-through"
+        ):
             tab.goto(exported.as_uri())
             tab.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
             assert tab.locator(OWN_OUTPUT).count() > 3
-            serious = [v for v in axe_findings(tab, axe, OWN_OUTPUT) if v[0] in ("serious", "critical")]
+            serious = [
+                v for v in axe_findings(tab, axe, OWN_OUTPUT) if v[0] in ("serious", "critical")
+            ]
             assert not serious, serious
-            for v in axe_findings(tab, axe): print(f"     the whole page, {v[0]}: {v[1]}, {len(v[2])} places, e.g. {v[2][0][:90]}")
+            for v in axe_findings(tab, axe):
+                print(
+                    f"     the whole page, {v[0]}: {v[1]}, {len(v[2])} places, e.g. {v[2][0][:90]}"
+                )
         context.close()
 
 
@@ -576,11 +784,19 @@ def two_versions(checks: Checks) -> None:
         runs = [str(CRAG), str(NAIVE)]
         said = []
         for python in (str(old_environment()), sys.executable):
-            done = subprocess.run([python, "-c", PROBE, *runs], capture_output=True, text=True, env={**os.environ, "HF_HUB_OFFLINE": "1"})
+            done = subprocess.run(
+                [python, "-c", PROBE, *runs],
+                capture_output=True,
+                text=True,
+                env={**os.environ, "HF_HUB_OFFLINE": "1"},
+            )
             assert done.returncode == 0, done.stderr[-2000:]
             said.append(json.loads(done.stdout.splitlines()[-1]))
         versions = [s.pop("version") for s in said]
-        assert versions[0] == "7.7.1" and versions[1].startswith("8.") and said[0] == said[1], (versions, said)
+        assert versions[0] == "7.7.1" and versions[1].startswith("8.") and said[0] == said[1], (
+            versions,
+            said,
+        )
         print(f"     ipywidgets {versions[0]} and {versions[1]}: {', '.join(said[0]['forms'])}")
 
 
@@ -592,8 +808,12 @@ def picture(browser) -> None:
     from mtrag_nb.show.runs import conversation_html
 
     run, _ = recordings()
-    told = next(t for t in run.turns.values() if t.question == "and for students?")  # the turn that README tells
-    shown = page(conversation_html(run, told.conversation_id, timing=False, chars=260, opened=told.task_id))
+    told = next(
+        t for t in run.turns.values() if t.question == "and for students?"
+    )  # the turn that README tells
+    shown = page(
+        conversation_html(run, told.conversation_id, timing=False, chars=260, opened=told.task_id)
+    )
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "turn.html"
         path.write_text(document("A conversation", shown), encoding="utf-8")
@@ -601,18 +821,29 @@ def picture(browser) -> None:
         tab.goto(path.as_uri())
         tab.screenshot(path=Path(folder) / "turn.png", full_page=True)
         target = ROOT / "figures" / "turn.png"
-        Image.open(Path(folder) / "turn.png").convert("RGB").quantize(48).save(target, optimize=True)
+        Image.open(Path(folder) / "turn.png").convert("RGB").quantize(48).save(
+            target, optimize=True
+        )
     print(f"figures/turn.png: {target.stat().st_size // 1000} kB")
 
 
 def main(argv=None) -> int:
-    ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    ap = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     ap.add_argument("--shots", type=Path, help="where screenshots go (default: a temporary folder)")
     ap.add_argument("--picture", action="store_true", help="only draw figures/turn.png")
     args = ap.parse_args(argv)
     executable, api = chromium(), playwright()
-    flags = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-             "--disable-component-update", "--disable-sync"]
+    flags = [
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-quic",
+        "--no-first-run",
+        "--disable-background-networking",
+        "--disable-component-update",
+        "--disable-sync",
+    ]
     with api.sync_playwright() as p:
         browser = p.chromium.launch(executable_path=executable, headless=True, args=flags)
         if args.picture:
@@ -628,22 +859,41 @@ def main(argv=None) -> int:
             views(checks, browser, folder)
             accessible(checks, browser, folder)
             two_versions(checks)
-            notebook(folder / "browse.ipynb", HEAD, TWO_RUNS, "CaseBrowser([crag, naive], labels='labels.jsonl', timing=False)")
-            notebook(folder / "hostile.ipynb", HEAD, f"CaseBrowser({str(folder / 'hostile')!r}, labels='x.jsonl')")
+            notebook(
+                folder / "browse.ipynb",
+                HEAD,
+                TWO_RUNS,
+                "CaseBrowser([crag, naive], labels='labels.jsonl', timing=False)",
+            )
+            notebook(
+                folder / "hostile.ipynb",
+                HEAD,
+                f"CaseBrowser({str(folder / 'hostile')!r}, labels='x.jsonl')",
+            )
             old = folder / "old"
             old.mkdir()
-            notebook(old / "browse.ipynb", HEAD, TWO_RUNS, "CaseBrowser([crag, naive], labels='labels.jsonl', timing=False)")
+            notebook(
+                old / "browse.ipynb",
+                HEAD,
+                TWO_RUNS,
+                "CaseBrowser([crag, naive], labels='labels.jsonl', timing=False)",
+            )
             with jupyterlab(old, str(old_environment())) as address:
                 tab = browser.new_page(viewport=TALL)
                 tab.goto(address("browse.ipynb"))
-                with checks("lab3, ipywidgets 7.7.1: browse.ipynb opens and runs"): run_all(tab, api.expect)
+                with checks("lab3, ipywidgets 7.7.1: browse.ipynb opens and runs"):
+                    run_all(tab, api.expect)
                 click_through(checks, tab, api.expect, old, "lab3")
                 tab.close()
             with jupyterlab(folder) as address:
-                for name, test in [("browse", functools.partial(click_through, folder=folder)), ("hostile", hostile)]:
+                for name, test in [
+                    ("browse", functools.partial(click_through, folder=folder)),
+                    ("hostile", hostile),
+                ]:
                     tab = browser.new_page(viewport=TALL)
                     tab.goto(address(f"{name}.ipynb"))
-                    with checks(f"lab: {name}.ipynb opens and runs"): run_all(tab, api.expect)
+                    with checks(f"lab: {name}.ipynb opens and runs"):
+                        run_all(tab, api.expect)
                     test(checks, tab, api.expect)
                     tab.close()
                 speed(checks, address, browser, api.expect, folder)

@@ -6,6 +6,7 @@ The emulation takes instructions away from the libraries that choose their kerne
 oneDNN, OpenBLAS, NumPy): sums run in another order, and last digits differ. Four rows bring every pair of the three together.
 Without --other, an environment made by `make VENV=... PYTHON=...`, the rows of the second Python are left out, and say so.
 """
+
 import argparse
 import os
 import re
@@ -15,15 +16,31 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 PROCESSORS = {
-    "without AVX": {"ATEN_CPU_CAPABILITY": "default", "ONEDNN_MAX_CPU_ISA": "SSE41", "OPENBLAS_CORETYPE": "Prescott",
-                    "NPY_DISABLE_CPU_FEATURES": "X86_V3 X86_V4 AVX512_ICL AVX512_SPR"},
-    "AVX2, no AVX-512": {"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2", "OPENBLAS_CORETYPE": "Haswell",
-                         "NPY_DISABLE_CPU_FEATURES": "X86_V4 AVX512_ICL AVX512_SPR"}}
-ROWS = (("without AVX", 1, "this"), ("AVX2, no AVX-512", 2, "this"), ("without AVX", 2, "other"), ("AVX2, no AVX-512", 1, "other"))
+    "without AVX": {
+        "ATEN_CPU_CAPABILITY": "default",
+        "ONEDNN_MAX_CPU_ISA": "SSE41",
+        "OPENBLAS_CORETYPE": "Prescott",
+        "NPY_DISABLE_CPU_FEATURES": "X86_V3 X86_V4 AVX512_ICL AVX512_SPR",
+    },
+    "AVX2, no AVX-512": {
+        "ATEN_CPU_CAPABILITY": "avx2",
+        "ONEDNN_MAX_CPU_ISA": "AVX2",
+        "OPENBLAS_CORETYPE": "Haswell",
+        "NPY_DISABLE_CPU_FEATURES": "X86_V4 AVX512_ICL AVX512_SPR",
+    },
+}
+ROWS = (
+    ("without AVX", 1, "this"),
+    ("AVX2, no AVX-512", 2, "this"),
+    ("without AVX", 2, "other"),
+    ("AVX2, no AVX-512", 1, "other"),
+)
 
 
 def main(argv=None) -> int:
-    ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    ap = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     ap.add_argument("--other", default="", help="an environment with another Python")
     ap.add_argument("--rows", default="1,2,3,4", help="which of the four rows")
     ap.add_argument("--jobs", default="2", help="notebooks at a time")
@@ -32,25 +49,53 @@ def main(argv=None) -> int:
     table, bad = [], 0
     for n in map(int, args.rows.split(",")):
         processor, threads, which = ROWS[n - 1]
-        python = str(Path(args.other) / "bin" / "python") if which == "other" and args.other else sys.executable
+        python = (
+            str(Path(args.other) / "bin" / "python")
+            if which == "other" and args.other
+            else sys.executable
+        )
         if which == "other" and not args.other:
-            table.append((n, processor, threads, "another Python", "left out: name its environment with --other (make: OTHER=...)"))
+            table.append(
+                (
+                    n,
+                    processor,
+                    threads,
+                    "another Python",
+                    "left out: name its environment with --other (make: OTHER=...)",
+                )
+            )
             continue
-        version = subprocess.run([python, "-V"], capture_output=True, text=True, check=True).stdout.strip()
-        env = {**os.environ, **PROCESSORS[processor], "OMP_NUM_THREADS": str(threads),
-               "PATH": f"{Path(python).parent}:{os.environ['PATH']}"}
-        run = subprocess.Popen([python, "tools/run_notebooks.py", "--jobs", args.jobs, *extra, *args.what], cwd=ROOT, env=env,
-                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        version = subprocess.run(
+            [python, "-V"], capture_output=True, text=True, check=True
+        ).stdout.strip()
+        env = {
+            **os.environ,
+            **PROCESSORS[processor],
+            "OMP_NUM_THREADS": str(threads),
+            "PATH": f"{Path(python).parent}:{os.environ['PATH']}",
+        }
+        run = subprocess.Popen(
+            [python, "tools/run_notebooks.py", "--jobs", args.jobs, *extra, *args.what],
+            cwd=ROOT,
+            env=env,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
         print(f"{version}, {processor}, {threads} thread{'s' * (threads > 1)}", flush=True)
         last = []
         for line in run.stdout:
             last = [*last[-1:], line.strip()]
-            if not line.startswith("ok "): print(line, end="", flush=True)
+            if not line.startswith("ok "):
+                print(line, end="", flush=True)
         counts = re.fullmatch(r"(\d+) passed, (\d+) failed", last[-1] if last else "")
         bad += run.wait() != 0 or not counts
-        table.append((n, processor, threads, version, f"{last[-1]}, {last[0]}" if counts else "did not end"))
+        table.append(
+            (n, processor, threads, version, f"{last[-1]}, {last[0]}" if counts else "did not end")
+        )
     print("\nrow  processor          threads  Python          result")
-    for n, processor, threads, version, result in table: print(f"{n:3}  {processor:18} {threads:7}  {version:15} {result}")
+    for n, processor, threads, version, result in table:
+        print(f"{n:3}  {processor:18} {threads:7}  {version:15} {result}")
     print(f"{len(table) - bad} passed, {bad} failed")
     return 1 if bad else 0
 

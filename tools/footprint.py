@@ -8,6 +8,7 @@ made of chance, since nothing here depends on what they say. The documents that 
 and go through everything. Memory is that of the service and of the process in which it reads documents, looked at from
 outside twenty times a second; processor seconds are of both, too, since the machine may have been busy with other work.
 """
+
 import argparse
 import os
 import random
@@ -27,8 +28,10 @@ from mtrag_nb.data.mtrag import read_corpus, sample_corpus
 from mtrag_nb.data.specimens import pdf
 from mtrag_nb.runs.run import machine, package_versions
 
-SERVE = ("import sys; from mtrag_nb.app.serve import serve; serve(sys.argv[1] + '/library', sys.argv[1] + '/served', port=0, "
-         "ready=lambda said: print(said, flush=True), per_minute=10**6)")
+SERVE = (
+    "import sys; from mtrag_nb.app.serve import serve; serve(sys.argv[1] + '/library', sys.argv[1] + '/served', port=0, "
+    "ready=lambda said: print(said, flush=True), per_minute=10**6)"
+)
 FILL = """
 import sys
 from pathlib import Path
@@ -49,14 +52,24 @@ class Chance:
 
 Library(sys.argv[1]).add(sys.argv[2], "filler", Chance(), settings.chunks)
 """
-QUESTIONS = ["Which clubs founded the Torvan Inland League?", "When was it suspended?", "What does a permit cost?",
-             "How is a claim for a refund made?", "Who may apply for the grant?", "Where are the records kept?"]
+QUESTIONS = [
+    "Which clubs founded the Torvan Inland League?",
+    "When was it suspended?",
+    "What does a permit cost?",
+    "How is a claim for a refund made?",
+    "Who may apply for the grant?",
+    "Where are the records kept?",
+]
 
 
 def sentences() -> list[str]:
     "The sample's sentences, in letters that the PDF's font has."
     text = " ".join(p.text for f in sample_corpus() for p in read_corpus(f))
-    return [s for s in re.split(r"(?<=[.!?])\s+", text.encode("latin-1", "ignore").decode("latin-1")) if 20 < len(s) < 400]
+    return [
+        s
+        for s in re.split(r"(?<=[.!?])\s+", text.encode("latin-1", "ignore").decode("latin-1"))
+        if 20 < len(s) < 400
+    ]
 
 
 def prose(rng: random.Random, said: list[str], characters: int) -> str:
@@ -72,7 +85,11 @@ def report(rng: random.Random, said: list[str], pages: int) -> bytes:
     "A PDF of so many pages, each with a heading and three paragraphs."
     blocks = [("title", "A report")]
     for n in range(pages):
-        blocks += [("page", "")] * (n > 0) + [(1, f"Part {n + 1}")] + [("text", prose(rng, said, 900)) for _ in range(3)]
+        blocks += (
+            [("page", "")] * (n > 0)
+            + [(1, f"Part {n + 1}")]
+            + [("text", prose(rng, said, 900)) for _ in range(3)]
+        )
     return pdf(blocks)[0]
 
 
@@ -80,7 +97,9 @@ def fill(folder: Path, children: int, rng: random.Random, said: list[str]) -> No
     "A library of at least so many children, made in a process of its own."
     texts = folder / "texts"
     texts.mkdir()
-    for n in range(-(-children * 310 // 200_000)):  # a child takes about 310 characters of such text
+    for n in range(
+        -(-children * 310 // 200_000)
+    ):  # a child takes about 310 characters of such text
         (texts / f"{n:03}.txt").write_text(prose(rng, said, 200_000))
     subprocess.run([sys.executable, "-c", FILL, str(folder / "library"), str(texts)], check=True)
 
@@ -95,15 +114,18 @@ class Watch(threading.Thread):
 
     def pids(self) -> list[int]:
         found = [self.pid]
-        for task in Path(f"/proc/{self.pid}/task").iterdir(): found += map(int, (task / "children").read_text().split())
+        for task in Path(f"/proc/{self.pid}/task").iterdir():
+            found += map(int, (task / "children").read_text().split())
         return found
 
     def stat(self) -> list[list[str]]:
         "What the system says of each; one that has just ended is left out."
         out = []
         for pid in self.pids():
-            try: out.append(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split())
-            except (FileNotFoundError, ProcessLookupError): pass
+            try:
+                out.append(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split())
+            except (FileNotFoundError, ProcessLookupError):
+                pass
         return out
 
     def now(self) -> float:
@@ -113,12 +135,16 @@ class Watch(threading.Thread):
     def cpu(self) -> float:
         "Seconds; of children that have ended, too."
         first, *rest = self.stat()
-        return (sum(map(int, first[11:15])) + sum(int(x) for s in rest for x in s[11:13])) / os.sysconf("SC_CLK_TCK")
+        return (
+            sum(map(int, first[11:15])) + sum(int(x) for s in rest for x in s[11:13])
+        ) / os.sysconf("SC_CLK_TCK")
 
     def run(self) -> None:
         while not self.over.wait(0.05):
-            try: self.peak = max(self.peak, self.now())
-            except (FileNotFoundError, ProcessLookupError): return
+            try:
+                self.peak = max(self.peak, self.now())
+            except (FileNotFoundError, ProcessLookupError):
+                return
 
     def measured(self, do) -> tuple[dict, dict]:  # numbers, and what was answered
         "What something takes."
@@ -126,20 +152,34 @@ class Watch(threading.Thread):
         answer = do()
         seconds, cpu = time.perf_counter() - start, self.cpu() - cpu
         time.sleep(1.0)
-        told = {"seconds": round(seconds, 2), "cpu_seconds": round(cpu, 2), "peak_mb": round(self.peak), "after_mb": round(self.now())}
+        told = {
+            "seconds": round(seconds, 2),
+            "cpu_seconds": round(cpu, 2),
+            "peak_mb": round(self.peak),
+            "after_mb": round(self.now()),
+        }
         return told, answer
 
 
 @contextmanager
 def service(folder: Path):
     "The service: a client of it, and its watch."
-    env = {**os.environ, "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "OMP_NUM_THREADS": "1"}
-    process = subprocess.Popen([sys.executable, "-c", SERVE, str(folder)], stdout=subprocess.PIPE, text=True, env=env)
+    env = {
+        **os.environ,
+        "HF_HUB_OFFLINE": "1",
+        "TOKENIZERS_PARALLELISM": "false",
+        "OMP_NUM_THREADS": "1",
+    }
+    process = subprocess.Popen(
+        [sys.executable, "-c", SERVE, str(folder)], stdout=subprocess.PIPE, text=True, env=env
+    )
     line = process.stdout.readline()
-    if not line.startswith("http"): raise RuntimeError(f"the service did not start: {line!r}")
+    if not line.startswith("http"):
+        raise RuntimeError(f"the service did not start: {line!r}")
     watch = Watch(process.pid)
     try:
-        with httpx.Client(base_url=line.split("  ")[0], timeout=3600) as client: yield client, watch
+        with httpx.Client(base_url=line.split("  ")[0], timeout=3600) as client:
+            yield client, watch
     finally:
         watch.over.set()
         process.terminate()
@@ -153,14 +193,29 @@ def answered(response: httpx.Response) -> dict:
 
 def visit(folder: Path, documents: list[bytes], first: str) -> dict:
     "Everything that is measured over one library. `first`: what comes first, a question or an upload."
-    upload = lambda data: answered(client.post("/api/upload", files={"file": ("report.pdf", data)}, data={"collection": "reports"}))
-    ask = lambda q, talk="": answered(client.post("/api/query", json={"question": q, **({"conversation_id": talk} if talk else {})}))
+
+    def upload(data):
+        return answered(
+            client.post(
+                "/api/upload", files={"file": ("report.pdf", data)}, data={"collection": "reports"}
+            )
+        )
+
+    def ask(q, talk=""):
+        return answered(
+            client.post(
+                "/api/query", json={"question": q, **({"conversation_id": talk} if talk else {})}
+            )
+        )
+
     with service(folder) as (client, watch):
         out = {"started": {"after_mb": round(watch.now())}}
-        if first == "question": out["first question"], talk = watch.measured(lambda: ask(QUESTIONS[0]))
+        if first == "question":
+            out["first question"], talk = watch.measured(lambda: ask(QUESTIONS[0]))
         out["upload"], said = watch.measured(lambda: upload(documents[0]))
         out["document"] = {k: said[k] for k in ("pages", "characters", "chunks", "children")}
-        if first == "upload": out["first question"], talk = watch.measured(lambda: ask(QUESTIONS[0]))
+        if first == "upload":
+            out["first question"], talk = watch.measured(lambda: ask(QUESTIONS[0]))
         later = [watch.measured(lambda: ask(q, talk["conversation_id"]))[0] for q in QUESTIONS[1:]]
         out["later question"] = {k: sorted(x[k] for x in later)[len(later) // 2] for k in later[0]}
         out["replaced"] = [watch.measured(lambda: upload(data))[0] for data in documents[1:]]
@@ -169,11 +224,22 @@ def visit(folder: Path, documents: list[bytes], first: str) -> dict:
 
 
 def main(argv=None) -> int:
-    ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    ap = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     ap.add_argument("--children", type=int, default=50_000)
     ap.add_argument("--pages", type=int, default=100)
-    ap.add_argument("--uploads", type=int, default=4, help="documents that come one after the other, each in the place of the last")
-    ap.add_argument("--out", type=Path, default=Path(__file__).parents[1] / "data" / "measured" / "footprint.json")
+    ap.add_argument(
+        "--uploads",
+        type=int,
+        default=4,
+        help="documents that come one after the other, each in the place of the last",
+    )
+    ap.add_argument(
+        "--out",
+        type=Path,
+        default=Path(__file__).parents[1] / "data" / "measured" / "footprint.json",
+    )
     args = ap.parse_args(argv)
     rng, said = random.Random(0), sentences()
     documents = [report(rng, said, args.pages) for _ in range(args.uploads)]
@@ -186,8 +252,10 @@ def main(argv=None) -> int:
             told["large"] = visit(Path(name), documents, "question")
     told["load"] = [round(x, 1) for x in os.getloadavg()]
     write_json(args.out, told)
-    for k in ("alone", "large"): print(k, told.get(k))
+    for k in ("alone", "large"):
+        print(k, told.get(k))
     return 0
 
 
-if __name__ == "__main__": sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())

@@ -9,6 +9,7 @@ one works, the other says so.
 The processes that are killed are forks of this one, so that they need not import everything first; the model is scripted and the
 embedder hashes, so that a whole run takes a fraction of a second. What is killed is killed by SIGKILL: nothing is cleaned up.
 """
+
 import json
 import os
 import random
@@ -48,31 +49,52 @@ class SlowHash(HashEmbedder):
 
 def judge(run: Path, out: Path, pause: float = 0.005) -> None:
     "Judge a run by a scripted judge."
+
     def reply(prompt):
         time.sleep(pause)
-        return "Reasoning: it is.\nHallucination: no\nScore: 8" if "Score" in prompt.messages[-1][1] else "yes"
-    models = Models(load_settings("laptop", {"batch_size": 2}), chat=ScriptedChat(reply), embedder=HashEmbedder())
+        return (
+            "Reasoning: it is.\nHallucination: no\nScore: 8"
+            if "Score" in prompt.messages[-1][1]
+            else "yes"
+        )
+
+    models = Models(
+        load_settings("laptop", {"batch_size": 2}),
+        chat=ScriptedChat(reply),
+        embedder=HashEmbedder(),
+    )
     gold = {t.id: Gold(t.id, answerability="ANSWERABLE") for t in cut_tasks()}
-    judge_run(run, cut_tasks(), gold, models.settings, "text", out=out, models=models, progress=False)
+    judge_run(
+        run, cut_tasks(), gold, models.settings, "text", out=out, models=models, progress=False
+    )
 
 
 def judgements(folder: Path) -> list[str]:
     "What was judged, without what it cost."
     lines = (folder / "judgements.jsonl").read_text(encoding="utf-8").splitlines()
-    return sorted(json.dumps({k: v for k, v in json.loads(line).items() if k != "calls"}, sort_keys=True) for line in lines)
+    return sorted(
+        json.dumps({k: v for k, v in json.loads(line).items() if k != "calls"}, sort_keys=True)
+        for line in lines
+    )
 
 
 def ingest(folder: Path) -> None:
     "Build an index of 300 passages."
-    corpus = [Passage(f"p{i}", f"Passage {i} names the fee of ferry {i}. " * 8, domain="govt") for i in range(300)]
+    corpus = [
+        Passage(f"p{i}", f"Passage {i} names the fee of ferry {i}. " * 8, domain="govt")
+        for i in range(300)
+    ]
     build_index(corpus, folder, SlowHash(), batch=32, progress=False)
 
 
-def forked(work: Callable[[], None], seconds: float, sign: Path | None = None) -> bool:  # True: it ended by itself
+def forked(
+    work: Callable[[], None], seconds: float, sign: Path | None = None
+) -> bool:  # True: it ended by itself
     "Do work in a process of its own, and kill it after so long, or when a file is there. Raises RuntimeError if it fails."
     pid = os.fork()
     if not pid:
-        try: work()
+        try:
+            work()
         except BaseException:
             traceback.print_exc()
             os._exit(1)
@@ -80,23 +102,34 @@ def forked(work: Callable[[], None], seconds: float, sign: Path | None = None) -
     end = time.monotonic() + seconds
     while time.monotonic() < end and not (sign and sign.exists()):
         found, status = os.waitpid(pid, os.WNOHANG)
-        if found and os.WEXITSTATUS(status): raise RuntimeError("a process failed that nobody killed")
-        if found: return True
+        if found and os.WEXITSTATUS(status):
+            raise RuntimeError("a process failed that nobody killed")
+        if found:
+            return True
         time.sleep(0.0002 if sign else 0.002)
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
     return False
 
 
-def attack(name: str, work: Callable[[Path], None], check: Callable[[Path], bool], folder: Path, kills: int, longest: float = 0.4) -> None:
+def attack(
+    name: str,
+    work: Callable[[Path], None],
+    check: Callable[[Path], bool],
+    folder: Path,
+    kills: int,
+    longest: float = 0.4,
+) -> None:
     "Kill the work again and again; whenever it has ended all the same, check what there is, and begin anew."
     rng, killed, ended = random.Random(0), 0, 0
     while killed < kills:
         here = folder / f"{name}{ended}"
         while not forked(lambda: work(here), rng.uniform(0.02, longest)):
             killed += 1
-            if killed > 10 * kills: raise RuntimeError(f"{name} does not end")
-        if not check(here): raise SystemExit(f"{name}: {here} is not what an undisturbed one is")
+            if killed > 10 * kills:
+                raise RuntimeError(f"{name} does not end")
+        if not check(here):
+            raise SystemExit(f"{name}: {here} is not what an undisturbed one is")
         ended += 1
     print(f"{name:8} {killed:4} kills, {ended} ended all the same, and as undisturbed")
 
@@ -106,23 +139,30 @@ class Shelf:
 
     def __init__(self, folder: Path):
         self.folder, self.rng, self.told = folder, random.Random(0), Counter()
-        self.holds, self.words = {}, set()  # name of a document -> a word that only it has; all such words there ever were
+        self.holds, self.words = (
+            {},
+            set(),
+        )  # name of a document -> a word that only it has; all such words there ever were
 
     def write(self, name: str) -> str:
         "Write a document, or another of that name; its word."
         word = "".join(self.rng.choices(string.ascii_lowercase, k=24))
-        text = f"The ferry carries {word} and is back before night comes. " * self.rng.randint(1, 60)
+        text = f"The ferry carries {word} and is back before night comes. " * self.rng.randint(
+            1, 60
+        )
         self.path(name).parent.mkdir(exist_ok=True)
         self.path(name).write_text(f"# About {name}\n\n{text}")
         self.words.add(word)
         return word
 
-    def path(self, name: str) -> Path: return self.folder.with_name("documents") / name
+    def path(self, name: str) -> Path:
+        return self.folder.with_name("documents") / name
 
     def look(self, answer: Path) -> None:
         "Open the library as it was left, and write down what it is."
         names = [e.name for e in Library(self.folder).documents()]
-        with open_index(self.folder, HashEmbedder()) as index: sound = audit(index, HashEmbedder(), 3).ok
+        with open_index(self.folder, HashEmbedder()) as index:
+            sound = audit(index, HashEmbedder(), 3).ok
         left = sorted({NEXT, READY} & {p.name for p in self.folder.iterdir()})
         answer.write_text(json.dumps([names, sorted(traces(self.folder, self.words)), sound, left]))
 
@@ -130,20 +170,29 @@ class Shelf:
         "Make a change, killed until it is there; after each kill the library must be as before or as after, sound, and tell nothing more."
         states = [[sorted(s), sorted(s.values()), True, []] for s in (self.holds, after)]
         for n in range(100):
-            sign, seconds = (self.folder / READY, 600) if self.rng.random() < 0.3 else (None, self.rng.uniform(0, longest) * (1 + n // 4))
+            sign, seconds = (
+                (self.folder / READY, 600)
+                if self.rng.random() < 0.3
+                else (None, self.rng.uniform(0, longest) * (1 + n // 4))
+            )
             ended, answer = forked(work, seconds, sign), self.folder.with_name("answer.json")
             at = next((f for f in (READY, NEXT) if (self.folder / f).exists()), "elsewhere")
             self.told["ended" if ended else at] += 1
-            if not forked(lambda: self.look(answer), 600): raise SystemExit(f"library: {self.folder} cannot be read")
+            if not forked(lambda: self.look(answer), 600):
+                raise SystemExit(f"library: {self.folder} cannot be read")
             found = json.loads(answer.read_text())
-            if found not in states: raise SystemExit(f"library: {found} is neither {states[0]} nor {states[1]}")
+            if found not in states:
+                raise SystemExit(f"library: {found} is neither {states[0]} nor {states[1]}")
             self.told["made all the same"] += not ended and found == states[1]
-            if found == states[1]: break
-        else: raise SystemExit("library: a change does not end")
+            if found == states[1]:
+                break
+        else:
+            raise SystemExit("library: a change does not end")
         self.holds = after
 
 
-def add(folder: Path, source: Path) -> object: return Library(folder).add(source, "own", HashEmbedder())
+def add(folder: Path, source: Path) -> object:
+    return Library(folder).add(source, "own", HashEmbedder())
 
 
 def attack_library(folder: Path, rounds: int) -> None:
@@ -151,39 +200,57 @@ def attack_library(folder: Path, rounds: int) -> None:
     shelf, library = Shelf(folder / "library"), Library(folder / "library")
     for name in ("a.md", "b.md", "c.md"):
         shelf.holds[name], began = shelf.write(name), time.monotonic()
-        if not forked(lambda: add(library.folder, shelf.path(name)), 600): raise SystemExit("library: it takes too long")
+        if not forked(lambda: add(library.folder, shelf.path(name)), 600):
+            raise SystemExit("library: it takes too long")
     longest = time.monotonic() - began
     for n in range(rounds):
         name = f"{n}.md"
         for _ in range(2):
             word = shelf.write(name)
-            shelf.change(lambda: add(library.folder, shelf.path(name)), {**shelf.holds, name: word}, longest)
+            shelf.change(
+                lambda: add(library.folder, shelf.path(name)), {**shelf.holds, name: word}, longest
+            )
         name = shelf.rng.choice(sorted(shelf.holds))
-        shelf.change(lambda: library.remove([name]), {k: w for k, w in shelf.holds.items() if k != name}, longest / 2)
+        shelf.change(
+            lambda: library.remove([name]),
+            {k: w for k, w in shelf.holds.items() if k != name},
+            longest / 2,
+        )
         shelf.path(name).unlink()
-    if not forked(lambda: add(folder / "at-once", folder / "documents"), 600): raise SystemExit("library: it takes too long")
-    whole, made = (json.loads((f / "manifest.json").read_text()) for f in (folder / "at-once", library.folder))
-    if {**whole, "generation": 0} != {**made, "generation": 0}: raise SystemExit("library: it is not what one made at once is")
+    if not forked(lambda: add(folder / "at-once", folder / "documents"), 600):
+        raise SystemExit("library: it takes too long")
+    whole, made = (
+        json.loads((f / "manifest.json").read_text()) for f in (folder / "at-once", library.folder)
+    )
+    if {**whole, "generation": 0} != {**made, "generation": 0}:
+        raise SystemExit("library: it is not what one made at once is")
     killed = sum(shelf.told[k] for k in (READY, NEXT, "elsewhere"))
-    print(f"library  {killed:4} kills in {3 * rounds} changes ({shelf.told[NEXT]} while one was made, {shelf.told[READY]} while "
-          f"it was put in place), {shelf.told['made all the same']} of them too late; "
-          "always as before or after, and no trace of what was removed")
+    print(
+        f"library  {killed:4} kills in {3 * rounds} changes ({shelf.told[NEXT]} while one was made, {shelf.told[READY]} while "
+        f"it was put in place), {shelf.told['made all the same']} of them too late; "
+        "always as before or after, and no trace of what was removed"
+    )
 
 
 def started(work: Callable[[], None], gate: int) -> int:
     "A process that waits for the gate to be closed, and then works; its exit code is 3 if somebody else does. Gives its number."
     pid = os.fork()
-    if pid: return pid
+    if pid:
+        return pid
     os.read(gate, 1)
-    try: work()
-    except InUse: os._exit(3)
+    try:
+        work()
+    except InUse:
+        os._exit(3)
     except BaseException:
         traceback.print_exc()
         os._exit(1)
     os._exit(0)
 
 
-def together(name: str, work: Callable[[Path], None], check: Callable[[Path], bool], folder: Path, times: int) -> None:
+def together(
+    name: str, work: Callable[[Path], None], check: Callable[[Path], bool], folder: Path, times: int
+) -> None:
     "Two processes begin the same work at the same moment, again and again: one must work, and the other must say so."
     for n in range(times):
         here, (gate, opener) = folder / f"two-{name}{n}", os.pipe()
@@ -193,30 +260,47 @@ def together(name: str, work: Callable[[Path], None], check: Callable[[Path], bo
         os.write(opener, b"go")
         os.close(opener)
         codes = sorted(os.WEXITSTATUS(os.waitpid(pid, 0)[1]) for pid in pids)
-        if codes != [0, 3] or not check(here): raise SystemExit(f"{name}: two processes ended with {codes}, in {here}")
+        if codes != [0, 3] or not check(here):
+            raise SystemExit(f"{name}: two processes ended with {codes}, in {here}")
     print(f"{name:8} {times:4} times two processes: one worked, one said so, and as undisturbed")
 
 
 def library_is_whole(folder: Path, names: list[str]) -> bool:
     "Whether a library holds these documents, and nothing is left of the change that put them there."
-    return [e.name for e in Library(folder).documents()] == names and not {NEXT, READY} & {p.name for p in folder.iterdir()}
+    return [e.name for e in Library(folder).documents()] == names and not {NEXT, READY} & {
+        p.name for p in folder.iterdir()
+    }
 
 
 def main(kills: int = 20, rounds: int = 10) -> None:
     "All of it."
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        cut_run(folder / "whole"), judge(folder / "whole", folder / "judged"), ingest(folder / "index")
+        (
+            cut_run(folder / "whole"),
+            judge(folder / "whole", folder / "judged"),
+            ingest(folder / "index"),
+        )
         run, judged = essence(Run(folder / "whole")), judgements(folder / "judged")
         index = (folder / "index" / "manifest.json").read_bytes()
-        works = {"run": (lambda f: cut_run(f, 0.02), lambda f: essence(Run(f)) == run and not doubled(f)),
-                 "judge": (lambda f: judge(folder / "whole", f), lambda f: judgements(f) == judged),
-                 "ingest": (ingest, lambda f: (f / "manifest.json").read_bytes() == index)}
-        for name, (work, check) in works.items(): attack(name, work, check, folder, kills, 1.5 if name == "ingest" else 0.4)
+        works = {
+            "run": (
+                lambda f: cut_run(f, 0.02),
+                lambda f: essence(Run(f)) == run and not doubled(f),
+            ),
+            "judge": (lambda f: judge(folder / "whole", f), lambda f: judgements(f) == judged),
+            "ingest": (ingest, lambda f: (f / "manifest.json").read_bytes() == index),
+        }
+        for name, (work, check) in works.items():
+            attack(name, work, check, folder, kills, 1.5 if name == "ingest" else 0.4)
         attack_library(folder, rounds)
         names = sorted(p.name for p in (folder / "documents").iterdir())
-        works["library"] = lambda f: add(f, folder / "documents"), lambda f: library_is_whole(f, names)
-        for name, (work, check) in works.items(): together(name, work, check, folder, kills)
+        works["library"] = (
+            lambda f: add(f, folder / "documents"),
+            lambda f: library_is_whole(f, names),
+        )
+        for name, (work, check) in works.items():
+            together(name, work, check, folder, kills)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """A run of many turns, made of the turns and passages of another: for measuring pages, reports and the browser.
 
-  python tools/large_run.py FOLDER [TURNS]
+python tools/large_run.py FOLDER [TURNS]
 """
+
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -27,21 +28,43 @@ def large_run(
 
     def moved(value, n: int):
         "The ids of contexts in a turn's line, exchanged for those of its own passages."
-        if isinstance(value, dict): return {k: moved(v, n) for k, v in value.items()}
-        if isinstance(value, (list, tuple)): return [moved(v, n) for v in value]
-        return f"p{(number[value] * 61 + n) % passages}" if isinstance(value, str) and value in number else value
+        if isinstance(value, dict):
+            return {k: moved(v, n) for k, v in value.items()}
+        if isinstance(value, (list, tuple)):
+            return [moved(v, n) for v in value]
+        return (
+            f"p{(number[value] * 61 + n) % passages}"
+            if isinstance(value, str) and value in number
+            else value
+        )
 
     def turn(n: int) -> dict:
         t, talk, place = turns_there[n % len(turns_there)], f"big{n // 9}", n % 9 + 1
-        t = replace(t, task_id=f"{talk}<::>{place}", conversation_id=talk, turn=place, question=f"{t.question} ({n})")
+        t = replace(
+            t,
+            task_id=f"{talk}<::>{place}",
+            conversation_id=talk,
+            turn=place,
+            question=f"{t.question} ({n})",
+        )
         return moved(turn_line(t), n)
 
     write_jsonl(folder / "passages.jsonl", (plain(passage(n)) for n in range(passages)))
     write_jsonl(folder / "trajectories.jsonl", (turn(n) for n in range(turns)))
-    write_json(folder / "manifest.json", {**like.manifest, "identity": {**like.manifest["identity"], "system": "large"}})
+    write_json(
+        folder / "manifest.json",
+        {**like.manifest, "identity": {**like.manifest["identity"], "system": "large"}},
+    )
     return folder
 
 
 if __name__ == "__main__":
-    if not sys.argv[1:]: sys.exit(__doc__)
-    print(large_run(Path(sys.argv[1]), Run(data_dir("recorded") / "sample_self_crag"), *map(int, sys.argv[2:3])))
+    if not sys.argv[1:]:
+        sys.exit(__doc__)
+    print(
+        large_run(
+            Path(sys.argv[1]),
+            Run(data_dir("recorded") / "sample_self_crag"),
+            *map(int, sys.argv[2:3]),
+        )
+    )

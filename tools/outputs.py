@@ -4,6 +4,7 @@ Compared is text: stdout, the text of results and errors, HTML without its tags 
 is often only the name of a class). Pictures are not, tests assert what they plot. Two texts are the same if they differ in
 nothing but the width of columns and the last printed digit of a decimal fraction; whole numbers and words must be equal.
 """
+
 import difflib
 import itertools
 import re
@@ -11,16 +12,24 @@ from html.parser import HTMLParser
 
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 # A decimal fraction; versions (1.2.3) and names (v1.5) are words.
-NUMBER = re.compile(r"(?<![\w.])[-+−]?(?:\d[\d,]*(?:\.\d+(?:e[-+]?\d+)?|e[-+]?\d+)|\.\d+)(?!\d|\.\d)")
-COLUMNS = re.compile(r"[ \t]+|(?<=[-=─])[-=─]{2,}")  # what grows and shrinks with the numbers in a table
+NUMBER = re.compile(
+    r"(?<![\w.])[-+−]?(?:\d[\d,]*(?:\.\d+(?:e[-+]?\d+)?|e[-+]?\d+)|\.\d+)(?!\d|\.\d)"
+)
+COLUMNS = re.compile(
+    r"[ \t]+|(?<=[-=─])[-=─]{2,}"
+)  # what grows and shrinks with the numbers in a table
 ADDRESS = re.compile(r"( object)? at 0x[0-9a-fA-F]+")
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
-BLOCKS = set("p div tr table details summary h1 h2 h3 h4 li ul ol pre br section figure figcaption blockquote".split())
+BLOCKS = set(
+    "p div tr table details summary h1 h2 h3 h4 li ul ol pre br section figure figcaption blockquote".split()
+)
 
 
 def directives(source: str) -> dict:
     "The directives at the head of a cell: `#| slow_because: many turns` gives {'slow_because': 'many turns'}."
-    head = itertools.takewhile(lambda line: line.startswith("#|") or not line.strip(), source.splitlines())
+    head = itertools.takewhile(
+        lambda line: line.startswith("#|") or not line.strip(), source.splitlines()
+    )
     return {m[1]: m[2].strip() for line in head if (m := re.match(r"#\|\s*(\w+)\s*:?(.*)", line))}
 
 
@@ -28,13 +37,16 @@ def worth_keeping(outputs: list) -> list:
     "The outputs that a page keeps: no warnings (they carry paths), no progress bars, no widget state, no counts; stdout in one piece."
     kept = []
     for o in outputs:
-        if o["output_type"] == "stream" and o["name"] == "stderr": continue
+        if o["output_type"] == "stream" and o["name"] == "stderr":
+            continue
         if o["output_type"] == "stream" and kept and kept[-1]["output_type"] == "stream":
             kept[-1]["text"] += o["text"]
             continue
-        if "execution_count" in o: o["execution_count"] = None
+        if "execution_count" in o:
+            o["execution_count"] = None
         if WIDGET_VIEW in o.get("data", {}):
-            if "text/html" not in o["data"]: continue  # a progress bar
+            if "text/html" not in o["data"]:
+                continue  # a progress bar
             del o["data"][WIDGET_VIEW]
         kept.append(o)
     return kept
@@ -56,13 +68,22 @@ class _Words(HTMLParser):
         self.parts.append("\n" if tag in BLOCKS else "")
 
     def handle_data(self, data):
-        if not self.silent: self.parts.append(re.sub(r"\s+", " ", data))
+        if not self.silent:
+            self.parts.append(re.sub(r"\s+", " ", data))
 
 
 def html_text(html: str) -> str:
     "The words of a page, a line for each block."
-    reader = _Words()  # a block that fills a cell (it keeps the text on the left on GitHub) starts no line
-    reader.feed(re.sub(r"(?:</div>)+(?=</t[dh]>)", "", re.sub(r"(<t[dh]\b[^>]*>)(?:<div\b[^>]*>)+", r"\1", html)))
+    reader = (
+        _Words()
+    )  # a block that fills a cell (it keeps the text on the left on GitHub) starts no line
+    reader.feed(
+        re.sub(
+            r"(?:</div>)+(?=</t[dh]>)",
+            "",
+            re.sub(r"(<t[dh]\b[^>]*>)(?:<div\b[^>]*>)+", r"\1", html),
+        )
+    )
     reader.close()
     return "\n".join(line.strip() for line in "".join(reader.parts).splitlines() if line.strip())
 
@@ -71,51 +92,76 @@ def shown(outputs: list) -> list:
     "The lines of text in a cell's outputs; addresses of objects are left out."
     texts = []
     for o in outputs:
-        if o["output_type"] == "error": texts.append(f"{o['ename']}: {o['evalue']}")
+        if o["output_type"] == "error":
+            texts.append(f"{o['ename']}: {o['evalue']}")
         data = o.get("data", {})
         texts += [o.get("text", ""), data.get("text/plain", ""), data.get("text/markdown", "")]
         texts.append(html_text("".join(data.get("text/html", ""))))
-    lines = [line.rstrip() for text in texts for line in COLOURS.sub("", ADDRESS.sub("", "".join(text))).splitlines()]
+    lines = [
+        line.rstrip()
+        for text in texts
+        for line in COLOURS.sub("", ADDRESS.sub("", "".join(text))).splitlines()
+    ]
     return [line for line in lines if line]
 
 
 def _close(a: str, b: str) -> bool:
     "Two printed numbers: no further apart than one unit of the last digit, or (where many digits are printed) a millionth."
-    def value(text): return float(text.replace(",", "").replace("−", "-"))
+
+    def value(text):
+        return float(text.replace(",", "").replace("−", "-"))
 
     def unit(text):
         mantissa, _, power = text.partition("e")
         return 10.0 ** (int(power or 0) - len(mantissa.partition(".")[2]))
+
     x, y = value(a), value(b)
     return abs(x - y) <= max(1.0001 * max(unit(a), unit(b)), 1e-6 * max(abs(x), abs(y)))
 
 
 def same(kept: str, fresh: str) -> bool:
     "Whether two lines say the same."
-    if kept == fresh: return True
+    if kept == fresh:
+        return True
     words = [[COLUMNS.sub(" ", w).strip() for w in NUMBER.split(line)] for line in (kept, fresh)]
     numbers = NUMBER.findall(kept), NUMBER.findall(fresh)
     return words[0] == words[1] and all(map(_close, *numbers))
 
 
 def difference(kept: list, fresh: list, most: int = 12, width: int = 150) -> str:
-    "A short diff of what is kept and what came now, both lines of text; \"\" if they say the same."
-    if len(kept) == len(fresh): fresh = [k if same(k, f) else f for k, f in zip(kept, fresh)]
-    if kept == fresh: return ""
-    if not kept: return "\n".join(["nothing is kept, and it shows:", *(f"+ {line[:width]}" for line in fresh[:3])])
-    if not fresh: return "\n".join(["it shows nothing, and this is kept:", *(f"- {line[:width]}" for line in kept[:3])])
-    lines = list(difflib.unified_diff(kept, fresh, lineterm="", n=0))[2:]  # without the names of the files
+    'A short diff of what is kept and what came now, both lines of text; "" if they say the same.'
+    if len(kept) == len(fresh):
+        fresh = [k if same(k, f) else f for k, f in zip(kept, fresh)]
+    if kept == fresh:
+        return ""
+    if not kept:
+        return "\n".join(
+            ["nothing is kept, and it shows:", *(f"+ {line[:width]}" for line in fresh[:3])]
+        )
+    if not fresh:
+        return "\n".join(
+            ["it shows nothing, and this is kept:", *(f"- {line[:width]}" for line in kept[:3])]
+        )
+    lines = list(difflib.unified_diff(kept, fresh, lineterm="", n=0))[
+        2:
+    ]  # without the names of the files
     changed = [line for line in lines if not line.startswith("@@")]
     rest = [f"  ... {len(changed) - most} more lines"] if len(changed) > most else []
-    return "\n".join([*(f"{line[0]} {around(line[1:], changed, width)}" for line in changed[:most]), *rest])
+    return "\n".join(
+        [*(f"{line[0]} {around(line[1:], changed, width)}" for line in changed[:most]), *rest]
+    )
 
 
 def around(line: str, lines: list, width: int) -> str:
     "A line cut to `width`, around the place where it differs from its one counterpart, if there is one."
     others = [x[1:] for x in lines if x[1:] != line]
-    start = next((n for n, (a, b) in enumerate(zip(line, others[0])) if a != b), 0) if len(lines) == 2 else 0
+    start = (
+        next((n for n, (a, b) in enumerate(zip(line, others[0])) if a != b), 0)
+        if len(lines) == 2
+        else 0
+    )
     start = max(0, start - width // 3) if start > width * 2 // 3 else 0
-    return ("..." if start else "") + line[start:start + width]
+    return ("..." if start else "") + line[start : start + width]
 
 
 def stale(cells: list, kept: list, ran, real: bool) -> list:
@@ -126,12 +172,22 @@ def stale(cells: list, kept: list, ran, real: bool) -> list:
     """
     found = []
     for n, (cell, before) in enumerate(zip(cells, kept)):
-        if cell["cell_type"] != "code": continue
+        if cell["cell_type"] != "code":
+            continue
         marks = directives(cell["source"])
-        if not ran(marks) or "real" in marks and not real: continue
+        if not ran(marks) or "real" in marks and not real:
+            continue
         old, new = shown(worth_keeping(before)), shown(worth_keeping(cell["outputs"]))
-        if "varies" in marks and bool(old) == bool(new): continue
+        if "varies" in marks and bool(old) == bool(new):
+            continue
         if told := difference(old, new):
-            first = next((line for line in cell["source"].splitlines() if line.strip() and not line.startswith("#|")), "")
+            first = next(
+                (
+                    line
+                    for line in cell["source"].splitlines()
+                    if line.strip() and not line.startswith("#|")
+                ),
+                "",
+            )
             found.append(f"cell {n} ({first.strip()[:70]}):\n{told}")
     return found

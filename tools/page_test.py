@@ -7,6 +7,7 @@ The service runs with the laptop's models in a process of its own. The browser u
 pixels, in the light and in the dark; no request may leave the machine, and axe-core (fetched from npm) may find nothing
 serious. It installs what it needs as tools/browser_test.py does. Screenshots go to a temporary folder, or to FOLDER.
 """
+
 import argparse
 import os
 import re
@@ -20,71 +21,123 @@ from browser_test import Checks, axe_findings, axe_source, chromium, playwright
 
 from mtrag_nb.data.specimens import docx, pdf, word_paragraph
 
-SCREENS = [("desktop-light", {"width": 1280, "height": 900}, "light"), ("desktop-dark", {"width": 1280, "height": 900}, "dark"),
-           ("phone-light", {"width": 390, "height": 844}, "light"), ("phone-dark", {"width": 390, "height": 844}, "dark")]
+SCREENS = [
+    ("desktop-light", {"width": 1280, "height": 900}, "light"),
+    ("desktop-dark", {"width": 1280, "height": 900}, "dark"),
+    ("phone-light", {"width": 390, "height": 844}, "light"),
+    ("phone-dark", {"width": 390, "height": 844}, "dark"),
+]
 
 
 def filler(what: str) -> str:
     "Sentences that nobody asks about, so that each section is a passage of its own."
-    return " ".join(f"{what} number {n} is made of oak, has a green handle and holds old paper maps." for n in range(1, 13))
+    return " ".join(
+        f"{what} number {n} is made of oak, has a green handle and holds old paper maps."
+        for n in range(1, 13)
+    )
 
 
-FERRY = [("title", "The Holm Ferry"), (1, "Fees"),
-         ("text", "A ticket for a grown person costs twelve crowns. A dog travels with its owner for four crowns. Children under six "
-                  "travel free of charge. A bicycle costs nine crowns, and a car costs sixty crowns. " + filler("Shelf")),
-         ("page", ""), (1, "Luggage"),
-         ("text", "Each passenger may bring two suitcases of up to twenty kilograms. Gas bottles and fuel cans are not allowed on board. "
-                  "Lost luggage is kept at the harbour office for thirty days. " + filler("Cupboard"))]
-HOURS = ["The harbour office opens at eight in the morning and closes at four in the afternoon. On Sundays the office stays closed.",
-         "The first ferry leaves Holm at seven in the morning. The last ferry returns at ten in the evening. In a storm above nine "
-         "Beaufort no ferry leaves the harbour."]
+FERRY = [
+    ("title", "The Holm Ferry"),
+    (1, "Fees"),
+    (
+        "text",
+        "A ticket for a grown person costs twelve crowns. A dog travels with its owner for four crowns. Children under six "
+        "travel free of charge. A bicycle costs nine crowns, and a car costs sixty crowns. "
+        + filler("Shelf"),
+    ),
+    ("page", ""),
+    (1, "Luggage"),
+    (
+        "text",
+        "Each passenger may bring two suitcases of up to twenty kilograms. Gas bottles and fuel cans are not allowed on board. "
+        "Lost luggage is kept at the harbour office for thirty days. " + filler("Cupboard"),
+    ),
+]
+HOURS = [
+    "The harbour office opens at eight in the morning and closes at four in the afternoon. On Sundays the office stays closed.",
+    "The first ferry leaves Holm at seven in the morning. The last ferry returns at ten in the evening. In a storm above nine "
+    "Beaufort no ferry leaves the harbour.",
+]
 ISLAND = """<html><head><title>The island</title></head><body><h1>The island</h1><h2>Camping</h2><p>Camping is allowed on the
 meadow behind the lighthouse from May to September. A tent costs eight crowns for each night. Open fires are forbidden on
 the whole island.</p>
 <h2>Lighthouse</h2><p>The lighthouse was built in 1887 and is thirty-one metres high. Visitors may climb its tower on Saturdays.</p>
 <script>window.owned = 1</script><p><img src=x onerror="window.owned=1">Seals rest on the northern beach in winter.</p></body></html>"""
-QUESTIONS = [("What is the quantum spin of a gluon in chromodynamics?", "No answer"),
-             ("How much does a dog cost on the ferry?", "four crowns"), ("When does the last ferry return?", "ten in the evening"),
-             ("How high is the lighthouse?", "thirty-one metres"), ("How long is lost luggage kept?", "thirty days")]
+QUESTIONS = [
+    ("What is the quantum spin of a gluon in chromodynamics?", "No answer"),
+    ("How much does a dog cost on the ferry?", "four crowns"),
+    ("When does the last ferry return?", "ten in the evening"),
+    ("How high is the lighthouse?", "thirty-one metres"),
+    ("How long is lost luggage kept?", "thirty days"),
+]
 HOSTILE = "<img src=x onerror=window.owned=1>.txt"
 
 
 def documents(folder: Path) -> list[Path]:
     "A PDF, a DOCX and an HTML page."
     hours = docx(word_paragraph("Opening hours", "berschrift1"), *map(word_paragraph, HOURS))
-    parrot = b"<script>window.owned = 1</script> A parrot travels for one crown, says <b>nobody</b>.\n"
-    made = {"ferry.pdf": pdf(FERRY)[0], "hours.docx": hours, "island.html": ISLAND.encode(), HOSTILE: parrot}
-    for name, data in made.items(): (folder / name).write_bytes(data)
+    parrot = (
+        b"<script>window.owned = 1</script> A parrot travels for one crown, says <b>nobody</b>.\n"
+    )
+    made = {
+        "ferry.pdf": pdf(FERRY)[0],
+        "hours.docx": hours,
+        "island.html": ISLAND.encode(),
+        HOSTILE: parrot,
+    }
+    for name, data in made.items():
+        (folder / name).write_bytes(data)
     return [folder / name for name in made]
 
 
-HOLM = [("title", "The Holm Ferry"), (1, "Fees"),
-        ("text", "A ticket for a grown person costs twelve crowns, there and back. Children under six travel free of charge, older ones "
-                 "pay half. A dog travels with its owner for four crowns and stays on the lower deck. "
-                 "A bicycle costs nine crowns, and a car "
-                 "costs sixty crowns. Tickets are sold on the pier and, against one crown more, on board. A season ticket costs ninety "
-                 "crowns and holds from April to October. It bears a name and cannot be lent. Whoever lives on the island pays two "
-                 "crowns, and shows a letter with the address. Groups of ten and more are asked to write a week before. Money is given "
-                 "back if the ferry does not sail, and not if it sails late. The council sets the fees each year in February. They are "
-                 "posted on the pier and in the harbour office. Whoever travels without a ticket pays forty crowns, and the ticket as "
-                 "well. The crew may ask for it at any time until the ferry has landed."),
-        ("page", ""), (1, "Luggage"),
-        ("text", "Each passenger may bring two suitcases of up to twenty kilograms. Gas bottles and fuel cans are not allowed on board. "
-                 "Lost luggage is kept at the harbour office for thirty days. After that it is given to the island's school, which sells "
-                 "it in its summer market. Skis, prams and wheelchairs cost nothing and do not count as luggage. A piano takes two "
-                 "men, who are not the crew. Boxes with bees are carried in the first ferry of the day, when the air is cool. Parcels "
-                 "without a passenger are taken for three crowns, if somebody waits for them on the other side. What is left on the "
-                 "deck in a storm is tied to the rail by the crew. For what falls into the water nobody answers.")]
+HOLM = [
+    ("title", "The Holm Ferry"),
+    (1, "Fees"),
+    (
+        "text",
+        "A ticket for a grown person costs twelve crowns, there and back. Children under six travel free of charge, older ones "
+        "pay half. A dog travels with its owner for four crowns and stays on the lower deck. "
+        "A bicycle costs nine crowns, and a car "
+        "costs sixty crowns. Tickets are sold on the pier and, against one crown more, on board. A season ticket costs ninety "
+        "crowns and holds from April to October. It bears a name and cannot be lent. Whoever lives on the island pays two "
+        "crowns, and shows a letter with the address. Groups of ten and more are asked to write a week before. Money is given "
+        "back if the ferry does not sail, and not if it sails late. The council sets the fees each year in February. They are "
+        "posted on the pier and in the harbour office. Whoever travels without a ticket pays forty crowns, and the ticket as "
+        "well. The crew may ask for it at any time until the ferry has landed.",
+    ),
+    ("page", ""),
+    (1, "Luggage"),
+    (
+        "text",
+        "Each passenger may bring two suitcases of up to twenty kilograms. Gas bottles and fuel cans are not allowed on board. "
+        "Lost luggage is kept at the harbour office for thirty days. After that it is given to the island's school, which sells "
+        "it in its summer market. Skis, prams and wheelchairs cost nothing and do not count as luggage. A piano takes two "
+        "men, who are not the crew. Boxes with bees are carried in the first ferry of the day, when the air is cool. Parcels "
+        "without a passenger are taken for three crowns, if somebody waits for them on the other side. What is left on the "
+        "deck in a storm is tied to the rail by the crew. For what falls into the water nobody answers.",
+    ),
+]
 
 
 def service(folder: Path) -> tuple[subprocess.Popen, str]:
     "The service with the laptop's models, and its address."
-    code = ("import sys; from mtrag_nb.app.serve import serve; serve(sys.argv[1] + '/library', sys.argv[1] + '/served', port=0, "
-            "ready=lambda said: print(said, flush=True))")
-    env = {**os.environ, "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "OMP_NUM_THREADS": "1"}
-    process = subprocess.Popen([sys.executable, "-c", code, str(folder)], stdout=subprocess.PIPE, text=True, env=env)
+    code = (
+        "import sys; from mtrag_nb.app.serve import serve; serve(sys.argv[1] + '/library', sys.argv[1] + '/served', port=0, "
+        "ready=lambda said: print(said, flush=True))"
+    )
+    env = {
+        **os.environ,
+        "HF_HUB_OFFLINE": "1",
+        "TOKENIZERS_PARALLELISM": "false",
+        "OMP_NUM_THREADS": "1",
+    }
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, str(folder)], stdout=subprocess.PIPE, text=True, env=env
+    )
     line = process.stdout.readline()
-    if not line.startswith("http"): raise RuntimeError(f"the service did not start: {line!r}")
+    if not line.startswith("http"):
+        raise RuntimeError(f"the service did not start: {line!r}")
     return process, line.split("  ")[0]
 
 
@@ -92,27 +145,53 @@ class Visit:
     "A browser's window on the page, and what it did."
 
     def __init__(self, browser, url: str, size: dict, scheme: str, axe: str):
-        self.context = browser.new_context(viewport=size, color_scheme=scheme, accept_downloads=True)
-        self.tab, self.url, self.size, self.axe, self.errors, self.asked = self.context.new_page(), url, size, axe, [], []
+        self.context = browser.new_context(
+            viewport=size, color_scheme=scheme, accept_downloads=True
+        )
+        self.tab, self.url, self.size, self.axe, self.errors, self.asked = (
+            self.context.new_page(),
+            url,
+            size,
+            axe,
+            [],
+            [],
+        )
         self.tab.on("pageerror", lambda e: self.errors.append(str(e)))
-        self.tab.on("console", lambda m: self.errors.append(m.text) if m.type == "error" and "status of 4" not in m.text else None)
+        self.tab.on(
+            "console",
+            lambda m: (
+                self.errors.append(m.text)
+                if m.type == "error" and "status of 4" not in m.text
+                else None
+            ),
+        )
         self.context.on("request", lambda r: self.asked.append(r.url))
         self.tab.goto(url)
 
     def elsewhere(self) -> list[str]:
         "Requests that left the machine."
-        return [u for u in self.asked if urlsplit(u).scheme in ("http", "https") and urlsplit(u).netloc != urlsplit(self.url).netloc]
+        return [
+            u
+            for u in self.asked
+            if urlsplit(u).scheme in ("http", "https")
+            and urlsplit(u).netloc != urlsplit(self.url).netloc
+        ]
 
-    def fits(self) -> None: assert self.tab.evaluate("document.documentElement.scrollWidth") <= self.size["width"], "wider than the screen"
+    def fits(self) -> None:
+        assert self.tab.evaluate("document.documentElement.scrollWidth") <= self.size["width"], (
+            "wider than the screen"
+        )
 
     def accessible(self) -> None:
         "Nothing serious is found by axe-core."
         found = axe_findings(self.tab, self.axe)
         serious = [v for v in found if v[0] in ("serious", "critical")]
         assert not serious, serious
-        for v in found: print(f"     axe, {v[0]}: {v[1]} {v[2][:1]}")
+        for v in found:
+            print(f"     axe, {v[0]}: {v[1]} {v[2][:1]}")
 
-    def unharmed(self) -> None: assert self.tab.evaluate("window.owned") is None, "a script of a document ran"
+    def unharmed(self) -> None:
+        assert self.tab.evaluate("window.owned") is None, "a script of a document ran"
 
     def ask(self, question: str, expect) -> object:
         "Ask, and wait for the turn."
@@ -129,9 +208,18 @@ def marks(checks: Checks, v: Visit, name: str) -> None:
     with checks(f"{name}: marks stand where they belong behind characters outside the BMP"):
         text = "\N{OCTOPUS}" * 12 + " our notes. It opens at nine. The keeper sleeps."
         at = text.index("It opens"), text.index(" The keeper")
-        shown = v.tab.evaluate("([text, marks]) => passageText({ text, marks }).map(x => x.textContent ?? x)", [text, [at]])
-        assert shown == [text[:at[0]], "It opens at nine.", " The keeper sleeps."], shown
-        claim = {"start": at[0], "end": at[1], "cites": [], "supported": False, "problem": "no source"}
+        shown = v.tab.evaluate(
+            "([text, marks]) => passageText({ text, marks }).map(x => x.textContent ?? x)",
+            [text, [at]],
+        )
+        assert shown == [text[: at[0]], "It opens at nine.", " The keeper sleeps."], shown
+        claim = {
+            "start": at[0],
+            "end": at[1],
+            "cites": [],
+            "supported": False,
+            "problem": "no source",
+        }
         said = "([answer_, claims]) => answer({ answer: answer_, claims }, {}).querySelector('.unsaid').textContent"
         assert v.tab.evaluate(said, [text, [claim]]) == "It opens at nine."
 
@@ -144,7 +232,9 @@ def put_in(checks: Checks, v: Visit, expect, paths: list[Path], name: str) -> No
         broken = paths[0].parent / "broken.pdf"
         broken.write_bytes(b"no PDF at all")
         v.tab.locator("#files").set_input_files(str(broken))
-        expect(v.tab.locator("#uploads")).to_contain_text("refused: the content is no PDF", timeout=3 * 60_000)
+        expect(v.tab.locator("#uploads")).to_contain_text(
+            "refused: the content is no PDF", timeout=3 * 60_000
+        )
         v.tab.locator("#uploads").get_by_role("button", name="ok").click()
         expect(v.tab.locator("#documents")).to_contain_text(HOSTILE)
         v.unharmed()
@@ -165,7 +255,9 @@ def converse(checks: Checks, v: Visit, expect, name: str) -> None:
         expect(passage.locator("mark", has_text="thirty days")).to_be_visible()
         expect(turns[4].locator(".sources button[aria-expanded=true]")).to_contain_text("ferry.pdf")
         turns[1].locator(".cite").first.click()
-        assert v.tab.evaluate("document.activeElement.classList.contains('passage')"), "the number in the text leads there, too"
+        assert v.tab.evaluate("document.activeElement.classList.contains('passage')"), (
+            "the number in the text leads there, too"
+        )
         v.fits()
         v.tab.screenshot(path=checks.shots / f"page-citation-{name}.png")
     with checks(f"{name}: the refusal says why"):
@@ -190,10 +282,12 @@ def read_again(checks: Checks, v: Visit, expect, name: str) -> None:
     "The page opened anew shows the conversation; it is exported, and by the keyboard alone the next question is asked."
     with checks(f"{name}: opened again, the conversation is there, and is exported"):
         v.tab.reload()
-        if v.size["width"] < 800: v.tab.locator("#talks-fold > summary").click()
+        if v.size["width"] < 800:
+            v.tab.locator("#talks-fold > summary").click()
         v.tab.locator("#talks .talk").first.click()
         expect(v.tab.locator("article.turn")).to_have_count(len(QUESTIONS))
-        with v.tab.expect_download() as got: v.tab.get_by_role("link", name="as text").click()
+        with v.tab.expect_download() as got:
+            v.tab.get_by_role("link", name="as text").click()
         assert "four crowns" in Path(got.value.path()).read_text(encoding="utf-8")
     with checks(f"{name}: nothing serious for axe-core, nothing wider than the screen"):
         v.accessible()
@@ -205,13 +299,20 @@ def read_again(checks: Checks, v: Visit, expect, name: str) -> None:
         expect(v.tab.locator("#question")).to_be_focused()
         v.tab.keyboard.type("How much is a bicycle?")
         v.tab.keyboard.press("Enter")
-        expect(v.tab.locator("article.turn").last).to_contain_text("nine crowns", timeout=3 * 120_000)
+        expect(v.tab.locator("article.turn").last).to_contain_text(
+            "nine crowns", timeout=3 * 120_000
+        )
         for _ in range(12):
             v.tab.keyboard.press("Shift+Tab")
-            if v.tab.evaluate("document.activeElement.className.includes('cite')"): break
+            if v.tab.evaluate("document.activeElement.className.includes('cite')"):
+                break
         v.tab.keyboard.press("Enter")
-        assert v.tab.evaluate("document.activeElement.classList.contains('passage')"), "the passage has the focus"
-        assert v.tab.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid", "and one sees it"
+        assert v.tab.evaluate("document.activeElement.classList.contains('passage')"), (
+            "the passage has the focus"
+        )
+        assert v.tab.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid", (
+            "and one sees it"
+        )
 
 
 def take_out(checks: Checks, v: Visit, expect, name: str) -> None:
@@ -227,7 +328,9 @@ def take_out(checks: Checks, v: Visit, expect, name: str) -> None:
         expect(turn).not_to_contain_text("four crowns")
         expect(turn).not_to_contain_text("ferry.pdf")
         turn.get_by_role("button", name="why").click()
-        expect(v.tab.frame_locator("#why-page").locator("body")).not_to_contain_text("A dog travels with its owner")
+        expect(v.tab.frame_locator("#why-page").locator("body")).not_to_contain_text(
+            "A dog travels with its owner"
+        )
         v.tab.keyboard.press("Escape")
     with checks(f"{name}: every document and conversation deleted"):
         while v.tab.locator("#documents button").count():
@@ -240,7 +343,9 @@ def take_out(checks: Checks, v: Visit, expect, name: str) -> None:
             v.tab.locator("#talks").get_by_role("button", name="delete").click()
             v.tab.locator("#yes").click()
             expect(v.tab.locator("#talks .talk")).to_have_count(talk - 1)
-    with checks(f"{name}: no request left the machine, no error in a script, nothing of a document ran"):
+    with checks(
+        f"{name}: no request left the machine, no error in a script, nothing of a document ran"
+    ):
         assert not v.elsewhere(), v.elsewhere()
         assert not v.errors, v.errors
         v.unharmed()
@@ -260,6 +365,7 @@ def other_systems(checks: Checks, v: Visit, expect, systems: list[str]) -> None:
 def picture(v: Visit, name: str) -> None:
     "What the window shows, in few colours, so that the file is small."
     from PIL import Image
+
     path = Path(__file__).parents[1] / "figures" / f"page-{name}.png"
     v.tab.screenshot(path=path)
     Image.open(path).convert("RGB").quantize(48, dither=Image.Dither.NONE).save(path, optimize=True)
@@ -292,27 +398,50 @@ def pictures(browser, url: str, expect, paths: list[Path]) -> None:
 
 
 def main(argv=None) -> int:
-    ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    ap = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     ap.add_argument("--shots", type=Path, help="where screenshots go (default: a temporary folder)")
-    ap.add_argument("--screens", nargs="+", default=[name for name, *_ in SCREENS], help="only these")
-    ap.add_argument("--systems", nargs="*", default=["naive", "self_crag"], help="asked besides the page's own")
-    ap.add_argument("--pictures", action="store_true", help="make the pictures of the walk-through, and nothing else")
+    ap.add_argument(
+        "--screens", nargs="+", default=[name for name, *_ in SCREENS], help="only these"
+    )
+    ap.add_argument(
+        "--systems", nargs="*", default=["naive", "self_crag"], help="asked besides the page's own"
+    )
+    ap.add_argument(
+        "--pictures",
+        action="store_true",
+        help="make the pictures of the walk-through, and nothing else",
+    )
     args = ap.parse_args(argv)
     executable, api = chromium(), playwright()
     shots = args.shots or Path(tempfile.mkdtemp(prefix="shots-"))
     shots.mkdir(parents=True, exist_ok=True)
     checks = Checks(shots)
-    with api.sync_playwright() as p, tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+    with (
+        api.sync_playwright() as p,
+        tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder,
+    ):
         folder = Path(folder)
         (folder / "documents").mkdir()
         axe, paths = "" if args.pictures else axe_source(folder), documents(folder / "documents")
         process, url = service(folder)
-        browser = p.chromium.launch(executable_path=executable, headless=True, args=["--no-sandbox", "--disable-gpu", "--no-first-run",
-                                                                                       "--disable-background-networking"])
+        browser = p.chromium.launch(
+            executable_path=executable,
+            headless=True,
+            args=[
+                "--no-sandbox",
+                "--disable-gpu",
+                "--no-first-run",
+                "--disable-background-networking",
+            ],
+        )
         try:
-            if args.pictures: pictures(browser, url, api.expect, [p for p in paths if p.name != HOSTILE])
+            if args.pictures:
+                pictures(browser, url, api.expect, [p for p in paths if p.name != HOSTILE])
             for name, size, scheme in SCREENS:
-                if name not in args.screens or args.pictures: continue
+                if name not in args.screens or args.pictures:
+                    continue
                 v = Visit(browser, url, size, scheme, axe)
                 put_in(checks, v, api.expect, paths, name)
                 marks(checks, v, name)
@@ -331,7 +460,8 @@ def main(argv=None) -> int:
         finally:
             browser.close()
             process.terminate()
-            with checks("stopped by a signal, it ends in good order"): assert process.wait(60) == 0
+            with checks("stopped by a signal, it ends in good order"):
+                assert process.wait(60) == 0
     return checks.ended()
 
 

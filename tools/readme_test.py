@@ -8,6 +8,7 @@ files where the official repository has its own (data/official), and in the hub'
 architectures under the names that the profiles use. So everything is run as a user would run it, but for the network and the size.
 The last line reads `N passed, N failed`.
 """
+
 import argparse
 import json
 import os
@@ -28,20 +29,29 @@ from mtrag_nb.models.tiny import tiny_cache
 ROOT = Path(__file__).resolve().parents[1]
 NOT_RUN = re.compile(r"#\s*not run by the test:\s*(.+)$")
 SOURCES = {  # a kind of official file -> the sample's file in its place
-    "corpora": "corpora/passage_level/{d}.jsonl", "mtrag-human/reference": "reference.jsonl", "mtragun-human/reference": "reference.jsonl",
-    "mtrag-human/conversations": "conversations.json", "mtrag-human/qrels": "retrieval_tasks/{d}/qrels/dev.tsv",
-    "mtragun-human/qrels": "retrieval_tasks/{d}/qrels/dev.tsv", "samples/taskac_input": "taskac_input.jsonl",
-    "samples/taskb_input": "taskb_input.jsonl", **{f"mtrag-human/{k}": f"retrieval_tasks/{{d}}/{{d}}_{k}.jsonl" for k in
-                                                   ("lastturn", "rewrite", "questions")}}
+    "corpora": "corpora/passage_level/{d}.jsonl",
+    "mtrag-human/reference": "reference.jsonl",
+    "mtragun-human/reference": "reference.jsonl",
+    "mtrag-human/conversations": "conversations.json",
+    "mtrag-human/qrels": "retrieval_tasks/{d}/qrels/dev.tsv",
+    "mtragun-human/qrels": "retrieval_tasks/{d}/qrels/dev.tsv",
+    "samples/taskac_input": "taskac_input.jsonl",
+    "samples/taskb_input": "taskb_input.jsonl",
+    **{
+        f"mtrag-human/{k}": f"retrieval_tasks/{{d}}/{{d}}_{k}.jsonl"
+        for k in ("lastturn", "rewrite", "questions")
+    },
+}
 
 
 def commands(page: str) -> list:
-    "The commands of a page's bash blocks, in order: (command, reason not to run it or \"\")."
+    'The commands of a page\'s bash blocks, in order: (command, reason not to run it or "").'
     found = []
     for block in re.findall(r"^```(?:bash|sh)\n(.*?)^```", page, re.S | re.M):
         for line in re.sub(r"\\\n\s*", " ", block).splitlines():
             why = NOT_RUN.search(line)
-            if line.startswith("mtrag "): found.append((line, why[1] if why else ""))
+            if line.startswith("mtrag "):
+                found.append((line, why[1] if why else ""))
     return found
 
 
@@ -49,13 +59,23 @@ def lay_out(folder: Path, conversations: int) -> None:
     "The sample as the official repository lays its files out: zipped corpora, names of the domains, the first conversations of each."
     for kind, source in SOURCES.items():
         for path in OFFICIAL[kind].paths():
-            domain = next((d for d in ("clapnq", "cloud", "fiqa", "govt") if OFFICIAL[kind].path.format(d=d) == path), "")
+            domain = next(
+                (
+                    d
+                    for d in ("clapnq", "cloud", "fiqa", "govt")
+                    if OFFICIAL[kind].path.format(d=d) == path
+                ),
+                "",
+            )
             text = (data_dir("sample") / source.format(d=domain)).read_text(encoding="utf-8")
-            if kind.endswith("/reference"): text = first_conversations(text, conversations)
+            if kind.endswith("/reference"):
+                text = first_conversations(text, conversations)
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
             if path.endswith(".zip"):
-                with zipfile.ZipFile(folder / path, "w", zipfile.ZIP_DEFLATED) as z: z.writestr(Path(path).stem, text)
-            else: (folder / path).write_text(text, encoding="utf-8")
+                with zipfile.ZipFile(folder / path, "w", zipfile.ZIP_DEFLATED) as z:
+                    z.writestr(Path(path).stem, text)
+            else:
+                (folder / path).write_text(text, encoding="utf-8")
     for kind in OFFICIAL.values():  # what the sample has nothing for, and no command reads
         for path in kind.paths():
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
@@ -64,9 +84,14 @@ def lay_out(folder: Path, conversations: int) -> None:
 
 def first_conversations(text: str, n: int) -> str:
     "The lines of the first n conversations of each domain, of a file of tasks."
-    field = lambda line, key: json.loads(line)[key]
+
+    def field(line, key):
+        return json.loads(line)[key]
+
     lines = text.splitlines(keepends=True)
-    talks = dict.fromkeys((field(line, "Collection"), field(line, "conversation_id")) for line in lines)
+    talks = dict.fromkeys(
+        (field(line, "Collection"), field(line, "conversation_id")) for line in lines
+    )
     kept = {t for c in {c for c, _ in talks} for t in [t for c2, t in talks if c2 == c][:n]}
     return "".join(line for line in lines if field(line, "conversation_id") in kept)
 
@@ -74,8 +99,19 @@ def first_conversations(text: str, n: int) -> str:
 def run(command: str, folder: Path, env: dict) -> tuple:
     "A command in bash, with nobody at the keyboard: exit code, the end of what it said, seconds."
     start = time.time()
-    done = subprocess.run(["bash", "-c", command], cwd=folder, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True)
-    return done.returncode, "\n".join((done.stdout + done.stderr).strip().splitlines()[-12:]), time.time() - start
+    done = subprocess.run(
+        ["bash", "-c", command],
+        cwd=folder,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+    )
+    return (
+        done.returncode,
+        "\n".join((done.stdout + done.stderr).strip().splitlines()[-12:]),
+        time.time() - start,
+    )
 
 
 def speechless(command: str, folder: Path) -> bool:
@@ -84,28 +120,52 @@ def speechless(command: str, folder: Path) -> bool:
     An empty reply is an error and no answer: the run says so, and the official check then misses the prediction.
     """
     words = command.split()
-    runs = [Path(w) if words[1] == "run" else Path(w).parent for a, w in zip(words, words[1:]) if a in ("--out", "--predictions")]
-    if words[1] not in ("run", "check") or not runs or not (folder / runs[-1] / "trajectories.jsonl").exists(): return False
+    runs = [
+        Path(w) if words[1] == "run" else Path(w).parent
+        for a, w in zip(words, words[1:])
+        if a in ("--out", "--predictions")
+    ]
+    if (
+        words[1] not in ("run", "check")
+        or not runs
+        or not (folder / runs[-1] / "trajectories.jsonl").exists()
+    ):
+        return False
     broke = [t.error.message for t in Run(folder / runs[-1]).trajectories.values() if t.failed]
     return bool(broke) and all("empty reply" in e for e in broke)
 
 
 def main() -> int:
-    ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    ap = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     ap.add_argument("--list", action="store_true", help="say what would be run")
-    ap.add_argument("--conversations", type=int, default=1, help="of each domain, in the reference file (default 1)")
+    ap.add_argument(
+        "--conversations",
+        type=int,
+        default=1,
+        help="of each domain, in the reference file (default 1)",
+    )
     args, passed, failed = ap.parse_args(), 0, 0
     todo = commands((ROOT / "README.md").read_text(encoding="utf-8"))
     if args.list:
-        for command, why in todo: print(f"not run, {why}: {command}" if why else command)
+        for command, why in todo:
+            print(f"not run, {why}: {command}" if why else command)
         return 0
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as tmp:
         folder = Path(tmp) / "work"
         lay_out(folder / "data" / "official", args.conversations)
-        for page in ("README.md", "CONTRIBUTING.md"): shutil.copy(ROOT / page, folder)  # as documents of one's own
+        for page in ("README.md", "CONTRIBUTING.md"):
+            shutil.copy(ROOT / page, folder)  # as documents of one's own
         cache = tiny_cache(Path(tmp) / "tiny", Path(tmp) / "hub")
-        env = {**os.environ, "HF_HUB_CACHE": str(cache), "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false",
-               "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+        env = {
+            **os.environ,
+            "HF_HUB_CACHE": str(cache),
+            "HF_HUB_OFFLINE": "1",
+            "OMP_NUM_THREADS": "1",
+            "TOKENIZERS_PARALLELISM": "false",
+            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        }
         env.pop("MTRAG_DATA", None)
         for command, why in todo:
             if why:
@@ -114,7 +174,13 @@ def main() -> int:
             code, said, seconds = run(command, folder, env)
             good = code == 0 or code == 1 and speechless(command, folder)
             passed, failed = passed + good, failed + (not good)
-            how = "ok  " if code == 0 else "part (a model of random weights said nothing)" if good else f"FAIL ({code})"
+            how = (
+                "ok  "
+                if code == 0
+                else "part (a model of random weights said nothing)"
+                if good
+                else f"FAIL ({code})"
+            )
             print(f"{how} {seconds:6.1f} s  $ {command}\n{said}\n", flush=True)
     print(f"{passed} passed, {failed + (not passed)} failed")
     return 1 if failed or not passed else 0

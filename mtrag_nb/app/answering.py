@@ -38,7 +38,8 @@ def demo_tasks(sample: Benchmark) -> list[Task]:
 
 def minutes_spent(folder: Path) -> float:
     "The minutes that the sessions of a run took; a session that was killed is not counted."
-    if not (folder / "manifest.json").exists(): return 0.0
+    if not (folder / "manifest.json").exists():
+        return 0.0
     return sum(s.get("seconds", 0) for s in Run(folder).manifest["sessions"]) / 60
 
 # %% ../../nbs/app/03_answering.ipynb #7ce0d450
@@ -46,17 +47,32 @@ def print_demo(done: Run, sample: Benchmark, minutes: float, index: Path) -> Non
     "Print what came of the demo: outcomes, a conversation, one turn by its steps, the stages to blame, and what to do next."
     print_run(done)
     turns, talk = done.trajectories, max(done.conversations.values(), key=len)
-    print("\nA conversation:", *(f"  {t.turn}. {t.question}\n     {clipped(t.answer, 160) or t.error.message}" for t in talk), sep="\n")
+    print(
+        "\nA conversation:",
+        *(
+            f"  {t.turn}. {t.question}\n     {clipped(t.answer, 160) or t.error.message}"
+            for t in talk
+        ),
+        sep="\n",
+    )
     example = max(sorted(turns.values(), key=lambda t: t.task_id), key=lambda t: len(t.steps))
     print(f"\nOne turn, the one with the most steps:\n{tell(example, done.passages)}")
     found = blame(Recording(done, sample.gold))
-    stages = ", ".join(f"{s or 'no stage can be named'} ({n})" for s, n in found.counts("stage").items())
+    stages = ", ".join(
+        f"{s or 'no stage can be named'} ({n})" for s, n in found.counts("stage").items()
+    )
     first = f", first at: {stages}" if stages else ""
-    print(f"\nAgainst the reference answers {len(found.failed)} of {len(found.judged)} judged turns failed{first}.")
+    print(
+        f"\nAgainst the reference answers {len(found.failed)} of {len(found.judged)} judged turns failed{first}."
+    )
     print("The model is small and its answers are no evidence of quality; every step is real.")
     if len(turns) < (tasks := len(sample.tasks)):
-        print(f"{len(turns)} of the sample's {tasks} turns fit into {minutes:g} minutes: `mtrag demo --minutes {minutes + 10:g}` goes on.")
-    print(f"Next: `mtrag report {done.folder}` for a page, `mtrag ask --index {index}` for questions of your own, or open nbs/index.ipynb.")
+        print(
+            f"{len(turns)} of the sample's {tasks} turns fit into {minutes:g} minutes: `mtrag demo --minutes {minutes + 10:g}` goes on."
+        )
+    print(
+        f"Next: `mtrag report {done.folder}` for a page, `mtrag ask --index {index}` for questions of your own, or open nbs/index.ipynb."
+    )
 
 # %% ../../nbs/app/03_answering.ipynb #4180ca30
 def demo(
@@ -70,12 +86,32 @@ def demo(
     "The default system on the sample."
     from mtrag_nb.models.calls import Models
     from mtrag_nb.runs.run import run_tasks
+
     out, settings = Path(out), settings or configured()
-    models, index, file = models or Models(settings), out.parent / f"{out.name}-index", read_benchmark(sample_dir() / "reference.jsonl")
+    models, index, file = (
+        models or Models(settings),
+        out.parent / f"{out.name}-index",
+        read_benchmark(sample_dir() / "reference.jsonl"),
+    )
     ingest(sample_corpus(), index, settings=settings, models=models, progress=progress)
     tasks = demo_tasks(file)
-    go = lambda some, left: run_tasks(system_named(DEFAULT), some, out, settings, index, "rag", file.lines, models, left, progress)
-    if not (out / "manifest.json").exists() or len(Run(out).trajectories) < least: go(tasks[:least], None)
+
+    def go(some, left):
+        return run_tasks(
+            system_named(DEFAULT),
+            some,
+            out,
+            settings,
+            index,
+            "rag",
+            file.lines,
+            models,
+            left,
+            progress,
+        )
+
+    if not (out / "manifest.json").exists() or len(Run(out).trajectories) < least:
+        go(tasks[:least], None)
     left = minutes - minutes_spent(out)
     done = go(tasks, left) if left > 0 else Run(out)
     print_demo(done, file, minutes, index)
@@ -85,9 +121,17 @@ def demo(
 def demo_arguments(p: argparse.ArgumentParser) -> None:
     "Of `mtrag demo`."
     p.add_argument("--out", default="runs/demo", help="the run folder (default runs/demo)")
-    p.add_argument("--minutes", type=minutes_of, default=3.0, metavar="M",
-                   help=f"model work in this folder, all runs together; at least {DEMO_TURNS} turns are run (default 3)")
+    p.add_argument(
+        "--minutes",
+        type=minutes_of,
+        default=3.0,
+        metavar="M",
+        help=f"model work in this folder, all runs together; at least {DEMO_TURNS} turns are run (default 3)",
+    )
 
 
-DEMO = Command("Build an index of the sample, let a self-correcting system answer its conversations, show what came of it.", demo_arguments,
-               lambda a: whole(demo(a.out, a.minutes, settings_of(a))))
+DEMO = Command(
+    "Build an index of the sample, let a self-correcting system answer its conversations, show what came of it.",
+    demo_arguments,
+    lambda a: whole(demo(a.out, a.minutes, settings_of(a))),
+)

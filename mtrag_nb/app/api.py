@@ -29,7 +29,16 @@ from .. import __version__
 from .guard import COOKIE, Guard, Rules, TOKEN_PATH, hosts_of, same, token_of
 from .holdings import Denied, STOPPING, denied, numbered, safe_name
 from .served import as_markdown
-from .service import Service, begin, delete_conversation, delete_document, label, status, systems_of, why_html
+from mtrag_nb.app.service import (
+    Service,
+    begin,
+    delete_conversation,
+    delete_document,
+    label,
+    status,
+    systems_of,
+    why_html,
+)
 from ..core.html import document, esc, page
 from ..core.files import disk_full
 from ..core.types import MTRAGError, Turn, digest
@@ -50,24 +59,33 @@ class Sent(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def whole_characters(cls, sent: object) -> object:
-        try: json.dumps(sent, ensure_ascii=False, default=str).encode()
-        except UnicodeEncodeError: raise ValueError("half a character (a lone surrogate) stands in it") from None
+        try:
+            json.dumps(sent, ensure_ascii=False, default=str).encode()
+        except UnicodeEncodeError:
+            raise ValueError("half a character (a lone surrogate) stands in it") from None
         return sent
 
 
 class Query(Sent):
     "A question."
+
     model_config = ConfigDict(extra="forbid")
     question: str
-    conversation_id: str = Field("", description="of a conversation to go on with; empty: a new one")
+    conversation_id: str = Field(
+        "", description="of a conversation to go on with; empty: a new one"
+    )
     collection: str = Field("", description="search only here; empty: everywhere")
     top_k: int = Field(0, ge=0, description="passages to answer from; 0: as the system has it")
     system: str = Field("", description="one of /v1/models; empty: the service's own")
-    stream: bool = Field(False, description="true: server-sent events `step`, `writing`, and at last `reply` or `error`")
+    stream: bool = Field(
+        False,
+        description="true: server-sent events `step`, `writing`, and at last `reply` or `error`",
+    )
 
 
 class Label(Sent):
     "What somebody thinks of an answer."
+
     model_config = ConfigDict(extra="forbid")
     thumb: str = Field("", description="up or down")
     note: str = ""
@@ -75,11 +93,13 @@ class Label(Sent):
 
 class Token(Sent):
     "The token, for a browser that is to have it as a cookie."
+
     token: str
 
 
 class Message(Sent):
     "A message of a chat; parts of it that are no text are refused."
+
     model_config = ConfigDict(extra="allow")
     role: str
     content: str | list[dict] | None = None
@@ -87,36 +107,49 @@ class Message(Sent):
 
 class Chat(Sent):
     "A request as OpenAI's chat completions have it. What decides how an answer is made is the system's, and is ignored here."
+
     model_config = ConfigDict(extra="allow")
     model: str
     messages: list[Message]
     stream: bool = False
     stream_options: dict | None = None
     n: int | None = None
-    user: str = Field("", description="who asks, where several people share an address and a token: their chats are told apart by it")
-    metadata: dict = Field({}, description="`conversation_id`: the conversation to go on with, as the reply's `mtrag` names it")
+    user: str = Field(
+        "",
+        description="who asks, where several people share an address and a token: their chats are told apart by it",
+    )
+    metadata: dict = Field(
+        {},
+        description="`conversation_id`: the conversation to go on with, as the reply's `mtrag` names it",
+    )
 
 # %% ../../nbs/app/07f_api.ipynb #01211ee9
 class Citation(BaseModel):
     "A passage that an answer cites."
+
     n: int
     document: str
     section: str
     page: int | None
     passage: str = Field(description="its id")
     text: str
-    marks: list[list[int]] = Field(description="start and end of the sentences in it that claims rest on")
+    marks: list[list[int]] = Field(
+        description="start and end of the sentences in it that claims rest on"
+    )
 
 
 class Reply(BaseModel):
     "A turn. An outcome of `error` is sent as a status of 500, never as an answer."
+
     model_config = ConfigDict(extra="allow")
     answer: str
     outcome: str = Field(description="answered, i_dont_know or asked_back")
     reason: str = Field(description="of a refusal, by name")
     citations: list[Citation]
     unsupported: list[str] = Field(description="sentences of the answer that rest on no passage")
-    confidence: float | None = Field(description="null where the system has none that was held against people's ratings")
+    confidence: float | None = Field(
+        description="null where the system has none that was held against people's ratings"
+    )
     licence: str = Field(description="what the confidence was held against, or why there is none")
     grades: list[dict]
     seconds: float
@@ -130,6 +163,7 @@ class Reply(BaseModel):
 
 class Held(BaseModel):
     "A document."
+
     model_config = ConfigDict(extra="allow")
     id: str
     name: str
@@ -141,47 +175,74 @@ class Held(BaseModel):
 
 class Uploaded(Held):
     "A document that was put in."
+
     seconds: float
     status: str = Field(description="added, replaced or unchanged")
 
 # %% ../../nbs/app/07f_api.ipynb #7464c0d4
 def error(status: int, said: str, after: float = 0.0, **more) -> JSONResponse:
     "An error as a reply."
-    body = {"error": {"message": said, "status": status, "type": "server_error" if status >= 500 else "invalid_request_error", "code": None,
-                      "param": None, **more}}
+    body = {
+        "error": {
+            "message": said,
+            "status": status,
+            "type": "server_error" if status >= 500 else "invalid_request_error",
+            "code": None,
+            "param": None,
+            **more,
+        }
+    }
     return JSONResponse(body, status, {"retry-after": str(int(after) + 1)} if after else {})
 
 
-NO_RETRY = {"x-should-retry": "false"}  # to OpenAI's client: the turn is on record, and asking again would put it there again
+NO_RETRY = {
+    "x-should-retry": "false"
+}  # to OpenAI's client: the turn is on record, and asking again would put it there again
 
 
 def fault_of(reply: dict) -> dict:
     "What is said of a turn that broke."
     e = reply["error"]
-    return {"message": f"broke in {e['node'] or 'the graph'}: {e['type']}: {e['message'][:500]}", "status": 500, "type": e["type"],
-            "node": e["node"], "code": None, "param": None,
-            **{k: reply[k] for k in ("trajectory_id", "run", "conversation_id", "turn", "system")}}
+    return {
+        "message": f"broke in {e['node'] or 'the graph'}: {e['type']}: {e['message'][:500]}",
+        "status": 500,
+        "type": e["type"],
+        "node": e["node"],
+        "code": None,
+        "param": None,
+        **{k: reply[k] for k in ("trajectory_id", "run", "conversation_id", "turn", "system")},
+    }
 
 # %% ../../nbs/app/07f_api.ipynb #71a9d9ef
 PAUSE = 0.1  # seconds between two texts
 ALIVE = 15.0  # seconds after which a line without meaning says that somebody is there
 
 
-async def progress(service: Service, **asked) -> AsyncIterator[tuple[str, dict]]:  # asked: as `service.ask` takes it
+async def progress(
+    service: Service, **asked
+) -> AsyncIterator[tuple[str, dict]]:  # asked: as `service.ask` takes it
     "What happens to a question: 'step', 'writing', and last 'reply' or 'error', each with its data. Raises Denied before the first."
     loop, queue, last = asyncio.get_running_loop(), asyncio.Queue(), [0.0]
 
     def put(event: str, data: dict) -> None:
         if event == "writing":
-            if (now := time.monotonic()) - last[0] < PAUSE: return
+            if (now := time.monotonic()) - last[0] < PAUSE:
+                return
             last[0] = now
-        with suppress(RuntimeError): loop.call_soon_threadsafe(queue.put_nowait, (event, data))  # the loop has ended: nobody listens
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(
+                queue.put_nowait, (event, data)
+            )  # the loop has ended: nobody listens
+
     future = begin(service, told=put, **asked)
     future.add_done_callback(lambda f: put("end", {}))
     while True:
-        try: event, data = await asyncio.wait_for(queue.get(), ALIVE)
-        except asyncio.TimeoutError: event, data = "alive", {}
-        if event == "end": break
+        try:
+            event, data = await asyncio.wait_for(queue.get(), ALIVE)
+        except asyncio.TimeoutError:
+            event, data = "alive", {}
+        if event == "end":
+            break
         yield event, data
     reply = outcome_of(future)
     yield ("error", fault_of(reply)) if reply["error"] else ("reply", reply)
@@ -189,39 +250,51 @@ async def progress(service: Service, **asked) -> AsyncIterator[tuple[str, dict]]
 # %% ../../nbs/app/07f_api.ipynb #f7852b89
 def outcome_of(future) -> dict:
     "The reply of a question that has ended. Raises Denied if it was not put, or not to be recorded."
-    try: return future.result()
-    except CancelledError: raise Denied(503, "the service stopped before the question was put", 5.0) from None
-    except MTRAGError as e: raise denied(e) from e
+    try:
+        return future.result()
+    except CancelledError:
+        raise Denied(503, "the service stopped before the question was put", 5.0) from None
+    except MTRAGError as e:
+        raise denied(e) from e
 
 
 async def last_of(events: AsyncIterator[tuple[str, dict]]) -> tuple[str, dict]:
     "How it ended."
-    async for event in events: pass
+    async for event in events:
+        pass
     return event
 
 # %% ../../nbs/app/07f_api.ipynb #763d33bc
 def sse(event: str, data: dict) -> str:
     "A server-sent event."
-    if event == "alive": return ": still here\n\n"
+    if event == "alive":
+        return ": still here\n\n"
     return f"event: {event}\ndata: {json.dumps(data, ensure_ascii=False)}\n\n"
 
 
-async def streamed(events: AsyncIterator[tuple[str, dict]], show: Callable[[str, dict], str] = sse) -> StreamingResponse:
+async def streamed(
+    events: AsyncIterator[tuple[str, dict]], show: Callable[[str, dict], str] = sse
+) -> StreamingResponse:
     "Events as a stream. The first is waited for, so that what is refused is an error and no stream."
     first = await anext(events)
 
     async def lines():
         yield show(*first)
         try:
-            async for event in events: yield show(*event)
-        except Denied as e: yield show("error", {"message": str(e), "status": e.status})
+            async for event in events:
+                yield show(*event)
+        except Denied as e:
+            yield show("error", {"message": str(e), "status": e.status})
+
     return StreamingResponse(lines(), media_type="text/event-stream")
 
 # %% ../../nbs/app/07f_api.ipynb #51e45268
 def said_in(m: Message) -> str:
     "The text of a message. Raises Denied for parts that are none."
-    if m.content is None or isinstance(m.content, str): return m.content or ""
-    if any(p.get("type") != "text" or not isinstance(p.get("text"), str) for p in m.content): raise Denied(422, "only text is read")
+    if m.content is None or isinstance(m.content, str):
+        return m.content or ""
+    if any(p.get("type") != "text" or not isinstance(p.get("text"), str) for p in m.content):
+        raise Denied(422, "only text is read")
     return "\n".join(p["text"] for p in m.content)
 
 
@@ -230,10 +303,13 @@ SPEAKERS = {"user": "user", "assistant": "agent"}
 
 def turns_of(messages: Sequence[Message]) -> list[Turn]:
     "The turns of a chat, the last one the user's. Raises Denied for a chat that has none."
-    if odd := next((m.role for m in messages if m.role not in (*SPEAKERS, "system", "developer")), None):
+    if odd := next(
+        (m.role for m in messages if m.role not in (*SPEAKERS, "system", "developer")), None
+    ):
         raise Denied(422, f"a message of the role {odd[:20]!r} is not read")
     turns = [Turn(SPEAKERS[m.role], said_in(m)) for m in messages if m.role in SPEAKERS]
-    if not turns or turns[-1].speaker != "user": raise Denied(422, "the last message must be the user's")
+    if not turns or turns[-1].speaker != "user":
+        raise Denied(422, "the last message must be the user's")
     return turns
 
 
@@ -247,7 +323,8 @@ def chain(service: Service, turns: Sequence[Turn], client: str) -> str:
     "The conversation that a chat goes on with, each end of one once, and only its own client; '' for a new one."
     with service._lock:
         i = service.talks.ends.get(end := digest(list(turns)), "")
-        if not i or service.chains.get(i) != client or end in service.claimed: return ""
+        if not i or service.chains.get(i) != client or end in service.claimed:
+            return ""
         service.claimed.add(end)
         return i
 
@@ -256,62 +333,104 @@ def chained(service: Service, client: str, conversation: str) -> None:
     "Remember whose a conversation is."
     with service._lock:
         service.chains[conversation] = client
-        while len(service.chains) > 10_000: service.chains.pop(next(iter(service.chains)))
+        while len(service.chains) > 10_000:
+            service.chains.pop(next(iter(service.chains)))
 
 # %% ../../nbs/app/07f_api.ipynb #fe156a51
 def completion(reply: dict, system: str, stamp: int) -> dict:
     "A reply as a chat completion; what OpenAI has no field for stands under `mtrag`."
-    usage = {"prompt_tokens": reply["tokens"]["in"], "completion_tokens": reply["tokens"]["out"],
-             "total_tokens": sum(reply["tokens"].values())}
-    choice = {"index": 0, "message": {"role": "assistant", "content": reply["answer"]}, "finish_reason": "stop", "logprobs": None}
-    return {"id": f"chatcmpl-{reply['trajectory_id']}", "object": "chat.completion", "created": stamp, "model": system, "choices": [choice],
-            "usage": usage, "mtrag": reply}
+    usage = {
+        "prompt_tokens": reply["tokens"]["in"],
+        "completion_tokens": reply["tokens"]["out"],
+        "total_tokens": sum(reply["tokens"].values()),
+    }
+    choice = {
+        "index": 0,
+        "message": {"role": "assistant", "content": reply["answer"]},
+        "finish_reason": "stop",
+        "logprobs": None,
+    }
+    return {
+        "id": f"chatcmpl-{reply['trajectory_id']}",
+        "object": "chat.completion",
+        "created": stamp,
+        "model": system,
+        "choices": [choice],
+        "usage": usage,
+        "mtrag": reply,
+    }
 
 
 def chunks(whole: dict, with_usage: bool) -> Iterator[dict]:
     "A chat completion in pieces."
     head = {k: whole[k] for k in ("id", "created", "model")} | {"object": "chat.completion.chunk"}
-    piece = lambda delta, end=None, **more: {**head, "choices": [{"index": 0, "delta": delta, "finish_reason": end}], **more}
+
+    def piece(delta, end=None, **more):
+        return {**head, "choices": [{"index": 0, "delta": delta, "finish_reason": end}], **more}
+
     yield piece({"role": "assistant", "content": ""})
-    for word in re.findall(r"\S+\s*|\s+", whole["choices"][0]["message"]["content"]): yield piece({"content": word})
+    for word in re.findall(r"\S+\s*|\s+", whole["choices"][0]["message"]["content"]):
+        yield piece({"content": word})
     yield piece({}, "stop", mtrag=whole["mtrag"])
-    if with_usage: yield {**head, "choices": [], "usage": whole["usage"]}
+    if with_usage:
+        yield {**head, "choices": [], "usage": whole["usage"]}
 
 
 def chat_event(system: str, with_usage: bool) -> Callable[[str, dict], str]:
     "Events as a chat client reads them."
+
     def show(event: str, data: dict) -> str:
-        if event == "error": return f"data: {json.dumps({'error': data})}\n\n"
-        if event != "reply": return f": {data.get('node', event)}\n\n"
+        if event == "error":
+            return f"data: {json.dumps({'error': data})}\n\n"
+        if event != "reply":
+            return f": {data.get('node', event)}\n\n"
         pieces = chunks(completion(data, system, int(time.time())), with_usage)
-        return "".join(f"data: {json.dumps(p, ensure_ascii=False)}\n\n" for p in pieces) + "data: [DONE]\n\n"
+        return (
+            "".join(f"data: {json.dumps(p, ensure_ascii=False)}\n\n" for p in pieces)
+            + "data: [DONE]\n\n"
+        )
+
     return show
 
 # %% ../../nbs/app/07f_api.ipynb #7d05cfb4
 def add_documents(app: FastAPI, service: Service) -> None:
     "Upload, list, remove."
     staging = service.folder / "uploads"
-    if staging.exists(): shutil.rmtree(staging)  # of a service that was killed
+    if staging.exists():
+        shutil.rmtree(staging)  # of a service that was killed
     staging.mkdir()
 
     @app.post("/api/upload", response_model=Uploaded, tags=["documents"])
-    async def upload(file: UploadFile = File(), collection: str = Form("", description="what it is filtered by; any name")):
+    async def upload(
+        file: UploadFile = File(),
+        collection: str = Form("", description="what it is filtered by; any name"),
+    ):
         "Put a document in: PDF, DOCX, HTML, Markdown or text. One of a name that is there takes its place."
-        name, into = safe_name(file.filename or "", service.limits), collection.strip() or service.collection
+        name, into = (
+            safe_name(file.filename or "", service.limits),
+            collection.strip() or service.collection,
+        )
         if len(into) > 80 or not into.isprintable():
-            raise Denied(422, "a collection's name has at most 80 characters, all of them printable")
+            raise Denied(
+                422, "a collection's name has at most 80 characters, all of them printable"
+            )
         path = staging / secrets.token_hex(8)  # its own name is never a path
 
         def put() -> dict:
-            try: return service.holdings.put(path, name, into)
-            finally: path.unlink(missing_ok=True)
+            try:
+                return service.holdings.put(path, name, into)
+            finally:
+                path.unlink(missing_ok=True)
+
         try:
-            with path.open("wb") as f: await asyncio.to_thread(shutil.copyfileobj, file.file, f, 2**20)
+            with path.open("wb") as f:
+                await asyncio.to_thread(shutil.copyfileobj, file.file, f, 2**20)
             future = service.holdings.then(put)
             return await asyncio.wrap_future(future)
         except (MTRAGError, OSError, asyncio.CancelledError) as e:
             path.unlink(missing_ok=True)
-            if isinstance(e, asyncio.CancelledError) and service.closing: raise Denied(503, STOPPING, 5.0) from None
+            if isinstance(e, asyncio.CancelledError) and service.closing:
+                raise Denied(503, STOPPING, 5.0) from None
             raise denied(e) if isinstance(e, MTRAGError) else e
 
     @app.get("/api/documents", response_model=list[Held], tags=["documents"])
@@ -322,19 +441,28 @@ def add_documents(app: FastAPI, service: Service) -> None:
     @app.delete("/api/documents/{i}", tags=["documents"])
     async def remove(i: str):
         "Remove a document: it is neither found nor cited any more, and its passages go from the record. What answers quoted of it stays."
-        try: return await asyncio.to_thread(delete_document, service, i)
-        except MTRAGError as e: raise denied(e) from e
+        try:
+            return await asyncio.to_thread(delete_document, service, i)
+        except MTRAGError as e:
+            raise denied(e) from e
 
 # %% ../../nbs/app/07f_api.ipynb #54d9f605
 def add_questions(app: FastAPI, service: Service) -> None:
     "Questions, and what is known of the service."
+
     @app.post("/api/query", response_model=Reply, tags=["questions"])
     async def query(q: Query, request: Request):
         "Ask. With `stream`, or an Accept header of text/event-stream, its progress comes as events."
-        asked = {"question": q.question, "conversation": known(service, q.conversation_id), "system": q.system, "collection": q.collection,
-                 "top_k": q.top_k}
+        asked = {
+            "question": q.question,
+            "conversation": known(service, q.conversation_id),
+            "system": q.system,
+            "collection": q.collection,
+            "top_k": q.top_k,
+        }
         events = progress(service, **asked)
-        if q.stream or "text/event-stream" in request.headers.get("accept", ""): return await streamed(events)
+        if q.stream or "text/event-stream" in request.headers.get("accept", ""):
+            return await streamed(events)
         how, reply = await last_of(events)
         return JSONResponse({"error": reply}, 500, NO_RETRY) if how == "error" else reply
 
@@ -346,14 +474,23 @@ def add_questions(app: FastAPI, service: Service) -> None:
     @app.get("/api/systems", tags=["service"])
     def systems():
         "Who can answer, and for which reasons they refuse."
-        return [{"name": s, "about": system_named(s).about, "default": s == service.system,
-                 "reasons": {r.name: r.about for r in system_named(s).reasons}} for s in systems_of(service)]
+        return [
+            {
+                "name": s,
+                "about": system_named(s).about,
+                "default": s == service.system,
+                "reasons": {r.name: r.about for r in system_named(s).reasons},
+            }
+            for s in systems_of(service)
+        ]
 
 # %% ../../nbs/app/07f_api.ipynb #24fc4fe9
 def known(service: Service, conversation: str) -> str:
     "A conversation that is there, or '' for a new one. Raises Denied for another."
     if conversation and conversation not in service.talks.known:
-        raise Denied(404, f"no conversation {conversation[:40]!r}. Leave conversation_id out to begin one")
+        raise Denied(
+            404, f"no conversation {conversation[:40]!r}. Leave conversation_id out to begin one"
+        )
     return conversation
 
 # %% ../../nbs/app/07f_api.ipynb #41eaf31e
@@ -362,10 +499,15 @@ WHY = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'self'; sa
 
 def add_conversations(app: FastAPI, service: Service) -> None:
     "Conversations: listed, read, exported, deleted; a turn's page, and a label for it."
+
     @app.get("/api/conversations", tags=["conversations"])
     def conversations():
         "All of them, the last one first."
-        return sorted(({"id": i, **about} for i, about in dict(service.talks.known).items()), key=lambda c: c["last"], reverse=True)
+        return sorted(
+            ({"id": i, **about} for i, about in dict(service.talks.known).items()),
+            key=lambda c: c["last"],
+            reverse=True,
+        )
 
     @app.get("/api/conversations/{i}", tags=["conversations"])
     def conversation(i: str):
@@ -375,17 +517,26 @@ def add_conversations(app: FastAPI, service: Service) -> None:
     @app.get("/api/conversations/{i}/export", tags=["conversations"])
     def export(i: str, form: str = "json"):
         "One as a file: json has everything, md what one would read."
-        if form not in ("json", "md"): raise Denied(422, "the form is json or md")
+        if form not in ("json", "md"):
+            raise Denied(422, "the form is json or md")
         lines = service.talks.lines(known(service, i))
-        text = as_markdown(lines) if form == "md" else json.dumps({"id": i, "turns": lines}, ensure_ascii=False, indent=1)
-        return PlainTextResponse(text, headers={"content-disposition": f'attachment; filename="conversation-{i}.{form}"'})
+        text = (
+            as_markdown(lines)
+            if form == "md"
+            else json.dumps({"id": i, "turns": lines}, ensure_ascii=False, indent=1)
+        )
+        return PlainTextResponse(
+            text, headers={"content-disposition": f'attachment; filename="conversation-{i}.{form}"'}
+        )
 
     @app.delete("/api/conversations/{i}", tags=["conversations"])
     async def delete(i: str):
         "Delete one, from every file of the record. Waits until no question is being answered."
         return await asyncio.to_thread(delete_conversation, service, i)
 
-    @app.get("/api/conversations/{i}/{turn}/why", response_class=HTMLResponse, tags=["conversations"])
+    @app.get(
+        "/api/conversations/{i}/{turn}/why", response_class=HTMLResponse, tags=["conversations"]
+    )
     def why(i: str, turn: int):
         "All of a turn, as notebooks show it."
         html = why_html(service, known(service, i), turn)
@@ -394,79 +545,138 @@ def add_conversations(app: FastAPI, service: Service) -> None:
     @app.post("/api/conversations/{i}/{turn}/label", tags=["conversations"])
     def put_label(i: str, turn: int, said: Label):
         "A thumb and a note, for the case browser."
-        try: return label(service, known(service, i), turn, said.thumb, said.note)
-        except MTRAGError as e: raise denied(e) from e
+        try:
+            return label(service, known(service, i), turn, said.thumb, said.note)
+        except MTRAGError as e:
+            raise denied(e) from e
 
 # %% ../../nbs/app/07f_api.ipynb #3da2d41c
 def add_chat(app: FastAPI, service: Service) -> None:
     "What OpenAI's clients speak."
+
     @app.get("/v1/models", tags=["chat"])
     def models():
         "The systems."
-        return {"object": "list", "data": [{"id": s, "object": "model", "created": 0, "owned_by": "mtrag_nb"} for s in systems_of(service)]}
+        return {
+            "object": "list",
+            "data": [
+                {"id": s, "object": "model", "created": 0, "owned_by": "mtrag_nb"}
+                for s in systems_of(service)
+            ],
+        }
 
     @app.get("/v1/models/{name}", tags=["chat"])
     def model(name: str):
         "A system."
-        if name not in (there := systems_of(service)): raise Denied(404, f"no model {name[:40]!r}: there are {', '.join(there)}")
+        if name not in (there := systems_of(service)):
+            raise Denied(404, f"no model {name[:40]!r}: there are {', '.join(there)}")
         return {"id": name, "object": "model", "created": 0, "owned_by": "mtrag_nb"}
 
     @app.post("/v1/chat/completions", tags=["chat"])
     async def chat(c: Chat, request: Request, x_conversation_id: str = Header("")):
         "Ask a system with a whole chat. `metadata.conversation_id`, or the header, names the conversation that it goes on with."
-        if (c.n or 1) != 1: raise Denied(422, "there is one answer: n is 1")
+        if (c.n or 1) != 1:
+            raise Denied(422, "there is one answer: n is 1")
         turns = turns_of(c.messages)
-        system, named = model(c.model)["id"], known(service, str(c.metadata.get("conversation_id", "")) or x_conversation_id)
+        system, named = (
+            model(c.model)["id"],
+            known(service, str(c.metadata.get("conversation_id", "")) or x_conversation_id),
+        )
         client = client_of(request, c.user)
-        asked = {"question": turns[-1].text, "system": system, "history": turns[:-1],
-                 "conversation": named or chain(service, turns[:-1], client)}
+        asked = {
+            "question": turns[-1].text,
+            "system": system,
+            "history": turns[:-1],
+            "conversation": named or chain(service, turns[:-1], client),
+        }
         events = remembered(progress(service, **asked), service, client, digest(turns[:-1]))
-        if c.stream: return await streamed(events, chat_event(c.model, bool((c.stream_options or {}).get("include_usage"))))
+        if c.stream:
+            return await streamed(
+                events, chat_event(c.model, bool((c.stream_options or {}).get("include_usage")))
+            )
         how, reply = await last_of(events)
-        return JSONResponse({"error": reply}, 500, NO_RETRY) if how == "error" else completion(reply, c.model, int(time.time()))
+        return (
+            JSONResponse({"error": reply}, 500, NO_RETRY)
+            if how == "error"
+            else completion(reply, c.model, int(time.time()))
+        )
 
 
-async def remembered(events: AsyncIterator[tuple[str, dict]], service: Service, client: str, end: str) -> AsyncIterator[tuple[str, dict]]:
+async def remembered(
+    events: AsyncIterator[tuple[str, dict]], service: Service, client: str, end: str
+) -> AsyncIterator[tuple[str, dict]]:
     "The events of a chat; whose it is is remembered. One that broke or was refused has not gone on from the end of the one before."
     went = False
     try:
         async for event, data in events:
-            if event == "reply": chained(service, client, data["conversation_id"])
+            if event == "reply":
+                chained(service, client, data["conversation_id"])
             went = event != "error"
             yield event, data
     finally:
-        if not went: service.claimed.discard(end)
+        if not went:
+            service.claimed.discard(end)
 
 # %% ../../nbs/app/07f_api.ipynb #31701ee4
 def fields_of(schema: dict, ref: str) -> str:
     "The fields of a part of an OpenAPI document, in words."
     found = schema["components"]["schemas"].get(ref.rpartition("/")[2], {})
-    kind = lambda f: f.get("type") or "/".join(x.get("type", "object") for x in f.get("anyOf", [{}]))
-    rows = [f"<li><code>{esc(k)}</code> {esc(kind(f))}{esc(': ' + f['description'] if 'description' in f else '')}</li>"
-            for k, f in found.get("properties", {}).items()]
+
+    def kind(f):
+        return f.get("type") or "/".join(x.get("type", "object") for x in f.get("anyOf", [{}]))
+
+    rows = [
+        f"<li><code>{esc(k)}</code> {esc(kind(f))}{esc(': ' + f['description'] if 'description' in f else '')}</li>"
+        for k, f in found.get("properties", {}).items()
+    ]
     return f"<ul>{''.join(rows)}</ul>" if rows else ""
 
 
 def docs_html(schema: dict) -> str:
     "An OpenAPI document as a page."
+
     def one(path: str, verb: str, o: dict) -> str:
-        sent = next(iter((o.get("requestBody") or {}).get("content", {}).values()), {}).get("schema", {}).get("$ref", "")
-        came = o["responses"].get("200", {}).get("content", {}).get("application/json", {}).get("schema", {})
+        sent = (
+            next(iter((o.get("requestBody") or {}).get("content", {}).values()), {})
+            .get("schema", {})
+            .get("$ref", "")
+        )
+        came = (
+            o["responses"]
+            .get("200", {})
+            .get("content", {})
+            .get("application/json", {})
+            .get("schema", {})
+        )
         came = came.get("$ref") or came.get("items", {}).get("$ref", "")
-        parts = [f"<p>{title}</p>{fields_of(schema, ref)}" for title, ref in (("sent", sent), ("comes", came)) if ref
-                 and fields_of(schema, ref)]
+        parts = [
+            f"<p>{title}</p>{fields_of(schema, ref)}"
+            for title, ref in (("sent", sent), ("comes", came))
+            if ref and fields_of(schema, ref)
+        ]
         return f"<h2><code>{esc(verb.upper())} {esc(path)}</code></h2><p>{esc(o.get('description', ''))}</p>{''.join(parts)}"
-    body = "".join(one(path, verb, o) for path, verbs in schema["paths"].items() for verb, o in verbs.items())
-    return document("mtrag: the API", page(f"<h1>{esc(schema['info']['title'])}</h1><p>The same for programs: <a href='/openapi.json'>"
-                                           f"/openapi.json</a>. {esc(schema['info']['description'])}</p>{body}"))
+
+    body = "".join(
+        one(path, verb, o) for path, verbs in schema["paths"].items() for verb, o in verbs.items()
+    )
+    return document(
+        "mtrag: the API",
+        page(
+            f"<h1>{esc(schema['info']['title'])}</h1><p>The same for programs: <a href='/openapi.json'>"
+            f"/openapi.json</a>. {esc(schema['info']['description'])}</p>{body}"
+        ),
+    )
 
 # %% ../../nbs/app/07f_api.ipynb #0cc139d0
-ABOUT = ("A question is answered by a system of mtrag_nb, from documents that were uploaded, and every turn is on record. An error is a "
-         "JSON object `error` with a message; a turn that broke is a status of 500 that names the node and the trajectory.")
+ABOUT = (
+    "A question is answered by a system of mtrag_nb, from documents that were uploaded, and every turn is on record. An error is a "
+    "JSON object `error` with a message; a turn that broke is a status of 500 that names the node and the trajectory."
+)
 
 
 def add_descriptions(app: FastAPI, token: str) -> None:
     "The page that documents the API, and where a browser is given its token."
+
     @app.get("/docs", response_class=HTMLResponse, include_in_schema=False)
     def docs():
         policy = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"
@@ -475,30 +685,42 @@ def add_descriptions(app: FastAPI, token: str) -> None:
     @app.post(TOKEN_PATH, tags=["service"], status_code=204)
     def take_token(t: Token, request: Request):
         "Keep the token in a cookie that scripts do not see, for the page."
-        if token and not same(t.token, token): raise Denied(401, "that is not the token")
-        kept = f"{COOKIE}={t.token}; HttpOnly; SameSite=Strict; Path=/" + "; Secure" * (request.url.scheme == "https")
+        if token and not same(t.token, token):
+            raise Denied(401, "that is not the token")
+        kept = f"{COOKIE}={t.token}; HttpOnly; SameSite=Strict; Path=/" + "; Secure" * (
+            request.url.scheme == "https"
+        )
         return PlainTextResponse("", 204, headers={"set-cookie": kept} if token else {})
 
 # %% ../../nbs/app/07f_api.ipynb #36455b9f
 def add_errors(app: FastAPI) -> None:
     "What is refused, and what breaks here, as JSON; nothing of what was sent is sent back."
+
     @app.exception_handler(Denied)
-    async def refused(request: Request, e: Denied): return error(e.status, str(e), e.after)
+    async def refused(request: Request, e: Denied):
+        return error(e.status, str(e), e.after)
 
     @app.exception_handler(MTRAGError)
-    async def below(request: Request, e: MTRAGError): return error((d := denied(e)).status, str(d), d.after)
+    async def below(request: Request, e: MTRAGError):
+        return error((d := denied(e)).status, str(d), d.after)
 
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, e: RequestValidationError):
-        place = lambda x: f"{'.'.join(map(str, x['loc'][1:]))[:60]}: " if x["loc"][1:] else ""
-        told = "; ".join(f"{place(x)}{x['msg'].removeprefix('Value error, ')}"[:200] for x in e.errors()[:3])
+        def place(x):
+            return f"{'.'.join(map(str, x['loc'][1:]))[:60]}: " if x["loc"][1:] else ""
+
+        told = "; ".join(
+            f"{place(x)}{x['msg'].removeprefix('Value error, ')}"[:200] for x in e.errors()[:3]
+        )
         return error(422, told or "not as it should be")
 
     @app.exception_handler(HTTPException)
-    async def other(request: Request, e: HTTPException): return error(e.status_code, str(e.detail)[:200])
+    async def other(request: Request, e: HTTPException):
+        return error(e.status_code, str(e.detail)[:200])
 
     @app.exception_handler(Exception)
-    async def fault(request: Request, e: Exception): return error(500, numbered(e))
+    async def fault(request: Request, e: Exception):
+        return error(500, numbered(e))
 
     @app.exception_handler(OSError)
     async def disk(request: Request, e: OSError):
@@ -506,20 +728,39 @@ def add_errors(app: FastAPI) -> None:
         return await (below(request, full) if isinstance(full, MTRAGError) else fault(request, e))
 
 # %% ../../nbs/app/07f_api.ipynb #78f907fc
-def make_app(service: Service, rules: Rules, home: str = "", policy: str = "default-src 'none'") -> Guard:
+def make_app(
+    service: Service, rules: Rules, home: str = "", policy: str = "default-src 'none'"
+) -> Guard:
     "The application behind its guard; `home` is the page at /, with its policy."
+
     @asynccontextmanager
     async def lifespan(app):
         yield
-        await asyncio.to_thread(service.close)  # what was begun is finished and on record before the process ends
-    app = FastAPI(title="mtrag", version=__version__, description=ABOUT, docs_url=None, redoc_url=None, redirect_slashes=False,
-                  lifespan=lifespan)
-    for part in (add_documents, add_questions, add_conversations, add_chat): part(app, service)
+        await asyncio.to_thread(
+            service.close
+        )  # what was begun is finished and on record before the process ends
+
+    app = FastAPI(
+        title="mtrag",
+        version=__version__,
+        description=ABOUT,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        lifespan=lifespan,
+    )
+    for part in (add_documents, add_questions, add_conversations, add_chat):
+        part(app, service)
     add_descriptions(app, rules.token)
     add_errors(app)
 
     @app.get("/", response_class=HTMLResponse, include_in_schema=False)
-    def page_itself(): return HTMLResponse(home or "<!doctype html><title>mtrag</title>", headers={"content-security-policy": policy})
+    def page_itself():
+        return HTMLResponse(
+            home or "<!doctype html><title>mtrag</title>",
+            headers={"content-security-policy": policy},
+        )
+
     app.state.service = service
     return Guard(app, rules)
 
@@ -532,11 +773,17 @@ def rules_of(
     **more,  # any other field of Rules
 ) -> Rules:
     "The rules of a service: an upload may be as long as its limits say."
-    return Rules(hosts_of(host, names), token, long_body={"/api/upload": service.limits.upload_bytes + 65536}, **more)
+    return Rules(
+        hosts_of(host, names),
+        token,
+        long_body={"/api/upload": service.limits.upload_bytes + 65536},
+        **more,
+    )
 
 # %% ../../nbs/app/07f_api.ipynb #d190e45a
 class Server(uvicorn.Server):
     "A server that a signal stops in good order: what was begun is finished, then the process goes on to its end."
+
     stopping: Callable[[], object] = staticmethod(lambda: None)  # called when the signal comes
 
     def handle_exit(self, sig: int, frame: object) -> None:
@@ -546,35 +793,52 @@ class Server(uvicorn.Server):
     @contextmanager
     def capture_signals(self):
         import signal
+
         if threading.current_thread() is not threading.main_thread():
             yield
             return
         before = {s: signal.signal(s, self.handle_exit) for s in (signal.SIGINT, signal.SIGTERM)}
-        try: yield
+        try:
+            yield
         finally:
-            for s, handler in before.items(): signal.signal(s, handler)
+            for s, handler in before.items():
+                signal.signal(s, handler)
 
 # %% ../../nbs/app/07f_api.ipynb #826df57f
-def patient(seconds: float, share: int, proxy: str = "") -> type[H11Protocol]:  # proxy: an address that has no share: many come from it
+def patient(
+    seconds: float, share: int, proxy: str = ""
+) -> type[H11Protocol]:  # proxy: an address that has no share: many come from it
     "Connections that wait so long for a whole request, and of which an address has so many at once."
+
     class Patient(H11Protocol):
         def connection_made(self, transport) -> None:
             super().connection_made(transport)
             self.since, self.before = self.loop.time(), None
-            mine = [c for c in self.connections if c.client and self.client and c.client[0] == self.client[0] != proxy]
+            mine = [
+                c
+                for c in self.connections
+                if c.client and self.client and c.client[0] == self.client[0] != proxy
+            ]
             silent = [c for c in mine if not c.busy and c is not self]
-            if len(mine) > share: min(silent, key=lambda c: c.since, default=self).transport.close()
+            if len(mine) > share:
+                min(silent, key=lambda c: c.since, default=self).transport.close()
             self.look()
 
         @property
-        def busy(self) -> bool: return self.cycle is not None and not self.cycle.response_complete
+        def busy(self) -> bool:
+            return self.cycle is not None and not self.cycle.response_complete
 
         def look(self) -> None:
             "Close a connection on which nothing was asked for too long; look again later."
-            if self.transport.is_closing(): return
-            if self.busy or self.cycle is not self.before: self.since, self.before = self.loop.time(), self.cycle
-            if self.loop.time() - self.since >= seconds: self.transport.abort()
-            else: self.loop.call_later(seconds / 4, self.look)
+            if self.transport.is_closing():
+                return
+            if self.busy or self.cycle is not self.before:
+                self.since, self.before = self.loop.time(), self.cycle
+            if self.loop.time() - self.since >= seconds:
+                self.transport.abort()
+            else:
+                self.loop.call_later(seconds / 4, self.look)
+
     return Patient
 
 # %% ../../nbs/app/07f_api.ipynb #8811e98b
@@ -591,27 +855,44 @@ def server_of(
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try: listening.bind((host, port))
+    try:
+        listening.bind((host, port))
     except OSError as e:
         listening.close()
-        raise Denied(0, f"{host} port {port} cannot be had: {e.strerror}. Name another: --port N") from None
+        raise Denied(
+            0, f"{host} port {port} cannot be had: {e.strerror}. Name another: --port N"
+        ) from None
     listening.listen(2048)  # who comes before the server has started waits, and is not turned away
-    config = uvicorn.Config(app, log_level="warning", access_log=False, server_header=False, timeout_graceful_shutdown=grace,
-                            timeout_keep_alive=20, limit_concurrency=500, lifespan="on", http=patient(patience, share, proxy),
-                            proxy_headers=bool(proxy), forwarded_allow_ips=proxy or None)
+    config = uvicorn.Config(
+        app,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=grace,
+        timeout_keep_alive=20,
+        limit_concurrency=500,
+        lifespan="on",
+        http=patient(patience, share, proxy),
+        proxy_headers=bool(proxy),
+        forwarded_allow_ips=proxy or None,
+    )
     server = Server(config)
     server.stopping = app.app.state.service.stop
     return server, listening
 
 # %% ../../nbs/app/07f_api.ipynb #52a5efaf
 @contextmanager
-def serving(app: Guard, host: str = "127.0.0.1", **how) -> Iterator[str]:  # how: as `server_of` takes it; its address
+def serving(
+    app: Guard, host: str = "127.0.0.1", **how
+) -> Iterator[str]:  # how: as `server_of` takes it; its address
     "The application at a free port, in a thread: for notebooks and tests. At the end the service is closed."
     server, listening = server_of(app, host, 0, **how)
     thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
     thread.start()
-    while not server.started and thread.is_alive(): time.sleep(0.01)
-    try: yield f"http://{host}:{listening.getsockname()[1]}"
+    while not server.started and thread.is_alive():
+        time.sleep(0.01)
+    try:
+        yield f"http://{host}:{listening.getsockname()[1]}"
     finally:
         server.should_exit = True
         thread.join()

@@ -53,9 +53,19 @@ class Talk:
         from mtrag_nb.models.calls import BatchingChat
         from mtrag_nb.runs.run import chunks_of
         from mtrag_nb.search.index import open_index
-        self.settings_for, self.models, self.domain, self.web, self.out, self.new = settings_for, models, domain, web, Path(out), new
+
+        self.settings_for, self.models, self.domain, self.web, self.out, self.new = (
+            settings_for,
+            models,
+            domain,
+            web,
+            Path(out),
+            new,
+        )
         settings = models.settings
-        self.index = open_index(index, models.embedder, chunks_of(index, settings), settings.qdrant_url)
+        self.index = open_index(
+            index, models.embedder, chunks_of(index, settings), settings.qdrant_url
+        )
         self.listeners, self.runs, self._only = Listeners(), {}, ExitStack()
         self.chat = BatchingChat(Telling(models.chat, self.listeners), 1)
         self.forget()
@@ -66,80 +76,143 @@ class Talk:
 
     def run_of(self, name: str) -> ServedRun:
         "The run that a system's turns belong to. Raises SettingsError for one that there is not, or that cannot use the index."
-        if name in self.runs: return self.runs[name]
+        if name in self.runs:
+            return self.runs[name]
         from mtrag_nb.runs.run import circumstances, identity, open_web
         from mtrag_nb.search.retrieve import Retriever
         from mtrag_nb.systems.stages import Toolbox
+
         system, settings = system_named(name), self.settings_for(name)
-        retriever = Retriever(self.index, self.models.embedder, self.models.reranker, settings.retrieval)
-        tools = Toolbox(settings, self.models.chat, self.models.embedder, retriever, web=open_web(self.web, settings, self.models))
+        retriever = Retriever(
+            self.index, self.models.embedder, self.models.reranker, settings.retrieval
+        )
+        tools = Toolbox(
+            settings,
+            self.models.chat,
+            self.models.embedder,
+            retriever,
+            web=open_web(self.web, settings, self.models),
+        )
         same = identity(system, "rag", tools)
         folder = self.out / f"{name}-{digest(same, 6)}"
         self._only.enter_context(only_writer(folder, "conversation"))
-        entries = {"identity": same, "about": system.about, "settings": system.with_own(settings), **circumstances()}
-        self.runs[name] = ServedRun(folder, system, replace(tools, chat=self.chat), entries,
-                                    lambda chat: Listened(chat, self.listeners))
+        entries = {
+            "identity": same,
+            "about": system.about,
+            "settings": system.with_own(settings),
+            **circumstances(),
+        }
+        self.runs[name] = ServedRun(
+            folder,
+            system,
+            replace(tools, chat=self.chat),
+            entries,
+            lambda chat: Listened(chat, self.listeners),
+        )
         return self.runs[name]
 
     def ask(
         self,
         name: str,  # of the system
         question: str,
-        told: Callable[[str], object] = lambda text: None,  # what is being done, and what is being written
+        told: Callable[[str], object] = lambda text: (
+            None
+        ),  # what is being done, and what is being written
     ) -> Trajectory:
         "The next turn."
         run, self.asked = self.run_of(name), self.asked + 1
-        task = Task(f"{self.id}<::>{self.asked}", self.id, self.asked, self.domain, question, self.history)
-        first = lambda step: " ".join(" ".join(line) for line in step_told(step, run.name)["told"][:1])
-        with listening(told): t = run.take(task, lambda step: told(first(step)))
+        task = Task(
+            f"{self.id}<::>{self.asked}", self.id, self.asked, self.domain, question, self.history
+        )
+
+        def first(step):
+            return " ".join(" ".join(line) for line in step_told(step, run.name)["told"][:1])
+
+        with listening(told):
+            t = run.take(task, lambda step: told(first(step)))
         self.turns.append((name, t, run.found(t)))
-        if not t.failed: self.history += (Turn("user", question), Turn("agent", t.answer))
+        if not t.failed:
+            self.history += (Turn("user", question), Turn("agent", t.answer))
         return t
 
     def resume(self) -> int:  # turns
         "Take up the conversation that was asked last of all that are kept in the folder. Raises DataError if there is none."
         kept = [Run(p.parent) for p in self.out.glob("*/trajectories.jsonl") if p.stat().st_size]
-        if not kept: raise DataError("no conversation is kept here", self.out, remedy="Leave --resume out, or name the folder with --out")
+        if not kept:
+            raise DataError(
+                "no conversation is kept here",
+                self.out,
+                remedy="Leave --resume out, or name the folder with --out",
+            )
         newest = max(kept, key=lambda r: (r.folder / "trajectories.jsonl").stat().st_mtime_ns)
         self.id = list(newest.trajectories.values())[-1].conversation_id
-        mine = [(t, r) for r in kept for t in r.trajectories.values() if t.conversation_id == self.id]
-        self.turns = [(r.system, t, dict(r.passages)) for t, r in sorted(mine, key=lambda x: x[0].turn)]
-        self.history = tuple(u for _, t, _ in self.turns if not t.failed for u in (Turn("user", t.question), Turn("agent", t.answer)))
-        self.asked = max(task.turn for r in kept for task in r.tasks.values() if task.conversation_id == self.id)
+        mine = [
+            (t, r) for r in kept for t in r.trajectories.values() if t.conversation_id == self.id
+        ]
+        self.turns = [
+            (r.system, t, dict(r.passages)) for t, r in sorted(mine, key=lambda x: x[0].turn)
+        ]
+        self.history = tuple(
+            u
+            for _, t, _ in self.turns
+            if not t.failed
+            for u in (Turn("user", t.question), Turn("agent", t.answer))
+        )
+        self.asked = max(
+            task.turn for r in kept for task in r.tasks.values() if task.conversation_id == self.id
+        )
         return len(self.turns)
 
     def close(self) -> None:
         with self._only:
-            for run in self.runs.values(): run.close()
+            for run in self.runs.values():
+                run.close()
         self.index.close()
 
 # %% ../../nbs/app/08a_asking.ipynb #0d7c4a84
-def wide() -> int: return min(100, shutil.get_terminal_size().columns)
+def wide() -> int:
+    return min(100, shutil.get_terminal_size().columns)
 
 
 def wrapped(text: str, indent: str = "") -> str:
     "A text as wide as the terminal, at most 100 characters; what would steer the terminal is shown as a sign."
-    return "\n".join(textwrap.fill(line, wide(), initial_indent=indent if n else "", subsequent_indent=indent) or ""
-                     for n, line in enumerate(clean(text).splitlines()))
+    return "\n".join(
+        textwrap.fill(line, wide(), initial_indent=indent if n else "", subsequent_indent=indent)
+        or ""
+        for n, line in enumerate(clean(text).splitlines())
+    )
 
 
 def source_lines(t: Trajectory, found: dict[str, Context]) -> list[str]:
     "The passages that an answer cites, by number."
     cited = claims_of(t, found)
     used = sorted({x.n for c in cited.claims for x in c.citations if x.supports}) if cited else []
-    return [f"[{n}] {found[t.contexts[n - 1]].name}" + (f"  {url}" if (url := found[t.contexts[n - 1]].url) else "") for n in used]
+    return [
+        f"[{n}] {found[t.contexts[n - 1]].name}"
+        + (f"  {url}" if (url := found[t.contexts[n - 1]].url) else "")
+        for n in used
+    ]
 
 
 def turn_lines(name: str, t: Trajectory, found: dict[str, Context]) -> list[str]:
     "What is printed of a turn."
     if t.failed:
-        return [clean(f"Something broke in {t.error.node or 'the turn'}: {t.error.type}: {t.error.message}"),
-                "The conversation is as it was. /why tells the steps."]
+        return [
+            clean(
+                f"Something broke in {t.error.node or 'the turn'}: {t.error.type}: {t.error.message}"
+            ),
+            "The conversation is as it was. /why tells the steps.",
+        ]
     if t.refused:
         about = next((r.about for r in system_named(name).reasons if r.name == t.reason), t.reason)
-        return [wrapped(f"{name}> {t.answer}"), wrapped(f"  because: {about} ({t.reason}). /why tells the steps.", "  ")]
-    return [wrapped(f"{name}> {marked_answer(t.answer, claims_of(t, found))}"),
-            *(wrapped(f"  {line}", "      ") for line in source_lines(t, found))]
+        return [
+            wrapped(f"{name}> {t.answer}"),
+            wrapped(f"  because: {about} ({t.reason}). /why tells the steps.", "  "),
+        ]
+    return [
+        wrapped(f"{name}> {marked_answer(t.answer, claims_of(t, found))}"),
+        *(wrapped(f"  {line}", "      ") for line in source_lines(t, found)),
+    ]
 
 # %% ../../nbs/app/08a_asking.ipynb #20414d65
 class Asking:
@@ -150,15 +223,18 @@ class Asking:
 
     def passing(self, text: str) -> None:
         "A line that the next one takes the place of; nothing where there is no terminal."
-        if not self.live: return
+        if not self.live:
+            return
         print(f"\r\x1b[2K{clipped(clean(' '.join(text.split())), wide() - 2)}", end="", flush=True)
 
     def over(self) -> None:
-        if self.live: print("\r\x1b[2K", end="", flush=True)
+        if self.live:
+            print("\r\x1b[2K", end="", flush=True)
 
     def asks(self, question: str) -> None:
         "A turn, and what came of it."
-        try: t = self.talk.ask(self.system, question, self.passing)
+        try:
+            t = self.talk.ask(self.system, question, self.passing)
         except KeyboardInterrupt:
             self.over()
             print("Interrupted. The conversation is as it was.")
@@ -169,59 +245,100 @@ class Asking:
     def last(self, show: Callable[[Trajectory, dict], str]) -> None:
         print(show(*self.talk.turns[-1][1:]) if self.talk.turns else "Nothing was asked yet.")
 
-    def why(self, rest: str) -> None: self.last(lambda t, found: clean(tell(t, found)))
+    def why(self, rest: str) -> None:
+        self.last(lambda t, found: clean(tell(t, found)))
 
     def sources(self, rest: str) -> None:
-        passage = lambda t, found, i: f"{clean(found[i].name)}\n{wrapped('    ' + found[i].text, '    ')}"
-        self.last(lambda t, found: "\n".join(f"[{n}] {passage(t, found, i)}" for n, i in enumerate(t.contexts, 1)) or "It had no passages.")
+        def passage(t, found, i):
+            return f"{clean(found[i].name)}\n{wrapped('    ' + found[i].text, '    ')}"
+
+        self.last(
+            lambda t, found: (
+                "\n".join(f"[{n}] {passage(t, found, i)}" for n, i in enumerate(t.contexts, 1))
+                or "It had no passages."
+            )
+        )
 
     def change(self, rest: str) -> None:
-        if rest: self.talk.run_of(rest)  # before it is the one: it may not be there, or not fit
+        if rest:
+            self.talk.run_of(rest)  # before it is the one: it may not be there, or not fit
         self.system = rest or self.system
-        print(wrapped(f"{self.system}: {system_named(self.system).about}. There are {', '.join(SYSTEMS)}."))
+        print(
+            wrapped(
+                f"{self.system}: {system_named(self.system).about}. There are {', '.join(SYSTEMS)}."
+            )
+        )
 
     def forget(self, rest: str) -> None:
         self.talk.forget()
         print("A new conversation.")
 
     def save(self, rest: str) -> None:
-        if not rest: return print("/save FILE: it wants the name of a file")
-        told = lambda name, t, found: f"**{in_markdown(t.question)}**\n\n" + in_markdown("\n".join(turn_lines(name, t, found)))
+        if not rest:
+            return print("/save FILE: it wants the name of a file")
+
+        def told(name, t, found):
+            return f"**{in_markdown(t.question)}**\n\n" + in_markdown(
+                "\n".join(turn_lines(name, t, found))
+            )
+
         print(write_whole(rest, "\n\n".join(told(*turn) for turn in self.talk.turns) + "\n"))
 
-    def help(self, rest: str) -> None: print(*(f"{c:16}{about}" for c, about in TYPED.items()), sep="\n")
+    def help(self, rest: str) -> None:
+        print(*(f"{c:16}{about}" for c, about in TYPED.items()), sep="\n")
 
 # %% ../../nbs/app/08a_asking.ipynb #dafb8f36
-TYPED = {"/why": "the last turn, step by step", "/sources": "the passages that it was answered from",
-         "/system NAME": "who answers from here on",
-         "/forget": "begin a new conversation", "/save FILE": "write the conversation to a file", "/help": "this", "/quit": "end"}
-DONE = {"/why": Asking.why, "/sources": Asking.sources, "/system": Asking.change, "/forget": Asking.forget, "/new": Asking.forget,
-        "/save": Asking.save, "/help": Asking.help}
+TYPED = {
+    "/why": "the last turn, step by step",
+    "/sources": "the passages that it was answered from",
+    "/system NAME": "who answers from here on",
+    "/forget": "begin a new conversation",
+    "/save FILE": "write the conversation to a file",
+    "/help": "this",
+    "/quit": "end",
+}
+DONE = {
+    "/why": Asking.why,
+    "/sources": Asking.sources,
+    "/system": Asking.change,
+    "/forget": Asking.forget,
+    "/new": Asking.forget,
+    "/save": Asking.save,
+    "/help": Asking.help,
+}
 
 
 def line_typed(asking: Asking, line: str) -> bool:  # False: it is over
     "Do what a line asks for. A mistake is said, and changes nothing."
     word, _, rest = line.strip().partition(" ")
-    if word.lower() in ("/quit", "quit", "exit", "/exit", ":q") and not rest: return False
+    if word.lower() in ("/quit", "quit", "exit", "/exit", ":q") and not rest:
+        return False
     try:
-        if word in DONE: DONE[word](asking, rest.strip())
-        elif word.startswith("/"): print(wrapped(f"There is no {word[:40]}. There are {', '.join(TYPED)}."))
-        elif word: asking.asks(line.strip())
-    except MTRAGError as e: print(e)
+        if word in DONE:
+            DONE[word](asking, rest.strip())
+        elif word.startswith("/"):
+            print(wrapped(f"There is no {word[:40]}. There are {', '.join(TYPED)}."))
+        elif word:
+            asking.asks(line.strip())
+    except MTRAGError as e:
+        print(e)
     return True
 
 # %% ../../nbs/app/08a_asking.ipynb #bbb69c3d
 def typed() -> str | None:  # None: there is no more
     "A line from the terminal."
-    try: return input("you> ")
-    except (EOFError, KeyboardInterrupt): return None
+    try:
+        return input("you> ")
+    except (EOFError, KeyboardInterrupt):
+        return None
 
 
 def ask(
     index: str | Path,
     system: str = DEFAULT,
     domain: str = "",  # search only here; "" for everywhere
-    settings_for: Callable[[str], Settings] | None = None,  # a system's name -> its settings; None: those of the laptop
+    settings_for: Callable[[str], Settings]
+    | None = None,  # a system's name -> its settings; None: those of the laptop
     models: Models | None = None,
     questions: Iterable[str] | None = None,  # None: read them from the terminal
     web: str = "none",
@@ -231,30 +348,64 @@ def ask(
     "Hold a conversation with a system, or with several."
     from mtrag_nb.models.calls import Models
     from mtrag_nb.systems.registry import configured
+
     settings_for = settings_for or configured
     talk = Talk(index, settings_for, models or Models(settings_for(system)), domain, web, out)
     asking, profile = Asking(talk, system), talk.models.settings.profile
-    print(wrapped(f"{system} on {profile}, {domain or 'all domains'}: {system_named(system).about}. "
-                  "/help says what may be typed, /system who else could answer."))
+    print(
+        wrapped(
+            f"{system} on {profile}, {domain or 'all domains'}: {system_named(system).about}. "
+            "/help says what may be typed, /system who else could answer."
+        )
+    )
     try:
-        if resume: print(wrapped(f"{talk.resume()} turns are taken up; the last: {talk.turns[-1][1].question}"))
+        if resume:
+            print(
+                wrapped(
+                    f"{talk.resume()} turns are taken up; the last: {talk.turns[-1][1].question}"
+                )
+            )
         talk.run_of(system)
         for line in questions if questions is not None else iter(typed, None):
-            if not line_typed(asking, line): break
-    finally: talk.close()
+            if not line_typed(asking, line):
+                break
+    finally:
+        talk.close()
     for name, run in talk.runs.items():
-        if run.ended: print(f"{name}: {run.ended} turn{'s' * (run.ended != 1)} kept. To see them: mtrag report {run.folder}")
+        if run.ended:
+            print(
+                f"{name}: {run.ended} turn{'s' * (run.ended != 1)} kept. To see them: mtrag report {run.folder}"
+            )
     return talk.out
 
 # %% ../../nbs/app/08a_asking.ipynb #71036186
 def ask_arguments(p: argparse.ArgumentParser) -> None:
     "Of `mtrag ask`."
-    p.add_argument("--index", default="runs/demo-index", metavar="DIR", help="the index folder (default: the demo's)")
+    p.add_argument(
+        "--index",
+        default="runs/demo-index",
+        metavar="DIR",
+        help="the index folder (default: the demo's)",
+    )
     told = " (default: by profile; on the laptop one that copies sentences, since its model is too small to write)"
     system_argument(p, default=None, told=told)
-    p.add_argument("--domain", default="", metavar="NAME", help="search only here: a domain of the benchmark, or a collection of your own")
-    p.add_argument("--out", default="runs/ask", metavar="DIR", help="where the conversation is kept (default runs/ask)")
-    p.add_argument("--resume", action="store_true", help="go on with the conversation that was asked last, of those in --out")
+    p.add_argument(
+        "--domain",
+        default="",
+        metavar="NAME",
+        help="search only here: a domain of the benchmark, or a collection of your own",
+    )
+    p.add_argument(
+        "--out",
+        default="runs/ask",
+        metavar="DIR",
+        help="where the conversation is kept (default runs/ask)",
+    )
+    p.add_argument(
+        "--resume",
+        action="store_true",
+        help="go on with the conversation that was asked last, of those in --out",
+    )
     web_argument(p)
 
 
@@ -265,9 +416,20 @@ def do_ask(a: argparse.Namespace) -> bool:
     def settings_for(name: str) -> Settings:
         other = copy(a)
         if name != system_of(a):
-            other.system, other.variant, other.set = name, None, [s for s in a.set or () if s.partition(".")[0] not in SYSTEMS]
+            other.system, other.variant, other.set = (
+                name,
+                None,
+                [s for s in a.set or () if s.partition(".")[0] not in SYSTEMS],
+            )
         return settings_of(other)
-    return bool(ask(a.index, system_of(a), a.domain, settings_for, web=a.web, out=a.out, resume=a.resume))
+
+    return bool(
+        ask(a.index, system_of(a), a.domain, settings_for, web=a.web, out=a.out, resume=a.resume)
+    )
 
 
-ASK = Command("Hold a conversation with a system in the terminal, kept as a run; a refusal shows why.", ask_arguments, do_ask)
+ASK = Command(
+    "Hold a conversation with a system in the terminal, kept as a run; a refusal shows why.",
+    ask_arguments,
+    do_ask,
+)

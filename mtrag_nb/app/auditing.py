@@ -10,7 +10,14 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .command import Command, limit_arguments, reference_argument, reference_or_sample, settings_of, system_of
+from mtrag_nb.app.command import (
+    Command,
+    limit_arguments,
+    reference_argument,
+    reference_or_sample,
+    settings_of,
+    system_of,
+)
 from .replaying import tasks_of
 from .running import print_run, tasks_arguments, whole
 from ..core.html import text_table
@@ -30,22 +37,40 @@ __all__ = ['AUDIT', 'LADDER', 'LIVE', 'forks_of', 'audit', 'ladder', 'live', 'pr
            'live_arguments', 'do_live', 'do_audit', 'do_ladder']
 
 # %% ../../nbs/app/04c_auditing.ipynb #d5458ebd
-def forks_of(run: Run, out: Path, tasks: Sequence, index: str | Path | None, models: Models | None, only: Sequence[str],
-             limit: int | None, minutes: float | None, progress: bool) -> tuple[dict[str, Run], dict[str, str]]:
+def forks_of(
+    run: Run,
+    out: Path,
+    tasks: Sequence,
+    index: str | Path | None,
+    models: Models | None,
+    only: Sequence[str],
+    limit: int | None,
+    minutes: float | None,
+    progress: bool,
+) -> tuple[dict[str, Run], dict[str, str]]:
     "Mechanism -> the run without it, and mechanism -> why it could not be taken out."
     from mtrag_nb.models.calls import Models
     from mtrag_nb.runs.forks import audit_run
     from mtrag_nb.runs.replay import NotRecorded, settings_of_run, system_of_run
     from mtrag_nb.systems.switches import switches_of
+
     settings, made, missing = settings_of_run(run, system_of_run(run)), {}, {}
-    found = switches_of(run.system, settings, run.trajectories.values(), (run.folder / "web.jsonl").exists())
+    found = switches_of(
+        run.system, settings, run.trajectories.values(), (run.folder / "web.jsonl").exists()
+    )
     if unknown := set(only) - {s.name for s in found}:
-        raise DataError(f"no mechanism {sorted(unknown)[0]!r}: it used {', '.join(s.name for s in found)}", run.folder)
+        raise DataError(
+            f"no mechanism {sorted(unknown)[0]!r}: it used {', '.join(s.name for s in found)}",
+            run.folder,
+        )
     models = models or Models(settings)
     for s in found:
-        if only and s.name not in only: continue
-        try: made |= audit_run(run, out, tasks, index, models, [s.name], minutes, limit, progress)
-        except NotRecorded as e: missing[s.name] = str(e)
+        if only and s.name not in only:
+            continue
+        try:
+            made |= audit_run(run, out, tasks, index, models, [s.name], minutes, limit, progress)
+        except NotRecorded as e:
+            missing[s.name] = str(e)
     return made, missing
 
 # %% ../../nbs/app/04c_auditing.ipynb #bbabfcc7
@@ -54,7 +79,9 @@ def audit(
     index: str | Path | None = None,  # that they were made with
     reference: str | Path | None = None,  # their gold, and tasks that they did not keep
     only: Sequence[str] = (),  # names of mechanisms; (): all
-    out: str | Path | None = None,  # a folder for the forks of each run; None: `audit` in the run's own
+    out: str
+    | Path
+    | None = None,  # a folder for the forks of each run; None: `audit` in the run's own
     limit: int | None = None,  # only the first so many turns
     minutes: float | None = None,  # start no new turn after so long, in each fork
     models: Models | None = None,
@@ -64,6 +91,7 @@ def audit(
     from mtrag_nb.evaluate.blame import blame, gate_table, gates
     from mtrag_nb.evaluate.pairs import audit_pairs, lost_of
     from mtrag_nb.evaluate.recording import Recording
+
     found, left = [], []
     for folder in map(Path, runs):
         run = Run(folder)
@@ -71,13 +99,17 @@ def audit(
         rec = Recording(run, gold, histories={i: t.history for i, t in run.tasks.items()} or None)
         print(f"{blame(rec)!r}\n\n{text_table(*gate_table({rec.name: gates(rec)}))}\n")
         place = Path(out) / folder.name if out else folder / "audit"
-        made, missing = forks_of(run, place, tasks_of(run, reference), index, models, only, limit, minutes, progress)
+        made, missing = forks_of(
+            run, place, tasks_of(run, reference), index, models, only, limit, minutes, progress
+        )
         left += [f"{folder.name}: {m}: {why}" for m, why in missing.items()]
-        if not made: continue
+        if not made:
+            continue
         found.append(audit_pairs(rec, {m: Recording(r, gold) for m, r in made.items()}))
         print(f"{found[-1]!r}\n")
         left += [f"{folder.name}: {why}" for why in lost_of(found[-1].pairs)]
-    for what in left: print(f"not audited in full: {what}")
+    for what in left:
+        print(f"not audited in full: {what}")
     return found, left
 
 # %% ../../nbs/app/04c_auditing.ipynb #abc2c8cf
@@ -85,9 +117,13 @@ def ladder(
     runs: Iterable[str | Path],
     index: str | Path | None = None,  # that they were made with
     reference: str | Path | None = None,  # their gold, and tasks that they did not keep
-    rewrites: Sequence[str | Path] = (),  # files of human rewrites; (): the benchmark's and the sample's
+    rewrites: Sequence[
+        str | Path
+    ] = (),  # files of human rewrites; (): the benchmark's and the sample's
     rungs: Sequence[str] = (),  # names; (): all
-    out: str | Path | None = None,  # a folder for the rungs of each run; None: `ladder` in the run's own
+    out: str
+    | Path
+    | None = None,  # a folder for the rungs of each run; None: `ladder` in the run's own
     limit: int | None = None,
     minutes: float | None = None,
     models: Models | None = None,
@@ -97,14 +133,29 @@ def ladder(
     from mtrag_nb.evaluate.pairs import ladder_pairs, right_by_target
     from mtrag_nb.evaluate.recording import Recording
     from mtrag_nb.runs.ladder import RUNGS, climb, rungs_named
+
     found = []
     for folder in map(Path, runs):
         run = Run(folder)
         gold = with_rewrites(reference_or_sample(reference, [run]).gold, human_rewrites(rewrites))
         place = Path(out) / folder.name if out else folder / "ladder"
         some = rungs_named(rungs) if rungs else RUNGS
-        made = climb(run, place, gold, right_by_target(gold), tasks_of(run, reference), index, models, some, minutes, limit, progress)
-        found.append(ladder_pairs(Recording(run, gold), {n: Recording(r, gold) for n, r in made.items()}))
+        made = climb(
+            run,
+            place,
+            gold,
+            right_by_target(gold),
+            tasks_of(run, reference),
+            index,
+            models,
+            some,
+            minutes,
+            limit,
+            progress,
+        )
+        found.append(
+            ladder_pairs(Recording(run, gold), {n: Recording(r, gold) for n, r in made.items()})
+        )
         print(f"{found[-1]!r}\n")
     return found
 
@@ -125,11 +176,26 @@ def live(
 ) -> Run:
     "Hold the benchmark's conversations on the system's own answers, and print what came of it."
     from mtrag_nb.runs.live import live_run
+
     file = read_benchmark(tasks, setting == "reference", domains, limit)
-    if not file.tasks: raise DataError("no tasks of the wanted domains", tasks, remedy="Check --domain and the file")
-    run = live_run(system_named(system), file.tasks, out, settings or configured(system), index, setting, models, minutes, progress)
+    if not file.tasks:
+        raise DataError(
+            "no tasks of the wanted domains", tasks, remedy="Check --domain and the file"
+        )
+    run = live_run(
+        system_named(system),
+        file.tasks,
+        out,
+        settings or configured(system),
+        index,
+        setting,
+        models,
+        minutes,
+        progress,
+    )
     print_run(run)
-    if given: print_lost(run, Run(given), file)
+    if given:
+        print_lost(run, Run(given), file)
     return run
 
 
@@ -137,40 +203,91 @@ def print_lost(run: Run, given: Run, known: Benchmark) -> None:
     "What was lost against the benchmark's history, by the place of a turn in its conversation."
     from mtrag_nb.evaluate.pairs import LIVE_HEAD, live_rows, pair
     from mtrag_nb.evaluate.recording import Recording
-    print(text_table(LIVE_HEAD, live_rows({run.name: pair("live", Recording(given, known.gold), Recording(run, known.gold))})))
+
+    print(
+        text_table(
+            LIVE_HEAD,
+            live_rows(
+                {run.name: pair("live", Recording(given, known.gold), Recording(run, known.gold))}
+            ),
+        )
+    )
 
 # %% ../../nbs/app/04c_auditing.ipynb #74971072
 def _fork_arguments(p: argparse.ArgumentParser, where: str) -> None:
     p.add_argument("runs", nargs="+", metavar="RUN", help="folders of runs")
     p.add_argument("--index", metavar="DIR", help="the index that they were made with")
-    reference_argument(p, "gold, and tasks that a run did not keep (default: of the benchmark's and the sample's the one with these tasks)")
-    limit_arguments(p, "only the first N turns of each", "start no new turn after so long, in each fork")
-    p.add_argument("--out", metavar="DIR", help=f"a folder for the forks of each run (default: {where} in the run's own)")
+    reference_argument(
+        p,
+        "gold, and tasks that a run did not keep (default: of the benchmark's and the sample's the one with these tasks)",
+    )
+    limit_arguments(
+        p, "only the first N turns of each", "start no new turn after so long, in each fork"
+    )
+    p.add_argument(
+        "--out",
+        metavar="DIR",
+        help=f"a folder for the forks of each run (default: {where} in the run's own)",
+    )
 
 
 def audit_arguments(p: argparse.ArgumentParser) -> None:
     "Of `mtrag audit`."
     _fork_arguments(p, "audit")
-    p.add_argument("--only", nargs="+", default=[], metavar="M",
-                   help="only these mechanisms, e.g. --only grade (default: all that it used)")
+    p.add_argument(
+        "--only",
+        nargs="+",
+        default=[],
+        metavar="M",
+        help="only these mechanisms, e.g. --only grade (default: all that it used)",
+    )
 
 
 def ladder_arguments(p: argparse.ArgumentParser) -> None:
     "Of `mtrag ladder`."
     _fork_arguments(p, "ladder")
-    p.add_argument("--rewrites", nargs="+", default=[], metavar="FILE", help="human rewrites (default: the benchmark's and the sample's)")
-    p.add_argument("--rungs", nargs="+", default=[], metavar="R", help='only these, e.g. --rungs "gold passages" (default: all)')
+    p.add_argument(
+        "--rewrites",
+        nargs="+",
+        default=[],
+        metavar="FILE",
+        help="human rewrites (default: the benchmark's and the sample's)",
+    )
+    p.add_argument(
+        "--rungs",
+        nargs="+",
+        default=[],
+        metavar="R",
+        help='only these, e.g. --rungs "gold passages" (default: all)',
+    )
 
 
 def live_arguments(p: argparse.ArgumentParser) -> None:
     "Of `mtrag live`."
     tasks_arguments(p)
-    p.add_argument("--given", metavar="RUN", help="the run of the same tasks with the benchmark's history, to compare with")
+    p.add_argument(
+        "--given",
+        metavar="RUN",
+        help="the run of the same tasks with the benchmark's history, to compare with",
+    )
 
 # %% ../../nbs/app/04c_auditing.ipynb #384bded3
 def do_live(a: argparse.Namespace) -> bool:
     "`mtrag live`: done if no turn broke."
-    return whole(live(a.tasks, a.out, system_of(a), a.index, a.setting, a.domain, a.limit, a.minutes, settings_of(a), a.given))
+    return whole(
+        live(
+            a.tasks,
+            a.out,
+            system_of(a),
+            a.index,
+            a.setting,
+            a.domain,
+            a.limit,
+            a.minutes,
+            settings_of(a),
+            a.given,
+        )
+    )
 
 
 def do_audit(a: argparse.Namespace) -> bool:
@@ -184,9 +301,20 @@ def do_ladder(a: argparse.Namespace) -> bool:
     return not any(p.broken for one in found for p in one.pairs.values())
 
 
-AUDIT = Command("Say which stage failed first, what each gate kept and dropped, and what each mechanism was worth, by switching it off.",
-                audit_arguments, do_audit, configured=False)
-LADDER = Command("Make one stage after the other perfect, with what the benchmark knows, and say what that repairs.", ladder_arguments,
-                 do_ladder, configured=False)
-LIVE = Command("Hold the benchmark's conversations on the system's own answers; one that was interrupted goes on where it stopped.",
-               live_arguments, do_live)
+AUDIT = Command(
+    "Say which stage failed first, what each gate kept and dropped, and what each mechanism was worth, by switching it off.",
+    audit_arguments,
+    do_audit,
+    configured=False,
+)
+LADDER = Command(
+    "Make one stage after the other perfect, with what the benchmark knows, and say what that repairs.",
+    ladder_arguments,
+    do_ladder,
+    configured=False,
+)
+LIVE = Command(
+    "Hold the benchmark's conversations on the system's own answers; one that was interrupted goes on where it stopped.",
+    live_arguments,
+    do_live,
+)

@@ -28,9 +28,15 @@ WAYS = ("cosine", "likelihood", "yesno", "verdict")  # to grade; the first asks 
 
 
 def calibrate(
-    reference: str | Path | None = None,  # tasks with gold passages and rewrites; None: the benchmark's
-    retrieved: str | Path | None = None,  # a prediction file with the texts of its contexts; None: what ELSER found for the benchmark
-    ratings: str | Path | None = None,  # rated answers, in InspectorRAGet's format; None: the benchmark's
+    reference: str
+    | Path
+    | None = None,  # tasks with gold passages and rewrites; None: the benchmark's
+    retrieved: str
+    | Path
+    | None = None,  # a prediction file with the texts of its contexts; None: what ELSER found for the benchmark
+    ratings: str
+    | Path
+    | None = None,  # rated answers, in InspectorRAGet's format; None: the benchmark's
     out: str | Path | None = None,  # the file; None: calibrated/PROFILE.json
     limit: int = 100,  # tasks, and rated answers that a chat model is asked of
     ways: Sequence[str] = WAYS,
@@ -38,17 +44,39 @@ def calibrate(
     models: Models | None = None,
 ) -> Calibration:
     "Calibrate a profile's models, print what came of it, write it down."
-    if "cosine" not in ways: raise SettingsError("the grade by cosine is always measured: the combination needs it; add cosine to --ways")
+    if "cosine" not in ways:
+        raise SettingsError(
+            "the grade by cosine is always measured: the combination needs it; add cosine to --ways"
+        )
     settings = settings or load_settings()
-    own = None if reference and retrieved and ratings else official_dir("the tasks, what was retrieved for them, and the rated answers")
+    own = (
+        None
+        if reference and retrieved and ratings
+        else official_dir("the tasks, what was retrieved for them, and the rated answers")
+    )
 
     from mtrag_nb.data.ratings import read_ratings
     from mtrag_nb.models.calls import Models
-    from mtrag_nb.studies.calibration import calibrate as measure, rated_file_of, read_candidates, write_calibration
+    from mtrag_nb.studies.calibration import (
+        calibrate as measure,
+        rated_file_of,
+        read_candidates,
+        write_calibration,
+    )
+
     known = read_benchmark(reference or official_file(own, "mtrag-human/reference"))
     candidates = read_candidates(retrieved or official_file(own, "mtrag-human/elser"))
     rated = read_ratings(ratings or rated_file_of(Path(own)))
-    found = measure(settings, models or Models(settings), known.tasks, known.gold, candidates, rated, limit, tuple(ways))
+    found = measure(
+        settings,
+        models or Models(settings),
+        known.tasks,
+        known.gold,
+        candidates,
+        rated,
+        limit,
+        tuple(ways),
+    )
     path = Path(out or f"calibrated/{settings.profile}.json")
     write_calibration(found, path)
     print(f"{found}\n{path}: for `mtrag run --profile {settings.profile} --calibrated {path}`")
@@ -57,20 +85,43 @@ def calibrate(
 # %% ../../nbs/app/06_calibrating.ipynb #e06db64f
 def calibrate_arguments(p: argparse.ArgumentParser) -> None:
     "Of `mtrag calibrate`."
-    reference_argument(p, "tasks with gold passages and rewrites (default: the benchmark's, of $MTRAG_DATA or `mtrag fetch data`)")
-    p.add_argument("--retrieved", metavar="FILE",
-                   help="predictions with the texts of their contexts (default: what ELSER found for the benchmark)")
+    reference_argument(
+        p,
+        "tasks with gold passages and rewrites (default: the benchmark's, of $MTRAG_DATA or `mtrag fetch data`)",
+    )
+    p.add_argument(
+        "--retrieved",
+        metavar="FILE",
+        help="predictions with the texts of their contexts (default: what ELSER found for the benchmark)",
+    )
     p.add_argument("--ratings", metavar="FILE", help="rated answers (default: the benchmark's)")
-    p.add_argument("--limit", type=count, default=100, metavar="N", help="tasks, and answers that the chat model is asked of (default 100)")
-    p.add_argument("--ways", nargs="+", default=list(WAYS), choices=list(WAYS), metavar="W",
-                   help=f"to grade, of {', '.join(WAYS)} (default: all; cosine alone asks no chat model)")
+    p.add_argument(
+        "--limit",
+        type=count,
+        default=100,
+        metavar="N",
+        help="tasks, and answers that the chat model is asked of (default 100)",
+    )
+    p.add_argument(
+        "--ways",
+        nargs="+",
+        default=list(WAYS),
+        choices=list(WAYS),
+        metavar="W",
+        help=f"to grade, of {', '.join(WAYS)} (default: all; cosine alone asks no chat model)",
+    )
     p.add_argument("--out", metavar="FILE", help="what to write (default calibrated/PROFILE.json)")
 
 
 def do_calibrate(a: argparse.Namespace) -> bool:
     "`mtrag calibrate`."
-    return bool(calibrate(a.reference, a.retrieved, a.ratings, a.out, a.limit, a.ways, settings_of(a)))
+    return bool(
+        calibrate(a.reference, a.retrieved, a.ratings, a.out, a.limit, a.ways, settings_of(a))
+    )
 
 
-CALIBRATE = Command("Measure which ways to grade and to check can be trusted with a profile's models, and at what threshold.",
-                    calibrate_arguments, do_calibrate)
+CALIBRATE = Command(
+    "Measure which ways to grade and to check can be trusted with a profile's models, and at what threshold.",
+    calibrate_arguments,
+    do_calibrate,
+)

@@ -39,23 +39,48 @@ SHELLS = ("bash", "zsh", "tcsh")
 def complete(a: argparse.Namespace) -> bool:
     "`mtrag completion`: print what a shell needs to complete commands, options, their choices, files and folders."
     import shtab
+
     p = command_line()
     for sub in next(x for x in p._actions if x.dest == "command").choices.values():
         for action in sub.filled()._actions:
-            if action.metavar in ("FILE", "DIR", "RUN"): action.complete = shtab.FILE if action.metavar == "FILE" else shtab.DIRECTORY
+            if action.metavar in ("FILE", "DIR", "RUN"):
+                action.complete = shtab.FILE if action.metavar == "FILE" else shtab.DIRECTORY
     print(shtab.complete(p, a.shell))
     return True
 
 
-COMPLETION = Command("Print what a shell needs to complete this command: eval \"$(mtrag completion bash)\"",
-                     lambda p: p.add_argument("shell", choices=SHELLS, help="which shell"), complete, configured=False)
+COMPLETION = Command(
+    'Print what a shell needs to complete this command: eval "$(mtrag completion bash)"',
+    lambda p: p.add_argument("shell", choices=SHELLS, help="which shell"),
+    complete,
+    configured=False,
+)
 
 # %% ../../nbs/app/09_cli.ipynb #complete1
 COMMANDS: dict[str, Command] = {
-    "demo": DEMO, "ingest": INGEST, "library": LIBRARY, "index": INDEX, "coverage": COVERAGE, "ask": ASK, "serve": SERVE, "run": RUN,
-    "check": CHECK, "score": SCORE, "judge": JUDGE, "report": REPORT, "replay": REPLAY, "audit": AUDIT, "ladder": LADDER,
-    "live": LIVE, "calibrate": CALIBRATE, "fetch": FETCH, "reproduce": REPRODUCE, "plan": PLAN, "doctor": DOCTOR,
-    "completion": COMPLETION}
+    "demo": DEMO,
+    "ingest": INGEST,
+    "library": LIBRARY,
+    "index": INDEX,
+    "coverage": COVERAGE,
+    "ask": ASK,
+    "serve": SERVE,
+    "run": RUN,
+    "check": CHECK,
+    "score": SCORE,
+    "judge": JUDGE,
+    "report": REPORT,
+    "replay": REPLAY,
+    "audit": AUDIT,
+    "ladder": LADDER,
+    "live": LIVE,
+    "calibrate": CALIBRATE,
+    "fetch": FETCH,
+    "reproduce": REPRODUCE,
+    "plan": PLAN,
+    "doctor": DOCTOR,
+    "completion": COMPLETION,
+}
 
 
 class CommandParser(argparse.ArgumentParser):
@@ -67,29 +92,40 @@ class CommandParser(argparse.ArgumentParser):
 
     def filled(self) -> CommandParser:
         "With its arguments."
-        if self.command: self.command, _ = None, self.command.fill(self)
+        if self.command:
+            self.command, _ = None, self.command.fill(self)
         return self
 
     def parse_known_args(self, args=None, namespace=None):
         self.filled()
-        if args and "" in args: self.error("an argument is empty")
+        if args and "" in args:
+            self.error("an argument is empty")
         return super().parse_known_args(args, namespace)
 
 
 def command_line() -> argparse.ArgumentParser:
     "The parser of `mtrag`."
     p = argparse.ArgumentParser(
-        prog="mtrag", description="Multi-turn RAG that corrects itself: run a system over conversations, every turn on the record.",
-        epilog="Start with `mtrag demo`. `mtrag doctor` says what can run on this machine.")
+        prog="mtrag",
+        description="Multi-turn RAG that corrects itself: run a system over conversations, every turn on the record.",
+        epilog="Start with `mtrag demo`. `mtrag doctor` says what can run on this machine.",
+    )
     p.add_argument("--version", action="version", version=f"mtrag_nb {__version__}")
-    sub = p.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=CommandParser)
-    for name, c in COMMANDS.items(): sub.add_parser(name, help=c.about, description=c.about, command=c)
+    sub = p.add_subparsers(
+        dest="command", required=True, metavar="COMMAND", parser_class=CommandParser
+    )
+    for name, c in COMMANDS.items():
+        sub.add_parser(name, help=c.about, description=c.about, command=c)
     return p
 
 # %% ../../nbs/app/09_cli.ipynb #75e3fa1c
 def quiet() -> None:
     "Silence the loading bars and advice of the libraries below; their errors still come. To be called before they are imported."
-    for name, value in {"TOKENIZERS_PARALLELISM": "false", "TRANSFORMERS_VERBOSITY": "error", "HF_HUB_DISABLE_PROGRESS_BARS": "1"}.items():
+    for name, value in {
+        "TOKENIZERS_PARALLELISM": "false",
+        "TRANSFORMERS_VERBOSITY": "error",
+        "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+    }.items():
         os.environ.setdefault(name, value)
 
 
@@ -105,12 +141,18 @@ def main(argv: list[str] | None = None) -> int:
         sys.stdout.flush()
         return 0 if done else 1
     except BrokenPipeError:  # whoever read along has had enough, as `head` does
-        with contextlib.suppress(OSError): os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        with contextlib.suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except (MTRAGError, OSError) as e:
         told = disk_full(e, e.filename, AGAIN) if isinstance(e, OSError) else e
-        if not isinstance(told, MTRAGError): raise
+        if not isinstance(told, MTRAGError):
+            raise
         code = 1 if isinstance(told, (DiskFull, PartlyFailed)) else 2
-    except KeyboardInterrupt: code, told = 130, "interrupted; what is finished is on the record, and the same command goes on from there"
+    except KeyboardInterrupt:
+        code, told = (
+            130,
+            "interrupted; what is finished is on the record, and the same command goes on from there",
+        )
     print(f"mtrag: {told}", file=sys.stderr)
     return code

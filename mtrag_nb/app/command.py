@@ -25,7 +25,8 @@ __all__ = ['changes_of', 'system_of', 'settings_of', 'count', 'minutes_of', 'Com
 # %% ../../nbs/app/00_command.ipynb #8a2d85e4
 def changes_of(pairs: list[str]) -> dict[str, str]:
     "KEY=VALUE arguments as a dictionary. Raises SettingsError for one without =."
-    if bad := [p for p in pairs if "=" not in p]: raise SettingsError(f"--set takes KEY=VALUE, not {bad[0]!r}")
+    if bad := [p for p in pairs if "=" not in p]:
+        raise SettingsError(f"--set takes KEY=VALUE, not {bad[0]!r}")
     if bad := [p for p in pairs if any(0xD800 <= ord(c) < 0xE000 for c in p)]:
         raise SettingsError(f"--set {bad[0]!r} is not text: it holds half of a character")
     return dict(p.split("=", 1) for p in pairs)
@@ -42,44 +43,78 @@ def settings_of(a: argparse.Namespace) -> Settings:
     changes = changes_of(a.set)
     if getattr(a, "config", None):
         from mtrag_nb.systems.system_yaml import Config
-        changes = {**Config(a.config, configured(system_of(a), a.profile)).changes, **changes}  # what is typed goes before what is written
+
+        changes = {
+            **Config(a.config, configured(system_of(a), a.profile)).changes,
+            **changes,
+        }  # what is typed goes before what is written
     settings = configured(system_of(a), a.profile, changes)
-    if not getattr(a, "calibrated", None): return settings
+    if not getattr(a, "calibrated", None):
+        return settings
     from mtrag_nb.studies.calibration import calibrated
+
     return calibrated(settings, a.calibrated, but=changes)
 
 # %% ../../nbs/app/00_command.ipynb #cad34b5a
 def count(text: str) -> int:
     "A whole number of at least 1. Raises ArgumentTypeError."
     if not (text.isdecimal() and len(text) < 10 and int(text)):
-        raise argparse.ArgumentTypeError(f"wanted is a whole number of at least 1, not {text[:40]!r}")
+        raise argparse.ArgumentTypeError(
+            f"wanted is a whole number of at least 1, not {text[:40]!r}"
+        )
     return int(text)
 
 
 def minutes_of(text: str) -> float:
     "A number above 0, of at most a year. Raises ArgumentTypeError."
-    try: n = float(text)
-    except ValueError: n = 0.0
-    if not 0 < n <= 366 * 24 * 60: raise argparse.ArgumentTypeError(f"wanted is a number of minutes above 0, not {text[:40]!r}")
+    try:
+        n = float(text)
+    except ValueError:
+        n = 0.0
+    if not 0 < n <= 366 * 24 * 60:
+        raise argparse.ArgumentTypeError(
+            f"wanted is a number of minutes above 0, not {text[:40]!r}"
+        )
     return n
 
 # %% ../../nbs/app/00_command.ipynb #e9cd57d5
 @dataclass(frozen=True)
 class Command:
     "A part of the command line."
+
     about: str  # one line
     arguments: Callable[[argparse.ArgumentParser], object]  # adds its own
-    do: Callable[[argparse.Namespace], bool]  # does what was asked; False if it could not be done in full
+    do: Callable[
+        [argparse.Namespace], bool
+    ]  # does what was asked; False if it could not be done in full
     configured: bool = True  # it takes a profile, and changes of settings
 
     def fill(self, p: argparse.ArgumentParser) -> argparse.ArgumentParser:
         "Add its arguments to a parser."
         if self.configured:
-            p.add_argument("--profile", default="laptop", choices=list(profiles()), help="which models, on which machine (default laptop)")
-            p.add_argument("--set", action="append", default=[], metavar="KEY=VALUE",
-                           help="change a setting, e.g. --set retrieval.rerank_k=3 (may be repeated)")
-            p.add_argument("--config", metavar="FILE", help="a system.yaml of the multi-agent specification, read before --set")
-            p.add_argument("--calibrated", metavar="FILE", help="thresholds that `mtrag calibrate` measured for the profile's models")
+            p.add_argument(
+                "--profile",
+                default="laptop",
+                choices=list(profiles()),
+                help="which models, on which machine (default laptop)",
+            )
+            p.add_argument(
+                "--set",
+                action="append",
+                default=[],
+                metavar="KEY=VALUE",
+                help="change a setting, e.g. --set retrieval.rerank_k=3 (may be repeated)",
+            )
+            p.add_argument(
+                "--config",
+                metavar="FILE",
+                help="a system.yaml of the multi-agent specification, read before --set",
+            )
+            p.add_argument(
+                "--calibrated",
+                metavar="FILE",
+                help="thresholds that `mtrag calibrate` measured for the profile's models",
+            )
         self.arguments(p)
         return p
 
@@ -90,7 +125,12 @@ class Command:
 # %% ../../nbs/app/00_command.ipynb #c28c36bd
 def domain_argument(p: argparse.ArgumentParser) -> None:
     "Domains to keep to."
-    p.add_argument("--domain", nargs="+", metavar="D", help=f"only these: {', '.join(DOMAINS)}, or the names of your own collections")
+    p.add_argument(
+        "--domain",
+        nargs="+",
+        metavar="D",
+        help=f"only these: {', '.join(DOMAINS)}, or the names of your own collections",
+    )
 
 
 def system_argument(
@@ -99,16 +139,25 @@ def system_argument(
     told: str = "",  # of the default, for the help
 ) -> None:
     "Which system, and which variant of it."
-    p.add_argument("--as", dest="variant", metavar="VARIANT", help="a variant of the system, e.g. `--as published`: what its paper says")
+    p.add_argument(
+        "--as",
+        dest="variant",
+        metavar="VARIANT",
+        help="a variant of the system, e.g. `--as published`: what its paper says",
+    )
     about = "; ".join(f"{s}: {system_named(s).about}" for s in SYSTEMS)
     p.add_argument("--system", default=default, choices=list(SYSTEMS), help=about + told)
 
 
 def web_argument(p: argparse.ArgumentParser) -> None:
     "What may be searched beside the documents."
-    p.add_argument("--web", default="none", metavar="SOURCE",
-                   help="for systems that search the web where the documents do not suffice: none (the default; nothing is asked of any "
-                        "server), corpus:FOLDER (an index that stands for it), recorded:FILE (a web.jsonl), searxng:URL")
+    p.add_argument(
+        "--web",
+        default="none",
+        metavar="SOURCE",
+        help="for systems that search the web where the documents do not suffice: none (the default; nothing is asked of any "
+        "server), corpus:FOLDER (an index that stands for it), recorded:FILE (a web.jsonl), searxng:URL",
+    )
 
 
 def limit_arguments(p: argparse.ArgumentParser, limit: str, minutes: str) -> None:
@@ -124,8 +173,13 @@ def reference_argument(p: argparse.ArgumentParser, about: str) -> None:
 
 def task_ids(source: Run | Path) -> set[str]:
     "The tasks of a run, of a reference file or of predictions."
-    if isinstance(source, Run): return set(source.trajectories)
-    return {o.get("task_id") for _, o in read_jsonl(source, nan_is_null=True)} if source.suffix == ".jsonl" else set()
+    if isinstance(source, Run):
+        return set(source.trajectories)
+    return (
+        {o.get("task_id") for _, o in read_jsonl(source, nan_is_null=True)}
+        if source.suffix == ".jsonl"
+        else set()
+    )
 
 
 def reference_of(
@@ -134,7 +188,10 @@ def reference_of(
     "The benchmark's reference file that has all their tasks, if it was fetched."
     root, asked = official_dir(), set().union(*map(task_ids, sources))
     kinds = ("mtrag-human/reference", "mtragun-human/reference") if root and asked else ()
-    return next((path for kind in kinds for path in files_there(root, kind) if asked <= task_ids(path)), None)
+    return next(
+        (path for kind in kinds for path in files_there(root, kind) if asked <= task_ids(path)),
+        None,
+    )
 
 
 def reference_or_sample(
@@ -142,4 +199,6 @@ def reference_or_sample(
     sources: Iterable[Run | Path] = (),  # what is to be scored against it
 ) -> Benchmark:
     "A reference file, with the passages that came with its tasks."
-    return read_benchmark(reference or reference_of(sources) or sample_dir() / "reference.jsonl", contexts=True)
+    return read_benchmark(
+        reference or reference_of(sources) or sample_dir() / "reference.jsonl", contexts=True
+    )

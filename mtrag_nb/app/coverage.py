@@ -24,7 +24,11 @@ def domain_of(
     parts = Path(path).resolve().parts
     named = [d for part in (*parts[-4:-1], Path(path).stem) for d in DOMAINS if part == d]
     if not named:
-        raise DataError("its path names no domain", path, remedy=f"Put it into a folder of that name, or call it so: {', '.join(DOMAINS)}")
+        raise DataError(
+            "its path names no domain",
+            path,
+            remedy=f"Put it into a folder of that name, or call it so: {', '.join(DOMAINS)}",
+        )
     return named[-1]
 
 # %% ../../nbs/app/00b_coverage.ipynb #4daa690b
@@ -35,25 +39,43 @@ def coverage(
 ) -> bool:  # True: every gold passage is there
     "Print what an index lacks of the gold passages. Raises DataError for qrels without gold, or without a domain."
     from mtrag_nb.search.index import coverage as audit, open_folder
+
     gold, domains = {}, {}
     for path in qrels:
         found = read_qrels(path)
         if not any(relevance > 0 for passages in found.values() for relevance in passages.values()):
-            raise DataError("names no gold passage", path, remedy="Wanted are rows: query-id, corpus-id, score")
+            raise DataError(
+                "names no gold passage", path, remedy="Wanted are rows: query-id, corpus-id, score"
+            )
         gold |= found
         domains |= dict.fromkeys(found, domain_of(path))
-    with open_folder(index) as opened: audited = audit(opened, gold, domains)
+    with open_folder(index) as opened:
+        audited = audit(opened, gold, domains)
     print(audited)
     for domain, ids in audited.missing.items():
-        if ids: print(f"{domain} lacks {', '.join(ids[:most])}" + (f" and {len(ids) - most} more" if len(ids) > most else ""))
+        if ids:
+            print(
+                f"{domain} lacks {', '.join(ids[:most])}"
+                + (f" and {len(ids) - most} more" if len(ids) > most else "")
+            )
     return audited.complete
 
 
 def coverage_arguments(p: argparse.ArgumentParser) -> None:
     "Of `mtrag coverage`."
     p.add_argument("--index", required=True, metavar="DIR", help="a finished index")
-    p.add_argument("--qrels", nargs="+", required=True, metavar="FILE", help="qrels files whose paths name their domains")
+    p.add_argument(
+        "--qrels",
+        nargs="+",
+        required=True,
+        metavar="FILE",
+        help="qrels files whose paths name their domains",
+    )
 
 
-COVERAGE = Command("Say which gold passages an index lacks, by domain; exit code 0 only if it has them all.", coverage_arguments,
-                   lambda a: coverage(a.index, a.qrels), configured=False)
+COVERAGE = Command(
+    "Say which gold passages an index lacks, by domain; exit code 0 only if it has them all.",
+    coverage_arguments,
+    lambda a: coverage(a.index, a.qrels),
+    configured=False,
+)

@@ -13,7 +13,14 @@ from pathlib import Path
 from .command import Command, domain_argument, settings_of
 from ..core.download import sized
 from ..core.settings import ModelSpec, Settings
-from ..data.official import FETCHED, OFFICIAL_COMMIT, OFFICIAL_URL, PARTS, fetch_data, official_dir
+from mtrag_nb.data.official import (
+    FETCHED,
+    OFFICIAL_COMMIT,
+    OFFICIAL_URL,
+    PARTS,
+    fetch_data,
+    official_dir,
+)
 from ..systems.registry import profiles
 
 # %% auto #0
@@ -24,7 +31,9 @@ __all__ = ['FETCH', 'byte_bar', 'fetch_official', 'wanted_models', 'fetch_hub', 
 def byte_bar(total: int, progress: bool = True) -> Iterator[Callable[[int], object]]:
     "A progress bar of bytes; gives the function to call with the bytes that came."
     from tqdm.auto import tqdm
-    with tqdm(total=total or None, unit="B", unit_scale=True, disable=not progress or None) as bar: yield bar.update
+
+    with tqdm(total=total or None, unit="B", unit_scale=True, disable=not progress or None) as bar:
+        yield bar.update
 
 # %% ../../nbs/app/04a_fetching.ipynb #908cbdd1
 def fetch_official(
@@ -38,12 +47,18 @@ def fetch_official(
     "Fetch the benchmark's files that are not there yet, and say what came. Raises DataError."
     root, came = Path(to or official_dir() or FETCHED), 0
     with byte_bar(0, progress) as step:
+
         def seen(path: str, n: int, total: int) -> None:
             nonlocal came
             came += n
             step(n)
+
         files = fetch_data(root, parts, domains, commit, url, seen=seen)
-    print(f"{root}: {len(files)} files fetched, {sized(came)}" if files else f"{root}: all of it is there")
+    print(
+        f"{root}: {len(files)} files fetched, {sized(came)}"
+        if files
+        else f"{root}: all of it is there"
+    )
     if root.resolve() not in [Path(p).resolve() for p in (FETCHED, official_dir() or FETCHED)]:
         print(f"Set MTRAG_DATA={root} for all that reads them")
     return root
@@ -56,10 +71,16 @@ def wanted_models(
 ) -> list[ModelSpec]:
     "The models to have."
     from mtrag_nb.evaluate.metrics import OFFICIAL_BERT
-    if named := [ModelSpec(n) for n in names]: return named
+
+    if named := [ModelSpec(n) for n in names]:
+        return named
     several = [settings, *(profiles().values() if every else ())]
-    specs = [s for one in several for s in (one.chat, one.embedder, one.reranker) if s and not s.url]
-    return list({(s.name, s.gguf_file): s for s in [*specs, *([OFFICIAL_BERT] if every else [])]}.values())
+    specs = [
+        s for one in several for s in (one.chat, one.embedder, one.reranker) if s and not s.url
+    ]
+    return list(
+        {(s.name, s.gguf_file): s for s in [*specs, *([OFFICIAL_BERT] if every else [])]}.values()
+    )
 
 
 def fetch_hub(
@@ -67,37 +88,82 @@ def fetch_hub(
     progress: bool = True,
 ) -> dict[str, Path]:  # name -> where it lies
     "Fetch models that are not here yet, and say what comes and where all are. Raises ModelNotFound, DataError."
-    from mtrag_nb.models.fetch import fetch_remote, from_hub, hub_token, missing_models, remote_models
+    from mtrag_nb.models.fetch import (
+        fetch_remote,
+        from_hub,
+        hub_token,
+        missing_models,
+        remote_models,
+    )
     from mtrag_nb.models.weights import find_model
+
     specs = list(specs)
     if missing := list(missing_models(filter(from_hub, specs)).values()):
         token = hub_token()
         remotes = remote_models(missing, token)
-        for r in remotes: print(f"{r.name}: {sized(r.missing())} in {len(r.files)} files to come")
+        for r in remotes:
+            print(f"{r.name}: {sized(r.missing())} in {len(r.files)} files to come")
         with byte_bar(sum(r.missing() for r in remotes), progress) as step:
-            for r in remotes: fetch_remote(r, token, seen=step)
+            for r in remotes:
+                fetch_remote(r, token, seen=step)
     found = {s.name: find_model(s) for s in specs}
-    for name in found: print(f"{name}: here")
+    for name in found:
+        print(f"{name}: here")
     return found
 
 # %% ../../nbs/app/04a_fetching.ipynb #3934e15d
 def fetch_arguments(p: argparse.ArgumentParser) -> None:
     "Of `mtrag fetch`."
-    p.add_argument("what", choices=["data", "models"], help="data: the benchmark's files; models: those of the profile")
-    p.add_argument("--all", action="store_true", help="data: everything that some study reads; models: those of all profiles")
-    p.add_argument("--model", nargs="+", default=[], metavar="NAME", help="models: these instead of the profile's")
+    p.add_argument(
+        "what",
+        choices=["data", "models"],
+        help="data: the benchmark's files; models: those of the profile",
+    )
+    p.add_argument(
+        "--all",
+        action="store_true",
+        help="data: everything that some study reads; models: those of all profiles",
+    )
+    p.add_argument(
+        "--model",
+        nargs="+",
+        default=[],
+        metavar="NAME",
+        help="models: these instead of the profile's",
+    )
     domain_argument(p)
-    p.add_argument("--to", metavar="DIR", help=f"data: the folder (default $MTRAG_DATA, or {FETCHED})")
-    p.add_argument("--from", dest="url", default=OFFICIAL_URL, metavar="URL", help="data: another copy of the repository")
-    p.add_argument("--commit", default=OFFICIAL_COMMIT, help="data: another state of it, of which no checksums are known")
+    p.add_argument(
+        "--to", metavar="DIR", help=f"data: the folder (default $MTRAG_DATA, or {FETCHED})"
+    )
+    p.add_argument(
+        "--from",
+        dest="url",
+        default=OFFICIAL_URL,
+        metavar="URL",
+        help="data: another copy of the repository",
+    )
+    p.add_argument(
+        "--commit",
+        default=OFFICIAL_COMMIT,
+        help="data: another state of it, of which no checksums are known",
+    )
 
 
 def do_fetch(a: argparse.Namespace) -> bool:
     "`mtrag fetch`."
     settings = settings_of(a)
-    if a.what == "models": return bool(fetch_hub(wanted_models(settings, a.model, a.all)))
-    parts = [p for p in PARTS if (a.all or p != "more") and (p != "corpora" or settings.profile != "judge")]
+    if a.what == "models":
+        return bool(fetch_hub(wanted_models(settings, a.model, a.all)))
+    parts = [
+        p
+        for p in PARTS
+        if (a.all or p != "more") and (p != "corpora" or settings.profile != "judge")
+    ]
     return bool(fetch_official(a.to, parts, a.domain, a.url, a.commit))
 
 
-FETCH = Command("Fetch the benchmark's files or a profile's models; broken off, it goes on where it stopped.", fetch_arguments, do_fetch)
+FETCH = Command(
+    "Fetch the benchmark's files or a profile's models; broken off, it goes on where it stopped.",
+    fetch_arguments,
+    do_fetch,
+)

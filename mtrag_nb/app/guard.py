@@ -30,24 +30,38 @@ LEAST_TOKEN = 16  # characters
 
 def own_machine(host: str) -> bool:
     "Whether an address is reached from this machine only."
-    if host == "localhost": return True
-    try: return ipaddress.ip_address(host).is_loopback
-    except ValueError: return False
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def check_address(host: str, token: str) -> None:
     "Raises SettingsError for an address that others reach without a token, or a token that is short."
-    if token and len(token) < LEAST_TOKEN: raise SettingsError(f"a token has at least {LEAST_TOKEN} characters: python -c 'import secrets; "
-                                                               "print(secrets.token_urlsafe())' makes one")
+    if token and len(token) < LEAST_TOKEN:
+        raise SettingsError(
+            f"a token has at least {LEAST_TOKEN} characters: python -c 'import secrets; "
+            "print(secrets.token_urlsafe())' makes one"
+        )
     if token and not re.fullmatch(r"[A-Za-z0-9._~+/=-]+", token):
-        raise SettingsError("a token has letters, digits and ._~+/=- only, since a header and a cookie take no others")
+        raise SettingsError(
+            "a token has letters, digits and ._~+/=- only, since a header and a cookie take no others"
+        )
     if not token and not own_machine(host):
-        raise SettingsError(f"others reach {host}: give a token (--token-file FILE, or MTRAG_TOKEN), or keep to 127.0.0.1")
+        raise SettingsError(
+            f"others reach {host}: give a token (--token-file FILE, or MTRAG_TOKEN), or keep to 127.0.0.1"
+        )
 
 
-def hosts_of(host: str, names: tuple[str, ...] = ()) -> frozenset[str]:  # names: others that it is known by
+def hosts_of(
+    host: str, names: tuple[str, ...] = ()
+) -> frozenset[str]:  # names: others that it is known by
     "The names by which requests may call the service."
-    local = ("127.0.0.1", "localhost", "::1") if own_machine(host) or host in ("0.0.0.0", "::") else ()
+    local = (
+        ("127.0.0.1", "localhost", "::1") if own_machine(host) or host in ("0.0.0.0", "::") else ()
+    )
     return frozenset(n.lower() for n in (host, *local, *names))
 
 # %% ../../nbs/app/07e_guard.ipynb #90c28037
@@ -57,28 +71,38 @@ COOKIE = "mtrag_token"
 def token_of(headers: Mapping[str, str]) -> str:
     "The token that a request brings."
     kind, _, said = headers.get("authorization", "").partition(" ")
-    if kind.lower() == "bearer": return said.strip()
-    try: cookie = SimpleCookie(headers.get("cookie", ""))
-    except CookieError: return ""
+    if kind.lower() == "bearer":
+        return said.strip()
+    try:
+        cookie = SimpleCookie(headers.get("cookie", ""))
+    except CookieError:
+        return ""
     return cookie[COOKIE].value if COOKIE in cookie else ""
 
 
-def same(a: str, b: str) -> bool: return hmac.compare_digest(a.encode("utf-8", "replace"), b.encode("utf-8", "replace"))
+def same(a: str, b: str) -> bool:
+    return hmac.compare_digest(a.encode("utf-8", "replace"), b.encode("utf-8", "replace"))
 
 
 def hostname(host: str) -> str:
     "The name in a Host header, without its port; '' for one that is none."
-    try: return (urlsplit(f"//{host}").hostname or "").lower()
-    except ValueError: return ""
+    try:
+        return (urlsplit(f"//{host}").hostname or "").lower()
+    except ValueError:
+        return ""
 
 
 def stranger(headers: Mapping[str, str], hosts: frozenset[str]) -> tuple[int, str] | None:
     "Why a request does not come from here: status and words; None if it may."
     host, origin = headers.get("host", ""), headers.get("origin")
-    if hostname(host) not in hosts: return 421, "this service is not called by that name"
+    if hostname(host) not in hosts:
+        return 421, "this service is not called by that name"
     if origin is not None and origin not in (f"http://{host}", f"https://{host}"):
         return 403, "requests of other pages are not answered"
-    if headers.get("sec-fetch-site") == "cross-site" and headers.get("sec-fetch-mode") != "navigate":
+    if (
+        headers.get("sec-fetch-site") == "cross-site"
+        and headers.get("sec-fetch-mode") != "navigate"
+    ):
         return 403, "requests of other pages are not answered"
     return None
 
@@ -100,35 +124,57 @@ class Rate:
         left, then = self._left.pop(who, (full, now))
         left = min(full, left + (now - then) * full / 60)
         self._left[who] = (left - 1 if left >= 1 else left, now)
-        while len(self._left) > self.most: self._left.popitem(last=False)
+        while len(self._left) > self.most:
+            self._left.popitem(last=False)
         return 0.0 if left >= 1 else (1 - left) * 60 / full
 
 # %% ../../nbs/app/07e_guard.ipynb #54ec54fc
 class Stopped(Exception):
     "A body that was not read on: a status, and why."
 
-    def __init__(self, status: int, said: str): self.status, self.said = status, said
+    def __init__(self, status: int, said: str):
+        self.status, self.said = status, said
 
 
 class Body:
     "The body of a request, counted."
 
     def __init__(self, receive: Callable, most: int, seconds: float):
-        self.receive, self.most, self.until, self.got, self.ended = receive, most, time.monotonic() + seconds, 0, False
+        self.receive, self.most, self.until, self.got, self.ended = (
+            receive,
+            most,
+            time.monotonic() + seconds,
+            0,
+            False,
+        )
 
     async def __call__(self) -> dict:
-        if self.ended: return await self.receive()  # the request is read; what comes now is that the client went away
-        try: message = await asyncio.wait_for(self.receive(), max(0.1, self.until - time.monotonic()))
-        except asyncio.TimeoutError: raise Stopped(408, "the request did not come in time") from None
+        if self.ended:
+            return (
+                await self.receive()
+            )  # the request is read; what comes now is that the client went away
+        try:
+            message = await asyncio.wait_for(
+                self.receive(), max(0.1, self.until - time.monotonic())
+            )
+        except asyncio.TimeoutError:
+            raise Stopped(408, "the request did not come in time") from None
         self.got += len(message.get("body", b""))
         self.ended = not message.get("more_body", False)
-        if self.got > self.most: raise Stopped(413, f"the request is longer than {self.most:,} bytes")
+        if self.got > self.most:
+            raise Stopped(413, f"the request is longer than {self.most:,} bytes")
         return message
 
 # %% ../../nbs/app/07e_guard.ipynb #a760d825
-HEADERS = {"x-content-type-options": "nosniff", "referrer-policy": "no-referrer", "cross-origin-resource-policy": "same-origin",
-           "cross-origin-opener-policy": "same-origin", "x-frame-options": "SAMEORIGIN", "cache-control": "no-store",
-           "content-security-policy": "default-src 'none'; frame-ancestors 'self'"}  # where a reply does not say otherwise
+HEADERS = {
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-resource-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+    "x-frame-options": "SAMEORIGIN",
+    "cache-control": "no-store",
+    "content-security-policy": "default-src 'none'; frame-ancestors 'self'",
+}  # where a reply does not say otherwise
 
 
 TOKEN_PATH = "/api/token"  # where a browser gives its token; each request there is a try
@@ -137,6 +183,7 @@ TOKEN_PATH = "/api/token"  # where a browser gives its token; each request there
 @dataclass(frozen=True)
 class Rules:
     "What is let through."
+
     hosts: frozenset[str]  # by `hosts_of`
     token: str = ""  # "": none is needed
     per_minute: float = 240.0  # requests of an address
@@ -145,39 +192,61 @@ class Rules:
     long_body: Mapping[str, int] = field(default_factory=dict)  # path -> bytes, where it is more
     seconds: float = 60.0  # for a request to come; a long one has ten times as long
     drain: float = 10.0  # seconds for which a body that is refused is read on
-    free: frozenset[str] = frozenset({"/", TOKEN_PATH})  # need no token: the page itself, and where it is given one
+    free: frozenset[str] = frozenset(
+        {"/", TOKEN_PATH}
+    )  # need no token: the page itself, and where it is given one
 
 # %% ../../nbs/app/07e_guard.ipynb #44594f3e
 class Guard:
     "Lets requests through, or answers them itself."
 
     def __init__(self, app: Callable, rules: Rules):
-        self.app, self.rules, self.rate, self.tries = app, rules, Rate(rules.per_minute), Rate(rules.tries)
+        self.app, self.rules, self.rate, self.tries = (
+            app,
+            rules,
+            Rate(rules.per_minute),
+            Rate(rules.tries),
+        )
 
-    def refusal(self, path: str, who: str, headers: Mapping[str, str]) -> tuple[int, str, float] | None:
+    def refusal(
+        self, path: str, who: str, headers: Mapping[str, str]
+    ) -> tuple[int, str, float] | None:
         "Why a request is not let through: status, words, seconds to wait; None if it is."
         r = self.rules
-        if odd := stranger(headers, r.hosts): return *odd, 0.0
-        if wait := self.rate.wait(who): return 429, "too many requests", wait
-        if path == TOKEN_PATH and (wait := self.tries.wait(who)): return 429, "too many tries", wait
+        if odd := stranger(headers, r.hosts):
+            return *odd, 0.0
+        if wait := self.rate.wait(who):
+            return 429, "too many requests", wait
+        if path == TOKEN_PATH and (wait := self.tries.wait(who)):
+            return 429, "too many tries", wait
         if r.token and path not in r.free and not same(token_of(headers), r.token):
-            if wait := self.tries.wait(who): return 429, "too many requests with a wrong token", wait
+            if wait := self.tries.wait(who):
+                return 429, "too many requests with a wrong token", wait
             return 401, "a token is needed: Authorization: Bearer ...", 0.0
         length, most = headers.get("content-length", "0"), r.long_body.get(path, r.body)
-        if not length.isdecimal() or int(length[:18]) > most: return 413, f"the request is longer than {most:,} bytes", 0.0
+        if not length.isdecimal() or int(length[:18]) > most:
+            return 413, f"the request is longer than {most:,} bytes", 0.0
         return None
 
     async def __call__(self, scope, receive, send) -> None:
-        if scope["type"] == "lifespan": return await self.app(scope, receive, send)
-        if scope["type"] != "http": return  # no web sockets here: the connection is closed
+        if scope["type"] == "lifespan":
+            return await self.app(scope, receive, send)
+        if scope["type"] != "http":
+            return  # no web sockets here: the connection is closed
         headers = {k.decode("latin-1").lower(): v.decode("latin-1") for k, v in scope["headers"]}
         path, who = scope["path"], (scope.get("client") or ("?",))[0]
         if why := self.refusal(path, who, headers):
-            long = why[0] == 413  # of others only what is on its way: closed upon, a client might not hear the answer
-            await drained(receive, seconds=self.rules.drain) if long else await drained(receive, 2**16, 0.2, 1.0)
+            long = (
+                why[0] == 413
+            )  # of others only what is on its way: closed upon, a client might not hear the answer
+            await drained(receive, seconds=self.rules.drain) if long else await drained(
+                receive, 2**16, 0.2, 1.0
+            )
             return await refuse(send, *why)
         r = self.rules
-        body = Body(receive, r.long_body.get(path, r.body), r.seconds * (10 if path in r.long_body else 1))
+        body = Body(
+            receive, r.long_body.get(path, r.body), r.seconds * (10 if path in r.long_body else 1)
+        )
         await self.through(scope, body, send)
 
     async def through(self, scope, body: Body, send) -> None:
@@ -185,24 +254,32 @@ class Guard:
         stopped, begun = [], []
 
         async def receive():
-            try: return await body()
+            try:
+                return await body()
             except Stopped as e:
                 stopped.append(e)
                 raise
 
         async def safe_send(message):
-            if stopped: return
+            if stopped:
+                return
             if message["type"] == "http.response.start":
                 begun.append(True)
                 have = {k.lower() for k, _ in message["headers"]}
-                more = [(k.encode(), v.encode()) for k, v in HEADERS.items() if k.encode() not in have]
+                more = [
+                    (k.encode(), v.encode()) for k, v in HEADERS.items() if k.encode() not in have
+                ]
                 message = {**message, "headers": [*message["headers"], *more]}
             await send(message)
-        try: await self.app(scope, receive, safe_send)
+
+        try:
+            await self.app(scope, receive, safe_send)
         except Exception:
-            if not stopped: raise
+            if not stopped:
+                raise
         if stopped and not begun:
-            if stopped[0].status == 413: await drained(body.receive, seconds=self.rules.drain)
+            if stopped[0].status == 413:
+                await drained(body.receive, seconds=self.rules.drain)
             await refuse(send, stopped[0].status, stopped[0].said)
 
 
@@ -210,16 +287,24 @@ async def refuse(send: Callable, status: int, said: str, after: float = 0.0) -> 
     "Answer with an error."
     body = json.dumps({"error": {"status": status, "message": said}}).encode()
     wait = [(b"retry-after", str(int(after) + 1).encode())] if after else []
-    head = [(b"content-type", b"application/json"), (b"connection", b"close"), (b"content-length", str(len(body)).encode()), *wait,
-            *((k.encode(), v.encode()) for k, v in HEADERS.items())]
+    head = [
+        (b"content-type", b"application/json"),
+        (b"connection", b"close"),
+        (b"content-length", str(len(body)).encode()),
+        *wait,
+        *((k.encode(), v.encode()) for k, v in HEADERS.items()),
+    ]
     await send({"type": "http.response.start", "status": status, "headers": head})
     await send({"type": "http.response.body", "body": body})
 
 # %% ../../nbs/app/07e_guard.ipynb #fab2a8b5
-async def drained(receive: Callable, most: int = 2**26, pause: float = 1.0, seconds: float = 10.0) -> None:
+async def drained(
+    receive: Callable, most: int = 2**26, pause: float = 1.0, seconds: float = 10.0
+) -> None:
     "Read on and throw away, for a while: a client that is still sending would not hear why it is refused."
     until = time.monotonic() + seconds
     with suppress(asyncio.TimeoutError):
         while most > 0 and (left := until - time.monotonic()) > 0:
-            if not (m := await asyncio.wait_for(receive(), min(pause, left))).get("more_body"): return
+            if not (m := await asyncio.wait_for(receive(), min(pause, left))).get("more_body"):
+                return
             most -= len(m.get("body", b""))

@@ -47,31 +47,51 @@ class Denied(MTRAGError):
         self.status, self.after = status, after
 
 
-STATUS = {DiskFull: 507, InUse: 409, DataError: 422, SettingsError: 422}  # of errors that come from below; any other is a fault: 500
+STATUS = {
+    DiskFull: 507,
+    InUse: 409,
+    DataError: 422,
+    SettingsError: 422,
+}  # of errors that come from below; any other is a fault: 500
 
 
 LOG = logging.getLogger("mtrag_nb.service")
-LOG.addHandler(logging.NullHandler())  # silent where nobody asks for it; `mtrag serve` writes it to the terminal
+LOG.addHandler(
+    logging.NullHandler()
+)  # silent where nobody asks for it; `mtrag serve` writes it to the terminal
 
 
 def numbered(e: BaseException) -> str:
     "A fault for a client: its kind and a number, under which the log has its text."
     number = secrets.token_hex(3)
     LOG.error("fault %s: %s: %s", number, type(e).__name__, e)
-    return f"broke outside a turn: {type(e).__name__}, fault {number}; the service's log has the text"
+    return (
+        f"broke outside a turn: {type(e).__name__}, fault {number}; the service's log has the text"
+    )
 
 
 def denied(e: MTRAGError) -> Denied:
     "An error from below as a refusal; its text without the paths of this machine, and of a fault only its number."
-    if isinstance(e, Denied): return e
-    if (status := next((s for kind, s in STATUS.items() if isinstance(e, kind)), 500)) == 500: return Denied(status, numbered(e))
-    if isinstance(e, InUse): return Denied(status, "another process is using these documents, or this record. Try again", 2.0)
-    return Denied(status, without_places(f"{e.problem}. {e.remedy}".rstrip(". ") if isinstance(e, DataError) else str(e)))
+    if isinstance(e, Denied):
+        return e
+    if (status := next((s for kind, s in STATUS.items() if isinstance(e, kind)), 500)) == 500:
+        return Denied(status, numbered(e))
+    if isinstance(e, InUse):
+        return Denied(
+            status, "another process is using these documents, or this record. Try again", 2.0
+        )
+    return Denied(
+        status,
+        without_places(
+            f"{e.problem}. {e.remedy}".rstrip(". ") if isinstance(e, DataError) else str(e)
+        ),
+    )
 
 # %% ../../nbs/app/07c_holdings.ipynb #49ccef54
 @dataclass(frozen=True)
 class Limits:
     "What a service takes."
+
     upload_bytes: int = 50_000_000  # of one file
     pages: int = 1_000  # of one document; where there are none, PAGE characters are one
     name_chars: int = 200  # of a file's name
@@ -90,37 +110,51 @@ def safe_name(
 ) -> str:
     "The name of a document. Raises Denied for one that is a path, or is none, or whose kind is not read."
     name = name.strip()
-    if not name or len(name) > limits.name_chars: raise Denied(422, f"a document's name has 1 to {limits.name_chars} characters")
+    if not name or len(name) > limits.name_chars:
+        raise Denied(422, f"a document's name has 1 to {limits.name_chars} characters")
     if PurePosixPath(name.replace("\\", "/")).name != name or name.startswith("."):
         raise Denied(422, "a document's name is no path, and begins with no dot. Rename the file")
-    try: kind_of(name)
-    except DataError as e: raise Denied(415, f"{e.problem}. {e.remedy}") from None
+    try:
+        kind_of(name)
+    except DataError as e:
+        raise Denied(415, f"{e.problem}. {e.remedy}") from None
     return name
 
 # %% ../../nbs/app/07c_holdings.ipynb #5df597b4
 class Standing:
     "A state of the library, with the runs that search it. Closed when it is past and nobody uses it."
 
-    def __init__(self, index: Index): self.index, self.runs, self.users, self.past = index, {}, 0, False
+    def __init__(self, index: Index):
+        self.index, self.runs, self.users, self.past = index, {}, 0, False
 
     def close_runs(self) -> None:
         "Close all. Raises DiskFull, once all are closed, if one could not write its predictions."
         full = None
         while self.runs:
-            try: self.runs.popitem()[1].close()
-            except DiskFull as e: full = e
-        if full: raise full
+            try:
+                self.runs.popitem()[1].close()
+            except DiskFull as e:
+                full = e
+        if full:
+            raise full
 
     def close(self) -> None:
-        try: self.close_runs()
-        finally: self.index.close()
+        try:
+            self.close_runs()
+        finally:
+            self.index.close()
 
 
 class Shelf:
     "The present state of a library, for any number of turns."
 
     def __init__(self, open_now: Callable[[], Index], generation: Callable[[], int]):
-        self._open, self._generation, self._lock, self.now = open_now, generation, threading.RLock(), None
+        self._open, self._generation, self._lock, self.now = (
+            open_now,
+            generation,
+            threading.RLock(),
+            None,
+        )
 
     @contextmanager
     def standing(self) -> Iterator[Standing]:
@@ -131,29 +165,44 @@ class Shelf:
                 self.now = Standing(self._open())
             held = self.now
             held.users += 1
-        try: yield held
+        try:
+            yield held
         finally:
             with self._lock:
                 held.users -= 1
-                if held.past and not held.users: held.close()
+                if held.past and not held.users:
+                    held.close()
 
     def leave(self) -> None:
         "Let go of the present state; the next turn opens what is there then."
         with self._lock:
-            if self.now is None: return
+            if self.now is None:
+                return
             self.now.past, held, self.now = True, self.now, None
-            if not held.users: held.close()
+            if not held.users:
+                held.close()
 
 # %% ../../nbs/app/07c_holdings.ipynb #3d8a2cf9
 def document_line(e: Entry, added: str = "") -> dict:
     "A document as the API shows it."
-    return {"id": e.id, "name": e.name, "collection": e.collection, "kind": e.kind, "pages": e.pages, "characters": e.characters,
-            "chunks": e.passages, "children": e.children, "sha256": e.sha256, "added": added or None}
+    return {
+        "id": e.id,
+        "name": e.name,
+        "collection": e.collection,
+        "kind": e.kind,
+        "pages": e.pages,
+        "characters": e.characters,
+        "chunks": e.passages,
+        "children": e.children,
+        "sha256": e.sha256,
+        "added": added or None,
+    }
 
 
 def trim() -> None:
     "Give the memory of a change back to the system."
     from mtrag_nb.models.local import trim_memory
+
     gc.collect()
     trim_memory()
 
@@ -174,31 +223,47 @@ class Holdings:
         changed: Callable[[], object] = lambda: None,  # called after each change
     ):
         from mtrag_nb.search.library import Library
-        self.library, self.noted, self.embedder, self.chunks, self.limits = Library(library), noted, embedder, chunks, limits
+
+        self.library, self.noted, self.embedder, self.chunks, self.limits = (
+            Library(library),
+            noted,
+            embedder,
+            chunks,
+            limits,
+        )
         self.changed, self.reader, self.closing = changed, Reader(), False
         self.uploads, self.writer = ThreadPoolExecutor(1, "upload"), ThreadPoolExecutor(1, "change")
         self._lock, self._waiting = threading.Lock(), 0
 
     @property
-    def there(self) -> bool: return (self.library.folder / "manifest.json").exists()
+    def there(self) -> bool:
+        return (self.library.folder / "manifest.json").exists()
 
     def documents(self) -> list[dict]:
         "All documents, by name."
-        if not self.there: return []
-        added = {o["id"]: o["time"] for _, o in read_jsonl(self.noted, torn_tail=True)} if self.noted.exists() else {}
+        if not self.there:
+            return []
+        added = (
+            {o["id"]: o["time"] for _, o in read_jsonl(self.noted, torn_tail=True)}
+            if self.noted.exists()
+            else {}
+        )
         return [document_line(e, added.get(e.id, "")) for e in self.library.documents()]
 
     def document(self, i: str) -> dict:
         "One of them. Raises Denied if it is not there."
         found = next((d for d in self.documents() if d["id"] == i), None)
-        if found is None: raise Denied(404, f"no document {i[:40]!r}. GET /api/documents names them")
+        if found is None:
+            raise Denied(404, f"no document {i[:40]!r}. GET /api/documents names them")
         return found
 
     def then(self, do: Callable[..., dict], *args) -> Future:
         "Put a document in (`put`) when it is its turn. Raises Denied if too many wait, or the service is stopping."
         with self._lock:
-            if self.closing: raise Denied(503, STOPPING, 5.0)
-            if self._waiting >= self.limits.uploads: raise Denied(503, "too many documents wait to be put in", 10.0)
+            if self.closing:
+                raise Denied(503, STOPPING, 5.0)
+            if self._waiting >= self.limits.uploads:
+                raise Denied(503, "too many documents wait to be put in", 10.0)
             self._waiting += 1
             future = self.uploads.submit(do, *args)
         future.add_done_callback(lambda f: self._ended())
@@ -206,36 +271,55 @@ class Holdings:
 
     def change(self, do: Callable[..., dict], *args) -> dict:
         "Change the library when it is this change's turn; a document that is still being read is not waited for."
-        try: return self.writer.submit(do, *args).result()
+        try:
+            return self.writer.submit(do, *args).result()
         except (CancelledError, RuntimeError) as e:
-            if not self.closing: raise
+            if not self.closing:
+                raise
             raise Denied(503, STOPPING, 5.0) from e
 
     def _ended(self) -> None:
-        with self._lock: self._waiting -= 1
+        with self._lock:
+            self._waiting -= 1
 
     def put(self, path: Path, name: str, collection: str) -> dict:
         "Put a file in, or in the place of one of the same name. Raises Denied if it is too long, DataError if it cannot be read."
         start = time.monotonic()
-        try: document = self.reader.read(path, name)
+        try:
+            document = self.reader.read(path, name)
         except DataError:
-            if self.closing: raise Denied(503, STOPPING, 5.0) from None
+            if self.closing:
+                raise Denied(503, STOPPING, 5.0) from None
             raise
         if (pages := max(len(document.pages), len(document.text) // PAGE)) > self.limits.pages:
             said = f"{pages:,} pages, more than {self.limits.pages:,} (where there are none, {PAGE:,} characters are one)"
             raise Denied(413, f"{said}. Split it")
-        return {**self.change(self._add, path, name, collection, document), "seconds": round(time.monotonic() - start, 2)}
+        return {
+            **self.change(self._add, path, name, collection, document),
+            "seconds": round(time.monotonic() - start, 2),
+        }
 
     def _add(self, path: Path, name: str, collection: str, document: Document) -> dict:
-        before, done = self.documents(), self.library.add(path, collection, self.embedder(), self.chunks, None, name, document=document)
+        before, done = (
+            self.documents(),
+            self.library.add(
+                path, collection, self.embedder(), self.chunks, None, name, document=document
+            ),
+        )
         status = "unchanged" if done.unchanged else "replaced" if done.replaced else "added"
-        if status != "unchanged": self._note(next(d["id"] for d in self.documents() if d["name"] == name))
+        if status != "unchanged":
+            self._note(next(d["id"] for d in self.documents() if d["name"] == name))
         (line,) = (d for d in self.documents() if d["name"] == name)
-        old = next((d["id"] for d in before if d["name"] == name), None) if status == "replaced" else None
+        old = (
+            next((d["id"] for d in before if d["name"] == name), None)
+            if status == "replaced"
+            else None
+        )
         return {**line, "status": status, "replaces": old, "notes": list(document.notes)}
 
     def _note(self, i: str) -> None:
-        with JsonlLog(self.noted) as log: log.append({"id": i, "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())})
+        with JsonlLog(self.noted) as log:
+            log.append({"id": i, "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())})
         self.changed()
         trim()
 
@@ -252,9 +336,11 @@ class Holdings:
 
     def stop(self) -> None:
         "Take no more, and end the process that reads: whoever sent the document is told to send it again."
-        with self._lock: self.closing = True
+        with self._lock:
+            self.closing = True
         self.uploads.shutdown(wait=False, cancel_futures=True)
-        if process := self.reader._process: process.kill()
+        if process := self.reader._process:
+            process.kill()
 
     def close(self) -> None:
         "Finish the change that is under way; those that wait are not begun, and what is being read is not read to its end."

@@ -31,9 +31,17 @@ def on_device(
     device: str = "",  # cpu, cuda, cuda:1; "": as the settings say
 ) -> Settings:
     "Settings whose embedder runs there. Raises SettingsError for a GPU that is not there or too old."
-    if not device: return settings
-    moved = with_settings(settings, {"embedder.device": device, **({"embedder.dtype": "fp16"} if device.startswith("cuda") else {})})
+    if not device:
+        return settings
+    moved = with_settings(
+        settings,
+        {
+            "embedder.device": device,
+            **({"embedder.dtype": "fp16"} if device.startswith("cuda") else {}),
+        },
+    )
     from mtrag_nb.models.device import usable_device
+
     usable_device(device)
     return moved
 
@@ -44,12 +52,24 @@ def print_index(
 ) -> None:
     "Print what an index holds, and how long it was in the making, as far as that was noted."
     from mtrag_nb.search.folder import ParentStore
-    total, parts = manifest.total, ", ".join(f"{d} {n['passages']}" for d, n in sorted(manifest.domains.items()))
-    print(f"{index}: {total('passages')} passages as {total('parents')} parents and {total('children')} children, {parts}")
+
+    total, parts = (
+        manifest.total,
+        ", ".join(f"{d} {n['passages']}" for d, n in sorted(manifest.domains.items())),
+    )
+    print(
+        f"{index}: {total('passages')} passages as {total('parents')} parents and {total('children')} children, {parts}"
+    )
     tables = ParentStore(Path(index) / "parents.sqlite", write=False)
-    seconds = {step: sum(s[step] for s in tables.sessions()) for step in ("parse", "embed", "write")}
+    seconds = {
+        step: sum(s[step] for s in tables.sessions()) for step in ("parse", "embed", "write")
+    }
     tables.close()
-    if sum(seconds.values()) >= 10: print("seconds: " + ", ".join(f"{step} {s:.0f}" for step, s in seconds.items()), file=sys.stderr)
+    if sum(seconds.values()) >= 10:
+        print(
+            "seconds: " + ", ".join(f"{step} {s:.0f}" for step, s in seconds.items()),
+            file=sys.stderr,
+        )
 
 
 def ingest(
@@ -68,11 +88,25 @@ def ingest(
     from mtrag_nb.search.build import build_index
     from mtrag_nb.search.chunks import capped
     from mtrag_nb.search.cutting import Corpus
-    corpus = Corpus(lambda: capped(read_corpus(*files, domains=domains), settings.chunks, cap), settings.chunks)
+
+    corpus = Corpus(
+        lambda: capped(read_corpus(*files, domains=domains), settings.chunks, cap), settings.chunks
+    )
     if next(iter(corpus), None) is None:
-        raise DataError("no passages of the wanted domains", ", ".join(map(str, files)), remedy="Check --domain and the file")
-    manifest = build_index(corpus, index, (models or Models(settings)).embedder, settings.chunks, settings.qdrant_url, progress=progress,
-                           sparse=SparseSettings() if sparse else None)
+        raise DataError(
+            "no passages of the wanted domains",
+            ", ".join(map(str, files)),
+            remedy="Check --domain and the file",
+        )
+    manifest = build_index(
+        corpus,
+        index,
+        (models or Models(settings)).embedder,
+        settings.chunks,
+        settings.qdrant_url,
+        progress=progress,
+        sparse=SparseSettings() if sparse else None,
+    )
     print_index(index, manifest)
     return manifest
 
@@ -90,70 +124,138 @@ def ingest_documents(
     settings = settings or configured()
     from mtrag_nb.models.calls import Models
     from mtrag_nb.search.documents_in import documents_index
+
     embedder, words = (models or Models(settings)).embedder, SparseSettings() if sparse else None
-    manifest, problems = documents_index(folder, index, embedder, collection, settings.chunks, words, settings.qdrant_url, progress)
-    for p in problems: print(f"left out: {p}", file=sys.stderr)
+    manifest, problems = documents_index(
+        folder, index, embedder, collection, settings.chunks, words, settings.qdrant_url, progress
+    )
+    for p in problems:
+        print(f"left out: {p}", file=sys.stderr)
     print_index(index, manifest)
     return manifest, problems
 
 # %% ../../nbs/app/00a_indexing.ipynb #a7ca6651
 def nearest_arguments(p: argparse.ArgumentParser) -> None:
     "How the vectors are searched."
-    p.add_argument("--hnsw", action="store_true", help="search a graph, in the place of all vectors: faster, and some are missed")
-    p.add_argument("--int8", action="store_true", help="compare in 8 bits a number, and the best again in full; alone or with --hnsw")
+    p.add_argument(
+        "--hnsw",
+        action="store_true",
+        help="search a graph, in the place of all vectors: faster, and some are missed",
+    )
+    p.add_argument(
+        "--int8",
+        action="store_true",
+        help="compare in 8 bits a number, and the best again in full; alone or with --hnsw",
+    )
 
 
 def nearest_of(a: argparse.Namespace) -> NearestSettings | None:
     "The settings that --hnsw and --int8 ask for; None for neither."
-    if a.hnsw: return NearestSettings(int8=a.int8)
+    if a.hnsw:
+        return NearestSettings(int8=a.int8)
     return NearestSettings(m=0, int8=True) if a.int8 else None
 
 
-def print_nearest(index: str | Path, nearest: NearestSettings | None, settings: Settings, progress: bool = True) -> None:
+def print_nearest(
+    index: str | Path, nearest: NearestSettings | None, settings: Settings, progress: bool = True
+) -> None:
     "Have an index searched so, and print what is missed."
     from mtrag_nb.search.index import set_nearest
+
     recall = set_nearest(index, nearest, settings.qdrant_url, progress)
     why = f": fewer than {nearest.exact_below:,} children" if nearest else ""
     found = ", ".join(f"{domain or 'all'} {share:.3f}" for domain, share in recall.items())
-    print(f"{index}: recall@20 against all vectors compared: {found}" if recall else f"{index}: all vectors are compared{why}")
+    print(
+        f"{index}: recall@20 against all vectors compared: {found}"
+        if recall
+        else f"{index}: all vectors are compared{why}"
+    )
 
 # %% ../../nbs/app/00a_indexing.ipynb #a7ca6657
 def ingest_arguments(p: argparse.ArgumentParser) -> None:
     "Of `mtrag ingest`."
-    p.add_argument("--passages", nargs="+", default=[], metavar="FILE", help="corpus files: .jsonl, .jsonl.gz or .zip")
-    p.add_argument("--documents", metavar="FOLDER", help="PDF, DOCX, HTML, Markdown and text files, in the place of --passages")
-    p.add_argument("--collection", default="", metavar="NAME", help="with --documents: what they are filtered by, any name")
+    p.add_argument(
+        "--passages",
+        nargs="+",
+        default=[],
+        metavar="FILE",
+        help="corpus files: .jsonl, .jsonl.gz or .zip",
+    )
+    p.add_argument(
+        "--documents",
+        metavar="FOLDER",
+        help="PDF, DOCX, HTML, Markdown and text files, in the place of --passages",
+    )
+    p.add_argument(
+        "--collection",
+        default="",
+        metavar="NAME",
+        help="with --documents: what they are filtered by, any name",
+    )
     domain_argument(p)
-    p.add_argument("--cap", type=count, metavar="N", help="at most N children of each domain, in whole passages")
-    p.add_argument("--sparse", action=argparse.BooleanOptionalAction, default=True,
-                   help="sparse vectors too, for BM25 and hybrid retrieval (default), or dense ones alone")
+    p.add_argument(
+        "--cap",
+        type=count,
+        metavar="N",
+        help="at most N children of each domain, in whole passages",
+    )
+    p.add_argument(
+        "--sparse",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="sparse vectors too, for BM25 and hybrid retrieval (default), or dense ones alone",
+    )
     nearest_arguments(p)
-    p.add_argument("--device", default="", metavar="D", help="where it is embedded: cpu, cuda, cuda:1 (default: as the profile says)")
+    p.add_argument(
+        "--device",
+        default="",
+        metavar="D",
+        help="where it is embedded: cpu, cuda, cuda:1 (default: as the profile says)",
+    )
     p.add_argument("--index", required=True, metavar="DIR", help="the index folder")
 
 
 def do_ingest(a: argparse.Namespace) -> bool:
     "`mtrag ingest`. Raises SettingsError for both passages and documents, or neither."
-    if bool(a.passages) == bool(a.documents): raise SettingsError("ingest takes --passages, or --documents with --collection")
+    if bool(a.passages) == bool(a.documents):
+        raise SettingsError("ingest takes --passages, or --documents with --collection")
     settings = on_device(settings_of(a), a.device)
-    if a.documents and (a.domain or a.cap): raise SettingsError("--domain and --cap go with --passages: documents are all taken")
-    if a.passages: whole = ingest(a.passages, a.index, a.domain, settings, cap=a.cap, sparse=a.sparse).complete
-    else: whole = not ingest_documents(a.documents, a.index, a.collection, settings, sparse=a.sparse)[1]
-    if nearest := nearest_of(a): print_nearest(a.index, nearest, settings)
+    if a.documents and (a.domain or a.cap):
+        raise SettingsError("--domain and --cap go with --passages: documents are all taken")
+    if a.passages:
+        whole = ingest(a.passages, a.index, a.domain, settings, cap=a.cap, sparse=a.sparse).complete
+    else:
+        whole = not ingest_documents(a.documents, a.index, a.collection, settings, sparse=a.sparse)[
+            1
+        ]
+    if nearest := nearest_of(a):
+        print_nearest(a.index, nearest, settings)
     return whole
 
 
-INGEST = Command("Build an index of corpus files or documents, or finish one that was interrupted.", ingest_arguments, do_ingest)
+INGEST = Command(
+    "Build an index of corpus files or documents, or finish one that was interrupted.",
+    ingest_arguments,
+    do_ingest,
+)
 
 # %% ../../nbs/app/00a_indexing.ipynb #76b7a413
 def index_arguments(p: argparse.ArgumentParser) -> None:
     "Of `mtrag index`."
-    p.add_argument("what", choices=["export", "import", "audit", "nearest"],
-                   help="export DIR FILE; import FILE DIR; audit DIR; nearest DIR, with --hnsw, --int8, both or neither")
+    p.add_argument(
+        "what",
+        choices=["export", "import", "audit", "nearest"],
+        help="export DIR FILE; import FILE DIR; audit DIR; nearest DIR, with --hnsw, --int8, both or neither",
+    )
     nearest_arguments(p)
     p.add_argument("paths", nargs="+", metavar="PATH", help="from where, to where")
     p.add_argument("--half", action="store_true", help="export vectors in half precision")
-    p.add_argument("--embed", type=count, metavar="N", help="audit: embed N children again with the profile's embedder")
+    p.add_argument(
+        "--embed",
+        type=count,
+        metavar="N",
+        help="audit: embed N children again with the profile's embedder",
+    )
 
 
 def audit_folder(
@@ -165,8 +267,13 @@ def audit_folder(
     "Print what an audit of an index finds; whether all is well. Raises IndexMismatch for another embedder than the index has."
     from mtrag_nb.models.calls import Models
     from mtrag_nb.search.index import audit, open_folder, open_index
+
     embedder = (models or Models(settings)).embedder if again else None
-    with open_index(folder, embedder, url=settings.qdrant_url) if again else open_folder(folder, settings.qdrant_url) as index:
+    with (
+        open_index(folder, embedder, url=settings.qdrant_url)
+        if again
+        else open_folder(folder, settings.qdrant_url) as index
+    ):
         found = audit(index, embedder, again or 0)
     print(found)
     return found.ok
@@ -175,18 +282,31 @@ def audit_folder(
 def do_index(a: argparse.Namespace) -> bool:
     "`mtrag index`. Raises SettingsError for too few or too many paths, or an option that goes with another."
     wanted = 1 if a.what in ("audit", "nearest") else 2
-    if len(a.paths) != wanted: raise SettingsError(f"index {a.what} takes {wanted} path{'s' * (wanted > 1)}, not {len(a.paths)}")
-    if a.half and a.what != "export": raise SettingsError("--half goes with index export")
-    if nearest_of(a) and a.what != "nearest": raise SettingsError("--hnsw and --int8 go with index nearest")
+    if len(a.paths) != wanted:
+        raise SettingsError(
+            f"index {a.what} takes {wanted} path{'s' * (wanted > 1)}, not {len(a.paths)}"
+        )
+    if a.half and a.what != "export":
+        raise SettingsError("--half goes with index export")
+    if nearest_of(a) and a.what != "nearest":
+        raise SettingsError("--hnsw and --int8 go with index nearest")
     settings = settings_of(a)
-    if a.what == "nearest": return print_nearest(a.paths[0], nearest_of(a), settings) is None
-    if a.what == "audit": return audit_folder(a.paths[0], settings, a.embed)
+    if a.what == "nearest":
+        return print_nearest(a.paths[0], nearest_of(a), settings) is None
+    if a.what == "audit":
+        return audit_folder(a.paths[0], settings, a.embed)
     from mtrag_nb.search.carry import export_index, import_index
+
     if a.what == "export":
         path = export_index(a.paths[0], a.paths[1], a.half, settings.qdrant_url)
         print(f"{path}: {path.stat().st_size / 1e6:.1f} MB")
-    else: print_index(a.paths[1], import_index(a.paths[0], a.paths[1], settings.qdrant_url))
+    else:
+        print_index(a.paths[1], import_index(a.paths[0], a.paths[1], settings.qdrant_url))
     return True
 
 
-INDEX = Command("Carry an index in one file (export, import), check it (audit), or search it faster (nearest).", index_arguments, do_index)
+INDEX = Command(
+    "Carry an index in one file (export, import), check it (audit), or search it faster (nearest).",
+    index_arguments,
+    do_index,
+)

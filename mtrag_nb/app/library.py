@@ -37,13 +37,18 @@ def add(
 ) -> list[Change]:  # one for each source
     "Add documents to a library, or replace them. Raises SettingsError for a profile with a Qdrant server: a library lies in its folder."
     settings = settings or configured()
-    if settings.qdrant_url: raise SettingsError("a library lies in its folder, not on a server: leave qdrant_url empty")
+    if settings.qdrant_url:
+        raise SettingsError("a library lies in its folder, not on a server: leave qdrant_url empty")
     from mtrag_nb.models.calls import Models
     from mtrag_nb.search.library import Library
+
     embedder, changes = (models or Models(settings)).embedder, []
     for source in sources:
-        done = Library(index).add(source, collection, embedder, settings.chunks, None, name, progress)
-        for problem in done.problems: print(f"left out: {problem}", file=sys.stderr)
+        done = Library(index).add(
+            source, collection, embedder, settings.chunks, None, name, progress
+        )
+        for problem in done.problems:
+            print(f"left out: {problem}", file=sys.stderr)
         print(f"{source}: {done}")
         changes.append(done)
     return changes
@@ -54,11 +59,13 @@ def show(
 ) -> None:
     "Print what a library holds. Raises DataError if there is none."
     from mtrag_nb.search.library import Library
+
     library = Library(index)
     columns = ("name", "collection", "kind", "pages", "characters", "passages", "generation", "id")
     rows = [[getattr(e, c) for c in columns] for e in library.documents()]
     print(f"{index}: generation {library.generation}, {len(rows)} documents")
-    if rows: print(text_table(columns, rows))
+    if rows:
+        print(text_table(columns, rows))
 
 # %% ../../nbs/app/00c_library.ipynb #7ed2919e
 def remove(
@@ -67,6 +74,7 @@ def remove(
 ) -> Change:
     "Remove documents and all that tells of them. Raises DataError, and removes none, if one of them is not there."
     from mtrag_nb.search.library import Library
+
     done = Library(index).remove(documents)
     print(f"{index}: {done}")
     return done
@@ -74,29 +82,71 @@ def remove(
 # %% ../../nbs/app/00c_library.ipynb #d1e54954
 def library_arguments(p: argparse.ArgumentParser) -> None:
     "Of `mtrag library`."
-    p.add_argument("what", choices=["add", "list", "remove"], help="add PATH...: files and folders; list; remove NAME...: documents")
-    p.add_argument("which", nargs="*", metavar="PATH|NAME",
-                   help="PDF, DOCX, HTML, Markdown and text files; or names (or ids) as `list` says them")
-    p.add_argument("--index", required=True, metavar="DIR", help="the library's folder; the first `add` makes it")
-    p.add_argument("--collection", default="", metavar="NAME", help="add: what the documents are filtered by, any name")
-    p.add_argument("--name", default="", metavar="NAME", help="add: what a single file is called in the library")
-    p.add_argument("--device", default="", metavar="D", help="add: where it is embedded: cpu, cuda, cuda:1 (default: as the profile says)")
+    p.add_argument(
+        "what",
+        choices=["add", "list", "remove"],
+        help="add PATH...: files and folders; list; remove NAME...: documents",
+    )
+    p.add_argument(
+        "which",
+        nargs="*",
+        metavar="PATH|NAME",
+        help="PDF, DOCX, HTML, Markdown and text files; or names (or ids) as `list` says them",
+    )
+    p.add_argument(
+        "--index",
+        required=True,
+        metavar="DIR",
+        help="the library's folder; the first `add` makes it",
+    )
+    p.add_argument(
+        "--collection",
+        default="",
+        metavar="NAME",
+        help="add: what the documents are filtered by, any name",
+    )
+    p.add_argument(
+        "--name",
+        default="",
+        metavar="NAME",
+        help="add: what a single file is called in the library",
+    )
+    p.add_argument(
+        "--device",
+        default="",
+        metavar="D",
+        help="add: where it is embedded: cpu, cuda, cuda:1 (default: as the profile says)",
+    )
 
 # %% ../../nbs/app/00c_library.ipynb #71d57983
 def do_library(a: argparse.Namespace) -> bool:
     "`mtrag library`. Raises SettingsError for an option or a name too many or too few."
     given = [f"--{k}" for k in ("collection", "name", "device") if getattr(a, k)]
-    if a.what != "add" and given: raise SettingsError(f"{given[0]} goes with library add")
+    if a.what != "add" and given:
+        raise SettingsError(f"{given[0]} goes with library add")
     if bool(a.which) == (a.what == "list"):
-        wants = {"add": "files or folders", "list": "no names", "remove": "names or ids: see library list"}
+        wants = {
+            "add": "files or folders",
+            "list": "no names",
+            "remove": "names or ids: see library list",
+        }
         raise SettingsError(f"library {a.what} takes {wants[a.what]}")
     settings = on_device(settings_of(a), a.device)
-    if a.what == "list": show(a.index)
-    elif a.what == "remove": remove(a.index, a.which)
+    if a.what == "list":
+        show(a.index)
+    elif a.what == "remove":
+        remove(a.index, a.which)
     else:
-        if a.name and len(a.which) > 1: raise SettingsError("--name goes with one file")
-        return not any(c.problems for c in add(a.index, a.which, a.collection, settings, name=a.name))
+        if a.name and len(a.which) > 1:
+            raise SettingsError("--name goes with one file")
+        return not any(
+            c.problems for c in add(a.index, a.which, a.collection, settings, name=a.name)
+        )
     return True
 
 
-LIBRARY = Command("Add documents to a library, replace them under their names, list or remove them.", library_arguments, do_library)
+LIBRARY = Command(
+    "Add documents to a library, replace them under their names, list or remove them.",
+    library_arguments,
+    do_library,
+)

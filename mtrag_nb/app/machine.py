@@ -29,10 +29,17 @@ __all__ = ['DOCTOR', 'PLAN', 'driver', 'gpu_lines', 'missing_models', 'gpu_probl
 # %% ../../nbs/app/04_machine.ipynb #98858849
 def driver() -> str:  # "" for none
     "What `nvidia-smi` says of the driver and the GPUs."
-    if not shutil.which("nvidia-smi"): return ""
+    if not shutil.which("nvidia-smi"):
+        return ""
     ask = ["nvidia-smi", "--query-gpu=driver_version,name", "--format=csv,noheader"]
-    try: told = subprocess.run(ask, capture_output=True, text=True, timeout=20, check=False).stdout.strip().splitlines()
-    except (OSError, subprocess.TimeoutExpired): return "nvidia-smi does not answer"
+    try:
+        told = (
+            subprocess.run(ask, capture_output=True, text=True, timeout=20, check=False)
+            .stdout.strip()
+            .splitlines()
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return "nvidia-smi does not answer"
     return told[0].partition(",")[0].strip() if told and "," in told[0] else ""
 
 
@@ -40,17 +47,24 @@ def gpu_lines() -> list[str]:
     "Each GPU, what is free on it, and why it cannot be used; or that there is none."
     import torch
     from mtrag_nb.models.device import gpu_problem
+
     found = driver()
     if not torch.cuda.is_available():
-        if not found: return ["none"]
-        return [f"driver {found}, and torch {torch.__version__} does not see the GPU: install the torch for this driver's CUDA"]
+        if not found:
+            return ["none"]
+        return [
+            f"driver {found}, and torch {torch.__version__} does not see the GPU: install the torch for this driver's CUDA"
+        ]
     lines = []
     for i in range(torch.cuda.device_count()):
         name, (free, total) = f"cuda:{i}", memory_of(f"cuda:{i}")
         major, minor = torch.cuda.get_device_capability(name)
         memory = f"{free / 1e9:.1f} of {total / 1e9:.1f} GB free"
-        lines.append(f"{name} {torch.cuda.get_device_name(name)}, capability {major}.{minor}, {memory}, "
-                     f"driver {found or 'unknown'}, CUDA {torch.version.cuda}" + (f". {p}" if (p := gpu_problem(name)) else ""))
+        lines.append(
+            f"{name} {torch.cuda.get_device_name(name)}, capability {major}.{minor}, {memory}, "
+            f"driver {found or 'unknown'}, CUDA {torch.version.cuda}"
+            + (f". {p}" if (p := gpu_problem(name)) else "")
+        )
     return lines
 
 # %% ../../nbs/app/04_machine.ipynb #5998054e
@@ -58,17 +72,27 @@ def missing_models(settings: Settings) -> list[str]:
     "Which models of a profile are not here, and how to get them."
     from mtrag_nb.models.fetch import UNGATED, hub_token
     from mtrag_nb.models.weights import find_model
+
     lacking, problems = [], []
     for spec in (settings.chat, settings.embedder, settings.reranker):
-        if spec is None or spec.url: continue
-        try: find_model(spec)
+        if spec is None or spec.url:
+            continue
+        try:
+            find_model(spec)
         except ModelNotFound as e:
-            if "/" in spec.name and not Path(spec.name).exists(): lacking.append(spec.name)
-            else: problems.append(str(e))
-    if lacking: problems.append(f"models not here: {', '.join(lacking)}. Get them with: mtrag fetch models --profile {settings.profile}")
+            if "/" in spec.name and not Path(spec.name).exists():
+                lacking.append(spec.name)
+            else:
+                problems.append(str(e))
+    if lacking:
+        problems.append(
+            f"models not here: {', '.join(lacking)}. Get them with: mtrag fetch models --profile {settings.profile}"
+        )
     closed = [n for n in lacking if n in UNGATED]
     if closed and not hub_token():
-        problems.append(f"{closed[0]} is behind a gate, and there is no token: set HF_TOKEN, or fetch {UNGATED[closed[0]]}")
+        problems.append(
+            f"{closed[0]} is behind a gate, and there is no token: set HF_TOKEN, or fetch {UNGATED[closed[0]]}"
+        )
     return problems
 
 # %% ../../nbs/app/04_machine.ipynb #5998054eb
@@ -77,13 +101,26 @@ def gpu_problems(settings: Settings) -> list[str]:
     import torch
     from mtrag_nb.models.device import gpu_problem
     from mtrag_nb.runs.plan import chat_lines, found, helper_lines
-    if not settings.chat.quantization: return []
-    if importlib.util.find_spec("bitsandbytes") is None: return ["four bits need bitsandbytes: pip install bitsandbytes accelerate"]
-    if not torch.cuda.is_available(): return ["no GPU: it would run on the CPU, far too slowly for a model of this size"]
-    devices = {s.device if s.device != "auto" else "cuda:0" for s in (settings.chat, settings.embedder, settings.reranker) if s}
-    if problems := [p for d in sorted(devices) if (p := gpu_problem(d))]: return problems
+
+    if not settings.chat.quantization:
+        return []
+    if importlib.util.find_spec("bitsandbytes") is None:
+        return ["four bits need bitsandbytes: pip install bitsandbytes accelerate"]
+    if not torch.cuda.is_available():
+        return ["no GPU: it would run on the CPU, far too slowly for a model of this size"]
+    devices = {
+        s.device if s.device != "auto" else "cuda:0"
+        for s in (settings.chat, settings.embedder, settings.reranker)
+        if s
+    }
+    if problems := [p for d in sorted(devices) if (p := gpu_problem(d))]:
+        return problems
     m = found()
-    return [x.problem for x in chat_lines("run", settings, m, helper_lines("run", settings, m)[1]) if x.problem]
+    return [
+        x.problem
+        for x in chat_lines("run", settings, m, helper_lines("run", settings, m)[1])
+        if x.problem
+    ]
 
 
 def profile_problems(settings: Settings) -> list[str]:
@@ -98,37 +135,76 @@ def short(problem: str) -> str:
 
 def print_profile(settings: Settings, problems: Sequence[str], whole: bool) -> None:
     "Print whether a profile can run here, and what it lacks: in a few words, or the whole of it with the remedies."
-    verdict = f"needs a server at {settings.chat.url}" if settings.chat.url else "cannot run here" if problems else "can run"
+    verdict = (
+        f"needs a server at {settings.chat.url}"
+        if settings.chat.url
+        else "cannot run here"
+        if problems
+        else "can run"
+    )
     brief = "" if whole or not problems else f" ({'; '.join(map(short, problems))})"
     print(f"profile   {settings.profile:15}{verdict}{brief}")
-    if whole: print(*(f"          - {p}" for p in problems), sep="\n", end="\n" if problems else "")
+    if whole:
+        print(*(f"          - {p}" for p in problems), sep="\n", end="\n" if problems else "")
 
 
 def doctor(only: str | None = None) -> bool:  # True if that profile can run; None: the laptop's
     "Print what is there and what is missing; of one profile the whole of it."
     from mtrag_nb.models.fetch import hub_token
     from mtrag_nb.runs.run import machine, package_versions
+
     m, packages = machine(), [f"{p} {v or 'MISSING'}" for p, v in package_versions().items()]
-    problems = {name: profile_problems(settings) for name, settings in profiles().items() if only in (None, name)}
-    print(f"machine   {m['system']} {m['processor']}, {m['cores']} cores, {memory_of('cpu')[0] / 2**30:.1f} of {m['memory_gib']} GiB free")
-    for line in gpu_lines(): print(f"gpu       {line}")
+    problems = {
+        name: profile_problems(settings)
+        for name, settings in profiles().items()
+        if only in (None, name)
+    }
+    print(
+        f"machine   {m['system']} {m['processor']}, {m['cores']} cores, {memory_of('cpu')[0] / 2**30:.1f} of {m['memory_gib']} GiB free"
+    )
+    for line in gpu_lines():
+        print(f"gpu       {line}")
     print(f"disk      {shutil.disk_usage('.').free / 2**30:.0f} GiB free here")
     print(f"sample    {sample_dir()}")
-    print("token     " + ("for the hub: there is one" if hub_token()
-                          else "none for the hub (HF_TOKEN): models behind a gate cannot be fetched"))
-    print(textwrap.fill(", ".join(packages), 100, initial_indent="packages  ", subsequent_indent=" " * 10, break_on_hyphens=False))
-    for name, found in problems.items(): print_profile(profiles()[name], found, bool(only))
-    if not only: print("How to get what a profile lacks: mtrag doctor --profile NAME")
+    print(
+        "token     "
+        + (
+            "for the hub: there is one"
+            if hub_token()
+            else "none for the hub (HF_TOKEN): models behind a gate cannot be fetched"
+        )
+    )
+    print(
+        textwrap.fill(
+            ", ".join(packages),
+            100,
+            initial_indent="packages  ",
+            subsequent_indent=" " * 10,
+            break_on_hyphens=False,
+        )
+    )
+    for name, found in problems.items():
+        print_profile(profiles()[name], found, bool(only))
+    if not only:
+        print("How to get what a profile lacks: mtrag doctor --profile NAME")
     return not problems[only or "laptop"]
 
 
 def doctor_arguments(p: argparse.ArgumentParser) -> None:
     "Of `mtrag doctor`."
-    p.add_argument("--profile", choices=[*profiles()], help="of one profile: all that it lacks, and how to get it")
+    p.add_argument(
+        "--profile",
+        choices=[*profiles()],
+        help="of one profile: all that it lacks, and how to get it",
+    )
 
 
-DOCTOR = Command("Say what is installed, which profiles can run here, and how to get what is missing.", doctor_arguments,
-                 lambda a: doctor(a.profile), configured=False)
+DOCTOR = Command(
+    "Say what is installed, which profiles can run here, and how to get what is missing.",
+    doctor_arguments,
+    lambda a: doctor(a.profile),
+    configured=False,
+)
 
 # %% ../../nbs/app/04_machine.ipynb #0d8ca592
 def machine_for(
@@ -138,12 +214,25 @@ def machine_for(
     "The machine that a plan is for."
     import torch
     from mtrag_nb.runs.plan import MACHINES, found, measured
-    if name != "here": return MACHINES[name]
+
+    if name != "here":
+        return MACHINES[name]
     gpu = torch.cuda.get_device_name("cuda:0") if torch.cuda.is_available() else ""
-    known = next((k for k in ("t4", "l4", "a100") if k.upper() in gpu.upper().replace("-", " ").split()), None)
-    if known is None or measure: return measured()
+    known = next(
+        (k for k in ("t4", "l4", "a100") if k.upper() in gpu.upper().replace("-", " ").split()),
+        None,
+    )
+    if known is None or measure:
+        return measured()
     m = found()
-    return replace(MACHINES[known], name=m.name, gpus=m.gpus, gpu_bytes=m.gpu_bytes, memory=m.memory, disk=m.disk)
+    return replace(
+        MACHINES[known],
+        name=m.name,
+        gpus=m.gpus,
+        gpu_bytes=m.gpu_bytes,
+        memory=m.memory,
+        disk=m.disk,
+    )
 
 
 def plan(
@@ -156,23 +245,57 @@ def plan(
 ):
     "Print what a run will take, and what does not fit. Raises SettingsError for a profile that there is not."
     from mtrag_nb.runs.plan import PASSAGES, plan as planned
-    if judge != "none" and judge not in profiles(): raise SettingsError(f"unknown profile {judge!r}: there are {', '.join(profiles())}")
+
+    if judge != "none" and judge not in profiles():
+        raise SettingsError(f"unknown profile {judge!r}: there are {', '.join(profiles())}")
     judging = None if judge == "none" else profiles()[judge]
-    made = planned(settings, machine_for(machine, measure), turns, PASSAGES if passages is None else passages, judging)
+    made = planned(
+        settings,
+        machine_for(machine, measure),
+        turns,
+        PASSAGES if passages is None else passages,
+        judging,
+    )
     print(made)
     return made
 
 
 def plan_arguments(p: argparse.ArgumentParser) -> None:
     "What is planned, and for which machine."
-    p.add_argument("--machine", default="here", choices=["here", "t4", "t4x2", "l4", "a100"],
-                   help="for this machine (default), or one of the table")
-    p.add_argument("--measure", action="store_true", help="measure this machine's rates, in half a minute, even if its GPU is in the table")
-    p.add_argument("--turns", type=count, default=842, metavar="N",
-                   help="turns to answer (default 842, the benchmark; the seed paper had 110)")
-    p.add_argument("--passages", type=count, metavar="N", help="passages to ingest (default: all of the benchmark)")
-    p.add_argument("--judge", default="judge", metavar="PROFILE", help="the profile that judges (default judge), or none")
+    p.add_argument(
+        "--machine",
+        default="here",
+        choices=["here", "t4", "t4x2", "l4", "a100"],
+        help="for this machine (default), or one of the table",
+    )
+    p.add_argument(
+        "--measure",
+        action="store_true",
+        help="measure this machine's rates, in half a minute, even if its GPU is in the table",
+    )
+    p.add_argument(
+        "--turns",
+        type=count,
+        default=842,
+        metavar="N",
+        help="turns to answer (default 842, the benchmark; the seed paper had 110)",
+    )
+    p.add_argument(
+        "--passages",
+        type=count,
+        metavar="N",
+        help="passages to ingest (default: all of the benchmark)",
+    )
+    p.add_argument(
+        "--judge",
+        default="judge",
+        metavar="PROFILE",
+        help="the profile that judges (default judge), or none",
+    )
 
 
-PLAN = Command("Say what a run will take before it is started: memory, disk, hours; and what does not fit.", plan_arguments,
-               lambda a: bool(plan(settings_of(a), a.machine, a.turns, a.passages, a.judge, a.measure)))
+PLAN = Command(
+    "Say what a run will take before it is started: memory, disk, hours; and what does not fit.",
+    plan_arguments,
+    lambda a: bool(plan(settings_of(a), a.machine, a.turns, a.passages, a.judge, a.measure)),
+)

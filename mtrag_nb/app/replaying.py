@@ -10,7 +10,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .command import Command, changes_of, count, limit_arguments, reference_argument, reference_or_sample
+from mtrag_nb.app.command import (
+    Command,
+    changes_of,
+    count,
+    limit_arguments,
+    reference_argument,
+    reference_or_sample,
+)
 from .running import print_run, whole
 from ..core.record import Run
 from ..core.types import SettingsError
@@ -26,12 +33,15 @@ __all__ = ['REPLAY', 'split_changes', 'tasks_of', 'replay', 'replay_arguments', 
 def split_changes(pairs: list[str]) -> tuple[dict[str, str], dict[str, str]]:
     "KEY=VALUE arguments: of the state, and of the settings. Raises SettingsError for one without =."
     changes = changes_of(pairs)
-    return {k: v for k, v in changes.items() if "." not in k}, {k: v for k, v in changes.items() if "." in k}
+    return {k: v for k, v in changes.items() if "." not in k}, {
+        k: v for k, v in changes.items() if "." in k
+    }
 
 
 def tasks_of(run: Run, reference: str | Path | None) -> list:
     "The tasks that a run does not keep: of a reference file, if one is named or known to have them."
-    if not reference and set(run.trajectories) <= set(run.tasks): return []
+    if not reference and set(run.trajectories) <= set(run.tasks):
+        return []
     return reference_or_sample(reference, [run]).tasks
 
 # %% ../../nbs/app/04b_replaying.ipynb #49727c48
@@ -43,7 +53,9 @@ def replay(
     settings: Mapping[str, str] = {},  # dotted key -> value
     visit: int = 1,  # which visit of the node
     fresh: bool = False,  # True: everything downstream is computed anew
-    index: str | Path | None = None,  # that the run was made with, where something has to be retrieved
+    index: str
+    | Path
+    | None = None,  # that the run was made with, where something has to be retrieved
     reference: str | Path | None = None,  # its tasks, for a run that did not keep them
     out: str | Path | None = None,  # the new run folder
     limit: int | None = None,  # only the first so many turns
@@ -54,14 +66,19 @@ def replay(
     "Take up a turn of a run again, or all of them, and print what came of it."
     from mtrag_nb.runs.replay import Replayer, fork
     from mtrag_nb.runs.replay_runs import Change, replay_run
-    if not turn and not out: raise SettingsError("name a turn with --turn, or a folder for the new run with --out")
+
+    if not turn and not out:
+        raise SettingsError("name a turn with --turn, or a folder for the new run with --out")
     old = Run(run)
     with Replayer(old, tasks_of(old, reference), index, models, settings or None) as player:
         if not turn:
-            new = replay_run(player, out, Change(at, state, settings, visit, fresh), minutes, limit, progress)
+            new = replay_run(
+                player, out, Change(at, state, settings, visit, fresh), minutes, limit, progress
+            )
             print_run(new)
             return new
-        if out: raise SettingsError("one turn is printed: leave --out away, or replay all turns")
+        if out:
+            raise SettingsError("one turn is printed: leave --out away, or replay all turns")
         came = fork(player, turn, at, state, visit, fresh)
         print(came)
         return came
@@ -70,27 +87,79 @@ def replay(
 def replay_arguments(p: argparse.ArgumentParser) -> None:
     "Of `mtrag replay`."
     p.add_argument("run", metavar="RUN", help="the folder of a run")
-    p.add_argument("--turn", metavar="ID", help="one turn, by the id of its task, printed beside what it was (default: all, into --out)")
-    p.add_argument("--at", default="", metavar="NODE",
-                   help="the node behind which it is taken up (default: the one that puts there what is changed; nothing changed: the "
-                        "beginning)")
-    p.add_argument("--visit", type=count, default=1, metavar="N", help="which visit of the node, where there is a loop (default 1)")
-    p.add_argument("--set", action="append", default=[], metavar="KEY=VALUE",
-                   help="key of the state (query, kept, draft, grounded, ...; question at the beginning), or a setting, which has a dot "
-                        "(may be repeated)")
-    p.add_argument("--fresh", action="store_true", help="compute everything downstream anew, from the call record where it has the calls")
-    p.add_argument("--index", metavar="DIR", help="the index that the run was made with, where something has to be retrieved")
-    reference_argument(p, "the tasks of a run that did not keep them (default: of the benchmark's and the sample's the one with these)")
+    p.add_argument(
+        "--turn",
+        metavar="ID",
+        help="one turn, by the id of its task, printed beside what it was (default: all, into --out)",
+    )
+    p.add_argument(
+        "--at",
+        default="",
+        metavar="NODE",
+        help="the node behind which it is taken up (default: the one that puts there what is changed; nothing changed: the "
+        "beginning)",
+    )
+    p.add_argument(
+        "--visit",
+        type=count,
+        default=1,
+        metavar="N",
+        help="which visit of the node, where there is a loop (default 1)",
+    )
+    p.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="key of the state (query, kept, draft, grounded, ...; question at the beginning), or a setting, which has a dot "
+        "(may be repeated)",
+    )
+    p.add_argument(
+        "--fresh",
+        action="store_true",
+        help="compute everything downstream anew, from the call record where it has the calls",
+    )
+    p.add_argument(
+        "--index",
+        metavar="DIR",
+        help="the index that the run was made with, where something has to be retrieved",
+    )
+    reference_argument(
+        p,
+        "the tasks of a run that did not keep them (default: of the benchmark's and the sample's the one with these)",
+    )
     limit_arguments(p, "only the first N turns", "start no new turn after so long")
-    p.add_argument("--out", metavar="DIR", help="the folder of the new run, paired with the old one turn by turn")
+    p.add_argument(
+        "--out",
+        metavar="DIR",
+        help="the folder of the new run, paired with the old one turn by turn",
+    )
 
 # %% ../../nbs/app/04b_replaying.ipynb #caf5d9a2
 def do_replay(a: argparse.Namespace) -> bool:
     "`mtrag replay`: done if no turn broke."
     state, settings = split_changes(a.set)
-    came = replay(a.run, a.turn, a.at, state, settings, a.visit, a.fresh, a.index, a.reference, a.out, a.limit, a.minutes)
+    came = replay(
+        a.run,
+        a.turn,
+        a.at,
+        state,
+        settings,
+        a.visit,
+        a.fresh,
+        a.index,
+        a.reference,
+        a.out,
+        a.limit,
+        a.minutes,
+    )
     return not came.after.failed if a.turn else whole(came)
 
 
-REPLAY = Command("Take up a recorded turn, or all turns of a run, at a node, with something changed there: only what lies downstream is "
-                 "computed.", replay_arguments, do_replay, configured=False)
+REPLAY = Command(
+    "Take up a recorded turn, or all turns of a run, at a node, with something changed there: only what lies downstream is "
+    "computed.",
+    replay_arguments,
+    do_replay,
+    configured=False,
+)

@@ -22,47 +22,108 @@ def place_of(c: Context) -> dict:
     "Document, section and page of a passage; None and '' for what is not known."
     title, _, section = c.title.partition(" › ")
     page = re.search(r"#page=(\d+)$", c.url)
-    return {"document": c.source or title or c.document_id, "section": section or (title if c.source else ""),
-            "page": int(page[1]) if page else None}
+    return {
+        "document": c.source or title or c.document_id,
+        "section": section or (title if c.source else ""),
+        "page": int(page[1]) if page else None,
+    }
 
 # %% ../../nbs/app/07_reply.ipynb #e8fd8c9f
 def grade_line(i: str, v: Verdict, kept: bool, contexts: Mapping[str, Context]) -> dict:
     "The grade of a passage."
     place = place_of(contexts[i]) if i in contexts else {"document": i, "section": "", "page": None}
-    return {"passage": i, **place, "label": str(v.label.value), "kept": kept, "how": v.how, "score": v.score, "threshold": v.threshold}
+    return {
+        "passage": i,
+        **place,
+        "label": str(v.label.value),
+        "kept": kept,
+        "how": v.how,
+        "score": v.score,
+        "threshold": v.threshold,
+    }
 
 
 def grade_lines(t: Trajectory, contexts: Mapping[str, Context]) -> list[dict]:
     "All grades of a turn, in order."
-    return [grade_line(g.id, g.verdict, g.id in s.kept, contexts) for s in t.of(Graded) for g in s.grades]
+    return [
+        grade_line(g.id, g.verdict, g.id in s.kept, contexts)
+        for s in t.of(Graded)
+        for g in s.grades
+    ]
 
 
 def step_told(
     step: Step,
-    name: Callable[[str], str] = lambda i: i.split("#")[0],  # id of a passage -> what a reader calls it
+    name: Callable[[str], str] = lambda i: i.split("#")[
+        0
+    ],  # id of a passage -> what a reader calls it
 ) -> dict:
     "A step as progress: the node, what it says in words, its seconds."
-    return {"node": step.node, "told": [list(line) for line in step.lines(name)], "seconds": step.seconds}
+    return {
+        "node": step.node,
+        "told": [list(line) for line in step.lines(name)],
+        "seconds": step.seconds,
+    }
 
 # %% ../../nbs/app/07_reply.ipynb #3378814e
 def citation_lines(cited: Cited, contexts: Sequence[Context]) -> list[dict]:
     "The passages that are cited: where each stands, its text, and the sentences in it that claims rest on."
     named = {n: c for n, c in enumerate(contexts, 1)}
     used = sorted({x.n for claim in cited.claims for x in claim.citations} & named.keys())
-    spans = lambda n: sorted({(x.start, x.end) for claim in cited.claims for x in claim.citations if x.n == n and x.supports})
-    return [{"n": n, **place_of(named[n]), "passage": named[n].id, "text": named[n].text, "marks": [list(s) for s in spans(n)]}
-            for n in used]
+
+    def spans(n):
+        return sorted(
+            {
+                (x.start, x.end)
+                for claim in cited.claims
+                for x in claim.citations
+                if x.n == n and x.supports
+            }
+        )
+
+    return [
+        {
+            "n": n,
+            **place_of(named[n]),
+            "passage": named[n].id,
+            "text": named[n].text,
+            "marks": [list(s) for s in spans(n)],
+        }
+        for n in used
+    ]
 
 
 def cited_lines(t: Trajectory, contexts: Mapping[str, Context]) -> dict:
     "Claims and citations of a turn; none of one without an answer."
     if (cited := claims_of(t, contexts)) is None:
-        return {"citations": [], "claims": [], "cited_by": "", "cited_how": "", "unsupported": [], "confidence": None, "licence": ""}
-    claims = [{"start": c.start, "end": c.end, "cites": [x.n for x in c.citations if x.context], "supported": c.supported,
-               "problem": c.problem} for c in cited.claims]
-    return {"citations": citation_lines(cited, [contexts[i] for i in t.contexts]), "claims": claims, "cited_by": cited.way,
-            "cited_how": WAYS_TO_CITE.get(cited.way, ""), "unsupported": [c.text for c in cited.unsupported],
-            "confidence": cited.confidence, "licence": cited.licence}
+        return {
+            "citations": [],
+            "claims": [],
+            "cited_by": "",
+            "cited_how": "",
+            "unsupported": [],
+            "confidence": None,
+            "licence": "",
+        }
+    claims = [
+        {
+            "start": c.start,
+            "end": c.end,
+            "cites": [x.n for x in c.citations if x.context],
+            "supported": c.supported,
+            "problem": c.problem,
+        }
+        for c in cited.claims
+    ]
+    return {
+        "citations": citation_lines(cited, [contexts[i] for i in t.contexts]),
+        "claims": claims,
+        "cited_by": cited.way,
+        "cited_how": WAYS_TO_CITE.get(cited.way, ""),
+        "unsupported": [c.text for c in cited.unsupported],
+        "confidence": cited.confidence,
+        "licence": cited.licence,
+    }
 
 # %% ../../nbs/app/07_reply.ipynb #758590dc
 INTERRUPTED = "Interrupted"  # the type of the fault of a turn that a service's end cut off
@@ -76,7 +137,11 @@ def fault_number(task_id: str) -> str:
 def error_line(t: Trajectory) -> dict:
     "What a client is told of a turn that broke."
     said = f"fault {fault_number(t.task_id)}: the service's log and its record have the text"
-    return {"node": t.error.node, "type": t.error.type, "message": t.error.message if t.error.type == INTERRUPTED else said}
+    return {
+        "node": t.error.node,
+        "type": t.error.type,
+        "message": t.error.message if t.error.type == INTERRUPTED else said,
+    }
 
 
 def reply_of(
@@ -87,7 +152,18 @@ def reply_of(
 ) -> dict:
     "A turn as it is replied. A turn that broke has no answer, but an `error`; a refusal has no citations."
     about = next((r.about for r in reasons if r.name == t.reason), "")
-    return {"answer": t.answer, "outcome": t.outcome.value, "reason": t.reason, "why": about, **cited_lines(t, contexts),
-            "grades": grade_lines(t, contexts), "seconds": t.seconds, "tokens": {"in": t.calls.tokens_in, "out": t.calls.tokens_out},
-            "trajectory_id": t.task_id, "conversation_id": t.conversation_id, "turn": t.turn,
-            "error": error_line(t) if t.error else None, **known}
+    return {
+        "answer": t.answer,
+        "outcome": t.outcome.value,
+        "reason": t.reason,
+        "why": about,
+        **cited_lines(t, contexts),
+        "grades": grade_lines(t, contexts),
+        "seconds": t.seconds,
+        "tokens": {"in": t.calls.tokens_in, "out": t.calls.tokens_out},
+        "trajectory_id": t.task_id,
+        "conversation_id": t.conversation_id,
+        "turn": t.turn,
+        "error": error_line(t) if t.error else None,
+        **known,
+    }

@@ -24,19 +24,32 @@ __all__ = ['REPRODUCE', 'reproduce', 'reproduce_arguments', 'do_reproduce']
 def reproduce(
     paper: str,  # a key of studies.reproduce.PAPERS
     out: str | Path = "",  # the folder; "": runs/<paper>
-    data: str | Path = "",  # "sample", a folder of official files, or "": the sample for the laptop without MTRAG_DATA, else official files
-    models: Callable[[Settings], Models] | None = None,  # makes the models of some settings; None: the profile's
-    fetch: Callable[[Settings], object] | None = None,  # gets the models of some settings; None: from the hub
+    data: str
+    | Path = "",  # "sample", a folder of official files, or "": the sample for the laptop without MTRAG_DATA, else official files
+    models: Callable[[Settings], Models]
+    | None = None,  # makes the models of some settings; None: the profile's
+    fetch: Callable[[Settings], object]
+    | None = None,  # gets the models of some settings; None: from the hub
     progress: bool = True,
     **wanted,  # profile, variant, changes, select, limit, cap, judge, encoder: see studies.reproduce.Wanted
 ) -> bool:  # whether all of it is whole
     "Reproduce a paper, or go on with it, and print each step."
     from mtrag_nb.models.calls import Models
     from mtrag_nb.studies.reproduce import Reproduction, Wanted
-    r = Reproduction(Wanted(paper, **wanted), out or Path("runs") / paper, data, models or Models, fetch, progress)
+
+    r = Reproduction(
+        Wanted(paper, **wanted),
+        out or Path("runs") / paper,
+        data,
+        models or Models,
+        fetch,
+        progress,
+    )
     done = r.go()
     page = r.folder / "reproduction.html"
-    print(f"{page}: {page.stat().st_size // 1000} kB, opens in any browser, loads nothing; beside it the same as a notebook")
+    print(
+        f"{page}: {page.stat().st_size // 1000} kB, opens in any browser, loads nothing; beside it the same as a notebook"
+    )
     return done
 
 # %% ../../nbs/app/05_reproducing.ipynb #29e9f6c7
@@ -44,24 +57,67 @@ def reproduce_arguments(p: argparse.ArgumentParser) -> None:
     "Of `mtrag reproduce`."
     from mtrag_nb.runs.run import SELECTIONS
     from mtrag_nb.studies.reproduce import PAPERS
-    p.add_argument("paper", choices=list(PAPERS), help="; ".join(f"{k}: {len(v.runs)} runs ({v.title})" for k, v in PAPERS.items()))
-    p.add_argument("--as", dest="variant", default="", metavar="VARIANT", help="`published`: with the settings that the paper says")
+
+    p.add_argument(
+        "paper",
+        choices=list(PAPERS),
+        help="; ".join(f"{k}: {len(v.runs)} runs ({v.title})" for k, v in PAPERS.items()),
+    )
+    p.add_argument(
+        "--as",
+        dest="variant",
+        default="",
+        metavar="VARIANT",
+        help="`published`: with the settings that the paper says",
+    )
     p.add_argument("--limit", type=count, metavar="N", help="only the first N of the paper's tasks")
-    p.add_argument("--select", default="", choices=["", *SELECTIONS], help="other tasks than the paper's")
-    p.add_argument("--cap", type=count, metavar="N",
-                   help="children of each domain that are indexed (default: all; as published: the paper's)")
-    p.add_argument("--data", default="", metavar="sample|DIR",
-                   help="where tasks and passages lie (default: the sample for the laptop; $MTRAG_DATA; else fetched into data/official)")
-    p.add_argument("--judge", default="", metavar="PROFILE", help="the judge's profile (default: laptop for the laptop, else judge)")
-    p.add_argument("--encoder", default="minilm", choices=["minilm", "official", "none"], help="of RB_agg (default minilm)")
-    p.add_argument("--out", default="", metavar="DIR", help="the folder (default runs/PAPER); begun, it is gone on with")
+    p.add_argument(
+        "--select", default="", choices=["", *SELECTIONS], help="other tasks than the paper's"
+    )
+    p.add_argument(
+        "--cap",
+        type=count,
+        metavar="N",
+        help="children of each domain that are indexed (default: all; as published: the paper's)",
+    )
+    p.add_argument(
+        "--data",
+        default="",
+        metavar="sample|DIR",
+        help="where tasks and passages lie (default: the sample for the laptop; $MTRAG_DATA; else fetched into data/official)",
+    )
+    p.add_argument(
+        "--judge",
+        default="",
+        metavar="PROFILE",
+        help="the judge's profile (default: laptop for the laptop, else judge)",
+    )
+    p.add_argument(
+        "--encoder",
+        default="minilm",
+        choices=["minilm", "official", "none"],
+        help="of RB_agg (default minilm)",
+    )
+    p.add_argument(
+        "--out",
+        default="",
+        metavar="DIR",
+        help="the folder (default runs/PAPER); begun, it is gone on with",
+    )
 
 
 def do_reproduce(a: argparse.Namespace) -> bool:
     "`mtrag reproduce`: done if every step is whole; what was left out for a reason that was told does not count."
-    wanted = {k: getattr(a, k) for k in ("profile", "variant", "limit", "select", "cap", "judge", "encoder")}
+    wanted = {
+        k: getattr(a, k)
+        for k in ("profile", "variant", "limit", "select", "cap", "judge", "encoder")
+    }
     return reproduce(a.paper, a.out, a.data, changes=changes_of(a.set), **wanted)
 
 
-REPRODUCE = Command("Reproduce a paper from nothing: data, models, index, runs, ablations, judgements, scores, one page; goes on where it "
-                    "stopped.", reproduce_arguments, do_reproduce)
+REPRODUCE = Command(
+    "Reproduce a paper from nothing: data, models, index, runs, ablations, judgements, scores, one page; goes on where it "
+    "stopped.",
+    reproduce_arguments,
+    do_reproduce,
+)

@@ -11,7 +11,15 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .command import Command, domain_argument, limit_arguments, settings_of, system_argument, system_of, web_argument
+from mtrag_nb.app.command import (
+    Command,
+    domain_argument,
+    limit_arguments,
+    settings_of,
+    system_argument,
+    system_of,
+    web_argument,
+)
 from .indexing import ingest
 from ..core.record import Run
 from ..core.settings import Settings
@@ -31,10 +39,13 @@ __all__ = ['RUN', 'CHECK', 'print_run', 'run', 'tasks_arguments', 'run_arguments
 def print_run(run: Run) -> None:
     "Print what came of a run."
     turns = run.trajectories.values()
-    print(f"{run.system} on {run.manifest['settings']['profile']}: {len(turns)} turns, in {run.folder}\n{telemetry(turns)}\n")
+    print(
+        f"{run.system} on {run.manifest['settings']['profile']}: {len(turns)} turns, in {run.folder}\n{telemetry(turns)}\n"
+    )
     print(breakdown_table(breakdown(turns, "domain"), "domain"))
     why = Counter((t.error.type, clipped(t.error.message, 300)) for t in turns if t.error)
-    for (kind, said), n in why.most_common(5): print(f"{n} turn{'s' if n > 1 else ''} broke: {kind}: {said}")
+    for (kind, said), n in why.most_common(5):
+        print(f"{n} turn{'s' if n > 1 else ''} broke: {kind}: {said}")
 
 # %% ../../nbs/app/01_running.ipynb #43dccb25
 def run(
@@ -55,21 +66,44 @@ def run(
 ) -> Run:
     "Run a system, or go on with a run, and print what came of it."
     settings, chosen = settings or configured(system), system_named(system)
-    file = read_benchmark(tasks, setting == "reference", domains, limit if select == "all" else None)
+    file = read_benchmark(
+        tasks, setting == "reference", domains, limit if select == "all" else None
+    )
 
     from mtrag_nb.runs.run import open_web, run_tasks, selected
+
     todo = selected(file.tasks, select, limit)
-    if not todo: raise DataError("no tasks of the wanted domains", tasks, remedy="Check --domain and the file")
+    if not todo:
+        raise DataError(
+            "no tasks of the wanted domains", tasks, remedy="Check --domain and the file"
+        )
     if without_gold:
         from mtrag_nb.runs.oracles import leave_gold_out, leave_out_tasks
+
         chosen, todo = leave_gold_out(chosen, file.gold), leave_out_tasks(todo, file.gold)
         if not todo:
-            raise DataError("no task has gold passages to leave out", tasks,
-                            remedy="Name a reference file: it holds labels and gold passages")
+            raise DataError(
+                "no task has gold passages to leave out",
+                tasks,
+                remedy="Name a reference file: it holds labels and gold passages",
+            )
     if web != "none":
         from mtrag_nb.models.calls import Models
+
         models = models or Models(settings)
-    done = run_tasks(chosen, todo, out, settings, index, setting, file.lines, models, minutes, progress, open_web(web, settings, models))
+    done = run_tasks(
+        chosen,
+        todo,
+        out,
+        settings,
+        index,
+        setting,
+        file.lines,
+        models,
+        minutes,
+        progress,
+        open_web(web, settings, models),
+    )
     print_run(done)
     return done
 
@@ -77,9 +111,15 @@ def run(
 def tasks_arguments(p: argparse.ArgumentParser) -> None:
     "Of all that answers the tasks of a file: which, by whom, from what, into which folder."
     system_argument(p)
-    p.add_argument("--tasks", required=True, metavar="FILE", help="an input or reference file of the benchmark")
-    p.add_argument("--setting", default="rag", choices=["rag", "reference"],
-                   help="rag: retrieve (task C); reference: the passages that come with each task (task B)")
+    p.add_argument(
+        "--tasks", required=True, metavar="FILE", help="an input or reference file of the benchmark"
+    )
+    p.add_argument(
+        "--setting",
+        default="rag",
+        choices=["rag", "reference"],
+        help="rag: retrieve (task C); reference: the passages that come with each task (task B)",
+    )
     domain_argument(p)
     limit_arguments(p, "only the first N tasks", "start no new turn after so long")
     p.add_argument("--index", metavar="DIR", help="the index folder (setting rag)")
@@ -89,10 +129,17 @@ def tasks_arguments(p: argparse.ArgumentParser) -> None:
 def run_arguments(p: argparse.ArgumentParser) -> None:
     "Of `mtrag run`."
     tasks_arguments(p)
-    p.add_argument("--select", default="all", choices=["all", "last-questions"],
-                   help="last-questions: of each conversation the last question only, as the paper's 110 tasks are")
-    p.add_argument("--without-gold", action="store_true",
-                   help="an oracle, to measure refusal: answerable tasks only, and their gold documents are left out of what is retrieved")
+    p.add_argument(
+        "--select",
+        default="all",
+        choices=["all", "last-questions"],
+        help="last-questions: of each conversation the last question only, as the paper's 110 tasks are",
+    )
+    p.add_argument(
+        "--without-gold",
+        action="store_true",
+        help="an oracle, to measure refusal: answerable tasks only, and their gold documents are left out of what is retrieved",
+    )
     web_argument(p)
 
 # %% ../../nbs/app/01_running.ipynb #c4021469
@@ -103,11 +150,29 @@ def whole(run: Run) -> bool:
 
 def do_run(a: argparse.Namespace) -> bool:
     "`mtrag run`."
-    return whole(run(a.tasks, a.out, system_of(a), a.index, a.setting, a.domain, a.limit, a.minutes, settings_of(a),
-                     select=a.select, without_gold=a.without_gold, web=a.web))
+    return whole(
+        run(
+            a.tasks,
+            a.out,
+            system_of(a),
+            a.index,
+            a.setting,
+            a.domain,
+            a.limit,
+            a.minutes,
+            settings_of(a),
+            select=a.select,
+            without_gold=a.without_gold,
+            web=a.web,
+        )
+    )
 
 
-RUN = Command("Run a system over the tasks of a file; a run that was interrupted goes on where it stopped.", run_arguments, do_run)
+RUN = Command(
+    "Run a system over the tasks of a file; a run that was interrupted goes on where it stopped.",
+    run_arguments,
+    do_run,
+)
 
 # %% ../../nbs/app/01_running.ipynb #3c1816cf
 def check(
@@ -124,9 +189,15 @@ def check(
 def check_arguments(p: argparse.ArgumentParser) -> None:
     "Of `mtrag check`."
     p.add_argument("--task", required=True, choices=["A", "B", "C"])
-    p.add_argument("--input", required=True, metavar="FILE", help="the tasks that were to be predicted")
+    p.add_argument(
+        "--input", required=True, metavar="FILE", help="the tasks that were to be predicted"
+    )
     p.add_argument("--predictions", required=True, metavar="FILE")
 
 
-CHECK = Command("Check a prediction file as the official format checker does.", check_arguments,
-                lambda a: check(a.task, a.input, a.predictions).ok, configured=False)
+CHECK = Command(
+    "Check a prediction file as the official format checker does.",
+    check_arguments,
+    lambda a: check(a.task, a.input, a.predictions).ok,
+    configured=False,
+)

@@ -10,7 +10,14 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .command import Command, limit_arguments, reference_argument, reference_of, reference_or_sample, settings_of
+from mtrag_nb.app.command import (
+    Command,
+    limit_arguments,
+    reference_argument,
+    reference_of,
+    reference_or_sample,
+    settings_of,
+)
 from ..core.record import LEFT_OUT, Run
 from ..core.settings import Settings
 from ..core.types import DataError, SettingsError
@@ -36,7 +43,14 @@ def halves(paths: Iterable[Path]) -> tuple[dict[Path, Run], dict[str, Run]]:
     return runs, {r.system.split(LEFT_OUT)[0]: r for r in runs.values() if LEFT_OUT in r.system}
 
 # %% ../../nbs/app/02_scoring.ipynb #82a52da1
-COMPARED = ("rb_agg_conditioned", "RougeL", "K-precision", "judge_faithfulness", "rl_f_local_conditioned", "rb_llm_local_conditioned")
+COMPARED = (
+    "rb_agg_conditioned",
+    "RougeL",
+    "K-precision",
+    "judge_faithfulness",
+    "rl_f_local_conditioned",
+    "rb_llm_local_conditioned",
+)
 
 # %% ../../nbs/app/02_scoring.ipynb #31a5634e
 def places(
@@ -45,34 +59,50 @@ def places(
 ) -> dict[Path, Path]:  # source -> folder
     "Where the scores of each source go. Raises DataError for two that would go into one."
     from mtrag_nb.evaluate.scores import place_of_scores
+
     paths = list(sources)
-    found = {p: place_of_scores(p, Path(out) / p.stem if out and len(paths) > 1 else out) for p in paths}
+    found = {
+        p: place_of_scores(p, Path(out) / p.stem if out and len(paths) > 1 else out) for p in paths
+    }
     for p, folder in found.items():
         if other := next((q for q in paths if q != p and found[q] == folder), None):
-            raise DataError(f"and {other} would both leave their scores in {folder}", p,
-                            remedy="Score one at a time, each with its own --out")
+            raise DataError(
+                f"and {other} would both leave their scores in {folder}",
+                p,
+                remedy="Score one at a time, each with its own --out",
+            )
     return found
 
 
 def rankings_alone(path: Path) -> bool:
     "Whether a file holds rankings and no answers: predictions of task A, or a TREC run. Raises DataError for a file that is neither."
     from mtrag_nb.evaluate.retrieval import without_answers
-    if ".jsonl" in path.suffixes: return all(p.answer is None for p in read_predictions(path).values())
+
+    if ".jsonl" in path.suffixes:
+        return all(p.answer is None for p in read_predictions(path).values())
     return without_answers(path)
 
 
 def relevant_passages(qrels: Iterable[str | Path]) -> dict[str, dict[str, int]] | None:
     "The relevant passages of some files; None without a file. Raises DataError for files that hold none."
     files = list(qrels)
-    if not files: return None
+    if not files:
+        return None
     found = read_qrels(*files)
-    if not found: raise DataError("holds no judgement", ", ".join(map(str, files)), remedy="Wanted are rows: query-id, corpus-id, score")
+    if not found:
+        raise DataError(
+            "holds no judgement",
+            ", ".join(map(str, files)),
+            remedy="Wanted are rows: query-id, corpus-id, score",
+        )
     return found
 
 # %% ../../nbs/app/02_scoring.ipynb #3adab9a8
 def score(
     sources: Iterable[str | Path],  # run folders and prediction files
-    reference: str | Path | None = None,  # tasks, targets and labels; None: of the benchmark's and the sample's the one with these tasks
+    reference: str
+    | Path
+    | None = None,  # tasks, targets and labels; None: of the benchmark's and the sample's the one with these tasks
     qrels: Iterable[str | Path] = (),  # for the retrieval measures
     encoder: str = "minilm",  # of BERTScore and RB_agg: one of evaluate.metrics.ENCODERS
     idk: str = "best",  # who says that an answer refuses: one of evaluate.scores.SOURCES
@@ -83,6 +113,7 @@ def score(
     from mtrag_nb.evaluate.metrics import encoder_named
     from mtrag_nb.evaluate.retrieval import compare_retrieval, score_retrieval
     from mtrag_nb.evaluate.scores import compare_runs, score_run
+
     paths = [Path(p) for p in sources]
     runs, negatives = halves(paths)
     positives = [p for p in paths if p not in runs or LEFT_OUT not in runs[p].system] or paths
@@ -91,48 +122,90 @@ def score(
     found, ranked, own = [], [], places(positives, out)
     for p in positives:
         if p not in runs and rankings_alone(p):
-            if relevant is None: raise DataError("holds rankings and no answers", p, remedy="Name the relevant passages with --qrels")
+            if relevant is None:
+                raise DataError(
+                    "holds rankings and no answers",
+                    p,
+                    remedy="Name the relevant passages with --qrels",
+                )
             ranked.append(score_retrieval(p, relevant, known.tasks, own[p]))
             print(f"{ranked[-1]!r}\n")
         else:
-            negative = negatives.get(runs[p].system) if p in runs and LEFT_OUT not in runs[p].system else None
-            found.append(score_run(runs.get(p, p), known.gold, known.tasks, relevant, bert, idk, negative, own[p]))
+            negative = (
+                negatives.get(runs[p].system)
+                if p in runs and LEFT_OUT not in runs[p].system
+                else None
+            )
+            found.append(
+                score_run(
+                    runs.get(p, p), known.gold, known.tasks, relevant, bert, idk, negative, own[p]
+                )
+            )
             print(f"{found[-1]!r}\n")
     for m in COMPARED if len(found) > 1 else ():
-        if all(m in r.measures and r.of(m) for r in found): print(f"{compare_runs(found, m, live_web)!r}\n")
-    if len(ranked) > 1: print(compare_retrieval(ranked))
+        if all(m in r.measures and r.of(m) for r in found):
+            print(f"{compare_runs(found, m, live_web)!r}\n")
+    if len(ranked) > 1:
+        print(compare_retrieval(ranked))
     return [*found, *ranked]
 
 # %% ../../nbs/app/02_scoring.ipynb #6fdabd52
 def score_arguments(p: argparse.ArgumentParser) -> None:
     "Of `mtrag score`."
     from mtrag_nb.evaluate.metrics import ENCODERS
+
     p.add_argument("sources", nargs="+", metavar="RUN|PREDICTIONS.jsonl")
-    reference_argument(p, "tasks, targets and labels (default: of the benchmark's and the sample's the one with these tasks)")
-    p.add_argument("--qrels", nargs="+", default=[], metavar="FILE", help="for the retrieval measures")
-    p.add_argument("--encoder", default="minilm", choices=list(ENCODERS),
-                   help="of BERTScore and RB_agg; only `official` compares with the leaderboard (default minilm)")
-    p.add_argument("--idk", default="best", choices=["best", "recorded", "rule", "judge"],
-                   help="who says that an answer refuses (default best: the file's own verdict, then the record, a judge, the rule)")
-    p.add_argument("--out", metavar="DIR", help="folder for the scores (default: the run's own; runs/scores/NAME for a file)")
-    p.add_argument("--live-web", action="store_true",
-                   help="compare runs that searched a live web, too: nobody can repeat them, and the table does not say so again")
+    reference_argument(
+        p,
+        "tasks, targets and labels (default: of the benchmark's and the sample's the one with these tasks)",
+    )
+    p.add_argument(
+        "--qrels", nargs="+", default=[], metavar="FILE", help="for the retrieval measures"
+    )
+    p.add_argument(
+        "--encoder",
+        default="minilm",
+        choices=list(ENCODERS),
+        help="of BERTScore and RB_agg; only `official` compares with the leaderboard (default minilm)",
+    )
+    p.add_argument(
+        "--idk",
+        default="best",
+        choices=["best", "recorded", "rule", "judge"],
+        help="who says that an answer refuses (default best: the file's own verdict, then the record, a judge, the rule)",
+    )
+    p.add_argument(
+        "--out",
+        metavar="DIR",
+        help="folder for the scores (default: the run's own; runs/scores/NAME for a file)",
+    )
+    p.add_argument(
+        "--live-web",
+        action="store_true",
+        help="compare runs that searched a live web, too: nobody can repeat them, and the table does not say so again",
+    )
 
 
 SCORE = Command(
     "Score runs and prediction files; two or more are compared, and a run --without-gold is joined to the run of the same system.",
-    score_arguments, lambda a: bool(score(a.sources, a.reference, a.qrels, a.encoder, a.idk, a.out, a.live_web)),
-    configured=False)
+    score_arguments,
+    lambda a: bool(score(a.sources, a.reference, a.qrels, a.encoder, a.idk, a.out, a.live_web)),
+    configured=False,
+)
 
 # %% ../../nbs/app/02_scoring.ipynb #78d43445
 def judge(
     runs: Iterable[str | Path],  # run folders
-    reference: str | Path | None = None,  # tasks and targets; None: of the benchmark's and the sample's the one with these tasks
+    reference: str
+    | Path
+    | None = None,  # tasks and targets; None: of the benchmark's and the sample's the one with these tasks
     way: str = "",  # "text" or "choice"; "": by profile
     protocols: Iterable[str] = (),  # of evaluate.judging.PROTOCOLS; none: all
     limit: int | None = None,  # only the first so many turns of each
     minutes: float | None = None,  # judge no new answer after so long
-    out: str | Path | None = None,  # folder for the judgements, if there is one run and another judge wrote into it
+    out: str
+    | Path
+    | None = None,  # folder for the judgements, if there is one run and another judge wrote into it
     settings: Settings | None = None,  # the judge's
     models: Models | None = None,
     progress: bool = True,
@@ -143,9 +216,24 @@ def judge(
 
     from mtrag_nb.evaluate.judging import PROTOCOLS, judge_run
     from mtrag_nb.models.calls import Models
+
     models, asked, found = models or Models(settings), tuple(protocols) or PROTOCOLS, []
     for r in runs:
-        found.append(judge_run(r, known.tasks, known.gold, settings, way, asked, out, limit, minutes, models, progress))
+        found.append(
+            judge_run(
+                r,
+                known.tasks,
+                known.gold,
+                settings,
+                way,
+                asked,
+                out,
+                limit,
+                minutes,
+                models,
+                progress,
+            )
+        )
         print(f"{found[-1]!r}\n")
     return found
 
@@ -156,7 +244,8 @@ LICENCE_OUT = "runs/licence/licence.json"
 def judge_licence(
     ratings: str | Path,  # rated answers, in InspectorRAGet's format
     out: str | Path = LICENCE_OUT,
-    ways: Iterable[str] | None = None,  # how the model is asked, of faithfulness.MODEL_WAYS; (): automatic measures alone; None: all
+    ways: Iterable[str]
+    | None = None,  # how the model is asked, of faithfulness.MODEL_WAYS; (): automatic measures alone; None: all
     limit: int | None = None,  # only the answers of the first so many conversations
     settings: Settings | None = None,
     models: Models | None = None,
@@ -165,8 +254,11 @@ def judge_licence(
     "Hold the judge and every automatic measure against people, print the licence, write it down."
     from mtrag_nb.evaluate.faithfulness import MODEL_WAYS
     from mtrag_nb.studies.licence import measure_all
+
     asked = tuple(MODEL_WAYS if ways is None else ways)
-    found = measure_all(ratings, out, settings, asked, limit, Path(out).parent / "calls", models, progress)
+    found = measure_all(
+        ratings, out, settings, asked, limit, Path(out).parent / "calls", models, progress
+    )
     print(found)
     return found
 
@@ -176,60 +268,113 @@ def judge_arguments(p: argparse.ArgumentParser) -> None:
     from mtrag_nb.evaluate.judge import WAYS
     from mtrag_nb.evaluate.judging import PROTOCOLS
     from mtrag_nb.evaluate.faithfulness import MODEL_WAYS
+
     p.add_argument("runs", nargs="*", metavar="RUN")
-    reference_argument(p, "tasks and targets (default: of the benchmark's and the sample's the one with these tasks)")
-    p.add_argument("--way", default="", choices=["", *WAYS],
-                   help="text: the judge writes, the parser reads; choice: by token probability "
-                        "(default: choice for the laptop's model, else text)")
-    p.add_argument("--protocols", nargs="+", default=list(PROTOCOLS), choices=list(PROTOCOLS), metavar="P",
-                   help=f"of {', '.join(PROTOCOLS)} (default: all)")
-    limit_arguments(p, "only the first N turns of each run; with --licence, the first N conversations", "judge no new answer after so long")
-    p.add_argument("--licence", metavar="RATINGS", help="rated answers: hold the judge and every automatic measure against them")
-    p.add_argument("--ways", nargs="*", default=list(MODEL_WAYS), choices=list(MODEL_WAYS), metavar="W",
-                   help=f"with --licence, of {', '.join(MODEL_WAYS)} (default: all; none: automatic measures alone)")
-    p.add_argument("--out", metavar="PATH",
-                   help=f"folder of the judgements (default: the run's); with --licence, the file to write (default {LICENCE_OUT})")
+    reference_argument(
+        p,
+        "tasks and targets (default: of the benchmark's and the sample's the one with these tasks)",
+    )
+    p.add_argument(
+        "--way",
+        default="",
+        choices=["", *WAYS],
+        help="text: the judge writes, the parser reads; choice: by token probability "
+        "(default: choice for the laptop's model, else text)",
+    )
+    p.add_argument(
+        "--protocols",
+        nargs="+",
+        default=list(PROTOCOLS),
+        choices=list(PROTOCOLS),
+        metavar="P",
+        help=f"of {', '.join(PROTOCOLS)} (default: all)",
+    )
+    limit_arguments(
+        p,
+        "only the first N turns of each run; with --licence, the first N conversations",
+        "judge no new answer after so long",
+    )
+    p.add_argument(
+        "--licence",
+        metavar="RATINGS",
+        help="rated answers: hold the judge and every automatic measure against them",
+    )
+    p.add_argument(
+        "--ways",
+        nargs="*",
+        default=list(MODEL_WAYS),
+        choices=list(MODEL_WAYS),
+        metavar="W",
+        help=f"with --licence, of {', '.join(MODEL_WAYS)} (default: all; none: automatic measures alone)",
+    )
+    p.add_argument(
+        "--out",
+        metavar="PATH",
+        help=f"folder of the judgements (default: the run's); with --licence, the file to write (default {LICENCE_OUT})",
+    )
 
 # %% ../../nbs/app/02_scoring.ipynb #cb2e0754
 def do_judge(a: argparse.Namespace) -> bool:
     "`mtrag judge`: done if all was judged, or as much as was asked for. Raises SettingsError for both runs and --licence, or neither."
-    if bool(a.runs) == bool(a.licence): raise SettingsError("judge takes runs, or --licence with a file of ratings")
+    if bool(a.runs) == bool(a.licence):
+        raise SettingsError("judge takes runs, or --licence with a file of ratings")
     settings = settings_of(a)
-    if a.licence: return bool(judge_licence(a.licence, a.out or LICENCE_OUT, a.ways, a.limit, settings))
+    if a.licence:
+        return bool(judge_licence(a.licence, a.out or LICENCE_OUT, a.ways, a.limit, settings))
     reports = judge(a.runs, a.reference, a.way, a.protocols, a.limit, a.minutes, a.out, settings)
-    asked = lambda r: min(a.limit or r.turns, r.turns)  # turns to be judged
+
+    def asked(r):
+        return min(a.limit or r.turns, r.turns)  # turns to be judged
+
     return all(r.answered + r.refused >= asked(r) for r in reports)
 
 
-JUDGE = Command("Judge the turns of runs, going on where it stopped; or, with --licence, hold the judge against people's ratings.",
-                judge_arguments, do_judge)
+JUDGE = Command(
+    "Judge the turns of runs, going on where it stopped; or, with --licence, hold the judge against people's ratings.",
+    judge_arguments,
+    do_judge,
+)
 
 # %% ../../nbs/app/02_scoring.ipynb #405f2db3
 def report(
     runs: Iterable[str | Path],  # run folders
     out: str | Path | None = None,  # the file; None: report.html in the first run's folder
-    reference: str | Path | None = None,  # tasks, targets and labels; None: the sample's, if the runs are over the sample
+    reference: str
+    | Path
+    | None = None,  # tasks, targets and labels; None: the sample's, if the runs are over the sample
 ) -> Path:
     "Write the report of runs, and print where it is."
     found = [Run(r) for r in runs]
     from mtrag_nb.show.report import report as write_report, turns_beside
     from mtrag_nb.show.turn_list import views_in
+
     path = write_report(found, out, reference or reference_of(found))
     print(f"{path}: {path.stat().st_size // 1000} kB, opens in any browser, loads nothing")
     if files := views_in(turns_beside(path)):
         size = sum(p.stat().st_size for p in files) / 1e6
-        print(f"{turns_beside(path)}: its turns, {len(files)} files of {size:.1f} MB; the page needs them beside it")
+        print(
+            f"{turns_beside(path)}: its turns, {len(files)} files of {size:.1f} MB; the page needs them beside it"
+        )
     return path
 
 
 def report_arguments(p: argparse.ArgumentParser) -> None:
     "Of `mtrag report`."
     p.add_argument("runs", nargs="+", metavar="RUN")
-    p.add_argument("--out", metavar="FILE.html", help="the page (default: report.html in the first run's folder)")
-    reference_argument(p, "tasks, targets and labels (default: the sample's, if the runs are over the sample)")
+    p.add_argument(
+        "--out",
+        metavar="FILE.html",
+        help="the page (default: report.html in the first run's folder)",
+    )
+    reference_argument(
+        p, "tasks, targets and labels (default: the sample's, if the runs are over the sample)"
+    )
 
 
 REPORT = Command(
     "Write one page for a run or several: the verdict, the runs beside each other, the stage to blame, corrections, what `mtrag audit` "
     "and `ladder` found, disagreements, all turns. It loads nothing; the turns of long runs lie in a folder beside it.",
-    report_arguments, lambda a: bool(report(a.runs, a.out, a.reference)), configured=False)
+    report_arguments,
+    lambda a: bool(report(a.runs, a.out, a.reference)),
+    configured=False,
+)

@@ -21,7 +21,8 @@ from ..core.files import data_dir
 from ..core.types import DataError, SettingsError
 from ..systems.registry import SERVING
 
-if TYPE_CHECKING: from mtrag_nb.models.calls import Models
+if TYPE_CHECKING:
+    from mtrag_nb.models.calls import Models
 
 # %% auto #0
 __all__ = ['SERVE', 'inside', 'policy_of', 'home_page', 'token_in', 'needs_api', 'serve', 'serve_arguments', 'port_of',
@@ -35,10 +36,17 @@ def inside(html: str, tag: str) -> list[str]:
 
 def policy_of(html: str) -> str:
     "A content security policy that lets a page do what stands in it, ask its own server, and nothing else."
-    one = lambda text: f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
-    sums = lambda tag: " ".join(map(one, inside(html, tag)))
-    return ("default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; connect-src 'self'; frame-src 'self'; "
-            f"script-src {sums('script')}; style-src {sums('style')}; require-trusted-types-for 'script'; trusted-types 'none'")
+
+    def one(text):
+        return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+    def sums(tag):
+        return " ".join(map(one, inside(html, tag)))
+
+    return (
+        "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; connect-src 'self'; frame-src 'self'; "
+        f"script-src {sums('script')}; style-src {sums('style')}; require-trusted-types-for 'script'; trusted-types 'none'"
+    )
 
 
 def home_page() -> tuple[str, str]:  # the page, and its policy
@@ -49,17 +57,23 @@ def home_page() -> tuple[str, str]:  # the page, and its policy
 # %% ../../nbs/app/07g_serve.ipynb #3578c8cd
 def token_in(path: str | None) -> str:
     "The token: of a file, else of MTRAG_TOKEN, else none. Raises DataError for a file that cannot be read or is empty."
-    if not path: return os.environ.get("MTRAG_TOKEN", "").strip()
-    try: token = Path(path).read_text(encoding="utf-8").strip()
+    if not path:
+        return os.environ.get("MTRAG_TOKEN", "").strip()
+    try:
+        token = Path(path).read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as e:
-        raise DataError(f"the token cannot be read ({type(e).__name__})", path, remedy="Name a text file") from None
-    if not token: raise DataError("the file of the token is empty", path, remedy="Write a token into it")
+        raise DataError(
+            f"the token cannot be read ({type(e).__name__})", path, remedy="Name a text file"
+        ) from None
+    if not token:
+        raise DataError("the file of the token is empty", path, remedy="Write a token into it")
     return token
 
 
 def needs_api() -> None:
     "Raises SettingsError if the packages of the extra `api` are not installed."
     from importlib.util import find_spec
+
     if missing := [p for p in ("fastapi", "uvicorn", "python_multipart") if find_spec(p) is None]:
         raise SettingsError(f"{missing[0]} is not installed: pip install 'mtrag_nb[api]'")
 
@@ -87,31 +101,88 @@ def serve(
     from mtrag_nb.app.api import make_app, rules_of, server_of
     from mtrag_nb.app.holdings import Limits
     from mtrag_nb.app.service import Service
-    with Service(library, out, profile, system, changes, models, Limits(**limits), collection) as service:
+
+    with Service(
+        library, out, profile, system, changes, models, Limits(**limits), collection
+    ) as service:
         rules = rules_of(service, host, token, names, per_minute=per_minute)
-        server, listening = server_of(make_app(service, rules, *home_page()), host, port, proxy=proxy)
+        server, listening = server_of(
+            make_app(service, rules, *home_page()), host, port, proxy=proxy
+        )
         lost, late = service.recovered
-        if lost or late: print(f"After an interruption: {lost} turns are recorded as broken, {late} were put into their conversations.")
-        for name in service.aside: print(f"Set aside, since it cannot be read: {name}")
+        if lost or late:
+            print(
+                f"After an interruption: {lost} turns are recorded as broken, {late} were put into their conversations."
+            )
+        for name in service.aside:
+            print(f"Set aside, since it cannot be read: {name}")
         where = f"http://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}/"
-        ready(f"{where}  {service.system} on {profile}; library {library}, record {out}. Ctrl-C stops it.")
+        ready(
+            f"{where}  {service.system} on {profile}; library {library}, record {out}. Ctrl-C stops it."
+        )
         server.run(sockets=[listening])
 
 # %% ../../nbs/app/07g_serve.ipynb #79eef5a1
 def serve_arguments(p: argparse.ArgumentParser) -> None:
     "Of `mtrag serve`."
-    p.add_argument("--library", default="runs/library", metavar="DIR",
-                   help="the library's folder; the first upload makes it (default runs/library)")
-    p.add_argument("--out", default="runs/served", metavar="DIR", help="the record: runs, conversations, labels (default runs/served)")
-    p.add_argument("--host", default="127.0.0.1", metavar="H", help="the address to listen at; one that others reach needs a token")
-    p.add_argument("--port", type=port_of, default=8000, metavar="N", help="the port (default 8000)")
-    p.add_argument("--token-file", metavar="FILE", help="what requests must bring; without it MTRAG_TOKEN is taken, if it is set")
-    p.add_argument("--name", action="append", default=[], metavar="HOST", help="another name that it is called by (may be repeated)")
-    p.add_argument("--collection", default="documents", metavar="NAME", help="of uploads that name none (default documents)")
-    p.add_argument("--rate", type=count, default=240, metavar="N", help="requests of one address in a minute (default 240)")
-    p.add_argument("--proxy", default="", metavar="ADDRESS", help="of a proxy in front; its X-Forwarded-For is believed, nobody else's")
-    p.add_argument("--most-mb", type=count, default=50, metavar="N", help="of one upload (default 50)")
-    p.add_argument("--most-pages", type=count, default=1000, metavar="N", help="of one document (default 1000)")
+    p.add_argument(
+        "--library",
+        default="runs/library",
+        metavar="DIR",
+        help="the library's folder; the first upload makes it (default runs/library)",
+    )
+    p.add_argument(
+        "--out",
+        default="runs/served",
+        metavar="DIR",
+        help="the record: runs, conversations, labels (default runs/served)",
+    )
+    p.add_argument(
+        "--host",
+        default="127.0.0.1",
+        metavar="H",
+        help="the address to listen at; one that others reach needs a token",
+    )
+    p.add_argument(
+        "--port", type=port_of, default=8000, metavar="N", help="the port (default 8000)"
+    )
+    p.add_argument(
+        "--token-file",
+        metavar="FILE",
+        help="what requests must bring; without it MTRAG_TOKEN is taken, if it is set",
+    )
+    p.add_argument(
+        "--name",
+        action="append",
+        default=[],
+        metavar="HOST",
+        help="another name that it is called by (may be repeated)",
+    )
+    p.add_argument(
+        "--collection",
+        default="documents",
+        metavar="NAME",
+        help="of uploads that name none (default documents)",
+    )
+    p.add_argument(
+        "--rate",
+        type=count,
+        default=240,
+        metavar="N",
+        help="requests of one address in a minute (default 240)",
+    )
+    p.add_argument(
+        "--proxy",
+        default="",
+        metavar="ADDRESS",
+        help="of a proxy in front; its X-Forwarded-For is believed, nobody else's",
+    )
+    p.add_argument(
+        "--most-mb", type=count, default=50, metavar="N", help="of one upload (default 50)"
+    )
+    p.add_argument(
+        "--most-pages", type=count, default=1000, metavar="N", help="of one document (default 1000)"
+    )
     system_argument(p, default=None, told=f" (default {SERVING})")
 
 # %% ../../nbs/app/07g_serve.ipynb #06fb376f
@@ -124,13 +195,32 @@ def port_of(text: str) -> int:
 
 def do_serve(a: argparse.Namespace) -> bool:
     "`mtrag serve`."
-    if a.config or a.calibrated: raise SettingsError("serve takes --set; --config and --calibrated go with run")
+    if a.config or a.calibrated:
+        raise SettingsError("serve takes --set; --config and --calibrated go with run")
     logging.basicConfig(format="%(asctime)s %(message)s")
     a.system = a.system or SERVING
-    serve(a.library, a.out, a.host, a.port, a.profile, system_of(a), changes_of(a.set), token_in(a.token_file),
-          collection=a.collection, names=tuple(a.name), ready=lambda said: print(said, flush=True), per_minute=a.rate, proxy=a.proxy,
-          upload_bytes=a.most_mb * 10**6, pages=a.most_pages)
+    serve(
+        a.library,
+        a.out,
+        a.host,
+        a.port,
+        a.profile,
+        system_of(a),
+        changes_of(a.set),
+        token_in(a.token_file),
+        collection=a.collection,
+        names=tuple(a.name),
+        ready=lambda said: print(said, flush=True),
+        per_minute=a.rate,
+        proxy=a.proxy,
+        upload_bytes=a.most_mb * 10**6,
+        pages=a.most_pages,
+    )
     return True
 
 
-SERVE = Command("Serve a library: a page to upload, ask and read, an API, an interface for chat clients.", serve_arguments, do_serve)
+SERVE = Command(
+    "Serve a library: a page to upload, ask and read, an API, an interface for chat clients.",
+    serve_arguments,
+    do_serve,
+)

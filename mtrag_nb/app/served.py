@@ -19,7 +19,16 @@ from typing import TYPE_CHECKING
 
 from .reply import INTERRUPTED, reply_of
 from ..core.files import JsonlLog, parse_json, read_jsonl, write_whole
-from ..core.record import Fault, Run, Step, Trajectory, read_lines, read_turn, trajectory, turn_line
+from mtrag_nb.core.record import (
+    Fault,
+    Run,
+    Step,
+    Trajectory,
+    read_lines,
+    read_turn,
+    trajectory,
+    turn_line,
+)
 from ..core.types import Context, DataError, DiskFull, MTRAGError, Task, Turn, digest, plain
 
 if TYPE_CHECKING:
@@ -36,7 +45,8 @@ __all__ = ['ID', 'ENDED', 'ODD', 'LOGS', 'KEPT', 'REMOVED', 'Gate', 'Watched', '
 class Gate:
     "Any number may be inside, or one who changes what is inside."
 
-    def __init__(self): self._change, self.inside, self._waiting = threading.Condition(), 0, 0
+    def __init__(self):
+        self._change, self.inside, self._waiting = threading.Condition(), 0, 0
 
     @contextmanager
     def through(self) -> Iterator[None]:
@@ -44,7 +54,8 @@ class Gate:
         with self._change:
             self._change.wait_for(lambda: not self._waiting)
             self.inside += 1
-        try: yield
+        try:
+            yield
         finally:
             with self._change:
                 self.inside -= 1
@@ -66,18 +77,21 @@ class Gate:
 class Watched:
     "A compiled graph whose steps are told as they come."
 
-    def __init__(self, graph, told: Callable[[Step], object]): self.graph, self.told = graph, told
+    def __init__(self, graph, told: Callable[[Step], object]):
+        self.graph, self.told = graph, told
 
     def stream(self, state, **how):
         seen = len(state["steps"])
         for state in self.graph.stream(state, **how):
-            for step in state["steps"][seen:]: self.told(step)
+            for step in state["steps"][seen:]:
+                self.told(step)
             seen = len(state["steps"])
             yield state
 
 
 class Counted:
     "A graph of two nodes, for the next cell."
+
     def stream(self, state, **how):
         for n in (1, 2):
             state = {**state, "steps": [*state["steps"], Step(node=f"node {n}")]}
@@ -98,22 +112,36 @@ class ServedRun:
         system: System,
         tools: Toolbox,
         entries: Mapping,  # of its manifest: `identity`, `about`, ... (`runs.run.begin_session`)
-        through: Callable = lambda chat: chat,  # what the calls go through on their way to the record
+        through: Callable = lambda chat: (
+            chat
+        ),  # what the calls go through on their way to the record
     ):
         from mtrag_nb.models.calls import RecordedChat
         from mtrag_nb.runs.run import Recorder, begin_session
+
         begin_session(folder, entries)
-        self.folder, self.system, self.settings, self._begun, self.ended = folder, system, tools.settings, time.monotonic(), 0
+        self.folder, self.system, self.settings, self._begun, self.ended = (
+            folder,
+            system,
+            tools.settings,
+            time.monotonic(),
+            0,
+        )
         self.contexts, self.batching = tools.contexts, tools.chat
         self.calls = RecordedChat(tools.chat, folder / "calls.jsonl")
         self.recorder, self.tasks = Recorder(folder, tools), JsonlLog(folder / "tasks.jsonl")
-        self.graph, self.most = system.graph(replace(tools, chat=through(self.calls))), system.max_steps(tools.settings)
+        self.graph, self.most = (
+            system.graph(replace(tools, chat=through(self.calls))),
+            system.max_steps(tools.settings),
+        )
 
     def take(self, task: Task, told: Callable[[Step], object] = lambda step: None) -> Trajectory:
         "A turn, from the task to its record. What breaks in a node is on the record, too; only a record that cannot be written is raised."
         from mtrag_nb.systems.system import take_turn
+
         self.tasks.append(task_line(task))
-        with self.batching.task(): t = take_turn(Watched(self.graph, told), task, self.most)
+        with self.batching.task():
+            t = take_turn(Watched(self.graph, told), task, self.most)
         self.recorder.write(t)
         self.ended += 1
         return t
@@ -124,13 +152,17 @@ class ServedRun:
 
     def name(self, i: str) -> str:
         "What a reader calls a passage, by its id."
-        try: return self.contexts([i])[0].name
-        except (MTRAGError, KeyError): return i.split("#")[0]
+        try:
+            return self.contexts([i])[0].name
+        except (MTRAGError, KeyError):
+            return i.split("#")[0]
 
     def close(self) -> None:
         "End the session: what it did is noted, and its answers are written as predictions."
         from mtrag_nb.runs.run import end_session, write_predictions
-        for log in (self.calls, self.recorder, self.tasks): log.close()
+
+        for log in (self.calls, self.recorder, self.tasks):
+            log.close()
         end_session(self.folder, time.monotonic() - self._begun, self.ended, ())
         run = Run(self.folder)
         write_predictions(run, list(run.tasks.values()))
@@ -139,7 +171,8 @@ class ServedRun:
 ID = re.compile(r"[0-9a-f]{16}")
 
 
-def new_id() -> str: return secrets.token_hex(8)
+def new_id() -> str:
+    return secrets.token_hex(8)
 
 
 def set_aside(path: Path) -> Path:
@@ -152,9 +185,11 @@ def turn_said(line: dict) -> dict:
     "A line of a conversation, as it is. Raises TypeError for another object."
     kinds = {"turn": int, "time": str, "question": str, "reply": dict}
     odd = next((k for k, kind in kinds.items() if not isinstance(line.get(k), kind)), None)
-    if odd: raise TypeError(f"{odd} is {line.get(odd)!r:.40}")
+    if odd:
+        raise TypeError(f"{odd} is {line.get(odd)!r:.40}")
     reply = line["reply"]
-    if not isinstance(reply.get("outcome"), str) or not isinstance(reply.get("answer"), str): raise TypeError("the reply has no answer")
+    if not isinstance(reply.get("outcome"), str) or not isinstance(reply.get("answer"), str):
+        raise TypeError("the reply has no answer")
     return line
 
 
@@ -168,47 +203,86 @@ class Conversations:
 
     def __init__(self, folder: str | Path):
         self.folder, self._lock, self.known, self.aside = Path(folder), threading.Lock(), {}, []
-        self.ends: dict[str, str] = {}  # `end_of` -> the conversation that ended there; "" where more than one did
+        self.ends: dict[
+            str, str
+        ] = {}  # `end_of` -> the conversation that ended there; "" where more than one did
         for path in sorted(p for p in self.folder.glob("*.jsonl") if ID.fullmatch(p.stem)):
-            try: lines = self.lines(path.stem)
-            except DataError as e: self.aside.append(f"{set_aside(path).name}: {e.problem}")
-            else: self._know(path.stem, lines)
+            try:
+                lines = self.lines(path.stem)
+            except DataError as e:
+                self.aside.append(f"{set_aside(path).name}: {e.problem}")
+            else:
+                self._know(path.stem, lines)
 
     def _path(self, i: str) -> Path:
-        if not ID.fullmatch(i): raise DataError(f"no conversation {i[:40]!r}", remedy="GET /api/conversations names them")
+        if not ID.fullmatch(i):
+            raise DataError(
+                f"no conversation {i[:40]!r}", remedy="GET /api/conversations names them"
+            )
         return self.folder / f"{i}.jsonl"
 
     def _know(self, i: str, lines: list[dict]) -> None:
         "Take up lines: what a list of conversations says of it, and where it ended."
-        if not lines: return
-        old = self.known.get(i, {"began": lines[0]["time"], "turns": 0, "title": lines[0]["question"][:120]})
-        self.known[i] = {**old, "last": lines[-1]["time"], "turns": max(len(lines), lines[-1]["turn"], old["turns"])}
-        for end in (line["end"] for line in lines if line.get("end")): self.ends[end] = i if self.ends.get(end, i) == i else ""
+        if not lines:
+            return
+        old = self.known.get(
+            i, {"began": lines[0]["time"], "turns": 0, "title": lines[0]["question"][:120]}
+        )
+        self.known[i] = {
+            **old,
+            "last": lines[-1]["time"],
+            "turns": max(len(lines), lines[-1]["turn"], old["turns"]),
+        }
+        for end in (line["end"] for line in lines if line.get("end")):
+            self.ends[end] = i if self.ends.get(end, i) == i else ""
 
     def lines(self, i: str) -> list[dict]:
         "The turns of a conversation, in order; none if it is not there. Raises DataError for an id that is none, or a line."
         path = self._path(i)
-        if path.is_dir(): raise DataError("a folder stands where a file should be", path)
+        if path.is_dir():
+            raise DataError("a folder stands where a file should be", path)
         found = list(read_lines(path, turn_said, "a turn of a conversation"))
-        return sorted({line["turn"]: line for line in found}.values(), key=lambda line: line["turn"])
+        return sorted(
+            {line["turn"]: line for line in found}.values(), key=lambda line: line["turn"]
+        )
 
     def history(self, i: str) -> tuple[Turn, ...]:
         "What was said in it."
         said = [line for line in self.lines(i) if line["reply"]["outcome"] != "error"]
-        return tuple(u for line in said for u in (Turn("user", line["question"]), Turn("agent", line["reply"]["answer"])))
+        return tuple(
+            u
+            for line in said
+            for u in (Turn("user", line["question"]), Turn("agent", line["reply"]["answer"]))
+        )
 
-    def append(self, i: str, turn: int, question: str, reply: Mapping, when: float | None = None, end: str = "") -> None:
+    def append(
+        self,
+        i: str,
+        turn: int,
+        question: str,
+        reply: Mapping,
+        when: float | None = None,
+        end: str = "",
+    ) -> None:
         "Put a turn on record."
         stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(when))
-        line = {"turn": turn, "time": stamp, "question": question, "reply": dict(reply), **({"end": end} if end else {})}
+        line = {
+            "turn": turn,
+            "time": stamp,
+            "question": question,
+            "reply": dict(reply),
+            **({"end": end} if end else {}),
+        }
         with self._lock:
-            with JsonlLog(self._path(i)) as log: log.append(line)
+            with JsonlLog(self._path(i)) as log:
+                log.append(line)
             self._know(i, [line])
 
     def delete(self, i: str) -> None:
         "Delete one, and what was set aside of it; no chat goes on where it ended."
         with self._lock:
-            for path in self.folder.glob(f"{self._path(i).name}*"): shutil.rmtree(path) if path.is_dir() else path.unlink()
+            for path in self.folder.glob(f"{self._path(i).name}*"):
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
             self.known.pop(i, None)
             self.ends = {end: "" if c == i else c for end, c in self.ends.items()}
 
@@ -223,12 +297,21 @@ def as_markdown(lines: Iterable[Mapping]) -> str:
     out, md = [], in_markdown
     for line in lines:
         r = line["reply"]
-        cited = [f"[{c['n']}] {md(c['document'])}" + (f", {md(c['section'])}" if c["section"] else "")
-                 + (f", from page {c['page']}" if c["page"] else "")
-                 for c in r.get("citations", ())]
-        end = md(r["answer"]) if r["outcome"] != "error" else f"(broke in {r['error']['node'] or 'the graph'}: {md(r['error']['message'])})"
+        cited = [
+            f"[{c['n']}] {md(c['document'])}"
+            + (f", {md(c['section'])}" if c["section"] else "")
+            + (f", from page {c['page']}" if c["page"] else "")
+            for c in r.get("citations", ())
+        ]
+        end = (
+            md(r["answer"])
+            if r["outcome"] != "error"
+            else f"(broke in {r['error']['node'] or 'the graph'}: {md(r['error']['message'])})"
+        )
         why = [f"(refused: {r['why'] or r['reason']})"] if r["outcome"] == "i_dont_know" else []
-        out.append("\n\n".join([f"## {md(line['question'])}", end, *why, *(f"- {c}" for c in cited)]))
+        out.append(
+            "\n\n".join([f"## {md(line['question'])}", end, *why, *(f"- {c}" for c in cited)])
+        )
     return "\n\n".join(out) + "\n"
 
 # %% ../../nbs/app/07a_served.ipynb #f4a480f7
@@ -237,24 +320,49 @@ def lines_with(path: Path, *keys: str) -> Iterator[dict]:
     wanted = [json.dumps(k, ensure_ascii=False).encode("utf-8", "backslashreplace") for k in keys]
     with path.open("rb") as f:
         for line in f:
-            if line.endswith(b"\n") and any(w in line for w in wanted): yield json.loads(line)
+            if line.endswith(b"\n") and any(w in line for w in wanted):
+                yield json.loads(line)
 
 
 def read_one(folder: Path, task_id: str) -> tuple[Trajectory, dict[str, Context], Task]:
     "A turn of a run with what it found, and its task. Raises DataError if it is not there."
     from mtrag_nb.core.types import structured
+
     logs = {name: folder / f"{name}.jsonl" for name in ("trajectories", "passages", "tasks")}
-    found = [o for o in (lines_with(logs["trajectories"], task_id) if logs["trajectories"].exists() else ()) if o["task_id"] == task_id]
-    if not found: raise DataError(f"no turn {task_id[:60]!r} on record", remedy="Its conversation may be deleted")
+    found = [
+        o
+        for o in (
+            lines_with(logs["trajectories"], task_id) if logs["trajectories"].exists() else ()
+        )
+        if o["task_id"] == task_id
+    ]
+    if not found:
+        raise DataError(
+            f"no turn {task_id[:60]!r} on record", remedy="Its conversation may be deleted"
+        )
     t = read_turn(found[-1])
     ids = {*t.found, *t.contexts}
-    contexts = [structured(Context, o) for o in (lines_with(logs["passages"], *ids) if ids else ()) if o["id"] in ids]
-    task = next(structured(Task, o["task"]) for o in lines_with(logs["tasks"], task_id) if o["task"]["id"] == task_id)
+    contexts = [
+        structured(Context, o)
+        for o in (lines_with(logs["passages"], *ids) if ids else ())
+        if o["id"] in ids
+    ]
+    task = next(
+        structured(Task, o["task"])
+        for o in lines_with(logs["tasks"], task_id)
+        if o["task"]["id"] == task_id
+    )
     return t, {c.id: c for c in contexts}, task
 
 # %% ../../nbs/app/07a_served.ipynb #f21fce31
 ENDED = Fault("", INTERRUPTED, "the service ended before the turn did: ask again")
-ODD = (MTRAGError, KeyError, TypeError, ValueError, AttributeError)  # what a run folder of something else raises when it is read
+ODD = (
+    MTRAGError,
+    KeyError,
+    TypeError,
+    ValueError,
+    AttributeError,
+)  # what a run folder of something else raises when it is read
 
 
 def unended(run: Run) -> list[Trajectory]:
@@ -263,11 +371,14 @@ def unended(run: Run) -> list[Trajectory]:
     return [replace(trajectory(t, {}, 0.0, RuntimeError()), error=ENDED) for t in left]
 
 
-def recover_run(path: Path, talks: Conversations, reasons: Callable[[str], Iterable]) -> tuple[int, int]:  # as `recover`
+def recover_run(
+    path: Path, talks: Conversations, reasons: Callable[[str], Iterable]
+) -> tuple[int, int]:  # as `recover`
     "Bring the record of one run into order."
     broken = unended(Run(path))
     with JsonlLog(path / "trajectories.jsonl") as log:
-        for t in broken: log.append(turn_line(t))
+        for t in broken:
+            log.append(turn_line(t))
     run, late = Run(path), []
     for c in run.conversations:
         there = {line["turn"] for line in talks.lines(c)}
@@ -286,36 +397,61 @@ def recover(
 ) -> tuple[int, int]:  # turns that had not ended, and turns that had not reached their conversation
     "Bring the record of a service that was killed into order. What is no run is set aside, and named in `talks.aside`."
     lost = late = 0
-    for path in sorted(p.parent for p in folder.glob("*/manifest.json") if ".aside" not in p.parent.name):
-        try: more = recover_run(path, talks, reasons)
-        except DiskFull: raise
-        except ODD as e: talks.aside.append(f"{set_aside(path).name}: {getattr(e, 'problem', None) or type(e).__name__}")
-        else: lost, late = lost + more[0], late + more[1]
+    for path in sorted(
+        p.parent for p in folder.glob("*/manifest.json") if ".aside" not in p.parent.name
+    ):
+        try:
+            more = recover_run(path, talks, reasons)
+        except DiskFull:
+            raise
+        except ODD as e:
+            talks.aside.append(
+                f"{set_aside(path).name}: {getattr(e, 'problem', None) or type(e).__name__}"
+            )
+        else:
+            lost, late = lost + more[0], late + more[1]
     return lost, late
 
 # %% ../../nbs/app/07a_served.ipynb #47516f13
 LOGS = ("trajectories", "predictions", "scores", "judgements")  # with a line for each turn
-KEPT = {".lock", "manifest.json", "scores.json", "judge.json", "passages.jsonl", "tasks.jsonl", *(f"{name}.jsonl" for name in LOGS)}
+KEPT = {
+    ".lock",
+    "manifest.json",
+    "scores.json",
+    "judge.json",
+    "passages.jsonl",
+    "tasks.jsonl",
+    *(f"{name}.jsonl" for name in LOGS),
+}
 REMOVED = "(removed)"  # stands where the text of a removed document stood
 
 
-def _rewrite(path: Path, line_of: Callable[[dict], dict | None], names: bytes = b"") -> int:  # lines that changed
+def _rewrite(
+    path: Path, line_of: Callable[[dict], dict | None], names: bytes = b""
+) -> int:  # lines that changed
     "Write a log again with other lines, None for one that goes; a line that cannot be read goes if it holds `names`."
-    if not path.is_file(): return 0
+    if not path.is_file():
+        return 0
 
     def again(line: bytes) -> bytes:
-        try: new = line_of(old := parse_json(line))
-        except (*ODD, RecursionError): return b"" if names in line else line
-        if new is None or new == old: return b"" if new is None else line
+        try:
+            new = line_of(old := parse_json(line))
+        except (*ODD, RecursionError):
+            return b"" if names in line else line
+        if new is None or new == old:
+            return b"" if new is None else line
         return (json.dumps(new, ensure_ascii=False) + "\n").encode("utf-8", "backslashreplace")
+
     lines = path.read_bytes().splitlines(keepends=True)
-    if (left := [again(line) for line in lines]) != lines: write_whole(path, b"".join(left))
+    if (left := [again(line) for line in lines]) != lines:
+        write_whole(path, b"".join(left))
     return sum(a != b for a, b in zip(left, lines))
 
 
 def _derived(folder: Path) -> None:
     "Remove what was made from a run: all but its logs and what it was made with."
-    for path in (p for p in folder.iterdir() if p.name not in KEPT): shutil.rmtree(path) if path.is_dir() else path.unlink()
+    for path in (p for p in folder.iterdir() if p.name not in KEPT):
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 def holds(folder: Path, text: str) -> bool:
@@ -325,15 +461,18 @@ def holds(folder: Path, text: str) -> bool:
 
 def forget(folder: Path, conversation: str) -> int:  # its turns that were in the run
     "Take a conversation out of a run that nobody writes to."
-    if not holds(folder, conversation): return 0
+    if not holds(folder, conversation):
+        return 0
     _derived(folder)
     mine, named = (lambda i: str(i).startswith(f"{conversation}<::>")), conversation.encode()
-    for name in LOGS: _rewrite(folder / f"{name}.jsonl", lambda o: None if mine(o["task_id"]) else o, named)
+    for name in LOGS:
+        _rewrite(folder / f"{name}.jsonl", lambda o: None if mine(o["task_id"]) else o, named)
     seen: set[str] = set()
 
     def look(o: dict) -> dict:
         seen.update(read_turn(o).found, read_turn(o).contexts)
         return o
+
     _rewrite(folder / "trajectories.jsonl", look)
     _rewrite(folder / "passages.jsonl", lambda o: o if o["id"] in seen else None)
     return _rewrite(folder / "tasks.jsonl", lambda o: None if mine(o["task"]["id"]) else o, named)
@@ -342,34 +481,60 @@ def forget(folder: Path, conversation: str) -> int:  # its turns that were in th
 def forget_labels(path: Path, conversation: str) -> None:
     "Take what was said of a conversation's turns out of the labels."
     path.with_name(f"{path.name}.part").unlink(missing_ok=True)
-    _rewrite(path, lambda o: None if str(o["task_id"]).startswith(f"{conversation}<::>") else o, conversation.encode())
+    _rewrite(
+        path,
+        lambda o: None if str(o["task_id"]).startswith(f"{conversation}<::>") else o,
+        conversation.encode(),
+    )
 
 # %% ../../nbs/app/07a_served.ipynb #fd998ae5
 def forget_document(folder: Path, document: str) -> None:
     "Take a document's text out of the passages of a run that nobody writes to. What answers quoted of it stays."
-    if not holds(folder, document): return
+    if not holds(folder, document):
+        return
     _derived(folder)
-    blank = lambda c, key: {**c, "text": REMOVED} if str(c[key]).split("#")[0] == document else c
-    _rewrite(folder / "predictions.jsonl", lambda o: {**o, "contexts": [blank(c, "document_id") for c in o["contexts"]]})
+
+    def blank(c, key):
+        return {**c, "text": REMOVED} if str(c[key]).split("#")[0] == document else c
+
+    _rewrite(
+        folder / "predictions.jsonl",
+        lambda o: {**o, "contexts": [blank(c, "document_id") for c in o["contexts"]]},
+    )
     _rewrite(folder / "passages.jsonl", lambda o: blank(o, "id"))
 
 
 def without_document(line: dict, document: str) -> dict:
     "A turn of a conversation without the text of a document that it cites."
-    gone = lambda c: {**c, "text": REMOVED, "marks": []} if str(c.get("passage")).split("#")[0] == document else c
-    if not line["reply"].get("citations"): return line
-    return {**line, "reply": {**line["reply"], "citations": [gone(c) for c in line["reply"]["citations"]]}}
+
+    def gone(c):
+        return (
+            {**c, "text": REMOVED, "marks": []}
+            if str(c.get("passage")).split("#")[0] == document
+            else c
+        )
+
+    if not line["reply"].get("citations"):
+        return line
+    return {
+        **line,
+        "reply": {**line["reply"], "citations": [gone(c) for c in line["reply"]["citations"]]},
+    }
 
 
 def to_delete(folder: Path, **what: str) -> None:  # conversation or document: its id
     "Write down what is to go. Raises DiskFull, and nothing is begun, if there is no room for it."
-    with JsonlLog(folder / "deleting.jsonl") as log: log.append(what)
+    with JsonlLog(folder / "deleting.jsonl") as log:
+        log.append(what)
 
 
-def delete_all(folder: Path, talks: Conversations) -> int:  # turns of conversations that were in runs
+def delete_all(
+    folder: Path, talks: Conversations
+) -> int:  # turns of conversations that were in runs
     "Delete what is written down, out of every file of a record that nobody writes to; what was begun before is finished."
     listed, turns = folder / "deleting.jsonl", 0
-    if not listed.exists(): return 0
+    if not listed.exists():
+        return 0
     runs = sorted(p for p in (folder / "runs").glob("*") if p.is_dir())
     for _, gone in read_jsonl(listed, torn_tail=True):
         if i := gone.get("conversation"):
@@ -377,7 +542,9 @@ def delete_all(folder: Path, talks: Conversations) -> int:  # turns of conversat
             forget_labels(folder / "labels.jsonl", i)
             talks.delete(i)
         if i := gone.get("document"):
-            for run in runs: forget_document(run, i)
-            for path in talks.folder.glob("*.jsonl"): _rewrite(path, lambda line: without_document(line, i))
+            for run in runs:
+                forget_document(run, i)
+            for path in talks.folder.glob("*.jsonl"):
+                _rewrite(path, lambda line: without_document(line, i))
     listed.unlink()
     return turns

@@ -19,7 +19,18 @@ from typing import TYPE_CHECKING
 from .. import __version__
 from .holdings import Denied, Holdings, LOG, Limits, Shelf, Standing
 from .reply import error_line, fault_number, reply_of, step_told
-from .served import Conversations, Gate, ID, ServedRun, delete_all, end_of, new_id, read_one, recover, to_delete
+from mtrag_nb.app.served import (
+    Conversations,
+    Gate,
+    ID,
+    ServedRun,
+    delete_all,
+    end_of,
+    new_id,
+    read_one,
+    recover,
+    to_delete,
+)
 from .telling import Listened, Listeners, Telling, listening
 from ..core.files import make_folder, only_writer, read_jsonl
 from ..core.record import append_label
@@ -37,18 +48,27 @@ __all__ = ['THUMBS', 'service_settings', 'reasons_of', 'systems_of', 'asked_righ
            'delete_document', 'memory_mb', 'models_of', 'index_of', 'status']
 
 # %% ../../nbs/app/07d_service.ipynb #057e1d5e
-def service_settings(system: str, profile: str, changes: Mapping[str, object] = {}, top_k: int = 0) -> Settings:
+def service_settings(
+    system: str, profile: str, changes: Mapping[str, object] = {}, top_k: int = 0
+) -> Settings:
     "The settings of one system of a service: changes that are another system's own are left to that."
-    mine = lambda key: (head := key.partition(".")[0]) not in SYSTEMS or head == system.partition("+")[0]
+
+    def mine(key):
+        return (head := key.partition(".")[0]) not in SYSTEMS or head == system.partition("+")[0]
+
     own = {k: v for k, v in changes.items() if mine(k)}
-    return configured(system, profile, {**own, **({"retrieval.rerank_k": str(top_k)} if top_k else {})})
+    return configured(
+        system, profile, {**own, **({"retrieval.rerank_k": str(top_k)} if top_k else {})}
+    )
 
 
 @lru_cache(64)
 def reasons_of(system: str) -> tuple:
     "The reasons of a system, by its name in a record; none of one that is not registered any more."
-    try: return system_named(system.partition("+")[0]).reasons
-    except SettingsError: return ()
+    try:
+        return system_named(system.partition("+")[0]).reasons
+    except SettingsError:
+        return ()
 
 # %% ../../nbs/app/07d_service.ipynb #9fc68ad5
 def systems_of(service: Service) -> list[str]:
@@ -57,22 +77,41 @@ def systems_of(service: Service) -> list[str]:
     return [service.system if s == own else s for s in SYSTEMS]
 
 
-def asked_rightly(question: object, system: str, collection: str, top_k: int, limits: Limits, collections: Sequence[str]) -> None:
+def asked_rightly(
+    question: object,
+    system: str,
+    collection: str,
+    top_k: int,
+    limits: Limits,
+    collections: Sequence[str],
+) -> None:
     "Raises Denied for a question that cannot be put, and says what can."
-    if not isinstance(question, str) or not question.strip(): raise Denied(422, "the question is empty")
-    if len(question) > limits.question_chars: raise Denied(413, f"a question has at most {limits.question_chars:,} characters")
-    if system.partition("+")[0] not in SYSTEMS: raise Denied(404, f"no system {system[:40]!r}: there are {', '.join(SYSTEMS)}")
+    if not isinstance(question, str) or not question.strip():
+        raise Denied(422, "the question is empty")
+    if len(question) > limits.question_chars:
+        raise Denied(413, f"a question has at most {limits.question_chars:,} characters")
+    if system.partition("+")[0] not in SYSTEMS:
+        raise Denied(404, f"no system {system[:40]!r}: there are {', '.join(SYSTEMS)}")
     if collection and collection not in collections:
-        raise Denied(404, f"no collection {collection[:40]!r}: there are {', '.join(collections) or 'none yet'}")
-    if not 0 <= top_k <= limits.top_k: raise Denied(422, f"top_k is 1 to {limits.top_k}, or 0 for the system's own")
+        raise Denied(
+            404,
+            f"no collection {collection[:40]!r}: there are {', '.join(collections) or 'none yet'}",
+        )
+    if not 0 <= top_k <= limits.top_k:
+        raise Denied(422, f"top_k is 1 to {limits.top_k}, or 0 for the system's own")
 
 # %% ../../nbs/app/07d_service.ipynb #0260de4a
 def finish_deletions(service: Service) -> int:  # turns
     "Do what is written down to be deleted. Nobody else uses the service meanwhile."
     listed = service.folder / "deleting.jsonl"
-    documents = {o.get("document") for _, o in read_jsonl(listed, torn_tail=True)} if listed.exists() else set()
+    documents = (
+        {o.get("document") for _, o in read_jsonl(listed, torn_tail=True)}
+        if listed.exists()
+        else set()
+    )
     for d in service.holdings.documents() if documents else ():
-        if d["id"] in documents: service.holdings.remove(d["id"])
+        if d["id"] in documents:
+            service.holdings.remove(d["id"])
     return delete_all(service.folder, service.talks)
 
 # %% ../../nbs/app/07d_service.ipynb #1a584010
@@ -91,27 +130,53 @@ class Service:
         collection: str = "documents",  # of an upload that names none
     ):
         from mtrag_nb.models.calls import BatchingChat, Models
-        self.folder, self.profile, self.system, self.changes = make_folder(folder), profile, system or SERVING, dict(changes)
+
+        self.folder, self.profile, self.system, self.changes = (
+            make_folder(folder),
+            profile,
+            system or SERVING,
+            dict(changes),
+        )
         self.limits, self.collection = limits, collection
         self.settings = service_settings(self.system, profile, self.changes)
-        if self.settings.qdrant_url: raise SettingsError("a library lies in its folder, not on a server: leave qdrant_url empty")
-        self.models, self.listeners, self.size = models or Models(self.settings), Listeners(), max(4, self.settings.batch_size)
+        if self.settings.qdrant_url:
+            raise SettingsError(
+                "a library lies in its folder, not on a server: leave qdrant_url empty"
+            )
+        self.models, self.listeners, self.size = (
+            models or Models(self.settings),
+            Listeners(),
+            max(4, self.settings.batch_size),
+        )
         self.batches = BatchingChat(Telling(self.models.chat, self.listeners), self.size)
         self._lock, self._asking, self._queue, self.closing = threading.RLock(), set(), 0, False
-        self.chains, self.claimed = {}, set()  # chats: conversation -> whose it is; ends that are gone on with (`app.api`)
+        self.chains, self.claimed = (
+            {},
+            set(),
+        )  # chats: conversation -> whose it is; ends that are gone on with (`app.api`)
         self._only = only_writer(self.folder, "service's record")
         self._only.__enter__()
         self.talks, self.gate = Conversations(self.folder / "conversations"), Gate()
-        self.holdings = Holdings(library, self.folder / "documents.jsonl", lambda: self.models.embedder, self.settings.chunks, limits,
-                                 lambda: self.shelf.leave())
+        self.holdings = Holdings(
+            library,
+            self.folder / "documents.jsonl",
+            lambda: self.models.embedder,
+            self.settings.chunks,
+            limits,
+            lambda: self.shelf.leave(),
+        )
         self.shelf = Shelf(self._open_index, lambda: self.holdings.library.generation)
         finish_deletions(self)
-        self.recovered, self.aside = recover(self.folder / "runs", self.talks, reasons_of), self.talks.aside
+        self.recovered, self.aside = (
+            recover(self.folder / "runs", self.talks, reasons_of),
+            self.talks.aside,
+        )
         self.pool = ThreadPoolExecutor(self.size, "turn")
 
     def _open_index(self) -> Index:
         from mtrag_nb.runs.run import chunks_of
         from mtrag_nb.search.index import open_index
+
         folder = self.holdings.library.folder
         return open_index(folder, self.models.embedder, chunks_of(folder, self.settings))
 
@@ -128,8 +193,11 @@ class Service:
         self.shelf.leave()
         self._only.__exit__(None, None, None)
 
-    def __enter__(self): return self
-    def __exit__(self, *exc): self.close()
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc):
+        self.close()
 
 # %% ../../nbs/app/07d_service.ipynb #5cff98f8
 def served_run(service: Service, held: Standing, system: str, top_k: int) -> ServedRun:
@@ -137,16 +205,34 @@ def served_run(service: Service, held: Standing, system: str, top_k: int) -> Ser
     from mtrag_nb.runs.run import circumstances, identity
     from mtrag_nb.search.retrieve import Retriever
     from mtrag_nb.systems.stages import Toolbox
+
     with service._lock:
-        if (key := (system, top_k)) in held.runs: return held.runs[key]
-        value, settings = system_named(system), service_settings(system, service.profile, service.changes, top_k)
-        retriever = Retriever(held.index, service.models.embedder, service.models.reranker, settings.retrieval)
+        if (key := (system, top_k)) in held.runs:
+            return held.runs[key]
+        value, settings = (
+            system_named(system),
+            service_settings(system, service.profile, service.changes, top_k),
+        )
+        retriever = Retriever(
+            held.index, service.models.embedder, service.models.reranker, settings.retrieval
+        )
         tools = Toolbox(settings, service.models.chat, service.models.embedder, retriever)
         same = identity(value, "rag", tools)
-        folder = service.folder / "runs" / f"{system}-g{held.index.manifest.generation}-{digest(same, 6)}"
-        entries = {"identity": same, "about": value.about, "settings": value.with_own(settings), **circumstances()}
+        folder = (
+            service.folder
+            / "runs"
+            / f"{system}-g{held.index.manifest.generation}-{digest(same, 6)}"
+        )
+        entries = {
+            "identity": same,
+            "about": value.about,
+            "settings": value.with_own(settings),
+            **circumstances(),
+        }
         tools = Toolbox(settings, service.batches, service.models.embedder, retriever)
-        held.runs[key] = ServedRun(folder, value, tools, entries, lambda chat: Listened(chat, service.listeners))
+        held.runs[key] = ServedRun(
+            folder, value, tools, entries, lambda chat: Listened(chat, service.listeners)
+        )
         return held.runs[key]
 
 # %% ../../nbs/app/07d_service.ipynb #6d9e4c83
@@ -154,18 +240,32 @@ def served_run(service: Service, held: Standing, system: str, top_k: int) -> Ser
 def only_one(service: Service, conversation: str) -> Iterator[None]:
     "No other question of this conversation is under way. Raises Denied if one is."
     with service._lock:
-        if conversation in service._asking: raise Denied(409, "a question of this conversation is being answered. Wait for it", 2.0)
+        if conversation in service._asking:
+            raise Denied(409, "a question of this conversation is being answered. Wait for it", 2.0)
         service._asking.add(conversation)
-    try: yield
+    try:
+        yield
     finally:
-        with service._lock: service._asking.discard(conversation)
+        with service._lock:
+            service._asking.discard(conversation)
 
 
-def next_task(service: Service, conversation: str, question: str, collection: str, history: Sequence[Turn] | None) -> Task:
+def next_task(
+    service: Service,
+    conversation: str,
+    question: str,
+    collection: str,
+    history: Sequence[Turn] | None,
+) -> Task:
     "The next turn of a conversation: on its own answers, or on a history that came with the question."
     said = service.talks.history(conversation) if history is None else tuple(history)
-    before = max(service.talks.known.get(conversation, {}).get("turns", 0), sum(u.speaker == "user" for u in said))
-    return Task(f"{conversation}<::>{before + 1}", conversation, before + 1, collection, question, said)
+    before = max(
+        service.talks.known.get(conversation, {}).get("turns", 0),
+        sum(u.speaker == "user" for u in said),
+    )
+    return Task(
+        f"{conversation}<::>{before + 1}", conversation, before + 1, collection, question, said
+    )
 
 # %% ../../nbs/app/07d_service.ipynb #15178e0a
 def ask(
@@ -175,18 +275,38 @@ def ask(
     system: str = "",  # "": the service's own
     collection: str = "",  # search only here; "": everywhere
     top_k: int = 0,  # passages; 0: as the system has it
-    history: Sequence[Turn] | None = None,  # what was said before; None: the conversation as it is on record
-    told: Callable[[str, dict], object] = lambda event, data: None,  # "step": a node has finished; "writing": a model's text so far
+    history: Sequence[Turn]
+    | None = None,  # what was said before; None: the conversation as it is on record
+    told: Callable[[str, dict], object] = lambda event, data: (
+        None
+    ),  # "step": a node has finished; "writing": a model's text so far
 ) -> dict:
     "The reply to a question, once it is on the record. Raises Denied; a turn that broke is a reply with an `error`."
     system, conversation = system or service.system, conversation or new_id()
-    if not service.holdings.there: raise Denied(409, "there are no documents yet. POST one to /api/upload")
+    if not service.holdings.there:
+        raise Denied(409, "there are no documents yet. POST one to /api/upload")
     with service.gate.through(), service.shelf.standing() as held, only_one(service, conversation):
-        asked_rightly(question, system, collection, top_k, service.limits, list(held.index.manifest.domains))
-        run, task = served_run(service, held, system, top_k), next_task(service, conversation, question.strip(), collection, history)
-        writing = lambda text: told("writing", {"text": text[-4000:]})
-        with listening(writing): t = run.take(task, lambda step: told("step", step_told(step, run.name)))
-        if t.failed: LOG.error("fault %s: %s in %s\n%s", fault_number(t.task_id), t.task_id, run.folder.name, t.error.traceback)
+        asked_rightly(
+            question, system, collection, top_k, service.limits, list(held.index.manifest.domains)
+        )
+        run, task = (
+            served_run(service, held, system, top_k),
+            next_task(service, conversation, question.strip(), collection, history),
+        )
+
+        def writing(text):
+            return told("writing", {"text": text[-4000:]})
+
+        with listening(writing):
+            t = run.take(task, lambda step: told("step", step_told(step, run.name)))
+        if t.failed:
+            LOG.error(
+                "fault %s: %s in %s\n%s",
+                fault_number(t.task_id),
+                t.task_id,
+                run.folder.name,
+                t.error.traceback,
+            )
         reply = reply_of(t, run.found(t), run.system.reasons, system=system, run=run.folder.name)
         end = "" if t.failed else end_of(task.history, question, t.answer)
         service.talks.append(conversation, task.turn, question.strip(), reply, end=end)
@@ -196,12 +316,16 @@ def ask(
 def begin(service: Service, **asked) -> Future:  # asked: see `ask`
     "Answer a question when a thread is free. Raises Denied if too many wait, or the service is stopping."
     with service._lock:
-        if service.closing: raise Denied(503, "the service is stopping", 5.0)
-        if service._queue >= service.limits.waiting + service.size: raise Denied(503, "too many questions wait", 5.0)
+        if service.closing:
+            raise Denied(503, "the service is stopping", 5.0)
+        if service._queue >= service.limits.waiting + service.size:
+            raise Denied(503, "too many questions wait", 5.0)
         service._queue += 1
 
     def ended(f: Future) -> None:
-        with service._lock: service._queue -= 1
+        with service._lock:
+            service._queue -= 1
+
     future = service.pool.submit(ask, service, **asked)
     future.add_done_callback(ended)
     return future
@@ -210,7 +334,8 @@ def begin(service: Service, **asked) -> Future:  # asked: see `ask`
 def turn_of(service: Service, conversation: str, turn: int) -> dict:
     "A turn of a conversation, as it is on record there. Raises Denied if it is not there."
     found = next((line for line in service.talks.lines(conversation) if line["turn"] == turn), None)
-    if found is None: raise Denied(404, f"no turn {turn} of conversation {conversation[:40]!r}")
+    if found is None:
+        raise Denied(404, f"no turn {turn} of conversation {conversation[:40]!r}")
     return found
 
 
@@ -218,9 +343,11 @@ def why_html(service: Service, conversation: str, turn: int) -> str:
     "All of a turn, as a page that stands alone; of a fault only its number."
     from mtrag_nb.core.html import document, page
     from mtrag_nb.show.turns import turn_html
+
     reply = turn_of(service, conversation, turn)["reply"]
     t, contexts, task = read_one(service.folder / "runs" / reply["run"], reply["trajectory_id"])
-    if t.error: t = replace(t, error=replace(t.error, message=error_line(t)["message"], traceback=""))
+    if t.error:
+        t = replace(t, error=replace(t.error, message=error_line(t)["message"], traceback=""))
     return document(f"turn {turn}", page(turn_html(t, contexts, history=task.history)))
 
 
@@ -229,31 +356,42 @@ THUMBS = {"up": "good", "down": "wrong"}  # as the case browser calls them
 
 def label(service: Service, conversation: str, turn: int, thumb: str, note: str = "") -> dict:
     "Put what somebody thinks of a turn on record. Raises Denied, DataError for nothing to say."
-    if thumb not in ("", *THUMBS): raise Denied(422, f"a thumb is up or down, not {thumb[:20]!r}")
-    if len(note) > 2000: raise Denied(413, "a note has at most 2,000 characters")
+    if thumb not in ("", *THUMBS):
+        raise Denied(422, f"a thumb is up or down, not {thumb[:20]!r}")
+    if len(note) > 2000:
+        raise Denied(413, "a note has at most 2,000 characters")
     reply = turn_of(service, conversation, turn)["reply"]
-    return append_label(service.folder / "labels.jsonl", reply["run"], reply["trajectory_id"], THUMBS.get(thumb, ""), note)
+    return append_label(
+        service.folder / "labels.jsonl",
+        reply["run"],
+        reply["trajectory_id"],
+        THUMBS.get(thumb, ""),
+        note,
+    )
 
 # %% ../../nbs/app/07d_service.ipynb #b35220b8
 def delete_now(service: Service, **what: str) -> int:  # conversation or document: its id
     "Delete from the record, once no turn is under way."
     with service.gate.alone(), service._lock:
         to_delete(service.folder, **what)
-        with suppress(DiskFull): service.shelf.leave()  # what is deleted first makes room
+        with suppress(DiskFull):
+            service.shelf.leave()  # what is deleted first makes room
         return finish_deletions(service)
 
 
 def delete_conversation(service: Service, conversation: str) -> dict:
     "Delete a conversation. Raises Denied if it is not there."
     there = ID.fullmatch(conversation) and any(service.talks.folder.glob(f"{conversation}.jsonl*"))
-    if not there: raise Denied(404, f"no conversation {conversation[:40]!r}")
+    if not there:
+        raise Denied(404, f"no conversation {conversation[:40]!r}")
     return {"removed": conversation, "turns": delete_now(service, conversation=conversation)}
 
 
 def delete_document(service: Service, document: str) -> dict:
     "Remove a document, and its text from the record. Raises Denied if it is not there."
     service.holdings.document(document)
-    with service._lock: to_delete(service.folder, document=document)
+    with service._lock:
+        to_delete(service.folder, document=document)
     gone = service.holdings.remove(document)
     delete_now(service, document=document)
     return gone
@@ -263,8 +401,10 @@ def memory_mb() -> dict:
     "What this process holds now, and held at most, in MB; None where the system does not say."
     now = peak = None
     if sys.platform == "linux":
-        with open("/proc/self/statm") as f: now = int(f.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") // 10**6
+        with open("/proc/self/statm") as f:
+            now = int(f.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") // 10**6
         import resource
+
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 // 10**6
     return {"now_mb": now, "peak_mb": peak}
 
@@ -272,25 +412,56 @@ def memory_mb() -> dict:
 def models_of(service: Service) -> list[dict]:
     "The models, whether they are loaded, and where. Each is loaded when it is first needed."
     s, placed = service.settings, service.models.placed
-    specs = [(k, spec) for k, spec in (("chat", s.chat), ("embedder", s.embedder), ("reranker", s.reranker)) if spec]
-    return [{"kind": k, "name": spec.name, "loaded": k in placed, "device": placed.get(k) or ("server" if spec.url else "")} for k,
-            spec in specs]
+    specs = [
+        (k, spec)
+        for k, spec in (("chat", s.chat), ("embedder", s.embedder), ("reranker", s.reranker))
+        if spec
+    ]
+    return [
+        {
+            "kind": k,
+            "name": spec.name,
+            "loaded": k in placed,
+            "device": placed.get(k) or ("server" if spec.url else ""),
+        }
+        for k, spec in specs
+    ]
 
 # %% ../../nbs/app/07d_service.ipynb #1b1bef8ab
 def index_of(service: Service) -> dict:
     "What the library holds."
     from mtrag_nb.search.folder import Manifest
-    if not service.holdings.there: return {"documents": 0, "passages": 0, "children": 0, "generation": 0, "collections": []}
+
+    if not service.holdings.there:
+        return {"documents": 0, "passages": 0, "children": 0, "generation": 0, "collections": []}
     m = Manifest.load(service.holdings.library.folder)
-    return {"documents": len(service.holdings.documents()), "passages": m.total("passages"), "children": m.total("children"),
-            "generation": m.generation, "collections": list(m.domains)}
+    return {
+        "documents": len(service.holdings.documents()),
+        "passages": m.total("passages"),
+        "children": m.total("children"),
+        "generation": m.generation,
+        "collections": list(m.domains),
+    }
 
 
 def status(service: Service) -> dict:
     "How the service is."
-    writing = "a model's text while it is written, and each node" if service.batches.model.tells else \
-        "each node; the chat model gives its reply only whole"
-    return {"ok": not service.closing, "version": __version__, "profile": service.profile, "system": service.system,
-            "systems": systems_of(service),
-            "models": models_of(service), "index": index_of(service), "memory": memory_mb(), "progress": writing,
-            "asking": service._queue, "conversations": len(service.talks.known), "limits": vars(service.limits)}
+    writing = (
+        "a model's text while it is written, and each node"
+        if service.batches.model.tells
+        else "each node; the chat model gives its reply only whole"
+    )
+    return {
+        "ok": not service.closing,
+        "version": __version__,
+        "profile": service.profile,
+        "system": service.system,
+        "systems": systems_of(service),
+        "models": models_of(service),
+        "index": index_of(service),
+        "memory": memory_mb(),
+        "progress": writing,
+        "asking": service._queue,
+        "conversations": len(service.talks.known),
+        "limits": vars(service.limits),
+    }

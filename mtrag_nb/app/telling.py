@@ -22,35 +22,47 @@ def tells(model: ChatModel) -> bool:
     return "told" in inspect.signature(model.generate).parameters
 
 
-LISTENING: ContextVar[Callable[[str], object] | None] = ContextVar("listening", default=None)  # who listens, in this turn
+LISTENING: ContextVar[Callable[[str], object] | None] = ContextVar(
+    "listening", default=None
+)  # who listens, in this turn
 
 
 @contextmanager
-def listening(told: Callable[[str], object]) -> Iterator[None]:  # told: takes the text so far; called in any thread
+def listening(
+    told: Callable[[str], object],
+) -> Iterator[None]:  # told: takes the text so far; called in any thread
     "What models write for this turn is told."
     before = LISTENING.set(told)
-    try: yield
-    finally: LISTENING.reset(before)
+    try:
+        yield
+    finally:
+        LISTENING.reset(before)
 
 # %% ../../nbs/app/07b_telling.ipynb #1b87f8b6
 class Listeners:
     "Who listens to the reply to which prompt."
 
-    def __init__(self): self._lock, self._by = threading.Lock(), {}
+    def __init__(self):
+        self._lock, self._by = threading.Lock(), {}
 
     @contextmanager
     def to(self, prompt: Prompt, told: Callable[[str], object]) -> Iterator[None]:
         "Listen to the reply to a prompt, together with whoever asks the same."
-        with self._lock: self._by.setdefault(prompt, []).append(told)
-        try: yield
+        with self._lock:
+            self._by.setdefault(prompt, []).append(told)
+        try:
+            yield
         finally:
             with self._lock:
                 self._by[prompt].remove(told)
-                if not self._by[prompt]: del self._by[prompt]
+                if not self._by[prompt]:
+                    del self._by[prompt]
 
     def tell(self, prompt: Prompt, text: str) -> None:
-        with self._lock: those = list(self._by.get(prompt, ()))
-        for told in those: told(text)
+        with self._lock:
+            those = list(self._by.get(prompt, ()))
+        for told in those:
+            told(text)
 
 # %% ../../nbs/app/07b_telling.ipynb #f6033813
 class Telling:
@@ -60,26 +72,40 @@ class Telling:
         self.model, self.listeners, self.tells = model, listeners, tells(model)
 
     @property
-    def fingerprint(self) -> str: return self.model.fingerprint
+    def fingerprint(self) -> str:
+        return self.model.fingerprint
 
-    def generate(self, prompts, max_new_tokens, temperature=0.0, seed=0, stop=()) -> list[Completion]:
+    def generate(
+        self, prompts, max_new_tokens, temperature=0.0, seed=0, stop=()
+    ) -> list[Completion]:
         how = {"told": lambda i, text: self.listeners.tell(prompts[i], text)} if self.tells else {}
         return self.model.generate(prompts, max_new_tokens, temperature, seed, stop, **how)
 
-    def score(self, prompts, continuations): return self.model.score(prompts, continuations)
+    def score(self, prompts, continuations):
+        return self.model.score(prompts, continuations)
 
 
 class Listened:
     "A model, above the record, whose single replies are listened to if the turn asks for it; of several prompts at once nothing is told."
 
-    def __init__(self, model: ChatModel, listeners: Listeners): self.model, self.listeners = model, listeners
+    def __init__(self, model: ChatModel, listeners: Listeners):
+        self.model, self.listeners = model, listeners
 
     @property
-    def fingerprint(self) -> str: return self.model.fingerprint
+    def fingerprint(self) -> str:
+        return self.model.fingerprint
 
-    def generate(self, prompts, max_new_tokens, temperature=0.0, seed=0, stop=()) -> list[Completion]:
-        told, ask = LISTENING.get(), lambda: self.model.generate(prompts, max_new_tokens, temperature, seed, stop)
-        if told is None or len(prompts) != 1: return ask()
-        with self.listeners.to(prompts[0], told): return ask()
+    def generate(
+        self, prompts, max_new_tokens, temperature=0.0, seed=0, stop=()
+    ) -> list[Completion]:
+        told, ask = (
+            LISTENING.get(),
+            lambda: self.model.generate(prompts, max_new_tokens, temperature, seed, stop),
+        )
+        if told is None or len(prompts) != 1:
+            return ask()
+        with self.listeners.to(prompts[0], told):
+            return ask()
 
-    def score(self, prompts, continuations): return self.model.score(prompts, continuations)
+    def score(self, prompts, continuations):
+        return self.model.score(prompts, continuations)

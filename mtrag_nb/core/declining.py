@@ -18,30 +18,43 @@ __all__ = ['STANCE_WORTH', 'LONGEST_REFUSAL', 'Stance', 'stance', 'declines', 'i
 # %% ../../nbs/1_core/09_declining.ipynb #07aea32c
 class Stance(str, Enum):
     "What an answer says about not knowing."
+
     DECLINES = "declines"  # and says nothing else; an empty answer too
     PARTIAL = "partial"  # declines, and then answers
     ANSWERS = "answers"
     ASKS = "asks"  # back: it wants the question clarified
 
-    def __str__(self) -> str: return self.value
+    def __str__(self) -> str:
+        return self.value
 
 # %% ../../nbs/1_core/09_declining.ipynb #351e21a8
-_SOURCES = (r"(?:documents?|passages?|contexts?|texts?|sources?|articles?|excerpts?|materials?|information|details?|data|content|"
-            r"conversation|search results?|references?)")
-_NOT = r"(?:(?:do(?:es)?|did|has|have|is|are|was|were|could|can|would|will)(?:n't| not)|cannot|never)"
-_SAY = (r"(?:contain|mention|provide|specify|say|include|state|answer|address|discuss|describe|cover|list|offer|give|have(?! to)|detail|"
-        r"explain|indicate|clarify|define|identify|name|explicitly|directly|specifically|seem|appear|available|enough)")
-_KNOW = (r"(?:know|find|answer|determine|provide|say|tell|confirm|have|give|offer|locate|identify|see|verify|be certain|be sure|"
-         r"help|assist|comment|access|respond|specify|recommend|be able|make)")
-_SAID = (r"(?:mentioned|specified|provided|stated|available|given|addressed|included|described|detailed|covered|discussed|found|"
-         r"listed|contained)")
+_SOURCES = (
+    r"(?:documents?|passages?|contexts?|texts?|sources?|articles?|excerpts?|materials?|information|details?|data|content|"
+    r"conversation|search results?|references?)"
+)
+_NOT = (
+    r"(?:(?:do(?:es)?|did|has|have|is|are|was|were|could|can|would|will)(?:n't| not)|cannot|never)"
+)
+_SAY = (
+    r"(?:contain|mention|provide|specify|say|include|state|answer|address|discuss|describe|cover|list|offer|give|have(?! to)|detail|"
+    r"explain|indicate|clarify|define|identify|name|explicitly|directly|specifically|seem|appear|available|enough)"
+)
+_KNOW = (
+    r"(?:know|find|answer|determine|provide|say|tell|confirm|have|give|offer|locate|identify|see|verify|be certain|be sure|"
+    r"help|assist|comment|access|respond|specify|recommend|be able|make)"
+)
+_SAID = (
+    r"(?:mentioned|specified|provided|stated|available|given|addressed|included|described|detailed|covered|discussed|found|"
+    r"listed|contained)"
+)
 _ADVERB = r"(?:\w+ly\s+)?"
 _WAYS_TO_DECLINE = (
     rf"\bI(?:'m| am)?(?: am)?\s+(?:(?:still|also|currently|unfortunately|really|just)\s+)?"
     rf"(?:(?:do|did|could|can|would)(?:n't| not)|cannot|can't|(?:not |un)able to)\s+{_ADVERB}{_KNOW}\b",
     rf"^we (?:(?:do|did|could|can)(?:n't| not)|cannot|can't) {_KNOW}\b(?:[^.]*\b{_SOURCES})?\W*$",
     r"\bI\s+(?:have|see|found|find)\s+(?:no|not enough|insufficient|nothing|limited)\b",
-    r"\bI lack\b", r"\bI(?:'m| am) (?:not sure|unsure|not aware|not certain|sorry, but I)\b",
+    r"\bI lack\b",
+    r"\bI(?:'m| am) (?:not sure|unsure|not aware|not certain|sorry, but I)\b",
     rf"\b(?:{_SOURCES}(?:,? [\w'-]+){{0,7}}?,?|it|they|these|neither|none of (?:them|these|the \w+))\s{_NOT}\s+{_ADVERB}{_SAY}\b",
     rf"\b(?:neither|none) of the (?:\w+ ){{0,3}}{_SOURCES} {_SAY}s?\b",
     r"\b(?:there (?:is|are|was|were)|has|have|contains?|provides?|offers?|gives?)\s+(?:no|not enough|insufficient|not any|n't any)\s+"
@@ -51,29 +64,37 @@ _WAYS_TO_DECLINE = (
     r"\b(?:cannot|can't|could not|couldn't) be (?:answered|determined|found|confirmed|verified)\b",
     rf"\b(?:is|are|was|were)(?: not|n't) {_ADVERB}{_SAID}\b[^.;]*\b(?:documents?|passages?|contexts?|texts?|sources?|provided)\b",
     rf"^(?:the (?:answer|information) )?(?:is(?: not|n't)|not) (?:{_SAID} )?in the {_SOURCES}\b",
-    r"\bI_DON_?'?T_KNOW\b|^IDK\b|^no (?:answer|information)\b", r"\b(?:unknown|unclear) (?:from|based on)\b",
-    r"\boutside (?:of )?(?:the scope of )?(?:my|the) (?:knowledge|provided|given)")
+    r"\bI_DON_?'?T_KNOW\b|^IDK\b|^no (?:answer|information)\b",
+    r"\b(?:unknown|unclear) (?:from|based on)\b",
+    r"\boutside (?:of )?(?:the scope of )?(?:my|the) (?:knowledge|provided|given)",
+)
 _DECLINES = re.compile("|".join(_WAYS_TO_DECLINE), re.I)
 
 # %% ../../nbs/1_core/09_declining.ipynb #25e80e96
 _ABOUT_DOCUMENTS = (
     r"^(?:(?:the|these|this|those|each|both|all|while)\b[^.]{0,40}\b(?:documents?|passages?|contexts?|texts?|sources?|webpages?|"
     r"excerpts?|articles?|conversation)\b[^.]{0,40}|it|they)\s(?:\w+ )?(?:only|mainly|primarily|merely|appears?|seems?|focus(?:es)?|"
-    r"discuss(?:es)?|mentions?|describes?|covers?|provides?|contains?|relates?|lists?|is|are|refers?|confirms?)\b")
+    r"discuss(?:es)?|mentions?|describes?|covers?|provides?|contains?|relates?|lists?|is|are|refers?|confirms?)\b"
+)
 _OFFERS = (
     r"^(?:please|if you|for (?:more|further|specific|accurate|the most|detailed|this|that|up)|you (?:may|might|can|could|should|would)|"
     r"I (?:recommend|suggest|would|can|'d|could|apologi|hope)|(?:would|could|can|do|are) you|let me|feel free|sorry|I'm sorry|"
     r"unfortunately|however, (?:if|I can|you)|is there|without|to (?:find|get|answer|provide|help)|therefore|thus|as such|consider|"
-    r"based on (?:the|our|this) (?:ongoing )?conversation)\b")
+    r"based on (?:the|our|this) (?:ongoing )?conversation)\b"
+)
 _NEITHER = re.compile(f"{_ABOUT_DOCUMENTS}|{_OFFERS}", re.I)
 _ASKS = re.compile(
     r"\b(?:could|can|would|do|are|did|which|what|please)\b[^?]*\b(?:you|your)\b[^?]*\?"
     r"|\b(?:please|could you) (?:clarify|specify|provide more|be more specific|tell me)"
     r"|\b(?:clarify|specify) (?:which|what|your|the|whether)\b"
-    r"|\b(?:which|what) \w+(?: \w+){0,6} (?:are you|do you|would you|did you)\b", re.I)
+    r"|\b(?:which|what) \w+(?: \w+){0,6} (?:are you|do you|would you|did you)\b",
+    re.I,
+)
 _BUT = re.compile(r"[,;] (?:but|however|though|although)\b(.*)$", re.I)
 _APOSTROPHES = str.maketrans("’‘`", "'''")
-_TITLE = re.compile(r'"[^"]{1,60}"|(?<=\bsaid: )[^.!?]+')  # what is quoted is not the speaker's word
+_TITLE = re.compile(
+    r'"[^"]{1,60}"|(?<=\bsaid: )[^.!?]+'
+)  # what is quoted is not the speaker's word
 
 # %% ../../nbs/1_core/09_declining.ipynb #ce5b399c
 def _content(sentence: str) -> str:
@@ -81,8 +102,16 @@ def _content(sentence: str) -> str:
     if _DECLINES.search(sentence):
         behind = _BUT.search(sentence)
         rest = behind[1].strip() if behind else ""
-        return rest if len(rest.split()) > 5 and not _DECLINES.search(rest) and not _NEITHER.search(rest) else ""
-    return "" if _NEITHER.search(sentence) or _ASKS.search(sentence) or len(sentence.split()) <= 3 else sentence
+        return (
+            rest
+            if len(rest.split()) > 5 and not _DECLINES.search(rest) and not _NEITHER.search(rest)
+            else ""
+        )
+    return (
+        ""
+        if _NEITHER.search(sentence) or _ASKS.search(sentence) or len(sentence.split()) <= 3
+        else sentence
+    )
 
 
 def stance(
@@ -90,11 +119,20 @@ def stance(
 ) -> Stance:
     "What an answer says about not knowing, by rule."
     text = sentences(_TITLE.sub('""', answer.translate(_APOSTROPHES)))
-    if not text: return Stance.DECLINES
+    if not text:
+        return Stance.DECLINES
     said = [c for s in text if (c := _content(s))]
     words = sum(len(c.split()) for c in said)
-    if any(_DECLINES.search(s) for s in text): return Stance.PARTIAL if words >= 8 or _content(text[0]) else Stance.DECLINES
-    if any(map(_ASKS.search, text)) and not said or _ASKS.search(text[-1]) and len(said) <= 1 and words <= 15: return Stance.ASKS
+    if any(_DECLINES.search(s) for s in text):
+        return Stance.PARTIAL if words >= 8 or _content(text[0]) else Stance.DECLINES
+    if (
+        any(map(_ASKS.search, text))
+        and not said
+        or _ASKS.search(text[-1])
+        and len(said) <= 1
+        and words <= 15
+    ):
+        return Stance.ASKS
     return Stance.ANSWERS
 
 
@@ -103,8 +141,15 @@ def declines(answer: str) -> bool:
     return stance(answer) is Stance.DECLINES
 
 # %% ../../nbs/1_core/09_declining.ipynb #aebf92d0
-STANCE_WORTH = {Stance.DECLINES: 1.0, Stance.PARTIAL: 0.5, Stance.ANSWERS: 0.0, Stance.ASKS: 0.0}  # on the scale of the official verdict
-LONGEST_REFUSAL = 35  # words; a longer one is partial on the official scale (chosen in 9_studies/11_yardsticks)
+STANCE_WORTH = {
+    Stance.DECLINES: 1.0,
+    Stance.PARTIAL: 0.5,
+    Stance.ANSWERS: 0.0,
+    Stance.ASKS: 0.0,
+}  # on the scale of the official verdict
+LONGEST_REFUSAL = (
+    35  # words; a longer one is partial on the official scale (chosen in 9_studies/11_yardsticks)
+)
 
 
 def idk_by_rule(answer: str) -> float:  # 1, 0.5 or 0

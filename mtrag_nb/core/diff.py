@@ -28,70 +28,108 @@ def says(step: Step) -> dict:
 
 def words_of(step: Step | None, name: Callable[[str], str] = str, chars: int = 90) -> str:
     "A step on one line."
-    return clipped("; ".join(text for _, text in step.lines(name)) or type(step).__name__.lower(), chars) if step else ""
+    return (
+        clipped(
+            "; ".join(text for _, text in step.lines(name)) or type(step).__name__.lower(), chars
+        )
+        if step
+        else ""
+    )
 
 # %% ../../nbs/1_core/07a_diff.ipynb #81edc010
 @dataclass(frozen=True)
 class Beside:
     "A step and its partner."
+
     mark: str  # "=" the same, "~" changed, "-" only before, "+" only after
     before: Step | None
     after: Step | None
 
     @property
-    def node(self) -> str: return (self.after or self.before).node
+    def node(self) -> str:
+        return (self.after or self.before).node
 
 # %% ../../nbs/1_core/07a_diff.ipynb #c386db37
 def beside(a: Trajectory, b: Trajectory) -> list[Beside]:
     "The steps of two turns, matched."
     out = []
-    match = difflib.SequenceMatcher(a=[s.node for s in a.steps], b=[s.node for s in b.steps], autojunk=False)
+    match = difflib.SequenceMatcher(
+        a=[s.node for s in a.steps], b=[s.node for s in b.steps], autojunk=False
+    )
     for tag, a0, a1, b0, b1 in match.get_opcodes():
         if tag == "equal":
             pairs = zip(a.steps[a0:a1], b.steps[b0:b1])
             out += [Beside("=" if says(x) == says(y) else "~", x, y) for x, y in pairs]
-        else: out += [Beside("-", x, None) for x in a.steps[a0:a1]] + [Beside("+", None, y) for y in b.steps[b0:b1]]
+        else:
+            out += [Beside("-", x, None) for x in a.steps[a0:a1]] + [
+                Beside("+", None, y) for y in b.steps[b0:b1]
+            ]
     return out
 
 # %% ../../nbs/1_core/07a_diff.ipynb #8d2000a2
 @dataclass(frozen=True, repr=False)
 class TurnDiff:
     "Two records of one turn."
+
     before: Trajectory
     after: Trajectory
     contexts: Mapping[str, Context]  # id -> context, for names
 
     @property
-    def steps(self) -> list[Beside]: return beside(self.before, self.after)
+    def steps(self) -> list[Beside]:
+        return beside(self.before, self.after)
 
     @property
     def same(self) -> bool:
         "Whether the two say the same, whatever they cost."
-        ends = [(t.outcome, t.reason, t.answer, t.cited, t.contexts) for t in (self.before, self.after)]
+        ends = [
+            (t.outcome, t.reason, t.answer, t.cited, t.contexts) for t in (self.before, self.after)
+        ]
         return ends[0] == ends[1] and all(b.mark == "=" for b in self.steps)
 
-    def _name(self, i: str) -> str: return self.contexts[i].name if i in self.contexts else i
+    def _name(self, i: str) -> str:
+        return self.contexts[i].name if i in self.contexts else i
 
-    def _ends(self) -> list[str]: return [f"{t.end}: {clipped(t.answer, 80)}" if t.answer else t.end for t in (self.before, self.after)]
+    def _ends(self) -> list[str]:
+        return [
+            f"{t.end}: {clipped(t.answer, 80)}" if t.answer else t.end
+            for t in (self.before, self.after)
+        ]
 
     def __repr__(self) -> str:
-        rows = [(b.mark, b.node, *((words_of(s, self._name, 60) for s in (b.before, b.after)))) for b in self.steps]
+        rows = [
+            (b.mark, b.node, *((words_of(s, self._name, 60) for s in (b.before, b.after))))
+            for b in self.steps
+        ]
         ends = self._ends()
         rows.append(("=" if ends[0] == ends[1] else "~", "end", *(clipped(e, 60) for e in ends)))
         wide = [max(len(r[i]) for r in rows) for i in range(4)]
-        line = lambda m, node, x, y: f"{m} {node.ljust(wide[1])}  " + (x if m == "=" else f"{x.ljust(wide[2])} | {y}").rstrip()
+
+        def line(m, node, x, y):
+            return (
+                f"{m} {node.ljust(wide[1])}  "
+                + (x if m == "=" else f"{x.ljust(wide[2])} | {y}").rstrip()
+            )
+
         return "\n".join(line(*r) for r in rows)
 
     def _row(self, b: Beside) -> str:
         spoken = all(isinstance(s, (Drafted, Rewritten)) for s in (b.before, b.after))
-        if b.mark == "~" and spoken: new = word_diff(b.before.text, b.after.text)
-        else: new = esc(words_of(b.after, self._name)) if b.mark != "=" else ""
+        if b.mark == "~" and spoken:
+            new = word_diff(b.before.text, b.after.text)
+        else:
+            new = esc(words_of(b.after, self._name)) if b.mark != "=" else ""
         return cells(b.mark, b.node, esc(words_of(b.before, self._name)), new)
 
     def _repr_html_(self) -> str:
         a, b = self._ends()
         answers = self.before.answer, self.after.answer
-        end = cells("=" if a == b else "~", "end", esc(a), "" if a == b else word_diff(*answers) if all(answers) else esc(b))
+        end = cells(
+            "=" if a == b else "~",
+            "end",
+            esc(a),
+            "" if a == b else word_diff(*answers) if all(answers) else esc(b),
+        )
         head = "<tr><th></th><th>node</th><th>before</th><th>after</th></tr>"
         return f"<table style='border-collapse:collapse'>{head}{''.join(map(self._row, self.steps))}{end}</table>"
 
@@ -99,10 +137,15 @@ class TurnDiff:
 def cells(mark: str, node: str, before: str, after: str) -> str:  # the last two: HTML
     "A row of the table; what stayed the same is quiet."
     quiet = "opacity:.6" if mark == "=" else ""
-    cell = lambda x: f"<td style='vertical-align:top;padding:.15em .6em;max-width:28em;overflow-wrap:anywhere;text-align:left'>{x}</td>"
+
+    def cell(x):
+        return f"<td style='vertical-align:top;padding:.15em .6em;max-width:28em;overflow-wrap:anywhere;text-align:left'>{x}</td>"
+
     return f"<tr style='{quiet}'>{''.join(map(cell, (esc(mark), esc(node), before, after)))}</tr>"
 
 
-def diff_turns(before: Trajectory, after: Trajectory, contexts: Mapping[str, Context] = {}) -> TurnDiff:
+def diff_turns(
+    before: Trajectory, after: Trajectory, contexts: Mapping[str, Context] = {}
+) -> TurnDiff:
     "What became of a turn."
     return TurnDiff(before, after, contexts)

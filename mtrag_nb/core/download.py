@@ -30,9 +30,14 @@ def checksum(
 ) -> str:  # hex
     "A file's checksum."
     path = Path(path)
-    sum_ = hashlib.sha256() if len(like) == 64 else hashlib.sha1(f"blob {path.stat().st_size}\0".encode())
+    sum_ = (
+        hashlib.sha256()
+        if len(like) == 64
+        else hashlib.sha1(f"blob {path.stat().st_size}\0".encode())
+    )
     with open(path, "rb") as f:
-        while piece := f.read(2**20): sum_.update(piece)
+        while piece := f.read(2**20):
+            sum_.update(piece)
     return sum_.hexdigest()
 
 # %% ../../nbs/1_core/10_download.ipynb #eef61061
@@ -41,7 +46,13 @@ SPARE = 2**28  # bytes to leave free
 
 def sized(n: float) -> str:
     "Bytes in words."
-    return f"{n / 1e9:.1f} GB" if n >= 1e9 else f"{n / 1e6:.1f} MB" if n >= 1e6 else f"{n / 1e3:.1f} kB"
+    return (
+        f"{n / 1e9:.1f} GB"
+        if n >= 1e9
+        else f"{n / 1e6:.1f} MB"
+        if n >= 1e6
+        else f"{n / 1e3:.1f} kB"
+    )
 
 
 def need_room(
@@ -51,15 +62,21 @@ def need_room(
     free: Callable[[Path], int] = lambda path: shutil.disk_usage(path).free,
 ) -> None:
     "Raises DataError if the disk has no room for it."
-    there = next(p for p in (Path(folder).absolute(), *Path(folder).absolute().parents) if p.exists())
+    there = next(
+        p for p in (Path(folder).absolute(), *Path(folder).absolute().parents) if p.exists()
+    )
     if size + SPARE > (left := free(there)):
-        raise DataError(f"{what} takes {sized(size)}, and the disk has {sized(left)} free", folder,
-                        remedy=f"Make room ({sized(SPARE)} more than that), or name a folder on another disk")
+        raise DataError(
+            f"{what} takes {sized(size)}, and the disk has {sized(left)} free",
+            folder,
+            remedy=f"Make room ({sized(SPARE)} more than that), or name a folder on another disk",
+        )
 
 # %% ../../nbs/1_core/10_download.ipynb #3dad9a21
 @dataclass
 class Answer:
     "What a server says."
+
     status: int
     body: bytes = b""
     headers: dict[str, str] = field(default_factory=dict)
@@ -70,7 +87,9 @@ class FolderServer:
 
     def __init__(self, folder: str | Path):
         self.folder, self.asked = Path(folder), []  # (method, path, range) of each request
-        self.cut: dict[str, list[int]] = {}  # path -> after how many bytes to lose the connection: the first time, the second, ...
+        self.cut: dict[
+            str, list[int]
+        ] = {}  # path -> after how many bytes to lose the connection: the first time, the second, ...
         self.spoilt: set[str] = set()  # paths that are sent with a wrong byte
         self.parts = True  # False: it knows of no parts, and sends everything
 
@@ -80,7 +99,9 @@ class FolderServer:
         return Answer(200, file.read_bytes()) if file.is_file() else Answer(404)
 
     def __enter__(self):
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"owner": self}))
+        self._server = ThreadingHTTPServer(
+            ("127.0.0.1", 0), type("Handler", (_Handler,), {"owner": self})
+        )
         self._server.daemon_threads, self.open = True, True
         threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
         self.url = f"http://127.0.0.1:{self._server.server_port}"
@@ -94,6 +115,7 @@ class FolderServer:
 # %% ../../nbs/1_core/10_download.ipynb #52557848
 class _Handler(BaseHTTPRequestHandler):
     "One request to a FolderServer."
+
     protocol_version = "HTTP/1.1"
     owner: FolderServer
 
@@ -104,26 +126,41 @@ class _Handler(BaseHTTPRequestHandler):
         path, span = unquote(self.path.partition("?")[0]), self.headers.get("Range")
         self.owner.asked.append((self.command, path, span))
         said = self.owner.answer(path, self.headers)
-        body = bytes([*said.body[:-1], said.body[-1] ^ 1]) if path in self.owner.spoilt and said.status == 200 else said.body
-        wanted = re.fullmatch(r"bytes=(\d+)-", span or "") if said.status == 200 and self.owner.parts else None
-        if wanted: said, body = _part(said, body, int(wanted[1]))
+        body = (
+            bytes([*said.body[:-1], said.body[-1] ^ 1])
+            if path in self.owner.spoilt and said.status == 200
+            else said.body
+        )
+        wanted = (
+            re.fullmatch(r"bytes=(\d+)-", span or "")
+            if said.status == 200 and self.owner.parts
+            else None
+        )
+        if wanted:
+            said, body = _part(said, body, int(wanted[1]))
         self.send_response(said.status)
-        for name, value in ({"Content-Length": str(len(body))} | said.headers).items(): self.send_header(name, value)
+        for name, value in ({"Content-Length": str(len(body))} | said.headers).items():
+            self.send_header(name, value)
         self.end_headers()
-        if self.command == "HEAD": return
+        if self.command == "HEAD":
+            return
         cuts = self.owner.cut.get(path)
-        self.wfile.write(body[:cuts.pop(0)] if cuts else body)
+        self.wfile.write(body[: cuts.pop(0)] if cuts else body)
         self.close_connection = cuts is not None
 
     do_HEAD = do_GET
 
-    def log_message(self, *args): pass
+    def log_message(self, *args):
+        pass
 
 
 def _part(said: Answer, body: bytes, start: int) -> tuple[Answer, bytes]:
     "The rest of a body, from a byte on."
-    if start >= len(body): return Answer(416, b"", {"Content-Range": f"bytes */{len(body)}"}), b""
-    return Answer(206, b"", said.headers | {"Content-Range": f"bytes {start}-{len(body) - 1}/{len(body)}"}), body[start:]
+    if start >= len(body):
+        return Answer(416, b"", {"Content-Range": f"bytes */{len(body)}"}), b""
+    return Answer(
+        206, b"", said.headers | {"Content-Range": f"bytes {start}-{len(body) - 1}/{len(body)}"}
+    ), body[start:]
 
 # %% ../../nbs/1_core/10_download.ipynb #5693df8a
 def _bytes_from(
@@ -138,17 +175,23 @@ def _bytes_from(
     at = part.stat().st_size if part.exists() else 0
     asked = {**headers, "Accept-Encoding": "identity", **({"Range": f"bytes={at}-"} if at else {})}
     with client.stream("GET", url, headers=asked) as r:
-        if r.status_code == 416 and at: return  # all of it is there
+        if r.status_code == 416 and at:
+            return  # all of it is there
         r.raise_for_status()
         packed = r.headers.get("Content-Encoding", "identity")
         if r.status_code not in (200, 206) or packed != "identity":
-            problem = f"the server answers {r.status_code} ({packed}), and not with the file as it is"
+            problem = (
+                f"the server answers {r.status_code} ({packed}), and not with the file as it is"
+            )
             raise DataError(problem, redacted(url), remedy="Check the address")
         with open(part, "ab" if r.status_code == 206 else "wb") as f:
-            for piece in r.iter_raw():  # as it comes: a larger piece would be lost with the connection
+            for (
+                piece
+            ) in r.iter_raw():  # as it comes: a larger piece would be lost with the connection
                 f.write(piece)
                 seen(len(piece))
-                if size is not None and f.tell() > size: return  # too long: no more of it
+                if size is not None and f.tell() > size:
+                    return  # too long: no more of it
 
 
 def _says(e: Exception) -> str:
@@ -169,10 +212,15 @@ def download(
 ) -> Path:  # `target`
     "Fetch a file that is not there yet. Raises DataError, and keeps what came but for a wrong checksum; HTTPStatusError below 500."
     import httpx
+
     target = Path(target)
-    if target.exists(): return target
+    if target.exists():
+        return target
     part, left = make_folder(target.parent) / (target.name + ".part"), tries
-    have = lambda: part.stat().st_size if part.exists() else 0
+
+    def have():
+        return part.stat().st_size if part.exists() else 0
+
     with httpx.Client(follow_redirects=True, timeout=30) as client:
         while True:
             before = have()
@@ -181,29 +229,49 @@ def download(
                 break
             except httpx.HTTPError as e:
                 status = getattr(getattr(e, "response", None), "status_code", 500)
-                if status < 500 and status != 429: raise
+                if status < 500 and status != 429:
+                    raise
                 left = tries if have() > before else left - 1
-                if left <= 0: raise _lost(url, target, have(), size, e) from None
-            except OSError as e: raise disk_full(e, target, "Make room and fetch again: it goes on where it stopped") from e
+                if left <= 0:
+                    raise _lost(url, target, have(), size, e) from None
+            except OSError as e:
+                raise disk_full(
+                    e, target, "Make room and fetch again: it goes on where it stopped"
+                ) from e
             time.sleep(pause * 2 ** (tries - left))
     return _put(part, target, url, size, sum_)
 
 # %% ../../nbs/1_core/10_download.ipynb #74e8e99a
 def _lost(url: str, target: Path, have: int, size: int | None, e: Exception) -> DataError:
     "The error of a network that is gone."
-    came = f"after {sized(have)}" + (f" of {sized(size)}" if size else "") if have else "before anything came"
+    came = (
+        f"after {sized(have)}" + (f" of {sized(size)}" if size else "")
+        if have
+        else "before anything came"
+    )
     by_hand = f"Check the network, or put the file at {target} by hand"
     kept = "What came is kept: fetch again, and it goes on from there" if have else by_hand
-    return DataError(f"could not be fetched: the connection was lost {came} ({_says(e)})", redacted(url), remedy=kept)
+    return DataError(
+        f"could not be fetched: the connection was lost {came} ({_says(e)})",
+        redacted(url),
+        remedy=kept,
+    )
 
 
 def _put(part: Path, target: Path, url: str, size: int | None, sum_: str) -> Path:
     "Put a file in its place if it is what was asked for. Raises DataError, and throws it away, if not."
-    if not part.exists(): part.touch()
+    if not part.exists():
+        part.touch()
     found = part.stat().st_size
     wrong = "" if found or size == 0 else "is empty"
-    if size is not None and found != size: wrong = f"has {found:,} bytes, not {size:,}" if found < size else f"has more than {size:,} bytes"
-    if not wrong and sum_ and checksum(part, sum_) != sum_: wrong = "does not have the checksum that is published for it"
+    if size is not None and found != size:
+        wrong = (
+            f"has {found:,} bytes, not {size:,}"
+            if found < size
+            else f"has more than {size:,} bytes"
+        )
+    if not wrong and sum_ and checksum(part, sum_) != sum_:
+        wrong = "does not have the checksum that is published for it"
     if wrong:
         part.unlink()
         remedy = "Fetch again; if it happens twice, something on the way changes files"

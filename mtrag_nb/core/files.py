@@ -30,16 +30,20 @@ __all__ = ['DEEPEST', 'LONGEST_LINE', 'LARGEST_JSON', 'parse_json', 'whole_tail'
 def _finite(text: str) -> float:
     "A number of JSON. Raises ValueError if it is none that a computer can hold."
     x = float(text)
-    if not math.isfinite(x): raise ValueError(f"{text[:20]} is not a finite number")
+    if not math.isfinite(x):
+        raise ValueError(f"{text[:20]} is not a finite number")
     return x
 
 
 def _once(pairs: list[tuple[str, object]]) -> dict:
     "An object of JSON. Raises ValueError if a key stands in it twice."
     out = dict(pairs)
-    if len(out) == len(pairs): return out
+    if len(out) == len(pairs):
+        return out
     keys = [k for k, _ in pairs]
-    raise ValueError(f"the key {next(k for k in keys if keys.count(k) > 1)!r} stands twice in an object")
+    raise ValueError(
+        f"the key {next(k for k in keys if keys.count(k) > 1)!r} stands twice in an object"
+    )
 
 
 DEEPEST = 100  # levels; the benchmark's own files have nine
@@ -59,17 +63,35 @@ def parse_json(
 ) -> object:
     "A JSON value. Raises ValueError, with the reason, for anything that is not one."
     text = text.decode("utf-8") if isinstance(text, bytes) else text
-    how = {"parse_float": _finite, "parse_constant": (lambda name: None) if nan_is_null else _finite, "object_pairs_hook": _once}
-    try: value = json.loads(text, **how)
+    how = {
+        "parse_float": _finite,
+        "parse_constant": (lambda name: None) if nan_is_null else _finite,
+        "object_pairs_hook": _once,
+    }
+    try:
+        value = json.loads(text, **how)
     except json.JSONDecodeError as e:
-        raise ValueError(f"{e.msg} at {f'line {e.lineno}, ' if e.lineno > 1 else ''}column {e.colno}") from None
-    except RecursionError: raise ValueError("nested too deeply") from None
-    if text.count("[") + text.count("{") > DEEPEST and _depth(value) > DEEPEST: raise ValueError("nested too deeply")
+        raise ValueError(
+            f"{e.msg} at {f'line {e.lineno}, ' if e.lineno > 1 else ''}column {e.colno}"
+        ) from None
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    if text.count("[") + text.count("{") > DEEPEST and _depth(value) > DEEPEST:
+        raise ValueError("nested too deeply")
     return value
 
 # %% ../../nbs/1_core/04_files.ipynb #40f1b112
 LONGEST_LINE = 32 * 2**20  # bytes; the longest line of the official files has under 1 MiB
-_BROKEN = (EOFError, gzip.BadGzipFile, zipfile.BadZipFile, zlib.error, lzma.LZMAError, RuntimeError, NotImplementedError, struct.error)
+_BROKEN = (
+    EOFError,
+    gzip.BadGzipFile,
+    zipfile.BadZipFile,
+    zlib.error,
+    lzma.LZMAError,
+    RuntimeError,
+    NotImplementedError,
+    struct.error,
+)
 
 
 @contextmanager
@@ -77,30 +99,50 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
     "A .jsonl, .jsonl.gz or .zip file as bytes; an archive must hold exactly one file."
     if path.suffix == ".zip":
         with zipfile.ZipFile(path) as z:
-            names = [n for n in z.namelist() if not n.endswith("/") and not n.startswith("__MACOSX")]
-            if len(names) != 1: raise DataError(f"the archive holds {len(names)} files", path, remedy="Unpack it and name one of them")
-            try: f = z.open(names[0])
-            except OSError as e: raise zipfile.BadZipFile(str(e)) from None
-            with f: yield f
+            names = [
+                n for n in z.namelist() if not n.endswith("/") and not n.startswith("__MACOSX")
+            ]
+            if len(names) != 1:
+                raise DataError(
+                    f"the archive holds {len(names)} files",
+                    path,
+                    remedy="Unpack it and name one of them",
+                )
+            try:
+                f = z.open(names[0])
+            except OSError as e:
+                raise zipfile.BadZipFile(str(e)) from None
+            with f:
+                yield f
     else:
-        try: f = (gzip.open if path.suffix == ".gz" else open)(path, "rb")
+        try:
+            f = (gzip.open if path.suffix == ".gz" else open)(path, "rb")
         except OSError as e:
-            raise DataError(f"cannot be read ({e.strerror})", path, remedy="Allow reading it, or name another file") from None
-        if path.suffix == ".gz" and not path.stat().st_size: raise DataError("the compressed file is empty", path, remedy="Fetch it again")
-        with f: yield f
+            raise DataError(
+                f"cannot be read ({e.strerror})",
+                path,
+                remedy="Allow reading it, or name another file",
+            ) from None
+        if path.suffix == ".gz" and not path.stat().st_size:
+            raise DataError("the compressed file is empty", path, remedy="Fetch it again")
+        with f:
+            yield f
 
 
 def _object(line: bytes, nan_is_null: bool = False) -> dict:
     "The object of a line. Raises ValueError for anything else."
     obj = parse_json(line.decode("utf-8"), nan_is_null)
-    if not isinstance(obj, dict): raise ValueError(f"holds a {type(obj).__name__}, not an object")
+    if not isinstance(obj, dict):
+        raise ValueError(f"holds a {type(obj).__name__}, not an object")
     return obj
 
 # %% ../../nbs/1_core/04_files.ipynb #498a0518
 def whole_tail(line: bytes) -> bool:
     "Whether a last line without a line end is a whole one."
-    try: return bool(_object(line))
-    except ValueError: return False
+    try:
+        return bool(_object(line))
+    except ValueError:
+        return False
 
 
 def read_jsonl(
@@ -111,39 +153,75 @@ def read_jsonl(
     "The objects of a JSON-lines file. Raises DataError with the line that is not one."
     path, n = Path(path), 0
     if not path.is_file():
-        raise DataError("no such file", path, remedy="Check the path; the sample needs no download, `mtrag doctor` says where it lies")
+        raise DataError(
+            "no such file",
+            path,
+            remedy="Check the path; the sample needs no download, `mtrag doctor` says where it lies",
+        )
     try:
         with _opened(path) as f:
             while line := f.readline(LONGEST_LINE + 1):
                 n += 1
                 if len(line) > LONGEST_LINE:
-                    raise DataError(f"a line of more than {LONGEST_LINE:,} bytes", path, n, "Is it a JSON-lines file?")
-                if not line.strip() or torn_tail and not line.endswith(b"\n") and not whole_tail(line): continue
-                try: obj = _object(line, nan_is_null)
+                    raise DataError(
+                        f"a line of more than {LONGEST_LINE:,} bytes",
+                        path,
+                        n,
+                        "Is it a JSON-lines file?",
+                    )
+                if (
+                    not line.strip()
+                    or torn_tail
+                    and not line.endswith(b"\n")
+                    and not whole_tail(line)
+                ):
+                    continue
+                try:
+                    obj = _object(line, nan_is_null)
                 except UnicodeDecodeError as e:
-                    raise DataError(f"not UTF-8 (byte {line[e.start]:#x})", path, n, "Save the file as UTF-8") from None
+                    raise DataError(
+                        f"not UTF-8 (byte {line[e.start]:#x})", path, n, "Save the file as UTF-8"
+                    ) from None
                 except ValueError as e:
-                    raise DataError(f"not valid JSON ({e})", path, n, "The line may be torn: mend or remove it") from None
+                    raise DataError(
+                        f"not valid JSON ({e})", path, n, "The line may be torn: mend or remove it"
+                    ) from None
                 yield n, obj
-    except _BROKEN as e: raise DataError(f"the compressed file is broken: {e}", path, n + 1, "Fetch it again") from None
+    except _BROKEN as e:
+        raise DataError(
+            f"the compressed file is broken: {e}", path, n + 1, "Fetch it again"
+        ) from None
 
 # %% ../../nbs/1_core/04_files.ipynb #4ce62c47
 def disk_full(e: OSError, path, remedy: str) -> Exception:
     "The error to raise for `e`: a DataError that says what to do if the disk is full or cannot be written to, else `e` itself."
-    if e.errno in (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)): return DiskFull("the disk is full", path, remedy=remedy)
+    if e.errno in (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)):
+        return DiskFull("the disk is full", path, remedy=remedy)
     if e.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        return DataError("cannot be written here", path, remedy="Name a folder that may be written to")
+        return DataError(
+            "cannot be written here", path, remedy="Name a folder that may be written to"
+        )
     if e.errno in (errno.ENOTDIR, errno.EEXIST, errno.EISDIR):
-        return DataError("a file stands where a folder should be, or a folder where a file should", path, remedy="Name another place")
+        return DataError(
+            "a file stands where a folder should be, or a folder where a file should",
+            path,
+            remedy="Name another place",
+        )
     if e.errno in (errno.ENAMETOOLONG, errno.ENOENT):
-        return DataError("there can be no such file: " + (e.strerror or "unknown").lower(), f"{path}"[:80], remedy="Name another place")
+        return DataError(
+            "there can be no such file: " + (e.strerror or "unknown").lower(),
+            f"{path}"[:80],
+            remedy="Name another place",
+        )
     return e
 
 
 def make_folder(path: str | Path) -> Path:
     "A folder, made if it isn't there. Raises DataError where that cannot be."
-    try: Path(path).mkdir(parents=True, exist_ok=True)
-    except OSError as e: raise disk_full(e, path, "Make room and start again") from e
+    try:
+        Path(path).mkdir(parents=True, exist_ok=True)
+    except OSError as e:
+        raise disk_full(e, path, "Make room and start again") from e
     return Path(path)
 
 # %% ../../nbs/1_core/04_files.ipynb #2fe089b6
@@ -160,38 +238,51 @@ class JsonlLog:
         try:
             self.torn = self._mend_tail()  # bytes of a torn last line that were cut off
             self._file = open(self.path, "ab", buffering=0)
-        except OSError as e: raise disk_full(e, self.path, "Make room and start again") from e
+        except OSError as e:
+            raise disk_full(e, self.path, "Make room and start again") from e
         self._size = self.path.stat().st_size
 
     def _mend_tail(self) -> int:
-        if not self.path.exists(): return 0
+        if not self.path.exists():
+            return 0
         data = self.path.read_bytes()
         keep = data.rfind(b"\n") + 1
-        if keep == len(data): return 0
+        if keep == len(data):
+            return 0
         if whole_tail(data[keep:]):
-            with open(self.path, "ab") as f: f.write(b"\n")
+            with open(self.path, "ab") as f:
+                f.write(b"\n")
             return 0
         os.truncate(self.path, keep)
         return len(data) - keep
 
     def append(self, obj: dict) -> None:
         "Write `obj` as one line. Raises DataError, and leaves the file as it was, if the disk is full; ValueError for NaN."
-        line = (json.dumps(obj, ensure_ascii=False, allow_nan=False) + "\n").encode("utf-8", "backslashreplace")
+        line = (json.dumps(obj, ensure_ascii=False, allow_nan=False) + "\n").encode(
+            "utf-8", "backslashreplace"
+        )
         with self._lock:
-            try: self._write(line)
+            try:
+                self._write(line)
             except OSError as e:
                 os.truncate(self.path, self._size)  # take a half-written line back
-                raise disk_full(e, self.path, "Make room and start again: everything before this line is kept") from e
+                raise disk_full(
+                    e, self.path, "Make room and start again: everything before this line is kept"
+                ) from e
             self._size += len(line)
 
     def _write(self, line: bytes) -> None:
-        while line: line = line[self._file.write(line):]  # unbuffered: a write may take only a part
+        while line:
+            line = line[self._file.write(line) :]  # unbuffered: a write may take only a part
 
     def close(self) -> None:
         self._file.close()
 
-    def __enter__(self): return self
-    def __exit__(self, *exc): self.close()
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc):
+        self.close()
 
 # %% ../../nbs/1_core/04_files.ipynb #deeded31
 @contextmanager
@@ -201,13 +292,20 @@ def only_writer(
 ) -> Iterator[None]:
     "The block is the only one, in any process, that writes into the folder. Raises InUse if another does."
     from filelock import FileLock, Timeout
+
     lock = FileLock(make_folder(folder) / ".lock", timeout=0)
-    try: lock.acquire()
+    try:
+        lock.acquire()
     except Timeout:
-        raise InUse(f"{folder}: another process is writing this {what}. Wait until it has ended, or use another folder") from None
-    except OSError as e: raise disk_full(e, folder, "Make room and start again") from e
-    try: yield
-    finally: lock.release()
+        raise InUse(
+            f"{folder}: another process is writing this {what}. Wait until it has ended, or use another folder"
+        ) from None
+    except OSError as e:
+        raise disk_full(e, folder, "Make room and start again") from e
+    try:
+        yield
+    finally:
+        lock.release()
 
 # %% ../../nbs/1_core/04_files.ipynb #ee3f89df
 def write_whole(
@@ -220,11 +318,15 @@ def write_whole(
     part = make_folder(path.parent) / (path.name + ".part")
     pieces = (text,) if isinstance(text, (str, bytes)) else text
     try:
-        with open(part, "wb") as f: f.writelines(p if isinstance(p, bytes) else p.encode("utf-8", "backslashreplace") for p in pieces)
+        with open(part, "wb") as f:
+            f.writelines(
+                p if isinstance(p, bytes) else p.encode("utf-8", "backslashreplace") for p in pieces
+            )
         os.replace(part, path)
     except BaseException as e:
         part.unlink(missing_ok=True)
-        if isinstance(e, OSError): raise disk_full(e, path, remedy) from e
+        if isinstance(e, OSError):
+            raise disk_full(e, path, remedy) from e
         raise
     return path
 
@@ -238,14 +340,18 @@ def write_jsonl(
 
     def texts():
         nonlocal n
-        for n, obj in enumerate(lines, 1): yield json.dumps(obj, ensure_ascii=False, allow_nan=False) + "\n"
+        for n, obj in enumerate(lines, 1):
+            yield json.dumps(obj, ensure_ascii=False, allow_nan=False) + "\n"
+
     write_whole(path, texts())
     return n
 
 
 def write_json(path: str | Path, obj: object, **how) -> Path:  # how: see write_whole
     "Write one JSON value whole, for people to read."
-    return write_whole(path, json.dumps(plain(obj), indent=1, ensure_ascii=False, allow_nan=False) + "\n", **how)
+    return write_whole(
+        path, json.dumps(plain(obj), indent=1, ensure_ascii=False, allow_nan=False) + "\n", **how
+    )
 
 # %% ../../nbs/1_core/04_files.ipynb #3031d7ca
 LARGEST_JSON = 256 * 2**20  # bytes, unpacked; the largest of the official files has 10 MiB
@@ -258,16 +364,34 @@ def read_json(
 ) -> dict | list:
     "The object, or the list, in a JSON file. Raises DataError for a file that holds none."
     path = Path(path)
-    if not path.is_file(): raise DataError("no such file", path, remedy="Check the path")
+    if not path.is_file():
+        raise DataError("no such file", path, remedy="Check the path")
     try:
-        with _opened(path) as f: data = f.read(LARGEST_JSON + 1)
-        if len(data) > LARGEST_JSON: raise DataError(f"more than {LARGEST_JSON:,} bytes", path, remedy="Is it the right file?")
+        with _opened(path) as f:
+            data = f.read(LARGEST_JSON + 1)
+        if len(data) > LARGEST_JSON:
+            raise DataError(
+                f"more than {LARGEST_JSON:,} bytes", path, remedy="Is it the right file?"
+            )
         found = parse_json(data, nan_is_null)
-    except UnicodeDecodeError as e: raise DataError(f"not UTF-8 (byte {data[e.start]:#x})", path, remedy="Save the file as UTF-8") from None
-    except ValueError as e: raise DataError(f"not valid JSON ({e})", path, remedy="Mend it, or remove it and start again") from None
-    except _BROKEN as e: raise DataError(f"the compressed file is broken: {e}", path, remedy="Fetch it again") from None
+    except UnicodeDecodeError as e:
+        raise DataError(
+            f"not UTF-8 (byte {data[e.start]:#x})", path, remedy="Save the file as UTF-8"
+        ) from None
+    except ValueError as e:
+        raise DataError(
+            f"not valid JSON ({e})", path, remedy="Mend it, or remove it and start again"
+        ) from None
+    except _BROKEN as e:
+        raise DataError(
+            f"the compressed file is broken: {e}", path, remedy="Fetch it again"
+        ) from None
     if not isinstance(found, kind):
-        raise DataError(f"not valid JSON (holds a {type(found).__name__}, not a {kind.__name__})", path, remedy="Is it the right file?")
+        raise DataError(
+            f"not valid JSON (holds a {type(found).__name__}, not a {kind.__name__})",
+            path,
+            remedy="Is it the right file?",
+        )
     return found
 
 # %% ../../nbs/1_core/04_files.ipynb #adbe4a40
@@ -277,7 +401,11 @@ def differences(
 ) -> list[str]:
     "What differs between two identities, in words."
     keys = dict.fromkeys([*asked, *here])
-    return [f"{k} (here {here.get(k)!r}, asked for {asked.get(k)!r})" for k in keys if here.get(k) != asked.get(k)]
+    return [
+        f"{k} (here {here.get(k)!r}, asked for {asked.get(k)!r})"
+        for k in keys
+        if here.get(k) != asked.get(k)
+    ]
 
 
 def keep_identity(
@@ -285,7 +413,9 @@ def keep_identity(
     entries: Mapping[str, object],  # what to write, with `identity`
     what: str,  # what the folder holds, for the message: "a run"
     mismatch: type[Exception],  # raised if the identities differ
-    merge: Callable[[dict, dict], dict] = lambda old, new: old,  # (recorded, asked for) -> what to write where both have the same identity
+    merge: Callable[[dict, dict], dict] = lambda old, new: (
+        old
+    ),  # (recorded, asked for) -> what to write where both have the same identity
 ) -> dict:  # what is recorded now
     "Record an identity, or check that the recorded one is the same. Raises `mismatch` if it is not."
     path = Path(path)
@@ -294,11 +424,18 @@ def keep_identity(
         return read_json(path)
     old = read_json(path)
     if not isinstance(known := old.get("identity"), dict):
-        raise DataError(f"it does not say what {what} was made with", path, remedy="Use another folder, or the file as it was written")
+        raise DataError(
+            f"it does not say what {what} was made with",
+            path,
+            remedy="Use another folder, or the file as it was written",
+        )
     if differ := differences(known, plain(entries["identity"])):
-        raise mismatch(f"{path.parent} holds {what} that differs in {'; '.join(differ)}. Use another folder, or the same settings")
+        raise mismatch(
+            f"{path.parent} holds {what} that differs in {'; '.join(differ)}. Use another folder, or the same settings"
+        )
     merged = merge(old, plain(entries))
-    if merged != old: write_json(path, merged)
+    if merged != old:
+        write_json(path, merged)
     return merged
 
 # %% ../../nbs/1_core/04_files.ipynb #1577a2c1
@@ -308,5 +445,10 @@ def data_dir(
     "A folder of the project's own data: of the clone around the package, else of the installed package. Raises DataError if there is none."
     package = Path(__file__).resolve().parents[1]
     for place in (package.parent / "data", package / "_data"):
-        if (place / name).is_dir() and (place / "sample").is_dir(): return place / name
-    raise DataError(f"the project's data folder {name!r} is missing", package, remedy="Install the package again, or work in a whole clone")
+        if (place / name).is_dir() and (place / "sample").is_dir():
+            return place / name
+    raise DataError(
+        f"the project's data folder {name!r} is missing",
+        package,
+        remedy="Install the package again, or work in a whole clone",
+    )

@@ -23,10 +23,15 @@ __all__ = ['TONES', 'SIGNS', 'ROLE_COLOURS', 'SERIES_COLOURS', 'clean', 'esc', '
            'loose_words', 'mark_loose', 'end_colours']
 
 # %% ../../nbs/1_core/06_html.ipynb #25ded401
-_UNSHOWN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
+_UNSHOWN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
+)
 
 
-def clean(text: object) -> str: return _UNSHOWN.sub("\N{REPLACEMENT CHARACTER}", str(text))  # for what takes plain text, such as a widget
+def clean(text: object) -> str:
+    return _UNSHOWN.sub(
+        "\N{REPLACEMENT CHARACTER}", str(text)
+    )  # for what takes plain text, such as a widget
 
 
 def esc(
@@ -48,12 +53,13 @@ def inline(
 ) -> str:
     "A text on one line, apart from what stands around it."
     line = " ".join(str(text).split())
-    return f"<bdi>{esc(line if len(line) <= chars else line[:chars - 1] + '…')}</bdi>"
+    return f"<bdi>{esc(line if len(line) <= chars else line[: chars - 1] + '…')}</bdi>"
 
 # %% ../../nbs/1_core/06_html.ipynb #6c9b7a0d
 def show(value: object, digits: int = 3) -> str:
     "A cell of a table: a number with `digits` decimals, a dash for None and NaN, anything else as text."
-    if value is None or isinstance(value, float) and math.isnan(value): return "–"
+    if value is None or isinstance(value, float) and math.isnan(value):
+        return "–"
     return f"{value:.{digits}f}" if isinstance(value, float) else str(value)
 
 
@@ -65,16 +71,30 @@ def text_table(
     "A table as text: the first column left, the others right."
     cells = [list(header), *([show(v, digits) for v in r] for r in rows)]
     widths = [max(len(r[i]) for r in cells) for i in range(len(header))]
-    return "\n".join("  ".join(c.rjust(w) if i else c.ljust(w) for i, (c, w) in enumerate(zip(r, widths))) for r in cells)
+    return "\n".join(
+        "  ".join(c.rjust(w) if i else c.ljust(w) for i, (c, w) in enumerate(zip(r, widths)))
+        for r in cells
+    )
 
 
-def html_table(header: Sequence[str], rows: Sequence[Sequence[object]], note: str = "", digits: int = 3) -> str:
+def html_table(
+    header: Sequence[str], rows: Sequence[Sequence[object]], note: str = "", digits: int = 3
+) -> str:
     "The same as escaped HTML, with a note below it."
     scope = {"th": " scope='col'", "td": ""}
-    cell = lambda tag, i, v: f"<{tag}{scope[tag]} style='text-align:{'right' if i else 'left'};padding:.15em .6em'>{esc(v)}</{tag}>"
-    line = lambda tag, values: "<tr>" + "".join(cell(tag, i, show(v, digits)) for i, v in enumerate(values)) + "</tr>"
-    return (f"<table style='border-collapse:collapse'>{line('th', header)}{''.join(line('td', r) for r in rows)}</table>"
-            + (f"<div style='font-size:90%'>{esc(note)}</div>" if note else ""))
+
+    def cell(tag, i, v):
+        return f"<{tag}{scope[tag]} style='text-align:{'right' if i else 'left'};padding:.15em .6em'>{esc(v)}</{tag}>"
+
+    def line(tag, values):
+        return (
+            "<tr>" + "".join(cell(tag, i, show(v, digits)) for i, v in enumerate(values)) + "</tr>"
+        )
+
+    return (
+        f"<table style='border-collapse:collapse'>{line('th', header)}{''.join(line('td', r) for r in rows)}</table>"
+        + (f"<div style='font-size:90%'>{esc(note)}</div>" if note else "")
+    )
 
 # %% ../../nbs/1_core/06_html.ipynb #5f00a002
 _NUMBER = re.compile(r"[-+–]?[\d.,]*%?(?: \[[^\]]*\])?")  # with an interval, perhaps
@@ -85,14 +105,35 @@ def words_table(
     rows: Sequence[Sequence[object]],
 ) -> str:
     "An HTML table with words on the left of their cells and numbers on the right; long words wrap."
-    number = lambda v: isinstance(v, (int, float, type(None))) or bool(_NUMBER.fullmatch(str(v)))
+
+    def number(v):
+        return isinstance(v, (int, float, type(None))) or bool(_NUMBER.fullmatch(str(v)))
+
     numeric = [all(number(r[i]) for r in rows) for i in range(len(header))]
-    wrap = lambda tag, right: "white-space:nowrap" if right and tag == "td" else "max-width:22em;overflow-wrap:break-word"
-    style = lambda tag, right: f"text-align:{'right' if right else 'left'};vertical-align:top;padding:.15em .6em;{wrap(tag, right)}"
+
+    def wrap(tag, right):
+        return (
+            "white-space:nowrap"
+            if right and tag == "td"
+            else "max-width:22em;overflow-wrap:break-word"
+        )
+
+    def style(tag, right):
+        return f"text-align:{'right' if right else 'left'};vertical-align:top;padding:.15em .6em;{wrap(tag, right)}"
+
     scope = {"th": " scope='col'", "td": ""}
-    inside = lambda v, right: esc(show(v)) if right else f"<div align='left'>{esc(show(v))}</div>"  # for GitHub, as in `row`
-    cell = lambda tag, v, right: f"<{tag}{scope[tag]} style='{style(tag, right)}'>{inside(v, right)}</{tag}>"
-    line = lambda tag, values: "<tr>" + "".join(cell(tag, v, n) for v, n in zip(values, numeric)) + "</tr>"
+
+    def inside(v, right):
+        return (
+            esc(show(v)) if right else f"<div align='left'>{esc(show(v))}</div>"
+        )  # for GitHub, as in `row`
+
+    def cell(tag, v, right):
+        return f"<{tag}{scope[tag]} style='{style(tag, right)}'>{inside(v, right)}</{tag}>"
+
+    def line(tag, values):
+        return "<tr>" + "".join(cell(tag, v, n) for v, n in zip(values, numeric)) + "</tr>"
+
     return f"<table style='border-collapse:collapse'>{line('th', header)}{''.join(line('td', r) for r in rows)}</table>"
 
 # %% ../../nbs/1_core/06_html.ipynb #7abb72dd
@@ -112,15 +153,34 @@ def clip(
     show: Callable[[str], str] = esc,  # how a stretch of it becomes HTML
 ) -> str:
     "A block of text: line breaks kept, long words broken, each paragraph in its own direction."
-    if len(text) <= chars * 1.2: return f"<div dir='auto' style='{_TEXT}'>{show(text)}</div>"
+    if len(text) <= chars * 1.2:
+        return f"<div dir='auto' style='{_TEXT}'>{show(text)}</div>"
     a, b = _cut(text, chars), min(len(text), most)
-    left = f"<div><i>{len(text) - b:,} more characters are in the record.</i></div>" if len(text) > b else ""
-    return (f"<div dir='auto' style='{_TEXT}'>{show(text[:a])} …</div><details><summary>{len(text) - a:,} more characters</summary>"
-            f"<div dir='auto' style='{_TEXT}'>{show(text[a:b])}</div>{left}</details>")
+    left = (
+        f"<div><i>{len(text) - b:,} more characters are in the record.</i></div>"
+        if len(text) > b
+        else ""
+    )
+    return (
+        f"<div dir='auto' style='{_TEXT}'>{show(text[:a])} …</div><details><summary>{len(text) - a:,} more characters</summary>"
+        f"<div dir='auto' style='{_TEXT}'>{show(text[a:b])}</div>{left}</details>"
+    )
 
 # %% ../../nbs/1_core/06_html.ipynb #96ef13be
-TONES = {"good": "34,160,90", "warn": "205,135,20", "bad": "214,60,60", "note": "60,120,220", "plain": "128,128,128"}
-SIGNS = {"good": "✓ ", "warn": "▲ ", "bad": "✗ ", "note": "◆ ", "plain": ""}  # tone -> what says the same without colour
+TONES = {
+    "good": "34,160,90",
+    "warn": "205,135,20",
+    "bad": "214,60,60",
+    "note": "60,120,220",
+    "plain": "128,128,128",
+}
+SIGNS = {
+    "good": "✓ ",
+    "warn": "▲ ",
+    "bad": "✗ ",
+    "note": "◆ ",
+    "plain": "",
+}  # tone -> what says the same without colour
 _QUIET = "opacity:.72"
 
 
@@ -143,7 +203,8 @@ def dot(
     good: float = 0.6,  # green at or above it
 ) -> str:
     "A measure as a coloured dot with its name and value; the dot is full where the value is good, half full between, empty below."
-    if value is None: return f"<span style='{_QUIET}'>{esc(name)} –</span>"
+    if value is None:
+        return f"<span style='{_QUIET}'>{esc(name)} –</span>"
     tone, sign = ("bad", "○") if value < bad else ("warn", "◐") if value < good else ("good", "●")
     return f"<span style='white-space:nowrap'><span style='color:rgb({TONES[tone]})'>{sign}</span> {esc(name)} {value:.2f}</span>"
 
@@ -167,11 +228,16 @@ def fold(
     opened: bool = False,
 ) -> str:
     "What opens on a click, without a script."
-    return (f"<details{' open' if opened else ''} style='margin:.2em 0'><summary style='cursor:pointer'>{summary}</summary>"
-            f"<div style='margin:.2em 0 .4em 1em'>{body}</div></details>")
+    return (
+        f"<details{' open' if opened else ''} style='margin:.2em 0'><summary style='cursor:pointer'>{summary}</summary>"
+        f"<div style='margin:.2em 0 .4em 1em'>{body}</div></details>"
+    )
 
 # %% ../../nbs/1_core/06_html.ipynb #06e9d0a0
-_LINE, _CELL = "border-top:1px solid rgba(128,128,128,.25);background:none", "text-align:left;vertical-align:top;padding:.35em .2em"
+_LINE, _CELL = (
+    "border-top:1px solid rgba(128,128,128,.25);background:none",
+    "text-align:left;vertical-align:top;padding:.35em .2em",
+)
 
 
 def row(
@@ -179,8 +245,10 @@ def row(
     body: str,  # HTML
 ) -> str:
     "A labelled part of a turn, to be put into `rows`."
-    return (f"<tr style='{_LINE}'><th scope='row' style='{_CELL};width:6.2em;font-weight:400;{_QUIET}'>{esc(label)}</th>"
-            f"<td style='{_CELL}'><div align='left'>{body}</div></td></tr>")  # GitHub drops the style, and puts a cell's text on the right
+    return (
+        f"<tr style='{_LINE}'><th scope='row' style='{_CELL};width:6.2em;font-weight:400;{_QUIET}'>{esc(label)}</th>"
+        f"<td style='{_CELL}'><div align='left'>{body}</div></td></tr>"
+    )  # GitHub drops the style, and puts a cell's text on the right
 
 
 def rows(
@@ -203,8 +271,12 @@ _BLOCKS = re.compile(r"</?(?:div|details|summary|pre|p|h\d|li|tr|table|caption|b
 def text_of(page: str) -> str:
     "Some HTML as plain text: a line for each block and each row of a table, its cells two blanks apart."
     seen = re.sub(r"<(style|script)\b.*?</\1>", "", page, flags=re.S)
-    seen = re.sub(r"(?:</div>)+(?=</t[dh]>)", "", re.sub(r"(<t[dh]\b[^>]*>)(?:<div\b[^>]*>)+", r"\1", seen))  # a cell stays in its row
-    lines = html.unescape(re.sub(r"<[^>]+>", "", re.sub(r"</t[hd]>", "  ", _BLOCKS.sub("\n", seen)))).splitlines()
+    seen = re.sub(
+        r"(?:</div>)+(?=</t[dh]>)", "", re.sub(r"(<t[dh]\b[^>]*>)(?:<div\b[^>]*>)+", r"\1", seen)
+    )  # a cell stays in its row
+    lines = html.unescape(
+        re.sub(r"<[^>]+>", "", re.sub(r"</t[hd]>", "  ", _BLOCKS.sub("\n", seen)))
+    ).splitlines()
     return "\n".join(line.rstrip() for line in lines if line.strip())
 
 
@@ -213,12 +285,14 @@ def words_of(page: str) -> str:
     return " ".join(text_of(page).split())
 
 # %% ../../nbs/1_core/06_html.ipynb #6263978c
-_HEAD = ("<!doctype html><html lang='en'><head><meta charset='utf-8'><meta name='viewport' content='width=device-width,initial-scale=1'>"
-         "<meta name='color-scheme' content='light dark'>"
-         "<meta http-equiv='Content-Security-Policy' content=\"default-src 'none'; style-src 'unsafe-inline'; img-src data:\">"
-         "<style>:root{color-scheme:light dark;background:Canvas;color:CanvasText}"
-         "body{margin:1em auto;max-width:62em;padding:0 1em;font:15px/1.5 system-ui,sans-serif}"
-         "@media print{details::details-content{content-visibility:visible;block-size:auto}}</style>")
+_HEAD = (
+    "<!doctype html><html lang='en'><head><meta charset='utf-8'><meta name='viewport' content='width=device-width,initial-scale=1'>"
+    "<meta name='color-scheme' content='light dark'>"
+    "<meta http-equiv='Content-Security-Policy' content=\"default-src 'none'; style-src 'unsafe-inline'; img-src data:\">"
+    "<style>:root{color-scheme:light dark;background:Canvas;color:CanvasText}"
+    "body{margin:1em auto;max-width:62em;padding:0 1em;font:15px/1.5 system-ui,sans-serif}"
+    "@media print{details::details-content{content-visibility:visible;block-size:auto}}</style>"
+)
 
 
 def document(
@@ -240,9 +314,11 @@ class View:
     ):
         self.title, self.body, self.text = title, body, text
 
-    def __repr__(self) -> str: return self.text or text_of(self.body)
+    def __repr__(self) -> str:
+        return self.text or text_of(self.body)
 
-    def _repr_html_(self) -> str: return page(self.body)
+    def _repr_html_(self) -> str:
+        return page(self.body)
 
     def save(self, path: str | Path) -> Path:
         "Write the page as a file that a browser opens without a server."
@@ -251,14 +327,31 @@ class View:
 # %% ../../nbs/1_core/06_html.ipynb #61e67957
 def unstyled(page: str) -> str:
     "What GitHub leaves of a page's styles: nothing."
-    return re.sub(r"\s(?:style|class)=(?:'[^']*'|\"[^\"]*\")", "", re.sub(r"<style\b.*?</style>", "", page, flags=re.S))
+    return re.sub(
+        r"\s(?:style|class)=(?:'[^']*'|\"[^\"]*\")",
+        "",
+        re.sub(r"<style\b.*?</style>", "", page, flags=re.S),
+    )
 
 # %% ../../nbs/1_core/06_html.ipynb #29c2bfcf
-_WITHIN = ("span", "b", "i", "code", "bdi", "a", "small", "sup", "mark", "ins", "del")  # elements within a line
+_WITHIN = (
+    "span",
+    "b",
+    "i",
+    "code",
+    "bdi",
+    "a",
+    "small",
+    "sup",
+    "mark",
+    "ins",
+    "del",
+)  # elements within a line
 
 
 class _Tables(HTMLParser):
     "The cells of tables, each with the heads of its row and its column."
+
     def __init__(self, page: str):
         super().__init__()
         self.open, self.cells = [], []
@@ -266,22 +359,33 @@ class _Tables(HTMLParser):
 
     def handle_starttag(self, tag, attrs):
         self.handle_data("" if tag in _WITHIN else " ")
-        if tag == "table": self.open.append({"columns": [], "row": "", "words": []})
-        if tag == "tr" and self.open: self.open[-1].update(row="", at=-1)
-        if tag in ("th", "td") and self.open: self.open[-1].update(words=[], at=self.open[-1]["at"] + 1, scope=dict(attrs).get("scope"))
+        if tag == "table":
+            self.open.append({"columns": [], "row": "", "words": []})
+        if tag == "tr" and self.open:
+            self.open[-1].update(row="", at=-1)
+        if tag in ("th", "td") and self.open:
+            self.open[-1].update(
+                words=[], at=self.open[-1]["at"] + 1, scope=dict(attrs).get("scope")
+            )
 
     def handle_endtag(self, tag):
         self.handle_data("" if tag in _WITHIN else " ")
-        if tag == "table": self.open.pop()
-        if tag not in ("th", "td") or not self.open: return
+        if tag == "table":
+            self.open.pop()
+        if tag not in ("th", "td") or not self.open:
+            return
         t, words = self.open[-1], " ".join("".join(self.open[-1]["words"]).split())
         columns = dict(t["columns"])
-        if tag == "td": self.cells.append((t["row"], columns.get(t["at"], ""), words))
-        elif t["scope"] == "row": t["row"] = words
-        elif t["scope"] == "col": t["columns"].append((t["at"], words))
+        if tag == "td":
+            self.cells.append((t["row"], columns.get(t["at"], ""), words))
+        elif t["scope"] == "row":
+            t["row"] = words
+        elif t["scope"] == "col":
+            t["columns"].append((t["at"], words))
 
     def handle_data(self, data):
-        for t in self.open: t["words"].append(data)
+        for t in self.open:
+            t["words"].append(data)
 
 # %% ../../nbs/1_core/06_html.ipynb #81df4b94
 def labelled(page: str) -> list[tuple[str, str, str]]:  # head of its row, head of its column, words
@@ -292,9 +396,16 @@ def labelled(page: str) -> list[tuple[str, str, str]]:  # head of its row, head 
 def run_together(page: str) -> list[str]:  # the places, with what stands around them
     "Where two texts that only a style would keep apart run into each other: a word, inline tags, a word."
     inline_tags = rf"(?:</?(?:{'|'.join(_WITHIN[:8])})\b[^>]*>)+"
-    near = re.finditer(rf"([^<>\s]+)({inline_tags})([^<>\s]+)", re.sub(r"</?(?:mark|ins|del)\b[^>]*>", "", page))
-    meets = lambda a, b: (a[-1].isalnum() or a[-1] in ".,;:!?") and (b[0].isalnum() or b[0] in "✓▲✗◆●◐○▶")
-    ends = lambda a: re.sub(r"&[#\w]+;$", "'", a)  # an entity is punctuation
+    near = re.finditer(
+        rf"([^<>\s]+)({inline_tags})([^<>\s]+)", re.sub(r"</?(?:mark|ins|del)\b[^>]*>", "", page)
+    )
+
+    def meets(a, b):
+        return (a[-1].isalnum() or a[-1] in ".,;:!?") and (b[0].isalnum() or b[0] in "✓▲✗◆●◐○▶")
+
+    def ends(a):
+        return re.sub(r"&[#\w]+;$", "'", a)  # an entity is punctuation
+
     return [f"{m[1]}|{m[3]}" for m in near if meets(ends(m[1]), m[3])]
 
 # %% ../../nbs/1_core/06_html.ipynb #39440587
@@ -309,13 +420,22 @@ def word_diff(
 ) -> str:
     "`new`, with what it changed of `old`."
     a, b = old.split(), new.split()
-    if max(len(a), len(b)) > most: return clip(new) + "<i>too long for a word diff</i>"
-    key = lambda words: [w.lower().strip(".,;:!?\"'()") for w in words]
+    if max(len(a), len(b)) > most:
+        return clip(new) + "<i>too long for a word diff</i>"
+
+    def key(words):
+        return [w.lower().strip(".,;:!?\"'()") for w in words]
+
     out = []
-    for tag, a0, a1, b0, b1 in difflib.SequenceMatcher(a=key(a), b=key(b), autojunk=False).get_opcodes():
-        if tag in ("replace", "delete"): out.append(f"<del style='{_DEL}'>{esc(' '.join(a[a0:a1]))}</del>")
-        if tag in ("replace", "insert"): out.append(f"<ins style='{_INS}'>{esc(' '.join(b[b0:b1]))}</ins>")
-        if tag == "equal": out.append(esc(" ".join(b[b0:b1])))
+    for tag, a0, a1, b0, b1 in difflib.SequenceMatcher(
+        a=key(a), b=key(b), autojunk=False
+    ).get_opcodes():
+        if tag in ("replace", "delete"):
+            out.append(f"<del style='{_DEL}'>{esc(' '.join(a[a0:a1]))}</del>")
+        if tag in ("replace", "insert"):
+            out.append(f"<ins style='{_INS}'>{esc(' '.join(b[b0:b1]))}</ins>")
+        if tag == "equal":
+            out.append(esc(" ".join(b[b0:b1])))
     return f"<div dir='auto' style='{_TEXT}'>{' '.join(out)}</div>"
 
 # %% ../../nbs/1_core/06_html.ipynb #a8acd197
@@ -340,16 +460,31 @@ def mark_loose(text: str, known: frozenset[str]) -> str:
 
 # %% ../../nbs/1_core/06_html.ipynb #bfaf0119
 ROLE_COLOURS = {  # answered, error, or the role of a reason -> colours, the first for the first reason of that role
-    "answered": ("#009E73",), "dropped": ("#E8A84C", "#005D93", "#A5CFF0"), "exhausted": ("#C05400", "#F0E442"),
-    "declined": ("#D089B0",), "error": ("#272727",)}
-SERIES_COLOURS = ("#004C7A", "#C45600", "#0C9E74", "#874E6E", "#D69300", "#77BDEB", "#232323")  # of runs, in their order
+    "answered": ("#009E73",),
+    "dropped": ("#E8A84C", "#005D93", "#A5CFF0"),
+    "exhausted": ("#C05400", "#F0E442"),
+    "declined": ("#D089B0",),
+    "error": ("#272727",),
+}
+SERIES_COLOURS = (
+    "#004C7A",
+    "#C45600",
+    "#0C9E74",
+    "#874E6E",
+    "#D69300",
+    "#77BDEB",
+    "#232323",
+)  # of runs, in their order
 
 
 def end_colours(
-    ends: Mapping[str, str],  # how turns ended (`Trajectory.end`) -> answered, error, or the role of the reason
+    ends: Mapping[
+        str, str
+    ],  # how turns ended (`Trajectory.end`) -> answered, error, or the role of the reason
 ) -> dict[str, str]:  # in the order in which they are drawn
     "A colour for each way to end."
     out: dict[str, str] = {}
     for role, colours in ROLE_COLOURS.items():
-        for n, end in enumerate(sorted(e for e, r in ends.items() if r == role)): out[end] = colours[n % len(colours)]
+        for n, end in enumerate(sorted(e for e, r in ends.items() if r == role)):
+            out[end] = colours[n % len(colours)]
     return out

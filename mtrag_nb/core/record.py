@@ -18,7 +18,16 @@ from typing import ClassVar, TypeVar
 
 from .files import JsonlLog, read_json, read_jsonl
 from .text import clipped
-from .types import Context, DataError, Outcome, Passage, Task, digest, plain, structured
+from mtrag_nb.core.types import (
+    Context,
+    DataError,
+    Outcome,
+    Passage,
+    Task,
+    digest,
+    plain,
+    structured,
+)
 from .verdicts import Label, Verdict
 
 # %% auto #0
@@ -34,20 +43,26 @@ __all__ = ['KINDS', 'S', 'WEB', 'TENS', 'VERSION', 'LEFT_OUT', 'MANIFEST', 'NEED
 @dataclass
 class Calls:
     "Model calls, and what they cost."
+
     generate: int = 0  # prompts completed
     score: int = 0  # texts scored
     tokens_in: int = 0
     tokens_out: int = 0
-    seconds: float = 0.0  # share of the batches' time; for a replayed call what it took when it was made
+    seconds: float = (
+        0.0  # share of the batches' time; for a replayed call what it took when it was made
+    )
     cached: int = 0  # calls replayed from the record
 
     @property
-    def n(self) -> int: return self.generate + self.score
+    def n(self) -> int:
+        return self.generate + self.score
 
     @property
-    def tokens(self) -> int: return self.tokens_in + self.tokens_out
+    def tokens(self) -> int:
+        return self.tokens_in + self.tokens_out
 
-    def __add__(self, other: Calls) -> Calls: return Calls(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(Calls)))
+    def __add__(self, other: Calls) -> Calls:
+        return Calls(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(Calls)))
 
 # %% ../../nbs/1_core/07_record.ipynb #0b35fb99
 KINDS: dict[str, type[Step]] = {}  # path -> class
@@ -56,13 +71,18 @@ KINDS: dict[str, type[Step]] = {}  # path -> class
 @dataclass(frozen=True, kw_only=True)
 class Step:
     "One visit of a node; as it stands, one that only says something in words."
+
     path: ClassVar[str] = "step"
     node: str = ""
     seconds: float = 0.0  # of wall clock, waiting for a batch included
     calls: Calls = field(default_factory=Calls)
     told: str = ""  # what there is to say, in a few words
-    put: Mapping[str, object] = field(default_factory=dict)  # what it put into the state beyond what its kind says (`systems.states`)
-    unknown: Mapping[str, object] = field(default_factory=dict)  # fields of a kind that this process does not know
+    put: Mapping[str, object] = field(
+        default_factory=dict
+    )  # what it put into the state beyond what its kind says (`systems.states`)
+    unknown: Mapping[str, object] = field(
+        default_factory=dict
+    )  # fields of a kind that this process does not know
 
     def __init_subclass__(cls, kind: str, **kw):
         super().__init_subclass__(**kw)
@@ -70,7 +90,9 @@ class Step:
         cls.path = kind if above == "step" else f"{above}/{kind}"
         known = KINDS.get(cls.path)
         if known and known.__qualname__ != cls.__qualname__:
-            raise TypeError(f"two kinds of step are called {cls.path!r}: {known.__qualname__} and {cls.__qualname__}")
+            raise TypeError(
+                f"two kinds of step are called {cls.path!r}: {known.__qualname__} and {cls.__qualname__}"
+            )
         KINDS[cls.path] = cls
 
     @property
@@ -78,7 +100,9 @@ class Step:
         "The verdicts of this step."
         return ()
 
-    def lines(self, name: Callable[[str], str]) -> list[tuple[str, str]]:  # heading and text; `name` gives a context's name
+    def lines(
+        self, name: Callable[[str], str]
+    ) -> list[tuple[str, str]]:  # heading and text; `name` gives a context's name
         "The step in words."
         return [(self.node, self.told)] if self.told else []
 
@@ -89,19 +113,27 @@ KINDS["step"] = Step
 @dataclass(frozen=True, kw_only=True)
 class Rewritten(Step, kind="rewritten"):
     "A question for retrieval, and how it came about."
+
     text: str  # the query to retrieve with
     raw: str = ""  # what the model wrote; "" if it was not asked
     kept: bool = False  # True: `text` is the model's
-    similarity: float | None = None  # cosine of the model's text and the last question, where it was guarded
+    similarity: float | None = (
+        None  # cosine of the model's text and the last question, where it was guarded
+    )
 
     def lines(self, name):
-        back = f"   (the model's own was taken back: {clipped(self.raw, 40)!r})" if self.raw and not self.kept else ""
+        back = (
+            f"   (the model's own was taken back: {clipped(self.raw, 40)!r})"
+            if self.raw and not self.kept
+            else ""
+        )
         return [("rewrite", clipped(self.text, 90) + back), *super().lines(name)]
 
 
 @dataclass(frozen=True)
 class Found:
     "A child that retrieval brought."
+
     id: str
     parent_id: str
     document_id: str  # the passage, as the qrels name it
@@ -109,23 +141,28 @@ class Found:
     rerank_score: float | None = None  # None: nothing was reranked
 
     @property
-    def ranked_by(self) -> float: return self.score if self.rerank_score is None else self.rerank_score
+    def ranked_by(self) -> float:
+        return self.score if self.rerank_score is None else self.rerank_score
 
 
 @dataclass(frozen=True, kw_only=True)
 class Retrieved(Step, kind="retrieved"):
     "Contexts for the query, best first."
+
     hits: tuple[Found, ...] = ()
     contexts: tuple[str, ...] = ()  # ids
 
     def lines(self, name):
-        first = ", ".join(clipped(name(i), 28) for i in self.contexts[:3]) + (" ..." if len(self.contexts) > 3 else "")
+        first = ", ".join(clipped(name(i), 28) for i in self.contexts[:3]) + (
+            " ..." if len(self.contexts) > 3 else ""
+        )
         return [("retrieve", f"{len(self.contexts)} found: {first}"), *super().lines(name)]
 
 # %% ../../nbs/1_core/07_record.ipynb #a48e5c27
 @dataclass(frozen=True)
 class Grade:
     "The verdict on one context."
+
     id: str
     verdict: Verdict
 
@@ -133,25 +170,40 @@ class Grade:
 @dataclass(frozen=True, kw_only=True)
 class Graded(Step, kind="graded"):
     "One verdict for each context."
+
     grades: tuple[Grade, ...]
 
     @property
     def kept(self) -> tuple[str, ...]:
         "What passed, and behind it what was ambiguous."
-        return tuple(g.id for label in (Label.YES, Label.AMBIGUOUS) for g in self.grades if g.verdict.label is label)
+        return tuple(
+            g.id
+            for label in (Label.YES, Label.AMBIGUOUS)
+            for g in self.grades
+            if g.verdict.label is label
+        )
 
     @property
-    def verdicts(self): return tuple(g.verdict for g in self.grades)
+    def verdicts(self):
+        return tuple(g.verdict for g in self.grades)
 
     def lines(self, name):
         scores = ", ".join(f"{v.score:.2f}" for v in self.verdicts if v.score is not None)
-        how = f" ({self.verdicts[0].how} {scores}; threshold {self.verdicts[0].threshold})" if scores else ""
-        return [("grade", f"{len(self.kept)} of {len(self.grades)} kept{how}"), *super().lines(name)]
+        how = (
+            f" ({self.verdicts[0].how} {scores}; threshold {self.verdicts[0].threshold})"
+            if scores
+            else ""
+        )
+        return [
+            ("grade", f"{len(self.kept)} of {len(self.grades)} kept{how}"),
+            *super().lines(name),
+        ]
 
 
 @dataclass(frozen=True)
 class Rank:
     "A context with the score that ranked it."
+
     id: str
     score: float
 
@@ -159,33 +211,41 @@ class Rank:
 @dataclass(frozen=True, kw_only=True)
 class Ranked(Step, kind="ranked"):
     "Contexts in a new order; those that are not named are left out."
+
     ranks: tuple[Rank, ...]
 
     @property
-    def kept(self) -> tuple[str, ...]: return tuple(r.id for r in self.ranks)
+    def kept(self) -> tuple[str, ...]:
+        return tuple(r.id for r in self.ranks)
 
 # %% ../../nbs/1_core/07_record.ipynb #e4ccf2bf
 def in_words(v: Verdict, asked: str) -> str:
     "A verdict as text: what was asked, what it was read from."
     said = asked if v.passed else f"not {asked}"
-    return said + (f" ({v.how} {v.score:.2f}; threshold {v.threshold})" if v.score is not None else "")
+    return said + (
+        f" ({v.how} {v.score:.2f}; threshold {v.threshold})" if v.score is not None else ""
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Gated(Step, kind="gated"):
     "One verdict on the evidence as a whole: no answer is tried from evidence that does not pass."
+
     verdict: Verdict
     asked: str = "answerable"
 
     @property
-    def verdicts(self): return (self.verdict,)
+    def verdicts(self):
+        return (self.verdict,)
 
-    def lines(self, name): return [(self.node, in_words(self.verdict, self.asked)), *super().lines(name)]
+    def lines(self, name):
+        return [(self.node, in_words(self.verdict, self.asked)), *super().lines(name)]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Drafted(Step, kind="drafted"):
     "One attempt at an answer."
+
     text: str
     attempt: int = 0  # 0: the first
     declined: bool = False  # the generator said that it does not know
@@ -194,18 +254,21 @@ class Drafted(Step, kind="drafted"):
     seed: int = 0
     unsupported: str = ""  # what a retry was told to leave out
 
-    def lines(self, name): return [(f"draft {self.attempt + 1}", clipped(self.text, 90)), *super().lines(name)]
+    def lines(self, name):
+        return [(f"draft {self.attempt + 1}", clipped(self.text, 90)), *super().lines(name)]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Checked(Step, kind="checked"):
     "The verdict on the draft before it."
+
     verdict: Verdict
     unsupported: str = ""  # the part that a retry should leave out
     asked: str = "grounded"
 
     @property
-    def verdicts(self): return (self.verdict,)
+    def verdicts(self):
+        return (self.verdict,)
 
     def lines(self, name):
         weak = f"; weakest: {clipped(self.unsupported, 60)}" if self.unsupported else ""
@@ -215,12 +278,14 @@ class Checked(Step, kind="checked"):
 @dataclass(frozen=True, kw_only=True)
 class Retried(Step, kind="retried"):
     "A rejected draft is to be tried again."
+
     retries: int  # so far, this one included
 
 
 @dataclass(frozen=True, kw_only=True)
 class Refused(Step, kind="refused"):
     "No answer is given."
+
     reason: str
     role: str  # one of types.ROLES
 
@@ -228,12 +293,16 @@ class Refused(Step, kind="refused"):
 @dataclass(frozen=True, kw_only=True)
 class Clarified(Step, kind="clarified"):
     "The verdict on the question itself. One that does not pass is asked back, and the turn ends."
+
     verdict: Verdict  # of the gate that read the question
     text: str = ""  # what is asked back; "" for a question that is clear enough
-    seen: Mapping[str, float] = field(default_factory=dict)  # the numbers that the verdict was read from
+    seen: Mapping[str, float] = field(
+        default_factory=dict
+    )  # the numbers that the verdict was read from
 
     @property
-    def verdicts(self): return (self.verdict,)
+    def verdicts(self):
+        return (self.verdict,)
 
     def lines(self, name):
         back = [("ask back", clipped(self.text, 90))] if self.text else []
@@ -245,19 +314,20 @@ def step_line(step: Step) -> dict:
     told = {f.name: plain(getattr(step, f.name)) for f in fields(step)}
     own = told.pop("unknown")
     for k in ("told", "put"):
-        if not told[k]: del told[k]
+        if not told[k]:
+            del told[k]
     return {"kind": step.path, **told, **own}
-
-
-
 
 
 def read_step(line: Mapping[str, object]) -> Step:
     "A recorded step; of a kind that is not known, what its nearest known kind has. Raises TypeError or ValueError for a line that is none."
-    if not isinstance(line, Mapping) or not isinstance(line.get("kind"), str): raise TypeError("a step is an object with a kind")
+    if not isinstance(line, Mapping) or not isinstance(line.get("kind"), str):
+        raise TypeError("a step is an object with a kind")
     path, data = line["kind"], {k: v for k, v in line.items() if k != "kind"}
-    if path in KINDS: return structured(KINDS[path], data)
-    while path not in KINDS: path = path.rpartition("/")[0] or "step"
+    if path in KINDS:
+        return structured(KINDS[path], data)
+    while path not in KINDS:
+        path = path.rpartition("/")[0] or "step"
     known = {f.name for f in fields(KINDS[path])} - {"unknown"}
     step = structured(KINDS[path], {k: v for k, v in data.items() if k in known})
     object.__setattr__(step, "path", line["kind"])
@@ -274,13 +344,20 @@ def replace_unknown(step: Step, own: Mapping[str, object]) -> Step:
 def own_fields(step: Step) -> dict[str, object]:
     "What a step of a system's own kind holds beyond the nearest shared kind, as plain data, whether this process knows the kind or not."
     shared = next(c for c in type(step).__mro__ if c.__module__ == __name__)
-    return {**{f.name: plain(getattr(step, f.name)) for f in fields(step) if f.name not in {g.name for g in fields(shared)}},
-            **step.unknown}
+    return {
+        **{
+            f.name: plain(getattr(step, f.name))
+            for f in fields(step)
+            if f.name not in {g.name for g in fields(shared)}
+        },
+        **step.unknown,
+    }
 
 # %% ../../nbs/1_core/07_record.ipynb #1f4965ae
 @dataclass(frozen=True)
 class Fault:
     "What broke."
+
     node: str  # "" outside the nodes
     type: str  # the exception's
     message: str
@@ -289,9 +366,14 @@ class Fault:
 
 def without_places(text: str) -> str:
     "A text without this machine's own paths: files of packages as they are imported, `~` for the home folder."
-    places = {str(p) for p in (*map(Path, sys.path), Path(sys.modules["mtrag_nb"].__file__).parents[1]) if p.is_absolute()}
+    places = {
+        str(p)
+        for p in (*map(Path, sys.path), Path(sys.modules["mtrag_nb"].__file__).parents[1])
+        if p.is_absolute()
+    }
     for place in sorted(places, key=len, reverse=True):
-        if place.count("/") > 1: text = text.replace(f"{place}/", "")
+        if place.count("/") > 1:
+            text = text.replace(f"{place}/", "")
     home = str(Path.home())
     return text.replace(home, "~") if home.strip("/") else text
 
@@ -299,7 +381,12 @@ def without_places(text: str) -> str:
 def fault_of(e: BaseException) -> Fault:
     "An exception, told; one from inside a node names the node (`node`, `cause`)."
     cause, told = getattr(e, "cause", e), "".join(traceback.format_exception(e))[-4000:]
-    return Fault(getattr(e, "node", ""), type(cause).__name__, without_places(str(cause)), without_places(told))
+    return Fault(
+        getattr(e, "node", ""),
+        type(cause).__name__,
+        without_places(str(cause)),
+        without_places(told),
+    )
 
 
 S = TypeVar("S", bound=Step)
@@ -308,6 +395,7 @@ S = TypeVar("S", bound=Step)
 @dataclass(frozen=True)
 class Trajectory:
     "The record of one turn."
+
     task_id: str
     conversation_id: str
     turn: int
@@ -319,7 +407,9 @@ class Trajectory:
     role: str = ""  # of the reason: one of types.ROLES
     answer: str = ""  # "" for an error
     cited: tuple[str, ...] = ()  # ids of the contexts that support the answer
-    contexts: tuple[str, ...] = ()  # ids of the contexts that the generator saw last, or of those found if it saw none
+    contexts: tuple[
+        str, ...
+    ] = ()  # ids of the contexts that the generator saw last, or of those found if it saw none
     seconds: float = 0.0  # from the first node to the last, waiting included
     error: Fault | None = None
 
@@ -332,16 +422,20 @@ class Trajectory:
         return next((s for s in reversed(self.steps) if s.node == node), None)
 
     @property
-    def answered(self) -> bool: return self.outcome is Outcome.ANSWERED
+    def answered(self) -> bool:
+        return self.outcome is Outcome.ANSWERED
 
     @property
-    def refused(self) -> bool: return self.outcome is Outcome.I_DONT_KNOW
+    def refused(self) -> bool:
+        return self.outcome is Outcome.I_DONT_KNOW
 
     @property
-    def failed(self) -> bool: return self.outcome is Outcome.ERROR
+    def failed(self) -> bool:
+        return self.outcome is Outcome.ERROR
 
     @property
-    def asked_back(self) -> bool: return self.outcome is Outcome.ASKED_BACK
+    def asked_back(self) -> bool:
+        return self.outcome is Outcome.ASKED_BACK
 
     @property
     def end(self) -> str:
@@ -359,10 +453,12 @@ class Trajectory:
         return next((s.text for s in reversed(self.of(Rewritten))), self.question)
 
     @property
-    def rewrites(self) -> list[Rewritten]: return self.of(Rewritten)
+    def rewrites(self) -> list[Rewritten]:
+        return self.of(Rewritten)
 
     @property
-    def retrievals(self) -> list[Retrieved]: return self.of(Retrieved)
+    def retrievals(self) -> list[Retrieved]:
+        return self.of(Retrieved)
 
     @property
     def found(self) -> tuple[str, ...]:
@@ -372,8 +468,14 @@ class Trajectory:
     @property
     def kept(self) -> tuple[str, ...]:
         "Ids of the contexts that were left after the last grade or ranking; without one, those found last."
-        return next((s.kept if isinstance(s, (Graded, Ranked)) else s.contexts for s in reversed(self.steps)
-                     if isinstance(s, (Graded, Ranked, Retrieved))), ())
+        return next(
+            (
+                s.kept if isinstance(s, (Graded, Ranked)) else s.contexts
+                for s in reversed(self.steps)
+                if isinstance(s, (Graded, Ranked, Retrieved))
+            ),
+            (),
+        )
 
     @property
     def grades(self) -> list[Grade]:
@@ -381,32 +483,40 @@ class Trajectory:
         return [g for s in self.of(Graded) for g in s.grades]
 
     @property
-    def gates(self) -> list[Gated]: return self.of(Gated)
+    def gates(self) -> list[Gated]:
+        return self.of(Gated)
 
     @property
-    def drafts(self) -> list[Drafted]: return self.of(Drafted)
+    def drafts(self) -> list[Drafted]:
+        return self.of(Drafted)
 
     @property
-    def checks(self) -> list[Checked]: return self.of(Checked)
+    def checks(self) -> list[Checked]:
+        return self.of(Checked)
 
     @property
-    def retries(self) -> int: return len(self.of(Retried))
+    def retries(self) -> int:
+        return len(self.of(Retried))
 
     @property
-    def verdicts(self) -> list[Verdict]: return [v for s in self.steps for v in s.verdicts]
+    def verdicts(self) -> list[Verdict]:
+        return [v for s in self.steps for v in s.verdicts]
 
     @property
-    def calls(self) -> Calls: return sum((s.calls for s in self.steps), Calls())
+    def calls(self) -> Calls:
+        return sum((s.calls for s in self.steps), Calls())
 
     def check_of(self, draft: Drafted) -> Checked | None:
         "The check that followed a draft, if one did before the next."
-        after = self.steps[next(n for n, s in enumerate(self.steps) if s is draft) + 1:]
+        after = self.steps[next(n for n, s in enumerate(self.steps) if s is draft) + 1 :]
         found = next((s for s in after if isinstance(s, (Checked, Drafted))), None)
         return found if isinstance(found, Checked) else None
 
     def _repr_html_(self):
-        return (f"<details><summary>turn {self.turn}: {html.escape(self.question)} <i>({html.escape(self.end)})</i></summary>"
-                f"<pre>{html.escape(tell(self))}</pre></details>")
+        return (
+            f"<details><summary>turn {self.turn}: {html.escape(self.question)} <i>({html.escape(self.end)})</i></summary>"
+            f"<pre>{html.escape(tell(self))}</pre></details>"
+        )
 
 # %% ../../nbs/1_core/07_record.ipynb #8e8043a9
 def trajectory(
@@ -416,13 +526,32 @@ def trajectory(
     error: BaseException | None = None,
 ) -> Trajectory:
     "The record of a turn that ended, or broke."
-    if error is None and "outcome" not in state: raise ValueError(f"the graph ended task {task.id} without an outcome")
-    about = (task.id, task.conversation_id, task.turn, task.domain, task.question, tuple(state.get("steps", ())))
-    seen = {"contexts": tuple(state.get("kept") or state.get("found") or ()), "seconds": round(seconds, 3)}
-    if error is not None: return Trajectory(*about, Outcome.ERROR, **seen, error=fault_of(error))
+    if error is None and "outcome" not in state:
+        raise ValueError(f"the graph ended task {task.id} without an outcome")
+    about = (
+        task.id,
+        task.conversation_id,
+        task.turn,
+        task.domain,
+        task.question,
+        tuple(state.get("steps", ())),
+    )
+    seen = {
+        "contexts": tuple(state.get("kept") or state.get("found") or ()),
+        "seconds": round(seconds, 3),
+    }
+    if error is not None:
+        return Trajectory(*about, Outcome.ERROR, **seen, error=fault_of(error))
     outcome, reason = Outcome(state["outcome"]), state.get("reason")
     refusal = {"reason": reason.name, "role": reason.role} if outcome is Outcome.I_DONT_KNOW else {}
-    return Trajectory(*about, outcome, **refusal, answer=state["answer"], cited=tuple(state.get("cited", ())), **seen)
+    return Trajectory(
+        *about,
+        outcome,
+        **refusal,
+        answer=state["answer"],
+        cited=tuple(state.get("cited", ())),
+        **seen,
+    )
 
 
 def turn_line(t: Trajectory) -> dict:
@@ -432,11 +561,19 @@ def turn_line(t: Trajectory) -> dict:
 
 def read_turn(line: Mapping[str, object]) -> Trajectory:
     "A recorded turn. Raises TypeError or ValueError for a line that is none."
-    if not isinstance(line.get("steps"), list): raise TypeError("a turn has a list of steps")
-    t = replace(structured(Trajectory, {**line, "steps": []}), steps=tuple(map(read_step, line["steps"])))
-    if t.failed and t.error is None: raise ValueError("an error without what broke")
-    odd = next((s for s in t.steps if not isinstance(s.put, Mapping) or {"task", "steps"} & s.put.keys()), None)
-    if odd: raise ValueError(f"what {odd.node} put into the state is an object, without task and steps")
+    if not isinstance(line.get("steps"), list):
+        raise TypeError("a turn has a list of steps")
+    t = replace(
+        structured(Trajectory, {**line, "steps": []}), steps=tuple(map(read_step, line["steps"]))
+    )
+    if t.failed and t.error is None:
+        raise ValueError("an error without what broke")
+    odd = next(
+        (s for s in t.steps if not isinstance(s.put, Mapping) or {"task", "steps"} & s.put.keys()),
+        None,
+    )
+    if odd:
+        raise ValueError(f"what {odd.node} put into the state is an object, without task and steps")
     return t
 
 # %% ../../nbs/1_core/07_record.ipynb #5a5a55af
@@ -445,9 +582,18 @@ def tell(
     contexts: Mapping[str, Context] = {},  # id -> context, e.g. `Run.passages`
 ) -> str:
     "A turn as text, a line or two for each step."
-    name = lambda i: contexts[i].name if i in contexts else i
-    lines = [("question", clipped(t.question, 90)), *(line for s in t.steps for line in s.lines(name))]
-    if t.error: lines.append(("error", f"in {t.error.node}: {t.error.type}: {clipped(t.error.message, 90)}"))
+
+    def name(i):
+        return contexts[i].name if i in contexts else i
+
+    lines = [
+        ("question", clipped(t.question, 90)),
+        *(line for s in t.steps for line in s.lines(name)),
+    ]
+    if t.error:
+        lines.append(
+            ("error", f"in {t.error.node}: {t.error.type}: {clipped(t.error.message, 90)}")
+        )
     lines.append(("outcome", f"{t.outcome}" + (f", because: {t.reason}" if t.refused else "")))
     return "\n".join(f"{heading:10} {said}" for heading, said in lines)
 
@@ -459,18 +605,43 @@ def new_turn(
     turn: int = 1,
     domain: str = "govt",
     question: str = "How much is it?",
-    outcome: Outcome | str = "",  # "": a refusal if a step refuses, a question if one asks back, else an answer
+    outcome: Outcome
+    | str = "",  # "": a refusal if a step refuses, a question if one asks back, else an answer
     **known,  # any other field of a Trajectory
 ) -> Trajectory:
     "A turn, made by hand."
     refusal = next((s for s in reversed(steps) if isinstance(s, Refused)), None)
     draft = next((s.text for s in reversed(steps) if isinstance(s, Drafted)), "")
     back = next((s.text for s in reversed(steps) if isinstance(s, Clarified)), "")
-    outcome = Outcome(outcome or ("error" if known.get("error") else "i_dont_know" if refusal else "asked_back" if back else "answered"))
-    told = {"reason": refusal.reason, "role": refusal.role, "answer": "I don't know."} if refusal and outcome is Outcome.I_DONT_KNOW else {}
-    if outcome in (Outcome.ANSWERED, Outcome.ASKED_BACK): told["answer"] = draft if outcome is Outcome.ANSWERED else back
-    t = Trajectory(task_id or f"{conversation_id}<::>{turn}", conversation_id, turn, domain, question, tuple(steps), outcome,
-                   **{**told, **known})
+    outcome = Outcome(
+        outcome
+        or (
+            "error"
+            if known.get("error")
+            else "i_dont_know"
+            if refusal
+            else "asked_back"
+            if back
+            else "answered"
+        )
+    )
+    told = (
+        {"reason": refusal.reason, "role": refusal.role, "answer": "I don't know."}
+        if refusal and outcome is Outcome.I_DONT_KNOW
+        else {}
+    )
+    if outcome in (Outcome.ANSWERED, Outcome.ASKED_BACK):
+        told["answer"] = draft if outcome is Outcome.ANSWERED else back
+    t = Trajectory(
+        task_id or f"{conversation_id}<::>{turn}",
+        conversation_id,
+        turn,
+        domain,
+        question,
+        tuple(steps),
+        outcome,
+        **{**told, **known},
+    )
     return t if "contexts" in known else replace(t, contexts=t.kept or t.found)
 
 # %% ../../nbs/1_core/07_record.ipynb #1519e790
@@ -486,7 +657,8 @@ def ranking_scores(t: Trajectory) -> dict[str, float]:
     "Context id -> the score of the hit that brought it; a system that ranks contexts anew has the last word."
     scores: dict[str, float] = {}
     for h in (h for s in t.retrievals for h in s.hits):
-        for i in (h.id, h.parent_id): scores.setdefault(i, h.ranked_by)
+        for i in (h.id, h.parent_id):
+            scores.setdefault(i, h.ranked_by)
     return scores | {r.id: r.score for s in t.of(Ranked) for r in s.ranks}
 
 
@@ -499,7 +671,10 @@ def predicted_passages(
     for c in contexts:
         first.setdefault(c.document_id, c)
         texts.setdefault(c.document_id, []).append(c.text)
-    return [(Passage(i, "\n".join(texts[i]), c.title, c.url, c.source, c.domain), scores[c.id]) for i, c in first.items()]
+    return [
+        (Passage(i, "\n".join(texts[i]), c.title, c.url, c.source, c.domain), scores[c.id])
+        for i, c in first.items()
+    ]
 
 # %% ../../nbs/1_core/07_record.ipynb #5e0f1fcb
 TENS = ("refusal", "faithfulness", "correctness")  # protocols with scores from 1 to 10
@@ -508,6 +683,7 @@ TENS = ("refusal", "faithfulness", "correctness")  # protocols with scores from 
 @dataclass(frozen=True)
 class Judgement:
     "What a judge said of one answer, by one protocol."
+
     protocol: str
     way: str  # "text", "choice", "cosine" (the shortcut) or "rule" (nobody was asked)
     score: float | None  # None: not applicable, or unread and without a default
@@ -519,22 +695,29 @@ class Judgement:
     reasoning: str = ""
     raw: str = ""
     mass: float | None = None  # choice only: the probability that the options had together
-    parts: tuple[tuple[str, float | None], ...] = ()  # statements, and 1 or 0 for supported or not, None for unread
+    parts: tuple[
+        tuple[str, float | None], ...
+    ] = ()  # statements, and 1 or 0 for supported or not, None for unread
 
     @property
-    def share(self) -> float | None: return None if self.score is None else self.score / (10 if self.protocol in TENS else 1)
+    def share(self) -> float | None:
+        return None if self.score is None else self.score / (10 if self.protocol in TENS else 1)
 
     @property
     def said(self) -> str:
         "What it said, in words."
-        notes = [*(["hallucination"] if self.flag else []), *([f"not read: {', '.join(self.unparsed)}"] if self.unparsed else []),
-                 self.reasoning]
+        notes = [
+            *(["hallucination"] if self.flag else []),
+            *([f"not read: {', '.join(self.unparsed)}"] if self.unparsed else []),
+            self.reasoning,
+        ]
         return "; ".join(n for n in notes if n)
 
 
 @dataclass(frozen=True)
 class Judged:
     "A line of judgements.jsonl: what a judge said of one turn."
+
     task_id: str
     of: str  # `answer_digest` of the answer that was judged: judgements of an answer that has changed since do not count
     outcome: str
@@ -555,31 +738,58 @@ VERSION = 2  # of the run folder: 1 had steps without kinds
 LEFT_OUT = "+leave_gold_out"  # in the name of a system that ran without the gold passages (`runs.oracles`): its turns are negatives
 
 
-MANIFEST = {"identity": Mapping, "settings": Mapping, "sessions": list, "packages": Mapping, "machine": Mapping, "about": str,
-            "commit": str}
-NEEDED = {"identity": {"system": str, "setting": str}, "settings": {"profile": str, "chat": Mapping}}
+MANIFEST = {
+    "identity": Mapping,
+    "settings": Mapping,
+    "sessions": list,
+    "packages": Mapping,
+    "machine": Mapping,
+    "about": str,
+    "commit": str,
+}
+NEEDED = {
+    "identity": {"system": str, "setting": str},
+    "settings": {"profile": str, "chat": Mapping},
+}
 
 
 def check_manifest(told: Mapping, path: Path) -> None:
     "Raises DataError for a manifest whose entries are none, naming the first that is not."
     wrong = [k for k, kind in MANIFEST.items() if k in told and not isinstance(told[k], kind)]
     wrong += [k for k in NEEDED if k not in told]
-    wrong += [f"{k}.{x}" for k, inner in NEEDED.items() if k not in wrong for x, kind in inner.items()
-              if not isinstance(told[k].get(x), kind)]
-    if not wrong and not all(isinstance(session, Mapping) for session in told.get("sessions", ())): wrong = ["sessions"]
+    wrong += [
+        f"{k}.{x}"
+        for k, inner in NEEDED.items()
+        if k not in wrong
+        for x, kind in inner.items()
+        if not isinstance(told[k].get(x), kind)
+    ]
+    if not wrong and not all(isinstance(session, Mapping) for session in told.get("sessions", ())):
+        wrong = ["sessions"]
     if wrong:
-        raise DataError(f"not the manifest of a run: {wrong[0]} is missing or none", path, remedy="Was it written by another version?")
+        raise DataError(
+            f"not the manifest of a run: {wrong[0]} is missing or none",
+            path,
+            remedy="Was it written by another version?",
+        )
 
 
 def read_manifest(folder: str | Path) -> dict:
     "The manifest of a run folder. Raises DataError for a folder without one, with one of another version, or with one that is none."
     path = Path(folder) / "manifest.json"
     if not path.is_file():
-        raise DataError("no run here: it has no manifest.json", folder, remedy="Name the folder that `mtrag run --out` wrote")
+        raise DataError(
+            "no run here: it has no manifest.json",
+            folder,
+            remedy="Name the folder that `mtrag run --out` wrote",
+        )
     told = read_json(path)
     if (found := told.get("version", 1)) != VERSION:
-        raise DataError(f"this run has version {found} of the run folder, and this package reads version {VERSION}", folder,
-                        remedy="Run it again into another folder, or read it with the package that wrote it")
+        raise DataError(
+            f"this run has version {found} of the run folder, and this package reads version {VERSION}",
+            folder,
+            remedy="Run it again into another folder, or read it with the package that wrote it",
+        )
     check_manifest(told, path)
     return told
 
@@ -587,9 +797,12 @@ def read_manifest(folder: str | Path) -> dict:
 def read_lines(path: Path, read: Callable[[dict], object], what: str) -> Iterator:
     "Each line of a log, as `read` gives it; a torn last line is not there yet. Raises DataError for a line that is none."
     for n, line in read_jsonl(path, torn_tail=True) if path.exists() else ():
-        try: yield read(line)
+        try:
+            yield read(line)
         except (TypeError, ValueError, KeyError, AttributeError) as e:
-            raise DataError(f"not {what} ({e})", path, n, "Was it written by another version?") from None
+            raise DataError(
+                f"not {what} ({e})", path, n, "Was it written by another version?"
+            ) from None
 
 # %% ../../nbs/1_core/07_record.ipynb #b505eea7
 def read_trajectories(path: str | Path) -> dict[str, Trajectory]:
@@ -599,29 +812,48 @@ def read_trajectories(path: str | Path) -> dict[str, Trajectory]:
 
 def read_passages(path: str | Path) -> dict[str, Context]:
     "Context id -> text and origin."
-    return {c.id: c for c in read_lines(Path(path), lambda line: structured(Context, line), "a passage")}
+    return {
+        c.id: c for c in read_lines(Path(path), lambda line: structured(Context, line), "a passage")
+    }
 
 
 def read_judgements(path: str | Path) -> dict[str, Judged]:
     "What was judged, by task, the last line of each."
+
     def of(protocol, line):
         j, most = structured(Judgement, line), 10 if protocol in TENS else 1
         if odd := [x for x in (j.score, j.low, j.high) if x is not None and not 0 <= x <= most]:
             raise ValueError(f"{protocol}: a score of {odd[0]}, and it goes to {most}")
-        if protocol == "idk" and j.score not in (0, 0.5, 1, None): raise ValueError(f"idk: a score of {j.score}, and it is 0, 0.5 or 1")
+        if protocol == "idk" and j.score not in (0, 0.5, 1, None):
+            raise ValueError(f"idk: a score of {j.score}, and it is 0, 0.5 or 1")
         return j
 
-    def read(line): return structured(Judged, {**line, "judgements": {p: of(p, j) for p, j in line["judgements"].items()}})
+    def read(line):
+        return structured(
+            Judged, {**line, "judgements": {p: of(p, j) for p, j in line["judgements"].items()}}
+        )
+
     return {j.task_id: j for j in read_lines(Path(path), read, "a judgement")}
 
 
 def read_scores(path: str | Path) -> dict[str, dict[str, float | None]]:
     "Task id -> measure -> score, the last line of each."
+
     def read(line):
-        if any(isinstance(v, bool) or not isinstance(v, (int, float, type(None))) for v in line["scores"].values()):
+        if any(
+            isinstance(v, bool) or not isinstance(v, (int, float, type(None)))
+            for v in line["scores"].values()
+        ):
             raise TypeError("a score that is no number")
         return line["task_id"], dict(line["scores"])
-    return dict(read_lines(Path(path), read, 'a line of scores: wanted is {"task_id": ..., "scores": {name: number or null}}'))
+
+    return dict(
+        read_lines(
+            Path(path),
+            read,
+            'a line of scores: wanted is {"task_id": ..., "scores": {name: number or null}}',
+        )
+    )
 
 # %% ../../nbs/1_core/07_record.ipynb #e7c2b6c4
 class Run:
@@ -637,23 +869,47 @@ class Run:
         self.name, self.judged_in = name or self.folder.name, Path(judged or folder)
 
     @classmethod
-    def of(cls, name: str, trajectories: Iterable[Trajectory] = (), passages: Iterable[Context] = (),
-           **known) -> Run:  # known: any other attribute
+    def of(
+        cls,
+        name: str,
+        trajectories: Iterable[Trajectory] = (),
+        passages: Iterable[Context] = (),
+        **known,
+    ) -> Run:  # known: any other attribute
         "A run that lies in no folder."
         run = cls.__new__(cls)
-        empty = {"manifest": {"identity": {"system": name}, "settings": {}}, "folder": Path(name), "scores": {}, "how": {},
-                 "judge_lines": {}, "judged_in": Path(name)}
-        vars(run).update({**empty, "name": name, "trajectories": {t.task_id: t for t in trajectories},
-                          "passages": {c.id: c for c in passages}, **known})
+        empty = {
+            "manifest": {"identity": {"system": name}, "settings": {}},
+            "folder": Path(name),
+            "scores": {},
+            "how": {},
+            "judge_lines": {},
+            "judged_in": Path(name),
+        }
+        vars(run).update(
+            {
+                **empty,
+                "name": name,
+                "trajectories": {t.task_id: t for t in trajectories},
+                "passages": {c.id: c for c in passages},
+                **known,
+            }
+        )
         return run
 
     @property
-    def system(self) -> str: return self.manifest["identity"]["system"]
+    def system(self) -> str:
+        return self.manifest["identity"]["system"]
 
     @property
     def state(self) -> str:
         "What a replay of the run names it by: what it was run with, and its turns as they are recorded, on which a replay builds."
-        return digest([self.manifest["identity"], [turn_line(t) for _, t in sorted(self.trajectories.items())]])
+        return digest(
+            [
+                self.manifest["identity"],
+                [turn_line(t) for _, t in sorted(self.trajectories.items())],
+            ]
+        )
 
     @cached_property
     def trajectories(self) -> dict[str, Trajectory]:
@@ -661,13 +917,21 @@ class Run:
 
         Which task ends first is chance where several are in flight; whoever takes the first few, or draws from them, does not depend on it.
         """
-        found, places = read_trajectories(self.folder / "trajectories.jsonl"), {i: n for n, i in enumerate(self.tasks)}
+        found, places = (
+            read_trajectories(self.folder / "trajectories.jsonl"),
+            {i: n for n, i in enumerate(self.tasks)},
+        )
         return {i: found[i] for i in sorted(found, key=lambda i: places.get(i, len(places)))}
 
     @cached_property
     def tasks(self) -> dict[str, Task]:
         "Task id -> what was asked, without the passages that came with it; of every task that was ever begun."
-        return {t.id: t for t in read_lines(self.folder / "tasks.jsonl", lambda line: structured(Task, line["task"]), "a task")}
+        return {
+            t.id: t
+            for t in read_lines(
+                self.folder / "tasks.jsonl", lambda line: structured(Task, line["task"]), "a task"
+            )
+        }
 
     @cached_property
     def passages(self) -> dict[str, Context]:
@@ -693,14 +957,20 @@ class Run:
     @cached_property
     def judgements(self) -> dict[str, Mapping[str, Judgement]]:
         "Task id -> protocol -> judgement, of the present answers."
-        fresh = lambda i, j: i in self.trajectories and j.of == answer_digest(self.trajectories[i].answer, self.trajectories[i].contexts)
+
+        def fresh(i, j):
+            return i in self.trajectories and j.of == answer_digest(
+                self.trajectories[i].answer, self.trajectories[i].contexts
+            )
+
         return {i: j.judgements for i, j in self.judge_lines.items() if fresh(i, j)}
 
     @cached_property
     def conversations(self) -> dict[str, list[Trajectory]]:
         "The turns of each conversation, in order."
         out: dict[str, list[Trajectory]] = {}
-        for t in self.trajectories.values(): out.setdefault(t.conversation_id, []).append(t)
+        for t in self.trajectories.values():
+            out.setdefault(t.conversation_id, []).append(t)
         return {c: sorted(ts, key=lambda t: t.turn) for c, ts in out.items()}
 
     def _repr_html_(self):
@@ -721,15 +991,27 @@ def append_label(
     note: str = "",
 ) -> dict:  # the line
     "Put a label on record. Raises DataError for nothing to say, or a full disk."
-    if not label.strip() and not note.strip(): raise DataError("neither a label nor a note", remedy="Choose or write one of the two")
+    if not label.strip() and not note.strip():
+        raise DataError("neither a label nor a note", remedy="Choose or write one of the two")
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    with open(path, "rb") if Path(path).exists() else io.BytesIO() as f: first = f.read(1)
-    if first not in (b"", b"{"): raise DataError("is no log of labels", path, remedy="Name another file")
-    line = {"run": run, "task_id": task_id, "label": label.strip(), "note": note.strip(), "time": now}
-    with JsonlLog(path) as log: log.append(line)
+    with open(path, "rb") if Path(path).exists() else io.BytesIO() as f:
+        first = f.read(1)
+    if first not in (b"", b"{"):
+        raise DataError("is no log of labels", path, remedy="Name another file")
+    line = {
+        "run": run,
+        "task_id": task_id,
+        "label": label.strip(),
+        "note": note.strip(),
+        "time": now,
+    }
+    with JsonlLog(path) as log:
+        log.append(line)
     return line
 
 
 def read_labels(path: str | Path) -> dict[tuple[str, str], dict]:  # (run, task id) -> the last line
     "The labels of a file; none if it isn't there."
-    return dict(read_lines(Path(path), lambda line: ((line["run"], line["task_id"]), line), "a label"))
+    return dict(
+        read_lines(Path(path), lambda line: ((line["run"], line["task_id"]), line), "a label")
+    )

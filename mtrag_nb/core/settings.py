@@ -24,7 +24,8 @@ class Address(str):
     whole: str  # with the password, for the one who sends something there
 
     def __new__(cls, url: str):
-        if isinstance(url, Address): return url
+        if isinstance(url, Address):
+            return url
         self = super().__new__(cls, redacted(url))
         self.whole = url
         return self
@@ -36,14 +37,20 @@ def later(default: object):
 
 
 MODEL_CHOICES = {  # setting -> pattern, and in words
-    "dtype": ("auto|fp32|fp16|bf16", "auto, fp32, fp16 or bf16"), "quantization": ("(nf4)?", "nf4 or empty"),
-    "device": (r"auto|cpu|cuda(:\d)?|mps", "auto, cpu, cuda, mps, or one of several GPUs as cuda:1"),
-    "prefixes": (r"(?s:[^|]*\|[^|]*)?", "two texts with | between, or empty")}
+    "dtype": ("auto|fp32|fp16|bf16", "auto, fp32, fp16 or bf16"),
+    "quantization": ("(nf4)?", "nf4 or empty"),
+    "device": (
+        r"auto|cpu|cuda(:\d)?|mps",
+        "auto, cpu, cuda, mps, or one of several GPUs as cuda:1",
+    ),
+    "prefixes": (r"(?s:[^|]*\|[^|]*)?", "two texts with | between, or empty"),
+}
 
 
 @dataclass(frozen=True)
 class ModelSpec:
     "A model and how to load it."
+
     name: str  # hub name, folder, GGUF file, or a name in EMBEDDED
     dtype: str = "auto"  # "auto": fp16 on a GPU below compute capability 8, bf16 above, fp32 on a CPU; or fp32, fp16, bf16
     quantization: str = ""  # "" or "nf4" (bitsandbytes, double quantization)
@@ -51,15 +58,21 @@ class ModelSpec:
     gguf_file: str = ""  # a GGUF file inside the folder or hub repository `name`
     url: str = ""  # an OpenAI-compatible server, e.g. http://localhost:8000/v1
     api_key_env: str = ""  # name of the environment variable that holds the server's key
-    prefixes: str = later("")  # before what an embedder reads, of a question | of a passage, e.g. "search_query: |search_document: "
+    prefixes: str = later(
+        ""
+    )  # before what an embedder reads, of a question | of a passage, e.g. "search_query: |search_document: "
 
     def __post_init__(self):
         object.__setattr__(self, "url", Address(self.url))
         for key, (pattern, known) in MODEL_CHOICES.items():
             if not re.fullmatch(pattern, getattr(self, key)):
-                raise SettingsError(f"unknown {key} {getattr(self, key)!r} of the model {self.name}: it is {known}")
+                raise SettingsError(
+                    f"unknown {key} {getattr(self, key)!r} of the model {self.name}: it is {known}"
+                )
         if self.api_key_env and not re.fullmatch(r"[A-Z_][A-Z0-9_]{0,63}", self.api_key_env):
-            raise SettingsError("api_key_env is the name of an environment variable, in capitals, and not the key itself")
+            raise SettingsError(
+                "api_key_env is the name of an environment variable, in capitals, and not the key itself"
+            )
 
 # %% ../../nbs/1_core/03_settings.ipynb #a7d86aab
 def in_bounds(
@@ -69,14 +82,17 @@ def in_bounds(
 ) -> None:
     "Raises SettingsError for a number that is not finite, or below its least value."
     for key, value in vars(settings).items():
-        if isinstance(value, float) and not math.isfinite(value): raise SettingsError(f"{group}.{key} is {value}: it takes a finite number")
+        if isinstance(value, float) and not math.isfinite(value):
+            raise SettingsError(f"{group}.{key} is {value}: it takes a finite number")
     for key, low in least.items():
-        if getattr(settings, key) < low: raise SettingsError(f"{group}.{key} is {getattr(settings, key)}: it is at least {low}")
+        if getattr(settings, key) < low:
+            raise SettingsError(f"{group}.{key} is {getattr(settings, key)}: it is at least {low}")
 
 # %% ../../nbs/1_core/03_settings.ipynb #21289517
 @dataclass(frozen=True)
 class ChunkSettings:
     "Parent-child chunking by characters (seed paper, II.A.b)."
+
     parent_size: int = 1200
     parent_overlap: int = 100
     child_size: int = 400
@@ -85,13 +101,20 @@ class ChunkSettings:
 
     def __post_init__(self):
         in_bounds(self, "chunks", parent_size=1, parent_overlap=0, child_size=1, child_overlap=0)
-        for size, overlap in ((self.parent_size, self.parent_overlap), (self.child_size, self.child_overlap)):
-            if overlap >= size: raise SettingsError(f"chunks: an overlap of {overlap} characters is not below the size of {size}")
+        for size, overlap in (
+            (self.parent_size, self.parent_overlap),
+            (self.child_size, self.child_overlap),
+        ):
+            if overlap >= size:
+                raise SettingsError(
+                    f"chunks: an overlap of {overlap} characters is not below the size of {size}"
+                )
 
 
 @dataclass(frozen=True)
 class SparseSettings:
     "BM25 over children: what a sparse vector is made with. Robertson and Zaragoza 2009, 3.4.1."
+
     k1: float = 1.2  # how soon more of the same word stops counting
     b: float = 0.75  # how far a long child is held against it: 0 not at all, 1 fully
     avg_len: float = 27.0  # words of an average child, stop words left out: of the benchmark's passages, cut in 400 characters
@@ -99,25 +122,39 @@ class SparseSettings:
 
     def __post_init__(self):
         in_bounds(self, "sparse", k1=0, b=0)
-        if self.b > 1 or self.avg_len <= 0: raise SettingsError("sparse.b lies in [0, 1], sparse.avg_len above 0")
+        if self.b > 1 or self.avg_len <= 0:
+            raise SettingsError("sparse.b lies in [0, 1], sparse.avg_len above 0")
 
 # %% ../../nbs/1_core/03_settings.ipynb #a3c0e102
 @dataclass(frozen=True)
 class NearestSettings:
     "A graph over the vectors (HNSW: Malkov and Yashunin 2018), 8 bits a number, or both."
+
     m: int = 16  # links of a vector in the graph; 0: no graph, every vector is compared in 8 bits
     ef_construct: int = 100  # candidates for the links of a vector while the graph is built
     ef: int = 128  # candidates while it is searched
-    int8: bool = False  # vectors are compared in 8 bits a number, and the best of them again in full
+    int8: bool = (
+        False  # vectors are compared in 8 bits a number, and the best of them again in full
+    )
     exact_below: int = 20_000  # fewer children, of all or of those that a filter lets through, are compared one by one
 
     def __post_init__(self):
         in_bounds(self, "nearest", m=0, ef_construct=4, ef=1, exact_below=0)
         if self.m in (0, 1) and not (self.int8 and self.m == 0):
-            raise SettingsError(f"nearest.m is {self.m}: a graph takes 2 links or more, and none (0) goes with int8")
+            raise SettingsError(
+                f"nearest.m is {self.m}: a graph takes 2 links or more, and none (0) goes with int8"
+            )
 
 # %% ../../nbs/1_core/03_settings.ipynb #a3f53cf2
-VIEWS = ("query", "last", "follows", "questions", "answered", "mix", "rewrites")  # of a conversation that ends with a question
+VIEWS = (
+    "query",
+    "last",
+    "follows",
+    "questions",
+    "answered",
+    "mix",
+    "rewrites",
+)  # of a conversation that ends with a question
 FUSIONS = ("rrf", "qdrant", "pool")
 MOST = 10_000  # candidates of a search
 RERANKERS = ("overlap", "passage", "talk", "cosine", "likelihood", "model", "none")
@@ -126,6 +163,7 @@ RERANKERS = ("overlap", "passage", "talk", "cosine", "likelihood", "model", "non
 @dataclass(frozen=True)
 class Leg:
     "One search among those that a question is searched with."
+
     view: str
     words: bool = False  # True: by BM25; False: by the vector
     weight: float = 1.0
@@ -139,12 +177,17 @@ def legs(
     for part in views.split():
         m = re.fullmatch(r"(bm25:)?([a-z]+)(?:\*(\d*\.?\d+))?", part)
         if not m or m[2] not in VIEWS or not float(m[3] or 1):
-            raise SettingsError(f"no view {part!r}: a view is {', '.join(VIEWS)}, with bm25: before it for its words "
-                                "and *0.5 behind it for a weight above 0")
-        if m[1] and m[2] == "mix": raise SettingsError("bm25:mix: a mix of vectors has no words")
+            raise SettingsError(
+                f"no view {part!r}: a view is {', '.join(VIEWS)}, with bm25: before it for its words "
+                "and *0.5 behind it for a weight above 0"
+            )
+        if m[1] and m[2] == "mix":
+            raise SettingsError("bm25:mix: a mix of vectors has no words")
         out.append(Leg(m[2], bool(m[1]), float(m[3] or 1)))
     if len({(leg.view, leg.words) for leg in out}) < max(1, len(out)):
-        raise SettingsError(f"retrieval.views is {views!r}: it names at least one view, and none twice")
+        raise SettingsError(
+            f"retrieval.views is {views!r}: it names at least one view, and none twice"
+        )
     return tuple(out)
 
 # %% ../../nbs/1_core/03_settings.ipynb #cae001f7
@@ -156,39 +199,56 @@ def one_of(
     "Raises SettingsError for a setting that is none of its choices."
     for key, known in choices.items():
         if getattr(settings, key) not in known:
-            raise SettingsError(f"unknown {group}.{key} {getattr(settings, key)!r}: it is {' or '.join(known)}")
+            raise SettingsError(
+                f"unknown {group}.{key} {getattr(settings, key)!r}: it is {' or '.join(known)}"
+            )
 
 
 @dataclass(frozen=True)
 class RetrievalSettings:
     "Two-stage retrieval (seed paper, II.B)."
+
     top_k: int = 20  # candidate children from the index
     rerank_k: int = 5  # children kept after reranking
     distinct: bool = False  # True: keep children until they come from rerank_k passages; five children are often only three
     domain_filter: bool = True
     parent_swap: bool = True  # show the generator parents, not children
     views: str = later("query")  # what is searched with: see `legs`
-    fusion: str = later("rrf")  # several rankings become one by "rrf" (textbook) or "qdrant" (its formula), or stay a "pool" to rerank
-    reranker: str = later("")  # "": the profile's model, or overlap where it has none; else one of RERANKERS
+    fusion: str = later(
+        "rrf"
+    )  # several rankings become one by "rrf" (textbook) or "qdrant" (its formula), or stay a "pool" to rerank
+    reranker: str = later(
+        ""
+    )  # "": the profile's model, or overlap where it has none; else one of RERANKERS
 
     def __post_init__(self):
         in_bounds(self, "retrieval", top_k=1, rerank_k=1)
-        if self.top_k > MOST: raise SettingsError(f"retrieval.top_k is {self.top_k}: it is at most {MOST}")
+        if self.top_k > MOST:
+            raise SettingsError(f"retrieval.top_k is {self.top_k}: it is at most {MOST}")
         legs(self.views)
         one_of(self, "retrieval", {"fusion": FUSIONS, "reranker": ("", *RERANKERS)})
 
 # %% ../../nbs/1_core/03_settings.ipynb #ce2ff2b0
 WAYS_TO_GRADE = ("verdict", "yesno", "likelihood", "cosine")
-SCALES = ("scale", "scale-text")  # a grade from 0 to 10: the likeliest, or one that the model writes
+SCALES = (
+    "scale",
+    "scale-text",
+)  # a grade from 0 to 10: the likeliest, or one that the model writes
 STAGE_CHOICES = {
-    "rewrite": ("always", "guarded", "never"), "grade": (*WAYS_TO_GRADE, *SCALES), "grade_default": ("yes", "no"),
-    "check": ("verdict", "yesno", "likelihood", "support"), "check_default": ("yes", "no"),
-    "retry": ("told", "plain"), "declined_by": ("stance", "token", "never")}
+    "rewrite": ("always", "guarded", "never"),
+    "grade": (*WAYS_TO_GRADE, *SCALES),
+    "grade_default": ("yes", "no"),
+    "check": ("verdict", "yesno", "likelihood", "support"),
+    "check_default": ("yes", "no"),
+    "retry": ("told", "plain"),
+    "declined_by": ("stance", "token", "never"),
+}
 
 # %% ../../nbs/1_core/03_settings.ipynb #518f0f35
 @dataclass(frozen=True)
 class StageSettings:
     "How the stages decide. The ways to grade and check are explained in `5_systems/01_stages`."
+
     rewrite: str = "always"  # "always", "guarded" (kept only if near the last question) or "never"
     rewrite_guard: float = 0.6  # guarded: least cosine between rewrite and last question
     grade: str = "verdict"  # "verdict", "yesno", "likelihood" or "cosine"; from 0 to 10 by "scale" or "scale-text"
@@ -204,18 +264,33 @@ class StageSettings:
     turn_chars: int = 600  # characters of each
     prompts: str = "permissive"  # "permissive" or "strict" (seed paper, V.B), "small" (for the laptop's model) or "published"
     refusal_text: str = "I don't know: the documents that I found do not contain the answer."
-    retry: str = later("told")  # a retry is "told" what was not supported, or "plain": asked again in the same words
-    declined_by: str = later("stance")  # a draft declines by its "stance", by the "token" I_DONT_KNOW alone, or "never"
-    tidy: bool = later(True)  # a draft loses the sentences that it repeats, and a last one that was cut off
+    retry: str = later(
+        "told"
+    )  # a retry is "told" what was not supported, or "plain": asked again in the same words
+    declined_by: str = later(
+        "stance"
+    )  # a draft declines by its "stance", by the "token" I_DONT_KNOW alone, or "never"
+    tidy: bool = later(
+        True
+    )  # a draft loses the sentences that it repeats, and a last one that was cut off
 
     def __post_init__(self):
         one_of(self, "stages", STAGE_CHOICES)
-        in_bounds(self, "stages", max_retries=0, retry_temperature=0, max_new_tokens=1, history_turns=0, turn_chars=1)
+        in_bounds(
+            self,
+            "stages",
+            max_retries=0,
+            retry_temperature=0,
+            max_new_tokens=1,
+            history_turns=0,
+            turn_chars=1,
+        )
 
 # %% ../../nbs/1_core/03_settings.ipynb #80ba94a7
 @dataclass(frozen=True)
 class Settings:
     "Everything that decides what a run does; those in `SPEED` decide only how fast."
+
     profile: str
     chat: ModelSpec
     embedder: ModelSpec
@@ -239,12 +314,16 @@ class Settings:
 def _coerce(value, current, key):
     "Read `value` (often a string from the command line) as the type of the setting it replaces."
     if isinstance(current, bool):
-        if str(value).lower() in ("true", "1", "yes"): return True
-        if str(value).lower() in ("false", "0", "no"): return False
+        if str(value).lower() in ("true", "1", "yes"):
+            return True
+        if str(value).lower() in ("false", "0", "no"):
+            return False
         raise SettingsError(f"{key} takes true or false, not {value!r}")
     if isinstance(current, (int, float)) and not isinstance(value, type(current)):
-        try: return type(current)(value)
-        except (TypeError, ValueError): raise SettingsError(f"{key} takes {type(current).__name__}, not {value!r}") from None
+        try:
+            return type(current)(value)
+        except (TypeError, ValueError):
+            raise SettingsError(f"{key} takes {type(current).__name__}, not {value!r}") from None
     return value
 
 
@@ -257,13 +336,19 @@ def with_settings(
         head, _, rest = key.partition(".")
         known = [f.name for f in fields(settings)]
         if head not in known:
-            raise SettingsError(f"unknown setting {key!r} in {type(settings).__name__}: it has {', '.join(known)}")
+            raise SettingsError(
+                f"unknown setting {key!r} in {type(settings).__name__}: it has {', '.join(known)}"
+            )
         current = getattr(settings, head)
-        if key == "profile": raise SettingsError("the profile is no setting: choose another with --profile")
+        if key == "profile":
+            raise SettingsError("the profile is no setting: choose another with --profile")
         if current is None and not rest:
-            raise SettingsError(f"setting {head!r} is a group that this profile does not have: it takes no value")
+            raise SettingsError(
+                f"setting {head!r} is a group that this profile does not have: it takes no value"
+            )
         if rest:
-            if not is_dataclass(current): raise SettingsError(f"setting {head!r} has no part {rest!r}")
+            if not is_dataclass(current):
+                raise SettingsError(f"setting {head!r} has no part {rest!r}")
             value = with_settings(current, {rest: value})
         elif is_dataclass(current):
             parts = ", ".join(f"{key}.{f.name}" for f in fields(current))
@@ -273,26 +358,59 @@ def with_settings(
 
 # %% ../../nbs/1_core/03_settings.ipynb #dcfde12b
 MINILM = ModelSpec("all-MiniLM-L6-v2", dtype="fp32", device="cpu")
-BGE_M3 = ModelSpec("BAAI/bge-m3")  # on the GPU where there is room beside the generator; the seed paper (II.B.2) has it on the CPU
+BGE_M3 = ModelSpec(
+    "BAAI/bge-m3"
+)  # on the GPU where there is room beside the generator; the seed paper (II.B.2) has it on the CPU
 BGE_RERANKER = ModelSpec("BAAI/bge-reranker-v2-m3")
 
 PROFILES = {
     "laptop": Settings(
-        profile="laptop", chat=ModelSpec("SmolLM2-135M-Instruct", dtype="fp32", device="cpu"), embedder=MINILM,
-        retrieval=RetrievalSettings(top_k=30, views="query mix bm25:query", fusion="pool", reranker="talk"),  # 9_studies/08_retrieval
-        stages=StageSettings(rewrite="guarded", grade="cosine", grade_threshold=0.19,
-                             check="support", check_threshold=0.6, max_new_tokens=80, history_turns=4, turn_chars=300, prompts="small")),
+        profile="laptop",
+        chat=ModelSpec("SmolLM2-135M-Instruct", dtype="fp32", device="cpu"),
+        embedder=MINILM,
+        retrieval=RetrievalSettings(
+            top_k=30, views="query mix bm25:query", fusion="pool", reranker="talk"
+        ),  # 9_studies/08_retrieval
+        stages=StageSettings(
+            rewrite="guarded",
+            grade="cosine",
+            grade_threshold=0.19,
+            check="support",
+            check_threshold=0.6,
+            max_new_tokens=80,
+            history_turns=4,
+            turn_chars=300,
+            prompts="small",
+        ),
+    ),
     "t4": Settings(
-        profile="t4", chat=ModelSpec("meta-llama/Llama-3.1-8B-Instruct", quantization="nf4"), embedder=BGE_M3, reranker=BGE_RERANKER),
+        profile="t4",
+        chat=ModelSpec("meta-llama/Llama-3.1-8B-Instruct", quantization="nf4"),
+        embedder=BGE_M3,
+        reranker=BGE_RERANKER,
+    ),
     "t4x2": Settings(  # two T4: the generator has the first to itself
-        profile="t4x2", chat=ModelSpec("meta-llama/Llama-3.1-8B-Instruct", quantization="nf4", device="cuda:0"),
-        embedder=replace(BGE_M3, device="cuda:1"), reranker=replace(BGE_RERANKER, device="cuda:1"), batch_size=16),
+        profile="t4x2",
+        chat=ModelSpec("meta-llama/Llama-3.1-8B-Instruct", quantization="nf4", device="cuda:0"),
+        embedder=replace(BGE_M3, device="cuda:1"),
+        reranker=replace(BGE_RERANKER, device="cuda:1"),
+        batch_size=16,
+    ),
     "judge": Settings(
-        profile="judge", chat=ModelSpec("Qwen/Qwen2.5-14B-Instruct", quantization="nf4"), embedder=MINILM, batch_size=4,
-        batch_tokens=8192),  # what a T4 holds beside 10 GB of weights
+        profile="judge",
+        chat=ModelSpec("Qwen/Qwen2.5-14B-Instruct", quantization="nf4"),
+        embedder=MINILM,
+        batch_size=4,
+        batch_tokens=8192,
+    ),  # what a T4 holds beside 10 GB of weights
     "server": Settings(
-        profile="server", chat=ModelSpec("default", url="http://localhost:8000/v1", api_key_env="OPENAI_API_KEY"),
-        embedder=BGE_M3, reranker=BGE_RERANKER, qdrant_url="http://localhost:6333", batch_size=32),
+        profile="server",
+        chat=ModelSpec("default", url="http://localhost:8000/v1", api_key_env="OPENAI_API_KEY"),
+        embedder=BGE_M3,
+        reranker=BGE_RERANKER,
+        qdrant_url="http://localhost:6333",
+        batch_size=32,
+    ),
 }
 
 # %% ../../nbs/1_core/03_settings.ipynb #b54b890a
@@ -308,14 +426,24 @@ def load_settings(
 # %% ../../nbs/1_core/03_settings.ipynb #19ee4222
 def deciding(x: object) -> object:
     "Settings as plain data, without those that came later and stand at their default."
-    if not is_dataclass(x): return plain(x)
-    old = (f for f in fields(x) if not (f.metadata.get("later") and getattr(x, f.name) == f.default))
+    if not is_dataclass(x):
+        return plain(x)
+    old = (
+        f for f in fields(x) if not (f.metadata.get("later") and getattr(x, f.name) == f.default)
+    )
     return {f.name: deciding(getattr(x, f.name)) for f in old}
 
 
-SPEED = ("batch_size", "batch_tokens", "store_gib", "embed_cache")  # settings that decide only how fast
+SPEED = (
+    "batch_size",
+    "batch_tokens",
+    "store_gib",
+    "embed_cache",
+)  # settings that decide only how fast
 
 
 def settings_digest(settings: Settings) -> str:
     "Hash of all settings that can change an answer."
-    return digest({**{k: v for k, v in deciding(settings).items() if k not in SPEED}, "batch_size": 0})
+    return digest(
+        {**{k: v for k, v in deciding(settings).items() if k not in SPEED}, "batch_size": 0}
+    )

@@ -20,6 +20,7 @@ __all__ = ['Node', 'Telemetry', 'telemetry', 'breakdown', 'breakdown_table']
 @dataclass(frozen=True)
 class Node:
     "What one node did over all turns."
+
     visits: int
     seconds: float  # of wall clock
     calls: Calls
@@ -28,6 +29,7 @@ class Node:
 @dataclass(frozen=True)
 class Telemetry:
     "What came of the turns of a run, and what they cost."
+
     turns: int
     outcomes: dict[str, int]
     reasons: dict[str, int]  # of refusals
@@ -41,13 +43,21 @@ class Telemetry:
     @property
     def ends(self) -> dict[str, int]:
         "Turns by `Trajectory.end`: answered, the reasons of refusals, error."
-        out = {"answered": self.outcomes.get("answered", 0), **self.reasons, "error": self.outcomes.get("error", 0)}
+        out = {
+            "answered": self.outcomes.get("answered", 0),
+            **self.reasons,
+            "error": self.outcomes.get("error", 0),
+        }
         return {k: n for k, n in out.items() if n}
 
     def rows(self) -> list[tuple[str, str, int, str]]:
         "Table, name, count, share of all turns."
         tables = (("outcome", self.outcomes), ("reason", self.reasons), ("error", self.errors))
-        return [(table, name, n, f"{n / max(self.turns, 1):.1%}") for table, counts in tables for name, n in counts.items()]
+        return [
+            (table, name, n, f"{n / max(self.turns, 1):.1%}")
+            for table, counts in tables
+            for name, n in counts.items()
+        ]
 
     @property
     def note(self) -> str:
@@ -55,9 +65,11 @@ class Telemetry:
         rewrites = f"rewrites kept: {self.rewrites['kept']} of {self.rewrites['asked']}"
         return f"retry loop: {loop}; unreadable verdicts: {self.unparsed}; {rewrites}"
 
-    def __str__(self): return f"{text_table(['', '', 'turns', 'share'], self.rows())}\n{self.note}"
+    def __str__(self):
+        return f"{text_table(['', '', 'turns', 'share'], self.rows())}\n{self.note}"
 
-    def _repr_html_(self): return html_table(["", "", "turns", "share"], self.rows(), self.note)
+    def _repr_html_(self):
+        return html_table(["", "", "turns", "share"], self.rows(), self.note)
 
 # %% ../../nbs/1_core/08_telemetry.ipynb #a533f5e4
 def _counted(values: Iterable[str], order: Iterable[str] = ()) -> dict[str, int]:
@@ -81,13 +93,20 @@ def telemetry(trajectories: Iterable[Trajectory]) -> Telemetry:
     looped = [t for t in ts if t.retries and not t.failed]
     rewrites = [r for t in ts for r in t.rewrites]
     return Telemetry(
-        len(ts), _counted((t.outcome.value for t in ts), [o.value for o in Outcome]), _counted(t.reason for t in ts if t.refused),
+        len(ts),
+        _counted((t.outcome.value for t in ts), [o.value for o in Outcome]),
+        _counted(t.reason for t in ts if t.refused),
         {t.reason: t.role for t in ts if t.refused},
         _counted(f"{t.error.node}: {t.error.type}" for t in ts if t.failed),
-        {"entered": len(looped), "answered": sum(t.answered for t in looped),
-         **{r: sum(t.role == r for t in looped) for r in ("exhausted", "declined")}},
-        _nodes(ts), sum(v.defaulted for t in ts for v in t.verdicts),
-        {"asked": sum(bool(r.raw) for r in rewrites), "kept": sum(r.kept for r in rewrites)})
+        {
+            "entered": len(looped),
+            "answered": sum(t.answered for t in looped),
+            **{r: sum(t.role == r for t in looped) for r in ("exhausted", "declined")},
+        },
+        _nodes(ts),
+        sum(v.defaulted for t in ts for v in t.verdicts),
+        {"asked": sum(bool(r.raw) for r in rewrites), "kept": sum(r.kept for r in rewrites)},
+    )
 
 # %% ../../nbs/1_core/08_telemetry.ipynb #6d371216
 def breakdown(
@@ -96,7 +115,8 @@ def breakdown(
 ) -> dict[object, Telemetry]:
     "Telemetry of each group, in order."
     groups: dict[object, list[Trajectory]] = {}
-    for t in trajectories: groups.setdefault(getattr(t, by), []).append(t)
+    for t in trajectories:
+        groups.setdefault(getattr(t, by), []).append(t)
     return {k: telemetry(groups[k]) for k in sorted(groups)}
 
 
@@ -107,4 +127,7 @@ def breakdown_table(
     "One line a group: turns, and how they ended."
     reasons = sorted({r for p in parts.values() for r in p.reasons})
     ends = ["answered", *reasons, *(["error"] if any(p.errors for p in parts.values()) else [])]
-    return text_table([head, "turns", *ends], [[key, p.turns, *(p.ends.get(e, 0) for e in ends)] for key, p in parts.items()])
+    return text_table(
+        [head, "turns", *ends],
+        [[key, p.turns, *(p.ends.get(e, 0) for e in ends)] for key, p in parts.items()],
+    )

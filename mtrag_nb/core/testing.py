@@ -21,13 +21,16 @@ def expect(
 ) -> Iterator[list[BaseException]]:  # filled with the error once it came
     "The block must raise `error`; its message is printed: a user would read it. Raises AssertionError if nothing comes, or words lack."
     caught: list[BaseException] = []
-    try: yield caught
+    try:
+        yield caught
     except error as e:
         caught.append(e)
         said = str(e)
-        if missing := [w for w in words if w not in said]: raise AssertionError(f"{said!r} does not say {missing}") from e
+        if missing := [w for w in words if w not in said]:
+            raise AssertionError(f"{said!r} does not say {missing}") from e
         print(said.replace(hide, "") if hide else said)
-    else: raise AssertionError(f"no {error.__name__} came")
+    else:
+        raise AssertionError(f"no {error.__name__} came")
 
 # %% ../../nbs/1_core/00_testing.ipynb #3be903f7
 def printed(
@@ -37,5 +40,6 @@ def printed(
     **kw,
 ) -> str:
     "What `f(*args, **kw)` prints."
-    with redirect_stdout(io.StringIO()) as out: f(*args, **kw)
+    with redirect_stdout(io.StringIO()) as out:
+        f(*args, **kw)
     return out.getvalue().replace(hide, "") if hide else out.getvalue()

@@ -22,7 +22,8 @@ STOPWORDS = frozenset(
     "if in into is it its itself just may me might more most must my no nor not now of off on once only or other our out "
     "over own same she should so some such than that the their theirs them then there these they this those through to "
     "too under until up very was we were what when where which while who whom why will with would you your yours yes "
-    "don't doesn't isn't it's".split())
+    "don't doesn't isn't it's".split()
+)
 
 
 WORD = re.compile(r"[\w][\w'.,:-]*[\w]|\w")  # a word, with the marks inside it
@@ -33,7 +34,9 @@ def content_words(text: str) -> list[str]:
     return [w for w in WORD.findall(text.lower()) if w not in STOPWORDS]
 
 
-def content_spans(text: str) -> list[tuple[int, int, str]]:  # start and end in the text, the word in lower case
+def content_spans(
+    text: str,
+) -> list[tuple[int, int, str]]:  # start and end in the text, the word in lower case
     "Where the content words of a text stand."
     return [(*m.span(), m[0].lower()) for m in WORD.finditer(text) if m[0].lower() not in STOPWORDS]
 
@@ -48,7 +51,9 @@ def known_words(documents: Iterable[str]) -> frozenset[str]:
     return frozenset().union(*map(_vocabulary, documents))
 
 
-def share_known(text: str, known: frozenset[str]) -> float:  # in [0, 1]; 1 for a text without content words: it claims nothing
+def share_known(
+    text: str, known: frozenset[str]
+) -> float:  # in [0, 1]; 1 for a text without content words: it claims nothing
     "The share of a text's content words that are known."
     words = content_words(text)
     return sum(w in known for w in words) / len(words) if words else 1.0
@@ -64,7 +69,11 @@ def support(
 # %% ../../nbs/1_core/05_text.ipynb #9c2b16c9
 def sentences(text: str) -> list[str]:
     "A text cut at sentence ends and line breaks."
-    return [s.strip() for s in re.split(r"(?:(?<=[.!?])|(?<=[.!?][\"')]))\s+(?=[\"'(]?[A-Z0-9])|\n+", text) if s.strip()]
+    return [
+        s.strip()
+        for s in re.split(r"(?:(?<=[.!?])|(?<=[.!?][\"')]))\s+(?=[\"'(]?[A-Z0-9])|\n+", text)
+        if s.strip()
+    ]
 
 
 def weakest_sentence(answer: str, documents: Sequence[str]) -> str:
@@ -81,7 +90,8 @@ def cite(
     cited = set()
     for s in sentences(answer):
         scores = [support(s, [d]) if content_words(s) else 0.0 for d in documents]
-        if scores and max(scores) >= least: cited.add(scores.index(max(scores)))
+        if scores and max(scores) >= least:
+            cited.add(scores.index(max(scores)))
     return sorted(cited)
 
 # %% ../../nbs/1_core/05_text.ipynb #titles02
@@ -89,9 +99,12 @@ def titled(line: str) -> bool:
     "Whether a line is a heading, a title or names its authors, and so claims nothing."
     line = line.strip()
     words = re.findall(r"[^\W\d_]+", line)
-    if not words or line[-1] in ".!?:;\"')]": return False
+    if not words or line[-1] in ".!?:;\"')]":
+        return False
     authors = re.match(r"(?:(?:written |edited )?by|authors?:)\s", line, re.I)
-    return bool(authors or not re.search(r"\d", line)) and all(w[0].isupper() for w in words if len(w) > 3)
+    return bool(authors or not re.search(r"\d", line)) and all(
+        w[0].isupper() for w in words if len(w) > 3
+    )
 
 # %% ../../nbs/1_core/05_text.ipynb #1267b202
 def clipped(text: str, chars: int) -> str:
@@ -106,14 +119,19 @@ def format_docs_for_gen(
     "The documents as the generator reads them: numbered, with title and source where they have one."
     blocks = []
     for n, c in enumerate(contexts, 1):
-        head = [f"Document {n}", *([f"Title: {c.title}"] if c.title else []),
-                *([f"Source: {c.url or c.source}"] if c.url or c.source else [])]
+        head = [
+            f"Document {n}",
+            *([f"Title: {c.title}"] if c.title else []),
+            *([f"Source: {c.url or c.source}"] if c.url or c.source else []),
+        ]
         blocks.append("\n".join([*head, c.text.strip()]))
     return "\n\n".join(blocks)
 
 # %% ../../nbs/1_core/05_text.ipynb #5776e58c
-CHAT_MARKS = (r"<\|[^|<>]{1,40}\|>|<｜[^｜<>]{1,40}｜>|</?s>|<</?SYS>>|<(?:start|end)_of_turn>|<(?:bos|eos|pad|unk|mask)>"
-              r"|\[/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_RESULTS|TOOL_CALLS|TOOL_CONTENT|ARGS|THINK|IMG)\]")
+CHAT_MARKS = (
+    r"<\|[^|<>]{1,40}\|>|<｜[^｜<>]{1,40}｜>|</?s>|<</?SYS>>|<(?:start|end)_of_turn>|<(?:bos|eos|pad|unk|mask)>"
+    r"|\[/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_RESULTS|TOOL_CALLS|TOOL_CONTENT|ARGS|THINK|IMG)\]"
+)
 
 
 @lru_cache(16)
@@ -128,6 +146,10 @@ def unmarked(
     own: tuple[str, ...] = (),  # the tokenizer's special tokens, beside the usual ones
 ) -> str:
     "A text whose chat marks are broken by a space, so that no tokenizer reads them as control tokens. Without marks: the same text."
-    broken = lambda m: f"{m[0][:1]} {m[0][1:]}" if m[0][1:] else " "
-    while (less := _marks(own).sub(broken, text)) != text: text = less  # one mark may stand inside another
+
+    def broken(m):
+        return f"{m[0][:1]} {m[0][1:]}" if m[0][1:] else " "
+
+    while (less := _marks(own).sub(broken, text)) != text:
+        text = less  # one mark may stand inside another
     return text

@@ -72,7 +72,9 @@ class ReplyError(MTRAGError):
 
 # %% ../../nbs/1_core/01_types.ipynb #caf35fd0
 _IN_ADDRESS = re.compile(r"(?<=//)[^/\s\"'?#]*@")
-_IN_QUERY = re.compile(r"([?&][^=&\s\"']*(?:key|token|secret|passw|pwd|auth|sig)[^=&\s\"']*=)[^&\s\"'#]+", re.I)
+_IN_QUERY = re.compile(
+    r"([?&][^=&\s\"']*(?:key|token|secret|passw|pwd|auth|sig)[^=&\s\"']*=)[^&\s\"'#]+", re.I
+)
 _IN_HEADER = re.compile(r"\b(bearer|basic)\s+[\w.~+/=:-]{6,}", re.I)
 
 
@@ -81,16 +83,26 @@ def redacted(
     *secrets: str,  # to be hidden wherever eight characters of them stand together
 ) -> str:
     "A text without secrets: those given, passwords in addresses, keys in queries and in headers."
-    for s in {form for s in secrets for form in (s.strip(), quote(s.strip(), safe=""))}: text = _without(text, s)
+    for s in {form for s in secrets for form in (s.strip(), quote(s.strip(), safe=""))}:
+        text = _without(text, s)
     return _IN_HEADER.sub(r"\1 ***", _IN_QUERY.sub(r"\1***", _IN_ADDRESS.sub("***@", text)))
 
 
 def _without(text: str, secret: str) -> str:
     "A text in which no piece of a secret is left. What is shorter than four characters hides nothing and is no secret."
     size = min(8, len(secret))
-    if size < 4: return text
-    hidden = {i for n in range(len(secret) - size + 1) for m in re.finditer(re.escape(secret[n:n + size]), text) for i in range(*m.span())}
-    return "".join("***" if hide else "".join(text[i] for i in run) for hide, run in groupby(range(len(text)), hidden.__contains__))
+    if size < 4:
+        return text
+    hidden = {
+        i
+        for n in range(len(secret) - size + 1)
+        for m in re.finditer(re.escape(secret[n : n + size]), text)
+        for i in range(*m.span())
+    }
+    return "".join(
+        "***" if hide else "".join(text[i] for i in run)
+        for hide, run in groupby(range(len(text)), hidden.__contains__)
+    )
 
 # %% ../../nbs/1_core/01_types.ipynb #d134cd10
 class ServerError(MTRAGError):
@@ -100,7 +112,8 @@ class ServerError(MTRAGError):
         self,
         said: str,
         *secrets: str,  # as `redacted` takes them
-    ): super().__init__(redacted(said, *secrets))
+    ):
+        super().__init__(redacted(said, *secrets))
 
 
 class PartlyFailed(ServerError):
@@ -112,7 +125,9 @@ class PartlyFailed(ServerError):
     ):
         self.results = list(results)
         self.errors = [r for r in self.results if isinstance(r, Exception)]
-        super().__init__(f"{self.errors[0]} ({len(self.errors)} of {len(self.results)} prompts failed)")
+        super().__init__(
+            f"{self.errors[0]} ({len(self.errors)} of {len(self.results)} prompts failed)"
+        )
 
 # %% ../../nbs/1_core/01_types.ipynb #ff4d8b94
 DOMAINS = ("clapnq", "cloud", "fiqa", "govt")
@@ -121,6 +136,7 @@ DOMAINS = ("clapnq", "cloud", "fiqa", "govt")
 @dataclass(frozen=True)
 class Turn:
     "One utterance of a conversation."
+
     speaker: str  # "user" or "agent"
     text: str
 
@@ -128,6 +144,7 @@ class Turn:
 @dataclass(frozen=True)
 class Passage:
     "A piece of a corpus, as it is retrieved and shown to a model."
+
     id: str  # the id that the qrels use
     text: str
     title: str = ""
@@ -139,6 +156,7 @@ class Passage:
 @dataclass(frozen=True)
 class Task:
     "A conversation up to a user question: all that a system may see of it."
+
     id: str
     conversation_id: str
     turn: int  # which user question of its conversation, from 1
@@ -150,14 +168,19 @@ class Task:
 
     def _repr_html_(self):
         turns = [*self.history, Turn("user", self.question)]
-        rows = "".join(f"<div><b>{html.escape(t.speaker)}</b> {html.escape(t.text)}</div>" for t in turns)
-        return (f"<details open style='margin:.3em 0'><summary>{html.escape(self.domain)} · turn {self.turn} · "
-                f"<code>{html.escape(self.id)}</code></summary>{rows}</details>")
+        rows = "".join(
+            f"<div><b>{html.escape(t.speaker)}</b> {html.escape(t.text)}</div>" for t in turns
+        )
+        return (
+            f"<details open style='margin:.3em 0'><summary>{html.escape(self.domain)} · turn {self.turn} · "
+            f"<code>{html.escape(self.id)}</code></summary>{rows}</details>"
+        )
 
 
 @dataclass(frozen=True)
 class Gold:
     "What the benchmark knows of a task and a system must not: for scoring and for oracles that are asked for by name."
+
     task_id: str
     answerability: str = ""  # ANSWERABLE, PARTIAL, UNANSWERABLE, UNDERSPECIFIED or CONVERSATIONAL
     targets: tuple[str, ...] = ()  # reference answers
@@ -167,12 +190,17 @@ class Gold:
     multi_turn: str = ""  # Follow-up, Clarification or N/A
 
 # %% ../../nbs/1_core/01_types.ipynb #4a271bf4
-TO_ANSWER, TO_REFUSE, TO_ASK = ("ANSWERABLE", "PARTIAL"), ("UNANSWERABLE", "CONVERSATIONAL"), ("UNDERSPECIFIED",)
+TO_ANSWER, TO_REFUSE, TO_ASK = (
+    ("ANSWERABLE", "PARTIAL"),
+    ("UNANSWERABLE", "CONVERSATIONAL"),
+    ("UNDERSPECIFIED",),
+)
 
 # %% ../../nbs/1_core/01_types.ipynb #72646056
 @dataclass(frozen=True)
 class Context:
     "What a generator is shown: a parent, a child where parents are not swapped in, or a passage that came with the task."
+
     id: str  # of the piece
     document_id: str  # the passage's id in the corpus: what the qrels know
     text: str
@@ -195,12 +223,14 @@ def as_context(p: Passage) -> Context:
 # %% ../../nbs/1_core/01_types.ipynb #4e79c7c2
 class Outcome(str, Enum):
     "How a turn ended."
+
     ANSWERED = "answered"
     I_DONT_KNOW = "i_dont_know"
     ASKED_BACK = "asked_back"  # the answer is a question to the user
     ERROR = "error"
 
-    def __str__(self) -> str: return self.value
+    def __str__(self) -> str:
+        return self.value
 
 # %% ../../nbs/1_core/01_types.ipynb #e217f427
 ROLES = ("dropped", "exhausted", "declined")
@@ -209,12 +239,16 @@ ROLES = ("dropped", "exhausted", "declined")
 @dataclass(frozen=True)
 class Reason:
     "Why a turn ended in I_DONT_KNOW."
+
     name: str  # as it is recorded
     role: str  # one of ROLES
     about: str  # in a few words
 
     def __post_init__(self):
-        if self.role not in ROLES: raise SettingsError(f"reason {self.name!r} has the role {self.role!r}: it is {', '.join(ROLES)}")
+        if self.role not in ROLES:
+            raise SettingsError(
+                f"reason {self.name!r} has the role {self.role!r}: it is {', '.join(ROLES)}"
+            )
 
 # %% ../../nbs/1_core/01_types.ipynb #b5a6861b
 def plain(
@@ -247,7 +281,8 @@ def dotted(
 ) -> dict[str, object]:  # without groups
     "Nested objects as one, with dotted keys."
     out: dict[str, object] = {}
-    for k, v in x.items(): out.update(dotted(v, f"{prefix}{k}.") if isinstance(v, Mapping) else {prefix + k: v})
+    for k, v in x.items():
+        out.update(dotted(v, f"{prefix}{k}.") if isinstance(v, Mapping) else {prefix + k: v})
     return out
 
 # %% ../../nbs/1_core/01_types.ipynb #5770f9d0
@@ -256,10 +291,13 @@ def structured(
     data: Mapping[str, object],  # what `plain` made of one
 ) -> Any:  # an object of the class
     "A dataclass from plain data. Raises TypeError for a field that is missing, unknown or of another kind."
-    if not isinstance(data, Mapping): raise TypeError(f"{cls.__name__} is an object, not {type(data).__name__}")
+    if not isinstance(data, Mapping):
+        raise TypeError(f"{cls.__name__} is an object, not {type(data).__name__}")
     readers, needed = _readers(cls)
-    if unknown := data.keys() - readers.keys(): raise TypeError(f"{cls.__name__} has no field {sorted(unknown)[0]!r}")
-    if missing := needed - data.keys(): raise TypeError(f"{cls.__name__} lacks the field {sorted(missing)[0]!r}")
+    if unknown := data.keys() - readers.keys():
+        raise TypeError(f"{cls.__name__} has no field {sorted(unknown)[0]!r}")
+    if missing := needed - data.keys():
+        raise TypeError(f"{cls.__name__} lacks the field {sorted(missing)[0]!r}")
     return cls(**{k: read(data[k]) for k, read in readers.items() if k in data})
 
 
@@ -268,7 +306,9 @@ def _readers(cls: type) -> tuple[dict[str, Callable], frozenset[str]]:
     "A reader for each field, and the fields without a default."
     hints = get_type_hints(cls)
     wanted = [f for f in fields(cls) if f.init]
-    needed = frozenset(f.name for f in wanted if f.default is MISSING and f.default_factory is MISSING)
+    needed = frozenset(
+        f.name for f in wanted if f.default is MISSING and f.default_factory is MISSING
+    )
     return {f.name: _reader(hints[f.name], f"{cls.__name__}.{f.name}") for f in wanted}, needed
 
 # %% ../../nbs/1_core/01_types.ipynb #f7eff7a0
@@ -278,23 +318,29 @@ _NUMBERS = {float: (int, float), int: (int,), bool: (bool,), str: (str,)}
 def _reader(hint: object, name: str) -> Callable[[object], object]:
     "What turns plain data into a value of this type."
     origin, args = get_origin(hint), get_args(hint)
-    if origin is tuple and args[1:] == (...,): return _many(_reader(args[0], name), name)
+    if origin is tuple and args[1:] == (...,):
+        return _many(_reader(args[0], name), name)
     if origin is tuple:
         parts = [_reader(a, name) for a in args]
         return lambda x: tuple(read(v) for read, v in zip(parts, x, strict=True))
     if type(None) in args:
         inner = _reader(Union[tuple(a for a in args if a is not type(None))], name)
         return lambda x: None if x is None else inner(x)
-    if is_dataclass(hint): return lambda x: structured(hint, x)
-    if isinstance(hint, type) and issubclass(hint, Enum): return hint
-    if hint in _NUMBERS: return _exactly(_NUMBERS[hint], name)
+    if is_dataclass(hint):
+        return lambda x: structured(hint, x)
+    if isinstance(hint, type) and issubclass(hint, Enum):
+        return hint
+    if hint in _NUMBERS:
+        return _exactly(_NUMBERS[hint], name)
     return lambda x: x
 
 # %% ../../nbs/1_core/01_types.ipynb #f7eff7a0b
 def _many(read: Callable, name: str) -> Callable[[object], tuple]:
     def many(x):
-        if not isinstance(x, (list, tuple)): raise TypeError(f"{name} is a list, not {type(x).__name__}")
+        if not isinstance(x, (list, tuple)):
+            raise TypeError(f"{name} is a list, not {type(x).__name__}")
         return tuple(map(read, x))
+
     return many
 
 
@@ -303,4 +349,5 @@ def _exactly(kinds: tuple[type, ...], name: str) -> Callable:
         if not isinstance(x, kinds) or isinstance(x, bool) and bool not in kinds:
             raise TypeError(f"{name} is {kinds[-1].__name__}, not {type(x).__name__}")
         return x
+
     return exactly

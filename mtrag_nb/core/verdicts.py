@@ -17,6 +17,7 @@ __all__ = ['Label', 'Verdict', 'scored', 'without_thinking', 'parse_verdict', 'r
 # %% ../../nbs/1_core/02_verdicts.ipynb #8ed2d798
 class Label(str, Enum):
     "What a grade or check says."
+
     YES = "yes"
     AMBIGUOUS = "ambiguous"  # of graders with three labels
     NO = "no"
@@ -26,13 +27,16 @@ class Label(str, Enum):
 @dataclass(frozen=True)
 class Verdict:
     "One decision of a grader or checker, with what it was read from."
+
     label: Label
     how: str  # "verdict" (generated text), or the name of a score: "likelihood", "cosine", "support", ...
     score: float | None = None  # the score, where there is one
     threshold: float | None = None  # yes at or above it
     raw: str = ""  # the model's text, where there is one
     defaulted: bool = False  # True: the text could not be read, and the stage's default decided
-    scale: tuple[float, float] | None = None  # the ends of the score's scale, where it has some, e.g. (0, 10)
+    scale: tuple[float, float] | None = (
+        None  # the ends of the score's scale, where it has some, e.g. (0, 10)
+    )
 
     @property
     def passed(self) -> bool:
@@ -43,24 +47,35 @@ def scored(
     score: float,  # higher means yes
     threshold: float,
     how: str,  # name of the score
-    ambiguous_from: float | None = None,  # between here and the threshold the label is AMBIGUOUS; None: there is no such label
+    ambiguous_from: float
+    | None = None,  # between here and the threshold the label is AMBIGUOUS; None: there is no such label
     scale: tuple[float, float] | None = None,  # the score must lie in it
 ) -> Verdict:
     "The verdict of a score: yes at or above the threshold. It is rounded first: what is recorded is what was decided by."
     score = round(float(score), 4)
-    if not math.isfinite(score): raise ValueError(f"{how} is {score}: a verdict needs a number")
-    if scale and not scale[0] <= score <= scale[1]: raise ValueError(f"{how} is {score}: its scale goes from {scale[0]} to {scale[1]}")
+    if not math.isfinite(score):
+        raise ValueError(f"{how} is {score}: a verdict needs a number")
+    if scale and not scale[0] <= score <= scale[1]:
+        raise ValueError(f"{how} is {score}: its scale goes from {scale[0]} to {scale[1]}")
     between = ambiguous_from is not None and ambiguous_from <= score < threshold
-    return Verdict(Label.YES if score >= threshold else Label.AMBIGUOUS if between else Label.NO, how, score, threshold, scale=scale)
+    return Verdict(
+        Label.YES if score >= threshold else Label.AMBIGUOUS if between else Label.NO,
+        how,
+        score,
+        threshold,
+        scale=scale,
+    )
 
 # %% ../../nbs/1_core/02_verdicts.ipynb #bf0c4c04
 _YES, _NO = {"yes", "true", "1", "y"}, {"no", "false", "0", "n"}
 _THOUGHT = re.compile(r"^.*</think(?:ing)?>|<think(?:ing)?>.*$", re.S | re.I)
-_MARKUP = re.compile(r"<[^<>\n]{0,40}>|\\(?:boxed|text)\b|[*`>~${}]+|[#\[\]](?!\d)|(?<!\w)_+|_+(?!\w)")
+_MARKUP = re.compile(
+    r"<[^<>\n]{0,40}>|\\(?:boxed|text)\b|[*`>~${}]+|[#\[\]](?!\d)|(?<!\w)_+|_+(?!\w)"
+)
 
 
 def without_thinking(text: str) -> str:
-    "A reply without what a model thought before it; \"\" for one that was cut off while it thought."
+    'A reply without what a model thought before it; "" for one that was cut off while it thought.'
     return _THOUGHT.sub("", text)
 
 
@@ -70,17 +85,33 @@ def _said(text: str) -> str:
 
 
 def _word(text: str) -> Label | None:
-    "Yes or no from one bare word. A number with anything around it (\"1.\", \"1%\", \"[1]\") counts or cites something else."
+    'Yes or no from one bare word. A number with anything around it ("1.", "1%", "[1]") counts or cites something else.'
     m = re.fullmatch(r"\W*(\w+)\W*", text)
     w = m[1].lower() if m and "?" not in text else ""
-    if w.isdigit() and text.strip(" \n\t\"'*") != w: return None
+    if w.isdigit() and text.strip(" \n\t\"'*") != w:
+        return None
     return Label.YES if w in _YES else Label.NO if w in _NO else None
 
 # %% ../../nbs/1_core/02_verdicts.ipynb #5133c5e6
-_KEYS = frozenset(("verdict", "answer", "score", "binary_score", "relevant", "grounded", "supported", "label", "grade", "answerable",
-                   "passes"))
+_KEYS = frozenset(
+    (
+        "verdict",
+        "answer",
+        "score",
+        "binary_score",
+        "relevant",
+        "grounded",
+        "supported",
+        "label",
+        "grade",
+        "answerable",
+        "passes",
+    )
+)
 _OTHER_SCALE = re.compile(
-    r"\bscale\b|\bout of\b|\bof \d|max|/\s*\d|\bstars?\b|\bpoints?\b|%|\d\s*(?:-|–|to)\s*(?:[2-9]|\d\d)", re.I)
+    r"\bscale\b|\bout of\b|\bof \d|max|/\s*\d|\bstars?\b|\bpoints?\b|%|\d\s*(?:-|–|to)\s*(?:[2-9]|\d\d)",
+    re.I,
+)
 
 
 def _objects(text: str) -> list[dict]:
@@ -89,8 +120,10 @@ def _objects(text: str) -> list[dict]:
     for m in re.findall(r"\{[^{}]*\}", text):
         python = m.replace("True", "true").replace("False", "false")
         for candidate in (m, m.replace("'", '"'), python.replace("'", '"')):
-            try: out.append(json.loads(candidate))
-            except ValueError: continue
+            try:
+                out.append(json.loads(candidate))
+            except ValueError:
+                continue
             break
     return out
 
@@ -98,16 +131,25 @@ def _objects(text: str) -> list[dict]:
 def _from_json(text: str) -> set[Label] | None:
     "The verdicts in the objects of a text; None if there are no objects."
     found = _objects(text)
-    known = [_word(str(v)) for o in found if not any(_OTHER_SCALE.search(str(k)) for k in o)
-             for k, v in o.items() if re.sub(r"[\W_]*\d+$|^is_", "", str(k).lower()) in _KEYS]
+    known = [
+        _word(str(v))
+        for o in found
+        if not any(_OTHER_SCALE.search(str(k)) for k in o)
+        for k, v in o.items()
+        if re.sub(r"[\W_]*\d+$|^is_", "", str(k).lower()) in _KEYS
+    ]
     return set(known) - {None} if found else None
 
 # %% ../../nbs/1_core/02_verdicts.ipynb #ace40779
-_ENDS = (r"(?=\s*(?:$|\n|[,;:!&)(]|\.(?!\s*\d)|[\"'’”](?!\w)|。|[-–—](?!\w))"
-         r"|\s+(?:[-–—]\s|it\b|this\b|that\b|the\b|i\b|they\b|he\b|she\b|because\b|since\b|as (?:it|the|this|they)\b|there\b))")
+_ENDS = (
+    r"(?=\s*(?:$|\n|[,;:!&)(]|\.(?!\s*\d)|[\"'’”](?!\w)|。|[-–—](?!\w))"
+    r"|\s+(?:[-–—]\s|it\b|this\b|that\b|the\b|i\b|they\b|he\b|she\b|because\b|since\b|as (?:it|the|this|they)\b|there\b))"
+)
 _STANDS = re.compile(rf"(?<![\w'’-])(yes|no){_ENDS}", re.I)
 _LEAD = r"(?:(?:therefore|thus|hence|so|then|overall|clearly|definitely|absolutely|certainly|sure|of course|well|ok|okay)\b\W+)?"
-_FIRST = re.compile(rf"(?:\W|\d+[.)]\s)*{_LEAD}(?:(yes|no){_ENDS}|(true|false)(?=\s*(?:$|[.,;:!\n])))", re.I)
+_FIRST = re.compile(
+    rf"(?:\W|\d+[.)]\s)*{_LEAD}(?:(yes|no){_ENDS}|(true|false)(?=\s*(?:$|[.,;:!\n])))", re.I
+)
 _SAY = re.compile(rf"\bi(?:\s+would|['’]d)\s+(?:say|answer)\s+\W*(yes|no){_ENDS}", re.I)
 
 
@@ -119,64 +161,98 @@ def _begins(text: str) -> set[Label]:
 # %% ../../nbs/1_core/02_verdicts.ipynb #67c8d871
 _NEGATION = re.compile(
     r"\b(?:no|not|none|neither|nothing|nobody|nor|never|hardly|barely|rarely|without|cannot|lacks?|lacking|fails?|refuse|false|wrong"
-    r"|incorrect|untrue|lie|far|invented|(?:un|ir|in)(?:supported|grounded|relevant)|doubt\w*)\b|n['’]t\b", re.I)
-_LABELS = (r"(?:(?:final|my|the)\s+)?(?:answer|verdict|decision|judge?ment|conclusion|result|grade|label|response|output|reply"
-           r"|relevan(?:t|ce)|grounded(?:ness)?|support(?:ed)?|(?:binary[\s_]*)?score|answerable|passes|assistant|agent|a)")
+    r"|incorrect|untrue|lie|far|invented|(?:un|ir|in)(?:supported|grounded|relevant)|doubt\w*)\b|n['’]t\b",
+    re.I,
+)
+_LABELS = (
+    r"(?:(?:final|my|the)\s+)?(?:answer|verdict|decision|judge?ment|conclusion|result|grade|label|response|output|reply"
+    r"|relevan(?:t|ce)|grounded(?:ness)?|support(?:ed)?|(?:binary[\s_]*)?score|answerable|passes|assistant|agent|a)"
+)
 _NAMED = re.compile(
     rf"(?<![\w-])(?:is_)?{_LABELS}[\"']?\s*(?:\([^()\n]*\)\s*)?(?::|=|\bis\b:?|\s-)\s*"
-    rf"(?:[\"“](yes|no|true|false)[.]?[\"”]|['(]?(yes|no|true|false){_ENDS}|([01])(?=\s*(?:$|\n|[,;\"']|\.(?!\d))))", re.I)
+    rf"(?:[\"“](yes|no|true|false)[.]?[\"”]|['(]?(yes|no|true|false){_ENDS}|([01])(?=\s*(?:$|\n|[,;\"']|\.(?!\d))))",
+    re.I,
+)
 
 
 def _named(text: str) -> tuple[set[Label], str]:  # and what stands behind the last of them
     "What is stated behind labels; a number only where nothing speaks of another scale."
     numbers = not _OTHER_SCALE.search(text)
-    turned = lambda m: _NEGATION.search(re.split(r"[,.!?:;\n]", text[:m.start()])[-1])  # "Not relevant: yes" says something else
+
+    def turned(m):
+        return _NEGATION.search(
+            re.split(r"[,.!?:;\n]", text[: m.start()])[-1]
+        )  # "Not relevant: yes" says something else
+
     found = [m for m in _NAMED.finditer(text) if (numbers or not m[3]) and not turned(m)]
-    return {_word(m[1] or m[2] or m[3]) for m in found}, text[found[-1].end():] if found else ""
+    return {_word(m[1] or m[2] or m[3]) for m in found}, text[found[-1].end() :] if found else ""
 
 # %% ../../nbs/1_core/02_verdicts.ipynb #2eea4d5c
 _HEDGE = re.compile(
     r"\b(?:but|however|though|although|except|unless|only|if|whether|when|while|would|could|might|may|should|must|part(?:ly|ially)?"
-    r"|somewhat|some|most(?:ly)?|half|which|perhaps|maybe|possibly|probably|likely|seems?|claims? to|pretends?|yes|rather)\b|\?", re.I)
-_WHAT, _NOT_WHAT = r"(?:relevant|grounded|supported|helpful)", r"(?:un|ir)(?:supported|grounded|relevant)"
-_IT = (r"(?:(?:it|this|everything|they|these|all of (?:it|them))|(?:(?:the|this|that|these|those|all|all the|all of the|every|each|both"
-       r"|your)\s+)+(?:(?:retrieved|given|whole|entire)\s+)?(?:answer|response|reply|draft|document|passage|text|context|claim|statement"
-       r"|sentence|source)s?(?: in the (?:answer|response))?)")
-_NOBODY = (r"(?:none of (?:the|its|these|them)(?: \w+)?(?: in the answer)?|neither (?:\w+|of them|of the \w+|the \w+ nor the \w+)"
-           r"|nothing(?: in the \w+| in it)?|no (?:claim|statement|sentence|part)s?(?: of the \w+| in the \w+)?|not (?:a single|one) \w+)")
+    r"|somewhat|some|most(?:ly)?|half|which|perhaps|maybe|possibly|probably|likely|seems?|claims? to|pretends?|yes|rather)\b|\?",
+    re.I,
+)
+_WHAT, _NOT_WHAT = (
+    r"(?:relevant|grounded|supported|helpful)",
+    r"(?:un|ir)(?:supported|grounded|relevant)",
+)
+_IT = (
+    r"(?:(?:it|this|everything|they|these|all of (?:it|them))|(?:(?:the|this|that|these|those|all|all the|all of the|every|each|both"
+    r"|your)\s+)+(?:(?:retrieved|given|whole|entire)\s+)?(?:answer|response|reply|draft|document|passage|text|context|claim|statement"
+    r"|sentence|source)s?(?: in the (?:answer|response))?)"
+)
+_NOBODY = (
+    r"(?:none of (?:the|its|these|them)(?: \w+)?(?: in the answer)?|neither (?:\w+|of them|of the \w+|the \w+ nor the \w+)"
+    r"|nothing(?: in the \w+| in it)?|no (?:claim|statement|sentence|part)s?(?: of the \w+| in the \w+)?|not (?:a single|one) \w+)"
+)
 
 # %% ../../nbs/1_core/02_verdicts.ipynb #a73d12ba
 _IS = r"\s+(?:is|are|was|were)"
 _HOW = r"(?:(?:fully|directly|clearly|completely|entirely|well|highly|very|indeed)\s+)?"
-_REST = (r"(?:\s+(?:by|in|to|for)(?:\s+(?:any|all|both|either|each)(?:\s+of)?)?(?:\s+(?:the|these|those|this|that|my|your|given|retrieved"
-         r"|provided|user's|documents?|passages?|texts?|contexts?|questions?|sources?|evidence|query|information))*"
-         r"(?:\s+(?:about|that|on|given|above|here)\b[^.,;:!?]*)?)?[.!]?")
+_REST = (
+    r"(?:\s+(?:by|in|to|for)(?:\s+(?:any|all|both|either|each)(?:\s+of)?)?(?:\s+(?:the|these|those|this|that|my|your|given|retrieved"
+    r"|provided|user's|documents?|passages?|texts?|contexts?|questions?|sources?|evidence|query|information))*"
+    r"(?:\s+(?:about|that|on|given|above|here)\b[^.,;:!?]*)?)?[.!]?"
+)
 _LEADS = r"(?:(?:therefore|thus|hence|so|overall|in conclusion),?\s+|i (?:think|believe|find|conclude)(?: that)?\s+)?"
 _I_DONT = r"i (?:do not|don['’]t|cannot|can['’]t) (?:think|believe|say|see|find)(?: that)?\s+"
 _AFFIRMED = re.compile(rf"{_LEADS}{_IT}{_IS}\s+{_HOW}{_WHAT}{_REST}|{_WHAT}\W*", re.I)
 _DENIED = re.compile(
     rf"{_LEADS}{_IT}{_IS}(?:(?:\s+not|n['’]t)\s+(?:at all\s+)?{_HOW}{_WHAT}|\s+{_HOW}{_NOT_WHAT}){_REST}"
-    rf"|(?:{_NOBODY}|{_I_DONT}{_IT}){_IS}\s+{_HOW}{_WHAT}{_REST}|(?:not\s+{_WHAT}|{_NOT_WHAT})\W*", re.I)
+    rf"|(?:{_NOBODY}|{_I_DONT}{_IT}){_IS}\s+{_HOW}{_WHAT}{_REST}|(?:not\s+{_WHAT}|{_NOT_WHAT})\W*",
+    re.I,
+)
 
 
 def _statement(text: str) -> Label | None:
     "Yes or no from a reply that states it in its first sentence, with one negation or none, and takes nothing back."
     first, *rest = re.split(r"(?<=[.!?])\s+|\n+", text)
-    if _HEDGE.search(text): return None
-    if _AFFIRMED.fullmatch(first) and not _NEGATION.search(text): return Label.YES
+    if _HEDGE.search(text):
+        return None
+    if _AFFIRMED.fullmatch(first) and not _NEGATION.search(text):
+        return Label.YES
     again = any(_AFFIRMED.search(s) or _DENIED.search(s) for s in rest)
-    return Label.NO if _DENIED.fullmatch(first) and len(_NEGATION.findall(first)) == 1 and not again else None
+    return (
+        Label.NO
+        if _DENIED.fullmatch(first) and len(_NEGATION.findall(first)) == 1 and not again
+        else None
+    )
 
 # %% ../../nbs/1_core/02_verdicts.ipynb #57d90ca2
-_OPTIONS = re.compile(r"\b(?:yes|no)\s*(?:or|/|\|)\s*(?:yes|no)\b\W*", re.I)  # an echo of what could have been said
+_OPTIONS = re.compile(
+    r"\b(?:yes|no)\s*(?:or|/|\|)\s*(?:yes|no)\b\W*", re.I
+)  # an echo of what could have been said
 _OPEN = re.compile(  # both, a question, under a condition, or somebody else's
     r"\b(?:yes|no)\s*(?:and|&)\s*(?:yes|no)\b|\b(?:yes|no)\W*\?|^\W*(?:the\s+)?(?:user|human|question)\s*:"
-    r"|\b(?:yes|no)\W+(?:only\s+)?(?:if|unless|provided|assuming|depending|maybe|perhaps|possibly|part(?:ly|ially))\b", re.I)
+    r"|\b(?:yes|no)\W+(?:only\s+)?(?:if|unless|provided|assuming|depending|maybe|perhaps|possibly|part(?:ly|ially))\b",
+    re.I,
+)
 _ASKED = re.compile(r"\b(?:relevant|grounded|supported|answerable|helpful)\b", re.I)
 
 
 def _last_sentence(text: str) -> str:
-    "The last sentence; \"\" if it answers a question of its own whose yes may mean a no."
+    'The last sentence; "" if it answers a question of its own whose yes may mean a no.'
     *before, last = re.split(r"(?<=[.!?。])\s+|\n+", text.strip())
     asked = before[-1] if before and before[-1].endswith("?") else ""
     return last if not asked or _ASKED.search(asked) and not _NEGATION.search(asked) else ""
@@ -186,23 +262,33 @@ _FAILS = re.compile(rf"{_IT}\s+(?:fails|is (?:false|wrong|incorrect|untrue|inven
 
 
 def _behind_first(text: str) -> str:
-    "What the first sentence says behind its yes or no: \"Yes, it fails.\" says both."
-    said = re.split(r"[.!?;\n]", text[_FIRST.match(text).end():].lstrip(" ,:;-–—"), maxsplit=1)[0].strip()
+    'What the first sentence says behind its yes or no: "Yes, it fails." says both.'
+    said = re.split(r"[.!?;\n]", text[_FIRST.match(text).end() :].lstrip(" ,:;-–—"), maxsplit=1)[
+        0
+    ].strip()
     return "it is not relevant" if _FAILS.match(said) else said
 
 
 def _from_words(plain: str) -> Label:
     "Yes or no from text without objects: behind labels, at the beginning, in the last sentence, or in a statement."
-    if (label := _word(plain)) is not None: return label
-    if _OPEN.search(plain): return Label.UNPARSED
+    if (label := _word(plain)) is not None:
+        return label
+    if _OPEN.search(plain):
+        return Label.UNPARSED
     plain = _OPTIONS.sub("", plain)
-    standing = lambda text: {_word(w) for w in _STANDS.findall(text)}
+
+    def standing(text):
+        return {_word(w) for w in _STANDS.findall(text)}
+
     begins, (named, behind) = _begins(plain), _named(plain)
-    if begins and _statement(_behind_first(plain)) not in (None, *begins): return Label.UNPARSED
-    if named: return next(iter(named)) if len(named | begins | standing(behind)) == 1 else Label.UNPARSED
+    if begins and _statement(_behind_first(plain)) not in (None, *begins):
+        return Label.UNPARSED
+    if named:
+        return next(iter(named)) if len(named | begins | standing(behind)) == 1 else Label.UNPARSED
     answers = begins or {_word(w) for w in _SAY.findall(plain)} or _begins(_last_sentence(plain))
     against = standing(plain) | answers
-    if against: return next(iter(answers)) if answers and len(against) == 1 else Label.UNPARSED
+    if against:
+        return next(iter(answers)) if answers and len(against) == 1 else Label.UNPARSED
     return _statement(plain) or Label.UNPARSED
 
 # %% ../../nbs/1_core/02_verdicts.ipynb #f61ba4f8
@@ -211,7 +297,8 @@ def parse_verdict(
 ) -> Label:  # YES, NO or UNPARSED
     "Read yes or no from text: from objects, labels, the first word, the last sentence or a statement; UNPARSED where they disagree."
     said = without_thinking(text)
-    if (found := _from_json(said)) is None: return _from_words(_said(said))
+    if (found := _from_json(said)) is None:
+        return _from_words(_said(said))
     outside = _begins(_said(re.sub(r"\{[^{}]*\}", " ", said)))
     return found.pop() if len(found) == 1 and outside <= found else Label.UNPARSED
 
@@ -222,5 +309,6 @@ def read_verdict(
 ) -> Verdict:
     "A verdict from generated text. The raw text stays in it; an unreadable one has the default's label and `defaulted` set."
     label = parse_verdict(text)
-    if label is Label.UNPARSED: return Verdict(Label(default), "verdict", raw=text, defaulted=True)
+    if label is Label.UNPARSED:
+        return Verdict(Label(default), "verdict", raw=text, defaulted=True)
     return Verdict(label, "verdict", raw=text)

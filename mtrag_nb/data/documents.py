@@ -24,8 +24,22 @@ from pathlib import Path
 
 from ..core.html import esc, fold
 from ..core.types import DataError, plain, structured
-from .markup import (KINDS, MAX_BYTES, MAX_CHARS, MAX_HEADINGS, MEMORY, ODD, SECONDS, Content, Section, read_docx, read_html,
-                                  read_markdown, read_text, sections_of)
+from mtrag_nb.data.markup import (
+    KINDS,
+    MAX_BYTES,
+    MAX_CHARS,
+    MAX_HEADINGS,
+    MEMORY,
+    ODD,
+    SECONDS,
+    Content,
+    Section,
+    read_docx,
+    read_html,
+    read_markdown,
+    read_text,
+    sections_of,
+)
 from .pdf import read_pdf
 
 # %% auto #0
@@ -36,6 +50,7 @@ __all__ = ['MAX_TITLE', 'MAX_PATH', 'READERS', 'Document', 'name_of', 'kind_of',
 @dataclass(frozen=True, repr=False)
 class Document:
     "A document that was read: one text, and what is known of its parts."
+
     id: str  # 16 hex digits of the hash of name and content
     name: str  # path inside the folder that was read, with "/"
     title: str
@@ -54,16 +69,31 @@ class Document:
         return f"{self.name}: {self.title!r}, {len(self.sections)} sections{pages}, {len(self.text)} characters"
 
     def _repr_html_(self):
-        page = lambda s: f" <small>p. {s.page}</small>" if s.page else ""
-        rows = "".join(fold(f"{esc(' › '.join(s.path) or '(no heading)')}{page(s)}", esc(s.text[:300])) for s in self.sections[:100])
+        def page(s):
+            return f" <small>p. {s.page}</small>" if s.page else ""
+
+        rows = "".join(
+            fold(f"{esc(' › '.join(s.path) or '(no heading)')}{page(s)}", esc(s.text[:300]))
+            for s in self.sections[:100]
+        )
         return f"<b>{esc(self.title)}</b> <small>{esc(self)}</small>{rows}"
 
 # %% ../../nbs/2_data/05_documents.ipynb #3b2ea0fb
 _OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _PAGE = "HTML, perhaps a server's error page"
-_WHAT = ((b"%PDF-", "a PDF"), (b"PK\3\4", "a ZIP archive, as DOCX and XLSX are"), (_OLE, "an old Office file, or a locked new one"),
-         (b"{\\rtf", "RTF"), (b"\x89PNG", "a picture"), (b"\xff\xd8\xff", "a picture"), (b"GIF8", "a picture"),
-         (b"\x1f\x8b", "a gzip archive"), (b"%!PS", "PostScript"), (b"<!doctype html", _PAGE), (b"<html", _PAGE))
+_WHAT = (
+    (b"%PDF-", "a PDF"),
+    (b"PK\3\4", "a ZIP archive, as DOCX and XLSX are"),
+    (_OLE, "an old Office file, or a locked new one"),
+    (b"{\\rtf", "RTF"),
+    (b"\x89PNG", "a picture"),
+    (b"\xff\xd8\xff", "a picture"),
+    (b"GIF8", "a picture"),
+    (b"\x1f\x8b", "a gzip archive"),
+    (b"%!PS", "PostScript"),
+    (b"<!doctype html", _PAGE),
+    (b"<html", _PAGE),
+)
 _BEGINS = {"pdf": b"%PDF-", "docx": b"PK\3\4"}
 MAX_TITLE, MAX_PATH = 300, 9  # characters of a heading; steps of a path
 _SECONDS_TEXT = 20  # for one HTML, Markdown or text file; SECONDS for the others
@@ -76,25 +106,46 @@ def name_of(path: str | Path, name: str = "") -> str:
 
 def kind_of(name: str) -> str:
     "The kind of document that a file of this name is read as. Raises DataError for a name that leads elsewhere or has an unknown ending."
-    if not name.isprintable() or ".." in re.split(r"[/\\]", name) or os.path.isabs(name) or name.startswith("\\"):
-        raise DataError(f"the name {name[:80]!r} leads elsewhere, or cannot be shown", remedy="Rename the file")
+    if (
+        not name.isprintable()
+        or ".." in re.split(r"[/\\]", name)
+        or os.path.isabs(name)
+        or name.startswith("\\")
+    ):
+        raise DataError(
+            f"the name {name[:80]!r} leads elsewhere, or cannot be shown", remedy="Rename the file"
+        )
     ending = Path(name).suffix.lower()
-    if ending in KINDS: return KINDS[ending]
-    raise DataError(f"{ending or 'a name without an ending'} is no kind that is read", remedy=f"Save it as one of {', '.join(KINDS)}")
+    if ending in KINDS:
+        return KINDS[ending]
+    raise DataError(
+        f"{ending or 'a name without an ending'} is no kind that is read",
+        remedy=f"Save it as one of {', '.join(KINDS)}",
+    )
 
 # %% ../../nbs/2_data/05_documents.ipynb #1adda148
 def file_data(path: Path, kind: str) -> bytes:
     "The bytes of a file, if they are of this kind and not too many. Raises DataError."
     status = path.stat()
-    if not stat.S_ISREG(status.st_mode): raise DataError("no ordinary file", remedy="Remove it")
-    if not status.st_size: raise DataError("empty", remedy="Fetch it again")
-    if status.st_size > MAX_BYTES[kind]: raise DataError(f"{status.st_size:,} bytes, more than {MAX_BYTES[kind]:,}", remedy="Split it")
-    with path.open("rb") as f: data = f.read(MAX_BYTES[kind])
+    if not stat.S_ISREG(status.st_mode):
+        raise DataError("no ordinary file", remedy="Remove it")
+    if not status.st_size:
+        raise DataError("empty", remedy="Fetch it again")
+    if status.st_size > MAX_BYTES[kind]:
+        raise DataError(
+            f"{status.st_size:,} bytes, more than {MAX_BYTES[kind]:,}", remedy="Split it"
+        )
+    with path.open("rb") as f:
+        data = f.read(MAX_BYTES[kind])
     begins = data[:1024].lstrip()
     what = next((what for mark, what in _WHAT if begins[:20].lower().startswith(mark.lower())), "")
-    if what and data.startswith(_OLE): raise DataError(f"the content is {what}", remedy="Save it as .docx without a password")
+    if what and data.startswith(_OLE):
+        raise DataError(f"the content is {what}", remedy="Save it as .docx without a password")
     if kind in _BEGINS and _BEGINS[kind] not in data[:1024]:
-        raise DataError(f"the content is {what or 'no ' + kind.upper()}", remedy="Fetch it again, or give it the ending that it is")
+        raise DataError(
+            f"the content is {what or 'no ' + kind.upper()}",
+            remedy="Fetch it again, or give it the ending that it is",
+        )
     if kind not in _BEGINS and what not in ("", _PAGE):
         raise DataError(f"the content is {what}", remedy="Give it the ending that it is")
     return data
@@ -103,20 +154,52 @@ def file_data(path: Path, kind: str) -> bytes:
 def finished(content: Content, name: str, kind: str, data: bytes) -> Document:
     "What a reader found, as a document. Raises DataError if that is nothing, or too much."
     title, text, headings, pages, notes = content
-    if len(text) > MAX_CHARS: raise DataError(f"holds more than {MAX_CHARS:,} characters of text", remedy="Split it")
-    if len(headings) > MAX_HEADINGS: raise DataError(f"{len(headings):,} headings, more than {MAX_HEADINGS:,}", remedy=ODD)
-    if not any(c.isalnum() for c in text): raise DataError("holds no text", remedy="Leave it out, or fetch it again")
-    headings = [h._replace(level=min(h.level, MAX_PATH)) for h in headings if len(h.title) <= MAX_TITLE]
-    first = headings[0].title if headings and kind != "pdf" and not text[:headings[0].start].strip() else ""
+    if len(text) > MAX_CHARS:
+        raise DataError(f"holds more than {MAX_CHARS:,} characters of text", remedy="Split it")
+    if len(headings) > MAX_HEADINGS:
+        raise DataError(f"{len(headings):,} headings, more than {MAX_HEADINGS:,}", remedy=ODD)
+    if not any(c.isalnum() for c in text):
+        raise DataError("holds no text", remedy="Leave it out, or fetch it again")
+    headings = [
+        h._replace(level=min(h.level, MAX_PATH)) for h in headings if len(h.title) <= MAX_TITLE
+    ]
+    first = (
+        headings[0].title
+        if headings and kind != "pdf" and not text[: headings[0].start].strip()
+        else ""
+    )
     made = hashlib.sha256(name.encode("utf-8", "surrogateescape") + b"\0" + data).hexdigest()[:16]
     title = (title or first or Path(name).stem)[:MAX_TITLE]
-    return Document(made, name, title, kind, text, sections_of(text, headings, pages), tuple(pages), tuple(notes))
+    return Document(
+        made,
+        name,
+        title,
+        kind,
+        text,
+        sections_of(text, headings, pages),
+        tuple(pages),
+        tuple(notes),
+    )
 
 # %% ../../nbs/2_data/05_documents.ipynb #8c5abf45
-READERS = {"pdf": read_pdf, "docx": read_docx, "html": read_html, "markdown": read_markdown, "text": read_text}
-_BROKEN = "broken, or not what it says", "Open it in its program and save it again, or fetch it again"
-_RAISED = {"LimitReachedError": ("goes beyond a limit of pypdf", ODD),
-           "DependencyError": ("locked, or packed in an unusual way", "Save it without a password, or install the package")}
+READERS = {
+    "pdf": read_pdf,
+    "docx": read_docx,
+    "html": read_html,
+    "markdown": read_markdown,
+    "text": read_text,
+}
+_BROKEN = (
+    "broken, or not what it says",
+    "Open it in its program and save it again, or fetch it again",
+)
+_RAISED = {
+    "LimitReachedError": ("goes beyond a limit of pypdf", ODD),
+    "DependencyError": (
+        "locked, or packed in an unusual way",
+        "Save it without a password, or install the package",
+    ),
+}
 
 
 def parse_document(
@@ -128,16 +211,36 @@ def parse_document(
     try:
         data = file_data(path, kind := kind_of(name))
         return finished(READERS[kind](data), name, kind, data)
-    except DataError as e: raise DataError(e.problem, path, remedy=e.remedy) from None
-    except FileNotFoundError: raise DataError("no such file", path, remedy="Check the path") from None
-    except MemoryError: raise DataError("needs more memory than a document may", path, remedy="Split it, or do not trust it") from None
-    except RecursionError: raise DataError("nested too deeply", path, remedy=ODD) from None
+    except DataError as e:
+        raise DataError(e.problem, path, remedy=e.remedy) from None
+    except FileNotFoundError:
+        raise DataError("no such file", path, remedy="Check the path") from None
+    except MemoryError:
+        raise DataError(
+            "needs more memory than a document may", path, remedy="Split it, or do not trust it"
+        ) from None
+    except RecursionError:
+        raise DataError("nested too deeply", path, remedy=ODD) from None
     except Exception as e:  # the readers raise what they happen to meet in a broken file
         problem, remedy = _RAISED.get(type(e).__name__, _BROKEN)
-        raise DataError(f"{problem} ({type(e).__name__}: {' '.join(str(e).split())[:80]})", path, remedy=remedy) from None
+        raise DataError(
+            f"{problem} ({type(e).__name__}: {' '.join(str(e).split())[:80]})", path, remedy=remedy
+        ) from None
 
 # %% ../../nbs/2_data/05_documents.ipynb #5fb7f2a7
-_FORBIDDEN = ("socket.", "subprocess.", "os.", "shutil.", "urllib.", "http.", "ftplib.", "smtplib.", "webbrowser.", "ctypes.", "pty.")
+_FORBIDDEN = (
+    "socket.",
+    "subprocess.",
+    "os.",
+    "shutil.",
+    "urllib.",
+    "http.",
+    "ftplib.",
+    "smtplib.",
+    "webbrowser.",
+    "ctypes.",
+    "pty.",
+)
 _HARMLESS = ("os.listdir", "os.scandir", "os.fspath", "os.walk", "os.putenv", "os.unsetenv")
 _CODE = (".py", ".pyc", ".so", ".pyd", ".dll", ".dylib")
 
@@ -148,17 +251,23 @@ def only_reading(
     "Take from this process, for good, what reading a document does not need. Limits of memory hold on Linux; the rest everywhere."
     with suppress(ImportError):  # Windows has no such limits
         import resource
-        with suppress(ValueError, OSError): resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+
+        with suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
         resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
     allowed = []
 
     def watch(event, args):
         if event == "open":
             path, mode, flags = args
-            writes = (flags or 0) & (os.O_WRONLY | os.O_RDWR | os.O_CREAT) or set(mode or "") & set("wax+")
+            writes = (flags or 0) & (os.O_WRONLY | os.O_RDWR | os.O_CREAT) or set(mode or "") & set(
+                "wax+"
+            )
             known = isinstance(path, int) or str(path) in allowed or str(path).endswith(_CODE)
-            if writes or not known: raise PermissionError(f"not to be opened: {path!r}")
-        elif event.startswith(_FORBIDDEN) and event not in _HARMLESS: raise PermissionError(f"not to be done: {event}")
+            if writes or not known:
+                raise PermissionError(f"not to be opened: {path!r}")
+        elif event.startswith(_FORBIDDEN) and event not in _HARMLESS:
+            raise PermissionError(f"not to be done: {event}")
 
     sys.addaudithook(watch)
     return allowed
@@ -168,19 +277,24 @@ def _limit_processor(seconds: float) -> None:
     "This process ends when it has used so much more processor time. On Linux and macOS; the rest goes by the parent's clock."
     with suppress(ImportError):
         import resource
+
         _, most = resource.getrlimit(resource.RLIMIT_CPU)
         with suppress(ValueError, OSError):
-            resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(time.process_time() + seconds) + 1, most))
+            resource.setrlimit(
+                resource.RLIMIT_CPU, (math.ceil(time.process_time() + seconds) + 1, most)
+            )
 
 
 def serve(memory: int) -> None:
     "What the other process does: read a path and a name, answer with a document or a problem, until nothing more comes."
     import logging
+
     logging.getLogger("pypdf").setLevel(logging.CRITICAL)
     parent = os.getppid()
 
     def orphaned():
-        while os.getppid() == parent: time.sleep(0.5)
+        while os.getppid() == parent:
+            time.sleep(0.5)
         os._exit(1)
 
     threading.Thread(target=orphaned, daemon=True).start()
@@ -188,8 +302,10 @@ def serve(memory: int) -> None:
     for line in sys.stdin:
         allowed[:], name, seconds = json.loads(line)
         _limit_processor(seconds)
-        try: answer = {"document": plain(parse_document(allowed[0], name))}
-        except DataError as e: answer = {"problem": e.problem, "remedy": e.remedy}
+        try:
+            answer = {"document": plain(parse_document(allowed[0], name))}
+        except DataError as e:
+            answer = {"problem": e.problem, "remedy": e.remedy}
         out.write(json.dumps(answer) + "\n")
         out.flush()
 
@@ -202,44 +318,68 @@ class Reader:
         seconds: float = SECONDS,  # for one document; starting the process, and loading a reader, counts
         memory: int = MEMORY,  # bytes
     ):
-        self.seconds, self.memory, self._process, self._lock = seconds, memory, None, threading.Lock()
+        self.seconds, self.memory, self._process, self._lock = (
+            seconds,
+            memory,
+            None,
+            threading.Lock(),
+        )
         self._closed = False
 
     def _start(self) -> subprocess.Popen:
         code = f"from mtrag_nb.data.documents import serve; serve({self.memory})"
-        needed = {k: v for k, v in os.environ.items() if k.startswith(("LC_", "LANG", "SYSTEMROOT"))}  # no keys and tokens
+        needed = {
+            k: v for k, v in os.environ.items() if k.startswith(("LC_", "LANG", "SYSTEMROOT"))
+        }  # no keys and tokens
         return subprocess.Popen(
-            [sys.executable, "-B", "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, encoding="utf-8",
-            cwd=os.sep, env={**needed, "PYTHONPATH": os.pathsep.join(p for p in sys.path if os.path.isabs(p))})
+            [sys.executable, "-B", "-c", code],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            encoding="utf-8",
+            cwd=os.sep,
+            env={**needed, "PYTHONPATH": os.pathsep.join(p for p in sys.path if os.path.isabs(p))},
+        )
 
     def _answer(self, request: str, seconds: float) -> str:
         "A line for a line; '' from a process that died, or was killed because it took too long."
-        if self._process is None or self._process.poll() is not None: self._process = self._start()
+        if self._process is None or self._process.poll() is not None:
+            self._process = self._start()
         timer = threading.Timer(seconds, self._process.kill)
         timer.start()
         try:
             self._process.stdin.write(request + "\n")
             self._process.stdin.flush()
             return self._process.stdout.readline()
-        except BrokenPipeError: return ""
-        finally: timer.cancel()
+        except BrokenPipeError:
+            return ""
+        finally:
+            timer.cancel()
 
     def read(self, path: str | Path, name: str = "") -> Document:
         "A document. Raises DataError (file, remedy) for one that cannot be read, takes too long or too much memory."
         long = Path(name or path).suffix.lower() in (".pdf", ".docx")
         seconds = self.seconds if long else min(self.seconds, _SECONDS_TEXT)
         with self._lock:
-            if self._closed: raise DataError("not read: its reader was closed", path, remedy="Give it again")
+            if self._closed:
+                raise DataError("not read: its reader was closed", path, remedy="Give it again")
             begun = time.monotonic()
             answer = self._answer(json.dumps([[os.path.abspath(path)], name, seconds]), seconds)
-            if not answer.endswith("\n"): self._end()
+            if not answer.endswith("\n"):
+                self._end()
         if not answer.endswith("\n"):
-            if self._closed: raise DataError("not read: its reader was closed", path, remedy="Give it again")
+            if self._closed:
+                raise DataError("not read: its reader was closed", path, remedy="Give it again")
             slow = time.monotonic() - begun >= seconds
-            why = f"took more than {seconds:g} s" if slow else f"broke its reader (its limit of memory is {self.memory:,} bytes)"
+            why = (
+                f"took more than {seconds:g} s"
+                if slow
+                else f"broke its reader (its limit of memory is {self.memory:,} bytes)"
+            )
             raise DataError(f"reading it {why}", path, remedy="Split it, or do not trust it")
         found = json.loads(answer)
-        if "problem" in found: raise DataError(found["problem"], path, remedy=found["remedy"])
+        if "problem" in found:
+            raise DataError(found["problem"], path, remedy=found["remedy"])
         return structured(Document, found["document"])
 
     def _end(self) -> None:
@@ -251,13 +391,17 @@ class Reader:
     def close(self) -> None:
         "End the process at once: a document that is being read, and those that wait, are refused."
         self._closed, process = True, self._process
-        if process is not None: process.kill()
-        with self._lock: self._end()
+        if process is not None:
+            process.kill()
+        with self._lock:
+            self._end()
 
     def __enter__(self):
         self._closed = False
         return self
-    def __exit__(self, *exc): self.close()
+
+    def __exit__(self, *exc):
+        self.close()
 
 # %% ../../nbs/2_data/05_documents.ipynb #9acaada2
 def _found(folder: Path) -> Iterator[tuple[Path, str]]:
@@ -276,15 +420,29 @@ def iter_documents(
     "The documents of a folder, or why one could not be read. Raises DataError if there is no such folder, or no file in it."
     folder = Path(folder)
     files = [(folder, folder.name)] if folder.is_file() else list(_found(folder))
-    if not files: raise DataError("no files in it" if folder.is_dir() else "no such file or folder", folder, remedy="Check the path")
+    if not files:
+        raise DataError(
+            "no files in it" if folder.is_dir() else "no such file or folder",
+            folder,
+            remedy="Check the path",
+        )
     with reader or Reader() as reading:
         for path, name in files:
             try:
-                outside = folder.is_dir() and not path.resolve(strict=True).is_relative_to(folder.resolve())
-                if outside: raise DataError("a link that leads out of the folder", path, remedy="Copy the file")
+                outside = folder.is_dir() and not path.resolve(strict=True).is_relative_to(
+                    folder.resolve()
+                )
+                if outside:
+                    raise DataError(
+                        "a link that leads out of the folder", path, remedy="Copy the file"
+                    )
                 found = reading.read(path, name)
-            except DataError as e: found = e
-            except (OSError, RuntimeError): found = DataError("a link that leads nowhere, or to itself", path, remedy="Remove it")
+            except DataError as e:
+                found = e
+            except (OSError, RuntimeError):
+                found = DataError(
+                    "a link that leads nowhere, or to itself", path, remedy="Remove it"
+                )
             yield found
 
 # %% ../../nbs/2_data/05_documents.ipynb #48daf38c
@@ -292,16 +450,22 @@ def read_documents(
     folder: str | Path,  # or a file
     on_error: str = "list",  # "raise": the first problem is raised
     reader: Reader | None = None,
-) -> tuple[list[Document], list[DataError]]:  # what could be read, and a line for each file that could not
+) -> tuple[
+    list[Document], list[DataError]
+]:  # what could be read, and a line for each file that could not
     "The documents of a folder. Raises DataError if there is no such folder, or no file in it."
     documents, problems = [], []
     for found in iter_documents(folder, reader):
-        if isinstance(found, Document): documents.append(found)
-        elif on_error == "raise": raise found
-        else: problems.append(found)
+        if isinstance(found, Document):
+            documents.append(found)
+        elif on_error == "raise":
+            raise found
+        else:
+            problems.append(found)
     return documents, problems
 
 
 def read_document(path: str | Path, name: str = "") -> Document:
     "One document, in a process of its own; `name` is what it is called, which an upload says itself. Raises DataError (file, remedy)."
-    with Reader() as reader: return reader.read(path, name)
+    with Reader() as reader:
+        return reader.read(path, name)

@@ -26,9 +26,24 @@ __all__ = ['KINDS', 'MAX_BYTES', 'MAX_PARTS', 'MAX_UNPACKED', 'MAX_XML', 'MAX_NE
            'check_xml', 'read_docx']
 
 # %% ../../nbs/2_data/03_markup.ipynb #04f2fe6e
-KINDS = {".pdf": "pdf", ".docx": "docx", ".html": "html", ".htm": "html", ".xhtml": "html", ".md": "markdown", ".markdown": "markdown",
-         ".txt": "text", ".text": "text"}
-MAX_BYTES = {"pdf": 200_000_000, "docx": 50_000_000, "html": 20_000_000, "markdown": 20_000_000, "text": 20_000_000}  # of the file
+KINDS = {
+    ".pdf": "pdf",
+    ".docx": "docx",
+    ".html": "html",
+    ".htm": "html",
+    ".xhtml": "html",
+    ".md": "markdown",
+    ".markdown": "markdown",
+    ".txt": "text",
+    ".text": "text",
+}
+MAX_BYTES = {
+    "pdf": 200_000_000,
+    "docx": 50_000_000,
+    "html": 20_000_000,
+    "markdown": 20_000_000,
+    "text": 20_000_000,
+}  # of the file
 MAX_PARTS = 10_000  # files inside a DOCX
 MAX_UNPACKED = 200_000_000  # bytes of them, by the archive's own table
 MAX_XML = 50_000_000  # bytes of those that are XML: the only ones that are unpacked
@@ -43,18 +58,26 @@ ODD = "This is no ordinary document: do not trust it"  # what to do about a file
 @dataclass(frozen=True)
 class Section:
     "What stands between two headings of a document."
+
     path: tuple[str, ...]  # the headings above it, from the top; () before the first
     text: str  # document.text[start:end]
     start: int
     end: int
-    heading: int  # where its own heading begins in the document's text; `start` if it has none there
-    page: int | None = None  # page on which its heading stands, or else its text begins, from 1; None where there are no pages
+    heading: (
+        int  # where its own heading begins in the document's text; `start` if it has none there
+    )
+    page: int | None = (
+        None  # page on which its heading stands, or else its text begins, from 1; None where there are no pages
+    )
 
 # %% ../../nbs/2_data/03_markup.ipynb #8f3b711c
 class Heading(NamedTuple):
     "A heading in a text."
+
     level: int  # 1 is the highest
-    title: str  # "" ends the section above it and begins one under no heading (footnotes at the end)
+    title: (
+        str  # "" ends the section above it and begins one under no heading (footnotes at the end)
+    )
     start: int  # its place in the text, marks of the format included; start == end: the text does not hold it
     end: int
 
@@ -62,14 +85,20 @@ class Heading(NamedTuple):
 def _trimmed(text: str, start: int, end: int) -> tuple[int, int]:
     "A span without the white space at its ends; empty at `start` if it holds nothing else."
     piece = text[start:end]
-    if not piece.strip(): return start, start
+    if not piece.strip():
+        return start, start
     return start + len(piece) - len(piece.lstrip()), start + len(piece.rstrip())
 
 # %% ../../nbs/2_data/03_markup.ipynb #5e586700
-def sections_of(text: str, headings: Sequence[Heading], pages: Sequence[int] = ()) -> tuple[Section, ...]:
+def sections_of(
+    text: str, headings: Sequence[Heading], pages: Sequence[int] = ()
+) -> tuple[Section, ...]:
     "The sections of a text between its headings, which come in the order of the text."
     found, above = [], []
-    page = lambda at: bisect_right(pages, at) if pages else None
+
+    def page(at):
+        return bisect_right(pages, at) if pages else None
+
     marks = [Heading(0, "", 0, 0), *headings, Heading(0, "", len(text), len(text))]
     for this, following in zip(marks, marks[1:]):
         above = [h for h in above if h.level < this.level] + ([this] if this.title else [])
@@ -77,7 +106,8 @@ def sections_of(text: str, headings: Sequence[Heading], pages: Sequence[int] = (
         start, end = _trimmed(text, this.end, max(this.end, following.start))
         first, last = _trimmed(text, this.start, this.end)
         heading = first if first < last else start
-        if start < end: found.append(Section(path, text[start:end], start, end, heading, page(heading)))
+        if start < end:
+            found.append(Section(path, text[start:end], start, end, heading, page(heading)))
         elif this.title and first < last and following.level <= this.level:
             found.append(Section(path[:-1], text[first:last], first, last, first, page(first)))
     return tuple(found)
@@ -85,6 +115,7 @@ def sections_of(text: str, headings: Sequence[Heading], pages: Sequence[int] = (
 # %% ../../nbs/2_data/03_markup.ipynb #a962e6dd
 class Content(NamedTuple):
     "What a reader finds in a file."
+
     title: str  # "" if the format names none
     text: str
     headings: Sequence[Heading]
@@ -92,10 +123,18 @@ class Content(NamedTuple):
     notes: Sequence[str] = ()
 
 # %% ../../nbs/2_data/03_markup.ipynb #3fa16c39
-_MARKS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF32_LE, "utf-32"), (codecs.BOM_UTF32_BE, "utf-32"),
-          (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
-_CHARSETS = re.compile(r"utf-?8|us-ascii|iso-8859-\d+|latin-?1|windows-125\d|cp125\d|koi8-[ru]|shift_jis|euc-(jp|kr)|gb(2312|k|18030)"
-                       "|big5|macintosh", re.I)
+_MARKS = (
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+_CHARSETS = re.compile(
+    r"utf-?8|us-ascii|iso-8859-\d+|latin-?1|windows-125\d|cp125\d|koi8-[ru]|shift_jis|euc-(jp|kr)|gb(2312|k|18030)"
+    "|big5|macintosh",
+    re.I,
+)
 GUESSED = "its encoding was guessed (Windows-1252): save it as UTF-8 if letters are wrong"
 _SMUGGLED = "\u202a-\u202e\u2066-\u2069\U000e0000-\U000e01ef"  # orders of direction, tag characters, rare variation selectors
 _UNSEEN = re.compile(f"[\x00-\x08\x0b\x0e-\x1f\x7f\u200b\ufeff\ud800-\udfff{_SMUGGLED}]")
@@ -119,11 +158,19 @@ def decoded(
     "Bytes as text. Raises DataError for bytes that are none."
     marked = next((name for mark, name in _MARKS if data.startswith(mark)), "")
     encoding = marked or (declared.lower() if _CHARSETS.fullmatch(declared) else "utf-8")
-    binary = DataError("holds bytes that no text holds", remedy="Is it another kind of file? Give it the ending that it is")
-    if not marked and (b"\0" in data or len(re.findall(rb"[\x01-\x08\x0e-\x1a\x1c-\x1f]", data)) > len(data) / 200): raise binary
-    try: text = data.decode(encoding)
+    binary = DataError(
+        "holds bytes that no text holds",
+        remedy="Is it another kind of file? Give it the ending that it is",
+    )
+    if not marked and (
+        b"\0" in data or len(re.findall(rb"[\x01-\x08\x0e-\x1a\x1c-\x1f]", data)) > len(data) / 200
+    ):
+        raise binary
+    try:
+        text = data.decode(encoding)
     except UnicodeDecodeError:
-        if marked: raise binary from None
+        if marked:
+            raise binary from None
         return clean(data.decode("cp1252", errors="replace")), [GUESSED]
     return clean(text), _hidden_note(len(_HIDES.findall(text)))
 
@@ -135,15 +182,22 @@ _NUMBERED = re.compile(r"((\d{1,3})(\.\d{1,3})*)[.)]?\s+(?=[^\W\d_])")
 def _underlines(line: str, below: str) -> bool:
     "Whether a line is underlined by the one below it."
     rule = below.strip()
-    return len(rule) >= max(3, len(line.strip()) / 2) and len(set(rule)) == 1 and rule[0] in "=-~^\"'*+#"
+    return (
+        len(rule) >= max(3, len(line.strip()) / 2)
+        and len(set(rule)) == 1
+        and rule[0] in "=-~^\"'*+#"
+    )
 
 
 def _text_level(line: str) -> int:
     "The level of a line that stands alone; 0 if it is no heading."
     words = line.split()
-    if not 2 < len(line) <= 100 or line[-1] in ",;:!?" or line.endswith(".") and len(words) > 2: return 0
-    if _CHAPTER.match(line) and len(words) < 12: return 1
-    if number := _NUMBERED.match(line): return number[1].count(".") + 1 if line[number.end()].isupper() else 0
+    if not 2 < len(line) <= 100 or line[-1] in ",;:!?" or line.endswith(".") and len(words) > 2:
+        return 0
+    if _CHAPTER.match(line) and len(words) < 12:
+        return 1
+    if number := _NUMBERED.match(line):
+        return number[1].count(".") + 1 if line[number.end()].isupper() else 0
     letters = sum(c.isalpha() for c in line)
     return 1 if letters > max(3, len(line) / 2) and line.upper() == line else 0
 
@@ -154,11 +208,19 @@ def text_headings(text: str) -> list[Heading]:
     for above, line, below in zip(["", *lines], lines, [*lines[1:], ""]):
         title, over = " ".join(line.split()), bool(below.strip()) and above.strip() == below.strip()
         if title and (over or not above.strip()) and _underlines(line, below):
-            if (mark := (below.strip()[0], over)) not in ranks: ranks.append(mark)
+            if (mark := (below.strip()[0], over)) not in ranks:
+                ranks.append(mark)
             number = _NUMBERED.match(title)
             level = ranks.index(mark) + 1 + (number[1].count(".") if number else 0)
-            found.append(Heading(level, title, at - over * (len(above) + 1), at + len(line) + 1 + len(below)))
-        elif title and not above.strip() and not below.strip() and (level := _text_level(line.strip())):
+            found.append(
+                Heading(level, title, at - over * (len(above) + 1), at + len(line) + 1 + len(below))
+            )
+        elif (
+            title
+            and not above.strip()
+            and not below.strip()
+            and (level := _text_level(line.strip()))
+        ):
             found.append(Heading(level, title, at, at + len(line)))
         at += len(line) + 1
     return found
@@ -188,12 +250,27 @@ def markdown_headings(text: str, start: int = 0) -> list[Heading]:
     found, fence, at, before = [], "", start, ""
     for line in text[start:].split("\n"):
         end, mark = at + len(line), _FENCE.match(line)
-        if fence: fence = "" if mark and mark[1].startswith(fence) and not line[mark.end():].strip() else fence
-        elif mark: fence = mark[1]
-        elif len(line) > MAX_LINE: pass
-        elif (m := _ATX.match(line)) and (title := _inline(_unclosed(line[m.end():]))): found.append(Heading(len(m[1]), title, at, end))
-        elif before and _SETEXT.fullmatch(line) and not _ATX.match(before) and not re.match(r"[-*+>|]|\d+[.)] |    ", before):
-            found.append(Heading(1 if "=" in line else 2, _inline(before), at - len(before) - 1, end))
+        if fence:
+            fence = (
+                ""
+                if mark and mark[1].startswith(fence) and not line[mark.end() :].strip()
+                else fence
+            )
+        elif mark:
+            fence = mark[1]
+        elif len(line) > MAX_LINE:
+            pass
+        elif (m := _ATX.match(line)) and (title := _inline(_unclosed(line[m.end() :]))):
+            found.append(Heading(len(m[1]), title, at, end))
+        elif (
+            before
+            and _SETEXT.fullmatch(line)
+            and not _ATX.match(before)
+            and not re.match(r"[-*+>|]|\d+[.)] |    ", before)
+        ):
+            found.append(
+                Heading(1 if "=" in line else 2, _inline(before), at - len(before) - 1, end)
+            )
         before = "" if fence or mark or len(line) > MAX_LINE else line.strip() and line
         at = end + 1
     return found
@@ -207,7 +284,9 @@ def read_markdown(data: bytes) -> Content:
     titled = re.search(r"^title:[ \t]*(.+)$", front[1], re.M) if front else None
     title = titled[1].strip("\"' ") if titled else ""
     headings = markdown_headings(text, start)
-    return Content(title, text, [Heading(1, "", 0, start), *headings] if front else headings, notes=notes)
+    return Content(
+        title, text, [Heading(1, "", 0, start), *headings] if front else headings, notes=notes
+    )
 
 
 def read_text(data: bytes) -> Content:
@@ -216,13 +295,19 @@ def read_text(data: bytes) -> Content:
     return Content("", text, text_headings(text), notes=notes)
 
 # %% ../../nbs/2_data/03_markup.ipynb #6babf9ed
-_LEFT_OUT = frozenset("script style noscript template svg math iframe object canvas audio video select datalist button "
-                      "textarea nav".split())
+_LEFT_OUT = frozenset(
+    "script style noscript template svg math iframe object canvas audio video select datalist button "
+    "textarea nav".split()
+)
 _VOID = frozenset("area base br col embed hr img input link meta source track wbr".split())
-_BLOCKS = frozenset("address article aside blockquote body caption center dd details div dl dt fieldset figcaption figure footer form "
-                    "head header hr html legend li main ol p pre section summary table tbody tfoot thead tr ul".split())
+_BLOCKS = frozenset(
+    "address article aside blockquote body caption center dd details div dl dt fieldset figcaption figure footer form "
+    "head header hr html legend li main ol p pre section summary table tbody tfoot thead tr ul".split()
+)
 _LINES = ("li", "tr", "dt", "dd")  # blocks that begin a line, not a paragraph
-_HIDDEN = re.compile(r"display:none|visibility:hidden|font-size:0(px|pt|em|rem|%)?(;|$)|opacity:0(\.0*)?(;|$)")
+_HIDDEN = re.compile(
+    r"display:none|visibility:hidden|font-size:0(px|pt|em|rem|%)?(;|$)|opacity:0(\.0*)?(;|$)"
+)
 
 
 def _unseen(attrs: dict) -> bool:
@@ -237,58 +322,92 @@ class _Page(HTMLParser):
     def __init__(self):
         super().__init__(convert_charrefs=True)
         self.title, self._parts, self._length, self._headings = "", [], 0, []
-        self._block, self._filled, self._gap, self._level = [], False, "\n\n", 0  # the block that is being read, and what stands before it
-        self._fresh, self._cell, self._broken = False, False, False  # at the start of an item or cell; in a cell; between its paragraphs
+        self._block, self._filled, self._gap, self._level = (
+            [],
+            False,
+            "\n\n",
+            0,
+        )  # the block that is being read, and what stands before it
+        self._fresh, self._cell, self._broken = (
+            False,
+            False,
+            False,
+        )  # at the start of an item or cell; in a cell; between its paragraphs
         self._pre, self._skipped, self._depth, self._titled = 0, "", 0, False
 
     def handle_starttag(self, tag, attrs):
-        if self._skipped == tag == "p": self._skipped = ""  # a paragraph ends where the next begins
-        if self._skipped: self._depth += tag == self._skipped
-        elif (tag in _LEFT_OUT or _unseen(dict(attrs))) and tag not in _VOID: self._skipped, self._depth = tag, 1
-        elif tag == "title": self._titled = not self.title
-        elif tag == "br": self._block.append("\n")
+        if self._skipped == tag == "p":
+            self._skipped = ""  # a paragraph ends where the next begins
+        if self._skipped:
+            self._depth += tag == self._skipped
+        elif (tag in _LEFT_OUT or _unseen(dict(attrs))) and tag not in _VOID:
+            self._skipped, self._depth = tag, 1
+        elif tag == "title":
+            self._titled = not self.title
+        elif tag == "br":
+            self._block.append("\n")
         elif tag in ("td", "th"):
             self._block += [" | "] if self._filled else []
             self._fresh, self._cell, self._broken = True, True, False
-        elif re.fullmatch("h[1-9]", tag): self._flush(level=int(tag[1]))
-        elif tag in _BLOCKS and not (tag in ("p", "div") and self._fresh): self._begin(tag, dict(attrs))
+        elif re.fullmatch("h[1-9]", tag):
+            self._flush(level=int(tag[1]))
+        elif tag in _BLOCKS and not (tag in ("p", "div") and self._fresh):
+            self._begin(tag, dict(attrs))
 
     def _begin(self, tag, attrs):
         self._flush("\n" if tag in _LINES else "\n\n", None)
         self._pre += tag == "pre"
         self._fresh, self._cell = tag == "li", self._cell and tag not in ("tr", "table")
-        if tag != "li": return
+        if tag != "li":
+            return
         self._block.append("- ")
-        if re.match("(foot|end)note-", attrs.get("id") or ""): self._headings.append(Heading(1, "", self._length, self._length))
+        if re.match("(foot|end)note-", attrs.get("id") or ""):
+            self._headings.append(Heading(1, "", self._length, self._length))
 
     def handle_endtag(self, tag):
         if self._skipped:
             self._depth -= tag == self._skipped
-            if not self._depth: self._skipped = ""
-        elif tag == "title": self._titled = False
-        elif tag in ("p", "div") and self._cell: self._broken = self._filled
+            if not self._depth:
+                self._skipped = ""
+        elif tag == "title":
+            self._titled = False
+        elif tag in ("p", "div") and self._cell:
+            self._broken = self._filled
         elif tag in _BLOCKS or re.fullmatch("h[1-9]", tag):
             self._flush("\n" if tag in _LINES else "\n\n")
             self._pre = max(0, self._pre - (tag == "pre"))
 
     def handle_data(self, data):
-        if self._titled: self.title += data
-        if self._titled or self._skipped: return
+        if self._titled:
+            self.title += data
+        if self._titled or self._skipped:
+            return
         if not data.isspace():
-            if self._broken: self._flush()
+            if self._broken:
+                self._flush()
             self._filled, self._fresh = True, False
         self._block.append(data if self._pre else re.sub(r"\s+", " ", data))
 
     def _flush(self, gap="\n\n", level=0):
         "End a block: its text goes out, after the wider of the gaps around it. The next has this level; None: it keeps its own."
         text = clean("".join(self._block)).replace("\xa0", " ")
-        text = text.strip("\n") if self._pre else re.sub(r" *\n *", "\n", re.sub(r"  +", " ", text)).strip().removesuffix("¶").rstrip("↑ ")
+        text = (
+            text.strip("\n")
+            if self._pre
+            else re.sub(r" *\n *", "\n", re.sub(r"  +", " ", text))
+            .strip()
+            .removesuffix("¶")
+            .rstrip("↑ ")
+        )
         filled, self._block, self._filled, self._broken = bool(text.strip(" -|")), [], False, False
         if filled:
             start = self._length + (len(self._gap) if self._parts else 0)
             self._parts += [self._gap if self._parts else "", text]
             self._length = start + len(text)
-            if self._level: self._headings.append(Heading(self._level, " ".join(text.split()), start, self._length))
+            if self._level:
+                self._headings.append(
+                    Heading(self._level, " ".join(text.split()), start, self._length)
+                )
         self._gap = gap if filled else max(self._gap, gap, key=len)
         self._level = (0 if filled else self._level) if level is None else level
 
@@ -296,11 +415,23 @@ class _Page(HTMLParser):
         "The result, when all was fed."
         self.close()
         self._flush()
-        unclosed = [f"<{self._skipped}> is left out and never closed: what follows it is missing"] if self._skipped else []
-        return Content(" ".join(clean(self.title).split()), "".join(self._parts), self._headings, notes=unclosed)
+        unclosed = (
+            [f"<{self._skipped}> is left out and never closed: what follows it is missing"]
+            if self._skipped
+            else []
+        )
+        return Content(
+            " ".join(clean(self.title).split()),
+            "".join(self._parts),
+            self._headings,
+            notes=unclosed,
+        )
 
 # %% ../../nbs/2_data/03_markup.ipynb #d4d7e1fb
-_META = re.compile(rb"<meta[^>]{0,200}charset=[\"' ]*([\w-]{2,20})|^<\?xml[^>]{0,100}encoding=[\"']([\w-]{2,20})", re.I)
+_META = re.compile(
+    rb"<meta[^>]{0,200}charset=[\"' ]*([\w-]{2,20})|^<\?xml[^>]{0,100}encoding=[\"']([\w-]{2,20})",
+    re.I,
+)
 
 
 def _closed(markup: str) -> str:
@@ -320,12 +451,18 @@ def html_content(markup: str) -> Content:
 def read_html(data: bytes) -> Content:
     "An HTML file, in the encoding that it says it is in."
     declared = _META.search(data[:4096])
-    markup, notes = decoded(data, next(filter(None, declared.groups()), b"").decode() if declared else "")
+    markup, notes = decoded(
+        data, next(filter(None, declared.groups()), b"").decode() if declared else ""
+    )
     content = html_content(markup)
     return content._replace(notes=[*notes, *content.notes])
 
 # %% ../../nbs/2_data/03_markup.ipynb #f5950d71
-_OFFICE = {"xl/": "an Excel workbook", "ppt/": "PowerPoint slides", "content.xml": "an OpenDocument file"}
+_OFFICE = {
+    "xl/": "an Excel workbook",
+    "ppt/": "PowerPoint slides",
+    "content.xml": "an OpenDocument file",
+}
 
 
 def _checked_archive(data: bytes) -> zipfile.ZipFile:
@@ -333,15 +470,21 @@ def _checked_archive(data: bytes) -> zipfile.ZipFile:
     archive = zipfile.ZipFile(io.BytesIO(data))
     parts = archive.infolist()
     names = {p.filename for p in parts}
-    if any(p.flag_bits & 1 for p in parts): raise DataError("encrypted", remedy="Save it without a password")
-    if len(parts) > MAX_PARTS: raise DataError(f"holds {len(parts):,} files, more than {MAX_PARTS:,}", remedy=ODD)
+    if any(p.flag_bits & 1 for p in parts):
+        raise DataError("encrypted", remedy="Save it without a password")
+    if len(parts) > MAX_PARTS:
+        raise DataError(f"holds {len(parts):,} files, more than {MAX_PARTS:,}", remedy=ODD)
     if (size := sum(p.file_size for p in parts)) > MAX_UNPACKED:
         raise DataError(f"would unpack to {size:,} bytes, more than {MAX_UNPACKED:,}", remedy=ODD)
     if bad := [n for n in names if n.startswith(("/", "\\")) or ".." in re.split(r"[/\\]", n)]:
         raise DataError(f"holds a file that leads out of it, {bad[0][:60]!r}", remedy=ODD)
-    if len(names) < len(parts): raise DataError("holds two files of one name", remedy=ODD)
+    if len(names) < len(parts):
+        raise DataError("holds two files of one name", remedy=ODD)
     if not any(n.startswith("word/") for n in names):
-        other = next((what for start, what in _OFFICE.items() if any(n.startswith(start) for n in names)), "another ZIP archive")
+        other = next(
+            (what for start, what in _OFFICE.items() if any(n.startswith(start) for n in names)),
+            "another ZIP archive",
+        )
         raise DataError(f"the content is {other}", remedy="Save the text of it as .docx or .pdf")
     return archive
 
@@ -353,21 +496,41 @@ def check_xml(data: bytes, name: str = "XML") -> None:
     def start(tag, attrs):
         nonlocal depth
         depth += 1
-        if depth > MAX_NESTING: raise DataError(f"{name} is nested deeper than {MAX_NESTING} elements", remedy=ODD)
+        if depth > MAX_NESTING:
+            raise DataError(f"{name} is nested deeper than {MAX_NESTING} elements", remedy=ODD)
 
     def end(tag):
         nonlocal depth
         depth -= 1
 
-    def doctype(*_): raise DataError(f"{name} has a document type, which Word never writes", remedy=ODD)
+    def doctype(*_):
+        raise DataError(f"{name} has a document type, which Word never writes", remedy=ODD)
+
     parser = expat.ParserCreate()
-    parser.StartElementHandler, parser.EndElementHandler, parser.StartDoctypeDeclHandler = start, end, doctype
-    try: parser.Parse(data, True)
-    except expat.ExpatError as e: raise DataError(f"{name} is not well formed ({e})", remedy="Open it in Word and save it again") from None
+    parser.StartElementHandler, parser.EndElementHandler, parser.StartDoctypeDeclHandler = (
+        start,
+        end,
+        doctype,
+    )
+    try:
+        parser.Parse(data, True)
+    except expat.ExpatError as e:
+        raise DataError(
+            f"{name} is not well formed ({e})", remedy="Open it in Word and save it again"
+        ) from None
 
 # %% ../../nbs/2_data/03_markup.ipynb #b2978572
-_STYLES = "\n".join(["p[style-name='Title'] => h1:fresh", "p[style-name='title'] => h1:fresh",
-                     *(f"p[style-name='{word} {n}'] => h{n + 1}:fresh" for n in range(1, 7) for word in ("Heading", "heading"))])
+_STYLES = "\n".join(
+    [
+        "p[style-name='Title'] => h1:fresh",
+        "p[style-name='title'] => h1:fresh",
+        *(
+            f"p[style-name='{word} {n}'] => h{n + 1}:fresh"
+            for n in range(1, 7)
+            for word in ("Heading", "heading")
+        ),
+    ]
+)
 
 
 _W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
@@ -375,8 +538,13 @@ _W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 
 def _visible(xml: bytes) -> tuple[bytes, int]:  # and how many characters went
     "A part of a DOCX without the text that Word is told not to show, and without characters that nobody can see."
-    found = ElementTree.fromstring(xml) if b"vanish" in xml or _HIDES.search(xml.decode("utf-8", "replace")) or b"&#" in xml else None
-    if found is None: return xml, 0
+    found = (
+        ElementTree.fromstring(xml)
+        if b"vanish" in xml or _HIDES.search(xml.decode("utf-8", "replace")) or b"&#" in xml
+        else None
+    )
+    if found is None:
+        return xml, 0
     hidden = 0
     for run in found.iter(f"{_W}r"):
         mark = run.find(f"{_W}rPr/{_W}vanish")
@@ -384,28 +552,45 @@ def _visible(xml: bytes) -> tuple[bytes, int]:  # and how many characters went
         for t in run.iter(f"{_W}t"):
             shown = "" if gone else _HIDES.sub("", t.text or "")
             hidden, t.text = hidden + len(t.text or "") - len(shown), shown
-    return (ElementTree.tostring(found, encoding="utf-8", xml_declaration=True), hidden) if hidden else (xml, 0)
+    return (
+        (ElementTree.tostring(found, encoding="utf-8", xml_declaration=True), hidden)
+        if hidden
+        else (xml, 0)
+    )
 
 
 def read_docx(data: bytes) -> Content:
     "A DOCX file. Raises DataError for what is none, is encrypted or is made to do harm."
-    try: import mammoth
-    except ImportError: raise DataError("mammoth is not installed", remedy="pip install 'mtrag_nb[documents]'") from None
+    try:
+        import mammoth
+    except ImportError:
+        raise DataError(
+            "mammoth is not installed", remedy="pip install 'mtrag_nb[documents]'"
+        ) from None
     hidden = 0
     with _checked_archive(data) as archive, zipfile.ZipFile(only := io.BytesIO(), "w") as safe:
         wanted = [p for p in archive.infolist() if p.filename.endswith((".xml", ".rels"))]
         if (size := sum(p.file_size for p in wanted)) > MAX_XML:
-            raise DataError(f"would unpack to {size:,} bytes of XML, more than {MAX_XML:,}", remedy="Split it")
+            raise DataError(
+                f"would unpack to {size:,} bytes of XML, more than {MAX_XML:,}", remedy="Split it"
+            )
         for part in wanted:
             xml = archive.read(part)
             check_xml(xml, part.filename)
             xml, n = _visible(xml)
             hidden += n
             safe.writestr(part.filename, xml)
-        core = archive.read("docProps/core.xml").decode("utf-8", "replace") if "docProps/core.xml" in archive.namelist() else ""
+        core = (
+            archive.read("docProps/core.xml").decode("utf-8", "replace")
+            if "docProps/core.xml" in archive.namelist()
+            else ""
+        )
     only.seek(0)
     html = mammoth.convert_to_html(only, style_map=_STYLES, convert_image=lambda image: []).value
     named = re.search(r"<dc:title>([^<]*)</dc:title>", core)
     content = html_content(html)
     first = content.headings[0].title if content.headings and content.headings[0].level == 1 else ""
-    return content._replace(notes=[*_hidden_note(hidden), *content.notes], title=first or (html_content(named[1]).text if named else ""))
+    return content._replace(
+        notes=[*_hidden_note(hidden), *content.notes],
+        title=first or (html_content(named[1]).text if named else ""),
+    )

@@ -12,7 +12,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..core.files import LONGEST_LINE, data_dir, read_json, read_jsonl
-from ..core.types import DOMAINS, TO_ANSWER, TO_ASK, TO_REFUSE, Context, DataError, Gold, Passage, Task, Turn, digest
+from mtrag_nb.core.types import (
+    DOMAINS,
+    TO_ANSWER,
+    TO_ASK,
+    TO_REFUSE,
+    Context,
+    DataError,
+    Gold,
+    Passage,
+    Task,
+    Turn,
+    digest,
+)
 
 # %% auto #0
 __all__ = ['COLLECTIONS', 'Fault', 'Rule', 'LABELS', 'MULTI_TURN', 'LABELLED', 'TASK', 'TASK_REMEDY', 'BY_TEXT', 'PIECE',
@@ -39,10 +51,17 @@ def domain_of(
     collection: str,  # long or short name of one of the benchmark's collections, or any other name: of a collection of one's own
 ) -> str:  # one of DOMAINS, or the name itself
     "The domain that a collection belongs to. Raises DataError for what is no name."
-    if isinstance(collection, str) and collection == collection.strip() and 0 < len(collection) <= 100 and collection.isprintable():
+    if (
+        isinstance(collection, str)
+        and collection == collection.strip()
+        and 0 < len(collection) <= 100
+        and collection.isprintable()
+    ):
         return _SHORT.get(collection, collection)
-    raise DataError(f"not the name of a domain or collection: {str(collection)[:60]!r}",
-                    remedy=f"The benchmark's are {', '.join(sorted(_SHORT))}; a collection of your own has the name that you gave it")
+    raise DataError(
+        f"not the name of a domain or collection: {str(collection)[:60]!r}",
+        remedy=f"The benchmark's are {', '.join(sorted(_SHORT))}; a collection of your own has the name that you gave it",
+    )
 
 
 def _wanted(domains: Iterable[str] | None) -> set[str] | None:
@@ -52,14 +71,25 @@ def _wanted(domains: Iterable[str] | None) -> set[str] | None:
 # %% ../../nbs/2_data/00_mtrag.ipynb #a3d793f9
 Fault = tuple[str, str]  # where in a value, e.g. ".contexts[2].text", and what is wrong there
 Rule = Callable[[object], Fault | None]  # None: nothing is wrong
-_KINDS = {dict: "an object", list: "a list", str: "text", bool: "true or false", type(None): "null", int: "a number", float: "a number"}
+_KINDS = {
+    dict: "an object",
+    list: "a list",
+    str: "text",
+    bool: "true or false",
+    type(None): "null",
+    int: "a number",
+    float: "a number",
+}
 
 
 def any_text(x: object) -> Fault | None:
     "Text that can be written down."
-    if not isinstance(x, str): return "", f"is {_KINDS[type(x)]}, not text"
-    try: x.encode()
-    except UnicodeEncodeError: return "", "holds half of a character (a lone surrogate)"
+    if not isinstance(x, str):
+        return "", f"is {_KINDS[type(x)]}, not text"
+    try:
+        x.encode()
+    except UnicodeEncodeError:
+        return "", "holds half of a character (a lone surrogate)"
     return None
 
 
@@ -70,27 +100,41 @@ def some_text(x: object) -> Fault | None:
 
 def an_id(x: object) -> Fault | None:
     "An id: one line without tabs and without blanks around it, since qrels are tables."
-    odd = isinstance(x, str) and (x != x.strip() or "\t" in x or len(x.splitlines()) > 1 or len(x) > 500)
+    odd = isinstance(x, str) and (
+        x != x.strip() or "\t" in x or len(x.splitlines()) > 1 or len(x) > 500
+    )
     return some_text(x) or (("", f"is no id: {x[:40]!r}") if odd else None)
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #f347d65b
 def a_number(least: float = -1e300, most: float = 1e300) -> Rule:
     "A finite number between two."
+
     def rule(x):
-        if type(x) not in (int, float): return "", f"is {_KINDS[type(x)]}, not a number"
-        return None if least <= x <= most else ("", f"is {str(x)[:20]}, which is not between {least:g} and {most:g}")
+        if type(x) not in (int, float):
+            return "", f"is {_KINDS[type(x)]}, not a number"
+        return (
+            None
+            if least <= x <= most
+            else ("", f"is {str(x)[:20]}, which is not between {least:g} and {most:g}")
+        )
+
     return rule
 
 
 def one_word_of(*known: str) -> Rule:
     "One of a few words."
-    return lambda x: None if isinstance(x, str) and x in known else ("", f"is {str(x)[:40]!r}, and it is one of {', '.join(known)}")
+    return lambda x: (
+        None
+        if isinstance(x, str) and x in known
+        else ("", f"is {str(x)[:40]!r}, and it is one of {', '.join(known)}")
+    )
 
 
 def a_turn_number(x: object) -> Fault | None:
     "The number of a turn, which the files write as a number or as text."
     digits = str(x) if type(x) is int or isinstance(x, str) else ""
-    if digits.isascii() and digits.isdigit() and 0 < int(digits[:5]) < 10_000: return None
+    if digits.isascii() and digits.isdigit() and 0 < int(digits[:5]) < 10_000:
+        return None
     return "", f"is {str(x)[:20]!r}, not a number from 1 to 9999"
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #8c40fe82
@@ -101,14 +145,19 @@ def many(
     distinct: str = "",  # a key of the entries, under which none may stand twice
 ) -> Rule:
     "A list."
+
     def of_list(x):
-        if not isinstance(x, list): return "", f"is {_KINDS[type(x)]}, not a list"
-        if not least <= len(x) <= most: return "", f"has {len(x)} entries, and it has {least} to {most:,}"
+        if not isinstance(x, list):
+            return "", f"is {_KINDS[type(x)]}, not a list"
+        if not least <= len(x) <= most:
+            return "", f"has {len(x)} entries, and it has {least} to {most:,}"
         for i, entry in enumerate(x):
-            if wrong := rule(entry): return f"[{i}]{wrong[0]}", wrong[1]
+            if wrong := rule(entry):
+                return f"[{i}]{wrong[0]}", wrong[1]
         keys = [entry.get(distinct) for entry in x] if distinct else []
         again = next((i for i, k in enumerate(keys) if k is not None and k in keys[:i]), None)
         return None if again is None else (f"[{again}]", f"repeats the {distinct} {keys[again]!r}")
+
     return of_list
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #8c40fe82b
@@ -119,12 +168,17 @@ def maybe(rule: Rule) -> Rule:
 
 def an_object(needed: Mapping[str, Rule], known: Mapping[str, Rule] = {}) -> Rule:
     "An object that has some keys, and may have others. Keys that are in neither are nobody's business."
+
     def of_object(x):
-        if not isinstance(x, dict): return "", f"is {_KINDS[type(x)]}, not an object"
+        if not isinstance(x, dict):
+            return "", f"is {_KINDS[type(x)]}, not an object"
         for key, rule in {**needed, **known}.items():
-            if key not in x and key in needed: return f".{key}", "is missing"
-            if key in x and (wrong := rule(x[key])): return f".{key}{wrong[0]}", wrong[1]
+            if key not in x and key in needed:
+                return f".{key}", "is missing"
+            if key in x and (wrong := rule(x[key])):
+                return f".{key}{wrong[0]}", wrong[1]
         return None
+
     return of_object
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #31340a1d
@@ -136,16 +190,26 @@ def checked(
     remedy: str = "",
 ) -> None:
     "Raises DataError (file, line) if the rule finds something wrong."
-    if wrong := rule(obj): raise DataError(f"{wrong[0].lstrip('.') or 'the line'} {wrong[1]}", path, n, remedy)
+    if wrong := rule(obj):
+        raise DataError(f"{wrong[0].lstrip('.') or 'the line'} {wrong[1]}", path, n, remedy)
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #918c0368
-LABELS, MULTI_TURN = (*TO_ANSWER, *TO_REFUSE, *TO_ASK), ("Follow-up", "Follow Up", "Clarification", "N/A")
+LABELS, MULTI_TURN = (
+    (*TO_ANSWER, *TO_REFUSE, *TO_ASK),
+    ("Follow-up", "Follow Up", "Clarification", "N/A"),
+)
 
 
 def a_label(*known: str) -> Rule:
     "A label as the files write it: a list of one, text, or not at all. Without `known`, any words, and as many as there are."
     word = one_word_of(*known) if known else some_text
-    return lambda x: None if x is None or x == [] else many(word, most=1 if known else 100)(x) if isinstance(x, list) else word(x)
+    return lambda x: (
+        None
+        if x is None or x == []
+        else many(word, most=1 if known else 100)(x)
+        if isinstance(x, list)
+        else word(x)
+    )
 
 
 _ABOUT = {k: maybe(any_text) for k in ("title", "url", "source")}
@@ -156,40 +220,63 @@ _UNNAMED = an_object({"text": some_text}, _REST)
 
 def PASSAGE(x: object) -> Fault | None:
     "A passage: an id and its text; as gold also a file's name (and page), or a text that stands in it, alone."
-    return (_UNNAMED if isinstance(x, dict) and "text" in x and "document_id" not in x else _NAMED)(x)
+    return (_UNNAMED if isinstance(x, dict) and "text" in x and "document_id" not in x else _NAMED)(
+        x
+    )
 
 
-LABELLED = an_object({}, {"Answerability": a_label(*LABELS), "answerability": a_label(*LABELS), "Multi-Turn": a_label(*MULTI_TURN),
-                          "Question Type": a_label()})
+LABELLED = an_object(
+    {},
+    {
+        "Answerability": a_label(*LABELS),
+        "answerability": a_label(*LABELS),
+        "Multi-Turn": a_label(*MULTI_TURN),
+        "Question Type": a_label(),
+    },
+)
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #fdb3681d
 def a_talk(x: object) -> Fault | None:
     "A conversation that ends with the user's question."
     said = an_object({"speaker": one_word_of("user", "agent"), "text": any_text})
-    if wrong := many(said, 1)(x): return wrong
-    if x[-1]["speaker"] == "user" and x[-1]["text"].strip(): return None
+    if wrong := many(said, 1)(x):
+        return wrong
+    if x[-1]["speaker"] == "user" and x[-1]["text"].strip():
+        return None
     return "", "has no user turn at its end: the last one is to be the question"
 
 
 TASK = an_object(
     {"task_id": an_id, "input": a_talk},
-    {"conversation_id": an_id, "turn": a_turn_number, "contexts": many(PASSAGE, distinct="document_id"),
-     "targets": many(an_object({"text": some_text})), "rewritten_query": maybe(any_text)})
+    {
+        "conversation_id": an_id,
+        "turn": a_turn_number,
+        "contexts": many(PASSAGE, distinct="document_id"),
+        "targets": many(an_object({"text": some_text})),
+        "rewritten_query": maybe(any_text),
+    },
+)
 TASK_REMEDY = "A task has task_id, Collection and input turns, and may have contexts (document_id, text), targets (text) and labels"
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #5b5449b8
-def _same(obj: Mapping, keys: Iterable[str], read: Callable[[object], object], path: object, n: int):
+def _same(
+    obj: Mapping, keys: Iterable[str], read: Callable[[object], object], path: object, n: int
+):
     "What is said under one of several keys; None if under none. Raises DataError if they disagree."
     said = {k: read(obj[k]) for k in keys if obj.get(k) is not None}
-    if len(set(said.values())) < 2: return next(iter(said.values()), None)
+    if len(set(said.values())) < 2:
+        return next(iter(said.values()), None)
     raise DataError(f"{' and '.join(said)} disagree", path, n, "Keep one of them")
 
 
 def domain_of_line(obj: Mapping, path: object, n: int | None) -> str:
     "The domain of a task line. Raises DataError (file, line)."
-    try: domain = _same(obj, ("Collection", "collection", "domain"), domain_of, path, n)
-    except DataError as e: raise DataError(e.problem, path, n, e.remedy) from None
-    if domain is None: raise DataError("the task has no Collection", path, n, "Add the key Collection")
+    try:
+        domain = _same(obj, ("Collection", "collection", "domain"), domain_of, path, n)
+    except DataError as e:
+        raise DataError(e.problem, path, n, e.remedy) from None
+    if domain is None:
+        raise DataError("the task has no Collection", path, n, "Add the key Collection")
     return domain
 
 
@@ -203,7 +290,9 @@ BY_TEXT = "text:"  # how the ids of gold passages begin that are known by a text
 
 def files_of(found: Context | Passage) -> set[str]:
     "The names of the file that a passage comes from: with and without its page, with and without its folder."
-    return {n for place in (found.source, found.url) for n in (place, place.rsplit("/", 1)[-1]) if n}
+    return {
+        n for place in (found.source, found.url) for n in (place, place.rsplit("/", 1)[-1]) if n
+    }
 
 
 def is_gold(
@@ -211,24 +300,39 @@ def is_gold(
     found: Context | Passage,
 ) -> bool:
     "Whether a passage that was found is a gold passage. The text of one that is known by file or text has to be contained in it."
-    if getattr(found, "document_id", "") == gold.id or getattr(found, "id", "") == gold.id: return True
-    if not gold.id.startswith(BY_TEXT) and gold.id not in files_of(found): return False
+    if getattr(found, "document_id", "") == gold.id or getattr(found, "id", "") == gold.id:
+        return True
+    if not gold.id.startswith(BY_TEXT) and gold.id not in files_of(found):
+        return False
     return " ".join(gold.text.split()).casefold() in " ".join(found.text.split()).casefold()
 
 
 def passages_of_line(obj: Mapping, domain: str) -> tuple[Passage, ...]:
     "The passages of a checked task line; one that has no id is named by its text."
+
     def name(c):
-        if "document_id" not in c: return BY_TEXT + digest(c["text"])
+        if "document_id" not in c:
+            return BY_TEXT + digest(c["text"])
         return c["document_id"] + (f"#page={c['page']:.0f}" if c.get("page") else "")
-    return tuple(Passage(name(c), c.get("text", ""), *(c.get(k) or "" for k in _ABOUT), domain) for c in obj.get("contexts", ()))
+
+    return tuple(
+        Passage(name(c), c.get("text", ""), *(c.get(k) or "" for k in _ABOUT), domain)
+        for c in obj.get("contexts", ())
+    )
 
 
 def conversation_of_line(obj: Mapping, path: object, n: int) -> str:
     "The conversation that a checked task line belongs to: as it says, or as its id does. Raises DataError (file, line) if neither does."
-    if "conversation_id" in obj: return obj["conversation_id"]
+    if "conversation_id" in obj:
+        return obj["conversation_id"]
     conversation = obj["task_id"].rpartition("::")[0].rstrip("<")
-    if not conversation: raise DataError("the task says no conversation", path, n, "Add the key conversation_id, or make ids like c1<::>2")
+    if not conversation:
+        raise DataError(
+            "the task says no conversation",
+            path,
+            n,
+            "Add the key conversation_id, or make ids like c1<::>2",
+        )
     return conversation
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #4cd7c422
@@ -242,15 +346,26 @@ def task_of_line(
     checked(obj, TASK, path, n, TASK_REMEDY)
     domain, turns = domain_of_line(obj, path, n), turns_of_line(obj)
     return Task(
-        id=obj["task_id"], conversation_id=conversation_of_line(obj, path, n),
-        turn=int(obj["turn"]) if "turn" in obj else sum(t.speaker == "user" for t in turns), domain=domain, question=turns[-1].text,
-        history=turns[:-1], collection=obj.get("Collection") or obj.get("collection") or domain,
-        contexts=passages_of_line(obj, domain) if contexts else None)
+        id=obj["task_id"],
+        conversation_id=conversation_of_line(obj, path, n),
+        turn=int(obj["turn"]) if "turn" in obj else sum(t.speaker == "user" for t in turns),
+        domain=domain,
+        question=turns[-1].text,
+        history=turns[:-1],
+        collection=obj.get("Collection") or obj.get("collection") or domain,
+        contexts=passages_of_line(obj, domain) if contexts else None,
+    )
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #ce0d855d
 def first_label(value: object) -> str:
     "A label that the files write as a list of one, as text, or not at all."
-    return (value[0] if value else "") if isinstance(value, list) else value if isinstance(value, str) else ""
+    return (
+        (value[0] if value else "")
+        if isinstance(value, list)
+        else value
+        if isinstance(value, str)
+        else ""
+    )
 
 
 def _unmarked(query: str) -> str:
@@ -260,18 +375,24 @@ def _unmarked(query: str) -> str:
 
 def gold_of_line(obj: Mapping, path: object, n: int) -> Gold:
     "What a line knows of its task. Raises DataError (file, line)."
-    for rule in (TASK, LABELLED): checked(obj, rule, path, n, TASK_REMEDY)
+    for rule in (TASK, LABELLED):
+        checked(obj, rule, path, n, TASK_REMEDY)
     types = obj.get("Question Type") or []
     return Gold(
-        task_id=obj["task_id"], answerability=_same(obj, ("Answerability", "answerability"), first_label, path, n) or "",
-        targets=tuple(t["text"] for t in obj.get("targets", ())), passages=passages_of_line(obj, domain_of_line(obj, path, n)),
-        rewrite=_unmarked(obj.get("rewritten_query") or ""), question_type=tuple(types) if isinstance(types, list) else (types,),
-        multi_turn=first_label(obj.get("Multi-Turn")))
+        task_id=obj["task_id"],
+        answerability=_same(obj, ("Answerability", "answerability"), first_label, path, n) or "",
+        targets=tuple(t["text"] for t in obj.get("targets", ())),
+        passages=passages_of_line(obj, domain_of_line(obj, path, n)),
+        rewrite=_unmarked(obj.get("rewritten_query") or ""),
+        question_type=tuple(types) if isinstance(types, list) else (types,),
+        multi_turn=first_label(obj.get("Multi-Turn")),
+    )
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #b3c0ffd0
 @dataclass(frozen=True, repr=False)
 class Benchmark:
     "A file of tasks, read once."
+
     tasks: tuple[Task, ...]  # those that were asked for, in the file's order
     gold: Mapping[str, Gold]  # task id -> what the file knows of it: of all its tasks
     lines: Mapping[str, dict]  # task id -> the line as it was read: of all its tasks
@@ -280,10 +401,12 @@ class Benchmark:
     def conversations(self) -> dict[str, list[Task]]:
         "Conversation id -> its tasks, in the order of their turns."
         out: dict[str, list[Task]] = {}
-        for t in self.tasks: out.setdefault(t.conversation_id, []).append(t)
+        for t in self.tasks:
+            out.setdefault(t.conversation_id, []).append(t)
         return {c: sorted(ts, key=lambda t: t.turn) for c, ts in out.items()}
 
-    def __repr__(self): return f"{len(self.tasks)} tasks of {len(self.conversations)} conversations"
+    def __repr__(self):
+        return f"{len(self.tasks)} tasks of {len(self.conversations)} conversations"
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #dfb6f726
 def read_benchmark(
@@ -296,9 +419,16 @@ def read_benchmark(
     wanted, tasks, gold, lines, seen = _wanted(domains), [], {}, {}, {}
     for n, obj in read_jsonl(path, nan_is_null=True):
         task = task_of_line(obj, path, n, contexts)
-        if task.id in seen: raise DataError(f"task id {task.id!r} stood already in line {seen[task.id]}", path, n, "Remove one of the two")
+        if task.id in seen:
+            raise DataError(
+                f"task id {task.id!r} stood already in line {seen[task.id]}",
+                path,
+                n,
+                "Remove one of the two",
+            )
         seen[task.id], gold[task.id], lines[task.id] = n, gold_of_line(obj, path, n), obj
-        if (wanted is None or task.domain in wanted) and (limit is None or len(tasks) < limit): tasks.append(task)
+        if (wanted is None or task.domain in wanted) and (limit is None or len(tasks) < limit):
+            tasks.append(task)
     return Benchmark(tuple(tasks), gold, lines)
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #c799cf69
@@ -312,9 +442,14 @@ def read_tasks(
     return list(read_benchmark(path, contexts, domains, limit).tasks)
 
 
-def with_rewrites(gold: Mapping[str, Gold], rewrites: Mapping[str, str]) -> dict[str, Gold]:  # rewrites: by task id
+def with_rewrites(
+    gold: Mapping[str, Gold], rewrites: Mapping[str, str]
+) -> dict[str, Gold]:  # rewrites: by task id
     "Gold with the human rewrites in it, where it has none."
-    return {i: g if g.rewrite or i not in rewrites else replace(g, rewrite=_unmarked(rewrites[i])) for i, g in gold.items()}
+    return {
+        i: g if g.rewrite or i not in rewrites else replace(g, rewrite=_unmarked(rewrites[i]))
+        for i, g in gold.items()
+    }
 
 
 def read_gold(
@@ -328,29 +463,45 @@ def read_gold(
 @dataclass(frozen=True)
 class Conversation:
     "A conversation, with what its author noted at each user turn."
+
     id: str
     domain: str
     turns: tuple[Turn, ...]
     labels: tuple[dict, ...]  # one per user turn: Answerability, Question Type, Multi-Turn
-    passages: tuple[tuple[Passage, ...], ...]  # one tuple per user turn: the passages marked relevant for the answer
+    passages: tuple[
+        tuple[Passage, ...], ...
+    ]  # one tuple per user turn: the passages marked relevant for the answer
 
 
 def author_marks(x: object) -> Fault | None:
     "What authors said of a context: who -> yes or no."
-    if not isinstance(x, dict): return "", f"is {_KINDS[type(x)]}, not an object"
+    if not isinstance(x, dict):
+        return "", f"is {_KINDS[type(x)]}, not an object"
     said = an_object({"value": one_word_of("yes", "no")})
     return next(((f".{who}{w[0]}", w[1]) for who, v in x.items() if (w := said(v))), None)
 
 
 def a_dialogue(x: object) -> Fault | None:
     "Turns of user and agent by turns, the user's first: so each answer belongs to the question before it."
-    shown = an_object({"document_id": an_id, "text": some_text},
-                      {**_ABOUT, "feedback": maybe(an_object({}, {"relevant": maybe(author_marks)}))})
-    said = an_object({"speaker": one_word_of("user", "agent"), "text": some_text},
-                  {"enrichments": maybe(LABELLED), "contexts": maybe(many(shown, distinct="document_id"))})
-    if wrong := many(said, 1)(x): return wrong
+    shown = an_object(
+        {"document_id": an_id, "text": some_text},
+        {**_ABOUT, "feedback": maybe(an_object({}, {"relevant": maybe(author_marks)}))},
+    )
+    said = an_object(
+        {"speaker": one_word_of("user", "agent"), "text": some_text},
+        {"enrichments": maybe(LABELLED), "contexts": maybe(many(shown, distinct="document_id"))},
+    )
+    if wrong := many(said, 1)(x):
+        return wrong
     odd = next((i for i, m in enumerate(x) if m["speaker"] != ("user", "agent")[i % 2]), None)
-    return None if odd is None else (f"[{odd}]", f"is the {x[odd]['speaker']}'s: user and agent take turns, the user first")
+    return (
+        None
+        if odd is None
+        else (
+            f"[{odd}]",
+            f"is the {x[odd]['speaker']}'s: user and agent take turns, the user first",
+        )
+    )
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #2b77d7de
 def _relevant(context: dict) -> bool:
@@ -361,11 +512,25 @@ def _relevant(context: dict) -> bool:
 
 def _conversation(name: str, domain: str, messages: list[dict]) -> Conversation:
     "A checked conversation; a question without an answer has no passages."
-    shown = lambda p: Passage(p["document_id"], p["text"], p.get("title") or "", p.get("url") or "", "", domain)
+
+    def shown(p):
+        return Passage(
+            p["document_id"], p["text"], p.get("title") or "", p.get("url") or "", "", domain
+        )
+
     labels = tuple(m.get("enrichments") or {} for m in messages if m["speaker"] == "user")
-    passages = [tuple(shown(p) for p in m.get("contexts") or [] if _relevant(p)) for m in messages if m["speaker"] == "agent"]
-    return Conversation(name, domain, tuple(Turn(m["speaker"], m["text"]) for m in messages), labels,
-                        (*passages, *[()] * (len(labels) - len(passages))))
+    passages = [
+        tuple(shown(p) for p in m.get("contexts") or [] if _relevant(p))
+        for m in messages
+        if m["speaker"] == "agent"
+    ]
+    return Conversation(
+        name,
+        domain,
+        tuple(Turn(m["speaker"], m["text"]) for m in messages),
+        labels,
+        (*passages, *[()] * (len(labels) - len(passages))),
+    )
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #f8773e3b
 def read_conversations(
@@ -375,25 +540,49 @@ def read_conversations(
     "The conversations of the official file. Raises DataError for one that holds anything else, and for ids that do not fit."
     data = read_json(path, list)
     for i, c in enumerate(data):
-        checked(c, an_object({"domain": any_text, "messages": a_dialogue}), path, None,
-                f"That is conversation {i} of the file, counted from 0")
-    hashed = lambda c: digest([m["text"] for m in c["messages"] if m["speaker"] == "user"], 32)
+        checked(
+            c,
+            an_object({"domain": any_text, "messages": a_dialogue}),
+            path,
+            None,
+            f"That is conversation {i} of the file, counted from 0",
+        )
+
+    def hashed(c):
+        return digest([m["text"] for m in c["messages"] if m["speaker"] == "user"], 32)
+
     names = list(ids) if ids is not None else [hashed(c) for c in data]
-    if len(names) != len(data): raise DataError(f"{len(names)} ids for {len(data)} conversations", path, remedy="Give one for each")
+    if len(names) != len(data):
+        raise DataError(
+            f"{len(names)} ids for {len(data)} conversations", path, remedy="Give one for each"
+        )
     if len(set(names)) < len(names):
         said = f"conversation {max(names, key=names.count)!r} stands there twice"
         raise DataError(said, path, remedy="Remove one of the two, or give other ids")
-    return [_conversation(name, domain_of_line(c, path, None), c["messages"]) for name, c in zip(names, data)]
+    return [
+        _conversation(name, domain_of_line(c, path, None), c["messages"])
+        for name, c in zip(names, data)
+    ]
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #9eea5e6c
 def conversation_tasks(conversation: Conversation) -> list[Task]:
     "One task per user question, as the reference files cut them."
     tasks, turns = [], conversation.turns
     for i, t in enumerate(turns):
-        if t.speaker != "user": continue
+        if t.speaker != "user":
+            continue
         n = len(tasks) + 1
-        tasks.append(Task(id=f"{conversation.id}<::>{n}", conversation_id=conversation.id, turn=n, domain=conversation.domain,
-                          question=t.text, history=turns[:i], collection=COLLECTIONS.get(conversation.domain, conversation.domain)))
+        tasks.append(
+            Task(
+                id=f"{conversation.id}<::>{n}",
+                conversation_id=conversation.id,
+                turn=n,
+                domain=conversation.domain,
+                question=t.text,
+                history=turns[:i],
+                collection=COLLECTIONS.get(conversation.domain, conversation.domain),
+            )
+        )
     return tasks
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #b9378f87
@@ -403,8 +592,13 @@ PIECE = an_object({"text": some_text}, _ABOUT)
 def id_of_line(obj: Mapping, path: object, n: int) -> str:
     "The id of a line of a corpus. Raises DataError (file, line)."
     key = next((k for k in ("_id", "id", "document_id") if obj.get(k) is not None), None)
-    if key is None: raise DataError("the passage has no _id", path, n, "Give each line an _id, an id or a document_id")
-    checked(obj, an_object({key: an_id}), path, n, "An id is one line of text, without blanks around it")
+    if key is None:
+        raise DataError(
+            "the passage has no _id", path, n, "Give each line an _id, an id or a document_id"
+        )
+    checked(
+        obj, an_object({key: an_id}), path, n, "An id is one line of text, without blanks around it"
+    )
     return obj[key]
 
 
@@ -412,17 +606,26 @@ def passage_of_line(
     obj: Mapping,
     path: Path,  # for messages, with the line number `n`, and for the domain
     n: int,
-    domain: str | None = None,  # of lines that don't say it themselves; None: the file's name says it
+    domain: str
+    | None = None,  # of lines that don't say it themselves; None: the file's name says it
 ) -> Passage:
     "A line of a corpus as a passage. Raises DataError (file, line)."
     pid = id_of_line(obj, path, n)
     checked(obj, PIECE, path, n, f"That is passage {pid!r}: mend it, or remove the line")
     told, file = obj.get("domain") or domain, path.name.split(".")[0]
     try:
-        if not told and file not in _SHORT: raise DataError(f"unknown domain: neither the line nor the file's name {file[:60]!r} says it")
+        if not told and file not in _SHORT:
+            raise DataError(
+                f"unknown domain: neither the line nor the file's name {file[:60]!r} says it"
+            )
         where = domain_of(told or file)
     except DataError as e:
-        raise DataError(e.problem, path, n, "Give each line a `domain`, name the domain, or name the file <domain>.jsonl") from None
+        raise DataError(
+            e.problem,
+            path,
+            n,
+            "Give each line a `domain`, name the domain, or name the file <domain>.jsonl",
+        ) from None
     return Passage(pid, obj["text"], *(obj.get(k) or "" for k in _ABOUT), where)
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #09f1bfa8
@@ -439,10 +642,17 @@ def read_corpus(
             p = passage_of_line(obj, path, n, domain)
             if p.id in seen:
                 first = ":".join(map(str, seen[p.id]))
-                raise DataError(f"passage id {p.id!r} stood already in {first}", path, n, "Ids must be unique: remove or rename one")
+                raise DataError(
+                    f"passage id {p.id!r} stood already in {first}",
+                    path,
+                    n,
+                    "Ids must be unique: remove or rename one",
+                )
             seen[p.id] = (path.name, n)
-            if wanted is not None and p.domain not in wanted: continue
-            if limit is not None and count >= limit: return
+            if wanted is not None and p.domain not in wanted:
+                continue
+            if limit is not None and count >= limit:
+                return
             yield p
             count += 1
 
@@ -453,21 +663,29 @@ def read_queries(
     "The queries of a retrieval task. Raises DataError (file, line) for a line that is none, or whose id came before."
     out = {}
     for n, obj in read_jsonl(path, nan_is_null=True):
-        checked(obj, an_object({"_id": an_id, "text": some_text}), path, n, "A query needs _id and text")
-        if obj["_id"] in out: raise DataError(f"query {obj['_id']!r} came before", path, n, "Remove one of the two")
+        checked(
+            obj, an_object({"_id": an_id, "text": some_text}), path, n, "A query needs _id and text"
+        )
+        if obj["_id"] in out:
+            raise DataError(f"query {obj['_id']!r} came before", path, n, "Remove one of the two")
         out[obj["_id"]] = _unmarked(obj["text"])
     return out
 
 
 def _table(path: Path) -> Iterator[tuple[int, list[str]]]:
     "The rows of a tab-separated file, without its header and blank lines. Raises DataError (file, line) for one that is not text."
-    if not path.is_file(): raise DataError("no such file", path, remedy="Check the path")
+    if not path.is_file():
+        raise DataError("no such file", path, remedy="Check the path")
     with open(path, "rb") as f:
         for n, row in enumerate(iter(lambda: f.readline(LONGEST_LINE), b""), 1):
-            try: cells = row.decode("utf-8").rstrip("\r\n").split("\t")
+            try:
+                cells = row.decode("utf-8").rstrip("\r\n").split("\t")
             except UnicodeDecodeError as e:
-                raise DataError(f"not UTF-8 (byte {row[e.start]:#x})", path, n, "Save the file as UTF-8") from None
-            if any(c.strip() for c in cells) and not (n == 1 and cells[0] == "query-id"): yield n, cells
+                raise DataError(
+                    f"not UTF-8 (byte {row[e.start]:#x})", path, n, "Save the file as UTF-8"
+                ) from None
+            if any(c.strip() for c in cells) and not (n == 1 and cells[0] == "query-id"):
+                yield n, cells
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #0ce96c2e
 def read_qrels(
@@ -477,12 +695,25 @@ def read_qrels(
     qrels: dict[str, dict[str, int]] = {}
     for path in map(Path, paths):
         for n, cells in _table(path):
-            if len(cells) != 3 or any(map(an_id, cells[:2])) or not re.fullmatch(r"-?[0-9]{1,9}", cells[2]):
-                raise DataError(f"not three columns query-id, corpus-id, score: {chr(9).join(cells)[:60]!r}", path, n,
-                                "Put one tab between them")
+            if (
+                len(cells) != 3
+                or any(map(an_id, cells[:2]))
+                or not re.fullmatch(r"-?[0-9]{1,9}", cells[2])
+            ):
+                raise DataError(
+                    f"not three columns query-id, corpus-id, score: {chr(9).join(cells)[:60]!r}",
+                    path,
+                    n,
+                    "Put one tab between them",
+                )
             query, passage, score = cells[0], cells[1], int(cells[2])
             if qrels.setdefault(query, {}).setdefault(passage, score) != score:
-                raise DataError(f"passage {passage!r} of {query!r} had another score before", path, n, "Remove one of the two")
+                raise DataError(
+                    f"passage {passage!r} of {query!r} had another score before",
+                    path,
+                    n,
+                    "Remove one of the two",
+                )
     return qrels
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #1bd3148d
@@ -502,39 +733,67 @@ def falling(
 
 def prediction_line(
     line: dict,  # the task's input line
-    contexts: list[tuple[Passage, float]],  # ranked passages with scores; only the first 10 are written
+    contexts: list[
+        tuple[Passage, float]
+    ],  # ranked passages with scores; only the first 10 are written
     answer: str | None = None,  # None for Task A
 ) -> dict:
     "One line of a prediction file, official format."
     top = contexts[:MAX_CONTEXTS]
     scores = falling(s for _, s in top)
-    shown = [{"document_id": p.id, "text": p.text, "title": p.title, "url": p.url, "score": s} for (p, _), s in zip(top, scores)]
-    return {**line, "contexts": shown, **({} if answer is None else {"predictions": [{"text": answer}]})}
+    shown = [
+        {"document_id": p.id, "text": p.text, "title": p.title, "url": p.url, "score": s}
+        for (p, _), s in zip(top, scores)
+    ]
+    return {
+        **line,
+        "contexts": shown,
+        **({} if answer is None else {"predictions": [{"text": answer}]}),
+    }
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #68a2c775
 @dataclass(frozen=True)
 class Prediction:
     "A line of a prediction file."
+
     task_id: str
     answer: str | None  # None: task A
     contexts: tuple[tuple[str, float], ...]  # passage ids with scores, in the file's order
     line: int  # where it stands
-    texts: Mapping[str, Mapping] | None = None  # passage id -> text and origin, as far as the file has them; None: it names no contexts
+    texts: Mapping[str, Mapping] | None = (
+        None  # passage id -> text and origin, as far as the file has them; None: it names no contexts
+    )
 
 
 RANKED = an_object({"document_id": an_id}, {"score": a_number(), "text": maybe(any_text), **_ABOUT})
-PREDICTION = an_object({"task_id": an_id}, {"predictions": many(an_object({"text": any_text}), 1), "prediction": any_text,
-                                            "contexts": many(RANKED)})
+PREDICTION = an_object(
+    {"task_id": an_id},
+    {
+        "predictions": many(an_object({"text": any_text}), 1),
+        "prediction": any_text,
+        "contexts": many(RANKED),
+    },
+)
 
 
 def prediction_of_line(obj: Mapping, path: object, n: int) -> Prediction:
     "A line of a prediction file. Raises DataError (file, line) for one that is none."
-    checked(obj, PREDICTION, path, n, "A prediction has task_id, and predictions (text), contexts (document_id, score), or both")
+    checked(
+        obj,
+        PREDICTION,
+        path,
+        n,
+        "A prediction has task_id, and predictions (text), contexts (document_id, score), or both",
+    )
     contexts = obj.get("contexts", ())
     if len({"score" in c for c in contexts}) > 1:
-        raise DataError("some contexts have a score and some have none", path, n, "Score all, or none")
+        raise DataError(
+            "some contexts have a score and some have none", path, n, "Score all, or none"
+        )
     answer = obj["predictions"][0]["text"] if "predictions" in obj else obj.get("prediction")
-    ranked = tuple((c["document_id"], float(c.get("score", 1 / k))) for k, c in enumerate(contexts, 1))
+    ranked = tuple(
+        (c["document_id"], float(c.get("score", 1 / k))) for k, c in enumerate(contexts, 1)
+    )
     texts = {c["document_id"]: c for c in contexts if c.get("text")} if "contexts" in obj else None
     return Prediction(obj["task_id"], answer, ranked, n, texts)
 
@@ -545,10 +804,15 @@ def predicted_contexts(
 ) -> tuple[str, tuple[Passage, ...]]:  # whose they are, for tables; the passages
     "What an answer was made from: the passages that its file names, or those of the task where the file names none."
     given = {c.id: c for c in task.contexts or ()}
-    if p.texts is None: return "the tasks'", tuple(given.values())
-    own = {i: Passage(i, c["text"], *(c.get(k) or "" for k in _ABOUT), task.domain) for i, c in p.texts.items()}
+    if p.texts is None:
+        return "the tasks'", tuple(given.values())
+    own = {
+        i: Passage(i, c["text"], *(c.get(k) or "" for k in _ABOUT), task.domain)
+        for i, c in p.texts.items()
+    }
     known, ids = {**given, **own}, [i for i, _ in p.contexts]
-    if all(i in known for i in ids): return "the file's own", tuple(known[i] for i in ids)
+    if all(i in known for i in ids):
+        return "the file's own", tuple(known[i] for i in ids)
     return "named in the file, without their text", ()
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #a38d4cce
@@ -561,9 +825,19 @@ def read_predictions(
     for n, obj in read_jsonl(path, nan_is_null=True):
         p = prediction_of_line(obj, path, n)
         if p.task_id in out:
-            raise DataError(f"task {p.task_id!r} was predicted before, in line {out[p.task_id].line}", path, n, "Remove one of the two")
+            raise DataError(
+                f"task {p.task_id!r} was predicted before, in line {out[p.task_id].line}",
+                path,
+                n,
+                "Remove one of the two",
+            )
         if answers and p.answer is None:
-            raise DataError("the prediction has no answer", path, n, "Wanted are predictions of task B or C: predictions, or prediction")
+            raise DataError(
+                "the prediction has no answer",
+                path,
+                n,
+                "Wanted are predictions of task B or C: predictions, or prediction",
+            )
         out[p.task_id] = p
     return out
 
@@ -579,50 +853,81 @@ MAX_MEGABYTES = 20
 @dataclass(frozen=True)
 class FormatReport:
     "What the format check found."
+
     task: str  # A, B or C
     lines: int  # prediction lines read
     errors: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
     @property
-    def ok(self) -> bool: return not self.errors
+    def ok(self) -> bool:
+        return not self.errors
 
     def __str__(self):
-        head = f"task {self.task}: {self.lines} predictions, " + ("format valid" if self.ok else f"{len(self.errors)} errors")
-        return "\n".join([head, *(f"- {e}" for e in self.errors), *(f"- warning: {w}" for w in self.warnings)])
+        head = f"task {self.task}: {self.lines} predictions, " + (
+            "format valid" if self.ok else f"{len(self.errors)} errors"
+        )
+        return "\n".join(
+            [head, *(f"- {e}" for e in self.errors), *(f"- warning: {w}" for w in self.warnings)]
+        )
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #72557d03
 def _line_errors(obj: dict, task: str) -> Iterator[str]:
     "What is wrong with one prediction line."
     for key, kind in REQUIRED_KEYS[task].items():
-        if key not in obj: yield f"missing key {key!r}"
-        elif not isinstance(obj[key], kind): yield f"{key!r} must be a {kind.__name__}"
+        if key not in obj:
+            yield f"missing key {key!r}"
+        elif not isinstance(obj[key], kind):
+            yield f"{key!r} must be a {kind.__name__}"
     contexts = obj.get("contexts") if isinstance(obj.get("contexts"), list) else []
-    if len(contexts) > MAX_CONTEXTS: yield f"{len(contexts)} contexts, at most {MAX_CONTEXTS}"
+    if len(contexts) > MAX_CONTEXTS:
+        yield f"{len(contexts)} contexts, at most {MAX_CONTEXTS}"
     for i, c in enumerate(contexts):
         c = c if isinstance(c, dict) else {}
-        if an_id(c.get("document_id")): yield f"contexts[{i}] needs a string document_id"
-        if a_number()(c.get("score")): yield f"contexts[{i}] needs a numeric score"
-        if c.get("document_id") in [o.get("document_id") for o in contexts[:i] if isinstance(o, dict)]:
+        if an_id(c.get("document_id")):
+            yield f"contexts[{i}] needs a string document_id"
+        if a_number()(c.get("score")):
+            yield f"contexts[{i}] needs a numeric score"
+        if c.get("document_id") in [
+            o.get("document_id") for o in contexts[:i] if isinstance(o, dict)
+        ]:
             yield f"contexts[{i}] repeats a document_id"
-    if task == "A": return
-    if obj.get("predictions") == []: yield "'predictions' is empty"
-    for i, p in enumerate(obj.get("predictions") if isinstance(obj.get("predictions"), list) else []):
-        if not isinstance(p, dict) or any_text(p.get("text")): yield f"predictions[{i}] needs a string text"
+    if task == "A":
+        return
+    if obj.get("predictions") == []:
+        yield "'predictions' is empty"
+    for i, p in enumerate(
+        obj.get("predictions") if isinstance(obj.get("predictions"), list) else []
+    ):
+        if not isinstance(p, dict) or any_text(p.get("text")):
+            yield f"predictions[{i}] needs a string text"
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #8c2015c6
 def _missing_and_extra(wanted: Counter, got: Counter) -> tuple[list[str], list[str]]:
     "What is wrong with the ids of predictions: tasks without one, and everything else."
     missing, extra = sorted(wanted - got), sorted(map(str, set(got) - set(wanted)))
     twice = sorted(str(t) for t, k in got.items() if k > 1)
-    other = [f"{len(extra)} predictions for tasks that are not in the input, e.g. {extra[0]}"] if extra else []
-    if twice: other.append(f"{len(twice)} tasks predicted more than once, e.g. {twice[0]}")
-    return [f"{len(missing)} tasks of the input have no prediction, e.g. {missing[0]}"] if missing else [], other
+    other = (
+        [f"{len(extra)} predictions for tasks that are not in the input, e.g. {extra[0]}"]
+        if extra
+        else []
+    )
+    if twice:
+        other.append(f"{len(twice)} tasks predicted more than once, e.g. {twice[0]}")
+    return [
+        f"{len(missing)} tasks of the input have no prediction, e.g. {missing[0]}"
+    ] if missing else [], other
 
 
 def _task_id(obj: Mapping, path: object, n: int) -> str:
     "The id of a line of tasks. Raises DataError (file, line) if it has none."
-    checked(obj, an_object({"task_id": an_id}), path, n, "Name the file of the tasks that were to be predicted")
+    checked(
+        obj,
+        an_object({"task_id": an_id}),
+        path,
+        n,
+        "Name the file of the tasks that were to be predicted",
+    )
     return obj["task_id"]
 
 
@@ -633,7 +938,8 @@ def check_format(
     partial: bool = False,  # True: tasks without a prediction are a warning (a run over some of the tasks)
 ) -> FormatReport:
     "The official format check. Raises DataError for a file that is not JSON lines."
-    if task not in REQUIRED_KEYS: raise DataError(f"unknown task {task!r}", remedy="It is A, B or C")
+    if task not in REQUIRED_KEYS:
+        raise DataError(f"unknown task {task!r}", remedy="It is A, B or C")
     errors, got, empty, predictions_path = [], Counter(), 0, Path(predictions_path)
     for n, obj in read_jsonl(predictions_path, nan_is_null=True):
         got[str(obj.get("task_id"))] += 1
@@ -642,10 +948,13 @@ def check_format(
     asked = Counter(_task_id(o, input_path, n) for n, o in read_jsonl(input_path, nan_is_null=True))
     missing, other = _missing_and_extra(asked, got)
     errors += [*([] if partial else missing), *other]
-    if predictions_path.suffix != ".jsonl": errors.append("the file name must end in .jsonl")
+    if predictions_path.suffix != ".jsonl":
+        errors.append("the file name must end in .jsonl")
     warnings = missing if partial else []
-    if (size := predictions_path.stat().st_size / 2**20) > MAX_MEGABYTES: warnings.append(f"{size:.1f} MB, more than {MAX_MEGABYTES}")
-    if empty: warnings.append(f"{empty} predictions have empty contexts")
+    if (size := predictions_path.stat().st_size / 2**20) > MAX_MEGABYTES:
+        warnings.append(f"{size:.1f} MB, more than {MAX_MEGABYTES}")
+    if empty:
+        warnings.append(f"{empty} predictions have empty contexts")
     return FormatReport(task, sum(got.values()), tuple(errors), tuple(warnings))
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #e521bc5d

@@ -27,6 +27,7 @@ OFFICIAL_COMMIT = "cc5b1d481b391181b89f7ced860308482e785463"  # of 13 July 2026
 @dataclass(frozen=True)
 class Kind:
     "A kind of official file."
+
     part: str  # what it belongs to: see PARTS
     path: str  # in the repository, and in the folder that is fetched
     sums: str  # git's names of the contents, of each domain if the path has one
@@ -36,10 +37,13 @@ class Kind:
         "Path in the repository -> checksum, of some domains or all."
         places = [self.path.format(d=d) for d in DOMAINS] if "{d}" in self.path else [self.path]
         found = dict(zip(places, self.sums.split(), strict=True))
-        if "{d}" not in self.path or not domains: return found
+        if "{d}" not in self.path or not domains:
+            return found
         wanted = [self.path.format(d=domain_of(d)) for d in domains]
         if odd := [d for d, p in zip(domains, wanted) if p not in found]:
-            raise DataError(f"no official file of domain {odd[0]!r}", remedy=f"There are {', '.join(DOMAINS)}")
+            raise DataError(
+                f"no official file of domain {odd[0]!r}", remedy=f"There are {', '.join(DOMAINS)}"
+            )
         return {p: found[p] for p in wanted}
 
 # %% ../../nbs/2_data/00a_official.ipynb #30a702f3
@@ -50,49 +54,113 @@ PARTS = {
     "ratings": "answers that people rated",
     "more": "MTRAG-S with its scores, the published retrieval, samples of the formats",
 }
-_HUMAN, _UN, _SYNTHETIC, _SAMPLES = "mtrag-human", "mtragun-human", "mtrag-synthetic", "scripts/evaluation/sample_data"
+_HUMAN, _UN, _SYNTHETIC, _SAMPLES = (
+    "mtrag-human",
+    "mtragun-human",
+    "mtrag-synthetic",
+    "scripts/evaluation/sample_data",
+)
 OFFICIAL = {
-    "corpora": Kind("corpora", "corpora/passage_level/{d}.jsonl.zip", """
+    "corpora": Kind(
+        "corpora",
+        "corpora/passage_level/{d}.jsonl.zip",
+        """
         ed626ec2434a99e6fd404a2bfad51bf356add185 1a97d1c8fa9bdef184edaf669680b1b5f162eb07
-        c08136668f80ef29e1968a0017fa2faa00661fab f76cf8ce044d077a7a284b8276fc1970feda7ae3""", ("corpora/passage_level/{d}.jsonl",)),
-    f"{_HUMAN}/reference": Kind("tasks", f"{_HUMAN}/generation_tasks/reference.jsonl", "dd75376677883644b96cd99780c7d03128063bd7",
-                                (f"{_HUMAN}/reference.jsonl",)),
-    f"{_UN}/reference": Kind("tasks", f"{_UN}/generation_tasks/reference.jsonl", "1a11c239db1662ed77de437add5bc83403fbced0",
-                             (f"{_UN}/reference.jsonl",)),
-    f"{_HUMAN}/conversations": Kind("tasks", f"{_HUMAN}/conversations/conversations.json", "4aa44e88b756f789c2cf54fa449291f0110df3ab",
-                                    (f"{_HUMAN}/conversations.json",)),
-    f"{_HUMAN}/ratings": Kind("ratings", f"{_HUMAN}/evaluations/reference_subset_with_human_evaluations.json",
-                              "f84e9dce11d8eaae9c441b3b5c56e9689e3ce36f", (f"{_HUMAN}/human_evaluations_dev.json",)),
-    f"{_HUMAN}/elser": Kind("more", f"{_HUMAN}/generation_tasks/RAG.jsonl", "e377d437b4a3f0ecb276bd02c696fb8fc40588e9",
-                            (f"{_HUMAN}/rag_elser_top5.jsonl",)),
-    f"{_SYNTHETIC}/tasks": Kind("more", f"{_SYNTHETIC}/generation_tasks/synthetic.jsonl", "4ac9acc7080823cea27f4dbfca765f6a98ff7c83",
-                                (f"{_SYNTHETIC}/synthetic.jsonl.gz",)),
-    f"{_SYNTHETIC}/ratings": Kind("more", f"{_SYNTHETIC}/evaluations/synthetic.json", "025ec745244e66540b33ba864151f7bfe555aa12",
-                                  (f"{_SYNTHETIC}/evaluations_synthetic.json.gz",)),
+        c08136668f80ef29e1968a0017fa2faa00661fab f76cf8ce044d077a7a284b8276fc1970feda7ae3""",
+        ("corpora/passage_level/{d}.jsonl",),
+    ),
+    f"{_HUMAN}/reference": Kind(
+        "tasks",
+        f"{_HUMAN}/generation_tasks/reference.jsonl",
+        "dd75376677883644b96cd99780c7d03128063bd7",
+        (f"{_HUMAN}/reference.jsonl",),
+    ),
+    f"{_UN}/reference": Kind(
+        "tasks",
+        f"{_UN}/generation_tasks/reference.jsonl",
+        "1a11c239db1662ed77de437add5bc83403fbced0",
+        (f"{_UN}/reference.jsonl",),
+    ),
+    f"{_HUMAN}/conversations": Kind(
+        "tasks",
+        f"{_HUMAN}/conversations/conversations.json",
+        "4aa44e88b756f789c2cf54fa449291f0110df3ab",
+        (f"{_HUMAN}/conversations.json",),
+    ),
+    f"{_HUMAN}/ratings": Kind(
+        "ratings",
+        f"{_HUMAN}/evaluations/reference_subset_with_human_evaluations.json",
+        "f84e9dce11d8eaae9c441b3b5c56e9689e3ce36f",
+        (f"{_HUMAN}/human_evaluations_dev.json",),
+    ),
+    f"{_HUMAN}/elser": Kind(
+        "more",
+        f"{_HUMAN}/generation_tasks/RAG.jsonl",
+        "e377d437b4a3f0ecb276bd02c696fb8fc40588e9",
+        (f"{_HUMAN}/rag_elser_top5.jsonl",),
+    ),
+    f"{_SYNTHETIC}/tasks": Kind(
+        "more",
+        f"{_SYNTHETIC}/generation_tasks/synthetic.jsonl",
+        "4ac9acc7080823cea27f4dbfca765f6a98ff7c83",
+        (f"{_SYNTHETIC}/synthetic.jsonl.gz",),
+    ),
+    f"{_SYNTHETIC}/ratings": Kind(
+        "more",
+        f"{_SYNTHETIC}/evaluations/synthetic.json",
+        "025ec745244e66540b33ba864151f7bfe555aa12",
+        (f"{_SYNTHETIC}/evaluations_synthetic.json.gz",),
+    ),
 }
 
 # %% ../../nbs/2_data/00a_official.ipynb #7f893354
 OFFICIAL |= {
-    f"{_HUMAN}/qrels": Kind("retrieval", f"{_HUMAN}/retrieval_tasks/{{d}}/qrels/dev.tsv", """
+    f"{_HUMAN}/qrels": Kind(
+        "retrieval",
+        f"{_HUMAN}/retrieval_tasks/{{d}}/qrels/dev.tsv",
+        """
         ba21f653fc3f5c128218fee2d609a3f43e6fa6ce d5f8da65bba39af626efd5bd6d183015caa29add
-        203910aac35e7bd8736cbc572f61716b73602806 df107d48d8cc5bbe8986471b6649b20602a1e97f"""),
-    f"{_HUMAN}/lastturn": Kind("retrieval", f"{_HUMAN}/retrieval_tasks/{{d}}/{{d}}_lastturn.jsonl", """
+        203910aac35e7bd8736cbc572f61716b73602806 df107d48d8cc5bbe8986471b6649b20602a1e97f""",
+    ),
+    f"{_HUMAN}/lastturn": Kind(
+        "retrieval",
+        f"{_HUMAN}/retrieval_tasks/{{d}}/{{d}}_lastturn.jsonl",
+        """
         9fa20ae584b41a95909a7e50c3f38ae1f61005f2 123f4723eec44b62fec3675e627d604caa97e521
-        d9f9d151d13785842a5b587d27bbbf240b7a820c 292853b7b9257aee2cc6cbe0f36c678a42b3c89c"""),
-    f"{_HUMAN}/rewrite": Kind("retrieval", f"{_HUMAN}/retrieval_tasks/{{d}}/{{d}}_rewrite.jsonl", """
+        d9f9d151d13785842a5b587d27bbbf240b7a820c 292853b7b9257aee2cc6cbe0f36c678a42b3c89c""",
+    ),
+    f"{_HUMAN}/rewrite": Kind(
+        "retrieval",
+        f"{_HUMAN}/retrieval_tasks/{{d}}/{{d}}_rewrite.jsonl",
+        """
         b4ab583a3b601a0b655aeca2594c0487c46d69d0 ac1e23be70108c8f32831d3c36b08f21f1f15f95
-        a8265a609df6681f3364d26c168b3898830e984f e3f85983db08359f0066a06e45264e3656f60dca"""),
-    f"{_HUMAN}/questions": Kind("retrieval", f"{_HUMAN}/retrieval_tasks/{{d}}/{{d}}_questions.jsonl", """
+        a8265a609df6681f3364d26c168b3898830e984f e3f85983db08359f0066a06e45264e3656f60dca""",
+    ),
+    f"{_HUMAN}/questions": Kind(
+        "retrieval",
+        f"{_HUMAN}/retrieval_tasks/{{d}}/{{d}}_questions.jsonl",
+        """
         27e8142376ac4932edf2bd2376e72e968e49d98b 780495faab263a66fbdb363cb4e6d122b65903fa
-        a7d5a9a97acfd288b2d283a559a2cbc727e97253 deb893c2b9c12f1684e776a35818b4410fc4250f"""),
-    f"{_UN}/qrels": Kind("retrieval", f"{_UN}/retrieval_tasks/qrels/{{d}}.tsv", """
+        a7d5a9a97acfd288b2d283a559a2cbc727e97253 deb893c2b9c12f1684e776a35818b4410fc4250f""",
+    ),
+    f"{_UN}/qrels": Kind(
+        "retrieval",
+        f"{_UN}/retrieval_tasks/qrels/{{d}}.tsv",
+        """
         c1fd32e591e2a2bc89f9dd3795e52e8278d7e0eb e1a24be1c55b20c36edf01e92eabdd43e7c7e141
-        ee5b1a4ad4bc3ecae8e3649734210c70a6798dc2 06b0b432fd4438e4b2235d5c75bd789a68530d6e""", (f"{_UN}/qrels/{{d}}.tsv",)),
+        ee5b1a4ad4bc3ecae8e3649734210c70a6798dc2 06b0b432fd4438e4b2235d5c75bd789a68530d6e""",
+        (f"{_UN}/qrels/{{d}}.tsv",),
+    ),
 } | {
-    f"samples/{name}": Kind("more", f"{_SAMPLES}/{name}.jsonl", sum_, (f"official_sample_data/{name}.jsonl",))
-    for name, sum_ in (("responses-10", "a7da6ba5a625c0785618e2b6fab3e92c562e95ab"),
-                       ("taskac_input", "76619448ae1011c39c37e14d1b2cd84fe377cde9"),
-                       ("taskb_input", "4d27f721ff9bb8b057f5b115eea8029114bc4c9b"))}
+    f"samples/{name}": Kind(
+        "more", f"{_SAMPLES}/{name}.jsonl", sum_, (f"official_sample_data/{name}.jsonl",)
+    )
+    for name, sum_ in (
+        ("responses-10", "a7da6ba5a625c0785618e2b6fab3e92c562e95ab"),
+        ("taskac_input", "76619448ae1011c39c37e14d1b2cd84fe377cde9"),
+        ("taskb_input", "4d27f721ff9bb8b057f5b115eea8029114bc4c9b"),
+    )
+}
 
 # %% ../../nbs/2_data/00a_official.ipynb #6f9a59f2
 FETCHED = Path("data/official")
@@ -105,17 +173,25 @@ def official_dir(
     "The folder of official files: $MTRAG_DATA, or data/official; None if neither is there. Raises DataError if it is needed."
     named = os.environ.get("MTRAG_DATA")
     found = Path(named) if named else FETCHED if FETCHED.is_dir() else None
-    if found and (not having or (found / having).exists()): return found
-    if not needed_for: return None
-    if found: raise DataError(f"{having} is needed for {needed_for}, and is not there", found)
-    raise DataError(f"the official files are needed for {needed_for}, and MTRAG_DATA is not set",
-                    remedy="Get them with `mtrag fetch data`, or set MTRAG_DATA to the folder that has them")
+    if found and (not having or (found / having).exists()):
+        return found
+    if not needed_for:
+        return None
+    if found:
+        raise DataError(f"{having} is needed for {needed_for}, and is not there", found)
+    raise DataError(
+        f"the official files are needed for {needed_for}, and MTRAG_DATA is not set",
+        remedy="Get them with `mtrag fetch data`, or set MTRAG_DATA to the folder that has them",
+    )
 
 
 def _kind(name: str) -> Kind:
     "A kind by its name. Raises DataError for one that is not known."
-    if name in OFFICIAL: return OFFICIAL[name]
-    raise DataError(f"unknown kind of official file {name!r}", remedy=f"Known are {', '.join(sorted(OFFICIAL))}")
+    if name in OFFICIAL:
+        return OFFICIAL[name]
+    raise DataError(
+        f"unknown kind of official file {name!r}", remedy=f"Known are {', '.join(sorted(OFFICIAL))}"
+    )
 
 
 def _lies(root: Path, kind: Kind, path: str) -> Path | None:
@@ -131,11 +207,15 @@ def files_there(root: str | Path, name: str) -> list[Path]:
     return [place for path in kind.paths() if (place := _lies(Path(root), kind, path))]
 
 
-def human_rewrites(files: Iterable[str | Path] = ()) -> dict[str, str]:  # (): the benchmark's, where they were fetched, and the sample's
+def human_rewrites(
+    files: Iterable[str | Path] = (),
+) -> dict[str, str]:  # (): the benchmark's, where they were fetched, and the sample's
     "Task id -> the question as people rewrote it."
     root = official_dir()
-    there = list(files) or [*(files_there(root, "mtrag-human/rewrite") if root else ()),
-                            *sorted(sample_dir().glob("retrieval_tasks/*/*_rewrite.jsonl"))]
+    there = list(files) or [
+        *(files_there(root, "mtrag-human/rewrite") if root else ()),
+        *sorted(sample_dir().glob("retrieval_tasks/*/*_rewrite.jsonl")),
+    ]
     return {i: q for p in there for i, q in read_queries(p).items()}
 
 
@@ -148,65 +228,112 @@ def official_files(
     kind, root = _kind(name), Path(root or official_dir(name))
     found = {path: _lies(root, kind, path) for path in kind.paths(domains)}
     if missing := next((p for p, place in found.items() if place is None), None):
-        raise DataError("this official file is not there", root / missing,
-                        remedy="Get it with `mtrag fetch data" + (" --all`" if kind.part == "more" else "`"))
+        raise DataError(
+            "this official file is not there",
+            root / missing,
+            remedy="Get it with `mtrag fetch data" + (" --all`" if kind.part == "more" else "`"),
+        )
     return list(found.values())
 
 
-def official_file(root: str | Path | None, name: str, domain: str = "") -> Path:  # see official_files
+def official_file(
+    root: str | Path | None, name: str, domain: str = ""
+) -> Path:  # see official_files
     "The file of a kind. Raises DataError if it is not there, or if there is one for each domain and none is named."
-    if "{d}" in _kind(name).path and not domain: raise DataError(f"{name} has a file for each domain", remedy="Name the domain")
+    if "{d}" in _kind(name).path and not domain:
+        raise DataError(f"{name} has a file for each domain", remedy="Name the domain")
     return official_files(root, name, [domain] if domain else None)[0]
 
 # %% ../../nbs/2_data/00a_official.ipynb #8bffe23d
 def _wanted(root: Path, parts: Iterable[str], domains: Iterable[str] | None) -> dict[str, str]:
     "Path -> checksum of the files of some parts that are not there. Raises DataError for an unknown part."
     parts, domains = list(parts), list(domains or ())
-    if odd := [p for p in parts if p not in PARTS]: raise DataError(f"unknown part {odd[0]!r}", remedy=f"Known are {', '.join(PARTS)}")
+    if odd := [p for p in parts if p not in PARTS]:
+        raise DataError(f"unknown part {odd[0]!r}", remedy=f"Known are {', '.join(PARTS)}")
     kinds = [k for k in OFFICIAL.values() if k.part in parts]
-    return {p: s for k in kinds for p, s in k.paths(domains if k.part == "corpora" else None).items() if _lies(root, k, p) is None}
+    return {
+        p: s
+        for k in kinds
+        for p, s in k.paths(domains if k.part == "corpora" else None).items()
+        if _lies(root, k, p) is None
+    }
 
 
 def _told(path: str, url: str, e: Exception) -> DataError:
     "The error of a file that the repository does not give out, or of a network that is not there."
     status = getattr(getattr(e, "response", None), "status_code", None)
-    if status == 404: return DataError("this repository does not have it at this commit", url, remedy="Name another commit or address")
+    if status == 404:
+        return DataError(
+            "this repository does not have it at this commit",
+            url,
+            remedy="Name another commit or address",
+        )
     what = f"the server says {status}" if status else f"{type(e).__name__}: {e}"
-    return DataError(f"could not be fetched ({what})", url, remedy=f"Check the network, or put the file by hand where `{path}` belongs; "
-                     "the sample needs neither")
+    return DataError(
+        f"could not be fetched ({what})",
+        url,
+        remedy=f"Check the network, or put the file by hand where `{path}` belongs; "
+        "the sample needs neither",
+    )
 
 
 def _sizes(base: str, paths: Iterable[str]) -> dict[str, int | None]:
     "Bytes of each file, as the server says; None where it does not. Raises DataError."
     import httpx
-    with httpx.Client(follow_redirects=True, timeout=30, headers={"Accept-Encoding": "identity"}) as client:
+
+    with httpx.Client(
+        follow_redirects=True, timeout=30, headers={"Accept-Encoding": "identity"}
+    ) as client:
+
         def size(path: str) -> int | None:
-            try: said = client.head(f"{base}/{path}").raise_for_status().headers.get("content-length", "")
-            except httpx.HTTPError as e: raise _told(path, f"{base}/{path}", e) from None
+            try:
+                said = (
+                    client.head(f"{base}/{path}")
+                    .raise_for_status()
+                    .headers.get("content-length", "")
+                )
+            except httpx.HTTPError as e:
+                raise _told(path, f"{base}/{path}", e) from None
             return int(said) if said.isdecimal() else None
+
         return {path: size(path) for path in paths}
 
 # %% ../../nbs/2_data/00a_official.ipynb #b60060fd
 def fetch_data(
-    folder: str | Path | None = None,  # default: see official_dir, and data/official if there is none
+    folder: str
+    | Path
+    | None = None,  # default: see official_dir, and data/official if there is none
     parts: Iterable[str] = ("corpora", "tasks", "retrieval", "ratings"),  # of PARTS
     domains: Iterable[str] | None = None,  # corpora of these only
     commit: str = OFFICIAL_COMMIT,  # another one has files of which no checksum is known
     url: str = OFFICIAL_URL,
     pause: float = 1.0,  # seconds before an attempt that follows one which brought nothing
-    seen: Callable[[str, int, int], object] = lambda path, came, of: None,  # called as bytes come: of a file, so many, of so many in all
+    seen: Callable[[str, int, int], object] = lambda path, came, of: (
+        None
+    ),  # called as bytes come: of a file, so many, of so many in all
 ) -> list[Path]:  # the files that were fetched; none if all were there
     "Fetch the official files that are not there yet; broken off, it goes on where it stopped. Raises DataError."
     import httpx
+
     root = Path(folder or official_dir() or FETCHED)
     missing, base = _wanted(root, parts, domains), f"{url}/{commit}"
     sizes = _sizes(base, missing)
     total = sum(n or 0 for n in sizes.values())
-    if missing: need_room(root, total, f"{len(missing)} official files")
+    if missing:
+        need_room(root, total, f"{len(missing)} official files")
     for path, sum_ in missing.items():
         sum_ = sum_ if commit == OFFICIAL_COMMIT else ""
-        try: download(f"{base}/{path}", root / path, sizes[path], sum_, pause=pause, seen=lambda n, path=path: seen(path, n, total))
-        except httpx.HTTPError as e: raise _told(path, f"{base}/{path}", e) from None
+        try:
+            download(
+                f"{base}/{path}",
+                root / path,
+                sizes[path],
+                sum_,
+                pause=pause,
+                seen=lambda n, path=path: seen(path, n, total),
+            )
+        except httpx.HTTPError as e:
+            raise _told(path, f"{base}/{path}", e) from None
         _write_down(root, path, commit)
     return [root / path for path in missing]
 
@@ -214,5 +341,9 @@ def fetch_data(
 def _write_down(root: Path, path: str, commit: str) -> None:
     "Note in fetched.json what came."
     notes = read_json(root / "fetched.json") if (root / "fetched.json").exists() else {}
-    entry = {"commit": commit, "bytes": (root / path).stat().st_size, "git": checksum(root / path, "0" * 40)}
+    entry = {
+        "commit": commit,
+        "bytes": (root / path).stat().st_size,
+        "git": checksum(root / path, "0" * 40),
+    }
     write_json(root / "fetched.json", notes | {path: entry})

@@ -21,6 +21,7 @@ __all__ = ['page_lines', 'running_lines', 'habits', 'flowed', 'outline_marks', '
 # %% ../../nbs/2_data/04_pdf.ipynb #93436652
 class _Line(NamedTuple):
     "A line on a page, and the look of most of it."
+
     text: str
     page: int  # from 1
     x: float
@@ -32,7 +33,19 @@ class _Line(NamedTuple):
     upright: bool
 
 
-_LIGATURES = str.maketrans({"ﬁ": "fi", "ﬂ": "fl", "ﬀ": "ff", "ﬃ": "ffi", "ﬄ": "ffl", "ﬅ": "st", "ﬆ": "st", "\xa0": " ", "\xad": "-"})
+_LIGATURES = str.maketrans(
+    {
+        "ﬁ": "fi",
+        "ﬂ": "fl",
+        "ﬀ": "ff",
+        "ﬃ": "ffi",
+        "ﬄ": "ffl",
+        "ﬅ": "st",
+        "ﬆ": "st",
+        "\xa0": " ",
+        "\xad": "-",
+    }
+)
 _BOLD = re.compile(r"bold|medi(um|ital)?\b|black|heavy|semib|demi|CMBX|\bBd\b|-B$", re.I)
 _ITALIC = re.compile(r"ital|obli|slant|CMTI|-I$", re.I)
 _MONO = re.compile(r"mono|cour|consol|typewriter|menlo|xtt|\dtt|CMTT|code", re.I)
@@ -41,13 +54,28 @@ _MONO = re.compile(r"mono|cour|consol|typewriter|menlo|xtt|\dtt|CMTT|code", re.I
 def _line(runs: list[tuple], page: int) -> _Line | None:
     "A line of runs (text, x, y, size, font, upright); None if it holds nothing."
     text = " ".join(clean("".join(r[0] for r in runs)).translate(_LIGATURES).split())
-    if not text: return None
+    if not text:
+        return None
     shown = [(len("".join(r[0].split())), r) for r in runs if r[0].strip()]
     total, looks = sum(n for n, _ in shown), Counter()
-    for n, r in shown: looks[r[3], r[5]] += n
-    share = lambda look: sum(n for n, r in shown if look.search(r[4])) >= .9 * total
+    for n, r in shown:
+        looks[r[3], r[5]] += n
+
+    def share(look):
+        return sum(n for n, r in shown if look.search(r[4])) >= 0.9 * total
+
     (size, upright), _ = looks.most_common(1)[0]
-    return _Line(text, page, shown[0][1][1], shown[0][1][2], size, share(_BOLD), share(_ITALIC), share(_MONO), upright)
+    return _Line(
+        text,
+        page,
+        shown[0][1][1],
+        shown[0][1][2],
+        size,
+        share(_BOLD),
+        share(_ITALIC),
+        share(_MONO),
+        upright,
+    )
 
 # %% ../../nbs/2_data/04_pdf.ipynb #844024f8
 def page_lines(page, number: int) -> list[_Line]:
@@ -55,11 +83,21 @@ def page_lines(page, number: int) -> list[_Line]:
     runs, lines, now = [], [], []
 
     def visit(text, cm, tm, font, size):
-        if not text: return
+        if not text:
+            return
         x, y = (tm[4] * cm[i] + tm[5] * cm[i + 2] + cm[i + 4] for i in (0, 1))
         across, up = (tm[0] * cm[i] + tm[1] * cm[i + 2] for i in (0, 1))
         stretched = float(size) * abs(complex(*(tm[2] * cm[i] + tm[3] * cm[i + 2] for i in (0, 1))))
-        runs.append((text, float(x), float(y), round(stretched * 2) / 2, str((font or {}).get("/BaseFont", "")), abs(up) <= abs(across)))
+        runs.append(
+            (
+                text,
+                float(x),
+                float(y),
+                round(stretched * 2) / 2,
+                str((font or {}).get("/BaseFont", "")),
+                abs(up) <= abs(across),
+            )
+        )
 
     page.extract_text(visitor_text=visit)
     for text, *look in runs:
@@ -74,18 +112,31 @@ def page_lines(page, number: int) -> list[_Line]:
 def running_lines(pages: Sequence[Sequence[_Line]]) -> set[tuple[int, int]]:  # (page from 0, line)
     "The running heads and page numbers of a document."
     out, sizes = set(), Counter()
-    for line in (line for lines in pages for line in lines): sizes[line.size] += len(line.text)
+    for line in (line for lines in pages for line in lines):
+        sizes[line.size] += len(line.text)
     largest = 1.15 * sizes.most_common(1)[0][0] if sizes else 0
     for _ in range(2):
         seen, places = defaultdict(set), defaultdict(list)
         for n, lines in enumerate(pages):
-            left = sorted((i for i in range(len(lines)) if (n, i) not in out), key=lambda i: lines[i].y)
+            left = sorted(
+                (i for i in range(len(lines)) if (n, i) not in out), key=lambda i: lines[i].y
+            )
             for i in {*left[:1], *left[-1:]}:
                 what, y = re.sub(r"\d+|\b[ivxlc]+\b", "#", lines[i].text), round(lines[i].y)
-                if lines[i].size > largest and len(what) < 20 or what.endswith(".") and what.count(" ") > 5: continue
+                if (
+                    lines[i].size > largest
+                    and len(what) < 20
+                    or what.endswith(".")
+                    and what.count(" ") > 5
+                ):
+                    continue
                 seen[what, y].add(n)
                 places[y].append((n, i, what))
-        again = {k for k, where in seen.items() if len(where) > 2 and 2.5 * len(where) > max(where) - min(where)}
+        again = {
+            k
+            for k, where in seen.items()
+            if len(where) > 2 and 2.5 * len(where) > max(where) - min(where)
+        }
         for y, members in places.items():
             sure = [m for m in members if (m[2], y) in again]
             out |= {m[:2] for m in (members if 2 * len(sure) > len(members) else sure)}
@@ -94,6 +145,7 @@ def running_lines(pages: Sequence[Sequence[_Line]]) -> set[tuple[int, int]]:  # 
 # %% ../../nbs/2_data/04_pdf.ipynb #b2472837
 class _Habits(NamedTuple):
     "What is usual in a document."
+
     leading: dict[float, float]  # size of the letters -> distance of two lines
     length: int  # characters of a full line
     size: float  # of most of the text
@@ -108,11 +160,23 @@ def habits(lines: Sequence[_Line]) -> _Habits:
     for line, below in zip(lines, [*lines[1:], None]):
         looks[line.size, line.bold, line.italic] += len(line.text)
         words.update(re.findall(r"[^\W\d_]+(?:-[^\W\d_]+)*", line.text.lower().rpartition(" ")[0]))
-        if below and below.page == line.page and below.size == line.size and 0 < line.y - below.y < 3 * line.size:
+        if (
+            below
+            and below.page == line.page
+            and below.size == line.size
+            and 0 < line.y - below.y < 3 * line.size
+        ):
             distances[line.size][round(line.y - below.y, 1)] += 1
     (size, bold, italic), _ = looks.most_common(1)[0]
     lengths = sorted(len(line.text) for line in lines if line.size == size)
-    return _Habits({s: c.most_common(1)[0][0] for s, c in distances.items()}, lengths[len(lengths) * 4 // 5], size, bold, italic, words)
+    return _Habits(
+        {s: c.most_common(1)[0][0] for s, c in distances.items()},
+        lengths[len(lengths) * 4 // 5],
+        size,
+        bold,
+        italic,
+        words,
+    )
 
 # %% ../../nbs/2_data/04_pdf.ipynb #3b0a452a
 _ITEM = re.compile(r"[•▪■●○–∗◦·‣*-] |\(?(\d{1,2}|[a-z]|[ivx]{1,4})[.)] ")
@@ -123,11 +187,19 @@ _ENDED = re.compile(r"[.!?:…][\"'”’)\]]*$")
 def _joint(a: _Line, b: _Line, usual: _Habits) -> str:
     "What stands between two lines that follow each other: '' where a word was cut."
     near = a.page == b.page and 0 < a.y - b.y
-    if abs(a.size - b.size) >= 1 or near and a.y - b.y > 1.4 * usual.leading.get(a.size, 1.2 * a.size): return "\n\n"
-    if not near and _ENDED.search(a.text): return "\n\n"
-    if a.mono or b.mono or _ITEM.match(b.text) or _LEADER.search(a.text): return "\n"
-    if re.search(r"[^\W\d_]-$", a.text) and b.text[0].islower(): return ""
-    return "\n" if len(a.text) < .6 * usual.length else " "
+    if (
+        abs(a.size - b.size) >= 1
+        or near
+        and a.y - b.y > 1.4 * usual.leading.get(a.size, 1.2 * a.size)
+    ):
+        return "\n\n"
+    if not near and _ENDED.search(a.text):
+        return "\n\n"
+    if a.mono or b.mono or _ITEM.match(b.text) or _LEADER.search(a.text):
+        return "\n"
+    if re.search(r"[^\W\d_]-$", a.text) and b.text[0].islower():
+        return ""
+    return "\n" if len(a.text) < 0.6 * usual.length else " "
 
 
 def _kept_hyphen(a: str, b: str, words: Counter) -> bool:
@@ -136,13 +208,27 @@ def _kept_hyphen(a: str, b: str, words: Counter) -> bool:
     return words[first + second] > words[first[:-1] + second]
 
 # %% ../../nbs/2_data/04_pdf.ipynb #8983925f
-def flowed(lines: Sequence[_Line], alone: Iterable[tuple[int, int]] = ()) -> tuple[str, list[int]]:  # alone: lines[i:j] that are headings
+def flowed(
+    lines: Sequence[_Line], alone: Iterable[tuple[int, int]] = ()
+) -> tuple[str, list[int]]:  # alone: lines[i:j] that are headings
     "The text of the lines, and where in it each begins."
     usual, parts, starts, at = habits(lines), [], [], 0
-    edges, inside = {i for pair in alone for i in pair}, {k for i, j in alone for k in range(i + 1, j)}
+    edges, inside = (
+        {i for pair in alone for i in pair},
+        {k for i, j in alone for k in range(i + 1, j)},
+    )
     for k, line in enumerate(lines):
-        joint = "" if not k else "\n\n" if k in edges else " " if k in inside else _joint(lines[k - 1], line, usual)
-        if k and not joint and not _kept_hyphen(lines[k - 1].text, line.text, usual.words): parts[-1], at = parts[-1][:-1], at - 1
+        joint = (
+            ""
+            if not k
+            else "\n\n"
+            if k in edges
+            else " "
+            if k in inside
+            else _joint(lines[k - 1], line, usual)
+        )
+        if k and not joint and not _kept_hyphen(lines[k - 1].text, line.text, usual.words):
+            parts[-1], at = parts[-1][:-1], at - 1
         starts.append(at + len(joint))
         parts += [joint, line.text]
         at = starts[-1] + len(line.text)
@@ -151,6 +237,7 @@ def flowed(lines: Sequence[_Line], alone: Iterable[tuple[int, int]] = ()) -> tup
 # %% ../../nbs/2_data/04_pdf.ipynb #d7422c6f
 class _Mark(NamedTuple):
     "lines[first:last] is a heading; first == last: the lines do not hold it, but it stands there."
+
     first: int
     last: int
     level: int
@@ -162,12 +249,14 @@ def _squashed(text: str) -> str:
     return "".join(c for c in text.casefold() if c.isalnum())
 
 # %% ../../nbs/2_data/04_pdf.ipynb #976fe83f
-_ONLY_NUMBER = re.compile(r"(chapter|part|section|appendix|kapitel|teil|anhang)?([ivxlc]{1,6}|[a-z]?\d{0,6})")
+_ONLY_NUMBER = re.compile(
+    r"(chapter|part|section|appendix|kapitel|teil|anhang)?([ivxlc]{1,6}|[a-z]?\d{0,6})"
+)
 
 
 def _but_for_number(a: str, b: str) -> bool:
     "Whether `a` is `b`, or a number and `b`."
-    return a.endswith(b) and bool(_ONLY_NUMBER.fullmatch(a[:len(a) - len(b)]))
+    return a.endswith(b) and bool(_ONLY_NUMBER.fullmatch(a[: len(a) - len(b)]))
 
 
 def _places(title: str, lines: Sequence[_Line], first: int, last: int) -> list[tuple[int, int]]:
@@ -177,16 +266,20 @@ def _places(title: str, lines: Sequence[_Line], first: int, last: int) -> list[t
         got = ""
         for j in range(i, min(i + 4, last)):
             got += _squashed(lines[j].text)
-            if _but_for_number(got, wanted) or len(got) > 3 and _but_for_number(wanted, got): found.append((i, j + 1))
-            if len(got) > len(wanted) + 12: break
+            if _but_for_number(got, wanted) or len(got) > 3 and _but_for_number(wanted, got):
+                found.append((i, j + 1))
+            if len(got) > len(wanted) + 12:
+                break
     return found
 
 # %% ../../nbs/2_data/04_pdf.ipynb #8b46079a
 def _entries(outline: list, level: int = 1) -> Iterator[tuple[int, object]]:
     "The entries of an outline with their levels; what lies below an entry is a list after it."
     for entry in outline:
-        if isinstance(entry, list): yield from _entries(entry, level + 1)
-        else: yield level, entry
+        if isinstance(entry, list):
+            yield from _entries(entry, level + 1)
+        else:
+            yield level, entry
 
 # %% ../../nbs/2_data/04_pdf.ipynb #f361f0f0
 def outline_marks(reader, lines: Sequence[_Line]) -> tuple[list[_Mark], int]:
@@ -195,14 +288,26 @@ def outline_marks(reader, lines: Sequence[_Line]) -> tuple[list[_Mark], int]:
     marks, found, before = [], 0, 0
     for level, entry in _entries(reader.outline):
         title = " ".join(clean(str(entry.title or "")).split())
-        page = (reader.get_destination_page_number(entry) if title else None)
-        if page is None or page < 0: continue
-        first, last, after = bisect_left(pages, page + 1), bisect_right(pages, page + 1), bisect_right(pages, page + 2)
+        page = reader.get_destination_page_number(entry) if title else None
+        if page is None or page < 0:
+            continue
+        first, last, after = (
+            bisect_left(pages, page + 1),
+            bisect_right(pages, page + 1),
+            bisect_right(pages, page + 2),
+        )
         height = float(entry.top) if isinstance(entry.top, (int, float)) else 1e6
-        if not title or first == len(lines): continue
+        if not title or first == len(lines):
+            continue
         places = _places(title, lines, first, last) or _places(title, lines, last, after)
         if places:
-            before, end = min(places, key=lambda p: (p[0] < before, abs(lines[p[0]].y - height) if height < 1e6 else p[0]))
+            before, end = min(
+                places,
+                key=lambda p: (
+                    p[0] < before,
+                    abs(lines[p[0]].y - height) if height < 1e6 else p[0],
+                ),
+            )
             marks.append(_Mark(before, end, level, title))
             found += 1
         else:
@@ -211,25 +316,45 @@ def outline_marks(reader, lines: Sequence[_Line]) -> tuple[list[_Mark], int]:
     return marks, found
 
 # %% ../../nbs/2_data/04_pdf.ipynb #2c4e91c5
-_NUMBER = re.compile(r"(?:(?i:chapter|part|section|appendix)\s+)?"
-                     r"(?:(?P<roman>[IVX]{1,5})|(?P<letter>[A-Z])|(?P<decimal>\d{1,2}(?:\.\d{1,2}){0,4}))(?:[.:)]\s*|\s+)(?=[^\W\d_]|$)")
+_NUMBER = re.compile(
+    r"(?:(?i:chapter|part|section|appendix)\s+)?"
+    r"(?:(?P<roman>[IVX]{1,5})|(?P<letter>[A-Z])|(?P<decimal>\d{1,2}(?:\.\d{1,2}){0,4}))(?:[.:)]\s*|\s+)(?=[^\W\d_]|$)"
+)
 _CAPTION = re.compile(r"(fig(ure|\.)?|table|listing|algorithm|equation)\s*\d", re.I)
 
 
 def _looks_like_heading(text: str, line: _Line, usual: _Habits) -> bool:
     "Whether lines of this look, with this text, are a heading."
     number, letters = _NUMBER.match(text), [c for c in text if c.isalpha()]
-    begins = text[number.end():number.end() + 1] if number else text[0]
-    if not line.upright or line.mono or not 2 < len(letters) <= len(text) <= 150 or 2 * len(letters) < len(text): return False
-    if begins.islower() and not number and " " in text or text.endswith((",", ";", "-")) or _CAPTION.match(text): return False
-    if text.endswith(".") and not number: return False
-    capitals = bool(number) and sum(c.isupper() for c in letters) > .9 * len(letters)
-    larger, bolder = line.size >= 1.15 * usual.size, line.bold and not usual.bold and line.size >= .9 * usual.size
+    begins = text[number.end() : number.end() + 1] if number else text[0]
+    if (
+        not line.upright
+        or line.mono
+        or not 2 < len(letters) <= len(text) <= 150
+        or 2 * len(letters) < len(text)
+    ):
+        return False
+    if (
+        begins.islower()
+        and not number
+        and " " in text
+        or text.endswith((",", ";", "-"))
+        or _CAPTION.match(text)
+    ):
+        return False
+    if text.endswith(".") and not number:
+        return False
+    capitals = bool(number) and sum(c.isupper() for c in letters) > 0.9 * len(letters)
+    larger, bolder = (
+        line.size >= 1.15 * usual.size,
+        line.bold and not usual.bold and line.size >= 0.9 * usual.size,
+    )
     return larger or bolder or capitals or bool(number) and line.italic and not usual.italic
 
 # %% ../../nbs/2_data/04_pdf.ipynb #792f7580
 class _Found(NamedTuple):
     "Lines that look like a heading."
+
     first: int
     last: int
     text: str
@@ -239,8 +364,14 @@ class _Found(NamedTuple):
 
 def _goes_on(a: _Line, b: _Line, usual: _Habits) -> bool:
     "Whether a heading goes on in the next line: the same look, right below, and the first one was about full."
-    if len(a.text) * a.size < .4 * usual.length * usual.size or _NUMBER.match(b.text): return False
-    return (a.size, a.bold, a.italic, a.page) == (b.size, b.bold, b.italic, b.page) and 0 < a.y - b.y < 1.6 * a.size
+    if len(a.text) * a.size < 0.4 * usual.length * usual.size or _NUMBER.match(b.text):
+        return False
+    return (a.size, a.bold, a.italic, a.page) == (
+        b.size,
+        b.bold,
+        b.italic,
+        b.page,
+    ) and 0 < a.y - b.y < 1.6 * a.size
 
 
 def rule_headings(lines: Sequence[_Line], usual: _Habits) -> list[_Found]:
@@ -248,19 +379,28 @@ def rule_headings(lines: Sequence[_Line], usual: _Habits) -> list[_Found]:
     found, i = [], 0
     while i < len(lines):
         j = i + 1
-        while j < min(len(lines), i + 4) and _goes_on(lines[j - 1], lines[j], usual): j += 1
+        while j < min(len(lines), i + 4) and _goes_on(lines[j - 1], lines[j], usual):
+            j += 1
         text = " ".join(line.text for line in lines[i:j])
-        if _looks_like_heading(text, lines[i], usual): found.append(_Found(i, j, text, lines[i].size, lines[i].bold))
+        if _looks_like_heading(text, lines[i], usual):
+            found.append(_Found(i, j, text, lines[i].size, lines[i].bold))
         i = j
-    small = lambda a: a.size < 1.15 * usual.size and not _NUMBER.match(a.text)
-    in_a_row = lambda a, b: a.last == b.first and (a.size, a.bold) == (b.size, b.bold) and small(a)
+
+    def small(a):
+        return a.size < 1.15 * usual.size and not _NUMBER.match(a.text)
+
+    def in_a_row(a, b):
+        return a.last == b.first and (a.size, a.bold) == (b.size, b.bold) and small(a)
+
     return [a for a, b in zip(found, [*found[1:], None]) if not (b and in_a_row(a, b))]
 
 # %% ../../nbs/2_data/04_pdf.ipynb #acecd1dc
 def _depth(text: str, roman: bool) -> int:
     "The level that a number says; 0 without one. Single letters stand below Roman numbers."
-    if not (m := _NUMBER.match(text)): return 0
-    if m["decimal"]: return m["decimal"].count(".") + 1 + roman
+    if not (m := _NUMBER.match(text)):
+        return 0
+    if m["decimal"]:
+        return m["decimal"].count(".") + 1 + roman
     return 1 if m["roman"] else 1 + roman
 
 
@@ -269,24 +409,42 @@ def rule_marks(lines: Sequence[_Line]) -> tuple[list[_Mark], str]:
     found = rule_headings(lines, usual := habits(lines))
     top = max((f.size for f in found), default=0)
     largest = [f for f in found if f.size == top >= 1.15 * usual.size]
-    titles = [f for f in largest if len(largest) == 1 and lines[f.first].page == 1 and not _NUMBER.match(f.text)]
+    titles = [
+        f
+        for f in largest
+        if len(largest) == 1 and lines[f.first].page == 1 and not _NUMBER.match(f.text)
+    ]
     found = [f for f in found if f not in titles]
     roman = sum(bool(m and m["roman"]) for m in (_NUMBER.match(f.text) for f in found)) > 1
     looks = sorted({(f.size, f.bold) for f in found}, reverse=True)
     numbered = defaultdict(list)
     for f in found:
-        if depth := _depth(f.text, roman): numbered[f.size, f.bold].append(depth)
-    level = lambda f: _depth(f.text, roman) or min(numbered[f.size, f.bold], default=1 + looks.index((f.size, f.bold)))
-    return [_Mark(f.first, f.last, level(f), f.text) for f in found], titles[0].text if titles else ""
+        if depth := _depth(f.text, roman):
+            numbered[f.size, f.bold].append(depth)
+
+    def level(f):
+        return _depth(f.text, roman) or min(
+            numbered[f.size, f.bold], default=1 + looks.index((f.size, f.bold))
+        )
+
+    return [_Mark(f.first, f.last, level(f), f.text) for f in found], titles[
+        0
+    ].text if titles else ""
 
 # %% ../../nbs/2_data/04_pdf.ipynb #d6a47b2d
 def _opened(data: bytes):
     "pypdf's reader of a PDF that is not encrypted, or with an empty password, and not too long. Raises DataError."
-    try: import pypdf
-    except ImportError: raise DataError("pypdf is not installed", remedy="pip install 'mtrag_nb[documents]'") from None
+    try:
+        import pypdf
+    except ImportError:
+        raise DataError(
+            "pypdf is not installed", remedy="pip install 'mtrag_nb[documents]'"
+        ) from None
     reader = pypdf.PdfReader(io.BytesIO(data))
-    if reader.is_encrypted and not reader.decrypt(""): raise DataError("encrypted", remedy="Save it without a password")
-    if (n := len(reader.pages)) > MAX_PAGES: raise DataError(f"has {n:,} pages, more than {MAX_PAGES:,}", remedy="Split it")
+    if reader.is_encrypted and not reader.decrypt(""):
+        raise DataError("encrypted", remedy="Save it without a password")
+    if (n := len(reader.pages)) > MAX_PAGES:
+        raise DataError(f"has {n:,} pages, more than {MAX_PAGES:,}", remedy="Split it")
     return reader
 
 # %% ../../nbs/2_data/04_pdf.ipynb #d47f3c44
@@ -296,24 +454,39 @@ def _all_lines(reader) -> tuple[list[_Line], list[str]]:
     for n, page in enumerate(reader.pages, 1):
         pages.append(page_lines(page, n))
         size += sum(len(line.text) for line in pages[-1])
-        if size > MAX_CHARS: raise DataError(f"holds more than {MAX_CHARS:,} characters of text", remedy="Split it")
+        if size > MAX_CHARS:
+            raise DataError(f"holds more than {MAX_CHARS:,} characters of text", remedy="Split it")
     out, empty = running_lines(pages), sum(not lines for lines in pages)
-    lines = [line for n, page in enumerate(pages) for i, line in enumerate(page) if (n, i) not in out]
+    lines = [
+        line for n, page in enumerate(pages) for i, line in enumerate(page) if (n, i) not in out
+    ]
     if not any(c.isalnum() for line in lines for c in line.text):
-        raise DataError(f"no text in {len(pages)} pages: a scan, or drawings only", remedy="Run text recognition over it (ocrmypdf is one)")
-    notes = {f"{empty} of {len(pages)} pages hold no text": empty, f"{len(out)} running heads and page numbers left out": out}
+        raise DataError(
+            f"no text in {len(pages)} pages: a scan, or drawings only",
+            remedy="Run text recognition over it (ocrmypdf is one)",
+        )
+    notes = {
+        f"{empty} of {len(pages)} pages hold no text": empty,
+        f"{len(out)} running heads and page numbers left out": out,
+    }
     return lines, [note for note, there in notes.items() if there]
 
 # %% ../../nbs/2_data/04_pdf.ipynb #2fdf8059
 def _marks(reader, lines: Sequence[_Line]) -> tuple[list[_Mark], str, str]:
     "Headings, title and a note on where they are from."
     ruled, title = rule_marks(lines)
-    try: marks, held = outline_marks(reader, lines)
+    try:
+        marks, held = outline_marks(reader, lines)
     except Exception as e:  # pypdf raises what it happens to meet
         return ruled, title, f"headings by their look: the outline is broken ({type(e).__name__})"
     if marks and (2 * held >= len(marks) or not ruled):
         return marks, title, f"headings from the outline: {held} of {len(marks)} found in the text"
-    return ruled, title, "headings by their look" + (f": of the outline's {len(marks)} the text holds {held}" if marks else "")
+    return (
+        ruled,
+        title,
+        "headings by their look"
+        + (f": of the outline's {len(marks)} the text holds {held}" if marks else ""),
+    )
 
 # %% ../../nbs/2_data/04_pdf.ipynb #8810a652
 def read_pdf(data: bytes) -> Content:
@@ -322,13 +495,27 @@ def read_pdf(data: bytes) -> Content:
     lines, notes = _all_lines(reader)
     marks, title, note = _marks(reader, lines)
     marks.sort(key=lambda m: m.first)  # an outline may jump
-    marks = [m for m, before in zip(marks, [None, *marks]) if not (before and before.last > m.first)]
+    marks = [
+        m for m, before in zip(marks, [None, *marks]) if not (before and before.last > m.first)
+    ]
     text, starts = flowed(lines, [m[:2] for m in marks])
     first_pages = _squashed(" ".join(line.text for line in lines if line.page <= 2))
     named = " ".join(clean(str((reader.metadata or {}).get("/Title") or "")).split())
-    if len(_squashed(named)) > 3 and _squashed(named) in first_pages: title = named
+    if len(_squashed(named)) > 3 and _squashed(named) in first_pages:
+        title = named
     ends = [s + len(line.text) for s, line in zip(starts, lines)]
-    headings = [Heading(m.level, m.title, starts[m.first], ends[m.last - 1] if m.last > m.first else starts[m.first]) for m in marks]
+    headings = [
+        Heading(
+            m.level,
+            m.title,
+            starts[m.first],
+            ends[m.last - 1] if m.last > m.first else starts[m.first],
+        )
+        for m in marks
+    ]
     on = [line.page for line in lines]
-    pages = [starts[i] if (i := bisect_left(on, n)) < len(lines) else len(text) for n in range(1, len(reader.pages) + 1)]
+    pages = [
+        starts[i] if (i := bisect_left(on, n)) < len(lines) else len(text)
+        for n in range(1, len(reader.pages) + 1)
+    ]
     return Content(title, text, headings, pages, [note, *notes])

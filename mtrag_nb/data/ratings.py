@@ -11,9 +11,23 @@ from pathlib import Path
 
 from ..core.files import read_json
 from ..core.types import DataError, Gold, Passage, Task
-from .mtrag import (LABELLED, Fault, Rule, a_number, a_talk, a_turn_number, an_id, an_object, any_text, checked,
-                                 domain_of_line, first_label,
-                                 many, some_text, turns_of_line)
+from mtrag_nb.data.mtrag import (
+    LABELLED,
+    Fault,
+    Rule,
+    a_number,
+    a_talk,
+    a_turn_number,
+    an_id,
+    an_object,
+    any_text,
+    checked,
+    domain_of_line,
+    first_label,
+    many,
+    some_text,
+    turns_of_line,
+)
 
 # %% auto #0
 __all__ = ['RATED', 'RATED_TASK', 'EVALUATION', 'PARTS', 'REMEDY', 'RatedAnswer', 'a_value', 'annotated', 'read_ratings']
@@ -22,12 +36,17 @@ __all__ = ['RATED', 'RATED_TASK', 'EVALUATION', 'PARTS', 'REMEDY', 'RatedAnswer'
 @dataclass(frozen=True)
 class RatedAnswer:
     "An answer with what people and official scorers said of it."
+
     task: Task  # its contexts are the passages that the answer was made from
     gold: Gold
     system: str  # whose answer; "reference" is the benchmark's own
     answer: str
-    ratings: dict[str, tuple[float, ...]]  # faithfulness, appropriateness, naturalness, completeness: 1 to 4, one a person
-    official: dict[str, float]  # RougeL, Bert-Rec, Bert-KPrec, rb_agg, rb_llm, rl_f, conditional_idk
+    ratings: dict[
+        str, tuple[float, ...]
+    ]  # faithfulness, appropriateness, naturalness, completeness: 1 to 4, one a person
+    official: dict[
+        str, float
+    ]  # RougeL, Bert-Rec, Bert-KPrec, rb_agg, rb_llm, rl_f, conditional_idk
 
 
 RATED = ("faithfulness", "appropriateness", "naturalness", "completeness")
@@ -35,52 +54,92 @@ RATED = ("faithfulness", "appropriateness", "naturalness", "completeness")
 # %% ../../nbs/2_data/01_ratings.ipynb #7b228407
 def a_value(least: float, most: float) -> Rule:
     "Who or what -> a value, at least one: numbers between two, as such or as text."
+
     def rule(x):
-        if not isinstance(x, dict) or not x: return "", "has no values"
+        if not isinstance(x, dict) or not x:
+            return "", "has no values"
         for who, said in x.items():
-            if wrong := an_object({"value": lambda v: a_number(least, most)(_as_number(v))})(said): return f".{who}{wrong[0]}", wrong[1]
+            if wrong := an_object({"value": lambda v: a_number(least, most)(_as_number(v))})(said):
+                return f".{who}{wrong[0]}", wrong[1]
+
     return rule
 
 
 def _as_number(v: object) -> object:
     "A number that is written as text as a number, anything else as it is."
-    try: return float(v) if isinstance(v, str) else v
-    except ValueError: return v
+    try:
+        return float(v) if isinstance(v, str) else v
+    except ValueError:
+        return v
 
 
 def annotated(x: object) -> Fault | None:
     "What was said of an answer."
-    if not isinstance(x, dict): return "", "is no object"
+    if not isinstance(x, dict):
+        return "", "is no object"
     rules = {k: a_value(1, 4) if k in RATED else a_value(-2, 2) for k in x if k != "win-rate"}
     return an_object(rules)(x)
 
 
 def _ratings(annotations: Mapping[str, Mapping]) -> dict[str, tuple[float, ...]]:
     "What each person said, by what was asked."
-    return {k: tuple(float(m["value"]) for m in annotations[k].values()) for k in RATED if k in annotations}
+    return {
+        k: tuple(float(m["value"]) for m in annotations[k].values())
+        for k in RATED
+        if k in annotations
+    }
 
 
 def _official(annotations: Mapping[str, Mapping]) -> dict[str, float]:
     "The scores that came with an answer."
-    return {k: float(next(iter(v.values()))["value"]) for k, v in annotations.items() if k not in (*RATED, "win-rate")}
+    return {
+        k: float(next(iter(v.values()))["value"])
+        for k, v in annotations.items()
+        if k not in (*RATED, "win-rate")
+    }
 
 # %% ../../nbs/2_data/01_ratings.ipynb #6379a8a6
-RATED_TASK = an_object({"task_id": an_id, "input": a_talk, "contexts": many(an_object({"document_id": an_id}), distinct="document_id"),
-                        "targets": many(an_object({"text": some_text})), "Collection": any_text}, {"Turn": a_turn_number})
-EVALUATION = an_object({"task_id": an_id, "model_id": an_id, "model_response": any_text, "annotations": annotated})
-PARTS = {"documents": an_object({"document_id": an_id, "text": some_text}), "tasks": RATED_TASK, "evaluations": EVALUATION}
+RATED_TASK = an_object(
+    {
+        "task_id": an_id,
+        "input": a_talk,
+        "contexts": many(an_object({"document_id": an_id}), distinct="document_id"),
+        "targets": many(an_object({"text": some_text})),
+        "Collection": any_text,
+    },
+    {"Turn": a_turn_number},
+)
+EVALUATION = an_object(
+    {"task_id": an_id, "model_id": an_id, "model_response": any_text, "annotations": annotated}
+)
+PARTS = {
+    "documents": an_object({"document_id": an_id, "text": some_text}),
+    "tasks": RATED_TASK,
+    "evaluations": EVALUATION,
+}
 REMEDY = "Wanted is InspectorRAGet's format, as in mtrag-human/evaluations"
 
 
 def _parts(data: Mapping, path: Path) -> tuple[dict, dict, dict]:
     "Texts by document, tasks by id, evaluations by task and model. Raises DataError for anything else, and for an id that came before."
-    for part, rule in PARTS.items(): checked(data, an_object({part: many(rule, most=10**6)}), path, None, REMEDY)
-    for i, t in enumerate(data["tasks"]): checked(t, LABELLED, path, None, f"That is task {i} of the file, counted from 0")
-    ids = {"documents": lambda d: d["document_id"], "tasks": lambda t: t["task_id"], "evaluations": lambda e: (e["task_id"], e["model_id"])}
+    for part, rule in PARTS.items():
+        checked(data, an_object({part: many(rule, most=10**6)}), path, None, REMEDY)
+    for i, t in enumerate(data["tasks"]):
+        checked(t, LABELLED, path, None, f"That is task {i} of the file, counted from 0")
+    ids = {
+        "documents": lambda d: d["document_id"],
+        "tasks": lambda t: t["task_id"],
+        "evaluations": lambda e: (e["task_id"], e["model_id"]),
+    }
     found = {part: {ids[part](x): x for x in data[part]} for part in PARTS}
     for part, by_id in found.items():
-        if len(by_id) < len(data[part]): raise DataError(f"{part} holds an id twice", path, remedy="Remove one of the two")
-    return {i: d["text"] for i, d in found["documents"].items()}, found["tasks"], found["evaluations"]
+        if len(by_id) < len(data[part]):
+            raise DataError(f"{part} holds an id twice", path, remedy="Remove one of the two")
+    return (
+        {i: d["text"] for i, d in found["documents"].items()},
+        found["tasks"],
+        found["evaluations"],
+    )
 
 # %% ../../nbs/2_data/01_ratings.ipynb #e132437e
 def _rated(
@@ -90,15 +149,39 @@ def _rated(
     texts: Mapping[str, str],  # document id -> text
 ) -> RatedAnswer:
     "One evaluation, with its task."
-    tid, turns, domain = evaluation["task_id"], turns_of_line(line), domain_of_line(line, path, None)
+    tid, turns, domain = (
+        evaluation["task_id"],
+        turns_of_line(line),
+        domain_of_line(line, path, None),
+    )
     if lost := [c["document_id"] for c in line["contexts"] if c["document_id"] not in texts]:
-        raise DataError(f"task {tid!r} names the document {lost[0]!r}, which the file does not hold", path, remedy=REMEDY)
-    shown = tuple(Passage(c["document_id"], texts[c["document_id"]], domain=domain) for c in line["contexts"])
+        raise DataError(
+            f"task {tid!r} names the document {lost[0]!r}, which the file does not hold",
+            path,
+            remedy=REMEDY,
+        )
+    shown = tuple(
+        Passage(c["document_id"], texts[c["document_id"]], domain=domain) for c in line["contexts"]
+    )
     turn = int(line["Turn"]) if "Turn" in line else sum(t.speaker == "user" for t in turns)
-    task = Task(tid, tid.split("<")[0], turn, domain, turns[-1].text, turns[:-1], line["Collection"], shown)
-    gold = Gold(tid, first_label(line.get("Answerability")), tuple(t["text"] for t in line["targets"]), shown)
+    task = Task(
+        tid, tid.split("<")[0], turn, domain, turns[-1].text, turns[:-1], line["Collection"], shown
+    )
+    gold = Gold(
+        tid,
+        first_label(line.get("Answerability")),
+        tuple(t["text"] for t in line["targets"]),
+        shown,
+    )
     said = evaluation["annotations"]
-    return RatedAnswer(task, gold, evaluation["model_id"], evaluation["model_response"], _ratings(said), _official(said))
+    return RatedAnswer(
+        task,
+        gold,
+        evaluation["model_id"],
+        evaluation["model_response"],
+        _ratings(said),
+        _official(said),
+    )
 
 
 def read_ratings(
@@ -108,5 +191,9 @@ def read_ratings(
     path = Path(path)
     texts, lines, evaluations = _parts(read_json(path), path)
     if lost := [t for t, _ in evaluations if t not in lines]:
-        raise DataError(f"an answer is of the task {lost[0]!r}, which the file does not hold", path, remedy=REMEDY)
+        raise DataError(
+            f"an answer is of the task {lost[0]!r}, which the file does not hold",
+            path,
+            remedy=REMEDY,
+        )
     return [_rated(path, e, lines[t], texts) for (t, _), e in evaluations.items()]

@@ -23,7 +23,10 @@ def numbered_sentences(
     first: int = 1,
 ) -> str:
     "So many sentences, each with its number."
-    return " ".join(f"{about} number {i} leaves the harbour at seven and is back before night comes." for i in range(first, first + n))
+    return " ".join(
+        f"{about} number {i} leaves the harbour at seven and is back before night comes."
+        for i in range(first, first + n)
+    )
 
 # %% ../../nbs/2_data/02_specimens.ipynb #30ad033d
 def zip_of(
@@ -32,13 +35,22 @@ def zip_of(
     "A ZIP archive."
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as z:
-        for name, content in files.items(): z.writestr(zipfile.ZipInfo(name), content, zipfile.ZIP_DEFLATED)
+        for name, content in files.items():
+            z.writestr(zipfile.ZipInfo(name), content, zipfile.ZIP_DEFLATED)
     return made.getvalue()
 
 
 _W = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
-_PACKAGE, _OFFICE = "http://schemas.openxmlformats.org/package/2006", "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
-WORD_STYLES = {"Title": "Title", "berschrift1": "heading 1", "berschrift2": "heading 2", "Heading3": "heading 3"}  # id -> name
+_PACKAGE, _OFFICE = (
+    "http://schemas.openxmlformats.org/package/2006",
+    "http://schemas.openxmlformats.org/officeDocument/2006/relationships",
+)
+WORD_STYLES = {
+    "Title": "Title",
+    "berschrift1": "heading 1",
+    "berschrift2": "heading 2",
+    "Heading3": "heading 3",
+}  # id -> name
 
 # %% ../../nbs/2_data/02_specimens.ipynb #095921bd
 def word_paragraph(
@@ -53,13 +65,28 @@ def word_paragraph(
 
 def word_table(*rows: Iterable[str]) -> str:
     "A table of a DOCX."
-    return "<w:tbl>" + "".join("<w:tr>" + "".join(f"<w:tc>{word_paragraph(c)}</w:tc>" for c in r) + "</w:tr>" for r in rows) + "</w:tbl>"
+    return (
+        "<w:tbl>"
+        + "".join(
+            "<w:tr>" + "".join(f"<w:tc>{word_paragraph(c)}</w:tc>" for c in r) + "</w:tr>"
+            for r in rows
+        )
+        + "</w:tbl>"
+    )
 
 
-def relationships(*links: tuple[str, str, str]) -> str:  # id, kind, target; an absolute target is outside
+def relationships(
+    *links: tuple[str, str, str],
+) -> str:  # id, kind, target; an absolute target is outside
     "The file of a DOCX that says what belongs to what."
-    outside = lambda target: " TargetMode='External'" if ":" in target else ""
-    links = "".join(f"<Relationship Id='{i}' Type='{_OFFICE}/{kind}' Target='{target}'{outside(target)}/>" for i, kind, target in links)
+
+    def outside(target):
+        return " TargetMode='External'" if ":" in target else ""
+
+    links = "".join(
+        f"<Relationship Id='{i}' Type='{_OFFICE}/{kind}' Target='{target}'{outside(target)}/>"
+        for i, kind, target in links
+    )
     return f"<Relationships xmlns='{_PACKAGE}/relationships'>{links}</Relationships>"
 
 
@@ -74,19 +101,30 @@ def docx(
     files: Mapping[str, str | bytes] = {},  # added to those of a DOCX, or in their place
 ) -> bytes:
     "A DOCX file."
-    styles = (f"<w:style w:type='paragraph' w:styleId='{i}'><w:name w:val='{name}'/></w:style>" for i, name in WORD_STYLES.items())
+    styles = (
+        f"<w:style w:type='paragraph' w:styleId='{i}'><w:name w:val='{name}'/></w:style>"
+        for i, name in WORD_STYLES.items()
+    )
     properties = f"xmlns:cp='{_PACKAGE}/metadata/core-properties' xmlns:dc='http://purl.org/dc/elements/1.1/'"
-    return zip_of({
-        "[Content_Types].xml": f"<Types xmlns='{_PACKAGE}/content-types'><Default Extension='xml' ContentType='application/xml'/></Types>",
-        "_rels/.rels": relationships(("r1", "officeDocument", "word/document.xml")),
-        "word/_rels/document.xml.rels": relationships(("r1", "styles", "styles.xml"), ("r2", "footnotes", "footnotes.xml")),
-        "word/styles.xml": word_xml("styles", *styles),
-        "word/document.xml": word_xml("document", "<w:body>", *body, "</w:body>"),
-        "docProps/core.xml": f"<cp:coreProperties {properties}><dc:title>{escape(title)}</dc:title></cp:coreProperties>", **files})
+    return zip_of(
+        {
+            "[Content_Types].xml": f"<Types xmlns='{_PACKAGE}/content-types'><Default Extension='xml' ContentType='application/xml'/></Types>",
+            "_rels/.rels": relationships(("r1", "officeDocument", "word/document.xml")),
+            "word/_rels/document.xml.rels": relationships(
+                ("r1", "styles", "styles.xml"), ("r2", "footnotes", "footnotes.xml")
+            ),
+            "word/styles.xml": word_xml("styles", *styles),
+            "word/document.xml": word_xml("document", "<w:body>", *body, "</w:body>"),
+            "docProps/core.xml": f"<cp:coreProperties {properties}><dc:title>{escape(title)}</dc:title></cp:coreProperties>",
+            **files,
+        }
+    )
 
 # %% ../../nbs/2_data/02_specimens.ipynb #1c7ebb48
 def pdf(
-    blocks: Iterable[tuple[object, str]],  # ("title" | 1 | 2 | 3 | "text" | "page", its text); a number is the level of a heading
+    blocks: Iterable[
+        tuple[object, str]
+    ],  # ("title" | 1 | 2 | 3 | "text" | "page", its text); a number is the level of a heading
     head: str = "",  # a line at the top of each page
     numbers: bool = False,  # page numbers at the bottom
     outline: bool = True,
@@ -107,15 +145,20 @@ def pdf(
         made.set_y(-15)
         made.cell(0, 5, str(made.page_no()), align="C")
 
-    if head: made.header = lambda: write(head, 9)
-    if numbers: made.footer = foot
+    if head:
+        made.header = lambda: write(head, 9)
+    if numbers:
+        made.footer = foot
     made.set_margin(25)
     made.add_page()
     for kind, text in blocks:
-        if kind == "page": made.add_page()
-        elif kind in ("title", "text"): write(text, *((24, "B") if kind == "title" else ()))
+        if kind == "page":
+            made.add_page()
+        elif kind in ("title", "text"):
+            write(text, *((24, "B") if kind == "title" else ()))
         else:
-            if outline: made.start_section(text, kind - 1)
+            if outline:
+                made.start_section(text, kind - 1)
             write(text, 16 - 2 * kind, "B")
             truth.append((kind, text, made.page_no()))
     return bytes(made.output()), truth
@@ -128,8 +171,14 @@ def handbook(
     "A PDF of six pages: a title, chapters, sections, running heads, page numbers."
     blocks = [("title", "The Handbook of the Holm Ferry"), ("text", "Anna Holm, harbour office")]
     for c, chapter in enumerate(["Tickets", "Timetable", "Winter"], 1):
-        blocks += [("page", "")] * (c > 1) + [(1, f"{c} {chapter}"), ("text", numbered_sentences(12, chapter))]
+        blocks += [("page", "")] * (c > 1) + [
+            (1, f"{c} {chapter}"),
+            ("text", numbered_sentences(12, chapter)),
+        ]
         for s, section in enumerate(["Rules", "Exceptions"], 1):
             blocks.append((2, f"{c}.{s} {section} for the {chapter.lower()}"))
-            blocks += [("text", numbered_sentences(25, section)), ("text", numbered_sentences(15, f"Moreover {section}"))]
+            blocks += [
+                ("text", numbered_sentences(25, section)),
+                ("text", numbered_sentences(15, f"Moreover {section}")),
+            ]
     return pdf(blocks, head, True, outline)

@@ -20,7 +20,11 @@ __all__ = ['COSTS', 'WORTH', 'Worth', 'AUDIT_HEAD', 'costs', 'CostPoint', 'cost_
            'audit', 'audit_rows']
 
 # %% ../../nbs/7_evaluate/11_audit.ipynb #a60bbc1b
-COSTS: dict[str, Callable[[Calls], float]] = {"tokens": lambda c: c.tokens, "seconds": lambda c: c.seconds, "calls": lambda c: c.n}
+COSTS: dict[str, Callable[[Calls], float]] = {
+    "tokens": lambda c: c.tokens,
+    "seconds": lambda c: c.seconds,
+    "calls": lambda c: c.n,
+}
 
 
 def costs(
@@ -28,13 +32,15 @@ def costs(
     by: str = "tokens",  # a key of COSTS
 ) -> dict[str, float]:
     "What each finished turn cost. Raises SettingsError for an unknown currency."
-    if by not in COSTS: raise SettingsError(f"cost in {by!r} is not counted: there are {', '.join(COSTS)}")
+    if by not in COSTS:
+        raise SettingsError(f"cost in {by!r} is not counted: there are {', '.join(COSTS)}")
     return {t.task_id: float(COSTS[by](t.calls)) for t in turns if not t.failed}
 
 # %% ../../nbs/7_evaluate/11_audit.ipynb #88248719
 @dataclass(frozen=True)
 class CostPoint:
     "What a run costs and what it is worth."
+
     cost: Interval
     score: Interval
 
@@ -44,32 +50,42 @@ def cost_point(run: Recording, measure: str, by: str = "tokens") -> CostPoint:
     spent, scores = costs(run.turns.values(), by), run.of(measure)
     both = [t for t in spent if t in scores]
     talks = [run.talks[t] for t in both]
-    return CostPoint(mean_interval([spent[t] for t in both], talks), mean_interval([scores[t] for t in both], talks))
+    return CostPoint(
+        mean_interval([spent[t] for t in both], talks),
+        mean_interval([scores[t] for t in both], talks),
+    )
 
 # %% ../../nbs/7_evaluate/11_audit.ipynb #cabf0487
 WORTH = 0.27  # a change of the conditioned score that counts; see above
-Worth = Callable[[Trajectory, str], "float | None"]  # the score of a draft as the answer to a turn, in [0, 1]
+Worth = Callable[
+    [Trajectory, str], "float | None"
+]  # the score of a draft as the answer to a turn, in [0, 1]
 
 
 @dataclass(frozen=True)
 class Mechanism:
     "What one self-correction did to the turns of a run."
+
     name: str
     without: str  # what it is held against
     turns: int  # finished turns
     triggered: int  # turns in which it stepped in
     passed: int  # of those: ended in an answer
-    changes: Mapping[str, float]  # task id -> change of the conditioned score, of the triggered turns that can be told
+    changes: Mapping[
+        str, float
+    ]  # task id -> change of the conditioned score, of the triggered turns that can be told
     gain: Interval  # their mean
     spent: Calls  # model calls that it cost, over all turns
     share: float | None  # of all tokens of the run; None for a run without any
     least: float = WORTH  # a change that counts
 
     @property
-    def rescued(self) -> int: return sum(c > self.least for c in self.changes.values())
+    def rescued(self) -> int:
+        return sum(c > self.least for c in self.changes.values())
 
     @property
-    def harmed(self) -> int: return sum(c < -self.least for c in self.changes.values())
+    def harmed(self) -> int:
+        return sum(c < -self.least for c in self.changes.values())
 
     @property
     def nothing(self) -> int:
@@ -84,18 +100,25 @@ class Mechanism:
 # %% ../../nbs/7_evaluate/11_audit.ipynb #9605d2c3
 def target_worth(run: Recording) -> Worth:
     "A draft is worth its ROUGE-L with the target."
+
     def worth(t: Trajectory, draft: str) -> float | None:
         targets = run.gold[t.task_id].targets if t.task_id in run.gold else ()
         return rouge_l(draft, targets[0]) if targets else None
+
     return worth
 
 
-def ending_change(t: Trajectory, gold: Gold | None, before: str | None,
-                  worth: Worth) -> float | None:  # before: a draft, None for a refusal
+def ending_change(
+    t: Trajectory, gold: Gold | None, before: str | None, worth: Worth
+) -> float | None:  # before: a draft, None for a refusal
     "The change of the conditioned score from another ending to the actual one; None if it cannot be told."
     label = gold.answerability if gold else ""
-    if label not in (*TO_ANSWER, *TO_REFUSE): return None
-    value = lambda draft, idk: condition(None if label in TO_REFUSE or idk else worth(t, draft), label, float(idk))
+    if label not in (*TO_ANSWER, *TO_REFUSE):
+        return None
+
+    def value(draft, idk):
+        return condition(None if label in TO_REFUSE or idk else worth(t, draft), label, float(idk))
+
     then, now = value(before, before is None), value(t.answer, t.refused)
     return None if then is None or now is None else now - then
 
@@ -103,8 +126,10 @@ def ending_change(t: Trajectory, gold: Gold | None, before: str | None,
 def grade_change(t: Trajectory, gold: Gold | None, contexts: Mapping[str, Context]) -> float | None:
     "Of a turn that was refused for its evidence: 1 if there was nothing to say, -1 if a gold passage was found and dropped, else 0."
     label = gold.answerability if gold else ""
-    if label in TO_REFUSE: return 1.0
-    if label not in TO_ANSWER or not gold.passages: return None
+    if label in TO_REFUSE:
+        return 1.0
+    if label not in TO_ANSWER or not gold.passages:
+        return None
     found = {contexts[i].document_id for i in t.found if i in contexts}
     return -1.0 if found & {p.id for p in gold.passages} else 0.0
 
@@ -136,32 +161,91 @@ def audit(
     least: float = WORTH,  # a change that counts
 ) -> tuple[Mechanism, ...]:
     "Each self-correction of a run: how often it stepped in, what came of it, what it cost. Without gold, only what the record tells."
-    turns, worth, gold = [t for t in run.turns.values() if not t.failed], worth or target_worth(run), lambda t: run.gold.get(t.task_id)
+    turns, worth, gold = (
+        [t for t in run.turns.values() if not t.failed],
+        worth or target_worth(run),
+        lambda t: run.gold.get(t.task_id),
+    )
     all_tokens = sum(t.calls.tokens for t in run.turns.values())
 
     def mechanism(name, without, triggered, change, steps) -> Mechanism:
         changes = {t.task_id: c for t in triggered if (c := change(t)) is not None}
         spent = sum((s.calls for s in steps), Calls())
         gain = mean_interval(list(changes.values()), [run.talks[i] for i in changes])
-        passed, share = sum(t.answered for t in triggered), spent.tokens / all_tokens if all_tokens else None
-        return Mechanism(name, without, len(turns), len(triggered), passed, changes, gain, spent, share, least)
+        passed, share = (
+            sum(t.answered for t in triggered),
+            spent.tokens / all_tokens if all_tokens else None,
+        )
+        return Mechanism(
+            name, without, len(turns), len(triggered), passed, changes, gain, spent, share, least
+        )
 
-    dropped, failed, looped = ([t for t in turns if rule(t)] for rule in (dropped_by_grade, first_draft_failed, lambda t: t.retries))
-    return (mechanism("grade", "answer from what was found", dropped, lambda t: grade_change(t, gold(t), run.contexts),
-                      [s for t in turns for s in t.steps if isinstance(s, (Graded, Gated))]),
-            mechanism("check and retries", "the first draft stands", failed, lambda t: ending_change(t, gold(t), t.drafts[0].text, worth),
-                      [s for t in turns for s in check_steps(t)]),
-            mechanism("retries", "refuse when the first draft fails", looped, lambda t: ending_change(t, gold(t), None, worth),
-                      [s for t in looped for s in after_first(t)]))
+    dropped, failed, looped = (
+        [t for t in turns if rule(t)]
+        for rule in (dropped_by_grade, first_draft_failed, lambda t: t.retries)
+    )
+    return (
+        mechanism(
+            "grade",
+            "answer from what was found",
+            dropped,
+            lambda t: grade_change(t, gold(t), run.contexts),
+            [s for t in turns for s in t.steps if isinstance(s, (Graded, Gated))],
+        ),
+        mechanism(
+            "check and retries",
+            "the first draft stands",
+            failed,
+            lambda t: ending_change(t, gold(t), t.drafts[0].text, worth),
+            [s for t in turns for s in check_steps(t)],
+        ),
+        mechanism(
+            "retries",
+            "refuse when the first draft fails",
+            looped,
+            lambda t: ending_change(t, gold(t), None, worth),
+            [s for t in looped for s in after_first(t)],
+        ),
+    )
 
 # %% ../../nbs/7_evaluate/11_audit.ipynb #41e7be3c
-AUDIT_HEAD = ["run", "mechanism", "without it", "stepped in", "answered then", "rescued", "harmed", "did nothing", "not known",
-              "mean change",
-              "tokens", "share of all"]
+AUDIT_HEAD = [
+    "run",
+    "mechanism",
+    "without it",
+    "stepped in",
+    "answered then",
+    "rescued",
+    "harmed",
+    "did nothing",
+    "not known",
+    "mean change",
+    "tokens",
+    "share of all",
+]
 
 
 def audit_rows(found: Mapping[str, Sequence[Mechanism]]) -> list[list]:  # run -> its audit
     "The audits of runs as rows under AUDIT_HEAD."
-    share = lambda x: "–" if x is None else f"{x:.1%}"
-    return [[name, m.name, m.without, f"{m.triggered} of {m.turns}", m.passed, m.rescued, m.harmed, m.nothing, m.unknown, str(m.gain),
-             f"{m.spent.tokens:,}", share(m.share)] for name, ms in found.items() for m in ms]
+
+    def share(x):
+        return "–" if x is None else f"{x:.1%}"
+
+    return [
+        [
+            name,
+            m.name,
+            m.without,
+            f"{m.triggered} of {m.turns}",
+            m.passed,
+            m.rescued,
+            m.harmed,
+            m.nothing,
+            m.unknown,
+            str(m.gain),
+            f"{m.spent.tokens:,}",
+            share(m.share),
+        ]
+        for name, ms in found.items()
+        for m in ms
+    ]

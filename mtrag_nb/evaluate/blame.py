@@ -10,7 +10,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..core.html import html_table, text_table
-from ..core.record import Calls, Checked, Clarified, Drafted, Gated, Graded, Ranked, Retrieved, Rewritten, Step, Trajectory
+from mtrag_nb.core.record import (
+    Calls,
+    Checked,
+    Clarified,
+    Drafted,
+    Gated,
+    Graded,
+    Ranked,
+    Retrieved,
+    Rewritten,
+    Step,
+    Trajectory,
+)
 from ..core.text import content_words, known_words, share_known, support
 from ..core.types import TO_ANSWER, TO_ASK, TO_REFUSE, Gold, Task
 from .audit import WORTH, Worth, target_worth
@@ -33,36 +45,68 @@ WRONG, RIGHT = 0.15, 0.22  # ROUGE-L with the target; measured below
 @dataclass(frozen=True)
 class Bar:
     "When an answer counts as right or wrong."
+
     wrong: float = WRONG  # below it
     right: float = RIGHT  # at or above it
 
     def of(self, worth: float | None) -> str:
         "right, wrong, or undecided."
-        if worth is None: return "undecided"
+        if worth is None:
+            return "undecided"
         return "right" if worth >= self.right else "wrong" if worth < self.wrong else "undecided"
 
 # %% ../../nbs/7_evaluate/14_blame.ipynb #be5a906f
 CAUSES = {  # cause -> stage, in the order of the chain
-    "broke": "a fault", "gold not in the index": "index", "query strayed": "rewrite", "refused before searching": "gate",
-    "gold not found": "retrieve", "gold reranked away": "rerank", "gold graded away": "grade", "gold lost on the way": "other",
-    "refused though gold was there": "gate", "declined though gold was there": "generate",
-    "good draft rejected": "check", "bad draft let through": "check", "wrong draft from gold": "generate",
-    "passages that do not answer let pass": "grade", "evidence that does not answer let pass": "gate",
-    "answered from nothing": "generate", "asked back though clear": "gate", "answered though underspecified": "gate"}
-STAGES = ("index", "rewrite", "retrieve", "rerank", "grade", "gate", "generate", "check", "other", "a fault")
-UNTOLD = ("no gold passages are known", "the drafts are too near to call", "search not recorded")  # failed, and no stage can be named
+    "broke": "a fault",
+    "gold not in the index": "index",
+    "query strayed": "rewrite",
+    "refused before searching": "gate",
+    "gold not found": "retrieve",
+    "gold reranked away": "rerank",
+    "gold graded away": "grade",
+    "gold lost on the way": "other",
+    "refused though gold was there": "gate",
+    "declined though gold was there": "generate",
+    "good draft rejected": "check",
+    "bad draft let through": "check",
+    "wrong draft from gold": "generate",
+    "passages that do not answer let pass": "grade",
+    "evidence that does not answer let pass": "gate",
+    "answered from nothing": "generate",
+    "asked back though clear": "gate",
+    "answered though underspecified": "gate",
+}
+STAGES = (
+    "index",
+    "rewrite",
+    "retrieve",
+    "rerank",
+    "grade",
+    "gate",
+    "generate",
+    "check",
+    "other",
+    "a fault",
+)
+UNTOLD = (
+    "no gold passages are known",
+    "the drafts are too near to call",
+    "search not recorded",
+)  # failed, and no stage can be named
 
 
 @dataclass(frozen=True)
 class Blame:
     "What became of a turn, and where it went wrong first."
+
     task_id: str
     came: str  # right, failed, undecided, or not judged
     cause: str = ""  # of a failed turn: a key of CAUSES, or of UNTOLD why none can be named
     node: str = ""  # that did it, where one did
 
     @property
-    def stage(self) -> str: return CAUSES.get(self.cause, "")
+    def stage(self) -> str:
+        return CAUSES.get(self.cause, "")
 
 # %% ../../nbs/7_evaluate/14_blame.ipynb #c6beb087
 STRAYED = 0.5  # of a query's content words, more must have been spoken of; of the question's, as many must be left
@@ -75,8 +119,12 @@ def strayed(
 ) -> bool:
     "Whether a query asks about something else than the conversation does."
     asked, sought = set(content_words(question)), set(content_words(query))
-    if not asked or not sought: return False
-    return share_known(query, known_words([question, *history])) <= STRAYED and len(asked & sought) / len(asked) < STRAYED
+    if not asked or not sought:
+        return False
+    return (
+        share_known(query, known_words([question, *history])) <= STRAYED
+        and len(asked & sought) / len(asked) < STRAYED
+    )
 
 # %% ../../nbs/7_evaluate/14_blame.ipynb #696cdffc
 def documents(run: Recording, ids: Iterable[str]) -> set[str]:
@@ -94,70 +142,119 @@ def strayed_at(run: Recording, t: Trajectory) -> str:
     "The node whose query strayed, if every search of a turn was for such a query; '' else."
     history, node, bad = [u.text for u in run.histories.get(t.task_id, ())], "", []
     for s in t.steps:
-        if isinstance(s, Rewritten): node = s.node if strayed(s.text, t.question, history) else ""
-        if isinstance(s, Retrieved): bad.append(node)
+        if isinstance(s, Rewritten):
+            node = s.node if strayed(s.text, t.question, history) else ""
+        if isinstance(s, Retrieved):
+            bad.append(node)
     return bad[0] if bad and all(bad) else ""
 
 # %% ../../nbs/7_evaluate/14_blame.ipynb #8714d57a
-def evidence_cause(run: Recording, t: Trajectory, relevant: set[str]) -> tuple[str, str]:  # cause and node; ("", "") if gold arrived
+def evidence_cause(
+    run: Recording, t: Trajectory, relevant: set[str]
+) -> tuple[str, str]:  # cause and node; ("", "") if gold arrived
     "Where the gold passages of a turn were lost."
-    has = lambda ids: bool(relevant & documents(run, ids))
-    if relevant <= run.absent: return "gold not in the index", ""
-    if not t.retrievals and not run.searches: return UNTOLD[2], ""
-    if not t.retrievals: return "refused before searching", t.steps[-1].node if t.steps else ""
-    if node := strayed_at(run, t): return "query strayed", node
+
+    def has(ids):
+        return bool(relevant & documents(run, ids))
+
+    if relevant <= run.absent:
+        return "gold not in the index", ""
+    if not t.retrievals and not run.searches:
+        return UNTOLD[2], ""
+    if not t.retrievals:
+        return "refused before searching", t.steps[-1].node if t.steps else ""
+    if node := strayed_at(run, t):
+        return "query strayed", node
     if not any(has(s.contexts) or relevant & {h.document_id for h in s.hits} for s in t.retrievals):
         return "gold not found", t.retrievals[-1].node
     last = next((s for s in reversed(t.steps) if isinstance(s, (Graded, Ranked))), None)
-    if has(t.contexts if t.drafts else kept_by(last) if last else t.found): return "", ""
+    if has(t.contexts if t.drafts else kept_by(last) if last else t.found):
+        return "", ""
     for s in reversed(t.steps):
-        if isinstance(s, Graded) and has(g.id for g in s.grades) and not has(kept_by(s)): return "gold graded away", s.node
-        if isinstance(s, Ranked) and not has(kept_by(s)): return "gold reranked away", s.node
+        if isinstance(s, Graded) and has(g.id for g in s.grades) and not has(kept_by(s)):
+            return "gold graded away", s.node
+        if isinstance(s, Ranked) and not has(kept_by(s)):
+            return "gold reranked away", s.node
     return "gold lost on the way", ""
 
 # %% ../../nbs/7_evaluate/14_blame.ipynb #46316a0f
 def unsupported(run: Recording, t: Trajectory, draft: Drafted) -> bool:
     "Whether most of a draft stands in no passage that the generator saw: what a check of groundedness is there to see."
-    return support(draft.text, [run.contexts[i].text for i in t.contexts if i in run.contexts]) < LEAST_SUPPORT
+    return (
+        support(draft.text, [run.contexts[i].text for i in t.contexts if i in run.contexts])
+        < LEAST_SUPPORT
+    )
 
 
 def let_through(run: Recording, t: Trajectory) -> Checked | None:
     "The check of groundedness that let an unsupported last draft pass, if one did."
-    if not t.drafts or not t.answered: return None
+    if not t.drafts or not t.answered:
+        return None
     check = t.check_of(t.drafts[-1])
-    return check if check and check.verdict.passed and check.asked == "grounded" and unsupported(run, t, t.drafts[-1]) else None
+    return (
+        check
+        if check
+        and check.verdict.passed
+        and check.asked == "grounded"
+        and unsupported(run, t, t.drafts[-1])
+        else None
+    )
 
 # %% ../../nbs/7_evaluate/14_blame.ipynb #bde894b9
-def draft_cause(run: Recording, t: Trajectory, worth: Worth, bar: Bar, refused: bool) -> tuple[str, str]:
+def draft_cause(
+    run: Recording, t: Trajectory, worth: Worth, bar: Bar, refused: bool
+) -> tuple[str, str]:
     "What went wrong from the drafts on, gold being there."
     written = [d for d in t.drafts if not d.declined]
-    if not t.drafts: return "refused though gold was there", t.steps[-2].node if len(t.steps) > 1 else ""
+    if not t.drafts:
+        return "refused though gold was there", t.steps[-2].node if len(t.steps) > 1 else ""
     values = {id(d): worth(t, d.text) for d in written}
     end = 0.0 if refused else worth(t, t.answer) or 0.0
-    spoilt = [d for d in written if bar.of(values[id(d)]) == "right" and values[id(d)] - end > WORTH * (not refused)]
+    spoilt = [
+        d
+        for d in written
+        if bar.of(values[id(d)]) == "right" and values[id(d)] - end > WORTH * (not refused)
+    ]
     for d in spoilt:
-        if (check := t.check_of(d)) and not check.verdict.passed: return "good draft rejected", check.node
-    if refused and (t.answered or t.drafts[-1].declined): return "declined though gold was there", t.drafts[-1].node
-    if check := let_through(run, t): return "bad draft let through", check.node
-    if refused and any(bar.of(values[id(d)]) != "wrong" and not unsupported(run, t, d) for d in written): return UNTOLD[1], ""
+        if (check := t.check_of(d)) and not check.verdict.passed:
+            return "good draft rejected", check.node
+    if refused and (t.answered or t.drafts[-1].declined):
+        return "declined though gold was there", t.drafts[-1].node
+    if check := let_through(run, t):
+        return "bad draft let through", check.node
+    if refused and any(
+        bar.of(values[id(d)]) != "wrong" and not unsupported(run, t, d) for d in written
+    ):
+        return UNTOLD[1], ""
     return "wrong draft from gold", t.drafts[-1].node
 
 # %% ../../nbs/7_evaluate/14_blame.ipynb #c8a73ffb
 def answered_cause(run: Recording, t: Trajectory) -> tuple[str, str]:
     "Who let pass an answer to a question that has none."
-    if not t.retrievals and not run.searches: return UNTOLD[2], ""
-    if node := strayed_at(run, t): return "query strayed", node
-    if check := let_through(run, t): return "bad draft let through", check.node
-    if t.drafts and unsupported(run, t, t.drafts[-1]): return "answered from nothing", t.drafts[-1].node
-    for kind, cause in ((Gated, "evidence that does not answer let pass"), (Graded, "passages that do not answer let pass")):
-        if steps := t.of(kind): return cause, steps[-1].node
+    if not t.retrievals and not run.searches:
+        return UNTOLD[2], ""
+    if node := strayed_at(run, t):
+        return "query strayed", node
+    if check := let_through(run, t):
+        return "bad draft let through", check.node
+    if t.drafts and unsupported(run, t, t.drafts[-1]):
+        return "answered from nothing", t.drafts[-1].node
+    for kind, cause in (
+        (Gated, "evidence that does not answer let pass"),
+        (Graded, "passages that do not answer let pass"),
+    ):
+        if steps := t.of(kind):
+            return cause, steps[-1].node
     return "answered from nothing", t.drafts[-1].node if t.drafts else ""
 
 # %% ../../nbs/7_evaluate/14_blame.ipynb #564da878
-def clarified_cause(t: Trajectory, label: str) -> tuple[str, ...]:  # what came of it, cause and node; (): rightly let pass
+def clarified_cause(
+    t: Trajectory, label: str
+) -> tuple[str, ...]:  # what came of it, cause and node; (): rightly let pass
     "What became of a turn whose system can ask back. That of a system that cannot is not judged on an underspecified question."
     vague, node = label in TO_ASK, t.of(Clarified)[-1].node
-    if t.asked_back and label: return ("right",) if vague else ("failed", "asked back though clear", node)
+    if t.asked_back and label:
+        return ("right",) if vague else ("failed", "asked back though clear", node)
     return ("failed", "answered though underspecified", node) if vague else ()
 
 
@@ -165,18 +262,30 @@ def blame_turn(run: Recording, task_id: str, worth: Worth | None = None, bar: Ba
     "What became of a turn, and where it went wrong first."
     t, known, worth = run.turns[task_id], run.gold.get(task_id), worth or target_worth(run)
     label = known.answerability if known else ""
-    if t.failed: return Blame(task_id, "failed", "broke", t.error.node if t.error else "")
-    if t.of(Clarified) and (told := clarified_cause(t, label)): return Blame(task_id, *told)
-    if label not in (*TO_ANSWER, *TO_REFUSE): return Blame(task_id, "not judged")
+    if t.failed:
+        return Blame(task_id, "failed", "broke", t.error.node if t.error else "")
+    if t.of(Clarified) and (told := clarified_cause(t, label)):
+        return Blame(task_id, *told)
+    if label not in (*TO_ANSWER, *TO_REFUSE):
+        return Blame(task_id, "not judged")
     refused = t.refused or decision(run.item(task_id), run.judged.get(task_id, {}))[1] == 1
-    if label in TO_REFUSE: return Blame(task_id, "right") if refused else Blame(task_id, "failed", *answered_cause(run, t))
+    if label in TO_REFUSE:
+        return (
+            Blame(task_id, "right")
+            if refused
+            else Blame(task_id, "failed", *answered_cause(run, t))
+        )
     if not refused:
         came = bar.of(worth(t, t.answer))
-        if came != "wrong": return Blame(task_id, came)
+        if came != "wrong":
+            return Blame(task_id, came)
     relevant = set(run.relevant(task_id))
-    if not relevant: return Blame(task_id, "failed", UNTOLD[0])
+    if not relevant:
+        return Blame(task_id, "failed", UNTOLD[0])
     cause, node = evidence_cause(run, t, relevant)
-    return Blame(task_id, "failed", *((cause, node) if cause else draft_cause(run, t, worth, bar, refused)))
+    return Blame(
+        task_id, "failed", *((cause, node) if cause else draft_cause(run, t, worth, bar, refused))
+    )
 
 # %% ../../nbs/7_evaluate/14_blame.ipynb #cce4b7d3
 def place_of(turn: int) -> str:
@@ -184,7 +293,9 @@ def place_of(turn: int) -> str:
     return "first" if turn == 1 else "second to fourth" if turn < 5 else "later"
 
 
-GROUPS: dict[str, Callable[[Trajectory | Task, Gold | None], str]] = {  # what turns are grouped by -> the group of a turn
+GROUPS: dict[
+    str, Callable[[Trajectory | Task, Gold | None], str]
+] = {  # what turns are grouped by -> the group of a turn
     "domain": lambda t, known: t.domain,
     "turn": lambda t, known: place_of(t.turn),
     "question type": lambda t, known: ", ".join(known.question_type) or "none" if known else "none",
@@ -192,7 +303,9 @@ GROUPS: dict[str, Callable[[Trajectory | Task, Gold | None], str]] = {  # what t
 }
 
 
-def groups_of(turns: Mapping[str, Trajectory | Task], gold: Mapping[str, Gold]) -> dict[str, dict[str, str]]:
+def groups_of(
+    turns: Mapping[str, Trajectory | Task], gold: Mapping[str, Gold]
+) -> dict[str, dict[str, str]]:
     "What turns are grouped by -> task id -> group."
     return {what: {i: of(t, gold.get(i)) for i, t in turns.items()} for what, of in GROUPS.items()}
 
@@ -200,61 +313,89 @@ def groups_of(turns: Mapping[str, Trajectory | Task], gold: Mapping[str, Gold]) 
 @dataclass(frozen=True, repr=False)
 class BlameReport:
     "Where the turns of a run went wrong."
+
     name: str
     turns: Mapping[str, Blame]  # task id -> what became of it
     talks: Mapping[str, str]  # task id -> conversation
     groups: Mapping[str, Mapping[str, str]]  # what turns are grouped by -> task id -> group
 
     @property
-    def judged(self) -> list[Blame]: return [b for b in self.turns.values() if b.came != "not judged"]
+    def judged(self) -> list[Blame]:
+        return [b for b in self.turns.values() if b.came != "not judged"]
 
     @property
-    def failed(self) -> list[Blame]: return [b for b in self.turns.values() if b.came == "failed"]
+    def failed(self) -> list[Blame]:
+        return [b for b in self.turns.values() if b.came == "failed"]
 
-    def share(self, rule: Callable[[Blame], bool], among: Iterable[Blame] | None = None) -> Interval:
+    def share(
+        self, rule: Callable[[Blame], bool], among: Iterable[Blame] | None = None
+    ) -> Interval:
         "The share of the judged turns, or of others, for which something holds."
         some = self.judged if among is None else list(among)
         return mean_interval([float(rule(b)) for b in some], [self.talks[b.task_id] for b in some])
 
     def counts(self, by: str = "cause") -> dict[str, int]:  # or "stage"
         "How many failed turns each cause or stage has, most first; those of which none can be named count as ''."
-        return dict(Counter((b.cause if by == "cause" else b.stage) for b in self.failed).most_common())
+        return dict(
+            Counter((b.cause if by == "cause" else b.stage) for b in self.failed).most_common()
+        )
 
-    def by(self, what: str) -> dict[str, dict[str, int]]:  # a key of GROUPS; group -> stage -> failed turns
+    def by(
+        self, what: str
+    ) -> dict[str, dict[str, int]]:  # a key of GROUPS; group -> stage -> failed turns
         "The stages to blame in each group; '' is 'none can be named'."
         out: dict[str, Counter] = {}
-        for b in self.judged: out.setdefault(self.groups[what][b.task_id], Counter())
-        for b in self.failed: out[self.groups[what][b.task_id]][b.stage] += 1
+        for b in self.judged:
+            out.setdefault(self.groups[what][b.task_id], Counter())
+        for b in self.failed:
+            out[self.groups[what][b.task_id]][b.stage] += 1
         return {g: dict(c) for g, c in sorted(out.items())}
 
     @property
-    def unattributed(self) -> int: return sum(not b.stage for b in self.failed)
+    def unattributed(self) -> int:
+        return sum(not b.stage for b in self.failed)
 
     def _table(self):
-        rows = [[cause, CAUSES.get(cause, "none can be named"), n, str(self.share(lambda b, c=cause: b.cause == c)),
-                 f"{n / len(self.failed):.0%}"] for cause, n in self.counts().items()]
+        rows = [
+            [
+                cause,
+                CAUSES.get(cause, "none can be named"),
+                n,
+                str(self.share(lambda b, c=cause: b.cause == c)),
+                f"{n / len(self.failed):.0%}",
+            ]
+            for cause, n in self.counts().items()
+        ]
         return ["went wrong first", "stage", "turns", "of all judged", "of those that failed"], rows
 
     @property
     def note(self) -> str:
         came = Counter(b.came for b in self.turns.values())
-        return (f"{self.name}: {len(self.judged)} turns judged: {came['right']} right, {came['undecided']} undecided, "
-                f"{came['failed']} failed ({self.unattributed} without a stage to name); {came['not judged']} not judged. "
-                "Intervals: over conversations.")
+        return (
+            f"{self.name}: {len(self.judged)} turns judged: {came['right']} right, {came['undecided']} undecided, "
+            f"{came['failed']} failed ({self.unattributed} without a stage to name); {came['not judged']} not judged. "
+            "Intervals: over conversations."
+        )
 
-    def __repr__(self): return text_table(*self._table()) + "\n" + self.note
+    def __repr__(self):
+        return text_table(*self._table()) + "\n" + self.note
 
-    def _repr_html_(self): return html_table(*self._table(), note=self.note)
+    def _repr_html_(self):
+        return html_table(*self._table(), note=self.note)
 
 # %% ../../nbs/7_evaluate/14_blame.ipynb #f6650d60
 def blame(run: Recording, worth: Worth | None = None, bar: Bar = Bar()) -> BlameReport:
     "Where each turn of a run went wrong first."
     worth = worth or target_worth(run)
     groups = {"system": dict.fromkeys(run.turns, run.system), **groups_of(run.turns, run.gold)}
-    return BlameReport(run.name, {i: blame_turn(run, i, worth, bar) for i in run.turns}, run.talks, groups)
+    return BlameReport(
+        run.name, {i: blame_turn(run, i, worth, bar) for i in run.turns}, run.talks, groups
+    )
 
 # %% ../../nbs/7_evaluate/14_blame.ipynb #9c5b9246
-def blame_table(reports: Iterable[BlameReport], what: str = "") -> tuple[list[str], list[list]]:  # what: "" or a key of GROUPS
+def blame_table(
+    reports: Iterable[BlameReport], what: str = ""
+) -> tuple[list[str], list[list]]:  # what: "" or a key of GROUPS
     "Runs, or their groups, by stages: header and rows."
     rows = []
     for r in reports:
@@ -262,13 +403,22 @@ def blame_table(reports: Iterable[BlameReport], what: str = "") -> tuple[list[st
         for group, counts in parts.items():
             some = [b for b in r.judged if not what or r.groups[what][b.task_id] == group]
             told = [str(counts.get(s, 0) or "") for s in (*STAGES, "")]
-            rows.append([r.name, *([group] if what else []), len(some), str(r.share(lambda b: b.came == "failed", some)), *told])
+            rows.append(
+                [
+                    r.name,
+                    *([group] if what else []),
+                    len(some),
+                    str(r.share(lambda b: b.came == "failed", some)),
+                    *told,
+                ]
+            )
     return ["run", *([what] if what else []), "judged", "failed", *STAGES, "not told"], rows
 
 # %% ../../nbs/7_evaluate/14_blame.ipynb #253b765a
 @dataclass(frozen=True)
 class Decided:
     "One decision of a gate."
+
     talk: str  # conversation
     good: bool  # it should have passed
     passed: bool
@@ -278,13 +428,15 @@ class Decided:
 @dataclass(frozen=True)
 class Gate:
     "A gate of a run against gold."
+
     name: str  # node, and what it asks
     what: str  # passages, evidence or drafts
     cases: tuple[Decided, ...]
     calls: int = 0  # of the model, in all its steps
     tokens: int = 0
 
-    def count(self, good: bool, passed: bool) -> int: return sum(c.good == good and c.passed == passed for c in self.cases)
+    def count(self, good: bool, passed: bool) -> int:
+        return sum(c.good == good and c.passed == passed for c in self.cases)
 
     def _share(self, good: bool, passed: bool) -> Interval:
         some = [c for c in self.cases if c.good == good]
@@ -304,80 +456,195 @@ class Gate:
     def auroc(self) -> Interval | None:
         "Of its scores; None for a gate that gives none."
         some = [c for c in self.cases if c.score is not None]
-        return auroc_interval([c.score for c in some], [c.good for c in some], [c.talk for c in some]) if some else None
+        return (
+            auroc_interval([c.score for c in some], [c.good for c in some], [c.talk for c in some])
+            if some
+            else None
+        )
 
 # %% ../../nbs/7_evaluate/14_blame.ipynb #8ef94b41
-Judge = tuple[str, str, "bool | None", bool, "float | None"]  # gate, of what, good (None: nobody can say), passed, score
+Judge = tuple[
+    str, str, "bool | None", bool, "float | None"
+]  # gate, of what, good (None: nobody can say), passed, score
 
 
-def decisions(run: Recording, t: Trajectory, worth: Worth, bar: Bar) -> Iterable[tuple[Step, Judge]]:
+def decisions(
+    run: Recording, t: Trajectory, worth: Worth, bar: Bar
+) -> Iterable[tuple[Step, Judge]]:
     "What each gate of a turn decided."
     label, relevant, ids = run.gold[t.task_id].answerability, set(run.relevant(t.task_id)), ()
     known = label in TO_REFUSE or label in TO_ANSWER and bool(relevant)
-    gold = lambda some: bool(relevant & documents(run, some)) if known else None
+
+    def gold(some):
+        return bool(relevant & documents(run, some)) if known else None
+
     for s in t.steps:
         if isinstance(s, Clarified):
-            yield s, (f"{s.node}: clear", "questions", label not in TO_ASK if label else None, s.verdict.passed, s.verdict.score)
+            yield (
+                s,
+                (
+                    f"{s.node}: clear",
+                    "questions",
+                    label not in TO_ASK if label else None,
+                    s.verdict.passed,
+                    s.verdict.score,
+                ),
+            )
         if isinstance(s, Graded):
-            for g in s.grades: yield s, (s.node, "passages", gold([g.id]), g.id in kept_by(s), g.verdict.score)
-        if isinstance(s, Gated): yield s, (f"{s.node}: {s.asked}", "evidence", gold(ids), s.verdict.passed, s.verdict.score)
-        if isinstance(s, Drafted) and ids: yield s, (f"{s.node}: may decline", "evidence", gold(ids), not s.declined, None)
+            for g in s.grades:
+                yield s, (s.node, "passages", gold([g.id]), g.id in kept_by(s), g.verdict.score)
+        if isinstance(s, Gated):
+            yield (
+                s,
+                (f"{s.node}: {s.asked}", "evidence", gold(ids), s.verdict.passed, s.verdict.score),
+            )
+        if isinstance(s, Drafted) and ids:
+            yield s, (f"{s.node}: may decline", "evidence", gold(ids), not s.declined, None)
         if isinstance(s, Checked):
             draft = next((d for d in reversed(t.drafts) if t.check_of(d) is s), None)
-            came = "undecided" if draft is None else "wrong" if label in TO_REFUSE else bar.of(worth(t, draft.text))
-            good = None if came == "undecided" or not known and label not in TO_ANSWER else came == "right"
+            came = (
+                "undecided"
+                if draft is None
+                else "wrong"
+                if label in TO_REFUSE
+                else bar.of(worth(t, draft.text))
+            )
+            good = (
+                None
+                if came == "undecided" or not known and label not in TO_ANSWER
+                else came == "right"
+            )
             yield s, (f"{s.node}: {s.asked}", "drafts", good, s.verdict.passed, s.verdict.score)
         ids = kept_by(s) if isinstance(s, (Graded, Ranked)) else getattr(s, "contexts", ids)
     if t.answered and t.drafts:
-        for i in t.contexts: yield Step(), ("citations", "passages", gold([i]), i in t.cited, None)
+        for i in t.contexts:
+            yield Step(), ("citations", "passages", gold([i]), i in t.cited, None)
 
 # %% ../../nbs/7_evaluate/14_blame.ipynb #e12f27aa
-def turn_gates(run: Recording, t: Trajectory, worth: Worth | None = None, bar: Bar = Bar()) -> list[Gate]:
+def turn_gates(
+    run: Recording, t: Trajectory, worth: Worth | None = None, bar: Bar = Bar()
+) -> list[Gate]:
     "The gates of one turn against gold."
     cases, steps = {}, {}
     for s, (name, what, good, passed, score) in decisions(run, t, worth or target_worth(run), bar):
         some = cases.setdefault((name, what), [])
-        if good is not None: some.append(Decided(t.conversation_id, good, passed, score))
-        if not isinstance(s, Drafted): steps.setdefault((name, what), {})[id(s)] = s.calls
+        if good is not None:
+            some.append(Decided(t.conversation_id, good, passed, score))
+        if not isinstance(s, Drafted):
+            steps.setdefault((name, what), {})[id(s)] = s.calls
     spent = {key: sum(of.values(), Calls()) for key, of in steps.items()}
-    return [Gate(*key, tuple(some), spent.get(key, Calls()).n, spent.get(key, Calls()).tokens) for key, some in cases.items()]
+    return [
+        Gate(*key, tuple(some), spent.get(key, Calls()).n, spent.get(key, Calls()).tokens)
+        for key, some in cases.items()
+    ]
 
 
 def together(some: Iterable[Gate]) -> list[Gate]:
     "Gates of many turns, each once."
     found: dict[tuple[str, str], list[Gate]] = {}
-    for g in some: found.setdefault((g.name, g.what), []).append(g)
-    return [Gate(*key, tuple(c for g in gs for c in g.cases), sum(g.calls for g in gs), sum(g.tokens for g in gs))
-            for key, gs in found.items()]
+    for g in some:
+        found.setdefault((g.name, g.what), []).append(g)
+    return [
+        Gate(
+            *key,
+            tuple(c for g in gs for c in g.cases),
+            sum(g.calls for g in gs),
+            sum(g.tokens for g in gs),
+        )
+        for key, gs in found.items()
+    ]
 
 
 def gates(run: Recording, worth: Worth | None = None, bar: Bar = Bar()) -> list[Gate]:
     "All gates of a run against gold."
-    return together(g for t in run.turns.values() if t.task_id in run.gold for g in turn_gates(run, t, worth, bar))
+    return together(
+        g
+        for t in run.turns.values()
+        if t.task_id in run.gold
+        for g in turn_gates(run, t, worth, bar)
+    )
 
 
-def gate_table(found: Mapping[str, Sequence[Gate]]) -> tuple[list[str], list[list]]:  # run -> its gates
+def gate_table(
+    found: Mapping[str, Sequence[Gate]],
+) -> tuple[list[str], list[list]]:  # run -> its gates
     "Gates as header and rows."
-    head = ["run", "gate", "of", "good kept", "good dropped", "bad kept", "bad dropped", "of the good, kept", "of the bad, dropped",
-            "AUROC", "calls", "tokens"]
-    cells = lambda g: [g.count(True, True), g.count(True, False), g.count(False, True), g.count(False, False), str(g.kept), str(g.dropped)]
-    return head, [[name, g.name, g.what, *cells(g), str(g.auroc) if g.auroc else "–", g.calls, f"{g.tokens:,}"]
-                  for name, gs in found.items() for g in gs]
+    head = [
+        "run",
+        "gate",
+        "of",
+        "good kept",
+        "good dropped",
+        "bad kept",
+        "bad dropped",
+        "of the good, kept",
+        "of the bad, dropped",
+        "AUROC",
+        "calls",
+        "tokens",
+    ]
+
+    def cells(g):
+        return [
+            g.count(True, True),
+            g.count(True, False),
+            g.count(False, True),
+            g.count(False, False),
+            str(g.kept),
+            str(g.dropped),
+        ]
+
+    return head, [
+        [
+            name,
+            g.name,
+            g.what,
+            *cells(g),
+            str(g.auroc) if g.auroc else "–",
+            g.calls,
+            f"{g.tokens:,}",
+        ]
+        for name, gs in found.items()
+        for g in gs
+    ]
 
 # %% ../../nbs/7_evaluate/14_blame.ipynb #75cac651
-def blame_item(item: Item, gold: Gold | None, relevant: Iterable[str], bar: Bar = Bar(), verdict: float | None = None) -> Blame:
+def blame_item(
+    item: Item,
+    gold: Gold | None,
+    relevant: Iterable[str],
+    bar: Bar = Bar(),
+    verdict: float | None = None,
+) -> Blame:
     "What became of an answer, as far as answer and qrels say. `verdict`: 1 if it refuses; None: as the item says."
-    label, refused = gold.answerability if gold else "", item.refused if verdict is None else verdict == 1
-    if label in TO_REFUSE: return Blame(item.task_id, "right") if refused else Blame(item.task_id, "failed", "answered from nothing")
-    if label not in TO_ANSWER or not gold.targets: return Blame(item.task_id, "not judged")
+    label, refused = (
+        gold.answerability if gold else "",
+        item.refused if verdict is None else verdict == 1,
+    )
+    if label in TO_REFUSE:
+        return (
+            Blame(item.task_id, "right")
+            if refused
+            else Blame(item.task_id, "failed", "answered from nothing")
+        )
+    if label not in TO_ANSWER or not gold.targets:
+        return Blame(item.task_id, "not judged")
     came = "wrong" if refused else bar.of(rouge_l(item.answer, gold.targets[0]))
-    if came != "wrong": return Blame(item.task_id, came)
+    if came != "wrong":
+        return Blame(item.task_id, came)
     wanted = set(relevant)
-    if not wanted: return Blame(item.task_id, "failed", UNTOLD[0])
-    if item.unranked and not item.contexts: return Blame(item.task_id, "failed", UNTOLD[2])
+    if not wanted:
+        return Blame(item.task_id, "failed", UNTOLD[0])
+    if item.unranked and not item.contexts:
+        return Blame(item.task_id, "failed", UNTOLD[2])
     seen = {*(c.document_id for c in item.contexts), *(i for i, _ in item.ranked)}
-    if not wanted & seen: return Blame(item.task_id, "failed", "gold not found")
-    return Blame(item.task_id, "failed", "declined though gold was there" if refused else "wrong draft from gold")
+    if not wanted & seen:
+        return Blame(item.task_id, "failed", "gold not found")
+    return Blame(
+        item.task_id,
+        "failed",
+        "declined though gold was there" if refused else "wrong draft from gold",
+    )
 
 # %% ../../nbs/7_evaluate/14_blame.ipynb #f83c4218
 def blame_items(
@@ -388,12 +655,28 @@ def blame_items(
     bar: Bar = Bar(),
 ) -> BlameReport:
     "The answers of a prediction file, as far as they can be attributed."
-    def relevant(i): return [p for p, n in qrels.get(i, {}).items() if n > 0] if qrels is not None else [p.id for p in gold[i].passages]
+
+    def relevant(i):
+        return (
+            [p for p, n in qrels.get(i, {}).items() if n > 0]
+            if qrels is not None
+            else [p.id for p in gold[i].passages]
+        )
+
     known = [i for i in items if i.task_id in gold]
-    turns = {i.task_id: blame_item(i, gold[i.task_id], relevant(i.task_id), bar, decision(i)[1]) for i in known}
-    labels = lambda of: {i.task_id: of(i) for i in known}
-    groups = {"system": labels(lambda i: name), "domain": labels(lambda i: i.domain),
-              "turn": labels(lambda i: place_of(i.turn)),
-              "question type": labels(lambda i: ", ".join(gold[i.task_id].question_type) or "none"),
-              "answerability": labels(lambda i: gold[i.task_id].answerability)}
+    turns = {
+        i.task_id: blame_item(i, gold[i.task_id], relevant(i.task_id), bar, decision(i)[1])
+        for i in known
+    }
+
+    def labels(of):
+        return {i.task_id: of(i) for i in known}
+
+    groups = {
+        "system": labels(lambda i: name),
+        "domain": labels(lambda i: i.domain),
+        "turn": labels(lambda i: place_of(i.turn)),
+        "question type": labels(lambda i: ", ".join(gold[i.task_id].question_type) or "none"),
+        "answerability": labels(lambda i: gold[i.task_id].answerability),
+    }
     return BlameReport(name, turns, {i.task_id: i.conversation_id for i in known}, groups)

@@ -14,9 +14,22 @@ import numpy as np
 
 from ..core.html import html_table, show, text_table
 from ..core.types import DataError, SettingsError
-from .intervals import (  # Interval, auroc and the rest are offered here as well
-    INTERVALS, LEAST, MANY, Interval, _codes, _numbers, _standard_error, auroc, auroc_interval, difference_interval, draws, few,
-    mean_interval, statistic_interval)
+from mtrag_nb.evaluate.intervals import (  # Interval, auroc and the rest are offered here as well
+    INTERVALS,
+    LEAST,
+    MANY,
+    Interval,
+    _codes,
+    _numbers,
+    _standard_error,
+    auroc,
+    auroc_interval,
+    difference_interval,
+    draws,
+    few,
+    mean_interval,
+    statistic_interval,
+)
 
 # %% auto #0
 __all__ = ['EXACT', 'MOST_FLIPS', 'Scores', 'FlipTest', 'sign_flip', 'holm', 'settled', 'detectable', 'more_needed', 'SystemRow',
@@ -31,6 +44,7 @@ EXACT = 20  # conversations with a difference: up to so many, all patterns of si
 @dataclass(frozen=True)
 class FlipTest:
     "A sign-flip test."
+
     p: float  # two-sided
     low: float  # p of all patterns lies between these two; all three are equal if all were counted
     high: float
@@ -40,16 +54,25 @@ class FlipTest:
 def _signed_sums(d: np.ndarray) -> np.ndarray:  # [2 ** len(d)]
     "The sums of the numbers under all patterns of signs."
     sums = np.zeros(1)
-    for x in d: sums = np.concatenate([sums - x, sums + x])
+    for x in d:
+        sums = np.concatenate([sums - x, sums + x])
     return sums
 
 
 def _hits(d: np.ndarray, least: float, flips: int, seed: int) -> int:
     "How many random patterns of signs give a sum of at least so much: a pattern is put together from tables of 12 conversations each."
-    rng, tables, hits = np.random.default_rng(seed), [_signed_sums(d[i:i + 12]) for i in range(0, len(d), 12)], 0
+    rng, tables, hits = (
+        np.random.default_rng(seed),
+        [_signed_sums(d[i : i + 12]) for i in range(0, len(d), 12)],
+        0,
+    )
     for a in range(0, flips, 100_000):
         n = min(100_000, flips - a)
-        hits += int((np.abs(sum(t[rng.integers(0, len(t), n, dtype=np.uint16)] for t in tables)) >= least).sum())
+        hits += int(
+            (
+                np.abs(sum(t[rng.integers(0, len(t), n, dtype=np.uint16)] for t in tables)) >= least
+            ).sum()
+        )
     return hits
 
 # %% ../../nbs/7_evaluate/01_compare.ipynb #1453c88f
@@ -66,9 +89,14 @@ def sign_flip(
         p = float((np.abs(_signed_sums(d)) >= least).mean())
         return FlipTest(p, p, p, 0)
     hits, z2 = _hits(d, least, flips, seed), 16.0
-    share, centre = hits / flips, (hits + z2 / 2) / (flips + z2)  # Wilson's interval, four standard errors to each side
+    share, centre = (
+        hits / flips,
+        (hits + z2 / 2) / (flips + z2),
+    )  # Wilson's interval, four standard errors to each side
     half = 4 * math.sqrt(share * (1 - share) * flips + z2 / 4) / (flips + z2)
-    return FlipTest((hits + 1) / (flips + 1), max(0.0, centre - half), min(1.0, centre + half), flips)
+    return FlipTest(
+        (hits + 1) / (flips + 1), max(0.0, centre - half), min(1.0, centre + half), flips
+    )
 
 # %% ../../nbs/7_evaluate/01_compare.ipynb #1c5b7795
 def holm(
@@ -91,16 +119,24 @@ def settled(
     most: int = MOST_FLIPS,
     alpha: float = 0.05,
     seed: int = 0,
-) -> tuple[list[FlipTest], np.ndarray, int]:  # the tests, their p by Holm, and how many verdicts are open after `most` flips
+) -> tuple[
+    list[FlipTest], np.ndarray, int
+]:  # the tests, their p by Holm, and how many verdicts are open after `most` flips
     "Sign-flip tests of all comparisons of a table, with patterns drawn until every verdict after Holm is settled."
     tests = [sign_flip(d, flips, seed) for d in differences]
     while True:
         low, high = (holm([getattr(t, end) for t in tests]) for end in ("low", "high"))
         open_ = np.flatnonzero((low < alpha) != (high < alpha))
-        near = [i for i, t in enumerate(tests) if any(t.low <= tests[j].high and tests[j].low <= t.high for j in open_)]
+        near = [
+            i
+            for i, t in enumerate(tests)
+            if any(t.low <= tests[j].high and tests[j].low <= t.high for j in open_)
+        ]
         again = [i for i in near if 0 < tests[i].flips < most]
-        if not again: return tests, holm([t.p for t in tests]), len(open_)
-        for i in again: tests[i] = sign_flip(differences[i], 4 * tests[i].flips, seed)
+        if not again:
+            return tests, holm([t.p for t in tests]), len(open_)
+        for i in again:
+            tests[i] = sign_flip(differences[i], 4 * tests[i].flips, seed)
 
 # %% ../../nbs/7_evaluate/01_compare.ipynb #3dc1f2fe
 def detectable(
@@ -111,22 +147,30 @@ def detectable(
 ) -> float:
     "The smallest true difference that is found with this power, by quantiles of Student's t."
     from scipy.stats import t as student_t
-    return float(student_t.ppf(1 - alpha / 2, clusters - 1) + student_t.ppf(power, clusters - 1)) * standard_error
+
+    return (
+        float(student_t.ppf(1 - alpha / 2, clusters - 1) + student_t.ppf(power, clusters - 1))
+        * standard_error
+    )
 
 
 def more_needed(
     difference: float,  # observed
     least: float,  # the detectable difference
     clusters: int,  # conversations at hand
-) -> int | None:  # 0 if it is detectable now; None if the difference is 0 or nothing is known of its error
+) -> (
+    int | None
+):  # 0 if it is detectable now; None if the difference is 0 or nothing is known of its error
     "How many more conversations it would take to detect a true difference of this size."
-    if not difference or math.isnan(least): return None
+    if not difference or math.isnan(least):
+        return None
     return max(0, math.ceil(clusters * (least / difference) ** 2 - 1e-9) - clusters)
 
 # %% ../../nbs/7_evaluate/01_compare.ipynb #1bb12406
 @dataclass(frozen=True)
 class SystemRow:
     "The mean of one system."
+
     system: str
     n: int  # tasks with a score
     missing: int  # tasks that some system has a score for and this one has not
@@ -140,6 +184,7 @@ class SystemRow:
 @dataclass(frozen=True)
 class PairRow:
     "One system against another, on the tasks that both have."
+
     a: str
     b: str
     n: int  # common tasks
@@ -151,7 +196,9 @@ class PairRow:
     p: float | None  # sign-flip test
     p_holm: float | None  # the same, adjusted for all pairs of the table
     detectable: float | None  # the least difference found at the given power
-    more: int | None  # conversations needed in addition to detect a true difference as large as the observed one
+    more: (
+        int | None
+    )  # conversations needed in addition to detect a true difference as large as the observed one
 
 # %% ../../nbs/7_evaluate/01_compare.ipynb #95db905c
 def _span(r) -> str:
@@ -162,6 +209,7 @@ def _span(r) -> str:
 @dataclass(frozen=True, repr=False)
 class Comparison:
     "Means, intervals and paired comparisons of several systems."
+
     measure: str
     systems: tuple[SystemRow, ...]  # highest mean on the common tasks first
     pairs: tuple[PairRow, ...]
@@ -170,65 +218,140 @@ class Comparison:
     level: float
     power: float
     seed: int
-    family: int = 0  # comparisons that p (Holm) is corrected for: all pairs of the table, in all its measures
+    family: int = (
+        0  # comparisons that p (Holm) is corrected for: all pairs of the table, in all its measures
+    )
     open: int = 0  # of these: verdicts that the random patterns leave open
 
     def _means(self):
-        head = ["system", self.measure, f"{self.level:.0%} interval", "common tasks", "tasks", "missing", "conversations"]
-        return head, [[r.system, r.mean, _span(r), r.common, r.n, r.missing, r.clusters] for r in self.systems]
+        head = [
+            "system",
+            self.measure,
+            f"{self.level:.0%} interval",
+            "common tasks",
+            "tasks",
+            "missing",
+            "conversations",
+        ]
+        return head, [
+            [r.system, r.mean, _span(r), r.common, r.n, r.missing, r.clusters] for r in self.systems
+        ]
 
     def _pairs(self):
-        signed, p = (lambda x, form=form: "–" if x is None else f"{x:{form}}" for form in ("+.3f", ".4f"))
-        head = ["pair", "difference", f"{self.level:.0%} interval", "p", "p (Holm)", "detectable", "more needed", "tasks", "dropped"]
-        cells = lambda r: [signed(r.difference), _span(r), p(r.p), p(r.p_holm), r.detectable, r.more, r.n, r.dropped, r.clusters]
+        signed, p = (
+            lambda x, form=form: "–" if x is None else f"{x:{form}}" for form in ("+.3f", ".4f")
+        )
+        head = [
+            "pair",
+            "difference",
+            f"{self.level:.0%} interval",
+            "p",
+            "p (Holm)",
+            "detectable",
+            "more needed",
+            "tasks",
+            "dropped",
+        ]
+
+        def cells(r):
+            return [
+                signed(r.difference),
+                _span(r),
+                p(r.p),
+                p(r.p_holm),
+                r.detectable,
+                r.more,
+                r.n,
+                r.dropped,
+                r.clusters,
+            ]
+
         return [*head, "conversations"], [[f"{r.a} – {r.b}", *cells(r)] for r in self.pairs]
 
     @property
     def note(self) -> str:
         "How the numbers were obtained."
-        return (f"common tasks: mean over the {self.shared} tasks that every system has. "
-                f"{INTERVALS}. p: sign-flip test over conversations, Holm over {self.family} comparisons"
-                f"{f' ({self.open} left open by the random patterns)' if self.open else ''}. "
-                f"detectable: least true difference found with {self.power:.0%} power at 5 % (two-sided, one test); "
-                "more needed: conversations in addition to detect the observed one.")
+        return (
+            f"common tasks: mean over the {self.shared} tasks that every system has. "
+            f"{INTERVALS}. p: sign-flip test over conversations, Holm over {self.family} comparisons"
+            f"{f' ({self.open} left open by the random patterns)' if self.open else ''}. "
+            f"detectable: least true difference found with {self.power:.0%} power at 5 % (two-sided, one test); "
+            "more needed: conversations in addition to detect the observed one."
+        )
 
-    def __repr__(self): return "\n\n".join([*(text_table(*t) for t in (self._means(), self._pairs()) if t[1]), self.note])
+    def __repr__(self):
+        return "\n\n".join(
+            [*(text_table(*t) for t in (self._means(), self._pairs()) if t[1]), self.note]
+        )
 
     def _repr_html_(self):
         pairs = html_table(*self._pairs()) if self.pairs else ""
         return html_table(*self._means()) + pairs + f"<div style='font-size:90%'>{self.note}</div>"
 
 # %% ../../nbs/7_evaluate/01_compare.ipynb #80c833cf
-def _matrix(scores: Mapping[str, Mapping[str, float | None]], clusters: Mapping[str, str]) -> tuple[np.ndarray, list[str]]:
+def _matrix(
+    scores: Mapping[str, Mapping[str, float | None]], clusters: Mapping[str, str]
+) -> tuple[np.ndarray, list[str]]:
     "Scores as [tasks, systems], NaN where missing, over the tasks that some system has a score for; and the conversation of each task."
-    number = lambda v: math.nan if v is None else float(v)
+
+    def number(v):
+        return math.nan if v is None else float(v)
+
     columns = {s: {t: number(v) for t, v in by_task.items()} for s, by_task in scores.items()}
     for s, by_task in columns.items():
         bad = [t for t, v in by_task.items() if math.isinf(v)]
-        if bad: raise DataError(f"system {s!r} has an infinite score for task {bad[0]!r}")
-        if all(math.isnan(v) for v in by_task.values()): raise DataError(f"system {s!r} has no score at all")
-    tasks = list(dict.fromkeys(t for c in columns.values() for t, v in c.items() if not math.isnan(v)))
-    if lost := [t for t in tasks if t not in clusters]: raise DataError(f"{len(lost)} tasks have no conversation, e.g. {lost[0]!r}")
-    return np.array([[c.get(t, math.nan) for c in columns.values()] for t in tasks]), [clusters[t] for t in tasks]
+        if bad:
+            raise DataError(f"system {s!r} has an infinite score for task {bad[0]!r}")
+        if all(math.isnan(v) for v in by_task.values()):
+            raise DataError(f"system {s!r} has no score at all")
+    tasks = list(
+        dict.fromkeys(t for c in columns.values() for t, v in c.items() if not math.isnan(v))
+    )
+    if lost := [t for t in tasks if t not in clusters]:
+        raise DataError(f"{len(lost)} tasks have no conversation, e.g. {lost[0]!r}")
+    return np.array([[c.get(t, math.nan) for c in columns.values()] for t in tasks]), [
+        clusters[t] for t in tasks
+    ]
 
 # %% ../../nbs/7_evaluate/01_compare.ipynb #8de8b39e
-def _system_row(name: str, column: np.ndarray, talks: np.ndarray, common: float | None, **how) -> SystemRow:
+def _system_row(
+    name: str, column: np.ndarray, talks: np.ndarray, common: float | None, **how
+) -> SystemRow:
     "The row of a system from its scores by task, NaN where it has none."
     known = ~np.isnan(column)
     i = mean_interval(column[known], talks[known], **how)
     return SystemRow(name, i.n, int((~known).sum()), i.clusters, i.value, i.low, i.high, common)
 
 
-def _pair_row(names: Sequence[str], difference: np.ndarray, talks: np.ndarray, test: FlipTest, p_holm: float, power: float,
-              **how) -> PairRow:
+def _pair_row(
+    names: Sequence[str],
+    difference: np.ndarray,
+    talks: np.ndarray,
+    test: FlipTest,
+    p_holm: float,
+    power: float,
+    **how,
+) -> PairRow:
     "The row of a pair from its differences by task, NaN where one of the two has no score."
     known = ~np.isnan(difference)
     i = difference_interval(difference[known], talks[known], **how)
-    if i.clusters < 2: return PairRow(*names, i.n, int((~known).sum()), i.clusters, i.value, *[None] * 6)
+    if i.clusters < 2:
+        return PairRow(*names, i.n, int((~known).sum()), i.clusters, i.value, *[None] * 6)
     error = _standard_error(difference[known], *_codes(talks[known]))
     least = detectable(error, i.clusters, power)
-    return PairRow(*names, i.n, int((~known).sum()), i.clusters, i.value, i.low, i.high, test.p, p_holm, least,
-                   more_needed(i.value, least, i.clusters))
+    return PairRow(
+        *names,
+        i.n,
+        int((~known).sum()),
+        i.clusters,
+        i.value,
+        i.low,
+        i.high,
+        test.p,
+        p_holm,
+        least,
+        more_needed(i.value, least, i.clusters),
+    )
 
 
 def _sums(difference: np.ndarray, talks: np.ndarray) -> np.ndarray:
@@ -238,32 +361,45 @@ def _sums(difference: np.ndarray, talks: np.ndarray) -> np.ndarray:
     return np.bincount(codes, difference[known]) if k > 1 else np.zeros(0)
 
 # %% ../../nbs/7_evaluate/01_compare.ipynb #ab1f077b
-Scores = Mapping[str, Mapping[str, "float | None"]]  # system -> task id -> score, higher is better; None or NaN: missing
+Scores = Mapping[
+    str, Mapping[str, "float | None"]
+]  # system -> task id -> score, higher is better; None or NaN: missing
 
 
 @dataclass(frozen=True)
 class _Prepared:
     "The scores of one measure, ready to be compared."
+
     systems: list[str]  # best first
     values: np.ndarray  # [tasks, systems]
     talks: np.ndarray  # [tasks]
     wanted: list[tuple[int, int]]  # pairs
 
-    def difference(self, pair: tuple[int, int]) -> np.ndarray: return self.values[:, pair[0]] - self.values[:, pair[1]]
+    def difference(self, pair: tuple[int, int]) -> np.ndarray:
+        return self.values[:, pair[0]] - self.values[:, pair[1]]
 
     @property
-    def shared(self) -> np.ndarray: return self.values[~np.isnan(self.values).any(axis=1)]
+    def shared(self) -> np.ndarray:
+        return self.values[~np.isnan(self.values).any(axis=1)]
 
 
 def _prepared(scores: Scores, clusters: Mapping[str, str], against: str | None) -> _Prepared:
     "Scores by task as a matrix, systems in order. Raises DataError and SettingsError as `compare_all` does."
-    if not scores: raise DataError("there is no system to compare")
-    if against is not None and against not in scores: raise SettingsError(f"unknown system {against!r}: there are {', '.join(scores)}")
+    if not scores:
+        raise DataError("there is no system to compare")
+    if against is not None and against not in scores:
+        raise SettingsError(f"unknown system {against!r}: there are {', '.join(scores)}")
     values, talks = _matrix(scores, clusters)
     shared = values[~np.isnan(values).any(axis=1)]
-    order = np.argsort(-(shared.mean(0) if len(shared) else np.nanmean(values, axis=0)), kind="stable")
+    order = np.argsort(
+        -(shared.mean(0) if len(shared) else np.nanmean(values, axis=0)), kind="stable"
+    )
     systems = [list(scores)[i] for i in order]
-    wanted = [(i, j) for i, j in combinations(range(len(systems)), 2) if against in (None, systems[i], systems[j])]
+    wanted = [
+        (i, j)
+        for i, j in combinations(range(len(systems)), 2)
+        if against in (None, systems[i], systems[j])
+    ]
     return _Prepared(systems, values[:, order], np.array(talks), wanted)
 
 # %% ../../nbs/7_evaluate/01_compare.ipynb #0bf1db16
@@ -278,7 +414,10 @@ def compare_all(
 ) -> list[Comparison]:  # one a measure
     """Means, intervals and paired comparisons of several measures, clustered by conversation, under one correction. Raises DataError for
     a task without conversation, an infinite score or a system without scores, SettingsError for an unknown `against`."""
-    ready, how = {m: _prepared(s, clusters, against) for m, s in measures.items()}, {"resamples": resamples, "level": level, "seed": seed}
+    ready, how = (
+        {m: _prepared(s, clusters, against) for m, s in measures.items()},
+        {"resamples": resamples, "level": level, "seed": seed},
+    )
     keys = [(m, pair) for m, p in ready.items() for pair in p.wanted]
     sums = [_sums(ready[m].difference(pair), ready[m].talks) for m, pair in keys]
     tested = [i for i, d in enumerate(sums) if len(d)]
@@ -287,10 +426,26 @@ def compare_all(
     out = []
     for m, p in ready.items():
         common = p.shared.mean(0).tolist() if len(p.shared) else [None] * len(p.systems)
-        rows = tuple(_system_row(s, p.values[:, i], p.talks, common[i], **how) for i, s in enumerate(p.systems))
-        pairs = tuple(_pair_row((p.systems[i], p.systems[j]), p.difference((i, j)), p.talks, *found.get((m, (i, j)), (None, math.nan)),
-                                power, **how) for i, j in p.wanted)
-        out.append(Comparison(m, rows, pairs, len(p.shared), resamples, level, power, seed, len(tests), left))
+        rows = tuple(
+            _system_row(s, p.values[:, i], p.talks, common[i], **how)
+            for i, s in enumerate(p.systems)
+        )
+        pairs = tuple(
+            _pair_row(
+                (p.systems[i], p.systems[j]),
+                p.difference((i, j)),
+                p.talks,
+                *found.get((m, (i, j)), (None, math.nan)),
+                power,
+                **how,
+            )
+            for i, j in p.wanted
+        )
+        out.append(
+            Comparison(
+                m, rows, pairs, len(p.shared), resamples, level, power, seed, len(tests), left
+            )
+        )
     return out
 
 
@@ -312,24 +467,31 @@ def krippendorff_alpha(
     r = np.asarray(ratings, float)
     r = r[:, (~np.isnan(r)).sum(0) >= 2]
     values = np.unique(r[~np.isnan(r)])
-    if len(values) < 2: return None
+    if len(values) < 2:
+        return None
     counts = (r[:, :, None] == values).sum(0).astype(float)  # [items, values]
     weights = 1 / (counts.sum(1) - 1)
-    observed = (counts * weights[:, None]).T @ counts - np.diag((counts * weights[:, None]).sum(0))  # coincidences
+    observed = (counts * weights[:, None]).T @ counts - np.diag(
+        (counts * weights[:, None]).sum(0)
+    )  # coincidences
     totals = observed.sum(1)
     expected = (np.outer(totals, totals) - np.diag(totals)) / (totals.sum() - 1)
-    if level == "nominal": distance = 1.0 - np.eye(len(values))
-    elif level == "interval": distance = (values[:, None] - values) ** 2
+    if level == "nominal":
+        distance = 1.0 - np.eye(len(values))
+    elif level == "interval":
+        distance = (values[:, None] - values) ** 2
     elif level == "ordinal":
         middle = np.cumsum(totals) - totals / 2
         distance = (middle[:, None] - middle) ** 2
-    else: raise SettingsError(f"level is 'nominal', 'ordinal' or 'interval', not {level!r}")
+    else:
+        raise SettingsError(f"level is 'nominal', 'ordinal' or 'interval', not {level!r}")
     return float(1 - (observed * distance).sum() / (expected * distance).sum())
 
 # %% ../../nbs/7_evaluate/01_compare.ipynb #e08fa1d5
 @dataclass(frozen=True)
 class Bin:
     "The items whose score lies in one bin."
+
     low: float
     high: float  # belongs to the next bin, except in the last
     n: int
@@ -340,16 +502,26 @@ class Bin:
 def calibration_bins(
     scores: Sequence[float],
     labels: Sequence[bool],
-    edges: Sequence[float] = tuple(i / 10 for i in range(11)),  # ascending; scores outside them are an error
+    edges: Sequence[float] = tuple(
+        i / 10 for i in range(11)
+    ),  # ascending; scores outside them are an error
 ) -> list[Bin]:
     "Bins of a score, with the share of positives in each. Raises DataError for NaN or a score outside the edges."
     x, y, edges = _numbers(scores, labels), np.asarray(labels, bool), np.asarray(edges, float)
     if len(x) and (x.min() < edges[0] or x.max() > edges[-1]):
-        raise DataError(f"scores run from {x.min():g} to {x.max():g}, the edges from {edges[0]:g} to {edges[-1]:g}")
+        raise DataError(
+            f"scores run from {x.min():g} to {x.max():g}, the edges from {edges[0]:g} to {edges[-1]:g}"
+        )
     place = np.minimum(np.searchsorted(edges, x, side="right") - 1, len(edges) - 2)
     inside = [place == i for i in range(len(edges) - 1)]
-    mean = lambda v: float(v.mean()) if len(v) else None
-    return [Bin(float(a), float(b), int(at.sum()), mean(x[at]), mean(y[at])) for a, b, at in zip(edges, edges[1:], inside)]
+
+    def mean(v):
+        return float(v.mean()) if len(v) else None
+
+    return [
+        Bin(float(a), float(b), int(at.sum()), mean(x[at]), mean(y[at]))
+        for a, b, at in zip(edges, edges[1:], inside)
+    ]
 
 # %% ../../nbs/7_evaluate/01_compare.ipynb #b81e81e7
 def calibration_error(
@@ -363,14 +535,17 @@ def calibration_error(
 def spearman(x: Sequence[float], y: Sequence[float]) -> float | None:
     "Spearman's rank correlation; None for fewer than 3 items or a constant. Raises DataError for NaN."
     a, b = _numbers(x, y), _numbers(y)
-    if len(a) < 3 or np.ptp(a) == 0 or np.ptp(b) == 0: return None
+    if len(a) < 3 or np.ptp(a) == 0 or np.ptp(b) == 0:
+        return None
     from scipy.stats import spearmanr
+
     return float(spearmanr(a, b).statistic)
 
 # %% ../../nbs/7_evaluate/01_compare.ipynb #0251ac0d
 @dataclass(frozen=True)
 class Band:
     "Spearman's correlation among items of similar length."
+
     low: float  # shortest and longest
     high: float
     n: int
@@ -382,13 +557,20 @@ def spearman_in_bands(
     y: Sequence[float],
     lengths: Sequence[float],  # of each item, in whatever unit
     bands: int = 3,  # of about equally many items; equal lengths are never parted
-) -> tuple[float | None, list[Band]]:  # mean of the bands' correlations weighted by items (None if no band has one), and the bands
+) -> tuple[
+    float | None, list[Band]
+]:  # mean of the bands' correlations weighted by items (None if no band has one), and the bands
     "Spearman's correlation within bands of length."
     a, b, length = _numbers(x, y, lengths), _numbers(y), _numbers(lengths)
     cuts = np.quantile(length, np.linspace(0, 1, bands + 1)[1:-1]) if len(length) else []
     place = np.searchsorted(cuts, length, side="left")
     inside = [place == i for i in np.unique(place)]
-    found = [Band(float(length[at].min()), float(length[at].max()), int(at.sum()), spearman(a[at], b[at])) for at in inside]
+    found = [
+        Band(
+            float(length[at].min()), float(length[at].max()), int(at.sum()), spearman(a[at], b[at])
+        )
+        for at in inside
+    ]
     counted = [f for f in found if f.rho is not None]
     n = sum(f.n for f in counted)
     return (sum(f.n * f.rho for f in counted) / n if n else None), found
@@ -397,9 +579,12 @@ def spearman_in_bands(
 @dataclass(frozen=True)
 class RaterRow:
     "The judge against one rater."
+
     rater: int  # row of the ratings
     n: int  # items that this rater, the judge and at least one other rater rated
-    judge: float  # how often the judge does at least as well as the rater: its advantage probability
+    judge: (
+        float  # how often the judge does at least as well as the rater: its advantage probability
+    )
     human: float  # how often the rater does at least as well as the judge
     p: float
     won: bool
@@ -408,13 +593,17 @@ class RaterRow:
 @dataclass(frozen=True)
 class AltTest:
     "The alternative-annotator test of a judge."
-    winning_rate: float | None  # share of raters that the judge wins against; None if no rater has enough items
+
+    winning_rate: (
+        float | None
+    )  # share of raters that the judge wins against; None if no rater has enough items
     advantage: float | None  # mean advantage probability
     rows: tuple[RaterRow, ...]
     skipped: tuple[int, ...]  # raters with fewer items than asked for
 
     @property
-    def passed(self) -> bool: return self.winning_rate is not None and self.winning_rate >= 0.5
+    def passed(self) -> bool:
+        return self.winning_rate is not None and self.winning_rate >= 0.5
 
     def __str__(self):
         verdict = "passed" if self.passed else "not passed"
@@ -425,9 +614,12 @@ def _less(d: np.ndarray, bound: float, clusters: np.ndarray) -> float:
     "p of the hypothesis that the mean of `d` is at least `bound`, by a t-test over clusters."
     codes, k = _codes(clusters)
     error = _standard_error(d, codes, k)
-    if math.isnan(error): return 1.0
-    if error == 0: return float(d.mean() >= bound)
+    if math.isnan(error):
+        return 1.0
+    if error == 0:
+        return float(d.mean() >= bound)
     from scipy.stats import t as student_t
+
     return float(student_t.cdf((d.mean() - bound) / error, k - 1))
 
 
@@ -442,8 +634,10 @@ def benjamini_yekutieli(p: Sequence[float], q: float = 0.05) -> np.ndarray:
 # %% ../../nbs/7_evaluate/01_compare.ipynb #bfc31e0f
 def _alignment(score: str, rating: np.ndarray, others: np.ndarray) -> np.ndarray:
     "How near ratings [items] are to those of others [raters, items], NaN left out."
-    if score == "accuracy": return np.nanmean(np.where(np.isnan(others), math.nan, others == rating), axis=0)
-    if score == "neg_rmse": return -np.sqrt(np.nanmean((others - rating) ** 2, axis=0))
+    if score == "accuracy":
+        return np.nanmean(np.where(np.isnan(others), math.nan, others == rating), axis=0)
+    if score == "neg_rmse":
+        return -np.sqrt(np.nanmean((others - rating) ** 2, axis=0))
     raise SettingsError(f"score is 'accuracy' or 'neg_rmse', not {score!r}")
 
 # %% ../../nbs/7_evaluate/01_compare.ipynb #32a2c559
@@ -454,22 +648,39 @@ def alt_test(
     epsilon: float = 0.2,
     q: float = 0.05,  # false discovery rate
     least_items: int = 30,  # raters with fewer are skipped
-    clusters: Sequence | None = None,  # the conversation of each item; None: items are independent, as in the paper
+    clusters: Sequence
+    | None = None,  # the conversation of each item; None: items are independent, as in the paper
 ) -> AltTest:
     "The alternative-annotator test. Raises DataError if the shapes differ, SettingsError for an unknown score."
     f, r = np.asarray(judge, float), np.asarray(ratings, float)
-    if r.ndim != 2 or r.shape[1] != len(f): raise DataError(f"ratings of shape {r.shape} for {len(f)} verdicts: it is [raters, items]")
+    if r.ndim != 2 or r.shape[1] != len(f):
+        raise DataError(f"ratings of shape {r.shape} for {len(f)} verdicts: it is [raters, items]")
     groups = np.arange(len(f)) if clusters is None else _codes(clusters)[0]
     usable = (~np.isnan(r)).sum(0) >= 2
     rows, skipped = [], []
     for j in range(len(r)):
         at = usable & ~np.isnan(r[j]) & ~np.isnan(f)
-        if at.sum() < max(1, least_items): skipped.append(j); continue
+        if at.sum() < max(1, least_items):
+            skipped.append(j)
+            continue
         others = np.delete(r, j, axis=0)[:, at]
         mine, theirs = _alignment(score, f[at], others), _alignment(score, r[j][at], others)
         judge_wins, human_wins = (mine >= theirs).astype(float), (theirs >= mine).astype(float)
-        rows.append((j, int(at.sum()), judge_wins.mean(), human_wins.mean(), _less(human_wins - judge_wins, epsilon, groups[at])))
-    if not rows: return AltTest(None, None, (), tuple(skipped))
+        rows.append(
+            (
+                j,
+                int(at.sum()),
+                judge_wins.mean(),
+                human_wins.mean(),
+                _less(human_wins - judge_wins, epsilon, groups[at]),
+            )
+        )
+    if not rows:
+        return AltTest(None, None, (), tuple(skipped))
     won = benjamini_yekutieli([p for *_, p in rows], q)
-    found = tuple(RaterRow(j, n, float(a), float(b), p, bool(w)) for (j, n, a, b, p), w in zip(rows, won))
-    return AltTest(float(won.mean()), float(np.mean([x.judge for x in found])), found, tuple(skipped))
+    found = tuple(
+        RaterRow(j, n, float(a), float(b), p, bool(w)) for (j, n, a, b, p), w in zip(rows, won)
+    )
+    return AltTest(
+        float(won.mean()), float(np.mean([x.judge for x in found])), found, tuple(skipped)
+    )

@@ -33,7 +33,11 @@ __all__ = ['OFFICIAL', 'KNOW_LABELS', 'MODEL_WAYS', 'contextual_support', 'cosin
 
 # %% ../../nbs/7_evaluate/12_faithfulness.ipynb #a49879f2
 _NEGATIONS = frozenset("not no never none neither nor without unable unless".split())
-_NEAR, _WINDOW, _REACH = 3, 8, 4  # neighbours on each side; content words around an occurrence; words that a negation reaches
+_NEAR, _WINDOW, _REACH = (
+    3,
+    8,
+    4,
+)  # neighbours on each side; content words around an occurrence; words that a negation reaches
 
 
 def _whole_negations(text: str) -> str:
@@ -50,8 +54,10 @@ def _marked(text: str) -> tuple[tuple[tuple[str, bool], ...], ...]:
         since, row = _REACH + 1, []
         for w in WORD.findall(s.lower()):
             since = 0 if w in _NEGATIONS else since + 1
-            if w not in STOPWORDS and w not in _NEGATIONS: row.append((w, since <= _REACH))
-        if row: rows.append(tuple(row))
+            if w not in STOPWORDS and w not in _NEGATIONS:
+                row.append((w, since <= _REACH))
+        if row:
+            rows.append(tuple(row))
     return tuple(rows)
 
 # %% ../../nbs/7_evaluate/12_faithfulness.ipynb #c3ab7ff8
@@ -60,13 +66,14 @@ def _places(document: str) -> tuple[list[tuple[str, bool]], dict[str, list[int]]
     "A document's content words in order, and where each stands."
     words = [w for row in _marked(document) for w in row]
     at: dict[str, list[int]] = {}
-    for i, (w, _) in enumerate(words): at.setdefault(w, []).append(i)
+    for i, (w, _) in enumerate(words):
+        at.setdefault(w, []).append(i)
     return words, at
 
 
 def _company(near: set[str], negated: bool, words: Sequence[tuple[str, bool]], i: int) -> float:
     "What the i-th word of a document is worth to a word with these neighbours."
-    around = {x for x, _ in words[max(0, i - _WINDOW):i + _WINDOW + 1]}
+    around = {x for x, _ in words[max(0, i - _WINDOW) : i + _WINDOW + 1]}
     found = 0.5 + 0.5 * (len(near & around) / len(near) if near else 1.0)
     return found if words[i][1] == negated else found / 2
 
@@ -79,9 +86,17 @@ def contextual_support(
     values = []
     for row in _marked(answer):
         for j, (w, negated) in enumerate(row):
-            near = {x for x, _ in row[max(0, j - _NEAR):j] + row[j + 1:j + 1 + _NEAR]}
-            values.append(max((_company(near, negated, words, i) for words, at in map(_places, documents) for i in at.get(w, ())),
-                              default=0.0))
+            near = {x for x, _ in row[max(0, j - _NEAR) : j] + row[j + 1 : j + 1 + _NEAR]}
+            values.append(
+                max(
+                    (
+                        _company(near, negated, words, i)
+                        for words, at in map(_places, documents)
+                        for i in at.get(w, ())
+                    ),
+                    default=0.0,
+                )
+            )
     return sum(values) / len(values) if values else 1.0
 
 # %% ../../nbs/7_evaluate/12_faithfulness.ipynb #0c9cdfbe
@@ -91,47 +106,91 @@ def cosine_support(
     documents: Sequence[Sequence[str]],
 ) -> list[float]:  # 0 without passages
     "Mean over the answer's sentences of the highest cosine with a sentence of the documents."
-    cut = [(sentences(a), [s for d in ds for s in sentences(d)]) for a, ds in zip(answers, documents, strict=True)]
+    cut = [
+        (sentences(a), [s for d in ds for s in sentences(d)])
+        for a, ds in zip(answers, documents, strict=True)
+    ]
     texts = sorted({s for a, d in cut for s in (*a, *d)})
     row = dict(zip(texts, range(len(texts))))
     v = embedder.encode(texts)
-    return [float((v[[row[s] for s in a]] @ v[[row[s] for s in d]].T).max(axis=1).mean()) if a and d else 0.0 for a, d in cut]
+    return [
+        float((v[[row[s] for s in a]] @ v[[row[s] for s in d]].T).max(axis=1).mean())
+        if a and d
+        else 0.0
+        for a, d in cut
+    ]
 
 # %% ../../nbs/7_evaluate/12_faithfulness.ipynb #193ab402
 def _timed(name: str, n: int, compute: Callable[[], Iterable[float]]) -> Measured:
     start = time.perf_counter()
-    return Measured(name, tuple(float(v) for v in compute()), (time.perf_counter() - start) / max(n, 1))
+    return Measured(
+        name, tuple(float(v) for v in compute()), (time.perf_counter() - start) / max(n, 1)
+    )
 
 
-OFFICIAL = {"Bert-KPrec": "Bert-KPrec, official", "Bert-Rec": "Bert-Rec, official", "rl_f": "RAGAS rl_f, official",
-            "rb_agg": "RB_agg, official", "rb_llm": "RB_llm, official"}
-KNOW_LABELS = ("rl_f", "rb_agg", "rb_llm")  # 0 or 1 by the label where it says refuse, and 0 for a refusal that should be an answer
+OFFICIAL = {
+    "Bert-KPrec": "Bert-KPrec, official",
+    "Bert-Rec": "Bert-Rec, official",
+    "rl_f": "RAGAS rl_f, official",
+    "rb_agg": "RB_agg, official",
+    "rb_llm": "RB_llm, official",
+}
+KNOW_LABELS = (
+    "rl_f",
+    "rb_agg",
+    "rb_llm",
+)  # 0 or 1 by the label where it says refuse, and 0 for a refusal that should be an answer
 
 
-def texts_of(a: RatedAnswer) -> list[str]: return [p.text for p in a.task.contexts]
+def texts_of(a: RatedAnswer) -> list[str]:
+    return [p.text for p in a.task.contexts]
 
 
 def lexical_measures(answers: Sequence[RatedAnswer]) -> list[Measured]:
     "The measures that need no model, and the official ones that the file holds."
-    ways = {BASELINE: lambda a: support(a.answer, texts_of(a)), "contextual support": lambda a: contextual_support(a.answer, texts_of(a)),
-            "ROUGE-L": lambda a: rouge_l(a.answer, a.gold.targets[0]), "shortness (a control)": lambda a: -len(a.answer.split())}
+    ways = {
+        BASELINE: lambda a: support(a.answer, texts_of(a)),
+        "contextual support": lambda a: contextual_support(a.answer, texts_of(a)),
+        "ROUGE-L": lambda a: rouge_l(a.answer, a.gold.targets[0]),
+        "shortness (a control)": lambda a: -len(a.answer.split()),
+    }
     found = [_timed(name, len(answers), lambda: map(way, answers)) for name, way in ways.items()]
-    decided = tuple(i for i, a in enumerate(answers) if a.gold.answerability in TO_REFUSE or a.official.get("conditional_idk") == 0)
-    of = lambda k: Measured(OFFICIAL[k], tuple(a.official[k] for a in answers), decided=decided if k in KNOW_LABELS else ())
+    decided = tuple(
+        i
+        for i, a in enumerate(answers)
+        if a.gold.answerability in TO_REFUSE or a.official.get("conditional_idk") == 0
+    )
+
+    def of(k):
+        return Measured(
+            OFFICIAL[k],
+            tuple(a.official[k] for a in answers),
+            decided=decided if k in KNOW_LABELS else (),
+        )
+
     return found + [of(k) for k in OFFICIAL if all(k in a.official for a in answers)]
 
 
-def encoder_measures(answers: Sequence[RatedAnswer], embedder: EmbedderLike, bert: BertScorer) -> list[Measured]:
+def encoder_measures(
+    answers: Sequence[RatedAnswer], embedder: EmbedderLike, bert: BertScorer
+) -> list[Measured]:
     "The measures that need an encoder."
     n, texts, passages = len(answers), [a.answer for a in answers], [texts_of(a) for a in answers]
-    by_bert = lambda: (0.0 if k is None else k for k in bert_k_precision(bert, texts, passages))
-    return [_timed("cosine support", n, lambda: cosine_support(embedder, texts, passages)),
-            _timed(f"Bert-KPrec, {bert.spec.name}", n, by_bert)]
+
+    def by_bert():
+        return (0.0 if k is None else k for k in bert_k_precision(bert, texts, passages))
+
+    return [
+        _timed("cosine support", n, lambda: cosine_support(embedder, texts, passages)),
+        _timed(f"Bert-KPrec, {bert.spec.name}", n, by_bert),
+    ]
 
 # %% ../../nbs/7_evaluate/12_faithfulness.ipynb #0574a515
 def shown_documents(a: RatedAnswer) -> str:
     "The passages of an answer as the generator saw them."
-    return format_docs_for_gen([Context(p.id, p.id, p.text, p.title, p.url) for p in a.task.contexts])
+    return format_docs_for_gen(
+        [Context(p.id, p.id, p.text, p.title, p.url) for p in a.task.contexts]
+    )
 
 
 def by_judgements(
@@ -144,24 +203,54 @@ def by_judgements(
     field: str = "",  # the verdict is unread if this field is; "": if any is
 ) -> Measured:
     "What a judge said, as a measure; an unread verdict counts as the lowest."
-    unread = tuple(i for i, j in enumerate(found) if (field in j.unparsed if field else j.unparsed) or score(j) is None)
-    return Measured(name, tuple(low if score(j) is None else score(j) for j in found), seconds, unread, low, high)
+    unread = tuple(
+        i
+        for i, j in enumerate(found)
+        if (field in j.unparsed if field else j.unparsed) or score(j) is None
+    )
+    return Measured(
+        name,
+        tuple(low if score(j) is None else score(j) for j in found),
+        seconds,
+        unread,
+        low,
+        high,
+    )
 
 # %% ../../nbs/7_evaluate/12_faithfulness.ipynb #9881fcda
-MODEL_WAYS: dict[str, Callable[[ChatModel, Sequence[str], Sequence[str], Sequence[str]], list]] = {  # model, questions, answers, documents
-    "likelihood": lambda m, q, a, d: [check_by_likelihood(m, PROMPTS, *x).score for x in zip(q, a, d)],
+MODEL_WAYS: dict[
+    str, Callable[[ChatModel, Sequence[str], Sequence[str], Sequence[str]], list]
+] = {  # model, questions, answers, documents
+    "likelihood": lambda m, q, a, d: [
+        check_by_likelihood(m, PROMPTS, *x).score for x in zip(q, a, d)
+    ],
     "choice": lambda m, q, a, d: judge_faithfulness(m, q, a, d, "choice"),
     "text": lambda m, q, a, d: judge_faithfulness(m, q, a, d, "text"),
-    "rl_f_local": lambda m, q, a, d: judge_statements(m, q, a, d, "choice")}
+    "rl_f_local": lambda m, q, a, d: judge_statements(m, q, a, d, "choice"),
+}
 
 
 def as_measures(way: str, found: Sequence, seconds: float) -> list[Measured]:
     "What came of asking in one of MODEL_WAYS."
-    if way == "likelihood": return [Measured("likelihood", tuple(found), seconds)]
-    if way == "rl_f_local": return [by_judgements("rl_f_local", found, seconds, low=0.0, high=1.0)]
+    if way == "likelihood":
+        return [Measured("likelihood", tuple(found), seconds)]
+    if way == "rl_f_local":
+        return [by_judgements("rl_f_local", found, seconds, low=0.0, high=1.0)]
     scores = by_judgements(f"judge, {way}", found, seconds, field="Score")
-    if way == "text": return [scores]
-    return [scores, by_judgements("judge, choice: no hallucination", found, seconds, lambda j: 1 - j.flag_p, 0.0, 1.0, "Hallucination")]
+    if way == "text":
+        return [scores]
+    return [
+        scores,
+        by_judgements(
+            "judge, choice: no hallucination",
+            found,
+            seconds,
+            lambda j: 1 - j.flag_p,
+            0.0,
+            1.0,
+            "Hallucination",
+        ),
+    ]
 
 # %% ../../nbs/7_evaluate/12_faithfulness.ipynb #c5d56cc2
 def model_measures(
@@ -173,14 +262,31 @@ def model_measures(
     progress: bool = False,
 ) -> list[Measured]:
     "What a chat model says of the answers, in one of four ways. Raises SettingsError for another."
-    if way not in MODEL_WAYS: raise SettingsError(f"a model is asked by {', '.join(MODEL_WAYS)}, not {way!r}")
-    calls, times, found = RecordedChat(model, record), JsonlLog(Path(record).with_suffix(".times.jsonl")), {}
-    order = sorted(range(len(answers)), key=lambda i: shown_documents(answers[i]))  # so that prompts in a batch begin alike
-    for at in tqdm([order[k:k + batch] for k in range(0, len(order), batch)], desc=way, unit="batch", disable=not progress):
+    if way not in MODEL_WAYS:
+        raise SettingsError(f"a model is asked by {', '.join(MODEL_WAYS)}, not {way!r}")
+    calls, times, found = (
+        RecordedChat(model, record),
+        JsonlLog(Path(record).with_suffix(".times.jsonl")),
+        {},
+    )
+    order = sorted(
+        range(len(answers)), key=lambda i: shown_documents(answers[i])
+    )  # so that prompts in a batch begin alike
+    for at in tqdm(
+        [order[k : k + batch] for k in range(0, len(order), batch)],
+        desc=way,
+        unit="batch",
+        disable=not progress,
+    ):
         start, known, some = time.perf_counter(), len(calls), [answers[i] for i in at]
-        asked = [a.task.question for a in some], [a.answer for a in some], [shown_documents(a) for a in some]
+        asked = (
+            [a.task.question for a in some],
+            [a.answer for a in some],
+            [shown_documents(a) for a in some],
+        )
         found.update(zip(at, MODEL_WAYS[way](calls, *asked), strict=True))
-        if len(calls) > known: times.append({"answers": len(at), "seconds": round(time.perf_counter() - start, 3)})
+        if len(calls) > known:
+            times.append({"answers": len(at), "seconds": round(time.perf_counter() - start, 3)})
     calls.close(), times.close()
     took = [line for _, line in read_jsonl(times.path)]
     seconds = sum(l["seconds"] for l in took) / max(1, sum(l["answers"] for l in took))

@@ -22,19 +22,23 @@ __all__ = ['LEAST', 'MANY', 'INTERVALS', 'Span', 'NOWHERE', 'few', 'Interval', '
 # %% ../../nbs/7_evaluate/00a_intervals.ipynb #c3917186
 LEAST = 6  # conversations: below, no interval is given
 MANY = 50  # conversations: from here on, means have percentile intervals
-INTERVALS = (f"95 % intervals over conversations: Student's t below {MANY}, bootstrap from there on, none below {LEAST}; "
-             "shares: exact limits for the effective number of items")
+INTERVALS = (
+    f"95 % intervals over conversations: Student's t below {MANY}, bootstrap from there on, none below {LEAST}; "
+    "shares: exact limits for the effective number of items"
+)
 
 
 def few(clusters: int) -> str:
     "What is printed where an interval would stand."
-    if clusters >= LEAST: return "no variation: no interval"
+    if clusters >= LEAST:
+        return "no variation: no interval"
     return f"{clusters} conversation{'s' * (clusters != 1)}: no interval"
 
 
 @dataclass(frozen=True)
 class Interval:
     "An estimate with its interval, clustered by conversation. None: it could not be computed."
+
     value: float | None
     low: float | None  # None: fewer than LEAST conversations, or no variation among them
     high: float | None
@@ -43,8 +47,13 @@ class Interval:
     level: float = 0.95
 
     def __str__(self):
-        if self.value is None: return show(None)
-        return f"{show(self.value)} " + (few(self.clusters).join("()") if self.low is None else f"[{show(self.low)}, {show(self.high)}]")
+        if self.value is None:
+            return show(None)
+        return f"{show(self.value)} " + (
+            few(self.clusters).join("()")
+            if self.low is None
+            else f"[{show(self.low)}, {show(self.high)}]"
+        )
 
 # %% ../../nbs/7_evaluate/00a_intervals.ipynb #b7f02741
 def _codes(clusters: Sequence) -> tuple[np.ndarray, int]:
@@ -57,8 +66,10 @@ def _codes(clusters: Sequence) -> tuple[np.ndarray, int]:
 def _numbers(values: Sequence[float], *others: Sequence) -> np.ndarray:
     "A float array as long as the others. Raises DataError for NaN, so that nobody drops a value without knowing."
     x, lost = np.asarray(values, float), "Drop them first, and say how many"
-    if any(len(o) != len(x) for o in others): raise DataError(f"{len(x)} values, but {[len(o) for o in others]} of what belongs to them")
-    if np.isnan(x).any(): raise DataError(f"{int(np.isnan(x).sum())} of {len(x)} values are NaN", remedy=lost)
+    if any(len(o) != len(x) for o in others):
+        raise DataError(f"{len(x)} values, but {[len(o) for o in others]} of what belongs to them")
+    if np.isnan(x).any():
+        raise DataError(f"{int(np.isnan(x).sum())} of {len(x)} values are NaN", remedy=lost)
     return x
 
 
@@ -66,6 +77,7 @@ def _numbers(values: Sequence[float], *others: Sequence) -> np.ndarray:
 def _t(level: float, df: float) -> float:
     "The quantile of Student's t that leaves half of 1 - level above it."
     from scipy.special import stdtrit
+
     return float(stdtrit(df, (1 + level) / 2))
 
 # %% ../../nbs/7_evaluate/00a_intervals.ipynb #af510ed2
@@ -76,7 +88,8 @@ def _standard_error(
     weights: np.ndarray | None = None,  # [items]; None: all alike
 ) -> float:  # NaN for one conversation
     "Standard error of a mean whose conversations, not items, are independent."
-    if k < 2: return math.nan
+    if k < 2:
+        return math.nan
     w = np.ones(len(values)) if weights is None else weights
     mean = (w @ values) / w.sum()
     residuals = np.bincount(codes, w * (values - mean), minlength=k)
@@ -87,7 +100,9 @@ def draws(
     clusters: int,  # how many conversations there are
     resamples: int,
     seed: int = 0,
-) -> Iterator[np.ndarray]:  # blocks, float64 [some resamples, clusters]: how often each conversation was drawn
+) -> Iterator[
+    np.ndarray
+]:  # blocks, float64 [some resamples, clusters]: how often each conversation was drawn
     "Bootstrap weights, in blocks of at most 2 million draws."
     rng = np.random.default_rng(seed)
     step = max(1, 2_000_000 // clusters)
@@ -97,14 +112,21 @@ def draws(
         yield np.bincount(picked.ravel(), minlength=n * clusters).reshape(n, clusters).astype(float)
 
 # %% ../../nbs/7_evaluate/00a_intervals.ipynb #f76487c4
-def _mean_samples(values: np.ndarray, codes: np.ndarray, k: int, resamples: int, seed: int, weights: np.ndarray
-                  | None = None) -> np.ndarray:
+def _mean_samples(
+    values: np.ndarray,
+    codes: np.ndarray,
+    k: int,
+    resamples: int,
+    seed: int,
+    weights: np.ndarray | None = None,
+) -> np.ndarray:
     "Resampled means of the columns of `values` [items, columns], NaN where an item has no value: [resamples, columns]."
     known = ~np.isnan(values) * (np.ones(len(values)) if weights is None else weights)[:, None]
     sums, counts = np.zeros((2, k, values.shape[1]))
     np.add.at(sums, codes, np.nan_to_num(values) * known)
     np.add.at(counts, codes, known)
-    with np.errstate(invalid="ignore"): return np.concatenate([(w @ sums) / (w @ counts) for w in _drawn(k, resamples, seed)])
+    with np.errstate(invalid="ignore"):
+        return np.concatenate([(w @ sums) / (w @ counts) for w in _drawn(k, resamples, seed)])
 
 
 @lru_cache(1)
@@ -128,22 +150,38 @@ NOWHERE: Span = (None, None)
 def _around(value: float, error: float, df: float, level: float) -> Span:
     "Student's t to both sides; none where nothing varies."
     half = _t(level, df) * error
-    return (float(value - half), float(value + half)) if error > 1e-12 * max(1.0, abs(value)) else NOWHERE
+    return (
+        (float(value - half), float(value + half))
+        if error > 1e-12 * max(1.0, abs(value))
+        else NOWHERE
+    )
 
 
-def _mean_span(x: np.ndarray, codes: np.ndarray, k: int, resamples: int, level: float, seed: int, weights: np.ndarray
-               | None = None) -> Span:
+def _mean_span(
+    x: np.ndarray,
+    codes: np.ndarray,
+    k: int,
+    resamples: int,
+    level: float,
+    seed: int,
+    weights: np.ndarray | None = None,
+) -> Span:
     "The ends of a mean's interval."
     error = _standard_error(x, codes, k, weights)
-    if k < LEAST or error <= 1e-12 * max(1.0, abs(x).max()): return NOWHERE
-    if k < MANY: return _around(np.average(x, weights=weights), error, k - 1, level)
-    (low,), (high,) = _percentiles(_mean_samples(x[:, None], codes, k, resamples, seed, weights), level)
+    if k < LEAST or error <= 1e-12 * max(1.0, abs(x).max()):
+        return NOWHERE
+    if k < MANY:
+        return _around(np.average(x, weights=weights), error, k - 1, level)
+    (low,), (high,) = _percentiles(
+        _mean_samples(x[:, None], codes, k, resamples, seed, weights), level
+    )
     return float(low), float(high)
 
 # %% ../../nbs/7_evaluate/00a_intervals.ipynb #024ed320
 def _binomial_span(hits: float, n: float, level: float) -> tuple[float, float]:
     "Clopper and Pearson's limits of a share; hits and n need not be whole."
     from scipy.special import betaincinv
+
     tail = (1 - level) / 2
     low = 0.0 if hits <= 0 else float(betaincinv(hits, n - hits + 1, tail))
     return low, 1.0 if hits >= n else float(betaincinv(hits + 1, n - hits, 1 - tail))
@@ -151,10 +189,13 @@ def _binomial_span(hits: float, n: float, level: float) -> tuple[float, float]:
 
 def _share_span(x: np.ndarray, codes: np.ndarray, k: int, level: float) -> Span:
     "The ends of a share's interval, by the effective number of items."
-    if k < LEAST: return NOWHERE
+    if k < LEAST:
+        return NOWHERE
     from scipy.special import ndtri
+
     p, error = float(x.mean()), _standard_error(x, codes, k)
-    if p in (0, 1): return _binomial_span(p * k, k, level)
+    if p in (0, 1):
+        return _binomial_span(p * k, k, level)
     most = len(x) if error == 0 else min(len(x), p * (1 - p) / error**2)
     n = most * (float(ndtri((1 + level) / 2)) / _t(level, k - 1)) ** 2
     return _binomial_span(p * n, n, level)
@@ -170,12 +211,17 @@ def mean_interval(
 ) -> Interval:
     "The mean, or share, with its interval. No values: None throughout. Raises DataError for NaN. Differences: `difference_interval`."
     x, (codes, k) = _numbers(values, clusters), _codes(clusters)
-    if not k: return Interval(None, None, None, 0, 0, level)
-    if weights is not None: w = _numbers(weights, x)
-    elif np.isin(x, (0.0, 1.0)).all(): return Interval(float(x.mean()), *_share_span(x, codes, k, level), len(x), k, level)
-    else: w = None
+    if not k:
+        return Interval(None, None, None, 0, 0, level)
+    if weights is not None:
+        w = _numbers(weights, x)
+    elif np.isin(x, (0.0, 1.0)).all():
+        return Interval(float(x.mean()), *_share_span(x, codes, k, level), len(x), k, level)
+    else:
+        w = None
     span = _mean_span(x, codes, k, resamples, level, seed, w)
-    if span[0] is not None and np.isin(x, (0.0, 0.5, 1.0)).all(): span = max(0.0, span[0]), min(1.0, span[1])
+    if span[0] is not None and np.isin(x, (0.0, 0.5, 1.0)).all():
+        span = max(0.0, span[0]), min(1.0, span[1])
     return Interval(float(np.average(x, weights=w)), *span, len(x), k, level)
 
 
@@ -188,8 +234,11 @@ def difference_interval(
 ) -> Interval:
     "The mean of paired differences with its interval."
     x, (codes, k) = _numbers(differences, clusters), _codes(clusters)
-    if not k: return Interval(None, None, None, 0, 0, level)
-    return Interval(float(x.mean()), *_mean_span(x, codes, k, resamples, level, seed), len(x), k, level)
+    if not k:
+        return Interval(None, None, None, 0, 0, level)
+    return Interval(
+        float(x.mean()), *_mean_span(x, codes, k, resamples, level, seed), len(x), k, level
+    )
 
 # %% ../../nbs/7_evaluate/00a_intervals.ipynb #2f07c8b5
 def _jackknife_error(without: np.ndarray) -> float:
@@ -199,7 +248,9 @@ def _jackknife_error(without: np.ndarray) -> float:
 
 
 def statistic_interval(
-    statistic: Callable[[np.ndarray], float | None],  # from the positions of some items to a value; None: undefined on these
+    statistic: Callable[
+        [np.ndarray], float | None
+    ],  # from the positions of some items to a value; None: undefined on these
     clusters: Sequence,  # the conversation of each item
     resamples: int = 1000,
     level: float = 0.95,
@@ -207,14 +258,33 @@ def statistic_interval(
 ) -> Interval:
     "Any statistic with its interval. No interval where it is undefined without one of the conversations."
     codes, k = _codes(clusters)
-    number = lambda at: math.nan if (v := statistic(at)) is None else float(v)
-    members, value = [np.flatnonzero(codes == c) for c in range(k)], number(np.arange(len(codes))) if k else math.nan
-    result = lambda span: Interval(None if math.isnan(value) else value, *span, len(codes), k, level)
-    if k < LEAST or math.isnan(value): return result(NOWHERE)
+
+    def number(at):
+        return math.nan if (v := statistic(at)) is None else float(v)
+
+    members, value = (
+        [np.flatnonzero(codes == c) for c in range(k)],
+        number(np.arange(len(codes))) if k else math.nan,
+    )
+
+    def result(span):
+        return Interval(None if math.isnan(value) else value, *span, len(codes), k, level)
+
+    if k < LEAST or math.isnan(value):
+        return result(NOWHERE)
     if k < MANY:
         without = np.array([number(np.flatnonzero(codes != c)) for c in range(k)])
-        return result(NOWHERE if np.isnan(without).any() else _around(value, _jackknife_error(without), k - 1, level))
-    at = lambda weights: np.concatenate([np.repeat(members[c], int(weights[c])) for c in np.flatnonzero(weights)])
+        return result(
+            NOWHERE
+            if np.isnan(without).any()
+            else _around(value, _jackknife_error(without), k - 1, level)
+        )
+
+    def at(weights):
+        return np.concatenate(
+            [np.repeat(members[c], int(weights[c])) for c in np.flatnonzero(weights)]
+        )
+
     samples = np.array([number(at(w)) for block in draws(k, resamples, seed) for w in block])
     (low,), (high,) = _percentiles(samples[:, None], level)
     return result((float(low), float(high)))
@@ -227,12 +297,16 @@ def auroc(
     "Area under the ROC curve (Mann-Whitney, ties averaged). Raises DataError for NaN."
     x, y = _numbers(scores, labels), np.asarray(labels, bool)
     pos, neg = int(y.sum()), int((~y).sum())
-    if not pos or not neg: return None
+    if not pos or not neg:
+        return None
     from scipy.stats import rankdata
+
     return float((rankdata(x)[y].sum() - pos * (pos + 1) / 2) / (pos * neg))
 
 # %% ../../nbs/7_evaluate/00a_intervals.ipynb #adfcf737
-def _auroc_without(x: np.ndarray, y: np.ndarray, codes: np.ndarray, k: int) -> np.ndarray:  # [conversations]
+def _auroc_without(
+    x: np.ndarray, y: np.ndarray, codes: np.ndarray, k: int
+) -> np.ndarray:  # [conversations]
     "AUROC without each conversation; NaN where that leaves one class only."
     wins = (x[y][:, None] > x[~y][None, :]) + 0.5 * (x[y][:, None] == x[~y][None, :])
     table, half = np.zeros((k, k)), np.zeros((k, wins.shape[1]))
@@ -240,7 +314,8 @@ def _auroc_without(x: np.ndarray, y: np.ndarray, codes: np.ndarray, k: int) -> n
     np.add.at(table.T, codes[~y], half.T)
     pos, neg = np.bincount(codes[y], minlength=k), np.bincount(codes[~y], minlength=k)
     left = table.sum() - table.sum(0) - table.sum(1) + np.diag(table)
-    with np.errstate(invalid="ignore", divide="ignore"): return left / ((pos.sum() - pos) * (neg.sum() - neg))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return left / ((pos.sum() - pos) * (neg.sum() - neg))
 
 # %% ../../nbs/7_evaluate/00a_intervals.ipynb #617307b9
 def _separated_span(positives: int, negatives: int, level: float, df: int) -> float:
@@ -249,18 +324,25 @@ def _separated_span(positives: int, negatives: int, level: float, df: int) -> fl
     for _ in range(60):
         a = (low + high) / 2
         spread = 1 + ((positives + negatives) / 2 - 1) * ((1 - a) / (2 - a) + a / (1 + a))
-        low, high = (a, high) if (1 - a) ** 2 > t2 * a * (1 - a) * spread / (positives * negatives) else (low, a)
+        low, high = (
+            (a, high)
+            if (1 - a) ** 2 > t2 * a * (1 - a) * spread / (positives * negatives)
+            else (low, a)
+        )
     return low
 
 
-def _auroc_span(value: float, without: np.ndarray, positives: int, negatives: int, level: float) -> Span:
+def _auroc_span(
+    value: float, without: np.ndarray, positives: int, negatives: int, level: float
+) -> Span:
     "The ends of an AUROC's interval, from its values without each conversation."
     df = min(positives, negatives) - 1
     if value in (0, 1):
         least = _separated_span(positives, negatives, level, df)
         return (least, 1.0) if value else (0.0, 1 - least)
     error = _jackknife_error(without) / (value * (1 - value))
-    if error < 1e-12: return NOWHERE
+    if error < 1e-12:
+        return NOWHERE
     odds, half = math.log(value / (1 - value)), _t(level, df) * error
     return tuple(1 / (1 + math.exp(-z)) for z in (odds - half, odds + half))
 
@@ -269,17 +351,27 @@ def auroc_interval(
     scores: Sequence[float],
     labels: Sequence[bool],
     clusters: Sequence,  # the conversation of each item
-    minus: Sequence[float] | None = None,  # another score of the same items: the interval is of the difference, scores - minus
+    minus: Sequence[float]
+    | None = None,  # another score of the same items: the interval is of the difference, scores - minus
     level: float = 0.95,
-) -> Interval:  # its `clusters`: conversations that hold a positive, or a negative, whichever are fewer
+) -> (
+    Interval
+):  # its `clusters`: conversations that hold a positive, or a negative, whichever are fewer
     "AUROC, or the difference of two, with its interval; None throughout if a class is empty."
     y, (codes, k) = np.asarray(labels, bool), _codes(clusters)
     columns = [_numbers(s, y, codes) for s in (scores, minus) if s is not None]
     values = [auroc(x, y) for x in columns]
     positives, negatives = len(set(codes[y])), len(set(codes[~y]))
-    fewer, value = min(positives, negatives), None if None in values else values[0] if minus is None else values[0] - values[1]
-    if value is None or fewer < LEAST: return Interval(value, None, None, len(y), fewer, level)
+    fewer, value = (
+        min(positives, negatives),
+        None if None in values else values[0] if minus is None else values[0] - values[1],
+    )
+    if value is None or fewer < LEAST:
+        return Interval(value, None, None, len(y), fewer, level)
     without = [_auroc_without(x, y, codes, k) for x in columns]
-    span = (_auroc_span(value, without[0], positives, negatives, level) if minus is None else
-            _around(value, _jackknife_error(without[0] - without[1]), fewer - 1, level))
+    span = (
+        _auroc_span(value, without[0], positives, negatives, level)
+        if minus is None
+        else _around(value, _jackknife_error(without[0] - without[1]), fewer - 1, level)
+    )
     return Interval(value, *span, len(y), fewer, level)

@@ -26,6 +26,7 @@ __all__ = ['GATES', 'Item', 'run_items', 'turn_item', 'file_verdicts', 'predicti
 @dataclass(frozen=True)
 class Item:
     "An answer, with what it was made from."
+
     task_id: str
     conversation_id: str
     turn: int
@@ -36,40 +37,54 @@ class Item:
     history: tuple[Turn, ...] = ()
     outcome: Outcome | None = None  # of a recorded turn; None in a prediction file
     found: int = -1  # contexts that retrieval found, or that came with the task; -1: not known
-    ranked: tuple[tuple[str, float], ...] = ()  # passage ids with the scores that ranked them, best first
-    verdict: float | None = None  # whether it refuses, as its prediction file says: 1, 0.5 or 0; None: the file says nothing
+    ranked: tuple[
+        tuple[str, float], ...
+    ] = ()  # passage ids with the scores that ranked them, best first
+    verdict: float | None = (
+        None  # whether it refuses, as its prediction file says: 1, 0.5 or 0; None: the file says nothing
+    )
     unranked: bool = False  # what was retrieved is not on record: no ranking can be measured
     passages: str = ""  # of a prediction: whose its contexts are
 
     @property
-    def failed(self) -> bool: return self.outcome is Outcome.ERROR
+    def failed(self) -> bool:
+        return self.outcome is Outcome.ERROR
 
     @property
-    def asked_back(self) -> bool: return self.outcome is Outcome.ASKED_BACK
+    def asked_back(self) -> bool:
+        return self.outcome is Outcome.ASKED_BACK
 
     @cached_property
     def refused(self) -> bool:
         "Whether the turn was recorded as a refusal, its file calls it one, or its answer declines where neither says anything."
-        if self.outcome is None and self.verdict is None: return declines(self.answer)
+        if self.outcome is None and self.verdict is None:
+            return declines(self.answer)
         return self.outcome is Outcome.I_DONT_KNOW or self.verdict == 1
 
     @property
-    def documents(self) -> str: return format_docs_for_gen(self.contexts)
+    def documents(self) -> str:
+        return format_docs_for_gen(self.contexts)
 
     @cached_property
     def texts(self) -> list[str]:
         "One text a passage, as a prediction file has them: pieces of one passage are joined."
         joined: dict[str, list[str]] = {}
-        for c in self.contexts: joined.setdefault(c.document_id, []).append(c.text)
+        for c in self.contexts:
+            joined.setdefault(c.document_id, []).append(c.text)
         return ["\n".join(t) for t in joined.values()]
 
     @cached_property
     def support(self) -> float | None:
         "K-precision of the answer; None for a refusal and a question, which claim nothing, for an error, and without passages."
-        return None if self.refused or self.failed or self.asked_back else k_precision(self.answer, self.texts)
+        return (
+            None
+            if self.refused or self.failed or self.asked_back
+            else k_precision(self.answer, self.texts)
+        )
 
     @property
-    def digest(self) -> str: return answer_digest(self.answer, [c.id for c in self.contexts])
+    def digest(self) -> str:
+        return answer_digest(self.answer, [c.id for c in self.contexts])
 
 # %% ../../nbs/7_evaluate/04_items.ipynb #6164c6b0
 def run_items(
@@ -78,7 +93,9 @@ def run_items(
 ) -> list[Item]:
     "The turns of a run. One that answers without a search on record does not record its searches: none of its turns refused before one."
     histories = {t.id: t.history for t in tasks or run.tasks.values()}
-    items = [turn_item(t, run.passages, histories.get(t.task_id, ())) for t in run.trajectories.values()]
+    items = [
+        turn_item(t, run.passages, histories.get(t.task_id, ())) for t in run.trajectories.values()
+    ]
     blind = any(i.unranked for i in items)
     return [replace(i, unranked=True) if blind and i.found < 0 else i for i in items]
 
@@ -90,14 +107,30 @@ def turn_item(
 ) -> Item:
     "A recorded turn, with the contexts that its generator saw. Raises DataError if one of them is not at hand."
     if lost := [c for c in t.contexts if c not in passages]:
-        raise DataError(f"turn {t.task_id!r} saw the context {lost[0]!r}, which is not among its passages",
-                        remedy="Copy passages.jsonl again")
+        raise DataError(
+            f"turn {t.task_id!r} saw the context {lost[0]!r}, which is not among its passages",
+            remedy="Copy passages.jsonl again",
+        )
     contexts = tuple(passages[c] for c in t.contexts)
     found = len(t.retrievals[-1].contexts) if t.retrievals else -1
     scores = ranking_scores(t)
-    ranked = tuple((p.id, s) for p, s in predicted_passages([c for c in contexts if c.id in scores], scores))
-    return Item(t.task_id, t.conversation_id, t.turn, t.domain, t.question, t.answer, contexts, history, t.outcome, found, ranked,
-                unranked=t.answered and not t.retrievals)
+    ranked = tuple(
+        (p.id, s) for p, s in predicted_passages([c for c in contexts if c.id in scores], scores)
+    )
+    return Item(
+        t.task_id,
+        t.conversation_id,
+        t.turn,
+        t.domain,
+        t.question,
+        t.answer,
+        contexts,
+        history,
+        t.outcome,
+        found,
+        ranked,
+        unranked=t.answered and not t.retrievals,
+    )
 
 # %% ../../nbs/7_evaluate/04_items.ipynb #d7b70d36
 def file_verdicts(path: str | Path) -> dict[str, float]:
@@ -106,23 +139,34 @@ def file_verdicts(path: str | Path) -> dict[str, float]:
     for n, o in read_jsonl(path, nan_is_null=True):
         said = o["metrics"].get("idk_eval") if isinstance(o.get("metrics"), dict) else None
         said = said[0] if isinstance(said, list) and said else said
-        if said is None or said == "unknown": continue
+        if said is None or said == "unknown":
+            continue
         if isinstance(said, bool) or said not in (0, 0.5, 1):
-            raise DataError(f"the idk_eval is {str(said)[:20]!r}", path, n, "The official verdict is 1, 0.5, 0 or unknown")
+            raise DataError(
+                f"the idk_eval is {str(said)[:20]!r}",
+                path,
+                n,
+                "The official verdict is 1, 0.5, 0 or unknown",
+            )
         found[o["task_id"]] = float(said)
     return found
 
 # %% ../../nbs/7_evaluate/04_items.ipynb #6b7634ed
 def prediction_items(
     path: str | Path,  # a prediction file of task B or C
-    tasks: Sequence[Task] = (),  # read with contexts=True, for a file of task ids and answers; (): the file repeats its input
+    tasks: Sequence[
+        Task
+    ] = (),  # read with contexts=True, for a file of task ids and answers; (): the file repeats its input
 ) -> list[Item]:
     "The answers of a prediction file. Raises DataError for a line without one, or without its task."
     predicted, verdicts = read_predictions(path, answers=True), file_verdicts(path)
     known = {t.id: t for t in tasks or read_tasks(path, contexts=True)}
     if lost := [t for t in predicted if t not in known]:
-        raise DataError(f"{len(lost)} predictions have no task, e.g. {lost[0]}", path,
-                        remedy="Name the file of the tasks that were predicted")
+        raise DataError(
+            f"{len(lost)} predictions have no task, e.g. {lost[0]}",
+            path,
+            remedy="Name the file of the tasks that were predicted",
+        )
     return [_predicted_item(known[i], p, verdicts.get(i)) for i, p in predicted.items()]
 
 
@@ -130,9 +174,21 @@ def _predicted_item(task: Task, p: Prediction, verdict: float | None) -> Item:
     "An answer to a task, over the passages that its file names; where it names none, over those that came with the task."
     about = (task.id, task.conversation_id, task.turn, task.domain, task.question)
     whose, passages = predicted_contexts(p, task)
-    contexts, found = tuple(map(as_context, passages)), len(passages) if p.texts is None else len(p.contexts)
-    return Item(*about, p.answer, contexts, task.history, found=found, ranked=p.contexts, verdict=verdict, unranked=p.texts is None,
-                passages=whose)
+    contexts, found = (
+        tuple(map(as_context, passages)),
+        len(passages) if p.texts is None else len(p.contexts),
+    )
+    return Item(
+        *about,
+        p.answer,
+        contexts,
+        task.history,
+        found=found,
+        ranked=p.contexts,
+        verdict=verdict,
+        unranked=p.texts is None,
+        passages=whose,
+    )
 
 # %% ../../nbs/7_evaluate/04_items.ipynb #86f753f0
 def check_reference(
@@ -142,13 +198,23 @@ def check_reference(
     source: object,  # where the items come from, for the message
 ) -> None:
     "Raises DataError if none of the answered tasks is in the reference file, or if it asks something else under the same id."
-    if not items: raise DataError("there is no answer in it", source, remedy="Go on with the run, or name another")
+    if not items:
+        raise DataError(
+            "there is no answer in it", source, remedy="Go on with the run, or name another"
+        )
     if not any(i.task_id in gold for i in items):
-        raise DataError("none of its tasks are in the reference file", source, remedy="Name the file of its tasks with --reference")
+        raise DataError(
+            "none of its tasks are in the reference file",
+            source,
+            remedy="Name the file of its tasks with --reference",
+        )
     asked = {t.id: t.question for t in tasks}
     if other := next((i for i in items if asked.get(i.task_id, i.question) != i.question), None):
-        raise DataError(f"task {other.task_id!r} was another question there ({other.question[:40]!r}) than in the reference file", source,
-                        remedy="Name the file of its tasks with --reference")
+        raise DataError(
+            f"task {other.task_id!r} was another question there ({other.question[:40]!r}) than in the reference file",
+            source,
+            remedy="Name the file of its tasks with --reference",
+        )
 
 
 def asked_digest(item: Item, gold: Gold | None) -> str:
@@ -161,14 +227,21 @@ GATES = {"support": "K-precision"}  # how a verdict came about -> the measure th
 
 def circular(run: Run) -> frozenset[str]:
     "The measures that decided inside a run: they do not score it."
-    return frozenset(GATES[v.how] for t in run.trajectories.values() for v in t.verdicts if v.how in GATES)
+    return frozenset(
+        GATES[v.how] for t in run.trajectories.values() for v in t.verdicts if v.how in GATES
+    )
 
 # %% ../../nbs/7_evaluate/04_items.ipynb #50ac8f1b
 def judge_of(run: Run) -> dict[str, str]:
     "The identity of the judge whose judgements a run is read with; {} if nobody judged. Raises DataError for a file that names none."
     path = run.judged_in / "judge.json"
-    if not path.exists(): return {}
+    if not path.exists():
+        return {}
     found = read_json(path).get("identity")
-    if isinstance(found, dict) and all(isinstance(found.get(k), str) for k in ("judge", "way")): return found
-    raise DataError("names no judge: wanted is an identity with `judge` and `way`", path,
-                    remedy="Remove it with judgements.jsonl, and judge again")
+    if isinstance(found, dict) and all(isinstance(found.get(k), str) for k in ("judge", "way")):
+        return found
+    raise DataError(
+        "names no judge: wanted is an identity with `judge` and `way`",
+        path,
+        remedy="Remove it with judgements.jsonl, and judge again",
+    )

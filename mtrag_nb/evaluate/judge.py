@@ -17,8 +17,22 @@ from ..core.declining import idk_by_rule
 from ..core.text import sentences
 from ..core.types import SettingsError
 from .compare import krippendorff_alpha
-from .replies import (CONTAINS, HALLUCINATION, IDK_LABEL, JUDGE_PROMPTS, NO_DOCUMENTS, SCORE, STOP_TOKENS, SUPPORTED,
-                                       Field, Reading, before_stop, ibm_idk, ibm_rating, read_reply)
+from mtrag_nb.evaluate.replies import (
+    CONTAINS,
+    HALLUCINATION,
+    IDK_LABEL,
+    JUDGE_PROMPTS,
+    NO_DOCUMENTS,
+    SCORE,
+    STOP_TOKENS,
+    SUPPORTED,
+    Field,
+    Reading,
+    before_stop,
+    ibm_idk,
+    ibm_rating,
+    read_reply,
+)
 from ..models.chat import ChatModel, Prompt, chat
 from ..models.choice import choose
 from ..models.embed import EmbedderLike
@@ -41,22 +55,39 @@ WAYS = ("text", "choice")
 REASONING_TOKENS, REPLY_TOKENS = 64, 160
 
 
-def _asked_by_text(model: ChatModel, begun: Sequence[Prompt], fields: Sequence[Field], reason: bool) -> list[Reading]:
+def _asked_by_text(
+    model: ChatModel, begun: Sequence[Prompt], fields: Sequence[Field], reason: bool
+) -> list[Reading]:
     "What the judge writes, read by the parser."
     replies = model.generate(begun, REPLY_TOKENS if reason else 8, stop=STOP_TOKENS)
-    return [read_reply(p.prefill + c.text, fields, c.stop == "length") for p, c in zip(begun, replies)]
+    return [
+        read_reply(p.prefill + c.text, fields, c.stop == "length") for p, c in zip(begun, replies)
+    ]
 
 
-def _asked_by_choice(model: ChatModel, begun: Sequence[Prompt], fields: Sequence[Field], reason: bool) -> list[Reading]:
+def _asked_by_choice(
+    model: ChatModel, begun: Sequence[Prompt], fields: Sequence[Field], reason: bool
+) -> list[Reading]:
     "A line of reasoning, then each field by probability."
-    replies = model.generate(begun, REASONING_TOKENS, stop=("\n", *STOP_TOKENS)) if reason else [None] * len(begun)
-    heads = ["" if c is None else f"Reasoning: {' '.join(before_stop(c.text).split())}\n" for c in replies]
-    at_field = [replace(p, prefill=f"{head}{f.name}:") for p, head in zip(begun, heads) for f in fields]
+    replies = (
+        model.generate(begun, REASONING_TOKENS, stop=("\n", *STOP_TOKENS))
+        if reason
+        else [None] * len(begun)
+    )
+    heads = [
+        "" if c is None else f"Reasoning: {' '.join(before_stop(c.text).split())}\n"
+        for c in replies
+    ]
+    at_field = [
+        replace(p, prefill=f"{head}{f.name}:") for p, head in zip(begun, heads) for f in fields
+    ]
     found = iter(choose(model, at_field, [f.options for _ in begun for f in fields]))
     return [_chosen(head, fields, found) for head in heads]
 
 
-def _chosen(head: str, fields: Sequence[Field], found: Iterator[tuple[dict[str, float], float]]) -> Reading:
+def _chosen(
+    head: str, fields: Sequence[Field], found: Iterator[tuple[dict[str, float], float]]
+) -> Reading:
     "The reading of one reply: in each field the likeliest option."
     got = {f.name: next(found) for f in fields}
     best = {f.name: max(f.options, key=got[f.name][0].get) for f in fields}
@@ -73,9 +104,14 @@ def ask_judge(
     reason: bool = True,  # False: no reasoning, only the fields
 ) -> list[Reading]:  # one per prompt
     "Put prompts to a judge, and read what comes. Raises SettingsError for an unknown way."
-    if way not in WAYS: raise SettingsError(f"a judge is asked by {' or '.join(WAYS)}, not {way!r}")
+    if way not in WAYS:
+        raise SettingsError(f"a judge is asked by {' or '.join(WAYS)}, not {way!r}")
     begun = [replace(p, prefill="Reasoning:" if reason else "") for p in prompts]
-    return _asked_by_text(model, begun, fields, reason) if way == "text" else _asked_by_choice(model, begun, fields, reason)
+    return (
+        _asked_by_text(model, begun, fields, reason)
+        if way == "text"
+        else _asked_by_choice(model, begun, fields, reason)
+    )
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #5c7c9c9e
 def settle(
@@ -91,15 +127,29 @@ def settle(
     low, high = min(points.values()), max(points.values())
     used = f.default if value is None else value
     score = None if used is None else float(used) if worth is None else worth[used]
-    if f.name in r.p and (worth is None or f is CONTAINS): score = round(sum(points[o] * p for o, p in r.p[f.name].items()), 4)
+    if f.name in r.p and (worth is None or f is CONTAINS):
+        score = round(sum(points[o] * p for o, p in r.p[f.name].items()), 4)
     bounds = (low, high) if value is None else (score, score)
-    return Judgement(protocol, way, score, *bounds, unparsed=missing, reasoning=r.reasoning, raw=r.raw, mass=r.mass)
+    return Judgement(
+        protocol,
+        way,
+        score,
+        *bounds,
+        unparsed=missing,
+        reasoning=r.reasoning,
+        raw=r.raw,
+        mass=r.mass,
+    )
 
 
 def _flagged(j: Judgement, r: Reading) -> Judgement:
     "A judgement with its hallucination flag; unread counts as yes."
     p = r.p.get(HALLUCINATION.name)
-    return replace(j, flag=(r.values[HALLUCINATION.name] or HALLUCINATION.default) == "yes", flag_p=round(p["yes"], 4) if p else None)
+    return replace(
+        j,
+        flag=(r.values[HALLUCINATION.name] or HALLUCINATION.default) == "yes",
+        flag_p=round(p["yes"], 4) if p else None,
+    )
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #e5b98abe
 REFUSAL_WORTH = {"yes": 1.0, "no": 10.0}  # of CONTAINS (seed paper, II.E.1)
@@ -115,8 +165,13 @@ def judge_refusals(
     at = [i for i, d in enumerate(documents) if d]
     asked = [judge_prompt("refusal", documents=documents[i], question=questions[i]) for i in at]
     read = ask_judge(model, asked, [CONTAINS], way)
-    found = {i: replace(settle("refusal", way, r, CONTAINS, REFUSAL_WORTH), flag=False) for i, r in zip(at, read)}
-    nothing = Judgement("refusal", "rule", 10.0, 10.0, 10.0, False, reasoning="There were no documents.")
+    found = {
+        i: replace(settle("refusal", way, r, CONTAINS, REFUSAL_WORTH), flag=False)
+        for i, r in zip(at, read)
+    }
+    nothing = Judgement(
+        "refusal", "rule", 10.0, 10.0, 10.0, False, reasoning="There were no documents."
+    )
     return [found.get(i, nothing) for i in range(len(questions))]
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #3c9892bd
@@ -128,9 +183,20 @@ def judge_faithfulness(
     way: str = "text",
 ) -> list[Judgement]:
     "How well the documents support each answer, 1 to 10, and whether it hallucinates."
-    asked = [judge_prompt("faithfulness", documents=d or NO_DOCUMENTS, question=q, answer=a, reply=JUDGE_PROMPTS["reply.scored"])
-             for q, a, d in zip(questions, answers, documents, strict=True)]
-    return [_flagged(settle("faithfulness", way, r, SCORE), r) for r in ask_judge(model, asked, [HALLUCINATION, SCORE], way)]
+    asked = [
+        judge_prompt(
+            "faithfulness",
+            documents=d or NO_DOCUMENTS,
+            question=q,
+            answer=a,
+            reply=JUDGE_PROMPTS["reply.scored"],
+        )
+        for q, a, d in zip(questions, answers, documents, strict=True)
+    ]
+    return [
+        _flagged(settle("faithfulness", way, r, SCORE), r)
+        for r in ask_judge(model, asked, [HALLUCINATION, SCORE], way)
+    ]
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #99aeaad0
 SAME = 0.95  # cosine (seed paper, II.E.2.b)
@@ -145,26 +211,56 @@ def judge_correctness(
     way: str = "text",
 ) -> list[Judgement]:
     "How well each answer agrees with its target, 1 to 10."
-    near = (embedder.encode(list(answers)) * embedder.encode(list(targets))).sum(axis=1) if answers else []
+    near = (
+        (embedder.encode(list(answers)) * embedder.encode(list(targets))).sum(axis=1)
+        if answers
+        else []
+    )
     at = [i for i, c in enumerate(near) if c <= SAME]
-    asked = [judge_prompt("correctness", question=questions[i], target=targets[i], answer=answers[i], reply=JUDGE_PROMPTS["reply.score"])
-             for i in at]
-    found = {i: settle("correctness", way, r, SCORE) for i, r in zip(at, ask_judge(model, asked, [SCORE], way))}
-    shortcut = lambda cosine: Judgement("correctness", "cosine", 10.0, 10.0, 10.0, reasoning=f"cosine {cosine:.3f} with the target")
+    asked = [
+        judge_prompt(
+            "correctness",
+            question=questions[i],
+            target=targets[i],
+            answer=answers[i],
+            reply=JUDGE_PROMPTS["reply.score"],
+        )
+        for i in at
+    ]
+    found = {
+        i: settle("correctness", way, r, SCORE)
+        for i, r in zip(at, ask_judge(model, asked, [SCORE], way))
+    }
+
+    def shortcut(cosine):
+        return Judgement(
+            "correctness",
+            "cosine",
+            10.0,
+            10.0,
+            10.0,
+            reasoning=f"cosine {cosine:.3f} with the target",
+        )
+
     return [found.get(i) or shortcut(c) for i, c in enumerate(near)]
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #a859cb08
 IDK_WORTH = {"yes": 1.0, "partial": 0.5, "no": 0.0}
-READINGS = ("strict", "ibm_compat")  # of the same text: by the parser, or as the official scorer reads it
+READINGS = (
+    "strict",
+    "ibm_compat",
+)  # of the same text: by the parser, or as the official scorer reads it
 
 
 def _known_reading(reading: str) -> None:
-    if reading not in READINGS: raise SettingsError(f"unknown reading {reading!r}: it is {' or '.join(READINGS)}")
+    if reading not in READINGS:
+        raise SettingsError(f"unknown reading {reading!r}: it is {' or '.join(READINGS)}")
 
 
 def _official_idk(j: Judgement) -> Judgement:
     "The judgement as the official scorer reads it: its unknown is unread."
-    if (s := ibm_idk(j.raw)) == "unknown": return replace(j, score=None, low=0.0, high=1.0, unparsed=(IDK_LABEL.name,))
+    if (s := ibm_idk(j.raw)) == "unknown":
+        return replace(j, score=None, low=0.0, high=1.0, unparsed=(IDK_LABEL.name,))
     return replace(j, score=float(s), low=float(s), high=float(s), unparsed=())
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #03a718e8
@@ -177,8 +273,13 @@ def judge_idk(
 ) -> list[Judgement]:  # score 1, 0.5 or 0; None: unread
     "Whether each response says that it does not know."
     _known_reading(reading)
-    asked = [judge_prompt("idk", question=q, answer=a) for q, a in zip(questions, answers, strict=True)]
-    found = [settle("idk", way, r, IDK_LABEL, IDK_WORTH) for r in ask_judge(model, asked, [IDK_LABEL], way, reason=False)]
+    asked = [
+        judge_prompt("idk", question=q, answer=a) for q, a in zip(questions, answers, strict=True)
+    ]
+    found = [
+        settle("idk", way, r, IDK_LABEL, IDK_WORTH)
+        for r in ask_judge(model, asked, [IDK_LABEL], way, reason=False)
+    ]
     return found if reading == "strict" or way == "choice" else [_official_idk(j) for j in found]
 
 
@@ -190,30 +291,45 @@ def rule_idk(answer: str) -> float:  # 1, 0.5 or 0
 @dataclass(frozen=True, repr=False)
 class IdkAgreement:
     "The judge's IDK verdicts beside the rule's."
-    counts: dict[tuple[str, str], int]  # (judge, rule) -> responses; judge: yes, partial, no, unparsed; rule: yes, no
+
+    counts: dict[
+        tuple[str, str], int
+    ]  # (judge, rule) -> responses; judge: yes, partial, no, unparsed; rule: yes, no
     alpha: float | None  # Krippendorff, nominal, of yes and no
 
     @property
-    def n(self) -> int: return sum(self.counts.values())
+    def n(self) -> int:
+        return sum(self.counts.values())
 
     @property
     def equal(self) -> float | None:
         "Share of read verdicts that agree on yes or not yes; None if none was read."
         read = {k: c for k, c in self.counts.items() if k[0] != "unparsed"}
-        return sum(c for (j, r), c in read.items() if (j == "yes") == (r == "yes")) / sum(read.values()) if read else None
+        return (
+            sum(c for (j, r), c in read.items() if (j == "yes") == (r == "yes"))
+            / sum(read.values())
+            if read
+            else None
+        )
 
     def _table(self):
         said = ("yes", "partial", "no", "unparsed")
-        return ["judge", "rule: yes", "rule: no"], [[j, self.counts.get((j, "yes"), 0), self.counts.get((j, "no"), 0)] for j in said]
+        return ["judge", "rule: yes", "rule: no"], [
+            [j, self.counts.get((j, "yes"), 0), self.counts.get((j, "no"), 0)] for j in said
+        ]
 
     @property
     def note(self) -> str:
-        show = lambda x: "not defined" if x is None else f"{x:.3f}"
+        def show(x):
+            return "not defined" if x is None else f"{x:.3f}"
+
         return f"{self.n} responses; agreement {show(self.equal)}, Krippendorff's alpha {show(self.alpha)}"
 
-    def __repr__(self): return text_table(*self._table()) + "\n" + self.note
+    def __repr__(self):
+        return text_table(*self._table()) + "\n" + self.note
 
-    def _repr_html_(self): return html_table(*self._table(), note=self.note)
+    def _repr_html_(self):
+        return html_table(*self._table(), note=self.note)
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #f17a6a42
 def idk_agreement(
@@ -225,7 +341,11 @@ def idk_agreement(
     for j, r in zip(judge, rule, strict=True):
         pair = words[j], "yes" if r == 1 else "no"
         counts[pair] = counts.get(pair, 0) + 1
-    pairs = np.array([[float(j == 1), float(r == 1)] for j, r in zip(judge, rule) if j is not None]).reshape(-1, 2).T
+    pairs = (
+        np.array([[float(j == 1), float(r == 1)] for j, r in zip(judge, rule) if j is not None])
+        .reshape(-1, 2)
+        .T
+    )
     return IdkAgreement(counts, krippendorff_alpha(pairs, "nominal"))
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #e0b53d37
@@ -236,12 +356,25 @@ def split_statements(
     how: str = "rule",  # "rule": sentences; "judge": the model writes them
 ) -> list[list[str]]:
     "The statements of each answer. Where the judge writes nothing that can be used, the rule splits."
-    if how not in ("rule", "judge"): raise SettingsError(f"statements are split by rule or judge, not {how!r}")
-    if how == "rule": return [sentences(a) for a in answers]
-    asked = [judge_prompt("split", question=q, answer=a) for q, a in zip(questions, answers, strict=True)]
-    bare = lambda line: re.sub(r"^\s*(?:[-*•]|\d+[.)])\s*", "", line).strip()
-    lines = [[bare(l) for l in before_stop(c.text).splitlines()] for c in model.generate(asked, 256, stop=STOP_TOKENS)]
-    return [[l for l in dict.fromkeys(ls) if re.search(r"\w", l)] or sentences(a) for ls, a in zip(lines, answers)]
+    if how not in ("rule", "judge"):
+        raise SettingsError(f"statements are split by rule or judge, not {how!r}")
+    if how == "rule":
+        return [sentences(a) for a in answers]
+    asked = [
+        judge_prompt("split", question=q, answer=a) for q, a in zip(questions, answers, strict=True)
+    ]
+
+    def bare(line):
+        return re.sub(r"^\s*(?:[-*•]|\d+[.)])\s*", "", line).strip()
+
+    lines = [
+        [bare(l) for l in before_stop(c.text).splitlines()]
+        for c in model.generate(asked, 256, stop=STOP_TOKENS)
+    ]
+    return [
+        [l for l in dict.fromkeys(ls) if re.search(r"\w", l)] or sentences(a)
+        for ls, a in zip(lines, answers)
+    ]
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #0ea84eef
 def judge_statements(
@@ -254,7 +387,9 @@ def judge_statements(
 ) -> list[Judgement]:  # score in [0, 1]; None for an answer without statements
     "The share of each answer's statements that the documents support."
     statements = split_statements(model, questions, answers, split)
-    pairs = [(d or NO_DOCUMENTS, s) for d, ss in zip(documents, statements, strict=True) for s in ss]
+    pairs = [
+        (d or NO_DOCUMENTS, s) for d, ss in zip(documents, statements, strict=True) for s in ss
+    ]
     asked = [judge_prompt("statement", documents=d, statement=s) for d, s in pairs]
     found = iter(ask_judge(model, asked, [SUPPORTED], way, reason=False))
     return [_supported([(s, next(found)) for s in ss], way) for ss in statements]
@@ -264,10 +399,22 @@ def _supported(read: Sequence[tuple[str, Reading]], way: str) -> Judgement:
     "The judgement of an answer from its statements."
     words = [r.values[SUPPORTED.name] for _, r in read]
     parts = tuple((s, None if v is None else float(v == "yes")) for (s, _), v in zip(read, words))
-    share = lambda unread: sum(unread if p is None else p for _, p in parts) / len(parts) if parts else None
+
+    def share(unread):
+        return sum(unread if p is None else p for _, p in parts) / len(parts) if parts else None
+
     mass = min((r.mass for _, r in read if r.mass is not None), default=None)
-    return Judgement("rl_f_local", way if parts else "rule", share(0.0), share(0.0), share(1.0), mass=mass, parts=parts,
-                     unparsed=(SUPPORTED.name,) if None in words else (), raw="\n".join(r.raw for _, r in read))
+    return Judgement(
+        "rl_f_local",
+        way if parts else "rule",
+        share(0.0),
+        share(0.0),
+        share(1.0),
+        mass=mass,
+        parts=parts,
+        unparsed=(SUPPORTED.name,) if None in words else (),
+        raw="\n".join(r.raw for _, r in read),
+    )
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #dd86904e
 def judge_ratings(
@@ -283,9 +430,20 @@ def judge_ratings(
     "A rating of each answer."
     _known_reading(reading)
     heads = [f"Conversation:\n{h}\n\n" if h else "" for h in histories]
-    columns = zip(heads, questions, answers, targets, (d or NO_DOCUMENTS for d in documents), strict=True)
-    names, reply = ("history", "question", "answer", "target", "documents"), JUDGE_PROMPTS["reply.score"]
+    columns = zip(
+        heads, questions, answers, targets, (d or NO_DOCUMENTS for d in documents), strict=True
+    )
+    names, reply = (
+        ("history", "question", "answer", "target", "documents"),
+        JUDGE_PROMPTS["reply.score"],
+    )
     asked = [judge_prompt("rating", **dict(zip(names, c)), reply=reply) for c in columns]
     found = [settle("rb_llm_local", way, r, SCORE) for r in ask_judge(model, asked, [SCORE], way)]
-    if reading == "ibm_compat" and way == "text": return [replace(j, score=(s := ibm_rating(j.raw)), low=s, high=s) for j in found]
-    return [replace(j, score=round(j.score / 10, 5), low=round(j.low / 10, 5), high=round(j.high / 10, 5)) for j in found]
+    if reading == "ibm_compat" and way == "text":
+        return [replace(j, score=(s := ibm_rating(j.raw)), low=s, high=s) for j in found]
+    return [
+        replace(
+            j, score=round(j.score / 10, 5), low=round(j.low / 10, 5), high=round(j.high / 10, 5)
+        )
+        for j in found
+    ]

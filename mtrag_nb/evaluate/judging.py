@@ -20,8 +20,18 @@ from ..core.settings import Settings, load_settings
 from ..core.types import DataError, Gold, RunMismatch, SettingsError, Task, digest, plain
 from .compare import Interval, mean_interval
 from .items import Item, asked_digest, check_reference, judge_of, run_items
-from .judge import (WAYS, IdkAgreement, idk_agreement, judge_correctness, judge_faithfulness, judge_idk, judge_ratings,
-                                     judge_refusals, judge_statements, rule_idk)
+from mtrag_nb.evaluate.judge import (
+    WAYS,
+    IdkAgreement,
+    idk_agreement,
+    judge_correctness,
+    judge_faithfulness,
+    judge_idk,
+    judge_ratings,
+    judge_refusals,
+    judge_statements,
+    rule_idk,
+)
 from .replies import JUDGE_PROMPTS
 from ..models.calls import MeteredChat, Models
 from ..models.chat import ChatModel
@@ -48,24 +58,44 @@ def judge_item(
 ) -> dict[str, Judgement]:  # by protocol, those that apply
     "Everything that the judge says of an answer. Raises SettingsError for an unknown protocol."
     if unknown := set(protocols) - set(PROTOCOLS):
-        raise SettingsError(f"unknown protocol {sorted(unknown)[0]!r}: there are {', '.join(PROTOCOLS)}")
-    q, a, d, target = [item.question], [item.answer], [item.documents], list(gold.targets[:1]) if gold else []
+        raise SettingsError(
+            f"unknown protocol {sorted(unknown)[0]!r}: there are {', '.join(PROTOCOLS)}"
+        )
+    q, a, d, target = (
+        [item.question],
+        [item.answer],
+        [item.documents],
+        list(gold.targets[:1]) if gold else [],
+    )
     history, claims = [show_history(item.history)], not (item.refused or item.asked_back)
     ask = {
         "refusal": lambda: judge_refusals(model, q, d, way) if item.refused else [],
         "faithfulness": lambda: judge_faithfulness(model, q, a, d, way) if claims else [],
-        "correctness": lambda: judge_correctness(model, embedder, q, a, target, way) if target and claims else [],
+        "correctness": lambda: (
+            judge_correctness(model, embedder, q, a, target, way) if target and claims else []
+        ),
         "idk": lambda: judge_idk(model, q, a, way),
         "rl_f_local": lambda: judge_statements(model, q, a, d, way, split) if claims else [],
-        "rb_llm_local": lambda: judge_ratings(model, history, q, a, target, d, way) if target else []}
+        "rb_llm_local": lambda: (
+            judge_ratings(model, history, q, a, target, d, way) if target else []
+        ),
+    }
     found = {p: ask[p]() for p in PROTOCOLS if p in protocols}
     return {p: j[0] for p, j in found.items() if j}
 
 # %% ../../nbs/7_evaluate/05_judging.ipynb #55df8ea9
-def judge_identity(model: ChatModel, embedder: EmbedderLike, way: str, protocols: Sequence[str], split: str) -> dict[str, str]:
+def judge_identity(
+    model: ChatModel, embedder: EmbedderLike, way: str, protocols: Sequence[str], split: str
+) -> dict[str, str]:
     "What decides a judgement."
-    return {"judge": model.fingerprint, "embedder": embedder.fingerprint, "prompts": digest(JUDGE_PROMPTS), "way": way,
-            "protocols": ", ".join(protocols), "split": split}
+    return {
+        "judge": model.fingerprint,
+        "embedder": embedder.fingerprint,
+        "prompts": digest(JUDGE_PROMPTS),
+        "way": way,
+        "protocols": ", ".join(protocols),
+        "split": split,
+    }
 
 
 def keep_judge(folder: Path, identity: Mapping[str, str]) -> None:
@@ -73,7 +103,8 @@ def keep_judge(folder: Path, identity: Mapping[str, str]) -> None:
     known, lines = folder / "judge.json", folder / "judgements.jsonl"
     if not known.exists() and lines.exists() and lines.stat().st_size:
         raise RunMismatch(f"{folder} holds judgements but no judge.json. Judge into another folder")
-    try: keep_identity(known, {"identity": identity}, "the judgements of a judge", RunMismatch)
+    try:
+        keep_identity(known, {"identity": identity}, "the judgements of a judge", RunMismatch)
     except DataError as e:
         what = f"{known}: {e.problem}: nobody can say whose judgements these are"
         raise RunMismatch(f"{what}. Put it back, or judge into another folder") from None
@@ -85,7 +116,8 @@ def with_judgements(
 ) -> Run:
     "The same run, with the judgements that lie in another folder now."
     out = copy.copy(run)
-    for known in ("judge_lines", "judgements"): vars(out).pop(known, None)
+    for known in ("judge_lines", "judgements"):
+        vars(out).pop(known, None)
     out.judged_in = Path(folder)
     return out
 
@@ -93,10 +125,12 @@ def with_judgements(
 def judged_on(
     run: Run,
     item: Item,  # with its history
-    gold: Mapping[str, Gold] | None,  # None: the targets are not known, and every judgement of the present answer counts
+    gold: Mapping[str, Gold]
+    | None,  # None: the targets are not known, and every judgement of the present answer counts
 ) -> bool:
     "Whether an answer has been judged, on this question, history and target."
-    if item.task_id not in run.judgements: return False
+    if item.task_id not in run.judgements:
+        return False
     told = run.judge_lines[item.task_id].asked
     return gold is None or not told or told == asked_digest(item, gold.get(item.task_id))
 
@@ -104,6 +138,7 @@ def judged_on(
 @dataclass(frozen=True)
 class ProtocolRow:
     "One protocol over the answers of a run."
+
     protocol: str
     mean: Interval  # clustered by conversation
     parsed: float  # share of the asked whose fields were all read
@@ -120,16 +155,25 @@ def protocol_row(
     "Sum up one protocol."
     found = {t: js[protocol] for t, js in judgements.items() if protocol in js}
     scored = {t: j.score for t, j in found.items() if j.score is not None}
-    mean = lambda values: float(np.mean(values)) if values else None
-    worst, best = (mean([b for j in found.values() if (b := getattr(j, side)) is not None]) for side in ("low", "high"))
+
+    def mean(values):
+        return float(np.mean(values)) if values else None
+
+    worst, best = (
+        mean([b for j in found.values() if (b := getattr(j, side)) is not None])
+        for side in ("low", "high")
+    )
     parsed = mean([not j.unparsed for j in found.values()]) if found else 1.0
     interval = mean_interval(list(scored.values()), [talks[t] for t in scored])
-    return ProtocolRow(protocol, interval, parsed, worst, best, dict(Counter(j.way for j in found.values())))
+    return ProtocolRow(
+        protocol, interval, parsed, worst, best, dict(Counter(j.way for j in found.values()))
+    )
 
 # %% ../../nbs/7_evaluate/05_judging.ipynb #1192b31e
 @dataclass(frozen=True, repr=False)
 class JudgeReport:
     "What a judge said of a run."
+
     name: str
     identity: dict[str, str]  # of the judge
     rows: tuple[ProtocolRow, ...]
@@ -143,9 +187,22 @@ class JudgeReport:
     seconds: float  # of model work, over all answers
 
     def _table(self):
-        asked_by = lambda r: ", ".join(f"{w} {n}" for w, n in sorted(r.by.items()))
-        rows = [[r.protocol, r.mean.n, str(r.mean), f"{r.parsed:.1%}", r.worst, r.best, asked_by(r)] for r in self.rows]
-        return ["protocol", "n", "mean and 95 % interval", "parsed", "worst", "best", "asked by"], rows
+        def asked_by(r):
+            return ", ".join(f"{w} {n}" for w, n in sorted(r.by.items()))
+
+        rows = [
+            [r.protocol, r.mean.n, str(r.mean), f"{r.parsed:.1%}", r.worst, r.best, asked_by(r)]
+            for r in self.rows
+        ]
+        return [
+            "protocol",
+            "n",
+            "mean and 95 % interval",
+            "parsed",
+            "worst",
+            "best",
+            "asked by",
+        ], rows
 
     @property
     def turns(self) -> int:
@@ -155,21 +212,26 @@ class JudgeReport:
     @property
     def note(self) -> str:
         back = f"{self.asked_back} asked back, " if self.asked_back else ""
-        return (f"{self.answered} answered, {self.refused} refused, {back}{self.failed} ended in an error (not judged), "
-                f"{self.pending} not judged yet. Hallucination flag: {self.hallucinations}. "
-                "Unread scores count as the minimum and unread flags as yes; worst and best are the means that they leave possible. "
-                "rl_f_local and rb_llm_local come from this judge and do not compare with the leaderboard's.")
+        return (
+            f"{self.answered} answered, {self.refused} refused, {back}{self.failed} ended in an error (not judged), "
+            f"{self.pending} not judged yet. Hallucination flag: {self.hallucinations}. "
+            "Unread scores count as the minimum and unread flags as yes; worst and best are the means that they leave possible. "
+            "rl_f_local and rb_llm_local come from this judge and do not compare with the leaderboard's."
+        )
 
     def __repr__(self):
         head = f"{self.name}, judged by {self.identity.get('judge', '?')} ({self.identity.get('way', '?')})"
         return f"{head}\n{text_table(*self._table())}\n{self.note}\n\nDoes the response say that it does not know?\n{self.idk!r}"
 
-    def _repr_html_(self): return html_table(*self._table(), note=self.note) + self.idk._repr_html_()
+    def _repr_html_(self):
+        return html_table(*self._table(), note=self.note) + self.idk._repr_html_()
 
 # %% ../../nbs/7_evaluate/05_judging.ipynb #690c28ef
 def judge_report(
     run: Run | str | Path,
-    folder: str | Path | None = None,  # where the judgements are; None: where the run says, as a rule in its own folder
+    folder: str
+    | Path
+    | None = None,  # where the judgements are; None: where the run says, as a rule in its own folder
     tasks: Sequence[Task] = (),  # with `gold`: judgements on other histories or targets are pending
     gold: Mapping[str, Gold] | None = None,
 ) -> JudgeReport:
@@ -179,15 +241,35 @@ def judge_report(
     fresh = [i for i in items if not i.failed and judged_on(run, i, gold)]
     talks = {i.task_id: i.conversation_id for i in items}
     judged = {i.task_id: run.judgements[i.task_id] for i in fresh}
-    flags = {t: float(j.flag) for t, js in judged.items() if (j := js.get("faithfulness")) and j.flag is not None}
-    idk = [(judged[i.task_id]["idk"].score, rule_idk(i.answer)) for i in fresh if "idk" in judged[i.task_id]]
+    flags = {
+        t: float(j.flag)
+        for t, js in judged.items()
+        if (j := js.get("faithfulness")) and j.flag is not None
+    }
+    idk = [
+        (judged[i.task_id]["idk"].score, rule_idk(i.answer))
+        for i in fresh
+        if "idk" in judged[i.task_id]
+    ]
     asked = [p for p in PROTOCOLS if any(p in js for js in judged.values())]
-    refused, back, failed = sum(i.refused for i in fresh), sum(i.asked_back for i in fresh), sum(i.failed for i in items)
+    refused, back, failed = (
+        sum(i.refused for i in fresh),
+        sum(i.asked_back for i in fresh),
+        sum(i.failed for i in items),
+    )
     return JudgeReport(
-        run.name, judge_of(run), tuple(protocol_row(p, judged, talks) for p in asked),
-        mean_interval(list(flags.values()), [talks[t] for t in flags]), len(fresh) - refused - back, refused, back, failed,
+        run.name,
+        judge_of(run),
+        tuple(protocol_row(p, judged, talks) for p in asked),
+        mean_interval(list(flags.values()), [talks[t] for t in flags]),
+        len(fresh) - refused - back,
+        refused,
+        back,
+        failed,
         len(items) - failed - len(fresh),
-        idk_agreement([j for j, _ in idk], [r for _, r in idk]), sum(run.judge_lines[i.task_id].calls.seconds for i in fresh))
+        idk_agreement([j for j, _ in idk], [r for _, r in idk]),
+        sum(run.judge_lines[i.task_id].calls.seconds for i in fresh),
+    )
 
 # %% ../../nbs/7_evaluate/05_judging.ipynb #f3cbccfc
 def _judge_items(
@@ -201,13 +283,31 @@ def _judge_items(
     progress: bool = False,
 ) -> None:
     "Judge items into a folder."
+
     def judge(item: Item) -> Judged:
         calls = Calls()
         found = ask(item, MeteredChat(work.chat, calls))
-        return Judged(item.task_id, item.digest, str(item.outcome), found, calls, asked_digest(item, gold.get(item.task_id)))
+        return Judged(
+            item.task_id,
+            item.digest,
+            str(item.outcome),
+            found,
+            calls,
+            asked_digest(item, gold.get(item.task_id)),
+        )
 
-    with JsonlLog(folder / "judgements.jsonl") as log, Work(model, folder / "judge_calls.jsonl", size, minutes) as work:
-        work.through(items, judge, lambda j: log.append(plain(j)), unit="answer", name="judge", progress=progress)
+    with (
+        JsonlLog(folder / "judgements.jsonl") as log,
+        Work(model, folder / "judge_calls.jsonl", size, minutes) as work,
+    ):
+        work.through(
+            items,
+            judge,
+            lambda j: log.append(plain(j)),
+            unit="answer",
+            name="judge",
+            progress=progress,
+        )
 
 # %% ../../nbs/7_evaluate/05_judging.ipynb #87c7082a
 def judge_run(
@@ -225,15 +325,26 @@ def judge_run(
 ) -> JudgeReport:
     "Judge the turns of a run, or go on. Raises RunMismatch for judgements of another judge, DataError for another reference file."
     run, settings = as_run(run), settings or load_settings()
-    models, folder, small = models or Models(settings), Path(out) if out else run.folder, settings.stages.prompts == "small"
-    way, split = way or ("choice" if small else "text"), "rule" if small else "judge"  # how rl_f_local splits an answer
-    if way not in WAYS: raise SettingsError(f"a judge is asked by {' or '.join(WAYS)}, not {way!r}")
+    models, folder, small = (
+        models or Models(settings),
+        Path(out) if out else run.folder,
+        settings.stages.prompts == "small",
+    )
+    way, split = (
+        way or ("choice" if small else "text"),
+        "rule" if small else "judge",
+    )  # how rl_f_local splits an answer
+    if way not in WAYS:
+        raise SettingsError(f"a judge is asked by {' or '.join(WAYS)}, not {way!r}")
     items = run_items(run, tasks)
     check_reference(items, gold, tasks, run.folder)
     with only_writer(folder, "set of judgements"):
         keep_judge(folder, judge_identity(models.chat, models.embedder, way, protocols, split))
         judged = with_judgements(run, folder)
         todo = [i for i in items[:limit] if not i.failed and not judged_on(judged, i, gold)]
-        ask = lambda i, model: judge_item(i, gold.get(i.task_id), model, models.embedder, way, protocols, split)
+
+        def ask(i, model):
+            return judge_item(i, gold.get(i.task_id), model, models.embedder, way, protocols, split)
+
         _judge_items(todo, gold, ask, models.chat, folder, settings.batch_size, minutes, progress)
     return judge_report(run, folder, tasks, gold)

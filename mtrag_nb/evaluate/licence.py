@@ -14,11 +14,27 @@ import numpy as np
 from ..core.html import html_table, show, text_table
 from ..core.types import DataError
 from ..data.ratings import RatedAnswer
-from .compare import alt_test, calibration_bins, krippendorff_alpha, spearman, spearman_in_bands
+from mtrag_nb.evaluate.compare import (
+    alt_test,
+    calibration_bins,
+    krippendorff_alpha,
+    spearman,
+    spearman_in_bands,
+)
 from .intervals import Interval, auroc, auroc_interval, difference_interval, few
-from .raters import (BASELINE, UNFAITHFUL, HumanRatings, Measured, RaterNames, agreement, as_ratings,
-                                      commonest_rating, human_ratings,
-                                      one_person, person_agreement)
+from mtrag_nb.evaluate.raters import (
+    BASELINE,
+    UNFAITHFUL,
+    HumanRatings,
+    Measured,
+    RaterNames,
+    agreement,
+    as_ratings,
+    commonest_rating,
+    human_ratings,
+    one_person,
+    person_agreement,
+)
 
 # %% auto #0
 __all__ = ['LEAST_PARSED', 'EPSILON', 'Span', 'USES', 'LICENCE_HEAD', 'permitted_use', 'LicenceRow', 'span_of', 'quarters',
@@ -29,58 +45,85 @@ __all__ = ['LEAST_PARSED', 'EPSILON', 'Span', 'USES', 'LICENCE_HEAD', 'permitted
 LEAST_PARSED, EPSILON = 0.95, 0.1
 
 
-def permitted_use(name: str, parsed: float, a: Interval,
-                  gain: Interval) -> tuple[str, str]:  # refused, beside, licensed or baseline; and why
+def permitted_use(
+    name: str, parsed: float, a: Interval, gain: Interval
+) -> tuple[str, str]:  # refused, beside, licensed or baseline; and why
     "What a measure may be used for, by the rules above: from the share of read verdicts, its AUROC, and that minus the baseline's."
-    if parsed < LEAST_PARSED: return "refused", f"{1 - parsed:.0%} of its verdicts cannot be read"
-    if a.low is None or a.low <= 0.5: return "refused", f"AUROC {a}: not shown to be better than guessing"
-    if name == BASELINE: return "baseline", f"AUROC {a}: what others have to beat"
-    if gain.low is None: return "beside", f"not to be told from {BASELINE}: {gain}"
-    if gain.high < 0: return "refused", f"worse than {BASELINE} by {gain}"
-    if gain.low > 0: return "licensed", f"better than {BASELINE} by {gain}"
+    if parsed < LEAST_PARSED:
+        return "refused", f"{1 - parsed:.0%} of its verdicts cannot be read"
+    if a.low is None or a.low <= 0.5:
+        return "refused", f"AUROC {a}: not shown to be better than guessing"
+    if name == BASELINE:
+        return "baseline", f"AUROC {a}: what others have to beat"
+    if gain.low is None:
+        return "beside", f"not to be told from {BASELINE}: {gain}"
+    if gain.high < 0:
+        return "refused", f"worse than {BASELINE} by {gain}"
+    if gain.low > 0:
+        return "licensed", f"better than {BASELINE} by {gain}"
     return "beside", f"not to be told from {BASELINE}: {gain}"
 
 # %% ../../nbs/7_evaluate/13_licence.ipynb #e8f52204
-Span = tuple["float | None", "float | None", "float | None"]  # value, and its 95 % interval, clustered by conversation
+Span = tuple[
+    "float | None", "float | None", "float | None"
+]  # value, and its 95 % interval, clustered by conversation
 
 
 @dataclass(frozen=True)
 class LicenceRow:
     "A measure held against people."
+
     name: str
     n: int
     auroc: Span  # for "unfaithful"
     gain: Span  # AUROC minus the baseline's
     with_passages: float | None  # AUROC on the answers that had passages
-    bounds: tuple[float, float] | None  # between which AUROCs the unread verdicts leave it; None: all were read
+    bounds: (
+        tuple[float, float] | None
+    )  # between which AUROCs the unread verdicts leave it; None: all were read
     rho: float | None  # Spearman with the mean rating
     rho_length: float | None  # the same within three bands of answer length
     alpha: float | None  # Krippendorff's, of the raters and this one
     agreement: float | None  # with a person, on the people's scale
     agreement_gain: Span  # minus that of the constant answer
-    alt_wins: float | None  # share of the raters that it wins against; None: raters not known, or too few answers
-    bins: tuple[tuple[float, float, int, float], ...]  # quarters of the score: from, to, answers, share unfaithful
+    alt_wins: (
+        float | None
+    )  # share of the raters that it wins against; None: raters not known, or too few answers
+    bins: tuple[
+        tuple[float, float, int, float], ...
+    ]  # quarters of the score: from, to, answers, share unfaithful
     parsed: float
     seconds: float
     use: str  # refused, beside, licensed or baseline
     stand_in: bool
     why: str
-    decided: tuple[int, int] = (0, 0)  # answers, and unfaithful ones among them, whose value follows from their label
-    undecided: float | None = None  # AUROC on the others; None: no value follows from a label, or too few others
+    decided: tuple[int, int] = (
+        0,
+        0,
+    )  # answers, and unfaithful ones among them, whose value follows from their label
+    undecided: float | None = (
+        None  # AUROC on the others; None: no value follows from a label, or too few others
+    )
 
 # %% ../../nbs/7_evaluate/13_licence.ipynb #3afedaa0
-def span_of(i: Interval) -> Span: return i.value, i.low, i.high
+def span_of(i: Interval) -> Span:
+    return i.value, i.low, i.high
 
 
 def quarters(x: np.ndarray, unfaithful: np.ndarray) -> tuple[tuple[float, float, int, float], ...]:
     "The share of unfaithful answers by quarter of a score; fewer than four where values are equal."
     edges = np.unique(np.quantile(x, [0, 0.25, 0.5, 0.75, 1]))
-    return tuple((b.low, b.high, b.n, b.share) for b in calibration_bins(x, unfaithful, edges) if b.n) if len(edges) > 1 else ()
+    return (
+        tuple((b.low, b.high, b.n, b.share) for b in calibration_bins(x, unfaithful, edges) if b.n)
+        if len(edges) > 1
+        else ()
+    )
 
 # %% ../../nbs/7_evaluate/13_licence.ipynb #9785ca1b
 @dataclass(frozen=True)
 class ConstantAnswer:
     "The rating that people give most often, given to every answer."
+
     rating: float
     agreement: np.ndarray  # [answers] with a person
     alt_wins: float | None  # share of the raters that it wins against; None: raters not known
@@ -91,7 +134,12 @@ def constant_answer(p: HumanRatings) -> ConstantAnswer:
     "How well one fares who always says the same."
     always = np.full(len(p.answers), commonest_rating(p.ratings))
     alt = alt_test(always, p.ratings, "neg_rmse", EPSILON, clusters=p.talks) if p.raters else None
-    return ConstantAnswer(float(always[0]), agreement(always, p.ratings), alt.winning_rate if alt else None, bool(alt and alt.passed))
+    return ConstantAnswer(
+        float(always[0]),
+        agreement(always, p.ratings),
+        alt.winning_rate if alt else None,
+        bool(alt and alt.passed),
+    )
 
 # %% ../../nbs/7_evaluate/13_licence.ipynb #90bf8f92
 def licence_row(
@@ -102,8 +150,14 @@ def licence_row(
 ) -> LicenceRow:
     "Hold one measure against people."
     x, bad, talks = np.asarray(m.values), p.unfaithful, p.talks
-    a, gain = auroc_interval(-x, bad, talks), auroc_interval(-x, bad, talks, minus=-np.asarray(baseline.values))
-    has, lengths = np.array([bool(r.task.contexts) for r in p.answers]), [len(r.answer.split()) for r in p.answers]
+    a, gain = (
+        auroc_interval(-x, bad, talks),
+        auroc_interval(-x, bad, talks, minus=-np.asarray(baseline.values)),
+    )
+    has, lengths = (
+        np.array([bool(r.task.contexts) for r in p.answers]),
+        [len(r.answer.split()) for r in p.answers],
+    )
     rating = as_ratings(x, p.ratings, talks)
     alt = alt_test(rating, p.ratings, "neg_rmse", EPSILON, clusters=talks) if p.raters else None
     agrees, parsed = agreement(rating, p.ratings), 1 - len(m.unread) / len(x)
@@ -111,17 +165,37 @@ def licence_row(
     own = np.setdiff1d(np.arange(len(x)), m.decided)
     use, why = permitted_use(m.name, parsed, a, gain)
     ends = m.bounds(bad)
-    stand_in = use != "refused" and alt and alt.passed and not constant.passes and (ahead.low or 0) > 0
+    stand_in = (
+        use != "refused" and alt and alt.passed and not constant.passes and (ahead.low or 0) > 0
+    )
     return LicenceRow(
-        m.name, len(x), span_of(a), span_of(gain), auroc(-x[has], bad[has]), ends and tuple(auroc(-np.array(e.values), bad) for e in ends),
-        spearman(x, p.mean), spearman_in_bands(x, p.mean, lengths)[0], krippendorff_alpha(np.vstack([p.ratings, rating])),
-        float(agrees.mean()), span_of(ahead), alt.winning_rate if alt else None, quarters(x, bad), parsed, m.seconds, use,
-        bool(stand_in), why, (len(m.decided), int(bad[list(m.decided)].sum())), auroc(-x[own], bad[own]) if m.decided else None)
+        m.name,
+        len(x),
+        span_of(a),
+        span_of(gain),
+        auroc(-x[has], bad[has]),
+        ends and tuple(auroc(-np.array(e.values), bad) for e in ends),
+        spearman(x, p.mean),
+        spearman_in_bands(x, p.mean, lengths)[0],
+        krippendorff_alpha(np.vstack([p.ratings, rating])),
+        float(agrees.mean()),
+        span_of(ahead),
+        alt.winning_rate if alt else None,
+        quarters(x, bad),
+        parsed,
+        m.seconds,
+        use,
+        bool(stand_in),
+        why,
+        (len(m.decided), int(bad[list(m.decided)].sum())),
+        auroc(-x[own], bad[own]) if m.decided else None,
+    )
 
 # %% ../../nbs/7_evaluate/13_licence.ipynb #f3769537
 @dataclass(frozen=True)
 class Yardstick:
     "What people are worth to each other, and the constant answer to them."
+
     answers: int
     unfaithful: int
     conversations: int
@@ -136,24 +210,54 @@ class Yardstick:
 
 def yardstick(p: HumanRatings, constant: ConstantAnswer) -> Yardstick:
     "Measure people against each other."
-    return Yardstick(len(p.answers), int(p.unfaithful.sum()), len(set(p.talks)), len(p.ratings) if p.raters else "unnamed",
-                     krippendorff_alpha(p.ratings), span_of(one_person(p)), person_agreement(p.ratings), constant.rating,
-                     float(constant.agreement.mean()), constant.alt_wins)
+    return Yardstick(
+        len(p.answers),
+        int(p.unfaithful.sum()),
+        len(set(p.talks)),
+        len(p.ratings) if p.raters else "unnamed",
+        krippendorff_alpha(p.ratings),
+        span_of(one_person(p)),
+        person_agreement(p.ratings),
+        constant.rating,
+        float(constant.agreement.mean()),
+        constant.alt_wins,
+    )
 
 # %% ../../nbs/7_evaluate/13_licence.ipynb #9b43d56a
 USES = {  # use -> in the table, in a sentence
     "refused": ("no", "may not be used for faithfulness"),
     "beside": (f"beside {BASELINE}", f"may be shown beside {BASELINE}, not in its stead"),
     "licensed": ("yes", "may rank answers and compare systems by faithfulness"),
-    "baseline": ("baseline", "is the baseline: it may rank answers and compare systems by faithfulness, "
-                             "and is blind to swapped numbers, names and negations")}
-LICENCE_HEAD = ["measure", "AUROC", f"minus {BASELINE}", "with passages", "without labels", "rho", "in length bands", "alpha", "agreement",
-                "alt-test", "parsed", "s/answer", "may be used"]
+    "baseline": (
+        "baseline",
+        "is the baseline: it may rank answers and compare systems by faithfulness, "
+        "and is blind to swapped numbers, names and negations",
+    ),
+}
+LICENCE_HEAD = [
+    "measure",
+    "AUROC",
+    f"minus {BASELINE}",
+    "with passages",
+    "without labels",
+    "rho",
+    "in length bands",
+    "alpha",
+    "agreement",
+    "alt-test",
+    "parsed",
+    "s/answer",
+    "may be used",
+]
 
 
 def _span_text(s: Span, sign: str = "") -> str:
     "A value with its interval; the value alone where there is none."
-    return "–" if s[0] is None else f"{s[0]:{sign}.3f}" + (f" [{show(s[1])}, {show(s[2])}]" if s[1] is not None else "")
+    return (
+        "–"
+        if s[0] is None
+        else f"{s[0]:{sign}.3f}" + (f" [{show(s[1])}, {show(s[2])}]" if s[1] is not None else "")
+    )
 
 
 def row_cells(r: LicenceRow) -> list[object]:
@@ -162,52 +266,111 @@ def row_cells(r: LicenceRow) -> list[object]:
     seconds = "–" if not r.seconds else f"{r.seconds:.3f}" if r.seconds < 1 else f"{r.seconds:.1f}"
     agreeing = [show(v, 2) for v in (r.rho, r.rho_length, r.alpha, r.agreement, r.alt_wins)]
     use = USES[r.use][0] + ("; as a rater" if r.stand_in else "")
-    return [r.name, _span_text(r.auroc), gain, r.with_passages, "" if r.undecided is None else show(r.undecided), *agreeing,
-            f"{r.parsed:.0%}", seconds, use]
+    return [
+        r.name,
+        _span_text(r.auroc),
+        gain,
+        r.with_passages,
+        "" if r.undecided is None else show(r.undecided),
+        *agreeing,
+        f"{r.parsed:.0%}",
+        seconds,
+        use,
+    ]
 
 # %% ../../nbs/7_evaluate/13_licence.ipynb #72361525
 @dataclass(frozen=True, repr=False)
 class Licence:
     "Measures held against people, and what they may be used for."
+
     people: Yardstick
     rows: tuple[LicenceRow, ...]
 
-    def row(self, name: str) -> LicenceRow: return next(r for r in self.rows if r.name == name)
+    def row(self, name: str) -> LicenceRow:
+        return next(r for r in self.rows if r.name == name)
 
     def _table(self):
         p = self.people
-        person = ["one person", _span_text(p.one_person), *[""] * 5, show(p.alpha, 2), show(p.person_agreement, 2), *[""] * 4]
-        always = [f"always {p.constant:g}", "0.500", *[""] * 6, show(p.constant_agreement, 2), show(p.constant_alt_wins, 2), *[""] * 3]
+        person = [
+            "one person",
+            _span_text(p.one_person),
+            *[""] * 5,
+            show(p.alpha, 2),
+            show(p.person_agreement, 2),
+            *[""] * 4,
+        ]
+        always = [
+            f"always {p.constant:g}",
+            "0.500",
+            *[""] * 6,
+            show(p.constant_agreement, 2),
+            show(p.constant_alt_wins, 2),
+            *[""] * 3,
+        ]
         return LICENCE_HEAD, [*map(row_cells, self.rows), person, always]
 
     @property
     def statements(self) -> list[str]:
         "What each measure may be used for, in words."
-        left = lambda r: f"; the unread verdicts leave its AUROC between {r.bounds[0]:.3f} and {r.bounds[1]:.3f}" if r.bounds else ""
+
+        def left(r):
+            return (
+                f"; the unread verdicts leave its AUROC between {r.bounds[0]:.3f} and {r.bounds[1]:.3f}"
+                if r.bounds
+                else ""
+            )
+
         bad = self.people.unfaithful
-        decided = lambda r: (f"; its label decides {r.decided[0]} answers, {r.decided[1]} of the {bad} unfaithful ones among "
-                             f"them: AUROC without those {show(r.undecided)}" if r.decided[0] else "")
+
+        def decided(r):
+            return (
+                f"; its label decides {r.decided[0]} answers, {r.decided[1]} of the {bad} unfaithful ones among "
+                f"them: AUROC without those {show(r.undecided)}"
+                if r.decided[0]
+                else ""
+            )
+
         able = [r.name for r in self.rows if r.stand_in]
-        return [*(f"{r.name} {USES[r.use][1]} ({r.why}{left(r)}{decided(r)})." for r in self.rows),
-                f"{', '.join(able) or 'None of them'} may stand in for a person on single answers."]
+        return [
+            *(f"{r.name} {USES[r.use][1]} ({r.why}{left(r)}{decided(r)})." for r in self.rows),
+            f"{', '.join(able) or 'None of them'} may stand in for a person on single answers.",
+        ]
 
     @property
     def note(self) -> str:
         p = self.people
-        return (f"{p.answers} answers of {p.conversations} conversations, {p.unfaithful} unfaithful (median rating at most {UNFAITHFUL}; "
-                f"raters: {p.raters}). AUROC: of the unfaithful against the rest; intervals: jackknife over conversations. "
-                "with passages: AUROC without the answers that had none; without labels: without those whose value their label decides. "
-                "alpha: Krippendorff's, of people and the measure; one person: of people alone. "
-                f"agreement: with one person, on the people's scale. alt-test: share of raters that it wins against (epsilon {EPSILON}). "
-                "Nothing here says anything about refusal, appropriateness or preference.")
+        return (
+            f"{p.answers} answers of {p.conversations} conversations, {p.unfaithful} unfaithful (median rating at most {UNFAITHFUL}; "
+            f"raters: {p.raters}). AUROC: of the unfaithful against the rest; intervals: jackknife over conversations. "
+            "with passages: AUROC without the answers that had none; without labels: without those whose value their label decides. "
+            "alpha: Krippendorff's, of people and the measure; one person: of people alone. "
+            f"agreement: with one person, on the people's scale. alt-test: share of raters that it wins against (epsilon {EPSILON}). "
+            "Nothing here says anything about refusal, appropriateness or preference."
+        )
 
-    def __str__(self): return text_table(*self._table()) + "\n" + self.note + "\n\n" + "\n".join(f"- {s}" for s in self.statements)
+    def __str__(self):
+        return (
+            text_table(*self._table())
+            + "\n"
+            + self.note
+            + "\n\n"
+            + "\n".join(f"- {s}" for s in self.statements)
+        )
 
     __repr__ = __str__
 
     def _repr_html_(self):
-        cells = [[r.name, *(f"{low:.2f}–{high:.2f}: {share:.0%} of {n}" for low, high, n, share in r.bins)] for r in self.rows]
-        bins = html_table(["measure", "lowest quarter", "", "", "highest"], [c + [""] * (5 - len(c)) for c in cells])
+        cells = [
+            [
+                r.name,
+                *(f"{low:.2f}–{high:.2f}: {share:.0%} of {n}" for low, high, n, share in r.bins),
+            ]
+            for r in self.rows
+        ]
+        bins = html_table(
+            ["measure", "lowest quarter", "", "", "highest"],
+            [c + [""] * (5 - len(c)) for c in cells],
+        )
         items = "".join(f"<li>{html.escape(s, quote=False)}</li>" for s in self.statements)
         folded = f"<details><summary>unfaithful by quarter of the score</summary>{bins}</details>"
         return html_table(*self._table(), note=self.note) + f"<ul>{items}</ul>{folded}"
@@ -215,14 +378,21 @@ class Licence:
 # %% ../../nbs/7_evaluate/13_licence.ipynb #32317b2e
 def licence(
     rated: Sequence[RatedAnswer],
-    measured: Sequence[Measured],  # of all answers but the benchmark's own, in their order; the baseline must be among them
+    measured: Sequence[
+        Measured
+    ],  # of all answers but the benchmark's own, in their order; the baseline must be among them
     names: RaterNames | None = None,  # who rated what; None: without the alternative-annotator test
 ) -> Licence:
     "Hold measures against people. Raises DataError if the baseline is missing or a measure has another number of answers."
     p = human_ratings(rated, names)
     base = next((m for m in measured if m.name == BASELINE), None)
-    if base is None: raise DataError(f"{BASELINE} is missing: every other measure is held against it")
+    if base is None:
+        raise DataError(f"{BASELINE} is missing: every other measure is held against it")
     if short := [m.name for m in measured if len(m.values) != len(p.answers)]:
-        raise DataError(f"{short[0]!r} does not say something of each of the {len(p.answers)} answers")
+        raise DataError(
+            f"{short[0]!r} does not say something of each of the {len(p.answers)} answers"
+        )
     constant = constant_answer(p)
-    return Licence(yardstick(p, constant), tuple(licence_row(m, p, base, constant) for m in measured))
+    return Licence(
+        yardstick(p, constant), tuple(licence_row(m, p, base, constant) for m in measured)
+    )

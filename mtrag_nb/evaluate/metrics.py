@@ -40,7 +40,10 @@ def ndcg(
     k: int,
 ) -> float:
     "Gains discounted by log2(rank + 1), as a share of the best order's (Jarvelin and Kekalainen 2002); 0 if none is relevant."
-    value = lambda gains: sum(g / math.log2(i + 2) for i, g in enumerate(gains[:k]))
+
+    def value(gains):
+        return sum(g / math.log2(i + 2) for i, g in enumerate(gains[:k]))
+
     best = value(sorted((g for g in relevant.values() if g > 0), reverse=True))
     return value([max(0, relevant.get(p, 0)) for p in ranking]) / best if best else 0.0
 
@@ -70,6 +73,7 @@ def measures_to(
 @dataclass(frozen=True)
 class RetrievalRow:
     "The means of a domain, or of all."
+
     domain: str  # "all": the mean of the domains' means, weighted by their tasks
     tasks: int  # predicted tasks, answerable or not: the weight
     queries: int  # queries that were measured
@@ -80,8 +84,11 @@ class RetrievalRow:
 @dataclass(frozen=True, repr=False)
 class RetrievalScores:
     "What a run retrieved, against the qrels."
+
     rows: tuple[RetrievalRow, ...]  # domains in alphabetical order, then all
-    queries: dict[str, dict[str, float]]  # task id -> measure -> value, for every query that was measured
+    queries: dict[
+        str, dict[str, float]
+    ]  # task id -> measure -> value, for every query that was measured
     unjudged: int  # tasks of the run without qrels: not measured
     tied: int  # queries with equal scores (in single precision): trec_eval orders those by id, the larger first
     unordered: int  # rankings whose order is not that of their scores: the scores count
@@ -90,7 +97,8 @@ class RetrievalScores:
     zeroed: bool  # True: missing queries count as 0; False: they are left out, as the official script does
 
     @property
-    def measures(self) -> tuple[str, ...]: return measures_to(self.depth)
+    def measures(self) -> tuple[str, ...]:
+        return measures_to(self.depth)
 
     @property
     def overall(self) -> dict[str, float | None]:
@@ -100,39 +108,63 @@ class RetrievalScores:
     @property
     def by_query(self) -> dict[str, float | None]:
         "The plain mean over the measured queries; None if there is none."
-        return {m: float(np.mean([v[m] for v in self.queries.values()])) if self.queries else None for m in self.measures}
+        return {
+            m: float(np.mean([v[m] for v in self.queries.values()])) if self.queries else None
+            for m in self.measures
+        }
 
     @property
     def note(self) -> str:
         "What happened to missing queries and tied scores."
         missing = f"{self.rows[-1].missing} queries missing from the run ({'counted as 0' if self.zeroed else 'left out'})"
-        return (f"{missing}, {self.unjudged} tasks without qrels (not measured), {self.tied} rankings with tied scores (ordered by id), "
-                f"{self.unordered} not in the order of their scores, {self.repeated} with a passage twice")
+        return (
+            f"{missing}, {self.unjudged} tasks without qrels (not measured), {self.tied} rankings with tied scores (ordered by id), "
+            f"{self.unordered} not in the order of their scores, {self.repeated} with a passage twice"
+        )
 
     def _table(self):
         head = ["domain", "tasks", "queries", "missing", *self.measures]
-        rows = [[r.domain, r.tasks, r.queries, r.missing, *(r.values[m] for m in self.measures)] for r in self.rows]
+        rows = [
+            [r.domain, r.tasks, r.queries, r.missing, *(r.values[m] for m in self.measures)]
+            for r in self.rows
+        ]
         return head, [*rows, ["by query", "", "", "", *self.by_query.values()]]
 
-    def __repr__(self): return text_table(*self._table()) + "\n" + self.note
+    def __repr__(self):
+        return text_table(*self._table()) + "\n" + self.note
 
-    def _repr_html_(self): return html_table(*self._table(), note=self.note)
+    def _repr_html_(self):
+        return html_table(*self._table(), note=self.note)
 
 # %% ../../nbs/7_evaluate/00_metrics.ipynb #cefce45d
 def _as_scores(task: str, ranking) -> tuple[dict[str, float], dict[str, bool]]:
     "One ranking as passage id -> score, and what is odd about it."
-    pairs = [(p, float(s)) for p, s in (ranking.items() if isinstance(ranking, Mapping) else ranking)]
+    pairs = [
+        (p, float(s)) for p, s in (ranking.items() if isinstance(ranking, Mapping) else ranking)
+    ]
     scores = [s for _, s in pairs]
-    if not np.isfinite(scores).all(): raise DataError(f"task {task!r} has a score that is not a number", remedy="Mend the run")
+    if not np.isfinite(scores).all():
+        raise DataError(f"task {task!r} has a score that is not a number", remedy="Mend the run")
     singles = np.asarray(scores, np.float32)
-    odd = {"tied": len(set(singles.tolist())) < len(dict(pairs)), "repeated": len(dict(pairs)) < len(pairs),
-           "unordered": not isinstance(ranking, Mapping) and bool((np.diff(singles) > 0).any())}
+    odd = {
+        "tied": len(set(singles.tolist())) < len(dict(pairs)),
+        "repeated": len(dict(pairs)) < len(pairs),
+        "unordered": not isinstance(ranking, Mapping) and bool((np.diff(singles) > 0).any()),
+    }
     return dict(pairs), odd
 
 # %% ../../nbs/7_evaluate/00_metrics.ipynb #fba5d39d
-def _mean_row(domain: str, tasks: int, values: list[dict[str, float]], missing: int, measures: Sequence[str] = MEASURES) -> RetrievalRow:
+def _mean_row(
+    domain: str,
+    tasks: int,
+    values: list[dict[str, float]],
+    missing: int,
+    measures: Sequence[str] = MEASURES,
+) -> RetrievalRow:
     "Means over queries, rounded to 5 places as the official script does."
-    means = {m: round(float(np.mean([v[m] for v in values])), 5) if values else None for m in measures}
+    means = {
+        m: round(float(np.mean([v[m] for v in values])), 5) if values else None for m in measures
+    }
     return RetrievalRow(domain, tasks, len(values), missing, means)
 
 
@@ -140,59 +172,94 @@ def _weighted(rows: list[RetrievalRow], measures: Sequence[str] = MEASURES) -> R
     "The row of all: means weighted by the tasks of their domains; a domain in which nothing was measured has no weight."
     counted = [r for r in rows if r.queries]
     weight = sum(r.tasks for r in counted)
-    values = {m: sum(r.values[m] * r.tasks for r in counted) / weight if weight else None for m in measures}
-    return RetrievalRow("all", sum(r.tasks for r in rows), sum(r.queries for r in rows), sum(r.missing for r in rows), values)
+    values = {
+        m: sum(r.values[m] * r.tasks for r in counted) / weight if weight else None
+        for m in measures
+    }
+    return RetrievalRow(
+        "all",
+        sum(r.tasks for r in rows),
+        sum(r.queries for r in rows),
+        sum(r.missing for r in rows),
+        values,
+    )
 
 # %% ../../nbs/7_evaluate/00_metrics.ipynb #e1e96f8c
-def _query(scores: Mapping[str, float], relevant: Mapping[str, int], measures: Sequence[str]) -> dict[str, float]:
+def _query(
+    scores: Mapping[str, float], relevant: Mapping[str, int], measures: Sequence[str]
+) -> dict[str, float]:
     "Measure -> value of one ranking."
     ranking, ways = best_first(scores), {"nDCG": ndcg, "recall": recall}
     cut = {m: m.partition("@")[::2] for m in measures}
-    return {m: ways[name](ranking, relevant, int(k)) if k else reciprocal_rank(ranking, relevant) for m, (name, k) in cut.items()}
+    return {
+        m: ways[name](ranking, relevant, int(k)) if k else reciprocal_rank(ranking, relevant)
+        for m, (name, k) in cut.items()
+    }
 
 
-def _rows(place, run, queries, absent: list[str], zeroed: bool, measures: Sequence[str] = MEASURES) -> list[RetrievalRow]:
+def _rows(
+    place, run, queries, absent: list[str], zeroed: bool, measures: Sequence[str] = MEASURES
+) -> list[RetrievalRow]:
     "One row a domain, in alphabetical order."
     rows = []
     for d in sorted({place(t) for t in (*run, *absent)} - {None}):
         gone = [t for t in absent if place(t) == d]
         tasks = sum(place(t) == d for t in run) + (len(gone) if zeroed else 0)
-        rows.append(_mean_row(d, tasks, [v for t, v in queries.items() if place(t) == d], len(gone), measures))
+        rows.append(
+            _mean_row(
+                d, tasks, [v for t, v in queries.items() if place(t) == d], len(gone), measures
+            )
+        )
     return rows
 
 # %% ../../nbs/7_evaluate/00_metrics.ipynb #4244e2fd
 def retrieval_scores(
     qrels: Mapping[str, Mapping[str, int]],  # task id -> passage id -> relevance
-    run: Mapping[str, Mapping[str, float] | Sequence[tuple[str, float]]],  # task id -> passages with scores, of every predicted task
-    domains: Mapping[str, str] | None = None,  # task id -> domain, or any other group that the rows shall show; None: one row
+    run: Mapping[
+        str, Mapping[str, float] | Sequence[tuple[str, float]]
+    ],  # task id -> passages with scores, of every predicted task
+    domains: Mapping[str, str]
+    | None = None,  # task id -> domain, or any other group that the rows shall show; None: one row
     missing: str = "skip",  # queries with qrels that the run does not have: "skip" (official) or "zero"
 ) -> RetrievalScores:
     "nDCG and recall as deep as was retrieved, and MRR, by domain and over all. Raises DataError for no number, or a lost domain."
-    if missing not in ("skip", "zero"): raise SettingsError(f"missing is 'skip' or 'zero', not {missing!r}")
+    if missing not in ("skip", "zero"):
+        raise SettingsError(f"missing is 'skip' or 'zero', not {missing!r}")
     place = (lambda t: "all tasks") if domains is None else domains.get
-    if lost := [t for t in run if place(t) is None]: raise DataError(f"task {lost[0]!r} has no domain")
+    if lost := [t for t in run if place(t) is None]:
+        raise DataError(f"task {lost[0]!r} has no domain")
     parsed = {t: _as_scores(t, ranking) for t, ranking in run.items()}
     wanted = {t for t, passages in qrels.items() if passages}
     absent = sorted(wanted - set(run), key=str)
     depth = max((len(s) for s, _ in parsed.values()), default=0)
     measures = measures_to(depth)
     queries = {t: _query(s, qrels[t], measures) for t, (s, _) in parsed.items() if t in wanted}
-    if missing == "zero": queries.update({t: dict.fromkeys(measures, 0.0) for t in absent})
+    if missing == "zero":
+        queries.update({t: dict.fromkeys(measures, 0.0) for t in absent})
     rows = _rows(place, run, queries, absent, missing == "zero", measures)
     total = _weighted(rows, measures)
-    if len(absent) > total.missing: total = replace(total, missing=len(absent))  # some are of no known domain
+    if len(absent) > total.missing:
+        total = replace(total, missing=len(absent))  # some are of no known domain
     odd = {k: sum(o[k] for _, o in parsed.values()) for k in ("tied", "unordered", "repeated")}
-    return RetrievalScores((*rows, total), queries, sum(t not in wanted for t in run), depth=depth, zeroed=missing == "zero", **odd)
+    return RetrievalScores(
+        (*rows, total),
+        queries,
+        sum(t not in wanted for t in run),
+        depth=depth,
+        zeroed=missing == "zero",
+        **odd,
+    )
 
 # %% ../../nbs/7_evaluate/00_metrics.ipynb #fab75c33
 def _extra(package: str) -> SettingsError:
     "The error of a package that only BERTScore needs."
-    return SettingsError(f"the package {package} is missing: pip install \"mtrag_nb[eval]\"")
+    return SettingsError(f'the package {package} is missing: pip install "mtrag_nb[eval]"')
 
 
 @lru_cache(1)
 def _rouge():
     from rouge_score.rouge_scorer import RougeScorer
+
     return RougeScorer(["rougeL"], use_stemmer=False)
 
 
@@ -210,7 +277,8 @@ LAYERS = {OFFICIAL_BERT.name: 40, MINILM.name: 3}  # the first: bert-score's own
 
 def _baseline(name: str) -> Path:
     "The file of rescaling baselines that bert-score ships for an encoder."
-    if (found := importlib.util.find_spec("bert_score")) is None: raise _extra("bert-score")
+    if (found := importlib.util.find_spec("bert_score")) is None:
+        raise _extra("bert-score")
     return Path(found.origin).parent / "rescale_baseline" / "en" / f"{name}.tsv"
 
 # %% ../../nbs/7_evaluate/00_metrics.ipynb #9e955de7
@@ -224,12 +292,22 @@ class BertScorer:
         rescale: bool = True,  # False: raw cosines, for an encoder without a baseline
         batch_size: int = 16,
     ):
-        self.spec, self.layer, self.rescale, self.batch_size, self._scorer = spec, layer or LAYERS.get(spec.name), rescale, batch_size, None
+        self.spec, self.layer, self.rescale, self.batch_size, self._scorer = (
+            spec,
+            layer or LAYERS.get(spec.name),
+            rescale,
+            batch_size,
+            None,
+        )
         if self.layer is None:
-            raise SettingsError(f"no layer is known for {spec.name!r}: give one (bert_score.utils.model2layers lists what was tuned)")
+            raise SettingsError(
+                f"no layer is known for {spec.name!r}: give one (bert_score.utils.model2layers lists what was tuned)"
+            )
         if rescale and not _baseline(spec.name).is_file():
-            raise SettingsError(f"bert-score ships no baseline for {spec.name!r}: give rescale=False; "
-                                "raw values compare with no rescaled ones")
+            raise SettingsError(
+                f"bert-score ships no baseline for {spec.name!r}: give rescale=False; "
+                "raw values compare with no rescaled ones"
+            )
 
     @property
     def fingerprint(self) -> str:
@@ -238,26 +316,46 @@ class BertScorer:
 
     def _load(self):
         if self._scorer is None:
-            try: from bert_score import BERTScorer
-            except ImportError: raise _extra("bert-score") from None
-            self._scorer = BERTScorer(str(find_model(self.spec)), self.layer, self.batch_size, device=pick_device(self.spec), lang="en",
-                                      rescale_with_baseline=self.rescale, baseline_path=str(_baseline(self.spec.name)))
+            try:
+                from bert_score import BERTScorer
+            except ImportError:
+                raise _extra("bert-score") from None
+            self._scorer = BERTScorer(
+                str(find_model(self.spec)),
+                self.layer,
+                self.batch_size,
+                device=pick_device(self.spec),
+                lang="en",
+                rescale_with_baseline=self.rescale,
+                baseline_path=str(_baseline(self.spec.name)),
+            )
             self._scorer._model.float()  # a checkpoint in half precision would be computed in it
             tokenizer, config = self._scorer._tokenizer, self._scorer._model.config
-            tokenizer.model_max_length = min(tokenizer.model_max_length, config.max_position_embeddings)  # some say 10^30
+            tokenizer.model_max_length = min(
+                tokenizer.model_max_length, config.max_position_embeddings
+            )  # some say 10^30
         return self._scorer
 
     def score(
         self,
         responses: Sequence[str],
         texts: Sequence[str],  # as many
-    ) -> list[tuple[float, float] | None]:  # (precision, recall) of each response; None where either text is blank
+    ) -> list[
+        tuple[float, float] | None
+    ]:  # (precision, recall) of each response; None where either text is blank
         "Precision and recall of responses against texts."
-        pairs = [(i, r, t) for i, (r, t) in enumerate(zip(responses, texts, strict=True)) if r.strip() and t.strip()]
+        pairs = [
+            (i, r, t)
+            for i, (r, t) in enumerate(zip(responses, texts, strict=True))
+            if r.strip() and t.strip()
+        ]
         out: list[tuple[float, float] | None] = [None] * len(responses)
         if pairs:
-            p, r, _ = self._load().score([x[1] for x in pairs], [x[2] for x in pairs], batch_size=self.batch_size)
-            for (i, _, _), a, b in zip(pairs, p.tolist(), r.tolist()): out[i] = (a, b)
+            p, r, _ = self._load().score(
+                [x[1] for x in pairs], [x[2] for x in pairs], batch_size=self.batch_size
+            )
+            for (i, _, _), a, b in zip(pairs, p.tolist(), r.tolist()):
+                out[i] = (a, b)
         return out
 
     def unload(self) -> None:
@@ -270,15 +368,19 @@ ENCODERS = ("none", "minilm", "official")
 
 def encoder_named(name: str) -> BertScorer | None:
     "What embeds for BERTScore and RB_agg: nothing, the laptop's model with raw values, or the official one. Raises SettingsError."
-    if name not in ENCODERS: raise SettingsError(f"unknown encoder {name!r}: there are {', '.join(ENCODERS)}")
-    if name == "none": return None
+    if name not in ENCODERS:
+        raise SettingsError(f"unknown encoder {name!r}: there are {', '.join(ENCODERS)}")
+    if name == "none":
+        return None
     return BertScorer() if name == "official" else BertScorer(MINILM, rescale=False)
 
 # %% ../../nbs/7_evaluate/00_metrics.ipynb #134b92d7
 def k_precision(
     response: str,
     passages: Sequence[str],
-) -> float | None:  # in [0, 1]; None if the response is blank or there are no passages; 1 if it is all stop words
+) -> (
+    float | None
+):  # in [0, 1]; None if the response is blank or there are no passages; 1 if it is all stop words
     "The share of the response's content words that stand in at least one passage."
     return support(response, passages) if passages and response.strip() else None
 
@@ -297,9 +399,12 @@ def bert_k_precision(
 # %% ../../nbs/7_evaluate/00_metrics.ipynb #e0d89cca
 def harmonic_mean(
     *values: float | None,  # each 0 or more
-) -> float | None:  # None if one of them is None or NaN, or there are none; 0 if one of them is 0 or below
+) -> (
+    float | None
+):  # None if one of them is None or NaN, or there are none; 0 if one of them is 0 or below
     "The harmonic mean."
-    if not values or any(v is None or math.isnan(v) for v in values): return None
+    if not values or any(v is None or math.isnan(v) for v in values):
+        return None
     return 0.0 if min(values) <= 0 else len(values) / sum(1 / v for v in values)
 
 
@@ -315,6 +420,7 @@ def rb_agg(
 @dataclass(frozen=True)
 class AggParts:
     "What RB_agg is made of, as the official files name it. None: the response, the target or all passages were blank."
+
     bert_rec: float | None
     rouge_l: float
     bert_kprec: float | None
@@ -322,7 +428,10 @@ class AggParts:
     @property
     def rb_agg(self) -> float:
         "RB_agg as the official script has it: a part that could not be measured is 0, and so is the whole."
-        shifted = lambda x: 0.0 if x is None else (x + 1) / 2
+
+        def shifted(x):
+            return 0.0 if x is None else (x + 1) / 2
+
         return rb_agg(shifted(self.bert_rec), self.rouge_l, shifted(self.bert_kprec))
 
 # %% ../../nbs/7_evaluate/00_metrics.ipynb #407101d3
@@ -335,31 +444,45 @@ def agg_parts(
     "The parts of RB_agg for each response."
     recalls = bert.score(responses, targets)
     kprecs = bert_k_precision(bert, responses, passages)
-    return [AggParts(s and s[1], rouge_l(r, t), k) for r, t, s, k in zip(responses, targets, recalls, kprecs)]
+    return [
+        AggParts(s and s[1], rouge_l(r, t), k)
+        for r, t, s, k in zip(responses, targets, recalls, kprecs)
+    ]
 
 # %% ../../nbs/7_evaluate/00_metrics.ipynb #e2691d07
 def condition(
     phi: float | None,  # the plain score: RL_F, RB_llm or RB_agg
     label: str,  # answerability; "" (no label in the file) counts as ANSWERABLE, as in the official scorer
-    idk: float | str | None,  # 1, 0.5, 0; "unknown" (the official scorer's word for an unreadable verdict); None: not judged
+    idk: float
+    | str
+    | None,  # 1, 0.5, 0; "unknown" (the official scorer's word for an unreadable verdict); None: not judged
     clarifies: float | None = None,  # 1, 0.5, 0; read for UNDERSPECIFIED only; None: not judged
     version: str = "underspecified",  # or "idk": the older columns, in which UNDERSPECIFIED is treated as ANSWERABLE
     official: bool = True,  # False: an idk of "unknown" is no verdict, and the score None
-) -> float | None:  # None if the verdict that decides is missing, or if the plain score is kept and missing
+) -> (
+    float | None
+):  # None if the verdict that decides is missing, or if the plain score is kept and missing
     "The conditioned score of a task. Raises DataError for an unknown label, SettingsError for an unknown version."
-    if version not in ("underspecified", "idk"): raise SettingsError(f"version is 'underspecified' or 'idk', not {version!r}")
-    if label not in ("", *TO_ANSWER, *TO_REFUSE, *TO_ASK): raise DataError(f"unknown answerability label {label!r}")
+    if version not in ("underspecified", "idk"):
+        raise SettingsError(f"version is 'underspecified' or 'idk', not {version!r}")
+    if label not in ("", *TO_ANSWER, *TO_REFUSE, *TO_ASK):
+        raise DataError(f"unknown answerability label {label!r}")
     phi = None if phi is None or math.isnan(phi) else float(phi)
-    if label in TO_ASK and version == "underspecified": return None if clarifies is None else float(clarifies == 1)
-    if idk is None or idk == "unknown" and not official: return None
-    if idk == "unknown": return phi
-    if label in TO_REFUSE: return float(idk == 1)
+    if label in TO_ASK and version == "underspecified":
+        return None if clarifies is None else float(clarifies == 1)
+    if idk is None or idk == "unknown" and not official:
+        return None
+    if idk == "unknown":
+        return phi
+    if label in TO_REFUSE:
+        return float(idk == 1)
     return 0.0 if idk == 1 else phi
 
 # %% ../../nbs/7_evaluate/00_metrics.ipynb #d2445841
 @dataclass(frozen=True, repr=False)
 class Refusals:
     "Who was refused, and who should have been."
+
     answered: int  # answerable tasks that were answered
     refused_wrongly: int  # answerable tasks that were refused
     answered_wrongly: int  # unanswerable tasks that were answered
@@ -373,15 +496,21 @@ class Refusals:
         return (self.answered + self.refused) / n if n else None
 
     def _table(self):
-        rows = [["answerable", self.answered, self.refused_wrongly], ["unanswerable", self.answered_wrongly, self.refused]]
+        rows = [
+            ["answerable", self.answered, self.refused_wrongly],
+            ["unanswerable", self.answered_wrongly, self.refused],
+        ]
         return ["", "answered", "refused"], rows
 
     @property
-    def note(self) -> str: return f"accuracy {show(self.accuracy)}, {self.left_out} left out"
+    def note(self) -> str:
+        return f"accuracy {show(self.accuracy)}, {self.left_out} left out"
 
-    def __repr__(self): return text_table(*self._table()) + "\n" + self.note
+    def __repr__(self):
+        return text_table(*self._table()) + "\n" + self.note
 
-    def _repr_html_(self): return html_table(*self._table(), note=self.note)
+    def _repr_html_(self):
+        return html_table(*self._table(), note=self.note)
 
 # %% ../../nbs/7_evaluate/00_metrics.ipynb #128ac855
 def refusals(
@@ -392,7 +521,8 @@ def refusals(
     cells = [0, 0, 0, 0, 0]
     for task, label in labels.items():
         idk = idks.get(task)
-        if label not in ("", *TO_ANSWER, *TO_REFUSE, *TO_ASK): raise DataError(f"task {task!r} has the unknown label {label!r}")
+        if label not in ("", *TO_ANSWER, *TO_REFUSE, *TO_ASK):
+            raise DataError(f"task {task!r} has the unknown label {label!r}")
         known = label not in TO_ASK and idk in (0, 0.5, 1)
         cells[2 * (label in TO_REFUSE) + (idk == 1) if known else 4] += 1
     return Refusals(*cells)
@@ -401,6 +531,7 @@ def refusals(
 @dataclass(frozen=True, repr=False)
 class Leaderboard:
     "The harmonic mean of the three means, with what it stands on."
+
     means: dict[str, float | None]  # RL_F, RB_llm, RB_agg; over the tasks that have a value
     missing: dict[str, int]  # tasks without a value
     tasks: int
@@ -408,14 +539,21 @@ class Leaderboard:
     low: float | None  # if every missing value were 0
     high: float | None  # if every missing value were 1
 
-    def _table(self): return ["", *self.means, "H"], [["mean", *self.means.values(), self.h], ["missing", *self.missing.values(), ""]]
+    def _table(self):
+        return ["", *self.means, "H"], [
+            ["mean", *self.means.values(), self.h],
+            ["missing", *self.missing.values(), ""],
+        ]
 
     @property
-    def note(self) -> str: return f"{self.tasks} tasks; H between {show(self.low)} and {show(self.high)} whatever the missing values are"
+    def note(self) -> str:
+        return f"{self.tasks} tasks; H between {show(self.low)} and {show(self.high)} whatever the missing values are"
 
-    def __repr__(self): return text_table(*self._table()) + "\n" + self.note
+    def __repr__(self):
+        return text_table(*self._table()) + "\n" + self.note
 
-    def _repr_html_(self): return html_table(*self._table(), note=self.note)
+    def _repr_html_(self):
+        return html_table(*self._table(), note=self.note)
 
 # %% ../../nbs/7_evaluate/00_metrics.ipynb #45cd75a3
 def leaderboard(
@@ -426,9 +564,22 @@ def leaderboard(
     "The harmonic mean of means over every task that any of the three knows."
     columns = {"RL_F": rl_f, "RB_llm": rb_llm, "RB_agg": rb_agg}
     tasks = list(dict.fromkeys(t for c in columns.values() for t in c))
-    have = {k: [c[t] for t in tasks if c.get(t) is not None and not math.isnan(c[t])] for k, c in columns.items()}
-    mean = lambda values, n: sum(values) / n if n else None
+    have = {
+        k: [c[t] for t in tasks if c.get(t) is not None and not math.isnan(c[t])]
+        for k, c in columns.items()
+    }
+
+    def mean(values, n):
+        return sum(values) / n if n else None
+
     missing = {k: len(tasks) - len(v) for k, v in have.items()}
     means = {k: mean(v, len(v)) for k, v in have.items()}
-    bound = lambda fill: harmonic_mean(*(mean([*v, *[fill] * missing[k]], len(tasks)) for k, v in have.items()))
-    return Leaderboard(means, missing, len(tasks), harmonic_mean(*means.values()), bound(0.0), bound(1.0))
+
+    def bound(fill):
+        return harmonic_mean(
+            *(mean([*v, *[fill] * missing[k]], len(tasks)) for k, v in have.items())
+        )
+
+    return Leaderboard(
+        means, missing, len(tasks), harmonic_mean(*means.values()), bound(0.0), bound(1.0)
+    )

@@ -31,17 +31,22 @@ __all__ = ['AUDIT_HEAD', 'UP', 'LADDER_HEAD', 'WITHOUT', 'KNOWING', 'KINDS_OF_PA
 def value_of(run: Recording, task_id: str, worth: Worth) -> float | None:
     "What the ending of a turn is worth, in [0, 1]; None where nobody can say."
     t, label = run.turns[task_id], run.gold[task_id].answerability if task_id in run.gold else ""
-    if label in TO_ASK and t.of(Clarified): return float(t.asked_back)
-    if label not in (*TO_ANSWER, *TO_REFUSE): return None
-    if t.failed: return 0.0
+    if label in TO_ASK and t.of(Clarified):
+        return float(t.asked_back)
+    if label not in (*TO_ANSWER, *TO_REFUSE):
+        return None
+    if t.failed:
+        return 0.0
     refused = t.refused or decision(run.item(task_id), run.judged.get(task_id, {}))[1] == 1
-    if label in TO_REFUSE: return float(refused)
+    if label in TO_REFUSE:
+        return float(refused)
     return 0.0 if refused else worth(t, t.answer)
 
 
 @dataclass(frozen=True)
 class Ending:
     "How a turn ended: all that is needed to hold it against the same turn of another run, and nothing of its text."
+
     talk: str  # conversation
     turn: int  # in it, from 1
     came: str  # right, failed, undecided or not judged
@@ -55,30 +60,48 @@ class Ending:
 def endings(run: Recording, worth: Worth | None = None, bar: Bar = Bar()) -> dict[str, Ending]:
     "How each turn of a run ended."
     worth = worth or target_worth(run)
+
     def ended(i: str, t) -> Ending:
         cost = {by: float(of(t.calls)) for by, of in COSTS.items()}
         came = blame_turn(run, i, worth, bar).came
-        return Ending(t.conversation_id, t.turn, came, value_of(run, i, worth), t.outcome, digest(t.answer, 8), cost,
-                      f"{t.error.type}: {t.error.message}" if t.error else "")
+        return Ending(
+            t.conversation_id,
+            t.turn,
+            came,
+            value_of(run, i, worth),
+            t.outcome,
+            digest(t.answer, 8),
+            cost,
+            f"{t.error.type}: {t.error.message}" if t.error else "",
+        )
+
     return {i: ended(i, t) for i, t in run.turns.items()}
 
 # %% ../../nbs/7_evaluate/16_pairs.ipynb #e759967f
 @dataclass(frozen=True, repr=False)
 class Pair:
     "The same turns in two runs."
+
     name: str
     before: Mapping[str, Ending]  # by task id
     after: Mapping[str, Ending]  # the same tasks
-    broken: Mapping[str, str] = field(default_factory=dict)  # task id -> why: turns that broke in either run, and are left out
+    broken: Mapping[str, str] = field(
+        default_factory=dict
+    )  # task id -> why: turns that broke in either run, and are left out
 
     @property
     def lost(self) -> str:
         "How many turns broke, and why; '' if none did."
         why = Counter(clipped(w, 150) for w in self.broken.values()).most_common()
-        return f"{len(self.broken)} of {len(self.broken) + len(self.before)} turns broke and are left out: " + "; ".join(
-            f"{w} ({n})" for w, n in why) if why else ""
+        return (
+            f"{len(self.broken)} of {len(self.broken) + len(self.before)} turns broke and are left out: "
+            + "; ".join(f"{w} ({n})" for w, n in why)
+            if why
+            else ""
+        )
 
-    def _talks(self, ids: Sequence[str]) -> list[str]: return [self.after[i].talk for i in ids]
+    def _talks(self, ids: Sequence[str]) -> list[str]:
+        return [self.after[i].talk for i in ids]
 
     @cached_property
     def came(self) -> dict[str, tuple[str, str]]:
@@ -95,9 +118,12 @@ class Pair:
     def told(self) -> dict[str, tuple[bool, bool]]:
         "Task id -> right before, right after; of those that are right or wrong in both."
         known = {"right": True, "failed": False}
-        return {i: (known[a], known[b]) for i, (a, b) in self.came.items() if a in known and b in known}
+        return {
+            i: (known[a], known[b]) for i, (a, b) in self.came.items() if a in known and b in known
+        }
 
-    def count(self, before: bool, after: bool) -> int: return sum(x == (before, after) for x in self.told.values())
+    def count(self, before: bool, after: bool) -> int:
+        return sum(x == (before, after) for x in self.told.values())
 
     kept = property(lambda self: self.count(True, True))
     fixed = property(lambda self: self.count(False, True))
@@ -112,7 +138,10 @@ class Pair:
     @property
     def changes(self) -> list[str]:
         "The turns that ended otherwise."
-        end = lambda e: (e.outcome, e.said)
+
+        def end(e):
+            return (e.outcome, e.said)
+
         return [i for i, e in self.before.items() if end(e) != end(self.after[i])]
 
     changed = property(lambda self: len(self.changes))  # how many
@@ -129,28 +158,38 @@ class Pair:
 
     def accuracy(self, after: bool) -> Interval:
         "The share that is right before, or after."
-        return mean_interval([float(x[after]) for x in self.told.values()], self._talks(list(self.told)))
+        return mean_interval(
+            [float(x[after]) for x in self.told.values()], self._talks(list(self.told))
+        )
 
     @property
     def gain(self) -> Interval:
         "Accuracy after, less that before; paired."
-        return difference_interval([float(b) - float(a) for a, b in self.told.values()], self._talks(list(self.told)))
+        return difference_interval(
+            [float(b) - float(a) for a, b in self.told.values()], self._talks(list(self.told))
+        )
 
     @property
     def worth(self) -> Interval:
         "Mean value after, less that before; paired."
-        return difference_interval([b - a for a, b in self.values.values()], self._talks(list(self.values)))
+        return difference_interval(
+            [b - a for a, b in self.values.values()], self._talks(list(self.values))
+        )
 
     @property
     def sums(self) -> list[float]:
         "The difference in value, summed by conversation: what a sign-flip test flips (`01_compare`)."
         found: dict[str, float] = {}
-        for i, (a, b) in self.values.items(): found[self.after[i].talk] = found.get(self.after[i].talk, 0.0) + b - a
+        for i, (a, b) in self.values.items():
+            found[self.after[i].talk] = found.get(self.after[i].talk, 0.0) + b - a
         return list(found.values())
 
     def cost(self, by: str = "tokens") -> Interval:  # a key of COSTS
         "What a turn costs after, less before; paired."
-        return difference_interval([self.after[i].cost[by] - e.cost[by] for i, e in self.before.items()], self._talks(list(self.before)))
+        return difference_interval(
+            [self.after[i].cost[by] - e.cost[by] for i, e in self.before.items()],
+            self._talks(list(self.before)),
+        )
 
     def ids(self, before: bool, after: bool) -> list[str]:
         "The turns of one kind: fixed is (False, True), spoilt is (True, False)."
@@ -171,7 +210,8 @@ def pair(
 def paired(name: str, before: Mapping[str, Ending], after: Mapping[str, Ending]) -> Pair:
     "The turns that two runs share, as they ended. Raises DataError if there are none."
     both = [i for i in before if i in after]
-    if not both: raise DataError(f"{name}: the two runs have no turn in common")
+    if not both:
+        raise DataError(f"{name}: the two runs have no turn in common")
     broken = {i: e.why for i in both for e in (after[i], before[i]) if e.outcome is Outcome.ERROR}
     whole = [i for i in both if i not in broken]
     return Pair(name, {i: before[i] for i in whole}, {i: after[i] for i in whole}, broken)
@@ -185,25 +225,77 @@ def lost_of(pairs: Mapping[str, Pair]) -> list[str]:
 @dataclass(frozen=True, repr=False)
 class Audit:
     "What each mechanism of a run was worth."
+
     name: str  # of the run
     pairs: Mapping[str, Pair]  # mechanism -> the run without it, and the run
 
     def rows(self) -> list[list]:
-        share = lambda x: "–" if x is None else f"{x:.2f}"
-        return [[self.name, name, p.changed, p.kept, p.fixed, p.spoilt, p.left, p.untold, f"{share(p.cl)}, {share(p.cs)}",
-                 *map(str, (p.accuracy(False), p.accuracy(True), p.gain, p.worth, p.cost("calls"), p.cost()))]
-                for name, p in self.pairs.items()]
+        def share(x):
+            return "–" if x is None else f"{x:.2f}"
 
-    def _table(self): return AUDIT_HEAD, self.rows()
+        return [
+            [
+                self.name,
+                name,
+                p.changed,
+                p.kept,
+                p.fixed,
+                p.spoilt,
+                p.left,
+                p.untold,
+                f"{share(p.cl)}, {share(p.cs)}",
+                *map(
+                    str,
+                    (
+                        p.accuracy(False),
+                        p.accuracy(True),
+                        p.gain,
+                        p.worth,
+                        p.cost("calls"),
+                        p.cost(),
+                    ),
+                ),
+            ]
+            for name, p in self.pairs.items()
+        ]
 
-    def __repr__(self): return "\n".join([text_table(*self._table()), *lost_of(self.pairs)])
+    def _table(self):
+        return AUDIT_HEAD, self.rows()
 
-    def _repr_html_(self): return html_table(*self._table(), note=". ".join([
-        "Without a mechanism, and with it, from the same state on", "Intervals: paired, over conversations", *lost_of(self.pairs), ""]))
+    def __repr__(self):
+        return "\n".join([text_table(*self._table()), *lost_of(self.pairs)])
+
+    def _repr_html_(self):
+        return html_table(
+            *self._table(),
+            note=". ".join(
+                [
+                    "Without a mechanism, and with it, from the same state on",
+                    "Intervals: paired, over conversations",
+                    *lost_of(self.pairs),
+                    "",
+                ]
+            ),
+        )
 
 
-AUDIT_HEAD = ["run", "mechanism", "turns it changed", "kept right", "fixed", "spoilt", "left wrong", "undecided", "CL, CS", "right without",
-              "right with", "gain", "gain in value", "calls a turn", "tokens a turn"]
+AUDIT_HEAD = [
+    "run",
+    "mechanism",
+    "turns it changed",
+    "kept right",
+    "fixed",
+    "spoilt",
+    "left wrong",
+    "undecided",
+    "CL, CS",
+    "right without",
+    "right with",
+    "gain",
+    "gain in value",
+    "calls a turn",
+    "tokens a turn",
+]
 
 
 def audit_pairs(
@@ -214,14 +306,23 @@ def audit_pairs(
 ) -> Audit:
     "The audit of a run from its forks."
     ends = endings(run, worth, bar) if off else {}
-    return Audit(run.name, {name: paired(name, endings(without, worth, bar), ends) for name, without in off.items()})
+    return Audit(
+        run.name,
+        {name: paired(name, endings(without, worth, bar), ends) for name, without in off.items()},
+    )
 
 # %% ../../nbs/7_evaluate/16_pairs.ipynb #24f4fa37
-def right_by_target(gold: Mapping[str, Gold], bar: Bar = Bar()) -> Callable[[str, str], bool | None]:
+def right_by_target(
+    gold: Mapping[str, Gold], bar: Bar = Bar()
+) -> Callable[[str, str], bool | None]:
     "Whether a draft is right, as far as its ROUGE-L with the target can say: task id, draft -> right, wrong, or nobody can say."
+
     def right(task_id: str, draft: str) -> bool | None:
         targets = gold[task_id].targets if task_id in gold else ()
-        return {"right": True, "wrong": False}.get(bar.of(rouge_l(draft, targets[0]) if targets else None))
+        return {"right": True, "wrong": False}.get(
+            bar.of(rouge_l(draft, targets[0]) if targets else None)
+        )
+
     return right
 
 # %% ../../nbs/7_evaluate/16_pairs.ipynb #7611bc18
@@ -231,11 +332,15 @@ UP = "up to "  # how the rungs on top of each other are called
 @dataclass(frozen=True, repr=False)
 class Ladder:
     "What a perfect stage would gain."
+
     name: str  # of the run
-    pairs: Mapping[str, Pair]  # rung, alone or `UP` to it -> the run, and the run in which it is perfect
+    pairs: Mapping[
+        str, Pair
+    ]  # rung, alone or `UP` to it -> the run, and the run in which it is perfect
 
     @property
-    def alone(self) -> dict[str, Pair]: return {n: p for n, p in self.pairs.items() if not n.startswith(UP)}
+    def alone(self) -> dict[str, Pair]:
+        return {n: p for n, p in self.pairs.items() if not n.startswith(UP)}
 
     @property
     def together(self) -> dict[str, Pair]:
@@ -245,23 +350,47 @@ class Ladder:
     @property
     def failed(self) -> list[str]:
         "The turns that failed in the run."
-        return list(dict.fromkeys(i for p in self.pairs.values() for i, (a, _) in p.came.items() if a == "failed"))
+        return list(
+            dict.fromkeys(
+                i for p in self.pairs.values() for i, (a, _) in p.came.items() if a == "failed"
+            )
+        )
 
     def repaired(self) -> dict[str, str]:  # task id -> rung; "" for one that none repairs
         "The lowest rung at which each failed turn is right."
-        return {i: next((n for n, p in self.together.items() if p.came.get(i, ("", ""))[1] == "right"), "") for i in self.failed}
+        return {
+            i: next(
+                (n for n, p in self.together.items() if p.came.get(i, ("", ""))[1] == "right"), ""
+            )
+            for i in self.failed
+        }
 
     def alone_repairs(self) -> dict[str, tuple[str, ...]]:
         "The rungs that repair each failed turn by themselves."
-        return {i: tuple(n for n, p in self.alone.items() if p.came.get(i, ("", ""))[1] == "right") for i in self.failed}
+        return {
+            i: tuple(n for n, p in self.alone.items() if p.came.get(i, ("", ""))[1] == "right")
+            for i in self.failed
+        }
 
     def rows(self) -> list[list]:
         first = Counter(self.repaired().values())
         alone = Counter(n for some in self.alone_repairs().values() for n in some)
-        return [[self.name, n, str(p.gain), str(p.worth), p.spoilt, alone[n], first[n], str(self.together[n].accuracy(True))]
-                for n, p in self.alone.items()]
+        return [
+            [
+                self.name,
+                n,
+                str(p.gain),
+                str(p.worth),
+                p.spoilt,
+                alone[n],
+                first[n],
+                str(self.together[n].accuracy(True)),
+            ]
+            for n, p in self.alone.items()
+        ]
 
-    def _table(self): return LADDER_HEAD, self.rows()
+    def _table(self):
+        return LADDER_HEAD, self.rows()
 
     @property
     def note(self) -> str:
@@ -269,14 +398,28 @@ class Ladder:
         right = next(iter(self.pairs.values())).accuracy(False) if self.pairs else None
         return f"{self.name}: right as it was {right}; {len(self.failed)} failed turns, {none} of them right at no rung."
 
-    def __repr__(self): return "\n".join([text_table(*self._table()), self.note, *lost_of(self.pairs)])
+    def __repr__(self):
+        return "\n".join([text_table(*self._table()), self.note, *lost_of(self.pairs)])
 
-    def _repr_html_(self): return html_table(*self._table(), note=". ".join([
-        self.note + " Intervals: paired, over conversations", *lost_of(self.pairs), ""]))
+    def _repr_html_(self):
+        return html_table(
+            *self._table(),
+            note=". ".join(
+                [self.note + " Intervals: paired, over conversations", *lost_of(self.pairs), ""]
+            ),
+        )
 
 
-LADDER_HEAD = ["run", "perfect", "gain, alone", "gain in value, alone", "spoilt", "repairs alone", "lowest rung of",
-               "right, with all up to it"]
+LADDER_HEAD = [
+    "run",
+    "perfect",
+    "gain, alone",
+    "gain in value, alone",
+    "spoilt",
+    "repairs alone",
+    "lowest rung of",
+    "right, with all up to it",
+]
 
 
 def ladder_pairs(
@@ -287,86 +430,156 @@ def ladder_pairs(
 ) -> Ladder:
     "The ladder of a run from its forks."
     ends = endings(run, worth, bar) if rungs else {}
-    return Ladder(run.name, {name: paired(name, ends, endings(fork, worth, bar)) for name, fork in rungs.items()})
+    return Ladder(
+        run.name,
+        {name: paired(name, ends, endings(fork, worth, bar)) for name, fork in rungs.items()},
+    )
 
 # %% ../../nbs/7_evaluate/16_pairs.ipynb #fork0002
-WITHOUT, KNOWING = "+without ", "+oracle:"  # in the name of a fork's system, before what is otherwise (`6_runs/09_forks`, `10_ladder`)
+WITHOUT, KNOWING = (
+    "+without ",
+    "+oracle:",
+)  # in the name of a fork's system, before what is otherwise (`6_runs/09_forks`, `10_ladder`)
 
 
 def fork_name(system: str) -> str:
     "The mechanism that a fork goes without, or the rung that it stands on, as `audit_run` and `climb` call them; '' for no fork."
-    if WITHOUT in system: return system.rpartition(WITHOUT)[2]
-    rungs = system.rpartition(KNOWING)[2].rpartition(":")[0].split("+") if KNOWING in system else [""]
+    if WITHOUT in system:
+        return system.rpartition(WITHOUT)[2]
+    rungs = (
+        system.rpartition(KNOWING)[2].rpartition(":")[0].split("+") if KNOWING in system else [""]
+    )
     return rungs[0] if len(rungs) == 1 else UP + rungs[-1]
 
 # %% ../../nbs/7_evaluate/16_pairs.ipynb #fork0004
-KINDS_OF_PAIRS = {"kept": (True, True), "fixed": (False, True), "spoilt": (True, False), "left": (False, False)}  # right before, after
+KINDS_OF_PAIRS = {
+    "kept": (True, True),
+    "fixed": (False, True),
+    "spoilt": (True, False),
+    "left": (False, False),
+}  # right before, after
 
 
 @dataclass(frozen=True)
 class Forked:
     "What `mtrag audit` and `mtrag ladder` made of a run."
+
     audit: Audit
     ladder: Ladder
     stale: tuple[str, ...] = ()  # folders of forks that belong to another state of the run
 
-    def __bool__(self): return bool(self.audit.pairs or self.ladder.pairs)
+    def __bool__(self):
+        return bool(self.audit.pairs or self.ladder.pairs)
 
     @cached_property
     def marks(self) -> dict[str, list[tuple[str, str]]]:
         "Task id -> (mechanism or rung, what it did to the turn)."
         found: dict[str, list[tuple[str, str]]] = {}
         for name, p in self.audit.pairs.items():
-            for what, ids in {"changed": p.changes, **{w: p.ids(*x) for w, x in KINDS_OF_PAIRS.items()}}.items():
-                for i in ids: found.setdefault(i, []).append((name, what))
-        for i, names in self.ladder.alone_repairs().items(): found.setdefault(i, []).extend((n, "repairs") for n in names)
-        for i, name in self.ladder.repaired().items(): found.setdefault(i, []).append((name or "no rung", "lowest"))
+            for what, ids in {
+                "changed": p.changes,
+                **{w: p.ids(*x) for w, x in KINDS_OF_PAIRS.items()},
+            }.items():
+                for i in ids:
+                    found.setdefault(i, []).append((name, what))
+        for i, names in self.ladder.alone_repairs().items():
+            found.setdefault(i, []).extend((n, "repairs") for n in names)
+        for i, name in self.ladder.repaired().items():
+            found.setdefault(i, []).append((name or "no rung", "lowest"))
         for name, p in self.ladder.alone.items():
-            for i in p.ids(True, False): found.setdefault(i, []).append((name, "spoils"))
+            for i in p.ids(True, False):
+                found.setdefault(i, []).append((name, "spoils"))
         return found
 
 # %% ../../nbs/7_evaluate/16_pairs.ipynb #fork0005
-RUNG_NAMES = ("human rewrite", "gold passages", "perfect grade", "perfect refusal", "perfect check", "reference answer")
+RUNG_NAMES = (
+    "human rewrite",
+    "gold passages",
+    "perfect grade",
+    "perfect refusal",
+    "perfect check",
+    "reference answer",
+)
 
 
 def in_order(known: Mapping[str, Recording]) -> dict[str, Recording]:
     "Rungs from the lowest up, each alone, then those on top of each other."
     order = {name: n for n, name in enumerate(RUNG_NAMES)}
-    return dict(sorted(known.items(), key=lambda x: (x[0].startswith(UP), order.get(x[0].removeprefix(UP), len(order)))))
+    return dict(
+        sorted(
+            known.items(),
+            key=lambda x: (x[0].startswith(UP), order.get(x[0].removeprefix(UP), len(order))),
+        )
+    )
 
 
 def forked(run: Recording, worth: Worth | None = None, bar: Bar = Bar()) -> Forked:
     "The forks in the folder of a run, held against it."
     off, known, stale = {}, {}, []
-    for folder in sorted(f.parent for what in ("audit", "ladder") for f in (run.folder / what).glob("*/manifest.json")):
+    for folder in sorted(
+        f.parent
+        for what in ("audit", "ladder")
+        for f in (run.folder / what).glob("*/manifest.json")
+    ):
         fork = Run(folder)
         name = fork_name(fork.system)
-        if not name or not fork.trajectories: continue
-        if fork.manifest["identity"].get("replays", {}).get("run") != run.run.state: stale.append(f"{folder.parent.name}/{folder.name}")
-        else: (off if folder.parent.name == "audit" else known)[name] = Recording(fork, run.gold)
-    return Forked(audit_pairs(run, off, worth, bar), ladder_pairs(run, in_order(known), worth, bar), tuple(stale))
+        if not name or not fork.trajectories:
+            continue
+        if fork.manifest["identity"].get("replays", {}).get("run") != run.run.state:
+            stale.append(f"{folder.parent.name}/{folder.name}")
+        else:
+            (off if folder.parent.name == "audit" else known)[name] = Recording(fork, run.gold)
+    return Forked(
+        audit_pairs(run, off, worth, bar),
+        ladder_pairs(run, in_order(known), worth, bar),
+        tuple(stale),
+    )
 
 # %% ../../nbs/7_evaluate/16_pairs.ipynb #e656e8fa
-LIVE_HEAD = ["run", "turns", "n", "right, given history", "right, own history", "difference", "difference in value"]
+LIVE_HEAD = [
+    "run",
+    "turns",
+    "n",
+    "right, given history",
+    "right, own history",
+    "difference",
+    "difference in value",
+]
 
 
 def by_place(p: Pair) -> dict[str, Pair]:  # place -> the pair of the turns there; "all" last
     "A pair, by where in its conversation a turn stands."
     places = {i: place_of(e.turn) for i, e in p.after.items()}
-    part = lambda some: Pair(p.name, *({i: e for i, e in ends.items() if i in some} for ends in (p.before, p.after)))
+
+    def part(some):
+        return Pair(
+            p.name, *({i: e for i, e in ends.items() if i in some} for ends in (p.before, p.after))
+        )
+
     names = [n for n in ("first", "second to fourth", "later") if n in places.values()]
     return {**{n: part({i for i, x in places.items() if x == n}) for n in names}, "all": p}
 
 
 def live_rows(pairs: Mapping[str, Pair]) -> list[list]:  # run -> given history, own history
     "What the system's own answers in the history cost."
-    return [[name, place, len(q.told), *map(str, (q.accuracy(False), q.accuracy(True), q.gain, q.worth))]
-            for name, p in pairs.items() for place, q in by_place(p).items()]
+    return [
+        [
+            name,
+            place,
+            len(q.told),
+            *map(str, (q.accuracy(False), q.accuracy(True), q.gain, q.worth)),
+        ]
+        for name, p in pairs.items()
+        for place, q in by_place(p).items()
+    ]
 
 # %% ../../nbs/7_evaluate/16_pairs.ipynb #dac23530
 def dominated_by(
     points: Mapping[str, tuple[float, float]],  # system -> cost, quality
 ) -> dict[str, list[str]]:  # system -> those that dominate it; the frontier has none
     "Which systems are dominated."
-    better = lambda a, b: a[0] <= b[0] and a[1] >= b[1] and a != b
+
+    def better(a, b):
+        return a[0] <= b[0] and a[1] >= b[1] and a != b
+
     return {n: [m for m in points if better(points[m], points[n])] for n in points}

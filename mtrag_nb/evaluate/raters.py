@@ -28,28 +28,37 @@ UNFAITHFUL = 2  # median rating at or below it
 @dataclass(frozen=True)
 class HumanRatings:
     "What people said of the faithfulness of answers."
+
     answers: tuple[RatedAnswer, ...]
     raters: tuple[str, ...]  # () if it is not known who rated what
     ratings: np.ndarray  # float [raters, answers], NaN: not rated; without names a row is a place in the file, not a person
 
     @property
-    def talks(self) -> list[str]: return [a.task.conversation_id for a in self.answers]
+    def talks(self) -> list[str]:
+        return [a.task.conversation_id for a in self.answers]
 
     @property
-    def unfaithful(self) -> np.ndarray: return np.nanmedian(self.ratings, axis=0) <= UNFAITHFUL
+    def unfaithful(self) -> np.ndarray:
+        return np.nanmedian(self.ratings, axis=0) <= UNFAITHFUL
 
     @property
-    def mean(self) -> np.ndarray: return np.nanmean(self.ratings, axis=0)
+    def mean(self) -> np.ndarray:
+        return np.nanmean(self.ratings, axis=0)
 
 # %% ../../nbs/7_evaluate/06_raters.ipynb #958555a0
-RaterNames = Mapping[tuple[str, str], tuple[str, ...]]  # (task id, system) -> who rated it, in the order of `RatedAnswer.ratings`
+RaterNames = Mapping[
+    tuple[str, str], tuple[str, ...]
+]  # (task id, system) -> who rated it, in the order of `RatedAnswer.ratings`
 
 
 def rater_names(
     path: str | Path,  # an InspectorRAGet file
 ) -> RaterNames:
     "Who rated the faithfulness of which answer."
-    return {(e["task_id"], e["model_id"]): tuple(e["annotations"]["faithfulness"]) for e in read_json(path)["evaluations"]}
+    return {
+        (e["task_id"], e["model_id"]): tuple(e["annotations"]["faithfulness"])
+        for e in read_json(path)["evaluations"]
+    }
 
 
 def human_ratings(
@@ -58,15 +67,22 @@ def human_ratings(
 ) -> HumanRatings:
     "The ratings of all answers but the benchmark's own. Raises DataError if there are none, or an answer has no rating."
     answers = tuple(a for a in rated if a.system != "reference")
-    if not answers: raise DataError("there are no rated answers of systems")
+    if not answers:
+        raise DataError("there are no rated answers of systems")
     if bare := [a for a in answers if not a.ratings.get("faithfulness")]:
-        raise DataError(f"the answer of {bare[0].system!r} to {bare[0].task.id!r} has no rating of faithfulness")
+        raise DataError(
+            f"the answer of {bare[0].system!r} to {bare[0].task.id!r} has no rating of faithfulness"
+        )
     given = [a.ratings["faithfulness"] for a in answers]
-    who = [names[a.task.id, a.system] if names else tuple(map(str, range(len(g)))) for a, g in zip(answers, given)]
+    who = [
+        names[a.task.id, a.system] if names else tuple(map(str, range(len(g))))
+        for a, g in zip(answers, given)
+    ]
     raters = sorted({r for w in who for r in w})
     matrix = np.full((len(raters), len(answers)), math.nan)
     for i, (w, g) in enumerate(zip(who, given)):
-        for r, value in zip(w, g, strict=True): matrix[raters.index(r), i] = value
+        for r, value in zip(w, g, strict=True):
+            matrix[raters.index(r), i] = value
     return HumanRatings(answers, tuple(raters) if names else (), matrix)
 
 # %% ../../nbs/7_evaluate/06_raters.ipynb #bd7386d7
@@ -92,7 +108,12 @@ def agreement(
 
 def person_agreement(ratings: np.ndarray) -> float:
     "How often a person's rating equals that of another."
-    shares = [np.mean(np.delete(g, k) == g[k]) for g in (r[~np.isnan(r)] for r in ratings.T) if len(g) > 1 for k in range(len(g))]
+    shares = [
+        np.mean(np.delete(g, k) == g[k])
+        for g in (r[~np.isnan(r)] for r in ratings.T)
+        if len(g) > 1
+        for k in range(len(g))
+    ]
     return float(np.mean(shares))
 
 
@@ -108,19 +129,26 @@ BASELINE = "K-precision"  # the measure that every other one is held against
 @dataclass(frozen=True)
 class Measured:
     "What a measure or a judge gave the answers, higher meaning more faithful."
+
     name: str
     values: tuple[float, ...]
     seconds: float = 0.0  # an answer, of one thread; 0: not measured (values from a file)
-    unread: tuple[int, ...] = ()  # answers whose verdict could not be read: the value is the default
+    unread: tuple[
+        int, ...
+    ] = ()  # answers whose verdict could not be read: the value is the default
     low: float = 0.0  # least and greatest that an unread verdict could have been
     high: float = 0.0
-    decided: tuple[int, ...] = ()  # answers whose value follows from their label alone, as a conditioned score's does
+    decided: tuple[
+        int, ...
+    ] = ()  # answers whose value follows from their label alone, as a conditioned score's does
 
     def bounds(self, unfaithful: np.ndarray) -> tuple[Measured, Measured] | None:
         "The same, had every unread verdict meant the wrong extreme, and the right one; None if all were read."
-        if not self.unread: return None
+        if not self.unread:
+            return None
         wrong, right = dict(enumerate(self.values)), dict(enumerate(self.values))
-        for i in self.unread: wrong[i], right[i] = (self.high, self.low) if unfaithful[i] else (self.low, self.high)
+        for i in self.unread:
+            wrong[i], right[i] = (self.high, self.low) if unfaithful[i] else (self.low, self.high)
         return tuple(Measured(self.name, tuple(v.values())) for v in (wrong, right))
 
 # %% ../../nbs/7_evaluate/06_raters.ipynb #d4a035bc
@@ -130,12 +158,18 @@ def as_ratings(
     talks: Sequence[str],
 ) -> np.ndarray:  # one rating an answer
     "Scores on the raters' scale, by quantiles of the other conversations."
-    x, talk, steps = np.asarray(scores, float), np.asarray(talks), np.unique(ratings[~np.isnan(ratings)])
+    x, talk, steps = (
+        np.asarray(scores, float),
+        np.asarray(talks),
+        np.unique(ratings[~np.isnan(ratings)]),
+    )
     out = np.zeros(len(x))
     for t in np.unique(talk):
         here = talk == t
         given, others = ratings[:, ~here], np.sort(x[~here])
         shares = np.array([(given[~np.isnan(given)] <= s).mean() for s in steps[:-1]])
-        place = (np.searchsorted(others, x[here], "left") + np.searchsorted(others, x[here], "right")) / (2 * len(others))
+        place = (
+            np.searchsorted(others, x[here], "left") + np.searchsorted(others, x[here], "right")
+        ) / (2 * len(others))
         out[here] = steps[(place[:, None] > shares).sum(axis=1)]
     return out

@@ -26,15 +26,24 @@ __all__ = ['LEAST_SUPPORT', 'LEAST_JUDGED', 'Measures', 'support_of', 'measures_
 @dataclass(frozen=True)
 class Measures:
     "What was measured of a turn; None: not measured, or does not apply."
+
     support: float | None = None  # K-precision of the answer in the passages that the generator saw
     judge: float | None = None  # in [0, 1]
-    scores: Mapping[str, float | None] = field(default_factory=dict)  # everything else, judgements in [0, 1]
-    said: Mapping[str, str] = field(default_factory=dict)  # judgement -> what the judge wrote, and whether it could be read
+    scores: Mapping[str, float | None] = field(
+        default_factory=dict
+    )  # everything else, judgements in [0, 1]
+    said: Mapping[str, str] = field(
+        default_factory=dict
+    )  # judgement -> what the judge wrote, and whether it could be read
 
 
 def support_of(t: Trajectory, contexts: Mapping[str, Context]) -> float | None:  # contexts: by id
     "K-precision of a recorded answer; None for a turn without one, and where its passages are not at hand."
-    return turn_item(t, contexts).support if t.answered and all(i in contexts for i in t.contexts) else None
+    return (
+        turn_item(t, contexts).support
+        if t.answered and all(i in contexts for i in t.contexts)
+        else None
+    )
 
 # %% ../../nbs/7_evaluate/08_recording.ipynb #99b2b191
 def measures_from(
@@ -48,7 +57,12 @@ def measures_from(
     order = [judge] if judge else ["faithfulness", "refusal", *shares]
     chosen = next((p for p in order if shares.get(p) is not None), "")
     others = {p: s for p, s in shares.items() if p != chosen}
-    return Measures(support, shares.get(chosen), {**scores, **others}, {p: j.said for p, j in judgements.items()})
+    return Measures(
+        support,
+        shares.get(chosen),
+        {**scores, **others},
+        {p: j.said for p, j in judgements.items()},
+    )
 
 # %% ../../nbs/7_evaluate/08_recording.ipynb #205db4da
 LEAST_SUPPORT = 0.5  # below it more answers of mtrag-human's rated models were unfaithful than not (0.66; n = 318)
@@ -62,19 +76,30 @@ def fault(
 ) -> str:
     "What speaks against a turn, in a few words; '' if nothing does."
     label = gold.answerability if gold else ""
-    if t.failed: return f"broke in {(t.error.node if t.error else '') or 'the graph'}"
-    if t.refused: return "refused though " + ("partly " if label == "PARTIAL" else "") + "answerable" if label in TO_ANSWER else ""
-    if t.asked_back: return "asked back though clear" if label and label not in TO_ASK else ""
-    if label == "UNANSWERABLE": return "answered though unanswerable"
-    if measures.judge is not None and measures.judge < LEAST_JUDGED: return f"the judge gives {measures.judge:.2f}"
-    if measures.support is not None and measures.support < LEAST_SUPPORT: return f"K-precision {measures.support:.2f}"
+    if t.failed:
+        return f"broke in {(t.error.node if t.error else '') or 'the graph'}"
+    if t.refused:
+        return (
+            "refused though " + ("partly " if label == "PARTIAL" else "") + "answerable"
+            if label in TO_ANSWER
+            else ""
+        )
+    if t.asked_back:
+        return "asked back though clear" if label and label not in TO_ASK else ""
+    if label == "UNANSWERABLE":
+        return "answered though unanswerable"
+    if measures.judge is not None and measures.judge < LEAST_JUDGED:
+        return f"the judge gives {measures.judge:.2f}"
+    if measures.support is not None and measures.support < LEAST_SUPPORT:
+        return f"K-precision {measures.support:.2f}"
     return ""
 
 # %% ../../nbs/7_evaluate/08_recording.ipynb #85aeeae5
 def about_run(run: Run) -> str:
     "System, profile, model and size."
     size = f"{len(run.trajectories)} turns of {len(run.conversations)} conversations"
-    if not (settings := run.manifest["settings"]): return f"{run.system}, {size}"
+    if not (settings := run.manifest["settings"]):
+        return f"{run.system}, {size}"
     given, chat = run.manifest["identity"]["setting"] == "reference", settings["chat"]
     model = chat["name"] + (f", {chat['quantization']}" if chat["quantization"] else "")
     return f"{run.system} on {settings['profile']} ({model}), {'the passages that come with a task' if given else 'retrieval'}, {size}"
@@ -87,12 +112,19 @@ class Recording:
         self,
         run: Run | str | Path,  # or its folder
         gold: Mapping[str, Gold] | None = None,  # labels, targets and passages by task id
-        qrels: Mapping[str, Mapping[str, int]] | None = None,  # task id -> passage id -> relevance; None: the passages of `gold`
+        qrels: Mapping[str, Mapping[str, int]]
+        | None = None,  # task id -> passage id -> relevance; None: the passages of `gold`
         absent: Iterable[str] = (),  # passages that are not in the index
-        histories: Mapping[str, Sequence[Turn]] | None = None,  # task id -> the turns before the question; None: as far as the run has them
+        histories: Mapping[str, Sequence[Turn]]
+        | None = None,  # task id -> the turns before the question; None: as far as the run has them
         judge: str = "",  # the judgement that stands for the judge; "": faithfulness or refusal, else the first that a turn has
     ):
-        self.run, self.gold, self.qrels, self.absent = as_run(run), gold or {}, qrels, frozenset(absent)
+        self.run, self.gold, self.qrels, self.absent = (
+            as_run(run),
+            gold or {},
+            qrels,
+            frozenset(absent),
+        )
         self._histories, self.judge = histories, judge
         self._items: dict[str, Item] = {}
         self._measures: dict[str, Measures] = {}
@@ -103,7 +135,9 @@ class Recording:
     manifest = property(lambda self: self.run.manifest)
     turns = property(lambda self: self.run.trajectories)  # task id -> trajectory
     contexts = property(lambda self: self.run.passages)  # context id -> context
-    conversations = property(lambda self: self.run.conversations)  # conversation id -> its turns in order
+    conversations = property(
+        lambda self: self.run.conversations
+    )  # conversation id -> its turns in order
 
     @cached_property
     def judged(self) -> dict[str, Mapping[str, Judgement]]:
@@ -112,7 +146,8 @@ class Recording:
 
     def _judged_on_these(self, task_id: str) -> bool:
         told = self.run.judge_lines[task_id].asked if task_id in self.run.judge_lines else ""
-        if not told or task_id not in self.gold or task_id not in self.histories: return True  # nobody can tell
+        if not told or task_id not in self.gold or task_id not in self.histories:
+            return True  # nobody can tell
         item = replace(self.item(task_id), history=tuple(self.histories[task_id]))
         return told == asked_digest(item, self.gold[task_id])
 
@@ -124,12 +159,20 @@ class Recording:
     @property
     def how(self) -> dict[str, str]:
         "How the scores were obtained: encoder, refusals, judge."
-        return self.run.how or {"BERTScore": "", "refusals": decided_by(decision(self.item(i))[0] for i in self.turns), "judge": ""}
+        return self.run.how or {
+            "BERTScore": "",
+            "refusals": decided_by(decision(self.item(i))[0] for i in self.turns),
+            "judge": "",
+        }
 
     @cached_property
     def histories(self) -> Mapping[str, Sequence[Turn]]:
         "Task id -> the turns before the question: those that were given, or those of the tasks that the run keeps."
-        return {i: t.history for i, t in self.run.tasks.items()} if self._histories is None else self._histories
+        return (
+            {i: t.history for i, t in self.run.tasks.items()}
+            if self._histories is None
+            else self._histories
+        )
 
     @cached_property
     def talks(self) -> dict[str, str]:
@@ -142,7 +185,8 @@ class Recording:
         return all(t.retrievals for t in self.turns.values() if t.answered)
 
     @cached_property
-    def telemetry(self) -> Telemetry: return telemetry(self.turns.values())
+    def telemetry(self) -> Telemetry:
+        return telemetry(self.turns.values())
 
     @property
     def about(self) -> str:
@@ -151,7 +195,8 @@ class Recording:
 
     def item(self, task_id: str) -> Item:
         "A turn, ready to be scored. Raises DataError if a passage that it saw is not at hand."
-        if task_id not in self._items: self._items[task_id] = turn_item(self.turns[task_id], self.contexts)
+        if task_id not in self._items:
+            self._items[task_id] = turn_item(self.turns[task_id], self.contexts)
         return self._items[task_id]
 
     @cached_property
@@ -159,11 +204,13 @@ class Recording:
         "Task id -> measure -> score: what needs no model, what lies in the folder, and what the judge gave, on its own scale (1 to 10)."
         found = score_items([self.item(i) for i in self.turns], self.gold)
         for source in (self.run.scores, {i: judged_scores(js) for i, js in self.judged.items()}):
-            for i in found.keys() & source.keys(): found[i] |= source[i]
+            for i in found.keys() & source.keys():
+                found[i] |= source[i]
         return found
 
     @property
-    def measures(self) -> list[str]: return list(dict.fromkeys(m for s in self.scores.values() for m in s))
+    def measures(self) -> list[str]:
+        return list(dict.fromkeys(m for s in self.scores.values() for m in s))
 
     def of(self, measure: str) -> dict[str, float]:
         "The scores of one measure, where it could be measured."
@@ -177,24 +224,35 @@ class Recording:
     def measures_of(self, task_id: str) -> Measures:
         "What was measured of a turn: K-precision, the judge, and what lies in the folder."
         if task_id not in self._measures:
-            found = self._support(task_id), self.judged.get(task_id, {}), self.run.scores.get(task_id, {})
+            found = (
+                self._support(task_id),
+                self.judged.get(task_id, {}),
+                self.run.scores.get(task_id, {}),
+            )
             self._measures[task_id] = measures_from(*found, self.judge)
         return self._measures[task_id]
 
     def _support(self, task_id: str) -> float | None:
         "As `support_of` has it, computed once with the scores."
         t = self.turns[task_id]
-        return self.item(task_id).support if t.answered and all(i in self.contexts for i in t.contexts) else None
+        return (
+            self.item(task_id).support
+            if t.answered and all(i in self.contexts for i in t.contexts)
+            else None
+        )
 
     def relevant(self, task_id: str) -> list[str]:
         "The gold passages of a turn: of those that are named by file or text, what of it the run has seen, if anything."
-        if self.qrels is not None: gold = [Passage(i, "") for i, n in self.qrels.get(task_id, {}).items() if n > 0]
-        else: gold = self.gold[task_id].passages if task_id in self.gold else ()
+        if self.qrels is not None:
+            gold = [Passage(i, "") for i, n in self.qrels.get(task_id, {}).items() if n > 0]
+        else:
+            gold = self.gold[task_id].passages if task_id in self.gold else ()
         return list(dict.fromkeys(i for p in gold for i in self._called(p)))
 
     def _called(self, p: Passage) -> list[str]:
         "The ids under which a gold passage was seen; its own if it was not."
-        if p.id not in self._files and not p.id.startswith(BY_TEXT): return [p.id]
+        if p.id not in self._files and not p.id.startswith(BY_TEXT):
+            return [p.id]
         return [c.document_id for c in self.contexts.values() if is_gold(p, c)] or [p.id]
 
     @cached_property
@@ -206,7 +264,8 @@ class Recording:
         "What speaks against a turn."
         return fault(self.turns[task_id], self.gold.get(task_id), self.measures_of(task_id))
 
-    def _repr_html_(self) -> str: return self.run._repr_html_()
+    def _repr_html_(self) -> str:
+        return self.run._repr_html_()
 
 # %% ../../nbs/7_evaluate/08_recording.ipynb #f3ca711a
 def as_recording(
@@ -214,6 +273,10 @@ def as_recording(
     **known,  # gold, qrels, absent, histories, judge: see Recording
 ) -> Recording:
     "A run with what is known of its tasks. Raises SettingsError for something to be known of a recording that is there already."
-    if not isinstance(run, Recording): return Recording(run, **known)
-    if known: raise SettingsError(f"{', '.join(known)}: this is a recording already; give the run, or its folder")
+    if not isinstance(run, Recording):
+        return Recording(run, **known)
+    if known:
+        raise SettingsError(
+            f"{', '.join(known)}: this is a recording already; give the run, or its folder"
+        )
     return run

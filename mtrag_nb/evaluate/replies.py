@@ -26,16 +26,19 @@ JUDGE_PROMPTS = {
     "refusal": (
         "Documents:\n{documents}\n\nThe system refused to answer a question. Judge whether it was right to: "
         "it was if the documents do not hold the information that the question asks for, and wrong if they do.\n\n"
-        "Question: {question}\n\nReply in two lines:\nReasoning: one or two sentences\nContains the answer: yes or no"),
+        "Question: {question}\n\nReply in two lines:\nReasoning: one or two sentences\nContains the answer: yes or no"
+    ),
     "faithfulness": (
         "Documents:\n{documents}\n\nJudge an answer by these documents alone: what you know yourself does not count. "
         "Scores: 1 to 4 if the answer invents something, 5 to 7 if small parts of it are not supported, "
         "8 to 10 if the documents state its details. Hallucination is yes if the answer states any fact that is not in the documents.\n\n"
-        "Question: {question}\n\nAnswer: {answer}\n\n{reply}"),
+        "Question: {question}\n\nAnswer: {answer}\n\n{reply}"
+    ),
     "correctness": (
         "Compare an answer with a reference answer that is known to be right. Scores: 1 to 3 if the answer is factually wrong, "
         "4 to 6 if it is right in part, 7 to 10 if it says the same, in whatever words.\n\n"
-        "Question: {question}\n\nReference answer: {target}\n\nAnswer: {answer}\n\n{reply}"),
+        "Question: {question}\n\nReference answer: {target}\n\nAnswer: {answer}\n\n{reply}"
+    ),
     "idk": (
         "Does a response say that the information to answer is missing? Label yes: it says that the question cannot be answered. "
         "Label partial: it answers a part and says that information on another part is missing. "
@@ -44,19 +47,23 @@ JUDGE_PROMPTS = {
         "Question: When does the bus leave, and what does it cost?\n"
         "Response: It leaves at nine. I have no information on the price.\nLabel: partial\n\n"
         "Question: Is the pool heated?\nResponse: It is closed in winter, so there is probably no heating.\nLabel: no\n\n"
-        "Question: {question}\nResponse: {answer}\n\nReply with the label."),
+        "Question: {question}\nResponse: {answer}\n\nReply with the label."
+    ),
     "split": (
         "Break an answer into short statements that can be understood alone. "
         "Write one statement a line, without numbers, and nothing else.\n\n"
-        "Question: {question}\n\nAnswer: {answer}"),
+        "Question: {question}\n\nAnswer: {answer}"
+    ),
     "statement": (
         "Documents:\n{documents}\n\nCheck a statement against these documents. It is supported if it can be inferred from them alone.\n\n"
-        "Statement: {statement}\n\nIs it supported? Reply with one word: yes or no."),
+        "Statement: {statement}\n\nIs it supported? Reply with one word: yes or no."
+    ),
     "rating": (
         "Documents:\n{documents}\n\nRate an answer to the last question of a conversation: is it faithful to the documents, "
         "does it keep to the question, does it hold what the documents offer and what the reference answer says? "
         "Compare it with the reference answer first.\n\n{history}Question: {question}\n\n"
-        "Reference answer: {target}\n\nAnswer: {answer}\n\n{reply}"),
+        "Reference answer: {target}\n\nAnswer: {answer}\n\n{reply}"
+    ),
 }
 NO_DOCUMENTS = "(there are none)"
 
@@ -64,23 +71,33 @@ NO_DOCUMENTS = "(there are none)"
 @dataclass(frozen=True)
 class Field:
     "Something that a verdict has to say."
+
     name: str  # its label in the reply
     options: tuple[str, ...]  # what it may be
     default: str | None  # the pessimistic reading; None: there is none
     aliases: tuple[str, ...] = ()  # other labels for it
 
     @property
-    def scale(self) -> bool: return self.options[0] == "1"
+    def scale(self) -> bool:
+        return self.options[0] == "1"
 
 
 SCORE = Field("Score", tuple(map(str, range(1, 11))), "1", ("Rating",))
 HALLUCINATION = Field("Hallucination", ("yes", "no"), "yes", ("Hallucination flag", "Hallucinated"))
-CONTAINS = Field("Contains the answer", ("yes", "no"), "yes")  # of a refusal: yes makes it a false negative
+CONTAINS = Field(
+    "Contains the answer", ("yes", "no"), "yes"
+)  # of a refusal: yes makes it a false negative
 IDK_LABEL = Field("Label", ("yes", "partial", "no"), None)
 SUPPORTED = Field("Supported", ("yes", "no"), "no", ("Answer", "Verdict"))
 
 # %% ../../nbs/7_evaluate/02_replies.ipynb #23eff558
-STOP_TOKENS = ("<|im_end|>", "<|im_start|>", "<|endoftext|>", "<|eot_id|>", "</s>")  # ends of a turn
+STOP_TOKENS = (
+    "<|im_end|>",
+    "<|im_start|>",
+    "<|endoftext|>",
+    "<|eot_id|>",
+    "</s>",
+)  # ends of a turn
 
 
 def before_stop(text: str) -> str:
@@ -90,30 +107,51 @@ def before_stop(text: str) -> str:
 # %% ../../nbs/7_evaluate/02_replies.ipynb #d1ba21ca
 _WORDS = "zero|one|two|three|four|five|six|seven|eight|nine|ten"
 _OPEN, _CLOSE = r"[\s\[(\"'<]*", r"[\])\"'>]*"
-_VALUE = re.compile(rf"{_OPEN}(-?\d+(?:[.,]\d{{1,2}})?(?![\d.,]*\d)|(?:yes|no|partial|true|false|{_WORDS})\b)([^\n]{{0,200}})", re.I)
-_OF = re.compile(rf"{_CLOSE}\s*[(\[]?\s*(?:points?\s*)?(?:/|out of|of)\s*{_OPEN}(\d+(?:\.\d+)?)", re.I)
-_SPOILT = re.compile(rf"{_CLOSE}\s*,?\s*[(\[]?\s*(?:[-–—%|/?]|(?:to|or|and|on|of|out|maybe|perhaps|if|points? of|stars?)\b|\d|[a-z])", re.I)
+_VALUE = re.compile(
+    rf"{_OPEN}(-?\d+(?:[.,]\d{{1,2}})?(?![\d.,]*\d)|(?:yes|no|partial|true|false|{_WORDS})\b)([^\n]{{0,200}})",
+    re.I,
+)
+_OF = re.compile(
+    rf"{_CLOSE}\s*[(\[]?\s*(?:points?\s*)?(?:/|out of|of)\s*{_OPEN}(\d+(?:\.\d+)?)", re.I
+)
+_SPOILT = re.compile(
+    rf"{_CLOSE}\s*,?\s*[(\[]?\s*(?:[-–—%|/?]|(?:to|or|and|on|of|out|maybe|perhaps|if|points? of|stars?)\b|\d|[a-z])",
+    re.I,
+)
 _MORE = re.compile(
-    r"\s*(?:,\s*(?:since|as|because)\b|\(\s*(?:good|very|fair|poor|bad|high|low)\b|points?\s*(?:$|[.,;)])|since\b|because\b)", re.I)
+    r"\s*(?:,\s*(?:since|as|because)\b|\(\s*(?:good|very|fair|poor|bad|high|low)\b|points?\s*(?:$|[.,;)])|since\b|because\b)",
+    re.I,
+)
 _BOUND = re.compile(r"[\s\[(\"']*[<>≤≥]=?\s*\d+(?!\s*>)")  # "< 5" is no 5
-_TURNED = re.compile(r"\b(?:so|thus|hence|therefore|then)\W+(yes|no|true|false)\b", re.I)  # "no, but ..., so yes"
+_TURNED = re.compile(
+    r"\b(?:so|thus|hence|therefore|then)\W+(yes|no|true|false)\b", re.I
+)  # "no, but ..., so yes"
 _STANDS = re.compile(
-    rf"{_CLOSE}\s*(?:$|[.;:!)\n]|,(?!\s*(?:or|and|yes|no|partial|partly|maybe|if)\b)|[-–—]\s|\(|(?:since|because|as|it)\b)", re.I)
+    rf"{_CLOSE}\s*(?:$|[.;:!)\n]|,(?!\s*(?:or|and|yes|no|partial|partly|maybe|if)\b)|[-–—]\s|\(|(?:since|because|as|it)\b)",
+    re.I,
+)
 
 
 def _value(text: str, f: Field) -> str | float | None:
     "The value that `text` begins with; None if it is not one of the field's."
     m = _VALUE.match(text)
-    if not m or _BOUND.match(text): return None
+    if not m or _BOUND.match(text):
+        return None
     word, rest = m[1].lower(), m[2]
     if not f.scale:
         words = {"true": "yes", "false": "no"}
-        word, turned = words.get(word, word), {words.get(w.lower(), w.lower()) for w in _TURNED.findall(rest)}
+        word, turned = (
+            words.get(word, word),
+            {words.get(w.lower(), w.lower()) for w in _TURNED.findall(rest)},
+        )
         return word if word in f.options and _STANDS.match(rest) and turned <= {word} else None
-    if not word[-1].isdigit(): return None
+    if not word[-1].isdigit():
+        return None
     if of := _OF.match(rest):
-        if float(of[1]) != 10: return None
-    elif _SPOILT.match(rest) and not _MORE.match(rest): return None
+        if float(of[1]) != 10:
+            return None
+    elif _SPOILT.match(rest) and not _MORE.match(rest):
+        return None
     number = float(word.replace(",", "."))
     return number if 1 <= number <= 10 else None
 
@@ -121,18 +159,30 @@ def _value(text: str, f: Field) -> str | float | None:
 def _objects(text: str) -> Iterator[dict[str, object]]:
     "The flat JSON objects in a text, single quotes and Python's True allowed."
     for m in re.findall(r"\{[^{}]*\}", text):
-        for candidate in (m, m.replace("'", '"'), m.replace("True", "true").replace("False", "false").replace("'", '"')):
-            try: found = json.loads(candidate)
-            except json.JSONDecodeError: continue
-            if isinstance(found, dict): yield {re.sub(r"[\W_]+", " ", str(k)).strip().lower(): v for k, v in found.items()}
+        for candidate in (
+            m,
+            m.replace("'", '"'),
+            m.replace("True", "true").replace("False", "false").replace("'", '"'),
+        ):
+            try:
+                found = json.loads(candidate)
+            except json.JSONDecodeError:
+                continue
+            if isinstance(found, dict):
+                yield {re.sub(r"[\W_]+", " ", str(k)).strip().lower(): v for k, v in found.items()}
             break
 
 
 def _label(f: Field) -> re.Pattern:
     "Where the field's label stands, and what may lie between it and the value."
     names = "|".join(re.escape(n).replace(r"\ ", r"[\s_]+") for n in (f.name, *f.aliases))
-    turned = "".join(rf"(?<!\b{w}[ -])" for w in ("no", "not", "non", "of", "without"))  # "No hallucination: true" says something else
-    return re.compile(rf"(?<![A-Za-z]){turned}(?:{names})[\"']?\s*(?:\(([^()\n]{{0,40}})\))?\s*(?:[:=]+|\bis\b:?)", re.I)
+    turned = "".join(
+        rf"(?<!\b{w}[ -])" for w in ("no", "not", "non", "of", "without")
+    )  # "No hallucination: true" says something else
+    return re.compile(
+        rf"(?<![A-Za-z]){turned}(?:{names})[\"']?\s*(?:\(([^()\n]{{0,40}})\))?\s*(?:[:=]+|\bis\b:?)",
+        re.I,
+    )
 
 
 def _other_scale(said: object) -> bool:
@@ -143,40 +193,76 @@ def _other_scale(said: object) -> bool:
 # %% ../../nbs/7_evaluate/02_replies.ipynb #1468b432
 def _stated(text: str, f: Field, cut: bool) -> list[str | float | None]:
     "Every value that a reply states for a field; None for a statement that is no value."
-    scaled = lambda o: f.scale and any(_other_scale(v) for k, v in o.items() if re.search(r"scale|max|out of", k))
-    found = [None if scaled(o) else _value(str(o[n.lower()]), f) for o in _objects(text) for n in (f.name, *f.aliases) if n.lower() in o]
-    if found: return found
+
+    def scaled(o):
+        return f.scale and any(
+            _other_scale(v) for k, v in o.items() if re.search(r"scale|max|out of", k)
+        )
+
+    found = [
+        None if scaled(o) else _value(str(o[n.lower()]), f)
+        for o in _objects(text)
+        for n in (f.name, *f.aliases)
+        if n.lower() in o
+    ]
+    if found:
+        return found
     plain_text = re.sub(r"[*_`#]+", " ", text)
     cut = cut or text.count("{") > text.count("}")  # an object without an end
     for m in _label(f).finditer(plain_text):
-        rest = plain_text[m.end():]
-        spoilt = f.scale and _other_scale(m[1] or "") or cut and re.fullmatch(rf"{_OPEN}[\d.,]+\s*", rest)
-        if _VALUE.match(rest): found.append(None if spoilt else _value(rest, f))
-    if f.scale: found += [_value(n, f) for n in re.findall(r"\[\[([^\[\]\n]{0,200})\]\]", plain_text)]
+        rest = plain_text[m.end() :]
+        spoilt = (
+            f.scale
+            and _other_scale(m[1] or "")
+            or cut
+            and re.fullmatch(rf"{_OPEN}[\d.,]+\s*", rest)
+        )
+        if _VALUE.match(rest):
+            found.append(None if spoilt else _value(rest, f))
+    if f.scale:
+        found += [_value(n, f) for n in re.findall(r"\[\[([^\[\]\n]{0,200})\]\]", plain_text)]
     return found
 
 # %% ../../nbs/7_evaluate/02_replies.ipynb #93762a26
 def _only(text: str, f: Field) -> str | float | None:
     "The value of a reply that is to say one thing only, and labels nothing."
-    if f.scale and re.fullmatch(r"\s*\[\d+\]\W*", text): return None  # a citation
-    if f.scale and len(text.strip()) > 100: return None
-    if f.scale: return _value(text.strip(), f) if re.fullmatch(r"\W*[\d.]+\W*(?:(?:/|out of)\s*10\W*)?", text.strip()) else None
-    if "partial" in f.options and not re.search(r"[a-z]{2}", text, re.I): return None  # a label is a word
+    if f.scale and re.fullmatch(r"\s*\[\d+\]\W*", text):
+        return None  # a citation
+    if f.scale and len(text.strip()) > 100:
+        return None
+    if f.scale:
+        return (
+            _value(text.strip(), f)
+            if re.fullmatch(r"\W*[\d.]+\W*(?:(?:/|out of)\s*10\W*)?", text.strip())
+            else None
+        )
+    if "partial" in f.options and not re.search(r"[a-z]{2}", text, re.I):
+        return None  # a label is a word
     if "partial" in f.options and re.search(r"\bpartial", text, re.I):
-        alone = re.fullmatch(r"\W*(?:(?:it|this|the (?:label|response|answer)) is\s+)?\W*partial\s*(?:[^\w\s].*)?", text.strip(),
-                             re.I | re.S)
-        return "partial" if alone and not re.search(r"\b(?:yes|no)\b(?!\s+\w)|/", text, re.I) else None
+        alone = re.fullmatch(
+            r"\W*(?:(?:it|this|the (?:label|response|answer)) is\s+)?\W*partial\s*(?:[^\w\s].*)?",
+            text.strip(),
+            re.I | re.S,
+        )
+        return (
+            "partial" if alone and not re.search(r"\b(?:yes|no)\b(?!\s+\w)|/", text, re.I) else None
+        )
     return None if (v := parse_verdict(text)) is Label.UNPARSED else v.value
 
 # %% ../../nbs/7_evaluate/02_replies.ipynb #20e77693
 @dataclass(frozen=True)
 class Reading:
     "What was read from a reply."
+
     values: dict[str, str | float | None]  # field name -> value; None: could not be read
     reasoning: str = ""
     raw: str = ""  # what the model wrote
-    p: dict[str, dict[str, float]] = field(default_factory=dict)  # choice only: field name -> option -> probability
-    mass: float | None = None  # choice only: the probability that the options had together, in the worst field
+    p: dict[str, dict[str, float]] = field(
+        default_factory=dict
+    )  # choice only: field name -> option -> probability
+    mass: float | None = (
+        None  # choice only: the probability that the options had together, in the worst field
+    )
 
 
 def read_reply(
@@ -188,25 +274,50 @@ def read_reply(
     text, values = without_thinking(before_stop(text)), {}
     for f in fields:
         found = _stated(text, f, cut)
-        alone = len(fields) == 1 and not (cut and f.scale) and not re.match(r"\W*reasoning\b", text, re.I)
-        if not found and alone: found = [_only(text, f)]
+        alone = (
+            len(fields) == 1
+            and not (cut and f.scale)
+            and not re.match(r"\W*reasoning\b", text, re.I)
+        )
+        if not found and alone:
+            found = [_only(text, f)]
         values[f.name] = found[0] if len(set(found)) == 1 else None
     said = next((str(o["reasoning"]) for o in _objects(text) if "reasoning" in o), "")
     first = min((m.start() for f in fields if (m := _label(f).search(text))), default=len(text))
-    return Reading(values, said or re.sub(r"^\W*reasoning\W*", "", text[:first], flags=re.I).strip(" \n*_#{\"',"), text)
+    return Reading(
+        values,
+        said or re.sub(r"^\W*reasoning\W*", "", text[:first], flags=re.I).strip(" \n*_#{\"',"),
+        text,
+    )
 
 # %% ../../nbs/7_evaluate/02_replies.ipynb #2ecb13e6
 _WHOLE, _DECIMAL, _SIGNED = r"(\d+)", r"([0-9]*\.?[0-9]+)", r"([-+]?\d*\.?\d+)"
 IBM_FORMS = (  # (before, number, after) in the scorer's order; the last form that occurs decides
-    (r"Rating: \[\[", _WHOLE, r"\]\]"), ("Rating: ", _WHOLE, ""), (r"\[\[", _WHOLE, r"\]\]"), (r"\[", _WHOLE, r"\]"),
-    (r"Rating: \[\[", _DECIMAL, r"\]\]"), ("Overall Rating: ", _DECIMAL, ""), ("Score: ", _DECIMAL, "/10"), ("Score: ", _DECIMAL, ""),
-    (r"\[Rating\]\n", _WHOLE, ""), (r"Rating: \[\[", _WHOLE, r"/10\]\]"), (r"Rating: \[\[", _SIGNED, ""), ("", _SIGNED, " out of 10"))
+    (r"Rating: \[\[", _WHOLE, r"\]\]"),
+    ("Rating: ", _WHOLE, ""),
+    (r"\[\[", _WHOLE, r"\]\]"),
+    (r"\[", _WHOLE, r"\]"),
+    (r"Rating: \[\[", _DECIMAL, r"\]\]"),
+    ("Overall Rating: ", _DECIMAL, ""),
+    ("Score: ", _DECIMAL, "/10"),
+    ("Score: ", _DECIMAL, ""),
+    (r"\[Rating\]\n", _WHOLE, ""),
+    (r"Rating: \[\[", _WHOLE, r"/10\]\]"),
+    (r"Rating: \[\[", _SIGNED, ""),
+    ("", _SIGNED, " out of 10"),
+)
 
 
 def ibm_rating(text: str) -> float:  # in (0, 1]
     "The rating that the official scorer reads, divided by 10."
-    text = re.sub(r"for example:.*?$", "", text, flags=re.I | re.M)  # it removes what may be the prompt's own example
-    found = [m[1] for before, number, after in IBM_FORMS if (m := re.search(before + number + after, text, re.I))]
+    text = re.sub(
+        r"for example:.*?$", "", text, flags=re.I | re.M
+    )  # it removes what may be the prompt's own example
+    found = [
+        m[1]
+        for before, number, after in IBM_FORMS
+        if (m := re.search(before + number + after, text, re.I))
+    ]
     rating = float(found[-1]) / 10 if found else 0.5
     return rating if 0 < rating <= 1 else 0.5
 
@@ -225,14 +336,19 @@ def strict_rating(text: str) -> float | None:
 
 def strict_idk(text: str) -> float | None:
     "The IDK verdict of a reply through the parser; None: unparsed."
-    return {"yes": 1.0, "partial": 0.5, "no": 0.0, None: None}[read_reply(text, [IDK_LABEL]).values[IDK_LABEL.name]]
+    return {"yes": 1.0, "partial": 0.5, "no": 0.0, None: None}[
+        read_reply(text, [IDK_LABEL]).values[IDK_LABEL.name]
+    ]
 
 
 def readings(
     replies: Sequence[str],
     what: str = "rating",  # or "idk"
-) -> list[tuple[str, float | None, float | str]]:  # reply, strict, ibm_compat; only those that differ
+) -> list[
+    tuple[str, float | None, float | str]
+]:  # reply, strict, ibm_compat; only those that differ
     "The replies that the parser and the official scorer read differently."
-    if what not in ("rating", "idk"): raise SettingsError(f"readings of 'rating' or 'idk', not {what!r}")
+    if what not in ("rating", "idk"):
+        raise SettingsError(f"readings of 'rating' or 'idk', not {what!r}")
     strict, ibm = (strict_rating, ibm_rating) if what == "rating" else (strict_idk, ibm_idk)
     return [(r, a, b) for r in replies if (a := strict(r)) != (b := ibm(r))]

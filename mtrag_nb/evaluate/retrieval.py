@@ -26,6 +26,7 @@ __all__ = ['Ranking', 'read_rankings', 'without_answers', 'RetrievalReport', 're
 @dataclass(frozen=True)
 class Ranking:
     "What was retrieved for a task."
+
     passages: tuple[tuple[str, float], ...]  # ids with scores, in the file's order
     domain: str  # "" if nobody says
     conversation: str
@@ -36,7 +37,11 @@ def _predicted(path: Path, known: Mapping[str, Task]) -> Iterator[tuple[str, Ran
     "Task id, ranking and line of each prediction."
     for n, obj in read_jsonl(path, nan_is_null=True):
         p, task = prediction_of_line(obj, path, n), known.get(obj["task_id"])
-        domain, talk = (task.domain, task.conversation_id) if task else (domain_of_line(obj, path, n), conversation_of_line(obj, path, n))
+        domain, talk = (
+            (task.domain, task.conversation_id)
+            if task
+            else (domain_of_line(obj, path, n), conversation_of_line(obj, path, n))
+        )
         yield p.task_id, Ranking(p.contexts, domain, talk, p.answer is not None), n
 
 # %% ../../nbs/7_evaluate/01a_retrieval.ipynb #d4adb285
@@ -45,11 +50,16 @@ def _run_rows(path: Path) -> Iterator[tuple[int, str, str, float]]:
     remedy = "A TREC run has six columns: query Q0 passage rank score name"
     for n, text in enumerate(path.read_text("utf-8", errors="replace").splitlines(), 1):
         cells = text.split()
-        if not cells: continue
-        if len(cells) != 6: raise DataError(f"{len(cells)} columns, not six: {text[:60]!r}", path, n, remedy)
-        try: score = float(cells[4])
-        except ValueError: score = float("nan")
-        if not isfinite(score): raise DataError(f"the score {cells[4][:20]!r} is no number", path, n, remedy)
+        if not cells:
+            continue
+        if len(cells) != 6:
+            raise DataError(f"{len(cells)} columns, not six: {text[:60]!r}", path, n, remedy)
+        try:
+            score = float(cells[4])
+        except ValueError:
+            score = float("nan")
+        if not isfinite(score):
+            raise DataError(f"the score {cells[4][:20]!r} is no number", path, n, remedy)
         yield n, cells[0], cells[2], score
 
 
@@ -59,12 +69,18 @@ def _run_file(path: Path, known: Mapping[str, Task]) -> Iterator[tuple[str, Rank
     first: dict[str, int] = {}
     for n, query, passage, score in _run_rows(path):
         if passage in rows.setdefault(query, {}):
-            raise DataError(f"passage {passage!r} of {query!r} came before", path, n, "Remove one of the two")
+            raise DataError(
+                f"passage {passage!r} of {query!r} came before", path, n, "Remove one of the two"
+            )
         rows[query][passage] = score
         first.setdefault(query, n)
     for query, scores in rows.items():
         task, n = known.get(query), first[query]
-        about = (task.domain, task.conversation_id) if task else ("", conversation_of_line({"task_id": query}, path, n))
+        about = (
+            (task.domain, task.conversation_id)
+            if task
+            else ("", conversation_of_line({"task_id": query}, path, n))
+        )
         yield query, Ranking(tuple(scores.items()), *about, False), n
 
 # %% ../../nbs/7_evaluate/01a_retrieval.ipynb #7ae9636c
@@ -74,14 +90,27 @@ def read_rankings(
 ) -> dict[str, Ranking]:  # by task id
     "What was retrieved for each task. Raises DataError (file, line) for a line that is none, or whose task came before, or is not known."
     path, known, out, seen = Path(path), {t.id: t for t in tasks}, {}, {}
-    if not path.is_file(): raise DataError("no such file", path)
-    with path.open("rb") as f: lines = f.read(1 << 16).lstrip()
-    for task, ranking, n in (_predicted if lines[:1] in (b"{", b"") or path.suffix == ".jsonl" else _run_file)(path, known):
-        if task in out: raise DataError(f"task {task!r} was predicted before, in line {seen[task]}", path, n, "Remove one of the two")
+    if not path.is_file():
+        raise DataError("no such file", path)
+    with path.open("rb") as f:
+        lines = f.read(1 << 16).lstrip()
+    for task, ranking, n in (
+        _predicted if lines[:1] in (b"{", b"") or path.suffix == ".jsonl" else _run_file
+    )(path, known):
+        if task in out:
+            raise DataError(
+                f"task {task!r} was predicted before, in line {seen[task]}",
+                path,
+                n,
+                "Remove one of the two",
+            )
         if known and task not in known:
-            raise DataError(f"task {task!r} is not in the reference file", path, n, "Name the file of its tasks")
+            raise DataError(
+                f"task {task!r} is not in the reference file", path, n, "Name the file of its tasks"
+            )
         out[task], seen[task] = ranking, n
-    if not out: raise DataError("there is no prediction in it", path)
+    if not out:
+        raise DataError("there is no prediction in it", path)
     return out
 
 
@@ -92,41 +121,64 @@ def without_answers(
     return Path(path).is_file() and not any(r.answered for r in read_rankings(path).values())
 
 # %% ../../nbs/7_evaluate/01a_retrieval.ipynb #64325d41
-def _spans(scores: RetrievalScores, domains: Mapping[str, str], talks: Mapping[str, str]) -> dict[str, dict[str, Interval]]:
+def _spans(
+    scores: RetrievalScores, domains: Mapping[str, str], talks: Mapping[str, str]
+) -> dict[str, dict[str, Interval]]:
     "Column -> measure -> mean with its interval, over the queries that were measured."
     weight = {r.domain: r.tasks / r.queries for r in scores.rows[:-1] if r.queries}
-    parts = {r.domain: [t for t in scores.queries if domains.get(t) == r.domain] for r in scores.rows[:-1]}
-    of = lambda m, ids, **how: mean_interval([scores.queries[t][m] for t in ids], [talks[t] for t in ids], **how)
+    parts = {
+        r.domain: [t for t in scores.queries if domains.get(t) == r.domain]
+        for r in scores.rows[:-1]
+    }
+
+    def of(m, ids, **how):
+        return mean_interval([scores.queries[t][m] for t in ids], [talks[t] for t in ids], **how)
+
     out = {d: {m: of(m, ids) for m in scores.measures} for d, ids in parts.items()}
     known = [t for t in scores.queries if domains.get(t) in weight]
-    official = {m: of(m, known, weights=[weight[domains[t]] for t in known]) for m in scores.measures}
-    return {**out, "all": {m: replace(i, value=scores.overall[m]) for m, i in official.items()},
-            "by query": {m: of(m, list(scores.queries)) for m in scores.measures}}
+    official = {
+        m: of(m, known, weights=[weight[domains[t]] for t in known]) for m in scores.measures
+    }
+    return {
+        **out,
+        "all": {m: replace(i, value=scores.overall[m]) for m, i in official.items()},
+        "by query": {m: of(m, list(scores.queries)) for m in scores.measures},
+    }
 
 
 @dataclass(frozen=True, repr=False)
 class RetrievalReport:
     "What a system retrieved, against the qrels, with intervals."
+
     name: str
     scores: RetrievalScores
     spans: dict[str, dict[str, Interval]]  # domain, "all" or "by query" -> measure -> mean
     talks: dict[str, str]  # task id -> conversation
 
-    def interval(self, measure: str, domain: str = "all") -> Interval: return self.spans[domain][measure]
+    def interval(self, measure: str, domain: str = "all") -> Interval:
+        return self.spans[domain][measure]
 
     def _table(self):
-        counts = {r.domain: f"{r.queries} queries" for r in self.scores.rows} | {"by query": f"{len(self.scores.queries)} queries"}
+        counts = {r.domain: f"{r.queries} queries" for r in self.scores.rows} | {
+            "by query": f"{len(self.scores.queries)} queries"
+        }
         head = ["measure", *(f"{d} ({counts[d]})" for d in self.spans)]
-        return head, [[m, *(str(by[m]) for by in self.spans.values())] for m in self.scores.measures]
+        return head, [
+            [m, *(str(by[m]) for by in self.spans.values())] for m in self.scores.measures
+        ]
 
     @property
     def note(self) -> str:
-        return (f"all: mean of the domains, weighted by their predicted tasks, as the official script does. {INTERVALS}. At most "
-                f"{self.scores.depth} passages were retrieved. {self.scores.note}")
+        return (
+            f"all: mean of the domains, weighted by their predicted tasks, as the official script does. {INTERVALS}. At most "
+            f"{self.scores.depth} passages were retrieved. {self.scores.note}"
+        )
 
-    def __repr__(self): return f"{self.name}\n{text_table(*self._table())}\n{self.note}"
+    def __repr__(self):
+        return f"{self.name}\n{text_table(*self._table())}\n{self.note}"
 
-    def _repr_html_(self): return f"<b>{self.name}</b>" + html_table(*self._table(), note=self.note)
+    def _repr_html_(self):
+        return f"<b>{self.name}</b>" + html_table(*self._table(), note=self.note)
 
 # %% ../../nbs/7_evaluate/01a_retrieval.ipynb #e01e4caf
 def retrieval_report(
@@ -137,31 +189,54 @@ def retrieval_report(
 ) -> RetrievalReport:
     "Rankings against qrels. Raises DataError if none of the tasks has qrels."
     if not set(rankings) & {t for t, passages in qrels.items() if passages}:
-        raise DataError(f"none of the {len(rankings)} tasks of {name!r} has qrels", remedy="Name the qrels of these tasks")
+        raise DataError(
+            f"none of the {len(rankings)} tasks of {name!r} has qrels",
+            remedy="Name the qrels of these tasks",
+        )
     domains = {t: r.domain or "tasks" for t, r in rankings.items()}
     talks = {t: r.conversation for t, r in rankings.items()}
     scores = retrieval_scores(qrels, {t: r.passages for t, r in rankings.items()}, domains, missing)
-    talks |= {t: conversation_of_line({"task_id": t}, name, None) for t in scores.queries if t not in talks}
+    talks |= {
+        t: conversation_of_line({"task_id": t}, name, None)
+        for t in scores.queries
+        if t not in talks
+    }
     return RetrievalReport(name, scores, _spans(scores, domains, talks), talks)
 
 # %% ../../nbs/7_evaluate/01a_retrieval.ipynb #23f4cbf1
 @dataclass(frozen=True, repr=False)
 class RetrievalComparison:
     "Runs beside each other, paired by query."
+
     measures: tuple[Comparison, ...]
 
     def _table(self):
-        span = lambda r: "–" if r.difference is None else str(Interval(r.difference, r.low, r.high, r.n, r.clusters))
-        p = lambda x: "–" if x is None else f"{x:.4f}"
-        rows = [[f"{r.a} – {r.b}", c.measure, span(r), p(r.p), p(r.p_holm), r.n, r.clusters] for c in self.measures for r in c.pairs]
+        def span(r):
+            return (
+                "–"
+                if r.difference is None
+                else str(Interval(r.difference, r.low, r.high, r.n, r.clusters))
+            )
+
+        def p(x):
+            return "–" if x is None else f"{x:.4f}"
+
+        rows = [
+            [f"{r.a} – {r.b}", c.measure, span(r), p(r.p), p(r.p_holm), r.n, r.clusters]
+            for c in self.measures
+            for r in c.pairs
+        ]
         return ["pair", "measure", "difference", "p", "p (Holm)", "queries", "conversations"], rows
 
     @property
-    def note(self) -> str: return self.measures[0].note if self.measures else ""
+    def note(self) -> str:
+        return self.measures[0].note if self.measures else ""
 
-    def __repr__(self): return f"{text_table(*self._table())}\n{self.note}"
+    def __repr__(self):
+        return f"{text_table(*self._table())}\n{self.note}"
 
-    def _repr_html_(self): return html_table(*self._table(), note=self.note)
+    def _repr_html_(self):
+        return html_table(*self._table(), note=self.note)
 
 
 def compare_retrieval(
@@ -172,10 +247,22 @@ def compare_retrieval(
     "Compare what was retrieved. Raises DataError if two reports have the same name."
     names = [r.name for r in reports]
     if len(set(names)) < len(names):
-        raise DataError(f"two runs are called {max(names, key=names.count)!r}", remedy="Name their files differently")
-    shared = [m for m in (reports[0].scores.measures if reports else ()) if all(m in r.scores.measures for r in reports)]
-    scores = {m: {r.name: {t: v[m] for t, v in r.scores.queries.items()} for r in reports} for m in measures or shared}
-    return RetrievalComparison(tuple(compare_all(scores, {t: c for r in reports for t, c in r.talks.items()}, **how)))
+        raise DataError(
+            f"two runs are called {max(names, key=names.count)!r}",
+            remedy="Name their files differently",
+        )
+    shared = [
+        m
+        for m in (reports[0].scores.measures if reports else ())
+        if all(m in r.scores.measures for r in reports)
+    ]
+    scores = {
+        m: {r.name: {t: v[m] for t, v in r.scores.queries.items()} for r in reports}
+        for m in measures or shared
+    }
+    return RetrievalComparison(
+        tuple(compare_all(scores, {t: c for r in reports for t, c in r.talks.items()}, **how))
+    )
 
 # %% ../../nbs/7_evaluate/01a_retrieval.ipynb #36f1dffa
 def score_retrieval(
@@ -187,7 +274,12 @@ def score_retrieval(
     "Score what a file retrieved, and write it down."
     path = Path(path)
     report = retrieval_report(path.stem, read_rankings(path, tasks), qrels)
-    rounded = lambda values: {m: round(v, 6) for m, v in values.items()}
-    write_jsonl((Path(out) if out else path.parent) / f"{path.stem}.scores.jsonl",
-                ({"task_id": t, "scores": rounded(v)} for t, v in report.scores.queries.items()))
+
+    def rounded(values):
+        return {m: round(v, 6) for m, v in values.items()}
+
+    write_jsonl(
+        (Path(out) if out else path.parent) / f"{path.stem}.scores.jsonl",
+        ({"task_id": t, "scores": rounded(v)} for t, v in report.scores.queries.items()),
+    )
     return report

@@ -33,11 +33,16 @@ def _best_grade(t: Trajectory) -> float | None:
 
 
 def _best_hit(t: Trajectory) -> float | None:
-    return max((h.ranked_by for h in next((s.hits for s in t.retrievals if s.hits), ())), default=None)
+    return max(
+        (h.ranked_by for h in next((s.hits for s in t.retrievals if s.hits), ())), default=None
+    )
 
 
 CONFIDENCES: dict[str, Callable[[Trajectory], float | None]] = {
-    "gate score": _first_gate, "best grade": _best_grade, "best retrieval score": _best_hit}
+    "gate score": _first_gate,
+    "best grade": _best_grade,
+    "best retrieval score": _best_hit,
+}
 
 
 def confidences(
@@ -47,7 +52,8 @@ def confidences(
     found_some = [t for t in turns if not t.failed and t.found]
     for name, way in CONFIDENCES.items():
         found = {t.task_id: v for t in found_some if (v := way(t)) is not None}
-        if found and len(found) == len(found_some): return name, found
+        if found and len(found) == len(found_some):
+            return name, found
     return "", {}
 
 # %% ../../nbs/7_evaluate/10_risk.ipynb #ef600ef3
@@ -59,14 +65,17 @@ def losses(
     out = {}
     for i, t in run.turns.items():
         label = run.gold[i].answerability if i in run.gold else ""
-        if not t.answered or not label or label in TO_ASK: continue
+        if not t.answered or not label or label in TO_ASK:
+            continue
         value = condition(run.scores[i].get(measure), label, 0.0)
-        if value is not None: out[i] = 1 - value
+        if value is not None:
+            out[i] = 1 - value
     return out
 
 # %% ../../nbs/7_evaluate/10_risk.ipynb #8e694329
 class RiskPoint(NamedTuple):
     "The dial at one threshold."
+
     threshold: float
     coverage: float
     risk: float
@@ -77,6 +86,7 @@ class RiskPoint(NamedTuple):
 @dataclass(frozen=True)
 class RiskCoverage:
     "The dial of a run: what refusing more would have left."
+
     confidence: str  # which number the dial reads
     points: tuple[RiskPoint, ...]  # from the highest threshold to the lowest
     turns: int  # that could have been answered: finished, with a label that decides
@@ -91,7 +101,11 @@ class RiskCoverage:
     def area(self) -> float | None:
         "Mean risk over the coverages up to its own (AURC of the answered); None without an answer."
         steps = np.diff([0.0, *(p.coverage for p in self.points)])
-        return float(np.dot(steps, [p.risk for p in self.points]) / steps.sum()) if self.points else None
+        return (
+            float(np.dot(steps, [p.risk for p in self.points]) / steps.sum())
+            if self.points
+            else None
+        )
 
 # %% ../../nbs/7_evaluate/10_risk.ipynb #7a962783
 def risk_coverage(
@@ -103,21 +117,35 @@ def risk_coverage(
     "Risk against coverage of a recorded run."
     name, sure = confidences(run.turns.values())
     loss = losses(run, measure)
-    deciding = [i for i, t in run.turns.items() if not t.failed and i in run.gold and run.gold[i].answerability not in ("", *TO_ASK)]
+    deciding = [
+        i
+        for i, t in run.turns.items()
+        if not t.failed and i in run.gold and run.gold[i].answerability not in ("", *TO_ASK)
+    ]
     answered = [i for i in deciding if run.turns[i].answered]
     order = sorted((i for i in answered if i in sure and i in loss), key=lambda i: (-sure[i], i))
-    if not order: return RiskCoverage(name, (), len(deciding), len(answered))
+    if not order:
+        return RiskCoverage(name, (), len(deciding), len(answered))
     lost = np.array([loss[i] for i in order])
     talks = [run.talks[i] for i in order]
-    span = lambda k: mean_interval(lost[:k], talks[:k], resamples, seed=seed)
-    last = [k for k, i in enumerate(order) if k + 1 == len(order) or sure[order[k + 1]] != sure[i]]  # of those with equal confidence
-    points = tuple(RiskPoint(sure[order[k]], (k + 1) / len(deciding), (i := span(k + 1)).value, i.low, i.high) for k in last)
+
+    def span(k):
+        return mean_interval(lost[:k], talks[:k], resamples, seed=seed)
+
+    last = [
+        k for k, i in enumerate(order) if k + 1 == len(order) or sure[order[k + 1]] != sure[i]
+    ]  # of those with equal confidence
+    points = tuple(
+        RiskPoint(sure[order[k]], (k + 1) / len(deciding), (i := span(k + 1)).value, i.low, i.high)
+        for k in last
+    )
     return RiskCoverage(name, points, len(deciding), len(answered) - len(order))
 
 # %% ../../nbs/7_evaluate/10_risk.ipynb #cf03aaca
 @dataclass(frozen=True)
 class GatePoint:
     "What a threshold does to the turns of a run."
+
     threshold: float  # the gate lets pass what scores at or above it
     answered: int  # turns that have an answer, and get one
     wrong: int  # turns that have none, and get one
@@ -129,12 +157,15 @@ class GatePoint:
     @property
     def coverage(self) -> float:
         "The share of turns that get an answer."
-        return (self.answered + self.wrong) / max(1, self.answered + self.wrong + self.refused + self.lost)
+        return (self.answered + self.wrong) / max(
+            1, self.answered + self.wrong + self.refused + self.lost
+        )
 
 # %% ../../nbs/7_evaluate/10_risk.ipynb #145ee560
 @dataclass(frozen=True)
 class GateCurve:
     "The dial of a run."
+
     points: tuple[GatePoint, ...]  # from the open gate to the closed one
     way: str  # how the gate scored: yesno, likelihood, cosine
     used: float  # the run's own threshold
@@ -149,6 +180,7 @@ class GateCurve:
 # %% ../../nbs/7_evaluate/10_risk.ipynb #b9412408
 class GateRow(NamedTuple):
     "A turn before the gate."
+
     turn: Trajectory
     score: float | None  # the gate's; None: the turn never came to it
     has_answer: bool  # as the label says
@@ -156,55 +188,96 @@ class GateRow(NamedTuple):
     @property
     def shut(self) -> bool:
         "Whether the run's own gate refused the turn: it has no answer on the record."
-        return self.turn.refused and bool(self.turn.gates) and not self.turn.gates[-1].verdict.passed
+        return (
+            self.turn.refused and bool(self.turn.gates) and not self.turn.gates[-1].verdict.passed
+        )
 
     def passes(self, threshold: float) -> bool:
         "Whether the turn gets an answer at a threshold: nothing behind the gate refused it."
-        return self.score is not None and self.score >= threshold and (self.shut or self.turn.answered)
+        return (
+            self.score is not None and self.score >= threshold and (self.shut or self.turn.answered)
+        )
 
     def loss(self, scores: Mapping[str, float | None] | None) -> float | None:
         "By label: 1 where there is no answer to give, else 0. With scores 1 - its score, None where the answer has none."
-        if scores is None or not self.has_answer: return float(not self.has_answer)
-        return None if self.shut or scores.get(self.turn.task_id) is None else 1 - scores[self.turn.task_id]
+        if scores is None or not self.has_answer:
+            return float(not self.has_answer)
+        return (
+            None
+            if self.shut or scores.get(self.turn.task_id) is None
+            else 1 - scores[self.turn.task_id]
+        )
 
 
 def _gate_score(t: Trajectory) -> float | None:
     "What the gate scored; None if the turn never came to it. Raises DataError for a gate of words."
-    if not t.gates: return None
+    if not t.gates:
+        return None
     if (score := t.gates[-1].verdict.score) is None:
-        raise DataError(f"the gate of task {t.task_id!r} kept no score: it was a verdict in words",
-                        remedy="Run with a gate that scores (yesno, likelihood, cosine)")
+        raise DataError(
+            f"the gate of task {t.task_id!r} kept no score: it was a verdict in words",
+            remedy="Run with a gate that scores (yesno, likelihood, cosine)",
+        )
     return score
 
 # %% ../../nbs/7_evaluate/10_risk.ipynb #b88f4916
-def _gate_point(threshold: float, rows: Sequence[GateRow], scores: Mapping[str, float | None] | None) -> GatePoint:
+def _gate_point(
+    threshold: float, rows: Sequence[GateRow], scores: Mapping[str, float | None] | None
+) -> GatePoint:
     "Count at one threshold."
     got = [r for r in rows if r.passes(threshold)]
     cell = Counter((r.passes(threshold), r.has_answer) for r in rows)
     known = [x for r in got if (x := r.loss(scores)) is not None]
     risk = sum(known) / len(known) if known else None
-    return GatePoint(threshold, cell[True, True], cell[True, False], cell[False, False], cell[False, True], sum(r.shut for r in got), risk)
+    return GatePoint(
+        threshold,
+        cell[True, True],
+        cell[True, False],
+        cell[False, False],
+        cell[False, True],
+        sum(r.shut for r in got),
+        risk,
+    )
 
 # %% ../../nbs/7_evaluate/10_risk.ipynb #5a645706
 def gate_curve(
     run: Run,  # of a system with a gate that scores
     gold: Mapping[str, Gold],  # labels by task
-    scores: Mapping[str, float | None] | None = None,  # task -> score of its answer in [0, 1]; None: loss by label
-    negatives: Run | None = None,  # the same over evidence that cannot answer (`leave_gold_out`): none of its turns has an answer
+    scores: Mapping[str, float | None]
+    | None = None,  # task -> score of its answer in [0, 1]; None: loss by label
+    negatives: Run
+    | None = None,  # the same over evidence that cannot answer (`leave_gold_out`): none of its turns has an answer
 ) -> GateCurve:
     "Move the gate's threshold over all recorded scores. Raises DataError for a run whose gate kept none."
-    turns = [(t, gold[t.task_id].answerability) for t in run.trajectories.values() if t.task_id in gold]
-    turns += [(replace(t, task_id=f"{t.task_id} without gold"), "UNANSWERABLE")
-              for t in (negatives.trajectories.values() if negatives else ())]
-    rows = [GateRow(t, _gate_score(t), label not in TO_REFUSE) for t, label in turns if not t.failed and label not in TO_ASK]
+    turns = [
+        (t, gold[t.task_id].answerability) for t in run.trajectories.values() if t.task_id in gold
+    ]
+    turns += [
+        (replace(t, task_id=f"{t.task_id} without gold"), "UNANSWERABLE")
+        for t in (negatives.trajectories.values() if negatives else ())
+    ]
+    rows = [
+        GateRow(t, _gate_score(t), label not in TO_REFUSE)
+        for t, label in turns
+        if not t.failed and label not in TO_ASK
+    ]
     found = sorted({r.score for r in rows if r.score is not None})
     if not found:
-        raise DataError("no turn of this run came to a gate", run.folder,
-                        remedy="Give a run of a system that has one, over tasks with passages")
+        raise DataError(
+            "no turn of this run came to a gate",
+            run.folder,
+            remedy="Give a run of a system that has one, over tasks with passages",
+        )
     own = next(r.turn.gates[-1].verdict for r in rows if r.score is not None)
     cuts = [*found, round(found[-1] + 0.01, 4)]
     points = tuple(_gate_point(c, rows, scores) for c in cuts)
-    return GateCurve(points, own.how, own.threshold, "label" if scores is None else "score", len(turns) - len(rows))
+    return GateCurve(
+        points,
+        own.how,
+        own.threshold,
+        "label" if scores is None else "score",
+        len(turns) - len(rows),
+    )
 
 # %% ../../nbs/7_evaluate/10_risk.ipynb #798035c3
 def operating_point(

@@ -17,8 +17,25 @@ from ..core.record import Judgement, Run, as_run, is_web
 from ..core.types import TO_ANSWER, TO_REFUSE, DataError, Gold, Outcome, SettingsError, Task
 from ..data.mtrag import falling, read_predictions
 from .compare import Comparison, Interval, compare, mean_interval
-from .items import Item, check_reference, circular, file_verdicts, judge_of, prediction_items, run_items
-from .metrics import BertScorer, Refusals, RetrievalScores, agg_parts, condition, refusals, retrieval_scores, rouge_l
+from mtrag_nb.evaluate.items import (
+    Item,
+    check_reference,
+    circular,
+    file_verdicts,
+    judge_of,
+    prediction_items,
+    run_items,
+)
+from mtrag_nb.evaluate.metrics import (
+    BertScorer,
+    Refusals,
+    RetrievalScores,
+    agg_parts,
+    condition,
+    refusals,
+    retrieval_scores,
+    rouge_l,
+)
 
 # %% auto #0
 __all__ = ['SOURCES', 'CONDITIONED', 'ranking', 'decision', 'clarifies', 'idk_verdicts', 'decided_by', 'judged_scores',
@@ -42,26 +59,36 @@ def decision(
     source: str = "best",  # of SOURCES; "recorded" and "rule" fall back on the rule, "judge" on nothing
 ) -> tuple[str, float | None]:  # who says so; 1, 0.5, 0, or None: nobody can say
     "Whether an answer refuses. Raises SettingsError for an unknown source."
-    if source not in SOURCES: raise SettingsError(f"refusals are recorded, or read by rule or judge, not {source!r}")
+    if source not in SOURCES:
+        raise SettingsError(f"refusals are recorded, or read by rule or judge, not {source!r}")
     judged = found.get("idk")
-    if source == "judge": return "judge", judged.score if judged else None
-    if item.failed: return "nobody", None
-    if source == "best" and item.verdict is not None: return "file's verdict", item.verdict
-    if source == "best" and (item.outcome is Outcome.I_DONT_KNOW or item.asked_back): return "recorded", float(item.refused)
-    if source == "best" and judged and judged.way == "text" and judged.score is not None: return "judge", judged.score
-    if source == "recorded" and item.outcome is not None: return "recorded", float(item.refused)
+    if source == "judge":
+        return "judge", judged.score if judged else None
+    if item.failed:
+        return "nobody", None
+    if source == "best" and item.verdict is not None:
+        return "file's verdict", item.verdict
+    if source == "best" and (item.outcome is Outcome.I_DONT_KNOW or item.asked_back):
+        return "recorded", float(item.refused)
+    if source == "best" and judged and judged.way == "text" and judged.score is not None:
+        return "judge", judged.score
+    if source == "recorded" and item.outcome is not None:
+        return "recorded", float(item.refused)
     return "rule", idk_by_rule(item.answer)
 
 
 def clarifies(item: Item) -> float | None:  # 1 or 0; None: it broke
     "Whether an answer asks back (the official clarification verdict): as recorded, else by the rule of `core.declining`."
-    if item.failed: return None
+    if item.failed:
+        return None
     return float(item.asked_back or stance(item.answer) is Stance.ASKS)
 
 
 def idk_verdicts(
     items: Sequence[Item],
-    judgements: Mapping[str, Mapping[str, Judgement]],  # task id -> protocol -> judgement, of these answers
+    judgements: Mapping[
+        str, Mapping[str, Judgement]
+    ],  # task id -> protocol -> judgement, of these answers
     source: str = "best",
 ) -> dict[str, float | None]:  # task id -> 1, 0.5, 0, or None
     "Who refused."
@@ -70,58 +97,100 @@ def idk_verdicts(
 
 def decided_by(deciders: Iterable[str]) -> str:
     "How often who decided, in words; of the rule what it is worth."
-    return ", ".join(f"{rule_in_words() if who == 'rule' else who} {n}" for who, n in Counter(deciders).most_common() if who != "nobody")
+    return ", ".join(
+        f"{rule_in_words() if who == 'rule' else who} {n}"
+        for who, n in Counter(deciders).most_common()
+        if who != "nobody"
+    )
 
 # %% ../../nbs/7_evaluate/07_scores.ipynb #8e514b18
-def judged_scores(found: Mapping[str, Judgement]) -> dict[str, float | None]:  # protocol -> judgement, in; measure -> score, out
+def judged_scores(
+    found: Mapping[str, Judgement],
+) -> dict[str, float | None]:  # protocol -> judgement, in; measure -> score, out
     "What a judge said of an answer, as numbers."
     return {p if p.endswith("_local") else f"judge_{p}": j.score for p, j in found.items()}
 
 
 def judged_flag(found: Mapping[str, Judgement]) -> dict[str, float]:
     "The hallucination flag as a measure, 1 or 0, where faithfulness was judged."
-    return {"judge_hallucination": float(found["faithfulness"].flag)} if "faithfulness" in found else {}
+    return (
+        {"judge_hallucination": float(found["faithfulness"].flag)}
+        if "faithfulness" in found
+        else {}
+    )
 
 
 def text_scores(item: Item, gold: Gold | None) -> dict[str, float | None]:
     "The measures of an answer that need no model."
     target = gold.targets[0] if gold and gold.targets else None
-    return {"RougeL": None if target is None else rouge_l(item.answer, target), "K-precision": item.support}
+    return {
+        "RougeL": None if target is None else rouge_l(item.answer, target),
+        "K-precision": item.support,
+    }
 
 # %% ../../nbs/7_evaluate/07_scores.ipynb #5cf77e51
-CONDITIONED = ("rb_agg", "rb_llm_local", "rl_f_local")  # measures that are conditioned on the refusal
+CONDITIONED = (
+    "rb_agg",
+    "rb_llm_local",
+    "rl_f_local",
+)  # measures that are conditioned on the refusal
 
 
 def score_items(
     items: Sequence[Item],
     gold: Mapping[str, Gold],
     bert: BertScorer | None = None,  # for BERTScore and RB_agg; None: without
-    judgements: Mapping[str, Mapping[str, Judgement]] = {},  # task id -> protocol -> judgement, of these answers
+    judgements: Mapping[
+        str, Mapping[str, Judgement]
+    ] = {},  # task id -> protocol -> judgement, of these answers
     idk: str = "best",  # of SOURCES: who says that an answer refuses
-    asking: bool | None = None,  # score UNDERSPECIFIED tasks (`clarifies`); None: if some turn asked back
-) -> dict[str, dict[str, float | None]]:  # task id -> measure -> score; None: could not be measured. A failed turn is not there
+    asking: bool
+    | None = None,  # score UNDERSPECIFIED tasks (`clarifies`); None: if some turn asked back
+) -> dict[
+    str, dict[str, float | None]
+]:  # task id -> measure -> score; None: could not be measured. A failed turn is not there
     "Score answers."
     done = [i for i in items if not i.failed]
     asking = any(i.asked_back for i in done) if asking is None else asking
     asks = {i.task_id: clarifies(i) if asking else None for i in done}
     verdicts, said = idk_verdicts(done, judgements, idk), lambda i: judgements.get(i.task_id, {})
-    scores = {i.task_id: {"idk": verdicts[i.task_id], **text_scores(i, gold.get(i.task_id)), **judged_scores(said(i)),
-                          **judged_flag(said(i))}
-              for i in done}
+    scores = {
+        i.task_id: {
+            "idk": verdicts[i.task_id],
+            **text_scores(i, gold.get(i.task_id)),
+            **judged_scores(said(i)),
+            **judged_flag(said(i)),
+        }
+        for i in done
+    }
     if bert is not None:
         known = [i for i in done if i.task_id in gold and gold[i.task_id].targets]
-        parts = agg_parts(bert, [i.answer for i in known], [gold[i.task_id].targets[0] for i in known], [i.texts for i in known])
-        for i, p in zip(known, parts): scores[i.task_id] |= {"Bert-Rec": p.bert_rec, "Bert-KPrec": p.bert_kprec, "rb_agg": p.rb_agg}
+        parts = agg_parts(
+            bert,
+            [i.answer for i in known],
+            [gold[i.task_id].targets[0] for i in known],
+            [i.texts for i in known],
+        )
+        for i, p in zip(known, parts):
+            scores[i.task_id] |= {
+                "Bert-Rec": p.bert_rec,
+                "Bert-KPrec": p.bert_kprec,
+                "rb_agg": p.rb_agg,
+            }
     measured = [m for m in CONDITIONED if any(m in s for s in scores.values())]
     for t, s in scores.items():
         label = gold[t].answerability if t in gold else ""
-        s |= {f"{m}_conditioned": condition(s.get(m), label, s["idk"], asks[t], official=False) for m in measured}
+        s |= {
+            f"{m}_conditioned": condition(s.get(m), label, s["idk"], asks[t], official=False)
+            for m in measured
+        }
     return scores
 
 # %% ../../nbs/7_evaluate/07_scores.ipynb #bb71d2a7
 @dataclass(frozen=True)
 class RefusalRow:
     "How somebody refused."
+
     what: str
     cells: Refusals
     wrongly: Interval  # share of the answerable that was refused, clustered by conversation
@@ -131,18 +200,38 @@ class RefusalRow:
 @dataclass(frozen=True, repr=False)
 class RefusalReport:
     "Refusals, each beside its baseline."
+
     rows: tuple[RefusalRow, ...]
     note: str = ""
 
     def _table(self):
-        cells = lambda c: [c.answered, c.refused_wrongly, c.answered_wrongly, c.refused, c.left_out, c.accuracy]
-        head = ["", "answered", "refused wrongly", "answered wrongly", "refused", "left out", "accuracy"]
+        def cells(c):
+            return [
+                c.answered,
+                c.refused_wrongly,
+                c.answered_wrongly,
+                c.refused,
+                c.left_out,
+                c.accuracy,
+            ]
+
+        head = [
+            "",
+            "answered",
+            "refused wrongly",
+            "answered wrongly",
+            "refused",
+            "left out",
+            "accuracy",
+        ]
         rows = [[r.what, *cells(r.cells), str(r.wrongly), str(r.rightly)] for r in self.rows]
         return [*head, "refused of answerable", "refused of unanswerable"], rows
 
-    def __repr__(self): return text_table(*self._table()) + (f"\n{self.note}" if self.note else "")
+    def __repr__(self):
+        return text_table(*self._table()) + (f"\n{self.note}" if self.note else "")
 
-    def _repr_html_(self): return html_table(*self._table(), note=self.note)
+    def _repr_html_(self):
+        return html_table(*self._table(), note=self.note)
 
 # %% ../../nbs/7_evaluate/07_scores.ipynb #d4d12c1c
 def refusal_row(
@@ -152,9 +241,11 @@ def refusal_row(
     talks: Mapping[str, str],  # task id -> conversation
 ) -> RefusalRow:
     "The cells and shares of one way to refuse."
+
     def share(kind):
         at = [t for t, l in labels.items() if l in kind and idks.get(t) in (0, 0.5, 1)]
         return mean_interval([float(idks[t] == 1) for t in at], [talks[t] for t in at])
+
     return RefusalRow(what, refusals(labels, idks), share(("", *TO_ANSWER)), share(TO_REFUSE))
 
 
@@ -175,22 +266,41 @@ def refusal_report(
     talks = {i.task_id: i.conversation_id for i in items}
     labels = {i.task_id: gold[i.task_id].answerability for i in items if i.task_id in gold}
     idks = idk_verdicts(items, {}) if idks is None else idks
-    rows = [refusal_row(f"{name}, as labelled", labels, idks, talks),
-            refusal_row("empty contexts, as labelled", labels, empty_verdicts(items), talks)]
-    if not negatives: return RefusalReport(tuple(rows))
+    rows = [
+        refusal_row(f"{name}, as labelled", labels, idks, talks),
+        refusal_row("empty contexts, as labelled", labels, empty_verdicts(items), talks),
+    ]
+    if not negatives:
+        return RefusalReport(tuple(rows))
     negative_idks = idk_verdicts(negatives, {}) if negative_idks is None else negative_idks
     both = [i for i in negatives if labels.get(i.task_id) in TO_ANSWER]
-    left = lambda verdicts: {f"{t} without gold": v for t, v in verdicts.items()}
-    paired = {i.task_id: labels[i.task_id] for i in both} | left({i.task_id: "UNANSWERABLE" for i in both})
+
+    def left(verdicts):
+        return {f"{t} without gold": v for t, v in verdicts.items()}
+
+    paired = {i.task_id: labels[i.task_id] for i in both} | left(
+        {i.task_id: "UNANSWERABLE" for i in both}
+    )
     of = talks | left({i.task_id: i.conversation_id for i in both})
     rows.append(refusal_row(f"{name}, gold left out", paired, {**idks, **left(negative_idks)}, of))
-    rows.append(refusal_row("empty contexts, gold left out", paired, empty_verdicts(items) | left(empty_verdicts(negatives)), of))
-    return RefusalReport(tuple(rows), f"{len(both)} answerable questions, each with its passages and without (all must be refused without)")
+    rows.append(
+        refusal_row(
+            "empty contexts, gold left out",
+            paired,
+            empty_verdicts(items) | left(empty_verdicts(negatives)),
+            of,
+        )
+    )
+    return RefusalReport(
+        tuple(rows),
+        f"{len(both)} answerable questions, each with its passages and without (all must be refused without)",
+    )
 
 # %% ../../nbs/7_evaluate/07_scores.ipynb #feb254a1
 @dataclass(frozen=True, repr=False)
 class ScoreReport:
     "The scores of a run."
+
     name: str
     scores: dict[str, dict[str, float | None]]  # task id -> measure -> score
     talks: dict[str, str]  # task id -> conversation
@@ -198,13 +308,21 @@ class ScoreReport:
     refusal: RefusalReport
     failed: int  # turns that ended in an error: not scored
     how: dict[str, str]  # BERTScore: the encoder; refusals: whose verdict; judge
-    circular: frozenset[str] = frozenset()  # measures that decided inside the system: they do not score it
+    circular: frozenset[str] = (
+        frozenset()
+    )  # measures that decided inside the system: they do not score it
 
     @property
     def measures(self) -> list[str]:
         "Refusal, text, passages, judge, retrieval."
         known = dict.fromkeys(m for s in self.scores.values() for m in s)
-        return sorted(known, key=lambda m: (m.startswith(("nDCG", "recall", "MRR")), m.startswith("judge_") or "_local" in m))
+        return sorted(
+            known,
+            key=lambda m: (
+                m.startswith(("nDCG", "recall", "MRR")),
+                m.startswith("judge_") or "_local" in m,
+            ),
+        )
 
     def of(self, measure: str) -> dict[str, float]:
         "The scores of one measure by task, where it could be measured."
@@ -216,16 +334,28 @@ class ScoreReport:
         return mean_interval(list(found.values()), [self.talks[t] for t in found])
 
     def _table(self):
-        named = lambda m: f"{m} (circular)" if m in self.circular else m
-        rows = [[named(m), str(i := self.interval(m)), i.n, len(self.scores) - i.n] for m in self.measures]
+        def named(m):
+            return f"{m} (circular)" if m in self.circular else m
+
+        rows = [
+            [named(m), str(i := self.interval(m)), i.n, len(self.scores) - i.n]
+            for m in self.measures
+        ]
         return ["measure", "mean and 95 % interval", "tasks", "missing"], rows
 
     @property
     def note(self) -> str:
         talks = len({self.talks[t] for t in self.scores})
-        return (f"{len(self.scores)} tasks of {talks} conversations, {self.failed} ended in an error (not scored). "
-                "Intervals: over conversations. " + "; ".join(f"{k}: {v}" for k, v in self.how.items() if v)
-                + (". Circular: the measure decides inside this system, so it does not score it" if self.circular else ""))
+        return (
+            f"{len(self.scores)} tasks of {talks} conversations, {self.failed} ended in an error (not scored). "
+            "Intervals: over conversations. "
+            + "; ".join(f"{k}: {v}" for k, v in self.how.items() if v)
+            + (
+                ". Circular: the measure decides inside this system, so it does not score it"
+                if self.circular
+                else ""
+            )
+        )
 
     def __repr__(self):
         found = f"\n\n{self.retrieval!r}" if self.retrieval else ""
@@ -233,7 +363,12 @@ class ScoreReport:
 
     def _repr_html_(self):
         found = self.retrieval._repr_html_() if self.retrieval else ""
-        return f"<b>{esc(self.name)}</b>" + html_table(*self._table(), note=self.note) + self.refusal._repr_html_() + found
+        return (
+            f"<b>{esc(self.name)}</b>"
+            + html_table(*self._table(), note=self.note)
+            + self.refusal._repr_html_()
+            + found
+        )
 
 # %% ../../nbs/7_evaluate/07_scores.ipynb #b53117e8
 def retrieval_of(
@@ -243,14 +378,23 @@ def retrieval_of(
 ) -> RetrievalScores | None:  # None: no item has a ranking on record
     "What items retrieved, against the qrels. A task without a ranking on record counts as missing, not as 0."
     ids, ranked = {i.task_id for i in items}, [i for i in items if not i.unranked]
-    if items and not ranked: return None
+    if items and not ranked:
+        return None
     wanted = {t: q for t, q in qrels.items() if t in ids or not asked}
-    return retrieval_scores(wanted, {i.task_id: ranking(i) for i in ranked if not i.failed}, {i.task_id: i.domain for i in items})
+    return retrieval_scores(
+        wanted,
+        {i.task_id: ranking(i) for i in ranked if not i.failed},
+        {i.task_id: i.domain for i in items},
+    )
 
 # %% ../../nbs/7_evaluate/07_scores.ipynb #43a4b174
 def _web_of(run: Run | None) -> dict[str, str]:
     "What a run could search beside its documents; nothing for one that had only these."
-    return {"web": str(run.manifest["identity"]["web"])} if run and "web" in run.manifest["identity"] else {}
+    return (
+        {"web": str(run.manifest["identity"]["web"])}
+        if run and "web" in run.manifest["identity"]
+        else {}
+    )
 
 
 def _judge_name(run: Run | None) -> str:
@@ -261,8 +405,14 @@ def _judge_name(run: Run | None) -> str:
 
 def write_scores(report: ScoreReport, stem: Path) -> None:
     "The scores of each task in `stem`.jsonl, rounded to 6 places, and how they were obtained in `stem`.json."
-    rounded = lambda scores: {k: v if v is None else round(v, 6) for k, v in scores.items()}
-    write_jsonl(stem.with_name(f"{stem.name}.jsonl"), ({"task_id": t, "scores": rounded(s)} for t, s in report.scores.items()))
+
+    def rounded(scores):
+        return {k: v if v is None else round(v, 6) for k, v in scores.items()}
+
+    write_jsonl(
+        stem.with_name(f"{stem.name}.jsonl"),
+        ({"task_id": t, "scores": rounded(s)} for t, s in report.scores.items()),
+    )
     write_json(stem.with_name(f"{stem.name}.json"), report.how)
 
 # %% ../../nbs/7_evaluate/07_scores.ipynb #ea4817a5
@@ -272,37 +422,81 @@ def place_of_scores(
 ) -> Path:
     "The folder for the scores: the one that is named; else a run's own, and `runs/scores/<name>` for a file. Raises DataError for a file."
     folder = Path(out) if out else source if source.is_dir() else Path("runs/scores") / source.stem
-    if folder.exists() and not folder.is_dir(): raise DataError("is a file, and scores go into a folder", folder, remedy="Name a folder")
+    if folder.exists() and not folder.is_dir():
+        raise DataError("is a file, and scores go into a folder", folder, remedy="Name a folder")
     return folder
 
 # %% ../../nbs/7_evaluate/07_scores.ipynb #2527ad40
 def score_run(
     source: Run | str | Path,  # a run, its folder, or a prediction file
     gold: Mapping[str, Gold],
-    tasks: Sequence[Task] = (),  # with contexts, for a prediction file that does not repeat its input
+    tasks: Sequence[
+        Task
+    ] = (),  # with contexts, for a prediction file that does not repeat its input
     qrels: Mapping[str, Mapping[str, int]] | None = None,  # for the retrieval measures
-    bert: BertScorer | None = None,  # for RB_agg: BertScorer() is the official one, BertScorer(MINILM, rescale=False) runs anywhere
+    bert: BertScorer
+    | None = None,  # for RB_agg: BertScorer() is the official one, BertScorer(MINILM, rescale=False) runs anywhere
     idk: str = "best",  # of SOURCES: who says that an answer refuses
     negatives: Run | str | Path | None = None,  # the same system with `leave_gold_out`
     out: str | Path | None = None,  # folder for scores.jsonl; None: as `place_of_scores` says
-    asking: bool | None = None,  # as `score_items` takes it: True for a run that is held against one that asks back
+    asking: bool
+    | None = None,  # as `score_items` takes it: True for a run that is held against one that asks back
 ) -> ScoreReport:
     "Score a run, write it down, and say what came of it. Raises DataError for a source that is neither, and for a wrong reference."
     run = as_run(source) if isinstance(source, Run) or Path(source).is_dir() else None
-    items, judgements = (run_items(run), run.judgements) if run else (prediction_items(source, tasks), {})
-    place, folder = run.folder if run else Path(source), place_of_scores(run.folder if run else Path(source), out)
+    items, judgements = (
+        (run_items(run), run.judgements) if run else (prediction_items(source, tasks), {})
+    )
+    place, folder = (
+        run.folder if run else Path(source),
+        place_of_scores(run.folder if run else Path(source), out),
+    )
     check_reference(items, gold, tasks, place)
-    name, scores = run.name if run else Path(source).stem, score_items(items, gold, bert, judgements, idk, asking)
+    name, scores = (
+        run.name if run else Path(source).stem,
+        score_items(items, gold, bert, judgements, idk, asking),
+    )
     found = None if qrels is None else retrieval_of(items, qrels, asked=run is not None)
-    for t, values in (found.queries if found else {}).items(): scores[t] |= values
-    refusal = refusal_report(items, gold, run_items(as_run(negatives)) if negatives else [], idk_verdicts(items, judgements, idk),
-                             name=name)
+    for t, values in (found.queries if found else {}).items():
+        scores[t] |= values
+    refusal = refusal_report(
+        items,
+        gold,
+        run_items(as_run(negatives)) if negatives else [],
+        idk_verdicts(items, judgements, idk),
+        name=name,
+    )
     who = decided_by(decision(i, judgements.get(i.task_id, {}), idk)[0] for i in items)
-    how = {"BERTScore": bert.fingerprint if bert else "", "refusals": who, "judge": _judge_name(run), **_web_of(run),
-           **({"passages": ", ".join(f"{whose} {n}" for whose, n in Counter(i.passages for i in items).items())} if not run else {}),
-           **({"retrieval": "not measured: no ranking is on record"} if qrels is not None and not found else {})}
-    report = ScoreReport(name, scores, {i.task_id: i.conversation_id for i in items}, found, refusal, sum(i.failed for i in items), how,
-                         circular(run) if run else frozenset())
+    how = {
+        "BERTScore": bert.fingerprint if bert else "",
+        "refusals": who,
+        "judge": _judge_name(run),
+        **_web_of(run),
+        **(
+            {
+                "passages": ", ".join(
+                    f"{whose} {n}" for whose, n in Counter(i.passages for i in items).items()
+                )
+            }
+            if not run
+            else {}
+        ),
+        **(
+            {"retrieval": "not measured: no ranking is on record"}
+            if qrels is not None and not found
+            else {}
+        ),
+    }
+    report = ScoreReport(
+        name,
+        scores,
+        {i.task_id: i.conversation_id for i in items},
+        found,
+        refusal,
+        sum(i.failed for i in items),
+        how,
+        circular(run) if run else frozenset(),
+    )
     write_scores(report, folder / "scores")
     return report
 
@@ -310,6 +504,7 @@ def score_run(
 @dataclass(frozen=True)
 class Submission:
     "A score that a released file carries, conditioned as the official scorer does."
+
     scores: dict[str, float | None]  # by task; None: underspecified, or without a score
     decided: str  # who decided on refusals, and how often
 
@@ -320,10 +515,17 @@ def conditioned_submission(
     measure: str = "RL_F",  # not conditioned
 ) -> Submission:
     "The conditioned scores of a released file. Raises DataError for a line without the measure, or a task that is not in the gold."
-    answers, verdicts, scores, who = read_predictions(path, answers=True), file_verdicts(path), {}, []
+    answers, verdicts, scores, who = (
+        read_predictions(path, answers=True),
+        file_verdicts(path),
+        {},
+        [],
+    )
     for n, o in read_jsonl(path, nan_is_null=True):
-        try: phi, label = o["metrics"][measure][0], gold[o["task_id"]].answerability
-        except (KeyError, TypeError, IndexError): raise DataError(f"the line has no {measure}, or its task no gold", path, n) from None
+        try:
+            phi, label = o["metrics"][measure][0], gold[o["task_id"]].answerability
+        except (KeyError, TypeError, IndexError):
+            raise DataError(f"the line has no {measure}, or its task no gold", path, n) from None
         known = o["task_id"] in verdicts
         idk = verdicts[o["task_id"]] if known else idk_by_rule(answers[o["task_id"]].answer)
         scores[o["task_id"]] = condition(phi, label, idk)
@@ -331,7 +533,9 @@ def conditioned_submission(
     return Submission(scores, decided_by(who))
 
 # %% ../../nbs/7_evaluate/07_scores.ipynb #a81ba75f
-def named_measure(measure: str, inside: Sequence[str] = ()) -> str:  # inside: the systems in which it decides
+def named_measure(
+    measure: str, inside: Sequence[str] = ()
+) -> str:  # inside: the systems in which it decides
     "A measure as a comparison names it: where it decides inside a system, it says so."
     return f"{measure} (circular: it decides inside {', '.join(inside)})" if inside else measure
 
@@ -345,12 +549,23 @@ def compare_runs(
     "Compare scored runs by one measure. Raises DataError if two have the same name, one does not know the measure, or searched a live web."
     names = [r.name for r in reports]
     if len(set(names)) < len(names):
-        raise DataError(f"two runs are called {max(names, key=names.count)!r}", remedy="Name their folders differently")
+        raise DataError(
+            f"two runs are called {max(names, key=names.count)!r}",
+            remedy="Name their folders differently",
+        )
     for r in reports:
         if r.how.get("web", "").startswith("live ") and not live_web:
-            raise DataError(f"run {r.name!r} searched a live web ({r.how['web'].removeprefix('live ')}), which answers otherwise tomorrow",
-                            remedy="Compare it all the same with live_web=True, and say so beside the numbers")
-        if measure not in r.measures: raise DataError(f"run {r.name!r} has no {measure!r}: it has {', '.join(r.measures)}")
+            raise DataError(
+                f"run {r.name!r} searched a live web ({r.how['web'].removeprefix('live ')}), which answers otherwise tomorrow",
+                remedy="Compare it all the same with live_web=True, and say so beside the numbers",
+            )
+        if measure not in r.measures:
+            raise DataError(f"run {r.name!r} has no {measure!r}: it has {', '.join(r.measures)}")
     talks = {t: c for r in reports for t, c in r.talks.items()}
     named = named_measure(measure, [r.name for r in reports if measure in r.circular])
-    return compare({r.name: {t: s.get(measure) for t, s in r.scores.items()} for r in reports}, talks, named, **how)
+    return compare(
+        {r.name: {t: s.get(measure) for t, s in r.scores.items()} for r in reports},
+        talks,
+        named,
+        **how,
+    )

@@ -23,9 +23,15 @@ __all__ = ['CUTS', 'percentiles', 'seconds_by_node', 'ServiceLevels', 'Target', 
 CUTS = (50, 90, 99)
 
 
-def percentiles(seconds: Sequence[float], cuts: Sequence[int] = CUTS) -> dict[int, float]:  # empty for no values
+def percentiles(
+    seconds: Sequence[float], cuts: Sequence[int] = CUTS
+) -> dict[int, float]:  # empty for no values
     "The least time within which so many of a hundred are done: an observed value, none in between."
-    return {q: float(np.percentile(seconds, q, method="inverted_cdf")) for q in cuts} if len(seconds) else {}
+    return (
+        {q: float(np.percentile(seconds, q, method="inverted_cdf")) for q in cuts}
+        if len(seconds)
+        else {}
+    )
 
 
 def seconds_by_node(turns: Iterable[Trajectory]) -> dict[str, list[float]]:
@@ -33,8 +39,10 @@ def seconds_by_node(turns: Iterable[Trajectory]) -> dict[str, list[float]]:
     out: dict[str, list[float]] = {}
     for t in turns:
         in_turn: dict[str, float] = {}
-        for s in t.steps: in_turn[s.node] = in_turn.get(s.node, 0.0) + s.seconds
-        for node, seconds in in_turn.items(): out.setdefault(node, []).append(seconds)
+        for s in t.steps:
+            in_turn[s.node] = in_turn.get(s.node, 0.0) + s.seconds
+        for node, seconds in in_turn.items():
+            out.setdefault(node, []).append(seconds)
     return out
 
 # %% ../../nbs/7_evaluate/15_service.ipynb #baff2119
@@ -50,24 +58,34 @@ class ServiceLevels:
         turns = list(turns)
         self.how, whole = how, [t for t in turns if not t.failed]
         self.failed = len(turns) - len(whole)
-        self.late = sum(t.failed and t.error is not None and t.error.type == too_long for t in turns)
+        self.late = sum(
+            t.failed and t.error is not None and t.error.type == too_long for t in turns
+        )
         self.turn, self.nodes = [t.seconds for t in whole], seconds_by_node(whole)
 
     def _table(self):
-        rows = [(name, len(s), *percentiles(s).values()) for name, s in (("a turn", self.turn), *self.nodes.items()) if s]
+        rows = [
+            (name, len(s), *percentiles(s).values())
+            for name, s in (("a turn", self.turn), *self.nodes.items())
+            if s
+        ]
         return ("seconds", "turns", *(f"P{q}" for q in CUTS)), rows
 
     @property
-    def note(self) -> str: return f"{self.how}; {self.failed} turns broke, {self.late} of them ran out of time"
+    def note(self) -> str:
+        return f"{self.how}; {self.failed} turns broke, {self.late} of them ran out of time"
 
-    def __repr__(self) -> str: return text_table(*self._table()) + "\n" + self.note
+    def __repr__(self) -> str:
+        return text_table(*self._table()) + "\n" + self.note
 
-    def _repr_html_(self) -> str: return html_table(*self._table(), note=self.note)
+    def _repr_html_(self) -> str:
+        return html_table(*self._table(), note=self.note)
 
 # %% ../../nbs/7_evaluate/15_service.ipynb #58dff890
 @dataclass(frozen=True)
 class Target:
     "A promise."
+
     name: str
     limit: float
     above: bool  # True: at least the limit is promised; False: at most
@@ -76,15 +94,22 @@ class Target:
 
 def standing(target: Target, found: Interval | float | None) -> str:
     "met, not met, open, or not judged."
-    if isinstance(found, (int, float)): found = Interval(float(found), float(found), float(found), 1, 1)
-    if found is None or found.value is None: return "not judged"
+    if isinstance(found, (int, float)):
+        found = Interval(float(found), float(found), float(found), 1, 1)
+    if found is None or found.value is None:
+        return "not judged"
     low, high = (found.low, found.high) if found.low is not None else (-np.inf, np.inf)
-    good, bad = (low > target.limit, high <= target.limit) if target.above else (high < target.limit, low >= target.limit)
+    good, bad = (
+        (low > target.limit, high <= target.limit)
+        if target.above
+        else (high < target.limit, low >= target.limit)
+    )
     return "met" if good else "not met" if bad else "open"
 
 # %% ../../nbs/7_evaluate/15_service.ipynb #3802cc81
 class Targets:
     "Promises and what came of them."
+
     HEAD = ("", "promised", "found", "", "why, or who says so", "place")
 
     def __init__(
@@ -93,21 +118,35 @@ class Targets:
         found: Mapping[str, Interval | float],  # name -> what was measured
         notes: Mapping[str, str] = {},  # name -> who measured it, or why nobody did
     ):
-        if unknown := set(found) - {t.name for t in targets}: raise SettingsError(f"nothing was promised of {sorted(unknown)[0]!r}")
-        self.rows = [(t.name, f"{'>' if t.above else '<'} {t.limit:g}", self._told(found.get(t.name)), standing(t, found.get(t.name)),
-                      notes.get(t.name, ""), t.place) for t in targets]
+        if unknown := set(found) - {t.name for t in targets}:
+            raise SettingsError(f"nothing was promised of {sorted(unknown)[0]!r}")
+        self.rows = [
+            (
+                t.name,
+                f"{'>' if t.above else '<'} {t.limit:g}",
+                self._told(found.get(t.name)),
+                standing(t, found.get(t.name)),
+                notes.get(t.name, ""),
+                t.place,
+            )
+            for t in targets
+        ]
 
     @staticmethod
-    def _told(x) -> str: return str(x) if isinstance(x, Interval) else show(x)
+    def _told(x) -> str:
+        return str(x) if isinstance(x, Interval) else show(x)
 
-    def __repr__(self) -> str: return text_table(self.HEAD, self.rows)
+    def __repr__(self) -> str:
+        return text_table(self.HEAD, self.rows)
 
-    def _repr_html_(self) -> str: return html_table(self.HEAD, self.rows)
+    def _repr_html_(self) -> str:
+        return html_table(self.HEAD, self.rows)
 
 # %% ../../nbs/7_evaluate/15_service.ipynb #c4e9aa35
 @dataclass(frozen=True)
 class Prices:
     "What things cost, in one currency."
+
     name: str  # e.g. "this machine"
     million_in: float = 0.0  # a million tokens read
     million_out: float = 0.0  # a million tokens written
@@ -117,19 +156,42 @@ class Prices:
 def cost_of(turns: Sequence[Trajectory], prices: Prices, questions: int = 1000) -> float:
     "What so many questions cost, from the mean of these turns."
     calls = [t.calls for t in turns]
-    total = sum(c.tokens_in * prices.million_in + c.tokens_out * prices.million_out for c in calls) / 1e6
-    return (total + sum(c.seconds for c in calls) * prices.hour / 3600) / len(calls) * questions if calls else 0.0
+    total = (
+        sum(c.tokens_in * prices.million_in + c.tokens_out * prices.million_out for c in calls)
+        / 1e6
+    )
+    return (
+        (total + sum(c.seconds for c in calls) * prices.hour / 3600) / len(calls) * questions
+        if calls
+        else 0.0
+    )
 
 # %% ../../nbs/7_evaluate/15_service.ipynb #573ae2d2
 class Costs:
     "One row a run, one column a price list."
 
     def __init__(self, runs: Mapping[str, Sequence[Trajectory]], prices: Sequence[Prices]):
-        mean = lambda turns, what: sum(getattr(t.calls, what) for t in turns) / max(1, len(turns))
-        self.head = ("of 1,000 questions", "tokens in", "tokens out", "model seconds", *(p.name for p in prices))
-        self.rows = [(name, *(round(1000 * mean(ts, w)) for w in ("tokens_in", "tokens_out", "seconds")),
-                      *(round(cost_of(ts, p), 2) for p in prices)) for name, ts in runs.items()]
+        def mean(turns, what):
+            return sum(getattr(t.calls, what) for t in turns) / max(1, len(turns))
 
-    def __repr__(self) -> str: return text_table(self.head, self.rows)
+        self.head = (
+            "of 1,000 questions",
+            "tokens in",
+            "tokens out",
+            "model seconds",
+            *(p.name for p in prices),
+        )
+        self.rows = [
+            (
+                name,
+                *(round(1000 * mean(ts, w)) for w in ("tokens_in", "tokens_out", "seconds")),
+                *(round(cost_of(ts, p), 2) for p in prices),
+            )
+            for name, ts in runs.items()
+        ]
 
-    def _repr_html_(self) -> str: return html_table(self.head, self.rows)
+    def __repr__(self) -> str:
+        return text_table(self.head, self.rows)
+
+    def _repr_html_(self) -> str:
+        return html_table(self.head, self.rows)

@@ -23,26 +23,37 @@ __all__ = ['WAYS', 'first_came', 'TurnTold', 'Standing', 'standing', 'shared', '
            'apart', 'only_right']
 
 # %% ../../nbs/7_evaluate/17_standing.ipynb #607ace02
-def first_came(run: Recording, task_id: str, came: str, worth: Worth, bar: Bar = Bar()) -> str:  # came: of the turn as it ended
+def first_came(
+    run: Recording, task_id: str, came: str, worth: Worth, bar: Bar = Bar()
+) -> str:  # came: of the turn as it ended
     "What the first draft would have come to: right, failed, undecided, not judged; '' for a turn without one."
     t, label = run.turns[task_id], run.gold[task_id].answerability if task_id in run.gold else ""
-    if not t.drafts: return ""
-    if came == "not judged" or t.answered and t.drafts[0].text == t.answer: return came
+    if not t.drafts:
+        return ""
+    if came == "not judged" or t.answered and t.drafts[0].text == t.answer:
+        return came
     declined = t.drafts[0].declined or declines(t.drafts[0].text)
-    if label in TO_REFUSE: return "right" if declined else "failed"
+    if label in TO_REFUSE:
+        return "right" if declined else "failed"
     value = "wrong" if declined else bar.of(worth(t, t.drafts[0].text))
     return "failed" if value == "wrong" else value
 
 # %% ../../nbs/7_evaluate/17_standing.ipynb #230e68e8
 WAYS = {  # way -> what it says of a turn
-    "kept": "first answer right, and so is the last", "spoilt": "first answer right, the last is not",
-    "fixed": "first answer wrong, the last is right", "left wrong": "first answer wrong, and so is the last",
-    "too near": "one of the two is too near to call", "no draft": "ended before anything was drafted", "not judged": "nobody can say"}
+    "kept": "first answer right, and so is the last",
+    "spoilt": "first answer right, the last is not",
+    "fixed": "first answer wrong, the last is right",
+    "left wrong": "first answer wrong, and so is the last",
+    "too near": "one of the two is too near to call",
+    "no draft": "ended before anything was drafted",
+    "not judged": "nobody can say",
+}
 
 
 @dataclass(frozen=True)
 class TurnTold:
     "How a turn went."
+
     blame: Blame  # what became of it, and where it went wrong first
     value: float | None  # of its ending, in [0, 1]; None where nobody can say
     first: str = ""  # what its first draft would have come to
@@ -50,16 +61,23 @@ class TurnTold:
     @property
     def way(self) -> str:  # a key of WAYS
         "What became of the first answer."
-        if self.blame.came == "not judged": return "not judged"
-        if not self.first: return "no draft"
-        known = {("right", "right"): "kept", ("right", "failed"): "spoilt", ("failed", "right"): "fixed",
-                 ("failed", "failed"): "left wrong"}
+        if self.blame.came == "not judged":
+            return "not judged"
+        if not self.first:
+            return "no draft"
+        known = {
+            ("right", "right"): "kept",
+            ("right", "failed"): "spoilt",
+            ("failed", "right"): "fixed",
+            ("failed", "failed"): "left wrong",
+        }
         return known.get((self.first, self.blame.came), "too near")
 
 # %% ../../nbs/7_evaluate/17_standing.ipynb #c1da4360
 @dataclass(frozen=True, repr=False)
 class Standing:
     "How a run stands."
+
     run: Recording
     report: BlameReport
     turns: Mapping[str, TurnTold]
@@ -70,9 +88,11 @@ class Standing:
         "The tasks of which something holds."
         return [i for i, t in self.turns.items() if rule(t)]
 
-    def labelled(self, labels: Sequence[str]) -> list[str]: return [i for i in self.turns if self.label(i) in labels]
+    def labelled(self, labels: Sequence[str]) -> list[str]:
+        return [i for i in self.turns if self.label(i) in labels]
 
-    def label(self, task_id: str) -> str: return self.run.gold[task_id].answerability if task_id in self.run.gold else ""
+    def label(self, task_id: str) -> str:
+        return self.run.gold[task_id].answerability if task_id in self.run.gold else ""
 
     def mean(self, ids: Iterable[str], of: Callable[[str], float]) -> Interval:
         "A mean over some tasks."
@@ -83,13 +103,15 @@ class Standing:
     valued = cached_property(lambda self: self.ids(lambda t: t.value is not None))
     ways = cached_property(lambda self: Counter(t.way for t in self.turns.values()))
 
-    def came(self, task_id: str) -> str: return self.turns[task_id].blame.came
+    def came(self, task_id: str) -> str:
+        return self.turns[task_id].blame.came
 
     def right(self, ids: Iterable[str] | None = None) -> Interval:  # None: all that are judged
         return self.mean(self.judged if ids is None else ids, lambda i: self.came(i) == "right")
 
     @property
-    def value(self) -> Interval: return self.mean(self.valued, lambda i: self.turns[i].value)
+    def value(self) -> Interval:
+        return self.mean(self.valued, lambda i: self.turns[i].value)
 
     @property
     def refused(self) -> Interval:
@@ -101,8 +123,12 @@ class Standing:
         "Of the turns that should be answered, those that were."
         return self.mean(self.labelled(TO_ANSWER), lambda i: self.run.turns[i].answered)
 
-    def cost(self, by: str = "tokens", ids: Iterable[str] | None = None) -> Interval:  # by: a key of COSTS; None: all turns
-        return self.mean(self.turns if ids is None else ids, lambda i: COSTS[by](self.run.turns[i].calls))
+    def cost(
+        self, by: str = "tokens", ids: Iterable[str] | None = None
+    ) -> Interval:  # by: a key of COSTS; None: all turns
+        return self.mean(
+            self.turns if ids is None else ids, lambda i: COSTS[by](self.run.turns[i].calls)
+        )
 
     @cached_property
     def correction(self) -> float | None:
@@ -114,20 +140,32 @@ def standing(run: Recording, worth: Worth | None = None, bar: Bar = Bar()) -> St
     "How a run stands, every turn looked at once."
     worth = worth or target_worth(run)
     report = blame(run, worth, bar)
-    turns = {i: TurnTold(b, value_of(run, i, worth), first_came(run, i, b.came, worth, bar)) for i, b in report.turns.items()}
+    turns = {
+        i: TurnTold(b, value_of(run, i, worth), first_came(run, i, b.came, worth, bar))
+        for i, b in report.turns.items()
+    }
     return Standing(run, report, turns)
 
 # %% ../../nbs/7_evaluate/17_standing.ipynb #7eed3e62
 def shared(some: Sequence[Standing]) -> list[str]:
     "The tasks that are judged in every run, in the order of the first."
-    return [i for i in some[0].judged if all(i in s.turns and s.came(i) != "not judged" for s in some)]
+    return [
+        i for i in some[0].judged if all(i in s.turns and s.came(i) != "not judged" for s in some)
+    ]
 
 
-def compare_right(some: Sequence[Standing]) -> Comparison | None:  # None: fewer than two runs, or no task in common
+def compare_right(
+    some: Sequence[Standing],
+) -> Comparison | None:  # None: fewer than two runs, or no task in common
     "The share that is right, run against run."
     both = shared(some) if len(some) > 1 else []
-    if not both: return None
-    return compare({s.name: {i: float(s.came(i) == "right") for i in both} for s in some}, some[0].run.talks, "right")
+    if not both:
+        return None
+    return compare(
+        {s.name: {i: float(s.came(i) == "right") for i in both} for s in some},
+        some[0].run.talks,
+        "right",
+    )
 
 
 def cost_points(some: Sequence[Standing], by: str = "tokens") -> dict[str, CostPoint]:
@@ -136,15 +174,22 @@ def cost_points(some: Sequence[Standing], by: str = "tokens") -> dict[str, CostP
     return {s.name: CostPoint(s.cost(by, both), s.right(both)) for s in some} if both else {}
 
 
-def dominated(some: Sequence[Standing], by: str = "tokens") -> dict[str, list[str]]:  # run -> those that dominate it
+def dominated(
+    some: Sequence[Standing], by: str = "tokens"
+) -> dict[str, list[str]]:  # run -> those that dominate it
     "Quality against cost: the frontier has none that dominate it."
-    return dominated_by({n: (p.cost.value, p.score.value) for n, p in cost_points(some, by).items()})
+    return dominated_by(
+        {n: (p.cost.value, p.score.value) for n, p in cost_points(some, by).items()}
+    )
 
 # %% ../../nbs/7_evaluate/17_standing.ipynb #b3ef7735
 def apart(some: Sequence[Standing]) -> list[str]:  # task ids
     "The turns that some runs get right and others fail, the most evenly split first."
     both = shared(some) if some else []
-    count = lambda i, came: sum(s.came(i) == came for s in some)
+
+    def count(i, came):
+        return sum(s.came(i) == came for s in some)
+
     split = {i: min(count(i, "right"), count(i, "failed")) for i in both}
     return sorted((i for i in both if split[i]), key=lambda i: -split[i])
 

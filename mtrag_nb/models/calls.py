@@ -34,8 +34,12 @@ def load_chat(
     store_gib: float = -1.0,  # for the caches of recent prompts; below 0: as `TransformersChat` finds room
 ) -> ChatModel:
     "The chat model of a spec: local weights, or a server if the spec has a url."
-    if not spec.url: return TransformersChat(spec, batch_size, batch_tokens, None if store_gib < 0 else int(store_gib * 2**30))
+    if not spec.url:
+        return TransformersChat(
+            spec, batch_size, batch_tokens, None if store_gib < 0 else int(store_gib * 2**30)
+        )
     from mtrag_nb.models.server import ServerChat
+
     return ServerChat(spec, batch_size)
 
 
@@ -44,9 +48,12 @@ def load_embedder(
     keep: str = "",  # a file that keeps its vectors
 ) -> EmbedderLike:
     "The embedder of a spec: local weights, or a server if the spec has a url."
-    if keep: return KeptEmbedder(load_embedder(spec), keep)
-    if not spec.url: return Embedder(spec)
+    if keep:
+        return KeptEmbedder(load_embedder(spec), keep)
+    if not spec.url:
+        return Embedder(spec)
     from mtrag_nb.models.server import ServerEmbedder
+
     return ServerEmbedder(spec)
 
 # %% ../../nbs/3_models/05_calls.ipynb #3f3bc083
@@ -66,17 +73,22 @@ class Models:
 
     def _get(self, name: str, make: Callable):
         with self._lock:
-            if name not in self._made: self._made[name] = make()
+            if name not in self._made:
+                self._made[name] = make()
             return self._made[name]
 
     @property
     def chat(self) -> ChatModel:
         s = self.settings
-        return self._get("chat", lambda: load_chat(s.chat, s.batch_size, s.batch_tokens, s.store_gib))
+        return self._get(
+            "chat", lambda: load_chat(s.chat, s.batch_size, s.batch_tokens, s.store_gib)
+        )
 
     @property
-    def embedder(self) -> EmbedderLike: return self._get("embedder", lambda: load_embedder(self.settings.embedder,
-                                                                                           self.settings.embed_cache))
+    def embedder(self) -> EmbedderLike:
+        return self._get(
+            "embedder", lambda: load_embedder(self.settings.embedder, self.settings.embed_cache)
+        )
 
     @property
     def reranker(self) -> CrossEncoderReranker | None:
@@ -87,7 +99,9 @@ class Models:
     @property
     def placed(self) -> dict[str, str]:
         "Device and precision of the models that are loaded here, e.g. {'chat': 'cuda:0 fp16'}."
-        lying = {name: model for name, model in self._made.items() if getattr(model, "loaded", False)}
+        lying = {
+            name: model for name, model in self._made.items() if getattr(model, "loaded", False)
+        }
         return {name: " ".join(model.place) for name, model in lying.items()}
 
     def unload(
@@ -96,56 +110,74 @@ class Models:
     ) -> None:
         "Give a model's memory back; it is loaded again when it is used again. What has no weights stays as it is."
         for name in names or tuple(self._made):
-            if unload := getattr(self._made.get(name), "unload", None): unload()
+            if unload := getattr(self._made.get(name), "unload", None):
+                unload()
 
 # %% ../../nbs/3_models/05_calls.ipynb #6aca68d4
 @dataclass(eq=False)
 class _Call:
     "What one thread asked, and what came of it."
+
     group: tuple  # calls of one group can share a batch: the method and its parameters
     columns: tuple[list, list]  # prompts and seeds, or prompts and continuations
     result: list | None = None
     error: BaseException | None = None
 
     @property
-    def size(self) -> int: return len(self.columns[0])
+    def size(self) -> int:
+        return len(self.columns[0])
 
     @property
-    def done(self) -> bool: return self.result is not None or self.error is not None
+    def done(self) -> bool:
+        return self.result is not None or self.error is not None
 
     def settle(self, results: list) -> None:
         "Take what came of this call's prompts: results, and exceptions where a prompt failed."
         failed = [r for r in results if isinstance(r, Exception)]
-        if failed: self.error = failed[0] if self.size == 1 else PartlyFailed(results)
-        else: self.result = results
+        if failed:
+            self.error = failed[0] if self.size == 1 else PartlyFailed(results)
+        else:
+            self.result = results
 
 
 def _largest_group(calls: Sequence[_Call]) -> list[_Call]:
     "The calls that can share a batch and have the most prompts together."
     groups: dict[tuple, list[_Call]] = {}
-    for c in calls: groups.setdefault(c.group, []).append(c)
+    for c in calls:
+        groups.setdefault(c.group, []).append(c)
     return max(groups.values(), key=lambda g: sum(c.size for c in g))
 
 # %% ../../nbs/3_models/05_calls.ipynb #0f0e8e9f
-def _run_calls(model: ChatModel, calls: Sequence[_Call], sizes: list[int]) -> None:  # sizes: of the batches so far, added to
+def _run_calls(
+    model: ChatModel, calls: Sequence[_Call], sizes: list[int]
+) -> None:  # sizes: of the batches so far, added to
     "Run calls of one group as one; if that fails, one by one."
     group, columns = calls[0].group, [sum((c.columns[k] for c in calls), []) for k in (0, 1)]
     sizes.append(len(columns[0]))
     try:
-        if group[0] == "score": results = list(model.score(*columns))
-        else: results = list(model.generate(columns[0], group[1], group[2], columns[1], group[3]))
-    except PartlyFailed as e: results = e.results
+        if group[0] == "score":
+            results = list(model.score(*columns))
+        else:
+            results = list(model.generate(columns[0], group[1], group[2], columns[1], group[3]))
+    except PartlyFailed as e:
+        results = e.results
     except BaseException as e:
         if len(calls) > 1 and isinstance(e, Exception) and not isinstance(e, ServerError):
-            for c in calls: _run_calls(model, [c], sizes)
+            for c in calls:
+                _run_calls(model, [c], sizes)
         else:
-            for c in calls: c.error = e
+            for c in calls:
+                c.error = e
         return
     if len(results) != len(columns[0]):
-        results = [ReplyError(f"{model.fingerprint} gave {len(results)} results for {len(columns[0])} prompts")] * len(columns[0])
+        results = [
+            ReplyError(
+                f"{model.fingerprint} gave {len(results)} results for {len(columns[0])} prompts"
+            )
+        ] * len(columns[0])
     for c in calls:
-        c.settle(results[:c.size])
-        results = results[c.size:]
+        c.settle(results[: c.size])
+        results = results[c.size :]
 
 # %% ../../nbs/3_models/05_calls.ipynb #72755ad1
 class BatchingChat:
@@ -162,7 +194,8 @@ class BatchingChat:
         self._here = threading.local()  # whether this thread has announced its task already
 
     @property
-    def fingerprint(self) -> str: return self.model.fingerprint
+    def fingerprint(self) -> str:
+        return self.model.fingerprint
 
     @contextmanager
     def task(self) -> Iterator[None]:
@@ -171,8 +204,10 @@ class BatchingChat:
             yield
             return
         self._here.task = True
-        with self._change: self._running += 1
-        try: yield
+        with self._change:
+            self._running += 1
+        try:
+            yield
         finally:
             self._here.task = False
             with self._change:
@@ -180,26 +215,39 @@ class BatchingChat:
                 self._change.notify_all()
 
     def generate(self, prompts, max_new_tokens, temperature=0.0, seed=0, stop=()):
-        return self._ask(("generate", max_new_tokens, temperature, tuple(stop)), (list(prompts), seeds_for(seed, len(prompts))))
+        return self._ask(
+            ("generate", max_new_tokens, temperature, tuple(stop)),
+            (list(prompts), seeds_for(seed, len(prompts))),
+        )
 
     def score(self, prompts, continuations):
         return self._ask(("score",), (list(prompts), list(continuations)))
 
     def _ask(self, group: tuple, columns: tuple[list, list]) -> list:
-        if not columns[0]: return []
+        if not columns[0]:
+            return []
         call = _Call(group, columns)
         with self._change:
             self._waiting.append(call)
             self._change.notify_all()
             while not call.done:
-                if self._due(): self._run_one_batch()
-                else: self._change.wait()
-        if call.error is not None: raise call.error
+                if self._due():
+                    self._run_one_batch()
+                else:
+                    self._change.wait()
+        if call.error is not None:
+            raise call.error
         return call.result
 
     def _due(self) -> bool:
-        full = lambda: sum(c.size for c in self._waiting) >= self.size
-        return bool(self._waiting) and not self._busy and (len(self._waiting) >= self._running or full())
+        def full():
+            return sum(c.size for c in self._waiting) >= self.size
+
+        return (
+            bool(self._waiting)
+            and not self._busy
+            and (len(self._waiting) >= self._running or full())
+        )
 
     def _run_one_batch(self) -> None:
         "Run the group with the most prompts; the lock is free meanwhile."
@@ -207,7 +255,8 @@ class BatchingChat:
         self._waiting = [c for c in self._waiting if c not in calls]
         self._busy = True
         self._change.release()
-        try: _run_calls(self.model, calls, self.batches)
+        try:
+            _run_calls(self.model, calls, self.batches)
         finally:
             self._change.acquire()
             self._busy = False
@@ -223,7 +272,17 @@ def generate_key(
     stop: Sequence[str] = (),
 ) -> str:
     "Names a completion."
-    return digest([fingerprint, "generate", prompt, max_new_tokens, temperature, seed if temperature else 0, list(stop)])
+    return digest(
+        [
+            fingerprint,
+            "generate",
+            prompt,
+            max_new_tokens,
+            temperature,
+            seed if temperature else 0,
+            list(stop),
+        ]
+    )
 
 
 def score_key(fingerprint: str, prompt: Prompt, continuation: str) -> str:
@@ -233,38 +292,56 @@ def score_key(fingerprint: str, prompt: Prompt, continuation: str) -> str:
 # %% ../../nbs/3_models/05_calls.ipynb #3463b5f4
 def usable(value: object, kind: type) -> object:  # the value itself
     "A completion or score that may be recorded. Raises ReplyError for one that may not, or the error that stands in its place."
-    if isinstance(value, Exception): raise value
-    if not isinstance(value, kind): raise ReplyError(f"a {type(value).__name__} in the place of a {kind.__name__}")
-    try: structured(kind, asdict(value))
-    except TypeError as e: raise ReplyError(f"odd reply: {e}") from None
+    if isinstance(value, Exception):
+        raise value
+    if not isinstance(value, kind):
+        raise ReplyError(f"a {type(value).__name__} in the place of a {kind.__name__}")
+    try:
+        structured(kind, asdict(value))
+    except TypeError as e:
+        raise ReplyError(f"odd reply: {e}") from None
     if kind is Score and not (math.isfinite(value.logprob) and value.tokens >= 0):
         raise ReplyError(f"a log-probability of {value.logprob} over {value.tokens} tokens")
-    if kind is Completion and any(0xd800 <= ord(c) < 0xe000 for c in value.text):
+    if kind is Completion and any(0xD800 <= ord(c) < 0xE000 for c in value.text):
         raise ReplyError(f"half a character (a lone surrogate) in {ascii(value.text[:60])}")
     return value
 
 
-def read_call(path: object, n: int, line: Mapping) -> tuple[str, dict | None]:  # path and n: file and line, for the message
+def read_call(
+    path: object, n: int, line: Mapping
+) -> tuple[str, dict | None]:  # path and n: file and line, for the message
     "Key and value of a recorded call; None takes what was recorded before off the record. Raises DataError for a line that is none."
     key, value = line.get("key"), line.get("value", {})
-    try: value is None or usable(structured(kind := Score if "logprob" in value else Completion, value), kind)
-    except (TypeError, ReplyError) as e: raise DataError(f"not a call ({e})", path, n, "Remove the line: that call is made again") from None
-    if not isinstance(key, str): raise DataError("a call without a key", path, n, "Remove the line: that call is made again")
+    try:
+        value is None or usable(
+            structured(kind := Score if "logprob" in value else Completion, value), kind
+        )
+    except (TypeError, ReplyError) as e:
+        raise DataError(
+            f"not a call ({e})", path, n, "Remove the line: that call is made again"
+        ) from None
+    if not isinstance(key, str):
+        raise DataError("a call without a key", path, n, "Remove the line: that call is made again")
     return key, value
 
 # %% ../../nbs/3_models/05_calls.ipynb #046f4887
-_USED: ContextVar[list | None] = ContextVar("used", default=None)  # how to take each call made in here off the record again
+_USED: ContextVar[list | None] = ContextVar(
+    "used", default=None
+)  # how to take each call made in here off the record again
 
 
 @contextmanager
 def kept_if_usable() -> Iterator[None]:
     "Calls in here are taken off the record again if what came could not be used (ReplyError): the next attempt asks anew."
     token = _USED.set(used := [])
-    try: yield
+    try:
+        yield
     except ReplyError:
-        for forget in used: forget()
+        for forget in used:
+            forget()
         raise
-    finally: _USED.reset(token)
+    finally:
+        _USED.reset(token)
 
 
 class RecordedChat:
@@ -280,46 +357,74 @@ class RecordedChat:
         self._known = dict(read_call(path, n, line) for n, line in read_jsonl(path))
 
     @property
-    def fingerprint(self) -> str: return self._fingerprint
+    def fingerprint(self) -> str:
+        return self._fingerprint
 
-    def __len__(self) -> int: return sum(value is not None for value in self._known.values())
+    def __len__(self) -> int:
+        return sum(value is not None for value in self._known.values())
 
     def generate(self, prompts, max_new_tokens, temperature=0.0, seed=0, stop=()):
         seeds = seeds_for(seed, len(prompts))
-        keys = [generate_key(self.fingerprint, p, max_new_tokens, temperature, s, stop) for p, s in zip(prompts, seeds)]
-        return self._through(keys, Completion, lambda at: self.model.generate(
-            [prompts[i] for i in at], max_new_tokens, temperature, [seeds[i] for i in at], stop))
+        keys = [
+            generate_key(self.fingerprint, p, max_new_tokens, temperature, s, stop)
+            for p, s in zip(prompts, seeds)
+        ]
+        return self._through(
+            keys,
+            Completion,
+            lambda at: self.model.generate(
+                [prompts[i] for i in at], max_new_tokens, temperature, [seeds[i] for i in at], stop
+            ),
+        )
 
     def score(self, prompts, continuations):
-        keys = [score_key(self.fingerprint, p, c) for p, c in zip(prompts, continuations, strict=True)]
-        return self._through(keys, Score, lambda at: self.model.score([prompts[i] for i in at], [continuations[i] for i in at]))
+        keys = [
+            score_key(self.fingerprint, p, c) for p, c in zip(prompts, continuations, strict=True)
+        ]
+        return self._through(
+            keys,
+            Score,
+            lambda at: self.model.score([prompts[i] for i in at], [continuations[i] for i in at]),
+        )
 
     def _through(self, keys: list[str], kind: type, compute: Callable[[list[int]], list]) -> list:
         "Values of the keys, computing those that are missing (`compute` takes their positions)."
-        if (used := _USED.get()) is not None: used.append(lambda: self._forget(keys))
+        if (used := _USED.get()) is not None:
+            used.append(lambda: self._forget(keys))
         missing = [i for i, k in enumerate(keys) if self._known.get(k) is None]
         new, errors = {}, []
         for i, value in zip(missing, self._computed(missing, compute), strict=True):
-            try: new[i] = usable(value, kind)
-            except Exception as e: errors.append(e)
-            else: self._record(keys[i], asdict(value))
-        if errors: raise errors[0]
-        return [new[i] if i in new else kind(**{**self._known[k], "cached": True}) for i, k in enumerate(keys)]
+            try:
+                new[i] = usable(value, kind)
+            except Exception as e:
+                errors.append(e)
+            else:
+                self._record(keys[i], asdict(value))
+        if errors:
+            raise errors[0]
+        return [
+            new[i] if i in new else kind(**{**self._known[k], "cached": True})
+            for i, k in enumerate(keys)
+        ]
 
     def _computed(self, missing: list[int], compute: Callable[[list[int]], list]) -> list:
         "A value, or an exception, for each."
-        try: return list(compute(missing)) if missing else []
-        except PartlyFailed as e: return e.results
+        try:
+            return list(compute(missing)) if missing else []
+        except PartlyFailed as e:
+            return e.results
 
     def _forget(self, keys: list[str]) -> None:
         for key in keys:
-            if self._known.get(key) is not None: self._record(key, None)
+            if self._known.get(key) is not None:
+                self._record(key, None)
 
     def _record(self, key: str, value: dict | None) -> None:
         self._log.append({"key": key, "value": value})
         self._known[key] = value
 
-    def close(self) -> None: self._log.close()
+    def close(self) -> None:
+        self._log.close()
 
 # %% ../../nbs/3_models/05_calls.ipynb #c6aa7ced
 class MeteredChat:
@@ -333,7 +438,8 @@ class MeteredChat:
         self.model, self.calls = model, calls
 
     @property
-    def fingerprint(self) -> str: return self.model.fingerprint
+    def fingerprint(self) -> str:
+        return self.model.fingerprint
 
     def generate(self, prompts, max_new_tokens, temperature=0.0, seed=0, stop=()):
         out = self.model.generate(prompts, max_new_tokens, temperature, seed, stop)

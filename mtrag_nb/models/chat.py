@@ -22,6 +22,7 @@ __all__ = ['Prompt', 'chat', 'unmarked_prompt', 'Completion', 'Score', 'Sampling
 @dataclass(frozen=True)
 class Prompt:
     "Chat messages, and the beginning of the reply."
+
     messages: tuple[tuple[str, str], ...]  # (role, text); roles are system, user, assistant
     prefill: str = ""  # the reply starts with this text, and the completion goes on after it
 
@@ -41,12 +42,16 @@ def unmarked_prompt(
     own: tuple[str, ...] = (),  # a tokenizer's special tokens, beside the usual ones
 ) -> Prompt:
     "The prompt as it is sent: what its texts hold of chat marks is text and ends no turn (`core.text.unmarked`)."
-    return Prompt(tuple((role, unmarked(text, own)) for role, text in prompt.messages), unmarked(prompt.prefill, own))
+    return Prompt(
+        tuple((role, unmarked(text, own)) for role, text in prompt.messages),
+        unmarked(prompt.prefill, own),
+    )
 
 # %% ../../nbs/3_models/00_chat.ipynb #39d126f6
 @dataclass(frozen=True)
 class Completion:
     "What a model wrote after a prompt."
+
     text: str
     tokens_in: int  # of the prompt
     tokens_out: int
@@ -58,6 +63,7 @@ class Completion:
 @dataclass(frozen=True)
 class Score:
     "How probable a text is after a prompt."
+
     logprob: float  # natural log, summed over the text's tokens
     tokens: int  # tokens of the text
     tokens_in: int = 0  # tokens of the prompt
@@ -73,18 +79,32 @@ class Score:
 @dataclass(frozen=True)
 class Sampling:
     "How the next token is drawn, in the place of a bare temperature."
+
     temperature: float = 1.0  # 0: the likeliest token
-    top_p: float = 1.0  # only of the likeliest tokens that have this share of the probability together
+    top_p: float = (
+        1.0  # only of the likeliest tokens that have this share of the probability together
+    )
     top_k: int = 0  # only of so many likeliest tokens; 0: of all
-    repeat_penalty: float = 1.0  # a token that stands in the reply loses this factor of its logit; 1: nothing
+    repeat_penalty: float = (
+        1.0  # a token that stands in the reply loses this factor of its logit; 1: nothing
+    )
 
     def __post_init__(self):
-        if not (self.temperature >= 0 and 0 < self.top_p <= 1 and self.top_k >= 0 and 0 < self.repeat_penalty < 10):
-            raise SettingsError(f"{self}: temperature and top_k are at least 0, top_p lies in (0, 1], repeat_penalty in (0, 10)")
+        if not (
+            self.temperature >= 0
+            and 0 < self.top_p <= 1
+            and self.top_k >= 0
+            and 0 < self.repeat_penalty < 10
+        ):
+            raise SettingsError(
+                f"{self}: temperature and top_k are at least 0, top_p lies in (0, 1], repeat_penalty in (0, 10)"
+            )
 
-    def __bool__(self) -> bool: return self.temperature > 0
+    def __bool__(self) -> bool:
+        return self.temperature > 0
 
-    def __float__(self) -> float: return float(self.temperature)
+    def __float__(self) -> float:
+        return float(self.temperature)
 
 
 def as_sampling(how: float | Sampling) -> Sampling:
@@ -94,6 +114,7 @@ def as_sampling(how: float | Sampling) -> Sampling:
 # %% ../../nbs/3_models/00_chat.ipynb #61e55661
 class ChatModel(Protocol):
     "What a stage needs of a chat model."
+
     fingerprint: str  # names weights and precision: part of every key in the call record
 
     def generate(
@@ -115,7 +136,8 @@ class ChatModel(Protocol):
 def seeds_for(seed: int | Sequence[int], n: int) -> list[int]:
     "One seed per prompt. Raises ValueError for another number of seeds than prompts."
     seeds = [seed] * n if isinstance(seed, int) else list(seed)
-    if len(seeds) != n: raise ValueError(f"{len(seeds)} seeds for {n} prompts")
+    if len(seeds) != n:
+        raise ValueError(f"{len(seeds)} seeds for {n} prompts")
     return seeds
 
 # %% ../../nbs/3_models/00_chat.ipynb #5ee5291b
@@ -124,8 +146,13 @@ class ScriptedChat:
 
     def __init__(
         self,
-        replies: Sequence[str] | Callable[[Prompt], str] = (),  # an exception in the list, or raised by the function, is raised
-        scores: Callable[[Prompt, str], float] = lambda prompt, text: -float(len(text)),  # log-probability
+        replies: Sequence[str]
+        | Callable[
+            [Prompt], str
+        ] = (),  # an exception in the list, or raised by the function, is raised
+        scores: Callable[[Prompt, str], float] = lambda prompt, text: (
+            -float(len(text))
+        ),  # log-probability
         name: str = "scripted",
     ):
         self.replies, self.scores, self.fingerprint = replies, scores, f"scripted:{name}"
@@ -135,25 +162,40 @@ class ScriptedChat:
     def _reply(self, prompt: Prompt) -> str:
         with self._lock:
             self.asked.append(prompt)
-            if callable(self.replies): return self.replies(prompt)
+            if callable(self.replies):
+                return self.replies(prompt)
             n = len(self.asked) - 1
-        if n >= len(self.replies): raise IndexError(f"the script has {len(self.replies)} replies, and prompt {n + 1} came")
-        if isinstance(self.replies[n], Exception): raise self.replies[n]
+        if n >= len(self.replies):
+            raise IndexError(f"the script has {len(self.replies)} replies, and prompt {n + 1} came")
+        if isinstance(self.replies[n], Exception):
+            raise self.replies[n]
         return self.replies[n]
 
     def generate(self, prompts, max_new_tokens, temperature=0.0, seed=0, stop=()):
         seeds_for(seed, len(prompts))
         texts = [self._reply(p) for p in prompts]
-        words = lambda p: sum(len(m.split()) for _, m in p.messages)
+
+        def words(p):
+            return sum(len(m.split()) for _, m in p.messages)
+
         return [Completion(t, words(p), len(t.split()), "end") for p, t in zip(prompts, texts)]
 
     def score(self, prompts, continuations):
-        return [Score(self.scores(p, c), max(1, len(c.split()))) for p, c in zip(prompts, continuations, strict=True)]
+        return [
+            Score(self.scores(p, c), max(1, len(c.split())))
+            for p, c in zip(prompts, continuations, strict=True)
+        ]
 
 # %% ../../nbs/3_models/00_chat.ipynb #81a4bd05
 def first_sentence(prompt: Prompt) -> str:
     "A script for `ScriptedChat`: the question again, or the first sentence of the documents."
     said = prompt.messages[-1][1]
     documents = re.search(r"Documents:\n(.*?)\n\nQuestion:", said, re.S)
-    if not documents: return said.rpartition("question: ")[2]
-    return re.sub(r"^(Document \d+|Title: .*|Source: .*)\n", "", documents[1], flags=re.M).split(". ")[0] + "."
+    if not documents:
+        return said.rpartition("question: ")[2]
+    return (
+        re.sub(r"^(Document \d+|Title: .*|Source: .*)\n", "", documents[1], flags=re.M).split(". ")[
+            0
+        ]
+        + "."
+    )

@@ -18,13 +18,21 @@ def choose(
     model: ChatModel,
     prompts: Sequence[Prompt],  # with a prefill that ends before the choice
     options: Sequence[Sequence[str]],  # of each prompt
-) -> list[tuple[dict[str, float], float]]:  # option -> probability, summing to 1; and the probability of all options before that
+) -> list[
+    tuple[dict[str, float], float]
+]:  # option -> probability, summing to 1; and the probability of all options before that
     "How a model distributes its probability over closed sets of replies, in one call. Raises ValueError for scores that are not finite."
-    scores = iter(model.score([p for p, o in zip(prompts, options, strict=True) for _ in o], [f" {x}" for o in options for x in o]))
+    scores = iter(
+        model.score(
+            [p for p, o in zip(prompts, options, strict=True) for _ in o],
+            [f" {x}" for o in options for x in o],
+        )
+    )
     out = []
     for names in options:
         s = {n: next(scores) for n in names}
-        if not all(math.isfinite(x.logprob) for x in s.values()): raise ValueError(f"a score is not finite: {s}")
+        if not all(math.isfinite(x.logprob) for x in s.values()):
+            raise ValueError(f"a score is not finite: {s}")
         top = max(x.logprob for x in s.values())
         own = {n: math.exp(x.logprob - top) for n, x in s.items()}
         for n in names:

@@ -26,8 +26,13 @@ def memory_of_machine(
     meminfo: str | Path = "/proc/meminfo",
 ) -> tuple[int, int]:  # bytes: available, in all; zeros where the system does not say
     "The main memory of this machine."
-    if not Path(meminfo).exists(): return 0, 0
-    kib = {line.split(":")[0]: int(line.split()[1]) for line in Path(meminfo).read_text().splitlines() if line.endswith("kB")}
+    if not Path(meminfo).exists():
+        return 0, 0
+    kib = {
+        line.split(":")[0]: int(line.split()[1])
+        for line in Path(meminfo).read_text().splitlines()
+        if line.endswith("kB")
+    }
     return kib.get("MemAvailable", 0) * 1024, kib.get("MemTotal", 0) * 1024
 
 
@@ -35,8 +40,10 @@ def memory_of(
     device: str,  # "cpu", "cuda", "cuda:1"
 ) -> tuple[int, int]:  # bytes: free, in all
     "The memory of a device."
-    if not device.startswith("cuda"): return memory_of_machine()
+    if not device.startswith("cuda"):
+        return memory_of_machine()
     import torch
+
     free, total = torch.cuda.mem_get_info(device)
     return free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device), total
 
@@ -47,31 +54,49 @@ def pretended(
 ) -> Iterator[None]:
     "For tests: within it, torch sees these GPUs. Nothing can be computed on them."
     from unittest.mock import patch
-    number = lambda device: int(str(device).partition(":")[2] or 0)
+
+    def number(device):
+        return int(str(device).partition(":")[2] or 0)
+
     said = {
-        "is_available": lambda: bool(gpus), "get_arch_list": lambda: ["sm_70", "sm_75", "sm_80"],
-        "device_count": lambda: len(gpus), "memory_reserved": lambda device: 0,
-        "memory_allocated": lambda device: 0, "mem_get_info": lambda device: gpus[number(device)][2:],
-        "get_device_name": lambda device=0: gpus[number(device)][0], "get_device_capability": lambda device: gpus[number(device)][1]}
+        "is_available": lambda: bool(gpus),
+        "get_arch_list": lambda: ["sm_70", "sm_75", "sm_80"],
+        "device_count": lambda: len(gpus),
+        "memory_reserved": lambda device: 0,
+        "memory_allocated": lambda device: 0,
+        "mem_get_info": lambda device: gpus[number(device)][2:],
+        "get_device_name": lambda device=0: gpus[number(device)][0],
+        "get_device_capability": lambda device: gpus[number(device)][1],
+    }
     import torch
-    with patch.multiple(torch.cuda, **said): yield
+
+    with patch.multiple(torch.cuda, **said):
+        yield
 
 # %% ../../nbs/3_models/00c_device.ipynb #2fffe38a
 LEAST_CAPABILITY = (7, 0)  # where torch does not say for which it has kernels
-HALF_CAPABILITY = (8, 0)  # from here on there are bf16 units, and a fast attention kernel that shares key heads
+HALF_CAPABILITY = (
+    8,
+    0,
+)  # from here on there are bf16 units, and a fast attention kernel that shares key heads
 
 
 def capability_of(device: str) -> tuple[int, int] | None:  # None for a CPU
     "The compute capability of a device."
-    if not device.startswith("cuda"): return None
+    if not device.startswith("cuda"):
+        return None
     import torch
+
     return torch.cuda.get_device_capability(device)
 
 
-def least_capability(architectures: list[str] | None = None) -> tuple[int, int]:  # e.g. sm_75; None: ask torch
+def least_capability(
+    architectures: list[str] | None = None,
+) -> tuple[int, int]:  # e.g. sm_75; None: ask torch
     "The lowest compute capability that torch has kernels for."
     if architectures is None:
         import torch
+
         architectures = torch.cuda.get_arch_list()
     numbers = [a.removeprefix("sm_") for a in architectures if re.fullmatch(r"sm_\d{2,3}", a)]
     return min(((int(n[:-1]), int(n[-1])) for n in numbers), default=LEAST_CAPABILITY)
@@ -79,30 +104,49 @@ def least_capability(architectures: list[str] | None = None) -> tuple[int, int]:
 
 def gpu_problem(device: str) -> str:  # "" if there is none
     "Why a device cannot be used, and what to do."
-    if not device.startswith("cuda"): return ""
+    if not device.startswith("cuda"):
+        return ""
     import torch
-    have, number = torch.cuda.device_count() if torch.cuda.is_available() else 0, int(device.partition(":")[2] or 0)
+
+    have, number = (
+        torch.cuda.device_count() if torch.cuda.is_available() else 0,
+        int(device.partition(":")[2] or 0),
+    )
     if not have:
-        return (f"{device} is asked for, and torch {torch.__version__} sees no GPU: switch one on (Colab: Runtime, Change runtime "
-                "type; Kaggle: Settings, Accelerator), or update the driver if `nvidia-smi` shows one")
-    if number >= have: return f"{device} is asked for, and this machine has {have} GPU: name cuda:0, or take the profile for one GPU"
-    if (found := capability_of(device)) >= (least := least_capability()): return ""
-    return (f"{torch.cuda.get_device_name(device)} has compute capability {found[0]}.{found[1]}, and torch's kernels begin at "
-            f"{least[0]}.{least[1]}: take another GPU (Kaggle: Settings, Accelerator, GPU T4 x2)")
+        return (
+            f"{device} is asked for, and torch {torch.__version__} sees no GPU: switch one on (Colab: Runtime, Change runtime "
+            "type; Kaggle: Settings, Accelerator), or update the driver if `nvidia-smi` shows one"
+        )
+    if number >= have:
+        return f"{device} is asked for, and this machine has {have} GPU: name cuda:0, or take the profile for one GPU"
+    if (found := capability_of(device)) >= (least := least_capability()):
+        return ""
+    return (
+        f"{torch.cuda.get_device_name(device)} has compute capability {found[0]}.{found[1]}, and torch's kernels begin at "
+        f"{least[0]}.{least[1]}: take another GPU (Kaggle: Settings, Accelerator, GPU T4 x2)"
+    )
 
 
 def usable_device(device: str) -> str:
     "The device itself. Raises SettingsError, with what to do, for one that is not there or too old."
-    if problem := gpu_problem(device): raise SettingsError(problem)
+    if problem := gpu_problem(device):
+        raise SettingsError(problem)
     return device
 
 # %% ../../nbs/3_models/00c_device.ipynb #267b1653
-_NO_MEMORY = re.compile(r"out of memory|ALLOC_FAILED|cudaErrorMemoryAllocation|can't allocate memory|not enough memory|bad_alloc", re.I)
+_NO_MEMORY = re.compile(
+    r"out of memory|ALLOC_FAILED|cudaErrorMemoryAllocation|can't allocate memory|not enough memory|bad_alloc",
+    re.I,
+)
 
 
 def out_of_memory(error: BaseException) -> bool:
     "Whether an error says that there was not enough memory."
-    return isinstance(error, MemoryError) or isinstance(error, RuntimeError) and bool(_NO_MEMORY.search(str(error)))
+    return (
+        isinstance(error, MemoryError)
+        or isinstance(error, RuntimeError)
+        and bool(_NO_MEMORY.search(str(error)))
+    )
 
 # %% ../../nbs/3_models/00c_device.ipynb #ee3bb956
 class TooLarge(MTRAGError):
@@ -118,7 +162,9 @@ def too_large(
     "The error, with what is free now."
     free, total = memory_of(device)
     needs = f"it needs {need / 1e9:.1f} GB, and " if need else ""
-    return TooLarge(f"{what} does not fit on {device}: {needs}{free / 1e9:.1f} of {total / 1e9:.1f} GB are free. {remedy}")
+    return TooLarge(
+        f"{what} does not fit on {device}: {needs}{free / 1e9:.1f} of {total / 1e9:.1f} GB are free. {remedy}"
+    )
 
 # %% ../../nbs/3_models/00c_device.ipynb #c8a4d16f
 class NotFinite(MTRAGError):
@@ -133,14 +179,27 @@ def finite(
     setting: str,  # the group of settings that the model has: chat, embedder, reranker
 ):  # the numbers themselves
     "Raises NotFinite, with a remedy, if a number is NaN or infinite."
-    if math.isfinite(float(numbers.sum() if hasattr(numbers, "sum") else numbers)): return numbers
-    why = "an overflow: fp16 ends at 65,504" if dtype == "fp16" else "the weights may be damaged" if dtype == "fp32" else "an overflow"
-    other = {"fp16": f"Give --set {setting}.dtype=fp32, or bf16 on a GPU that has it (from compute capability 8.0)",
-             "bf16": f"Give --set {setting}.dtype=fp32"}.get(dtype, "Fetch the weights again")
+    if math.isfinite(float(numbers.sum() if hasattr(numbers, "sum") else numbers)):
+        return numbers
+    why = (
+        "an overflow: fp16 ends at 65,504"
+        if dtype == "fp16"
+        else "the weights may be damaged"
+        if dtype == "fp32"
+        else "an overflow"
+    )
+    other = {
+        "fp16": f"Give --set {setting}.dtype=fp32, or bf16 on a GPU that has it (from compute capability 8.0)",
+        "bf16": f"Give --set {setting}.dtype=fp32",
+    }.get(dtype, "Fetch the weights again")
     raise NotFinite(f"{name} in {dtype} gave {what} that are not finite ({why}). {other}")
 
 # %% ../../nbs/3_models/00c_device.ipynb #bc0a36c5
-_within = {"depth": 0, "before": None, "lock": threading.Lock()}  # of `repeated_heads`; contexts of several threads may overlap
+_within = {
+    "depth": 0,
+    "before": None,
+    "lock": threading.Lock(),
+}  # of `repeated_heads`; contexts of several threads may overlap
 
 
 @contextmanager
@@ -152,14 +211,21 @@ def repeated_heads(
         yield
         return
     from transformers.integrations import sdpa_attention
+
     with _within["lock"]:
-        if not _within["depth"]: _within["before"], sdpa_attention.use_gqa_in_sdpa = sdpa_attention.use_gqa_in_sdpa, lambda *args: False
+        if not _within["depth"]:
+            _within["before"], sdpa_attention.use_gqa_in_sdpa = (
+                sdpa_attention.use_gqa_in_sdpa,
+                lambda *args: False,
+            )
         _within["depth"] += 1
-    try: yield
+    try:
+        yield
     finally:
         with _within["lock"]:
             _within["depth"] -= 1
-            if not _within["depth"]: sdpa_attention.use_gqa_in_sdpa = _within["before"]
+            if not _within["depth"]:
+                sdpa_attention.use_gqa_in_sdpa = _within["before"]
 
 # %% ../../nbs/3_models/00c_device.ipynb #27dd1927
 def own_quantization(
@@ -168,9 +234,11 @@ def own_quantization(
 ):  # a configuration for from_pretrained; None for a checkpoint that is not in bitsandbytes' four bits
     "The configuration of a quantized checkpoint, told to compute in `dtype`."
     from transformers import AutoConfig
+
     config = AutoConfig.from_pretrained(path, local_files_only=True)
     own = getattr(config, "quantization_config", None)
-    if not isinstance(own, dict) or not own.get("load_in_4bit"): return None
+    if not isinstance(own, dict) or not own.get("load_in_4bit"):
+        return None
     own["bnb_4bit_compute_dtype"] = str(dtype).removeprefix("torch.")
     return config
 
@@ -179,8 +247,10 @@ def turn_into(model, dtype) -> None:
     "Turn every weight that is not quantized, and the type that the others unpack to, into `dtype`."
     for module in model.modules():
         for weight in module.parameters(recurse=False):
-            if state := getattr(weight, "quant_state", None): state.dtype = dtype
-            elif weight.is_floating_point(): weight.data = weight.data.to(dtype)
+            if state := getattr(weight, "quant_state", None):
+                state.dtype = dtype
+            elif weight.is_floating_point():
+                weight.data = weight.data.to(dtype)
 
 # %% ../../nbs/3_models/00c_device.ipynb #4f53d5d9
 def numbered(device: str) -> str:
@@ -193,23 +263,30 @@ class Resident:
 
     def let_go(self) -> bool:
         "Unload, unless it is being used right now: then False."
-        if not self._lock.acquire(blocking=False): return False
-        try: self.unload()
-        finally: self._lock.release()
+        if not self._lock.acquire(blocking=False):
+            return False
+        try:
+            self.unload()
+        finally:
+            self._lock.release()
         return True
 
 
 class Residents:
     "The models that lie on GPUs."
 
-    def __init__(self): self._models, self._lock = WeakKeyDictionary(), threading.RLock()
+    def __init__(self):
+        self._models, self._lock = WeakKeyDictionary(), threading.RLock()
 
     def room(self, device: str) -> int:  # bytes; may be below 0
         "What is free on a device beyond what its models will want for their work."
-        with self._lock: return memory_of(device)[0] - sum(work for _, _, work in self._on(device))
+        with self._lock:
+            return memory_of(device)[0] - sum(work for _, _, work in self._on(device))
 
     def _on(self, device: str) -> list[tuple]:  # model, kind, work
-        return [(m, *entry[1:]) for m, entry in self._models.items() if entry[0] == numbered(device)]
+        return [
+            (m, *entry[1:]) for m, entry in self._models.items() if entry[0] == numbered(device)
+        ]
 
     def make_way(
         self,
@@ -218,19 +295,25 @@ class Residents:
         need: int,  # bytes, for weights and work
     ) -> None:
         "Send away who must or may go. A helper sends nobody away."
-        if kind != "chat" or not device.startswith("cuda"): return
+        if kind != "chat" or not device.startswith("cuda"):
+            return
         with self._lock:
             for model, other, _ in self._on(device):
-                if other == "chat" or memory_of(device)[0] < need: model.let_go()
+                if other == "chat" or memory_of(device)[0] < need:
+                    model.let_go()
 
-    def enter(self, model, device: str, kind: str, work: int = 0) -> None:  # work: bytes that it will want beside its weights
+    def enter(
+        self, model, device: str, kind: str, work: int = 0
+    ) -> None:  # work: bytes that it will want beside its weights
         "A model has been loaded."
         with self._lock:
-            if device.startswith("cuda"): self._models[model] = (numbered(device), kind, work)
+            if device.startswith("cuda"):
+                self._models[model] = (numbered(device), kind, work)
 
     def leave(self, model) -> None:
         "A model has been unloaded."
-        with self._lock: self._models.pop(model, None)
+        with self._lock:
+            self._models.pop(model, None)
 
 
 RESIDENTS = Residents()
@@ -242,9 +325,13 @@ def device_for_helper(
     residents: Residents = RESIDENTS,
 ) -> str:
     "Where an embedder or a reranker is loaded. Raises SettingsError for a device that is named and not usable."
-    if device != "auto": return usable_device(device)
+    if device != "auto":
+        return usable_device(device)
     import torch
-    names = [f"cuda:{i}" for i in range(torch.cuda.device_count())] if torch.cuda.is_available() else []
+
+    names = (
+        [f"cuda:{i}" for i in range(torch.cuda.device_count())] if torch.cuda.is_available() else []
+    )
     rooms = {n: residents.room(n) for n in names if not gpu_problem(n)}
     best = max(rooms, key=rooms.get, default="cpu")
     return best if rooms.get(best, 0) >= need else "cpu"

@@ -18,7 +18,15 @@ import numpy as np
 
 from ..core.settings import ModelSpec
 from ..core.types import digest
-from .device import RESIDENTS, Resident, TooLarge, device_for_helper, finite, out_of_memory, too_large
+from mtrag_nb.models.device import (
+    RESIDENTS,
+    Resident,
+    TooLarge,
+    device_for_helper,
+    finite,
+    out_of_memory,
+    too_large,
+)
 from .local import run_batches, trim_memory
 from .sizes import shape_in, weight_bytes, work_bytes
 from .weights import find_model, pick_dtype, torch_dtype, weight_files
@@ -30,6 +38,7 @@ __all__ = ['MANY', 'BATCH_CHARS', 'EmbedderLike', 'HashEmbedder', 'prefixed', 'p
 # %% ../../nbs/3_models/03_embed.ipynb #1b8768d1
 class EmbedderLike(Protocol):
     "What an index, a retriever or a stage needs of an embedder."
+
     fingerprint: str  # names the weights: an index remembers which made its vectors
     dim: int  # of a vector
 
@@ -37,7 +46,9 @@ class EmbedderLike(Protocol):
         self,
         texts: Sequence[str],
         query: bool = False,  # True: texts are questions
-    ) -> np.ndarray: ...  # float32 [texts, dim], rows of length 1, so that a dot product is the cosine
+    ) -> (
+        np.ndarray
+    ): ...  # float32 [texts, dim], rows of length 1, so that a dot product is the cosine
 
 # %% ../../nbs/3_models/03_embed.ipynb #4859005c
 class HashEmbedder:
@@ -60,7 +71,9 @@ class HashEmbedder:
         return out / np.linalg.norm(out, axis=1, keepdims=True)
 
 # %% ../../nbs/3_models/03_embed.ipynb #a60b54b1
-MANY = 512  # more texts than these are sorted by length; fewer are one batch of sentence-transformers
+MANY = (
+    512  # more texts than these are sorted by length; fewer are one batch of sentence-transformers
+)
 BATCH_CHARS = {"cpu": 4_000, "cuda": 100_000}  # in a batch of many texts: rows times the longest
 
 
@@ -74,13 +87,18 @@ def place_helper(
     spec: ModelSpec,
 ) -> tuple[str, str]:  # device and precision, e.g. ("cuda:0", "fp16")
     "Where an embedder or a reranker is loaded, and in which precision."
-    if spec.device == "cpu": return "cpu", pick_dtype(spec, None)
+    if spec.device == "cpu":
+        return "cpu", pick_dtype(spec, None)
     device = device_for_helper(spec.device, sum(helper_demand(spec)))
     on_cpu = device == "cpu"
-    return device, pick_dtype(spec if on_cpu or spec.dtype != "auto" else replace(spec, dtype="fp16"), None)
+    return device, pick_dtype(
+        spec if on_cpu or spec.dtype != "auto" else replace(spec, dtype="fp16"), None
+    )
 
 
-def helper_demand(spec: ModelSpec) -> tuple[int, int]:  # bytes of the weights in fp16, and of a large batch
+def helper_demand(
+    spec: ModelSpec,
+) -> tuple[int, int]:  # bytes of the weights in fp16, and of a large batch
     "What an embedder or a reranker takes on a GPU."
     shape = shape_in(find_model(spec))
     return weight_bytes(shape, "fp16"), work_bytes(shape, "fp16", BATCH_CHARS["cuda"] // 4)
@@ -93,27 +111,42 @@ def by_length(
     "Batches of texts of about the same length."
     batches: list[list[int]] = []
     for i in sorted(range(len(texts)), key=lambda i: -len(texts[i])):
-        if batches and (len(batches[-1]) + 1) * len(texts[batches[-1][0]]) <= chars: batches[-1].append(i)
-        else: batches.append([i])
+        if batches and (len(batches[-1]) + 1) * len(texts[batches[-1][0]]) <= chars:
+            batches[-1].append(i)
+        else:
+            batches.append([i])
     return batches
 
 # %% ../../nbs/3_models/03_embed.ipynb #ae89be49
 def make_room() -> None:
     "Let go of what nobody uses any more."
     import torch
+
     gc.collect()
-    if torch.cuda.is_available(): torch.cuda.empty_cache()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
 
 
 def no_room(spec: ModelSpec, device: str, text: str, setting: str) -> TooLarge:
     "The error for a text that does not fit, or for weights that do not (no text)."
     what = f"{spec.name} with a text of {len(text):,} characters" if text else spec.name
-    return too_large(what, device, 0, f"Put it on the CPU (--set {setting}.device=cpu)" if device != "cpu" else "Free some memory")
+    return too_large(
+        what,
+        device,
+        0,
+        f"Put it on the CPU (--set {setting}.device=cpu)"
+        if device != "cpu"
+        else "Free some memory",
+    )
 
 # %% ../../nbs/3_models/03_embed.ipynb #daeb7c66
 class Helper(Resident):
     "A model of sentence-transformers beside the generator: loaded when first used, and sent away when its room is needed."
-    setting, kind = "", ""  # "embedder" or "reranker", for messages; the name of its class in sentence_transformers
+
+    setting, kind = (
+        "",
+        "",
+    )  # "embedder" or "reranker", for messages; the name of its class in sentence_transformers
 
     def __init__(self, spec: ModelSpec):
         self.spec, self._model, self._place, self._lock = spec, None, None, threading.RLock()
@@ -125,7 +158,8 @@ class Helper(Resident):
         return f"{self.spec.name}:{digest([files, self.spec.prefixes] if self.spec.prefixes else files, 8)}"
 
     @property
-    def loaded(self) -> bool: return self._model is not None
+    def loaded(self) -> bool:
+        return self._model is not None
 
     @property
     def place(self) -> tuple[str, str]:
@@ -133,7 +167,8 @@ class Helper(Resident):
         return self._place or place_helper(self.spec)
 
     @property
-    def device(self) -> str: return self.place[0]
+    def device(self) -> str:
+        return self.place[0]
 
     def _load(self):
         if self._model is None:
@@ -145,14 +180,26 @@ class Helper(Resident):
     def _weights(self, device: str, dtype: str):
         "The weights on a device. Raises TooLarge."
         import sentence_transformers
+
         said, make = "", getattr(sentence_transformers, self.kind)
-        try: model = make(str(find_model(self.spec)), device=device, local_files_only=True, model_kwargs={"dtype": torch_dtype(dtype)})
+        try:
+            model = make(
+                str(find_model(self.spec)),
+                device=device,
+                local_files_only=True,
+                model_kwargs={"dtype": torch_dtype(dtype)},
+            )
         except (RuntimeError, MemoryError) as e:
-            if not out_of_memory(e): raise
+            if not out_of_memory(e):
+                raise
             said = str(e)
-        if said: raise no_room(self.spec, device, "", self.setting)
-        model.tokenizer.split_special_tokens = True  # a [SEP] or </s> of a text is text: it ends nothing
-        if device != "cpu": RESIDENTS.enter(self, device, "helper", helper_demand(self.spec)[1])
+        if said:
+            raise no_room(self.spec, device, "", self.setting)
+        model.tokenizer.split_special_tokens = (
+            True  # a [SEP] or </s> of a text is text: it ends nothing
+        )
+        if device != "cpu":
+            RESIDENTS.enter(self, device, "helper", helper_demand(self.spec)[1])
         return model
 
     def unload(self) -> None:
@@ -165,6 +212,7 @@ class Helper(Resident):
 # %% ../../nbs/3_models/03_embed.ipynb #f8931297
 class Embedder(Helper):
     "A sentence-transformers bi-encoder. Vectors have length 1, so a dot product is the cosine."
+
     setting, kind = "embedder", "SentenceTransformer"
 
     def __init__(
@@ -178,7 +226,8 @@ class Embedder(Helper):
 
     @property
     def dim(self) -> int:
-        with self._lock: return self._load().get_embedding_dimension()
+        with self._lock:
+            return self._load().get_embedding_dimension()
 
     def encode(
         self,
@@ -187,26 +236,55 @@ class Embedder(Helper):
     ) -> np.ndarray:  # float32 [texts, dim]
         "Vectors of length 1. Calls of up to 64 texts are remembered. Raises NotFinite, or TooLarge for a text that does not fit alone."
         with self._lock:
-            if not texts: return np.zeros((0, self.dim), np.float32)
-            if len(texts) > 64: return self._run(texts, query)
+            if not texts:
+                return np.zeros((0, self.dim), np.float32)
+            if len(texts) > 64:
+                return self._run(texts, query)
             new = [t for t in dict.fromkeys(texts) if (query, t) not in self._memory]
-            if new: self._memory.update(zip(((query, t) for t in new), self._run(new, query)))
+            if new:
+                self._memory.update(zip(((query, t) for t in new), self._run(new, query)))
             out = np.stack([self._memory[query, t] for t in texts])
-            while len(self._memory) > self._size: self._memory.popitem(last=False)
+            while len(self._memory) > self._size:
+                self._memory.popitem(last=False)
             return out
 
     def _run(self, texts: Sequence[str], query: bool) -> np.ndarray:
         model, (device, dtype) = self._load(), self.place
         encode = model.encode_query if query else model.encode_document
         many = len(texts) > MANY
-        batches = by_length(texts, BATCH_CHARS[device.partition(":")[0]]) if many else [list(range(len(texts)))]
+        batches = (
+            by_length(texts, BATCH_CHARS[device.partition(":")[0]])
+            if many
+            else [list(range(len(texts)))]
+        )
         read = prefixed(self.spec, texts, query)
-        run = lambda at: encode([read[i] for i in at], batch_size=len(at) if many else self.batch_size, normalize_embeddings=True,
-                                show_progress_bar=False).astype(np.float32)
-        rows = run_batches(batches, run, make_room, lambda i, said: no_room(self.spec, device, texts[i], "embedder"))
-        if many: trim_memory()  # freed batches of odd sizes would stay with the process, and an ingestion would grow by gigabytes
-        vectors = finite(np.stack([rows[i] for i in range(len(texts))]), "vectors", self.spec.name, dtype, "embedder")
-        return vectors if dtype == "fp32" else vectors / np.linalg.norm(vectors, axis=1, keepdims=True)  # of length 1 in fp32, too
+
+        def run(at):
+            return encode(
+                [read[i] for i in at],
+                batch_size=len(at) if many else self.batch_size,
+                normalize_embeddings=True,
+                show_progress_bar=False,
+            ).astype(np.float32)
+
+        rows = run_batches(
+            batches,
+            run,
+            make_room,
+            lambda i, said: no_room(self.spec, device, texts[i], "embedder"),
+        )
+        if many:
+            trim_memory()  # freed batches of odd sizes would stay with the process, and an ingestion would grow by gigabytes
+        vectors = finite(
+            np.stack([rows[i] for i in range(len(texts))]),
+            "vectors",
+            self.spec.name,
+            dtype,
+            "embedder",
+        )
+        return (
+            vectors if dtype == "fp32" else vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+        )  # of length 1 in fp32, too
 
     def unload(self) -> None:
         "Give the memory back; the next call loads again, where there is room then."
@@ -217,6 +295,7 @@ class Embedder(Helper):
 # %% ../../nbs/3_models/03_embed.ipynb #4023ba16
 class CrossEncoderReranker(Helper):
     "A sentence-transformers cross-encoder: reads question and text together."
+
     setting, kind = "reranker", "CrossEncoder"
 
     def __init__(self, spec: ModelSpec, batch_size: int = 16):
@@ -224,7 +303,8 @@ class CrossEncoderReranker(Helper):
         self.batch_size = batch_size
 
     @property
-    def fingerprint(self) -> str: return f"cross-encoder:{super().fingerprint}"
+    def fingerprint(self) -> str:
+        return f"cross-encoder:{super().fingerprint}"
 
     def score(
         self,
@@ -232,16 +312,30 @@ class CrossEncoderReranker(Helper):
         texts: Sequence[str],
     ) -> list[float]:  # one per text, higher is better
         "Relevance of each text to the query. Raises NotFinite, or TooLarge for a text that does not fit alone."
-        if not texts: return []
+        if not texts:
+            return []
         with self._lock:
             model, (device, dtype) = self._load(), self.place
-            run = lambda at: self._predict(model, dtype, [(query, texts[i]) for i in at])
-            rows = run_batches([list(range(len(texts)))], run, make_room, lambda i, said: no_room(self.spec, device, texts[i], "reranker"))
-        return [finite(float(rows[i]), "scores", self.spec.name, dtype, "reranker") for i in range(len(texts))]
+
+            def run(at):
+                return self._predict(model, dtype, [(query, texts[i]) for i in at])
+
+            rows = run_batches(
+                [list(range(len(texts)))],
+                run,
+                make_room,
+                lambda i, said: no_room(self.spec, device, texts[i], "reranker"),
+            )
+        return [
+            finite(float(rows[i]), "scores", self.spec.name, dtype, "reranker")
+            for i in range(len(texts))
+        ]
 
     def _predict(self, model, dtype: str, pairs: list[tuple[str, str]]):
         how = dict(batch_size=self.batch_size, show_progress_bar=False)
-        if dtype == "fp32" or type(model.activation_fn).__name__ != "Sigmoid": return model.predict(pairs, **how)
+        if dtype == "fp32" or type(model.activation_fn).__name__ != "Sigmoid":
+            return model.predict(pairs, **how)
         from torch.nn import Identity
+
         logits = model.predict(pairs, activation_fn=Identity(), **how).astype(np.float64)
         return np.where(np.isfinite(logits), 1 / (1 + np.exp(-np.clip(logits, -500, 500))), np.nan)

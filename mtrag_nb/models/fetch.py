@@ -27,10 +27,13 @@ def wanted_files(
     gguf_file: str = "",  # the one to fetch, of a repository of GGUF files
 ) -> list[str]:
     "Of a repository's files, those that loading needs."
-    if gguf_file: return [n for n in names if n == gguf_file]
+    if gguf_file:
+        return [n for n in names if n == gguf_file]
     apart = ("onnx/", "openvino/", "original/", "consolidated", "training_args")
     names = [n for n in names if not n.startswith(apart)]
-    weights = [n for n in names if n.endswith(".safetensors")] or [n for n in names if n.endswith(".bin")]
+    weights = [n for n in names if n.endswith(".safetensors")] or [
+        n for n in names if n.endswith(".bin")
+    ]
     return weights + [n for n in names if n.endswith((".json", ".txt", ".model", ".jinja"))]
 
 # %% ../../nbs/3_models/01a_fetch.ipynb #a0a0e38f
@@ -40,7 +43,7 @@ UNGATED = {  # a model behind a gate -> a copy of its weights that somebody else
 }
 _SECRETS = {  # a module that is there -> how its platform gives a secret to a process
     "google.colab": "on Colab, add the secret HF_TOKEN (the key in the left margin) and run: "
-                    "import os; from google.colab import userdata; os.environ['HF_TOKEN'] = userdata.get('HF_TOKEN')",
+    "import os; from google.colab import userdata; os.environ['HF_TOKEN'] = userdata.get('HF_TOKEN')",
     "kaggle_secrets": "on Kaggle, add the secret HF_TOKEN under Add-ons, Secrets, attach it to the notebook, and switch on Internet",
 }
 
@@ -48,10 +51,14 @@ _SECRETS = {  # a module that is there -> how its platform gives a secret to a p
 def hub_token() -> str | None:
     "The token for the hub, if this machine has one."
     from huggingface_hub import get_token
+
     if not (token := get_token()) and importlib.util.find_spec("kaggle_secrets"):
         from kaggle_secrets import UserSecretsClient
-        try: token = UserSecretsClient().get_secret("HF_TOKEN")
-        except Exception: token = None  # there is no such secret, or it is not attached; the module names no error of its own
+
+        try:
+            token = UserSecretsClient().get_secret("HF_TOKEN")
+        except Exception:
+            token = None  # there is no such secret, or it is not attached; the module names no error of its own
     return token or None
 
 # %% ../../nbs/3_models/01a_fetch.ipynb #1a551fce
@@ -59,54 +66,92 @@ def gate_message(name: str, token: str | None) -> str:
     "What to do about a model behind a gate."
     why = "the owner of this token has not been let in" if token else "and there is no token"
     steps = [f"accept its conditions at https://huggingface.co/{name}"]
-    if not token: steps += ["make a token at https://huggingface.co/settings/tokens (it only has to read)",
-                            *_SECRETS.values(), "elsewhere, set HF_TOKEN, or run `hf auth login`"]
+    if not token:
+        steps += [
+            "make a token at https://huggingface.co/settings/tokens (it only has to read)",
+            *_SECRETS.values(),
+            "elsewhere, set HF_TOKEN, or run `hf auth login`",
+        ]
     told = "".join(f"\n  {i}. {step}" for i, step in enumerate(steps, 1))
     other = UNGATED.get(name)
     return f"model {name!r} is behind a gate, {why}:{told}" + (
-        f"\nOr take a copy of the same weights that needs neither, made by somebody else: --set chat.name={other}" if other else "")
+        f"\nOr take a copy of the same weights that needs neither, made by somebody else: --set chat.name={other}"
+        if other
+        else ""
+    )
 
 # %% ../../nbs/3_models/01a_fetch.ipynb #10bfd651
 def hub_error(e: Exception, name: str, token: str | None) -> Exception:
     "The error to raise for what the hub's client raised: one that says what to do, or `e` itself."
-    from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, HFValidationError, OfflineModeIsEnabled, RepositoryNotFoundError
-    if isinstance(e, GatedRepoError): return ModelNotFound(gate_message(name, token))
+    from huggingface_hub.errors import (
+        GatedRepoError,
+        HfHubHTTPError,
+        HFValidationError,
+        OfflineModeIsEnabled,
+        RepositoryNotFoundError,
+    )
+
+    if isinstance(e, GatedRepoError):
+        return ModelNotFound(gate_message(name, token))
     if isinstance(e, OfflineModeIsEnabled):
-        return DataError(f"model {name!r} is not here, and HF_HUB_OFFLINE forbids to fetch it", remedy="Unset it and fetch again")
+        return DataError(
+            f"model {name!r} is not here, and HF_HUB_OFFLINE forbids to fetch it",
+            remedy="Unset it and fetch again",
+        )
     if isinstance(e, (RepositoryNotFoundError, HFValidationError)):
         whom = "this token" if token else "somebody without a token"
-        return ModelNotFound(f"the hub has no model {name!r} that it would show to {whom}. Mend the name, or name a folder that has it")
-    if isinstance(e, HfHubHTTPError) or type(e).__module__.partition(".")[0] in ("httpx", "httpx2", "requests", "httpcore"):
-        return DataError(f"model {name!r} could not be fetched ({type(e).__name__}: {str(e)[:100]})",
-                         remedy="Check the network (on Kaggle: Settings, Internet), and fetch again: what came is kept")
+        return ModelNotFound(
+            f"the hub has no model {name!r} that it would show to {whom}. Mend the name, or name a folder that has it"
+        )
+    if isinstance(e, HfHubHTTPError) or type(e).__module__.partition(".")[0] in (
+        "httpx",
+        "httpx2",
+        "requests",
+        "httpcore",
+    ):
+        return DataError(
+            f"model {name!r} could not be fetched ({type(e).__name__}: {str(e)[:100]})",
+            remedy="Check the network (on Kaggle: Settings, Internet), and fetch again: what came is kept",
+        )
     return e
 
 # %% ../../nbs/3_models/01a_fetch.ipynb #d7a0712a
 @dataclass(frozen=True)
 class RemoteFile:
     "A file on the hub."
+
     path: str
     size: int  # bytes
     sum_: str  # SHA-256 of a large file, git's name of another; the cache stores it under this name
 
     @property
-    def large(self) -> bool: return len(self.sum_) == 64
+    def large(self) -> bool:
+        return len(self.sum_) == 64
 
 
 @dataclass(frozen=True)
 class RemoteModel:
     "A model on the hub, and its place in the cache."
+
     name: str
     commit: str
     files: tuple[RemoteFile, ...]  # those that are needed
     place: Path  # models--owner--name
 
-    def blob(self, file: RemoteFile) -> Path: return self.place / "blobs" / file.sum_
+    def blob(self, file: RemoteFile) -> Path:
+        return self.place / "blobs" / file.sum_
 
     def missing(self) -> int:  # bytes
         "What is still to come."
-        def have(path: Path) -> int: return path.stat().st_size if path.exists() else 0
-        came = lambda f: f.size if self.blob(f).exists() else have(self.blob(f).with_name(f.sum_ + ".part"))
+
+        def have(path: Path) -> int:
+            return path.stat().st_size if path.exists() else 0
+
+        def came(f):
+            return (
+                f.size if self.blob(f).exists() else have(self.blob(f).with_name(f.sum_ + ".part"))
+            )
+
         return sum(f.size - came(f) for f in self.files)
 
 # %% ../../nbs/3_models/01a_fetch.ipynb #ce1b997a
@@ -117,37 +162,64 @@ def remote_model(
 ) -> RemoteModel:
     "What a model consists of. Raises ModelNotFound, DataError."
     from huggingface_hub import HfApi, constants
+
     api = HfApi(token=token)
     try:
         about = api.model_info(name)
-        if about.gated: api.auth_check(name)
-        tree = [f for f in api.list_repo_tree(name, recursive=True, revision=about.sha) if hasattr(f, "size")]
-    except Exception as e: raise hub_error(e, name, token) from e
+        if about.gated:
+            api.auth_check(name)
+        tree = [
+            f
+            for f in api.list_repo_tree(name, recursive=True, revision=about.sha)
+            if hasattr(f, "size")
+        ]
+    except Exception as e:
+        raise hub_error(e, name, token) from e
     wanted = set(wanted_files([f.path for f in tree], gguf_file))
-    if not wanted: raise ModelNotFound(f"{name!r} has no {gguf_file or 'files that a model is loaded from'}")
-    files = tuple(RemoteFile(f.path, f.size, f.lfs.sha256 if f.lfs else f.blob_id) for f in tree if f.path in wanted)
-    return RemoteModel(name, about.sha, files, Path(constants.HF_HUB_CACHE) / f"models--{name.replace('/', '--')}")
+    if not wanted:
+        raise ModelNotFound(f"{name!r} has no {gguf_file or 'files that a model is loaded from'}")
+    files = tuple(
+        RemoteFile(f.path, f.size, f.lfs.sha256 if f.lfs else f.blob_id)
+        for f in tree
+        if f.path in wanted
+    )
+    return RemoteModel(
+        name, about.sha, files, Path(constants.HF_HUB_CACHE) / f"models--{name.replace('/', '--')}"
+    )
 
 # %% ../../nbs/3_models/01a_fetch.ipynb #a03bd706
-def _fetch_large(remote: RemoteModel, token: str | None, workers: int, pause: float, seen: Callable[[int], object]) -> None:
+def _fetch_large(
+    remote: RemoteModel,
+    token: str | None,
+    workers: int,
+    pause: float,
+    seen: Callable[[int], object],
+) -> None:
     "The large files of a model into the cache. Raises DataError."
     from huggingface_hub import hf_hub_url
     from huggingface_hub.utils import build_hf_headers
+
     headers = build_hf_headers(token=token or False)
 
     def one(f: RemoteFile) -> None:
         url = hf_hub_url(remote.name, f.path, revision=remote.commit)
         download(url, remote.blob(f), f.size, f.sum_, headers=headers, pause=pause, seen=seen)
 
-    with ThreadPoolExecutor(workers) as pool: list(pool.map(one, [f for f in remote.files if f.large]))
+    with ThreadPoolExecutor(workers) as pool:
+        list(pool.map(one, [f for f in remote.files if f.large]))
 
 
 def _check_small(remote: RemoteModel, folder: Path) -> None:
     "Hold the small files against their checksums. Raises DataError, and throws away one that is wrong."
     for f in remote.files:
-        if f.large or checksum(folder / f.path, f.sum_) == f.sum_: continue
+        if f.large or checksum(folder / f.path, f.sum_) == f.sum_:
+            continue
         (folder / f.path).resolve().unlink()
-        raise DataError("does not have the checksum that the hub names; thrown away", f"{remote.name}/{f.path}", remedy="Fetch again")
+        raise DataError(
+            "does not have the checksum that the hub names; thrown away",
+            f"{remote.name}/{f.path}",
+            remedy="Fetch again",
+        )
 
 # %% ../../nbs/3_models/01a_fetch.ipynb #3dc20fd7
 def fetch_remote(
@@ -159,13 +231,22 @@ def fetch_remote(
 ) -> Path:  # the folder in the cache
     "Fetch a model that `remote_model` has told of. Raises DataError, ModelNotFound; what came is kept."
     from huggingface_hub import snapshot_download
+
     try:
         _fetch_large(remote, token, workers, pause, seen)
-        folder = Path(snapshot_download(remote.name, allow_patterns=[f.path for f in remote.files], token=token or False))
-    except DataError: raise
-    except Exception as e: raise hub_error(e, remote.name, token) from e
+        folder = Path(
+            snapshot_download(
+                remote.name, allow_patterns=[f.path for f in remote.files], token=token or False
+            )
+        )
+    except DataError:
+        raise
+    except Exception as e:
+        raise hub_error(e, remote.name, token) from e
     _check_small(remote, folder)
-    notes = {f.path: {"bytes": f.size, "sha256" if f.large else "git": f.sum_} for f in remote.files}
+    notes = {
+        f.path: {"bytes": f.size, "sha256" if f.large else "git": f.sum_} for f in remote.files
+    }
     write_json(remote.place / "fetched.json", {"commit": remote.commit, "files": notes})
     return folder
 
@@ -182,10 +263,14 @@ def hub_models(settings: Settings) -> list[ModelSpec]:
 
 def missing_models(specs: Iterable[ModelSpec]) -> dict[tuple[str, str], ModelSpec]:
     "Those that are not here yet, each once, by name and file."
+
     def here(spec: ModelSpec) -> bool:
-        try: find_model(spec)
-        except ModelNotFound: return False
+        try:
+            find_model(spec)
+        except ModelNotFound:
+            return False
         return True
+
     return {(s.name, s.gguf_file): s for s in specs if not here(s)}
 
 # %% ../../nbs/3_models/01a_fetch.ipynb #fadfff2e
@@ -195,7 +280,12 @@ def remote_models(
 ) -> list[RemoteModel]:
     "What is to come of these models, none if all are here. Raises ModelNotFound, DataError, also if the disk has no room for it."
     remotes = [remote_model(name, gguf_file, token) for name, gguf_file in missing_models(specs)]
-    if remotes: need_room(remotes[0].place, sum(r.missing() for r in remotes), " and ".join(r.name for r in remotes))
+    if remotes:
+        need_room(
+            remotes[0].place,
+            sum(r.missing() for r in remotes),
+            " and ".join(r.name for r in remotes),
+        )
     return remotes
 
 
@@ -206,6 +296,7 @@ def fetch_models(
     "Fetch the models of a profile that are not here yet. Raises ModelNotFound, DataError; what came is kept."
     if missing_models(hub_models(settings)):
         token = hub_token()
-        for remote in remote_models(hub_models(settings), token): fetch_remote(remote, token, seen=seen)
+        for remote in remote_models(hub_models(settings), token):
+            fetch_remote(remote, token, seen=seen)
     specs = (settings.chat, settings.embedder, settings.reranker)
     return {s.name: find_model(s) for s in specs if s and not s.url}

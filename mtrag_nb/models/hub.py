@@ -18,7 +18,15 @@ from ..core.types import digest
 __all__ = ['LARGE', 'StandInHub', 'hub_environment']
 
 # %% ../../nbs/3_models/00b_hub.ipynb #539cad9c
-LARGE = (".safetensors", ".bin", ".pth", ".pt", ".onnx", ".gguf", ".jpg")  # kept as large files, with a SHA-256
+LARGE = (
+    ".safetensors",
+    ".bin",
+    ".pth",
+    ".pt",
+    ".onnx",
+    ".gguf",
+    ".jpg",
+)  # kept as large files, with a SHA-256
 
 
 def _refusal(status: int, code: str, message: str) -> Answer:
@@ -28,8 +36,17 @@ def _refusal(status: int, code: str, message: str) -> Answer:
 
 def _facts(root: Path, path: Path) -> dict:
     "What the hub tells of a file."
-    facts = {"type": "file", "path": path.relative_to(root).as_posix(), "size": path.stat().st_size, "oid": checksum(path, "0" * 40)}
-    large = {"lfs": {"oid": checksum(path, "0" * 64), "size": facts["size"], "pointerSize": 134}} if path.suffix in LARGE else {}
+    facts = {
+        "type": "file",
+        "path": path.relative_to(root).as_posix(),
+        "size": path.stat().st_size,
+        "oid": checksum(path, "0" * 40),
+    }
+    large = (
+        {"lfs": {"oid": checksum(path, "0" * 64), "size": facts["size"], "pointerSize": 134}}
+        if path.suffix in LARGE
+        else {}
+    )
     return facts | large
 
 # %% ../../nbs/3_models/00b_hub.ipynb #63c8400b
@@ -44,16 +61,28 @@ class StandInHub(FolderServer):
     ):
         super().__init__(folder)
         self.gated, self.tokens = set(gated), set(tokens)
-        self.facts = cache(lambda name: [_facts(self.folder / name, p) for p in sorted((self.folder / name).rglob("*")) if p.is_file()])
+        self.facts = cache(
+            lambda name: [
+                _facts(self.folder / name, p)
+                for p in sorted((self.folder / name).rglob("*"))
+                if p.is_file()
+            ]
+        )
 
     def answer(self, path: str, headers: Mapping[str, str]) -> Answer:
         "What the hub says of a path."
-        asked = re.fullmatch(r"/api/models/([^/]+/[^/]+)(?:/(tree|revision|auth-check))?(?:/[^/]+)?"
-                             r"|/([^/]+/[^/]+)/resolve/[^/]+/(.+)", path)
-        if not asked: return Answer(404)
+        asked = re.fullmatch(
+            r"/api/models/([^/]+/[^/]+)(?:/(tree|revision|auth-check))?(?:/[^/]+)?"
+            r"|/([^/]+/[^/]+)/resolve/[^/]+/(.+)",
+            path,
+        )
+        if not asked:
+            return Answer(404)
         name, what, file = asked[1] or asked[3], asked[2], asked[4]
-        if not (self.folder / name).is_dir(): return _refusal(401, "RepoNotFound", f"Repository {name} not found")
-        if file or what == "auth-check": return self._gate(name, headers) or (self._file(name, file) if file else Answer(200))
+        if not (self.folder / name).is_dir():
+            return _refusal(401, "RepoNotFound", f"Repository {name} not found")
+        if file or what == "auth-check":
+            return self._gate(name, headers) or (self._file(name, file) if file else Answer(200))
         said = self.facts(name) if what == "tree" else self._about(name)
         return Answer(200, json.dumps(said).encode(), {"Content-Type": "application/json"})
 
@@ -63,22 +92,39 @@ class StandInHub(FolderServer):
 
     def _about(self, name: str) -> dict:
         "A repository: its commit, whether it has a gate, its files."
-        return {"_id": digest(name), "id": name, "modelId": name, "sha": self.commit(name), "private": False, "tags": [], "downloads": 0,
-                "likes": 0, "gated": "manual" if name in self.gated else False,
-                "siblings": [{"rfilename": f["path"]} for f in self.facts(name)]}
+        return {
+            "_id": digest(name),
+            "id": name,
+            "modelId": name,
+            "sha": self.commit(name),
+            "private": False,
+            "tags": [],
+            "downloads": 0,
+            "likes": 0,
+            "gated": "manual" if name in self.gated else False,
+            "siblings": [{"rfilename": f["path"]} for f in self.facts(name)],
+        }
 
     def _gate(self, name: str, headers: Mapping[str, str]) -> Answer | None:
         "The refusal, if these headers do not pass the gate."
         token = headers.get("authorization", "").removeprefix("Bearer ")
-        if name not in self.gated or token in self.tokens: return None
-        return _refusal(403 if token else 401, "GatedRepo", f"Access to model {name} is restricted.")
+        if name not in self.gated or token in self.tokens:
+            return None
+        return _refusal(
+            403 if token else 401, "GatedRepo", f"Access to model {name} is restricted."
+        )
 
     def _file(self, name: str, file: str) -> Answer:
         "A file of a repository."
         facts = next((f for f in self.facts(name) if f["path"] == file), None)
-        if facts is None: return _refusal(404, "EntryNotFound", f"{file} is not in {name}")
+        if facts is None:
+            return _refusal(404, "EntryNotFound", f"{file} is not in {name}")
         etag = facts["lfs"]["oid"] if "lfs" in facts else facts["oid"]
-        return Answer(200, (self.folder / name / file).read_bytes(), {"ETag": f'"{etag}"', "X-Repo-Commit": self.commit(name)})
+        return Answer(
+            200,
+            (self.folder / name / file).read_bytes(),
+            {"ETag": f'"{etag}"', "X-Repo-Commit": self.commit(name)},
+        )
 
 # %% ../../nbs/3_models/00b_hub.ipynb #0114ac86
 def hub_environment(
@@ -87,5 +133,13 @@ def hub_environment(
     token: str = "",
 ) -> dict[str, str]:
     "The environment in which huggingface_hub talks to a stand-in and to nobody else."
-    return {"HF_ENDPOINT": url, "HF_HUB_OFFLINE": "0", "HF_HOME": str(home), "HF_HUB_CACHE": str(Path(home) / "hub"), "HF_TOKEN": token,
-            "HF_HUB_DISABLE_XET": "1", "HF_HUB_DISABLE_TELEMETRY": "1", "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
+    return {
+        "HF_ENDPOINT": url,
+        "HF_HUB_OFFLINE": "0",
+        "HF_HOME": str(home),
+        "HF_HUB_CACHE": str(Path(home) / "hub"),
+        "HF_TOKEN": token,
+        "HF_HUB_DISABLE_XET": "1",
+        "HF_HUB_DISABLE_TELEMETRY": "1",
+        "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+    }

@@ -17,11 +17,34 @@ from dataclasses import dataclass, field, replace
 from ..core.settings import ModelSpec
 from ..core.text import unmarked
 from ..core.types import digest
-from .chat import Completion, Prompt, Sampling, Score, as_sampling, seeds_for, unmarked_prompt
-from .device import (RESIDENTS, Resident, TooLarge, capability_of, finite, memory_of, out_of_memory, repeated_heads,
-                                    too_large)
+from mtrag_nb.models.chat import (
+    Completion,
+    Prompt,
+    Sampling,
+    Score,
+    as_sampling,
+    seeds_for,
+    unmarked_prompt,
+)
+from mtrag_nb.models.device import (
+    RESIDENTS,
+    Resident,
+    TooLarge,
+    capability_of,
+    finite,
+    memory_of,
+    out_of_memory,
+    repeated_heads,
+    too_large,
+)
 from .sizes import SHAPES, cache_bytes, shape_in, weight_bytes, work_bytes
-from .weights import Loaded, device_and_dtype, find_model, load_transformer, weight_files
+from mtrag_nb.models.weights import (
+    Loaded,
+    device_and_dtype,
+    find_model,
+    load_transformer,
+    weight_files,
+)
 
 # %% auto #0
 __all__ = ['ALONE', 'agree', 'common_prefix', 'plan_batches', 'padded', 'shared_tokens', 'shared_cache', 'resumed_cache',
@@ -38,15 +61,21 @@ def common_prefix(
     rows: Sequence[Sequence[int]],
 ) -> int:  # tokens that all rows begin with; each row keeps at least one of its own
     "Length of the shared beginning."
-    return min(agree(min(rows), max(rows)), min(map(len, rows)) - 1)  # lexicographic extremes differ first
+    return min(
+        agree(min(rows), max(rows)), min(map(len, rows)) - 1
+    )  # lexicographic extremes differ first
 
 # %% ../../nbs/3_models/02_local.ipynb #0ed00f96
 def _families(rows: Sequence[Sequence[int]]) -> list[list[int]]:
     "Row numbers, those together that share at least half of their length."
     families: list[list[int]] = []
     for i in sorted(range(len(rows)), key=lambda i: list(rows[i])):
-        if families and common_prefix([rows[families[-1][0]], rows[i]]) >= max(64, len(rows[i]) // 2): families[-1].append(i)
-        else: families.append([i])
+        if families and common_prefix([rows[families[-1][0]], rows[i]]) >= max(
+            64, len(rows[i]) // 2
+        ):
+            families[-1].append(i)
+        else:
+            families.append([i])
     return families
 
 
@@ -63,21 +92,30 @@ def plan_batches(
     for group in [*(f for f in families if len(f) > 1), single]:
         batch: list[int] = []
         for i in group:
-            if batch and (len(batch) == size or (max(len(rows[j]) for j in [*batch, i]) + new) * (len(batch) + 1) > tokens):
+            if batch and (
+                len(batch) == size
+                or (max(len(rows[j]) for j in [*batch, i]) + new) * (len(batch) + 1) > tokens
+            ):
                 batches.append(batch)
                 batch = []
             batch.append(i)
-        if batch: batches.append(batch)
+        if batch:
+            batches.append(batch)
     return batches
 
 # %% ../../nbs/3_models/02_local.ipynb #0475c20b
-def padded(rows: Sequence[Sequence[int]], device: str):  # token ids and mask, integers [rows, longest row]
+def padded(
+    rows: Sequence[Sequence[int]], device: str
+):  # token ids and mask, integers [rows, longest row]
     "Rows as one tensor, and 1 where it holds a token."
     import torch
+
     width = max(map(len, rows))
     ids = [[0] * (width - len(r)) + list(r) for r in rows]
     mask = [[0] * (width - len(r)) + [1] * len(r) for r in rows]
-    return torch.tensor(ids, dtype=torch.long, device=device), torch.tensor(mask, dtype=torch.long, device=device)
+    return torch.tensor(ids, dtype=torch.long, device=device), torch.tensor(
+        mask, dtype=torch.long, device=device
+    )
 
 
 def shared_tokens(
@@ -86,7 +124,8 @@ def shared_tokens(
     least: int = 32,  # a shorter beginning is not worth a pass of its own
 ) -> int:
     "How many tokens to compute once for all rows."
-    if len(rows) < 2: return 0
+    if len(rows) < 2:
+        return 0
     n = min(common_prefix(rows), min(map(len, rows)) - keep)
     return n if n >= least else 0
 
@@ -95,6 +134,7 @@ def shared_cache(model, tokens: Sequence[int], rows: int, device: str):
     "The cache of a beginning, once for each row; empty for no tokens."
     import torch
     from transformers import DynamicCache
+
     cache = DynamicCache(config=model.config)
     if tokens:
         model(torch.tensor([list(tokens)], device=device), past_key_values=cache, logits_to_keep=1)
@@ -104,14 +144,20 @@ def shared_cache(model, tokens: Sequence[int], rows: int, device: str):
 
 def resumed_cache(
     model,
-    past: Sequence[tuple],  # per row: tokens, and keys and values of each layer, [heads, tokens, size]
+    past: Sequence[
+        tuple
+    ],  # per row: tokens, and keys and values of each layer, [heads, tokens, size]
     device: str,
 ):
     "One cache of the beginnings that rows bring, padded on the left."
     import torch
     from transformers import DynamicCache
+
     cache, wide = DynamicCache(config=model.config), max(n for n, _ in past)
-    pad = lambda x, n: torch.nn.functional.pad(x[:, :n].to(device), (0, 0, wide - n, 0))
+
+    def pad(x, n):
+        return torch.nn.functional.pad(x[:, :n].to(device), (0, 0, wide - n, 0))
+
     for layer in range(len(past[0][1])):
         keys, values = (torch.stack([pad(kv[layer][side], n) for n, kv in past]) for side in (0, 1))
         cache.update(keys, values, layer)
@@ -125,10 +171,19 @@ def one_by_one(model, rows: Sequence[Sequence[int]], keep: int = 1, past: Sequen
     "Rows run one after another on a CPU, each from the beginning that it brings: one cache, padded on the left, and their logits."
     import torch
     from transformers import DynamicCache
+
     done, logits = [], []
     for i, row in enumerate(rows):
-        cache = resumed_cache(model, past[i:i + 1], "cpu") if past else DynamicCache(config=model.config)
-        out = model(torch.tensor([list(row[past[i][0] if past else 0:])]), past_key_values=cache, logits_to_keep=keep)
+        cache = (
+            resumed_cache(model, past[i : i + 1], "cpu")
+            if past
+            else DynamicCache(config=model.config)
+        )
+        out = model(
+            torch.tensor([list(row[past[i][0] if past else 0 :])]),
+            past_key_values=cache,
+            logits_to_keep=keep,
+        )
         done.append((len(row), [(layer.keys[0], layer.values[0]) for layer in cache.layers]))
         logits.append(out.logits.float())
     return resumed_cache(model, done, "cpu"), torch.cat(logits)
@@ -137,28 +192,57 @@ def one_by_one(model, rows: Sequence[Sequence[int]], keep: int = 1, past: Sequen
 class Prefilled:
     "A padded batch after its first forward pass; what its rows share, or bring along, is not computed again."
 
-    def __init__(self, model, rows: Sequence[Sequence[int]], device: str, keep: int = 1, least: int = 32, past: Sequence[tuple] = ()):
+    def __init__(
+        self,
+        model,
+        rows: Sequence[Sequence[int]],
+        device: str,
+        keep: int = 1,
+        least: int = 32,
+        past: Sequence[tuple] = (),
+    ):
         import torch
-        self.model, self.shared = model, 0 if past else shared_tokens(rows, keep, least)  # tokens that were computed once for all rows
+
+        self.model, self.shared = (
+            model,
+            0 if past else shared_tokens(rows, keep, least),
+        )  # tokens that were computed once for all rows
         if not self.shared and device == "cpu" and self._long(rows, past):
             self.mask = padded([[1] * len(r) for r in rows], device)[1]
             self.lengths = self.mask.sum(dim=1)
             self.cache, self.logits = one_by_one(model, rows, keep, past)
             return
-        self.cache = resumed_cache(model, past, device) if past else shared_cache(model, rows[0][:self.shared], len(rows), device)
-        begun = [n for n, _ in past] or [self.shared] * len(rows)  # tokens of each row that are in the cache
+        self.cache = (
+            resumed_cache(model, past, device)
+            if past
+            else shared_cache(model, rows[0][: self.shared], len(rows), device)
+        )
+        begun = [n for n, _ in past] or [self.shared] * len(
+            rows
+        )  # tokens of each row that are in the cache
         ids, own = padded([r[n:] for r, n in zip(rows, begun)], device)
         self.mask = torch.cat([padded([[1] * n for n in begun], device)[1], own], dim=1)
         self.lengths = self.mask.sum(dim=1)
         at = (own.cumsum(dim=1) - 1).clamp(min=0) + torch.tensor(begun, device=device)[:, None]
-        out = model(ids, attention_mask=self.mask, position_ids=at, past_key_values=self.cache, logits_to_keep=keep)
+        out = model(
+            ids,
+            attention_mask=self.mask,
+            position_ids=at,
+            past_key_values=self.cache,
+            logits_to_keep=keep,
+        )
         self.logits = out.logits.float()  # [rows, keep, vocabulary]
 
     def _long(self, rows, past) -> bool:
         "Whether the rows are better run alone, and can be: a cache that forgets, as a sliding window's, cannot be put together."
         from transformers import DynamicCache
+
         left = sum(map(len, rows)) - sum(n for n, _ in past)
-        return len(rows) > 1 and left >= ALONE * len(rows) and not any(x.is_sliding for x in DynamicCache(config=self.model.config).layers)
+        return (
+            len(rows) > 1
+            and left >= ALONE * len(rows)
+            and not any(x.is_sliding for x in DynamicCache(config=self.model.config).layers)
+        )
 
     def row(self, i: int) -> list[tuple]:
         "The cache of row i without its padding: keys and values of each layer, [heads, tokens, size]."
@@ -168,8 +252,14 @@ class Prefilled:
     def step(self, tokens):
         "Append one token to each row: logits for the next, [rows, vocabulary]."
         import torch
+
         self.mask = torch.cat([self.mask, self.mask.new_ones(len(tokens), 1)], dim=1)
-        out = self.model(tokens[:, None], attention_mask=self.mask, position_ids=self.lengths[:, None], past_key_values=self.cache)
+        out = self.model(
+            tokens[:, None],
+            attention_mask=self.mask,
+            position_ids=self.lengths[:, None],
+            past_key_values=self.cache,
+        )
         self.lengths = self.lengths + 1
         return out.logits[:, -1].float()
 
@@ -191,7 +281,8 @@ class PrefixStore:
 
     def add(self, row: Sequence[int], kv: list[tuple]) -> None:
         "Keep the cache of a prompt."
-        if len(row) < self.least: return
+        if len(row) < self.least:
+            return
         self._kept[tuple(row)] = kv
         self._kept.move_to_end(tuple(row))
         self.shrink(self.limit)
@@ -199,11 +290,14 @@ class PrefixStore:
     def shrink(self, limit: int) -> None:
         "From now on no more than so many bytes."
         self.limit = limit
-        while self._kept and self.bytes > limit: self._kept.popitem(last=False)
+        while self._kept and self.bytes > limit:
+            self._kept.popitem(last=False)
 
     @property
     def bytes(self) -> int:
-        return sum(x.numel() * x.element_size() for kv in self._kept.values() for pair in kv for x in pair)
+        return sum(
+            x.numel() * x.element_size() for kv in self._kept.values() for pair in kv for x in pair
+        )
 
     def find(
         self,
@@ -211,59 +305,93 @@ class PrefixStore:
         keep: int = 1,  # positions at the end that must be computed
     ) -> tuple | None:  # (tokens, cache) of the longest beginning
         "The cache of the prompt that begins most like `row`."
-        if not self._kept: return None
+        if not self._kept:
+            return None
         n, best = max((min(agree(row, k), len(row) - keep), k) for k in self._kept)
-        if n < self.least: return None
+        if n < self.least:
+            return None
         self._kept.move_to_end(best)
         return n, self._kept[best]
 
-    def clear(self) -> None: self._kept.clear()
+    def clear(self) -> None:
+        self._kept.clear()
 
 # %% ../../nbs/3_models/02_local.ipynb #b975c8ea
 def _gumbel(generators, vocabulary: int, device):
     "One row of Gumbel noise per generator."
     import torch
-    rows = [-torch.log(-torch.log(torch.rand(vocabulary, generator=g).clamp(1e-10, 1 - 1e-7))) for g in generators]
+
+    rows = [
+        -torch.log(-torch.log(torch.rand(vocabulary, generator=g).clamp(1e-10, 1 - 1e-7)))
+        for g in generators
+    ]
     return torch.stack(rows).to(device)
 
 
-def penalized(logits, replies: Sequence[Sequence[int]], penalty: float):  # logits: [rows, vocabulary]; tokens of each reply so far
+def penalized(
+    logits, replies: Sequence[Sequence[int]], penalty: float
+):  # logits: [rows, vocabulary]; tokens of each reply so far
     "Logits with those of tokens that were said already made smaller."
     import torch
+
     said = torch.zeros_like(logits, dtype=torch.bool)
-    for row, tokens in zip(said, replies): row[list(tokens)] = True
+    for row, tokens in zip(said, replies):
+        row[list(tokens)] = True
     return torch.where(said, torch.where(logits > 0, logits / penalty, logits * penalty), logits)
 
 # %% ../../nbs/3_models/02_local.ipynb #b975c8eab
 def filtered(logits, top_p: float = 1.0, top_k: int = 0):  # [rows, vocabulary]
     "Logits of the likeliest tokens; the others are minus infinity."
     import torch
-    if top_k: logits = logits.masked_fill(logits < logits.topk(min(top_k, logits.shape[-1])).values[:, -1:], -torch.inf)
-    if top_p == 1: return logits
+
+    if top_k:
+        logits = logits.masked_fill(
+            logits < logits.topk(min(top_k, logits.shape[-1])).values[:, -1:], -torch.inf
+        )
+    if top_p == 1:
+        return logits
     shares, at = logits.softmax(dim=-1).sort(dim=-1, descending=True, stable=True)
-    full = shares.cumsum(dim=-1) - shares >= top_p  # before this token came, the likelier ones had it all
+    full = (
+        shares.cumsum(dim=-1) - shares >= top_p
+    )  # before this token came, the likelier ones had it all
     return logits.masked_fill(torch.zeros_like(full).scatter(1, at, full), -torch.inf)
 
 
-def pick_tokens(logits, how: float | Sampling, generators, replies=()):  # logits: [rows, vocabulary]; a generator and a reply a row
+def pick_tokens(
+    logits, how: float | Sampling, generators, replies=()
+):  # logits: [rows, vocabulary]; a generator and a reply a row
     "The next token of each row: the likeliest, or sampled."
     s = as_sampling(how)
-    if s.repeat_penalty != 1: logits = penalized(logits, replies, s.repeat_penalty)
-    if s: logits = filtered(logits / s.temperature, s.top_p, s.top_k) + _gumbel(generators, logits.shape[-1], logits.device)
+    if s.repeat_penalty != 1:
+        logits = penalized(logits, replies, s.repeat_penalty)
+    if s:
+        logits = filtered(logits / s.temperature, s.top_p, s.top_k) + _gumbel(
+            generators, logits.shape[-1], logits.device
+        )
     return logits.argmax(dim=-1)
 
 # %% ../../nbs/3_models/02_local.ipynb #16f428eb
 @dataclass
 class _Reply:
     "A reply as it grows."
+
     tokens: list[int] = field(default_factory=list)
     stop: str = "length"  # why it ended, or would if it ended now
 
-    def add(self, token: int, m: Loaded, ends: set[int], stop: Sequence[str]) -> bool:  # True: it goes on
+    def add(
+        self, token: int, m: Loaded, ends: set[int], stop: Sequence[str]
+    ) -> bool:  # True: it goes on
         "One more token."
-        if token in ends: self.stop = "end"
-        else: self.tokens.append(token)
-        if self.stop == "length" and stop and any(s in m.tokenizer.decode(self.tokens) for s in stop): self.stop = "string"
+        if token in ends:
+            self.stop = "end"
+        else:
+            self.tokens.append(token)
+        if (
+            self.stop == "length"
+            and stop
+            and any(s in m.tokenizer.decode(self.tokens) for s in stop)
+        ):
+            self.stop = "string"
         return self.stop == "length"
 
     def text(self, m: Loaded, stop: Sequence[str]) -> str:
@@ -282,7 +410,8 @@ def prefill(
     "The first pass of a batch."
     batch = Prefilled(m.model, rows, m.device, keep, past=past)
     if store is not None:
-        for i, row in enumerate(rows): store.add(row, batch.row(i))
+        for i, row in enumerate(rows):
+            store.add(row, batch.row(i))
     return batch
 
 # %% ../../nbs/3_models/02_local.ipynb #20ea92e1
@@ -295,28 +424,45 @@ def generate_batch(
     stop: Sequence[str],  # strings that end a reply; cut off
     store: PrefixStore | None = None,  # as in `prefill`, and so is `past`
     past: Sequence[tuple] = (),
-    told: Callable[[int, str], object] | None = None,  # takes a row and its text so far, after each token
+    told: Callable[[int, str], object]
+    | None = None,  # takes a row and its text so far, after each token
 ) -> list[Completion]:
     "Complete all rows in one padded batch."
     import torch
-    start, ends, noise = time.perf_counter(), m.ends, [torch.Generator().manual_seed(s) for s in seeds]
+
+    start, ends, noise = (
+        time.perf_counter(),
+        m.ends,
+        [torch.Generator().manual_seed(s) for s in seeds],
+    )
     replies, live = [_Reply() for _ in rows], list(range(len(rows)))
     with torch.inference_mode():
         batch = prefill(m, rows, 1, store, past)
         logits = batch.logits[:, -1]
         for n in range(max_new_tokens):
             logits = finite(logits, "logits", m.name, m.dtype, "chat")
-            tokens = pick_tokens(logits, temperature, [noise[i] for i in live], [replies[i].tokens for i in live])
-            going = [row for row, (i, t) in enumerate(zip(live, tokens.tolist())) if replies[i].add(t, m, ends, stop)]
-            for i in live if told else (): told(i, replies[i].text(m, stop))
-            if not going or n + 1 == max_new_tokens: break
+            tokens = pick_tokens(
+                logits, temperature, [noise[i] for i in live], [replies[i].tokens for i in live]
+            )
+            going = [
+                row
+                for row, (i, t) in enumerate(zip(live, tokens.tolist()))
+                if replies[i].add(t, m, ends, stop)
+            ]
+            for i in live if told else ():
+                told(i, replies[i].text(m, stop))
+            if not going or n + 1 == max_new_tokens:
+                break
             if len(going) < len(live):
                 at = torch.tensor(going, device=m.device)
                 batch.keep(at)
                 tokens, live = tokens[at], [live[row] for row in going]
             logits = batch.step(tokens)
     share = (time.perf_counter() - start) / len(rows)
-    return [Completion(r.text(m, stop), len(row), len(r.tokens), r.stop, share) for row, r in zip(rows, replies)]
+    return [
+        Completion(r.text(m, stop), len(row), len(r.tokens), r.stop, share)
+        for row, r in zip(rows, replies)
+    ]
 
 # %% ../../nbs/3_models/02_local.ipynb #f44cdb1e
 def logprobs_batch(
@@ -328,8 +474,12 @@ def logprobs_batch(
 ) -> list[tuple]:  # per row: (tensor [keep, vocabulary], the row's share of the seconds)
     "Log-probabilities of the next token at the last `keep` positions of each row, in one padded batch."
     import torch
+
     start = time.perf_counter()
-    with torch.inference_mode(): tails = prefill(m, rows, min(keep, min(map(len, rows))), store, past).logits.log_softmax(dim=-1)
+    with torch.inference_mode():
+        tails = prefill(m, rows, min(keep, min(map(len, rows))), store, past).logits.log_softmax(
+            dim=-1
+        )
     share = (time.perf_counter() - start) / len(rows)
     return [(t, share) for t in tails]
 
@@ -337,34 +487,46 @@ def logprobs_batch(
 def read_score(tail, seconds: float, prompt: list[int], continuation: list[int]) -> Score:
     "The score of a continuation from the log-probabilities at the end of its row."
     import torch
-    if not continuation: return Score(0.0, 0, len(prompt), seconds)
-    picked = tail[-len(continuation):].gather(1, torch.tensor(continuation, device=tail.device)[:, None])
+
+    if not continuation:
+        return Score(0.0, 0, len(prompt), seconds)
+    picked = tail[-len(continuation) :].gather(
+        1, torch.tensor(continuation, device=tail.device)[:, None]
+    )
     return Score(picked.sum().item(), len(continuation), len(prompt), seconds)
 
 # %% ../../nbs/3_models/02_local.ipynb #554a49b9
 def trim_memory() -> None:
     "Hand freed memory back to the system, where the C library can (glibc)."
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
-    if trim: trim(0)
+    if trim:
+        trim(0)
 
 # %% ../../nbs/3_models/02_local.ipynb #c5608952
 def run_batches(
     batches: Sequence[list[int]],  # row numbers
     run: Callable[[list[int]], list],  # one result a row
     free: Callable[[], None],  # makes room
-    give_up: Callable[[int, str], Exception],  # (row, what the device said) -> the error for a row that does not fit alone
+    give_up: Callable[
+        [int, str], Exception
+    ],  # (row, what the device said) -> the error for a row that does not fit alone
 ) -> dict[int, object]:  # row number -> result
     "Run each batch; one that does not fit into memory is halved. Raises what `give_up` makes of a row that does not fit alone."
     todo, results, alone = list(batches), {}, set()
     while todo:
         batch, said = todo.pop(0), ""
-        try: results |= dict(zip(batch, run(batch), strict=True))
+        try:
+            results |= dict(zip(batch, run(batch), strict=True))
         except (RuntimeError, MemoryError) as e:
-            if not out_of_memory(e): raise
+            if not out_of_memory(e):
+                raise
             said = str(e) or type(e).__name__
-        if not said: continue
-        if batch[0] in alone: raise give_up(batch[0], said)
-        if len(batch) == 1: alone.add(batch[0])
+        if not said:
+            continue
+        if batch[0] in alone:
+            raise give_up(batch[0], said)
+        if len(batch) == 1:
+            alone.add(batch[0])
         free()
         half = len(batch) // 2
         todo[:0] = [part for part in (batch[:half], batch[half:]) if part]
@@ -374,7 +536,8 @@ def run_batches(
 def _rows_to_score(pairs: Sequence[tuple[list[int], list[int]]]) -> dict[tuple[int, ...], int]:
     "Rows to run for (prompt, continuation) pairs, and the positions at the end of each that are read."
     rows: dict[tuple[int, ...], int] = {}
-    for p, c in pairs: rows[tuple(p + c[:-1])] = max(rows.get(tuple(p + c[:-1]), 1), len(c))
+    for p, c in pairs:
+        rows[tuple(p + c[:-1])] = max(rows.get(tuple(p + c[:-1]), 1), len(c))
     return rows
 
 # %% ../../nbs/3_models/02_local.ipynb #c467e06f
@@ -383,12 +546,17 @@ def demand(
     dtype: str,  # fp32, fp16 or bf16
     tokens: int,  # padded tokens in a batch
     rows: int = 8,
-) -> tuple[int, int]:  # bytes of the weights, and of a batch beside them; zeros for a model whose shape is not known
+) -> tuple[
+    int, int
+]:  # bytes of the weights, and of a batch beside them; zeros for a model whose shape is not known
     "What a chat model takes in memory."
     path = find_model(spec)
     shape = shape_in(path) if (path / "config.json").is_file() else SHAPES.get(spec.name)
-    if shape is None: return 0, 0
-    return weight_bytes(shape, dtype, spec.quantization), tokens * cache_bytes(shape, dtype) + work_bytes(shape, dtype, tokens, rows)
+    if shape is None:
+        return 0, 0
+    return weight_bytes(shape, dtype, spec.quantization), tokens * cache_bytes(
+        shape, dtype
+    ) + work_bytes(shape, dtype, tokens, rows)
 
 # %% ../../nbs/3_models/02_local.ipynb #c83406d2
 class TransformersChat(Resident):
@@ -399,9 +567,15 @@ class TransformersChat(Resident):
         spec: ModelSpec,
         batch_size: int = 8,  # most rows in one forward pass
         batch_tokens: int = 16384,  # most padded tokens in one forward pass
-        store_bytes: int | None = None,  # for the caches of recent prompts; 0 for none; None: 1 GiB on a CPU, on a GPU what is free
+        store_bytes: int
+        | None = None,  # for the caches of recent prompts; 0 for none; None: 1 GiB on a CPU, on a GPU what is free
     ):
-        self.spec, self.batch_size, self.batch_tokens, self.store_bytes = spec, batch_size, batch_tokens, store_bytes
+        self.spec, self.batch_size, self.batch_tokens, self.store_bytes = (
+            spec,
+            batch_size,
+            batch_tokens,
+            store_bytes,
+        )
         self.store = PrefixStore(2**30 if store_bytes is None else store_bytes)
         self._lock, self._loaded = threading.RLock(), None
 
@@ -418,30 +592,42 @@ class TransformersChat(Resident):
         return device_and_dtype(self.spec) == ("cpu", "fp32") and not self.spec.quantization
 
     @property
-    def loaded(self) -> bool: return self._loaded is not None
+    def loaded(self) -> bool:
+        return self._loaded is not None
 
     @property
     def place(self) -> tuple[str, str]:
         "Device and precision: where it lies, or where it would be loaded now."
-        return (self._loaded.device, self._loaded.dtype) if self._loaded else device_and_dtype(self.spec)
+        return (
+            (self._loaded.device, self._loaded.dtype)
+            if self._loaded
+            else device_and_dtype(self.spec)
+        )
 
     def load(self) -> Loaded:
         "The model, loaded on the first call. Raises TooLarge for one that does not fit; another chat model of its GPU goes first."
         with self._lock:
-            if self._loaded is None: self._loaded = self._load_now()
+            if self._loaded is None:
+                self._loaded = self._load_now()
             return self._loaded
 
     def _load_now(self) -> Loaded:
         (device, dtype), said = device_and_dtype(self.spec), ""
         weights, work = demand(self.spec, dtype, self.batch_tokens, self.batch_size)
         RESIDENTS.make_way(device, "chat", weights + work)
-        what, free = f"{self.spec.name} ({self.spec.quantization or 'not quantized'}, {dtype})", memory_of(device)
+        what, free = (
+            f"{self.spec.name} ({self.spec.quantization or 'not quantized'}, {dtype})",
+            memory_of(device),
+        )
         four = "" if self.spec.quantization else "four bits (--set chat.quantization=nf4), "
         remedy = f"Take {four}a smaller model (--set chat.name=...), or stop what else uses the memory; `mtrag plan` says what fits"
-        if weights > (free[0] if device.startswith("cuda") else free[1]) > 0: raise too_large(what, device, weights, remedy)
-        try: loaded = replace(load_transformer(self.spec), name=self.spec.name)
+        if weights > (free[0] if device.startswith("cuda") else free[1]) > 0:
+            raise too_large(what, device, weights, remedy)
+        try:
+            loaded = replace(load_transformer(self.spec), name=self.spec.name)
         except (RuntimeError, MemoryError) as e:
-            if not out_of_memory(e): raise
+            if not out_of_memory(e):
+                raise
             said = str(e)
         if said:
             self._make_room()
@@ -452,7 +638,8 @@ class TransformersChat(Resident):
     def unload(self) -> None:
         "Give the memory back; the next call loads again."
         with self._lock:
-            if self._loaded is None: return
+            if self._loaded is None:
+                return
             self._loaded = None
             RESIDENTS.leave(self)
             self.store.clear()
@@ -482,56 +669,111 @@ class TransformersChat(Resident):
         seeds = seeds_for(seed, len(prompts))
         with self._lock:
             rows = [self.encode(p) for p in prompts]
-            return self._in_batches(rows, [1] * len(rows), lambda at, store, past: generate_batch(
-                self.load(), [rows[i] for i in at], max_new_tokens, temperature, [seeds[i] for i in at], tuple(stop), store, past,
-                told and (lambda row, text: told(at[row], text))), max_new_tokens)
+            return self._in_batches(
+                rows,
+                [1] * len(rows),
+                lambda at, store, past: generate_batch(
+                    self.load(),
+                    [rows[i] for i in at],
+                    max_new_tokens,
+                    temperature,
+                    [seeds[i] for i in at],
+                    tuple(stop),
+                    store,
+                    past,
+                    told and (lambda row, text: told(at[row], text)),
+                ),
+                max_new_tokens,
+            )
 
     def score(self, prompts, continuations):
         "Log-probability of each continuation after its prompt. Raises NotFinite for one that is no number."
         with self._lock:
             m = self.load()
-            pairs = [(self.encode(p), self._ids(c)) for p, c in zip(prompts, continuations, strict=True)]
+            pairs = [
+                (self.encode(p), self._ids(c)) for p, c in zip(prompts, continuations, strict=True)
+            ]
             keep = _rows_to_score(pairs)
             rows = list(keep)
-            tails = dict(zip(rows, self._in_batches(rows, list(keep.values()), lambda at, store, past: logprobs_batch(
-                self.load(), [rows[i] for i in at], max(keep[rows[i]] for i in at), store, past))))
+            tails = dict(
+                zip(
+                    rows,
+                    self._in_batches(
+                        rows,
+                        list(keep.values()),
+                        lambda at, store, past: logprobs_batch(
+                            self.load(),
+                            [rows[i] for i in at],
+                            max(keep[rows[i]] for i in at),
+                            store,
+                            past,
+                        ),
+                    ),
+                )
+            )
             scores = [read_score(*tails[tuple(p + c[:-1])], p, c) for p, c in pairs]
-        for s in scores: finite(s.logprob, "log-probabilities", m.name, m.dtype, "chat")
+        for s in scores:
+            finite(s.logprob, "log-probabilities", m.name, m.dtype, "chat")
         return scores
 
     def _in_batches(self, rows, keep, run, new: int = 0) -> list:
         "`run(row numbers, store, past)` on planned batches, rows that begin like an earlier prompt apart; results in the order of `rows`."
         store, m = self._usable_store(), self.load()
-        past = {i: p for i, r in enumerate(rows) if (p := store.find(r, keep[i])) is not None} if store is not None else {}
-        parts = [part for part in (list(past), [i for i in range(len(rows)) if i not in past]) if part]
+        past = (
+            {i: p for i, r in enumerate(rows) if (p := store.find(r, keep[i])) is not None}
+            if store is not None
+            else {}
+        )
+        parts = [
+            part for part in (list(past), [i for i in range(len(rows)) if i not in past]) if part
+        ]
         grow = 0 if m.device == "cpu" else new
-        plans = [(part, plan_batches([rows[i] for i in part], self.batch_size, self.batch_tokens, grow)) for part in parts]
+        plans = [
+            (part, plan_batches([rows[i] for i in part], self.batch_size, self.batch_tokens, grow))
+            for part in parts
+        ]
         batches = [[part[j] for j in batch] for part, plan in plans for batch in plan]
-        begun = lambda batch: [past[i] for i in batch] if batch[0] in past else ()
+
+        def begun(batch):
+            return [past[i] for i in batch] if batch[0] in past else ()
 
         def let_go():
             past.clear()
             self._make_room()
+
         with repeated_heads(capability_of(m.device)):
-            results = run_batches(batches, lambda batch: run(batch, store, begun(batch)), let_go, lambda i, said: self._no_room(rows[i]))
+            results = run_batches(
+                batches,
+                lambda batch: run(batch, store, begun(batch)),
+                let_go,
+                lambda i, said: self._no_room(rows[i]),
+            )
         trim_memory()
         return [results[i] for i in range(len(rows))]
 
     def _no_room(self, row: Sequence[int]) -> TooLarge:
         "The error for a prompt that does not fit alone."
-        remedy = ("Give less of it (--set retrieval.rerank_k=3, stages.history_turns=2), put embedder and reranker on the CPU "
-                  "(--set embedder.device=cpu --set reranker.device=cpu), or take a smaller model")
-        return too_large(f"{self.spec.name} with a prompt of {len(row)} tokens", self.load().device, 0, remedy)
+        remedy = (
+            "Give less of it (--set retrieval.rerank_k=3, stages.history_turns=2), put embedder and reranker on the CPU "
+            "(--set embedder.device=cpu --set reranker.device=cpu), or take a smaller model"
+        )
+        return too_large(
+            f"{self.spec.name} with a prompt of {len(row)} tokens", self.load().device, 0, remedy
+        )
 
     def _usable_store(self) -> PrefixStore | None:
         "The store, if this model's cache can be cut at any token (a sliding window's cannot) and there is room for it."
         config, device = self.load().model.config, self.load().device
-        sliding = getattr(config, "sliding_window", None) and getattr(config, "use_sliding_window", True)
+        sliding = getattr(config, "sliding_window", None) and getattr(
+            config, "use_sliding_window", True
+        )
         if self.store_bytes is None and device.startswith("cuda"):
             self.store.shrink(max(0, RESIDENTS.room(device) + self.store.bytes) // 2)
         return self.store if self.store.limit and not sliding else None
 
     def _make_room(self) -> None:
         import torch
+
         self.store.clear()
-        if torch.cuda.is_available(): torch.cuda.empty_cache()
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()

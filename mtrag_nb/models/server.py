@@ -22,7 +22,16 @@ import numpy as np
 from ..core.files import parse_json
 from ..core.settings import ModelSpec
 from ..core.types import ModelNotFound, PartlyFailed, ServerError, SettingsError, redacted
-from .chat import Completion, Prompt, Sampling, Score, as_sampling, chat, seeds_for, unmarked_prompt
+from mtrag_nb.models.chat import (
+    Completion,
+    Prompt,
+    Sampling,
+    Score,
+    as_sampling,
+    chat,
+    seeds_for,
+    unmarked_prompt,
+)
 from .embed import prefixed
 from .weights import find_model
 
@@ -35,11 +44,14 @@ __all__ = ['LARGEST_REPLY', 'BUSY', 'REFUSED', 'PREFILLS', 'BEGIN', 'ENDED', 'ST
            'find_abilities', 'ServerChat', 'read_vectors', 'ServerEmbedder']
 
 # %% ../../nbs/3_models/04_server.ipynb #6ca9ce9c
-LARGEST_REPLY = 64 * 2**20  # bytes; the log-probabilities of a prompt of 32,000 tokens take about 5 MiB
+LARGEST_REPLY = (
+    64 * 2**20
+)  # bytes; the log-probabilities of a prompt of 32,000 tokens take about 5 MiB
 
 
 class Busy(ServerError):
     "A server that refuses to serve at the moment, or takes too long."
+
     after = 0.0  # seconds that it asks to wait
 
 
@@ -56,8 +68,10 @@ def _pieces(reply: httpx.Response, until: float) -> Iterator[bytes]:
     size = 0
     for piece in reply.iter_bytes():
         size += len(piece)
-        if size > LARGEST_REPLY: raise ValueError(f"more than {LARGEST_REPLY:,} bytes")
-        if time.monotonic() > until: raise httpx.ReadTimeout("the reply is not whole yet")
+        if size > LARGEST_REPLY:
+            raise ValueError(f"more than {LARGEST_REPLY:,} bytes")
+        if time.monotonic() > until:
+            raise httpx.ReadTimeout("the reply is not whole yet")
         yield piece
 
 # %% ../../nbs/3_models/04_server.ipynb #f4e954fe
@@ -67,17 +81,29 @@ BUSY, REFUSED = (408, 429, 502, 503, 504), (400, 404, 405, 415, 422, 501)
 def _wait(reply: httpx.Response) -> float:
     "The seconds that `Retry-After` asks for, given as a number or as a date; 0 if it says nothing that can be read."
     said = reply.headers.get("Retry-After", "").strip()
-    if said.isascii() and said.isdigit(): return float(said[:9])
-    try: return max(0.0, (parsedate_to_datetime(said) - datetime.now(timezone.utc)).total_seconds())
-    except (TypeError, ValueError): return 0.0
+    if said.isascii() and said.isdigit():
+        return float(said[:9])
+    try:
+        return max(0.0, (parsedate_to_datetime(said) - datetime.now(timezone.utc)).total_seconds())
+    except (TypeError, ValueError):
+        return 0.0
 
 
 def _refusal(reply: httpx.Response, data: bytes, url: str, secrets: Sequence[str]) -> ServerError:
     "The error of a reply with a status that is one."
-    said = redacted(data.decode("utf-8", "replace"), *secrets)[:200]  # cut after hiding: half a key is a secret, too
-    kind = Busy if reply.status_code in BUSY else Refused if reply.status_code in REFUSED else ServerError
+    said = redacted(data.decode("utf-8", "replace"), *secrets)[
+        :200
+    ]  # cut after hiding: half a key is a secret, too
+    kind = (
+        Busy
+        if reply.status_code in BUSY
+        else Refused
+        if reply.status_code in REFUSED
+        else ServerError
+    )
     error = kind(f"{url} answered {reply.status_code}: {said}", *secrets)
-    if isinstance(error, Busy): error.after = _wait(reply)
+    if isinstance(error, Busy):
+        error.after = _wait(reply)
     return error
 
 # %% ../../nbs/3_models/04_server.ipynb #854665af
@@ -85,32 +111,60 @@ class Pieces:
     "A reply that comes in pieces, put together."
 
     def __init__(self, told: Callable[[str], object]):  # takes the text so far, after each piece
-        self.told, self.text, self.choice, self.message, self.more, self.done = told, "", None, {}, {}, False
+        self.told, self.text, self.choice, self.message, self.more, self.done = (
+            told,
+            "",
+            None,
+            {},
+            {},
+            False,
+        )
 
     def take(self, line: bytes) -> None:
         "A line. Raises ValueError for one that is no piece of a reply."
-        if not line.startswith(b"data:"): return  # an empty line, a comment, the name of an event
-        if line[5:].strip() == b"[DONE]": self.done = True
-        else: self._add(parse_json(line[5:]))
+        if not line.startswith(b"data:"):
+            return  # an empty line, a comment, the name of an event
+        if line[5:].strip() == b"[DONE]":
+            self.done = True
+        else:
+            self._add(parse_json(line[5:]))
 
     def _add(self, event: object) -> None:
-        if not isinstance(event, dict) or event.get("error"): raise ValueError(f"{str(event)[:200]} in the place of a piece")
-        if event.get("usage"): self.more["usage"] = event["usage"]
+        if not isinstance(event, dict) or event.get("error"):
+            raise ValueError(f"{str(event)[:200]} in the place of a piece")
+        if event.get("usage"):
+            self.more["usage"] = event["usage"]
         choices = event.get("choices") or []
-        if not isinstance(choices, list): raise ValueError(f"choices that are a {type(choices).__name__}")
+        if not isinstance(choices, list):
+            raise ValueError(f"choices that are a {type(choices).__name__}")
         for choice in choices[:1]:
-            delta = ({"content": choice["text"]} if "text" in choice else choice.get("delta") or {}) if isinstance(choice, dict) else None
-            if not isinstance(delta, dict): raise ValueError(f"{str(choice)[:40]!r} as a piece")
-            self.choice = {**(self.choice or {}), **{k: v for k, v in choice.items() if k not in ("delta", "text") and v is not None}}
+            delta = (
+                ({"content": choice["text"]} if "text" in choice else choice.get("delta") or {})
+                if isinstance(choice, dict)
+                else None
+            )
+            if not isinstance(delta, dict):
+                raise ValueError(f"{str(choice)[:40]!r} as a piece")
+            self.choice = {
+                **(self.choice or {}),
+                **{k: v for k, v in choice.items() if k not in ("delta", "text") and v is not None},
+            }
             self.message |= {k: v for k, v in delta.items() if v}
-            if not isinstance(piece := delta.get("content") or "", str): raise ValueError(f"a {type(piece).__name__} instead of text")
+            if not isinstance(piece := delta.get("content") or "", str):
+                raise ValueError(f"a {type(piece).__name__} instead of text")
             self.text += piece
-            if piece: self.told(self.text)
+            if piece:
+                self.told(self.text)
 
     def reply(self) -> dict:
         "All of it. Raises ValueError if it is not whole."
-        if not (self.done or (self.choice or {}).get("finish_reason")): raise ValueError("the reply broke off before its end")
-        whole = [] if self.choice is None else [{**self.choice, "message": {**self.message, "content": self.text}}]
+        if not (self.done or (self.choice or {}).get("finish_reason")):
+            raise ValueError("the reply broke off before its end")
+        whole = (
+            []
+            if self.choice is None
+            else [{**self.choice, "message": {**self.message, "content": self.text}}]
+        )
         return {"choices": whole, **self.more}
 
 # %% ../../nbs/3_models/04_server.ipynb #95285089
@@ -123,12 +177,19 @@ def lines_of(pieces: Iterable[bytes]) -> Iterator[bytes]:
     yield rest
 
 
-def _read(reply: httpx.Response, until: float, told: Callable[[str], object] | None) -> bytes | dict:
+def _read(
+    reply: httpx.Response, until: float, told: Callable[[str], object] | None
+) -> bytes | dict:
     "The bytes of a reply, or the object that its pieces make."
-    if told is None or not reply.is_success or "event-stream" not in reply.headers.get("Content-Type", ""):
+    if (
+        told is None
+        or not reply.is_success
+        or "event-stream" not in reply.headers.get("Content-Type", "")
+    ):
         return b"".join(_pieces(reply, until))
     whole = Pieces(told)
-    for line in lines_of(_pieces(reply, until)): whole.take(line.rstrip(b"\r"))
+    for line in lines_of(_pieces(reply, until)):
+        whole.take(line.rstrip(b"\r"))
     return whole.reply()
 
 # %% ../../nbs/3_models/04_server.ipynb #abf827f0
@@ -138,27 +199,40 @@ def post(
     body: dict,
     secrets: Sequence[str] = (),  # hidden in messages
     timeout: float = 600.0,  # seconds for the whole reply
-    told: Callable[[str], object] | None = None,  # takes the text so far, of a reply that comes in pieces
+    told: Callable[[str], object]
+    | None = None,  # takes the text so far, of a reply that comes in pieces
 ) -> dict:
     "Send JSON, get a JSON object. Raises ServerError, with the address and what came back; Busy if it is worth another try."
     try:
-        with client.stream("POST", url, json=body) as reply: data = _read(reply, time.monotonic() + timeout, told)
-    except httpx.TimeoutException as e: raise Busy(f"{url} did not answer in time ({type(e).__name__}: {e})", *secrets) from None
+        with client.stream("POST", url, json=body) as reply:
+            data = _read(reply, time.monotonic() + timeout, told)
+    except httpx.TimeoutException as e:
+        raise Busy(f"{url} did not answer in time ({type(e).__name__}: {e})", *secrets) from None
     except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as e:
         remedy = "Is the server running, and is the profile's url right?"
-        raise Unreachable(f"{url} did not answer ({type(e).__name__}: {e}). {remedy}", *secrets) from None
-    except ValueError as e: raise ServerError(f"{url} could not be asked, or not be read ({type(e).__name__}: {e})", *secrets) from None
-    if not reply.is_success: raise _refusal(reply, data, url, secrets)
+        raise Unreachable(
+            f"{url} did not answer ({type(e).__name__}: {e}). {remedy}", *secrets
+        ) from None
+    except ValueError as e:
+        raise ServerError(
+            f"{url} could not be asked, or not be read ({type(e).__name__}: {e})", *secrets
+        ) from None
+    if not reply.is_success:
+        raise _refusal(reply, data, url, secrets)
     return data if isinstance(data, dict) else _object(data, url, secrets)
 
 
 def _object(data: bytes, url: str, secrets: Sequence[str]) -> dict:
     "The object that a server sent. Raises ServerError for anything else."
-    try: found = parse_json(data)
+    try:
+        found = parse_json(data)
     except ValueError as e:
         said = redacted(data.decode("utf-8", "replace"), *secrets)[:200]
-        raise ServerError(f"{url} answered something that is not JSON: {said} ({e})", *secrets) from None
-    if not isinstance(found, dict): raise ServerError(f"{url} answered a {type(found).__name__}, not an object", *secrets)
+        raise ServerError(
+            f"{url} answered something that is not JSON: {said} ({e})", *secrets
+        ) from None
+    if not isinstance(found, dict):
+        raise ServerError(f"{url} answered a {type(found).__name__}, not an object", *secrets)
     return found
 
 # %% ../../nbs/3_models/04_server.ipynb #126a1db9
@@ -168,7 +242,8 @@ BEGIN = "{text}\n\nBegin your reply with exactly these words: {prefill}"
 
 def asked_for(prompt: Prompt) -> Prompt:
     "A prompt that asks for the beginning instead of making it."
-    if not prompt.prefill: return prompt
+    if not prompt.prefill:
+        return prompt
     *before, (role, text) = prompt.messages
     return Prompt((*before, (role, BEGIN.format(text=text, prefill=prompt.prefill))))
 
@@ -177,77 +252,124 @@ def request_for(
     name: str,  # of the model, as the server knows it
     prompt: Prompt,
     way: str = "continue",  # one of PREFILLS
-    template: Callable[[Prompt], str] | None = None,  # for the way `text`: messages -> the text that a model reads
+    template: Callable[[Prompt], str]
+    | None = None,  # for the way `text`: messages -> the text that a model reads
 ) -> tuple[str, dict]:  # path and body
     "The request for a prompt, freed of chat marks: the server would read them as control tokens."
     prompt = unmarked_prompt(prompt)
-    if way == "text": return "/completions", {"model": name, "prompt": template(prompt) + prompt.prefill}
-    if way == "asked": prompt = asked_for(prompt)
+    if way == "text":
+        return "/completions", {"model": name, "prompt": template(prompt) + prompt.prefill}
+    if way == "asked":
+        prompt = asked_for(prompt)
     messages = [{"role": r, "content": t} for r, t in prompt.messages]
-    if prompt.prefill: messages.append({"role": "assistant", "content": prompt.prefill})
-    flags = {"continue_final_message": True, "add_generation_prompt": False} if prompt.prefill and way == "continue" else {}
+    if prompt.prefill:
+        messages.append({"role": "assistant", "content": prompt.prefill})
+    flags = (
+        {"continue_final_message": True, "add_generation_prompt": False}
+        if prompt.prefill and way == "continue"
+        else {}
+    )
     return "/chat/completions", {"model": name, "messages": messages, **flags}
 
 # %% ../../nbs/3_models/04_server.ipynb #6122f254
 def after_prefill(text: str, prefill: str) -> str:
     "A reply without the words that it was asked to begin with."
     start, said = prefill.strip(), text.strip()
-    rest = said[len(start):] if start and said.lower().startswith(start.lower()) else said
-    return rest if not start or not rest or prefill[-1:].isspace() or rest[0] in ",.;:!?" else " " + rest.lstrip()
+    rest = said[len(start) :] if start and said.lower().startswith(start.lower()) else said
+    return (
+        rest
+        if not start or not rest or prefill[-1:].isspace() or rest[0] in ",.;:!?"
+        else " " + rest.lstrip()
+    )
 
 # %% ../../nbs/3_models/04_server.ipynb #d69f134b
-def template_of(name: str) -> Callable[[Prompt], str] | None:  # None: no such model lies here, or it has no template
+def template_of(
+    name: str,
+) -> Callable[[Prompt], str] | None:  # None: no such model lies here, or it has no template
     "A model's chat template: messages -> the text that the model reads, up to where its reply begins."
-    try: folder = find_model(ModelSpec(name))
-    except ModelNotFound: return None
-    if not folder.is_dir(): return None
+    try:
+        folder = find_model(ModelSpec(name))
+    except ModelNotFound:
+        return None
+    if not folder.is_dir():
+        return None
     from transformers import AutoTokenizer
+
     tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
     own = tuple(t.content for t in tokenizer.added_tokens_decoder.values() if t.special)
-    messages = lambda prompt: [{"role": r, "content": t} for r, t in unmarked_prompt(prompt, own).messages]
-    return tokenizer.chat_template and (lambda p: tokenizer.apply_chat_template(messages(p), tokenize=False, add_generation_prompt=True))
+
+    def messages(prompt):
+        return [{"role": r, "content": t} for r, t in unmarked_prompt(prompt, own).messages]
+
+    return tokenizer.chat_template and (
+        lambda p: tokenizer.apply_chat_template(
+            messages(p), tokenize=False, add_generation_prompt=True
+        )
+    )
 
 # %% ../../nbs/3_models/04_server.ipynb #25d703b5
-ENDED = {None: "end", "stop": "end", "eos": "end", "eos_token": "end", "end_turn": "end", "length": "length", "max_tokens": "length",
-         "stop_sequence": "string"}  # what a server calls the end of a reply -> Completion.stop
+ENDED = {
+    None: "end",
+    "stop": "end",
+    "eos": "end",
+    "eos_token": "end",
+    "end_turn": "end",
+    "length": "length",
+    "max_tokens": "length",
+    "stop_sequence": "string",
+}  # what a server calls the end of a reply -> Completion.stop
 STOP_TOKENS = 8  # most tokens of a string that ends a reply
 
 
 def _silence(choice: dict, message: dict, tokens_out: int, stop: Sequence[str]) -> str:
-    "Why a reply holds no text; \"\" if a string ended it that the caller had named."
+    'Why a reply holds no text; "" if a string ended it that the caller had named.'
     if message.get("reasoning_content") or message.get("reasoning"):
         return "thought, and replied nothing: allow more tokens (stages.max_new_tokens), or switch its thinking off"
-    if message.get("refusal"): return f"refused to reply: {str(message['refusal'])[:100]}"
-    if message.get("content") is None: return "replied without content"
-    if ENDED[choice.get("finish_reason")] == "length": return "was cut off before it said anything"
-    if stop and (isinstance(choice.get("stop_reason"), str) or 0 < tokens_out <= STOP_TOKENS): return ""
+    if message.get("refusal"):
+        return f"refused to reply: {str(message['refusal'])[:100]}"
+    if message.get("content") is None:
+        return "replied without content"
+    if ENDED[choice.get("finish_reason")] == "length":
+        return "was cut off before it said anything"
+    if stop and (isinstance(choice.get("stop_reason"), str) or 0 < tokens_out <= STOP_TOKENS):
+        return ""
     return "replied nothing"
 
 # %% ../../nbs/3_models/04_server.ipynb #c783dd28
 def fault_of_reply(choice: dict, message: dict, tokens_out: int, stop: Sequence[str]) -> str:
-    "Why a choice is no reply that can be used; \"\" if it can."
+    'Why a choice is no reply that can be used; "" if it can.'
     text, ended = message.get("content"), choice.get("finish_reason")
-    if ended == "content_filter": return "filtered the reply (content_filter)"
-    if message.get("tool_calls") or message.get("function_call") or ended in ("tool_calls", "function_call"):
+    if ended == "content_filter":
+        return "filtered the reply (content_filter)"
+    if (
+        message.get("tool_calls")
+        or message.get("function_call")
+        or ended in ("tool_calls", "function_call")
+    ):
         return "called a tool instead of replying"
-    if not isinstance(ended, (str, type(None))) or ended not in ENDED: return f"ended the reply by {str(ended)[:40]!r}"
-    if not isinstance(text, (str, type(None))): return f"replied with a {type(text).__name__} instead of text"
+    if not isinstance(ended, (str, type(None))) or ended not in ENDED:
+        return f"ended the reply by {str(ended)[:40]!r}"
+    if not isinstance(text, (str, type(None))):
+        return f"replied with a {type(text).__name__} instead of text"
     return "" if text and text.strip() else _silence(choice, message, tokens_out, stop)
 
 
 def tokens_of(usage: object, key: str) -> int:
     "A count of tokens; 0 where the server counts none. Raises ValueError for anything that is no count."
-    if usage is None: return 0
-    if not isinstance(usage, dict): raise ValueError(f"a usage that is a {type(usage).__name__}")
+    if usage is None:
+        return 0
+    if not isinstance(usage, dict):
+        raise ValueError(f"a usage that is a {type(usage).__name__}")
     n = usage.get(key, 0)
-    if type(n) is not int or not 0 <= n < 10**9: raise ValueError(f"{str(n)[:40]} as {key}")
+    if type(n) is not int or not 0 <= n < 10**9:
+        raise ValueError(f"{str(n)[:40]} as {key}")
     return n
 
 # %% ../../nbs/3_models/04_server.ipynb #ab5b66d1
 def cut_at(text: str, stop: Sequence[str]) -> tuple[str, bool]:  # the text, and whether it was cut
     "A text up to the first of the strings that end it."
     ends = [i for i in (text.find(s) for s in stop) if i >= 0]
-    return (text[:min(ends)], True) if ends else (text, False)
+    return (text[: min(ends)], True) if ends else (text, False)
 
 # %% ../../nbs/3_models/04_server.ipynb #adba5dd4
 def read_completion(
@@ -261,50 +383,82 @@ def read_completion(
     choices = reply.get("choices")
     choice = choices[0] if isinstance(choices, list) and choices else None
     message = choice.get("message") if isinstance(choice, dict) else None
-    if not isinstance(message, dict) or reply.get("error"): raise ServerError(f"{url} gave no choices: {str(reply)[:200]}", *secrets)
-    try: tokens_in, tokens_out = (tokens_of(reply.get("usage"), k) for k in ("prompt_tokens", "completion_tokens"))
-    except ValueError as e: raise ServerError(f"{url} gave {e}", *secrets) from None
-    if fault := fault_of_reply(choice, message, tokens_out, stop): raise ServerError(f"{url} {fault}", *secrets)
+    if not isinstance(message, dict) or reply.get("error"):
+        raise ServerError(f"{url} gave no choices: {str(reply)[:200]}", *secrets)
+    try:
+        tokens_in, tokens_out = (
+            tokens_of(reply.get("usage"), k) for k in ("prompt_tokens", "completion_tokens")
+        )
+    except ValueError as e:
+        raise ServerError(f"{url} gave {e}", *secrets) from None
+    if fault := fault_of_reply(choice, message, tokens_out, stop):
+        raise ServerError(f"{url} {fault}", *secrets)
     text, cut = cut_at(message["content"], stop)
-    ended = "string" if cut or isinstance(choice.get("stop_reason"), str) else ENDED[choice.get("finish_reason")]
+    ended = (
+        "string"
+        if cut or isinstance(choice.get("stop_reason"), str)
+        else ENDED[choice.get("finish_reason")]
+    )
     return Completion(text, tokens_in, tokens_out, ended, seconds)
 
 # %% ../../nbs/3_models/04_server.ipynb #df3c7979
 def as_chat(reply: dict) -> dict:
     "A reply of `/completions`, in the form of one of `/chat/completions`."
     choices = reply.get("choices")
-    message = lambda c: {**c, "message": {"content": c["text"]}} if isinstance(c, dict) and "text" in c else c
+
+    def message(c):
+        return (
+            {**c, "message": {"content": c["text"]}} if isinstance(c, dict) and "text" in c else c
+        )
+
     return {**reply, "choices": list(map(message, choices))} if isinstance(choices, list) else reply
 
 # %% ../../nbs/3_models/04_server.ipynb #fc996ed7
-def read_count(reply: dict) -> tuple[int, tuple[int, ...]]:  # how many tokens, and which, where the server says so
+def read_count(
+    reply: dict,
+) -> tuple[int, tuple[int, ...]]:  # how many tokens, and which, where the server says so
     "What the tokenizer says. Raises ValueError for anything that is no count."
     n, ids = reply.get("count"), reply.get("tokens")
-    if type(n) is not int or not 0 < n < 10**9: raise ValueError(f"a count of tokens of {str(n)[:40]}")
-    if ids is None: return n, ()
+    if type(n) is not int or not 0 < n < 10**9:
+        raise ValueError(f"a count of tokens of {str(n)[:40]}")
+    if ids is None:
+        return n, ()
     if not isinstance(ids, list) or len(ids) != n or any(type(i) is not int for i in ids):
         raise ValueError(f"tokens that are not {n} numbers")
     return n, tuple(ids)
 
 
-def read_logprob(entry: object, token: int | None) -> float:  # token: None where the server does not name them
+def read_logprob(
+    entry: object, token: int | None
+) -> float:  # token: None where the server does not name them
     "The log-probability of a token of the prompt. Raises ValueError for an entry without one."
-    if not isinstance(entry, dict) or not entry: raise ValueError("a token without a log-probability")
-    if token is None and len(entry) > 1: raise ValueError("several tokens in the place of one")
+    if not isinstance(entry, dict) or not entry:
+        raise ValueError("a token without a log-probability")
+    if token is None and len(entry) > 1:
+        raise ValueError("several tokens in the place of one")
     found = entry.get(str(token)) if token is not None else next(iter(entry.values()))
     x = found.get("logprob") if isinstance(found, dict) else None
-    if type(x) not in (int, float) or not -1e6 < x <= 1e-3: raise ValueError(f"{str(x)[:40]} as a log-probability")
+    if type(x) not in (int, float) or not -1e6 < x <= 1e-3:
+        raise ValueError(f"{str(x)[:40]} as a log-probability")
     return min(0.0, float(x))
 
 # %% ../../nbs/3_models/04_server.ipynb #d68c911c
-def read_score(reply: dict, before: tuple, whole: tuple,
-               seconds: float) -> Score:  # before, whole: what `read_count` gave without and with the text
+def read_score(
+    reply: dict, before: tuple, whole: tuple, seconds: float
+) -> Score:  # before, whole: what `read_count` gave without and with the text
     "The score of a text. Raises ValueError for log-probabilities that are too few, too many, of other tokens, or no numbers."
     (n, prompt), (total, tokens), by_token = before, whole, reply.get("prompt_logprobs")
-    if total <= n or tokens[:len(prompt)] != prompt: raise ValueError("a text that does not go on after the tokens of its prompt")
+    if total <= n or tokens[: len(prompt)] != prompt:
+        raise ValueError("a text that does not go on after the tokens of its prompt")
     if not isinstance(by_token, list) or len(by_token) != total:
-        raise ValueError(f"{len(by_token) if isinstance(by_token, list) else 'no list of'} log-probabilities for {total} tokens")
-    logprobs = [read_logprob(entry, tokens[i] if tokens else None) for i, entry in enumerate(by_token) if i >= n]
+        raise ValueError(
+            f"{len(by_token) if isinstance(by_token, list) else 'no list of'} log-probabilities for {total} tokens"
+        )
+    logprobs = [
+        read_logprob(entry, tokens[i] if tokens else None)
+        for i, entry in enumerate(by_token)
+        if i >= n
+    ]
     return Score(sum(logprobs), len(logprobs), n, seconds)
 
 # %% ../../nbs/3_models/04_server.ipynb #59e9ce1b
@@ -313,10 +467,19 @@ FIRST = 20  # likeliest tokens that are asked for: the most that OpenAI's interf
 
 def first_tokens(reply: dict) -> list[tuple[str, float]]:  # token, log-probability
     "The likeliest first tokens of a reply. Raises ValueError where there are none."
-    try: top = reply["choices"][0]["logprobs"]["content"][0]["top_logprobs"]
-    except (KeyError, IndexError, TypeError): top = None
-    if not isinstance(top, list) or not top: raise ValueError("no log-probabilities of a first token")
-    return [(e["token"] if isinstance(e, dict) and isinstance(e.get("token"), str) else "", read_logprob({"0": e}, None)) for e in top]
+    try:
+        top = reply["choices"][0]["logprobs"]["content"][0]["top_logprobs"]
+    except (KeyError, IndexError, TypeError):
+        top = None
+    if not isinstance(top, list) or not top:
+        raise ValueError("no log-probabilities of a first token")
+    return [
+        (
+            e["token"] if isinstance(e, dict) and isinstance(e.get("token"), str) else "",
+            read_logprob({"0": e}, None),
+        )
+        for e in top
+    ]
 
 
 def read_first(reply: dict, text: str, tokens_in: int, seconds: float) -> Score:
@@ -324,7 +487,9 @@ def read_first(reply: dict, text: str, tokens_in: int, seconds: float) -> Score:
     top = first_tokens(reply)
     found = [x for token, x in top if token.strip() == text.strip()]
     if not found or not text.strip():
-        raise ValueError(f"no log-probability of {text[:40]!r}: it is none of the {len(top)} likeliest tokens")
+        raise ValueError(
+            f"no log-probability of {text[:40]!r}: it is none of the {len(top)} likeliest tokens"
+        )
     return Score(min(0.0, math.log(sum(map(math.exp, found)))), 1, tokens_in, seconds)
 
 # %% ../../nbs/3_models/04_server.ipynb #a25f8ec7
@@ -336,26 +501,36 @@ def each(
     pause: float = 1.0,  # seconds before the second try; doubled for each further one, up to 30
 ) -> list:  # a result or an exception for each row
     "Ask for all rows side by side, and again for those that the server was too busy for."
+
     def one(i):
-        try: return ask(i)
-        except Exception as e: return e
+        try:
+            return ask(i)
+        except Exception as e:
+            return e
+
     out, todo, begun = [None] * rows, list(range(rows)), time.monotonic()
     while todo:
-        with ThreadPoolExecutor(min(width, len(todo))) as pool: found = list(pool.map(one, todo))
-        for i, result in zip(todo, found): out[i] = result
+        with ThreadPoolExecutor(min(width, len(todo))) as pool:
+            found = list(pool.map(one, todo))
+        for i, result in zip(todo, found):
+            out[i] = result
         todo = [i for i in todo if isinstance(out[i], Busy)]
         wait = max([pause, *(out[i].after for i in todo)])
-        if time.monotonic() + wait > begun + patience: break
-        if todo: time.sleep(wait)
+        if time.monotonic() + wait > begun + patience:
+            break
+        if todo:
+            time.sleep(wait)
         pause = min(2 * pause, 30.0)
     return out
 
 # %% ../../nbs/3_models/04_server.ipynb #9ff60d89
 def key_of(spec: ModelSpec) -> str:
-    "The server's key; \"\" if there is none. Raises SettingsError, without showing it, for one that no header can hold."
+    'The server\'s key; "" if there is none. Raises SettingsError, without showing it, for one that no header can hold.'
     key = os.environ.get(spec.api_key_env, "").strip() if spec.api_key_env else ""
     if not key.isascii() or not key.isprintable():
-        raise SettingsError(f"what ${spec.api_key_env} holds is no key: it has line breaks or odd characters in it")
+        raise SettingsError(
+            f"what ${spec.api_key_env} holds is no key: it has line breaks or odd characters in it"
+        )
     return key
 
 # %% ../../nbs/3_models/04_server.ipynb #b9ca1d85
@@ -373,51 +548,73 @@ class Connection:
         self.url, self._whole, key = spec.url.rstrip("/"), spec.url.whole.rstrip("/"), key_of(spec)
         name = self._whole.partition("//")[2].partition("/")[0].rpartition("@")[0]
         self.secrets = tuple(s for s in (key, name, *map(unquote, name.split(":", 1)[1:])) if s)
-        self._client = httpx.Client(timeout=timeout, headers={"Authorization": f"Bearer {key}"} if key else {})
+        self._client = httpx.Client(
+            timeout=timeout, headers={"Authorization": f"Bearer {key}"} if key else {}
+        )
         self.down = False  # the last batch was served in no part
 
-    def post(self, path: str, body: dict, without: str = "", told: Callable[[str], object] | None = None) -> dict:
+    def post(
+        self, path: str, body: dict, without: str = "", told: Callable[[str], object] | None = None
+    ) -> dict:
         "Ask. `without`: an end of the url that this path does not have; `told`: takes the text so far."
-        return post(self._client, self._whole.removesuffix(without) + path, body, self.secrets, self.timeout, told)
+        return post(
+            self._client,
+            self._whole.removesuffix(without) + path,
+            body,
+            self.secrets,
+            self.timeout,
+            told,
+        )
 
     def read(self, read: Callable, *what):
         "What `read` makes of it. Raises ServerError in the place of ValueError."
-        try: return read(*what)
-        except ValueError as e: raise ServerError(f"{self.url} gave {e}", *self.secrets) from None
+        try:
+            return read(*what)
+        except ValueError as e:
+            raise ServerError(f"{self.url} gave {e}", *self.secrets) from None
 
     def each(self, ask: Callable[[int], object], rows: int, width: int) -> list:
         "The result of each row, so many at a time. Raises the error of the only row, or PartlyFailed."
         out = each(ask, rows, width, 0.0 if self.down else self.patience, self.pause)
         self.down = bool(out) and all(isinstance(r, Busy) for r in out)
-        if not any(isinstance(r, Exception) for r in out): return out
+        if not any(isinstance(r, Exception) for r in out):
+            return out
         raise out[0] if rows == 1 else PartlyFailed(out)
 
 # %% ../../nbs/3_models/04_server.ipynb #7146fea8
 @dataclass(frozen=True)
 class Abilities:
     "What a server can do besides writing a reply, and so how it is asked."
+
     prefill: str = "continue"  # one of PREFILLS
     score: str = "prompt"  # log-probabilities: "prompt" (all of a text), "first" (of a first token) or "" (none)
     seeds: str = "together"  # a seed decides a sampled reply: "together" (many requests at a time), "alone" (one at a time) or "" (never)
     samples: bool = True  # a temperature changes the replies
 
     def __str__(self):
-        odd = [f"{k}={v or 'none'}" for k, v in asdict(self).items() if k in ("prefill", "score") and v != getattr(Abilities, k)]
+        odd = [
+            f"{k}={v or 'none'}"
+            for k, v in asdict(self).items()
+            if k in ("prefill", "score") and v != getattr(Abilities, k)
+        ]
         return " ".join(odd)  # what changes what is sent, and is not vLLM's way
 
 
 def tried(ask: Callable[[], object]) -> object | None:
     "What a request brings; None where the server does not take it, or answers something else. Raises Busy and Unreachable."
-    try: return ask()
-    except (Busy, Unreachable): raise
-    except (ServerError, ValueError): return None
+    try:
+        return ask()
+    except (Busy, Unreachable):
+        raise
+    except (ServerError, ValueError):
+        return None
 
 # %% ../../nbs/3_models/04_server.ipynb #da012813
 COUNTING = chat("", "Write the numbers from one to twenty in words.")
 
 
 def halves(text: str) -> tuple[str, str]:
-    "A text cut at the space nearest to its middle; the second half begins with it. \"\" twice where there is none."
+    'A text cut at the space nearest to its middle; the second half begins with it. "" twice where there is none.'
     spaces = [i for i, c in enumerate(text) if c == " " and i > 0]
     at = min(spaces, key=lambda i: abs(i - len(text) // 2), default=0)
     return (text[:at], text[at:]) if at else ("", "")
@@ -436,16 +633,20 @@ def alike(a: Completion | None, b: Completion) -> bool:
 
 
 def find_prefill(
-    say: Callable[[Prompt, str], Completion],  # the greedy reply to a prompt, asked for in a way of PREFILLS
+    say: Callable[
+        [Prompt, str], Completion
+    ],  # the greedy reply to a prompt, asked for in a way of PREFILLS
     ways: Sequence[str] = PREFILLS[:-1],  # to be tried
 ) -> str:
     "The first way in which a reply that is begun goes on as it would by itself."
     whole = say(COUNTING, "asked")
     start, rest = halves(whole.text)
     for way in ways if start else ():
-        if way == "text" and not alike(tried(lambda: say(COUNTING, way)), whole): continue  # e.g. a template that begins twice
+        if way == "text" and not alike(tried(lambda: say(COUNTING, way)), whole):
+            continue  # e.g. a template that begins twice
         said = tried(lambda: say(replace(COUNTING, prefill=start), way))
-        if said is not None and goes_on(said.text, rest, whole.text): return way
+        if said is not None and goes_on(said.text, rest, whole.text):
+            return way
     return "asked"
 
 # %% ../../nbs/3_models/04_server.ipynb #9e52c891
@@ -457,8 +658,10 @@ def find_seeds(
 ) -> tuple[str, bool]:  # Abilities.seeds, Abilities.samples
     "Whether a seed decides a sampled reply, and whether there are sampled replies at all."
     a, b, c, d = sample((1, 2, 1, 2), 4)
-    if len({a, b, c, d}) == 1: return "", False
-    if (a, b) == (c, d): return "together", True
+    if len({a, b, c, d}) == 1:
+        return "", False
+    if (a, b) == (c, d):
+        return "together", True
     a, b, c, d = sample((1, 2, 1, 2), 1)
     return "alone" if (a, b) == (c, d) else "", True
 
@@ -468,55 +671,99 @@ def find_score(
 ) -> str:
     "Which log-probabilities a server gives: Abilities.score."
     reply = tried(lambda: ask(prompt_logprobs=0))
-    if reply is not None and isinstance(reply.get("prompt_logprobs"), list): return "prompt"
-    return "first" if tried(lambda: first_tokens(ask(logprobs=True, top_logprobs=FIRST))) is not None else ""
+    if reply is not None and isinstance(reply.get("prompt_logprobs"), list):
+        return "prompt"
+    return (
+        "first"
+        if tried(lambda: first_tokens(ask(logprobs=True, top_logprobs=FIRST))) is not None
+        else ""
+    )
 
 # %% ../../nbs/3_models/04_server.ipynb #dc2f867d
 def sampling_keys(how: float | Sampling) -> dict[str, float]:
     "How to draw, as a request says it. Raises ServerError for a penalty."
     s = as_sampling(how)
-    if s.repeat_penalty != 1: raise ServerError("a server's repetition penalty counts the words of the prompt: ask for none (1.0)")
+    if s.repeat_penalty != 1:
+        raise ServerError(
+            "a server's repetition penalty counts the words of the prompt: ask for none (1.0)"
+        )
     extra = {"top_p": s.top_p} if s.top_p < 1 else {}
-    return {"temperature": how if how is not s else s.temperature, **extra, **({"top_k": s.top_k} if s.top_k else {})}
+    return {
+        "temperature": how if how is not s else s.temperature,
+        **extra,
+        **({"top_k": s.top_k} if s.top_k else {}),
+    }
 
 # %% ../../nbs/3_models/04_server.ipynb #aa073a0b
 class Talk:
     "One prompt at a time with a chat server."
 
-    def __init__(self, connection: Connection, name: str):  # name: of the model, as the server knows it
-        self.connection, self.name, self._lock, self._template, self.streams = connection, name, threading.Lock(), [], True
+    def __init__(
+        self, connection: Connection, name: str
+    ):  # name: of the model, as the server knows it
+        self.connection, self.name, self._lock, self._template, self.streams = (
+            connection,
+            name,
+            threading.Lock(),
+            [],
+            True,
+        )
 
     def template(self) -> Callable[[Prompt], str]:
         "The model's chat template, from this machine. Raises ValueError if it is not here."
         with self._lock:
-            if not self._template: self._template.append(template_of(self.name))
-        if self._template[0] is None: raise ValueError(f"no chat template of {self.name} on this machine")
+            if not self._template:
+                self._template.append(template_of(self.name))
+        if self._template[0] is None:
+            raise ValueError(f"no chat template of {self.name} on this machine")
         return self._template[0]
 
-    def post(self, prompt: Prompt, way: str, told: Callable[[str], object] | None = None, **how) -> dict:
+    def post(
+        self, prompt: Prompt, way: str, told: Callable[[str], object] | None = None, **how
+    ) -> dict:
         "The reply to a prompt; in pieces if somebody is told of them, and the server takes that."
         path, body = request_for(self.name, prompt, way, self.template() if way == "text" else None)
         if told and self.streams:
             pieces = {"stream": True, "stream_options": {"include_usage": True}}
-            try: return self.connection.post(path, {**body, **how, **pieces}, told=told)
-            except Refused: self.streams = False
+            try:
+                return self.connection.post(path, {**body, **how, **pieces}, told=told)
+            except Refused:
+                self.streams = False
         return self.connection.post(path, {**body, **how})
 
-    def say(self, prompt: Prompt, way: str, max_new_tokens: int, temperature: float | Sampling = 0.0, seed: int = 0,
-            stop: Sequence[str] = (), told: Callable[[str], object] | None = None) -> Completion:
+    def say(
+        self,
+        prompt: Prompt,
+        way: str,
+        max_new_tokens: int,
+        temperature: float | Sampling = 0.0,
+        seed: int = 0,
+        stop: Sequence[str] = (),
+        told: Callable[[str], object] | None = None,
+    ) -> Completion:
         "The completion of a prompt; `told` takes the text so far."
-        start, how = time.perf_counter(), {"max_tokens": max_new_tokens, **sampling_keys(temperature), "seed": seed}
-        own = lambda text: after_prefill(text, prompt.prefill) if way == "asked" else text
+        start, how = (
+            time.perf_counter(),
+            {"max_tokens": max_new_tokens, **sampling_keys(temperature), "seed": seed},
+        )
+
+        def own(text):
+            return after_prefill(text, prompt.prefill) if way == "asked" else text
+
         tell = told and (lambda text: told(own(cut_at(text, stop)[0])))
         reply = self.post(prompt, way, tell, **how, **({"stop": list(stop)} if stop else {}))
-        if way == "text": reply = as_chat(reply)
-        c = read_completion(reply, time.perf_counter() - start, self.connection.url, stop, self.connection.secrets)
+        if way == "text":
+            reply = as_chat(reply)
+        c = read_completion(
+            reply, time.perf_counter() - start, self.connection.url, stop, self.connection.secrets
+        )
         return replace(c, text=own(c.text))
 
     def score_text(self, prompt: Prompt, text: str) -> Score:
         "The score of any text, from the log-probabilities of the prompt that ends with it."
         start = time.perf_counter()
-        if not text: return Score(0.0, 0, self._count(prompt)[0], time.perf_counter() - start)
+        if not text:
+            return Score(0.0, 0, self._count(prompt)[0], time.perf_counter() - start)
         whole = replace(prompt, prefill=prompt.prefill + text)
         counts = self._count(prompt), self._count(whole)
         reply = self.post(whole, "continue", max_tokens=1, temperature=0, prompt_logprobs=0)
@@ -525,7 +772,9 @@ class Talk:
     def score_first(self, prompt: Prompt, text: str, way: str) -> Score:
         "The score of a text of one token, from the likeliest first tokens of the reply."
         start = time.perf_counter()
-        reply = self.post(prompt, way, max_tokens=1, temperature=0, logprobs=True, top_logprobs=FIRST)
+        reply = self.post(
+            prompt, way, max_tokens=1, temperature=0, logprobs=True, top_logprobs=FIRST
+        )
         tokens_in = self.connection.read(tokens_of, reply.get("usage"), "prompt_tokens")
         return self.connection.read(read_first, reply, text, tokens_in, time.perf_counter() - start)
 
@@ -537,9 +786,21 @@ class Talk:
 def find_abilities(talk: Talk) -> Abilities:
     "What a server can do: a dozen tiny requests. Raises ServerError if it does not answer."
     many = talk.connection.each
-    say = lambda prompt, way: many(lambda i: talk.say(prompt, way, 16), 1, 1)[0]
-    name = lambda seeds, width: [c.text for c in many(lambda i: talk.say(NAMING, "asked", 8, 1.0, seeds[i]), len(seeds), width)]
-    ask = lambda **how: talk.post(chat("", "Is it noon? Yes or no."), "asked", max_tokens=1, temperature=0, **how)
+
+    def say(prompt, way):
+        return many(lambda i: talk.say(prompt, way, 16), 1, 1)[0]
+
+    def name(seeds, width):
+        return [
+            c.text
+            for c in many(lambda i: talk.say(NAMING, "asked", 8, 1.0, seeds[i]), len(seeds), width)
+        ]
+
+    def ask(**how):
+        return talk.post(
+            chat("", "Is it noon? Yes or no."), "asked", max_tokens=1, temperature=0, **how
+        )
+
     return Abilities(find_prefill(say), find_score(ask), *find_seeds(name))
 
 # %% ../../nbs/3_models/04_server.ipynb #b1587b69
@@ -555,7 +816,11 @@ class ServerChat:
         pause: float = 1.0,
         abilities: Abilities | None = None,  # None: found out when first asked for
     ):
-        self.spec, self.batch_size, self.connection = spec, batch_size, Connection(spec, timeout, patience, pause)
+        self.spec, self.batch_size, self.connection = (
+            spec,
+            batch_size,
+            Connection(spec, timeout, patience, pause),
+        )
         self.url, self._talk = self.connection.url, Talk(self.connection, spec.name)
         self._abilities, self._lock = abilities, threading.Lock()
 
@@ -563,31 +828,59 @@ class ServerChat:
     def abilities(self) -> Abilities:
         "What the server can do. Raises ServerError if it does not answer."
         with self._lock:
-            if self._abilities is None: self._abilities = find_abilities(self._talk)
+            if self._abilities is None:
+                self._abilities = find_abilities(self._talk)
             return self._abilities
 
     @property
-    def fingerprint(self) -> str: return f"server:{self.spec.name}@{self.url} {self.abilities}".strip()
+    def fingerprint(self) -> str:
+        return f"server:{self.spec.name}@{self.url} {self.abilities}".strip()
 
     def generate(self, prompts, max_new_tokens, temperature=0.0, seed=0, stop=(), told=None):
         "Complete each prompt; `told` hears each reply grow: row, text so far. Raises ServerError, PartlyFailed of several prompts."
-        seeds, can = seeds_for(seed, len(prompts)), self.abilities if temperature or any(p.prefill for p in prompts) else Abilities()
+        seeds, can = (
+            seeds_for(seed, len(prompts)),
+            self.abilities if temperature or any(p.prefill for p in prompts) else Abilities(),
+        )
         if temperature and prompts and not can.samples:
-            raise ServerError(f"{self.url} replies the same at any temperature. Let it sample (transformers: do_sample in the model's "
-                              "generation_config.json), or ask for none: stages.retry_temperature=0")
-        tell = lambda i: told and (lambda text: told(i, text))
-        say = lambda i: self._talk.say(prompts[i], can.prefill, max_new_tokens, temperature, seeds[i], tuple(stop), tell(i))
-        return self.connection.each(say, len(prompts), 1 if temperature and can.seeds == "alone" else self.batch_size)
+            raise ServerError(
+                f"{self.url} replies the same at any temperature. Let it sample (transformers: do_sample in the model's "
+                "generation_config.json), or ask for none: stages.retry_temperature=0"
+            )
+
+        def tell(i):
+            return told and (lambda text: told(i, text))
+
+        def say(i):
+            return self._talk.say(
+                prompts[i], can.prefill, max_new_tokens, temperature, seeds[i], tuple(stop), tell(i)
+            )
+
+        return self.connection.each(
+            say, len(prompts), 1 if temperature and can.seeds == "alone" else self.batch_size
+        )
 
     def score(self, prompts: Sequence[Prompt], continuations: Sequence[str]) -> list[Score]:
         "Log-probability of each continuation after its prompt. Raises as `generate` does, also for a server that gives none."
-        if len(prompts) != len(continuations): raise ValueError(f"{len(continuations)} continuations for {len(prompts)} prompts")
+        if len(prompts) != len(continuations):
+            raise ValueError(f"{len(continuations)} continuations for {len(prompts)} prompts")
         if prompts and not self.abilities.score:
-            raise ServerError(f"{self.url} gives no log-probabilities. Use a server that does (vLLM: of a prompt; llama.cpp: of a first "
-                              "token), or let text decide: stages.grade=verdict, stages.check=verdict; a judge: --way text")
-        first = lambda i: self._talk.score_first(prompts[i], continuations[i], self.abilities.prefill)
-        whole = lambda i: self._talk.score_text(prompts[i], continuations[i])
-        return self.connection.each(first if prompts and self.abilities.score == "first" else whole, len(prompts), self.batch_size)
+            raise ServerError(
+                f"{self.url} gives no log-probabilities. Use a server that does (vLLM: of a prompt; llama.cpp: of a first "
+                "token), or let text decide: stages.grade=verdict, stages.check=verdict; a judge: --way text"
+            )
+
+        def first(i):
+            return self._talk.score_first(prompts[i], continuations[i], self.abilities.prefill)
+
+        def whole(i):
+            return self._talk.score_text(prompts[i], continuations[i])
+
+        return self.connection.each(
+            first if prompts and self.abilities.score == "first" else whole,
+            len(prompts),
+            self.batch_size,
+        )
 
     def unload(self) -> None:
         "Nothing to give back: the weights are the server's."
@@ -597,33 +890,53 @@ def read_vectors(reply: dict, n: int) -> np.ndarray:  # float32 [n, dim], rows o
     "The vectors of n texts, in their order. Raises ValueError for anything else."
     data = reply.get("data")
     if not isinstance(data, list) or len(data) != n:
-        raise ValueError(f"{len(data) if isinstance(data, list) else 'no list of'} vectors for {n} texts")
+        raise ValueError(
+            f"{len(data) if isinstance(data, list) else 'no list of'} vectors for {n} texts"
+        )
     if sorted(e.get("index", -1) if isinstance(e, dict) else -1 for e in data) != list(range(n)):
         raise ValueError("vectors that are not numbered")
     rows = [e.get("embedding") for e in sorted(data, key=lambda e: e["index"])]
-    try: out = np.asarray(rows, np.float32)
-    except (TypeError, ValueError): raise ValueError("vectors that are no numbers, or of different lengths") from None
-    if out.ndim != 2 or not out.shape[1]: raise ValueError("vectors that are no lists of numbers")
+    try:
+        out = np.asarray(rows, np.float32)
+    except (TypeError, ValueError):
+        raise ValueError("vectors that are no numbers, or of different lengths") from None
+    if out.ndim != 2 or not out.shape[1]:
+        raise ValueError("vectors that are no lists of numbers")
     lengths = np.linalg.norm(out, axis=1, keepdims=True)
-    if not np.isfinite(lengths).all() or not lengths.all(): raise ValueError("a vector that is not finite, or all zero")
+    if not np.isfinite(lengths).all() or not lengths.all():
+        raise ValueError("a vector that is not finite, or all zero")
     return out / lengths
 
 # %% ../../nbs/3_models/04_server.ipynb #32f70345
 class ServerEmbedder:
     "An OpenAI-compatible embeddings server as an embedder."
 
-    def __init__(self, spec: ModelSpec, batch_size: int = 32, width: int = 4, timeout: float = 600.0, patience: float = 900.0,
-                 pause: float = 1.0):
-        self.spec, self.batch_size, self.width = spec, batch_size, width  # texts in a request; requests at a time
+    def __init__(
+        self,
+        spec: ModelSpec,
+        batch_size: int = 32,
+        width: int = 4,
+        timeout: float = 600.0,
+        patience: float = 900.0,
+        pause: float = 1.0,
+    ):
+        self.spec, self.batch_size, self.width = (
+            spec,
+            batch_size,
+            width,
+        )  # texts in a request; requests at a time
         self.connection, self._dim = Connection(spec, timeout, patience, pause), 0
 
     @property
     def fingerprint(self) -> str:
-        return f"server:{self.spec.name}@{self.connection.url}" + (f" {self.spec.prefixes!r}" if self.spec.prefixes else "")
+        return f"server:{self.spec.name}@{self.connection.url}" + (
+            f" {self.spec.prefixes!r}" if self.spec.prefixes else ""
+        )
 
     @property
     def dim(self) -> int:
-        if not self._dim: self._dim = self._ask(["dimension"]).shape[1]
+        if not self._dim:
+            self._dim = self._ask(["dimension"]).shape[1]
         return self._dim
 
     def encode(
@@ -632,13 +945,20 @@ class ServerEmbedder:
         query: bool = False,  # the interface has no word for it: it makes a difference where the spec has prefixes
     ) -> np.ndarray:  # float32 [texts, dim]
         "Vectors of length 1. Raises ServerError, PartlyFailed where there are several requests."
-        batches = [list(texts[i:i + self.batch_size]) for i in range(0, len(texts), self.batch_size)]
-        found = self.connection.each(lambda i: self._ask(prefixed(self.spec, batches[i], query)), len(batches), self.width)
-        if len({v.shape[1] for v in found}) > 1: raise ServerError(f"{self.connection.url} gave vectors of different lengths")
+        batches = [
+            list(texts[i : i + self.batch_size]) for i in range(0, len(texts), self.batch_size)
+        ]
+        found = self.connection.each(
+            lambda i: self._ask(prefixed(self.spec, batches[i], query)), len(batches), self.width
+        )
+        if len({v.shape[1] for v in found}) > 1:
+            raise ServerError(f"{self.connection.url} gave vectors of different lengths")
         return np.concatenate(found) if found else np.zeros((0, self.dim), np.float32)
 
     def _ask(self, texts: list[str]) -> np.ndarray:
-        reply = self.connection.post("/embeddings", {"model": self.spec.name, "input": texts, "encoding_format": "float"})
+        reply = self.connection.post(
+            "/embeddings", {"model": self.spec.name, "input": texts, "encoding_format": "float"}
+        )
         return self.connection.read(read_vectors, reply, len(texts))
 
     def unload(self) -> None:

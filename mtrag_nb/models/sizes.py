@@ -20,6 +20,7 @@ __all__ = ['SHAPES', 'WIDTH', 'NF4_WIDTH', 'Shape', 'shape_of', 'shape_in', 'mat
 @dataclass(frozen=True)
 class Shape:
     "The numbers in a configuration that decide how large a model is."
+
     layers: int
     hidden: int  # width of a token between layers
     inner: int  # width inside the feed-forward part
@@ -34,28 +35,43 @@ class Shape:
     classes: int = 0  # of an encoder's classifier; 0 for none
 
     @property
-    def encoder(self) -> bool: return self.positions > 0
+    def encoder(self) -> bool:
+        return self.positions > 0
 
 # %% ../../nbs/3_models/00d_sizes.ipynb #7636bc18
 def shape_of(config: Mapping) -> Shape:  # config: what config.json holds
     "The shape that a configuration describes. Raises DataError for one that is no transformer of a known kind."
-    try: hidden, heads, layers = (int(config[k]) for k in ("hidden_size", "num_attention_heads", "num_hidden_layers"))
-    except (KeyError, TypeError, ValueError) as e: raise DataError(f"not the configuration of a transformer ({e})") from None
+    try:
+        hidden, heads, layers = (
+            int(config[k]) for k in ("hidden_size", "num_attention_heads", "num_hidden_layers")
+        )
+    except (KeyError, TypeError, ValueError) as e:
+        raise DataError(f"not the configuration of a transformer ({e})") from None
     encoder = "num_key_value_heads" not in config
     classifier = any("SequenceClassification" in a for a in config.get("architectures") or ())
     return Shape(
-        layers, hidden, int(config["intermediate_size"]), heads, int(config.get("num_key_value_heads", heads)),
-        int(config.get("head_dim") or hidden // heads), int(config["vocab_size"]), bool(config.get("tie_word_embeddings", encoder)),
+        layers,
+        hidden,
+        int(config["intermediate_size"]),
+        heads,
+        int(config.get("num_key_value_heads", heads)),
+        int(config.get("head_dim") or hidden // heads),
+        int(config["vocab_size"]),
+        bool(config.get("tie_word_embeddings", encoder)),
         qkv_bias=config.get("model_type") == "qwen2" or bool(config.get("attention_bias")),
-        positions=int(config["max_position_embeddings"]) if encoder else 0, types=int(config.get("type_vocab_size", 0)) if encoder else 0,
-        classes=len(config.get("id2label") or {"0": ""}) if classifier else 0)
+        positions=int(config["max_position_embeddings"]) if encoder else 0,
+        types=int(config.get("type_vocab_size", 0)) if encoder else 0,
+        classes=len(config.get("id2label") or {"0": ""}) if classifier else 0,
+    )
 
 
 def shape_in(folder: str | Path) -> Shape:  # a model's folder
     "The shape of a model that is here. Raises DataError for a folder without a configuration."
     path = Path(folder) / "config.json"
-    try: return shape_of(json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, DataError) as e: raise DataError(f"not a model's configuration ({e})", path) from None
+    try:
+        return shape_of(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, DataError) as e:
+        raise DataError(f"not a model's configuration ({e})", path) from None
 
 # %% ../../nbs/3_models/00d_sizes.ipynb #bf7e2ac6
 def matrices(s: Shape) -> int:
@@ -67,14 +83,25 @@ def matrices(s: Shape) -> int:
 def _rest_of_encoder(s: Shape) -> int:
     "Embeddings, biases, norms and head of an encoder."
     h = s.hidden
-    head = h * h + h + (s.classes * (h + 1) if s.classes else 0)  # a classifier's two layers, or the pooler
-    return (s.vocabulary + s.positions + s.types) * h + 2 * h + s.layers * (4 * h + s.inner + h + 4 * h) + head
+    head = (
+        h * h + h + (s.classes * (h + 1) if s.classes else 0)
+    )  # a classifier's two layers, or the pooler
+    return (
+        (s.vocabulary + s.positions + s.types) * h
+        + 2 * h
+        + s.layers * (4 * h + s.inner + h + 4 * h)
+        + head
+    )
 
 
 def _rest_of_decoder(s: Shape) -> int:
     "Embeddings, biases and norms of a decoder."
     biases = (s.heads + 2 * s.key_heads) * s.head if s.qkv_bias else 0
-    return s.vocabulary * s.hidden * (1 if s.tied else 2) + s.layers * (biases + 2 * s.hidden) + s.hidden
+    return (
+        s.vocabulary * s.hidden * (1 if s.tied else 2)
+        + s.layers * (biases + 2 * s.hidden)
+        + s.hidden
+    )
 
 
 def parameters(s: Shape) -> int:
@@ -86,11 +113,17 @@ SHAPES = {
     "meta-llama/Llama-3.1-8B-Instruct": Shape(32, 4096, 14336, 32, 8, 128, 128256, tied=False),
     "meta-llama/Llama-3.2-3B-Instruct": Shape(28, 3072, 8192, 24, 8, 128, 128256),
     "Qwen/Qwen2.5-1.5B-Instruct": Shape(28, 1536, 8960, 12, 2, 128, 151936, qkv_bias=True),
-    "Qwen/Qwen2.5-7B-Instruct": Shape(28, 3584, 18944, 28, 4, 128, 152064, tied=False, qkv_bias=True),
-    "Qwen/Qwen2.5-14B-Instruct": Shape(48, 5120, 13824, 40, 8, 128, 152064, tied=False, qkv_bias=True),
+    "Qwen/Qwen2.5-7B-Instruct": Shape(
+        28, 3584, 18944, 28, 4, 128, 152064, tied=False, qkv_bias=True
+    ),
+    "Qwen/Qwen2.5-14B-Instruct": Shape(
+        48, 5120, 13824, 40, 8, 128, 152064, tied=False, qkv_bias=True
+    ),
     "SmolLM2-135M-Instruct": Shape(30, 576, 1536, 9, 3, 64, 49152),
     "BAAI/bge-m3": Shape(24, 1024, 4096, 16, 16, 64, 250002, positions=8194, types=1),
-    "BAAI/bge-reranker-v2-m3": Shape(24, 1024, 4096, 16, 16, 64, 250002, positions=8194, types=1, classes=1),
+    "BAAI/bge-reranker-v2-m3": Shape(
+        24, 1024, 4096, 16, 16, 64, 250002, positions=8194, types=1, classes=1
+    ),
     "all-MiniLM-L6-v2": Shape(6, 384, 1536, 12, 12, 32, 30522, positions=512, types=2),
 }
 
@@ -122,4 +155,8 @@ def work_bytes(
 ) -> int:
     "The largest amount that a forward pass holds beside weights and cache."
     spread = s.hidden * s.inner * WIDTH[dtype]  # one matrix, unpacked from four bits
-    return tokens * WIDTH[dtype] * (3 * s.inner + 4 * s.hidden) + spread + (0 if s.encoder else 3 * 4 * rows * s.vocabulary)
+    return (
+        tokens * WIDTH[dtype] * (3 * s.inner + 4 * s.hidden)
+        + spread
+        + (0 if s.encoder else 3 * 4 * rows * s.vocabulary)
+    )

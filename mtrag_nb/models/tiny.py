@@ -34,10 +34,17 @@ def byte_pairs(
 ):
     "A byte-level BPE tokenizer of the sample."
     from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
+
     t = Tokenizer(models.BPE())
-    t.pre_tokenizer, t.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    t.pre_tokenizer, t.decoder = (
+        pre_tokenizers.ByteLevel(add_prefix_space=False),
+        decoders.ByteLevel(),
+    )
     letters = sorted(pre_tokenizers.ByteLevel.alphabet())
-    t.train_from_iterator(sample_texts(), trainers.BpeTrainer(vocab_size=size, initial_alphabet=letters, show_progress=False))
+    t.train_from_iterator(
+        sample_texts(),
+        trainers.BpeTrainer(vocab_size=size, initial_alphabet=letters, show_progress=False),
+    )
     t.add_special_tokens([AddedToken(s, special=True, normalized=False) for s in special])
     return t
 
@@ -45,14 +52,25 @@ def byte_pairs(
 def word_pieces(size: int = 1500):
     "A unigram tokenizer of the sample's words and letters, with the special tokens of XLM-R at its head."
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
+
     counts = Counter(w for t in sample_texts() for w in t.split())
     letters = sorted({c for w in counts for c in w})
-    words = sorted(counts, key=lambda w: (-counts[w], w))[:size - len(letters) - 6]
-    pieces = [("▁", -4.0), *((c, -8.0) for c in letters), *(("▁" + w, -2.0) for w in words), ("<mask>", 0.0)]
-    t = Tokenizer(models.Unigram([*((s, 0.0) for s in ("<s>", "<pad>", "</s>", "<unk>")), *pieces], unk_id=3))
+    words = sorted(counts, key=lambda w: (-counts[w], w))[: size - len(letters) - 6]
+    pieces = [
+        ("▁", -4.0),
+        *((c, -8.0) for c in letters),
+        *(("▁" + w, -2.0) for w in words),
+        ("<mask>", 0.0),
+    ]
+    t = Tokenizer(
+        models.Unigram([*((s, 0.0) for s in ("<s>", "<pad>", "</s>", "<unk>")), *pieces], unk_id=3)
+    )
     t.pre_tokenizer, t.decoder = pre_tokenizers.Metaspace(), decoders.Metaspace()
     t.post_processor = processors.TemplateProcessing(
-        single="<s> $A </s>", pair="<s> $A </s> </s> $B </s>", special_tokens=[("<s>", 0), ("</s>", 2)])
+        single="<s> $A </s>",
+        pair="<s> $A </s> </s> $B </s>",
+        special_tokens=[("<s>", 0), ("</s>", 2)],
+    )
     return t
 
 # %% ../../nbs/3_models/00a_tiny.ipynb #35a01c57
@@ -62,12 +80,14 @@ LLAMA_CHAT = (
     "{{- '<|start_header_id|>system<|end_header_id|>\\n\\nCutting Knowledge Date: December 2023\\nToday Date: 26 Jul 2024\\n\\n' }}"
     "{{- system + '<|eot_id|>' }}{%- for m in said %}"
     "{{- '<|start_header_id|>' + m.role + '<|end_header_id|>\\n\\n' + m.content | trim + '<|eot_id|>' }}{%- endfor %}"
-    "{%- if add_generation_prompt %}{{- '<|start_header_id|>assistant<|end_header_id|>\\n\\n' }}{%- endif %}")
+    "{%- if add_generation_prompt %}{{- '<|start_header_id|>assistant<|end_header_id|>\\n\\n' }}{%- endif %}"
+)
 QWEN_CHAT = (
     "{%- if messages[0].role != 'system' %}{{- '<|im_start|>system\\nYou are Qwen, created by Alibaba Cloud. "
     "You are a helpful assistant.<|im_end|>\\n' }}{%- endif %}"
     "{%- for m in messages %}{{- '<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>\\n' }}{%- endfor %}"
-    "{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- endif %}")
+    "{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- endif %}"
+)
 
 # %% ../../nbs/3_models/00a_tiny.ipynb #de4ed1f5
 def _save_tokenizer(
@@ -78,34 +98,75 @@ def _save_tokenizer(
 ) -> None:
     "The two files of a tokenizer."
     t.save(str(make_folder(folder) / "tokenizer.json"))
-    write_json(folder / "tokenizer_config.json", {"tokenizer_class": kind, "clean_up_tokenization_spaces": False, **config})
+    write_json(
+        folder / "tokenizer_config.json",
+        {"tokenizer_class": kind, "clean_up_tokenization_spaces": False, **config},
+    )
 
 
 def _llama_tokenizer(folder: Path):
     "Llama 3.1's: its post-processor puts the beginning before every text."
     from tokenizers import processors
-    bos, *others = special = [f"<|{s}|>" for s in ("begin_of_text", "end_of_text", "eom_id", "eot_id", "start_header_id", "end_header_id")]
+
+    bos, *others = special = [
+        f"<|{s}|>"
+        for s in (
+            "begin_of_text",
+            "end_of_text",
+            "eom_id",
+            "eot_id",
+            "start_header_id",
+            "end_header_id",
+        )
+    ]
     t = byte_pairs(special)
-    begins = processors.TemplateProcessing(single=f"{bos} $A", pair=f"{bos} $A {bos} $B", special_tokens=[(bos, t.token_to_id(bos))])
+    begins = processors.TemplateProcessing(
+        single=f"{bos} $A", pair=f"{bos} $A {bos} $B", special_tokens=[(bos, t.token_to_id(bos))]
+    )
     t.post_processor = processors.Sequence([processors.ByteLevel(trim_offsets=False), begins])
-    _save_tokenizer(folder, t, "PreTrainedTokenizerFast", bos_token=bos, eos_token="<|eot_id|>", model_max_length=131072,
-                    chat_template=LLAMA_CHAT)
+    _save_tokenizer(
+        folder,
+        t,
+        "PreTrainedTokenizerFast",
+        bos_token=bos,
+        eos_token="<|eot_id|>",
+        model_max_length=131072,
+        chat_template=LLAMA_CHAT,
+    )
     return t
 
 
 def _qwen_tokenizer(folder: Path):
     "Qwen2.5's: it has no beginning."
     t = byte_pairs(["<|endoftext|>", "<|im_start|>", "<|im_end|>"])
-    _save_tokenizer(folder, t, "Qwen2Tokenizer", bos_token=None, eos_token="<|im_end|>", pad_token="<|endoftext|>", unk_token=None,
-                    model_max_length=131072, chat_template=QWEN_CHAT)
+    _save_tokenizer(
+        folder,
+        t,
+        "Qwen2Tokenizer",
+        bos_token=None,
+        eos_token="<|im_end|>",
+        pad_token="<|endoftext|>",
+        unk_token=None,
+        model_max_length=131072,
+        chat_template=QWEN_CHAT,
+    )
     return t
 
 
 def _xlmr_tokenizer(folder: Path):
     "XLM-R's, of the embedder and the reranker."
     t = word_pieces()
-    marks = {"bos_token": "<s>", "cls_token": "<s>", "eos_token": "</s>", "sep_token": "</s>", "pad_token": "<pad>", "unk_token": "<unk>"}
-    _save_tokenizer(folder, t, "XLMRobertaTokenizer", **marks, mask_token="<mask>", model_max_length=8192)
+    marks = {
+        "bos_token": "<s>",
+        "cls_token": "<s>",
+        "eos_token": "</s>",
+        "sep_token": "</s>",
+        "pad_token": "<pad>",
+        "unk_token": "<unk>",
+    }
+    _save_tokenizer(
+        folder, t, "XLMRobertaTokenizer", **marks, mask_token="<mask>", model_max_length=8192
+    )
     return t
 
 # %% ../../nbs/3_models/00a_tiny.ipynb #f365b9ad
@@ -113,6 +174,7 @@ def _xlmr_tokenizer(folder: Path):
 def _seeded(seed: int) -> Iterator[None]:
     "Random numbers from a seed, and afterwards those that would have come."
     import torch
+
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         yield
@@ -122,27 +184,43 @@ def _as_published(folder: Path) -> None:
     "Write a configuration with the keys that the hub's files have."
     config = read_json(folder / "config.json")
     rope = config.pop("rope_parameters", None) or {}
-    if "rope_theta" in rope: config["rope_theta"] = rope.pop("rope_theta")
-    if rope.get("rope_type", "default") != "default": config["rope_scaling"] = rope
+    if "rope_theta" in rope:
+        config["rope_theta"] = rope.pop("rope_theta")
+    if rope.get("rope_type", "default") != "default":
+        config["rope_scaling"] = rope
     config["torch_dtype"], config["transformers_version"] = config.pop("dtype"), "4.43.0"
     write_json(folder / "config.json", config)
 
 
-def _save_chat(folder: Path, kind: str, config: dict, generation: dict, seed: int, shard: str = "5GB") -> None:
+def _save_chat(
+    folder: Path, kind: str, config: dict, generation: dict, seed: int, shard: str = "5GB"
+) -> None:
     "The weights of a chat model, in bfloat16, and how its authors sample from it."
     import torch
     import transformers
+
     make = getattr(transformers, f"{kind}Config")(**config, dtype=torch.bfloat16)
-    with _seeded(seed): model = getattr(transformers, f"{kind}ForCausalLM")(make).to(torch.bfloat16)
+    with _seeded(seed):
+        model = getattr(transformers, f"{kind}ForCausalLM")(make).to(torch.bfloat16)
     model.generation_config = transformers.GenerationConfig(do_sample=True, **generation)
     model.save_pretrained(folder, max_shard_size=shard)
     _as_published(folder)
 
 # %% ../../nbs/3_models/00a_tiny.ipynb #2de0d5c9
-_CHAT = {"hidden_size": 128, "intermediate_size": 256, "num_hidden_layers": 2, "num_key_value_heads": 2,
-         "initializer_range": 0.1}  # wider than the real ones: with 0.02 so narrow a model repeats the last token of its prompt
-_LLAMA_ROPE = {"rope_type": "llama3", "rope_theta": 500000.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
-               "original_max_position_embeddings": 8192}
+_CHAT = {
+    "hidden_size": 128,
+    "intermediate_size": 256,
+    "num_hidden_layers": 2,
+    "num_key_value_heads": 2,
+    "initializer_range": 0.1,
+}  # wider than the real ones: with 0.02 so narrow a model repeats the last token of its prompt
+_LLAMA_ROPE = {
+    "rope_type": "llama3",
+    "rope_theta": 500000.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 8192,
+}
 
 
 def tiny_llama(
@@ -151,10 +229,21 @@ def tiny_llama(
 ) -> None:
     "A Llama 3: long positions by scaled rotation, three tokens that end a turn, weights in several files."
     t = _llama_tokenizer(folder)
-    bos, *ends = map(t.token_to_id, ("<|begin_of_text|>", "<|end_of_text|>", "<|eom_id|>", "<|eot_id|>"))
+    bos, *ends = map(
+        t.token_to_id, ("<|begin_of_text|>", "<|end_of_text|>", "<|eom_id|>", "<|eot_id|>")
+    )
     rope = _LLAMA_ROPE | {"factor": 32.0 if tied else 8.0}
-    config = {"vocab_size": t.get_vocab_size(), "num_attention_heads": 8, "head_dim": 16, "max_position_embeddings": 131072,
-              "rms_norm_eps": 1e-5, "rope_parameters": rope, "tie_word_embeddings": tied, "bos_token_id": bos, "eos_token_id": ends}
+    config = {
+        "vocab_size": t.get_vocab_size(),
+        "num_attention_heads": 8,
+        "head_dim": 16,
+        "max_position_embeddings": 131072,
+        "rms_norm_eps": 1e-5,
+        "rope_parameters": rope,
+        "tie_word_embeddings": tied,
+        "bos_token_id": bos,
+        "eos_token_id": ends,
+    }
     sampling = {"bos_token_id": bos, "eos_token_id": ends, "temperature": 0.6, "top_p": 0.9}
     _save_chat(folder, "Llama", _CHAT | config, sampling, seed=0, shard="600KB")
 
@@ -166,35 +255,81 @@ def tiny_qwen(
     "A Qwen2.5: two tokens that end a turn, biases in attention, more rows than tokens, and a repetition penalty nobody asked for."
     t = _qwen_tokenizer(folder)
     start, end = t.token_to_id("<|endoftext|>"), t.token_to_id("<|im_end|>")
-    config = {"vocab_size": t.get_vocab_size() + 37, "num_attention_heads": 4, "max_position_embeddings": 32768,
-              "rope_parameters": {"rope_type": "default", "rope_theta": 1000000.0}, "tie_word_embeddings": tied,
-              "bos_token_id": start, "eos_token_id": end}
-    sampling = {"bos_token_id": start, "pad_token_id": start, "eos_token_id": [end, start], "repetition_penalty": 1.1,
-                "temperature": 0.7, "top_p": 0.8, "top_k": 20}
+    config = {
+        "vocab_size": t.get_vocab_size() + 37,
+        "num_attention_heads": 4,
+        "max_position_embeddings": 32768,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 1000000.0},
+        "tie_word_embeddings": tied,
+        "bos_token_id": start,
+        "eos_token_id": end,
+    }
+    sampling = {
+        "bos_token_id": start,
+        "pad_token_id": start,
+        "eos_token_id": [end, start],
+        "repetition_penalty": 1.1,
+        "temperature": 0.7,
+        "top_p": 0.8,
+        "top_k": 20,
+    }
     _save_chat(folder, "Qwen2", _CHAT | config, sampling, seed=1)
 
 # %% ../../nbs/3_models/00a_tiny.ipynb #788e31cb
-_XLMR = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 128, "max_position_embeddings": 8194,
-         "type_vocab_size": 1, "pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2, "layer_norm_eps": 1e-5}
-_PARTS = [{"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{kind}"}
-          for i, (path, kind) in enumerate((("", "Transformer"), ("1_Pooling", "Pooling"), ("2_Normalize", "Normalize")))]
-_POOLING = {"word_embedding_dimension": 64, "pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False,
-            "pooling_mode_max_tokens": False, "pooling_mode_mean_sqrt_len_tokens": False}
+_XLMR = {
+    "hidden_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 128,
+    "max_position_embeddings": 8194,
+    "type_vocab_size": 1,
+    "pad_token_id": 1,
+    "bos_token_id": 0,
+    "eos_token_id": 2,
+    "layer_norm_eps": 1e-5,
+}
+_PARTS = [
+    {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{kind}"}
+    for i, (path, kind) in enumerate(
+        (("", "Transformer"), ("1_Pooling", "Pooling"), ("2_Normalize", "Normalize"))
+    )
+]
+_POOLING = {
+    "word_embedding_dimension": 64,
+    "pooling_mode_cls_token": True,
+    "pooling_mode_mean_tokens": False,
+    "pooling_mode_max_tokens": False,
+    "pooling_mode_mean_sqrt_len_tokens": False,
+}
 
 
 def tiny_bge_m3(folder: Path) -> None:
     "A BGE-M3: XLM-R, the first token's vector, normalized; weights in pytorch_model.bin."
     import torch
     from transformers import XLMRobertaConfig, XLMRobertaModel
+
     t = _xlmr_tokenizer(folder)
-    with _seeded(2): model = XLMRobertaModel(XLMRobertaConfig(**_XLMR, vocab_size=t.get_vocab_size(), architectures=["XLMRobertaModel"]))
+    with _seeded(2):
+        model = XLMRobertaModel(
+            XLMRobertaConfig(
+                **_XLMR, vocab_size=t.get_vocab_size(), architectures=["XLMRobertaModel"]
+            )
+        )
     torch.save(model.state_dict(), folder / "pytorch_model.bin")
     model.config.dtype = torch.float32
     model.config.save_pretrained(folder)
     _as_published(folder)
-    versions = {"sentence_transformers": "2.2.2", "transformers": "4.33.0", "pytorch": "2.1.2+cu121"}
-    for name, what in (("modules.json", _PARTS), ("sentence_bert_config.json", {"max_seq_length": 8192, "do_lower_case": False}),
-                       ("config_sentence_transformers.json", {"__version__": versions}), ("1_Pooling/config.json", _POOLING)):
+    versions = {
+        "sentence_transformers": "2.2.2",
+        "transformers": "4.33.0",
+        "pytorch": "2.1.2+cu121",
+    }
+    for name, what in (
+        ("modules.json", _PARTS),
+        ("sentence_bert_config.json", {"max_seq_length": 8192, "do_lower_case": False}),
+        ("config_sentence_transformers.json", {"__version__": versions}),
+        ("1_Pooling/config.json", _POOLING),
+    ):
         write_json(folder / name, what)
 
 
@@ -202,9 +337,13 @@ def tiny_bge_reranker(folder: Path) -> None:
     "A BGE reranker: XLM-R that reads both texts, and one number."
     import torch
     from transformers import XLMRobertaConfig, XLMRobertaForSequenceClassification
+
     t = _xlmr_tokenizer(folder)
-    config = XLMRobertaConfig(**_XLMR, vocab_size=t.get_vocab_size(), num_labels=1, dtype=torch.float32)
-    with _seeded(3): model = XLMRobertaForSequenceClassification(config)
+    config = XLMRobertaConfig(
+        **_XLMR, vocab_size=t.get_vocab_size(), num_labels=1, dtype=torch.float32
+    )
+    with _seeded(3):
+        model = XLMRobertaForSequenceClassification(config)
     model.save_pretrained(folder)
     _as_published(folder)
 
@@ -218,8 +357,16 @@ TINY: dict[str, Callable[[Path], None]] = {  # hub name -> what writes it into a
     "BAAI/bge-m3": tiny_bge_m3,
     "BAAI/bge-reranker-v2-m3": tiny_bge_reranker,
 }
-_AROUND = {"meta-llama": ("original/params.json", "original/consolidated.00.pth", "LICENSE", "USE_POLICY.md"), "Qwen": ("LICENSE",),
-           "BAAI": ("onnx/model.onnx", "imgs/figure.jpg", "colbert_linear.pt")}
+_AROUND = {
+    "meta-llama": (
+        "original/params.json",
+        "original/consolidated.00.pth",
+        "LICENSE",
+        "USE_POLICY.md",
+    ),
+    "Qwen": ("LICENSE",),
+    "BAAI": ("onnx/model.onnx", "imgs/figure.jpg", "colbert_linear.pt"),
+}
 
 
 def make_tiny(
@@ -229,7 +376,8 @@ def make_tiny(
     "Write tiny models where they are not there yet."
     made = {name: Path(folder) / name for name in names}
     for name, path in made.items():
-        if (path / ".gitattributes").exists(): continue  # written last
+        if (path / ".gitattributes").exists():
+            continue  # written last
         TINY[name](path)
         for extra in (*_AROUND.get(name.split("/")[0], ()), "README.md", ".gitattributes"):
             make_folder((path / extra).parent)
@@ -242,9 +390,18 @@ def with_tiny(
     folder: str | Path,  # where make_tiny wrote them, or is to
 ) -> Settings:
     "The same settings with the tiny model in the place of each one that has one; the embedded ones stay."
+
     def local(spec: ModelSpec | None) -> ModelSpec | None:
-        return replace(spec, name=str(make_tiny(folder, [spec.name])[spec.name])) if spec and spec.name in TINY else spec
-    return replace(settings, **{role: local(getattr(settings, role)) for role in ("chat", "embedder", "reranker")})
+        return (
+            replace(spec, name=str(make_tiny(folder, [spec.name])[spec.name]))
+            if spec and spec.name in TINY
+            else spec
+        )
+
+    return replace(
+        settings,
+        **{role: local(getattr(settings, role)) for role in ("chat", "embedder", "reranker")},
+    )
 
 
 def tiny_cache(
@@ -257,5 +414,6 @@ def tiny_cache(
         place = Path(cache) / f"models--{name.replace('/', '--')}"
         commit = digest(name, 40)
         (make_folder(place / "refs") / "main").write_text(commit)
-        if not (there := place / "snapshots" / commit).exists(): make_folder(there.parent) and there.symlink_to(path.resolve())
+        if not (there := place / "snapshots" / commit).exists():
+            make_folder(there.parent) and there.symlink_to(path.resolve())
     return Path(cache)

@@ -28,27 +28,40 @@ class VectorFile:
         make_folder(self.path.parent)
         try:
             self._db = sqlite3.connect(self.path, timeout=60, check_same_thread=False)
-            self._db.execute("create table if not exists vectors (name text primary key, vector blob not null) without rowid")
+            self._db.execute(
+                "create table if not exists vectors (name text primary key, vector blob not null) without rowid"
+            )
             self._db.commit()
         except sqlite3.DatabaseError as e:
-            raise DataError(f"not a file of vectors ({e})", self.path, remedy="Name another file, or delete it") from None
+            raise DataError(
+                f"not a file of vectors ({e})", self.path, remedy="Name another file, or delete it"
+            ) from None
 
     def get(self, names: Sequence[str]) -> dict[str, np.ndarray]:
         "Those that are there."
         with self._lock:
-            rows = [r for i in range(0, len(names), 500) for r in self._db.execute(
-                f"select name, vector from vectors where name in ({','.join('?' * len(names[i:i + 500]))})", names[i:i + 500])]
+            rows = [
+                r
+                for i in range(0, len(names), 500)
+                for r in self._db.execute(
+                    f"select name, vector from vectors where name in ({','.join('?' * len(names[i : i + 500]))})",
+                    names[i : i + 500],
+                )
+            ]
         return {name: np.frombuffer(vector, np.float32) for name, vector in rows}
 
     def put(self, vectors: dict[str, np.ndarray]) -> None:
         "Keep vectors; one that is there already stays."
         rows = [(name, np.asarray(v, np.float32).tobytes()) for name, v in vectors.items()]
-        with self._lock, self._db: self._db.executemany("insert or ignore into vectors values (?, ?)", rows)
+        with self._lock, self._db:
+            self._db.executemany("insert or ignore into vectors values (?, ?)", rows)
 
     def __len__(self) -> int:
-        with self._lock: return self._db.execute("select count(*) from vectors").fetchone()[0]
+        with self._lock:
+            return self._db.execute("select count(*) from vectors").fetchone()[0]
 
-    def close(self) -> None: self._db.close()
+    def close(self) -> None:
+        self._db.close()
 
 # %% ../../nbs/3_models/03a_vectors.ipynb #705f2671
 class KeptEmbedder:
@@ -64,19 +77,29 @@ class KeptEmbedder:
         self._lock = threading.Lock()
 
     @property
-    def fingerprint(self) -> str: return self.embedder.fingerprint
+    def fingerprint(self) -> str:
+        return self.embedder.fingerprint
 
     @property
-    def dim(self) -> int: return self.embedder.dim
+    def dim(self) -> int:
+        return self.embedder.dim
 
     @property
-    def loaded(self) -> bool: return self.asked > 0
+    def loaded(self) -> bool:
+        return self.asked > 0
 
     @property
     def place(self) -> tuple[str, ...]:
         "Where the model lies, if it was needed at all, and the share of texts that were on disk."
-        inner = tuple(self.embedder.place) if getattr(self.embedder, "loaded", False) else ("not loaded",)
-        return (*inner, f"with {self.hits} of {self.asked} vectors from disk ({self.hits / max(1, self.asked):.0%})")
+        inner = (
+            tuple(self.embedder.place)
+            if getattr(self.embedder, "loaded", False)
+            else ("not loaded",)
+        )
+        return (
+            *inner,
+            f"with {self.hits} of {self.asked} vectors from disk ({self.hits / max(1, self.asked):.0%})",
+        )
 
     def encode(
         self,
@@ -87,7 +110,11 @@ class KeptEmbedder:
         made_by = self.fingerprint
         names = [digest([made_by, query, t], 32) for t in texts]
         known = self.file.get(list(dict.fromkeys(names)))
-        with self._lock: self.asked, self.hits = self.asked + len(texts), self.hits + sum(n in known for n in names)
+        with self._lock:
+            self.asked, self.hits = (
+                self.asked + len(texts),
+                self.hits + sum(n in known for n in names),
+            )
         new = {n: t for n, t in zip(names, texts) if n not in known}
         if new:
             made = dict(zip(new, self.embedder.encode(list(new.values()), query)))
@@ -97,4 +124,5 @@ class KeptEmbedder:
 
     def unload(self) -> None:
         "Give the model's memory back; the file stays."
-        if unload := getattr(self.embedder, "unload", None): unload()
+        if unload := getattr(self.embedder, "unload", None):
+            unload()

@@ -40,21 +40,43 @@ def _in_package(name: str) -> Path:
     package, pattern, how = EMBEDDED[name]
     found = importlib.util.find_spec(package)  # finds the package without running it
     hits = sorted(Path(found.submodule_search_locations[0]).glob(pattern)) if found else []
-    if not hits: raise ModelNotFound(f"model {name!r} is not here: looked for the package {package}. Get it with: {how}")
+    if not hits:
+        raise ModelNotFound(
+            f"model {name!r} is not here: looked for the package {package}. Get it with: {how}"
+        )
     return hits[0]
 
 # %% ../../nbs/3_models/01_weights.ipynb #fb1bb47d
-TOKENIZERS = ("tokenizer.json", "tokenizer.model", "sentencepiece.bpe.model", "spm.model", "vocab.json", "vocab.txt")
+TOKENIZERS = (
+    "tokenizer.json",
+    "tokenizer.model",
+    "sentencepiece.bpe.model",
+    "spm.model",
+    "vocab.json",
+    "vocab.txt",
+)
 
 
 def missing_files(
     folder: Path,
 ) -> list[str]:  # none if a model can be loaded from it
     "What a model's folder lacks of configuration, weights and tokenizer."
-    has = lambda name: (folder / name).is_file()
-    index = next((n for n in ("model.safetensors.index.json", "pytorch_model.bin.index.json") if has(n)), None)
-    if index: weights = sorted(set(read_json(folder / index)["weight_map"].values()))
-    else: weights = [] if any(map(has, ("model.safetensors", "pytorch_model.bin"))) else ["model.safetensors"]
+
+    def has(name):
+        return (folder / name).is_file()
+
+    index = next(
+        (n for n in ("model.safetensors.index.json", "pytorch_model.bin.index.json") if has(n)),
+        None,
+    )
+    if index:
+        weights = sorted(set(read_json(folder / index)["weight_map"].values()))
+    else:
+        weights = (
+            []
+            if any(map(has, ("model.safetensors", "pytorch_model.bin")))
+            else ["model.safetensors"]
+        )
     tokenizer = [] if any(map(has, TOKENIZERS)) else ["tokenizer.json"]
     return [name for name in ("config.json", *weights, *tokenizer) if not has(name)]
 
@@ -63,13 +85,23 @@ def _in_cache(name: str) -> Path:
     "A model's folder in the hub's cache, whole or not. Raises ModelNotFound."
     from huggingface_hub import constants, snapshot_download
     from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
-    try: return Path(snapshot_download(name, local_files_only=True))
+
+    try:
+        return Path(snapshot_download(name, local_files_only=True))
     except LocalEntryNotFoundError as e:
-        if found := getattr(e, "snapshot_path", ""): return Path(found)  # some files are missing, perhaps none that are needed
-    except HFValidationError: pass
+        if found := getattr(e, "snapshot_path", ""):
+            return Path(found)  # some files are missing, perhaps none that are needed
+    except HFValidationError:
+        pass
     raise ModelNotFound(
         f"model {name!r} is not here: looked for a package, for a folder of that name, and in the Hugging Face cache "
-        f"({constants.HF_HUB_CACHE}). " + (_near(Path(name)) if _a_path(name) else f"Get it with: mtrag fetch models --model {name}"))
+        f"({constants.HF_HUB_CACHE}). "
+        + (
+            _near(Path(name))
+            if _a_path(name)
+            else f"Get it with: mtrag fetch models --model {name}"
+        )
+    )
 
 
 def _a_path(name: str) -> bool:
@@ -83,35 +115,56 @@ def _near(path: Path) -> str:
     depths = ("*", "*/*", "*/*/*", "*/*/*/*") if len(there.parts) > 2 else ()  # not the whole disk
     if below := sorted(p.parent for depth in depths for p in there.glob(f"{depth}/config.json")):
         return f"Perhaps {' or '.join(map(str, below[:3]))} is meant"
-    return f"There is no model at or below {there}" + ("; add it to the notebook under Add Input" if "kaggle" in path.parts else "")
+    return f"There is no model at or below {there}" + (
+        "; add it to the notebook under Add Input" if "kaggle" in path.parts else ""
+    )
 
 # %% ../../nbs/3_models/01_weights.ipynb #afcde13f
 def checked_gguf(path: Path) -> Path:
     "The path of a GGUF file. Raises ModelNotFound if it is not there, or not one."
     if not path.is_file():
         others = sorted(p.name for p in path.parent.glob("*.gguf"))[:5]
-        raise ModelNotFound(f"there is no GGUF file {path}" + (f"; beside it: {', '.join(others)}" if others else ""))
-    with open(path, "rb") as f: magic, version = f.read(4), int.from_bytes(f.read(4), "little")
-    if magic == b"GGUF" and version in (2, 3): return path
-    raise ModelNotFound(f"{path} is not a GGUF file of version 2 or 3: it begins with {magic!r}. Fetch it again")
+        raise ModelNotFound(
+            f"there is no GGUF file {path}"
+            + (f"; beside it: {', '.join(others)}" if others else "")
+        )
+    with open(path, "rb") as f:
+        magic, version = f.read(4), int.from_bytes(f.read(4), "little")
+    if magic == b"GGUF" and version in (2, 3):
+        return path
+    raise ModelNotFound(
+        f"{path} is not a GGUF file of version 2 or 3: it begins with {magic!r}. Fetch it again"
+    )
 
 
 def find_model(
     spec: ModelSpec,
 ) -> Path:  # a folder, or a .gguf file
     "Where a model lies on this machine. Raises ModelNotFound with where it was looked for, what it lacks, and how to get it."
-    if spec.name in EMBEDDED: return _in_package(spec.name)
+    if spec.name in EMBEDDED:
+        return _in_package(spec.name)
     path, here = Path(spec.name).expanduser(), Path(spec.name).expanduser().exists()
-    if not here: path = _in_cache(spec.name)
-    if spec.gguf_file or path.is_file(): return checked_gguf(path / spec.gguf_file)
-    if not (missing := missing_files(path)): return path
-    lacks = f"model {spec.name!r} is not whole: {path} lacks {', '.join(missing[:3])}" + (" and more" if missing[3:] else "")
-    raise ModelNotFound(f"{lacks}. " + (_near(path) if here else f"Fetch the rest with: mtrag fetch models --model {spec.name}"))
+    if not here:
+        path = _in_cache(spec.name)
+    if spec.gguf_file or path.is_file():
+        return checked_gguf(path / spec.gguf_file)
+    if not (missing := missing_files(path)):
+        return path
+    lacks = f"model {spec.name!r} is not whole: {path} lacks {', '.join(missing[:3])}" + (
+        " and more" if missing[3:] else ""
+    )
+    raise ModelNotFound(
+        f"{lacks}. "
+        + (_near(path) if here else f"Fetch the rest with: mtrag fetch models --model {spec.name}")
+    )
 
 # %% ../../nbs/3_models/01_weights.ipynb #aa2e862f
 def cache_dir() -> Path:
     "Where converted weights and check sums are kept: $MTRAG_CACHE, or mtrag_nb in the user's cache folder."
-    return Path(os.environ.get("MTRAG_CACHE") or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mtrag_nb")
+    return Path(
+        os.environ.get("MTRAG_CACHE")
+        or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mtrag_nb"
+    )
 
 
 _SUMS: dict[str, list] = {}  # path -> size, time stamps, SHA-256
@@ -120,8 +173,10 @@ _SUMS_LOCK = threading.Lock()
 
 def _sums() -> dict[str, list]:
     "The check sums that another process left; none if they cannot be read."
-    try: return read_json(cache_dir() / "sums.json")
-    except DataError: return {}
+    try:
+        return read_json(cache_dir() / "sums.json")
+    except DataError:
+        return {}
 
 # %% ../../nbs/3_models/01_weights.ipynb #aa2e862fb
 def file_digest(path: Path) -> str:
@@ -129,32 +184,57 @@ def file_digest(path: Path) -> str:
     path, s = path.resolve(), path.stat()
     stamp = [s.st_size, s.st_mtime_ns, s.st_ctime_ns]
     with _SUMS_LOCK:
-        if str(path) not in _SUMS: _SUMS.update({**_sums(), **_SUMS})
+        if str(path) not in _SUMS:
+            _SUMS.update({**_sums(), **_SUMS})
         *known, found = _SUMS.get(str(path)) or [None]
-        if known == stamp: return found
+        if known == stamp:
+            return found
         whole = hashlib.sha256()
         with open(path, "rb") as f:
-            while block := f.read(2**20): whole.update(block)
+            while block := f.read(2**20):
+                whole.update(block)
         found = whole.hexdigest()
-        if time.time_ns() - max(stamp[1:]) < 10**9: return found
+        if time.time_ns() - max(stamp[1:]) < 10**9:
+            return found
         _SUMS[str(path)] = [*stamp, found]
-        try: write_json(cache_dir() / "sums.json", {**_sums(), **_SUMS})
-        except (DataError, OSError): pass  # nowhere to keep it: each process reads the file once
+        try:
+            write_json(cache_dir() / "sums.json", {**_sums(), **_SUMS})
+        except (DataError, OSError):
+            pass  # nowhere to keep it: each process reads the file once
         return found
 
 # %% ../../nbs/3_models/01_weights.ipynb #aa2e8630
-DECISIVE = ("*.safetensors", "*.bin", "*.gguf", "*.json", "*.jinja", "*.model", "vocab.txt", "merges.txt", "[0-9]_*/*")
+DECISIVE = (
+    "*.safetensors",
+    "*.bin",
+    "*.gguf",
+    "*.json",
+    "*.jinja",
+    "*.model",
+    "vocab.txt",
+    "merges.txt",
+    "[0-9]_*/*",
+)
 # Packaged weights, by what is in them, and the name and size by which records have named them since before contents were read.
-RECORDED = {"ffd58d5ff032060e": [("SmolLM2-135M-Instruct.Q4_1.gguf", 98362432)], 
-            "37c75f447e96550d": [("model.safetensors", 90868376)]}
+RECORDED = {
+    "ffd58d5ff032060e": [("SmolLM2-135M-Instruct.Q4_1.gguf", 98362432)],
+    "37c75f447e96550d": [("model.safetensors", 90868376)],
+}
 
 
 def weight_files(
     path: Path,  # a folder, or a .gguf file
 ) -> list[tuple]:  # name, size in bytes, SHA-256; name and size of those in RECORDED
     "The files that decide what a model says: they go into its fingerprint."
-    files = [path] if path.is_file() else sorted({p for pattern in DECISIVE for p in path.glob(pattern) if p.is_file()})
-    found = [(p.name if p == path else str(p.relative_to(path)), p.stat().st_size, file_digest(p)) for p in files]
+    files = (
+        [path]
+        if path.is_file()
+        else sorted({p for pattern in DECISIVE for p in path.glob(pattern) if p.is_file()})
+    )
+    found = [
+        (p.name if p == path else str(p.relative_to(path)), p.stat().st_size, file_digest(p))
+        for p in files
+    ]
     return RECORDED.get(digest(found), found)
 
 # %% ../../nbs/3_models/01_weights.ipynb #f09ef117
@@ -164,15 +244,18 @@ def pick_dtype(
 ) -> str:  # fp32, fp16 or bf16
     "The precision to compute in. Raises SettingsError for one that is not known."
     if spec.dtype != "auto":
-        if spec.dtype not in ("fp32", "fp16", "bf16"): raise SettingsError(f"unknown dtype {spec.dtype!r}: it is auto, fp32, fp16 or bf16")
+        if spec.dtype not in ("fp32", "fp16", "bf16"):
+            raise SettingsError(f"unknown dtype {spec.dtype!r}: it is auto, fp32, fp16 or bf16")
         return spec.dtype
-    if capability is None: return "fp32"
+    if capability is None:
+        return "fp32"
     return "bf16" if capability >= (8, 0) else "fp16"
 
 # %% ../../nbs/3_models/01_weights.ipynb #b21aa525
 def pick_device(spec: ModelSpec) -> str:
     "The device to load on: as the spec says, or the GPU if there is one."
     import torch
+
     return spec.device if spec.device != "auto" else "cuda" if torch.cuda.is_available() else "cpu"
 
 
@@ -185,6 +268,7 @@ def device_and_dtype(spec: ModelSpec) -> tuple[str, str]:  # e.g. ("cuda", "fp16
 def torch_dtype(name: str):
     "The type that torch has for fp32, fp16 or bf16."
     import torch
+
     return {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}[name]
 
 # %% ../../nbs/3_models/01_weights.ipynb #6d0ac7ab
@@ -201,17 +285,33 @@ def unpack(
 ) -> np.ndarray:  # float32 [blocks, 32]
     "The weights in quantized blocks."
     q, d = blocks["q"], blocks["d"].astype(np.float32)[:, None]
-    if kind != 8: q = np.concatenate([q & 15, q >> 4], axis=1).astype(np.float32) - (8 if kind == 2 else 0)  # two in a byte
+    if kind != 8:
+        q = np.concatenate([q & 15, q >> 4], axis=1).astype(np.float32) - (
+            8 if kind == 2 else 0
+        )  # two in a byte
     return q.astype(np.float32) * d + (blocks["m"].astype(np.float32)[:, None] if kind == 3 else 0)
 
 # %% ../../nbs/3_models/01_weights.ipynb #99dd1378
-_SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}  # GGUF value types
+_SCALARS = {
+    0: "B",
+    1: "b",
+    2: "H",
+    3: "h",
+    4: "I",
+    5: "i",
+    6: "f",
+    7: "?",
+    10: "Q",
+    11: "q",
+    12: "d",
+}  # GGUF value types
 
 
 class _Cursor:
     "Reads values one after the other."
 
-    def __init__(self, data, at: int): self.data, self.at = data, at
+    def __init__(self, data, at: int):
+        self.data, self.at = data, at
 
     def number(self, code: str):
         value = struct.unpack_from("<" + code, self.data, self.at)[0]
@@ -221,11 +321,13 @@ class _Cursor:
     def string(self) -> str:
         n = self.number("Q")
         self.at += n
-        return self.data[self.at - n:self.at].decode("utf-8", "replace")
+        return self.data[self.at - n : self.at].decode("utf-8", "replace")
 
     def value(self, kind: int):
-        if kind == 8: return self.string()
-        if kind != 9: return self.number(_SCALARS[kind])
+        if kind == 8:
+            return self.string()
+        if kind != 9:
+            return self.number(_SCALARS[kind])
         kind, n = self.number("I"), self.number("Q")
         return [self.value(kind) for _ in range(n)]
 
@@ -234,9 +336,11 @@ class GGUF:
     "A GGUF file: its key-value header at once, its tensors when asked for. Raises ValueError for another file."
 
     def __init__(self, path: str | Path):
-        with open(path, "rb") as f: self._map = mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ)
+        with open(path, "rb") as f:
+            self._map = mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ)
         read = _Cursor(self._map, 4)
-        if self._map[:4] != b"GGUF" or read.number("I") not in (2, 3): raise ValueError(f"{path} is not a GGUF file of version 2 or 3")
+        if self._map[:4] != b"GGUF" or read.number("I") not in (2, 3):
+            raise ValueError(f"{path} is not a GGUF file of version 2 or 3")
         n_tensors, n_keys = read.number("Q"), read.number("Q")
         self.header = {read.string(): read.value(read.number("I")) for _ in range(n_keys)}
         self.tensors = {}
@@ -250,32 +354,52 @@ class GGUF:
         "A tensor as float32, rows first. Raises ValueError for a block format that is not handled here."
         dims, kind, offset = self.tensors[name]
         n, at = math.prod(dims), self._base + offset
-        if kind in (0, 1): flat = np.frombuffer(self._map, "<f4" if kind == 0 else "<f2", n, at).astype(np.float32)
-        elif kind in _BLOCKS: flat = unpack(np.frombuffer(self._map, _BLOCKS[kind], n // 32, at), kind)
-        else: raise ValueError(f"tensor {name} has GGML type {kind}")
+        if kind in (0, 1):
+            flat = np.frombuffer(self._map, "<f4" if kind == 0 else "<f2", n, at).astype(np.float32)
+        elif kind in _BLOCKS:
+            flat = unpack(np.frombuffer(self._map, _BLOCKS[kind], n // 32, at), kind)
+        else:
+            raise ValueError(f"tensor {name} has GGML type {kind}")
         return np.ascontiguousarray(flat.reshape(dims[::-1]))
 
 # %% ../../nbs/3_models/01_weights.ipynb #7c4ae1a1
 _NAMES = {
-    "token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head", "attn_norm": "input_layernorm",
-    "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj", "attn_v": "self_attn.v_proj", "attn_output": "self_attn.o_proj",
-    "ffn_norm": "post_attention_layernorm", "ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj", "ffn_down": "mlp.down_proj"}
+    "token_embd": "model.embed_tokens",
+    "output_norm": "model.norm",
+    "output": "lm_head",
+    "attn_norm": "input_layernorm",
+    "attn_q": "self_attn.q_proj",
+    "attn_k": "self_attn.k_proj",
+    "attn_v": "self_attn.v_proj",
+    "attn_output": "self_attn.o_proj",
+    "ffn_norm": "post_attention_layernorm",
+    "ffn_gate": "mlp.gate_proj",
+    "ffn_up": "mlp.up_proj",
+    "ffn_down": "mlp.down_proj",
+}
 
 
 def _untangled(x: np.ndarray, heads: int) -> np.ndarray:
     "Query or key rows in transformers' order: llama.cpp interleaves the rotary halves of each head."
-    return np.ascontiguousarray(x.reshape(heads, x.shape[0] // heads // 2, 2, x.shape[1]).swapaxes(1, 2).reshape(x.shape))
+    return np.ascontiguousarray(
+        x.reshape(heads, x.shape[0] // heads // 2, 2, x.shape[1]).swapaxes(1, 2).reshape(x.shape)
+    )
 
 
 def _weights(g: GGUF, dtype):
     "The state dict of a Llama model, from a GGUF file of that architecture."
     import torch
-    heads = {"attn_q": g.header["llama.attention.head_count"], "attn_k": g.header["llama.attention.head_count_kv"]}
+
+    heads = {
+        "attn_q": g.header["llama.attention.head_count"],
+        "attn_k": g.header["llama.attention.head_count_kv"],
+    }
     state = {}
     for name in g.tensors:
         part, x = name.split("."), g.tensor(name)
         block = part[0] == "blk"
-        if block and part[2] in heads: x = _untangled(x, heads[part[2]])
+        if block and part[2] in heads:
+            x = _untangled(x, heads[part[2]])
         new = f"model.layers.{part[1]}.{_NAMES[part[2]]}" if block else _NAMES[part[0]]
         state[new + ".weight"] = torch.from_numpy(x).to(dtype)
     return state
@@ -285,52 +409,89 @@ def _tokenizer(g: GGUF):
     "SmolLM2's tokenizer: byte-level BPE with single digits."
     from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
+
     h = g.header
-    tokens, merges = h["tokenizer.ggml.tokens"], [tuple(m.split(" ", 1)) for m in h["tokenizer.ggml.merges"]]
+    tokens, merges = (
+        h["tokenizer.ggml.tokens"],
+        [tuple(m.split(" ", 1)) for m in h["tokenizer.ggml.merges"]],
+    )
     t = Tokenizer(models.BPE({s: i for i, s in enumerate(tokens)}, merges))
-    digits, words = pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)
+    digits, words = (
+        pre_tokenizers.Digits(individual_digits=True),
+        pre_tokenizers.ByteLevel(add_prefix_space=False),
+    )
     t.pre_tokenizer = pre_tokenizers.Sequence([digits, words])
     t.decoder = decoders.ByteLevel()
     special = [s for s, kind in zip(tokens, h["tokenizer.ggml.token_type"]) if kind == 3]
     t.add_special_tokens([AddedToken(s, special=True, normalized=False) for s in special])
-    name = lambda key: tokens[h[f"tokenizer.ggml.{key}_token_id"]]
+
+    def name(key):
+        return tokens[h[f"tokenizer.ggml.{key}_token_id"]]
+
     return PreTrainedTokenizerFast(
-        tokenizer_object=t, bos_token=name("bos"), eos_token=name("eos"), unk_token=name("unknown"), pad_token=name("padding"),
-        chat_template=h["tokenizer.chat_template"], model_max_length=h["llama.context_length"], clean_up_tokenization_spaces=False)
+        tokenizer_object=t,
+        bos_token=name("bos"),
+        eos_token=name("eos"),
+        unk_token=name("unknown"),
+        pad_token=name("padding"),
+        chat_template=h["tokenizer.chat_template"],
+        model_max_length=h["llama.context_length"],
+        clean_up_tokenization_spaces=False,
+    )
 
 # %% ../../nbs/3_models/01_weights.ipynb #26d2851c
 def _is_smollm2(g: GGUF) -> bool:
     "Whether the direct route below holds: Llama architecture, SmolLM2's pre-tokenizer, known block formats."
     h = g.header
-    return (h.get("general.architecture") == "llama" and h.get("tokenizer.ggml.pre") == "smollm"
-            and all(kind in (0, 1) or kind in _BLOCKS for _, kind, _ in g.tensors.values()))
+    return (
+        h.get("general.architecture") == "llama"
+        and h.get("tokenizer.ggml.pre") == "smollm"
+        and all(kind in (0, 1) or kind in _BLOCKS for _, kind, _ in g.tensors.values())
+    )
 
 
 def _llama_config(g: GGUF, tokenizer, dtype):
     "The configuration of a Llama model, from the header."
     from transformers import LlamaConfig
+
     h = {k.removeprefix("llama."): v for k, v in g.header.items()}
     return LlamaConfig(
-        vocab_size=h["vocab_size"], hidden_size=h["embedding_length"], intermediate_size=h["feed_forward_length"],
-        num_hidden_layers=h["block_count"], num_attention_heads=h["attention.head_count"],
-        num_key_value_heads=h["attention.head_count_kv"], max_position_embeddings=h["context_length"],
-        rms_norm_eps=h["attention.layer_norm_rms_epsilon"], rope_parameters={"rope_type": "default", "rope_theta": h["rope.freq_base"]},
-        tie_word_embeddings="output.weight" not in g.tensors, bos_token_id=tokenizer.bos_token_id, eos_token_id=tokenizer.eos_token_id,
-        pad_token_id=tokenizer.pad_token_id, dtype=dtype)
+        vocab_size=h["vocab_size"],
+        hidden_size=h["embedding_length"],
+        intermediate_size=h["feed_forward_length"],
+        num_hidden_layers=h["block_count"],
+        num_attention_heads=h["attention.head_count"],
+        num_key_value_heads=h["attention.head_count_kv"],
+        max_position_embeddings=h["context_length"],
+        rms_norm_eps=h["attention.layer_norm_rms_epsilon"],
+        rope_parameters={"rope_type": "default", "rope_theta": h["rope.freq_base"]},
+        tie_word_embeddings="output.weight" not in g.tensors,
+        bos_token_id=tokenizer.bos_token_id,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+        dtype=dtype,
+    )
 
 # %% ../../nbs/3_models/01_weights.ipynb #f61cd104
 def load_gguf(path: Path, dtype):
     "Tokenizer and model from a GGUF file: directly for SmolLM2, through transformers (which needs the package gguf) for any other."
     from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM
+
     g = GGUF(path)
     if _is_smollm2(g):
         tokenizer = _tokenizer(g)
         config = _llama_config(g, tokenizer, dtype)
-        return tokenizer, LlamaForCausalLM.from_pretrained(None, config=config, state_dict=_weights(g, dtype), dtype=dtype)
+        return tokenizer, LlamaForCausalLM.from_pretrained(
+            None, config=config, state_dict=_weights(g, dtype), dtype=dtype
+        )
     if importlib.util.find_spec("gguf") is None:
-        raise ModelNotFound(f"{path.name} needs the package gguf to be read. Get it with: pip install gguf")
-    return (AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name),
-            AutoModelForCausalLM.from_pretrained(path.parent, gguf_file=path.name, dtype=dtype))
+        raise ModelNotFound(
+            f"{path.name} needs the package gguf to be read. Get it with: pip install gguf"
+        )
+    return (
+        AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name),
+        AutoModelForCausalLM.from_pretrained(path.parent, gguf_file=path.name, dtype=dtype),
+    )
 
 # %% ../../nbs/3_models/01_weights.ipynb #64a7f82f
 def _as_safetensors(path: Path) -> Path:
@@ -342,15 +503,18 @@ def _as_safetensors(path: Path) -> Path:
         model.hf_quantizer = None  # set by transformers' GGUF route, and refused by save_pretrained
         model.save_pretrained(part)
         tokenizer.save_pretrained(part)
-        try: part.replace(out)
+        try:
+            part.replace(out)
         except OSError:  # another process was first
-            if not (out / "config.json").exists(): raise
+            if not (out / "config.json").exists():
+                raise
     return out
 
 # %% ../../nbs/3_models/01_weights.ipynb #1f148c36
 @dataclass(frozen=True)
 class Loaded:
     "A model in memory."
+
     tokenizer: object
     model: object
     device: str
@@ -372,24 +536,51 @@ class Loaded:
 def _nf4(dtype):
     "4-bit weights whose scales are quantized too; computed in `dtype`."
     from transformers import BitsAndBytesConfig
-    return BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=True, bnb_4bit_compute_dtype=dtype)
+
+    return BitsAndBytesConfig(
+        load_in_4bit=True,
+        bnb_4bit_quant_type="nf4",
+        bnb_4bit_use_double_quant=True,
+        bnb_4bit_compute_dtype=dtype,
+    )
 
 
 def load_transformer(spec: ModelSpec) -> Loaded:
     "Load a spec's weights. Raises ModelNotFound, or SettingsError for an unknown quantization."
     from transformers import AutoModelForCausalLM, AutoTokenizer
-    if spec.quantization not in ("", "nf4"): raise SettingsError(f"unknown quantization {spec.quantization!r}: it is '' or 'nf4'")
+
+    if spec.quantization not in ("", "nf4"):
+        raise SettingsError(f"unknown quantization {spec.quantization!r}: it is '' or 'nf4'")
     (device, name), path = device_and_dtype(spec), find_model(spec)
-    dtype, needs = torch_dtype(name), ["accelerate"] * (path.suffix != ".gguf") + ["bitsandbytes"] * bool(spec.quantization)
+    dtype, needs = (
+        torch_dtype(name),
+        ["accelerate"] * (path.suffix != ".gguf") + ["bitsandbytes"] * bool(spec.quantization),
+    )
     if lacking := [p for p in needs if importlib.util.find_spec(p) is None]:
-        raise ModelNotFound(f"{spec.name} needs {' and '.join(lacking)} to be loaded. Get it with: pip install {' '.join(lacking)}")
+        raise ModelNotFound(
+            f"{spec.name} needs {' and '.join(lacking)} to be loaded. Get it with: pip install {' '.join(lacking)}"
+        )
     if path.suffix == ".gguf" and not spec.quantization:
         tokenizer, model = load_gguf(path, dtype)
         return Loaded(tokenizer, model.to(device).eval(), device, name)
-    if path.suffix == ".gguf": path = _as_safetensors(path)
-    options, own = {"quantization_config": _nf4(dtype)} if spec.quantization else {}, own_quantization(path, dtype)
-    if own is not None: options = {"config": own}
+    if path.suffix == ".gguf":
+        path = _as_safetensors(path)
+    options, own = (
+        {"quantization_config": _nf4(dtype)} if spec.quantization else {},
+        own_quantization(path, dtype),
+    )
+    if own is not None:
+        options = {"config": own}
     model = AutoModelForCausalLM.from_pretrained(
-        path, dtype=dtype, device_map={"": device}, attn_implementation="sdpa", local_files_only=True, **options)
-    if own is not None: turn_into(model, dtype)
-    return Loaded(AutoTokenizer.from_pretrained(path, local_files_only=True), model.eval(), device, name)
+        path,
+        dtype=dtype,
+        device_map={"": device},
+        attn_implementation="sdpa",
+        local_files_only=True,
+        **options,
+    )
+    if own is not None:
+        turn_into(model, dtype)
+    return Loaded(
+        AutoTokenizer.from_pretrained(path, local_files_only=True), model.eval(), device, name
+    )

@@ -40,13 +40,18 @@ class Work:
         self.stopped: BaseException | None = None
 
     @property
-    def seconds(self) -> float: return time.monotonic() - self.begun
+    def seconds(self) -> float:
+        return time.monotonic() - self.begun
 
-    def _one(self, item: Item, do: Callable[[Item], Result], finish: Callable[[Result], None]) -> bool:
+    def _one(
+        self, item: Item, do: Callable[[Item], Result], finish: Callable[[Result], None]
+    ) -> bool:
         "Work on one item, unless it is too late."
-        if self.stopped or time.monotonic() > self.deadline: return False
+        if self.stopped or time.monotonic() > self.deadline:
+            return False
         try:
-            with self.batching.task(): result = do(item)
+            with self.batching.task():
+                result = do(item)
             finish(result)
         except BaseException as e:
             self.stopped = e
@@ -58,7 +63,9 @@ class Work:
         self,
         items: Iterable[Item],
         do: Callable[[Item], Result],  # in a thread of its own; an error stops the work
-        finish: Callable[[Result], None],  # records a result; called in any thread, as soon as there is one
+        finish: Callable[
+            [Result], None
+        ],  # records a result; called in any thread, as soon as there is one
         unit: str = "turn",
         name: str = "",  # of the progress bar
         before: int = 0,  # items that were finished earlier, for the bar
@@ -66,17 +73,26 @@ class Work:
     ) -> int:  # items finished
         "Work through the items. What is under way when something breaks is finished; nothing new is started, and the error is raised."
         todo = list(items)
-        with ThreadPoolExecutor(self.size, thread_name_prefix=unit) as pool, \
-                tqdm(total=before + len(todo), initial=before, unit=unit, desc=name, disable=not progress) as bar:
+        with (
+            ThreadPoolExecutor(self.size, thread_name_prefix=unit) as pool,
+            tqdm(
+                total=before + len(todo), initial=before, unit=unit, desc=name, disable=not progress
+            ) as bar,
+        ):
             futures = [pool.submit(self._one, i, do, finish) for i in todo]
             try:
-                for f in futures: bar.update(f.result())
+                for f in futures:
+                    bar.update(f.result())
             except BaseException as e:  # an interrupt reaches this thread, not the workers
                 self.stopped = self.stopped or e
                 raise
         return self.finished
 
-    def close(self) -> None: self.chat.close()
+    def close(self) -> None:
+        self.chat.close()
 
-    def __enter__(self): return self
-    def __exit__(self, *exc): self.close()
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc):
+        self.close()

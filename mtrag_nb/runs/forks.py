@@ -12,7 +12,15 @@ from pathlib import Path
 from ..core.record import Run, as_run
 from ..core.types import Task
 from ..models.calls import Models
-from .replay import Fork, RecalledChat, Replayer, fork, remembering, settings_of_run, system_of_run
+from mtrag_nb.runs.replay import (
+    Fork,
+    RecalledChat,
+    Replayer,
+    fork,
+    remembering,
+    settings_of_run,
+    system_of_run,
+)
 from .replay_runs import replay_run
 from ..search.web import Web
 from ..systems.stages import Toolbox
@@ -35,10 +43,12 @@ def as_it_is(name: str, does: Invoke, tools: Toolbox) -> Invoke:
 
 def computed(node) -> Invoke:
     "A node without a memory; its steps count as computed."
+
     def run(state, config) -> dict:
         update = node.invoke(state, config)
         config["configurable"]["memory"].made.extend(update["steps"])
         return update
+
     return run
 
 
@@ -48,9 +58,14 @@ def layered(graph, plain, layer: Layer, anew: Callable[[str, Mapping], bool], to
 
     def around(name: str, recalled, node) -> RunnableLambda:
         fresh, known = layer(name, computed(node), tools), layer(name, recalled.invoke, tools)
-        def run(state, config): return (fresh if anew(name, state) else known)(state, config)
+
+        def run(state, config):
+            return (fresh if anew(name, state) else known)(state, config)
+
         return RunnableLambda(run, name=name)
-    for name, spec in graph.builder.nodes.items(): spec.runnable = around(name, spec.runnable, plain.builder.nodes[name].runnable)
+
+    for name, spec in graph.builder.nodes.items():
+        spec.runnable = around(name, spec.runnable, plain.builder.nodes[name].runnable)
     return graph.builder.compile(checkpointer=graph.checkpointer)
 
 # %% ../../nbs/6_runs/09_forks.ipynb #320b08a3
@@ -62,7 +77,8 @@ class Forking(Replayer):
         run: Run | str | Path,
         name: str,  # what is otherwise; becomes a part of the system's name
         layer: Layer = as_it_is,
-        settings: Mapping[str, object] | None = None,  # dotted key -> value, of which only `nodes` know
+        settings: Mapping[str, object]
+        | None = None,  # dotted key -> value, of which only `nodes` know
         nodes: Iterable[str] = (),  # of which the record does not hold
         history: bool = True,  # False: nothing of the conversation is known
         web: bool = True,  # False: nothing is searched for beside the documents, though the run did
@@ -72,13 +88,16 @@ class Forking(Replayer):
         super().__init__(run, settings=settings, **how)
         self.system, self.changed = replace(self.system, name=f"{self.system.name}+{name}"), False
         self.name, self.layer, self.anew, self.history = name, layer, frozenset(nodes), history
-        for path in calls: self.recalled = RecalledChat(self.recalled, path)
+        for path in calls:
+            self.recalled = RecalledChat(self.recalled, path)
         searched = self.run.folder / "web.jsonl"
         self.web = Web(None, searched) if web and searched.exists() else None
 
-    def task(self, task_id: str) -> Task: return super().task(task_id) if self.history else replace(super().task(task_id), history=())
+    def task(self, task_id: str) -> Task:
+        return super().task(task_id) if self.history else replace(super().task(task_id), history=())
 
-    def tools(self, chat=None) -> Toolbox: return replace(super().tools(chat), web=self.web)
+    def tools(self, chat=None) -> Toolbox:
+        return replace(super().tools(chat), web=self.web)
 
     def _anew(self, name: str, state: Mapping) -> bool:
         known = self._known.get(state["task"].id)
@@ -90,7 +109,9 @@ class Forking(Replayer):
             if chat not in self._graphs:
                 tools = self.tools(chat)
                 made = [self.system.graph(tools) for _ in range(2)]
-                self._graphs[chat] = layered(remembering(made[0]), made[1], self.layer, self._anew, tools)
+                self._graphs[chat] = layered(
+                    remembering(made[0]), made[1], self.layer, self._anew, tools
+                )
             return self._graphs[chat]
 
 # %% ../../nbs/6_runs/09_forks.ipynb #2bb22ade
@@ -105,15 +126,29 @@ def without(
     **how,  # tasks, index, models, calls: see Forking
 ) -> Forking:
     "The replayer of a run without a mechanism."
+
     def stand_in(name: str, does: Invoke, tools: Toolbox) -> Invoke:
-        if name not in switch.instead: return does
+        if name not in switch.instead:
+            return does
         own = as_node(name, switch.instead[name], tools)
+
         def run(state, config) -> dict:
             update = own(state)
             config["configurable"]["memory"].made.extend(update["steps"])
             return update
+
         return run
-    return Forking(run, f"without {switch.name}", stand_in, dict(switch.settings), switch.nodes, switch.history, switch.web, **how)
+
+    return Forking(
+        run,
+        f"without {switch.name}",
+        stand_in,
+        dict(switch.settings),
+        switch.nodes,
+        switch.history,
+        switch.web,
+        **how,
+    )
 
 
 def folder_of(name: str) -> str:
@@ -142,8 +177,11 @@ def audit_run(
     settings, web = settings_of_run(run, system_of_run(run)), (run.folder / "web.jsonl").exists()
     models, out = models or Models(settings), {}
     for s in switches_of(run.system, settings, run.trajectories.values(), web):
-        if only and s.name not in only: continue
+        if only and s.name not in only:
+            continue
         how = {"tasks": tasks, "index": index, "models": models, "calls": sibling_calls(folder)}
         with without(run, s, **how) as player:
-            out[s.name] = replay_run(player, folder / folder_of(s.name), minutes=minutes, limit=limit, progress=progress)
+            out[s.name] = replay_run(
+                player, folder / folder_of(s.name), minutes=minutes, limit=limit, progress=progress
+            )
     return out

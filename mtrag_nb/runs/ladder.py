@@ -9,8 +9,30 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from ..core.record import Checked, Drafted, Found, Gated, Graded, Refused, Retrieved, Rewritten, Run, as_run
-from ..core.types import TO_ANSWER, TO_REFUSE, Context, Gold, Outcome, Passage, Reason, SettingsError, Task, as_context
+from mtrag_nb.core.record import (
+    Checked,
+    Drafted,
+    Found,
+    Gated,
+    Graded,
+    Refused,
+    Retrieved,
+    Rewritten,
+    Run,
+    as_run,
+)
+from mtrag_nb.core.types import (
+    TO_ANSWER,
+    TO_REFUSE,
+    Context,
+    Gold,
+    Outcome,
+    Passage,
+    Reason,
+    SettingsError,
+    Task,
+    as_context,
+)
 from ..data.mtrag import is_gold
 from ..models.calls import Models
 from .forks import Forking, Invoke, Layer, folder_of, sibling_calls
@@ -34,12 +56,16 @@ Right = Callable[[str, str], "bool | None"]  # task id, draft -> right, wrong, o
 @dataclass(frozen=True)
 class Oracle:
     "What is known of the tasks of a run."
+
     gold: Mapping[str, Gold]
     right: Right = lambda task_id, draft: None
     retrieving: frozenset[str] = frozenset()  # nodes that retrieve
-    drafting: Mapping[str, Mapping[str, object]] = field(default_factory=dict)  # nodes that draft -> what else they put, empty
+    drafting: Mapping[str, Mapping[str, object]] = field(
+        default_factory=dict
+    )  # nodes that draft -> what else they put, empty
 
-    def of(self, state: Mapping) -> Gold: return self.gold.get(state["task"].id, Gold(state["task"].id))
+    def of(self, state: Mapping) -> Gold:
+        return self.gold.get(state["task"].id, Gold(state["task"].id))
 
     def ids(self, state: Mapping) -> list[str]:
         "The gold passages of a turn whose texts are known."
@@ -50,10 +76,14 @@ class Oracle:
 
     def among(self, state: Mapping, ids: Sequence[str], tools: Toolbox) -> list[str]:
         "Those of some contexts that are cut from a gold passage."
-        return [c.id for c in tools.contexts(list(ids)) if any(is_gold(p, c) for p in self._gold(state))]
+        return [
+            c.id for c in tools.contexts(list(ids)) if any(is_gold(p, c) for p in self._gold(state))
+        ]
 
 # %% ../../nbs/6_runs/10_ladder.ipynb #f71d8c1d
-def instead(update: Mapping, changes: Mapping[str, object], **step) -> dict:  # step: fields of the step
+def instead(
+    update: Mapping, changes: Mapping[str, object], **step
+) -> dict:  # step: fields of the step
     "An update with other values in it, and a step that says so."
     (was,) = update["steps"]
     decided = changes.keys() & {"grounded", "draft", "declined", "outcome"}
@@ -64,9 +94,17 @@ def instead(update: Mapping, changes: Mapping[str, object], **step) -> dict:  # 
 def human_rewrite(o: Oracle, state: Mapping, update: Mapping, tools: Toolbox) -> dict:
     "The query is the benchmark's."
     (step,), query = update["steps"], o.of(state).rewrite
-    if not query: return dict(update)
-    if isinstance(step, Rewritten): return instead(update, {"query": query, **({"queries": [query]} if "queries" in update else {})})
-    return instead(update, {"query": query}) if isinstance(step, Retrieved) and "query" not in state else dict(update)
+    if not query:
+        return dict(update)
+    if isinstance(step, Rewritten):
+        return instead(
+            update, {"query": query, **({"queries": [query]} if "queries" in update else {})}
+        )
+    return (
+        instead(update, {"query": query})
+        if isinstance(step, Retrieved) and "query" not in state
+        else dict(update)
+    )
 
 
 def with_query(o: Oracle, name: str, state: Mapping) -> Mapping:
@@ -78,12 +116,25 @@ def with_query(o: Oracle, name: str, state: Mapping) -> Mapping:
 def gold_passages(o: Oracle, state: Mapping, update: Mapping, tools: Toolbox) -> dict:
     "Retrieval finds what answers the question."
     (step,), ids = update["steps"], o.ids(state)
-    if not ids or "found" not in update: return dict(update)
-    others = [i for i in update["found"] if i not in ids and i not in o.among(state, update["found"], tools)]
-    found = [*ids, *others][:max(len(update["found"]), len(ids))]
+    if not ids or "found" not in update:
+        return dict(update)
+    others = [
+        i
+        for i in update["found"]
+        if i not in ids and i not in o.among(state, update["found"], tools)
+    ]
+    found = [*ids, *others][: max(len(update["found"]), len(ids))]
     best = 1 + max((h.ranked_by for h in step.hits), default=0.0)
-    hits = (*(Found(i, i, i, best) for i in ids), *(h for h in step.hits if {h.id, h.parent_id} & set(found)))
-    return instead(update, {"found": found, **({"kept": found} if "kept" in update else {})}, hits=hits, contexts=tuple(found))
+    hits = (
+        *(Found(i, i, i, best) for i in ids),
+        *(h for h in step.hits if {h.id, h.parent_id} & set(found)),
+    )
+    return instead(
+        update,
+        {"found": found, **({"kept": found} if "kept" in update else {})},
+        hits=hits,
+        contexts=tuple(found),
+    )
 
 
 class WithGold:
@@ -97,7 +148,8 @@ class WithGold:
     index = property(lambda self: getattr(self.inner, "index", None))
     _it = property(lambda self: getattr(self.inner, "_it", None))
 
-    def retrieve(self, *args, **kw): return self.inner.retrieve(*args, **kw)
+    def retrieve(self, *args, **kw):
+        return self.inner.retrieve(*args, **kw)
 
     def contexts(self, ids: Sequence[str]) -> list[Context]:
         "Contexts by id, in that order."
@@ -115,17 +167,34 @@ def set_gate(update: Mapping, opens: bool) -> dict:
     "A gate that says otherwise, whatever its key in the state is called."
     (step,) = update["steps"]
     keys = {k: opens for k, v in update.items() if isinstance(v, bool) and v == step.verdict.passed}
-    return dict(update) if step.verdict.passed == opens else instead(update, keys, verdict=verdict_by_hand(opens))
+    return (
+        dict(update)
+        if step.verdict.passed == opens
+        else instead(update, keys, verdict=verdict_by_hand(opens))
+    )
 
 
 def perfect_grade(o: Oracle, state: Mapping, update: Mapping, tools: Toolbox) -> dict:
     "Only what answers the question is kept."
     (step,), g = update["steps"], o.of(state)
-    if g.answerability in TO_ANSWER and not g.passages or g.answerability not in (*TO_ANSWER, *TO_REFUSE): return dict(update)
-    if isinstance(step, Gated): return set_gate(update, bool(o.among(state, state.get("kept") or state.get("found") or [], tools)))
-    if not isinstance(step, Graded): return dict(update)
-    before = state.get("kept", []) if "grades" in update else []  # of rounds before, which were graded as well
-    return with_kept(update, list(dict.fromkeys([*before, *o.among(state, [x.id for x in step.grades], tools)])))
+    if (
+        g.answerability in TO_ANSWER
+        and not g.passages
+        or g.answerability not in (*TO_ANSWER, *TO_REFUSE)
+    ):
+        return dict(update)
+    if isinstance(step, Gated):
+        return set_gate(
+            update, bool(o.among(state, state.get("kept") or state.get("found") or [], tools))
+        )
+    if not isinstance(step, Graded):
+        return dict(update)
+    before = (
+        state.get("kept", []) if "grades" in update else []
+    )  # of rounds before, which were graded as well
+    return with_kept(
+        update, list(dict.fromkeys([*before, *o.among(state, [x.id for x in step.grades], tools)]))
+    )
 
 # %% ../../nbs/6_runs/10_ladder.ipynb #0ea577d2
 KNOWN = Reason("known", "declined", "an oracle knew that there is no answer")
@@ -135,50 +204,94 @@ def perfect_refusal(o: Oracle, state: Mapping, update: Mapping, tools: Toolbox) 
     "Answer what has an answer, and nothing else."
     (step,), label = update["steps"], o.of(state).answerability
     if label in TO_REFUSE and update.get("outcome") is Outcome.ANSWERED:
-        return instead(update, {"outcome": Outcome.I_DONT_KNOW, "reason": KNOWN, "answer": tools.stages.refusal_text, "cited": []})
-    if label not in TO_ANSWER: return dict(update)
-    if isinstance(step, Graded) and step.grades and not update["kept"]: return with_kept(update, [g.id for g in step.grades])
-    if isinstance(step, Gated): return set_gate(update, True)
-    if isinstance(step, Drafted) and step.declined: return instead(update, {"declined": False})
-    if not isinstance(step, Refused) or not state.get("draft"): return dict(update)
+        return instead(
+            update,
+            {
+                "outcome": Outcome.I_DONT_KNOW,
+                "reason": KNOWN,
+                "answer": tools.stages.refusal_text,
+                "cited": [],
+            },
+        )
+    if label not in TO_ANSWER:
+        return dict(update)
+    if isinstance(step, Graded) and step.grades and not update["kept"]:
+        return with_kept(update, [g.id for g in step.grades])
+    if isinstance(step, Gated):
+        return set_gate(update, True)
+    if isinstance(step, Drafted) and step.declined:
+        return instead(update, {"declined": False})
+    if not isinstance(step, Refused) or not state.get("draft"):
+        return dict(update)
     return instead(update, answered(state["draft"], tools.contexts(state.get("kept", []))))
 
 # %% ../../nbs/6_runs/10_ladder.ipynb #56819763
 def perfect_check(o: Oracle, state: Mapping, update: Mapping, tools: Toolbox) -> dict:
     "A check that knows a right draft from a wrong one."
     (step,), g = update["steps"], o.of(state)
-    if not isinstance(step, Checked): return dict(update)
-    passes = False if g.answerability in TO_REFUSE else o.right(state["task"].id, state["draft"]) if g.answerability in TO_ANSWER else None
-    if passes is None or passes == step.verdict.passed: return dict(update)
-    if not passes: return instead(update, {"grounded": False, "unsupported": step.unsupported or state["draft"]})
+    if not isinstance(step, Checked):
+        return dict(update)
+    passes = (
+        False
+        if g.answerability in TO_REFUSE
+        else o.right(state["task"].id, state["draft"])
+        if g.answerability in TO_ANSWER
+        else None
+    )
+    if passes is None or passes == step.verdict.passed:
+        return dict(update)
+    if not passes:
+        return instead(
+            update, {"grounded": False, "unsupported": step.unsupported or state["draft"]}
+        )
     made = {k: v for k, v in update.items() if k != "unsupported"}
-    return instead(made, {"grounded": True}) | answered(state["draft"], tools.contexts(state["kept"]))
+    return instead(made, {"grounded": True}) | answered(
+        state["draft"], tools.contexts(state["kept"])
+    )
 
 
 def reference_answer(o: Oracle, state: Mapping, tools: Toolbox) -> dict | None:
     "What a node that drafts puts there, had it written the target; None where there is none."
     g = o.of(state)
-    if g.answerability not in (*TO_ANSWER, *TO_REFUSE) or g.answerability in TO_ANSWER and not g.targets: return None
+    if (
+        g.answerability not in (*TO_ANSWER, *TO_REFUSE)
+        or g.answerability in TO_ANSWER
+        and not g.targets
+    ):
+        return None
     no = g.answerability in TO_REFUSE
     text = tools.stages.refusal_text if no else g.targets[0]
-    return {"draft": text, "declined": no, "steps": [Drafted(text=text, declined=no, attempt=state.get("retries", 0),
-                                                             told="the reference")]}
+    return {
+        "draft": text,
+        "declined": no,
+        "steps": [
+            Drafted(text=text, declined=no, attempt=state.get("retries", 0), told="the reference")
+        ],
+    }
 
 # %% ../../nbs/6_runs/10_ladder.ipynb #927aa592
-After = Callable[[Oracle, Mapping, Mapping, Toolbox], dict]  # what is known, state before, update, tools -> update
+After = Callable[
+    [Oracle, Mapping, Mapping, Toolbox], dict
+]  # what is known, state before, update, tools -> update
 
 
 @dataclass(frozen=True)
 class Rung:
     "A stage made perfect."
+
     name: str  # as it stands in the identity of a run
     stage: str  # that it makes perfect
     after: After | None = None  # None: the reference in the place of a draft
 
 
-RUNGS = (Rung("human rewrite", "rewrite", human_rewrite), Rung("gold passages", "retrieve", gold_passages),
-         Rung("perfect grade", "grade", perfect_grade), Rung("perfect refusal", "gate", perfect_refusal),
-         Rung("perfect check", "check", perfect_check), Rung("reference answer", "generate"))
+RUNGS = (
+    Rung("human rewrite", "rewrite", human_rewrite),
+    Rung("gold passages", "retrieve", gold_passages),
+    Rung("perfect grade", "grade", perfect_grade),
+    Rung("perfect refusal", "gate", perfect_refusal),
+    Rung("perfect check", "check", perfect_check),
+    Rung("reference answer", "generate"),
+)
 
 
 def rungs_named(names: Sequence[str]) -> tuple[Rung, ...]:
@@ -190,19 +303,29 @@ def rungs_named(names: Sequence[str]) -> tuple[Rung, ...]:
 
 def layer_of(o: Oracle, rungs: Sequence[Rung]) -> Layer:
     "What the nodes of a graph do where the stages of these rungs are perfect."
+
     def layer(name: str, does: Invoke, tools: Toolbox) -> Invoke:
         def run(state, config) -> dict:
-            if human_rewrite in (r.after for r in rungs): state = with_query(o, name, state)
+            if human_rewrite in (r.after for r in rungs):
+                state = with_query(o, name, state)
             drafts = name in o.drafting and any(r.after is None for r in rungs)
             written = reference_answer(o, state, tools) if drafts else None
-            if written is None: update = does(state, config)
+            if written is None:
+                update = does(state, config)
             else:
                 beside = {k: v for k, v in o.drafting[name].items() if k not in state}
-                update = {**beside, **written, "steps": [replace(written["steps"][0], node=name, put=beside)]}
+                update = {
+                    **beside,
+                    **written,
+                    "steps": [replace(written["steps"][0], node=name, put=beside)],
+                }
             for r in rungs:
-                if r.after: update = r.after(o, state, update, tools)
+                if r.after:
+                    update = r.after(o, state, update, tools)
             return update
+
         return run
+
     return layer
 
 # %% ../../nbs/6_runs/10_ladder.ipynb #7c0a3155
@@ -218,24 +341,40 @@ class Climbing(Forking):
         **how,  # tasks, index, models, calls: see Forking
     ):
         run = as_run(run)
-        known, kinds = {i: gold[i] for i in run.trajectories if i in gold}, kinds_of(run.trajectories.values())
+        known, kinds = (
+            {i: gold[i] for i in run.trajectories if i in gold},
+            kinds_of(run.trajectories.values()),
+        )
         added = added_by(run.trajectories.values())
         drafting = {n: {k: type(v)() for k, v in added[n].items()} for n in leaving(kinds, Drafted)}
         o = Oracle(known, right, frozenset(leaving(kinds, Retrieved)), drafting)
         name = f"oracle:{'+'.join(r.name for r in rungs)}:{gold_digest(known)}"
         super().__init__(run, name, layer_of(o, rungs), **how)
-        if gold_passages in (r.after for r in rungs): self.retriever = WithGold(self.retriever, known)
+        if gold_passages in (r.after for r in rungs):
+            self.retriever = WithGold(self.retriever, known)
 
 # %% ../../nbs/6_runs/10_ladder.ipynb #1a302749
-NEEDS = {"perfect grade": (Graded, Gated), "perfect check": (Checked,),
-         "gold passages": (Retrieved,)}  # rung -> kinds, one of which a run has
+NEEDS = {
+    "perfect grade": (Graded, Gated),
+    "perfect check": (Checked,),
+    "gold passages": (Retrieved,),
+}  # rung -> kinds, one of which a run has
 
 
-def steps_of_ladder(run: Run, gold: Mapping[str, Gold], rungs: Sequence[Rung] = RUNGS) -> dict[str, tuple[Rung, ...]]:
+def steps_of_ladder(
+    run: Run, gold: Mapping[str, Gold], rungs: Sequence[Rung] = RUNGS
+) -> dict[str, tuple[Rung, ...]]:
     "Each rung alone, and all up to it: name -> rungs that are known at once."
-    kinds, rewritten = kinds_of(run.trajectories.values()), any(gold[i].rewrite for i in run.trajectories if i in gold)
-    there = [r for r in rungs if any(leaving(kinds, k) for k in NEEDS.get(r.name, (object,)))
-             and (rewritten or r.after is not human_rewrite)]
+    kinds, rewritten = (
+        kinds_of(run.trajectories.values()),
+        any(gold[i].rewrite for i in run.trajectories if i in gold),
+    )
+    there = [
+        r
+        for r in rungs
+        if any(leaving(kinds, k) for k in NEEDS.get(r.name, (object,)))
+        and (rewritten or r.after is not human_rewrite)
+    ]
     ups = {f"up to {r.name}": tuple(there[:n]) for n, r in enumerate(there, 1) if n > 1}
     return {**{r.name: (r,) for r in there}, **ups}
 
@@ -259,5 +398,7 @@ def climb(
     for name, some in steps_of_ladder(run, gold, rungs).items():
         how = {"tasks": tasks, "index": index, "models": models, "calls": sibling_calls(folder)}
         with Climbing(run, gold, some, right, **how) as player:
-            out[name] = replay_run(player, folder / folder_of(name), minutes=minutes, limit=limit, progress=progress)
+            out[name] = replay_run(
+                player, folder / folder_of(name), minutes=minutes, limit=limit, progress=progress
+            )
     return out

@@ -17,7 +17,16 @@ from ..core.settings import Settings
 from ..core.types import DataError, Task, Turn
 from ..models.calls import Models
 from ..models.work import Work
-from .run import Recorder, begin_session, circumstances, end_session, identity, keep_tasks, load_toolbox, write_predictions
+from mtrag_nb.runs.run import (
+    Recorder,
+    begin_session,
+    circumstances,
+    end_session,
+    identity,
+    keep_tasks,
+    load_toolbox,
+    write_predictions,
+)
 from ..systems.stages import Toolbox
 from ..systems.system import System, take_turn
 
@@ -40,10 +49,18 @@ class Dialogue:
     def ask(self, question: str) -> Trajectory:
         "The record of the next turn. A fault is an `error` outcome, and leaves the history as it was."
         n = len(self.turns) + 1
-        task = Task(id=f"dialogue<::>{n}", conversation_id="dialogue", turn=n, domain=self.domain, question=question, history=self.history)
+        task = Task(
+            id=f"dialogue<::>{n}",
+            conversation_id="dialogue",
+            turn=n,
+            domain=self.domain,
+            question=question,
+            history=self.history,
+        )
         t = take_turn(self._graph, task, self.system.max_steps(self.tools.settings))
         self.turns.append(t)
-        if not t.failed: self.history += (Turn("user", question), Turn("agent", t.answer))
+        if not t.failed:
+            self.history += (Turn("user", question), Turn("agent", t.answer))
         return t
 
     def tell(self, t: Trajectory) -> str:
@@ -57,15 +74,23 @@ class Dialogue:
 # %% ../../nbs/6_runs/01_live.ipynb #868904c0
 def own_history(
     task: Task,
-    before: Sequence[tuple[Task, str]],  # tasks of its conversation that were asked before, as the benchmark has them, and the answers
+    before: Sequence[
+        tuple[Task, str]
+    ],  # tasks of its conversation that were asked before, as the benchmark has them, and the answers
 ) -> tuple[Turn, ...]:
     "The history of a task with a system's own answers in it. Raises DataError for one that does not hold what was asked before."
     turns = list(task.history)
     for asked, answer in before:
         at = len(asked.history)
-        if at + 1 >= len(turns) or turns[at].text != asked.question or turns[at + 1].speaker != "agent":
-            raise DataError(f"the history of task {task.id!r} does not hold the question of {asked.id!r} and an answer to it",
-                            remedy="Hold whole conversations: tasks whose histories go on from one another")
+        if (
+            at + 1 >= len(turns)
+            or turns[at].text != asked.question
+            or turns[at + 1].speaker != "agent"
+        ):
+            raise DataError(
+                f"the history of task {task.id!r} does not hold the question of {asked.id!r} and an answer to it",
+                remedy="Hold whole conversations: tasks whose histories go on from one another",
+            )
         turns[at + 1] = replace(turns[at + 1], text=answer)
     return tuple(turns)
 
@@ -80,21 +105,38 @@ def talk_through(
     out, before = [], []
     for given in sorted(tasks, key=lambda t: t.turn):
         asked = replace(given, history=own_history(given, before))
-        if given.id not in done and late(): break
+        if given.id not in done and late():
+            break
         t = done.get(given.id) or take(asked)
         out.append((asked, t))
-        if t.failed: break
+        if t.failed:
+            break
         before.append((given, t.answer))
     return out
 
 # %% ../../nbs/6_runs/01_live.ipynb #e9dad1ee
-def _hold(folder: Path, system: System, tasks: Sequence[Task], tools: Toolbox, minutes: float | None, progress: bool) -> list[Task]:
+def _hold(
+    folder: Path,
+    system: System,
+    tasks: Sequence[Task],
+    tools: Toolbox,
+    minutes: float | None,
+    progress: bool,
+) -> list[Task]:
     "Hold those conversations that are not finished; the tasks, as they were asked."
-    done = {i: t for i, t in read_trajectories(folder / "trajectories.jsonl").items() if not t.failed}
+    done = {
+        i: t for i, t in read_trajectories(folder / "trajectories.jsonl").items() if not t.failed
+    }
     talks: dict[str, list[Task]] = {}
-    for t in tasks: talks.setdefault(t.conversation_id, []).append(t)
+    for t in tasks:
+        talks.setdefault(t.conversation_id, []).append(t)
     work = Work(tools.chat, folder / "calls.jsonl", tools.settings.batch_size, minutes)
-    graph, most, asked, lock = system.graph(replace(tools, chat=work.chat)), system.max_steps(tools.settings), [], threading.Lock()
+    graph, most, asked, lock = (
+        system.graph(replace(tools, chat=work.chat)),
+        system.max_steps(tools.settings),
+        [],
+        threading.Lock(),
+    )
 
     def take(task: Task) -> Trajectory:
         t = take_turn(graph, task, most)
@@ -105,12 +147,22 @@ def _hold(folder: Path, system: System, tasks: Sequence[Task], tools: Toolbox, m
         with lock:
             keep_tasks(folder, [task for task, _ in held])
             asked.extend(task for task, _ in held)
+
     try:
         with work, Recorder(folder, tools) as recorder:
-            work.through(list(talks.values()), lambda talk: talk_through(talk, done, take, lambda: time.monotonic() > work.deadline),
-                         finish,
-                         "conversation", system.name, 0, progress)
-    finally: end_session(folder, work.seconds, len(asked), work.batching.batches)
+            work.through(
+                list(talks.values()),
+                lambda talk: talk_through(
+                    talk, done, take, lambda: time.monotonic() > work.deadline
+                ),
+                finish,
+                "conversation",
+                system.name,
+                0,
+                progress,
+            )
+    finally:
+        end_session(folder, work.seconds, len(asked), work.batching.batches)
     return asked
 
 # %% ../../nbs/6_runs/01_live.ipynb #2dd41dfd
@@ -130,9 +182,15 @@ def live_run(
 ) -> Run:
     "The benchmark's conversations with the system's own answers as history. Raises as `run_tasks` does."
     folder, settings, models = Path(folder), system.with_own(settings), models or Models(settings)
-    if setting == "rag": tasks = [replace(t, contexts=None) for t in tasks]
+    if setting == "rag":
+        tasks = [replace(t, contexts=None) for t in tasks]
     tools = load_toolbox(settings, models, index, tasks, setting)
-    entries = {"identity": {**identity(system, setting, tools), **OWN}, "about": system.about, "settings": settings, **circumstances()}
+    entries = {
+        "identity": {**identity(system, setting, tools), **OWN},
+        "about": system.about,
+        "settings": settings,
+        **circumstances(),
+    }
     try:
         with only_writer(folder, "run"):
             begin_session(folder, entries)
@@ -140,5 +198,6 @@ def live_run(
             run = Run(folder)
             write_predictions(run, asked)
     finally:
-        if setting == "rag": tools.retriever.index.close()
+        if setting == "rag":
+            tools.retriever.index.close()
     return run

@@ -10,7 +10,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from ..core.record import LEFT_OUT
-from ..core.types import TO_ANSWER, Context, DataError, Gold, SettingsError, Task, Turn, digest
+from mtrag_nb.core.types import (
+    TO_ANSWER,
+    Context,
+    DataError,
+    Gold,
+    SettingsError,
+    Task,
+    Turn,
+    digest,
+)
 from ..data.mtrag import BY_TEXT, files_of
 from ..models.chat import ChatModel
 from ..search.retrieve import Retrieval, Retriever, best_hits
@@ -33,7 +42,11 @@ def gold_digest(gold: Mapping[str, Gold]) -> str:
 
 def leave_out_tasks(tasks: Sequence[Task], gold: Mapping[str, Gold]) -> list[Task]:
     "The tasks that can be answered and have gold passages: those for which leaving gold out makes a negative."
-    return [t for t in tasks if t.id in gold and gold[t.id].answerability in TO_ANSWER and gold[t.id].passages]
+    return [
+        t
+        for t in tasks
+        if t.id in gold and gold[t.id].answerability in TO_ANSWER and gold[t.id].passages
+    ]
 
 # %% ../../nbs/6_runs/02_oracles.ipynb #23ba380a
 class LeaveGoldOut:
@@ -46,26 +59,50 @@ class LeaveGoldOut:
         whole: bool = True,  # True: leave out all passages of the gold documents; False: only the gold passages
     ):
         if not isinstance(retriever, Retriever):
-            raise SettingsError(f"leaving gold out needs retrieval from an index, not {type(retriever).__name__}: "
-                                "of the passages that come with a task nothing would remain")
+            raise SettingsError(
+                f"leaving gold out needs retrieval from an index, not {type(retriever).__name__}: "
+                "of the passages that come with a task nothing would remain"
+            )
         self.inner, self._name = retriever, document_of if whole else str
-        if quoted := next((t for t, g in gold.items() for p in g.passages if p.id.startswith(BY_TEXT)), None):
-            raise SettingsError(f"task {quoted!r} names its gold by a text alone, which may stand anywhere: what is to be left out needs "
-                                "an id or a file name")
-        self._hidden = {t: frozenset(x for p in g.passages for x in (self._name(p.id), p.id)) for t, g in gold.items()}
+        if quoted := next(
+            (t for t, g in gold.items() for p in g.passages if p.id.startswith(BY_TEXT)), None
+        ):
+            raise SettingsError(
+                f"task {quoted!r} names its gold by a text alone, which may stand anywhere: what is to be left out needs "
+                "an id or a file name"
+            )
+        self._hidden = {
+            t: frozenset(x for p in g.passages for x in (self._name(p.id), p.id))
+            for t, g in gold.items()
+        }
         self.fingerprint = f"{retriever.fingerprint} leave-gold-out:{'documents' if whole else 'passages'}:{gold_digest(gold)}"
 
-    def retrieve(self, query: str, domain: str = "", task_id: str = "", turns: Sequence[Turn] = (),
-                 model: ChatModel | None = None) -> Retrieval:
+    def retrieve(
+        self,
+        query: str,
+        domain: str = "",
+        task_id: str = "",
+        turns: Sequence[Turn] = (),
+        model: ChatModel | None = None,
+    ) -> Retrieval:
         "The best children that are not gold. Raises DataError for a task whose gold passages are not known."
         if not self._hidden.get(task_id):
-            raise DataError(f"task {task_id!r} has no gold passages to leave out",
-                            remedy="Run only answerable tasks: `leave_out_tasks` picks them")
+            raise DataError(
+                f"task {task_id!r} has no gold passages to leave out",
+                remedy="Run only answerable tasks: `leave_out_tasks` picks them",
+            )
         found = self.inner.ranked(query, domain, turns, model)
-        hits = [h for h in found if not self._hidden[task_id] & {self._name(h.document_id), *files_of(h)}]
-        return self.inner.as_retrieval(best_hits(hits, self.inner.settings.rerank_k, self.inner.settings.distinct))
+        hits = [
+            h
+            for h in found
+            if not self._hidden[task_id] & {self._name(h.document_id), *files_of(h)}
+        ]
+        return self.inner.as_retrieval(
+            best_hits(hits, self.inner.settings.rerank_k, self.inner.settings.distinct)
+        )
 
-    def contexts(self, ids: Sequence[str]) -> list[Context]: return self.inner.contexts(ids)
+    def contexts(self, ids: Sequence[str]) -> list[Context]:
+        return self.inner.contexts(ids)
 
 # %% ../../nbs/6_runs/02_oracles.ipynb #afbae1f6
 def leave_gold_out(
@@ -75,6 +112,13 @@ def leave_gold_out(
 ) -> System:
     "The system over a retriever that leaves the gold out."
     what = "documents" if whole else "passages"
-    def build(tools: Toolbox): return system.build(replace(tools, retriever=LeaveGoldOut(tools.retriever, gold, whole)))
-    return replace(system, name=f"{system.name}{LEFT_OUT}:{what}:{gold_digest(gold)}", build=build,
-                   about=f"{system.about}; the gold {what} of each task are left out of what is retrieved (oracle)")
+
+    def build(tools: Toolbox):
+        return system.build(replace(tools, retriever=LeaveGoldOut(tools.retriever, gold, whole)))
+
+    return replace(
+        system,
+        name=f"{system.name}{LEFT_OUT}:{what}:{gold_digest(gold)}",
+        build=build,
+        about=f"{system.about}; the gold {what} of each task are left out of what is retrieved (oracle)",
+    )

@@ -15,7 +15,17 @@ from ..core.html import html_table
 from ..core.settings import ModelSpec, Settings
 from ..core.types import MTRAGError
 from ..models.device import memory_of, numbered
-from ..models.sizes import NF4_WIDTH, SHAPES, Shape, cache_bytes, matrices, parameters, shape_in, weight_bytes, work_bytes
+from mtrag_nb.models.sizes import (
+    NF4_WIDTH,
+    SHAPES,
+    Shape,
+    cache_bytes,
+    matrices,
+    parameters,
+    shape_in,
+    weight_bytes,
+    work_bytes,
+)
 from ..models.weights import find_model, pick_dtype
 from ..search.build import disk_needed
 from ..systems.prompts import prompt_set
@@ -30,6 +40,7 @@ __all__ = ['SHARE', 'ENCODER_SHARE', 'CPU_FLOPS', 'MACHINES', 'CHARS', 'TEMPLATE
 @dataclass(frozen=True)
 class Machine:
     "What a machine has, and the rates to reckon with."
+
     name: str
     gpus: int
     gpu_bytes: int  # of each, as torch reports it, less the driver's 0.3 GB
@@ -43,18 +54,58 @@ class Machine:
     source: str = ""
 
     @property
-    def device(self) -> str: return "GPU" if self.gpus else "CPU"
+    def device(self) -> str:
+        return "GPU" if self.gpus else "CPU"
 
 
 SHARE = 1 / 3  # assumed: of the data sheet's matrix products
 ENCODER_SHARE = 1 / 2  # assumed: of that, for texts of 100 tokens
 CPU_FLOPS = 140e9  # of two cores: the layers of an XLM-RoBERTa-large, random weights, did 70 GFLOP/s on one (1.2 texts of 96 tokens)
 MACHINES = {
-    "t4": Machine("t4", 1, 15_500_000_000, (7, 5), 12_700_000_000, 70 * 10**9, 65e12 * SHARE, 320e9, source="T4: 65 TFLOPS, 320 GB/s"),
-    "t4x2": Machine("t4x2", 2, 15_500_000_000, (7, 5), 30 * 10**9, 20 * 10**9, 65e12 * SHARE, 320e9, source="T4: 65 TFLOPS, 320 GB/s"),
-    "l4": Machine("l4", 1, 23_500_000_000, (8, 9), 53 * 10**9, 200 * 10**9, 121e12 * SHARE, 300e9, source="L4: 121 TFLOPS, 300 GB/s"),
-    "a100": Machine("a100", 1, 42_100_000_000, (8, 0), 83 * 10**9, 200 * 10**9, 312e12 * SHARE, 1555e9,
-                    source="A100 of 40 GB: 312 TFLOPS, 1,555 GB/s"),
+    "t4": Machine(
+        "t4",
+        1,
+        15_500_000_000,
+        (7, 5),
+        12_700_000_000,
+        70 * 10**9,
+        65e12 * SHARE,
+        320e9,
+        source="T4: 65 TFLOPS, 320 GB/s",
+    ),
+    "t4x2": Machine(
+        "t4x2",
+        2,
+        15_500_000_000,
+        (7, 5),
+        30 * 10**9,
+        20 * 10**9,
+        65e12 * SHARE,
+        320e9,
+        source="T4: 65 TFLOPS, 320 GB/s",
+    ),
+    "l4": Machine(
+        "l4",
+        1,
+        23_500_000_000,
+        (8, 9),
+        53 * 10**9,
+        200 * 10**9,
+        121e12 * SHARE,
+        300e9,
+        source="L4: 121 TFLOPS, 300 GB/s",
+    ),
+    "a100": Machine(
+        "a100",
+        1,
+        42_100_000_000,
+        (8, 0),
+        83 * 10**9,
+        200 * 10**9,
+        312e12 * SHARE,
+        1555e9,
+        source="A100 of 40 GB: 312 TFLOPS, 1,555 GB/s",
+    ),
 }
 
 # %% ../../nbs/6_runs/05_plan.ipynb #5580e500
@@ -68,7 +119,11 @@ def step_seconds(
     "Seconds in which a batch writes one token a row."
     wide = 2 if m.gpus else 4
     each = (NF4_WIDTH if rows == 1 else NF4_WIDTH + 2 * wide) if four else wide
-    read = matrices(s) * each + s.vocabulary * s.hidden * wide + rows * context * cache_bytes(s, "fp16" if m.gpus else "fp32")
+    read = (
+        matrices(s) * each
+        + s.vocabulary * s.hidden * wide
+        + rows * context * cache_bytes(s, "fp16" if m.gpus else "fp32")
+    )
     return s.layers * 7 * (m.wait_four if four else m.wait) + read / m.bandwidth
 
 
@@ -91,6 +146,7 @@ TEMPLATE = 30  # tokens of a chat template
 @dataclass(frozen=True)
 class Ask:
     "One kind of call."
+
     name: str
     times: float  # a turn
     read: float  # tokens that go through the model, a call; what calls share is counted once
@@ -106,25 +162,45 @@ def turn_asks(
     retries: float = 0.3,  # a turn
 ) -> list[Ask]:
     "The calls of a turn that goes through all shared stages once: rewrite, grade, generate, check. A simpler system asks less."
-    s, prompts, k = settings.stages, prompt_set(settings.stages.prompts), settings.retrieval.rerank_k
-    size = lambda *keys: sum(len(prompts[key]) for key in keys) / CHARS + TEMPLATE
+    s, prompts, k = (
+        settings.stages,
+        prompt_set(settings.stages.prompts),
+        settings.retrieval.rerank_k,
+    )
+
+    def size(*keys):
+        return sum(len(prompts[key]) for key in keys) / CHARS + TEMPLATE
+
     talk, q, a = history / CHARS, question / CHARS, answer / CHARS
-    document = (settings.chunks.parent_size if settings.retrieval.parent_swap else settings.chunks.child_size) / CHARS
+    document = (
+        settings.chunks.parent_size
+        if settings.retrieval.parent_swap
+        else settings.chunks.child_size
+    ) / CHARS
     head, documents = size("grade.system", "grade.user") + talk + q, k * document
     first = size("generate.system", "generate.user") + documents + talk + q
     looked = size("check.system", "check.user") + documents + q + a
-    asks = [Ask("rewrite", 1, size("rewrite.system", "rewrite.user") + talk + q, 0, 20)] if s.rewrite != "never" else []
-    if s.grade in ("verdict", "yesno", "likelihood"): asks.append(Ask("grade", k, document + head / k, head + document, 2))
-    if prompts["check.system"] == prompts["generate.system"]: read = looked - documents - size("check.system")  # it begins alike
-    else: read = looked
+    asks = (
+        [Ask("rewrite", 1, size("rewrite.system", "rewrite.user") + talk + q, 0, 20)]
+        if s.rewrite != "never"
+        else []
+    )
+    if s.grade in ("verdict", "yesno", "likelihood"):
+        asks.append(Ask("grade", k, document + head / k, head + document, 2))
+    if prompts["check.system"] == prompts["generate.system"]:
+        read = looked - documents - size("check.system")  # it begins alike
+    else:
+        read = looked
     asks.append(Ask("generate", 1 + retries, first, first, min(a, s.max_new_tokens)))
-    if s.check in ("verdict", "yesno", "likelihood"): asks.append(Ask("check", 1 + retries, read, looked, 2))
+    if s.check in ("verdict", "yesno", "likelihood"):
+        asks.append(Ask("check", 1 + retries, read, looked, 2))
     return [replace(x, prompt=x.prompt or x.read) for x in asks]
 
 # %% ../../nbs/6_runs/05_plan.ipynb #16d42f49
 @dataclass(frozen=True)
 class Line:
     "One figure of a plan."
+
     step: str
     what: str
     amount: float
@@ -133,88 +209,150 @@ class Line:
     problem: str = ""  # why it does not fit, and the setting that makes it fit
 
     @property
-    def shown(self) -> str: return f"{self.amount:.1f} GB" if self.unit == "GB" else clock(self.amount)
+    def shown(self) -> str:
+        return f"{self.amount:.1f} GB" if self.unit == "GB" else clock(self.amount)
 
 
 def clock(hours: float) -> str:
     "Hours in words."
-    return f"{hours * 60:.0f} min" if hours < 1.5 else f"{hours:.1f} h" if hours < 48 else f"{hours / 24:.0f} days"
+    return (
+        f"{hours * 60:.0f} min"
+        if hours < 1.5
+        else f"{hours:.1f} h"
+        if hours < 48
+        else f"{hours / 24:.0f} days"
+    )
 
 
 @dataclass(frozen=True)
 class Plan:
     "What a run takes, and what does not fit."
+
     machine: Machine
     lines: tuple[Line, ...]
 
     @property
-    def problems(self) -> list[str]: return [x.problem for x in self.lines if x.problem]
+    def problems(self) -> list[str]:
+        return [x.problem for x in self.lines if x.problem]
 
-    def hours(self, *steps: str) -> float: return sum(x.amount for x in self.lines if x.unit == "h" and (not steps or x.step in steps))
+    def hours(self, *steps: str) -> float:
+        return sum(x.amount for x in self.lines if x.unit == "h" and (not steps or x.step in steps))
 
-    def rows(self) -> list[list[str]]: return [[x.step, x.what, x.shown, x.source] for x in self.lines]
+    def rows(self) -> list[list[str]]:
+        return [[x.step, x.what, x.shown, x.source] for x in self.lines]
 
     def __str__(self):
-        table = "\n".join(f"{step:8} {what:44} {shown:>9}  {source}" for step, what, shown, source in self.rows())
-        return "\n".join([f"on {self.machine.name}: {self.machine.source}", table, f"in all, one after the other: {clock(self.hours())}",
-                          *(f"! {p}" for p in self.problems)])
+        table = "\n".join(
+            f"{step:8} {what:44} {shown:>9}  {source}" for step, what, shown, source in self.rows()
+        )
+        return "\n".join(
+            [
+                f"on {self.machine.name}: {self.machine.source}",
+                table,
+                f"in all, one after the other: {clock(self.hours())}",
+                *(f"! {p}" for p in self.problems),
+            ]
+        )
 
     def _repr_html_(self) -> str:
-        note = f"On {self.machine.name} ({self.machine.source}). In all {clock(self.hours())}. " + " ".join(self.problems)
+        note = (
+            f"On {self.machine.name} ({self.machine.source}). In all {clock(self.hours())}. "
+            + " ".join(self.problems)
+        )
         return html_table(["step", "what", "amount", "where from"], self.rows(), note)
 
 # %% ../../nbs/6_runs/05_plan.ipynb #5b9d5a3e
 MARGIN = 0.5e9  # bytes of a GPU that fragments and kernels take
 
 
-def shape_named(spec: ModelSpec) -> Shape | None:  # None for a model that is neither here nor in the table
+def shape_named(
+    spec: ModelSpec,
+) -> Shape | None:  # None for a model that is neither here nor in the table
     "The shape of a model: from its folder, or from the table of the profiles' models."
-    if spec.name in SHAPES or spec.url: return SHAPES.get(spec.name)
-    try: return shape_in(find_model(spec))
-    except MTRAGError: return None
+    if spec.name in SHAPES or spec.url:
+        return SHAPES.get(spec.name)
+    try:
+        return shape_in(find_model(spec))
+    except MTRAGError:
+        return None
 
 
-def fitting_tokens(s: Shape, dtype: str, free: float, tokens: int, rows: int) -> int:  # 0: not even 512
+def fitting_tokens(
+    s: Shape, dtype: str, free: float, tokens: int, rows: int
+) -> int:  # 0: not even 512
     "The largest batch, halving from `tokens`, that fits into so many bytes."
-    while tokens >= 512 and tokens * cache_bytes(s, dtype) + work_bytes(s, dtype, tokens, rows) > free: tokens //= 2
+    while (
+        tokens >= 512 and tokens * cache_bytes(s, dtype) + work_bytes(s, dtype, tokens, rows) > free
+    ):
+        tokens //= 2
     return tokens if tokens >= 512 else 0
 
 # %% ../../nbs/6_runs/05_plan.ipynb #5b9d5a3eb
-def chat_lines(step: str, settings: Settings, m: Machine, beside: int = 0) -> list[Line]:  # beside: bytes of helpers on the GPU
+def chat_lines(
+    step: str, settings: Settings, m: Machine, beside: int = 0
+) -> list[Line]:  # beside: bytes of helpers on the GPU
     "Weights, and a full batch, of a profile's chat model."
     spec, s = settings.chat, shape_named(settings.chat)
-    if s is None: return []
+    if s is None:
+        return []
     dtype = pick_dtype(spec, m.capability)
     weights, most = weight_bytes(s, dtype, spec.quantization), m.gpu_bytes if m.gpus else m.memory
     tokens, free = settings.batch_tokens, most - weights - beside - MARGIN
     batch = tokens * cache_bytes(s, dtype) + work_bytes(s, dtype, tokens, settings.batch_size)
-    fits, name = fitting_tokens(s, dtype, free, tokens, settings.batch_size), spec.name.split("/")[-1]
+    fits, name = (
+        fitting_tokens(s, dtype, free, tokens, settings.batch_size),
+        spec.name.split("/")[-1],
+    )
     problem = ""
-    if free <= 0 or not fits: problem = (f"{name} does not fit into {most / 1e9:.1f} GB: "
-                                         + ("--set chat.quantization=nf4" if not spec.quantization else "take a smaller model"))
-    elif fits < tokens: problem = f"{name}: a full batch does not fit; --set batch_tokens={fits} does (else batches are halved on the way)"
+    if free <= 0 or not fits:
+        problem = f"{name} does not fit into {most / 1e9:.1f} GB: " + (
+            "--set chat.quantization=nf4" if not spec.quantization else "take a smaller model"
+        )
+    elif fits < tokens:
+        problem = f"{name}: a full batch does not fit; --set batch_tokens={fits} does (else batches are halved on the way)"
     how = f"{parameters(s) / 1e9:.2f} billion parameters, {spec.quantization or 'not quantized'}, {dtype}"
     kept = f"{cache_bytes(s, dtype) / 1024:.0f} KiB of cache a token, and the widest layer"
-    return [Line(step, f"{m.device}: {name}", weights / 1e9, "GB", how, problem),
-            Line(step, f"{m.device}: a batch of {tokens:,} tokens", batch / 1e9, "GB", kept)]
+    return [
+        Line(step, f"{m.device}: {name}", weights / 1e9, "GB", how, problem),
+        Line(step, f"{m.device}: a batch of {tokens:,} tokens", batch / 1e9, "GB", kept),
+    ]
 
 # %% ../../nbs/6_runs/05_plan.ipynb #2a12ed2f
-def helper_lines(step: str, settings: Settings, m: Machine) -> tuple[list[Line], int]:  # and the bytes that they take beside the chat model
+def helper_lines(
+    step: str, settings: Settings, m: Machine
+) -> tuple[list[Line], int]:  # and the bytes that they take beside the chat model
     "Embedder and reranker."
     lines, beside = [], 0
     for spec in (settings.embedder, settings.reranker):
-        if spec is None or (s := shape_named(spec)) is None: continue
+        if spec is None or (s := shape_named(spec)) is None:
+            continue
         on_gpu = bool(m.gpus) and spec.device != "cpu"
         dtype = "fp16" if on_gpu else "fp32"
-        size, second = weight_bytes(s, dtype), on_gpu and m.gpus > 1 and numbered(spec.device) == "cuda:1"
-        if on_gpu and not second: beside += size
+        size, second = (
+            weight_bytes(s, dtype),
+            on_gpu and m.gpus > 1 and numbered(spec.device) == "cuda:1",
+        )
+        if on_gpu and not second:
+            beside += size
         where = "CPU" if not on_gpu else "2nd GPU" if second else "GPU"
-        lines.append(Line(step, f"{where}: {spec.name.split('/')[-1]}", size / 1e9, "GB",
-                          f"{parameters(s) / 1e9:.2f} billion parameters, {dtype}"))
+        lines.append(
+            Line(
+                step,
+                f"{where}: {spec.name.split('/')[-1]}",
+                size / 1e9,
+                "GB",
+                f"{parameters(s) / 1e9:.2f} billion parameters, {dtype}",
+            )
+        )
     return lines, beside
 
 # %% ../../nbs/6_runs/05_plan.ipynb #74b1afd5
-CHILDREN = {"clapnq": (183_408, 2.8), "cloud": (72_442, 6.4), "fiqa": (61_022, 3.0), "govt": (49_607, 8.1)}  # passages; children of each
+CHILDREN = {
+    "clapnq": (183_408, 2.8),
+    "cloud": (72_442, 6.4),
+    "fiqa": (61_022, 3.0),
+    "govt": (49_607, 8.1),
+}  # passages; children of each
 PASSAGES = sum(n for n, _ in CHILDREN.values())
 NETWORK = 40e6  # assumed: bytes a second of a download
 SCAN = 20e9  # bytes a second of an exact search: 0.35 s measured for 1.6 million vectors of 1,024
@@ -224,30 +362,57 @@ OFFICIAL = 0.4e9  # bytes of the benchmark's files
 def children_of(passages: int, settings: Settings) -> int:
     "Children of so many passages, as the benchmark's are mixed and the settings cut them."
     whole = sum(n * each for n, each in CHILDREN.values()) / PASSAGES
-    return round(passages * whole * (400 - 50) / max(1, settings.chunks.child_size - settings.chunks.child_overlap))
+    return round(
+        passages
+        * whole
+        * (400 - 50)
+        / max(1, settings.chunks.child_size - settings.chunks.child_overlap)
+    )
 
 
 def ingest_lines(settings: Settings, m: Machine, passages: int) -> list[Line]:
     "Building the index."
     s, n = shape_named(settings.embedder), children_of(passages, settings)
-    if s is None: return []
+    if s is None:
+        return []
     tokens = 0.8 * settings.chunks.child_size / CHARS
     on = m if settings.embedder.device != "cpu" else replace(m, gpus=0, flops=CPU_FLOPS)
     hours = read_seconds(s, False, on, n * tokens) / 3600
     disk = disk_needed(n, s.hidden)
     mapped = n * s.hidden * 4
-    return [Line("ingest", f"{on.device}: embed {n:,} children", hours, "h", f"{2 * matrices(s) * tokens / 1e9:.0f} GFLOP each"),
-            Line("ingest", "disk: the index", disk / 1e9, "GB", "vectors in fp32, payload, parents"),
-            Line("run", "memory: vectors, mapped", mapped / 1e9, "GB", "searched in full for each question", "" if mapped < m.memory else
-                 f"the vectors do not stay in {m.memory / 1e9:.0f} GB: each search reads them from disk")]
+    return [
+        Line(
+            "ingest",
+            f"{on.device}: embed {n:,} children",
+            hours,
+            "h",
+            f"{2 * matrices(s) * tokens / 1e9:.0f} GFLOP each",
+        ),
+        Line("ingest", "disk: the index", disk / 1e9, "GB", "vectors in fp32, payload, parents"),
+        Line(
+            "run",
+            "memory: vectors, mapped",
+            mapped / 1e9,
+            "GB",
+            "searched in full for each question",
+            ""
+            if mapped < m.memory
+            else f"the vectors do not stay in {m.memory / 1e9:.0f} GB: each search reads them from disk",
+        ),
+    ]
 
 # %% ../../nbs/6_runs/05_plan.ipynb #0bcad2b6
-def asking_seconds(asks: Sequence[Ask], spec: ModelSpec, m: Machine, rows: int) -> tuple[float, float]:  # reading, writing
+def asking_seconds(
+    asks: Sequence[Ask], spec: ModelSpec, m: Machine, rows: int
+) -> tuple[float, float]:  # reading, writing
     "Seconds a turn, or a judged answer, that a chat model takes."
     s, four = shape_named(spec), spec.quantization == "nf4"
     together = max(1, rows // 2)
     reading = sum(x.times * read_seconds(s, four, m, x.read, 1 / together) for x in asks)
-    return reading, sum(x.times * x.written * step_seconds(s, four, m, together, int(x.prompt)) / together for x in asks)
+    return reading, sum(
+        x.times * x.written * step_seconds(s, four, m, together, int(x.prompt)) / together
+        for x in asks
+    )
 
 
 def run_lines(settings: Settings, m: Machine, turns: int, passages: int) -> list[Line]:
@@ -256,38 +421,89 @@ def run_lines(settings: Settings, m: Machine, turns: int, passages: int) -> list
     if shape_named(settings.chat) is not None:
         reading, writing = asking_seconds(asks, settings.chat, m, settings.batch_size)
         told = sum(x.times * x.read for x in asks), sum(x.times * x.written for x in asks)
-        lines = [Line("run", f"{m.device}: read {turns} turns", turns * reading / 3600, "h", f"{told[0]:,.0f} tokens a turn"),
-                 Line("run", f"{m.device}: write", turns * writing / 3600, "h",
-                      f"{told[1]:.0f} tokens a turn, {max(1, settings.batch_size // 2)} rows together")]
+        lines = [
+            Line(
+                "run",
+                f"{m.device}: read {turns} turns",
+                turns * reading / 3600,
+                "h",
+                f"{told[0]:,.0f} tokens a turn",
+            ),
+            Line(
+                "run",
+                f"{m.device}: write",
+                turns * writing / 3600,
+                "h",
+                f"{told[1]:.0f} tokens a turn, {max(1, settings.batch_size // 2)} rows together",
+            ),
+        ]
     if settings.reranker and (s := shape_named(settings.reranker)):
-        pairs, on = settings.retrieval.top_k, m if settings.reranker.device != "cpu" else replace(m, gpus=0, flops=CPU_FLOPS)
+        pairs, on = (
+            settings.retrieval.top_k,
+            m if settings.reranker.device != "cpu" else replace(m, gpus=0, flops=CPU_FLOPS),
+        )
         tokens = pairs * (0.8 * settings.chunks.child_size / CHARS + 30)
-        lines.append(Line("run", f"{on.device}: rerank {pairs} a turn", turns * read_seconds(s, False, on, tokens) / 3600, "h",
-                          "one pass a pair"))
+        lines.append(
+            Line(
+                "run",
+                f"{on.device}: rerank {pairs} a turn",
+                turns * read_seconds(s, False, on, tokens) / 3600,
+                "h",
+                "one pass a pair",
+            )
+        )
     if s := shape_named(settings.embedder):
         seconds = children_of(passages, settings) * s.hidden * 4 / SCAN
-        lines.append(Line("run", "CPU: search", turns * seconds / 3600, "h", f"{seconds:.2f} s a question, exact"))
+        lines.append(
+            Line(
+                "run",
+                "CPU: search",
+                turns * seconds / 3600,
+                "h",
+                f"{seconds:.2f} s a question, exact",
+            )
+        )
     return lines
 
 
-JUDGED = (Ask("faithfulness", 1, 1900, 1900, 110), Ask("correctness", 1, 450, 450, 110))  # of the seed paper's judge, an answer
+JUDGED = (
+    Ask("faithfulness", 1, 1900, 1900, 110),
+    Ask("correctness", 1, 450, 450, 110),
+)  # of the seed paper's judge, an answer
 
 # %% ../../nbs/6_runs/05_plan.ipynb #51f2b438
 def fetch_lines(specs: Sequence[ModelSpec], m: Machine) -> list[Line]:
     "Data and models that are fetched; what comes in a package, or is a folder here, is not."
-    named = {spec.name: shape_named(spec) for spec in specs if "/" in spec.name and not Path(spec.name).exists()}
+    named = {
+        spec.name: shape_named(spec)
+        for spec in specs
+        if "/" in spec.name and not Path(spec.name).exists()
+    }
     sizes = {n: parameters(s) * (4 if s.encoder else 2) for n, s in named.items() if s}
     total = OFFICIAL + sum(sizes.values())
-    return [Line("fetch", "disk: data and models", total / 1e9, "GB", "bf16 for text, fp32 for vectors"),
-            Line("fetch", "network", total / NETWORK / 3600, "h", f"{NETWORK / 1e6:.0f} MB a second assumed")]
+    return [
+        Line(
+            "fetch", "disk: data and models", total / 1e9, "GB", "bf16 for text, fp32 for vectors"
+        ),
+        Line(
+            "fetch",
+            "network",
+            total / NETWORK / 3600,
+            "h",
+            f"{NETWORK / 1e6:.0f} MB a second assumed",
+        ),
+    ]
 
 
 def disk_problem(lines: Sequence[Line], m: Machine) -> str:  # "" if all fits
     "Whether models, data and index fit on the disk together."
     total = sum(x.amount for x in lines if x.what.startswith("disk")) * 1e9
-    if total <= m.disk: return ""
-    return (f"{total / 1e9:.0f} GB on a disk with {m.disk / 1e9:.0f} GB free: take checkpoints that come in four bits, put the models' "
-            "cache on a larger disk (HF_HOME; Kaggle: /tmp), or ingest fewer domains")
+    if total <= m.disk:
+        return ""
+    return (
+        f"{total / 1e9:.0f} GB on a disk with {m.disk / 1e9:.0f} GB free: take checkpoints that come in four bits, put the models' "
+        "cache on a larger disk (HF_HOME; Kaggle: /tmp), or ingest fewer domains"
+    )
 
 
 def plan(
@@ -299,14 +515,33 @@ def plan(
 ) -> Plan:
     "What a run takes: fetch, ingest, run, judge."
     helpers, beside = helper_lines("run", settings, machine)
-    specs = [settings.chat, settings.embedder, *([settings.reranker] if settings.reranker else []), *([judge.chat] if judge else [])]
-    lines = [*fetch_lines(specs, machine), *ingest_lines(settings, machine, passages), *chat_lines("run", settings, machine, beside),
-             *helpers, *run_lines(settings, machine, turns, passages)]
+    specs = [
+        settings.chat,
+        settings.embedder,
+        *([settings.reranker] if settings.reranker else []),
+        *([judge.chat] if judge else []),
+    ]
+    lines = [
+        *fetch_lines(specs, machine),
+        *ingest_lines(settings, machine, passages),
+        *chat_lines("run", settings, machine, beside),
+        *helpers,
+        *run_lines(settings, machine, turns, passages),
+    ]
     if judge and shape_named(judge.chat):
         seconds = sum(asking_seconds(JUDGED, judge.chat, machine, judge.batch_size))
-        lines += [*chat_lines("judge", judge, machine), Line("judge", f"{machine.device}: {turns} answers", turns * seconds / 3600, "h",
-                                                            f"{len(JUDGED)} calls an answer; the generator is sent away first")]
-    if problem := disk_problem(lines, machine): lines[0] = replace(lines[0], problem=problem)
+        lines += [
+            *chat_lines("judge", judge, machine),
+            Line(
+                "judge",
+                f"{machine.device}: {turns} answers",
+                turns * seconds / 3600,
+                "h",
+                f"{len(JUDGED)} calls an answer; the generator is sent away first",
+            ),
+        ]
+    if problem := disk_problem(lines, machine):
+        lines[0] = replace(lines[0], problem=problem)
     return Plan(machine, tuple(lines))
 
 # %% ../../nbs/6_runs/05_plan.ipynb #d43d158c
@@ -326,10 +561,27 @@ def found(
 ) -> Machine:
     "This machine, without rates."
     import torch
+
     gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    capability, free = (torch.cuda.get_device_capability("cuda:0"), memory_of("cuda:0")[0]) if gpus else (None, 0)
-    name = torch.cuda.get_device_name("cuda:0") if gpus else f"this machine, {torch.get_num_threads()} threads"
-    return Machine(name, gpus, free, capability, memory_of("cpu")[1], shutil.disk_usage(folder).free, 1.0, 1.0, source="not measured")
+    capability, free = (
+        (torch.cuda.get_device_capability("cuda:0"), memory_of("cuda:0")[0]) if gpus else (None, 0)
+    )
+    name = (
+        torch.cuda.get_device_name("cuda:0")
+        if gpus
+        else f"this machine, {torch.get_num_threads()} threads"
+    )
+    return Machine(
+        name,
+        gpus,
+        free,
+        capability,
+        memory_of("cpu")[1],
+        shutil.disk_usage(folder).free,
+        1.0,
+        1.0,
+        source="not measured",
+    )
 
 
 def measured(
@@ -338,6 +590,7 @@ def measured(
 ) -> Machine:
     "This machine, with its rates measured."
     import torch
+
     m = found(folder)
     device, dtype = ("cuda:0", torch.float16) if m.gpus else ("cpu", torch.float32)
     wait = torch.cuda.synchronize if m.gpus else lambda: None
@@ -346,7 +599,13 @@ def measured(
     block = torch.ones(2**27 if m.gpus else 2**24, device=device, dtype=dtype)
     copy, row = torch.empty_like(block), wide[:8]
     bandwidth = 2 * block.nbytes / _fastest(lambda: copy.copy_(block), seconds, wait)
-    lag = max(0.0, _fastest(lambda: [row @ wide for _ in range(100)], seconds, wait) / 100 - wide.nbytes / bandwidth)
+    lag = max(
+        0.0,
+        _fastest(lambda: [row @ wide for _ in range(100)], seconds, wait) / 100
+        - wide.nbytes / bandwidth,
+    )
     told = f"measured: {flops / 1e12:.2f} TFLOPS, {bandwidth / 1e9:.0f} GB/s, {lag * 1e6:.0f} microseconds a matrix"
     reached = 0.6 if m.gpus else 1.0  # assumed: of a large product, for those of a layer
-    return replace(m, flops=flops * reached, bandwidth=bandwidth, wait=lag, wait_four=lag + 180e-6, source=told)
+    return replace(
+        m, flops=flops * reached, bandwidth=bandwidth, wait=lag, wait_four=lag + 180e-6, source=told
+    )

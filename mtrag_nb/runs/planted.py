@@ -22,38 +22,62 @@ __all__ = ['Plant', 'put_instead', 'planted']
 @dataclass(frozen=True)
 class Plant:
     "What the steps of a kind put into the state instead."
+
     name: str  # becomes a part of the system's name
     kind: type[Step]
-    change: Callable[[Mapping[str, object], Step, Toolbox], dict]  # state behind the step, step, tools -> keys that change; {}: none
+    change: Callable[
+        [Mapping[str, object], Step, Toolbox], dict
+    ]  # state behind the step, step, tools -> keys that change; {}: none
 
 # %% ../../nbs/6_runs/08_planted.ipynb #e16e40a0
-def put_instead(update: Mapping[str, object], state: Mapping[str, object], plant: Plant, tools: Toolbox) -> dict:
+def put_instead(
+    update: Mapping[str, object], state: Mapping[str, object], plant: Plant, tools: Toolbox
+) -> dict:
     "The update of a node, changed. A verdict or a draft that was changed ends the turn as the new one would."
     (step,) = update["steps"]
     changes = plant.change({**state, **update}, step, tools) if isinstance(step, plant.kind) else {}
-    if not changes: return dict(update)
-    if "found" in changes and "kept" in update: changes = {"kept": changes["found"], **changes}  # a system that keeps what it finds
+    if not changes:
+        return dict(update)
+    if "found" in changes and "kept" in update:
+        changes = {"kept": changes["found"], **changes}  # a system that keeps what it finds
     decided = changes.keys() & {"grounded", "draft", "declined"}
-    new = {**{k: v for k, v in update.items() if not (decided and k in ENDING)}, **changes, "steps": [edited(step, changes)]}
+    new = {
+        **{k: v for k, v in update.items() if not (decided and k in ENDING)},
+        **changes,
+        "steps": [edited(step, changes)],
+    }
     ends = changes.get("grounded") or "outcome" in update and "draft" in changes
-    if not ends or new.get("declined"): return new
+    if not ends or new.get("declined"):
+        return new
     whole = {**state, **new}
     return {**new, **answered(whole["draft"], tools.retriever.contexts(whole.get("kept") or []))}
 
 # %% ../../nbs/6_runs/08_planted.ipynb #30e9fbce
 def planted(system: System, *plants: Plant) -> System:
     "The system with something planted in it."
+
     def build(tools: Toolbox):
         from langchain_core.runnables import RunnableLambda
+
         graph = system.build(tools)
 
         def instead(name: str, node) -> RunnableLambda:
             def run(state, config):
                 update = node.invoke(state, config)
-                for p in plants: update = put_instead(update, state, p, tools)
+                for p in plants:
+                    update = put_instead(update, state, p, tools)
                 return update
+
             return RunnableLambda(run, name=name)
-        for name, spec in graph.builder.nodes.items(): spec.runnable = instead(name, spec.runnable)
+
+        for name, spec in graph.builder.nodes.items():
+            spec.runnable = instead(name, spec.runnable)
         return graph.builder.compile()
+
     names = "+".join(p.name for p in plants)
-    return replace(system, name=f"{system.name}+planted:{names}", build=build, about=f"{system.about}; planted: {names}")
+    return replace(
+        system,
+        name=f"{system.name}+planted:{names}",
+        build=build,
+        about=f"{system.about}; planted: {names}",
+    )

@@ -17,11 +17,40 @@ from typing import get_origin
 from ..core.diff import TurnDiff, diff_turns
 from ..core.files import read_jsonl
 from ..core.html import esc
-from ..core.record import (LEFT_OUT, Calls, Checked, Drafted, Grade, Graded, Rank, Ranked, Retried, Retrieved, Rewritten, Run,
-                                  Step, Trajectory, as_run, trajectory, turn_line)
+from mtrag_nb.core.record import (
+    LEFT_OUT,
+    Calls,
+    Checked,
+    Drafted,
+    Grade,
+    Graded,
+    Rank,
+    Ranked,
+    Retried,
+    Retrieved,
+    Rewritten,
+    Run,
+    Step,
+    Trajectory,
+    as_run,
+    trajectory,
+    turn_line,
+)
 from ..core.settings import Settings
-from ..core.types import (DataError, IndexMismatch, ModelNotFound, MTRAGError, Passage, Reason, RunMismatch, SettingsError,
-                                 Task, digest, plain, structured)
+from mtrag_nb.core.types import (
+    DataError,
+    IndexMismatch,
+    ModelNotFound,
+    MTRAGError,
+    Passage,
+    Reason,
+    RunMismatch,
+    SettingsError,
+    Task,
+    digest,
+    plain,
+    structured,
+)
 from ..core.verdicts import Label, Verdict
 from ..models.calls import Models, RecordedChat, read_call
 from ..models.chat import ChatModel
@@ -42,13 +71,15 @@ __all__ = ['BY_HAND', 'EDITS', 'CANNOT', 'ASKED', 'Visit', 'ending', 'visits_of'
 @dataclass(frozen=True)
 class Visit:
     "One visit of a node, with the state around it."
+
     node: str
     before: Mapping[str, object]  # the state that the node saw, without task and steps
     update: Mapping[str, object]  # what it put there
     step: Step | None  # None: the node broke, and left none
 
     @property
-    def after(self) -> dict[str, object]: return {**self.before, **self.update}
+    def after(self) -> dict[str, object]:
+        return {**self.before, **self.update}
 
 # %% ../../nbs/6_runs/06_replay.ipynb #ac15c775
 def ending(t: Trajectory, reasons: Sequence[Reason] = ()) -> dict[str, object]:
@@ -66,7 +97,9 @@ def visits_of(
     "The nodes that a turn visited, each with its state."
     state, out = {}, []
     for n, s in enumerate(t.steps, 1):
-        update = update_of(s, hints) | (ending(t, reasons) if n == len(t.steps) and not t.failed else {})
+        update = update_of(s, hints) | (
+            ending(t, reasons) if n == len(t.steps) and not t.failed else {}
+        )
         out.append(Visit(s.node, dict(state), update, s))
         state |= update
     return out + ([Visit(t.error.node, dict(state), {}, None)] if t.error else [])
@@ -83,8 +116,14 @@ def verdict_by_hand(passed: bool) -> Verdict:
 def _graded(s: Graded, kept: Sequence[str]) -> Graded:
     was = {g.id: g for g in s.grades}
     order = [*kept, *(i for i in was if i not in kept)]
-    stands = lambda i: i in was and was[i].verdict.passed == (i in kept)
-    return replace(s, grades=tuple(was[i] if stands(i) else Grade(i, verdict_by_hand(i in kept)) for i in order))
+
+    def stands(i):
+        return i in was and was[i].verdict.passed == (i in kept)
+
+    return replace(
+        s,
+        grades=tuple(was[i] if stands(i) else Grade(i, verdict_by_hand(i in kept)) for i in order),
+    )
 
 # %% ../../nbs/6_runs/06_replay.ipynb #d61c6950
 def _ranked(s: Ranked, kept: Sequence[str]) -> Ranked:
@@ -93,17 +132,28 @@ def _ranked(s: Ranked, kept: Sequence[str]) -> Ranked:
 
 
 def _found(s: Retrieved, ids: Sequence[str]) -> Retrieved:
-    return replace(s, contexts=tuple(ids), hits=tuple(h for h in s.hits if {h.id, h.parent_id} & set(ids)))
+    return replace(
+        s, contexts=tuple(ids), hits=tuple(h for h in s.hits if {h.id, h.parent_id} & set(ids))
+    )
 
 
-EDITS: dict[type[Step], dict[str, Callable]] = {  # kind -> key of the state -> (step, value) -> step
+EDITS: dict[
+    type[Step], dict[str, Callable]
+] = {  # kind -> key of the state -> (step, value) -> step
     Rewritten: {"query": lambda s, v: replace(s, text=v, raw="", kept=False)},
     Retrieved: {"found": _found},
     Graded: {"kept": _graded},
     Ranked: {"kept": _ranked},
-    Drafted: {"draft": lambda s, v: replace(s, text=v, stop="end"), "declined": lambda s, v: replace(s, declined=v)},
-    Checked: {"grounded": lambda s, v: replace(s, verdict=verdict_by_hand(v), unsupported="" if v else s.unsupported),
-              "unsupported": lambda s, v: replace(s, unsupported=v)},
+    Drafted: {
+        "draft": lambda s, v: replace(s, text=v, stop="end"),
+        "declined": lambda s, v: replace(s, declined=v),
+    },
+    Checked: {
+        "grounded": lambda s, v: replace(
+            s, verdict=verdict_by_hand(v), unsupported="" if v else s.unsupported
+        ),
+        "unsupported": lambda s, v: replace(s, unsupported=v),
+    },
     Retried: {"retries": lambda s, v: replace(s, retries=v)},
 }
 
@@ -115,21 +165,31 @@ def edited(
     "A step as it would have been, had it put that into the state."
     kind = next((k for k in type(step).__mro__ if k in EDITS), None)
     mine = {k: v for k, v in changes.items() if kind and k in EDITS[kind] and k not in step.put}
-    for k, v in mine.items(): step = EDITS[kind][k](step, v)
+    for k, v in mine.items():
+        step = EDITS[kind][k](step, v)
     rest = {k: plain(v) for k, v in changes.items() if k not in mine and k not in ENDING}
     note = f"{BY_HAND}: {', '.join(changes)}"
-    return replace(step, put={**step.put, **rest}, told=f"{step.told}; {note}" if step.told else note)
+    return replace(
+        step, put={**step.put, **rest}, told=f"{step.told}; {note}" if step.told else note
+    )
 
 # %% ../../nbs/6_runs/06_replay.ipynb #1a399e1b
 def read_change(key: str, text: object, hint: object) -> object:
     "A value for a key of the state. Raises SettingsError for one of another kind."
-    if not isinstance(text, str) or hint is str: return text
+    if not isinstance(text, str) or hint is str:
+        return text
     try:
-        if hint is bool: return {"true": True, "yes": True, "false": False, "no": False}[text.lower()]
-        if hint in (int, float): return hint(text)
-        if get_origin(hint) is list and not text.startswith("["): return [x.strip() for x in text.split(",") if x.strip()]
-        return read_value(hint, text if isinstance(hint, type) and issubclass(hint, Enum) else json.loads(text))
-    except (ValueError, KeyError, TypeError): raise SettingsError(f"{key} is a {getattr(hint, '__name__', hint)}, not {text!r}") from None
+        if hint is bool:
+            return {"true": True, "yes": True, "false": False, "no": False}[text.lower()]
+        if hint in (int, float):
+            return hint(text)
+        if get_origin(hint) is list and not text.startswith("["):
+            return [x.strip() for x in text.split(",") if x.strip()]
+        return read_value(
+            hint, text if isinstance(hint, type) and issubclass(hint, Enum) else json.loads(text)
+        )
+    except (ValueError, KeyError, TypeError):
+        raise SettingsError(f"{key} is a {getattr(hint, '__name__', hint)}, not {text!r}") from None
 
 # %% ../../nbs/6_runs/06_replay.ipynb #f5daa20e
 class NotRecorded(MTRAGError):
@@ -140,7 +200,13 @@ class NotLoaded(MTRAGError):
     "A model or an index that a replay needs, and that could not be loaded: no turn is to blame."
 
 
-CANNOT = (NotRecorded, NotLoaded, ModelNotFound, RunMismatch, IndexMismatch)  # not a fault of the turn: the replay is not possible here
+CANNOT = (
+    NotRecorded,
+    NotLoaded,
+    ModelNotFound,
+    RunMismatch,
+    IndexMismatch,
+)  # not a fault of the turn: the replay is not possible here
 
 
 class NotVisited(DataError):
@@ -150,7 +216,9 @@ class NotVisited(DataError):
 def system_of_run(run: Run) -> System:
     "The system that made a run. Raises SettingsError for one that knew what systems must not know."
     if LEFT_OUT in run.system:
-        raise SettingsError(f"{run.name} was made by {run.system}, an oracle: its turns are not computed anew without its gold")
+        raise SettingsError(
+            f"{run.name} was made by {run.system}, an oracle: its turns are not computed anew without its gold"
+        )
     return system_named(run.system)
 
 # %% ../../nbs/6_runs/06_replay.ipynb #710c7c7d
@@ -158,11 +226,18 @@ def settings_of_run(run: Run, system: System) -> Settings:
     "The settings that a run was made with, its system's own included. Raises DataError where the manifest does not hold them."
     told = run.manifest["settings"]
     try:
-        own = structured(system.settings, told["own"]) if system.settings and told.get("own") else None
+        own = (
+            structured(system.settings, told["own"])
+            if system.settings and told.get("own")
+            else None
+        )
         return replace(structured(Settings, told), own=own)
     except (TypeError, ValueError) as e:
-        raise DataError(f"its settings cannot be read ({e})", run.folder / "manifest.json",
-                        remedy="Was it written by another version?") from None
+        raise DataError(
+            f"its settings cannot be read ({e})",
+            run.folder / "manifest.json",
+            remedy="Was it written by another version?",
+        ) from None
 
 # %% ../../nbs/6_runs/06_replay.ipynb #1ee9274e
 class Late:
@@ -172,15 +247,20 @@ class Late:
         self,
         fingerprint: str,  # of the one that is wanted; "": whichever it is
         load: Callable,
-    ): self._wanted, self._load, self._it, self._lock = fingerprint, load, None, threading.Lock()
+    ):
+        self._wanted, self._load, self._it, self._lock = fingerprint, load, None, threading.Lock()
 
     @property
-    def fingerprint(self) -> str: return self._wanted or self.it.fingerprint
+    def fingerprint(self) -> str:
+        return self._wanted or self.it.fingerprint
 
     def _loaded(self):
-        try: return self._load()
-        except CANNOT: raise
-        except Exception as e: raise NotLoaded(str(e)) from e
+        try:
+            return self._load()
+        except CANNOT:
+            raise
+        except Exception as e:
+            raise NotLoaded(str(e)) from e
 
     @property
     def it(self):
@@ -189,18 +269,24 @@ class Late:
             if self._it is None:
                 made = self._loaded()
                 if self._wanted and made.fingerprint != self._wanted:
-                    raise RunMismatch(f"the run was made with {self._wanted}, and this is {made.fingerprint}: another experiment")
+                    raise RunMismatch(
+                        f"the run was made with {self._wanted}, and this is {made.fingerprint}: another experiment"
+                    )
                 self._it = made
             return self._it
 
 # %% ../../nbs/6_runs/06_replay.ipynb #a07d0b84
 class LateChat(Late):
-    def generate(self, *args, **kw): return self.it.generate(*args, **kw)
-    def score(self, prompts, continuations): return self.it.score(prompts, continuations)
+    def generate(self, *args, **kw):
+        return self.it.generate(*args, **kw)
+
+    def score(self, prompts, continuations):
+        return self.it.score(prompts, continuations)
 
 
 class LateEmbedder(Late):
-    def encode(self, texts, query=False): return self.it.encode(texts, query=query)
+    def encode(self, texts, query=False):
+        return self.it.encode(texts, query=query)
 
 
 class LateRetriever(Late):
@@ -210,11 +296,13 @@ class LateRetriever(Late):
         super().__init__(fingerprint, load)
         self.run = run
 
-    def retrieve(self, *args, **kw): return self.it.retrieve(*args, **kw)
+    def retrieve(self, *args, **kw):
+        return self.it.retrieve(*args, **kw)
 
     def contexts(self, ids: Sequence[str]):
         known = self.run.passages
-        if all(i in known for i in ids): return [replace(known[i], score=None) for i in ids]
+        if all(i in known for i in ids):
+            return [replace(known[i], score=None) for i in ids]
         return self.it.contexts(ids)
 
 # %% ../../nbs/6_runs/06_replay.ipynb #12d43020
@@ -227,19 +315,30 @@ class RecalledChat(RecordedChat):
         path: Path,  # a call record; it need not be there
     ):
         self.model, self._fingerprint = model, model.fingerprint
-        self._known = dict(read_call(path, n, line) for n, line in read_jsonl(path, torn_tail=True)) if path.exists() else {}
+        self._known = (
+            dict(read_call(path, n, line) for n, line in read_jsonl(path, torn_tail=True))
+            if path.exists()
+            else {}
+        )
 
-    def _record(self, key: str, value: dict | None) -> None: self._known[key] = value
+    def _record(self, key: str, value: dict | None) -> None:
+        self._known[key] = value
 
-    def _forget(self, keys: list[str]) -> None: "A replay repeats what was said, of use or not."
+    def _forget(self, keys: list[str]) -> None:
+        "A replay repeats what was said, of use or not."
 
-    def close(self) -> None: "There is nothing to close."
+    def close(self) -> None:
+        "There is nothing to close."
 
 # %% ../../nbs/6_runs/06_replay.ipynb #7883d110
 class _AsTheyAre:
     "Keeps the values of a thread without packing them."
-    def dumps_typed(self, value): return "as it is", value
-    def loads_typed(self, packed): return packed[1]
+
+    def dumps_typed(self, value):
+        return "as it is", value
+
+    def loads_typed(self, packed):
+        return packed[1]
 
 
 class _BrokeBefore(Exception):
@@ -261,14 +360,17 @@ class KnownVisits:
     ):
         self.made, self.alone = [], alone
         self.known: dict[tuple[str, str], list[Visit]] = {}
-        for v in visits: self.known.setdefault((v.node, state_digest(v.before)), []).append(v)
+        for v in visits:
+            self.known.setdefault((v.node, state_digest(v.before)), []).append(v)
 
     def recall(self, node: str, state: Mapping[str, object]) -> dict | None:
         "What the node put there when it saw this state; None if it never did."
         found = self.known.get((node, state_digest(state)))
-        if found is None: return None
+        if found is None:
+            return None
         v = found.pop(0) if len(found) > 1 else found[0]
-        if v.step is None: raise _BrokeBefore
+        if v.step is None:
+            raise _BrokeBefore
         return {**v.update, "steps": [v.step]}
 
 # %% ../../nbs/6_runs/06_replay.ipynb #735a0034
@@ -280,20 +382,25 @@ def remembering(graph):  # a compiled graph, which it changes; and another one, 
     def with_memory(name: str, node) -> RunnableLambda:
         def run(state, config):
             memory = config["configurable"]["memory"]
-            if (known := memory.recall(name, state)) is not None: return known
-            if memory.alone: raise NotRecorded(f"{name} has to be computed, and {memory.alone}")
+            if (known := memory.recall(name, state)) is not None:
+                return known
+            if memory.alone:
+                raise NotRecorded(f"{name} has to be computed, and {memory.alone}")
             update = node.invoke(state, config)
             memory.made.extend(update["steps"])
             return update
+
         return RunnableLambda(run, name=name)
 
-    for name, spec in graph.builder.nodes.items(): spec.runnable = with_memory(name, spec.runnable)
+    for name, spec in graph.builder.nodes.items():
+        spec.runnable = with_memory(name, spec.runnable)
     return graph.builder.compile(checkpointer=InMemorySaver(serde=_AsTheyAre()))
 
 # %% ../../nbs/6_runs/06_replay.ipynb #9aea5dba
 @dataclass(frozen=True, repr=False)
 class Fork:
     "A recorded turn, taken up again."
+
     before: Trajectory
     after: Trajectory
     at: str  # node behind which it was taken up; START: from the beginning
@@ -314,13 +421,23 @@ class Fork:
 
     @property
     def told(self) -> str:
-        changed = ", ".join(f"{k} = {str(v)[:60]!r}" for k, v in self.changes.items()) or "nothing changed"
-        where = "from the beginning" if self.at == START else f"behind {self.at}" + (f", visit {self.visit}" if self.visit > 1 else "")
+        changed = (
+            ", ".join(f"{k} = {str(v)[:60]!r}" for k, v in self.changes.items())
+            or "nothing changed"
+        )
+        where = (
+            "from the beginning"
+            if self.at == START
+            else f"behind {self.at}" + (f", visit {self.visit}" if self.visit > 1 else "")
+        )
         asked = self.calls.n - self.calls.cached
-        return (f"{self.before.task_id} {where}: {changed}; {len(self.made)} of {len(self.after.steps)} steps computed, "
-                f"{asked} model calls made, {self.calls.cached} from the record")
+        return (
+            f"{self.before.task_id} {where}: {changed}; {len(self.made)} of {len(self.after.steps)} steps computed, "
+            f"{asked} model calls made, {self.calls.cached} from the record"
+        )
 
-    def __repr__(self) -> str: return f"{self.told}\n{self.diff!r}"
+    def __repr__(self) -> str:
+        return f"{self.told}\n{self.diff!r}"
 
     def _repr_html_(self) -> str:
         return f"<div>{esc(self.told)}</div>{self.diff._repr_html_()}"
@@ -333,10 +450,14 @@ class Replayer:
         self,
         run: Run | str | Path,
         tasks: Sequence[Task] = (),  # (): those that the run keeps
-        index: str | Path | None = None,  # that it was made with, where something has to be retrieved
+        index: str
+        | Path
+        | None = None,  # that it was made with, where something has to be retrieved
         models: Models | None = None,  # None: those of the settings
-        settings: Mapping[str, object] | None = None,  # dotted key -> value: with these settings changed
-        system: System | None = None,  # with another system, e.g. one with a node exchanged; None: the run's
+        settings: Mapping[str, object]
+        | None = None,  # dotted key -> value: with these settings changed
+        system: System
+        | None = None,  # with another system, e.g. one with a node exchanged; None: the run's
         any_models: bool = False,  # True: with models and index that may be others than the run's
     ):
         self.run = as_run(run)
@@ -345,29 +466,45 @@ class Replayer:
         self.settings = replace(self.system, base="", changes={}).configured(was, settings or {})
         self.changed = bool(system or settings)
         self._known = {**self.run.tasks, **{t.id: t for t in tasks}}
-        models, told = models or Models(self.settings), {} if any_models else self.run.manifest["identity"]
-        same = lambda part: getattr(was, part) == getattr(self.settings, part)
+        models, told = (
+            models or Models(self.settings),
+            {} if any_models else self.run.manifest["identity"],
+        )
+
+        def same(part):
+            return getattr(was, part) == getattr(self.settings, part)
+
         self.chat = LateChat(told.get("chat", "") if same("chat") else "", lambda: models.chat)
-        self.embedder = LateEmbedder(told.get("embedder", "") if same("embedder") else "", lambda: models.embedder)
+        self.embedder = LateEmbedder(
+            told.get("embedder", "") if same("embedder") else "", lambda: models.embedder
+        )
         found = told.get("retriever", "") if same("retrieval") and same("chunks") else ""
         self.retriever = LateRetriever(self.run, found, lambda: self._open(models, index))
         self.models, self._graphs, self._lock = models, {}, threading.Lock()
         self.recalled = RecalledChat(self.chat, self.run.folder / "calls.jsonl")
         searches = self.run.manifest["identity"].get("setting", "rag") == "rag"
-        if index is not None and searches: self.retriever.it  # one that is not there is said before the first turn
+        if index is not None and searches:
+            self.retriever.it  # one that is not there is said before the first turn
 
     def _open(self, models: Models, index: str | Path | None):
         setting = self.run.manifest["identity"].get("setting", "rag")
-        if setting == "rag" and index is None: raise NotRecorded("something has to be retrieved: name the index that the run was made with")
+        if setting == "rag" and index is None:
+            raise NotRecorded(
+                "something has to be retrieved: name the index that the run was made with"
+            )
         tasks = [self.task(i) for i in self.run.trajectories] if setting == "reference" else ()
         return load_toolbox(self.settings, models, index, tasks, setting).retriever
 
     def close(self) -> None:
         "Close the index, if it was opened."
-        if index := getattr(self.retriever._it, "index", None): index.close()
+        if index := getattr(self.retriever._it, "index", None):
+            index.close()
 
-    def __enter__(self): return self
-    def __exit__(self, *exc): self.close()
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc):
+        self.close()
 
     def knows(self, task_id: str) -> bool:
         "Whether the conversation of a turn is known."
@@ -377,26 +514,42 @@ class Replayer:
         "A recorded turn. Raises DataError for one that is not there."
         if task_id not in self.run.trajectories:
             first = next(iter(self.run.trajectories), "none")
-            raise DataError(f"there is no turn {task_id!r} in it", self.run.folder, remedy=f"The first is {first}")
+            raise DataError(
+                f"there is no turn {task_id!r} in it",
+                self.run.folder,
+                remedy=f"The first is {first}",
+            )
         return self.run.trajectories[task_id]
 
     def task(self, task_id: str) -> Task:
         "What was asked; with the passages that came with it, where the run had some."
         t = self.turn(task_id)
-        task = self._known.get(task_id) or Task(t.task_id, t.conversation_id, t.turn, t.domain, t.question)
-        if self.run.manifest["identity"].get("setting", "rag") == "rag": return replace(task, contexts=None)
-        if task.contexts is not None: return task
+        task = self._known.get(task_id) or Task(
+            t.task_id, t.conversation_id, t.turn, t.domain, t.question
+        )
+        if self.run.manifest["identity"].get("setting", "rag") == "rag":
+            return replace(task, contexts=None)
+        if task.contexts is not None:
+            return task
         given = [self.run.passages[i] for i in (t.retrievals[0].contexts if t.retrievals else ())]
-        return replace(task, contexts=tuple(Passage(c.id, c.text, c.title, c.url, c.source, c.domain) for c in given))
+        return replace(
+            task,
+            contexts=tuple(
+                Passage(c.id, c.text, c.title, c.url, c.source, c.domain) for c in given
+            ),
+        )
 
     def tools(self, chat: ChatModel | None = None) -> Toolbox:
         "What its graph works with."
-        return Toolbox(self.settings, self.recalled if chat is None else chat, self.embedder, self.retriever)  # an empty record is false
+        return Toolbox(
+            self.settings, self.recalled if chat is None else chat, self.embedder, self.retriever
+        )  # an empty record is false
 
     def graph(self, chat: ChatModel | None = None):
         "The system's graph over these tools, with a memory; built once."
         with self._lock:
-            if chat not in self._graphs: self._graphs[chat] = remembering(self.system.graph(self.tools(chat)))
+            if chat not in self._graphs:
+                self._graphs[chat] = remembering(self.system.graph(self.tools(chat)))
             return self._graphs[chat]
 
 # %% ../../nbs/6_runs/06_replay.ipynb #43b8e741
@@ -411,38 +564,62 @@ def place(
     changes: Mapping[str, object],
 ) -> int:  # position in `visits`; -1: the beginning
     "Where a turn is taken up. Raises SettingsError for a node that there is not, NotVisited for one that the turn did not visit."
-    if at in ("", START) and (not changes or all(k in ASKED for k in changes)): return -1
-    if at and at not in nodes: raise SettingsError(f"there is no node {at!r}: there are {', '.join(nodes)}")
-    been = [n for n, v in enumerate(visits) if v.step is not None and (v.node == at if at else any(k in v.update for k in changes))]
-    if len(been) >= visit: return been[visit - 1]
+    if at in ("", START) and (not changes or all(k in ASKED for k in changes)):
+        return -1
+    if at and at not in nodes:
+        raise SettingsError(f"there is no node {at!r}: there are {', '.join(nodes)}")
+    been = [
+        n
+        for n, v in enumerate(visits)
+        if v.step is not None and (v.node == at if at else any(k in v.update for k in changes))
+    ]
+    if len(been) >= visit:
+        return been[visit - 1]
     path = " > ".join(v.node for v in visits)
     what = f"came to {at}" if at else f"put {', '.join(changes)} into the state"
-    raise NotVisited(f"the turn {'never ' if not been else ''}{what}{f' only {len(been)} times' if been else ''}: it went {path}")
+    raise NotVisited(
+        f"the turn {'never ' if not been else ''}{what}{f' only {len(been)} times' if been else ''}: it went {path}"
+    )
 
 # %% ../../nbs/6_runs/06_replay.ipynb #600931f2
 def read_changes(changes: Mapping[str, object], hints: Mapping[str, object]) -> dict[str, object]:
     "Changes of the state, read. Raises SettingsError for a key that the state does not have."
     known = [k for k in hints if k not in ("task", "steps")]
     if bad := [k for k in changes if k not in (*known, *ASKED)]:
-        raise SettingsError(f"the state has no {bad[0]!r}: it has {', '.join(known)}; at the beginning: {', '.join(ASKED)}")
+        raise SettingsError(
+            f"the state has no {bad[0]!r}: it has {', '.join(known)}; at the beginning: {', '.join(ASKED)}"
+        )
     return {k: read_change(k, v, hints.get(k, str)) for k, v in changes.items()}
 
 # %% ../../nbs/6_runs/06_replay.ipynb #0f0225e9
 def finished(state: Mapping[str, object], tools: Toolbox) -> dict:
     "The state of a turn that ended. Raises SettingsError for one that has no draft to end with."
-    if "outcome" in state: return dict(state)
-    if not state.get("draft"): raise SettingsError("changed in this way, the turn ends without an outcome and without a draft")
-    return {**state, **answered(state["draft"], tools.retriever.contexts(state.get("kept") or state.get("found") or []))}
+    if "outcome" in state:
+        return dict(state)
+    if not state.get("draft"):
+        raise SettingsError(
+            "changed in this way, the turn ends without an outcome and without a draft"
+        )
+    return {
+        **state,
+        **answered(
+            state["draft"], tools.retriever.contexts(state.get("kept") or state.get("found") or [])
+        ),
+    }
 
 # %% ../../nbs/6_runs/06_replay.ipynb #273dd52b
-def start_of(visits: Sequence[Visit], n: int, changes: Mapping[str, object], task: Task) -> tuple[dict, dict, list[Step]]:
+def start_of(
+    visits: Sequence[Visit], n: int, changes: Mapping[str, object], task: Task
+) -> tuple[dict, dict, list[Step]]:
     "What a fork starts with: the input of the graph, what is put on its thread, and the steps so far."
-    if n < 0: return {"task": replace(task, **changes), "steps": []}, {}, []
+    if n < 0:
+        return {"task": replace(task, **changes), "steps": []}, {}, []
     v = visits[n]
     step = edited(v.step, changes) if changes else v.step
     ends = {k: x for k, x in v.update.items() if k in ENDING and not (changes.keys() - set(ENDING))}
     new = {**{k: x for k, x in v.update.items() if k not in ENDING}, **ends, **changes}
-    if changes.get("grounded"): new.pop("unsupported", None)
+    if changes.get("grounded"):
+        new.pop("unsupported", None)
     steps = [*(w.step for w in visits[:n]), step]
     return {}, {**v.before, **new, "task": task, "steps": steps}, steps
 
@@ -459,40 +636,80 @@ def fork(
     "A recorded turn, taken up again. Raises NotRecorded if that cannot be done here, SettingsError or DataError for what there is not."
     t, graph = replayer.turn(task_id), replayer.graph(chat)
     hints, names = hints_of(graph.builder.state_schema), list(graph.builder.nodes)
-    try: visits, changes = visits_of(t, hints, replayer.system.reasons), read_changes(changes, hints)
+    try:
+        visits, changes = visits_of(t, hints, replayer.system.reasons), read_changes(changes, hints)
     except (TypeError, ValueError, KeyError, AttributeError) as e:
         path = replayer.run.folder / "trajectories.jsonl"
-        raise DataError(f"what the steps of {task_id!r} put into the state cannot be read ({e})", path,
-                        remedy="Was it written by another version?") from None
+        raise DataError(
+            f"what the steps of {task_id!r} put into the state cannot be read ({e})",
+            path,
+            remedy="Was it written by another version?",
+        ) from None
     n, task = place(visits, names, at, visit, changes), replayer.task(task_id)
-    another = fresh or replayer.changed or n < 0 and bool(changes)  # nothing that the record knows holds there
-    memory = KnownVisits([] if another else visits,
-                    "" if replayer.knows(task_id) else "its conversation is not on the record: name the tasks")
+    another = (
+        fresh or replayer.changed or n < 0 and bool(changes)
+    )  # nothing that the record knows holds there
+    memory = KnownVisits(
+        [] if another else visits,
+        "" if replayer.knows(task_id) else "its conversation is not on the record: name the tasks",
+    )
     state, error = _go_on(replayer, graph, memory, visits, n, changes, task)
-    seconds = t.seconds if not memory.made and not changes else round(sum(s.seconds for s in state["steps"]), 3)
-    if isinstance(error, _BrokeBefore): after = replace(t, steps=tuple(state["steps"]))
-    else: after = trajectory(replace(task, **changes) if n < 0 else task, state, seconds, error)
+    seconds = (
+        t.seconds
+        if not memory.made and not changes
+        else round(sum(s.seconds for s in state["steps"]), 3)
+    )
+    if isinstance(error, _BrokeBefore):
+        after = replace(t, steps=tuple(state["steps"]))
+    else:
+        after = trajectory(replace(task, **changes) if n < 0 else task, state, seconds, error)
     where = visits[n].node if n >= 0 else START
-    return Fork(t, after, where, visit, changes, tuple(memory.made), diff_turns(t, after, replayer.run.passages))
+    return Fork(
+        t,
+        after,
+        where,
+        visit,
+        changes,
+        tuple(memory.made),
+        diff_turns(t, after, replayer.run.passages),
+    )
 
 # %% ../../nbs/6_runs/06_replay.ipynb #0e5f977b
-def _go_on(replayer: Replayer, graph, memory: KnownVisits, visits: Sequence[Visit], n: int, changes: Mapping[str, object],
-           task: Task) -> tuple[dict, BaseException | None]:
+def _go_on(
+    replayer: Replayer,
+    graph,
+    memory: KnownVisits,
+    visits: Sequence[Visit],
+    n: int,
+    changes: Mapping[str, object],
+    task: Task,
+) -> tuple[dict, BaseException | None]:
     "The final state of a fork, and what broke."
     from langsmith import tracing_context
+
     given, put, steps = start_of(visits, n, changes, task)
     thread, state = {"thread_id": uuid.uuid4().hex, "memory": memory}, {"steps": steps}
-    config = {"configurable": thread, "recursion_limit": replayer.system.max_steps(replayer.settings)}
+    config = {
+        "configurable": thread,
+        "recursion_limit": replayer.system.max_steps(replayer.settings),
+    }
     try:
         with tracing_context(enabled=False):
-            if put: graph.update_state(config, put, as_node=visits[n].node)
-            for state in graph.stream(given or None, config, stream_mode="values"): pass
+            if put:
+                graph.update_state(config, put, as_node=visits[n].node)
+            for state in graph.stream(given or None, config, stream_mode="values"):
+                pass
             return finished(graph.get_state(config).values, replayer.tools()), None
     except KeyError as e:
-        raise NotRecorded(f"the state of {task.id} does not hold {e}: the run was recorded before states were. Run it again") from None
-    except (*CANNOT, SettingsError): raise
+        raise NotRecorded(
+            f"the state of {task.id} does not hold {e}: the run was recorded before states were. Run it again"
+        ) from None
+    except (*CANNOT, SettingsError):
+        raise
     except Exception as e:
         cause = e.__cause__ if isinstance(e, NodeError) else e
-        if isinstance(cause, CANNOT): raise cause from None
+        if isinstance(cause, CANNOT):
+            raise cause from None
         return {"steps": state.get("steps", [])}, e
-    finally: graph.checkpointer.delete_thread(thread["thread_id"])
+    finally:
+        graph.checkpointer.delete_thread(thread["thread_id"])

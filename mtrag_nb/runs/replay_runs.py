@@ -14,7 +14,15 @@ from ..core.record import Run, Trajectory, read_trajectories
 from ..core.types import DataError, SettingsError, plain
 from ..models.work import Work
 from .replay import NotVisited, Replayer, fork
-from .run import Recorder, begin_session, circumstances, end_session, identity, keep_tasks, write_predictions
+from mtrag_nb.runs.run import (
+    Recorder,
+    begin_session,
+    circumstances,
+    end_session,
+    identity,
+    keep_tasks,
+    write_predictions,
+)
 
 # %% auto #0
 __all__ = ['Change', 'replayed_identity', 'taken_up', 'replay_run']
@@ -23,6 +31,7 @@ __all__ = ['Change', 'replayed_identity', 'taken_up', 'replay_run']
 @dataclass(frozen=True)
 class Change:
     "What is done otherwise in every turn."
+
     at: str = ""  # the node behind which turns are taken up; "": the one that puts there what is changed, or the beginning
     state: Mapping[str, object] | None = None  # key of the state -> value
     settings: Mapping[str, object] | None = None  # dotted key -> value
@@ -31,20 +40,32 @@ class Change:
 
     def told(self) -> dict:
         "As it stands in the identity of a run."
-        return {"at": self.at, "visit": self.visit, "state": plain(dict(self.state or {})), "settings": plain(dict(self.settings or {})),
-                "fresh": self.fresh}
+        return {
+            "at": self.at,
+            "visit": self.visit,
+            "state": plain(dict(self.state or {})),
+            "settings": plain(dict(self.settings or {})),
+            "fresh": self.fresh,
+        }
 
 # %% ../../nbs/6_runs/07_replay_runs.ipynb #44f1e8fa
 def replayed_identity(replayer: Replayer, change: Change) -> dict:
     "What decides the answers of a replayed run: what decided those of the first, and the change."
     setting = replayer.run.manifest["identity"]["setting"]
-    return {**identity(replayer.system, setting, replayer.tools()), "replays": {"run": replayer.run.state, **change.told()}}
+    return {
+        **identity(replayer.system, setting, replayer.tools()),
+        "replays": {"run": replayer.run.state, **change.told()},
+    }
 
 # %% ../../nbs/6_runs/07_replay_runs.ipynb #e3ce5a3a
 def taken_up(replayer: Replayer, task_id: str, change: Change, chat=None) -> Trajectory:
     "A turn under a change; one that never came there stands as it was."
-    try: return fork(replayer, task_id, change.at, dict(change.state or {}), change.visit, change.fresh, chat).after
-    except NotVisited: return replayer.turn(task_id)
+    try:
+        return fork(
+            replayer, task_id, change.at, dict(change.state or {}), change.visit, change.fresh, chat
+        ).after
+    except NotVisited:
+        return replayer.turn(task_id)
 
 # %% ../../nbs/6_runs/07_replay_runs.ipynb #81bc0be7
 def replay_run(
@@ -57,24 +78,43 @@ def replay_run(
 ) -> Run:
     "All turns of a run under a change. Raises RunMismatch for a folder of another run, NotRecorded for what cannot be computed here."
     folder, run, batch = Path(folder), replayer.run, replayer.settings.batch_size
-    if folder.resolve() == run.folder.resolve(): raise SettingsError("a replay needs a folder of its own: this one holds the run")
+    if folder.resolve() == run.folder.resolve():
+        raise SettingsError("a replay needs a folder of its own: this one holds the run")
     wanted = list(run.trajectories)[:limit]
     if unknown := [i for i in wanted if not replayer.knows(i)]:
-        raise DataError(f"the conversation of {unknown[0]} is not on the record", run.folder, remedy="Name the file of its tasks")
+        raise DataError(
+            f"the conversation of {unknown[0]} is not on the record",
+            run.folder,
+            remedy="Name the file of its tasks",
+        )
     tasks = [replayer.task(i) for i in wanted]
-    entries = {"identity": replayed_identity(replayer, change), "about": run.manifest.get("about", ""), "settings": replayer.settings,
-               **circumstances()}
+    entries = {
+        "identity": replayed_identity(replayer, change),
+        "about": run.manifest.get("about", ""),
+        "settings": replayer.settings,
+        **circumstances(),
+    }
     with only_writer(folder, "run"):
         begin_session(folder, entries)
         keep_tasks(folder, tasks)
-        done = {i for i, t in read_trajectories(folder / "trajectories.jsonl").items() if not t.failed}
+        done = {
+            i for i, t in read_trajectories(folder / "trajectories.jsonl").items() if not t.failed
+        }
         todo = [i for i in wanted if i not in done]
         work = Work(replayer.recalled, folder / "calls.jsonl", batch, minutes)
         try:
             with work, Recorder(folder, replayer.tools()) as recorder:
-                work.through(todo, lambda i: taken_up(replayer, i, change, work.chat), recorder.write, "turn", replayer.system.name,
-                             len(wanted) - len(todo), progress)
-        finally: end_session(folder, work.seconds, work.finished, work.batching.batches)
+                work.through(
+                    todo,
+                    lambda i: taken_up(replayer, i, change, work.chat),
+                    recorder.write,
+                    "turn",
+                    replayer.system.name,
+                    len(wanted) - len(todo),
+                    progress,
+                )
+        finally:
+            end_session(folder, work.seconds, work.finished, work.batching.batches)
         new = Run(folder)
         write_predictions(new, tasks)
     return new

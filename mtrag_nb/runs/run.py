@@ -16,9 +16,26 @@ from dataclasses import replace
 from pathlib import Path
 
 import mtrag_nb
-from ..core.files import JsonlLog, keep_identity, only_writer, read_json, read_jsonl, write_json, write_jsonl
-from ..core.record import (VERSION, Run, Trajectory, predicted_passages, ranking_scores, read_manifest, read_passages,
-                                  read_trajectories, turn_line)
+from mtrag_nb.core.files import (
+    JsonlLog,
+    keep_identity,
+    only_writer,
+    read_json,
+    read_jsonl,
+    write_json,
+    write_jsonl,
+)
+from mtrag_nb.core.record import (
+    VERSION,
+    Run,
+    Trajectory,
+    predicted_passages,
+    ranking_scores,
+    read_manifest,
+    read_passages,
+    read_trajectories,
+    turn_line,
+)
 from ..core.settings import ChunkSettings, Settings, settings_digest
 from ..core.types import DataError, RunMismatch, SettingsError, Task, digest, plain
 from ..data.mtrag import prediction_line
@@ -39,31 +56,60 @@ __all__ = ['PACKAGES', 'SELECTIONS', 'package_versions', 'machine', 'git_commit'
            'open_web', 'Recorder', 'circumstances', 'work_on', 'run_tasks', 'input_line', 'write_predictions']
 
 # %% ../../nbs/6_runs/00_run.ipynb #8649c427
-PACKAGES = ("mtrag_nb", "torch", "transformers", "bitsandbytes", "sentence-transformers", "langgraph", "llama-index-core",
-            "llama-index-vector-stores-qdrant", "qdrant-edge-py", "numpy")
+PACKAGES = (
+    "mtrag_nb",
+    "torch",
+    "transformers",
+    "bitsandbytes",
+    "sentence-transformers",
+    "langgraph",
+    "llama-index-core",
+    "llama-index-vector-stores-qdrant",
+    "qdrant-edge-py",
+    "numpy",
+)
 
 
-def package_versions(packages: Iterable[str] = PACKAGES) -> dict[str, str]:  # "" for one that is not installed
+def package_versions(
+    packages: Iterable[str] = PACKAGES,
+) -> dict[str, str]:  # "" for one that is not installed
     "Installed versions."
+
     def version(package):
-        try: return importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError: return ""
+        try:
+            return importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            return ""
+
     return {p: version(p) for p in packages}
 
 
 def machine() -> dict:
     "The hardware that a run had."
     import torch
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30 if hasattr(os, "sysconf") else 0.0
-    return {"system": platform.system(), "processor": platform.machine(), "cores": os.cpu_count(), "memory_gib": round(memory, 1),
-            "gpu": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]}
+
+    memory = (
+        os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+        if hasattr(os, "sysconf")
+        else 0.0
+    )
+    return {
+        "system": platform.system(),
+        "processor": platform.machine(),
+        "cores": os.cpu_count(),
+        "memory_gib": round(memory, 1),
+        "gpu": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())],
+    }
 
 
 def git_commit() -> str:
     "The commit of the clone that the package lies in; '' outside a clone."
     clone = Path(mtrag_nb.__file__).parents[1]
-    if not (clone / ".git").exists(): return ""
-    return subprocess.run(["git", "-C", str(clone), "rev-parse", "HEAD"], capture_output=True, text=True).stdout.strip()
+    if not (clone / ".git").exists():
+        return ""
+    return subprocess.run(
+        ["git", "-C", str(clone), "rev-parse", "HEAD"], capture_output=True, text=True
+    ).stdout.strip()
 
 # %% ../../nbs/6_runs/00_run.ipynb #5b17b40d
 def library_generation(retriever: object) -> int:
@@ -77,13 +123,23 @@ def identity(
     tools: Toolbox,
 ) -> dict:
     "What decides the answers of a run."
-    settings, prompts = system.with_own(tools.settings), replace(tools, system_prompts=system.prompts).prompts
-    return {"system": system.name, "setting": passages, "settings": settings_digest(settings), "prompts": digest(prompts),
-            "chat": tools.chat.fingerprint, "embedder": tools.embedder.fingerprint,
-            **({"generation": n} if (n := library_generation(tools.retriever)) else {}), "retriever": tools.retriever.fingerprint,
-            **({"clarify": gate_digest()} if getattr(settings.own, "clarify", False) else {}),
-            **({} if getattr(tools.chat, "exact", True) else {"batch_size": tools.settings.batch_size}),
-            **({"web": "live " * tools.web.live + tools.web.fingerprint} if tools.web else {})}
+    settings, prompts = (
+        system.with_own(tools.settings),
+        replace(tools, system_prompts=system.prompts).prompts,
+    )
+    return {
+        "system": system.name,
+        "setting": passages,
+        "settings": settings_digest(settings),
+        "prompts": digest(prompts),
+        "chat": tools.chat.fingerprint,
+        "embedder": tools.embedder.fingerprint,
+        **({"generation": n} if (n := library_generation(tools.retriever)) else {}),
+        "retriever": tools.retriever.fingerprint,
+        **({"clarify": gate_digest()} if getattr(settings.own, "clarify", False) else {}),
+        **({} if getattr(tools.chat, "exact", True) else {"batch_size": tools.settings.batch_size}),
+        **({"web": "live " * tools.web.live + tools.web.fingerprint} if tools.web else {}),
+    }
 
 # %% ../../nbs/6_runs/00_run.ipynb #cef66129
 def begin_session(
@@ -92,30 +148,61 @@ def begin_session(
 ) -> None:
     "Record a session in `manifest.json`. Raises RunMismatch for a folder that holds another run."
     path = folder / "manifest.json"
-    if path.exists(): read_manifest(folder)
+    if path.exists():
+        read_manifest(folder)
     elif (folder / "trajectories.jsonl").exists():
         raise RunMismatch(f"{folder} holds trajectories but no manifest.json. Use another folder")
-    keep_identity(path, {"version": VERSION, **entries}, "a run", RunMismatch,
-                  lambda old, new: {**old, **new, "sessions": old.get("sessions", []) + new["sessions"]})
+    keep_identity(
+        path,
+        {"version": VERSION, **entries},
+        "a run",
+        RunMismatch,
+        lambda old, new: {**old, **new, "sessions": old.get("sessions", []) + new["sessions"]},
+    )
 
 
-def end_session(folder: Path, seconds: float, turns: int, batches: Sequence[int], placed: Mapping[str, str] | None = None) -> None:
+def end_session(
+    folder: Path,
+    seconds: float,
+    turns: int,
+    batches: Sequence[int],
+    placed: Mapping[str, str] | None = None,
+) -> None:
     "Note in the manifest what the last session did, and where its models lay; a session that was killed has no such note."
     entries = read_json(folder / "manifest.json")
-    entries["sessions"][-1].update(seconds=round(seconds, 1), turns=turns, batches=len(batches), prompts=sum(batches),
-                                   **({"placed": dict(placed)} if placed else {}))
-    write_json(folder / "manifest.json", entries, remedy="Make room and start again: what is finished is on the record")
+    entries["sessions"][-1].update(
+        seconds=round(seconds, 1),
+        turns=turns,
+        batches=len(batches),
+        prompts=sum(batches),
+        **({"placed": dict(placed)} if placed else {}),
+    )
+    write_json(
+        folder / "manifest.json",
+        entries,
+        remedy="Make room and start again: what is finished is on the record",
+    )
 
 # %% ../../nbs/6_runs/00_run.ipynb #3f9b6bd9
 def keep_tasks(folder: Path, tasks: Sequence[Task]) -> None:
     "Record tasks in `tasks.jsonl`. Raises RunMismatch, and names the first one, if a task of the same id was another."
     path = folder / "tasks.jsonl"
-    known = {line["task"]["id"]: line for _, line in read_jsonl(path, torn_tail=True)} if path.exists() else {}
+    known = (
+        {line["task"]["id"]: line for _, line in read_jsonl(path, torn_tail=True)}
+        if path.exists()
+        else {}
+    )
     for t in tasks:
-        if t.id not in known or known[t.id]["digest"] == digest(t): continue
+        if t.id not in known or known[t.id]["digest"] == digest(t):
+            continue
         was, now = known[t.id]["task"], plain(t)
-        what = next((k for k in ("question", "history") if was[k] != now[k]), "passages that came with it, or its labels,")
-        raise RunMismatch(f"{folder} holds a run of another task {t.id!r}: its {what} differs. Use another folder, or the same tasks")
+        what = next(
+            (k for k in ("question", "history") if was[k] != now[k]),
+            "passages that came with it, or its labels,",
+        )
+        raise RunMismatch(
+            f"{folder} holds a run of another task {t.id!r}: its {what} differs. Use another folder, or the same tasks"
+        )
     with JsonlLog(path) as log:
         for t in {t.id: t for t in tasks if t.id not in known}.values():
             log.append({"digest": digest(t), "task": plain(replace(t, contexts=None))})
@@ -125,11 +212,15 @@ def last_questions(tasks: Iterable[Task]) -> list[Task]:
     "The last task of each conversation, in the order in which the conversations begin."
     last: dict[str, Task] = {}
     for t in tasks:
-        if t.conversation_id not in last or last[t.conversation_id].turn < t.turn: last[t.conversation_id] = t
+        if t.conversation_id not in last or last[t.conversation_id].turn < t.turn:
+            last[t.conversation_id] = t
     return list(last.values())
 
 
-SELECTIONS: dict[str, Callable[[Iterable[Task]], list[Task]]] = {"all": list, "last-questions": last_questions}
+SELECTIONS: dict[str, Callable[[Iterable[Task]], list[Task]]] = {
+    "all": list,
+    "last-questions": last_questions,
+}
 
 
 def selected(
@@ -138,7 +229,8 @@ def selected(
     limit: int | None = None,  # only the first so many of those selected
 ) -> list[Task]:
     "Some of the tasks. Raises SettingsError for an unknown way."
-    if how not in SELECTIONS: raise SettingsError(f"unknown selection {how!r}: there are {', '.join(SELECTIONS)}")
+    if how not in SELECTIONS:
+        raise SettingsError(f"unknown selection {how!r}: there are {', '.join(SELECTIONS)}")
     return SELECTIONS[how](tasks)[:limit]
 
 # %% ../../nbs/6_runs/00_run.ipynb #9cca0c7e
@@ -158,11 +250,26 @@ def load_toolbox(
     passages: str,  # "rag" or "reference"
 ) -> Toolbox:
     "The toolbox of a run, with a retriever that searches an index or hands out what came with the tasks."
-    if passages not in ("rag", "reference"): raise SettingsError(f"unknown setting {passages!r}: it is rag or reference")
-    if bare := next((t.id for t in tasks if passages == "reference" and any(not c.text for c in t.contexts or ())), None):
-        raise DataError(f"a passage that came with task {bare!r} has no text", remedy="Its contexts name gold: run it with --setting rag")
-    if passages == "reference": return Toolbox(settings, models.chat, models.embedder, GivenPassages(tasks))
-    if index is None: raise SettingsError("setting rag needs an index: build one with `mtrag ingest`, and name its folder")
+    if passages not in ("rag", "reference"):
+        raise SettingsError(f"unknown setting {passages!r}: it is rag or reference")
+    if bare := next(
+        (
+            t.id
+            for t in tasks
+            if passages == "reference" and any(not c.text for c in t.contexts or ())
+        ),
+        None,
+    ):
+        raise DataError(
+            f"a passage that came with task {bare!r} has no text",
+            remedy="Its contexts name gold: run it with --setting rag",
+        )
+    if passages == "reference":
+        return Toolbox(settings, models.chat, models.embedder, GivenPassages(tasks))
+    if index is None:
+        raise SettingsError(
+            "setting rag needs an index: build one with `mtrag ingest`, and name its folder"
+        )
     opened = open_index(index, models.embedder, chunks_of(index, settings), settings.qdrant_url)
     retriever = Retriever(opened, models.embedder, models.reranker, settings.retrieval)
     return Toolbox(settings, models.chat, models.embedder, retriever)
@@ -174,9 +281,16 @@ def open_web(
     models: Models,
 ) -> Web | None:
     "What a run may search beside its own documents. An index that stands for the web is searched as the settings say, in all its domains."
+
     def corpus(folder: Path) -> Retriever:
         index = open_index(folder, models.embedder, chunks_of(folder, settings))
-        return Retriever(index, models.embedder, models.reranker, replace(settings.retrieval, domain_filter=False))
+        return Retriever(
+            index,
+            models.embedder,
+            models.reranker,
+            replace(settings.retrieval, domain_filter=False),
+        )
+
     return web_named(name, corpus)
 
 # %% ../../nbs/6_runs/00_run.ipynb #5ae69aa2
@@ -185,7 +299,10 @@ class Recorder:
 
     def __init__(self, folder: Path, tools: Toolbox):
         self.contexts, self._lock = tools.contexts, threading.Lock()
-        self.turns, self.passages = JsonlLog(folder / "trajectories.jsonl"), JsonlLog(folder / "passages.jsonl")
+        self.turns, self.passages = (
+            JsonlLog(folder / "trajectories.jsonl"),
+            JsonlLog(folder / "passages.jsonl"),
+        )
         self.known = set(read_passages(folder / "passages.jsonl"))
 
     def write(self, t: Trajectory) -> None:
@@ -201,32 +318,68 @@ class Recorder:
             self.known.add(c.id)
 
     def close(self) -> None:
-        for log in (self.turns, self.passages): log.close()
+        for log in (self.turns, self.passages):
+            log.close()
 
-    def __enter__(self): return self
-    def __exit__(self, *exc): self.close()
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc):
+        self.close()
 
 # %% ../../nbs/6_runs/00_run.ipynb #51a46163
 def circumstances() -> dict:
     "What is told of a run besides its identity."
     started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    return {"packages": package_versions(), "commit": git_commit(), "machine": machine(), "sessions": [{"started": started}]}
+    return {
+        "packages": package_versions(),
+        "commit": git_commit(),
+        "machine": machine(),
+        "sessions": [{"started": started}],
+    }
 
 
-def work_on(folder: Path, system: System, tasks: Sequence[Task], tools: Toolbox, minutes: float | None, progress: bool,
-            models: Models | None = None) -> None:  # to note where they lie
+def work_on(
+    folder: Path,
+    system: System,
+    tasks: Sequence[Task],
+    tools: Toolbox,
+    minutes: float | None,
+    progress: bool,
+    models: Models | None = None,
+) -> None:  # to note where they lie
     "Run those tasks that have no recorded end."
-    done = {i: t for i, t in read_trajectories(folder / "trajectories.jsonl").items() if not t.failed}
+    done = {
+        i: t for i, t in read_trajectories(folder / "trajectories.jsonl").items() if not t.failed
+    }
     todo, settings = [t for t in tasks if t.id not in done], tools.settings
-    if tools.web: tools = replace(tools, web=tools.web.kept_in(folder / "web.jsonl"))  # replayed from there when the run goes on
+    if tools.web:
+        tools = replace(
+            tools, web=tools.web.kept_in(folder / "web.jsonl")
+        )  # replayed from there when the run goes on
     work = Work(tools.chat, folder / "calls.jsonl", settings.batch_size, minutes)
     graph, most = system.graph(replace(tools, chat=work.chat)), system.max_steps(settings)
     try:
         with work, Recorder(folder, tools) as recorder:
-            for t in tasks: recorder.keep(done[t.id].found if t.id in done else ())
-            work.through(todo, lambda task: take_turn(graph, task, most), recorder.write, "turn", system.name, len(tasks) - len(todo),
-                         progress)
-    finally: end_session(folder, work.seconds, work.finished, work.batching.batches, models.placed if models else None)
+            for t in tasks:
+                recorder.keep(done[t.id].found if t.id in done else ())
+            work.through(
+                todo,
+                lambda task: take_turn(graph, task, most),
+                recorder.write,
+                "turn",
+                system.name,
+                len(tasks) - len(todo),
+                progress,
+            )
+    finally:
+        end_session(
+            folder,
+            work.seconds,
+            work.finished,
+            work.batching.batches,
+            models.placed if models else None,
+        )
 
 # %% ../../nbs/6_runs/00_run.ipynb #c1888211
 def run_tasks(
@@ -236,19 +389,27 @@ def run_tasks(
     settings: Settings,  # of `system.configured`; without a system's own, its defaults are filled in
     index: str | Path | None = None,  # the index folder; not needed for setting "reference"
     setting: str = "rag",  # "rag": retrieve; "reference": the passages that come with each task
-    lines: Mapping[str, dict] | None = None,  # task id -> its input line, repeated in predictions.jsonl; None: made from the task
+    lines: Mapping[str, dict]
+    | None = None,  # task id -> its input line, repeated in predictions.jsonl; None: made from the task
     models: Models | None = None,  # to share loaded models between runs
     minutes: float | None = None,  # start no new turn after so long
     progress: bool = True,  # a progress bar on stderr
-    web: Web | None = None,  # for systems that search it: `search.web.web_named`; its record is web.jsonl of the run
+    web: Web
+    | None = None,  # for systems that search it: `search.web.web_named`; its record is web.jsonl of the run
 ) -> Run:
     "Run a system over tasks, or go on with a run. Raises RunMismatch for a folder of other settings, DataError for a full disk."
     folder, settings = Path(folder), system.with_own(settings)
-    if setting == "rag": tasks = [replace(t, contexts=None) for t in tasks]  # what came with a task is gold
+    if setting == "rag":
+        tasks = [replace(t, contexts=None) for t in tasks]  # what came with a task is gold
     models = models or Models(settings)
     tools = replace(load_toolbox(settings, models, index, tasks, setting), web=web)
-    entries = {"identity": identity(system, setting, tools), "about": system.about, "settings": settings, **circumstances(),
-               **({"server": plain(tools.chat.abilities)} if hasattr(tools.chat, "abilities") else {})}
+    entries = {
+        "identity": identity(system, setting, tools),
+        "about": system.about,
+        "settings": settings,
+        **circumstances(),
+        **({"server": plain(tools.chat.abilities)} if hasattr(tools.chat, "abilities") else {}),
+    }
     try:
         with only_writer(folder, "run"):
             begin_session(folder, entries)
@@ -257,15 +418,21 @@ def run_tasks(
             run = Run(folder)
             write_predictions(run, tasks, lines)
     finally:
-        if setting == "rag": tools.retriever.index.close()  # one opener at a time
+        if setting == "rag":
+            tools.retriever.index.close()  # one opener at a time
     return run
 
 # %% ../../nbs/6_runs/00_run.ipynb #50e5b0a6
 def input_line(task: Task) -> dict:
     "A task as a line of an input file, for one that did not come from a file."
     said = [*(plain(u) for u in task.history), {"speaker": "user", "text": task.question}]
-    return {"conversation_id": task.conversation_id, "task_id": task.id, "turn": str(task.turn), "Collection": task.collection
-            or task.domain, "input": said}
+    return {
+        "conversation_id": task.conversation_id,
+        "task_id": task.id,
+        "turn": str(task.turn),
+        "Collection": task.collection or task.domain,
+        "input": said,
+    }
 
 
 def write_predictions(
@@ -275,17 +442,28 @@ def write_predictions(
 ) -> int:  # lines written
     "Write `predictions.jsonl` in the official format, in the order of the tasks; what it holds of other tasks stays behind them."
     path, asked = run.folder / "predictions.jsonl", {t.id for t in tasks}
-    others = [line for _, line in read_jsonl(path) if line.get("task_id") not in asked] if path.exists() else []
+    others = (
+        [line for _, line in read_jsonl(path) if line.get("task_id") not in asked]
+        if path.exists()
+        else []
+    )
 
     def rows():
         for task in tasks:
             t = run.trajectories.get(task.id)
-            if t is None or t.failed: continue
+            if t is None or t.failed:
+                continue
             scores = ranking_scores(t)
-            if lost := next((i for i in t.contexts if i not in run.passages or i not in scores), None):
-                raise DataError(f"turn {t.task_id!r} saw the context {lost!r}, which no passage or search of it has",
-                                run.folder / "trajectories.jsonl", remedy="Remove the line of that turn: the same command answers it anew")
+            if lost := next(
+                (i for i in t.contexts if i not in run.passages or i not in scores), None
+            ):
+                raise DataError(
+                    f"turn {t.task_id!r} saw the context {lost!r}, which no passage or search of it has",
+                    run.folder / "trajectories.jsonl",
+                    remedy="Remove the line of that turn: the same command answers it anew",
+                )
             found = predicted_passages([run.passages[i] for i in t.contexts], scores)
             yield prediction_line((lines or {}).get(task.id) or input_line(task), found, t.answer)
         yield from others
+
     return write_jsonl(path, rows())

@@ -19,6 +19,7 @@ __all__ = ['Ended', 'Step', 'ended_steps', 'through']
 @dataclass(frozen=True)
 class Ended:
     "What came of a step."
+
     told: str  # in a few words, without times
     whole: bool = True  # False: it is to be done again at the next start
 
@@ -26,6 +27,7 @@ class Ended:
 @dataclass(frozen=True)
 class Step:
     "A piece of a longer work."
+
     name: str
     do: Callable[[], Ended]  # does it, or goes on with it
     left_out: str = ""  # why it is not done here; "": it is
@@ -42,7 +44,8 @@ def ended_steps(folder: str | Path) -> dict[str, Ended]:
 def _all_different(steps: Sequence[Step]) -> None:
     "Raises SettingsError for two steps of one name."
     names = [s.name for s in steps]
-    if twice := [n for n in names if names.count(n) > 1]: raise SettingsError(f"two steps have the name {twice[0]!r}")
+    if twice := [n for n in names if names.count(n) > 1]:
+        raise SettingsError(f"two steps have the name {twice[0]!r}")
 
 
 def through(
@@ -55,17 +58,25 @@ def through(
     _all_different(steps)
     folder, broken = Path(folder), 0
     with only_writer(folder, "work"):
-        keep_identity(folder / "plan.json", {"identity": plan}, "the work of another plan", RunMismatch)
+        keep_identity(
+            folder / "plan.json", {"identity": plan}, "the work of another plan", RunMismatch
+        )
         before = ended_steps(folder)
         with JsonlLog(folder / "steps.jsonl") as log:
             for n, s in enumerate(steps, 1):
                 head = f"[{n}/{len(steps)}] {s.name}"
-                if s.left_out: tell(f"{head}: left out: {s.left_out}")
-                elif s.name in before and not s.always: tell(f"{head}: done before: {before[s.name].told}")
+                if s.left_out:
+                    tell(f"{head}: left out: {s.left_out}")
+                elif s.name in before and not s.always:
+                    tell(f"{head}: done before: {before[s.name].told}")
                 else:
                     tell(f"{head} ...")
                     ended = s.do()
-                    tell(f"{head}: {ended.told}" + ("" if ended.whole else "; not whole: the next start goes on with it"))
-                    if ended.whole and not s.always: log.append({"step": s.name, "told": ended.told})
+                    tell(
+                        f"{head}: {ended.told}"
+                        + ("" if ended.whole else "; not whole: the next start goes on with it")
+                    )
+                    if ended.whole and not s.always:
+                        log.append({"step": s.name, "told": ended.told})
                     broken += not ended.whole
     return not broken

@@ -25,12 +25,28 @@ from tqdm import tqdm
 
 from ..core.files import disk_full, make_folder, only_writer
 from ..core.settings import Address, ChunkSettings, SparseSettings
-from ..core.types import Context, DataError, DiskFull, IndexMismatch, Passage, ServerError, SettingsError
+from mtrag_nb.core.types import (
+    Context,
+    DataError,
+    DiskFull,
+    IndexMismatch,
+    Passage,
+    ServerError,
+    SettingsError,
+)
 from ..models.embed import EmbedderLike
 from .chunks import split_text
 from .cutting import Corpus, Cutter, Piece, pieces
 from .edge import DAMAGED, EdgeClient
-from .folder import COLLECTION, GO_ON, Manifest, ParentStore, require_same, vector_sums, words
+from mtrag_nb.search.folder import (
+    COLLECTION,
+    GO_ON,
+    Manifest,
+    ParentStore,
+    require_same,
+    vector_sums,
+    words,
+)
 from .lance import LanceClient, on_server, store_folder
 from .sparse import SPARSE_NAME, store_options
 
@@ -49,16 +65,25 @@ def open_store(
     if bool(folder) == on_server(url):
         raise SettingsError("a vector store lies in a folder or at a url: give one of the two")
     key, whole = os.environ.get("QDRANT_API_KEY"), getattr(url, "whole", url)
-    if on_server(url): client = QdrantClient(url=whole, api_key=key, check_compatibility=False)
-    else: client = LanceClient(folder) if url else EdgeClient(folder)
-    if folder and client.collection_exists(COLLECTION): client.get_collection(COLLECTION)  # QdrantVectorStore would swallow what it raises
+    if on_server(url):
+        client = QdrantClient(url=whole, api_key=key, check_compatibility=False)
+    else:
+        client = LanceClient(folder) if url else EdgeClient(folder)
+    if folder and client.collection_exists(COLLECTION):
+        client.get_collection(COLLECTION)  # QdrantVectorStore would swallow what it raises
     index = [{"field_name": "domain", "field_schema": qm.PayloadSchemaType.KEYWORD}]
     options = {**store_options(sparse), **options}
-    try: return QdrantVectorStore(COLLECTION, client=client, payload_indexes=index, batch_size=256, **options)
+    try:
+        return QdrantVectorStore(
+            COLLECTION, client=client, payload_indexes=index, batch_size=256, **options
+        )
     except Exception as e:
-        if not on_server(url) or isinstance(e, SettingsError): raise
-        raise ServerError(f"no Qdrant server answers at {Address(url)} ({type(e).__name__}). "
-                          "Start one, or leave the url empty to use the embedded engine") from e
+        if not on_server(url) or isinstance(e, SettingsError):
+            raise
+        raise ServerError(
+            f"no Qdrant server answers at {Address(url)} ({type(e).__name__}). "
+            "Start one, or leave the url empty to use the embedded engine"
+        ) from e
 
 # %% ../../nbs/4_search/04_build.ipynb #2bbf8c9b
 def make_collection(
@@ -69,12 +94,22 @@ def make_collection(
     "An empty collection as `QdrantVectorStore` makes it, if there is none; and its payload indexes."
     if not client.collection_exists(COLLECTION):
         dense, named = qm.VectorParams(size=dim, distance=qm.Distance.COSINE), {}
-        if sparse: dense, named = {"text-dense": dense}, {SPARSE_NAME: qm.SparseVectorParams(modifier=qm.Modifier.IDF)}
-        client.create_collection(COLLECTION, vectors_config=dense, sparse_vectors_config=named or None)
-    for key in ("doc_id", "domain"): client.create_payload_index(COLLECTION, key, field_schema=qm.PayloadSchemaType.KEYWORD)
+        if sparse:
+            dense, named = (
+                {"text-dense": dense},
+                {SPARSE_NAME: qm.SparseVectorParams(modifier=qm.Modifier.IDF)},
+            )
+        client.create_collection(
+            COLLECTION, vectors_config=dense, sparse_vectors_config=named or None
+        )
+    for key in ("doc_id", "domain"):
+        client.create_payload_index(COLLECTION, key, field_schema=qm.PayloadSchemaType.KEYWORD)
 
 # %% ../../nbs/4_search/04_build.ipynb #b046066b
-BATCH, BATCH_ON_GPU = 1024, 8192  # children in a batch: half a minute's work of two cores, and of a T4
+BATCH, BATCH_ON_GPU = (
+    1024,
+    8192,
+)  # children in a batch: half a minute's work of two cores, and of a T4
 
 
 def batches(cut: Iterable[Piece], size: int) -> Iterator[list[Piece]]:
@@ -86,7 +121,8 @@ def batches(cut: Iterable[Piece], size: int) -> Iterator[list[Piece]]:
         if count >= size:
             yield batch
             batch, count = [], 0
-    if batch: yield batch
+    if batch:
+        yield batch
 
 # %% ../../nbs/4_search/04_build.ipynb #1287df74
 def embedded(
@@ -96,26 +132,37 @@ def embedded(
     "Vectors of texts. Raises DataError for one that is not finite or not of length 1, or a wrong number of them."
     vectors = np.asarray(embedder.encode(texts), np.float32)
     if vectors.shape != (len(texts), embedder.dim):
-        raise DataError(f"the embedder {embedder.fingerprint} gave {vectors.shape} numbers for {len(texts)} texts, "
-                        f"not of {embedder.dim} each", remedy="It is not the model that it says it is")
+        raise DataError(
+            f"the embedder {embedder.fingerprint} gave {vectors.shape} numbers for {len(texts)} texts, "
+            f"not of {embedder.dim} each",
+            remedy="It is not the model that it says it is",
+        )
     wrong = np.flatnonzero(~(np.abs(np.linalg.norm(vectors.astype(np.float64), axis=1) - 1) < 0.05))
     if len(wrong):
-        raise DataError(f"the embedder {embedder.fingerprint} gave {len(wrong)} of {len(texts)} vectors that are not of length 1, "
-                        f"the first for {texts[wrong[0]][:60]!r}", remedy="Use another precision: --set embedder.dtype=fp32")
+        raise DataError(
+            f"the embedder {embedder.fingerprint} gave {len(wrong)} of {len(texts)} vectors that are not of length 1, "
+            f"the first for {texts[wrong[0]][:60]!r}",
+            remedy="Use another precision: --set embedder.dtype=fp32",
+        )
     return vectors
 
 # %% ../../nbs/4_search/04_build.ipynb #8b171ac0
 class _CorpusHash:
     "SHA-256 over passages in order, everything that is stored of them."
 
-    def __init__(self): self._sha, self.characters = hashlib.sha256(), 0
+    def __init__(self):
+        self._sha, self.characters = hashlib.sha256(), 0
 
     def add(self, p: Passage) -> None:
-        line = json.dumps([p.id, p.text, p.title, p.url, p.source, p.domain], ensure_ascii=False) + "\n"
+        line = (
+            json.dumps([p.id, p.text, p.title, p.url, p.source, p.domain], ensure_ascii=False)
+            + "\n"
+        )
         self._sha.update(line.encode("utf-8", "surrogatepass"))
         self.characters += len(p.text)
 
-    def __str__(self) -> str: return self._sha.hexdigest()
+    def __str__(self) -> str:
+        return self._sha.hexdigest()
 
 # %% ../../nbs/4_search/04_build.ipynb #fd8630af
 def _is_stored(p: Passage, chunks: ChunkSettings, parents: ParentStore) -> bool:
@@ -134,11 +181,17 @@ def _what_differs(
 ) -> str:
     "In words, why a corpus does not begin as the index does."
     if new := parents.missing(ids):
-        return f"passage {new[0]!r} is not in the index ({len(new)} missing of the first {len(ids)})"
+        return (
+            f"passage {new[0]!r} is not in the index ({len(new)} missing of the first {len(ids)})"
+        )
     changed = next((p.id for p in again if not _is_stored(p, chunks, parents)), None)
     if changed is not None:
-        return f"passage {changed!r} has another text, title, url, source or domain than in the index"
-    return f"its first {len(ids)} passages are in the index, but in another order or with other texts"
+        return (
+            f"passage {changed!r} has another text, title, url, source or domain than in the index"
+        )
+    return (
+        f"its first {len(ids)} passages are in the index, but in another order or with other texts"
+    )
 
 # %% ../../nbs/4_search/04_build.ipynb #f4b945e6
 def _check_new(batch: Sequence[Piece], parents: ParentStore) -> None:
@@ -165,7 +218,10 @@ def disk_needed(
 
 def _check_room(folder: Path, children: int, dim: int, reserve_mb: int) -> None:
     "Raises DiskFull unless a batch and the reserve fit: a vector and its payload are held twice for a while (segment and log)."
-    need, free = reserve_mb * 10**6 + children * 2 * (4 * dim + PAYLOAD), shutil.disk_usage(folder).free
+    need, free = (
+        reserve_mb * 10**6 + children * 2 * (4 * dim + PAYLOAD),
+        shutil.disk_usage(folder).free,
+    )
     if free < need:
         said = f"the disk is full: {free / 1e6:.0f} MB free, the next batch needs {need / 1e6:.0f} MB with its reserve"
         raise DiskFull(said, folder, remedy=GO_ON)
@@ -174,56 +230,78 @@ def _check_room(folder: Path, children: int, dim: int, reserve_mb: int) -> None:
 @contextmanager
 def _room_needed(folder: Path) -> Iterator[None]:
     "A full disk becomes a DiskFull that says what to do."
-    try: yield
-    except OSError as e: raise disk_full(e, folder, GO_ON) from e
+    try:
+        yield
+    except OSError as e:
+        raise disk_full(e, folder, GO_ON) from e
 
 # %% ../../nbs/4_search/04_build.ipynb #30f23676
 def check_points(folder: Path, manifest: Manifest, store: QdrantVectorStore) -> None:
     "Raises IndexMismatch unless the collection holds as many points as the manifest counts children."
     counted = manifest.total("children")
-    points = store.client.get_collection(COLLECTION).points_count if store.client.collection_exists(COLLECTION) else 0
+    points = (
+        store.client.get_collection(COLLECTION).points_count
+        if store.client.collection_exists(COLLECTION)
+        else 0
+    )
     if points != counted:
-        raise IndexMismatch(f"{folder} counts {counted} children, and its collection {COLLECTION} holds {points}: "
-                            "it was changed from elsewhere or belongs to another index. "
-                            f"{'Use another server' if on_server(manifest.url) else DAMAGED}")
+        raise IndexMismatch(
+            f"{folder} counts {counted} children, and its collection {COLLECTION} holds {points}: "
+            "it was changed from elsewhere or belongs to another index. "
+            f"{'Use another server' if on_server(manifest.url) else DAMAGED}"
+        )
 
 # %% ../../nbs/4_search/04_build.ipynb #aea532a0
 @dataclass
 class Build:
     "An index in the making."
+
     folder: Path
     manifest: Manifest
     store: QdrantVectorStore
     parents: ParentStore
     corpus: _CorpusHash = field(default_factory=_CorpusHash)  # of what is in
     begun: str = field(default_factory=lambda: f"{time.time():.3f}")  # names this session
-    done: Counter = field(default_factory=Counter)  # of this session: passages, characters, children; seconds of parse, embed, write
+    done: Counter = field(
+        default_factory=Counter
+    )  # of this session: passages, characters, children; seconds of parse, embed, write
 
     @contextmanager
     def clock(self, step: str) -> Iterator[None]:
         "Count the seconds of a block."
         start = time.perf_counter()
-        try: yield
-        finally: self.done[step] += time.perf_counter() - start
+        try:
+            yield
+        finally:
+            self.done[step] += time.perf_counter() - start
 
 # %% ../../nbs/4_search/04_build.ipynb #aea532a0b
 @contextmanager
 def _begun(folder: Path, manifest: Manifest) -> Iterator[Build]:
     "The build in a folder, its stores open: one that was begun there, or a new one."
     new, tables = not (folder / "manifest.json").exists(), folder / "parents.sqlite"
-    if not new and not tables.is_file(): raise DataError("no such file, but it is a part of the index", tables, remedy=DAMAGED)
+    if not new and not tables.is_file():
+        raise DataError("no such file, but it is a part of the index", tables, remedy=DAMAGED)
     with _room_needed(folder), closing(ParentStore(tables)) as parents:
         store = open_store(store_folder(folder, manifest.url), manifest.url, manifest.sparse)
         with closing(store.client):
-            if new and manifest.url: check_points(folder, manifest, store)  # a server may hold another index
-            if new or parents.progress()[0] == 0: make_collection(store.client, manifest.dim, bool(manifest.sparse))
-            if new: manifest.save(folder)
+            if new and manifest.url:
+                check_points(folder, manifest, store)  # a server may hold another index
+            if new or parents.progress()[0] == 0:
+                make_collection(store.client, manifest.dim, bool(manifest.sparse))
+            if new:
+                manifest.save(folder)
             yield Build(folder, manifest, store, parents)
 
 # %% ../../nbs/4_search/04_build.ipynb #d692df49
-def _points(batch: Sequence[Piece], vectors: np.ndarray, store: QdrantVectorStore) -> Iterator[object]:
+def _points(
+    batch: Sequence[Piece], vectors: np.ndarray, store: QdrantVectorStore
+) -> Iterator[object]:
     "The points of a batch, made one by one: as lists of numbers all at once they would take eight times the memory."
-    kind, rows = SimpleNamespace if isinstance(store.client, (EdgeClient, LanceClient)) else qm.PointStruct, iter(vectors)
+    kind, rows = (
+        SimpleNamespace if isinstance(store.client, (EdgeClient, LanceClient)) else qm.PointStruct,
+        iter(vectors),
+    )
     for piece in batch:
         for i, (name, payload) in enumerate(zip(piece.ids, piece.payloads)):
             vector = next(rows).tolist()
@@ -233,20 +311,37 @@ def _points(batch: Sequence[Piece], vectors: np.ndarray, store: QdrantVectorStor
             yield kind(id=name, vector=vector, payload=payload)
 
 # %% ../../nbs/4_search/04_build.ipynb #53ec5871
-def add_batch(build: Build, batch: Sequence[Piece], embedder: EmbedderLike, reserve_mb: int) -> None:
+def add_batch(
+    build: Build, batch: Sequence[Piece], embedder: EmbedderLike, reserve_mb: int
+) -> None:
     "Embed and store one batch; count it last."
-    texts, children, counted = [t for piece in batch for t in piece.texts], [len(piece.ids) for piece in batch], Counter()
+    texts, children, counted = (
+        [t for piece in batch for t in piece.texts],
+        [len(piece.ids) for piece in batch],
+        Counter(),
+    )
     _check_room(build.folder, len(texts), build.manifest.dim, reserve_mb)
     _check_new(batch, build.parents)
-    with build.clock("embed"): vectors = embedded(embedder, texts)
+    with build.clock("embed"):
+        vectors = embedded(embedder, texts)
     with build.clock("write"):
-        build.store.client.upload_points(COLLECTION, _points(batch, vectors, build.store), batch_size=256, wait=True)
-        for piece in batch: build.corpus.add(piece.passage)
-        for piece in batch: counted.update(piece.words)
-        rows = [(p.passage.id, p.passage.domain, len(p.parents), n) for p, n in zip(batch, children)]
+        build.store.client.upload_points(
+            COLLECTION, _points(batch, vectors, build.store), batch_size=256, wait=True
+        )
+        for piece in batch:
+            build.corpus.add(piece.passage)
+        for piece in batch:
+            counted.update(piece.words)
+        rows = [
+            (p.passage.id, p.passage.domain, len(p.parents), n) for p, n in zip(batch, children)
+        ]
         roots = [c for piece in batch for c in piece.parents]
-        build.parents.commit(roots, rows, str(build.corpus), counted, vector_sums(vectors, children))
-    build.done.update(passages=len(batch), children=len(texts), characters=sum(len(p.passage.text) for p in batch))
+        build.parents.commit(
+            roots, rows, str(build.corpus), counted, vector_sums(vectors, children)
+        )
+    build.done.update(
+        passages=len(batch), children=len(texts), characters=sum(len(p.passage.text) for p in batch)
+    )
     build.parents.note(build.begun, build.done)
 
 # %% ../../nbs/4_search/04_build.ipynb #28f7d188
@@ -261,53 +356,94 @@ def _skip_known(
         build.corpus.add(p)
         ids.append(p.id)
     if known and str(build.corpus) != want:
-        said = (f"it ends after {len(ids)} of the {known} passages that the index holds" if len(ids) < known else
-                _what_differs(ids, islice(again, known), build.manifest.chunks, build.parents))
-        raise IndexMismatch(f"{build.folder} was begun with another corpus than the one given now: {said}. "
-                            "Give the files that it was begun with, or build another index in a new folder")
+        said = (
+            f"it ends after {len(ids)} of the {known} passages that the index holds"
+            if len(ids) < known
+            else _what_differs(ids, islice(again, known), build.manifest.chunks, build.parents)
+        )
+        raise IndexMismatch(
+            f"{build.folder} was begun with another corpus than the one given now: {said}. "
+            "Give the files that it was begun with, or build another index in a new folder"
+        )
     return known
 
 # %% ../../nbs/4_search/04_build.ipynb #85964ca9
 def _finish(build: Build) -> Manifest:
     "Write the final manifest. Raises IndexMismatch if the collection holds more or less than was counted."
-    done = replace(build.manifest, complete=True, corpus=build.parents.progress()[1], domains=build.parents.counts())
+    done = replace(
+        build.manifest,
+        complete=True,
+        corpus=build.parents.progress()[1],
+        domains=build.parents.counts(),
+    )
     check_points(build.folder, done, build.store)
-    if done != build.manifest: done.save(build.folder)
+    if done != build.manifest:
+        done.save(build.folder)
     return done
 
 # %% ../../nbs/4_search/04_build.ipynb #61c6bc89
 def _size_of(passages: Iterable[Passage], chunks: ChunkSettings) -> tuple[int | None, int | None]:
     "Characters, and children (estimated), of a corpus that can be gone through twice."
-    if not isinstance(passages, (Corpus, Sized)): return None, None
-    found = (passages if isinstance(passages, Corpus) else Corpus(lambda: passages, chunks)).survey()
+    if not isinstance(passages, (Corpus, Sized)):
+        return None, None
+    found = (
+        passages if isinstance(passages, Corpus) else Corpus(lambda: passages, chunks)
+    ).survey()
     return found.characters, found.children
 
 
 def _check_all_fits(build: Build, children: int | None) -> None:
     "Raises DiskFull if what is left to be stored will not fit on the disk."
     left = (children or 0) - sum(d["children"] for d in build.parents.counts().values())
-    if on_server(build.manifest.url) or left <= 0: return
-    need, free = disk_needed(left, build.manifest.dim, bool(build.manifest.sparse)), shutil.disk_usage(build.folder).free
+    if on_server(build.manifest.url) or left <= 0:
+        return
+    need, free = (
+        disk_needed(left, build.manifest.dim, bool(build.manifest.sparse)),
+        shutil.disk_usage(build.folder).free,
+    )
     if free < need:
-        raise DiskFull(f"{need / 1e9:.1f} GB will be needed for about {left:,} children, and {free / 1e9:.1f} GB are free", build.folder,
-                       remedy="Make room, or name a folder on a larger disk")
+        raise DiskFull(
+            f"{need / 1e9:.1f} GB will be needed for about {left:,} children, and {free / 1e9:.1f} GB are free",
+            build.folder,
+            remedy="Make room, or name a folder on a larger disk",
+        )
 
 # %% ../../nbs/4_search/04_build.ipynb #01d30c34
-def _go_on(build: Build, passages: Iterable[Passage], embedder: EmbedderLike, batch: int, progress: bool, reserve_mb: int) -> None:
+def _go_on(
+    build: Build,
+    passages: Iterable[Passage],
+    embedder: EmbedderLike,
+    batch: int,
+    progress: bool,
+    reserve_mb: int,
+) -> None:
     "Add what is not in yet. Raises IndexMismatch if the corpus is not the one that the build was begun with, or goes on after its end."
     rest, chunks, whole = iter(passages), build.manifest.chunks, build.manifest.complete
     again, (characters, children) = () if rest is passages else passages, _size_of(passages, chunks)
     _check_all_fits(build, children)
     known = _skip_known(build, rest, again)
     if whole and next(rest, None) is not None:
-        raise IndexMismatch(f"{build.folder} holds a finished index of the first {known} passages, and the corpus goes on after them. "
-                            "Build another index in a new folder")
-    parts = batches(pieces(rest, Cutter(chunks, build.manifest.sparse, build.manifest.titles)), batch)
-    with tqdm(initial=build.corpus.characters, total=characters, unit=" characters", unit_scale=True, smoothing=0.1, desc="indexing",
-              disable=not progress) as bar:
+        raise IndexMismatch(
+            f"{build.folder} holds a finished index of the first {known} passages, and the corpus goes on after them. "
+            "Build another index in a new folder"
+        )
+    parts = batches(
+        pieces(rest, Cutter(chunks, build.manifest.sparse, build.manifest.titles)), batch
+    )
+    with tqdm(
+        initial=build.corpus.characters,
+        total=characters,
+        unit=" characters",
+        unit_scale=True,
+        smoothing=0.1,
+        desc="indexing",
+        disable=not progress,
+    ) as bar:
         while True:
-            with build.clock("parse"): part = next(parts, None)
-            if part is None: return
+            with build.clock("parse"):
+                part = next(parts, None)
+            if part is None:
+                return
             add_batch(build, part, embedder, reserve_mb)
             bar.update(sum(len(piece.passage.text) for piece in part))
 
@@ -315,11 +451,15 @@ def _go_on(build: Build, passages: Iterable[Passage], embedder: EmbedderLike, ba
 def _check_no_library(folder: Path, manifest: Manifest) -> None:
     "Raises IndexMismatch for a folder that is changed by other means (`search.library`)."
     if manifest.generation:
-        raise IndexMismatch(f"{folder} holds a library: change it with `mtrag library`, or build the index in a new folder")
+        raise IndexMismatch(
+            f"{folder} holds a library: change it with `mtrag library`, or build the index in a new folder"
+        )
 
 
 def build_index(
-    passages: Iterable[Passage],  # a list, or a Corpus, which is not held in memory; of an iterator nothing can be told in advance
+    passages: Iterable[
+        Passage
+    ],  # a list, or a Corpus, which is not held in memory; of an iterator nothing can be told in advance
     folder: str | Path,  # made if it isn't there; an unfinished index in it is gone on with
     embedder: EmbedderLike,
     chunks: ChunkSettings = ChunkSettings(),
@@ -327,7 +467,8 @@ def build_index(
     batch: int | None = None,  # children in one embedding call; None: BATCH, or BATCH_ON_GPU
     progress: bool = True,  # a progress bar on stderr, in characters: what embedding takes goes by them
     reserve_mb: int = 256,  # keep so much of the disk free
-    sparse: SparseSettings | None = SparseSettings(),  # of the sparse vectors beside the dense ones; None: dense ones alone
+    sparse: SparseSettings
+    | None = SparseSettings(),  # of the sparse vectors beside the dense ones; None: dense ones alone
     titles: bool = False,  # True: each child is embedded with its passage's title before it
 ) -> Manifest:
     "Build an index, or finish one. Raises IndexMismatch if the folder holds another, InUse if another process builds it, DiskFull."
@@ -336,8 +477,10 @@ def build_index(
     fixed = {k: getattr(asked, k) for k in ("chunks", "embedder", "dim", "url", "sparse", "titles")}
     with only_writer(folder, "index"):
         old = Manifest.load(folder) if (folder / "manifest.json").exists() else None
-        if old: _check_no_library(folder, old)
-        if old: require_same(folder, old, **fixed)
+        if old:
+            _check_no_library(folder, old)
+        if old:
+            require_same(folder, old, **fixed)
         size = batch or (BATCH_ON_GPU if "cuda" in getattr(embedder, "device", "cpu") else BATCH)
         with _begun(folder, replace(old, url=asked.url) if old else asked) as build:
             _go_on(build, passages, embedder, size, progress, reserve_mb)

@@ -37,7 +37,11 @@ from .sparse import SPARSE_NAME
 __all__ = ['CARRIED', 'PART', 'LARGEST_PART', 'export_index', 'import_index', 'overlap']
 
 # %% ../../nbs/4_search/08_carry.ipynb #31a0981b
-CARRIED, PART, LARGEST_PART = 1, 2000, 512 * 2**20  # version of the file's format; points in a part; bytes of a member, unpacked
+CARRIED, PART, LARGEST_PART = (
+    1,
+    2000,
+    512 * 2**20,
+)  # version of the file's format; points in a part; bytes of a member, unpacked
 
 
 def _lines(points: list, sparse: bool) -> bytes:
@@ -45,8 +49,16 @@ def _lines(points: list, sparse: bool) -> bytes:
     rows = []
     for p in points:
         words = p.vector[SPARSE_NAME] if sparse else None
-        rows.append([str(p.id), p.payload, *([[list(words.indices), [float(x) for x in words.values]]] if sparse else [])])
-    return "".join(json.dumps(r, ensure_ascii=False) + "\n" for r in rows).encode("utf-8", "surrogatepass")
+        rows.append(
+            [
+                str(p.id),
+                p.payload,
+                *([[list(words.indices), [float(x) for x in words.values]]] if sparse else []),
+            ]
+        )
+    return "".join(json.dumps(r, ensure_ascii=False) + "\n" for r in rows).encode(
+        "utf-8", "surrogatepass"
+    )
 
 
 def _npy(vectors: np.ndarray) -> bytes:
@@ -59,11 +71,17 @@ def _npy(vectors: np.ndarray) -> bytes:
 class _Writer:
     "Members of a zip file, with their SHA-256."
 
-    def __init__(self, file: zipfile.ZipFile): self.file, self.sums = file, {}
+    def __init__(self, file: zipfile.ZipFile):
+        self.file, self.sums = file, {}
 
     def add(self, name: str, data: bytes, packed: bool = False) -> None:
         "Write one member."
-        self.file.writestr(name, data, zipfile.ZIP_DEFLATED if packed else zipfile.ZIP_STORED, 1 if packed else None)
+        self.file.writestr(
+            name,
+            data,
+            zipfile.ZIP_DEFLATED if packed else zipfile.ZIP_STORED,
+            1 if packed else None,
+        )
         self.sums[name] = hashlib.sha256(data).hexdigest()
 
     def add_file(self, name: str, path: Path) -> None:
@@ -82,30 +100,37 @@ def _parts(index: Index) -> Iterator[list]:
     at = None
     while True:
         page, at = index.store.client.scroll(COLLECTION, limit=PART, offset=at, with_vectors=True)
-        if page: yield page
-        if at is None: return
+        if page:
+            yield page
+        if at is None:
+            return
 
 
 @contextmanager
 def _whole_file(path: Path) -> Iterator[Path]:
     "A file to write that takes its name in the end. Raises DataError if there is one of that name, DiskFull."
     make_folder(path.parent)
-    if path.exists(): raise DataError("it is there already", path, remedy="Name another file")
+    if path.exists():
+        raise DataError("it is there already", path, remedy="Name another file")
     part = path.with_name(path.name + ".part")
     try:
         yield part
         os.replace(part, path)
     except BaseException as e:
         part.unlink(missing_ok=True)
-        if isinstance(e, OSError): raise disk_full(e, path, "Make room and start again") from e
+        if isinstance(e, OSError):
+            raise disk_full(e, path, "Make room and start again") from e
         raise
 
 
 def _check_fits(place: Path, need: int) -> None:
     "Raises DiskFull if so many bytes do not fit."
     if (free := shutil.disk_usage(place).free) < need:
-        raise DiskFull(f"{need / 1e9:.2f} GB will be needed, and {free / 1e9:.2f} GB are free", place,
-                       remedy="Make room, or name another place")
+        raise DiskFull(
+            f"{need / 1e9:.2f} GB will be needed, and {free / 1e9:.2f} GB are free",
+            place,
+            remedy="Make room, or name another place",
+        )
 
 # %% ../../nbs/4_search/08_carry.ipynb #57df79c6
 def export_index(
@@ -118,11 +143,23 @@ def export_index(
     "Write an index as one file. Raises DataError if it is damaged or the file is there already, DiskFull."
     with open_folder(folder, url) as index, _whole_file(Path(file)) as part:
         dtype, m = np.float16 if half else np.float32, index.manifest
-        _check_fits(part.parent, m.total("children") * (m.dim * (2 if half else 4) + 400) + index.parents.path.stat().st_size // 2)
+        _check_fits(
+            part.parent,
+            m.total("children") * (m.dim * (2 if half else 4) + 400)
+            + index.parents.path.stat().st_size // 2,
+        )
         kept = replace(m, url="", vectors="float16" if half else m.vectors, nearest=None, graph="")
-        with zipfile.ZipFile(part, "w", allowZip64=True) as z, tqdm(total=m.total("children"), unit=" points", disable=not progress) as bar:
+        with (
+            zipfile.ZipFile(part, "w", allowZip64=True) as z,
+            tqdm(total=m.total("children"), unit=" points", disable=not progress) as bar,
+        ):
             out = _Writer(z)
-            head = {"carried": CARRIED, "package": mtrag_nb.__version__, "points": m.total("children"), "manifest": kept.written()}
+            head = {
+                "carried": CARRIED,
+                "package": mtrag_nb.__version__,
+                "points": m.total("children"),
+                "manifest": kept.written(),
+            }
             out.add("index.json", json.dumps(head, indent=1).encode())
             out.add_file("parents.sqlite", index.parents.path)
             for n, points in enumerate(_parts(index)):
@@ -141,36 +178,54 @@ def _bad(path: Path, said: str) -> DataError:
 @contextmanager
 def _archive(path: Path) -> Iterator[zipfile.ZipFile]:
     "A carried index, open. Raises DataError for a file that is none."
-    if not path.is_file(): raise DataError("no such file", path, remedy="Name a file that `mtrag index export` has written")
+    if not path.is_file():
+        raise DataError(
+            "no such file", path, remedy="Name a file that `mtrag index export` has written"
+        )
     try:
-        with zipfile.ZipFile(path) as z: yield z
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, KeyError, ValueError, RuntimeError) as e:
+        with zipfile.ZipFile(path) as z:
+            yield z
+    except (
+        zipfile.BadZipFile,
+        zlib.error,
+        EOFError,
+        NotImplementedError,
+        KeyError,
+        ValueError,
+        RuntimeError,
+    ) as e:
         raise _bad(path, str(e).strip("'\"")[:200]) from None
 
 
 def _member(z: zipfile.ZipFile, name: str) -> bytes:
     "The bytes of one member. Raises ValueError for one that is larger than any should be."
-    if z.getinfo(name).file_size > LARGEST_PART: raise ValueError(f"{name} has {z.getinfo(name).file_size:,} bytes")
+    if z.getinfo(name).file_size > LARGEST_PART:
+        raise ValueError(f"{name} has {z.getinfo(name).file_size:,} bytes")
     return z.read(name)
 
 
 def _check_sums(z: zipfile.ZipFile) -> None:
     "Raises ValueError unless every member has the SHA-256 that was noted."
     sums = parse_json(_member(z, "sums.json"))
-    if set(sums) != set(z.namelist()) - {"sums.json"}: raise ValueError("it holds other members than sums.json names")
+    if set(sums) != set(z.namelist()) - {"sums.json"}:
+        raise ValueError("it holds other members than sums.json names")
     for name, noted in sums.items():
         sha = hashlib.sha256()
         with z.open(name) as f:
-            while block := f.read(2**20): sha.update(block)
-        if sha.hexdigest() != noted: raise ValueError(f"{name} has another SHA-256 than was noted")
+            while block := f.read(2**20):
+                sha.update(block)
+        if sha.hexdigest() != noted:
+            raise ValueError(f"{name} has another SHA-256 than was noted")
 
 # %% ../../nbs/4_search/08_carry.ipynb #177c2297
 def _head(z: zipfile.ZipFile, path: Path) -> tuple[Manifest, int]:
     "The manifest in a file, and how many points there are. Raises IndexMismatch for a file of another version."
     head = parse_json(_member(z, "index.json"))
     if head.get("carried") != CARRIED:
-        raise IndexMismatch(f"{path} is of version {head.get('carried')}, and this package reads version {CARRIED}. "
-                            "Export it again with this package")
+        raise IndexMismatch(
+            f"{path} is of version {head.get('carried')}, and this package reads version {CARRIED}. "
+            "Export it again with this package"
+        )
     return manifest_of(head["manifest"], path), head["points"]
 
 
@@ -178,25 +233,48 @@ def _carried_points(z: zipfile.ZipFile, manifest: Manifest, kind: type) -> Itera
     "The points in a file. Raises ValueError for a part that is none."
     for name in sorted(n for n in z.namelist() if n.endswith(".npy")):
         vectors = np.load(io.BytesIO(_member(z, name)), allow_pickle=False)
-        lines = _member(z, name.replace(".npy", ".jsonl")).decode("utf-8", "surrogatepass").split("\n")[:-1]
-        if vectors.shape != (len(lines), manifest.dim): raise ValueError(f"{name} has the shape {vectors.shape}")
+        lines = (
+            _member(z, name.replace(".npy", ".jsonl"))
+            .decode("utf-8", "surrogatepass")
+            .split("\n")[:-1]
+        )
+        if vectors.shape != (len(lines), manifest.dim):
+            raise ValueError(f"{name} has the shape {vectors.shape}")
         for row, line in zip(vectors.astype(np.float32), lines):
             point, payload, *words = json.loads(line)
             vector = row.tolist()
-            if words: vector = {"text-dense": vector, SPARSE_NAME: qm.SparseVector(indices=words[0][0], values=words[0][1])}
+            if words:
+                vector = {
+                    "text-dense": vector,
+                    SPARSE_NAME: qm.SparseVector(indices=words[0][0], values=words[0][1]),
+                }
             yield kind(id=point, vector=vector, payload=payload)
 
 # %% ../../nbs/4_search/08_carry.ipynb #cd520dba
-def _unpack(z: zipfile.ZipFile, folder: Path, manifest: Manifest, points: int, progress: bool) -> None:
+def _unpack(
+    z: zipfile.ZipFile, folder: Path, manifest: Manifest, points: int, progress: bool
+) -> None:
     "Make the index in a folder."
-    _check_fits(folder, 0 if on_server(manifest.url) else disk_needed(points, manifest.dim, bool(manifest.sparse)))
-    with z.open("parents.sqlite") as source, open(folder / "parents.sqlite", "wb") as out: shutil.copyfileobj(source, out, 2**20)
+    _check_fits(
+        folder,
+        0 if on_server(manifest.url) else disk_needed(points, manifest.dim, bool(manifest.sparse)),
+    )
+    with z.open("parents.sqlite") as source, open(folder / "parents.sqlite", "wb") as out:
+        shutil.copyfileobj(source, out, 2**20)
     store = open_store(store_folder(folder, manifest.url), manifest.url, manifest.sparse)
     with closing(store.client):
         if on_server(manifest.url) and store.client.collection_exists(COLLECTION):
-            raise IndexMismatch(f"{manifest.url} holds a collection {COLLECTION} already. Use another server")
+            raise IndexMismatch(
+                f"{manifest.url} holds a collection {COLLECTION} already. Use another server"
+            )
         make_collection(store.client, manifest.dim, bool(manifest.sparse))
-        every = _carried_points(z, manifest, SimpleNamespace if isinstance(store.client, (EdgeClient, LanceClient)) else qm.PointStruct)
+        every = _carried_points(
+            z,
+            manifest,
+            SimpleNamespace
+            if isinstance(store.client, (EdgeClient, LanceClient))
+            else qm.PointStruct,
+        )
         every = tqdm(every, total=points, unit=" points", disable=not progress)
         store.client.upload_points(COLLECTION, every, batch_size=256, wait=True)
     manifest.save(folder)
@@ -207,9 +285,12 @@ def _emptied(part: Path) -> Iterator[None]:
     "A folder without what a killed import left in it; gone if the block fails. Raises InUse if another process fills it."
     with only_writer(part, "index"):
         for old in part.iterdir():
-            if old.name != ".lock": shutil.rmtree(old) if old.is_dir() else old.unlink()
-    try: yield
-    except InUse: raise
+            if old.name != ".lock":
+                shutil.rmtree(old) if old.is_dir() else old.unlink()
+    try:
+        yield
+    except InUse:
+        raise
     except BaseException:
         shutil.rmtree(part, ignore_errors=True)
         raise
@@ -224,17 +305,23 @@ def import_index(
     "Make an index of a file. Raises DataError for a file that is not whole, or a folder that holds something; DiskFull."
     file, folder = Path(file), Path(folder)
     if folder.is_file() or folder.is_dir() and any(folder.iterdir()):
-        raise DataError("something is there already", folder, remedy="Name a folder that is not there")
+        raise DataError(
+            "something is there already", folder, remedy="Name a folder that is not there"
+        )
     part = folder.with_name(folder.name + ".part")
     with _archive(file) as z:
         _check_sums(z)
         manifest, points = _head(z, file)
         manifest = replace(manifest, url=url)
         with _emptied(part), only_writer(part, "index"):
-            try: _unpack(z, part, manifest, points, progress)
-            except OSError as e: raise disk_full(e, folder, "Make room and start again") from e
-            with open_folder(part, url): pass  # all checks
-            if folder.is_dir(): folder.rmdir()
+            try:
+                _unpack(z, part, manifest, points, progress)
+            except OSError as e:
+                raise disk_full(e, folder, "Make room and start again") from e
+            with open_folder(part, url):
+                pass  # all checks
+            if folder.is_dir():
+                folder.rmdir()
             part.rename(folder)
     return manifest
 
@@ -247,4 +334,11 @@ def overlap(
 ) -> float:
     "Of the first k hits of one index, the mean share that is among the first k of the other."
     pairs = zip(a.search(vectors, k), b.search(vectors, k))
-    return float(np.mean([len({h.chunk_id for h in x} & {h.chunk_id for h in y}) / max(1, len(x)) for x, y in pairs]))
+    return float(
+        np.mean(
+            [
+                len({h.chunk_id for h in x} & {h.chunk_id for h in y}) / max(1, len(x))
+                for x, y in pairs
+            ]
+        )
+    )

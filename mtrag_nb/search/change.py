@@ -19,7 +19,10 @@ from ..core.types import DataError, InUse
 __all__ = ['NEXT', 'READY', 'PARTS', 'WAIT', 'settle', 'changing', 'in_exchange', 'settled']
 
 # %% ../../nbs/4_search/03d_change.ipynb #4cb6136e
-NEXT, READY = "change.next", "change.ready"  # folders: a change in the making, and one that is decided
+NEXT, READY = (
+    "change.next",
+    "change.ready",
+)  # folders: a change in the making, and one that is decided
 PARTS = ("qdrant", "parents.sqlite", "manifest.json")  # in the order in which they are exchanged
 
 
@@ -29,21 +32,25 @@ def settle(
     "Carry through a change that was decided, drop one that was not. For the only writer (`core.files.only_writer`)."
     ready, aside = folder / READY, folder / READY / "aside"
     for part in PARTS:
-        if not (ready / part).exists(): continue
+        if not (ready / part).exists():
+            continue
         if (folder / part).is_dir():
             aside.mkdir(exist_ok=True)
             os.rename(folder / part, aside / part)
         os.replace(ready / part, folder / part)
     for rest in (ready, folder / NEXT):
-        if rest.exists(): shutil.rmtree(rest)
+        if rest.exists():
+            shutil.rmtree(rest)
 
 # %% ../../nbs/4_search/03d_change.ipynb #89ad440f
 def _to_disk(folder: Path) -> None:
     "Have the system write everything in a folder to the disk."
     for path in (*folder.rglob("*"), folder):
         f = os.open(path, os.O_RDONLY)
-        try: os.fsync(f)
-        finally: os.close(f)
+        try:
+            os.fsync(f)
+        finally:
+            os.close(f)
 
 # %% ../../nbs/4_search/03d_change.ipynb #7e40838e
 @contextmanager
@@ -59,7 +66,8 @@ def changing(
         _to_disk(new)
     except BaseException as e:
         shutil.rmtree(new, ignore_errors=True)
-        if isinstance(e, OSError): raise disk_full(e, folder, "Make room and start again: nothing has changed") from e
+        if isinstance(e, OSError):
+            raise disk_full(e, folder, "Make room and start again: nothing has changed") from e
         raise
     os.rename(new, folder / READY)
     settle(folder)
@@ -80,11 +88,19 @@ def settled(
     end = time.monotonic() + WAIT
     while in_exchange(folder) or (folder / NEXT).exists():
         if not os.access(folder, os.W_OK):
-            if not in_exchange(folder): return
-            raise DataError("a change of it was interrupted, and it cannot be written to", folder, remedy="Open it once where it can")
+            if not in_exchange(folder):
+                return
+            raise DataError(
+                "a change of it was interrupted, and it cannot be written to",
+                folder,
+                remedy="Open it once where it can",
+            )
         try:
-            with only_writer(folder, "library"): settle(folder)
+            with only_writer(folder, "library"):
+                settle(folder)
         except InUse:
-            if not in_exchange(folder): return
-            if time.monotonic() > end: raise
+            if not in_exchange(folder):
+                return
+            if time.monotonic() > end:
+                raise
             time.sleep(0.02)

@@ -16,7 +16,14 @@ from itertools import accumulate, groupby
 from operator import sub
 
 from llama_index.core.node_parser import NodeParser
-from llama_index.core.schema import BaseNode, Document, MetadataMode, NodeRelationship, RelatedNodeInfo, TextNode
+from llama_index.core.schema import (
+    BaseNode,
+    Document,
+    MetadataMode,
+    NodeRelationship,
+    RelatedNodeInfo,
+    TextNode,
+)
 from llama_index.core.utils import get_tqdm_iterable
 from pydantic import Field
 
@@ -36,7 +43,9 @@ def _cuts(text: str, start: int, end: int, separator: str) -> Sequence[int]:
     if not separator:
         return range(start, end + 1)
     first, *rest = text[start:end].split(separator)
-    cuts = list(accumulate([len(separator) + len(piece) for piece in rest], initial=start + len(first)))
+    cuts = list(
+        accumulate([len(separator) + len(piece) for piece in rest], initial=start + len(first))
+    )
     return [start, *cuts] if first else cuts  # no empty piece before a separator at the start
 
 # %% ../../nbs/4_search/00_chunks.ipynb #db60bc4f
@@ -45,30 +54,47 @@ def _glue(text: str, cuts: Sequence[int], size: int, overlap: int) -> Iterator[t
     first, last = 0, len(cuts) - 1
     while True:
         stop = min(last, bisect_right(cuts, cuts[first] + size) - 1)
-        chunk = text[cuts[first]:cuts[stop]]
+        chunk = text[cuts[first] : cuts[stop]]
         start = cuts[first] + len(chunk) - len(chunk.lstrip())
         end = start + len(chunk.strip())
-        if start < end: yield start, end
-        if stop == last: return
-        first = min(stop, max(bisect_left(cuts, cuts[stop] - overlap), bisect_left(cuts, cuts[stop + 1] - size)))
+        if start < end:
+            yield start, end
+        if stop == last:
+            return
+        first = min(
+            stop,
+            max(bisect_left(cuts, cuts[stop] - overlap), bisect_left(cuts, cuts[stop + 1] - size)),
+        )
 
 # %% ../../nbs/4_search/00_chunks.ipynb #92aa9fa5
 def _split(
-    text: str, start: int, end: int, size: int, overlap: int, separators: Sequence[str],
+    text: str,
+    start: int,
+    end: int,
+    size: int,
+    overlap: int,
+    separators: Sequence[str],
 ) -> Iterator[tuple[int, int]]:
     "Spans of `text[start:end]`, of up to `size` characters where the separators allow it."
-    level = next((i for i, s in enumerate(separators) if text.find(s, start, end) != -1), len(separators) - 1)
-    cuts, finer, run = _cuts(text, start, end, separators[level]), separators[level + 1:], 0
+    level = next(
+        (i for i, s in enumerate(separators) if text.find(s, start, end) != -1), len(separators) - 1
+    )
+    cuts, finer, run = _cuts(text, start, end, separators[level]), separators[level + 1 :], 0
     if max(map(sub, cuts[1:], cuts)) < size:  # the common case, and every text cut into characters
         yield from _glue(text, cuts, size, overlap)
         return
     for i, (a, b) in enumerate(zip(cuts, cuts[1:])):
-        if b - a < size: continue
-        if i > run: yield from _glue(text, cuts[run:i + 1], size, overlap)
-        if finer: yield from _split(text, a, b, size, overlap, finer)
-        else: yield a, b
+        if b - a < size:
+            continue
+        if i > run:
+            yield from _glue(text, cuts[run : i + 1], size, overlap)
+        if finer:
+            yield from _split(text, a, b, size, overlap, finer)
+        else:
+            yield a, b
         run = i + 1
-    if run < len(cuts) - 1: yield from _glue(text, cuts[run:], size, overlap)
+    if run < len(cuts) - 1:
+        yield from _glue(text, cuts[run:], size, overlap)
 
 # %% ../../nbs/4_search/00_chunks.ipynb #e3302df2
 def spans(
@@ -81,8 +107,10 @@ def spans(
 ) -> list[tuple[int, int]]:  # (start, end) into `text`, in order
     "The chunks of `RecursiveCharacterTextSplitter` as offsets. Raises SettingsError for an impossible size or overlap."
     if size < 1 or not 0 <= overlap <= size:
-        raise SettingsError(f"cannot split into chunks of {size} characters with an overlap of {overlap}: "
-                            "the size must be at least 1, the overlap from 0 to the size")
+        raise SettingsError(
+            f"cannot split into chunks of {size} characters with an overlap of {overlap}: "
+            "the size must be at least 1, the overlap from 0 to the size"
+        )
     end = len(text) if end is None else end
     return list(_split(text, start, end, size, overlap, separators)) if start < end else []
 
@@ -90,6 +118,7 @@ def spans(
 @dataclass(frozen=True)
 class Chunk:
     "A parent or a child: a piece of a document and where it lies there."
+
     id: str  # document id and place: "d7#0-1180" is a parent, "d7#0-1180/0-395" a child of it
     parent_id: str  # the parent's id; its own for a parent and for a flat chunk
     document_id: str  # for a passage of the benchmark: the id that the qrels know
@@ -102,19 +131,25 @@ def split_text(
     text: str,
     document_id: str,
     settings: ChunkSettings = ChunkSettings(),  # sizes in characters
-) -> tuple[list[Chunk], list[Chunk]]:  # parents and children in document order; flat: the same list twice
+) -> tuple[
+    list[Chunk], list[Chunk]
+]:  # parents and children in document order; flat: the same list twice
     "Parents and children of a text. A blank text has none."
     s = settings
     if s.flat:
-        flat = [Chunk(name := f"{document_id}#{a}-{b}", name, document_id, text[a:b], a, b)
-                for a, b in dict.fromkeys(spans(text, s.child_size, s.child_overlap))]
+        flat = [
+            Chunk(name := f"{document_id}#{a}-{b}", name, document_id, text[a:b], a, b)
+            for a, b in dict.fromkeys(spans(text, s.child_size, s.child_overlap))
+        ]
         return flat, flat
     parents, children = [], []
     for a, b in dict.fromkeys(spans(text, s.parent_size, s.parent_overlap)):
         parent = f"{document_id}#{a}-{b}"
         parents.append(Chunk(parent, parent, document_id, text[a:b], a, b))
-        children += [Chunk(f"{parent}/{c}-{d}", parent, document_id, text[c:d], c, d)
-                     for c, d in dict.fromkeys(spans(text, s.child_size, s.child_overlap, a, b))]
+        children += [
+            Chunk(f"{parent}/{c}-{d}", parent, document_id, text[c:d], c, d)
+            for c, d in dict.fromkeys(spans(text, s.child_size, s.child_overlap, a, b))
+        ]
     return parents, children
 
 # %% ../../nbs/4_search/00_chunks.ipynb #99ebd4c8
@@ -124,7 +159,8 @@ def chunk_passage(
 ) -> tuple[list[Chunk], list[Chunk]]:  # as `split_text`
     "Parents and children of a passage. Raises DataError if it holds no text."
     parents, children = split_text(passage.text, passage.id, settings)
-    if not children: raise DataError(f"passage {passage.id!r} holds no text", remedy="Remove it from the corpus")
+    if not children:
+        raise DataError(f"passage {passage.id!r} holds no text", remedy="Remove it from the corpus")
     return parents, children
 
 # %% ../../nbs/4_search/00_chunks.ipynb #b54eb6f3
@@ -136,13 +172,17 @@ def capped(
     "The first passages of each domain, as many as have no more than so many children."
     held: dict[str, int] = {}  # domain -> children so far; a domain that is full takes nothing more
     for p in passages:
-        if most is None: yield p
+        if most is None:
+            yield p
         elif held.get(p.domain, 0) <= most:
             held[p.domain] = held.get(p.domain, 0) + len(chunk_passage(p, settings)[1])
-            if held[p.domain] <= most: yield p
+            if held[p.domain] <= most:
+                yield p
 
 # %% ../../nbs/4_search/00_chunks.ipynb #6007a9bf
-CHUNK_NAMESPACE = uuid.UUID("5c8c1c4e-7f0e-5d0f-9a52-6d7472616721")  # any constant would do; it must never change
+CHUNK_NAMESPACE = uuid.UUID(
+    "5c8c1c4e-7f0e-5d0f-9a52-6d7472616721"
+)  # any constant would do; it must never change
 
 
 def node_id(
@@ -158,21 +198,36 @@ def passages_to_documents(
 ) -> list[Document]:  # one per passage, same id
     "Passages as LlamaIndex documents, what is known of them as metadata."
     keys = ["title", "url", "source", "domain"]
-    return [Document(id_=p.id, text=p.text, metadata={k: getattr(p, k) for k in keys},
-                     excluded_embed_metadata_keys=list(keys), excluded_llm_metadata_keys=["domain"]) for p in passages]
+    return [
+        Document(
+            id_=p.id,
+            text=p.text,
+            metadata={k: getattr(p, k) for k in keys},
+            excluded_embed_metadata_keys=list(keys),
+            excluded_llm_metadata_keys=["domain"],
+        )
+        for p in passages
+    ]
 
 # %% ../../nbs/4_search/00_chunks.ipynb #378775e5
-def _as_node(chunk: Chunk, document: BaseNode, source: RelatedNodeInfo, with_metadata: bool) -> TextNode:
+def _as_node(
+    chunk: Chunk, document: BaseNode, source: RelatedNodeInfo, with_metadata: bool
+) -> TextNode:
     "One chunk as a node of LlamaIndex."
     shift = (getattr(document, "start_char_idx", None) or 0) if document.source_node else 0
     ids = {"chunk_id": chunk.id, "parent_id": chunk.parent_id, "document_id": source.node_id}
     return TextNode(
-        id_=node_id(chunk.id), text=chunk.text, start_char_idx=shift + chunk.start, end_char_idx=shift + chunk.end,
+        id_=node_id(chunk.id),
+        text=chunk.text,
+        start_char_idx=shift + chunk.start,
+        end_char_idx=shift + chunk.end,
         metadata={**(document.metadata if with_metadata else {}), **ids},
         excluded_embed_metadata_keys=[*document.excluded_embed_metadata_keys, *ids],
         excluded_llm_metadata_keys=[*document.excluded_llm_metadata_keys, *ids],
-        metadata_template=document.metadata_template, metadata_separator=document.metadata_separator,
-        relationships={NodeRelationship.SOURCE: source})
+        metadata_template=document.metadata_template,
+        metadata_separator=document.metadata_separator,
+        relationships={NodeRelationship.SOURCE: source},
+    )
 
 # %% ../../nbs/4_search/00_chunks.ipynb #cf2d96bc
 def _reference(node: BaseNode) -> RelatedNodeInfo:
@@ -183,10 +238,13 @@ def _reference(node: BaseNode) -> RelatedNodeInfo:
 def _link(parents: Sequence[TextNode], children: Sequence[TextNode], neighbours: bool) -> None:
     "Link the nodes of one document, both in its order: parents with their children and, if wanted, with those beside them."
     links = {n.node_id: _reference(n) for n in [*parents, *children]}
-    families = [list(family) for _, family in groupby(children, key=lambda n: n.metadata["parent_id"])]
+    families = [
+        list(family) for _, family in groupby(children, key=lambda n: n.metadata["parent_id"])
+    ]
     for parent, family in zip(parents, families):
         parent.relationships[NodeRelationship.CHILD] = [links[c.node_id] for c in family]
-        for child in family: child.relationships[NodeRelationship.PARENT] = links[parent.node_id]
+        for child in family:
+            child.relationships[NodeRelationship.PARENT] = links[parent.node_id]
     for row in (parents, *families) if neighbours else ():
         for before, after in zip(row, row[1:]):
             before.relationships[NodeRelationship.NEXT] = links[after.node_id]
@@ -198,32 +256,46 @@ def _collector_paused() -> Iterator[None]:
     "Keep the cycle collector off; as it was afterwards."
     running = gc.isenabled()
     gc.disable()
-    try: yield
+    try:
+        yield
     finally:
-        if running: gc.enable()
+        if running:
+            gc.enable()
 
 # %% ../../nbs/4_search/00_chunks.ipynb #5588a892
 class ParentChildNodeParser(NodeParser):
     "Parent-child chunking as a LlamaIndex node parser. Node ids come from the chunk ids; `id_func` is not used."
 
-    chunks: ChunkSettings = Field(default_factory=ChunkSettings, description="Sizes in characters; flat: children only.")
+    chunks: ChunkSettings = Field(
+        default_factory=ChunkSettings, description="Sizes in characters; flat: children only."
+    )
 
     @classmethod
-    def class_name(cls) -> str: return "ParentChildNodeParser"
+    def class_name(cls) -> str:
+        return "ParentChildNodeParser"
 
-    def _parse_nodes(self, nodes: Sequence[BaseNode], show_progress: bool = False, **kwargs) -> list[BaseNode]:
+    def _parse_nodes(
+        self, nodes: Sequence[BaseNode], show_progress: bool = False, **kwargs
+    ) -> list[BaseNode]:
         with _collector_paused():
             every = get_tqdm_iterable(nodes, show_progress, "Parsing documents into nodes")
             return [n for document in every for n in self._nodes_of(document)]
 
-    def _postprocess_parsed_nodes(self, nodes: list[BaseNode], parent_doc_map: dict) -> list[BaseNode]: return nodes
+    def _postprocess_parsed_nodes(
+        self, nodes: list[BaseNode], parent_doc_map: dict
+    ) -> list[BaseNode]:
+        return nodes
 
     def _nodes_of(self, document: BaseNode) -> list[TextNode]:
         "Parents, then children of one document, linked."
         text, name = document.get_content(metadata_mode=MetadataMode.NONE), document.node_id
         parents, children = split_text(text, name, self.chunks)
-        source = document.source_node or RelatedNodeInfo(node_id=name, node_type=document.get_type(), hash=document.hash)
-        rows = [[_as_node(c, document, source, self.include_metadata) for c in row]
-                for row in (parents, () if self.chunks.flat else children)]
+        source = document.source_node or RelatedNodeInfo(
+            node_id=name, node_type=document.get_type(), hash=document.hash
+        )
+        rows = [
+            [_as_node(c, document, source, self.include_metadata) for c in row]
+            for row in (parents, () if self.chunks.flat else children)
+        ]
         _link(*rows, neighbours=self.include_prev_next_rel)
         return rows[0] + rows[1]

@@ -35,19 +35,24 @@ __all__ = ['ALONE', 'SENT', 'AHEAD', 'EVERY', 'Piece', 'Cutter', 'serve', 'piece
 @dataclass(frozen=True)
 class Piece:
     "A passage, cut: all that the build stores of it, but for the vectors."
+
     passage: Passage
     parents: tuple[Context, ...]
     ids: tuple[str, ...]  # of the points, one for each child
     texts: tuple[str, ...]  # of the children, as they are embedded
     payloads: tuple[dict, ...]  # of the points
     words: dict  # word -> how many of the children hold it
-    sparse: tuple[list, list] | None = None  # numbers and weights of each child's words, where the index has sparse vectors
+    sparse: tuple[list, list] | None = (
+        None  # numbers and weights of each child's words, where the index has sparse vectors
+    )
 
 
 def _parent(node: TextNode) -> Context:
     "A parent node as it is stored."
     m = node.metadata
-    return Context(m["chunk_id"], m["document_id"], node.text, m["title"], m["url"], m["source"], m["domain"])
+    return Context(
+        m["chunk_id"], m["document_id"], node.text, m["title"], m["url"], m["source"], m["domain"]
+    )
 
 # %% ../../nbs/4_search/03b_cutting.ipynb #e67f7acc
 class Cutter:
@@ -60,7 +65,10 @@ class Cutter:
         titles: bool = False,  # True: a child is embedded with its passage's title before it; what is stored is its own text
     ):
         self.chunks, self.sparse, self.titles = chunks, sparse, titles
-        self._parser, self._bm25 = ParentChildNodeParser(chunks=chunks), Bm25(sparse) if sparse else None
+        self._parser, self._bm25 = (
+            ParentChildNodeParser(chunks=chunks),
+            Bm25(sparse) if sparse else None,
+        )
 
     def __call__(self, passage: Passage) -> Piece:
         "Cut one passage. One without text becomes a piece without children."
@@ -68,20 +76,47 @@ class Cutter:
         leaves = get_leaf_nodes(nodes) if nodes else []
         texts = tuple(n.text for n in leaves)
         counted = Counter(w for t in texts for w in set(words(t)))
-        payloads = tuple(node_to_metadata_dict(n, remove_text=False, flat_metadata=False) for n in leaves)
-        read = tuple(f"{passage.title}\n{t}" for t in texts) if self.titles and passage.title else texts
-        return Piece(passage, tuple(map(_parent, get_root_nodes(nodes) if nodes else [])), tuple(n.node_id for n in leaves), read, payloads,
-                     dict(counted), self._bm25.children(texts) if self._bm25 else None)
+        payloads = tuple(
+            node_to_metadata_dict(n, remove_text=False, flat_metadata=False) for n in leaves
+        )
+        read = (
+            tuple(f"{passage.title}\n{t}" for t in texts)
+            if self.titles and passage.title
+            else texts
+        )
+        return Piece(
+            passage,
+            tuple(map(_parent, get_root_nodes(nodes) if nodes else [])),
+            tuple(n.node_id for n in leaves),
+            read,
+            payloads,
+            dict(counted),
+            self._bm25.children(texts) if self._bm25 else None,
+        )
 
 # %% ../../nbs/4_search/03b_cutting.ipynb #d12e691e
 def _packed(pieces: Iterable[Piece]) -> list[tuple]:
     "Pieces as plain data."
-    return [(astuple(p.passage), [astuple(c) for c in p.parents], p.ids, p.texts, p.payloads, p.words, p.sparse) for p in pieces]
+    return [
+        (
+            astuple(p.passage),
+            [astuple(c) for c in p.parents],
+            p.ids,
+            p.texts,
+            p.payloads,
+            p.words,
+            p.sparse,
+        )
+        for p in pieces
+    ]
 
 
 def _unpacked(rows: Iterable[tuple]) -> list[Piece]:
     "The pieces again."
-    return [Piece(Passage(*passage), tuple(Context(*c) for c in parents), *rest) for passage, parents, *rest in rows]
+    return [
+        Piece(Passage(*passage), tuple(Context(*c) for c in parents), *rest)
+        for passage, parents, *rest in rows
+    ]
 
 
 def serve(chunks: ChunkSettings, sparse: SparseSettings | None, titles: bool) -> None:
@@ -99,19 +134,28 @@ class _Beside:
 
     def __init__(self, cutter: Cutter):
         what = json.dumps([plain(cutter.chunks), plain(cutter.sparse), cutter.titles])
-        code = ("import json; from mtrag_nb.search.cutting import serve, ChunkSettings, SparseSettings; "
-                f"c, s, t = json.loads({what!r}); serve(ChunkSettings(**c), s and SparseSettings(**s), t)")
+        code = (
+            "import json; from mtrag_nb.search.cutting import serve, ChunkSettings, SparseSettings; "
+            f"c, s, t = json.loads({what!r}); serve(ChunkSettings(**c), s and SparseSettings(**s), t)"
+        )
         path = os.pathsep.join(os.path.abspath(p) for p in sys.path)
-        self._process = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                         stderr=subprocess.DEVNULL, env={**os.environ, "PYTHONPATH": path, "CUDA_VISIBLE_DEVICES": ""})
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", code],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, "PYTHONPATH": path, "CUDA_VISIBLE_DEVICES": ""},
+        )
         self._done: queue.SimpleQueue = queue.SimpleQueue()
         threading.Thread(target=self._read, daemon=True).start()
 
     def _read(self) -> None:
         "Take the answers as they come, so that the process never waits for a reader. None: it is dead."
         try:
-            while True: self._done.put(marshal.load(self._process.stdout))
-        except (EOFError, ValueError, OSError): self._done.put(None)
+            while True:
+                self._done.put(marshal.load(self._process.stdout))
+        except (EOFError, ValueError, OSError):
+            self._done.put(None)
 
     def send(self, passages: Sequence[Passage]) -> None:
         "Passages to be cut. Raises OSError if the process is dead."
@@ -129,33 +173,47 @@ class _Beside:
         self._process.communicate()
 
 # %% ../../nbs/4_search/03b_cutting.ipynb #3cde2520
-ALONE, SENT, AHEAD = 1000, 32, 64  # passages cut here first; passages sent at a time; so many times ahead
+ALONE, SENT, AHEAD = (
+    1000,
+    32,
+    64,
+)  # passages cut here first; passages sent at a time; so many times ahead
 
 
 def _lists(passages: Iterator[Passage], size: int) -> Iterator[list[Passage]]:
     "An iterator in lists of `size`, the last may be shorter."
-    while part := list(islice(passages, size)): yield part
+    while part := list(islice(passages, size)):
+        yield part
 
 
 def _cut_beside(passages: Iterator[Passage], cut: Cutter) -> Iterator[Piece]:
     "Pieces of passages, cut in another process; here, if it dies."
     lists = _lists(passages, SENT)
-    if not (first := next(lists, [])): return  # a process is not started for nothing
+    if not (first := next(lists, [])):
+        return  # a process is not started for nothing
     beside, waiting = _Beside(cut), deque()
     try:
         for part in chain([first], lists):
             waiting.append(part)
-            try: beside.send(part)
-            except OSError: break
+            try:
+                beside.send(part)
+            except OSError:
+                break
             if len(waiting) > AHEAD and (done := beside.take()) is not None:
                 waiting.popleft()
                 yield from done
         while waiting and (done := beside.take()) is not None:
             waiting.popleft()
             yield from done
-    finally: beside.close()
-    if waiting: print("the process that cut passages beside this one has died; they are cut in this one", file=sys.stderr)
-    for part in [*waiting, passages]: yield from map(cut, part)
+    finally:
+        beside.close()
+    if waiting:
+        print(
+            "the process that cut passages beside this one has died; they are cut in this one",
+            file=sys.stderr,
+        )
+    for part in [*waiting, passages]:
+        yield from map(cut, part)
 
 
 def pieces(
@@ -167,7 +225,11 @@ def pieces(
     passages = iter(passages)
     for part in (map(cut, islice(passages, alone)), _cut_beside(passages, cut)):
         for piece in part:
-            if not piece.ids: raise DataError(f"passage {piece.passage.id!r} holds no text", remedy="Remove it from the corpus")
+            if not piece.ids:
+                raise DataError(
+                    f"passage {piece.passage.id!r} holds no text",
+                    remedy="Remove it from the corpus",
+                )
             yield piece
 
 # %% ../../nbs/4_search/03b_cutting.ipynb #c2ee57fb
@@ -177,6 +239,7 @@ EVERY = 50
 @dataclass(frozen=True)
 class Survey:
     "How much a corpus is."
+
     passages: int
     characters: int
     children: int  # estimated
@@ -193,7 +256,8 @@ class Corpus:
     ):
         self._read, self.chunks = read, chunks
 
-    def __iter__(self) -> Iterator[Passage]: return iter(self._read())
+    def __iter__(self) -> Iterator[Passage]:
+        return iter(self._read())
 
     def survey(self) -> Survey:
         "Count it. Raises what reading raises."
@@ -201,7 +265,10 @@ class Corpus:
         for n, p in enumerate(self):
             size += len(p.text)
             domains[p.domain] += 1
-            if n % EVERY: continue
+            if n % EVERY:
+                continue
             sample += len(p.text)
             children += len(split_text(p.text, p.id, self.chunks)[1])
-        return Survey(domains.total(), size, round(children * size / sample) if sample else 0, dict(domains))
+        return Survey(
+            domains.total(), size, round(children * size / sample) if sample else 0, dict(domains)
+        )

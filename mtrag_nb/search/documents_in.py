@@ -25,10 +25,15 @@ def document_passages(
     collection: str,  # what they are filtered by
 ) -> Iterator[list[Passage] | DataError]:  # for each document
     "The passages of documents, or why there are none. Raises SettingsError for a collection without a name."
-    if not collection.strip(): raise SettingsError("the collection needs a name: --collection NAME")
+    if not collection.strip():
+        raise SettingsError("the collection needs a name: --collection NAME")
     for d in found:
-        if isinstance(d, DataError): yield d
-        else: yield as_passages(d, section_chunks(d), collection) or DataError("no text in it", d.name, remedy="Leave it out")
+        if isinstance(d, DataError):
+            yield d
+        else:
+            yield as_passages(d, section_chunks(d), collection) or DataError(
+                "no text in it", d.name, remedy="Leave it out"
+            )
 
 # %% ../../nbs/4_search/09_documents_in.ipynb #6f59087d
 def document_chunks(
@@ -51,9 +56,24 @@ def documents_index(
     "Build an index of documents. Raises DataError if none of them could be read, and what `build_index` raises."
     passages, problems = [], []
     for found in document_passages(iter_documents(folder), collection):
-        if isinstance(found, DataError): problems.append(found)
-        else: passages += found
+        if isinstance(found, DataError):
+            problems.append(found)
+        else:
+            passages += found
     if not passages:
-        raise DataError(f"none of its {len(problems)} files could be read, the first: {problems[0]}", folder, remedy="Check the folder")
-    manifest = build_index(passages, index, embedder, document_chunks(chunks), url=url, progress=progress, sparse=sparse, titles=True)
+        raise DataError(
+            f"none of its {len(problems)} files could be read, the first: {problems[0]}",
+            folder,
+            remedy="Check the folder",
+        )
+    manifest = build_index(
+        passages,
+        index,
+        embedder,
+        document_chunks(chunks),
+        url=url,
+        progress=progress,
+        sparse=sparse,
+        titles=True,
+    )
     return manifest, problems

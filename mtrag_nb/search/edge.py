@@ -31,51 +31,75 @@ __all__ = ['DAMAGED', 'ENGINE_ROOM', 'disk_size', 'exchange', 'EdgeClient']
 def _unsupported(what: object) -> SettingsError:
     "The error for something that takes a server; a value is named by its type."
     name = what if isinstance(what, str) else type(what).__name__
-    return SettingsError(f"the embedded engine is not offered with {name}: that takes a Qdrant server (url)")
+    return SettingsError(
+        f"the embedded engine is not offered with {name}: that takes a Qdrant server (url)"
+    )
 
 
 def _match(m: object) -> object:
-    if isinstance(m, qm.MatchValue): return edge.MatchValue(m.value)
-    if isinstance(m, qm.MatchAny): return edge.MatchAny(list(m.any))
-    if isinstance(m, qm.MatchExcept): return edge.MatchExcept(list(m.except_))
-    if isinstance(m, qm.MatchText): return edge.MatchText(m.text)
+    if isinstance(m, qm.MatchValue):
+        return edge.MatchValue(m.value)
+    if isinstance(m, qm.MatchAny):
+        return edge.MatchAny(list(m.any))
+    if isinstance(m, qm.MatchExcept):
+        return edge.MatchExcept(list(m.except_))
+    if isinstance(m, qm.MatchText):
+        return edge.MatchText(m.text)
     raise _unsupported(m)
 
 
 def _field(c: qm.FieldCondition) -> edge.FieldCondition:
     if extra := c.model_fields_set - {"key", "match", "range"}:
         raise _unsupported(f"a filter by {', '.join(sorted(extra))}")
-    if c.range and not isinstance(c.range, qm.Range): raise _unsupported(c.range)
-    bounds = c.range and edge.RangeFloat(gt=c.range.gt, gte=c.range.gte, lt=c.range.lt, lte=c.range.lte)
+    if c.range and not isinstance(c.range, qm.Range):
+        raise _unsupported(c.range)
+    bounds = c.range and edge.RangeFloat(
+        gt=c.range.gt, gte=c.range.gte, lt=c.range.lt, lte=c.range.lte
+    )
     return edge.FieldCondition(key=c.key, match=c.match and _match(c.match), range=bounds)
 
 # %% ../../nbs/4_search/03_edge.ipynb #0a1b3cba
 def _condition(c: object) -> object:
-    if isinstance(c, qm.Filter): return _filter(c)
-    if isinstance(c, qm.FieldCondition): return _field(c)
-    if isinstance(c, qm.HasIdCondition): return edge.HasIdCondition(set(c.has_id))
-    if isinstance(c, qm.IsEmptyCondition): return edge.IsEmptyCondition(c.is_empty.key)
+    if isinstance(c, qm.Filter):
+        return _filter(c)
+    if isinstance(c, qm.FieldCondition):
+        return _field(c)
+    if isinstance(c, qm.HasIdCondition):
+        return edge.HasIdCondition(set(c.has_id))
+    if isinstance(c, qm.IsEmptyCondition):
+        return edge.IsEmptyCondition(c.is_empty.key)
     raise _unsupported(c)
 
 
 def _filter(f: qm.Filter | None) -> edge.Filter | None:
-    if f is None: return None
-    if f.min_should: raise _unsupported("min_should")
+    if f is None:
+        return None
+    if f.min_should:
+        raise _unsupported("min_should")
     parts = {k: getattr(f, k) for k in ("must", "should", "must_not")}
-    return edge.Filter(**{k: [_condition(c) for c in (v if isinstance(v, list) else [v])]
-                          for k, v in parts.items() if v})
+    return edge.Filter(
+        **{
+            k: [_condition(c) for c in (v if isinstance(v, list) else [v])]
+            for k, v in parts.items()
+            if v
+        }
+    )
 
 # %% ../../nbs/4_search/03_edge.ipynb #aa9231ff
 def _vector(v: object) -> object:
-    if isinstance(v, dict): return {name: _vector(x) for name, x in v.items()}
-    if isinstance(v, qm.SparseVector): return edge.SparseVector(indices=list(v.indices), values=list(v.values))
-    if isinstance(v, (list, np.ndarray)): return v
+    if isinstance(v, dict):
+        return {name: _vector(x) for name, x in v.items()}
+    if isinstance(v, qm.SparseVector):
+        return edge.SparseVector(indices=list(v.indices), values=list(v.values))
+    if isinstance(v, (list, np.ndarray)):
+        return v
     raise _unsupported(v)
 
 
 def _idf(how: object) -> edge.IdfParams | None:
     "Over which points word frequencies are counted: None for all."
-    if how in (None, qm.IdfScope.GLOBAL): return None
+    if how in (None, qm.IdfScope.GLOBAL):
+        return None
     return edge.IdfParams(corpus=_filter(how.corpus))
 
 
@@ -83,8 +107,12 @@ def _params(p: qm.SearchParams) -> edge.SearchParams:
     "How it is searched."
     if extra := p.model_fields_set - {"hnsw_ef", "exact", "idf", "quantization"}:
         raise _unsupported(f"{', '.join(sorted(extra))} in a search")
-    q = p.quantization and edge.QuantizationSearchParams(**{k: v for k, v in p.quantization if v is not None})
-    return edge.SearchParams(hnsw_ef=p.hnsw_ef, exact=bool(p.exact), quantization=q, idf=_idf(p.idf))
+    q = p.quantization and edge.QuantizationSearchParams(
+        **{k: v for k, v in p.quantization if v is not None}
+    )
+    return edge.SearchParams(
+        hnsw_ef=p.hnsw_ef, exact=bool(p.exact), quantization=q, idf=_idf(p.idf)
+    )
 
 
 def _query(r: qm.QueryRequest) -> edge.QueryRequest:
@@ -92,12 +120,22 @@ def _query(r: qm.QueryRequest) -> edge.QueryRequest:
     if extra := {k for k in absent if getattr(r, k) is not None}:
         raise _unsupported(f"{', '.join(sorted(extra))} in a query")
     nearest = edge.Query.Nearest(_vector(r.query), using=r.using or None)
-    return edge.QueryRequest(limit=r.limit or 10, query=nearest, filter=_filter(r.filter),
-                             with_payload=True, with_vector=bool(r.with_vector), params=r.params and _params(r.params))
+    return edge.QueryRequest(
+        limit=r.limit or 10,
+        query=nearest,
+        filter=_filter(r.filter),
+        with_payload=True,
+        with_vector=bool(r.with_vector),
+        params=r.params and _params(r.params),
+    )
 
 # %% ../../nbs/4_search/03_edge.ipynb #ec8f23af
-_DISTANCES = {qm.Distance.COSINE: edge.Distance.Cosine, qm.Distance.DOT: edge.Distance.Dot,
-              qm.Distance.EUCLID: edge.Distance.Euclid, qm.Distance.MANHATTAN: edge.Distance.Manhattan}
+_DISTANCES = {
+    qm.Distance.COSINE: edge.Distance.Cosine,
+    qm.Distance.DOT: edge.Distance.Dot,
+    qm.Distance.EUCLID: edge.Distance.Euclid,
+    qm.Distance.MANHATTAN: edge.Distance.Manhattan,
+}
 
 
 def _dense(p: qm.VectorParams) -> edge.EdgeVectorParams:
@@ -107,13 +145,19 @@ def _dense(p: qm.VectorParams) -> edge.EdgeVectorParams:
 
 
 def _sparse(p: qm.SparseVectorParams) -> edge.EdgeSparseVectorParams:
-    return edge.EdgeSparseVectorParams(modifier=edge.Modifier.Idf if p.modifier == qm.Modifier.IDF else None)
+    return edge.EdgeSparseVectorParams(
+        modifier=edge.Modifier.Idf if p.modifier == qm.Modifier.IDF else None
+    )
 
 
 def _config(vectors: object, sparse: dict | None) -> edge.EdgeConfig:
     "The make-up of a collection: one vector a point, or several with names."
-    dense = {k: _dense(v) for k, v in vectors.items()} if isinstance(vectors, dict) else _dense(vectors)
-    return edge.EdgeConfig(vectors=dense, sparse_vectors={k: _sparse(v) for k, v in (sparse or {}).items()} or None)
+    dense = (
+        {k: _dense(v) for k, v in vectors.items()} if isinstance(vectors, dict) else _dense(vectors)
+    )
+    return edge.EdgeConfig(
+        vectors=dense, sparse_vectors={k: _sparse(v) for k, v in (sparse or {}).items()} or None
+    )
 
 # %% ../../nbs/4_search/03_edge.ipynb #9c66306f
 DAMAGED = "Restore the folder from a copy, import the index again (mtrag index import), or build it in a new folder"
@@ -127,11 +171,17 @@ def _engine_fault(e: BaseException) -> bool:
 @contextmanager
 def _engine(folder: Path) -> Iterator[None]:
     "What the engine says of files that it cannot use becomes a DataError."
-    try: yield
+    try:
+        yield
     except BaseException as e:
-        if not _engine_fault(e): raise
+        if not _engine_fault(e):
+            raise
         said = str(e).replace(str(folder), "").split("\n")[0][:200]
-        raise DataError(f"the engine cannot use its files ({said})", folder, remedy=f"They may be damaged. {DAMAGED}") from None
+        raise DataError(
+            f"the engine cannot use its files ({said})",
+            folder,
+            remedy=f"They may be damaged. {DAMAGED}",
+        ) from None
 
 # %% ../../nbs/4_search/03_edge.ipynb #eea82fac
 ENGINE_ROOM = 80  # MB
@@ -141,8 +191,11 @@ def _check_room_to_open(folder: Path) -> None:
     "Raises DiskFull if the disk has no room for what the engine writes when it opens a folder."
     free = shutil.disk_usage(folder).free / 1e6
     if free < ENGINE_ROOM:
-        raise DiskFull(f"the disk is full: {free:.0f} MB free, and opening an index takes up to {ENGINE_ROOM} MB", folder,
-                       remedy="Make room and start again; the index is as it was")
+        raise DiskFull(
+            f"the disk is full: {free:.0f} MB free, and opening an index takes up to {ENGINE_ROOM} MB",
+            folder,
+            remedy="Make room and start again; the index is as it was",
+        )
 
 # %% ../../nbs/4_search/03_edge.ipynb #afb9be34
 def disk_size(folder: Path) -> int:
@@ -156,22 +209,36 @@ def _copy_file(source: str, target: str) -> None:
     zeros = bytes(2**18)
     with open(source, "rb") as a, open(target, "wb") as b:
         while block := a.read(len(zeros)):
-            if zeros.startswith(block): b.seek(len(block), os.SEEK_CUR)
-            else: b.write(block)
+            if zeros.startswith(block):
+                b.seek(len(block), os.SEEK_CUR)
+            else:
+                b.write(block)
         b.truncate()
 
 # %% ../../nbs/4_search/03_edge.ipynb #31e42baf
-def _writable_copy(folder: Path) -> tempfile.TemporaryDirectory:  # gone when nobody holds it any more
+def _writable_copy(
+    folder: Path,
+) -> tempfile.TemporaryDirectory:  # gone when nobody holds it any more
     "A copy of a folder that cannot be written to. Raises DiskFull if it does not fit."
     place, size = Path(tempfile.gettempdir()), disk_size(folder) / 1e6
     if (free := shutil.disk_usage(place).free / 1e6) < size + ENGINE_ROOM:
-        raise DiskFull(f"it cannot be written to, as the engine needs, and its copy of {size:.0f} MB does not fit into {place}, "
-                       f"where {free:.0f} MB are free", folder, remedy="Name a place with more room in TMPDIR")
-    print(f"{folder} cannot be written to, and the engine must: it is opened as a copy of {size:.0f} MB in {place}, "
-          "which is removed in the end", file=sys.stderr)
+        raise DiskFull(
+            f"it cannot be written to, as the engine needs, and its copy of {size:.0f} MB does not fit into {place}, "
+            f"where {free:.0f} MB are free",
+            folder,
+            remedy="Name a place with more room in TMPDIR",
+        )
+    print(
+        f"{folder} cannot be written to, and the engine must: it is opened as a copy of {size:.0f} MB in {place}, "
+        "which is removed in the end",
+        file=sys.stderr,
+    )
     copy = tempfile.TemporaryDirectory(prefix="mtrag-index-", ignore_cleanup_errors=True)
     shutil.copytree(folder, Path(copy.name) / folder.name, copy_function=_copy_file)
-    for where, _, _ in os.walk(copy.name): os.chmod(where, 0o700)  # folders are copied with their modes, which may not let anyone write
+    for where, _, _ in os.walk(copy.name):
+        os.chmod(
+            where, 0o700
+        )  # folders are copied with their modes, which may not let anyone write
     return copy
 
 # %% ../../nbs/4_search/03_edge.ipynb #2435eede
@@ -179,12 +246,17 @@ def _load_shard(folder: Path) -> edge.EdgeShard:
     "Open the engine's files. Raises DataError if another process has them open, or if they are broken; DiskFull without room."
     _check_room_to_open(folder)
     try:
-        with _engine(folder): return edge.EdgeShard.load(str(folder))
+        with _engine(folder):
+            return edge.EdgeShard.load(str(folder))
     except DataError as e:
-        if "WouldBlock" not in str(e): raise
-        raise DataError("the index is open in another process", folder,
-                        remedy="Close it there, or restart that notebook's kernel; "
-                               "several processes at once need a Qdrant server") from None
+        if "WouldBlock" not in str(e):
+            raise
+        raise DataError(
+            "the index is open in another process",
+            folder,
+            remedy="Close it there, or restart that notebook's kernel; "
+            "several processes at once need a Qdrant server",
+        ) from None
 
 
 def _create_shard(folder: Path, config: edge.EdgeConfig) -> None:
@@ -212,11 +284,13 @@ def exchange(
 def _recover(folder: Path) -> None:
     "Put a collection back in its place, if a kill came while it was exchanged."
     old = folder.with_name(folder.name + ".old")
-    if old.exists() and not folder.exists(): old.rename(folder)
+    if old.exists() and not folder.exists():
+        old.rename(folder)
 
 # %% ../../nbs/4_search/03_edge.ipynb #722faaf9
 class _Collection:
     "One open shard of the engine, shared by all who open the same folder in this process."
+
     _open: weakref.WeakValueDictionary = weakref.WeakValueDictionary()
     _opening = threading.Lock()
 
@@ -228,7 +302,9 @@ class _Collection:
 
     def _alive(self) -> bool:
         "Is the folder still the one that was opened?"
-        return self.config.exists() and os.path.samestat(os.fstat(self._marker.fileno()), os.stat(self.config))
+        return self.config.exists() and os.path.samestat(
+            os.fstat(self._marker.fileno()), os.stat(self.config)
+        )
 
     @classmethod
     def at(cls, folder: Path) -> _Collection:
@@ -236,7 +312,8 @@ class _Collection:
         with cls._opening:
             key = str(folder.resolve())
             found = cls._open.get(key)
-            if found is None or not found._alive(): found = cls._open[key] = cls(folder)
+            if found is None or not found._alive():
+                found = cls._open[key] = cls(folder)
             return found
 
 # %% ../../nbs/4_search/03_edge.ipynb #cf4ae9d3
@@ -249,13 +326,17 @@ class _Opened:
     ):
         self.folder, self._held = Path(folder), {}
 
-    def __getattr__(self, name: str): raise AttributeError(str(_unsupported(name)))
+    def __getattr__(self, name: str):
+        raise AttributeError(str(_unsupported(name)))
 
     def _do(self, name: str, method: str, *args):
         "Call a method of a collection's shard, one caller at a time. Raises DataError after `close`."
-        if (held := self._held) is None: raise DataError("the index is closed", self.folder, remedy="Open it again")
-        if name not in held: held[name] = _Collection.at(self.folder / name)
-        with held[name].lock, _engine(held[name].folder): return getattr(held[name].shard, method)(*args)
+        if (held := self._held) is None:
+            raise DataError("the index is closed", self.folder, remedy="Open it again")
+        if name not in held:
+            held[name] = _Collection.at(self.folder / name)
+        with held[name].lock, _engine(held[name].folder):
+            return getattr(held[name].shard, method)(*args)
 
     def collection_exists(self, collection_name: str) -> bool:
         "Is there such a collection?"
@@ -270,21 +351,32 @@ class _Opened:
 class _Collections(_Opened):
     "Opens, makes, describes and deletes collections."
 
-    def create_collection(self, collection_name, vectors_config, sparse_vectors_config=None, **options):
+    def create_collection(
+        self, collection_name, vectors_config, sparse_vectors_config=None, **options
+    ):
         "Make an empty collection. Raises SettingsError for sharding, replication and quantization."
-        if extra := [k for k, v in options.items() if v is not None]: raise _unsupported(", ".join(extra))
+        if extra := [k for k, v in options.items() if v is not None]:
+            raise _unsupported(", ".join(extra))
         _create_shard(self.folder / collection_name, _config(vectors_config, sparse_vectors_config))
 
-    def create_payload_index(self, collection_name, field_name, field_schema=qm.PayloadSchemaType.KEYWORD, **_):
+    def create_payload_index(
+        self, collection_name, field_name, field_schema=qm.PayloadSchemaType.KEYWORD, **_
+    ):
         "Index a payload field for filters."
         kind = getattr(edge.PayloadSchemaType, field_schema.value.capitalize())
-        self._do(collection_name, "update", edge.UpdateOperation.create_field_index(field_name, kind))
+        self._do(
+            collection_name, "update", edge.UpdateOperation.create_field_index(field_name, kind)
+        )
 
     def get_collection(self, collection_name: str) -> SimpleNamespace:
         "Number of points and names of vectors, where `QdrantClient` has them."
         points = self._do(collection_name, "info").points_count
         config = json.loads((self.folder / collection_name / "edge_config.json").read_text())
-        dense = config["vectors"] if list(config["vectors"]) != [""] else SimpleNamespace(**config["vectors"][""])
+        dense = (
+            config["vectors"]
+            if list(config["vectors"]) != [""]
+            else SimpleNamespace(**config["vectors"][""])
+        )
         params = SimpleNamespace(vectors=dense, sparse_vectors=config["sparse_vectors"])
         return SimpleNamespace(points_count=points, config=SimpleNamespace(params=params))
 
@@ -301,38 +393,67 @@ class _Points(_Collections):
 
     def upload_points(self, collection_name, points, batch_size=256, shard_key_selector=None, **_):
         "Insert points, or replace those with the same id; then make it durable."
-        if shard_key_selector is not None: raise _unsupported("shard keys")
+        if shard_key_selector is not None:
+            raise _unsupported("shard keys")
         points = iter(points)
-        make = lambda p: edge.Point(id=p.id, vector=_vector(p.vector), payload=p.payload)
+
+        def make(p):
+            return edge.Point(id=p.id, vector=_vector(p.vector), payload=p.payload)
+
         while batch := [make(p) for p in islice(points, batch_size)]:
             self._do(collection_name, "update", edge.UpdateOperation.upsert_points(batch))
         self._do(collection_name, "flush")
 
     def delete(self, collection_name, points_selector, shard_key_selector=None, **_):
         "Delete points by filter or by id."
-        if shard_key_selector is not None: raise _unsupported("shard keys")
-        if not isinstance(points_selector, (qm.Filter, list)): raise _unsupported(points_selector)
+        if shard_key_selector is not None:
+            raise _unsupported("shard keys")
+        if not isinstance(points_selector, (qm.Filter, list)):
+            raise _unsupported(points_selector)
         by_filter = isinstance(points_selector, qm.Filter)
         update = edge.UpdateOperation
-        self._do(collection_name, "update", update.delete_points_by_filter(_filter(points_selector)) if by_filter
-                 else update.delete_points(points_selector))
+        self._do(
+            collection_name,
+            "update",
+            update.delete_points_by_filter(_filter(points_selector))
+            if by_filter
+            else update.delete_points(points_selector),
+        )
         self._do(collection_name, "flush")
 
 # %% ../../nbs/4_search/03_edge.ipynb #02372fe0
 class EdgeClient(_Points):
     "As much of `QdrantClient` as `QdrantVectorStore` calls, on an engine in this process. Thread-safe."
 
-    def query_points(self, collection_name, query, using=None, limit=10, query_filter=None, search_params=None,
-                     shard_key_selector=None, **_):
+    def query_points(
+        self,
+        collection_name,
+        query,
+        using=None,
+        limit=10,
+        query_filter=None,
+        search_params=None,
+        shard_key_selector=None,
+        **_,
+    ):
         "The nearest points of one query."
-        request = qm.QueryRequest(query=query, using=using, limit=limit, filter=query_filter, params=search_params,
-                                  shard_key=shard_key_selector)
+        request = qm.QueryRequest(
+            query=query,
+            using=using,
+            limit=limit,
+            filter=query_filter,
+            params=search_params,
+            shard_key=shard_key_selector,
+        )
         return self.query_batch_points(collection_name, [request])[0]
 
     def query_batch_points(self, collection_name, requests, **_) -> list[SimpleNamespace]:
         "The nearest points of several queries, in one pass over the vectors."
         batch = edge.QueryBatchRequest([_query(r) for r in requests])
-        return [SimpleNamespace(points=found) for found in self._do(collection_name, "query_batch", batch)]
+        return [
+            SimpleNamespace(points=found)
+            for found in self._do(collection_name, "query_batch", batch)
+        ]
 
     def retrieve(self, collection_name, ids, with_payload=True, with_vectors=False, **_) -> list:
         "The points with these ids, as far as they exist."
@@ -340,12 +461,33 @@ class EdgeClient(_Points):
 
     def count(self, collection_name, count_filter=None, exact=True, **_) -> SimpleNamespace:
         "How many points a filter lets through."
-        return SimpleNamespace(count=self._do(collection_name, "count", edge.CountRequest(exact=exact, filter=_filter(count_filter))))
+        return SimpleNamespace(
+            count=self._do(
+                collection_name,
+                "count",
+                edge.CountRequest(exact=exact, filter=_filter(count_filter)),
+            )
+        )
 
-    def scroll(self, collection_name, scroll_filter=None, limit=10, offset=None, with_payload=True, with_vectors=False,
-               shard_key_selector=None, **_):
+    def scroll(
+        self,
+        collection_name,
+        scroll_filter=None,
+        limit=10,
+        offset=None,
+        with_payload=True,
+        with_vectors=False,
+        shard_key_selector=None,
+        **_,
+    ):
         "A page of points, and where the next begins."
-        if shard_key_selector is not None: raise _unsupported("shard keys")
-        request = edge.ScrollRequest(offset=offset, limit=limit, filter=_filter(scroll_filter),
-                                     with_payload=with_payload, with_vector=with_vectors)
+        if shard_key_selector is not None:
+            raise _unsupported("shard keys")
+        request = edge.ScrollRequest(
+            offset=offset,
+            limit=limit,
+            filter=_filter(scroll_filter),
+            with_payload=with_payload,
+            with_vector=with_vectors,
+        )
         return self._do(collection_name, "scroll", request)

@@ -19,7 +19,16 @@ import numpy as np
 
 from ..core.files import differences, read_json, write_json
 from ..core.settings import Address, ChunkSettings, NearestSettings, SparseSettings
-from ..core.types import Context, DataError, DiskFull, IndexMismatch, SettingsError, dotted, plain, structured
+from mtrag_nb.core.types import (
+    Context,
+    DataError,
+    DiskFull,
+    IndexMismatch,
+    SettingsError,
+    dotted,
+    plain,
+    structured,
+)
 from .edge import DAMAGED
 
 # %% auto #0
@@ -37,17 +46,30 @@ create table if not exists sums (number integer primary key, id text, children i
 create table if not exists sessions (
     begun text primary key, passages integer, children integer, characters integer, parse real, embed real, write real);
 """
-SESSION = ("begun", "passages", "children", "characters", "parse", "embed", "write")  # the last three in seconds
+SESSION = (
+    "begun",
+    "passages",
+    "children",
+    "characters",
+    "parse",
+    "embed",
+    "write",
+)  # the last three in seconds
 GO_ON = "Make room and start again: what is stored is kept, and the build goes on behind it"
 
 
 @contextmanager
 def sqlite_said(path: Path) -> Iterator[None]:
     "What SQLite says of a file that it cannot use becomes a DataError, or DiskFull."
-    try: yield
+    try:
+        yield
     except sqlite3.DatabaseError as e:
-        if "disk is full" in str(e): raise DiskFull("the disk is full", path, remedy=GO_ON) from e
-        if "locked" in str(e): raise DataError("another process is writing it", path, remedy="Wait until it has ended") from e
+        if "disk is full" in str(e):
+            raise DiskFull("the disk is full", path, remedy=GO_ON) from e
+        if "locked" in str(e):
+            raise DataError(
+                "another process is writing it", path, remedy="Wait until it has ended"
+            ) from e
         raise DataError(f"no tables of an index ({e})", path, remedy=DAMAGED) from e
 
 # %% ../../nbs/4_search/03a_folder.ipynb #87a3ca07
@@ -60,34 +82,47 @@ class _Tables:
         write: bool = True,  # True: made if it isn't there; False: nothing is written, not even a lock
     ):
         self.path, self._lock = Path(path), threading.Lock()
-        if not write and not self.path.is_file(): raise DataError("no such file, but it is a part of the index", self.path, remedy=DAMAGED)
+        if not write and not self.path.is_file():
+            raise DataError(
+                "no such file, but it is a part of the index", self.path, remedy=DAMAGED
+            )
         address = self.path.absolute().as_uri() + ("" if write else "?mode=ro")
         with sqlite_said(self.path):
             self._db = sqlite3.connect(address, uri=True, check_same_thread=False)
-            try: self._begin(write)
+            try:
+                self._begin(write)
             except sqlite3.DatabaseError:
                 self._db.close()
                 raise
 
     def _begin(self, write: bool) -> None:
         "Make the tables, or see that they are there. (Those of earlier versions hold no sums.)"
-        if write: self._db.executescript(_TABLES)
-        for table in ("parents", "passages", "words", "progress"): self._db.execute(f"select * from {table} limit 1").fetchall()
-        [(pages, size)] = self._db.execute("select page_count, page_size from pragma_page_count, pragma_page_size").fetchall()
-        if self.path.stat().st_size < pages * size: raise sqlite3.DatabaseError("the file is cut short")
+        if write:
+            self._db.executescript(_TABLES)
+        for table in ("parents", "passages", "words", "progress"):
+            self._db.execute(f"select * from {table} limit 1").fetchall()
+        [(pages, size)] = self._db.execute(
+            "select page_count, page_size from pragma_page_count, pragma_page_size"
+        ).fetchall()
+        if self.path.stat().st_size < pages * size:
+            raise sqlite3.DatabaseError("the file is cut short")
 
     def _all(self, select: str, values: Sequence = ()) -> list[tuple]:
         "The rows of one statement."
-        with self._lock, sqlite_said(self.path): return self._db.execute(select, values).fetchall()
+        with self._lock, sqlite_said(self.path):
+            return self._db.execute(select, values).fetchall()
 
     def _rows(self, select: str, ids: Sequence[str]) -> list[tuple]:
         "Rows of the given ids, in any order."
-        parts = [ids[i:i + 500] for i in range(0, len(ids), 500)]
-        return [row for p in parts for row in self._all(f"{select} in ({','.join('?' * len(p))})", p)]
+        parts = [ids[i : i + 500] for i in range(0, len(ids), 500)]
+        return [
+            row for p in parts for row in self._all(f"{select} in ({','.join('?' * len(p))})", p)
+        ]
 
     def close(self) -> None:
         "Close the file."
-        with self._lock: self._db.close()
+        with self._lock:
+            self._db.close()
 
 # %% ../../nbs/4_search/03a_folder.ipynb #7edb99b0
 def words(text: str) -> list[str]:
@@ -101,7 +136,9 @@ SAME_SUM = 0.01  # for one vector; the root of n times it for n
 @lru_cache
 def _signs(dim: int) -> np.ndarray:  # float32 [dim], of +1 and -1
     "The fixed vector of the check sums."
-    bits = np.unpackbits(np.frombuffer(hashlib.shake_256(b"mtrag").digest(dim // 8 + 1), np.uint8))[:dim]
+    bits = np.unpackbits(np.frombuffer(hashlib.shake_256(b"mtrag").digest(dim // 8 + 1), np.uint8))[
+        :dim
+    ]
     return 2 * bits.astype(np.float32) - 1
 
 
@@ -110,14 +147,19 @@ def vector_sums(
     children: Sequence[int],  # of each passage, at least one
 ) -> list[float]:
     "The check sum of each passage."
-    if not len(children): return []
+    if not len(children):
+        return []
     starts = np.cumsum([0, *children[:-1]])
-    return np.add.reduceat((vectors @ _signs(vectors.shape[1])).astype(float), starts).round(6).tolist()
+    return (
+        np.add.reduceat((vectors @ _signs(vectors.shape[1])).astype(float), starts)
+        .round(6)
+        .tolist()
+    )
 
 
 def same_sum(noted: float, found: float, children: int) -> bool:
     "Whether two check sums of as many children are the same but for rounding."
-    return abs(noted - found) <= SAME_SUM * children ** 0.5
+    return abs(noted - found) <= SAME_SUM * children**0.5
 
 # %% ../../nbs/4_search/03a_folder.ipynb #57f8ca16
 class _Progress(_Tables):
@@ -126,7 +168,9 @@ class _Progress(_Tables):
     def commit(
         self,
         parents: Iterable[Context],
-        passages: Iterable[tuple[str, str, int, int]],  # id, domain, number of parents, number of children
+        passages: Iterable[
+            tuple[str, str, int, int]
+        ],  # id, domain, number of parents, number of children
         corpus: str,  # hash of the corpus up to and including these passages
         words: Mapping[str, int],  # word -> how many of the children hold it
         sums: Iterable[float] = (),  # of the passages' vectors; none where they are not known
@@ -136,7 +180,7 @@ class _Progress(_Tables):
         more = "insert into words values (?,?) on conflict (word) do update set children = children + excluded.children"
         passages = list(passages)
         with self._lock, sqlite_said(self.path), self._db as db:
-            n, = db.execute("select count(*) from passages").fetchone()
+            (n,) = db.execute("select count(*) from passages").fetchone()
             noted = [(n + i, p[0], p[3], s) for i, (p, s) in enumerate(zip(passages, sums), 1)]
             db.executemany("insert or replace into parents values (?,?,?,?,?,?,?)", rows)
             db.executemany("insert or replace into passages values (?,?,?,?)", passages)
@@ -146,23 +190,32 @@ class _Progress(_Tables):
 
     def progress(self) -> tuple[int, str]:
         "How many passages are in, and the hash of the corpus up to there."
-        [(n, corpus)] = self._all("select (select count(*) from passages), (select max(corpus) from progress)")
+        [(n, corpus)] = self._all(
+            "select (select count(*) from passages), (select max(corpus) from progress)"
+        )
         return n, corpus or ""
 
     def note(self, begun: str, done: Mapping[str, float]) -> None:
         "Note what a session of the build has done so far, and the seconds of its steps."
         row = [begun, *(done.get(k, 0) for k in SESSION[1:])]
-        with self._lock, sqlite_said(self.path), self._db as db: db.execute("insert or replace into sessions values (?,?,?,?,?,?,?)", row)
+        with self._lock, sqlite_said(self.path), self._db as db:
+            db.execute("insert or replace into sessions values (?,?,?,?,?,?,?)", row)
 
     def sessions(self) -> list[dict[str, float]]:
         "What each session of the build did; none is noted in an index of an earlier version."
-        if not self._all("select 1 from sqlite_master where name = 'sessions'"): return []
-        return [dict(zip(SESSION, row)) for row in self._all("select * from sessions order by begun")]
+        if not self._all("select 1 from sqlite_master where name = 'sessions'"):
+            return []
+        return [
+            dict(zip(SESSION, row)) for row in self._all("select * from sessions order by begun")
+        ]
 
     def counts(self) -> dict[str, dict[str, int]]:
         "Passages, parents and children of each domain."
         select = "select domain, count(*), sum(parents), sum(children) from passages group by domain order by domain"
-        return {domain: {"passages": n, "parents": p, "children": c} for domain, n, p, c in self._all(select)}
+        return {
+            domain: {"passages": n, "parents": p, "children": c}
+            for domain, n, p, c in self._all(select)
+        }
 
 # %% ../../nbs/4_search/03a_folder.ipynb #250b79c8
 class ParentStore(_Progress):
@@ -170,7 +223,10 @@ class ParentStore(_Progress):
 
     def known(self, ids: Iterable[str]) -> dict[str, Context]:
         "Those of these parents that are here, by id."
-        return {row[0]: Context(*row) for row in self._rows("select * from parents where id", list(dict.fromkeys(ids)))}
+        return {
+            row[0]: Context(*row)
+            for row in self._rows("select * from parents where id", list(dict.fromkeys(ids)))
+        }
 
     def get_many(
         self,
@@ -179,8 +235,11 @@ class ParentStore(_Progress):
         "Parents by id. Raises DataError for one that is not there."
         found = self.known(ids)
         if missing := [i for i in ids if i not in found]:
-            raise DataError(f"no parent {missing[0]!r} in the index", self.path,
-                            remedy="The ids come from another index: use the one that the run was made with")
+            raise DataError(
+                f"no parent {missing[0]!r} in the index",
+                self.path,
+                remedy="The ids come from another index: use the one that the run was made with",
+            )
         return [found[i] for i in ids]
 
     def missing(
@@ -198,14 +257,17 @@ class ParentStore(_Progress):
     ) -> dict[str, int]:  # word -> number of children that hold it
         "How common words are in the index."
         wanted = list(dict.fromkeys(wanted))
-        return {w: 0 for w in wanted} | dict(self._rows("select word, children from words where word", wanted))
+        return {w: 0 for w in wanted} | dict(
+            self._rows("select word, children from words where word", wanted)
+        )
 
     def sums(
         self,
         every: int = 1,  # of so many passages one
     ) -> list[tuple[str, int, float]]:  # id, children, sum
         "The check sums that were noted; none in an index of an earlier version."
-        if not self._all("select 1 from sqlite_master where name = 'sums'"): return []
+        if not self._all("select 1 from sqlite_master where name = 'sums'"):
+            return []
         return self._all("select id, children, sum from sums where number % ? = 0", [every])
 
 # %% ../../nbs/4_search/03a_folder.ipynb #cfa2cd3c
@@ -217,43 +279,70 @@ def _manifest_data(folder: str | Path) -> dict:
     "What `manifest.json` holds. Raises DataError if there is none, IndexMismatch if another version wrote it."
     path = Path(folder) / "manifest.json"
     if not path.exists():
-        raise DataError("no index here", folder, remedy="Build it (mtrag ingest --passages FILE --index DIR), or name its folder")
-    try: data = read_json(path)
-    except DataError as e: raise DataError(e.problem, path, remedy=DAMAGED) from None
+        raise DataError(
+            "no index here",
+            folder,
+            remedy="Build it (mtrag ingest --passages FILE --index DIR), or name its folder",
+        )
+    try:
+        data = read_json(path)
+    except DataError as e:
+        raise DataError(e.problem, path, remedy=DAMAGED) from None
     if (found := data.get("format")) != FORMAT:
-        raise IndexMismatch(f"{folder} holds an index of format {str(found)[:40]}, and this version reads format {FORMAT}. "
-                            "Build another one in a new folder")
+        raise IndexMismatch(
+            f"{folder} holds an index of format {str(found)[:40]}, and this version reads format {FORMAT}. "
+            "Build another one in a new folder"
+        )
     return data
 
 # %% ../../nbs/4_search/03a_folder.ipynb #f24a2f65
 # Keys that are written only where they differ from this.
-_WHERE_USED = {"sparse": None, "vectors": "float32", "titles": False, "nearest": None, "graph": "", "generation": 0}
+_WHERE_USED = {
+    "sparse": None,
+    "vectors": "float32",
+    "titles": False,
+    "nearest": None,
+    "graph": "",
+    "generation": 0,
+}
 
 
 @dataclass(frozen=True)
 class Manifest:
     "What an index folder holds and what it was built with."
+
     chunks: ChunkSettings
     embedder: str  # the embedder's fingerprint
     dim: int  # length of the vectors
     url: str = ""  # the Qdrant server, its password left out, or "" for the embedded engine
     complete: bool = False
     corpus: str = ""  # SHA-256 over the passages in order
-    domains: Mapping[str, Mapping[str, int]] = field(default_factory=dict)  # domain -> passages, parents, children
+    domains: Mapping[str, Mapping[str, int]] = field(
+        default_factory=dict
+    )  # domain -> passages, parents, children
     format: int = FORMAT
     sparse: SparseSettings | None = None  # the settings of its sparse vectors, if it has some
     vectors: str = "float32"  # "float16": they were carried in half precision
     titles: bool = False  # True: each child was embedded with its passage's title before it
-    nearest: NearestSettings | None = None  # how its vectors are searched; None: all of them are compared
+    nearest: NearestSettings | None = (
+        None  # how its vectors are searched; None: all of them are compared
+    )
     graph: str = ""  # names what was built for that (`search.nearest`); "": nothing was, and all are compared
-    generation: int = 0  # of a library (`search.library`): one more with each change; 0: not a library
+    generation: int = (
+        0  # of a library (`search.library`): one more with each change; 0: not a library
+    )
 
     def __post_init__(self):
         object.__setattr__(self, "url", Address(self.url))
-        if self.generation < 0: raise TypeError(f"Manifest.generation is {self.generation}")
+        if self.generation < 0:
+            raise TypeError(f"Manifest.generation is {self.generation}")
         for domain, counts in self.domains.items():
-            if set(counts) != {"passages", "parents", "children"} or not all(type(n) is int and n >= 0 for n in counts.values()):
-                raise TypeError(f"Manifest.domains.{domain} has no count of passages, parents and children")
+            if set(counts) != {"passages", "parents", "children"} or not all(
+                type(n) is int and n >= 0 for n in counts.values()
+            ):
+                raise TypeError(
+                    f"Manifest.domains.{domain} has no count of passages, parents and children"
+                )
 
     def total(
         self,
@@ -281,7 +370,8 @@ def manifest_of(
     path: object,  # for the message
 ) -> Manifest:
     "The manifest in plain data. Raises DataError for data that is none."
-    try: return structured(Manifest, data)
+    try:
+        return structured(Manifest, data)
     except (TypeError, AttributeError, SettingsError) as e:
         raise DataError(f"not the manifest of an index ({e})", path, remedy=DAMAGED) from None
 
@@ -294,5 +384,7 @@ def require_same(
     "Raises IndexMismatch that names every difference."
     has = {k: getattr(manifest, k) for k in asked}
     if differ := differences(dotted(plain(has)), dotted(plain(asked))):
-        raise IndexMismatch(f"{folder} holds an index that differs in {'; '.join(differ)}. "
-                            "Ask for what the index has, or build another one in a new folder")
+        raise IndexMismatch(
+            f"{folder} holds an index that differs in {'; '.join(differ)}. "
+            "Ask for what the index has, or build another one in a new folder"
+        )

@@ -19,7 +19,8 @@ def _sum_up(rankings: Sequence[Ranking], gain: Callable[[int, int], float]) -> F
     "Add up what each ranking gives an id for its rank, from 1. Equal scores are ordered by id."
     scores: dict[str, float] = {}
     for n, ranking in enumerate(rankings):
-        for rank, i in enumerate(ranking, 1): scores[i] = scores.get(i, 0.0) + gain(n, rank)
+        for rank, i in enumerate(ranking, 1):
+            scores[i] = scores.get(i, 0.0) + gain(n, rank)
     return sorted(((i, round(s, 9)) for i, s in scores.items()), key=lambda x: (-x[1], x[0]))
 
 
@@ -48,8 +49,11 @@ def pool(
     "All ids, each with the reciprocal of its best rank."
     best: dict[str, int] = {}
     for ranking in rankings:
-        for rank, i in enumerate(ranking, 1): best[i] = min(rank, best.get(i, rank))
-    return sorted(((i, round(1 / rank, 9)) for i, rank in best.items()), key=lambda x: (-x[1], x[0]))
+        for rank, i in enumerate(ranking, 1):
+            best[i] = min(rank, best.get(i, rank))
+    return sorted(
+        ((i, round(1 / rank, 9)) for i, rank in best.items()), key=lambda x: (-x[1], x[0])
+    )
 
 
 FUSE: Mapping[str, Callable[..., Fused]] = {"rrf": rrf, "qdrant": qdrant_rrf, "pool": pool}

@@ -37,6 +37,7 @@ __all__ = ['Hit', 'Index', 'open_folder', 'open_index', 'nearest_recall', 'set_n
 @dataclass(frozen=True)
 class Hit:
     "A child that was found."
+
     chunk_id: str
     parent_id: str
     document_id: str  # the passage's id in the corpus: what the qrels know
@@ -59,20 +60,38 @@ class Hit:
 def _hit(point: object, score: float) -> Hit:
     "A point of the vector store as a hit."
     p, node = point.payload, json.loads(point.payload["_node_content"])
-    return Hit(p["chunk_id"], p["parent_id"], p["document_id"], node["text"], round(score, 6), None,
-               p["title"], p["url"], p["source"], p["domain"], node["start_char_idx"], node["end_char_idx"])
+    return Hit(
+        p["chunk_id"],
+        p["parent_id"],
+        p["document_id"],
+        node["text"],
+        round(score, 6),
+        None,
+        p["title"],
+        p["url"],
+        p["source"],
+        p["domain"],
+        node["start_char_idx"],
+        node["end_char_idx"],
+    )
 
 # %% ../../nbs/4_search/05_index.ipynb #0e1e7db0
 def _best(points: Iterable, k: int) -> list[Hit]:
     "The k best points as hits: by rounded score, then by id."
-    return [_hit(p, p.score) for p in sorted(points, key=lambda p: (-round(p.score, 6), p.payload["chunk_id"]))[:k]]
+    return [
+        _hit(p, p.score)
+        for p in sorted(points, key=lambda p: (-round(p.score, 6), p.payload["chunk_id"]))[:k]
+    ]
 
 
 def _only(domain: str, manifest: Manifest, folder: Path) -> qm.Filter | None:
-    "The filter for a domain, none for \"\". Raises DataError for a domain that the index does not hold."
-    if not domain: return None
+    'The filter for a domain, none for "". Raises DataError for a domain that the index does not hold.'
+    if not domain:
+        return None
     if domain not in manifest.domains:
-        said = f"no passages of domain {domain!r} in the index, only of {', '.join(manifest.domains)}"
+        said = (
+            f"no passages of domain {domain!r} in the index, only of {', '.join(manifest.domains)}"
+        )
         raise DataError(said, folder, remedy="Ingest that domain, or leave its tasks out")
     return qm.Filter(must=[qm.FieldCondition(key="domain", match=qm.MatchValue(value=domain))])
 
@@ -94,20 +113,38 @@ class _Children:
         vectors, m = np.atleast_2d(vectors), self.manifest
         domains = [domain] * len(vectors) if isinstance(domain, str) else list(domain)
         params = search_params(m.nearest if m.graph and not exact else None)
-        what = {"using": self.store.dense_vector_name or None, "limit": 2 * k, "with_payload": True, "params": params}
-        requests = [qm.QueryRequest(query=v.tolist(), filter=_only(d, self.manifest, self.folder), **what)
-                    for v, d in zip(vectors, domains, strict=True)]
+        what = {
+            "using": self.store.dense_vector_name or None,
+            "limit": 2 * k,
+            "with_payload": True,
+            "params": params,
+        }
+        requests = [
+            qm.QueryRequest(query=v.tolist(), filter=_only(d, self.manifest, self.folder), **what)
+            for v, d in zip(vectors, domains, strict=True)
+        ]
         return [_best(points, k) for points in self._found(requests, k)]
 
     def _found(self, requests: Sequence[qm.QueryRequest], k: int) -> list[list]:
         "The points of each request; more, while the k-th and the last score are the same; exactly, where a graph has fewer."
-        ask = lambda rs: [f.points for f in self.store.client.query_batch_points(COLLECTION, rs)] if rs else []
+
+        def ask(rs):
+            return (
+                [f.points for f in self.store.client.query_batch_points(COLLECTION, rs)]
+                if rs
+                else []
+            )
+
         found = ask(list(requests))
         for n, (r, points) in enumerate(zip(requests, found)):
             if len(points) < r.limit and not (r.using == SPARSE_NAME or r.params.exact):
-                r = r.model_copy(update={"params": search_params(None)})  # a graph can lose its way among what a filter keeps out
+                r = r.model_copy(
+                    update={"params": search_params(None)}
+                )  # a graph can lose its way among what a filter keeps out
                 [points] = ask([r])
-            while len(points) == r.limit and round(points[-1].score, 6) == round(points[k - 1].score, 6):
+            while len(points) == r.limit and round(points[-1].score, 6) == round(
+                points[k - 1].score, 6
+            ):
                 r = r.model_copy(update={"limit": 4 * r.limit})
                 [points] = ask([r])
             found[n] = points
@@ -121,11 +158,18 @@ class _Children:
     ) -> list[list[Hit]]:  # per question, best first
         "The best children of each question by BM25. Raises DataError for an index without sparse vectors."
         if self.manifest.sparse is None:
-            raise DataError("no sparse vectors in the index", self.folder, remedy="Build it again with: mtrag ingest")
+            raise DataError(
+                "no sparse vectors in the index",
+                self.folder,
+                remedy="Build it again with: mtrag ingest",
+            )
         domains = [domain] * len(questions) if isinstance(domain, str) else list(domain)
         words, _ = Bm25(self.manifest.sparse).questions(questions)
-        asked = {n: sparse_request(ws, 2 * k, _only(d, self.manifest, self.folder))
-                 for n, (ws, d) in enumerate(zip(words, domains, strict=True)) if ws}
+        asked = {
+            n: sparse_request(ws, 2 * k, _only(d, self.manifest, self.folder))
+            for n, (ws, d) in enumerate(zip(words, domains, strict=True))
+            if ws
+        }
         found = dict(zip(asked, self._found(list(asked.values()), k)))
         return [_best(found.get(n, ()), k) for n in range(len(questions))]
 
@@ -142,24 +186,35 @@ class _Children:
 
     def _must_have(self, chunk_ids: Sequence[str], found: Mapping) -> None:
         if missing := [c for c in chunk_ids if c not in found]:
-            raise DataError(f"no child {missing[0]!r} in the index", self.folder,
-                            remedy="The ids come from another index: use the one that the run was made with")
+            raise DataError(
+                f"no child {missing[0]!r} in the index",
+                self.folder,
+                remedy="The ids come from another index: use the one that the run was made with",
+            )
 
     def vectors(
         self,
         chunk_ids: Sequence[str],
     ) -> np.ndarray:  # float32 [ids, dim], in the order asked for
         "The vectors of children. Raises DataError for one that is not there."
-        points = self.store.client.retrieve(COLLECTION, [node_id(c) for c in dict.fromkeys(chunk_ids)], with_vectors=True)
+        points = self.store.client.retrieve(
+            COLLECTION, [node_id(c) for c in dict.fromkeys(chunk_ids)], with_vectors=True
+        )
         found = dict(zip((p.payload["chunk_id"] for p in points), vectors_of(points, self.store)))
         self._must_have(chunk_ids, found)
-        return np.stack([found[c] for c in chunk_ids]) if chunk_ids else np.zeros((0, self.manifest.dim), np.float32)
+        return (
+            np.stack([found[c] for c in chunk_ids])
+            if chunk_ids
+            else np.zeros((0, self.manifest.dim), np.float32)
+        )
 
 # %% ../../nbs/4_search/05_index.ipynb #6f6b271d
 class Index(_Children):
     "An open index. Safe to use from several threads; close it when done."
 
-    def __init__(self, folder: Path, manifest: Manifest, store: QdrantVectorStore, parents: ParentStore):
+    def __init__(
+        self, folder: Path, manifest: Manifest, store: QdrantVectorStore, parents: ParentStore
+    ):
         super().__init__(folder, manifest, store)
         self.parents = parents
 
@@ -174,7 +229,11 @@ class Index(_Children):
     def fingerprint(self) -> str:
         "What the index was built from and with: for the manifest of a run."
         m = self.manifest
-        more = [m.vectors] * (m.vectors != "float32") + [m.sparse] * bool(m.sparse) + ["titles"] * m.titles  # only where it is used
+        more = (
+            [m.vectors] * (m.vectors != "float32")
+            + [m.sparse] * bool(m.sparse)
+            + ["titles"] * m.titles
+        )  # only where it is used
         more += [["generation", m.generation]] * bool(m.generation)
         more += [[m.nearest, m.graph]] * bool(m.graph)
         return digest([m.corpus, m.chunks, m.embedder, m.format, *more])
@@ -184,35 +243,53 @@ class Index(_Children):
         self.store.client.close()
         self.parents.close()
 
-    def __enter__(self) -> Index: return self
+    def __enter__(self) -> Index:
+        return self
 
-    def __exit__(self, *exc) -> None: self.close()
+    def __exit__(self, *exc) -> None:
+        self.close()
 
     def __repr__(self) -> str:
         m = self.manifest
-        return f"Index({m.total('passages')} passages, {m.total('children')} children, {m.embedder})"
+        return (
+            f"Index({m.total('passages')} passages, {m.total('children')} children, {m.embedder})"
+        )
 
     def _repr_html_(self) -> str:
         kinds = ("passages", "parents", "children")
-        rows = [[domain, *(f"{counts[k]:,}" for k in kinds)] for domain, counts in self.manifest.domains.items()]
-        return html_table(["domain", *kinds], rows, note=f"{self.manifest.embedder}, {self.manifest.dim} dimensions")
+        rows = [
+            [domain, *(f"{counts[k]:,}" for k in kinds)]
+            for domain, counts in self.manifest.domains.items()
+        ]
+        return html_table(
+            ["domain", *kinds],
+            rows,
+            note=f"{self.manifest.embedder}, {self.manifest.dim} dimensions",
+        )
 
 # %% ../../nbs/4_search/05_index.ipynb #adae98b2
 def _unfinished(folder: Path) -> Exception:
     "The error for an index whose build has not ended: because it is being built, or because it was killed."
-    with closing(ParentStore(folder / "parents.sqlite", write=False)) as parents: done = parents.progress()[0]
+    with closing(ParentStore(folder / "parents.sqlite", write=False)) as parents:
+        done = parents.progress()[0]
     if os.access(folder, os.W_OK):
-        with only_writer(folder, "index"): pass  # InUse says that it is being built
-    return IndexMismatch(f"{folder} holds an unfinished index, of {done} passages so far. "
-                         "Start the same ingestion again: it goes on from there")
+        with only_writer(folder, "index"):
+            pass  # InUse says that it is being built
+    return IndexMismatch(
+        f"{folder} holds an unfinished index, of {done} passages so far. "
+        "Start the same ingestion again: it goes on from there"
+    )
 
 
 def _address(manifest: Manifest, url: str) -> str:
     "The server of an index: the address given, which may hold a password, or the one in its manifest, which holds none."
-    if url: require_same("the folder", manifest, url=Address(url))
+    if url:
+        require_same("the folder", manifest, url=Address(url))
     if "***@" in (url or manifest.url) and not getattr(url, "whole", ""):
-        raise SettingsError(f"the index lies on {manifest.url}, and its password is not on record: give the address with it (qdrant_url), "
-                            "or the key in QDRANT_API_KEY")
+        raise SettingsError(
+            f"the index lies on {manifest.url}, and its password is not on record: give the address with it (qdrant_url), "
+            "or the key in QDRANT_API_KEY"
+        )
     return url or manifest.url
 
 # %% ../../nbs/4_search/05_index.ipynb #c595f775
@@ -220,7 +297,9 @@ def _opened(folder: Path, manifest: Manifest, url: str) -> Index:
     "The index that a manifest describes, looked at."
     with ExitStack() as opened:  # closes what is open if anything is refused
         parents = opened.enter_context(closing(ParentStore(folder / "parents.sqlite", write=False)))
-        store = open_store(store_folder(folder, manifest.url), _address(manifest, url), manifest.sparse)
+        store = open_store(
+            store_folder(folder, manifest.url), _address(manifest, url), manifest.sparse
+        )
         opened.enter_context(closing(store.client))
         check_counts(folder, manifest, store, parents)
         check_sample(folder, manifest, store, parents)
@@ -230,7 +309,9 @@ def _opened(folder: Path, manifest: Manifest, url: str) -> Index:
 # %% ../../nbs/4_search/05_index.ipynb #bef34737
 def _changed(folder: Path, manifest: Manifest) -> bool:
     "Whether a library was changed since its manifest was read."
-    return bool(manifest.generation) and (in_exchange(folder) or Manifest.load(folder).generation != manifest.generation)
+    return bool(manifest.generation) and (
+        in_exchange(folder) or Manifest.load(folder).generation != manifest.generation
+    )
 
 
 def open_folder(
@@ -242,12 +323,16 @@ def open_folder(
     while True:
         settled(folder)
         manifest = Manifest.load(folder)
-        if not manifest.complete: raise _unfinished(folder)
-        try: index = _opened(folder, manifest, url)
+        if not manifest.complete:
+            raise _unfinished(folder)
+        try:
+            index = _opened(folder, manifest, url)
         except (DataError, IndexMismatch):
-            if not _changed(folder, manifest): raise
+            if not _changed(folder, manifest):
+                raise
         else:
-            if not _changed(folder, manifest): return index
+            if not _changed(folder, manifest):
+                return index
             index.close()
 
 # %% ../../nbs/4_search/05_index.ipynb #968c562a
@@ -258,7 +343,11 @@ def open_index(
     url: str = "",  # as for `open_folder`
 ) -> Index:
     "Open the index that is asked for. Raises IndexMismatch for another or an unfinished one, DataError if it is damaged or there is none."
-    asked = {"embedder": embedder.fingerprint, "dim": embedder.dim, **({} if chunks is None else {"chunks": chunks})}
+    asked = {
+        "embedder": embedder.fingerprint,
+        "dim": embedder.dim,
+        **({} if chunks is None else {"chunks": chunks}),
+    }
     settled(Path(folder))
     require_same(folder, Manifest.load(folder), **asked)
     return open_folder(folder, url)
@@ -274,7 +363,10 @@ def nearest_recall(
     asked, out = vectors_of(points, index.store), {}
     for domain in ("", *index.manifest.domains):
         exact, found = (index.search(asked, k, domain, exact=e) for e in (True, False))
-        near = [sum(h.score >= best[-1].score for h in hits) / len(best) for best, hits in zip(exact, found)]  # ties are as good
+        near = [
+            sum(h.score >= best[-1].score for h in hits) / len(best)
+            for best, hits in zip(exact, found)
+        ]  # ties are as good
         out[domain] = float(np.mean(near))
     return out
 
@@ -287,12 +379,21 @@ def set_nearest(
 ) -> dict[str, float]:  # recall, as measured at once; empty where all are compared
     "Have an index searched so (`make_nearest`), wherever it lies."
     manifest = Manifest.load(folder)
-    if manifest.url == LANCE: raise SettingsError(f"{folder} lies in LanceDB, which compares all vectors: no graph is built over them")
+    if manifest.url == LANCE:
+        raise SettingsError(
+            f"{folder} lies in LanceDB, which compares all vectors: no graph is built over them"
+        )
     with ExitStack() as opened:
-        client = open_store(url=_address(manifest, url), sparse=manifest.sparse).client if manifest.url else None
-        if client: opened.enter_context(closing(client))
+        client = (
+            open_store(url=_address(manifest, url), sparse=manifest.sparse).client
+            if manifest.url
+            else None
+        )
+        if client:
+            opened.enter_context(closing(client))
         make_nearest(folder, nearest, client, progress)
-    with open_folder(folder, url) as index: return nearest_recall(index) if index.manifest.graph else {}
+    with open_folder(folder, url) as index:
+        return nearest_recall(index) if index.manifest.graph else {}
 
 # %% ../../nbs/4_search/05_index.ipynb #93c52a0a
 def audit(
@@ -307,10 +408,13 @@ def audit(
 @dataclass(frozen=True, repr=False)
 class Coverage:
     "Which gold passages an index lacks."
+
     gold: Mapping[str, int]  # domain -> gold passages, each counted once
     missing: Mapping[str, tuple[str, ...]]  # domain -> ids of those not in the index
     tasks: Mapping[str, int]  # domain -> tasks with gold passages
-    hopeless: Mapping[str, tuple[str, ...]]  # domain -> ids of tasks with none of their gold passages in the index
+    hopeless: Mapping[
+        str, tuple[str, ...]
+    ]  # domain -> ids of tasks with none of their gold passages in the index
 
     @property
     def complete(self) -> bool:
@@ -318,15 +422,26 @@ class Coverage:
         return not any(self.missing.values())
 
     def _rows(self) -> list[tuple]:
-        return [(d, n, len(self.missing[d]), self.tasks[d], len(self.hopeless[d])) for d, n in self.gold.items()]
+        return [
+            (d, n, len(self.missing[d]), self.tasks[d], len(self.hopeless[d]))
+            for d, n in self.gold.items()
+        ]
 
     def __repr__(self) -> str:
-        return "\n".join(f"{d}: {lost} of {n} gold passages missing, {dead} of {tasks} tasks without any"
-                         for d, n, lost, tasks, dead in self._rows())
+        return "\n".join(
+            f"{d}: {lost} of {n} gold passages missing, {dead} of {tasks} tasks without any"
+            for d, n, lost, tasks, dead in self._rows()
+        )
 
     def _repr_html_(self) -> str:
-        table = html_table(["domain", "gold passages", "missing", "tasks", "tasks without any"], self._rows())
-        ids = [fold(f"{esc(d)}: {len(ids)} missing", esc(", ".join(ids))) for d, ids in self.missing.items() if ids]
+        table = html_table(
+            ["domain", "gold passages", "missing", "tasks", "tasks without any"], self._rows()
+        )
+        ids = [
+            fold(f"{esc(d)}: {len(ids)} missing", esc(", ".join(ids)))
+            for d, ids in self.missing.items()
+            if ids
+        ]
         return table + "".join(ids)
 
 # %% ../../nbs/4_search/05_index.ipynb #7f4cdf79
@@ -336,10 +451,16 @@ def coverage(
     domains: Mapping[str, str],  # task id -> domain
 ) -> Coverage:
     "Which gold passages are not in the index, by domain. Raises DataError for a task without a domain."
-    gold = {task: [p for p, relevance in passages.items() if relevance > 0] for task, passages in qrels.items()}
+    gold = {
+        task: [p for p, relevance in passages.items() if relevance > 0]
+        for task, passages in qrels.items()
+    }
     gold = {task: passages for task, passages in gold.items() if passages}
     if unknown := [task for task in gold if task not in domains]:
-        raise DataError(f"task {unknown[0]!r} of the qrels has no domain", remedy="Give the domain of every task")
+        raise DataError(
+            f"task {unknown[0]!r} of the qrels has no domain",
+            remedy="Give the domain of every task",
+        )
     lost, out = set(index.parents.missing(p for ids in gold.values() for p in ids)), {}
     for domain in sorted({domains[task] for task in gold}):
         tasks = {task: ids for task, ids in gold.items() if domains[task] == domain}

@@ -31,19 +31,22 @@ __all__ = ['LANCE', 'FIELDS', 'on_server', 'store_folder', 'lancedb', 'Words', '
 LANCE = "lance"
 
 
-def on_server(url: str) -> bool: return url not in ("", LANCE)
+def on_server(url: str) -> bool:
+    return url not in ("", LANCE)
 
 
 def store_folder(folder: Path, url: str) -> Path | str:
-    "Where the vectors of an index lie in its folder; \"\" where a server holds them."
+    'Where the vectors of an index lie in its folder; "" where a server holds them.'
     return "" if on_server(url) else folder / (LANCE if url else "qdrant")
 
 
 def lancedb():
     "The package. Raises SettingsError where it is not installed."
     os.environ.setdefault("LANCEDB_LOG", "error")  # otherwise it tells of each new table
-    try: import lancedb
-    except ImportError: raise SettingsError("LanceDB is not installed: pip install 'mtrag_nb[lance]'") from None
+    try:
+        import lancedb
+    except ImportError:
+        raise SettingsError("LanceDB is not installed: pip install 'mtrag_nb[lance]'") from None
     return lancedb
 
 # %% ../../nbs/4_search/03e_lance.ipynb #9f3b76e4
@@ -52,7 +55,9 @@ FIELDS = ("doc_id", "domain")  # of a payload, by which points are filtered
 
 def _unsupported(what: object) -> SettingsError:
     name = what if isinstance(what, str) else type(what).__name__
-    return SettingsError(f"LanceDB is not offered with {name}: leave the url empty for the default engine, or use a Qdrant server")
+    return SettingsError(
+        f"LanceDB is not offered with {name}: leave the url empty for the default engine, or use a Qdrant server"
+    )
 
 
 def _quoted(values: Iterable[object]) -> str:
@@ -61,20 +66,32 @@ def _quoted(values: Iterable[object]) -> str:
 
 
 def _field_sql(c: qm.FieldCondition) -> str:
-    if c.model_fields_set - {"key", "match"} or c.key not in FIELDS: raise _unsupported(f"a filter by {c.key}")
-    if isinstance(c.match, qm.MatchValue): return f"{c.key} IN {_quoted([c.match.value])}"
-    if isinstance(c.match, qm.MatchAny): return f"{c.key} IN {_quoted(c.match.any)}"
+    if c.model_fields_set - {"key", "match"} or c.key not in FIELDS:
+        raise _unsupported(f"a filter by {c.key}")
+    if isinstance(c.match, qm.MatchValue):
+        return f"{c.key} IN {_quoted([c.match.value])}"
+    if isinstance(c.match, qm.MatchAny):
+        return f"{c.key} IN {_quoted(c.match.any)}"
     raise _unsupported(c.match)
 
 # %% ../../nbs/4_search/03e_lance.ipynb #f746c484
 def _sql(c: object) -> str:
-    "A condition, or a filter of several; \"\" for none."
-    if isinstance(c, qm.FieldCondition): return _field_sql(c)
-    if isinstance(c, qm.HasIdCondition): return f"id IN {_quoted(c.has_id)}"
-    if c is None: return ""
-    if not isinstance(c, qm.Filter) or c.min_should: raise _unsupported("min_should" if isinstance(c, qm.Filter) else c)
-    must, should, never = ([_sql(x) for x in (v if isinstance(v, list) else [v] * bool(v))] for v in (c.must, c.should, c.must_not))
-    return " AND ".join(must + [f"({' OR '.join(should)})"] * bool(should) + [f"NOT ({x})" for x in never])
+    'A condition, or a filter of several; "" for none.'
+    if isinstance(c, qm.FieldCondition):
+        return _field_sql(c)
+    if isinstance(c, qm.HasIdCondition):
+        return f"id IN {_quoted(c.has_id)}"
+    if c is None:
+        return ""
+    if not isinstance(c, qm.Filter) or c.min_should:
+        raise _unsupported("min_should" if isinstance(c, qm.Filter) else c)
+    must, should, never = (
+        [_sql(x) for x in (v if isinstance(v, list) else [v] * bool(v))]
+        for v in (c.must, c.should, c.must_not)
+    )
+    return " AND ".join(
+        must + [f"({' OR '.join(should)})"] * bool(should) + [f"NOT ({x})" for x in never]
+    )
 
 # %% ../../nbs/4_search/03e_lance.ipynb #a6713cb8
 class Words:
@@ -89,22 +106,39 @@ class Words:
         counts = [len(w) for w in words]
         flat = np.concatenate([*words, np.zeros(0, np.int64)]).astype(np.uint32)
         order = np.argsort(flat, kind="stable")
-        self.ids, self.words, self.rows = np.asarray(ids), flat[order], np.repeat(np.arange(len(ids), dtype=np.int32), counts)[order]
-        self.weights, self.place = np.concatenate([*weights, np.zeros(0)]).astype(np.float32)[order], {i: n for n, i in enumerate(ids)}
+        self.ids, self.words, self.rows = (
+            np.asarray(ids),
+            flat[order],
+            np.repeat(np.arange(len(ids), dtype=np.int32), counts)[order],
+        )
+        self.weights, self.place = (
+            np.concatenate([*weights, np.zeros(0)]).astype(np.float32)[order],
+            {i: n for n, i in enumerate(ids)},
+        )
         self.has_words = np.asarray(counts, int) > 0
 
-    def scores(self, words: Sequence[int], values: Sequence[float], inside: np.ndarray | None = None) -> np.ndarray:
+    def scores(
+        self, words: Sequence[int], values: Sequence[float], inside: np.ndarray | None = None
+    ) -> np.ndarray:
         "The score of each point: 0 for one without any of the words, or outside. `inside`: bool [points]; None: all."
-        total, n = np.zeros(len(self.ids), np.float32), int((self.has_words if inside is None else inside).sum())
+        total, n = (
+            np.zeros(len(self.ids), np.float32),
+            int((self.has_words if inside is None else inside).sum()),
+        )
         inside = np.ones(len(self.ids), bool) if inside is None else inside
         for word, value in zip(words, values, strict=True):
-            a, b = (int(np.searchsorted(self.words, np.uint32(word), side)) for side in ("left", "right"))
+            a, b = (
+                int(np.searchsorted(self.words, np.uint32(word), side))
+                for side in ("left", "right")
+            )
             rows, weights = self.rows[a:b], self.weights[a:b]
             df = int(inside[rows].sum())
             total[rows] += value * np.log(1 + (n - df + 0.5) / (df + 0.5)) * weights
         return np.where(inside, total, 0)
 
-    def best(self, words: Sequence[int], values: Sequence[float], inside: np.ndarray | None, k: int) -> list[tuple[str, float]]:
+    def best(
+        self, words: Sequence[int], values: Sequence[float], inside: np.ndarray | None, k: int
+    ) -> list[tuple[str, float]]:
         "The k best points that have any of the words."
         scores = self.scores(words, values, inside)
         order = np.argsort(-scores, kind="stable")[:k]
@@ -114,11 +148,17 @@ class Words:
 @contextmanager
 def _files(folder: Path) -> Iterator[None]:
     "What LanceDB raises, as errors of this project."
-    try: yield
+    try:
+        yield
     except (OSError, RuntimeError, ValueError) as e:
         said = " ".join(str(e).replace(str(folder), "").partition(", /")[0].split())[:200]
-        if "No space left" in str(e): raise DiskFull("the disk is full", folder, remedy=GO_ON) from None
-        raise DataError(f"LanceDB cannot use its files ({said})", folder, remedy=f"They may be damaged. {DAMAGED}") from None
+        if "No space left" in str(e):
+            raise DiskFull("the disk is full", folder, remedy=GO_ON) from None
+        raise DataError(
+            f"LanceDB cannot use its files ({said})",
+            folder,
+            remedy=f"They may be damaged. {DAMAGED}",
+        ) from None
 
 # %% ../../nbs/4_search/03e_lance.ipynb #aeb14b7b
 def _unit(vector: Sequence[float]) -> np.ndarray:
@@ -130,81 +170,132 @@ def _unit(vector: Sequence[float]) -> np.ndarray:
 def _rows(points: Iterable, made_of: dict, schema) -> object:
     "Points as a table of Arrow."
     import pyarrow as pa
+
     columns = {name: [] for name in schema.names}
     for p in points:
         vectors = p.vector if isinstance(p.vector, dict) else {made_of["dense"]: p.vector}
         dense, sparse = _unit(vectors[made_of["dense"]]), vectors.get(made_of["sparse"])
-        row = {"id": str(p.id), "vector": dense, "payload": json.dumps(p.payload),
-               **{f: p.payload.get(f) for f in FIELDS}}
-        if made_of["sparse"]: row |= {"words": sparse.indices if sparse else [], "weights": sparse.values if sparse else []}
-        for name in columns: columns[name].append(row[name])
+        row = {
+            "id": str(p.id),
+            "vector": dense,
+            "payload": json.dumps(p.payload),
+            **{f: p.payload.get(f) for f in FIELDS},
+        }
+        if made_of["sparse"]:
+            row |= {
+                "words": sparse.indices if sparse else [],
+                "weights": sparse.values if sparse else [],
+            }
+        for name in columns:
+            columns[name].append(row[name])
     return pa.table(columns, schema=schema)
 
 
 def _schema(made_of: dict):
     "The columns of a collection."
     import pyarrow as pa
-    sparse = [("words", pa.list_(pa.uint32())), ("weights", pa.list_(pa.float32()))] if made_of["sparse"] else []
-    fields = [("id", pa.string()), ("vector", pa.list_(pa.float32(), made_of["dim"])), ("payload", pa.string())]
+
+    sparse = (
+        [("words", pa.list_(pa.uint32())), ("weights", pa.list_(pa.float32()))]
+        if made_of["sparse"]
+        else []
+    )
+    fields = [
+        ("id", pa.string()),
+        ("vector", pa.list_(pa.float32(), made_of["dim"])),
+        ("payload", pa.string()),
+    ]
     return pa.schema([*fields, *((f, pa.string()) for f in FIELDS), *sparse])
 
 # %% ../../nbs/4_search/03e_lance.ipynb #82106744
 class _Opened:
     "The collections in a folder. Safe to use from several threads."
 
-    def __init__(self, folder: str | Path):  # one table a collection, and a file that says what it is made of
-        self.folder, self._db, self._tables, self._words, self._changed = Path(folder), lancedb(), {}, {}, set()
+    def __init__(
+        self, folder: str | Path
+    ):  # one table a collection, and a file that says what it is made of
+        self.folder, self._db, self._tables, self._words, self._changed = (
+            Path(folder),
+            lancedb(),
+            {},
+            {},
+            set(),
+        )
         self._lock = threading.RLock()
 
-    def __getattr__(self, name: str): raise AttributeError(str(_unsupported(name)))
+    def __getattr__(self, name: str):
+        raise AttributeError(str(_unsupported(name)))
 
-    def _made_of(self, name: str) -> dict: return read_json(self.folder / f"{name}.json")
+    def _made_of(self, name: str) -> dict:
+        return read_json(self.folder / f"{name}.json")
 
     def _table(self, name: str):
         "An open table. Raises DataError after `close`, or if it is not there or damaged."
         with self._lock, _files(self.folder):
-            if self._tables is None: raise DataError("the index is closed", self.folder, remedy="Open it again")
-            if name not in self._tables: self._tables[name] = self._db.connect(str(self.folder)).open_table(name)
+            if self._tables is None:
+                raise DataError("the index is closed", self.folder, remedy="Open it again")
+            if name not in self._tables:
+                self._tables[name] = self._db.connect(str(self.folder)).open_table(name)
             return self._tables[name]
 
-    def collection_exists(self, collection_name: str) -> bool: return (self.folder / f"{collection_name}.json").exists()
+    def collection_exists(self, collection_name: str) -> bool:
+        return (self.folder / f"{collection_name}.json").exists()
 
     def count(self, collection_name, count_filter=None, exact=True, **_) -> SimpleNamespace:
         "How many points a filter lets through."
         table, where = self._table(collection_name), _sql(count_filter)
-        with _files(self.folder): return SimpleNamespace(count=table.count_rows(where or None))
+        with _files(self.folder):
+            return SimpleNamespace(count=table.count_rows(where or None))
 
 # %% ../../nbs/4_search/03e_lance.ipynb #d42d5aea
 class _Tables(_Opened):
     "Makes, describes and deletes collections."
 
-    def create_collection(self, collection_name, vectors_config, sparse_vectors_config=None, **options):
+    def create_collection(
+        self, collection_name, vectors_config, sparse_vectors_config=None, **options
+    ):
         "Make an empty collection; a kill leaves one that is made again. Raises SettingsError for what is not offered."
-        if extra := [k for k, v in options.items() if v is not None]: raise _unsupported(", ".join(extra))
-        [(dense, of)] = (vectors_config if isinstance(vectors_config, dict) else {"": vectors_config}).items()
-        if of.distance != qm.Distance.COSINE: raise _unsupported(f"the distance {of.distance}")
-        made_of = {"dense": dense, "dim": of.size, "sparse": next(iter(sparse_vectors_config or {}), "")}
+        if extra := [k for k, v in options.items() if v is not None]:
+            raise _unsupported(", ".join(extra))
+        [(dense, of)] = (
+            vectors_config if isinstance(vectors_config, dict) else {"": vectors_config}
+        ).items()
+        if of.distance != qm.Distance.COSINE:
+            raise _unsupported(f"the distance {of.distance}")
+        made_of = {
+            "dense": dense,
+            "dim": of.size,
+            "sparse": next(iter(sparse_vectors_config or {}), ""),
+        }
         with _files(self.folder):
-            self._db.connect(str(self.folder)).create_table(collection_name, schema=_schema(made_of), mode="overwrite")
+            self._db.connect(str(self.folder)).create_table(
+                collection_name, schema=_schema(made_of), mode="overwrite"
+            )
         write_json(self.folder / f"{collection_name}.json", made_of)
 
     def create_payload_index(self, collection_name, field_name, **_):
         "Nothing to make: what is filtered by has a column. Raises SettingsError for another field."
-        if field_name not in FIELDS: raise _unsupported(f"a filter by {field_name}")
+        if field_name not in FIELDS:
+            raise _unsupported(f"a filter by {field_name}")
 
     def get_collection(self, collection_name: str) -> SimpleNamespace:
         "Number of points and names of vectors, where `QdrantClient` has them."
         n, of = self.count(collection_name).count, self._made_of(collection_name)
         size = SimpleNamespace(size=of["dim"], distance="Cosine")
-        dense, sparse = {of["dense"]: size} if of["dense"] else size, {of["sparse"]: {}} if of["sparse"] else None
+        dense, sparse = (
+            {of["dense"]: size} if of["dense"] else size,
+            {of["sparse"]: {}} if of["sparse"] else None,
+        )
         params = SimpleNamespace(vectors=dense, sparse_vectors=sparse)
         return SimpleNamespace(points_count=n, config=SimpleNamespace(params=params))
 
     def delete_collection(self, collection_name: str):
         "Delete a collection."
         (self.folder / f"{collection_name}.json").unlink(missing_ok=True)
-        with self._lock, _files(self.folder): self._db.connect(str(self.folder)).drop_table(collection_name, ignore_missing=True)
-        for held in (self._tables, self._words): held.pop(collection_name, None)
+        with self._lock, _files(self.folder):
+            self._db.connect(str(self.folder)).drop_table(collection_name, ignore_missing=True)
+        for held in (self._tables, self._words):
+            held.pop(collection_name, None)
         self._changed.discard(collection_name)
 
 # %% ../../nbs/4_search/03e_lance.ipynb #664096df
@@ -213,18 +304,29 @@ class _Points(_Tables):
 
     def upload_points(self, collection_name, points, batch_size=256, **_):
         "Insert points, or replace those with the same id."
-        table, of, points = self._table(collection_name), self._made_of(collection_name), iter(points)
+        table, of, points = (
+            self._table(collection_name),
+            self._made_of(collection_name),
+            iter(points),
+        )
         with self._lock, _files(self.folder):
             while batch := list(islice(points, max(batch_size, 1024))):
-                change = table.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
+                change = (
+                    table.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
+                )
                 change.execute(_rows(batch, of, table.schema))
             self._words.pop(collection_name, None)
             self._changed.add(collection_name)
 
     def delete(self, collection_name, points_selector, **_):
         "Delete points by filter or by id."
-        if not isinstance(points_selector, (qm.Filter, list)): raise _unsupported(points_selector)
-        where = _sql(points_selector if isinstance(points_selector, qm.Filter) else qm.HasIdCondition(has_id=points_selector))
+        if not isinstance(points_selector, (qm.Filter, list)):
+            raise _unsupported(points_selector)
+        where = _sql(
+            points_selector
+            if isinstance(points_selector, qm.Filter)
+            else qm.HasIdCondition(has_id=points_selector)
+        )
         table = self._table(collection_name)
         with self._lock, _files(self.folder):
             table.delete(where or "true")
@@ -234,18 +336,29 @@ class _Points(_Tables):
     def close(self) -> None:
         "Put small files together, remove those of earlier states, and let go of all."
         with self._lock, _files(self.folder), warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # that another process cannot go on reading an earlier state
-            for name in self._changed: self._table(name).optimize(cleanup_older_than=timedelta(0), delete_unverified=True)
+            warnings.simplefilter(
+                "ignore", UserWarning
+            )  # that another process cannot go on reading an earlier state
+            for name in self._changed:
+                self._table(name).optimize(cleanup_older_than=timedelta(0), delete_unverified=True)
             self._changed, self._tables, self._words = set(), None, {}
 
 # %% ../../nbs/4_search/03e_lance.ipynb #2a106175
 class _Reads(_Points):
     "Reads points by their ids, and page by page."
 
-    def _select(self, name: str, where: str, columns: Sequence[str], limit: int | None = None, offset: int = 0) -> list[dict]:
+    def _select(
+        self,
+        name: str,
+        where: str,
+        columns: Sequence[str],
+        limit: int | None = None,
+        offset: int = 0,
+    ) -> list[dict]:
         "Rows of a table."
         asked = self._table(name).search().select(list(columns)).limit(limit).offset(offset)
-        with _files(self.folder): return (asked.where(where) if where else asked).to_list()
+        with _files(self.folder):
+            return (asked.where(where) if where else asked).to_list()
 
     def _columns(self, name: str, vectors: bool) -> list[str]:
         sparse = ["words", "weights"] if vectors and self._made_of(name)["sparse"] else []
@@ -256,26 +369,46 @@ class _Reads(_Points):
         of, vector = self._made_of(name), row.get("vector")
         if vector is not None and of["dense"]:
             vector = {of["dense"]: vector}
-            if of["sparse"]: vector[of["sparse"]] = qm.SparseVector(indices=row["words"], values=row["weights"])
-        return SimpleNamespace(id=row["id"], score=score, payload=json.loads(row["payload"]), vector=vector)
+            if of["sparse"]:
+                vector[of["sparse"]] = qm.SparseVector(indices=row["words"], values=row["weights"])
+        return SimpleNamespace(
+            id=row["id"], score=score, payload=json.loads(row["payload"]), vector=vector
+        )
 
     def retrieve(self, collection_name, ids, with_payload=True, with_vectors=False, **_) -> list:
         "The points with these ids, as far as they exist."
-        parts, columns = [ids[i:i + 500] for i in range(0, len(ids), 500)], self._columns(collection_name, with_vectors)
-        rows = [r for p in parts for r in self._select(collection_name, f"id IN {_quoted(p)}", columns)]
+        parts, columns = (
+            [ids[i : i + 500] for i in range(0, len(ids), 500)],
+            self._columns(collection_name, with_vectors),
+        )
+        rows = [
+            r for p in parts for r in self._select(collection_name, f"id IN {_quoted(p)}", columns)
+        ]
         return [self._point(collection_name, r) for r in rows]
 
-    def scroll(self, collection_name, scroll_filter=None, limit=10, offset=None, with_payload=True, with_vectors=False, **_):
+    def scroll(
+        self,
+        collection_name,
+        scroll_filter=None,
+        limit=10,
+        offset=None,
+        with_payload=True,
+        with_vectors=False,
+        **_,
+    ):
         "A page of points, and where the next begins."
         at, columns = offset or 0, self._columns(collection_name, with_vectors)
         rows = self._select(collection_name, _sql(scroll_filter), columns, limit, at)
-        return [self._point(collection_name, r) for r in rows], at + limit if len(rows) == limit else None
+        return [self._point(collection_name, r) for r in rows], at + limit if len(
+            rows
+        ) == limit else None
 
 # %% ../../nbs/4_search/03e_lance.ipynb #97c0985e
 def _check_known(r: qm.QueryRequest) -> None:
     "Raises SettingsError for what a query asks beyond the nearest points of a filter."
     absent = ("prefetch", "score_threshold", "offset", "lookup_from", "shard_key")
-    if extra := [k for k in absent if getattr(r, k) is not None]: raise _unsupported(f"{', '.join(extra)} in a query")
+    if extra := [k for k in absent if getattr(r, k) is not None]:
+        raise _unsupported(f"{', '.join(extra)} in a query")
     if extra := (r.params.model_fields_set if r.params else set()) - {"exact", "idf"}:
         raise _unsupported(f"{', '.join(sorted(extra))} in a search")
     scope = getattr(getattr(r.params, "idf", None), "corpus", None)
@@ -286,9 +419,20 @@ def _check_known(r: qm.QueryRequest) -> None:
 class LanceClient(_Reads):
     "As much of `QdrantClient` as an index calls, on LanceDB's files. Thread-safe."
 
-    def query_points(self, collection_name, query, using=None, limit=10, query_filter=None, search_params=None, **_):
+    def query_points(
+        self,
+        collection_name,
+        query,
+        using=None,
+        limit=10,
+        query_filter=None,
+        search_params=None,
+        **_,
+    ):
         "The nearest points of one query."
-        request = qm.QueryRequest(query=query, using=using, limit=limit, filter=query_filter, params=search_params)
+        request = qm.QueryRequest(
+            query=query, using=using, limit=limit, filter=query_filter, params=search_params
+        )
         return self.query_batch_points(collection_name, [request])[0]
 
     def query_batch_points(self, collection_name, requests, **_) -> list[SimpleNamespace]:
@@ -297,10 +441,21 @@ class LanceClient(_Reads):
 
     def _nearest(self, name: str, r: qm.QueryRequest) -> list[SimpleNamespace]:
         _check_known(r)
-        if isinstance(r.query, qm.SparseVector): return self._by_words(name, r)
-        asked = self._table(name).search(_unit(r.query), vector_column_name="vector").distance_type("dot")
-        if where := _sql(r.filter): asked = asked.where(where, prefilter=True)
-        with _files(self.folder): rows = asked.select([*self._columns(name, r.with_vector), "_distance"]).limit(r.limit or 10).to_list()
+        if isinstance(r.query, qm.SparseVector):
+            return self._by_words(name, r)
+        asked = (
+            self._table(name)
+            .search(_unit(r.query), vector_column_name="vector")
+            .distance_type("dot")
+        )
+        if where := _sql(r.filter):
+            asked = asked.where(where, prefilter=True)
+        with _files(self.folder):
+            rows = (
+                asked.select([*self._columns(name, r.with_vector), "_distance"])
+                .limit(r.limit or 10)
+                .to_list()
+            )
         return [self._point(name, row, 1 - row["_distance"]) for row in rows]
 
     def _counted(self, name: str, where: str) -> tuple[Words, np.ndarray | None]:
@@ -312,12 +467,16 @@ class LanceClient(_Reads):
             words, inside = self._words[name]
             if where not in inside:
                 inside[where] = np.zeros(len(words.ids), bool)
-                inside[where][[words.place[row["id"]] for row in self._select(name, where, ["id"])]] = True
+                inside[where][
+                    [words.place[row["id"]] for row in self._select(name, where, ["id"])]
+                ] = True
             return words, inside[where]
 
     def _by_words(self, name: str, r: qm.QueryRequest) -> list[SimpleNamespace]:
         "The best points by their words."
         words, inside = self._counted(name, _sql(r.filter))
         best = words.best(r.query.indices, r.query.values, inside, r.limit or 10)
-        found = {p.id: p for p in self.retrieve(name, [i for i, _ in best], with_vectors=r.with_vector)}
+        found = {
+            p.id: p for p in self.retrieve(name, [i for i, _ in best], with_vectors=r.with_vector)
+        }
         return [SimpleNamespace(**{**vars(found[i]), "score": s}) for i, s in best]

@@ -32,7 +32,14 @@ from .chunks import spans
 from .cutting import Cutter, Piece, pieces
 from .documents_in import document_chunks, document_passages
 from .edge import EdgeClient, _copy_file, disk_size
-from .folder import COLLECTION, Manifest, ParentStore, require_same, sqlite_said, words
+from mtrag_nb.search.folder import (
+    COLLECTION,
+    Manifest,
+    ParentStore,
+    require_same,
+    sqlite_said,
+    words,
+)
 from .sound import check_counts
 
 # %% auto #0
@@ -45,17 +52,24 @@ def traces(
     needles: Iterable[str | bytes],  # a text is looked for as UTF-8 and as UTF-16
 ) -> list[str | bytes]:  # those that are found
     "Which of these stand anywhere in the bytes of a folder's files."
-    coded = {n: [n] if isinstance(n, bytes) else [n.encode(), n.encode("utf-16-le")] for n in needles}
+    coded = {
+        n: [n] if isinstance(n, bytes) else [n.encode(), n.encode("utf-16-le")] for n in needles
+    }
     found: set[str | bytes] = set()
     for path in (p for p in Path(folder).rglob("*") if p.is_file()):
-        data = path.read_bytes().rstrip(b"\0") + b"\0"  # the engine's files are as long as they may become
-        found |= {n for n, codes in coded.items() if n not in found and any(c in data for c in codes)}
+        data = (
+            path.read_bytes().rstrip(b"\0") + b"\0"
+        )  # the engine's files are as long as they may become
+        found |= {
+            n for n, codes in coded.items() if n not in found and any(c in data for c in codes)
+        }
     return [n for n in coded if n in found]
 
 # %% ../../nbs/4_search/10_library.ipynb #8c74352c
 @dataclass(frozen=True)
 class Entry:
     "A document in a library."
+
     id: str  # 16 hex digits of the hash of name and content
     name: str  # path inside the folder that was added, with "/"; no two have the same
     collection: str  # what it is filtered by
@@ -78,14 +92,16 @@ _TAKE_OVER = (
     f"insert into sums select row_number() over (order by number), id, children, sum from old.sums where {_STAYS.format('id')}",
     "insert into documents select * from old.documents where id not in (select id from gone.documents)",
     "insert into words select word, n from "
-    "(select o.word, o.children - ifnull(g.n, 0) n from old.words o left join gone.words g using (word)) where n > 0")
+    "(select o.word, o.children - ifnull(g.n, 0) n from old.words o left join gone.words g using (word)) where n > 0",
+)
 
 # %% ../../nbs/4_search/10_library.ipynb #231a30e2
 class LibraryTables(ParentStore):
     "The tables of an index, and one of documents. What is deleted in them is overwritten."
 
     def _begin(self, write: bool) -> None:
-        if write: self._db.executescript(f"pragma secure_delete = on; {_DOCUMENTS}")
+        if write:
+            self._db.executescript(f"pragma secure_delete = on; {_DOCUMENTS}")
         super()._begin(write)
 
     def documents(self) -> list[Entry]:
@@ -95,16 +111,31 @@ class LibraryTables(ParentStore):
     def enter(self, entries: Iterable[Entry]) -> None:
         "Add documents."
         with self._lock, sqlite_said(self.path), self._db as db:
-            db.executemany(f"insert into documents values ({','.join('?' * len(fields(Entry)))})", map(astuple, entries))
+            db.executemany(
+                f"insert into documents values ({','.join('?' * len(fields(Entry)))})",
+                map(astuple, entries),
+            )
 
     def corpus(self) -> str:
         "Names what the documents say: the same in whatever order they came."
-        return hashlib.sha256("\n".join(sorted(f"{e.id} {e.corpus}" for e in self.documents())).encode()).hexdigest()
+        return hashlib.sha256(
+            "\n".join(sorted(f"{e.id} {e.corpus}" for e in self.documents())).encode()
+        ).hexdigest()
 
     def words_of(self, documents: Iterable[str], chunks: ChunkSettings) -> Counter:
         "How many children of these documents hold each word."
-        rows = (row for d in documents for row in self._all("select text from parents where id >= ? and id < ?", [f"{d}#", f"{d}$"]))
-        children = (text[a:b] for text, in rows for a, b in dict.fromkeys(spans(text, chunks.child_size, chunks.child_overlap)))
+        rows = (
+            row
+            for d in documents
+            for row in self._all(
+                "select text from parents where id >= ? and id < ?", [f"{d}#", f"{d}$"]
+            )
+        )
+        children = (
+            text[a:b]
+            for (text,) in rows
+            for a, b in dict.fromkeys(spans(text, chunks.child_size, chunks.child_overlap))
+        )
         return Counter(w for child in children for w in set(words(child)))
 
     def take_over(self, old: Path, gone: Collection[str], counted: Mapping[str, int]) -> None:
@@ -113,20 +144,31 @@ class LibraryTables(ParentStore):
             self._db.execute("attach ? as old", [f"{old.absolute().as_uri()}?mode=ro"])
             self._db.execute("attach ':memory:' as gone")
             with self._db as db:
-                db.execute("create table gone.documents (id primary key)"), db.execute("create table gone.words (word primary key, n)")
+                (
+                    db.execute("create table gone.documents (id primary key)"),
+                    db.execute("create table gone.words (word primary key, n)"),
+                )
                 db.executemany("insert into gone.documents values (?)", [(d,) for d in gone])
                 db.executemany("insert into gone.words values (?,?)", counted.items())
-                for statement in _TAKE_OVER: db.execute(statement)
-            for name in ("old", "gone"): self._db.execute(f"detach {name}")
+                for statement in _TAKE_OVER:
+                    db.execute(statement)
+            for name in ("old", "gone"):
+                self._db.execute(f"detach {name}")
 
 # %% ../../nbs/4_search/10_library.ipynb #020c0ab6
-def _document_of(passage_id: str) -> str: return passage_id.split("#")[0]
+def _document_of(passage_id: str) -> str:
+    return passage_id.split("#")[0]
 
 
 def _again(vector: object) -> object:
     "A vector that the engine gave, as it takes it."
-    if isinstance(vector, dict): return {name: _again(v) for name, v in vector.items()}
-    return vector if isinstance(vector, list) else qm.SparseVector(indices=vector.indices, values=vector.values)
+    if isinstance(vector, dict):
+        return {name: _again(v) for name, v in vector.items()}
+    return (
+        vector
+        if isinstance(vector, list)
+        else qm.SparseVector(indices=vector.indices, values=vector.values)
+    )
 
 # %% ../../nbs/4_search/10_library.ipynb #8fbf7406
 def _kept(client: EdgeClient, gone: Collection[str]) -> Iterator[SimpleNamespace]:
@@ -137,14 +179,16 @@ def _kept(client: EdgeClient, gone: Collection[str]) -> Iterator[SimpleNamespace
         for p in found:
             if _document_of(p.payload["document_id"]) not in gone:
                 yield SimpleNamespace(id=p.id, vector=_again(p.vector), payload=p.payload)
-        if at is None: return
+        if at is None:
+            return
 
 
 def _take_points(old: Path, new: Path, manifest: Manifest, gone: Collection[str]) -> None:
     "Make the engine's files anew in another folder, without these documents."
     with closing(EdgeClient(old / "qdrant")) as client:
         client.get_collection(COLLECTION)
-        if not gone: shutil.copytree(old / "qdrant", new / "qdrant", copy_function=_copy_file)
+        if not gone:
+            shutil.copytree(old / "qdrant", new / "qdrant", copy_function=_copy_file)
         else:
             with closing(EdgeClient(new / "qdrant")) as rest:
                 make_collection(rest, manifest.dim, bool(manifest.sparse))
@@ -159,9 +203,11 @@ def _sums(path: Path, name: str) -> tuple[str, str]:
     "SHA-256 of a file, and the id that its document will have; empty for what cannot be read so."
     try:
         status = path.stat()
-        if not stat.S_ISREG(status.st_mode) or status.st_size > max(MAX_BYTES.values()): return "", ""
+        if not stat.S_ISREG(status.st_mode) or status.st_size > max(MAX_BYTES.values()):
+            return "", ""
         data = path.read_bytes()
-    except OSError: return "", ""
+    except OSError:
+        return "", ""
     whole = hashlib.sha256(name.encode("utf-8", "surrogateescape") + b"\0" + data).hexdigest()
     return hashlib.sha256(data).hexdigest(), whole[:16]
 
@@ -169,23 +215,30 @@ def _sums(path: Path, name: str) -> tuple[str, str]:
 class Newcomers(Reader):
     "A reader of documents that passes over those that are known. Raises Unchanged for them."
 
-    def __init__(self, known: Mapping[str, Entry], collection: str, document: Document | None = None):  # known by name; one that was read
+    def __init__(
+        self, known: Mapping[str, Entry], collection: str, document: Document | None = None
+    ):  # known by name; one that was read
         super().__init__()
         self.known, self.collection, self.document, self.sums = known, collection, document, {}
 
     def read(self, path: str | Path, name: str = "") -> Document:
         name = name_of(path, name)
         self.sums[name], will_be = _sums(Path(path), name)
-        if (e := self.known.get(name)) and (e.sha256, e.collection) == (self.sums[name], self.collection):
+        if (e := self.known.get(name)) and (e.sha256, e.collection) == (
+            self.sums[name],
+            self.collection,
+        ):
             raise Unchanged("unchanged", name)
         document = self.document or super().read(path, name)
-        if document.id != will_be: raise DataError("changed while it was read", path, remedy="Add it again")
+        if document.id != will_be:
+            raise DataError("changed while it was read", path, remedy="Add it again")
         return document
 
 # %% ../../nbs/4_search/10_library.ipynb #2e29ba6a
 @dataclass(frozen=True)
 class Coming:
     "A document on its way into a library."
+
     document: Document
     sha256: str
     collection: str
@@ -196,8 +249,19 @@ class Coming:
         d, passages = self.document, [astuple(p.passage) for p in self.pieces]
         children = sum(len(p.ids) for p in self.pieces)
         corpus = hashlib.sha256(json.dumps(passages).encode()).hexdigest()
-        return Entry(d.id, d.name, self.collection, d.kind, self.sha256, len(d.pages), len(d.text), len(passages), children, corpus,
-                     generation)
+        return Entry(
+            d.id,
+            d.name,
+            self.collection,
+            d.kind,
+            self.sha256,
+            len(d.pages),
+            len(d.text),
+            len(passages),
+            children,
+            corpus,
+            generation,
+        )
 
 # %% ../../nbs/4_search/10_library.ipynb #dfefb350
 def coming(
@@ -209,23 +273,32 @@ def coming(
     "Documents, cut; for each that does not come, why. Raises DataError if there is no such folder, or no file in it."
     for found in iter_documents(source, reader) if not name else _named(Path(source), name, reader):
         [passages] = document_passages([found], reader.collection)
-        if isinstance(passages, DataError): yield passages
-        else: yield Coming(found, reader.sums[found.name], reader.collection, list(pieces(passages, cut)))
+        if isinstance(passages, DataError):
+            yield passages
+        else:
+            yield Coming(
+                found, reader.sums[found.name], reader.collection, list(pieces(passages, cut))
+            )
 
 
 def _named(path: Path, name: str, reader: Newcomers) -> Iterator[Document | DataError]:
     "One file, under a name of its own."
     with reader:
-        try: yield reader.read(path, name)
-        except DataError as e: yield e
+        try:
+            yield reader.read(path, name)
+        except DataError as e:
+            yield e
 
 # %% ../../nbs/4_search/10_library.ipynb #2895c5f9
 def _check_room(folder: Path, manifest: Manifest) -> None:
     "Raises DiskFull unless the library fits a second time."
     need, free = disk_size(folder) / 1e6 + 256, shutil.disk_usage(folder).free / 1e6
     if free < need:
-        raise DiskFull(f"a change of the library takes {need:.0f} MB for a while, and {free:.0f} MB are free", folder,
-                       remedy="Make room and start again: nothing has changed")
+        raise DiskFull(
+            f"a change of the library takes {need:.0f} MB for a while, and {free:.0f} MB are free",
+            folder,
+            remedy="Make room and start again: nothing has changed",
+        )
 
 # %% ../../nbs/4_search/10_library.ipynb #9384d27f
 @contextmanager
@@ -247,7 +320,9 @@ def _change(
             build = Build(new, replace(manifest, generation=manifest.generation + 1), store, tables)
             yield build
             tables.commit((), (), tables.corpus(), {})
-            done = replace(build.manifest, complete=True, domains=tables.counts(), corpus=tables.corpus())
+            done = replace(
+                build.manifest, complete=True, domains=tables.counts(), corpus=tables.corpus()
+            )
             check_counts(new, done, store, tables)
             done.save(new)
 
@@ -258,6 +333,7 @@ GROUP = 2048  # children after which a group of documents is put in
 @dataclass(frozen=True)
 class Change:
     "What was done to a library: names of documents."
+
     generation: int  # that it has now
     added: tuple[str, ...] = ()
     replaced: tuple[str, ...] = ()
@@ -266,7 +342,11 @@ class Change:
     problems: tuple[DataError, ...] = ()  # of files that could not be read
 
     def __str__(self) -> str:
-        said = [f"{len(found)} {what}" for what in ("added", "replaced", "removed", "unchanged") if (found := getattr(self, what))]
+        said = [
+            f"{len(found)} {what}"
+            for what in ("added", "replaced", "removed", "unchanged")
+            if (found := getattr(self, what))
+        ]
         return f"generation {self.generation}: {', '.join(said + [f'{len(self.problems)} left out'] * bool(self.problems)) or 'no change'}"
 
 # %% ../../nbs/4_search/10_library.ipynb #13fd119f
@@ -275,20 +355,39 @@ def library_manifest(folder: Path) -> Manifest:
     settled(folder)
     manifest = Manifest.load(folder)
     if not manifest.generation:
-        raise IndexMismatch(f"{folder} holds an index that is no library. Add its documents to a library in a new folder")
+        raise IndexMismatch(
+            f"{folder} holds an index that is no library. Add its documents to a library in a new folder"
+        )
     return manifest
 
 # %% ../../nbs/4_search/10_library.ipynb #88892b32
-def _begin_with(folder: Path, embedder: EmbedderLike, chunks: ChunkSettings | None, sparse: SparseSettings | None) -> Manifest:
+def _begin_with(
+    folder: Path,
+    embedder: EmbedderLike,
+    chunks: ChunkSettings | None,
+    sparse: SparseSettings | None,
+) -> Manifest:
     "The manifest that a change begins with: of the library, or of a new one. Raises IndexMismatch if it was made with others."
-    asked = {"embedder": embedder.fingerprint, "dim": embedder.dim, **({} if chunks is None else {"chunks": document_chunks(chunks)}),
-             **({} if sparse is None else {"sparse": sparse})}
+    asked = {
+        "embedder": embedder.fingerprint,
+        "dim": embedder.dim,
+        **({} if chunks is None else {"chunks": document_chunks(chunks)}),
+        **({} if sparse is None else {"sparse": sparse}),
+    }
     if (folder / "manifest.json").exists():
         require_same(folder, manifest := library_manifest(folder), **asked)
         return manifest
-    if strangers := sorted(p.name for p in folder.iterdir() if p.name not in (".lock", NEXT, READY)):
-        raise DataError(f"no library, and {strangers[0][:80]!r} is there already", folder, remedy="Name a folder that is not there")
-    return Manifest(**{"chunks": document_chunks(), "sparse": SparseSettings(), **asked}, titles=True)
+    if strangers := sorted(
+        p.name for p in folder.iterdir() if p.name not in (".lock", NEXT, READY)
+    ):
+        raise DataError(
+            f"no library, and {strangers[0][:80]!r} is there already",
+            folder,
+            remedy="Name a folder that is not there",
+        )
+    return Manifest(
+        **{"chunks": document_chunks(), "sparse": SparseSettings(), **asked}, titles=True
+    )
 
 # %% ../../nbs/4_search/10_library.ipynb #ff1718ef
 class Library:
@@ -308,27 +407,36 @@ class Library:
     def documents(self) -> list[Entry]:
         "What is in it, by name. Raises DataError if there is no library."
         library_manifest(self.folder)
-        with closing(LibraryTables(self.folder / "parents.sqlite", write=False)) as tables: return tables.documents()
+        with closing(LibraryTables(self.folder / "parents.sqlite", write=False)) as tables:
+            return tables.documents()
 
     def add(
         self,
-        source: str | Path,  # a file, or a folder with all that is in it; one of a name that is in the library replaces it
+        source: str
+        | Path,  # a file, or a folder with all that is in it; one of a name that is in the library replaces it
         collection: str,  # what they are filtered by
         embedder: EmbedderLike,
-        chunks: ChunkSettings | None = None,  # the children's sizes; None: the library's, or those of this project for a new one
-        sparse: SparseSettings | None = None,  # None: as the library has it; a new one has those of this project
+        chunks: ChunkSettings
+        | None = None,  # the children's sizes; None: the library's, or those of this project for a new one
+        sparse: SparseSettings
+        | None = None,  # None: as the library has it; a new one has those of this project
         name: str = "",  # what a file is called in the library; "": as it is
         progress: bool = False,  # a progress bar on stderr
         document: Document | None = None,  # what the file holds, where it was read already
     ) -> Change:
         "Add documents, or replace them. Raises DataError if none could be read, InUse if another process changes the library."
-        if name and not Path(source).is_file(): raise SettingsError(f"a name is given to one file, not to {source}")
-        if not collection.strip(): raise SettingsError("the collection needs a name: --collection NAME")
-        if not Path(source).exists(): raise DataError("no such file or folder", source, remedy="Check the path")
+        if name and not Path(source).is_file():
+            raise SettingsError(f"a name is given to one file, not to {source}")
+        if not collection.strip():
+            raise SettingsError("the collection needs a name: --collection NAME")
+        if not Path(source).exists():
+            raise DataError("no such file or folder", source, remedy="Check the path")
         with only_writer(self.folder, "library"):
             settle(self.folder)
             manifest = _begin_with(self.folder, embedder, chunks, sparse)
-            return _put_all(self.folder, source, name, collection, embedder, manifest, progress, document)
+            return _put_all(
+                self.folder, source, name, collection, embedder, manifest, progress, document
+            )
 
     def remove(
         self,
@@ -340,44 +448,86 @@ class Library:
             manifest = library_manifest(self.folder)
             known = {key: e for e in self.documents() for key in (e.id, e.name)}
             if unknown := [d for d in documents if d not in known]:
-                raise DataError(f"no document {unknown[0][:80]!r} in the library", self.folder, remedy="`mtrag library list` names them")
+                raise DataError(
+                    f"no document {unknown[0][:80]!r} in the library",
+                    self.folder,
+                    remedy="`mtrag library list` names them",
+                )
             gone = {known[d].id: known[d].name for d in documents}
-            if not gone: return Change(manifest.generation)
-            with _change(self.folder, manifest, gone): pass
+            if not gone:
+                return Change(manifest.generation)
+            with _change(self.folder, manifest, gone):
+                pass
             return Change(manifest.generation + 1, removed=tuple(gone.values()))
 
-    def __repr__(self) -> str: return f"Library(generation {self.generation}, {len(self.documents())} documents)"
+    def __repr__(self) -> str:
+        return f"Library(generation {self.generation}, {len(self.documents())} documents)"
 
     def _repr_html_(self) -> str:
-        columns = ("name", "collection", "kind", "pages", "characters", "passages", "children", "generation")
-        rows = [[getattr(e, c) if getattr(e, c) != 0 else "" for c in columns] for e in self.documents()]
+        columns = (
+            "name",
+            "collection",
+            "kind",
+            "pages",
+            "characters",
+            "passages",
+            "children",
+            "generation",
+        )
+        rows = [
+            [getattr(e, c) if getattr(e, c) != 0 else "" for c in columns] for e in self.documents()
+        ]
         return html_table(columns, rows, note=f"generation {self.generation}")
 
 # %% ../../nbs/4_search/10_library.ipynb #f6295d06
-def _put(folder: Path, manifest: Manifest, group: Sequence[Coming], known: dict[str, Entry], embedder: EmbedderLike) -> Manifest:
+def _put(
+    folder: Path,
+    manifest: Manifest,
+    group: Sequence[Coming],
+    known: dict[str, Entry],
+    embedder: EmbedderLike,
+) -> Manifest:
     "Put documents into a library, in the place of those of the same names; `known` is kept up. What it holds then."
     entries = [c.entry(manifest.generation + 1) for c in group]
     with _change(folder, manifest, {known[e.name].id for e in entries if e.name in known}) as build:
-        for batch in batches((p for c in group for p in c.pieces), BATCH): add_batch(build, batch, embedder, 256)
+        for batch in batches((p for c in group for p in c.pieces), BATCH):
+            add_batch(build, batch, embedder, 256)
         build.parents.enter(entries)
     known.update({e.name: e for e in entries})
     return Manifest.load(folder)
 
 # %% ../../nbs/4_search/10_library.ipynb #a30fddc8
-def _put_all(folder: Path, source: str | Path, name: str, collection: str, embedder: EmbedderLike, manifest: Manifest,
-             progress: bool, document: Document | None) -> Change:
+def _put_all(
+    folder: Path,
+    source: str | Path,
+    name: str,
+    collection: str,
+    embedder: EmbedderLike,
+    manifest: Manifest,
+    progress: bool,
+    document: Document | None,
+) -> Change:
     "Put all documents of a source into a library, group by group."
     known = {e.name: e for e in Library(folder).documents()} if manifest.generation else {}
     found, group = {"added": [], "replaced": [], "unchanged": [], "problems": []}, []
-    every = coming(source, name, Newcomers(dict(known), collection, document), Cutter(manifest.chunks, manifest.sparse, titles=True))
+    every = coming(
+        source,
+        name,
+        Newcomers(dict(known), collection, document),
+        Cutter(manifest.chunks, manifest.sparse, titles=True),
+    )
     for c in tqdm(every, desc="documents", unit="", disable=not progress):
-        if isinstance(c, Unchanged): found["unchanged"].append(str(c.path))
-        elif isinstance(c, DataError): found["problems"].append(c)
+        if isinstance(c, Unchanged):
+            found["unchanged"].append(str(c.path))
+        elif isinstance(c, DataError):
+            found["problems"].append(c)
         else:
             found["replaced" if c.document.name in known else "added"].append(c.document.name)
             group.append(c)
-        if sum(len(p.ids) for c in group for p in c.pieces) >= GROUP: manifest, group = _put(folder, manifest, group, known, embedder), []
-    if group: manifest = _put(folder, manifest, group, known, embedder)
+        if sum(len(p.ids) for c in group for p in c.pieces) >= GROUP:
+            manifest, group = _put(folder, manifest, group, known, embedder), []
+    if group:
+        manifest = _put(folder, manifest, group, known, embedder)
     if not (found["added"] or found["replaced"] or found["unchanged"]):
         said = f"none of its {len(found['problems'])} files could be read, the first: {found['problems'][0]}"
         raise DataError(said, source, remedy="Check it")

@@ -24,7 +24,14 @@ from tqdm import tqdm
 from ..core.files import only_writer
 from ..core.settings import NearestSettings
 from ..core.types import DataError, DiskFull, IndexMismatch, ServerError, plain
-from .edge import ENGINE_ROOM, _Collection, _copy_file, _load_shard, disk_size, exchange
+from mtrag_nb.search.edge import (
+    ENGINE_ROOM,
+    _Collection,
+    _copy_file,
+    _load_shard,
+    disk_size,
+    exchange,
+)
 from .folder import COLLECTION, Manifest
 
 # %% auto #0
@@ -32,20 +39,29 @@ __all__ = ['OVERSAMPLING', 'QUANTILE', 'SAMPLE', 'search_params', 'kilobytes', '
            'peak_memory', 'build_graph', 'graph_id', 'graph_on_server', 'make_nearest']
 
 # %% ../../nbs/4_search/03c_nearest.ipynb #3c000007
-OVERSAMPLING = 2.0  # with int8: of the hits wanted, so many times as many are compared again in full
+OVERSAMPLING = (
+    2.0  # with int8: of the hits wanted, so many times as many are compared again in full
+)
 
 
 def search_params(
     nearest: NearestSettings | None,  # None: exactly
 ) -> qm.SearchParams:
     "How a search by vector is asked for."
-    if nearest is None: return qm.SearchParams(exact=True)
-    again = qm.QuantizationSearchParams(rescore=True, oversampling=OVERSAMPLING) if nearest.int8 else None
+    if nearest is None:
+        return qm.SearchParams(exact=True)
+    again = (
+        qm.QuantizationSearchParams(rescore=True, oversampling=OVERSAMPLING)
+        if nearest.int8
+        else None
+    )
     options = {"hnsw_ef": nearest.ef if nearest.m else None, "quantization": again}
     return qm.SearchParams(**{k: v for k, v in options.items() if v is not None})
 
 # %% ../../nbs/4_search/03c_nearest.ipynb #3c00000a
-QUANTILE = 0.99  # of the numbers in the vectors: what lies outside is cut off when they become 8 bits
+QUANTILE = (
+    0.99  # of the numbers in the vectors: what lies outside is cut off when they become 8 bits
+)
 
 
 def kilobytes(
@@ -62,11 +78,23 @@ def engine_options(
     threads: int = 0,  # that build the graph; 0: as many as there are cores
 ) -> dict:
     "The options of the embedded engine, parts of its `EdgeConfig`."
-    int8 = edge.ScalarQuantizationConfig(edge.ScalarType.Int8, quantile=QUANTILE, always_ram=True) if nearest.int8 else None
-    graph = edge.HnswIndexConfig(m=nearest.m, ef_construct=nearest.ef_construct, full_scan_threshold=kilobytes(nearest.exact_below, dim),
-                                 max_indexing_threads=threads, payload_m=nearest.m)
-    return {"hnsw_config": graph, "quantization_config": int8,
-            "optimizers": edge.EdgeOptimizersConfig(indexing_threshold=1, default_segment_number=1)}
+    int8 = (
+        edge.ScalarQuantizationConfig(edge.ScalarType.Int8, quantile=QUANTILE, always_ram=True)
+        if nearest.int8
+        else None
+    )
+    graph = edge.HnswIndexConfig(
+        m=nearest.m,
+        ef_construct=nearest.ef_construct,
+        full_scan_threshold=kilobytes(nearest.exact_below, dim),
+        max_indexing_threads=threads,
+        payload_m=nearest.m,
+    )
+    return {
+        "hnsw_config": graph,
+        "quantization_config": int8,
+        "optimizers": edge.EdgeOptimizersConfig(indexing_threshold=1, default_segment_number=1),
+    }
 
 # %% ../../nbs/4_search/03c_nearest.ipynb #3c00000b
 def server_options(
@@ -76,19 +104,37 @@ def server_options(
     "The options of a server: the arguments of `update_collection`."
     n = nearest or NearestSettings(m=0, int8=True)
     size = kilobytes(n.exact_below, dim)
-    scalar = qm.ScalarQuantizationConfig(type=qm.ScalarType.INT8, quantile=QUANTILE, always_ram=True)
-    int8 = qm.ScalarQuantization(scalar=scalar) if nearest and nearest.int8 else qm.Disabled.DISABLED
-    graph = qm.HnswConfigDiff(m=n.m, ef_construct=n.ef_construct, full_scan_threshold=size, payload_m=n.m)
-    return {"hnsw_config": graph, "quantization_config": int8, "optimizers_config": qm.OptimizersConfigDiff(indexing_threshold=size)}
+    scalar = qm.ScalarQuantizationConfig(
+        type=qm.ScalarType.INT8, quantile=QUANTILE, always_ram=True
+    )
+    int8 = (
+        qm.ScalarQuantization(scalar=scalar) if nearest and nearest.int8 else qm.Disabled.DISABLED
+    )
+    graph = qm.HnswConfigDiff(
+        m=n.m, ef_construct=n.ef_construct, full_scan_threshold=size, payload_m=n.m
+    )
+    return {
+        "hnsw_config": graph,
+        "quantization_config": int8,
+        "optimizers_config": qm.OptimizersConfigDiff(indexing_threshold=size),
+    }
 
 # %% ../../nbs/4_search/03c_nearest.ipynb #3c00000e
 def _made_of(collection: Path) -> dict:
     "The vectors of a collection, as parts of an `EdgeConfig`."
     said = json.loads((collection / "edge_config.json").read_text())
-    dense = {name: edge.EdgeVectorParams(size=v["size"], distance=getattr(edge.Distance, v["distance"])) for name,
-             v in said["vectors"].items()}
-    idf = lambda v: edge.Modifier.Idf if v.get("modifier") == "idf" else None
-    sparse = {name: edge.EdgeSparseVectorParams(modifier=idf(v)) for name, v in said["sparse_vectors"].items()}
+    dense = {
+        name: edge.EdgeVectorParams(size=v["size"], distance=getattr(edge.Distance, v["distance"]))
+        for name, v in said["vectors"].items()
+    }
+
+    def idf(v):
+        return edge.Modifier.Idf if v.get("modifier") == "idf" else None
+
+    sparse = {
+        name: edge.EdgeSparseVectorParams(modifier=idf(v))
+        for name, v in said["sparse_vectors"].items()
+    }
     return {"vectors": dense, "sparse_vectors": sparse or None}
 
 # %% ../../nbs/4_search/03c_nearest.ipynb #3c000011
@@ -107,7 +153,9 @@ def _sample_seconds(shard: edge.EdgeShard, made_of: Mapping, options: Mapping) -
     some, _ = shard.scroll(edge.ScrollRequest(limit=SAMPLE, with_payload=False, with_vector=True))
     with tempfile.TemporaryDirectory() as folder:
         small = edge.EdgeShard.create(folder, edge.EdgeConfig(**made_of, **options))
-        small.update(edge.UpdateOperation.upsert_points([edge.Point(p.id, p.vector, {}) for p in some]))
+        small.update(
+            edge.UpdateOperation.upsert_points([edge.Point(p.id, p.vector, {}) for p in some])
+        )
         start = time.perf_counter()
         small.optimize()
         seconds = time.perf_counter() - start
@@ -117,9 +165,13 @@ def _sample_seconds(shard: edge.EdgeShard, made_of: Mapping, options: Mapping) -
 # %% ../../nbs/4_search/03c_nearest.ipynb #3c000014
 def peak_memory() -> float:
     "The most memory that this process has held, in MiB; 0 where the system does not say."
-    try: import resource
-    except ImportError: return 0.0
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10)
+    try:
+        import resource
+    except ImportError:
+        return 0.0
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (
+        2**20 if sys.platform == "darwin" else 2**10
+    )
 
 # %% ../../nbs/4_search/03c_nearest.ipynb #3b562eb6
 def _build_here(
@@ -129,12 +181,18 @@ def _build_here(
     threads: str = "0",
 ) -> None:
     "Build a graph in this process, in one call that cannot be interrupted."
-    folder, nearest, say = Path(collection), NearestSettings(**json.loads(settings)), lambda **x: Path(note).write_text(json.dumps(x))
+    folder, nearest, say = (
+        Path(collection),
+        NearestSettings(**json.loads(settings)),
+        lambda **x: Path(note).write_text(json.dumps(x)),
+    )
     shutil.rmtree(folder / "temp_segments", ignore_errors=True)
     made_of = _made_of(folder)
     options = engine_options(nearest, next(iter(made_of["vectors"].values())).size, int(threads))
-    try: shard = edge.EdgeShard.load(collection, edge.EdgeConfig(**made_of, **options))
-    except Exception as e: return say(problem=str(e).replace(collection, "")[:200])
+    try:
+        shard = edge.EdgeShard.load(collection, edge.EdgeConfig(**made_of, **options))
+    except Exception as e:
+        return say(problem=str(e).replace(collection, "")[:200])
     say(sample=_sample_seconds(shard, made_of, options) if nearest.m else 0.0)
     start = time.perf_counter()
     shard.optimize()
@@ -150,20 +208,29 @@ _CODE = "import sys; from mtrag_nb.search.nearest import _build_here; _build_her
 
 def _note(path: Path) -> dict:
     "What the process has noted so far."
-    try: return json.loads(path.read_text())
-    except (OSError, ValueError): return {}
+    try:
+        return json.loads(path.read_text())
+    except (OSError, ValueError):
+        return {}
 
 
 def _ended_within(child: subprocess.Popen, seconds: float) -> bool:
     "Wait so long for a process; whether it has ended."
-    try: child.wait(seconds)
-    except subprocess.TimeoutExpired: return False
+    try:
+        child.wait(seconds)
+    except subprocess.TimeoutExpired:
+        return False
     return True
 
 
 def _wait(child: subprocess.Popen, note: Path, scale: float, progress: bool) -> None:
     "Wait for the process; the bar counts seconds, of as many as the sample foretells."
-    with tqdm(unit=" s", desc="graph", disable=not progress, bar_format="{desc}: {n:.0f} of about {total} s |{bar}|") as bar:
+    with tqdm(
+        unit=" s",
+        desc="graph",
+        disable=not progress,
+        bar_format="{desc}: {n:.0f} of about {total} s |{bar}|",
+    ) as bar:
         start = time.monotonic()
         while not _ended_within(child, 0.5):
             passed = time.monotonic() - start
@@ -173,36 +240,60 @@ def _wait(child: subprocess.Popen, note: Path, scale: float, progress: bool) -> 
 # %% ../../nbs/4_search/03c_nearest.ipynb #3c000019
 def _ended(collection: Path, code: int, note: Mapping, err) -> dict:
     "What a finished process noted. Raises DataError if it failed."
-    if not code and "points" in note: return dict(note)
+    if not code and "points" in note:
+        return dict(note)
     err.seek(0)
     last = (note.get("problem") or err.read().strip() or "it said nothing").splitlines()[-1][:300]
     if "WouldBlock" in last:
-        raise DataError("the index is open", collection, remedy="Close it here and in other processes, then start again")
+        raise DataError(
+            "the index is open",
+            collection,
+            remedy="Close it here and in other processes, then start again",
+        )
     how = f"ended by signal {-code}" if code < 0 else f"failed: {last}"
-    raise DataError(f"the process that builds the graph {how}", collection,
-                    remedy="The index is as it was. Memory or disk may have been full: make room and start again")
+    raise DataError(
+        f"the process that builds the graph {how}",
+        collection,
+        remedy="The index is as it was. Memory or disk may have been full: make room and start again",
+    )
 
 # %% ../../nbs/4_search/03c_nearest.ipynb #3c000018
 def _check_closed_and_room(collection: Path) -> None:
     "Raises DataError if a collection is open somewhere, DiskFull unless its copy and what is built of it fit."
     if str(collection.resolve()) in _Collection._open:
-        raise DataError("the index is open in this process", collection, remedy="Close it (index.close()), then start again")
+        raise DataError(
+            "the index is open in this process",
+            collection,
+            remedy="Close it (index.close()), then start again",
+        )
     _load_shard(collection).close()
     need, free = 3 * disk_size(collection) + ENGINE_ROOM * 10**6, shutil.disk_usage(collection).free
     if free < need:
-        raise DiskFull(f"building a graph takes {need / 1e9:.1f} GB for a while, and {free / 1e9:.1f} GB are free", collection,
-                       remedy="Make room; the index is as it was")
+        raise DiskFull(
+            f"building a graph takes {need / 1e9:.1f} GB for a while, and {free / 1e9:.1f} GB are free",
+            collection,
+            remedy="Make room; the index is as it was",
+        )
 
 # %% ../../nbs/4_search/03c_nearest.ipynb #37dd23d2
-def _built_beside(collection: Path, copy: Path, nearest: NearestSettings, scale: float, progress: bool, threads: int) -> dict:
+def _built_beside(
+    collection: Path,
+    copy: Path,
+    nearest: NearestSettings,
+    scale: float,
+    progress: bool,
+    threads: int,
+) -> dict:
     "Build in a copy of a collection, in another process."
     with tempfile.TemporaryDirectory() as place, open(Path(place) / "err", "w+") as err:
         note = Path(place) / "note"
         argv = [str(copy), json.dumps(plain(nearest)), str(note), str(threads)]
         child = subprocess.Popen([sys.executable, "-c", _CODE, *argv], stdout=err, stderr=err)
-        try: _wait(child, note, scale, progress)
+        try:
+            _wait(child, note, scale, progress)
         finally:
-            if child.poll() is None: child.kill()
+            if child.poll() is None:
+                child.kill()
             child.wait()
         return _ended(collection, child.returncode, _note(note), err)
 
@@ -216,14 +307,18 @@ def build_graph(
 ) -> dict:  # seconds, cpu (seconds), memory_mib, points
     "Build graph and 8-bit numbers in another process. Raises DataError if it cannot, DiskFull without room."
     _check_closed_and_room(collection)
-    for left in collection.parent.glob(f"{collection.name}.graph-*"): shutil.rmtree(left)
+    for left in collection.parent.glob(f"{collection.name}.graph-*"):
+        shutil.rmtree(left)
     place = Path(tempfile.mkdtemp(prefix=f"{collection.name}.graph-", dir=collection.parent))
     try:
         copy = Path(shutil.copytree(collection, place / "copy", copy_function=_copy_file))
         sizes = [sum(sizes), *(n for n in sizes if n >= nearest.exact_below)]
-        took = _built_beside(collection, copy, nearest, work(sizes) / work([SAMPLE]), progress, threads)
+        took = _built_beside(
+            collection, copy, nearest, work(sizes) / work([SAMPLE]), progress, threads
+        )
         exchange(collection, copy)
-    finally: shutil.rmtree(place, ignore_errors=True)
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
     return took
 
 # %% ../../nbs/4_search/03c_nearest.ipynb #3c000021
@@ -231,11 +326,16 @@ def graph_id(
     collection: Path,
 ) -> str:  # "" where there is none
     "A name for the graph and the 8-bit numbers of a collection, by their files."
-    files = sorted(p for pattern in ("links*.bin", "quantized.data") for p in collection.glob(f"segments/*/**/{pattern}"))
+    files = sorted(
+        p
+        for pattern in ("links*.bin", "quantized.data")
+        for p in collection.glob(f"segments/*/**/{pattern}")
+    )
     sha = hashlib.sha256()
     for path in files:
         with open(path, "rb") as f:
-            while block := f.read(2**20): sha.update(block)
+            while block := f.read(2**20):
+                sha.update(block)
     return sha.hexdigest()[:16] if files else ""
 
 # %% ../../nbs/4_search/03c_nearest.ipynb #3c000024
@@ -271,13 +371,25 @@ def make_nearest(
     folder = Path(folder)
     with only_writer(folder, "index"):
         old = Manifest.load(folder)
-        if not old.complete: raise IndexMismatch(f"{folder} holds an unfinished index. Finish it first: start the same ingestion again")
-        plainly, children = replace(old, nearest=None, graph=""), [d["children"] for d in old.domains.values()]
-        if plainly != old: plainly.save(folder)
+        if not old.complete:
+            raise IndexMismatch(
+                f"{folder} holds an unfinished index. Finish it first: start the same ingestion again"
+            )
+        plainly, children = (
+            replace(old, nearest=None, graph=""),
+            [d["children"] for d in old.domains.values()],
+        )
+        if plainly != old:
+            plainly.save(folder)
         large = nearest is not None and sum(children) >= nearest.exact_below
-        if old.url: graph_on_server(client, nearest if large else None, old.dim, progress)
-        elif large: build_graph(folder / "qdrant" / COLLECTION, nearest, children, progress, threads)
-        name = "" if not large else "server" if old.url else graph_id(folder / "qdrant" / COLLECTION)
+        if old.url:
+            graph_on_server(client, nearest if large else None, old.dim, progress)
+        elif large:
+            build_graph(folder / "qdrant" / COLLECTION, nearest, children, progress, threads)
+        name = (
+            "" if not large else "server" if old.url else graph_id(folder / "qdrant" / COLLECTION)
+        )
         new = replace(plainly, nearest=nearest, graph=name)
-        if new != plainly: new.save(folder)
+        if new != plainly:
+            new.save(folder)
         return new

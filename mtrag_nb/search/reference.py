@@ -64,5 +64,8 @@ def fused_reference(
     "Reciprocal rank fusion in its textbook form (Cormack et al. 2009): the sum of weight / (60 + rank)."
     ids = {i for ranking in rankings for i, _ in ranking}
     place = [{i: rank for rank, (i, _) in enumerate(ranking, 1)} for ranking in rankings]
-    gain = lambda i: sum(w / (60 + p[i]) for w, p in zip(weights, place) if i in p)
+
+    def gain(i):
+        return sum(w / (60 + p[i]) for w, p in zip(weights, place) if i in p)
+
     return sorted(((i, round(gain(i), 9)) for i in ids), key=lambda x: (-x[1], x[0]))[:k]

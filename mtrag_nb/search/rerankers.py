@@ -28,25 +28,34 @@ __all__ = ['AnyReranker', 'PARTS', 'SIGNALS', 'WEIGHTS', 'LIKELIHOOD', 'Reranker
 # %% ../../nbs/4_search/06b_rerankers.ipynb #e99d8087
 class Reranker(Protocol):
     "Scores texts for a query: `embed.CrossEncoderReranker`, `CosineReranker`."
+
     fingerprint: str  # goes into the manifest of a run
 
-    def score(self, query: str, texts: Sequence[str]) -> list[float]: ...  # one per text, higher is better
+    def score(
+        self, query: str, texts: Sequence[str]
+    ) -> list[float]: ...  # one per text, higher is better
 
 
 @runtime_checkable
 class HitReranker(Protocol):
     "Scores hits for a query: `OverlapReranker`."
+
     fingerprint: str
 
-    def score_hits(self, query: str, hits: Sequence[Hit]) -> list[float]: ...  # one per hit, higher is better
+    def score_hits(
+        self, query: str, hits: Sequence[Hit]
+    ) -> list[float]: ...  # one per hit, higher is better
 
 
 @runtime_checkable
 class TurnReranker(Protocol):
     "Scores hits for a question and the conversation that it ends: `TalkReranker`."
+
     fingerprint: str
 
-    def score_turn(self, query: str, hits: Sequence[Hit], turns: Sequence[Turn]) -> list[float]: ...  # one per hit, higher is better
+    def score_turn(
+        self, query: str, hits: Sequence[Hit], turns: Sequence[Turn]
+    ) -> list[float]: ...  # one per hit, higher is better
 
 
 AnyReranker = Reranker | HitReranker | TurnReranker
@@ -56,13 +65,20 @@ def rank_hits(
     reranker: AnyReranker,
     query: str,
     hits: Sequence[Hit],
-    turns: Sequence[Turn] = (),  # the conversation, its last question included; none: the query stands alone
+    turns: Sequence[
+        Turn
+    ] = (),  # the conversation, its last question included; none: the query stands alone
 ) -> list[Hit]:  # all of them, best first, each with its `rerank_score`
     "Hits in the order of a reranker."
-    if isinstance(reranker, TurnReranker): scores = reranker.score_turn(query, hits, turns)
-    elif isinstance(reranker, HitReranker): scores = reranker.score_hits(query, hits)
-    else: scores = reranker.score(query, [h.text for h in hits])
-    scored = [replace(h, rerank_score=round(float(s), 6)) for h, s in zip(hits, scores, strict=True)]
+    if isinstance(reranker, TurnReranker):
+        scores = reranker.score_turn(query, hits, turns)
+    elif isinstance(reranker, HitReranker):
+        scores = reranker.score_hits(query, hits)
+    else:
+        scores = reranker.score(query, [h.text for h in hits])
+    scored = [
+        replace(h, rerank_score=round(float(s), 6)) for h, s in zip(hits, scores, strict=True)
+    ]
     return sorted(scored, key=lambda h: (-h.rerank_score, -h.score, h.chunk_id))
 
 # %% ../../nbs/4_search/06b_rerankers.ipynb #2a106480
@@ -78,8 +94,11 @@ class CosineReranker:
         texts: Sequence[str],
     ) -> list[float]:  # one per text, in [-1, 1]
         "Cosine of each text with the query."
-        if not texts: return []
-        return (self.embedder.encode(list(texts)) @ self.embedder.encode([query], query=True)[0]).tolist()
+        if not texts:
+            return []
+        return (
+            self.embedder.encode(list(texts)) @ self.embedder.encode([query], query=True)[0]
+        ).tolist()
 
     def score_hits(
         self,
@@ -105,7 +124,10 @@ class OverlapReranker:
     def shares(self, query: str, hits: Sequence[Hit]) -> list[float]:
         "The share of the query's words that each hit holds."
         asked = dict.fromkeys(words(query))
-        idf = {w: math.log(1 + self._children / (1 + n)) for w, n in self.index.parents.frequency(asked).items()}
+        idf = {
+            w: math.log(1 + self._children / (1 + n))
+            for w, n in self.index.parents.frequency(asked).items()
+        }
         total = sum(idf.values()) or 1.0
         return [sum(idf[w] for w in idf.keys() & set(words(h.text))) / total for h in hits]
 
@@ -124,7 +146,8 @@ def best_three(
 ) -> list[float]:  # of each hit's passage
     "The mean cosine of the best three candidates of the same passage; in the place of a missing one, the worst candidate's."
     floor, found = min(cosines, default=0.0), defaultdict(list)
-    for h, cosine in sorted(zip(hits, cosines), key=lambda pair: -pair[1]): found[h.document_id].append(cosine)
+    for h, cosine in sorted(zip(hits, cosines), key=lambda pair: -pair[1]):
+        found[h.document_id].append(cosine)
     three = {d: sum([*best[:3], floor, floor][:3]) / 3 for d, best in found.items()}
     return [three[h.document_id] for h in hits]
 
@@ -153,7 +176,16 @@ class PassageReranker(OverlapReranker):
 # %% ../../nbs/4_search/06b_rerankers.ipynb #3751e55b
 PARTS = ("last", "before", "answer", "follows", "first")  # of the conversation: views
 SIGNALS = (*PARTS, "words", "words it follows", "siblings")
-WEIGHTS = (0.16, -0.5, 0.25, 0.52, 0.12, 0.11, 0.16, 0.21)  # of SIGNALS: learned on the choosing half of mtrag-human
+WEIGHTS = (
+    0.16,
+    -0.5,
+    0.25,
+    0.52,
+    0.12,
+    0.11,
+    0.16,
+    0.21,
+)  # of SIGNALS: learned on the choosing half of mtrag-human
 
 
 class TalkReranker:
@@ -165,15 +197,28 @@ class TalkReranker:
         embedder: EmbedderLike,
         weights: Sequence[float] = WEIGHTS,
     ):
-        self.index, self.embedder, self.weights, self._words = index, embedder, np.array(weights, np.float64), OverlapReranker(index)
+        self.index, self.embedder, self.weights, self._words = (
+            index,
+            embedder,
+            np.array(weights, np.float64),
+            OverlapReranker(index),
+        )
         self.fingerprint = f"talk:{digest([float(w) for w in weights], 8)}"
 
-    def signals(self, query: str, hits: Sequence[Hit], turns: Sequence[Turn]) -> np.ndarray:  # [hits, signals]
+    def signals(
+        self, query: str, hits: Sequence[Hit], turns: Sequence[Turn]
+    ) -> np.ndarray:  # [hits, signals]
         "The signals of each hit, in the order of SIGNALS. What the conversation has not is 0: an answer, before the first."
         texts = {part: view_text(part, query, turns) for part in PARTS}
         said = [t for t in dict.fromkeys(texts.values()) if t]
-        vector = {"": np.zeros(self.embedder.dim, np.float32), **dict(zip(said, self.embedder.encode(said, query=True)))}
-        cosines = self.index.vectors([h.chunk_id for h in hits]) @ np.stack([vector[t] for t in texts.values()]).T
+        vector = {
+            "": np.zeros(self.embedder.dim, np.float32),
+            **dict(zip(said, self.embedder.encode(said, query=True))),
+        }
+        cosines = (
+            self.index.vectors([h.chunk_id for h in hits])
+            @ np.stack([vector[t] for t in texts.values()]).T
+        )
         shares = [self._words.shares(texts[part], hits) for part in ("last", "follows")]
         return np.c_[cosines, np.array(shares).T, best_three(hits, cosines[:, 0].tolist())]
 
@@ -189,6 +234,7 @@ class TalkReranker:
 # %% ../../nbs/4_search/06b_rerankers.ipynb #4ead05f0
 class FusedOrder:
     "The order that the fusion of several searches gave; after a single one, its own."
+
     fingerprint = "fused"
 
     def score_hits(
@@ -211,7 +257,11 @@ class LikelihoodReranker:
         model: ChatModel,
         chars: int = 1200,  # of a text that the model reads: a child, or a parent
     ):
-        self.model, self.chars, self.fingerprint = model, chars, f"likelihood:{digest(LIKELIHOOD, 8)}:{model.fingerprint}:{chars}"
+        self.model, self.chars, self.fingerprint = (
+            model,
+            chars,
+            f"likelihood:{digest(LIKELIHOOD, 8)}:{model.fingerprint}:{chars}",
+        )
 
     def score(
         self,
@@ -219,8 +269,9 @@ class LikelihoodReranker:
         texts: Sequence[str],
     ) -> list[float]:  # one per text, nats per token, at most 0
         "Score all texts in one call."
-        if not texts: return []
-        asked = [chat("", LIKELIHOOD.format(text=t[:self.chars])) for t in texts]
+        if not texts:
+            return []
+        asked = [chat("", LIKELIHOOD.format(text=t[: self.chars])) for t in texts]
         return [s.mean for s in self.model.score(asked, [query] * len(texts))]
 
 # %% ../../nbs/4_search/06b_rerankers.ipynb #41daa8bb
@@ -232,13 +283,25 @@ def make_reranker(
     model: ChatModel | None = None,
 ) -> AnyReranker:
     "The reranker of a name. Raises SettingsError for one whose model is not there."
-    if not name: name = "model" if given else "overlap"
-    if name == "overlap": return OverlapReranker(index)
-    if name == "passage": return PassageReranker(index)
-    if name == "talk": return TalkReranker(index, embedder)
-    if name == "cosine": return CosineReranker(embedder)
-    if name == "none": return FusedOrder()
-    if name == "likelihood" and model: return LikelihoodReranker(model)
-    if name == "model" and given: return given
-    what = "a chat model" if name == "likelihood" else "a reranker's model in the profile (settings: reranker.name)"
+    if not name:
+        name = "model" if given else "overlap"
+    if name == "overlap":
+        return OverlapReranker(index)
+    if name == "passage":
+        return PassageReranker(index)
+    if name == "talk":
+        return TalkReranker(index, embedder)
+    if name == "cosine":
+        return CosineReranker(embedder)
+    if name == "none":
+        return FusedOrder()
+    if name == "likelihood" and model:
+        return LikelihoodReranker(model)
+    if name == "model" and given:
+        return given
+    what = (
+        "a chat model"
+        if name == "likelihood"
+        else "a reranker's model in the profile (settings: reranker.name)"
+    )
     raise SettingsError(f"retrieval.reranker={name} takes {what}")

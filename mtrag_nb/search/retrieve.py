@@ -13,13 +13,29 @@ from ..core.html import html_table, text_table
 from ..core.record import Found
 from ..core.settings import Leg, RetrievalSettings, legs
 from ..core.text import clipped
-from ..core.types import Context, DataError, Passage, SettingsError, Task, Turn, as_context, digest
+from mtrag_nb.core.types import (
+    Context,
+    DataError,
+    Passage,
+    SettingsError,
+    Task,
+    Turn,
+    as_context,
+    digest,
+)
 from ..models.chat import ChatModel
 from ..models.embed import EmbedderLike
 from .fusion import FUSE
 from .index import Hit, Index
 from .rerankers import LIKELIHOOD, AnyReranker, make_reranker, rank_hits
-from .views import Terms, query_vectors, several_rewrites, view_terms, view_text, views_identity
+from mtrag_nb.search.views import (
+    Terms,
+    query_vectors,
+    several_rewrites,
+    view_terms,
+    view_text,
+    views_identity,
+)
 
 # %% auto #0
 __all__ = ['best_hits', 'Retrieval', 'RetrieverLike', 'Search', 'searches', 'fused_hits', 'Candidates', 'Retriever',
@@ -32,20 +48,26 @@ def best_hits(
     distinct: bool = False,  # False: k hits; True: as many as it takes to have k passages
 ) -> list[Hit]:
     "The hits that are kept."
-    if not distinct: return list(hits[:k])
-    firsts = {h.document_id: n for n, h in reversed(list(enumerate(hits)))}  # passage -> place of its first hit
-    return list(hits[:1 + max(sorted(firsts.values())[:k], default=-1)])
+    if not distinct:
+        return list(hits[:k])
+    firsts = {
+        h.document_id: n for n, h in reversed(list(enumerate(hits)))
+    }  # passage -> place of its first hit
+    return list(hits[: 1 + max(sorted(firsts.values())[:k], default=-1)])
 
 # %% ../../nbs/4_search/07_retrieve.ipynb #66552b91
 @dataclass(frozen=True, repr=False)
 class Retrieval:
     "What was retrieved for a question."
+
     hits: tuple[Found, ...] = ()  # best first
     contexts: tuple[Context, ...] = ()  # in the order of the hits, each once
 
-    def _rows(self) -> list[tuple]: return [(c.name, c.score, clipped(c.text, 90)) for c in self.contexts]
+    def _rows(self) -> list[tuple]:
+        return [(c.name, c.score, clipped(c.text, 90)) for c in self.contexts]
 
-    def __repr__(self) -> str: return text_table(["context", "score"], [r[:2] for r in self._rows()])
+    def __repr__(self) -> str:
+        return text_table(["context", "score"], [r[:2] for r in self._rows()])
 
     def _repr_html_(self) -> str:
         note = f"{len(self.hits)} hits in {len(self.contexts)} contexts"
@@ -54,6 +76,7 @@ class Retrieval:
 
 class RetrieverLike(Protocol):
     "What stands in the place of a retriever: `Retriever`, `GivenPassages`, an oracle."
+
     fingerprint: str  # goes into the identity of a run
 
     def retrieve(
@@ -65,7 +88,9 @@ class RetrieverLike(Protocol):
         model: ChatModel | None = None,  # for settings that ask one
     ) -> Retrieval: ...
 
-    def contexts(self, ids: Sequence[str]) -> list[Context]: ...  # by id, in that order; without a score
+    def contexts(
+        self, ids: Sequence[str]
+    ) -> list[Context]: ...  # by id, in that order; without a score
 
 # %% ../../nbs/4_search/07_retrieve.ipynb #74305dfc
 def _child(h: Hit) -> Context:
@@ -80,14 +105,19 @@ def _found(h: Hit) -> Found:
 
 def _contexts(hits: Sequence[Hit], index: Index, parent_swap: bool) -> list[Context]:
     "What is read for these hits, with the score of the hit that brought it: each parent once, or the children themselves."
-    if not parent_swap: return [replace(_child(h), score=h.ranked_by) for h in hits]
+    if not parent_swap:
+        return [replace(_child(h), score=h.ranked_by) for h in hits]
     first = {h.parent_id: h for h in reversed(hits)}  # the best hit of each parent
-    return [replace(c, score=first[c.id].ranked_by) for c in index.contexts(list(dict.fromkeys(h.parent_id for h in hits)))]
+    return [
+        replace(c, score=first[c.id].ranked_by)
+        for c in index.contexts(list(dict.fromkeys(h.parent_id for h in hits)))
+    ]
 
 # %% ../../nbs/4_search/07_retrieve.ipynb #7148dd9e
 @dataclass(frozen=True)
 class Search:
     "One search for a question."
+
     terms: Terms  # what its vector is made of; by words: one text
     words: bool = False  # True: by BM25
     weight: float = 1.0  # in the fusion
@@ -102,9 +132,12 @@ def searches(
     "The searches for a question. Raises SettingsError for rewrites without a model."
     out = []
     for leg in wanted:
-        if leg.view != "rewrites": terms = [view_terms(leg.view, query, turns)]
-        elif model is None: raise SettingsError("the view rewrites takes a chat model, and none was given")
-        else: terms = [[(1.0, text)] for text in several_rewrites(model, query, turns)]
+        if leg.view != "rewrites":
+            terms = [view_terms(leg.view, query, turns)]
+        elif model is None:
+            raise SettingsError("the view rewrites takes a chat model, and none was given")
+        else:
+            terms = [[(1.0, text)] for text in several_rewrites(model, query, turns)]
         out += [Search(ts, leg.words, leg.weight / len(terms)) for ts in terms]
     return out
 
@@ -118,7 +151,10 @@ def fused_hits(
     "Several rankings of hits as one."
     by_id = {h.chunk_id: h for hits in rankings for h in hits}
     fused = FUSE[fusion]([[h.chunk_id for h in hits] for hits in rankings], weights)
-    return [replace(by_id[i], rerank_score=score) for i, score in (fused if fusion == "pool" else fused[:k])]
+    return [
+        replace(by_id[i], rerank_score=score)
+        for i, score in (fused if fusion == "pool" else fused[:k])
+    ]
 
 # %% ../../nbs/4_search/07_retrieve.ipynb #28c2f5bb
 class _Searching:
@@ -132,18 +168,33 @@ class _Searching:
         settings: RetrievalSettings = RetrievalSettings(),
     ):
         if not 1 <= settings.rerank_k <= settings.top_k:
-            raise SettingsError(f"cannot keep rerank_k={settings.rerank_k} of top_k={settings.top_k} candidates: "
-                                "rerank_k goes from 1 to top_k")
-        self.index, self.embedder, self.settings, self.legs = index, embedder, settings, legs(settings.views)
+            raise SettingsError(
+                f"cannot keep rerank_k={settings.rerank_k} of top_k={settings.top_k} candidates: "
+                "rerank_k goes from 1 to top_k"
+            )
+        self.index, self.embedder, self.settings, self.legs = (
+            index,
+            embedder,
+            settings,
+            legs(settings.views),
+        )
         if any(leg.words for leg in self.legs) and not index.manifest.sparse:
-            raise SettingsError(f"retrieval.views={settings.views!r} searches by words, and {index.folder} holds none: "
-                                "build it again with mtrag ingest, or search by vectors alone: retrieval.views=mix")
+            raise SettingsError(
+                f"retrieval.views={settings.views!r} searches by words, and {index.folder} holds none: "
+                "build it again with mtrag ingest, or search by vectors alone: retrieval.views=mix"
+            )
         asks = settings.reranker == "likelihood"  # the model of whoever asks
-        self.reranker = None if asks else make_reranker(settings.reranker, index, embedder, reranker)
+        self.reranker = (
+            None if asks else make_reranker(settings.reranker, index, embedder, reranker)
+        )
         by = f"likelihood:{digest(LIKELIHOOD, 8)}" if asks else self.reranker.fingerprint
-        self.fingerprint = " ".join([index.fingerprint, *views_identity(leg.view for leg in self.legs), by])
+        self.fingerprint = " ".join(
+            [index.fingerprint, *views_identity(leg.view for leg in self.legs), by]
+        )
 
-    def _found(self, asked: Sequence[Sequence[Search]], only: Sequence[str]) -> Iterator[list[list[Hit]]]:
+    def _found(
+        self, asked: Sequence[Sequence[Search]], only: Sequence[str]
+    ) -> Iterator[list[list[Hit]]]:
         "What each search of each question finds, in one pass by vectors and one by words."
         flat = [(s, domain) for searches, domain in zip(asked, only, strict=True) for s in searches]
         dense, words = ([(s, d) for s, d in flat if s.words is kind] for kind in (False, True))
@@ -151,15 +202,22 @@ class _Searching:
         k, texts = self.settings.top_k, [s.terms[0][1] for s, _ in words]
         by_vector = iter(self.index.search(vectors, k, [d for _, d in dense]))
         by_words = iter(self.index.search_sparse(texts, k, [d for _, d in words]) if words else ())
-        for searches in asked: yield [next(by_words if s.words else by_vector) for s in searches]
+        for searches in asked:
+            yield [next(by_words if s.words else by_vector) for s in searches]
 
     def _one(self, searches: Sequence[Search], found: Sequence[list[Hit]], query: str) -> list[Hit]:
         "What the searches for a question found, as one list, each hit with its cosine."
-        if len(searches) == 1 and not searches[0].words: return found[0]
-        hits = fused_hits(found, [s.weight for s in searches], self.settings.fusion, self.settings.top_k)
-        if not hits: return []
+        if len(searches) == 1 and not searches[0].words:
+            return found[0]
+        hits = fused_hits(
+            found, [s.weight for s in searches], self.settings.fusion, self.settings.top_k
+        )
+        if not hits:
+            return []
         near = next((s.terms for s in searches if not s.words), [(1.0, query)])
-        cosines = self.index.vectors([h.chunk_id for h in hits]) @ query_vectors([near], self.embedder)[0]
+        cosines = (
+            self.index.vectors([h.chunk_id for h in hits]) @ query_vectors([near], self.embedder)[0]
+        )
         return [replace(h, score=round(float(c), 6)) for h, c in zip(hits, cosines)]
 
 # %% ../../nbs/4_search/07_retrieve.ipynb #e2f12444
@@ -170,18 +228,28 @@ class Candidates(_Searching):
         self,
         queries: Sequence[str],
         domains: Sequence[str] = (),  # one per query; none: all domains
-        turns: Sequence[Sequence[Turn]] = (),  # the conversation of each, its last question included; none: no history
+        turns: Sequence[
+            Sequence[Turn]
+        ] = (),  # the conversation of each, its last question included; none: no history
         model: ChatModel | None = None,  # for the settings that ask one
     ) -> list[list[Hit]]:
         "All candidates of each question, best first."
         only = list(domains) if domains and self.settings.domain_filter else [""] * len(queries)
         talks = list(turns) or [()] * len(queries)
         asked = [searches(self.legs, q, t, model) for q, t in zip(queries, talks, strict=True)]
-        reranker = self.reranker or make_reranker("likelihood", self.index, self.embedder, model=model)
+        reranker = self.reranker or make_reranker(
+            "likelihood", self.index, self.embedder, model=model
+        )
         each = zip(queries, talks, asked, self._found(asked, only))
         return [rank_hits(reranker, q, self._one(s, found, q), t) for q, t, s, found in each]
 
-    def ranked(self, query: str, domain: str = "", turns: Sequence[Turn] = (), model: ChatModel | None = None) -> list[Hit]:
+    def ranked(
+        self,
+        query: str,
+        domain: str = "",
+        turns: Sequence[Turn] = (),
+        model: ChatModel | None = None,
+    ) -> list[Hit]:
         "All candidates of a question, best first. Raises DataError for a domain that is not in the index."
         return self.ranked_many([query], [domain], [turns], model)[0]
 
@@ -191,7 +259,9 @@ class Retriever(Candidates):
 
     def as_retrieval(self, hits: Sequence[Hit]) -> Retrieval:
         "These hits with what is read for them: the parent of each, once, or without `parent_swap` the child itself."
-        return Retrieval(tuple(map(_found, hits)), tuple(_contexts(hits, self.index, self.settings.parent_swap)))
+        return Retrieval(
+            tuple(map(_found, hits)), tuple(_contexts(hits, self.index, self.settings.parent_swap))
+        )
 
     def retrieve_many(
         self,
@@ -210,15 +280,19 @@ class Retriever(Candidates):
         query: str,
         domain: str = "",  # one of DOMAINS; "": all
         task_id: str = "",  # not used here: which task asks (see GivenPassages)
-        turns: Sequence[Turn] = (),  # the conversation, its last question included: what views are made of
-        model: ChatModel | None = None,  # asked for rewrites and likelihoods, where the settings want them
+        turns: Sequence[
+            Turn
+        ] = (),  # the conversation, its last question included: what views are made of
+        model: ChatModel
+        | None = None,  # asked for rewrites and likelihoods, where the settings want them
     ) -> Retrieval:
         "The best children for a question. Raises DataError for a domain that the index does not hold."
         return self.retrieve_many([query], [domain], [turns], model)[0]
 
     def contexts(self, ids: Sequence[str]) -> list[Context]:
         "Contexts by id, in that order. Raises DataError for one that is not there."
-        if self.settings.parent_swap: return self.index.contexts(ids)
+        if self.settings.parent_swap:
+            return self.index.contexts(ids)
         return [_child(h) for h in self.index.children(ids)]
 
 # %% ../../nbs/4_search/07_retrieve.ipynb #4ededffe
@@ -227,12 +301,16 @@ def _passages_of(tasks: Iterable[Task]) -> dict[str, Passage]:
     known: dict[str, Passage] = {}
     for task in tasks:
         if task.contexts is None:
-            raise DataError(f"task {task.id!r} brings no passages",
-                            remedy="Read the tasks with contexts=True, or run them with retrieval (--setting rag)")
+            raise DataError(
+                f"task {task.id!r} brings no passages",
+                remedy="Read the tasks with contexts=True, or run them with retrieval (--setting rag)",
+            )
         for p in task.contexts:
             if known.setdefault(p.id, p).text != p.text:
-                raise DataError(f"passage {p.id!r} of task {task.id!r} has another text in an earlier task",
-                                remedy="Give each text its own document_id")
+                raise DataError(
+                    f"passage {p.id!r} of task {task.id!r} has another text in an earlier task",
+                    remedy="Give each text its own document_id",
+                )
     return known
 
 # %% ../../nbs/4_search/07_retrieve.ipynb #4c10a235
@@ -260,8 +338,10 @@ class GivenPassages:
             remedy = "Retrieve with the task_id of a task that was given"
             raise DataError(f"no passages are known for task {task_id!r}", remedy=remedy)
         ranked = list(enumerate(self._given[task_id], 1))
-        return Retrieval(tuple(Found(p.id, p.id, p.id, round(1 / rank, 4)) for rank, p in ranked),
-                         tuple(replace(as_context(p), score=round(1 / rank, 6)) for rank, p in ranked))
+        return Retrieval(
+            tuple(Found(p.id, p.id, p.id, round(1 / rank, 4)) for rank, p in ranked),
+            tuple(replace(as_context(p), score=round(1 / rank, 6)) for rank, p in ranked),
+        )
 
     def contexts(self, ids: Sequence[str]) -> list[Context]:
         "The passages themselves, in that order. Raises DataError for an id that came with no task."

@@ -21,19 +21,37 @@ __all__ = ['TINY', 'SHORT', 'MID_PARAGRAPH', 'sentence_spans', 'SectionSettings'
 # %% ../../nbs/4_search/01_sections.ipynb #15a5ab8b
 _END = re.compile(r"(?<![.!?…])[.!?…]+[\"'”’»)\]]*(?:\[\d{1,3}\])*(?=\s)|[。！？]+[”’」』）]*")
 _OPENS = "\"'“‘«([¿¡„‚-–—*_"
-_ALWAYS = frozenset("dr mr mrs ms prof st vs cf ca al approx resp incl dept gen col lt capt gov sen rep rev hon messrs "
-                    "bzw ggf vgl evtl inkl usw zzgl nr abs bd".split())
-_BEFORE_NUMBERS = frozenset("no nos fig figs eq eqs sec secs ch vol p pp art par tab ed app".split())
+_ALWAYS = frozenset(
+    "dr mr mrs ms prof st vs cf ca al approx resp incl dept gen col lt capt gov sen rep rev hon messrs "
+    "bzw ggf vgl evtl inkl usw zzgl nr abs bd".split()
+)
+_BEFORE_NUMBERS = frozenset(
+    "no nos fig figs eq eqs sec secs ch vol p pp art par tab ed app".split()
+)
 
 
 def _ends(text: str, start: int, mark: re.Match) -> bool:
     "Whether a sentence that begins at `start` ends with this mark."
-    if mark[0][0] in "。！？": return True
-    follows = text[mark.end():mark.end() + 80].lstrip().lstrip(_OPENS)[:1]
-    word = re.search(r"[^\s(\[\"“]*$", text[max(start, mark.start() - 30):mark.start()])[0].lower()
-    if follows.islower() or mark.start() - start < 100 and not any(c.isalpha() for c in text[start:mark.start()]): return False
-    if mark[0][0] != ".": return True
-    return not (re.fullmatch(r"(?:[^\W\d_]\.)*[^\W\d_]|\d\d?", word) or word in _ALWAYS or word in _BEFORE_NUMBERS and follows.isdigit())
+    if mark[0][0] in "。！？":
+        return True
+    follows = text[mark.end() : mark.end() + 80].lstrip().lstrip(_OPENS)[:1]
+    word = re.search(r"[^\s(\[\"“]*$", text[max(start, mark.start() - 30) : mark.start()])[
+        0
+    ].lower()
+    if (
+        follows.islower()
+        or mark.start() - start < 100
+        and not any(c.isalpha() for c in text[start : mark.start()])
+    ):
+        return False
+    if mark[0][0] != ".":
+        return True
+    return not (
+        re.fullmatch(r"(?:[^\W\d_]\.)*[^\W\d_]|\d\d?", word)
+        or word in _ALWAYS
+        or word in _BEFORE_NUMBERS
+        and follows.isdigit()
+    )
 
 # %% ../../nbs/4_search/01_sections.ipynb #e2029bca
 _PARAGRAPH = re.compile(r"\n[ \t]*\n\s*")
@@ -57,7 +75,9 @@ def _lines(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
     yield run, end
 
 # %% ../../nbs/4_search/01_sections.ipynb #57e83479
-def sentence_spans(text: str, start: int = 0, end: int | None = None) -> list[list[tuple[int, int]]]:  # paragraphs of sentences
+def sentence_spans(
+    text: str, start: int = 0, end: int | None = None
+) -> list[list[tuple[int, int]]]:  # paragraphs of sentences
     "Where the sentences of a text are. Together they hold all of it but white space."
     end = len(text) if end is None else end
     edges = [start, *(x for m in _PARAGRAPH.finditer(text, start, end) for x in m.span()), end]
@@ -66,7 +86,8 @@ def sentence_spans(text: str, start: int = 0, end: int | None = None) -> list[li
         found = []
         for at, stop in _lines(text, first, last):
             for mark in _END.finditer(text, at, stop):
-                if not _ends(text, at, mark): continue
+                if not _ends(text, at, mark):
+                    continue
                 found.append(_trimmed(text, at, mark.end()))
                 at = mark.end()
             found.append(_trimmed(text, at, stop))
@@ -77,19 +98,23 @@ def sentence_spans(text: str, start: int = 0, end: int | None = None) -> list[li
 @dataclass(frozen=True)
 class SectionSettings:
     "Sizes in characters (NexusRAG's seed paper, 3.2)."
+
     least: int = 1000  # a chunk that could have more has no less
     most: int = 1500  # a chunk has no more, unless it is one sentence
     overlap: int = 300  # of whole sentences, repeated from the chunk before in the same section
 
     def __post_init__(self):
         if not 0 <= self.overlap < self.least <= self.most:
-            raise SettingsError(f"chunks of {self.least} to {self.most} characters cannot overlap by {self.overlap}: "
-                                "it must be 0 <= overlap < least <= most")
+            raise SettingsError(
+                f"chunks of {self.least} to {self.most} characters cannot overlap by {self.overlap}: "
+                "it must be 0 <= overlap < least <= most"
+            )
 
 # %% ../../nbs/4_search/01_sections.ipynb #8f52755d
 @dataclass(frozen=True)
 class SectionChunk:
     "Whole sentences of one section, or several small sections."
+
     id: str  # document id and place: "1f0a...#0-1180"
     document_id: str
     header: tuple[str, ...]  # the headings above it, from the top
@@ -109,6 +134,7 @@ class SectionChunk:
 # %% ../../nbs/4_search/01_sections.ipynb #918cb79c
 class _Unit(NamedTuple):
     "A sentence or some short ones, or a line of what is none."
+
     start: int
     end: int
     closes: bool  # it ends a paragraph
@@ -121,15 +147,21 @@ def _pieces(text: str, start: int, end: int, most: int) -> Iterator[_Unit]:
     "The sentences of a section, and lines of what is none."
     for paragraph in sentence_spans(text, start, end):
         for a, b in paragraph:
-            edges = [a, *(a + m.end() for m in re.finditer(r"\n\s*", text[a:b])), b] if b - a > most else [a, b]
-            for x, y in zip(edges, edges[1:]): yield _Unit(*_trimmed(text, x, y), y == paragraph[-1][1])
+            edges = (
+                [a, *(a + m.end() for m in re.finditer(r"\n\s*", text[a:b])), b]
+                if b - a > most
+                else [a, b]
+            )
+            for x, y in zip(edges, edges[1:]):
+                yield _Unit(*_trimmed(text, x, y), y == paragraph[-1][1])
 
 
 def _units(text: str, start: int, end: int, most: int) -> list[_Unit]:
     "What a section is made of."
     units: list[_Unit] = []
     for u in _pieces(text, start, end, most):
-        if units and units[-1].end - units[-1].start < TINY and u.end - units[-1].start <= most: u = u._replace(start=units.pop().start)
+        if units and units[-1].end - units[-1].start < TINY and u.end - units[-1].start <= most:
+            u = u._replace(start=units.pop().start)
         units.append(u)
     return units
 
@@ -139,16 +171,20 @@ SHORT, MID_PARAGRAPH = 100, 50
 
 def _cost(length: int, closes: bool, s: SectionSettings) -> int:
     "What a chunk costs: one, and more for what is wrong with it."
-    return 1 + (SHORT + s.least - length if length < s.least else 0) + (0 if closes else MID_PARAGRAPH)
+    return (
+        1 + (SHORT + s.least - length if length < s.least else 0) + (0 if closes else MID_PARAGRAPH)
+    )
 
 # %% ../../nbs/4_search/01_sections.ipynb #3a4a7eb6
 def _repeats(units: Sequence[_Unit], s: SectionSettings) -> list[int]:
     "For each unit with which a chunk may begin: the first of the units before it that are repeated."
     found, r = [], 0
     for k in range(len(units)):
-        while r < k and units[k - 1].end - units[r].start > s.overlap: r += 1
+        while r < k and units[k - 1].end - units[r].start > s.overlap:
+            r += 1
         room = r
-        while room < k and units[k].end - units[room].start > s.most: room += 1
+        while room < k and units[k].end - units[room].start > s.most:
+            room += 1
         found.append(room)
     return found
 
@@ -156,7 +192,9 @@ def _repeats(units: Sequence[_Unit], s: SectionSettings) -> list[int]:
 def _cuts(
     units: Sequence[_Unit],
     s: SectionSettings,
-) -> Iterator[tuple[int, int, int]]:  # repeated, first, last: a chunk is units[repeated:last], of which units[first:] are new
+) -> Iterator[
+    tuple[int, int, int]
+]:  # repeated, first, last: a chunk is units[repeated:last], of which units[first:] are new
     "Where the chunks of a section begin and end, at the least cost."
     n, repeats = len(units), _repeats(units, s)
     cost, ends = [0] * (n + 1), [n] * n
@@ -164,8 +202,11 @@ def _cuts(
         start, options = units[repeats[first]].start, []
         for last in range(first + 1, n + 1):
             length = units[last - 1].end - start
-            if length > s.most and last > first + 1: break
-            options.append((_cost(length, last == n or units[last - 1].closes, s) + cost[last], -last))
+            if length > s.most and last > first + 1:
+                break
+            options.append(
+                (_cost(length, last == n or units[last - 1].closes, s) + cost[last], -last)
+            )
         cost[first], ends[first] = min(options)[0], -min(options)[1]
     first, before = 0, -1
     while first < n:
@@ -177,7 +218,8 @@ def _cuts(
 def _together(sections: Sequence[Section], most: int) -> bool:
     "Whether sections make one chunk."
     first, shared = sections[0], len(commonprefix([s.path for s in sections]))
-    if sections[-1].end - first.start > most or not first.path and any(s.path for s in sections): return False
+    if sections[-1].end - first.start > most or not first.path and any(s.path for s in sections):
+        return False
     return shared >= len(first.path) - 1
 
 # %% ../../nbs/4_search/01_sections.ipynb #fefaba0f
@@ -185,7 +227,8 @@ def _header(sections: Sequence[Section]) -> tuple[str, ...]:
     "The headings above all of these sections, and the names of the next ones below."
     shared = tuple(commonprefix([s.path for s in sections]))
     names = list(dict.fromkeys(s.path[len(shared)] for s in sections if len(s.path) > len(shared)))
-    if shared == sections[0].path or not names: return shared
+    if shared == sections[0].path or not names:
+        return shared
     return (*shared, " / ".join(names[:3]) + " / …" * (len(names) > 3))
 
 
@@ -193,11 +236,18 @@ def _groups(sections: Iterable[Section], s: SectionSettings) -> Iterator[list[Se
     "Sections that make a chunk, or more than one, together."
     group: list[Section] = []
     for section in sections:
-        if group and group[-1].end - group[0].start < s.least and _together([*group, section], s.most): group.append(section)
+        if (
+            group
+            and group[-1].end - group[0].start < s.least
+            and _together([*group, section], s.most)
+        ):
+            group.append(section)
         else:
-            if group: yield group
+            if group:
+                yield group
             group = [section]
-    if group: yield group
+    if group:
+        yield group
 
 # %% ../../nbs/4_search/01_sections.ipynb #d34f672b
 def section_chunks(
@@ -208,12 +258,25 @@ def section_chunks(
     chunks, text = [], document.text
     for group in _groups(document.sections, settings):
         header, start, end = _header(group), group[0].start, group[-1].end
-        units = [_Unit(start, end, True)] if len(group) > 1 else _units(text, start, end, settings.most)
+        units = (
+            [_Unit(start, end, True)] if len(group) > 1 else _units(text, start, end, settings.most)
+        )
         for repeated, first, last in _cuts(units, settings):
             a, b = units[repeated].start, units[last - 1].end
-            chunks.append(SectionChunk(
-                f"{document.id}#{a}-{b}", document.id, header, text[a:b], a, b, document.page_at(a), document.page_at(b - 1),
-                overlap=units[first - 1].end - a if first > repeated else 0, long=b - a > settings.most))
+            chunks.append(
+                SectionChunk(
+                    f"{document.id}#{a}-{b}",
+                    document.id,
+                    header,
+                    text[a:b],
+                    a,
+                    b,
+                    document.page_at(a),
+                    document.page_at(b - 1),
+                    overlap=units[first - 1].end - a if first > repeated else 0,
+                    long=b - a > settings.most,
+                )
+            )
     return chunks
 
 # %% ../../nbs/4_search/01_sections.ipynb #6c52ecb4
@@ -224,7 +287,12 @@ def chunk_counts(
     "How many chunks are within the sizes asked for, shorter, or a sentence that is longer."
     shorter = sum(len(c.text) < settings.least for c in chunks)
     longer = sum(c.long for c in chunks)
-    return {"chunks": len(chunks), "in range": len(chunks) - shorter - longer, "shorter": shorter, "long sentences": longer}
+    return {
+        "chunks": len(chunks),
+        "in range": len(chunks) - shorter - longer,
+        "shorter": shorter,
+        "long sentences": longer,
+    }
 
 # %% ../../nbs/4_search/01_sections.ipynb #c1a83fa3
 def as_passages(
@@ -233,10 +301,12 @@ def as_passages(
     collection: str,  # what it is filtered by
 ) -> list[Passage]:
     "Chunks as passages."
+
     def title(c: SectionChunk) -> str:
         rest = c.header[1:] if c.header[:1] == (document.title,) else c.header
         return " › ".join([document.title, *rest])
 
-    def place(c: SectionChunk) -> str: return f"{document.name}#page={c.page}" if c.page else document.name
+    def place(c: SectionChunk) -> str:
+        return f"{document.name}#page={c.page}" if c.page else document.name
 
     return [Passage(c.id, c.text, title(c), place(c), document.name, collection) for c in chunks]

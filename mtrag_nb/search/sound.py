@@ -34,10 +34,17 @@ def children_of(
     chunks: ChunkSettings,
 ) -> list[str]:  # chunk ids, in the order of the text
     "The children of a passage."
-    rows = parents._all("select id, text from parents where id >= ? and id < ?", [f"{passage_id}#", f"{passage_id}$"])
-    if chunks.flat: return [name for name, _ in rows]
+    rows = parents._all(
+        "select id, text from parents where id >= ? and id < ?",
+        [f"{passage_id}#", f"{passage_id}$"],
+    )
+    if chunks.flat:
+        return [name for name, _ in rows]
     starts = sorted((int(name.rsplit("#", 1)[1].split("-")[0]), name, text) for name, text in rows)
-    cut = lambda text: dict.fromkeys(spans(text, chunks.child_size, chunks.child_overlap))
+
+    def cut(text):
+        return dict.fromkeys(spans(text, chunks.child_size, chunks.child_overlap))
+
     return [f"{name}/{start + a}-{start + b}" for start, name, text in starts for a, b in cut(text)]
 
 
@@ -57,45 +64,75 @@ SAMPLE = 40  # passages
 
 def _at_fault(noted: Sequence[tuple[str, int, float]], vectors: np.ndarray) -> list[str]:
     "Which passages have other vectors than were noted: of another length, or another sum."
-    children, wrong = [n for _, n, _ in noted], ~(np.abs(np.linalg.norm(vectors.astype(float), axis=1) - 1) < 0.01)
+    children, wrong = (
+        [n for _, n, _ in noted],
+        ~(np.abs(np.linalg.norm(vectors.astype(float), axis=1) - 1) < 0.01),
+    )
     lengths = np.add.reduceat(wrong, np.cumsum([0, *children[:-1]])) if len(noted) else []
     found = vector_sums(np.where(wrong[:, None], 0, vectors), children)
-    return [name for (name, n, s), f, bad in zip(noted, found, lengths) if bad or not same_sum(s, f, n)]
+    return [
+        name for (name, n, s), f, bad in zip(noted, found, lengths) if bad or not same_sum(s, f, n)
+    ]
 
 
-def check_sample(folder: Path, manifest: Manifest, store: QdrantVectorStore, parents: ParentStore) -> None:
+def check_sample(
+    folder: Path, manifest: Manifest, store: QdrantVectorStore, parents: ParentStore
+) -> None:
     "Raises DataError if a sampled passage has not the vectors that were stored. (Where no sums were noted, only their length is known.)"
     every = max(1, manifest.total("passages") // SAMPLE)
     if noted := parents.sums(every):
         ids = [c for name, _, _ in noted for c in children_of(name, parents, manifest.chunks)]
-        found = {p.payload.get("chunk_id"): p for p in store.client.retrieve(COLLECTION, [node_id(c) for c in ids], with_vectors=True)}
+        found = {
+            p.payload.get("chunk_id"): p
+            for p in store.client.retrieve(COLLECTION, [node_id(c) for c in ids], with_vectors=True)
+        }
         whole = len(ids) == sum(n for _, n, _ in noted) and all(c in found for c in ids)
-        bad = _at_fault(noted, vectors_of([found[c] for c in ids], store)) if whole else [n for n, _, _ in noted]
+        bad = (
+            _at_fault(noted, vectors_of([found[c] for c in ids], store))
+            if whole
+            else [n for n, _, _ in noted]
+        )
     else:
         points, _ = store.client.scroll(COLLECTION, limit=SAMPLE, with_vectors=True)
         noted = [(p.payload.get("document_id"), 1, 0.0) for p in points]
-        bad = [n for (n, _, _), v in zip(noted, vectors_of(points, store)) if not abs(np.linalg.norm(v) - 1) < 0.01]
+        bad = [
+            n
+            for (n, _, _), v in zip(noted, vectors_of(points, store))
+            if not abs(np.linalg.norm(v) - 1) < 0.01
+        ]
     if bad:
-        raise DataError(f"{len(bad)} of {len(noted)} passages looked at have not the vectors that were stored, the first is {bad[0]!r}",
-                        folder, remedy=f"Its files are damaged, or belong to another index. {DAMAGED}")
+        raise DataError(
+            f"{len(bad)} of {len(noted)} passages looked at have not the vectors that were stored, the first is {bad[0]!r}",
+            folder,
+            remedy=f"Its files are damaged, or belong to another index. {DAMAGED}",
+        )
 
 # %% ../../nbs/4_search/04a_sound.ipynb #bb2d3ece
-def check_counts(folder: Path, manifest: Manifest, store: QdrantVectorStore, parents: ParentStore) -> None:
+def check_counts(
+    folder: Path, manifest: Manifest, store: QdrantVectorStore, parents: ParentStore
+) -> None:
     "Raises DataError if the tables or the domain filter count otherwise than the manifest, IndexMismatch if the collection does."
     if parents.counts() != plain(manifest.domains):
-        raise DataError(f"it counts otherwise than {Path(folder).name}/manifest.json: one of the two belongs to another index",
-                        parents.path, remedy=DAMAGED)
+        raise DataError(
+            f"it counts otherwise than {Path(folder).name}/manifest.json: one of the two belongs to another index",
+            parents.path,
+            remedy=DAMAGED,
+        )
     check_points(folder, manifest, store)
     for domain, counts in manifest.domains.items():
         only = qm.Filter(must=[qm.FieldCondition(key="domain", match=qm.MatchValue(value=domain))])
         if (found := store.client.count(COLLECTION, only, exact=True).count) != counts["children"]:
-            raise DataError(f"the filter for {domain!r} finds {found} of {counts['children']} children", folder,
-                            remedy=f"Its files are damaged. {DAMAGED}")
+            raise DataError(
+                f"the filter for {domain!r} finds {found} of {counts['children']} children",
+                folder,
+                remedy=f"Its files are damaged. {DAMAGED}",
+            )
 
 # %% ../../nbs/4_search/04a_sound.ipynb #86e131bf
 @dataclass(frozen=True, repr=False)
 class Soundness:
     "What an audit of an index found."
+
     children: int  # points read
     checked: int  # passages whose vectors could be held against a sum
     wrong: tuple[str, ...]  # ids of passages whose vectors are not those that were stored
@@ -110,13 +147,21 @@ class Soundness:
 
     def _rows(self) -> list[list]:
         again = f"{len(self.other)} of {self.embedded}" if self.embedded else "not asked for"
-        return [["points read", self.children], ["passages checked by their sums", self.checked],
-                ["passages with other vectors than were stored", len(self.wrong)], ["tables", self.tables],
-                ["children that the embedder gives another vector", again]]
+        return [
+            ["points read", self.children],
+            ["passages checked by their sums", self.checked],
+            ["passages with other vectors than were stored", len(self.wrong)],
+            ["tables", self.tables],
+            ["children that the embedder gives another vector", again],
+        ]
 
-    def __repr__(self) -> str: return "\n".join(f"{k}: {v}" for k, v in self._rows()) + "".join(f"\n  {i}" for i in self.wrong[:9])
+    def __repr__(self) -> str:
+        return "\n".join(f"{k}: {v}" for k, v in self._rows()) + "".join(
+            f"\n  {i}" for i in self.wrong[:9]
+        )
 
-    def _repr_html_(self) -> str: return html_table(["", ""], self._rows())
+    def _repr_html_(self) -> str:
+        return html_table(["", ""], self._rows())
 
 
 def _all_points(store: QdrantVectorStore, size: int = 2000) -> Iterator[list]:
@@ -124,11 +169,15 @@ def _all_points(store: QdrantVectorStore, size: int = 2000) -> Iterator[list]:
     at = None
     while True:
         page, at = store.client.scroll(COLLECTION, limit=size, offset=at, with_vectors=True)
-        if page: yield page
-        if at is None: return
+        if page:
+            yield page
+        if at is None:
+            return
 
 # %% ../../nbs/4_search/04a_sound.ipynb #03058022
-def _read_all(store: QdrantVectorStore) -> tuple[dict[str, float], Counter, set[str]]:  # sums, children, those with a wrong length
+def _read_all(
+    store: QdrantVectorStore,
+) -> tuple[dict[str, float], Counter, set[str]]:  # sums, children, those with a wrong length
     "The check sum of every passage, from all points."
     sums, children, wrong = defaultdict(float), Counter(), set()
     for page in _all_points(store):
@@ -139,16 +188,26 @@ def _read_all(store: QdrantVectorStore) -> tuple[dict[str, float], Counter, set[
             name = p.payload.get("document_id", "")
             sums[name] += s
             children[name] += 1
-            if b: wrong.add(name)
+            if b:
+                wrong.add(name)
     return sums, children, wrong
 
 
-def _embedded_again(store: QdrantVectorStore, parents: ParentStore, manifest: Manifest, embedder: EmbedderLike, n: int) -> tuple[int, list]:
+def _embedded_again(
+    store: QdrantVectorStore,
+    parents: ParentStore,
+    manifest: Manifest,
+    embedder: EmbedderLike,
+    n: int,
+) -> tuple[int, list]:
     "How many children were embedded again, and which of them got another vector."
     ids = [row[0] for row in parents._all("select id from passages order by random() limit ?", [n])]
     first = [children_of(i, parents, manifest.chunks)[0] for i in ids]
     points = store.client.retrieve(COLLECTION, [node_id(c) for c in first], with_vectors=True)
-    title = lambda p: f"{p.payload['title']}\n" if manifest.titles and p.payload["title"] else ""
+
+    def title(p):
+        return f"{p.payload['title']}\n" if manifest.titles and p.payload["title"] else ""
+
     texts = [title(p) + json.loads(p.payload["_node_content"])["text"] for p in points]
     same = np.sum(embedder.encode(texts) * vectors_of(points, store), axis=1) if points else []
     return len(points), [p.payload["chunk_id"] for p, s in zip(points, same) if not s > 0.99]
@@ -165,5 +224,9 @@ def audit_index(
     [(tables,), *_] = parents._all("pragma integrity_check")
     (sums, children, wrong), noted = _read_all(store), parents.sums()
     wrong |= {name for name, n, s in noted if children[name] != n or not same_sum(s, sums[name], n)}
-    count, other = _embedded_again(store, parents, manifest, embedder, again) if embedder else (0, [])
-    return Soundness(children.total(), len(noted), tuple(sorted(wrong)), tables, count, tuple(other))
+    count, other = (
+        _embedded_again(store, parents, manifest, embedder, again) if embedder else (0, [])
+    )
+    return Soundness(
+        children.total(), len(noted), tuple(sorted(wrong)), tables, count, tuple(other)
+    )

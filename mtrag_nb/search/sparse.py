@@ -17,7 +17,9 @@ from ..core.types import SettingsError
 __all__ = ['Vectors', 'SPARSE_NAME', 'Bm25', 'store_options', 'sparse_request']
 
 # %% ../../nbs/4_search/02_sparse.ipynb #5b1af76f
-Vectors = tuple[list[list[int]], list[list[float]]]  # per text: numbers of its words, ascending; their weights
+Vectors = tuple[
+    list[list[int]], list[list[float]]
+]  # per text: numbers of its words, ascending; their weights
 
 
 class Bm25:
@@ -25,8 +27,12 @@ class Bm25:
 
     def __init__(self, settings: SparseSettings = SparseSettings()):
         s = self.settings = settings
-        try: self._encoder = edge.Bm25(edge.Bm25Config(k=s.k1, b=s.b, avg_len=s.avg_len, language=s.language))
-        except ValueError as e: raise SettingsError(f"sparse vectors cannot be made so: {e}") from None
+        try:
+            self._encoder = edge.Bm25(
+                edge.Bm25Config(k=s.k1, b=s.b, avg_len=s.avg_len, language=s.language)
+            )
+        except ValueError as e:
+            raise SettingsError(f"sparse vectors cannot be made so: {e}") from None
 
     def children(self, texts: Sequence[str]) -> Vectors:
         "Texts to be found: each word with its weight, f (k1 + 1) / (f + k1 (1 - b + b length / avg_len))."
@@ -48,10 +54,16 @@ def store_options(
     sparse: SparseSettings | None,  # None: dense vectors alone
 ) -> dict:  # further arguments of QdrantVectorStore
     "What makes a vector store keep sparse vectors too."
-    if sparse is None: return {}
+    if sparse is None:
+        return {}
     bm25 = Bm25(sparse)
-    return {"enable_hybrid": True, "sparse_doc_fn": bm25.children, "sparse_query_fn": bm25.questions,
-            "sparse_vector_name": SPARSE_NAME, "sparse_config": qm.SparseVectorParams(modifier=qm.Modifier.IDF)}
+    return {
+        "enable_hybrid": True,
+        "sparse_doc_fn": bm25.children,
+        "sparse_query_fn": bm25.questions,
+        "sparse_vector_name": SPARSE_NAME,
+        "sparse_config": qm.SparseVectorParams(modifier=qm.Modifier.IDF),
+    }
 
 
 def sparse_request(
@@ -62,4 +74,6 @@ def sparse_request(
     "The request that finds children by BM25."
     query = qm.SparseVector(indices=list(words), values=[1.0] * len(words))
     idf = qm.SearchParams(idf=qm.IdfCorpusParams(corpus=only)) if only else None
-    return qm.QueryRequest(query=query, using=SPARSE_NAME, limit=k, filter=only, params=idf, with_payload=True)
+    return qm.QueryRequest(
+        query=query, using=SPARSE_NAME, limit=k, filter=only, params=idf, with_payload=True
+    )

@@ -20,23 +20,39 @@ __all__ = ['MIX', 'Terms', 'REWRITE', 'view_text', 'view_terms', 'query_vectors'
 def view_text(
     view: str,
     query: str,  # what the rewriter made of the last question, or the last question
-    turns: Sequence[Turn],  # the conversation, its last question included; none: the query stands alone
+    turns: Sequence[
+        Turn
+    ],  # the conversation, its last question included; none: the query stands alone
 ) -> str:
     "The text of a view."
     questions = [t.text for t in turns if t.speaker == "user"] or [query]
     answers = [t.text for t in turns if t.speaker != "user"]
-    return {"query": query, "last": questions[-1], "follows": "\n".join(questions[-2:]), "questions": "\n".join(questions),
-            "answered": "\n".join([*answers[-1:], questions[-1]]), "before": "".join(questions[-2:-1]),
-            "answer": "".join(answers[-1:]), "first": "".join(questions[:-1][:1])}[view]
+    return {
+        "query": query,
+        "last": questions[-1],
+        "follows": "\n".join(questions[-2:]),
+        "questions": "\n".join(questions),
+        "answered": "\n".join([*answers[-1:], questions[-1]]),
+        "before": "".join(questions[-2:-1]),
+        "answer": "".join(answers[-1:]),
+        "first": "".join(questions[:-1][:1]),
+    }[view]
 
 # %% ../../nbs/4_search/06a_views.ipynb #5a3344be
-MIX = {"last": 0.93, "before": -0.16, "answer": 0.26, "follows": 0.30, "first": 0.21}  # view -> weight
+MIX = {
+    "last": 0.93,
+    "before": -0.16,
+    "answer": 0.26,
+    "follows": 0.30,
+    "first": 0.21,
+}  # view -> weight
 Terms = list[tuple[float, str]]  # weighted texts, whose vectors are added up
 
 
 def view_terms(view: str, query: str, turns: Sequence[Turn]) -> Terms:
     "What the dense query of a view is made of."
-    if view != "mix": return [(1.0, view_text(view, query, turns))]
+    if view != "mix":
+        return [(1.0, view_text(view, query, turns))]
     found = [(weight, view_text(part, query, turns)) for part, weight in MIX.items()]
     return [(weight, text) for weight, text in found if text]
 
@@ -46,15 +62,22 @@ def query_vectors(
     embedder: EmbedderLike,
 ) -> np.ndarray:  # float32 [queries, dim], rows of length 1
     "The dense queries of views. Each text is embedded once."
-    place = {text: n for n, text in enumerate(dict.fromkeys(text for ts in terms for _, text in ts))}
+    place = {
+        text: n for n, text in enumerate(dict.fromkeys(text for ts in terms for _, text in ts))
+    }
     vectors = embedder.encode(list(place), query=True)
     mixed = [sum(weight * vectors[place[text]] for weight, text in ts) for ts in terms]
-    rows = [v if len(ts) == 1 else v / max(float(np.linalg.norm(v)), 1e-12) for v, ts in zip(mixed, terms)]
+    rows = [
+        v if len(ts) == 1 else v / max(float(np.linalg.norm(v)), 1e-12)
+        for v, ts in zip(mixed, terms)
+    ]
     return np.array(rows, np.float32).reshape(len(terms), embedder.dim)
 
 # %% ../../nbs/4_search/06a_views.ipynb #8bc56c29
-REWRITE = ("Rewrite the last question of the conversation so that it can be understood without it. "
-           "Keep what was asked. Write the question and nothing else.")
+REWRITE = (
+    "Rewrite the last question of the conversation so that it can be understood without it. "
+    "Keep what was asked. Write the question and nothing else."
+)
 
 
 def several_rewrites(
@@ -64,10 +87,13 @@ def several_rewrites(
     n: int = 3,
 ) -> list[str]:  # each once; the query alone, if nothing came or nothing goes before it
     "Rewrites of the last question."
-    if len(turns) < 2: return [query]
+    if len(turns) < 2:
+        return [query]
     talk = "\n".join(f"{t.speaker}: {t.text[:600]}" for t in turns[-7:])
     asked = [chat(REWRITE, talk, prefill="Question:")] * n
-    replies = model.generate(asked, max_new_tokens=64, temperature=0.7, seed=list(range(n)), stop=["\n"])
+    replies = model.generate(
+        asked, max_new_tokens=64, temperature=0.7, seed=list(range(n)), stop=["\n"]
+    )
     return list(dict.fromkeys(text for r in replies if (text := r.text.strip()))) or [query]
 
 
@@ -80,4 +106,8 @@ def views_identity(
 ) -> list[str]:
     "What decides what views find, beside the conversation: learned weights and prompts, for the identity of a run."
     used = {"mix": digest(MIX, 8), "rewrites": digest(REWRITE, 8)}
-    return [f"{view}:{used[view]}" for view in dict.fromkeys(views) if view in used and used[view] != _MIX_THEN]
+    return [
+        f"{view}:{used[view]}"
+        for view in dict.fromkeys(views)
+        if view in used and used[view] != _MIX_THEN
+    ]

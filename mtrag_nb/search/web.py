@@ -19,7 +19,16 @@ import httpx
 from ..core.files import JsonlLog, parse_json, read_jsonl
 from ..core.record import WEB, Found, Retrieved, is_web
 from ..core.text import clipped, unmarked
-from ..core.types import Context, DataError, ServerError, SettingsError, digest, plain, redacted, structured
+from mtrag_nb.core.types import (
+    Context,
+    DataError,
+    ServerError,
+    SettingsError,
+    digest,
+    plain,
+    redacted,
+    structured,
+)
 from ..data.markup import clean, html_content
 
 if TYPE_CHECKING:
@@ -36,6 +45,7 @@ MOST_CHARS = 2000  # of a result's text
 @dataclass(frozen=True)
 class WebResult:
     "Something found, as plain text."
+
     url: str
     title: str
     text: str
@@ -43,6 +53,7 @@ class WebResult:
 
 class WebSource(Protocol):
     "What can be searched in the place of the web."
+
     fingerprint: str  # names it in records and in the identity of a run
     live: bool  # it may find something else tomorrow
 
@@ -51,18 +62,24 @@ class WebSource(Protocol):
 # %% ../../nbs/4_search/07a_web.ipynb #58441a26
 def tame(text: str, chars: int = MOST_CHARS) -> str:
     "A stranger's text as plain text: no markup, no chat marks, on one line, clipped."
-    return clipped(unmarked(clean(html_content(unmarked(text[:5 * chars])).text)), chars)
+    return clipped(unmarked(clean(html_content(unmarked(text[: 5 * chars])).text)), chars)
 
 
 def web_result(url: object, title: object, text: object) -> WebResult | None:  # None: it is none
     "A result, tamed."
-    if not all(isinstance(x, str) for x in (url, title, text)) or not re.fullmatch(r"https?://[^\s<>\"']{3,2000}", url): return None
+    if not all(isinstance(x, str) for x in (url, title, text)) or not re.fullmatch(
+        r"https?://[^\s<>\"']{3,2000}", url
+    ):
+        return None
     said = tame(text)
-    return WebResult(redacted(url), tame(title, 200) or urlsplit(url).netloc, said) if said else None
+    return (
+        WebResult(redacted(url), tame(title, 200) or urlsplit(url).netloc, said) if said else None
+    )
 
 # %% ../../nbs/4_search/07a_web.ipynb #808d0c62
 class CorpusSource:
     "A retriever over other documents in the place of the web. Always finds the same."
+
     live = False
 
     def __init__(
@@ -70,64 +87,98 @@ class CorpusSource:
         retriever: RetrieverLike,
         name: str = "corpus",  # of the corpus, for people
     ):
-        self.retriever, self.name, self.fingerprint = retriever, name, f"corpus:{name} {retriever.fingerprint}"
+        self.retriever, self.name, self.fingerprint = (
+            retriever,
+            name,
+            f"corpus:{name} {retriever.fingerprint}",
+        )
 
     def search(self, query: str, k: int) -> list[WebResult]:
         "The first contexts for a query."
         found = self.retriever.retrieve(query).contexts[:k]
-        return [WebResult(f"https://corpus.invalid/{quote(c.document_id)}", c.name, c.text) for c in found]
+        return [
+            WebResult(f"https://corpus.invalid/{quote(c.document_id)}", c.name, c.text)
+            for c in found
+        ]
 
 # %% ../../nbs/4_search/07a_web.ipynb #aaa1b3aa
 LARGEST = 2**20  # bytes of a reply
 SECONDS = 10.0  # for a whole reply
 
 
-def get_json(client: httpx.Client, url: str, params: Mapping[str, str], seconds: float = SECONDS, largest: int = LARGEST) -> object:
+def get_json(
+    client: httpx.Client,
+    url: str,
+    params: Mapping[str, str],
+    seconds: float = SECONDS,
+    largest: int = LARGEST,
+) -> object:
     "What an address gives, as JSON. Raises ServerError for anything else."
     place, until, data = redacted(url), time.monotonic() + seconds, bytearray()
     try:
         with client.stream("GET", url, params=params) as reply:
             kind = reply.headers.get("content-type", "").partition(";")[0].strip().lower()
-            if not reply.is_success: raise ServerError(f"{place} answered {reply.status_code}")
-            if kind != "application/json": raise ServerError(f"{place} gave {kind or 'something without a type'} in the place of JSON: "
-                                                             "does it allow format=json?")
+            if not reply.is_success:
+                raise ServerError(f"{place} answered {reply.status_code}")
+            if kind != "application/json":
+                raise ServerError(
+                    f"{place} gave {kind or 'something without a type'} in the place of JSON: "
+                    "does it allow format=json?"
+                )
             for piece in reply.iter_bytes():
                 data += piece
-                if len(data) > largest: raise ServerError(f"{place} gave more than {largest:,} bytes")
-                if time.monotonic() > until: raise ServerError(f"{place} took more than {seconds:g} s")
+                if len(data) > largest:
+                    raise ServerError(f"{place} gave more than {largest:,} bytes")
+                if time.monotonic() > until:
+                    raise ServerError(f"{place} took more than {seconds:g} s")
     except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as e:
         raise ServerError(f"{place} did not answer ({type(e).__name__}: {e})") from None
-    try: return parse_json(bytes(data))
-    except ValueError as e: raise ServerError(f"{place} gave broken JSON ({e})") from None
+    try:
+        return parse_json(bytes(data))
+    except ValueError as e:
+        raise ServerError(f"{place} gave broken JSON ({e})") from None
 
 # %% ../../nbs/4_search/07a_web.ipynb #de077361
 class SearxSource:
     "A SearXNG server. Live: it may find something else tomorrow."
+
     live = True
 
     def __init__(
         self,
         url: str,  # e.g. http://localhost:8888
         seconds: float = SECONDS,
-        client: httpx.Client | None = None,  # None: one that follows no redirects and takes no proxy from the environment
+        client: httpx.Client
+        | None = None,  # None: one that follows no redirects and takes no proxy from the environment
     ):
-        if not re.match(r"https?://\S+$", url): raise SettingsError(f"a search engine has a http address, not {url[:60]!r}")
+        if not re.match(r"https?://\S+$", url):
+            raise SettingsError(f"a search engine has a http address, not {url[:60]!r}")
         self.url, self.seconds = url.rstrip("/"), seconds
-        self.client = client or httpx.Client(timeout=seconds, follow_redirects=False, trust_env=False)
+        self.client = client or httpx.Client(
+            timeout=seconds, follow_redirects=False, trust_env=False
+        )
         self.fingerprint = f"searxng:{redacted(self.url)}"
 
     def search(self, query: str, k: int) -> list[WebResult]:
         "The first usable results. Raises ServerError."
-        told = get_json(self.client, self.url + "/search", {"q": query[:400], "format": "json"}, self.seconds)
+        told = get_json(
+            self.client, self.url + "/search", {"q": query[:400], "format": "json"}, self.seconds
+        )
         found = told.get("results") if isinstance(told, dict) else None
-        if not isinstance(found, list): raise ServerError(f"{redacted(self.url)} gave no list of results")
-        read = (web_result(r.get("url"), r.get("title", ""), r.get("content", "")) for r in found[:50] if isinstance(r, dict))
+        if not isinstance(found, list):
+            raise ServerError(f"{redacted(self.url)} gave no list of results")
+        read = (
+            web_result(r.get("url"), r.get("title", ""), r.get("content", ""))
+            for r in found[:50]
+            if isinstance(r, dict)
+        )
         return [r for r in read if r][:k]
 
 # %% ../../nbs/4_search/07a_web.ipynb #47ad037a
 @dataclass(frozen=True)
 class Searched:
     "What was found for a query."
+
     key: str  # of provider, query and number
     query: str
     provider: str
@@ -137,17 +188,34 @@ class Searched:
     @property
     def contexts(self) -> tuple[Context, ...]:
         "The results as a generator reads them: marked in title and source."
-        name = lambda r: f"{WEB}{digest([self.provider, r.url, r.text], 12)}"
-        return tuple(Context(name(r), name(r), r.text, f"Web: {r.title}", r.url, f"web, by {self.provider.split()[0]}",
-                             score=round(1 / n, 6))
-                     for n, r in enumerate(self.results, 1))
+
+        def name(r):
+            return f"{WEB}{digest([self.provider, r.url, r.text], 12)}"
+
+        return tuple(
+            Context(
+                name(r),
+                name(r),
+                r.text,
+                f"Web: {r.title}",
+                r.url,
+                f"web, by {self.provider.split()[0]}",
+                score=round(1 / n, 6),
+            )
+            for n, r in enumerate(self.results, 1)
+        )
 
 # %% ../../nbs/4_search/07a_web.ipynb #d345b119
-def read_searched(path: object, n: int, line: Mapping) -> Searched:  # path and n: file and line, for the message
+def read_searched(
+    path: object, n: int, line: Mapping
+) -> Searched:  # path and n: file and line, for the message
     "A recorded search. Raises DataError for a line that is none."
-    try: return structured(Searched, line)
+    try:
+        return structured(Searched, line)
     except (TypeError, ValueError) as e:
-        raise DataError(f"not a search ({e})", path, n, "Remove the line: that search is made again") from None
+        raise DataError(
+            f"not a search ({e})", path, n, "Remove the line: that search is made again"
+        ) from None
 
 # %% ../../nbs/4_search/07a_web.ipynb #366ecd93
 class Web:
@@ -159,7 +227,12 @@ class Web:
         path: str | Path | None = None,  # of the record; None: it is kept in memory
         now: Callable[[], str] = lambda: time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     ):
-        self.source, self.path, self.now, self._lock = source, Path(path) if path else None, now, threading.Lock()
+        self.source, self.path, self.now, self._lock = (
+            source,
+            Path(path) if path else None,
+            now,
+            threading.Lock(),
+        )
         lines = read_jsonl(self.path, torn_tail=True) if self.path and self.path.exists() else ()
         self._known = {s.key: s for s in (read_searched(self.path, n, line) for n, line in lines)}
         self._contexts = {c.id: c for s in self._known.values() for c in s.contexts}
@@ -175,7 +248,8 @@ class Web:
         "The same source with a record in a file, which begins with what is known here."
         web = Web(self.source, path, self.now)
         for s in self._known.values():
-            if s.key not in web._known: web._keep(s)
+            if s.key not in web._known:
+                web._keep(s)
         web.fingerprint = self.fingerprint
         return web
 
@@ -183,18 +257,27 @@ class Web:
         "What is found for a query, from the record if it is there. Raises DataError if it is not and there is no source."
         key = digest([self.fingerprint, query, k])
         with self._lock:
-            if key in self._known: return self._known[key]
+            if key in self._known:
+                return self._known[key]
             if self.source is None:
-                raise DataError(f"no search for {clipped(query, 60)!r} is on the record", self.path,
-                                remedy="Name the source that it was recorded from")
-            results = (web_result(r.url, r.title, r.text) for r in self.source.search(query, k))  # whatever the source does about it
-            found = Searched(key, query, self.fingerprint, self.now(), tuple(r for r in results if r)[:k])
+                raise DataError(
+                    f"no search for {clipped(query, 60)!r} is on the record",
+                    self.path,
+                    remedy="Name the source that it was recorded from",
+                )
+            results = (
+                web_result(r.url, r.title, r.text) for r in self.source.search(query, k)
+            )  # whatever the source does about it
+            found = Searched(
+                key, query, self.fingerprint, self.now(), tuple(r for r in results if r)[:k]
+            )
             self._keep(found)
             return found
 
     def _keep(self, s: Searched) -> None:
         if self.path:
-            with JsonlLog(self.path) as log: log.append(plain(s))
+            with JsonlLog(self.path) as log:
+                log.append(plain(s))
         self._known[s.key] = s
         self._contexts.update((c.id, c) for c in s.contexts)
 
@@ -205,26 +288,41 @@ class Web:
     def contexts(self, ids: Sequence[str]) -> list[Context]:
         "Contexts by id, in that order. Raises DataError for one that was never found."
         if missing := [i for i in ids if i not in self._contexts]:
-            raise DataError(f"no search brought {missing[0]!r}", self.path, remedy="Is web.jsonl of the run whole?")
+            raise DataError(
+                f"no search brought {missing[0]!r}",
+                self.path,
+                remedy="Is web.jsonl of the run whole?",
+            )
         return [self._contexts[i] for i in ids]
 
 # %% ../../nbs/4_search/07a_web.ipynb #e91ab9d2
 @dataclass(frozen=True, kw_only=True)
 class WebSearched(Retrieved, kind="web"):
     "Contexts from the web."
+
     query: str
     provider: str
     time: str
     urls: tuple[str, ...] = ()
 
-    def lines(self, name): return [("web", f"{self.provider}, {self.time}: {', '.join(self.urls) or 'nothing'}"), *super().lines(name)]
+    def lines(self, name):
+        return [
+            ("web", f"{self.provider}, {self.time}: {', '.join(self.urls) or 'nothing'}"),
+            *super().lines(name),
+        ]
 
 
 def web_step(s: Searched) -> WebSearched:
     "A search as a turn records it."
     hits = tuple(Found(c.id, c.id, c.document_id, c.score) for c in s.contexts)
-    return WebSearched(hits=hits, contexts=tuple(c.id for c in s.contexts), query=s.query, provider=s.provider, time=s.time,
-                       urls=tuple(r.url for r in s.results))
+    return WebSearched(
+        hits=hits,
+        contexts=tuple(c.id for c in s.contexts),
+        query=s.query,
+        provider=s.provider,
+        time=s.time,
+        urls=tuple(r.url for r in s.results),
+    )
 
 # %% ../../nbs/4_search/07a_web.ipynb #ea933937
 KINDS = ("none", "corpus:FOLDER", "recorded:FILE", "searxng:URL")
@@ -236,9 +334,14 @@ def web_named(
 ) -> Web | None:
     "A source by its name. Raises SettingsError for one that there is not."
     kind, _, where = text.partition(":")
-    if text in ("", "none"): return None
-    if kind == "searxng" and where: return Web(SearxSource(where))
-    if kind == "corpus" and where: return Web(CorpusSource(open_corpus(Path(where)), Path(where).name))
-    if kind != "recorded" or not where: raise SettingsError(f"no web source {text[:60]!r}: it is {', '.join(KINDS)}")
-    if not Path(where).is_file(): raise SettingsError(f"no record of searches at {where}")
+    if text in ("", "none"):
+        return None
+    if kind == "searxng" and where:
+        return Web(SearxSource(where))
+    if kind == "corpus" and where:
+        return Web(CorpusSource(open_corpus(Path(where)), Path(where).name))
+    if kind != "recorded" or not where:
+        raise SettingsError(f"no web source {text[:60]!r}: it is {', '.join(KINDS)}")
+    if not Path(where).is_file():
+        raise SettingsError(f"no record of searches at {where}")
     return Web(None, where)

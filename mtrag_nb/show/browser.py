@@ -28,6 +28,7 @@ __all__ = ['WHICH', 'IN_ORDER', 'LABELS', 'ANY', 'FILTERS', 'LISTED', 'VIEW', 'T
 @dataclass(frozen=True)
 class TurnRow:
     "A turn as the filters see it."
+
     run: str
     task_id: str
     domain: str
@@ -44,34 +45,76 @@ class TurnRow:
 def sortable(run: Recording, t: Trajectory) -> dict[str, float | None]:
     "The numbers of a turn: what was measured, and what it took."
     m = run.measures_of(t.task_id)
-    return {"turn": t.turn, "K-precision": m.support, "judge": m.judge, **m.scores, "drafts": len(t.drafts), "tokens": t.calls.tokens,
-            "seconds": t.seconds}
+    return {
+        "turn": t.turn,
+        "K-precision": m.support,
+        "judge": m.judge,
+        **m.scores,
+        "drafts": len(t.drafts),
+        "tokens": t.calls.tokens,
+        "seconds": t.seconds,
+    }
 
 
 def row_of(run: Recording, t: Trajectory) -> TurnRow:
     "The row of a turn."
-    said = [t.task_id, t.question, t.answer, *(d.text for d in t.drafts), *(r.text for r in t.rewrites), t.error.message if t.error else ""]
+    said = [
+        t.task_id,
+        t.question,
+        t.answer,
+        *(d.text for d in t.drafts),
+        *(r.text for r in t.rewrites),
+        t.error.message if t.error else "",
+    ]
     sign = SIGNS["bad" if run.fault(t.task_id) else "good" if t.answered else "warn"].strip()
-    return TurnRow(run.name, t.task_id, t.domain, t.turn, t.outcome.value, t.reason, sign, clean(" ".join(t.question.split())),
-                   "\n".join(said).lower(), frozenset(t.found), sortable(run, t))
+    return TurnRow(
+        run.name,
+        t.task_id,
+        t.domain,
+        t.turn,
+        t.outcome.value,
+        t.reason,
+        sign,
+        clean(" ".join(t.question.split())),
+        "\n".join(said).lower(),
+        frozenset(t.found),
+        sortable(run, t),
+    )
 
 # %% ../../nbs/8_show/04_browser.ipynb #4e93b07a
-WHICH = ("every turn", "failed", "first to fail", "systems disagree", "judge against K-precision", "a draft was sent back", "labelled")
+WHICH = (
+    "every turn",
+    "failed",
+    "first to fail",
+    "systems disagree",
+    "judge against K-precision",
+    "a draft was sent back",
+    "labelled",
+)
 
 
 def worth_a_look(run: Recording) -> dict[str, set[str]]:  # an entry of WHICH -> task ids
     "The turns of a run that belong to each choice; labels are the browser's own."
     measured = {i: run.measures_of(i) for i in run.turns}
-    apart = {i for i, m in measured.items() if m.judge is not None and m.support is not None and abs(m.judge - m.support) >= 0.3}
-    return {"every turn": set(run.turns), "failed": {i for i in run.turns if run.fault(i)},
-            "first to fail": {first_to_fail(run, c) for c in run.conversations} - {""}, "judge against K-precision": apart,
-            "a draft was sent back": {i for i, t in run.turns.items() if len(t.drafts) > 1}}
+    apart = {
+        i
+        for i, m in measured.items()
+        if m.judge is not None and m.support is not None and abs(m.judge - m.support) >= 0.3
+    }
+    return {
+        "every turn": set(run.turns),
+        "failed": {i for i in run.turns if run.fault(i)},
+        "first to fail": {first_to_fail(run, c) for c in run.conversations} - {""},
+        "judge against K-precision": apart,
+        "a draft was sent back": {i for i, t in run.turns.items() if len(t.drafts) > 1},
+    }
 
 
 def disagreements(rows: Sequence[TurnRow]) -> set[str]:
     "Tasks that one system answered and another refused, or that something speaks against in one and nothing in another."
     ends: dict[str, set[tuple[str, bool]]] = {}
-    for r in rows: ends.setdefault(r.task_id, set()).add((r.outcome, r.sign == "✗"))
+    for r in rows:
+        ends.setdefault(r.task_id, set()).add((r.outcome, r.sign == "✗"))
     return {i for i, kinds in ends.items() if len(kinds) > 1}
 
 # %% ../../nbs/8_show/04_browser.ipynb #67feea95
@@ -85,11 +128,21 @@ class TurnIndex:
         self.runs = {r.name: r for r in runs}
         if len(self.runs) != len(runs):
             names = ", ".join(r.name for r in runs)
-            raise DataError("two runs have the same name", names, remedy="Give one another name: Run(folder, name)")
+            raise DataError(
+                "two runs have the same name",
+                names,
+                remedy="Give one another name: Run(folder, name)",
+            )
         self.rows = [row_of(r, t) for r in runs for t in r.turns.values()]
         apart = disagreements(self.rows)
-        self.worth = {r.name: {**worth_a_look(r), "systems disagree": apart & r.turns.keys()} for r in runs}
-        self.passages = {(r.name, i): f"{c.document_id}\n{c.title}\n{c.text}".lower() for r in runs for i, c in r.contexts.items()}
+        self.worth = {
+            r.name: {**worth_a_look(r), "systems disagree": apart & r.turns.keys()} for r in runs
+        }
+        self.passages = {
+            (r.name, i): f"{c.document_id}\n{c.title}\n{c.text}".lower()
+            for r in runs
+            for i, c in r.contexts.items()
+        }
 
     def values(self, name: str) -> list:
         "The values that a field of the rows takes, in order."
@@ -98,50 +151,86 @@ class TurnIndex:
     @property
     def measures(self) -> list[str]:
         "What the turns can be sorted by: every measure that some turn has."
-        return list(dict.fromkeys(m for r in self.rows for m, v in r.measures.items() if v is not None))
+        return list(
+            dict.fromkeys(m for r in self.rows for m, v in r.measures.items() if v is not None)
+        )
 
     def with_words(self, rows: Sequence[TurnRow], text: str) -> list[TurnRow]:
         "The rows in which every word of `text` occurs, in what was said or in a passage."
         for word in text.lower().split():
             holds = {key for key, passage in self.passages.items() if word in passage}
-            rows = [r for r in rows if word in r.text or any((r.run, i) in holds for i in r.contexts)]
+            rows = [
+                r for r in rows if word in r.text or any((r.run, i) in holds for i in r.contexts)
+            ]
         return list(rows)
 
 # %% ../../nbs/8_show/04_browser.ipynb #66b46997
 IN_ORDER = "order of the run"
 
 
-def ordered(rows: Sequence[TurnRow], by: str = IN_ORDER, highest: bool = False) -> list[TurnRow]:  # by: IN_ORDER, or a measure
+def ordered(
+    rows: Sequence[TurnRow], by: str = IN_ORDER, highest: bool = False
+) -> list[TurnRow]:  # by: IN_ORDER, or a measure
     "Rows by a measure, the lowest first, or the highest; those without a value last."
-    if by == IN_ORDER: return list(rows)
-    value = lambda r: r.measures.get(by)
+    if by == IN_ORDER:
+        return list(rows)
+
+    def value(r):
+        return r.measures.get(by)
+
     known = sorted((r for r in rows if value(r) is not None), key=value, reverse=highest)
     return [*known, *(r for r in rows if value(r) is None)]
 
 
 def filtered(
     index: TurnIndex,
-    wanted: Mapping[str, object],  # a field of TurnRow -> its value; a value of None is no condition
+    wanted: Mapping[
+        str, object
+    ],  # a field of TurnRow -> its value; a value of None is no condition
     which: str = "every turn",  # an entry of WHICH
     text: str = "",
-    labelled: frozenset[tuple[str, str]] = frozenset(),  # (run, task id) of the turns that have a label
+    labelled: frozenset[
+        tuple[str, str]
+    ] = frozenset(),  # (run, task id) of the turns that have a label
     by: str = IN_ORDER,  # or a measure: the order
     highest: bool = False,  # True: the highest value first
 ) -> list[TurnRow]:
     "The rows that fulfil all conditions, in the wanted order."
-    belongs = lambda r: (r.run, r.task_id) in labelled if which == "labelled" else r.task_id in index.worth[r.run][which]
-    rows = [r for r in index.rows if belongs(r) and all(v is None or getattr(r, k) == v for k, v in wanted.items())]
+
+    def belongs(r):
+        return (
+            (r.run, r.task_id) in labelled
+            if which == "labelled"
+            else r.task_id in index.worth[r.run][which]
+        )
+
+    rows = [
+        r
+        for r in index.rows
+        if belongs(r) and all(v is None or getattr(r, k) == v for k, v in wanted.items())
+    ]
     return ordered(index.with_words(rows, text), by, highest)
 
 # %% ../../nbs/8_show/04_browser.ipynb #f64175f0
-LABELS = ("good", "wrong", "unfaithful", "incomplete", "should refuse", "should answer", "bad rewrite", "bad retrieval", "bad grade",
-          "look again")
+LABELS = (
+    "good",
+    "wrong",
+    "unfaithful",
+    "incomplete",
+    "should refuse",
+    "should answer",
+    "bad rewrite",
+    "bad retrieval",
+    "bad grade",
+    "look again",
+)
 
 # %% ../../nbs/8_show/04_browser.ipynb #49bcf4c4
 class Selection:
     "The turns that fulfil the filters, and the one that is looked at."
 
-    def __init__(self, index: TurnIndex): self.index, self.found, self.at = index, list(index.rows), 0
+    def __init__(self, index: TurnIndex):
+        self.index, self.found, self.at = index, list(index.rows), 0
 
     @property
     def current(self) -> TurnRow | None:
@@ -155,63 +244,115 @@ class Selection:
 
     def step(self, by: int) -> None:
         "Go on by so many turns, round the end."
-        if self.found: self.at = (self.at + by) % len(self.found)
+        if self.found:
+            self.at = (self.at + by) % len(self.found)
 
     def find(self, task_id: str, run: str = "") -> int | None:  # None: the filters leave it out
         "Where a turn stands among those that are left."
-        return next((n for n, r in enumerate(self.found) if r.task_id == task_id and run in ("", r.run)), None)
+        return next(
+            (n for n, r in enumerate(self.found) if r.task_id == task_id and run in ("", r.run)),
+            None,
+        )
 
     def go(self, task_id: str, run: str = "") -> None:
         "Look at a turn. Raises DataError if the filters leave it out."
         at = self.find(task_id, run)
-        if at is None: raise DataError(f"no turn {task_id!r} among the {len(self.found)} that the filters leave")
+        if at is None:
+            raise DataError(
+                f"no turn {task_id!r} among the {len(self.found)} that the filters leave"
+            )
         self.at = at
 
 # %% ../../nbs/8_show/04_browser.ipynb #53160e28
 ANY = "any"
-FILTERS = {"run": "system", "domain": "domain", "turn": "turn", "outcome": "outcome", "reason": "reason"}  # field of TurnRow -> its name
+FILTERS = {
+    "run": "system",
+    "domain": "domain",
+    "turn": "turn",
+    "outcome": "outcome",
+    "reason": "reason",
+}  # field of TurnRow -> its name
 _LABELLED = {"description_width": "5em"}
 LISTED = 200  # turns in the list at once
 
 
-def _width(em: int) -> w.Layout: return w.Layout(width=f"{em}em")
+def _width(em: int) -> w.Layout:
+    return w.Layout(width=f"{em}em")
 
 
 def _choice(field: str, values: Sequence[object]) -> w.Dropdown:
     "A dropdown whose first entry is no condition."
-    said = lambda v: str(v) if field == "run" else str(v).replace("_", " ")
+
+    def said(v):
+        return str(v) if field == "run" else str(v).replace("_", " ")
+
     options = [(ANY, ANY), *((said(v), v) for v in values)]
     wide = _width(20 if field in ("run", "reason") else 14)
-    return w.Dropdown(description=FILTERS[field], options=options, value=ANY, layout=wide, style=_LABELLED)
+    return w.Dropdown(
+        description=FILTERS[field], options=options, value=ANY, layout=wide, style=_LABELLED
+    )
 
 # %% ../../nbs/8_show/04_browser.ipynb #e663d82e
 class Controls:
     "The widgets of a browser; what they do is the browser's business."
 
     def __init__(self, index: TurnIndex):
-        told = lambda kind, name, em, **how: kind(description=name, layout=_width(em), style=_LABELLED, **how)
+        def told(kind, name, em, **how):
+            return kind(description=name, layout=_width(em), style=_LABELLED, **how)
+
         self.filters = {field: _choice(field, index.values(field)) for field in FILTERS}
         self.which = told(w.Dropdown, "show", 20, options=list(WHICH), value=WHICH[0])
-        self.sort = told(w.Dropdown, "sort by", 20, options=[IN_ORDER, *index.measures], value=IN_ORDER)
+        self.sort = told(
+            w.Dropdown, "sort by", 20, options=[IN_ORDER, *index.measures], value=IN_ORDER
+        )
         self.highest = w.Checkbox(description="highest first", indent=False, layout=_width(9))
-        self.search = told(w.Text, "search", 28, placeholder="words in question, drafts, answer or passages")
-        self.beside = {n: w.ToggleButton(description=n, tooltip=f"beside it: {n}", layout=w.Layout(width="auto")) for n in index.runs}
-        self.label = told(w.Combobox, "label", 20, options=list(LABELS), placeholder="choose or write", ensure_option=False)
+        self.search = told(
+            w.Text, "search", 28, placeholder="words in question, drafts, answer or passages"
+        )
+        self.beside = {
+            n: w.ToggleButton(
+                description=n, tooltip=f"beside it: {n}", layout=w.Layout(width="auto")
+            )
+            for n in index.runs
+        }
+        self.label = told(
+            w.Combobox,
+            "label",
+            20,
+            options=list(LABELS),
+            placeholder="choose or write",
+            ensure_option=False,
+        )
         self.note = told(w.Textarea, "note", 34, rows=2)
-        self.previous, self.next, self.save = (w.Button(description=d, layout=_width(7)) for d in ("previous", "next", "save label"))
+        self.previous, self.next, self.save = (
+            w.Button(description=d, layout=_width(7)) for d in ("previous", "next", "save label")
+        )
         self.place, self.strip, self.body, self.said = w.HTML(), w.HTML(), w.HTML(), w.HTML()
-        self.turns, self.talk = w.Select(rows=24, layout=w.Layout(width="24em")), w.HBox(layout=w.Layout(flex_flow="row wrap"))
+        self.turns, self.talk = (
+            w.Select(rows=24, layout=w.Layout(width="24em")),
+            w.HBox(layout=w.Layout(flex_flow="row wrap")),
+        )
         self.box = self._laid_out(len(index.runs) > 1)
 
     def _laid_out(self, several: bool) -> w.VBox:
         "Filters above; below them the list, and the turn beside it."
-        line = lambda *widgets: w.HBox(widgets, layout=w.Layout(flex_flow="row wrap"))
+
+        def line(*widgets):
+            return w.HBox(widgets, layout=w.Layout(flex_flow="row wrap"))
+
         beside = [w.HTML(page(quiet("beside it:"))), *self.beside.values()] if several else []
-        turn = w.VBox([self.talk, self.strip, self.body, line(self.label, self.note, self.save, self.said)],
-                      layout=w.Layout(flex="1 1 28em", min_width="0", overflow="hidden"))
+        turn = w.VBox(
+            [self.talk, self.strip, self.body, line(self.label, self.note, self.save, self.said)],
+            layout=w.Layout(flex="1 1 28em", min_width="0", overflow="hidden"),
+        )
         listed = w.VBox([self.turns], layout=w.Layout(flex="0 1 24em"))
-        return w.VBox([line(*self.filters.values(), self.which, self.sort, self.highest, self.search),
-                       line(self.previous, self.next, self.place, *beside), line(listed, turn)])
+        return w.VBox(
+            [
+                line(*self.filters.values(), self.which, self.sort, self.highest, self.search),
+                line(self.previous, self.next, self.place, *beside),
+                line(listed, turn),
+            ]
+        )
 
     @property
     def wanted(self) -> dict[str, object]:
@@ -224,9 +365,17 @@ class Controls:
         return [name for name, b in self.beside.items() if b.value]
 
 # %% ../../nbs/8_show/04_browser.ipynb #cd5743b0
-def line_of(r: TurnRow, by: str = IN_ORDER, several: bool = True) -> str:  # several: turns of more than one run are shown
+def line_of(
+    r: TurnRow, by: str = IN_ORDER, several: bool = True
+) -> str:  # several: turns of more than one run are shown
     "A turn in the list."
-    value = "" if by in (IN_ORDER, "turn") else " –" if r.measures.get(by) is None else f" {r.measures[by]:.4g}"
+    value = (
+        ""
+        if by in (IN_ORDER, "turn")
+        else " –"
+        if r.measures.get(by) is None
+        else f" {r.measures[by]:.4g}"
+    )
     return f"{r.sign}{value} · {f'{r.run} ' if several else ''}{r.turn} {r.question[:44]}"
 
 
@@ -239,21 +388,34 @@ def window(at: int, n: int, most: int = LISTED) -> range:
 _STYLES = {"✓": "success", "▲": "warning", "✗": "danger"}
 
 
-def button_of(r: TurnRow, here: bool, ended: str, against: str, then: Callable[[str, str], None]) -> w.Button:  # here: it is looked at
+def button_of(
+    r: TurnRow, here: bool, ended: str, against: str, then: Callable[[str, str], None]
+) -> w.Button:  # here: it is looked at
     "A turn of the strip, which leads to it."
     told = ": ".join(x for x in (ended, against) if x)
-    b = w.Button(description=f"{'▸ ' if here else ''}{r.sign} {r.turn}", tooltip=clean(f"turn {r.turn}, {told}: {r.question}"),
-                 button_style=_STYLES[r.sign], layout=w.Layout(width="auto"))
+    b = w.Button(
+        description=f"{'▸ ' if here else ''}{r.sign} {r.turn}",
+        tooltip=clean(f"turn {r.turn}, {told}: {r.question}"),
+        button_style=_STYLES[r.sign],
+        layout=w.Layout(width="auto"),
+    )
     b.on_click(lambda button: then(r.task_id, r.run))
     return b
 
 # %% ../../nbs/8_show/04_browser.ipynb #61be1b3f
-def turn_or_beside_html(run: Recording, others: Sequence[Recording], task_id: str, timing: bool = True, chars: int = 600) -> str:
+def turn_or_beside_html(
+    run: Recording, others: Sequence[Recording], task_id: str, timing: bool = True, chars: int = 600
+) -> str:
     "A turn, alone or beside the same turn of other runs."
     t, have = run.turns[task_id], [r for r in others if task_id in r.turns and r is not run]
     head = f"<div>{quiet(f'{esc(run.name)} · {esc(t.domain)} · <code>{esc(task_id)}</code>')}</div>"
-    missing = "".join(f"<div><i>{esc(r.name)} has no such turn.</i></div>" for r in others if task_id not in r.turns)
-    if have: return head + missing + beside_html([run, *have], task_id, chars)
+    missing = "".join(
+        f"<div><i>{esc(r.name)} has no such turn.</i></div>"
+        for r in others
+        if task_id not in r.turns
+    )
+    if have:
+        return head + missing + beside_html([run, *have], task_id, chars)
     return head + missing + recorded_turn_html(run, task_id, timing=timing, chars=chars)
 
 # %% ../../nbs/8_show/04_browser.ipynb #58c2942f
@@ -264,8 +426,14 @@ def linked_turn(
     "The turn that a link leads to. Raises DataError if it leads to none of these runs."
     said = unquote(link.rsplit("#", 1)[-1])
     known = max((r.task_id for r in index.rows if r.task_id in said), key=len, default="")
-    if known: return known, max((name for name in index.runs if f"/{name}/" in f"/{said}"), key=len, default="")
-    raise DataError(f"no turn of {', '.join(index.runs)} is named by {link!r}", remedy="Give a task id, or a link of the report")
+    if known:
+        return known, max(
+            (name for name in index.runs if f"/{name}/" in f"/{said}"), key=len, default=""
+        )
+    raise DataError(
+        f"no turn of {', '.join(index.runs)} is named by {link!r}",
+        remedy="Give a task id, or a link of the report",
+    )
 
 # %% ../../nbs/8_show/04_browser.ipynb #57a19bdb
 VIEW = "application/vnd.jupyter.widget-view+json"
@@ -287,32 +455,56 @@ class CaseBrowser:
         runs = [runs] if isinstance(runs, (Run, Recording, str, Path)) else list(runs)
         known = {**known, "gold": gold} if gold else known
         self.index = TurnIndex([as_recording(r, **known) for r in runs])
-        self.labels_path, self.timing, self.chars, self.page_turns = Path(labels), timing, chars, page_turns
-        self.labels, self.selection, self.controls = read_labels(labels), Selection(self.index), Controls(self.index)
+        self.labels_path, self.timing, self.chars, self.page_turns = (
+            Path(labels),
+            timing,
+            chars,
+            page_turns,
+        )
+        self.labels, self.selection, self.controls = (
+            read_labels(labels),
+            Selection(self.index),
+            Controls(self.index),
+        )
         self._busy = False  # True while the widgets are set by code
         self._connect(self.controls)
         self.apply()
 
     def _connect(self, c: Controls) -> None:
         watched = (*c.filters.values(), c.which, c.search, c.sort, c.highest)
-        for widget in watched: widget.observe(lambda change: self._busy or self.apply(), "value")
-        for button in c.beside.values(): button.observe(lambda change: self.show(), "value")
-        c.turns.observe(lambda change: self._busy or change["new"] is None or self.step(change["new"] - self.selection.at), "value")
+        for widget in watched:
+            widget.observe(lambda change: self._busy or self.apply(), "value")
+        for button in c.beside.values():
+            button.observe(lambda change: self.show(), "value")
+        c.turns.observe(
+            lambda change: (
+                self._busy or change["new"] is None or self.step(change["new"] - self.selection.at)
+            ),
+            "value",
+        )
         c.previous.on_click(lambda button: self.step(-1))
         c.next.on_click(lambda button: self.step(1))
         c.save.on_click(lambda button: self.save_label())
 
     @property
-    def found(self) -> list[TurnRow]: return self.selection.found
+    def found(self) -> list[TurnRow]:
+        return self.selection.found
 
     @property
-    def current(self) -> TurnRow | None: return self.selection.current
+    def current(self) -> TurnRow | None:
+        return self.selection.current
 
     def apply(self) -> None:
         "Filter anew and show a turn that is left."
         c = self.controls
-        self.selection.choose(c.wanted, which=c.which.value, text=c.search.value, labelled=frozenset(self.labels), by=c.sort.value,
-                              highest=c.highest.value)
+        self.selection.choose(
+            c.wanted,
+            which=c.which.value,
+            text=c.search.value,
+            labelled=frozenset(self.labels),
+            by=c.sort.value,
+            highest=c.highest.value,
+        )
         self.show()
 
     def step(self, by: int) -> None:
@@ -329,7 +521,8 @@ class CaseBrowser:
         "Show a turn, whatever the filters say: they are taken back if they leave it out. Raises DataError if no run has it."
         if self.selection.find(task_id, run) is None:
             c, self._busy = self.controls, True
-            for f in c.filters.values(): f.value = ANY
+            for f in c.filters.values():
+                f.value = ANY
             c.which.value, c.search.value, self._busy = WHICH[0], "", False
             self.apply()
         self.go(task_id, run)
@@ -338,52 +531,92 @@ class CaseBrowser:
         "The list, with the present turn chosen in it, and the strip of its conversation."
         c, row, self._busy = self.controls, self.current, True
         several = len({r.run for r in self.found}) > 1
-        options = [(line_of(self.found[n], c.sort.value, several), n) for n in window(self.selection.at, len(self.found))]
-        if list(c.turns.options) != options: c.turns.options = options
+        options = [
+            (line_of(self.found[n], c.sort.value, several), n)
+            for n in window(self.selection.at, len(self.found))
+        ]
+        if list(c.turns.options) != options:
+            c.turns.options = options
         c.turns.value = self.selection.at if row else None
-        for b in c.talk.children: b.close()
+        for b in c.talk.children:
+            b.close()
         c.talk.children = self._strip(self.index.runs[row.run], row) if row else ()
         self._busy = False
 
     def _strip(self, run: Recording, row: TurnRow) -> tuple[w.Button, ...]:
         "The conversation of a turn, a button a turn."
         talk = [row_of(run, t) for t in run.conversations[run.turns[row.task_id].conversation_id]]
-        return tuple(button_of(r, r.task_id == row.task_id, ending(run.turns[r.task_id]), run.fault(r.task_id), self.jump) for r in talk)
+        return tuple(
+            button_of(
+                r,
+                r.task_id == row.task_id,
+                ending(run.turns[r.task_id]),
+                run.fault(r.task_id),
+                self.jump,
+            )
+            for r in talk
+        )
 
     def show(self) -> None:
         "Render the present turn."
         row, c = self.current, self.controls
-        at = f"<b>{self.selection.at + 1}</b> of {len(self.found)} turns" if row else "<b>no turn</b> fulfils these conditions"
+        at = (
+            f"<b>{self.selection.at + 1}</b> of {len(self.found)} turns"
+            if row
+            else "<b>no turn</b> fulfils these conditions"
+        )
         last = self.labels.get((row.run, row.task_id), {}) if row else {}
-        run, others = self.index.runs[row.run] if row else None, [self.index.runs[name] for name in c.shown_beside]
+        run, others = (
+            self.index.runs[row.run] if row else None,
+            [self.index.runs[name] for name in c.shown_beside],
+        )
         first = first_to_fail(run, run.turns[row.task_id].conversation_id) if row else ""
         c.place.value = page(at)
-        c.strip.value = page(quiet(f"▲ turn {run.turns[first].turn} is the first to fail in this conversation")) if first else ""
-        c.body.value = page(turn_or_beside_html(run, others, row.task_id, self.timing, self.chars)) if row else ""
+        c.strip.value = (
+            page(quiet(f"▲ turn {run.turns[first].turn} is the first to fail in this conversation"))
+            if first
+            else ""
+        )
+        c.body.value = (
+            page(turn_or_beside_html(run, others, row.task_id, self.timing, self.chars))
+            if row
+            else ""
+        )
         self._list()
         c.label.value, c.note.value = last.get("label", ""), last.get("note", "")
-        c.said.value = page(quiet(f"labelled {esc(last['label'] or 'with a note')}")) if last else ""
+        c.said.value = (
+            page(quiet(f"labelled {esc(last['label'] or 'with a note')}")) if last else ""
+        )
 
     def save_label(self) -> None:
         "Append label and note of the present turn; what goes wrong stands beside the button, and the text stays in its box."
         row, c = self.current, self.controls
-        if row is None: return
-        try: line = append_label(self.labels_path, row.run, row.task_id, c.label.value, c.note.value)
-        except (MTRAGError, OSError) as e: c.said.value = page(f"<b>not saved:</b> {esc(e)}")
+        if row is None:
+            return
+        try:
+            line = append_label(self.labels_path, row.run, row.task_id, c.label.value, c.note.value)
+        except (MTRAGError, OSError) as e:
+            c.said.value = page(f"<b>not saved:</b> {esc(e)}")
         else:
             self.labels[row.run, row.task_id] = line
             c.said.value = page(f"<b>saved</b> {quiet(esc(line['label'] or 'note'))}")
 
     def static_html(self) -> str:
         "The turns as a static page, the runs one after the other; of a long run a part, since the page is kept in the notebook."
-        most = lambda r: self.page_turns if len(r.turns) <= self.page_turns else min(100, self.page_turns)
-        return page("".join(run_html(r, most(r), self.timing, self.chars) for r in self.index.runs.values()))
+
+        def most(r):
+            return self.page_turns if len(r.turns) <= self.page_turns else min(100, self.page_turns)
+
+        return page(
+            "".join(run_html(r, most(r), self.timing, self.chars) for r in self.index.runs.values())
+        )
 
     def __repr__(self) -> str:
         at = f", at {self.current.task_id} of {self.current.run}" if self.current else ""
         return f"{len(self.index.rows)} turns of {', '.join(self.index.runs)}; {len(self.found)} fulfil the filters{at}"
 
-    def _repr_html_(self) -> str: return self.static_html()
+    def _repr_html_(self) -> str:
+        return self.static_html()
 
     def _repr_mimebundle_(self, include=None, exclude=None) -> dict:
         "Widget, page and text in one output: whoever shows it takes the richest that it can."

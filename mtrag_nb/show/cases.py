@@ -18,15 +18,45 @@ from matplotlib.colors import ListedColormap, to_hex
 from matplotlib.figure import Figure
 
 from ..core.files import data_dir, read_json, write_whole
-from ..core.html import SERIES_COLOURS, View, clip, document, dot, end_colours, esc, inline, page, pill, quiet, row, rows
+from mtrag_nb.core.html import (
+    SERIES_COLOURS,
+    View,
+    clip,
+    document,
+    dot,
+    end_colours,
+    esc,
+    inline,
+    page,
+    pill,
+    quiet,
+    row,
+    rows,
+)
 from ..core.record import Drafted, Retrieved, Run, Step, Trajectory
 from ..core.declining import declines
 from ..core.text import known_words, share_known
 from ..core.types import DataError, Outcome, Task, as_context
 from ..evaluate.audit import WORTH, ending_change, first_draft_failed, target_worth
 from ..evaluate.recording import Recording, fault
-from .figures import QUIET, _ink, _legend_below, _words, blank, drawn, inches, nothing_figure
-from .runs import decisions, difference, measure_of, pair_html, recorded_turn_html, strip_html
+from mtrag_nb.show.figures import (
+    QUIET,
+    _ink,
+    _legend_below,
+    _words,
+    blank,
+    drawn,
+    inches,
+    nothing_figure,
+)
+from mtrag_nb.show.runs import (
+    decisions,
+    difference,
+    measure_of,
+    pair_html,
+    recorded_turn_html,
+    strip_html,
+)
 
 # %% auto #0
 __all__ = ['Rule', 'RULES', 'UNITS', 'by_difference', 'by_rescue', 'by_harm', 'by_judge', 'by_refusal', 'by_answer', 'Case',
@@ -34,19 +64,31 @@ __all__ = ['Rule', 'RULES', 'UNITS', 'by_difference', 'by_rescue', 'by_harm', 'b
            'write_cases', 'heat_map', 'timeline']
 
 # %% ../../nbs/8_show/03_cases.ipynb #4fd5279a
-Rule = Callable[["Recording", "Recording | None", str, str], "tuple[float, str] | None"]  # run, other run, task id, measure -> size and why
+Rule = Callable[
+    ["Recording", "Recording | None", str, str], "tuple[float, str] | None"
+]  # run, other run, task id, measure -> size and why
 
 
 def _tries(run: Recording, t: Trajectory) -> list[tuple[float, bool]]:
     "K-precision of each draft, and whether it was let through."
-    known, made = known_words(run.contexts[i].text for i in t.contexts if i in run.contexts), decisions(t)
-    return [(share_known(d.text, known), made[f"verdict {n}"] == "let through") for n, d in enumerate(t.drafts, 1)]
+    known, made = (
+        known_words(run.contexts[i].text for i in t.contexts if i in run.contexts),
+        decisions(t),
+    )
+    return [
+        (share_known(d.text, known), made[f"verdict {n}"] == "let through")
+        for n, d in enumerate(t.drafts, 1)
+    ]
 
 
 def _gold_found(run: Recording, task_id: str) -> set[str]:
     "Ids of the contexts of gold passages that a turn had found."
     relevant = set(run.relevant(task_id))
-    return {i for i in run.turns[task_id].found if i in run.contexts and run.contexts[i].document_id in relevant}
+    return {
+        i
+        for i in run.turns[task_id].found
+        if i in run.contexts and run.contexts[i].document_id in relevant
+    }
 
 
 def _gold_fault(run: Recording, task_id: str) -> str:
@@ -57,64 +99,102 @@ def _gold_fault(run: Recording, task_id: str) -> str:
 def by_difference(run, other, task_id, measure):
     "Two runs that differ in a measure."
     d = difference(run, other, task_id, measure) if other and task_id in other.turns else None
-    if not d: return None
+    if not d:
+        return None
     ours, theirs = measure_of(run, task_id, measure), measure_of(other, task_id, measure)
-    note = " (circular)" if measure in run.circular | other.circular else ""  # it decides inside one of them
+    note = (
+        " (circular)" if measure in run.circular | other.circular else ""
+    )  # it decides inside one of them
     return abs(d), f"{measure}{note} {ours:.2f} in {run.name}, {theirs:.2f} in {other.name}"
 
 # %% ../../nbs/8_show/03_cases.ipynb #69c3b9dc
 def by_rescue(run, other, task_id, measure):
     "A draft was sent back, and what came of it is worth more."
     t = run.turns[task_id]
-    if t.failed or not first_draft_failed(t): return None
-    change, tries = ending_change(t, run.gold.get(task_id), t.drafts[0].text, target_worth(run)), _tries(run, t)
-    if change is None or change <= WORTH: return None
-    if t.refused: return change, f"draft 1 was sent back (K-precision {tries[0][0]:.2f}), and refusing was right"
-    return change, f"draft 1 was sent back (K-precision {tries[0][0]:.2f}), draft {len(tries)} let through ({tries[-1][0]:.2f})"
+    if t.failed or not first_draft_failed(t):
+        return None
+    change, tries = (
+        ending_change(t, run.gold.get(task_id), t.drafts[0].text, target_worth(run)),
+        _tries(run, t),
+    )
+    if change is None or change <= WORTH:
+        return None
+    if t.refused:
+        return (
+            change,
+            f"draft 1 was sent back (K-precision {tries[0][0]:.2f}), and refusing was right",
+        )
+    return (
+        change,
+        f"draft 1 was sent back (K-precision {tries[0][0]:.2f}), draft {len(tries)} let through ({tries[-1][0]:.2f})",
+    )
 
 # %% ../../nbs/8_show/03_cases.ipynb #fe040ca2
 def by_harm(run, other, task_id, measure):
     "What was at hand was taken away."
     t, tries = run.turns[task_id], _tries(run, run.turns[task_id])
     if t.answered and len(tries) > 1 and tries[0][0] - tries[-1][0] > 0.1:
-        return tries[0][0] - tries[-1][0], f"draft 1 had a K-precision of {tries[0][0]:.2f}, the answer has {tries[-1][0]:.2f}"
-    if not _gold_fault(run, task_id).startswith("refused"): return None
+        return tries[0][0] - tries[-1][
+            0
+        ], f"draft 1 had a K-precision of {tries[0][0]:.2f}, the answer has {tries[-1][0]:.2f}"
+    if not _gold_fault(run, task_id).startswith("refused"):
+        return None
     best, found = max((k for k, _ in tries), default=0.0), _gold_found(run, task_id)
-    if t.role == "dropped" and found: return 1.0, f"gold was found ({len(found)} of the contexts), and dropped"
-    if t.role == "exhausted" and best >= 0.5: return best, f"a draft with a K-precision of {best:.2f} was sent back, and the turn refused"
+    if t.role == "dropped" and found:
+        return 1.0, f"gold was found ({len(found)} of the contexts), and dropped"
+    if t.role == "exhausted" and best >= 0.5:
+        return best, f"a draft with a K-precision of {best:.2f} was sent back, and the turn refused"
     return None
 
 # %% ../../nbs/8_show/03_cases.ipynb #5602730d
 def by_judge(run, other, task_id, measure):
     "The judge and K-precision disagree."
     m = run.measures_of(task_id)
-    if m.judge is None or m.support is None or abs(m.judge - m.support) < 0.3: return None
-    return abs(m.judge - m.support), f"the judge gives {m.judge:.2f}, K-precision is {m.support:.2f}"
+    if m.judge is None or m.support is None or abs(m.judge - m.support) < 0.3:
+        return None
+    return abs(
+        m.judge - m.support
+    ), f"the judge gives {m.judge:.2f}, K-precision is {m.support:.2f}"
 
 # %% ../../nbs/8_show/03_cases.ipynb #bc8c875b
 def by_refusal(run, other, task_id, measure):
     "Refused though answerable; worse if the passages were there."
     why, t = _gold_fault(run, task_id), run.turns[task_id]
-    if not why.startswith("refused"): return None
-    share = len({run.contexts[i].document_id for i in _gold_found(run, task_id)}) / max(len(run.relevant(task_id)), 1)
-    return share, f"{why}, for {t.reason.replace('_', ' ')}; {share:.0%} of the gold passages had been found"
+    if not why.startswith("refused"):
+        return None
+    share = len({run.contexts[i].document_id for i in _gold_found(run, task_id)}) / max(
+        len(run.relevant(task_id)), 1
+    )
+    return (
+        share,
+        f"{why}, for {t.reason.replace('_', ' ')}; {share:.0%} of the gold passages had been found",
+    )
 
 
 def by_answer(run, other, task_id, measure):
     "Answered though unanswerable; worse if the words are the passages' own, since then nothing looks wrong."
-    if _gold_fault(run, task_id) != "answered though unanswerable": return None
+    if _gold_fault(run, task_id) != "answered though unanswerable":
+        return None
     k = run.measures_of(task_id).support
-    return k or 0.0, "answered though unanswerable" + (f"; K-precision {k:.2f}" if k is not None else "")
+    return k or 0.0, "answered though unanswerable" + (
+        f"; K-precision {k:.2f}" if k is not None else ""
+    )
 
 # %% ../../nbs/8_show/03_cases.ipynb #9d7aeeba
 RULES: dict[str, Rule] = {
-    "largest paired difference": by_difference, "rescued by the loop": by_rescue, "harmed by self-correction": by_harm,
-    "judge against measure": by_judge, "refused though answerable": by_refusal, "answered though not answerable": by_answer}
+    "largest paired difference": by_difference,
+    "rescued by the loop": by_rescue,
+    "harmed by self-correction": by_harm,
+    "judge against measure": by_judge,
+    "refused though answerable": by_refusal,
+    "answered though not answerable": by_answer,
+}
 
 # %% ../../nbs/8_show/03_cases.ipynb #3e34e1f3
 @dataclass(frozen=True)
 class Case:
     "A turn worth looking at."
+
     kind: str  # a key of RULES
     task_id: str
     why: str
@@ -127,11 +207,17 @@ def pick_cases(
     measure: str = "K-precision",  # by which the two are compared: "K-precision", "judge" or a name in scores.jsonl
     each: int = 2,  # cases of a kind
     rules: Mapping[str, Rule] = RULES,
-) -> list[Case]:  # in the order of the rules, the largest of each kind first; ties go to the smaller task id
+) -> list[
+    Case
+]:  # in the order of the rules, the largest of each kind first; ties go to the smaller task id
     "The turns that the rules point at."
     cases = []
     for kind, rule in rules.items():
-        found = [Case(kind, i, said[1], said[0]) for i in run.turns if (said := rule(run, other, i, measure))]
+        found = [
+            Case(kind, i, said[1], said[0])
+            for i in run.turns
+            if (said := rule(run, other, i, measure))
+        ]
         cases += sorted(found, key=lambda c: (-c.size, c.task_id))[:each]
     return cases
 
@@ -153,15 +239,24 @@ class CaseView(View):
         where = quiet(f"{esc(run.name)} · {esc(t.domain)} · <code>{esc(case.task_id)}</code>")
         head = f"<div>{pill(case.kind, 'note')} <b>{esc(case.why)}</b></div><div>{where}</div>{strip_html(run, t.conversation_id)}"
         body = head + recorded_turn_html(run, case.task_id, timing=timing, chars=chars) + pair
-        super().__init__(f"{case.kind}: {' '.join(t.question.split())[:60]}", body, f"{case.kind}: {case.why}")
+        super().__init__(
+            f"{case.kind}: {' '.join(t.question.split())[:60]}", body, f"{case.kind}: {case.why}"
+        )
 
 # %% ../../nbs/8_show/03_cases.ipynb #97892eca
 def _answered(task: Task, answer: str) -> Trajectory:
     "An answer as a turn of two steps: the passages that came with the task, and one draft."
     ids, declined = tuple(p.id for p in task.contexts or ()), declines(answer)
-    steps = (Retrieved(node="retrieve", contexts=ids), Drafted(node="generate", text=answer, declined=declined))
+    steps = (
+        Retrieved(node="retrieve", contexts=ids),
+        Drafted(node="generate", text=answer, declined=declined),
+    )
     about = (task.id, task.conversation_id, task.turn, task.domain, task.question)
-    ended = {"outcome": Outcome.I_DONT_KNOW, "reason": "declined", "role": "declined"} if declined else {"outcome": Outcome.ANSWERED}
+    ended = (
+        {"outcome": Outcome.I_DONT_KNOW, "reason": "declined", "role": "declined"}
+        if declined
+        else {"outcome": Outcome.ANSWERED}
+    )
     return Trajectory(*about, steps, **ended, answer=answer, contexts=ids)
 
 # %% ../../nbs/8_show/03_cases.ipynb #23c277cb
@@ -175,7 +270,9 @@ def from_answers(
     "Answers as a run."
     tasks = [t for t in tasks if t.id in answers]
     contexts = {p.id: as_context(p) for t in tasks for p in t.contexts or ()}
-    run = Run.of(name, [_answered(t, answers[t.id]) for t in tasks], contexts.values(), scores=scores or {})
+    run = Run.of(
+        name, [_answered(t, answers[t.id]) for t in tasks], contexts.values(), scores=scores or {}
+    )
     return Recording(run, histories={t.id: t.history for t in tasks}, **known)
 
 # %% ../../nbs/8_show/03_cases.ipynb #a3fbd6ac
@@ -185,13 +282,17 @@ def published(
 ) -> dict[str, Any]:
     "What a paper publishes. Raises DataError if it is not there."
     path = (Path(folder) if folder else data_dir("paper")) / f"{name}.json"
-    if not path.is_file(): raise DataError("nothing published is kept under this name", path, remedy="Name a file of data/paper")
+    if not path.is_file():
+        raise DataError(
+            "nothing published is kept under this name", path, remedy="Name a file of data/paper"
+        )
     return read_json(path)
 
 # %% ../../nbs/8_show/03_cases.ipynb #d8d191ed
 @dataclass(frozen=True)
 class PublishedCase:
     "A case as a paper prints it."
+
     id: str
     table: str
     place: str  # where it stands
@@ -215,8 +316,12 @@ def published_cases(
     cases = []
     for path in sorted(Path(folder or data_dir("paper")).glob("*_cases.json")):
         data = published(path.stem, path.parent)
-        try: cases += [PublishedCase(**c, source=data["source"]) for c in data["cases"]]
-        except (KeyError, TypeError) as e: raise DataError(f"not a file of published cases ({type(e).__name__}: {e})", path) from None
+        try:
+            cases += [PublishedCase(**c, source=data["source"]) for c in data["cases"]]
+        except (KeyError, TypeError) as e:
+            raise DataError(
+                f"not a file of published cases ({type(e).__name__}: {e})", path
+            ) from None
     return cases
 
 # %% ../../nbs/8_show/03_cases.ipynb #3ad60510
@@ -225,21 +330,36 @@ class PublishedView(View):
 
     def __init__(self, case: PublishedCase):
         why = f": {case.reason.replace('_', ' ')}" if case.reason else ""
-        ended = pill("answered", "good") if case.outcome == Outcome.ANSWERED else pill(f"refused{why}", "warn")
+        ended = (
+            pill("answered", "good")
+            if case.outcome == Outcome.ANSWERED
+            else pill(f"refused{why}", "warn")
+        )
         summary = quiet(" as the paper describes it") if case.answer_is_summary else ""
-        score = "" if case.score is None else f"{dot('judge', case.score / 10, 0.5, 0.8)} {quiet(f'{case.score:g} of 10')}"
-        parts = {"Question": clip(case.question), "Answer": f"{ended}{summary}{clip(case.answer)}",
-                 "Judge": case.reasoning and score + clip(case.reasoning),
-                 "Verdict": f"<b>{esc(case.verdict)}</b>" + (case.about and clip(case.about)),
-                 "Print": case.note and clip(case.note), "Source": quiet(esc(f"{case.place}. {case.source}"))}
+        score = (
+            ""
+            if case.score is None
+            else f"{dot('judge', case.score / 10, 0.5, 0.8)} {quiet(f'{case.score:g} of 10')}"
+        )
+        parts = {
+            "Question": clip(case.question),
+            "Answer": f"{ended}{summary}{clip(case.answer)}",
+            "Judge": case.reasoning and score + clip(case.reasoning),
+            "Verdict": f"<b>{esc(case.verdict)}</b>" + (case.about and clip(case.about)),
+            "Print": case.note and clip(case.note),
+            "Source": quiet(esc(f"{case.place}. {case.source}")),
+        }
         head = f"<div><b>{esc(case.id)}</b> {inline(case.question)} {ended}</div>"
         body = head + rows(row(label, html) for label, html in parts.items() if html)
-        super().__init__(f"{case.id}: {case.question}", body, f"{case.id:10} {case.verdict:20} {case.question}")
+        super().__init__(
+            f"{case.id}: {case.question}", body, f"{case.id:10} {case.verdict:20} {case.question}"
+        )
 
 # %% ../../nbs/8_show/03_cases.ipynb #66787877
 @dataclass(frozen=True)
 class _Card:
     "A page of the folder."
+
     kind: str
     why: str
     question: str
@@ -249,23 +369,36 @@ class _Card:
 
 def _file(n: int, kind: str, question: str) -> str:
     "A file name out of words."
-    slug = lambda text: re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:48] or "case"
+
+    def slug(text):
+        return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:48] or "case"
+
     return f"{n:02}-{slug(kind)}-{slug(question)}.html"
 
 # %% ../../nbs/8_show/03_cases.ipynb #89b2793c
 def _links(cards: list[_Card], n: int) -> str:
     "From a page to the index and to its neighbours."
-    to = [("index.html", "all cases"), *([(cards[n - 1].file, "the one before")] if n else []),
-          *([(cards[n + 1].file, "the next")] if n + 1 < len(cards) else [])]
+    to = [
+        ("index.html", "all cases"),
+        *([(cards[n - 1].file, "the one before")] if n else []),
+        *([(cards[n + 1].file, "the next")] if n + 1 < len(cards) else []),
+    ]
     return " · ".join(f"<a href='{href}'>{text}</a>" for href, text in to)
 
 # %% ../../nbs/8_show/03_cases.ipynb #34c8db84
 def _index(title: str, cards: list[_Card]) -> str:
     "The list of all pages, by kind."
-    item = lambda c: f"<li><a href='{c.file}'>{inline(c.question, 80)}</a> {quiet(esc(c.why))}</li>"
-    part = lambda kind: f"<h2 style='font-size:1.1em'>{esc(kind)}</h2><ul>{''.join(item(c) for c in cards if c.kind == kind)}</ul>"
+
+    def item(c):
+        return f"<li><a href='{c.file}'>{inline(c.question, 80)}</a> {quiet(esc(c.why))}</li>"
+
+    def part(kind):
+        return f"<h2 style='font-size:1.1em'>{esc(kind)}</h2><ul>{''.join(item(c) for c in cards if c.kind == kind)}</ul>"
+
     count = f"<p>{len(cards)} turns worth looking at, each brought here by a rule.</p>"
-    return page(f"<h1 style='font-size:1.4em'>{esc(title)}</h1>{count}{''.join(map(part, dict.fromkeys(c.kind for c in cards)))}")
+    return page(
+        f"<h1 style='font-size:1.4em'>{esc(title)}</h1>{count}{''.join(map(part, dict.fromkeys(c.kind for c in cards)))}"
+    )
 
 # %% ../../nbs/8_show/03_cases.ipynb #3851cbf4
 def write_cases(
@@ -277,21 +410,35 @@ def write_cases(
     timing: bool = True,  # False: no seconds
 ) -> Path:  # the index page
     "One page a case, and an index of them."
-    made = [(c.kind, c.why, run.turns[c.task_id].question, CaseView(c, run, other, timing)) for c in cases]
-    made += [(f"published, Table {p.table}", p.verdict, p.question, PublishedView(p)) for p in published]
-    cards = [_Card(kind, why, question, view, _file(n, kind, question)) for n, (kind, why, question, view) in enumerate(made, 1)]
+    made = [
+        (c.kind, c.why, run.turns[c.task_id].question, CaseView(c, run, other, timing))
+        for c in cases
+    ]
+    made += [
+        (f"published, Table {p.table}", p.verdict, p.question, PublishedView(p)) for p in published
+    ]
+    cards = [
+        _Card(kind, why, question, view, _file(n, kind, question))
+        for n, (kind, why, question, view) in enumerate(made, 1)
+    ]
     for n, c in enumerate(cards):
-        write_whole(Path(folder) / c.file, document(c.view.title, f"<p>{_links(cards, n)}</p>{page(c.view.body)}"))
+        write_whole(
+            Path(folder) / c.file,
+            document(c.view.title, f"<p>{_links(cards, n)}</p>{page(c.view.body)}"),
+        )
     title = f"Cases of {run.name}" + (f" and {other.name}" if other else "")
     return write_whole(Path(folder) / "index.html", document(title, _index(title, cards)))
 
 # %% ../../nbs/8_show/03_cases.ipynb #8834ae4b
-def _grid_of(run: Recording, value: Callable[[Trajectory], float | None], width: int) -> list[list[float]]:
+def _grid_of(
+    run: Recording, value: Callable[[Trajectory], float | None], width: int
+) -> list[list[float]]:
     "A value for each turn, a row a conversation; NaN where there is none."
     grid = [[float("nan")] * width for _ in run.conversations]
     for cells, ts in zip(grid, run.conversations.values()):
         for t in ts:
-            if (v := value(t)) is not None: cells[t.turn - 1] = v
+            if (v := value(t)) is not None:
+                cells[t.turn - 1] = v
     return grid or [[float("nan")]]
 
 # %% ../../nbs/8_show/03_cases.ipynb #0808e8f0
@@ -303,16 +450,20 @@ def _frame(ax: Axes, run: Recording, width: int) -> None:
     talks = run.conversations
     ax.set(xticks=range(width), xticklabels=range(1, width + 1), xlabel="turn")
     ax.set_yticks(range(len(talks)), [f"{ts[0].domain} {c[:8]}" for c, ts in talks.items()])
-    for x in range(1, width): ax.axvline(x - 0.5, color="white", lw=1.5)
-    for y in range(1, len(talks)): ax.axhline(y - 0.5, color="white", lw=1.5)
+    for x in range(1, width):
+        ax.axvline(x - 0.5, color="white", lw=1.5)
+    for y in range(1, len(talks)):
+        ax.axhline(y - 0.5, color="white", lw=1.5)
     for y, ts in enumerate(talks.values()):
         failed = next((t.turn for t in ts if run.fault(t.task_id)), None)
-        if failed: ax.text(failed - 1, y - 0.28, "▲", ha="center", va="center", fontsize=8, bbox=_CHIP)
+        if failed:
+            ax.text(failed - 1, y - 0.28, "▲", ha="center", va="center", fontsize=8, bbox=_CHIP)
 
 
 def _end_legend(fig: Figure, ax: Axes, colours: Mapping[str, str]) -> None:
     "What each colour means."
-    for end, c in colours.items(): ax.plot([], [], "s", color=c, label=end.replace("_", " "))
+    for end, c in colours.items():
+        ax.plot([], [], "s", color=c, label=end.replace("_", " "))
     _legend_below(fig, [ax])
 
 # %% ../../nbs/8_show/03_cases.ipynb #7d0f5d26
@@ -321,33 +472,59 @@ def _write_values(ax: Axes, grid: Sequence[Sequence[float]], scale: ScalarMappab
     for y, cells in enumerate(grid):
         for x, v in enumerate(cells):
             if v == v:
-                ax.text(x, y + 0.12, f"{v:.2f}".lstrip("0"), ha="center", va="center", fontsize=8, color=_ink(to_hex(scale.to_rgba(v))))
+                ax.text(
+                    x,
+                    y + 0.12,
+                    f"{v:.2f}".lstrip("0"),
+                    ha="center",
+                    va="center",
+                    fontsize=8,
+                    color=_ink(to_hex(scale.to_rgba(v))),
+                )
 
 # %% ../../nbs/8_show/03_cases.ipynb #c16ae78e
 @drawn
 def heat_map(
     run: Recording,
     measure: str = "",  # "": outcomes and reasons; or "K-precision", "judge", a name in scores.jsonl
-    width: str | float = "text",  # at most: "column", "text", or inches; a short conversation takes less
+    width: str
+    | float = "text",  # at most: "column", "text", or inches; a short conversation takes less
 ) -> Figure:
     "Conversations by turns. ▲ marks the first turn of a conversation that failed."
     talks, columns = run.conversations, max((t.turn for t in run.turns.values()), default=1)
-    if not talks: return nothing_figure(f"{run.name} has no turn.", width)
+    if not talks:
+        return nothing_figure(f"{run.name} has no turn.", width)
     colours = end_colours({t.end: t.end_role for t in run.turns.values()})
-    value = (lambda t: measure_of(run, t.task_id, measure)) if measure else (lambda t: list(colours).index(t.end))
-    how = {"cmap": "cividis", "vmin": 0, "vmax": 1} if measure else {"cmap": ListedColormap(list(colours.values())), "vmin": -0.5,
-                                                                     "vmax": len(colours) - 0.5}
+    value = (
+        (lambda t: measure_of(run, t.task_id, measure))
+        if measure
+        else (lambda t: list(colours).index(t.end))
+    )
+    how = (
+        {"cmap": "cividis", "vmin": 0, "vmax": 1}
+        if measure
+        else {
+            "cmap": ListedColormap(list(colours.values())),
+            "vmin": -0.5,
+            "vmax": len(colours) - 0.5,
+        }
+    )
     fig = blank(min(inches(width), max(3.3, 1.9 + 0.5 * columns)), 1.3 + 0.34 * len(talks))
     ax = fig.subplots()
     image = ax.imshow(grid := _grid_of(run, value, columns), aspect="auto", **how)
     _frame(ax, run, columns)
-    fig.suptitle(f"{run.name}: {_words(measure) or 'how each turn ended'}", x=0.01, ha="left", fontsize=9)
+    fig.suptitle(
+        f"{run.name}: {_words(measure) or 'how each turn ended'}", x=0.01, ha="left", fontsize=9
+    )
     _write_values(ax, grid, image) if measure else _end_legend(fig, ax, colours)
     return fig
 
 # %% ../../nbs/8_show/03_cases.ipynb #9ab39e69
 UNITS: dict[str, Callable[[Step], float]] = {
-    "seconds": lambda s: s.seconds, "tokens": lambda s: s.calls.tokens, "calls": lambda s: s.calls.n}
+    "seconds": lambda s: s.seconds,
+    "tokens": lambda s: s.calls.tokens,
+    "calls": lambda s: s.calls.n,
+}
 
 
 @drawn
@@ -357,18 +534,35 @@ def timeline(
     width: str | float = "text",  # "column", "text", or inches
 ) -> Figure:
     "The steps of a turn, from the first above to the last below. Raises DataError for an unknown unit."
-    if by not in UNITS: raise DataError(f"no timeline by {by!r}", remedy=f"There are {', '.join(UNITS)}")
+    if by not in UNITS:
+        raise DataError(f"no timeline by {by!r}", remedy=f"There are {', '.join(UNITS)}")
     lengths = [UNITS[by](s) for s in t.steps]
     if not sum(lengths):
-        return nothing_figure(f"Turn {t.turn} took no {by}: nothing was asked of a model, or all of it was replayed.", width)
+        return nothing_figure(
+            f"Turn {t.turn} took no {by}: nothing was asked of a model, or all of it was replayed.",
+            width,
+        )
     starts = [sum(lengths[:n]) for n in range(len(lengths))]
     fig = blank(width, 0.9 + 0.27 * len(lengths))
     ax = fig.subplots()
-    ax.barh(range(len(lengths)), lengths, left=starts, color=[SERIES_COLOURS[0] if s.calls.n else QUIET for s in t.steps])
+    ax.barh(
+        range(len(lengths)),
+        lengths,
+        left=starts,
+        color=[SERIES_COLOURS[0] if s.calls.n else QUIET for s in t.steps],
+    )
     for y, (start, n) in enumerate(zip(starts, lengths)):
-        ax.text(start + n, y, f" {n:.2f}" if by == "seconds" else f" {n:g}", va="center", fontsize=8)
+        ax.text(
+            start + n, y, f" {n:.2f}" if by == "seconds" else f" {n:g}", va="center", fontsize=8
+        )
     ax.set_yticks(range(len(lengths)), [s.node.replace("_", " ") for s in t.steps])
-    ax.set(xlabel=f"{by} (blue: the model was asked)", ylim=(len(lengths) - 0.5, -0.5), xlim=(0, sum(lengths) * 1.16))
-    asked = shorten(f"turn {t.turn}: {' '.join(t.question.split())}", int(13 * inches(width)), placeholder=" …")
+    ax.set(
+        xlabel=f"{by} (blue: the model was asked)",
+        ylim=(len(lengths) - 0.5, -0.5),
+        xlim=(0, sum(lengths) * 1.16),
+    )
+    asked = shorten(
+        f"turn {t.turn}: {' '.join(t.question.split())}", int(13 * inches(width)), placeholder=" …"
+    )
     fig.suptitle(asked, x=0.01, ha="left", fontsize=9)
     return fig

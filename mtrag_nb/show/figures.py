@@ -41,48 +41,88 @@ __all__ = ['DASHES', 'SERIES', 'INK', 'QUIET', 'GRID', 'BAR', 'STYLE', 'WIDTHS',
            'licence_figure', 'comparison_figure', 'risk_coverage_figure', 'gate_figure', 'cost_figure', 'audit_figure']
 
 # %% ../../nbs/8_show/02_figures.ipynb #9aff7db9
-DASHES = ("-", (0, (5, 2)), (0, (1.2, 1.5)), (0, (8, 2, 1.2, 2)), (0, (2.5, 1)), (0, (8, 4)), (0, (4, 1.5, 1, 1.5, 1, 1.5)))
+DASHES = (
+    "-",
+    (0, (5, 2)),
+    (0, (1.2, 1.5)),
+    (0, (8, 2, 1.2, 2)),
+    (0, (2.5, 1)),
+    (0, (8, 4)),
+    (0, (4, 1.5, 1, 1.5, 1, 1.5)),
+)
 SERIES = tuple(zip(SERIES_COLOURS, "osD^vPX", DASHES))  # colour, marker and line of each run
 INK, QUIET, GRID, BAR = "#1a1a1a", "#8a8a8a", "#e4e4e4", "#9db7d1"
 
 
-def colours_of(parts: Iterable[Telemetry]) -> dict[str, str]:  # how turns ended -> its colour, in the order in which they are drawn
+def colours_of(
+    parts: Iterable[Telemetry],
+) -> dict[str, str]:  # how turns ended -> its colour, in the order in which they are drawn
     "One colour for each way to end, over all runs that are shown together."
     parts, roles = list(parts), {"answered": "answered", "error": "error"}
-    for t in parts: roles.update(t.roles)
+    for t in parts:
+        roles.update(t.roles)
     return end_colours({end: roles[end] for t in parts for end in t.ends})
 
 # %% ../../nbs/8_show/02_figures.ipynb #13f44192
 STYLE = {
-    "font.family": ["DejaVu Sans", "sans-serif"], "font.size": 8.5, "axes.titlesize": 9, "axes.labelsize": 8.5, "xtick.labelsize": 8,
-    "ytick.labelsize": 8, "legend.fontsize": 8, "axes.titlelocation": "left", "axes.spines.top": False, "axes.spines.right": False,
-    "axes.edgecolor": QUIET, "axes.facecolor": "white", "figure.facecolor": "white", "text.color": INK, "axes.labelcolor": INK,
-    "xtick.color": INK, "ytick.color": INK, "legend.frameon": False, "figure.dpi": 100}
-WIDTHS = {"column": 3.3, "text": 7.0}  # inches: a column, and the whole text, of a page in two columns
+    "font.family": ["DejaVu Sans", "sans-serif"],
+    "font.size": 8.5,
+    "axes.titlesize": 9,
+    "axes.labelsize": 8.5,
+    "xtick.labelsize": 8,
+    "ytick.labelsize": 8,
+    "legend.fontsize": 8,
+    "axes.titlelocation": "left",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": QUIET,
+    "axes.facecolor": "white",
+    "figure.facecolor": "white",
+    "text.color": INK,
+    "axes.labelcolor": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "legend.frameon": False,
+    "figure.dpi": 100,
+}
+WIDTHS = {
+    "column": 3.3,
+    "text": 7.0,
+}  # inches: a column, and the whole text, of a page in two columns
 
 
 def inches(
     width: str | float,  # a key of WIDTHS, or inches
 ) -> float:
     "The width of a figure. Raises SettingsError for none."
-    if width in WIDTHS: return WIDTHS[width]
-    if isinstance(width, (int, float)) and 2 <= width <= 20: return float(width)
-    raise SettingsError(f"a figure cannot be {width!r} wide: it is {' or '.join(map(repr, WIDTHS))}, or 2 to 20 inches")
+    if width in WIDTHS:
+        return WIDTHS[width]
+    if isinstance(width, (int, float)) and 2 <= width <= 20:
+        return float(width)
+    raise SettingsError(
+        f"a figure cannot be {width!r} wide: it is {' or '.join(map(repr, WIDTHS))}, or 2 to 20 inches"
+    )
 
 # %% ../../nbs/8_show/02_figures.ipynb #f5a1de0d
 def settled(fig: Figure) -> Figure:
     "The figure with its layout worked out, for good."
-    if not isinstance(fig.get_layout_engine(), (PlaceHolderLayoutEngine, type(None))):  # the place holder: settled before
-        for _ in range(2): fig.draw_without_rendering()
+    if not isinstance(
+        fig.get_layout_engine(), (PlaceHolderLayoutEngine, type(None))
+    ):  # the place holder: settled before
+        for _ in range(2):
+            fig.draw_without_rendering()
         fig.set_layout_engine("none")
     return fig
 
 # %% ../../nbs/8_show/02_figures.ipynb #4a349df7
 def drawn(make: Callable[..., Figure]) -> Callable[..., Figure]:
     "A figure function in this room's look."
+
     @wraps(make)
     def styled(*args, **kw) -> Figure:
-        with rc_context(STYLE): return settled(make(*args, **kw))
+        with rc_context(STYLE):
+            return settled(make(*args, **kw))
+
     return styled
 
 
@@ -96,7 +136,8 @@ def blank(
     return fig
 
 
-def narrow(fig: Figure) -> bool: return fig.get_figwidth() < 4.5  # panels stand below each other, names above their rows
+def narrow(fig: Figure) -> bool:
+    return fig.get_figwidth() < 4.5  # panels stand below each other, names above their rows
 
 # %% ../../nbs/8_show/02_figures.ipynb #db26badd
 @drawn
@@ -111,8 +152,11 @@ def nothing_figure(
     return fig
 
 # %% ../../nbs/8_show/02_figures.ipynb #b74f3d28
-_METADATA = {"png": {"Software": None}, "svg": {"Date": None, "Creator": None},
-             "pdf": {"CreationDate": None, "Creator": None, "Producer": None}}
+_METADATA = {
+    "png": {"Software": None},
+    "svg": {"Date": None, "Creator": None},
+    "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
+}
 _TEXT_AS_TEXT = {"svg.hashsalt": "mtrag_nb", "svg.fonttype": "none", "pdf.fonttype": 42}
 
 
@@ -120,7 +164,9 @@ def _file(fig: Figure, format: str, **how) -> bytes:
     "The bytes of a figure, without date, version or random ids."
     out = io.BytesIO()
     with rc_context(_TEXT_AS_TEXT):
-        settled(fig).savefig(out, format=format, metadata=_METADATA[format], facecolor=fig.get_facecolor(), **how)
+        settled(fig).savefig(
+            out, format=format, metadata=_METADATA[format], facecolor=fig.get_facecolor(), **how
+        )
     return out.getvalue()
 
 # %% ../../nbs/8_show/02_figures.ipynb #6481bf3c
@@ -133,10 +179,18 @@ def save_figure(
 ) -> tuple[Path, ...]:  # a path for each format
     "Write a figure; the same figure always gives the same bytes. Raises SettingsError for a name that is no file name, or a format."
     if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", name):
-        raise SettingsError(f"{name!r} cannot name a file: letters, digits, dot, dash and underscore can")
-    if bad := [f for f in formats if f not in _METADATA]: raise SettingsError(f"no format {bad[0]!r}: there are {', '.join(_METADATA)}")
-    how = lambda f: {"dpi": dpi} if f == "png" else {}
-    return tuple(write_whole(Path(folder) / f"{name}.{f}", _file(fig, f, **how(f))) for f in formats)
+        raise SettingsError(
+            f"{name!r} cannot name a file: letters, digits, dot, dash and underscore can"
+        )
+    if bad := [f for f in formats if f not in _METADATA]:
+        raise SettingsError(f"no format {bad[0]!r}: there are {', '.join(_METADATA)}")
+
+    def how(f):
+        return {"dpi": dpi} if f == "png" else {}
+
+    return tuple(
+        write_whole(Path(folder) / f"{name}.{f}", _file(fig, f, **how(f))) for f in formats
+    )
 
 # %% ../../nbs/8_show/02_figures.ipynb #bd78ae51
 def svg_uri(fig: Figure) -> str:
@@ -158,73 +212,149 @@ def _grid(ax: Axes, axis: str = "x") -> None:
     ax.set_axisbelow(True)
 
 # %% ../../nbs/8_show/02_figures.ipynb #357e0546
-ROW = {True: 0.4, False: 0.3}  # inches from row to row; True: in a narrow figure, where the name stands above
+ROW = {
+    True: 0.4,
+    False: 0.3,
+}  # inches from row to row; True: in a narrow figure, where the name stands above
 
 
-def _name_rows(ax: Axes, names: Sequence[str], above: float = 0.26) -> None:  # above: the bottom of a name over its row, in rows
+def _name_rows(
+    ax: Axes, names: Sequence[str], above: float = 0.26
+) -> None:  # above: the bottom of a name over its row, in rows
     "The names of rows, and the limits of the axis."
     small, last = narrow(ax.figure), max(len(names), 1) - 0.5
     ax.set_ylim(last, -0.72 if small else -0.5)
     ax.set_yticks(range(len(names)), [""] * len(names) if small else names)
     for y, name in enumerate(names if small else ()):
-        ax.text(0, y - above, name, transform=ax.get_yaxis_transform(), ha="left", va="bottom", fontsize=8,
-                bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.4})
+        ax.text(
+            0,
+            y - above,
+            name,
+            transform=ax.get_yaxis_transform(),
+            ha="left",
+            va="bottom",
+            fontsize=8,
+            bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.4},
+        )
     ax.tick_params(axis="y", length=0)
 
 # %% ../../nbs/8_show/02_figures.ipynb #5bc13be8
-def _estimate(ax: Axes, y: float, estimate: Sequence[float | None], colour: str, marker: str = "o", filled: bool = True,
-              talks: Sequence[float] = ()) -> None:
+def _estimate(
+    ax: Axes,
+    y: float,
+    estimate: Sequence[float | None],
+    colour: str,
+    marker: str = "o",
+    filled: bool = True,
+    talks: Sequence[float] = (),
+) -> None:
     "A value with its interval (value, low, high), lying; without an interval with the values of its conversations."
     value, low, high = estimate
-    if low is not None: ax.plot([low, high], [y, y], color=colour, linewidth=1.8, solid_capstyle="butt")
-    elif len(talks): ax.plot(talks, [y] * len(talks), "|", color=colour, markersize=11, markeredgewidth=1.3)
-    if value is not None: ax.plot([value], [y], marker, color=colour, markerfacecolor=colour if filled else "white", markersize=5.5)
+    if low is not None:
+        ax.plot([low, high], [y, y], color=colour, linewidth=1.8, solid_capstyle="butt")
+    elif len(talks):
+        ax.plot(talks, [y] * len(talks), "|", color=colour, markersize=11, markeredgewidth=1.3)
+    if value is not None:
+        ax.plot(
+            [value],
+            [y],
+            marker,
+            color=colour,
+            markerfacecolor=colour if filled else "white",
+            markersize=5.5,
+        )
 
 # %% ../../nbs/8_show/02_figures.ipynb #9516cb28
-def _legend_below(fig: Figure, axes: Iterable[Axes], columns: int = 4, order: Iterable[str] = ()) -> None:
+def _legend_below(
+    fig: Figure, axes: Iterable[Axes], columns: int = 4, order: Iterable[str] = ()
+) -> None:
     "One legend for all axes, below them, each name once; those of `order` first. As many columns as fit."
     found = {label: h for ax in axes for h, label in zip(*ax.get_legend_handles_labels())}
     names = list(dict.fromkeys([*(n for n in order if n in found), *found]))
     for n in range(min(columns, len(names)), 0, -1):
-        legend = fig.legend([found[n] for n in names], names, loc="outside lower left", ncols=n, handlelength=1.6, columnspacing=1.2)
-        if n == 1 or legend.get_window_extent(fig.canvas.get_renderer()).width < fig.bbox.width - 4: return
+        legend = fig.legend(
+            [found[n] for n in names],
+            names,
+            loc="outside lower left",
+            ncols=n,
+            handlelength=1.6,
+            columnspacing=1.2,
+        )
+        if n == 1 or legend.get_window_extent(fig.canvas.get_renderer()).width < fig.bbox.width - 4:
+            return
         legend.remove()
 
 # %% ../../nbs/8_show/02_figures.ipynb #438ea5fb
 def _ink(colour: str) -> str:
     "Black or white, whichever reads better on a colour (relative luminance, WCAG 2)."
-    v = [int(colour[i:i + 2], 16) / 255 for i in (1, 3, 5)]
-    light = sum(w * (x / 12.92 if x <= 0.04045 else ((x + 0.055) / 1.055) ** 2.4) for w, x in zip((0.2126, 0.7152, 0.0722), v))
+    v = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    light = sum(
+        w * (x / 12.92 if x <= 0.04045 else ((x + 0.055) / 1.055) ** 2.4)
+        for w, x in zip((0.2126, 0.7152, 0.0722), v)
+    )
     return "white" if light < 0.18 else INK
 
 
-def _words(end: str) -> str: return end.replace("_", " ")
+def _words(end: str) -> str:
+    return end.replace("_", " ")
 
 # %% ../../nbs/8_show/02_figures.ipynb #0c631345
 FEW_TURNS = 30  # below, bars are counts
 
 
-def _stack(ax: Axes, rows: Sequence[Mapping[str, float]], colours: Mapping[str, str], least: float = 0.045, counts: bool = False) -> None:
+def _stack(
+    ax: Axes,
+    rows: Sequence[Mapping[str, float]],
+    colours: Mapping[str, str],
+    least: float = 0.045,
+    counts: bool = False,
+) -> None:
     "Rows of counts as stacked bars, from the top, the counts written into parts that are at least so wide; as shares, or as counts."
     totals = np.array([max(sum(r.values()), 1) for r in rows] or [1], float)
-    left, scale = np.zeros(len(rows)), totals[:len(rows)] * 0 + totals.max() if counts else totals
+    left, scale = np.zeros(len(rows)), totals[: len(rows)] * 0 + totals.max() if counts else totals
     for name, colour in colours.items():
         parts = np.array([r.get(name, 0) for r in rows], float)
-        if not parts.any(): continue
+        if not parts.any():
+            continue
         wide, high = parts / scale, 0.5 if narrow(ax.figure) else 0.72
-        ax.barh(range(len(rows)), wide, left=left, color=colour, label=_words(name), edgecolor="white", linewidth=0.8, height=high)
+        ax.barh(
+            range(len(rows)),
+            wide,
+            left=left,
+            color=colour,
+            label=_words(name),
+            edgecolor="white",
+            linewidth=0.8,
+            height=high,
+        )
         for y, n in enumerate(parts):
             if n and wide[y] >= least:
-                ax.text(left[y] + wide[y] / 2, y, f"{n:g}", ha="center", va="center", color=_ink(colour), fontsize=8)
+                ax.text(
+                    left[y] + wide[y] / 2,
+                    y,
+                    f"{n:g}",
+                    ha="center",
+                    va="center",
+                    color=_ink(colour),
+                    fontsize=8,
+                )
         left += wide
     _scale_of_bars(ax, totals.max() if counts else 0)
 
 
-def _scale_of_bars(ax: Axes, most: float) -> None:  # most: the longest bar in turns; 0: bars are shares
+def _scale_of_bars(
+    ax: Axes, most: float
+) -> None:  # most: the longest bar in turns; 0: bars are shares
     "The axis below stacked bars: turns, or percent."
     every = max(1, int(np.ceil(most / 5)))
-    ticks = np.arange(0, most + 1, every) if most else np.linspace(0, 1, 3 if narrow(ax.figure) else 5)
-    ax.set(xlim=(0, 1), xticks=ticks / (most or 1), xticklabels=[f"{t:g}" if most else f"{t:.0%}" for t in ticks])
+    ticks = (
+        np.arange(0, most + 1, every) if most else np.linspace(0, 1, 3 if narrow(ax.figure) else 5)
+    )
+    ax.set(
+        xlim=(0, 1),
+        xticks=ticks / (most or 1),
+        xticklabels=[f"{t:g}" if most else f"{t:.0%}" for t in ticks],
+    )
     ax.spines["left"].set_visible(False)
 
 # %% ../../nbs/8_show/02_figures.ipynb #016bfa63
@@ -235,11 +365,18 @@ def outcomes_figure(
     width: str | float = "text",  # "column", "text", or inches
 ) -> Figure:
     "A bar for each part: its turns by outcome and reason, with counts."
-    if not any(t.turns for t in parts.values()): return nothing_figure("There is no turn yet, so none has ended.", width)
+    if not any(t.turns for t in parts.values()):
+        return nothing_figure("There is no turn yet, so none has ended.", width)
     fig, colours = blank(width, 1.2), colours_of(parts.values())
     fig.set_figheight(1.1 + (ROW[narrow(fig)] + 0.05) * len(parts))
     ax, most = fig.subplots(), max(t.turns for t in parts.values())
-    _stack(ax, [t.ends for t in parts.values()], colours, 0.07 if narrow(fig) else 0.045, most < FEW_TURNS)
+    _stack(
+        ax,
+        [t.ends for t in parts.values()],
+        colours,
+        0.07 if narrow(fig) else 0.045,
+        most < FEW_TURNS,
+    )
     _name_rows(ax, [f"{name}  ({t.turns})" for name, t in parts.items()])
     ax.set(xlabel="turns" if most < FEW_TURNS else "")
     fig.suptitle(title, x=0.01, ha="left", fontsize=9)
@@ -251,30 +388,47 @@ def _panels(fig: Figure, n: int, across: int = 3, **how) -> np.ndarray:  # [down
     "Axes for so many panels, side by side, or below each other in a narrow figure."
     across = 1 if narrow(fig) else min(n, across)
     axes = fig.subplots(-(-n // across), across, squeeze=False, **how)
-    for ax in axes.flat[n:]: ax.set_visible(False)
+    for ax in axes.flat[n:]:
+        ax.set_visible(False)
     return axes
 
 
 @drawn
 def breakdown_figure(
-    runs: Mapping[str, Mapping[object, Telemetry]],  # run -> group -> telemetry, as `telemetry.breakdown` gives it
+    runs: Mapping[
+        str, Mapping[object, Telemetry]
+    ],  # run -> group -> telemetry, as `telemetry.breakdown` gives it
     head: str,  # what the groups are: "domain", "turn"
     width: str | float = "text",  # "column", "text", or inches
 ) -> Figure:
     "How the turns ended, by group, the runs side by side, three in a row."
-    sizes = {g: max(p[g].turns for p in runs.values() if g in p) for g in sorted({g for parts in runs.values() for g in parts})}
-    if len(sizes) < 2: return nothing_figure(f"All turns are of one {head}: how they ended, by {head}, is how they ended.", width)
+    sizes = {
+        g: max(p[g].turns for p in runs.values() if g in p)
+        for g in sorted({g for parts in runs.values() for g in parts})
+    }
+    if len(sizes) < 2:
+        return nothing_figure(
+            f"All turns are of one {head}: how they ended, by {head}, is how they ended.", width
+        )
     fig, colours = blank(width), colours_of(t for parts in runs.values() for t in parts.values())
     axes = _panels(fig, len(runs), sharey=True)
     fig.set_figheight(0.7 + axes.shape[0] * (0.55 + 0.27 * len(sizes)))
     for ax, (name, parts) in zip(axes.flat, runs.items()):
-        _stack(ax, [parts[g].ends if g in parts else {} for g in sizes], colours, 0.09, max(sizes.values()) < FEW_TURNS)
+        _stack(
+            ax,
+            [parts[g].ends if g in parts else {} for g in sizes],
+            colours,
+            0.09,
+            max(sizes.values()) < FEW_TURNS,
+        )
         ax.set_title(name)
         ax.set_ylim(len(sizes) - 0.5, -0.5)
         ax.tick_params(axis="y", length=0)
     said = "turn " if head == "turn" else ""
-    for first in axes[:, 0]: first.set_yticks(range(len(sizes)), [f"{said}{g}  ({n})" for g, n in sizes.items()])
-    for last in axes[-1]: last.set_xlabel("turns" if max(sizes.values()) < FEW_TURNS else "")
+    for first in axes[:, 0]:
+        first.set_yticks(range(len(sizes)), [f"{said}{g}  ({n})" for g, n in sizes.items()])
+    for last in axes[-1]:
+        last.set_xlabel("turns" if max(sizes.values()) < FEW_TURNS else "")
     _legend_below(fig, axes.flat, 4, map(_words, colours))
     return fig
 
@@ -282,29 +436,52 @@ def breakdown_figure(
 def scale_of(measure: str, values: Iterable[float]) -> tuple[float, float]:
     "The ends of a measure's scale: 1 to 10 for a judge's scores, else 0 to 1, wider if a value lies outside."
     values = list(values)
-    low, high = (1.0, 10.0) if measure.startswith("judge_") and measure not in ("judge_idk", "judge_hallucination") else (0.0, 1.0)
+    low, high = (
+        (1.0, 10.0)
+        if measure.startswith("judge_") and measure not in ("judge_idk", "judge_hallucination")
+        else (0.0, 1.0)
+    )
     return min([low, *values]), max([high, *values])
 
 # %% ../../nbs/8_show/02_figures.ipynb #c3167647
-def by_talk(scores: Mapping[str, float | None], talks: Mapping[str, str]) -> list[float]:  # talks: task id -> conversation
+def by_talk(
+    scores: Mapping[str, float | None], talks: Mapping[str, str]
+) -> list[float]:  # talks: task id -> conversation
     "The mean of each conversation that has a score, in their order."
     found: dict[str, list[float]] = {}
     for t, v in scores.items():
-        if v is not None: found.setdefault(talks[t], []).append(v)
+        if v is not None:
+            found.setdefault(talks[t], []).append(v)
     return [sum(v) / len(v) for v in found.values()]
 
 
-def _distribution(ax: Axes, name: str, scores: Mapping[str, float | None], talks: Mapping[str, str], edges: np.ndarray) -> None:
+def _distribution(
+    ax: Axes,
+    name: str,
+    scores: Mapping[str, float | None],
+    talks: Mapping[str, str],
+    edges: np.ndarray,
+) -> None:
     "The scores of one run, with mean and interval, or conversations."
     known = {t: v for t, v in scores.items() if v is not None}
     counts, _ = np.histogram(list(known.values()), edges)
     mean, top = mean_interval(list(known.values()), [talks[t] for t in known]), max(counts.max(), 1)
-    ax.bar(edges[:-1], counts, np.diff(edges), align="edge", color=BAR, edgecolor="white", linewidth=0.6)
+    ax.bar(
+        edges[:-1],
+        counts,
+        np.diff(edges),
+        align="edge",
+        color=BAR,
+        edgecolor="white",
+        linewidth=0.6,
+    )
     _estimate(ax, 1.17 * top, (mean.value, mean.low, mean.high), INK, talks=by_talk(known, talks))
     lost = f", {len(scores) - len(known)} without a value" if len(known) < len(scores) else ""
     told = [f"{name}, {len(known)} tasks{lost}", f"mean {mean}"]
-    if narrow(ax.figure): ax.set_title("\n".join(line for part in told for line in wrap(part, 46)), fontsize=8)
-    else: ax.set_title(": ".join(told), fontsize=8.5)
+    if narrow(ax.figure):
+        ax.set_title("\n".join(line for part in told for line in wrap(part, 46)), fontsize=8)
+    else:
+        ax.set_title(": ".join(told), fontsize=8.5)
     ax.set(ylim=(0, 1.36 * top), yticks=[0, top])
 
 # %% ../../nbs/8_show/02_figures.ipynb #897e23bd
@@ -318,13 +495,20 @@ def score_figure(
 ) -> Figure:
     "The distribution of one measure in each run, with mean and interval, or conversations where they are too few."
     values = [v for by_task in scores.values() for v in by_task.values() if v is not None]
-    if not values: return nothing_figure(f"No task has a value of {_words(measure)}.", width)
+    if not values:
+        return nothing_figure(f"No task has a value of {_words(measure)}.", width)
     (low, high), fig = scale_of(measure, values), blank(width)
     fig.set_figheight(0.75 + (1.25 if narrow(fig) else 0.95) * len(scores))
     axes = fig.subplots(len(scores), 1, sharex=True, squeeze=False)[:, 0]
-    for ax, (name, by_task) in zip(axes, scores.items()): _distribution(ax, name, by_task, talks, np.linspace(low, high, bins + 1))
-    few = any(mean_interval(v := by_talk(s, talks), range(len(v))).low is None for s in scores.values())
-    axes[-1].set(xlabel=_words(measure) + (" (a stroke: the mean of a conversation)" if few else ""), ylabel="tasks")
+    for ax, (name, by_task) in zip(axes, scores.items()):
+        _distribution(ax, name, by_task, talks, np.linspace(low, high, bins + 1))
+    few = any(
+        mean_interval(v := by_talk(s, talks), range(len(v))).low is None for s in scores.values()
+    )
+    axes[-1].set(
+        xlabel=_words(measure) + (" (a stroke: the mean of a conversation)" if few else ""),
+        ylabel="tasks",
+    )
     axes[-1].set_xlim(low - 0.01 * (high - low), high + 0.01 * (high - low))
     return fig
 
@@ -337,22 +521,35 @@ def interval_figure(
     width: str | float = "text",  # "column", "text", or inches
 ) -> Figure:
     "Estimates with intervals."
-    if not any(i.value is not None for i in rows.values()): return nothing_figure(f"Nothing was measured: {label}.", width)
+    if not any(i.value is not None for i in rows.values()):
+        return nothing_figure(f"Nothing was measured: {label}.", width)
     fig = blank(width)
     fig.set_figheight(0.75 + ROW[narrow(fig)] * len(rows) + (0.25 if marks else 0))
     ax = fig.subplots()
     for n, (name, at) in enumerate((marks or {}).items()):
-        ax.axvline(at, color=QUIET, linestyle=("--", ":", "-.")[n % 3], linewidth=1.2, label=f"{name} {at:.3f}")
-    for y, i in enumerate(rows.values()): _estimate(ax, y, (i.value, i.low, i.high), SERIES[0][0])
+        ax.axvline(
+            at,
+            color=QUIET,
+            linestyle=("--", ":", "-.")[n % 3],
+            linewidth=1.2,
+            label=f"{name} {at:.3f}",
+        )
+    for y, i in enumerate(rows.values()):
+        _estimate(ax, y, (i.value, i.low, i.high), SERIES[0][0])
     _name_rows(ax, [f"{name}  {show(i.value)}" for name, i in rows.items()])
     ax.set(xlabel=label)
     _grid(ax)
-    if marks: _legend_below(fig, [ax])
+    if marks:
+        _legend_below(fig, [ax])
     return fig
 
 # %% ../../nbs/8_show/02_figures.ipynb #6ac16735
-_USES = {"refused": ("no", SERIES[1][0]), "beside": ("beside the baseline", QUIET), "licensed": ("yes", SERIES[0][0]),
-         "baseline": ("the baseline", SERIES[0][0])}
+_USES = {
+    "refused": ("no", SERIES[1][0]),
+    "beside": ("beside the baseline", QUIET),
+    "licensed": ("yes", SERIES[0][0]),
+    "baseline": ("the baseline", SERIES[0][0]),
+}
 
 
 @drawn
@@ -362,14 +559,16 @@ def licence_figure(
 ) -> Figure:
     "AUROC of every measure with its interval, the best first, beside one person and a coin."
     measured = sorted((r for r in found.rows if r.auroc[0] is not None), key=lambda r: -r.auroc[0])
-    if not measured: return nothing_figure("No measure was held against people.", width)
+    if not measured:
+        return nothing_figure("No measure was held against people.", width)
     fig, (person, low, high) = blank(width), found.people.one_person
     fig.set_figheight(1.0 + ROW[narrow(fig)] * len(measured))
     ax = fig.subplots()
     ax.axvspan(low, high, color="#f1efe6", label=f"one person against the others {person:.3f}")
     ax.axvline(person, color=QUIET, linewidth=1.2)
     ax.axvline(0.5, color=QUIET, linestyle=":", linewidth=1.2, label="a coin 0.500")
-    for y, r in enumerate(measured): _estimate(ax, y, r.auroc, _USES[r.use][1], filled=r.use in ("baseline", "licensed"))
+    for y, r in enumerate(measured):
+        _estimate(ax, y, r.auroc, _USES[r.use][1], filled=r.use in ("baseline", "licensed"))
     _name_rows(ax, [f"{r.name}  {show(r.auroc[0])}: {_USES[r.use][0]}" for r in measured])
     rated = f"{found.people.answers} rated answers of {found.people.conversations} conversations"
     ax.set(xlabel=f"AUROC for “unfaithful”\n{rated}")
@@ -381,31 +580,66 @@ def licence_figure(
 @dataclass(frozen=True)
 class _Scored:
     "The scores behind a comparison, if they are at hand."
-    scores: Mapping[str, Mapping[str, float | None]] = field(default_factory=dict)  # system -> task id -> score
+
+    scores: Mapping[str, Mapping[str, float | None]] = field(
+        default_factory=dict
+    )  # system -> task id -> score
     talks: Mapping[str, str] = field(default_factory=dict)  # task id -> conversation
 
     def means(self, system: str, minus: str = "") -> list[float]:
         "The mean of each conversation, or its difference to another system's on the tasks that both have."
         ours, theirs = self.scores.get(system, {}), self.scores.get(minus, {})
-        if not minus: return by_talk(ours, self.talks)
-        known = {t: v - theirs[t] for t, v in ours.items() if v is not None and theirs.get(t) is not None}
+        if not minus:
+            return by_talk(ours, self.talks)
+        known = {
+            t: v - theirs[t] for t, v in ours.items() if v is not None and theirs.get(t) is not None
+        }
         return by_talk(known, self.talks)
 
 # %% ../../nbs/8_show/02_figures.ipynb #7d503149
-def _systems_panel(ax: Axes, found: Comparison, some: _Scored, numbered: bool) -> None:  # numbered: the rows have numbers, for a matrix
+def _systems_panel(
+    ax: Axes, found: Comparison, some: _Scored, numbered: bool
+) -> None:  # numbered: the rows have numbers, for a matrix
     "What each system reaches."
     uneven = any(r.missing for r in found.systems)
     for y, r in enumerate(found.systems):
         _estimate(ax, y, (r.mean, r.low, r.high), SERIES[0][0], talks=some.means(r.system))
-        if uneven and r.common is not None: ax.plot([r.common], [y], "D", color=INK, markerfacecolor="white", markersize=5)
-    value = lambda r: r.common if uneven and r.common is not None else r.mean
-    lacks = lambda r: f"{' ' if narrow(ax.figure) else chr(10)}({r.n} of {r.n + r.missing} tasks)" if r.missing > 0.05 * r.n else ""
-    number = lambda n: f"{n}  " if numbered else ""
-    _name_rows(ax, [f"{number(n)}{r.system}  {value(r):.3f}{lacks(r)}" for n, r in enumerate(found.systems, 1)])
-    spread = f"{found.level:.0%} interval" if any(r.low is not None for r in found.systems) else "too few conversations for an interval"
-    if not any(r.low is not None for r in found.systems) and some.scores: spread = "a stroke: a conversation"
+        if uneven and r.common is not None:
+            ax.plot([r.common], [y], "D", color=INK, markerfacecolor="white", markersize=5)
+
+    def value(r):
+        return r.common if uneven and r.common is not None else r.mean
+
+    def lacks(r):
+        return (
+            f"{' ' if narrow(ax.figure) else chr(10)}({r.n} of {r.n + r.missing} tasks)"
+            if r.missing > 0.05 * r.n
+            else ""
+        )
+
+    def number(n):
+        return f"{n}  " if numbered else ""
+
+    _name_rows(
+        ax,
+        [
+            f"{number(n)}{r.system}  {value(r):.3f}{lacks(r)}"
+            for n, r in enumerate(found.systems, 1)
+        ],
+    )
+    spread = (
+        f"{found.level:.0%} interval"
+        if any(r.low is not None for r in found.systems)
+        else "too few conversations for an interval"
+    )
+    if not any(r.low is not None for r in found.systems) and some.scores:
+        spread = "a stroke: a conversation"
     diamonds = f"◇ and number: on the {found.shared} tasks that all have" if uneven else ""
-    ax.set_xlabel("\n".join([*wrap(f"mean {_words(found.measure)}", 40), spread, *([diamonds] if diamonds else [])]))
+    ax.set_xlabel(
+        "\n".join(
+            [*wrap(f"mean {_words(found.measure)}", 40), spread, *([diamonds] if diamonds else [])]
+        )
+    )
     _grid(ax)
 
 # %% ../../nbs/8_show/02_figures.ipynb #1091c307
@@ -413,54 +647,109 @@ def _pairs_panel(ax: Axes, pairs: Sequence[PairRow], some: _Scored) -> None:
     "What is known of each pair."
     for y, p in enumerate(pairs):
         sure = p.p_holm is not None and p.p_holm < 0.05
-        _estimate(ax, y, (p.difference, p.low, p.high), SERIES[1][0] if sure else QUIET, "s", sure, some.means(p.a, p.b))
+        _estimate(
+            ax,
+            y,
+            (p.difference, p.low, p.high),
+            SERIES[1][0] if sure else QUIET,
+            "s",
+            sure,
+            some.means(p.a, p.b),
+        )
     ax.axvline(0, color=INK, linewidth=0.8)
-    _name_rows(ax, [f"{p.a} –{' ' if narrow(ax.figure) or len(p.a + p.b) < 24 else chr(10)}{p.b}" for p in pairs])
-    ax.set_xlabel("difference, paired; right of 0 the first\nis better; filled: p < 0.05 (Holm)", loc="right")
+    _name_rows(
+        ax,
+        [
+            f"{p.a} –{' ' if narrow(ax.figure) or len(p.a + p.b) < 24 else chr(10)}{p.b}"
+            for p in pairs
+        ],
+    )
+    ax.set_xlabel(
+        "difference, paired; right of 0 the first\nis better; filled: p < 0.05 (Holm)", loc="right"
+    )
     _grid(ax)
 
 # %% ../../nbs/8_show/02_figures.ipynb #7eefa687
-def _cell(ax: Axes, x: int, y: int, p: PairRow, difference: float, most: float) -> None:  # difference: of the row to the column
+def _cell(
+    ax: Axes, x: int, y: int, p: PairRow, difference: float, most: float
+) -> None:  # difference: of the row to the column
     "One pair of a matrix."
     strength, sure = min(abs(difference) / (most or 1), 1), p.p_holm is not None and p.p_holm < 0.05
     tint = np.array(to_rgb(SERIES_COLOURS[0 if difference > 0 else 1]))
-    look = {"facecolor": 1 - 0.6 * strength * (1 - tint), "linewidth": 1.4 if sure else 0, "edgecolor": INK}
+    look = {
+        "facecolor": 1 - 0.6 * strength * (1 - tint),
+        "linewidth": 1.4 if sure else 0,
+        "edgecolor": INK,
+    }
     ax.add_patch(Rectangle((x - 0.46, y - 0.46), 0.92, 0.92, **look))
-    text = f"{difference:+.2f}".replace("0.", ".").replace("-", "–") if abs(difference) >= 0.005 else "0"
-    ax.text(x, y, text, ha="center", va="center", fontsize=8, fontweight="bold" if sure else "normal")
+    text = (
+        f"{difference:+.2f}".replace("0.", ".").replace("-", "–")
+        if abs(difference) >= 0.005
+        else "0"
+    )
+    ax.text(
+        x, y, text, ha="center", va="center", fontsize=8, fontweight="bold" if sure else "normal"
+    )
 
 
 def _pairs_matrix(ax: Axes, found: Comparison) -> None:
     "Every pair: the row against the column, by the numbers of the systems."
-    at, most = {r.system: n for n, r in enumerate(found.systems)}, max((abs(p.difference) for p in found.pairs if p.difference), default=0)
+    at, most = (
+        {r.system: n for n, r in enumerate(found.systems)},
+        max((abs(p.difference) for p in found.pairs if p.difference), default=0),
+    )
     for p in (p for p in found.pairs if p.difference is not None):
         _cell(ax, at[p.b], at[p.a], p, p.difference, most)
         _cell(ax, at[p.a], at[p.b], p, -p.difference, most)
     n = range(len(at))
-    ax.set(xlim=(-0.5, len(at) - 0.5), ylim=(len(at) - 0.5, -0.5), xticks=n, xticklabels=[x + 1 for x in n], yticks=n,
-           yticklabels=[x + 1 for x in n], xlabel="mean of the row minus mean of\nthe column, paired; framed: p < 0.05 (Holm)")
+    ax.set(
+        xlim=(-0.5, len(at) - 0.5),
+        ylim=(len(at) - 0.5, -0.5),
+        xticks=n,
+        xticklabels=[x + 1 for x in n],
+        yticks=n,
+        yticklabels=[x + 1 for x in n],
+        xlabel="mean of the row minus mean of\nthe column, paired; framed: p < 0.05 (Holm)",
+    )
     ax.tick_params(length=0)
-    for side in ax.spines.values(): side.set_visible(False)
+    for side in ax.spines.values():
+        side.set_visible(False)
 
 # %% ../../nbs/8_show/02_figures.ipynb #495d05c6
 @drawn
 def comparison_figure(
     found: Comparison,
-    scores: Mapping[str, Mapping[str, float | None]] | None = None,  # system -> task id -> score, to draw conversations by
+    scores: Mapping[str, Mapping[str, float | None]]
+    | None = None,  # system -> task id -> score, to draw conversations by
     talks: Mapping[str, str] | None = None,  # task id -> conversation
     width: str | float = "text",  # "column", "text", or inches
 ) -> Figure:
     "Means with intervals, or conversations; and the paired differences, as a matrix from four systems on."
-    pairs, some, n = [p for p in found.pairs if p.difference is not None], _Scored(scores or {}, talks or {}), len(found.systems)
+    pairs, some, n = (
+        [p for p in found.pairs if p.difference is not None],
+        _Scored(scores or {}, talks or {}),
+        len(found.systems),
+    )
     matrix, fig = n > 3 and len(pairs) == n * (n - 1) // 2, blank(width)
     lines = n if matrix else len(pairs)
-    if narrow(fig): fig.set_figheight(1.0 + ROW[True] * n + bool(pairs) * (0.9 + (0.36 if matrix else ROW[True]) * lines))
-    else: fig.set_figheight(1.0 + (0.4 if any("\n" in p.a or len(p.a + p.b) > 23 for p in pairs) else ROW[False]) * max(n, lines, 2))
+    if narrow(fig):
+        fig.set_figheight(
+            1.0 + ROW[True] * n + bool(pairs) * (0.9 + (0.36 if matrix else ROW[True]) * lines)
+        )
+    else:
+        fig.set_figheight(
+            1.0
+            + (0.4 if any("\n" in p.a or len(p.a + p.b) > 23 for p in pairs) else ROW[False])
+            * max(n, lines, 2)
+        )
     across = 2 if pairs else 1
     ratios = {"height_ratios": (n, max(lines, 1))} if narrow(fig) and pairs else {}
-    left, *rest = np.atleast_1d(fig.subplots(*((across, 1) if narrow(fig) else (1, across)), **ratios))
+    left, *rest = np.atleast_1d(
+        fig.subplots(*((across, 1) if narrow(fig) else (1, across)), **ratios)
+    )
     _systems_panel(left, found, some, matrix)
-    if rest: _pairs_matrix(rest[0], found) if matrix else _pairs_panel(rest[0], pairs, some)
+    if rest:
+        _pairs_matrix(rest[0], found) if matrix else _pairs_panel(rest[0], pairs, some)
     return fig
 
 # %% ../../nbs/8_show/02_figures.ipynb #491cff39
@@ -469,13 +758,24 @@ def _series(names: Iterable[str]) -> list[tuple]:  # of each run: name, colour, 
     return [(name, *SERIES[n % len(SERIES)]) for n, name in enumerate(names)]
 
 
-def _name_at_right(ax: Axes, ends: Sequence[tuple[float, str, str, str]], apart: float = 0.075) -> None:  # value, name, colour, marker
+def _name_at_right(
+    ax: Axes, ends: Sequence[tuple[float, str, str, str]], apart: float = 0.075
+) -> None:  # value, name, colour, marker
     "Names at the right of an axis from 0 to 1, each as near as it can stand to where its line ends."
     places = []
-    for value, *_ in (ordered := sorted(ends)): places.append(max(value, places[-1] + apart) if places else value)
+    for value, *_ in (ordered := sorted(ends)):
+        places.append(max(value, places[-1] + apart) if places else value)
     over = max([0.0, *(places[-1:] and [places[-1] - 1])])
     for y, (value, name, colour, marker) in zip(places, ordered):
-        ax.plot([1.035], [y - over], marker, color=colour, transform=ax.transAxes, clip_on=False, markersize=5)
+        ax.plot(
+            [1.035],
+            [y - over],
+            marker,
+            color=colour,
+            transform=ax.transAxes,
+            clip_on=False,
+            markersize=5,
+        )
         ax.text(1.06, y - over, name, transform=ax.transAxes, va="center", fontsize=8)
 
 # %% ../../nbs/8_show/02_figures.ipynb #8af9e5e7
@@ -488,24 +788,45 @@ def risk_coverage_figure(
     "Risk against coverage, one line a run, with the interval of the risk; the mark at its right end is where the system stood."
     told = {n: c for n, c in curves.items() if len(c.points) > 1}
     alone = "No run has two answers of different confidence: refusing more would have left nothing to compare."
-    if not told: return nothing_figure(alone, width)
+    if not told:
+        return nothing_figure(alone, width)
     fig, ends = blank(width, 3.2), []
-    if narrow(fig): fig.set_figheight(2.6 + 0.18 * len(told))
+    if narrow(fig):
+        fig.set_figheight(2.6 + 0.18 * len(told))
     ax = fig.subplots()
     for name, colour, marker, line in _series(told):
-        x, y, low, high = np.array([(p.coverage, p.risk, p.low, p.high) for p in told[name].points], float).T  # no interval: NaN, not drawn
-        ax.plot(x, y, linestyle=line, color=colour, linewidth=1.5, label=f"{name}, by {told[name].confidence}")
+        x, y, low, high = np.array(
+            [(p.coverage, p.risk, p.low, p.high) for p in told[name].points], float
+        ).T  # no interval: NaN, not drawn
+        ax.plot(
+            x,
+            y,
+            linestyle=line,
+            color=colour,
+            linewidth=1.5,
+            label=f"{name}, by {told[name].confidence}",
+        )
         ax.plot(x[-1:], y[-1:], marker, color=colour, markersize=7, markeredgecolor="white")
         ax.fill_between(x, low, high, color=colour, alpha=0.13, linewidth=0)
         ends.append((y[-1] / 1.02, f"{name},\nby {told[name].confidence}", colour, marker))
     note = "" if narrow(fig) else ",\n1 where nothing can be answered"
-    ax.set(xlim=(0, 1.02), ylim=(0, 1.02), xlabel="coverage: share of turns answered", ylabel=f"risk: 1 – {_words(measure)}{note}")
+    ax.set(
+        xlim=(0, 1.02),
+        ylim=(0, 1.02),
+        xlabel="coverage: share of turns answered",
+        ylabel=f"risk: 1 – {_words(measure)}{note}",
+    )
     ax.grid(color=GRID, linewidth=0.7)
     _legend_below(fig, [ax], 2) if narrow(fig) else _name_at_right(ax, ends, 0.14)
     return fig
 
 # %% ../../nbs/8_show/02_figures.ipynb #2017438a
-_FATES = dict(zip(("answered", "lost", "wrong", "refused"), (SERIES_COLOURS[2], SERIES_COLOURS[4], SERIES_COLOURS[1], QUIET)))
+_FATES = dict(
+    zip(
+        ("answered", "lost", "wrong", "refused"),
+        (SERIES_COLOURS[2], SERIES_COLOURS[4], SERIES_COLOURS[1], QUIET),
+    )
+)
 
 
 @drawn
@@ -515,30 +836,65 @@ def gate_figure(
     width: str | float = "text",  # "column", "text", or inches
 ) -> Figure:
     "Left: risk against coverage. Right: what becomes of the turns as the threshold rises."
-    if len(curve.points) < 3: return nothing_figure("The gate gave every turn the same score: no threshold changes anything.", width)
+    if len(curve.points) < 3:
+        return nothing_figure(
+            "The gate gave every turn the same score: no threshold changes anything.", width
+        )
     fig = blank(width)
     fig.set_figheight(5.4 if narrow(fig) else 3.1)
     left, right = _panels(fig, 2).flat
     known = [p for p in curve.points if p.risk is not None]
-    left.plot([p.coverage for p in known], [p.risk for p in known], drawstyle="steps-post", color=QUIET, label="all thresholds")
-    marks = [("as run", curve.here, SERIES[0]), (f"risk at most {risk}", None if risk is None else operating_point(curve, risk), SERIES[1])]
+    left.plot(
+        [p.coverage for p in known],
+        [p.risk for p in known],
+        drawstyle="steps-post",
+        color=QUIET,
+        label="all thresholds",
+    )
+    marks = [
+        ("as run", curve.here, SERIES[0]),
+        (f"risk at most {risk}", None if risk is None else operating_point(curve, risk), SERIES[1]),
+    ]
     for name, p, (colour, marker, _) in marks:
-        if p and p.risk is not None: left.plot([p.coverage], [p.risk], marker, color=colour, label=f"{name}: {p.threshold:.2f}")
-    left.set(xlabel="coverage: share of turns answered", xlim=(0, 1), ylim=(0, None), title=f"gate by {curve.way}")
+        if p and p.risk is not None:
+            left.plot(
+                [p.coverage], [p.risk], marker, color=colour, label=f"{name}: {p.threshold:.2f}"
+            )
+    left.set(
+        xlabel="coverage: share of turns answered",
+        xlim=(0, 1),
+        ylim=(0, None),
+        title=f"gate by {curve.way}",
+    )
     left.set_ylabel("risk" if curve.loss == "label" else "risk: 1 - score")
     x = [p.threshold for p in curve.points]
     for (fate, colour), (_, _, line) in zip(_FATES.items(), SERIES):
-        right.plot(x, [getattr(p, fate) for p in curve.points], linestyle=line, color=colour, label=fate, drawstyle="steps-pre")
+        right.plot(
+            x,
+            [getattr(p, fate) for p in curve.points],
+            linestyle=line,
+            color=colour,
+            label=fate,
+            drawstyle="steps-pre",
+        )
     right.axvline(curve.used, color=QUIET, linestyle=":")
     right.set(xlabel="threshold", ylabel="turns")
     _legend_below(fig, (left, right), 4)
     return fig
 
 # %% ../../nbs/8_show/02_figures.ipynb #7d336385
-_BESIDE = [(7, 0, "left", "center"), (-7, 0, "right", "center"), (5, 5, "left", "bottom"), (-5, 5, "right", "bottom"),
-           (5, -5, "left", "top"),
-           (-5, -5, "right", "top"), (0, 8, "center", "bottom"), (0, -8, "center", "top"), (5, 18, "left", "bottom"),
-           (5, -18, "left", "top")]
+_BESIDE = [
+    (7, 0, "left", "center"),
+    (-7, 0, "right", "center"),
+    (5, 5, "left", "bottom"),
+    (-5, 5, "right", "bottom"),
+    (5, -5, "left", "top"),
+    (-5, -5, "right", "top"),
+    (0, 8, "center", "bottom"),
+    (0, -8, "center", "top"),
+    (5, 18, "left", "bottom"),
+    (5, -18, "left", "top"),
+]
 
 
 def _place_names(ax: Axes, points: Sequence[tuple[float, float, str]]) -> None:  # x, y, name
@@ -548,11 +904,26 @@ def _place_names(ax: Axes, points: Sequence[tuple[float, float, str]]) -> None: 
     taken, canvas = [Bbox([p.min(0) - r, p.max(0) + r]) for p, r in ends], ax.figure.canvas
     for x, y, name in points:
         for dx, dy, ha, va in [*_BESIDE, _BESIDE[2]]:  # the last: where nothing is free
-            text = ax.annotate(name, (x, y), (dx, dy), textcoords="offset points", ha=ha, va=va, fontsize=8, in_layout=False)
+            text = ax.annotate(
+                name,
+                (x, y),
+                (dx, dy),
+                textcoords="offset points",
+                ha=ha,
+                va=va,
+                fontsize=8,
+                in_layout=False,
+            )
             box = text.get_window_extent(canvas.get_renderer())
-            if ax.bbox.x0 < box.x0 and box.x1 < ax.bbox.x1 and not any(box.overlaps(b) for b in taken): break
+            if (
+                ax.bbox.x0 < box.x0
+                and box.x1 < ax.bbox.x1
+                and not any(box.overlaps(b) for b in taken)
+            ):
+                break
             text.remove()
-        else: ax.add_artist(text)
+        else:
+            ax.add_artist(text)
         taken.append(box)
 
 # %% ../../nbs/8_show/02_figures.ipynb #1ecfb39a
@@ -564,15 +935,27 @@ def cost_figure(
     width: str | float = "text",  # "column", "text", or inches
 ) -> Figure:
     "Cost against quality, a cross a run. Up and to the left is better."
-    known = {n: p for n, p in points.items() if p.cost.value is not None and p.score.value is not None}
-    alone = [f"One run: {p.cost.value:,.0f} {by} a turn, mean {_words(measure)} {p.score.value:.2f}." for p in known.values()]
-    if len(known) < 2: return nothing_figure(" ".join([*alone, "Cost against quality needs two runs."]), width)
+    known = {
+        n: p for n, p in points.items() if p.cost.value is not None and p.score.value is not None
+    }
+    alone = [
+        f"One run: {p.cost.value:,.0f} {by} a turn, mean {_words(measure)} {p.score.value:.2f}."
+        for p in known.values()
+    ]
+    if len(known) < 2:
+        return nothing_figure(" ".join([*alone, "Cost against quality needs two runs."]), width)
     fig = blank(width, 3.1)
     ax = fig.subplots()
     for name, colour, marker, _ in _series(known):
         cost, score = known[name].cost, known[name].score
-        if cost.low is not None: ax.plot([cost.low, cost.high], [score.value] * 2, color=colour, linewidth=1.4, markersize=2)
-        if score.low is not None: ax.plot([cost.value] * 2, [score.low, score.high], color=colour, linewidth=1.4, markersize=2)
+        if cost.low is not None:
+            ax.plot(
+                [cost.low, cost.high], [score.value] * 2, color=colour, linewidth=1.4, markersize=2
+            )
+        if score.low is not None:
+            ax.plot(
+                [cost.value] * 2, [score.low, score.high], color=colour, linewidth=1.4, markersize=2
+            )
         look = {"color": colour, "markersize": 8, "markeredgecolor": "white", "clip_on": False}
         ax.plot([cost.value], [score.value], marker, label=f"{name}  ({cost.n})", **look)
     ax.set(xlabel=f"{by} a turn (in brackets: turns)", ylabel=f"mean {_words(measure)}")
@@ -583,7 +966,12 @@ def cost_figure(
     return fig
 
 # %% ../../nbs/8_show/02_figures.ipynb #bd4f2c90
-EFFECTS = {"rescued": "#47A682", "nothing": "#c4c4c4", "harmed": "#B85000", "unknown": "#f1efe6"}  # a count of Mechanism -> its colour
+EFFECTS = {
+    "rescued": "#47A682",
+    "nothing": "#c4c4c4",
+    "harmed": "#B85000",
+    "unknown": "#f1efe6",
+}  # a count of Mechanism -> its colour
 _EFFECT_NAMES = {"nothing": "did nothing", "unknown": "not known"}
 
 
@@ -594,12 +982,34 @@ def _effects_panel(ax: Axes, mechanisms: Sequence[Mechanism]) -> None:
         counts = np.array([getattr(m, effect) for m in mechanisms], float)
         edge = QUIET if effect == "unknown" else "white"
         high = 0.5 if narrow(ax.figure) else 0.72
-        ax.barh(y, counts, left=offset, color=colour, label=_EFFECT_NAMES.get(effect, effect), edgecolor=edge, linewidth=0.8, height=high)
+        ax.barh(
+            y,
+            counts,
+            left=offset,
+            color=colour,
+            label=_EFFECT_NAMES.get(effect, effect),
+            edgecolor=edge,
+            linewidth=0.8,
+            height=high,
+        )
         for at, n, before in zip(y, counts, offset):
-            if n: ax.text(before + n / 2, at, f"{n:g}", ha="center", va="center", color=_ink(colour), fontsize=8)
+            if n:
+                ax.text(
+                    before + n / 2,
+                    at,
+                    f"{n:g}",
+                    ha="center",
+                    va="center",
+                    color=_ink(colour),
+                    fontsize=8,
+                )
         offset = offset + counts
-    ax.set(xlabel="turns in which\nit stepped in" if narrow(ax.figure) else "turns in which it stepped in",
-           xlim=(0, max([*offset, 1]) * 1.02))
+    ax.set(
+        xlabel="turns in which\nit stepped in"
+        if narrow(ax.figure)
+        else "turns in which it stepped in",
+        xlim=(0, max([*offset, 1]) * 1.02),
+    )
     ax.xaxis.get_major_locator().set_params(integer=True)
 
 # %% ../../nbs/8_show/02_figures.ipynb #4b90e098
@@ -607,9 +1017,12 @@ def _shares_panel(ax: Axes, mechanisms: Sequence[Mechanism]) -> None:
     "The share of the run's tokens that each mechanism cost."
     shares = [100 * (m.share or 0) for m in mechanisms]
     ax.barh(range(len(mechanisms)), shares, color=BAR, height=0.5 if narrow(ax.figure) else 0.72)
-    for y, s in enumerate(shares): ax.text(s, y, f" {s:.0f} %", va="center", fontsize=8)
-    ax.set(xlabel="% of all\ntokens" if narrow(ax.figure) else "% of all tokens",
-           xlim=(0, max([*shares, 1]) * (2 if narrow(ax.figure) else 1.4)))
+    for y, s in enumerate(shares):
+        ax.text(s, y, f" {s:.0f} %", va="center", fontsize=8)
+    ax.set(
+        xlabel="% of all\ntokens" if narrow(ax.figure) else "% of all tokens",
+        xlim=(0, max([*shares, 1]) * (2 if narrow(ax.figure) else 1.4)),
+    )
     ax.tick_params(axis="y", length=0)
 
 # %% ../../nbs/8_show/02_figures.ipynb #2e349ca5
@@ -619,14 +1032,27 @@ def audit_figure(
     width: str | float = "text",  # "column", "text", or inches
 ) -> Figure:
     "Left: the turns in which a mechanism stepped in, by what came of it. Right: the share of the run's tokens that it cost."
-    rows = [(name, m) for name, mechanisms in found.items() for m in mechanisms if m.triggered or m.spent.tokens]
-    if not rows: return nothing_figure("No self-correction stepped in: the systems have none, or it never had cause.", width)
+    rows = [
+        (name, m)
+        for name, mechanisms in found.items()
+        for m in mechanisms
+        if m.triggered or m.spent.tokens
+    ]
+    if not rows:
+        return nothing_figure(
+            "No self-correction stepped in: the systems have none, or it never had cause.", width
+        )
     fig = blank(width)
     fig.set_figheight(1.1 + (0.45 if narrow(fig) else 0.34) * len(rows))
     left, right = fig.subplots(1, 2, sharey=True, width_ratios=(3, 1))
     _effects_panel(left, [m for _, m in rows])
     _shares_panel(right, [m for _, m in rows])
-    whose = lambda name: f"{name}: " if len(found) > 1 else ""
-    _name_rows(left, [f"{whose(name)}{m.name}  ({m.triggered} of {m.turns})" for name, m in rows], 0.28)
+
+    def whose(name):
+        return f"{name}: " if len(found) > 1 else ""
+
+    _name_rows(
+        left, [f"{whose(name)}{m.name}  ({m.triggered} of {m.turns})" for name, m in rows], 0.28
+    )
     _legend_below(fig, [left])
     return fig

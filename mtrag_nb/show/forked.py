@@ -19,66 +19,163 @@ __all__ = ['AUDIT_COLUMNS', 'AUDITED', 'LADDER_COLUMNS', 'CLIMBED', 'change', 'a
            'ladder_rows', 'rungs_html']
 
 # %% ../../nbs/8_show/08a_forked.ipynb #fkd00007
-AUDIT_COLUMNS = ["run", "mechanism", "turns it changed", "fixed", "spoilt", "kept right", "left wrong", "gain", "gain in value",
-                 "tokens that it costs a turn"]
-AUDITED = ("Each turn was run again without the mechanism, from the state before it. Fixed: wrong without it, right with it. Left out of "
-           "the four counts are turns that are too near to call in one of the two. Intervals: paired, over conversations, each for itself: "
-           "among twenty, one lies off zero by chance.")
+AUDIT_COLUMNS = [
+    "run",
+    "mechanism",
+    "turns it changed",
+    "fixed",
+    "spoilt",
+    "kept right",
+    "left wrong",
+    "gain",
+    "gain in value",
+    "tokens that it costs a turn",
+]
+AUDITED = (
+    "Each turn was run again without the mechanism, from the state before it. Fixed: wrong without it, right with it. Left out of "
+    "the four counts are turns that are too near to call in one of the two. Intervals: paired, over conversations, each for itself: "
+    "among twenty, one lies off zero by chance."
+)
 
 
 def change(i: Interval, digits: int = 2) -> str:
     "A difference, with its sign and its interval where there is one."
-    if i.value is None: return "–"
-    sign = lambda x: f"{x:+,.{digits}f}"
+    if i.value is None:
+        return "–"
+
+    def sign(x):
+        return f"{x:+,.{digits}f}"
+
     return sign(i.value) + (f" [{sign(i.low)}, {sign(i.high)}]" if i.low is not None else "")
 
 
 def audit_rows(board: Board) -> list[list[object]]:
     "The mechanisms of the runs under AUDIT_COLUMNS."
+
     def row(n: int, name: str, p) -> list[object]:
-        link = lambda count, what: filtered(count, f"r{n + 1}", fork_mark(name, what))
+        def link(count, what):
+            return filtered(count, f"r{n + 1}", fork_mark(name, what))
+
         ways = [link(getattr(p, w), w) for w in ("fixed", "spoilt", "kept", "left")]
-        return [board.standings[n].name, name, link(p.changed, "changed"), *ways, points(p.gain), change(p.worth), change(p.cost(), 0)]
+        return [
+            board.standings[n].name,
+            name,
+            link(p.changed, "changed"),
+            *ways,
+            points(p.gain),
+            change(p.worth),
+            change(p.cost(), 0),
+        ]
+
     return [row(n, name, p) for n, f in board.forks.items() for name, p in f.audit.pairs.items()]
 
 
 def stale_html(board: Board, where: str) -> str:
     "What is said of forks that belong to another state of a run."
-    lost = [f"{board.standings[n].name}/{x}" for n, f in board.forks.items() for x in f.stale if x.startswith(where)]
-    if not lost: return ""
-    return (f"<p>Left out, since the run has other turns than when they were made: {esc(', '.join(lost))}. Remove them, and "
-            f"<code>mtrag {where}</code> makes them anew.</p>")
+    lost = [
+        f"{board.standings[n].name}/{x}"
+        for n, f in board.forks.items()
+        for x in f.stale
+        if x.startswith(where)
+    ]
+    if not lost:
+        return ""
+    return (
+        f"<p>Left out, since the run has other turns than when they were made: {esc(', '.join(lost))}. Remove them, and "
+        f"<code>mtrag {where}</code> makes them anew.</p>"
+    )
 
 
 def mechanisms_html(board: Board) -> Html:
     "What each mechanism was worth; '' if no run has been audited."
-    gains = {board.standings[n].name: {m: p.worth for m, p in f.audit.pairs.items()} for n, f in board.forks.items() if f.audit.pairs}
-    if not gains: return Html(stale_html(board, "audit"))
-    drawn = figure_html(gain_figure(gains, "gain in value, paired"), "Gain in value of each mechanism") if drawable(board.runs) else ""
-    return Html(linked_table(AUDIT_COLUMNS, audit_rows(board)) + f"<p class=quiet>{esc(AUDITED)}</p>" + drawn + stale_html(board, "audit"))
+    gains = {
+        board.standings[n].name: {m: p.worth for m, p in f.audit.pairs.items()}
+        for n, f in board.forks.items()
+        if f.audit.pairs
+    }
+    if not gains:
+        return Html(stale_html(board, "audit"))
+    drawn = (
+        figure_html(gain_figure(gains, "gain in value, paired"), "Gain in value of each mechanism")
+        if drawable(board.runs)
+        else ""
+    )
+    return Html(
+        linked_table(AUDIT_COLUMNS, audit_rows(board))
+        + f"<p class=quiet>{esc(AUDITED)}</p>"
+        + drawn
+        + stale_html(board, "audit")
+    )
 
 # %% ../../nbs/8_show/08a_forked.ipynb #fkd0000a
-LADDER_COLUMNS = ["run", "perfect", "repairs, alone", "spoils, alone", "gain, alone", "gain in value, alone", "lowest rung of",
-                  "right, with all up to it"]
-CLIMBED = ("Each turn was run again with one stage made perfect by what the benchmark knows, alone, and together with all stages before "
-           "it. A turn counts at the lowest rung at which it is right.")
+LADDER_COLUMNS = [
+    "run",
+    "perfect",
+    "repairs, alone",
+    "spoils, alone",
+    "gain, alone",
+    "gain in value, alone",
+    "lowest rung of",
+    "right, with all up to it",
+]
+CLIMBED = (
+    "Each turn was run again with one stage made perfect by what the benchmark knows, alone, and together with all stages before "
+    "it. A turn counts at the lowest rung at which it is right."
+)
 
 
 def ladder_rows(board: Board) -> list[list[object]]:
     "The rungs of the runs under LADDER_COLUMNS."
+
     def rows(n: int, f: Forked) -> list[list[object]]:
-        link = lambda count, name, what: filtered(count, f"r{n + 1}", fork_mark(name, what))
-        lowest, alone = Counter(f.ladder.repaired().values()), Counter(x for some in f.ladder.alone_repairs().values() for x in some)
-        line = lambda name, p: [board.standings[n].name, name, link(alone[name], name, "repairs"), link(p.spoilt, name, "spoils"),
-                                points(p.gain), change(p.worth), link(lowest[name], name, "lowest"),
-                                show(f.ladder.together[name].accuracy(True).value, 2)]
-        none = [[board.standings[n].name, "no rung", "–", "–", "–", "–", link(lowest[""], "no rung", "lowest"), "–"]] if lowest[""] else []
+        def link(count, name, what):
+            return filtered(count, f"r{n + 1}", fork_mark(name, what))
+
+        lowest, alone = (
+            Counter(f.ladder.repaired().values()),
+            Counter(x for some in f.ladder.alone_repairs().values() for x in some),
+        )
+
+        def line(name, p):
+            return [
+                board.standings[n].name,
+                name,
+                link(alone[name], name, "repairs"),
+                link(p.spoilt, name, "spoils"),
+                points(p.gain),
+                change(p.worth),
+                link(lowest[name], name, "lowest"),
+                show(f.ladder.together[name].accuracy(True).value, 2),
+            ]
+
+        none = (
+            [
+                [
+                    board.standings[n].name,
+                    "no rung",
+                    "–",
+                    "–",
+                    "–",
+                    "–",
+                    link(lowest[""], "no rung", "lowest"),
+                    "–",
+                ]
+            ]
+            if lowest[""]
+            else []
+        )
         return [line(name, p) for name, p in f.ladder.alone.items()] + none
+
     return [r for n, f in board.forks.items() if f.ladder.pairs for r in rows(n, f)]
 
 
 def rungs_html(board: Board) -> Html:
     "What a perfect stage would repair; '' if no run has a ladder."
     rows = ladder_rows(board)
-    if not rows: return Html(stale_html(board, "ladder"))
-    return Html(linked_table(LADDER_COLUMNS, rows) + f"<p class=quiet>{esc(CLIMBED)}</p>" + stale_html(board, "ladder"))
+    if not rows:
+        return Html(stale_html(board, "ladder"))
+    return Html(
+        linked_table(LADDER_COLUMNS, rows)
+        + f"<p class=quiet>{esc(CLIMBED)}</p>"
+        + stale_html(board, "ladder")
+    )

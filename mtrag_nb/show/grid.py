@@ -24,32 +24,71 @@ __all__ = ['LETTERS', 'PALE', 'SIGNS', 'BAND', 'OPEN', 'square', 'turns_of', 'gr
            'leading', 'finding', 'words_for', 'signed', 'square_html', 'bands', 'band_html', 'grid_html']
 
 # %% ../../nbs/8_show/07_grid.ipynb #21787d82
-LETTERS = {"index": "I", "rewrite": "W", "retrieve": "R", "rerank": "K", "grade": "G", "gate": "A", "generate": "D", "check": "C",
-           "other": "O", "a fault": "!", "": "?"}  # stage -> its letter; "": failed, and no stage can be named
+LETTERS = {
+    "index": "I",
+    "rewrite": "W",
+    "retrieve": "R",
+    "rerank": "K",
+    "grade": "G",
+    "gate": "A",
+    "generate": "D",
+    "check": "C",
+    "other": "O",
+    "a fault": "!",
+    "": "?",
+}  # stage -> its letter; "": failed, and no stage can be named
 PALE = {"right": ("✓", "#009E73"), "undecided": ("~", QUIET), "not judged": ("", QUIET)}
 
 
 def square(b: Blame) -> tuple[str, str, bool]:  # letter, colour, filled
     "How a turn is drawn."
-    return (LETTERS[b.stage], STAGE_COLOURS[b.stage], True) if b.came == "failed" else (*PALE[b.came], False)
+    return (
+        (LETTERS[b.stage], STAGE_COLOURS[b.stage], True)
+        if b.came == "failed"
+        else (*PALE[b.came], False)
+    )
 
 # %% ../../nbs/8_show/07_grid.ipynb #9c543be0
-def turns_of(reports: Sequence[BlameReport]) -> list[list[str]]:  # the tasks of each conversation, in their order
+def turns_of(
+    reports: Sequence[BlameReport],
+) -> list[list[str]]:  # the tasks of each conversation, in their order
     "The columns of a grid. Raises SettingsError for reports over other tasks."
     first = reports[0]
     if other := next((r for r in reports if set(r.turns) != set(first.turns)), None):
-        raise SettingsError(f"{first.name} and {other.name} ran over other tasks: a grid needs the same")
+        raise SettingsError(
+            f"{first.name} and {other.name} ran over other tasks: a grid needs the same"
+        )
     talks: dict[str, list[str]] = {}
-    for i in first.turns: talks.setdefault(first.talks[i], []).append(i)  # a run has its turns in the order in which they were asked
+    for i in first.turns:
+        talks.setdefault(first.talks[i], []).append(
+            i
+        )  # a run has its turns in the order in which they were asked
     return list(talks.values())
 
 
 def _place(ax: Axes, x: float, y: float, b: Blame, ink: str) -> None:
     "One square."
     letter, colour, filled = square(b)
-    ax.add_patch(Rectangle((x + 0.06, y + 0.06), 0.88, 0.88, facecolor=colour if filled else "none", edgecolor=colour, linewidth=1))
-    ax.text(x + 0.5, y + 0.5, letter, ha="center", va="center", color=ink_on(colour) if filled else ink, fontsize=8,
-            fontweight="bold" * filled or None)
+    ax.add_patch(
+        Rectangle(
+            (x + 0.06, y + 0.06),
+            0.88,
+            0.88,
+            facecolor=colour if filled else "none",
+            edgecolor=colour,
+            linewidth=1,
+        )
+    )
+    ax.text(
+        x + 0.5,
+        y + 0.5,
+        letter,
+        ha="center",
+        va="center",
+        color=ink_on(colour) if filled else ink,
+        fontsize=8,
+        fontweight="bold" * filled or None,
+    )
 
 # %% ../../nbs/8_show/07_grid.ipynb #89da926e
 @drawn
@@ -62,16 +101,27 @@ def grid_figure(
     starts = [sum(len(t) for t in talks[:n]) + 0.5 * n for n in range(len(talks))]
     fig = blank(7.2, 0.62 + 0.33 * len(reports))
     fig.set_facecolor(ground)
-    ax = fig.add_subplot(xlim=(-0.1, starts[-1] + len(talks[-1]) + 3.4), ylim=(len(reports) + 0.05, -0.9), aspect="equal")
+    ax = fig.add_subplot(
+        xlim=(-0.1, starts[-1] + len(talks[-1]) + 3.4),
+        ylim=(len(reports) + 0.05, -0.9),
+        aspect="equal",
+    )
     ax.axis("off")
     for n, (start, tasks) in enumerate(zip(starts, talks), 1):
         ax.text(start, -0.25, f"conversation {n}", color=ink, fontsize=8)
         for y, r in enumerate(reports):
-            for x, i in enumerate(tasks): _place(ax, start + x, y, r.turns[i], ink)
+            for x, i in enumerate(tasks):
+                _place(ax, start + x, y, r.turns[i], ink)
     for y, r in enumerate(reports):
         ax.text(-0.25, y + 0.5, r.name, ha="right", va="center", color=ink, fontsize=8.5)
-        ax.text(starts[-1] + len(talks[-1]) + 0.3, y + 0.5, f"{len(r.failed)} of {len(r.judged)} failed", va="center", color=ink,
-                fontsize=8.5)
+        ax.text(
+            starts[-1] + len(talks[-1]) + 0.3,
+            y + 0.5,
+            f"{len(r.failed)} of {len(r.judged)} failed",
+            va="center",
+            color=ink,
+            fontsize=8.5,
+        )
     fig.supxlabel(grid_key(reports), color=ink, fontsize=8.5, x=0.01, ha="left")
     return fig
 
@@ -83,7 +133,10 @@ def stages_to_blame(reports: Sequence[BlameReport]) -> Counter:
 
 def grid_key(reports: Sequence[BlameReport]) -> str:
     "What the letters of a grid stand for, most first."
-    told = [f"{LETTERS[s]} {s or 'no stage can be named'}" for s, _ in stages_to_blame(reports).most_common()]
+    told = [
+        f"{LETTERS[s]} {s or 'no stage can be named'}"
+        for s, _ in stages_to_blame(reports).most_common()
+    ]
     came = {b.came for r in reports for b in r.turns.values()}
     return "   ".join([*(f"{PALE[c][0] or 'blank:'} {c}" for c in PALE if c in came), *told])
 
@@ -99,8 +152,10 @@ def finding(reports: Sequence[BlameReport]) -> str:
     "One line: how much failed, which stage most of it went wrong at first, and how many turns no system got right."
     found, judged = stages_to_blame(reports), sum(len(r.judged) for r in reports)
     never = [i for i in reports[0].turns if all(r.turns[i].came == "failed" for r in reports)]
-    if not judged: return "No turn is judged."
-    if not found: return f"None of {judged} turns failed."
+    if not judged:
+        return "No turn is judged."
+    if not found:
+        return f"None of {judged} turns failed."
     failed = f"{sum(found.values())} of {judged} turns failed, {leading(found)}."
     by_all = f" {len(never)} of the {len(reports[0].turns)} questions are failed by all {len(reports)} systems."
     return failed + by_all * (len(reports) > 1)
@@ -111,7 +166,13 @@ SIGNS = {"right": "✓", "failed": "✗", "undecided": "~", "not judged": "–"}
 
 def words_for(b: Blame) -> str:
     "What became of a turn, and of a failed one the stage and the cause."
-    return f"failed at {b.stage}: {b.cause}" if b.stage else f"failed: {b.cause}" if b.came == "failed" else b.came
+    return (
+        f"failed at {b.stage}: {b.cause}"
+        if b.stage
+        else f"failed: {b.cause}"
+        if b.came == "failed"
+        else b.came
+    )
 
 
 def signed(b: Blame) -> str:
@@ -123,18 +184,23 @@ def square_html(b: Blame, href: str, hint: str = "") -> str:
     "A square that leads to its turn."
     letter, colour, filled = square(b)
     look, told = f"background:{colour};color:{ink_on(colour)};" if filled else "", words_for(b)
-    return (f"<a class=q href='{attr(href)}' title='{attr(hint + told)}' style='{look}border-color:{colour}'>"
-            f"{letter}<i> {esc(told)}</i></a>")
+    return (
+        f"<a class=q href='{attr(href)}' title='{attr(hint + told)}' style='{look}border-color:{colour}'>"
+        f"{letter}<i> {esc(told)}</i></a>"
+    )
 
 # %% ../../nbs/8_show/07_grid.ipynb #42506858
 BAND, OPEN = 24, 3  # turns in a band; bands that are open
 
 
-def bands(talks: Sequence[Sequence[str]], most: int = BAND) -> list[list[int]]:  # the tasks of each conversation
+def bands(
+    talks: Sequence[Sequence[str]], most: int = BAND
+) -> list[list[int]]:  # the tasks of each conversation
     "The numbers of the conversations of each band, from 0: as many as fit."
     out, size = [], 0
     for n, tasks in enumerate(talks):
-        if not out or size + len(tasks) > most: out, size = [*out, []], 0
+        if not out or size + len(tasks) > most:
+            out, size = [*out, []], 0
         out[-1].append(n)
         size += len(tasks)
     return out
@@ -143,20 +209,46 @@ def bands(talks: Sequence[Sequence[str]], most: int = BAND) -> list[list[int]]: 
 def band_html(board: Board, numbers: Sequence[int]) -> str:
     "Some conversations, a row a run."
     talks = {n + 1: [*board.talks.values()][n] for n in numbers}
-    cell = lambda n, s, i: square_html(s.turns[i].blame, board.href(n, i), f"{s.name}, ") if i in s.turns else "<i>not asked</i>"
-    over = "".join(f"<th scope=colgroup colspan={len(t)}>conversation {c}</th>" for c, t in talks.items())
+
+    def cell(n, s, i):
+        return (
+            square_html(s.turns[i].blame, board.href(n, i), f"{s.name}, ")
+            if i in s.turns
+            else "<i>not asked</i>"
+        )
+
+    over = "".join(
+        f"<th scope=colgroup colspan={len(t)}>conversation {c}</th>" for c, t in talks.items()
+    )
     heads = "".join(f"<th scope=col>{n}</th>" for t in talks.values() for n in range(1, len(t) + 1))
-    line = lambda n, s: "".join(f"<td>{cell(n, s, i)}</td>" for t in talks.values() for i in t)
-    rows = "".join(f"<tr><th scope=row>{esc(s.name)}</th>{line(n, s)}</tr>" for n, s in enumerate(board.own))
+
+    def line(n, s):
+        return "".join(f"<td>{cell(n, s, i)}</td>" for t in talks.values() for i in t)
+
+    rows = "".join(
+        f"<tr><th scope=row>{esc(s.name)}</th>{line(n, s)}</tr>" for n, s in enumerate(board.own)
+    )
     head = f"<thead><tr><td></td>{over}</tr><tr><th scope=col>run</th>{heads}</tr></thead>"
-    return wide(f"<table class=grid>{head}<tbody>{rows}</tbody></table>", f"conversations {min(talks)} to {max(talks)}")
+    return wide(
+        f"<table class=grid>{head}<tbody>{rows}</tbody></table>",
+        f"conversations {min(talks)} to {max(talks)}",
+    )
 
 # %% ../../nbs/8_show/07_grid.ipynb #0fd432ff
 def grid_html(board: Board) -> str:
     "All conversations; what the letters stand for; and in one line what they come to, if the runs share their tasks."
     parts = [band_html(board, b) for b in bands([*board.talks.values()])]
-    left = fold(f"{len(parts) - OPEN} more bands of conversations", "".join(parts[OPEN:])) if parts[OPEN:] else ""
+    left = (
+        fold(f"{len(parts) - OPEN} more bands of conversations", "".join(parts[OPEN:]))
+        if parts[OPEN:]
+        else ""
+    )
     more = f"<div class=rest>{left}</div>" if left else ""
     reports = [s.report for s in board.own]
     same = all(r.turns.keys() == reports[0].turns.keys() for r in reports)
-    return (f"<p>{esc(finding(reports))}</p>" if same else "") + "".join(parts[:OPEN]) + more + f"<p class=key>{esc(grid_key(reports))}</p>"
+    return (
+        (f"<p>{esc(finding(reports))}</p>" if same else "")
+        + "".join(parts[:OPEN])
+        + more
+        + f"<p class=key>{esc(grid_key(reports))}</p>"
+    )

@@ -52,24 +52,39 @@ def linked_table(
     "A table, in a frame that scrolls."
     cells = [[cell_html(v) for v in r] for r in rows]
     right = [all(_is_number(r[i]) for r in cells) for i in range(len(head))]
-    tag = lambda i: " class=n" if right[i] else ""
+
+    def tag(i):
+        return " class=n" if right[i] else ""
+
     heads = "".join(f"<th scope=col{tag(i)}>{cell_html(h)}</th>" for i, h in enumerate(head))
-    line = lambda r: f"<tr><th scope=row>{r[0]}</th>" + "".join(f"<td{tag(i)}>{c}</td>" for i, c in enumerate(r) if i) + "</tr>"
+
+    def line(r):
+        return (
+            f"<tr><th scope=row>{r[0]}</th>"
+            + "".join(f"<td{tag(i)}>{c}</td>" for i, c in enumerate(r) if i)
+            + "</tr>"
+        )
+
     body = "".join(map(line, cells))
     told = f"<caption>{esc(caption)}</caption>" if caption else ""
-    return wide(f"<table>{told}<thead>{above}<tr>{heads}</tr></thead><tbody>{body}</tbody></table>", caption or "table")
+    return wide(
+        f"<table>{told}<thead>{above}<tr>{heads}</tr></thead><tbody>{body}</tbody></table>",
+        caption or "table",
+    )
 
 # %% ../../nbs/8_show/05_linked.ipynb #d2ae8990
 def percent(i: Interval) -> str:
     "A share in words: in percent, with its interval where there is one."
-    if i.value is None: return "–"
+    if i.value is None:
+        return "–"
     span = "" if i.low is None else f" [{100 * i.low:.0f}, {100 * i.high:.0f}]"
     return f"{100 * i.value:.0f} %{span}"
 
 
 def points(i: Interval) -> str:
     "A difference of shares, in points of a percentage."
-    if i.value is None: return "–"
+    if i.value is None:
+        return "–"
     span = "" if i.low is None else f" [{100 * i.low:+.0f}, {100 * i.high:+.0f}]"
     return f"{100 * i.value:+.0f} points{span}"
 
@@ -85,31 +100,44 @@ def filtered(
     title: str = "",  # what the turns are, in words; "": the marks
 ) -> Html:
     "A link to the turns with some marks; a zero leads nowhere."
-    if text == 0: return Html("0")
+    if text == 0:
+        return Html("0")
     told = attr(title or ", ".join(m.replace("_", " ") for m in marks))
     count = f" data-n={text}" if isinstance(text, int) else ""
-    return Html(f"<a class=f href='#f-{'-'.join(marks)}'{count} title='{told}'>{cell_html(text)}</a>")
+    return Html(
+        f"<a class=f href='#f-{'-'.join(marks)}'{count} title='{told}'>{cell_html(text)}</a>"
+    )
 
 
 def counts_in(html: str) -> list[tuple[tuple[str, ...], int]]:
     "The links of a page that are counts: marks, and how many turns are to have them."
-    return [(tuple(m.split("-")), int(n)) for m, n in re.findall(r"<a class=f href='#f-([\w-]+)' data-n=(\d+)", html)]
+    return [
+        (tuple(m.split("-")), int(n))
+        for m, n in re.findall(r"<a class=f href='#f-([\w-]+)' data-n=(\d+)", html)
+    ]
 
 
 def filters_in(html: str) -> list[tuple[str, ...]]:
     "The marks of all such links on a page, each set once."
-    return [tuple(m.split("-")) for m in dict.fromkeys(re.findall(r"<a class=f href='#f-([\w-]+)'", html))]
+    return [
+        tuple(m.split("-"))
+        for m in dict.fromkeys(re.findall(r"<a class=f href='#f-([\w-]+)'", html))
+    ]
 
 # %% ../../nbs/8_show/05_linked.ipynb #e547ecf5
 @dataclass(frozen=True)
 class Board:
     "The runs of a page, the marks of their turns, and where each turn stands."
+
     standings: tuple[Standing, ...]
     beside: str = ""  # the folder with the turns, as the page names it; "": they are on the page
-    forks: Mapping[int, Forked] = field(default_factory=dict)  # number of a run, from 0 -> its forks, where there are some
+    forks: Mapping[int, Forked] = field(
+        default_factory=dict
+    )  # number of a run, from 0 -> its forks, where there are some
 
     @property
-    def runs(self) -> list[Recording]: return [s.run for s in self.standings]
+    def runs(self) -> list[Recording]:
+        return [s.run for s in self.standings]
 
     @cached_property
     def own(self) -> tuple[Standing, ...]:
@@ -121,13 +149,18 @@ class Board:
         "Conversation -> its tasks, over all runs, in order."
         found: dict[str, dict[str, int]] = {}
         for s in self.standings:
-            for i, t in s.run.turns.items(): found.setdefault(t.conversation_id, {})[i] = t.turn
+            for i, t in s.run.turns.items():
+                found.setdefault(t.conversation_id, {})[i] = t.turn
         return {c: sorted(some, key=some.get) for c, some in found.items()}
 
     @cached_property
     def places(self) -> dict[str, tuple[int, int]]:
         "Task id -> number of its conversation, number of its turn on the page; both from 1."
-        return {i: (c, n) for c, some in enumerate(self.talks.values(), 1) for n, i in enumerate(some, 1)}
+        return {
+            i: (c, n)
+            for c, some in enumerate(self.talks.values(), 1)
+            for n, i in enumerate(some, 1)
+        }
 
     def head(self, *before: str) -> list[object]:
         "A table's head: some words, then the runs, each leading to its turns."
@@ -150,7 +183,8 @@ class Board:
         return Html(f"<a href='{attr(self.href(n, task_id))}'{told}>{cell_html(text)}</a>")
 
     @cached_property
-    def apart(self) -> list[str]: return apart(self.own)
+    def apart(self) -> list[str]:
+        return apart(self.own)
 
     _apart = cached_property(lambda self: frozenset(self.apart))
 
@@ -158,7 +192,12 @@ class Board:
     def wins(self) -> dict[tuple[int, int], frozenset[str]]:
         "Run and run -> the tasks that the first gets right and the second fails."
         numbers = range(len(self.own))
-        return {(a, b): frozenset(only_right(self.own[a], self.own[b])) for a in numbers for b in numbers if a != b}
+        return {
+            (a, b): frozenset(only_right(self.own[a], self.own[b]))
+            for a in numbers
+            for b in numbers
+            if a != b
+        }
 
     def carrying(self, *marks: str) -> list[tuple[int, str]]:  # number of the run, task id
         "The turns with all these marks."
@@ -166,27 +205,52 @@ class Board:
 
     @cached_property
     def all_marks(self) -> dict[tuple[int, str], frozenset[str]]:
-        return {(n, i): frozenset(self.marks(n, i)) for n, s in enumerate(self.standings) for i in s.turns}
+        return {
+            (n, i): frozenset(self.marks(n, i))
+            for n, s in enumerate(self.standings)
+            for i in s.turns
+        }
 
     def miscounted(self, html: str) -> list[tuple[tuple[str, ...], int]]:
         "The counts on a page that do not lead to as many turns."
-        return [(marks, n) for marks, n in dict.fromkeys(counts_in(html)) if len(self.carrying(*marks)) != n]
+        return [
+            (marks, n)
+            for marks, n in dict.fromkeys(counts_in(html))
+            if len(self.carrying(*marks)) != n
+        ]
 
     def marks(self, n: int, task_id: str) -> list[str]:
         "What a turn of a run can be found by."
         s, t = self.standings[n], self.standings[n].turns[task_id]
         kinds = {"to_answer": TO_ANSWER, "to_refuse": TO_REFUSE}
-        found = [f"r{n + 1}", mark_of(t.blame.came), mark_of(t.way), *end_marks(s, task_id), f"place{s.run.turns[task_id].turn}",
-                 "domain_" + mark_of(s.run.turns[task_id].domain), *(k for k, labels in kinds.items() if s.label(task_id) in labels)]
-        if t.blame.came == "failed": found.append("at_" + mark_of(t.blame.stage))
-        if t.blame.came != "not judged": found.append("judged")
-        if t.value is not None: found.append("valued")
-        if task_id in self._apart: found.append("apart")
-        if n in self.forks: found += [fork_mark(*x) for x in self.forks[n].marks.get(task_id, ())]
-        return [*found, *(f"over{b + 1}" for (a, b), ids in self.wins.items() if a == n and task_id in ids)]
+        found = [
+            f"r{n + 1}",
+            mark_of(t.blame.came),
+            mark_of(t.way),
+            *end_marks(s, task_id),
+            f"place{s.run.turns[task_id].turn}",
+            "domain_" + mark_of(s.run.turns[task_id].domain),
+            *(k for k, labels in kinds.items() if s.label(task_id) in labels),
+        ]
+        if t.blame.came == "failed":
+            found.append("at_" + mark_of(t.blame.stage))
+        if t.blame.came != "not judged":
+            found.append("judged")
+        if t.value is not None:
+            found.append("valued")
+        if task_id in self._apart:
+            found.append("apart")
+        if n in self.forks:
+            found += [fork_mark(*x) for x in self.forks[n].marks.get(task_id, ())]
+        return [
+            *found,
+            *(f"over{b + 1}" for (a, b), ids in self.wins.items() if a == n and task_id in ids),
+        ]
 
 
-def fork_mark(name: str, what: str) -> str:  # mechanism or rung, what it did: as `Forked.marks` has them
+def fork_mark(
+    name: str, what: str
+) -> str:  # mechanism or rung, what it did: as `Forked.marks` has them
     "What a turn can be found by of which a fork says something."
     return f"{mark_of(name)}_{what}"
 

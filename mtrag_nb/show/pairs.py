@@ -23,28 +23,63 @@ __all__ = ['STAGE_COLOURS', 'ink_on', 'blame_figure', 'gain_figure', 'repair_fig
 
 # %% ../../nbs/8_show/06_pairs.ipynb #c31e0cca
 STAGE_COLOURS = {  # in every figure and on every page; none is green, which stands for a correct turn. "": no stage can be named
-    "index": "#404040", "rewrite": "#882255", "retrieve": "#0072B2", "rerank": "#56B4E9", "grade": "#E69F00", "gate": "#CC79A7",
-    "generate": "#D55E00", "check": "#7A5195", "other": "#777777", "a fault": "#000000", "": "#999999"}
+    "index": "#404040",
+    "rewrite": "#882255",
+    "retrieve": "#0072B2",
+    "rerank": "#56B4E9",
+    "grade": "#E69F00",
+    "gate": "#CC79A7",
+    "generate": "#D55E00",
+    "check": "#7A5195",
+    "other": "#777777",
+    "a fault": "#000000",
+    "": "#999999",
+}
 
 
 def ink_on(colour: str) -> str:  # "#rrggbb"
     "Black or white, whichever is read better on a colour (WCAG 2.1, contrast ratio)."
-    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in (int(colour[n:n + 2], 16) / 255 for n in (1, 3, 5))]
+    linear = [
+        c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4
+        for c in (int(colour[n : n + 2], 16) / 255 for n in (1, 3, 5))
+    ]
     light = sum(w * c for w, c in zip((0.2126, 0.7152, 0.0722), linear))
     return "#000000" if (light + 0.05) / 0.05 >= 1.05 / (light + 0.05) else "#ffffff"
 
 
-def _stacked(ax: Axes, rows: Sequence[Mapping[str, int]], totals: Sequence[int], colours: Mapping[str, str],
-             names: Mapping[str, str]) -> None:
+def _stacked(
+    ax: Axes,
+    rows: Sequence[Mapping[str, int]],
+    totals: Sequence[int],
+    colours: Mapping[str, str],
+    names: Mapping[str, str],
+) -> None:
     left = np.zeros(len(rows))
     for key, colour in colours.items():
         counts = np.array([r.get(key, 0) for r in rows], float)
-        if not counts.any(): continue
+        if not counts.any():
+            continue
         shares = counts / np.maximum(totals, 1)
-        ax.barh(range(len(rows)), shares, left=left, color=colour, label=names.get(key, key), edgecolor="white", height=0.7)
+        ax.barh(
+            range(len(rows)),
+            shares,
+            left=left,
+            color=colour,
+            label=names.get(key, key),
+            edgecolor="white",
+            height=0.7,
+        )
         for y, n in enumerate(counts):
             if shares[y] >= 0.04:
-                ax.text(left[y] + shares[y] / 2, y, f"{n:g}", ha="center", va="center", fontsize=8, color=ink_on(colour))
+                ax.text(
+                    left[y] + shares[y] / 2,
+                    y,
+                    f"{n:g}",
+                    ha="center",
+                    va="center",
+                    fontsize=8,
+                    color=ink_on(colour),
+                )
         left += shares
     ax.set(ylim=(max(len(rows), 1) - 0.5, -0.5), xlim=(0, 1))
     ax.tick_params(axis="y", length=0)
@@ -52,13 +87,21 @@ def _stacked(ax: Axes, rows: Sequence[Mapping[str, int]], totals: Sequence[int],
 
 @drawn
 def blame_figure(
-    counts: Mapping[str, Mapping[str, int]],  # system -> stage -> failed turns; "": none can be named
+    counts: Mapping[
+        str, Mapping[str, int]
+    ],  # system -> stage -> failed turns; "": none can be named
     judged: Mapping[str, int],  # system -> judged turns
 ) -> Figure:
     "Which stage failed first, as shares of the judged turns."
     fig = blank(7.6, 1.4 + 0.36 * max(len(counts), 1))
     ax = fig.subplots()
-    _stacked(ax, list(counts.values()), [judged[s] for s in counts], STAGE_COLOURS, {"": "none can be named"})
+    _stacked(
+        ax,
+        list(counts.values()),
+        [judged[s] for s in counts],
+        STAGE_COLOURS,
+        {"": "none can be named"},
+    )
     ax.set(xlabel="share of the judged turns")
     ax.set_yticks(range(len(counts)), [f"{s}  ({judged[s]})" for s in counts])
     fig.legend(*ax.get_legend_handles_labels(), loc="outside lower left", ncols=6, handlelength=1.2)
@@ -71,9 +114,11 @@ def _gains(ax: Axes, rows: Sequence[tuple[str, str, Interval]], systems: Sequenc
     for k, system in enumerate(systems):
         colour, marker, _ = SERIES[k % len(SERIES)]
         for name, whose, gain in rows:
-            if whose != system or gain.value is None: continue
+            if whose != system or gain.value is None:
+                continue
             y = names.index(name) + 0.7 * ((k + 1) / (len(systems) + 1) - 0.5)
-            if gain.low is not None: ax.plot([gain.low, gain.high], [y, y], color=colour, linewidth=1.6)
+            if gain.low is not None:
+                ax.plot([gain.low, gain.high], [y, y], color=colour, linewidth=1.6)
             ax.plot([gain.value], [y], marker, color=colour, markersize=5, label=system)
     ax.axvline(0, color=QUIET, linewidth=0.9)
     ax.set_yticks(range(len(names)), names)
@@ -83,12 +128,15 @@ def _gains(ax: Axes, rows: Sequence[tuple[str, str, Interval]], systems: Sequenc
 
 def _systems_legend(fig: Figure, ax: Axes) -> None:
     found = dict(zip(*reversed(ax.get_legend_handles_labels())))
-    if found: fig.legend(found.values(), found, loc="outside lower left", ncols=6, handlelength=1.2)
+    if found:
+        fig.legend(found.values(), found, loc="outside lower left", ncols=6, handlelength=1.2)
 
 
 @drawn
 def gain_figure(
-    gains: Mapping[str, Mapping[str, Interval]],  # system -> mechanism or rung -> gain in the share of right turns
+    gains: Mapping[
+        str, Mapping[str, Interval]
+    ],  # system -> mechanism or rung -> gain in the share of right turns
     what: str = "gain in the share of right turns, paired",
 ) -> Figure:
     "What each mechanism was worth, or each perfect stage would gain."
@@ -103,7 +151,9 @@ def gain_figure(
 # %% ../../nbs/8_show/06_pairs.ipynb #355ec744
 @drawn
 def repair_figure(
-    repaired: Mapping[str, Mapping[str, int]],  # system -> rung -> failed turns for which it is the lowest; "": none
+    repaired: Mapping[
+        str, Mapping[str, int]
+    ],  # system -> rung -> failed turns for which it is the lowest; "": none
 ) -> Figure:
     "Which rung of the ladder repairs the failed turns, as shares of them."
     there = {r for some in repaired.values() for r in some if r}
@@ -114,7 +164,10 @@ def repair_figure(
     _stacked(ax, list(repaired.values()), totals, colours, {"": "none"})
     ax.set(xlabel="share of the failed turns")
     ax.set_yticks(range(len(repaired)), [f"{s}  ({n})" for s, n in zip(repaired, totals)])
-    if repaired: fig.legend(*ax.get_legend_handles_labels(), loc="outside lower left", ncols=4, handlelength=1.2)
+    if repaired:
+        fig.legend(
+            *ax.get_legend_handles_labels(), loc="outside lower left", ncols=4, handlelength=1.2
+        )
     return fig
 
 # %% ../../nbs/8_show/06_pairs.ipynb #66b27448
@@ -128,14 +181,35 @@ def frontier_figure(
     "Quality against cost, with the frontier."
     fig = blank(6.4, 3.4)
     ax = fig.subplots()
-    front = sorted((p.cost.value, p.score.value) for n, p in points.items() if not dominated.get(n) and p.cost.value is not None)
-    ax.step(*(zip(*front) if front else ((), ())), where="post", color=QUIET, linestyle="--", linewidth=1.0)
+    front = sorted(
+        (p.cost.value, p.score.value)
+        for n, p in points.items()
+        if not dominated.get(n) and p.cost.value is not None
+    )
+    ax.step(
+        *(zip(*front) if front else ((), ())),
+        where="post",
+        color=QUIET,
+        linestyle="--",
+        linewidth=1.0,
+    )
     for (name, p), (colour, marker, _) in zip(points.items(), SERIES * 3):
-        if p.cost.value is None or p.score.value is None: continue
-        if p.cost.low is not None: ax.plot([p.cost.low, p.cost.high], [p.score.value] * 2, color=colour, linewidth=1.2)
-        if p.score.low is not None: ax.plot([p.cost.value] * 2, [p.score.low, p.score.high], color=colour, linewidth=1.2)
+        if p.cost.value is None or p.score.value is None:
+            continue
+        if p.cost.low is not None:
+            ax.plot([p.cost.low, p.cost.high], [p.score.value] * 2, color=colour, linewidth=1.2)
+        if p.score.low is not None:
+            ax.plot([p.cost.value] * 2, [p.score.low, p.score.high], color=colour, linewidth=1.2)
         face = "white" if dominated.get(name) else colour
-        ax.plot([p.cost.value], [p.score.value], marker, color=colour, markerfacecolor=face, markersize=8, label=name)
+        ax.plot(
+            [p.cost.value],
+            [p.score.value],
+            marker,
+            color=colour,
+            markerfacecolor=face,
+            markersize=8,
+            label=name,
+        )
     ax.set(xlabel=f"{by} a turn", ylabel=measure)
     ax.set_xlim(0, None)
     ax.set_ylim(0, 1.08 * ax.get_ylim()[1])

@@ -34,24 +34,31 @@ __all__ = ['FIRST', 'DRAWN', 'model_words', 'session_words', 'machine_words', 'r
 # %% ../../nbs/8_show/05a_parts.ipynb #ad096921
 def model_words(spec: Mapping | None) -> str:
     "A model's settings in a few words."
-    if not spec: return "none"
+    if not spec:
+        return "none"
     dtype = spec.get("dtype", "auto")
     parts = [spec.get("quantization"), dtype if dtype != "auto" else ""]
-    return ", ".join([spec["name"], *filter(None, parts)]) + (f" at {spec['url']}" if spec.get("url") else "")
+    return ", ".join([spec["name"], *filter(None, parts)]) + (
+        f" at {spec['url']}" if spec.get("url") else ""
+    )
 
 # %% ../../nbs/8_show/05a_parts.ipynb #bb97741e
 def session_words(manifest: Mapping) -> str:
     "In how many sessions a run was made, and how long they took."
     sessions = manifest.get("sessions", [])
-    if not sessions: return "not told"
+    if not sessions:
+        return "not told"
     started = f"; first started {sessions[0]['started']}" if sessions[0].get("started") else ""
-    return f"{len(sessions)}, {sum(s.get('seconds', 0) for s in sessions) / 60:.1f} minutes{started}"
+    return (
+        f"{len(sessions)}, {sum(s.get('seconds', 0) for s in sessions) / 60:.1f} minutes{started}"
+    )
 
 # %% ../../nbs/8_show/05a_parts.ipynb #0f6a36a2
 def machine_words(manifest: Mapping) -> str:
     "The machine that a run was made on."
     m = manifest.get("machine", {})
-    if not m: return "not told"
+    if not m:
+        return "not told"
     size = f"{m.get('cores', '?')} cores, {m.get('memory_gib', '?')} GiB, GPU: {', '.join(m.get('gpu', ())) or 'none'}"
     return f"{m.get('system', '')} {m.get('processor', '')}, {size}"
 
@@ -60,11 +67,20 @@ def run_facts(run: Recording) -> dict[str, str]:  # heading -> value
     "What a manifest says of a run, in a few rows."
     m, s, identity = run.manifest, run.manifest["settings"], run.manifest["identity"]
     return {
-        "system": f"{run.system}: {m['about']}" if m.get("about") else run.system, "setting": identity["setting"], "profile": s["profile"],
-        "chat model": model_words(s["chat"]), "embedder": model_words(s.get("embedder")), "reranker": model_words(s.get("reranker")),
-        "turns": f"{len(run.turns)} of {len(run.conversations)} conversations", "seed": str(s.get("seed", "")),
-        "index and retrieval": identity.get("retriever", ""), "prompts": identity.get("prompts", ""),
-        "sessions": session_words(m), "machine": machine_words(m), "commit": m.get("commit") or "not told"}
+        "system": f"{run.system}: {m['about']}" if m.get("about") else run.system,
+        "setting": identity["setting"],
+        "profile": s["profile"],
+        "chat model": model_words(s["chat"]),
+        "embedder": model_words(s.get("embedder")),
+        "reranker": model_words(s.get("reranker")),
+        "turns": f"{len(run.turns)} of {len(run.conversations)} conversations",
+        "seed": str(s.get("seed", "")),
+        "index and retrieval": identity.get("retriever", ""),
+        "prompts": identity.get("prompts", ""),
+        "sessions": session_words(m),
+        "machine": machine_words(m),
+        "commit": m.get("commit") or "not told",
+    }
 
 # %% ../../nbs/8_show/05a_parts.ipynb #ab566791
 def side_by_side(columns: Sequence[Mapping[str, object]]) -> list[list[str]]:
@@ -76,17 +92,32 @@ def side_by_side(columns: Sequence[Mapping[str, object]]) -> list[list[str]]:
 def manifest_html(runs: Sequence[Recording]) -> str:
     "What was run, a column a run."
     head, differ = ["", *(r.name for r in runs)], lambda row: len(set(row[1:])) > 1
-    facts = [[key + (" ≠" if differ([key, *values]) else ""), *values] for key, *values in side_by_side([run_facts(r) for r in runs])]
-    own = lambda s: {k: v for k, v in s.items() if k != "own" or v}  # only what the system has of its own
+    facts = [
+        [key + (" ≠" if differ([key, *values]) else ""), *values]
+        for key, *values in side_by_side([run_facts(r) for r in runs])
+    ]
+
+    def own(s):
+        return {
+            k: v for k, v in s.items() if k != "own" or v
+        }  # only what the system has of its own
+
     settings = side_by_side([dotted(own(r.manifest["settings"])) for r in runs])
     packages = side_by_side([r.manifest.get("packages", {}) for r in runs])
-    tables = {"Settings that differ": [row for row in settings if differ(row)], "All settings": settings, "Package versions": packages}
-    folded = "".join(fold(name.lower(), linked_table(head, rows, name)) for name, rows in tables.items() if rows)
+    tables = {
+        "Settings that differ": [row for row in settings if differ(row)],
+        "All settings": settings,
+        "Package versions": packages,
+    }
+    folded = "".join(
+        fold(name.lower(), linked_table(head, rows, name)) for name, rows in tables.items() if rows
+    )
     return linked_table(head, facts, "What was run (≠: the runs differ)") + folded
 
 # %% ../../nbs/8_show/05a_parts.ipynb #9dba745f
 class Doubt(NamedTuple):
     "What speaks against taking numbers at face value."
+
     short: str  # in a few words, if it bears on which run is the best; ""
     words: str
 
@@ -96,43 +127,87 @@ def _trouble_in(r: Recording) -> list[Doubt]:
     said, t = [], r.telemetry
     if t.errors:
         n = sum(t.errors.values())
-        said.append(Doubt(f"{n} turns of {r.name} broke",
-                          f"{r.name}: {n} turns ended in an error and are in no score ({', '.join(t.errors)}). "
-                    "The same `mtrag run` runs them again."))
-    if t.unparsed: said.append(Doubt("", f"{r.name}: {t.unparsed} verdicts could not be read, so that the default decided."))
+        said.append(
+            Doubt(
+                f"{n} turns of {r.name} broke",
+                f"{r.name}: {n} turns ended in an error and are in no score ({', '.join(t.errors)}). "
+                "The same `mtrag run` runs them again.",
+            )
+        )
+    if t.unparsed:
+        said.append(
+            Doubt(
+                "",
+                f"{r.name}: {t.unparsed} verdicts could not be read, so that the default decided.",
+            )
+        )
     return said
 
 # %% ../../nbs/8_show/05a_parts.ipynb #5dd81817
-def doubts_of(runs: Sequence[Recording], gold: bool) -> list[Doubt]:  # gold: labels and targets are at hand
+def doubts_of(
+    runs: Sequence[Recording], gold: bool
+) -> list[Doubt]:  # gold: labels and targets are at hand
     "What speaks against taking the numbers of these runs at face value."
     common = set.intersection(*(set(r.turns) for r in runs))
     decides = sorted(set().union(*(r.circular for r in runs)))
     of_some = [  # which runs, and what is to be said of them
-        (lambda r: r.manifest["settings"]["profile"] == "laptop", "a model of 135 million parameters, no evidence of quality",
-         "the laptop's model has 135 million parameters. It proves that the machinery works; its answers are no evidence of quality."),
-        (lambda r: len(r.conversations) < LEAST, f"fewer than {LEAST} conversations: counts, no intervals",
-         f"fewer than {LEAST} conversations. No interval is given over so few: the counts are all."),
-        (lambda r: bool(r.circular), "", f"{', '.join(decides)} decides inside: circular there, and no score of that system."),
-        (lambda r: not r.run.scores, "", f"not scored. K-precision{' and ROUGE-L were' if gold else ' was'} measured for this page; "
-         "`mtrag score` adds RB_agg and the retrieval measures."),
+        (
+            lambda r: r.manifest["settings"]["profile"] == "laptop",
+            "a model of 135 million parameters, no evidence of quality",
+            "the laptop's model has 135 million parameters. It proves that the machinery works; its answers are no evidence of quality.",
+        ),
+        (
+            lambda r: len(r.conversations) < LEAST,
+            f"fewer than {LEAST} conversations: counts, no intervals",
+            f"fewer than {LEAST} conversations. No interval is given over so few: the counts are all.",
+        ),
+        (
+            lambda r: bool(r.circular),
+            "",
+            f"{', '.join(decides)} decides inside: circular there, and no score of that system.",
+        ),
+        (
+            lambda r: not r.run.scores,
+            "",
+            f"not scored. K-precision{' and ROUGE-L were' if gold else ' was'} measured for this page; "
+            "`mtrag score` adds RB_agg and the retrieval measures.",
+        ),
         (lambda r: not r.judged, "", "not judged. `mtrag judge` does it."),
-        (lambda r: LEFT_OUT in r.system, "", "an oracle took the gold passages away. The run counts under refusals, and in no score.")]
-    said = [Doubt(short, f"{', '.join(names)}: {words}") for test, short, words in of_some if (names := [r.name for r in runs if test(r)])]
+        (
+            lambda r: LEFT_OUT in r.system,
+            "",
+            "an oracle took the gold passages away. The run counts under refusals, and in no score.",
+        ),
+    ]
+    said = [
+        Doubt(short, f"{', '.join(names)}: {words}")
+        for test, short, words in of_some
+        if (names := [r.name for r in runs if test(r)])
+    ]
     if any(len(r.turns) != len(common) for r in runs):
-        said.append(Doubt(f"{len(common)} turns are in all runs, and the runs are not the same",
-                          f"The runs do not cover the same tasks: {len(common)} are in all of them. Paired comparisons use what runs "
-                          "share; the means of a single run do not."))
+        said.append(
+            Doubt(
+                f"{len(common)} turns are in all runs, and the runs are not the same",
+                f"The runs do not cover the same tasks: {len(common)} are in all of them. Paired comparisons use what runs "
+                "share; the means of a single run do not.",
+            )
+        )
     said += [d for r in runs for d in _trouble_in(r)]
-    no_gold = Doubt("no labels and targets", "No labels and targets at hand: refusals cannot be told right from wrong. "
-                    "Name the file of the tasks with `--reference`.")
+    no_gold = Doubt(
+        "no labels and targets",
+        "No labels and targets at hand: refusals cannot be told right from wrong. "
+        "Name the file of the tasks with `--reference`.",
+    )
     return said if gold else [*said, no_gold]
 
 # %% ../../nbs/8_show/05a_parts.ipynb #2c1787b5
 def figure_html(fig: Figure, alt: str) -> str:
     "A figure as an image that holds itself."
     width = 100 * fig.get_size_inches()[0]
-    style = (f"display:block;width:{width:.0f}px;max-width:100%;min-width:{min(width, 560):.0f}px;height:auto;background:#fff;"
-             "border-radius:4px")
+    style = (
+        f"display:block;width:{width:.0f}px;max-width:100%;min-width:{min(width, 560):.0f}px;height:auto;background:#fff;"
+        "border-radius:4px"
+    )
     return wide(f"<img alt='{attr(alt)}' src='{svg_uri(fig)}' style='{style}'>", alt)
 
 
@@ -143,46 +218,96 @@ def drawable(runs: Sequence[Recording]) -> bool:
 # %% ../../nbs/8_show/05a_parts.ipynb #f36d209e
 def share_text(run: Recording, match: Callable[[Trajectory], bool]) -> str:
     "The share of a run's turns with its interval, in percent."
-    i = mean_interval([float(match(t)) for t in run.turns.values()], [t.conversation_id for t in run.turns.values()])
+    i = mean_interval(
+        [float(match(t)) for t in run.turns.values()],
+        [t.conversation_id for t in run.turns.values()],
+    )
     span = f" [{100 * i.low:.1f}, {100 * i.high:.1f}]" if i.low is not None else ""
     return "–" if i.value is None else f"{100 * i.value:.1f}{span}"
 
 # %% ../../nbs/8_show/05a_parts.ipynb #e5f0c55b
 def outcome_rows(board: Board) -> list[list[object]]:
     "How the turns ended: counts, each a link, and shares with intervals."
+
     def row(label: str, mark: str, test: Callable[[Trajectory], bool]) -> list[object]:
-        cells = [(filtered(sum(map(test, r.turns.values())), f"r{n}", mark, title=f"{r.name}: {label}"), share_text(r, test))
-                 for n, r in enumerate(board.runs, 1)]
+        cells = [
+            (
+                filtered(
+                    sum(map(test, r.turns.values())), f"r{n}", mark, title=f"{r.name}: {label}"
+                ),
+                share_text(r, test),
+            )
+            for n, r in enumerate(board.runs, 1)
+        ]
         return [label, *(Html(f"{count} ({share} %)") for count, share in cells)]
+
     ends = dict.fromkeys(end for r in board.runs for end in r.telemetry.ends if end != "answered")
-    told = [row(e if e == "error" else f"– {e.replace('_', ' ')}", "end_" + mark_of(e), lambda t, e=e: t.end == e) for e in ends]
-    return [row("answered", "answered", lambda t: t.answered), row("refused", "refused", lambda t: t.refused), *told]
+    told = [
+        row(
+            e if e == "error" else f"– {e.replace('_', ' ')}",
+            "end_" + mark_of(e),
+            lambda t, e=e: t.end == e,
+        )
+        for e in ends
+    ]
+    return [
+        row("answered", "answered", lambda t: t.answered),
+        row("refused", "refused", lambda t: t.refused),
+        *told,
+    ]
 
 # %% ../../nbs/8_show/05a_parts.ipynb #c231f067
 def group_rows(board: Board, head: str) -> list[list[object]]:  # head: domain or turn
     "How many turns of each group were answered, a column a run."
-    groups, prefix = [breakdown(r.turns.values(), head) for r in board.runs], {"domain": "domain_", "turn": "place"}[head]
+    groups, prefix = (
+        [breakdown(r.turns.values(), head) for r in board.runs],
+        {"domain": "domain_", "turn": "place"}[head],
+    )
+
     def cell(n: int, parts: Mapping[object, Telemetry], g: object) -> object:
-        if g not in parts: return "–"
-        done = filtered(parts[g].outcomes.get("answered", 0), f"r{n}", "answered", prefix + mark_of(str(g)))
+        if g not in parts:
+            return "–"
+        done = filtered(
+            parts[g].outcomes.get("answered", 0), f"r{n}", "answered", prefix + mark_of(str(g))
+        )
         return Html(f"{done} of {filtered(parts[g].turns, f'r{n}', prefix + mark_of(str(g)))}")
-    return [[str(g), *(cell(n, p, g) for n, p in enumerate(groups, 1))] for g in sorted({g for p in groups for g in p})]
+
+    return [
+        [str(g), *(cell(n, p, g) for n, p in enumerate(groups, 1))]
+        for g in sorted({g for p in groups for g in p})
+    ]
 
 
 def outcomes_html(board: Board) -> str:
     "Outcomes and reasons, then the same by domain and by turn."
-    by = "".join(linked_table(board.head(head), group_rows(board, head), f"Answered, by {head}") for head in ("domain", "turn"))
+    by = "".join(
+        linked_table(board.head(head), group_rows(board, head), f"Answered, by {head}")
+        for head in ("domain", "turn")
+    )
     return linked_table(board.head("ended"), outcome_rows(board), "How the turns ended") + by
 
 # %% ../../nbs/8_show/05a_parts.ipynb #2b1a7f2f
-FIRST = ("rb_agg_conditioned", "rb_llm_local_conditioned", "rl_f_local_conditioned", "rb_agg", "RougeL", "K-precision",
-         "judge_faithfulness", "judge_correctness", "judge_refusal", "nDCG@5", "recall@5")  # the order in which measures are shown
+FIRST = (
+    "rb_agg_conditioned",
+    "rb_llm_local_conditioned",
+    "rl_f_local_conditioned",
+    "rb_agg",
+    "RougeL",
+    "K-precision",
+    "judge_faithfulness",
+    "judge_correctness",
+    "judge_refusal",
+    "nDCG@5",
+    "recall@5",
+)  # the order in which measures are shown
 DRAWN = 3  # measures with a figure
 
 
 def shown_measures(runs: Sequence[Recording]) -> list[str]:
     "The measures of the runs, the most telling first; those that no run could measure are left out."
-    known = [m for m in dict.fromkeys(m for r in runs for m in r.measures) if any(r.of(m) for r in runs)]
+    known = [
+        m for m in dict.fromkeys(m for r in runs for m in r.measures) if any(r.of(m) for r in runs)
+    ]
     return [*(m for m in FIRST if m in known), *(m for m in known if m not in FIRST)]
 
 
@@ -199,13 +324,33 @@ def in_table(measure: str, runs: Sequence[Recording]) -> str:
 def scores_html(board: Board) -> str:
     "Every measure with its interval, and where it was missing."
     runs = [s.run for s in board.own]
-    measures, head = shown_measures(runs), board.head("measure")[:len(runs) + 1]
-    rows = [[in_table(m, runs), *(f"{r.interval(m)}, {len(r.of(m))} tasks" if r.of(m) else "–" for r in runs)] for m in measures]
+    measures, head = shown_measures(runs), board.head("measure")[: len(runs) + 1]
+    rows = [
+        [
+            in_table(m, runs),
+            *(f"{r.interval(m)}, {len(r.of(m))} tasks" if r.of(m) else "–" for r in runs),
+        ]
+        for m in measures
+    ]
     talks = {t: c for r in runs for t, c in r.talks.items()}
-    drawn = [m for m in measures if m in FIRST and m not in ("nDCG@5", "recall@5")][:DRAWN] if drawable(runs) else []
-    by_task = lambda m: {r.name: {t: s.get(m) for t, s in r.scores.items()} for r in runs if r.of(m)}
-    figures = "".join(figure_html(score_figure(by_task(m), m, talks), f"Distribution of {m} in each run") for m in drawn)
-    more = fold(f"{len(rows) - 8} more measures", linked_table(head, rows[8:], "More measures")) if len(rows) > 8 else ""
+    drawn = (
+        [m for m in measures if m in FIRST and m not in ("nDCG@5", "recall@5")][:DRAWN]
+        if drawable(runs)
+        else []
+    )
+
+    def by_task(m):
+        return {r.name: {t: s.get(m) for t, s in r.scores.items()} for r in runs if r.of(m)}
+
+    figures = "".join(
+        figure_html(score_figure(by_task(m), m, talks), f"Distribution of {m} in each run")
+        for m in drawn
+    )
+    more = (
+        fold(f"{len(rows) - 8} more measures", linked_table(head, rows[8:], "More measures"))
+        if len(rows) > 8
+        else ""
+    )
     note = f"Means with {INTERVALS}. {'; '.join(map(how_scored, runs))}"
     return f"{linked_table(head, rows[:8], 'Measures')}{more}<p>{quiet(esc(note))}</p>{figures}"
 
@@ -214,12 +359,24 @@ def _dials_html(runs: Sequence[Recording]) -> str:
     "Risk against coverage; '' if no run has a dial."
     measure = next((m for m in ("rb_agg", "RougeL") if any(r.of(m) for r in runs)), "")
     curves = {r.name: risk_coverage(r, measure) for r in runs} if measure else {}
-    if not any(c.points for c in curves.values()): return ""
-    own = lambda c: [show(x) for x in c.own or (None, None)]
+    if not any(c.points for c in curves.values()):
+        return ""
+
+    def own(c):
+        return [show(x) for x in c.own or (None, None)]
+
     areas = [[name, c.confidence, *own(c), show(c.area), c.left_out] for name, c in curves.items()]
-    table = linked_table(["run", "dial", "coverage", "risk", "mean risk up to there", "left out"], areas, "Risk against coverage")
+    table = linked_table(
+        ["run", "dial", "coverage", "risk", "mean risk up to there", "left out"],
+        areas,
+        "Risk against coverage",
+    )
     what = "What refusing more would have left: the answers with the least confidence go first. The mark is where the system stood."
-    drawn = figure_html(risk_coverage_figure(curves, measure), "Risk against coverage of each run") if drawable(runs) else ""
+    drawn = (
+        figure_html(risk_coverage_figure(curves, measure), "Risk against coverage of each run")
+        if drawable(runs)
+        else ""
+    )
     return f"<h3>Risk against coverage</h3><p>{what}</p>{drawn}{table}"
 
 # %% ../../nbs/8_show/05a_parts.ipynb #f599608f
@@ -229,12 +386,22 @@ def refusals_html(runs: Sequence[Recording], negatives: Sequence[Recording] = ()
     for r in runs:
         left = next((n for n in negatives if n.system.split(LEFT_OUT)[0] == r.system), None)
         items = run_items(r.run)
-        found = refusal_report(items, r.gold, run_items(left.run) if left else (), idk_verdicts(items, r.judged), name=r.name)
+        found = refusal_report(
+            items,
+            r.gold,
+            run_items(left.run) if left else (),
+            idk_verdicts(items, r.judged),
+            name=r.name,
+        )
         rows += found.rows
         notes += [f"{r.name}: {found.note}."] if found.note else []
-    baseline = ("“empty contexts” refuses exactly where no context was found: a system that does no better has shown nothing. "
-                "UNDERSPECIFIED tasks are left out.")
-    return wide(RefusalReport(tuple(rows), " ".join([baseline, *notes]))._repr_html_(), "Refusals") + _dials_html(runs)
+    baseline = (
+        "“empty contexts” refuses exactly where no context was found: a system that does no better has shown nothing. "
+        "UNDERSPECIFIED tasks are left out."
+    )
+    return wide(
+        RefusalReport(tuple(rows), " ".join([baseline, *notes]))._repr_html_(), "Refusals"
+    ) + _dials_html(runs)
 
 # %% ../../nbs/8_show/05a_parts.ipynb #2ee33826
 def comparisons_html(runs: Sequence[Recording]) -> str:
@@ -242,36 +409,88 @@ def comparisons_html(runs: Sequence[Recording]) -> str:
     talks, parts = {t: c for r in runs for t, c in r.talks.items()}, []
     for m in [m for m in shown_measures(runs) if m in FIRST and all(r.of(m) for r in runs)][:DRAWN]:
         found = compare({r.name: r.of(m) for r in runs}, talks, in_table(m, runs))
-        drawn = figure_html(comparison_figure(found), f"Means and paired differences by {m}") if drawable(runs) else ""
-        parts.append(f"<h3>{esc(in_table(m, runs))}</h3>{drawn}{wide(found._repr_html_(), f'Comparison by {m}')}")
+        drawn = (
+            figure_html(comparison_figure(found), f"Means and paired differences by {m}")
+            if drawable(runs)
+            else ""
+        )
+        parts.append(
+            f"<h3>{esc(in_table(m, runs))}</h3>{drawn}{wide(found._repr_html_(), f'Comparison by {m}')}"
+        )
     return "".join(parts) or "<p>No measure is known of every run.</p>"
 
 # %% ../../nbs/8_show/05a_parts.ipynb #4b7d3b60
 def cost_rows(runs: Sequence[Recording]) -> list[list[object]]:
     "What a turn of each run cost, and how many calls were replayed from the record."
-    mean = lambda values: sum(values) / max(len(values), 1)
-    spent = lambda r: [f"{mean(costs(r.turns.values(), by).values()):,.1f}" for by in COSTS]
-    wall = lambda r: mean([t.seconds for t in r.turns.values()])
-    return [[r.name, *spent(r), f"{wall(r):.1f}", sum(t.calls.cached for t in r.turns.values())] for r in runs]
+
+    def mean(values):
+        return sum(values) / max(len(values), 1)
+
+    def spent(r):
+        return [f"{mean(costs(r.turns.values(), by).values()):,.1f}" for by in COSTS]
+
+    def wall(r):
+        return mean([t.seconds for t in r.turns.values()])
+
+    return [
+        [r.name, *spent(r), f"{wall(r):.1f}", sum(t.calls.cached for t in r.turns.values())]
+        for r in runs
+    ]
 
 # %% ../../nbs/8_show/05a_parts.ipynb #fd2a8370
 def node_rows(runs: Sequence[Recording]) -> list[list[object]]:
     "What each node cost."
-    row = lambda n, c: [n.visits, c.generate, c.score, f"{c.tokens_in:,}", f"{c.tokens_out:,}", f"{c.seconds:.1f}"]
+
+    def row(n, c):
+        return [
+            n.visits,
+            c.generate,
+            c.score,
+            f"{c.tokens_in:,}",
+            f"{c.tokens_out:,}",
+            f"{c.seconds:.1f}",
+        ]
+
     return [[r.name, name, *row(n, n.calls)] for r in runs for name, n in r.telemetry.nodes.items()]
 
 # %% ../../nbs/8_show/05a_parts.ipynb #c94d0d17
 def cost_html(runs: Sequence[Recording]) -> str:
     "What a turn cost, by run and by node."
-    head = ["run", "tokens a turn", "model seconds a turn", "calls a turn", "seconds a turn with waiting", "calls replayed from the record"]
-    nodes = ["run", "node", "visits", "generated", "scored", "tokens in", "tokens out", "model seconds"]
-    return linked_table(head, cost_rows(runs), "What a turn cost") + fold("by node", linked_table(nodes, node_rows(runs),
-                                                                                                  "What each node cost"))
+    head = [
+        "run",
+        "tokens a turn",
+        "model seconds a turn",
+        "calls a turn",
+        "seconds a turn with waiting",
+        "calls replayed from the record",
+    ]
+    nodes = [
+        "run",
+        "node",
+        "visits",
+        "generated",
+        "scored",
+        "tokens in",
+        "tokens out",
+        "model seconds",
+    ]
+    return linked_table(head, cost_rows(runs), "What a turn cost") + fold(
+        "by node", linked_table(nodes, node_rows(runs), "What each node cost")
+    )
 
 # %% ../../nbs/8_show/05a_parts.ipynb #03a34e15
 def judges_html(runs: Sequence[Recording]) -> str:
     "What the judge said of each run that was judged."
-    fresh = lambda r: judge_report(r.run, None, list(r.run.tasks.values()), r.gold if r.gold and r.run.tasks else None)
-    parts = [f"<h3>{esc(r.name)}</h3>{wide(fresh(r)._repr_html_(), 'The judge')}" for r in runs if r.judged]
+
+    def fresh(r):
+        return judge_report(
+            r.run, None, list(r.run.tasks.values()), r.gold if r.gold and r.run.tasks else None
+        )
+
+    parts = [
+        f"<h3>{esc(r.name)}</h3>{wide(fresh(r)._repr_html_(), 'The judge')}"
+        for r in runs
+        if r.judged
+    ]
     worth = "<p>A judge's number is worth what the judge is worth: `mtrag judge --licence` holds it against people.</p>"
     return "".join(parts) + worth if parts else ""

@@ -22,10 +22,25 @@ from ..evaluate.standing import standing
 from .forked import mechanisms_html, rungs_html
 from .grid import grid_html
 from .linked import Board
-from .parts import (comparisons_html, cost_html, doubts_of, judges_html, manifest_html, outcomes_html, refusals_html,
-                                 scores_html)
+from mtrag_nb.show.parts import (
+    comparisons_html,
+    cost_html,
+    doubts_of,
+    judges_html,
+    manifest_html,
+    outcomes_html,
+    refusals_html,
+    scores_html,
+)
 from .summary import caveat, disagreements_html, flow_html, leaderboard, verdict
-from .turn_list import drop_views, fit_inside, list_html, talk_html, with_script, write_views
+from mtrag_nb.show.turn_list import (
+    drop_views,
+    fit_inside,
+    list_html,
+    talk_html,
+    with_script,
+    write_views,
+)
 
 # %% auto #0
 __all__ = ['PAGE_STYLE', 'Section', 'summary_sections', 'detail_sections', 'doubts_html', 'page_title', 'section_html',
@@ -61,12 +76,14 @@ PAGE_STYLE = (
     "h2{margin:.8em 0 .2em}h2,h3{break-after:avoid}img,tr{break-inside:avoid}.wide{overflow:visible!important}"
     "table{font-size:8pt}td,th{padding:.1em .3em;max-width:14em}a{color:inherit;text-decoration:none}"
     "img{max-height:58mm;width:auto!important}}"
-    "</style>")
+    "</style>"
+)
 
 
 @dataclass(frozen=True)
 class Section:
     "A part of the page."
+
     id: str
     title: str
     body: str  # HTML
@@ -74,10 +91,14 @@ class Section:
 # %% ../../nbs/8_show/10_report.ipynb #4af623dc
 def summary_sections(board: Board) -> list[Section]:  # those without anything to say are left out
     "What is read first, and printed."
-    parts = [("runs", "The runs", leaderboard(board)), ("grid", "Which stage failed where", grid_html(board)),
-             ("flow", "What correction did", flow_html(board)), ("mechanisms", "What each mechanism was worth", mechanisms_html(board)),
-             ("rungs", "What a perfect stage would repair", rungs_html(board)),
-             ("apart", "Where the runs disagree", disagreements_html(board))]
+    parts = [
+        ("runs", "The runs", leaderboard(board)),
+        ("grid", "Which stage failed where", grid_html(board)),
+        ("flow", "What correction did", flow_html(board)),
+        ("mechanisms", "What each mechanism was worth", mechanisms_html(board)),
+        ("rungs", "What a perfect stage would repair", rungs_html(board)),
+        ("apart", "Where the runs disagree", disagreements_html(board)),
+    ]
     return [Section(*p) for p in parts if p[-1]]
 
 
@@ -85,19 +106,28 @@ def detail_sections(board: Board) -> list[Section]:  # those without anything to
     "What is looked up. A run whose gold was left out is shown beside the others, and scored in none."
     own = [s.run for s in board.own]
     negatives = [r for r in board.runs if r not in own]
-    parts = [("outcomes", "Outcomes and reasons", outcomes_html(board)), ("scores", "Scores", scores_html(board)),
-             ("refusals", "Refusals", refusals_html(own, negatives) if any(r.gold for r in own) else ""),
-             ("comparison", "Paired comparison", comparisons_html(own) if len(own) > 1 else ""),
-             ("judge", "The judge", judges_html(board.runs)), ("cost", "Cost", cost_html(board.runs)),
-             ("settings", "What was run: settings, packages, machines", manifest_html(board.runs)), ("doubts", "What speaks against the "
-             "numbers", doubts_html(board))]
+    parts = [
+        ("outcomes", "Outcomes and reasons", outcomes_html(board)),
+        ("scores", "Scores", scores_html(board)),
+        ("refusals", "Refusals", refusals_html(own, negatives) if any(r.gold for r in own) else ""),
+        ("comparison", "Paired comparison", comparisons_html(own) if len(own) > 1 else ""),
+        ("judge", "The judge", judges_html(board.runs)),
+        ("cost", "Cost", cost_html(board.runs)),
+        ("settings", "What was run: settings, packages, machines", manifest_html(board.runs)),
+        ("doubts", "What speaks against the numbers", doubts_html(board)),
+    ]
     return [Section(*p) for p in parts if p[-1]]
 
 
 def doubts_html(board: Board) -> str:
     "Everything that is to be known before a number is believed."
-    code = lambda text: re.sub(r"`([^`]+)`", r"<code>\1</code>", esc(text))
-    return "".join(f"<li>{code(d.words)}</li>" for d in doubts_of(board.runs, any(r.gold for r in board.runs))).join(("<ul>", "</ul>"))
+
+    def code(text):
+        return re.sub(r"`([^`]+)`", r"<code>\1</code>", esc(text))
+
+    return "".join(
+        f"<li>{code(d.words)}</li>" for d in doubts_of(board.runs, any(r.gold for r in board.runs))
+    ).join(("<ul>", "</ul>"))
 
 # %% ../../nbs/8_show/10_report.ipynb #2304d8ed
 def page_title(board: Board) -> str:
@@ -108,36 +138,62 @@ def page_title(board: Board) -> str:
 
 def section_html(s: Section, folded: bool = False) -> str:
     "A part of the page, under its title."
-    if folded: return fold(f"<b>{esc(s.title)}</b>", f"<section id='{s.id}'>{s.body}</section>")
+    if folded:
+        return fold(f"<b>{esc(s.title)}</b>", f"<section id='{s.id}'>{s.body}</section>")
     return f"<section id='{s.id}'><h2>{esc(s.title)}</h2>{s.body}</section>"
 
 
 def report_html(board: Board) -> str:
     "The page."
     first, title = summary_sections(board), page_title(board)
-    more = Section("more", "More tables, settings, and what speaks against the numbers",
-                   "".join(section_html(s, True) for s in detail_sections(board)))
+    more = Section(
+        "more",
+        "More tables, settings, and what speaks against the numbers",
+        "".join(section_html(s, True) for s in detail_sections(board)),
+    )
     links = [*((s.id, s.title) for s in first), ("every", "All turns"), (more.id, "More")]
     nav = "".join(f"<a href='#{id}'>{esc(name)}</a>" for id, name in links)
-    top = (f"<h1>{esc(title)}</h1><p class=verdict>{verdict(board)}</p>{caveat(board)}<nav aria-label='parts of the page'>{nav}</nav>"
-           + "".join(map(section_html, first)))
+    top = (
+        f"<h1>{esc(title)}</h1><p class=verdict>{verdict(board)}</p>{caveat(board)}<nav aria-label='parts of the page'>{nav}</nav>"
+        + "".join(map(section_html, first))
+    )
     below = section_html(more)
     every = section_html(Section("every", "All turns", list_html(board, top + below)))
-    views = "" if board.beside else section_html(Section("turns", "The turns", "".join(talk_html(board, c) for c in board.talks)))
-    return with_script(document(f"Report: {title}", f"{PAGE_STYLE}<main>{top}<div class=below>{every}{below}{views}</div></main>"))
+    views = (
+        ""
+        if board.beside
+        else section_html(
+            Section("turns", "The turns", "".join(talk_html(board, c) for c in board.talks))
+        )
+    )
+    return with_script(
+        document(
+            f"Report: {title}",
+            f"{PAGE_STYLE}<main>{top}<div class=below>{every}{below}{views}</div></main>",
+        )
+    )
 
 # %% ../../nbs/8_show/10_report.ipynb #353ee97e
 def distinct_names(folders: Iterable[str | Path]) -> list[str]:
     "The folders' names, with as much of their paths as tells them apart."
     paths = [Path(f).resolve() for f in folders]
-    last = lambda p, n: "/".join(p.parts[-n:])
-    alone = lambda p, n: sum(last(q, n) == last(p, n) for q in paths) == 1
-    return [last(p, next((n for n in range(1, len(p.parts)) if alone(p, n)), len(p.parts))) for p in paths]
+
+    def last(p, n):
+        return "/".join(p.parts[-n:])
+
+    def alone(p, n):
+        return sum(last(q, n) == last(p, n) for q in paths) == 1
+
+    return [
+        last(p, next((n for n in range(1, len(p.parts)) if alone(p, n)), len(p.parts)))
+        for p in paths
+    ]
 
 # %% ../../nbs/8_show/10_report.ipynb #9c57656c
 def named(run: Run | str | Path, name: str) -> Run:
     "A run under another name; what was read of it stays read."
-    if not isinstance(run, Run): return Run(run, name)
+    if not isinstance(run, Run):
+        return Run(run, name)
     renamed = copy(run)
     renamed.name = name
     return renamed
@@ -146,28 +202,55 @@ def named(run: Run | str | Path, name: str) -> Run:
 def place_of_page(path: str | Path) -> Path:
     "The place for a page. Raises DataError for a folder, and for a file that is no page."
     path = Path(path)
-    if path.is_dir(): raise DataError("is a folder, and a report is a file", path, remedy="Name a file, e.g. report.html")
+    if path.is_dir():
+        raise DataError(
+            "is a folder, and a report is a file", path, remedy="Name a file, e.g. report.html"
+        )
     if path.exists():
         with open(path, "rb") as f:
-            if f.read(15).lower() != b"<!doctype html>": raise DataError("is a file, and no page", path, remedy="Name another file")
+            if f.read(15).lower() != b"<!doctype html>":
+                raise DataError("is a file, and no page", path, remedy="Name another file")
     return path
 
 # %% ../../nbs/8_show/10_report.ipynb #a764d9c1
 def board_of(runs: Sequence[Run | str | Path], reference: str | Path | None = None) -> Board:
     "Runs with what the file of the tasks knows of them. Raises DataError as `report` does."
-    if not runs: raise DataError("no run to report on", remedy="Name one run folder or several")
-    folders, path = [r.folder if isinstance(r, Run) else Path(r) for r in runs], Path(reference or sample_dir() / "reference.jsonl")
+    if not runs:
+        raise DataError("no run to report on", remedy="Name one run folder or several")
+    folders, path = (
+        [r.folder if isinstance(r, Run) else Path(r) for r in runs],
+        Path(reference or sample_dir() / "reference.jsonl"),
+    )
     if len({f.resolve() for f in folders}) < len(folders):
-        raise DataError("the same run twice", ", ".join(map(str, folders)), remedy="Name each run once")
-    read, known = [named(r, name) for r, name in zip(runs, distinct_names(folders))], read_benchmark(path)
+        raise DataError(
+            "the same run twice", ", ".join(map(str, folders)), remedy="Name each run once"
+        )
+    read, known = (
+        [named(r, name) for r, name in zip(runs, distinct_names(folders))],
+        read_benchmark(path),
+    )
     asked = {i for r in read for i in r.trajectories}
-    if not asked: raise DataError("no turn is on record", folders[0], remedy="`mtrag run` records turns")
+    if not asked:
+        raise DataError("no turn is on record", folders[0], remedy="`mtrag run` records turns")
     if not asked & known.gold.keys():
-        if reference: raise DataError("none of the runs' tasks are in the reference file", path, remedy="Name the file of their tasks")
+        if reference:
+            raise DataError(
+                "none of the runs' tasks are in the reference file",
+                path,
+                remedy="Name the file of their tasks",
+            )
         known = None  # the sample's file, and not a run over the sample
-    histories = {t.id: t.history for t in known.tasks} if known else None  # None: as far as the runs have them
-    gold = lambda r: known.gold if known and LEFT_OUT not in r.system else {}
-    found = [standing(Recording(r, gold(r), histories=histories)) for r in sorted(read, key=lambda r: LEFT_OUT in r.system)]
+    histories = (
+        {t.id: t.history for t in known.tasks} if known else None
+    )  # None: as far as the runs have them
+
+    def gold(r):
+        return known.gold if known and LEFT_OUT not in r.system else {}
+
+    found = [
+        standing(Recording(r, gold(r), histories=histories))
+        for r in sorted(read, key=lambda r: LEFT_OUT in r.system)
+    ]
     forks = {n: forked(s.run) for n, s in enumerate(found)}
     return Board(tuple(found), forks={n: f for n, f in forks.items() if f or f.stale})
 
@@ -175,14 +258,17 @@ def board_of(runs: Sequence[Run | str | Path], reference: str | Path | None = No
 def report(
     runs: Sequence[Run | str | Path],  # runs, or their folders
     out: str | Path | None = None,  # the file; None: report.html in the first run's folder
-    reference: str | Path | None = None,  # the file of the tasks, for labels, targets, histories; None: the sample's, for runs over it
+    reference: str
+    | Path
+    | None = None,  # the file of the tasks, for labels, targets, histories; None: the sample's, for runs over it
 ) -> Path:
     "Write the report of runs. Raises DataError without one, for one without a turn, the same one twice, a reference file of other tasks."
     board = board_of(runs, reference)
     first = runs[0].folder if isinstance(runs[0], Run) else Path(runs[0])
     path = place_of_page(out or first / "report.html")
     folder = turns_beside(path)
-    if fit_inside(board): drop_views(folder)
+    if fit_inside(board):
+        drop_views(folder)
     else:
         board = replace(board, beside=folder.name)
         write_views(board, folder, f"../{path.name}", PAGE_STYLE)

@@ -9,8 +9,33 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from ..core.html import SIGNS, TONES, View, attr, clip, esc, fold, html_table, inline, mark_loose, pill, quiet, rows
-from ..core.record import Checked, Drafted, Gated, Graded, Ranked, Retrieved, Rewritten, Run, Trajectory, tell
+from mtrag_nb.core.html import (
+    SIGNS,
+    TONES,
+    View,
+    attr,
+    clip,
+    esc,
+    fold,
+    html_table,
+    inline,
+    mark_loose,
+    pill,
+    quiet,
+    rows,
+)
+from mtrag_nb.core.record import (
+    Checked,
+    Drafted,
+    Gated,
+    Graded,
+    Ranked,
+    Retrieved,
+    Rewritten,
+    Run,
+    Trajectory,
+    tell,
+)
 from ..core.text import known_words
 from ..core.types import DataError
 from ..evaluate.recording import Recording, as_recording
@@ -30,9 +55,16 @@ def _strip_field(run: Recording, t: Trajectory, mark: str) -> str:
     gold, why = run.gold.get(t.task_id), run.fault(t.task_id)
     tone = "bad" if why or t.failed else "good" if t.answered else "warn"
     label = f" {quiet(esc(gold.answerability.lower()))}" if gold and gold.answerability else ""
-    parts = [f"turn <b>{t.turn}</b>{label}", f"<i>{inline(t.question, 40)}</i>", SIGNS[tone] + ending(t),
-             dots_html(run.measures_of(t.task_id), True), *([f"<b>{mark}</b> {esc(why)}"] if why else [])]
-    style = f"{_FIELD};border-left:4px solid rgba({TONES[tone]},.85);background:rgba({TONES[tone]},.1)"
+    parts = [
+        f"turn <b>{t.turn}</b>{label}",
+        f"<i>{inline(t.question, 40)}</i>",
+        SIGNS[tone] + ending(t),
+        dots_html(run.measures_of(t.task_id), True),
+        *([f"<b>{mark}</b> {esc(why)}"] if why else []),
+    ]
+    style = (
+        f"{_FIELD};border-left:4px solid rgba({TONES[tone]},.85);background:rgba({TONES[tone]},.1)"
+    )
     return f"<td title='{attr(t.question[:200])}' style='{style}'>{''.join(f'<div>{p}</div>' for p in parts if p)}</td>"
 
 # %% ../../nbs/8_show/01_runs.ipynb #8f5e7450
@@ -44,7 +76,10 @@ def first_to_fail(run: Recording, conversation_id: str) -> str:  # a task id, or
 def strip_html(run: Recording, conversation_id: str) -> str:
     "The turns of a conversation side by side."
     first = first_to_fail(run, conversation_id)
-    fields = [_strip_field(run, t, "▲ first to fail:" if t.task_id == first else "") for t in run.conversations[conversation_id]]
+    fields = [
+        _strip_field(run, t, "▲ first to fail:" if t.task_id == first else "")
+        for t in run.conversations[conversation_id]
+    ]
     look = "display:flex;flex-wrap:wrap;gap:.35em;background:none"
     return f"<table style='width:100%;margin:.3em 0;font-size:inherit'><tr style='{look}'>{''.join(fields)}</tr></table>"
 
@@ -58,8 +93,17 @@ def recorded_turn_html(
 ) -> str:
     "A turn of a run, with everything that is known of it."
     before = run.histories.get(task_id, ()) if history else ()
-    return turn_html(run.turns[task_id], run.contexts, run.gold.get(task_id), run.relevant(task_id), run.absent, before,
-                     run.measures_of(task_id), mark, **how)
+    return turn_html(
+        run.turns[task_id],
+        run.contexts,
+        run.gold.get(task_id),
+        run.relevant(task_id),
+        run.absent,
+        before,
+        run.measures_of(task_id),
+        mark,
+        **how,
+    )
 
 # %% ../../nbs/8_show/01_runs.ipynb #aa44d9a2
 def conversation_html(
@@ -70,9 +114,18 @@ def conversation_html(
     opened: str = "",  # a task id: this turn is unfolded
 ) -> str:
     "A conversation: the strip, then each turn."
-    first, ids = first_to_fail(run, conversation_id), [t.task_id for t in run.conversations[conversation_id]]
-    mark = lambda i: "▲ first to fail" if i == first else ""
-    turns = (recorded_turn_html(run, i, mark(i), False, timing=timing, chars=chars, opened=i == opened) for i in ids)
+    first, ids = (
+        first_to_fail(run, conversation_id),
+        [t.task_id for t in run.conversations[conversation_id]],
+    )
+
+    def mark(i):
+        return "▲ first to fail" if i == first else ""
+
+    turns = (
+        recorded_turn_html(run, i, mark(i), False, timing=timing, chars=chars, opened=i == opened)
+        for i in ids
+    )
     return strip_html(run, conversation_id) + "".join(turns)
 
 # %% ../../nbs/8_show/01_runs.ipynb #41a44704
@@ -88,7 +141,10 @@ class TurnView(View):
         **known,  # gold, qrels, absent, histories: see Recording
     ):
         run = as_recording(run, **known)
-        if task_id not in run.turns: raise DataError(f"no turn {task_id!r}", run.name, remedy="Name the task id of a finished turn")
+        if task_id not in run.turns:
+            raise DataError(
+                f"no turn {task_id!r}", run.name, remedy="Name the task id of a finished turn"
+            )
         page = recorded_turn_html(run, task_id, timing=timing, chars=chars)
         super().__init__(f"{run.name}: {task_id}", page, tell(run.turns[task_id], run.contexts))
 
@@ -111,14 +167,22 @@ class ConversationView(View):
         **known,  # gold, qrels, absent, histories: see Recording
     ):
         run = as_recording(run, **known)
-        if conversation_id not in run.conversations: raise DataError(f"no conversation {conversation_id!r}", run.name)
+        if conversation_id not in run.conversations:
+            raise DataError(f"no conversation {conversation_id!r}", run.name)
         text = "\n".join(_talk_line(run, t) for t in run.conversations[conversation_id])
-        super().__init__(f"{run.name}: {conversation_id}", conversation_html(run, conversation_id, timing, chars, opened), text)
+        super().__init__(
+            f"{run.name}: {conversation_id}",
+            conversation_html(run, conversation_id, timing, chars, opened),
+            text,
+        )
 
 # %% ../../nbs/8_show/01_runs.ipynb #fd7d0986
 def _tally(endings: Iterable[str]) -> str:
     "Counts as pills, the most frequent first."
-    tone = lambda e: {"answered": "good", "error": "bad"}.get(e, "warn")
+
+    def tone(e):
+        return {"answered": "good", "error": "bad"}.get(e, "warn")
+
     return " ".join(pill(f"{e} {n}", tone(e)) for e, n in Counter(endings).most_common())
 
 # %% ../../nbs/8_show/01_runs.ipynb #979f6847
@@ -126,15 +190,18 @@ def _talk_head(run: Recording, conversation_id: str) -> str:
     "The line under which a conversation is folded."
     ts = run.conversations[conversation_id]
     failed = sum(bool(run.fault(t.task_id)) for t in ts)
-    return (f"<b>{inline(ts[0].question, 60)}</b> {quiet(f'{esc(ts[0].domain)} · {len(ts)} turns')} "
-            f"{pill(f'{failed} failed', 'bad') if failed else ''} <code style='font-size:80%'>{esc(conversation_id[:12])}</code>")
+    return (
+        f"<b>{inline(ts[0].question, 60)}</b> {quiet(f'{esc(ts[0].domain)} · {len(ts)} turns')} "
+        f"{pill(f'{failed} failed', 'bad') if failed else ''} <code style='font-size:80%'>{esc(conversation_id[:12])}</code>"
+    )
 
 # %% ../../nbs/8_show/01_runs.ipynb #6926badf
 def _fitting(run: Recording, most: int) -> list[str]:
     "The first conversations that have at most so many turns together, and the first in any case."
     fit, turns = [], 0
     for c, ts in run.conversations.items():
-        if fit and turns + len(ts) > most: break
+        if fit and turns + len(ts) > most:
+            break
         fit.append(c)
         turns += len(ts)
     return fit
@@ -153,7 +220,11 @@ def run_html(
         left = f"<div><i>{shown} of {len(run.turns)} turns are on this page: the first {len(fit)} of {len(talks)} conversations.</i></div>"
     size = quiet(f"{len(run.turns)} turns of {len(talks)} conversations")
     head = f"<div><b>{esc(run.name)}</b> {size} {_tally(map(ending, run.turns.values()))}</div>"
-    return head + left + "".join(fold(_talk_head(run, c), conversation_html(run, c, timing, chars)) for c in fit)
+    return (
+        head
+        + left
+        + "".join(fold(_talk_head(run, c), conversation_html(run, c, timing, chars)) for c in fit)
+    )
 
 # %% ../../nbs/8_show/01_runs.ipynb #f882253a
 class RunView(View):
@@ -168,8 +239,14 @@ class RunView(View):
         **known,  # gold, qrels, absent, histories: see Recording
     ):
         run = as_recording(run, **known)
-        counts = ", ".join(f"{e} {n}" for e, n in Counter(map(ending, run.turns.values())).most_common())
-        super().__init__(run.name, run_html(run, most, timing, chars), f"{run.name}: {len(run.turns)} turns, {counts}")
+        counts = ", ".join(
+            f"{e} {n}" for e, n in Counter(map(ending, run.turns.values())).most_common()
+        )
+        super().__init__(
+            run.name,
+            run_html(run, most, timing, chars),
+            f"{run.name}: {len(run.turns)} turns, {counts}",
+        )
 
 # %% ../../nbs/8_show/01_runs.ipynb #f310790f
 def _nth(what: str, n: int) -> str:
@@ -177,43 +254,61 @@ def _nth(what: str, n: int) -> str:
     return what if n < 2 else f"{what} {n}"
 
 # %% ../../nbs/8_show/01_runs.ipynb #afab6e3c
-def decisions(t: Trajectory) -> dict[str, object]:  # what was decided -> how: a text, or ids of contexts
+def decisions(
+    t: Trajectory,
+) -> dict[str, object]:  # what was decided -> how: a text, or ids of contexts
     "What was decided in a turn, in order."
     out: dict[str, object] = {}
     rounds = gates = drafts = 0
     for s in t.steps:
-        if isinstance(s, Rewritten): out[_nth("query", rounds + 1)] = s.text
+        if isinstance(s, Rewritten):
+            out[_nth("query", rounds + 1)] = s.text
         elif isinstance(s, Retrieved):
             rounds += 1
             out.setdefault(_nth("query", rounds), t.question)
             out[_nth("found", rounds)] = out[_nth("kept", rounds)] = s.contexts
-        elif isinstance(s, (Graded, Ranked)): out[_nth("kept", rounds)] = s.kept
+        elif isinstance(s, (Graded, Ranked)):
+            out[_nth("kept", rounds)] = s.kept
         elif isinstance(s, Gated):
             gates += 1
             out[_nth("gate", gates)] = s.verdict.label.value
         elif isinstance(s, Drafted):
             drafts += 1
             out[f"draft {drafts}"], out[f"verdict {drafts}"] = s.text, "let through"
-        elif isinstance(s, Checked): out[f"verdict {drafts}"] = "let through" if s.verdict.passed else "sent back"
-        elif s.verdicts: out[s.node] = ", ".join(v.label.value for v in s.verdicts)
+        elif isinstance(s, Checked):
+            out[f"verdict {drafts}"] = "let through" if s.verdict.passed else "sent back"
+        elif s.verdicts:
+            out[s.node] = ", ".join(v.label.value for v in s.verdicts)
     return {**out, "outcome": ending(t), "answer": t.answer}
 
 # %% ../../nbs/8_show/01_runs.ipynb #499d6c82
 def side_by_side(
     turns: Sequence[Trajectory],
-) -> list[tuple[str, tuple[object, ...], bool]]:  # what, how each decided (None: it had nothing to decide), whether all agree
+) -> list[
+    tuple[str, tuple[object, ...], bool]
+]:  # what, how each decided (None: it had nothing to decide), whether all agree
     "The decisions of several turns in one order."
     made, order = [decisions(t) for t in turns], []
     for d in made:
         for before, what in zip([None, *d], d):
-            if what not in order: order.insert(order.index(before) + 1 if before else 0, what)
-    return [(what, tuple(d.get(what) for d in made), all(d.get(what) == made[0].get(what) for d in made)) for what in order]
+            if what not in order:
+                order.insert(order.index(before) + 1 if before else 0, what)
+    return [
+        (
+            what,
+            tuple(d.get(what) for d in made),
+            all(d.get(what) == made[0].get(what) for d in made),
+        )
+        for what in order
+    ]
 
 
 def aligned(
     a: Trajectory,
     b: Trajectory,
-) -> list[tuple[str, object, object, bool]]:  # what, decision of a, decision of b (None: there was none), whether they agree
+) -> list[
+    tuple[str, object, object, bool]
+]:  # what, decision of a, decision of b (None: there was none), whether they agree
     "The decisions of two turns side by side."
     return [(what, *how, same) for what, how, same in side_by_side((a, b))]
 
@@ -226,39 +321,68 @@ def divergence(*turns: Trajectory) -> str:
 def _names_html(ids: Iterable[str], run: Recording, task_id: str) -> str:
     "Contexts by their names, in order."
     relevant = set(run.relevant(task_id))
-    gold = lambda c: pill("gold", "note") + " " if c.document_id in relevant else ""
-    name = lambda i: gold(run.contexts[i]) + inline(run.contexts[i].name, 60) if i in run.contexts else inline(i)
+
+    def gold(c):
+        return pill("gold", "note") + " " if c.document_id in relevant else ""
+
+    def name(i):
+        return (
+            gold(run.contexts[i]) + inline(run.contexts[i].name, 60)
+            if i in run.contexts
+            else inline(i)
+        )
+
     return "".join(f"<div>{n}. {name(i)}</div>" for n, i in enumerate(ids, 1)) or quiet("nothing")
 
 # %% ../../nbs/8_show/01_runs.ipynb #71387198
 def _decision_html(what: str, how: object, run: Recording, t: Trajectory, chars: int) -> str:
     "One side of a row."
-    if how is None: return quiet("–")
-    if isinstance(how, tuple): return _names_html(how, run, t.task_id)
-    if what.startswith("verdict"): return pill(how, "good" if how == "let through" else "bad")
-    if what == "outcome": return outcome_html(t)
+    if how is None:
+        return quiet("–")
+    if isinstance(how, tuple):
+        return _names_html(how, run, t.task_id)
+    if what.startswith("verdict"):
+        return pill(how, "good" if how == "let through" else "bad")
+    if what == "outcome":
+        return outcome_html(t)
     known = known_words(run.contexts[i].text for i in t.contexts if i in run.contexts)
     marked = known and (what.startswith("draft") or what == "answer" and t.answered)
     return clip(str(how), chars, show=lambda s: mark_loose(s, known) if marked else esc(s))
 
 # %% ../../nbs/8_show/01_runs.ipynb #6de051a6
-def _beside_row(label: str, sides: Sequence[tuple[str, str]], first: bool = False) -> str:  # sides: whose, HTML; first: they part here
+def _beside_row(
+    label: str, sides: Sequence[tuple[str, str]], first: bool = False
+) -> str:  # sides: whose, HTML; first: they part here
     "What each run decided, or what is said of all."
-    line, cell = "display:flex;flex-wrap:wrap;gap:0 .8em;border-top:1px solid rgba(128,128,128,.25)", "text-align:left;vertical-align:top"
+    line, cell = (
+        "display:flex;flex-wrap:wrap;gap:0 .8em;border-top:1px solid rgba(128,128,128,.25)",
+        "text-align:left;vertical-align:top",
+    )
     ground = f"rgba({TONES['note']},.13)" if first else "none"
-    whose = lambda who: f"<div>{quiet(f'{inline(who)}:')}</div>" if who else ""
-    said = (f"<td style='{cell};flex:1 1 13em;min-width:0;padding:.3em .2em'>{whose(who)}{html}</td>" for who, html in sides)
+
+    def whose(who):
+        return f"<div>{quiet(f'{inline(who)}:')}</div>" if who else ""
+
+    said = (
+        f"<td style='{cell};flex:1 1 13em;min-width:0;padding:.3em .2em'>{whose(who)}{html}</td>"
+        for who, html in sides
+    )
     head = f"<th scope='row' style='{cell};flex:0 0 6.2em;padding:.3em .2em;font-weight:400;opacity:.72'>{label}</th>"
     return f"<tr style='{line};background:{ground}'>{head}{''.join(said)}</tr>"
 
 # %% ../../nbs/8_show/01_runs.ipynb #70ef3b4e
 def _beside_rows(runs: Sequence[Recording], task_id: str, chars: int) -> list[str]:
     "A row a decision; the first on which the runs differ is marked."
-    turns, every = [r.turns[task_id] for r in runs], "in both" if len(runs) == 2 else f"in all {len(runs)}"
+    turns, every = (
+        [r.turns[task_id] for r in runs],
+        "in both" if len(runs) == 2 else f"in all {len(runs)}",
+    )
     first, made = divergence(*turns), []
     for what, how, same in side_by_side(turns):
         label = f"<b>▶ {esc(what)}</b><div>they part here</div>" if what == first else esc(what)
-        sides = [(r.name, _decision_html(what, x, r, t, chars)) for r, t, x in zip(runs, turns, how)]
+        sides = [
+            (r.name, _decision_html(what, x, r, t, chars)) for r, t, x in zip(runs, turns, how)
+        ]
         made.append(_beside_row(label, [(every, sides[0][1])] if same else sides, what == first))
     return made
 
@@ -271,16 +395,36 @@ def beside_html(
     note: str = "",  # HTML beside the question
 ) -> str:
     "A turn in several runs, decision by decision."
-    turns, gold = [r.turns[task_id] for r in runs], next((r.gold[task_id] for r in runs if task_id in r.gold), None)
-    first, dots = divergence(*turns), [(r.name, dots_html(r.measures_of(task_id)) or "–") for r in runs]
-    parts = [*_beside_rows(runs, task_id, chars), _beside_row("measures", dots),
-             *(_beside_row("reference", [("", clip(target, chars))]) for target in (gold.targets if gold else ()))]
-    ended = " ".join(f"{quiet(f'{inline(r.name)}:')} {outcome_html(t)}" for r, t in zip(runs, turns))
+    turns, gold = (
+        [r.turns[task_id] for r in runs],
+        next((r.gold[task_id] for r in runs if task_id in r.gold), None),
+    )
+    first, dots = (
+        divergence(*turns),
+        [(r.name, dots_html(r.measures_of(task_id)) or "–") for r in runs],
+    )
+    parts = [
+        *_beside_rows(runs, task_id, chars),
+        _beside_row("measures", dots),
+        *(
+            _beside_row("reference", [("", clip(target, chars))])
+            for target in (gold.targets if gold else ())
+        ),
+    ]
+    ended = " ".join(
+        f"{quiet(f'{inline(r.name)}:')} {outcome_html(t)}" for r, t in zip(runs, turns)
+    )
     parting = pill(f"they part at: {first}" if first else "the same", "note" if first else "plain")
-    return fold(f"<b>Turn {turns[0].turn}</b> {inline(turns[0].question)} {ended} {parting} {note}", rows(parts), opened)
+    return fold(
+        f"<b>Turn {turns[0].turn}</b> {inline(turns[0].question)} {ended} {parting} {note}",
+        rows(parts),
+        opened,
+    )
 
 
-def pair_html(a: Recording, b: Recording, task_id: str, chars: int = 400, opened: bool = True, note: str = "") -> str:
+def pair_html(
+    a: Recording, b: Recording, task_id: str, chars: int = 400, opened: bool = True, note: str = ""
+) -> str:
     "A turn in two runs, decision by decision."
     return beside_html([a, b], task_id, chars, opened, note)
 
@@ -292,10 +436,18 @@ def measure_of(
 ) -> float | None:
     "One measure of a turn."
     m = run.measures_of(task_id)
-    return m.support if measure == "K-precision" else m.judge if measure == "judge" else m.scores.get(measure)
+    return (
+        m.support
+        if measure == "K-precision"
+        else m.judge
+        if measure == "judge"
+        else m.scores.get(measure)
+    )
 
 
-def difference(a: Recording, b: Recording, task_id: str, measure: str = "K-precision") -> float | None:
+def difference(
+    a: Recording, b: Recording, task_id: str, measure: str = "K-precision"
+) -> float | None:
     "`b` minus `a`; None where one of them has no value."
     x, y = measure_of(a, task_id, measure), measure_of(b, task_id, measure)
     return None if x is None or y is None else y - x
@@ -308,7 +460,9 @@ def _in_both(a: Recording, b: Recording) -> list[str]:
 
 def _partings(a: Recording, b: Recording) -> list[tuple[str, int]]:
     "At which decision the turns part, the most frequent first."
-    return Counter(divergence(a.turns[i], b.turns[i]) or "nowhere" for i in _in_both(a, b)).most_common()
+    return Counter(
+        divergence(a.turns[i], b.turns[i]) or "nowhere" for i in _in_both(a, b)
+    ).most_common()
 
 
 def _outcome_table(a: Recording, b: Recording) -> str:
@@ -320,8 +474,13 @@ def _outcome_table(a: Recording, b: Recording) -> str:
 def _change_html(a: Recording, b: Recording, task_id: str, measure: str) -> str:
     "Which of two runs is better in a measure, and by how much."
     change = difference(a, b, task_id, measure)
-    if change is None: return quiet(f"no {esc(measure)} on one side")
-    return pill(f"{measure} {abs(change):+.2f} for {(b if change > 0 else a).name}", "note") if abs(change) >= 0.005 else ""
+    if change is None:
+        return quiet(f"no {esc(measure)} on one side")
+    return (
+        pill(f"{measure} {abs(change):+.2f} for {(b if change > 0 else a).name}", "note")
+        if abs(change) >= 0.005
+        else ""
+    )
 
 # %% ../../nbs/8_show/01_runs.ipynb #a7fca854
 def comparison_html(
@@ -337,7 +496,9 @@ def comparison_html(
     parts, left = " ".join(pill(f"{what}: {n}", "note") for what, n in _partings(a, b)), ""
     if len(order) < len(change):
         left = f"<div><i>{len(order)} of {len(change)} turns are on this page, the largest differences first.</i></div>"
-    head = f"<div><b>{esc(a.name)}</b> against <b>{esc(b.name)}</b>: {len(change)} turns in both</div>"
+    head = (
+        f"<div><b>{esc(a.name)}</b> against <b>{esc(b.name)}</b>: {len(change)} turns in both</div>"
+    )
     pairs = (pair_html(a, b, i, chars, False, _change_html(a, b, i, measure)) for i in order)
     return f"{head}{_outcome_table(a, b)}<div>They part at: {parts}</div>{left}{''.join(pairs)}"
 
@@ -356,6 +517,17 @@ class ComparisonView(View):
     ):
         a, b = as_recording(a, **known), as_recording(b, **known)
         both = _in_both(a, b)
-        if not both: raise DataError(f"{a.name} and {b.name} have no turn in common", remedy="Compare runs over the same tasks")
-        title, parts = f"{a.name} against {b.name}", ", ".join(f"{what}: {n}" for what, n in _partings(a, b))
-        super().__init__(title, comparison_html(a, b, measure, most, chars), f"{title}: {len(both)} turns; they part at {parts}")
+        if not both:
+            raise DataError(
+                f"{a.name} and {b.name} have no turn in common",
+                remedy="Compare runs over the same tasks",
+            )
+        title, parts = (
+            f"{a.name} against {b.name}",
+            ", ".join(f"{what}: {n}" for what, n in _partings(a, b)),
+        )
+        super().__init__(
+            title,
+            comparison_html(a, b, measure, most, chars),
+            f"{title}: {len(both)} turns; they part at {parts}",
+        )

@@ -41,7 +41,9 @@ def _pair(found: Comparison, a: str, b: str) -> tuple[PairRow, Interval]:
     p = next(p for p in found.pairs if {p.a, p.b} == {a, b})
     sign = 1 if p.a == a else -1
     ends = sorted(sign * x for x in (p.low, p.high)) if p.low is not None else (None, None)
-    return p, Interval(None if p.difference is None else sign * p.difference, *ends, p.n, p.clusters)
+    return p, Interval(
+        None if p.difference is None else sign * p.difference, *ends, p.n, p.clusters
+    )
 
 
 def _how_sure(found: Comparison, best: str, others: Sequence[str]) -> str:
@@ -49,9 +51,19 @@ def _how_sure(found: Comparison, best: str, others: Sequence[str]) -> str:
     first, gap = _pair(found, best, others[0])
     if first.low is None and first.clusters < LEAST:
         return f"{first.clusters} conversations are too few to say which is better."
-    sure = [o for o in others if (p := _pair(found, best, o))[0].p_holm is not None and p[0].p_holm < 0.05 and p[1].value > 0]
+    sure = [
+        o
+        for o in others
+        if (p := _pair(found, best, o))[0].p_holm is not None
+        and p[0].p_holm < 0.05
+        and p[1].value > 0
+    ]
     told = f"better than {', '.join(sure)}" if sure else "not told from any other"
-    rest = f", not told from {', '.join(o for o in others if o not in sure)}" if sure and len(sure) < len(others) else ""
+    rest = (
+        f", not told from {', '.join(o for o in others if o not in sure)}"
+        if sure and len(sure) < len(others)
+        else ""
+    )
     return f"{points(gap)} over {others[0]} (p {first.p_holm:.3f}): {told}{rest} (Holm, over conversations)."
 
 # %% ../../nbs/8_show/08_summary.ipynb #203c9753
@@ -60,25 +72,38 @@ def _alone(n: int, s: Standing) -> str:
     failed = len(s.report.failed)
     named = {k: v for k, v in s.report.counts("stage").items() if k}
     most = [(k, v) for k, v in named.items() if v == max(named.values())]
-    count = lambda k, v: f"{k} ({filtered(v, f'r{n + 1}', 'failed', 'at_' + mark_of(k))})"
+
+    def count(k, v):
+        return f"{k} ({filtered(v, f'r{n + 1}', 'failed', 'at_' + mark_of(k))})"
+
     first = f", most of them first at: {' and '.join(count(*m) for m in most)}" if most else ""
-    return (f"<b>{esc(s.name)}</b> gets {right_link(n, s)} judged turns right ({percent(s.right())}); "
-            f"{filtered(failed, f'r{n + 1}', 'failed')} failed{first}.")
+    return (
+        f"<b>{esc(s.name)}</b> gets {right_link(n, s)} judged turns right ({percent(s.right())}); "
+        f"{filtered(failed, f'r{n + 1}', 'failed')} failed{first}."
+    )
 
 
 def verdict(board: Board) -> Html:
     "The first line of a page."
     order = ranked(board)
     if not order:
-        said = [f"<b>{esc(s.name)}</b> answered {filtered(sum(t.answered for t in s.run.turns.values()), f'r{n}', 'answered')} of "
-                f"{filtered(len(s.turns), f'r{n}')} turns" for n, s in enumerate(board.own, 1)]
-        return Html(f"{'; '.join(said)}. Whether rightly, cannot be told without labels and targets.")
+        said = [
+            f"<b>{esc(s.name)}</b> answered {filtered(sum(t.answered for t in s.run.turns.values()), f'r{n}', 'answered')} of "
+            f"{filtered(len(s.turns), f'r{n}')} turns"
+            for n, s in enumerate(board.own, 1)
+        ]
+        return Html(
+            f"{'; '.join(said)}. Whether rightly, cannot be told without labels and targets."
+        )
     found = compare_right([s for _, s in order])
-    if not found: return Html(" ".join(_alone(n, s) for n, s in order))
+    if not found:
+        return Html(" ".join(_alone(n, s) for n, s in order))
     common = {r.system: r.common for r in found.systems}
     top = [x for x in order if common[x[1].name] == common[order[0][1].name]]
     rest = [x for x in order if x not in top]
-    most = " and ".join(f"<b>{esc(s.name)}</b> ({right_link(n, s)}, {percent(s.right())})" for n, s in top)
+    most = " and ".join(
+        f"<b>{esc(s.name)}</b> ({right_link(n, s)}, {percent(s.right())})" for n, s in top
+    )
     least = ", ".join(f"{esc(s.name)} {right_link(n, s)}" for n, s in rest)
     sure = _how_sure(found, order[0][1].name, [s.name for _, s in order[1:]])
     return Html(f"Most turns right: {most}{f'; then {least}' if least else ''}. {esc(sure)}")
@@ -86,35 +111,62 @@ def verdict(board: Board) -> Html:
 # %% ../../nbs/8_show/08_summary.ipynb #b2038e9c
 def caveat(board: Board) -> Html:
     "What speaks against the verdict, in one line; '' if nothing does."
-    short = [d.short for d in doubts_of([s.run for s in board.own], any(r.gold for r in board.runs)) if d.short]
+    short = [
+        d.short
+        for d in doubts_of([s.run for s in board.own], any(r.gold for r in board.runs))
+        if d.short
+    ]
     more = "<a href='#doubts'>All that speaks against the numbers.</a>"
     return Html(f"<p class=quiet>But: {esc('; '.join(short))}. {more}</p>" if short else "")
 
 # %% ../../nbs/8_show/08_summary.ipynb #1149926b
-BOARD_HEAD = ["run", "right", "value", "refused where it should", "answered where it should", "failed first at", "fixed, spoilt",
-              "tokens a turn", "model seconds a turn", "quality against tokens"]
+BOARD_HEAD = [
+    "run",
+    "right",
+    "value",
+    "refused where it should",
+    "answered where it should",
+    "failed first at",
+    "fixed, spoilt",
+    "tokens a turn",
+    "model seconds a turn",
+    "quality against tokens",
+]
 
 
 def stage_links(n: int, s: Standing) -> Html:
     "The stages that failed first, most first."
-    count = lambda k, v: filtered(v, f"r{n + 1}", "failed", "at_" + mark_of(k))
-    told = [f"<span class=stage>{LETTERS[k]} {esc(k or 'not told')} {count(k, v)}</span>" for k, v in s.report.counts("stage").items()]
+
+    def count(k, v):
+        return filtered(v, f"r{n + 1}", "failed", "at_" + mark_of(k))
+
+    told = [
+        f"<span class=stage>{LETTERS[k]} {esc(k or 'not told')} {count(k, v)}</span>"
+        for k, v in s.report.counts("stage").items()
+    ]
     return Html(" ".join(told) or "–")
 
 
 def _of(n: int, share: Interval, kind: str, *marks: str) -> Html:
     "A share as counts, each a link."
-    if not share.n: return Html("–")
-    return Html(f"{filtered(round(share.value * share.n), f'r{n + 1}', *marks)} of {filtered(share.n, f'r{n + 1}', kind)}<br>"
-                f"{quiet(percent(share))}")
+    if not share.n:
+        return Html("–")
+    return Html(
+        f"{filtered(round(share.value * share.n), f'r{n + 1}', *marks)} of {filtered(share.n, f'r{n + 1}', kind)}<br>"
+        f"{quiet(percent(share))}"
+    )
 
 
 def short(i: Interval) -> str:
     "A mean, and its interval where there is one."
-    return show(i.value, 2) + (f" [{show(i.low, 2)}, {show(i.high, 2)}]" if i.low is not None else "")
+    return show(i.value, 2) + (
+        f" [{show(i.low, 2)}, {show(i.high, 2)}]" if i.low is not None else ""
+    )
 
 # %% ../../nbs/8_show/08_summary.ipynb #67aba0b0
-def placed(board: Board) -> dict[str, list[str]]:  # run -> those that are at least as good at no more cost
+def placed(
+    board: Board,
+) -> dict[str, list[str]]:  # run -> those that are at least as good at no more cost
     "Which runs dominate which; {} for one run, and where conversations are too few for an interval."
     sure = len(board.own) > 1 and all(s.right().low is not None for s in board.own)
     return dominated(board.own) if sure else {}
@@ -123,54 +175,115 @@ def placed(board: Board) -> dict[str, list[str]]:  # run -> those that are at le
 def board_rows(board: Board) -> list[list[object]]:
     "The runs under BOARD_HEAD."
     worse = placed(board)
+
     def place(name: str) -> str:
-        if name not in worse: return "–"
+        if name not in worse:
+            return "–"
         return f"dominated by {', '.join(worse[name])}" if worse[name] else "★ on the frontier"
+
     def row(n: int, s: Standing) -> list[object]:
         mine = f"r{n + 1}"
-        changed = [filtered(s.ways[w], mine, mark_of(w), title=f"{s.name}: {WAYS[w]}") for w in ("fixed", "spoilt")]
+        changed = [
+            filtered(s.ways[w], mine, mark_of(w), title=f"{s.name}: {WAYS[w]}")
+            for w in ("fixed", "spoilt")
+        ]
         right = Html(f"{right_link(n, s)}<br>{quiet(percent(s.right()))}") if s.judged else "–"
-        return [filtered(s.name, mine), right, filtered(short(s.value), mine, "valued") if s.valued else "–",
-                _of(n, s.refused, "to_refuse", "to_refuse", "right"), _of(n, s.answered, "to_answer", "to_answer", "answered"),
-                stage_links(n, s), Html("{} fixed, {} spoilt".format(*changed)) if s.judged else "–",
-                filtered(f"{s.cost().value:,.0f}", mine), filtered(f"{s.cost('seconds').value:.1f}", mine), place(s.name)]
+        return [
+            filtered(s.name, mine),
+            right,
+            filtered(short(s.value), mine, "valued") if s.valued else "–",
+            _of(n, s.refused, "to_refuse", "to_refuse", "right"),
+            _of(n, s.answered, "to_answer", "to_answer", "answered"),
+            stage_links(n, s),
+            Html("{} fixed, {} spoilt".format(*changed)) if s.judged else "–",
+            filtered(f"{s.cost().value:,.0f}", mine),
+            filtered(f"{s.cost('seconds').value:.1f}", mine),
+            place(s.name),
+        ]
+
     return [row(n, s) for n, s in enumerate(board.own)]
 
 
 def leaderboard(board: Board) -> Html:
     "The table of runs, and the frontier as a figure where there are several."
     worse = placed(board)
-    drawn = figure_html(frontier_figure(cost_points(board.own), worse, "share right"), "Share right against tokens a turn") if worse else ""
-    value = ("<p class=quiet>Right: an answer near the target (ROUGE-L), or a refusal where there is nothing to say. Value: ROUGE-L of "
-             "an answer, 1 or 0 for a refusal. Fixed, spoilt: the last answer against the first.</p>")
+    drawn = (
+        figure_html(
+            frontier_figure(cost_points(board.own), worse, "share right"),
+            "Share right against tokens a turn",
+        )
+        if worse
+        else ""
+    )
+    value = (
+        "<p class=quiet>Right: an answer near the target (ROUGE-L), or a refusal where there is nothing to say. Value: ROUGE-L of "
+        "an answer, 1 or 0 for a refusal. Fixed, spoilt: the last answer against the first.</p>"
+    )
     return Html(linked_table(BOARD_HEAD, board_rows(board)) + value + drawn)
 
 # %% ../../nbs/8_show/08_summary.ipynb #d7546119
-FLOW = ("From the record alone: the first draft of each turn against its ending. What grade, gate and rewrite were worth needs the "
-        "turns run again without them: `mtrag audit`, and then this page again.")
-FLOW_GROUPS = {"first answer right": ("kept", "spoilt"), "first answer wrong": ("fixed", "left wrong")}
-FLOW_HEAD = ["run", "→ kept", "→ spoilt", "→ fixed", "→ left wrong", "right", "failed", "undecided", "tokens for checks and retries"]
+FLOW = (
+    "From the record alone: the first draft of each turn against its ending. What grade, gate and rewrite were worth needs the "
+    "turns run again without them: `mtrag audit`, and then this page again."
+)
+FLOW_GROUPS = {
+    "first answer right": ("kept", "spoilt"),
+    "first answer wrong": ("fixed", "left wrong"),
+}
+FLOW_HEAD = [
+    "run",
+    "→ kept",
+    "→ spoilt",
+    "→ fixed",
+    "→ left wrong",
+    "right",
+    "failed",
+    "undecided",
+    "tokens for checks and retries",
+]
 
 
 def flow_rows(board: Board) -> list[list[object]]:
     "The runs under FLOW_HEAD."
+
     def row(n: int, s: Standing) -> list[object]:
-        link = lambda count, *marks: filtered(count, f"r{n + 1}", *marks)
-        no_draft = [sum(t.way == "no draft" and t.blame.came == c for t in s.turns.values()) for c in ("right", "failed")]
+        def link(count, *marks):
+            return filtered(count, f"r{n + 1}", *marks)
+
+        no_draft = [
+            sum(t.way == "no draft" and t.blame.came == c for t in s.turns.values())
+            for c in ("right", "failed")
+        ]
         share = "–" if s.correction is None else f"{s.correction:.0%}"
         ways = [link(s.ways[w], mark_of(w)) for pair in FLOW_GROUPS.values() for w in pair]
-        return [filtered(s.name, f"r{n + 1}"), *ways, link(no_draft[0], "no_draft", "right"), link(no_draft[1], "no_draft", "failed"),
-                link(s.ways["too near"], "too_near"), share]
+        return [
+            filtered(s.name, f"r{n + 1}"),
+            *ways,
+            link(no_draft[0], "no_draft", "right"),
+            link(no_draft[1], "no_draft", "failed"),
+            link(s.ways["too near"], "too_near"),
+            share,
+        ]
+
     return [row(n, s) for n, s in enumerate(board.own)]
 
 
 def flow_html(board: Board) -> Html:
     "What became of first answers; '' if no turn is judged, or if no run checks or retries anything."
-    if not any(s.judged and (s.correction or s.ways["fixed"] or s.ways["spoilt"]) for s in board.own): return Html("")
+    if not any(
+        s.judged and (s.correction or s.ways["fixed"] or s.ways["spoilt"]) for s in board.own
+    ):
+        return Html("")
     groups = [*FLOW_GROUPS, "ended without a draft"]
-    above = "<tr><td></td>" + "".join(f"<th scope=colgroup colspan=2>{g}</th>" for g in groups) + "<td></td><td></td></tr>"
+    above = (
+        "<tr><td></td>"
+        + "".join(f"<th scope=colgroup colspan=2>{g}</th>" for g in groups)
+        + "<td></td><td></td></tr>"
+    )
     note = esc(FLOW).replace("`mtrag audit`", "<code>mtrag audit</code>")
-    return Html(linked_table(FLOW_HEAD, flow_rows(board), above=above) + f"<p class=quiet>{note}</p>")
+    return Html(
+        linked_table(FLOW_HEAD, flow_rows(board), above=above) + f"<p class=quiet>{note}</p>"
+    )
 
 # %% ../../nbs/8_show/08_summary.ipynb #b3ccac0b
 SPLIT = 8  # turns that are shown at once
@@ -178,26 +291,58 @@ SPLIT = 8  # turns that are shown at once
 
 def wins_html(board: Board) -> str:
     "Run against run."
-    link = lambda a, b: "–" if a == b else filtered(len(board.wins[a, b]), f"r{a + 1}", f"over{b + 1}", title=(
-        f"right in {board.own[a].name}, failed in {board.own[b].name}"))
+
+    def link(a, b):
+        return (
+            "–"
+            if a == b
+            else filtered(
+                len(board.wins[a, b]),
+                f"r{a + 1}",
+                f"over{b + 1}",
+                title=(f"right in {board.own[a].name}, failed in {board.own[b].name}"),
+            )
+        )
+
     rows = [[s.name, *(link(a, b) for b in range(len(board.own)))] for a, s in enumerate(board.own)]
-    return linked_table(["right in ↓, failed in →", *(s.name for s in board.own)], rows, "Turns that one run gets right and another fails")
+    return linked_table(
+        ["right in ↓, failed in →", *(s.name for s in board.own)],
+        rows,
+        "Turns that one run gets right and another fails",
+    )
 
 
 def split_html(board: Board, ids: Sequence[str], caption: str) -> str:
     "Turns, and what became of them in each run."
-    asked = lambda i: next(s.run.turns[i] for s in board.own if i in s.turns)
-    line = lambda t: "conversation {}, turn {}: ".format(*board.places[t.task_id]) + " ".join(t.question.split())[:80]
-    cells = lambda i: [board.turn_link(n, i, signed(s.turns[i].blame)) for n, s in enumerate(board.own)]
-    return linked_table(["turn", *(s.name for s in board.own)], [[line(asked(i)), *cells(i)] for i in ids], caption)
+
+    def asked(i):
+        return next(s.run.turns[i] for s in board.own if i in s.turns)
+
+    def line(t):
+        return (
+            "conversation {}, turn {}: ".format(*board.places[t.task_id])
+            + " ".join(t.question.split())[:80]
+        )
+
+    def cells(i):
+        return [board.turn_link(n, i, signed(s.turns[i].blame)) for n, s in enumerate(board.own)]
+
+    return linked_table(
+        ["turn", *(s.name for s in board.own)], [[line(asked(i)), *cells(i)] for i in ids], caption
+    )
 
 
 def disagreements_html(board: Board) -> Html:
     "Where the runs disagree; '' for one run."
-    if len(board.own) < 2 or not all(s.judged for s in board.own): return Html("")
-    if not board.apart: return Html("<p>No turn is right in one run and failed in another.</p>")
+    if len(board.own) < 2 or not all(s.judged for s in board.own):
+        return Html("")
+    if not board.apart:
+        return Html("<p>No turn is right in one run and failed in another.</p>")
     first, rest = board.apart[:SPLIT], board.apart[SPLIT:]
     more = fold(f"{len(rest)} more", split_html(board, rest, "Fewer runs differ")) if rest else ""
     rows = filtered("these turns", "apart", title="right in one run, failed in another")
-    return Html(f"{wins_html(board)}<p>Right in one run and failed in another: {rows}, {len(board.apart)} in number.</p>"
-                + split_html(board, first, "The most evenly split first") + f"<div class=rest>{more}</div>")
+    return Html(
+        f"{wins_html(board)}<p>Right in one run and failed in another: {rows}, {len(board.apart)} in number.</p>"
+        + split_html(board, first, "The most evenly split first")
+        + f"<div class=rest>{more}</div>"
+    )

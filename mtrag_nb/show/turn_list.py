@@ -26,16 +26,30 @@ __all__ = ['CAME', 'LIST_HEAD', 'KINDS', 'SCRIPT', 'INSIDE', 'in_order', 'row_ht
 
 # %% ../../nbs/8_show/09_turn_list.ipynb #a9278f77
 CAME = ("failed", "undecided", "right", "not judged")  # the order of the list
-LIST_HEAD = ["turn", "run", "place", "label", "ended", "what came of it", "first answer", "value", "K-precision", "judge", "drafts",
-             "tokens"]
+LIST_HEAD = [
+    "turn",
+    "run",
+    "place",
+    "label",
+    "ended",
+    "what came of it",
+    "first answer",
+    "value",
+    "K-precision",
+    "judge",
+    "drafts",
+    "tokens",
+]
 
 
 def in_order(board: Board) -> list[tuple[int, str]]:  # number of the run, task id
     "All turns: by run, what failed first, by stage, by cause, by place."
+
     def key(x: tuple[int, str]) -> tuple:
         blame = board.standings[x[0]].turns[x[1]].blame
         stage = STAGES.index(blame.stage) if blame.stage else len(STAGES)
         return x[0], CAME.index(blame.came), stage, blame.cause, board.places[x[1]]
+
     return sorted(board.all_marks, key=key)
 
 # %% ../../nbs/8_show/09_turn_list.ipynb #5ce5f2f9
@@ -44,46 +58,97 @@ def _cells(board: Board, n: int, task_id: str) -> list[object]:
     s, t = board.standings[n], board.standings[n].run.turns[task_id]
     told, measures = s.turns[task_id], s.run.measures_of(task_id)
     way = told.way if told.way in WAYS and told.way != "not judged" else "–"
-    number = lambda x: show(x, 2)
-    return [s.name, "{} / {}".format(*board.places[task_id]), s.label(task_id).lower() or "–", ending(t), signed(told.blame), way,
-            number(told.value), number(measures.support), number(measures.judge), len(t.drafts), t.calls.tokens]
+
+    def number(x):
+        return show(x, 2)
+
+    return [
+        s.name,
+        "{} / {}".format(*board.places[task_id]),
+        s.label(task_id).lower() or "–",
+        ending(t),
+        signed(told.blame),
+        way,
+        number(told.value),
+        number(measures.support),
+        number(measures.judge),
+        len(t.drafts),
+        t.calls.tokens,
+    ]
 
 
-def row_html(board: Board, n: int, task_id: str, targets: Iterable[str] = ()) -> str:  # targets: of links that lead here
+def row_html(
+    board: Board, n: int, task_id: str, targets: Iterable[str] = ()
+) -> str:  # targets: of links that lead here
     "A row of the list."
     question = " ".join(board.standings[n].run.turns[task_id].question.split())
     link = board.turn_link(n, task_id, question if len(question) <= 90 else question[:89] + "…")
-    marks, ids = " ".join(sorted(board.all_marks[n, task_id])), "".join(f"<span id='{t}'></span>" for t in targets)
-    cells = "".join(f"<td{' class=n' * (i > 5)}>{cell_html(v)}</td>" for i, v in enumerate(_cells(board, n, task_id)))
+    marks, ids = (
+        " ".join(sorted(board.all_marks[n, task_id])),
+        "".join(f"<span id='{t}'></span>" for t in targets),
+    )
+    cells = "".join(
+        f"<td{' class=n' * (i > 5)}>{cell_html(v)}</td>"
+        for i, v in enumerate(_cells(board, n, task_id))
+    )
     return f"<tr data-m='{attr(marks)}'><th scope=row>{ids}{link}</th>{cells}</tr>"
 
 # %% ../../nbs/8_show/09_turn_list.ipynb #eb3fffc0
-KINDS = {"failed": ("failed",), "right": ("right",), "undecided": ("undecided",), "first answer fixed": ("fixed",),
-         "first answer spoilt": ("spoilt",), "refused though answerable": ("to_answer", "refused"),
-         "answered though not answerable": ("to_refuse", "answered"), "right in one run, failed in another": ("apart",),
-         "broke": ("error",)}
+KINDS = {
+    "failed": ("failed",),
+    "right": ("right",),
+    "undecided": ("undecided",),
+    "first answer fixed": ("fixed",),
+    "first answer spoilt": ("spoilt",),
+    "refused though answerable": ("to_answer", "refused"),
+    "answered though not answerable": ("to_refuse", "answered"),
+    "right in one run, failed in another": ("apart",),
+    "broke": ("error",),
+}
 
 
 def kinds_html(board: Board) -> str:
     "Links to kinds of turns; those without a turn are left out."
-    counts = {what: filtered(len(board.carrying(*marks)), *marks, title=what) for what, marks in KINDS.items()}
-    runs = {s.name: filtered(len(s.turns), f"r{n}", title=s.name) for n, s in enumerate(board.standings, 1)}
-    items = "".join(f"<li>{esc(what)} {link}</li>" for what, link in {**counts, **runs}.items() if link != "0")
+    counts = {
+        what: filtered(len(board.carrying(*marks)), *marks, title=what)
+        for what, marks in KINDS.items()
+    }
+    runs = {
+        s.name: filtered(len(s.turns), f"r{n}", title=s.name)
+        for n, s in enumerate(board.standings, 1)
+    }
+    items = "".join(
+        f"<li>{esc(what)} {link}</li>" for what, link in {**counts, **runs}.items() if link != "0"
+    )
     return f"<ul class=kinds aria-label='kinds of turns'>{items}</ul>"
 
 
-def list_html(board: Board, html: str = "") -> str:  # html: the rest of the page, whose links lead here
+def list_html(
+    board: Board, html: str = ""
+) -> str:  # html: the rest of the page, whose links lead here
     "All turns."
     kinds = kinds_html(board)
     open_, targets = {f: "f-" + "-".join(f) for f in filters_in(html + kinds)}, {}
     order = in_order(board)
     for x in order:
-        for f in [f for f in open_ if board.all_marks[x].issuperset(f)]: targets.setdefault(x, []).append(open_.pop(f))
+        for f in [f for f in open_ if board.all_marks[x].issuperset(f)]:
+            targets.setdefault(x, []).append(open_.pop(f))
     rows = "".join(row_html(board, *x, targets.get(x, ())) for x in order)
-    heads = "".join(f"<th scope=col{' class=n' * (i > 6)}>{esc(h)}</th>" for i, h in enumerate(LIST_HEAD))
-    find = ("<p id=find hidden><label>Search <input id=search type=search></label> <button id=all>all turns</button> "
-            "<span id=told role=status></span> <button id=rest hidden>show them all, not only the first 200</button></p>")
-    return kinds + find + wide(f"<table id=list><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>", "All turns")
+    heads = "".join(
+        f"<th scope=col{' class=n' * (i > 6)}>{esc(h)}</th>" for i, h in enumerate(LIST_HEAD)
+    )
+    find = (
+        "<p id=find hidden><label>Search <input id=search type=search></label> <button id=all>all turns</button> "
+        "<span id=told role=status></span> <button id=rest hidden>show them all, not only the first 200</button></p>"
+    )
+    return (
+        kinds
+        + find
+        + wide(
+            f"<table id=list><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>",
+            "All turns",
+        )
+    )
 
 # %% ../../nbs/8_show/09_turn_list.ipynb #d956236b
 SCRIPT = """document.documentElement.className = 'js';
@@ -145,24 +210,35 @@ follow();
 def with_script(html: str, script: str = SCRIPT) -> str:  # html: a whole document
     "The page with a script that its policy allows, by its digest, and no other."
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    return html.replace("default-src 'none';", f"default-src 'none'; script-src 'sha256-{digest}';", 1).replace(
-        "</head>", f"<script>{script}</script></head>", 1)
+    return html.replace(
+        "default-src 'none';", f"default-src 'none'; script-src 'sha256-{digest}';", 1
+    ).replace("</head>", f"<script>{script}</script></head>", 1)
 
 # %% ../../nbs/8_show/09_turn_list.ipynb #cd3d03b3
 def _view(board: Board, n: int, task_id: str, timing: bool) -> str:
     "A turn of a run, folded; its address inside."
     run = board.runs[n]
     mark = "▲ first to fail" if first_to_fail(run, run.talks[task_id]) == task_id else ""
-    view = recorded_turn_html(run, task_id, mark, history=False, timing=timing, chars=400, opened=False)
-    return f"<h4>{esc(run.name)}</h4>" + view.replace("</summary>", f"</summary><a id='{board.anchor(n, task_id)}'></a>", 1)
+    view = recorded_turn_html(
+        run, task_id, mark, history=False, timing=timing, chars=400, opened=False
+    )
+    return f"<h4>{esc(run.name)}</h4>" + view.replace(
+        "</summary>", f"</summary><a id='{board.anchor(n, task_id)}'></a>", 1
+    )
 
 
-def talk_html(board: Board, conversation_id: str, timing: bool = True) -> str:  # timing: False: no seconds
+def talk_html(
+    board: Board, conversation_id: str, timing: bool = True
+) -> str:  # timing: False: no seconds
     "The turns of a conversation, each in all runs that have it."
+
     def turn(i: str) -> str:
         runs = [n for n, s in enumerate(board.standings) if i in s.turns]
         head = "Turn {1} of conversation {0}: ".format(*board.places[i])
-        return f"<h3>{head}{inline(board.runs[runs[0]].turns[i].question, 200)}</h3>" + "".join(_view(board, n, i, timing) for n in runs)
+        return f"<h3>{head}{inline(board.runs[runs[0]].turns[i].question, 200)}</h3>" + "".join(
+            _view(board, n, i, timing) for n in runs
+        )
+
     return "".join(map(turn, board.talks[conversation_id]))
 
 # %% ../../nbs/8_show/09_turn_list.ipynb #cba092fb
@@ -174,15 +250,21 @@ def fit_inside(board: Board, most: int = INSIDE) -> bool:
     size = 0
     for c in board.talks:
         size += len(talk_html(board, c).encode())
-        if size > most: return False
+        if size > most:
+            return False
     return True
 
 
-def view_files(board: Board, back: str, style: str = "") -> Iterator[tuple[str, str]]:  # name and page of each conversation
+def view_files(
+    board: Board, back: str, style: str = ""
+) -> Iterator[tuple[str, str]]:  # name and page of each conversation
     "The files beside the page; `back` is the address of the page from there."
     for n, c in enumerate(board.talks, 1):
         head = f"<p><a href='{attr(back)}'>back to the report</a></p><h1>Conversation {n}</h1><h2>Its turns, in each run</h2>"
-        yield board.file(n), document(f"Conversation {n}", f"{style}<main>{head}{talk_html(board, c)}</main>")
+        yield (
+            board.file(n),
+            document(f"Conversation {n}", f"{style}<main>{head}{talk_html(board, c)}</main>"),
+        )
 
 
 def views_in(folder: Path) -> list[Path]:
@@ -194,12 +276,16 @@ def drop_views(folder: Path, keep: Iterable[str] = ()) -> None:
     "Remove the views of an earlier report but those to keep, and the folder if nothing is left; nothing else in it."
     keep = set(keep)
     for old in views_in(folder):
-        if old.name not in keep: old.unlink()
-    if folder.is_dir() and not any(folder.iterdir()): folder.rmdir()
+        if old.name not in keep:
+            old.unlink()
+    if folder.is_dir() and not any(folder.iterdir()):
+        folder.rmdir()
 
 
 def write_views(board: Board, folder: Path, back: str, style: str = "") -> int:  # how many files
     "Write the files; those of an earlier report go."
-    written = {name for name, text in view_files(board, back, style) if write_whole(folder / name, text)}
+    written = {
+        name for name, text in view_files(board, back, style) if write_whole(folder / name, text)
+    }
     drop_views(folder, written)
     return len(written)

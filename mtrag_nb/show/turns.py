@@ -9,10 +9,35 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ..core.html import (clip, dot, esc, fold, inline, loose_words, mark_loose, pill, preformatted, quiet, row, rows,
-                                word_diff)
-from ..core.record import (Checked, Drafted, Found, Grade, Graded, Ranked, Retrieved, Rewritten, Step, Trajectory, own_fields,
-                                  without_places)
+from mtrag_nb.core.html import (
+    clip,
+    dot,
+    esc,
+    fold,
+    inline,
+    loose_words,
+    mark_loose,
+    pill,
+    preformatted,
+    quiet,
+    row,
+    rows,
+    word_diff,
+)
+from mtrag_nb.core.record import (
+    Checked,
+    Drafted,
+    Found,
+    Grade,
+    Graded,
+    Ranked,
+    Retrieved,
+    Rewritten,
+    Step,
+    Trajectory,
+    own_fields,
+    without_places,
+)
 from ..core.telemetry import Node, telemetry
 from ..core.text import content_words, known_words
 from ..core.types import Context, Gold, Turn
@@ -31,7 +56,8 @@ def number(x: float | None) -> str:
 
 def _limit(v: Verdict) -> str:
     "How a verdict's score lies to its threshold, and on which scale."
-    if v.threshold is None: return ""
+    if v.threshold is None:
+        return ""
     scale = f" on a scale from {v.scale[0]:g} to {v.scale[1]:g}" if v.scale else ""
     return f" {'≥' if v.passed else '&lt;'} {number(v.threshold)}{scale}"
 
@@ -42,27 +68,49 @@ def verdict_html(
     no: str = "",  # "": not `yes`
 ) -> str:
     "What a grade or check said, and what it was read from."
-    word, tone = {Label.YES: (yes, "good"), Label.AMBIGUOUS: ("ambiguous", "warn")}.get(v.label, (no or f"not {yes}", "bad"))
+    word, tone = {Label.YES: (yes, "good"), Label.AMBIGUOUS: ("ambiguous", "warn")}.get(
+        v.label, (no or f"not {yes}", "bad")
+    )
     parts = [pill(word, tone)]
-    if v.defaulted: parts.append(pill("unreadable: the default decided", "warn"))
-    if v.score is not None: parts.append(quiet(f"{esc(v.how)} {number(v.score)}{_limit(v)}"))
-    if v.raw: parts.append(quiet(f"“{inline(v.raw, 160)}”"))
+    if v.defaulted:
+        parts.append(pill("unreadable: the default decided", "warn"))
+    if v.score is not None:
+        parts.append(quiet(f"{esc(v.how)} {number(v.score)}{_limit(v)}"))
+    if v.raw:
+        parts.append(quiet(f"“{inline(v.raw, 160)}”"))
     return " ".join(parts)
 
 # %% ../../nbs/8_show/00_turns.ipynb #abcef8e8
-def _found_line(rank: int, c: Context, hit: Found | None, grade: Grade | None, gold: bool, chars: int) -> str:
+def _found_line(
+    rank: int, c: Context, hit: Found | None, grade: Grade | None, gold: bool, chars: int
+) -> str:
     "A context that was found, folded."
-    said = [f"<b>{rank}</b>", *([pill("gold", "note")] if gold else []), f"<b>{inline(c.name, 70)}</b>"]
+    said = [
+        f"<b>{rank}</b>",
+        *([pill("gold", "note")] if gold else []),
+        f"<b>{inline(c.name, 70)}</b>",
+    ]
     scores = {"retriever": hit.score, "reranker": hit.rerank_score} if hit else {}
-    said += [quiet(" · ".join(f"{name} {number(x)}" for name, x in scores.items() if x is not None))] if scores else []
-    if grade: said.append(verdict_html(grade.verdict, "kept", "dropped"))
-    return fold(" ".join(said), quiet(f"<code>{esc(c.document_id)}</code> {esc(c.url)}") + clip(c.text, chars))
+    said += (
+        [quiet(" · ".join(f"{name} {number(x)}" for name, x in scores.items() if x is not None))]
+        if scores
+        else []
+    )
+    if grade:
+        said.append(verdict_html(grade.verdict, "kept", "dropped"))
+    return fold(
+        " ".join(said),
+        quiet(f"<code>{esc(c.document_id)}</code> {esc(c.url)}") + clip(c.text, chars),
+    )
 
 # %% ../../nbs/8_show/00_turns.ipynb #266573d2
 def _missed_line(passage_id: str, text: str, absent: bool, chars: int) -> str:
     "A gold passage that was not found, folded."
     badge = pill("gold, not in the index", "bad") if absent else pill("gold, not found", "warn")
-    return fold(f"{badge} <code>{esc(passage_id)}</code>", clip(text, chars) if text else "its text is not at hand")
+    return fold(
+        f"{badge} <code>{esc(passage_id)}</code>",
+        clip(text, chars) if text else "its text is not at hand",
+    )
 
 
 def _context(i: str, contexts: Mapping[str, Context]) -> Context:
@@ -81,23 +129,41 @@ def found_html(
     "One retrieval."
     first: dict[str, Found] = {}
     for h in found.hits:
-        for i in (h.parent_id, h.id): first.setdefault(i, h)
+        for i in (h.parent_id, h.id):
+            first.setdefault(i, h)
     graded, shown = {g.id: g for g in grades}, {i: _context(i, contexts) for i in found.contexts}
-    lines = [_found_line(n, c, first.get(i), graded.get(i), c.document_id in relevant, chars) for n, (i, c) in enumerate(shown.items(), 1)]
+    lines = [
+        _found_line(n, c, first.get(i), graded.get(i), c.document_id in relevant, chars)
+        for n, (i, c) in enumerate(shown.items(), 1)
+    ]
     seen = {c.document_id for c in shown.values()}
-    lines += [_missed_line(i, text, i in absent, chars) for i, text in relevant.items() if i not in seen]
-    kept = f", {sum(g.verdict.label in (Label.YES, Label.AMBIGUOUS) for g in grades)} kept" if grades else ""
-    hit = f"; {len(seen & relevant.keys())} of {len(relevant)} gold passages among them" if relevant else ""
+    lines += [
+        _missed_line(i, text, i in absent, chars) for i, text in relevant.items() if i not in seen
+    ]
+    kept = (
+        f", {sum(g.verdict.label in (Label.YES, Label.AMBIGUOUS) for g in grades)} kept"
+        if grades
+        else ""
+    )
+    hit = (
+        f"; {len(seen & relevant.keys())} of {len(relevant)} gold passages among them"
+        if relevant
+        else ""
+    )
     return f"<div>{len(found.contexts)} found{kept}{hit}</div>{''.join(lines)}"
 
 # %% ../../nbs/8_show/00_turns.ipynb #33b85470
 def _draft_marks(d: Drafted, check: Checked | None, same: bool) -> str:
     "What is to be said of a draft: the verdict on it, and what was odd about it."
     marks = [verdict_html(check.verdict, check.asked)] if check else []
-    if same: marks.append(pill("the same words again", "warn"))
-    if d.declined: marks.append(pill("the model declined", "warn"))
-    if d.stop == "length": marks.append(pill("cut off at the longest length", "warn"))
-    if check and check.unsupported: marks.append(quiet(f"weakest: “{inline(check.unsupported, 200)}”"))
+    if same:
+        marks.append(pill("the same words again", "warn"))
+    if d.declined:
+        marks.append(pill("the model declined", "warn"))
+    if d.stop == "length":
+        marks.append(pill("cut off at the longest length", "warn"))
+    if check and check.unsupported:
+        marks.append(quiet(f"weakest: “{inline(check.unsupported, 200)}”"))
     return f"<div>{' '.join(marks)}</div>"
 
 # %% ../../nbs/8_show/00_turns.ipynb #bde5a4d1
@@ -111,17 +177,37 @@ def draft_html(
     "One attempt at an answer."
     same = before is not None and d.text.split() == before.text.split()
     leave = f", told to leave out “{inline(d.unsupported, 200)}”" if d.unsupported else ""
-    how = f"<div>{quiet(f'sampled at temperature {esc(d.temperature)}{leave}')}</div>" if before else ""
-    changed = fold("what the retry changed", word_diff(before.text, d.text)) if before and not same else ""
-    return how + clip(d.text, chars, show=lambda s: mark_loose(s, known)) + _draft_marks(d, check, same) + changed
+    how = (
+        f"<div>{quiet(f'sampled at temperature {esc(d.temperature)}{leave}')}</div>"
+        if before
+        else ""
+    )
+    changed = (
+        fold("what the retry changed", word_diff(before.text, d.text))
+        if before and not same
+        else ""
+    )
+    return (
+        how
+        + clip(d.text, chars, show=lambda s: mark_loose(s, known))
+        + _draft_marks(d, check, same)
+        + changed
+    )
 
 # %% ../../nbs/8_show/00_turns.ipynb #89b785b3
 def parse_status(t: Trajectory) -> str:
     "How the verdicts of a turn came about."
-    unread, by_score = sum(v.defaulted for v in t.verdicts), sum(v.score is not None for v in t.verdicts)
+    unread, by_score = (
+        sum(v.defaulted for v in t.verdicts),
+        sum(v.score is not None for v in t.verdicts),
+    )
     read = sum(v.how == "verdict" and v.score is None and not v.defaulted for v in t.verdicts)
     ruled = len(t.verdicts) - unread - by_score - read
-    counts = [f"{by_score} by score", f"{read} read from text", *([f"{ruled} by rule"] if ruled else [])]
+    counts = [
+        f"{by_score} by score",
+        f"{read} read from text",
+        *([f"{ruled} by rule"] if ruled else []),
+    ]
     bad = pill(f"{unread} unreadable, default used", "warn") if unread else "none unreadable"
     return f"{len(t.verdicts)} verdicts: {', '.join(counts)}, {bad}"
 
@@ -129,7 +215,10 @@ def parse_status(t: Trajectory) -> str:
 def _counts(n: Node, timing: bool) -> list[str]:
     "What a node did, in columns."
     c = n.calls
-    return [*map(str, (n.visits, c.generate, c.score, c.tokens_in, c.tokens_out, c.cached)), *([f"{n.seconds:.2f}"] if timing else [])]
+    return [
+        *map(str, (n.visits, c.generate, c.score, c.tokens_in, c.tokens_out, c.cached)),
+        *([f"{n.seconds:.2f}"] if timing else []),
+    ]
 
 
 def counters_html(
@@ -139,10 +228,26 @@ def counters_html(
     "Calls, tokens and seconds of each node, and the parse status of the verdicts."
     nodes = telemetry([t]).nodes
     total = Node(len(t.steps), sum(s.seconds for s in t.steps), t.calls)
-    head = ["node", "visits", "generated", "scored", "tokens in", "tokens out", "cached", *(["seconds"] if timing else [])]
-    lines = [[name.replace("_", " "), *_counts(n, timing)] for name, n in {**nodes, "all": total}.items()]
-    cell = lambda tag, c: f"<{tag} align=right>{esc(c)}</{tag.split()[0]}>"
-    line = lambda tag, cells: f"<tr>{''.join(cell(tag, c) for c in cells)}</tr>"
+    head = [
+        "node",
+        "visits",
+        "generated",
+        "scored",
+        "tokens in",
+        "tokens out",
+        "cached",
+        *(["seconds"] if timing else []),
+    ]
+    lines = [
+        [name.replace("_", " "), *_counts(n, timing)] for name, n in {**nodes, "all": total}.items()
+    ]
+
+    def cell(tag, c):
+        return f"<{tag} align=right>{esc(c)}</{tag.split()[0]}>"
+
+    def line(tag, cells):
+        return f"<tr>{''.join(cell(tag, c) for c in cells)}</tr>"
+
     table = "".join([line("th scope=col", head), *(line("td", cells) for cells in lines)])
     return f"<div style='overflow-x:auto'><table cellpadding=3>{table}</table></div><div>{parse_status(t)}</div>"
 
@@ -154,7 +259,13 @@ def dots_html(
     "What was measured, as dots. A judge's scale of ten has its inventions below 5 and its verified answers from 8 on (seed paper, II.E)."
     support = [dot("K" if short else "K-precision", m.support)] if m.support is not None else []
     judge = [dot("judge", m.judge, 0.5, 0.8)] if m.judge is not None else []
-    return " · ".join([*support, *judge, *(quiet(f"{esc(k)} {number(v)}") for k, v in m.scores.items() if not short)])
+    return " · ".join(
+        [
+            *support,
+            *judge,
+            *(quiet(f"{esc(k)} {number(v)}") for k, v in m.scores.items() if not short),
+        ]
+    )
 
 # %% ../../nbs/8_show/00_turns.ipynb #174cd15e
 def ending(t: Trajectory) -> str:
@@ -164,16 +275,20 @@ def ending(t: Trajectory) -> str:
 
 def outcome_html(t: Trajectory) -> str:
     "How a turn ended, as a pill."
-    if t.failed: return pill(f"error in {t.error.node or 'the graph'}", "bad")
+    if t.failed:
+        return pill(f"error in {t.error.node or 'the graph'}", "bad")
     return pill(ending(t), "good" if t.answered else "warn")
 
 # %% ../../nbs/8_show/00_turns.ipynb #648c27dc
 @dataclass(frozen=True)
 class Known:
     "What the rows of a turn need besides the turn."
+
     contexts: Mapping[str, Context]
     gold: Gold | None = None
-    relevant: Mapping[str, str] = field(default_factory=dict)  # gold passage id -> its text, "" where it is not known
+    relevant: Mapping[str, str] = field(
+        default_factory=dict
+    )  # gold passage id -> its text, "" where it is not known
     absent: frozenset[str] = frozenset()  # passages that are not in the index
     measures: Measures = Measures()
     chars: int = 600  # of a text, before the fold
@@ -186,91 +301,162 @@ class Known:
 def _question_rows(t: Trajectory, history: Sequence[Turn], gold: Gold | None) -> list[str]:
     "Conversation so far, question, label."
     talk = "".join(f"<div><b>{esc(u.speaker)}</b> {inline(u.text, 400)}</div>" for u in history)
-    before = [row("So far", fold(f"{len(history)} turns, as the system saw them", talk))] if history else []
-    if not gold or not gold.answerability: return [*before, row("Question", clip(t.question))]
-    kinds = ", ".join([*gold.question_type, *([gold.multi_turn] if gold.multi_turn not in ("", "N/A") else [])])
-    return [*before, row("Question", f"{clip(t.question)}<div> {pill(gold.answerability.lower(), 'note')} {quiet(esc(kinds))}</div>")]
+    before = (
+        [row("So far", fold(f"{len(history)} turns, as the system saw them", talk))]
+        if history
+        else []
+    )
+    if not gold or not gold.answerability:
+        return [*before, row("Question", clip(t.question))]
+    kinds = ", ".join(
+        [*gold.question_type, *([gold.multi_turn] if gold.multi_turn not in ("", "N/A") else [])]
+    )
+    return [
+        *before,
+        row(
+            "Question",
+            f"{clip(t.question)}<div> {pill(gold.answerability.lower(), 'note')} {quiet(esc(kinds))}</div>",
+        ),
+    ]
 
 # %% ../../nbs/8_show/00_turns.ipynb #94d02492
 def _rewrite_html(r: Rewritten, question: str, gold: Gold | None) -> str:
     "The query, what it changed of the question, and how it differs from a person's."
-    body = quiet("the question as it is") if r.text == question and not r.raw else word_diff(question, r.text)
-    if r.raw and not r.kept: body += f"<div>{pill('taken back', 'warn')} {quiet(f'the model wrote “{inline(r.raw, 200)}”')}</div>"
-    if r.similarity is not None: body += f"<div>{quiet(f'cosine with the question {number(r.similarity)}')}</div>"
-    if not gold or not gold.rewrite: return body
+    body = (
+        quiet("the question as it is")
+        if r.text == question and not r.raw
+        else word_diff(question, r.text)
+    )
+    if r.raw and not r.kept:
+        body += f"<div>{pill('taken back', 'warn')} {quiet(f'the model wrote “{inline(r.raw, 200)}”')}</div>"
+    if r.similarity is not None:
+        body += f"<div>{quiet(f'cosine with the question {number(r.similarity)}')}</div>"
+    if not gold or not gold.rewrite:
+        return body
     return f"{body}<div style='margin-top:.3em'>{quiet('to a person&#x27;s rewrite:')}</div>{word_diff(r.text, gold.rewrite)}"
 
 # %% ../../nbs/8_show/00_turns.ipynb #8022d755
 def _ranked_html(step: Ranked, k: Known) -> str:
     "Contexts in their new order."
+
     def line(n, rank):
         c = _context(rank.id, k.contexts)
         gold = pill("gold", "note") + " " if c.document_id in k.relevant else ""
         return f"<div>{n}. {gold}{inline(c.name, 70)} {quiet(f'{number(rank.score)} · <code>{esc(rank.id)}</code>')}</div>"
+
     return "".join(line(n, r) for n, r in enumerate(step.ranks, 1)) or quiet("nothing")
 
 # %% ../../nbs/8_show/00_turns.ipynb #0c4a5fe0
 def _verdicts_html(step: Step) -> str:
     "The verdicts of a step, one below the other."
     said = getattr(step, "asked", "yes")
-    return "".join(f"<div>{verdict_html(v, said, 'no' if said == 'yes' else '')}</div>" for v in step.verdicts)
+    return "".join(
+        f"<div>{verdict_html(v, said, 'no' if said == 'yes' else '')}</div>" for v in step.verdicts
+    )
 
 # %% ../../nbs/8_show/00_turns.ipynb #c26692de
 def _own_row(step: Step, verdicts: bool) -> str:
     "What a step says besides its shared kind; '' if that is nothing. `verdicts`: they stand nowhere else on the page."
     own = own_fields(step)
-    as_is = fold(", ".join(map(esc, own)), clip(json.dumps(own, ensure_ascii=False, indent=1))) if own else ""
-    body = (clip(step.told) if step.told else "") + (_verdicts_html(step) if verdicts else "") + as_is
+    as_is = (
+        fold(", ".join(map(esc, own)), clip(json.dumps(own, ensure_ascii=False, indent=1)))
+        if own
+        else ""
+    )
+    body = (
+        (clip(step.told) if step.told else "") + (_verdicts_html(step) if verdicts else "") + as_is
+    )
     return row(step.node.replace("_", " "), body) if body else ""
 
 # %% ../../nbs/8_show/00_turns.ipynb #c55b33a2
 def _grading_of(t: Trajectory, found: Retrieved) -> Graded | None:
     "The grading of a retrieval, if there was one before the next retrieval."
-    after = t.steps[next(n for n, s in enumerate(t.steps) if s is found) + 1:]
+    after = t.steps[next(n for n, s in enumerate(t.steps) if s is found) + 1 :]
     first = next((s for s in after if isinstance(s, (Graded, Retrieved))), None)
     return first if isinstance(first, Graded) else None
 
 # %% ../../nbs/8_show/00_turns.ipynb #5b3c0bb4
 def _step_row(t: Trajectory, step: Step, k: Known) -> str:
     "What the shared kind of a step shows; '' for kinds that stand elsewhere."
-    if isinstance(step, Rewritten): return row("Rewrite", _rewrite_html(step, t.question, k.gold))
-    if isinstance(step, Ranked): return row("Ranking", _ranked_html(step, k))
+    if isinstance(step, Rewritten):
+        return row("Rewrite", _rewrite_html(step, t.question, k.gold))
+    if isinstance(step, Ranked):
+        return row("Ranking", _ranked_html(step, k))
     if isinstance(step, Retrieved):
         grading = _grading_of(t, step)
-        return row("Passages", found_html(step, grading.grades if grading else (), k.contexts, k.relevant, k.absent, k.chars))
-    if not isinstance(step, Drafted): return ""
+        return row(
+            "Passages",
+            found_html(
+                step, grading.grades if grading else (), k.contexts, k.relevant, k.absent, k.chars
+            ),
+        )
+    if not isinstance(step, Drafted):
+        return ""
     n = next(n for n, d in enumerate(t.drafts) if d is step)
-    return row(f"Draft {n + 1}", draft_html(step, t.check_of(step), t.drafts[n - 1] if n else None, k.words(t), k.chars))
+    return row(
+        f"Draft {n + 1}",
+        draft_html(step, t.check_of(step), t.drafts[n - 1] if n else None, k.words(t), k.chars),
+    )
 
 # %% ../../nbs/8_show/00_turns.ipynb #049b2369
 def _step_rows(t: Trajectory, k: Known) -> list[str]:
     "The steps of a turn, each with what is its system's own."
     placed = [*(_grading_of(t, s) for s in t.retrievals), *(t.check_of(d) for d in t.drafts)]
-    return [x for s in t.steps for x in (_step_row(t, s, k), _own_row(s, not any(s is p for p in placed))) if x]
+    return [
+        x
+        for s in t.steps
+        for x in (_step_row(t, s, k), _own_row(s, not any(s is p for p in placed)))
+        if x
+    ]
 
 # %% ../../nbs/8_show/00_turns.ipynb #b7b3b454
 def _error_row(t: Trajectory, chars: int) -> str:
     "What broke, and where in the code if that is on record."
-    told = fold("traceback", preformatted([without_places(t.error.traceback)])) if t.error.traceback else ""
-    return row("Error", f"{pill(t.error.type, 'bad')} {clip(without_places(t.error.message), chars)}{told}")
+    told = (
+        fold("traceback", preformatted([without_places(t.error.traceback)]))
+        if t.error.traceback
+        else ""
+    )
+    return row(
+        "Error", f"{pill(t.error.type, 'bad')} {clip(without_places(t.error.message), chars)}{told}"
+    )
 
 # %% ../../nbs/8_show/00_turns.ipynb #3a07de64
 def _answer_row(t: Trajectory, k: Known) -> str:
     "The answer, or why there is none."
     words, measured = k.words(t), k.measures.support is not None
     loose = len(loose_words(t.answer, words)) if measured else 0
-    names = ", ".join(inline(k.contexts[i].name, 60) if i in k.contexts else inline(i) for i in t.cited)
-    unsaid = f"{loose} of {len(content_words(t.answer))} content words stand in no passage" if loose else ""
-    notes = [n for n in (dots_html(k.measures), *(quiet(x) for x in (unsaid, f"cites {names}" if names else "") if x)) if n]
+    names = ", ".join(
+        inline(k.contexts[i].name, 60) if i in k.contexts else inline(i) for i in t.cited
+    )
+    unsaid = (
+        f"{loose} of {len(content_words(t.answer))} content words stand in no passage"
+        if loose
+        else ""
+    )
+    notes = [
+        n
+        for n in (
+            dots_html(k.measures),
+            *(quiet(x) for x in (unsaid, f"cites {names}" if names else "") if x),
+        )
+        if n
+    ]
     text = clip(t.answer, k.chars, show=(lambda s: mark_loose(s, words)) if measured else esc)
     return row("Answer", f"{outcome_html(t)}{text}<div>{' · '.join(notes)}</div>")
 
 # %% ../../nbs/8_show/00_turns.ipynb #dec55acb
 def _answer_rows(t: Trajectory, k: Known) -> list[str]:
     "The answer or the fault, what a judge wrote, the reference answers."
-    said = "".join(f"<div>{quiet(esc(name))}</div>{clip(words, k.chars)}" for name, words in k.measures.said.items() if words)
+    said = "".join(
+        f"<div>{quiet(esc(name))}</div>{clip(words, k.chars)}"
+        for name, words in k.measures.said.items()
+        if words
+    )
     judge = [row("Judge", said)] if said else []
-    references = [row("Reference", clip(target, k.chars)) for target in (k.gold.targets if k.gold else ())]
+    references = [
+        row("Reference", clip(target, k.chars)) for target in (k.gold.targets if k.gold else ())
+    ]
     return [_error_row(t, k.chars) if t.failed else _answer_row(t, k), *judge, *references]
 
 # %% ../../nbs/8_show/00_turns.ipynb #caccb75a
@@ -292,7 +478,8 @@ def turn_html(
     t: Trajectory,
     contexts: Mapping[str, Context],  # id -> text and origin: `Run.passages`
     gold: Gold | None = None,  # what the benchmark knows of the task
-    relevant: Iterable[str] | None = None,  # gold passage ids, e.g. of the qrels; None: those of `gold`
+    relevant: Iterable[str]
+    | None = None,  # gold passage ids, e.g. of the qrels; None: those of `gold`
     absent: Iterable[str] = (),  # passages that are not in the index
     history: Sequence[Turn] = (),  # the conversation before the question
     measures: Measures | None = None,  # None: K-precision is computed, the rest is not known
@@ -304,6 +491,18 @@ def turn_html(
     "All of a turn, folded under one line."
     texts = {p.id: p.text for p in gold.passages} if gold else {}
     wanted = {i: texts.get(i, "") for i in (texts if relevant is None else relevant)}
-    k = Known(contexts, gold, wanted, frozenset(absent), Measures(support_of(t, contexts)) if measures is None else measures, chars)
-    parts = [*_question_rows(t, history, gold), *_step_rows(t, k), *_answer_rows(t, k), _counter_row(t, timing)]
+    k = Known(
+        contexts,
+        gold,
+        wanted,
+        frozenset(absent),
+        Measures(support_of(t, contexts)) if measures is None else measures,
+        chars,
+    )
+    parts = [
+        *_question_rows(t, history, gold),
+        *_step_rows(t, k),
+        *_answer_rows(t, k),
+        _counter_row(t, timing),
+    ]
     return fold(_head(t, fault(t, gold, k.measures), mark), rows(parts), opened)

@@ -24,8 +24,19 @@ from ..search.build import build_index
 from ..search.index import Index, open_index
 from ..search.retrieve import Retriever
 from .calibration import pool_file, real_data
-from .retrieval import (BEST, TALK, PLAIN, Asked, Remembered, conversation_of, packed, passage_scores, questions_of,
-                                        unpacked, ways)
+from mtrag_nb.studies.retrieval import (
+    BEST,
+    TALK,
+    PLAIN,
+    Asked,
+    Remembered,
+    conversation_of,
+    packed,
+    passage_scores,
+    questions_of,
+    unpacked,
+    ways,
+)
 
 # %% auto #0
 __all__ = ['Ablation', 'kept_scores', 'retrieved', 'domain_filter', 'spans_read', 'reading', 'flat_chunks', 'as_told',
@@ -35,9 +46,12 @@ __all__ = ['Ablation', 'kept_scores', 'retrieved', 'domain_filter', 'spans_read'
 @dataclass(frozen=True, repr=False)
 class Ablation:
     "Two settings beside each other, question by question."
+
     names: tuple[str, str]
     talks: tuple[str, ...]  # the conversation of each question
-    values: Mapping[str, tuple[tuple[float, ...], tuple[float, ...]]]  # measure -> of each question, with either setting
+    values: Mapping[
+        str, tuple[tuple[float, ...], tuple[float, ...]]
+    ]  # measure -> of each question, with either setting
 
     def difference(self, measure: str) -> Interval:
         "The first less the second, paired by question, clustered by conversation."
@@ -45,8 +59,13 @@ class Ablation:
         return difference_interval(a - b, self.talks)
 
     def __repr__(self) -> str:
-        rows = [[m, *(str(mean_interval(v, self.talks)) for v in both), str(self.difference(m))] for m, both in self.values.items()]
-        return f"{len(self.talks)} questions\n" + text_table(["measure", *self.names, "difference"], rows)
+        rows = [
+            [m, *(str(mean_interval(v, self.talks)) for v in both), str(self.difference(m))]
+            for m, both in self.values.items()
+        ]
+        return f"{len(self.talks)} questions\n" + text_table(
+            ["measure", *self.names, "difference"], rows
+        )
 
 
 def kept_scores(asked: Sequence[Asked], found: Sequence) -> dict[str, tuple[float, ...]]:
@@ -55,10 +74,14 @@ def kept_scores(asked: Sequence[Asked], found: Sequence) -> dict[str, tuple[floa
     return {"nDCG@5": ndcg, "recall@5": recall}
 
 
-def retrieved(asked: Sequence[Asked], index: Index, embedder: EmbedderLike, settings: RetrievalSettings) -> list:
+def retrieved(
+    asked: Sequence[Asked], index: Index, embedder: EmbedderLike, settings: RetrievalSettings
+) -> list:
     "What is retrieved for each question with its conversation."
     questions, domains = [a.task.question for a in asked], [a.task.domain for a in asked]
-    return Retriever(index, embedder, settings=settings).retrieve_many(questions, domains, list(map(conversation_of, asked)))
+    return Retriever(index, embedder, settings=settings).retrieve_many(
+        questions, domains, list(map(conversation_of, asked))
+    )
 
 # %% ../../nbs/9_studies/08c_ablations.ipynb #61e1b790
 def domain_filter(
@@ -72,10 +95,15 @@ def domain_filter(
     for on in (True, False):
         found = retrieved(asked, index, embedder, replace(settings, domain_filter=on))
         domain = {c.id: c.domain for one in found for c in one.contexts}
-        strange = tuple(float(np.mean([domain[h.parent_id] != a.task.domain for h in one.hits])) for a, one in zip(asked, found))
+        strange = tuple(
+            float(np.mean([domain[h.parent_id] != a.task.domain for h in one.hits]))
+            for a, one in zip(asked, found)
+        )
         both.append({**kept_scores(asked, found), "from other domains": strange})
     values = {m: (both[0][m], both[1][m]) for m in both[0]}
-    return Ablation(("filtered", "all domains"), tuple(a.task.conversation_id for a in asked), values)
+    return Ablation(
+        ("filtered", "all domains"), tuple(a.task.conversation_id for a in asked), values
+    )
 
 # %% ../../nbs/9_studies/08c_ablations.ipynb #6de03e8a
 def spans_read(contexts: Iterable[Context]) -> dict[str, set[int]]:
@@ -91,8 +119,11 @@ def reading(a: Asked, contexts: Sequence[Context], lengths: Mapping[str, int]) -
     "What of the gold passages of a question is read, and what else."
     read = {p: len(places) for p, places in spans_read(contexts).items()}
     gold, every = sum(read.get(p, 0) for p in a.gold), sum(read.values())
-    return {"gold text that is read": gold / sum(lengths[p] for p in a.gold), "of what is read, gold": gold / max(every, 1),
-            "thousand characters read": sum(len(c.text) for c in contexts) / 1000}
+    return {
+        "gold text that is read": gold / sum(lengths[p] for p in a.gold),
+        "of what is read, gold": gold / max(every, 1),
+        "thousand characters read": sum(len(c.text) for c in contexts) / 1000,
+    }
 
 # %% ../../nbs/9_studies/08c_ablations.ipynb #eb80cbb3
 def flat_chunks(
@@ -105,25 +136,37 @@ def flat_chunks(
     [domain] = {a.task.domain for a in asked}
     every = list(read_corpus(*passages))
     corpus = [p for p in every if p.domain == domain]
-    lengths, both = {p.id: len(p.text) for p in every}, []  # a gold passage may lie in another domain
+    lengths, both = (
+        {p.id: len(p.text) for p in every},
+        [],
+    )  # a gold passage may lie in another domain
     for chunks in (ChunkSettings(), ChunkSettings(flat=True)):
         with tempfile.TemporaryDirectory() as folder:
             build_index(corpus, folder, embedder, chunks, sparse=None, progress=False)
-            with open_index(folder, embedder) as index: found = retrieved(asked, index, embedder, settings)
+            with open_index(folder, embedder) as index:
+                found = retrieved(asked, index, embedder, settings)
         read = [reading(a, one.contexts, lengths) for a, one in zip(asked, found)]
-        both.append({**kept_scores(asked, found), **{m: tuple(r[m] for r in read) for m in read[0]}})
+        both.append(
+            {**kept_scores(asked, found), **{m: tuple(r[m] for r in read) for m in read[0]}}
+        )
     values = {m: (both[0][m], both[1][m]) for m in both[0]}
     return Ablation(("parent-child", "flat"), tuple(a.task.conversation_id for a in asked), values)
 
 # %% ../../nbs/9_studies/08c_ablations.ipynb #ea1044e1
 def as_told(a: Ablation) -> dict:
     "An ablation as plain data, in thousandths, one line a measure and setting."
-    return {"names": a.names, "talks": " ".join(a.talks), "values": {m: list(map(packed, both)) for m, both in a.values.items()}}
+    return {
+        "names": a.names,
+        "talks": " ".join(a.talks),
+        "values": {m: list(map(packed, both)) for m, both in a.values.items()},
+    }
 
 
 def from_told(told: Mapping) -> Ablation:
     "And back."
-    values = {m: tuple(tuple(unpacked(line)) for line in both) for m, both in told["values"].items()}
+    values = {
+        m: tuple(tuple(unpacked(line)) for line in both) for m, both in told["values"].items()
+    }
     return Ablation(tuple(told["names"]), tuple(told["talks"].split()), values)
 
 
@@ -134,15 +177,32 @@ def main(
     known: Mapping[str, np.ndarray] = {},  # texts that are embedded already
 ) -> dict:
     "Both ablations on real data."
-    data = real_data("passages.jsonl.gz, mtrag-human/reference.jsonl and mtrag-human/retrieval_tasks")
+    data = real_data(
+        "passages.jsonl.gz, mtrag-human/reference.jsonl and mtrag-human/retrieval_tasks"
+    )
     embedder, out = Remembered(Embedder(load_settings().embedder), known), Path(out)
     told = read_json(out) if out.exists() else {}
     if index:
         with open_index(index, embedder) as opened:
-            told["passages"] = {d: counts["passages"] for d, counts in opened.manifest.domains.items()}
+            told["passages"] = {
+                d: counts["passages"] for d, counts in opened.manifest.domains.items()
+            }
             asked = [a for d in told["passages"] for a in questions_of(data, d)]
             for name in (PLAIN, BEST if opened.manifest.sparse else TALK):
-                told[f"domain filter, {name}"] = as_told(domain_filter(asked, opened, embedder, ways()[name].settings))
-    if flat: told[f"chunks, {flat}"] = as_told(flat_chunks(questions_of(data, flat), [pool_file(data)], embedder))
-    write_json(out, {**told, "machine": machine(), "packages": package_versions(), "embedder": embedder.fingerprint})
+                told[f"domain filter, {name}"] = as_told(
+                    domain_filter(asked, opened, embedder, ways()[name].settings)
+                )
+    if flat:
+        told[f"chunks, {flat}"] = as_told(
+            flat_chunks(questions_of(data, flat), [pool_file(data)], embedder)
+        )
+    write_json(
+        out,
+        {
+            **told,
+            "machine": machine(),
+            "packages": package_versions(),
+            "embedder": embedder.fingerprint,
+        },
+    )
     return told

@@ -51,6 +51,7 @@ __all__ = ['SERVICE', 'TARGETS', 'PARTS', 'SIX', 'Variants', 'PARTED', 'BESIDE',
 @dataclass(frozen=True)
 class Requirement:
     "A line of a specification."
+
     place: str  # its section
     asked: str
     found: Callable[[], str] | None = None  # what is found of it; None: nothing can be shown
@@ -60,25 +61,34 @@ class Requirement:
 
 class Requirements:
     "Lines of a specification, each with what was found. Raises DataError for one of which nothing is found."
+
     HEAD = ("place", "asked", "found", "where", "otherwise, or why not")
 
-    def __init__(self, requirements: Sequence[Requirement]): self.rows = tuple(map(self._row, requirements))
+    def __init__(self, requirements: Sequence[Requirement]):
+        self.rows = tuple(map(self._row, requirements))
 
     @staticmethod
     def _row(r: Requirement) -> tuple[str, ...]:
         value = r.found() if r.found else ""
-        if r.found and not (value and r.where): raise DataError(f"nothing is found of {r.asked!r} ({r.place})", r.where or None)
-        if not r.found and not r.why: raise DataError(f"{r.asked!r} ({r.place}) has neither a proof nor a reason why not")
+        if r.found and not (value and r.where):
+            raise DataError(f"nothing is found of {r.asked!r} ({r.place})", r.where or None)
+        if not r.found and not r.why:
+            raise DataError(f"{r.asked!r} ({r.place}) has neither a proof nor a reason why not")
         return r.place, r.asked, value, r.where, r.why
 
     @property
-    def shown(self) -> int: return sum(bool(r[2]) for r in self.rows)
+    def shown(self) -> int:
+        return sum(bool(r[2]) for r in self.rows)
 
     def __repr__(self) -> str:
-        return "\n\n".join(f"{place}  {asked}\n" + "\n".join(f"    {x}" for x in (f"{found} [{where}]" if found else "", why) if x)
-                           for place, asked, found, where, why in self.rows)
+        return "\n\n".join(
+            f"{place}  {asked}\n"
+            + "\n".join(f"    {x}" for x in (f"{found} [{where}]" if found else "", why) if x)
+            for place, asked, found, where, why in self.rows
+        )
 
-    def _repr_html_(self) -> str: return words_table(self.HEAD, self.rows)
+    def _repr_html_(self) -> str:
+        return words_table(self.HEAD, self.rows)
 
 # %% ../../nbs/9_studies/15_agents.ipynb #cdc06d3c
 def visits(runs: Sequence[Run]) -> Counter:  # node -> visits
@@ -88,14 +98,24 @@ def visits(runs: Sequence[Run]) -> Counter:  # node -> visits
 
 def moves(runs: Sequence[Run]) -> set[tuple[str, str]]:  # from, to; START and END are ends
     "The transitions that recorded turns took."
-    paths = [["START", *(s.node for s in t.steps), "END"] for r in runs for t in r.trajectories.values()]
+    paths = [
+        ["START", *(s.node for s in t.steps), "END"] for r in runs for t in r.trajectories.values()
+    ]
     return {pair for path in paths for pair in zip(path, path[1:])}
 
 
 def distinct_queries(runs: Sequence[Run]) -> Counter:  # queries -> rounds
     "How many different queries the rounds of recorded turns searched for; capitals and marks make no difference."
-    words = lambda text: " ".join(re.findall(r"\w+", text.casefold()))
-    return Counter(len({words(v.text) for v in s.variations}) for r in runs for t in r.trajectories.values() for s in t.of(Varied))
+
+    def words(text):
+        return " ".join(re.findall(r"\w+", text.casefold()))
+
+    return Counter(
+        len({words(v.text) for v in s.variations})
+        for r in runs
+        for t in r.trajectories.values()
+        for s in t.of(Varied)
+    )
 
 
 def in_words(counts: Mapping) -> str:
@@ -143,7 +163,8 @@ print(json.dumps({**came, "rate": type(rules)(rules.hosts).per_minute}))
 def asked_of_service(system: str) -> dict:  # request -> what came back
     "What the service answers to each kind of request. Some ten seconds. Raises DataError with its own words if it breaks."
     done = subprocess.run([sys.executable, "-c", SERVICE, system], capture_output=True, text=True)
-    if done.returncode: raise DataError(f"the service broke: {done.stderr[-500:]}")
+    if done.returncode:
+        raise DataError(f"the service broke: {done.stderr[-500:]}")
     return json.loads(done.stdout.splitlines()[-1])
 
 # %% ../../nbs/9_studies/15_agents.ipynb #79e16785
@@ -153,12 +174,19 @@ def lines_of(things: Sequence[Callable]) -> int:
 
 # %% ../../nbs/9_studies/15_agents.ipynb #fcacf705
 TARGETS = (
-    Target("P50 of a turn, s", 4.0, False, "8.2"), Target("P90 of a turn, s", 6.0, False, "8.2"),
+    Target("P50 of a turn, s", 4.0, False, "8.2"),
+    Target("P90 of a turn, s", 6.0, False, "8.2"),
     Target("P99 of a turn, s", 10.0, False, "8.2"),
-    Target("P90 of retrieval, s", 0.2, False, "8.2"), Target("P90 of grading, s", 0.5, False, "8.2"),
-    Target("P90 of generation, s", 3.0, False, "8.2"), Target("precision at 6", 0.7, True, "8.1"), Target("recall at 6", 0.6, True, "8.1"),
-    Target("MRR", 0.7, True, "8.1"), Target("faithfulness, of 10", 8.0, True, "8.1"), Target("answer relevance, of 10", 8.5, True, "8.1"),
-    Target("hits of the embedding cache", 0.3, True, "9.2"))
+    Target("P90 of retrieval, s", 0.2, False, "8.2"),
+    Target("P90 of grading, s", 0.5, False, "8.2"),
+    Target("P90 of generation, s", 3.0, False, "8.2"),
+    Target("precision at 6", 0.7, True, "8.1"),
+    Target("recall at 6", 0.6, True, "8.1"),
+    Target("MRR", 0.7, True, "8.1"),
+    Target("faithfulness, of 10", 8.0, True, "8.1"),
+    Target("answer relevance, of 10", 8.5, True, "8.1"),
+    Target("hits of the embedding cache", 0.3, True, "9.2"),
+)
 PARTS = {"retrieval": "retrieve_documents", "grading": "grade_documents", "generation": "generate"}
 
 
@@ -166,7 +194,11 @@ def latencies(levels: ServiceLevels) -> dict[str, float]:
     "What the targets of latency are held against."
     turn = percentiles(levels.turn)
     found = {f"P{q} of a turn, s": v for q, v in turn.items()}
-    return found | {f"P90 of {part}, s": percentiles(levels.nodes[node])[90] for part, node in PARTS.items() if node in levels.nodes}
+    return found | {
+        f"P90 of {part}, s": percentiles(levels.nodes[node])[90]
+        for part, node in PARTS.items()
+        if node in levels.nodes
+    }
 
 # %% ../../nbs/9_studies/15_agents.ipynb #7d546c64
 def at_six(
@@ -189,33 +221,63 @@ def retrieved_at_six(run: Run, gold: Mapping[str, Gold]) -> dict[str, Interval]:
     for t in run.trajectories.values():
         relevant = {p.id: 1 for p in gold[t.task_id].passages} if t.task_id in gold else {}
         first = next((s for s in t.steps if isinstance(s, Retrieved)), None)
-        if relevant and not t.failed: found[t.task_id] = at_six([h.document_id for h in first.hits] if first else [], relevant)
+        if relevant and not t.failed:
+            found[t.task_id] = at_six(
+                [h.document_id for h in first.hits] if first else [], relevant
+            )
     talks = [run.trajectories[i].conversation_id for i in found]
-    return {name: mean_interval([v[n] for v in found.values()], talks) for n, name in enumerate(SIX)}
+    return {
+        name: mean_interval([v[n] for v in found.values()], talks) for n, name in enumerate(SIX)
+    }
 
 # %% ../../nbs/9_studies/15_agents.ipynb #bf446186
 def at_budget(
     runs: Mapping[str, Run],  # over the same tasks
     scores: Mapping[str, Mapping[str, float | None]],  # name -> task -> score; None: it has none
-) -> dict[str, dict]:  # name -> tokens there were, tasks answered of how many with a score, and their mean
+) -> dict[
+    str, dict
+]:  # name -> tokens there were, tasks answered of how many with a score, and their mean
     "Scores of the runs as if their tokens had been limited."
-    used = {name: {i: t.calls.tokens for i, t in r.trajectories.items()} for name, r in runs.items()}
+    used = {
+        name: {i: t.calls.tokens for i, t in r.trajectories.items()} for name, r in runs.items()
+    }
     budget, out = min((s for s in (sum(u.values()) for u in used.values()) if s), default=0), {}
     for name, run in runs.items():
         left, done = budget, {}
-        for i, t in sorted(run.trajectories.items(), key=lambda x: (x[1].conversation_id, x[1].turn)):
+        for i, t in sorted(
+            run.trajectories.items(), key=lambda x: (x[1].conversation_id, x[1].turn)
+        ):
             left -= used[name][i]
-            if scores[name].get(i) is not None: done[t.task_id] = (float(scores[name][i]) if left >= 0 else 0.0, left >= 0)
-        found = mean_interval([s for s, _ in done.values()], [run.trajectories[i].conversation_id for i in done])
-        out[name] = {"budget": budget, "answered": sum(in_time for _, in_time in done.values()), "score": found}
+            if scores[name].get(i) is not None:
+                done[t.task_id] = (float(scores[name][i]) if left >= 0 else 0.0, left >= 0)
+        found = mean_interval(
+            [s for s, _ in done.values()], [run.trajectories[i].conversation_id for i in done]
+        )
+        out[name] = {
+            "budget": budget,
+            "answered": sum(in_time for _, in_time in done.values()),
+            "score": found,
+        }
     return out
 
 # %% ../../nbs/9_studies/15_agents.ipynb #4550b802
-Variants = Mapping[str, tuple[System, Mapping[str, object]]]  # name of the run folder -> system, changed settings
+Variants = Mapping[
+    str, tuple[System, Mapping[str, object]]
+]  # name of the run folder -> system, changed settings
 PARTED: Variants = {
-    "agents": (AGENTS, {}), "agents-no-variations": (AGENTS, {"agents.kinds": ""}), "agents-no-memory": (AGENTS, {"agents.memory": False}),
-    "agents-no-grading": (AGENTS, {"agents.grade": "cosine", "agents.grade_threshold": -1.0}), "agents-web": (AGENTS, {})}
-BESIDE: Variants = {"agents": (AGENTS, {}), "self_crag": (SELF_CRAG, {}), "ncl": (NCL, {}), "naive": (NAIVE, {}), "quote": (QUOTE, {})}
+    "agents": (AGENTS, {}),
+    "agents-no-variations": (AGENTS, {"agents.kinds": ""}),
+    "agents-no-memory": (AGENTS, {"agents.memory": False}),
+    "agents-no-grading": (AGENTS, {"agents.grade": "cosine", "agents.grade_threshold": -1.0}),
+    "agents-web": (AGENTS, {}),
+}
+BESIDE: Variants = {
+    "agents": (AGENTS, {}),
+    "self_crag": (SELF_CRAG, {}),
+    "ncl": (NCL, {}),
+    "naive": (NAIVE, {}),
+    "quote": (QUOTE, {}),
+}
 
 
 def run_all(
@@ -233,38 +295,72 @@ def run_all(
     runs = {}
     for name, (system, changes) in variants.items():
         searching = name.endswith("-web")
-        if searching and web == "none": continue
+        if searching and web == "none":
+            continue
         configured = system.configured(settings, changes)
-        runs[name] = run_tasks(system, tasks, folder / name, configured, index, "rag", known.lines, models, progress=progress,
-                               web=open_web(web, configured, models) if searching else None)
+        runs[name] = run_tasks(
+            system,
+            tasks,
+            folder / name,
+            configured,
+            index,
+            "rag",
+            known.lines,
+            models,
+            progress=progress,
+            web=open_web(web, configured, models) if searching else None,
+        )
     return runs
 
 # %% ../../nbs/9_studies/15_agents.ipynb #31eeec69
-def measured(runs: Mapping[str, Run], gold: Mapping[str, Gold], bert: BertScorer) -> dict:  # plain data
+def measured(
+    runs: Mapping[str, Run], gold: Mapping[str, Gold], bert: BertScorer
+) -> dict:  # plain data
     "Scores, pairs and costs of the runs, their percentiles, what they retrieved, and their scores at an equal budget."
     turns = {name: list(r.trajectories.values()) for name, r in runs.items()}
     reports = {name: score_run(r, gold, bert=bert) for name, r in runs.items()}
-    return plain({**compared(runs, gold, bert, reports), "seconds": {name: percentiles([t.seconds for t in ts if not t.failed]) for name,
-                                                            ts in turns.items()},
+    return plain(
+        {
+            **compared(runs, gold, bert, reports),
+            "seconds": {
+                name: percentiles([t.seconds for t in ts if not t.failed])
+                for name, ts in turns.items()
+            },
             "six": {name: retrieved_at_six(r, gold) for name, r in runs.items()},
-            "budget": at_budget(runs, {name: r.of(SCORES[0]) for name, r in reports.items()})})
+            "budget": at_budget(runs, {name: r.of(SCORES[0]) for name, r in reports.items()}),
+        }
+    )
 
 
 def tables(told: Mapping) -> dict[str, tuple]:  # heading -> header and rows
     "All of it."
     seconds = [[name, *cuts.values()] for name, cuts in told["seconds"].items()]
     six = [[name, *map(_span, found.values())] for name, found in told["six"].items()]
-    budget = [[name, f"{b['answered']} of {b['score']['n']}", _span(b["score"])] for name, b in told["budget"].items()]
-    return {"scores": score_table(told), "costs": cost_table(told), "pairs": pair_table(told), "the first retrieval": (["", *SIX], six),
-            f"with {next(iter(told['budget'].values()))['budget']:,} tokens each": (["", "answered", SCORES[0]], budget),
-            "seconds a turn, several in flight": (["", "P50", "P90", "P99"], seconds)}
+    budget = [
+        [name, f"{b['answered']} of {b['score']['n']}", _span(b["score"])]
+        for name, b in told["budget"].items()
+    ]
+    return {
+        "scores": score_table(told),
+        "costs": cost_table(told),
+        "pairs": pair_table(told),
+        "the first retrieval": (["", *SIX], six),
+        f"with {next(iter(told['budget'].values()))['budget']:,} tokens each": (
+            ["", "answered", SCORES[0]],
+            budget,
+        ),
+        "seconds a turn, several in flight": (["", "P50", "P90", "P99"], seconds),
+    }
 
 
-def _span(told: Mapping) -> str: return str(structured(Interval, told))
+def _span(told: Mapping) -> str:
+    return str(structured(Interval, told))
 
 # %% ../../nbs/9_studies/15_agents.ipynb #report02
-UNJUDGED = {"faithfulness, of 10": "the judge's scale is 1 to 10, and no judge has a licence",
-            "answer relevance, of 10": "no protocol here asks a judge for it"}
+UNJUDGED = {
+    "faithfulness, of 10": "the judge's scale is 1 to 10, and no judge has a licence",
+    "answer relevance, of 10": "no protocol here asks a judge for it",
+}
 
 
 def least_turns(q: int) -> int:
@@ -272,16 +368,31 @@ def least_turns(q: int) -> int:
     return -(-100 // (100 - q))
 
 
-def unjudged(name: str, profile: str, n: int) -> str:  # n: turns one at a time; "" if the target can be judged
+def unjudged(
+    name: str, profile: str, n: int
+) -> str:  # n: turns one at a time; "" if the target can be judged
     "Why a target cannot be judged under a profile: a stand-in for what the specification aims at, or too few turns."
-    if name in UNJUDGED: return UNJUDGED[name]
-    settings, cut, searches = AGENTS.configured(profile), re.match(r"P(\d+)", name), name in SIX or "retrieval" in name
-    other = any(d.setting.startswith("retrieval.") for d, _ in departures(AGENTS, "published", settings).rows)
+    if name in UNJUDGED:
+        return UNJUDGED[name]
+    settings, cut, searches = (
+        AGENTS.configured(profile),
+        re.match(r"P(\d+)", name),
+        name in SIX or "retrieval" in name,
+    )
+    other = any(
+        d.setting.startswith("retrieval.")
+        for d, _ in departures(AGENTS, "published", settings).rows
+    )
     by_cosine = name == "P90 of grading, s" and settings.own.grade == "cosine"
-    why = {"a cosine grades: nothing is asked": by_cosine,
-           f"another model: {settings.chat.name}": bool(cut) and not searches and not by_cosine and profile not in AGENTS.profiles,
-           "another search than the specified": searches and other,
-           f"{n} turns are too few for it": bool(cut) and n < least_turns(int(cut[1]))}
+    why = {
+        "a cosine grades: nothing is asked": by_cosine,
+        f"another model: {settings.chat.name}": bool(cut)
+        and not searches
+        and not by_cosine
+        and profile not in AGENTS.profiles,
+        "another search than the specified": searches and other,
+        f"{n} turns are too few for it": bool(cut) and n < least_turns(int(cut[1])),
+    }
     return "; ".join(reason for reason, holds in why.items() if holds)
 
 
@@ -289,8 +400,11 @@ def held(told: Mapping) -> Targets:
     "The targets and what came of them, from what `main` wrote."
     six = {m: structured(Interval, i) for m, i in told["beside"]["six"]["agents"].items()}
     cache, waits = told["cache"], {k: v for k, v in told["alone"].items() if k != "n"}
-    out = Targets(TARGETS, {**waits, **six, TARGETS[-1].name: cache["hits"] / max(1, cache["asked"])},
-                  {TARGETS[-1].name: "of five systems over the same tasks"})
+    out = Targets(
+        TARGETS,
+        {**waits, **six, TARGETS[-1].name: cache["hits"] / max(1, cache["asked"])},
+        {TARGETS[-1].name: "of five systems over the same tasks"},
+    )
     why = {t.name: unjudged(t.name, told["profile"], told["alone"]["n"]) for t in TARGETS}
     out.rows = [(*r[:3], "not judged", why[r[0]], r[5]) if why[r[0]] else r for r in out.rows]
     return out
@@ -299,9 +413,14 @@ def held(told: Mapping) -> Targets:
 def report(told: Mapping) -> str:
     "All of it as text."
     parts = {"beside": "Beside the other systems", "parts": "Its parts"}
-    found = [f"{said}: {told[name]['tasks']} tasks of {told[name]['conversations']} conversations\n\n" + "\n\n".join(
-        f"{h}\n{text_table(*t)}" for h, t in tables(told[name]).items()) for name, said in parts.items()]
-    return "\n\n".join([*found, f"Its targets, {told['alone']['n']} turns one at a time\n\n{held(told)!r}"])
+    found = [
+        f"{said}: {told[name]['tasks']} tasks of {told[name]['conversations']} conversations\n\n"
+        + "\n\n".join(f"{h}\n{text_table(*t)}" for h, t in tables(told[name]).items())
+        for name, said in parts.items()
+    ]
+    return "\n\n".join(
+        [*found, f"Its targets, {told['alone']['n']} turns one at a time\n\n{held(told)!r}"]
+    )
 
 # %% ../../nbs/9_studies/15_agents.ipynb #halves02
 def half_of(p: Passage) -> int:
@@ -316,9 +435,18 @@ def two_halves(
     domain: str,
 ) -> tuple[Path, str]:  # the index that is searched, and the name of the web
     "A corpus as documents and as a web. Goes on where it stopped."
-    corpus, places = list(read_corpus(passages, domains=[domain])), (folder / "half", folder / "web")
+    corpus, places = (
+        list(read_corpus(passages, domains=[domain])),
+        (folder / "half", folder / "web"),
+    )
     for n, place in enumerate(places):
-        build_index([p for p in corpus if half_of(p) == n], place, models.embedder, models.settings.chunks, progress=False)
+        build_index(
+            [p for p in corpus if half_of(p) == n],
+            place,
+            models.embedder,
+            models.settings.chunks,
+            progress=False,
+        )
     return places[0], f"corpus:{places[1]}"
 
 # %% ../../nbs/9_studies/15_agents.ipynb #3c2e08b4
@@ -330,25 +458,46 @@ def main(
     parts: int = 24,  # tasks of these, drawn at random, on which its parts are switched off
     alone: int = 30,  # tasks of these that are run one at a time
     index: str | Path | None = None,  # of the domain's corpus; None: $MTRAG_INDEX
-    passages: str | Path | None = None,  # the corpus, to be halved for the parts; None: $MTRAG_PASSAGES, or the whole and no web
+    passages: str
+    | Path
+    | None = None,  # the corpus, to be halved for the parts; None: $MTRAG_PASSAGES, or the whole and no web
     domain: str = "govt",
 ) -> None:
     "Run every system and every variant over real tasks with retrieval, print the tables, and write `agents.json`."
     data, runs = real_data("mtrag-human/reference.jsonl"), Path(runs)
     settings = load_settings(profile, {"embed_cache": str(runs / "vectors.sqlite")})
-    if not (index := index or os.environ.get("MTRAG_INDEX")): raise DataError("no index: name one, or set MTRAG_INDEX")
-    known, models = read_benchmark(official_file(data, "mtrag-human/reference"), domains=[domain]), Models(settings)
+    if not (index := index or os.environ.get("MTRAG_INDEX")):
+        raise DataError("no index: name one, or set MTRAG_INDEX")
+    known, models = (
+        read_benchmark(official_file(data, "mtrag-human/reference"), domains=[domain]),
+        Models(settings),
+    )
     passages = passages or os.environ.get("MTRAG_PASSAGES")
     half, web = two_halves(passages, runs, models, domain) if passages else (index, "none")
-    bert, told = BertScorer(MINILM, rescale=False), {"machine": machine(), "packages": package_versions(), "profile": profile}
+    bert, told = (
+        BertScorer(MINILM, rescale=False),
+        {"machine": machine(), "packages": package_versions(), "profile": profile},
+    )
     tasks = known.tasks[:n]
-    drawn = [tasks[i] for i in sorted(random.Random(0).sample(range(len(tasks)), min(parts, len(tasks))))]
-    for name, variants, place, some in (("beside", BESIDE, index, tasks), ("parts", PARTED, half, drawn)):
+    drawn = [
+        tasks[i] for i in sorted(random.Random(0).sample(range(len(tasks)), min(parts, len(tasks))))
+    ]
+    for name, variants, place, some in (
+        ("beside", BESIDE, index, tasks),
+        ("parts", PARTED, half, drawn),
+    ):
         done = run_all(known, some, runs / name, settings, models, Path(place), variants, web)
         told[name] = measured(done, known.gold, bert)
     told["cache"] = {"asked": models.embedder.asked, "hits": models.embedder.hits}
-    one = run_all(known, tasks[:alone], runs / "alone", replace(settings, batch_size=1), models, Path(index),
-                  {"agents": (AGENTS, {})})
+    one = run_all(
+        known,
+        tasks[:alone],
+        runs / "alone",
+        replace(settings, batch_size=1),
+        models,
+        Path(index),
+        {"agents": (AGENTS, {})},
+    )
     levels = ServiceLevels(one["agents"].trajectories.values(), "one conversation at a time")
     told["alone"] = {"n": len(levels.turn), **latencies(levels)}
     write_json(Path(out) / "agents.json", plain(told))

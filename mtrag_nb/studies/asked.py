@@ -24,8 +24,19 @@ from ..search.index import Hit, Index, open_index
 from ..search.rerankers import LikelihoodReranker
 from ..search.retrieve import Retriever
 from .calibration import real_data
-from .retrieval import (BEST, HELD, PLAIN, Asked, Remembered, Study, conversation_of, packed, passage_scores,
-                                        questions_of, unpacked)
+from mtrag_nb.studies.retrieval import (
+    BEST,
+    HELD,
+    PLAIN,
+    Asked,
+    Remembered,
+    Study,
+    conversation_of,
+    packed,
+    passage_scores,
+    questions_of,
+    unpacked,
+)
 from ..systems.prompts import prompt_set, show_history
 from ..systems.stages import guard, rewrite
 
@@ -51,9 +62,17 @@ def own_rewrites(
 ) -> list[str]:
     "Rewrites by the model."
     s, questions = settings.stages, [a.task.question for a in asked]
-    histories = [show_history(a.task.history, s.history_turns, s.turn_chars) if a.task.history else "" for a in asked]
-    written = [rewrite(model, prompt_set(s.prompts), [q], [h])[0] for q, h in zip(questions, histories)]
-    return [r.text for r in (guard(written, questions, embedder, s.rewrite_guard) if guarded else written)]
+    histories = [
+        show_history(a.task.history, s.history_turns, s.turn_chars) if a.task.history else ""
+        for a in asked
+    ]
+    written = [
+        rewrite(model, prompt_set(s.prompts), [q], [h])[0] for q, h in zip(questions, histories)
+    ]
+    return [
+        r.text
+        for r in (guard(written, questions, embedder, s.rewrite_guard) if guarded else written)
+    ]
 
 # %% ../../nbs/9_studies/08b_asked.ipynb #82850b64
 POOLED = RetrievalSettings(30, views="query bm25:query", fusion="pool", reranker="passage")
@@ -69,21 +88,33 @@ def passages_found(
     model: ChatModel | None = None,
 ) -> list[list[Hit]]:  # best first
     "What a retriever ranks for questions."
-    retriever, domains = Retriever(index, embedder, settings=settings), [a.task.domain for a in asked]
+    retriever, domains = (
+        Retriever(index, embedder, settings=settings),
+        [a.task.domain for a in asked],
+    )
     return retriever.ranked_many(list(queries), domains, list(map(conversation_of, asked)), model)
 
 # %% ../../nbs/9_studies/08b_asked.ipynb #b75c053c
 TEN, SHARE = 10, 0.05
 
 
-def by_likelihood(asked: Sequence[Asked], ranked: Sequence[Sequence[Hit]], model: ChatModel, share: float | None = None) -> list[list[Hit]]:
+def by_likelihood(
+    asked: Sequence[Asked],
+    ranked: Sequence[Sequence[Hit]],
+    model: ChatModel,
+    share: float | None = None,
+) -> list[list[Hit]]:
     "The first ten of each ranking in the order of the question's likelihood, or of both; the others behind them."
     out, reranker = [], LikelihoodReranker(model)
     for a, hits in zip(asked, ranked):
         likely = np.array(reranker.score(a.task.question, [h.text for h in hits[:TEN]]))
         if share is not None and len(likely):
-            likely = np.array([h.ranked_by for h in hits[:TEN]]) + share * (likely - likely.mean()) / max(likely.std(), 1e-9)
-        out.append([hits[n] for n in np.argsort(-likely.round(6), kind="stable")] + list(hits[TEN:]))
+            likely = np.array([h.ranked_by for h in hits[:TEN]]) + share * (
+                likely - likely.mean()
+            ) / max(likely.std(), 1e-9)
+        out.append(
+            [hits[n] for n in np.argsort(-likely.round(6), kind="stable")] + list(hits[TEN:])
+        )
     return out
 
 # %% ../../nbs/9_studies/08b_asked.ipynb #27966d9c
@@ -96,14 +127,23 @@ def measure_sample(
 ) -> dict[str, tuple]:  # way -> nDCG@5 and recall@5 of each question
     "Every way that asks the model."
     questions = [a.task.question for a in asked]
-    free, own = (own_rewrites(asked, model, embedder, settings, guarded) for guarded in (False, True))
+    free, own = (
+        own_rewrites(asked, model, embedder, settings, guarded) for guarded in (False, True)
+    )
     held = passages_found(asked, questions, index, embedder)
-    found = {"own rewrite": passages_found(asked, free, index, embedder),
-             "own rewrite, guarded": passages_found(asked, own, index, embedder),
-             "question and three rewrites": passages_found(asked, questions, index, embedder, SEVERAL, model),
-             "likelihood of the first ten": by_likelihood(asked, held, model),
-             "siblings and likelihood": by_likelihood(asked, held, model, SHARE)}
-    return {name: passage_scores(asked, [[h.document_id for h in hits] for hits in ranked]) for name, ranked in found.items()}
+    found = {
+        "own rewrite": passages_found(asked, free, index, embedder),
+        "own rewrite, guarded": passages_found(asked, own, index, embedder),
+        "question and three rewrites": passages_found(
+            asked, questions, index, embedder, SEVERAL, model
+        ),
+        "likelihood of the first ten": by_likelihood(asked, held, model),
+        "siblings and likelihood": by_likelihood(asked, held, model, SHARE),
+    }
+    return {
+        name: passage_scores(asked, [[h.document_id for h in hits] for hits in ranked])
+        for name, ranked in found.items()
+    }
 
 # %% ../../nbs/9_studies/08b_asked.ipynb #7879113b
 def main(
@@ -118,16 +158,34 @@ def main(
     embedder, meter = Remembered(Embedder(settings.embedder)), Calls()
     model = MeteredChat(RecordedChat(load_chat(settings.chat), calls), meter)
     if not isinstance(index, Mapping):
-        with open_index(index, embedder) as opened: index = dict.fromkeys(domains or opened.manifest.domains, index)
+        with open_index(index, embedder) as opened:
+            index = dict.fromkeys(domains or opened.manifest.domains, index)
     for domain, folder in index.items():
         asked = sampled(questions_of(data, domain))
         with open_index(folder, embedder) as opened:
             found = measure_sample(asked, opened, embedder, model, settings)
-            there[domain] = {"index": opened.fingerprint, "tasks": [a.task.id for a in asked], "ways": {
-                n: {kind: packed(v) for kind, v in zip(("ndcg", "recall"), values)} for n, values in found.items()}}
-        print(domain, {n: round(float(np.mean(values[0])), 3) for n, values in found.items()}, flush=True)
-    told = {"machine": machine(), "packages": package_versions(), "embedder": embedder.fingerprint, "chat": model.fingerprint,
-            "every": EVERY, "calls": asdict(meter), "domains": there}
+            there[domain] = {
+                "index": opened.fingerprint,
+                "tasks": [a.task.id for a in asked],
+                "ways": {
+                    n: {kind: packed(v) for kind, v in zip(("ndcg", "recall"), values)}
+                    for n, values in found.items()
+                },
+            }
+        print(
+            domain,
+            {n: round(float(np.mean(values[0])), 3) for n, values in found.items()},
+            flush=True,
+        )
+    told = {
+        "machine": machine(),
+        "packages": package_versions(),
+        "embedder": embedder.fingerprint,
+        "chat": model.fingerprint,
+        "every": EVERY,
+        "calls": asdict(meter),
+        "domains": there,
+    }
     write_json(out, told)
     return told
 
@@ -139,19 +197,30 @@ def beside(told: Mapping, ways_told: Mapping) -> tuple[list[str], dict[str, dict
         every = ways_told["domains"][d]
         place = {t: n for n, t in enumerate(every["tasks"])}
         if lacking := [t for t in there["tasks"] if t not in place]:
-            raise DataError(f"{d}: {lacking[0]} was not measured without the model", remedy="make retrieval")
+            raise DataError(
+                f"{d}: {lacking[0]} was not measured without the model", remedy="make retrieval"
+            )
         talks += [t.split("<::>")[0] for t in there["tasks"]]
         for kind in ("ndcg", "recall"):
             for name, kinds in every["ways"].items():
                 row = unpacked(kinds[kind])
-                values.setdefault(name, {}).setdefault(kind, []).extend(row[place[t]] for t in there["tasks"])
-            for name, kinds in there["ways"].items(): values.setdefault(name, {}).setdefault(kind, []).extend(unpacked(kinds[kind]))
+                values.setdefault(name, {}).setdefault(kind, []).extend(
+                    row[place[t]] for t in there["tasks"]
+                )
+            for name, kinds in there["ways"].items():
+                values.setdefault(name, {}).setdefault(kind, []).extend(unpacked(kinds[kind]))
     return talks, {n: {k: np.array(v) for k, v in kinds.items()} for n, kinds in values.items()}
 
 
 def asked_table(told: Mapping, ways_told: Mapping, than: str = HELD) -> str:
     "One row a way: nDCG@5, recall@5, and the difference of the first, paired by question."
     talks, values = beside(told, ways_told)
-    names = [PLAIN, than, "human rewrite + BM25, pool, passage", *next(iter(told["domains"].values()))["ways"], BEST]
+    names = [
+        PLAIN,
+        than,
+        "human rewrite + BM25, pool, passage",
+        *next(iter(told["domains"].values()))["ways"],
+        BEST,
+    ]
     rows = Study(tuple(talks), (), values).rows(names, than)
     return text_table(["way", "nDCG@5", "recall@5", f"difference to {than}"], rows)

@@ -26,7 +26,14 @@ from qdrant_client import QdrantClient, models as qm
 from ..core.files import read_json, write_json
 from ..core.html import text_table
 from ..core.record import Grade, Graded
-from ..core.settings import ChunkSettings, NearestSettings, Settings, SparseSettings, load_settings, with_settings
+from mtrag_nb.core.settings import (
+    ChunkSettings,
+    NearestSettings,
+    Settings,
+    SparseSettings,
+    load_settings,
+    with_settings,
+)
 from ..core.types import Passage, SettingsError, Task
 from ..core.verdicts import read_verdict
 from ..data.mtrag import read_corpus, read_tasks, sample_corpus, sample_dir
@@ -61,10 +68,16 @@ def synthetic_texts(
 ) -> list[str]:
     "Texts of paragraphs of random words, 500 to 8000 characters each."
     rng = random.Random(seed)
-    vocabulary = ["".join(rng.choices("abcdefghijklmnopqrstuvwxyz", k=rng.randint(1, 10))) for _ in range(5000)]
+    vocabulary = [
+        "".join(rng.choices("abcdefghijklmnopqrstuvwxyz", k=rng.randint(1, 10)))
+        for _ in range(5000)
+    ]
     texts, size = [], 0
     while size < megabytes * 1e6:
-        paragraphs = [" ".join(rng.choices(vocabulary, k=rng.randint(10, 150))) + "." for _ in range(rng.randint(1, 9))]
+        paragraphs = [
+            " ".join(rng.choices(vocabulary, k=rng.randint(10, 150))) + "."
+            for _ in range(rng.randint(1, 9))
+        ]
         texts.append("\n\n".join(paragraphs))
         size += len(texts[-1])
     return texts
@@ -75,10 +88,20 @@ def stock_parser(
 ) -> HierarchicalNodeParser:
     "LlamaIndex's own parser for the same chunking."
     from langchain_text_splitters import RecursiveCharacterTextSplitter
-    levels = {"parent": (chunks.parent_size, chunks.parent_overlap), "child": (chunks.child_size, chunks.child_overlap)}
-    splitters = {name: LangchainNodeParser(RecursiveCharacterTextSplitter(chunk_size=size, chunk_overlap=overlap))
-                 for name, (size, overlap) in levels.items()}
-    return HierarchicalNodeParser.from_defaults(node_parser_ids=list(levels), node_parser_map=splitters)
+
+    levels = {
+        "parent": (chunks.parent_size, chunks.parent_overlap),
+        "child": (chunks.child_size, chunks.child_overlap),
+    }
+    splitters = {
+        name: LangchainNodeParser(
+            RecursiveCharacterTextSplitter(chunk_size=size, chunk_overlap=overlap)
+        )
+        for name, (size, overlap) in levels.items()
+    }
+    return HierarchicalNodeParser.from_defaults(
+        node_parser_ids=list(levels), node_parser_map=splitters
+    )
 
 
 def _rate(
@@ -95,23 +118,41 @@ def bench_ingestion(
     texts: Sequence[str] | None = None,  # None: 8 MB of synthetic text
 ) -> dict[str, float]:  # MB of text per CPU-second (1 MB: a million characters), with the sizes
     "How fast passages become chunks and nodes, beside the stock parser."
-    passages = [Passage(f"d{i}", t, title="t", domain="govt") for i, t in enumerate(synthetic_texts(8) if texts is None else texts)]
+    passages = [
+        Passage(f"d{i}", t, title="t", domain="govt")
+        for i, t in enumerate(synthetic_texts(8) if texts is None else texts)
+    ]
     documents, megabytes = passages_to_documents(passages), sum(len(p.text) for p in passages) / 1e6
     chunks, parser, nodes = ChunkSettings(), ParentChildNodeParser(), []
-    out = {"megabytes": round(megabytes, 2),
-           "chunks_mb_per_cpu_s": _rate(lambda: [chunk_passage(p, chunks) for p in passages], megabytes),
-           "nodes_mb_per_cpu_s": _rate(lambda: nodes.extend(parser.get_nodes_from_documents(documents)), megabytes),
-           "nodes": len(nodes)}
+    out = {
+        "megabytes": round(megabytes, 2),
+        "chunks_mb_per_cpu_s": _rate(
+            lambda: [chunk_passage(p, chunks) for p in passages], megabytes
+        ),
+        "nodes_mb_per_cpu_s": _rate(
+            lambda: nodes.extend(parser.get_nodes_from_documents(documents)), megabytes
+        ),
+        "nodes": len(nodes),
+    }
     if find_spec("langchain_text_splitters"):
-        part = documents[:max(1, len(documents) // 4)]
+        part = documents[: max(1, len(documents) // 4)]
         size = sum(len(d.text) for d in part) / 1e6
-        out["stock_mb_per_cpu_s"] = _rate(lambda: stock_parser(chunks).get_nodes_from_documents(part), size)
+        out["stock_mb_per_cpu_s"] = _rate(
+            lambda: stock_parser(chunks).get_nodes_from_documents(part), size
+        )
     return out
 
 # %% ../../nbs/9_studies/00_bench.ipynb #10c4f8ec
-CORPUS_SIZES = {"clapnq": 183408, "cloud": 72442, "fiqa": 61022, "govt": 49607}  # passages of MTRAG's corpora
+CORPUS_SIZES = {
+    "clapnq": 183408,
+    "cloud": 72442,
+    "fiqa": 61022,
+    "govt": 49607,
+}  # passages of MTRAG's corpora
 Search = Callable[[np.ndarray, str], set]  # query, domain -> ids found
-Vectors = tuple[np.ndarray, np.ndarray, list[tuple[np.ndarray, str]]]  # [n, dim] of length 1, domains [n], queries with theirs
+Vectors = tuple[
+    np.ndarray, np.ndarray, list[tuple[np.ndarray, str]]
+]  # [n, dim] of length 1, domains [n], queries with theirs
 
 
 def clustered_vectors(n: int, dim: int, queries: int, seed: int = 0) -> Vectors:
@@ -135,51 +176,76 @@ def clustered_vectors(n: int, dim: int, queries: int, seed: int = 0) -> Vectors:
 # %% ../../nbs/9_studies/00_bench.ipynb #bf00c005
 def _numpy_search(vectors: np.ndarray, labels: np.ndarray, k: int) -> Search:
     "Exact search by one matrix product over everything, masked."
+
     def search(query, domain):
         scores = np.where(labels == domain, vectors @ query, -2)
         top = np.argpartition(-scores, k)[:k]
         return set(top[np.argsort(-scores[top])].tolist())
+
     return search
 
 
 def _block_search(vectors: np.ndarray, labels: np.ndarray, k: int) -> Search:
     "The same over the domain's block alone: its vectors lie together, and whoever searches knows where."
     at = {d: np.flatnonzero(labels == d)[[0, -1]] for d in np.unique(labels)}
+
     def search(query, domain):
         first, last = at[domain]
-        scores = vectors[first:last + 1] @ query
+        scores = vectors[first : last + 1] @ query
         top = np.argpartition(-scores, min(k, len(scores) - 1))[:k]
         return set((first + top[np.argsort(-scores[top])]).tolist())
+
     return search
 
 
-def _client_search(client: QdrantClient | EdgeClient, k: int, nearest: NearestSettings | None = None) -> Search:
+def _client_search(
+    client: QdrantClient | EdgeClient, k: int, nearest: NearestSettings | None = None
+) -> Search:
     "The same through a Qdrant client."
     params = search_params(nearest)
+
     def search(query, domain):
         only = qm.Filter(must=[qm.FieldCondition(key="domain", match=qm.MatchValue(value=domain))])
-        return {p.id for p in client.query_points("bench", query.tolist(), limit=k, query_filter=only, search_params=params).points}
+        return {
+            p.id
+            for p in client.query_points(
+                "bench", query.tolist(), limit=k, query_filter=only, search_params=params
+            ).points
+        }
+
     return search
 
 # %% ../../nbs/9_studies/00_bench.ipynb #53b0a14d
 EXACT_BELOW = 5_000  # here: every domain goes through the graph
-WAYS = {"edge": None, "hnsw": NearestSettings(exact_below=EXACT_BELOW), "int8": NearestSettings(m=0, int8=True, exact_below=EXACT_BELOW),
-        "hnsw_int8": NearestSettings(int8=True, exact_below=EXACT_BELOW)}
+WAYS = {
+    "edge": None,
+    "hnsw": NearestSettings(exact_below=EXACT_BELOW),
+    "int8": NearestSettings(m=0, int8=True, exact_below=EXACT_BELOW),
+    "hnsw_int8": NearestSettings(int8=True, exact_below=EXACT_BELOW),
+}
 
 
 def timed_in_turn(
     ways: Mapping[str, Search],
     asked: Sequence[tuple[np.ndarray, str]],
-) -> tuple[dict[str, float], dict[str, list[set]]]:  # median CPU and wall milliseconds of each way; what it found
+) -> tuple[
+    dict[str, float], dict[str, list[set]]
+]:  # median CPU and wall milliseconds of each way; what it found
     "Every query is put to every way in turn, each time another one first."
     spent, found = {name: [] for name in ways}, {name: [] for name in ways}
     for n, query in enumerate(asked):
-        for name in [*list(ways)[n % len(ways):], *list(ways)[:n % len(ways)]]:
+        for name in [*list(ways)[n % len(ways) :], *list(ways)[: n % len(ways)]]:
             wall, cpu = time.perf_counter(), time.process_time()
             found[name].append(ways[name](*query))
-            spent[name].append((1000 * (time.process_time() - cpu), 1000 * (time.perf_counter() - wall)))
+            spent[name].append(
+                (1000 * (time.process_time() - cpu), 1000 * (time.perf_counter() - wall))
+            )
     medians = {name: np.median(t, axis=0) for name, t in spent.items()}
-    return {f"{name}{end}": round(float(m[i]), 3) for name, m in medians.items() for i, end in enumerate(("_ms", "_wall_ms"))}, found
+    return {
+        f"{name}{end}": round(float(m[i]), 3)
+        for name, m in medians.items()
+        for i, end in enumerate(("_ms", "_wall_ms"))
+    }, found
 
 
 def recall(
@@ -196,29 +262,53 @@ def recall(
     return round(float(np.mean(shares)), 4)
 
 # %% ../../nbs/9_studies/00_bench.ipynb #19d71447
-def _load_points(client: QdrantClient | EdgeClient, vectors: np.ndarray, labels: np.ndarray) -> float:
+def _load_points(
+    client: QdrantClient | EdgeClient, vectors: np.ndarray, labels: np.ndarray
+) -> float:
     "Insert the vectors; seconds."
     start = time.perf_counter()
-    client.create_collection("bench", vectors_config=qm.VectorParams(size=vectors.shape[1], distance=qm.Distance.COSINE))
+    client.create_collection(
+        "bench", vectors_config=qm.VectorParams(size=vectors.shape[1], distance=qm.Distance.COSINE)
+    )
     client.create_payload_index("bench", "domain", qm.PayloadSchemaType.KEYWORD)
     for i in range(0, len(vectors), 2048):
-        client.upload_points("bench", [SimpleNamespace(id=i + j, vector=v.tolist(), payload={"domain": str(d)})
-                                       for j, (v, d) in enumerate(zip(vectors[i:i + 2048], labels[i:i + 2048]))])
+        client.upload_points(
+            "bench",
+            [
+                SimpleNamespace(id=i + j, vector=v.tolist(), payload={"domain": str(d)})
+                for j, (v, d) in enumerate(zip(vectors[i : i + 2048], labels[i : i + 2048]))
+            ],
+        )
     return round(time.perf_counter() - start, 1)
 
 
-def _engines(folder: Path, vectors: np.ndarray, labels: np.ndarray, ways: Mapping[str, NearestSettings | None]) -> dict[str, float]:
+def _engines(
+    folder: Path,
+    vectors: np.ndarray,
+    labels: np.ndarray,
+    ways: Mapping[str, NearestSettings | None],
+) -> dict[str, float]:
     "A collection for each way, built with one thread; what inserting and building took."
     client = EdgeClient(folder / "edge")
     out = {"edge_insert_s": _load_points(client, vectors, labels)}
     client.close()
     del client
     for name, nearest in ways.items():
-        if name != "edge": shutil.copytree(folder / "edge", folder / name, copy_function=_copy_file)
+        if name != "edge":
+            shutil.copytree(folder / "edge", folder / name, copy_function=_copy_file)
         if nearest:
-            built = build_graph(folder / name / "bench", nearest, list(Counter(labels.tolist()).values()), progress=False, threads=1)
-            out |= {f"{name}_build_s": round(built["seconds"], 1), f"{name}_build_cpu_s": round(built["cpu"], 1),
-                    f"{name}_build_mib": round(built["memory_mib"])}
+            built = build_graph(
+                folder / name / "bench",
+                nearest,
+                list(Counter(labels.tolist()).values()),
+                progress=False,
+                threads=1,
+            )
+            out |= {
+                f"{name}_build_s": round(built["seconds"], 1),
+                f"{name}_build_cpu_s": round(built["cpu"], 1),
+                f"{name}_build_mib": round(built["memory_mib"]),
+            }
         out[f"{name}_disk_mb"] = round(disk_size(folder / name) / 1e6)
     return out
 
@@ -231,26 +321,51 @@ def bench_search(
     k: int = 20,
     ways: Mapping[str, NearestSettings | None] = WAYS,
     given: Vectors | None = None,  # in the place of made-up vectors
-) -> dict[str, float]:  # median ms per query (CPU, and wall), recall, ratios, seconds to insert and build
+) -> dict[
+    str, float
+]:  # median ms per query (CPU, and wall), recall, ratios, seconds to insert and build
     "Filtered top-k on the same vectors in one process: numpy, the embedded engine in several ways, Qdrant's local mode (in memory)."
     vectors, labels, asked = given or clustered_vectors(n, dim, queries)
     out: dict[str, float] = {"n": len(vectors), "dim": vectors.shape[1], "queries": len(asked)}
     with tempfile.TemporaryDirectory() as folder, ExitStack() as opened:
         out |= _engines(Path(folder), vectors, labels, ways)
-        search = {"numpy": _numpy_search(vectors, labels, k), "block": _block_search(vectors, labels, k)}
+        search = {
+            "numpy": _numpy_search(vectors, labels, k),
+            "block": _block_search(vectors, labels, k),
+        }
         for name, nearest in ways.items():
-            search[name] = _client_search(opened.enter_context(closing(EdgeClient(Path(folder) / name))), k, nearest)
+            search[name] = _client_search(
+                opened.enter_context(closing(EdgeClient(Path(folder) / name))), k, nearest
+            )
         timed_in_turn(search, asked[:3])  # the files are read in
         ms, found = timed_in_turn(search, asked)
-        out |= ms | {f"{name}_recall": recall(found[name], found["numpy"], vectors, asked) for name in ways}
+        out |= ms | {
+            f"{name}_recall": recall(found[name], found["numpy"], vectors, asked) for name in ways
+        }
         if local_queries:
             local = opened.enter_context(closing(QdrantClient(":memory:")))
             out["local_insert_s"] = _load_points(local, vectors, labels)
-            ms, found_local = timed_in_turn({"local": _client_search(local, k)}, asked[:local_queries])
-            out |= ms | {"local_recall": recall(found_local["local"], found["numpy"][:local_queries], vectors, asked[:local_queries])}
+            ms, found_local = timed_in_turn(
+                {"local": _client_search(local, k)}, asked[:local_queries]
+            )
+            out |= ms | {
+                "local_recall": recall(
+                    found_local["local"],
+                    found["numpy"][:local_queries],
+                    vectors,
+                    asked[:local_queries],
+                )
+            }
     plain = [name for name in ("numpy", "block", "local") if f"{name}_ms" in out]
-    faster = {f"edge_over_{name}": out["edge_ms"] / out[f"{name}_ms"] for name in ways if name != "edge"}
-    return out | {k: round(v, 1) for k, v in ({f"{name}_over_edge": out[f"{name}_ms"] / out["edge_ms"] for name in plain} | faster).items()}
+    faster = {
+        f"edge_over_{name}": out["edge_ms"] / out[f"{name}_ms"] for name in ways if name != "edge"
+    }
+    return out | {
+        k: round(v, 1)
+        for k, v in (
+            {f"{name}_over_edge": out[f"{name}_ms"] / out["edge_ms"] for name in plain} | faster
+        ).items()
+    }
 
 # %% ../../nbs/9_studies/00_bench.ipynb #19d71451
 def index_vectors(
@@ -258,62 +373,109 @@ def index_vectors(
     models: Models | None = None,
 ) -> Vectors:
     "The vectors of an index, one domain after the other, and the sample's questions of its domains. Raises SettingsError without a folder."
-    if not folder: raise SettingsError("no index is named: set MTRAG_INDEX to the folder of one")
+    if not folder:
+        raise SettingsError("no index is named: set MTRAG_INDEX to the folder of one")
     embedder, points, at = (models or Models(load_settings())).embedder, [], None
     with open_index(folder, embedder) as index:
-        while page := index.store.client.scroll(COLLECTION, limit=2000, offset=at, with_payload=["domain"], with_vectors=True):
-            points.append((vectors_of(page[0], index.store), [p.payload["domain"] for p in page[0]]))
-            if (at := page[1]) is None: break
+        while page := index.store.client.scroll(
+            COLLECTION, limit=2000, offset=at, with_payload=["domain"], with_vectors=True
+        ):
+            points.append(
+                (vectors_of(page[0], index.store), [p.payload["domain"] for p in page[0]])
+            )
+            if (at := page[1]) is None:
+                break
     labels = np.array([d for _, ds in points for d in ds])
     order = np.argsort(labels, kind="stable")
     tasks = [t for t in read_tasks(sample_dir() / "reference.jsonl") if t.domain in labels]
     queries = embedder.encode([t.question for t in tasks], query=True)
-    return np.concatenate([v for v, _ in points])[order], labels[order], [(q, t.domain) for q, t in zip(queries, tasks)]
+    return (
+        np.concatenate([v for v, _ in points])[order],
+        labels[order],
+        [(q, t.domain) for q, t in zip(queries, tasks)],
+    )
 
 # %% ../../nbs/9_studies/00_bench.ipynb #19d7144b
 def zipf_texts(n: int, queries: int, seed: int = 0) -> tuple[list[str], list[str]]:
     "Texts of made-up words, and questions of one to six of them."
     rng = np.random.default_rng(seed)
-    parts = "ba co du fe gi ha ju ka lo mu".split(), "da le mi no pu ra se ti vo zu".split(), "dor lin mek nek pot rig sut tov".split()
-    words = np.array([a + b + c + d for a in parts[0] for b in parts[1] for c in parts[1] for d in parts[2]])
+    parts = (
+        "ba co du fe gi ha ju ka lo mu".split(),
+        "da le mi no pu ra se ti vo zu".split(),
+        "dor lin mek nek pot rig sut tov".split(),
+    )
+    words = np.array(
+        [a + b + c + d for a in parts[0] for b in parts[1] for c in parts[1] for d in parts[2]]
+    )
     rng.shuffle(words)
     often = 1 / np.arange(1, len(words) + 1)
-    draw = lambda sizes: np.split(words[rng.choice(len(words), sizes.sum(), p=often / often.sum())], np.cumsum(sizes)[:-1])
-    return [" ".join(t) for t in draw(rng.integers(5, 60, n))], [" ".join(t) for t in draw(rng.integers(1, 7, queries))]
+
+    def draw(sizes):
+        return np.split(
+            words[rng.choice(len(words), sizes.sum(), p=often / often.sum())], np.cumsum(sizes)[:-1]
+        )
+
+    return [" ".join(t) for t in draw(rng.integers(5, 60, n))], [
+        " ".join(t) for t in draw(rng.integers(1, 7, queries))
+    ]
 
 # %% ../../nbs/9_studies/00_bench.ipynb #19d7144d
 def _sparse_engine(folder: Path, texts: Sequence[str], settings: SparseSettings) -> EdgeClient:
     "The texts in the engine, as sparse vectors; two domains, in turn."
     client, bm25 = EdgeClient(folder), Bm25(settings)
-    client.create_collection("bench", {}, {SPARSE_NAME: qm.SparseVectorParams(modifier=qm.Modifier.IDF)})
+    client.create_collection(
+        "bench", {}, {SPARSE_NAME: qm.SparseVectorParams(modifier=qm.Modifier.IDF)}
+    )
     client.create_payload_index("bench", "domain", qm.PayloadSchemaType.KEYWORD)
     for i in range(0, len(texts), 2048):
-        made = zip(*bm25.children(texts[i:i + 2048]))
-        client.upload_points("bench", [
-            SimpleNamespace(id=i + j, vector={SPARSE_NAME: qm.SparseVector(indices=words, values=weights)},
-                            payload={"domain": ("even", "odd")[j % 2]})
-            for j, (words, weights) in enumerate(made)])
+        made = zip(*bm25.children(texts[i : i + 2048]))
+        client.upload_points(
+            "bench",
+            [
+                SimpleNamespace(
+                    id=i + j,
+                    vector={SPARSE_NAME: qm.SparseVector(indices=words, values=weights)},
+                    payload={"domain": ("even", "odd")[j % 2]},
+                )
+                for j, (words, weights) in enumerate(made)
+            ],
+        )
     return client
 
 
-def _words_search(client: EdgeClient, settings: SparseSettings, k: int, domain: str = "") -> Callable[[str], list[float]]:
+def _words_search(
+    client: EdgeClient, settings: SparseSettings, k: int, domain: str = ""
+) -> Callable[[str], list[float]]:
     "From a question to the scores of the k best texts, by the engine; how rare a word is, is counted within the domain."
-    only = qm.Filter(must=[qm.FieldCondition(key="domain", match=qm.MatchValue(value=domain))]) if domain else None
+    only = (
+        qm.Filter(must=[qm.FieldCondition(key="domain", match=qm.MatchValue(value=domain))])
+        if domain
+        else None
+    )
     bm25 = Bm25(settings)
+
     def search(question):
         request = sparse_request(bm25.questions([question])[0][0], k, only)
         return [p.score for p in client.query_batch_points("bench", [request])[0].points]
+
     return search
 
 # %% ../../nbs/9_studies/00_bench.ipynb #19d7144e
-def _bm25s_search(texts: Sequence[str], settings: SparseSettings, k: int) -> Callable[[str], list[float]]:
+def _bm25s_search(
+    texts: Sequence[str], settings: SparseSettings, k: int
+) -> Callable[[str], list[float]]:
     "The same by `bm25s`, which leaves out a factor."
     import bm25s
+
     ranked = bm25s.BM25(k1=settings.k1, b=settings.b, method="lucene")
     ranked.index([t.split() for t in texts], show_progress=False)
+
     def search(question):
-        _, scores = ranked.retrieve([list(dict.fromkeys(question.split()))], k=k, show_progress=False)
+        _, scores = ranked.retrieve(
+            [list(dict.fromkeys(question.split()))], k=k, show_progress=False
+        )
         return (scores[0] * (settings.k1 + 1)).tolist()
+
     return search
 
 
@@ -324,20 +486,37 @@ def bench_words(n: int = 100_000, queries: int = 200, k: int = 20) -> dict[str, 
     with tempfile.TemporaryDirectory() as folder:
         start = time.process_time()
         with closing(_sparse_engine(Path(folder), texts, settings)) as client:
-            out = {"n": n, "queries": queries, "edge_build_cpu_s": round(time.process_time() - start, 1)}
-            search = {"edge": _words_search(client, settings, k), "edge_filtered": _words_search(client, settings, k, "odd")}
+            out = {
+                "n": n,
+                "queries": queries,
+                "edge_build_cpu_s": round(time.process_time() - start, 1),
+            }
+            search = {
+                "edge": _words_search(client, settings, k),
+                "edge_filtered": _words_search(client, settings, k, "odd"),
+            }
             start = time.process_time()
-            if find_spec("bm25s"): search["bm25s"] = _bm25s_search(texts, settings, k)
+            if find_spec("bm25s"):
+                search["bm25s"] = _bm25s_search(texts, settings, k)
             out["bm25s_build_cpu_s"] = round(time.process_time() - start, 1)
             ms, found = timed_in_turn(search, [(q,) for q in asked])
-    if "bm25s" not in found: return out | ms
-    same = [np.allclose(a, b[:len(a)], atol=1e-3) for a, b in zip(found["edge"], found["bm25s"])]
-    return out | ms | {"same_scores": float(np.mean(same)), "bm25s_over_edge": round(ms["bm25s_ms"] / ms["edge_ms"], 1)}
+    if "bm25s" not in found:
+        return out | ms
+    same = [np.allclose(a, b[: len(a)], atol=1e-3) for a, b in zip(found["edge"], found["bm25s"])]
+    return (
+        out
+        | ms
+        | {
+            "same_scores": float(np.mean(same)),
+            "bm25s_over_edge": round(ms["bm25s_ms"] / ms["edge_ms"], 1),
+        }
+    )
 
 # %% ../../nbs/9_studies/00_bench.ipynb #082c7718
 JSON_GRADE = (
     "You are a grader assessing the relevance of a retrieved document to a question. Give a binary score 'yes' or 'no' to say "
-    "whether the document is relevant. Reply with a JSON object with the single key 'score' and nothing else.")
+    "whether the document is relevant. Reply with a JSON object with the single key 'score' and nothing else."
+)
 JSON_TOKENS = 32  # room for a JSON object
 
 
@@ -345,15 +524,22 @@ def sequential_grade(state: TurnState, tools: Toolbox) -> tuple[dict, Graded]:
     "One generated JSON grade after another; what cannot be read keeps the document, as the published code does."
     contexts, grades = tools.retriever.contexts(state["found"]), []
     for c in contexts:
-        (reply,) = tools.chat.generate([chat(JSON_GRADE, f"Document:\n{c.text}\n\nQuestion: {state['query']}")], JSON_TOKENS)
+        (reply,) = tools.chat.generate(
+            [chat(JSON_GRADE, f"Document:\n{c.text}\n\nQuestion: {state['query']}")], JSON_TOKENS
+        )
         grades.append(Grade(c.id, read_verdict(reply.text, "yes")))
     step = Graded(grades=tuple(grades))
     return {"kept": list(step.kept)}, step
 
 
 SEQUENTIAL = replace(
-    SELF_CRAG, name="sequential", about="Self-CRAG with one prompt at a time and free-text JSON verdicts",
-    build=lambda tools: build_self_crag(tools, {**SELF_CRAG_NODES, "grade_documents": sequential_grade}))
+    SELF_CRAG,
+    name="sequential",
+    about="Self-CRAG with one prompt at a time and free-text JSON verdicts",
+    build=lambda tools: build_self_crag(
+        tools, {**SELF_CRAG_NODES, "grade_documents": sequential_grade}
+    ),
+)
 
 
 def sequential_settings(settings: Settings) -> Settings:
@@ -375,7 +561,9 @@ def timed_run(
     models.embedder.encode(["warm up"])
     start = time.perf_counter()
     run = run_tasks(system, tasks, folder, settings, index, models=models, progress=False)
-    return 60 * len(tasks) / (time.perf_counter() - start), {i: t.answer for i, t in run.trajectories.items()}
+    return 60 * len(tasks) / (time.perf_counter() - start), {
+        i: t.answer for i, t in run.trajectories.items()
+    }
 
 # %% ../../nbs/9_studies/00_bench.ipynb #53f6ac70
 def in_turn(
@@ -383,8 +571,11 @@ def in_turn(
     rounds: int,
 ) -> list[list[str]]:  # for each round the ways, each round beginning with another one
     "An order in which no way always has the same neighbours in time."
-    at = lambda r: r % len(ways)
-    return [[*ways[at(r):], *ways[:at(r)]] for r in range(rounds)]
+
+    def at(r):
+        return r % len(ways)
+
+    return [[*ways[at(r) :], *ways[: at(r)]] for r in range(rounds)]
 
 
 def spread(name: str, values: Sequence[float]) -> dict[str, float]:
@@ -396,8 +587,12 @@ def spread(name: str, values: Sequence[float]) -> dict[str, float]:
 def turn_ways(settings: Settings) -> dict[str, tuple[System, Settings]]:
     "The ways to run a turn that are held against each other."
     written = with_settings(settings, {"stages.grade": "verdict", "stages.check": "verdict"})
-    return {"self_crag": (SELF_CRAG, settings), "batch_of_1": (SELF_CRAG, replace(settings, batch_size=1)),
-            "batched_verdicts": (SELF_CRAG, written), "sequential": (SEQUENTIAL, sequential_settings(settings))}
+    return {
+        "self_crag": (SELF_CRAG, settings),
+        "batch_of_1": (SELF_CRAG, replace(settings, batch_size=1)),
+        "batched_verdicts": (SELF_CRAG, written),
+        "sequential": (SEQUENTIAL, sequential_settings(settings)),
+    }
 
 
 def bench_turns(
@@ -408,18 +603,35 @@ def bench_turns(
 ) -> dict[str, float]:
     "Turns a minute of each way, over several rounds, the ratios of some, and whether the batch size changes an answer."
     settings = settings or load_settings()
-    models, tasks = models or Models(settings), read_tasks(sample_dir() / "reference.jsonl")[::4][:n]
+    models, tasks = (
+        models or Models(settings),
+        read_tasks(sample_dir() / "reference.jsonl")[::4][:n],
+    )
     ways, speed, same = turn_ways(settings), [], []
     with tempfile.TemporaryDirectory() as tmp:
         index = Path(tmp) / "index"
-        build_index(list(read_corpus(*sample_corpus())), index, models.embedder, settings.chunks, progress=False)
+        build_index(
+            list(read_corpus(*sample_corpus())),
+            index,
+            models.embedder,
+            settings.chunks,
+            progress=False,
+        )
         for r, order in enumerate(in_turn(list(ways), rounds)):
-            runs = {name: timed_run(*ways[name], tasks, Path(tmp) / f"{name}_{r}", index, models) for name in order}
+            runs = {
+                name: timed_run(*ways[name], tasks, Path(tmp) / f"{name}_{r}", index, models)
+                for name in order
+            }
             speed.append({name: s for name, (s, _) in runs.items()})
             same.append(runs["self_crag"][1] == runs["batch_of_1"][1])
     out = {"tasks": len(tasks), "rounds": rounds}
-    for name in ways: out |= spread(f"{name}_per_minute", [s[name] for s in speed])
-    for a, b in (("self_crag", "sequential"), ("batched_verdicts", "sequential"), ("self_crag", "batch_of_1")):
+    for name in ways:
+        out |= spread(f"{name}_per_minute", [s[name] for s in speed])
+    for a, b in (
+        ("self_crag", "sequential"),
+        ("batched_verdicts", "sequential"),
+        ("self_crag", "batch_of_1"),
+    ):
         out |= spread(f"{a}_over_{b}", [s[a] / s[b] for s in speed])
     return out | {"same_answers_at_batch_1": float(all(same))}
 
@@ -431,7 +643,10 @@ def distinct_prompts(
 ) -> list[Prompt]:
     "Prompts of random words that share no beginning."
     rng = random.Random(seed)
-    word = lambda: "".join(rng.choices("abcdefghijklmnopqrstuvwxyz", k=rng.randint(3, 8)))
+
+    def word():
+        return "".join(rng.choices("abcdefghijklmnopqrstuvwxyz", k=rng.randint(3, 8)))
+
     return [chat("", " ".join(word() for _ in range(words))) for _ in range(n)]
 
 
@@ -439,7 +654,7 @@ def reading_speed(model: ChatModel, prompts: Sequence[Prompt], batch: int) -> fl
     "Prompt tokens a second, with so many prompts at once."
     start, tokens = time.perf_counter(), 0
     for i in range(0, len(prompts), batch):
-        part = prompts[i:i + batch]
+        part = prompts[i : i + batch]
         tokens += sum(s.tokens_in for s in model.score(part, ["Yes"] * len(part)))
     return tokens / (time.perf_counter() - start)
 
@@ -447,7 +662,8 @@ def reading_speed(model: ChatModel, prompts: Sequence[Prompt], batch: int) -> fl
 def writing_speed(model: ChatModel, prompts: Sequence[Prompt], batch: int, most: int) -> float:
     "Written tokens a second, with so many prompts at once, after prompts that are short."
     start, tokens = time.perf_counter(), 0
-    for i in range(0, len(prompts), batch): tokens += sum(c.tokens_out for c in model.generate(prompts[i:i + batch], most))
+    for i in range(0, len(prompts), batch):
+        tokens += sum(c.tokens_out for c in model.generate(prompts[i : i + batch], most))
     return tokens / (time.perf_counter() - start)
 
 # %% ../../nbs/9_studies/00_bench.ipynb #b13c179c
@@ -471,7 +687,8 @@ def bench_batching(
         found.append((read, write))
     out: dict[str, float] = {"batch": batch, "rounds": rounds}
     for name, k in (("read", 0), ("write", 1)):
-        for b in (1, batch): out |= spread(f"{name}_at_{b}", [f[k][b] for f in found])
+        for b in (1, batch):
+            out |= spread(f"{name}_at_{b}", [f[k][b] for f in found])
         out |= spread(f"{name}_gain", [f[k][batch] / f[k][1] for f in found])
     return out
 
@@ -483,7 +700,10 @@ def expected_gain(
 ) -> float:
     "How many times as fast a run with such tokens is in batches, if all batches were full."
     batch = int(speeds["batch"])
-    seconds = lambda b: read / speeds[f"read_at_{b}"] + written / speeds[f"write_at_{b}"]
+
+    def seconds(b):
+        return read / speeds[f"read_at_{b}"] + written / speeds[f"write_at_{b}"]
+
     return seconds(1) / seconds(batch)
 
 # %% ../../nbs/9_studies/00_bench.ipynb #read0002
@@ -494,7 +714,11 @@ def bench_reading(
     rounds: int = 3,
 ) -> dict[str, float]:
     "Prompt tokens a second of a batch that is read one by one, and together, in turn, by the length of its prompts."
-    model, ways, usual = model or Models(load_settings()).chat, {"alone": 0, "together": 10**9}, local.ALONE
+    model, ways, usual = (
+        model or Models(load_settings()).chat,
+        {"alone": 0, "together": 10**9},
+        local.ALONE,
+    )
     found: dict[str, list[float]] = {}
     try:
         for r, order in enumerate(in_turn(list(ways), rounds)):
@@ -502,32 +726,54 @@ def bench_reading(
                 local.ALONE = ways[way]
                 getattr(model, "unload", lambda: None)()
                 model.generate([chat("", "warm up")], 4)
-                found.setdefault(f"{way}_{n}", []).append(reading_speed(model, distinct_prompts(batch, n, r), batch))
-    finally: local.ALONE = usual
-    gains = {f"gain_{n}": [a / b for a, b in zip(found[f"alone_{n}"], found[f"together_{n}"])] for n in words}
-    out = {k: v for name, speeds in {**found, **gains}.items() for k, v in spread(name, speeds).items()}
+                found.setdefault(f"{way}_{n}", []).append(
+                    reading_speed(model, distinct_prompts(batch, n, r), batch)
+                )
+    finally:
+        local.ALONE = usual
+    gains = {
+        f"gain_{n}": [a / b for a, b in zip(found[f"alone_{n}"], found[f"together_{n}"])]
+        for n in words
+    }
+    out = {
+        k: v for name, speeds in {**found, **gains}.items() for k, v in spread(name, speeds).items()
+    }
     return {"batch": batch, "rounds": rounds, **out}
 
 # %% ../../nbs/9_studies/00_bench.ipynb #a03d0784
 Bench = Callable[[], dict[str, float]]
 BENCHES: dict[str, Bench] = {
-    "ingestion": bench_ingestion, "search": bench_search, "search_366k": partial(bench_search, 366_479, 384, local_queries=0),
-    "search_real": lambda: bench_search(local_queries=0, given=index_vectors(os.environ.get("MTRAG_INDEX", ""))),
-    "words": bench_words, "turns": bench_turns, "batching": bench_batching, "reading": bench_reading}
+    "ingestion": bench_ingestion,
+    "search": bench_search,
+    "search_366k": partial(bench_search, 366_479, 384, local_queries=0),
+    "search_real": lambda: bench_search(
+        local_queries=0, given=index_vectors(os.environ.get("MTRAG_INDEX", ""))
+    ),
+    "words": bench_words,
+    "turns": bench_turns,
+    "batching": bench_batching,
+    "reading": bench_reading,
+}
 
 
 def _begun(out: Path, rows: Collection[str]) -> dict:
     "What the file says, where some rows are renewed; else only the machine."
     where = {"machine": machine(), "packages": package_versions()}
-    if not rows: return where
+    if not rows:
+        return where
     old = read_json(out) if out.exists() else where
-    return old | {"rows": {k: v for k, v in old.get("rows", {}).items() if k not in rows} | {name: where for name in rows}}
+    return old | {
+        "rows": {k: v for k, v in old.get("rows", {}).items() if k not in rows}
+        | {name: where for name in rows}
+    }
 
 
 def main(
     out: str | Path = "data/measured/bench.json",  # written with the machine it was measured on
     benches: Mapping[str, Bench] = BENCHES,
-    rows: Collection[str] = (),  # only these are measured, and noted with their machine; the others are kept. None: all that can be
+    rows: Collection[
+        str
+    ] = (),  # only these are measured, and noted with their machine; the others are kept. None: all that can be
 ) -> dict:
     "Measure, print, and write it down. All of it takes about two hours on two cores. Raises SettingsError for a row that there is not."
     if unknown := [name for name in rows if name not in benches]:
@@ -536,49 +782,98 @@ def main(
     for name in rows or [n for n in benches if n != "search_real" or os.environ.get("MTRAG_INDEX")]:
         print(f"{name} ...", flush=True)
         measured[name] = benches[name]()
-        for k, v in measured[name].items(): print(f"  {k:36} {v:>12,.2f}", flush=True)
+        for k, v in measured[name].items():
+            print(f"  {k:36} {v:>12,.2f}", flush=True)
         write_json(out, measured)
     return measured
 
 # %% ../../nbs/9_studies/00_bench.ipynb #bf00c012
 SEARCHES = ("search", "search_366k", "search_real")
 NAMES = {"hnsw": "HNSW", "int8": "8 bits", "hnsw_int8": "HNSW and 8 bits"}
-Row = tuple[str, tuple[float, str], str, tuple[float, str]]  # what, here with its range, the plain way, there with its range
+Row = tuple[
+    str, tuple[float, str], str, tuple[float, str]
+]  # what, here with its range, the plain way, there with its range
 
 
 def _search_rows(measured: Mapping[str, Mapping[str, float]]) -> list[Row]:
     "Searches, in milliseconds."
     rows: list[Row] = []
     for s in (measured[name] for name in SEARCHES if name in measured):
-        what, one = f"top-20 in a domain, {s['n']:,} x {s['dim']}, ms", lambda name, s=s: (s[f"{name}_ms"], "")
+        what, one = (
+            f"top-20 in a domain, {s['n']:,} x {s['dim']}, ms",
+            lambda name, s=s: (s[f"{name}_ms"], ""),
+        )
         plain = {"numpy": "numpy, all", "block": "numpy, its block", "local": "Qdrant's local mode"}
-        rows += [(what, one("edge"), way, one(name)) for name, way in plain.items() if f"{name}_ms" in s]
-        rows += [(f"{what}, {way}, recall {s[f'{name}_recall']:.3f}", one(name), "all compared", one("edge"))
-                 for name, way in NAMES.items() if f"{name}_ms" in s]
-    if w := measured.get("words"): rows.append((f"BM25 top-20 of {w['n']:,}, ms", (w["edge_ms"], ""), "bm25s", (w["bm25s_ms"], "")))
+        rows += [
+            (what, one("edge"), way, one(name)) for name, way in plain.items() if f"{name}_ms" in s
+        ]
+        rows += [
+            (
+                f"{what}, {way}, recall {s[f'{name}_recall']:.3f}",
+                one(name),
+                "all compared",
+                one("edge"),
+            )
+            for name, way in NAMES.items()
+            if f"{name}_ms" in s
+        ]
+    if w := measured.get("words"):
+        rows.append(
+            (f"BM25 top-20 of {w['n']:,}, ms", (w["edge_ms"], ""), "bm25s", (w["bm25s_ms"], ""))
+        )
     return rows
 
 # %% ../../nbs/9_studies/00_bench.ipynb #bf00c014
 def _ranged(group: Mapping[str, float], name: str) -> tuple[float, str]:
     "A number and its range, as far as there is one."
-    return group[name], f"{group[name + '_least']:.2f} to {group[name + '_most']:.2f}" if name + "_least" in group else ""
+    return (
+        group[name],
+        f"{group[name + '_least']:.2f} to {group[name + '_most']:.2f}"
+        if name + "_least" in group
+        else "",
+    )
 
 
 def _turn_rows(t: Mapping[str, float], b: Mapping[str, float]) -> list[Row]:
     "Turns and tokens, more of which are better, with their ranges."
-    ways = (("profile laptop", "self_crag", "one task at a time", "batch_of_1"),
-            ("verdicts written", "batched_verdicts", "one prompt at a time", "sequential"))
-    rows = [(f"turns a minute, {what}", _ranged(t, f"{ours}_per_minute"), plain, _ranged(t, f"{theirs}_per_minute"))
-            for what, ours, plain, theirs in ways if t]
-    return rows + [(f"tokens {verb} a second, eight at once", _ranged(b, f"{name}_at_8"), "one", _ranged(b, f"{name}_at_1"))
-                   for verb, name in (("read", "read"), ("written", "write")) if b]
+    ways = (
+        ("profile laptop", "self_crag", "one task at a time", "batch_of_1"),
+        ("verdicts written", "batched_verdicts", "one prompt at a time", "sequential"),
+    )
+    rows = [
+        (
+            f"turns a minute, {what}",
+            _ranged(t, f"{ours}_per_minute"),
+            plain,
+            _ranged(t, f"{theirs}_per_minute"),
+        )
+        for what, ours, plain, theirs in ways
+        if t
+    ]
+    return rows + [
+        (
+            f"tokens {verb} a second, eight at once",
+            _ranged(b, f"{name}_at_8"),
+            "one",
+            _ranged(b, f"{name}_at_1"),
+        )
+        for verb, name in (("read", "read"), ("written", "write"))
+        if b
+    ]
 
 
 def _reading_rows(r: Mapping[str, float]) -> list[Row]:
     "Tokens that are read, more of which are better, by the length of prompts."
     sizes = [k.removeprefix("gain_") for k in r if k.startswith("gain_") and k.count("_") == 1]
-    return [(f"tokens read a second, eight prompts of {n} words, one by one", _ranged(r, f"alone_{n}"), "padded together",
-             _ranged(r, f"together_{n}")) for n in sizes]
+    return [
+        (
+            f"tokens read a second, eight prompts of {n} words, one by one",
+            _ranged(r, f"alone_{n}"),
+            "padded together",
+            _ranged(r, f"together_{n}"),
+        )
+        for n in sizes
+    ]
 
 
 def bench_table(
@@ -586,9 +881,23 @@ def bench_table(
 ) -> str:
     "Each speed beside the plain ways."
     i = measured["ingestion"]
-    parsing: Row = ("linked nodes, MB per CPU-second", (i["nodes_mb_per_cpu_s"], ""), "stock parser", (i["stock_mb_per_cpu_s"], ""))
-    rows = [parsing, *_search_rows(measured), *_turn_rows(measured.get("turns", {}), measured.get("batching", {})),
-            *_reading_rows(measured.get("reading", {}))]
-    times = [there / here if ", ms" in what else here / there for what, (here, _), _, (there, _) in rows]
-    cells = [(what, *ours, plain, *theirs, f"{x:.1f}") for (what, ours, plain, theirs), x in zip(rows, times)]
+    parsing: Row = (
+        "linked nodes, MB per CPU-second",
+        (i["nodes_mb_per_cpu_s"], ""),
+        "stock parser",
+        (i["stock_mb_per_cpu_s"], ""),
+    )
+    rows = [
+        parsing,
+        *_search_rows(measured),
+        *_turn_rows(measured.get("turns", {}), measured.get("batching", {})),
+        *_reading_rows(measured.get("reading", {})),
+    ]
+    times = [
+        there / here if ", ms" in what else here / there for what, (here, _), _, (there, _) in rows
+    ]
+    cells = [
+        (what, *ours, plain, *theirs, f"{x:.1f}")
+        for (what, ours, plain, theirs), x in zip(rows, times)
+    ]
     return text_table(["", "here", "range", "the plain way", "there", "range", "times"], cells, 2)

@@ -19,8 +19,16 @@ from ..core.html import text_table
 from ..core.record import Outcome, Run
 from ..core.settings import load_settings
 from ..core.types import TO_ANSWER, TO_REFUSE, DataError, Gold, Task, plain
-from ..data.mtrag import (Benchmark, read_benchmark, read_corpus, read_gold, read_tasks, sample_corpus, sample_dir,
-                                 with_rewrites)
+from mtrag_nb.data.mtrag import (
+    Benchmark,
+    read_benchmark,
+    read_corpus,
+    read_gold,
+    read_tasks,
+    sample_corpus,
+    sample_dir,
+    with_rewrites,
+)
 from ..data.official import files_there, human_rewrites, official_dir, official_file
 from ..evaluate.audit import COSTS, CostPoint
 from ..evaluate.blame import BlameReport, Gate, blame_items, groups_of
@@ -36,8 +44,18 @@ from ..runs.run import machine, open_web, package_versions, run_tasks
 from ..search.build import build_index
 from ..search.index import open_index
 from .calibration import real_data
-from .sittings import (Kept, Turned, audit_of, gates_of, keep_turns, lacking, ladder_of, read_turns, report_of,
-                                       turned)
+from mtrag_nb.studies.sittings import (
+    Kept,
+    Turned,
+    audit_of,
+    gates_of,
+    keep_turns,
+    lacking,
+    ladder_of,
+    read_turns,
+    report_of,
+    turned,
+)
 from ..systems.registry import SYSTEMS, configured, system_named
 
 # %% auto #0
@@ -54,12 +72,14 @@ PARTS = ("live", "audit", "ladder")  # what is done with each system besides run
 Parts = Sequence[str] | Mapping[str, Sequence[str]]  # of all systems, or of each by its name
 
 
-def parts_of(parts: Parts, system: str) -> Sequence[str]: return parts.get(system, ()) if isinstance(parts, Mapping) else parts
+def parts_of(parts: Parts, system: str) -> Sequence[str]:
+    return parts.get(system, ()) if isinstance(parts, Mapping) else parts
 
 
 @dataclass(frozen=True)
 class Made:
     "The runs of one system; None for what was not asked for."
+
     run: Run
     live: Run | None  # on its own answers
     off: Mapping[str, Run] | None  # mechanism -> without it
@@ -82,22 +102,41 @@ def run_system(
     settings, system, folder = configured(name, profile), system_named(name), folder / name
     source = open_web(web, settings, models) if web != "none" else None
     how = {"models": models, "progress": progress}
-    run = run_tasks(system, tasks, folder / "run", settings, index, lines=known.lines, web=source, **how)
-    live = live_run(system, tasks, folder / "live", settings, index, **how) if "live" in parts else None
+    run = run_tasks(
+        system, tasks, folder / "run", settings, index, lines=known.lines, web=source, **how
+    )
+    live = (
+        live_run(system, tasks, folder / "live", settings, index, **how)
+        if "live" in parts
+        else None
+    )
     of, right = len(run.trajectories), right_by_target(known.gold)
     off = audit_run(run, folder / f"without-{of}", index=index, **how) if "audit" in parts else None
-    rungs = climb(run, folder / f"known-{of}", known.gold, right, index=index, **how) if "ladder" in parts else None
+    rungs = (
+        climb(run, folder / f"known-{of}", known.gold, right, index=index, **how)
+        if "ladder" in parts
+        else None
+    )
     return Made(run, live, off, rungs)
 
 # %% ../../nbs/9_studies/17_blame.ipynb #7a92cf6e
-PRICES = (0.0, 0.1, 0.2)  # what a wrong answer costs, on the scale on which a refusal is 0 and the reference answer 1
+PRICES = (
+    0.0,
+    0.1,
+    0.2,
+)  # what a wrong answer costs, on the scale on which a refusal is 0 and the reference answer 1
 KINDS = {"with an answer": TO_ANSWER, "without": TO_REFUSE}  # questions, by their label
 
 
 def at_price(p: Pair, price: float) -> Pair:
     "The same turns where a wrong answer costs so much: as measured, it is worth its ROUGE-L, about .1, and a refusal nothing."
-    cost = lambda e: -price if e.came == "failed" and e.outcome is Outcome.ANSWERED else e.value
-    dearer = lambda ends: {i: replace(e, value=cost(e)) for i, e in ends.items()}
+
+    def cost(e):
+        return -price if e.came == "failed" and e.outcome is Outcome.ANSWERED else e.value
+
+    def dearer(ends):
+        return {i: replace(e, value=cost(e)) for i, e in ends.items()}
+
     return replace(p, before=dearer(p.before), after=dearer(p.after))
 
 
@@ -105,89 +144,185 @@ def at_prices(pairs: Sequence[Pair]) -> list[list[dict]]:  # of each pair: a lin
     "Differences in value by the price of a wrong answer; at each price corrected for all of these pairs."
     some = {price: [at_price(p, price) for p in pairs] for price in PRICES}
     adjusted = {price: settled([p.sums for p in found])[1] for price, found in some.items()}
-    line = lambda price, i, n: {"price": price, "value": i, "p holm": None if i.low is None else float(adjusted[price][n])}
-    return [[line(price, found[n].worth, n) for price, found in some.items()] for n in range(len(pairs))]
+
+    def line(price, i, n):
+        return {
+            "price": price,
+            "value": i,
+            "p holm": None if i.low is None else float(adjusted[price][n]),
+        }
+
+    return [
+        [line(price, found[n].worth, n) for price, found in some.items()] for n in range(len(pairs))
+    ]
 
 # %% ../../nbs/9_studies/17_blame.ipynb #7a92cf6eb
 def acted(p: Pair) -> int:
     "Turns in which a mechanism did anything: without it another answer, another outcome, or other tokens or calls."
-    end = lambda e: (e.outcome, e.said, {by: n for by, n in e.cost.items() if by != "seconds"})
+
+    def end(e):
+        return (e.outcome, e.said, {by: n for by, n in e.cost.items() if by != "seconds"})
+
     return sum(end(e) != end(p.after[i]) for i, e in p.before.items())
 
 
-def by_kind(p: Pair, labels: Mapping[str, str]) -> dict[str, dict]:  # labels: task id -> answerability
+def by_kind(
+    p: Pair, labels: Mapping[str, str]
+) -> dict[str, dict]:  # labels: task id -> answerability
     "A pair, questions with an answer and without apart: how the turns ended before and after, and the difference in value."
-    end = lambda e: {Outcome.I_DONT_KNOW: "refused", Outcome.ANSWERED: "wrong" if e.came == "failed" else e.came}.get(e.outcome, "other")
+
+    def end(e):
+        return {
+            Outcome.I_DONT_KNOW: "refused",
+            Outcome.ANSWERED: "wrong" if e.came == "failed" else e.came,
+        }.get(e.outcome, "other")
+
     out = {}
     for kind, some in KINDS.items():
-        before, after = ({i: e for i, e in ends.items() if labels[i] in some} for ends in (p.before, p.after))
+        before, after = (
+            {i: e for i, e in ends.items() if labels[i] in some} for ends in (p.before, p.after)
+        )
         q = Pair(p.name, before, after)
-        out[kind] = {"turns": len(before), "changed": q.changed, "before": Counter(map(end, before.values())),
-                     "after": Counter(map(end, after.values())), "value": q.worth if before else None}
+        out[kind] = {
+            "turns": len(before),
+            "changed": q.changed,
+            "before": Counter(map(end, before.values())),
+            "after": Counter(map(end, after.values())),
+            "value": q.worth if before else None,
+        }
     return out
 
 # %% ../../nbs/9_studies/17_blame.ipynb #price001
 def of_pair(p: Pair) -> dict:
     "A pair of runs as numbers."
-    return {"changed": p.changed, "kept": p.kept, "fixed": p.fixed, "spoilt": p.spoilt, "left": p.left, "undecided": p.untold, "cl": p.cl,
-            "cs": p.cs, "before": p.accuracy(False), "after": p.accuracy(True), "gain": p.gain, "value": p.worth, "tokens": p.cost(),
-            "calls": p.cost("calls"), "fixed turns": p.ids(False, True), "spoilt turns": p.ids(True, False), "acted": acted(p),
-            "conversations apart": sum(d != 0 for d in p.sums)}
+    return {
+        "changed": p.changed,
+        "kept": p.kept,
+        "fixed": p.fixed,
+        "spoilt": p.spoilt,
+        "left": p.left,
+        "undecided": p.untold,
+        "cl": p.cl,
+        "cs": p.cs,
+        "before": p.accuracy(False),
+        "after": p.accuracy(True),
+        "gain": p.gain,
+        "value": p.worth,
+        "tokens": p.cost(),
+        "calls": p.cost("calls"),
+        "fixed turns": p.ids(False, True),
+        "spoilt turns": p.ids(True, False),
+        "acted": acted(p),
+        "conversations apart": sum(d != 0 for d in p.sums),
+    }
 
 
 def means_of(turns: Sequence[Turned], report: BlameReport) -> dict:
     "Quality, refusal and cost of a system."
     ends, label = {t.task: t.run for t in turns}, report.groups["answerability"]
-    mean = lambda of, some: mean_interval([float(of(e)) for e in some], [e.talk for e in some])
-    outcome = lambda labels, wanted: mean(lambda e: e.outcome is wanted, [e for i, e in ends.items() if label[i] in labels])
+
+    def mean(of, some):
+        return mean_interval([float(of(e)) for e in some], [e.talk for e in some])
+
+    def outcome(labels, wanted):
+        return mean(
+            lambda e: e.outcome is wanted, [e for i, e in ends.items() if label[i] in labels]
+        )
+
     told = {i: e for i, e in ends.items() if e.value is not None}
-    return {"right": report.share(lambda b: b.came == "right"), "value": mean(lambda e: e.value, told.values()),
-            "failed": report.share(lambda b: b.came == "failed"), "came": Counter(b.came for b in report.turns.values()),
-            "refused where it should": outcome(TO_REFUSE, Outcome.I_DONT_KNOW),
-            "answered where it should": outcome(TO_ANSWER, Outcome.ANSWERED),
-            "broke": sum(e.outcome is Outcome.ERROR for e in ends.values()), "worth": {i: e.value for i, e in told.items()},
-            **{f"{by} a turn": mean(lambda e, by=by: e.cost[by], ends.values()) for by in COSTS}}
+    return {
+        "right": report.share(lambda b: b.came == "right"),
+        "value": mean(lambda e: e.value, told.values()),
+        "failed": report.share(lambda b: b.came == "failed"),
+        "came": Counter(b.came for b in report.turns.values()),
+        "refused where it should": outcome(TO_REFUSE, Outcome.I_DONT_KNOW),
+        "answered where it should": outcome(TO_ANSWER, Outcome.ANSWERED),
+        "broke": sum(e.outcome is Outcome.ERROR for e in ends.values()),
+        "worth": {i: e.value for i, e in told.items()},
+        **{f"{by} a turn": mean(lambda e, by=by: e.cost[by], ends.values()) for by in COSTS},
+    }
 
 # %% ../../nbs/9_studies/17_blame.ipynb #3896ba86
 def of_gates(found: Sequence[Gate]) -> list[dict]:
     "What gates kept and dropped, against gold."
-    return [{"gate": g.name, "of": g.what, "good kept": g.count(True, True), "good dropped": g.count(True, False),
-             "bad kept": g.count(False, True), "bad dropped": g.count(False, False), "kept": g.kept, "dropped": g.dropped,
-             "auroc": g.auroc, "calls": g.calls, "tokens": g.tokens} for g in found]
+    return [
+        {
+            "gate": g.name,
+            "of": g.what,
+            "good kept": g.count(True, True),
+            "good dropped": g.count(True, False),
+            "bad kept": g.count(False, True),
+            "bad dropped": g.count(False, False),
+            "kept": g.kept,
+            "dropped": g.dropped,
+            "auroc": g.auroc,
+            "calls": g.calls,
+            "tokens": g.tokens,
+        }
+        for g in found
+    ]
 
 
 def of_ladder(found: Ladder, labels: Mapping[str, str]) -> dict:
     "A ladder as numbers."
-    if not found.pairs: return {"failed": 0, "lowest": {}, "repaired": {}, "alone": {}, "rungs": {}, "up to": {}}
-    return {"failed": len(found.failed), "lowest": Counter(found.repaired().values()), "repaired": found.repaired(),
-            "alone": Counter(n for some in found.alone_repairs().values() for n in some),
-            "rungs": {n: {**of_pair(p), "kinds": by_kind(p, labels)} for n, p in found.alone.items()},
-            "up to": {n: p.accuracy(True) for n, p in found.together.items()}}
+    if not found.pairs:
+        return {"failed": 0, "lowest": {}, "repaired": {}, "alone": {}, "rungs": {}, "up to": {}}
+    return {
+        "failed": len(found.failed),
+        "lowest": Counter(found.repaired().values()),
+        "repaired": found.repaired(),
+        "alone": Counter(n for some in found.alone_repairs().values() for n in some),
+        "rungs": {n: {**of_pair(p), "kinds": by_kind(p, labels)} for n, p in found.alone.items()},
+        "up to": {n: p.accuracy(True) for n, p in found.together.items()},
+    }
 
 # %% ../../nbs/9_studies/17_blame.ipynb #2241f44c
 def spoilt_talk(live: Pair) -> list[dict]:  # its turns, in order; [] if there is none
     "The conversation that suffers most from the system's own answers."
     talks: dict[str, list[str]] = {}
-    for i, e in sorted(live.after.items(), key=lambda x: x[1].turn): talks.setdefault(e.talk, []).append(i)
-    fell = lambda i, before: live.told.get(i) == (True, False) and any(live.after[j].came == "failed" for j in before)
-    worst = max(talks.values(), key=lambda ids: sum(fell(i, ids[:n]) for n, i in enumerate(ids)), default=[])
-    if not any(fell(i, worst[:n]) for n, i in enumerate(worst)): return []
+    for i, e in sorted(live.after.items(), key=lambda x: x[1].turn):
+        talks.setdefault(e.talk, []).append(i)
+
+    def fell(i, before):
+        return live.told.get(i) == (True, False) and any(
+            live.after[j].came == "failed" for j in before
+        )
+
+    worst = max(
+        talks.values(), key=lambda ids: sum(fell(i, ids[:n]) for n, i in enumerate(ids)), default=[]
+    )
+    if not any(fell(i, worst[:n]) for n, i in enumerate(worst)):
+        return []
     return [{"task": i, "turn": live.after[i].turn, "came": live.came[i]} for i in worst]
 
 # %% ../../nbs/9_studies/17_blame.ipynb #94cc1745
-def of_system(name: str, turns: Sequence[Turned], groups: Mapping[str, Mapping[str, str]]) -> tuple[dict, dict[str, Mapping[str, Pair]]]:
+def of_system(
+    name: str, turns: Sequence[Turned], groups: Mapping[str, Mapping[str, str]]
+) -> tuple[dict, dict[str, Mapping[str, Pair]]]:
     "A system as numbers; and the pairs of its audit, and of its ladder, that one correction is to hold over."
-    report, audit, ladder = report_of(name, turns, groups), audit_of(name, turns), ladder_of(name, turns)
+    report, audit, ladder = (
+        report_of(name, turns, groups),
+        audit_of(name, turns),
+        ladder_of(name, turns),
+    )
     own, labels = {t.task: t.live for t in turns if t.live}, groups["answerability"]
     live = paired("own history", {t.task: t.run for t in turns}, own) if own else None
-    return {**means_of(turns, report), "causes": report.counts(), "stages": report.counts("stage"), "judged": len(report.judged),
-            "by": {what: report.by(what) for what in groups},
-            "turns": {i: {"came": b.came, "cause": b.cause, "node": b.node} for i, b in report.turns.items()},
-            "gates": of_gates(gates_of(turns)), "audit": {n: {**of_pair(p), "kinds": by_kind(p, labels)} for n, p in audit.pairs.items()},
-            "ladder": of_ladder(ladder, labels),
-            "live": {place: of_pair(p) for place, p in by_place(live).items()} if live else {},
-            "spoilt talk": spoilt_talk(live) if live else [],
-            "ladder from own history": of_ladder(ladder_of(name, turns, own=True), labels)}, {"audit": audit.pairs, "rungs": ladder.alone}
+    return {
+        **means_of(turns, report),
+        "causes": report.counts(),
+        "stages": report.counts("stage"),
+        "judged": len(report.judged),
+        "by": {what: report.by(what) for what in groups},
+        "turns": {
+            i: {"came": b.came, "cause": b.cause, "node": b.node} for i, b in report.turns.items()
+        },
+        "gates": of_gates(gates_of(turns)),
+        "audit": {n: {**of_pair(p), "kinds": by_kind(p, labels)} for n, p in audit.pairs.items()},
+        "ladder": of_ladder(ladder, labels),
+        "live": {place: of_pair(p) for place, p in by_place(live).items()} if live else {},
+        "spoilt talk": spoilt_talk(live) if live else [],
+        "ladder from own history": of_ladder(ladder_of(name, turns, own=True), labels),
+    }, {"audit": audit.pairs, "rungs": ladder.alone}
 
 
 def measured(
@@ -198,39 +333,81 @@ def measured(
     "The systems beside each other, and each taken apart. One correction holds over all mechanisms, another over all rungs."
     here, groups = {t.id: t for t in tasks}, groups_of({t.id: t for t in tasks}, gold)
     turns: dict[str, list[Turned]] = {}
-    for (name, i), t in kept.items(): turns.setdefault(name, []).extend([t] if i in here else [])
+    for (name, i), t in kept.items():
+        turns.setdefault(name, []).extend([t] if i in here else [])
     found = {n: of_system(n, some, groups) for n, some in turns.items() if some}
     out: dict = {"systems": {n: s for n, (s, _) in found.items()}, "pairs": []}
     for part in ("audit", "rungs"):
         pairs = {(n, m): p for n, (_, taken) in found.items() for m, p in taken[part].items()}
         adjusted = settled([p.sums for p in pairs.values()])[1]
-        for ((n, m), pair), p, prices in zip(pairs.items(), adjusted, at_prices(list(pairs.values()))):
-            told = out["systems"][n]["audit"] if part == "audit" else out["systems"][n]["ladder"]["rungs"]
+        for ((n, m), pair), p, prices in zip(
+            pairs.items(), adjusted, at_prices(list(pairs.values()))
+        ):
+            told = (
+                out["systems"][n]["audit"]
+                if part == "audit"
+                else out["systems"][n]["ladder"]["rungs"]
+            )
             told[m] |= {"p holm": None if pair.worth.low is None else float(p), "prices": prices}
     talks = {i: here[i].conversation_id for s in out["systems"].values() for i in s["turns"]}
-    if len(found) > 1: out["pairs"] = [asdict(p) for p in compare({n: s["worth"] for n, s in out["systems"].items()}, talks, "value").pairs]
+    if len(found) > 1:
+        out["pairs"] = [
+            asdict(p)
+            for p in compare(
+                {n: s["worth"] for n, s in out["systems"].items()}, talks, "value"
+            ).pairs
+        ]
     ends = {n: {t.task: t.run for t in turns[n]} for n in out["systems"]}
     beside = [paired(f"{p['a']} – {p['b']}", ends[p["b"]], ends[p["a"]]) for p in out["pairs"]]
-    for p, prices in zip(out["pairs"], at_prices(beside)): p["prices"] = prices
+    for p, prices in zip(out["pairs"], at_prices(beside)):
+        p["prices"] = prices
     points = {n: (s["tokens a turn"].value, s["right"].value) for n, s in out["systems"].items()}
-    return plain({**out, "dominated": dominated_by(points), "tasks": len(talks), "conversations": len(set(talks.values())),
-                  "labels": Counter(gold[i].answerability for i in talks)})
+    return plain(
+        {
+            **out,
+            "dominated": dominated_by(points),
+            "tasks": len(talks),
+            "conversations": len(set(talks.values())),
+            "labels": Counter(gold[i].answerability for i in talks),
+        }
+    )
 
 # %% ../../nbs/9_studies/17_blame.ipynb #cc6df906
 def submissions(folder: Path, reference: Path) -> dict[str, dict]:  # file -> plain data
     "Released prediction files over given passages, attributed as far as answers and qrels say."
     gold, tasks = read_gold(reference), read_tasks(reference, contexts=True)
-    found = [blame_items(p.stem, prediction_items(p, tasks), gold) for p in sorted(folder.glob("*.jsonl"))]
-    return {r.name: {"judged": len(r.judged), "came": Counter(b.came for b in r.turns.values()), "causes": r.counts(),
-                     "failed": r.share(lambda b: b.came == "failed")} for r in found}
+    found = [
+        blame_items(p.stem, prediction_items(p, tasks), gold)
+        for p in sorted(folder.glob("*.jsonl"))
+    ]
+    return {
+        r.name: {
+            "judged": len(r.judged),
+            "came": Counter(b.came for b in r.turns.values()),
+            "causes": r.counts(),
+            "failed": r.share(lambda b: b.came == "failed"),
+        }
+        for r in found
+    }
 
 
 def submission_table(told: Mapping[str, Mapping]) -> tuple[list[str], list[list]]:
     "Header and rows."
     causes = list(dict.fromkeys(c for s in told.values() for c in s["causes"]))
-    return (["submission", "judged", "right", "undecided", "failed", *causes],
-            [[n[:30], s["judged"], s["came"].get("right", 0), s["came"].get("undecided", 0), span(s["failed"]),
-              *(s["causes"].get(c, 0) for c in causes)] for n, s in told.items()])
+    return (
+        ["submission", "judged", "right", "undecided", "failed", *causes],
+        [
+            [
+                n[:30],
+                s["judged"],
+                s["came"].get("right", 0),
+                s["came"].get("undecided", 0),
+                span(s["failed"]),
+                *(s["causes"].get(c, 0) for c in causes),
+            ]
+            for n, s in told.items()
+        ],
+    )
 
 # %% ../../nbs/9_studies/17_blame.ipynb #df0c95ec
 Table = tuple[list[str], list[list]]
@@ -248,13 +425,41 @@ def span(told: Mapping | Interval | None) -> str:
 
 def system_table(part: Mapping) -> Table:
     "One line a system: quality, refusal, cost, and the stage that failed first most often."
+
     def line(n: str, s: Mapping) -> list:
         named = [(k, v) for k, v in s["stages"].items() if k]
         first = ", ".join(f"{k} {v}" for k, v in named[:2]) or "none"
-        return [n, *(span(s[k]) for k in ("right", "value", "refused where it should", "answered where it should", "tokens a turn",
-                                          "calls a turn")), first, ", ".join(part["dominated"][n]) or "no one"]
-    return (["system", "right", "value", "refused where it should", "answered where it should", "tokens a turn", "calls a turn",
-             "failed first at", "dominated by"], [line(n, s) for n, s in part["systems"].items()])
+        return [
+            n,
+            *(
+                span(s[k])
+                for k in (
+                    "right",
+                    "value",
+                    "refused where it should",
+                    "answered where it should",
+                    "tokens a turn",
+                    "calls a turn",
+                )
+            ),
+            first,
+            ", ".join(part["dominated"][n]) or "no one",
+        ]
+
+    return (
+        [
+            "system",
+            "right",
+            "value",
+            "refused where it should",
+            "answered where it should",
+            "tokens a turn",
+            "calls a turn",
+            "failed first at",
+            "dominated by",
+        ],
+        [line(n, s) for n, s in part["systems"].items()],
+    )
 
 # %% ../../nbs/9_studies/17_blame.ipynb #6f747eb4
 def sure(p: Mapping) -> str:
@@ -264,90 +469,301 @@ def sure(p: Mapping) -> str:
 
 def audit_table(part: Mapping) -> Table:
     "One line a mechanism."
-    share = lambda x: "–" if x is None else f"{x:.2f}"
-    return (["system", "mechanism", "acted in", "turns it changed", "kept right", "fixed", "spoilt", "left wrong", "undecided", "CL, CS",
-             "gain", "gain in value", "p (Holm)", "tokens a turn", "calls a turn"],
-            [[n, m, p.get("acted", "–"), p["changed"], p["kept"], p["fixed"], p["spoilt"], p["left"], p["undecided"],
-              f"{share(p['cl'])}, {share(p['cs'])}", span(p["gain"]), span(p["value"]), sure(p), span(p["tokens"]), span(p["calls"])]
-             for n, s in part["systems"].items() for m, p in s["audit"].items()])
+
+    def share(x):
+        return "–" if x is None else f"{x:.2f}"
+
+    return (
+        [
+            "system",
+            "mechanism",
+            "acted in",
+            "turns it changed",
+            "kept right",
+            "fixed",
+            "spoilt",
+            "left wrong",
+            "undecided",
+            "CL, CS",
+            "gain",
+            "gain in value",
+            "p (Holm)",
+            "tokens a turn",
+            "calls a turn",
+        ],
+        [
+            [
+                n,
+                m,
+                p.get("acted", "–"),
+                p["changed"],
+                p["kept"],
+                p["fixed"],
+                p["spoilt"],
+                p["left"],
+                p["undecided"],
+                f"{share(p['cl'])}, {share(p['cs'])}",
+                span(p["gain"]),
+                span(p["value"]),
+                sure(p),
+                span(p["tokens"]),
+                span(p["calls"]),
+            ]
+            for n, s in part["systems"].items()
+            for m, p in s["audit"].items()
+        ],
+    )
 
 
 def ladder_table(part: Mapping) -> Table:
     "One line a rung."
-    return (["system", "perfect", "gain, alone", "gain in value, alone", "p (Holm)", "repairs alone", "lowest rung of",
-             "right, with all up to it"],
-            [[n, r, span(p["gain"]), span(p["value"]), sure(p), s["ladder"]["alone"].get(r, 0), s["ladder"]["lowest"].get(r, 0),
-              span(s["ladder"]["up to"][r])] for n, s in part["systems"].items() for r, p in s["ladder"]["rungs"].items()])
+    return (
+        [
+            "system",
+            "perfect",
+            "gain, alone",
+            "gain in value, alone",
+            "p (Holm)",
+            "repairs alone",
+            "lowest rung of",
+            "right, with all up to it",
+        ],
+        [
+            [
+                n,
+                r,
+                span(p["gain"]),
+                span(p["value"]),
+                sure(p),
+                s["ladder"]["alone"].get(r, 0),
+                s["ladder"]["lowest"].get(r, 0),
+                span(s["ladder"]["up to"][r]),
+            ]
+            for n, s in part["systems"].items()
+            for r, p in s["ladder"]["rungs"].items()
+        ],
+    )
 
 
 def live_table(part: Mapping) -> Table:
     "One line a place in the conversation."
-    return (["system", "turns", "right, given history", "right, own history", "difference", "difference in value"],
-            [[n, place, *(span(p[k]) for k in ("before", "after", "gain", "value"))]
-             for n, s in part["systems"].items() for place, p in s["live"].items()])
+    return (
+        [
+            "system",
+            "turns",
+            "right, given history",
+            "right, own history",
+            "difference",
+            "difference in value",
+        ],
+        [
+            [n, place, *(span(p[k]) for k in ("before", "after", "gain", "value"))]
+            for n, s in part["systems"].items()
+            for place, p in s["live"].items()
+        ],
+    )
 
 
 def gates_table(part: Mapping) -> Table:
     "One line a gate."
     counts = ("good kept", "good dropped", "bad kept", "bad dropped")
-    return (["system", "gate", "of", *counts, "of the good, kept", "of the bad, dropped", "AUROC", "calls", "tokens"],
-            [[n, g["gate"], g["of"], *(g[c] for c in counts), span(g["kept"]), span(g["dropped"]), span(g["auroc"]), g["calls"],
-              f"{g['tokens']:,}"] for n, s in part["systems"].items() for g in s["gates"]])
+    return (
+        [
+            "system",
+            "gate",
+            "of",
+            *counts,
+            "of the good, kept",
+            "of the bad, dropped",
+            "AUROC",
+            "calls",
+            "tokens",
+        ],
+        [
+            [
+                n,
+                g["gate"],
+                g["of"],
+                *(g[c] for c in counts),
+                span(g["kept"]),
+                span(g["dropped"]),
+                span(g["auroc"]),
+                g["calls"],
+                f"{g['tokens']:,}",
+            ]
+            for n, s in part["systems"].items()
+            for g in s["gates"]
+        ],
+    )
 
 
 def pairs_table(part: Mapping) -> Table:
     "One line a pair of systems: the difference in value."
-    cell = lambda p: span(Interval(p["difference"], p["low"], p["high"], p["n"], p["clusters"]))
-    return (["pair", "difference in value", "p (Holm)", "tasks"],
-            [[f"{p['a']} – {p['b']}", cell(p), "–" if p["p_holm"] is None else f"{p['p_holm']:.3f}", p["n"]] for p in part["pairs"]])
+
+    def cell(p):
+        return span(Interval(p["difference"], p["low"], p["high"], p["n"], p["clusters"]))
+
+    return (
+        ["pair", "difference in value", "p (Holm)", "tasks"],
+        [
+            [
+                f"{p['a']} – {p['b']}",
+                cell(p),
+                "–" if p["p_holm"] is None else f"{p['p_holm']:.3f}",
+                p["n"],
+            ]
+            for p in part["pairs"]
+        ],
+    )
 
 
 def prices_table(part: Mapping) -> Table:
     "One line a pair of systems, or a mechanism whose own interval leaves out 0: the difference in value by the price of a wrong answer."
-    cells = lambda p: [span(p["value"]), *(f"{span(q['value'])}, p {sure(q)}" for q in p["prices"]), verdict(p)]
-    beside = [(f"{p['a']} – {p['b']}", {**p, "p holm": p["p_holm"], "value": Interval(p["difference"], p["low"], p["high"], p["n"],
-                                                                                      p["clusters"])}) for p in part["pairs"]]
-    taken = [(f"{n}: {m}", p) for n, s in part["systems"].items() for m, p in s["audit"].items() if verdict(p)[:6] in ("helped", "harmed")]
-    return (["difference in value", "as measured", *(f"wrong answer at {-price or 0:g}" for price in PRICES), "shown"],
-            [[name, *cells(p)] for name, p in (*beside, *taken) if "prices" in p])
+
+    def cells(p):
+        return [
+            span(p["value"]),
+            *(f"{span(q['value'])}, p {sure(q)}" for q in p["prices"]),
+            verdict(p),
+        ]
+
+    beside = [
+        (
+            f"{p['a']} – {p['b']}",
+            {
+                **p,
+                "p holm": p["p_holm"],
+                "value": Interval(p["difference"], p["low"], p["high"], p["n"], p["clusters"]),
+            },
+        )
+        for p in part["pairs"]
+    ]
+    taken = [
+        (f"{n}: {m}", p)
+        for n, s in part["systems"].items()
+        for m, p in s["audit"].items()
+        if verdict(p)[:6] in ("helped", "harmed")
+    ]
+    return (
+        [
+            "difference in value",
+            "as measured",
+            *(f"wrong answer at {-price or 0:g}" for price in PRICES),
+            "shown",
+        ],
+        [[name, *cells(p)] for name, p in (*beside, *taken) if "prices" in p],
+    )
 
 
-def kinds_table(part: Mapping, wanted: Collection[str]) -> Table:  # wanted: names of mechanisms or rungs
+def kinds_table(
+    part: Mapping, wanted: Collection[str]
+) -> Table:  # wanted: names of mechanisms or rungs
     "One line a mechanism or rung and kind of question: how the turns ended without it, and with it."
     ended = ("right", "undecided", "wrong", "refused")
-    share = lambda found: ", ".join(f"{found[e]} {e}" for e in ended if found.get(e))
-    rows = [(n, m, k, q) for n, s in part["systems"].items() for m, p in {**s["audit"], **s["ladder"]["rungs"]}.items() if m in wanted
-            for k, q in p.get("kinds", {}).items()]
-    return (["system", "with and without", "questions", "turns", "changed", "without", "with", "difference in value"],
-            [[n, m, k, q["turns"], q["changed"], share(q["before"]), share(q["after"]), span(q["value"])] for n, m, k, q in rows])
+
+    def share(found):
+        return ", ".join(f"{found[e]} {e}" for e in ended if found.get(e))
+
+    rows = [
+        (n, m, k, q)
+        for n, s in part["systems"].items()
+        for m, p in {**s["audit"], **s["ladder"]["rungs"]}.items()
+        if m in wanted
+        for k, q in p.get("kinds", {}).items()
+    ]
+    return (
+        [
+            "system",
+            "with and without",
+            "questions",
+            "turns",
+            "changed",
+            "without",
+            "with",
+            "difference in value",
+        ],
+        [
+            [
+                n,
+                m,
+                k,
+                q["turns"],
+                q["changed"],
+                share(q["before"]),
+                share(q["after"]),
+                span(q["value"]),
+            ]
+            for n, m, k, q in rows
+        ],
+    )
 
 
 def tables(part: Mapping) -> dict[str, Table]:  # heading -> header and rows
     "All of a set."
-    return {"systems": system_table(part), "pairs of systems": pairs_table(part),
-            "by the price of a wrong answer": prices_table(part), "mechanisms, each against the run without it": audit_table(part),
-            "perfect stages": ladder_table(part), "on its own answers": live_table(part), "gates": gates_table(part)}
+    return {
+        "systems": system_table(part),
+        "pairs of systems": pairs_table(part),
+        "by the price of a wrong answer": prices_table(part),
+        "mechanisms, each against the run without it": audit_table(part),
+        "perfect stages": ladder_table(part),
+        "on its own answers": live_table(part),
+        "gates": gates_table(part),
+    }
 
 # %% ../../nbs/9_studies/17_blame.ipynb #2180ce88
 CLAIMS = (  # system, mechanism, what its paper says that it does
-    ("self_crag", "rewrite", "the rewrite makes questions that lean on the conversation searchable (seed paper, II.D.1)"),
-    ("self_crag", "grade", "the grade keeps away documents that lead the generator astray (seed paper, II.D.2)"),
-    ("self_crag", "check and retry", "the check catches what stands in no document, and its retries repair it (seed paper, II.C)"),
+    (
+        "self_crag",
+        "rewrite",
+        "the rewrite makes questions that lean on the conversation searchable (seed paper, II.D.1)",
+    ),
+    (
+        "self_crag",
+        "grade",
+        "the grade keeps away documents that lead the generator astray (seed paper, II.D.2)",
+    ),
+    (
+        "self_crag",
+        "check and retry",
+        "the check catches what stands in no document, and its retries repair it (seed paper, II.C)",
+    ),
     ("ncl", "rewrite", "two rewrites make the question stand alone (NCL paper, 3.2, 3.4)"),
-    ("ncl", "relation control", "only the turns that the question belongs to should be seen (NCL paper, 3.3)"),
+    (
+        "ncl",
+        "relation control",
+        "only the turns that the question belongs to should be seen (NCL paper, 3.3)",
+    ),
     ("ncl", "gate", "the gate refuses what the passages cannot answer (NCL paper, 3.5)"),
-    ("ncl", "check and retry", "the quality gate and its stricter retry mend bad answers (NCL paper, 3.6)"),
+    (
+        "ncl",
+        "check and retry",
+        "the quality gate and its stricter retry mend bad answers (NCL paper, 3.6)",
+    ),
     ("agents", "wordings", "three wordings find more than one (multi-agent specification, 5.1)"),
     ("agents", "grade", "grading keeps what is relevant (multi-agent specification, 5.1)"),
-    ("nexus", "grade", "three labels keep what is correct, and what is ambiguous behind it (description of NexusRAG, 3.3)"),
-    ("nexus", "reformulation", "another search where all is incorrect (description of NexusRAG, 3.3)"),
-    ("agents", "reformulation", "another round finds what the first did not (multi-agent specification, 5.2)"))
+    (
+        "nexus",
+        "grade",
+        "three labels keep what is correct, and what is ambiguous behind it (description of NexusRAG, 3.3)",
+    ),
+    (
+        "nexus",
+        "reformulation",
+        "another search where all is incorrect (description of NexusRAG, 3.3)",
+    ),
+    (
+        "agents",
+        "reformulation",
+        "another round finds what the first did not (multi-agent specification, 5.2)",
+    ),
+)
 
 
 def _seen(p: Mapping) -> str:
     "What a difference in value shows at one price of a wrong answer."
     i = interval(p["value"])
-    if i.value is None or i.low is None: return "not shown" if i.value else "no difference"
+    if i.value is None or i.low is None:
+        return "not shown" if i.value else "no difference"
     word = "helped" if i.low > 0 else "harmed" if i.high < 0 else "not shown"
     corrected = p.get("p holm") is not None and p["p holm"] < 0.05
     return word if word == "not shown" or corrected else f"{word}, alone"
@@ -357,7 +773,11 @@ def verdict(p: Mapping) -> str:  # of a mechanism, a rung or a pair of systems
     """What a difference in value shows: "helped" or "harmed" if its interval and the test corrected for the whole table say so, as it was
     measured and at every price of a wrong answer; ", alone" is by its interval only, ", by price" not at every price."""
     word = _seen(p)
-    return f"{word}, by price" if word in ("helped", "harmed") and any(_seen(q) != word for q in p.get("prices", ())) else word
+    return (
+        f"{word}, by price"
+        if word in ("helped", "harmed") and any(_seen(q) != word for q in p.get("prices", ()))
+        else word
+    )
 
 
 ENOUGH = 20  # turns in which a mechanism has to act for a claim about it to be examined
@@ -370,67 +790,113 @@ def needed(tests: int, alpha: float = 0.05) -> int:
 
 def standing(p: Mapping, tests: int) -> str:
     "What the forks of a mechanism say of a claim about it."
-    word = {"helped": "supported", "harmed": "contradicted", "helped, by price": "supported, not at every price of a wrong answer",
-            "harmed, by price": "contradicted, not at every price of a wrong answer",
-            "helped, alone": "supported by its own interval, not after Holm",
-            "harmed, alone": "contradicted by its own interval, not after Holm"}
-    if p.get("acted", ENOUGH) < ENOUGH: return f"not examined: acted in {p['acted']} turns"
-    if (apart := p.get("conversations apart", needed(tests))) < needed(tests): return f"not testable: {apart} conversations differ"
+    word = {
+        "helped": "supported",
+        "harmed": "contradicted",
+        "helped, by price": "supported, not at every price of a wrong answer",
+        "harmed, by price": "contradicted, not at every price of a wrong answer",
+        "helped, alone": "supported by its own interval, not after Holm",
+        "harmed, alone": "contradicted by its own interval, not after Holm",
+    }
+    if p.get("acted", ENOUGH) < ENOUGH:
+        return f"not examined: acted in {p['acted']} turns"
+    if (apart := p.get("conversations apart", needed(tests))) < needed(tests):
+        return f"not testable: {apart} conversations differ"
     return word.get(verdict(p), verdict(p))
 
 
 def claims_table(part: Mapping) -> Table:
     "The papers' claims against the forks."
     tests = sum(len(s["audit"]) for s in part["systems"].values())
-    rows = [(s, m, what, part["systems"][s]["audit"][m]) for s, m, what in CLAIMS if m in part["systems"].get(s, {}).get("audit", {})]
-    return (["system", "claim", "acted in", "gain in right turns", "gain in value", "by value"],
-            [[s, what, p.get("acted", "–"), span(p["gain"]), span(p["value"]), standing(p, tests)] for s, m, what, p in rows])
+    rows = [
+        (s, m, what, part["systems"][s]["audit"][m])
+        for s, m, what in CLAIMS
+        if m in part["systems"].get(s, {}).get("audit", {})
+    ]
+    return (
+        ["system", "claim", "acted in", "gain in right turns", "gain in value", "by value"],
+        [
+            [s, what, p.get("acted", "–"), span(p["gain"]), span(p["value"]), standing(p, tests)]
+            for s, m, what, p in rows
+        ],
+    )
 
 # %% ../../nbs/9_studies/17_blame.ipynb #003820dd
 def _best(s: Mapping) -> tuple[str, Mapping]:
     "The rung short of the reference answer with the largest gain alone."
-    return max((x for x in s["ladder"]["rungs"].items() if x[0] != "reference answer"), key=lambda x: x[1]["gain"]["value"] or 0.0)
+    return max(
+        (x for x in s["ladder"]["rungs"].items() if x[0] != "reference answer"),
+        key=lambda x: x[1]["gain"]["value"] or 0.0,
+    )
 
 
 def findings(part: Mapping) -> list[str]:
     "Plain sentences, each with its numbers."
     out, systems = [], part["systems"]
     front = [n for n, by in part["dominated"].items() if not by]
-    out.append(f"{part['tasks']} turns of {part['conversations']} conversations. On the frontier of right turns against tokens: "
-               f"{', '.join(front)}; dominated: {', '.join(f'{n} (by {by[0]})' for n, by in part['dominated'].items() if by) or 'none'}.")
+    out.append(
+        f"{part['tasks']} turns of {part['conversations']} conversations. On the frontier of right turns against tokens: "
+        f"{', '.join(front)}; dominated: {', '.join(f'{n} (by {by[0]})' for n, by in part['dominated'].items() if by) or 'none'}."
+    )
     for n, s in systems.items():
         failed, named = sum(s["stages"].values()), [(k, v) for k, v in s["stages"].items() if k]
         first = f"; most failed first at {named[0][0]} ({named[0][1]} of {failed})" if named else ""
-        out.append(f"{n}: right {span(s['right'])}, failed {span(s['failed'])}{first}; {s['stages'].get('', 0)} failed without a stage.")
-        how = {"": "", ", by price": " (not at every price of a wrong answer)", ", alone": " (not after Holm)"}
-        for word, how in {w + end: said for end, said in how.items() for w in ("helped", "harmed")}.items():
+        out.append(
+            f"{n}: right {span(s['right'])}, failed {span(s['failed'])}{first}; {s['stages'].get('', 0)} failed without a stage."
+        )
+        how = {
+            "": "",
+            ", by price": " (not at every price of a wrong answer)",
+            ", alone": " (not after Holm)",
+        }
+        for word, how in {
+            w + end: said for end, said in how.items() for w in ("helped", "harmed")
+        }.items():
             some = [f"{m} {span(p['value'])}" for m, p in s["audit"].items() if verdict(p) == word]
-            if some: out.append(f"{n}: in value {word[:6]}{how}: {'; '.join(some)}.")
+            if some:
+                out.append(f"{n}: in value {word[:6]}{how}: {'; '.join(some)}.")
         if s["ladder"]["rungs"]:
             word = {"helped": "", "helped, by price": " (not at every price of a wrong answer)"}
-            gains = [f"{r} {span(q['value'])}{word[verdict(q)]}" for r, q in s["ladder"]["rungs"].items() if verdict(q) in word]
+            gains = [
+                f"{r} {span(q['value'])}{word[verdict(q)]}"
+                for r, q in s["ladder"]["rungs"].items()
+                if verdict(q) in word
+            ]
             rung, p = _best(s)
-            out.append(f"{n}: in value gain, made perfect: {'; '.join(gains) or 'none that is shown'}.")
-            out.append(f"{n}: the most that one perfect stage gains in right turns is {span(p['gain'])} ({rung}, the largest of "
-                       f"{len(s['ladder']['rungs']) - 1}); "
-                       f"{s['ladder']['lowest'].get('', 0)} of {s['ladder']['failed']} failed turns are right at no rung.")
-        if not s["live"]: continue
+            out.append(
+                f"{n}: in value gain, made perfect: {'; '.join(gains) or 'none that is shown'}."
+            )
+            out.append(
+                f"{n}: the most that one perfect stage gains in right turns is {span(p['gain'])} ({rung}, the largest of "
+                f"{len(s['ladder']['rungs']) - 1}); "
+                f"{s['ladder']['lowest'].get('', 0)} of {s['ladder']['failed']} failed turns are right at no rung."
+            )
+        if not s["live"]:
+            continue
         p = s["live"]["all"]
-        out.append(f"{n}: on its own answers {span(p['gain'])} in right turns, {span(p['value'])} in value.")
+        out.append(
+            f"{n}: on its own answers {span(p['gain'])} in right turns, {span(p['value'])} in value."
+        )
     return out
 
 
 def report(part: Mapping) -> str:
     "A set as text."
-    return "\n\n".join([*(f"{h}\n{text_table(*t)}" for h, t in tables(part).items()), text_table(*claims_table(part)),
-                        "\n".join(findings(part))])
+    return "\n\n".join(
+        [
+            *(f"{h}\n{text_table(*t)}" for h, t in tables(part).items()),
+            text_table(*claims_table(part)),
+            "\n".join(findings(part)),
+        ]
+    )
 
 # %% ../../nbs/9_studies/17_blame.ipynb #685d9456
 def first_talks(tasks: Sequence[Task], n: int) -> list[Task]:
     "The tasks of the first conversations, as many as it takes to have `n`."
     talks, out = list(dict.fromkeys(t.conversation_id for t in tasks)), []
     for talk in talks:
-        if len(out) >= n: break
+        if len(out) >= n:
+            break
         out += [t for t in tasks if t.conversation_id == talk]
     return out
 
@@ -440,11 +906,15 @@ def rewritten(known: Benchmark) -> Benchmark:
     return replace(known, gold=with_rewrites(known.gold, human_rewrites()))
 
 
-def held(index: Path, gold: Mapping[str, Gold], tasks: Sequence[Task], models: Models, profile: str) -> tuple[dict[str, int], list[str]]:
+def held(
+    index: Path, gold: Mapping[str, Gold], tasks: Sequence[Task], models: Models, profile: str
+) -> tuple[dict[str, int], list[str]]:
     "The passages of each domain that an index holds, and the gold passages of these tasks that it does not."
     wanted = sorted({p.id for t in tasks for p in gold[t.id].passages})
     with open_index(index, models.embedder, load_settings(profile).chunks) as opened:
-        return {d: n["passages"] for d, n in opened.manifest.domains.items()}, sorted(opened.parents.missing(wanted))
+        return {d: n["passages"] for d, n in opened.manifest.domains.items()}, sorted(
+            opened.parents.missing(wanted)
+        )
 
 # %% ../../nbs/9_studies/17_blame.ipynb #2aea103e
 def sitting(
@@ -462,14 +932,28 @@ def sitting(
     "Systems over some tasks, with and without their parts."
     absent, out = held(index, known.gold, tasks, models, profile)[1], []
     for name in systems:
-        m = run_system(name, known, tasks, folder, models, index, profile, web, parts_of(parts, name), progress)
-        rec = lambda run, m=m: Recording(run, known.gold, absent=absent, histories={i: t.history for i, t in m.run.tasks.items()})
-        forks = lambda some: None if some is None else {n: rec(r) for n, r in some.items()}
+        m = run_system(
+            name, known, tasks, folder, models, index, profile, web, parts_of(parts, name), progress
+        )
+
+        def rec(run, m=m):
+            return Recording(
+                run,
+                known.gold,
+                absent=absent,
+                histories={i: t.history for i, t in m.run.tasks.items()},
+            )
+
+        def forks(some):
+            return None if some is None else {n: rec(r) for n, r in some.items()}
+
         out += turned(rec(m.run), rec(m.live) if m.live else None, forks(m.off), forks(m.known))
     return out
 
 
-def unmeasured(kept: Kept, tasks: Sequence[Task], systems: Sequence[str], parts: Parts) -> dict[str, list[str]]:  # system -> parts
+def unmeasured(
+    kept: Kept, tasks: Sequence[Task], systems: Sequence[str], parts: Parts
+) -> dict[str, list[str]]:  # system -> parts
     "What has yet to be measured on some of the tasks."
     ids = [t.id for t in tasks]
     left = {s: [p for p in parts_of(parts, s) if lacking(kept, s, ids, [p])] for s in systems}
@@ -490,14 +974,22 @@ def measure_set(
 ) -> None:
     "Systems over a set of tasks, sitting by sitting; what is kept is not measured again."
     for n in range(0, len(tasks), at_once):
-        some = tasks[n:n + at_once]
+        some = tasks[n : n + at_once]
         if todo := unmeasured(read_turns(file, name), some, systems, parts):
-            keep_turns(file, name, sitting(known, some, folder / f"{n:04d}", *where, systems=list(todo), parts=todo, **how))
+            keep_turns(
+                file,
+                name,
+                sitting(
+                    known, some, folder / f"{n:04d}", *where, systems=list(todo), parts=todo, **how
+                ),
+            )
 
 # %% ../../nbs/9_studies/17_blame.ipynb #sets0002
 def sample_set(
     limit: int | None = None,  # only the first so many tasks
-    talks: Sequence[str] = (),  # only of these conversations, by the beginnings of their ids; (): of all
+    talks: Sequence[
+        str
+    ] = (),  # only of these conversations, by the beginnings of their ids; (): of all
 ) -> tuple[Benchmark, list[Task]]:
     "The sample, with its human rewrites."
     known = rewritten(read_benchmark(sample_dir() / "reference.jsonl"))
@@ -506,14 +998,19 @@ def sample_set(
 
 def real_set(data: Path, domain: str, n: int) -> tuple[Benchmark, list[Task]]:
     "Real tasks of a domain, with their human rewrites."
-    known = rewritten(read_benchmark(official_file(data, "mtrag-human/reference"), domains=[domain]))
+    known = rewritten(
+        read_benchmark(official_file(data, "mtrag-human/reference"), domains=[domain])
+    )
     return known, first_talks(known.tasks, n)
 
 
-def _by_domain(tasks: Iterable[Task]) -> list[list[list[Task]]]:  # domain by domain, in the order of their names
+def _by_domain(
+    tasks: Iterable[Task],
+) -> list[list[list[Task]]]:  # domain by domain, in the order of their names
     "The conversations of each domain."
     found: dict[str, dict[str, list[Task]]] = {}
-    for t in tasks: found.setdefault(t.domain, {}).setdefault(t.conversation_id, []).append(t)
+    for t in tasks:
+        found.setdefault(t.domain, {}).setdefault(t.conversation_id, []).append(t)
     return [list(talks.values()) for _, talks in sorted(found.items())]
 
 
@@ -523,18 +1020,40 @@ def drawn_set(
     seed: int = 0,
 ) -> tuple[Benchmark, list[Task]]:  # in an order of which any beginning is such a draw, too
     "Real tasks with their human rewrites, drawn at random: a turn of each conversation, then a second, the domains in turns."
-    rng, known = random.Random(seed), rewritten(read_benchmark(official_file(data, "mtrag-human/reference")))
-    first = [[(talk, rng.choice(talk)) for talk in rng.sample(talks, len(talks))] for talks in _by_domain(known.tasks)]
-    again = [[rng.choice(rest) for talk, t in some if (rest := [u for u in talk if u is not t])] for some in first]
-    tasks = [t for of in ([[t for _, t in some] for some in first], again) for row in zip_longest(*of) for t in row if t]
+    rng, known = (
+        random.Random(seed),
+        rewritten(read_benchmark(official_file(data, "mtrag-human/reference"))),
+    )
+    first = [
+        [(talk, rng.choice(talk)) for talk in rng.sample(talks, len(talks))]
+        for talks in _by_domain(known.tasks)
+    ]
+    again = [
+        [rng.choice(rest) for talk, t in some if (rest := [u for u in talk if u is not t])]
+        for some in first
+    ]
+    tasks = [
+        t
+        for of in ([[t for _, t in some] for some in first], again)
+        for row in zip_longest(*of)
+        for t in row
+        if t
+    ]
     return known, tasks[:n]
 
 
-def talks_set(data: Path, n: int, seed: int = 0) -> tuple[Benchmark, list[Task]]:  # at least n tasks, if there are so many
+def talks_set(
+    data: Path, n: int, seed: int = 0
+) -> tuple[Benchmark, list[Task]]:  # at least n tasks, if there are so many
     "Whole conversations with their human rewrites, drawn at random, the domains in turns."
-    rng, known = random.Random(seed), rewritten(read_benchmark(official_file(data, "mtrag-human/reference")))
+    rng, known = (
+        random.Random(seed),
+        rewritten(read_benchmark(official_file(data, "mtrag-human/reference"))),
+    )
     some = [rng.sample(talks, len(talks)) for talks in _by_domain(known.tasks)]
-    return known, first_talks([t for row in zip_longest(*some, fillvalue=()) for talk in row for t in talk], n)
+    return known, first_talks(
+        [t for row in zip_longest(*some, fillvalue=()) for talk in row for t in talk], n
+    )
 
 # %% ../../nbs/9_studies/17_blame.ipynb #sets0001
 # of `main`: the project's own conversations, whole ones at random, single turns at random; and what is done with each besides running it
@@ -549,17 +1068,33 @@ def set_named(
     talks: Sequence[str] = (),  # and only of these conversations
 ) -> tuple[Benchmark, list[Task]]:
     "The tasks of a set."
-    if name == "sample": return sample_set(limit, talks)
+    if name == "sample":
+        return sample_set(limit, talks)
     data = real_data("mtrag-human/reference.jsonl and retrieval_tasks")
-    return {"drawn": drawn_set, "talks": talks_set}[name](data, n) if name in SETS else real_set(data, name, n)
+    return (
+        {"drawn": drawn_set, "talks": talks_set}[name](data, n)
+        if name in SETS
+        else real_set(data, name, n)
+    )
 
 
-def index_of(name: str, index: str | Path | None, runs: Path, models: Models, settings: Settings) -> Path:
+def index_of(
+    name: str, index: str | Path | None, runs: Path, models: Models, settings: Settings
+) -> Path:
     "The index that a set is searched in; the sample's is built."
     if name == "sample":
-        build_index(list(read_corpus(*sample_corpus())), runs / "index", models.embedder, settings.chunks, progress=False)
+        build_index(
+            list(read_corpus(*sample_corpus())),
+            runs / "index",
+            models.embedder,
+            settings.chunks,
+            progress=False,
+        )
         return runs / "index"
-    if not index: raise DataError("no index: name one, or set MTRAG_INDEX", remedy="The sample needs none: SETS=sample")
+    if not index:
+        raise DataError(
+            "no index: name one, or set MTRAG_INDEX", remedy="The sample needs none: SETS=sample"
+        )
     return Path(index)
 
 # %% ../../nbs/9_studies/17_blame.ipynb #5116490d
@@ -579,26 +1114,56 @@ def main(
 ) -> dict:
     """Ladder, audit, live run and attribution of every system; print them, and write `blame.json`. Goes on where it stopped: with the run
     folders, and without them after the last sitting that stands in `blame_turns.jsonl`. Neither holds anything of the benchmark's texts."""
-    path, file, settings = Path(out) / "blame.json", Path(out) / "blame_turns.jsonl", load_settings(profile)
+    path, file, settings = (
+        Path(out) / "blame.json",
+        Path(out) / "blame_turns.jsonl",
+        load_settings(profile),
+    )
     models, index = models or Models(settings), index or os.environ.get("MTRAG_INDEX")
     told = read_json(path) if path.exists() else {"sets": {}}
     of = {name: set_named(name, n, limit, talks) for name in sets}
-    asked = lambda name: {s: [p for p in parts_of(parts, s) if p in SETS.get(name, PARTS)] for s in systems}
-    places = {name: index_of(name, index, Path(runs), models, settings) for name, (_, tasks) in of.items()
-              if unmeasured(read_turns(file, name), tasks, systems, asked(name))}
+
+    def asked(name):
+        return {s: [p for p in parts_of(parts, s) if p in SETS.get(name, PARTS)] for s in systems}
+
+    places = {
+        name: index_of(name, index, Path(runs), models, settings)
+        for name, (_, tasks) in of.items()
+        if unmeasured(read_turns(file, name), tasks, systems, asked(name))
+    }
     for name, (known, tasks) in of.items():
         about = {k: told["sets"].get(name, {}).get(k) for k in ("index", "made")}
         if name in places:
-            measure_set(file, name, known, tasks, SITTING if name == "drawn" else len(tasks), Path(runs) / name, models, places[name],
-                        profile, systems=systems, parts=asked(name), progress=progress)
-            about = {"index": held(places[name], known.gold, tasks, models, profile)[0], "made": {
-                "machine": machine(), "packages": package_versions(), "profile": profile, "most tokens": settings.stages.max_new_tokens}}
+            measure_set(
+                file,
+                name,
+                known,
+                tasks,
+                SITTING if name == "drawn" else len(tasks),
+                Path(runs) / name,
+                models,
+                places[name],
+                profile,
+                systems=systems,
+                parts=asked(name),
+                progress=progress,
+            )
+            about = {
+                "index": held(places[name], known.gold, tasks, models, profile)[0],
+                "made": {
+                    "machine": machine(),
+                    "packages": package_versions(),
+                    "profile": profile,
+                    "most tokens": settings.stages.max_new_tokens,
+                },
+            }
         found = measured(read_turns(file, name), tasks, known.gold)
         print(f"{name}\n\n{report(found)}", flush=True)
         told["sets"][name] = plain({**found, **about})
         write_json(path, told)
     data = official_dir()
     un = files_there(data, "mtragun-human/reference") if data else []
-    if un and (files := data / "mtragun-human" / "predictions_raguteam").is_dir(): told["submissions"] = plain(submissions(files, un[0]))
+    if un and (files := data / "mtragun-human" / "predictions_raguteam").is_dir():
+        told["submissions"] = plain(submissions(files, un[0]))
     write_json(path, told)
     return told

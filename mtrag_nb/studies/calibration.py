@@ -30,8 +30,15 @@ from ..models.calls import Models, RecordedChat, load_chat
 from ..runs.run import machine, package_versions
 from .logistic import fit_logistic, left_out
 from ..systems.prompts import PROMPTS, show_history
-from ..systems.stages import (
-    check_by_likelihood, check_by_support, check_by_yesno, grade_by_cosine, grade_by_likelihood, grade_by_verdict, grade_by_yesno)
+from mtrag_nb.systems.stages import (
+    check_by_likelihood,
+    check_by_support,
+    check_by_yesno,
+    grade_by_cosine,
+    grade_by_likelihood,
+    grade_by_verdict,
+    grade_by_yesno,
+)
 
 # %% auto #0
 __all__ = ['Ways', 'GRADES', 'RIDGE', 'COST', 'POOL', 'POOL_SIZES', 'Pair', 'relevance_pairs', 'read_candidates',
@@ -45,6 +52,7 @@ __all__ = ['Ways', 'GRADES', 'RIDGE', 'COST', 'POOL', 'POOL_SIZES', 'Pair', 'rel
 @dataclass(frozen=True)
 class Pair:
     "A question and a passage that answers it, or doesn't."
+
     conversation: str
     question: str
     history: str
@@ -60,14 +68,29 @@ def relevance_pairs(
     seed: int = 0,
 ) -> list[Pair]:
     "Gold passages against those of other conversations in the same domain. Raises DataError if there are too few tasks to draw from."
-    known = sorted((t for t in tasks if t.id in gold and gold[t.id].passages and gold[t.id].rewrite), key=lambda t: t.id)
-    if len(known) < n: raise DataError(f"{len(known)} tasks have gold passages and a rewrite, wanted are {n}")
+    known = sorted(
+        (t for t in tasks if t.id in gold and gold[t.id].passages and gold[t.id].rewrite),
+        key=lambda t: t.id,
+    )
+    if len(known) < n:
+        raise DataError(f"{len(known)} tasks have gold passages and a rewrite, wanted are {n}")
     rng, pairs = random.Random(seed), []
     for t in rng.sample(known, n):
-        other = rng.choice([o for o in known if o.domain == t.domain and o.conversation_id != t.conversation_id])
+        other = rng.choice(
+            [o for o in known if o.domain == t.domain and o.conversation_id != t.conversation_id]
+        )
         for source, relevant in ((t, True), (other, False)):
             document = rng.choice(gold[source.id].passages).text.strip()
-            pairs.append(Pair(t.conversation_id, gold[t.id].rewrite, show_history(t.history), document, relevant, t.id))
+            pairs.append(
+                Pair(
+                    t.conversation_id,
+                    gold[t.id].rewrite,
+                    show_history(t.history),
+                    document,
+                    relevant,
+                    t.id,
+                )
+            )
     return pairs
 
 # %% ../../nbs/9_studies/01_calibration.ipynb #cdd82e58
@@ -77,10 +100,15 @@ def read_candidates(
     "The passages that were retrieved for each task. Raises DataError (file, line) for a context without a text."
     found = {}
     for n, o in read_jsonl(path, nan_is_null=True):
-        try: found[o["task_id"]] = [(c["document_id"], c["text"].strip()) for c in o["contexts"]]
+        try:
+            found[o["task_id"]] = [(c["document_id"], c["text"].strip()) for c in o["contexts"]]
         except (KeyError, TypeError, AttributeError):
-            raise DataError("the prediction has no task_id, or a context without document_id or text", path, n,
-                            "Wanted is a prediction file with the texts of its contexts") from None
+            raise DataError(
+                "the prediction has no task_id, or a context without document_id or text",
+                path,
+                n,
+                "Wanted is a prediction file with the texts of its contexts",
+            ) from None
     return found
 
 
@@ -92,15 +120,36 @@ def retrieved_pairs(
     seed: int = 0,
 ) -> list[Pair]:
     "What was retrieved for tasks that have gold passages, gold or not. Raises DataError if there are too few of them."
-    known = sorted((t for t in tasks if t.id in gold and gold[t.id].passages and gold[t.id].rewrite and candidates.get(t.id)),
-                   key=lambda t: t.id)
-    if len(known) < n: raise DataError(f"{len(known)} tasks have gold passages, a rewrite and retrieved passages, wanted are {n}")
+    known = sorted(
+        (
+            t
+            for t in tasks
+            if t.id in gold and gold[t.id].passages and gold[t.id].rewrite and candidates.get(t.id)
+        ),
+        key=lambda t: t.id,
+    )
+    if len(known) < n:
+        raise DataError(
+            f"{len(known)} tasks have gold passages, a rewrite and retrieved passages, wanted are {n}"
+        )
     right = {t.id: {p.id for p in gold[t.id].passages} for t in known}
-    return [Pair(t.conversation_id, gold[t.id].rewrite, show_history(t.history), text, i in right[t.id], t.id)
-            for t in random.Random(seed).sample(known, n) for i, text in candidates[t.id]]
+    return [
+        Pair(
+            t.conversation_id,
+            gold[t.id].rewrite,
+            show_history(t.history),
+            text,
+            i in right[t.id],
+            t.id,
+        )
+        for t in random.Random(seed).sample(known, n)
+        for i, text in candidates[t.id]
+    ]
 
 # %% ../../nbs/9_studies/01_calibration.ipynb #d2a023e9
-def balanced_accuracy(passed: Sequence[bool], truth: Sequence[bool]) -> float | None:  # None if a class is empty
+def balanced_accuracy(
+    passed: Sequence[bool], truth: Sequence[bool]
+) -> float | None:  # None if a class is empty
     "Mean of the share of positives that passed and the share of negatives that did not."
     p, t = np.asarray(passed, bool), np.asarray(truth, bool)
     return None if t.all() or not t.any() else float((p[t].mean() + (~p[~t]).mean()) / 2)
@@ -109,19 +158,26 @@ def balanced_accuracy(passed: Sequence[bool], truth: Sequence[bool]) -> float | 
 def best_threshold(scores: Sequence[float], truth: Sequence[bool]) -> tuple[float, float, float]:
     "The threshold with the best balanced accuracy, and the range that ties with it; rounded. Raises DataError if a class is empty."
     x, t = np.asarray(scores, float), np.asarray(truth, bool)
-    if t.all() or not t.any(): raise DataError("a threshold needs both kinds to choose from: all are of one")
+    if t.all() or not t.any():
+        raise DataError("a threshold needs both kinds to choose from: all are of one")
     values = np.unique(x)
-    edges = np.r_[values[0] - 0.02, values]  # a threshold between edges[i] and edges[i + 1] passes what is above edges[i]
+    edges = np.r_[
+        values[0] - 0.02, values
+    ]  # a threshold between edges[i] and edges[i + 1] passes what is above edges[i]
     worth = np.array([balanced_accuracy(x > e, t) for e in edges[:-1]])
     best = np.flatnonzero(worth >= worth.max() - 1e-12)
     first = best[0]
     last = next((i for i in best if i + 1 not in best), best[-1])  # the lowest run of ties
-    return tuple(round(float(v), 3) for v in ((edges[first] + edges[last + 1]) / 2, edges[first], edges[last + 1]))
+    return tuple(
+        round(float(v), 3)
+        for v in ((edges[first] + edges[last + 1]) / 2, edges[first], edges[last + 1])
+    )
 
 # %% ../../nbs/9_studies/01_calibration.ipynb #ca10c001
 @dataclass(frozen=True)
 class Discrimination:
     "How well a way to decide tells two kinds apart."
+
     n: int
     auroc: float
     low: float | None  # 95 % interval, clustered by conversation; None: too few of them
@@ -130,8 +186,12 @@ class Discrimination:
     balanced_accuracy: float  # on the other half
     unparsed: int = 0  # verdicts that could not be read: they count as their default
     positives: int | None = None
-    tied: tuple[float, float] | None = None  # thresholds as good as the one that was taken, on the half that chose
-    dropped: tuple[float, float] | None = None  # by the threshold, on the other half: shares of the positives, and of the negatives
+    tied: tuple[float, float] | None = (
+        None  # thresholds as good as the one that was taken, on the half that chose
+    )
+    dropped: tuple[float, float] | None = (
+        None  # by the threshold, on the other half: shares of the positives, and of the negatives
+    )
 
 
 def halves(conversations: Iterable[str]) -> tuple[set[str], set[str]]:
@@ -153,15 +213,29 @@ def separated(
     x, y, (choosing, _) = np.asarray(scores, float), np.asarray(truth, bool), halves(conversations)
     i, chose = auroc_interval(x, y, conversations), np.array([c in choosing for c in conversations])
     tied = None
-    if threshold is None: threshold, *tied = best_threshold(x[chose], y[chose])
+    if threshold is None:
+        threshold, *tied = best_threshold(x[chose], y[chose])
     passed, right = x[~chose] >= threshold, y[~chose]
     shares = tuple(round(float((~passed[right == kind]).mean()), 3) for kind in (True, False))
-    rounded = lambda v: None if v is None else round(v, 3)
-    return Discrimination(len(y), *map(rounded, (i.value, i.low, i.high)), threshold, rounded(balanced_accuracy(passed, right)), unparsed,
-                          int(y.sum()), tied and tuple(tied), shares)
+
+    def rounded(v):
+        return None if v is None else round(v, 3)
+
+    return Discrimination(
+        len(y),
+        *map(rounded, (i.value, i.low, i.high)),
+        threshold,
+        rounded(balanced_accuracy(passed, right)),
+        unparsed,
+        int(y.sum()),
+        tied and tuple(tied),
+        shares,
+    )
 
 
-def discrimination(verdicts: Sequence[Verdict], truth: Sequence[bool], conversations: Sequence[str]) -> Discrimination:
+def discrimination(
+    verdicts: Sequence[Verdict], truth: Sequence[bool], conversations: Sequence[str]
+) -> Discrimination:
     "The same of verdicts; those in words have no threshold."
     words, unparsed = verdicts[0].score is None, sum(v.defaulted for v in verdicts)
     scores = [float(v.label is Label.YES) if words else v.score for v in verdicts]
@@ -174,17 +248,52 @@ Ways = Mapping[str, Mapping[str, Discrimination]]  # what is decided -> way -> w
 
 def ways_table(found: Ways) -> str:
     "One line a way."
-    head = ["", "n", "right", "AUROC", "threshold", "ties", "balanced accuracy", "right, wrong dropped", "unreadable"]
-    shares = lambda m: "" if m.dropped is None or m.threshold is None else "{:.0%}, {:.0%}".format(*m.dropped)
-    of = lambda m: f"{m.auroc:.3f}" + ("" if m.low is None else f" [{m.low:.3f}, {m.high:.3f}]")
-    row = lambda name, m: [name, m.n, "" if m.positives is None else m.positives, of(m), "" if m.threshold is None else f"{m.threshold:g}",
-                           "{:g} to {:g}".format(*m.tied) if m.tied else "", f"{m.balanced_accuracy:.3f}", shares(m), m.unparsed]
-    return text_table(head, [row(f"{what} by {way}", m) for what, ways in found.items() for way, m in ways.items()], 2)
+    head = [
+        "",
+        "n",
+        "right",
+        "AUROC",
+        "threshold",
+        "ties",
+        "balanced accuracy",
+        "right, wrong dropped",
+        "unreadable",
+    ]
+
+    def shares(m):
+        return (
+            "" if m.dropped is None or m.threshold is None else "{:.0%}, {:.0%}".format(*m.dropped)
+        )
+
+    def of(m):
+        return f"{m.auroc:.3f}" + ("" if m.low is None else f" [{m.low:.3f}, {m.high:.3f}]")
+
+    def row(name, m):
+        return [
+            name,
+            m.n,
+            "" if m.positives is None else m.positives,
+            of(m),
+            "" if m.threshold is None else f"{m.threshold:g}",
+            "{:g} to {:g}".format(*m.tied) if m.tied else "",
+            f"{m.balanced_accuracy:.3f}",
+            shares(m),
+            m.unparsed,
+        ]
+
+    return text_table(
+        head,
+        [row(f"{what} by {way}", m) for what, ways in found.items() for way, m in ways.items()],
+        2,
+    )
 
 
 def read_ways(told: Mapping[str, Mapping[str, Mapping]]) -> dict[str, dict[str, Discrimination]]:
     "Measurements that were written down."
-    return {what: {way: structured(Discrimination, m) for way, m in ways.items()} for what, ways in told.items()}
+    return {
+        what: {way: structured(Discrimination, m) for way, m in ways.items()}
+        for what, ways in told.items()
+    }
 
 # %% ../../nbs/9_studies/01_calibration.ipynb #4ad57fd1
 GRADES = ("cosine", "likelihood", "yesno", "verdict")
@@ -192,8 +301,10 @@ GRADES = ("cosine", "likelihood", "yesno", "verdict")
 
 def grade_pair(way: str, p: Pair, models: Models) -> Verdict:
     "The grade of a pair, in one of the ways of `stages`."
-    if way == "cosine": return grade_by_cosine(models.embedder, p.question, [p.document])[0]
-    if way == "likelihood": return grade_by_likelihood(models.chat, PROMPTS, p.question, [p.document])[0]
+    if way == "cosine":
+        return grade_by_cosine(models.embedder, p.question, [p.document])[0]
+    if way == "likelihood":
+        return grade_by_likelihood(models.chat, PROMPTS, p.question, [p.document])[0]
     by = grade_by_yesno if way == "yesno" else grade_by_verdict
     return by(models.chat, PROMPTS, p.question, p.history, [p.document])[0]
 
@@ -205,9 +316,13 @@ def measure_grades(
 ) -> dict[str, Discrimination]:
     "Every way to grade, on the same pairs."
     documents = [p.document for p in pairs if "cosine" in ways]
-    for k in range(0, len(documents), 64): models.embedder.encode(documents[k:k + 64])  # remembered, as calls of so many texts are
+    for k in range(0, len(documents), 64):
+        models.embedder.encode(documents[k : k + 64])  # remembered, as calls of so many texts are
     truth, conversations = [p.relevant for p in pairs], [p.conversation for p in pairs]
-    return {way: discrimination([grade_pair(way, p, models) for p in pairs], truth, conversations) for way in ways}
+    return {
+        way: discrimination([grade_pair(way, p, models) for p in pairs], truth, conversations)
+        for way in ways
+    }
 
 # %% ../../nbs/9_studies/01_calibration.ipynb #0442f59b
 def candidate_features(
@@ -220,51 +335,85 @@ def candidate_features(
     tasks, ahead = np.array([p.task for p in pairs]), np.zeros(len(pairs))
     for t in dict.fromkeys(tasks):
         at = np.flatnonzero(tasks == t)
-        for i in at: ahead[i] = cosine[i] - max((cosine[j] for j in at if j != i), default=cosine[i])
-    found = {"cosine": cosine, "overlap": np.array([support(p.question, [p.document]) for p in pairs]), "margin": ahead}
-    return {**found, **({"likelihood": np.array([grade_pair("likelihood", p, models).score for p in pairs])} if likelihood else {})}
+        for i in at:
+            ahead[i] = cosine[i] - max((cosine[j] for j in at if j != i), default=cosine[i])
+    found = {
+        "cosine": cosine,
+        "overlap": np.array([support(p.question, [p.document]) for p in pairs]),
+        "margin": ahead,
+    }
+    return {
+        **found,
+        **(
+            {"likelihood": np.array([grade_pair("likelihood", p, models).score for p in pairs])}
+            if likelihood
+            else {}
+        ),
+    }
 
 
 @dataclass(frozen=True)
 class Combined:
     "A combination of scores, beside the best single one."
+
     features: tuple[str, ...]
-    weights: tuple[float, ...]  # of the standardized features, fitted on all; the last is the intercept
+    weights: tuple[
+        float, ...
+    ]  # of the standardized features, fitted on all; the last is the intercept
     auroc: tuple[float, float | None, float | None]  # on conversations left out, with its interval
     best: str  # the best single score
     gain: tuple[float, float | None, float | None]  # AUROC minus that of the best single score
 
     @property
-    def better(self) -> bool: return self.gain[1] is not None and self.gain[1] > 0
+    def better(self) -> bool:
+        return self.gain[1] is not None and self.gain[1] > 0
 
     def __str__(self):
-        value, gain = (f"{v:.3f}" + ("" if low is None else f" [{low:.3f}, {high:.3f}]") for v, low, high in (self.auroc, self.gain))
-        return (f"{' + '.join(self.features)}: AUROC {value} on conversations left out, minus {self.best} alone {gain}: "
-                + ("better" if self.better else "not shown to be better"))
+        value, gain = (
+            f"{v:.3f}" + ("" if low is None else f" [{low:.3f}, {high:.3f}]")
+            for v, low, high in (self.auroc, self.gain)
+        )
+        return (
+            f"{' + '.join(self.features)}: AUROC {value} on conversations left out, minus {self.best} alone {gain}: "
+            + ("better" if self.better else "not shown to be better")
+        )
 
 # %% ../../nbs/9_studies/01_calibration.ipynb #60f41df2
 RIDGE = 1.0  # strength of the penalty: with a few features and hundreds of pairs it hardly matters
 
 
-def combined(features: Mapping[str, np.ndarray], truth: Sequence[bool], conversations: Sequence[str]) -> Combined:
+def combined(
+    features: Mapping[str, np.ndarray], truth: Sequence[bool], conversations: Sequence[str]
+) -> Combined:
     "A logistic regression over scores; each conversation is scored by weights from the others."
     y, talks = np.asarray(truth, bool), np.asarray(conversations)
     raw = np.array(list(features.values())).T
     x = (raw - raw.mean(0)) / (raw.std(0) + 1e-12)
     _, direction = left_out(x, y, talks, lambda *_: RIDGE)
-    span = lambda i: tuple(None if v is None else round(v, 3) for v in (i.value, i.low, i.high))
+
+    def span(i):
+        return tuple(None if v is None else round(v, 3) for v in (i.value, i.low, i.high))
+
     best = max(features, key=lambda f: auroc_interval(features[f], y, talks).value)
     weights = fit_logistic(x, y, RIDGE)
-    return Combined(tuple(features), tuple(round(float(w), 3) for w in weights), span(auroc_interval(direction, y, talks)), best,
-                    span(auroc_interval(direction, y, talks, minus=features[best])))
+    return Combined(
+        tuple(features),
+        tuple(round(float(w), 3) for w in weights),
+        span(auroc_interval(direction, y, talks)),
+        best,
+        span(auroc_interval(direction, y, talks, minus=features[best])),
+    )
 
 # %% ../../nbs/9_studies/01_calibration.ipynb #eb52aa0c
 def check_answer(way: str, r: RatedAnswer, models: Models | None) -> Verdict:
     "The check of an answer, in one of the ways of `stages`; `support` asks no model."
     texts = [p.text for p in r.task.contexts]
-    if way == "support": return check_by_support(r.answer, texts)
+    if way == "support":
+        return check_by_support(r.answer, texts)
     by = check_by_likelihood if way == "likelihood" else check_by_yesno
-    return by(models.chat, PROMPTS, r.task.question, r.answer, "\n\n".join(t.strip() for t in texts))
+    return by(
+        models.chat, PROMPTS, r.task.question, r.answer, "\n\n".join(t.strip() for t in texts)
+    )
 
 
 def measure_checks(
@@ -277,21 +426,42 @@ def measure_checks(
     answers = [r for r in rated if r.system != "reference"]
     some = answers if n is None else random.Random(seed).sample(answers, min(n, len(answers)))
     ways = {"support": answers, **({"likelihood": some, "yesno": some} if models else {})}
-    if models and len(some) < len(answers): ways["support, the same answers"] = some
-    faithful = lambda rs: [median(r.ratings["faithfulness"]) > 2 for r in rs]
-    return {way: discrimination([check_answer(way.partition(",")[0], r, models) for r in rs], faithful(rs),
-                                [r.task.conversation_id for r in rs]) for way, rs in ways.items()}
+    if models and len(some) < len(answers):
+        ways["support, the same answers"] = some
+
+    def faithful(rs):
+        return [median(r.ratings["faithfulness"]) > 2 for r in rs]
+
+    return {
+        way: discrimination(
+            [check_answer(way.partition(",")[0], r, models) for r in rs],
+            faithful(rs),
+            [r.task.conversation_id for r in rs],
+        )
+        for way, rs in ways.items()
+    }
 
 # %% ../../nbs/9_studies/01_calibration.ipynb #5b43f0bf
-COST = {"cosine": 0, "support": 0, "likelihood": 1, "yesno": 1, "verdict": 2}  # what a way asks of the chat model: nothing, scores, words
+COST = {
+    "cosine": 0,
+    "support": 0,
+    "likelihood": 1,
+    "yesno": 1,
+    "verdict": 2,
+}  # what a way asks of the chat model: nothing, scores, words
 
 
 def best_way(
     found: Mapping[str, Discrimination],
 ) -> str | None:  # None: no way is shown to be better than guessing
     "The cheapest way that overlaps with the best one's interval."
-    known = {w: m for w, m in found.items() if w in COST and m.threshold is not None and m.low is not None and m.low > 0.5}
-    if not known: return None
+    known = {
+        w: m
+        for w, m in found.items()
+        if w in COST and m.threshold is not None and m.low is not None and m.low > 0.5
+    }
+    if not known:
+        return None
     top = max(known.values(), key=lambda m: m.auroc)
     near = [w for w, m in known.items() if m.high >= top.low]
     return min(near, key=lambda w: (COST[w], -known[w].auroc))
@@ -302,17 +472,27 @@ def changes_for(
 ) -> dict[str, float | str]:  # dotted setting -> value
     "The settings that measurements ask for; nothing for a stage that no way can be trusted with."
     ways = {stage: best_way(found.get(stage, {})) for stage in ("grade", "check")}
-    return {k: v for stage, way in ways.items() if way for k, v in
-            ((f"stages.{stage}", way), (f"stages.{stage}_threshold", found[stage][way].threshold))}
+    return {
+        k: v
+        for stage, way in ways.items()
+        if way
+        for k, v in (
+            (f"stages.{stage}", way),
+            (f"stages.{stage}_threshold", found[stage][way].threshold),
+        )
+    }
 
 # %% ../../nbs/9_studies/01_calibration.ipynb #fe010538
 @dataclass(frozen=True)
 class Calibration:
     "What was measured of a profile's models, and what follows."
+
     profile: str
     models: dict[str, str]  # "chat" and "embedder" -> fingerprint
     random: dict[str, Discrimination]  # way -> grade of gold against other conversations' gold
-    retrieved: dict[str, Discrimination]  # way -> grade of what was retrieved; {}: no file of retrieved passages
+    retrieved: dict[
+        str, Discrimination
+    ]  # way -> grade of what was retrieved; {}: no file of retrieved passages
     check: dict[str, Discrimination]  # way -> check of answers; {}: no ratings
     combined: Combined | None
     changes: dict[str, float | str]  # settings that follow
@@ -320,20 +500,37 @@ class Calibration:
 
     @property
     def ways(self) -> dict[str, dict[str, Discrimination]]:
-        return {"grade, random": self.random, "grade, retrieved": self.retrieved, "check": self.check}
+        return {
+            "grade, random": self.random,
+            "grade, retrieved": self.retrieved,
+            "check": self.check,
+        }
 
     def __str__(self):
-        follows = ", ".join(f"{k}={v:g}" if isinstance(v, float) else f"{k}={v}" for k, v in self.changes.items())
-        return "\n".join([ways_table(self.ways), *([f"combination: {self.combined}"] if self.combined else []),
-                          f"settings that follow: {follows or 'none: no way is shown to be better than guessing'}"])
+        follows = ", ".join(
+            f"{k}={v:g}" if isinstance(v, float) else f"{k}={v}" for k, v in self.changes.items()
+        )
+        return "\n".join(
+            [
+                ways_table(self.ways),
+                *([f"combination: {self.combined}"] if self.combined else []),
+                f"settings that follow: {follows or 'none: no way is shown to be better than guessing'}",
+            ]
+        )
 
 
 def grades_of(
-    pairs: Sequence[Pair], models: Models, ways: Sequence[str], features: Mapping[str, np.ndarray] = {},
+    pairs: Sequence[Pair],
+    models: Models,
+    ways: Sequence[str],
+    features: Mapping[str, np.ndarray] = {},
 ) -> dict[str, Discrimination]:
     "Every way to grade, and single features that are no way of their own."
     truth, talks = [p.relevant for p in pairs], [p.conversation for p in pairs]
-    return {**measure_grades(pairs, models, ways), **{f: separated(x, truth, talks) for f, x in features.items() if f not in ways}}
+    return {
+        **measure_grades(pairs, models, ways),
+        **{f: separated(x, truth, talks) for f, x in features.items() if f not in ways},
+    }
 
 # %% ../../nbs/9_studies/01_calibration.ipynb #7895bd59
 def calibrate(
@@ -341,7 +538,9 @@ def calibrate(
     models: Models,
     tasks: Sequence[Task],
     gold: Mapping[str, Gold],  # with rewrites
-    candidates: Mapping[str, Sequence[tuple[str, str]]] = {},  # task id -> what was retrieved; {}: only random pairs
+    candidates: Mapping[
+        str, Sequence[tuple[str, str]]
+    ] = {},  # task id -> what was retrieved; {}: only random pairs
     rated: Sequence[RatedAnswer] = (),  # (): no check is calibrated
     n: int = 100,  # tasks, and rated answers that a chat model is asked of
     ways: Sequence[str] = GRADES,  # "cosine" alone asks no chat model
@@ -350,17 +549,39 @@ def calibrate(
     with_chat, easy = any(COST[w] for w in ways), relevance_pairs(tasks, gold, n)
     hard = retrieved_pairs(tasks, gold, candidates, n) if candidates else []
     features = candidate_features(hard, models, "likelihood" in ways) if hard else {}
-    mixed = combined(features, [p.relevant for p in hard], [p.conversation for p in hard]) if hard else None
-    random_, retrieved = measure_grades(easy, models, ways), grades_of(hard, models, ways, features) if hard else {}
+    mixed = (
+        combined(features, [p.relevant for p in hard], [p.conversation for p in hard])
+        if hard
+        else None
+    )
+    random_, retrieved = (
+        measure_grades(easy, models, ways),
+        grades_of(hard, models, ways, features) if hard else {},
+    )
     own, at = settings.stages.grade, settings.stages.grade_threshold
     if own in features:  # the threshold as it is, beside the one that would be chosen
-        retrieved[f"{own} at {at:g}"] = separated(features[own], [p.relevant for p in hard], [p.conversation for p in hard], at)
+        retrieved[f"{own} at {at:g}"] = separated(
+            features[own], [p.relevant for p in hard], [p.conversation for p in hard], at
+        )
     check = measure_checks(rated, models if with_chat else None, n) if rated else {}
-    chose = halves(p.conversation for p in hard or easy)[0] | halves(r.task.conversation_id for r in rated)[0]
-    made = {"chat": models.chat.fingerprint if with_chat else "", "embedder": models.embedder.fingerprint}
-    return Calibration(settings.profile, made, random_, retrieved, check, mixed,
-                       changes_for({"grade": retrieved or random_, "check": check}),
-                       tuple(sorted(chose)))
+    chose = (
+        halves(p.conversation for p in hard or easy)[0]
+        | halves(r.task.conversation_id for r in rated)[0]
+    )
+    made = {
+        "chat": models.chat.fingerprint if with_chat else "",
+        "embedder": models.embedder.fingerprint,
+    }
+    return Calibration(
+        settings.profile,
+        made,
+        random_,
+        retrieved,
+        check,
+        mixed,
+        changes_for({"grade": retrieved or random_, "check": check}),
+        tuple(sorted(chose)),
+    )
 
 # %% ../../nbs/9_studies/01_calibration.ipynb #2bce43e6
 def write_calibration(found: Calibration, path: str | Path) -> None:
@@ -372,10 +593,16 @@ def read_calibration(path: str | Path) -> Calibration:
     "What was written down. Raises DataError if the file is no calibration."
     try:
         found = structured(Calibration, read_json(path)["calibration"])
-        return replace(found, **read_ways({part: getattr(found, part) for part in ("random", "retrieved", "check")}))
+        return replace(
+            found,
+            **read_ways({part: getattr(found, part) for part in ("random", "retrieved", "check")}),
+        )
     except (DataError, AttributeError, KeyError, TypeError, ValueError) as e:
-        raise DataError(f"not a calibration ({type(e).__name__}: {getattr(e, 'problem', e)})", path,
-                        remedy="`mtrag calibrate` writes one") from None
+        raise DataError(
+            f"not a calibration ({type(e).__name__}: {getattr(e, 'problem', e)})",
+            path,
+            remedy="`mtrag calibrate` writes one",
+        ) from None
 
 
 def calibrated(
@@ -388,8 +615,10 @@ def calibrated(
     named = {"chat": settings.chat.name, "embedder": settings.embedder.name}
     other = [k for k, said in found.models.items() if said and named[k] not in said]
     if other:
-        raise SettingsError(f"{path} was measured with the {other[0]} {found.models[other[0]]}, and the profile has {named[other[0]]}: "
-                            "calibrate the models that you run")
+        raise SettingsError(
+            f"{path} was measured with the {other[0]} {found.models[other[0]]}, and the profile has {named[other[0]]}: "
+            "calibrate the models that you run"
+        )
     return with_settings(settings, {k: v for k, v in found.changes.items() if k not in set(but)})
 
 # %% ../../nbs/9_studies/01_calibration.ipynb #1e326992
@@ -406,40 +635,62 @@ def real_data(
     wanted: str,  # what must lie in it, for the message
 ) -> Path:
     "The folder of the benchmark's own files that MTRAG_DATA names. Raises DataError if it names none."
-    if not os.environ.get("MTRAG_DATA"): raise DataError("MTRAG_DATA is not set", remedy=f"Set it to a folder with {wanted}")
+    if not os.environ.get("MTRAG_DATA"):
+        raise DataError("MTRAG_DATA is not set", remedy=f"Set it to a folder with {wanted}")
     return Path(os.environ["MTRAG_DATA"])
 
 # %% ../../nbs/9_studies/01_calibration.ipynb #pool0001
 POOL = "passages.jsonl.gz"
-POOL_SIZES = {"clapnq": 12647, "cloud": 13408, "fiqa": 15901, "govt": 1649}  # of the pool that the studies of retrieval were made with
+POOL_SIZES = {
+    "clapnq": 12647,
+    "cloud": 13408,
+    "fiqa": 15901,
+    "govt": 1649,
+}  # of the pool that the studies of retrieval were made with
 
 
 def slice_of(
     passages: Iterable[Passage],
     gold: Collection[str],  # ids of passages that have to be in it
-    n: int | Mapping[str, int] = 1649,  # passages of each domain, or of each by its name; 1649: as many as the smallest of the pool has
+    n: int
+    | Mapping[
+        str, int
+    ] = 1649,  # passages of each domain, or of each by its name; 1649: as many as the smallest of the pool has
     seed: int = 0,
 ) -> list[Passage]:
     "A corpus that is indexed in minutes: all gold, and others at random, up to so many of each domain."
     rng, found, out = random.Random(seed), {}, []
-    for p in passages: found.setdefault(p.domain, []).append(p)
+    for p in passages:
+        found.setdefault(p.domain, []).append(p)
     for domain, some in sorted(found.items()):
         known, others = [p for p in some if p.id in gold], [p for p in some if p.id not in gold]
-        out += known + rng.sample(others, max(0, min(len(others), (n if isinstance(n, int) else n[domain]) - len(known))))
+        out += known + rng.sample(
+            others, max(0, min(len(others), (n if isinstance(n, int) else n[domain]) - len(known)))
+        )
     return out
 
 
 def make_pool(
-    root: str | Path | None = None,  # of official files, the corpora among them; None: as `official_dir` has it
+    root: str
+    | Path
+    | None = None,  # of official files, the corpora among them; None: as `official_dir` has it
     sizes: Mapping[str, int] = POOL_SIZES,
     seed: int = 0,
 ) -> str:  # checksum of its lines; of the same corpora, sizes and seed always the same
     "Draw a pool from the benchmark's corpora, with the gold of both sets in it, and put it among its files."
     root = Path(root or official_dir("a pool of passages"))
-    gold = {p for name in ("mtrag-human", "mtragun-human") for f in official_files(root, f"{name}/qrels") for of in read_qrels(f).values()
-            for p in of}
+    gold = {
+        p
+        for name in ("mtrag-human", "mtragun-human")
+        for f in official_files(root, f"{name}/qrels")
+        for of in read_qrels(f).values()
+        for p in of
+    }
     drawn = slice_of(read_corpus(*official_files(root, "corpora")), gold, sizes, seed)
-    lines = [{"id": p.id, "domain": p.domain, "title": p.title, "url": p.url, "text": p.text} for p in drawn]
+    lines = [
+        {"id": p.id, "domain": p.domain, "title": p.title, "url": p.url, "text": p.text}
+        for p in drawn
+    ]
     text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
     write_whole(root / POOL, gzip.compress(text.encode(), mtime=0))
     return digest(lines)
@@ -448,8 +699,12 @@ def make_pool(
 def pool_file(root: Path) -> Path:
     "The pool among the benchmark's files. Raises DataError if none was made."
     if not (root / POOL).is_file():
-        raise DataError("there is no pool of passages", root / POOL, remedy="Fetch the corpora (`mtrag fetch data`), and draw one: "
-                        'python -c "from mtrag_nb.studies.calibration import make_pool; print(make_pool())"')
+        raise DataError(
+            "there is no pool of passages",
+            root / POOL,
+            remedy="Fetch the corpora (`mtrag fetch data`), and draw one: "
+            'python -c "from mtrag_nb.studies.calibration import make_pool; print(make_pool())"',
+        )
     return root / POOL
 
 # %% ../../nbs/9_studies/01_calibration.ipynb #a9a1598d
@@ -461,10 +716,23 @@ def main(
     calls: str | Path = "runs/calibration/calls.jsonl",  # the record of the chat model's calls
 ) -> Calibration:
     "Calibrate the laptop's models on real data, print it, write it down. Two CPU hours; goes on where it stopped."
-    root, settings = real_data("mtrag-human/reference.jsonl, what ELSER retrieved for it, and the rated answers"), load_settings()
+    root, settings = (
+        real_data(
+            "mtrag-human/reference.jsonl, what ELSER retrieved for it, and the rated answers"
+        ),
+        load_settings(),
+    )
     known = read_benchmark(official_file(root, "mtrag-human/reference"))
-    candidates, rated = read_candidates(official_file(root, "mtrag-human/elser")), read_ratings(rated_file_of(root))
-    models = models or Models(settings, chat=RecordedChat(load_chat(settings.chat), make_folder(Path(calls).parent) / Path(calls).name))
+    candidates, rated = (
+        read_candidates(official_file(root, "mtrag-human/elser")),
+        read_ratings(rated_file_of(root)),
+    )
+    models = models or Models(
+        settings,
+        chat=RecordedChat(
+            load_chat(settings.chat), make_folder(Path(calls).parent) / Path(calls).name
+        ),
+    )
     found = calibrate(settings, models, known.tasks, known.gold, candidates, rated, n, ways)
     print(found)
     write_calibration(found, out)
@@ -474,5 +742,6 @@ def main(
 def rated_file_of(root: Path) -> Path:
     "The rated answers among the benchmark's files: the half that this project develops on, where it is there."
     found = sorted(root.glob("**/*human_evaluations*.json*"), key=lambda p: "_dev" not in p.name)
-    if not found: raise DataError("there are no rated answers (*human_evaluations*.json) in it", root)
+    if not found:
+        raise DataError("there are no rated answers (*human_evaluations*.json) in it", root)
     return found[0]

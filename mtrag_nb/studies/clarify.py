@@ -36,22 +36,43 @@ __all__ = ['SETS', 'PENALTY', 'PRICE', 'POINT', 'measured_set', 'packed', 'unpac
 SETS = ("mtragun-human", "mtrag-human")
 
 
-def measured_set(known: Benchmark, index: Index, embedder: EmbedderLike, settings: Settings) -> dict:
+def measured_set(
+    known: Benchmark, index: Index, embedder: EmbedderLike, settings: Settings
+) -> dict:
     "The numbers of the gate for each question of a set, searched for alone, in its own domain."
     tasks, retriever = list(known.tasks), Retriever(index, embedder, settings=settings.retrieval)
     talks = [(*t.history, Turn("user", t.question)) for t in tasks]
     found = retriever.retrieve_many([t.question for t in tasks], [t.domain for t in tasks], talks)
-    rows = [features(t.question, t.history, embedder, [h.score for h in r.hits], [c.title for c in r.contexts])
-            for t, r in zip(tasks, found)]
-    return {"tasks": [t.id for t in tasks], "talks": [t.conversation_id for t in tasks], "domains": [t.domain for t in tasks],
-            "labels": [known.gold[t.id].answerability for t in tasks], "turns": [t.turn for t in tasks],
-            "features": {k: [round(r[k], 3) for r in rows] for k in rows[0]}}
+    rows = [
+        features(
+            t.question,
+            t.history,
+            embedder,
+            [h.score for h in r.hits],
+            [c.title for c in r.contexts],
+        )
+        for t, r in zip(tasks, found)
+    ]
+    return {
+        "tasks": [t.id for t in tasks],
+        "talks": [t.conversation_id for t in tasks],
+        "domains": [t.domain for t in tasks],
+        "labels": [known.gold[t.id].answerability for t in tasks],
+        "turns": [t.turn for t in tasks],
+        "features": {k: [round(r[k], 3) for r in rows] for k in rows[0]},
+    }
 
 # %% ../../nbs/9_studies/18_clarify.ipynb #28506131
 def packed(rows: Mapping) -> dict:  # as `measured_set` gives them
     "A set as it is written down."
-    line = lambda values: " ".join(f"{v:g}" if isinstance(v, float) else str(v) for v in values)
-    return {**{k: line(v) for k, v in rows.items() if k != "features"}, "features": {k: line(v) for k, v in rows["features"].items()}}
+
+    def line(values):
+        return " ".join(f"{v:g}" if isinstance(v, float) else str(v) for v in values)
+
+    return {
+        **{k: line(v) for k, v in rows.items() if k != "features"},
+        "features": {k: line(v) for k, v in rows["features"].items()},
+    }
 
 
 def unpacked(told: Mapping) -> dict:
@@ -67,6 +88,7 @@ PENALTY = 10.0  # of `fit_logistic`, over standardized numbers
 @dataclass(frozen=True)
 class Table:
     "The questions of a set, as numbers."
+
     names: tuple[str, ...]
     x: np.ndarray  # [questions, names]
     vague: np.ndarray  # [questions] bool: UNDERSPECIFIED
@@ -74,13 +96,19 @@ class Table:
     told: Mapping  # as `measured_set` made it
 
     @classmethod
-    def of(cls, told: Mapping, names: Sequence[str] = ()) -> Table:  # names: of the numbers to look at; (): all
+    def of(
+        cls, told: Mapping, names: Sequence[str] = ()
+    ) -> Table:  # names: of the numbers to look at; (): all
         names = tuple(names or told["features"])
         x = np.array([told["features"][k] for k in names], float).T
-        return cls(names, x, np.array([v in TO_ASK for v in told["labels"]]), np.array(told["talks"]), told)
+        return cls(
+            names, x, np.array([v in TO_ASK for v in told["labels"]]), np.array(told["talks"]), told
+        )
 
 # %% ../../nbs/9_studies/18_clarify.ipynb #52596e32
-def fitted(x: np.ndarray, y: np.ndarray) -> np.ndarray:  # [names + 1]: weights of the numbers as they are, then the intercept
+def fitted(
+    x: np.ndarray, y: np.ndarray
+) -> np.ndarray:  # [names + 1]: weights of the numbers as they are, then the intercept
     "The gate's weights, by ridge regression over standardized numbers."
     mean, spread = x.mean(axis=0), np.maximum(x.std(axis=0), 1e-9)
     w = fit_logistic((x - mean) / spread, y, PENALTY)
@@ -90,7 +118,10 @@ def fitted(x: np.ndarray, y: np.ndarray) -> np.ndarray:  # [names + 1]: weights 
 def crossed(t: Table, groups: Sequence) -> np.ndarray:  # groups: of each question; probabilities
     "What each group is given by weights that come from all the others."
     groups, p = np.asarray(groups), np.zeros(len(t.vague))
-    for g in np.unique(groups): p[groups == g] = probability(t.x[groups == g], fitted(t.x[groups != g], t.vague[groups != g]))
+    for g in np.unique(groups):
+        p[groups == g] = probability(
+            t.x[groups == g], fitted(t.x[groups != g], t.vague[groups != g])
+        )
     return p
 
 
@@ -103,7 +134,9 @@ def half_of(t: Table) -> np.ndarray:  # [questions] 0 or 1
 PRICE = 0.5  # what an answer to a clear question is worth, on the scale on which asking back rightly is worth 1
 
 
-def gain(p: np.ndarray, vague: np.ndarray, threshold: float, price: float = PRICE) -> float:  # per 100 questions
+def gain(
+    p: np.ndarray, vague: np.ndarray, threshold: float, price: float = PRICE
+) -> float:  # per 100 questions
     "What asking back at a threshold adds to the mean conditioned score, in points; below 0 it costs."
     asked = p >= threshold
     return float(100 * ((asked & vague).sum() - price * (asked & ~vague).sum()) / len(p))
@@ -119,6 +152,7 @@ def best_point(p: np.ndarray, vague: np.ndarray, price: float = PRICE) -> float:
 @dataclass(frozen=True)
 class Point:
     "What a threshold does to the questions of a set."
+
     threshold: float
     asked: int
     right: int  # of those
@@ -130,26 +164,63 @@ class Point:
     gain: float
 
     def row(self) -> list[str]:
-        return [f"{self.threshold:.2f}", self.n, self.vague, self.asked, self.right, *map(str, (self.precision, self.recall, self.false)),
-                f"{self.gain:+.1f}"]
+        return [
+            f"{self.threshold:.2f}",
+            self.n,
+            self.vague,
+            self.asked,
+            self.right,
+            *map(str, (self.precision, self.recall, self.false)),
+            f"{self.gain:+.1f}",
+        ]
 
 
-POINT = ["threshold", "questions", "underspecified", "asked back", "rightly", "precision", "recall", "clear ones asked back", "gain"]
+POINT = [
+    "threshold",
+    "questions",
+    "underspecified",
+    "asked back",
+    "rightly",
+    "precision",
+    "recall",
+    "clear ones asked back",
+    "gain",
+]
 
 
-def at_point(p: np.ndarray, vague: np.ndarray, talks: Sequence[str], threshold: float, price: float = PRICE) -> Point:
+def at_point(
+    p: np.ndarray, vague: np.ndarray, talks: Sequence[str], threshold: float, price: float = PRICE
+) -> Point:
     "Precision, recall and false alarms, with intervals by conversation."
     asked = p >= threshold
-    share = lambda hit, among: mean_interval(hit[among].astype(float), np.asarray(talks)[among])
-    return Point(threshold, int(asked.sum()), int((asked & vague).sum()), int(vague.sum()), len(p), share(vague, asked),
-                 share(asked, vague), share(asked, ~vague), gain(p, vague, threshold, price))
+
+    def share(hit, among):
+        return mean_interval(hit[among].astype(float), np.asarray(talks)[among])
+
+    return Point(
+        threshold,
+        int(asked.sum()),
+        int((asked & vague).sum()),
+        int(vague.sum()),
+        len(p),
+        share(vague, asked),
+        share(asked, vague),
+        share(asked, ~vague),
+        gain(p, vague, threshold, price),
+    )
 
 # %% ../../nbs/9_studies/18_clarify.ipynb #f9c54104
-def askers(files: Sequence[Path], known: Benchmark) -> dict[str, list[int]]:  # model -> asked of the underspecified, of the others
+def askers(
+    files: Sequence[Path], known: Benchmark
+) -> dict[str, list[int]]:  # model -> asked of the underspecified, of the others
     "How many questions of a set the answers of released files ask back, by rule."
     vague, out = {t for t, g in known.gold.items() if g.answerability in TO_ASK}, {}
     for f in files:
-        asks = {t for t, p in read_predictions(f, answers=True).items() if stance(p.answer) is Stance.ASKS}
+        asks = {
+            t
+            for t, p in read_predictions(f, answers=True).items()
+            if stance(p.answer) is Stance.ASKS
+        }
         out[f.stem.split("_")[0]] = [len(asks & vague), len(asks - vague)]
     return out
 
@@ -158,24 +229,39 @@ def stored(told: Mapping) -> dict:  # of MTRAG-UN
     "The gate that a system runs: weights from all questions, threshold from probabilities that each half gave the other."
     t = Table.of(told)
     *w, bias = fitted(t.x, t.vague).round(2).tolist()
-    return {"weights": dict(zip(t.names, w)), "bias": bias, "threshold": round(best_point(crossed(t, half_of(t)), t.vague), 2)}
+    return {
+        "weights": dict(zip(t.names, w)),
+        "bias": bias,
+        "threshold": round(best_point(crossed(t, half_of(t)), t.vague), 2),
+    }
 
 
 def main(
-    index: str | Path = "indexes/mtrag",  # over passages of all four domains, built by the laptop's embedder
+    index: str
+    | Path = "indexes/mtrag",  # over passages of all four domains, built by the laptop's embedder
     out: str | Path = "data/measured/clarify.json",
     known: Mapping[str, np.ndarray] = {},  # texts that are embedded already
 ) -> dict:
     "Measure and write down. Some ten minutes, most of it for embedding 4,800 turns."
-    data, settings = real_data("mtragun-human/reference.jsonl and mtrag-human/reference.jsonl"), load_settings()
+    data, settings = (
+        real_data("mtragun-human/reference.jsonl and mtrag-human/reference.jsonl"),
+        load_settings(),
+    )
     sets = {n: read_benchmark(official_file(data, f"{n}/reference")) for n in SETS}
     embedder = Remembered(Embedder(settings.embedder), known)
     with open_index(index, embedder) as opened:
         held = {d: n["passages"] for d, n in opened.manifest.domains.items()}
         rows = {n: measured_set(b, opened, embedder, settings) for n, b in sets.items()}
     files = sorted((data / SETS[0] / "predictions_raguteam").glob("*.jsonl"))
-    told = {"machine": machine(), "packages": package_versions(), "embedder": embedder.fingerprint, "passages": held,
-            "views": settings.retrieval.views, "askers": askers(files, sets[SETS[0]]), "gate": stored(rows[SETS[0]]),
-            "sets": {n: packed(r) for n, r in rows.items()}}
+    told = {
+        "machine": machine(),
+        "packages": package_versions(),
+        "embedder": embedder.fingerprint,
+        "passages": held,
+        "views": settings.retrieval.views,
+        "askers": askers(files, sets[SETS[0]]),
+        "gate": stored(rows[SETS[0]]),
+        "sets": {n: packed(r) for n, r in rows.items()},
+    }
     write_json(out, told)
     return told

@@ -42,10 +42,14 @@ def footprint_rows(part: Mapping) -> list[list]:
     "Each step over one library, in the order in which it came: step, seconds, processor seconds, MB at most, MB afterwards."
     steps = {k: part[k] for k in part if k in ORDER and k != "replaced"}
     steps |= {f"upload in its place, {n}": x for n, x in enumerate(part["replaced"], 1)}
-    return [[k, *(x.get(c, "") for c in ("seconds", "cpu_seconds", "peak_mb", "after_mb"))] for k, x in steps.items()]
+    return [
+        [k, *(x.get(c, "") for c in ("seconds", "cpu_seconds", "peak_mb", "after_mb"))]
+        for k, x in steps.items()
+    ]
 
 
-def footprint_table(part: Mapping) -> str: return text_table(["", "s", "CPU s", "MB at most", "MB afterwards"], footprint_rows(part))
+def footprint_table(part: Mapping) -> str:
+    return text_table(["", "s", "CPU s", "MB at most", "MB afterwards"], footprint_rows(part))
 
 # %% ../../nbs/9_studies/14a_footprint.ipynb #00d3dbdd
 def footprint_words(told: Mapping) -> dict[str, float]:
@@ -53,77 +57,178 @@ def footprint_words(told: Mapping) -> dict[str, float]:
     parts = [told["alone"], told["large"]]
     peak = max(row[3] for p in parts for row in footprint_rows(p) if row[3] != "")
     kept = [p["replaced"][-1]["after_mb"] - p["later question"]["after_mb"] for p in parts]
-    return {"peak_mb": peak, "share": peak / LIMIT, "kept_mb": max(kept), "first": told["large"]["first question"]["cpu_seconds"],
-            "later": told["large"]["later question"]["cpu_seconds"], "upload": told["alone"]["upload"]["cpu_seconds"]}
+    return {
+        "peak_mb": peak,
+        "share": peak / LIMIT,
+        "kept_mb": max(kept),
+        "first": told["large"]["first question"]["cpu_seconds"],
+        "later": told["large"]["later question"]["cpu_seconds"],
+        "upload": told["alone"]["upload"]["cpu_seconds"],
+    }
 
 # %% ../../nbs/9_studies/14a_footprint.ipynb #6e4bac14
 def some_points(n: int, dim: int = 384) -> list[SimpleNamespace]:
     "Points of the sample's sentences, again and again, with vectors of chance."
-    texts = [s for f in sample_corpus() for p in read_corpus(f) for s in p.text.split(". ") if len(s) > 80]
+    texts = [
+        s
+        for f in sample_corpus()
+        for p in read_corpus(f)
+        for s in p.text.split(". ")
+        if len(s) > 80
+    ]
     texts = [texts[i % len(texts)] for i in range(n)]
     words, weights = Bm25(SparseSettings()).children(texts)
-    rng, payload = np.random.default_rng(0), lambda i: {"domain": f"d{i % 4}", "doc_id": f"{i // 20}", "text": texts[i], "chunk_id": f"{i}"}
-    vector = lambda i: {"text-dense": rng.normal(size=dim).tolist(), SPARSE_NAME: qm.SparseVector(indices=words[i], values=weights[i])}
+    rng, payload = (
+        np.random.default_rng(0),
+        lambda i: {
+            "domain": f"d{i % 4}",
+            "doc_id": f"{i // 20}",
+            "text": texts[i],
+            "chunk_id": f"{i}",
+        },
+    )
+
+    def vector(i):
+        return {
+            "text-dense": rng.normal(size=dim).tolist(),
+            SPARSE_NAME: qm.SparseVector(indices=words[i], values=weights[i]),
+        }
+
     return [SimpleNamespace(id=i, vector=vector(i), payload=payload(i)) for i in range(n)]
 
 
-def requests(n: int, dim: int = 384) -> dict[str, list[qm.QueryRequest]]:  # kind of search -> one request each
+def requests(
+    n: int, dim: int = 384
+) -> dict[str, list[qm.QueryRequest]]:  # kind of search -> one request each
     "What both stores are asked."
-    rng, only = np.random.default_rng(1), qm.Filter(must=[qm.FieldCondition(key="domain", match=qm.MatchValue(value="d1"))])
-    ask = lambda f: [qm.QueryRequest(query=rng.normal(size=dim).tolist(), using="text-dense", limit=20, filter=f, with_payload=True,
-                                     params=qm.SearchParams(exact=True)) for _ in range(n)]
-    said, _ = Bm25(SparseSettings()).questions([p.text[:60] for f in sample_corpus() for p in read_corpus(f)][:n])
-    return {"by vector": ask(None), "by vector, one domain": ask(only), "by words": [sparse_request(w, 20) for w in said]}
+    rng, only = (
+        np.random.default_rng(1),
+        qm.Filter(must=[qm.FieldCondition(key="domain", match=qm.MatchValue(value="d1"))]),
+    )
+
+    def ask(f):
+        return [
+            qm.QueryRequest(
+                query=rng.normal(size=dim).tolist(),
+                using="text-dense",
+                limit=20,
+                filter=f,
+                with_payload=True,
+                params=qm.SearchParams(exact=True),
+            )
+            for _ in range(n)
+        ]
+
+    said, _ = Bm25(SparseSettings()).questions(
+        [p.text[:60] for f in sample_corpus() for p in read_corpus(f)][:n]
+    )
+    return {
+        "by vector": ask(None),
+        "by vector, one domain": ask(only),
+        "by words": [sparse_request(w, 20) for w in said],
+    }
 
 # %% ../../nbs/9_studies/14a_footprint.ipynb #388f1748
-def store_cost(open_it: Callable[[Path], object], points: Sequence, asked: Mapping[str, list], folder: Path) -> tuple[dict, dict]:
+def store_cost(
+    open_it: Callable[[Path], object], points: Sequence, asked: Mapping[str, list], folder: Path
+) -> tuple[dict, dict]:
     "What a store takes, in milliseconds of the processor and bytes; and what each request found: id -> score."
+
     def taken(do):
         start = time.process_time()
         return do(), (time.process_time() - start) * 1000
+
     def build():
         with closing(open_it(folder)) as client:
             make_collection(client, len(points[0].vector["text-dense"]), True)
             client.upload_points(COLLECTION, points)
-    out, found = {"build, ms a thousand": taken(build)[1] * 1000 / len(points), "bytes a point": disk_size(folder) / len(points)}, {}
+
+    out, found = (
+        {
+            "build, ms a thousand": taken(build)[1] * 1000 / len(points),
+            "bytes a point": disk_size(folder) / len(points),
+        },
+        {},
+    )
     with closing(open_it(folder)) as client:
         for kind, rs in asked.items():
             client.query_batch_points(COLLECTION, rs[:1])  # what is read once
-            answers, ms = taken(lambda: [client.query_batch_points(COLLECTION, [r])[0].points for r in rs])
-            out[f"{kind}, ms"], found[kind] = ms / len(rs), [{str(p.id): p.score for p in points} for points in answers]
+            answers, ms = taken(
+                lambda: [client.query_batch_points(COLLECTION, [r])[0].points for r in rs]
+            )
+            out[f"{kind}, ms"], found[kind] = (
+                ms / len(rs),
+                [{str(p.id): p.score for p in points} for points in answers],
+            )
     return {k: round(v, 3) for k, v in out.items()}, found
 
 
 def agreement(a: Mapping[str, list], b: Mapping[str, list]) -> dict[str, float]:
     "Of the hits of one store, the share that the other has, too; a hit with the score of the other's last one is as good."
-    share = lambda x, y: sum(i in y or s < min(y.values()) + 1e-5 for i, s in x.items()) / len(x) if x and y else float(x == y)
-    return {kind: float(np.mean([share(x, y) for x, y in zip(a[kind], b[kind], strict=True)])) for kind in a}
+
+    def share(x, y):
+        return (
+            sum(i in y or s < min(y.values()) + 1e-5 for i, s in x.items()) / len(x)
+            if x and y
+            else float(x == y)
+        )
+
+    return {
+        kind: float(np.mean([share(x, y) for x, y in zip(a[kind], b[kind], strict=True)]))
+        for kind in a
+    }
 
 # %% ../../nbs/9_studies/14a_footprint.ipynb #d53e66fc
-BRINGS = {"default": ("qdrant-edge-py",),
-          "LanceDB": ("lancedb", "pyarrow", "lance-namespace", "lance-namespace-urllib3-client", "deprecation")}
+BRINGS = {
+    "default": ("qdrant-edge-py",),
+    "LanceDB": (
+        "lancedb",
+        "pyarrow",
+        "lance-namespace",
+        "lance-namespace-urllib3-client",
+        "deprecation",
+    ),
+}
 MODULES = {"default": "qdrant_edge", "LanceDB": "lancedb"}
 
 
 def brought(packages: Sequence[str]) -> int:
     "Bytes that packages take."
-    return sum(Path(f.locate()).stat().st_size for p in packages for f in distribution(p).files or () if Path(f.locate()).is_file())
+    return sum(
+        Path(f.locate()).stat().st_size
+        for p in packages
+        for f in distribution(p).files or ()
+        if Path(f.locate()).is_file()
+    )
 
 
 def import_ms(module: str) -> float:
     "Milliseconds of the processor that an import takes, in a process of its own."
     code = f"import time; t = time.process_time(); import {module}; print((time.process_time() - t) * 1000)"
-    return float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)
+    return float(
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stdout
+    )
 
 
 def main(out: str | Path, n: int = 20_000, asks: int = 40) -> dict:
     "Measure both stores, and write it down."
     points, asked, told, found = some_points(n), requests(asks), {}, {}
     for name, open_it in {"default": EdgeClient, "LanceDB": LanceClient}.items():
-        with tempfile.TemporaryDirectory() as place: told[name], found[name] = store_cost(open_it, points, asked, Path(place) / "points")
-        told[name] |= {"packages, MB": round(brought(BRINGS[name]) / 1e6), "import, ms": round(import_ms(MODULES[name]))}
-    told = {"machine": machine(), "packages": package_versions((*BRINGS["default"], *BRINGS["LanceDB"], "numpy")), "points": n,
-            "stores": told, "same": agreement(found["default"], found["LanceDB"])}
+        with tempfile.TemporaryDirectory() as place:
+            told[name], found[name] = store_cost(open_it, points, asked, Path(place) / "points")
+        told[name] |= {
+            "packages, MB": round(brought(BRINGS[name]) / 1e6),
+            "import, ms": round(import_ms(MODULES[name])),
+        }
+    told = {
+        "machine": machine(),
+        "packages": package_versions((*BRINGS["default"], *BRINGS["LanceDB"], "numpy")),
+        "points": n,
+        "stores": told,
+        "same": agreement(found["default"], found["LanceDB"]),
+    }
     write_json(out, told)
     return told
 
@@ -131,4 +236,7 @@ def main(out: str | Path, n: int = 20_000, asks: int = 40) -> dict:
 def stores_table(told: Mapping) -> str:
     "Both stores, line by line."
     a, b = told["stores"]["default"], told["stores"]["LanceDB"]
-    return text_table(["", "default", "LanceDB", "times"], [[k, f"{a[k]:,.1f}", f"{b[k]:,.1f}", f"{b[k] / a[k]:.1f}"] for k in a])
+    return text_table(
+        ["", "default", "LanceDB", "times"],
+        [[k, f"{a[k]:,.1f}", f"{b[k]:,.1f}", f"{b[k] / a[k]:.1f}"] for k in a],
+    )

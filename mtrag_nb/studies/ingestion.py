@@ -61,14 +61,22 @@ def cut_and_write(
     make_collection(client := EdgeClient(folder), dim)
     store, rng = open_store(folder), np.random.default_rng(0)
     if before:
-        parse = lambda: get_leaf_nodes(ParentChildNodeParser().get_nodes_from_documents(passages_to_documents(passages)))
+
+        def parse():
+            return get_leaf_nodes(
+                ParentChildNodeParser().get_nodes_from_documents(passages_to_documents(passages))
+            )
+
         cut_seconds, leaves = cpu_seconds(parse)
-        for n, v in zip(leaves, rng.standard_normal((len(leaves), dim), np.float32)): n.embedding = v.tolist()
+        for n, v in zip(leaves, rng.standard_normal((len(leaves), dim), np.float32)):
+            n.embedding = v.tolist()
         write_seconds, children = cpu_seconds(lambda: store.add(leaves))[0], len(leaves)
     else:
         cut_seconds, cut = cpu_seconds(lambda: list(map(Cutter(), passages)))
         vectors = rng.standard_normal((children := sum(len(p.ids) for p in cut), dim), np.float32)
-        write_seconds, _ = cpu_seconds(lambda: client.upload_points(COLLECTION, _points(cut, vectors, store), batch_size=256))
+        write_seconds, _ = cpu_seconds(
+            lambda: client.upload_points(COLLECTION, _points(cut, vectors, store), batch_size=256)
+        )
     client.close(), store.client.close()
     return {"cut": cut_seconds, "write": write_seconds, "children": children}
 
@@ -82,16 +90,29 @@ def unpack_seconds(passages: Sequence[Passage]) -> float:
 def embed_seconds(embedder: EmbedderLike, texts: Sequence[str]) -> dict[str, float]:  # CPU seconds
     "Embed texts in small calls as they come, and in one."
     embedder.encode(texts[:2])  # loads it
-    apart = cpu_seconds(lambda: [embedder.encode(texts[i:i + 32]) for i in range(0, len(texts), 32)])[0]
-    if hasattr(embedder, "unload"): embedder.unload(), embedder.encode(texts[:2])  # it remembers what came in small calls
-    return {"small_calls": apart, "one_call": cpu_seconds(lambda: embedder.encode(texts))[0], "texts": len(texts)}
+    apart = cpu_seconds(
+        lambda: [embedder.encode(texts[i : i + 32]) for i in range(0, len(texts), 32)]
+    )[0]
+    if hasattr(embedder, "unload"):
+        embedder.unload(), embedder.encode(texts[:2])  # it remembers what came in small calls
+    return {
+        "small_calls": apart,
+        "one_call": cpu_seconds(lambda: embedder.encode(texts))[0],
+        "texts": len(texts),
+    }
 
 # %% ../../nbs/9_studies/14_ingestion.ipynb #a7a3a78f
-def payload_bytes(passages: Sequence[Passage], folder: Path, embedder: EmbedderLike) -> float:  # per child
+def payload_bytes(
+    passages: Sequence[Passage], folder: Path, embedder: EmbedderLike
+) -> float:  # per child
     "What a child takes on the disk beside its vector, the engine's log left out."
     manifest = build_index(passages, folder, embedder, sparse=None, progress=False)
     engine = folder / "qdrant" / COLLECTION
-    size = disk_size(folder) - disk_size(engine / "wal") if (engine / "wal").exists() else disk_size(folder)
+    size = (
+        disk_size(folder) - disk_size(engine / "wal")
+        if (engine / "wal").exists()
+        else disk_size(folder)
+    )
     return size / manifest.total("children") - 4 * manifest.dim
 
 
@@ -106,15 +127,24 @@ def measure(
     slices = slice_of(passages, each)
     every = [p for ps in slices.values() for p in ps]
     children = {d: [t for p in ps for t in Cutter()(p).texts] for d, ps in slices.items()}
-    mixed = [t for group in zip(*(ts[:texts // 4 + 1] for ts in children.values())) for t in group][:texts]
+    mixed = [
+        t for group in zip(*(ts[: texts // 4 + 1] for ts in children.values())) for t in group
+    ][:texts]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         return {
-            "children_per_passage": {d: round(len(ts) / len(slices[d]), 3) for d, ts in children.items()},
-            "characters_per_child": round(sum(map(len, mixed)) / len(mixed), 1), "passages": len(every), "dim": dim,
-            "before": cut_and_write(every, dim, folder / "before", before=True), "now": cut_and_write(every, dim, folder / "now"),
-            "unpack": unpack_seconds(every), "embed": embed_seconds(embedder, mixed),
-            "payload_bytes": round(payload_bytes(every, folder / "index", HashEmbedder()))}
+            "children_per_passage": {
+                d: round(len(ts) / len(slices[d]), 3) for d, ts in children.items()
+            },
+            "characters_per_child": round(sum(map(len, mixed)) / len(mixed), 1),
+            "passages": len(every),
+            "dim": dim,
+            "before": cut_and_write(every, dim, folder / "before", before=True),
+            "now": cut_and_write(every, dim, folder / "now"),
+            "unpack": unpack_seconds(every),
+            "embed": embed_seconds(embedder, mixed),
+            "payload_bytes": round(payload_bytes(every, folder / "index", HashEmbedder())),
+        }
 
 # %% ../../nbs/9_studies/14_ingestion.ipynb #9d139c47
 MEASURED = "ingestion.json"
@@ -123,7 +153,12 @@ MEASURED = "ingestion.json"
 def main(out: str | Path = "") -> None:  # the file; "": among the measured data
     "Measure on the benchmark's passages (MTRAG_DATA), or on the sample; write it down, print the tables."
     from mtrag_nb.models.embed import Embedder
-    real = [pool_file(real_data("passages.jsonl.gz"))] if os.environ.get("MTRAG_DATA") else sample_corpus()
+
+    real = (
+        [pool_file(real_data("passages.jsonl.gz"))]
+        if os.environ.get("MTRAG_DATA")
+        else sample_corpus()
+    )
     found = measure(real, Embedder(load_settings().embedder))
     write_json(Path(out) if out else data_dir("measured") / MEASURED, found)
     print(steps_table(found), whole_table(found), sep="\n\n")
@@ -132,42 +167,85 @@ def main(out: str | Path = "") -> None:  # the file; "": among the measured data
 def steps(m: dict) -> list[tuple[str, float, float]]:  # step, before, now
     "CPU seconds for a thousand children of each step."
     b, n, e = m["before"], m["now"], m["embed"]
-    per = lambda seconds, count: 1000 * seconds / count
-    return [("cut, in the building process", per(b["cut"], b["children"]), per(m["unpack"], n["children"])),
-            ("cut, beside it", 0.0, per(n["cut"], n["children"])),
-            ("embed, MiniLM, one core", per(e["small_calls"], e["texts"]), per(e["one_call"], e["texts"])),
-            ("write", per(b["write"], b["children"]), per(n["write"], n["children"]))]
+
+    def per(seconds, count):
+        return 1000 * seconds / count
+
+    return [
+        (
+            "cut, in the building process",
+            per(b["cut"], b["children"]),
+            per(m["unpack"], n["children"]),
+        ),
+        ("cut, beside it", 0.0, per(n["cut"], n["children"])),
+        (
+            "embed, MiniLM, one core",
+            per(e["small_calls"], e["texts"]),
+            per(e["one_call"], e["texts"]),
+        ),
+        ("write", per(b["write"], b["children"]), per(n["write"], n["children"])),
+    ]
 
 
 def steps_table(m: dict) -> str:
     "The steps as text, with the ratio."
-    rows = [[name, f"{b:.2f}", f"{n:.2f}", f"{b / n:.1f}" if b and n else ""] for name, b, n in steps(m)]
+    rows = [
+        [name, f"{b:.2f}", f"{n:.2f}", f"{b / n:.1f}" if b and n else ""] for name, b, n in steps(m)
+    ]
     return text_table(["CPU s for 1,000 children", "before", "now", "times as fast"], rows)
 
 # %% ../../nbs/9_studies/14_ingestion.ipynb #107171b8
-T4_PEAK, T4_SHARE, TOKEN = 65e12, 0.25, 4.0  # operations a second; the share that is reached (assumed); characters of a token
+T4_PEAK, T4_SHARE, TOKEN = (
+    65e12,
+    0.25,
+    4.0,
+)  # operations a second; the share that is reached (assumed); characters of a token
 
 
-def whole_corpora(m: dict) -> tuple[int, dict[str, dict[str, float]]]:  # children; machine and model -> hours by step
+def whole_corpora(
+    m: dict,
+) -> tuple[int, dict[str, dict[str, float]]]:  # children; machine and model -> hours by step
     "What the benchmark's four corpora take, by arithmetic."
     children = round(sum(n * m["children_per_passage"][d] for d, n in CORPUS_SIZES.items()))
     cost = {name: per / 1000 / 3600 * children for name, _, per in steps(m)}  # CPU hours
     cut, beside, embed, write = cost.values()
     times = matrices(SHAPES["BAAI/bge-m3"]) / matrices(SHAPES["all-MiniLM-L6-v2"])
-    t4 = lambda model: 2 * matrices(SHAPES[model]) * m["characters_per_child"] / TOKEN * children / (T4_PEAK * T4_SHARE) / 3600
+
+    def t4(model):
+        return (
+            2
+            * matrices(SHAPES[model])
+            * m["characters_per_child"]
+            / TOKEN
+            * children
+            / (T4_PEAK * T4_SHARE)
+            / 3600
+        )
+
     out = {}
     for name, hours in (("two cores, MiniLM", embed / 2), ("two cores, BGE-M3", embed * times / 2)):
-        out[name] = {"embed": hours, "cut and write": (beside + cut + write) / 2, "all": hours + (beside + cut + write) / 2}
+        out[name] = {
+            "embed": hours,
+            "cut and write": (beside + cut + write) / 2,
+            "all": hours + (beside + cut + write) / 2,
+        }
     for model in ("all-MiniLM-L6-v2", "BAAI/bge-m3"):
         hours = t4(model)
-        out[f"T4, {model.split('/')[-1]}"] = {"embed": hours, "cut and write": cut + write, "all": hours + cut + write}
+        out[f"T4, {model.split('/')[-1]}"] = {
+            "embed": hours,
+            "cut and write": cut + write,
+            "all": hours + cut + write,
+        }
     return children, out
 
 
 def whole_table(m: dict) -> str:
     "The hours as text."
     children, hours = whole_corpora(m)
-    rows = [[name, *(f"{h[k]:.1f}" for k in ("embed", "cut and write", "all"))] for name, h in hours.items()]
+    rows = [
+        [name, *(f"{h[k]:.1f}" for k in ("embed", "cut and write", "all"))]
+        for name, h in hours.items()
+    ]
     disk = {dim: disk_needed(children, dim) / 1e9 for dim in (384, 1024)}
     note = f"{children:,} children; on the disk {disk[384]:.1f} GB with 384 numbers a vector, {disk[1024]:.1f} GB with 1024"
     return f"{text_table(['hours', 'embed', 'cut and write', 'all'], rows)}\n{note}"

@@ -16,7 +16,13 @@ import numpy as np
 from ..core.files import write_json
 from ..core.html import text_table
 from ..core.types import structured
-from ..evaluate.intervals import LEAST, Interval, auroc_interval, difference_interval, mean_interval
+from mtrag_nb.evaluate.intervals import (
+    LEAST,
+    Interval,
+    auroc_interval,
+    difference_interval,
+    mean_interval,
+)
 
 # %% auto #0
 __all__ = ['ICC', 'Case', 'SKEWED', 'ZEROS', 'ONES', 'CHANGED', 'CASES', 'TALKS', 'conversations', 'latent', 'a_mean', 'a_share',
@@ -38,7 +44,9 @@ def latent(rng: np.random.Generator, talks: np.ndarray) -> np.ndarray:
     return math.sqrt(ICC) * rng.normal(size=talks.max() + 1)[talks] + math.sqrt(1 - ICC) * own
 
 # %% ../../nbs/9_studies/09_intervals.ipynb #09c53f22
-Case = Callable[[np.random.Generator, int], Interval]  # random numbers, conversations -> an interval
+Case = Callable[
+    [np.random.Generator, int], Interval
+]  # random numbers, conversations -> an interval
 
 
 def a_mean(rng: np.random.Generator, k: int) -> Interval:
@@ -73,6 +81,7 @@ def two_shares(rng: np.random.Generator, k: int) -> Interval:
 def _labelled(rng: np.random.Generator, k: int, positives: float) -> tuple[np.ndarray, np.ndarray]:
     "Conversations and labels, with this share of positives."
     from scipy.special import ndtri
+
     talks = conversations(rng, k)
     return talks, latent(rng, talks) < ndtri(positives)
 
@@ -80,6 +89,7 @@ def _labelled(rng: np.random.Generator, k: int, positives: float) -> tuple[np.nd
 def separation(true: float) -> float:
     "How far apart two normal distributions of variance 1 lie whose AUROC is this."
     from scipy.special import ndtri
+
     return float(ndtri(true)) * math.sqrt(2)
 
 
@@ -89,11 +99,15 @@ def an_auroc(rng: np.random.Generator, k: int, true: float, positives: float) ->
     return auroc_interval(separation(true) * labels + latent(rng, talks), labels, talks)
 
 
-def two_aurocs(rng: np.random.Generator, k: int, true: float, other: float, positives: float) -> Interval:
+def two_aurocs(
+    rng: np.random.Generator, k: int, true: float, other: float, positives: float
+) -> Interval:
     "Of two scores that have half of their noise in common."
     (talks, labels), half = _labelled(rng, k, positives), math.sqrt(0.5)
     shared = latent(rng, talks)
-    x, y = (separation(t) * labels + half * shared + half * latent(rng, talks) for t in (true, other))
+    x, y = (
+        separation(t) * labels + half * shared + half * latent(rng, talks) for t in (true, other)
+    )
     return auroc_interval(x, labels, talks, minus=y)
 
 # %% ../../nbs/9_studies/09_intervals.ipynb #skew0002
@@ -105,12 +119,14 @@ CHANGED = 0.12  # share of the turns that a mechanism changes
 def _skewed(u: np.ndarray) -> np.ndarray:
     "Uniform numbers as scores with a long tail to the right."
     from scipy.stats import beta
+
     return beta.ppf(u, *SKEWED)
 
 
 def a_skewed_mean(rng: np.random.Generator, k: int) -> Interval:
     "Of scores like ROUGE-L; its true value is .2."
     from scipy.special import ndtr
+
     talks = conversations(rng, k)
     return mean_interval(_skewed(ndtr(latent(rng, talks))), talks, 1000)
 
@@ -118,15 +134,21 @@ def a_skewed_mean(rng: np.random.Generator, k: int) -> Interval:
 def a_mixed_mean(rng: np.random.Generator, k: int) -> Interval:
     "Of such scores with zeros and ones in them."
     from scipy.special import ndtr
+
     talks = conversations(rng, k)
     u = ndtr(latent(rng, talks))
     inside = np.clip((u - ZEROS) / (1 - ZEROS - ONES), 0, 1)
-    return mean_interval(np.where(u < ZEROS, 0.0, np.where(u > 1 - ONES, 1.0, _skewed(inside))), talks, 1000)
+    return mean_interval(
+        np.where(u < ZEROS, 0.0, np.where(u > 1 - ONES, 1.0, _skewed(inside))), talks, 1000
+    )
 
 
-def a_sparse_difference(rng: np.random.Generator, k: int, one: bool = False) -> Interval:  # one: one task a conversation
+def a_sparse_difference(
+    rng: np.random.Generator, k: int, one: bool = False
+) -> Interval:  # one: one task a conversation
     "Of a mechanism that gains such a score in some turns and is nothing in the others."
     from scipy.special import ndtr
+
     talks = np.arange(k) if one else conversations(rng, k)
     changed = ndtr(latent(rng, talks)) < CHANGED
     return difference_interval(np.where(changed, _skewed(rng.random(len(talks))), 0.0), talks, 1000)
@@ -145,13 +167,15 @@ CASES: dict[str, tuple[float, Case]] = {  # what -> its true value, and how it i
     "mean, skewed like ROUGE-L": (0.2, a_skewed_mean),
     "mean, with zeros and ones": (ONES + 0.2 * (1 - ZEROS - ONES), a_mixed_mean),
     "difference, 12 % of turns change": (0.2 * CHANGED, a_sparse_difference),
-    "the same, one turn each": (0.2 * CHANGED, partial(a_sparse_difference, one=True))}
+    "the same, one turn each": (0.2 * CHANGED, partial(a_sparse_difference, one=True)),
+}
 TALKS = (4, 6, 10, 20, 40, 110)
 
 
 @dataclass(frozen=True)
 class Coverage:
     "What the intervals of one kind hold, at one number of conversations."
+
     what: str
     conversations: int
     runs: int
@@ -165,18 +189,35 @@ def coverage(what: str, k: int, runs: int, seed: int = 0) -> Coverage:
     true, case = CASES[what]
     rng = np.random.default_rng([seed, k, list(CASES).index(what)])
     found = [i for i in (case(rng, k) for _ in range(runs)) if i.low is not None]
-    if not found: return Coverage(what, k, runs, 0.0, None, None)
+    if not found:
+        return Coverage(what, k, runs, 0.0, None, None)
     held = sum(i.low <= true <= i.high for i in found) / len(found)
-    return Coverage(what, k, runs, len(found) / runs, round(held, 4), round(float(np.median([i.high - i.low for i in found])), 3))
+    return Coverage(
+        what,
+        k,
+        runs,
+        len(found) / runs,
+        round(held, 4),
+        round(float(np.median([i.high - i.low for i in found])), 3),
+    )
 
 # %% ../../nbs/9_studies/09_intervals.ipynb #e75631c5
 def coverage_table(found: list[Coverage]) -> str:
     "A row a kind, a column a number of conversations: the share that held the truth, and how often an interval was printed."
-    cell = lambda c: "none printed" if c.held is None else f"{c.held:.3f}" + (f" ({c.printed:.0%} printed)" if c.printed < 0.995 else "")
+
+    def cell(c):
+        return (
+            "none printed"
+            if c.held is None
+            else f"{c.held:.3f}" + (f" ({c.printed:.0%} printed)" if c.printed < 0.995 else "")
+        )
+
     by = {(c.what, c.conversations): cell(c) for c in found}
     columns = sorted({c.conversations for c in found})
-    return text_table(["a nominal 95 % at ... conversations", *map(str, columns)],
-                      [[w, *(by.get((w, k), "") for k in columns)] for w in dict.fromkeys(c.what for c in found)])
+    return text_table(
+        ["a nominal 95 % at ... conversations", *map(str, columns)],
+        [[w, *(by.get((w, k), "") for k in columns)] for w in dict.fromkeys(c.what for c in found)],
+    )
 
 
 def main(out: str | Path = "data/measured/intervals.json", runs: int = 2000) -> list[Coverage]:
@@ -190,4 +231,5 @@ def main(out: str | Path = "data/measured/intervals.json", runs: int = 2000) -> 
 def read_coverage(path: str | Path) -> list[Coverage]:
     "What `main` wrote down."
     from mtrag_nb.core.files import read_json
+
     return [structured(Coverage, c) for c in read_json(path)["coverage"]]

@@ -20,12 +20,26 @@ from ..core.text import content_words, sentences, support
 from ..core.types import DataError, structured
 from ..data.ratings import RatedAnswer, read_ratings
 from ..evaluate.compare import calibration_bins, calibration_error
-from ..evaluate.faithfulness import (
-    MODEL_WAYS, contextual_support, cosine_support, encoder_measures, lexical_measures, model_measures, texts_of)
+from mtrag_nb.evaluate.faithfulness import (
+    MODEL_WAYS,
+    contextual_support,
+    cosine_support,
+    encoder_measures,
+    lexical_measures,
+    model_measures,
+    texts_of,
+)
 from ..evaluate.intervals import auroc, auroc_interval
 from ..evaluate.licence import Licence, LicenceRow, Span, Yardstick, licence, span_of
 from ..evaluate.metrics import BertScorer
-from ..evaluate.raters import BASELINE, HumanRatings, Measured, RaterNames, human_ratings, rater_names
+from mtrag_nb.evaluate.raters import (
+    BASELINE,
+    HumanRatings,
+    Measured,
+    RaterNames,
+    human_ratings,
+    rater_names,
+)
 from ..models.calls import Models
 from ..models.embed import EmbedderLike
 from ..runs.run import machine, package_versions
@@ -43,7 +57,9 @@ _NUMBER = re.compile(r"(?<![\w.,:/-])\$?\d[\d,.]*(?<=\d)(?![\w:/-])%?")
 
 def _is_list_mark(text: str, m: re.Match) -> bool:
     "Whether a number is the mark of a list, as in '1. The ferry'."
-    return bool(re.match(r"[.)]\s", text[m.end():m.end() + 2])) and not re.search(r"\w", text[max(0, m.start() - 2):m.start()])
+    return bool(re.match(r"[.)]\s", text[m.end() : m.end() + 2])) and not re.search(
+        r"\w", text[max(0, m.start() - 2) : m.start()]
+    )
 
 
 def _numbers(text: str) -> list[re.Match]:
@@ -53,39 +69,63 @@ def _numbers(text: str) -> list[re.Match]:
 
 def _put(text: str, m: re.Match, new: str) -> str:
     "A text with another word in the place of a match."
-    return text[:m.start()] + new + text[m.end():]
+    return text[: m.start()] + new + text[m.end() :]
 
 
 def swap_number(answer: str, documents: Sequence[str], rng: random.Random) -> str | None:
     "One number that the documents hold, replaced by another of theirs."
     known = {w for d in documents for w in content_words(d)}
     here = [m for m in _numbers(answer) if set(content_words(m[0])) & known]
-    others = sorted({m[0] for d in documents for m in _numbers(d)} - {m[0] for m in _NUMBER.finditer(answer)})
+    others = sorted(
+        {m[0] for d in documents for m in _numbers(d)} - {m[0] for m in _NUMBER.finditer(answer)}
+    )
     return _put(answer, rng.choice(here), rng.choice(others)) if here and others else None
 
 # %% ../../nbs/9_studies/02_licence.ipynb #11ce0002
 _NAME = re.compile(r"(?<=[a-z,] )[A-Z][a-z]+(?: [A-Z][a-z]+)*")  # capitals inside a sentence
-_AUXILIARY = re.compile(r"\b(?:is|are|was|were|can|will|should|must|may|does|do|has|have|had|could|would)\b(?!n't| not)")
+_AUXILIARY = re.compile(
+    r"\b(?:is|are|was|were|can|will|should|must|may|does|do|has|have|had|could|would)\b(?!n't| not)"
+)
 
 
 def swap_name(answer: str, documents: Sequence[str], rng: random.Random) -> str | None:
     "One name that the documents hold, replaced by another of theirs with as many words."
     known, lower = {w for d in documents for w in content_words(d)}, answer.lower()
-    here = [m for m in _NAME.finditer(answer) if content_words(m[0]) and set(content_words(m[0])) <= known]
-    others = sorted({m[0] for d in documents for m in _NAME.finditer(d) if m[0].lower() not in lower and content_words(m[0])})
+    here = [
+        m
+        for m in _NAME.finditer(answer)
+        if content_words(m[0]) and set(content_words(m[0])) <= known
+    ]
+    others = sorted(
+        {
+            m[0]
+            for d in documents
+            for m in _NAME.finditer(d)
+            if m[0].lower() not in lower and content_words(m[0])
+        }
+    )
     pairs = [(m, o) for m in here for o in others if len(o.split()) == len(m[0].split())]
     return _put(answer, *rng.choice(pairs)) if pairs else None
 
 
 def flip_negation(answer: str, documents: Sequence[str], rng: random.Random) -> str | None:
     "One `not` taken out or, where there is none, put in after an auxiliary verb."
-    if there := list(re.finditer(r" not\b", answer)): return _put(answer, rng.choice(there), "")
+    if there := list(re.finditer(r" not\b", answer)):
+        return _put(answer, rng.choice(there), "")
     here = list(_AUXILIARY.finditer(answer))
     return _put(answer, m := rng.choice(here), f"{m[0]} not") if here else None
 
 # %% ../../nbs/9_studies/02_licence.ipynb #11ce0003
-_SHORT = {"do not": "don't", "does not": "doesn't", "did not": "didn't", "is not": "isn't", "are not": "aren't", "was not": "wasn't",
-          "cannot": "can't", "will not": "won't"}
+_SHORT = {
+    "do not": "don't",
+    "does not": "doesn't",
+    "did not": "didn't",
+    "is not": "isn't",
+    "are not": "aren't",
+    "was not": "wasn't",
+    "cannot": "can't",
+    "will not": "won't",
+}
 
 
 def reverse_sentences(answer: str, documents: Sequence[str], rng: random.Random) -> str | None:
@@ -97,7 +137,8 @@ def reverse_sentences(answer: str, documents: Sequence[str], rng: random.Random)
 def contract(answer: str, documents: Sequence[str], rng: random.Random) -> str | None:
     "Contracted forms for the long ones."
     short = answer
-    for a, b in _SHORT.items(): short = short.replace(a, b)
+    for a, b in _SHORT.items():
+        short = short.replace(a, b)
     return short if short != answer else None
 
 
@@ -109,6 +150,7 @@ HARMLESS: dict[str, Edit] = {"order": reverse_sentences, "contraction": contract
 @dataclass(frozen=True)
 class Attack:
     "One kind of edit against one measure."
+
     edit: str
     measure: str
     n: int  # answers that could be edited so
@@ -116,15 +158,25 @@ class Attack:
     caught: float | None  # of those above the threshold before, the share that fell below it
 
 
-Measures = Mapping[str, Callable[[Sequence[RatedAnswer]], Sequence[float]]]  # name -> values of answers
+Measures = Mapping[
+    str, Callable[[Sequence[RatedAnswer]], Sequence[float]]
+]  # name -> values of answers
 
 
-def _attacked(edit: str, measure: str, before: Sequence[float], after: Mapping[int, float]) -> Attack:
+def _attacked(
+    edit: str, measure: str, before: Sequence[float], after: Mapping[int, float]
+) -> Attack:
     "What a measure made of edited answers (`after`: position -> value)."
     least = float(np.quantile(before, 0.1))
     fell = [v < before[i] - 1e-9 for i, v in after.items()]
     below = [v < least for i, v in after.items() if before[i] >= least]
-    return Attack(edit, measure, len(after), float(np.mean(fell)) if fell else None, float(np.mean(below)) if below else None)
+    return Attack(
+        edit,
+        measure,
+        len(after),
+        float(np.mean(fell)) if fell else None,
+        float(np.mean(below)) if below else None,
+    )
 
 
 def attack(
@@ -133,31 +185,54 @@ def attack(
     seed: int = 0,
 ) -> list[Attack]:
     "Spoil faithful answers and see which measures notice. Raises DataError without answers."
-    if not answers: raise DataError("there is no faithful answer to spoil")
+    if not answers:
+        raise DataError("there is no faithful answer to spoil")
     before, out = {m: list(values(answers)) for m, values in measures.items()}, []
     for name, edit in {**EDITS, **HARMLESS}.items():
         rng = random.Random(seed)
-        new = {i: replace(a, answer=spoilt) for i, a in enumerate(answers) if (spoilt := edit(a.answer, texts_of(a), rng))}
-        out += [_attacked(name, m, before[m], dict(zip(new, values(list(new.values()))))) for m, values in measures.items()]
+        new = {
+            i: replace(a, answer=spoilt)
+            for i, a in enumerate(answers)
+            if (spoilt := edit(a.answer, texts_of(a), rng))
+        }
+        out += [
+            _attacked(name, m, before[m], dict(zip(new, values(list(new.values())))))
+            for m, values in measures.items()
+        ]
     return out
 
 # %% ../../nbs/9_studies/02_licence.ipynb #11ce0005
-def attack_table(attacks: Sequence[Attack]) -> tuple[list[str], list[list]]:  # header and rows, for text_table and html_table
+def attack_table(
+    attacks: Sequence[Attack],
+) -> tuple[list[str], list[list]]:  # header and rows, for text_table and html_table
     "A row a measure: noticed / caught for each edit."
-    percent = lambda x: "–" if x is None else f"{x:.0%}"
+
+    def percent(x):
+        return "–" if x is None else f"{x:.0%}"
+
     count = {a.edit: a.n for a in attacks}
-    cell = {(a.measure, a.edit): "–" if a.noticed is None else f"{percent(a.noticed)} / {percent(a.caught)}" for a in attacks}
+    cell = {
+        (a.measure, a.edit): "–"
+        if a.noticed is None
+        else f"{percent(a.noticed)} / {percent(a.caught)}"
+        for a in attacks
+    }
     head = ["noticed / caught", *(f"{e} ({n})" for e, n in count.items())]
-    return head, [[m, *(cell[m, e] for e in count)] for m in dict.fromkeys(a.measure for a in attacks)]
+    return head, [
+        [m, *(cell[m, e] for e in count)] for m in dict.fromkeys(a.measure for a in attacks)
+    ]
 
 
-LEXICAL: Measures = {BASELINE: lambda rs: [support(r.answer, texts_of(r)) for r in rs],
-                     "contextual support": lambda rs: [contextual_support(r.answer, texts_of(r)) for r in rs]}
+LEXICAL: Measures = {
+    BASELINE: lambda rs: [support(r.answer, texts_of(r)) for r in rs],
+    "contextual support": lambda rs: [contextual_support(r.answer, texts_of(r)) for r in rs],
+}
 
 # %% ../../nbs/9_studies/02_licence.ipynb #5f229981
 @dataclass(frozen=True)
 class Combination:
     "Several measures in one, and what it is worth on conversations that it has not seen."
+
     features: tuple[str, ...]
     mean: tuple[float, ...]  # for standardizing
     scale: tuple[float, ...]
@@ -178,10 +253,14 @@ class Combination:
         return float(probability(x[None], np.asarray(self.weights))[0])
 
     def __str__(self):
-        span = lambda t, sign="": f"{t[0]:{sign}.3f} [{show(t[1])}, {show(t[2])}]"
-        return (f"{' + '.join(self.features)}: AUROC in sample {self.in_sample:.3f}, on conversations left out {span(self.auroc)}, "
-                f"minus {BASELINE} {span(self.gain, '+')}; log loss {self.log_loss:.3f} (base rate {self.base_log_loss:.3f}), "
-                f"calibration error {show(self.calibration)}")
+        def span(t, sign=""):
+            return f"{t[0]:{sign}.3f} [{show(t[1])}, {show(t[2])}]"
+
+        return (
+            f"{' + '.join(self.features)}: AUROC in sample {self.in_sample:.3f}, on conversations left out {span(self.auroc)}, "
+            f"minus {BASELINE} {span(self.gain, '+')}; log loss {self.log_loss:.3f} (base rate {self.base_log_loss:.3f}), "
+            f"calibration error {show(self.calibration)}"
+        )
 
 # %% ../../nbs/9_studies/02_licence.ipynb #11ce0012
 def combine(
@@ -191,41 +270,66 @@ def combine(
 ) -> tuple[Combination, Measured]:  # and the left-out direction as a measure of its own
     "Combine measures by nested cross-validation over conversations. Raises DataError for a measure that is not there."
     by = {s.name: s for s in measured}
-    if lost := [f for f in (*features, BASELINE) if f not in by]: raise DataError(f"no measure {lost[0]!r}: there are {', '.join(by)}")
+    if lost := [f for f in (*features, BASELINE) if f not in by]:
+        raise DataError(f"no measure {lost[0]!r}: there are {', '.join(by)}")
     raw, y, talks = np.array([by[f].values for f in features]).T, p.unfaithful, np.asarray(p.talks)
     mean, scale = raw.mean(axis=0), raw.std(axis=0) + 1e-12  # of all answers: no label is in them
     x = (raw - mean) / scale
     probability, direction = left_out(x, y, talks, best_strength)
     w, base = fit_logistic(x, y, best_strength(x, y, talks)), -np.asarray(by[BASELINE].values)
-    worth, gain = auroc_interval(direction, y, talks), auroc_interval(direction, y, talks, minus=base)
+    worth, gain = (
+        auroc_interval(direction, y, talks),
+        auroc_interval(direction, y, talks, minus=base),
+    )
     c = Combination(
-        tuple(features), *(tuple(v.tolist()) for v in (mean, scale, w)), auroc(x @ w[:-1], y),
-        span_of(worth), span_of(gain),
-        log_loss(probability, y), log_loss(np.full(len(y), y.mean()), y), calibration_error(calibration_bins(probability, y)))
-    return c, Measured(f"combination of {len(features)}", tuple((-direction).tolist()), sum(by[f].seconds for f in features))
+        tuple(features),
+        *(tuple(v.tolist()) for v in (mean, scale, w)),
+        auroc(x @ w[:-1], y),
+        span_of(worth),
+        span_of(gain),
+        log_loss(probability, y),
+        log_loss(np.full(len(y), y.mean()), y),
+        calibration_error(calibration_bins(probability, y)),
+    )
+    return c, Measured(
+        f"combination of {len(features)}",
+        tuple((-direction).tolist()),
+        sum(by[f].seconds for f in features),
+    )
 
 # %% ../../nbs/9_studies/02_licence.ipynb #2588aa5b
 COMBINED = (BASELINE, "contextual support", "cosine support")
-OFFICIAL_MARK = ", official"  # ends the names of values that came with a file, and are not written down again
+OFFICIAL_MARK = (
+    ", official"  # ends the names of values that came with a file, and are not written down again
+)
 
 
 class RememberingEmbedder:
     "An embedder that encodes each text once: an attack changes one sentence of many."
 
-    def __init__(self, embedder: EmbedderLike): self.embedder, self._known = embedder, {}
+    def __init__(self, embedder: EmbedderLike):
+        self.embedder, self._known = embedder, {}
 
     def encode(self, texts: Sequence[str]) -> np.ndarray:
         "As the embedder."
         new = [t for t in dict.fromkeys(texts) if t not in self._known]
         self._known.update(zip(new, self.embedder.encode(new)))
-        return np.array([self._known[t] for t in texts], np.float32).reshape(len(texts), self.embedder.dim)
+        return np.array([self._known[t] for t in texts], np.float32).reshape(
+            len(texts), self.embedder.dim
+        )
 
 
 def attack_all(p: HumanRatings, embedder: EmbedderLike) -> list[Attack]:
     "Attack the measures that need no chat model, on the answers with passages that people found faithful throughout."
     best = np.nanmedian(p.ratings, axis=0) == 4
-    good, memory = [a for a, m in zip(p.answers, best) if m and a.task.contexts], RememberingEmbedder(embedder)
-    by_cosine = lambda rs: cosine_support(memory, [r.answer for r in rs], [texts_of(r) for r in rs])
+    good, memory = (
+        [a for a, m in zip(p.answers, best) if m and a.task.contexts],
+        RememberingEmbedder(embedder),
+    )
+
+    def by_cosine(rs):
+        return cosine_support(memory, [r.answer for r in rs], [texts_of(r) for r in rs])
+
     return attack(good, {**LEXICAL, "cosine support": by_cosine})
 
 # %% ../../nbs/9_studies/02_licence.ipynb #11ce0016
@@ -255,8 +359,11 @@ def measure_all(
     ratings: str | Path,  # an InspectorRAGet file with people's ratings
     out: str | Path = "data/measured/licence.json",
     settings: Settings | None = None,  # the judge's profile; None: laptop
-    ways: Sequence[str] = tuple(MODEL_WAYS),  # how the chat model is asked; () for the automatic measures alone
-    limit: int | None = None,  # only the answers of the first so many conversations: a smaller licence, in a shorter time
+    ways: Sequence[str] = tuple(
+        MODEL_WAYS
+    ),  # how the chat model is asked; () for the automatic measures alone
+    limit: int
+    | None = None,  # only the answers of the first so many conversations: a smaller licence, in a shorter time
     work: str | Path = "runs/licence",  # folder of the call records
     models: Models | None = None,
     progress: bool = True,
@@ -265,15 +372,43 @@ def measure_all(
     settings = settings or load_settings()
     models, (rated, names) = models or Models(settings), rated_file(ratings, limit)
     p = human_ratings(rated, names)
-    told = {"machine": machine(), "packages": package_versions(), "judge": models.chat.fingerprint if ways else "",
-            "embedder": models.embedder.fingerprint}
-    measured = [*lexical_measures(p.answers), *encoder_measures(p.answers, models.embedder, BertScorer(MINILM, rescale=False))]
+    told = {
+        "machine": machine(),
+        "packages": package_versions(),
+        "judge": models.chat.fingerprint if ways else "",
+        "embedder": models.embedder.fingerprint,
+    }
+    measured = [
+        *lexical_measures(p.answers),
+        *encoder_measures(p.answers, models.embedder, BertScorer(MINILM, rescale=False)),
+    ]
     attacks = attack_all(p, models.embedder)
     for way in (None, *ways):
-        if way: measured += model_measures(p.answers, models.chat, way, Path(work) / f"{way}.jsonl", settings.batch_size, progress)
+        if way:
+            measured += model_measures(
+                p.answers,
+                models.chat,
+                way,
+                Path(work) / f"{way}.jsonl",
+                settings.batch_size,
+                progress,
+            )
         found, combinations = hold(rated, names, measured)
-        write_json(out, {**told, "people": found.people, "rows": found.rows, "combinations": combinations, "attacks": attacks,
-                         "values": {m.name: [round(v, 6) for v in m.values] for m in measured if not m.name.endswith(OFFICIAL_MARK)}})
+        write_json(
+            out,
+            {
+                **told,
+                "people": found.people,
+                "rows": found.rows,
+                "combinations": combinations,
+                "attacks": attacks,
+                "values": {
+                    m.name: [round(v, 6) for v in m.values]
+                    for m in measured
+                    if not m.name.endswith(OFFICIAL_MARK)
+                },
+            },
+        )
     return found
 
 # %% ../../nbs/9_studies/02_licence.ipynb #11ce0018
@@ -281,12 +416,18 @@ def read_licence(path: str | Path) -> tuple[Licence, list[Combination], list[Att
     "A licence that was written down, with its combinations and attacks. Raises DataError if the file is not one."
     try:
         told = read_json(path)
-        read = lambda cls, key: [structured(cls, x) for x in told[key]]
+
+        def read(cls, key):
+            return [structured(cls, x) for x in told[key]]
+
         found = Licence(structured(Yardstick, told["people"]), tuple(read(LicenceRow, "rows")))
         return found, read(Combination, "combinations"), read(Attack, "attacks")
     except (DataError, KeyError, TypeError, ValueError) as e:
-        raise DataError(f"not a licence ({type(e).__name__}: {getattr(e, 'problem', e)})", path,
-                        remedy="`make licence` writes one") from None
+        raise DataError(
+            f"not a licence ({type(e).__name__}: {getattr(e, 'problem', e)})",
+            path,
+            remedy="`make licence` writes one",
+        ) from None
 
 
 def main(profile: str = "laptop", **how) -> None:

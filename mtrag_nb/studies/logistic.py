@@ -29,6 +29,7 @@ def fit_logistic(
         margin, free = sign * (z @ w), np.r_[w[:-1], 0.0]
         slope = -z.T @ (sign / (1 + np.exp(np.clip(margin, -50, 50)))) + strength * free
         return np.logaddexp(0, -margin).sum() + strength / 2 * free @ free, slope
+
     return minimize(loss, np.zeros(z.shape[1]), jac=True, method="L-BFGS-B").x
 
 
@@ -50,14 +51,21 @@ def left_out(
     x: np.ndarray,
     y: np.ndarray,
     talks: np.ndarray,  # [items] the conversation of each
-    choose: Callable[[np.ndarray, np.ndarray, np.ndarray], float],  # x, y, talks of the rest -> strength of the penalty
-) -> tuple[np.ndarray, np.ndarray]:  # [items] probabilities, and scores that compare across conversations
+    choose: Callable[
+        [np.ndarray, np.ndarray, np.ndarray], float
+    ],  # x, y, talks of the rest -> strength of the penalty
+) -> tuple[
+    np.ndarray, np.ndarray
+]:  # [items] probabilities, and scores that compare across conversations
     "Probabilities and directions for each conversation by weights from the others."
     p, direction = np.zeros(len(y)), np.zeros(len(y))
     for t in np.unique(talks):
         here = talks == t
         w = fit_logistic(x[~here], y[~here], choose(x[~here], y[~here], talks[~here]))
-        p[here], direction[here] = probability(x[here], w), x[here] @ w[:-1] / (np.linalg.norm(w[:-1]) or 1.0)
+        p[here], direction[here] = (
+            probability(x[here], w),
+            x[here] @ w[:-1] / (np.linalg.norm(w[:-1]) or 1.0),
+        )
     return p, direction
 
 

@@ -36,9 +36,19 @@ from ..search.retrieve import GivenPassages, Retriever
 from ..show.figures import blank, drawn
 from .calibration import Discrimination, discrimination, real_data, ways_table
 from ..systems.baselines import NAIVE
-from ..systems.ncl import (
-    CLASSES, NCL, LocallyRewritten, answerability, exchanges, global_rewrite_node, relate_by_cosine, relate_by_score, relate_by_words,
-    relation_node, rerank_node)
+from mtrag_nb.systems.ncl import (
+    CLASSES,
+    NCL,
+    LocallyRewritten,
+    answerability,
+    exchanges,
+    global_rewrite_node,
+    relate_by_cosine,
+    relate_by_score,
+    relate_by_words,
+    relation_node,
+    rerank_node,
+)
 from ..systems.nodes import retrieve_node
 from ..systems.self_crag import SELF_CRAG
 from ..systems.stages import Toolbox
@@ -60,8 +70,13 @@ def other_tasks(
     "Partners to swap exchanges or passages with. Raises DataError for a domain of one conversation."
     rng, out = random.Random(seed), []
     for t in tasks:
-        known = [o for o in tasks if o.domain == t.domain and o.conversation_id != t.conversation_id]
-        if not known: raise DataError(f"task {t.id!r} has no other conversation of {t.domain} to be compared with")
+        known = [
+            o for o in tasks if o.domain == t.domain and o.conversation_id != t.conversation_id
+        ]
+        if not known:
+            raise DataError(
+                f"task {t.id!r} has no other conversation of {t.domain} to be compared with"
+            )
         out.append(rng.choice(known))
     return out
 
@@ -80,7 +95,10 @@ def nearest_others(
     hiding, out = LeaveGoldOut(retriever, gold, whole=False), []
     for t in tasks:
         contexts = hiding.retrieve(gold[t.id].rewrite or t.question, t.domain, t.id).contexts
-        found = {c.document_id: Passage(c.document_id, c.text, c.title, c.url, c.source, c.domain) for c in contexts}
+        found = {
+            c.document_id: Passage(c.document_id, c.text, c.title, c.url, c.source, c.domain)
+            for c in contexts
+        }
         out.append(replace(t, contexts=tuple(found.values())))
     return out
 
@@ -90,9 +108,12 @@ def ncl_tools(settings: Settings, models: Models) -> Toolbox:
     return NCL.toolbox(Toolbox(settings, models.chat, models.embedder, None))
 
 
-def relatedness(way: str, tools: Toolbox, question: str, exchange: Sequence[Turn]) -> tuple[float, ...]:
+def relatedness(
+    way: str, tools: Toolbox, question: str, exchange: Sequence[Turn]
+) -> tuple[float, ...]:
     "How much a question has to do with an exchange, in a way of `ncl.relation`."
-    if way == "cosine": return relate_by_cosine(tools.embedder, question, exchange).scores
+    if way == "cosine":
+        return relate_by_cosine(tools.embedder, question, exchange).scores
     by = relate_by_score if way == "score" else relate_by_words
     r = by(tools.chat, tools.prompts, question, exchange, tools.stages.turn_chars)
     return (1 - r.scores[3],) if way == "score" else (float(r.category != 4),)
@@ -106,8 +127,11 @@ def measure_relation(
     "Does a way tell the exchange before a question from one of another conversation?"
     pairs, found = [(t, o) for t, other in zip(tasks, other_tasks(tasks)) for o in (t, other)], {}
     for way in ways:
-        rows = [(scored(s, 0.0, way), o is t, t.conversation_id) for t, o in pairs
-                for s in relatedness(way, tools, t.question, exchanges(o.history)[-1])]
+        rows = [
+            (scored(s, 0.0, way), o is t, t.conversation_id)
+            for t, o in pairs
+            for s in relatedness(way, tools, t.question, exchanges(o.history)[-1])
+        ]
         found[way] = discrimination(*zip(*rows))
     return found
 
@@ -117,7 +141,9 @@ def gate_verdict(task: Task, tools: Toolbox) -> Verdict:
     given = replace(tools, retriever=GivenPassages([task]))
     state = {"task": task, "query": task.question, **retrieve_node({"task": task}, given)[0]}
     turns = exchanges(task.history)[-1] if task.history else ()
-    return answerability(given, task.question, turns, given.retriever.contexts(rerank_node(state, given)[0]["kept"]))
+    return answerability(
+        given, task.question, turns, given.retriever.contexts(rerank_node(state, given)[0]["kept"])
+    )
 
 
 def measure_gate(
@@ -128,13 +154,27 @@ def measure_gate(
 ) -> dict[str, Discrimination]:
     "Does a way tell passages that answer from passages that don't?"
     both, answers = [*tasks, *others], [True] * len(tasks) + [False] * len(others)
-    asking = {way: replace(tools, settings=with_settings(tools.settings, {"own.gate": way})) for way in ways}
-    return {way: discrimination([gate_verdict(t, asking[way]) for t in both], answers, [t.conversation_id for t in both]) for way in ways}
+    asking = {
+        way: replace(tools, settings=with_settings(tools.settings, {"own.gate": way}))
+        for way in ways
+    }
+    return {
+        way: discrimination(
+            [gate_verdict(t, asking[way]) for t in both], answers, [t.conversation_id for t in both]
+        )
+        for way in ways
+    }
 
 # %% ../../nbs/9_studies/03_ncl.ipynb #735d3c63
-Variants = Mapping[str, tuple[System, Mapping[str, object]]]  # name of the run folder -> system, changed settings
-VARIANTS: Variants = {"ncl": (NCL, {}), "ncl-no-classification": (NCL, {"ncl.classify": False}), "self_crag": (SELF_CRAG, {}),
-                      "naive": (NAIVE, {})}
+Variants = Mapping[
+    str, tuple[System, Mapping[str, object]]
+]  # name of the run folder -> system, changed settings
+VARIANTS: Variants = {
+    "ncl": (NCL, {}),
+    "ncl-no-classification": (NCL, {"ncl.classify": False}),
+    "self_crag": (SELF_CRAG, {}),
+    "naive": (NAIVE, {}),
+}
 SYSTEMS = ("ncl", "self_crag", "naive")  # the variants that are systems of their own
 SCORES = ("rb_agg_conditioned", "RougeL", "K-precision")
 
@@ -148,7 +188,13 @@ def sample_file(
     "A task file of `n` lines drawn at random, in the order of the original; what is there is left as it is."
     if not out.exists():
         found = [o for _, o in read_jsonl(path)]
-        write_jsonl(out, [found[i] for i in sorted(random.Random(seed).sample(range(len(found)), min(n, len(found))))])
+        write_jsonl(
+            out,
+            [
+                found[i]
+                for i in sorted(random.Random(seed).sample(range(len(found)), min(n, len(found))))
+            ],
+        )
     return out
 
 
@@ -167,16 +213,31 @@ def run_variants(
         if calls.exists() and not (folder / name).exists():
             (folder / name).mkdir()
             shutil.copy(calls, folder / name)
-        runs[name] = run_tasks(system, known.tasks, folder / name, system.configured(settings, changes), setting="reference",
-                               lines=known.lines,
-                               models=models, progress=progress)
+        runs[name] = run_tasks(
+            system,
+            known.tasks,
+            folder / name,
+            system.configured(settings, changes),
+            setting="reference",
+            lines=known.lines,
+            models=models,
+            progress=progress,
+        )
     return runs
 
 # %% ../../nbs/9_studies/03_ncl.ipynb #ee95f741
 def mean_cost(run: Run) -> dict[str, float]:
     "Model calls, tokens read and written, and seconds of the model: means over turns. A replayed call counts as when it was made."
-    total, turns = sum((t.calls for t in run.trajectories.values()), Calls()), max(1, len(run.trajectories))
-    counted = {"calls": total.n, "tokens_in": total.tokens_in, "tokens_out": total.tokens_out, "seconds": total.seconds}
+    total, turns = (
+        sum((t.calls for t in run.trajectories.values()), Calls()),
+        max(1, len(run.trajectories)),
+    )
+    counted = {
+        "calls": total.n,
+        "tokens_in": total.tokens_in,
+        "tokens_out": total.tokens_out,
+        "seconds": total.seconds,
+    }
     return {k: round(v / turns, 2) for k, v in counted.items()}
 
 
@@ -184,58 +245,121 @@ def compared(
     runs: Mapping[str, Run],  # the first is the one that the others are paired with
     gold: Mapping[str, Gold],
     bert: BertScorer,
-    reports: Mapping[str, ScoreReport] | None = None,  # their scores, where they are known; None: computed now
+    reports: Mapping[str, ScoreReport]
+    | None = None,  # their scores, where they are known; None: computed now
 ) -> dict:  # plain data
     "Means with intervals, outcomes, costs; every run paired with the first, by task, clustered by conversation."
     reports, rows = reports or {name: score_run(r, gold, bert=bert) for name, r in runs.items()}, {}
     for name, r in runs.items():
         turns, intervals = r.trajectories.values(), {m: reports[name].interval(m) for m in SCORES}
-        rows[name] = {**{m: {"mean": i.value, "low": i.low, "high": i.high, "n": i.n} for m, i in intervals.items()}, "cost": mean_cost(r),
-                      "outcomes": Counter(t.outcome.value for t in turns), "reasons": Counter(t.reason for t in turns if t.refused),
-                      "circular": sorted(reports[name].circular)}
+        rows[name] = {
+            **{
+                m: {"mean": i.value, "low": i.low, "high": i.high, "n": i.n}
+                for m, i in intervals.items()
+            },
+            "cost": mean_cost(r),
+            "outcomes": Counter(t.outcome.value for t in turns),
+            "reasons": Counter(t.reason for t in turns if t.refused),
+            "circular": sorted(reports[name].circular),
+        }
     first, several = next(iter(runs)), len(runs) > 1
-    pairs = [{"measure": m, **asdict(p)} for m in SCORES if several for p in compare_runs(list(reports.values()), m, against=first).pairs]
+    pairs = [
+        {"measure": m, **asdict(p)}
+        for m in SCORES
+        if several
+        for p in compare_runs(list(reports.values()), m, against=first).pairs
+    ]
     talks = {t: c for r in reports.values() for t, c in r.talks.items()}
-    return {"tasks": len(talks), "conversations": len(set(talks.values())), "bert": bert.fingerprint, "rows": rows, "pairs": pairs}
+    return {
+        "tasks": len(talks),
+        "conversations": len(set(talks.values())),
+        "bert": bert.fingerprint,
+        "rows": rows,
+        "pairs": pairs,
+    }
 
 # %% ../../nbs/9_studies/03_ncl.ipynb #f28d1d3c
 Table = tuple[list[str], list[list]]  # header and rows, for text_table and html_table
 
 
 def _span(value: float | None, low: float | None, high: float | None, sign: str = "") -> str:
-    return "–" if value is None else f"{value:{sign}.3f}" + (f" [{low:{sign}.3f}, {high:{sign}.3f}]" if low is not None else "")
+    return (
+        "–"
+        if value is None
+        else f"{value:{sign}.3f}"
+        + (f" [{low:{sign}.3f}, {high:{sign}.3f}]" if low is not None else "")
+    )
 
 
 def score_table(part: Mapping) -> Table:
     "A line a run: scores with 95 % intervals."
-    inside = lambda r, m: " (circular)" if m in r.get("circular", ()) else ""
-    cell = lambda r, m: _span(r[m]["mean"], r[m]["low"], r[m]["high"]) + inside(r, m)
+
+    def inside(r, m):
+        return " (circular)" if m in r.get("circular", ()) else ""
+
+    def cell(r, m):
+        return _span(r[m]["mean"], r[m]["low"], r[m]["high"]) + inside(r, m)
+
     return ["", *SCORES], [[v, *(cell(r, m) for m in SCORES)] for v, r in part["rows"].items()]
 
 
 def cost_table(part: Mapping) -> Table:
     "A line a run: refusals, and the mean cost of a turn."
-    head = {"calls": "calls a turn", "tokens_in": "tokens in", "tokens_out": "tokens out", "seconds": "seconds"}
-    rows = [[v, r["outcomes"].get("i_dont_know", 0), *(f"{r['cost'][c]:.1f}" for c in head)] for v, r in part["rows"].items()]
+    head = {
+        "calls": "calls a turn",
+        "tokens_in": "tokens in",
+        "tokens_out": "tokens out",
+        "seconds": "seconds",
+    }
+    rows = [
+        [v, r["outcomes"].get("i_dont_know", 0), *(f"{r['cost'][c]:.1f}" for c in head)]
+        for v, r in part["rows"].items()
+    ]
     return ["", "refused", *head.values()], rows
 
 
 def pair_table(part: Mapping) -> Table:
     "A line a pair and score: the difference of the means, paired by task."
-    inside = lambda p: [v for v in (p["a"], p["b"]) if p["measure"] in part["rows"][v].get("circular", ())]
-    span = lambda p: _span(p["difference"], p["low"], p["high"], "+")
+
+    def inside(p):
+        return [v for v in (p["a"], p["b"]) if p["measure"] in part["rows"][v].get("circular", ())]
+
+    def span(p):
+        return _span(p["difference"], p["low"], p["high"], "+")
+
     known = [p for p in part["pairs"] if p["difference"] is not None]
     tested = [i for i, p in enumerate(known) if p["p"] is not None]
-    family = dict(zip(tested, holm([known[i]["p"] for i in tested]).tolist()))  # one correction for the whole table
-    rows = [[f"{p['a']} – {p['b']}", p["measure"] + (" (circular)" if inside(p) else ""), span(p), show(family.get(i), 4), p["n"]]
-            for i, p in enumerate(known)]
+    family = dict(
+        zip(tested, holm([known[i]["p"] for i in tested]).tolist())
+    )  # one correction for the whole table
+    rows = [
+        [
+            f"{p['a']} – {p['b']}",
+            p["measure"] + (" (circular)" if inside(p) else ""),
+            span(p),
+            show(family.get(i), 4),
+            p["n"],
+        ]
+        for i, p in enumerate(known)
+    ]
     return ["pair", "score", "difference", "p (Holm)", "tasks"], rows
 
 # %% ../../nbs/9_studies/03_ncl.ipynb #ac1e0010
 def cost_points(part: Mapping, score: str = SCORES[0]) -> dict[str, CostPoint]:
     "What a turn costs in tokens and what it scores, for `figures.cost_figure`."
-    tokens = lambda r: Interval(r["cost"]["tokens_in"] + r["cost"]["tokens_out"], None, None, part["tasks"], part["conversations"])
-    worth = lambda r: Interval(*(r[score][k] for k in ("mean", "low", "high", "n")), part["conversations"])
+
+    def tokens(r):
+        return Interval(
+            r["cost"]["tokens_in"] + r["cost"]["tokens_out"],
+            None,
+            None,
+            part["tasks"],
+            part["conversations"],
+        )
+
+    def worth(r):
+        return Interval(*(r[score][k] for k in ("mean", "low", "high", "n")), part["conversations"])
+
     return {name: CostPoint(tokens(r), worth(r)) for name, r in part["rows"].items()}
 
 # %% ../../nbs/9_studies/03_ncl.ipynb #6921bdd4
@@ -261,7 +385,9 @@ def class_figure(classes: Sequence[Classes], title: str = ""):
     depth = Counter(sum(x == 1 for x in c) or int(c[0] in (2, 3)) for c in classes)
     fig = blank(8.5, 2.8)
     left, right = fig.subplots(1, 2, width_ratios=(3, 2))
-    left.barh([f"{k}  {v}" for k, v in CLASSES.items()], [first[k] for k in CLASSES], color="#6b8cae")
+    left.barh(
+        [f"{k}  {v}" for k, v in CLASSES.items()], [first[k] for k in CLASSES], color="#6b8cae"
+    )
     left.invert_yaxis()
     left.set(xlabel=f"turns of {len(classes)}", title=title)
     kept = range(max(depth, default=0) + 1)
@@ -274,7 +400,12 @@ def local_counts(run: Run) -> dict:
     "How many local rewrites were made, how many had every field, which fields came empty, and how many were kept."
     steps = [s for t in run.trajectories.values() for s in t.of(LocallyRewritten)]
     empty = Counter(field for s in steps for field in s.local.empty)
-    return {"made": len(steps), "whole": sum(not s.local.empty for s in steps), "empty": empty, "kept": sum(s.kept for s in steps)}
+    return {
+        "made": len(steps),
+        "whole": sum(not s.local.empty for s in steps),
+        "empty": empty,
+        "kept": sum(s.kept for s in steps),
+    }
 
 # %% ../../nbs/9_studies/03_ncl.ipynb #ac1e0017
 def same_again(
@@ -288,9 +419,20 @@ def same_again(
 ) -> bool:
     "Whether a second run writes the same lines."
     known = read_benchmark(file, contexts=True, limit=n)
-    again = run_tasks(NCL, known.tasks, folder, replace(settings, batch_size=1), setting="reference", lines=known.lines, models=models,
-                      progress=progress)
-    written = lambda r: (r.folder / "predictions.jsonl").read_bytes().splitlines()
+    again = run_tasks(
+        NCL,
+        known.tasks,
+        folder,
+        replace(settings, batch_size=1),
+        setting="reference",
+        lines=known.lines,
+        models=models,
+        progress=progress,
+    )
+
+    def written(r):
+        return (r.folder / "predictions.jsonl").read_bytes().splitlines()
+
     return written(again) == written(run)[:n]
 
 # %% ../../nbs/9_studies/03_ncl.ipynb #ac1e0018
@@ -300,11 +442,20 @@ def with_passages(runs: Mapping[str, Run], gold: Mapping[str, Gold]) -> list[dic
     for name, run in runs.items():
         items = [i for i in run_items(run) if i.task_id in wanted]
         row = refusal_report(items, gold, name=name).rows[0]
-        rows.append({"what": name, "tasks": len(items), "refused": row.cells.refused_wrongly, "share": str(row.wrongly)})
+        rows.append(
+            {
+                "what": name,
+                "tasks": len(items),
+                "refused": row.cells.refused_wrongly,
+                "share": str(row.wrongly),
+            }
+        )
     return rows
 
 # %% ../../nbs/9_studies/03_ncl.ipynb #0c2d351b
-Pairs = dict[str, tuple[Run, Run]]  # name -> the run over the whole corpus, the run over what is left of it
+Pairs = dict[
+    str, tuple[Run, Run]
+]  # name -> the run over the whole corpus, the run over what is left of it
 
 
 def refusal_pairs(
@@ -325,21 +476,35 @@ def refusal_pairs(
     hidden, out = {t.id: gold[t.id] for t in some}, {}
     for name, (system, changes) in variants.items():
         ours = system.configured(settings, changes)
-        out[name] = tuple(run_tasks(s, some, folder / f, ours, index, "rag", models=models, progress=progress)
-                          for s, f in ((system, name), (leave_gold_out(system, hidden), f"{name}-without")))
+        out[name] = tuple(
+            run_tasks(s, some, folder / f, ours, index, "rag", models=models, progress=progress)
+            for s, f in ((system, name), (leave_gold_out(system, hidden), f"{name}-without"))
+        )
     return out
 
 
 def refusal_rows(pairs: Pairs, gold: Mapping[str, Gold]) -> list[dict]:
     "The rows of each system's refusal report that leave the gold out, and the baseline's, once."
-    reports = [refusal_report(run_items(full), gold, run_items(without), name=name) for name, (full, without) in pairs.items()]
+    reports = [
+        refusal_report(run_items(full), gold, run_items(without), name=name)
+        for name, (full, without) in pairs.items()
+    ]
     rows = [r.rows[2] for r in reports] + [reports[0].rows[3]]
-    return [{"what": r.what, **asdict(r.cells), "refused of answerable": str(r.wrongly), "refused of unanswerable": str(r.rightly)}
-            for r in rows]
+    return [
+        {
+            "what": r.what,
+            **asdict(r.cells),
+            "refused of answerable": str(r.wrongly),
+            "refused of unanswerable": str(r.rightly),
+        }
+        for r in rows
+    ]
 
 # %% ../../nbs/9_studies/03_ncl.ipynb #9f5bb51c
 SETS = {  # of MTRAG_DATA -> variants; the other systems on one of them only: each costs half an hour
-    "mtragun-human": ("ncl", "ncl-no-classification"), "mtrag-human": tuple(VARIANTS)}
+    "mtragun-human": ("ncl", "ncl-no-classification"),
+    "mtrag-human": tuple(VARIANTS),
+}
 
 
 def measure_nearest(
@@ -354,7 +519,9 @@ def measure_nearest(
     domains = set(Manifest.load(index).domains)
     reached = [t for t in tasks if t.domain in domains][:n]
     with open_index(index, models.embedder, settings.chunks) as opened:
-        others = nearest_others(reached, gold, Retriever(opened, models.embedder, None, settings.retrieval))
+        others = nearest_others(
+            reached, gold, Retriever(opened, models.embedder, None, settings.retrieval)
+        )
     return measure_gate(reached, others, ncl_tools(settings, models))
 
 
@@ -363,19 +530,34 @@ def measure_decisions(
     models: Models,
     data: Path,  # a folder of official files
     n: int = 150,  # tasks for the ways that ask no model
-    asked: tuple[int, int] = (20, 8),  # for those that do: relation, gate (a gate reads five passages)
-    index: Path | None = None,  # of a corpus of mtrag-human, for the nearest passages that are not gold
+    asked: tuple[int, int] = (
+        20,
+        8,
+    ),  # for those that do: relation, gate (a gate reads five passages)
+    index: Path
+    | None = None,  # of a corpus of mtrag-human, for the nearest passages that are not gold
 ) -> dict[str, dict[str, Discrimination]]:
     "Every way to relate and to gate, on tasks of MTRAG."
     known = read_benchmark(official_file(data, "mtrag-human/reference"), contexts=True)
     every, tools = [t for t in known.tasks if t.history and t.contexts], ncl_tools(settings, models)
     tasks = random.Random(0).sample(every, n)
     # the index first: one that cannot be opened should say so before the model has worked for minutes
-    near = {"gate, nearest others": measure_nearest(every, known.gold, index, settings, models, n)} if index else {}
-    found = {"relation": measure_relation(tasks, tools), "gate": measure_gate(tasks, swapped(tasks), tools)}
-    relation, gate = tasks[:asked[0]], tasks[:asked[1]]
-    if relation: found["relation"] |= measure_relation(relation, tools, ("score", "words"))
-    if gate: found["gate"] |= measure_gate(gate, swapped(tasks)[:len(gate)], tools, ("likelihood", "yesno"))
+    near = (
+        {"gate, nearest others": measure_nearest(every, known.gold, index, settings, models, n)}
+        if index
+        else {}
+    )
+    found = {
+        "relation": measure_relation(tasks, tools),
+        "gate": measure_gate(tasks, swapped(tasks), tools),
+    }
+    relation, gate = tasks[: asked[0]], tasks[: asked[1]]
+    if relation:
+        found["relation"] |= measure_relation(relation, tools, ("score", "words"))
+    if gate:
+        found["gate"] |= measure_gate(
+            gate, swapped(tasks)[: len(gate)], tools, ("likelihood", "yesno")
+        )
     return found | near
 
 # %% ../../nbs/9_studies/03_ncl.ipynb #ac1e0021
@@ -389,15 +571,22 @@ def recorded_classes(
 ) -> list[Classes]:
     "The classes of n turns: those of the run's file, replayed from its call record, then others."
     ran = {t.id for t in read_benchmark(first).tasks}
-    tasks = sorted((t for t in read_benchmark(source).tasks if t.history), key=lambda t: t.id not in ran)[:n]
+    tasks = sorted(
+        (t for t in read_benchmark(source).tasks if t.history), key=lambda t: t.id not in ran
+    )[:n]
     recorded = RecordedChat(models.chat, calls)
-    try: return classify_turns(tasks, replace(ncl_tools(settings, models), chat=recorded))
-    finally: recorded.close()
+    try:
+        return classify_turns(tasks, replace(ncl_tools(settings, models), chat=recorded))
+    finally:
+        recorded.close()
 
 
 def refusal_measured(pairs: Pairs, gold: Mapping[str, Gold]) -> dict:
     "Refusals with and without the gold, and the dial of NCL's gate."
-    return {"rows": refusal_rows(pairs, gold), "dial": gate_curve(pairs["ncl"][0], gold, negatives=pairs["ncl"][1])}
+    return {
+        "rows": refusal_rows(pairs, gold),
+        "dial": gate_curve(pairs["ncl"][0], gold, negatives=pairs["ncl"][1]),
+    }
 
 # %% ../../nbs/9_studies/03_ncl.ipynb #ac1e0033
 def measure(
@@ -408,58 +597,119 @@ def measure(
     n: int = 100,  # tasks of each set
     turns: int = 200,  # to classify
     again: int = 10,  # tasks to run a second time
-    index: Path | None = None,  # of a corpus of mtrag-human; None: refusal with the gold left out is not measured
+    index: Path
+    | None = None,  # of a corpus of mtrag-human; None: refusal with the gold left out is not measured
     pairs: int = 20,  # tasks for that
     progress: bool = True,
 ) -> dict:  # plain data, but for counters
     "Everything that has to be run."
-    told = {"machine": machine(), "packages": package_versions(), "profile": settings.profile, "sets": {}, "with passages": {}}
+    told = {
+        "machine": machine(),
+        "packages": package_versions(),
+        "profile": settings.profile,
+        "sets": {},
+        "with passages": {},
+    }
     bert, again = BertScorer(MINILM, rescale=False), min(n, again)
     for name, variants in SETS.items():
         source = official_file(data, f"{name}/reference")
-        file, gold = sample_file(source, folder / f"{name}-{n}.jsonl", n), read_benchmark(source).gold
-        runs = run_variants(file, folder / f"{name}-{n}", settings, models, {v: VARIANTS[v] for v in variants}, progress)
-        told["sets"][name], told["with passages"][name] = compared(runs, gold, bert), with_passages(runs, gold)
+        file, gold = (
+            sample_file(source, folder / f"{name}-{n}.jsonl", n),
+            read_benchmark(source).gold,
+        )
+        runs = run_variants(
+            file,
+            folder / f"{name}-{n}",
+            settings,
+            models,
+            {v: VARIANTS[v] for v in variants},
+            progress,
+        )
+        told["sets"][name], told["with passages"][name] = (
+            compared(runs, gold, bert),
+            with_passages(runs, gold),
+        )
     # the rest is asked of mtrag-human, the last of the sets
     same = same_again(file, runs["ncl"], folder / f"again-{n}", settings, models, again, progress)
-    classes = recorded_classes(source, file, turns, settings, models, runs["ncl"].folder / "calls.jsonl")
-    told |= {"same again": {"tasks": again, "identical": same}, "local rewrite": local_counts(runs["ncl"]),
-             "classes": {"way": NCL.with_own(settings).own.relation, "turns": classes}}
+    classes = recorded_classes(
+        source, file, turns, settings, models, runs["ncl"].folder / "calls.jsonl"
+    )
+    told |= {
+        "same again": {"tasks": again, "identical": same},
+        "local rewrite": local_counts(runs["ncl"]),
+        "classes": {"way": NCL.with_own(settings).own.relation, "turns": classes},
+    }
     if index:
         tasks = read_benchmark(source).tasks
-        told["refusal"] = refusal_measured(refusal_pairs(tasks, gold, index, folder / f"refusal-{pairs}", settings, models, pairs,
-                                                         progress=progress), gold)
+        told["refusal"] = refusal_measured(
+            refusal_pairs(
+                tasks,
+                gold,
+                index,
+                folder / f"refusal-{pairs}",
+                settings,
+                models,
+                pairs,
+                progress=progress,
+            ),
+            gold,
+        )
     return told
 
 # %% ../../nbs/9_studies/03_ncl.ipynb #53643f82
 def in_words(told: Mapping) -> str:
     "What is counted of NCL alone."
-    local, first, again = told["local rewrite"], Counter(c[0] for c in told["classes"]["turns"]), told["same again"]
-    return "\n".join((
-        f"classes of {sum(first.values())} turns by {told['classes']['way']}: " + ", ".join(f"{k}: {first[k]}" for k in CLASSES),
-        f"local rewrites: {local['made']}, with every field {local['whole']}, kept {local['kept']}, "
-        f"empty fields {local['empty'] or 'none'}",
-        f"run again, {again['tasks']} tasks: {'the same bytes' if again['identical'] else 'DIFFERENT'}"))
+    local, first, again = (
+        told["local rewrite"],
+        Counter(c[0] for c in told["classes"]["turns"]),
+        told["same again"],
+    )
+    return "\n".join(
+        (
+            f"classes of {sum(first.values())} turns by {told['classes']['way']}: "
+            + ", ".join(f"{k}: {first[k]}" for k in CLASSES),
+            f"local rewrites: {local['made']}, with every field {local['whole']}, kept {local['kept']}, "
+            f"empty fields {local['empty'] or 'none'}",
+            f"run again, {again['tasks']} tasks: {'the same bytes' if again['identical'] else 'DIFFERENT'}",
+        )
+    )
 
 
 def tables(told: Mapping) -> dict[str, Table]:  # heading -> header and rows
     "Everything that `measure` found, but for what is counted of NCL alone."
     out: dict[str, Table] = {}
     for name, part in told["sets"].items():
-        out[f"{name}: {part['tasks']} tasks of {part['conversations']} conversations, scores"] = score_table(part)
+        out[f"{name}: {part['tasks']} tasks of {part['conversations']} conversations, scores"] = (
+            score_table(part)
+        )
         out[f"{name}: refusals and costs"] = cost_table(part)
         out[f"{name}: pairs"] = pair_table(part)
-    rows = [[f"{name}: {r['what']}", r["tasks"], r["refused"], r["share"]] for name, found in told["with passages"].items() for r in found]
-    out["refused, of answerable tasks that come with passages"] = ["", "tasks", "refused", "share"], rows
+    rows = [
+        [f"{name}: {r['what']}", r["tasks"], r["refused"], r["share"]]
+        for name, found in told["with passages"].items()
+        for r in found
+    ]
+    out["refused, of answerable tasks that come with passages"] = (
+        ["", "tasks", "refused", "share"],
+        rows,
+    )
     if "refusal" in told:
-        head, rows = ["", *list(told["refusal"]["rows"][0])[1:]], [list(r.values()) for r in told["refusal"]["rows"]]
+        head, rows = (
+            ["", *list(told["refusal"]["rows"][0])[1:]],
+            [list(r.values()) for r in told["refusal"]["rows"]],
+        )
         out["the same questions with the whole corpus and without the gold passages"] = head, rows
     return out
 
 
 def report(told: Mapping) -> str:
     "All of it as text."
-    return "\n\n".join([*(f"{heading}\n{text_table(*table)}" for heading, table in tables(told).items()), in_words(told)])
+    return "\n\n".join(
+        [
+            *(f"{heading}\n{text_table(*table)}" for heading, table in tables(told).items()),
+            in_words(told),
+        ]
+    )
 
 # %% ../../nbs/9_studies/03_ncl.ipynb #ac1e0023
 def main(
@@ -467,14 +717,19 @@ def main(
     runs: str | Path = "runs/ncl",
     n: int = 100,  # tasks of each set; 0: the decisions only
     asked: tuple[int, int] = (20, 8),  # tasks for the decisions that ask the model: relation, gate
-    index: str | Path | None = None,  # None: $MTRAG_INDEX; without one, nothing is measured that needs a corpus
+    index: str
+    | Path
+    | None = None,  # None: $MTRAG_INDEX; without one, nothing is measured that needs a corpus
 ) -> None:
     "Measure on real data with the laptop profile, print, and write `ncl_decisions.json` and `ncl.json`."
     data = real_data("mtrag-human/reference.jsonl and mtragun-human/reference.jsonl")
     settings, index = load_settings(), index or os.environ.get("MTRAG_INDEX")
     models, at = Models(settings), Path(index) if index else None
     ways = measure_decisions(settings, models, data, asked=asked, index=at)
-    write_json(Path(out) / "ncl_decisions.json", {"machine": machine(), "packages": package_versions(), "ways": ways})
+    write_json(
+        Path(out) / "ncl_decisions.json",
+        {"machine": machine(), "packages": package_versions(), "ways": ways},
+    )
     print(ways_table(ways), flush=True)
     if n:
         told = measure(data, Path(runs), settings, models, n, index=at)

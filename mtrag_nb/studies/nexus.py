@@ -34,7 +34,13 @@ from .calibration import rated_file_of, real_data
 from .logistic import best_strength, fit_logistic, left_out
 from ..systems.baselines import NAIVE
 from ..systems.citations import attached_claims, claims_of
-from ..systems.confidence import ConfidenceBin, ConfidenceLicence, coverage, read_confidence, two_digits
+from mtrag_nb.systems.confidence import (
+    ConfidenceBin,
+    ConfidenceLicence,
+    coverage,
+    read_confidence,
+    two_digits,
+)
 from ..systems.labels import label_by_cosine, weighed
 from ..systems.nexus import LAPTOP, NEXUS, NexusSettings
 from ..systems.quote import QUOTE, asked_of
@@ -46,7 +52,10 @@ __all__ = ['MEASURES', 'CIRCULAR', 'LEAST_COMPANY', 'EDGES', 'FAITHFUL', 'BESIDE
 
 # %% ../../nbs/9_studies/16_nexus.ipynb #planted02
 MEASURES = ("supported", "in company", "all supported", "precision", "recall")
-CIRCULAR = {"supported", "all supported"}  # the measure by which citations are attached: circular for systems that do so
+CIRCULAR = {
+    "supported",
+    "all supported",
+}  # the measure by which citations are attached: circular for systems that do so
 LEAST_COMPANY = 0.5  # contextual support of a claim
 
 # %% ../../nbs/9_studies/16_nexus.ipynb #d5a72c6b
@@ -57,46 +66,89 @@ def raw_confidence(
 ) -> float | None:  # None: the system would not have answered so
     "What the system would have computed for an answer that somebody rated."
     contexts = [as_context(p) for p in a.task.contexts]
-    verdicts = label_by_cosine(embedder, asked_of(a.task.question, a.task.history), [c.text for c in contexts], own.correct, own.ambiguous)
+    verdicts = label_by_cosine(
+        embedder,
+        asked_of(a.task.question, a.task.history),
+        [c.text for c in contexts],
+        own.correct,
+        own.ambiguous,
+    )
     weights = weighed(Grade(c.id, v) for c, v in zip(contexts, verdicts))
     kept = [c for i in weights for c in contexts if c.id == i]
-    return coverage(attached_claims(a.answer, kept, own.least), weights) if kept and not declines(a.answer) else None
+    return (
+        coverage(attached_claims(a.answer, kept, own.least), weights)
+        if kept and not declines(a.answer)
+        else None
+    )
 
 # %% ../../nbs/9_studies/16_nexus.ipynb #47a6a646
 EDGES = (0.0, 0.8, 0.9, 1.0)  # of the bins
 FAITHFUL = 2  # median rating above it, as `evaluate.raters` has it
 
 
-def bins_of(stated: np.ndarray, faithful: np.ndarray, talks: np.ndarray, edges: Sequence[float] = EDGES) -> tuple[ConfidenceBin, ...]:
+def bins_of(
+    stated: np.ndarray, faithful: np.ndarray, talks: np.ndarray, edges: Sequence[float] = EDGES
+) -> tuple[ConfidenceBin, ...]:
     "Stated against observed."
     out, last = [], len(edges) - 2
     for k, b in enumerate(calibration_bins(stated, faithful, edges)):
         at = (stated >= b.low) & ((stated < b.high) | (k == last))
         i = mean_interval(faithful[at].astype(float), talks[at])
-        if b.n: out.append(ConfidenceBin(b.low, b.high, b.n, round(b.score, 4), round(b.share, 4), *_rounded(i)[1:]))
+        if b.n:
+            out.append(
+                ConfidenceBin(
+                    b.low, b.high, b.n, round(b.score, 4), round(b.share, 4), *_rounded(i)[1:]
+                )
+            )
     return tuple(out)
 
 
-def _rounded(i: Interval) -> tuple[float | None, ...]: return tuple(None if v is None else round(v, 4) for v in (i.value, i.low, i.high))
+def _rounded(i: Interval) -> tuple[float | None, ...]:
+    return tuple(None if v is None else round(v, 4) for v in (i.value, i.low, i.high))
 
 # %% ../../nbs/9_studies/16_nexus.ipynb #e1644585
 def licensed(
     rated: Sequence[RatedAnswer],
     embedder: EmbedderLike,
     own: NexusSettings,
-) -> tuple[ConfidenceLicence, dict[str, tuple]]:  # and AUROCs of the raw number for other ratings being the best
+) -> tuple[
+    ConfidenceLicence, dict[str, tuple]
+]:  # and AUROCs of the raw number for other ratings being the best
     "The raw number held against people."
-    found = [(a, raw) for a in rated if a.system != "reference" and (raw := raw_confidence(a, embedder, own)) is not None]
-    x, talks = np.array([[raw] for _, raw in found]), np.array([a.task.conversation_id for a, _ in found])
-    of = lambda what, most: np.array([median(a.ratings[what]) > most for a, _ in found])
+    found = [
+        (a, raw)
+        for a in rated
+        if a.system != "reference" and (raw := raw_confidence(a, embedder, own)) is not None
+    ]
+    x, talks = (
+        np.array([[raw] for _, raw in found]),
+        np.array([a.task.conversation_id for a, _ in found]),
+    )
+
+    def of(what, most):
+        return np.array([median(a.ratings[what]) > most for a, _ in found])
+
     y = of("faithfulness", FAITHFUL)
     stated = np.array([two_digits(p) for p in left_out(x, y, talks, best_strength)[0]])
     slope, intercept = (round(float(w), 4) for w in fit_logistic(x, y, best_strength(x, y, talks)))
-    others = {what: _rounded(auroc_interval(x[:, 0], of(what, 3.5), talks)) for what in ("completeness", "appropriateness", "naturalness")
-              if what in found[0][0].ratings}
+    others = {
+        what: _rounded(auroc_interval(x[:, 0], of(what, 3.5), talks))
+        for what in ("completeness", "appropriateness", "naturalness")
+        if what in found[0][0].ratings
+    }
     systems = tuple(sorted({a.system for a, _ in found}))
-    return ConfidenceLicence("attached", own.least, slope, intercept, len(y), int(y.sum()), len(set(talks)), systems,
-                             _rounded(auroc_interval(x[:, 0], y, talks)), bins_of(stated, y, talks)), others
+    return ConfidenceLicence(
+        "attached",
+        own.least,
+        slope,
+        intercept,
+        len(y),
+        int(y.sum()),
+        len(set(talks)),
+        systems,
+        _rounded(auroc_interval(x[:, 0], y, talks)),
+        bins_of(stated, y, talks),
+    ), others
 
 # %% ../../nbs/9_studies/16_nexus.ipynb #e6049cc1
 def measure_confidence(
@@ -105,41 +157,76 @@ def measure_confidence(
 ) -> ConfidenceLicence:
     "Hold the confidence against the rated answers of $MTRAG_DATA, print it, write it down. Seconds."
     data = real_data("the rated answers")
-    found, others = licensed(read_ratings(rated_file_of(data)), embedder or Models(load_settings()).embedder, NexusSettings(**LAPTOP))
+    found, others = licensed(
+        read_ratings(rated_file_of(data)),
+        embedder or Models(load_settings()).embedder,
+        NexusSettings(**LAPTOP),
+    )
     print(repr(found), f"AUROC for another rating being the best: {others}", sep="\n")
-    write_json(out, {"machine": machine(), "packages": package_versions(), "licence": plain(found), "others": others})
+    write_json(
+        out,
+        {
+            "machine": machine(),
+            "packages": package_versions(),
+            "licence": plain(found),
+            "others": others,
+        },
+    )
     return found
 
 # %% ../../nbs/9_studies/16_nexus.ipynb #521c58db
 MEASURES = ("supported", "in company", "all supported", "precision", "recall")
-CIRCULAR = {"supported", "all supported"}  # the measure by which citations are attached: circular for systems that do so
+CIRCULAR = {
+    "supported",
+    "all supported",
+}  # the measure by which citations are attached: circular for systems that do so
 LEAST_COMPANY = 0.5  # contextual support of a claim
 
 
-def citation_scores(run: Run, gold: Mapping[str, Gold]) -> dict[str, dict[str, float]]:  # task id -> measure -> value, where it has one
+def citation_scores(
+    run: Run, gold: Mapping[str, Gold]
+) -> dict[str, dict[str, float]]:  # task id -> measure -> value, where it has one
     "What the citations of each answer are worth."
     out = {}
     for i, t in run.trajectories.items():
         cited = claims_of(t, run.passages)
-        if cited is None: continue
+        if cited is None:
+            continue
         texts, wanted = [run.passages[c].text for c in t.contexts], {p.id for p in gold[i].passages}
-        named = {run.passages[x.context].document_id for c in cited.claims for x in c.citations if x.supports}
-        out[i] = {**_shares(cited.claims, texts), **({"precision": len(named & wanted) / len(named)} if named and wanted else {}),
-                  **({"recall": len(named & wanted) / len(wanted)} if wanted else {})}
+        named = {
+            run.passages[x.context].document_id
+            for c in cited.claims
+            for x in c.citations
+            if x.supports
+        }
+        out[i] = {
+            **_shares(cited.claims, texts),
+            **({"precision": len(named & wanted) / len(named)} if named and wanted else {}),
+            **({"recall": len(named & wanted) / len(wanted)} if wanted else {}),
+        }
     return out
 
 
 def _shares(claims, texts: Sequence[str]) -> dict[str, float]:
     "Shares of claims; nothing for an answer without."
-    if not claims: return {}
+    if not claims:
+        return {}
     good = [float(c.supported) for c in claims]
-    return {"supported": mean(good), "all supported": float(all(good)),
-            "in company": mean(float(contextual_support(c.text, texts) >= LEAST_COMPANY) for c in claims)}
+    return {
+        "supported": mean(good),
+        "all supported": float(all(good)),
+        "in company": mean(
+            float(contextual_support(c.text, texts) >= LEAST_COMPANY) for c in claims
+        ),
+    }
 
 # %% ../../nbs/9_studies/16_nexus.ipynb #71d49f49
 def _share(told: dict) -> dict:
     "A share's interval ends at 0 and at 1."
-    bound = lambda x: None if x is None else min(1.0, max(0.0, x))
+
+    def bound(x):
+        return None if x is None else min(1.0, max(0.0, x))
+
     return {**told, "low": bound(told["low"]), "high": bound(told["high"])}
 
 
@@ -150,42 +237,108 @@ def cited_rows(
     "Means with intervals, and each run minus the first over the turns that both answered."
     scores = {name: citation_scores(r, gold) for name, r in runs.items()}
     talks = {i: t.conversation_id for r in runs.values() for i, t in r.trajectories.items()}
-    span = lambda make, xs: {**dict(zip(("mean", "low", "high"), _rounded(make(list(xs.values()), [talks[i] for i in xs])))), "n": len(xs)}
-    have = lambda name, m: {i: s[m] for i, s in scores[name].items() if m in s}
-    rows = {name: {m: _share(span(mean_interval, have(name, m))) for m in MEASURES} for name in runs}
+
+    def span(make, xs):
+        return {
+            **dict(
+                zip(
+                    ("mean", "low", "high"),
+                    _rounded(make(list(xs.values()), [talks[i] for i in xs])),
+                )
+            ),
+            "n": len(xs),
+        }
+
+    def have(name, m):
+        return {i: s[m] for i, s in scores[name].items() if m in s}
+
+    rows = {
+        name: {m: _share(span(mean_interval, have(name, m))) for m in MEASURES} for name in runs
+    }
     first = next(iter(runs))
-    both = lambda name, m: {i: x - have(first, m)[i] for i, x in have(name, m).items() if i in have(first, m)}
-    return {"answered": {name: len(s) for name, s in scores.items()}, "rows": rows,
-            "minus": {name: {m: span(difference_interval, both(name, m)) for m in MEASURES} for name in list(runs)[1:]}}
+
+    def both(name, m):
+        return {i: x - have(first, m)[i] for i, x in have(name, m).items() if i in have(first, m)}
+
+    return {
+        "answered": {name: len(s) for name, s in scores.items()},
+        "rows": rows,
+        "minus": {
+            name: {m: span(difference_interval, both(name, m)) for m in MEASURES}
+            for name in list(runs)[1:]
+        },
+    }
 
 # %% ../../nbs/9_studies/16_nexus.ipynb #54cb7c3b
-def hypothesis(told: Mapping, name: str, measure: str = "in company") -> tuple[str, str]:  # of "eliminates", and of "reduces"
+def hypothesis(
+    told: Mapping, name: str, measure: str = "in company"
+) -> tuple[str, str]:  # of "eliminates", and of "reduces"
     "What a run says of both claims."
     share, gain = told["rows"][name][measure], told["minus"][name][measure]
-    cell = lambda s, sign="": "–" if s["mean"] is None else f"{s['mean']:{sign}.3f}" + (
-        "" if s["low"] is None else f" [{s['low']:{sign}.3f}, {s['high']:{sign}.3f}]") + f" ({s['n']})"
-    if share["mean"] == 1: first = "not refuted"
-    else: first = "open" if share["high"] is None else "refuted" if share["high"] < 1 else "not refuted"
-    second = "open" if gain["low"] is None or gain["low"] <= 0 <= gain["high"] else "shown" if gain["low"] > 0 else "the contrary is shown"
-    return f"{first}: {cell(share)} of its claims are supported", f"{second}: {cell(gain, '+')} to the first"
+
+    def cell(s, sign=""):
+        return (
+            "–"
+            if s["mean"] is None
+            else f"{s['mean']:{sign}.3f}"
+            + ("" if s["low"] is None else f" [{s['low']:{sign}.3f}, {s['high']:{sign}.3f}]")
+            + f" ({s['n']})"
+        )
+
+    if share["mean"] == 1:
+        first = "not refuted"
+    else:
+        first = (
+            "open" if share["high"] is None else "refuted" if share["high"] < 1 else "not refuted"
+        )
+    second = (
+        "open"
+        if gain["low"] is None or gain["low"] <= 0 <= gain["high"]
+        else "shown"
+        if gain["low"] > 0
+        else "the contrary is shown"
+    )
+    return (
+        f"{first}: {cell(share)} of its claims are supported",
+        f"{second}: {cell(gain, '+')} to the first",
+    )
 
 
 def cited_table(told: Mapping) -> tuple[list[str], list[list]]:
     "One line a run."
-    cell = lambda s: "–" if s["mean"] is None else f"{s['mean']:.3f}" + ("" if s["low"] is None else f" [{s['low']:.3f}, {s['high']:.3f}]")
-    return ["", "answers", *MEASURES], [[name, told["answered"][name], *(cell(r[m]) for m in MEASURES)] for name, r in told["rows"].items()]
+
+    def cell(s):
+        return (
+            "–"
+            if s["mean"] is None
+            else f"{s['mean']:.3f}"
+            + ("" if s["low"] is None else f" [{s['low']:.3f}, {s['high']:.3f}]")
+        )
+
+    return ["", "answers", *MEASURES], [
+        [name, told["answered"][name], *(cell(r[m]) for m in MEASURES)]
+        for name, r in told["rows"].items()
+    ]
 
 # %% ../../nbs/9_studies/16_nexus.ipynb #1c27d519
-BESIDE: Variants = {"naive": (NAIVE, {}), "quote": (QUOTE, {}), "self_crag": (SELF_CRAG, {}), "nexus": (NEXUS, {}),
-                    "nexus-written": (NEXUS, {"nexus.generator": "write"})}
+BESIDE: Variants = {
+    "naive": (NAIVE, {}),
+    "quote": (QUOTE, {}),
+    "self_crag": (SELF_CRAG, {}),
+    "nexus": (NEXUS, {}),
+    "nexus-written": (NEXUS, {"nexus.generator": "write"}),
+}
 
 
 def report(told: Mapping) -> dict[str, tuple]:  # heading -> header and rows
     "All of what was measured."
     cited = told["cited"]
     claims = [[name, *hypothesis(cited, name)] for name in cited["minus"]]
-    return {"claims and sources": cited_table(cited), "the hypotheses": (["", "eliminates hallucination", "reduces it"], claims),
-            **tables(told["beside"])}
+    return {
+        "claims and sources": cited_table(cited),
+        "the hypotheses": (["", "eliminates hallucination", "reduces it"], claims),
+        **tables(told["beside"]),
+    }
 
 # %% ../../nbs/9_studies/16_nexus.ipynb #5c374a8b
 def main(
@@ -198,13 +351,23 @@ def main(
 ) -> None:
     "Hold the confidence against ratings, run five systems over real tasks, print the tables, write `confidence.json` and `nexus.json`."
     data, settings = real_data("mtrag-human/reference.jsonl"), load_settings(profile)
-    if not (index := index or os.environ.get("MTRAG_INDEX")): raise DataError("no index: name one, or set MTRAG_INDEX")
+    if not (index := index or os.environ.get("MTRAG_INDEX")):
+        raise DataError("no index: name one, or set MTRAG_INDEX")
     models, bert = Models(settings), BertScorer(MINILM, rescale=False)
     measure_confidence(Path(out) / "confidence.json", models.embedder)
     known = read_benchmark(official_file(data, "mtrag-human/reference"), domains=[domain])
     drawn = sorted(random.Random(0).sample(range(len(known.tasks)), min(n, len(known.tasks))))
-    done = run_all(known, [known.tasks[i] for i in drawn], Path(runs), settings, models, Path(index), BESIDE)
-    told = {"machine": machine(), "packages": package_versions(), "profile": profile, "domain": domain,
-            "beside": measured(done, known.gold, bert), "cited": cited_rows(done, known.gold)}
+    done = run_all(
+        known, [known.tasks[i] for i in drawn], Path(runs), settings, models, Path(index), BESIDE
+    )
+    told = {
+        "machine": machine(),
+        "packages": package_versions(),
+        "profile": profile,
+        "domain": domain,
+        "beside": measured(done, known.gold, bert),
+        "cited": cited_rows(done, known.gold),
+    }
     write_json(Path(out) / "nexus.json", plain(told))
-    for heading, table in report(told).items(): print(f"{heading}\n{text_table(*table)}\n", flush=True)
+    for heading, table in report(told).items():
+        print(f"{heading}\n{text_table(*table)}\n", flush=True)

@@ -18,7 +18,14 @@ from matplotlib.figure import Figure
 from ..core.files import data_dir, read_json, write_json, write_whole
 from ..core.html import attr, document, esc, page, show, text_table, words_table
 from ..core.record import LEFT_OUT, Gated, Judgement, Run, Trajectory
-from ..core.settings import SPEED, ChunkSettings, ModelSpec, RetrievalSettings, StageSettings, load_settings
+from mtrag_nb.core.settings import (
+    SPEED,
+    ChunkSettings,
+    ModelSpec,
+    RetrievalSettings,
+    StageSettings,
+    load_settings,
+)
 from ..core.telemetry import breakdown
 from ..core.text import clipped
 from ..core.types import ROLES, TO_ANSWER, DataError, Outcome, dotted, plain, structured
@@ -34,8 +41,16 @@ from ..evaluate.service import Prices, cost_of
 from ..models.sizes import weight_bytes
 from ..runs.plan import shape_named
 from ..show.cases import published
-from ..show.figures import (
-    audit_figure, breakdown_figure, comparison_figure, cost_figure, outcomes_figure, risk_coverage_figure, save_figure, score_figure)
+from mtrag_nb.show.figures import (
+    audit_figure,
+    breakdown_figure,
+    comparison_figure,
+    cost_figure,
+    outcomes_figure,
+    risk_coverage_figure,
+    save_figure,
+    score_figure,
+)
 from ..show.parts import figure_html, share_text
 from ..show.report import PAGE_STYLE
 from .calibration import real_data
@@ -62,6 +77,7 @@ __all__ = ['REASONS_REMARK', 'FOUND_REMARK', 'Judgements', 'VERDICTS', 'LOG_REMA
 @dataclass(frozen=True)
 class Block:
     "A part of a table, from one source."
+
     caption: str
     header: tuple[str, ...]
     rows: tuple[tuple, ...]
@@ -69,21 +85,35 @@ class Block:
 
     def text(self, kind: str) -> str:
         "For a terminal; long words are cut."
-        short = lambda v: v if not isinstance(v, str) or len(v) <= 48 else v[:47] + "…"
-        table = text_table(self.header, [list(map(short, r)) for r in self.rows]) if self.rows else "nothing recorded"
+
+        def short(v):
+            return v if not isinstance(v, str) or len(v) <= 48 else v[:47] + "…"
+
+        table = (
+            text_table(self.header, [list(map(short, r)) for r in self.rows])
+            if self.rows
+            else "nothing recorded"
+        )
         return f"{kind.upper()}: {self.caption}\n{table}" + (f"\n{self.note}" if self.note else "")
 
     def html(self, kind: str, colour: str) -> str:
         "For a page."
-        body = f"<div style='overflow-x:auto'>{words_table(self.header, self.rows)}</div>" if self.rows else "<i>nothing recorded</i>"
-        return (f"<div style='border-left:4px solid {colour};padding-left:.7em;max-width:100%;box-sizing:border-box'>"
-                f"<div><b>{kind}</b>: {html.escape(self.caption)}</div>{body}"
-                f"<div style='font-size:90%;max-width:60em'>{html.escape(self.note)}</div></div>")
+        body = (
+            f"<div style='overflow-x:auto'>{words_table(self.header, self.rows)}</div>"
+            if self.rows
+            else "<i>nothing recorded</i>"
+        )
+        return (
+            f"<div style='border-left:4px solid {colour};padding-left:.7em;max-width:100%;box-sizing:border-box'>"
+            f"<div><b>{kind}</b>: {html.escape(self.caption)}</div>{body}"
+            f"<div style='font-size:90%;max-width:60em'>{html.escape(self.note)}</div></div>"
+        )
 
 # %% ../../nbs/9_studies/04_papers.ipynb #04aa0001
 @dataclass(frozen=True, repr=False)
 class PaperTable:
     "A published table beside the same from recorded runs."
+
     title: str
     published: Block
     own: tuple[Block, ...]
@@ -94,13 +124,23 @@ class PaperTable:
         return "\n\n".join([self.title, *blocks, *([self.remark] if self.remark else [])])
 
     def _repr_html_(self) -> str:
-        blocks = self.published.html("Published", "#CC79A7") + "".join(b.html("Recorded here", "#0072B2") for b in self.own)
-        remark = f"<div style='max-width:60em;margin-top:.5em'>{html.escape(self.remark)}</div>" if self.remark else ""
+        blocks = self.published.html("Published", "#CC79A7") + "".join(
+            b.html("Recorded here", "#0072B2") for b in self.own
+        )
+        remark = (
+            f"<div style='max-width:60em;margin-top:.5em'>{html.escape(self.remark)}</div>"
+            if self.remark
+            else ""
+        )
         row = "display:flex;flex-wrap:wrap;gap:.8em 2em;margin-top:.4em;align-items:flex-start"
-        return f"<div><b>{html.escape(self.title)}</b><div style='{row}'>{blocks}</div>{remark}</div>"
+        return (
+            f"<div><b>{html.escape(self.title)}</b><div style='{row}'>{blocks}</div>{remark}</div>"
+        )
 
 
-def own_block(run: Recording, header: Sequence[str], rows: Iterable[tuple], note: str = "") -> Block:
+def own_block(
+    run: Recording, header: Sequence[str], rows: Iterable[tuple], note: str = ""
+) -> Block:
     "A block of a recorded run."
     return Block(f"{run.name}: {run.about}", tuple(header), tuple(rows), note)
 
@@ -118,35 +158,50 @@ def table_outcomes(runs: Sequence[Recording]) -> PaperTable:
     rows = tuple((r["outcome"], r["count"], f"{r['percent']:g}") for r in t["rows"])
 
     def own(run):
-        counted = [(o.value, sum(x.outcome is o for x in run.turns.values()), share_text(run, lambda x: x.outcome is o)) for o in Outcome
-                   if o is not Outcome.ASKED_BACK or any(x.asked_back for x in run.turns.values())]
+        counted = [
+            (
+                o.value,
+                sum(x.outcome is o for x in run.turns.values()),
+                share_text(run, lambda x: x.outcome is o),
+            )
+            for o in Outcome
+            if o is not Outcome.ASKED_BACK or any(x.asked_back for x in run.turns.values())
+        ]
         return own_block(run, head, (*counted, ("total", len(run.turns), "")))
+
     count, total = t["rows"][0]["count"], t["rows"][-1]["count"]
     low, high = wilson(count, total)
     return PaperTable(
-        "Self-CRAG, Table I: outcomes", Block(f"Self-CRAG paper, {t['place']}; {t['title']}", ("outcome", "turns", "%"), rows),
+        "Self-CRAG, Table I: outcomes",
+        Block(f"Self-CRAG paper, {t['place']}; {t['title']}", ("outcome", "turns", "%"), rows),
         tuple(map(own, runs)),
         f"The paper gives no interval; taken as {total} independent turns, its {100 * count / total:.1f} % has a 95 % interval "
-        f"from {100 * low:.1f} to {100 * high:.1f} %.")
+        f"from {100 * low:.1f} to {100 * high:.1f} %.",
+    )
 
 # %% ../../nbs/9_studies/04_papers.ipynb #87d2cb21
 REASONS_REMARK = (
     "The paper calls its 16 irrelevant_docs verified gaps of the corpus (V.D.a); the authors' public notebook indexed the "
     "first 25,000 child chunks of each domain, by our estimate 6 % of the corpus, so most of these passages were probably "
     "never in the index. Of the 13 turns that entered the retry loop in the authors' public record, 1 was rescued and 12 "
-    "exhausted (counted there once, not recomputed by this notebook).")
+    "exhausted (counted there once, not recomputed by this notebook)."
+)
 
 
 def table_reasons(runs: Sequence[Recording]) -> PaperTable:
     "Table II of Self-CRAG; the reason of an answer is 'none' there."
     t = published("self_crag")["table_2"]
-    named, reason = [r["reason"] for r in t["rows"]], lambda end: "none" if end == "answered" else end
+    named, reason = (
+        [r["reason"] for r in t["rows"]],
+        lambda end: "none" if end == "answered" else end,
+    )
 
     def own(run):
         counts = {reason(end): n for end, n in run.telemetry.ends.items()}
         names = [*named, *(k for k in counts if k not in named)]
         rows = ((k, counts.get(k, 0), share_text(run, lambda x: reason(x.end) == k)) for k in names)
         return own_block(run, ("reason", "turns", "% and 95 % interval"), rows)
+
     rows = tuple((r["reason"], r["count"]) for r in t["rows"])
     block = Block(f"Self-CRAG paper, {t['place']}; {t['title']}", ("reason", "turns"), rows)
     return PaperTable("Self-CRAG, Table II: reasons", block, tuple(map(own, runs)), REASONS_REMARK)
@@ -162,17 +217,26 @@ def _support(run: Recording, t: Trajectory) -> float:
     return run.measures_of(t.task_id).support or 0.0
 
 
-def representative(run: Recording) -> dict[str, Trajectory]:  # kind -> turn; a kind without a turn is not there
+def representative(
+    run: Recording,
+) -> dict[str, Trajectory]:  # kind -> turn; a kind without a turn is not there
     "The turns of a run that stand for Table III."
     turns = sorted(run.turns.values(), key=lambda t: t.task_id)
     answered = [t for t in turns if t.answered and _label(run, t) in ("", *TO_ANSWER)]
     followed = [t for t in answered if t.turn > 1 and any(r.kept for r in t.rewrites)]
     exhausted = [t for t in turns if t.role == "exhausted"]
     dropped = [t for t in turns if t.role == "dropped" and t.found]
-    worth = lambda t: run.scores[t.task_id].get("RougeL") or _support(run, t)
-    found = {"Success": max(followed or answered, key=worth, default=None),
-             "Safe Failure": min(exhausted, key=lambda t: _label(run, t) != "UNANSWERABLE", default=None),
-             "Retrieval Limit": min(dropped, key=lambda t: len(t.question.split()), default=None)}
+
+    def worth(t):
+        return run.scores[t.task_id].get("RougeL") or _support(run, t)
+
+    found = {
+        "Success": max(followed or answered, key=worth, default=None),
+        "Safe Failure": min(
+            exhausted, key=lambda t: _label(run, t) != "UNANSWERABLE", default=None
+        ),
+        "Retrieval Limit": min(dropped, key=lambda t: len(t.question.split()), default=None),
+    }
     return {k: t for k, t in found.items() if t}
 
 # %% ../../nbs/9_studies/04_papers.ipynb #04aa0006
@@ -185,41 +249,90 @@ def happened(run: Recording, t: Trajectory) -> str:
     "What happened in a turn, in a few words."
     label = f"; labelled {_label(run, t).lower()}" if _label(run, t) else ""
     tried = f"{len(t.drafts)} draft{'s' if len(t.drafts) != 1 else ''}"
-    if t.answered: return f"searched for “{clipped(t.query, 70)}”; {tried}, K-precision {_support(run, t):.2f}{label}"
+    if t.answered:
+        return f"searched for “{clipped(t.query, 70)}”; {tried}, K-precision {_support(run, t):.2f}{label}"
     return t.end + (f" after {tried}" if t.drafts else "") + label
 
 # %% ../../nbs/9_studies/04_papers.ipynb #1bdac9b0
 FOUND_REMARK = (
     "The paper names a case by domain and number: the conversations of a domain in the order of the benchmark's file, counted from 0, "
     "their last questions. fiqa_8 and cloud_3 as printed match no question of the benchmark; under these numbers stand “all right, see ya” "
-    "and “use IBM Cloudant Query”.")
+    "and “use IBM Cloudant Query”."
+)
 
 
 def same_turns_block(run: Recording, table: str) -> Block | None:  # None: the run has none of them
     "The paper's own turns of a table, as a run answered them."
     facts = published("self_crag_cases")
-    turns = {c["id"]: run.turns.get(facts["turns"].get(c["id"], "")) for c in facts["cases"] if c["table"] == table}
-    rows = [(i, clipped(t.question, 70), clipped(t.answer, 110), happened(run, t), judged_in_words(run, t)) for i, t in turns.items() if t]
+    turns = {
+        c["id"]: run.turns.get(facts["turns"].get(c["id"], ""))
+        for c in facts["cases"]
+        if c["table"] == table
+    }
+    rows = [
+        (
+            i,
+            clipped(t.question, 70),
+            clipped(t.answer, 110),
+            happened(run, t),
+            judged_in_words(run, t),
+        )
+        for i, t in turns.items()
+        if t
+    ]
     head = ("id", "question", "answer", "what happened", "the judge")
     return Block(f"{run.name}: the same turns", head, tuple(rows), "") if rows else None
 
 
 def judged_in_words(run: Recording, t: Trajectory) -> str:
     "The scores that a turn was given, by protocol."
-    return ", ".join(f"{p} {show(j.score, 1)}" for p, j in run.judged.get(t.task_id, {}).items()) or "–"
+    return (
+        ", ".join(f"{p} {show(j.score, 1)}" for p, j in run.judged.get(t.task_id, {}).items())
+        or "–"
+    )
 
 # %% ../../nbs/9_studies/04_papers.ipynb #199c75ab
 def table_interactions(runs: Sequence[Recording]) -> PaperTable:
     "Table III of Self-CRAG: our turns that stand for its kinds, and the paper's own turns where a run has them."
     cases = [c for c in published("self_crag_cases")["cases"] if c["table"] == "III"]
-    head, told = ("id", "kind", "question", "answer", "what happened"), lambda c: c.get("reason") or "reason not printed"
-    rows = tuple((c["id"], c["verdict"], c["question"], c["answer"], "the paper's description" if c.get("answer_is_summary") else told(c))
-                 for c in cases)
-    own = lambda run: own_block(run, head, ((turn_name(t), kind, clipped(t.question, 90), clipped(t.answer, 110), happened(run, t))
-                                            for kind, t in representative(run).items()))
+    head, told = (
+        ("id", "kind", "question", "answer", "what happened"),
+        lambda c: c.get("reason") or "reason not printed",
+    )
+    rows = tuple(
+        (
+            c["id"],
+            c["verdict"],
+            c["question"],
+            c["answer"],
+            "the paper's description" if c.get("answer_is_summary") else told(c),
+        )
+        for c in cases
+    )
+
+    def own(run):
+        return own_block(
+            run,
+            head,
+            (
+                (
+                    turn_name(t),
+                    kind,
+                    clipped(t.question, 90),
+                    clipped(t.answer, 110),
+                    happened(run, t),
+                )
+                for kind, t in representative(run).items()
+            ),
+        )
+
     blocks = [b for r in runs for b in (own(r), same_turns_block(r, "III")) if b]
-    return PaperTable("Self-CRAG, Table III: representative interactions", Block("Self-CRAG paper, Table III", head, rows), tuple(blocks),
-                      FOUND_REMARK)
+    return PaperTable(
+        "Self-CRAG, Table III: representative interactions",
+        Block("Self-CRAG paper, Table III", head, rows),
+        tuple(blocks),
+        FOUND_REMARK,
+    )
 
 # %% ../../nbs/9_studies/04_papers.ipynb #03e389d2
 Judgements = Mapping[str, Judgement]  # protocol -> judgement, of one turn
@@ -230,24 +343,39 @@ def _score(js: Judgements, protocol: str, else_: float = 0.0) -> float:
     return js[protocol].score or else_ if protocol in js else else_
 
 
-def _partial(js: Judgements) -> bool: return 4 <= _score(js, "correctness") < 9 or 5 <= _score(js, "faithfulness") < 8
+def _partial(js: Judgements) -> bool:
+    return 4 <= _score(js, "correctness") < 9 or 5 <= _score(js, "faithfulness") < 8
 
 
 # the paper's word -> whose reasoning is shown, and which judgements deserve it (bands: II.E)
 VERDICTS: dict[str, tuple[str, Callable[[Judgements], bool]]] = {
-    "Perfect Match": ("faithfulness", lambda j: _score(j, "faithfulness") >= 9 and not j["faithfulness"].flag
-                      and _score(j, "correctness", 10) >= 9),
+    "Perfect Match": (
+        "faithfulness",
+        lambda j: (
+            _score(j, "faithfulness") >= 9
+            and not j["faithfulness"].flag
+            and _score(j, "correctness", 10) >= 9
+        ),
+    ),
     "Partial Accuracy": ("faithfulness", _partial),
     "Valid Refusal": ("refusal", lambda j: _score(j, "refusal") > 5.5),
-    "Severe Hallucination": ("faithfulness", lambda j: bool(j["faithfulness"].flag) and _score(j, "faithfulness", 10) < 5),
-    "Bad Refusal": ("refusal", lambda j: _score(j, "refusal", 10) <= 5.5)}
+    "Severe Hallucination": (
+        "faithfulness",
+        lambda j: bool(j["faithfulness"].flag) and _score(j, "faithfulness", 10) < 5,
+    ),
+    "Bad Refusal": ("refusal", lambda j: _score(j, "refusal", 10) <= 5.5),
+}
 
 
-def log_rows(run: Recording) -> list[tuple[str, Trajectory, Judgement]]:  # verdict, turn, the judgement that is shown
+def log_rows(
+    run: Recording,
+) -> list[tuple[str, Trajectory, Judgement]]:  # verdict, turn, the judgement that is shown
     "The turns of a judged run that stand for Table IV."
     rows, left = [], sorted(run.judged)
     for verdict, (protocol, fits) in VERDICTS.items():
-        if found := next((i for i in left if protocol in run.judged[i] and fits(run.judged[i])), None):
+        if found := next(
+            (i for i in left if protocol in run.judged[i] and fits(run.judged[i])), None
+        ):
             left.remove(found)
             rows.append((verdict, run.turns[found], run.judged[found][protocol]))
     return rows
@@ -255,44 +383,93 @@ def log_rows(run: Recording) -> list[tuple[str, Trajectory, Judgement]]:  # verd
 # %% ../../nbs/9_studies/04_papers.ipynb #04aa0007
 LOG_REMARK = (
     "What the judge read may not be what the generator saw. In the authors' public record the contexts of all 110 answers are those of "
-    "Task A, retrieved with the raw last question: 233 of 550 come from another domain, and 24 turns have no other (govt_1's \"API docs\" "
+    'Task A, retrieved with the raw last question: 233 of 550 come from another domain, and 24 turns have no other (govt_1\'s "API docs" '
     "are such). The graph retrieved anew, with a rewrite and a filter, and the judge was shown the first 400 characters of each (counted "
-    "there once, not recomputed by this notebook).")
+    "there once, not recomputed by this notebook)."
+)
 
 
 def table_log(runs: Sequence[Recording]) -> PaperTable:
     "Table IV of Self-CRAG."
-    facts, head = published("self_crag_cases"), ("id", "question", "answer", "judge's reasoning", "score", "verdict")
+    facts, head = (
+        published("self_crag_cases"),
+        ("id", "question", "answer", "judge's reasoning", "score", "verdict"),
+    )
     cases = [c for c in facts["cases"] if c["table"] == "IV"]
-    rows = tuple((c["id"], c["question"], c["answer"], c["reasoning"], show(c["score"], 1), c["verdict"]) for c in cases)
+    rows = tuple(
+        (c["id"], c["question"], c["answer"], c["reasoning"], show(c["score"], 1), c["verdict"])
+        for c in cases
+    )
 
     def own(run):
-        rows = [(turn_name(t), clipped(t.question, 70), clipped(t.answer, 90), clipped(j.reasoning, 130), show(j.score, 1), verdict)
-                for verdict, t, j in log_rows(run)]
-        if not run.judged: return own_block(run, head, rows, "not judged yet: `mtrag judge` writes the log")
-        unread, judge = sum(bool(j.unparsed) for js in run.judged.values()
-                            for j in js.values()), run.how.get("judge") or "the judge of judge.json"
-        return own_block(run, head, rows, f"{len(run.judged)} turns judged by {judge}; {unread} judgements with an unreadable field")
+        rows = [
+            (
+                turn_name(t),
+                clipped(t.question, 70),
+                clipped(t.answer, 90),
+                clipped(j.reasoning, 130),
+                show(j.score, 1),
+                verdict,
+            )
+            for verdict, t, j in log_rows(run)
+        ]
+        if not run.judged:
+            return own_block(run, head, rows, "not judged yet: `mtrag judge` writes the log")
+        unread, judge = (
+            sum(bool(j.unparsed) for js in run.judged.values() for j in js.values()),
+            run.how.get("judge") or "the judge of judge.json",
+        )
+        return own_block(
+            run,
+            head,
+            rows,
+            f"{len(run.judged)} turns judged by {judge}; {unread} judgements with an unreadable field",
+        )
+
     block = Block(f"Self-CRAG paper, Table IV; {facts['judge']}", head, rows)
     blocks = [b for r in runs for b in (own(r), same_turns_block(r, "IV")) if b]
-    return PaperTable("Self-CRAG, Table IV: rows of the judge's log", block, tuple(blocks), f"{LOG_REMARK} {FOUND_REMARK}")
+    return PaperTable(
+        "Self-CRAG, Table IV: rows of the judge's log",
+        block,
+        tuple(blocks),
+        f"{LOG_REMARK} {FOUND_REMARK}",
+    )
 
 # %% ../../nbs/9_studies/04_papers.ipynb #2834c005
 TOLD_REMARK = (
     "Neither the 87 % nor any rate taken from the authors' public record measures faithfulness to what the generator saw: the judge read "
     "other contexts, and only the beginning of each (see Table IV). The paper blames the judge's strictness. It marks the 16 of 40 and the "
-    "87 % as separate experiments, though 16 is also the count of irrelevant_docs in its Table II.")
+    "87 % as separate experiments, though 16 is also the count of irrelevant_docs in its Table II."
+)
 
 
 def told_figures(run: Recording, indexed: int | None) -> list[tuple[str, str]]:
     "What the paper's text tells, of a recorded run."
-    refused = [j["refusal"].score for j in run.judged.values() if "refusal" in j and j["refusal"].score is not None]
-    flags = {i: float(j["faithfulness"].flag) for i, j in run.judged.items() if "faithfulness" in j and j["faithfulness"].flag is not None}
+    refused = [
+        j["refusal"].score
+        for j in run.judged.values()
+        if "refusal" in j and j["refusal"].score is not None
+    ]
+    flags = {
+        i: float(j["faithfulness"].flag)
+        for i, j in run.judged.items()
+        if "faithfulness" in j and j["faithfulness"].flag is not None
+    }
     rate = mean_interval(list(flags.values()), [run.talks[i] for i in flags])
-    span = f" [{100 * rate.low:.0f}, {100 * rate.high:.0f}]" if flags and rate.low is not None else ""
-    return [("refusals that the judge finds justified", f"{sum(s > 5.5 for s in refused)} of {len(refused)}" if refused else "–"),
-            ("hallucination rate by the judge", f"{100 * rate.value:.0f} %{span}, {len(flags)} answers" if flags else "–"),
-            ("children indexed", f"{indexed:,}" if indexed else "–")]
+    span = (
+        f" [{100 * rate.low:.0f}, {100 * rate.high:.0f}]" if flags and rate.low is not None else ""
+    )
+    return [
+        (
+            "refusals that the judge finds justified",
+            f"{sum(s > 5.5 for s in refused)} of {len(refused)}" if refused else "–",
+        ),
+        (
+            "hallucination rate by the judge",
+            f"{100 * rate.value:.0f} %{span}, {len(flags)} answers" if flags else "–",
+        ),
+        ("children indexed", f"{indexed:,}" if indexed else "–"),
+    ]
 
 
 def table_told(
@@ -303,7 +480,12 @@ def table_told(
     head, facts = ("what", "figure"), published("self_crag")["text"]
     rows = tuple((f"{f['what']} ({f['place']})", f["figure"]) for f in facts)
     own = tuple(own_block(r, head, told_figures(r, indexed.get(r.name))) for r in runs)
-    return PaperTable("Self-CRAG, V.D: figures told in the text", Block("Self-CRAG paper, III.B and V.D", head, rows), own, TOLD_REMARK)
+    return PaperTable(
+        "Self-CRAG, V.D: figures told in the text",
+        Block("Self-CRAG paper, III.B and V.D", head, rows),
+        own,
+        TOLD_REMARK,
+    )
 
 # %% ../../nbs/9_studies/04_papers.ipynb #abb7dcd6
 def base_name(run: Recording) -> str:
@@ -314,32 +496,65 @@ def base_name(run: Recording) -> str:
 def came_later(run: Recording) -> dict[str, object]:
     "Settings that a manifest of an earlier version may lack, at the value that means what was done then."
     own = system_named(base_name(run)).settings if base_name(run) in SYSTEMS else None
-    groups = {"stages": StageSettings, "retrieval": RetrievalSettings, "chunks": ChunkSettings, **({base_name(run): own} if own else {})}
-    return {f"{g}.{f.name}": f.default for g, kind in groups.items() for f in fields(kind) if f.metadata.get("later")}
+    groups = {
+        "stages": StageSettings,
+        "retrieval": RetrievalSettings,
+        "chunks": ChunkSettings,
+        **({base_name(run): own} if own else {}),
+    }
+    return {
+        f"{g}.{f.name}": f.default
+        for g, kind in groups.items()
+        for f in fields(kind)
+        if f.metadata.get("later")
+    }
 
 
 def named_settings(run: Recording) -> dict[str, object]:  # dotted key -> value
     "The settings that decide a run's answers; a system's own under its name, as `--set` takes them."
-    flat = dotted({k: v for k, v in run.manifest["settings"].items() if k not in ("profile", *SPEED)})
-    return {**came_later(run), **{re.sub(r"^own\.", f"{base_name(run)}.", k): v for k, v in flat.items()}}
+    flat = dotted(
+        {k: v for k, v in run.manifest["settings"].items() if k not in ("profile", *SPEED)}
+    )
+    return {
+        **came_later(run),
+        **{re.sub(r"^own\.", f"{base_name(run)}.", k): v for k, v in flat.items()},
+    }
 
 
 def changed_settings(a: Recording, b: Recording) -> list[str]:
     "The settings in which two runs differ. A reranker that one of them lacks is one setting."
     x, y = named_settings(a), named_settings(b)
-    return sorted({"reranker" if k.startswith("reranker") else k for k in {*x, *y} if x.get(k) != y.get(k)})
+    return sorted(
+        {"reranker" if k.startswith("reranker") else k for k in {*x, *y} if x.get(k) != y.get(k)}
+    )
 
 
-def ablation_pairs(runs: Sequence[Recording]) -> list[tuple[str, Recording, Recording]]:  # setting, one run, the other
+def ablation_pairs(
+    runs: Sequence[Recording],
+) -> list[tuple[str, Recording, Recording]]:  # setting, one run, the other
     "Pairs of runs of one system, over common tasks, that differ in one setting."
-    kind = lambda r: (r.manifest["identity"]["system"], r.manifest["identity"]["setting"])
-    both = [(a, b) for n, a in enumerate(runs) for b in runs[n + 1:] if kind(a) == kind(b) and a.turns.keys() & b.turns.keys()]
+
+    def kind(r):
+        return (r.manifest["identity"]["system"], r.manifest["identity"]["setting"])
+
+    both = [
+        (a, b)
+        for n, a in enumerate(runs)
+        for b in runs[n + 1 :]
+        if kind(a) == kind(b) and a.turns.keys() & b.turns.keys()
+    ]
     return [(changed[0], a, b) for a, b in both if len(changed := changed_settings(a, b)) == 1]
 
 # %% ../../nbs/9_studies/04_papers.ipynb #7e63d4c0
 def foreign(run: Recording, tasks: Sequence[str]) -> float | None:
     "The share of the found contexts that come from another domain than the question; None if the domains are not known."
-    found = [(run.turns[i].domain, c) for i in tasks for s in run.turns[i].retrievals for c in s.contexts if c in run.contexts]
+    found = [
+        (run.turns[i].domain, c)
+        for i in tasks
+        for s in run.turns[i].retrievals
+        for c in s.contexts
+        if c in run.contexts
+    ]
     known = [(asked, run.contexts[c].domain) for asked, c in found if run.contexts[c].domain]
     return sum(a != b for a, b in known) / len(known) if known else None
 
@@ -354,38 +569,88 @@ def characters(run: Recording, tasks: Sequence[str]) -> float | None:
 def paired(a: Recording, b: Recording, measure: str) -> PairRow | None:
     "b against a by one measure, on the tasks that both have; None if one of them has no such score."
     both = a.turns.keys() & b.turns.keys()
-    scores = {n: {t: v for t, v in r.of(measure).items() if t in both} for n, r in (("b", b), ("a", a))}
-    if not all(scores.values()): return None
+    scores = {
+        n: {t: v for t, v in r.of(measure).items() if t in both} for n, r in (("b", b), ("a", a))
+    }
+    if not all(scores.values()):
+        return None
     (row,) = compare(scores, a.talks, measure, resamples=2000).pairs
-    if row.difference is None or row.a == "b": return row
-    flip = lambda x: None if x is None else -x
-    return PairRow("b", "a", row.n, row.dropped, row.clusters, flip(row.difference), flip(row.high), flip(row.low), row.p, row.p_holm,
-                   row.detectable, row.more)
+    if row.difference is None or row.a == "b":
+        return row
+
+    def flip(x):
+        return None if x is None else -x
+
+    return PairRow(
+        "b",
+        "a",
+        row.n,
+        row.dropped,
+        row.clusters,
+        flip(row.difference),
+        flip(row.high),
+        flip(row.low),
+        row.p,
+        row.p_holm,
+        row.detectable,
+        row.more,
+    )
 
 
-def measure_row(a: Recording, b: Recording, measure: str) -> tuple | None:  # name, mean of a, of b, difference with its interval
+def measure_row(
+    a: Recording, b: Recording, measure: str
+) -> tuple | None:  # name, mean of a, of b, difference with its interval
     "Two runs by one measure, over the turns for which both have it; None where there is none."
     p = paired(a, b, measure)
-    if not p or p.difference is None: return None
+    if not p or p.difference is None:
+        return None
     both = a.of(measure).keys() & b.of(measure).keys()  # the turns of the difference
-    mean = lambda r: sum(r.of(measure)[i] for i in both) / len(both)
-    return measure, mean(a), mean(b), f"{p.difference:+.3f}" + (f" [{p.low:+.3f}, {p.high:+.3f}]" if p.low is not None else "")
+
+    def mean(r):
+        return sum(r.of(measure)[i] for i in both) / len(both)
+
+    return (
+        measure,
+        mean(a),
+        mean(b),
+        f"{p.difference:+.3f}" + (f" [{p.low:+.3f}, {p.high:+.3f}]" if p.low is not None else ""),
+    )
 
 # %% ../../nbs/9_studies/04_papers.ipynb #04aa0013
 def ablation_block(a: Recording, b: Recording, setting: str, measures: Sequence[str]) -> Block:
     "Two runs that differ in one setting, over their common turns."
     both = sorted(a.turns.keys() & b.turns.keys())
-    value = lambda r: named_settings(r).get(setting, r.manifest["settings"].get(setting.split(".")[0]))
-    share, count = lambda x: "–" if x is None else f"{x:.1%}", lambda r, what: sum(what in (r.turns[i].outcome, r.turns[i].end)
-                                                                                   for i in both)
-    ends = [(w, count(a, w), count(b, w), f"{count(b, w) - count(a, w):+d}") for w in ("answered", "i_dont_know", "irrelevant_docs")]
-    rows = [("turns in both", len(both), len(both), ""), *ends,
-            ("contexts from another domain", share(foreign(a, both)), share(foreign(b, both)), ""),
-            ("characters before the generator", show(characters(a, both), 0), show(characters(b, both), 0), ""),
-            *(row for m in measures if (row := measure_row(a, b, m)))]
+
+    def value(r):
+        return named_settings(r).get(setting, r.manifest["settings"].get(setting.split(".")[0]))
+
+    share, count = (
+        lambda x: "–" if x is None else f"{x:.1%}",
+        lambda r, what: sum(what in (r.turns[i].outcome, r.turns[i].end) for i in both),
+    )
+    ends = [
+        (w, count(a, w), count(b, w), f"{count(b, w) - count(a, w):+d}")
+        for w in ("answered", "i_dont_know", "irrelevant_docs")
+    ]
+    rows = [
+        ("turns in both", len(both), len(both), ""),
+        *ends,
+        ("contexts from another domain", share(foreign(a, both)), share(foreign(b, both)), ""),
+        (
+            "characters before the generator",
+            show(characters(a, both), 0),
+            show(characters(b, both), 0),
+            "",
+        ),
+        *(row for m in measures if (row := measure_row(a, b, m))),
+    ]
     header = ("", f"{a.name} ({value(a)})", f"{b.name} ({value(b)})", "difference, paired")
-    return Block(f"{a.system}, {len(both)} turns; only {setting} differs", header, tuple(rows),
-                 "measures: means over the turns for which both runs have one")
+    return Block(
+        f"{a.system}, {len(both)} turns; only {setting} differs",
+        header,
+        tuple(rows),
+        "measures: means over the turns for which both runs have one",
+    )
 
 # %% ../../nbs/9_studies/04_papers.ipynb #5048e72f
 ABLATION_MEASURES = ("rb_agg_conditioned", "K-precision", "RougeL", "judge_faithfulness")
@@ -394,22 +659,40 @@ ABLATION_REMARKS = {  # setting -> an example of its other value, what does not 
     "stages.prompts": (
         "strict",
         "One figure counts refusals, the other answers; the paper marks both as separate experiments, though 64 % is the answer rate of "
-        "its Table I."),
+        "its Table I.",
+    ),
     "chunks.flat": (
-        "true (with an index of its own: mtrag ingest --set chunks.flat=true)", "The paper gives no number for the chunking."),
+        "true (with an index of its own: mtrag ingest --set chunks.flat=true)",
+        "The paper gives no number for the chunking.",
+    ),
     "chat.name": (
         "meta-llama/Llama-3.2-3B-Instruct",
-        "The paper marks the comparison as a separate experiment, though 16 is the count of its Table II.")}
+        "The paper marks the comparison as a separate experiment, though 16 is the count of its Table II.",
+    ),
+}
 
 
 def table_ablation(facts: Mapping, pairs: Sequence[tuple[str, Recording, Recording]]) -> PaperTable:
     "One ablation of Self-CRAG."
     example, remark = ABLATION_REMARKS[facts["setting"]]
-    own = tuple(ablation_block(a, b, key, ABLATION_MEASURES) for key, a, b in pairs if key == facts["setting"])
-    nothing = Block(f"two runs that differ in {facts['setting']} alone", (), (),
-                    f"to record one: mtrag run ... --set {facts['setting']}={example}")
-    caption = f"Self-CRAG paper, {facts['place']}" + (f"; {facts['note']}" if facts.get("note") else "")
-    told = ((facts["before"], facts["before_figure"] or "no figure"), (facts["after"], facts["after_figure"]))
+    own = tuple(
+        ablation_block(a, b, key, ABLATION_MEASURES)
+        for key, a, b in pairs
+        if key == facts["setting"]
+    )
+    nothing = Block(
+        f"two runs that differ in {facts['setting']} alone",
+        (),
+        (),
+        f"to record one: mtrag run ... --set {facts['setting']}={example}",
+    )
+    caption = f"Self-CRAG paper, {facts['place']}" + (
+        f"; {facts['note']}" if facts.get("note") else ""
+    )
+    told = (
+        (facts["before"], facts["before_figure"] or "no figure"),
+        (facts["after"], facts["after_figure"]),
+    )
     title = f"Self-CRAG, {facts['place']}: {facts['before']}, {facts['after']}"
     return PaperTable(title, Block(caption, ("", "as told"), told), own or (nothing,), remark)
 
@@ -417,8 +700,16 @@ def table_ablation(facts: Mapping, pairs: Sequence[tuple[str, Recording, Recordi
 def tables_ablation(runs: Sequence[Recording]) -> list[PaperTable]:
     "The ablations of Self-CRAG (sections IV.A and V), and after them any other setting that was changed alone."
     pairs = ablation_pairs(runs)
-    rest = tuple(ablation_block(a, b, key, ABLATION_MEASURES) for key, a, b in pairs if key not in ABLATION_REMARKS)
-    others = [PaperTable("Other settings", Block("neither paper varies these", (), ()), rest)] if rest else []
+    rest = tuple(
+        ablation_block(a, b, key, ABLATION_MEASURES)
+        for key, a, b in pairs
+        if key not in ABLATION_REMARKS
+    )
+    others = (
+        [PaperTable("Other settings", Block("neither paper varies these", (), ()), rest)]
+        if rest
+        else []
+    )
     return [*(table_ablation(f, pairs) for f in published("self_crag")["ablations"]), *others]
 
 # %% ../../nbs/9_studies/04_papers.ipynb #8cbf2d6e
@@ -427,34 +718,59 @@ def by_role(roles: Mapping[str, str]) -> str:  # reason -> role
     return ", ".join(sorted(roles, key=lambda reason: ROLES.index(roles[reason])))
 
 
-def ncl_rows(settings: Mapping, roles: Mapping[str, str]) -> dict[str, object]:  # the rows of Table 1
+def ncl_rows(
+    settings: Mapping, roles: Mapping[str, str]
+) -> dict[str, object]:  # the rows of Table 1
     "The configuration that settings make, under the names of the paper's Table 1."
     chat, own = settings["chat"], settings["own"]
     quantization = {"nf4": "4-bit NF4"}.get(chat["quantization"], chat["quantization"] or "none")
-    return {"Generator": chat["name"], "Quantization": f"{quantization} (compute {chat['dtype']})",
-            "Max tokens": min(MAX_NEW_TOKENS, settings["stages"]["max_new_tokens"]),
-            "Passage reranker": f"{settings['embedder']['name']} embedding cosine", "Top passages k": own["top_k"],
-            "History depth cap": f"{own['user_turns']} previous user turns", "IDK trigger": by_role(roles)}
+    return {
+        "Generator": chat["name"],
+        "Quantization": f"{quantization} (compute {chat['dtype']})",
+        "Max tokens": min(MAX_NEW_TOKENS, settings["stages"]["max_new_tokens"]),
+        "Passage reranker": f"{settings['embedder']['name']} embedding cosine",
+        "Top passages k": own["top_k"],
+        "History depth cap": f"{own['user_turns']} previous user turns",
+        "IDK trigger": by_role(roles),
+    }
 
 
 def table_ncl_configuration(runs: Sequence[Recording]) -> PaperTable:
     "Table 1 of NCL."
     facts, head = published("ncl")["table_1"], ("component", "setting")
-    rows = lambda found: tuple((k, str(found[k])) for k in facts)
+
+    def rows(found):
+        return tuple((k, str(found[k])) for k in facts)
+
     known = {r.name: r.role for r in NCL.reasons}
-    configured = Block("profile ncl of this project, as configured", head, rows(ncl_rows(plain(NCL.configured("ncl")), known)))
-    recorded = [own_block(r, head, rows(ncl_rows(r.manifest["settings"], r.telemetry.roles or known))) for r in runs
-                if base_name(r) == NCL.name]
-    return PaperTable("NCL, Table 1: configuration", Block("NCL paper, Table 1", head, rows(facts)), (configured, *recorded),
-                      "The paper computes in bf16; a T4 cannot, so the profile's compute type is chosen by the GPU (auto).")
+    configured = Block(
+        "profile ncl of this project, as configured",
+        head,
+        rows(ncl_rows(plain(NCL.configured("ncl")), known)),
+    )
+    recorded = [
+        own_block(r, head, rows(ncl_rows(r.manifest["settings"], r.telemetry.roles or known)))
+        for r in runs
+        if base_name(r) == NCL.name
+    ]
+    return PaperTable(
+        "NCL, Table 1: configuration",
+        Block("NCL paper, Table 1", head, rows(facts)),
+        (configured, *recorded),
+        "The paper computes in bf16; a T4 cannot, so the profile's compute type is chosen by the GPU (auto).",
+    )
 
 # %% ../../nbs/9_studies/04_papers.ipynb #58c8be53
-NCL_COLUMNS = {"RB_agg": "rb_agg_conditioned", "RL_F": "rl_f_local_conditioned",
-               "RB_llm": "rb_llm_local_conditioned"}  # the leaderboard's -> ours
+NCL_COLUMNS = {
+    "RB_agg": "rb_agg_conditioned",
+    "RL_F": "rl_f_local_conditioned",
+    "RB_llm": "rb_llm_local_conditioned",
+}  # the leaderboard's -> ours
 RESULTS_REMARK = (
     "The published harmonic means follow from their columns to four places. Values measured here with another encoder or "
     "judge compare with each other only. The paper gives no intervals; it calls the ablation's difference of .0134 an "
-    "improvement.")
+    "improvement."
+)
 
 
 def results_block(run: Recording) -> Block:
@@ -464,63 +780,107 @@ def results_block(run: Recording) -> Block:
     own = run.manifest["settings"]["own"] if base_name(run) == NCL.name else None
     name = run.system + (", No Classification" if own and not own["classify"] else "")
     cells = [str(run.interval(m)) if run.of(m) else None for m in NCL_COLUMNS.values()]
-    return own_block(run, ("method", *NCL_COLUMNS.values(), "harmonic mean", "tasks"), ((name, *cells, board.h, board.tasks),),
-                     ", ".join(f"{k}: {v}" for k, v in run.how.items() if v and k != "refusals"))
+    return own_block(
+        run,
+        ("method", *NCL_COLUMNS.values(), "harmonic mean", "tasks"),
+        ((name, *cells, board.h, board.tasks),),
+        ", ".join(f"{k}: {v}" for k, v in run.how.items() if v and k != "refusals"),
+    )
 
 
 def table_ncl_results(runs: Sequence[Recording]) -> PaperTable:
     "Table 2 of NCL."
     columns = (*NCL_COLUMNS, "HM")
-    rows = tuple((r["method"], r["dataset"], *(f"{r[k]:.4f}" for k in columns), r["tasks"]) for r in published("ncl")["table_2"])
+    rows = tuple(
+        (r["method"], r["dataset"], *(f"{r[k]:.4f}" for k in columns), r["tasks"])
+        for r in published("ncl")["table_2"]
+    )
     block = Block("NCL paper, Table 2", ("method", "dataset", *columns, "tasks"), rows)
-    return PaperTable("NCL, Table 2: results", block, tuple(map(results_block, runs)), RESULTS_REMARK)
+    return PaperTable(
+        "NCL, Table 2: results", block, tuple(map(results_block, runs)), RESULTS_REMARK
+    )
 
 # %% ../../nbs/9_studies/04_papers.ipynb #told0002
 NCL_TOLD_REMARK = (
     "Over-abstention, cut drafts and false answerability are the paper's words for what is counted here. A rank needs a submission. The "
     "laptop's gate is a cosine; of a gate that reads and answers yes or no, as the paper's does, no turn is on record, only a test on "
-    "planted passages (data/measured/ncl_decisions.json).")
+    "planted passages (data/measured/ncl_decisions.json)."
+)
 Counted = tuple[int, int]
 
 
 def ncl_counts(run: Recording) -> dict[str, Counted]:  # what went wrong -> how often, of how many
     "The errors that NCL's section 5 names, in a run whose gold is known."
-    turns = {label: [t for i, t in run.turns.items() if i in run.gold and run.gold[i].answerability in labels]
-             for label, labels in (("with", TO_ANSWER), ("without", ("UNANSWERABLE",)))}
+    turns = {
+        label: [
+            t for i, t in run.turns.items() if i in run.gold and run.gold[i].answerability in labels
+        ]
+        for label, labels in (("with", TO_ANSWER), ("without", ("UNANSWERABLE",)))
+    }
     drafts = [d for t in run.turns.values() for d in t.drafts]
     passed = [t for t in turns["without"] if any(g.verdict.passed for g in t.of(Gated))]
     calls = [t.calls.generate + t.calls.score for t in run.turns.values()]
-    return {"refused, with an answer": (sum(t.refused for t in turns["with"]), len(turns["with"])),
-            "cut": (sum(d.stop == "length" for d in drafts), len(drafts)), "gate": (len(passed), len(turns["without"])),
-            "generator": (sum(t.answered for t in passed), len(passed)), "calls": (sum(calls), len(calls))}
+    return {
+        "refused, with an answer": (sum(t.refused for t in turns["with"]), len(turns["with"])),
+        "cut": (sum(d.stop == "length" for d in drafts), len(drafts)),
+        "gate": (len(passed), len(turns["without"])),
+        "generator": (sum(t.answered for t in passed), len(passed)),
+        "calls": (sum(calls), len(calls)),
+    }
 
 
 def drawn_counts(blamed: Mapping) -> dict[str, Counted]:
     "The same of the gates that `9_studies/17_blame` counted."
     gates = {g["gate"]: g for g in blamed["sets"]["drawn"]["systems"][NCL.name]["gates"]}
     gate, reads = gates["gate: answerable"], gates["generate: may decline"]
-    wrong = lambda g: (g["bad kept"], g["bad kept"] + g["bad dropped"])
-    return {"refused, with an answer": (gate["good dropped"], gate["good dropped"] + gate["good kept"]), "gate": wrong(gate),
-            "generator": wrong(reads)}
+
+    def wrong(g):
+        return (g["bad kept"], g["bad kept"] + g["bad dropped"])
+
+    return {
+        "refused, with an answer": (gate["good dropped"], gate["good dropped"] + gate["good kept"]),
+        "gate": wrong(gate),
+        "generator": wrong(reads),
+    }
 
 # %% ../../nbs/9_studies/04_papers.ipynb #told0003
 def told_block(caption: str, counts: Mapping[str, Counted]) -> Block:
     "The counts beside the words of the paper."
-    of = lambda key, words="": f"{words}{counts[key][0]} of {counts[key][1]}" if key in counts else "not recorded"
-    told = ["not ranked: nothing was submitted", of("refused, with an answer"), of("cut", "drafts cut off: "), of("gate"),
-            of("generator"),
-            f"{counts['calls'][0] / counts['calls'][1]:.1f} model calls a turn, for 1" if "calls" in counts else "not recorded"]
-    return Block(caption, ("what", "figure"), tuple((f["what"], x) for f, x in zip(published("ncl")["text"], told, strict=True)))
+
+    def of(key, words=""):
+        return f"{words}{counts[key][0]} of {counts[key][1]}" if key in counts else "not recorded"
+
+    told = [
+        "not ranked: nothing was submitted",
+        of("refused, with an answer"),
+        of("cut", "drafts cut off: "),
+        of("gate"),
+        of("generator"),
+        f"{counts['calls'][0] / counts['calls'][1]:.1f} model calls a turn, for 1"
+        if "calls" in counts
+        else "not recorded",
+    ]
+    return Block(
+        caption,
+        ("what", "figure"),
+        tuple((f["what"], x) for f, x in zip(published("ncl")["text"], told, strict=True)),
+    )
 
 
 def table_ncl_told(runs: Sequence[Recording]) -> PaperTable:
     "What NCL's section 5 tells without a table."
     rows = tuple((f"{f['what']} ({f['place']})", f["figure"]) for f in published("ncl")["text"])
     own = [told_block(f"{r.name}: {r.about}", ncl_counts(r)) for r in runs]
-    drawn = told_block("120 drawn turns by the laptop's models (data/measured/blame.json)",
-                       drawn_counts(read_json(data_dir("measured") / "blame.json")))
-    return PaperTable("NCL, section 5: told in the text", Block("NCL paper, section 5", ("what", "figure"), rows), (*own, drawn),
-                      NCL_TOLD_REMARK)
+    drawn = told_block(
+        "120 drawn turns by the laptop's models (data/measured/blame.json)",
+        drawn_counts(read_json(data_dir("measured") / "blame.json")),
+    )
+    return PaperTable(
+        "NCL, section 5: told in the text",
+        Block("NCL paper, section 5", ("what", "figure"), rows),
+        (*own, drawn),
+        NCL_TOLD_REMARK,
+    )
 
 # %% ../../nbs/9_studies/04_papers.ipynb #spec0002
 def spec_block(system: str, place: str) -> Block:
@@ -528,7 +888,9 @@ def spec_block(system: str, place: str) -> Block:
     told = published(system)
     t = told["tables"][place]
     rows = tuple(tuple("–" if v is None else show(v) for v in r) for r in t["rows"])
-    return Block(f"{told['source'].split('. ')[0]}, {place}; {t['title']}", tuple(t["header"]), rows)
+    return Block(
+        f"{told['source'].split('. ')[0]}, {place}; {t['title']}", tuple(t["header"]), rows
+    )
 
 
 def kept(name: str) -> dict:
@@ -546,22 +908,46 @@ def stand_in(run: Recording) -> str:
 
 def table_storage() -> PaperTable:
     "4.1 of the specification, beside the upload of `9_studies/14a_footprint`."
-    document, a_point = kept("footprint")["alone"]["document"], kept("stores")["stores"]["default"]["bytes a point"]
+    document, a_point = (
+        kept("footprint")["alone"]["document"],
+        kept("stores")["stores"]["default"]["bytes a point"],
+    )
     store = document["children"] * a_point
-    rows = (("raw text", f"{document['characters'] / 1000:.0f} KB"), ("child chunks", f"{document['children']:,}"),
-            (f"vectors, words and text, {a_point:,.0f} bytes a child", f"{store / 1e6:.2f} MB"),
-            ("total", f"{(store + document['characters']) / 1e6:.2f} MB"))
-    parts = [x for x in published("agents")["tables"]["4.1"]["rows"] if x[0] not in ("child chunks", "total")]
+    rows = (
+        ("raw text", f"{document['characters'] / 1000:.0f} KB"),
+        ("child chunks", f"{document['children']:,}"),
+        (f"vectors, words and text, {a_point:,.0f} bytes a child", f"{store / 1e6:.2f} MB"),
+        ("total", f"{(store + document['characters']) / 1e6:.2f} MB"),
+    )
+    parts = [
+        x
+        for x in published("agents")["tables"]["4.1"]["rows"]
+        if x[0] not in ("child chunks", "total")
+    ]
     kb = sum(float(v.split()[0]) * {"KB": 1, "MB": 1000}[v.split()[1]] for _, v in parts)
-    return PaperTable("Specification, 4.1: storage", spec_block("agents", "4.1"), (Block(
-        f"a PDF of {document['pages']} pages, uploaded (data/measured/footprint.json, stores.json)", ("part", "size"), rows,
-        "children of 400 characters out of sections, MiniLM's vectors; theirs: 500 characters, nomic's, twice as wide"),),
-        f"Their parts add up to {kb / 1000:.2f} MB.")
+    return PaperTable(
+        "Specification, 4.1: storage",
+        spec_block("agents", "4.1"),
+        (
+            Block(
+                f"a PDF of {document['pages']} pages, uploaded (data/measured/footprint.json, stores.json)",
+                ("part", "size"),
+                rows,
+                "children of 400 characters out of sections, MiniLM's vectors; theirs: 500 characters, nomic's, twice as wide",
+            ),
+        ),
+        f"Their parts add up to {kb / 1000:.2f} MB.",
+    )
 
 # %% ../../nbs/9_studies/04_papers.ipynb #spec0003
-COMPONENTS = {"history summarization": ("summarize_history",), "query rewriting": ("rewrite_query", "reformulate"),
-              "embedding and search": ("retrieve_documents",), "document grading": ("grade_documents",), "web search": ("web_search",),
-              "response generation": ("generate",)}  # the specification's, and the nodes that do it
+COMPONENTS = {
+    "history summarization": ("summarize_history",),
+    "query rewriting": ("rewrite_query", "reformulate"),
+    "embedding and search": ("retrieve_documents",),
+    "document grading": ("grade_documents",),
+    "web search": ("web_search",),
+    "response generation": ("generate",),
+}  # the specification's, and the nodes that do it
 ASKS = COMPONENTS.keys() - {"embedding and search", "web search"}  # by the specification, a model
 
 
@@ -573,44 +959,121 @@ def latency_block(run: Recording) -> Block:
         steps = [s for t in turns for s in t.steps if s.node in nodes]
         took = sum(s.seconds for s in steps)
         asked = any(s.calls.generate + s.calls.score for s in steps)
-        why = "not recorded" if not steps else "" if name not in ASKS else stand_in(run) if asked else NO_MODEL
-        rows.append((name, f"{1000 * took / len(turns):,.0f}" if steps else "–", f"{100 * took / whole:.1f}" if steps else "–", why))
+        why = (
+            "not recorded"
+            if not steps
+            else ""
+            if name not in ASKS
+            else stand_in(run)
+            if asked
+            else NO_MODEL
+        )
+        rows.append(
+            (
+                name,
+                f"{1000 * took / len(turns):,.0f}" if steps else "–",
+                f"{100 * took / whole:.1f}" if steps else "–",
+                why,
+            )
+        )
         left += took
-    rows += [("overhead and state", f"{1000 * (whole - left) / len(turns):,.0f}", f"{100 * (whole - left) / whole:.1f}", ""),
-             ("total", f"{1000 * whole / len(turns):,.0f}", "100", stand_in(run))]
-    flight = "one turn after the other" if len(run.conversations) == 1 else "several turns in flight: seconds include what they waited"
+    rows += [
+        (
+            "overhead and state",
+            f"{1000 * (whole - left) / len(turns):,.0f}",
+            f"{100 * (whole - left) / whole:.1f}",
+            "",
+        ),
+        ("total", f"{1000 * whole / len(turns):,.0f}", "100", stand_in(run)),
+    ]
+    flight = (
+        "one turn after the other"
+        if len(run.conversations) == 1
+        else "several turns in flight: seconds include what they waited"
+    )
     return own_block(run, ("component", "ms a turn", "%", ""), rows, flight)
 
 # %% ../../nbs/9_studies/04_papers.ipynb #spec0004
-PROMPT_PARTS = {"system prompt": "system", "conversation summary": "history", "user query": "question", "retrieved context": "context",
-                "response": "answer"}  # the specification's, and those on record
+PROMPT_PARTS = {
+    "system prompt": "system",
+    "conversation summary": "history",
+    "user query": "question",
+    "retrieved context": "context",
+    "response": "answer",
+}  # the specification's, and those on record
 
 
 def tokens_block(run: Recording) -> Block:
     "Medians of the tokens of a turn's last prompt and of its answer."
-    used = {first: [u for t in run.turns.values() if (t.turn == 1) is first and (u := tokens_used(t))] for first in (True, False)}
-    middle = lambda part, first: round(median(u[part] for u in used[first])) if used[first] else None
-    shown = lambda part: any(u[part] for us in used.values() for u in us)
-    rows = [(name, middle(part, True), middle(part, False), "" if shown(part) else "not judged: the prompt shows none")
-            for name, part in PROMPT_PARTS.items()]
-    total = [round(median(sum(u.values()) for u in us)) if us else None for us in (used[True], used[False])]
-    return own_block(run, ("part", f"no history, {len(used[True])} turns", f"with history, {len(used[False])} turns", ""),
-                     [*rows, ("total", *total, stand_in(run))],
-                     "medians; parts of the prompt at 4 characters a token, the response as the model counts")
+    used = {
+        first: [u for t in run.turns.values() if (t.turn == 1) is first and (u := tokens_used(t))]
+        for first in (True, False)
+    }
+
+    def middle(part, first):
+        return round(median(u[part] for u in used[first])) if used[first] else None
+
+    def shown(part):
+        return any(u[part] for us in used.values() for u in us)
+
+    rows = [
+        (
+            name,
+            middle(part, True),
+            middle(part, False),
+            "" if shown(part) else "not judged: the prompt shows none",
+        )
+        for name, part in PROMPT_PARTS.items()
+    ]
+    total = [
+        round(median(sum(u.values()) for u in us)) if us else None
+        for us in (used[True], used[False])
+    ]
+    return own_block(
+        run,
+        (
+            "part",
+            f"no history, {len(used[True])} turns",
+            f"with history, {len(used[False])} turns",
+            "",
+        ),
+        [*rows, ("total", *total, stand_in(run))],
+        "medians; parts of the prompt at 4 characters a token, the response as the model counts",
+    )
 
 
 def cost_block(run: Recording) -> Block:
     "Tokens of a thousand questions, and what they would cost at the specification's own prices."
-    turns, told, other = list(run.turns.values()), dict(published("agents")["tables"]["8.3"]["rows"]), stand_in(run)
-    million = lambda what: sum(getattr(t.calls, what) for t in turns) / len(turns) / 1000
-    at = lambda whose: told[whose] / told["total, million tokens"]
-    price = lambda whose: f"{cost_of(turns, Prices(whose, at(whose), at(whose))):.2f}"
-    rows = [("embedding, million tokens", "not counted", ""), ("LLM, million tokens read", f"{million('tokens_in'):.2f}", other),
-            ("LLM, million tokens written", f"{million('tokens_out'):.2f}", other),
-            *((f"priced as {whose.removesuffix(', $')} there, {at(whose):.2f} a million, $", price(whose), "")
-              for whose in ("OpenAI GPT-4, $", "Anthropic Claude, $")),
-            ("hours of this machine's models", f"{million('seconds') * 1e6 / 3600:.1f}", other),
-            ("electricity, depreciation", "not measured", "")]
+    turns, told, other = (
+        list(run.turns.values()),
+        dict(published("agents")["tables"]["8.3"]["rows"]),
+        stand_in(run),
+    )
+
+    def million(what):
+        return sum(getattr(t.calls, what) for t in turns) / len(turns) / 1000
+
+    def at(whose):
+        return told[whose] / told["total, million tokens"]
+
+    def price(whose):
+        return f"{cost_of(turns, Prices(whose, at(whose), at(whose))):.2f}"
+
+    rows = [
+        ("embedding, million tokens", "not counted", ""),
+        ("LLM, million tokens read", f"{million('tokens_in'):.2f}", other),
+        ("LLM, million tokens written", f"{million('tokens_out'):.2f}", other),
+        *(
+            (
+                f"priced as {whose.removesuffix(', $')} there, {at(whose):.2f} a million, $",
+                price(whose),
+                "",
+            )
+            for whose in ("OpenAI GPT-4, $", "Anthropic Claude, $")
+        ),
+        ("hours of this machine's models", f"{million('seconds') * 1e6 / 3600:.1f}", other),
+        ("electricity, depreciation", "not measured", ""),
+    ]
     return own_block(run, ("what", "figure", ""), rows)
 
 # %% ../../nbs/9_studies/04_papers.ipynb #spec0005
@@ -620,19 +1083,28 @@ def capacity_block(run: Recording) -> Block:
     most = max(x["peak_mb"] for k, x in large.items() if isinstance(x, dict) and "peak_mb" in x)
     peak = max(most, *(x["peak_mb"] for x in large["replaced"]))
     s = run.manifest["sessions"][0]
-    rows = [("documents, one service", large["held"]["documents"], ""),
-            ("vectors", f"{large['held']['children']:,}", f"{search['dim']} numbers each"),
-            ("memory, MB at most", f"{peak:,}", "with both models"),
-            (f"searches a second over {search['n']:,} vectors", f"{1000 / search['edge_wall_ms']:.0f}", "exact, by meaning, one thread"),
-            ("turns in flight", run.manifest["settings"]["batch_size"], ""),
-            ("turns a minute", f"{60 * s['turns'] / s['seconds']:.1f}", stand_in(run)),
-            ("cluster", "none", "not this project's: a profile names an address")]
+    rows = [
+        ("documents, one service", large["held"]["documents"], ""),
+        ("vectors", f"{large['held']['children']:,}", f"{search['dim']} numbers each"),
+        ("memory, MB at most", f"{peak:,}", "with both models"),
+        (
+            f"searches a second over {search['n']:,} vectors",
+            f"{1000 / search['edge_wall_ms']:.0f}",
+            "exact, by meaning, one thread",
+        ),
+        ("turns in flight", run.manifest["settings"]["batch_size"], ""),
+        ("turns a minute", f"{60 * s['turns'] / s['seconds']:.1f}", stand_in(run)),
+        ("cluster", "none", "not this project's: a profile names an address"),
+    ]
     return own_block(run, ("what", "figure", ""), rows, "data/measured/footprint.json, bench.json")
 
 # %% ../../nbs/9_studies/04_papers.ipynb #spec0005b
 def weights_mb(spec: ModelSpec) -> str:
     "What a model's weights take, by arithmetic."
-    shape, width = shape_named(spec), spec.dtype if spec.dtype in ("fp32", "fp16", "bf16") else "fp16"
+    shape, width = (
+        shape_named(spec),
+        spec.dtype if spec.dtype in ("fp32", "fp16", "bf16") else "fp16",
+    )
     return f"{weight_bytes(shape, width, spec.quantization) / 1e6:,.0f} MB" if shape else "–"
 
 
@@ -640,27 +1112,69 @@ def models_block() -> Block:
     "Table 3 of NexusRAG, as the laptop and two profiles have it."
     alone, small = kept("footprint")["alone"], kept("agents")["alone"]
     here, t3 = NEXUS.configured("laptop"), "not judged: never loaded here"
-    asked = lambda step: (f"{alone[step]['peak_mb']:,} MB, the whole service", f"{alone[step]['cpu_seconds']} CPU s")
+
+    def asked(step):
+        return (
+            f"{alone[step]['peak_mb']:,} MB, the whole service",
+            f"{alone[step]['cpu_seconds']} CPU s",
+        )
+
     search = f"{1000 * small['P90 of retrieval, s']:.0f} ms at P90, with searches"
-    rows = [(spec.name, weights_mb(spec), "–", "–", t3) for spec in (NEXUS.configured("nexus").chat, load_settings("t4").chat)]
-    later = (here.chat.name, weights_mb(here.chat), *asked("later question"), "not judged: another model")
-    return Block("by arithmetic (models/sizes), and the service of `9_studies/14a_footprint`", ("model", "weights", "RAM", "latency", ""),
-                 (*rows, later, (here.embedder.name, weights_mb(here.embedder), asked("first question")[0], search, f"{small['n']} turns")),
-                 "weights on a GPU in NF4, on the laptop in fp32; data/measured/footprint.json, agents.json")
+    rows = [
+        (spec.name, weights_mb(spec), "–", "–", t3)
+        for spec in (NEXUS.configured("nexus").chat, load_settings("t4").chat)
+    ]
+    later = (
+        here.chat.name,
+        weights_mb(here.chat),
+        *asked("later question"),
+        "not judged: another model",
+    )
+    return Block(
+        "by arithmetic (models/sizes), and the service of `9_studies/14a_footprint`",
+        ("model", "weights", "RAM", "latency", ""),
+        (
+            *rows,
+            later,
+            (
+                here.embedder.name,
+                weights_mb(here.embedder),
+                asked("first question")[0],
+                search,
+                f"{small['n']} turns",
+            ),
+        ),
+        "weights on a GPU in NF4, on the laptop in fp32; data/measured/footprint.json, agents.json",
+    )
 
 # %% ../../nbs/9_studies/04_papers.ipynb #spec0006
 def specification_tables(
     runs: Sequence[Recording],  # of agents
 ) -> dict[str, PaperTable]:  # a name -> the table
     "The tables of both specifications, beside what was measured or recorded."
-    beside = lambda place, own, remark="", some=runs: PaperTable(
-        f"Specification, {place}", spec_block("agents", place), tuple(map(own, some)), remark)
-    small = "Seconds and tokens of another model say nothing of one of 3 billion weights on a GPU." if any(map(stand_in, runs)) else ""
-    return {"agents_4_1": table_storage(), "agents_6_1": beside("6.1", latency_block, small),
-            "agents_6_2": beside("6.2", tokens_block, small),
-            "agents_8_3": beside("8.3", cost_block, "Prices change; these are the ones that its own comparison comes to."),
-            "agents_9_1": beside("9.1", capacity_block, some=runs[:1]),
-            "nexus_3": PaperTable("NexusRAG, Table 3", spec_block("nexus", "Table 3"), (models_block(),))}
+
+    def beside(place, own, remark="", some=runs):
+        return PaperTable(
+            f"Specification, {place}", spec_block("agents", place), tuple(map(own, some)), remark
+        )
+
+    small = (
+        "Seconds and tokens of another model say nothing of one of 3 billion weights on a GPU."
+        if any(map(stand_in, runs))
+        else ""
+    )
+    return {
+        "agents_4_1": table_storage(),
+        "agents_6_1": beside("6.1", latency_block, small),
+        "agents_6_2": beside("6.2", tokens_block, small),
+        "agents_8_3": beside(
+            "8.3", cost_block, "Prices change; these are the ones that its own comparison comes to."
+        ),
+        "agents_9_1": beside("9.1", capacity_block, some=runs[:1]),
+        "nexus_3": PaperTable(
+            "NexusRAG, Table 3", spec_block("nexus", "Table 3"), (models_block(),)
+        ),
+    }
 
 # %% ../../nbs/9_studies/04_papers.ipynb #7249eb08
 def paper_tables(
@@ -669,31 +1183,64 @@ def paper_tables(
     indexed: Mapping[str, int] = {},  # run -> children in its index, where that is known
 ) -> dict[str, PaperTable]:  # a name for files and headings -> the table
     "Every published table beside the same from recorded runs."
-    of = lambda system, some: [r for r in some if base_name(r) == system]
+
+    def of(system, some):
+        return [r for r in some if base_name(r) == system]
+
     crag, every = of("self_crag", runs) or list(runs), [*runs, *ablations]
-    name = lambda t: t.title.split(":")[0].removeprefix("Self-CRAG, ").replace(".", "_").replace(" ", "_")
-    return {"self_crag_I": table_outcomes(crag), "self_crag_II": table_reasons(crag), "self_crag_III": table_interactions(crag),
-            "self_crag_IV": table_log(crag), "self_crag_told": table_told(crag, indexed),
-            **{f"self_crag_{name(t)}": t for t in tables_ablation(every)},
-            "ncl_1": table_ncl_configuration(every), "ncl_2": table_ncl_results(of("ncl", every) or runs)}
+
+    def name(t):
+        return t.title.split(":")[0].removeprefix("Self-CRAG, ").replace(".", "_").replace(" ", "_")
+
+    return {
+        "self_crag_I": table_outcomes(crag),
+        "self_crag_II": table_reasons(crag),
+        "self_crag_III": table_interactions(crag),
+        "self_crag_IV": table_log(crag),
+        "self_crag_told": table_told(crag, indexed),
+        **{f"self_crag_{name(t)}": t for t in tables_ablation(every)},
+        "ncl_1": table_ncl_configuration(every),
+        "ncl_2": table_ncl_results(of("ncl", every) or runs),
+    }
 
 # %% ../../nbs/9_studies/04_papers.ipynb #04aa0014
-SCORED = ("rb_agg_conditioned", "K-precision", "RougeL")  # measures with a distribution and a comparison, where they are known of every run
+SCORED = (
+    "rb_agg_conditioned",
+    "K-precision",
+    "RougeL",
+)  # measures with a distribution and a comparison, where they are known of every run
 
 
 def ending_figures(runs: Sequence[Recording]) -> dict[str, tuple[Figure, str]]:
     "How the turns ended: of each run, by domain, by turn."
-    by = lambda head: breakdown_figure({r.name: breakdown(r.turns.values(), head) for r in runs}, head)
-    return {"outcomes": (outcomes_figure({r.name: r.telemetry for r in runs}), "Outcomes and reasons of each run"),
-            **{f"by_{head}": (by(head), f"How the turns ended, by {head}") for head in ("domain", "turn")}}
+
+    def by(head):
+        return breakdown_figure({r.name: breakdown(r.turns.values(), head) for r in runs}, head)
+
+    return {
+        "outcomes": (
+            outcomes_figure({r.name: r.telemetry for r in runs}),
+            "Outcomes and reasons of each run",
+        ),
+        **{
+            f"by_{head}": (by(head), f"How the turns ended, by {head}")
+            for head in ("domain", "turn")
+        },
+    }
 
 
-def scored_figures(runs: Sequence[Recording], measures: Sequence[str]) -> dict[str, tuple[Figure, str]]:
+def scored_figures(
+    runs: Sequence[Recording], measures: Sequence[str]
+) -> dict[str, tuple[Figure, str]]:
     "How scores are spread, what is known of the differences, and what they cost."
     talks, found = {t: c for r in runs for t, c in r.talks.items()}, {}
     for m in measures[:2]:
-        found[f"scores_{m}"] = score_figure({r.name: {t: s.get(m) for t, s in r.scores.items()} for r in runs}, m,
-                                            talks), f"Distribution of {m}"
+        found[f"scores_{m}"] = (
+            score_figure(
+                {r.name: {t: s.get(m) for t, s in r.scores.items()} for r in runs}, m, talks
+            ),
+            f"Distribution of {m}",
+        )
         if len(runs) > 1:
             scores = {r.name: r.of(m) for r in runs}
             figure = comparison_figure(compare(scores, talks, m), scores, talks)
@@ -708,13 +1255,25 @@ def paper_figures(
     runs: Sequence[Recording],
 ) -> dict[str, tuple[Figure, str]]:  # file name -> figure, what it shows
     "The figures of recorded runs, one call each."
-    found = {**ending_figures(runs), **scored_figures(runs, [m for m in SCORED if all(r.of(m) for r in runs)])}
+    found = {
+        **ending_figures(runs),
+        **scored_figures(runs, [m for m in SCORED if all(r.of(m) for r in runs)]),
+    }
     if any(r.gold for r in runs):
         base = "rb_agg" if all(r.of("rb_agg") for r in runs) else "RougeL"
         curves = {r.name: risk_coverage(r, base) for r in runs}
-        found["risk_coverage"] = risk_coverage_figure(curves, base), "Risk against coverage: what refusing more would have left"
+        found["risk_coverage"] = (
+            risk_coverage_figure(curves, base),
+            "Risk against coverage: what refusing more would have left",
+        )
     audits = {r.name: audit(r) for r in runs}
-    return {**found, "self_correction": (audit_figure(audits), "What self-correction did, and its share of the tokens")}
+    return {
+        **found,
+        "self_correction": (
+            audit_figure(audits),
+            "What self-correction did, and its share of the tokens",
+        ),
+    }
 
 # %% ../../nbs/9_studies/04_papers.ipynb #1f2544ff
 def paper_html(
@@ -724,11 +1283,20 @@ def paper_html(
     head: str = "",  # HTML that stands before the tables
 ) -> str:
     "Tables and figures on one page."
-    blocks = "".join(f"<section id='{attr(n)}'>{t._repr_html_()}</section><hr>" for n, t in tables.items())
-    drawn = "".join(f"<section id='{attr(n)}'><h3>{esc(about)}</h3>{figure_html(f, about)}</section>" for n, (f, about) in figures.items())
-    told = ("<p>Published figures and recorded ones stand in blocks of their own: another model, another corpus, other tasks. "
-            "Only the shape compares.</p>")
-    return document(title, f"{PAGE_STYLE}{page(f'<h1>{esc(title)}</h1>{told}{head}{blocks}{drawn}')}")
+    blocks = "".join(
+        f"<section id='{attr(n)}'>{t._repr_html_()}</section><hr>" for n, t in tables.items()
+    )
+    drawn = "".join(
+        f"<section id='{attr(n)}'><h3>{esc(about)}</h3>{figure_html(f, about)}</section>"
+        for n, (f, about) in figures.items()
+    )
+    told = (
+        "<p>Published figures and recorded ones stand in blocks of their own: another model, another corpus, other tasks. "
+        "Only the shape compares.</p>"
+    )
+    return document(
+        title, f"{PAGE_STYLE}{page(f'<h1>{esc(title)}</h1>{told}{head}{blocks}{drawn}')}"
+    )
 
 
 def write_paper(
@@ -737,12 +1305,22 @@ def write_paper(
     out: str | Path | None = None,  # folder; None: `paper` beside the runs
 ) -> Path:  # paper.html; the figures lie in `figures` beside it
     "The papers' tables and figures from the runs of a folder. Raises DataError if there is none."
-    found = [f for f in sorted(Path(folder).glob("*")) if (f / "manifest.json").is_file() and (f / "trajectories.jsonl").is_file()]
-    if not found: raise DataError("no run in this folder", folder, remedy="Name a folder that holds run folders")
+    found = [
+        f
+        for f in sorted(Path(folder).glob("*"))
+        if (f / "manifest.json").is_file() and (f / "trajectories.jsonl").is_file()
+    ]
+    if not found:
+        raise DataError(
+            "no run in this folder", folder, remedy="Name a folder that holds run folders"
+        )
     gold = {t: g for f in references for t, g in read_benchmark(f).gold.items()}
-    runs = [r for r in (Recording(Run(f), gold) for f in found) if r.turns and LEFT_OUT not in r.system]
+    runs = [
+        r for r in (Recording(Run(f), gold) for f in found) if r.turns and LEFT_OUT not in r.system
+    ]
     figures, out = paper_figures(runs), Path(out) if out else Path(folder) / "paper"
-    for name, (fig, _) in figures.items(): save_figure(fig, name, out / "figures")
+    for name, (fig, _) in figures.items():
+        save_figure(fig, name, out / "figures")
     return write_whole(out / "paper.html", paper_html(paper_tables(runs), figures))
 
 # %% ../../nbs/9_studies/04_papers.ipynb #320ea112
@@ -756,11 +1334,20 @@ def compare_submissions(
     scores: dict[str, dict[str, float | None]] = {}
     ruled = set()  # systems whose files have no verdicts on refusals
     for path in sorted(map(Path, files)):
-        found, name = conditioned_submission(path, known.gold, measure), re.split(r"[_-]", path.stem)[0]
+        found, name = (
+            conditioned_submission(path, known.gold, measure),
+            re.split(r"[_-]", path.stem)[0],
+        )
         scores.setdefault(name, {}).update(found.scores)
-        if "rule" in found.decided: ruled.add(name)
+        if "rule" in found.decided:
+            ruled.add(name)
     by_rule = f"; refusals of {', '.join(sorted(ruled))} by the rule" if ruled else ""
-    return compare(scores, {t.id: t.conversation_id for t in known.tasks}, f"{measure}, conditioned{by_rule}", **how)
+    return compare(
+        scores,
+        {t.id: t.conversation_id for t in known.tasks},
+        f"{measure}, conditioned{by_rule}",
+        **how,
+    )
 
 
 def read_comparison(path: str | Path) -> Comparison:
@@ -771,7 +1358,9 @@ def read_comparison(path: str | Path) -> Comparison:
 def compare_teams(data: Path) -> Comparison:
     "The seven submissions of RaguTeam, in a folder like MTRAG_DATA."
     known = read_benchmark(official_file(data, "mtragun-human/reference"))
-    return compare_submissions((data / "mtragun-human" / "predictions_raguteam").glob("*.jsonl"), known)
+    return compare_submissions(
+        (data / "mtragun-human" / "predictions_raguteam").glob("*.jsonl"), known
+    )
 
 
 def main(out: str | Path = "data/measured/raguteam.json") -> Comparison:

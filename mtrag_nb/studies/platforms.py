@@ -20,7 +20,10 @@ def platform_table(
     found: Mapping[str, Mapping],  # place -> python, there, added, changed
 ) -> str:
     "What pip would do at each place."
-    rows = [(name, f["python"], f["there"], len(f["added"]), len(f["changed"])) for name, f in sorted(found.items())]
+    rows = [
+        (name, f["python"], f["there"], len(f["added"]), len(f["changed"]))
+        for name, f in sorted(found.items())
+    ]
     return text_table(["", "Python", "packages there", "added", "changed"], rows)
 
 

@@ -36,14 +36,23 @@ __all__ = ['WORDINGS', 'MEASURES', 'LABELS', 'TRIED', 'SETS', 'quoted', 'tune', 
            'beside_rows', 'quote_minus', 'team_rows', 'main']
 
 # %% ../../nbs/9_studies/07_quote.ipynb #487de1af
-WORDINGS = {"both": slice(None), "the question": slice(0, 1), "with the one before": slice(-1, None)}  # of `quote.asked_of`
+WORDINGS = {
+    "both": slice(None),
+    "the question": slice(0, 1),
+    "with the one before": slice(-1, None),
+}  # of `quote.asked_of`
 
 
 def quoted(embedder: EmbedderLike, task: Task, sentences: int, wording: str = "both") -> str:
     "What the baseline would say from all passages of a task."
     contexts = {p.id: as_context(p) for p in task.contexts or ()}
-    found = nearest(embedder, asked_of(task.question, task.history)[WORDINGS[wording]], list(contexts.values()), sentences)
-    return " ".join(" ".join(contexts[q.context].text[q.start:q.end].split()) for q in found)
+    found = nearest(
+        embedder,
+        asked_of(task.question, task.history)[WORDINGS[wording]],
+        list(contexts.values()),
+        sentences,
+    )
+    return " ".join(" ".join(contexts[q.context].text[q.start : q.end].split()) for q in found)
 
 
 def tune(
@@ -55,13 +64,24 @@ def tune(
 ) -> list[dict]:
     "RB_agg, ROUGE-L and length of each choice; one call of the scorer, which embeds each text once."
     answers = [[quoted(embedder, t, *how) for t in tasks] for how in tried]
-    targets, passages = [gold[t.id].targets[0] for t in tasks], [[p.text for p in t.contexts] for t in tasks]
+    targets, passages = (
+        [gold[t.id].targets[0] for t in tasks],
+        [[p.text for p in t.contexts] for t in tasks],
+    )
     parts = agg_parts(bert, sum(answers, []), targets * len(tried), passages * len(tried))
     rows, mean = [], lambda xs: round(sum(xs) / len(xs), 4)
     for k, (n, wording) in enumerate(tried):
-        own = parts[k * len(tasks):(k + 1) * len(tasks)]
-        rows.append({"sentences": n, "wording": wording, "rb_agg": mean([p.rb_agg for p in own]), "RougeL": mean([p.rouge_l for p in own]),
-                     "words": mean([len(a.split()) for a in answers[k]]), "tasks": len(tasks)})
+        own = parts[k * len(tasks) : (k + 1) * len(tasks)]
+        rows.append(
+            {
+                "sentences": n,
+                "wording": wording,
+                "rb_agg": mean([p.rb_agg for p in own]),
+                "RougeL": mean([p.rouge_l for p in own]),
+                "words": mean([len(a.split()) for a in answers[k]]),
+                "tasks": len(tasks),
+            }
+        )
     return rows
 
 # %% ../../nbs/9_studies/07_quote.ipynb #4f208c74
@@ -75,18 +95,29 @@ def spans(
     labels: Mapping[str, str] = {},  # task id -> answerability; {}: all in one
 ) -> dict[str, dict[str, dict]]:  # label -> measure -> mean, low, high, n
     "Means with intervals, by label."
+
     def span(m, wanted):
-        found = {t: s[m] for t, s in scores.items() if s.get(m) is not None and (not wanted or labels.get(t) == wanted)}
+        found = {
+            t: s[m]
+            for t, s in scores.items()
+            if s.get(m) is not None and (not wanted or labels.get(t) == wanted)
+        }
         i = mean_interval(list(found.values()), [talks[t] for t in found])
         return {"mean": i.value, "low": i.low, "high": i.high, "n": i.n}
+
     kinds = ["all", *(k for k in LABELS if k in set(labels.values()))]
     return {k: {m: span(m, "" if k == "all" else k) for m in MEASURES} for k in kinds}
 
 
 def in_span(s: Mapping) -> str:
     "A mean with its interval, as a cell."
-    if s["mean"] is None: return "–"
-    return f"{s['mean']:.3f}" + (f" [{s['low']:.3f}, {s['high']:.3f}]" if s["low"] is not None else "") + f" ({s['n']})"
+    if s["mean"] is None:
+        return "–"
+    return (
+        f"{s['mean']:.3f}"
+        + (f" [{s['low']:.3f}, {s['high']:.3f}]" if s["low"] is not None else "")
+        + f" ({s['n']})"
+    )
 
 # %% ../../nbs/9_studies/07_quote.ipynb #leak0001
 def with_an_answer(
@@ -96,23 +127,51 @@ def with_an_answer(
     "A mean without what counts 1.000 for a refusal: tasks without an answer bring no passages, and whoever sees none refuses."
     kept = [s[measure] for label, s in scores.items() if label in TO_ANSWER and s[measure]["n"]]
     n = sum(s["n"] for s in kept)
-    return sum(s["mean"] * s["n"] for s in kept) / n, n, sum(s[measure]["n"] for label, s in scores.items()
-                                                             if label in TO_REFUSE and s[measure]["mean"] == 1.0)
+    return (
+        sum(s["mean"] * s["n"] for s in kept) / n,
+        n,
+        sum(
+            s[measure]["n"]
+            for label, s in scores.items()
+            if label in TO_REFUSE and s[measure]["mean"] == 1.0
+        ),
+    )
 
 # %% ../../nbs/9_studies/07_quote.ipynb #f5a91a3a
-def run_quote(known: Benchmark, folder: Path, settings: Settings, models: Models, index: Path | None = None,
-              progress: bool = True) -> Run:
+def run_quote(
+    known: Benchmark,
+    folder: Path,
+    settings: Settings,
+    models: Models,
+    index: Path | None = None,
+    progress: bool = True,
+) -> Run:
     "The baseline over the tasks of a file: with the passages that come with them or, with an index, with what it finds."
-    return run_tasks(QUOTE, known.tasks, folder, settings, index, "rag" if index else "reference", known.lines, models, progress=progress)
+    return run_tasks(
+        QUOTE,
+        known.tasks,
+        folder,
+        settings,
+        index,
+        "rag" if index else "reference",
+        known.lines,
+        models,
+        progress=progress,
+    )
 
 
 def whole_set(known: Benchmark, report: ScoreReport) -> dict:
     "What is told of a set: sizes, scores by answerability, refusals."
     labels = {t.id: known.gold[t.id].answerability for t in known.tasks}
     row = report.refusal.rows[0]
-    return {"tasks": len(report.scores), "conversations": len(set(report.talks.values())),
-            "scores": spans(report.scores, report.talks, labels),
-            "refused of answerable": str(row.wrongly), "refused of unanswerable": str(row.rightly), "failed": report.failed}
+    return {
+        "tasks": len(report.scores),
+        "conversations": len(set(report.talks.values())),
+        "scores": spans(report.scores, report.talks, labels),
+        "refused of answerable": str(row.wrongly),
+        "refused of unanswerable": str(row.rightly),
+        "failed": report.failed,
+    }
 
 # %% ../../nbs/9_studies/07_quote.ipynb #1c15e333
 def beside_submissions(
@@ -128,9 +187,17 @@ def beside_submissions(
     for f in files:
         items = [i for i in prediction_items(f, known.tasks) if i.task_id in wanted]
         scores[f.stem.split("_")[0].split("-")[0]] = score_items(items, known.gold, bert)
-    answerable = {n: {t: s for t, s in own.items() if known.gold[t].answerability in TO_ANSWER} for n, own in scores.items()}
-    rows = {n: {"all": spans(own, talks)["all"], "with an answer": spans(answerable[n], talks)["all"]} for n, own in scores.items()}
-    by_task = {n: {t: s["rb_agg_conditioned"] for t, s in own.items()} for n, own in answerable.items()}
+    answerable = {
+        n: {t: s for t, s in own.items() if known.gold[t].answerability in TO_ANSWER}
+        for n, own in scores.items()
+    }
+    rows = {
+        n: {"all": spans(own, talks)["all"], "with an answer": spans(answerable[n], talks)["all"]}
+        for n, own in scores.items()
+    }
+    by_task = {
+        n: {t: s["rb_agg_conditioned"] for t, s in own.items()} for n, own in answerable.items()
+    }
     pairs = compare(by_task, talks, "rb_agg_conditioned", against="quote").pairs
     return {"tasks": len(wanted), "rows": rows, "pairs": [plain(p) for p in pairs]}
 
@@ -166,38 +233,71 @@ def measure_set(
     report = score_run(run_quote(known, folder / "run", settings, models), known.gold, bert=bert)
     drawn = read_benchmark(sample_file(source, folder / f"{n}.jsonl", n)).gold
     own = {t: s for t, s in report.scores.items() if t in drawn}
-    beside = {"quote": spans(own, report.talks)["all"], **{name: {m: row[m] for m in MEASURES} for name, row in ncl["rows"].items()}}
-    return {**whole_set(known, report), "beside": {"tasks": len(own), "rows": beside}, "_scores": report.scores, "_drawn": set(drawn)}
+    beside = {
+        "quote": spans(own, report.talks)["all"],
+        **{name: {m: row[m] for m in MEASURES} for name, row in ncl["rows"].items()},
+    }
+    return {
+        **whole_set(known, report),
+        "beside": {"tasks": len(own), "rows": beside},
+        "_scores": report.scores,
+        "_drawn": set(drawn),
+    }
 
 
-def measure_retrieval(known: Benchmark, folder: Path, settings: Settings, models: Models, bert: BertScorer, index: Path) -> dict:
+def measure_retrieval(
+    known: Benchmark,
+    folder: Path,
+    settings: Settings,
+    models: Models,
+    bert: BertScorer,
+    index: Path,
+) -> dict:
     "A set whose passages have to be found."
-    return whole_set(known, score_run(run_quote(known, folder, settings, models, index), known.gold, bert=bert))
+    return whole_set(
+        known, score_run(run_quote(known, folder, settings, models, index), known.gold, bert=bert)
+    )
 
 # %% ../../nbs/9_studies/07_quote.ipynb #ba40a64e
 def score_rows(told: Mapping) -> tuple[list[str], list[list]]:
     "The baseline's scores by set and label, as header and rows."
-    rows = [[name, label, *(in_span(s[m]) for m in MEASURES)] for name, part in told.items() for label, s in part["scores"].items()]
+    rows = [
+        [name, label, *(in_span(s[m]) for m in MEASURES)]
+        for name, part in told.items()
+        for label, s in part["scores"].items()
+    ]
     return ["set", "label", *MEASURES], rows
 
 
 def beside_rows(part: Mapping) -> tuple[list[str], list[list]]:
     "The baseline and others on the same tasks."
-    return ["", *MEASURES], [[name, *(in_span(s[m]) for m in MEASURES)] for name, s in part["rows"].items()]
+    return ["", *MEASURES], [
+        [name, *(in_span(s[m]) for m in MEASURES)] for name, s in part["rows"].items()
+    ]
 
 
 def quote_minus(pairs: Sequence[Mapping], other: str) -> str:
     "The paired difference of the baseline to another, with its interval; '' for the baseline itself."
     p = next((p for p in pairs if {p["a"], p["b"]} == {"quote", other}), None)
-    if p is None: return ""
+    if p is None:
+        return ""
     first = p["a"] == "quote"  # the better one comes first
-    low, high = (p["low"], p["high"]) if first else [None if x is None else -x for x in (p["high"], p["low"])]
-    return f"{p['difference'] if first else -p['difference']:+.3f}" + ("" if low is None else f" [{low:+.3f}, {high:+.3f}]")
+    low, high = (
+        (p["low"], p["high"])
+        if first
+        else [None if x is None else -x for x in (p["high"], p["low"])]
+    )
+    return f"{p['difference'] if first else -p['difference']:+.3f}" + (
+        "" if low is None else f" [{low:+.3f}, {high:+.3f}]"
+    )
 
 
 def team_rows(part: Mapping) -> tuple[list[str], list[list]]:
     "The baseline and the submissions on tasks that have an answer, with the paired difference."
-    rows = [[n, *(in_span(r["with an answer"][m]) for m in MEASURES[:2]), quote_minus(part["pairs"], n)] for n, r in part["rows"].items()]
+    rows = [
+        [n, *(in_span(r["with an answer"][m]) for m in MEASURES[:2]), quote_minus(part["pairs"], n)]
+        for n, r in part["rows"].items()
+    ]
     return ["", *MEASURES[:2], "quote minus it"], rows
 
 # %% ../../nbs/9_studies/07_quote.ipynb #5f038470
@@ -206,29 +306,54 @@ def main(
     runs: str | Path = "runs/quote",
     tuned: int = 100,  # tasks of mtrag-human to choose on
     n: int = 100,  # tasks of each set that the laptop's systems were run on
-    index: str | Path | None = None,  # of the govt passages; None: $MTRAG_INDEX; without one, retrieval is left out
+    index: str
+    | Path
+    | None = None,  # of the govt passages; None: $MTRAG_INDEX; without one, retrieval is left out
     models: Models | None = None,
 ) -> dict:
     "Measure the baseline on $MTRAG_DATA, print it, write it down. An hour on one thread; goes on where it stopped."
-    data, settings = official_dir("this study", "mtragun-human/predictions_raguteam"), QUOTE.configured(load_settings())
+    data, settings = (
+        official_dir("this study", "mtragun-human/predictions_raguteam"),
+        QUOTE.configured(load_settings()),
+    )
     models, bert, runs = models or Models(settings), BertScorer(MINILM, rescale=False), Path(runs)
-    ncl, index = read_json(data_dir("measured") / "ncl.json")["sets"], index or os.environ.get("MTRAG_INDEX")
+    ncl, index = (
+        read_json(data_dir("measured") / "ncl.json")["sets"],
+        index or os.environ.get("MTRAG_INDEX"),
+    )
     files = {name: official_file(data, f"{name}/reference") for name in SETS}
     known = {name: read_benchmark(path, contexts=True) for name, path in files.items()}
     human, un = known["mtrag-human"], known["mtragun-human"]
     answerable = [t for t in human.tasks if human.gold[t.id].answerability in TO_ANSWER]
     some = random.Random(1).sample(answerable, tuned)
-    told = {"machine": machine(), "packages": package_versions(), "bert": bert.fingerprint, "sentences": settings.own.sentences,
-            "tuning": tune(some, human.gold, models.embedder, bert, TRIED), "sets": {}}
-    for name in SETS: told["sets"][name] = measure_set(files[name], known[name], runs / name, settings, models, bert, n, ncl[name])
+    told = {
+        "machine": machine(),
+        "packages": package_versions(),
+        "bert": bert.fingerprint,
+        "sentences": settings.own.sentences,
+        "tuning": tune(some, human.gold, models.embedder, bert, TRIED),
+        "sets": {},
+    }
+    for name in SETS:
+        told["sets"][name] = measure_set(
+            files[name], known[name], runs / name, settings, models, bert, n, ncl[name]
+        )
     teams = sorted((data / "mtragun-human" / "predictions_raguteam").glob("*.jsonl"))
     own = told["sets"]["mtragun-human"]
     told["teams"] = beside_submissions(own["_scores"], teams, un, own["_drawn"], bert)
     if index:
         govt = read_benchmark(files["mtrag-human"], domains=["govt"])
-        told["retrieval"] = measure_retrieval(govt, runs / "govt", settings, models, bert, Path(index))
-    told["seconds a turn"] = seconds_a_turn(human.tasks[::40], load_toolbox(settings, Models(settings), None, human.tasks, "reference"))
-    told["sets"] = {k: {x: v for x, v in part.items() if not x.startswith("_")} for k, part in told["sets"].items()}
+        told["retrieval"] = measure_retrieval(
+            govt, runs / "govt", settings, models, bert, Path(index)
+        )
+    told["seconds a turn"] = seconds_a_turn(
+        human.tasks[::40], load_toolbox(settings, Models(settings), None, human.tasks, "reference")
+    )
+    told["sets"] = {
+        k: {x: v for x, v in part.items() if not x.startswith("_")}
+        for k, part in told["sets"].items()
+    }
     write_json(out, told)
-    for header, rows in (score_rows(told["sets"]), team_rows(told["teams"])): print(text_table(header, rows))
+    for header, rows in (score_rows(told["sets"]), team_rows(told["teams"])):
+        print(text_table(header, rows))
     return told

@@ -19,8 +19,22 @@ from ..core.html import esc, words_table
 from ..core.record import Run
 from ..core.settings import SPEED, Settings
 from ..core.types import DataError, SettingsError, Task, digest, plain
-from ..data.mtrag import Benchmark, read_benchmark, read_corpus, read_qrels, sample_corpus, sample_dir
-from ..data.official import FETCHED, OFFICIAL, fetch_data, official_dir, official_file, official_files
+from mtrag_nb.data.mtrag import (
+    Benchmark,
+    read_benchmark,
+    read_corpus,
+    read_qrels,
+    sample_corpus,
+    sample_dir,
+)
+from mtrag_nb.data.official import (
+    FETCHED,
+    OFFICIAL,
+    fetch_data,
+    official_dir,
+    official_file,
+    official_files,
+)
 from ..evaluate.judging import judge_run
 from ..evaluate.metrics import ENCODERS, BertScorer, encoder_named
 from ..evaluate.recording import Recording
@@ -43,12 +57,15 @@ __all__ = ['Hindrance', 'LARGE', 'SMALL', 'SELF_CRAG_PAPER', 'NCL_PAPER', 'PAPER
            'notebook', 'reopened']
 
 # %% ../../nbs/9_studies/10_reproduce.ipynb #4d6c27bc
-Hindrance = Callable[[Settings, "Data"], str]  # why a run cannot be made with these settings and data; "" if it can
+Hindrance = Callable[
+    [Settings, "Data"], str
+]  # why a run cannot be made with these settings and data; "" if it can
 
 
 @dataclass(frozen=True)
 class Planned:
     "A run of a paper."
+
     name: str  # of its folder
     place: str  # in the paper
     changes: Mapping[str, object] = field(default_factory=dict)  # dotted key -> value
@@ -60,6 +77,7 @@ class Planned:
 @dataclass(frozen=True)
 class Paper:
     "What a paper did, and in which order it is done here."
+
     system: str
     title: str
     setting: str  # "rag": retrieve; "reference": the passages that come with each task
@@ -74,41 +92,77 @@ LARGE, SMALL = "meta-llama/Llama-3.1-8B-Instruct", "meta-llama/Llama-3.2-3B-Inst
 
 def no_smaller_model(settings: Settings, data: Data) -> str:
     "The comparison of IV.A is between two sizes of one family."
-    if settings.chat.name == LARGE: return ""
+    if settings.chat.name == LARGE:
+        return ""
     has = f"the profile {settings.profile} has {settings.chat.name}, and no smaller one of its kind"
     return f"IV.A compares {LARGE.split('/')[1]} with a 3B model; {has}"
 
 
 def permissive_already(settings: Settings, data: Data) -> str:
     "The paper's own run is the permissive one."
-    return f"the run itself has the prompts {settings.stages.prompts}" if settings.stages.prompts in ("permissive", "published") else ""
+    return (
+        f"the run itself has the prompts {settings.stages.prompts}"
+        if settings.stages.prompts in ("permissive", "published")
+        else ""
+    )
 
 
 def one_collection(settings: Settings, data: Data) -> str:
     "A Qdrant server holds one index under the collection's name."
-    return f"it needs an index of its own, and {settings.qdrant_url} holds one" if settings.qdrant_url else ""
+    return (
+        f"it needs an index of its own, and {settings.qdrant_url} holds one"
+        if settings.qdrant_url
+        else ""
+    )
 
 
-SELF_CRAG_PAPER = Paper("self_crag", "Self-CRAG", "rag", "last-questions", (
-    Planned("self_crag", "Tables I to IV", judged=True),
-    Planned("no_filter", "V.A", {"retrieval.domain_filter": False}),
-    Planned("strict", "V.B", {"stages.prompts": "strict"}),
-    Planned("permissive", "V.B", {"stages.prompts": "permissive"}, hindrance=permissive_already),
-    Planned("flat", "V.C", {"chunks.flat": True}, hindrance=one_collection),
-    Planned("smaller_model", "IV.A", {"chat.name": SMALL}, hindrance=no_smaller_model)),
-    ("refusal", "faithfulness", "correctness"), cap=25_000)
+SELF_CRAG_PAPER = Paper(
+    "self_crag",
+    "Self-CRAG",
+    "rag",
+    "last-questions",
+    (
+        Planned("self_crag", "Tables I to IV", judged=True),
+        Planned("no_filter", "V.A", {"retrieval.domain_filter": False}),
+        Planned("strict", "V.B", {"stages.prompts": "strict"}),
+        Planned(
+            "permissive", "V.B", {"stages.prompts": "permissive"}, hindrance=permissive_already
+        ),
+        Planned("flat", "V.C", {"chunks.flat": True}, hindrance=one_collection),
+        Planned("smaller_model", "IV.A", {"chat.name": SMALL}, hindrance=no_smaller_model),
+    ),
+    ("refusal", "faithfulness", "correctness"),
+    cap=25_000,
+)
 
 # %% ../../nbs/9_studies/10_reproduce.ipynb #82c67cd3
 def one_set(settings: Settings, data: Data) -> str:
     "The sample has one set of tasks."
-    return "" if data.root else "the sample has one set of tasks, and it stands for the reference set"
+    return (
+        "" if data.root else "the sample has one set of tasks, and it stands for the reference set"
+    )
 
 
-NCL_PAPER = Paper("ncl", "NCL", "reference", "all", (
-    Planned("ncl", "Table 2: reference", judged=True),
-    Planned("no_classification", "Table 2: No Classification", {"ncl.classify": False}, judged=True),
-    Planned("ncl_competition", "Table 2: competition", tasks="mtragun-human/reference", judged=True, hindrance=one_set)),
-    ("idk", "rl_f_local", "rb_llm_local"))
+NCL_PAPER = Paper(
+    "ncl",
+    "NCL",
+    "reference",
+    "all",
+    (
+        Planned("ncl", "Table 2: reference", judged=True),
+        Planned(
+            "no_classification", "Table 2: No Classification", {"ncl.classify": False}, judged=True
+        ),
+        Planned(
+            "ncl_competition",
+            "Table 2: competition",
+            tasks="mtragun-human/reference",
+            judged=True,
+            hindrance=one_set,
+        ),
+    ),
+    ("idk", "rl_f_local", "rb_llm_local"),
+)
 PAPERS = {"self_crag": SELF_CRAG_PAPER, "ncl": NCL_PAPER}
 
 # %% ../../nbs/9_studies/10_reproduce.ipynb #1e546c1e
@@ -118,81 +172,106 @@ POOL = "passages.jsonl.gz"
 @dataclass(frozen=True)
 class Data:
     "Tasks, passages and qrels."
+
     root: Path | None  # None: the sample
 
     @property
-    def pooled(self) -> bool: return bool(self.root) and (self.root / POOL).is_file()
+    def pooled(self) -> bool:
+        return bool(self.root) and (self.root / POOL).is_file()
 
     @property
     def name(self) -> str:
-        if not self.root: return "the sample"
+        if not self.root:
+            return "the sample"
         return "official tasks over a pool of passages" if self.pooled else "official files"
 
-    def tasks(self, kind: str) -> Path: return official_file(self.root, kind) if self.root else sample_dir() / "reference.jsonl"
+    def tasks(self, kind: str) -> Path:
+        return official_file(self.root, kind) if self.root else sample_dir() / "reference.jsonl"
 
     def passages(self) -> list[Path]:
-        if not self.root: return sample_corpus()
+        if not self.root:
+            return sample_corpus()
         return [self.root / POOL] if self.pooled else official_files(self.root, "corpora")
 
     def qrels(self) -> list[Path]:
-        if self.root: return official_files(self.root, "mtrag-human/qrels")
+        if self.root:
+            return official_files(self.root, "mtrag-human/qrels")
         return sorted((sample_dir() / "retrieval_tasks").glob("*/qrels/dev.tsv"))
 
     def lacking(self, kinds: Iterable[str]) -> list[str]:
         "The parts of the benchmark (keys of PARTS) that have to be fetched first."
+
         def there(kind):
-            try: return bool(official_files(self.root, kind))
-            except DataError: return kind == "corpora" and self.pooled
+            try:
+                return bool(official_files(self.root, kind))
+            except DataError:
+                return kind == "corpora" and self.pooled
+
         return list(dict.fromkeys(OFFICIAL[k].part for k in kinds if self.root and not there(k)))
 
 
 def data_at(
-    where: str | Path = "",  # "sample", a folder, or "": the sample for the laptop without MTRAG_DATA, else the official files
+    where: str
+    | Path = "",  # "sample", a folder, or "": the sample for the laptop without MTRAG_DATA, else the official files
     profile: str = "laptop",
 ) -> Data:
     "Where tasks and passages lie, or will lie once they are fetched."
-    if where == "sample" or not where and profile == "laptop" and not os.environ.get("MTRAG_DATA"): return Data(None)
+    if where == "sample" or not where and profile == "laptop" and not os.environ.get("MTRAG_DATA"):
+        return Data(None)
     return Data(Path(where or official_dir() or FETCHED))
 
 # %% ../../nbs/9_studies/10_reproduce.ipynb #eb824605
 @dataclass(frozen=True)
 class Wanted:
     "A reproduction."
+
     paper: str  # a key of PAPERS
     profile: str = "laptop"
     variant: str = ""  # of the paper's system, e.g. "published"; "": its defaults
     changes: dict = field(default_factory=dict)  # dotted key -> value, for every run
     select: str = ""  # of SELECTIONS; "": the paper's
     limit: int | None = None  # only the first so many of the selected tasks
-    cap: int | None = None  # children of each domain that are indexed; None: all, or the paper's number as published
+    cap: int | None = (
+        None  # children of each domain that are indexed; None: all, or the paper's number as published
+    )
     judge: str = ""  # the judge's profile; "": laptop for the laptop, else judge
     encoder: str = "minilm"  # of RB_agg: minilm, official or none
 
     def __post_init__(self):
-        for what, value, known in (("paper", self.paper, PAPERS), ("encoder", self.encoder, ENCODERS)):
-            if value not in known: raise SettingsError(f"unknown {what} {value!r}: there are {', '.join(known)}")
+        for what, value, known in (
+            ("paper", self.paper, PAPERS),
+            ("encoder", self.encoder, ENCODERS),
+        ):
+            if value not in known:
+                raise SettingsError(f"unknown {what} {value!r}: there are {', '.join(known)}")
 
     @property
-    def of(self) -> Paper: return PAPERS[self.paper]
+    def of(self) -> Paper:
+        return PAPERS[self.paper]
 
     @property
-    def system(self) -> System: return system_named(self.of.system + (f"+{self.variant}" if self.variant else ""))
+    def system(self) -> System:
+        return system_named(self.of.system + (f"+{self.variant}" if self.variant else ""))
 
     @property
-    def most(self) -> int | None: return self.cap or (self.of.cap if self.variant == "published" else None)
+    def most(self) -> int | None:
+        return self.cap or (self.of.cap if self.variant == "published" else None)
 
     def settings(self, planned: Planned) -> Settings:
         "The settings of a run of the paper."
         changes = {**self.changes, **planned.changes}
         prompts = planned.changes.get("stages.prompts")
-        if self.system.base and prompts: changes["stages.prompts"] = f"published-{prompts}"
+        if self.system.base and prompts:
+            changes["stages.prompts"] = f"published-{prompts}"
         return configured(self.system, self.profile, changes)
 
     @property
     def judged_by(self) -> Settings:
         "The judge's settings; those of the machine's speed are the generator's, where they were changed."
         speed = {k: v for k, v in self.changes.items() if k in SPEED}
-        return configured(profile=self.judge or ("laptop" if self.profile == "laptop" else "judge"), changes=speed)
+        return configured(
+            profile=self.judge or ("laptop" if self.profile == "laptop" else "judge"), changes=speed
+        )
 
 # %% ../../nbs/9_studies/10_reproduce.ipynb #423c69d9
 class OneSet:
@@ -210,7 +289,8 @@ class OneSet:
         return self._models
 
     def let_go(self) -> None:
-        if self._models: self._models.unload()
+        if self._models:
+            self._models.unload()
         self._models = self._key = None
 
 # %% ../../nbs/9_studies/10_reproduce.ipynb #d1bbec6d
@@ -223,7 +303,8 @@ class _Places:
         folder: str | Path,
         data: str | Path = "",  # where they lie: see `data_at`
         models: Callable[[Settings], Models] = Models,  # makes the models of some settings
-        fetch: Callable[[Settings], object] | None = None,  # gets the models of some settings; None: models.fetch.fetch_models
+        fetch: Callable[[Settings], object]
+        | None = None,  # gets the models of some settings; None: models.fetch.fetch_models
         progress: bool = True,
     ):
         self.wanted, self.folder, self.progress, self._fetch = wanted, Path(folder), progress, fetch
@@ -236,12 +317,15 @@ class _Places:
         return [(p, p.hindrance(first, self.data)) for p in self.wanted.of.runs]
 
     @property
-    def made(self) -> list[Planned]: return [p for p, why in self.runs if not why]
+    def made(self) -> list[Planned]:
+        return [p for p, why in self.runs if not why]
 
     def file(self, planned: Planned) -> Benchmark:
         "The benchmark file of a run."
         if planned.tasks not in self._files:
-            self._files[planned.tasks] = read_benchmark(self.data.tasks(planned.tasks), contexts=self.wanted.of.setting == "reference")
+            self._files[planned.tasks] = read_benchmark(
+                self.data.tasks(planned.tasks), contexts=self.wanted.of.setting == "reference"
+            )
         return self._files[planned.tasks]
 
     def tasks(self, planned: Planned) -> list[Task]:
@@ -249,7 +333,9 @@ class _Places:
         return selected(self.file(planned).tasks, w.select or w.of.select, w.limit)
 
     def index(self, planned: Planned) -> Path:
-        return self.folder / ("index_flat" if self.wanted.settings(planned).chunks.flat else "index")
+        return self.folder / (
+            "index_flat" if self.wanted.settings(planned).chunks.flat else "index"
+        )
 
     @cached_property
     def bert(self) -> BertScorer | None:
@@ -267,47 +353,99 @@ class _Doing(_Places):
 
     def get_data(self) -> Ended:
         w, retrieves = self.wanted, self.wanted.of.setting == "rag"
-        kinds = [*dict.fromkeys(p.tasks for p in self.made), *(("corpora", "mtrag-human/qrels") if retrieves else ())]
+        kinds = [
+            *dict.fromkeys(p.tasks for p in self.made),
+            *(("corpora", "mtrag-human/qrels") if retrieves else ()),
+        ]
         parts = self.data.lacking(kinds)
-        if parts: fetch_data(self.data.root, parts)
+        if parts:
+            fetch_data(self.data.root, parts)
         n = len(self.tasks(w.of.runs[0]))
-        return Ended(f"{self.data.name}, {n} tasks" + (f"; fetched {', '.join(parts)}" if parts else ""))
+        return Ended(
+            f"{self.data.name}, {n} tasks" + (f"; fetched {', '.join(parts)}" if parts else "")
+        )
 
     def get_models(self) -> Ended:
-        if self._fetch is None: from mtrag_nb.models.fetch import fetch_models as fetch
-        else: fetch = self._fetch
+        if self._fetch is None:
+            from mtrag_nb.models.fetch import fetch_models as fetch
+        else:
+            fetch = self._fetch
         wanted = [*map(self.wanted.settings, self.made), self.wanted.judged_by]
-        for s in {(s.chat, s.embedder, s.reranker): s for s in wanted}.values(): fetch(s)
-        return Ended("there: " + ", ".join(dict.fromkeys(m.name.split("/")[-1] for s in wanted
-                                                         for m in (s.chat, s.embedder, s.reranker) if m)))
+        for s in {(s.chat, s.embedder, s.reranker): s for s in wanted}.values():
+            fetch(s)
+        return Ended(
+            "there: "
+            + ", ".join(
+                dict.fromkeys(
+                    m.name.split("/")[-1]
+                    for s in wanted
+                    for m in (s.chat, s.embedder, s.reranker)
+                    if m
+                )
+            )
+        )
 
     def ingest(self, planned: Planned) -> Ended:
         s, most = self.wanted.settings(planned), self.wanted.most
-        corpus = Corpus(lambda: capped(read_corpus(*self.data.passages()), s.chunks, most), s.chunks)
-        m = build_index(corpus, self.index(planned), self.models.of(s).embedder, s.chunks, url=s.qdrant_url, progress=self.progress)
+        corpus = Corpus(
+            lambda: capped(read_corpus(*self.data.passages()), s.chunks, most), s.chunks
+        )
+        m = build_index(
+            corpus,
+            self.index(planned),
+            self.models.of(s).embedder,
+            s.chunks,
+            url=s.qdrant_url,
+            progress=self.progress,
+        )
         return Ended(f"{m.total('passages')} passages, {m.total('children')} children", m.complete)
 
     def run(self, planned: Planned) -> Ended:
         s, w, tasks = self.wanted.settings(planned), self.wanted, self.tasks(planned)
         index = self.index(planned) if w.of.setting == "rag" else None
-        done = run_tasks(w.system, tasks, self.folder / planned.name, s, index, w.of.setting, self.file(planned).lines,
-                         self.models.of(s), progress=self.progress)
+        done = run_tasks(
+            w.system,
+            tasks,
+            self.folder / planned.name,
+            s,
+            index,
+            w.of.setting,
+            self.file(planned).lines,
+            self.models.of(s),
+            progress=self.progress,
+        )
         turns = list(done.trajectories.values())
         answered, failed = sum(t.answered for t in turns), sum(t.failed for t in turns)
-        return Ended(f"{answered} of {len(tasks)} answered" + (f", {failed} broke" if failed else ""), not failed
-                     and len(turns) == len(tasks))
+        return Ended(
+            f"{answered} of {len(tasks)} answered" + (f", {failed} broke" if failed else ""),
+            not failed and len(turns) == len(tasks),
+        )
 
     def score(self, planned: Planned) -> Ended:
         w, file = self.wanted, self.file(planned)
         qrels = read_qrels(*self.data.qrels()) if w.of.setting == "rag" else None
-        report = score_run(self.folder / planned.name, file.gold, file.tasks, qrels, self.bert, idk="recorded")
-        return Ended(f"{len(report.scores)} turns by {len(report.measures)} measures", self.whole(planned))
+        report = score_run(
+            self.folder / planned.name, file.gold, file.tasks, qrels, self.bert, idk="recorded"
+        )
+        return Ended(
+            f"{len(report.scores)} turns by {len(report.measures)} measures", self.whole(planned)
+        )
 
     def judge(self, planned: Planned) -> Ended:
         s, file = self.wanted.judged_by, self.file(planned)
-        report = judge_run(self.folder / planned.name, file.tasks, file.gold, s, protocols=self.wanted.of.protocols,
-                           models=self.models.of(s), progress=self.progress)
-        return Ended(f"{report.answered} answers, {report.refused} refusals", self.whole(planned) and not report.pending)
+        report = judge_run(
+            self.folder / planned.name,
+            file.tasks,
+            file.gold,
+            s,
+            protocols=self.wanted.of.protocols,
+            models=self.models.of(s),
+            progress=self.progress,
+        )
+        return Ended(
+            f"{report.answered} answers, {report.refused} refusals",
+            self.whole(planned) and not report.pending,
+        )
 
 # %% ../../nbs/9_studies/10_reproduce.ipynb #66253ff5
 class Reproduction(_Doing):
@@ -326,9 +464,13 @@ class Reproduction(_Doing):
 
     def write(self) -> Ended:
         "The page and the notebook."
-        for known in ("recordings", "shown"): vars(self).pop(known, None)
+        for known in ("recordings", "shown"):
+            vars(self).pop(known, None)
         page = write_whole(self.folder / "reproduction.html", page_html(self))
-        write_whole(self.folder / "reproduction.ipynb", json.dumps(notebook(self), indent=1, ensure_ascii=False) + "\n")
+        write_whole(
+            self.folder / "reproduction.ipynb",
+            json.dumps(notebook(self), indent=1, ensure_ascii=False) + "\n",
+        )
         return Ended(f"{page.name} and reproduction.ipynb, {len(self.recordings)} runs")
 
     def steps(self) -> list[Step]:
@@ -345,14 +487,21 @@ class Reproduction(_Doing):
 
     def go(self, tell: Callable[[str], object] = print) -> bool:  # whether all of it is whole
         "Begin, or go on. Raises RunMismatch for a folder in which something else was wanted."
-        try: return through(self.steps(), self.folder, {**plain(self.wanted), "data": self.data.name}, tell)
-        finally: self.models.let_go()
+        try:
+            return through(
+                self.steps(), self.folder, {**plain(self.wanted), "data": self.data.name}, tell
+            )
+        finally:
+            self.models.let_go()
 
 # %% ../../nbs/9_studies/10_reproduce.ipynb #24688059
 def in_order(run: Run, file: Benchmark) -> Recording:
     "A recorded run, with its turns and judgements in the order of the file."
     place = {t.id: n for n, t in enumerate(file.tasks)}
-    sort = lambda found: dict(sorted(found.items(), key=lambda kv: place.get(kv[0], len(place))))
+
+    def sort(found):
+        return dict(sorted(found.items(), key=lambda kv: place.get(kv[0], len(place))))
+
     vars(run)["trajectories"] = sort(run.trajectories)
     vars(run)["judgements"] = sort(run.judgements)
     return Recording(run, file.gold)
@@ -364,23 +513,40 @@ def runs_table(r: Reproduction) -> tuple[tuple[str, ...], list[tuple]]:
 
     def row(p, why):
         changed = ", ".join(f"{k}={v}" for k, v in p.changes.items()) or "nothing"
-        if p.name not in by: return p.name, p.place, changed, f"left out: {why}" if why else "not run yet"
+        if p.name not in by:
+            return p.name, p.place, changed, f"left out: {why}" if why else "not run yet"
         turns = by[p.name].turns.values()
-        ends = [f"{sum(t.answered for t in turns)} of {len(turns)} answered",
-                *([f"{n} broke"] if (n := sum(t.failed for t in turns)) else [])]
+        ends = [
+            f"{sum(t.answered for t in turns)} of {len(turns)} answered",
+            *([f"{n} broke"] if (n := sum(t.failed for t in turns)) else []),
+        ]
         return p.name, p.place, changed, ", ".join(ends) + ("; judged" if by[p.name].judged else "")
+
     return ("run", "in the paper", "changed", "what came of it"), [row(p, why) for p, why in r.runs]
 
 
 def facts(r: Reproduction) -> list[tuple[str, str]]:
     "What was wanted, in a few rows."
     w, s, judge = r.wanted, r.wanted.settings(r.wanted.of.runs[0]), r.wanted.judged_by
-    models = ", ".join(m.name + (f" ({m.quantization})" if m.quantization else "") for m in (s.chat, s.embedder, s.reranker) if m)
-    last = {"all": "all tasks", "last-questions": "the last question of each conversation"}[w.select or w.of.select]
-    rows = [("system", w.system.name), ("profile", f"{w.profile}: {models}"), ("judge", f"{judge.profile}: {judge.chat.name}"),
-            ("data", r.data.name), ("tasks", last + (f", the first {w.limit}" if w.limit else ""))]
-    if w.changes: rows.append(("changed everywhere", ", ".join(f"{k}={v}" for k, v in w.changes.items())))
-    if w.of.setting == "rag": rows.append(("children indexed", f"at most {w.most:,} of each domain" if w.most else "all"))
+    models = ", ".join(
+        m.name + (f" ({m.quantization})" if m.quantization else "")
+        for m in (s.chat, s.embedder, s.reranker)
+        if m
+    )
+    last = {"all": "all tasks", "last-questions": "the last question of each conversation"}[
+        w.select or w.of.select
+    ]
+    rows = [
+        ("system", w.system.name),
+        ("profile", f"{w.profile}: {models}"),
+        ("judge", f"{judge.profile}: {judge.chat.name}"),
+        ("data", r.data.name),
+        ("tasks", last + (f", the first {w.limit}" if w.limit else "")),
+    ]
+    if w.changes:
+        rows.append(("changed everywhere", ", ".join(f"{k}={v}" for k, v in w.changes.items())))
+    if w.of.setting == "rag":
+        rows.append(("children indexed", f"at most {w.most:,} of each domain" if w.most else "all"))
     return rows
 
 
@@ -391,23 +557,35 @@ def head_html(r: Reproduction) -> str:
     way = "The system ran with the defaults, which depart from the paper in these settings."
     if w.system.base:
         other = unlike_paper(w.system, w.settings(w.of.runs[0]))
-        way = (f"The system ran with the settings of its paper's profile, {w.system.base}, in everything but: "
-               f"{'; '.join(f'{k} {here} for {there}' for k, (there, here) in other.items()) or 'nothing'}. "
-               "The departures below are what the defaults do; none of them applies here.")
-    return (f"{words_table(('what', 'value'), facts(r))}<h2>What was run</h2>{words_table(*runs_table(r))}"
-            f"<h2>As published, and here</h2><p>{esc(way)}</p>{apart._repr_html_()}<h2>Tables and figures</h2>")
+        way = (
+            f"The system ran with the settings of its paper's profile, {w.system.base}, in everything but: "
+            f"{'; '.join(f'{k} {here} for {there}' for k, (there, here) in other.items()) or 'nothing'}. "
+            "The departures below are what the defaults do; none of them applies here."
+        )
+    return (
+        f"{words_table(('what', 'value'), facts(r))}<h2>What was run</h2>{words_table(*runs_table(r))}"
+        f"<h2>As published, and here</h2><p>{esc(way)}</p>{apart._repr_html_()}<h2>Tables and figures</h2>"
+    )
 
 # %% ../../nbs/9_studies/10_reproduce.ipynb #eae694ba
 def children_indexed(r: Reproduction) -> dict[str, int]:  # run -> children
     "How many children each run could find."
     at = {p.name: r.index(p) for p in r.made} if r.wanted.of.setting == "rag" else {}
-    return {name: Manifest.load(f).total("children") for name, f in at.items() if (f / "manifest.json").exists()}
+    return {
+        name: Manifest.load(f).total("children")
+        for name, f in at.items()
+        if (f / "manifest.json").exists()
+    }
 
 
 def tables_of(r: Reproduction) -> dict[str, PaperTable]:
     "The tables of this paper."
     own, others = r.recordings[:1], r.recordings[1:]
-    found = paper_tables(own, others, children_indexed(r)) if r.wanted.of.setting == "rag" else paper_tables(r.recordings)
+    found = (
+        paper_tables(own, others, children_indexed(r))
+        if r.wanted.of.setting == "rag"
+        else paper_tables(r.recordings)
+    )
     return {name: t for name, t in found.items() if name.startswith(r.wanted.paper)}
 
 
@@ -419,28 +597,54 @@ def page_html(r: Reproduction) -> str:
 def _cell(source: str, shown: Mapping[str, str] | None = None) -> dict:
     "A cell of a notebook: text, or code with what it shows."
     base = {"id": digest(source, 8), "metadata": {}, "source": source.splitlines(keepends=True)}
-    if shown is None: return {"cell_type": "markdown", **base}
-    out = {"output_type": "execute_result", "execution_count": 1, "metadata": {},
-           "data": {k: v.splitlines(keepends=True) for k, v in shown.items()}}
+    if shown is None:
+        return {"cell_type": "markdown", **base}
+    out = {
+        "output_type": "execute_result",
+        "execution_count": 1,
+        "metadata": {},
+        "data": {k: v.splitlines(keepends=True) for k, v in shown.items()},
+    }
     return {"cell_type": "code", "execution_count": 1, "outputs": [out] if shown else [], **base}
 
 
 def notebook(r: Reproduction) -> dict:
     "The tables and figures as a notebook with its outputs."
-    both = lambda x: {"text/html": x._repr_html_(), "text/plain": repr(x)}
+
+    def both(x):
+        return {"text/html": x._repr_html_(), "text/plain": repr(x)}
+
     head = {"text/html": words_table(*runs_table(r)), "text/plain": "what was run"}
-    cells = [_cell(f"# {r.wanted.of.title}, published and reproduced"),
-             _cell("from IPython.display import HTML\n\nfrom mtrag_nb.core.html import words_table\n"
-                   "from mtrag_nb.studies.reproduce import reopened, runs_table\n\nr = reopened(\".\")\ntables, figures = r.shown", {}),
-             _cell("HTML(words_table(*runs_table(r)))", head)]
-    cells += [_cell(f"tables[\"{name}\"]", both(t)) for name, t in r.shown[0].items()]
+    cells = [
+        _cell(f"# {r.wanted.of.title}, published and reproduced"),
+        _cell(
+            "from IPython.display import HTML\n\nfrom mtrag_nb.core.html import words_table\n"
+            'from mtrag_nb.studies.reproduce import reopened, runs_table\n\nr = reopened(".")\ntables, figures = r.shown',
+            {},
+        ),
+        _cell("HTML(words_table(*runs_table(r)))", head),
+    ]
+    cells += [_cell(f'tables["{name}"]', both(t)) for name, t in r.shown[0].items()]
     for name, (fig, about) in r.shown[1].items():
-        cells += [_cell(f"## {about}"), _cell(f"figures[\"{name}\"][0]", {"text/html": figure_html(fig, about), "text/plain": about})]
-    return {"cells": cells, "metadata": {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}},
-            "nbformat": 4, "nbformat_minor": 5}
+        cells += [
+            _cell(f"## {about}"),
+            _cell(
+                f'figures["{name}"][0]', {"text/html": figure_html(fig, about), "text/plain": about}
+            ),
+        ]
+    return {
+        "cells": cells,
+        "metadata": {
+            "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}
+        },
+        "nbformat": 4,
+        "nbformat_minor": 5,
+    }
 
 
-def reopened(folder: str | Path, data: str | Path = "", **how) -> Reproduction:  # how: see Reproduction
+def reopened(
+    folder: str | Path, data: str | Path = "", **how
+) -> Reproduction:  # how: see Reproduction
     "The reproduction in a folder. Raises DataError if there is none."
     known = dict(read_json(Path(folder) / "plan.json")["identity"])
     where = "sample" if known.pop("data") == "the sample" else data

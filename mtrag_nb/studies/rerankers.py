@@ -41,11 +41,18 @@ class ParentCosine:
         embedder: EmbedderLike,
         combine: Callable[[float, float], float],  # from the parent's cosine and the child's
     ):
-        self.index, self.combine, self._cosine, self.fingerprint = index, combine, CosineReranker(embedder), "parent"
+        self.index, self.combine, self._cosine, self.fingerprint = (
+            index,
+            combine,
+            CosineReranker(embedder),
+            "parent",
+        )
 
     def score_hits(self, query: str, hits: Sequence[Hit]) -> list[float]:
         "One score per hit."
-        parents = self._cosine.score(query, [c.text for c in self.index.contexts([h.parent_id for h in hits])])
+        parents = self._cosine.score(
+            query, [c.text for c in self.index.contexts([h.parent_id for h in hits])]
+        )
         return [self.combine(p, h.score) for p, h in zip(parents, hits)]
 
 
@@ -54,11 +61,16 @@ DENSE, WEIGHTS = "dense order (the child's cosine)", (0.1, 0.2, 0.3, 0.5)
 
 def ways(index: Index, embedder: EmbedderLike) -> dict[str, Reranker | HitReranker]:
     "Every way to rerank, the dense order first."
-    combined = {"cosine of the whole parent": lambda p, c: p, "the larger of both": max,
-                "the mean of both": lambda p, c: (p + c) / 2}
-    return {DENSE: CosineReranker(embedder),
-            **{name: ParentCosine(index, embedder, combine) for name, combine in combined.items()},
-            **{f"child's cosine + {w} x overlap": OverlapReranker(index, w) for w in WEIGHTS}}
+    combined = {
+        "cosine of the whole parent": lambda p, c: p,
+        "the larger of both": max,
+        "the mean of both": lambda p, c: (p + c) / 2,
+    }
+    return {
+        DENSE: CosineReranker(embedder),
+        **{name: ParentCosine(index, embedder, combine) for name, combine in combined.items()},
+        **{f"child's cosine + {w} x overlap": OverlapReranker(index, w) for w in WEIGHTS},
+    }
 
 # %% ../../nbs/9_studies/05_rerankers.ipynb #95493646
 POOL = 1649  # passages: as many as the development data has of govt
@@ -73,36 +85,46 @@ def pool_of(
     "The gold passages and others, drawn at random where there are more than fit."
     wanted = set(gold)
     others = [p for p in passages if p.id not in wanted]
-    if len(passages) > size: random.Random(seed).shuffle(others)
+    if len(passages) > size:
+        random.Random(seed).shuffle(others)
     return [*(p for p in passages if p.id in wanted), *others][:size]
 
 # %% ../../nbs/9_studies/05_rerankers.ipynb #13786770
 @dataclass(frozen=True)
 class Worth:
     "What a way to rerank is worth in a domain."
+
     recall_5: float
     ndcg_5: float
     difference: float = 0.0  # of nDCG@5, to the dense order
-    low: float | None = 0.0  # 95 % interval of the difference, clustered by conversation; None: too few of them
+    low: float | None = (
+        0.0  # 95 % interval of the difference, clustered by conversation; None: too few of them
+    )
     high: float | None = 0.0
 
     @property
     def span(self) -> str:
-        if self.low is None: return f"{self.difference:+.3f}"
+        if self.low is None:
+            return f"{self.difference:+.3f}"
         return f"{self.difference:+.3f} [{self.low:+.3f}, {self.high:+.3f}]"
 
 
 @dataclass(frozen=True, repr=False)
 class Domain:
     "A domain's questions, and what each way is worth there."
+
     questions: int
     conversations: int
     ways: Mapping[str, Worth]  # the dense order first
 
     def __repr__(self) -> str:
-        rows = [[name, w.recall_5, w.ndcg_5, w.span if n else ""] for n, (name, w) in enumerate(self.ways.items())]
-        return (f"{self.questions} questions of {self.conversations} conversations\n"
-                + text_table(["reranker", "recall@5", "nDCG@5", "difference"], rows))
+        rows = [
+            [name, w.recall_5, w.ndcg_5, w.span if n else ""]
+            for n, (name, w) in enumerate(self.ways.items())
+        ]
+        return f"{self.questions} questions of {self.conversations} conversations\n" + text_table(
+            ["reranker", "recall@5", "nDCG@5", "difference"], rows
+        )
 
 # %% ../../nbs/9_studies/05_rerankers.ipynb #aa344dfe
 def ndcg_and_recall(
@@ -138,7 +160,13 @@ def measure_domain(
                 recall, ndcg = ([scores[q][m] for q in asked] for m in ("recall@5", "nDCG@5"))
                 base = base or ndcg
                 span = difference_interval([a - b for a, b in zip(ndcg, base)], talks)
-                values = (sum(recall) / len(asked), sum(ndcg) / len(asked), span.value, span.low, span.high)
+                values = (
+                    sum(recall) / len(asked),
+                    sum(ndcg) / len(asked),
+                    span.value,
+                    span.low,
+                    span.high,
+                )
                 out[name] = Worth(*(None if v is None else round(v, 4) for v in values))
     return Domain(len(asked), len(set(talks)), out)
 
@@ -151,11 +179,19 @@ def main(
     data = real_data("passages.jsonl.gz and mtrag-human/retrieval_tasks")
     embedder, found = Embedder(load_settings().embedder), {}
     for domain in domains:
-        file = lambda kind, domain=domain: official_file(data, f"mtrag-human/{kind}", domain)
+
+        def file(kind, domain=domain):
+            return official_file(data, f"mtrag-human/{kind}", domain)
+
         queries, qrels = read_queries(file("rewrite")), read_qrels(file("qrels"))
         passages = list(read_corpus(pool_file(data), domains=[domain]))
         found[domain] = measured = measure_domain(passages, queries, qrels, domain, embedder)
         print(f"\n{domain}: {measured}")
-    told = {"machine": machine(), "packages": package_versions(), "embedder": embedder.fingerprint, "pool": POOL}
+    told = {
+        "machine": machine(),
+        "packages": package_versions(),
+        "embedder": embedder.fingerprint,
+        "pool": POOL,
+    }
     write_json(out, {**told, "domains": found})
     return found

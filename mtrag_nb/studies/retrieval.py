@@ -37,43 +37,75 @@ __all__ = ['PLAIN', 'MIXED', 'HELD', 'TALK', 'BEST', 'KINDS', 'QUESTIONS', 'FOUR
 @dataclass(frozen=True)
 class Way:
     "A way to retrieve."
+
     settings: RetrievalSettings
-    rewritten: bool = False  # True: the query is the human rewrite; False: the question as it was asked
+    rewritten: bool = (
+        False  # True: the query is the human rewrite; False: the question as it was asked
+    )
 
 
 PLAIN = "dense, last question, overlap"
 MIXED, HELD = "mix + BM25, pool, passage", "last + BM25, pool, passage"
 TALK, BEST = "last + what it follows, pool, talk", "last + mix + BM25, pool, talk"
-KINDS = {"dense": ("{0}", "rrf", "none"), "BM25": ("bm25:{0}", "rrf", "none"), "RRF": ("{0}*0.7 bm25:{0}*0.3", "rrf", "none"),
-         "Qdrant's RRF": ("{0}*0.7 bm25:{0}*0.3", "qdrant", "none"), "pool, overlap": ("{0} bm25:{0}", "pool", "overlap")}
-QUESTIONS = {"last question": "last", "what it follows": "follows", "all questions": "questions", "human rewrite": "query"}
+KINDS = {
+    "dense": ("{0}", "rrf", "none"),
+    "BM25": ("bm25:{0}", "rrf", "none"),
+    "RRF": ("{0}*0.7 bm25:{0}*0.3", "rrf", "none"),
+    "Qdrant's RRF": ("{0}*0.7 bm25:{0}*0.3", "qdrant", "none"),
+    "pool, overlap": ("{0} bm25:{0}", "pool", "overlap"),
+}
+QUESTIONS = {
+    "last question": "last",
+    "what it follows": "follows",
+    "all questions": "questions",
+    "human rewrite": "query",
+}
 FOUR = "mix*0.4 last*0.3 bm25:follows*0.15 bm25:last*0.15"
 
 
-def _way(views: str, fusion: str = "rrf", reranker: str = "none", rewritten: bool = False, top_k: int = 20) -> Way:
+def _way(
+    views: str,
+    fusion: str = "rrf",
+    reranker: str = "none",
+    rewritten: bool = False,
+    top_k: int = 20,
+) -> Way:
     return Way(RetrievalSettings(top_k, views=views, fusion=fusion, reranker=reranker), rewritten)
 
 
 def ways() -> dict[str, Way]:
     "Every way, by name."
-    grid = {f"{kind}, {question}": _way(views.format(view), fusion, reranker, view == "query")
-            for kind, (views, fusion, reranker) in KINDS.items() for question, view in QUESTIONS.items()}
-    return {PLAIN: _way("last", reranker="overlap"), **grid,
-            "dense, human rewrite, overlap": _way("query", reranker="overlap", rewritten=True),
-            "human rewrite + BM25, pool, passage": _way("query bm25:query", "pool", "passage", True, 30),
-            "mix": _way("mix"), "mix, overlap": _way("mix", reranker="overlap"),
-            "four views, RRF": _way(FOUR), "four views, Qdrant's RRF": _way(FOUR, "qdrant"),
-            "four views, pool, overlap": _way(FOUR, "pool", "overlap"),
-            "mix + BM25, RRF": _way("mix*0.7 bm25:last*0.3"), "mix + BM25, pool, cosine": _way("mix bm25:last", "pool", "cosine"),
-            "mix + BM25, pool, overlap": _way("mix bm25:last", "pool", "overlap"),
-            HELD: _way("last bm25:last", "pool", "passage", top_k=30),
-            MIXED: _way("mix bm25:last", "pool", "passage", top_k=30),
-            "dense, last question, passage": _way("last", reranker="passage", top_k=30),
-            "dense, last question, talk": _way("last", reranker="talk", top_k=30),
-            TALK: _way("last follows", "pool", "talk", top_k=30),
-            "last + mix, pool, talk": _way("last mix", "pool", "talk", top_k=30),
-            "last + what it follows + BM25, pool, talk": _way("last follows bm25:last", "pool", "talk", top_k=30),
-            BEST: _way("last mix bm25:last", "pool", "talk", top_k=30)}
+    grid = {
+        f"{kind}, {question}": _way(views.format(view), fusion, reranker, view == "query")
+        for kind, (views, fusion, reranker) in KINDS.items()
+        for question, view in QUESTIONS.items()
+    }
+    return {
+        PLAIN: _way("last", reranker="overlap"),
+        **grid,
+        "dense, human rewrite, overlap": _way("query", reranker="overlap", rewritten=True),
+        "human rewrite + BM25, pool, passage": _way(
+            "query bm25:query", "pool", "passage", True, 30
+        ),
+        "mix": _way("mix"),
+        "mix, overlap": _way("mix", reranker="overlap"),
+        "four views, RRF": _way(FOUR),
+        "four views, Qdrant's RRF": _way(FOUR, "qdrant"),
+        "four views, pool, overlap": _way(FOUR, "pool", "overlap"),
+        "mix + BM25, RRF": _way("mix*0.7 bm25:last*0.3"),
+        "mix + BM25, pool, cosine": _way("mix bm25:last", "pool", "cosine"),
+        "mix + BM25, pool, overlap": _way("mix bm25:last", "pool", "overlap"),
+        HELD: _way("last bm25:last", "pool", "passage", top_k=30),
+        MIXED: _way("mix bm25:last", "pool", "passage", top_k=30),
+        "dense, last question, passage": _way("last", reranker="passage", top_k=30),
+        "dense, last question, talk": _way("last", reranker="talk", top_k=30),
+        TALK: _way("last follows", "pool", "talk", top_k=30),
+        "last + mix, pool, talk": _way("last mix", "pool", "talk", top_k=30),
+        "last + what it follows + BM25, pool, talk": _way(
+            "last follows bm25:last", "pool", "talk", top_k=30
+        ),
+        BEST: _way("last mix bm25:last", "pool", "talk", top_k=30),
+    }
 
 # %% ../../nbs/9_studies/08_retrieval.ipynb #e62da6f1
 class Remembered:
@@ -88,33 +120,58 @@ class Remembered:
         if new := [t for t in dict.fromkeys(texts) if t not in self.known]:
             started = time.process_time()
             self.known.update(zip(new, self.inner.encode(new, query=query)))
-            self.seconds, self.texts = self.seconds + time.process_time() - started, self.texts + len(new)
-        return np.stack([self.known[t] for t in texts]) if texts else np.zeros((0, self.dim), np.float32)
+            self.seconds, self.texts = (
+                self.seconds + time.process_time() - started,
+                self.texts + len(new),
+            )
+        return (
+            np.stack([self.known[t] for t in texts])
+            if texts
+            else np.zeros((0, self.dim), np.float32)
+        )
 
 
 class Shared:
     "An index that is searched once for the same thing, to the same depth, and knows what that took."
 
     def __init__(self, index: Index, depth: int = 30):
-        self.inner, self.depth, self.saved, self._known = index, depth, 0.0, {}  # saved: CPU seconds of searches that were not made
+        self.inner, self.depth, self.saved, self._known = (
+            index,
+            depth,
+            0.0,
+            {},
+        )  # saved: CPU seconds of searches that were not made
 
-    def __getattr__(self, name: str): return getattr(self.inner, name)
+    def __getattr__(self, name: str):
+        return getattr(self.inner, name)
 
-    def search(self, vectors: np.ndarray, k: int = 20, domain: str | Sequence[str] = "") -> list[list[Hit]]:
+    def search(
+        self, vectors: np.ndarray, k: int = 20, domain: str | Sequence[str] = ""
+    ) -> list[list[Hit]]:
         "As `Index.search`."
         return self._once(self.inner.search, vectors, [v.tobytes() for v in vectors], k, domain)
 
-    def search_sparse(self, questions: Sequence[str], k: int = 20, domain: str | Sequence[str] = "") -> list[list[Hit]]:
+    def search_sparse(
+        self, questions: Sequence[str], k: int = 20, domain: str | Sequence[str] = ""
+    ) -> list[list[Hit]]:
         "As `Index.search_sparse`."
         return self._once(self.inner.search_sparse, questions, questions, k, domain)
 
-    def _once(self, search, asked, names: Sequence, k: int, domain: str | Sequence[str]) -> list[list[Hit]]:
+    def _once(
+        self, search, asked, names: Sequence, k: int, domain: str | Sequence[str]
+    ) -> list[list[Hit]]:
         "What is known already, and what is not."
-        keys = list(zip(names, [domain] * len(names) if isinstance(domain, str) else domain, strict=True))
+        keys = list(
+            zip(names, [domain] * len(names) if isinstance(domain, str) else domain, strict=True)
+        )
         new = [n for n, key in enumerate(keys) if key not in self._known and key not in keys[:n]]
         self.saved += sum(self._known[key][1] for key in keys if key in self._known)
         started = time.process_time()
-        found = search([asked[n] for n in new], max(k, self.depth), [keys[n][1] for n in new]) if new else []
+        found = (
+            search([asked[n] for n in new], max(k, self.depth), [keys[n][1] for n in new])
+            if new
+            else []
+        )
         each = (time.process_time() - started) / max(len(new), 1)
         self._known.update({keys[n]: (hits, each) for n, hits in zip(new, found)})
         return [self._known[key][0][:k] for key in keys]
@@ -123,6 +180,7 @@ class Shared:
 @dataclass(frozen=True)
 class Asked:
     "A question of the benchmark, and what should be found."
+
     task: Task
     rewrite: str  # by a person
     gold: Mapping[str, int]
@@ -131,6 +189,7 @@ class Asked:
 @dataclass(frozen=True, repr=False)
 class Measured:
     "What each question of a domain found in one way; in the order of the domain's questions."
+
     ndcg: tuple[float, ...]  # nDCG@5 of the first five passages
     recall: tuple[float, ...]  # recall@5 of them
     kept: tuple[float, ...]  # nDCG@5 of the passages of the five children that are kept
@@ -139,12 +198,19 @@ class Measured:
 # %% ../../nbs/9_studies/08_retrieval.ipynb #06d28575
 def passage_scores(
     asked: Sequence[Asked],
-    ranked: Sequence[Sequence[str]],  # per question: passages, best first; one that comes again does not count again
+    ranked: Sequence[
+        Sequence[str]
+    ],  # per question: passages, best first; one that comes again does not count again
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:  # nDCG@5 and recall@5 of each question
     "What rankings of passages are worth."
-    runs = {a.task.id: [(p, 1 - n / 1000) for n, p in enumerate(dict.fromkeys(found))] for a, found in zip(asked, ranked, strict=True)}
+    runs = {
+        a.task.id: [(p, 1 - n / 1000) for n, p in enumerate(dict.fromkeys(found))]
+        for a, found in zip(asked, ranked, strict=True)
+    }
     found = retrieval_scores({a.task.id: a.gold for a in asked}, runs).queries
-    return tuple(tuple(round(found[a.task.id][m], 3) for a in asked) for m in ("nDCG@5", "recall@5"))
+    return tuple(
+        tuple(round(found[a.task.id][m], 3) for a in asked) for m in ("nDCG@5", "recall@5")
+    )
 
 
 def conversation_of(a: Asked) -> tuple[Turn, ...]:
@@ -157,10 +223,15 @@ def measure_way(way: Way, asked: Sequence[Asked], index: Shared, embedder: Remem
     retriever = Retriever(index, embedder, settings=way.settings)
     queries = [a.rewrite if way.rewritten else a.task.question for a in asked]
     started, apart = time.process_time(), embedder.seconds - index.saved
-    ranked = retriever.ranked_many(queries, [a.task.domain for a in asked], list(map(conversation_of, asked)))
+    ranked = retriever.ranked_many(
+        queries, [a.task.domain for a in asked], list(map(conversation_of, asked))
+    )
     seconds = time.process_time() - started - (embedder.seconds - index.saved - apart)
     passages = [[h.document_id for h in hits] for hits in ranked]
-    (ndcg, recall), (kept, _) = passage_scores(asked, passages), passage_scores(asked, [p[:way.settings.rerank_k] for p in passages])
+    (ndcg, recall), (kept, _) = (
+        passage_scores(asked, passages),
+        passage_scores(asked, [p[: way.settings.rerank_k] for p in passages]),
+    )
     return Measured(ndcg, recall, kept, round(1000 * seconds / len(asked), 1))
 
 # %% ../../nbs/9_studies/08_retrieval.ipynb #3427f7f2
@@ -170,35 +241,74 @@ def questions_of(
 ) -> list[Asked]:
     "The benchmark's questions of a domain that have gold passages. Raises DataError if a file is missing."
     place = data / "retrieval_tasks" / domain
-    if place.is_dir(): tasks, rewrites, qrels = data / "reference.jsonl", place / f"{domain}_rewrite.jsonl", place / "qrels" / "dev.tsv"
+    if place.is_dir():
+        tasks, rewrites, qrels = (
+            data / "reference.jsonl",
+            place / f"{domain}_rewrite.jsonl",
+            place / "qrels" / "dev.tsv",
+        )
     else:
         tasks = official_file(data, "mtrag-human/reference")
-        rewrites, qrels = (official_file(data, f"mtrag-human/{kind}", domain) for kind in ("rewrite", "qrels"))
+        rewrites, qrels = (
+            official_file(data, f"mtrag-human/{kind}", domain) for kind in ("rewrite", "qrels")
+        )
     rewrite, gold = read_queries(rewrites), read_qrels(qrels)
-    return [Asked(t, rewrite[t.id], gold[t.id]) for t in read_tasks(tasks, domains=[domain]) if t.id in gold]
+    return [
+        Asked(t, rewrite[t.id], gold[t.id])
+        for t in read_tasks(tasks, domains=[domain])
+        if t.id in gold
+    ]
 
 # %% ../../nbs/9_studies/08_retrieval.ipynb #23b10157
-def packed(values: Iterable[float]) -> str: return " ".join(str(round(1000 * v)) for v in values)
+def packed(values: Iterable[float]) -> str:
+    return " ".join(str(round(1000 * v)) for v in values)
 
 
-def unpacked(line: str) -> list[float]: return [int(v) / 1000 for v in line.split()]
+def unpacked(line: str) -> list[float]:
+    return [int(v) / 1000 for v in line.split()]
 
 
-def measure_domain(domain: str, asked: Sequence[Asked], index: Index, embedder: Remembered, path: Path) -> None:
+def measure_domain(
+    domain: str, asked: Sequence[Asked], index: Index, embedder: Remembered, path: Path
+) -> None:
     "Measure the ways that are not in the file yet, and write each down when it is done."
     told = read_json(path) if path.exists() else {"domains": {}}
-    same = (there := told["domains"].get(domain)) and there["index"] == index.fingerprint and there["tasks"] == [a.task.id for a in asked]
-    here = there if same else {"index": index.fingerprint, "passages": index.manifest.domains[domain]["passages"],
-                               "tasks": [a.task.id for a in asked], "ways": {}}
+    same = (
+        (there := told["domains"].get(domain))
+        and there["index"] == index.fingerprint
+        and there["tasks"] == [a.task.id for a in asked]
+    )
+    here = (
+        there
+        if same
+        else {
+            "index": index.fingerprint,
+            "passages": index.manifest.domains[domain]["passages"],
+            "tasks": [a.task.id for a in asked],
+            "ways": {},
+        }
+    )
     shared = Shared(index)
     for name, way in ways().items():
         by = make_reranker(way.settings.reranker, index, embedder).fingerprint
-        if here["ways"].get(name, {}).get("reranker") == by: continue
+        if here["ways"].get(name, {}).get("reranker") == by:
+            continue
         found = measure_way(way, asked, shared, embedder)
-        here["ways"][name] = {**{kind: packed(getattr(found, kind)) for kind in ("ndcg", "recall", "kept")}, "ms": found.ms, "reranker": by}
-        told = {**told, "machine": machine(), "packages": package_versions(), "embedder": embedder.fingerprint}
+        here["ways"][name] = {
+            **{kind: packed(getattr(found, kind)) for kind in ("ndcg", "recall", "kept")},
+            "ms": found.ms,
+            "reranker": by,
+        }
+        told = {
+            **told,
+            "machine": machine(),
+            "packages": package_versions(),
+            "embedder": embedder.fingerprint,
+        }
         write_json(path, {**told, "domains": {**told["domains"], domain: here}})
-        print(f"{domain:8} {name:38} nDCG@5 {np.mean(found.ndcg):.3f} {found.ms:6.1f} ms", flush=True)
+        print(
+            f"{domain:8} {name:38} nDCG@5 {np.mean(found.ndcg):.3f} {found.ms:6.1f} ms", flush=True
+        )
 
 
 def main(
@@ -218,11 +328,13 @@ def main(
 @dataclass(frozen=True, repr=False)
 class Study:
     "The results of some domains and one half of their conversations."
+
     talks: tuple[str, ...]  # the conversation of each question
     turns: tuple[int, ...]  # and the turn it is
     ways: Mapping[str, Mapping[str, np.ndarray]]  # name -> measure -> value for each question
 
-    def interval(self, way: str, measure: str = "ndcg"): return mean_interval(self.ways[way][measure], self.talks)
+    def interval(self, way: str, measure: str = "ndcg"):
+        return mean_interval(self.ways[way][measure], self.talks)
 
     def gain(self, way: str, than: str = PLAIN, measure: str = "ndcg"):
         "The difference to another way, paired by question."
@@ -230,15 +342,29 @@ class Study:
 
     def rows(self, names: Iterable[str], than: str = PLAIN) -> list[list[str]]:
         "One row a way: nDCG@5, recall@5, and the difference of the first to another way."
-        return [[n, str(self.interval(n)), str(self.interval(n, "recall")), str(self.gain(n, than)) if n != than else ""] for n in names]
+        return [
+            [
+                n,
+                str(self.interval(n)),
+                str(self.interval(n, "recall")),
+                str(self.gain(n, than)) if n != than else "",
+            ]
+            for n in names
+        ]
 
     def table(self, names: Sequence[str], than: str = PLAIN) -> str:
         "One row a way: nDCG@5, recall@5, nDCG@5 of the five kept children, and the difference of the first to another way."
-        rows = [[*row, self.interval(row[0], "kept").value, gain] for *row, gain in self.rows(names, than)]
-        return text_table(["way", "nDCG@5", "recall@5", "of 5 children", "difference of nDCG@5"], rows)
+        rows = [
+            [*row, self.interval(row[0], "kept").value, gain]
+            for *row, gain in self.rows(names, than)
+        ]
+        return text_table(
+            ["way", "nDCG@5", "recall@5", "of 5 children", "difference of nDCG@5"], rows
+        )
 
 
-def half_of(conversation: str) -> str: return ("choosing", "reporting")[int(digest(conversation), 16) % 2]
+def half_of(conversation: str) -> str:
+    return ("choosing", "reporting")[int(digest(conversation), 16) % 2]
 
 
 def study(
@@ -255,11 +381,16 @@ def study(
         talks += [split[n][0] for n in wanted]
         turns += [int(split[n][1]) for n in wanted]
         for name, kinds in values.items():
-            if name not in there["ways"]: raise DataError(f"{domain}: {name!r} was not measured", remedy="make retrieval")
+            if name not in there["ways"]:
+                raise DataError(f"{domain}: {name!r} was not measured", remedy="make retrieval")
             for kind, column in kinds.items():
                 found = unpacked(there["ways"][name][kind])
                 column += [found[n] for n in wanted]
-    return Study(tuple(talks), tuple(turns), {n: {k: np.array(v) for k, v in kinds.items()} for n, kinds in values.items()})
+    return Study(
+        tuple(talks),
+        tuple(turns),
+        {n: {k: np.array(v) for k, v in kinds.items()} for n, kinds in values.items()},
+    )
 
 # %% ../../nbs/9_studies/08_retrieval.ipynb #9df7146d
 AIMS = {"govt": 0.48, "": 0.35}  # nDCG@5; "": all domains of the pool, each question counted once
@@ -268,12 +399,28 @@ AIMS = {"govt": 0.48, "": 0.35}  # nDCG@5; "": all domains of the pool, each que
 def aims_table(told: Mapping, names: Iterable[str] = (PLAIN, HELD, TALK, BEST)) -> str:
     "What ways reach, beside the aims."
     parts = {"govt": study(told, ["govt"]), "": study(told, told["domains"])}
-    row = lambda n: [n, *(x for part, s in parts.items() for x in (s.interval(n).value, s.interval(n).value - AIMS[part]))]
-    return text_table(["way", "govt", "to the aim", f"{len(told['domains'])} domains", "to the aim"], [row(n) for n in names])
+
+    def row(n):
+        return [
+            n,
+            *(
+                x
+                for part, s in parts.items()
+                for x in (s.interval(n).value, s.interval(n).value - AIMS[part])
+            ),
+        ]
+
+    return text_table(
+        ["way", "govt", "to the aim", f"{len(told['domains'])} domains", "to the aim"],
+        [row(n) for n in names],
+    )
 
 # %% ../../nbs/9_studies/08_retrieval.ipynb #dede848c
 FOLLOWED = {  # what is searched with -> way
-    "last question": PLAIN, "the conversation": BEST, "human rewrite": "human rewrite + BM25, pool, passage"}
+    "last question": PLAIN,
+    "the conversation": BEST,
+    "human rewrite": "human rewrite + BM25, pool, passage",
+}
 
 
 def found_gold(recall: Sequence[float], turns: Sequence[int]) -> tuple[int, int]:

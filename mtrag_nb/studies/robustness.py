@@ -22,7 +22,14 @@ from ..core.files import read_jsonl
 from ..core.record import Run
 from ..core.settings import ModelSpec, load_settings
 from ..core.types import DataError, Passage, ServerError, Task
-from ..data.mtrag import read_benchmark, read_conversations, read_corpus, read_predictions, read_qrels, read_queries
+from mtrag_nb.data.mtrag import (
+    read_benchmark,
+    read_conversations,
+    read_corpus,
+    read_predictions,
+    read_qrels,
+    read_queries,
+)
 from ..data.ratings import read_ratings
 from ..models.calls import Models, RecordedChat
 from ..models.chat import ScriptedChat, chat
@@ -40,33 +47,91 @@ __all__ = ['VALID', 'READERS', 'RAW', 'FREE', 'MISSING', 'OUTCOMES', 'READINGS',
            'places']
 
 # %% ../../nbs/9_studies/06_robustness.ipynb #137a33f1
-_TURNS = [{"speaker": "user", "text": "Who runs it?"}, {"speaker": "agent", "text": "The council."},
-          {"speaker": "user", "text": "Since when?"}]
-_PIECES = [{"document_id": "p1", "text": "The council runs it.", "title": "Council"}, {"document_id": "p2", "text": "It began in 1960."}]
-_TASK = {"conversation_id": "c1", "task_id": "c1<::>2", "turn": "2", "Collection": "govt", "contexts": _PIECES, "input": _TURNS,
-         "targets": [{"text": "Since 1960."}], "Answerability": ["ANSWERABLE"], "Multi-Turn": ["Follow-up"], "Question Type": ["Factoid"]}
-_MARKS = {"faithfulness": {"ann": {"value": "4"}, "bob": {"value": "3"}}, "rb_agg": {"scorer": {"value": 0.5}}}
-_TALK = [_TURNS[0] | {"enrichments": {"Answerability": ["ANSWERABLE"]}},
-         _TURNS[1] | {"contexts": [_PIECES[0] | {"feedback": {"relevant": {"ann": {"value": "yes"}}}}]}]
-_RATED = {"documents": _PIECES, "tasks": [_TASK | {"contexts": [{"document_id": "p1"}], "Turn": "2"}],
-          "evaluations": [{"task_id": "c1<::>2", "model_id": "m", "model_response": "In 1960.", "annotations": _MARKS}]}
+_TURNS = [
+    {"speaker": "user", "text": "Who runs it?"},
+    {"speaker": "agent", "text": "The council."},
+    {"speaker": "user", "text": "Since when?"},
+]
+_PIECES = [
+    {"document_id": "p1", "text": "The council runs it.", "title": "Council"},
+    {"document_id": "p2", "text": "It began in 1960."},
+]
+_TASK = {
+    "conversation_id": "c1",
+    "task_id": "c1<::>2",
+    "turn": "2",
+    "Collection": "govt",
+    "contexts": _PIECES,
+    "input": _TURNS,
+    "targets": [{"text": "Since 1960."}],
+    "Answerability": ["ANSWERABLE"],
+    "Multi-Turn": ["Follow-up"],
+    "Question Type": ["Factoid"],
+}
+_MARKS = {
+    "faithfulness": {"ann": {"value": "4"}, "bob": {"value": "3"}},
+    "rb_agg": {"scorer": {"value": 0.5}},
+}
+_TALK = [
+    _TURNS[0] | {"enrichments": {"Answerability": ["ANSWERABLE"]}},
+    _TURNS[1] | {"contexts": [_PIECES[0] | {"feedback": {"relevant": {"ann": {"value": "yes"}}}}]},
+]
+_RATED = {
+    "documents": _PIECES,
+    "tasks": [_TASK | {"contexts": [{"document_id": "p1"}], "Turn": "2"}],
+    "evaluations": [
+        {"task_id": "c1<::>2", "model_id": "m", "model_response": "In 1960.", "annotations": _MARKS}
+    ],
+}
 VALID = {  # kind -> file name, its objects (lines, or the one value of a JSON file)
-    "tasks": ("tasks.jsonl", [_TASK, _TASK | {"task_id": "c1<::>1", "turn": 1, "input": _TURNS[:1]}]),
-    "corpus": ("govt.jsonl", [{"_id": "p1", "text": "The council runs it.", "title": "Council", "url": "u"},
-                              {"_id": "p2", "text": "In 1960."}]),
-    "queries": ("queries.jsonl", [{"_id": "c1<::>1", "text": "|user|: Who runs it?"}, {"_id": "c1<::>2", "text": "|user|: Since when?"}]),
-    "predictions": ("predictions.jsonl", [{"task_id": "c1<::>2",
-                                           "contexts": [{"document_id": "p1", "score": 0.9}, {"document_id": "p2", "score": 0.5}],
-                                           "predictions": [{"text": "In 1960."}]}, {"task_id": "c1<::>1", "prediction": "The council."}]),
+    "tasks": (
+        "tasks.jsonl",
+        [_TASK, _TASK | {"task_id": "c1<::>1", "turn": 1, "input": _TURNS[:1]}],
+    ),
+    "corpus": (
+        "govt.jsonl",
+        [
+            {"_id": "p1", "text": "The council runs it.", "title": "Council", "url": "u"},
+            {"_id": "p2", "text": "In 1960."},
+        ],
+    ),
+    "queries": (
+        "queries.jsonl",
+        [
+            {"_id": "c1<::>1", "text": "|user|: Who runs it?"},
+            {"_id": "c1<::>2", "text": "|user|: Since when?"},
+        ],
+    ),
+    "predictions": (
+        "predictions.jsonl",
+        [
+            {
+                "task_id": "c1<::>2",
+                "contexts": [
+                    {"document_id": "p1", "score": 0.9},
+                    {"document_id": "p2", "score": 0.5},
+                ],
+                "predictions": [{"text": "In 1960."}],
+            },
+            {"task_id": "c1<::>1", "prediction": "The council."},
+        ],
+    ),
     "conversations": ("conversations.json", [[{"domain": "govt", "messages": _TALK}]]),
-    "ratings": ("ratings.json", [_RATED])}
+    "ratings": ("ratings.json", [_RATED]),
+}
 
 # %% ../../nbs/9_studies/06_robustness.ipynb #3926930d
 READERS: dict[str, Callable[[Path], object]] = {
     "tasks": lambda p: (lambda b: (b.tasks, b.gold))(read_benchmark(p, contexts=True)),
     "corpus": lambda p: list(read_corpus(p, domain="govt")),
-    "queries": read_queries, "predictions": lambda p: [(x.task_id, x.answer, x.contexts) for x in read_predictions(p).values()],
-    "conversations": lambda p: read_conversations(p, ids=["c1"]), "ratings": read_ratings, "qrels": read_qrels}
+    "queries": read_queries,
+    "predictions": lambda p: [
+        (x.task_id, x.answer, x.contexts) for x in read_predictions(p).values()
+    ],
+    "conversations": lambda p: read_conversations(p, ids=["c1"]),
+    "ratings": read_ratings,
+    "qrels": read_qrels,
+}
 
 
 def written(folder: Path, kind: str, lines: list[str]) -> Path:
@@ -81,14 +146,26 @@ def valid_lines(kind: str) -> list[str]:
     return [json.dumps(o) for o in VALID[kind][1]]
 
 # %% ../../nbs/9_studies/06_robustness.ipynb #9f185a96
-RAW = {"@nan@": "NaN", "@inf@": "-Infinity", "@huge@": "9" * 5000, "@1e400@": "1e400", "@deep@": "[" * 1000 + "]" * 1000,
-       "@wide@": "[" * 150 + "]" * 150}
+RAW = {
+    "@nan@": "NaN",
+    "@inf@": "-Infinity",
+    "@huge@": "9" * 5000,
+    "@1e400@": "1e400",
+    "@deep@": "[" * 1000 + "]" * 1000,
+    "@wide@": "[" * 150 + "]" * 150,
+}
 FREE = ("Question Type", "title", "url")  # any words will do
 
 
 def paths_in(value: object, before: tuple = ()) -> Iterator[tuple]:
     "Where values stand in a value."
-    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    inner = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
     for key, v in inner:
         yield (*before, key)
         yield from paths_in(v, (*before, key))
@@ -97,34 +174,60 @@ def paths_in(value: object, before: tuple = ()) -> Iterator[tuple]:
 def odd_values(value: object, path: tuple) -> list:
     "What may not stand in the place of a value."
     odd = [True, {"x": 1}, *RAW] if not isinstance(value, dict) else [True, "x", [1], *RAW]
-    if not isinstance(value, list): odd.append(["x", 3])
-    if isinstance(value, list): odd += ["@", [None], [7], [[]]]
-    if isinstance(value, str) and path[-1] not in ("turn", "Turn"): odd += [7, "\ud800 half"]
-    if path[-1] in ("document_id", "_id", "task_id", "model_id"): odd += ["", " p", "p\tq", None]
-    if path[-1] in ("turn", "Turn", "score", "value"): odd += ["", "x", None, [], "²"] + [-99] * (path[-1] != "score")
-    if path[-1] in ("Answerability", "Multi-Turn", "speaker"): odd += ["MAYBE", ["MAYBE", "MAYBE"]]
-    if path[-1] in ("domain", "Collection"): odd += [" any name", ["MAYBE", "MAYBE"]]
-    return [v for v in odd if not (path[-1] in FREE and isinstance(v, (list, str)) and v not in [*RAW] and v != "\ud800 half")]
+    if not isinstance(value, list):
+        odd.append(["x", 3])
+    if isinstance(value, list):
+        odd += ["@", [None], [7], [[]]]
+    if isinstance(value, str) and path[-1] not in ("turn", "Turn"):
+        odd += [7, "\ud800 half"]
+    if path[-1] in ("document_id", "_id", "task_id", "model_id"):
+        odd += ["", " p", "p\tq", None]
+    if path[-1] in ("turn", "Turn", "score", "value"):
+        odd += ["", "x", None, [], "²"] + [-99] * (path[-1] != "score")
+    if path[-1] in ("Answerability", "Multi-Turn", "speaker"):
+        odd += ["MAYBE", ["MAYBE", "MAYBE"]]
+    if path[-1] in ("domain", "Collection"):
+        odd += [" any name", ["MAYBE", "MAYBE"]]
+    return [
+        v
+        for v in odd
+        if not (
+            path[-1] in FREE
+            and isinstance(v, (list, str))
+            and v not in [*RAW]
+            and v != "\ud800 half"
+        )
+    ]
 
 # %% ../../nbs/9_studies/06_robustness.ipynb #fd37e3c7
 def changed(obj: object, path: tuple, value: object) -> object:
     "A copy with another value at a path; ... takes it out."
     obj = copy.deepcopy(obj)
     at = obj
-    for key in path[:-1]: at = at[key]
-    if value is ...: del at[path[-1]]
-    else: at[path[-1]] = value
+    for key in path[:-1]:
+        at = at[key]
+    if value is ...:
+        del at[path[-1]]
+    else:
+        at[path[-1]] = value
     return obj
 
 
 def as_line(obj: object) -> str:
     "JSON, with what JSON does not know."
     line = json.dumps(obj)
-    for mark, raw in RAW.items(): line = line.replace(f'"{mark}"', raw)
+    for mark, raw in RAW.items():
+        line = line.replace(f'"{mark}"', raw)
     return line
 
 # %% ../../nbs/9_studies/06_robustness.ipynb #3ecfa64e
-MISSING = ("title", "url", "Answerability", "Multi-Turn", "Question Type")  # may be missing, and so may be NaN
+MISSING = (
+    "title",
+    "url",
+    "Answerability",
+    "Multi-Turn",
+    "Question Type",
+)  # may be missing, and so may be NaN
 
 
 def by_value(kind: str) -> Iterator[tuple[str, list[str], list[str]]]:
@@ -132,10 +235,19 @@ def by_value(kind: str) -> Iterator[tuple[str, list[str], list[str]]]:
     first, *rest = VALID[kind][1]
     for path in paths_in(first):
         at = first
-        for key in path: at = at[key]
-        for odd in odd_values(at, path): 
-            alike = [json.dumps(o) for o in (changed(first, path, ...), *rest)] if path[-1] in MISSING and odd in ("@nan@", "@inf@") else []
-            yield "another value", [as_line(changed(first, path, odd)), *map(json.dumps, rest)], alike
+        for key in path:
+            at = at[key]
+        for odd in odd_values(at, path):
+            alike = (
+                [json.dumps(o) for o in (changed(first, path, ...), *rest)]
+                if path[-1] in MISSING and odd in ("@nan@", "@inf@")
+                else []
+            )
+            yield (
+                "another value",
+                [as_line(changed(first, path, odd)), *map(json.dumps, rest)],
+                alike,
+            )
         if isinstance(path[-1], str) and path[-1] not in ("title", "url"):
             again = f"{json.dumps(at)}, {json.dumps(path[-1])}: {json.dumps(at)}"
             twice = as_line(changed(first, path, "@twice@")).replace('"@twice@"', again)
@@ -147,13 +259,30 @@ def by_line(kind: str) -> Iterator[tuple[str, list[str] | bytes]]:
     lines = valid_lines(kind)
     whole = "".join(f"{line}\n" for line in lines).encode()
     yield "a line twice", [*lines, lines[0]]
-    for odd in ("[1]", "7", '"x"', "null", "{", "}{", "not JSON", "{'a': 1}", "\x00", "<html>", "{}", '{"a": 1}}', "NaN"):
+    for odd in (
+        "[1]",
+        "7",
+        '"x"',
+        "null",
+        "{",
+        "}{",
+        "not JSON",
+        "{'a': 1}",
+        "\x00",
+        "<html>",
+        "{}",
+        '{"a": 1}}',
+        "NaN",
+    ):
         yield "another line", [odd, *lines[1:]]
-    for at in range(1, len(lines[0]), max(1, len(lines[0]) // 12)): yield "a torn line", [lines[0][:at], *lines[1:]]
+    for at in range(1, len(lines[0]), max(1, len(lines[0]) // 12)):
+        yield "a torn line", [lines[0][:at], *lines[1:]]
     for byte in (b"\xff", b"\xe9", b"\xc3"):
-        for part in (3, 5): yield "not UTF-8", whole[:len(whole) // part] + byte + whole[len(whole) // part:]
+        for part in (3, 5):
+            yield "not UTF-8", whole[: len(whole) // part] + byte + whole[len(whole) // part :]
     yield "not UTF-8", b"\xff\xfe" + whole.decode().encode("utf-16-le")
-    for blank in ("\n", "   \n"): yield "blank lines", (blank.encode() + whole + blank.encode())
+    for blank in ("\n", "   \n"):
+        yield "blank lines", (blank.encode() + whole + blank.encode())
     yield "line ends of Windows", whole.replace(b"\n", b"\r\n")
     yield "nothing", b""
 
@@ -164,14 +293,15 @@ def archives(kind: str, folder: Path) -> Iterator[tuple[str, Path]]:
     packed = gzip.compress(whole)
     path = folder / f"{name}.gz"
     for at in range(0, len(packed), max(1, len(packed) // 8)):
-        for data in (packed[:at], packed[:at] + bytes([packed[at] ^ 0xFF]) + packed[at + 1:]):
+        for data in (packed[:at], packed[:at] + bytes([packed[at] ^ 0xFF]) + packed[at + 1 :]):
             path.write_bytes(data)
             yield "a damaged archive", path
     zipped = folder / f"{name}.zip"
-    with zipfile.ZipFile(zipped, "w", zipfile.ZIP_DEFLATED) as z: z.writestr(name, whole)
+    with zipfile.ZipFile(zipped, "w", zipfile.ZIP_DEFLATED) as z:
+        z.writestr(name, whole)
     data = zipped.read_bytes()
     for at in range(0, len(data), max(1, len(data) // 10)):
-        zipped.write_bytes(data[:at] + bytes([data[at] ^ 0xFF]) + data[at + 1:])
+        zipped.write_bytes(data[:at] + bytes([data[at] ^ 0xFF]) + data[at + 1 :])
         yield "a damaged archive", zipped
 
 # %% ../../nbs/9_studies/06_robustness.ipynb #48b4afbe
@@ -180,29 +310,46 @@ OUTCOMES = ("file, place and remedy", "clear error", "the same reading", "ACCEPT
 
 def outcome(kind: str, path: Path, right: list) -> str:
     "What the reader of a kind makes of a file; `right`: readings that are."
-    try: found = READERS[kind](path)
+    try:
+        found = READERS[kind](path)
     except DataError as e:
-        return OUTCOMES[0] if str(e.path) == str(path) and e.remedy and (e.line or kind in ("conversations", "ratings")) else OUTCOMES[1]
-    except Exception: return OUTCOMES[4]
+        return (
+            OUTCOMES[0]
+            if str(e.path) == str(path)
+            and e.remedy
+            and (e.line or kind in ("conversations", "ratings"))
+            else OUTCOMES[1]
+        )
+    except Exception:
+        return OUTCOMES[4]
     return OUTCOMES[2] if found in right else OUTCOMES[3]
 
 
-def attack_readers(folder: Path) -> tuple[dict[str, Counter], list]:  # kind -> outcome -> files; and those that went wrong
+def attack_readers(
+    folder: Path,
+) -> tuple[dict[str, Counter], list]:  # kind -> outcome -> files; and those that went wrong
     "Every reader on every malformed file of its kind."
     table, wrong = {}, []
     for kind in VALID:
         right = [READERS[kind](written(folder, kind, valid_lines(kind)))]
         for what, lines, *alike in [*by_value(kind), *by_line(kind)]:
             also = [READERS[kind](written(folder, kind, lines)) for lines in alike if lines]
-            path = written(folder, kind, lines) if isinstance(lines, list) else written(folder, kind, [])
-            if isinstance(lines, bytes): path.write_bytes(lines)
+            path = (
+                written(folder, kind, lines)
+                if isinstance(lines, list)
+                else written(folder, kind, [])
+            )
+            if isinstance(lines, bytes):
+                path.write_bytes(lines)
             got = outcome(kind, path, [*right, *also] if what != "nothing" else [[], {}, ((), {})])
             table.setdefault(kind, Counter())[got] += 1
-            if got in OUTCOMES[3:]: wrong.append((kind, what, got, path.read_bytes()[:200]))
+            if got in OUTCOMES[3:]:
+                wrong.append((kind, what, got, path.read_bytes()[:200]))
         for what, path in archives(kind, folder):
             got = outcome(kind, path, right)
             table[kind][got] += 1
-            if got in OUTCOMES[3:]: wrong.append((kind, what, got, path.read_bytes()[:300]))
+            if got in OUTCOMES[3:]:
+                wrong.append((kind, what, got, path.read_bytes()[:300]))
     return table, wrong
 
 # %% ../../nbs/9_studies/06_robustness.ipynb #cfa12f0f
@@ -212,7 +359,8 @@ def attack_qrels(folder: Path) -> Counter:
     cells = (b"c1<::>1", b"", b" ", b"\xff", b"c 1 ", b"\xc2\xa0")
     scores = (b"1", b"", b"x", "²".encode(), b"--5", b"1.5", b"NaN", b"9" * 5000, b"1 ")
     for a, b, c in product(cells, cells, scores):
-        if (a, b, c) == (cells[0], cells[0], b"1"): continue
+        if (a, b, c) == (cells[0], cells[0], b"1"):
+            continue
         path.write_bytes(head + b"\t".join((a, b, c)) + b"\n")
         found[outcome("qrels", path, [{}])] += 1
     return found
@@ -232,189 +380,661 @@ def named(kind: str, label: str | None, *texts: str) -> list[tuple[str, str, str
 def worded_replies() -> list[tuple]:
     "Replies with a word: alone, with a reason, behind a label, after some reasoning."
     out = []
-    out += both("a word", "{w}", "{w}.", " {w}\n", "**{w}**", "*{w}*", "`{w}`", "\"{w}\"", "'{w}'", "({w})", "[{w}]", "[[{w}]]",
-                "{w}!", "> {w}", "- {w}", "* {w}", "# {w}", "\n\n{w}", "**{w}.**",
-                "__{w}__", "{w}<|im_end|>", "{w}</s>", "<b>{w}</b>", "~~~\n{w}\n~~~", "```\n{w}\n```", "<answer>{w}</answer>",
-                "\u201c{w}\u201d", "\u2192 {w}", "\u2705 {w}", "{w}\u3002", "1. {w}", "{w} \U0001f600", "\\boxed{{w}}",
-                "$\\boxed{\\text{{w}}}$")
-    for w, l in (("true", "yes"), ("True", "yes"), ("false", "no"), ("False", "no"), ("1", "yes"), ("0", "no"), ("y", "yes"),
-                 ("n", "no"), ("Y", "yes"), ("N", "no")):
+    out += both(
+        "a word",
+        "{w}",
+        "{w}.",
+        " {w}\n",
+        "**{w}**",
+        "*{w}*",
+        "`{w}`",
+        '"{w}"',
+        "'{w}'",
+        "({w})",
+        "[{w}]",
+        "[[{w}]]",
+        "{w}!",
+        "> {w}",
+        "- {w}",
+        "* {w}",
+        "# {w}",
+        "\n\n{w}",
+        "**{w}.**",
+        "__{w}__",
+        "{w}<|im_end|>",
+        "{w}</s>",
+        "<b>{w}</b>",
+        "~~~\n{w}\n~~~",
+        "```\n{w}\n```",
+        "<answer>{w}</answer>",
+        "\u201c{w}\u201d",
+        "\u2192 {w}",
+        "\u2705 {w}",
+        "{w}\u3002",
+        "1. {w}",
+        "{w} \U0001f600",
+        "\\boxed{{w}}",
+        "$\\boxed{\\text{{w}}}$",
+    )
+    for w, l in (
+        ("true", "yes"),
+        ("True", "yes"),
+        ("false", "no"),
+        ("False", "no"),
+        ("1", "yes"),
+        ("0", "no"),
+        ("y", "yes"),
+        ("n", "no"),
+        ("Y", "yes"),
+        ("N", "no"),
+    ):
         out += named("a word", l, w, f"{w} ", f"**{w}**", f'"{w}"', f"\n{w}\n")
-    reasons = ("the fee stands in document 2.", "it says so.", "the passage names the date.", "I found it in the first document.",
-               "there is no doubt.", "nothing is missing.", "the documents do not contradict it.",
-               "this is clear.", "that part is fine.", "they agree.", "it is not about the museum.", "the answer is not in the text.")
-    for r, sep in product(reasons, (", because ", ", since ", " - ", " \u2013 ", ": ", ". ", ".\n\n", "; ", ", ", "\n",
-                                    ".\nReasoning: ", ". Explanation: ")):
+    reasons = (
+        "the fee stands in document 2.",
+        "it says so.",
+        "the passage names the date.",
+        "I found it in the first document.",
+        "there is no doubt.",
+        "nothing is missing.",
+        "the documents do not contradict it.",
+        "this is clear.",
+        "that part is fine.",
+        "they agree.",
+        "it is not about the museum.",
+        "the answer is not in the text.",
+    )
+    for r, sep in product(
+        reasons,
+        (
+            ", because ",
+            ", since ",
+            " - ",
+            " \u2013 ",
+            ": ",
+            ". ",
+            ".\n\n",
+            "; ",
+            ", ",
+            "\n",
+            ".\nReasoning: ",
+            ". Explanation: ",
+        ),
+    ):
         r2 = r[0].upper() + r[1:] if sep[0] in ".\n" and sep[-1] in " \n" else r
         out += named("a word and a reason", "yes", f"Yes{sep}{r2}")
         out += named("a word and a reason", "no", f"No{sep}{r2}")
-    out += both("a label", "Answer: {w}", "Verdict: {w}", "**Answer:** {w}", "**Verdict**: {w}", "Final answer: {w}",
-                "Final Answer: **{w}**", "The answer is {w}.", "The answer is: {w}", "My answer is {w}.", "Answer - {w}", "answer = {w}",
-                "Relevant: {w}", "Grounded: {w}", "Supported: {w}", "Is it relevant? {w}", "Is it supported: {w}", "Verdict: {w}.",
-                "Label: {w}", "Grade: {w}", "Decision: {w}", "Judgment: {w}", "Relevance: {w}", "Conclusion: {w}",
-                "Answer:\n{w}", "### Answer\n{w}", "The verdict is {w}.", "So the answer is {w}.", "Therefore, {w}.",
-                "I would say {w}.", "I'd say {w}.", "Answer: \"{w}\"", "Answer: [{w}]", "A: {w}", "Assistant: {w}",
-                "assistant\n\n{w}", "<|assistant|>\n{w}",
-                "Sure! {w}", "Sure, here is my answer: {w}", "Of course. {w}.", "Response: {w}", "Output: {w}", "Result: {w}",
-                "Binary score: {w}", "binary_score: {w}", "is_relevant: {w}", "Answerable: {w}", "Passes: {w}")
-    heads = ("The document talks about fees.", "Let me check. The passage names the ferry and its price.",
-             "Document 1 is about bees. Document 2 names the fee.", "Step 1: read the documents. Step 2: compare.",
-             "The question asks for the price.", "Reasoning: the date is in line 2.",
-             "The first document does not name it, the second does.", "The text has no date, but names the year.")
-    out += [(k, f"{h}{s}{t}", l) for h in heads for s in (" ", "\n") for k, t,
-            l in both("reasoning, then a verdict", "Verdict: {w}", "Answer: {w}.", "So the answer is {w}.", "Final answer: **{w}**")]
+    out += both(
+        "a label",
+        "Answer: {w}",
+        "Verdict: {w}",
+        "**Answer:** {w}",
+        "**Verdict**: {w}",
+        "Final answer: {w}",
+        "Final Answer: **{w}**",
+        "The answer is {w}.",
+        "The answer is: {w}",
+        "My answer is {w}.",
+        "Answer - {w}",
+        "answer = {w}",
+        "Relevant: {w}",
+        "Grounded: {w}",
+        "Supported: {w}",
+        "Is it relevant? {w}",
+        "Is it supported: {w}",
+        "Verdict: {w}.",
+        "Label: {w}",
+        "Grade: {w}",
+        "Decision: {w}",
+        "Judgment: {w}",
+        "Relevance: {w}",
+        "Conclusion: {w}",
+        "Answer:\n{w}",
+        "### Answer\n{w}",
+        "The verdict is {w}.",
+        "So the answer is {w}.",
+        "Therefore, {w}.",
+        "I would say {w}.",
+        "I'd say {w}.",
+        'Answer: "{w}"',
+        "Answer: [{w}]",
+        "A: {w}",
+        "Assistant: {w}",
+        "assistant\n\n{w}",
+        "<|assistant|>\n{w}",
+        "Sure! {w}",
+        "Sure, here is my answer: {w}",
+        "Of course. {w}.",
+        "Response: {w}",
+        "Output: {w}",
+        "Result: {w}",
+        "Binary score: {w}",
+        "binary_score: {w}",
+        "is_relevant: {w}",
+        "Answerable: {w}",
+        "Passes: {w}",
+    )
+    heads = (
+        "The document talks about fees.",
+        "Let me check. The passage names the ferry and its price.",
+        "Document 1 is about bees. Document 2 names the fee.",
+        "Step 1: read the documents. Step 2: compare.",
+        "The question asks for the price.",
+        "Reasoning: the date is in line 2.",
+        "The first document does not name it, the second does.",
+        "The text has no date, but names the year.",
+    )
+    out += [
+        (k, f"{h}{s}{t}", l)
+        for h in heads
+        for s in (" ", "\n")
+        for k, t, l in both(
+            "reasoning, then a verdict",
+            "Verdict: {w}",
+            "Answer: {w}.",
+            "So the answer is {w}.",
+            "Final answer: **{w}**",
+        )
+    ]
     return out
 
 # %% ../../nbs/9_studies/06_robustness.ipynb #ce18a192
 def keyed_replies() -> list[tuple]:
     "Replies in JSON, whole and cut off, and after thinking."
     out, as_json = [], lambda v: v.replace("'", '"') if v[0] == "'" else v.lower()
-    for key, (v, l) in product(("score", "binary_score", "relevant", "grounded", "supported", "verdict", "answer", "is_relevant",
-                                "label", "grade"),
-                               (('"yes"', "yes"), ('"no"', "no"), ("true", "yes"), ("false", "no"), ('"Yes"', "yes"), ("1", "yes"),
-                                ("0", "no"), ('"NO."', "no"))):
-        out += named("JSON", l, f'{{"{key}": {v}}}', f'```json\n{{"{key}": {v}}}\n```', f'Here is my verdict: {{"{key}": {v}}}')
+    for key, (v, l) in product(
+        (
+            "score",
+            "binary_score",
+            "relevant",
+            "grounded",
+            "supported",
+            "verdict",
+            "answer",
+            "is_relevant",
+            "label",
+            "grade",
+        ),
+        (
+            ('"yes"', "yes"),
+            ('"no"', "no"),
+            ("true", "yes"),
+            ("false", "no"),
+            ('"Yes"', "yes"),
+            ("1", "yes"),
+            ("0", "no"),
+            ('"NO."', "no"),
+        ),
+    ):
+        out += named(
+            "JSON",
+            l,
+            f'{{"{key}": {v}}}',
+            f'```json\n{{"{key}": {v}}}\n```',
+            f'Here is my verdict: {{"{key}": {v}}}',
+        )
     for v, l in (("'yes'", "yes"), ("'no'", "no"), ("True", "yes"), ("False", "no")):
-        out += named("JSON", l, f"{{'score': {v}}}", f"{{'reason': 'no doubt', 'score': {v}}}",
-                     f'{{"reasoning": "there is no date, yes, but a year", "score": {as_json(v)}}}',
-            f"{{'result': {{'relevant': {v}}}}}", f"{{\n  'relevant': {v},\n  'why': 'it is'\n}}")
-    out += named("JSON that says nothing", None, '{"relevant": "yes", "grounded": "no"}', '{"colour": "yes"}', '{"score": 7}',
-                 '{"score": null}', '{"score": "partly"}', "{}", '{"yes": "no"}', '{"relevant": ["yes", "no"]}', '{"score": 0.9}',
-                 '{"score": "1/5"}',
-        '{"relevant": "yes"} {"relevant": "no"}', '{"unsupported": "yes"}', '{"not_relevant": true}', '{"hallucination": false}',
-                 '{"irrelevant": true}', '{"score": 1, "score_max": 5}', '{"relevant": "yes or no"}', '{"relevant": "not yes"}',
-                 '{"score": 10}', '{"score": -1}')
+        out += named(
+            "JSON",
+            l,
+            f"{{'score': {v}}}",
+            f"{{'reason': 'no doubt', 'score': {v}}}",
+            f'{{"reasoning": "there is no date, yes, but a year", "score": {as_json(v)}}}',
+            f"{{'result': {{'relevant': {v}}}}}",
+            f"{{\n  'relevant': {v},\n  'why': 'it is'\n}}",
+        )
+    out += named(
+        "JSON that says nothing",
+        None,
+        '{"relevant": "yes", "grounded": "no"}',
+        '{"colour": "yes"}',
+        '{"score": 7}',
+        '{"score": null}',
+        '{"score": "partly"}',
+        "{}",
+        '{"yes": "no"}',
+        '{"relevant": ["yes", "no"]}',
+        '{"score": 0.9}',
+        '{"score": "1/5"}',
+        '{"relevant": "yes"} {"relevant": "no"}',
+        '{"unsupported": "yes"}',
+        '{"not_relevant": true}',
+        '{"hallucination": false}',
+        '{"irrelevant": true}',
+        '{"score": 1, "score_max": 5}',
+        '{"relevant": "yes or no"}',
+        '{"relevant": "not yes"}',
+        '{"score": 10}',
+        '{"score": -1}',
+    )
     for key, v in product(("score", "binary_score", "relevant"), ("yes", "no")):
         whole = f'{{"{key}": "{v}"}}'
         out += [("JSON, cut off", whole[:n], v) for n in range(3, len(whole))]
     for v, o in (("yes", "no"), ("no", "yes")):
-        out += named("thinking", v, f"<think>Is it relevant? {o.title()}... wait, {v}.</think>\n{v.title()}",
-                     f"<think>\n{o.title()}.\n</think>\n\nAnswer: {v}", f"<think></think>{v}", f"<thinking>{o}</thinking> {v}.",
+        out += named(
+            "thinking",
+            v,
+            f"<think>Is it relevant? {o.title()}... wait, {v}.</think>\n{v.title()}",
+            f"<think>\n{o.title()}.\n</think>\n\nAnswer: {v}",
+            f"<think></think>{v}",
+            f"<thinking>{o}</thinking> {v}.",
             f"<think>\nOkay, the answer is {o}? Let me see.\n</think>\n\n**{v.title()}**",
-                     f"The answer is {o}, or so I thought.</think>{v.title()}.")
-        out += named("thinking, cut off", None, f"<think>Is it relevant? {v.title()}", f"<think>\n{v.title()}, ", f"<think>{v}",
-                     f"<think>The answer is {v}. But wait")
+            f"The answer is {o}, or so I thought.</think>{v.title()}.",
+        )
+        out += named(
+            "thinking, cut off",
+            None,
+            f"<think>Is it relevant? {v.title()}",
+            f"<think>\n{v.title()}, ",
+            f"<think>{v}",
+            f"<think>The answer is {v}. But wait",
+        )
     return out
 
 # %% ../../nbs/9_studies/06_robustness.ipynb #8a5fddb0
 def stated_replies() -> list[tuple]:
     "Replies that state it in a sentence, with negations that count and that do not."
     out = []
-    subjects, preds = ("The document is", "It is", "The answer is", "The claims are", "All claims are", "This passage is",
-                       "The response is", "Everything is"), ("relevant", "supported", "grounded", "supported by the documents",
-                                                             "relevant to the question", "fully supported", "directly relevant")
+    subjects, preds = (
+        (
+            "The document is",
+            "It is",
+            "The answer is",
+            "The claims are",
+            "All claims are",
+            "This passage is",
+            "The response is",
+            "Everything is",
+        ),
+        (
+            "relevant",
+            "supported",
+            "grounded",
+            "supported by the documents",
+            "relevant to the question",
+            "fully supported",
+            "directly relevant",
+        ),
+    )
     for s, p in product(subjects, preds):
         out += named("a statement", "yes", f"{s} {p}.")
-        out += named("a negated statement", "no", f"{s} not {p}.",
-                     f"{s.replace(' is', ' isn' + chr(39) + 't').replace(' are', ' aren' + chr(39) + 't')} {p}.",
-                     f"I don't think {s[0].lower() + s[1:]} {p}.", f"I do not believe that {s[0].lower() + s[1:]} {p}.")
-    for s, p in product(("None of the claims are", "None of the claims is", "Neither claim is", "Nothing in the answer is",
-                         "No claim is", "Neither of them is", "No part of the answer is", "Not a single claim is",
-                         "Hardly anything is"), ("supported", "supported by the documents", "grounded", "relevant")):
+        out += named(
+            "a negated statement",
+            "no",
+            f"{s} not {p}.",
+            f"{s.replace(' is', ' isn' + chr(39) + 't').replace(' are', ' aren' + chr(39) + 't')} {p}.",
+            f"I don't think {s[0].lower() + s[1:]} {p}.",
+            f"I do not believe that {s[0].lower() + s[1:]} {p}.",
+        )
+    for s, p in product(
+        (
+            "None of the claims are",
+            "None of the claims is",
+            "Neither claim is",
+            "Nothing in the answer is",
+            "No claim is",
+            "Neither of them is",
+            "No part of the answer is",
+            "Not a single claim is",
+            "Hardly anything is",
+        ),
+        ("supported", "supported by the documents", "grounded", "relevant"),
+    ):
         out += named("a negated statement", "no", f"{s} {p}.", f"{s} {p} by the")
-    out += named("a negated statement", "no", "The document is irrelevant.", "The answer is unsupported.", "It is ungrounded.",
-                 "Irrelevant.", "Not relevant.", "Unsupported", "not supported",
-                 "The document is completely irrelevant to the question.", "The answer is not grounded in the documents",
-        "It isn't supported.", "The claim is never supported.", "The answer is in no way supported by the documents.",
-                 "The answer is not at all supported.", "The passage is hardly relevant.", "The answer lacks support.",
-                 "It fails to be supported.", "That the answer is supported is not true.", "It is false that the answer is supported.")
+    out += named(
+        "a negated statement",
+        "no",
+        "The document is irrelevant.",
+        "The answer is unsupported.",
+        "It is ungrounded.",
+        "Irrelevant.",
+        "Not relevant.",
+        "Unsupported",
+        "not supported",
+        "The document is completely irrelevant to the question.",
+        "The answer is not grounded in the documents",
+        "It isn't supported.",
+        "The claim is never supported.",
+        "The answer is in no way supported by the documents.",
+        "The answer is not at all supported.",
+        "The passage is hardly relevant.",
+        "The answer lacks support.",
+        "It fails to be supported.",
+        "That the answer is supported is not true.",
+        "It is false that the answer is supported.",
+    )
     out += named("a statement", "yes", "Relevant.", "Supported", "GROUNDED", "relevant")
-    out += named("a negation that is none", "yes", "No problem, the answer is supported by the documents.",
-                 "No contradictions were found, so it passes.", "No unsupported claims.",
-                 "There is no doubt that the answer is supported.", "No issues: the answer is grounded.",
-                 "Nothing contradicts the answer, it is supported.",
-        "The answer is not only relevant, it is also complete.", "I have no objections, the answer is grounded.",
-                 "Without doubt the answer is supported.", "No hallucination was found, the answer is supported.",
-                 "It is not true that nothing is supported.", "None of the claims are unsupported.", "The answer is not unsupported.",
-                 "The document is not irrelevant.",
-        "No errors. The answer is supported.", "I can find no claim that is not supported.",
-                 "No need to retry, the answer is supported.", "Not only is the answer supported, it is also short.",
-                 "I see no reason why this would be irrelevant.", "There are no unsupported statements.", "No claim lacks support.",
-                 "I cannot find any claim that is not supported.", "No, wait, yes.")
-    out += named("a yes that is none", "no", "It would be wrong to say yes.", "I can't say yes.",
-                 "I cannot say that it is supported.", "It is wrong that the answer is supported.",
-                 "Far from being supported, the answer is invented.", "Saying that the answer is supported would be a lie.",
-                 "The answer is anything but supported.", "It is doubtful that the answer is supported.", "If only it were supported.",
-        "The user says yes, but the documents say otherwise.", "The answer pretends to be supported.",
-                 "I doubt that the answer is supported.", "The answer is supported by nothing.",
-                 "The answer is supported by none of the documents.", "The claim is relevant to no question.",
-                 "The answer is supported in no document.", "I refuse to say yes.", "Rarely is the answer supported.",
-        "The answer should be supported, and it is invented.", "The answer claims to be relevant.", "That it is supported cannot be said.")
+    out += named(
+        "a negation that is none",
+        "yes",
+        "No problem, the answer is supported by the documents.",
+        "No contradictions were found, so it passes.",
+        "No unsupported claims.",
+        "There is no doubt that the answer is supported.",
+        "No issues: the answer is grounded.",
+        "Nothing contradicts the answer, it is supported.",
+        "The answer is not only relevant, it is also complete.",
+        "I have no objections, the answer is grounded.",
+        "Without doubt the answer is supported.",
+        "No hallucination was found, the answer is supported.",
+        "It is not true that nothing is supported.",
+        "None of the claims are unsupported.",
+        "The answer is not unsupported.",
+        "The document is not irrelevant.",
+        "No errors. The answer is supported.",
+        "I can find no claim that is not supported.",
+        "No need to retry, the answer is supported.",
+        "Not only is the answer supported, it is also short.",
+        "I see no reason why this would be irrelevant.",
+        "There are no unsupported statements.",
+        "No claim lacks support.",
+        "I cannot find any claim that is not supported.",
+        "No, wait, yes.",
+    )
+    out += named(
+        "a yes that is none",
+        "no",
+        "It would be wrong to say yes.",
+        "I can't say yes.",
+        "I cannot say that it is supported.",
+        "It is wrong that the answer is supported.",
+        "Far from being supported, the answer is invented.",
+        "Saying that the answer is supported would be a lie.",
+        "The answer is anything but supported.",
+        "It is doubtful that the answer is supported.",
+        "If only it were supported.",
+        "The user says yes, but the documents say otherwise.",
+        "The answer pretends to be supported.",
+        "I doubt that the answer is supported.",
+        "The answer is supported by nothing.",
+        "The answer is supported by none of the documents.",
+        "The claim is relevant to no question.",
+        "The answer is supported in no document.",
+        "I refuse to say yes.",
+        "Rarely is the answer supported.",
+        "The answer should be supported, and it is invented.",
+        "The answer claims to be relevant.",
+        "That it is supported cannot be said.",
+    )
     return out
 
 # %% ../../nbs/9_studies/06_robustness.ipynb #6bcc6a47
 def unstated_replies() -> list[tuple]:
     "Replies that say neither, hedge, count on another scale or speak another language; and cut ones."
     out = []
-    out += named("neither", None, "not yes", "not no", "yes or no", "Yes or no?", "yes/no", "Yes and no.", "yes, no", "no, yes",
-                 "Both yes and no apply here", "yes & no", "Yes. No.", "Yes? No?", "Is it? Yes? No?", "yes|no", "Yes, and no.",
-                 "no or yes", "Yes or no? Hard to say; no and yes.", "Reply with one word: yes or no.", "Answer yes or no:",
-                 "Verdict: yes or no", "Verdict: yes/no",
-        "Verdict: yes\nVerdict: no", "Answer: yes. Answer: no.", "Yes.\nVerdict: no", "No.\nAnswer: yes",
-                 "Relevant: yes\nGrounded: no", "Answer: not yes", "The answer is not yes.", "The answer isn't no.",
-                 "I would not say no.", "I would not say yes.", "I wouldn't say yes.", "neither yes nor no",
-                 "The answer is neither yes nor no.", "yes no", "No yes", "Yes... no... maybe",
-        "Sometimes yes, sometimes no.", "Partly yes, partly no", "Yes for the first, no for the second.",
-                 "Document 1: yes\nDocument 2: no", "1. Yes\n2. No", "Yes (but also no)", "Is it relevant: yes, is it grounded: no",
-                 "yes? no.", "If it is about ferries, yes, else no.", "It could be yes or it could be no.")
-    out += named("a hedge", None, "", " ", "...", "?", "maybe", "Perhaps.", "It depends.", "Partially", "Partially supported.",
-                 "Partly.", "I cannot tell", "I can't determine this.", "Unclear", "Not sure.", "N/A", "n/a", "None", "none", "null",
-                 "Possibly.", "Unknown", "I don't know", "I_DONT_KNOW", "The answer is partially supported.",
-                 "Some claims are supported.", "Most of it is supported.", "Half of the claims are supported.",
-        "The question is whether the answer is supported.", "If the answer is supported, say yes.", "It may be relevant.",
-                 "It might be supported.", "The document could be relevant.", "Is the answer supported?",
-                 "The answer would be supported if the date were there.", "Not all claims are supported.",
-                 "The answer is supported, except for the date.", "The document is relevant but does not name the fee.",
-                 "Only the first claim is supported.",
-        "The document is somewhat relevant.", "To be supported, an answer needs a source.", "I need to check if it is supported.",
-                 "We must see which claims are supported.", "An answer is supported if its claims are in the documents.",
-                 "Based on the documents, the answer is", "The documents", "Let me", "I think", "Looking at the documents, I",
-                 "Given the provided documents, it",
-        "Yes?", "No?", "yes...?", "Supported?", "Relevant or not?", "unsure", "Hm.", "OK", "Sure", "Certainly", "Correct", "Noted.",
-                 "Now,", "Nobody knows.", "North", "yesterday", "Yesterday it rained.", "nope?", "eyes", "noon", "know", "nowhere", "not")
-    out += named("no answer, but a no or yes", None, "No information about the fee is given.", "No one knows.", "No contradictions",
-                 "No document names the fee", "No. 5 of the list names the fee.", "No 7 is the ferry.", "No other document names it.",
-                 "no problem", "No idea.", "No evidence", "No data was", "no such", "no more than 12 crowns",
-                 "The document says no one may enter.", "There is no", "The user asked for a yes.", "The agent said yes to the plan.",
-                 "The word \"yes\" stands in the text.",
-        "The document says \"no\" to cars.", "The ferry has no deck.", "Answer no longer needed", "The answer no longer applies.",
-                 "The score no one knows", "the answer yes men give", "Verdict: no contradictions found", "Answer: no information",
-                 "Answer: No contradictions, so it holds.", "Verdict: not applicable", "Verdict: none", "Answer: nothing",
-                 "Answer: note that", "Relevant: no idea", "Grounded: no way to tell", "Answer: yesterday", "Verdict: no. 5")
+    out += named(
+        "neither",
+        None,
+        "not yes",
+        "not no",
+        "yes or no",
+        "Yes or no?",
+        "yes/no",
+        "Yes and no.",
+        "yes, no",
+        "no, yes",
+        "Both yes and no apply here",
+        "yes & no",
+        "Yes. No.",
+        "Yes? No?",
+        "Is it? Yes? No?",
+        "yes|no",
+        "Yes, and no.",
+        "no or yes",
+        "Yes or no? Hard to say; no and yes.",
+        "Reply with one word: yes or no.",
+        "Answer yes or no:",
+        "Verdict: yes or no",
+        "Verdict: yes/no",
+        "Verdict: yes\nVerdict: no",
+        "Answer: yes. Answer: no.",
+        "Yes.\nVerdict: no",
+        "No.\nAnswer: yes",
+        "Relevant: yes\nGrounded: no",
+        "Answer: not yes",
+        "The answer is not yes.",
+        "The answer isn't no.",
+        "I would not say no.",
+        "I would not say yes.",
+        "I wouldn't say yes.",
+        "neither yes nor no",
+        "The answer is neither yes nor no.",
+        "yes no",
+        "No yes",
+        "Yes... no... maybe",
+        "Sometimes yes, sometimes no.",
+        "Partly yes, partly no",
+        "Yes for the first, no for the second.",
+        "Document 1: yes\nDocument 2: no",
+        "1. Yes\n2. No",
+        "Yes (but also no)",
+        "Is it relevant: yes, is it grounded: no",
+        "yes? no.",
+        "If it is about ferries, yes, else no.",
+        "It could be yes or it could be no.",
+    )
+    out += named(
+        "a hedge",
+        None,
+        "",
+        " ",
+        "...",
+        "?",
+        "maybe",
+        "Perhaps.",
+        "It depends.",
+        "Partially",
+        "Partially supported.",
+        "Partly.",
+        "I cannot tell",
+        "I can't determine this.",
+        "Unclear",
+        "Not sure.",
+        "N/A",
+        "n/a",
+        "None",
+        "none",
+        "null",
+        "Possibly.",
+        "Unknown",
+        "I don't know",
+        "I_DONT_KNOW",
+        "The answer is partially supported.",
+        "Some claims are supported.",
+        "Most of it is supported.",
+        "Half of the claims are supported.",
+        "The question is whether the answer is supported.",
+        "If the answer is supported, say yes.",
+        "It may be relevant.",
+        "It might be supported.",
+        "The document could be relevant.",
+        "Is the answer supported?",
+        "The answer would be supported if the date were there.",
+        "Not all claims are supported.",
+        "The answer is supported, except for the date.",
+        "The document is relevant but does not name the fee.",
+        "Only the first claim is supported.",
+        "The document is somewhat relevant.",
+        "To be supported, an answer needs a source.",
+        "I need to check if it is supported.",
+        "We must see which claims are supported.",
+        "An answer is supported if its claims are in the documents.",
+        "Based on the documents, the answer is",
+        "The documents",
+        "Let me",
+        "I think",
+        "Looking at the documents, I",
+        "Given the provided documents, it",
+        "Yes?",
+        "No?",
+        "yes...?",
+        "Supported?",
+        "Relevant or not?",
+        "unsure",
+        "Hm.",
+        "OK",
+        "Sure",
+        "Certainly",
+        "Correct",
+        "Noted.",
+        "Now,",
+        "Nobody knows.",
+        "North",
+        "yesterday",
+        "Yesterday it rained.",
+        "nope?",
+        "eyes",
+        "noon",
+        "know",
+        "nowhere",
+        "not",
+    )
+    out += named(
+        "no answer, but a no or yes",
+        None,
+        "No information about the fee is given.",
+        "No one knows.",
+        "No contradictions",
+        "No document names the fee",
+        "No. 5 of the list names the fee.",
+        "No 7 is the ferry.",
+        "No other document names it.",
+        "no problem",
+        "No idea.",
+        "No evidence",
+        "No data was",
+        "no such",
+        "no more than 12 crowns",
+        "The document says no one may enter.",
+        "There is no",
+        "The user asked for a yes.",
+        "The agent said yes to the plan.",
+        'The word "yes" stands in the text.',
+        'The document says "no" to cars.',
+        "The ferry has no deck.",
+        "Answer no longer needed",
+        "The answer no longer applies.",
+        "The score no one knows",
+        "the answer yes men give",
+        "Verdict: no contradictions found",
+        "Answer: no information",
+        "Answer: No contradictions, so it holds.",
+        "Verdict: not applicable",
+        "Verdict: none",
+        "Answer: nothing",
+        "Answer: note that",
+        "Relevant: no idea",
+        "Grounded: no way to tell",
+        "Answer: yesterday",
+        "Verdict: no. 5",
+    )
     for n, of in product(range(6), ("/5", " / 5", " out of 5", " of 5", "/10", " out of 10")):
-        out += named("another scale", None, f"{n}{of}", f"Score: {n}{of}", f"Relevance score: {n}{of}.")
-    out += named("another scale", None, *[f"{n}" for n in (2, 3, 7, 10, 85, -1)],
-                 *[f"Score: {n}" for n in (2, 3, 7, 10, "0.8", "1.5", "85%", "100%", "1%", "0.1", "1-5", "1 to 5")], "The score is 7",
-                 "4 stars", "1 star", "0 stars", "1st", "10%", "1.", "1)", "0.0", "1.0 of 5.0", "Score: 1 (out of 5)",
-                 "Score: 1 on a scale from 1 to 5", "1 (on a scale of 1-5)", "On a scale of 1 to 5: 1", "Rating: 1", "1 document",
-                 "1 claim is supported", "0 claims are supported out of", "1 of the 3 claims",
-        "1, 2 and 3", "0-1", "1 or 0", "0 or 1", "1/0", "Score: 1/0")
-    for w in ("Ja", "Nein", "Oui", "Non", "S\u00ed", "Si", "N\u00e3o", "Sim", "\u306f\u3044", "\u3044\u3044\u3048", "\u662f",
-              "\u5426", "\u0434\u0430", "\u043d\u0435\u0442", "Tak", "Nie", "Evet", "Hay\u0131r", "Nej", "Nee", "\u043d\u0456"):
+        out += named(
+            "another scale", None, f"{n}{of}", f"Score: {n}{of}", f"Relevance score: {n}{of}."
+        )
+    out += named(
+        "another scale",
+        None,
+        *[f"{n}" for n in (2, 3, 7, 10, 85, -1)],
+        *[
+            f"Score: {n}"
+            for n in (2, 3, 7, 10, "0.8", "1.5", "85%", "100%", "1%", "0.1", "1-5", "1 to 5")
+        ],
+        "The score is 7",
+        "4 stars",
+        "1 star",
+        "0 stars",
+        "1st",
+        "10%",
+        "1.",
+        "1)",
+        "0.0",
+        "1.0 of 5.0",
+        "Score: 1 (out of 5)",
+        "Score: 1 on a scale from 1 to 5",
+        "1 (on a scale of 1-5)",
+        "On a scale of 1 to 5: 1",
+        "Rating: 1",
+        "1 document",
+        "1 claim is supported",
+        "0 claims are supported out of",
+        "1 of the 3 claims",
+        "1, 2 and 3",
+        "0-1",
+        "1 or 0",
+        "0 or 1",
+        "1/0",
+        "Score: 1/0",
+    )
+    for w in (
+        "Ja",
+        "Nein",
+        "Oui",
+        "Non",
+        "S\u00ed",
+        "Si",
+        "N\u00e3o",
+        "Sim",
+        "\u306f\u3044",
+        "\u3044\u3044\u3048",
+        "\u662f",
+        "\u5426",
+        "\u0434\u0430",
+        "\u043d\u0435\u0442",
+        "Tak",
+        "Nie",
+        "Evet",
+        "Hay\u0131r",
+        "Nej",
+        "Nee",
+        "\u043d\u0456",
+    ):
         out += named("another language", None, w, f"{w}.", f"{w}, das steht im Text.")
-    out += named("another language", None, "No hay contradicciones.", "No se menciona.", "No es relevante, s\u00ed lo es.",
-                 "Nej, det er", "Nous ne savons pas.", "No lo s\u00e9")
-    longs = {"yes": ("Yes, the document names the fee of the ferry to Oland Island.",
-                     "The answer is supported by the documents, which name the fee.",
-                     "Verdict: yes, since all claims stand in the documents."),
-             "no": ("No, the document is about bees and names no ferry at all.",
-                    "None of the claims are supported by the documents that were given here.",
-                    "Nothing in the answer is supported by the documents that were given.",
-                    "The document is not relevant to the question about the ferry.",
-                    "I don't think the answer is supported by any of these documents here.",
-                    "Neither the date nor the fee is supported by the documents.",
-                    "The claims in the answer are not supported by the documents.")}
+    out += named(
+        "another language",
+        None,
+        "No hay contradicciones.",
+        "No se menciona.",
+        "No es relevante, s\u00ed lo es.",
+        "Nej, det er",
+        "Nous ne savons pas.",
+        "No lo s\u00e9",
+    )
+    longs = {
+        "yes": (
+            "Yes, the document names the fee of the ferry to Oland Island.",
+            "The answer is supported by the documents, which name the fee.",
+            "Verdict: yes, since all claims stand in the documents.",
+        ),
+        "no": (
+            "No, the document is about bees and names no ferry at all.",
+            "None of the claims are supported by the documents that were given here.",
+            "Nothing in the answer is supported by the documents that were given.",
+            "The document is not relevant to the question about the ferry.",
+            "I don't think the answer is supported by any of these documents here.",
+            "Neither the date nor the fee is supported by the documents.",
+            "The claims in the answer are not supported by the documents.",
+        ),
+    }
     for l, texts in longs.items():
         for t in texts:
             words = t.split()
-            out += [("cut off", " ".join(words[:n]), l) for n in range(1, len(words)) if not words[n - 1] in ("No", "no")]
+            out += [
+                ("cut off", " ".join(words[:n]), l)
+                for n in range(1, len(words))
+                if not words[n - 1] in ("No", "no")
+            ]
     return out
 
 # %% ../../nbs/9_studies/06_robustness.ipynb #5f05d64e
 def verdict_replies() -> list[tuple[str, str, str | None]]:
     "All of them, each text once."
     seen: dict[str, tuple] = {}
-    for kind, text, label in (*worded_replies(), *keyed_replies(), *stated_replies(), *unstated_replies()):
+    for kind, text, label in (
+        *worded_replies(),
+        *keyed_replies(),
+        *stated_replies(),
+        *unstated_replies(),
+    ):
         seen.setdefault(text, (kind, label))
     return [(kind, text, label) for text, (kind, label) in seen.items()]
 
@@ -422,14 +1042,22 @@ def verdict_replies() -> list[tuple[str, str, str | None]]:
 READINGS = ("right", "rightly unread", "unread", "guessed", "flipped")
 
 
-def readings_of(replies: list[tuple],
-                read: Callable[..., object]) -> dict[str, Counter]:  # kind -> reading -> replies; read: None for unread
+def readings_of(
+    replies: list[tuple], read: Callable[..., object]
+) -> dict[str, Counter]:  # kind -> reading -> replies; read: None for unread
     "How replies are read: (kind, text, label, more arguments of `read`)."
     table: dict[str, Counter] = {}
     for kind, text, label, *more in replies:
         got = read(text, *more)
-        how = ("unread" if label is not None
-               else "rightly unread") if got is None else "guessed" if label is None else "right" if got == label else "flipped"
+        how = (
+            ("unread" if label is not None else "rightly unread")
+            if got is None
+            else "guessed"
+            if label is None
+            else "right"
+            if got == label
+            else "flipped"
+        )
         table.setdefault(kind, Counter())[how] += 1
     return table
 
@@ -443,132 +1071,512 @@ def reading_rows(table: dict[str, Counter]) -> list[list]:
 def judge_replies() -> list[tuple]:  # kind, text, label, field
     "Replies of a judge."
     out, as_json = [], lambda w: w.lower() if w.lower() in ("true", "false") else f'"{w}"'
-    add = lambda kind, f, label, *texts: out.extend((kind, t, f, label) for t in texts)
+
+    def add(kind, f, label, *texts):
+        return out.extend((kind, t, f, label) for t in texts)
+
     for n in (1, 2, 5, 7, 8, 10):
-        add("a score", "Score", float(n), f"Score: {n}", f"Score: {n}.", f"**Score:** {n}", f"**Score: {n}**", f"Score: {n}/10",
-            f"Score: {n} / 10", f"Score: {n} out of 10", f"Score: {n} of 10", f"score = {n}", f"Rating: {n}", f"Score: [[{n}]]",
-            f"[[{n}]]", f"{n}", f"{n}/10", f"{n} out of 10.",
-            f"Reasoning: it names the fee.\nScore: {n}", f"Reasoning: it names 3 of the 10 fees.\nHallucination: no\nScore: {n}",
-            f'{{"score": {n}}}', f"{{'score': '{n}'}}", f'```json\n{{"reasoning": "ok", "score": {n}}}\n```', f"Score (1-10): {n}",
-            f"Score (from 1 to 10): {n}", f"Score: {n}\n", f"Score: {n}, since it is right.", f"Score: {n} (good)", f"The score is {n}.",
-            f"Score: {n}<|im_end|>\nScore: 3", f"<think>Score: 3? No.</think>Score: {n}", f"Score: {n}\nScore: {n}", f"Score: {n}.0",
-            f"Score:\n{n}", f'Score: "{n}"', f"Score: {n} points", f"Score: {n}; Hallucination: yes")
-        add("another scale", "Score", None, f"Score: {n}/5" if n < 6 else f"Score: {n}/20", f"Score: {n} out of 20",
-            f"Score: {n} of 20", f"Score: {n}/100", f"Score: {n}%", f"Score: {n} (out of 20)", f"Score: {n} on a scale of 1 to 5",
-            f"Score: {n} (on a scale of 1-5)", f"Score (0-5): {n}", f"Score (1-5): {n}", f"Score (out of 5): {n}", f"{n}/5",
-            f"{n} out of 5", f"{n} of 5", f"Score: {n} points out of 20", f"Score: {n} [of 5]",
-            f'{{"score": {n}, "scale": "1-5"}}', f'{{"score": {n}, "max_score": 5}}', f"Score: {n} / 4 documents",
-            f"Score: {n} stars of 5", f"{n}%", f"Score: {n}/5\nScore: {n}/5")
-        add("more than one", "Score", None, f"Score: {n}-{n + 1}", f"Score: {n} or {n + 1}", f"Score: {n} (or {n + 1})",
-            f"Score: {n}\nScore: {n + 1}", f"Score: {n}, maybe {n + 1}", f"Score: {n} to {n + 1}", f"Score: {n} \u2013 {n + 1}",
-            f"Score: {n}/{n + 1}", f"Score: {n}, {n + 1}", f"Score: {n} and {n + 1}", f"[[{n}]] or [[{n + 2}]]",
-            f"Score: {n}? Score: {n + 1}?", f"Score: between {n} and {n + 2}", f'{{"score": {n}}} {{"score": {n + 1}}}',
-            f'{{"score": "{n} or {n + 1}"}}', f"<think>Score: {n}", f"Score: {n}?", f"Score: about {n}", f"Score: not {n}",
-            f"Score: at least {n}")
-    add("no score", "Score", None, "", "Score:", "Score: high", "Score: N/A", "Score: 0", "Score: 11", "Score: -3", "Score: 100",
-        "Score: 1,000", "Score: 7e1", "Score: 0.7", "Score: VII", "Score: seven", "The answer is good.", "I give it a good mark.",
-        "Score: a number from 1 to 10", "Score: 1 to 10", "Score: <1-10>", "Score: ?", "Score: none", "Bewertung: 7",
-        "It names 7 fees.", "7 documents", "Document 7", "7th", "Score: 7th", "No score: 7 documents are missing.", "Page 3: 7", "[7]",
-        "Underscore: 7", "Reasoning: 7", "Reasoning: 7/10", "Score: 12/10", "Score: 1/0", "7.5.2", "Score: 7.5.2", "Scores: 7 and 8")
-    for w, l in (("yes", "yes"), ("no", "no"), ("Yes", "yes"), ("No", "no"), ("YES", "yes"), ("NO", "no"), ("true", "yes"),
-                 ("false", "no")):
-        add("a flag", "Hallucination", l, f"Hallucination: {w}", f"**Hallucination:** {w}", f"**Hallucination: {w}**",
-            f"Hallucination: {w}.", f"Hallucination flag: {w}", f"Hallucinated: {w}", f"hallucination = {w}",
-            f"Hallucination (yes/no): {w}", f"Hallucination: {w}\nScore: 7",
-            f"Reasoning: no claim is missing, yes.\nHallucination: {w}\nScore: 7", f"Hallucination: {w}, since it is so.",
-            f"Hallucination: {w} (document 2)", f"Hallucination: [{w}]", f'{{"hallucination": "{w}"}}', f"Hallucination is {w}.",
+        add(
+            "a score",
+            "Score",
+            float(n),
+            f"Score: {n}",
+            f"Score: {n}.",
+            f"**Score:** {n}",
+            f"**Score: {n}**",
+            f"Score: {n}/10",
+            f"Score: {n} / 10",
+            f"Score: {n} out of 10",
+            f"Score: {n} of 10",
+            f"score = {n}",
+            f"Rating: {n}",
+            f"Score: [[{n}]]",
+            f"[[{n}]]",
+            f"{n}",
+            f"{n}/10",
+            f"{n} out of 10.",
+            f"Reasoning: it names the fee.\nScore: {n}",
+            f"Reasoning: it names 3 of the 10 fees.\nHallucination: no\nScore: {n}",
+            f'{{"score": {n}}}',
+            f"{{'score': '{n}'}}",
+            f'```json\n{{"reasoning": "ok", "score": {n}}}\n```',
+            f"Score (1-10): {n}",
+            f"Score (from 1 to 10): {n}",
+            f"Score: {n}\n",
+            f"Score: {n}, since it is right.",
+            f"Score: {n} (good)",
+            f"The score is {n}.",
+            f"Score: {n}<|im_end|>\nScore: 3",
+            f"<think>Score: 3? No.</think>Score: {n}",
+            f"Score: {n}\nScore: {n}",
+            f"Score: {n}.0",
+            f"Score:\n{n}",
+            f'Score: "{n}"',
+            f"Score: {n} points",
+            f"Score: {n}; Hallucination: yes",
+        )
+        add(
+            "another scale",
+            "Score",
+            None,
+            f"Score: {n}/5" if n < 6 else f"Score: {n}/20",
+            f"Score: {n} out of 20",
+            f"Score: {n} of 20",
+            f"Score: {n}/100",
+            f"Score: {n}%",
+            f"Score: {n} (out of 20)",
+            f"Score: {n} on a scale of 1 to 5",
+            f"Score: {n} (on a scale of 1-5)",
+            f"Score (0-5): {n}",
+            f"Score (1-5): {n}",
+            f"Score (out of 5): {n}",
+            f"{n}/5",
+            f"{n} out of 5",
+            f"{n} of 5",
+            f"Score: {n} points out of 20",
+            f"Score: {n} [of 5]",
+            f'{{"score": {n}, "scale": "1-5"}}',
+            f'{{"score": {n}, "max_score": 5}}',
+            f"Score: {n} / 4 documents",
+            f"Score: {n} stars of 5",
+            f"{n}%",
+            f"Score: {n}/5\nScore: {n}/5",
+        )
+        add(
+            "more than one",
+            "Score",
+            None,
+            f"Score: {n}-{n + 1}",
+            f"Score: {n} or {n + 1}",
+            f"Score: {n} (or {n + 1})",
+            f"Score: {n}\nScore: {n + 1}",
+            f"Score: {n}, maybe {n + 1}",
+            f"Score: {n} to {n + 1}",
+            f"Score: {n} \u2013 {n + 1}",
+            f"Score: {n}/{n + 1}",
+            f"Score: {n}, {n + 1}",
+            f"Score: {n} and {n + 1}",
+            f"[[{n}]] or [[{n + 2}]]",
+            f"Score: {n}? Score: {n + 1}?",
+            f"Score: between {n} and {n + 2}",
+            f'{{"score": {n}}} {{"score": {n + 1}}}',
+            f'{{"score": "{n} or {n + 1}"}}',
+            f"<think>Score: {n}",
+            f"Score: {n}?",
+            f"Score: about {n}",
+            f"Score: not {n}",
+            f"Score: at least {n}",
+        )
+    add(
+        "no score",
+        "Score",
+        None,
+        "",
+        "Score:",
+        "Score: high",
+        "Score: N/A",
+        "Score: 0",
+        "Score: 11",
+        "Score: -3",
+        "Score: 100",
+        "Score: 1,000",
+        "Score: 7e1",
+        "Score: 0.7",
+        "Score: VII",
+        "Score: seven",
+        "The answer is good.",
+        "I give it a good mark.",
+        "Score: a number from 1 to 10",
+        "Score: 1 to 10",
+        "Score: <1-10>",
+        "Score: ?",
+        "Score: none",
+        "Bewertung: 7",
+        "It names 7 fees.",
+        "7 documents",
+        "Document 7",
+        "7th",
+        "Score: 7th",
+        "No score: 7 documents are missing.",
+        "Page 3: 7",
+        "[7]",
+        "Underscore: 7",
+        "Reasoning: 7",
+        "Reasoning: 7/10",
+        "Score: 12/10",
+        "Score: 1/0",
+        "7.5.2",
+        "Score: 7.5.2",
+        "Scores: 7 and 8",
+    )
+    for w, l in (
+        ("yes", "yes"),
+        ("no", "no"),
+        ("Yes", "yes"),
+        ("No", "no"),
+        ("YES", "yes"),
+        ("NO", "no"),
+        ("true", "yes"),
+        ("false", "no"),
+    ):
+        add(
+            "a flag",
+            "Hallucination",
+            l,
+            f"Hallucination: {w}",
+            f"**Hallucination:** {w}",
+            f"**Hallucination: {w}**",
+            f"Hallucination: {w}.",
+            f"Hallucination flag: {w}",
+            f"Hallucinated: {w}",
+            f"hallucination = {w}",
+            f"Hallucination (yes/no): {w}",
+            f"Hallucination: {w}\nScore: 7",
+            f"Reasoning: no claim is missing, yes.\nHallucination: {w}\nScore: 7",
+            f"Hallucination: {w}, since it is so.",
+            f"Hallucination: {w} (document 2)",
+            f"Hallucination: [{w}]",
+            f'{{"hallucination": "{w}"}}',
+            f"Hallucination is {w}.",
             f'```json\n{{"score": 7, "hallucination_flag": {as_json(w)}}}\n```',
-            f"<think>Hallucination: maybe</think>Hallucination: {w}", f"Hallucination: {w}<|im_end|>Hallucination: perhaps",
-            f'Hallucination: "{w}"', f"Hallucination: {w} - it is so")
-    add("a flag that is none", "Hallucination", None, "Hallucination: no evidence for the claim",
-        "Hallucination: no source names the fee", "Hallucination: yes and no", "Hallucination: yes or no", "Hallucination: yes/no",
-        "Hallucination: yes | no", "Hallucination: partly", "Hallucination: partial", "Hallucination: maybe",
-        "Hallucination: none detected", "Hallucination: not found", "Hallucination: 0", "Hallucination: 1", "Hallucination: 7",
-        "Hallucination: low", "Hallucination:", "No hallucination: true", "No hallucination: yes", "no_hallucination: true",
-        '{"no_hallucination": true}', '{"hallucination": null}', '{"hallucination": "no evidence"}',
-        "Hallucination-free: yes", "Free of hallucination: yes", "Not hallucinated: yes", "Non-hallucinated: yes",
-        "Is there hallucination? Yes", "yes", "no", "Hallucination: yes\nHallucination: no", "Hallucination: no, yes",
-        "Hallucination: no, or rather yes", "Hallucination: unknown", "Without hallucination: yes", "Absence of hallucination: yes",
-        "Hallucination: no doubt about it", "Hallucination: no way to tell", "Hallucination: yes if the fee changed",
-        "Hallucination: no?", "hallucinations: none", "Hallucination: yes, partly", "Hallucination: no longer",
-        "Hallucination: nothing", "Hallucination: note the fee", "Hallucination: no-one said so", "Hallucination: to be decided")
-    for w, l in (("yes", "yes"), ("no", "no"), ("partial", "partial"), ("Yes", "yes"), ("No", "no"), ("Partial", "partial")):
-        add("a label", "Label", l, w, f"{w}.", f"**{w}**", f"Label: {w}", f"The label is: {w}", f"Label: {w}.",
-            f"{w}, since it says so.", f"{w}: it says so.", f'{{"label": "{w}"}}', f"Label = {w}", f"{w}\n", f'"{w}"')
-    add("a label that is none", "Label", None, "", "no or yes?", "yes or no", "yes, no or partial", "yes/partial/no", "partial or no",
-        "not partial", "No information on the price is given.", "No fee is named.", "maybe", "partially yes", "It depends",
-        "Label: yes or partial", "Label: no information", "who knows", "yes and no", "I cannot label this", "Label:", "none",
-        "No one knows", "not yes", "Label: yes\nLabel: no", "partially", "1", "yes? no?", "neither yes nor no",
-        "The response says no more.", "No, yes")
+            f"<think>Hallucination: maybe</think>Hallucination: {w}",
+            f"Hallucination: {w}<|im_end|>Hallucination: perhaps",
+            f'Hallucination: "{w}"',
+            f"Hallucination: {w} - it is so",
+        )
+    add(
+        "a flag that is none",
+        "Hallucination",
+        None,
+        "Hallucination: no evidence for the claim",
+        "Hallucination: no source names the fee",
+        "Hallucination: yes and no",
+        "Hallucination: yes or no",
+        "Hallucination: yes/no",
+        "Hallucination: yes | no",
+        "Hallucination: partly",
+        "Hallucination: partial",
+        "Hallucination: maybe",
+        "Hallucination: none detected",
+        "Hallucination: not found",
+        "Hallucination: 0",
+        "Hallucination: 1",
+        "Hallucination: 7",
+        "Hallucination: low",
+        "Hallucination:",
+        "No hallucination: true",
+        "No hallucination: yes",
+        "no_hallucination: true",
+        '{"no_hallucination": true}',
+        '{"hallucination": null}',
+        '{"hallucination": "no evidence"}',
+        "Hallucination-free: yes",
+        "Free of hallucination: yes",
+        "Not hallucinated: yes",
+        "Non-hallucinated: yes",
+        "Is there hallucination? Yes",
+        "yes",
+        "no",
+        "Hallucination: yes\nHallucination: no",
+        "Hallucination: no, yes",
+        "Hallucination: no, or rather yes",
+        "Hallucination: unknown",
+        "Without hallucination: yes",
+        "Absence of hallucination: yes",
+        "Hallucination: no doubt about it",
+        "Hallucination: no way to tell",
+        "Hallucination: yes if the fee changed",
+        "Hallucination: no?",
+        "hallucinations: none",
+        "Hallucination: yes, partly",
+        "Hallucination: no longer",
+        "Hallucination: nothing",
+        "Hallucination: note the fee",
+        "Hallucination: no-one said so",
+        "Hallucination: to be decided",
+    )
+    for w, l in (
+        ("yes", "yes"),
+        ("no", "no"),
+        ("partial", "partial"),
+        ("Yes", "yes"),
+        ("No", "no"),
+        ("Partial", "partial"),
+    ):
+        add(
+            "a label",
+            "Label",
+            l,
+            w,
+            f"{w}.",
+            f"**{w}**",
+            f"Label: {w}",
+            f"The label is: {w}",
+            f"Label: {w}.",
+            f"{w}, since it says so.",
+            f"{w}: it says so.",
+            f'{{"label": "{w}"}}',
+            f"Label = {w}",
+            f"{w}\n",
+            f'"{w}"',
+        )
+    add(
+        "a label that is none",
+        "Label",
+        None,
+        "",
+        "no or yes?",
+        "yes or no",
+        "yes, no or partial",
+        "yes/partial/no",
+        "partial or no",
+        "not partial",
+        "No information on the price is given.",
+        "No fee is named.",
+        "maybe",
+        "partially yes",
+        "It depends",
+        "Label: yes or partial",
+        "Label: no information",
+        "who knows",
+        "yes and no",
+        "I cannot label this",
+        "Label:",
+        "none",
+        "No one knows",
+        "not yes",
+        "Label: yes\nLabel: no",
+        "partially",
+        "1",
+        "yes? no?",
+        "neither yes nor no",
+        "The response says no more.",
+        "No, yes",
+    )
     for w, l in (("yes", "yes"), ("no", "no")):
-        add("a refusal judged", "Contains the answer", l, f"Contains the answer: {w}",
-            f"Reasoning: the fee is there.\nContains the answer: {w}", f"contains_the_answer = {w}",
-            f"Contains the answer: {w}, in document 2.", f"**Contains the answer:** {w.upper()}")
-    add("a refusal judged", "Contains the answer", None, "Reasoning: the text is not relevant, so no.",
-        "Contains the answer: no document does", "Contains the answer: not really", "Contains the answer: in part",
-        "Does not contain the answer: yes", "Contains the answer: yes or no", "It contains no answer: true")
+        add(
+            "a refusal judged",
+            "Contains the answer",
+            l,
+            f"Contains the answer: {w}",
+            f"Reasoning: the fee is there.\nContains the answer: {w}",
+            f"contains_the_answer = {w}",
+            f"Contains the answer: {w}, in document 2.",
+            f"**Contains the answer:** {w.upper()}",
+        )
+    add(
+        "a refusal judged",
+        "Contains the answer",
+        None,
+        "Reasoning: the text is not relevant, so no.",
+        "Contains the answer: no document does",
+        "Contains the answer: not really",
+        "Contains the answer: in part",
+        "Does not contain the answer: yes",
+        "Contains the answer: yes or no",
+        "It contains no answer: true",
+    )
     seen = {}
-    for k, t, f, l in out: seen.setdefault((f, t), (k, l))
+    for k, t, f, l in out:
+        seen.setdefault((f, t), (k, l))
     return [(k, t, l, f) for (f, t), (k, l) in seen.items()]
 
 # %% ../../nbs/9_studies/06_robustness.ipynb #01f16391
 def relation_replies() -> list[tuple]:  # kind, text, label
     "Replies that name one of four classes."
     out = []
-    add = lambda kind, label, *texts: out.extend((kind, t, label) for t in texts)
+
+    def add(kind, label, *texts):
+        return out.extend((kind, t, label) for t in texts)
+
     for n in (1, 2, 3, 4):
-        add("a class", n, f"{n}", f"{n}.", f" {n}\n", f"**{n}**", f"({n})", f'"{n}"', f"Class {n}", f"Category {n}.", f"Answer: {n}",
-            f"The answer is {n}.", f"It is {n}.", f"It's {n}", f"{n}: it is related to both", f"{n} - a new topic", f"Relation: {n}",
-            f"Option {n}", f"{n}, since it follows up", f'{{"class": {n}}}', f"I choose {n}.", f"[{n}]", f"Label: {n}", f"Number {n}",
-            f"<think>maybe {n % 4 + 1}</think>{n}", f"{n}) neither", f"Type {n}", f"# {n}", f"The class is {n}")
+        add(
+            "a class",
+            n,
+            f"{n}",
+            f"{n}.",
+            f" {n}\n",
+            f"**{n}**",
+            f"({n})",
+            f'"{n}"',
+            f"Class {n}",
+            f"Category {n}.",
+            f"Answer: {n}",
+            f"The answer is {n}.",
+            f"It is {n}.",
+            f"It's {n}",
+            f"{n}: it is related to both",
+            f"{n} - a new topic",
+            f"Relation: {n}",
+            f"Option {n}",
+            f"{n}, since it follows up",
+            f'{{"class": {n}}}',
+            f"I choose {n}.",
+            f"[{n}]",
+            f"Label: {n}",
+            f"Number {n}",
+            f"<think>maybe {n % 4 + 1}</think>{n}",
+            f"{n}) neither",
+            f"Type {n}",
+            f"# {n}",
+            f"The class is {n}",
+        )
         m = n % 4 + 1
-        add("more than one", None, f"{n} or {m}", f"{n} and {m}", f"{n}/{m}", f"{n}, {m}", f"not {n}", f"It is not {n}.",
-            f"It isn't {n}", f"between {n} and {m}", f"either {n} or {m}", f"{n}-{m}", f"{n} {m}", f"{n}? {m}?",
-            f"maybe {n}, maybe {m}", f"{n} out of 4", f"{n} of 4", f"{n}/4", f"neither {n} nor {m}", f"{n}?", f"not {n} and not {m}",
-            f"{n} is wrong", f"Anything but {n}", f"1: no, {n}: perhaps" if n > 1 else "1: no, 2: perhaps")
-        add("taken back", None, f"It is not {n}, it is {m}", f"{n}? No, {m}.", f"{n}, or rather {m}", f"not {n} but {m}")
-    add("none", None, "", "5", "0", "-1", "10", "12", "1.5", "related", "neither", "new topic", "one", "The question",
-        "In 2 of the turns", "turn 2", "document 3", "the 2nd", "1966", "2 questions", "It has 3 parts", "Which is it: 1, 2, 3 or 4?",
-        "1, 2, 3 or 4", "A", "I", "II", "It is related to the previous question", "100 %", "4th", "3 crowns", "user 1", "1st",
-        "step 1", "v2", "question 2 asks", "in 4 words", "half of 4", "1e3", "2x", "1,2", "the last 3 turns", "1 2 3 4")
+        add(
+            "more than one",
+            None,
+            f"{n} or {m}",
+            f"{n} and {m}",
+            f"{n}/{m}",
+            f"{n}, {m}",
+            f"not {n}",
+            f"It is not {n}.",
+            f"It isn't {n}",
+            f"between {n} and {m}",
+            f"either {n} or {m}",
+            f"{n}-{m}",
+            f"{n} {m}",
+            f"{n}? {m}?",
+            f"maybe {n}, maybe {m}",
+            f"{n} out of 4",
+            f"{n} of 4",
+            f"{n}/4",
+            f"neither {n} nor {m}",
+            f"{n}?",
+            f"not {n} and not {m}",
+            f"{n} is wrong",
+            f"Anything but {n}",
+            f"1: no, {n}: perhaps" if n > 1 else "1: no, 2: perhaps",
+        )
+        add(
+            "taken back",
+            None,
+            f"It is not {n}, it is {m}",
+            f"{n}? No, {m}.",
+            f"{n}, or rather {m}",
+            f"not {n} but {m}",
+        )
+    add(
+        "none",
+        None,
+        "",
+        "5",
+        "0",
+        "-1",
+        "10",
+        "12",
+        "1.5",
+        "related",
+        "neither",
+        "new topic",
+        "one",
+        "The question",
+        "In 2 of the turns",
+        "turn 2",
+        "document 3",
+        "the 2nd",
+        "1966",
+        "2 questions",
+        "It has 3 parts",
+        "Which is it: 1, 2, 3 or 4?",
+        "1, 2, 3 or 4",
+        "A",
+        "I",
+        "II",
+        "It is related to the previous question",
+        "100 %",
+        "4th",
+        "3 crowns",
+        "user 1",
+        "1st",
+        "step 1",
+        "v2",
+        "question 2 asks",
+        "in 4 words",
+        "half of 4",
+        "1e3",
+        "2x",
+        "1,2",
+        "the last 3 turns",
+        "1 2 3 4",
+    )
     seen = {}
-    for k, t, l in out: seen.setdefault(t, (k, l))
+    for k, t, l in out:
+        seen.setdefault(t, (k, l))
     return [(k, t, l) for t, (k, l) in seen.items()]
 
 # %% ../../nbs/9_studies/06_robustness.ipynb #72be0520
-def _chat(content: object = "RIGHT", ended: object = "stop", usage: object = ..., **message) -> dict:
+def _chat(
+    content: object = "RIGHT", ended: object = "stop", usage: object = ..., **message
+) -> dict:
     "A reply as the interface has it."
     told = {"prompt_tokens": 3, "completion_tokens": 1} if usage is ... else usage
-    return {"choices": [{"message": {"role": "assistant", "content": content, **message}, "finish_reason": ended}], "usage": told}
+    return {
+        "choices": [
+            {
+                "message": {"role": "assistant", "content": content, **message},
+                "finish_reason": ended,
+            }
+        ],
+        "usage": told,
+    }
 
 
 _CALL = {"tool_calls": [{"function": {"name": "search", "arguments": "{}"}}]}
-GENERATE_MODES: dict[str, object] = {  # a reply, or (status, body, headers), or a name of what the handler does
-    "content null": _chat(None), "content empty": _chat(""), "content blank": _chat(" \n"),
-                                     "content a list": _chat([{"type": "text", "text": "RIGHT"}]),
-    "content a number": _chat(7), "content an object": _chat({}), "content filtered": _chat("", "content_filter"),
-    "half of it filtered": _chat("RIG", "content_filter"), "tool call": _chat(None, "tool_calls", **_CALL),
-                                     "tool call and text": _chat("RIGHT", "stop", **_CALL),
-    "old function call": _chat(None, "function_call"), "thought only": _chat(None, "length", reasoning_content="Let me see"),
-    "thought, then nothing": _chat("", "stop", reasoning="Let me see"), "cut off at once": _chat("", "length"),
-                                     "refusal": _chat(None, refusal="I will not."),
-    "ended by error": _chat("RIG", "error"), "ended by a list": _chat("RIGHT", []),
-                                     "usage null inside": _chat(usage={"prompt_tokens": None}),
-    "usage text": _chat(usage={"prompt_tokens": "3"}), "usage negative": _chat(usage={"completion_tokens": -1}),
-                                     "usage a list": _chat(usage=[1]),
-    "no choices": {"choices": []}, "choices null": {"choices": None}, "choices an object": {"choices": {}},
-                                     "choice a text": {"choices": ["RIGHT"]},
-    "message missing": {"choices": [{"text": "RIGHT"}]}, "error in 200": {"error": {"message": "overloaded"}}, "a list": [1],
-                                     "a text": "RIGHT", "null": (200, b"null", {}),
-    "empty body": (200, b"", {}), "HTML": (200, b"<html>RIGHT</html>", {}),
-                                     "half JSON": (200, b'{"choices": [{"message": {"content": "RIG', {}),
-    "not UTF-8": (200, b'{"choices": "\xff"}',
-                  {}), "NaN": (200, b'{"choices": [{"message": {"content": "RIGHT"}}], "usage": {"prompt_tokens": NaN}}', {}),
-    "deep": (200, b"[" * 5000, {}), "401 with the key": (401, b"unknown key: sk-12345678-abcdefgh", {}), "404": (404, b"no model", {}),
-    "500": (500, b"boom", {}), "closed connection": "close", "slow drip": "drip"}
+GENERATE_MODES: dict[
+    str, object
+] = {  # a reply, or (status, body, headers), or a name of what the handler does
+    "content null": _chat(None),
+    "content empty": _chat(""),
+    "content blank": _chat(" \n"),
+    "content a list": _chat([{"type": "text", "text": "RIGHT"}]),
+    "content a number": _chat(7),
+    "content an object": _chat({}),
+    "content filtered": _chat("", "content_filter"),
+    "half of it filtered": _chat("RIG", "content_filter"),
+    "tool call": _chat(None, "tool_calls", **_CALL),
+    "tool call and text": _chat("RIGHT", "stop", **_CALL),
+    "old function call": _chat(None, "function_call"),
+    "thought only": _chat(None, "length", reasoning_content="Let me see"),
+    "thought, then nothing": _chat("", "stop", reasoning="Let me see"),
+    "cut off at once": _chat("", "length"),
+    "refusal": _chat(None, refusal="I will not."),
+    "ended by error": _chat("RIG", "error"),
+    "ended by a list": _chat("RIGHT", []),
+    "usage null inside": _chat(usage={"prompt_tokens": None}),
+    "usage text": _chat(usage={"prompt_tokens": "3"}),
+    "usage negative": _chat(usage={"completion_tokens": -1}),
+    "usage a list": _chat(usage=[1]),
+    "no choices": {"choices": []},
+    "choices null": {"choices": None},
+    "choices an object": {"choices": {}},
+    "choice a text": {"choices": ["RIGHT"]},
+    "message missing": {"choices": [{"text": "RIGHT"}]},
+    "error in 200": {"error": {"message": "overloaded"}},
+    "a list": [1],
+    "a text": "RIGHT",
+    "null": (200, b"null", {}),
+    "empty body": (200, b"", {}),
+    "HTML": (200, b"<html>RIGHT</html>", {}),
+    "half JSON": (200, b'{"choices": [{"message": {"content": "RIG', {}),
+    "not UTF-8": (200, b'{"choices": "\xff"}', {}),
+    "NaN": (
+        200,
+        b'{"choices": [{"message": {"content": "RIGHT"}}], "usage": {"prompt_tokens": NaN}}',
+        {},
+    ),
+    "deep": (200, b"[" * 5000, {}),
+    "401 with the key": (401, b"unknown key: sk-12345678-abcdefgh", {}),
+    "404": (404, b"no model", {}),
+    "500": (500, b"boom", {}),
+    "closed connection": "close",
+    "slow drip": "drip",
+}
 SERVED_MODES: dict[str, object] = {  # what a second try mends
-    "429 with Retry-After": (429, b"slow down", {"Retry-After": "0"}), "503, then fine": (503, b"warming up", {}),
-                                   "too slow, then fine": "sleep"}
+    "429 with Retry-After": (429, b"slow down", {"Retry-After": "0"}),
+    "503, then fine": (503, b"warming up", {}),
+    "too slow, then fine": "sleep",
+}
 
 # %% ../../nbs/9_studies/06_robustness.ipynb #0dae0161
 _LOGPROBS = [None, {"1": {"logprob": -1.0}}, {"2": {"logprob": -0.5}}, {"3": {"logprob": -0.25}}]
@@ -580,41 +1588,68 @@ def _scored(logprobs: object) -> dict:
 
 
 SCORE_MODES: dict[str, object] = {
-    "none": _chat(), "logprobs null": _scored(None), "logprobs empty": _scored([]), "one too few": _scored(_LOGPROBS[:3]),
+    "none": _chat(),
+    "logprobs null": _scored(None),
+    "logprobs empty": _scored([]),
+    "one too few": _scored(_LOGPROBS[:3]),
     "only the prompt's": _scored(_LOGPROBS[:2]),
-    "one too many": _scored([*_LOGPROBS, _LOGPROBS[3]]), "a token null": _scored([*_LOGPROBS[:3], None]),
+    "one too many": _scored([*_LOGPROBS, _LOGPROBS[3]]),
+    "a token null": _scored([*_LOGPROBS[:3], None]),
     "a token empty": _scored([*_LOGPROBS[:3], {}]),
     "logprob null": _scored([*_LOGPROBS[:3], {"3": {"logprob": None}}]),
     "logprob text": _scored([*_LOGPROBS[:3], {"3": {"logprob": "-1"}}]),
     "logprob above 0": _scored([*_LOGPROBS[:3], {"3": {"logprob": 2.0}}]),
     "another token": _scored([*_LOGPROBS[:3], {"9": {"logprob": -1.0}}]),
-    "not finite": (200, b'{"choices": [], "prompt_logprobs": [null, {"1": {"logprob": NaN}}]}', {})}
+    "not finite": (200, b'{"choices": [], "prompt_logprobs": [null, {"1": {"logprob": NaN}}]}', {}),
+}
 
 # %% ../../nbs/9_studies/06_robustness.ipynb #14ce9404
 class Hostile(BaseHTTPRequestHandler):
     "A server that answers every prompt with an odd word as its mode says, and all others rightly."
+
     mode: object = None
     seen: list[str] = []
 
     def do_POST(self):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         word = body["messages"][0]["content"]
-        if self.path == "/tokenize": return self.send(200, json.dumps({"count": 4, "tokens": [0, 1, 2, 3]} if len(body["messages"]) > 1
-                                                                      else {"count": 2, "tokens": [0, 1]}).encode(), {})
+        if self.path == "/tokenize":
+            return self.send(
+                200,
+                json.dumps(
+                    {"count": 4, "tokens": [0, 1, 2, 3]}
+                    if len(body["messages"]) > 1
+                    else {"count": 2, "tokens": [0, 1]}
+                ).encode(),
+                {},
+            )
         type(self).seen.append(word)
         again = self.seen.count(word) > 1
-        if self.mode is None or not word.startswith("odd") or self.mode in SERVED_MODES.values() and again: return self.right()
-        if self.mode == "close": return self.connection.close()
-        if self.mode == "sleep": return time.sleep(0.6)
-        if self.mode == "drip": return self.drip()
-        status, data, headers = self.mode if isinstance(self.mode, tuple) else (200, json.dumps(self.mode).encode(), {})
+        if (
+            self.mode is None
+            or not word.startswith("odd")
+            or self.mode in SERVED_MODES.values()
+            and again
+        ):
+            return self.right()
+        if self.mode == "close":
+            return self.connection.close()
+        if self.mode == "sleep":
+            return time.sleep(0.6)
+        if self.mode == "drip":
+            return self.drip()
+        status, data, headers = (
+            self.mode if isinstance(self.mode, tuple) else (200, json.dumps(self.mode).encode(), {})
+        )
         self.send(status, data, headers)
 
-    def right(self): self.send(200, json.dumps(_scored(_LOGPROBS)).encode(), {})
+    def right(self):
+        self.send(200, json.dumps(_scored(_LOGPROBS)).encode(), {})
 
     def send(self, status: int, data: bytes, headers: dict):
         self.send_response(status)
-        for k, v in {**headers, "Content-Length": str(len(data))}.items(): self.send_header(k, v)
+        for k, v in {**headers, "Content-Length": str(len(data))}.items():
+            self.send_header(k, v)
         self.end_headers()
         self.wfile.write(data)
 
@@ -627,27 +1662,43 @@ class Hostile(BaseHTTPRequestHandler):
             time.sleep(0.05)
 
     def handle_one_request(self):
-        try: super().handle_one_request()
-        except (OSError, ValueError): self.close_connection = True  # the client gave up, or the mode closed the connection
+        try:
+            super().handle_one_request()
+        except (OSError, ValueError):
+            self.close_connection = True  # the client gave up, or the mode closed the connection
 
-    def log_message(self, *args): pass
+    def log_message(self, *args):
+        pass
 
 # %% ../../nbs/9_studies/06_robustness.ipynb #e080f57c
-def under_attack(mode: object, score: bool, url: str,
-                 path: Path) -> tuple[str, int, int]:  # what came, recorded before mending, requests after it
+def under_attack(
+    mode: object, score: bool, url: str, path: Path
+) -> tuple[str, int, int]:  # what came, recorded before mending, requests after it
     "One mode: asked while it lasts, then after it is mended."
     Hostile.mode, Hostile.seen = mode, []
-    model = ServerChat(ModelSpec("any", url=url, api_key_env="HOSTILE_KEY"), timeout=0.4, patience=2.0, pause=0.01)
+    model = ServerChat(
+        ModelSpec("any", url=url, api_key_env="HOSTILE_KEY"), timeout=0.4, patience=2.0, pause=0.01
+    )
     prompts = [chat("", w) for w in ("odd one", "two", "odd three", "four")]
     recorded = RecordedChat(model, path)
-    ask = lambda: recorded.score(prompts, ["yes"] * 4) if score else recorded.generate(prompts, 5)
-    right = lambda found: all(x.logprob == -0.75 and x.tokens == 2 if score else x.text == "RIGHT" for x in found)
-    try: said = "right" if right(ask()) else "WRONG"
-    except ServerError as e: said = "error" if "12345678" not in str(e) else "KEY SHOWN"
+
+    def ask():
+        return recorded.score(prompts, ["yes"] * 4) if score else recorded.generate(prompts, 5)
+
+    def right(found):
+        return all(
+            x.logprob == -0.75 and x.tokens == 2 if score else x.text == "RIGHT" for x in found
+        )
+
+    try:
+        said = "right" if right(ask()) else "WRONG"
+    except ServerError as e:
+        said = "error" if "12345678" not in str(e) else "KEY SHOWN"
     before, Hostile.mode, Hostile.seen = len(recorded), None, []
     mended = right(ask())
     recorded.close()
-    if not mended or "12345678" in path.read_text(encoding="utf-8"): said = "NOT MENDED"
+    if not mended or "12345678" in path.read_text(encoding="utf-8"):
+        said = "NOT MENDED"
     return said, before, len(Hostile.seen)
 
 # %% ../../nbs/9_studies/06_robustness.ipynb #43680c3a
@@ -656,32 +1707,61 @@ CUT_FILES = ("trajectories.jsonl", "calls.jsonl", "passages.jsonl", "tasks.jsonl
 
 def cut_tasks(n: int = 8) -> list[Task]:
     "Tasks with their passages, not all of them in ASCII."
-    pieces = lambda i: (Passage(f"p{i}", f"The ferry no. {i} to Öland costs {i} crowns.", "Fähre", domain="govt"),)
-    return [Task(f"c{i}<::>1", f"c{i}", 1, "govt", f"What does ferry {i} cost?", contexts=pieces(i)) for i in range(n)]
+
+    def pieces(i):
+        return (
+            Passage(
+                f"p{i}", f"The ferry no. {i} to Öland costs {i} crowns.", "Fähre", domain="govt"
+            ),
+        )
+
+    return [
+        Task(f"c{i}<::>1", f"c{i}", 1, "govt", f"What does ferry {i} cost?", contexts=pieces(i))
+        for i in range(n)
+    ]
 
 
-def cut_run(folder: Path, pause: float = 0.0, n: int = 8) -> tuple[Run, int]:  # the run, and how often the model was asked
+def cut_run(
+    folder: Path, pause: float = 0.0, n: int = 8
+) -> tuple[Run, int]:  # the run, and how often the model was asked
     "The run, from its beginning or from where it stopped."
+
     def reply(prompt):
         time.sleep(pause)
         return f"The ferry costs {prompt.messages[-1][1].split('costs ')[1].split()[0]} crowns, sagt Åsa."
+
     model, settings = ScriptedChat(reply), load_settings("laptop", {"batch_size": 2})
     models = Models(settings, chat=model, embedder=HashEmbedder())
-    run = run_tasks(NAIVE, cut_tasks(n), folder, settings, setting="reference", models=models, progress=False)
+    run = run_tasks(
+        NAIVE, cut_tasks(n), folder, settings, setting="reference", models=models, progress=False
+    )
     return run, len(model.asked)
 
 
 def essence(run: Run) -> dict:
     "What of a run may not change."
-    ends = {i: (str(t.outcome), t.answer, t.cited, t.contexts, [s.path for s in t.steps]) for i, t in sorted(run.trajectories.items())}
-    return {"turns": ends, "passages": {i: c.text for i, c in sorted(run.passages.items())}, "tasks": sorted(run.tasks),
-            "predictions": sorted((run.folder / "predictions.jsonl").read_text(encoding="utf-8").splitlines())}
+    ends = {
+        i: (str(t.outcome), t.answer, t.cited, t.contexts, [s.path for s in t.steps])
+        for i, t in sorted(run.trajectories.items())
+    }
+    return {
+        "turns": ends,
+        "passages": {i: c.text for i, c in sorted(run.passages.items())},
+        "tasks": sorted(run.tasks),
+        "predictions": sorted(
+            (run.folder / "predictions.jsonl").read_text(encoding="utf-8").splitlines()
+        ),
+    }
 
 # %% ../../nbs/9_studies/06_robustness.ipynb #9e0ebbf8
 def doubled(folder: Path) -> list[str]:
     "Names that stand twice in a log."
-    name = {"trajectories.jsonl": lambda o: o["task_id"], "calls.jsonl": lambda o: o["key"], "passages.jsonl": lambda o: o["id"],
-            "tasks.jsonl": lambda o: o["task"]["id"]}
+    name = {
+        "trajectories.jsonl": lambda o: o["task_id"],
+        "calls.jsonl": lambda o: o["key"],
+        "passages.jsonl": lambda o: o["id"],
+        "tasks.jsonl": lambda o: o["task"]["id"],
+    }
     counts = {f: Counter(name[f](o) for _, o in read_jsonl(folder / f)) for f in CUT_FILES}
     return [f"{f}: {k}" for f, c in counts.items() for k, n in c.items() if n > 1]
 
@@ -692,14 +1772,20 @@ def truncated(whole: Path, folder: Path, name: str, at: int, right: dict) -> str
     os.truncate(folder / name, at)
     lost = 8 - len(list(read_jsonl(folder / name, torn_tail=True)))
     run, asked = cut_run(folder)
-    if essence(run) != right: return "CHANGED"
-    if doubled(folder): return "REPEATED"
+    if essence(run) != right:
+        return "CHANGED"
+    if doubled(folder):
+        return "REPEATED"
     return "as it was" if asked == 0 or name == "calls.jsonl" and asked <= lost else "ASKED AGAIN"
 
 
 def places(data: bytes, n: int) -> list[int]:
     "Where to cut: around the ends of lines and in the middle of characters first, the rest evenly."
     ends = [i for i, b in enumerate(data) if b == 10]
-    special = {max(0, e + d) for e in ends for d in (-1, 0, 1, 2)} | {i for i, b in enumerate(data) if b >= 0x80} | {0, 1, len(data) - 1}
+    special = (
+        {max(0, e + d) for e in ends for d in (-1, 0, 1, 2)}
+        | {i for i, b in enumerate(data) if b >= 0x80}
+        | {0, 1, len(data) - 1}
+    )
     evenly = {int(len(data) * k / n) for k in range(n)}
-    return sorted([*sorted(special)[::max(1, len(special) * 2 // n)], *evenly])[:n + n // 4]
+    return sorted([*sorted(special)[:: max(1, len(special) * 2 // n)], *evenly])[: n + n // 4]

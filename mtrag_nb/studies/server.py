@@ -40,7 +40,8 @@ def as_folder(
 ) -> Path:
     "A model as safetensors, tokenizer and settings, as every server opens them. What is there is not written again."
     folder = Path(folder)
-    if (folder / "config.json").exists(): return folder
+    if (folder / "config.json").exists():
+        return folder
     tokenizer, model = load_gguf(find_model(spec or load_settings().chat), torch_dtype("fp32"))
     model.generation_config.do_sample, model.hf_quantizer = True, None
     model.save_pretrained(folder)
@@ -60,8 +61,10 @@ def wait_for(url: str, process: subprocess.Popen, log: Path, seconds: float) -> 
     end = time.monotonic() + seconds
     while time.monotonic() < end and process.poll() is None:
         try:
-            if httpx.get(url, timeout=5).is_success: return
-        except httpx.HTTPError: time.sleep(0.3)
+            if httpx.get(url, timeout=5).is_success:
+                return
+        except httpx.HTTPError:
+            time.sleep(0.3)
     raise ServerError(f"the server did not start: {log.read_text(errors='replace')[-600:]}")
 
 # %% ../../nbs/9_studies/12_server.ipynb #019a4328
@@ -72,10 +75,23 @@ def served(
 ) -> Iterator[tuple[ModelSpec, subprocess.Popen]]:  # what a profile says of it, and the process
     "`transformers serve` with a model, while the block runs. Raises ServerError if it does not start."
     port, log = free_port(), Path(tempfile.mkstemp(suffix=".log")[1])
-    command = [Path(sys.executable).with_name("transformers"), "serve", folder, "--device", "cpu", "--dtype", "float32",
-               "--host", "127.0.0.1", "--port", port]
+    command = [
+        Path(sys.executable).with_name("transformers"),
+        "serve",
+        folder,
+        "--device",
+        "cpu",
+        "--dtype",
+        "float32",
+        "--host",
+        "127.0.0.1",
+        "--port",
+        port,
+    ]
     with open(log, "wb") as out:
-        process = subprocess.Popen([*map(str, command)], stdout=out, stderr=out, env={**os.environ, "HF_HUB_OFFLINE": "1"})
+        process = subprocess.Popen(
+            [*map(str, command)], stdout=out, stderr=out, env={**os.environ, "HF_HUB_OFFLINE": "1"}
+        )
     try:
         wait_for(f"http://127.0.0.1:{port}/health", process, log, seconds)
         yield ModelSpec(str(folder), url=f"http://127.0.0.1:{port}/v1"), process
@@ -97,38 +113,63 @@ def answered(
 ) -> list[tuple[str, str]]:  # outcome and answer of each task, in order
     "What a system answers."
     setting = {"index": index} if index else {"setting": "reference"}
-    run = run_tasks(system_named(system), tasks, out, models.settings, models=models, progress=False, **setting)
+    run = run_tasks(
+        system_named(system), tasks, out, models.settings, models=models, progress=False, **setting
+    )
     ends = [run.trajectories[t.id] for t in tasks]
     return [(t.end, t.answer) for t in ends]
 
 
 def over(spec: ModelSpec, changes: dict | None = None) -> Models:
     "The laptop's models, with the chat model behind a server."
-    return Models(configured("self_crag", "laptop", {**GREEDY, "chat.name": spec.name, "chat.url": spec.url, **(changes or {})}))
+    return Models(
+        configured(
+            "self_crag",
+            "laptop",
+            {**GREEDY, "chat.name": spec.name, "chat.url": spec.url, **(changes or {})},
+        )
+    )
 
 # %% ../../nbs/9_studies/12_server.ipynb #70652115
 def cpu_seconds(pid: int) -> float:
     "CPU-seconds of a process so far (Linux); 0 elsewhere."
-    try: fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError: return 0.0
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def timed(tasks: Sequence[Task], out: Path, models: Models, index: Path | None, pids: Sequence[int]) -> tuple[list, dict]:
+def timed(
+    tasks: Sequence[Task], out: Path, models: Models, index: Path | None, pids: Sequence[int]
+) -> tuple[list, dict]:
     "Answers, and what they took: calls, and the seconds and CPU-seconds of these processes."
     models.chat.generate([], 1)
     start, cpu = time.perf_counter(), sum(map(cpu_seconds, pids))
     found = answered(tasks, out, models, index)
     calls = sum(1 for _ in open(out / "calls.jsonl", encoding="utf-8"))
-    return found, {"calls": calls, "seconds": round(time.perf_counter() - start, 1),
-                   "cpu_seconds": round(sum(map(cpu_seconds, pids)) - cpu, 1)}
+    return found, {
+        "calls": calls,
+        "seconds": round(time.perf_counter() - start, 1),
+        "cpu_seconds": round(sum(map(cpu_seconds, pids)) - cpu, 1),
+    }
 
 # %% ../../nbs/9_studies/12_server.ipynb #25423b7a
 def server_table(measured: dict) -> str:
     "Both ways, side by side."
-    row = lambda name, m: (name, m["calls"], f"{60 * m['calls'] / m['seconds']:.1f}", f"{60 * m['calls'] / m['cpu_seconds']:.1f}")
-    return text_table(["", "calls", "a minute", "a CPU-minute"],
-                      [row("in this process", measured["here"]), row("transformers serve", measured["server"])])
+
+    def row(name, m):
+        return (
+            name,
+            m["calls"],
+            f"{60 * m['calls'] / m['seconds']:.1f}",
+            f"{60 * m['calls'] / m['cpu_seconds']:.1f}",
+        )
+
+    return text_table(
+        ["", "calls", "a minute", "a CPU-minute"],
+        [row("in this process", measured["here"]), row("transformers serve", measured["server"])],
+    )
 
 # %% ../../nbs/9_studies/12_server.ipynb #2cdda381
 def main(
@@ -141,18 +182,36 @@ def main(
     work.mkdir(parents=True, exist_ok=True)
     tasks = read_tasks(sample_dir() / "reference.jsonl")[:turns]
     models = Models(configured("self_crag", "laptop", {**GREEDY, "batch_size": 4}))
-    build_index(list(read_corpus(*sample_corpus())), work / "index", models.embedder, models.settings.chunks, progress=False)
+    build_index(
+        list(read_corpus(*sample_corpus())),
+        work / "index",
+        models.embedder,
+        models.settings.chunks,
+        progress=False,
+    )
     here, ours = timed(tasks, work / "here", models, work / "index", [os.getpid()])
     with served(as_folder(work / "smollm2")) as (spec, process):
         server = over(spec, {"batch_size": 4})
         server = Models(server.settings, embedder=models.embedder)
-        found, theirs = timed(tasks, work / "server", server, work / "index", [os.getpid(), process.pid])
+        found, theirs = timed(
+            tasks, work / "server", server, work / "index", [os.getpid(), process.pid]
+        )
         abilities = asdict(server.chat.abilities)
     same = [a == b for a, b in zip(here, found)]
-    measured = {"machine": machine(), "packages": package_versions(), "turns": turns, "same": sum(same), "ends": [end for end, _ in here],
-                "different": [{"task": t.id, "here": a, "server": b} for t, a, b in zip(tasks, here, found) if a != b],
-                "abilities": abilities, "here": ours, "server": theirs, "load": [round(x, 1) for x in os.getloadavg()]
-                if hasattr(os, "getloadavg") else []}
+    measured = {
+        "machine": machine(),
+        "packages": package_versions(),
+        "turns": turns,
+        "same": sum(same),
+        "ends": [end for end, _ in here],
+        "different": [
+            {"task": t.id, "here": a, "server": b} for t, a, b in zip(tasks, here, found) if a != b
+        ],
+        "abilities": abilities,
+        "here": ours,
+        "server": theirs,
+        "load": [round(x, 1) for x in os.getloadavg()] if hasattr(os, "getloadavg") else [],
+    }
     write_json(out, measured)
     print(server_table(measured))
     return measured

@@ -23,8 +23,22 @@ from ..search.index import Hit, Index, open_index
 from ..search.rerankers import SIGNALS, PassageReranker, TalkReranker, rank_hits
 from ..search.retrieve import Retriever
 from .calibration import real_data
-from .retrieval import (BEST, HELD, TALK, PLAIN, Asked, Remembered, Study, conversation_of, half_of, packed,
-                                        passage_scores, questions_of, unpacked, ways)
+from mtrag_nb.studies.retrieval import (
+    BEST,
+    HELD,
+    TALK,
+    PLAIN,
+    Asked,
+    Remembered,
+    Study,
+    conversation_of,
+    half_of,
+    packed,
+    passage_scores,
+    questions_of,
+    unpacked,
+    ways,
+)
 
 # %% auto #0
 __all__ = ['STRETCH', 'RIDGE', 'FIRST', 'ADDED', 'EXPANSIONS', 'WIDER', 'Pooled', 'candidates_of', 'learned', 'ranked_by',
@@ -35,24 +49,42 @@ __all__ = ['STRETCH', 'RIDGE', 'FIRST', 'ADDED', 'EXPANSIONS', 'WIDER', 'Pooled'
 @dataclass(frozen=True, repr=False)
 class Pooled:
     "The candidates of a question, in the order in which they were found."
+
     asked: Asked
     passages: tuple[str, ...]  # of each candidate: the passage it is of
     signals: np.ndarray  # [candidates, SIGNALS]
 
     @property
-    def gold(self) -> np.ndarray: return np.array([p in self.asked.gold for p in self.passages], bool)
+    def gold(self) -> np.ndarray:
+        return np.array([p in self.asked.gold for p in self.passages], bool)
 
     @property
-    def talk(self) -> str: return self.asked.task.conversation_id
+    def talk(self) -> str:
+        return self.asked.task.conversation_id
 
 
-def candidates_of(asked: Sequence[Asked], index: Index, embedder: Remembered, views: str = ways()[TALK].settings.views) -> list[Pooled]:
+def candidates_of(
+    asked: Sequence[Asked],
+    index: Index,
+    embedder: Remembered,
+    views: str = ways()[TALK].settings.views,
+) -> list[Pooled]:
     "The pooled candidates of questions."
-    retriever = Retriever(index, embedder, settings=RetrievalSettings(30, views=views, fusion="pool", reranker="none"))
+    retriever = Retriever(
+        index, embedder, settings=RetrievalSettings(30, views=views, fusion="pool", reranker="none")
+    )
     talks = list(map(conversation_of, asked))
-    ranked = retriever.ranked_many([a.task.question for a in asked], [a.task.domain for a in asked], talks)
-    signals, reranker = lambda a, hits, talk: reranker.signals(a.task.question, hits, talk), TalkReranker(index, embedder)
-    return [Pooled(a, tuple(h.document_id for h in hits), signals(a, hits, talk)) for a, hits, talk in zip(asked, ranked, talks)]
+    ranked = retriever.ranked_many(
+        [a.task.question for a in asked], [a.task.domain for a in asked], talks
+    )
+    signals, reranker = (
+        lambda a, hits, talk: reranker.signals(a.task.question, hits, talk),
+        TalkReranker(index, embedder),
+    )
+    return [
+        Pooled(a, tuple(h.document_id for h in hits), signals(a, hits, talk))
+        for a, hits, talk in zip(asked, ranked, talks)
+    ]
 
 # %% ../../nbs/9_studies/08a_signals.ipynb #b3fcab9d
 STRETCH, RIDGE = 20.0, 0.003
@@ -61,7 +93,8 @@ STRETCH, RIDGE = 20.0, 0.003
 def learned(pooled: Iterable[Pooled]) -> np.ndarray:  # [SIGNALS]
     "Weights that put gold first. Raises ValueError if no question can teach any."
     taught = [(STRETCH * p.signals, p.gold) for p in pooled if p.gold.any() and not p.gold.all()]
-    if not taught: raise ValueError("no question has gold candidates and others")
+    if not taught:
+        raise ValueError("no question has gold candidates and others")
 
     def loss(w):
         value, slope = RIDGE * w @ w, 2 * RIDGE * w
@@ -76,13 +109,18 @@ def learned(pooled: Iterable[Pooled]) -> np.ndarray:  # [SIGNALS]
 
 def ranked_by(weights: np.ndarray, pooled: Iterable[Pooled]) -> list[list[str]]:
     "The passages of each question in the order of its weighted signals."
-    order = lambda p: np.argsort(-np.round(p.signals @ weights, 6), kind="stable")
+
+    def order(p):
+        return np.argsort(-np.round(p.signals @ weights, 6), kind="stable")
+
     return [[p.passages[n] for n in order(p)] for p in pooled]
 
 # %% ../../nbs/9_studies/08a_signals.ipynb #c361fd55
 def left_out(domains: Mapping[str, Sequence[Pooled]]) -> dict[str, np.ndarray]:
     "For each domain the weights learned on all the others."
-    return {d: learned([p for other, ps in domains.items() if other != d for p in ps]) for d in domains}
+    return {
+        d: learned([p for other, ps in domains.items() if other != d for p in ps]) for d in domains
+    }
 
 
 def learned_on(half: str, domains: Mapping[str, Sequence[Pooled]]) -> np.ndarray:
@@ -98,7 +136,11 @@ def telling_words(question: str, hits: Sequence[Hit], index: Index) -> str:
     there = [set(words(h.text)) for h in hits]
     new = sorted(set().union(*there) - set(words(question)))
     common = index.parents.frequency(new)
-    weight = {w: sum(w in one for one in there) * np.log(index.manifest.total("children") / (1 + common.get(w, 0))) for w in new}
+    weight = {
+        w: sum(w in one for one in there)
+        * np.log(index.manifest.total("children") / (1 + common.get(w, 0)))
+        for w in new
+    }
     return " ".join(sorted(new, key=lambda w: (-round(weight[w], 6), w))[:ADDED])
 
 
@@ -114,23 +156,42 @@ def expanded(
     "Search again with what was found first."
     out, passage = [], PassageReranker(index)
     ranked = Retriever(index, embedder, settings=ways()[HELD].settings).ranked_many(
-        [a.task.question for a in asked], [a.task.domain for a in asked], list(map(conversation_of, asked)))
+        [a.task.question for a in asked],
+        [a.task.domain for a in asked],
+        list(map(conversation_of, asked)),
+    )
     for a, hits in zip(asked, ranked):
         plain = embedder.encode([a.task.question], query=True)[0]
-        query = plain + share * index.vectors([h.chunk_id for h in hits[:FIRST]]).mean(axis=0) if hits else plain
+        query = (
+            plain + share * index.vectors([h.chunk_id for h in hits[:FIRST]]).mean(axis=0)
+            if hits
+            else plain
+        )
         query = query / np.linalg.norm(query)
         more = index.search(query, depth, a.task.domain)[0]
-        if with_words: more += index.search_sparse([f"{a.task.question} {telling_words(a.task.question, hits[:FIRST], index)}"],
-                                                   depth, a.task.domain)[0]
+        if with_words:
+            more += index.search_sparse(
+                [f"{a.task.question} {telling_words(a.task.question, hits[:FIRST], index)}"],
+                depth,
+                a.task.domain,
+            )[0]
         every = list({h.chunk_id: h for h in [*hits, *more]}.values())
-        cosines = index.vectors([h.chunk_id for h in every]) @ (query if rescored else plain) if every else []
+        cosines = (
+            index.vectors([h.chunk_id for h in every]) @ (query if rescored else plain)
+            if every
+            else []
+        )
         scored = [replace(h, score=float(c), rerank_score=None) for h, c in zip(every, cosines)]
         out.append([h.document_id for h in rank_hits(passage, a.task.question, scored)])
     return out
 
 
-EXPANSIONS = {"expanded by vectors, new candidates": (0.5, False, False), "expanded by words, new candidates": (0.0, True, False),
-              "expanded by vectors, ranked by them": (0.3, False, True), "expanded by both, ranked by them": (0.5, True, True)}
+EXPANSIONS = {
+    "expanded by vectors, new candidates": (0.5, False, False),
+    "expanded by words, new candidates": (0.0, True, False),
+    "expanded by vectors, ranked by them": (0.3, False, True),
+    "expanded by both, ranked by them": (0.5, True, True),
+}
 
 # %% ../../nbs/9_studies/08a_signals.ipynb #82e49369
 WIDER = {f"{name}, learned on other domains": ways()[name].settings.views for name in (BEST, TALK)}
@@ -147,13 +208,23 @@ def measure_domains(
     for domain, folder in indexes.items():
         asked = questions_of(data, domain)
         with open_index(folder, embedder) as index:
-            for name, views in WIDER.items(): sets[name][domain] = candidates_of(asked, index, embedder, views)
-            rows = {name: passage_scores(asked, expanded(asked, index, embedder, *how)) for name, how in EXPANSIONS.items()}
-            out["domains"][domain] = {"index": index.fingerprint, "tasks": [a.task.id for a in asked], "ways": rows}
+            for name, views in WIDER.items():
+                sets[name][domain] = candidates_of(asked, index, embedder, views)
+            rows = {
+                name: passage_scores(asked, expanded(asked, index, embedder, *how))
+                for name, how in EXPANSIONS.items()
+            }
+            out["domains"][domain] = {
+                "index": index.fingerprint,
+                "tasks": [a.task.id for a in asked],
+                "ways": rows,
+            }
     for name, domains in sets.items():
         weights = out["weights"][name] = left_out(domains)
         for d, ps in domains.items():
-            out["domains"][d]["ways"][name] = passage_scores([p.asked for p in ps], ranked_by(weights[d], ps))
+            out["domains"][d]["ways"][name] = passage_scores(
+                [p.asked for p in ps], ranked_by(weights[d], ps)
+            )
     out["weights"]["choosing half"] = {"all": learned_on("choosing", sets[next(iter(WIDER))])}
     return out
 
@@ -168,12 +239,25 @@ def main(
     data = real_data("mtrag-human/reference.jsonl and mtrag-human/retrieval_tasks")
     embedder = Remembered(Embedder(load_settings().embedder), known)
     if not isinstance(index, Mapping):
-        with open_index(index, embedder) as opened: index = dict.fromkeys(domains or opened.manifest.domains, index)
+        with open_index(index, embedder) as opened:
+            index = dict.fromkeys(domains or opened.manifest.domains, index)
     found = measure_domains(index, data, embedder)
     for there in found["domains"].values():
-        there["ways"] = {n: {kind: packed(v) for kind, v in zip(("ndcg", "recall"), values)} for n, values in there["ways"].items()}
-    weights = {n: {d: dict(zip(SIGNALS, w.round(2).tolist())) for d, w in ws.items()} for n, ws in found["weights"].items()}
-    told = {"machine": machine(), "packages": package_versions(), "embedder": embedder.fingerprint, **found, "weights": weights}
+        there["ways"] = {
+            n: {kind: packed(v) for kind, v in zip(("ndcg", "recall"), values)}
+            for n, values in there["ways"].items()
+        }
+    weights = {
+        n: {d: dict(zip(SIGNALS, w.round(2).tolist())) for d, w in ws.items()}
+        for n, ws in found["weights"].items()
+    }
+    told = {
+        "machine": machine(),
+        "packages": package_versions(),
+        "embedder": embedder.fingerprint,
+        **found,
+        "weights": weights,
+    }
     write_json(out, told)
     print(weights["choosing half"]["all"])
     return told
@@ -183,19 +267,30 @@ def side_by_side(
     told: Mapping,  # what `main` wrote
     ways_told: Mapping,  # data/measured/retrieval.json
     half: str = "",  # "choosing" or "reporting"; "": both
-) -> tuple[list[str], dict[str, dict[str, np.ndarray]]]:  # conversations; way -> measure -> value for each question
+) -> tuple[
+    list[str], dict[str, dict[str, np.ndarray]]
+]:  # conversations; way -> measure -> value for each question
     "The ways of both files over the same questions. Raises DataError if a domain's questions are not the same."
     talks, values = [], {}
     for d, there in told["domains"].items():
         if there["tasks"] != ways_told["domains"][d]["tasks"]:
-            raise DataError(f"{d}: signals and ways were measured on other questions", remedy="make retrieval signals")
-        keep = [n for n, t in enumerate(there["tasks"]) if half in ("", half_of(t.split("<::>")[0]))]
+            raise DataError(
+                f"{d}: signals and ways were measured on other questions",
+                remedy="make retrieval signals",
+            )
+        keep = [
+            n for n, t in enumerate(there["tasks"]) if half in ("", half_of(t.split("<::>")[0]))
+        ]
         talks += [there["tasks"][n].split("<::>")[0] for n in keep]
         for name, kinds in {**ways_told["domains"][d]["ways"], **there["ways"]}.items():
             for kind in ("ndcg", "recall"):
                 row = unpacked(kinds[kind])
                 values.setdefault(name, {}).setdefault(kind, []).extend(row[n] for n in keep)
-    return talks, {n: {k: np.array(v) for k, v in kinds.items()} for n, kinds in values.items() if len(kinds["ndcg"]) == len(talks)}
+    return talks, {
+        n: {k: np.array(v) for k, v in kinds.items()}
+        for n, kinds in values.items()
+        if len(kinds["ndcg"]) == len(talks)
+    }
 
 
 def signals_table(told: Mapping, ways_told: Mapping, half: str = "", than: str = HELD) -> str:

@@ -13,7 +13,15 @@ from ..core.files import JsonlLog, read_jsonl
 from ..core.record import Outcome
 from ..core.types import DataError, digest
 from ..evaluate.audit import COSTS
-from ..evaluate.blame import Blame, BlameReport, Decided, Gate, blame_turn, together, turn_gates
+from mtrag_nb.evaluate.blame import (
+    Blame,
+    BlameReport,
+    Decided,
+    Gate,
+    blame_turn,
+    together,
+    turn_gates,
+)
 from ..evaluate.pairs import RUNG_NAMES, UP, Audit, Ending, Ladder, endings, in_order, paired
 from ..evaluate.recording import Recording
 
@@ -25,6 +33,7 @@ __all__ = ['Kept', 'Turned', 'turned', 'as_line', 'from_line', 'read_turns', 'ke
 @dataclass(frozen=True)
 class Turned:
     "What one system came to in one turn, with and without its parts."
+
     system: str
     task: str
     identity: str  # digest of what decides the answers of the run
@@ -44,14 +53,41 @@ def turned(
 ) -> list[Turned]:
     "The turns of a run. Raises DataError if a fork lacks one of them."
     ends, state = endings(run), digest(run.manifest.get("identity", {}), 8)
-    forks = {what: {n: endings(r) for n, r in (some or {}).items()} for what, some in (("off", off), ("known", known))}
+    forks = {
+        what: {n: endings(r) for n, r in (some or {}).items()}
+        for what, some in (("off", off), ("known", known))
+    }
     own = endings(live) if live else {}
-    absent = [f"{run.name}, {n}: {i}" for some in forks.values() for n, found in some.items() for i in ends if i not in found]
+    absent = [
+        f"{run.name}, {n}: {i}"
+        for some in forks.values()
+        for n, found in some.items()
+        for i in ends
+        if i not in found
+    ]
     if absent:
-        raise DataError(f"a fork lacks turns of its run ({absent[0]} and {len(absent) - 1} more)", remedy="Make it anew, of all turns")
-    of = lambda what, i: {n: found[i] for n, found in forks[what].items()}
-    return [Turned(run.system, i, state, blame_turn(run, i), e, tuple(turn_gates(run, run.turns[i])) if i in run.gold else (), own.get(i),
-                   None if off is None else of("off", i), None if known is None else of("known", i)) for i, e in ends.items()]
+        raise DataError(
+            f"a fork lacks turns of its run ({absent[0]} and {len(absent) - 1} more)",
+            remedy="Make it anew, of all turns",
+        )
+
+    def of(what, i):
+        return {n: found[i] for n, found in forks[what].items()}
+
+    return [
+        Turned(
+            run.system,
+            i,
+            state,
+            blame_turn(run, i),
+            e,
+            tuple(turn_gates(run, run.turns[i])) if i in run.gold else (),
+            own.get(i),
+            None if off is None else of("off", i),
+            None if known is None else of("known", i),
+        )
+        for i, e in ends.items()
+    ]
 
 # %% ../../nbs/9_studies/16a_sittings.ipynb #sit00010
 _SAME = "="  # of a fork: as in the run
@@ -64,31 +100,79 @@ def _short(x: float | None) -> float | None:
 
 def _row(e: Ending, run: Ending | None = None) -> list | str:
     "An ending, or that a fork has the run's."
-    if run and replace(e, cost={**e.cost, "seconds": run.cost["seconds"]}) == run: return _SAME
+    if run and replace(e, cost={**e.cost, "seconds": run.cost["seconds"]}) == run:
+        return _SAME
     return [e.came, _short(e.value), e.outcome.value, e.said, *(_short(e.cost[by]) for by in COSTS)]
 
 
 def as_line(t: Turned) -> dict:
     "A turn as plain data."
-    gate = lambda g: [g.name, g.what, g.calls, g.tokens,
-                      [[c.good, c.passed, _short(c.score)] for c in g.cases]]
-    forks = {what: {n: _row(e, t.run) for n, e in some.items()} for what, some in (("off", t.off), ("known", t.known)) if some is not None}
-    return {"system": t.system, "task": t.task, "talk": t.run.talk, "turn": t.run.turn, "identity": t.identity,
-            "cause": t.blame.cause, "node": t.blame.node, "run": _row(t.run), "gates": [gate(g) for g in t.gates],
-            **({"live": _row(t.live)} if t.live else {}), **forks}
+
+    def gate(g):
+        return [
+            g.name,
+            g.what,
+            g.calls,
+            g.tokens,
+            [[c.good, c.passed, _short(c.score)] for c in g.cases],
+        ]
+
+    forks = {
+        what: {n: _row(e, t.run) for n, e in some.items()}
+        for what, some in (("off", t.off), ("known", t.known))
+        if some is not None
+    }
+    return {
+        "system": t.system,
+        "task": t.task,
+        "talk": t.run.talk,
+        "turn": t.run.turn,
+        "identity": t.identity,
+        "cause": t.blame.cause,
+        "node": t.blame.node,
+        "run": _row(t.run),
+        "gates": [gate(g) for g in t.gates],
+        **({"live": _row(t.live)} if t.live else {}),
+        **forks,
+    }
 
 
 def from_line(line: Mapping) -> Turned:
     "A turn from plain data. Raises KeyError, TypeError or ValueError for what is none."
+
     def ending(row: Sequence | str) -> Ending:
-        if row == _SAME: return run
+        if row == _SAME:
+            return run
         came, value, outcome, said, *cost = row
-        return Ending(line["talk"], line["turn"], came, value, Outcome(outcome), said, dict(zip(COSTS, cost, strict=True)))
+        return Ending(
+            line["talk"],
+            line["turn"],
+            came,
+            value,
+            Outcome(outcome),
+            said,
+            dict(zip(COSTS, cost, strict=True)),
+        )
+
     run = ending(line["run"])
-    forks = {what: {n: ending(row) for n, row in line[what].items()} if what in line else None for what in ("off", "known")}
-    gate = lambda name, what, calls, tokens, cases: Gate(name, what, tuple(Decided(line["talk"], *c) for c in cases), calls, tokens)
-    return Turned(line["system"], line["task"], line["identity"], Blame(line["task"], run.came, line["cause"], line["node"]), run,
-                  tuple(gate(*g) for g in line["gates"]), ending(line["live"]) if "live" in line else None, **forks)
+    forks = {
+        what: {n: ending(row) for n, row in line[what].items()} if what in line else None
+        for what in ("off", "known")
+    }
+
+    def gate(name, what, calls, tokens, cases):
+        return Gate(name, what, tuple(Decided(line["talk"], *c) for c in cases), calls, tokens)
+
+    return Turned(
+        line["system"],
+        line["task"],
+        line["identity"],
+        Blame(line["task"], run.came, line["cause"], line["node"]),
+        run,
+        tuple(gate(*g) for g in line["gates"]),
+        ending(line["live"]) if "live" in line else None,
+        **forks,
+    )
 
 # %% ../../nbs/9_studies/16a_sittings.ipynb #sit00013
 Kept = dict[tuple[str, str], Turned]  # system, task -> turn
@@ -99,34 +183,55 @@ def read_turns(path: str | Path, set_name: str) -> Kept:
     found: Kept = {}
     for n, line in read_jsonl(path, torn_tail=True) if Path(path).exists() else ():
         try:
-            if line["set"] == set_name: found[line["system"], line["task"]] = from_line(line)
+            if line["set"] == set_name:
+                found[line["system"], line["task"]] = from_line(line)
         except (KeyError, TypeError, ValueError) as e:
-            raise DataError(f"not a turn ({type(e).__name__}: {e})", path, n, "Remove the line: its turn is measured again") from None
+            raise DataError(
+                f"not a turn ({type(e).__name__}: {e})",
+                path,
+                n,
+                "Remove the line: its turn is measured again",
+            ) from None
     return found
 
 
-def keep_turns(path: str | Path, set_name: str, turns: Sequence[Turned]) -> Kept:  # all of the set that are kept now
+def keep_turns(
+    path: str | Path, set_name: str, turns: Sequence[Turned]
+) -> Kept:  # all of the set that are kept now
     "Add turns to a file. Raises DataError, and adds none, if one of their systems was run otherwise before."
     kept = read_turns(path, set_name)
     before = {t.system: t.identity for t in kept.values()}
     for t in turns:
         if before.setdefault(t.system, t.identity) != t.identity:
-            raise DataError(f"{t.system} on {set_name} was run otherwise before (identity {before[t.system]}, now {t.identity}): with "
-                            "other prompts, models, settings or another index", path,
-                            remedy="Move the file away, and measure all of it anew")
+            raise DataError(
+                f"{t.system} on {set_name} was run otherwise before (identity {before[t.system]}, now {t.identity}): with "
+                "other prompts, models, settings or another index",
+                path,
+                remedy="Move the file away, and measure all of it anew",
+            )
     log = JsonlLog(path)
     try:
-        for t in turns: log.append({"set": set_name, **as_line(_completed(t, kept.get((t.system, t.task))))})
-    finally: log.close()
+        for t in turns:
+            log.append({"set": set_name, **as_line(_completed(t, kept.get((t.system, t.task))))})
+    finally:
+        log.close()
     return read_turns(path, set_name)
 
 
 def _completed(t: Turned, before: Turned | None) -> Turned:
     "A turn with what was measured of it before and is not now."
-    return replace(t, **{p: getattr(before, p) for p in ("live", "off", "known") if getattr(t, p) is None}) if before else t
+    return (
+        replace(
+            t, **{p: getattr(before, p) for p in ("live", "off", "known") if getattr(t, p) is None}
+        )
+        if before
+        else t
+    )
 
 
-def lacking(kept: Kept, system: str, tasks: Iterable[str], parts: Iterable[str] = ()) -> bool:  # parts: live, audit, ladder
+def lacking(
+    kept: Kept, system: str, tasks: Iterable[str], parts: Iterable[str] = ()
+) -> bool:  # parts: live, audit, ladder
     "Whether some of these tasks have yet to be measured, or a part of them has."
     of = {"live": "live", "audit": "off", "ladder": "known"}
     found = [kept.get((system, i)) for i in tasks]
@@ -136,10 +241,14 @@ def lacking(kept: Kept, system: str, tasks: Iterable[str], parts: Iterable[str] 
 def report_of(
     name: str,
     turns: Sequence[Turned],
-    groups: Mapping[str, Mapping[str, str]],  # as `blame.groups_of` has them: labels are the benchmark's, and are not kept
+    groups: Mapping[
+        str, Mapping[str, str]
+    ],  # as `blame.groups_of` has them: labels are the benchmark's, and are not kept
 ) -> BlameReport:
     "Where the turns of a system went wrong."
-    return BlameReport(name, {t.task: t.blame for t in turns}, {t.task: t.run.talk for t in turns}, groups)
+    return BlameReport(
+        name, {t.task: t.blame for t in turns}, {t.task: t.run.talk for t in turns}, groups
+    )
 
 
 def gates_of(turns: Sequence[Turned]) -> list[Gate]:
@@ -149,16 +258,21 @@ def gates_of(turns: Sequence[Turned]) -> list[Gate]:
 
 def _as_before(some: Mapping[str, Ending], name: str, run: Ending) -> Ending:
     "A fork that a sitting lacks: all up to a rung is then all up to the one below it; else the turn is what it was."
-    if not name.startswith(UP): return run
-    below = RUNG_NAMES[:RUNG_NAMES.index(name.removeprefix(UP)) + 1]
+    if not name.startswith(UP):
+        return run
+    below = RUNG_NAMES[: RUNG_NAMES.index(name.removeprefix(UP)) + 1]
     return next((some[n] for r in reversed(below) for n in (UP + r, r) if n in some), run)
 
 
-def _forks(turns: Sequence[Turned], what: str) -> dict[str, dict[str, Ending]]:  # what: off or known; name -> task id -> ending
+def _forks(
+    turns: Sequence[Turned], what: str
+) -> dict[str, dict[str, Ending]]:  # what: off or known; name -> task id -> ending
     "The forks of the turns that have any."
     some = [(t, getattr(t, what)) for t in turns if getattr(t, what) is not None]
     names = dict.fromkeys(n for _, of in some for n in of)
-    return {n: {t.task: of[n] if n in of else _as_before(of, n, t.run) for t, of in some} for n in names}
+    return {
+        n: {t.task: of[n] if n in of else _as_before(of, n, t.run) for t, of in some} for n in names
+    }
 
 
 def audit_of(name: str, turns: Sequence[Turned]) -> Audit:
@@ -174,7 +288,13 @@ def ladder_of(
 ) -> Ladder:
     "What a perfect stage would gain."
     run, rungs = {t.task: t.run for t in turns}, in_order(_forks(turns, "known"))
-    if not own: return Ladder(name, {n: paired(n, run, known) for n, known in rungs.items()})
+    if not own:
+        return Ladder(name, {n: paired(n, run, known) for n, known in rungs.items()})
     alone = {n: rungs.get(UP + n, known) for n, known in rungs.items() if not n.startswith(UP)}
     live = {t.task: t.live for t in turns if t.live}
-    return Ladder(name, {n: paired(n, live, known) for n, known in {"gold history": run, **alone}.items()} if live else {})
+    return Ladder(
+        name,
+        {n: paired(n, live, known) for n, known in {"gold history": run, **alone}.items()}
+        if live
+        else {},
+    )

@@ -32,6 +32,7 @@ __all__ = ['Reads', 'SUBMISSIONS', 'FULL', 'Official', 'submitted', 'from_rating
 @dataclass(frozen=True)
 class Official:
     "An answer with the official verdict on it."
+
     task_id: str
     label: str  # answerability
     verdict: float  # 1, 0.5 or 0: does it say that there is not enough to answer?
@@ -52,8 +53,19 @@ def submitted(path: str | Path, labels: Mapping[str, str]) -> list[Official]:
 
 def from_ratings(answers: Iterable[RatedAnswer]) -> list[Official]:
     "Rated answers, with the verdict that `conditional_idk` implies."
-    right = lambda a: a.official["conditional_idk"] == 1
-    return [Official(a.task.id, a.gold.answerability, float(right(a) == (a.gold.answerability in TO_REFUSE)), a.answer) for a in answers]
+
+    def right(a):
+        return a.official["conditional_idk"] == 1
+
+    return [
+        Official(
+            a.task.id,
+            a.gold.answerability,
+            float(right(a) == (a.gold.answerability in TO_REFUSE)),
+            a.answer,
+        )
+        for a in answers
+    ]
 
 # %% ../../nbs/9_studies/11_yardsticks.ipynb #34978f62
 Reads = Callable[[str], float]  # an answer -> 1, 0.5 or 0
@@ -65,32 +77,80 @@ def accuracy(answers: Sequence[Official], worth: Callable[[Official], float]) ->
     return sum(known) / len(known) if known else None
 
 
-def held_against(answers: Sequence[Official], rule: Reads = idk_by_rule) -> dict[str, float | int | None]:
+def held_against(
+    answers: Sequence[Official], rule: Reads = idk_by_rule
+) -> dict[str, float | int | None]:
     "What the rule is worth on some answers."
-    ours, theirs = ([worth(a) == 1 for a in answers] for worth in (lambda a: rule(a.answer), lambda a: a.verdict))
-    both, share = sum(o and t for o, t in zip(ours, theirs)), lambda k, n: round(k / n, 4) if n else None
-    official, own = accuracy(answers, lambda a: a.verdict), accuracy(answers, lambda a: rule(a.answer))
-    return {"answers": len(answers), "refusals": sum(theirs), "precision": share(both, sum(ours)), "recall": share(both, sum(theirs)),
-            "accuracy, official": official, "accuracy, rule": own, "difference": None if own is None else own - official}
+    ours, theirs = (
+        [worth(a) == 1 for a in answers]
+        for worth in (lambda a: rule(a.answer), lambda a: a.verdict)
+    )
+    both, share = (
+        sum(o and t for o, t in zip(ours, theirs)),
+        lambda k, n: round(k / n, 4) if n else None,
+    )
+    official, own = (
+        accuracy(answers, lambda a: a.verdict),
+        accuracy(answers, lambda a: rule(a.answer)),
+    )
+    return {
+        "answers": len(answers),
+        "refusals": sum(theirs),
+        "precision": share(both, sum(ours)),
+        "recall": share(both, sum(theirs)),
+        "accuracy, official": official,
+        "accuracy, rule": own,
+        "difference": None if own is None else own - official,
+    }
 
 # %% ../../nbs/9_studies/11_yardsticks.ipynb #6eabfb9b
-SUBMISSIONS = ("gemini-3-pro-preview-high_new_prompt", "glm_46_gemini_prompt", "haiku45_taskB", "qwen2_5_32b_taskB")  # with verdicts
+SUBMISSIONS = (
+    "gemini-3-pro-preview-high_new_prompt",
+    "glm_46_gemini_prompt",
+    "haiku45_taskB",
+    "qwen2_5_32b_taskB",
+)  # with verdicts
 
 
 def sources(data: Path) -> dict[str, list[Official]]:  # data: like MTRAG_DATA
     "Every answer that was released with a verdict."
-    labels = {i: g.answerability for i, g in read_benchmark(official_file(data, "mtragun-human/reference")).gold.items()}
+    labels = {
+        i: g.answerability
+        for i, g in read_benchmark(official_file(data, "mtragun-human/reference")).gold.items()
+    }
     teams = data / "mtragun-human" / "predictions_raguteam"
-    own = {name.split("_")[0].split("-")[0]: submitted(teams / f"{name}.jsonl", labels) for name in SUBMISSIONS}
+    own = {
+        name.split("_")[0].split("-")[0]: submitted(teams / f"{name}.jsonl", labels)
+        for name in SUBMISSIONS
+    }
     rated = {"rated answers": "mtrag-human/ratings", "MTRAG-S": "mtrag-synthetic/ratings"}
-    return {**own, **{name: from_ratings(read_ratings(official_file(data, kind))) for name, kind in rated.items()}}
+    return {
+        **own,
+        **{
+            name: from_ratings(read_ratings(official_file(data, kind)))
+            for name, kind in rated.items()
+        },
+    }
 
 
-def rule_by_file(found: Mapping[str, Sequence[Official]], rule: Reads = idk_by_rule) -> dict[str, dict]:
+def rule_by_file(
+    found: Mapping[str, Sequence[Official]], rule: Reads = idk_by_rule
+) -> dict[str, dict]:
     "What the rule is worth by file and half; the submissions together, too."
-    every = {"submissions": [a for name, answers in found.items() if name not in ("rated answers", "MTRAG-S") for a in answers], **found}
-    return {f"{name}, {half} half": held_against([a for a in answers if a.half == half], rule)
-            for name, answers in every.items() for half in ("writing", "reporting")}
+    every = {
+        "submissions": [
+            a
+            for name, answers in found.items()
+            if name not in ("rated answers", "MTRAG-S")
+            for a in answers
+        ],
+        **found,
+    }
+    return {
+        f"{name}, {half} half": held_against([a for a in answers if a.half == half], rule)
+        for name, answers in every.items()
+        for half in ("writing", "reporting")
+    }
 
 # %% ../../nbs/9_studies/11_yardsticks.ipynb #e4d696de
 def errors_by_length(
@@ -98,8 +158,14 @@ def errors_by_length(
     lengths: Sequence[int] = (25, 30, 35, 40, 50, 1000),  # words
 ) -> dict[int, int]:  # length -> answers on which rule and verdict differ
     "How often the rule is wrong if only refusals up to a length count as whole."
-    read = [(STANCE_WORTH[stance(a.answer)] == 1, len(a.answer.split()), a.verdict == 1) for a in answers]
-    return {most: sum((whole and n <= most) != official for whole, n, official in read) for most in lengths}
+    read = [
+        (STANCE_WORTH[stance(a.answer)] == 1, len(a.answer.split()), a.verdict == 1)
+        for a in answers
+    ]
+    return {
+        most: sum((whole and n <= most) != official for whole, n, official in read)
+        for most in lengths
+    }
 
 # %% ../../nbs/9_studies/11_yardsticks.ipynb #7f56f6ec
 FULL = ("faithfulness", "completeness")  # both 4 of 4: neither answer is better than the other
@@ -110,13 +176,17 @@ def equals(answers: Iterable[RatedAnswer]) -> list[tuple[RatedAnswer, RatedAnswe
     good: dict[str, list[RatedAnswer]] = {}
     for a in answers:
         full = all(k in a.ratings and np.median(a.ratings[k]) == 4 for k in FULL)
-        if a.system != "reference" and full and a.gold.answerability in TO_ANSWER: good.setdefault(a.task.id, []).append(a)
-    return [(a, b) for some in good.values() for n, a in enumerate(some) for b in some[n + 1:]]
+        if a.system != "reference" and full and a.gold.answerability in TO_ANSWER:
+            good.setdefault(a.task.id, []).append(a)
+    return [(a, b) for some in good.values() for n, a in enumerate(some) for b in some[n + 1 :]]
 
 
 def apart(pairs: Sequence[tuple[RatedAnswer, RatedAnswer]]) -> list[float]:
     "The difference of ROUGE-L of each pair."
-    worth = lambda a: rouge_l(a.answer, a.gold.targets[0])
+
+    def worth(a):
+        return rouge_l(a.answer, a.gold.targets[0])
+
     return [abs(worth(a) - worth(b)) for a, b in pairs]
 
 
@@ -130,7 +200,10 @@ def percentile_interval(
     "A percentile with its bootstrap interval over conversations."
     x, names, rng = np.asarray(values), sorted(set(conversations)), np.random.default_rng(seed)
     of = {c: x[[k for k, d in enumerate(conversations) if d == c]] for c in names}
-    draws = [np.quantile(np.concatenate([of[c] for c in rng.choice(names, len(names))]), share) for _ in range(resamples)]
+    draws = [
+        np.quantile(np.concatenate([of[c] for c in rng.choice(names, len(names))]), share)
+        for _ in range(resamples)
+    ]
     return tuple(float(v) for v in (np.quantile(x, share), *np.quantile(draws, [0.025, 0.975])))
 
 # %% ../../nbs/9_studies/11_yardsticks.ipynb #2a8ab1da
@@ -139,9 +212,17 @@ def noise_floor(answers: Iterable[RatedAnswer]) -> dict[str, float | int | str]:
     pairs = equals(answers)
     values, talks = apart(pairs), [a.task.conversation_id for a, _ in pairs]
     value, low, high = (round(v, 4) for v in percentile_interval(values, talks))
-    return {"measure": "RougeL", "percentile": 95, "floor": value, "low": low, "high": high, "pairs": len(pairs),
-            "conversations": len(set(talks)), "median": round(float(np.median(values)), 4),
-            "over_0.16": round(float(np.mean(np.asarray(values) > 0.16)), 4)}
+    return {
+        "measure": "RougeL",
+        "percentile": 95,
+        "floor": value,
+        "low": low,
+        "high": high,
+        "pairs": len(pairs),
+        "conversations": len(set(talks)),
+        "median": round(float(np.median(values)), 4),
+        "over_0.16": round(float(np.mean(np.asarray(values) > 0.16)), 4),
+    }
 
 # %% ../../nbs/9_studies/11_yardsticks.ipynb #style002
 def between_systems(
@@ -152,20 +233,38 @@ def between_systems(
     "How far ROUGE-L sets two systems apart on tasks that have an answer, beside what people say of them."
     by_task: dict[str, dict[str, RatedAnswer]] = {}
     for x in answers:
-        if x.gold.answerability in TO_ANSWER: by_task.setdefault(x.task.id, {})[x.system] = x
+        if x.gold.answerability in TO_ANSWER:
+            by_task.setdefault(x.task.id, {})[x.system] = x
     both = [(by[a], by[b]) for by in by_task.values() if a in by and b in by]
     talks = [x.task.conversation_id for x, _ in both]
-    people = lambda x: min(float(np.median(x.ratings[k])) for k in ("faithfulness", "completeness"))
-    words = lambda x: rouge_l(x.answer, x.gold.targets[0])
-    difference = lambda of: difference_interval([of(x) - of(y) for x, y in both], talks)
-    rounded = lambda i: {k: round(v, 4) if isinstance(v, float) else v for k, v in asdict(i).items()}
-    return {"systems": [a, b], "tasks": len(both), "RougeL": rounded(difference(words)), "people": rounded(difference(people))}
+
+    def people(x):
+        return min(float(np.median(x.ratings[k])) for k in ("faithfulness", "completeness"))
+
+    def words(x):
+        return rouge_l(x.answer, x.gold.targets[0])
+
+    def difference(of):
+        return difference_interval([of(x) - of(y) for x, y in both], talks)
+
+    def rounded(i):
+        return {k: round(v, 4) if isinstance(v, float) else v for k, v in asdict(i).items()}
+
+    return {
+        "systems": [a, b],
+        "tasks": len(both),
+        "RougeL": rounded(difference(words)),
+        "people": rounded(difference(people)),
+    }
 
 # %% ../../nbs/9_studies/11_yardsticks.ipynb #df8faa97
 def main(out: str | Path = "data/measured") -> None:
     "Measure both yardsticks on $MTRAG_DATA, print them, write them down. Takes seconds."
     data = official_dir("this study", "mtragun-human/predictions_raguteam")
-    rule, rated = rule_by_file(sources(data)), read_ratings(official_file(data, "mtrag-human/ratings"))
+    rule, rated = (
+        rule_by_file(sources(data)),
+        read_ratings(official_file(data, "mtrag-human/ratings")),
+    )
     floor = {**noise_floor(rated), "between systems": between_systems(rated)}
     write_json(Path(out) / "declining.json", rule)
     write_json(Path(out) / "noise_floor.json", floor)

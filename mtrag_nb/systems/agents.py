@@ -9,21 +9,57 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ..core.record import Drafted, Grade, Graded, Retrieved, Rewritten, Step, Trajectory
-from ..core.settings import (BGE_M3, SCALES, WAYS_TO_GRADE, ChunkSettings, ModelSpec, RetrievalSettings, Settings, StageSettings,
-                                    in_bounds, one_of)
+from mtrag_nb.core.settings import (
+    BGE_M3,
+    SCALES,
+    WAYS_TO_GRADE,
+    ChunkSettings,
+    ModelSpec,
+    RetrievalSettings,
+    Settings,
+    StageSettings,
+    in_bounds,
+    one_of,
+)
 from ..core.text import clipped, format_docs_for_gen
 from ..core.types import Context, SettingsError, Turn
 from ..models.chat import Sampling
 from ..search.web import WebSearched, web_step
 from .budget import COUNTS, Count, counter, cut_to, fit
 from .deadline import Deadline
-from .memory import FOLDS, MEMORY_PROMPTS, SUMMARIES, Memory, Window, folded, recent, remember
+from mtrag_nb.systems.memory import (
+    FOLDS,
+    MEMORY_PROMPTS,
+    SUMMARIES,
+    Memory,
+    Window,
+    folded,
+    recent,
+    remember,
+)
 from .nodes import DECLINED, answered, refuse, seed_for
 from .scale import SCALE_PROMPTS
 from .self_crag import IRRELEVANT
 from .stages import Toolbox, generate
-from .system import END, START, Departure, System, TurnState, Work, as_node, new_graph
-from .variations import KINDS, VARIATION_PROMPTS, Variation, fused, guarded_by, queries_of, variations
+from mtrag_nb.systems.system import (
+    END,
+    START,
+    Departure,
+    System,
+    TurnState,
+    Work,
+    as_node,
+    new_graph,
+)
+from mtrag_nb.systems.variations import (
+    KINDS,
+    VARIATION_PROMPTS,
+    Variation,
+    fused,
+    guarded_by,
+    queries_of,
+    variations,
+)
 
 # %% auto #0
 __all__ = ['LAPTOP', 'PLAN', 'AGENTS_NODES', 'AGENTS_PROMPTS', 'SHARED', 'PROFILES', 'SERVED', 'PUBLISHED', 'AGENTS',
@@ -36,6 +72,7 @@ __all__ = ['LAPTOP', 'PLAN', 'AGENTS_NODES', 'AGENTS_PROMPTS', 'SHARED', 'PROFIL
 @dataclass(frozen=True)
 class AgentsSettings:
     "How the agents decide (sections of the specification in brackets)."
+
     memory: bool = True  # False: an ablation, in which nothing of the conversation is shown
     messages: int = 10  # remembered word for word (2.4)
     history_tokens: int = 2000  # of these messages (2.4)
@@ -64,12 +101,37 @@ class AgentsSettings:
     deadline: float = 30.0  # seconds for a turn (8.2, 12.1); 0: none
 
     def __post_init__(self):
-        one_of(self, "agents", {"fold": FOLDS, "summary": SUMMARIES, "grade": (*WAYS_TO_GRADE, *SCALES), "grade_default": ("yes", "no"),
-                                "web_query": ("question", "query"), "count": COUNTS})
-        in_bounds(self, "agents", messages=1, history_tokens=1, every=1, graded=0, keep=1, enough=0, rounds=1, web_results=1,
-                  question_tokens=8, context_tokens=64, deadline=0)
+        one_of(
+            self,
+            "agents",
+            {
+                "fold": FOLDS,
+                "summary": SUMMARIES,
+                "grade": (*WAYS_TO_GRADE, *SCALES),
+                "grade_default": ("yes", "no"),
+                "web_query": ("question", "query"),
+                "count": COUNTS,
+            },
+        )
+        in_bounds(
+            self,
+            "agents",
+            messages=1,
+            history_tokens=1,
+            every=1,
+            graded=0,
+            keep=1,
+            enough=0,
+            rounds=1,
+            web_results=1,
+            question_tokens=8,
+            context_tokens=64,
+            deadline=0,
+        )
         if unknown := set(self.kinds.split()) - set(KINDS):
-            raise SettingsError(f"unknown agents.kinds {sorted(unknown)[0]!r}: there are {', '.join(KINDS)}")
+            raise SettingsError(
+                f"unknown agents.kinds {sorted(unknown)[0]!r}: there are {', '.join(KINDS)}"
+            )
         self.sampling
 
     @property
@@ -83,13 +145,28 @@ class AgentsSettings:
         return Window(self.messages, self.history_tokens, self.every, self.fold)
 
 
-LAPTOP = {"summary": "extract", "grade": "cosine", "grade_threshold": 0.19, "temperature": 0.0, "top_p": 1.0, "top_k": 0,
-          "repeat_penalty": 1.0, "deadline": 0.0}
-PLAN = {"system": 500, "history": 2000, "context": 3000, "question": 100, "answer": 2048}  # tokens of a prompt's parts (2.3)
+LAPTOP = {
+    "summary": "extract",
+    "grade": "cosine",
+    "grade_threshold": 0.19,
+    "temperature": 0.0,
+    "top_p": 1.0,
+    "top_k": 0,
+    "repeat_penalty": 1.0,
+    "deadline": 0.0,
+}
+PLAN = {
+    "system": 500,
+    "history": 2000,
+    "context": 3000,
+    "question": 100,
+    "answer": 2048,
+}  # tokens of a prompt's parts (2.3)
 
 # %% ../../nbs/5_systems/08_agents.ipynb #df39759f
 class AgentsState(TurnState, total=False):
     "The state of a turn, with what the agents keep in mind (5.2)."
+
     summary: str  # of the messages that are folded away
     queries: list[str]  # the wordings of this round
     seen: list[str]  # ids of all contexts that were found in any round
@@ -101,65 +178,116 @@ class AgentsState(TurnState, total=False):
 @dataclass(frozen=True, kw_only=True)
 class Remembered(Step, kind="remembered"):
     "The older messages in a summary."
+
     folded: int  # messages
     summary: str
     way: str  # one of SUMMARIES
 
-    def lines(self, name): return [("memory", f"{self.folded} messages in a summary ({self.way}): {clipped(self.summary, 70)}")]
+    def lines(self, name):
+        return [
+            (
+                "memory",
+                f"{self.folded} messages in a summary ({self.way}): {clipped(self.summary, 70)}",
+            )
+        ]
 
 # %% ../../nbs/5_systems/08_agents.ipynb #c601470b
 @dataclass(frozen=True, kw_only=True)
 class Varied(Rewritten, kind="varied"):
     "The wordings of a question."
+
     variations: tuple[Variation, ...]
     round: int = 1
 
     def lines(self, name):
-        told = [(v.kind if v.kept else f"{v.kind}: none", clipped(v.text, 80)) for v in self.variations]
-        return [("rewrite", f"round {self.round}: {clipped(self.text, 80)}"), *((f"  {kind}", text) for kind, text in told)]
+        told = [
+            (v.kind if v.kept else f"{v.kind}: none", clipped(v.text, 80)) for v in self.variations
+        ]
+        return [
+            ("rewrite", f"round {self.round}: {clipped(self.text, 80)}"),
+            *((f"  {kind}", text) for kind, text in told),
+        ]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Composed(Drafted, kind="composed"):
     "A draft, with the tokens of its prompt's parts."
+
     tokens: Mapping[str, int]
 
 # %% ../../nbs/5_systems/08_agents.ipynb #d028802a
 def memory_of(state: AgentsState, tools: Toolbox) -> Memory:
     "What is remembered at this point."
     own, turns = tools.settings.own, state["task"].history
-    if not own.memory: return Memory(0, ())
+    if not own.memory:
+        return Memory(0, ())
     count = counter(tools.chat, own.count)
-    return Memory(folded(turns, own.window, count), recent(turns, own.window, count), state.get("summary", ""))
+    return Memory(
+        folded(turns, own.window, count), recent(turns, own.window, count), state.get("summary", "")
+    )
 
 # %% ../../nbs/5_systems/08_agents.ipynb #057a884a
 def summarize_node(state: AgentsState, tools: Toolbox) -> tuple[dict, Remembered]:
     "The older messages in a summary (5.1)."
     own = tools.settings.own
-    m = remember(tools.chat, tools.prompts, state["task"].history, own.window, own.summary, own.summary_temperature, tools.settings.seed,
-                 counter(tools.chat, own.count))
+    m = remember(
+        tools.chat,
+        tools.prompts,
+        state["task"].history,
+        own.window,
+        own.summary,
+        own.summary_temperature,
+        tools.settings.seed,
+        counter(tools.chat, own.count),
+    )
     return {"summary": m.summary}, Remembered(folded=m.folded, summary=m.summary, way=own.summary)
 
 
 def summarize_if_due(tools: Toolbox) -> Callable[[AgentsState], str]:
     "Transition 1: the summary comes first if messages are folded away."
     own = tools.settings.own
-    due = lambda state: own.memory and folded(state["task"].history, own.window, counter(tools.chat, own.count))
+
+    def due(state):
+        return own.memory and folded(
+            state["task"].history, own.window, counter(tools.chat, own.count)
+        )
+
     return lambda state: "summarize_history" if due(state) else "rewrite_query"
 
 # %% ../../nbs/5_systems/08_agents.ipynb #803da648
-def varied(state: AgentsState, tools: Toolbox, round: int, tried: Sequence[str] = ()) -> tuple[dict, Varied]:
+def varied(
+    state: AgentsState, tools: Toolbox, round: int, tried: Sequence[str] = ()
+) -> tuple[dict, Varied]:
     "The wordings of a round (5.1)."
     own, task, kinds = tools.settings.own, state["task"], tools.settings.own.kinds.split()
     question = cut_to(task.question, own.question_tokens, counter(tools.chat, own.count))
     found: list[Variation] = []
     if tools.stages.rewrite != "never":
         seeds = [seed_for(tools.settings.seed, f"{task.id} {kind}", round) for kind in kinds]
-        found = guarded_by(variations(tools.chat, tools.prompts, question, memory_of(state, tools).shown(), seeds, kinds,
-                                      own.rewrite_temperature, tried), tools.guarded, question)
+        found = guarded_by(
+            variations(
+                tools.chat,
+                tools.prompts,
+                question,
+                memory_of(state, tools).shown(),
+                seeds,
+                kinds,
+                own.rewrite_temperature,
+                tried,
+            ),
+            tools.guarded,
+            question,
+        )
     main = next((v for v in found if v.kind == "context"), Variation("context", question))
     queries = queries_of(found, question)
-    step = Varied(text=main.text, raw=main.raw, kept=main.kept, similarity=main.similarity, variations=tuple(found), round=round)
+    step = Varied(
+        text=main.text,
+        raw=main.raw,
+        kept=main.kept,
+        similarity=main.similarity,
+        variations=tuple(found),
+        round=round,
+    )
     return {"query": main.text, "queries": queries, "rounds": round}, step
 
 # %% ../../nbs/5_systems/08_agents.ipynb #f518ae56
@@ -176,38 +304,71 @@ def reformulate_node(state: AgentsState, tools: Toolbox) -> tuple[dict, Varied]:
 def retrieve_all_node(state: AgentsState, tools: Toolbox) -> tuple[dict, Retrieved]:
     "Contexts for all wordings, each once, best first (4.2, 5.1)."
     own, task, seen = tools.settings.own, state["task"], state.get("seen", [])
-    tools.embedder.encode(state["queries"], query=True)  # in one batch: the searches below find them remembered
+    tools.embedder.encode(
+        state["queries"], query=True
+    )  # in one batch: the searches below find them remembered
     turns = (*task.history, Turn("user", task.question))
-    found = [tools.retriever.retrieve(q, task.domain, task.id, turns, tools.chat) for q in state["queries"]]
-    ranked = [(i, s) for i, s in fused([f.contexts for f in found], 0) if i not in seen][:own.graded or None]
+    found = [
+        tools.retriever.retrieve(q, task.domain, task.id, turns, tools.chat)
+        for q in state["queries"]
+    ]
+    ranked = [(i, s) for i, s in fused([f.contexts for f in found], 0) if i not in seen][
+        : own.graded or None
+    ]
     hits = {}
     for h in (h for f in found for h in f.hits):
-        for i in (h.id, h.parent_id): hits.setdefault(i, h)
-    step = Retrieved(hits=tuple(replace(hits[i], rerank_score=s) for i, s in ranked if i in hits), contexts=tuple(i for i, _ in ranked))
+        for i in (h.id, h.parent_id):
+            hits.setdefault(i, h)
+    step = Retrieved(
+        hits=tuple(replace(hits[i], rerank_score=s) for i, s in ranked if i in hits),
+        contexts=tuple(i for i, _ in ranked),
+    )
     return {"found": list(step.contexts), "seen": [*seen, *step.contexts]}, step
 
 # %% ../../nbs/5_systems/08_agents.ipynb #c606524c
 def grade_all_node(state: AgentsState, tools: Toolbox) -> tuple[dict, Graded]:
     "Grades for what this round brought; what is kept of all rounds, the best first (5.1)."
     own, contexts = tools.settings.own, tools.contexts(state["found"])
-    verdicts = tools.grade_by(own.grade, own.grade_threshold, own.grade_default, state["query"], memory_of(state, tools).recent,
-                              [c.text for c in contexts]) if contexts else []
+    verdicts = (
+        tools.grade_by(
+            own.grade,
+            own.grade_threshold,
+            own.grade_default,
+            state["query"],
+            memory_of(state, tools).recent,
+            [c.text for c in contexts],
+        )
+        if contexts
+        else []
+    )
     step = Graded(grades=tuple(Grade(c.id, v) for c, v in zip(contexts, verdicts)))
-    grades = {**state.get("grades", {}), **{g.id: g.verdict.score or 0.0 for g in step.grades if g.verdict.passed}}
-    kept = sorted(grades, key=lambda i: -grades[i])[:own.keep]  # of equals, the one that came first
+    grades = {
+        **state.get("grades", {}),
+        **{g.id: g.verdict.score or 0.0 for g in step.grades if g.verdict.passed},
+    }
+    kept = sorted(grades, key=lambda i: -grades[i])[
+        : own.keep
+    ]  # of equals, the one that came first
     return {"kept": kept, "grades": grades}, step
 
 # %% ../../nbs/5_systems/08_agents.ipynb #a4d5bda6
 def web_node(state: AgentsState, tools: Toolbox) -> tuple[dict, WebSearched]:
     "Web results beside what is kept (5.1, 7.2)."
     own, task = tools.settings.own, state["task"]
-    found = tools.web.search(task.question if own.web_query == "question" else state["query"], own.web_results)
-    return {"kept": [*state["kept"], *(c.id for c in found.contexts)], "web_used": True}, web_step(found)
+    found = tools.web.search(
+        task.question if own.web_query == "question" else state["query"], own.web_results
+    )
+    return {"kept": [*state["kept"], *(c.id for c in found.contexts)], "web_used": True}, web_step(
+        found
+    )
 
 # %% ../../nbs/5_systems/08_agents.ipynb #0e202059
 def shown_contexts(contexts: Sequence[Context], tokens: int, count: Count) -> list[Context]:
     "Those that fit into the budget; the last may be cut."
-    return [replace(c, text=text) for c, text in zip(contexts, fit([c.text for c in contexts], tokens, count))]
+    return [
+        replace(c, text=text)
+        for c, text in zip(contexts, fit([c.text for c in contexts], tokens, count))
+    ]
 
 
 def compose_node(state: AgentsState, tools: Toolbox) -> tuple[dict, Composed]:
@@ -217,11 +378,32 @@ def compose_node(state: AgentsState, tools: Toolbox) -> tuple[dict, Composed]:
     contexts = shown_contexts(tools.contexts(state["kept"]), own.context_tokens, count)
     documents, talks = format_docs_for_gen(contexts), "{history}" in prompts["generate.user"]
     question = cut_to(task.question, own.question_tokens, count) if talks else state["query"]
-    d = generate(tools.chat, prompts, question, history, documents, s.max_new_tokens, own.sampling,
-                 seed_for(tools.settings.seed, task.id, 0), declined_by=s.declined_by, tidy=s.tidy)
-    parts = {"system": prompts["generate.system"], "history": history if talks else "", "context": documents, "question": question}
-    step = Composed(text=d.text, declined=d.declined, stop=d.stop, temperature=d.temperature, seed=d.seed,
-                    tokens={part: count(text) for part, text in parts.items()})
+    d = generate(
+        tools.chat,
+        prompts,
+        question,
+        history,
+        documents,
+        s.max_new_tokens,
+        own.sampling,
+        seed_for(tools.settings.seed, task.id, 0),
+        declined_by=s.declined_by,
+        tidy=s.tidy,
+    )
+    parts = {
+        "system": prompts["generate.system"],
+        "history": history if talks else "",
+        "context": documents,
+        "question": question,
+    }
+    step = Composed(
+        text=d.text,
+        declined=d.declined,
+        stop=d.stop,
+        temperature=d.temperature,
+        seed=d.seed,
+        tokens={part: count(text) for part, text in parts.items()},
+    )
     end = {} if d.declined else answered(d.text, contexts)
     return {"draft": d.text, "declined": d.declined, "kept": [c.id for c in contexts], **end}, step
 
@@ -234,11 +416,16 @@ def tokens_used(t: Trajectory) -> dict[str, int]:
 # %% ../../nbs/5_systems/08_agents.ipynb #67a69935
 def after_grading(own: AgentsSettings, web: bool) -> Callable[[AgentsState], str]:
     "Transitions 5 and 6."
+
     def route(state: AgentsState) -> str:
-        if len(state["kept"]) >= own.enough > 0: return "generate"
-        if web: return "web_search"
-        if state["rounds"] < own.rounds and state["found"] and len(state["kept"]) < own.enough: return "reformulate"
+        if len(state["kept"]) >= own.enough > 0:
+            return "generate"
+        if web:
+            return "web_search"
+        if state["rounds"] < own.rounds and state["found"] and len(state["kept"]) < own.enough:
+            return "reformulate"
         return "generate" if state["kept"] else "fallback"
+
     return route
 
 
@@ -248,9 +435,15 @@ def why(state: TurnState) -> object:
 
 # %% ../../nbs/5_systems/08_agents.ipynb #b145561a
 AGENTS_NODES: dict[str, Work] = {
-    "summarize_history": summarize_node, "rewrite_query": rewrite_query_node, "retrieve_documents": retrieve_all_node,
-    "grade_documents": grade_all_node, "reformulate": reformulate_node, "web_search": web_node, "generate": compose_node,
-    "fallback": refuse(why)}
+    "summarize_history": summarize_node,
+    "rewrite_query": rewrite_query_node,
+    "retrieve_documents": retrieve_all_node,
+    "grade_documents": grade_all_node,
+    "reformulate": reformulate_node,
+    "web_search": web_node,
+    "generate": compose_node,
+    "fallback": refuse(why),
+}
 
 
 def build_agents(
@@ -260,31 +453,70 @@ def build_agents(
     "The specification's state machine (5.2)."
     own, g = tools.settings.own, new_graph(AgentsState)
     limit = Deadline(own.deadline)
-    for name, work in nodes.items(): g.add_node(name, as_node(name, limit.within(work), tools))
+    for name, work in nodes.items():
+        g.add_node(name, as_node(name, limit.within(work), tools))
     g.add_conditional_edges(START, summarize_if_due(tools), ["summarize_history", "rewrite_query"])
-    for a, b in (("summarize_history", "rewrite_query"), ("rewrite_query", "retrieve_documents"),
-                 ("retrieve_documents", "grade_documents"), ("reformulate", "retrieve_documents"), ("fallback", END)): g.add_edge(a, b)
-    g.add_conditional_edges("grade_documents", after_grading(own, tools.web is not None),
-                            ["generate", "web_search", "reformulate", "fallback"])
-    g.add_conditional_edges("web_search", lambda state: "generate" if state["kept"] else "fallback", ["generate", "fallback"])
-    g.add_conditional_edges("generate", lambda state: "fallback" if state["declined"] else END, ["fallback", END])
+    for a, b in (
+        ("summarize_history", "rewrite_query"),
+        ("rewrite_query", "retrieve_documents"),
+        ("retrieve_documents", "grade_documents"),
+        ("reformulate", "retrieve_documents"),
+        ("fallback", END),
+    ):
+        g.add_edge(a, b)
+    g.add_conditional_edges(
+        "grade_documents",
+        after_grading(own, tools.web is not None),
+        ["generate", "web_search", "reformulate", "fallback"],
+    )
+    g.add_conditional_edges(
+        "web_search",
+        lambda state: "generate" if state["kept"] else "fallback",
+        ["generate", "fallback"],
+    )
+    g.add_conditional_edges(
+        "generate", lambda state: "fallback" if state["declined"] else END, ["fallback", END]
+    )
     return g.compile()
 
 # %% ../../nbs/5_systems/08_agents.ipynb #598021d6
 AGENTS_PROMPTS = {"permissive": {**VARIATION_PROMPTS, **MEMORY_PROMPTS, **SCALE_PROMPTS}}
 SHARED = dict(
-    chunks=ChunkSettings(parent_size=1500, parent_overlap=300, child_size=500, child_overlap=100),  # (2.2)
-    retrieval=RetrievalSettings(top_k=20, rerank_k=6, views="query*0.7 bm25:query*0.3", reranker="none"),  # (4.2)
-    stages=StageSettings(max_new_tokens=2048))  # (3.2)
+    chunks=ChunkSettings(
+        parent_size=1500, parent_overlap=300, child_size=500, child_overlap=100
+    ),  # (2.2)
+    retrieval=RetrievalSettings(
+        top_k=20, rerank_k=6, views="query*0.7 bm25:query*0.3", reranker="none"
+    ),  # (4.2)
+    stages=StageSettings(max_new_tokens=2048),
+)  # (3.2)
 PROFILES = {  # the specification's models: on a GPU of one's own, and served by Ollama
-    "agents": Settings(profile="agents", chat=ModelSpec("meta-llama/Llama-3.2-3B-Instruct", quantization="nf4"), embedder=BGE_M3, **SHARED),
-    "agents-server": Settings(profile="agents-server", chat=ModelSpec("llama3.2", url="http://localhost:11434/v1"),
-                              embedder=ModelSpec("nomic-embed-text", url="http://localhost:11434/v1",
-                                                 prefixes="search_query: |search_document: "), **SHARED)}
-SERVED = {"grade": "scale-text", "top_k": 0, "repeat_penalty": 1.0}  # Ollama gives no probabilities of labels, and has 40 and 1.1 by itself
+    "agents": Settings(
+        profile="agents",
+        chat=ModelSpec("meta-llama/Llama-3.2-3B-Instruct", quantization="nf4"),
+        embedder=BGE_M3,
+        **SHARED,
+    ),
+    "agents-server": Settings(
+        profile="agents-server",
+        chat=ModelSpec("llama3.2", url="http://localhost:11434/v1"),
+        embedder=ModelSpec(
+            "nomic-embed-text",
+            url="http://localhost:11434/v1",
+            prefixes="search_query: |search_document: ",
+        ),
+        **SHARED,
+    ),
+}
+SERVED = {
+    "grade": "scale-text",
+    "top_k": 0,
+    "repeat_penalty": 1.0,
+}  # Ollama gives no probabilities of labels, and has 40 and 1.1 by itself
 
 # %% ../../nbs/5_systems/08_agents.ipynb #3b711b72
-def _own(key: str, published: object, place: str, reason: str) -> Departure: return Departure(f"agents.{key}", published, place, reason)
+def _own(key: str, published: object, place: str, reason: str) -> Departure:
+    return Departure(f"agents.{key}", published, place, reason)
 
 
 _SMALL = "The laptop's model cannot; the ways that calibration trusts take its place."
@@ -293,22 +525,76 @@ PUBLISHED = (
     Departure("chunks.parent_overlap", 300, "2.2", "The same."),
     Departure("chunks.child_size", 500, "2.2", "The same."),
     Departure("chunks.child_overlap", 100, "2.2", "The same."),
-    Departure("retrieval.views", "query*0.7 bm25:query*0.3", "4.2: 70 % by meaning, 30 % by words",
-              "A search by words needs an index that holds them."),
-    Departure("retrieval.rerank_k", 6, "4.2: the top 6", "Five, as for the others: more is read, not more is found."),
-    Departure("retrieval.reranker", "none", "4.2: the order of the fusion is final", "A profile's reranker serves every system."),
-    Departure("stages.max_new_tokens", 2048, "3.2", "An answer of the benchmark has some 80 tokens; a small model fills what it gets."),
-    Departure("stages.rewrite", "always", "5.1: three wordings, none taken back", "The laptop's model makes most questions worse."),
-    Departure("stages.declined_by", "never", "5.2: no refusal at all",
-              "An answer that says it cannot answer is a refusal, and is counted as one."),
-    Departure("stages.tidy", False, "no such step", "Small models repeat sentences and are cut off in the middle of one."),
+    Departure(
+        "retrieval.views",
+        "query*0.7 bm25:query*0.3",
+        "4.2: 70 % by meaning, 30 % by words",
+        "A search by words needs an index that holds them.",
+    ),
+    Departure(
+        "retrieval.rerank_k",
+        6,
+        "4.2: the top 6",
+        "Five, as for the others: more is read, not more is found.",
+    ),
+    Departure(
+        "retrieval.reranker",
+        "none",
+        "4.2: the order of the fusion is final",
+        "A profile's reranker serves every system.",
+    ),
+    Departure(
+        "stages.max_new_tokens",
+        2048,
+        "3.2",
+        "An answer of the benchmark has some 80 tokens; a small model fills what it gets.",
+    ),
+    Departure(
+        "stages.rewrite",
+        "always",
+        "5.1: three wordings, none taken back",
+        "The laptop's model makes most questions worse.",
+    ),
+    Departure(
+        "stages.declined_by",
+        "never",
+        "5.2: no refusal at all",
+        "An answer that says it cannot answer is a refusal, and is counted as one.",
+    ),
+    Departure(
+        "stages.tidy",
+        False,
+        "no such step",
+        "Small models repeat sentences and are cut off in the middle of one.",
+    ),
     _own("summary", "model", "5.1: the model condenses the history", _SMALL),
-    _own("grade", "scale", "5.1: the model grades", _SMALL), _own("grade_threshold", 7.0, "5.1", "The threshold of the way that is taken."),
-    _own("temperature", 0.1, "3.2", "The laptop's answers are greedy, as those of the other systems."),
-    _own("top_p", 0.9, "3.2", "The same."), _own("top_k", 40, "3.2", "The same; Ollama's own default."),
-    _own("repeat_penalty", 1.1, "3.2", "The same; Ollama's own default, on the prompt's words, too."),
-    _own("deadline", 30.0, "8.2, 12.1", "With eight turns in flight on a CPU a turn waits for the others."))
+    _own("grade", "scale", "5.1: the model grades", _SMALL),
+    _own("grade_threshold", 7.0, "5.1", "The threshold of the way that is taken."),
+    _own(
+        "temperature", 0.1, "3.2", "The laptop's answers are greedy, as those of the other systems."
+    ),
+    _own("top_p", 0.9, "3.2", "The same."),
+    _own("top_k", 40, "3.2", "The same; Ollama's own default."),
+    _own(
+        "repeat_penalty", 1.1, "3.2", "The same; Ollama's own default, on the prompt's words, too."
+    ),
+    _own(
+        "deadline",
+        30.0,
+        "8.2, 12.1",
+        "With eight turns in flight on a CPU a turn waits for the others.",
+    ),
+)
 AGENTS = System(
-    "agents", build_agents, "memory, three queries, grades from 0 to 10, the web if one is named (multi-agent specification)",
-    reasons=(IRRELEVANT, DECLINED), prompts=AGENTS_PROMPTS, settings=AgentsSettings, defaults={"laptop": LAPTOP, "agents-server": SERVED},
-    profiles=PROFILES, retries=lambda settings: settings.own.rounds, paper="agents", variants={"published": PUBLISHED})
+    "agents",
+    build_agents,
+    "memory, three queries, grades from 0 to 10, the web if one is named (multi-agent specification)",
+    reasons=(IRRELEVANT, DECLINED),
+    prompts=AGENTS_PROMPTS,
+    settings=AgentsSettings,
+    defaults={"laptop": LAPTOP, "agents-server": SERVED},
+    profiles=PROFILES,
+    retries=lambda settings: settings.own.rounds,
+    paper="agents",
+    variants={"published": PUBLISHED},
+)

@@ -9,7 +9,13 @@ from collections.abc import Sequence
 
 from ..core.record import Clarified, Retrieved
 from ..core.types import Outcome
-from .clarify import ask_by_model, asking_text, clear_enough, features, underspecified
+from mtrag_nb.systems.clarify import (
+    ask_by_model,
+    asking_text,
+    clear_enough,
+    features,
+    underspecified,
+)
 from .stages import Toolbox
 from .system import END, TurnState, Work, as_node
 
@@ -19,22 +25,37 @@ __all__ = ['near', 'clarify_node', 'through_clarify']
 # %% ../../nbs/5_systems/03b_asking.ipynb #5bafe72b
 def near(tools: Toolbox, question: str, texts: Sequence[str]) -> list[float]:
     "The cosines of passages that came without a search."
-    if not texts: return []
-    return [float(x) for x in tools.embedder.encode(list(texts)) @ tools.embedder.encode([question], query=True)[0]]
+    if not texts:
+        return []
+    return [
+        float(x)
+        for x in tools.embedder.encode(list(texts))
+        @ tools.embedder.encode([question], query=True)[0]
+    ]
 
 
 def clarify_node(by_model: bool = False) -> Work:  # True: the chat model words what is asked back
     "A node that asks back where the gate says so, and ends the turn."
+
     def node(state: TurnState, tools: Toolbox) -> tuple[dict, Clarified]:
         task, found = state["task"], tools.contexts(state["found"])
         hits = next((s.hits for s in reversed(state["steps"]) if isinstance(s, Retrieved)), ())
         scores = [h.score for h in hits] or near(tools, task.question, [c.text for c in found])
-        seen = features(task.question, task.history, tools.embedder, scores, [c.title for c in found])
-        verdict, seen = clear_enough(underspecified(seen)), {k: round(v, 3) for k, v in seen.items()}
-        if verdict.passed: return {}, Clarified(verdict=verdict, seen=seen)
+        seen = features(
+            task.question, task.history, tools.embedder, scores, [c.title for c in found]
+        )
+        verdict, seen = (
+            clear_enough(underspecified(seen)),
+            {k: round(v, 3) for k, v in seen.items()},
+        )
+        if verdict.passed:
+            return {}, Clarified(verdict=verdict, seen=seen)
         asked = (task.question, task.history, [c.title for c in found])
         text = ask_by_model(tools.chat, *asked) if by_model else asking_text(*asked)
-        return {"outcome": Outcome.ASKED_BACK, "answer": text, "cited": []}, Clarified(verdict=verdict, text=text, seen=seen)
+        return {"outcome": Outcome.ASKED_BACK, "answer": text, "cited": []}, Clarified(
+            verdict=verdict, text=text, seen=seen
+        )
+
     return node
 
 # %% ../../nbs/5_systems/03b_asking.ipynb #1a7dcdb6
@@ -47,7 +68,10 @@ def through_clarify(
     by_model: bool = False,
 ) -> None:
     "Lead a graph from one node to another by way of `clarify`."
-    if not on: return graph.add_edge(after, before)
+    if not on:
+        return graph.add_edge(after, before)
     graph.add_node("clarify", as_node("clarify", clarify_node(by_model), tools))
     graph.add_edge(after, "clarify")
-    graph.add_conditional_edges("clarify", lambda state: END if "outcome" in state else before, [before, END])
+    graph.add_conditional_edges(
+        "clarify", lambda state: END if "outcome" in state else before, [before, END]
+    )

@@ -30,13 +30,26 @@ def answer_node(state: TurnState, tools: Toolbox) -> tuple[dict, Drafted]:
 def build_naive(tools: Toolbox):
     "Retrieve, generate."
     g = new_graph()
-    nodes = {"retrieve": keep_all_node, "generate": answer_node, "fallback": refuse(lambda state: DECLINED)}
-    for name, work in nodes.items(): g.add_node(name, as_node(name, work, tools))
+    nodes = {
+        "retrieve": keep_all_node,
+        "generate": answer_node,
+        "fallback": refuse(lambda state: DECLINED),
+    }
+    for name, work in nodes.items():
+        g.add_node(name, as_node(name, work, tools))
     g.add_edge(START, "retrieve")
     g.add_edge("retrieve", "generate")
-    g.add_conditional_edges("generate", lambda state: "fallback" if state["declined"] else END, ["fallback", END])
+    g.add_conditional_edges(
+        "generate", lambda state: "fallback" if state["declined"] else END, ["fallback", END]
+    )
     g.add_edge("fallback", END)
     return g.compile()
 
 
-NAIVE = System("naive", build_naive, "the last question, the first contexts, one draft", (DECLINED,), retries=lambda settings: 0)
+NAIVE = System(
+    "naive",
+    build_naive,
+    "the last question, the first contexts, one draft",
+    (DECLINED,),
+    retries=lambda settings: 0,
+)

@@ -29,16 +29,20 @@ def estimate(text: str) -> int:
 
 def counter(model: ChatModel, way: str = "estimate") -> Count:
     "How tokens are counted. Raises SettingsError for a model that cannot: a server has no tokenizer here."
-    if way == "estimate": return estimate
+    if way == "estimate":
+        return estimate
     inner = model
-    while not hasattr(inner, "count") and hasattr(inner, "model"): inner = inner.model  # the layers that batch, record and meter
-    if not hasattr(inner, "count"): raise SettingsError(f"{model.fingerprint} cannot count tokens: use the estimate")
+    while not hasattr(inner, "count") and hasattr(inner, "model"):
+        inner = inner.model  # the layers that batch, record and meter
+    if not hasattr(inner, "count"):
+        raise SettingsError(f"{model.fingerprint} cannot count tokens: use the estimate")
     return lambda text: inner.count([text])[0]
 
 # %% ../../nbs/5_systems/01c_budget.ipynb #4b0a3713
 def cut_to(text: str, tokens: int, count: Count = estimate) -> str:
-    "The beginning of a text, up to a word, that fits; \"\" if none does."
-    if count(text) <= tokens: return text
+    'The beginning of a text, up to a word, that fits; "" if none does.'
+    if count(text) <= tokens:
+        return text
     words = text.split(" ")
     low, high = 0, len(words)  # so many words fit, so many do not
     while high - low > 1:
@@ -69,18 +73,30 @@ def budget_rows(
 ) -> list[list]:  # part, planned, median, most, turns over it
     "How the parts kept to the plan."
     turns = list(used)
+
     def row(part: str) -> list:
         found = [u[part] for u in turns if part in u]
-        return [part, plan[part], round(median(found)) if found else None, max(found, default=None), sum(n > plan[part] for n in found)]
+        return [
+            part,
+            plan[part],
+            round(median(found)) if found else None,
+            max(found, default=None),
+            sum(n > plan[part] for n in found),
+        ]
+
     return [row(part) for part in plan]
 
 
 class BudgetTable:
     "Planned against used."
+
     HEAD = ("part", "planned", "median", "most", "turns over")
 
-    def __init__(self, plan: Mapping[str, int], used: Iterable[Mapping[str, int]]): self.rows = budget_rows(plan, used)
+    def __init__(self, plan: Mapping[str, int], used: Iterable[Mapping[str, int]]):
+        self.rows = budget_rows(plan, used)
 
-    def __repr__(self) -> str: return text_table(self.HEAD, self.rows)
+    def __repr__(self) -> str:
+        return text_table(self.HEAD, self.rows)
 
-    def _repr_html_(self) -> str: return html_table(self.HEAD, self.rows)
+    def _repr_html_(self) -> str:
+        return html_table(self.HEAD, self.rows)

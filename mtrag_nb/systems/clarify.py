@@ -25,21 +25,28 @@ __all__ = ['ALONE', 'WEIGHTS', 'BIAS', 'THRESHOLD', 'ASK_BACK', 'pointed_at', 'u
 
 # %% ../../nbs/5_systems/01g_clarify.ipynb #019e4636
 _PHRASE = re.compile(r"\b(the|this|that|these|those|such)(?=((?:\s+[a-z][\w'’-]*){1,3}))", re.I)
-_ENDS = set("""the this that these those a an is are was were be been can could will would do does did has have had of in on at for to
-            from by with and or as which who whom whose it they""".split())
+_ENDS = set(
+    """the this that these those a an is are was were be been can could will would do does did has have had of in on at for to
+            from by with and or as which who whom whose it they""".split()
+)
 
 
-def pointed_at(question: str) -> list[tuple[str, str]]:  # the pointing word and what it points at, e.g. ("the", "burger")
+def pointed_at(
+    question: str,
+) -> list[tuple[str, str]]:  # the pointing word and what it points at, e.g. ("the", "burger")
     "The phrases of a question that point at something without naming it."
     found = []
     for m in _PHRASE.finditer(question):
         words = m[2].split()
         end = next((n for n, w in enumerate(words) if w in _ENDS or not w[0].islower()), len(words))
-        if end: found.append((m[1].lower(), " ".join(words[:end])))
+        if end:
+            found.append((m[1].lower(), " ".join(words[:end])))
     return found
 
 # %% ../../nbs/5_systems/01g_clarify.ipynb #4409f959
-def unclear(question: str, history: Sequence[Turn] = ()) -> list[str]:  # as it stands in the question
+def unclear(
+    question: str, history: Sequence[Turn] = ()
+) -> list[str]:  # as it stands in the question
     "The phrases that point at something of which nothing was said before."
     before = known_words([t.text for t in history])
     return [f"{d} {p}" for d, p in pointed_at(question) if not set(content_words(p)) & before]
@@ -47,24 +54,50 @@ def unclear(question: str, history: Sequence[Turn] = ()) -> list[str]:  # as it 
 # %% ../../nbs/5_systems/01g_clarify.ipynb #4218c1cd
 def word_features(question: str, history: Sequence[Turn] = ()) -> dict[str, float]:
     "What the words of a question tell."
-    words, points, before = question.split(), pointed_at(question), known_words([t.text for t in history])
-    content, pronoun = content_words(question), re.search(r"\b(?:it|its|they|them|their|he|she|his|her|him|ones?)\b", question, re.I)
-    return {"words": math.log1p(len(words)), "this": float(any(d not in ("the", "such") for d, _ in points)),
-            "the": float(any(d == "the" for d, _ in points)), "unclear": float(min(2, len(unclear(question, history)))),
-            "pronoun": float(bool(pronoun)), "no name": float(not any(re.match(r"[\"'“(]?[A-Z0-9]", w) for w in words[1:])),
-            "first": float(not history), "known": sum(w in before for w in content) / max(1, len(content)),
-            "asks": float(question.strip().endswith("?")), "two": float(question.count("?") > 1 or " and " in question)}
+    words, points, before = (
+        question.split(),
+        pointed_at(question),
+        known_words([t.text for t in history]),
+    )
+    content, pronoun = (
+        content_words(question),
+        re.search(r"\b(?:it|its|they|them|their|he|she|his|her|him|ones?)\b", question, re.I),
+    )
+    return {
+        "words": math.log1p(len(words)),
+        "this": float(any(d not in ("the", "such") for d, _ in points)),
+        "the": float(any(d == "the" for d, _ in points)),
+        "unclear": float(min(2, len(unclear(question, history)))),
+        "pronoun": float(bool(pronoun)),
+        "no name": float(not any(re.match(r"[\"'“(]?[A-Z0-9]", w) for w in words[1:])),
+        "first": float(not history),
+        "known": sum(w in before for w in content) / max(1, len(content)),
+        "asks": float(question.strip().endswith("?")),
+        "two": float(question.count("?") > 1 or " and " in question),
+    }
 
 # %% ../../nbs/5_systems/01g_clarify.ipynb #5cc75a6d
-ALONE = {"near the last": 0.3, "nearest": 0.4}  # what stands for a question that opens a conversation
+ALONE = {
+    "near the last": 0.3,
+    "nearest": 0.4,
+}  # what stands for a question that opens a conversation
 
 
-def near_features(question: str, history: Sequence[Turn], embedder: EmbedderLike) -> dict[str, float]:
+def near_features(
+    question: str, history: Sequence[Turn], embedder: EmbedderLike
+) -> dict[str, float]:
     "How near a question is to the user's last one, and to the nearest turn; cosines."
     turns = [t for t in history if t.text.strip()]
-    if not turns: return dict(ALONE)
-    near = embedder.encode([t.text for t in turns], query=True) @ embedder.encode([question], query=True)[0]
-    last = next((float(n) for n, t in zip(near[::-1], turns[::-1]) if t.speaker == "user"), ALONE["near the last"])
+    if not turns:
+        return dict(ALONE)
+    near = (
+        embedder.encode([t.text for t in turns], query=True)
+        @ embedder.encode([question], query=True)[0]
+    )
+    last = next(
+        (float(n) for n, t in zip(near[::-1], turns[::-1]) if t.speaker == "user"),
+        ALONE["near the last"],
+    )
     return {"near the last": last, "nearest": float(near.max())}
 
 # %% ../../nbs/5_systems/01g_clarify.ipynb #7064cbbc
@@ -74,12 +107,20 @@ def hit_features(
 ) -> dict[str, float]:
     "What the hits for a question tell. Raises DataError for a score that is no number."
     x = np.asarray(scores, float)
-    if not np.isfinite(x).all(): raise DataError("a hit has a score that is no number", remedy="Search again: the record is broken")
-    if not len(x): return {"best": 0.0, "spread": 0.0, "entropy": 0.0, "titles": 0.0}
+    if not np.isfinite(x).all():
+        raise DataError(
+            "a hit has a score that is no number", remedy="Search again: the record is broken"
+        )
+    if not len(x):
+        return {"best": 0.0, "spread": 0.0, "entropy": 0.0, "titles": 0.0}
     p = np.exp((x - x.max()) / 0.05)
     p /= p.sum()
-    return {"best": float(x.max()), "spread": float(x.max() - x.min()), "entropy": float(-(p * np.log(np.maximum(p, 1e-12))).sum()),
-            "titles": float(len({t.strip().lower() for t in titles}))}
+    return {
+        "best": float(x.max()),
+        "spread": float(x.max() - x.min()),
+        "entropy": float(-(p * np.log(np.maximum(p, 1e-12))).sum()),
+        "titles": float(len({t.strip().lower() for t in titles})),
+    }
 
 # %% ../../nbs/5_systems/01g_clarify.ipynb #04496ffb
 def features(
@@ -90,20 +131,46 @@ def features(
     titles: Sequence[str],
 ) -> dict[str, float]:
     "All that the gate looks at."
-    return {**word_features(question, history), **near_features(question, history, embedder), **hit_features(scores, titles)}
+    return {
+        **word_features(question, history),
+        **near_features(question, history, embedder),
+        **hit_features(scores, titles),
+    }
 
 # %% ../../nbs/5_systems/01g_clarify.ipynb #bf08130d
 WEIGHTS = {  # of the numbers as they are
-    "words": 0.54, "this": 1.3, "the": 0.75, "unclear": -0.05, "pronoun": 0.4, "no name": 0.6, "first": 1.15, "known": 0.03,
-    "asks": 1.39, "two": -0.74, "near the last": -0.67, "nearest": -2.81, "best": 1.91, "spread": -1.0, "entropy": 0.8, "titles": 0.49}
+    "words": 0.54,
+    "this": 1.3,
+    "the": 0.75,
+    "unclear": -0.05,
+    "pronoun": 0.4,
+    "no name": 0.6,
+    "first": 1.15,
+    "known": 0.03,
+    "asks": 1.39,
+    "two": -0.74,
+    "near the last": -0.67,
+    "nearest": -2.81,
+    "best": 1.91,
+    "spread": -1.0,
+    "entropy": 0.8,
+    "titles": 0.49,
+}
 BIAS, THRESHOLD = -6.73, 0.36  # ask back at or above it
 
 
-def underspecified(told: Mapping[str, float], weights: Mapping[str, float] = WEIGHTS, bias: float = BIAS) -> float:  # in [0, 1]
+def underspecified(
+    told: Mapping[str, float], weights: Mapping[str, float] = WEIGHTS, bias: float = BIAS
+) -> float:  # in [0, 1]
     "How likely it is that a question says too little. Raises DataError if the numbers are not those that the weights are for."
     if told.keys() != weights.keys():
-        raise DataError(f"the gate has no weight for {sorted(told.keys() ^ weights.keys())[0]!r}", remedy="Fit it again: make clarify")
-    return 1 / (1 + math.exp(-max(-50.0, min(50.0, bias + sum(weights[k] * told[k] for k in weights)))))
+        raise DataError(
+            f"the gate has no weight for {sorted(told.keys() ^ weights.keys())[0]!r}",
+            remedy="Fit it again: make clarify",
+        )
+    return 1 / (
+        1 + math.exp(-max(-50.0, min(50.0, bias + sum(weights[k] * told[k] for k in weights))))
+    )
 
 
 def clear_enough(p: float, threshold: float = THRESHOLD) -> Verdict:
@@ -113,7 +180,9 @@ def clear_enough(p: float, threshold: float = THRESHOLD) -> Verdict:
 # %% ../../nbs/5_systems/01g_clarify.ipynb #65bfd77e
 def choices(titles: Sequence[str], most: int = 3) -> list[str]:
     "The first titles, each once, short."
-    clean = dict.fromkeys(clipped(" ".join(t.replace("?", " ").split()), 60) for t in titles if t.strip())
+    clean = dict.fromkeys(
+        clipped(" ".join(t.replace("?", " ").split()), 60) for t in titles if t.strip()
+    )
     return list(clean)[:most]
 
 
@@ -122,21 +191,32 @@ def asking_text(question: str, history: Sequence[Turn] = (), titles: Sequence[st
     open_ = unclear(question, history) or [f"{d} {p}" for d, p in pointed_at(question)]
     named = choices(titles)
     among = f": {', '.join(named[:-1])} or {named[-1]}" if len(named) > 1 else ""
-    if open_: return f"Which one do you mean by “{open_[-1]}”{among}?"
+    if open_:
+        return f"Which one do you mean by “{open_[-1]}”{among}?"
     return f"What exactly do you mean by “{clipped(question.strip().rstrip('?'), 120)}”{among}?"
 
 # %% ../../nbs/5_systems/01g_clarify.ipynb #997720e9
-ASK_BACK = ("The user's question can be understood in several ways. Ask the user, in one or two sentences and without answering, what is "
-            "meant. Repeat the unclear words in quotation marks. Name up to three possibilities from the list, where they fit.")
+ASK_BACK = (
+    "The user's question can be understood in several ways. Ask the user, in one or two sentences and without answering, what is "
+    "meant. Repeat the unclear words in quotation marks. Name up to three possibilities from the list, where they fit."
+)
 
 
-def ask_by_model(model: ChatModel, question: str, history: Sequence[Turn] = (), titles: Sequence[str] = ()) -> str:
+def ask_by_model(
+    model: ChatModel, question: str, history: Sequence[Turn] = (), titles: Sequence[str] = ()
+) -> str:
     "The same in a model's words. A reply that does not ask, or quotes nothing of the question, is replaced by `asking_text`."
     talk = "\n".join(f"{t.speaker}: {clipped(t.text, 300)}" for t in history[-4:])
     said = f"{talk}\nuser: {question}\n\nPossibilities: {'; '.join(choices(titles, 6)) or 'none found'}".lstrip()
     reply = model.generate([chat(ASK_BACK, said)], max_new_tokens=96)[0].text.strip()
-    quoted = [q for q in re.findall(r"[\"“]([^\"”]+)[\"”]", reply) if q.lower().strip(" ?.") in question.lower()]
-    return reply if quoted and stance(reply) is Stance.ASKS else asking_text(question, history, titles)
+    quoted = [
+        q
+        for q in re.findall(r"[\"“]([^\"”]+)[\"”]", reply)
+        if q.lower().strip(" ?.") in question.lower()
+    ]
+    return (
+        reply if quoted and stance(reply) is Stance.ASKS else asking_text(question, history, titles)
+    )
 
 
 def gate_digest() -> str:

@@ -31,14 +31,19 @@ def coverage(
     weights: Mapping[str, float] = {},  # context id -> weight; 1 for one that is not named
 ) -> float | None:  # in [0, 1]; None for an answer that claims nothing
     "Source coverage times citation density (NexusRAG, 4.3)."
-    if not claims: return None
-    best = [max((weights.get(c.context, 1.0) for c in claim.citations if c.supports), default=0.0) for claim in claims]
+    if not claims:
+        return None
+    best = [
+        max((weights.get(c.context, 1.0) for c in claim.citations if c.supports), default=0.0)
+        for claim in claims
+    ]
     return round(sum(best) / len(claims) * sum(bool(c.citations) for c in claims) / len(claims), 4)
 
 # %% ../../nbs/5_systems/01f_confidence.ipynb #2c029591
 @dataclass(frozen=True)
 class ConfidenceBin:
     "Answers with a stated confidence between two limits."
+
     low: float
     high: float
     n: int
@@ -50,7 +55,9 @@ class ConfidenceBin:
     @property
     def holds(self) -> bool:
         "Whether what was stated lies in the interval of what was observed."
-        return self.observed_low is not None and self.observed_low <= self.stated <= self.observed_high
+        return (
+            self.observed_low is not None and self.observed_low <= self.stated <= self.observed_high
+        )
 
 # %% ../../nbs/5_systems/01f_confidence.ipynb #13f5663a
 def two_digits(chance: float) -> float:
@@ -61,6 +68,7 @@ def two_digits(chance: float) -> float:
 @dataclass(frozen=True, repr=False)
 class ConfidenceLicence:
     "What a stated confidence may be believed on."
+
     way: str  # how citations came about: a key of WAYS_TO_CITE
     least: float  # share of a claim's words that counts as support
     slope: float  # of the logistic curve from the raw number to the chance
@@ -88,20 +96,32 @@ class ConfidenceLicence:
     @property
     def about(self) -> str:
         "In one sentence."
-        return (f"of {self.answers} rated answers of {' and '.join(self.systems)} in {self.conversations} conversations "
-                f"{self.faithful} were faithful, AUROC {self.auroc[0]:.2f}")
+        return (
+            f"of {self.answers} rated answers of {' and '.join(self.systems)} in {self.conversations} conversations "
+            f"{self.faithful} were faithful, AUROC {self.auroc[0]:.2f}"
+        )
 
     def _table(self) -> tuple[list[str], list[list]]:
-        span = lambda b: "" if b.observed_low is None else f" [{b.observed_low:.2f}, {b.observed_high:.2f}]"
-        rows = [[f"{b.low:.2f} to {b.high:.2f}", b.n, f"{b.stated:.2f}", f"{b.observed:.2f}{span(b)}"] for b in self.bins]
+        def span(b):
+            return (
+                "" if b.observed_low is None else f" [{b.observed_low:.2f}, {b.observed_high:.2f}]"
+            )
+
+        rows = [
+            [f"{b.low:.2f} to {b.high:.2f}", b.n, f"{b.stated:.2f}", f"{b.observed:.2f}{span(b)}"]
+            for b in self.bins
+        ]
         return ["confidence", "answers", "stated", "observed"], rows
 
     @property
-    def _said(self) -> str: return f"{self.about}; {'granted' if self.granted else 'refused'}"
+    def _said(self) -> str:
+        return f"{self.about}; {'granted' if self.granted else 'refused'}"
 
-    def __repr__(self) -> str: return f"{text_table(*self._table())}\n{self._said}"
+    def __repr__(self) -> str:
+        return f"{text_table(*self._table())}\n{self._said}"
 
-    def _repr_html_(self) -> str: return html_table(*self._table(), note=self._said)
+    def _repr_html_(self) -> str:
+        return html_table(*self._table(), note=self._said)
 
 # %% ../../nbs/5_systems/01f_confidence.ipynb #aa66f3b5
 def stated_confidence(
@@ -112,18 +132,34 @@ def stated_confidence(
     generator: str,  # the name of the model that wrote the answer
 ) -> tuple[float | None, str]:  # what may be shown, and on what ground
     "The number that a reader sees, or why there is none."
-    if licence is None: return None, "no confidence is stated: none was asked for"
-    if raw is None: return None, "no confidence is stated: the answer makes no claim"
-    if way == "copied": return None, "no confidence is stated: the sentences are the sources' own"
+    if licence is None:
+        return None, "no confidence is stated: none was asked for"
+    if raw is None:
+        return None, "no confidence is stated: the answer makes no claim"
+    if way == "copied":
+        return None, "no confidence is stated: the sentences are the sources' own"
     if (way, least) != (licence.way, licence.least):
-        return None, f"no confidence is stated: nobody has rated answers with citations that were {way} at {least:g}"
+        return (
+            None,
+            f"no confidence is stated: nobody has rated answers with citations that were {way} at {least:g}",
+        )
     if generator not in licence.systems:
-        return None, f"no confidence is stated: the rated answers are by {' and '.join(licence.systems)}, and this one by {generator}"
-    if not licence.granted: return None, f"no confidence is stated: its licence was refused ({licence.about})"
+        return (
+            None,
+            f"no confidence is stated: the rated answers are by {' and '.join(licence.systems)}, and this one by {generator}",
+        )
+    if not licence.granted:
+        return None, f"no confidence is stated: its licence was refused ({licence.about})"
     number = licence.stated(raw)
     if (b := licence.bin_of(number)) is None:
-        return None, f"no confidence is stated: for {number:.2f} the ratings do not bear it out ({licence.about})"
-    return number, f"of {b.n} rated answers with {b.low:.2f} to {b.high:.2f}, {b.observed:.0%} were faithful; {licence.about}"
+        return (
+            None,
+            f"no confidence is stated: for {number:.2f} the ratings do not bear it out ({licence.about})",
+        )
+    return (
+        number,
+        f"of {b.n} rated answers with {b.low:.2f} to {b.high:.2f}, {b.observed:.0%} were faithful; {licence.about}",
+    )
 
 # %% ../../nbs/5_systems/01f_confidence.ipynb #8d0d7245
 def read_confidence(
@@ -131,6 +167,11 @@ def read_confidence(
 ) -> ConfidenceLicence:
     "A licence that was written down. Raises DataError for a file that is none."
     path = Path(path or data_dir("measured") / "confidence.json")
-    try: return structured(ConfidenceLicence, read_json(path)["licence"])
+    try:
+        return structured(ConfidenceLicence, read_json(path)["licence"])
     except (KeyError, TypeError, ValueError) as e:
-        raise DataError(f"not a licence for a confidence ({type(e).__name__}: {e})", path, remedy="Measure it again") from None
+        raise DataError(
+            f"not a licence for a confidence ({type(e).__name__}: {e})",
+            path,
+            remedy="Measure it again",
+        ) from None

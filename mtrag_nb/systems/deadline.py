@@ -25,11 +25,14 @@ class TurnTooLong(MTRAGError):
 class TimedChat:
     "A chat model that is asked only while there is time."
 
-    def __init__(self, model: ChatModel, check: Callable[[], None]):  # check: raises when the time is over
+    def __init__(
+        self, model: ChatModel, check: Callable[[], None]
+    ):  # check: raises when the time is over
         self.model, self.check = model, check
 
     @property
-    def fingerprint(self) -> str: return self.model.fingerprint
+    def fingerprint(self) -> str:
+        return self.model.fingerprint
 
     def generate(self, prompts, max_new_tokens, temperature=0.0, seed=0, stop=()):
         self.check()
@@ -57,13 +60,18 @@ class Deadline:
 
     def within(self, work: Work) -> Work:
         "A node's work that raises TurnTooLong."
-        if not self.seconds: return work
+        if not self.seconds:
+            return work
 
         def timed(state: TurnState, tools: Toolbox) -> tuple[dict, object]:
             i = state["task"].id
-            if not state.get("steps") or i not in self._begun: self._begun[i] = self.clock()
+            if not state.get("steps") or i not in self._begun:
+                self._begun[i] = self.clock()
             self.check(i)
-            update, step = work(state, replace(tools, chat=TimedChat(tools.chat, lambda: self.check(i))))
+            update, step = work(
+                state, replace(tools, chat=TimedChat(tools.chat, lambda: self.check(i)))
+            )
             self.check(i)
             return update, step
+
         return timed

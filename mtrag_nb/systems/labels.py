@@ -25,45 +25,81 @@ LABEL_PROMPTS = {
     "labels.system": (
         "You grade whether a document answers a question. Correct: it directly answers the question. Ambiguous: it is partially "
         "relevant and does not answer it by itself. Incorrect: it is not relevant to the question. Reply with one word: Correct, "
-        "Ambiguous or Incorrect."),
+        "Ambiguous or Incorrect."
+    ),
     "labels.user": "{history}Question: {question}\n\nDocument:\n{document}\n\nIs the document correct, ambiguous or incorrect?",
 }
-LABELS = {"Incorrect": Label.NO, "Ambiguous": Label.AMBIGUOUS, "Correct": Label.YES}  # the worst first: it wins a tie
+LABELS = {
+    "Incorrect": Label.NO,
+    "Ambiguous": Label.AMBIGUOUS,
+    "Correct": Label.YES,
+}  # the worst first: it wins a tie
 WAYS_TO_LABEL = ("labels", "labels-text", "cosine")
 WEIGHTS = {Label.YES: 1.0, Label.AMBIGUOUS: 0.5, Label.NO: 0.0}
 
 # %% ../../nbs/5_systems/00b_labels.ipynb #39a216a6
 _HEADING = r"(?:(?:the|my|its)\s+)?(?:final\s+)?(?:document|grade|label|verdict|answer|relevance|rating)(?:\s+(?:grade|label))?"
 _ENDS = r"(?=\s*(?:$|[.,;:!\n)}\]\"'*_`]|[-–—]\s)|\s+(?:because|since|as)\b)"
-_WRITTEN = re.compile(rf"[\W_]*(?:{_HEADING}[\W_]*(?:is\b\W*)?)?(correct|ambiguous|incorrect){_ENDS}(.*)", re.I | re.S)
+_WRITTEN = re.compile(
+    rf"[\W_]*(?:{_HEADING}[\W_]*(?:is\b\W*)?)?(correct|ambiguous|incorrect){_ENDS}(.*)", re.I | re.S
+)
 
 
 def read_label(text: str) -> Label | None:
     "The label that a reply states; None if it states none, or more than one."
     m = _WRITTEN.fullmatch(without_thinking(text))
-    if not m or re.search(rf"\b(?!{m[1]}\b)(?:correct|ambiguous|incorrect)\b", m[2], re.I): return None
+    if not m or re.search(rf"\b(?!{m[1]}\b)(?:correct|ambiguous|incorrect)\b", m[2], re.I):
+        return None
     return LABELS[m[1].capitalize()]
 
 # %% ../../nbs/5_systems/00b_labels.ipynb #1ae7dfc9
 def label_by_choice(
-    model: ChatModel, prompts: Mapping[str, str], question: str, history: str, documents: Sequence[str],
+    model: ChatModel,
+    prompts: Mapping[str, str],
+    question: str,
+    history: str,
+    documents: Sequence[str],
 ) -> list[Verdict]:
     "The likeliest label; of equals the worse one."
-    asked = [replace(p, prefill="Grade:") for p in document_prompts({**LABEL_PROMPTS, **prompts}, "labels", question, history, documents)]
+    asked = [
+        replace(p, prefill="Grade:")
+        for p in document_prompts(
+            {**LABEL_PROMPTS, **prompts}, "labels", question, history, documents
+        )
+    ]
     found = choose(model, asked, [tuple(LABELS)] * len(asked)) if asked else []
-    weight = lambda shares: round(sum(WEIGHTS[LABELS[name]] * p for name, p in shares.items()), 4)
-    return [Verdict(LABELS[max(LABELS, key=shares.get)], "labels", weight(shares), scale=(0.0, 1.0)) for shares, _ in found]
+
+    def weight(shares):
+        return round(sum(WEIGHTS[LABELS[name]] * p for name, p in shares.items()), 4)
+
+    return [
+        Verdict(LABELS[max(LABELS, key=shares.get)], "labels", weight(shares), scale=(0.0, 1.0))
+        for shares, _ in found
+    ]
 
 
 def label_by_text(
-    model: ChatModel, prompts: Mapping[str, str], question: str, history: str, documents: Sequence[str],
+    model: ChatModel,
+    prompts: Mapping[str, str],
+    question: str,
+    history: str,
+    documents: Sequence[str],
     default: str = "ambiguous",  # what an unreadable label counts as
 ) -> list[Verdict]:
     "The label that the model writes."
-    replies = model.generate(document_prompts({**LABEL_PROMPTS, **prompts}, "labels", question, history, documents),
-                             max_new_tokens=8) if documents else []
+    replies = (
+        model.generate(
+            document_prompts({**LABEL_PROMPTS, **prompts}, "labels", question, history, documents),
+            max_new_tokens=8,
+        )
+        if documents
+        else []
+    )
     read = [(c.text, read_label(c.text)) for c in replies]
-    return [Verdict(label or Label(default), "labels-text", raw=text, defaulted=label is None) for text, label in read]
+    return [
+        Verdict(label or Label(default), "labels-text", raw=text, defaulted=label is None)
+        for text, label in read
+    ]
 
 # %% ../../nbs/5_systems/00b_labels.ipynb #c20d5cad
 def label_by_cosine(
@@ -74,7 +110,8 @@ def label_by_cosine(
     ambiguous: float,  # one between here and there ambiguous
 ) -> list[Verdict]:
     "Two cuts of the cosine."
-    if not documents: return []
+    if not documents:
+        return []
     cosines = embedder.encode(list(documents)) @ embedder.encode(list(questions), query=True).T
     return [scored(float(s), correct, "cosine", ambiguous) for s in cosines.max(axis=1)]
 
@@ -90,9 +127,13 @@ class Labelled(Graded, kind="labelled"):
     "One of three labels for each context."
 
     @property
-    def kept(self) -> tuple[str, ...]: return tuple(weighed(self.grades))
+    def kept(self) -> tuple[str, ...]:
+        return tuple(weighed(self.grades))
 
     def lines(self, name):
-        n = [sum(v.label is label for v in self.verdicts) for label in (Label.YES, Label.AMBIGUOUS, Label.NO)]
+        n = [
+            sum(v.label is label for v in self.verdicts)
+            for label in (Label.YES, Label.AMBIGUOUS, Label.NO)
+        ]
         how = f" ({self.verdicts[0].how})" if self.verdicts else ""
         return [("grade", "{} correct, {} ambiguous, {} incorrect".format(*n) + how)]

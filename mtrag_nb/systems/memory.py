@@ -26,6 +26,7 @@ FOLDS = ("over", "every")
 @dataclass(frozen=True)
 class Window:
     "How much of a conversation is remembered word for word."
+
     most: int = 10  # messages
     tokens: int = 2000
     every: int = 5  # messages that are folded at a time
@@ -40,14 +41,20 @@ def tokens_in(turns: Sequence[Turn], count: Count = estimate) -> int:
 def folded(turns: Sequence[Turn], w: Window = Window(), count: Count = estimate) -> int:
     "How many of the oldest messages are only in the summary, a multiple of `every`."
     groups = range(0, len(turns) + 1, w.every)
-    if w.when == "every": return max(groups)
-    fits = lambda n: len(turns) - n <= w.most and tokens_in(turns[n:], count) <= w.tokens
+    if w.when == "every":
+        return max(groups)
+
+    def fits(n):
+        return len(turns) - n <= w.most and tokens_in(turns[n:], count) <= w.tokens
+
     return next((n for n in groups if fits(n)), max(groups))
 
 
-def recent(turns: Sequence[Turn], w: Window = Window(), count: Count = estimate) -> tuple[Turn, ...]:
+def recent(
+    turns: Sequence[Turn], w: Window = Window(), count: Count = estimate
+) -> tuple[Turn, ...]:
     "The messages that are shown as they are, within the limits; the newest first to get room."
-    last = turns[-w.most:] if w.when == "every" else turns[folded(turns, w, count):]
+    last = turns[-w.most :] if w.when == "every" else turns[folded(turns, w, count) :]
     texts = fit([t.text for t in reversed(last)], w.tokens, count, least=1)
     return tuple(Turn(t.speaker, text) for t, text in list(zip(reversed(last), texts))[::-1])
 
@@ -56,7 +63,8 @@ MEMORY_PROMPTS = {
     "memory.system": (
         "You keep the memory of a conversation. Merge the summary so far and the new messages into one summary of 150 to 200 words: what "
         "the user wants to know, the facts, names and numbers that were given, what is still open. Leave out greetings. Add nothing. "
-        "Reply with the summary only."),
+        "Reply with the summary only."
+    ),
     "memory.user": "Summary so far: {summary}\n\nNew messages:\n{messages}",
 }
 MOST_TOKENS = 300
@@ -69,7 +77,8 @@ def prefix_seed(seed: int, turns: Sequence[Turn]) -> int:
 
 # %% ../../nbs/5_systems/01d_memory.ipynb #20c5740b
 def summarize(
-    model: ChatModel, prompts: Mapping[str, str],
+    model: ChatModel,
+    prompts: Mapping[str, str],
     turns: Sequence[Turn],  # those to be folded, oldest first
     every: int = 5,
     temperature: float | Sampling = 0.3,
@@ -80,11 +89,24 @@ def summarize(
     "Summaries of a conversation, each made from the one before. Raises ReplyError for an empty one."
     texts, out = {**MEMORY_PROMPTS, **prompts}, []
     for end in range(every, len(turns) + 1, every):
-        messages = fit([f"{t.speaker}: {t.text}" for t in turns[end - every:end]], group_tokens, count, least=1)
-        user = texts["memory.user"].format(summary=out[-1] if out else "(none yet)", messages="\n".join(messages))
-        (c,) = model.generate([chat(texts["memory.system"], user)], MOST_TOKENS, temperature, prefix_seed(seed, turns[:end]))
+        messages = fit(
+            [f"{t.speaker}: {t.text}" for t in turns[end - every : end]],
+            group_tokens,
+            count,
+            least=1,
+        )
+        user = texts["memory.user"].format(
+            summary=out[-1] if out else "(none yet)", messages="\n".join(messages)
+        )
+        (c,) = model.generate(
+            [chat(texts["memory.system"], user)],
+            MOST_TOKENS,
+            temperature,
+            prefix_seed(seed, turns[:end]),
+        )
         out.append(cut_to(" ".join(clean_answer(c.text).split()), MOST_TOKENS, count))
-        if not re.search(r"\w", out[-1]): raise ReplyError(f"an empty summary of {end} messages ({c.stop})")
+        if not re.search(r"\w", out[-1]):
+            raise ReplyError(f"an empty summary of {end} messages ({c.stop})")
     return out
 
 
@@ -97,18 +119,21 @@ def extract(turns: Sequence[Turn], tokens: int = MOST_TOKENS, count: Count = est
 @dataclass(frozen=True)
 class Memory:
     "What is remembered of a conversation."
+
     folded: int  # messages that only the summary stands for
     recent: tuple[Turn, ...]  # as they are shown
     summary: str = ""
 
     def shown(self) -> str:
-        "The conversation as a prompt shows it; \"\" for none."
+        'The conversation as a prompt shows it; "" for none.'
         head = [f"Summary of what came before: {self.summary}"] if self.summary else []
         return "\n".join([*head, *(f"{t.speaker}: {t.text}" for t in self.recent)])
 
 # %% ../../nbs/5_systems/01d_memory.ipynb #f904c161
 def remember(
-    model: ChatModel, prompts: Mapping[str, str], turns: Sequence[Turn],
+    model: ChatModel,
+    prompts: Mapping[str, str],
+    turns: Sequence[Turn],
     window: Window = Window(),
     summary: str = "model",  # one of SUMMARIES
     temperature: float | Sampling = 0.3,
@@ -117,6 +142,9 @@ def remember(
 ) -> Memory:
     "The memory of a conversation."
     n, last = folded(turns, window, count), recent(turns, window, count)
-    if summary == "extract": return Memory(n, last, extract(turns[:n], count=count))
-    made = summarize(model, prompts, turns[:n], window.every, temperature, seed, window.tokens, count)
+    if summary == "extract":
+        return Memory(n, last, extract(turns[:n], count=count))
+    made = summarize(
+        model, prompts, turns[:n], window.every, temperature, seed, window.tokens, count
+    )
     return Memory(n, last, made[-1] if made else "")

@@ -11,15 +11,42 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..core.record import Checked, Drafted, Gated, Rank, Ranked, Rewritten, Step
-from ..core.settings import BGE_M3, WAYS_TO_GRADE, ModelSpec, Settings, StageSettings, in_bounds, later, one_of, with_settings
+from mtrag_nb.core.settings import (
+    BGE_M3,
+    WAYS_TO_GRADE,
+    ModelSpec,
+    Settings,
+    StageSettings,
+    in_bounds,
+    later,
+    one_of,
+    with_settings,
+)
 from ..core.text import clipped, content_words, format_docs_for_gen
 from ..core.types import Context, Reason, Turn
 from ..core.verdicts import Label, Verdict, without_thinking
 from ..models.chat import ChatModel, Prompt, chat
 from ..models.embed import EmbedderLike
-from .nodes import DECLINED, after_check, answered, drafted, refuse, retrieve_node, retry_node
+from mtrag_nb.systems.nodes import (
+    DECLINED,
+    after_check,
+    answered,
+    drafted,
+    refuse,
+    retrieve_node,
+    retry_node,
+)
 from .stages import Toolbox, clean_rewrite
-from .system import END, START, Departure, System, TurnState, Work, as_node, new_graph
+from mtrag_nb.systems.system import (
+    END,
+    START,
+    Departure,
+    System,
+    TurnState,
+    Work,
+    as_node,
+    new_graph,
+)
 
 # %% auto #0
 __all__ = ['LAPTOP', 'QWEN', 'ABSTAIN', 'PRONOUNS', 'MAX_NEW_TOKENS', 'NCL_PROMPTS', 'CLASSES', 'LABELS', 'FIELDS',
@@ -36,6 +63,7 @@ __all__ = ['LAPTOP', 'QWEN', 'ABSTAIN', 'PRONOUNS', 'MAX_NEW_TOKENS', 'NCL_PROMP
 @dataclass(frozen=True)
 class NclSettings:
     "How NCL decides (NCL paper, section 3 and Table 1)."
+
     classify: bool = True  # False: the paper's ablation No Classification, in which the local rewrite sees the whole history
     relation: str = "score"  # the four classes: "score" (the likeliest label), "words" (a label that the model writes) or "cosine"
     relation_threshold: float = 0.0  # "cosine" only: related at or above it
@@ -46,22 +74,58 @@ class NclSettings:
     gate_default: str = "no"  # what an unreadable verdict counts as
     least_words: int = 3  # a shorter answer is a bad answer
     max_retries: int = 1  # stricter retries of a bad answer
-    local: str = later("fields")  # the local rewrite: a short reply for each of the three "fields", or all three at "once"
+    local: str = later(
+        "fields"
+    )  # the local rewrite: a short reply for each of the three "fields", or all three at "once"
 
     def __post_init__(self):
-        one_of(self, "ncl", {"relation": ("score", "words", "cosine"), "gate": WAYS_TO_GRADE, "gate_default": ("yes", "no"),
-                             "local": ("fields", "once")})
+        one_of(
+            self,
+            "ncl",
+            {
+                "relation": ("score", "words", "cosine"),
+                "gate": WAYS_TO_GRADE,
+                "gate_default": ("yes", "no"),
+                "local": ("fields", "once"),
+            },
+        )
         in_bounds(self, "ncl", user_turns=0, top_k=1, least_words=0, max_retries=0)
 
 
-LAPTOP = {"relation": "cosine", "relation_threshold": 0.15, "gate": "cosine", "gate_threshold": 0.31}
-QWEN = Settings(profile="ncl", chat=ModelSpec("Qwen/Qwen2.5-1.5B-Instruct", quantization="nf4"), embedder=BGE_M3,
-                stages=StageSettings(max_new_tokens=96))
+LAPTOP = {
+    "relation": "cosine",
+    "relation_threshold": 0.15,
+    "gate": "cosine",
+    "gate_threshold": 0.31,
+}
+QWEN = Settings(
+    profile="ncl",
+    chat=ModelSpec("Qwen/Qwen2.5-1.5B-Instruct", quantization="nf4"),
+    embedder=BGE_M3,
+    stages=StageSettings(max_new_tokens=96),
+)
 
 # %% ../../nbs/5_systems/06_ncl.ipynb #ebcf0545
 ABSTAIN = "I cannot find the answer in the given documents."
-PRONOUNS = ("it", "this", "that", "these", "those", "they", "them", "he", "she", "him", "her", "its", "their", "there", "such",
-            "former", "latter")
+PRONOUNS = (
+    "it",
+    "this",
+    "that",
+    "these",
+    "those",
+    "they",
+    "them",
+    "he",
+    "she",
+    "him",
+    "her",
+    "its",
+    "their",
+    "there",
+    "such",
+    "former",
+    "latter",
+)
 MAX_NEW_TOKENS = 96  # Table 1
 _PRONOUN = re.compile(rf"\b(?:{'|'.join(PRONOUNS)})\b", re.I)
 
@@ -73,20 +137,26 @@ def pronouns_in(question: str) -> list[str]:
 # %% ../../nbs/5_systems/06_ncl.ipynb #8d069b9f
 _ZERO_SHOT = (
     "Replace pronouns and fill in what is left out. Keep names and numbers as they are, add no new facts, and don't "
-    "answer. If the question stands alone already, repeat it. Reply with the question only.")
+    "answer. If the question stands alone already, repeat it. Reply with the question only."
+)
 _REWRITE_RULES = _ZERO_SHOT + (
     "\n\nConversation:\n"
     "user: Which museums in Oslo are free?\nagent: The National Museum is free on Thursdays.\n"
     "Last question: And for students?\nRewrite: Which museums in Oslo are free for students?\n\nConversation:\n"
     "user: How do I reset my router?\nagent: Hold the button for ten seconds.\nLast question: What is a mortgage?\n"
-    "Rewrite: What is a mortgage?")
+    "Rewrite: What is a mortgage?"
+)
 _GLOBAL = {
     "global.previous": (
         "Rewrite the last question so that it can be understood alone. It points back to the exchange before it: find "
-        "what its pronouns stand for there. ") + _REWRITE_RULES,
+        "what its pronouns stand for there. "
+    )
+    + _REWRITE_RULES,
     "global.full": (
         "Rewrite the last question so that it can be understood alone. Take from the conversation only what the question "
-        "needs. ") + _REWRITE_RULES,
+        "needs. "
+    )
+    + _REWRITE_RULES,
 }
 
 # %% ../../nbs/5_systems/06_ncl.ipynb #c389b99c
@@ -97,10 +167,12 @@ _RELATION = {
         "2: it is related to the previous question but not to the previous answer; it opens another side of the same "
         "question.\n"
         "3: it is not related to the previous question but to the previous answer; something in the answer prompted it.\n"
-        "4: it is related to neither; it is a new topic."),
+        "4: it is related to neither; it is a new topic."
+    ),
     "relation.user": (
         "Previous question: {previous_question}\nPrevious answer: {previous_answer}\nLast question: {question}\n\n"
-        "Which is it: 1, 2, 3 or 4?"),
+        "Which is it: 1, 2, 3 or 4?"
+    ),
     "relation.1": "The question follows up on the previous question and its answer.",
     "relation.2": "The question opens another side of the previous question; the previous answer matters little.",
     "relation.3": "The question was prompted by something in the previous answer; the previous question matters little.",
@@ -113,16 +185,19 @@ _LOCAL = {
         "Summary: what user and agent discussed, in one or two short sentences.\n"
         "Intent: what information the user asks for, and under which constraints.\n"
         "Question: the last question, so that it can be understood alone, with only those constraints from the "
-        "conversation that it needs."),
+        "conversation that it needs."
+    ),
     "local.user": "Conversation:\n{history}\n\nRelation: {relation}\nLast question: {question}",
 }
 _GATE = {
     "grade.system": (
         "You judge whether passages, taken together, hold enough information to answer a question. The conversation only "
-        "helps to understand the question; it is no evidence. Reply with one word: yes or no."),
+        "helps to understand the question; it is no evidence. Reply with one word: yes or no."
+    ),
     "grade.user": (
         "{history}Question: {question}\n\nPassages:\n{document}\n\n"
-        "Taken together, do the passages hold enough information to answer the question?"),
+        "Taken together, do the passages hold enough information to answer the question?"
+    ),
 }
 
 # %% ../../nbs/5_systems/06_ncl.ipynb #e235cbec
@@ -131,54 +206,87 @@ _STRICT = {
     "generate.system": (
         "You answer a question from documents, and from nothing else. The conversation only helps to understand the "
         "question; it is no evidence. Answer in one to three full sentences. If the documents do not hold the answer, "
-        "reply with exactly: I cannot find the answer in the given documents."),
+        "reply with exactly: I cannot find the answer in the given documents."
+    ),
     "generate.user": "Documents:\n{documents}\n\n{history}Question: {question}",
     "generate.prefill": "",
     "generate.retry": (
         "Documents:\n{documents}\n\n{history}Question: {question}\n\n"
         "An earlier answer was rejected: {unsupported}. Answer in full sentences that end properly, do not repeat the "
         "question, give exact numbers where it asks for them, and use only the documents. If they do not hold the "
-        "answer, reply with exactly: I cannot find the answer in the given documents."),
+        "answer, reply with exactly: I cannot find the answer in the given documents."
+    ),
 }
 NCL_PROMPTS = {
     "permissive": {**_CONTROL, **_STRICT},
-    "small": {**_CONTROL, "generate.retry": (
-        "Documents:\n{documents}\n\nQuestion: {question}\n\n"
-        "Answer in one full sentence, with exact numbers. An earlier answer was rejected: {unsupported}.")},
-    "published": {**_CONTROL, **_STRICT, **{k: text.replace(_REWRITE_RULES, _ZERO_SHOT) for k, text in _GLOBAL.items()}},
+    "small": {
+        **_CONTROL,
+        "generate.retry": (
+            "Documents:\n{documents}\n\nQuestion: {question}\n\n"
+            "Answer in one full sentence, with exact numbers. An earlier answer was rejected: {unsupported}."
+        ),
+    },
+    "published": {
+        **_CONTROL,
+        **_STRICT,
+        **{k: text.replace(_REWRITE_RULES, _ZERO_SHOT) for k, text in _GLOBAL.items()},
+    },
 }
 
 # %% ../../nbs/5_systems/06_ncl.ipynb #862cabb5
-CLASSES = {1: "both: a follow-up", 2: "the question only: a new subtopic", 3: "the answer only: prompted by it", 4: "neither: a new topic"}
+CLASSES = {
+    1: "both: a follow-up",
+    2: "the question only: a new subtopic",
+    3: "the answer only: prompted by it",
+    4: "neither: a new topic",
+}
 
 
 def class_of(to_question: bool, to_answer: bool) -> int:
     "The class of the two relations."
-    return {(True, True): 1, (True, False): 2, (False, True): 3, (False, False): 4}[to_question, to_answer]
+    return {(True, True): 1, (True, False): 2, (False, True): 3, (False, False): 4}[
+        to_question, to_answer
+    ]
 
 
 @dataclass(frozen=True)
 class Relation:
     "The class of a question towards one earlier exchange, with what it was read from."
+
     category: int  # a key of CLASSES
     how: str  # "score", "words" or "cosine"
-    scores: tuple[float, ...] = ()  # "score": probabilities of the labels 1 to 4; "cosine": with the question, with the answer
+    scores: tuple[
+        float, ...
+    ] = ()  # "score": probabilities of the labels 1 to 4; "cosine": with the question, with the answer
     raw: str = ""  # "words": what the model wrote
-    defaulted: bool = False  # True: it could not be read, and counts as 4: no history rather than the wrong one
+    defaulted: bool = (
+        False  # True: it could not be read, and counts as 4: no history rather than the wrong one
+    )
 
 # %% ../../nbs/5_systems/06_ncl.ipynb #d55afce2
 LABELS = ("1", "2", "3", "4")
 
 
-def _relation_prompt(prompts: Mapping[str, str], question: str, exchange: Sequence[Turn], chars: int) -> Prompt:
+def _relation_prompt(
+    prompts: Mapping[str, str], question: str, exchange: Sequence[Turn], chars: int
+) -> Prompt:
     "The prompt of the controller; long turns clipped."
     before, after = exchange[0].text, " ".join(t.text for t in exchange[1:])
-    user = prompts["relation.user"].format(question=question, previous_question=clipped(before, chars),
-                                           previous_answer=clipped(after, chars))
+    user = prompts["relation.user"].format(
+        question=question,
+        previous_question=clipped(before, chars),
+        previous_answer=clipped(after, chars),
+    )
     return chat(prompts["relation.system"], user)
 
 
-def relate_by_score(model: ChatModel, prompts: Mapping[str, str], question: str, exchange: Sequence[Turn], chars: int = 600) -> Relation:
+def relate_by_score(
+    model: ChatModel,
+    prompts: Mapping[str, str],
+    question: str,
+    exchange: Sequence[Turn],
+    chars: int = 600,
+) -> Relation:
     "The likeliest of the four labels; of equals, the first."
     asked = _relation_prompt(prompts, question, exchange, chars)
     odds = [s.logprob for s in model.score([asked] * len(LABELS), LABELS)]
@@ -190,25 +298,42 @@ def relate_by_score(model: ChatModel, prompts: Mapping[str, str], question: str,
 _CLASS = re.compile(
     r"\W*(?:(?:the\s+)?(?:class|category|label|option|answer|relation|type|number|choice)\W*(?:is\W*)?|it(?:['’]s| is)\W+"
     r"|i (?:choose|say|pick)\W+)?"
-    r"(?<!-)([1-4])\s*(?:$|[.:;,)\]}\"'*(]|[-–—]\s).*", re.I | re.S)
-_UNSURE = re.compile(r"\b(?:not|neither|either|or|and|but|between|maybe|perhaps|wrong|of|rather)\b|n['’]t\b|[?%]", re.I)
+    r"(?<!-)([1-4])\s*(?:$|[.:;,)\]}\"'*(]|[-–—]\s).*",
+    re.I | re.S,
+)
+_UNSURE = re.compile(
+    r"\b(?:not|neither|either|or|and|but|between|maybe|perhaps|wrong|of|rather)\b|n['’]t\b|[?%]",
+    re.I,
+)
 
 
 def read_class(text: str) -> int | None:
     "The class that a reply states; None if it states none, or more than one."
     said = without_thinking(text)
     m = _CLASS.fullmatch(said)
-    return int(m[1]) if m and len(re.findall(r"\d+", said)) == 1 and not _UNSURE.search(said.split(":")[0]) else None
+    return (
+        int(m[1])
+        if m and len(re.findall(r"\d+", said)) == 1 and not _UNSURE.search(said.split(":")[0])
+        else None
+    )
 
 # %% ../../nbs/5_systems/06_ncl.ipynb #c62ec3d6
-def relate_by_words(model: ChatModel, prompts: Mapping[str, str], question: str, exchange: Sequence[Turn], chars: int = 600) -> Relation:
+def relate_by_words(
+    model: ChatModel,
+    prompts: Mapping[str, str],
+    question: str,
+    exchange: Sequence[Turn],
+    chars: int = 600,
+) -> Relation:
     "The class that the model writes."
     (c,) = model.generate([_relation_prompt(prompts, question, exchange, chars)], max_new_tokens=8)
     found = read_class(c.text)
     return Relation(found or 4, "words", raw=c.text, defaulted=found is None)
 
 
-def relate_by_cosine(embedder: EmbedderLike, question: str, exchange: Sequence[Turn], threshold: float = 0.2) -> Relation:
+def relate_by_cosine(
+    embedder: EmbedderLike, question: str, exchange: Sequence[Turn], threshold: float = 0.2
+) -> Relation:
     "Related to the previous question, and to the previous answer, where the cosine says so."
     q, before = embedder.encode([question, exchange[0].text], query=True)
     (after,) = embedder.encode([" ".join(t.text for t in exchange[1:])])
@@ -227,15 +352,18 @@ def select_history(
     history: Sequence[Turn],
     relate: Callable[[str, Sequence[Turn]], Relation],  # question, exchange -> relation
     user_turns: int = 3,  # HIST_USER_TURNS
-) -> tuple[tuple[Turn, ...], list[Relation]]:  # the turns kept, oldest first; the relations asked for, nearest exchange first
+) -> tuple[
+    tuple[Turn, ...], list[Relation]
+]:  # the turns kept, oldest first; the relations asked for, nearest exchange first
     "The turns that the relations select."
     past, found = exchanges(history), []
     for before in reversed(past[-user_turns:] if user_turns else []):
         found.append(relate(question, before))
-        if found[-1].category != 1: break
+        if found[-1].category != 1:
+            break
     follow_ups = sum(r.category == 1 for r in found)
     kept = follow_ups or int(bool(found) and found[0].category in (2, 3))
-    return tuple(t for e in past[len(past) - kept:] for t in e), found
+    return tuple(t for e in past[len(past) - kept :] for t in e), found
 
 # %% ../../nbs/5_systems/06_ncl.ipynb #00f40c95
 FIELDS = {"Summary": 72, "Intent": 48, "Question": 64}  # field -> most tokens
@@ -244,6 +372,7 @@ FIELDS = {"Summary": 72, "Intent": 48, "Question": 64}  # field -> most tokens
 @dataclass(frozen=True)
 class Local:
     "What the local rewrite wrote."
+
     summary: str
     intent: str
     question: str
@@ -259,11 +388,16 @@ def local_rewrite(
     way: str = "fields",  # "fields": one short reply each; "once": all in one reply
 ) -> Local:
     "Summary of the selected history, intent of the question, and the question on its own."
-    user = prompts["local.user"].format(history=history, relation=prompts[f"relation.{category}"], question=question)
-    if way == "once": return _local_at_once(model, chat(prompts["local.system"], user, prefill="Summary:"))
+    user = prompts["local.user"].format(
+        history=history, relation=prompts[f"relation.{category}"], question=question
+    )
+    if way == "once":
+        return _local_at_once(model, chat(prompts["local.system"], user, prefill="Summary:"))
     said, fields = "", {}
     for name, tokens in FIELDS.items():
-        (c,) = model.generate([chat(prompts["local.system"], user, prefill=f"{said}{name}:")], tokens, stop=["\n"])
+        (c,) = model.generate(
+            [chat(prompts["local.system"], user, prefill=f"{said}{name}:")], tokens, stop=["\n"]
+        )
         fields[name] = clean_rewrite(c.text)
         said += f"{name}: {fields[name]}\n"
     return Local(*fields.values(), tuple(n for n, text in fields.items() if not text))
@@ -272,29 +406,44 @@ def local_rewrite(
 def _local_at_once(model: ChatModel, prompt: Prompt) -> Local:
     "The three fields from one reply; one whose label does not come is empty."
     (c,) = model.generate([prompt], sum(FIELDS.values()))
-    found = {n: re.search(rf"^\W*{n}\W*:(.*)$", prompt.prefill + c.text, flags=re.I | re.M) for n in FIELDS}
+    found = {
+        n: re.search(rf"^\W*{n}\W*:(.*)$", prompt.prefill + c.text, flags=re.I | re.M)
+        for n in FIELDS
+    }
     fields = {n: clean_rewrite(m[1]) if m else "" for n, m in found.items()}
     return Local(*fields.values(), tuple(n for n, text in fields.items() if not text))
 
 # %% ../../nbs/5_systems/06_ncl.ipynb #96359104
 _WORD = re.compile(r"[a-z0-9]+(?:'[a-z]+)?")
 _ASKS_WHAT = re.compile(r"\b(?:what|which|who|whom|whose|when|where|why|how)\b", re.I)
-_COUNT = re.compile(r"\bhow many\b|\b(?:what|which) (?:is the )?(?:number|count|percentage|share)\b|\bnumber of\b", re.I)
+_COUNT = re.compile(
+    r"\bhow many\b|\b(?:what|which) (?:is the )?(?:number|count|percentage|share)\b|\bnumber of\b",
+    re.I,
+)
 NUMBER_WORDS = frozenset(
     "zero no none one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
     "eighteen nineteen twenty thirty forty fifty sixty seventy eighty ninety hundred thousand million billion dozen half both "
-    "neither once twice all".split())
-VAGUE_WORDS = frozenset("many several some few various numerous multiple lot lots plenty countless".split())
+    "neither once twice all".split()
+)
+VAGUE_WORDS = frozenset(
+    "many several some few various numerous multiple lot lots plenty countless".split()
+)
 _DANGLING = frozenset(
     "a an the and or but nor of to in on at by for with from into as than that which who whose because although while if is are "
-    "was were be been such including like between".split())
+    "was were be been such including like between".split()
+)
 
 
 def restates_question(question: str, answer: str) -> bool:
     "Whether an answer is the question over again. What affirms a question of yes or no, or chooses from its alternatives, is an answer."
     a, q = set(content_words(answer)), set(content_words(question))
-    if not a or not a <= q or len(a) < 0.6 * len(q): return False
-    return answer.rstrip().endswith("?") or bool(_ASKS_WHAT.search(question)) and not re.search(r"\bor\b", question, re.I)
+    if not a or not a <= q or len(a) < 0.6 * len(q):
+        return False
+    return (
+        answer.rstrip().endswith("?")
+        or bool(_ASKS_WHAT.search(question))
+        and not re.search(r"\bor\b", question, re.I)
+    )
 
 
 def too_short(question: str, answer: str, least: int = 3) -> bool:
@@ -305,19 +454,32 @@ def too_short(question: str, answer: str, least: int = 3) -> bool:
 def ends_badly(question: str, answer: str) -> bool:
     "Whether an answer breaks off."
     text = answer.rstrip().rstrip("\"'*_`")
-    return not text or text[-1] in ",;:-–([{/&" or text.count("(") > text.count(")") or (_WORD.findall(text.lower())
-                                                                                         or [""])[-1] in _DANGLING and text[-1].isalnum()
+    return (
+        not text
+        or text[-1] in ",;:-–([{/&"
+        or text.count("(") > text.count(")")
+        or (_WORD.findall(text.lower()) or [""])[-1] in _DANGLING
+        and text[-1].isalnum()
+    )
 
 
 def vague_number(question: str, answer: str) -> bool:
     "Whether a number was asked for and a vague word came instead."
     words = set(_WORD.findall(answer.lower()))
-    return bool(_COUNT.search(question)) and bool(words & VAGUE_WORDS) and not words & NUMBER_WORDS and not re.search(r"\d", answer)
+    return (
+        bool(_COUNT.search(question))
+        and bool(words & VAGUE_WORDS)
+        and not words & NUMBER_WORDS
+        and not re.search(r"\d", answer)
+    )
 
 # %% ../../nbs/5_systems/06_ncl.ipynb #b315b17f
 BAD_ANSWERS = {  # what is wrong, as the stricter retry is told -> rule
-    "it repeated the question": restates_question, "it was too short": too_short, "it broke off": ends_badly,
-               "it gave no exact number": vague_number}
+    "it repeated the question": restates_question,
+    "it was too short": too_short,
+    "it broke off": ends_badly,
+    "it gave no exact number": vague_number,
+}
 
 
 def bad_answer(
@@ -326,12 +488,21 @@ def bad_answer(
     least_words: int = 3,
 ) -> str:  # a key of BAD_ANSWERS, or "" for an answer that passes
     "The first rule that an answer breaks."
-    return next((problem for problem, rule in BAD_ANSWERS.items()
-                 if (rule(question, answer, least_words) if rule is too_short else rule(question, answer))), "")
+    return next(
+        (
+            problem
+            for problem, rule in BAD_ANSWERS.items()
+            if (
+                rule(question, answer, least_words) if rule is too_short else rule(question, answer)
+            )
+        ),
+        "",
+    )
 
 # %% ../../nbs/5_systems/06_ncl.ipynb #cbcc6508
 class NclState(TurnState, total=False):
     "The state of a turn, with what the relation control decided."
+
     selected: int  # how many of the last turns of the history are kept
     category: int  # class of the question towards the last exchange; 0: not classified
     empty: bool  # there are no passages
@@ -347,12 +518,14 @@ def selected_turns(state: NclState) -> tuple[Turn, ...]:
 @dataclass(frozen=True, kw_only=True)
 class Evidence(Step, kind="evidence"):
     "What came with the task."
+
     given: int | None  # passages; None: the task brings none, they are retrieved
 
 
 @dataclass(frozen=True, kw_only=True)
 class GloballyRewritten(Rewritten, kind="globally"):
     "A rewrite from the conversation as it is."
+
     pronouns: tuple[str, ...]  # that fired
     template: str  # key of the prompt
 
@@ -360,77 +533,126 @@ class GloballyRewritten(Rewritten, kind="globally"):
 @dataclass(frozen=True, kw_only=True)
 class LocallyRewritten(Rewritten, kind="locally"):
     "A rewrite from the selected turns."
+
     local: Local
 
 
 @dataclass(frozen=True, kw_only=True)
 class Related(Step, kind="related"):
     "How the question relates to what came before."
+
     relations: tuple[Relation, ...]  # nearest exchange first
 
 # %% ../../nbs/5_systems/06_ncl.ipynb #382a4e9f
 def evidence_node(state: NclState, tools: Toolbox) -> tuple[dict, Evidence]:
     "The passages that came with the task, counted."
     given = state["task"].contexts
-    if given is None: return {"empty": False}, Evidence(given=None)
-    return {"empty": not given}, Evidence(given=len(given), told="" if given else "no passages came with the task")
+    if given is None:
+        return {"empty": False}, Evidence(given=None)
+    return {"empty": not given}, Evidence(
+        given=len(given), told="" if given else "no passages came with the task"
+    )
 
 
 def global_rewrite_node(state: NclState, tools: Toolbox) -> tuple[dict, GloballyRewritten]:
     "The question, made to stand alone."
     task, fired = state["task"], pronouns_in(state["task"].question)
-    way, turns = ("global.previous", sum(exchanges(task.history)[-1:], ())) if fired else ("global.full", task.history)
-    r = tools.rewrite(task.question, turns, {**tools.prompts, "rewrite.system": tools.prompts[way]}, whole=True)
-    return {"query": r.text}, GloballyRewritten(text=r.text, raw=r.raw, kept=r.kept, similarity=r.similarity, pronouns=tuple(fired),
-                                                template=way)
+    way, turns = (
+        ("global.previous", sum(exchanges(task.history)[-1:], ()))
+        if fired
+        else ("global.full", task.history)
+    )
+    r = tools.rewrite(
+        task.question, turns, {**tools.prompts, "rewrite.system": tools.prompts[way]}, whole=True
+    )
+    return {"query": r.text}, GloballyRewritten(
+        text=r.text,
+        raw=r.raw,
+        kept=r.kept,
+        similarity=r.similarity,
+        pronouns=tuple(fired),
+        template=way,
+    )
 
 # %% ../../nbs/5_systems/06_ncl.ipynb #253181e7
 def relation_node(state: NclState, tools: Toolbox) -> tuple[dict, Related]:
     "The classes, and the turns that they select (3.3, 3.4)."
     own, history = tools.settings.own, state["task"].history
     if not own.classify:
-        return {"selected": len(history), "category": 0}, Related(relations=(), told=f"not classified: all {len(history)} turns kept")
+        return {"selected": len(history), "category": 0}, Related(
+            relations=(), told=f"not classified: all {len(history)} turns kept"
+        )
 
     def relate(question, exchange):
-        if own.relation == "cosine": return relate_by_cosine(tools.embedder, question, exchange, own.relation_threshold)
+        if own.relation == "cosine":
+            return relate_by_cosine(tools.embedder, question, exchange, own.relation_threshold)
         by = relate_by_score if own.relation == "score" else relate_by_words
         return by(tools.chat, tools.prompts, question, exchange, tools.stages.turn_chars)
+
     kept, found = select_history(state["query"], history, relate, own.user_turns)
     classes = ", ".join(str(r.category) for r in found) or "–"
-    step = Related(relations=tuple(found), told=f"class {classes}: {len(kept)} of {len(history)} turns kept")
+    step = Related(
+        relations=tuple(found), told=f"class {classes}: {len(kept)} of {len(history)} turns kept"
+    )
     return {"selected": len(kept), "category": found[0].category if found else 0}, step
 
 # %% ../../nbs/5_systems/06_ncl.ipynb #99e1c80b
 def local_rewrite_node(state: NclState, tools: Toolbox) -> tuple[dict, LocallyRewritten]:
     "The question rewritten once more, from the selected turns only (3.4); the guard holds here too."
     before = state["query"]
-    local = local_rewrite(tools.chat, tools.prompts, before, tools.history(selected_turns(state), whole=True), state["category"],
-                          tools.settings.own.local)
-    r = tools.guarded(Rewritten(text=local.question or before, raw=local.question, kept=bool(local.question)), before)
-    return {"query": r.text}, LocallyRewritten(text=r.text, raw=r.raw, kept=r.kept, similarity=r.similarity, local=local)
+    local = local_rewrite(
+        tools.chat,
+        tools.prompts,
+        before,
+        tools.history(selected_turns(state), whole=True),
+        state["category"],
+        tools.settings.own.local,
+    )
+    r = tools.guarded(
+        Rewritten(text=local.question or before, raw=local.question, kept=bool(local.question)),
+        before,
+    )
+    return {"query": r.text}, LocallyRewritten(
+        text=r.text, raw=r.raw, kept=r.kept, similarity=r.similarity, local=local
+    )
 
 # %% ../../nbs/5_systems/06_ncl.ipynb #271c7b59
 def rerank_node(state: NclState, tools: Toolbox) -> tuple[dict, Ranked]:
     "The `top_k` contexts nearest to the question; without any, the evidence is empty."
     from mtrag_nb.search.rerankers import CosineReranker
+
     contexts = tools.retriever.contexts(state["found"])
     cosines = CosineReranker(tools.embedder).score(state["query"], [c.text for c in contexts])
-    ranks = sorted((Rank(c.id, round(s, 6)) for c, s in zip(contexts, cosines)), key=lambda r: -r.score)[:tools.settings.own.top_k]
+    ranks = sorted(
+        (Rank(c.id, round(s, 6)) for c, s in zip(contexts, cosines)), key=lambda r: -r.score
+    )[: tools.settings.own.top_k]
     return {"kept": [r.id for r in ranks], "empty": not ranks}, Ranked(ranks=tuple(ranks))
 
 
-def answerability(tools: Toolbox, question: str, turns: Sequence[Turn], contexts: Sequence[Context]) -> Verdict:
+def answerability(
+    tools: Toolbox, question: str, turns: Sequence[Turn], contexts: Sequence[Context]
+) -> Verdict:
     "One verdict on contexts as a whole (at least one), as `gate` says."
     own, earlier = tools.settings.own, [t.text for t in turns if t.speaker == "user"]
-    documents = [c.text for c in contexts] if own.gate == "cosine" else [format_docs_for_gen(contexts)]
-    questions = [question, f"{earlier[-1]} {question}"] if own.gate == "cosine" and earlier else [question]
-    verdicts = [v for q in questions for v in tools.grade_by(own.gate, own.gate_threshold, own.gate_default, q, turns, documents)]
+    documents = (
+        [c.text for c in contexts] if own.gate == "cosine" else [format_docs_for_gen(contexts)]
+    )
+    questions = (
+        [question, f"{earlier[-1]} {question}"] if own.gate == "cosine" and earlier else [question]
+    )
+    verdicts = [
+        v
+        for q in questions
+        for v in tools.grade_by(own.gate, own.gate_threshold, own.gate_default, q, turns, documents)
+    ]
     return max(verdicts, key=lambda v: v.score or 0.0)
 
 
 def gate_node(state: NclState, tools: Toolbox) -> tuple[dict, Gated]:
     "The answerability gate: no answer is generated from passages that don't hold one."
-    v = answerability(tools, state["query"], selected_turns(state), tools.retriever.contexts(state["kept"]))
+    v = answerability(
+        tools, state["query"], selected_turns(state), tools.retriever.contexts(state["kept"])
+    )
     return {"answerable": v.passed}, Gated(verdict=v)
 
 # %% ../../nbs/5_systems/06_ncl.ipynb #c1f3ce0d
@@ -442,10 +664,25 @@ def answer_node(state: NclState, tools: Toolbox) -> tuple[dict, Drafted]:
 def quality_node(state: NclState, tools: Toolbox) -> tuple[dict, Checked]:
     "The bad-answer gate: neither the question as it was asked nor as it was rewritten may be answered badly."
     least = tools.settings.own.least_words
-    problem = next((p for q in (state["task"].question, state["query"]) if (p := bad_answer(q, state["draft"], least))), "")
-    step = Checked(verdict=Verdict(Label.NO if problem else Label.YES, "rules", raw=problem), unsupported=problem, asked="well formed")
-    if problem: return {"grounded": False, "unsupported": problem}, step
-    return {"grounded": True, **answered(state["draft"], tools.retriever.contexts(state["kept"]))}, step
+    problem = next(
+        (
+            p
+            for q in (state["task"].question, state["query"])
+            if (p := bad_answer(q, state["draft"], least))
+        ),
+        "",
+    )
+    step = Checked(
+        verdict=Verdict(Label.NO if problem else Label.YES, "rules", raw=problem),
+        unsupported=problem,
+        asked="well formed",
+    )
+    if problem:
+        return {"grounded": False, "unsupported": problem}, step
+    return {
+        "grounded": True,
+        **answered(state["draft"], tools.retriever.contexts(state["kept"])),
+    }, step
 
 # %% ../../nbs/5_systems/06_ncl.ipynb #26831e33
 EMPTY = Reason("empty_contexts", "dropped", "there are no passages")
@@ -455,22 +692,46 @@ BAD_ANSWER = Reason("bad_answer", "exhausted", "the quality gate rejected every 
 
 def why(state: NclState) -> Reason:
     "The reason of a refusal."
-    if state["empty"]: return EMPTY
-    if not state["answerable"]: return UNANSWERABLE
+    if state["empty"]:
+        return EMPTY
+    if not state["answerable"]:
+        return UNANSWERABLE
     return DECLINED if state["declined"] else BAD_ANSWER
 
 
 NCL_NODES: dict[str, Work] = {
-    "evidence": evidence_node, "global_rewrite": global_rewrite_node, "relation": relation_node, "local_rewrite": local_rewrite_node,
-    "retrieve": retrieve_node, "rerank": rerank_node, "gate": gate_node, "generate": answer_node, "quality": quality_node,
-    "increment_retry": retry_node, "fallback": refuse(why)}
+    "evidence": evidence_node,
+    "global_rewrite": global_rewrite_node,
+    "relation": relation_node,
+    "local_rewrite": local_rewrite_node,
+    "retrieve": retrieve_node,
+    "rerank": rerank_node,
+    "gate": gate_node,
+    "generate": answer_node,
+    "quality": quality_node,
+    "increment_retry": retry_node,
+    "fallback": refuse(why),
+}
 
 # %% ../../nbs/5_systems/06_ncl.ipynb #d0516161
-def after_evidence(state: NclState) -> str: return "fallback" if state["empty"] else "global_rewrite"
-def after_relation(state: NclState) -> str: return "local_rewrite" if state["selected"] else "retrieve"  # nothing to rewrite from
-def after_rerank(state: NclState) -> str: return "fallback" if state["empty"] else "gate"
-def after_gate(state: NclState) -> str: return "generate" if state["answerable"] else "fallback"
-def after_generate(state: NclState) -> str: return "fallback" if state["declined"] else "quality"
+def after_evidence(state: NclState) -> str:
+    return "fallback" if state["empty"] else "global_rewrite"
+
+
+def after_relation(state: NclState) -> str:
+    return "local_rewrite" if state["selected"] else "retrieve"  # nothing to rewrite from
+
+
+def after_rerank(state: NclState) -> str:
+    return "fallback" if state["empty"] else "gate"
+
+
+def after_gate(state: NclState) -> str:
+    return "generate" if state["answerable"] else "fallback"
+
+
+def after_generate(state: NclState) -> str:
+    return "fallback" if state["declined"] else "quality"
 
 # %% ../../nbs/5_systems/06_ncl.ipynb #0cc7a469
 def build_ncl(
@@ -479,18 +740,24 @@ def build_ncl(
 ):
     "NCL (section 3): pre-check, two rewrites with relation control between them, rerank, gate, generate, quality gate with a retry."
     g = new_graph(NclState)
-    for name, work in nodes.items(): g.add_node(name, as_node(name, work, tools))
+    for name, work in nodes.items():
+        g.add_node(name, as_node(name, work, tools))
     g.add_edge(START, "evidence")
     g.add_conditional_edges("evidence", after_evidence, ["global_rewrite", "fallback"])
     g.add_edge("global_rewrite", "relation")
-    rewritten = {"local_rewrite": "local_rewrite" if tools.stages.rewrite != "never" else "retrieve", "retrieve": "retrieve"}
+    rewritten = {
+        "local_rewrite": "local_rewrite" if tools.stages.rewrite != "never" else "retrieve",
+        "retrieve": "retrieve",
+    }
     g.add_conditional_edges("relation", after_relation, rewritten)
     g.add_edge("local_rewrite", "retrieve")
     g.add_edge("retrieve", "rerank")
     g.add_conditional_edges("rerank", after_rerank, ["gate", "fallback"])
     g.add_conditional_edges("gate", after_gate, ["generate", "fallback"])
     g.add_conditional_edges("generate", after_generate, ["quality", "fallback"])
-    g.add_conditional_edges("quality", after_check(tools.settings.own.max_retries), [END, "increment_retry", "fallback"])
+    g.add_conditional_edges(
+        "quality", after_check(tools.settings.own.max_retries), [END, "increment_retry", "fallback"]
+    )
     g.add_edge("increment_retry", "generate")
     g.add_edge("fallback", END)
     return g.compile()
@@ -498,30 +765,87 @@ def build_ncl(
 # %% ../../nbs/5_systems/06_ncl.ipynb #759df8f3
 def as_the_paper_fixes(settings: Settings) -> Settings:
     "The refusal's words and the cap on tokens (3.1, Table 1)."
-    return with_settings(settings, {"stages.refusal_text": ABSTAIN,
-                                    "stages.max_new_tokens": min(settings.stages.max_new_tokens, MAX_NEW_TOKENS)})
+    return with_settings(
+        settings,
+        {
+            "stages.refusal_text": ABSTAIN,
+            "stages.max_new_tokens": min(settings.stages.max_new_tokens, MAX_NEW_TOKENS),
+        },
+    )
 
 
 PUBLISHED = (
-    Departure("stages.prompts", "published", "abstract: zero-shot", "Two worked examples keep a small model from answering in the place "
-              "of rewriting."),
-    Departure("ncl.relation", "words", "3.3: a deterministic judgment by the model", "The likeliest of four labels always parses, and is "
-              "as deterministic."),
-    Departure("ncl.local", "once", "3.4: one rewrite with three outputs", "A small model leaves fields out; asked one by one, it cannot."),
-    Departure("ncl.gate", "verdict", "3.5: a strict yes or no in words", "The likelier of Yes and No is the same decision, always parses, "
-              "and leaves a score for the dial."),
-    Departure("stages.history_turns", 1000, "3.2, 5: the full dialogue history, where it is shown", "Long prompts cost memory and time; "
-              "only No Classification shows the gate and the generator more than the selected turns."),
-    Departure("stages.turn_chars", 100_000, "3.2: the full dialogue history", "The same, for long answers."),
-    Departure("stages.declined_by", "never", "Table 1: three triggers, and a generator that declines is none", "An answer that says it "
-              "cannot answer is a refusal, and is counted as one."),
-    Departure("stages.tidy", False, "3.6: no such step", "A last sentence that was cut off is dropped before the quality gate rejects the "
-              "whole answer for it."),
-    Departure("stages.rewrite", "always", "3.2: each question is rewritten", "The laptop's model makes most questions worse."))
+    Departure(
+        "stages.prompts",
+        "published",
+        "abstract: zero-shot",
+        "Two worked examples keep a small model from answering in the place of rewriting.",
+    ),
+    Departure(
+        "ncl.relation",
+        "words",
+        "3.3: a deterministic judgment by the model",
+        "The likeliest of four labels always parses, and is as deterministic.",
+    ),
+    Departure(
+        "ncl.local",
+        "once",
+        "3.4: one rewrite with three outputs",
+        "A small model leaves fields out; asked one by one, it cannot.",
+    ),
+    Departure(
+        "ncl.gate",
+        "verdict",
+        "3.5: a strict yes or no in words",
+        "The likelier of Yes and No is the same decision, always parses, "
+        "and leaves a score for the dial.",
+    ),
+    Departure(
+        "stages.history_turns",
+        1000,
+        "3.2, 5: the full dialogue history, where it is shown",
+        "Long prompts cost memory and time; "
+        "only No Classification shows the gate and the generator more than the selected turns.",
+    ),
+    Departure(
+        "stages.turn_chars",
+        100_000,
+        "3.2: the full dialogue history",
+        "The same, for long answers.",
+    ),
+    Departure(
+        "stages.declined_by",
+        "never",
+        "Table 1: three triggers, and a generator that declines is none",
+        "An answer that says it cannot answer is a refusal, and is counted as one.",
+    ),
+    Departure(
+        "stages.tidy",
+        False,
+        "3.6: no such step",
+        "A last sentence that was cut off is dropped before the quality gate rejects the "
+        "whole answer for it.",
+    ),
+    Departure(
+        "stages.rewrite",
+        "always",
+        "3.2: each question is rewritten",
+        "The laptop's model makes most questions worse.",
+    ),
+)
 
 
 NCL = System(
-    "ncl", build_ncl, "pre-check, relation-controlled rewrites, rerank, answerability gate, quality gate (NCL)",
-    reasons=(EMPTY, UNANSWERABLE, DECLINED, BAD_ANSWER), prompts=NCL_PROMPTS, settings=NclSettings, defaults={"laptop": LAPTOP},
-    profiles={"ncl": QWEN}, fixed=as_the_paper_fixes, retries=lambda settings: settings.own.max_retries, paper="ncl",
-    variants={"published": PUBLISHED})
+    "ncl",
+    build_ncl,
+    "pre-check, relation-controlled rewrites, rerank, answerability gate, quality gate (NCL)",
+    reasons=(EMPTY, UNANSWERABLE, DECLINED, BAD_ANSWER),
+    prompts=NCL_PROMPTS,
+    settings=NclSettings,
+    defaults={"laptop": LAPTOP},
+    profiles={"ncl": QWEN},
+    fixed=as_the_paper_fixes,
+    retries=lambda settings: settings.own.max_retries,
+    paper="ncl",
+    variants={"published": PUBLISHED},
+)

@@ -16,15 +16,55 @@ from ..core.text import format_docs_for_gen
 from ..core.types import Context, Outcome, Reason, Turn
 from ..core.verdicts import Verdict
 from ..search.views import view_text
-from .citations import (CITING_PROMPTS, Cited, Claim, Supports, attached_claims, by_words, copied_claims, format_sources,
-                                        read_marks, written_claims)
-from .confidence import ConfidenceLicence, counted, coverage, read_confidence, stated_confidence
-from .labels import LABEL_PROMPTS, WAYS_TO_LABEL, Labelled, label_by_choice, label_by_cosine, label_by_text, weighed
-from .nodes import DECLINED, refuse, retrieve_node, retry_node, rewrite_node, seed_for
+from mtrag_nb.systems.citations import (
+    CITING_PROMPTS,
+    Cited,
+    Claim,
+    Supports,
+    attached_claims,
+    by_words,
+    copied_claims,
+    format_sources,
+    read_marks,
+    written_claims,
+)
+from mtrag_nb.systems.confidence import (
+    ConfidenceLicence,
+    counted,
+    coverage,
+    read_confidence,
+    stated_confidence,
+)
+from mtrag_nb.systems.labels import (
+    LABEL_PROMPTS,
+    WAYS_TO_LABEL,
+    Labelled,
+    label_by_choice,
+    label_by_cosine,
+    label_by_text,
+    weighed,
+)
+from mtrag_nb.systems.nodes import (
+    DECLINED,
+    refuse,
+    retrieve_node,
+    retry_node,
+    rewrite_node,
+    seed_for,
+)
 from .quote import NOTHING, Quoted, asked_of, nearest
 from .self_crag import IRRELEVANT
 from .stages import Toolbox
-from .system import END, START, Departure, System, TurnState, Work, as_node, new_graph
+from mtrag_nb.systems.system import (
+    END,
+    START,
+    Departure,
+    System,
+    TurnState,
+    Work,
+    as_node,
+    new_graph,
+)
 from .variations import VARIATION_PROMPTS, variations
 
 # %% auto #0
@@ -37,12 +77,15 @@ __all__ = ['LAPTOP', 'SERVED', 'ASIDE', 'NEXUS_PROMPTS', 'TALK', 'NEXUS_NODES', 
 @dataclass(frozen=True)
 class NexusSettings:
     "How NexusRAG decides (sections of its description in brackets)."
+
     grade: str = "labels"  # one of WAYS_TO_LABEL (3.3)
     correct: float = 0.53  # a cosine at or above it is correct
     ambiguous: float = 0.19  # and one between here and there ambiguous; not below `correct`: there is no such label
     grade_default: str = "ambiguous"  # what an unreadable label counts as
     rounds: int = 2  # how often the query is reformulated, and searched for again, while all is incorrect (3.3)
-    reformulate: str = "model"  # the model finds other words, or the "talk" supplies the questions before
+    reformulate: str = (
+        "model"  # the model finds other words, or the "talk" supplies the questions before
+    )
     reformulate_temperature: float = 0.5
     generator: str = "write"  # the model writes the answer, or sentences are copied: "quote"
     cite: str = "model"  # the model is asked to cite (4.2), or citations are attached by "support"
@@ -54,10 +97,29 @@ class NexusSettings:
     confidence: str = "measured"  # stated with the project's licence, or "none"
 
     def __post_init__(self):
-        one_of(self, "nexus", {"grade": WAYS_TO_LABEL, "grade_default": ("yes", "ambiguous", "no"), "reformulate": ("model", "talk"),
-                               "generator": ("write", "quote"), "cite": ("model", "support"), "verify": ("support", "check"),
-                               "confidence": ("measured", "none")})
-        in_bounds(self, "nexus", rounds=0, reformulate_temperature=0, least=0, retry=0, sentences=1, least_words=1)
+        one_of(
+            self,
+            "nexus",
+            {
+                "grade": WAYS_TO_LABEL,
+                "grade_default": ("yes", "ambiguous", "no"),
+                "reformulate": ("model", "talk"),
+                "generator": ("write", "quote"),
+                "cite": ("model", "support"),
+                "verify": ("support", "check"),
+                "confidence": ("measured", "none"),
+            },
+        )
+        in_bounds(
+            self,
+            "nexus",
+            rounds=0,
+            reformulate_temperature=0,
+            least=0,
+            retry=0,
+            sentences=1,
+            least_words=1,
+        )
 
 
 LAPTOP = {"grade": "cosine", "reformulate": "talk", "generator": "quote", "cite": "support"}
@@ -68,6 +130,7 @@ NEXUS_PROMPTS = {"permissive": {**CITING_PROMPTS, **ASIDE}, "small": ASIDE}
 # %% ../../nbs/5_systems/08b_nexus.ipynb #2a14eeb5
 class NexusState(TurnState, total=False):
     "The state of a turn. The question that stands alone stays; what is searched for changes from round to round."
+
     question: str  # that stands alone
     tried: list[str]  # what was searched for
     seen: list[str]  # ids of all contexts that were found in any round
@@ -88,20 +151,40 @@ def search_node(state: NexusState, tools: Toolbox) -> tuple[dict, Retrieved]:
     seen = state.get("seen", [])
     fresh = [i for i in update["found"] if i not in seen]
     hits = tuple(h for h in step.hits if h.parent_id in fresh or h.id in fresh)
-    return {"found": fresh, "seen": [*seen, *fresh]}, replace(step, hits=hits, contexts=tuple(fresh))
+    return {"found": fresh, "seen": [*seen, *fresh]}, replace(
+        step, hits=hits, contexts=tuple(fresh)
+    )
 
 # %% ../../nbs/5_systems/08b_nexus.ipynb #f4567813
-TALK = ("follows", "questions", "answered")  # views of a conversation: with the question before, with all, with the last answer
+TALK = (
+    "follows",
+    "questions",
+    "answered",
+)  # views of a conversation: with the question before, with all, with the last answer
 
 
 def reformulate_node(state: NexusState, tools: Toolbox) -> tuple[dict, Rewritten]:
     "Another wording for the search."
     own, task, n = tools.settings.own, state["task"], state["rounds"] + 1
     if own.reformulate == "talk":
-        step = Rewritten(text=view_text(TALK[min(n, len(TALK)) - 1], state["question"], (*task.history, Turn("user", task.question))))
+        step = Rewritten(
+            text=view_text(
+                TALK[min(n, len(TALK)) - 1],
+                state["question"],
+                (*task.history, Turn("user", task.question)),
+            )
+        )
     else:
-        (v,) = variations(tools.chat, tools.prompts, state["question"], tools.history(task.history),
-                          [seed_for(tools.settings.seed, task.id, n)], ("synonyms",), own.reformulate_temperature, state["tried"])
+        (v,) = variations(
+            tools.chat,
+            tools.prompts,
+            state["question"],
+            tools.history(task.history),
+            [seed_for(tools.settings.seed, task.id, n)],
+            ("synonyms",),
+            own.reformulate_temperature,
+            state["tried"],
+        )
         step = tools.guarded(Rewritten(text=v.text, raw=v.raw, kept=v.kept), state["question"])
     return {"query": step.text, "rounds": n, "tried": [*state["tried"], step.text]}, step
 
@@ -110,10 +193,16 @@ def labels_of(state: NexusState, tools: Toolbox, texts: Sequence[str]) -> list[V
     "One of three labels a document, as `nexus.grade` says."
     own, task = tools.settings.own, state["task"]
     if own.grade == "cosine":
-        wordings = dict.fromkeys([state["question"], state["query"], *asked_of(task.question, task.history)])
+        wordings = dict.fromkeys(
+            [state["question"], state["query"], *asked_of(task.question, task.history)]
+        )
         return label_by_cosine(tools.embedder, list(wordings), texts, own.correct, own.ambiguous)
     asked = (tools.chat, tools.prompts, state["question"], tools.history(task.history), texts)
-    return label_by_choice(*asked) if own.grade == "labels" else label_by_text(*asked, own.grade_default)
+    return (
+        label_by_choice(*asked)
+        if own.grade == "labels"
+        else label_by_text(*asked, own.grade_default)
+    )
 
 
 def label_node(state: NexusState, tools: Toolbox) -> tuple[dict, Labelled]:
@@ -125,12 +214,25 @@ def label_node(state: NexusState, tools: Toolbox) -> tuple[dict, Labelled]:
     return {"kept": list(weights), "weights": weights}, step
 
 # %% ../../nbs/5_systems/08b_nexus.ipynb #e24271a8
-def written_draft(state: NexusState, tools: Toolbox, contexts: Sequence[Context]) -> tuple[dict, Drafted]:
+def written_draft(
+    state: NexusState, tools: Toolbox, contexts: Sequence[Context]
+) -> tuple[dict, Drafted]:
     "What the model writes, citations and all."
     own, task, attempt = tools.settings.own, state["task"], state.get("retries", 0)
-    shown = format_sources(contexts, state["weights"]) if own.cite == "model" else format_docs_for_gen(contexts)
-    again = {"temperature": tools.stages.retry_temperature, "seed": seed_for(tools.settings.seed, task.id, attempt),
-             "unsupported": state.get("unsupported", "")} if attempt else {}
+    shown = (
+        format_sources(contexts, state["weights"])
+        if own.cite == "model"
+        else format_docs_for_gen(contexts)
+    )
+    again = (
+        {
+            "temperature": tools.stages.retry_temperature,
+            "seed": seed_for(tools.settings.seed, task.id, attempt),
+            "unsupported": state.get("unsupported", ""),
+        }
+        if attempt
+        else {}
+    )
     d = tools.generate(state["question"], task.history, shown, **again)
     return {"draft": d.text, "declined": d.declined}, replace(d, attempt=attempt)
 
@@ -141,15 +243,28 @@ def copied_text(places: Sequence[tuple[str, int, int]], contexts: Sequence[Conte
     return " ".join(" ".join(texts[i][a:b].split()) for i, a, b in places)
 
 
-def copied_draft(state: NexusState, tools: Toolbox, contexts: Sequence[Context]) -> tuple[dict, Quoted]:
+def copied_draft(
+    state: NexusState, tools: Toolbox, contexts: Sequence[Context]
+) -> tuple[dict, Quoted]:
     "The sentences that are nearest to the question, those of ambiguous sources at half their nearness; in their order."
     own, task, weights = tools.settings.own, state["task"], state["weights"]
-    every = nearest(tools.embedder, asked_of(task.question, task.history), contexts, sys.maxsize, own.least_words)
+    every = nearest(
+        tools.embedder,
+        asked_of(task.question, task.history),
+        contexts,
+        sys.maxsize,
+        own.least_words,
+    )
     worth = [round(q.score * weights[q.context], 4) for q in every]
-    quotes = [every[i] for i in sorted(sorted(range(len(every)), key=lambda i: (-worth[i], i))[:own.sentences])]
+    quotes = [
+        every[i]
+        for i in sorted(sorted(range(len(every)), key=lambda i: (-worth[i], i))[: own.sentences])
+    ]
     places = [(q.context, q.start, q.end) for q in quotes]
     text = copied_text(places, contexts)
-    return {"draft": text, "declined": not quotes, "places": places}, Quoted(text=text, declined=not quotes, quotes=tuple(quotes))
+    return {"draft": text, "declined": not quotes, "places": places}, Quoted(
+        text=text, declined=not quotes, quotes=tuple(quotes)
+    )
 
 
 def answer_node(state: NexusState, tools: Toolbox) -> tuple[dict, Drafted]:
@@ -166,19 +281,24 @@ def measured_licence() -> ConfidenceLicence:
 
 def by_check(tools: Toolbox, question: str) -> Supports:
     "Support as `stages.check` decides it."
+
     def supports(claim: str, source: Context) -> tuple[float, bool]:
         v = tools.check(question, claim, [source.text], source.text)
         return float(v.passed) if v.score is None else v.score, v.passed
+
     return supports
 
 
-def claims_of_draft(state: NexusState, tools: Toolbox, contexts: Sequence[Context]) -> tuple[str, list[Claim], str]:
+def claims_of_draft(
+    state: NexusState, tools: Toolbox, contexts: Sequence[Context]
+) -> tuple[str, list[Claim], str]:
     "The answer without its numbers, its claims, and how they were cited."
     own = tools.settings.own
     if "places" in state and state["draft"] == copied_text(state["places"], contexts):
         return state["draft"], copied_claims(state["draft"], state["places"], contexts), "copied"
     text, marks = read_marks(state["draft"])
-    if own.cite == "support" or not marks: return text, attached_claims(text, contexts, own.least), "attached"
+    if own.cite == "support" or not marks:
+        return text, attached_claims(text, contexts, own.least), "attached"
     supports = by_check(tools, state["question"]) if own.verify == "check" else by_words(own.least)
     return text, written_claims(text, marks, contexts, supports), "written"
 
@@ -190,17 +310,26 @@ def verify_node(state: NexusState, tools: Toolbox) -> tuple[dict, Cited]:
     raw = coverage(claims, state["weights"])
     licence = measured_licence() if own.confidence == "measured" else None
     sure, ground = stated_confidence(licence, raw, way, own.least, tools.settings.chat.name)
-    step = Cited(claims=tuple(claims), way=way, raw=raw, confidence=sure, licence=f"{counted(claims)}; {ground}" if claims else ground)
+    step = Cited(
+        claims=tuple(claims),
+        way=way,
+        raw=raw,
+        confidence=sure,
+        licence=f"{counted(claims)}; {ground}" if claims else ground,
+    )
     wrong = [c.text for c in step.unsupported]
     update = {"grounded": not wrong, "unsupported": wrong[0] if wrong else ""}
-    if wrong and own.generator == "write" and state.get("retries", 0) < own.retry: return update, step
+    if wrong and own.generator == "write" and state.get("retries", 0) < own.retry:
+        return update, step
     cited = dict.fromkeys(x.context for c in claims for x in c.citations if x.supports)
     return {**update, "outcome": Outcome.ANSWERED, "answer": text, "cited": list(cited)}, step
 
 # %% ../../nbs/5_systems/08b_nexus.ipynb #1be95417
 def after_labels(rounds: int) -> Callable[[NexusState], str]:
     "An answer if anything is kept; else another search while rounds are left."
-    return lambda state: "generate" if state["kept"] else "reformulate" if state["rounds"] < rounds else "fallback"
+    return lambda state: (
+        "generate" if state["kept"] else "reformulate" if state["rounds"] < rounds else "fallback"
+    )
 
 
 def after_reformulating(state: NexusState) -> str:
@@ -210,13 +339,21 @@ def after_reformulating(state: NexusState) -> str:
 
 def why(state: NexusState) -> Reason:
     "The reason of a refusal."
-    if not state.get("declined"): return IRRELEVANT
+    if not state.get("declined"):
+        return IRRELEVANT
     return NOTHING if "places" in state else DECLINED
 
 
 NEXUS_NODES: dict[str, Work] = {
-    "rewrite": begin_node, "retrieve": search_node, "grade_documents": label_node, "reformulate": reformulate_node,
-    "generate": answer_node, "verify_citations": verify_node, "increment_retry": retry_node, "fallback": refuse(why)}
+    "rewrite": begin_node,
+    "retrieve": search_node,
+    "grade_documents": label_node,
+    "reformulate": reformulate_node,
+    "generate": answer_node,
+    "verify_citations": verify_node,
+    "increment_retry": retry_node,
+    "fallback": refuse(why),
+}
 
 # %% ../../nbs/5_systems/08b_nexus.ipynb #2c04320b
 def build_nexus(
@@ -225,38 +362,89 @@ def build_nexus(
 ):
     "Rewrite, retrieve, grade, perhaps again, generate, verify."
     own, g = tools.settings.own, new_graph(NexusState)
-    for name, work in nodes.items(): g.add_node(name, as_node(name, work, tools))
-    for a, b in ((START, "rewrite"), ("rewrite", "retrieve"), ("retrieve", "grade_documents"), ("increment_retry", "generate"),
-                 ("fallback", END)): g.add_edge(a, b)
-    g.add_conditional_edges("grade_documents", after_labels(own.rounds), ["generate", "reformulate", "fallback"])
+    for name, work in nodes.items():
+        g.add_node(name, as_node(name, work, tools))
+    for a, b in (
+        (START, "rewrite"),
+        ("rewrite", "retrieve"),
+        ("retrieve", "grade_documents"),
+        ("increment_retry", "generate"),
+        ("fallback", END),
+    ):
+        g.add_edge(a, b)
+    g.add_conditional_edges(
+        "grade_documents", after_labels(own.rounds), ["generate", "reformulate", "fallback"]
+    )
     g.add_conditional_edges("reformulate", after_reformulating, ["retrieve", "fallback"])
-    g.add_conditional_edges("generate", lambda state: "fallback" if state["declined"] else "verify_citations",
-                            ["verify_citations", "fallback"])
-    g.add_conditional_edges("verify_citations", lambda state: END if "outcome" in state else "increment_retry", ["increment_retry", END])
+    g.add_conditional_edges(
+        "generate",
+        lambda state: "fallback" if state["declined"] else "verify_citations",
+        ["verify_citations", "fallback"],
+    )
+    g.add_conditional_edges(
+        "verify_citations",
+        lambda state: END if "outcome" in state else "increment_retry",
+        ["increment_retry", END],
+    )
     return g.compile()
 
 # %% ../../nbs/5_systems/08b_nexus.ipynb #fb4994c9
-HYBRID = RetrievalSettings(top_k=20, rerank_k=5, views="query*0.7 bm25:query*0.3", reranker="none")  # (3.1)
+HYBRID = RetrievalSettings(
+    top_k=20, rerank_k=5, views="query*0.7 bm25:query*0.3", reranker="none"
+)  # (3.1)
 PROFILES = {
-    "nexus": Settings(profile="nexus", chat=ModelSpec("meta-llama/Llama-3.2-3B-Instruct", quantization="nf4"), embedder=MINILM,
-                      retrieval=HYBRID),
-    "nexus-server": Settings(profile="nexus-server", chat=ModelSpec("llama3.2:3b", url="http://localhost:11434/v1"), embedder=MINILM,
-                             retrieval=HYBRID)}
+    "nexus": Settings(
+        profile="nexus",
+        chat=ModelSpec("meta-llama/Llama-3.2-3B-Instruct", quantization="nf4"),
+        embedder=MINILM,
+        retrieval=HYBRID,
+    ),
+    "nexus-server": Settings(
+        profile="nexus-server",
+        chat=ModelSpec("llama3.2:3b", url="http://localhost:11434/v1"),
+        embedder=MINILM,
+        retrieval=HYBRID,
+    ),
+}
 _SMALL = "The laptop's model cannot."
 PUBLISHED = (
-    Departure("retrieval.views", "query*0.7 bm25:query*0.3", "3.1: dense .7, sparse .3", "The views of a profile serve every system."),
+    Departure(
+        "retrieval.views",
+        "query*0.7 bm25:query*0.3",
+        "3.1: dense .7, sparse .3",
+        "The views of a profile serve every system.",
+    ),
     Departure("retrieval.fusion", "rrf", "3.1: reciprocal ranks, k 60", "The same."),
     Departure("retrieval.reranker", "none", "3.1: the fused order is final", "The same."),
-    Departure("stages.rewrite", "never", "no such step", "A follow-up cannot be searched for as it stands."),
+    Departure(
+        "stages.rewrite",
+        "never",
+        "no such step",
+        "A follow-up cannot be searched for as it stands.",
+    ),
     Departure("stages.prompts", "permissive", "4.2: a prompt that enforces citations", _SMALL),
-    Departure("nexus.grade", "labels", "3.3: each chunk receives a grade", "The thresholds of the cosine that calibration found."),
+    Departure(
+        "nexus.grade",
+        "labels",
+        "3.3: each chunk receives a grade",
+        "The thresholds of the cosine that calibration found.",
+    ),
     Departure("nexus.reformulate", "model", "3.3: reformulate the query", _SMALL),
     Departure("nexus.generator", "write", "4: a synthesizer", _SMALL),
-    Departure("nexus.cite", "model", "4.2: cite every factual claim", _SMALL))
+    Departure("nexus.cite", "model", "4.2: cite every factual claim", _SMALL),
+)
 
 # %% ../../nbs/5_systems/08b_nexus.ipynb #20584e51
 NEXUS = System(
-    "nexus", build_nexus, "cited answers from one's own documents: three labels, another search, every citation checked (NexusRAG)",
-    reasons=(IRRELEVANT, DECLINED, NOTHING), prompts=NEXUS_PROMPTS, settings=NexusSettings,
-    defaults={"laptop": LAPTOP, "nexus-server": SERVED, "server": SERVED}, profiles=PROFILES,
-    retries=lambda settings: settings.own.rounds + settings.own.retry, paper="nexus", variants={"published": PUBLISHED})
+    "nexus",
+    build_nexus,
+    "cited answers from one's own documents: three labels, another search, every citation checked (NexusRAG)",
+    reasons=(IRRELEVANT, DECLINED, NOTHING),
+    prompts=NEXUS_PROMPTS,
+    settings=NexusSettings,
+    defaults={"laptop": LAPTOP, "nexus-server": SERVED, "server": SERVED},
+    profiles=PROFILES,
+    retries=lambda settings: settings.own.rounds + settings.own.retry,
+    paper="nexus",
+    variants={"published": PUBLISHED},
+)

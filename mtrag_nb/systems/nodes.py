@@ -8,7 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from ..core.record import Checked, Drafted, Grade, Graded, Refused, Retried, Retrieved, Rewritten
+from mtrag_nb.core.record import (
+    Checked,
+    Drafted,
+    Grade,
+    Graded,
+    Refused,
+    Retried,
+    Retrieved,
+    Rewritten,
+)
 from ..core.text import cite, format_docs_for_gen, weakest_sentence
 from ..core.types import Context, Outcome, Reason, Turn, digest
 from ..models.chat import Sampling
@@ -31,9 +40,13 @@ def retrieve_node(state: TurnState, tools: Toolbox) -> tuple[dict, Retrieved]:
     "Contexts for the query, or for the question if there is none; best first."
     task = state["task"]
     turns = (*task.history, Turn("user", task.question))
-    found = tools.retriever.retrieve(state.get("query") or task.question, task.domain, task.id, turns, tools.chat)
+    found = tools.retriever.retrieve(
+        state.get("query") or task.question, task.domain, task.id, turns, tools.chat
+    )
     ids = [c.id for c in found.contexts]
-    return {"found": ids}, Retrieved(hits=tuple(replace(h, score=round(h.score, 4)) for h in found.hits), contexts=tuple(ids))
+    return {"found": ids}, Retrieved(
+        hits=tuple(replace(h, score=round(h.score, 4)) for h in found.hits), contexts=tuple(ids)
+    )
 
 # %% ../../nbs/5_systems/03_nodes.ipynb #cf81d427
 def grade_node(state: TurnState, tools: Toolbox) -> tuple[dict, Graded]:
@@ -60,15 +73,29 @@ def drafted(
     attempt = state.get("retries", 0)
     shown = format_docs_for_gen(tools.contexts(state["kept"]))
     wrong = state.get("unsupported", "") if attempt and tools.stages.retry == "told" else ""
-    d = tools.generate(state.get("query") or state["task"].question, turns, shown, temperature=temperature, seed=seed, unsupported=wrong)
+    d = tools.generate(
+        state.get("query") or state["task"].question,
+        turns,
+        shown,
+        temperature=temperature,
+        seed=seed,
+        unsupported=wrong,
+    )
     return {"draft": d.text, "declined": d.declined}, replace(d, attempt=attempt)
 
 # %% ../../nbs/5_systems/03_nodes.ipynb #63d72516
 def generate_node(state: TurnState, tools: Toolbox) -> tuple[dict, Drafted]:
     "The first draft, greedy; or one more try, sampled, with a seed made from task and attempt."
     task, attempt = state["task"], state.get("retries", 0)
-    if not attempt: return drafted(state, tools, task.history)
-    return drafted(state, tools, task.history, tools.stages.retry_temperature, seed_for(tools.settings.seed, task.id, attempt))
+    if not attempt:
+        return drafted(state, tools, task.history)
+    return drafted(
+        state,
+        tools,
+        task.history,
+        tools.stages.retry_temperature,
+        seed_for(tools.settings.seed, task.id, attempt),
+    )
 
 # %% ../../nbs/5_systems/03_nodes.ipynb #b5af4581
 def answered(answer: str, contexts: Sequence[Context]) -> dict:
@@ -79,10 +106,17 @@ def answered(answer: str, contexts: Sequence[Context]) -> dict:
 
 def refuse(why: Callable[[TurnState], Reason]) -> Work:
     "A node that ends a turn with a refusal."
+
     def node(state: TurnState, tools: Toolbox) -> tuple[dict, Refused]:
         reason = why(state)
-        update = {"outcome": Outcome.I_DONT_KNOW, "reason": reason, "answer": tools.stages.refusal_text, "cited": []}
+        update = {
+            "outcome": Outcome.I_DONT_KNOW,
+            "reason": reason,
+            "answer": tools.stages.refusal_text,
+            "cited": [],
+        }
         return update, Refused(reason=reason.name, role=reason.role)
+
     return node
 
 
@@ -94,7 +128,8 @@ def check_node(state: TurnState, tools: Toolbox) -> tuple[dict, Checked]:
     contexts = tools.contexts(state["kept"])
     texts = [c.text for c in contexts]
     v = tools.check(state["query"], state["draft"], texts, format_docs_for_gen(contexts))
-    if v.passed: return {"grounded": True, **answered(state["draft"], contexts)}, Checked(verdict=v)
+    if v.passed:
+        return {"grounded": True, **answered(state["draft"], contexts)}, Checked(verdict=v)
     weak = weakest_sentence(state["draft"], texts)
     return {"grounded": False, "unsupported": weak}, Checked(verdict=v, unsupported=weak)
 
@@ -107,7 +142,10 @@ def retry_node(state: TurnState, tools: Toolbox) -> tuple[dict, Retried]:
 
 def after_check(max_retries: int) -> Callable[[TurnState], str]:
     "Grounded: done. Else again, until the retries are used up."
+
     def route(state: TurnState) -> str:
-        if state["grounded"]: return END
+        if state["grounded"]:
+            return END
         return "increment_retry" if state.get("retries", 0) < max_retries else "fallback"
+
     return route

@@ -23,7 +23,8 @@ REWRITE_PROMPTS = {
         "Rewrite: How old is Tim Cook?\n\nConversation:\nuser: Which museums in Oslo are free?\n"
         "agent: The National Museum is free on Thursdays.\nLast question: And for students?\n"
         "Rewrite: Which museums in Oslo are free for students?\n\nConversation:\nuser: How do I reset my router?\n"
-        "agent: Hold the button for ten seconds.\nLast question: What is a mortgage?\nRewrite: What is a mortgage?"),
+        "agent: Hold the button for ten seconds.\nLast question: What is a mortgage?\nRewrite: What is a mortgage?"
+    ),
     "rewrite.user": "Conversation:\n{history}\nLast question: {question}",
 }
 
@@ -31,7 +32,8 @@ REWRITE_PROMPTS = {
 GRADE_PROMPTS = {
     "grade.system": (
         "You judge whether a document helps to answer a question. A document helps if it holds at least a part of the answer. "
-        "Reply with one word: yes or no."),
+        "Reply with one word: yes or no."
+    ),
     "grade.user": "{history}Question: {question}\n\nDocument:\n{document}\n\nDoes the document help to answer the question?",
     "likelihood.with": "Passage:\n{document}\n\nWrite a question that the passage answers.",
     "likelihood.without": "Write a question.",
@@ -42,13 +44,15 @@ GENERATE_PROMPTS = {
     "generate.system": (
         "You answer the last question of a conversation from documents. The documents are your primary source; reasonable "
         "inferences from them are allowed. Answer in full sentences, to the point, and name the document's title where it helps. "
-        "If the documents hold nothing that answers the question, reply with exactly: I_DONT_KNOW"),
+        "If the documents hold nothing that answers the question, reply with exactly: I_DONT_KNOW"
+    ),
     "generate.user": "Documents:\n{documents}\n\n{history}Question: {question}",
     "generate.prefill": "",
     "generate.retry": (
         "Documents:\n{documents}\n\n{history}Question: {question}\n\n"
-        "An earlier answer was rejected because the documents do not support this part of it: \"{unsupported}\". Answer again "
-        "without it, using only what the documents say."),
+        'An earlier answer was rejected because the documents do not support this part of it: "{unsupported}". Answer again '
+        "without it, using only what the documents say."
+    ),
 }
 
 # %% ../../nbs/5_systems/00_prompts.ipynb #afd2e43a
@@ -56,7 +60,8 @@ CHECK_PROMPTS = {
     "check.system": (
         "You check an answer against documents. The answer passes if its main claims are found in the documents or can "
         "reasonably be inferred from them. It fails only for clear fabrications: wrong dates, invented names, contradictions. "
-        "Reply with one word: yes if it passes, no if it fails."),
+        "Reply with one word: yes if it passes, no if it fails."
+    ),
     "check.user": "Documents:\n{documents}\n\nQuestion: {question}\n\nAnswer: {answer}\n\nIs the answer supported by the documents?",
 }
 
@@ -66,13 +71,16 @@ PROMPTS = {**REWRITE_PROMPTS, **GRADE_PROMPTS, **GENERATE_PROMPTS, **CHECK_PROMP
 STRICT_PROMPTS = {
     "grade.system": (
         "You judge whether a document answers a question. Reply with one word: yes only if the document contains the answer, "
-        "otherwise no."),
+        "otherwise no."
+    ),
     "generate.system": (
         "You answer the last question of a conversation from documents. Answer only if the documents directly contain the "
-        "answer, and use nothing but the documents. Otherwise reply with exactly: I_DONT_KNOW"),
+        "answer, and use nothing but the documents. Otherwise reply with exactly: I_DONT_KNOW"
+    ),
     "check.system": (
         "You check an answer against documents. The answer passes only if every claim in it is stated in the documents. Reply "
-        "with one word: yes if it passes, no if it fails."),
+        "with one word: yes if it passes, no if it fails."
+    ),
 }
 SMALL_PROMPTS = {
     "generate.system": "Answer from the documents only.",
@@ -80,23 +88,27 @@ SMALL_PROMPTS = {
     "generate.prefill": "According to the documents,",
     "generate.retry": (
         "Documents:\n{documents}\n\nQuestion: {question}\n\n"
-        "An earlier answer was wrong: \"{unsupported}\". Answer from the documents."),
+        'An earlier answer was wrong: "{unsupported}". Answer from the documents.'
+    ),
 }
 PUBLISHED_PROMPTS = {
     "rewrite.system": (
         "Rewrite the last question of a conversation so that it can be understood without the conversation.\n\n"
-        "Chat History: Who is the CEO of Apple? / Tim Cook.\nLast Question: How old is he?\nRewrite: How old is Tim Cook?"),
+        "Chat History: Who is the CEO of Apple? / Tim Cook.\nLast Question: How old is he?\nRewrite: How old is Tim Cook?"
+    ),
     "grade.system": (
         "You judge whether a document is relevant to a question. It is relevant if it holds keywords of the question or is related "
         "to it in meaning; this is not a stringent test, it only filters out what is off the subject. Reply with one word: yes or no.\n\n"
         "Question: When was the bridge built?\nDocument: The bridge at Lund was opened to traffic in 1911.\nyes\n"
         "Question: How do I renew a passport?\nDocument: Passports are issued by the district office.\nyes\n"
         "Question: Which soil do roses need?\nDocument: Tulips flower in April.\nno\n"
-        "Question: What does a day ticket cost?\nDocument: The port was dredged twice.\nno"),
+        "Question: What does a day ticket cost?\nDocument: The port was dredged twice.\nno"
+    ),
     "grade.user": "Question: {question}\nDocument: {document}",
     "generate.system": (
         "You answer the last question of a conversation. Use the context as your PRIMARY source; reasonable inferences from it are "
-        "allowed. If the context holds any relevant information, use it to answer. Only if it holds none, reply with exactly: I_DONT_KNOW"),
+        "allowed. If the context holds any relevant information, use it to answer. Only if it holds none, reply with exactly: I_DONT_KNOW"
+    ),
     "generate.user": "Context:\n{documents}\n\n{history}Question: {question}",
 }
 SHARED_PROMPTS = {  # a check that begins as the generator's prompt does, documents and all, so that these are read once
@@ -104,16 +116,23 @@ SHARED_PROMPTS = {  # a check that begins as the generator's prompt does, docume
     "check.user": (
         "Documents:\n{documents}\n\nQuestion: {question}\n\nAnswer: {answer}\n\nDo not answer again: check this answer. It passes if its "
         "main claims are found in the documents or can reasonably be inferred from them. It fails only for clear fabrications: "
-        "wrong dates, invented names, contradictions. Reply with one word: yes if it passes, no if it fails."),
+        "wrong dates, invented names, contradictions. Reply with one word: yes if it passes, no if it fails."
+    ),
 }
-PROMPT_SETS = {"permissive": PROMPTS, "strict": {**PROMPTS, **STRICT_PROMPTS}, "small": {**PROMPTS, **SMALL_PROMPTS},
-               "published": {**PROMPTS, **PUBLISHED_PROMPTS},
-               "published-strict": {**PROMPTS, **PUBLISHED_PROMPTS, **STRICT_PROMPTS}, "shared": {**PROMPTS, **SHARED_PROMPTS}}
+PROMPT_SETS = {
+    "permissive": PROMPTS,
+    "strict": {**PROMPTS, **STRICT_PROMPTS},
+    "small": {**PROMPTS, **SMALL_PROMPTS},
+    "published": {**PROMPTS, **PUBLISHED_PROMPTS},
+    "published-strict": {**PROMPTS, **PUBLISHED_PROMPTS, **STRICT_PROMPTS},
+    "shared": {**PROMPTS, **SHARED_PROMPTS},
+}
 
 
 def prompt_set(name: str) -> dict[str, str]:
     "A prompt set by name. Raises SettingsError for an unknown one."
-    if name not in PROMPT_SETS: raise SettingsError(f"unknown prompt set {name!r}: there are {', '.join(PROMPT_SETS)}")
+    if name not in PROMPT_SETS:
+        raise SettingsError(f"unknown prompt set {name!r}: there are {', '.join(PROMPT_SETS)}")
     return PROMPT_SETS[name]
 
 # %% ../../nbs/5_systems/00_prompts.ipynb #e8fcb9f6
@@ -123,7 +142,9 @@ def show_history(
     chars: int = 600,  # clip each turn to so many characters
 ) -> str:  # one line a turn, "" for no history
     "The conversation so far, as the prompts show it."
-    return "\n".join(f"{t.speaker}: {clipped(t.text, chars)}" for t in (history[-turns:] if turns else ()))
+    return "\n".join(
+        f"{t.speaker}: {clipped(t.text, chars)}" for t in (history[-turns:] if turns else ())
+    )
 
 
 def history_head(history: str) -> str:

@@ -30,6 +30,7 @@ _SENTENCE = re.compile(r"[^\n]+?(?:[.!?][\"')\]]*(?=\s+[\"'(\[]?[A-Z0-9])|(?=\n)
 @dataclass(frozen=True)
 class Quote:
     "A sentence of a context."
+
     context: str  # id
     start: int  # in the context's text
     end: int
@@ -45,7 +46,8 @@ def quotable(
     for m in _SENTENCE.finditer(text):
         sentence = m[0].strip()
         start = m.start() + len(m[0]) - len(m[0].lstrip())
-        if len(sentence.split()) >= least_words: found.append((start, start + len(sentence)))
+        if len(sentence.split()) >= least_words:
+            found.append((start, start + len(sentence)))
     return found
 
 # %% ../../nbs/5_systems/07_quote.ipynb #0fa921f3
@@ -67,35 +69,49 @@ def nearest(
     for c in contexts:
         for a, b in quotable(c.text, least_words):
             words = " ".join(c.text[a:b].split())
-            if words not in seen: places.append((c, a, b))
+            if words not in seen:
+                places.append((c, a, b))
             seen.add(words)
-    if not places: return []
-    cosines = (embedder.encode([c.text[a:b] for c, a, b in places]) @ embedder.encode(list(questions), query=True).T).max(axis=1)
+    if not places:
+        return []
+    cosines = (
+        embedder.encode([c.text[a:b] for c, a, b in places])
+        @ embedder.encode(list(questions), query=True).T
+    ).max(axis=1)
     best = sorted(range(len(places)), key=lambda i: (-round(float(cosines[i]), 4), i))[:most]
-    return [Quote(places[i][0].id, *places[i][1:], round(float(cosines[i]), 4)) for i in sorted(best)]
+    return [
+        Quote(places[i][0].id, *places[i][1:], round(float(cosines[i]), 4)) for i in sorted(best)
+    ]
 
 # %% ../../nbs/5_systems/07_quote.ipynb #7cadea90
 @dataclass(frozen=True)
 class QuoteSettings:
     "How the quoting baseline answers."
+
     sentences: int = 5  # at most so many are quoted
     least_words: int = 4  # a shorter one is no sentence
     clarify: bool = later(False)  # ask back where the question says too little (`systems.clarify`)
 
-    def __post_init__(self): in_bounds(self, "quote", sentences=1, least_words=1)
+    def __post_init__(self):
+        in_bounds(self, "quote", sentences=1, least_words=1)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Quoted(Drafted, kind="quoted"):
     "An answer that was copied."
+
     quotes: tuple[Quote, ...]
 
 # %% ../../nbs/5_systems/07_quote.ipynb #0efc5224
-def grades(tools: Toolbox, questions: Sequence[str], history: Sequence[Turn], texts: Sequence[str]) -> list[Verdict]:
+def grades(
+    tools: Toolbox, questions: Sequence[str], history: Sequence[Turn], texts: Sequence[str]
+) -> list[Verdict]:
     "The shared grade over several wordings of a question: the better verdict counts. A cosine embeds each text once."
     if tools.stages.grade == "cosine" and texts:
         cosines = tools.embedder.encode(list(texts)) @ tools.embedder.encode(list(questions)).T
-        return [scored(float(s), tools.stages.grade_threshold, "cosine") for s in cosines.max(axis=1)]
+        return [
+            scored(float(s), tools.stages.grade_threshold, "cosine") for s in cosines.max(axis=1)
+        ]
     ways = [tools.grade(q, history, texts) for q in questions]
     return [max(vs, key=lambda v: (v.passed, v.score or 0.0)) for vs in zip(*ways)]
 
@@ -103,7 +119,9 @@ def grades(tools: Toolbox, questions: Sequence[str], history: Sequence[Turn], te
 def grade_node(state: TurnState, tools: Toolbox) -> tuple[dict, Graded]:
     "The grade over the question, and over the question with the one before it."
     contexts, task = tools.retriever.contexts(state["found"]), state["task"]
-    verdicts = grades(tools, asked_of(task.question, task.history), task.history, [c.text for c in contexts])
+    verdicts = grades(
+        tools, asked_of(task.question, task.history), task.history, [c.text for c in contexts]
+    )
     step = Graded(grades=tuple(Grade(c.id, v) for c, v in zip(contexts, verdicts)))
     return {"kept": list(step.kept)}, step
 
@@ -112,28 +130,63 @@ def quote_node(state: TurnState, tools: Toolbox) -> tuple[dict, Quoted]:
     "The answer: what is nearest."
     own, task = tools.settings.own, state["task"]
     contexts = {c.id: c for c in tools.retriever.contexts(state["kept"])}
-    quotes = nearest(tools.embedder, asked_of(task.question, task.history), list(contexts.values()), own.sentences, own.least_words)
-    text = " ".join(" ".join(contexts[q.context].text[q.start:q.end].split()) for q in quotes)
-    end = {"outcome": Outcome.ANSWERED, "answer": text, "cited": list(dict.fromkeys(q.context for q in quotes))} if quotes else {}
-    return {"draft": text, "declined": not quotes, **end}, Quoted(text=text, declined=not quotes, quotes=tuple(quotes))
+    quotes = nearest(
+        tools.embedder,
+        asked_of(task.question, task.history),
+        list(contexts.values()),
+        own.sentences,
+        own.least_words,
+    )
+    text = " ".join(" ".join(contexts[q.context].text[q.start : q.end].split()) for q in quotes)
+    end = (
+        {
+            "outcome": Outcome.ANSWERED,
+            "answer": text,
+            "cited": list(dict.fromkeys(q.context for q in quotes)),
+        }
+        if quotes
+        else {}
+    )
+    return {"draft": text, "declined": not quotes, **end}, Quoted(
+        text=text, declined=not quotes, quotes=tuple(quotes)
+    )
 
 # %% ../../nbs/5_systems/07_quote.ipynb #376ea649
-NOTHING = Reason("nothing_to_quote", "dropped", "no passage passed the grade, or none holds a sentence")
+NOTHING = Reason(
+    "nothing_to_quote", "dropped", "no passage passed the grade, or none holds a sentence"
+)
 
 
 def build_quote(tools: Toolbox):
     "Retrieve, grade, quote."
     g = new_graph()
-    nodes = {"retrieve": retrieve_node, "grade_documents": grade_node, "quote": quote_node, "fallback": refuse(lambda state: NOTHING)}
-    for name, work in nodes.items(): g.add_node(name, as_node(name, work, tools))
+    nodes = {
+        "retrieve": retrieve_node,
+        "grade_documents": grade_node,
+        "quote": quote_node,
+        "fallback": refuse(lambda state: NOTHING),
+    }
+    for name, work in nodes.items():
+        g.add_node(name, as_node(name, work, tools))
     g.add_edge(START, "retrieve")
     through_clarify(g, tools, "retrieve", "grade_documents", tools.settings.own.clarify)
-    g.add_conditional_edges("grade_documents", lambda state: "quote" if state["kept"] else "fallback", ["quote", "fallback"])
-    g.add_conditional_edges("quote", lambda state: "fallback" if state["declined"] else END, ["fallback", END])
+    g.add_conditional_edges(
+        "grade_documents",
+        lambda state: "quote" if state["kept"] else "fallback",
+        ["quote", "fallback"],
+    )
+    g.add_conditional_edges(
+        "quote", lambda state: "fallback" if state["declined"] else END, ["fallback", END]
+    )
     g.add_edge("fallback", END)
     return g.compile()
 
 
-QUOTE = System("quote", build_quote, "the sentences of the passages that are nearest to the question, copied", (NOTHING,),
-               settings=QuoteSettings,
-               retries=lambda settings: 0)
+QUOTE = System(
+    "quote",
+    build_quote,
+    "the sentences of the passages that are nearest to the question, copied",
+    (NOTHING,),
+    settings=QuoteSettings,
+    retries=lambda settings: 0,
+)

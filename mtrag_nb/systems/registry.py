@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from ..core.settings import PROFILES, Settings
 from ..core.types import SettingsError
 
-if TYPE_CHECKING: from mtrag_nb.systems.system import System
+if TYPE_CHECKING:
+    from mtrag_nb.systems.system import System
 
 # %% auto #0
 __all__ = ['SYSTEMS', 'DEFAULT', 'ANSWERING', 'SERVING', 'system_named', 'profiles', 'configured']
@@ -27,14 +28,17 @@ SYSTEMS: dict[str, str | System] = {  # name -> where its value is, or the value
     "nexus": "mtrag_nb.systems.nexus:NEXUS",
 }
 DEFAULT = next(iter(SYSTEMS))  # what a command runs that names none
-ANSWERING = {"laptop": "quote"}  # profile -> who answers a person who names none, where the model is too small to write
+ANSWERING = {
+    "laptop": "quote"
+}  # profile -> who answers a person who names none, where the model is too small to write
 SERVING = "nexus"  # who answers on the page of `mtrag serve`, unless another is asked for
 
 
 def system_named(name: str) -> System:
     "A system by its name; `name+variant` as a variant of it has it. Raises SettingsError for an unknown one."
     name, _, variant = name.partition("+")
-    if name not in SYSTEMS: raise SettingsError(f"unknown system {name!r}: there are {', '.join(SYSTEMS)}")
+    if name not in SYSTEMS:
+        raise SettingsError(f"unknown system {name!r}: there are {', '.join(SYSTEMS)}")
     entry = SYSTEMS[name]
     if isinstance(entry, str):
         module, _, value = entry.partition(":")
@@ -44,15 +48,22 @@ def system_named(name: str) -> System:
 # %% ../../nbs/5_systems/09_registry.ipynb #2ce45f94
 def profiles() -> dict[str, Settings]:
     "All profiles, those that systems bring included."
-    return {**PROFILES, **{k: s for name in SYSTEMS for k, s in system_named(name).profiles.items()}}
+    return {
+        **PROFILES,
+        **{k: s for name in SYSTEMS for k, s in system_named(name).profiles.items()},
+    }
 
 
 def configured(
     system: System | str = DEFAULT,
     profile: str = "laptop",  # a key of `profiles`
-    changes: Mapping[str, object] | None = None,  # dotted key -> value; the system's own settings under its name
+    changes: Mapping[str, object]
+    | None = None,  # dotted key -> value; the system's own settings under its name
 ) -> Settings:
     "The settings of a run. Raises SettingsError for what does not exist."
     known = profiles()
-    if profile not in known: raise SettingsError(f"unknown profile {profile!r}: there are {', '.join(known)}")
-    return (system_named(system) if isinstance(system, str) else system).configured(known[profile], changes)
+    if profile not in known:
+        raise SettingsError(f"unknown profile {profile!r}: there are {', '.join(known)}")
+    return (system_named(system) if isinstance(system, str) else system).configured(
+        known[profile], changes
+    )

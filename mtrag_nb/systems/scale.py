@@ -21,7 +21,8 @@ __all__ = ['SCALE_PROMPTS', 'GRADES', 'ENDS', 'document_prompts', 'read_grade', 
 SCALE_PROMPTS = {
     "scale.system": (
         "You grade how much a document helps to answer a question, from 0 to 10. 0: it is about something else. 4: it is about the same "
-        "subject and does not help. 7: it holds a part of the answer. 10: it holds the whole answer. Reply with the number only."),
+        "subject and does not help. 7: it holds a part of the answer. 10: it holds the whole answer. Reply with the number only."
+    ),
     "scale.user": "{history}Question: {question}\n\nDocument:\n{document}\n\nHow much does the document help, from 0 to 10?",
 }
 GRADES = tuple(map(str, range(11)))
@@ -36,7 +37,12 @@ def document_prompts(
     documents: Sequence[str],
 ) -> list[Prompt]:
     "One prompt a document."
-    user = lambda d: texts[f"{about}.user"].format(history=history_head(history), question=question, document=d)
+
+    def user(d):
+        return texts[f"{about}.user"].format(
+            history=history_head(history), question=question, document=d
+        )
+
     return [chat(texts[f"{about}.system"], user(d)) for d in documents]
 
 # %% ../../nbs/5_systems/00a_scale.ipynb #01062df6
@@ -44,38 +50,77 @@ _LABEL = r"(?:the\s+|my\s+|its\s+)?(?:final\s+)?(?:relevance|grade|score|rating|
 _GRADE = re.compile(
     rf"\W*(?:(?:{_LABEL})\W*(?:(?:is|would be)\b\W*)?|i(?:\s+would|['’]d)?\s+(?:give|say|rate)\s+(?:it\s+)?(?:an?\s+)?)?(?<![\d.,-])"
     r"(\d{1,2}(?:\.\d)?)\s*(?:(?:/|out of)\s*10)?\s*(?:points?)?\s*(?:$|[\"'*_`}\])]+\W*$|[.;:,!\n)*](?!\d).*|\s[-–—]\s.*|\(.*)",
-    re.I | re.S)
+    re.I | re.S,
+)
 
 
 def read_grade(text: str) -> float | None:
     "The grade that a reply states, in [0, 10]; None if it states none, or more than one."
     said = without_thinking(text)
-    m, numbers = _GRADE.fullmatch(said), re.findall(r"\d+(?:\.\d+)?", re.sub(r"(?:/|\bout of)\s*10\b", " ", said))
-    bound = re.search(r"[<>≤≥]|\b(?:at (?:least|most)|(?:more|less) than|over|under|above|below)\b", said, re.I)
-    if not m or bound or len(numbers) > 1: return None
+    m, numbers = (
+        _GRADE.fullmatch(said),
+        re.findall(r"\d+(?:\.\d+)?", re.sub(r"(?:/|\bout of)\s*10\b", " ", said)),
+    )
+    bound = re.search(
+        r"[<>≤≥]|\b(?:at (?:least|most)|(?:more|less) than|over|under|above|below)\b", said, re.I
+    )
+    if not m or bound or len(numbers) > 1:
+        return None
     return float(m[1]) if 0 <= float(m[1]) <= 10 else None
 
 # %% ../../nbs/5_systems/00a_scale.ipynb #6e284b02
 def grade_by_scale(
-    model: ChatModel, prompts: Mapping[str, str], question: str, history: str, documents: Sequence[str],
+    model: ChatModel,
+    prompts: Mapping[str, str],
+    question: str,
+    history: str,
+    documents: Sequence[str],
     threshold: float = 7.0,  # kept at or above it
 ) -> list[Verdict]:
     "The likeliest of the grades 0 to 10."
-    asked = [replace(p, prefill="Grade:") for p in document_prompts({**SCALE_PROMPTS, **prompts}, "scale", question, history, documents)]
+    asked = [
+        replace(p, prefill="Grade:")
+        for p in document_prompts(
+            {**SCALE_PROMPTS, **prompts}, "scale", question, history, documents
+        )
+    ]
     found = choose(model, asked, [GRADES] * len(asked)) if asked else []
-    return [scored(float(max(GRADES, key=shares.get)), threshold, "scale", scale=ENDS) for shares, _ in found]
+    return [
+        scored(float(max(GRADES, key=shares.get)), threshold, "scale", scale=ENDS)
+        for shares, _ in found
+    ]
 
 
 def grade_by_scale_text(
-    model: ChatModel, prompts: Mapping[str, str], question: str, history: str, documents: Sequence[str],
+    model: ChatModel,
+    prompts: Mapping[str, str],
+    question: str,
+    history: str,
+    documents: Sequence[str],
     threshold: float = 7.0,
     default: str = "yes",  # what an unreadable grade counts as: by default it keeps the document
 ) -> list[Verdict]:
     "The grade that the model writes."
+
     def read(text: str) -> Verdict:
         grade = read_grade(text)
-        if grade is None: return Verdict(Label(default), "scale-text", threshold=threshold, raw=text, defaulted=True, scale=ENDS)
+        if grade is None:
+            return Verdict(
+                Label(default),
+                "scale-text",
+                threshold=threshold,
+                raw=text,
+                defaulted=True,
+                scale=ENDS,
+            )
         return replace(scored(grade, threshold, "scale-text", scale=ENDS), raw=text)
-    replies = model.generate(document_prompts({**SCALE_PROMPTS, **prompts}, "scale", question, history, documents),
-                             max_new_tokens=8) if documents else []
+
+    replies = (
+        model.generate(
+            document_prompts({**SCALE_PROMPTS, **prompts}, "scale", question, history, documents),
+            max_new_tokens=8,
+        )
+        if documents
+        else []
+    )
     return [read(c.text) for c in replies]

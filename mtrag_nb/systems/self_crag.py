@@ -8,10 +8,28 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ..core.types import Reason
-from .nodes import (DECLINED, after_check, check_node, generate_node, grade_node, refuse, retrieve_node, retry_node,
-                                    rewrite_node)
+from mtrag_nb.systems.nodes import (
+    DECLINED,
+    after_check,
+    check_node,
+    generate_node,
+    grade_node,
+    refuse,
+    retrieve_node,
+    retry_node,
+    rewrite_node,
+)
 from .stages import Toolbox
-from .system import END, START, Departure, System, TurnState, Work, as_node, new_graph
+from mtrag_nb.systems.system import (
+    END,
+    START,
+    Departure,
+    System,
+    TurnState,
+    Work,
+    as_node,
+    new_graph,
+)
 
 # %% auto #0
 __all__ = ['IRRELEVANT', 'EXHAUSTED', 'PUBLISHED', 'SELF_CRAG_NODES', 'SELF_CRAG', 'why', 'after_grade', 'after_generate',
@@ -19,12 +37,17 @@ __all__ = ['IRRELEVANT', 'EXHAUSTED', 'PUBLISHED', 'SELF_CRAG_NODES', 'SELF_CRAG
 
 # %% ../../nbs/5_systems/05_self_crag.ipynb #1416e1c3
 IRRELEVANT = Reason("irrelevant_docs", "dropped", "no retrieved document passed the grade")
-EXHAUSTED = Reason("hallucination_loop_exhausted", "exhausted", "no draft was grounded, and the retries are used up")
+EXHAUSTED = Reason(
+    "hallucination_loop_exhausted",
+    "exhausted",
+    "no draft was grounded, and the retries are used up",
+)
 
 
 def why(state: TurnState) -> Reason:
     "The reason of a refusal."
-    if not state["kept"]: return IRRELEVANT
+    if not state["kept"]:
+        return IRRELEVANT
     return DECLINED if state.get("declined") else EXHAUSTED
 
 
@@ -39,32 +62,96 @@ def after_generate(state: TurnState) -> str:
 
 # %% ../../nbs/5_systems/05_self_crag.ipynb #cc36b5e9
 PUBLISHED = (
-    Departure("stages.retry", "plain", "II.C.1: a retry is another opportunity at the same stage", "A retry that changes nothing seldom "
-              "helps: in the authors' public record 12 of the 13 turns that entered the loop left it exhausted."),
-    Departure("stages.retry_temperature", 0.01, "not printed; 0.01 in the authors' code, here with a seed for each attempt",
-              "So near to 0 most retries write the same draft again."),
-    Departure("stages.declined_by", "token", "II.D.3: llm_refusal, the generator explicitly declines", "A model also declines in its own "
-              "words; a decline that goes on to answer is not taken for one."),
-    Departure("stages.refusal_text", "I_DONT_KNOW", "II.C.1: the fallback returns the token", "The official judge of refusals and "
-              "RB_agg read sentences; a user does, too."),
-    Departure("stages.prompts", "published", "V.B: context as PRIMARY source; the grader's text is not printed, that of the authors' code "
-              "lets pass what shares keywords or meaning, with four examples and without the history",
-              "A grader that asks for a part of the answer leaves the generator less that leads it astray; each prompt has one job."),
-    Departure("stages.history_turns", 1000, "II.C.2: the full conversation history", "Long prompts cost memory and time on a T4; what "
-              "most questions lean on stands in the last turns."),
-    Departure("stages.turn_chars", 100_000, "II.C.2: the full conversation history", "The same, for long answers."),
-    Departure("stages.tidy", False, "no such step", "Small models repeat sentences and are cut off in the middle of one; the check would "
-              "reject the rest of the draft for it."),
-    Departure("embedder.device", "cpu", "II.B.2: embedder and reranker on the CPU", "The GPU has room for them beside the generator."),
+    Departure(
+        "stages.retry",
+        "plain",
+        "II.C.1: a retry is another opportunity at the same stage",
+        "A retry that changes nothing seldom "
+        "helps: in the authors' public record 12 of the 13 turns that entered the loop left it exhausted.",
+    ),
+    Departure(
+        "stages.retry_temperature",
+        0.01,
+        "not printed; 0.01 in the authors' code, here with a seed for each attempt",
+        "So near to 0 most retries write the same draft again.",
+    ),
+    Departure(
+        "stages.declined_by",
+        "token",
+        "II.D.3: llm_refusal, the generator explicitly declines",
+        "A model also declines in its own "
+        "words; a decline that goes on to answer is not taken for one.",
+    ),
+    Departure(
+        "stages.refusal_text",
+        "I_DONT_KNOW",
+        "II.C.1: the fallback returns the token",
+        "The official judge of refusals and RB_agg read sentences; a user does, too.",
+    ),
+    Departure(
+        "stages.prompts",
+        "published",
+        "V.B: context as PRIMARY source; the grader's text is not printed, that of the authors' code "
+        "lets pass what shares keywords or meaning, with four examples and without the history",
+        "A grader that asks for a part of the answer leaves the generator less that leads it astray; each prompt has one job.",
+    ),
+    Departure(
+        "stages.history_turns",
+        1000,
+        "II.C.2: the full conversation history",
+        "Long prompts cost memory and time on a T4; what "
+        "most questions lean on stands in the last turns.",
+    ),
+    Departure(
+        "stages.turn_chars",
+        100_000,
+        "II.C.2: the full conversation history",
+        "The same, for long answers.",
+    ),
+    Departure(
+        "stages.tidy",
+        False,
+        "no such step",
+        "Small models repeat sentences and are cut off in the middle of one; the check would "
+        "reject the rest of the draft for it.",
+    ),
+    Departure(
+        "embedder.device",
+        "cpu",
+        "II.B.2: embedder and reranker on the CPU",
+        "The GPU has room for them beside the generator.",
+    ),
     Departure("reranker.device", "cpu", "II.B.2: the same", "The same."),
-    Departure("stages.rewrite", "always", "II.D.1: each query is rewritten", "The laptop's model makes most queries worse."),
-    Departure("stages.grade", "verdict", "II.D.2: the model grades each document", "The laptop's model cannot grade; the embedder can."),
-    Departure("stages.check", "verdict", "II.D.2: the model checks the answer", "The laptop's model cannot check; word overlap can."))
+    Departure(
+        "stages.rewrite",
+        "always",
+        "II.D.1: each query is rewritten",
+        "The laptop's model makes most queries worse.",
+    ),
+    Departure(
+        "stages.grade",
+        "verdict",
+        "II.D.2: the model grades each document",
+        "The laptop's model cannot grade; the embedder can.",
+    ),
+    Departure(
+        "stages.check",
+        "verdict",
+        "II.D.2: the model checks the answer",
+        "The laptop's model cannot check; word overlap can.",
+    ),
+)
 
 # %% ../../nbs/5_systems/05_self_crag.ipynb #463b1677
 SELF_CRAG_NODES: dict[str, Work] = {
-    "rewrite": rewrite_node, "retrieve": retrieve_node, "grade_documents": grade_node, "generate": generate_node,
-    "hallucination_check": check_node, "increment_retry": retry_node, "fallback": refuse(why)}
+    "rewrite": rewrite_node,
+    "retrieve": retrieve_node,
+    "grade_documents": grade_node,
+    "generate": generate_node,
+    "hallucination_check": check_node,
+    "increment_retry": retry_node,
+    "fallback": refuse(why),
+}
 
 
 def build_self_crag(
@@ -73,17 +160,28 @@ def build_self_crag(
 ):
     "Self-CRAG (seed paper, II.C)."
     g = new_graph()
-    for name, work in nodes.items(): g.add_node(name, as_node(name, work, tools))
+    for name, work in nodes.items():
+        g.add_node(name, as_node(name, work, tools))
     g.add_edge(START, "rewrite")
     g.add_edge("rewrite", "retrieve")
     g.add_edge("retrieve", "grade_documents")
     g.add_conditional_edges("grade_documents", after_grade, ["generate", "fallback"])
     g.add_conditional_edges("generate", after_generate, ["hallucination_check", "fallback"])
-    g.add_conditional_edges("hallucination_check", after_check(tools.stages.max_retries), [END, "increment_retry", "fallback"])
+    g.add_conditional_edges(
+        "hallucination_check",
+        after_check(tools.stages.max_retries),
+        [END, "increment_retry", "fallback"],
+    )
     g.add_edge("increment_retry", "generate")
     g.add_edge("fallback", END)
     return g.compile()
 
 
-SELF_CRAG = System("self_crag", build_self_crag, "rewrite, retrieve, grade, generate, check with retries, fallback (Self-CRAG)",
-                   (IRRELEVANT, DECLINED, EXHAUSTED), paper="t4", variants={"published": PUBLISHED})
+SELF_CRAG = System(
+    "self_crag",
+    build_self_crag,
+    "rewrite, retrieve, grade, generate, check with retries, fallback (Self-CRAG)",
+    (IRRELEVANT, DECLINED, EXHAUSTED),
+    paper="t4",
+    variants={"published": PUBLISHED},
+)

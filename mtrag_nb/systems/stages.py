@@ -34,7 +34,12 @@ __all__ = ['DECLINED_BY', 'clean_rewrite', 'rewrite', 'guard', 'grade_by_verdict
 def clean_rewrite(text: str) -> str:
     "The question in a reply: its first line, without label and quotes."
     line = next((l for l in text.strip().splitlines() if l.strip()), "")
-    return re.sub(r"^(rewritten question|rewrite|question)\s*:\s*", "", line.strip(), flags=re.I).strip().strip("\"'").strip()
+    return (
+        re.sub(r"^(rewritten question|rewrite|question)\s*:\s*", "", line.strip(), flags=re.I)
+        .strip()
+        .strip("\"'")
+        .strip()
+    )
 
 
 def rewrite(
@@ -45,8 +50,15 @@ def rewrite(
 ) -> list[Rewritten]:
     "Questions that stand alone, by a few-shot prompt; an empty reply keeps the question."
     asked = [i for i, h in enumerate(histories) if h]
-    user = lambda i: prompts["rewrite.user"].format(history=histories[i], question=questions[i])
-    replies = model.generate([chat(prompts["rewrite.system"], user(i), prefill="Rewrite:") for i in asked], max_new_tokens=64, stop=["\n"])
+
+    def user(i):
+        return prompts["rewrite.user"].format(history=histories[i], question=questions[i])
+
+    replies = model.generate(
+        [chat(prompts["rewrite.system"], user(i), prefill="Rewrite:") for i in asked],
+        max_new_tokens=64,
+        stop=["\n"],
+    )
     out = [Rewritten(text=q) for q in questions]
     for i, c in zip(asked, replies):
         text = clean_rewrite(c.text)
@@ -61,62 +73,102 @@ def guard(
     least: float = 0.6,  # cosine between rewrite and question
 ) -> list[Rewritten]:
     "Rewrites that strayed from their question, taken back; one that no model wrote stays as it is."
-    near = (embedder.encode([r.text for r in rewrites], query=True) * embedder.encode(list(questions), query=True)).sum(axis=1)
+    near = (
+        embedder.encode([r.text for r in rewrites], query=True)
+        * embedder.encode(list(questions), query=True)
+    ).sum(axis=1)
 
     def guarded(r: Rewritten, question: str, cosine: float) -> Rewritten:
-        if not r.raw: return r
-        if cosine < least: r = replace(r, text=question, kept=False)
+        if not r.raw:
+            return r
+        if cosine < least:
+            r = replace(r, text=question, kept=False)
         return replace(r, similarity=round(cosine, 4))
+
     return [guarded(r, q, float(s)) for r, q, s in zip(rewrites, questions, near)]
 
 # %% ../../nbs/5_systems/01_stages.ipynb #be89e29c
-def _grade_prompts(prompts: Mapping[str, str], question: str, history: str, documents: Sequence[str]) -> list[Prompt]:
+def _grade_prompts(
+    prompts: Mapping[str, str], question: str, history: str, documents: Sequence[str]
+) -> list[Prompt]:
     "One prompt a document."
-    user = lambda d: prompts["grade.user"].format(history=history_head(history), question=question, document=d)
+
+    def user(d):
+        return prompts["grade.user"].format(
+            history=history_head(history), question=question, document=d
+        )
+
     return [chat(prompts["grade.system"], user(d)) for d in documents]
 
 
 def grade_by_verdict(
-    model: ChatModel, prompts: Mapping[str, str], question: str, history: str, documents: Sequence[str],
+    model: ChatModel,
+    prompts: Mapping[str, str],
+    question: str,
+    history: str,
+    documents: Sequence[str],
     default: str = "yes",  # what an unreadable word counts as: by default it keeps the document
 ) -> list[Verdict]:
     "Generated words through the parser."
-    return [read_verdict(c.text, default) for c in model.generate(_grade_prompts(prompts, question, history, documents), max_new_tokens=8)]
+    return [
+        read_verdict(c.text, default)
+        for c in model.generate(
+            _grade_prompts(prompts, question, history, documents), max_new_tokens=8
+        )
+    ]
 
 # %% ../../nbs/5_systems/01_stages.ipynb #9f76d280
 def log_odds(model: ChatModel, asked: Sequence[Prompt]) -> list[float]:
     "log P(Yes) - log P(No) after each prompt."
     s = model.score([*asked, *asked], ["Yes"] * len(asked) + ["No"] * len(asked))
-    return [yes.logprob - no.logprob for yes, no in zip(s, s[len(asked):])]
+    return [yes.logprob - no.logprob for yes, no in zip(s, s[len(asked) :])]
 
 
 def grade_by_yesno(
-    model: ChatModel, prompts: Mapping[str, str], question: str, history: str, documents: Sequence[str],
+    model: ChatModel,
+    prompts: Mapping[str, str],
+    question: str,
+    history: str,
+    documents: Sequence[str],
     threshold: float = 0.0,  # of the log-odds
 ) -> list[Verdict]:
     "The log-odds of Yes against No."
-    return [scored(s, threshold, "yesno") for s in log_odds(model, _grade_prompts(prompts, question, history, documents))]
+    return [
+        scored(s, threshold, "yesno")
+        for s in log_odds(model, _grade_prompts(prompts, question, history, documents))
+    ]
 
 # %% ../../nbs/5_systems/01_stages.ipynb #0083e527
 def grade_by_likelihood(
-    model: ChatModel, prompts: Mapping[str, str], question: str, documents: Sequence[str],
+    model: ChatModel,
+    prompts: Mapping[str, str],
+    question: str,
+    documents: Sequence[str],
     threshold: float = 0.3,  # nats per token
 ) -> list[Verdict]:
     "Mean log P(question | document) - mean log P(question): how much likelier the document makes the question."
-    if not documents: return []
-    asked = [chat("", prompts["likelihood.with"].format(document=d)) for d in documents] + [chat("", prompts["likelihood.without"])]
+    if not documents:
+        return []
+    asked = [chat("", prompts["likelihood.with"].format(document=d)) for d in documents] + [
+        chat("", prompts["likelihood.without"])
+    ]
     *given, prior = model.score(asked, [question] * len(asked))
     return [scored(s.mean - prior.mean, threshold, "likelihood") for s in given]
 
 
-def grade_by_cosine(embedder: EmbedderLike, question: str, documents: Sequence[str], threshold: float = 0.35) -> list[Verdict]:
+def grade_by_cosine(
+    embedder: EmbedderLike, question: str, documents: Sequence[str], threshold: float = 0.35
+) -> list[Verdict]:
     "Cosine of question and document."
-    if not documents: return []
+    if not documents:
+        return []
     cosines = embedder.encode(list(documents)) @ embedder.encode([question], query=True)[0]
     return [scored(s, threshold, "cosine") for s in cosines]
 
 # %% ../../nbs/5_systems/01_stages.ipynb #1bb7c13d
-_MARKERS = re.compile(r"<\|[^|<>]{1,40}\|>|</?s>|\[/?INST\]|<(?:start|end)_of_turn>")  # of chat templates
+_MARKERS = re.compile(
+    r"<\|[^|<>]{1,40}\|>|</?s>|\[/?INST\]|<(?:start|end)_of_turn>"
+)  # of chat templates
 _NEXT_TURN = re.compile(r"\n\s*(?:user|human|question)\s*:", re.I)
 
 
@@ -127,18 +179,23 @@ def clean_answer(
     "An answer without chat markers, role labels, a next turn that the model made up."
     text = _NEXT_TURN.split("\n" + _MARKERS.sub("", text).strip())[0]
     text = re.sub(r"^\s*(?:(?:agent|assistant|answer)\s*:\s*)+", "", text, flags=re.I).strip()
-    if not tidy: return text
+    if not tidy:
+        return text
     seen, out = set(), []
     for part in re.split(r"((?<=[.!?:])\s+|\n+)", text):  # sentences and what stands between them
         key = part.strip().lower()
-        if key and key in seen: continue
+        if key and key in seen:
+            continue
         seen.add(key)
         out.append(part)
     return "".join(out).strip()
 
 # %% ../../nbs/5_systems/01_stages.ipynb #5496ecab
-DECLINED_BY: dict[str, Callable[[str], bool]] = {"stance": declines, "token": lambda text: "I_DONT_KNOW" in text,
-                                                 "never": lambda text: False}
+DECLINED_BY: dict[str, Callable[[str], bool]] = {
+    "stance": declines,
+    "token": lambda text: "I_DONT_KNOW" in text,
+    "never": lambda text: False,
+}
 
 # %% ../../nbs/5_systems/01_stages.ipynb #78256765
 def generate(
@@ -155,23 +212,51 @@ def generate(
     tidy: bool = True,  # take off repeated sentences, and a last one that was cut off
 ) -> Drafted:
     "Answer from the documents. Raises ReplyError for an empty reply."
-    filled = {"documents": documents, "history": history_head(history), "question": question, "unsupported": unsupported}
-    user, prefill = prompts["generate.retry" if unsupported else "generate.user"].format(**filled), prompts["generate.prefill"]
-    (c,) = model.generate([chat(prompts["generate.system"], user, prefill=prefill)], max_new_tokens, temperature, seed)
+    filled = {
+        "documents": documents,
+        "history": history_head(history),
+        "question": question,
+        "unsupported": unsupported,
+    }
+    user, prefill = (
+        prompts["generate.retry" if unsupported else "generate.user"].format(**filled),
+        prompts["generate.prefill"],
+    )
+    (c,) = model.generate(
+        [chat(prompts["generate.system"], user, prefill=prefill)], max_new_tokens, temperature, seed
+    )
     text = clean_answer(c.text, tidy)
-    if not text: raise ReplyError(f"empty reply: {c.tokens_out} tokens ({c.stop}), and no answer in {c.text[:60]!r}")
-    if prefill: text = text[:1].upper() + text[1:]
-    if tidy and c.stop == "length" and (whole := re.match(r".*[.!?](?=\s|$)", text, flags=re.S)): text = whole[0]
-    return Drafted(text=text, declined=DECLINED_BY[declined_by](text), stop=c.stop, temperature=float(temperature), seed=seed,
-                   unsupported=unsupported)
+    if not text:
+        raise ReplyError(
+            f"empty reply: {c.tokens_out} tokens ({c.stop}), and no answer in {c.text[:60]!r}"
+        )
+    if prefill:
+        text = text[:1].upper() + text[1:]
+    if tidy and c.stop == "length" and (whole := re.match(r".*[.!?](?=\s|$)", text, flags=re.S)):
+        text = whole[0]
+    return Drafted(
+        text=text,
+        declined=DECLINED_BY[declined_by](text),
+        stop=c.stop,
+        temperature=float(temperature),
+        seed=seed,
+        unsupported=unsupported,
+    )
 
 # %% ../../nbs/5_systems/01_stages.ipynb #c237efa6
 def _check_prompt(prompts: Mapping[str, str], question: str, answer: str, documents: str) -> Prompt:
-    return chat(prompts["check.system"], prompts["check.user"].format(documents=documents, question=question, answer=answer))
+    return chat(
+        prompts["check.system"],
+        prompts["check.user"].format(documents=documents, question=question, answer=answer),
+    )
 
 
 def check_by_verdict(
-    model: ChatModel, prompts: Mapping[str, str], question: str, answer: str, documents: str,
+    model: ChatModel,
+    prompts: Mapping[str, str],
+    question: str,
+    answer: str,
+    documents: str,
     default: str = "no",  # what an unreadable word counts as: by default the draft is not grounded
 ) -> Verdict:
     "A generated word through the parser."
@@ -179,19 +264,37 @@ def check_by_verdict(
     return read_verdict(c.text, default)
 
 
-def check_by_yesno(model: ChatModel, prompts: Mapping[str, str], question: str, answer: str, documents: str,
-                   threshold: float = 0.0) -> Verdict:
+def check_by_yesno(
+    model: ChatModel,
+    prompts: Mapping[str, str],
+    question: str,
+    answer: str,
+    documents: str,
+    threshold: float = 0.0,
+) -> Verdict:
     "The log-odds of Yes against No."
-    return scored(log_odds(model, [_check_prompt(prompts, question, answer, documents)])[0], threshold, "yesno")
+    return scored(
+        log_odds(model, [_check_prompt(prompts, question, answer, documents)])[0],
+        threshold,
+        "yesno",
+    )
 
 # %% ../../nbs/5_systems/01_stages.ipynb #1c87e9e3
 def check_by_likelihood(
-    model: ChatModel, prompts: Mapping[str, str], question: str, answer: str, documents: str,
+    model: ChatModel,
+    prompts: Mapping[str, str],
+    question: str,
+    answer: str,
+    documents: str,
     threshold: float = 0.5,  # nats per token
 ) -> Verdict:
     "Mean log P(answer | question, documents) - mean log P(answer | question)."
-    asked = [chat("", prompts["generate.user"].format(documents=documents, history="", question=question)),
-             chat("", f"Question: {question}")]
+    asked = [
+        chat(
+            "", prompts["generate.user"].format(documents=documents, history="", question=question)
+        ),
+        chat("", f"Question: {question}"),
+    ]
     given, alone = model.score(asked, [answer] * 2)
     return scored(given.mean - alone.mean, threshold, "likelihood")
 
@@ -204,68 +307,132 @@ def check_by_support(answer: str, documents: Sequence[str], threshold: float = 0
 @dataclass(frozen=True)
 class Toolbox:
     "The stages of a run, bound to its models and settings."
+
     settings: Settings
     chat: ChatModel
     embedder: EmbedderLike
     retriever: RetrieverLike
-    system_prompts: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # a system's own: prompt set -> key -> text
-    web: Web | None = None  # what is searched for where the documents do not suffice, by systems that do; None: nothing
+    system_prompts: Mapping[str, Mapping[str, str]] = field(
+        default_factory=dict
+    )  # a system's own: prompt set -> key -> text
+    web: Web | None = (
+        None  # what is searched for where the documents do not suffice, by systems that do; None: nothing
+    )
 
     @property
-    def stages(self) -> StageSettings: return self.settings.stages
+    def stages(self) -> StageSettings:
+        return self.settings.stages
 
     @property
     def prompts(self) -> dict[str, str]:
         "The settings' prompt set with the system's own. Where a system has none for that set, its permissive ones are taken."
         own = self.system_prompts
-        return {**prompt_set(self.stages.prompts), **own.get(self.stages.prompts, own.get("permissive", {}))}
+        return {
+            **prompt_set(self.stages.prompts),
+            **own.get(self.stages.prompts, own.get("permissive", {})),
+        }
 
     def contexts(self, ids: Sequence[str]) -> list[Context]:
         "Contexts by id, in that order, those that the web brought included."
-        if self.web is None: return self.retriever.contexts(ids)
+        if self.web is None:
+            return self.retriever.contexts(ids)
         there = set(self.web.known(ids))
-        found = {c.id: c for c in [*self.web.contexts(sorted(there)), *self.retriever.contexts([i for i in ids if i not in there])]}
+        found = {
+            c.id: c
+            for c in [
+                *self.web.contexts(sorted(there)),
+                *self.retriever.contexts([i for i in ids if i not in there]),
+            ]
+        }
         return [found[i] for i in ids]
 
     def history(self, turns: Sequence[Turn], whole: bool = False) -> str:
         "The last turns, as many as the settings say, or all; long ones clipped."
-        return show_history(turns, len(turns) if whole else self.stages.history_turns, self.stages.turn_chars)
+        return show_history(
+            turns, len(turns) if whole else self.stages.history_turns, self.stages.turn_chars
+        )
 
-    def rewrite(self, question: str, turns: Sequence[Turn], prompts: Mapping[str, str] | None = None, whole: bool = False) -> Rewritten:
+    def rewrite(
+        self,
+        question: str,
+        turns: Sequence[Turn],
+        prompts: Mapping[str, str] | None = None,
+        whole: bool = False,
+    ) -> Rewritten:
         "A question that stands alone, as `stages.rewrite` says; `prompts` takes the place of the rewrite's own."
-        if self.stages.rewrite == "never": return Rewritten(text=question)
-        return self.guarded(rewrite(self.chat, prompts or self.prompts, [question], [self.history(turns, whole)])[0], question)
+        if self.stages.rewrite == "never":
+            return Rewritten(text=question)
+        return self.guarded(
+            rewrite(self.chat, prompts or self.prompts, [question], [self.history(turns, whole)])[
+                0
+            ],
+            question,
+        )
 
     def guarded(self, r: Rewritten, question: str) -> Rewritten:
         "The rewrite, taken back if it strayed and the settings say that it must not."
-        return guard([r], [question], self.embedder, self.stages.rewrite_guard)[0] if self.stages.rewrite == "guarded" else r
+        return (
+            guard([r], [question], self.embedder, self.stages.rewrite_guard)[0]
+            if self.stages.rewrite == "guarded"
+            else r
+        )
 
-    def grade(self, question: str, turns: Sequence[Turn], documents: Sequence[str]) -> list[Verdict]:
+    def grade(
+        self, question: str, turns: Sequence[Turn], documents: Sequence[str]
+    ) -> list[Verdict]:
         "One verdict a document, as `stages.grade` says."
         s = self.stages
-        return self.grade_by(s.grade, s.grade_threshold, s.grade_default, question, turns, documents)
+        return self.grade_by(
+            s.grade, s.grade_threshold, s.grade_default, question, turns, documents
+        )
 
-    def grade_by(self, way: str, threshold: float, default: str, question: str, turns: Sequence[Turn],
-                 documents: Sequence[str]) -> list[Verdict]:
+    def grade_by(
+        self,
+        way: str,
+        threshold: float,
+        default: str,
+        question: str,
+        turns: Sequence[Turn],
+        documents: Sequence[str],
+    ) -> list[Verdict]:
         "One verdict a document, in a way that the caller chose."
         p, h = self.prompts, self.history(turns)
-        if way == "verdict": return grade_by_verdict(self.chat, p, question, h, documents, default)
-        if way == "yesno": return grade_by_yesno(self.chat, p, question, h, documents, threshold)
-        if way == "likelihood": return grade_by_likelihood(self.chat, p, question, documents, threshold)
-        if way == "scale": return grade_by_scale(self.chat, p, question, h, documents, threshold)
-        if way == "scale-text": return grade_by_scale_text(self.chat, p, question, h, documents, threshold, default)
+        if way == "verdict":
+            return grade_by_verdict(self.chat, p, question, h, documents, default)
+        if way == "yesno":
+            return grade_by_yesno(self.chat, p, question, h, documents, threshold)
+        if way == "likelihood":
+            return grade_by_likelihood(self.chat, p, question, documents, threshold)
+        if way == "scale":
+            return grade_by_scale(self.chat, p, question, h, documents, threshold)
+        if way == "scale-text":
+            return grade_by_scale_text(self.chat, p, question, h, documents, threshold, default)
         return grade_by_cosine(self.embedder, question, documents, threshold)
 
-    def generate(self, question: str, turns: Sequence[Turn], documents: str, **how) -> Drafted:  # how: temperature, seed, unsupported
+    def generate(
+        self, question: str, turns: Sequence[Turn], documents: str, **how
+    ) -> Drafted:  # how: temperature, seed, unsupported
         "A draft from the documents as the generator sees them."
         s = self.stages
-        return generate(self.chat, self.prompts, question, self.history(turns), documents, s.max_new_tokens,
-                        declined_by=s.declined_by, tidy=s.tidy, **how)
+        return generate(
+            self.chat,
+            self.prompts,
+            question,
+            self.history(turns),
+            documents,
+            s.max_new_tokens,
+            declined_by=s.declined_by,
+            tidy=s.tidy,
+            **how,
+        )
 
     def check(self, question: str, answer: str, documents: Sequence[str], shown: str) -> Verdict:
         "The verdict on a draft, as `stages.check` says. `documents` are the texts, `shown` the same as the generator saw them."
         s, p = self.stages, self.prompts
-        if s.check == "verdict": return check_by_verdict(self.chat, p, question, answer, shown, s.check_default)
-        if s.check == "yesno": return check_by_yesno(self.chat, p, question, answer, shown, s.check_threshold)
-        if s.check == "likelihood": return check_by_likelihood(self.chat, p, question, answer, shown, s.check_threshold)
+        if s.check == "verdict":
+            return check_by_verdict(self.chat, p, question, answer, shown, s.check_default)
+        if s.check == "yesno":
+            return check_by_yesno(self.chat, p, question, answer, shown, s.check_threshold)
+        if s.check == "likelihood":
+            return check_by_likelihood(self.chat, p, question, answer, shown, s.check_threshold)
         return check_by_support(answer, documents, s.check_threshold)

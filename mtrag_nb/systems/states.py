@@ -10,7 +10,16 @@ from enum import Enum
 from dataclasses import is_dataclass
 from typing import get_args, get_origin, get_type_hints
 
-from ..core.record import Checked, Drafted, Graded, Ranked, Retried, Retrieved, Rewritten, Step
+from mtrag_nb.core.record import (
+    Checked,
+    Drafted,
+    Graded,
+    Ranked,
+    Retried,
+    Retrieved,
+    Rewritten,
+    Step,
+)
 from ..core.types import plain, structured
 
 # %% auto #0
@@ -23,7 +32,10 @@ SAYS: dict[type[Step], Callable[[Step], dict]] = {  # kind -> what it says of th
     Graded: lambda s: {"kept": list(s.kept)},
     Ranked: lambda s: {"kept": list(s.kept)},
     Drafted: lambda s: {"draft": s.text, "declined": s.declined},
-    Checked: lambda s: {"grounded": s.verdict.passed, **({} if s.verdict.passed else {"unsupported": s.unsupported})},
+    Checked: lambda s: {
+        "grounded": s.verdict.passed,
+        **({} if s.verdict.passed else {"unsupported": s.unsupported}),
+    },
     Retried: lambda s: {"retries": s.retries},
 }
 
@@ -33,25 +45,39 @@ def said(step: Step) -> dict[str, object]:
     return next((SAYS[kind](step) for kind in type(step).__mro__ if kind in SAYS), {})
 
 # %% ../../nbs/5_systems/01a_states.ipynb #d6a936d3
-ENDING = ("outcome", "reason", "answer", "cited")  # set by the last node of a turn; the record of the turn has them
+ENDING = (
+    "outcome",
+    "reason",
+    "answer",
+    "cited",
+)  # set by the last node of a turn; the record of the turn has them
 _ABSENT = object()
 
 
 def beyond(update: Mapping[str, object], step: Step) -> dict[str, object]:
     "What a node put into the state and its step does not say by its kind."
     told = said(step)
-    own = {k: plain(v) for k, v in update.items() if k not in (*ENDING, "steps", "task") and told.get(k, _ABSENT) != v}
+    own = {
+        k: plain(v)
+        for k, v in update.items()
+        if k not in (*ENDING, "steps", "task") and told.get(k, _ABSENT) != v
+    }
     return {**own, **{k: None for k in told if k not in update}}
 
 # %% ../../nbs/5_systems/01a_states.ipynb #9f27d41f
 def read_value(hint: object, value: object) -> object:
     "Plain data as a value of this type: a dataclass, an enum, a list or tuple of such; anything else as it is."
     origin, args = get_origin(hint), get_args(hint)
-    if value is None or hint is None: return value
-    if isinstance(hint, type) and issubclass(hint, Enum): return hint(value)
-    if is_dataclass(hint): return structured(hint, value)
-    if origin in (list, tuple) and args: return origin(read_value(args[0], v) for v in value)
-    if origin is dict and len(args) == 2: return {k: read_value(args[1], v) for k, v in value.items()}
+    if value is None or hint is None:
+        return value
+    if isinstance(hint, type) and issubclass(hint, Enum):
+        return hint(value)
+    if is_dataclass(hint):
+        return structured(hint, value)
+    if origin in (list, tuple) and args:
+        return origin(read_value(args[0], v) for v in value)
+    if origin is dict and len(args) == 2:
+        return {k: read_value(args[1], v) for k, v in value.items()}
     some = [a for a in args if a is not type(None)]
     return read_value(some[0], value) if type(None) in args and len(some) == 1 else value
 
@@ -63,4 +89,11 @@ def hints_of(state: type) -> dict[str, object]:  # a TypedDict
 
 def update_of(step: Step, hints: Mapping[str, object] = {}) -> dict[str, object]:
     "What a recorded step put into the state."
-    return {k: v for k, v in {**said(step), **{k: read_value(hints.get(k), v) for k, v in step.put.items()}}.items() if v is not None}
+    return {
+        k: v
+        for k, v in {
+            **said(step),
+            **{k: read_value(hints.get(k), v) for k, v in step.put.items()},
+        }.items()
+        if v is not None
+    }

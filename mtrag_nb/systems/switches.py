@@ -8,7 +8,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from ..core.record import Checked, Drafted, Gated, Grade, Graded, Retrieved, Rewritten, Step, Trajectory
+from mtrag_nb.core.record import (
+    Checked,
+    Drafted,
+    Gated,
+    Grade,
+    Graded,
+    Retrieved,
+    Rewritten,
+    Step,
+    Trajectory,
+)
 from ..core.settings import Settings, legs
 from ..core.verdicts import Label, Verdict
 from .nodes import answered
@@ -37,12 +47,15 @@ def keep_all(state: TurnState, tools: Toolbox) -> tuple[dict, Graded]:
 
 def let_pass(state: TurnState, tools: Toolbox) -> tuple[dict, Checked]:
     "In the place of a check: the first draft is the answer."
-    return {"grounded": True, **answered(state["draft"], tools.contexts(state["kept"]))}, Checked(verdict=_PASSED, told=OFF)
+    return {"grounded": True, **answered(state["draft"], tools.contexts(state["kept"]))}, Checked(
+        verdict=_PASSED, told=OFF
+    )
 
 # %% ../../nbs/5_systems/10_switches.ipynb #dda052e5
 @dataclass(frozen=True)
 class Switch:
     "A mechanism of a system, and how it is switched off."
+
     name: str
     without: str  # what happens then
     settings: Mapping[str, object] = field(default_factory=dict)  # dotted key -> value
@@ -59,39 +72,68 @@ class Switch:
 # %% ../../nbs/5_systems/10_switches.ipynb #d2afe917
 _KEEP = {"stages.grade": "cosine", "stages.grade_threshold": -1.0}
 _PASS = {"stages.check": "support", "stages.check_threshold": -1.0}
-_ALL, _ANY, _FIRST, _ASKED = "all that was found is kept", "all evidence passes", "the first draft stands", "the question as it was put"
+_ALL, _ANY, _FIRST, _ASKED = (
+    "all that was found is kept",
+    "all evidence passes",
+    "the first draft stands",
+    "the question as it was put",
+)
 _ONCE = "refuse when the first draft fails"
 SWITCHES: dict[str, tuple[Switch, ...]] = {  # system -> its mechanisms
     "self_crag": (
         Switch("rewrite", _ASKED, {"stages.rewrite": "never"}, ("rewrite",)),
         Switch("grade", _ALL, _KEEP, ("grade_documents",)),
         Switch("check and retry", _FIRST, _PASS, ("hallucination_check",)),
-        Switch("retry", _ONCE, {"stages.max_retries": 0})),
+        Switch("retry", _ONCE, {"stages.max_retries": 0}),
+    ),
     "ncl": (
         Switch("rewrite", _ASKED, {"stages.rewrite": "never"}, ("global_rewrite", "local_rewrite")),
-        Switch("relation control", "the whole history is kept", {"ncl.classify": False}, ("relation",)),
+        Switch(
+            "relation control", "the whole history is kept", {"ncl.classify": False}, ("relation",)
+        ),
         Switch("gate", _ANY, {"ncl.gate": "cosine", "ncl.gate_threshold": -1.0}, ("gate",)),
         Switch("check and retry", _FIRST, instead={"quality": let_pass}),
-        Switch("bad-answer retry", _ONCE, {"ncl.max_retries": 0})),
+        Switch("bad-answer retry", _ONCE, {"ncl.max_retries": 0}),
+    ),
     "agents": (
         Switch("wordings", _ASKED, {"agents.kinds": ""}, ("rewrite_query", "reformulate")),
-        Switch("grade", _ALL, {"agents.grade": "cosine", "agents.grade_threshold": -1.0}, ("grade_documents",)),
+        Switch(
+            "grade",
+            _ALL,
+            {"agents.grade": "cosine", "agents.grade_threshold": -1.0},
+            ("grade_documents",),
+        ),
         Switch("reformulation", "one round", {"agents.rounds": 1}),
-        Switch("web", "the documents alone", web=False)),
+        Switch("web", "the documents alone", web=False),
+    ),
     "nexus": (
         Switch("rewrite", _ASKED, {"stages.rewrite": "never"}, ("rewrite",)),
-        Switch("grade", _ALL, {"nexus.grade": "cosine", "nexus.correct": -1.0, "nexus.ambiguous": -1.0}, ("grade_documents",)),
+        Switch(
+            "grade",
+            _ALL,
+            {"nexus.grade": "cosine", "nexus.correct": -1.0, "nexus.ambiguous": -1.0},
+            ("grade_documents",),
+        ),
         Switch("reformulation", "one search", {"nexus.rounds": 0}),
-        Switch("check and retry", _FIRST, {"nexus.retry": 0})),
+        Switch("check and retry", _FIRST, {"nexus.retry": 0}),
+    ),
     "naive": (),
-    "quote": (Switch("grade", _ALL, _KEEP, ("grade_documents",)),)}
-_BY_KIND = {Rewritten: ("rewrite", _ASKED, as_asked), Graded: ("grade", _ALL, keep_all), Checked: ("check and retry", _FIRST, let_pass)}
+    "quote": (Switch("grade", _ALL, _KEEP, ("grade_documents",)),),
+}
+_BY_KIND = {
+    Rewritten: ("rewrite", _ASKED, as_asked),
+    Graded: ("grade", _ALL, keep_all),
+    Checked: ("check and retry", _FIRST, let_pass),
+}
 
 # %% ../../nbs/5_systems/10_switches.ipynb #f8cff537
-def kinds_of(turns: Iterable[Trajectory]) -> dict[str, set[type[Step]]]:  # node -> the kinds of its steps
+def kinds_of(
+    turns: Iterable[Trajectory],
+) -> dict[str, set[type[Step]]]:  # node -> the kinds of its steps
     "What the nodes of a run leave on the record."
     found: dict[str, set[type[Step]]] = {}
-    for s in (s for t in turns for s in t.steps): found.setdefault(s.node, set()).add(type(s))
+    for s in (s for t in turns for s in t.steps):
+        found.setdefault(s.node, set()).add(type(s))
     return found
 
 
@@ -100,18 +142,32 @@ def leaving(kinds: Mapping[str, set[type[Step]]], kind: type[Step]) -> tuple[str
     return tuple(n for n, some in kinds.items() if any(issubclass(k, kind) for k in some))
 
 
-def added_by(turns: Iterable[Trajectory]) -> dict[str, dict[str, object]]:  # node -> key of the state -> the last such value
+def added_by(
+    turns: Iterable[Trajectory],
+) -> dict[str, dict[str, object]]:  # node -> key of the state -> the last such value
     "What the nodes of a run put into the state beyond what the kinds of their steps say."
     found: dict[str, dict[str, object]] = {}
-    for s in (s for t in turns for s in t.steps): found.setdefault(s.node, {}).update({k: v for k, v in s.put.items() if v is not None})
+    for s in (s for t in turns for s in t.steps):
+        found.setdefault(s.node, {}).update({k: v for k, v in s.put.items() if v is not None})
     return found
 
 # %% ../../nbs/5_systems/10_switches.ipynb #a0fb4c61
 def _shared(settings: Settings, kinds: Mapping[str, set[type[Step]]]) -> list[Switch]:
     found, r = leaving(kinds, Retrieved), settings.retrieval
-    views = [Switch("views", _ASKED, {"retrieval.views": "query"}, found)] if [leg.view for leg in legs(r.views)] != ["query"] else []
-    rerank = [Switch("rerank", "the order of the search", {"retrieval.reranker": "none"}, found)] if r.reranker != "none" else []
-    return [*(views + rerank if found else []), Switch("memory", "every question is a first one", history=False)]
+    views = (
+        [Switch("views", _ASKED, {"retrieval.views": "query"}, found)]
+        if [leg.view for leg in legs(r.views)] != ["query"]
+        else []
+    )
+    rerank = (
+        [Switch("rerank", "the order of the search", {"retrieval.reranker": "none"}, found)]
+        if r.reranker != "none"
+        else []
+    )
+    return [
+        *(views + rerank if found else []),
+        Switch("memory", "every question is a first one", history=False),
+    ]
 
 
 def switches_of(
@@ -123,10 +179,16 @@ def switches_of(
     "The mechanisms that a run used; one that its settings have switched off already is none."
     turns = list(turns)
     kinds, more = kinds_of(turns), added_by(turns)
-    found = [Switch(name, what, instead={n: work for n in nodes}) for kind, (name, what, work) in _BY_KIND.items()
-             if (nodes := leaving(kinds, kind)) and not any(more[n] for n in nodes)]
+    found = [
+        Switch(name, what, instead={n: work for n in nodes})
+        for kind, (name, what, work) in _BY_KIND.items()
+        if (nodes := leaving(kinds, kind)) and not any(more[n] for n in nodes)
+    ]
+
     def there(s: Switch) -> bool:
-        if s.settings and all(own_setting(settings, system, k) == v for k, v in s.settings.items()): return False
+        if s.settings and all(own_setting(settings, system, k) == v for k, v in s.settings.items()):
+            return False
         return (not s.touched or bool(set(s.touched) & kinds.keys())) and (s.web or web)
+
     own = SWITCHES.get(system.split("+")[0], found)
     return [s for s in (*own, *_shared(settings, kinds)) if there(s)]

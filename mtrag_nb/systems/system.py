@@ -29,6 +29,7 @@ __all__ = ['START', 'END', 'Work', 'MACHINE', 'OF_PROFILE', 'TurnState', 'new_gr
 # %% ../../nbs/5_systems/02_system.ipynb #68f21221
 class TurnState(TypedDict, total=False):
     "Everything that is known of a turn while it is worked on."
+
     task: Task  # what came in
     query: str  # the question that stands alone
     found: list[str]  # ids of the retrieved contexts, best first
@@ -45,12 +46,16 @@ class TurnState(TypedDict, total=False):
     steps: Annotated[list[Step], operator.add]
 
 
-START, END = "__start__", "__end__"  # LangGraph's own, which is loaded when the first graph is built, not before
+START, END = (
+    "__start__",
+    "__end__",
+)  # LangGraph's own, which is loaded when the first graph is built, not before
 
 
 def new_graph(state: type = TurnState):  # of the states that flow through it
     "A graph without nodes."
     from langgraph.graph import StateGraph
+
     return StateGraph(state)
 
 
@@ -71,21 +76,49 @@ def as_node(
     tools: Toolbox,
 ) -> Callable[[TurnState], dict]:
     "A LangGraph node that puts its step on the record."
-    def run(state) -> dict:  # not annotated: LangGraph would hand it the annotated type's keys only, and a system may have more
+
+    def run(
+        state,
+    ) -> dict:  # not annotated: LangGraph would hand it the annotated type's keys only, and a system may have more
         calls, start = Calls(), time.perf_counter()
         try:
-            with kept_if_usable(): update, step = work(state, replace(tools, chat=MeteredChat(tools.chat, calls)))
-        except Exception as e: raise NodeError(name, e) from e
-        return {**update, "steps": [replace(step, node=name, seconds=round(time.perf_counter() - start, 4), calls=calls,
-                                             put=beyond(update, step))]}
+            with kept_if_usable():
+                update, step = work(state, replace(tools, chat=MeteredChat(tools.chat, calls)))
+        except Exception as e:
+            raise NodeError(name, e) from e
+        return {
+            **update,
+            "steps": [
+                replace(
+                    step,
+                    node=name,
+                    seconds=round(time.perf_counter() - start, 4),
+                    calls=calls,
+                    put=beyond(update, step),
+                )
+            ],
+        }
+
     return run
 
 # %% ../../nbs/5_systems/02_system.ipynb #db321f09
-MACHINE = ("profile", "chat", "embedder", "reranker", "qdrant_url", "batch_size", "batch_tokens", "store_gib", "embed_cache", "seed")
+MACHINE = (
+    "profile",
+    "chat",
+    "embedder",
+    "reranker",
+    "qdrant_url",
+    "batch_size",
+    "batch_tokens",
+    "store_gib",
+    "embed_cache",
+    "seed",
+)
 OF_PROFILE = {  # group -> why a profile has another value than the paper's
     "retrieval": "What finds most with the laptop's models (9_studies/08_retrieval).",
     "chunks": "The index of a profile serves every system.",
-    "": "What the profile's models can do, by calibration (9_studies/01_calibration)."}
+    "": "What the profile's models can do, by calibration (9_studies/01_calibration).",
+}
 
 
 def shared_retries(settings: Settings) -> int:
@@ -96,6 +129,7 @@ def shared_retries(settings: Settings) -> int:
 @dataclass(frozen=True)
 class Departure:
     "A setting whose default does otherwise than the system's paper says."
+
     setting: str  # dotted key; the system's own under its name
     published: object  # the value that does what the paper says
     place: str  # where and what the paper says
@@ -105,65 +139,122 @@ class Departure:
 @dataclass(frozen=True)
 class System:
     "A way to answer a turn."
+
     name: str  # as it is recorded; a variant adds `+...`
     build: Callable[[Toolbox], object]  # toolbox -> compiled graph
     about: str = ""  # one line
     reasons: tuple[Reason, ...] = ()  # for which it refuses
-    prompts: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # prompt set -> key -> text; hashed into the identity of a run
-    settings: type | None = None  # a frozen dataclass of its own settings, which lie in `Settings.own`
-    defaults: Mapping[str, Mapping[str, object]] = field(default_factory=dict)  # profile -> its own settings that differ there
-    profiles: Mapping[str, Settings] = field(default_factory=dict)  # profiles that its paper names and no other system needs
-    fixed: Callable[[Settings], Settings] = lambda settings: settings  # what its paper fixes of the shared settings
-    retries: Callable[[Settings], int] = shared_retries  # how often a turn may come back to a node at most
-    variants: Mapping[str, tuple[Departure, ...]] = field(default_factory=dict)  # name -> what is done otherwise there
+    prompts: Mapping[str, Mapping[str, str]] = field(
+        default_factory=dict
+    )  # prompt set -> key -> text; hashed into the identity of a run
+    settings: type | None = (
+        None  # a frozen dataclass of its own settings, which lie in `Settings.own`
+    )
+    defaults: Mapping[str, Mapping[str, object]] = field(
+        default_factory=dict
+    )  # profile -> its own settings that differ there
+    profiles: Mapping[str, Settings] = field(
+        default_factory=dict
+    )  # profiles that its paper names and no other system needs
+    fixed: Callable[[Settings], Settings] = lambda settings: (
+        settings
+    )  # what its paper fixes of the shared settings
+    retries: Callable[[Settings], int] = (
+        shared_retries  # how often a turn may come back to a node at most
+    )
+    variants: Mapping[str, tuple[Departure, ...]] = field(
+        default_factory=dict
+    )  # name -> what is done otherwise there
     paper: str = ""  # the profile that has the models and settings of its paper, which the variants go on from; "": there is none
     base: str = ""  # of a variant: that profile; everything but MACHINE comes from it, whichever profile is asked for
-    changes: Mapping[str, object] = field(default_factory=dict)  # of a variant: dotted key -> value, before anything that a user sets
+    changes: Mapping[str, object] = field(
+        default_factory=dict
+    )  # of a variant: dotted key -> value, before anything that a user sets
 
     def variant(self, name: str) -> System:
         "This system as one of its variants has it; the name is recorded. Raises SettingsError for an unknown one."
         if name not in self.variants:
-            raise SettingsError(f"unknown variant {name!r}: {self.name} has {', '.join(self.variants) or 'none'}")
-        return replace(self, name=f"{self.name}+{name}", base=self.paper, changes={d.setting: d.published for d in self.variants[name]})
+            raise SettingsError(
+                f"unknown variant {name!r}: {self.name} has {', '.join(self.variants) or 'none'}"
+            )
+        return replace(
+            self,
+            name=f"{self.name}+{name}",
+            base=self.paper,
+            changes={d.setting: d.published for d in self.variants[name]},
+        )
 
     def with_own(self, settings: Settings) -> Settings:
         "Settings with this system's own in them: those there, or the profile's defaults. Raises SettingsError for another system's."
-        if settings.own is not None and not (self.settings and isinstance(settings.own, self.settings)):
+        if settings.own is not None and not (
+            self.settings and isinstance(settings.own, self.settings)
+        ):
             wanted = self.settings.__name__ if self.settings else "no settings of its own"
-            raise SettingsError(f"these settings hold a {type(settings.own).__name__}, and {self.name} has {wanted}")
-        if settings.own is not None or self.settings is None: return settings
+            raise SettingsError(
+                f"these settings hold a {type(settings.own).__name__}, and {self.name} has {wanted}"
+            )
+        if settings.own is not None or self.settings is None:
+            return settings
         return replace(settings, own=self.settings(**self.own_defaults(settings)))
 
     def own_defaults(self, settings: Settings) -> Mapping[str, object]:
         "Its own settings that differ in a profile. A variant has those of its paper's profile, but for what a served model forces."
-        return self.defaults.get(settings.profile if settings.chat.url or not self.base else self.base, {})
+        return self.defaults.get(
+            settings.profile if settings.chat.url or not self.base else self.base, {}
+        )
 
     def configured(
         self,
-        profile: str | Settings = "laptop",  # a profile, one of its own included, or settings to go on from
-        changes: Mapping[str, object] | None = None,  # dotted key -> value; its own settings under its name, e.g. {"ncl.classify": False}
+        profile: str
+        | Settings = "laptop",  # a profile, one of its own included, or settings to go on from
+        changes: Mapping[str, object]
+        | None = None,  # dotted key -> value; its own settings under its name, e.g. {"ncl.classify": False}
     ) -> Settings:
         "The settings of a run of this system. Raises SettingsError for what does not exist."
         known = {**PROFILES, **self.profiles}
         if isinstance(profile, str) and profile not in known:
             raise SettingsError(f"unknown profile {profile!r}: {self.name} has {', '.join(known)}")
-        asked, prefix = known[profile] if isinstance(profile, str) else profile, self.name.split("+")[0] + "."
-        if self.base: asked = replace(known[self.base], own=asked.own, **{k: getattr(asked, k) for k in MACHINE})
+        asked, prefix = (
+            known[profile] if isinstance(profile, str) else profile,
+            self.name.split("+")[0] + ".",
+        )
+        if self.base:
+            asked = replace(
+                known[self.base], own=asked.own, **{k: getattr(asked, k) for k in MACHINE}
+            )
         settings = self.with_own(asked)
-        changes = {**{k: v for k, v in self.changes.items() if self.can_change(settings, k)}, **(changes or {})}
+        changes = {
+            **{k: v for k, v in self.changes.items() if self.can_change(settings, k)},
+            **(changes or {}),
+        }
         if self.settings is None and (own := [k for k in changes if k.startswith(prefix)]):
-            raise SettingsError(f"unknown setting {own[0]!r}: {self.name} has no settings of its own")
-        return with_settings(settings, {"own." + k.removeprefix(prefix) if k.startswith(prefix) else k: v for k, v in changes.items()})
+            raise SettingsError(
+                f"unknown setting {own[0]!r}: {self.name} has no settings of its own"
+            )
+        return with_settings(
+            settings,
+            {
+                "own." + k.removeprefix(prefix) if k.startswith(prefix) else k: v
+                for k, v in changes.items()
+            },
+        )
 
     def can_change(self, settings: Settings, key: str) -> bool:
         "Whether a variant's change reaches: not into a model that the profile lacks, nor where a served model forces another value."
         group, _, name = key.rpartition(".")
-        if group == "reranker": return settings.reranker is not None
-        return not (group == self.name.split("+")[0] and settings.chat.url and name in self.own_defaults(settings))
+        if group == "reranker":
+            return settings.reranker is not None
+        return not (
+            group == self.name.split("+")[0]
+            and settings.chat.url
+            and name in self.own_defaults(settings)
+        )
 
     def toolbox(self, tools: Toolbox) -> Toolbox:
         "A toolbox with all that is this system's own filled in: settings, prompts, what its paper fixes."
-        return replace(tools, settings=self.fixed(self.with_own(tools.settings)), system_prompts=self.prompts)
+        return replace(
+            tools, settings=self.fixed(self.with_own(tools.settings)), system_prompts=self.prompts
+        )
 
     def graph(self, tools: Toolbox):
         "The compiled graph over a toolbox."
@@ -178,41 +269,61 @@ def unlike(
     system: System,
     a: Settings,
     b: Settings,
-) -> dict[str, tuple[object, object]]:  # dotted key, the system's own under its name -> the values of both
+) -> dict[
+    str, tuple[object, object]
+]:  # dotted key, the system's own under its name -> the values of both
     "The settings in which two profiles, runs or variants differ, models included; the name of the profile does not count."
     flat = [dotted(plain(replace(s, profile=""))) for s in (a, b)]
     keys = dict.fromkeys((*flat[0], *flat[1]))
-    named = lambda k: re.sub(r"^own\.", system.name.split("+")[0] + ".", k)
-    return {named(k): (flat[0].get(k), flat[1].get(k)) for k in keys if flat[0].get(k) != flat[1].get(k)}
+
+    def named(k):
+        return re.sub(r"^own\.", system.name.split("+")[0] + ".", k)
+
+    return {
+        named(k): (flat[0].get(k), flat[1].get(k)) for k in keys if flat[0].get(k) != flat[1].get(k)
+    }
 
 
 def unlike_paper(
     variant: System,  # as `System.variant` gives it
     profile: str | Settings = "laptop",
-) -> dict[str, tuple[object, object]]:  # dotted key -> the value of its paper's profile, and the one here
+) -> dict[
+    str, tuple[object, object]
+]:  # dotted key -> the value of its paper's profile, and the one here
     "What a variant does otherwise than on its paper's own profile: models, machine, and what a served model forces; nothing else."
-    return unlike(variant, variant.configured(variant.base), variant.configured(profile) if isinstance(profile, str) else profile)
+    return unlike(
+        variant,
+        variant.configured(variant.base),
+        variant.configured(profile) if isinstance(profile, str) else profile,
+    )
 
 
 def own_setting(settings: Settings, system: str, key: str) -> object:
     "The value of a dotted key; a system's own stand under its name."
-    for part in re.sub(rf"^{re.escape(system.split('+')[0])}\.", "own.", key).split("."): settings = getattr(settings, part)
+    for part in re.sub(rf"^{re.escape(system.split('+')[0])}\.", "own.", key).split("."):
+        settings = getattr(settings, part)
     return settings
 
 
 @dataclass(frozen=True, repr=False)
 class Departures:
     "Where a profile does otherwise than a variant, as one table."
+
     variant: str
     rows: tuple[tuple[Departure, object], ...]  # with the value that the profile has
 
     def _table(self) -> tuple[tuple[str, ...], list[tuple]]:
-        rows = [(d.setting, clipped(str(value), 40), clipped(str(d.published), 40), d.place, d.why) for d, value in self.rows]
+        rows = [
+            (d.setting, clipped(str(value), 40), clipped(str(d.published), 40), d.place, d.why)
+            for d, value in self.rows
+        ]
         return ("setting", "here", self.variant, "in the paper", "why otherwise here"), rows
 
-    def __repr__(self) -> str: return text_table(*self._table())
+    def __repr__(self) -> str:
+        return text_table(*self._table())
 
-    def _repr_html_(self) -> str: return words_table(*self._table())
+    def _repr_html_(self) -> str:
+        return words_table(*self._table())
 
 
 def departures(
@@ -223,9 +334,20 @@ def departures(
     "Where a profile does otherwise than the variant: every setting that differs, those of the machine left out."
     named = {d.setting: d for d in system.variants[variant]}
     other = unlike(system, system.configured(profile), system.variant(variant).configured(profile))
-    why = lambda k: OF_PROFILE.get(k.split(".")[0], OF_PROFILE[""])
-    of_profile = lambda k, published: Departure(k, published, f"as profile {system.paper} has it", why(k))
-    return Departures(variant, tuple((named.get(k) or of_profile(k, published), value) for k, (value, published) in other.items()))
+
+    def why(k):
+        return OF_PROFILE.get(k.split(".")[0], OF_PROFILE[""])
+
+    def of_profile(k, published):
+        return Departure(k, published, f"as profile {system.paper} has it", why(k))
+
+    return Departures(
+        variant,
+        tuple(
+            (named.get(k) or of_profile(k, published), value)
+            for k, (value, published) in other.items()
+        ),
+    )
 
 # %% ../../nbs/5_systems/02_system.ipynb #cbd7c2bf
 def run_turn(
@@ -235,10 +357,14 @@ def run_turn(
 ) -> TurnState:
     "The final state of a turn. Raises NodeError, with the steps so far as `steps`, if a node fails."
     from langsmith import tracing_context
+
     state: TurnState = {"task": task, "steps": []}
     try:
         with tracing_context(enabled=False):
-            for state in graph.stream(state, config={"recursion_limit": max_steps}, stream_mode="values"): pass
+            for state in graph.stream(
+                state, config={"recursion_limit": max_steps}, stream_mode="values"
+            ):
+                pass
     except Exception as e:
         e.steps = state["steps"]
         raise
@@ -248,8 +374,10 @@ def run_turn(
 def take_turn(graph, task: Task, max_steps: int = 50) -> Trajectory:
     "The record of a turn, whether it ended or broke."
     start = time.perf_counter()
-    try: state, error = run_turn(graph, task, max_steps), None
-    except Exception as e: state, error = {"steps": getattr(e, "steps", [])}, e
+    try:
+        state, error = run_turn(graph, task, max_steps), None
+    except Exception as e:
+        state, error = {"steps": getattr(e, "steps", [])}, e
     return trajectory(task, state, time.perf_counter() - start, error)
 
 # %% ../../nbs/5_systems/02_system.ipynb #5d524924
@@ -258,7 +386,10 @@ def _rows(graph) -> list[list[str]]:
     g = graph.get_graph()
     order, depth = {n: i for i, n in enumerate(g.nodes)}, {n: 0 for n in g.nodes}
     for n in order:
-        depth[n] = max((depth[e.source] + 1 for e in g.edges if e.target == n and order[e.source] < order[n]), default=0)
+        depth[n] = max(
+            (depth[e.source] + 1 for e in g.edges if e.target == n and order[e.source] < order[n]),
+            default=0,
+        )
     return [[n for n in order if depth[n] == d] for d in range(max(depth.values()) + 1)]
 
 
@@ -268,20 +399,33 @@ def draw_graph(
 ):  # matplotlib Figure
     "The nodes by their distance from the start, in the order in which they were added; dashed edges are decisions."
     from matplotlib.figure import Figure
+
     g, rows = graph.get_graph(), _rows(graph)
-    at = {n: (2.4 * (i - (len(row) - 1) / 2), -d) for d, row in enumerate(rows) for i, n in enumerate(row)}
+    at = {
+        n: (2.4 * (i - (len(row) - 1) / 2), -d)
+        for d, row in enumerate(rows)
+        for i, n in enumerate(row)
+    }
     fig = Figure(figsize=(7.5, 0.75 * len(rows) + 0.6), layout="tight")
     ax = fig.subplots()
     for e in g.edges:
         (x0, y0), (x1, y1) = at[e.source], at[e.target]
         bend = 0.0 if y0 - y1 == 1 else -0.35 if y1 > y0 else -0.3
-        arrow = dict(arrowstyle="-|>", color="#555", linestyle="--" if e.conditional else "-", shrinkA=16, shrinkB=16,
-                     connectionstyle=f"arc3,rad={bend}")
+        arrow = dict(
+            arrowstyle="-|>",
+            color="#555",
+            linestyle="--" if e.conditional else "-",
+            shrinkA=16,
+            shrinkB=16,
+            connectionstyle=f"arc3,rad={bend}",
+        )
         ax.annotate("", (x1, y1), (x0, y0), arrowprops=arrow)
     for n, (x, y) in at.items():
         face = "#e8eef7" if n not in (START, END) else "#fff"
         box = dict(boxstyle="round,pad=0.45", facecolor=face, edgecolor="#456")
-        ax.text(x, y, n.strip("_").replace("_", " "), ha="center", va="center", fontsize=10, bbox=box)
+        ax.text(
+            x, y, n.strip("_").replace("_", " "), ha="center", va="center", fontsize=10, bbox=box
+        )
     xs = [x for x, _ in at.values()]
     ax.set(xlim=(min(xs) - 2, max(xs) + 2), ylim=(-len(rows) + 0.5, 0.6), title=title)
     ax.axis("off")

@@ -49,28 +49,47 @@ performance:
 """  # section 12.1
 
 # %% ../../nbs/5_systems/08a_system_yaml.ipynb #5a684f77
-KEYS: dict[str, tuple[type, tuple[str, ...]]] = {  # key -> its type, and the settings that it becomes; none: it is noted or joined
-    "embedding.model": (str, ("embedder.name",)), "embedding.dimension": (int, ()), "embedding.batch_size": (int, ()),
-    "llm.model": (str, ("chat.name",)), "llm.temperature": (float, ("agents.temperature",)),
-    "llm.max_tokens": (int, ("stages.max_new_tokens",)), "llm.context_window": (int, ()),
-    "chunking.parent_size": (int, ("chunks.parent_size",)), "chunking.parent_overlap": (int, ("chunks.parent_overlap",)),
-    "chunking.child_size": (int, ("chunks.child_size",)), "chunking.child_overlap": (int, ("chunks.child_overlap",)),
+KEYS: dict[
+    str, tuple[type, tuple[str, ...]]
+] = {  # key -> its type, and the settings that it becomes; none: it is noted or joined
+    "embedding.model": (str, ("embedder.name",)),
+    "embedding.dimension": (int, ()),
+    "embedding.batch_size": (int, ()),
+    "llm.model": (str, ("chat.name",)),
+    "llm.temperature": (float, ("agents.temperature",)),
+    "llm.max_tokens": (int, ("stages.max_new_tokens",)),
+    "llm.context_window": (int, ()),
+    "chunking.parent_size": (int, ("chunks.parent_size",)),
+    "chunking.parent_overlap": (int, ("chunks.parent_overlap",)),
+    "chunking.child_size": (int, ("chunks.child_size",)),
+    "chunking.child_overlap": (int, ("chunks.child_overlap",)),
     "retrieval.top_k": (int, ("retrieval.rerank_k", "agents.graded", "agents.keep")),
-    "retrieval.dense_weight": (float, ()), "retrieval.sparse_weight": (float, ()),
+    "retrieval.dense_weight": (float, ()),
+    "retrieval.sparse_weight": (float, ()),
     "retrieval.relevance_threshold": (float, ("agents.grade_threshold",)),
-    "memory.max_messages": (int, ("agents.messages",)), "memory.max_tokens": (int, ("agents.history_tokens",)),
+    "memory.max_messages": (int, ("agents.messages",)),
+    "memory.max_tokens": (int, ("agents.history_tokens",)),
     "memory.summarize_every": (int, ("agents.every",)),
-    "performance.timeout_seconds": (float, ("agents.deadline",)), "performance.max_retries": (int, ("agents.rounds",))}
-NOTED = {"embedding.dimension": "the model's own; the index remembers it", "embedding.batch_size": "decides only how fast",
-         "llm.context_window": "the parts of a prompt must fit into it"}
+    "performance.timeout_seconds": (float, ("agents.deadline",)),
+    "performance.max_retries": (int, ("agents.rounds",)),
+}
+NOTED = {
+    "embedding.dimension": "the model's own; the index remembers it",
+    "embedding.batch_size": "decides only how fast",
+    "llm.context_window": "the parts of a prompt must fit into it",
+}
 WEIGHTS = ("retrieval.dense_weight", "retrieval.sparse_weight")
 WEIGHED = "retrieval.views, of both weights"
-NAMES = {"llama3.2": "meta-llama/Llama-3.2-3B-Instruct", "nomic-embed-text": "nomic-ai/nomic-embed-text-v1.5"}  # Ollama's -> of the weights
+NAMES = {
+    "llama3.2": "meta-llama/Llama-3.2-3B-Instruct",
+    "nomic-embed-text": "nomic-ai/nomic-embed-text-v1.5",
+}  # Ollama's -> of the weights
 
 # %% ../../nbs/5_systems/08a_system_yaml.ipynb #3b62a7f0
 @dataclass(frozen=True)
 class Line:
     "A key of the file."
+
     number: int  # of the line, from 1
     key: str  # of KEYS
     value: object  # of the key's type
@@ -79,59 +98,89 @@ class Line:
 def _pairs(node, path: Path, what: str) -> list[tuple]:
     "Keys and values of a mapping. Raises DataError for anything else, and for a key twice."
     import yaml
-    if not isinstance(node, yaml.MappingNode): raise DataError(f"{what} holds no keys", path, node.start_mark.line + 1)
+
+    if not isinstance(node, yaml.MappingNode):
+        raise DataError(f"{what} holds no keys", path, node.start_mark.line + 1)
     seen = set()
     for key, _ in node.value:
-        if key.value in seen: raise DataError(f"{key.value!r} stands here twice", path, key.start_mark.line + 1)
+        if key.value in seen:
+            raise DataError(f"{key.value!r} stands here twice", path, key.start_mark.line + 1)
         seen.add(key.value)
     return node.value
 
 
 def typed(value: object, kind: type) -> object | None:  # None: it is not of that type
     "A value as its key's type."
-    if isinstance(value, bool) or not isinstance(value, (int, float) if kind is float else kind): return None
-    if kind is float: return float(value) if math.isfinite(value) else None
+    if isinstance(value, bool) or not isinstance(value, (int, float) if kind is float else kind):
+        return None
+    if kind is float:
+        return float(value) if math.isfinite(value) else None
     return value
 
 # %% ../../nbs/5_systems/08a_system_yaml.ipynb #43f0c778
 def read_lines(path: str | Path) -> list[Line]:
     "The keys of a file. Raises DataError for a file that is no such one, for an unknown key and for a value of the wrong type."
     import yaml
+
     path, out = Path(path), []
-    if not path.is_file(): raise DataError("no such file", path)
+    if not path.is_file():
+        raise DataError("no such file", path)
     loader = yaml.SafeLoader(path.read_text(encoding="utf-8"))
-    try: root = loader.get_single_node()
+    try:
+        root = loader.get_single_node()
     except yaml.YAMLError as e:
         mark = getattr(e, "problem_mark", None)
-        raise DataError(f"not YAML ({getattr(e, 'problem', '') or e})", path, mark.line + 1 if mark else None) from None
-    if root is None: raise DataError("an empty configuration", path)
+        raise DataError(
+            f"not YAML ({getattr(e, 'problem', '') or e})", path, mark.line + 1 if mark else None
+        ) from None
+    if root is None:
+        raise DataError("an empty configuration", path)
     for section, inside in _pairs(root, path, "the file"):
         for key, value in _pairs(inside, path, f"section {section.value!r}"):
-            out.append(_line(path, f"{section.value}.{key.value}", key.start_mark.line + 1, value, loader))
+            out.append(
+                _line(path, f"{section.value}.{key.value}", key.start_mark.line + 1, value, loader)
+            )
     return out
 
 # %% ../../nbs/5_systems/08a_system_yaml.ipynb #43f0c778b
 def _others(key: str) -> str:
     "What could have been meant."
     section = key.partition(".")[0] + "."
-    known = [k for k in KEYS if k.startswith(section)] or sorted({k.partition(".")[0] for k in KEYS})
+    known = [k for k in KEYS if k.startswith(section)] or sorted(
+        {k.partition(".")[0] for k in KEYS}
+    )
     return f"There are {', '.join(known)}"
 
 
 def _line(path: Path, key: str, number: int, node, loader) -> Line:
     "One key. Raises DataError."
     import yaml
-    if key not in KEYS: raise DataError(f"unknown key {key!r}", path, number, _others(key))
+
+    if key not in KEYS:
+        raise DataError(f"unknown key {key!r}", path, number, _others(key))
     kind, found = KEYS[key][0], None
-    if isinstance(node, yaml.ScalarNode) and node.tag.startswith("tag:yaml.org,2002:") and "python" not in node.tag:
+    if (
+        isinstance(node, yaml.ScalarNode)
+        and node.tag.startswith("tag:yaml.org,2002:")
+        and "python" not in node.tag
+    ):
         found = typed(loader.construct_object(node), kind)
-    if found is None: raise DataError(f"{key} takes {kind.__name__}, not {str(getattr(node, 'value', node))[:40]!r}", path, number)
+    if found is None:
+        raise DataError(
+            f"{key} takes {kind.__name__}, not {str(getattr(node, 'value', node))[:40]!r}",
+            path,
+            number,
+        )
     return Line(number, key, found)
 
 # %% ../../nbs/5_systems/08a_system_yaml.ipynb #5f709dc3
 def views_of(dense: float, sparse: float) -> str:
     "The searches of two weights; a weight of 0 leaves its search out."
-    return " ".join(part for part, weight in ((f"query*{dense:g}", dense), (f"bm25:query*{sparse:g}", sparse)) if weight > 0)
+    return " ".join(
+        part
+        for part, weight in ((f"query*{dense:g}", dense), (f"bm25:query*{sparse:g}", sparse))
+        if weight > 0
+    )
 
 
 def becomes(lines: Sequence[Line], settings: Settings) -> dict[str, object]:  # dotted key -> value
@@ -139,10 +188,13 @@ def becomes(lines: Sequence[Line], settings: Settings) -> dict[str, object]:  # 
     out, told = {}, {l.key: l.value for l in lines}
     for line in lines:
         for setting in KEYS[line.key][1]:
-            local = setting.endswith(".name") and not getattr(settings, setting.partition(".")[0]).url
+            local = (
+                setting.endswith(".name") and not getattr(settings, setting.partition(".")[0]).url
+            )
             out[setting] = NAMES.get(line.value, line.value) if local else line.value
     if weights := [told.get(k) for k in WEIGHTS if k in told]:
-        if len(weights) < 2 or min(weights) < 0 or not any(weights): raise DataError(f"{' and '.join(WEIGHTS)} come together, one above 0")
+        if len(weights) < 2 or min(weights) < 0 or not any(weights):
+            raise DataError(f"{' and '.join(WEIGHTS)} come together, one above 0")
         out["retrieval.views"] = views_of(*weights)
     check_window(told)
     return out
@@ -152,7 +204,10 @@ def check_window(told: Mapping[str, object]) -> None:
     "Raises DataError if the parts of a prompt that the file names do not fit into its window."
     parts = sum(told.get(k, 0) for k in ("llm.max_tokens", "memory.max_tokens"))
     window = told.get("llm.context_window", math.inf)
-    if parts > window: raise DataError(f"an answer and a conversation of {parts} tokens do not fit into a window of {window}")
+    if parts > window:
+        raise DataError(
+            f"an answer and a conversation of {parts} tokens do not fit into a window of {window}"
+        )
 
 # %% ../../nbs/5_systems/08a_system_yaml.ipynb #1539a646
 class Config:
@@ -164,10 +219,18 @@ class Config:
 
     def rows(self) -> list[tuple]:
         "Line, key, value, and the settings that it became."
+
         def told(key: str) -> str:
-            return WEIGHED if key in WEIGHTS else NOTED.get(key) or ", ".join(f"{s} = {self.changes[s]}" for s in KEYS[key][1])
+            return (
+                WEIGHED
+                if key in WEIGHTS
+                else NOTED.get(key) or ", ".join(f"{s} = {self.changes[s]}" for s in KEYS[key][1])
+            )
+
         return [(l.number, l.key, l.value, told(l.key)) for l in self.lines]
 
-    def __repr__(self) -> str: return text_table(("line", "key", "value", "becomes"), self.rows())
+    def __repr__(self) -> str:
+        return text_table(("line", "key", "value", "becomes"), self.rows())
 
-    def _repr_html_(self) -> str: return html_table(("line", "key", "value", "becomes"), self.rows())
+    def _repr_html_(self) -> str:
+        return html_table(("line", "key", "value", "becomes"), self.rows())

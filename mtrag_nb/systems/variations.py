@@ -24,14 +24,17 @@ __all__ = ['VARIATION_PROMPTS', 'KINDS', 'MOST_TOKENS', 'Variation', 'variation_
 VARIATION_PROMPTS = {
     "variation.synonyms": (
         "Write one search query for the last question: say the same in other words that a document may use. Keep names and numbers. "
-        "Don't answer. For \"How much is the ferry?\" write \"price of a ferry ticket, fare of the crossing\". Reply with the query only."),
+        'Don\'t answer. For "How much is the ferry?" write "price of a ferry ticket, fare of the crossing". Reply with the query only.'
+    ),
     "variation.context": (
         "Write one search query for the last question so that it can be understood without the conversation: replace pronouns, fill in "
-        "what is left out, add nothing else. Don't answer. After \"Which museums are free?\", for \"And for students?\" write "
-        "\"Which museums are free for students?\". Reply with the query only."),
+        'what is left out, add nothing else. Don\'t answer. After "Which museums are free?", for "And for students?" write '
+        '"Which museums are free for students?". Reply with the query only.'
+    ),
     "variation.decomposition": (
         "Write one search query that takes the last question apart: the facts that must be known to answer it, separated by commas. "
-        "Don't answer. For \"Is the ferry or the bus cheaper?\" write \"fare of the ferry, fare of the bus\". Reply with the query only."),
+        'Don\'t answer. For "Is the ferry or the bus cheaper?" write "fare of the ferry, fare of the bus". Reply with the query only.'
+    ),
     "variation.user": "{history}Last question: {question}{tried}",
     "variation.tried": "\n\nThese queries brought nothing that helps; write another one:\n{queries}",
 }
@@ -42,18 +45,25 @@ MOST_TOKENS = 100
 @dataclass(frozen=True)
 class Variation:
     "One wording of a question."
+
     kind: str  # one of KINDS
     text: str  # what is searched for
     raw: str = ""  # what the model wrote; "" if it was not asked
     kept: bool = False  # True: `text` is the model's
-    similarity: float | None = None  # cosine of the model's text and the question, where it was guarded
+    similarity: float | None = (
+        None  # cosine of the model's text and the question, where it was guarded
+    )
 
 # %% ../../nbs/5_systems/01b_variations.ipynb #afa69f8d
-def variation_prompt(prompts: Mapping[str, str], kind: str, question: str, history: str, tried: Sequence[str] = ()) -> Prompt:
+def variation_prompt(
+    prompts: Mapping[str, str], kind: str, question: str, history: str, tried: Sequence[str] = ()
+) -> Prompt:
     "What is asked for a wording."
     texts = {**VARIATION_PROMPTS, **prompts}
     again = texts["variation.tried"].format(queries="\n".join(tried)) if tried else ""
-    user = texts["variation.user"].format(history=history_head(history), question=question, tried=again)
+    user = texts["variation.user"].format(
+        history=history_head(history), question=question, tried=again
+    )
     return chat(texts[f"variation.{kind}"], user, prefill="Query:")
 
 # %% ../../nbs/5_systems/01b_variations.ipynb #b350b10d
@@ -69,8 +79,17 @@ def variations(
 ) -> list[Variation]:  # one per kind, in their order
     "The wordings of a question."
     asked = [i for i, kind in enumerate(kinds) if history or tried or kind != "context"]
-    replies = model.generate([variation_prompt(prompts, kinds[i], question, history, tried) for i in asked], MOST_TOKENS, temperature,
-                             [seeds[i] for i in asked], ["\n"]) if asked else []
+    replies = (
+        model.generate(
+            [variation_prompt(prompts, kinds[i], question, history, tried) for i in asked],
+            MOST_TOKENS,
+            temperature,
+            [seeds[i] for i in asked],
+            ["\n"],
+        )
+        if asked
+        else []
+    )
     out = [Variation(kind, question) for kind in kinds]
     for i, c in zip(asked, replies):
         text = clean_rewrite(c.text)
@@ -78,16 +97,22 @@ def variations(
     return out
 
 # %% ../../nbs/5_systems/01b_variations.ipynb #25c6f3fa
-def guarded_by(found: Sequence[Variation], guard, question: str) -> list[Variation]:  # guard: (Rewritten, question) -> Rewritten
+def guarded_by(
+    found: Sequence[Variation], guard, question: str
+) -> list[Variation]:  # guard: (Rewritten, question) -> Rewritten
     "The wordings as a guard of rewrites leaves them."
     rewrites = [guard(Rewritten(text=v.text, raw=v.raw, kept=v.kept), question) for v in found]
-    return [replace(v, text=r.text, kept=r.kept, similarity=r.similarity) for v, r in zip(found, rewrites)]
+    return [
+        replace(v, text=r.text, kept=r.kept, similarity=r.similarity)
+        for v, r in zip(found, rewrites)
+    ]
 
 
 def queries_of(found: Sequence[Variation], question: str) -> list[str]:
     "What is searched for: each wording once, capitals and marks aside; the question where there is none."
     wordings: dict[str, str] = {}
-    for v in found: wordings.setdefault(" ".join(re.findall(r"\w+", v.text.casefold())), v.text)
+    for v in found:
+        wordings.setdefault(" ".join(re.findall(r"\w+", v.text.casefold())), v.text)
     return list(wordings.values()) or [question]
 
 # %% ../../nbs/5_systems/01b_variations.ipynb #231f4fab
@@ -97,4 +122,4 @@ def fused(
 ) -> list[tuple[str, float]]:  # id and fused score, best first
     "One ranking of contexts."
     ids = [[c.id for c in contexts] for contexts in rankings]
-    return rrf(ids, [1.0] * len(ids))[:most or None]
+    return rrf(ids, [1.0] * len(ids))[: most or None]
