@@ -39,7 +39,7 @@ demo: $(VENV)/.installed ## install, then answer the sample's conversations and 
 	@echo "[2/2] Self-CRAG answers the sample's conversations: up to 5 minutes on two cores, seconds when the record is there"
 	@HF_HUB_OFFLINE=1 $(BIN)/mtrag demo --out $(OUT)
 
-test: $(VENV)/.installed-dev ## install, then run every notebook (NB=nbs/5_systems/01_stages.ipynb for one, or several)
+test: $(VENV)/.installed-dev ## install, then run every notebook (NB=nbs/5_systems/00_stages.ipynb for one, or several)
 	@echo "[2/2] Running the notebooks, $(JOBS) at a time: all of them take about 10 minutes on two cores"
 	@$(NOTEBOOKS) $(NB)
 
@@ -78,7 +78,7 @@ address: ## write the repository's address (settings.ini), the badge and the fir
 
 test-lance: $(VENV)/.installed-dev ## install LanceDB (125 MB to fetch, 370 MB on the disk), and run the notebooks that use it where it is
 	@$(PIP) -e ".[lance]"
-	@$(NOTEBOOKS) nbs/4_search/03e_lance.ipynb nbs/4_search/05_index.ipynb nbs/9_studies/14a_footprint.ipynb
+	@$(NOTEBOOKS) nbs/4_search/01_index.ipynb nbs/4_search/01_index.ipynb nbs/9_studies/14a_footprint.ipynb
 
 test-kills: $(VENV)/.installed-dev ## kill runs, judgements and index builds at 60 places and more, and go on with each (a minute)
 	@$(STUDY) tools/kill_test.py

@@ -34,16 +34,16 @@ CHOSEN = [
         "tour/00_walkthrough",
         "tour/01_papers",
         "tour/02_cases",
-        "1_core/06_html",
+        "1_core/04_html",
         "2_data/00_mtrag",
         "3_models/03_embed",
         "4_search/00_chunks",
-        "5_systems/05_self_crag",
+        "5_systems/03_self_crag",
         "6_runs/00_run",
-        "7_evaluate/07_scores",
-        "8_show/04_browser",
+        "7_evaluate/04_scores",
+        "8_show/03_browser",
         "9_studies/04_papers",
-        "app/03_answering",
+        "app/02_run",
     )
 ]
 VERSIONS = "import IPython, ipywidgets; print(IPython.__version__, ipywidgets.__version__)"

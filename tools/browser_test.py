@@ -208,7 +208,7 @@ def notebook(path: Path, *sources: str) -> Path:
 
 
 HEAD = """from mtrag_nb.data.mtrag import read_gold, sample_dir
-from mtrag_nb.evaluate.recording import Recording
+from mtrag_nb.evaluate.scores import Recording
 from mtrag_nb.show.browser import CaseBrowser
 gold = read_gold(sample_dir() / "reference.jsonl")"""
 JUDGED = """from dataclasses import replace
@@ -651,7 +651,7 @@ def saved_pages(checks: Checks, address, browser, expect, folder: Path) -> None:
 def recordings() -> list:
     "The recorded runs of two systems, with what the sample knows of their tasks."
     from mtrag_nb.data.mtrag import read_gold, read_queries, sample_dir
-    from mtrag_nb.evaluate.recording import Recording
+    from mtrag_nb.evaluate.scores import Recording
 
     queries = [
         sample_dir() / "retrieval_tasks" / d / f"{d}_rewrite.jsonl" for d in ("clapnq", "cloud")
@@ -665,8 +665,8 @@ def recordings() -> list:
 
 def views(checks: Checks, browser, folder: Path) -> None:
     "Pictures of the static views, on a desktop and on a phone, light and dark."
-    from mtrag_nb.show.cases import pick_cases, published_cases, write_cases
-    from mtrag_nb.show.runs import ComparisonView, ConversationView, RunView
+    from mtrag_nb.show.browser import pick_cases, published_cases, write_cases
+    from mtrag_nb.show.turn import ComparisonView, ConversationView, RunView
 
     crag, naive = recordings()
     talk = next(iter(crag.conversations))
@@ -805,7 +805,7 @@ def picture(browser) -> None:
     from PIL import Image
 
     from mtrag_nb.core.html import document, page
-    from mtrag_nb.show.runs import conversation_html
+    from mtrag_nb.show.turn import conversation_html
 
     run, _ = recordings()
     told = next(

@@ -28,12 +28,12 @@ import torch  # noqa: F401 (before the forks: a run names the machine, and asks 
 from mtrag_nb.core.record import Run
 from mtrag_nb.core.settings import load_settings
 from mtrag_nb.core.types import Gold, InUse, Passage
-from mtrag_nb.evaluate.judging import judge_run
+from mtrag_nb.evaluate.judge import judge_run
 from mtrag_nb.models.calls import Models
 from mtrag_nb.models.chat import ScriptedChat
 from mtrag_nb.models.embed import HashEmbedder
-from mtrag_nb.search.build import build_index
-from mtrag_nb.search.change import NEXT, READY
+from mtrag_nb.search.index import build_index
+from mtrag_nb.search.index import NEXT, READY
 from mtrag_nb.search.index import audit, open_index
 from mtrag_nb.search.library import Library, traces
 from mtrag_nb.studies.robustness import cut_run, cut_tasks, doubled, essence

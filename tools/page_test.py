@@ -123,7 +123,7 @@ HOLM = [
 def service(folder: Path) -> tuple[subprocess.Popen, str]:
     "The service with the laptop's models, and its address."
     code = (
-        "import sys; from mtrag_nb.app.serve import serve; serve(sys.argv[1] + '/library', sys.argv[1] + '/served', port=0, "
+        "import sys; from mtrag_nb.serve.serve import serve; serve(sys.argv[1] + '/library', sys.argv[1] + '/served', port=0, "
         "ready=lambda said: print(said, flush=True))"
     )
     env = {

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from mtrag_nb.core.files import data_dir
 from mtrag_nb.core.record import Run
-from mtrag_nb.data.official import OFFICIAL
+from mtrag_nb.data.mtrag import OFFICIAL
 from mtrag_nb.models.tiny import tiny_cache
 
 ROOT = Path(__file__).resolve().parents[1]

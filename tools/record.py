@@ -15,15 +15,15 @@ import time
 from pathlib import Path
 from shutil import rmtree
 
-from mtrag_nb.app.asking import Talk
+from mtrag_nb.serve.ask import Talk
 from mtrag_nb.core.files import write_json, write_whole
 from mtrag_nb.core.record import Run
-from mtrag_nb.core.telemetry import telemetry
+from mtrag_nb.core.record import telemetry
 from mtrag_nb.data.mtrag import read_corpus, read_gold, read_tasks, sample_corpus, sample_dir
-from mtrag_nb.evaluate.judging import judge_run
+from mtrag_nb.evaluate.judge import judge_run
 from mtrag_nb.models.calls import Models
 from mtrag_nb.runs.run import run_tasks
-from mtrag_nb.search.build import build_index
+from mtrag_nb.search.index import build_index
 from mtrag_nb.systems.registry import configured, system_named
 
 ROOT = Path(__file__).resolve().parents[1]

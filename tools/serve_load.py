@@ -26,7 +26,7 @@ import httpx
 
 PROGRAM = """
 import sys, time
-from mtrag_nb.app.serve import serve
+from mtrag_nb.serve.serve import serve
 from mtrag_nb.core.settings import load_settings
 from mtrag_nb.models.calls import Models
 from mtrag_nb.models.chat import ScriptedChat
@@ -178,7 +178,7 @@ def percentiles(seconds: list[float]) -> str:
 
 def account(folder: Path, talkers: list[Talker]) -> list[tuple[str, bool]]:
     "What must hold of the record, and whether it does."
-    from mtrag_nb.app.served import Conversations
+    from mtrag_nb.serve.reply import Conversations
     from mtrag_nb.core.record import Run
 
     runs = {p.name: Run(p) for p in (folder / "served" / "runs").iterdir()}

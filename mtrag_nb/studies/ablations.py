@@ -17,17 +17,16 @@ from ..core.html import text_table
 from ..core.settings import ChunkSettings, RetrievalSettings, load_settings
 from ..core.types import Context
 from ..data.mtrag import read_corpus
-from ..evaluate.intervals import Interval, difference_interval, mean_interval
+from ..evaluate.statistics import Interval, difference_interval, mean_interval
 from ..models.embed import Embedder, EmbedderLike
 from ..runs.run import machine, package_versions
-from ..search.build import build_index
-from ..search.index import Index, open_index
+from ..search.index import Index, build_index, open_index
 from ..search.retrieve import Retriever
 from .calibration import pool_file, real_data
 from mtrag_nb.studies.retrieval import (
     BEST,
-    TALK,
     PLAIN,
+    TALK,
     Asked,
     Remembered,
     conversation_of,

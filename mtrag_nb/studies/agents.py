@@ -23,21 +23,19 @@ from ..core.html import text_table, words_table
 from ..core.record import Retrieved, Run
 from ..core.settings import MINILM, Settings, load_settings
 from ..core.types import DataError, Gold, Passage, Task, plain, structured
-from ..data.mtrag import Benchmark, read_benchmark, read_corpus
-from ..data.official import official_file
-from ..evaluate.intervals import Interval, mean_interval
-from ..evaluate.metrics import BertScorer
+from ..data.mtrag import Benchmark, official_file, read_benchmark, read_corpus
+from ..evaluate.measures import BertScorer
 from ..evaluate.scores import score_run
 from ..evaluate.service import ServiceLevels, Target, Targets, percentiles
+from ..evaluate.statistics import Interval, mean_interval
 from ..models.calls import Models
 from ..runs.run import machine, open_web, package_versions, run_tasks
-from ..search.build import build_index
+from ..search.index import build_index
 from .calibration import real_data
 from .ncl import SCORES, compared, cost_table, pair_table, score_table
 from ..systems.agents import AGENTS, Varied
-from ..systems.baselines import NAIVE
+from ..systems.baselines import NAIVE, QUOTE
 from ..systems.ncl import NCL
-from ..systems.quote import QUOTE
 from ..systems.self_crag import SELF_CRAG
 from ..systems.system import System, departures
 
@@ -126,9 +124,9 @@ def in_words(counts: Mapping) -> str:
 SERVICE = """
 import httpx, json, sys, tempfile
 from pathlib import Path
-from mtrag_nb.app.api import make_app, rules_of, serving
-from mtrag_nb.app.serve import home_page
-from mtrag_nb.app.service import Service
+from mtrag_nb.serve.api import make_app, rules_of, serving
+from mtrag_nb.serve.serve import home_page
+from mtrag_nb.serve.service import Service
 from mtrag_nb.core.settings import load_settings
 from mtrag_nb.models.calls import Models
 from mtrag_nb.models.chat import ScriptedChat, first_sentence

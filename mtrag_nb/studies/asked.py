@@ -21,8 +21,7 @@ from ..models.chat import ChatModel
 from ..models.embed import Embedder
 from ..runs.run import machine, package_versions
 from ..search.index import Hit, Index, open_index
-from ..search.rerankers import LikelihoodReranker
-from ..search.retrieve import Retriever
+from ..search.retrieve import LikelihoodReranker, Retriever
 from .calibration import real_data
 from mtrag_nb.studies.retrieval import (
     BEST,
@@ -37,8 +36,7 @@ from mtrag_nb.studies.retrieval import (
     questions_of,
     unpacked,
 )
-from ..systems.prompts import prompt_set, show_history
-from ..systems.stages import guard, rewrite
+from ..systems.stages import guard, prompt_set, rewrite, show_history
 
 # %% auto #0
 __all__ = ['EVERY', 'POOLED', 'SEVERAL', 'TEN', 'SHARE', 'sampled', 'own_rewrites', 'passages_found', 'by_likelihood',

@@ -21,7 +21,8 @@ from types import SimpleNamespace
 
 import numpy as np
 from llama_index.core.node_parser import HierarchicalNodeParser, LangchainNodeParser
-from qdrant_client import QdrantClient, models as qm
+from qdrant_client import QdrantClient
+from qdrant_client import models as qm
 
 from ..core.files import read_json, write_json
 from ..core.html import text_table
@@ -34,21 +35,28 @@ from mtrag_nb.core.settings import (
     load_settings,
     with_settings,
 )
+from ..core.text import read_verdict
 from ..core.types import Passage, SettingsError, Task
-from ..core.verdicts import read_verdict
 from ..data.mtrag import read_corpus, read_tasks, sample_corpus, sample_dir
 from ..models import local
 from ..models.calls import Models
 from ..models.chat import ChatModel, Prompt, chat
 from ..runs.run import machine, package_versions, run_tasks
-from ..search.build import build_index
 from ..search.chunks import ParentChildNodeParser, chunk_passage, passages_to_documents
-from ..search.edge import EdgeClient, _copy_file, disk_size
-from ..search.folder import COLLECTION
-from ..search.index import open_index
-from ..search.nearest import build_graph, search_params
-from ..search.sound import vectors_of
-from ..search.sparse import SPARSE_NAME, Bm25, sparse_request
+from mtrag_nb.search.index import (
+    COLLECTION,
+    SPARSE_NAME,
+    Bm25,
+    EdgeClient,
+    _copy_file,
+    build_graph,
+    build_index,
+    disk_size,
+    open_index,
+    search_params,
+    sparse_request,
+    vectors_of,
+)
 from ..systems.self_crag import SELF_CRAG, SELF_CRAG_NODES, build_self_crag
 from ..systems.stages import Toolbox
 from ..systems.system import System, TurnState

@@ -21,6 +21,10 @@ from ..core.settings import load_settings
 from ..core.types import TO_ANSWER, TO_REFUSE, DataError, Gold, Task, plain
 from mtrag_nb.data.mtrag import (
     Benchmark,
+    files_there,
+    human_rewrites,
+    official_dir,
+    official_file,
     read_benchmark,
     read_corpus,
     read_gold,
@@ -29,20 +33,15 @@ from mtrag_nb.data.mtrag import (
     sample_dir,
     with_rewrites,
 )
-from ..data.official import files_there, human_rewrites, official_dir, official_file
-from ..evaluate.audit import COSTS, CostPoint
-from ..evaluate.blame import BlameReport, Gate, blame_items, groups_of
-from ..evaluate.compare import Interval, compare, mean_interval, settled
-from ..evaluate.items import prediction_items
+from ..evaluate.blame import COSTS, BlameReport, CostPoint, Gate, blame_items, groups_of
+from ..evaluate.judge import prediction_items
 from ..evaluate.pairs import Ladder, Pair, by_place, dominated_by, paired, right_by_target
-from ..evaluate.recording import Recording
+from ..evaluate.scores import Recording
+from ..evaluate.statistics import Interval, compare, mean_interval, settled
 from ..models.calls import Models
-from ..runs.forks import audit_run
-from ..runs.ladder import climb
-from ..runs.live import live_run
-from ..runs.run import machine, open_web, package_versions, run_tasks
-from ..search.build import build_index
-from ..search.index import open_index
+from ..runs.forks import audit_run, climb
+from ..runs.run import live_run, machine, open_web, package_versions, run_tasks
+from ..search.index import build_index, open_index
 from .calibration import real_data
 from mtrag_nb.studies.sittings import (
     Kept,

@@ -19,18 +19,24 @@ import numpy as np
 from ..core.files import make_folder, read_json, read_jsonl, write_json, write_whole
 from ..core.html import text_table
 from ..core.settings import Settings, load_settings, with_settings
-from ..core.text import support
+from ..core.text import Label, Verdict, support
 from ..core.types import DataError, Gold, Passage, SettingsError, Task, digest, structured
-from ..core.verdicts import Label, Verdict
-from ..data.mtrag import read_benchmark, read_corpus, read_qrels
-from ..data.official import official_dir, official_file, official_files
-from ..data.ratings import RatedAnswer, read_ratings
-from ..evaluate.intervals import auroc_interval
+from mtrag_nb.data.mtrag import (
+    RatedAnswer,
+    official_dir,
+    official_file,
+    official_files,
+    read_benchmark,
+    read_corpus,
+    read_qrels,
+    read_ratings,
+)
+from ..evaluate.statistics import auroc_interval
 from ..models.calls import Models, RecordedChat, load_chat
 from ..runs.run import machine, package_versions
 from .logistic import fit_logistic, left_out
-from ..systems.prompts import PROMPTS, show_history
 from mtrag_nb.systems.stages import (
+    PROMPTS,
     check_by_likelihood,
     check_by_support,
     check_by_yesno,
@@ -38,6 +44,7 @@ from mtrag_nb.systems.stages import (
     grade_by_likelihood,
     grade_by_verdict,
     grade_by_yesno,
+    show_history,
 )
 
 # %% auto #0

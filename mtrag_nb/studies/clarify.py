@@ -11,14 +11,13 @@ from pathlib import Path
 
 import numpy as np
 
-from ..core.declining import Stance, stance
 from ..core.files import write_json
 from ..core.html import text_table
 from ..core.settings import Settings, load_settings
+from ..core.text import Stance, stance
 from ..core.types import TO_ASK, Turn
-from ..data.mtrag import Benchmark, read_benchmark, read_predictions
-from ..data.official import official_file
-from ..evaluate.intervals import Interval, auroc_interval, mean_interval
+from ..data.mtrag import Benchmark, official_file, read_benchmark, read_predictions
+from ..evaluate.statistics import Interval, auroc_interval, mean_interval
 from ..models.embed import Embedder, EmbedderLike
 from ..runs.run import machine, package_versions
 from ..search.index import Index, open_index
@@ -26,7 +25,7 @@ from ..search.retrieve import Retriever
 from .calibration import halves, real_data
 from .logistic import fit_logistic, probability
 from .retrieval import Remembered
-from ..systems.clarify import features
+from ..systems.baselines import features
 
 # %% auto #0
 __all__ = ['SETS', 'PENALTY', 'PRICE', 'POINT', 'measured_set', 'packed', 'unpacked', 'Table', 'fitted', 'crossed', 'half_of',

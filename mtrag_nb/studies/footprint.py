@@ -23,11 +23,16 @@ from ..core.html import text_table
 from ..core.settings import SparseSettings
 from ..data.mtrag import read_corpus, sample_corpus
 from ..runs.run import machine, package_versions
-from ..search.build import make_collection
-from ..search.edge import EdgeClient, disk_size
-from ..search.folder import COLLECTION
-from ..search.lance import LanceClient
-from ..search.sparse import SPARSE_NAME, Bm25, sparse_request
+from mtrag_nb.search.index import (
+    COLLECTION,
+    SPARSE_NAME,
+    Bm25,
+    EdgeClient,
+    LanceClient,
+    disk_size,
+    make_collection,
+    sparse_request,
+)
 
 # %% auto #0
 __all__ = ['LIMIT', 'ORDER', 'BRINGS', 'MODULES', 'footprint_rows', 'footprint_table', 'footprint_words', 'some_points',

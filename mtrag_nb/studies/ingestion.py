@@ -21,13 +21,22 @@ from ..core.html import text_table
 from ..core.settings import load_settings
 from ..core.types import DOMAINS, Passage
 from ..data.mtrag import read_corpus, sample_corpus
+from ..models.device import SHAPES, matrices
 from ..models.embed import EmbedderLike, HashEmbedder
-from ..models.sizes import SHAPES, matrices
-from ..search.build import _points, build_index, disk_needed, make_collection, open_store
 from ..search.chunks import ParentChildNodeParser, passages_to_documents
-from ..search.cutting import Cutter, _packed, _unpacked
-from ..search.edge import EdgeClient, disk_size
-from ..search.folder import COLLECTION
+from mtrag_nb.search.index import (
+    COLLECTION,
+    Cutter,
+    EdgeClient,
+    _packed,
+    _points,
+    _unpacked,
+    build_index,
+    disk_needed,
+    disk_size,
+    make_collection,
+    open_store,
+)
 from .bench import CORPUS_SIZES
 from .calibration import pool_file, real_data
 

@@ -16,7 +16,7 @@ import numpy as np
 from ..core.files import write_json
 from ..core.html import text_table
 from ..core.types import structured
-from mtrag_nb.evaluate.intervals import (
+from mtrag_nb.evaluate.statistics import (
     LEAST,
     Interval,
     auroc_interval,

@@ -18,9 +18,8 @@ from ..core.html import show
 from ..core.settings import MINILM, Settings, load_settings
 from ..core.text import content_words, sentences, support
 from ..core.types import DataError, structured
-from ..data.ratings import RatedAnswer, read_ratings
-from ..evaluate.compare import calibration_bins, calibration_error
-from mtrag_nb.evaluate.faithfulness import (
+from ..data.mtrag import RatedAnswer, read_ratings
+from mtrag_nb.evaluate.judge import (
     MODEL_WAYS,
     contextual_support,
     cosine_support,
@@ -29,17 +28,22 @@ from mtrag_nb.evaluate.faithfulness import (
     model_measures,
     texts_of,
 )
-from ..evaluate.intervals import auroc, auroc_interval
-from ..evaluate.licence import Licence, LicenceRow, Span, Yardstick, licence, span_of
-from ..evaluate.metrics import BertScorer
-from mtrag_nb.evaluate.raters import (
+from mtrag_nb.evaluate.licence import (
     BASELINE,
     HumanRatings,
+    Licence,
+    LicenceRow,
     Measured,
     RaterNames,
+    Span,
+    Yardstick,
     human_ratings,
+    licence,
     rater_names,
+    span_of,
 )
+from ..evaluate.measures import BertScorer
+from ..evaluate.statistics import auroc, auroc_interval, calibration_bins, calibration_error
 from ..models.calls import Models
 from ..models.embed import EmbedderLike
 from ..runs.run import machine, package_versions

@@ -17,21 +17,18 @@ from ..core.files import read_jsonl, write_json, write_jsonl
 from ..core.html import show, text_table
 from ..core.record import Calls, Run
 from ..core.settings import MINILM, Settings, load_settings, with_settings
+from ..core.text import Verdict, scored
 from ..core.types import TO_ANSWER, DataError, Gold, Passage, Task, Turn, plain
-from ..core.verdicts import Verdict, scored
-from ..data.mtrag import read_benchmark
-from ..data.official import official_file
-from ..evaluate.audit import CostPoint
-from ..evaluate.compare import Interval, holm
-from ..evaluate.items import run_items
-from ..evaluate.metrics import BertScorer
-from ..evaluate.risk import gate_curve
+from ..data.mtrag import official_file, read_benchmark
+from ..evaluate.blame import CostPoint, gate_curve
+from ..evaluate.judge import run_items
+from ..evaluate.measures import BertScorer
 from ..evaluate.scores import ScoreReport, compare_runs, refusal_report, score_run
+from ..evaluate.statistics import Interval, holm
 from ..models.calls import Models, RecordedChat
-from ..runs.oracles import LeaveGoldOut, leave_gold_out, leave_out_tasks
+from ..runs.forks import LeaveGoldOut, leave_gold_out, leave_out_tasks
 from ..runs.run import machine, package_versions, run_tasks
-from ..search.build import Manifest
-from ..search.index import open_index
+from ..search.index import Manifest, open_index
 from ..search.retrieve import GivenPassages, Retriever
 from ..show.figures import blank, drawn
 from .calibration import Discrimination, discrimination, real_data, ways_table
@@ -49,10 +46,9 @@ from mtrag_nb.systems.ncl import (
     relation_node,
     rerank_node,
 )
-from ..systems.nodes import retrieve_node
 from ..systems.self_crag import SELF_CRAG
 from ..systems.stages import Toolbox
-from ..systems.system import System
+from ..systems.system import System, retrieve_node
 
 # %% auto #0
 __all__ = ['Variants', 'VARIANTS', 'SYSTEMS', 'SCORES', 'Table', 'Classes', 'Pairs', 'SETS', 'other_tasks', 'swapped',

@@ -13,38 +13,43 @@ from statistics import mean, median
 
 import numpy as np
 
-from ..core.declining import declines
 from ..core.files import write_json
 from ..core.html import text_table
 from ..core.record import Grade, Run
 from ..core.settings import MINILM, load_settings
+from ..core.text import declines
 from ..core.types import DataError, Gold, as_context, plain
-from ..data.mtrag import read_benchmark
-from ..data.official import official_file
-from ..data.ratings import RatedAnswer, read_ratings
-from ..evaluate.compare import calibration_bins
-from ..evaluate.faithfulness import contextual_support
-from ..evaluate.intervals import Interval, auroc_interval, difference_interval, mean_interval
-from ..evaluate.metrics import BertScorer
+from ..data.mtrag import RatedAnswer, official_file, read_benchmark, read_ratings
+from ..evaluate.judge import contextual_support
+from ..evaluate.measures import BertScorer
+from mtrag_nb.evaluate.statistics import (
+    Interval,
+    auroc_interval,
+    calibration_bins,
+    difference_interval,
+    mean_interval,
+)
 from ..models.calls import Models
 from ..models.embed import EmbedderLike
 from ..runs.run import machine, package_versions
 from .agents import Variants, measured, run_all, tables
 from .calibration import rated_file_of, real_data
 from .logistic import best_strength, fit_logistic, left_out
-from ..systems.baselines import NAIVE
-from ..systems.citations import attached_claims, claims_of
-from mtrag_nb.systems.confidence import (
+from ..systems.baselines import NAIVE, QUOTE, asked_of
+from mtrag_nb.systems.nexus import (
+    LAPTOP,
+    NEXUS,
     ConfidenceBin,
     ConfidenceLicence,
+    NexusSettings,
+    attached_claims,
+    claims_of,
     coverage,
     read_confidence,
     two_digits,
 )
-from ..systems.labels import label_by_cosine, weighed
-from ..systems.nexus import LAPTOP, NEXUS, NexusSettings
-from ..systems.quote import QUOTE, asked_of
 from ..systems.self_crag import SELF_CRAG
+from ..systems.stages import label_by_cosine, weighed
 
 # %% auto #0
 __all__ = ['MEASURES', 'CIRCULAR', 'LEAST_COMPANY', 'EDGES', 'FAITHFUL', 'BESIDE', 'raw_confidence', 'bins_of', 'licensed',

@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 
 from ..core.files import data_dir, read_json, write_json, write_whole
 from ..core.html import attr, document, esc, page, show, text_table, words_table
-from ..core.record import LEFT_OUT, Gated, Judgement, Run, Trajectory
+from ..core.record import LEFT_OUT, Gated, Judgement, Run, Trajectory, breakdown
 from mtrag_nb.core.settings import (
     SPEED,
     ChunkSettings,
@@ -26,21 +26,17 @@ from mtrag_nb.core.settings import (
     StageSettings,
     load_settings,
 )
-from ..core.telemetry import breakdown
 from ..core.text import clipped
 from ..core.types import ROLES, TO_ANSWER, DataError, Outcome, dotted, plain, structured
-from ..data.mtrag import Benchmark, read_benchmark
-from ..data.official import official_file
-from ..evaluate.audit import audit, cost_point
-from ..evaluate.compare import Comparison, PairRow, compare, mean_interval
-from ..evaluate.metrics import leaderboard
-from ..evaluate.recording import Recording
-from ..evaluate.risk import risk_coverage
-from ..evaluate.scores import conditioned_submission
+from ..data.mtrag import Benchmark, official_file, read_benchmark
+from ..evaluate.blame import audit, cost_point, risk_coverage
+from ..evaluate.measures import leaderboard
+from ..evaluate.scores import Recording, conditioned_submission
 from ..evaluate.service import Prices, cost_of
-from ..models.sizes import weight_bytes
+from ..evaluate.statistics import Comparison, PairRow, compare, mean_interval
+from ..models.device import weight_bytes
 from ..runs.plan import shape_named
-from ..show.cases import published
+from ..show.browser import published
 from mtrag_nb.show.figures import (
     audit_figure,
     breakdown_figure,
@@ -51,8 +47,7 @@ from mtrag_nb.show.figures import (
     save_figure,
     score_figure,
 )
-from ..show.parts import figure_html, share_text
-from ..show.report import PAGE_STYLE
+from ..show.report import PAGE_STYLE, figure_html, share_text
 from .calibration import real_data
 from ..systems.agents import AGENTS, tokens_used
 from ..systems.ncl import MAX_NEW_TOKENS, NCL

@@ -16,17 +16,16 @@ from ..core.html import text_table
 from ..core.record import Run
 from ..core.settings import MINILM, Settings, load_settings
 from ..core.types import TO_ANSWER, TO_REFUSE, Gold, Task, as_context, plain
-from ..data.mtrag import Benchmark, read_benchmark
-from ..data.official import official_dir, official_file
-from ..evaluate.compare import compare, mean_interval
-from ..evaluate.items import prediction_items
-from ..evaluate.metrics import BertScorer, agg_parts
+from ..data.mtrag import Benchmark, official_dir, official_file, read_benchmark
+from ..evaluate.judge import prediction_items
+from ..evaluate.measures import BertScorer, agg_parts
 from ..evaluate.scores import ScoreReport, score_items, score_run
+from ..evaluate.statistics import compare, mean_interval
 from ..models.calls import Models
 from ..models.embed import EmbedderLike
 from ..runs.run import load_toolbox, machine, package_versions, run_tasks
 from .ncl import sample_file
-from ..systems.quote import QUOTE, asked_of, nearest
+from ..systems.baselines import QUOTE, asked_of, nearest
 from ..systems.stages import Toolbox
 from ..systems.system import take_turn
 

@@ -20,32 +20,28 @@ from ..core.record import Run
 from ..core.settings import SPEED, Settings
 from ..core.types import DataError, SettingsError, Task, digest, plain
 from mtrag_nb.data.mtrag import (
+    FETCHED,
+    OFFICIAL,
     Benchmark,
+    fetch_data,
+    official_dir,
+    official_file,
+    official_files,
     read_benchmark,
     read_corpus,
     read_qrels,
     sample_corpus,
     sample_dir,
 )
-from mtrag_nb.data.official import (
-    FETCHED,
-    OFFICIAL,
-    fetch_data,
-    official_dir,
-    official_file,
-    official_files,
-)
-from ..evaluate.judging import judge_run
-from ..evaluate.metrics import ENCODERS, BertScorer, encoder_named
-from ..evaluate.recording import Recording
-from ..evaluate.scores import score_run
+from ..evaluate.judge import judge_run
+from ..evaluate.measures import ENCODERS, BertScorer, encoder_named
+from ..evaluate.scores import Recording, score_run
 from ..models.calls import Models
+from ..runs.plan import Ended, Step, through
 from ..runs.run import run_tasks, selected
-from ..runs.steps import Ended, Step, through
-from ..search.build import Manifest, build_index
 from ..search.chunks import capped
-from ..search.cutting import Corpus
-from ..show.parts import figure_html
+from ..search.index import Corpus, Manifest, build_index
+from ..show.report import figure_html
 from .papers import PaperTable, paper_figures, paper_html, paper_tables
 from ..systems.registry import configured, system_named
 from ..systems.system import System, departures, unlike_paper
@@ -367,7 +363,7 @@ class _Doing(_Places):
 
     def get_models(self) -> Ended:
         if self._fetch is None:
-            from mtrag_nb.models.fetch import fetch_models as fetch
+            from mtrag_nb.models.local import fetch_models as fetch
         else:
             fetch = self._fetch
         wanted = [*map(self.wanted.settings, self.made), self.wanted.judged_by]

@@ -15,16 +15,19 @@ from ..core.files import write_json
 from ..core.html import text_table
 from ..core.settings import load_settings
 from ..core.types import DOMAINS, Passage
-from ..data.mtrag import read_corpus, read_qrels, read_queries
-from ..data.official import official_file
-from ..evaluate.intervals import difference_interval
-from ..evaluate.metrics import retrieval_scores
+from ..data.mtrag import official_file, read_corpus, read_qrels, read_queries
+from ..evaluate.measures import retrieval_scores
+from ..evaluate.statistics import difference_interval
 from ..models.embed import Embedder, EmbedderLike
 from ..runs.run import machine, package_versions
-from ..search.build import build_index
-from ..search.index import Hit, Index, open_index
-from ..search.rerankers import CosineReranker, HitReranker, OverlapReranker, Reranker
-from ..search.retrieve import Retriever
+from ..search.index import Hit, Index, build_index, open_index
+from mtrag_nb.search.retrieve import (
+    CosineReranker,
+    HitReranker,
+    OverlapReranker,
+    Reranker,
+    Retriever,
+)
 from .calibration import pool_file, real_data
 
 # %% auto #0

@@ -16,15 +16,13 @@ from ..core.files import read_json, write_json
 from ..core.html import text_table
 from ..core.settings import RetrievalSettings, load_settings
 from ..core.types import DataError, Task, Turn, digest
-from ..data.mtrag import read_qrels, read_queries, read_tasks
-from ..data.official import official_file
-from ..evaluate.intervals import difference_interval, mean_interval
-from ..evaluate.metrics import retrieval_scores
+from ..data.mtrag import official_file, read_qrels, read_queries, read_tasks
+from ..evaluate.measures import retrieval_scores
+from ..evaluate.statistics import difference_interval, mean_interval
 from ..models.embed import Embedder, EmbedderLike
 from ..runs.run import machine, package_versions
 from ..search.index import Hit, Index, open_index
-from ..search.rerankers import make_reranker
-from ..search.retrieve import Retriever
+from ..search.retrieve import Retriever, make_reranker
 from .calibration import real_data
 
 # %% auto #0

@@ -29,8 +29,8 @@ from mtrag_nb.data.mtrag import (
     read_predictions,
     read_qrels,
     read_queries,
+    read_ratings,
 )
-from ..data.ratings import read_ratings
 from ..models.calls import Models, RecordedChat
 from ..models.chat import ScriptedChat, chat
 from ..models.embed import HashEmbedder

@@ -24,9 +24,9 @@ from ..core.settings import ModelSpec, load_settings
 from ..core.types import ServerError, Task
 from ..data.mtrag import read_corpus, read_tasks, sample_corpus, sample_dir
 from ..models.calls import Models
-from ..models.weights import find_model, load_gguf, torch_dtype
+from ..models.local import find_model, load_gguf, torch_dtype
 from ..runs.run import machine, package_versions, run_tasks
-from ..search.build import build_index
+from ..search.index import build_index
 from ..systems.registry import configured, system_named
 
 # %% auto #0

@@ -18,16 +18,14 @@ from ..core.settings import RetrievalSettings, load_settings
 from ..core.types import DataError
 from ..models.embed import Embedder
 from ..runs.run import machine, package_versions
-from ..search.build import words
-from ..search.index import Hit, Index, open_index
-from ..search.rerankers import SIGNALS, PassageReranker, TalkReranker, rank_hits
-from ..search.retrieve import Retriever
+from ..search.index import Hit, Index, open_index, words
+from ..search.retrieve import SIGNALS, PassageReranker, Retriever, TalkReranker, rank_hits
 from .calibration import real_data
 from mtrag_nb.studies.retrieval import (
     BEST,
     HELD,
-    TALK,
     PLAIN,
+    TALK,
     Asked,
     Remembered,
     Study,

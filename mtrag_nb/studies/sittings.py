@@ -12,8 +12,8 @@ from pathlib import Path
 from ..core.files import JsonlLog, read_jsonl
 from ..core.record import Outcome
 from ..core.types import DataError, digest
-from ..evaluate.audit import COSTS
 from mtrag_nb.evaluate.blame import (
+    COSTS,
     Blame,
     BlameReport,
     Decided,
@@ -23,7 +23,7 @@ from mtrag_nb.evaluate.blame import (
     turn_gates,
 )
 from ..evaluate.pairs import RUNG_NAMES, UP, Audit, Ending, Ladder, endings, in_order, paired
-from ..evaluate.recording import Recording
+from ..evaluate.scores import Recording
 
 # %% auto #0
 __all__ = ['Kept', 'Turned', 'turned', 'as_line', 'from_line', 'read_turns', 'keep_turns', 'lacking', 'report_of', 'gates_of',

@@ -12,16 +12,20 @@ from pathlib import Path
 
 import numpy as np
 
-from ..core.declining import STANCE_WORTH, idk_by_rule, stance
 from ..core.files import read_jsonl, write_json
 from ..core.html import text_table
+from ..core.text import STANCE_WORTH, idk_by_rule, stance
 from ..core.types import TO_ANSWER, TO_ASK, TO_REFUSE
-from ..data.mtrag import read_benchmark
-from ..data.official import official_dir, official_file
-from ..data.ratings import RatedAnswer, read_ratings
-from ..evaluate.intervals import difference_interval
-from ..evaluate.items import file_verdicts
-from ..evaluate.metrics import rouge_l
+from mtrag_nb.data.mtrag import (
+    RatedAnswer,
+    official_dir,
+    official_file,
+    read_benchmark,
+    read_ratings,
+)
+from ..evaluate.judge import file_verdicts
+from ..evaluate.measures import rouge_l
+from ..evaluate.statistics import difference_interval
 
 # %% auto #0
 __all__ = ['Reads', 'SUBMISSIONS', 'FULL', 'Official', 'submitted', 'from_ratings', 'accuracy', 'held_against', 'sources',
