@@ -25,7 +25,6 @@ from mtrag_nb.app.command import (
     system_of,
     web_argument,
 )
-from .run import ingest, print_run, whole
 from .search import ingest
 from ..core.html import text_table
 from ..core.record import Run, breakdown, breakdown_table, telemetry, tell
