@@ -51,27 +51,27 @@ test-emulated: $(VENV)/.installed-dev ## the notebooks as on two other processor
 	@$(BIN)/python tools/emulated.py --jobs $(JOBS) --rows "$(or $(ROWS),1,2,3,4)" --other "$(OTHER)" $(NB)
 
 test-browser: $(VENV)/.installed-dev ## click through the case browser in a real JupyterLab, the page of `make serve` and reports of up to 2,000 turns (as root it installs Chromium)
-	@HF_HUB_OFFLINE=1 $(BIN)/python tools/browser_test.py
-	@HF_HUB_OFFLINE=1 $(BIN)/python tools/page_test.py
-	@HF_HUB_OFFLINE=1 $(BIN)/python tools/report_test.py
+	@HF_HUB_OFFLINE=1 $(BIN)/python tests/programs/browser.py
+	@HF_HUB_OFFLINE=1 $(BIN)/python tests/programs/page.py
+	@HF_HUB_OFFLINE=1 $(BIN)/python tests/programs/report.py
 
 serve: $(VENV)/.installed ## the page and the API over documents of one's own, at http://127.0.0.1:8000
 	@HF_HUB_OFFLINE=1 $(BIN)/mtrag serve --library $(LIBRARY) --out $(SERVED)
 
 serve-load: $(VENV)/.installed-dev ## 50 conversations at once for three minutes, one request of ten broken (about six minutes with the latencies)
-	@OMP_NUM_THREADS=1 $(BIN)/python tools/serve_load.py
+	@OMP_NUM_THREADS=1 $(BIN)/python tests/programs/serve_load.py
 
 test-wheel: $(VENV)/.installed-dev ## build a wheel, install it beside the packages of this environment, and use it in an empty folder
-	@HF_HUB_OFFLINE=1 $(BIN)/python tools/wheel_test.py
+	@HF_HUB_OFFLINE=1 $(BIN)/python tests/programs/wheel.py
 
 test-anywhere: $(VENV)/.installed-dev ## notebooks in an empty folder beside a wheel, and in a clone by their first cell, under Colab's IPython
-	@$(BIN)/python tools/anywhere_test.py
+	@$(BIN)/python tests/programs/anywhere.py
 
 test-readme: $(VENV)/.installed-dev ## run the README's commands, as they are printed, on a small copy of the official files
-	@HF_HUB_OFFLINE=1 $(BIN)/python tools/readme_test.py
+	@HF_HUB_OFFLINE=1 $(BIN)/python tests/programs/readme.py
 
 test-reproduce: $(VENV)/.installed-dev ## a paper reproduced by real models and by tiny ones of the T4's kinds, killed at six places on the way
-	@$(STUDY) tools/reproduce_test.py
+	@$(STUDY) tests/programs/reproduce.py
 
 address: ## write the repository's address (settings.ini), the badge and the first cell into every notebook
 	@$(PYTHON) tools/anywhere.py
@@ -81,7 +81,7 @@ test-lance: $(VENV)/.installed-dev ## install LanceDB (125 MB to fetch, 370 MB o
 	@$(NOTEBOOKS) nbs/4_search/01_index.ipynb nbs/4_search/01_index.ipynb nbs/9_studies/14a_footprint.ipynb
 
 test-kills: $(VENV)/.installed-dev ## kill runs, judgements and index builds at 60 places and more, and go on with each (a minute)
-	@$(STUDY) tools/kill_test.py
+	@$(STUDY) tests/programs/kill.py
 
 bench: $(VENV)/.installed-dev ## measure ingestion, search and batching against the plain ways, on one thread (two hours; ROWS="search words" for some)
 	@$(STUDY) -c "from mtrag_nb.studies.bench import main; main(rows='$(ROWS)'.split())"

@@ -1,8 +1,8 @@
 """The case browser in a real JupyterLab, its static page without one, axe-core on case cards and on an exported notebook,
 and the browser's output on two versions of ipywidgets.
 
-  python tools/browser_test.py [--shots FOLDER]   everything; the last line reads `N passed, N failed`
-  python tools/browser_test.py --picture          only draw figures/turn.png, the README's picture
+  python tests/programs/browser.py [--shots FOLDER]   everything; the last line reads `N passed, N failed`
+  python tests/programs/browser.py --picture          only draw figures/turn.png, the README's picture
 
 It installs what it needs: Chromium by apt-get (as root, on Debian or Ubuntu), playwright by pip, and ipywidgets 7.7.1
 with the JupyterLab 3 that understands it into .venv-ipywidgets7 (300 MB); axe-core comes from npm. Screenshots go to a
@@ -27,7 +27,7 @@ import traceback
 from pathlib import Path
 from urllib.request import Request, urlopen
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 RECORDED = ROOT / "data" / "recorded"
 CRAG, NAIVE = RECORDED / "sample_self_crag", RECORDED / "sample_naive"
 OLD_WIDGETS = "jupyterlab==3.6.8 ipywidgets==7.7.1 jupyterlab-widgets==1.1.1 ipykernel"

@@ -1,11 +1,11 @@
 """The page of `mtrag serve` in a real browser: documents put in, questions asked, citations opened, a refusal, a removal.
 
-  python tools/page_test.py [--shots FOLDER]   the last line reads `N passed, N failed`
-  python tools/page_test.py --pictures         only makes the pictures of tour/07_your_documents (figures/page-*.png)
+  python tests/programs/page.py [--shots FOLDER]   the last line reads `N passed, N failed`
+  python tests/programs/page.py --pictures         only makes the pictures of tour/03_your_documents (figures/page-*.png)
 
 The service runs with the laptop's models in a process of its own. The browser uses it as a person would, at 1280 and at 390
 pixels, in the light and in the dark; no request may leave the machine, and axe-core (fetched from npm) may find nothing
-serious. It installs what it needs as tools/browser_test.py does. Screenshots go to a temporary folder, or to FOLDER.
+serious. It installs what it needs as tests/programs/browser.py does. Screenshots go to a temporary folder, or to FOLDER.
 """
 
 import argparse
@@ -17,7 +17,7 @@ import tempfile
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from browser_test import Checks, axe_findings, axe_source, chromium, playwright
+from browser import Checks, axe_findings, axe_source, chromium, playwright
 
 from mtrag_nb.data.specimens import docx, pdf, word_paragraph
 
@@ -366,7 +366,7 @@ def picture(v: Visit, name: str) -> None:
     "What the window shows, in few colours, so that the file is small."
     from PIL import Image
 
-    path = Path(__file__).parents[1] / "figures" / f"page-{name}.png"
+    path = Path(__file__).parents[2] / "figures" / f"page-{name}.png"
     v.tab.screenshot(path=path)
     Image.open(path).convert("RGB").quantize(48, dither=Image.Dither.NONE).save(path, optimize=True)
     assert path.stat().st_size < 120_000, f"{path}: {path.stat().st_size:,} bytes"

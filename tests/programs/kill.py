@@ -3,7 +3,7 @@ Likewise changes of a library: after each kill it must be what it was before the
 folder may tell what a removed document said. Then two processes at once on one run, one folder of judgements, one index, one library:
 one works, the other says so.
 
-  python tools/kill_test.py [KILLS [ROUNDS]]     at least so many kills of each kind (default 20), and so many rounds of adding, replacing
+  python tests/programs/kill.py [KILLS [ROUNDS]]     at least so many kills of each kind (default 20), and so many rounds of adding, replacing
                                                  and removing a document (default 10); some three minutes
 
 The processes that are killed are forks of this one, so that they need not import everything first; the model is scripted and the

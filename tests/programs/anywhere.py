@@ -1,7 +1,7 @@
 """Run notebooks as a reader meets them: in an empty folder beside an installed wheel, and in a clone whose package is installed by
 the notebook's own first cell; both under the IPython and the ipywidgets that Colab has.
 
-  python tools/anywhere_test.py [--only wheel|clone] [NOTEBOOK ...]
+  python tests/programs/anywhere.py [--only wheel|clone] [NOTEBOOK ...]
 
 The environments borrow the packages of this one; nothing is fetched but IPython 7.34, ipywidgets 7.7.1 and what they need.
 The last line reads `N passed, N failed`.
@@ -23,17 +23,16 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, DeadKernelError
 
 from outputs import COLOURS
-from wheel_test import build, copy_tree
+from wheel import build, copy_tree
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 COLAB = ("ipython==7.34.0", "ipywidgets==7.7.1")
 SETUPTOOLS = "setuptools==81.0.0"  # a new environment brings an old one, which would need the network in a cell
 CHOSEN = [
     f"nbs/{name}.ipynb"
     for name in (
         "tour/00_walkthrough",
-        "tour/01_papers",
-        "tour/02_cases",
+        "tour/01_cases",
         "1_core/04_html",
         "2_data/00_mtrag",
         "3_models/03_embed",
@@ -42,7 +41,7 @@ CHOSEN = [
         "6_runs/00_run",
         "7_evaluate/04_scores",
         "8_show/03_browser",
-        "9_studies/04_papers",
+        "9_studies/01_calibration",
         "app/02_run",
     )
 ]

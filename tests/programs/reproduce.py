@@ -1,6 +1,6 @@
 """Reproduce a paper by real models, killed at six places on the way, and hold the page against that of an undisturbed start.
 
-  python tools/reproduce_test.py [laptop|t4] [LIMIT]     default: both, with 4 tasks; some minutes each
+  python tests/programs/reproduce.py [laptop|t4] [LIMIT]     default: both, with 4 tasks; some minutes each
 
 `t4` runs the profiles t4 and judge on tiny random models of the real architectures under the same quantization: they lie in a
 hub cache of their own under the real names. Each kill is a SIGKILL at a random moment of a step: nothing is cleaned up. The

@@ -1,10 +1,10 @@
 """The report in a real browser: one run, four runs, one with forks, 800 and 2,000 turns; on a desktop, on a phone, in the dark, on paper.
 
-  python tools/report_test.py [--shots FOLDER]   the last line reads `N passed, N failed`
+  python tests/programs/report.py [--shots FOLDER]   the last line reads `N passed, N failed`
 
 It says what each report takes in seconds of one core and in bytes. The browser may ask for nothing but the page's own files,
 axe-core (fetched from npm) may find nothing serious, and the summary is printed on two pages. The long runs are copies of
-recorded ones under other ids. It installs what it needs as tools/browser_test.py does. Screenshots go to a temporary folder,
+recorded ones under other ids. It installs what it needs as tests/programs/browser.py does. Screenshots go to a temporary folder,
 or to FOLDER.
 """
 
@@ -17,14 +17,14 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from browser_test import Checks, chromium, playwright
-from page_test import SCREENS, Visit, axe_source
+from browser import Checks, chromium, playwright
+from page import SCREENS, Visit, axe_source
 from pypdf import PdfReader
 
 from mtrag_nb.core.files import write_json, write_jsonl
 from mtrag_nb.core.record import Run, turn_line
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 RECORDED, REFERENCE = ROOT / "data" / "recorded", ROOT / "data" / "sample" / "reference.jsonl"
 FOUR = ("sample_self_crag", "sample_ncl", "sample_agents", "sample_naive")
 WRITE = """import sys, time

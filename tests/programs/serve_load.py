@@ -1,6 +1,6 @@
 """`mtrag serve` under load: many conversations at once, faults injected, everything accounted for at the end.
 
-  python tools/serve_load.py [--talks 50] [--seconds 180] [--faults 0.1] [--levels 1 4 16]
+  python tests/programs/serve_load.py [--talks 50] [--seconds 180] [--faults 0.1] [--levels 1 4 16]
 
 The service runs in a process of its own, with a scripted chat model that takes a moment (--think seconds a batch), the hash
 embedder, and a library of --documents documents. Each conversation asks one question after the other, by turns at /api/query,

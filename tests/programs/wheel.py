@@ -1,6 +1,6 @@
 """Build a wheel from the tree, install it where no clone is near, and use it in an empty folder.
 
-  python tools/wheel_test.py [--full]
+  python tests/programs/wheel.py [--full]
 
 The new environment borrows the packages of this one (torch and the rest are 2.5 GB); with `--full` pip installs them, too.
 The last line reads `N passed, N failed`.
@@ -16,7 +16,7 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 DATA = ("sample", "recorded", "measured", "paper")
 REPORT = """
 from mtrag_nb.app.cli import main

@@ -1,6 +1,6 @@
 """Run the README's commands, copied as they are printed, in an empty folder that holds the official layout.
 
-  python tools/readme_test.py [--list] [--conversations N]
+  python tests/programs/readme.py [--list] [--conversations N]
 
 Every line of a ```bash block that begins with `mtrag` is run by bash, in the order of the page; a line that ends in
 `# not run by the test: REASON` is left out, and the reason is told. What `mtrag fetch` would bring is there already: the sample's
@@ -26,7 +26,7 @@ from mtrag_nb.core.record import Run
 from mtrag_nb.data.mtrag import OFFICIAL
 from mtrag_nb.models.tiny import tiny_cache
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 NOT_RUN = re.compile(r"#\s*not run by the test:\s*(.+)$")
 SOURCES = {  # a kind of official file -> the sample's file in its place
     "corpora": "corpora/passage_level/{d}.jsonl",
