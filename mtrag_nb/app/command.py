@@ -50,7 +50,7 @@ def settings_of(a: argparse.Namespace) -> Settings:
     settings = configured(system_of(a), a.profile, changes)
     if not getattr(a, "calibrated", None):
         return settings
-    from mtrag_nb.studies.calibration import calibrated
+    from mtrag_nb.evaluate.calibrate import calibrated
 
     return calibrated(settings, a.calibrated, but=changes)
 

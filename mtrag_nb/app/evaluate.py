@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from mtrag_nb.evaluate.measures import RetrievalReport
     from mtrag_nb.evaluate.scores import ScoreReport
     from mtrag_nb.models.calls import Models
-    from mtrag_nb.studies.calibration import Calibration
+    from mtrag_nb.evaluate.calibrate import Calibration
 
 # %% auto #0
 __all__ = ['COMPARED', 'SCORE', 'LICENCE_OUT', 'JUDGE', 'REPORT', 'REPRODUCE', 'WAYS', 'CALIBRATE', 'halves', 'places',
@@ -263,7 +263,7 @@ def judge_licence(
 ) -> Licence:
     "Hold the judge and every automatic measure against people, print the licence, write it down."
     from mtrag_nb.evaluate.judge import MODEL_WAYS
-    from mtrag_nb.studies.licence import measure_all
+    from mtrag_nb.evaluate.calibrate import measure_all
 
     asked = tuple(MODEL_WAYS if ways is None else ways)
     found = measure_all(
@@ -402,7 +402,7 @@ def reproduce(
 ) -> bool:  # whether all of it is whole
     "Reproduce a paper, or go on with it, and print each step."
     from mtrag_nb.models.calls import Models
-    from mtrag_nb.studies.reproduce import Reproduction, Wanted
+    from mtrag_nb.app.reproduce import Reproduction, Wanted
 
     r = Reproduction(
         Wanted(paper, **wanted),
@@ -423,7 +423,7 @@ def reproduce(
 def reproduce_arguments(p: argparse.ArgumentParser) -> None:
     "Of `mtrag reproduce`."
     from mtrag_nb.runs.run import SELECTIONS
-    from mtrag_nb.studies.reproduce import PAPERS
+    from mtrag_nb.app.reproduce import PAPERS
 
     p.add_argument(
         "paper",
@@ -523,10 +523,10 @@ def calibrate(
 
     from mtrag_nb.data.mtrag import read_ratings
     from mtrag_nb.models.calls import Models
-    from mtrag_nb.studies.calibration import (
+    from mtrag_nb.evaluate.calibrate import (
         calibrate as measure,
     )
-    from mtrag_nb.studies.calibration import (
+    from mtrag_nb.evaluate.calibrate import (
         rated_file_of,
         read_candidates,
         write_calibration,

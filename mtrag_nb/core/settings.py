@@ -370,7 +370,7 @@ PROFILES = {
         embedder=MINILM,
         retrieval=RetrievalSettings(
             top_k=30, views="query mix bm25:query", fusion="pool", reranker="talk"
-        ),  # 9_studies/08_retrieval
+        ),  # 9_studies/01_retrieval
         stages=StageSettings(
             rewrite="guarded",
             grade="cosine",

@@ -593,7 +593,7 @@ STANCE_WORTH = {
     Stance.ASKS: 0.0,
 }  # on the scale of the official verdict
 LONGEST_REFUSAL = (
-    35  # words; a longer one is partial on the official scale (chosen in 9_studies/11_yardsticks)
+    35  # words; a longer one is partial on the official scale (chosen in 9_studies/07_yardsticks)
 )
 
 
@@ -605,7 +605,7 @@ def idk_by_rule(answer: str) -> float:  # 1, 0.5 or 0
 # %% ../../nbs/1_core/03_text.ipynb #a9999278
 @lru_cache(1)
 def rule_measured() -> dict:
-    "Precision and recall of the rule by file, as `9_studies/11_yardsticks` measured them."
+    "Precision and recall of the rule by file, as `9_studies/07_yardsticks` measured them."
     return read_json(data_dir("measured") / "declining.json")
 
 

@@ -2264,7 +2264,7 @@ def _check_new(batch: Sequence[Piece], parents: ParentStore) -> None:
         raise DataError(f"passage id {min(seen)!r} stands twice in the corpus", remedy=remedy)
 
 # %% ../../nbs/4_search/01_index.ipynb #657cfa2e
-PAYLOAD = 2600  # bytes a child takes beside its vector: payload, ids, its share of the parents (9_studies/14_ingestion, and a tenth)
+PAYLOAD = 2600  # bytes a child takes beside its vector: payload, ids, its share of the parents (9_studies/00_bench, and a tenth)
 
 
 def disk_needed(

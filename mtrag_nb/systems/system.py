@@ -217,9 +217,9 @@ MACHINE = (
     "seed",
 )
 OF_PROFILE = {  # group -> why a profile has another value than the paper's
-    "retrieval": "What finds most with the laptop's models (9_studies/08_retrieval).",
+    "retrieval": "What finds most with the laptop's models (9_studies/01_retrieval).",
     "chunks": "The index of a profile serves every system.",
-    "": "What the profile's models can do, by calibration (9_studies/01_calibration).",
+    "": "What the profile's models can do, by calibration (7_evaluate/07_calibrate).",
 }
 
 

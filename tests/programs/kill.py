@@ -36,7 +36,7 @@ from mtrag_nb.search.index import build_index
 from mtrag_nb.search.index import NEXT, READY
 from mtrag_nb.search.index import audit, open_index
 from mtrag_nb.search.library import Library, traces
-from mtrag_nb.studies.robustness import cut_run, cut_tasks, doubled, essence
+from cut import cut_run, cut_tasks, doubled, essence
 
 
 class SlowHash(HashEmbedder):

@@ -104,7 +104,7 @@ def check(profile: str, limit: int, folder: Path) -> None:
     from mtrag_nb.app.cli import quiet
 
     quiet()
-    from mtrag_nb.studies import reproduce  # noqa: F401
+    from mtrag_nb.app import reproduce  # noqa: F401
 
     rng, once, again = (
         random.Random(0),

@@ -25,7 +25,7 @@ raise SystemExit(main(["report", str(data_dir("recorded") / "sample_self_crag"),
 """
 PAPERS = """
 from mtrag_nb.core.files import data_dir
-from mtrag_nb.studies.papers import write_paper
+from mtrag_nb.show.papers import write_paper
 page = write_paper(data_dir("recorded"), [data_dir("sample") / "reference.jsonl"], "papers")
 print(page, page.stat().st_size // 1000, "kB")
 """
