@@ -13,13 +13,13 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..core.files import JsonlLog, parse_json, read_jsonl, write_whole
+from ..core.files import JsonlLog, only_writer, parse_json, read_jsonl, write_whole
 from mtrag_nb.core.record import (
     Fault,
     Graded,
@@ -44,19 +44,23 @@ from mtrag_nb.core.types import (
     plain,
 )
 from ..models.chat import ChatModel, Completion, Prompt
+from ..systems.registry import system_named
 from ..systems.nexus import WAYS_TO_CITE, Cited, claims_of
 
 if TYPE_CHECKING:
+    from mtrag_nb.core.settings import Settings
+    from mtrag_nb.models.calls import BatchingChat, Models
+    from mtrag_nb.search.index import Index
     from mtrag_nb.systems.stages import Toolbox
     from mtrag_nb.systems.system import System
 
 # %% auto #0
 __all__ = ['INTERRUPTED', 'ID', 'ENDED', 'ODD', 'LOGS', 'KEPT', 'REMOVED', 'LISTENING', 'place_of', 'grade_line', 'grade_lines',
            'step_told', 'citation_lines', 'cited_lines', 'fault_number', 'error_line', 'reply_of', 'Gate', 'Watched',
-           'Counted', 'task_line', 'ServedRun', 'new_id', 'set_aside', 'turn_said', 'end_of', 'Conversations',
-           'in_markdown', 'as_markdown', 'lines_with', 'read_one', 'unended', 'recover_run', 'recover', 'holds',
-           'forget', 'forget_labels', 'forget_document', 'without_document', 'to_delete', 'delete_all', 'tells',
-           'listening', 'Listeners', 'Telling', 'Listened']
+           'Counted', 'ServedRun', 'new_id', 'set_aside', 'turn_said', 'end_of', 'Conversations', 'in_markdown',
+           'as_markdown', 'lines_with', 'read_one', 'unended', 'recover_run', 'recover', 'holds', 'forget',
+           'forget_labels', 'forget_document', 'without_document', 'to_delete', 'delete_all', 'tells', 'listening',
+           'Listeners', 'Telling', 'Listened', 'open_run']
 
 # %% ../../nbs/serve/00_reply.ipynb #67b865f7
 def place_of(c: Context) -> dict:
@@ -266,7 +270,7 @@ class Counted:
             yield state
 
 # %% ../../nbs/serve/00_reply.ipynb #91f49a1e
-def task_line(t: Task) -> dict:
+def _task_line(t: Task) -> dict:
     "A task as `tasks.jsonl` has it (`runs.run.keep_tasks`)."
     return {"digest": digest(t), "task": plain(replace(t, contexts=None))}
 
@@ -307,7 +311,7 @@ class ServedRun:
         "A turn, from the task to its record. What breaks in a node is on the record, too; only a record that cannot be written is raised."
         from mtrag_nb.systems.system import take_turn
 
-        self.tasks.append(task_line(task))
+        self.tasks.append(_task_line(task))
         with self.batching.task():
             t = take_turn(Watched(self.graph, told), task, self.most)
         self.recorder.write(t)
@@ -810,3 +814,39 @@ class Listened:
 
     def score(self, prompts, continuations):
         return self.model.score(prompts, continuations)
+
+
+def open_run(
+    place: Path,  # the folder of run folders
+    name: str,  # of the system
+    settings: Settings,
+    index: Index,
+    models: Models,
+    chat: BatchingChat,  # over a `Telling` of the models' chat
+    web: str = "none",  # what may be searched beside the documents
+    mark: str = "",  # in the name of the folder
+    only: ExitStack | None = None,  # holds the folder for this process alone
+) -> ServedRun:
+    "The run of a system over an index, for single turns: its folder is named by what decides the answers."
+    from mtrag_nb.runs.run import circumstances, identity, open_web
+    from mtrag_nb.search.retrieve import Retriever
+    from mtrag_nb.systems.stages import Toolbox
+
+    system = system_named(name)
+    retriever = Retriever(index, models.embedder, models.reranker, settings.retrieval)
+    searched = open_web(web, settings, models)
+    tools = Toolbox(settings, models.chat, models.embedder, retriever, web=searched)
+    same = identity(system, "rag", tools)
+    entries = {
+        "identity": same,
+        "about": system.about,
+        "settings": system.with_own(settings),
+        **circumstances(),
+    }
+    folder = place / f"{name}{mark}-{digest(same, 6)}"
+    if only:
+        only.enter_context(only_writer(folder, "conversation"))
+    listeners = chat.model.listeners
+    return ServedRun(
+        folder, system, replace(tools, chat=chat), entries, lambda c: Listened(c, listeners)
+    )

@@ -32,14 +32,12 @@ from mtrag_nb.core.types import (
     SettingsError,
     Task,
     Turn,
-    digest,
 )
 from ..data.documents import Reader, kind_of
 from mtrag_nb.serve.reply import (
     ID,
     Conversations,
     Gate,
-    Listened,
     Listeners,
     ServedRun,
     Telling,
@@ -49,6 +47,7 @@ from mtrag_nb.serve.reply import (
     fault_number,
     listening,
     new_id,
+    open_run,
     read_one,
     recover,
     reply_of,
@@ -391,17 +390,16 @@ class Holdings:
 
 # %% ../../nbs/serve/02_service.ipynb #057e1d5e
 def service_settings(
-    system: str, profile: str, changes: Mapping[str, object] = {}, top_k: int = 0
+    system: str, profile: str | Settings, changes: Mapping[str, object] = {}, top_k: int = 0
 ) -> Settings:
     "The settings of one system of a service: changes that are another system's own are left to that."
-
-    def mine(key):
-        return (head := key.partition(".")[0]) not in SYSTEMS or head == system.partition("+")[0]
-
-    own = {k: v for k, v in changes.items() if mine(k)}
-    return configured(
-        system, profile, {**own, **({"retrieval.rerank_k": str(top_k)} if top_k else {})}
-    )
+    others = {s for s in SYSTEMS if s != system.partition("+")[0]}
+    mine = {k: v for k, v in changes.items() if k.partition(".")[0] not in others}
+    if top_k:
+        mine["retrieval.rerank_k"] = str(top_k)
+    if isinstance(profile, str):
+        return configured(system, profile, mine)
+    return system_named(system).configured(profile, mine)
 
 
 @lru_cache(64)
@@ -464,7 +462,7 @@ class Service:
         self,
         library: str | Path,  # the library's folder; made with the first document
         folder: str | Path,  # of the record, and of nothing else; made if it is not there
-        profile: str = "laptop",
+        profile: str | Settings = "laptop",
         system: str = "",  # who answers where a question names none; "": as the registry has it
         changes: Mapping[str, object] = {},  # of settings, for all systems
         models: Models | None = None,  # to share loaded ones
@@ -473,12 +471,9 @@ class Service:
     ):
         from mtrag_nb.models.calls import BatchingChat, Models
 
-        self.folder, self.profile, self.system, self.changes = (
-            make_folder(folder),
-            profile,
-            system or SERVING,
-            dict(changes),
-        )
+        self.folder, self.base, self.changes = make_folder(folder), profile, dict(changes)
+        self.profile = profile if isinstance(profile, str) else profile.profile
+        self.system = system or SERVING
         self.limits, self.collection = limits, collection
         self.settings = service_settings(self.system, profile, self.changes)
         if self.settings.qdrant_url:
@@ -544,37 +539,13 @@ class Service:
 # %% ../../nbs/serve/02_service.ipynb #5cff98f8
 def served_run(service: Service, held: Standing, system: str, top_k: int) -> ServedRun:
     "The run that a question belongs to."
-    from mtrag_nb.runs.run import circumstances, identity
-    from mtrag_nb.search.retrieve import Retriever
-    from mtrag_nb.systems.stages import Toolbox
-
     with service._lock:
-        if (key := (system, top_k)) in held.runs:
-            return held.runs[key]
-        value, settings = (
-            system_named(system),
-            service_settings(system, service.profile, service.changes, top_k),
-        )
-        retriever = Retriever(
-            held.index, service.models.embedder, service.models.reranker, settings.retrieval
-        )
-        tools = Toolbox(settings, service.models.chat, service.models.embedder, retriever)
-        same = identity(value, "rag", tools)
-        folder = (
-            service.folder
-            / "runs"
-            / f"{system}-g{held.index.manifest.generation}-{digest(same, 6)}"
-        )
-        entries = {
-            "identity": same,
-            "about": value.about,
-            "settings": value.with_own(settings),
-            **circumstances(),
-        }
-        tools = Toolbox(settings, service.batches, service.models.embedder, retriever)
-        held.runs[key] = ServedRun(
-            folder, value, tools, entries, lambda chat: Listened(chat, service.listeners)
-        )
+        if (key := (system, top_k)) not in held.runs:
+            settings = service_settings(system, service.base, service.changes, top_k)
+            mark, place = f"-g{held.index.manifest.generation}", service.folder / "runs"
+            held.runs[key] = open_run(
+                place, system, settings, held.index, service.models, service.batches, mark=mark
+            )
         return held.runs[key]
 
 # %% ../../nbs/serve/02_service.ipynb #6d9e4c83
