@@ -30,7 +30,7 @@ from mtrag_nb.runs.run import machine, package_versions
 
 SERVE = (
     "import sys; from mtrag_nb.serve.serve import serve; serve(sys.argv[1] + '/library', sys.argv[1] + '/served', port=0, "
-    "ready=lambda said: print(said, flush=True), per_minute=10**6)"
+    "ready=lambda said: print(said, flush=True), rate=10**6)"
 )
 FILL = """
 import sys

@@ -34,13 +34,8 @@ from ..core.html import esc, fold
 from ..core.types import DataError, plain, structured
 
 # %% auto #0
-__all__ = ['KINDS', 'MAX_BYTES', 'MAX_PARTS', 'MAX_UNPACKED', 'MAX_XML', 'MAX_NESTING', 'MAX_PAGES', 'MAX_CHARS', 'MAX_HEADINGS',
-           'SECONDS', 'MEMORY', 'ODD', 'GUESSED', 'MAX_LINE', 'MAX_TITLE', 'MAX_PATH', 'READERS', 'Section', 'Heading',
-           'sections_of', 'Content', 'clean', 'decoded', 'text_headings', 'markdown_headings', 'read_markdown',
-           'read_text', 'html_content', 'read_html', 'check_xml', 'read_docx', 'page_lines', 'running_lines', 'habits',
-           'flowed', 'outline_marks', 'rule_headings', 'rule_marks', 'read_pdf', 'Document', 'name_of', 'kind_of',
-           'file_data', 'finished', 'parse_document', 'only_reading', 'serve', 'Reader', 'iter_documents',
-           'read_documents', 'read_document']
+__all__ = ['KINDS', 'MAX_BYTES', 'Section', 'Heading', 'sections_of', 'clean', 'html_content', 'Document', 'name_of', 'kind_of',
+           'parse_document', 'serve', 'Reader', 'iter_documents', 'read_documents', 'read_document']
 
 # %% ../../nbs/2_data/01_documents.ipynb #04f2fe6e
 KINDS = {
@@ -61,15 +56,15 @@ MAX_BYTES = {
     "markdown": 20_000_000,
     "text": 20_000_000,
 }  # of the file
-MAX_PARTS = 10_000  # files inside a DOCX
-MAX_UNPACKED = 200_000_000  # bytes of them, by the archive's own table
-MAX_XML = 50_000_000  # bytes of those that are XML: the only ones that are unpacked
-MAX_NESTING = 100  # elements within elements in a DOCX; each table in a table adds three
-MAX_PAGES = 2_000
-MAX_CHARS = 20_000_000  # of text that came out
-MAX_HEADINGS = 50_000
-SECONDS, MEMORY = 300, 2_000_000_000  # for one document: time, and bytes of address space
-ODD = "This is no ordinary document: do not trust it"  # what to do about a file that was made to go beyond them
+_MAX_PARTS = 10_000  # files inside a DOCX
+_MAX_UNPACKED = 200_000_000  # bytes of them, by the archive's own table
+_MAX_XML = 50_000_000  # bytes of those that are XML: the only ones that are unpacked
+_MAX_NESTING = 100  # elements within elements in a DOCX; each table in a table adds three
+_MAX_PAGES = 2_000
+_MAX_CHARS = 20_000_000  # of text that came out
+_MAX_HEADINGS = 50_000
+_SECONDS, _MEMORY = 300, 2_000_000_000  # for one document: time, and bytes of address space
+_ODD = "This is no ordinary document: do not trust it"  # what to do about a file that was made to go beyond them
 
 # %% ../../nbs/2_data/01_documents.ipynb #117d9446
 @dataclass(frozen=True)
@@ -130,7 +125,7 @@ def sections_of(
     return tuple(found)
 
 # %% ../../nbs/2_data/01_documents.ipynb #a962e6dd
-class Content(NamedTuple):
+class _Content(NamedTuple):
     "What a reader finds in a file."
 
     title: str  # "" if the format names none
@@ -152,7 +147,7 @@ _CHARSETS = re.compile(
     "|big5|macintosh",
     re.I,
 )
-GUESSED = "its encoding was guessed (Windows-1252): save it as UTF-8 if letters are wrong"
+_GUESSED = "its encoding was guessed (Windows-1252): save it as UTF-8 if letters are wrong"
 _SMUGGLED = "\u202a-\u202e\u2066-\u2069\U000e0000-\U000e01ef"  # orders of direction, tag characters, rare variation selectors
 _UNSEEN = re.compile(f"[\x00-\x08\x0b\x0e-\x1f\x7f\u200b\ufeff\ud800-\udfff{_SMUGGLED}]")
 _HIDES = re.compile(f"[{_SMUGGLED}]")
@@ -168,7 +163,7 @@ def clean(text: str) -> str:
     return _UNSEEN.sub("", text.replace("\r\n", "\n").replace("\r", "\n").replace("\f", "\n"))
 
 # %% ../../nbs/2_data/01_documents.ipynb #114b60d6
-def decoded(
+def _decoded(
     data: bytes,
     declared: str = "",  # the encoding that the file says it is in; only those of `_CHARSETS` are believed
 ) -> tuple[str, list[str]]:  # the text, and a note if its encoding was guessed
@@ -188,7 +183,7 @@ def decoded(
     except UnicodeDecodeError:
         if marked:
             raise binary from None
-        return clean(data.decode("cp1252", errors="replace")), [GUESSED]
+        return clean(data.decode("cp1252", errors="replace")), [_GUESSED]
     return clean(text), _hidden_note(len(_HIDES.findall(text)))
 
 # %% ../../nbs/2_data/01_documents.ipynb #0367c301
@@ -219,7 +214,7 @@ def _text_level(line: str) -> int:
     return 1 if letters > max(3, len(line) / 2) and line.upper() == line else 0
 
 # %% ../../nbs/2_data/01_documents.ipynb #6c65c15a
-def text_headings(text: str) -> list[Heading]:
+def _text_headings(text: str) -> list[Heading]:
     "The headings of a plain text. Underlines rank by their first appearance, as in reStructuredText; a line above counts as another kind."
     lines, found, ranks, at = text.split("\n"), [], [], 0
     for above, line, below in zip(["", *lines], lines, [*lines[1:], ""]):
@@ -244,7 +239,7 @@ def text_headings(text: str) -> list[Heading]:
 
 # %% ../../nbs/2_data/01_documents.ipynb #85db0cae
 _ATX = re.compile(r" {0,3}(#{1,6})(?=[ \t]|$)")
-MAX_LINE = 1_000  # characters of a line that may be a heading
+_MAX_LINE = 1_000  # characters of a line that may be a heading
 _SETEXT = re.compile(r" {0,3}(=+|-{2,})[ \t]*")
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 _FRONT = re.compile(r"---\n(.*?)\n(?:---|\.\.\.)\n", re.S)
@@ -262,7 +257,7 @@ def _inline(text: str) -> str:
     return " ".join(re.sub(r"[*`]+|(?<!\w)_+|_+(?!\w)|<[^<>]*>", "", text).split())
 
 # %% ../../nbs/2_data/01_documents.ipynb #44194847
-def markdown_headings(text: str, start: int = 0) -> list[Heading]:
+def _markdown_headings(text: str, start: int = 0) -> list[Heading]:
     "The headings of a Markdown text from `start` on."
     found, fence, at, before = [], "", start, ""
     for line in text[start:].split("\n"):
@@ -275,7 +270,7 @@ def markdown_headings(text: str, start: int = 0) -> list[Heading]:
             )
         elif mark:
             fence = mark[1]
-        elif len(line) > MAX_LINE:
+        elif len(line) > _MAX_LINE:
             pass
         elif (m := _ATX.match(line)) and (title := _inline(_unclosed(line[m.end() :]))):
             found.append(Heading(len(m[1]), title, at, end))
@@ -288,28 +283,28 @@ def markdown_headings(text: str, start: int = 0) -> list[Heading]:
             found.append(
                 Heading(1 if "=" in line else 2, _inline(before), at - len(before) - 1, end)
             )
-        before = "" if fence or mark or len(line) > MAX_LINE else line.strip() and line
+        before = "" if fence or mark or len(line) > _MAX_LINE else line.strip() and line
         at = end + 1
     return found
 
 # %% ../../nbs/2_data/01_documents.ipynb #37abe188
-def read_markdown(data: bytes) -> Content:
+def _read_markdown(data: bytes) -> _Content:
     "A Markdown file."
-    text, notes = decoded(data)
+    text, notes = _decoded(data)
     front = _FRONT.match(text)
     start = front.end() if front else 0
     titled = re.search(r"^title:[ \t]*(.+)$", front[1], re.M) if front else None
     title = titled[1].strip("\"' ") if titled else ""
-    headings = markdown_headings(text, start)
-    return Content(
+    headings = _markdown_headings(text, start)
+    return _Content(
         title, text, [Heading(1, "", 0, start), *headings] if front else headings, notes=notes
     )
 
 
-def read_text(data: bytes) -> Content:
+def _read_text(data: bytes) -> _Content:
     "A plain text file."
-    text, notes = decoded(data)
-    return Content("", text, text_headings(text), notes=notes)
+    text, notes = _decoded(data)
+    return _Content("", text, _text_headings(text), notes=notes)
 
 # %% ../../nbs/2_data/01_documents.ipynb #6babf9ed
 _LEFT_OUT = frozenset(
@@ -428,7 +423,7 @@ class _Page(HTMLParser):
         self._gap = gap if filled else max(self._gap, gap, key=len)
         self._level = (0 if filled else self._level) if level is None else level
 
-    def finish(self) -> Content:
+    def finish(self) -> _Content:
         "The result, when all was fed."
         self.close()
         self._flush()
@@ -437,7 +432,7 @@ class _Page(HTMLParser):
             if self._skipped
             else []
         )
-        return Content(
+        return _Content(
             " ".join(clean(self.title).split()),
             "".join(self._parts),
             self._headings,
@@ -458,17 +453,17 @@ def _closed(markup: str) -> str:
     return before + end + rest.replace("<", "&lt;")
 
 
-def html_content(markup: str) -> Content:
+def html_content(markup: str) -> _Content:
     "The text and headings of an HTML page."
     page = _Page()
     page.feed(_closed(markup))
     return page.finish()
 
 
-def read_html(data: bytes) -> Content:
+def _read_html(data: bytes) -> _Content:
     "An HTML file, in the encoding that it says it is in."
     declared = _META.search(data[:4096])
-    markup, notes = decoded(
+    markup, notes = _decoded(
         data, next(filter(None, declared.groups()), b"").decode() if declared else ""
     )
     content = html_content(markup)
@@ -489,14 +484,14 @@ def _checked_archive(data: bytes) -> zipfile.ZipFile:
     names = {p.filename for p in parts}
     if any(p.flag_bits & 1 for p in parts):
         raise DataError("encrypted", remedy="Save it without a password")
-    if len(parts) > MAX_PARTS:
-        raise DataError(f"holds {len(parts):,} files, more than {MAX_PARTS:,}", remedy=ODD)
-    if (size := sum(p.file_size for p in parts)) > MAX_UNPACKED:
-        raise DataError(f"would unpack to {size:,} bytes, more than {MAX_UNPACKED:,}", remedy=ODD)
+    if len(parts) > _MAX_PARTS:
+        raise DataError(f"holds {len(parts):,} files, more than {_MAX_PARTS:,}", remedy=_ODD)
+    if (size := sum(p.file_size for p in parts)) > _MAX_UNPACKED:
+        raise DataError(f"would unpack to {size:,} bytes, more than {_MAX_UNPACKED:,}", remedy=_ODD)
     if bad := [n for n in names if n.startswith(("/", "\\")) or ".." in re.split(r"[/\\]", n)]:
-        raise DataError(f"holds a file that leads out of it, {bad[0][:60]!r}", remedy=ODD)
+        raise DataError(f"holds a file that leads out of it, {bad[0][:60]!r}", remedy=_ODD)
     if len(names) < len(parts):
-        raise DataError("holds two files of one name", remedy=ODD)
+        raise DataError("holds two files of one name", remedy=_ODD)
     if not any(n.startswith("word/") for n in names):
         other = next(
             (what for start, what in _OFFICE.items() if any(n.startswith(start) for n in names)),
@@ -506,22 +501,22 @@ def _checked_archive(data: bytes) -> zipfile.ZipFile:
     return archive
 
 # %% ../../nbs/2_data/01_documents.ipynb #7b2d1d73
-def check_xml(data: bytes, name: str = "XML") -> None:
+def _check_xml(data: bytes, name: str = "XML") -> None:
     "Nothing, if XML is well formed, has no document type and is not too deep. Raises DataError."
     depth = 0
 
     def start(tag, attrs):
         nonlocal depth
         depth += 1
-        if depth > MAX_NESTING:
-            raise DataError(f"{name} is nested deeper than {MAX_NESTING} elements", remedy=ODD)
+        if depth > _MAX_NESTING:
+            raise DataError(f"{name} is nested deeper than {_MAX_NESTING} elements", remedy=_ODD)
 
     def end(tag):
         nonlocal depth
         depth -= 1
 
     def doctype(*_):
-        raise DataError(f"{name} has a document type, which Word never writes", remedy=ODD)
+        raise DataError(f"{name} has a document type, which Word never writes", remedy=_ODD)
 
     parser = expat.ParserCreate()
     parser.StartElementHandler, parser.EndElementHandler, parser.StartDoctypeDeclHandler = (
@@ -576,7 +571,7 @@ def _visible(xml: bytes) -> tuple[bytes, int]:  # and how many characters went
     )
 
 
-def read_docx(data: bytes) -> Content:
+def _read_docx(data: bytes) -> _Content:
     "A DOCX file. Raises DataError for what is none, is encrypted or is made to do harm."
     try:
         import mammoth
@@ -587,13 +582,13 @@ def read_docx(data: bytes) -> Content:
     hidden = 0
     with _checked_archive(data) as archive, zipfile.ZipFile(only := io.BytesIO(), "w") as safe:
         wanted = [p for p in archive.infolist() if p.filename.endswith((".xml", ".rels"))]
-        if (size := sum(p.file_size for p in wanted)) > MAX_XML:
+        if (size := sum(p.file_size for p in wanted)) > _MAX_XML:
             raise DataError(
-                f"would unpack to {size:,} bytes of XML, more than {MAX_XML:,}", remedy="Split it"
+                f"would unpack to {size:,} bytes of XML, more than {_MAX_XML:,}", remedy="Split it"
             )
         for part in wanted:
             xml = archive.read(part)
-            check_xml(xml, part.filename)
+            _check_xml(xml, part.filename)
             xml, n = _visible(xml)
             hidden += n
             safe.writestr(part.filename, xml)
@@ -672,7 +667,7 @@ def _line(runs: list[tuple], page: int) -> _Line | None:
     )
 
 # %% ../../nbs/2_data/01_documents.ipynb #844024f8
-def page_lines(page, number: int) -> list[_Line]:
+def _page_lines(page, number: int) -> list[_Line]:
     "The lines of a page of pypdf, in reading order."
     runs, lines, now = [], [], []
 
@@ -703,7 +698,7 @@ def page_lines(page, number: int) -> list[_Line]:
     return [line for line in [*lines, _line(now, number)] if line]
 
 # %% ../../nbs/2_data/01_documents.ipynb #18a0c4f6
-def running_lines(pages: Sequence[Sequence[_Line]]) -> set[tuple[int, int]]:  # (page from 0, line)
+def _running_lines(pages: Sequence[Sequence[_Line]]) -> set[tuple[int, int]]:  # (page from 0, line)
     "The running heads and page numbers of a document."
     out, sizes = set(), Counter()
     for line in (line for lines in pages for line in lines):
@@ -748,7 +743,7 @@ class _Habits(NamedTuple):
     words: Counter  # how often each word occurs, cut ones left out
 
 
-def habits(lines: Sequence[_Line]) -> _Habits:
+def _habits(lines: Sequence[_Line]) -> _Habits:
     "What is usual in these lines."
     looks, distances, words = Counter(), defaultdict(Counter), Counter()
     for line, below in zip(lines, [*lines[1:], None]):
@@ -802,11 +797,11 @@ def _kept_hyphen(a: str, b: str, words: Counter) -> bool:
     return words[first + second] > words[first[:-1] + second]
 
 # %% ../../nbs/2_data/01_documents.ipynb #8983925f
-def flowed(
+def _flowed(
     lines: Sequence[_Line], alone: Iterable[tuple[int, int]] = ()
 ) -> tuple[str, list[int]]:  # alone: lines[i:j] that are headings
     "The text of the lines, and where in it each begins."
-    usual, parts, starts, at = habits(lines), [], [], 0
+    usual, parts, starts, at = _habits(lines), [], [], 0
     edges, inside = (
         {i for pair in alone for i in pair},
         {k for i, j in alone for k in range(i + 1, j)},
@@ -876,7 +871,7 @@ def _entries(outline: list, level: int = 1) -> Iterator[tuple[int, object]]:
             yield level, entry
 
 # %% ../../nbs/2_data/01_documents.ipynb #f361f0f0
-def outline_marks(reader, lines: Sequence[_Line]) -> tuple[list[_Mark], int]:
+def _outline_marks(reader, lines: Sequence[_Line]) -> tuple[list[_Mark], int]:
     "The headings that the outline of a PDF names, and how many of them the lines hold."
     pages = [line.page for line in lines]
     marks, found, before = [], 0, 0
@@ -968,7 +963,7 @@ def _goes_on(a: _Line, b: _Line, usual: _Habits) -> bool:
     ) and 0 < a.y - b.y < 1.6 * a.size
 
 
-def rule_headings(lines: Sequence[_Line], usual: _Habits) -> list[_Found]:
+def _rule_headings(lines: Sequence[_Line], usual: _Habits) -> list[_Found]:
     "What looks like a heading."
     found, i = [], 0
     while i < len(lines):
@@ -998,9 +993,9 @@ def _depth(text: str, roman: bool) -> int:
     return 1 if m["roman"] else 1 + roman
 
 
-def rule_marks(lines: Sequence[_Line]) -> tuple[list[_Mark], str]:
+def _rule_marks(lines: Sequence[_Line]) -> tuple[list[_Mark], str]:
     "The headings of a PDF by their look, and its title, '' if no line stands out."
-    found = rule_headings(lines, usual := habits(lines))
+    found = _rule_headings(lines, usual := _habits(lines))
     top = max((f.size for f in found), default=0)
     largest = [f for f in found if f.size == top >= 1.15 * usual.size]
     titles = [
@@ -1037,8 +1032,8 @@ def _opened(data: bytes):
     reader = pypdf.PdfReader(io.BytesIO(data))
     if reader.is_encrypted and not reader.decrypt(""):
         raise DataError("encrypted", remedy="Save it without a password")
-    if (n := len(reader.pages)) > MAX_PAGES:
-        raise DataError(f"has {n:,} pages, more than {MAX_PAGES:,}", remedy="Split it")
+    if (n := len(reader.pages)) > _MAX_PAGES:
+        raise DataError(f"has {n:,} pages, more than {_MAX_PAGES:,}", remedy="Split it")
     return reader
 
 # %% ../../nbs/2_data/01_documents.ipynb #d47f3c44
@@ -1046,11 +1041,11 @@ def _all_lines(reader) -> tuple[list[_Line], list[str]]:
     "The lines of all pages without running heads, and notes. Raises DataError if there is no text, or too much."
     pages, size = [], 0
     for n, page in enumerate(reader.pages, 1):
-        pages.append(page_lines(page, n))
+        pages.append(_page_lines(page, n))
         size += sum(len(line.text) for line in pages[-1])
-        if size > MAX_CHARS:
-            raise DataError(f"holds more than {MAX_CHARS:,} characters of text", remedy="Split it")
-    out, empty = running_lines(pages), sum(not lines for lines in pages)
+        if size > _MAX_CHARS:
+            raise DataError(f"holds more than {_MAX_CHARS:,} characters of text", remedy="Split it")
+    out, empty = _running_lines(pages), sum(not lines for lines in pages)
     lines = [
         line for n, page in enumerate(pages) for i, line in enumerate(page) if (n, i) not in out
     ]
@@ -1068,9 +1063,9 @@ def _all_lines(reader) -> tuple[list[_Line], list[str]]:
 # %% ../../nbs/2_data/01_documents.ipynb #2fdf8059
 def _marks(reader, lines: Sequence[_Line]) -> tuple[list[_Mark], str, str]:
     "Headings, title and a note on where they are from."
-    ruled, title = rule_marks(lines)
+    ruled, title = _rule_marks(lines)
     try:
-        marks, held = outline_marks(reader, lines)
+        marks, held = _outline_marks(reader, lines)
     except Exception as e:  # pypdf raises what it happens to meet
         return ruled, title, f"headings by their look: the outline is broken ({type(e).__name__})"
     if marks and (2 * held >= len(marks) or not ruled):
@@ -1083,7 +1078,7 @@ def _marks(reader, lines: Sequence[_Line]) -> tuple[list[_Mark], str, str]:
     )
 
 # %% ../../nbs/2_data/01_documents.ipynb #8810a652
-def read_pdf(data: bytes) -> Content:
+def _read_pdf(data: bytes) -> _Content:
     "A PDF file. Raises DataError for one that is encrypted, too long or without text."
     reader = _opened(data)
     lines, notes = _all_lines(reader)
@@ -1092,7 +1087,7 @@ def read_pdf(data: bytes) -> Content:
     marks = [
         m for m, before in zip(marks, [None, *marks]) if not (before and before.last > m.first)
     ]
-    text, starts = flowed(lines, [m[:2] for m in marks])
+    text, starts = _flowed(lines, [m[:2] for m in marks])
     first_pages = _squashed(" ".join(line.text for line in lines if line.page <= 2))
     named = " ".join(clean(str((reader.metadata or {}).get("/Title") or "")).split())
     if len(_squashed(named)) > 3 and _squashed(named) in first_pages:
@@ -1112,7 +1107,7 @@ def read_pdf(data: bytes) -> Content:
         starts[i] if (i := bisect_left(on, n)) < len(lines) else len(text)
         for n in range(1, len(reader.pages) + 1)
     ]
-    return Content(title, text, headings, pages, [note, *notes])
+    return _Content(title, text, headings, pages, [note, *notes])
 
 # %% ../../nbs/2_data/01_documents.ipynb #280aa8ad
 @dataclass(frozen=True, repr=False)
@@ -1163,7 +1158,7 @@ _WHAT = (
     (b"<html", _PAGE),
 )
 _BEGINS = {"pdf": b"%PDF-", "docx": b"PK\3\4"}
-MAX_TITLE, MAX_PATH = 300, 9  # characters of a heading; steps of a path
+_MAX_TITLE, _MAX_PATH = 300, 9  # characters of a heading; steps of a path
 _SECONDS_TEXT = 20  # for one HTML, Markdown or text file; SECONDS for the others
 
 
@@ -1192,7 +1187,7 @@ def kind_of(name: str) -> str:
     )
 
 # %% ../../nbs/2_data/01_documents.ipynb #1adda148
-def file_data(path: Path, kind: str) -> bytes:
+def _file_data(path: Path, kind: str) -> bytes:
     "The bytes of a file, if they are of this kind and not too many. Raises DataError."
     status = path.stat()
     if not stat.S_ISREG(status.st_mode):
@@ -1219,17 +1214,17 @@ def file_data(path: Path, kind: str) -> bytes:
     return data
 
 # %% ../../nbs/2_data/01_documents.ipynb #284d4234
-def finished(content: Content, name: str, kind: str, data: bytes) -> Document:
+def _finished(content: _Content, name: str, kind: str, data: bytes) -> Document:
     "What a reader found, as a document. Raises DataError if that is nothing, or too much."
     title, text, headings, pages, notes = content
-    if len(text) > MAX_CHARS:
-        raise DataError(f"holds more than {MAX_CHARS:,} characters of text", remedy="Split it")
-    if len(headings) > MAX_HEADINGS:
-        raise DataError(f"{len(headings):,} headings, more than {MAX_HEADINGS:,}", remedy=ODD)
+    if len(text) > _MAX_CHARS:
+        raise DataError(f"holds more than {_MAX_CHARS:,} characters of text", remedy="Split it")
+    if len(headings) > _MAX_HEADINGS:
+        raise DataError(f"{len(headings):,} headings, more than {_MAX_HEADINGS:,}", remedy=_ODD)
     if not any(c.isalnum() for c in text):
         raise DataError("holds no text", remedy="Leave it out, or fetch it again")
     headings = [
-        h._replace(level=min(h.level, MAX_PATH)) for h in headings if len(h.title) <= MAX_TITLE
+        h._replace(level=min(h.level, _MAX_PATH)) for h in headings if len(h.title) <= _MAX_TITLE
     ]
     first = (
         headings[0].title
@@ -1237,7 +1232,7 @@ def finished(content: Content, name: str, kind: str, data: bytes) -> Document:
         else ""
     )
     made = hashlib.sha256(name.encode("utf-8", "surrogateescape") + b"\0" + data).hexdigest()[:16]
-    title = (title or first or Path(name).stem)[:MAX_TITLE]
+    title = (title or first or Path(name).stem)[:_MAX_TITLE]
     return Document(
         made,
         name,
@@ -1250,19 +1245,19 @@ def finished(content: Content, name: str, kind: str, data: bytes) -> Document:
     )
 
 # %% ../../nbs/2_data/01_documents.ipynb #8c5abf45
-READERS = {
-    "pdf": read_pdf,
-    "docx": read_docx,
-    "html": read_html,
-    "markdown": read_markdown,
-    "text": read_text,
+_READERS = {
+    "pdf": _read_pdf,
+    "docx": _read_docx,
+    "html": _read_html,
+    "markdown": _read_markdown,
+    "text": _read_text,
 }
 _BROKEN = (
     "broken, or not what it says",
     "Open it in its program and save it again, or fetch it again",
 )
 _RAISED = {
-    "LimitReachedError": ("goes beyond a limit of pypdf", ODD),
+    "LimitReachedError": ("goes beyond a limit of pypdf", _ODD),
     "DependencyError": (
         "locked, or packed in an unusual way",
         "Save it without a password, or install the package",
@@ -1277,8 +1272,8 @@ def parse_document(
     "A document, read in this process: for files that one has written oneself. Raises DataError (file, remedy) for any that cannot be read."
     path, name = Path(path), name_of(path, name)
     try:
-        data = file_data(path, kind := kind_of(name))
-        return finished(READERS[kind](data), name, kind, data)
+        data = _file_data(path, kind := kind_of(name))
+        return _finished(_READERS[kind](data), name, kind, data)
     except DataError as e:
         raise DataError(e.problem, path, remedy=e.remedy) from None
     except FileNotFoundError:
@@ -1288,7 +1283,7 @@ def parse_document(
             "needs more memory than a document may", path, remedy="Split it, or do not trust it"
         ) from None
     except RecursionError:
-        raise DataError("nested too deeply", path, remedy=ODD) from None
+        raise DataError("nested too deeply", path, remedy=_ODD) from None
     except Exception as e:  # the readers raise what they happen to meet in a broken file
         problem, remedy = _RAISED.get(type(e).__name__, _BROKEN)
         raise DataError(
@@ -1313,7 +1308,7 @@ _HARMLESS = ("os.listdir", "os.scandir", "os.fspath", "os.walk", "os.putenv", "o
 _CODE = (".py", ".pyc", ".so", ".pyd", ".dll", ".dylib")
 
 
-def only_reading(
+def _only_reading(
     memory: int,  # bytes of address space
 ) -> list[str]:  # to be filled with the one file that may be read
     "Take from this process, for good, what reading a document does not need. Limits of memory hold on Linux; the rest everywhere."
@@ -1366,7 +1361,7 @@ def serve(memory: int) -> None:
         os._exit(1)
 
     threading.Thread(target=orphaned, daemon=True).start()
-    out, sys.stdout, allowed = sys.stdout, sys.stderr, only_reading(memory)
+    out, sys.stdout, allowed = sys.stdout, sys.stderr, _only_reading(memory)
     for line in sys.stdin:
         allowed[:], name, seconds = json.loads(line)
         _limit_processor(seconds)
@@ -1383,8 +1378,8 @@ class Reader:
 
     def __init__(
         self,
-        seconds: float = SECONDS,  # for one document; starting the process, and loading a reader, counts
-        memory: int = MEMORY,  # bytes
+        seconds: float = _SECONDS,  # for one document; starting the process, and loading a reader, counts
+        memory: int = _MEMORY,  # bytes
     ):
         self.seconds, self.memory, self._process, self._lock = (
             seconds,

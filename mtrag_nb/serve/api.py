@@ -49,15 +49,11 @@ from mtrag_nb.serve.service import (
 from ..systems.registry import system_named
 
 # %% auto #0
-__all__ = ['NO_RETRY', 'PAUSE', 'ALIVE', 'SPEAKERS', 'WHY', 'ABOUT', 'Sent', 'Query', 'Label', 'Token', 'Message', 'Chat',
-           'Citation', 'Reply', 'Held', 'Uploaded', 'error', 'fault_of', 'progress', 'outcome_of', 'last_of', 'sse',
-           'streamed', 'said_in', 'turns_of', 'client_of', 'chain', 'chained', 'completion', 'chunks', 'chat_event',
-           'add_documents', 'add_questions', 'known', 'add_conversations', 'add_chat', 'remembered', 'fields_of',
-           'docs_html', 'add_descriptions', 'add_errors', 'make_app', 'rules_of', 'Server', 'patient', 'server_of',
-           'serving']
+__all__ = ['Query', 'Label', 'Token', 'Message', 'Chat', 'Citation', 'Reply', 'Held', 'Uploaded', 'error', 'progress', 'chain',
+           'chunks', 'known', 'make_app', 'rules_of', 'server_of', 'serving']
 
 # %% ../../nbs/serve/04_api.ipynb #80487079
-class Sent(BaseModel):
+class _Sent(BaseModel):
     "What a client sends. Half a character (a lone surrogate) stands in no file and no reply, so it is refused."
 
     @model_validator(mode="before")
@@ -70,7 +66,7 @@ class Sent(BaseModel):
         return sent
 
 
-class Query(Sent):
+class Query(_Sent):
     "A question."
 
     model_config = ConfigDict(extra="forbid")
@@ -87,7 +83,7 @@ class Query(Sent):
     )
 
 
-class Label(Sent):
+class Label(_Sent):
     "What somebody thinks of an answer."
 
     model_config = ConfigDict(extra="forbid")
@@ -95,13 +91,13 @@ class Label(Sent):
     note: str = ""
 
 
-class Token(Sent):
+class Token(_Sent):
     "The token, for a browser that is to have it as a cookie."
 
     token: str
 
 
-class Message(Sent):
+class Message(_Sent):
     "A message of a chat; parts of it that are no text are refused."
 
     model_config = ConfigDict(extra="allow")
@@ -109,7 +105,7 @@ class Message(Sent):
     content: str | list[dict] | None = None
 
 
-class Chat(Sent):
+class Chat(_Sent):
     "A request as OpenAI's chat completions have it. What decides how an answer is made is the system's, and is ignored here."
 
     model_config = ConfigDict(extra="allow")
@@ -199,12 +195,12 @@ def error(status: int, said: str, after: float = 0.0, **more) -> JSONResponse:
     return JSONResponse(body, status, {"retry-after": str(int(after) + 1)} if after else {})
 
 
-NO_RETRY = {
+_NO_RETRY = {
     "x-should-retry": "false"
 }  # to OpenAI's client: the turn is on record, and asking again would put it there again
 
 
-def fault_of(reply: dict) -> dict:
+def _fault_of(reply: dict) -> dict:
     "What is said of a turn that broke."
     e = reply["error"]
     return {
@@ -218,8 +214,8 @@ def fault_of(reply: dict) -> dict:
     }
 
 # %% ../../nbs/serve/04_api.ipynb #71a9d9ef
-PAUSE = 0.1  # seconds between two texts
-ALIVE = 15.0  # seconds after which a line without meaning says that somebody is there
+_PAUSE = 0.1  # seconds between two texts
+_ALIVE = 15.0  # seconds after which a line without meaning says that somebody is there
 
 
 async def progress(
@@ -230,7 +226,7 @@ async def progress(
 
     def put(event: str, data: dict) -> None:
         if event == "writing":
-            if (now := time.monotonic()) - last[0] < PAUSE:
+            if (now := time.monotonic()) - last[0] < _PAUSE:
                 return
             last[0] = now
         with suppress(RuntimeError):
@@ -242,17 +238,17 @@ async def progress(
     future.add_done_callback(lambda f: put("end", {}))
     while True:
         try:
-            event, data = await asyncio.wait_for(queue.get(), ALIVE)
+            event, data = await asyncio.wait_for(queue.get(), _ALIVE)
         except asyncio.TimeoutError:
             event, data = "alive", {}
         if event == "end":
             break
         yield event, data
-    reply = outcome_of(future)
-    yield ("error", fault_of(reply)) if reply["error"] else ("reply", reply)
+    reply = _outcome_of(future)
+    yield ("error", _fault_of(reply)) if reply["error"] else ("reply", reply)
 
 # %% ../../nbs/serve/04_api.ipynb #f7852b89
-def outcome_of(future) -> dict:
+def _outcome_of(future) -> dict:
     "The reply of a question that has ended. Raises Denied if it was not put, or not to be recorded."
     try:
         return future.result()
@@ -262,22 +258,22 @@ def outcome_of(future) -> dict:
         raise denied(e) from e
 
 
-async def last_of(events: AsyncIterator[tuple[str, dict]]) -> tuple[str, dict]:
+async def _last_of(events: AsyncIterator[tuple[str, dict]]) -> tuple[str, dict]:
     "How it ended."
     async for event in events:
         pass
     return event
 
 # %% ../../nbs/serve/04_api.ipynb #763d33bc
-def sse(event: str, data: dict) -> str:
+def _sse(event: str, data: dict) -> str:
     "A server-sent event."
     if event == "alive":
         return ": still here\n\n"
     return f"event: {event}\ndata: {json.dumps(data, ensure_ascii=False)}\n\n"
 
 
-async def streamed(
-    events: AsyncIterator[tuple[str, dict]], show: Callable[[str, dict], str] = sse
+async def _streamed(
+    events: AsyncIterator[tuple[str, dict]], show: Callable[[str, dict], str] = _sse
 ) -> StreamingResponse:
     "Events as a stream. The first is waited for, so that what is refused is an error and no stream."
     first = await anext(events)
@@ -293,7 +289,7 @@ async def streamed(
     return StreamingResponse(lines(), media_type="text/event-stream")
 
 # %% ../../nbs/serve/04_api.ipynb #51e45268
-def said_in(m: Message) -> str:
+def _said_in(m: Message) -> str:
     "The text of a message. Raises Denied for parts that are none."
     if m.content is None or isinstance(m.content, str):
         return m.content or ""
@@ -302,22 +298,22 @@ def said_in(m: Message) -> str:
     return "\n".join(p["text"] for p in m.content)
 
 
-SPEAKERS = {"user": "user", "assistant": "agent"}
+_SPEAKERS = {"user": "user", "assistant": "agent"}
 
 
-def turns_of(messages: Sequence[Message]) -> list[Turn]:
+def _turns_of(messages: Sequence[Message]) -> list[Turn]:
     "The turns of a chat, the last one the user's. Raises Denied for a chat that has none."
     if odd := next(
-        (m.role for m in messages if m.role not in (*SPEAKERS, "system", "developer")), None
+        (m.role for m in messages if m.role not in (*_SPEAKERS, "system", "developer")), None
     ):
         raise Denied(422, f"a message of the role {odd[:20]!r} is not read")
-    turns = [Turn(SPEAKERS[m.role], said_in(m)) for m in messages if m.role in SPEAKERS]
+    turns = [Turn(_SPEAKERS[m.role], _said_in(m)) for m in messages if m.role in _SPEAKERS]
     if not turns or turns[-1].speaker != "user":
         raise Denied(422, "the last message must be the user's")
     return turns
 
 
-def client_of(request: Request, user: str) -> str:
+def _client_of(request: Request, user: str) -> str:
     "Who asks, as far as a request says it."
     address = request.client.host if request.client else ""
     return digest([token_of(request.headers), address, user])
@@ -333,7 +329,7 @@ def chain(service: Service, turns: Sequence[Turn], client: str) -> str:
         return i
 
 
-def chained(service: Service, client: str, conversation: str) -> None:
+def _chained(service: Service, client: str, conversation: str) -> None:
     "Remember whose a conversation is."
     with service._lock:
         service.chains[conversation] = client
@@ -341,7 +337,7 @@ def chained(service: Service, client: str, conversation: str) -> None:
             service.chains.pop(next(iter(service.chains)))
 
 # %% ../../nbs/serve/04_api.ipynb #fe156a51
-def completion(reply: dict, system: str, stamp: int) -> dict:
+def _completion(reply: dict, system: str, stamp: int) -> dict:
     "A reply as a chat completion; what OpenAI has no field for stands under `mtrag`."
     usage = {
         "prompt_tokens": reply["tokens"]["in"],
@@ -380,7 +376,7 @@ def chunks(whole: dict, with_usage: bool) -> Iterator[dict]:
         yield {**head, "choices": [], "usage": whole["usage"]}
 
 
-def chat_event(system: str, with_usage: bool) -> Callable[[str, dict], str]:
+def _chat_event(system: str, with_usage: bool) -> Callable[[str, dict], str]:
     "Events as a chat client reads them."
 
     def show(event: str, data: dict) -> str:
@@ -388,7 +384,7 @@ def chat_event(system: str, with_usage: bool) -> Callable[[str, dict], str]:
             return f"data: {json.dumps({'error': data})}\n\n"
         if event != "reply":
             return f": {data.get('node', event)}\n\n"
-        pieces = chunks(completion(data, system, int(time.time())), with_usage)
+        pieces = chunks(_completion(data, system, int(time.time())), with_usage)
         return (
             "".join(f"data: {json.dumps(p, ensure_ascii=False)}\n\n" for p in pieces)
             + "data: [DONE]\n\n"
@@ -397,7 +393,7 @@ def chat_event(system: str, with_usage: bool) -> Callable[[str, dict], str]:
     return show
 
 # %% ../../nbs/serve/04_api.ipynb #7d05cfb4
-def add_documents(app: FastAPI, service: Service) -> None:
+def _add_documents(app: FastAPI, service: Service) -> None:
     "Upload, list, remove."
     staging = service.folder / "uploads"
     if staging.exists():
@@ -451,7 +447,7 @@ def add_documents(app: FastAPI, service: Service) -> None:
             raise denied(e) from e
 
 # %% ../../nbs/serve/04_api.ipynb #54d9f605
-def add_questions(app: FastAPI, service: Service) -> None:
+def _add_questions(app: FastAPI, service: Service) -> None:
     "Questions, and what is known of the service."
 
     @app.post("/api/query", response_model=Reply, tags=["questions"])
@@ -466,9 +462,9 @@ def add_questions(app: FastAPI, service: Service) -> None:
         }
         events = progress(service, **asked)
         if q.stream or "text/event-stream" in request.headers.get("accept", ""):
-            return await streamed(events)
-        how, reply = await last_of(events)
-        return JSONResponse({"error": reply}, 500, NO_RETRY) if how == "error" else reply
+            return await _streamed(events)
+        how, reply = await _last_of(events)
+        return JSONResponse({"error": reply}, 500, _NO_RETRY) if how == "error" else reply
 
     @app.get("/api/status", tags=["service"])
     def state():
@@ -498,10 +494,10 @@ def known(service: Service, conversation: str) -> str:
     return conversation
 
 # %% ../../nbs/serve/04_api.ipynb #41eaf31e
-WHY = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'self'; sandbox"  # the policy of a turn's page
+_WHY = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'self'; sandbox"  # the policy of a turn's page
 
 
-def add_conversations(app: FastAPI, service: Service) -> None:
+def _add_conversations(app: FastAPI, service: Service) -> None:
     "Conversations: listed, read, exported, deleted; a turn's page, and a label for it."
 
     @app.get("/api/conversations", tags=["conversations"])
@@ -544,7 +540,7 @@ def add_conversations(app: FastAPI, service: Service) -> None:
     def why(i: str, turn: int):
         "All of a turn, as notebooks show it."
         html = why_html(service, known(service, i), turn)
-        return HTMLResponse(html, headers={"content-security-policy": WHY})
+        return HTMLResponse(html, headers={"content-security-policy": _WHY})
 
     @app.post("/api/conversations/{i}/{turn}/label", tags=["conversations"])
     def put_label(i: str, turn: int, said: Label):
@@ -555,7 +551,7 @@ def add_conversations(app: FastAPI, service: Service) -> None:
             raise denied(e) from e
 
 # %% ../../nbs/serve/04_api.ipynb #3da2d41c
-def add_chat(app: FastAPI, service: Service) -> None:
+def _add_chat(app: FastAPI, service: Service) -> None:
     "What OpenAI's clients speak."
 
     @app.get("/v1/models", tags=["chat"])
@@ -581,32 +577,32 @@ def add_chat(app: FastAPI, service: Service) -> None:
         "Ask a system with a whole chat. `metadata.conversation_id`, or the header, names the conversation that it goes on with."
         if (c.n or 1) != 1:
             raise Denied(422, "there is one answer: n is 1")
-        turns = turns_of(c.messages)
+        turns = _turns_of(c.messages)
         system, named = (
             model(c.model)["id"],
             known(service, str(c.metadata.get("conversation_id", "")) or x_conversation_id),
         )
-        client = client_of(request, c.user)
+        client = _client_of(request, c.user)
         asked = {
             "question": turns[-1].text,
             "system": system,
             "history": turns[:-1],
             "conversation": named or chain(service, turns[:-1], client),
         }
-        events = remembered(progress(service, **asked), service, client, digest(turns[:-1]))
+        events = _remembered(progress(service, **asked), service, client, digest(turns[:-1]))
         if c.stream:
-            return await streamed(
-                events, chat_event(c.model, bool((c.stream_options or {}).get("include_usage")))
+            return await _streamed(
+                events, _chat_event(c.model, bool((c.stream_options or {}).get("include_usage")))
             )
-        how, reply = await last_of(events)
+        how, reply = await _last_of(events)
         return (
-            JSONResponse({"error": reply}, 500, NO_RETRY)
+            JSONResponse({"error": reply}, 500, _NO_RETRY)
             if how == "error"
-            else completion(reply, c.model, int(time.time()))
+            else _completion(reply, c.model, int(time.time()))
         )
 
 
-async def remembered(
+async def _remembered(
     events: AsyncIterator[tuple[str, dict]], service: Service, client: str, end: str
 ) -> AsyncIterator[tuple[str, dict]]:
     "The events of a chat; whose it is is remembered. One that broke or was refused has not gone on from the end of the one before."
@@ -614,7 +610,7 @@ async def remembered(
     try:
         async for event, data in events:
             if event == "reply":
-                chained(service, client, data["conversation_id"])
+                _chained(service, client, data["conversation_id"])
             went = event != "error"
             yield event, data
     finally:
@@ -622,7 +618,7 @@ async def remembered(
             service.claimed.discard(end)
 
 # %% ../../nbs/serve/04_api.ipynb #31701ee4
-def fields_of(schema: dict, ref: str) -> str:
+def _fields_of(schema: dict, ref: str) -> str:
     "The fields of a part of an OpenAPI document, in words."
     found = schema["components"]["schemas"].get(ref.rpartition("/")[2], {})
 
@@ -636,7 +632,7 @@ def fields_of(schema: dict, ref: str) -> str:
     return f"<ul>{''.join(rows)}</ul>" if rows else ""
 
 
-def docs_html(schema: dict) -> str:
+def _docs_html(schema: dict) -> str:
     "An OpenAPI document as a page."
 
     def one(path: str, verb: str, o: dict) -> str:
@@ -654,9 +650,9 @@ def docs_html(schema: dict) -> str:
         )
         came = came.get("$ref") or came.get("items", {}).get("$ref", "")
         parts = [
-            f"<p>{title}</p>{fields_of(schema, ref)}"
+            f"<p>{title}</p>{_fields_of(schema, ref)}"
             for title, ref in (("sent", sent), ("comes", came))
-            if ref and fields_of(schema, ref)
+            if ref and _fields_of(schema, ref)
         ]
         return f"<h2><code>{esc(verb.upper())} {esc(path)}</code></h2><p>{esc(o.get('description', ''))}</p>{''.join(parts)}"
 
@@ -672,19 +668,19 @@ def docs_html(schema: dict) -> str:
     )
 
 # %% ../../nbs/serve/04_api.ipynb #0cc139d0
-ABOUT = (
+_ABOUT = (
     "A question is answered by a system of mtrag_nb, from documents that were uploaded, and every turn is on record. An error is a "
     "JSON object `error` with a message; a turn that broke is a status of 500 that names the node and the trajectory."
 )
 
 
-def add_descriptions(app: FastAPI, token: str) -> None:
+def _add_descriptions(app: FastAPI, token: str) -> None:
     "The page that documents the API, and where a browser is given its token."
 
     @app.get("/docs", response_class=HTMLResponse, include_in_schema=False)
     def docs():
         policy = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"
-        return HTMLResponse(docs_html(app.openapi()), headers={"content-security-policy": policy})
+        return HTMLResponse(_docs_html(app.openapi()), headers={"content-security-policy": policy})
 
     @app.post(TOKEN_PATH, tags=["service"], status_code=204)
     def take_token(t: Token, request: Request):
@@ -697,7 +693,7 @@ def add_descriptions(app: FastAPI, token: str) -> None:
         return PlainTextResponse("", 204, headers={"set-cookie": kept} if token else {})
 
 # %% ../../nbs/serve/04_api.ipynb #36455b9f
-def add_errors(app: FastAPI) -> None:
+def _add_errors(app: FastAPI) -> None:
     "What is refused, and what breaks here, as JSON; nothing of what was sent is sent back."
 
     @app.exception_handler(Denied)
@@ -747,16 +743,16 @@ def make_app(
     app = FastAPI(
         title="mtrag",
         version=__version__,
-        description=ABOUT,
+        description=_ABOUT,
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
         lifespan=lifespan,
     )
-    for part in (add_documents, add_questions, add_conversations, add_chat):
+    for part in (_add_documents, _add_questions, _add_conversations, _add_chat):
         part(app, service)
-    add_descriptions(app, rules.token)
-    add_errors(app)
+    _add_descriptions(app, rules.token)
+    _add_errors(app)
 
     @app.get("/", response_class=HTMLResponse, include_in_schema=False)
     def page_itself():
@@ -785,7 +781,7 @@ def rules_of(
     )
 
 # %% ../../nbs/serve/04_api.ipynb #d190e45a
-class Server(uvicorn.Server):
+class _Server(uvicorn.Server):
     "A server that a signal stops in good order: what was begun is finished, then the process goes on to its end."
 
     stopping: Callable[[], object] = staticmethod(lambda: None)  # called when the signal comes
@@ -809,7 +805,7 @@ class Server(uvicorn.Server):
                 signal.signal(s, handler)
 
 # %% ../../nbs/serve/04_api.ipynb #826df57f
-def patient(
+def _patient(
     seconds: float, share: int, proxy: str = ""
 ) -> type[H11Protocol]:  # proxy: an address that has no share: many come from it
     "Connections that wait so long for a whole request, and of which an address has so many at once."
@@ -854,7 +850,7 @@ def server_of(
     patience: float = 10.0,  # seconds that a connection waits for a whole request
     share: int = 100,  # connections of an address
     proxy: str = "",  # the address of a proxy in front whose X-Forwarded-For is believed; "": nobody's is
-) -> tuple[Server, socket.socket]:
+) -> tuple[_Server, socket.socket]:
     "A server and the socket that it listens at. Raises Denied if the port is taken."
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
@@ -876,11 +872,11 @@ def server_of(
         timeout_keep_alive=20,
         limit_concurrency=500,
         lifespan="on",
-        http=patient(patience, share, proxy),
+        http=_patient(patience, share, proxy),
         proxy_headers=bool(proxy),
         forwarded_allow_ips=proxy or None,
     )
-    server = Server(config)
+    server = _Server(config)
     server.stopping = app.app.state.service.stop
     return server, listening
 

@@ -21,14 +21,13 @@ from urllib.parse import urlsplit
 from ..core.types import SettingsError
 
 # %% auto #0
-__all__ = ['LEAST_TOKEN', 'COOKIE', 'HEADERS', 'TOKEN_PATH', 'own_machine', 'check_address', 'hosts_of', 'token_of', 'same',
-           'hostname', 'stranger', 'Rate', 'Stopped', 'Body', 'Rules', 'Guard', 'refuse', 'drained']
+__all__ = ['COOKIE', 'TOKEN_PATH', 'check_address', 'hosts_of', 'token_of', 'same', 'Rules', 'Guard']
 
 # %% ../../nbs/serve/03_guard.ipynb #61985232
-LEAST_TOKEN = 16  # characters
+_LEAST_TOKEN = 16  # characters
 
 
-def own_machine(host: str) -> bool:
+def _own_machine(host: str) -> bool:
     "Whether an address is reached from this machine only."
     if host == "localhost":
         return True
@@ -40,16 +39,16 @@ def own_machine(host: str) -> bool:
 
 def check_address(host: str, token: str) -> None:
     "Raises SettingsError for an address that others reach without a token, or a token that is short."
-    if token and len(token) < LEAST_TOKEN:
+    if token and len(token) < _LEAST_TOKEN:
         raise SettingsError(
-            f"a token has at least {LEAST_TOKEN} characters: python -c 'import secrets; "
+            f"a token has at least {_LEAST_TOKEN} characters: python -c 'import secrets; "
             "print(secrets.token_urlsafe())' makes one"
         )
     if token and not re.fullmatch(r"[A-Za-z0-9._~+/=-]+", token):
         raise SettingsError(
             "a token has letters, digits and ._~+/=- only, since a header and a cookie take no others"
         )
-    if not token and not own_machine(host):
+    if not token and not _own_machine(host):
         raise SettingsError(
             f"others reach {host}: give a token (--token-file FILE, or MTRAG_TOKEN), or keep to 127.0.0.1"
         )
@@ -60,7 +59,7 @@ def hosts_of(
 ) -> frozenset[str]:  # names: others that it is known by
     "The names by which requests may call the service."
     local = (
-        ("127.0.0.1", "localhost", "::1") if own_machine(host) or host in ("0.0.0.0", "::") else ()
+        ("127.0.0.1", "localhost", "::1") if _own_machine(host) or host in ("0.0.0.0", "::") else ()
     )
     return frozenset(n.lower() for n in (host, *local, *names))
 
@@ -84,7 +83,7 @@ def same(a: str, b: str) -> bool:
     return hmac.compare_digest(a.encode("utf-8", "replace"), b.encode("utf-8", "replace"))
 
 
-def hostname(host: str) -> str:
+def _hostname(host: str) -> str:
     "The name in a Host header, without its port; '' for one that is none."
     try:
         return (urlsplit(f"//{host}").hostname or "").lower()
@@ -92,10 +91,10 @@ def hostname(host: str) -> str:
         return ""
 
 
-def stranger(headers: Mapping[str, str], hosts: frozenset[str]) -> tuple[int, str] | None:
+def _stranger(headers: Mapping[str, str], hosts: frozenset[str]) -> tuple[int, str] | None:
     "Why a request does not come from here: status and words; None if it may."
     host, origin = headers.get("host", ""), headers.get("origin")
-    if hostname(host) not in hosts:
+    if _hostname(host) not in hosts:
         return 421, "this service is not called by that name"
     if origin is not None and origin not in (f"http://{host}", f"https://{host}"):
         return 403, "requests of other pages are not answered"
@@ -107,7 +106,7 @@ def stranger(headers: Mapping[str, str], hosts: frozenset[str]) -> tuple[int, st
     return None
 
 # %% ../../nbs/serve/03_guard.ipynb #d8a78010
-class Rate:
+class _Rate:
     "So many requests a minute, and at most as many at once, from each address."
 
     def __init__(
@@ -129,14 +128,14 @@ class Rate:
         return 0.0 if left >= 1 else (1 - left) * 60 / full
 
 # %% ../../nbs/serve/03_guard.ipynb #54ec54fc
-class Stopped(Exception):
+class _Stopped(Exception):
     "A body that was not read on: a status, and why."
 
     def __init__(self, status: int, said: str):
         self.status, self.said = status, said
 
 
-class Body:
+class _Body:
     "The body of a request, counted."
 
     def __init__(self, receive: Callable, most: int, seconds: float):
@@ -158,15 +157,15 @@ class Body:
                 self.receive(), max(0.1, self.until - time.monotonic())
             )
         except asyncio.TimeoutError:
-            raise Stopped(408, "the request did not come in time") from None
+            raise _Stopped(408, "the request did not come in time") from None
         self.got += len(message.get("body", b""))
         self.ended = not message.get("more_body", False)
         if self.got > self.most:
-            raise Stopped(413, f"the request is longer than {self.most:,} bytes")
+            raise _Stopped(413, f"the request is longer than {self.most:,} bytes")
         return message
 
 # %% ../../nbs/serve/03_guard.ipynb #a760d825
-HEADERS = {
+_HEADERS = {
     "x-content-type-options": "nosniff",
     "referrer-policy": "no-referrer",
     "cross-origin-resource-policy": "same-origin",
@@ -204,8 +203,8 @@ class Guard:
         self.app, self.rules, self.rate, self.tries = (
             app,
             rules,
-            Rate(rules.per_minute),
-            Rate(rules.tries),
+            _Rate(rules.per_minute),
+            _Rate(rules.tries),
         )
 
     def refusal(
@@ -213,7 +212,7 @@ class Guard:
     ) -> tuple[int, str, float] | None:
         "Why a request is not let through: status, words, seconds to wait; None if it is."
         r = self.rules
-        if odd := stranger(headers, r.hosts):
+        if odd := _stranger(headers, r.hosts):
             return *odd, 0.0
         if wait := self.rate.wait(who):
             return 429, "too many requests", wait
@@ -239,24 +238,24 @@ class Guard:
             long = (
                 why[0] == 413
             )  # of others only what is on its way: closed upon, a client might not hear the answer
-            await drained(receive, seconds=self.rules.drain) if long else await drained(
+            await _drained(receive, seconds=self.rules.drain) if long else await _drained(
                 receive, 2**16, 0.2, 1.0
             )
-            return await refuse(send, *why)
+            return await _refuse(send, *why)
         r = self.rules
-        body = Body(
+        body = _Body(
             receive, r.long_body.get(path, r.body), r.seconds * (10 if path in r.long_body else 1)
         )
         await self.through(scope, body, send)
 
-    async def through(self, scope, body: Body, send) -> None:
+    async def through(self, scope, body: _Body, send) -> None:
         "Hand a request on; if its body is stopped, answer in the app's place, whatever the app makes of it."
         stopped, begun = [], []
 
         async def receive():
             try:
                 return await body()
-            except Stopped as e:
+            except _Stopped as e:
                 stopped.append(e)
                 raise
 
@@ -267,7 +266,7 @@ class Guard:
                 begun.append(True)
                 have = {k.lower() for k, _ in message["headers"]}
                 more = [
-                    (k.encode(), v.encode()) for k, v in HEADERS.items() if k.encode() not in have
+                    (k.encode(), v.encode()) for k, v in _HEADERS.items() if k.encode() not in have
                 ]
                 message = {**message, "headers": [*message["headers"], *more]}
             await send(message)
@@ -279,11 +278,11 @@ class Guard:
                 raise
         if stopped and not begun:
             if stopped[0].status == 413:
-                await drained(body.receive, seconds=self.rules.drain)
-            await refuse(send, stopped[0].status, stopped[0].said)
+                await _drained(body.receive, seconds=self.rules.drain)
+            await _refuse(send, stopped[0].status, stopped[0].said)
 
 
-async def refuse(send: Callable, status: int, said: str, after: float = 0.0) -> None:
+async def _refuse(send: Callable, status: int, said: str, after: float = 0.0) -> None:
     "Answer with an error."
     body = json.dumps({"error": {"status": status, "message": said}}).encode()
     wait = [(b"retry-after", str(int(after) + 1).encode())] if after else []
@@ -292,13 +291,13 @@ async def refuse(send: Callable, status: int, said: str, after: float = 0.0) -> 
         (b"connection", b"close"),
         (b"content-length", str(len(body)).encode()),
         *wait,
-        *((k.encode(), v.encode()) for k, v in HEADERS.items()),
+        *((k.encode(), v.encode()) for k, v in _HEADERS.items()),
     ]
     await send({"type": "http.response.start", "status": status, "headers": head})
     await send({"type": "http.response.body", "body": body})
 
 # %% ../../nbs/serve/03_guard.ipynb #fab2a8b5
-async def drained(
+async def _drained(
     receive: Callable, most: int = 2**26, pause: float = 1.0, seconds: float = 10.0
 ) -> None:
     "Read on and throw away, for a while: a client that is still sending would not hear why it is refused."

@@ -13,13 +13,13 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..core.files import JsonlLog, parse_json, read_jsonl, write_whole
+from ..core.files import JsonlLog, only_writer, parse_json, read_jsonl, write_whole
 from mtrag_nb.core.record import (
     Fault,
     Graded,
@@ -44,22 +44,23 @@ from mtrag_nb.core.types import (
     plain,
 )
 from ..models.chat import ChatModel, Completion, Prompt
+from ..systems.registry import system_named
 from ..systems.nexus import WAYS_TO_CITE, Cited, claims_of
 
 if TYPE_CHECKING:
+    from mtrag_nb.core.settings import Settings
+    from mtrag_nb.models.calls import BatchingChat, Models
+    from mtrag_nb.search.index import Index
     from mtrag_nb.systems.stages import Toolbox
     from mtrag_nb.systems.system import System
 
 # %% auto #0
-__all__ = ['INTERRUPTED', 'ID', 'ENDED', 'ODD', 'LOGS', 'KEPT', 'REMOVED', 'LISTENING', 'place_of', 'grade_line', 'grade_lines',
-           'step_told', 'citation_lines', 'cited_lines', 'fault_number', 'error_line', 'reply_of', 'Gate', 'Watched',
-           'Counted', 'task_line', 'ServedRun', 'new_id', 'set_aside', 'turn_said', 'end_of', 'Conversations',
-           'in_markdown', 'as_markdown', 'lines_with', 'read_one', 'unended', 'recover_run', 'recover', 'holds',
-           'forget', 'forget_labels', 'forget_document', 'without_document', 'to_delete', 'delete_all', 'tells',
-           'listening', 'Listeners', 'Telling', 'Listened']
+__all__ = ['ID', 'step_told', 'fault_number', 'error_line', 'reply_of', 'Gate', 'ServedRun', 'new_id', 'end_of', 'Conversations',
+           'in_markdown', 'as_markdown', 'read_one', 'recover', 'forget', 'to_delete', 'delete_all', 'tells',
+           'listening', 'Listeners', 'Telling', 'open_run']
 
 # %% ../../nbs/serve/00_reply.ipynb #67b865f7
-def place_of(c: Context) -> dict:
+def _place_of(c: Context) -> dict:
     "Document, section and page of a passage; None and '' for what is not known."
     title, _, section = c.title.partition(" › ")
     page = re.search(r"#page=(\d+)$", c.url)
@@ -70,9 +71,11 @@ def place_of(c: Context) -> dict:
     }
 
 # %% ../../nbs/serve/00_reply.ipynb #e8fd8c9f
-def grade_line(i: str, v: Verdict, kept: bool, contexts: Mapping[str, Context]) -> dict:
+def _grade_line(i: str, v: Verdict, kept: bool, contexts: Mapping[str, Context]) -> dict:
     "The grade of a passage."
-    place = place_of(contexts[i]) if i in contexts else {"document": i, "section": "", "page": None}
+    place = (
+        _place_of(contexts[i]) if i in contexts else {"document": i, "section": "", "page": None}
+    )
     return {
         "passage": i,
         **place,
@@ -84,10 +87,10 @@ def grade_line(i: str, v: Verdict, kept: bool, contexts: Mapping[str, Context]) 
     }
 
 
-def grade_lines(t: Trajectory, contexts: Mapping[str, Context]) -> list[dict]:
+def _grade_lines(t: Trajectory, contexts: Mapping[str, Context]) -> list[dict]:
     "All grades of a turn, in order."
     return [
-        grade_line(g.id, g.verdict, g.id in s.kept, contexts)
+        _grade_line(g.id, g.verdict, g.id in s.kept, contexts)
         for s in t.of(Graded)
         for g in s.grades
     ]
@@ -107,7 +110,7 @@ def step_told(
     }
 
 # %% ../../nbs/serve/00_reply.ipynb #3378814e
-def citation_lines(cited: Cited, contexts: Sequence[Context]) -> list[dict]:
+def _citation_lines(cited: Cited, contexts: Sequence[Context]) -> list[dict]:
     "The passages that are cited: where each stands, its text, and the sentences in it that claims rest on."
     named = {n: c for n, c in enumerate(contexts, 1)}
     used = sorted({x.n for claim in cited.claims for x in claim.citations} & named.keys())
@@ -125,7 +128,7 @@ def citation_lines(cited: Cited, contexts: Sequence[Context]) -> list[dict]:
     return [
         {
             "n": n,
-            **place_of(named[n]),
+            **_place_of(named[n]),
             "passage": named[n].id,
             "text": named[n].text,
             "marks": [list(s) for s in spans(n)],
@@ -134,7 +137,7 @@ def citation_lines(cited: Cited, contexts: Sequence[Context]) -> list[dict]:
     ]
 
 
-def cited_lines(t: Trajectory, contexts: Mapping[str, Context]) -> dict:
+def _cited_lines(t: Trajectory, contexts: Mapping[str, Context]) -> dict:
     "Claims and citations of a turn; none of one without an answer."
     if (cited := claims_of(t, contexts)) is None:
         return {
@@ -157,7 +160,7 @@ def cited_lines(t: Trajectory, contexts: Mapping[str, Context]) -> dict:
         for c in cited.claims
     ]
     return {
-        "citations": citation_lines(cited, [contexts[i] for i in t.contexts]),
+        "citations": _citation_lines(cited, [contexts[i] for i in t.contexts]),
         "claims": claims,
         "cited_by": cited.way,
         "cited_how": WAYS_TO_CITE.get(cited.way, ""),
@@ -167,7 +170,7 @@ def cited_lines(t: Trajectory, contexts: Mapping[str, Context]) -> dict:
     }
 
 # %% ../../nbs/serve/00_reply.ipynb #758590dc
-INTERRUPTED = "Interrupted"  # the type of the fault of a turn that a service's end cut off
+_INTERRUPTED = "Interrupted"  # the type of the fault of a turn that a service's end cut off
 
 
 def fault_number(task_id: str) -> str:
@@ -181,7 +184,7 @@ def error_line(t: Trajectory) -> dict:
     return {
         "node": t.error.node,
         "type": t.error.type,
-        "message": t.error.message if t.error.type == INTERRUPTED else said,
+        "message": t.error.message if t.error.type == _INTERRUPTED else said,
     }
 
 
@@ -198,8 +201,8 @@ def reply_of(
         "outcome": t.outcome.value,
         "reason": t.reason,
         "why": about,
-        **cited_lines(t, contexts),
-        "grades": grade_lines(t, contexts),
+        **_cited_lines(t, contexts),
+        "grades": _grade_lines(t, contexts),
         "seconds": t.seconds,
         "tokens": {"in": t.calls.tokens_in, "out": t.calls.tokens_out},
         "trajectory_id": t.task_id,
@@ -242,7 +245,7 @@ class Gate:
                 self._change.notify_all()
 
 # %% ../../nbs/serve/00_reply.ipynb #adb6a41a
-class Watched:
+class _Watched:
     "A compiled graph whose steps are told as they come."
 
     def __init__(self, graph, told: Callable[[Step], object]):
@@ -257,7 +260,7 @@ class Watched:
             yield state
 
 
-class Counted:
+class _Counted:
     "A graph of two nodes, for the next cell."
 
     def stream(self, state, **how):
@@ -266,7 +269,7 @@ class Counted:
             yield state
 
 # %% ../../nbs/serve/00_reply.ipynb #91f49a1e
-def task_line(t: Task) -> dict:
+def _task_line(t: Task) -> dict:
     "A task as `tasks.jsonl` has it (`runs.run.keep_tasks`)."
     return {"digest": digest(t), "task": plain(replace(t, contexts=None))}
 
@@ -307,9 +310,9 @@ class ServedRun:
         "A turn, from the task to its record. What breaks in a node is on the record, too; only a record that cannot be written is raised."
         from mtrag_nb.systems.system import take_turn
 
-        self.tasks.append(task_line(task))
+        self.tasks.append(_task_line(task))
         with self.batching.task():
-            t = take_turn(Watched(self.graph, told), task, self.most)
+            t = take_turn(_Watched(self.graph, told), task, self.most)
         self.recorder.write(t)
         self.ended += 1
         return t
@@ -343,13 +346,13 @@ def new_id() -> str:
     return secrets.token_hex(8)
 
 
-def set_aside(path: Path) -> Path:
+def _set_aside(path: Path) -> Path:
     "Rename a file or folder of a record that cannot be read, and what it is called then."
     names = (path.with_name(f"{path.name}.aside{n or ''}") for n in range(10**6))
     return path.rename(next(p for p in names if not p.exists()))
 
 
-def turn_said(line: dict) -> dict:
+def _turn_said(line: dict) -> dict:
     "A line of a conversation, as it is. Raises TypeError for another object."
     kinds = {"turn": int, "time": str, "question": str, "reply": dict}
     odd = next((k for k, kind in kinds.items() if not isinstance(line.get(k), kind)), None)
@@ -378,7 +381,7 @@ class Conversations:
             try:
                 lines = self.lines(path.stem)
             except DataError as e:
-                self.aside.append(f"{set_aside(path).name}: {e.problem}")
+                self.aside.append(f"{_set_aside(path).name}: {e.problem}")
             else:
                 self._know(path.stem, lines)
 
@@ -409,7 +412,7 @@ class Conversations:
         path = self._path(i)
         if path.is_dir():
             raise DataError("a folder stands where a file should be", path)
-        found = list(read_lines(path, turn_said, "a turn of a conversation"))
+        found = list(read_lines(path, _turn_said, "a turn of a conversation"))
         return sorted(
             {line["turn"]: line for line in found}.values(), key=lambda line: line["turn"]
         )
@@ -483,7 +486,7 @@ def as_markdown(lines: Iterable[Mapping]) -> str:
     return "\n\n".join(out) + "\n"
 
 # %% ../../nbs/serve/00_reply.ipynb #f4a480f7
-def lines_with(path: Path, *keys: str) -> Iterator[dict]:
+def _lines_with(path: Path, *keys: str) -> Iterator[dict]:
     "The objects of a log in which one of the keys stands as a value."
     wanted = [json.dumps(k, ensure_ascii=False).encode("utf-8", "backslashreplace") for k in keys]
     with path.open("rb") as f:
@@ -500,7 +503,7 @@ def read_one(folder: Path, task_id: str) -> tuple[Trajectory, dict[str, Context]
     found = [
         o
         for o in (
-            lines_with(logs["trajectories"], task_id) if logs["trajectories"].exists() else ()
+            _lines_with(logs["trajectories"], task_id) if logs["trajectories"].exists() else ()
         )
         if o["task_id"] == task_id
     ]
@@ -512,19 +515,19 @@ def read_one(folder: Path, task_id: str) -> tuple[Trajectory, dict[str, Context]
     ids = {*t.found, *t.contexts}
     contexts = [
         structured(Context, o)
-        for o in (lines_with(logs["passages"], *ids) if ids else ())
+        for o in (_lines_with(logs["passages"], *ids) if ids else ())
         if o["id"] in ids
     ]
     task = next(
         structured(Task, o["task"])
-        for o in lines_with(logs["tasks"], task_id)
+        for o in _lines_with(logs["tasks"], task_id)
         if o["task"]["id"] == task_id
     )
     return t, {c.id: c for c in contexts}, task
 
 # %% ../../nbs/serve/00_reply.ipynb #f21fce31
-ENDED = Fault("", INTERRUPTED, "the service ended before the turn did: ask again")
-ODD = (
+_ENDED = Fault("", _INTERRUPTED, "the service ended before the turn did: ask again")
+_ODD = (
     MTRAGError,
     KeyError,
     TypeError,
@@ -533,17 +536,17 @@ ODD = (
 )  # what a run folder of something else raises when it is read
 
 
-def unended(run: Run) -> list[Trajectory]:
+def _unended(run: Run) -> list[Trajectory]:
     "Turns that were begun in a run and have no end, as broken ones."
     left = [t for i, t in run.tasks.items() if i not in run.trajectories]
-    return [replace(trajectory(t, {}, 0.0, RuntimeError()), error=ENDED) for t in left]
+    return [replace(trajectory(t, {}, 0.0, RuntimeError()), error=_ENDED) for t in left]
 
 
-def recover_run(
+def _recover_run(
     path: Path, talks: Conversations, reasons: Callable[[str], Iterable]
 ) -> tuple[int, int]:  # as `recover`
     "Bring the record of one run into order."
-    broken = unended(Run(path))
+    broken = _unended(Run(path))
     with JsonlLog(path / "trajectories.jsonl") as log:
         for t in broken:
             log.append(turn_line(t))
@@ -569,29 +572,29 @@ def recover(
         p.parent for p in folder.glob("*/manifest.json") if ".aside" not in p.parent.name
     ):
         try:
-            more = recover_run(path, talks, reasons)
+            more = _recover_run(path, talks, reasons)
         except DiskFull:
             raise
-        except ODD as e:
+        except _ODD as e:
             talks.aside.append(
-                f"{set_aside(path).name}: {getattr(e, 'problem', None) or type(e).__name__}"
+                f"{_set_aside(path).name}: {getattr(e, 'problem', None) or type(e).__name__}"
             )
         else:
             lost, late = lost + more[0], late + more[1]
     return lost, late
 
 # %% ../../nbs/serve/00_reply.ipynb #47516f13
-LOGS = ("trajectories", "predictions", "scores", "judgements")  # with a line for each turn
-KEPT = {
+_LOGS = ("trajectories", "predictions", "scores", "judgements")  # with a line for each turn
+_KEPT = {
     ".lock",
     "manifest.json",
     "scores.json",
     "judge.json",
     "passages.jsonl",
     "tasks.jsonl",
-    *(f"{name}.jsonl" for name in LOGS),
+    *(f"{name}.jsonl" for name in _LOGS),
 }
-REMOVED = "(removed)"  # stands where the text of a removed document stood
+_REMOVED = "(removed)"  # stands where the text of a removed document stood
 
 
 def _rewrite(
@@ -604,7 +607,7 @@ def _rewrite(
     def again(line: bytes) -> bytes:
         try:
             new = line_of(old := parse_json(line))
-        except (*ODD, RecursionError):
+        except (*_ODD, RecursionError):
             return b"" if names in line else line
         if new is None or new == old:
             return b"" if new is None else line
@@ -618,22 +621,22 @@ def _rewrite(
 
 def _derived(folder: Path) -> None:
     "Remove what was made from a run: all but its logs and what it was made with."
-    for path in (p for p in folder.iterdir() if p.name not in KEPT):
+    for path in (p for p in folder.iterdir() if p.name not in _KEPT):
         shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
-def holds(folder: Path, text: str) -> bool:
+def _holds(folder: Path, text: str) -> bool:
     "Whether a text stands in any file of a folder."
     return any(text.encode() in p.read_bytes() for p in folder.rglob("*") if p.is_file())
 
 
 def forget(folder: Path, conversation: str) -> int:  # its turns that were in the run
     "Take a conversation out of a run that nobody writes to."
-    if not holds(folder, conversation):
+    if not _holds(folder, conversation):
         return 0
     _derived(folder)
     mine, named = (lambda i: str(i).startswith(f"{conversation}<::>")), conversation.encode()
-    for name in LOGS:
+    for name in _LOGS:
         _rewrite(folder / f"{name}.jsonl", lambda o: None if mine(o["task_id"]) else o, named)
     seen: set[str] = set()
 
@@ -646,7 +649,7 @@ def forget(folder: Path, conversation: str) -> int:  # its turns that were in th
     return _rewrite(folder / "tasks.jsonl", lambda o: None if mine(o["task"]["id"]) else o, named)
 
 
-def forget_labels(path: Path, conversation: str) -> None:
+def _forget_labels(path: Path, conversation: str) -> None:
     "Take what was said of a conversation's turns out of the labels."
     path.with_name(f"{path.name}.part").unlink(missing_ok=True)
     _rewrite(
@@ -656,14 +659,14 @@ def forget_labels(path: Path, conversation: str) -> None:
     )
 
 # %% ../../nbs/serve/00_reply.ipynb #fd998ae5
-def forget_document(folder: Path, document: str) -> None:
+def _forget_document(folder: Path, document: str) -> None:
     "Take a document's text out of the passages of a run that nobody writes to. What answers quoted of it stays."
-    if not holds(folder, document):
+    if not _holds(folder, document):
         return
     _derived(folder)
 
     def blank(c, key):
-        return {**c, "text": REMOVED} if str(c[key]).split("#")[0] == document else c
+        return {**c, "text": _REMOVED} if str(c[key]).split("#")[0] == document else c
 
     _rewrite(
         folder / "predictions.jsonl",
@@ -672,12 +675,12 @@ def forget_document(folder: Path, document: str) -> None:
     _rewrite(folder / "passages.jsonl", lambda o: blank(o, "id"))
 
 
-def without_document(line: dict, document: str) -> dict:
+def _without_document(line: dict, document: str) -> dict:
     "A turn of a conversation without the text of a document that it cites."
 
     def gone(c):
         return (
-            {**c, "text": REMOVED, "marks": []}
+            {**c, "text": _REMOVED, "marks": []}
             if str(c.get("passage")).split("#")[0] == document
             else c
         )
@@ -707,13 +710,13 @@ def delete_all(
     for _, gone in read_jsonl(listed, torn_tail=True):
         if i := gone.get("conversation"):
             turns += sum(forget(run, i) for run in runs)
-            forget_labels(folder / "labels.jsonl", i)
+            _forget_labels(folder / "labels.jsonl", i)
             talks.delete(i)
         if i := gone.get("document"):
             for run in runs:
-                forget_document(run, i)
+                _forget_document(run, i)
             for path in talks.folder.glob("*.jsonl"):
-                _rewrite(path, lambda line: without_document(line, i))
+                _rewrite(path, lambda line: _without_document(line, i))
     listed.unlink()
     return turns
 
@@ -723,7 +726,7 @@ def tells(model: ChatModel) -> bool:
     return "told" in inspect.signature(model.generate).parameters
 
 
-LISTENING: ContextVar[Callable[[str], object] | None] = ContextVar(
+_LISTENING: ContextVar[Callable[[str], object] | None] = ContextVar(
     "listening", default=None
 )  # who listens, in this turn
 
@@ -733,11 +736,11 @@ def listening(
     told: Callable[[str], object],
 ) -> Iterator[None]:  # told: takes the text so far; called in any thread
     "What models write for this turn is told."
-    before = LISTENING.set(told)
+    before = _LISTENING.set(told)
     try:
         yield
     finally:
-        LISTENING.reset(before)
+        _LISTENING.reset(before)
 
 # %% ../../nbs/serve/00_reply.ipynb #1b87f8b6
 class Listeners:
@@ -786,7 +789,7 @@ class Telling:
         return self.model.score(prompts, continuations)
 
 
-class Listened:
+class _Listened:
     "A model, above the record, whose single replies are listened to if the turn asks for it; of several prompts at once nothing is told."
 
     def __init__(self, model: ChatModel, listeners: Listeners):
@@ -800,7 +803,7 @@ class Listened:
         self, prompts, max_new_tokens, temperature=0.0, seed=0, stop=()
     ) -> list[Completion]:
         told, ask = (
-            LISTENING.get(),
+            _LISTENING.get(),
             lambda: self.model.generate(prompts, max_new_tokens, temperature, seed, stop),
         )
         if told is None or len(prompts) != 1:
@@ -810,3 +813,39 @@ class Listened:
 
     def score(self, prompts, continuations):
         return self.model.score(prompts, continuations)
+
+
+def open_run(
+    place: Path,  # the folder of run folders
+    name: str,  # of the system
+    settings: Settings,
+    index: Index,
+    models: Models,
+    chat: BatchingChat,  # over a `Telling` of the models' chat
+    web: str = "none",  # what may be searched beside the documents
+    mark: str = "",  # in the name of the folder
+    only: ExitStack | None = None,  # holds the folder for this process alone
+) -> ServedRun:
+    "The run of a system over an index, for single turns: its folder is named by what decides the answers."
+    from mtrag_nb.runs.run import circumstances, identity, open_web
+    from mtrag_nb.search.retrieve import Retriever
+    from mtrag_nb.systems.stages import Toolbox
+
+    system = system_named(name)
+    retriever = Retriever(index, models.embedder, models.reranker, settings.retrieval)
+    searched = open_web(web, settings, models)
+    tools = Toolbox(settings, models.chat, models.embedder, retriever, web=searched)
+    same = identity(system, "rag", tools)
+    entries = {
+        "identity": same,
+        "about": system.about,
+        "settings": system.with_own(settings),
+        **circumstances(),
+    }
+    folder = place / f"{name}{mark}-{digest(same, 6)}"
+    if only:
+        only.enter_context(only_writer(folder, "conversation"))
+    listeners = chat.model.listeners
+    return ServedRun(
+        folder, system, replace(tools, chat=chat), entries, lambda c: _Listened(c, listeners)
+    )

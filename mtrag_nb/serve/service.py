@@ -32,14 +32,12 @@ from mtrag_nb.core.types import (
     SettingsError,
     Task,
     Turn,
-    digest,
 )
 from ..data.documents import Reader, kind_of
 from mtrag_nb.serve.reply import (
     ID,
     Conversations,
     Gate,
-    Listened,
     Listeners,
     ServedRun,
     Telling,
@@ -49,6 +47,7 @@ from mtrag_nb.serve.reply import (
     fault_number,
     listening,
     new_id,
+    open_run,
     read_one,
     recover,
     reply_of,
@@ -65,11 +64,8 @@ if TYPE_CHECKING:
     from mtrag_nb.search.library import Entry
 
 # %% auto #0
-__all__ = ['STATUS', 'LOG', 'PAGE', 'STOPPING', 'THUMBS', 'Denied', 'numbered', 'denied', 'Limits', 'safe_name', 'Standing',
-           'Shelf', 'document_line', 'trim', 'Holdings', 'service_settings', 'reasons_of', 'systems_of',
-           'asked_rightly', 'finish_deletions', 'Service', 'served_run', 'only_one', 'next_task', 'ask', 'begin',
-           'turn_of', 'why_html', 'label', 'delete_now', 'delete_conversation', 'delete_document', 'memory_mb',
-           'models_of', 'index_of', 'status']
+__all__ = ['STOPPING', 'Denied', 'numbered', 'denied', 'Limits', 'safe_name', 'systems_of', 'Service', 'ask', 'begin', 'why_html',
+           'label', 'delete_conversation', 'delete_document', 'status']
 
 # %% ../../nbs/serve/02_service.ipynb #e9758f3e
 class Denied(MTRAGError):
@@ -85,7 +81,7 @@ class Denied(MTRAGError):
         self.status, self.after = status, after
 
 
-STATUS = {
+_STATUS = {
     DiskFull: 507,
     InUse: 409,
     DataError: 422,
@@ -93,8 +89,8 @@ STATUS = {
 }  # of errors that come from below; any other is a fault: 500
 
 
-LOG = logging.getLogger("mtrag_nb.service")
-LOG.addHandler(
+_LOG = logging.getLogger("mtrag_nb.service")
+_LOG.addHandler(
     logging.NullHandler()
 )  # silent where nobody asks for it; `mtrag serve` writes it to the terminal
 
@@ -102,7 +98,7 @@ LOG.addHandler(
 def numbered(e: BaseException) -> str:
     "A fault for a client: its kind and a number, under which the log has its text."
     number = secrets.token_hex(3)
-    LOG.error("fault %s: %s: %s", number, type(e).__name__, e)
+    _LOG.error("fault %s: %s: %s", number, type(e).__name__, e)
     return (
         f"broke outside a turn: {type(e).__name__}, fault {number}; the service's log has the text"
     )
@@ -112,7 +108,7 @@ def denied(e: MTRAGError) -> Denied:
     "An error from below as a refusal; its text without the paths of this machine, and of a fault only its number."
     if isinstance(e, Denied):
         return e
-    if (status := next((s for kind, s in STATUS.items() if isinstance(e, kind)), 500)) == 500:
+    if (status := next((s for kind, s in _STATUS.items() if isinstance(e, kind)), 500)) == 500:
         return Denied(status, numbered(e))
     if isinstance(e, InUse):
         return Denied(
@@ -139,7 +135,7 @@ class Limits:
     top_k: int = 20  # the most passages that a question may ask for
 
 
-PAGE = 3_000  # characters
+_PAGE = 3_000  # characters
 
 
 def safe_name(
@@ -159,7 +155,7 @@ def safe_name(
     return name
 
 # %% ../../nbs/serve/02_service.ipynb #5df597b4
-class Standing:
+class _Standing:
     "A state of the library, with the runs that search it. Closed when it is past and nobody uses it."
 
     def __init__(self, index: Index):
@@ -183,7 +179,7 @@ class Standing:
             self.index.close()
 
 
-class Shelf:
+class _Shelf:
     "The present state of a library, for any number of turns."
 
     def __init__(self, open_now: Callable[[], Index], generation: Callable[[], int]):
@@ -195,12 +191,12 @@ class Shelf:
         )
 
     @contextmanager
-    def standing(self) -> Iterator[Standing]:
+    def standing(self) -> Iterator[_Standing]:
         "The state that a turn works with, to its end. Raises DataError where there is no library."
         with self._lock:
             if self.now is None or self.now.index.manifest.generation != self._generation():
                 self.leave()
-                self.now = Standing(self._open())
+                self.now = _Standing(self._open())
             held = self.now
             held.users += 1
         try:
@@ -221,7 +217,7 @@ class Shelf:
                 held.close()
 
 # %% ../../nbs/serve/02_service.ipynb #3d8a2cf9
-def document_line(e: Entry, added: str = "") -> dict:
+def _document_line(e: Entry, added: str = "") -> dict:
     "A document as the API shows it."
     return {
         "id": e.id,
@@ -237,7 +233,7 @@ def document_line(e: Entry, added: str = "") -> dict:
     }
 
 
-def trim() -> None:
+def _trim() -> None:
     "Give the memory of a change back to the system."
     from mtrag_nb.models.local import trim_memory
 
@@ -248,7 +244,7 @@ def trim() -> None:
 STOPPING = "the service is stopping. Send it again when it is there"
 
 
-class Holdings:
+class _Holdings:
     "The documents of a library that is served. Safe to use from several threads: one is read at a time, one change made."
 
     def __init__(
@@ -286,7 +282,7 @@ class Holdings:
             if self.noted.exists()
             else {}
         )
-        return [document_line(e, added.get(e.id, "")) for e in self.library.documents()]
+        return [_document_line(e, added.get(e.id, "")) for e in self.library.documents()]
 
     def document(self, i: str) -> dict:
         "One of them. Raises Denied if it is not there."
@@ -329,8 +325,8 @@ class Holdings:
             if self.closing:
                 raise Denied(503, STOPPING, 5.0) from None
             raise
-        if (pages := max(len(document.pages), len(document.text) // PAGE)) > self.limits.pages:
-            said = f"{pages:,} pages, more than {self.limits.pages:,} (where there are none, {PAGE:,} characters are one)"
+        if (pages := max(len(document.pages), len(document.text) // _PAGE)) > self.limits.pages:
+            said = f"{pages:,} pages, more than {self.limits.pages:,} (where there are none, {_PAGE:,} characters are one)"
             raise Denied(413, f"{said}. Split it")
         return {
             **self.change(self._add, path, name, collection, document),
@@ -359,7 +355,7 @@ class Holdings:
         with JsonlLog(self.noted) as log:
             log.append({"id": i, "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())})
         self.changed()
-        trim()
+        _trim()
 
     def remove(self, i: str) -> dict:
         "Remove a document. Raises Denied if it is not there."
@@ -369,7 +365,7 @@ class Holdings:
         gone = self.document(i)
         self.library.remove([i])
         self.changed()
-        trim()
+        _trim()
         return {"removed": gone["id"], "name": gone["name"]}
 
     def stop(self) -> None:
@@ -390,22 +386,21 @@ class Holdings:
         self.reader.close()
 
 # %% ../../nbs/serve/02_service.ipynb #057e1d5e
-def service_settings(
-    system: str, profile: str, changes: Mapping[str, object] = {}, top_k: int = 0
+def _service_settings(
+    system: str, profile: str | Settings, changes: Mapping[str, object] = {}, top_k: int = 0
 ) -> Settings:
     "The settings of one system of a service: changes that are another system's own are left to that."
-
-    def mine(key):
-        return (head := key.partition(".")[0]) not in SYSTEMS or head == system.partition("+")[0]
-
-    own = {k: v for k, v in changes.items() if mine(k)}
-    return configured(
-        system, profile, {**own, **({"retrieval.rerank_k": str(top_k)} if top_k else {})}
-    )
+    others = {s for s in SYSTEMS if s != system.partition("+")[0]}
+    mine = {k: v for k, v in changes.items() if k.partition(".")[0] not in others}
+    if top_k:
+        mine["retrieval.rerank_k"] = str(top_k)
+    if isinstance(profile, str):
+        return configured(system, profile, mine)
+    return system_named(system).configured(profile, mine)
 
 
 @lru_cache(64)
-def reasons_of(system: str) -> tuple:
+def _reasons_of(system: str) -> tuple:
     "The reasons of a system, by its name in a record; none of one that is not registered any more."
     try:
         return system_named(system.partition("+")[0]).reasons
@@ -419,7 +414,7 @@ def systems_of(service: Service) -> list[str]:
     return [service.system if s == own else s for s in SYSTEMS]
 
 
-def asked_rightly(
+def _asked_rightly(
     question: object,
     system: str,
     collection: str,
@@ -443,7 +438,7 @@ def asked_rightly(
         raise Denied(422, f"top_k is 1 to {limits.top_k}, or 0 for the system's own")
 
 # %% ../../nbs/serve/02_service.ipynb #0260de4a
-def finish_deletions(service: Service) -> int:  # turns
+def _finish_deletions(service: Service) -> int:  # turns
     "Do what is written down to be deleted. Nobody else uses the service meanwhile."
     listed = service.folder / "deleting.jsonl"
     documents = (
@@ -464,7 +459,7 @@ class Service:
         self,
         library: str | Path,  # the library's folder; made with the first document
         folder: str | Path,  # of the record, and of nothing else; made if it is not there
-        profile: str = "laptop",
+        profile: str | Settings = "laptop",
         system: str = "",  # who answers where a question names none; "": as the registry has it
         changes: Mapping[str, object] = {},  # of settings, for all systems
         models: Models | None = None,  # to share loaded ones
@@ -473,14 +468,11 @@ class Service:
     ):
         from mtrag_nb.models.calls import BatchingChat, Models
 
-        self.folder, self.profile, self.system, self.changes = (
-            make_folder(folder),
-            profile,
-            system or SERVING,
-            dict(changes),
-        )
+        self.folder, self.base, self.changes = make_folder(folder), profile, dict(changes)
+        self.profile = profile if isinstance(profile, str) else profile.profile
+        self.system = system or SERVING
         self.limits, self.collection = limits, collection
-        self.settings = service_settings(self.system, profile, self.changes)
+        self.settings = _service_settings(self.system, profile, self.changes)
         if self.settings.qdrant_url:
             raise SettingsError(
                 "a library lies in its folder, not on a server: leave qdrant_url empty"
@@ -499,7 +491,7 @@ class Service:
         self._only = only_writer(self.folder, "service's record")
         self._only.__enter__()
         self.talks, self.gate = Conversations(self.folder / "conversations"), Gate()
-        self.holdings = Holdings(
+        self.holdings = _Holdings(
             library,
             self.folder / "documents.jsonl",
             lambda: self.models.embedder,
@@ -507,10 +499,10 @@ class Service:
             limits,
             lambda: self.shelf.leave(),
         )
-        self.shelf = Shelf(self._open_index, lambda: self.holdings.library.generation)
-        finish_deletions(self)
+        self.shelf = _Shelf(self._open_index, lambda: self.holdings.library.generation)
+        _finish_deletions(self)
         self.recovered, self.aside = (
-            recover(self.folder / "runs", self.talks, reasons_of),
+            recover(self.folder / "runs", self.talks, _reasons_of),
             self.talks.aside,
         )
         self.pool = ThreadPoolExecutor(self.size, "turn")
@@ -542,44 +534,20 @@ class Service:
         self.close()
 
 # %% ../../nbs/serve/02_service.ipynb #5cff98f8
-def served_run(service: Service, held: Standing, system: str, top_k: int) -> ServedRun:
+def _served_run(service: Service, held: _Standing, system: str, top_k: int) -> ServedRun:
     "The run that a question belongs to."
-    from mtrag_nb.runs.run import circumstances, identity
-    from mtrag_nb.search.retrieve import Retriever
-    from mtrag_nb.systems.stages import Toolbox
-
     with service._lock:
-        if (key := (system, top_k)) in held.runs:
-            return held.runs[key]
-        value, settings = (
-            system_named(system),
-            service_settings(system, service.profile, service.changes, top_k),
-        )
-        retriever = Retriever(
-            held.index, service.models.embedder, service.models.reranker, settings.retrieval
-        )
-        tools = Toolbox(settings, service.models.chat, service.models.embedder, retriever)
-        same = identity(value, "rag", tools)
-        folder = (
-            service.folder
-            / "runs"
-            / f"{system}-g{held.index.manifest.generation}-{digest(same, 6)}"
-        )
-        entries = {
-            "identity": same,
-            "about": value.about,
-            "settings": value.with_own(settings),
-            **circumstances(),
-        }
-        tools = Toolbox(settings, service.batches, service.models.embedder, retriever)
-        held.runs[key] = ServedRun(
-            folder, value, tools, entries, lambda chat: Listened(chat, service.listeners)
-        )
+        if (key := (system, top_k)) not in held.runs:
+            settings = _service_settings(system, service.base, service.changes, top_k)
+            mark, place = f"-g{held.index.manifest.generation}", service.folder / "runs"
+            held.runs[key] = open_run(
+                place, system, settings, held.index, service.models, service.batches, mark=mark
+            )
         return held.runs[key]
 
 # %% ../../nbs/serve/02_service.ipynb #6d9e4c83
 @contextmanager
-def only_one(service: Service, conversation: str) -> Iterator[None]:
+def _only_one(service: Service, conversation: str) -> Iterator[None]:
     "No other question of this conversation is under way. Raises Denied if one is."
     with service._lock:
         if conversation in service._asking:
@@ -592,7 +560,7 @@ def only_one(service: Service, conversation: str) -> Iterator[None]:
             service._asking.discard(conversation)
 
 
-def next_task(
+def _next_task(
     service: Service,
     conversation: str,
     question: str,
@@ -627,13 +595,13 @@ def ask(
     system, conversation = system or service.system, conversation or new_id()
     if not service.holdings.there:
         raise Denied(409, "there are no documents yet. POST one to /api/upload")
-    with service.gate.through(), service.shelf.standing() as held, only_one(service, conversation):
-        asked_rightly(
+    with service.gate.through(), service.shelf.standing() as held, _only_one(service, conversation):
+        _asked_rightly(
             question, system, collection, top_k, service.limits, list(held.index.manifest.domains)
         )
         run, task = (
-            served_run(service, held, system, top_k),
-            next_task(service, conversation, question.strip(), collection, history),
+            _served_run(service, held, system, top_k),
+            _next_task(service, conversation, question.strip(), collection, history),
         )
 
         def writing(text):
@@ -642,7 +610,7 @@ def ask(
         with listening(writing):
             t = run.take(task, lambda step: told("step", step_told(step, run.name)))
         if t.failed:
-            LOG.error(
+            _LOG.error(
                 "fault %s: %s in %s\n%s",
                 fault_number(t.task_id),
                 t.task_id,
@@ -673,7 +641,7 @@ def begin(service: Service, **asked) -> Future:  # asked: see `ask`
     return future
 
 # %% ../../nbs/serve/02_service.ipynb #0d276e18
-def turn_of(service: Service, conversation: str, turn: int) -> dict:
+def _turn_of(service: Service, conversation: str, turn: int) -> dict:
     "A turn of a conversation, as it is on record there. Raises Denied if it is not there."
     found = next((line for line in service.talks.lines(conversation) if line["turn"] == turn), None)
     if found is None:
@@ -686,39 +654,39 @@ def why_html(service: Service, conversation: str, turn: int) -> str:
     from mtrag_nb.core.html import document, page
     from mtrag_nb.show.turn import turn_html
 
-    reply = turn_of(service, conversation, turn)["reply"]
+    reply = _turn_of(service, conversation, turn)["reply"]
     t, contexts, task = read_one(service.folder / "runs" / reply["run"], reply["trajectory_id"])
     if t.error:
         t = replace(t, error=replace(t.error, message=error_line(t)["message"], traceback=""))
     return document(f"turn {turn}", page(turn_html(t, contexts, history=task.history)))
 
 
-THUMBS = {"up": "good", "down": "wrong"}  # as the case browser calls them
+_THUMBS = {"up": "good", "down": "wrong"}  # as the case browser calls them
 
 
 def label(service: Service, conversation: str, turn: int, thumb: str, note: str = "") -> dict:
     "Put what somebody thinks of a turn on record. Raises Denied, DataError for nothing to say."
-    if thumb not in ("", *THUMBS):
+    if thumb not in ("", *_THUMBS):
         raise Denied(422, f"a thumb is up or down, not {thumb[:20]!r}")
     if len(note) > 2000:
         raise Denied(413, "a note has at most 2,000 characters")
-    reply = turn_of(service, conversation, turn)["reply"]
+    reply = _turn_of(service, conversation, turn)["reply"]
     return append_label(
         service.folder / "labels.jsonl",
         reply["run"],
         reply["trajectory_id"],
-        THUMBS.get(thumb, ""),
+        _THUMBS.get(thumb, ""),
         note,
     )
 
 # %% ../../nbs/serve/02_service.ipynb #b35220b8
-def delete_now(service: Service, **what: str) -> int:  # conversation or document: its id
+def _delete_now(service: Service, **what: str) -> int:  # conversation or document: its id
     "Delete from the record, once no turn is under way."
     with service.gate.alone(), service._lock:
         to_delete(service.folder, **what)
         with suppress(DiskFull):
             service.shelf.leave()  # what is deleted first makes room
-        return finish_deletions(service)
+        return _finish_deletions(service)
 
 
 def delete_conversation(service: Service, conversation: str) -> dict:
@@ -726,7 +694,7 @@ def delete_conversation(service: Service, conversation: str) -> dict:
     there = ID.fullmatch(conversation) and any(service.talks.folder.glob(f"{conversation}.jsonl*"))
     if not there:
         raise Denied(404, f"no conversation {conversation[:40]!r}")
-    return {"removed": conversation, "turns": delete_now(service, conversation=conversation)}
+    return {"removed": conversation, "turns": _delete_now(service, conversation=conversation)}
 
 
 def delete_document(service: Service, document: str) -> dict:
@@ -735,11 +703,11 @@ def delete_document(service: Service, document: str) -> dict:
     with service._lock:
         to_delete(service.folder, document=document)
     gone = service.holdings.remove(document)
-    delete_now(service, document=document)
+    _delete_now(service, document=document)
     return gone
 
 # %% ../../nbs/serve/02_service.ipynb #1b1bef8a
-def memory_mb() -> dict:
+def _memory_mb() -> dict:
     "What this process holds now, and held at most, in MB; None where the system does not say."
     now = peak = None
     if sys.platform == "linux":
@@ -751,7 +719,7 @@ def memory_mb() -> dict:
     return {"now_mb": now, "peak_mb": peak}
 
 
-def models_of(service: Service) -> list[dict]:
+def _models_of(service: Service) -> list[dict]:
     "The models, whether they are loaded, and where. Each is loaded when it is first needed."
     s, placed = service.settings, service.models.placed
     specs = [
@@ -770,7 +738,7 @@ def models_of(service: Service) -> list[dict]:
     ]
 
 # %% ../../nbs/serve/02_service.ipynb #1b1bef8ab
-def index_of(service: Service) -> dict:
+def _index_of(service: Service) -> dict:
     "What the library holds."
     from mtrag_nb.search.index import Manifest
 
@@ -799,9 +767,9 @@ def status(service: Service) -> dict:
         "profile": service.profile,
         "system": service.system,
         "systems": systems_of(service),
-        "models": models_of(service),
-        "index": index_of(service),
-        "memory": memory_mb(),
+        "models": _models_of(service),
+        "index": _index_of(service),
+        "memory": _memory_mb(),
         "progress": writing,
         "asking": service._queue,
         "conversations": len(service.talks.known),

@@ -44,7 +44,7 @@ def reply(prompt):
     if "BREAK" in text.rpartition("Question:")[2]: raise OSError("an injected fault")
     return "The word is " + text.rpartition("word-")[2].split("?")[0].split()[0] + "."
 serve(sys.argv[1] + "/library", sys.argv[1] + "/served", port=0, system="naive", ready=lambda said: print(said, flush=True),
-      models=Models(load_settings(), Thinking(reply), HashEmbedder()), per_minute=10**9, waiting=10**6)
+      models=Models(load_settings(), Thinking(reply), HashEmbedder()), rate=10**9, waiting=10**6)
 """
 WAYS = ("plain", "stream", "chat")
 
