@@ -112,13 +112,13 @@ def without_magics(cell: str) -> str:
         return re.sub(r"^(\s*)[%!].*$", r"\1pass", cell, flags=re.M)
 
 
-def test_cells_meet_nothing_that_comes_later():
+def test_cells_use_no_folder_below():
     wrong = [
         f"{notebook} uses {other}"
         for notebook, module in MODULE_OF.items()
         for cell in code(notebook)
         for other in imports(without_magics(cell), module)
-        if place(NOTEBOOK_OF[other]) > place(notebook)
+        if place(NOTEBOOK_OF[other])[0] > place(notebook)[0]
     ]
     assert not wrong, "\n".join(wrong)
 
@@ -180,13 +180,13 @@ assert report([folder], out / "report.html").stat().st_size > 10_000
 assert set(opened) >= {{"manifest.json", "trajectories.jsonl", "passages.jsonl"}}, opened
 assert set(opened.values()) == {{1}}, opened
 """
+MEASURING = {"evaluate.calibrate", "show.papers"}  # they ask models, too
 HEAVY = "torch langgraph langsmith langchain_core qdrant_client qdrant_edge llama_index transformers sentence_transformers"
 
 
 def test_a_run_is_reported_without_a_model_and_read_once():
-    rooms = sorted(
-        m for m in MODULE_OF.values() if m.startswith(("core.", "data.", "evaluate.", "show."))
-    )
+    reading = ("core.", "data.", "evaluate.", "show.")
+    rooms = sorted(set(m for m in MODULE_OF.values() if m.startswith(reading)) - MEASURING)
     script = READER.format(blocked=HEAVY.split(), rooms=rooms)
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 0, done.stderr[-1500:]

@@ -40,7 +40,7 @@ from mtrag_nb.serve.reply import (
     open_run,
     step_told,
 )
-from ..systems.nexus import claims_of, marked_answer
+from ..systems.stages import claims_of, marked_answer
 from ..systems.registry import ANSWERING, DEFAULT, SYSTEMS, system_named
 
 if TYPE_CHECKING:

@@ -45,7 +45,7 @@ from mtrag_nb.core.types import (
 )
 from ..models.chat import ChatModel, Completion, Prompt
 from ..systems.registry import system_named
-from ..systems.nexus import WAYS_TO_CITE, Cited, claims_of
+from ..systems.stages import WAYS_TO_CITE, Cited, claims_of
 
 if TYPE_CHECKING:
     from mtrag_nb.core.settings import Settings

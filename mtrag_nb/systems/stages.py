@@ -8,18 +8,21 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Sequence
+from typing import TYPE_CHECKING
 
-from ..core.record import Drafted, Grade, Graded, Rewritten
+from ..core.record import Drafted, Grade, Graded, Rewritten, Step, Trajectory
 from ..core.settings import Settings, StageSettings
 from mtrag_nb.core.text import (
     Label,
     Verdict,
     clipped,
+    content_words,
     declines,
     read_verdict,
     scored,
+    sentences,
     support,
+    titled,
     without_thinking,
 )
 from ..core.types import Context, ReplyError, SettingsError, Turn
@@ -33,11 +36,14 @@ if TYPE_CHECKING:
 # %% auto #0
 __all__ = ['REWRITE_PROMPTS', 'GRADE_PROMPTS', 'GENERATE_PROMPTS', 'CHECK_PROMPTS', 'PROMPTS', 'STRICT_PROMPTS', 'SMALL_PROMPTS',
            'PUBLISHED_PROMPTS', 'SHARED_PROMPTS', 'PROMPT_SETS', 'SCALE_PROMPTS', 'GRADES', 'ENDS', 'LABEL_PROMPTS',
-           'LABELS', 'WAYS_TO_LABEL', 'WEIGHTS', 'DECLINED_BY', 'prompt_set', 'show_history', 'history_head',
-           'document_prompts', 'read_grade', 'grade_by_scale', 'grade_by_scale_text', 'read_label', 'label_by_choice',
-           'label_by_text', 'label_by_cosine', 'weighed', 'Labelled', 'clean_rewrite', 'rewrite', 'guard',
-           'grade_by_verdict', 'log_odds', 'grade_by_yesno', 'grade_by_likelihood', 'grade_by_cosine', 'clean_answer',
-           'generate', 'check_by_verdict', 'check_by_yesno', 'check_by_likelihood', 'check_by_support', 'Toolbox']
+           'LABELS', 'WAYS_TO_LABEL', 'WEIGHTS', 'DECLINED_BY', 'CITING_PROMPTS', 'Supports', 'WAYS_TO_CITE',
+           'prompt_set', 'show_history', 'history_head', 'document_prompts', 'read_grade', 'grade_by_scale',
+           'grade_by_scale_text', 'read_label', 'label_by_choice', 'label_by_text', 'label_by_cosine', 'weighed',
+           'Labelled', 'clean_rewrite', 'rewrite', 'guard', 'grade_by_verdict', 'log_odds', 'grade_by_yesno',
+           'grade_by_likelihood', 'grade_by_cosine', 'clean_answer', 'generate', 'check_by_verdict', 'check_by_yesno',
+           'check_by_likelihood', 'check_by_support', 'Toolbox', 'source_head', 'format_sources', 'read_marks',
+           'Citation', 'Claim', 'spans_of', 'claims_in', 'by_words', 'nearest_sentence', 'verified', 'written_claims',
+           'attached_claims', 'copied_claims', 'Cited', 'claims_of', 'marked_answer']
 
 # %% ../../nbs/5_systems/00_stages.ipynb #b9ea438e
 REWRITE_PROMPTS = {
@@ -808,3 +814,260 @@ class Toolbox:
         if s.check == "likelihood":
             return check_by_likelihood(self.chat, p, question, answer, shown, s.check_threshold)
         return check_by_support(answer, documents, s.check_threshold)
+
+# %% ../../nbs/5_systems/00_stages.ipynb #531623e4
+def source_head(n: int, c: Context) -> str:
+    "What a source is called in front of a model, and of a reader."
+    document, _, section = (c.title or c.document_id).partition(" › ")
+    return f"[Source {n}] Document: {c.source or document}" + (
+        f", Section: {section or document}" if section or c.source else ""
+    )
+
+
+def format_sources(
+    contexts: Sequence[Context],
+    weights: Mapping[str, float] = {},  # context id -> weight; below 1 it is marked
+) -> str:
+    "Contexts as a model reads them that is to cite."
+
+    def marked(c):
+        return " (only partially relevant)" if weights.get(c.id, 1.0) < 1 else ""
+
+    return "\n\n".join(
+        f'{source_head(n, c)}{marked(c)}\n"{c.text.strip()}"' for n, c in enumerate(contexts, 1)
+    )
+
+# %% ../../nbs/5_systems/00_stages.ipynb #068783dc
+CITING_PROMPTS = {
+    "generate.system": (
+        "You answer the last question of a conversation from numbered sources. Use only information that the sources state. Cite the "
+        "source of every factual claim by its number in brackets at the end of the sentence, such as [1] or [1][3]. Sources that are "
+        "marked as only partially relevant come second. If something that was asked is not in the sources, say so. Use no other "
+        "knowledge. If the sources hold nothing that answers the question, reply with exactly: I_DONT_KNOW"
+    ),
+    "generate.user": "Sources:\n{documents}\n\n{history}Question: {question}",
+    "generate.retry": (
+        "Sources:\n{documents}\n\n{history}Question: {question}\n\n"
+        'In an earlier answer this was not supported by the source that it cited, or cited none: "{unsupported}". Answer again '
+        "without it, using only what the sources say, and cite them by number."
+    ),
+}
+
+# %% ../../nbs/5_systems/00_stages.ipynb #90c023e5
+_NUMBER = r"(?:sources?\s*|documents?\s*|#)?\d{1,2}"
+_LIST = rf"{_NUMBER}(?:\s*(?:[,;&]|and|-|–|to)\s*{_NUMBER})*"
+_MARK = rf"(?:[\[【]\s*{_LIST}\s*[\]】]|\(\s*(?=source|document){_LIST}\s*\))"
+_MARKS = re.compile(
+    rf"(?:(?<![\w)\]]){_MARK}(?:\s*{_MARK})*|{_MARK}(?:\s*{_MARK})*(?=[.!?;,](?:\s|$)))", re.I
+)  # x[1] = 5 is none
+
+
+def _numbers(text: str) -> list[int]:
+    "1, 3 of '1 and 3', 1 to 3 of '1-3'."
+    out = []
+    for a, b in re.findall(r"(\d+)(?:\s*(?:-|–|to)\s*(?:source\s*)?(\d+))?", text, re.I):
+        out += range(int(a), int(b or a) + 1)
+    return list(dict.fromkeys(out))
+
+
+def read_marks(text: str) -> tuple[str, list[tuple[int, int]]]:
+    "The text without its citations, and each of these: its place in that text, and its number."
+    plain, marks, at = "", [], 0
+    for m in _MARKS.finditer(text):
+        plain += text[at : m.start()].rstrip()
+        marks += [(len(plain), n) for one in re.findall(_MARK, m[0], re.I) for n in _numbers(one)]
+        at = m.end()
+    lead = len(plain + text[at:]) - len((plain + text[at:]).lstrip())
+    return (plain + text[at:])[lead:], [(max(0, p - lead), n) for p, n in marks]
+
+# %% ../../nbs/5_systems/00_stages.ipynb #3d9f1471
+@dataclass(frozen=True)
+class Citation:
+    "A source that is named for a claim."
+
+    n: int  # as the model counted them, from 1
+    context: str  # id; "": there is no such source
+    support: float = 0.0  # of the claim by the source, in [0, 1]
+    supports: bool = False
+    start: int = 0  # of the sentence in the context's text that is nearest to the claim
+    end: int = 0
+
+
+@dataclass(frozen=True)
+class Claim:
+    "A sentence of an answer."
+
+    start: int  # in the answer
+    end: int
+    text: str
+    citations: tuple[Citation, ...] = ()
+
+    @property
+    def supported(self) -> bool:
+        return any(c.supports for c in self.citations)
+
+    @property
+    def problem(self) -> str:
+        'What is wrong with it, in words; "" for nothing. A supported claim may name a source too many.'
+        if lost := [str(c.n) for c in self.citations if not c.context]:
+            return f"source {', '.join(lost)} does not exist"
+        if self.supported:
+            return ""
+        if not self.citations:
+            return "no source"
+        return f"not supported by source {', '.join(str(c.n) for c in self.citations)}"
+
+# %% ../../nbs/5_systems/00_stages.ipynb #99886db9
+def spans_of(text: str, parts: Sequence[str]) -> list[tuple[int, int]]:
+    "Where consecutive parts of a text stand in it."
+    out, at = [], 0
+    for part in parts:
+        at = text.index(part, at)
+        out.append((at, at := at + len(part)))
+    return out
+
+
+def claims_in(text: str) -> list[Claim]:
+    "The sentences of an answer that claim something, without citations."
+    whole = sentences(text)
+
+    def said(s):
+        return len(content_words(s)) > 1 and not s.endswith("?") and not titled(s)
+
+    return [Claim(a, b, s) for s, (a, b) in zip(whole, spans_of(text, whole)) if said(s)]
+
+# %% ../../nbs/5_systems/00_stages.ipynb #60684d17
+Supports = Callable[
+    [str, Context], tuple[float, bool]
+]  # claim, source -> how much it is supported, and whether that is enough
+
+
+def by_words(least: float = 0.6) -> Supports:  # of the claim's content words
+    "Support by words."
+
+    def supports(claim: str, source: Context) -> tuple[float, bool]:
+        share = round(support(claim, [source.text]), 4)
+        return share, share >= least
+
+    return supports
+
+
+def nearest_sentence(claim: str, text: str) -> tuple[int, int]:
+    "Where the sentence of a text stands that shares most with a claim; (0, 0) for a text without sentences."
+    parts = sentences(text)
+    near = [support(claim, [s]) for s in parts]
+    return spans_of(text, parts)[near.index(max(near))] if parts else (0, 0)
+
+# %% ../../nbs/5_systems/00_stages.ipynb #6bc97389
+def verified(
+    claim: Claim,
+    numbers: Sequence[int],  # of the sources that it cites
+    sources: Sequence[Context],
+    supports: Supports,
+) -> Claim:
+    "A claim whose citations are looked up and compared."
+
+    def citation(n: int) -> Citation:
+        if not 0 < n <= len(sources):
+            return Citation(n, "")
+        source = sources[n - 1]
+        return Citation(
+            n, source.id, *supports(claim.text, source), *nearest_sentence(claim.text, source.text)
+        )
+
+    return replace(claim, citations=tuple(map(citation, numbers)))
+
+# %% ../../nbs/5_systems/00_stages.ipynb #911cbcce
+WAYS_TO_CITE = {
+    "written": "the model wrote the citations",
+    "attached": "citations were attached by the words that claim and source share",
+    "copied": "every sentence is copied from its source, word for word",
+}
+
+
+def written_claims(
+    text: str, marks: Sequence[tuple[int, int]], sources: Sequence[Context], supports: Supports
+) -> list[Claim]:
+    "The claims of a text with the citations that the model wrote, as `read_marks` gives both."
+    claims = claims_in(text)
+
+    def owner(at):
+        return max((i for i, c in enumerate(claims) if c.start < at), default=0)
+
+    cited = [(owner(at), n) for at, n in marks if claims]
+    return [
+        verified(c, list(dict.fromkeys(n for k, n in cited if k == i)), sources, supports)
+        for i, c in enumerate(claims)
+    ]
+
+
+def attached_claims(text: str, sources: Sequence[Context], least: float = 0.6) -> list[Claim]:
+    "The claims of a text, each with the source that supports it best by words, if enough."
+
+    def one(claim: Claim) -> Claim:
+        shares = [support(claim.text, [s.text]) for s in sources]
+        best = shares.index(max(shares)) + 1 if shares and max(shares) >= least else 0
+        return verified(claim, [best] if best else [], sources, by_words(least))
+
+    return [one(c) for c in claims_in(text)]
+
+# %% ../../nbs/5_systems/00_stages.ipynb #0cb91b9b
+def copied_claims(
+    text: str,  # quotes, one after the other, with single spaces
+    places: Sequence[tuple[str, int, int]],  # of each quote: context id, start and end in its text
+    sources: Sequence[Context],
+) -> list[Claim]:
+    "Quotes as claims, each cited from where it stands, titles left out. Raises ValueError for a text that is not made of them."
+    n, texts = {c.id: k for k, c in enumerate(sources, 1)}, {c.id: c.text for c in sources}
+    parts = [" ".join(texts[i][a:b].split()) for i, a, b in places]
+    return [
+        Claim(*span, part, (Citation(n[i], i, 1.0, True, a, b),))
+        for span, part, (i, a, b) in zip(spans_of(text, parts), parts, places)
+        if not titled(part)
+    ]
+
+# %% ../../nbs/5_systems/00_stages.ipynb #203cd6c5
+@dataclass(frozen=True, kw_only=True)
+class Cited(Step, kind="cited"):
+    "The claims of the last draft, with their citations."
+
+    claims: tuple[Claim, ...]
+    way: str  # a key of WAYS_TO_CITE
+    raw: float | None = None  # coverage by citations, as `confidence.coverage` computes it
+    confidence: float | None = None  # None: nobody has licensed a number for this way
+    licence: str = ""  # what the number was measured on, or why there is none
+
+    @property
+    def unsupported(self) -> tuple[Claim, ...]:
+        return tuple(c for c in self.claims if not c.supported)
+
+    def lines(self, name):
+        sure = f"; confidence {self.confidence:.2f}" if self.confidence is not None else ""
+        flagged = [("", f"{c.problem}: {c.text}") for c in self.claims if c.problem]
+        share = f"{len(self.claims) - len(self.unsupported)} of {len(self.claims)} claims supported"
+        return [("citations", f"{share} ({self.way}){sure}"), *flagged]
+
+# %% ../../nbs/5_systems/00_stages.ipynb #2e231de9
+def claims_of(
+    t: Trajectory,
+    contexts: Mapping[str, Context],  # id -> context, those of `t.contexts` at least
+    least: float = 0.6,  # for citations that are attached
+) -> Cited | None:  # None for a turn without an answer
+    "The claims of a turn's answer: those on its record, or made now."
+    if not t.answered:
+        return None
+    if steps := t.of(Cited):
+        return steps[-1]
+    found = attached_claims(t.answer, [contexts[i] for i in t.contexts], least)
+    return Cited(claims=tuple(found), way="attached", licence="attached after the fact")
+
+
+def marked_answer(answer: str, cited: Cited, unsupported: str = " [unsupported]") -> str:
+    "An answer with its citations behind each claim, and a mark where none holds."
+    out, at = "", 0
+    for c in cited.claims:
+        end = c.end - (answer[c.end - 1 : c.end] in ".!")  # before the full stop
+        good = "".join(f"[{x.n}]" for x in c.citations if x.supports)
+        out += answer[at:end] + (f" {good}" if good else unsupported)
+        at = end
+    return out + answer[at:]
