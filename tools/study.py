@@ -1,8 +1,17 @@
-"""What several studies share: scores and costs of systems beside each other, requirements of a specification, variants of a system."""
+"""Measure a study again, and what several studies share.
+
+  python tools/study.py NAME     run the notebook of nbs/9_studies that measures NAME, into data/measured
+  python tools/study.py          the names
+
+The notebook's other cells read what was kept; `make notebooks NB=...` then renews what they show.
+"""
 
 from __future__ import annotations
 
+import ast
+import importlib
 import json
+import os
 import random
 import subprocess
 import sys
@@ -10,7 +19,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-
 
 from mtrag_nb.core.files import read_jsonl, write_jsonl
 from mtrag_nb.core.html import show, words_table
@@ -20,10 +28,10 @@ from mtrag_nb.core.types import DataError, Gold, Task, plain, structured
 from mtrag_nb.data.mtrag import Benchmark
 from mtrag_nb.evaluate.measures import BertScorer
 from mtrag_nb.evaluate.scores import ScoreReport, compare_runs, score_run
-from mtrag_nb.show.papers import percentiles
 from mtrag_nb.evaluate.statistics import Interval, holm, mean_interval
 from mtrag_nb.models.calls import Models
 from mtrag_nb.runs.run import open_web, run_tasks
+from mtrag_nb.show.papers import percentiles
 from mtrag_nb.systems.system import System
 
 SCORES = ("rb_agg_conditioned", "RougeL", "K-precision")
@@ -436,3 +444,50 @@ def footprint_words(told: Mapping) -> dict[str, float]:
         "later": told["large"]["later question"]["cpu_seconds"],
         "upload": told["alone"]["upload"]["cpu_seconds"],
     }
+
+
+PACKAGED = {  # measured by functions of the package
+    "calibrate": "mtrag_nb.evaluate.calibrate:calibrate_laptop",
+    "licence": "mtrag_nb.evaluate.calibrate:license_laptop",
+    "papers": "mtrag_nb.show.papers:main",
+}
+NOTEBOOKS = Path(__file__).resolve().parents[1] / "nbs" / "9_studies"
+
+
+def measure(**parts: Callable[[], object]) -> None:
+    "Run the part that $PART names, in the clone, where the kept results lie. Stands in a cell marked `#| measure`."
+    os.chdir(NOTEBOOKS.parents[1])
+    parts[os.environ["PART"]]()
+
+
+def measured_in() -> dict[str, Path]:
+    "Name of a study -> the notebook with its `#| measure` cell."
+    found = {}
+    for path in sorted(NOTEBOOKS.glob("*.ipynb")):
+        for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+            source = "".join(cell["source"])
+            if source.startswith("#| measure"):
+                calls = [n for n in ast.walk(ast.parse(source)) if isinstance(n, ast.Call)]
+                call = next(c for c in calls if ast.unparse(c.func) == "measure")
+                found |= dict.fromkeys((k.arg for k in call.keywords), path)
+    return found
+
+
+def run_study(name: str) -> int:
+    if name in PACKAGED:
+        module, function = PACKAGED[name].split(":")
+        getattr(importlib.import_module(module), function)()
+        return 0
+    notebooks = measured_in()
+    if name not in notebooks:
+        print("make study NAME=" + "|".join([*notebooks, *PACKAGED]))
+        return 2
+    command = [sys.executable, "tools/run_notebooks.py", "--no-compare", "measure"]
+    env = {**os.environ, "PART": name}
+    return subprocess.run(
+        [*command, str(notebooks[name])], cwd=NOTEBOOKS.parents[1], env=env
+    ).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(run_study(sys.argv[1] if sys.argv[1:] else ""))
