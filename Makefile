@@ -18,7 +18,7 @@ NAME ?=
 BIN = $(VENV)/bin
 PIP = $(BIN)/pip install -q -c constraints.txt $(PIP_ARGS)
 # One thread a process: two busy threads on a busy core are slower than one. The notebooks' runner sees to that by itself.
-STUDY = HF_HUB_OFFLINE=1 TOKENIZERS_PARALLELISM=false OMP_NUM_THREADS=1 $(BIN)/python
+STUDY = PYTHONPATH=$(CURDIR):$(CURDIR)/tools HF_HUB_OFFLINE=1 TOKENIZERS_PARALLELISM=false OMP_NUM_THREADS=1 $(BIN)/python
 NOTEBOOKS = $(BIN)/python tools/run_notebooks.py --jobs $(JOBS)
 
 .PHONY: $(shell grep -oE "^[a-z-]+:" $(MAKEFILE_LIST) | tr -d :)
@@ -51,33 +51,33 @@ test-emulated: $(VENV)/.installed-dev ## the notebooks as on two other processor
 	@$(BIN)/python tools/emulated.py --jobs $(JOBS) --rows "$(or $(ROWS),1,2,3,4)" --other "$(OTHER)" $(NB)
 
 test-browser: $(VENV)/.installed-dev ## click through the case browser in a real JupyterLab, the page of `make serve` and reports of up to 2,000 turns (as root it installs Chromium)
-	@HF_HUB_OFFLINE=1 $(BIN)/python tests/programs/browser.py
-	@HF_HUB_OFFLINE=1 $(BIN)/python tests/programs/page.py
-	@HF_HUB_OFFLINE=1 $(BIN)/python tests/programs/report.py
+	@PYTHONPATH=$(CURDIR) HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python tests/programs/browser.py
+	@PYTHONPATH=$(CURDIR) HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python tests/programs/page.py
+	@PYTHONPATH=$(CURDIR) HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python tests/programs/report.py
 
 serve: $(VENV)/.installed ## the page and the API over documents of one's own, at http://127.0.0.1:8000
 	@HF_HUB_OFFLINE=1 $(BIN)/mtrag serve --library $(LIBRARY) --out $(SERVED)
 
 serve-load: $(VENV)/.installed-dev ## 50 conversations at once for three minutes, one request of ten broken (about six minutes with the latencies)
-	@OMP_NUM_THREADS=1 $(BIN)/python tests/programs/serve_load.py
+	@PYTHONPATH=$(CURDIR) HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python tests/programs/serve_load.py
 
 test-wheel: $(VENV)/.installed-dev ## build a wheel, install it beside the packages of this environment, and use it in an empty folder
-	@HF_HUB_OFFLINE=1 $(BIN)/python tests/programs/wheel.py
+	@PYTHONPATH=$(CURDIR) HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python tests/programs/wheel.py
 
 test-anywhere: $(VENV)/.installed-dev ## notebooks in an empty folder beside a wheel, and in a clone by their first cell, under Colab's IPython
-	@$(BIN)/python tests/programs/anywhere.py
+	@PYTHONPATH=$(CURDIR) HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python tests/programs/anywhere.py
 
 test-readme: $(VENV)/.installed-dev ## run the README's commands, as they are printed, on a small copy of the official files
-	@HF_HUB_OFFLINE=1 $(BIN)/python tests/programs/readme.py
+	@PYTHONPATH=$(CURDIR) HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python tests/programs/readme.py
 
 test-reproduce: $(VENV)/.installed-dev ## a paper reproduced by real models and by tiny ones of the T4's kinds, killed at six places on the way
-	@$(STUDY) tests/programs/reproduce.py
+	@PYTHONPATH=$(CURDIR) HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python tests/programs/reproduce.py
 
 address: ## write the repository's address (settings.ini), the badge and the first cell into every notebook
 	@$(PYTHON) tools/anywhere.py
 
 test-kills: $(VENV)/.installed-dev ## kill runs, judgements and index builds at 60 places and more, and go on with each (a minute)
-	@$(STUDY) tests/programs/kill.py
+	@PYTHONPATH=$(CURDIR) HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python tests/programs/kill.py
 
 study: $(VENV)/.installed-dev ## measure a study again into data/measured (NAME=blame; without a name: which there are); hours for some
 	@$(STUDY) tools/study.py $(NAME)

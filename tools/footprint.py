@@ -25,7 +25,7 @@ import httpx
 
 from mtrag_nb.core.files import write_json
 from mtrag_nb.data.mtrag import read_corpus, sample_corpus
-from mtrag_nb.data.specimens import pdf
+from tests.support.specimens import pdf
 from mtrag_nb.runs.run import machine, package_versions
 
 SERVE = (

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 from browser import Checks, axe_findings, axe_source, chromium, playwright
 
-from mtrag_nb.data.specimens import docx, pdf, word_paragraph
+from tests.support.specimens import docx, pdf, word_paragraph
 
 SCREENS = [
     ("desktop-light", {"width": 1280, "height": 900}, "light"),

@@ -24,7 +24,7 @@ from pathlib import Path
 from mtrag_nb.core.files import data_dir
 from mtrag_nb.core.record import Run
 from mtrag_nb.data.mtrag import OFFICIAL
-from mtrag_nb.models.tiny import tiny_cache
+from tests.support.tiny import tiny_cache
 
 ROOT = Path(__file__).resolve().parents[2]
 NOT_RUN = re.compile(r"#\s*not run by the test:\s*(.+)$")

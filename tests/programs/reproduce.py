@@ -140,7 +140,7 @@ def main(profiles: list[str], limit: int) -> int:
             }
             if profile != "laptop":
                 env["HF_HUB_CACHE"] = str(folder / "cache")
-                tiny = "import sys; from mtrag_nb.models.tiny import tiny_cache; tiny_cache(sys.argv[1], sys.argv[2])"
+                tiny = "import sys; from tests.support.tiny import tiny_cache; tiny_cache(sys.argv[1], sys.argv[2])"
                 subprocess.run(
                     [sys.executable, "-c", tiny, str(folder / "tiny"), env["HF_HUB_CACHE"]],
                     env=env,
