@@ -9,6 +9,7 @@ import importlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,9 +21,9 @@ if TYPE_CHECKING:
     from mtrag_nb.systems.system import System
 
 # %% auto #0
-__all__ = ['SYSTEMS', 'DEFAULT', 'ANSWERING', 'SERVING', 'SPECIFIED', 'KEYS', 'NOTED', 'WEIGHTS', 'WEIGHED', 'NAMES',
-           'system_named', 'profiles', 'configured', 'Line', 'typed', 'read_lines', 'views_of', 'becomes',
-           'check_window', 'Config']
+__all__ = ['SYSTEMS', 'DEFAULT', 'ANSWERING', 'SERVING', 'ENTRY_POINTS', 'SPECIFIED', 'KEYS', 'NOTED', 'WEIGHTS', 'WEIGHED',
+           'NAMES', 'system_names', 'system_named', 'profiles', 'configured', 'Line', 'typed', 'read_lines', 'views_of',
+           'becomes', 'check_window', 'Config']
 
 # %% ../../nbs/5_systems/07_registry.ipynb #733cf1d7
 SYSTEMS: dict[str, str | System] = {  # name -> where its value is, or the value
@@ -40,12 +41,25 @@ ANSWERING = {
 SERVING = "nexus"  # who answers on the page of `mtrag serve`, unless another is asked for
 
 
+ENTRY_POINTS = "mtrag_nb.systems"  # the group in which another installed package names its systems
+
+
+def system_names() -> list[str]:
+    "The systems of this package, and those that other installed packages bring."
+    others = {entry.name for entry in entry_points(group=ENTRY_POINTS)} - SYSTEMS.keys()
+    return [*SYSTEMS, *sorted(others)]
+
+
 def system_named(name: str) -> System:
     "A system by its name; `name+variant` as a variant of it has it. Raises SettingsError for an unknown one."
     name, _, variant = name.partition("+")
-    if name not in SYSTEMS:
-        raise SettingsError(f"unknown system {name!r}: there are {', '.join(SYSTEMS)}")
-    entry = SYSTEMS[name]
+    entry = SYSTEMS.get(name)
+    if entry is None:
+        found = entry_points(group=ENTRY_POINTS, name=name)
+        if not found:
+            names = ", ".join(system_names())
+            raise SettingsError(f"unknown system {name!r}: there are {names}")
+        entry = next(iter(found)).load()
     if isinstance(entry, str):
         module, _, value = entry.partition(":")
         entry = getattr(importlib.import_module(module), value)
@@ -56,7 +70,7 @@ def profiles() -> dict[str, Settings]:
     "All profiles, those that systems bring included."
     return {
         **PROFILES,
-        **{k: s for name in SYSTEMS for k, s in system_named(name).profiles.items()},
+        **{k: s for name in system_names() for k, s in system_named(name).profiles.items()},
     }
 
 
