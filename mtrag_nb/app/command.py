@@ -85,7 +85,7 @@ def _read_type(hint: object) -> tuple[object, Option, bool]:
     while not isinstance(hint, type):
         origin, inner = get_origin(hint), get_args(hint)
         if origin is Literal:
-            return str, Option(option.metavar, choices=inner), several
+            return str, Option(option.metavar, option.flag, option.about, choices=inner), several
         if origin is Annotated:
             option = inner[1] if isinstance(inner[1], Option) else Option(inner[1])
             hint = inner[0]

@@ -120,9 +120,7 @@ def score(
     reference: Reference = None,
     qrels: Iterable[File] = (),  # for the retrieval measures
     encoder: _Encoder = "minilm",  # of BERTScore and RB_agg; only `official` compares with the leaderboard (default minilm)
-    idk: Literal[
-        "best", "recorded", "rule", "judge"
-    ] = "best",  # who says that an answer refuses (default best: the file's own verdict, then the record, a judge, the rule)
+    idk: Literal["best", "recorded", "rule", "judge"] = "best",  # who says what is a refusal
     out: Dir = None,  # folder for the scores (default: the run's own; runs/scores/NAME for a file)
     live_web: bool = False,  # compare runs that searched a live web, too: nobody can repeat them, and the table does not say so again
 ) -> "list[ScoreReport | RetrievalReport]":
@@ -266,8 +264,7 @@ def _whole_replay(came, turn=None, **_) -> bool:
 def replay(
     run: RunDir,  # the folder of a run
     /,
-    turn: str
-    | None = None,  # one turn, by the id of its task, printed beside what it was (default: all, into --out)
+    turn: str | None = None,  # one turn, by the id of its task (default: all, into --out)
     at: str = "",  # the node behind which it is taken up (default: the one that puts there what is changed; nothing changed: the beginning)
     changes: Changes = (),  # key of the state (query, kept, draft, grounded, ...; question at the beginning), or a setting, which has a dot (may be repeated)
     visit: int = 1,  # which visit of the node, where there is a loop (default 1)
@@ -331,9 +328,7 @@ def audit(
     /,
     index: OldIndex = None,
     reference: Reference = None,
-    only: Sequence[
-        str
-    ] = (),  # only these mechanisms, e.g. --only grade (default: all that it used)
+    only: Sequence[str] = (),  # only these mechanisms, e.g. --only grade (default: all)
     out: Dir = None,  # a folder for the new runs of each run (default: audit or ladder in the run's own)
     limit: Limit = None,
     minutes: Minutes = None,
@@ -408,9 +403,7 @@ def calibrate(
     ratings: File = None,  # rated answers (default: the benchmark's)
     out: File = None,  # what to write (default calibrated/PROFILE.json)
     limit: int = 100,  # tasks, and answers that the chat model is asked of (default 100)
-    ways: Sequence[
-        Literal[_WAYS]
-    ] = _WAYS,  # to grade (default: all; cosine alone asks no chat model)
+    ways: Sequence[Literal[_WAYS]] = _WAYS,  # to grade (default: all)
     settings: Chosen = None,
     *,
     models: "Models | None" = None,
@@ -468,8 +461,7 @@ def reproduce(
     variant: Variant = "",
     limit: Limit = None,
     select: _Selection = "",  # other tasks than the paper's
-    cap: int
-    | None = None,  # children of each domain that are indexed (default: all; as published: the paper's)
+    cap: int | None = None,  # children of each domain that are indexed (default: all)
     judge: str = "",  # the judge's profile (default: laptop for the laptop, else judge)
     encoder: Literal["minilm", "official", "none"] = "minilm",  # of RB_agg (default minilm)
     *,
