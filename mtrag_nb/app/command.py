@@ -9,6 +9,7 @@ __all__ = ['File', 'Dir', 'RunDir', 'NeededDir', 'Changes', 'ProfileName', 'Chos
 
 # %% ../../nbs/app/00_command.ipynb #imports0
 import argparse
+import contextlib
 import importlib
 import inspect
 import re
@@ -63,8 +64,10 @@ def _minutes_of(text: str) -> float:
 # %% ../../nbs/app/00_command.ipynb #reader01
 def _comments(function: Callable) -> dict[str, str]:
     "The comments behind the parameters of a function, or the fields of a class."
-    found, name = {}, ""
-    for line in inspect.getsource(function).splitlines():
+    found, name, source = {}, "", ""
+    with contextlib.suppress(OSError):  # where no source is kept, options have no help
+        source = inspect.getsource(function)
+    for line in source.splitlines():
         name = m[1] if (m := re.match(r" {4}(\w+): ", line)) else name
         if line.startswith((")", "    def ", '    "')) and found:
             break
