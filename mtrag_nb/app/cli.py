@@ -34,97 +34,33 @@ def completion(
     return True
 
 
+_TABLE = """\
+demo       app.run      Build an index of the sample, let a self-correcting system answer its conversations, show what came of it.
+ingest     app.run      Build an index of corpus files or documents, or finish one that was interrupted.
+library    app.run      Add documents to a library, replace them under their names, list or remove them.
+index      app.run      Carry an index in one file (export, import), check it (audit), or search it faster (nearest).
+coverage   app.run      Say which gold passages an index lacks, by domain; exit code 0 only if it has them all.
+ask        serve.ask    Hold a conversation with a system in the terminal, kept as a run; a refusal shows why.
+serve      serve.serve  Serve a library: a page to upload, ask and read, an API, an interface for chat clients.
+run        app.run      Run a system over the tasks of a file; a run that was interrupted goes on where it stopped.
+check      app.run      Check a prediction file as the official format checker does.
+score      app.evaluate Score runs and prediction files; two or more are compared, and a run --without-gold is joined to the run of the same system.
+judge      app.evaluate Judge the turns of runs, going on where it stopped; or, with --licence, hold the judge against people's ratings.
+report     app.evaluate Write one page for a run or several: the verdict, the runs beside each other, the stage to blame, corrections, what `mtrag audit` and `ladder` found, disagreements, all turns. It loads nothing; the turns of long runs lie in a folder beside it.
+replay     app.evaluate Take up a recorded turn, or all turns of a run, at a node, with something changed there: only what lies downstream is computed.
+audit      app.evaluate Say which stage failed first, what each gate kept and dropped, and what each mechanism was worth, by switching it off.
+ladder     app.evaluate Make one stage after the other perfect, with what the benchmark knows, and say what that repairs.
+live       app.run      Hold the benchmark's conversations on the system's own answers; one that was interrupted goes on where it stopped.
+calibrate  app.evaluate Measure which ways to grade and to check can be trusted with a profile's models, and at what threshold.
+fetch      app.run      Fetch the benchmark's files or a profile's models; broken off, it goes on where it stopped.
+reproduce  app.evaluate Reproduce a paper from nothing: data, models, index, runs, ablations, judgements, scores, one page; goes on where it stopped.
+plan       app.run      Say what a run will take before it is started: memory, disk, hours; and what does not fit.
+doctor     app.run      Say what is installed, which profiles can run here, and how to get what is missing.
+completion app.cli      Print what a shell needs to complete this command: eval "$(mtrag completion bash)"
+"""  # name of command and function, room, what it is for
 COMMANDS: dict[str, Command] = {
-    "demo": Command(
-        "app.run:demo",
-        "Build an index of the sample, let a self-correcting system answer its conversations, show what came of it.",
-    ),
-    "ingest": Command(
-        "app.run:ingest",
-        "Build an index of corpus files or documents, or finish one that was interrupted.",
-    ),
-    "library": Command(
-        "app.run:library",
-        "Add documents to a library, replace them under their names, list or remove them.",
-    ),
-    "index": Command(
-        "app.run:index",
-        "Carry an index in one file (export, import), check it (audit), or search it faster (nearest).",
-    ),
-    "coverage": Command(
-        "app.run:coverage",
-        "Say which gold passages an index lacks, by domain; exit code 0 only if it has them all.",
-    ),
-    "ask": Command(
-        "serve.ask:ask",
-        "Hold a conversation with a system in the terminal, kept as a run; a refusal shows why.",
-    ),
-    "serve": Command(
-        "serve.serve:serve",
-        "Serve a library: a page to upload, ask and read, an API, an interface for chat clients.",
-    ),
-    "run": Command(
-        "app.run:run",
-        "Run a system over the tasks of a file; a run that was interrupted goes on where it stopped.",
-    ),
-    "check": Command(
-        "app.run:check", "Check a prediction file as the official format checker does."
-    ),
-    "score": Command(
-        "app.evaluate:score",
-        "Score runs and prediction files; two or more are compared, and a run --without-gold is joined to the run of the same system.",
-    ),
-    "judge": Command(
-        "app.evaluate:judge",
-        "Judge the turns of runs, going on where it stopped; or, with --licence, hold the judge against people's ratings.",
-    ),
-    "report": Command(
-        "app.evaluate:report",
-        "Write one page for a run or several: the verdict, the runs beside each other, the stage to blame, corrections, what `mtrag audit` "
-        "and `ladder` found, disagreements, all turns. It loads nothing; the turns of long runs lie in a folder beside it.",
-    ),
-    "replay": Command(
-        "app.evaluate:replay",
-        "Take up a recorded turn, or all turns of a run, at a node, with something changed there: only what lies downstream is "
-        "computed.",
-    ),
-    "audit": Command(
-        "app.evaluate:audit",
-        "Say which stage failed first, what each gate kept and dropped, and what each mechanism was worth, by switching it off.",
-    ),
-    "ladder": Command(
-        "app.evaluate:ladder",
-        "Make one stage after the other perfect, with what the benchmark knows, and say what that repairs.",
-    ),
-    "live": Command(
-        "app.run:live",
-        "Hold the benchmark's conversations on the system's own answers; one that was interrupted goes on where it stopped.",
-    ),
-    "calibrate": Command(
-        "app.evaluate:calibrate",
-        "Measure which ways to grade and to check can be trusted with a profile's models, and at what threshold.",
-    ),
-    "fetch": Command(
-        "app.run:fetch",
-        "Fetch the benchmark's files or a profile's models; broken off, it goes on where it stopped.",
-    ),
-    "reproduce": Command(
-        "app.evaluate:reproduce",
-        "Reproduce a paper from nothing: data, models, index, runs, ablations, judgements, scores, one page; goes on where it "
-        "stopped.",
-    ),
-    "plan": Command(
-        "app.run:plan",
-        "Say what a run will take before it is started: memory, disk, hours; and what does not fit.",
-    ),
-    "doctor": Command(
-        "app.run:doctor",
-        "Say what is installed, which profiles can run here, and how to get what is missing.",
-    ),
-    "completion": Command(
-        completion,
-        'Print what a shell needs to complete this command: eval "$(mtrag completion bash)"',
-    ),
+    name: Command(f"{room}:{name}", about)
+    for name, room, about in (line.split(None, 2) for line in _TABLE.splitlines())
 }
 
 # %% ../../nbs/app/05_cli.ipynb #parser01
