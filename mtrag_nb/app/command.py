@@ -9,6 +9,7 @@ __all__ = ['File', 'Dir', 'RunDir', 'NeededDir', 'Changes', 'ProfileName', 'Chos
 
 # %% ../../nbs/app/00_command.ipynb #imports0
 import argparse
+import contextlib
 import importlib
 import inspect
 import re
@@ -23,7 +24,7 @@ from ..core.record import Run
 from ..core.settings import PROFILES, Address, ModelSpec, Settings, with_settings
 from ..core.types import DOMAINS, ServerError, SettingsError
 from ..data.mtrag import Benchmark, files_there, official_dir, read_benchmark, sample_dir
-from ..systems.registry import DEFAULT, SYSTEMS, Config, profiles, system_named
+from ..systems.registry import DEFAULT, Config, profiles, system_named, system_names
 
 # %% ../../nbs/app/00_command.ipynb #cad34b5a
 class Option:
@@ -63,8 +64,10 @@ def _minutes_of(text: str) -> float:
 # %% ../../nbs/app/00_command.ipynb #reader01
 def _comments(function: Callable) -> dict[str, str]:
     "The comments behind the parameters of a function, or the fields of a class."
-    found, name = {}, ""
-    for line in inspect.getsource(function).splitlines():
+    found, name, source = {}, "", ""
+    with contextlib.suppress(OSError):  # where no source is kept, options have no help
+        source = inspect.getsource(function)
+    for line in source.splitlines():
         name = m[1] if (m := re.match(r" {4}(\w+): ", line)) else name
         if line.startswith((")", "    def ", '    "')) and found:
             break
@@ -85,7 +88,7 @@ def _read_type(hint: object) -> tuple[object, Option, bool]:
     while not isinstance(hint, type):
         origin, inner = get_origin(hint), get_args(hint)
         if origin is Literal:
-            return str, Option(option.metavar, choices=inner), several
+            return str, Option(option.metavar, option.flag, option.about, choices=inner), several
         if origin is Annotated:
             option = inner[1] if isinstance(inner[1], Option) else Option(inner[1])
             hint = inner[0]
@@ -324,9 +327,9 @@ def system_option(more: str = "") -> Option:
     "Which system; `more` is said of the default."
 
     def about() -> str:
-        return "; ".join(f"{s}: {system_named(s).about}" for s in SYSTEMS) + more
+        return "; ".join(f"{s}: {system_named(s).about}" for s in system_names()) + more
 
-    return Option(about=about, choices=lambda: list(SYSTEMS))
+    return Option(about=about, choices=system_names)
 
 
 SystemName = Annotated[str, system_option()]

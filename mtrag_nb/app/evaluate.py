@@ -45,6 +45,7 @@ from mtrag_nb.data.mtrag import (
 )
 
 if TYPE_CHECKING:
+    from mtrag_nb.evaluate.calibrate import Calibration
     from mtrag_nb.evaluate.judge import JudgeReport
     from mtrag_nb.evaluate.licence import Licence
     from mtrag_nb.evaluate.measures import RetrievalReport
@@ -52,7 +53,6 @@ if TYPE_CHECKING:
     from mtrag_nb.evaluate.scores import ScoreReport
     from mtrag_nb.models.calls import Models
     from mtrag_nb.runs.forks import Fork
-    from mtrag_nb.evaluate.calibrate import Calibration
 
 # %% ../../nbs/app/03_evaluate.ipynb #3d879a2e
 _COMPARED = (
@@ -120,9 +120,7 @@ def score(
     reference: Reference = None,
     qrels: Iterable[File] = (),  # for the retrieval measures
     encoder: _Encoder = "minilm",  # of BERTScore and RB_agg; only `official` compares with the leaderboard (default minilm)
-    idk: Literal[
-        "best", "recorded", "rule", "judge"
-    ] = "best",  # who says that an answer refuses (default best: the file's own verdict, then the record, a judge, the rule)
+    idk: Literal["best", "recorded", "rule", "judge"] = "best",  # who says what is a refusal
     out: Dir = None,  # folder for the scores (default: the run's own; runs/scores/NAME for a file)
     live_web: bool = False,  # compare runs that searched a live web, too: nobody can repeat them, and the table does not say so again
 ) -> "list[ScoreReport | RetrievalReport]":
@@ -207,8 +205,8 @@ def judge(
         raise SettingsError("judge takes runs, or --licence with a file of ratings")
     settings = chosen(settings)
     if licence:
-        from mtrag_nb.evaluate.judge import MODEL_WAYS
         from mtrag_nb.evaluate.calibrate import measure_all
+        from mtrag_nb.evaluate.judge import MODEL_WAYS
 
         out, asked = Path(out or _LICENCE_OUT), tuple(MODEL_WAYS if ways is None else ways)
         calls = out.parent / "calls"
@@ -266,8 +264,7 @@ def _whole_replay(came, turn=None, **_) -> bool:
 def replay(
     run: RunDir,  # the folder of a run
     /,
-    turn: str
-    | None = None,  # one turn, by the id of its task, printed beside what it was (default: all, into --out)
+    turn: str | None = None,  # one turn, by the id of its task (default: all, into --out)
     at: str = "",  # the node behind which it is taken up (default: the one that puts there what is changed; nothing changed: the beginning)
     changes: Changes = (),  # key of the state (query, kept, draft, grounded, ...; question at the beginning), or a setting, which has a dot (may be repeated)
     visit: int = 1,  # which visit of the node, where there is a loop (default 1)
@@ -308,12 +305,19 @@ def _without_each(
 ) -> tuple[dict[str, Run], dict[str, str]]:
     "Mechanism -> the run without it, and mechanism -> why it could not be taken out."
     from mtrag_nb.models.calls import Models
-    from mtrag_nb.runs.forks import NotRecorded, audit_run, settings_of_run, system_of_run
-    from mtrag_nb.systems.switches import switches_of
+    from mtrag_nb.runs.forks import (
+        NotRecorded,
+        audit_run,
+        mechanisms_of,
+        settings_of_run,
+        system_of_run,
+    )
 
     settings, made, missing = settings_of_run(run, system_of_run(run)), {}, {}
     web = (run.folder / "web.jsonl").exists()
-    names = [s.name for s in switches_of(run.system, settings, run.trajectories.values(), web)]
+    names = [
+        s.name for s in mechanisms_of(system_of_run(run), settings, run.trajectories.values(), web)
+    ]
     if unknown := sorted(set(only) - set(names)):
         raise DataError(f"no mechanism {unknown[0]!r}: it used {', '.join(names)}", run.folder)
     models, (index, *how) = models or Models(settings), how
@@ -331,9 +335,7 @@ def audit(
     /,
     index: OldIndex = None,
     reference: Reference = None,
-    only: Sequence[
-        str
-    ] = (),  # only these mechanisms, e.g. --only grade (default: all that it used)
+    only: Sequence[str] = (),  # only these mechanisms, e.g. --only grade (default: all)
     out: Dir = None,  # a folder for the new runs of each run (default: audit or ladder in the run's own)
     limit: Limit = None,
     minutes: Minutes = None,
@@ -408,9 +410,7 @@ def calibrate(
     ratings: File = None,  # rated answers (default: the benchmark's)
     out: File = None,  # what to write (default calibrated/PROFILE.json)
     limit: int = 100,  # tasks, and answers that the chat model is asked of (default 100)
-    ways: Sequence[
-        Literal[_WAYS]
-    ] = _WAYS,  # to grade (default: all; cosine alone asks no chat model)
+    ways: Sequence[Literal[_WAYS]] = _WAYS,  # to grade (default: all)
     settings: Chosen = None,
     *,
     models: "Models | None" = None,
@@ -424,9 +424,9 @@ def calibrate(
     if not (reference and retrieved and ratings):
         own = official_dir("the tasks, what was retrieved for them, and the rated answers")
     from mtrag_nb.data.mtrag import read_ratings
-    from mtrag_nb.models.calls import Models
     from mtrag_nb.evaluate.calibrate import calibrate as measure
     from mtrag_nb.evaluate.calibrate import rated_file_of, read_candidates, write_calibration
+    from mtrag_nb.models.calls import Models
 
     known = read_benchmark(reference or official_file(own, "mtrag-human/reference"))
     candidates = read_candidates(retrieved or official_file(own, "mtrag-human/elser"))
@@ -468,8 +468,7 @@ def reproduce(
     variant: Variant = "",
     limit: Limit = None,
     select: _Selection = "",  # other tasks than the paper's
-    cap: int
-    | None = None,  # children of each domain that are indexed (default: all; as published: the paper's)
+    cap: int | None = None,  # children of each domain that are indexed (default: all)
     judge: str = "",  # the judge's profile (default: laptop for the laptop, else judge)
     encoder: Literal["minilm", "official", "none"] = "minilm",  # of RB_agg (default minilm)
     *,
@@ -480,8 +479,8 @@ def reproduce(
     bool
 ):  # whether all of it is whole; what was left out for a reason that is printed does not count
     "Reproduce a paper, or go on with it, and print each step."
-    from mtrag_nb.models.calls import Models
     from mtrag_nb.app.reproduce import Reproduction, Wanted
+    from mtrag_nb.models.calls import Models
 
     profile, changes = (settings or Setup()).plain("reproduce")
     wanted = Wanted(

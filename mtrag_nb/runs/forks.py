@@ -42,7 +42,7 @@ from mtrag_nb.core.record import (
     trajectory,
     turn_line,
 )
-from ..core.settings import Settings
+from ..core.settings import Settings, legs
 from ..core.text import Label, Verdict
 from mtrag_nb.core.types import (
     TO_ANSWER,
@@ -82,15 +82,19 @@ from ..search.retrieve import Retrieval, Retriever, best_hits
 from ..search.web import Web
 from ..systems.registry import system_named
 from ..systems.stages import Toolbox
-from ..systems.switches import Switch, added_by, kinds_of, leaving, switches_of
 from mtrag_nb.systems.system import (
     ENDING,
     START,
+    Mechanism,
     NodeError,
     System,
     answered,
+    as_asked,
     as_node,
     hints_of,
+    keep_all,
+    let_pass,
+    own_setting,
     read_value,
     update_of,
 )
@@ -101,11 +105,11 @@ __all__ = ['BY_HAND', 'EDITS', 'CANNOT', 'ASKED', 'Invoke', 'Layer', 'Right', 'K
            'system_of_run', 'settings_of_run', 'Late', 'LateChat', 'LateEmbedder', 'LateRetriever', 'RecalledChat',
            'state_digest', 'KnownVisits', 'remembering', 'Fork', 'Replayer', 'place', 'read_changes', 'finished',
            'start_of', 'fork', 'Change', 'replayed_identity', 'taken_up', 'replay_run', 'Plant', 'put_instead',
-           'planted', 'document_of', 'gold_digest', 'leave_out_tasks', 'LeaveGoldOut', 'leave_gold_out', 'as_it_is',
-           'computed', 'layered', 'Forking', 'otherwise', 'without', 'folder_of', 'sibling_calls', 'audit_run',
-           'Oracle', 'instead', 'human_rewrite', 'with_query', 'gold_passages', 'WithGold', 'with_kept', 'set_gate',
-           'perfect_grade', 'perfect_refusal', 'perfect_check', 'reference_answer', 'Rung', 'rungs_named', 'layer_of',
-           'Climbing', 'steps_of_ladder', 'climb']
+           'planted', 'document_of', 'gold_digest', 'leave_out_tasks', 'LeaveGoldOut', 'leave_gold_out', 'kinds_of',
+           'leaving', 'added_by', 'mechanisms_of', 'as_it_is', 'computed', 'layered', 'Forking', 'otherwise', 'without',
+           'folder_of', 'sibling_calls', 'audit_run', 'Oracle', 'instead', 'human_rewrite', 'with_query',
+           'gold_passages', 'WithGold', 'with_kept', 'set_gate', 'perfect_grade', 'perfect_refusal', 'perfect_check',
+           'reference_answer', 'Rung', 'rungs_named', 'layer_of', 'Climbing', 'steps_of_ladder', 'climb']
 
 # %% ../../nbs/6_runs/01_forks.ipynb #1a460db3
 @dataclass(frozen=True)
@@ -1004,6 +1008,82 @@ def leave_gold_out(
         about=f"{system.about}; the gold {what} of each task are left out of what is retrieved (oracle)",
     )
 
+# %% ../../nbs/6_runs/01_forks.ipynb #f8cff537
+def kinds_of(
+    turns: Iterable[Trajectory],
+) -> dict[str, set[type[Step]]]:  # node -> the kinds of its steps
+    "What the nodes of a run leave on the record."
+    found: dict[str, set[type[Step]]] = {}
+    for s in (s for t in turns for s in t.steps):
+        found.setdefault(s.node, set()).add(type(s))
+    return found
+
+
+def leaving(kinds: Mapping[str, set[type[Step]]], kind: type[Step]) -> tuple[str, ...]:
+    "The nodes that leave steps of a kind."
+    return tuple(n for n, some in kinds.items() if any(issubclass(k, kind) for k in some))
+
+
+def added_by(
+    turns: Iterable[Trajectory],
+) -> dict[str, dict[str, object]]:  # node -> key of the state -> the last such value
+    "What the nodes of a run put into the state beyond what the kinds of their steps say."
+    found: dict[str, dict[str, object]] = {}
+    for s in (s for t in turns for s in t.steps):
+        found.setdefault(s.node, {}).update({k: v for k, v in s.put.items() if v is not None})
+    return found
+
+# %% ../../nbs/6_runs/01_forks.ipynb #a0fb4c61
+_BY_KIND = {
+    Rewritten: ("rewrite", "the question as it was put", as_asked),
+    Graded: ("grade", "all that was found is kept", keep_all),
+    Checked: ("check and retry", "the first draft stands", let_pass),
+}
+
+
+def _shared(settings: Settings, kinds: Mapping[str, set[type[Step]]]) -> list[Mechanism]:
+    found, r = leaving(kinds, Retrieved), settings.retrieval
+    views = (
+        [Mechanism("views", "the question as it was put", {"retrieval.views": "query"}, found)]
+        if [leg.view for leg in legs(r.views)] != ["query"]
+        else []
+    )
+    rerank = (
+        [Mechanism("rerank", "the order of the search", {"retrieval.reranker": "none"}, found)]
+        if r.reranker != "none"
+        else []
+    )
+    return [
+        *(views + rerank if found else []),
+        Mechanism("memory", "every question is a first one", history=False),
+    ]
+
+
+def mechanisms_of(
+    system: System,
+    settings: Settings,
+    turns: Iterable[Trajectory],  # of a run
+    web: bool = False,  # whether the run could search beside the documents
+) -> list[Mechanism]:
+    "The mechanisms that a run used; one that its settings have switched off already is none."
+    turns = list(turns)
+    kinds, more = kinds_of(turns), added_by(turns)
+    found = [
+        Mechanism(name, what, instead={n: work for n in nodes})
+        for kind, (name, what, work) in _BY_KIND.items()
+        if (nodes := leaving(kinds, kind)) and not any(more[n] for n in nodes)
+    ]
+
+    def there(s: Mechanism) -> bool:
+        if s.settings and all(
+            own_setting(settings, system.name, k) == v for k, v in s.settings.items()
+        ):
+            return False
+        return (not s.touched or bool(set(s.touched) & kinds.keys())) and (s.web or web)
+
+    own = found if system.mechanisms is None else system.mechanisms
+    return [s for s in (*own, *_shared(settings, kinds)) if there(s)]
+
 # %% ../../nbs/6_runs/01_forks.ipynb #721489e8
 Invoke = Callable[[Mapping, Mapping], dict]  # state, config -> update
 Layer = Callable[[str, Invoke, Toolbox], Invoke]  # node, what it does, tools -> what is done
@@ -1095,7 +1175,7 @@ def otherwise(player: Forking, task_id: str) -> Fork:
 # %% ../../nbs/6_runs/01_forks.ipynb #0ed632f3
 def without(
     run: Run | str | Path,
-    switch: Switch,
+    switch: Mechanism,
     **how,  # tasks, index, models, calls: see Forking
 ) -> Forking:
     "The replayer of a run without a mechanism."
@@ -1149,7 +1229,7 @@ def audit_run(
     run, folder = as_run(run), Path(folder)
     settings, web = settings_of_run(run, system_of_run(run)), (run.folder / "web.jsonl").exists()
     models, out = models or Models(settings), {}
-    for s in switches_of(run.system, settings, run.trajectories.values(), web):
+    for s in mechanisms_of(system_of_run(run), settings, run.trajectories.values(), web):
         if only and s.name not in only:
             continue
         how = {"tasks": tasks, "index": index, "models": models, "calls": sibling_calls(folder)}

@@ -40,8 +40,8 @@ from mtrag_nb.serve.reply import (
     open_run,
     step_told,
 )
+from ..systems.registry import ANSWERING, DEFAULT, system_named, system_names
 from ..systems.stages import claims_of, marked_answer
-from ..systems.registry import ANSWERING, DEFAULT, SYSTEMS, system_named
 
 if TYPE_CHECKING:
     from mtrag_nb.models.calls import Models
@@ -243,7 +243,7 @@ class _Asking:
         self.system = rest or self.system
         print(
             _wrapped(
-                f"{self.system}: {system_named(self.system).about}. There are {', '.join(SYSTEMS)}."
+                f"{self.system}: {system_named(self.system).about}. There are {', '.join(system_names())}."
             )
         )
 
@@ -326,7 +326,7 @@ def _settings_for(
     if isinstance(settings, Settings):
         return lambda name: settings
     setup = settings or Setup()
-    others = [pair for pair in setup.set if pair.partition(".")[0] not in SYSTEMS]
+    others = [pair for pair in setup.set if pair.partition(".")[0] not in system_names()]
     named = with_variant(own, variant)
     return lambda name: (setup if name == named else replace(setup, set=others)).settings(name)
 

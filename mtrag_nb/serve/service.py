@@ -54,7 +54,7 @@ from mtrag_nb.serve.reply import (
     step_told,
     to_delete,
 )
-from ..systems.registry import SERVING, SYSTEMS, configured, system_named
+from ..systems.registry import SERVING, configured, system_named, system_names
 
 if TYPE_CHECKING:
     from mtrag_nb.data.documents import Document
@@ -390,7 +390,7 @@ def _service_settings(
     system: str, profile: str | Settings, changes: Mapping[str, object] = {}, top_k: int = 0
 ) -> Settings:
     "The settings of one system of a service: changes that are another system's own are left to that."
-    others = {s for s in SYSTEMS if s != system.partition("+")[0]}
+    others = {s for s in system_names() if s != system.partition("+")[0]}
     mine = {k: v for k, v in changes.items() if k.partition(".")[0] not in others}
     if top_k:
         mine["retrieval.rerank_k"] = str(top_k)
@@ -411,7 +411,7 @@ def _reasons_of(system: str) -> tuple:
 def systems_of(service: Service) -> list[str]:
     "Who can answer: every system, the service's own in the variant in which it is served."
     own = service.system.partition("+")[0]
-    return [service.system if s == own else s for s in SYSTEMS]
+    return [service.system if s == own else s for s in system_names()]
 
 
 def _asked_rightly(
@@ -427,8 +427,8 @@ def _asked_rightly(
         raise Denied(422, "the question is empty")
     if len(question) > limits.question_chars:
         raise Denied(413, f"a question has at most {limits.question_chars:,} characters")
-    if system.partition("+")[0] not in SYSTEMS:
-        raise Denied(404, f"no system {system[:40]!r}: there are {', '.join(SYSTEMS)}")
+    if system.partition("+")[0] not in system_names():
+        raise Denied(404, f"no system {system[:40]!r}: there are {', '.join(system_names())}")
     if collection and collection not in collections:
         raise Denied(
             404,

@@ -45,6 +45,7 @@ from mtrag_nb.systems.system import (
     START,
     Deadline,
     Departure,
+    Mechanism,
     System,
     TurnState,
     Work,
@@ -913,4 +914,20 @@ AGENTS = System(
     retries=lambda settings: settings.own.rounds,
     paper="agents",
     variants={"published": PUBLISHED},
+    mechanisms=(
+        Mechanism(
+            "wordings",
+            "the question as it was put",
+            {"agents.kinds": ""},
+            ("rewrite_query", "reformulate"),
+        ),
+        Mechanism(
+            "grade",
+            "all that was found is kept",
+            {"agents.grade": "cosine", "agents.grade_threshold": -1.0},
+            ("grade_documents",),
+        ),
+        Mechanism("reformulation", "one round", {"agents.rounds": 1}),
+        Mechanism("web", "the documents alone", web=False),
+    ),
 )

@@ -22,7 +22,9 @@ from .stages import Toolbox
 from mtrag_nb.systems.system import (
     DECLINED,
     END,
+    GRADE_OFF,
     START,
+    Mechanism,
     System,
     TurnState,
     Work,
@@ -334,6 +336,7 @@ NAIVE = System(
     "the last question, the first contexts, one draft",
     (DECLINED,),
     retries=lambda settings: 0,
+    mechanisms=(),
 )
 
 # %% ../../nbs/5_systems/02_baselines.ipynb #48943694
@@ -502,4 +505,5 @@ QUOTE = System(
     (NOTHING,),
     settings=QuoteSettings,
     retries=lambda settings: 0,
+    mechanisms=(Mechanism("grade", "all that was found is kept", GRADE_OFF, ("grade_documents",)),),
 )

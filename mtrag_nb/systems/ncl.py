@@ -39,6 +39,7 @@ from mtrag_nb.systems.system import (
     END,
     START,
     Departure,
+    Mechanism,
     System,
     TurnState,
     Work,
@@ -46,6 +47,7 @@ from mtrag_nb.systems.system import (
     answered,
     as_node,
     drafted,
+    let_pass,
     new_graph,
     refuse,
     retrieve_node,
@@ -852,4 +854,23 @@ NCL = System(
     retries=lambda settings: settings.own.max_retries,
     paper="ncl",
     variants={"published": PUBLISHED},
+    mechanisms=(
+        Mechanism(
+            "rewrite",
+            "the question as it was put",
+            {"stages.rewrite": "never"},
+            ("global_rewrite", "local_rewrite"),
+        ),
+        Mechanism(
+            "relation control", "the whole history is kept", {"ncl.classify": False}, ("relation",)
+        ),
+        Mechanism(
+            "gate",
+            "all evidence passes",
+            {"ncl.gate": "cosine", "ncl.gate_threshold": -1.0},
+            ("gate",),
+        ),
+        Mechanism("check and retry", "the first draft stands", instead={"quality": let_pass}),
+        Mechanism("bad-answer retry", "refuse when the first draft fails", {"ncl.max_retries": 0}),
+    ),
 )

@@ -50,6 +50,7 @@ from mtrag_nb.systems.system import (
     END,
     START,
     Departure,
+    Mechanism,
     System,
     TurnState,
     Work,
@@ -601,4 +602,17 @@ NEXUS = System(
     retries=lambda settings: settings.own.rounds + settings.own.retry,
     paper="nexus",
     variants={"published": PUBLISHED},
+    mechanisms=(
+        Mechanism(
+            "rewrite", "the question as it was put", {"stages.rewrite": "never"}, ("rewrite",)
+        ),
+        Mechanism(
+            "grade",
+            "all that was found is kept",
+            {"nexus.grade": "cosine", "nexus.correct": -1.0, "nexus.ambiguous": -1.0},
+            ("grade_documents",),
+        ),
+        Mechanism("reformulation", "one search", {"nexus.rounds": 0}),
+        Mechanism("check and retry", "the first draft stands", {"nexus.retry": 0}),
+    ),
 )

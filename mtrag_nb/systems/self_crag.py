@@ -10,10 +10,13 @@ from collections.abc import Mapping
 from ..core.types import Reason
 from .stages import Toolbox
 from mtrag_nb.systems.system import (
+    CHECK_OFF,
     DECLINED,
     END,
+    GRADE_OFF,
     START,
     Departure,
+    Mechanism,
     System,
     TurnState,
     Work,
@@ -182,4 +185,12 @@ SELF_CRAG = System(
     (IRRELEVANT, DECLINED, EXHAUSTED),
     paper="t4",
     variants={"published": PUBLISHED},
+    mechanisms=(
+        Mechanism(
+            "rewrite", "the question as it was put", {"stages.rewrite": "never"}, ("rewrite",)
+        ),
+        Mechanism("grade", "all that was found is kept", GRADE_OFF, ("grade_documents",)),
+        Mechanism("check and retry", "the first draft stands", CHECK_OFF, ("hallucination_check",)),
+        Mechanism("retry", "refuse when the first draft fails", {"stages.max_retries": 0}),
+    ),
 )

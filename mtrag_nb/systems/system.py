@@ -30,7 +30,7 @@ from mtrag_nb.core.record import (
     trajectory,
 )
 from ..core.settings import PROFILES, Settings, with_settings
-from ..core.text import cite, clipped, format_docs_for_gen, weakest_sentence
+from ..core.text import Label, Verdict, cite, clipped, format_docs_for_gen, weakest_sentence
 from mtrag_nb.core.types import (
     Context,
     MTRAGError,
@@ -49,11 +49,12 @@ from ..models.chat import ChatModel, Sampling
 from .stages import Toolbox
 
 # %% auto #0
-__all__ = ['SAYS', 'ENDING', 'START', 'END', 'Work', 'MACHINE', 'OF_PROFILE', 'DECLINED', 'said', 'beyond', 'read_value',
-           'hints_of', 'update_of', 'TurnState', 'new_graph', 'NodeError', 'as_node', 'shared_retries', 'Departure',
-           'System', 'unlike', 'unlike_paper', 'own_setting', 'Departures', 'departures', 'run_turn', 'take_turn',
-           'draw_graph', 'rewrite_node', 'retrieve_node', 'grade_node', 'seed_for', 'drafted', 'generate_node',
-           'answered', 'refuse', 'check_node', 'retry_node', 'after_check', 'TurnTooLong', 'TimedChat', 'Deadline']
+__all__ = ['SAYS', 'ENDING', 'START', 'END', 'Work', 'MACHINE', 'OF_PROFILE', 'DECLINED', 'OFF', 'GRADE_OFF', 'CHECK_OFF', 'said',
+           'beyond', 'read_value', 'hints_of', 'update_of', 'TurnState', 'new_graph', 'NodeError', 'as_node',
+           'Mechanism', 'shared_retries', 'Departure', 'System', 'unlike', 'unlike_paper', 'own_setting', 'Departures',
+           'departures', 'run_turn', 'take_turn', 'draw_graph', 'rewrite_node', 'retrieve_node', 'grade_node',
+           'seed_for', 'drafted', 'generate_node', 'answered', 'refuse', 'check_node', 'retry_node', 'after_check',
+           'TurnTooLong', 'TimedChat', 'Deadline', 'as_asked', 'keep_all', 'let_pass']
 
 # %% ../../nbs/5_systems/01_system.ipynb #1103060c
 SAYS: dict[type[Step], Callable[[Step], dict]] = {  # kind -> what it says of the state
@@ -203,6 +204,24 @@ def as_node(
 
     return run
 
+# %% ../../nbs/5_systems/01_system.ipynb #dda052e5
+@dataclass(frozen=True)
+class Mechanism:
+    "A mechanism of a system, and how it is switched off."
+
+    name: str
+    without: str  # what happens then
+    settings: Mapping[str, object] = field(default_factory=dict)  # dotted key -> value
+    nodes: tuple[str, ...] = ()  # whose work these settings change; the record of all others holds
+    instead: Mapping[str, Work] = field(default_factory=dict)  # node -> what it does then
+    history: bool = True  # False: nothing of the conversation is known
+    web: bool = True  # False: nothing is searched for beside the documents
+
+    @property
+    def touched(self) -> tuple[str, ...]:
+        "The nodes that do otherwise."
+        return (*self.nodes, *self.instead)
+
 # %% ../../nbs/5_systems/01_system.ipynb #db321f09
 MACHINE = (
     "profile",
@@ -267,6 +286,7 @@ class System:
     variants: Mapping[str, tuple[Departure, ...]] = field(
         default_factory=dict
     )  # name -> what is done otherwise there
+    mechanisms: tuple[Mechanism, ...] | None = None  # None: found by the kinds of its steps
     paper: str = ""  # the profile that has the models and settings of its paper, which the variants go on from; "": there is none
     base: str = ""  # of a variant: that profile; everything but MACHINE comes from it, whichever profile is asked for
     changes: Mapping[str, object] = field(
@@ -713,3 +733,30 @@ class Deadline:
             return update, step
 
         return timed
+
+# %% ../../nbs/5_systems/01_system.ipynb #6a2c3280
+OFF = "switched off"  # how a verdict came about that nobody gave
+_PASSED = Verdict(Label.YES, OFF)
+
+
+def as_asked(state: TurnState, tools: Toolbox) -> tuple[dict, Rewritten]:
+    "In the place of a rewrite."
+    question = state["task"].question
+    return {"query": question}, Rewritten(text=question, told=OFF)
+
+
+def keep_all(state: TurnState, tools: Toolbox) -> tuple[dict, Graded]:
+    "In the place of a grade."
+    step = Graded(grades=tuple(Grade(i, _PASSED) for i in state["found"]), told=OFF)
+    return {"kept": list(step.kept)}, step
+
+
+def let_pass(state: TurnState, tools: Toolbox) -> tuple[dict, Checked]:
+    "In the place of a check: the first draft is the answer."
+    return {"grounded": True, **answered(state["draft"], tools.contexts(state["kept"]))}, Checked(
+        verdict=_PASSED, told=OFF
+    )
+
+
+GRADE_OFF = {"stages.grade": "cosine", "stages.grade_threshold": -1.0}
+CHECK_OFF = {"stages.check": "support", "stages.check_threshold": -1.0}
