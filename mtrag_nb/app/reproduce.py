@@ -45,13 +45,11 @@ from ..systems.system import System, departures, unlike_paper
 from pathlib import Path
 
 # %% auto #0
-__all__ = ['Hindrance', 'LARGE', 'SMALL', 'SELF_CRAG_PAPER', 'NCL_PAPER', 'PAPERS', 'POOL', 'Planned', 'Paper',
-           'no_smaller_model', 'permissive_already', 'one_collection', 'one_set', 'Data', 'data_at', 'Wanted', 'OneSet',
-           'Reproduction', 'in_order', 'runs_table', 'facts', 'head_html', 'children_indexed', 'tables_of', 'page_html',
-           'notebook', 'reopened']
+__all__ = ['LARGE', 'SMALL', 'PAPERS', 'POOL', 'Planned', 'Paper', 'Data', 'Wanted', 'OneSet', 'Reproduction', 'in_order',
+           'runs_table', 'facts', 'notebook']
 
 # %% ../../nbs/app/02a_reproduce.ipynb #4d6c27bc
-Hindrance = Callable[
+_Hindrance = Callable[
     [Settings, "Data"], str
 ]  # why a run cannot be made with these settings and data; "" if it can
 
@@ -65,7 +63,7 @@ class Planned:
     changes: Mapping[str, object] = field(default_factory=dict)  # dotted key -> value
     tasks: str = "mtrag-human/reference"  # the kind of official file
     judged: bool = False
-    hindrance: Hindrance = lambda settings, data: ""
+    hindrance: _Hindrance = lambda settings, data: ""
 
 
 @dataclass(frozen=True)
@@ -84,7 +82,7 @@ class Paper:
 LARGE, SMALL = "meta-llama/Llama-3.1-8B-Instruct", "meta-llama/Llama-3.2-3B-Instruct"
 
 
-def no_smaller_model(settings: Settings, data: Data) -> str:
+def _no_smaller_model(settings: Settings, data: Data) -> str:
     "The comparison of IV.A is between two sizes of one family."
     if settings.chat.name == LARGE:
         return ""
@@ -92,7 +90,7 @@ def no_smaller_model(settings: Settings, data: Data) -> str:
     return f"IV.A compares {LARGE.split('/')[1]} with a 3B model; {has}"
 
 
-def permissive_already(settings: Settings, data: Data) -> str:
+def _permissive_already(settings: Settings, data: Data) -> str:
     "The paper's own run is the permissive one."
     return (
         f"the run itself has the prompts {settings.stages.prompts}"
@@ -101,7 +99,7 @@ def permissive_already(settings: Settings, data: Data) -> str:
     )
 
 
-def one_collection(settings: Settings, data: Data) -> str:
+def _one_collection(settings: Settings, data: Data) -> str:
     "A Qdrant server holds one index under the collection's name."
     return (
         f"it needs an index of its own, and {settings.qdrant_url} holds one"
@@ -110,7 +108,7 @@ def one_collection(settings: Settings, data: Data) -> str:
     )
 
 
-SELF_CRAG_PAPER = Paper(
+_SELF_CRAG_PAPER = Paper(
     "self_crag",
     "Self-CRAG",
     "rag",
@@ -120,24 +118,24 @@ SELF_CRAG_PAPER = Paper(
         Planned("no_filter", "V.A", {"retrieval.domain_filter": False}),
         Planned("strict", "V.B", {"stages.prompts": "strict"}),
         Planned(
-            "permissive", "V.B", {"stages.prompts": "permissive"}, hindrance=permissive_already
+            "permissive", "V.B", {"stages.prompts": "permissive"}, hindrance=_permissive_already
         ),
-        Planned("flat", "V.C", {"chunks.flat": True}, hindrance=one_collection),
-        Planned("smaller_model", "IV.A", {"chat.name": SMALL}, hindrance=no_smaller_model),
+        Planned("flat", "V.C", {"chunks.flat": True}, hindrance=_one_collection),
+        Planned("smaller_model", "IV.A", {"chat.name": SMALL}, hindrance=_no_smaller_model),
     ),
     ("refusal", "faithfulness", "correctness"),
     cap=25_000,
 )
 
 # %% ../../nbs/app/02a_reproduce.ipynb #82c67cd3
-def one_set(settings: Settings, data: Data) -> str:
+def _one_set(settings: Settings, data: Data) -> str:
     "The sample has one set of tasks."
     return (
         "" if data.root else "the sample has one set of tasks, and it stands for the reference set"
     )
 
 
-NCL_PAPER = Paper(
+_NCL_PAPER = Paper(
     "ncl",
     "NCL",
     "reference",
@@ -152,12 +150,12 @@ NCL_PAPER = Paper(
             "Table 2: competition",
             tasks="mtragun-human/reference",
             judged=True,
-            hindrance=one_set,
+            hindrance=_one_set,
         ),
     ),
     ("idk", "rl_f_local", "rb_llm_local"),
 )
-PAPERS = {"self_crag": SELF_CRAG_PAPER, "ncl": NCL_PAPER}
+PAPERS = {"self_crag": _SELF_CRAG_PAPER, "ncl": _NCL_PAPER}
 
 # %% ../../nbs/app/02a_reproduce.ipynb #1e546c1e
 POOL = "passages.jsonl.gz"
@@ -204,7 +202,7 @@ class Data:
         return list(dict.fromkeys(OFFICIAL[k].part for k in kinds if self.root and not there(k)))
 
 
-def data_at(
+def _data_at(
     where: str
     | Path = "",  # "sample", a folder, or "": the sample for the laptop without MTRAG_DATA, else the official files
     profile: str = "laptop",
@@ -302,7 +300,7 @@ class _Places:
         progress: bool = True,
     ):
         self.wanted, self.folder, self.progress, self._fetch = wanted, Path(folder), progress, fetch
-        self.data, self.models, self._files = data_at(data, wanted.profile), OneSet(models), {}
+        self.data, self.models, self._files = _data_at(data, wanted.profile), OneSet(models), {}
 
     @cached_property
     def runs(self) -> list[tuple[Planned, str]]:
@@ -454,13 +452,13 @@ class Reproduction(_Doing):
     @cached_property
     def shown(self) -> tuple[dict[str, PaperTable], dict[str, tuple[Figure, str]]]:
         "The tables, and the figures with what they show."
-        return tables_of(self), paper_figures(self.recordings)
+        return _tables_of(self), paper_figures(self.recordings)
 
     def write(self) -> Ended:
         "The page and the notebook."
         for known in ("recordings", "shown"):
             vars(self).pop(known, None)
-        page = write_whole(self.folder / "reproduction.html", page_html(self))
+        page = write_whole(self.folder / "reproduction.html", _page_html(self))
         write_whole(
             self.folder / "reproduction.ipynb",
             json.dumps(notebook(self), indent=1, ensure_ascii=False) + "\n",
@@ -544,7 +542,7 @@ def facts(r: Reproduction) -> list[tuple[str, str]]:
     return rows
 
 
-def head_html(r: Reproduction) -> str:
+def _head_html(r: Reproduction) -> str:
     "The head of the page."
     w, base = r.wanted, system_named(r.wanted.of.system)
     apart = departures(base, "published", w.profile)
@@ -562,7 +560,7 @@ def head_html(r: Reproduction) -> str:
     )
 
 # %% ../../nbs/app/02a_reproduce.ipynb #eae694ba
-def children_indexed(r: Reproduction) -> dict[str, int]:  # run -> children
+def _children_indexed(r: Reproduction) -> dict[str, int]:  # run -> children
     "How many children each run could find."
     at = {p.name: r.index(p) for p in r.made} if r.wanted.of.setting == "rag" else {}
     return {
@@ -572,20 +570,20 @@ def children_indexed(r: Reproduction) -> dict[str, int]:  # run -> children
     }
 
 
-def tables_of(r: Reproduction) -> dict[str, PaperTable]:
+def _tables_of(r: Reproduction) -> dict[str, PaperTable]:
     "The tables of this paper."
     own, others = r.recordings[:1], r.recordings[1:]
     found = (
-        paper_tables(own, others, children_indexed(r))
+        paper_tables(own, others, _children_indexed(r))
         if r.wanted.of.setting == "rag"
         else paper_tables(r.recordings)
     )
     return {name: t for name, t in found.items() if name.startswith(r.wanted.paper)}
 
 
-def page_html(r: Reproduction) -> str:
+def _page_html(r: Reproduction) -> str:
     "Everything on one page."
-    return paper_html(*r.shown, f"{r.wanted.of.title}, published and reproduced", head_html(r))
+    return paper_html(*r.shown, f"{r.wanted.of.title}, published and reproduced", _head_html(r))
 
 # %% ../../nbs/app/02a_reproduce.ipynb #28812741
 def _cell(source: str, shown: Mapping[str, str] | None = None) -> dict:
@@ -636,7 +634,7 @@ def notebook(r: Reproduction) -> dict:
     }
 
 
-def reopened(
+def _reopened(
     folder: str | Path, data: str | Path = "", **how
 ) -> Reproduction:  # how: see Reproduction
     "The reproduction in a folder. Raises DataError if there is none."

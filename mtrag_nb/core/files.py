@@ -30,10 +30,9 @@ from urllib.parse import unquote
 from .types import DataError, DiskFull, InUse, plain, redacted
 
 # %% auto #0
-__all__ = ['DEEPEST', 'LONGEST_LINE', 'LARGEST_JSON', 'SPARE', 'parse_json', 'whole_tail', 'read_jsonl', 'disk_full',
-           'make_folder', 'JsonlLog', 'only_writer', 'write_whole', 'write_jsonl', 'write_json', 'read_json',
-           'differences', 'keep_identity', 'data_dir', 'checksum', 'sized', 'need_room', 'Answer', 'FolderServer',
-           'download']
+__all__ = ['LONGEST_LINE', 'parse_json', 'read_jsonl', 'disk_full', 'make_folder', 'JsonlLog', 'only_writer', 'write_whole',
+           'write_jsonl', 'write_json', 'read_json', 'differences', 'keep_identity', 'data_dir', 'checksum', 'sized',
+           'need_room', 'Answer', 'FolderServer', 'download']
 
 # %% ../../nbs/1_core/02_files.ipynb #a746fa0e
 def _finite(text: str) -> float:
@@ -55,13 +54,13 @@ def _once(pairs: list[tuple[str, object]]) -> dict:
     )
 
 
-DEEPEST = 100  # levels; the benchmark's own files have nine
+_DEEPEST = 100  # levels; the benchmark's own files have nine
 
 
 def _depth(value: object) -> int:
     "How many levels of lists and objects there are, counted up to one too many."
     n, level = 0, [value]
-    while (level := [x for x in level if isinstance(x, (dict, list))]) and n <= DEEPEST:
+    while (level := [x for x in level if isinstance(x, (dict, list))]) and n <= _DEEPEST:
         n, level = n + 1, [v for x in level for v in (x.values() if isinstance(x, dict) else x)]
     return n
 
@@ -85,7 +84,7 @@ def parse_json(
         ) from None
     except RecursionError:
         raise ValueError("nested too deeply") from None
-    if text.count("[") + text.count("{") > DEEPEST and _depth(value) > DEEPEST:
+    if text.count("[") + text.count("{") > _DEEPEST and _depth(value) > _DEEPEST:
         raise ValueError("nested too deeply")
     return value
 
@@ -146,7 +145,7 @@ def _object(line: bytes, nan_is_null: bool = False) -> dict:
     return obj
 
 # %% ../../nbs/1_core/02_files.ipynb #498a0518
-def whole_tail(line: bytes) -> bool:
+def _whole_tail(line: bytes) -> bool:
     "Whether a last line without a line end is a whole one."
     try:
         return bool(_object(line))
@@ -182,7 +181,7 @@ def read_jsonl(
                     not line.strip()
                     or torn_tail
                     and not line.endswith(b"\n")
-                    and not whole_tail(line)
+                    and not _whole_tail(line)
                 ):
                     continue
                 try:
@@ -258,7 +257,7 @@ class JsonlLog:
         keep = data.rfind(b"\n") + 1
         if keep == len(data):
             return 0
-        if whole_tail(data[keep:]):
+        if _whole_tail(data[keep:]):
             with open(self.path, "ab") as f:
                 f.write(b"\n")
             return 0
@@ -363,7 +362,7 @@ def write_json(path: str | Path, obj: object, **how) -> Path:  # how: see write_
     )
 
 # %% ../../nbs/1_core/02_files.ipynb #3031d7ca
-LARGEST_JSON = 256 * 2**20  # bytes, unpacked; the largest of the official files has 10 MiB
+_LARGEST_JSON = 256 * 2**20  # bytes, unpacked; the largest of the official files has 10 MiB
 
 
 def read_json(
@@ -377,10 +376,10 @@ def read_json(
         raise DataError("no such file", path, remedy="Check the path")
     try:
         with _opened(path) as f:
-            data = f.read(LARGEST_JSON + 1)
-        if len(data) > LARGEST_JSON:
+            data = f.read(_LARGEST_JSON + 1)
+        if len(data) > _LARGEST_JSON:
             raise DataError(
-                f"more than {LARGEST_JSON:,} bytes", path, remedy="Is it the right file?"
+                f"more than {_LARGEST_JSON:,} bytes", path, remedy="Is it the right file?"
             )
         found = parse_json(data, nan_is_null)
     except UnicodeDecodeError as e:
@@ -480,7 +479,7 @@ def checksum(
     return sum_.hexdigest()
 
 # %% ../../nbs/1_core/02_files.ipynb #eef61061
-SPARE = 2**28  # bytes to leave free
+_SPARE = 2**28  # bytes to leave free
 
 
 def sized(n: float) -> str:
@@ -504,11 +503,11 @@ def need_room(
     there = next(
         p for p in (Path(folder).absolute(), *Path(folder).absolute().parents) if p.exists()
     )
-    if size + SPARE > (left := free(there)):
+    if size + _SPARE > (left := free(there)):
         raise DataError(
             f"{what} takes {sized(size)}, and the disk has {sized(left)} free",
             folder,
-            remedy=f"Make room ({sized(SPARE)} more than that), or name a folder on another disk",
+            remedy=f"Make room ({sized(_SPARE)} more than that), or name a folder on another disk",
         )
 
 # %% ../../nbs/1_core/02_files.ipynb #3dad9a21

@@ -33,14 +33,13 @@ from mtrag_nb.core.types import (
 )
 
 # %% auto #0
-__all__ = ['KINDS', 'S', 'WEB', 'TENS', 'VERSION', 'LEFT_OUT', 'MANIFEST', 'NEEDED', 'CLOCK', 'Calls', 'Step', 'Rewritten',
-           'Found', 'Retrieved', 'Grade', 'Graded', 'Rank', 'Ranked', 'in_words', 'Gated', 'Drafted', 'Checked',
-           'Retried', 'Refused', 'Clarified', 'step_line', 'read_step', 'replace_unknown', 'own_fields', 'Fault',
-           'without_places', 'fault_of', 'Trajectory', 'trajectory', 'turn_line', 'read_turn', 'tell', 'new_turn',
-           'is_web', 'ranking_scores', 'predicted_passages', 'Judgement', 'Judged', 'answer_digest', 'check_manifest',
-           'read_manifest', 'read_lines', 'read_trajectories', 'read_passages', 'read_judgements', 'read_scores', 'Run',
-           'as_run', 'append_label', 'read_labels', 'says', 'words_of', 'Beside', 'beside', 'TurnDiff', 'cells',
-           'diff_turns', 'Node', 'Telemetry', 'telemetry', 'breakdown', 'breakdown_table']
+__all__ = ['KINDS', 'S', 'WEB', 'VERSION', 'LEFT_OUT', 'Calls', 'Step', 'Rewritten', 'Found', 'Retrieved', 'Grade', 'Graded',
+           'Rank', 'Ranked', 'in_words', 'Gated', 'Drafted', 'Checked', 'Retried', 'Refused', 'Clarified', 'step_line',
+           'read_step', 'own_fields', 'Fault', 'without_places', 'Trajectory', 'trajectory', 'turn_line', 'read_turn',
+           'tell', 'new_turn', 'is_web', 'ranking_scores', 'predicted_passages', 'Judgement', 'Judged', 'answer_digest',
+           'read_manifest', 'read_lines', 'read_trajectories', 'read_passages', 'read_judgements', 'Run', 'as_run',
+           'append_label', 'read_labels', 'says', 'words_of', 'Beside', 'beside', 'TurnDiff', 'cells', 'diff_turns',
+           'Node', 'Telemetry', 'telemetry', 'breakdown', 'breakdown_table']
 
 # %% ../../nbs/1_core/05_record.ipynb #25cf117d
 @dataclass
@@ -334,10 +333,10 @@ def read_step(line: Mapping[str, object]) -> Step:
     known = {f.name for f in fields(KINDS[path])} - {"unknown"}
     step = structured(KINDS[path], {k: v for k, v in data.items() if k in known})
     object.__setattr__(step, "path", line["kind"])
-    return replace_unknown(step, {k: v for k, v in data.items() if k not in known})
+    return _replace_unknown(step, {k: v for k, v in data.items() if k not in known})
 
 
-def replace_unknown(step: Step, own: Mapping[str, object]) -> Step:
+def _replace_unknown(step: Step, own: Mapping[str, object]) -> Step:
     "The step with fields that its class does not have; its path stays."
     out = replace(step, unknown=own)
     object.__setattr__(out, "path", step.path)
@@ -381,7 +380,7 @@ def without_places(text: str) -> str:
     return text.replace(home, "~") if home.strip("/") else text
 
 
-def fault_of(e: BaseException) -> Fault:
+def _fault_of(e: BaseException) -> Fault:
     "An exception, told; one from inside a node names the node (`node`, `cause`)."
     cause, told = getattr(e, "cause", e), "".join(traceback.format_exception(e))[-4000:]
     return Fault(
@@ -544,7 +543,7 @@ def trajectory(
         "seconds": round(seconds, 3),
     }
     if error is not None:
-        return Trajectory(*about, Outcome.ERROR, **seen, error=fault_of(error))
+        return Trajectory(*about, Outcome.ERROR, **seen, error=_fault_of(error))
     outcome, reason = Outcome(state["outcome"]), state.get("reason")
     refusal = {"reason": reason.name, "role": reason.role} if outcome is Outcome.I_DONT_KNOW else {}
     return Trajectory(
@@ -680,7 +679,7 @@ def predicted_passages(
     ]
 
 # %% ../../nbs/1_core/05_record.ipynb #5e0f1fcb
-TENS = ("refusal", "faithfulness", "correctness")  # protocols with scores from 1 to 10
+_TENS = ("refusal", "faithfulness", "correctness")  # protocols with scores from 1 to 10
 
 
 @dataclass(frozen=True)
@@ -704,7 +703,7 @@ class Judgement:
 
     @property
     def share(self) -> float | None:
-        return None if self.score is None else self.score / (10 if self.protocol in TENS else 1)
+        return None if self.score is None else self.score / (10 if self.protocol in _TENS else 1)
 
     @property
     def said(self) -> str:
@@ -741,7 +740,7 @@ VERSION = 2  # of the run folder: 1 had steps without kinds
 LEFT_OUT = "+leave_gold_out"  # in the name of a system that ran without the gold passages (`runs.oracles`): its turns are negatives
 
 
-MANIFEST = {
+_MANIFEST = {
     "identity": Mapping,
     "settings": Mapping,
     "sessions": list,
@@ -750,19 +749,19 @@ MANIFEST = {
     "about": str,
     "commit": str,
 }
-NEEDED = {
+_NEEDED = {
     "identity": {"system": str, "setting": str},
     "settings": {"profile": str, "chat": Mapping},
 }
 
 
-def check_manifest(told: Mapping, path: Path) -> None:
+def _check_manifest(told: Mapping, path: Path) -> None:
     "Raises DataError for a manifest whose entries are none, naming the first that is not."
-    wrong = [k for k, kind in MANIFEST.items() if k in told and not isinstance(told[k], kind)]
-    wrong += [k for k in NEEDED if k not in told]
+    wrong = [k for k, kind in _MANIFEST.items() if k in told and not isinstance(told[k], kind)]
+    wrong += [k for k in _NEEDED if k not in told]
     wrong += [
         f"{k}.{x}"
-        for k, inner in NEEDED.items()
+        for k, inner in _NEEDED.items()
         if k not in wrong
         for x, kind in inner.items()
         if not isinstance(told[k].get(x), kind)
@@ -793,7 +792,7 @@ def read_manifest(folder: str | Path) -> dict:
             folder,
             remedy="Run it again into another folder, or read it with the package that wrote it",
         )
-    check_manifest(told, path)
+    _check_manifest(told, path)
     return told
 
 
@@ -824,7 +823,7 @@ def read_judgements(path: str | Path) -> dict[str, Judged]:
     "What was judged, by task, the last line of each."
 
     def of(protocol, line):
-        j, most = structured(Judgement, line), 10 if protocol in TENS else 1
+        j, most = structured(Judgement, line), 10 if protocol in _TENS else 1
         if odd := [x for x in (j.score, j.low, j.high) if x is not None and not 0 <= x <= most]:
             raise ValueError(f"{protocol}: a score of {odd[0]}, and it goes to {most}")
         if protocol == "idk" and j.score not in (0, 0.5, 1, None):
@@ -839,7 +838,7 @@ def read_judgements(path: str | Path) -> dict[str, Judged]:
     return {j.task_id: j for j in read_lines(Path(path), read, "a judgement")}
 
 
-def read_scores(path: str | Path) -> dict[str, dict[str, float | None]]:
+def _read_scores(path: str | Path) -> dict[str, dict[str, float | None]]:
     "Task id -> measure -> score, the last line of each."
 
     def read(line):
@@ -944,7 +943,7 @@ class Run:
     @cached_property
     def scores(self) -> dict[str, dict[str, float | None]]:
         "Task id -> measure -> score, as `mtrag score` wrote them."
-        return read_scores(self.folder / "scores.jsonl")
+        return _read_scores(self.folder / "scores.jsonl")
 
     @cached_property
     def how(self) -> dict:
@@ -1020,12 +1019,12 @@ def read_labels(path: str | Path) -> dict[tuple[str, str], dict]:  # (run, task 
     )
 
 # %% ../../nbs/1_core/05_record.ipynb #8b8868da
-CLOCK = ("seconds", "calls")  # of a step: what it cost, not what it did
+_CLOCK = ("seconds", "calls")  # of a step: what it cost, not what it did
 
 
 def says(step: Step) -> dict:
     "All that a step says, without what it cost."
-    return {k: v for k, v in step_line(step).items() if k not in CLOCK}
+    return {k: v for k, v in step_line(step).items() if k not in _CLOCK}
 
 
 def words_of(step: Step | None, name: Callable[[str], str] = str, chars: int = 90) -> str:

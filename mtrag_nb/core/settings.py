@@ -12,10 +12,10 @@ from dataclasses import dataclass, field, fields, is_dataclass, replace
 from .types import SettingsError, digest, plain, redacted
 
 # %% auto #0
-__all__ = ['MODEL_CHOICES', 'VIEWS', 'FUSIONS', 'MOST', 'RERANKERS', 'WAYS_TO_GRADE', 'SCALES', 'STAGE_CHOICES', 'MINILM',
-           'BGE_M3', 'BGE_RERANKER', 'PROFILES', 'SPEED', 'Address', 'later', 'ModelSpec', 'in_bounds', 'ChunkSettings',
-           'SparseSettings', 'NearestSettings', 'Leg', 'legs', 'one_of', 'RetrievalSettings', 'StageSettings',
-           'Settings', 'with_settings', 'load_settings', 'deciding', 'settings_digest']
+__all__ = ['VIEWS', 'FUSIONS', 'RERANKERS', 'WAYS_TO_GRADE', 'SCALES', 'MINILM', 'BGE_M3', 'PROFILES', 'SPEED', 'Address',
+           'later', 'ModelSpec', 'in_bounds', 'ChunkSettings', 'SparseSettings', 'NearestSettings', 'Leg', 'legs',
+           'one_of', 'RetrievalSettings', 'StageSettings', 'Settings', 'with_settings', 'load_settings', 'deciding',
+           'settings_digest']
 
 # %% ../../nbs/1_core/01_settings.ipynb #ad64809e
 class Address(str):
@@ -36,7 +36,7 @@ def later(default: object):
     return field(default=default, metadata={"later": True})
 
 
-MODEL_CHOICES = {  # setting -> pattern, and in words
+_MODEL_CHOICES = {  # setting -> pattern, and in words
     "dtype": ("auto|fp32|fp16|bf16", "auto, fp32, fp16 or bf16"),
     "quantization": ("(nf4)?", "nf4 or empty"),
     "device": (
@@ -64,7 +64,7 @@ class ModelSpec:
 
     def __post_init__(self):
         object.__setattr__(self, "url", Address(self.url))
-        for key, (pattern, known) in MODEL_CHOICES.items():
+        for key, (pattern, known) in _MODEL_CHOICES.items():
             if not re.fullmatch(pattern, getattr(self, key)):
                 raise SettingsError(
                     f"unknown {key} {getattr(self, key)!r} of the model {self.name}: it is {known}"
@@ -156,7 +156,7 @@ VIEWS = (
     "rewrites",
 )  # of a conversation that ends with a question
 FUSIONS = ("rrf", "qdrant", "pool")
-MOST = 10_000  # candidates of a search
+_MOST = 10_000  # candidates of a search
 RERANKERS = ("overlap", "passage", "talk", "cosine", "likelihood", "model", "none")
 
 
@@ -223,8 +223,8 @@ class RetrievalSettings:
 
     def __post_init__(self):
         in_bounds(self, "retrieval", top_k=1, rerank_k=1)
-        if self.top_k > MOST:
-            raise SettingsError(f"retrieval.top_k is {self.top_k}: it is at most {MOST}")
+        if self.top_k > _MOST:
+            raise SettingsError(f"retrieval.top_k is {self.top_k}: it is at most {_MOST}")
         legs(self.views)
         one_of(self, "retrieval", {"fusion": FUSIONS, "reranker": ("", *RERANKERS)})
 
@@ -234,7 +234,7 @@ SCALES = (
     "scale",
     "scale-text",
 )  # a grade from 0 to 10: the likeliest, or one that the model writes
-STAGE_CHOICES = {
+_STAGE_CHOICES = {
     "rewrite": ("always", "guarded", "never"),
     "grade": (*WAYS_TO_GRADE, *SCALES),
     "grade_default": ("yes", "no"),
@@ -275,7 +275,7 @@ class StageSettings:
     )  # a draft loses the sentences that it repeats, and a last one that was cut off
 
     def __post_init__(self):
-        one_of(self, "stages", STAGE_CHOICES)
+        one_of(self, "stages", _STAGE_CHOICES)
         in_bounds(
             self,
             "stages",
@@ -361,7 +361,7 @@ MINILM = ModelSpec("all-MiniLM-L6-v2", dtype="fp32", device="cpu")
 BGE_M3 = ModelSpec(
     "BAAI/bge-m3"
 )  # on the GPU where there is room beside the generator; the seed paper (II.B.2) has it on the CPU
-BGE_RERANKER = ModelSpec("BAAI/bge-reranker-v2-m3")
+_BGE_RERANKER = ModelSpec("BAAI/bge-reranker-v2-m3")
 
 PROFILES = {
     "laptop": Settings(
@@ -387,13 +387,13 @@ PROFILES = {
         profile="t4",
         chat=ModelSpec("meta-llama/Llama-3.1-8B-Instruct", quantization="nf4"),
         embedder=BGE_M3,
-        reranker=BGE_RERANKER,
+        reranker=_BGE_RERANKER,
     ),
     "t4x2": Settings(  # two T4: the generator has the first to itself
         profile="t4x2",
         chat=ModelSpec("meta-llama/Llama-3.1-8B-Instruct", quantization="nf4", device="cuda:0"),
         embedder=replace(BGE_M3, device="cuda:1"),
-        reranker=replace(BGE_RERANKER, device="cuda:1"),
+        reranker=replace(_BGE_RERANKER, device="cuda:1"),
         batch_size=16,
     ),
     "judge": Settings(
@@ -407,7 +407,7 @@ PROFILES = {
         profile="server",
         chat=ModelSpec("default", url="http://localhost:8000/v1", api_key_env="OPENAI_API_KEY"),
         embedder=BGE_M3,
-        reranker=BGE_RERANKER,
+        reranker=_BGE_RERANKER,
         qdrant_url="http://localhost:6333",
         batch_size=32,
     ),

@@ -20,7 +20,7 @@ from .types import Context
 __all__ = ['STOPWORDS', 'WORD', 'CHAT_MARKS', 'STANCE_WORTH', 'LONGEST_REFUSAL', 'content_words', 'content_spans', 'known_words',
            'share_known', 'support', 'sentences', 'weakest_sentence', 'cite', 'titled', 'clipped',
            'format_docs_for_gen', 'unmarked', 'Label', 'Verdict', 'scored', 'without_thinking', 'parse_verdict',
-           'read_verdict', 'Stance', 'stance', 'declines', 'idk_by_rule', 'rule_measured', 'rule_in_words']
+           'read_verdict', 'Stance', 'stance', 'declines', 'idk_by_rule', 'rule_in_words']
 
 # %% ../../nbs/1_core/03_text.ipynb #5fbbd010
 STOPWORDS = frozenset(
@@ -604,13 +604,13 @@ def idk_by_rule(answer: str) -> float:  # 1, 0.5 or 0
 
 # %% ../../nbs/1_core/03_text.ipynb #a9999278
 @lru_cache(1)
-def rule_measured() -> dict:
+def _rule_measured() -> dict:
     "Precision and recall of the rule by file, as `9_studies/07_yardsticks` measured them."
     return read_json(data_dir("measured") / "declining.json")
 
 
 def rule_in_words() -> str:
     "The rule's name and worth, for the notes of tables."
-    m = rule_measured()["submissions, reporting half"]
+    m = _rule_measured()["submissions, reporting half"]
     worth = f"precision {m['precision']:.2f}, recall {m['recall']:.2f}"
     return f"rule ({worth} against {m['answers']} official verdicts that it was not written on)"

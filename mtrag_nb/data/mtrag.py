@@ -37,27 +37,23 @@ from mtrag_nb.core.types import (
 )
 
 # %% auto #0
-__all__ = ['COLLECTIONS', 'Fault', 'Rule', 'LABELS', 'MULTI_TURN', 'LABELLED', 'TASK', 'TASK_REMEDY', 'BY_TEXT', 'PIECE',
-           'MAX_CONTEXTS', 'RANKED', 'PREDICTION', 'REQUIRED_KEYS', 'MAX_MEGABYTES', 'OFFICIAL_URL', 'OFFICIAL_COMMIT',
-           'PARTS', 'OFFICIAL', 'FETCHED', 'RATED', 'RATED_TASK', 'EVALUATION', 'RATING_PARTS', 'REMEDY', 'domain_of',
-           'any_text', 'some_text', 'an_id', 'a_number', 'one_word_of', 'a_turn_number', 'many', 'maybe', 'an_object',
-           'checked', 'a_label', 'PASSAGE', 'a_talk', 'domain_of_line', 'turns_of_line', 'files_of', 'is_gold',
-           'passages_of_line', 'conversation_of_line', 'task_of_line', 'first_label', 'gold_of_line', 'Benchmark',
-           'read_benchmark', 'read_tasks', 'with_rewrites', 'read_gold', 'Conversation', 'author_marks', 'a_dialogue',
-           'read_conversations', 'conversation_tasks', 'id_of_line', 'passage_of_line', 'read_corpus', 'read_queries',
-           'read_qrels', 'falling', 'prediction_line', 'Prediction', 'prediction_of_line', 'predicted_contexts',
-           'read_predictions', 'FormatReport', 'check_format', 'sample_dir', 'sample_corpus', 'Kind', 'official_dir',
-           'files_there', 'human_rewrites', 'official_files', 'official_file', 'fetch_data', 'RatedAnswer', 'a_value',
-           'annotated', 'read_ratings']
+__all__ = ['Fault', 'Rule', 'LABELS', 'MULTI_TURN', 'BY_TEXT', 'OFFICIAL_URL', 'OFFICIAL_COMMIT', 'PARTS', 'OFFICIAL', 'FETCHED',
+           'domain_of', 'many', 'maybe', 'checked', 'domain_of_line', 'files_of', 'is_gold', 'conversation_of_line',
+           'Benchmark', 'read_benchmark', 'read_tasks', 'with_rewrites', 'read_gold', 'Conversation',
+           'read_conversations', 'conversation_tasks', 'read_corpus', 'read_queries', 'read_qrels', 'falling',
+           'prediction_line', 'Prediction', 'prediction_of_line', 'predicted_contexts', 'read_predictions',
+           'FormatReport', 'check_format', 'sample_dir', 'sample_corpus', 'Kind', 'official_dir', 'files_there',
+           'human_rewrites', 'official_files', 'official_file', 'fetch_data', 'RatedAnswer', 'annotated',
+           'read_ratings']
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #95790362
-COLLECTIONS = {  # domain -> the official long name
+_COLLECTIONS = {  # domain -> the official long name
     "clapnq": "mt-rag-clapnq-elser-512-100-20240503",
     "cloud": "mt-rag-ibmcloud-elser-512-100-20240502",
     "fiqa": "mt-rag-fiqa-beir-elser-512-100-20240501",
     "govt": "mt-rag-govt-elser-512-100-20240611",
 }
-_SHORT = {**{d: d for d in DOMAINS}, "ibmcloud": "cloud", **{v: k for k, v in COLLECTIONS.items()}}
+_SHORT = {**{d: d for d in DOMAINS}, "ibmcloud": "cloud", **{v: k for k, v in _COLLECTIONS.items()}}
 
 
 def domain_of(
@@ -95,7 +91,7 @@ _KINDS = {
 }
 
 
-def any_text(x: object) -> Fault | None:
+def _any_text(x: object) -> Fault | None:
     "Text that can be written down."
     if not isinstance(x, str):
         return "", f"is {_KINDS[type(x)]}, not text"
@@ -106,20 +102,20 @@ def any_text(x: object) -> Fault | None:
     return None
 
 
-def some_text(x: object) -> Fault | None:
+def _some_text(x: object) -> Fault | None:
     "Text that is not blank."
-    return any_text(x) or (None if x.strip() else ("", "is empty"))
+    return _any_text(x) or (None if x.strip() else ("", "is empty"))
 
 
-def an_id(x: object) -> Fault | None:
+def _an_id(x: object) -> Fault | None:
     "An id: one line without tabs and without blanks around it, since qrels are tables."
     odd = isinstance(x, str) and (
         x != x.strip() or "\t" in x or len(x.splitlines()) > 1 or len(x) > 500
     )
-    return some_text(x) or (("", f"is no id: {x[:40]!r}") if odd else None)
+    return _some_text(x) or (("", f"is no id: {x[:40]!r}") if odd else None)
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #f347d65b
-def a_number(least: float = -1e300, most: float = 1e300) -> Rule:
+def _a_number(least: float = -1e300, most: float = 1e300) -> Rule:
     "A finite number between two."
 
     def rule(x):
@@ -134,7 +130,7 @@ def a_number(least: float = -1e300, most: float = 1e300) -> Rule:
     return rule
 
 
-def one_word_of(*known: str) -> Rule:
+def _one_word_of(*known: str) -> Rule:
     "One of a few words."
     return lambda x: (
         None
@@ -143,7 +139,7 @@ def one_word_of(*known: str) -> Rule:
     )
 
 
-def a_turn_number(x: object) -> Fault | None:
+def _a_turn_number(x: object) -> Fault | None:
     "The number of a turn, which the files write as a number or as text."
     digits = str(x) if type(x) is int or isinstance(x, str) else ""
     if digits.isascii() and digits.isdigit() and 0 < int(digits[:5]) < 10_000:
@@ -179,7 +175,7 @@ def maybe(rule: Rule) -> Rule:
     return lambda x: None if x is None else rule(x)
 
 
-def an_object(needed: Mapping[str, Rule], known: Mapping[str, Rule] = {}) -> Rule:
+def _an_object(needed: Mapping[str, Rule], known: Mapping[str, Rule] = {}) -> Rule:
     "An object that has some keys, and may have others. Keys that are in neither are nobody's business."
 
     def of_object(x):
@@ -213,9 +209,9 @@ LABELS, MULTI_TURN = (
 )
 
 
-def a_label(*known: str) -> Rule:
+def _a_label(*known: str) -> Rule:
     "A label as the files write it: a list of one, text, or not at all. Without `known`, any words, and as many as there are."
-    word = one_word_of(*known) if known else some_text
+    word = _one_word_of(*known) if known else _some_text
     return lambda x: (
         None
         if x is None or x == []
@@ -225,33 +221,33 @@ def a_label(*known: str) -> Rule:
     )
 
 
-_ABOUT = {k: maybe(any_text) for k in ("title", "url", "source")}
-_REST = {**_ABOUT, "score": maybe(a_number()), "page": maybe(a_number(1, 100_000))}
-_NAMED = an_object({"document_id": an_id}, {**_REST, "text": some_text})
-_UNNAMED = an_object({"text": some_text}, _REST)
+_ABOUT = {k: maybe(_any_text) for k in ("title", "url", "source")}
+_REST = {**_ABOUT, "score": maybe(_a_number()), "page": maybe(_a_number(1, 100_000))}
+_NAMED = _an_object({"document_id": _an_id}, {**_REST, "text": _some_text})
+_UNNAMED = _an_object({"text": _some_text}, _REST)
 
 
-def PASSAGE(x: object) -> Fault | None:
+def _PASSAGE(x: object) -> Fault | None:
     "A passage: an id and its text; as gold also a file's name (and page), or a text that stands in it, alone."
     return (_UNNAMED if isinstance(x, dict) and "text" in x and "document_id" not in x else _NAMED)(
         x
     )
 
 
-LABELLED = an_object(
+_LABELLED = _an_object(
     {},
     {
-        "Answerability": a_label(*LABELS),
-        "answerability": a_label(*LABELS),
-        "Multi-Turn": a_label(*MULTI_TURN),
-        "Question Type": a_label(),
+        "Answerability": _a_label(*LABELS),
+        "answerability": _a_label(*LABELS),
+        "Multi-Turn": _a_label(*MULTI_TURN),
+        "Question Type": _a_label(),
     },
 )
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #fdb3681d
-def a_talk(x: object) -> Fault | None:
+def _a_talk(x: object) -> Fault | None:
     "A conversation that ends with the user's question."
-    said = an_object({"speaker": one_word_of("user", "agent"), "text": any_text})
+    said = _an_object({"speaker": _one_word_of("user", "agent"), "text": _any_text})
     if wrong := many(said, 1)(x):
         return wrong
     if x[-1]["speaker"] == "user" and x[-1]["text"].strip():
@@ -259,17 +255,17 @@ def a_talk(x: object) -> Fault | None:
     return "", "has no user turn at its end: the last one is to be the question"
 
 
-TASK = an_object(
-    {"task_id": an_id, "input": a_talk},
+_TASK = _an_object(
+    {"task_id": _an_id, "input": _a_talk},
     {
-        "conversation_id": an_id,
-        "turn": a_turn_number,
-        "contexts": many(PASSAGE, distinct="document_id"),
-        "targets": many(an_object({"text": some_text})),
-        "rewritten_query": maybe(any_text),
+        "conversation_id": _an_id,
+        "turn": _a_turn_number,
+        "contexts": many(_PASSAGE, distinct="document_id"),
+        "targets": many(_an_object({"text": _some_text})),
+        "rewritten_query": maybe(_any_text),
     },
 )
-TASK_REMEDY = "A task has task_id, Collection and input turns, and may have contexts (document_id, text), targets (text) and labels"
+_TASK_REMEDY = "A task has task_id, Collection and input turns, and may have contexts (document_id, text), targets (text) and labels"
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #5b5449b8
 def _same(
@@ -293,7 +289,7 @@ def domain_of_line(obj: Mapping, path: object, n: int | None) -> str:
     return domain
 
 
-def turns_of_line(obj: Mapping) -> tuple[Turn, ...]:
+def _turns_of_line(obj: Mapping) -> tuple[Turn, ...]:
     "The conversation of a checked task line."
     return tuple(Turn(t["speaker"], t["text"]) for t in obj["input"])
 
@@ -320,7 +316,7 @@ def is_gold(
     return " ".join(gold.text.split()).casefold() in " ".join(found.text.split()).casefold()
 
 
-def passages_of_line(obj: Mapping, domain: str) -> tuple[Passage, ...]:
+def _passages_of_line(obj: Mapping, domain: str) -> tuple[Passage, ...]:
     "The passages of a checked task line; one that has no id is named by its text."
 
     def name(c):
@@ -349,15 +345,15 @@ def conversation_of_line(obj: Mapping, path: object, n: int) -> str:
     return conversation
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #4cd7c422
-def task_of_line(
+def _task_of_line(
     obj: Mapping,
     path: object,  # for messages, with the line number `n`
     n: int,
     contexts: bool = False,  # True: keep the passages that come with it (Task B)
 ) -> Task:
     "A task line as a task. Raises DataError (file, line)."
-    checked(obj, TASK, path, n, TASK_REMEDY)
-    domain, turns = domain_of_line(obj, path, n), turns_of_line(obj)
+    checked(obj, _TASK, path, n, _TASK_REMEDY)
+    domain, turns = domain_of_line(obj, path, n), _turns_of_line(obj)
     return Task(
         id=obj["task_id"],
         conversation_id=conversation_of_line(obj, path, n),
@@ -366,11 +362,11 @@ def task_of_line(
         question=turns[-1].text,
         history=turns[:-1],
         collection=obj.get("Collection") or obj.get("collection") or domain,
-        contexts=passages_of_line(obj, domain) if contexts else None,
+        contexts=_passages_of_line(obj, domain) if contexts else None,
     )
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #ce0d855d
-def first_label(value: object) -> str:
+def _first_label(value: object) -> str:
     "A label that the files write as a list of one, as text, or not at all."
     return (
         (value[0] if value else "")
@@ -386,19 +382,19 @@ def _unmarked(query: str) -> str:
     return "\n".join(t.removeprefix("|user|:").strip() for t in query.split("\n"))
 
 
-def gold_of_line(obj: Mapping, path: object, n: int) -> Gold:
+def _gold_of_line(obj: Mapping, path: object, n: int) -> Gold:
     "What a line knows of its task. Raises DataError (file, line)."
-    for rule in (TASK, LABELLED):
-        checked(obj, rule, path, n, TASK_REMEDY)
+    for rule in (_TASK, _LABELLED):
+        checked(obj, rule, path, n, _TASK_REMEDY)
     types = obj.get("Question Type") or []
     return Gold(
         task_id=obj["task_id"],
-        answerability=_same(obj, ("Answerability", "answerability"), first_label, path, n) or "",
+        answerability=_same(obj, ("Answerability", "answerability"), _first_label, path, n) or "",
         targets=tuple(t["text"] for t in obj.get("targets", ())),
-        passages=passages_of_line(obj, domain_of_line(obj, path, n)),
+        passages=_passages_of_line(obj, domain_of_line(obj, path, n)),
         rewrite=_unmarked(obj.get("rewritten_query") or ""),
         question_type=tuple(types) if isinstance(types, list) else (types,),
-        multi_turn=first_label(obj.get("Multi-Turn")),
+        multi_turn=_first_label(obj.get("Multi-Turn")),
     )
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #b3c0ffd0
@@ -431,7 +427,7 @@ def read_benchmark(
     "A file of tasks. Raises DataError (file, line) for a line that is no task, or whose id came before."
     wanted, tasks, gold, lines, seen = _wanted(domains), [], {}, {}, {}
     for n, obj in read_jsonl(path, nan_is_null=True):
-        task = task_of_line(obj, path, n, contexts)
+        task = _task_of_line(obj, path, n, contexts)
         if task.id in seen:
             raise DataError(
                 f"task id {task.id!r} stood already in line {seen[task.id]}",
@@ -439,7 +435,7 @@ def read_benchmark(
                 n,
                 "Remove one of the two",
             )
-        seen[task.id], gold[task.id], lines[task.id] = n, gold_of_line(obj, path, n), obj
+        seen[task.id], gold[task.id], lines[task.id] = n, _gold_of_line(obj, path, n), obj
         if (wanted is None or task.domain in wanted) and (limit is None or len(tasks) < limit):
             tasks.append(task)
     return Benchmark(tuple(tasks), gold, lines)
@@ -486,23 +482,23 @@ class Conversation:
     ]  # one tuple per user turn: the passages marked relevant for the answer
 
 
-def author_marks(x: object) -> Fault | None:
+def _author_marks(x: object) -> Fault | None:
     "What authors said of a context: who -> yes or no."
     if not isinstance(x, dict):
         return "", f"is {_KINDS[type(x)]}, not an object"
-    said = an_object({"value": one_word_of("yes", "no")})
+    said = _an_object({"value": _one_word_of("yes", "no")})
     return next(((f".{who}{w[0]}", w[1]) for who, v in x.items() if (w := said(v))), None)
 
 
-def a_dialogue(x: object) -> Fault | None:
+def _a_dialogue(x: object) -> Fault | None:
     "Turns of user and agent by turns, the user's first: so each answer belongs to the question before it."
-    shown = an_object(
-        {"document_id": an_id, "text": some_text},
-        {**_ABOUT, "feedback": maybe(an_object({}, {"relevant": maybe(author_marks)}))},
+    shown = _an_object(
+        {"document_id": _an_id, "text": _some_text},
+        {**_ABOUT, "feedback": maybe(_an_object({}, {"relevant": maybe(_author_marks)}))},
     )
-    said = an_object(
-        {"speaker": one_word_of("user", "agent"), "text": some_text},
-        {"enrichments": maybe(LABELLED), "contexts": maybe(many(shown, distinct="document_id"))},
+    said = _an_object(
+        {"speaker": _one_word_of("user", "agent"), "text": _some_text},
+        {"enrichments": maybe(_LABELLED), "contexts": maybe(many(shown, distinct="document_id"))},
     )
     if wrong := many(said, 1)(x):
         return wrong
@@ -555,7 +551,7 @@ def read_conversations(
     for i, c in enumerate(data):
         checked(
             c,
-            an_object({"domain": any_text, "messages": a_dialogue}),
+            _an_object({"domain": _any_text, "messages": _a_dialogue}),
             path,
             None,
             f"That is conversation {i} of the file, counted from 0",
@@ -593,16 +589,16 @@ def conversation_tasks(conversation: Conversation) -> list[Task]:
                 domain=conversation.domain,
                 question=t.text,
                 history=turns[:i],
-                collection=COLLECTIONS.get(conversation.domain, conversation.domain),
+                collection=_COLLECTIONS.get(conversation.domain, conversation.domain),
             )
         )
     return tasks
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #b9378f87
-PIECE = an_object({"text": some_text}, _ABOUT)
+_PIECE = _an_object({"text": _some_text}, _ABOUT)
 
 
-def id_of_line(obj: Mapping, path: object, n: int) -> str:
+def _id_of_line(obj: Mapping, path: object, n: int) -> str:
     "The id of a line of a corpus. Raises DataError (file, line)."
     key = next((k for k in ("_id", "id", "document_id") if obj.get(k) is not None), None)
     if key is None:
@@ -610,12 +606,16 @@ def id_of_line(obj: Mapping, path: object, n: int) -> str:
             "the passage has no _id", path, n, "Give each line an _id, an id or a document_id"
         )
     checked(
-        obj, an_object({key: an_id}), path, n, "An id is one line of text, without blanks around it"
+        obj,
+        _an_object({key: _an_id}),
+        path,
+        n,
+        "An id is one line of text, without blanks around it",
     )
     return obj[key]
 
 
-def passage_of_line(
+def _passage_of_line(
     obj: Mapping,
     path: Path,  # for messages, with the line number `n`, and for the domain
     n: int,
@@ -623,8 +623,8 @@ def passage_of_line(
     | None = None,  # of lines that don't say it themselves; None: the file's name says it
 ) -> Passage:
     "A line of a corpus as a passage. Raises DataError (file, line)."
-    pid = id_of_line(obj, path, n)
-    checked(obj, PIECE, path, n, f"That is passage {pid!r}: mend it, or remove the line")
+    pid = _id_of_line(obj, path, n)
+    checked(obj, _PIECE, path, n, f"That is passage {pid!r}: mend it, or remove the line")
     told, file = obj.get("domain") or domain, path.name.split(".")[0]
     try:
         if not told and file not in _SHORT:
@@ -652,7 +652,7 @@ def read_corpus(
     wanted, seen, count = _wanted(domains), {}, 0
     for path in map(Path, paths):
         for n, obj in read_jsonl(path, nan_is_null=True):
-            p = passage_of_line(obj, path, n, domain)
+            p = _passage_of_line(obj, path, n, domain)
             if p.id in seen:
                 first = ":".join(map(str, seen[p.id]))
                 raise DataError(
@@ -677,7 +677,11 @@ def read_queries(
     out = {}
     for n, obj in read_jsonl(path, nan_is_null=True):
         checked(
-            obj, an_object({"_id": an_id, "text": some_text}), path, n, "A query needs _id and text"
+            obj,
+            _an_object({"_id": _an_id, "text": _some_text}),
+            path,
+            n,
+            "A query needs _id and text",
         )
         if obj["_id"] in out:
             raise DataError(f"query {obj['_id']!r} came before", path, n, "Remove one of the two")
@@ -710,7 +714,7 @@ def read_qrels(
         for n, cells in _table(path):
             if (
                 len(cells) != 3
-                or any(map(an_id, cells[:2]))
+                or any(map(_an_id, cells[:2]))
                 or not re.fullmatch(r"-?[0-9]{1,9}", cells[2])
             ):
                 raise DataError(
@@ -730,7 +734,7 @@ def read_qrels(
     return qrels
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #1bd3148d
-MAX_CONTEXTS = 10
+_MAX_CONTEXTS = 10
 
 
 def falling(
@@ -752,7 +756,7 @@ def prediction_line(
     answer: str | None = None,  # None for Task A
 ) -> dict:
     "One line of a prediction file, official format."
-    top = contexts[:MAX_CONTEXTS]
+    top = contexts[:_MAX_CONTEXTS]
     scores = falling(s for _, s in top)
     shown = [
         {"document_id": p.id, "text": p.text, "title": p.title, "url": p.url, "score": s}
@@ -778,13 +782,15 @@ class Prediction:
     )
 
 
-RANKED = an_object({"document_id": an_id}, {"score": a_number(), "text": maybe(any_text), **_ABOUT})
-PREDICTION = an_object(
-    {"task_id": an_id},
+_RANKED = _an_object(
+    {"document_id": _an_id}, {"score": _a_number(), "text": maybe(_any_text), **_ABOUT}
+)
+_PREDICTION = _an_object(
+    {"task_id": _an_id},
     {
-        "predictions": many(an_object({"text": any_text}), 1),
-        "prediction": any_text,
-        "contexts": many(RANKED),
+        "predictions": many(_an_object({"text": _any_text}), 1),
+        "prediction": _any_text,
+        "contexts": many(_RANKED),
     },
 )
 
@@ -793,7 +799,7 @@ def prediction_of_line(obj: Mapping, path: object, n: int) -> Prediction:
     "A line of a prediction file. Raises DataError (file, line) for one that is none."
     checked(
         obj,
-        PREDICTION,
+        _PREDICTION,
         path,
         n,
         "A prediction has task_id, and predictions (text), contexts (document_id, score), or both",
@@ -855,12 +861,12 @@ def read_predictions(
     return out
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #9bf8bb71
-REQUIRED_KEYS = {
+_REQUIRED_KEYS = {
     "A": {"task_id": str, "Collection": str, "contexts": list},
     "B": {"task_id": str, "input": list, "contexts": list, "predictions": list},
     "C": {"task_id": str, "Collection": str, "input": list, "contexts": list, "predictions": list},
 }
-MAX_MEGABYTES = 20
+_MAX_MEGABYTES = 20
 
 
 @dataclass(frozen=True)
@@ -887,19 +893,19 @@ class FormatReport:
 # %% ../../nbs/2_data/00_mtrag.ipynb #72557d03
 def _line_errors(obj: dict, task: str) -> Iterator[str]:
     "What is wrong with one prediction line."
-    for key, kind in REQUIRED_KEYS[task].items():
+    for key, kind in _REQUIRED_KEYS[task].items():
         if key not in obj:
             yield f"missing key {key!r}"
         elif not isinstance(obj[key], kind):
             yield f"{key!r} must be a {kind.__name__}"
     contexts = obj.get("contexts") if isinstance(obj.get("contexts"), list) else []
-    if len(contexts) > MAX_CONTEXTS:
-        yield f"{len(contexts)} contexts, at most {MAX_CONTEXTS}"
+    if len(contexts) > _MAX_CONTEXTS:
+        yield f"{len(contexts)} contexts, at most {_MAX_CONTEXTS}"
     for i, c in enumerate(contexts):
         c = c if isinstance(c, dict) else {}
-        if an_id(c.get("document_id")):
+        if _an_id(c.get("document_id")):
             yield f"contexts[{i}] needs a string document_id"
-        if a_number()(c.get("score")):
+        if _a_number()(c.get("score")):
             yield f"contexts[{i}] needs a numeric score"
         if c.get("document_id") in [
             o.get("document_id") for o in contexts[:i] if isinstance(o, dict)
@@ -912,7 +918,7 @@ def _line_errors(obj: dict, task: str) -> Iterator[str]:
     for i, p in enumerate(
         obj.get("predictions") if isinstance(obj.get("predictions"), list) else []
     ):
-        if not isinstance(p, dict) or any_text(p.get("text")):
+        if not isinstance(p, dict) or _any_text(p.get("text")):
             yield f"predictions[{i}] needs a string text"
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #8c2015c6
@@ -936,7 +942,7 @@ def _task_id(obj: Mapping, path: object, n: int) -> str:
     "The id of a line of tasks. Raises DataError (file, line) if it has none."
     checked(
         obj,
-        an_object({"task_id": an_id}),
+        _an_object({"task_id": _an_id}),
         path,
         n,
         "Name the file of the tasks that were to be predicted",
@@ -951,7 +957,7 @@ def check_format(
     partial: bool = False,  # True: tasks without a prediction are a warning (a run over some of the tasks)
 ) -> FormatReport:
     "The official format check. Raises DataError for a file that is not JSON lines."
-    if task not in REQUIRED_KEYS:
+    if task not in _REQUIRED_KEYS:
         raise DataError(f"unknown task {task!r}", remedy="It is A, B or C")
     errors, got, empty, predictions_path = [], Counter(), 0, Path(predictions_path)
     for n, obj in read_jsonl(predictions_path, nan_is_null=True):
@@ -964,8 +970,8 @@ def check_format(
     if predictions_path.suffix != ".jsonl":
         errors.append("the file name must end in .jsonl")
     warnings = missing if partial else []
-    if (size := predictions_path.stat().st_size / 2**20) > MAX_MEGABYTES:
-        warnings.append(f"{size:.1f} MB, more than {MAX_MEGABYTES}")
+    if (size := predictions_path.stat().st_size / 2**20) > _MAX_MEGABYTES:
+        warnings.append(f"{size:.1f} MB, more than {_MAX_MEGABYTES}")
     if empty:
         warnings.append(f"{empty} predictions have empty contexts")
     return FormatReport(task, sum(got.values()), tuple(errors), tuple(warnings))
@@ -1328,17 +1334,19 @@ class RatedAnswer:
     ]  # RougeL, Bert-Rec, Bert-KPrec, rb_agg, rb_llm, rl_f, conditional_idk
 
 
-RATED = ("faithfulness", "appropriateness", "naturalness", "completeness")
+_RATED = ("faithfulness", "appropriateness", "naturalness", "completeness")
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #7b228407
-def a_value(least: float, most: float) -> Rule:
+def _a_value(least: float, most: float) -> Rule:
     "Who or what -> a value, at least one: numbers between two, as such or as text."
 
     def rule(x):
         if not isinstance(x, dict) or not x:
             return "", "has no values"
         for who, said in x.items():
-            if wrong := an_object({"value": lambda v: a_number(least, most)(_as_number(v))})(said):
+            if wrong := _an_object({"value": lambda v: _a_number(least, most)(_as_number(v))})(
+                said
+            ):
                 return f".{who}{wrong[0]}", wrong[1]
 
     return rule
@@ -1356,15 +1364,15 @@ def annotated(x: object) -> Fault | None:
     "What was said of an answer."
     if not isinstance(x, dict):
         return "", "is no object"
-    rules = {k: a_value(1, 4) if k in RATED else a_value(-2, 2) for k in x if k != "win-rate"}
-    return an_object(rules)(x)
+    rules = {k: _a_value(1, 4) if k in _RATED else _a_value(-2, 2) for k in x if k != "win-rate"}
+    return _an_object(rules)(x)
 
 
 def _ratings(annotations: Mapping[str, Mapping]) -> dict[str, tuple[float, ...]]:
     "What each person said, by what was asked."
     return {
         k: tuple(float(m["value"]) for m in annotations[k].values())
-        for k in RATED
+        for k in _RATED
         if k in annotations
     }
 
@@ -1374,43 +1382,43 @@ def _official(annotations: Mapping[str, Mapping]) -> dict[str, float]:
     return {
         k: float(next(iter(v.values()))["value"])
         for k, v in annotations.items()
-        if k not in (*RATED, "win-rate")
+        if k not in (*_RATED, "win-rate")
     }
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #6379a8a6
-RATED_TASK = an_object(
+_RATED_TASK = _an_object(
     {
-        "task_id": an_id,
-        "input": a_talk,
-        "contexts": many(an_object({"document_id": an_id}), distinct="document_id"),
-        "targets": many(an_object({"text": some_text})),
-        "Collection": any_text,
+        "task_id": _an_id,
+        "input": _a_talk,
+        "contexts": many(_an_object({"document_id": _an_id}), distinct="document_id"),
+        "targets": many(_an_object({"text": _some_text})),
+        "Collection": _any_text,
     },
-    {"Turn": a_turn_number},
+    {"Turn": _a_turn_number},
 )
-EVALUATION = an_object(
-    {"task_id": an_id, "model_id": an_id, "model_response": any_text, "annotations": annotated}
+_EVALUATION = _an_object(
+    {"task_id": _an_id, "model_id": _an_id, "model_response": _any_text, "annotations": annotated}
 )
-RATING_PARTS = {
-    "documents": an_object({"document_id": an_id, "text": some_text}),
-    "tasks": RATED_TASK,
-    "evaluations": EVALUATION,
+_RATING_PARTS = {
+    "documents": _an_object({"document_id": _an_id, "text": _some_text}),
+    "tasks": _RATED_TASK,
+    "evaluations": _EVALUATION,
 }
-REMEDY = "Wanted is InspectorRAGet's format, as in mtrag-human/evaluations"
+_REMEDY = "Wanted is InspectorRAGet's format, as in mtrag-human/evaluations"
 
 
 def _parts(data: Mapping, path: Path) -> tuple[dict, dict, dict]:
     "Texts by document, tasks by id, evaluations by task and model. Raises DataError for anything else, and for an id that came before."
-    for part, rule in RATING_PARTS.items():
-        checked(data, an_object({part: many(rule, most=10**6)}), path, None, REMEDY)
+    for part, rule in _RATING_PARTS.items():
+        checked(data, _an_object({part: many(rule, most=10**6)}), path, None, _REMEDY)
     for i, t in enumerate(data["tasks"]):
-        checked(t, LABELLED, path, None, f"That is task {i} of the file, counted from 0")
+        checked(t, _LABELLED, path, None, f"That is task {i} of the file, counted from 0")
     ids = {
         "documents": lambda d: d["document_id"],
         "tasks": lambda t: t["task_id"],
         "evaluations": lambda e: (e["task_id"], e["model_id"]),
     }
-    found = {part: {ids[part](x): x for x in data[part]} for part in RATING_PARTS}
+    found = {part: {ids[part](x): x for x in data[part]} for part in _RATING_PARTS}
     for part, by_id in found.items():
         if len(by_id) < len(data[part]):
             raise DataError(f"{part} holds an id twice", path, remedy="Remove one of the two")
@@ -1430,14 +1438,14 @@ def _rated(
     "One evaluation, with its task."
     tid, turns, domain = (
         evaluation["task_id"],
-        turns_of_line(line),
+        _turns_of_line(line),
         domain_of_line(line, path, None),
     )
     if lost := [c["document_id"] for c in line["contexts"] if c["document_id"] not in texts]:
         raise DataError(
             f"task {tid!r} names the document {lost[0]!r}, which the file does not hold",
             path,
-            remedy=REMEDY,
+            remedy=_REMEDY,
         )
     shown = tuple(
         Passage(c["document_id"], texts[c["document_id"]], domain=domain) for c in line["contexts"]
@@ -1448,7 +1456,7 @@ def _rated(
     )
     gold = Gold(
         tid,
-        first_label(line.get("Answerability")),
+        _first_label(line.get("Answerability")),
         tuple(t["text"] for t in line["targets"]),
         shown,
     )
@@ -1473,6 +1481,6 @@ def read_ratings(
         raise DataError(
             f"an answer is of the task {lost[0]!r}, which the file does not hold",
             path,
-            remedy=REMEDY,
+            remedy=_REMEDY,
         )
     return [_rated(path, e, lines[t], texts) for (t, _), e in evaluations.items()]

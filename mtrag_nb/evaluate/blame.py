@@ -45,14 +45,12 @@ from .scores import LEAST_SUPPORT, Recording, decision
 from .statistics import Interval, auroc_interval, mean_interval
 
 # %% auto #0
-__all__ = ['COSTS', 'WORTH', 'Worth', 'AUDIT_HEAD', 'CONFIDENCES', 'WRONG', 'RIGHT', 'CAUSES', 'STAGES', 'UNTOLD', 'STRAYED',
-           'GROUPS', 'Judge', 'costs', 'CostPoint', 'cost_point', 'Mechanism', 'target_worth', 'ending_change',
-           'grade_change', 'dropped_by_grade', 'first_draft_failed', 'after_first', 'check_steps', 'audit',
-           'audit_rows', 'confidences', 'losses', 'RiskPoint', 'RiskCoverage', 'risk_coverage', 'GatePoint',
-           'GateCurve', 'GateRow', 'gate_curve', 'operating_point', 'Bar', 'Blame', 'strayed', 'documents', 'kept_by',
-           'strayed_at', 'evidence_cause', 'unsupported', 'let_through', 'draft_cause', 'answered_cause',
-           'clarified_cause', 'blame_turn', 'place_of', 'groups_of', 'BlameReport', 'blame', 'blame_table', 'Decided',
-           'Gate', 'decisions', 'turn_gates', 'together', 'gates', 'gate_table', 'blame_item', 'blame_items']
+__all__ = ['COSTS', 'WORTH', 'Worth', 'AUDIT_HEAD', 'WRONG', 'RIGHT', 'STAGES', 'Judge', 'costs', 'CostPoint', 'cost_point',
+           'Mechanism', 'target_worth', 'ending_change', 'first_draft_failed', 'audit', 'audit_rows', 'RiskPoint',
+           'RiskCoverage', 'risk_coverage', 'GatePoint', 'GateCurve', 'GateRow', 'gate_curve', 'operating_point', 'Bar',
+           'Blame', 'strayed', 'documents', 'unsupported', 'blame_turn', 'place_of', 'groups_of', 'BlameReport',
+           'blame', 'blame_table', 'Decided', 'Gate', 'decisions', 'turn_gates', 'together', 'gates', 'gate_table',
+           'blame_items']
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #a60bbc1b
 COSTS: dict[str, Callable[[Calls], float]] = {
@@ -158,7 +156,9 @@ def ending_change(
     return None if then is None or now is None else now - then
 
 
-def grade_change(t: Trajectory, gold: Gold | None, contexts: Mapping[str, Context]) -> float | None:
+def _grade_change(
+    t: Trajectory, gold: Gold | None, contexts: Mapping[str, Context]
+) -> float | None:
     "Of a turn that was refused for its evidence: 1 if there was nothing to say, -1 if a gold passage was found and dropped, else 0."
     label = gold.answerability if gold else ""
     if label in TO_REFUSE:
@@ -169,7 +169,7 @@ def grade_change(t: Trajectory, gold: Gold | None, contexts: Mapping[str, Contex
     return -1.0 if found & {p.id for p in gold.passages} else 0.0
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #4679599d
-def dropped_by_grade(t: Trajectory) -> bool:
+def _dropped_by_grade(t: Trajectory) -> bool:
     "Whether a turn was refused because a grade or a gate dropped what was found."
     return t.refused and t.role == "dropped" and bool(t.of(Graded) or t.gates)
 
@@ -179,15 +179,15 @@ def first_draft_failed(t: Trajectory) -> bool:
     return bool(t.retries) or t.refused and t.role == "exhausted" and bool(t.drafts)
 
 
-def after_first(t: Trajectory) -> tuple[Step, ...]:
+def _after_first(t: Trajectory) -> tuple[Step, ...]:
     "The steps from the first retry on."
     at = next((n for n, s in enumerate(t.steps) if isinstance(s, Retried)), len(t.steps))
     return t.steps[at:]
 
 
-def check_steps(t: Trajectory) -> list[Step]:
+def _check_steps(t: Trajectory) -> list[Step]:
     "The checks, and everything from the first retry on, each once."
-    return [*t.checks, *(s for s in after_first(t) if not isinstance(s, Checked))]
+    return [*t.checks, *(s for s in _after_first(t) if not isinstance(s, Checked))]
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #c73e9f22
 def audit(
@@ -217,14 +217,14 @@ def audit(
 
     dropped, failed, looped = (
         [t for t in turns if rule(t)]
-        for rule in (dropped_by_grade, first_draft_failed, lambda t: t.retries)
+        for rule in (_dropped_by_grade, first_draft_failed, lambda t: t.retries)
     )
     return (
         mechanism(
             "grade",
             "answer from what was found",
             dropped,
-            lambda t: grade_change(t, gold(t), run.contexts),
+            lambda t: _grade_change(t, gold(t), run.contexts),
             [s for t in turns for s in t.steps if isinstance(s, (Graded, Gated))],
         ),
         mechanism(
@@ -232,14 +232,14 @@ def audit(
             "the first draft stands",
             failed,
             lambda t: ending_change(t, gold(t), t.drafts[0].text, worth),
-            [s for t in turns for s in check_steps(t)],
+            [s for t in turns for s in _check_steps(t)],
         ),
         mechanism(
             "retries",
             "refuse when the first draft fails",
             looped,
             lambda t: ending_change(t, gold(t), None, worth),
-            [s for t in looped for s in after_first(t)],
+            [s for t in looped for s in _after_first(t)],
         ),
     )
 
@@ -301,26 +301,26 @@ def _best_hit(t: Trajectory) -> float | None:
     )
 
 
-CONFIDENCES: dict[str, Callable[[Trajectory], float | None]] = {
+_CONFIDENCES: dict[str, Callable[[Trajectory], float | None]] = {
     "gate score": _first_gate,
     "best grade": _best_grade,
     "best retrieval score": _best_hit,
 }
 
 
-def confidences(
+def _confidences(
     turns: Iterable[Trajectory],
 ) -> tuple[str, dict[str, float]]:  # which number it is; task id -> the number
     "How sure a system could have been before it answered: the first of CONFIDENCES that every finished turn with passages has."
     found_some = [t for t in turns if not t.failed and t.found]
-    for name, way in CONFIDENCES.items():
+    for name, way in _CONFIDENCES.items():
         found = {t.task_id: v for t in found_some if (v := way(t)) is not None}
         if found and len(found) == len(found_some):
             return name, found
     return "", {}
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #ef600ef3
-def losses(
+def _losses(
     run: Recording,
     measure: str = "RougeL",  # the plain score of an answer, in [0, 1]
 ) -> dict[str, float]:
@@ -378,8 +378,8 @@ def risk_coverage(
     seed: int = 0,
 ) -> RiskCoverage:
     "Risk against coverage of a recorded run."
-    name, sure = confidences(run.turns.values())
-    loss = losses(run, measure)
+    name, sure = _confidences(run.turns.values())
+    loss = _losses(run, measure)
     deciding = [
         i
         for i, t in run.turns.items()
@@ -569,7 +569,7 @@ class Bar:
         return "right" if worth >= self.right else "wrong" if worth < self.wrong else "undecided"
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #be5a906f
-CAUSES = {  # cause -> stage, in the order of the chain
+_CAUSES = {  # cause -> stage, in the order of the chain
     "broke": "a fault",
     "gold not in the index": "index",
     "query strayed": "rewrite",
@@ -601,7 +601,7 @@ STAGES = (
     "other",
     "a fault",
 )
-UNTOLD = (
+_UNTOLD = (
     "no gold passages are known",
     "the drafts are too near to call",
     "search not recorded",
@@ -619,10 +619,10 @@ class Blame:
 
     @property
     def stage(self) -> str:
-        return CAUSES.get(self.cause, "")
+        return _CAUSES.get(self.cause, "")
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #c6beb087
-STRAYED = 0.5  # of a query's content words, more must have been spoken of; of the question's, as many must be left
+_STRAYED = 0.5  # of a query's content words, more must have been spoken of; of the question's, as many must be left
 
 
 def strayed(
@@ -635,8 +635,8 @@ def strayed(
     if not asked or not sought:
         return False
     return (
-        share_known(query, known_words([question, *history])) <= STRAYED
-        and len(asked & sought) / len(asked) < STRAYED
+        share_known(query, known_words([question, *history])) <= _STRAYED
+        and len(asked & sought) / len(asked) < _STRAYED
     )
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #696cdffc
@@ -645,13 +645,13 @@ def documents(run: Recording, ids: Iterable[str]) -> set[str]:
     return {run.contexts[i].document_id for i in ids if i in run.contexts}
 
 
-def kept_by(step: Graded | Ranked) -> tuple[str, ...]:
+def _kept_by(step: Graded | Ranked) -> tuple[str, ...]:
     "What a step left: as its system has it where that is another rule than its verdicts (`Step.put`), else what passed."
     own = step.put.get("kept")
     return step.kept if own is None else tuple(own)
 
 
-def strayed_at(run: Recording, t: Trajectory) -> str:
+def _strayed_at(run: Recording, t: Trajectory) -> str:
     "The node whose query strayed, if every search of a turn was for such a query; '' else."
     history, node, bad = [u.text for u in run.histories.get(t.task_id, ())], "", []
     for s in t.steps:
@@ -662,7 +662,7 @@ def strayed_at(run: Recording, t: Trajectory) -> str:
     return bad[0] if bad and all(bad) else ""
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #8714d57a
-def evidence_cause(
+def _evidence_cause(
     run: Recording, t: Trajectory, relevant: set[str]
 ) -> tuple[str, str]:  # cause and node; ("", "") if gold arrived
     "Where the gold passages of a turn were lost."
@@ -673,20 +673,20 @@ def evidence_cause(
     if relevant <= run.absent:
         return "gold not in the index", ""
     if not t.retrievals and not run.searches:
-        return UNTOLD[2], ""
+        return _UNTOLD[2], ""
     if not t.retrievals:
         return "refused before searching", t.steps[-1].node if t.steps else ""
-    if node := strayed_at(run, t):
+    if node := _strayed_at(run, t):
         return "query strayed", node
     if not any(has(s.contexts) or relevant & {h.document_id for h in s.hits} for s in t.retrievals):
         return "gold not found", t.retrievals[-1].node
     last = next((s for s in reversed(t.steps) if isinstance(s, (Graded, Ranked))), None)
-    if has(t.contexts if t.drafts else kept_by(last) if last else t.found):
+    if has(t.contexts if t.drafts else _kept_by(last) if last else t.found):
         return "", ""
     for s in reversed(t.steps):
-        if isinstance(s, Graded) and has(g.id for g in s.grades) and not has(kept_by(s)):
+        if isinstance(s, Graded) and has(g.id for g in s.grades) and not has(_kept_by(s)):
             return "gold graded away", s.node
-        if isinstance(s, Ranked) and not has(kept_by(s)):
+        if isinstance(s, Ranked) and not has(_kept_by(s)):
             return "gold reranked away", s.node
     return "gold lost on the way", ""
 
@@ -699,7 +699,7 @@ def unsupported(run: Recording, t: Trajectory, draft: Drafted) -> bool:
     )
 
 
-def let_through(run: Recording, t: Trajectory) -> Checked | None:
+def _let_through(run: Recording, t: Trajectory) -> Checked | None:
     "The check of groundedness that let an unsupported last draft pass, if one did."
     if not t.drafts or not t.answered:
         return None
@@ -714,7 +714,7 @@ def let_through(run: Recording, t: Trajectory) -> Checked | None:
     )
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #bde894b9
-def draft_cause(
+def _draft_cause(
     run: Recording, t: Trajectory, worth: Worth, bar: Bar, refused: bool
 ) -> tuple[str, str]:
     "What went wrong from the drafts on, gold being there."
@@ -733,22 +733,22 @@ def draft_cause(
             return "good draft rejected", check.node
     if refused and (t.answered or t.drafts[-1].declined):
         return "declined though gold was there", t.drafts[-1].node
-    if check := let_through(run, t):
+    if check := _let_through(run, t):
         return "bad draft let through", check.node
     if refused and any(
         bar.of(values[id(d)]) != "wrong" and not unsupported(run, t, d) for d in written
     ):
-        return UNTOLD[1], ""
+        return _UNTOLD[1], ""
     return "wrong draft from gold", t.drafts[-1].node
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #c8a73ffb
-def answered_cause(run: Recording, t: Trajectory) -> tuple[str, str]:
+def _answered_cause(run: Recording, t: Trajectory) -> tuple[str, str]:
     "Who let pass an answer to a question that has none."
     if not t.retrievals and not run.searches:
-        return UNTOLD[2], ""
-    if node := strayed_at(run, t):
+        return _UNTOLD[2], ""
+    if node := _strayed_at(run, t):
         return "query strayed", node
-    if check := let_through(run, t):
+    if check := _let_through(run, t):
         return "bad draft let through", check.node
     if t.drafts and unsupported(run, t, t.drafts[-1]):
         return "answered from nothing", t.drafts[-1].node
@@ -761,7 +761,7 @@ def answered_cause(run: Recording, t: Trajectory) -> tuple[str, str]:
     return "answered from nothing", t.drafts[-1].node if t.drafts else ""
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #564da878
-def clarified_cause(
+def _clarified_cause(
     t: Trajectory, label: str
 ) -> tuple[str, ...]:  # what came of it, cause and node; (): rightly let pass
     "What became of a turn whose system can ask back. That of a system that cannot is not judged on an underspecified question."
@@ -777,7 +777,7 @@ def blame_turn(run: Recording, task_id: str, worth: Worth | None = None, bar: Ba
     label = known.answerability if known else ""
     if t.failed:
         return Blame(task_id, "failed", "broke", t.error.node if t.error else "")
-    if t.of(Clarified) and (told := clarified_cause(t, label)):
+    if t.of(Clarified) and (told := _clarified_cause(t, label)):
         return Blame(task_id, *told)
     if label not in (*TO_ANSWER, *TO_REFUSE):
         return Blame(task_id, "not judged")
@@ -786,7 +786,7 @@ def blame_turn(run: Recording, task_id: str, worth: Worth | None = None, bar: Ba
         return (
             Blame(task_id, "right")
             if refused
-            else Blame(task_id, "failed", *answered_cause(run, t))
+            else Blame(task_id, "failed", *_answered_cause(run, t))
         )
     if not refused:
         came = bar.of(worth(t, t.answer))
@@ -794,10 +794,10 @@ def blame_turn(run: Recording, task_id: str, worth: Worth | None = None, bar: Ba
             return Blame(task_id, came)
     relevant = set(run.relevant(task_id))
     if not relevant:
-        return Blame(task_id, "failed", UNTOLD[0])
-    cause, node = evidence_cause(run, t, relevant)
+        return Blame(task_id, "failed", _UNTOLD[0])
+    cause, node = _evidence_cause(run, t, relevant)
     return Blame(
-        task_id, "failed", *((cause, node) if cause else draft_cause(run, t, worth, bar, refused))
+        task_id, "failed", *((cause, node) if cause else _draft_cause(run, t, worth, bar, refused))
     )
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #cce4b7d3
@@ -806,7 +806,7 @@ def place_of(turn: int) -> str:
     return "first" if turn == 1 else "second to fourth" if turn < 5 else "later"
 
 
-GROUPS: dict[
+_GROUPS: dict[
     str, Callable[[Trajectory | Task, Gold | None], str]
 ] = {  # what turns are grouped by -> the group of a turn
     "domain": lambda t, known: t.domain,
@@ -820,7 +820,7 @@ def groups_of(
     turns: Mapping[str, Trajectory | Task], gold: Mapping[str, Gold]
 ) -> dict[str, dict[str, str]]:
     "What turns are grouped by -> task id -> group."
-    return {what: {i: of(t, gold.get(i)) for i, t in turns.items()} for what, of in GROUPS.items()}
+    return {what: {i: of(t, gold.get(i)) for i, t in turns.items()} for what, of in _GROUPS.items()}
 
 
 @dataclass(frozen=True, repr=False)
@@ -872,7 +872,7 @@ class BlameReport:
         rows = [
             [
                 cause,
-                CAUSES.get(cause, "none can be named"),
+                _CAUSES.get(cause, "none can be named"),
                 n,
                 str(self.share(lambda b, c=cause: b.cause == c)),
                 f"{n / len(self.failed):.0%}",
@@ -1005,7 +1005,7 @@ def decisions(
             )
         if isinstance(s, Graded):
             for g in s.grades:
-                yield s, (s.node, "passages", gold([g.id]), g.id in kept_by(s), g.verdict.score)
+                yield s, (s.node, "passages", gold([g.id]), g.id in _kept_by(s), g.verdict.score)
         if isinstance(s, Gated):
             yield (
                 s,
@@ -1028,7 +1028,7 @@ def decisions(
                 else came == "right"
             )
             yield s, (f"{s.node}: {s.asked}", "drafts", good, s.verdict.passed, s.verdict.score)
-        ids = kept_by(s) if isinstance(s, (Graded, Ranked)) else getattr(s, "contexts", ids)
+        ids = _kept_by(s) if isinstance(s, (Graded, Ranked)) else getattr(s, "contexts", ids)
     if t.answered and t.drafts:
         for i in t.contexts:
             yield Step(), ("citations", "passages", gold([i]), i in t.cited, None)
@@ -1122,7 +1122,7 @@ def gate_table(
     ]
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #75cac651
-def blame_item(
+def _blame_item(
     item: Item,
     gold: Gold | None,
     relevant: Iterable[str],
@@ -1147,9 +1147,9 @@ def blame_item(
         return Blame(item.task_id, came)
     wanted = set(relevant)
     if not wanted:
-        return Blame(item.task_id, "failed", UNTOLD[0])
+        return Blame(item.task_id, "failed", _UNTOLD[0])
     if item.unranked and not item.contexts:
-        return Blame(item.task_id, "failed", UNTOLD[2])
+        return Blame(item.task_id, "failed", _UNTOLD[2])
     seen = {*(c.document_id for c in item.contexts), *(i for i, _ in item.ranked)}
     if not wanted & seen:
         return Blame(item.task_id, "failed", "gold not found")
@@ -1178,7 +1178,7 @@ def blame_items(
 
     known = [i for i in items if i.task_id in gold]
     turns = {
-        i.task_id: blame_item(i, gold[i.task_id], relevant(i.task_id), bar, decision(i)[1])
+        i.task_id: _blame_item(i, gold[i.task_id], relevant(i.task_id), bar, decision(i)[1])
         for i in known
     }
 

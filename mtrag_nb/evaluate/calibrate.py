@@ -72,19 +72,15 @@ from scipy.optimize import minimize
 from statistics import median
 
 # %% auto #0
-__all__ = ['STRENGTHS', 'Ways', 'GRADES', 'RIDGE', 'COST', 'POOL', 'POOL_SIZES', 'Edit', 'EDITS', 'HARMLESS', 'Measures',
-           'LEXICAL', 'COMBINED', 'OFFICIAL_MARK', 'fit_logistic', 'log_loss', 'probability', 'left_out',
-           'best_strength', 'Pair', 'relevance_pairs', 'read_candidates', 'retrieved_pairs', 'balanced_accuracy',
-           'best_threshold', 'Discrimination', 'halves', 'separated', 'discrimination', 'ways_table', 'read_ways',
-           'grade_pair', 'measure_grades', 'candidate_features', 'Combined', 'combined', 'check_answer',
-           'measure_checks', 'best_way', 'changes_for', 'Calibration', 'grades_of', 'calibrate', 'write_calibration',
+__all__ = ['GRADES', 'RIDGE', 'POOL', 'EDITS', 'Measures', 'fit_logistic', 'log_loss', 'probability', 'left_out', 'best_strength',
+           'Pair', 'read_candidates', 'balanced_accuracy', 'Discrimination', 'halves', 'separated', 'discrimination',
+           'ways_table', 'read_ways', 'Combined', 'combined', 'Calibration', 'calibrate', 'write_calibration',
            'read_calibration', 'calibrated', 'overlap_note', 'real_data', 'slice_of', 'make_pool', 'pool_file',
-           'calibrate_laptop', 'rated_file_of', 'swap_number', 'swap_name', 'flip_negation', 'reverse_sentences',
-           'contract', 'Attack', 'attack', 'attack_table', 'Combination', 'combine', 'RememberingEmbedder',
-           'attack_all', 'hold', 'rated_file', 'measure_all', 'read_licence', 'license_laptop']
+           'calibrate_laptop', 'rated_file_of', 'Attack', 'attack', 'attack_table', 'Combination', 'combine',
+           'RememberingEmbedder', 'hold', 'measure_all', 'read_licence', 'license_laptop']
 
 # %% ../../nbs/7_evaluate/07_calibrate.ipynb #4041185b
-STRENGTHS = (0.1, 1.0, 10.0, 100.0)
+_STRENGTHS = (0.1, 1.0, 10.0, 100.0)
 
 
 def fit_logistic(
@@ -141,7 +137,7 @@ def left_out(
 
 def best_strength(x: np.ndarray, y: np.ndarray, talks: np.ndarray) -> float:
     "The penalty with the least log loss over conversations left out."
-    return min(STRENGTHS, key=lambda s: log_loss(left_out(x, y, talks, lambda *_: s)[0], y))
+    return min(_STRENGTHS, key=lambda s: log_loss(left_out(x, y, talks, lambda *_: s)[0], y))
 
 # %% ../../nbs/7_evaluate/07_calibrate.ipynb #b7b073ec
 @dataclass(frozen=True)
@@ -156,7 +152,7 @@ class Pair:
     task: str = ""  # candidates of one task stand together
 
 
-def relevance_pairs(
+def _relevance_pairs(
     tasks: Sequence[Task],
     gold: Mapping[str, Gold],  # with rewrites
     n: int = 100,  # tasks; twice as many pairs
@@ -207,7 +203,7 @@ def read_candidates(
     return found
 
 
-def retrieved_pairs(
+def _retrieved_pairs(
     tasks: Sequence[Task],
     gold: Mapping[str, Gold],  # with rewrites
     candidates: Mapping[str, Sequence[tuple[str, str]]],  # as `read_candidates` gives them
@@ -250,7 +246,7 @@ def balanced_accuracy(
     return None if t.all() or not t.any() else float((p[t].mean() + (~p[~t]).mean()) / 2)
 
 
-def best_threshold(scores: Sequence[float], truth: Sequence[bool]) -> tuple[float, float, float]:
+def _best_threshold(scores: Sequence[float], truth: Sequence[bool]) -> tuple[float, float, float]:
     "The threshold with the best balanced accuracy, and the range that ties with it; rounded. Raises DataError if a class is empty."
     x, t = np.asarray(scores, float), np.asarray(truth, bool)
     if t.all() or not t.any():
@@ -309,7 +305,7 @@ def separated(
     i, chose = auroc_interval(x, y, conversations), np.array([c in choosing for c in conversations])
     tied = None
     if threshold is None:
-        threshold, *tied = best_threshold(x[chose], y[chose])
+        threshold, *tied = _best_threshold(x[chose], y[chose])
     passed, right = x[~chose] >= threshold, y[~chose]
     shares = tuple(round(float((~passed[right == kind]).mean()), 3) for kind in (True, False))
 
@@ -338,10 +334,10 @@ def discrimination(
     return replace(found, threshold=None) if words else found
 
 # %% ../../nbs/7_evaluate/07_calibrate.ipynb #ca10c003
-Ways = Mapping[str, Mapping[str, Discrimination]]  # what is decided -> way -> what it is worth
+_Ways = Mapping[str, Mapping[str, Discrimination]]  # what is decided -> way -> what it is worth
 
 
-def ways_table(found: Ways) -> str:
+def ways_table(found: _Ways) -> str:
     "One line a way."
     head = [
         "",
@@ -394,7 +390,7 @@ def read_ways(told: Mapping[str, Mapping[str, Mapping]]) -> dict[str, dict[str, 
 GRADES = ("cosine", "likelihood", "yesno", "verdict")
 
 
-def grade_pair(way: str, p: Pair, models: Models) -> Verdict:
+def _grade_pair(way: str, p: Pair, models: Models) -> Verdict:
     "The grade of a pair, in one of the ways of `stages`."
     if way == "cosine":
         return grade_by_cosine(models.embedder, p.question, [p.document])[0]
@@ -404,7 +400,7 @@ def grade_pair(way: str, p: Pair, models: Models) -> Verdict:
     return by(models.chat, PROMPTS, p.question, p.history, [p.document])[0]
 
 
-def measure_grades(
+def _measure_grades(
     pairs: Sequence[Pair],
     models: Models,
     ways: Sequence[str] = GRADES,
@@ -415,18 +411,18 @@ def measure_grades(
         models.embedder.encode(documents[k : k + 64])  # remembered, as calls of so many texts are
     truth, conversations = [p.relevant for p in pairs], [p.conversation for p in pairs]
     return {
-        way: discrimination([grade_pair(way, p, models) for p in pairs], truth, conversations)
+        way: discrimination([_grade_pair(way, p, models) for p in pairs], truth, conversations)
         for way in ways
     }
 
 # %% ../../nbs/7_evaluate/07_calibrate.ipynb #0442f59b
-def candidate_features(
+def _candidate_features(
     pairs: Sequence[Pair],  # candidates of one task stand together
     models: Models,
     likelihood: bool = False,  # True: ask the chat model, too
 ) -> dict[str, np.ndarray]:  # feature -> [pairs]
     "Scores of candidates."
-    cosine = np.array([grade_pair("cosine", p, models).score for p in pairs])
+    cosine = np.array([_grade_pair("cosine", p, models).score for p in pairs])
     tasks, ahead = np.array([p.task for p in pairs]), np.zeros(len(pairs))
     for t in dict.fromkeys(tasks):
         at = np.flatnonzero(tasks == t)
@@ -440,7 +436,7 @@ def candidate_features(
     return {
         **found,
         **(
-            {"likelihood": np.array([grade_pair("likelihood", p, models).score for p in pairs])}
+            {"likelihood": np.array([_grade_pair("likelihood", p, models).score for p in pairs])}
             if likelihood
             else {}
         ),
@@ -500,7 +496,7 @@ def combined(
     )
 
 # %% ../../nbs/7_evaluate/07_calibrate.ipynb #eb52aa0c
-def check_answer(way: str, r: RatedAnswer, models: Models | None) -> Verdict:
+def _check_answer(way: str, r: RatedAnswer, models: Models | None) -> Verdict:
     "The check of an answer, in one of the ways of `stages`; `support` asks no model."
     texts = [p.text for p in r.task.contexts]
     if way == "support":
@@ -511,7 +507,7 @@ def check_answer(way: str, r: RatedAnswer, models: Models | None) -> Verdict:
     )
 
 
-def measure_checks(
+def _measure_checks(
     rated: Sequence[RatedAnswer],
     models: Models | None,  # None: only `support`
     n: int | None = None,  # for the ways that ask a model: only so many answers, drawn at random
@@ -529,7 +525,7 @@ def measure_checks(
 
     return {
         way: discrimination(
-            [check_answer(way.partition(",")[0], r, models) for r in rs],
+            [_check_answer(way.partition(",")[0], r, models) for r in rs],
             faithful(rs),
             [r.task.conversation_id for r in rs],
         )
@@ -537,7 +533,7 @@ def measure_checks(
     }
 
 # %% ../../nbs/7_evaluate/07_calibrate.ipynb #5b43f0bf
-COST = {
+_COST = {
     "cosine": 0,
     "support": 0,
     "likelihood": 1,
@@ -546,27 +542,27 @@ COST = {
 }  # what a way asks of the chat model: nothing, scores, words
 
 
-def best_way(
+def _best_way(
     found: Mapping[str, Discrimination],
 ) -> str | None:  # None: no way is shown to be better than guessing
     "The cheapest way that overlaps with the best one's interval."
     known = {
         w: m
         for w, m in found.items()
-        if w in COST and m.threshold is not None and m.low is not None and m.low > 0.5
+        if w in _COST and m.threshold is not None and m.low is not None and m.low > 0.5
     }
     if not known:
         return None
     top = max(known.values(), key=lambda m: m.auroc)
     near = [w for w, m in known.items() if m.high >= top.low]
-    return min(near, key=lambda w: (COST[w], -known[w].auroc))
+    return min(near, key=lambda w: (_COST[w], -known[w].auroc))
 
 
-def changes_for(
-    found: Ways,  # "grade" and "check"
+def _changes_for(
+    found: _Ways,  # "grade" and "check"
 ) -> dict[str, float | str]:  # dotted setting -> value
     "The settings that measurements ask for; nothing for a stage that no way can be trusted with."
-    ways = {stage: best_way(found.get(stage, {})) for stage in ("grade", "check")}
+    ways = {stage: _best_way(found.get(stage, {})) for stage in ("grade", "check")}
     return {
         k: v
         for stage, way in ways.items()
@@ -614,7 +610,7 @@ class Calibration:
         )
 
 
-def grades_of(
+def _grades_of(
     pairs: Sequence[Pair],
     models: Models,
     ways: Sequence[str],
@@ -623,7 +619,7 @@ def grades_of(
     "Every way to grade, and single features that are no way of their own."
     truth, talks = [p.relevant for p in pairs], [p.conversation for p in pairs]
     return {
-        **measure_grades(pairs, models, ways),
+        **_measure_grades(pairs, models, ways),
         **{f: separated(x, truth, talks) for f, x in features.items() if f not in ways},
     }
 
@@ -641,24 +637,24 @@ def calibrate(
     ways: Sequence[str] = GRADES,  # "cosine" alone asks no chat model
 ) -> Calibration:
     "Measure the ways to grade and to check with these models, and choose among them."
-    with_chat, easy = any(COST[w] for w in ways), relevance_pairs(tasks, gold, n)
-    hard = retrieved_pairs(tasks, gold, candidates, n) if candidates else []
-    features = candidate_features(hard, models, "likelihood" in ways) if hard else {}
+    with_chat, easy = any(_COST[w] for w in ways), _relevance_pairs(tasks, gold, n)
+    hard = _retrieved_pairs(tasks, gold, candidates, n) if candidates else []
+    features = _candidate_features(hard, models, "likelihood" in ways) if hard else {}
     mixed = (
         combined(features, [p.relevant for p in hard], [p.conversation for p in hard])
         if hard
         else None
     )
     random_, retrieved = (
-        measure_grades(easy, models, ways),
-        grades_of(hard, models, ways, features) if hard else {},
+        _measure_grades(easy, models, ways),
+        _grades_of(hard, models, ways, features) if hard else {},
     )
     own, at = settings.stages.grade, settings.stages.grade_threshold
     if own in features:  # the threshold as it is, beside the one that would be chosen
         retrieved[f"{own} at {at:g}"] = separated(
             features[own], [p.relevant for p in hard], [p.conversation for p in hard], at
         )
-    check = measure_checks(rated, models if with_chat else None, n) if rated else {}
+    check = _measure_checks(rated, models if with_chat else None, n) if rated else {}
     chose = (
         halves(p.conversation for p in hard or easy)[0]
         | halves(r.task.conversation_id for r in rated)[0]
@@ -674,7 +670,7 @@ def calibrate(
         retrieved,
         check,
         mixed,
-        changes_for({"grade": retrieved or random_, "check": check}),
+        _changes_for({"grade": retrieved or random_, "check": check}),
         tuple(sorted(chose)),
     )
 
@@ -736,7 +732,7 @@ def real_data(
 
 # %% ../../nbs/7_evaluate/07_calibrate.ipynb #pool0001
 POOL = "passages.jsonl.gz"
-POOL_SIZES = {
+_POOL_SIZES = {
     "clapnq": 12647,
     "cloud": 13408,
     "fiqa": 15901,
@@ -769,7 +765,7 @@ def make_pool(
     root: str
     | Path
     | None = None,  # of official files, the corpora among them; None: as `official_dir` has it
-    sizes: Mapping[str, int] = POOL_SIZES,
+    sizes: Mapping[str, int] = _POOL_SIZES,
     seed: int = 0,
 ) -> str:  # checksum of its lines; of the same corpora, sizes and seed always the same
     "Draw a pool from the benchmark's corpora, with the gold of both sets in it, and put it among its files."
@@ -862,7 +858,7 @@ def _put(text: str, m: re.Match, new: str) -> str:
     return text[: m.start()] + new + text[m.end() :]
 
 
-def swap_number(answer: str, documents: Sequence[str], rng: random.Random) -> str | None:
+def _swap_number(answer: str, documents: Sequence[str], rng: random.Random) -> str | None:
     "One number that the documents hold, replaced by another of theirs."
     known = {w for d in documents for w in content_words(d)}
     here = [m for m in _numbers(answer) if set(content_words(m[0])) & known]
@@ -878,7 +874,7 @@ _AUXILIARY = re.compile(
 )
 
 
-def swap_name(answer: str, documents: Sequence[str], rng: random.Random) -> str | None:
+def _swap_name(answer: str, documents: Sequence[str], rng: random.Random) -> str | None:
     "One name that the documents hold, replaced by another of theirs with as many words."
     known, lower = {w for d in documents for w in content_words(d)}, answer.lower()
     here = [
@@ -898,7 +894,7 @@ def swap_name(answer: str, documents: Sequence[str], rng: random.Random) -> str 
     return _put(answer, *rng.choice(pairs)) if pairs else None
 
 
-def flip_negation(answer: str, documents: Sequence[str], rng: random.Random) -> str | None:
+def _flip_negation(answer: str, documents: Sequence[str], rng: random.Random) -> str | None:
     "One `not` taken out or, where there is none, put in after an auxiliary verb."
     if there := list(re.finditer(r" not\b", answer)):
         return _put(answer, rng.choice(there), "")
@@ -918,13 +914,13 @@ _SHORT = {
 }
 
 
-def reverse_sentences(answer: str, documents: Sequence[str], rng: random.Random) -> str | None:
+def _reverse_sentences(answer: str, documents: Sequence[str], rng: random.Random) -> str | None:
     "The same sentences, last first."
     cut = sentences(answer)
     return "\n".join(cut[::-1]) if len(cut) > 1 else None
 
 
-def contract(answer: str, documents: Sequence[str], rng: random.Random) -> str | None:
+def _contract(answer: str, documents: Sequence[str], rng: random.Random) -> str | None:
     "Contracted forms for the long ones."
     short = answer
     for a, b in _SHORT.items():
@@ -932,9 +928,9 @@ def contract(answer: str, documents: Sequence[str], rng: random.Random) -> str |
     return short if short != answer else None
 
 
-Edit = Callable[[str, Sequence[str], random.Random], str | None]
-EDITS: dict[str, Edit] = {"number": swap_number, "name": swap_name, "negation": flip_negation}
-HARMLESS: dict[str, Edit] = {"order": reverse_sentences, "contraction": contract}
+_Edit = Callable[[str, Sequence[str], random.Random], str | None]
+EDITS: dict[str, _Edit] = {"number": _swap_number, "name": _swap_name, "negation": _flip_negation}
+_HARMLESS: dict[str, _Edit] = {"order": _reverse_sentences, "contraction": _contract}
 
 # %% ../../nbs/7_evaluate/07_calibrate.ipynb #9afa2110
 @dataclass(frozen=True)
@@ -978,7 +974,7 @@ def attack(
     if not answers:
         raise DataError("there is no faithful answer to spoil")
     before, out = {m: list(values(answers)) for m, values in measures.items()}, []
-    for name, edit in {**EDITS, **HARMLESS}.items():
+    for name, edit in {**EDITS, **_HARMLESS}.items():
         rng = random.Random(seed)
         new = {
             i: replace(a, answer=spoilt)
@@ -1013,7 +1009,7 @@ def attack_table(
     ]
 
 
-LEXICAL: Measures = {
+_LEXICAL: Measures = {
     BASELINE: lambda rs: [support(r.answer, texts_of(r)) for r in rs],
     "contextual support": lambda rs: [contextual_support(r.answer, texts_of(r)) for r in rs],
 }
@@ -1088,8 +1084,8 @@ def combine(
     )
 
 # %% ../../nbs/7_evaluate/07_calibrate.ipynb #2588aa5b
-COMBINED = (BASELINE, "contextual support", "cosine support")
-OFFICIAL_MARK = (
+_COMBINED = (BASELINE, "contextual support", "cosine support")
+_OFFICIAL_MARK = (
     ", official"  # ends the names of values that came with a file, and are not written down again
 )
 
@@ -1109,7 +1105,7 @@ class RememberingEmbedder:
         )
 
 
-def attack_all(p: HumanRatings, embedder: EmbedderLike) -> list[Attack]:
+def _attack_all(p: HumanRatings, embedder: EmbedderLike) -> list[Attack]:
     "Attack the measures that need no chat model, on the answers with passages that people found faithful throughout."
     best = np.nanmedian(p.ratings, axis=0) == 4
     good, memory = (
@@ -1120,7 +1116,7 @@ def attack_all(p: HumanRatings, embedder: EmbedderLike) -> list[Attack]:
     def by_cosine(rs):
         return cosine_support(memory, [r.answer for r in rs], [texts_of(r) for r in rs])
 
-    return attack(good, {**LEXICAL, "cosine support": by_cosine})
+    return attack(good, {**_LEXICAL, "cosine support": by_cosine})
 
 # %% ../../nbs/7_evaluate/07_calibrate.ipynb #11ce0016
 def hold(
@@ -1130,12 +1126,12 @@ def hold(
 ) -> tuple[Licence, list[Combination]]:
     "Measures held against people, the combinations of some of them included."
     p, with_model = human_ratings(rated, names), any(s.name == "likelihood" for s in measured)
-    kinds = [COMBINED, *([(*COMBINED, "likelihood")] if with_model else [])]
+    kinds = [_COMBINED, *([(*_COMBINED, "likelihood")] if with_model else [])]
     both = [combine(p, measured, features) for features in kinds]
     return licence(rated, [*measured, *(s for _, s in both)], names), [c for c, _ in both]
 
 
-def rated_file(
+def _rated_file(
     path: str | Path,  # an InspectorRAGet file with people's ratings
     limit: int | None = None,  # only the answers of the first so many conversations
 ) -> tuple[list[RatedAnswer], RaterNames]:  # the answers, and who rated what
@@ -1160,7 +1156,7 @@ def measure_all(
 ) -> Licence:
     "Hold every measure against people's ratings, and write down what came of it, after each step."
     settings = settings or load_settings()
-    models, (rated, names) = models or Models(settings), rated_file(ratings, limit)
+    models, (rated, names) = models or Models(settings), _rated_file(ratings, limit)
     p = human_ratings(rated, names)
     told = {
         "machine": machine(),
@@ -1172,7 +1168,7 @@ def measure_all(
         *lexical_measures(p.answers),
         *encoder_measures(p.answers, models.embedder, BertScorer(MINILM, rescale=False)),
     ]
-    attacks = attack_all(p, models.embedder)
+    attacks = _attack_all(p, models.embedder)
     for way in (None, *ways):
         if way:
             measured += model_measures(
@@ -1195,7 +1191,7 @@ def measure_all(
                 "values": {
                     m.name: [round(v, 6) for v in m.values]
                     for m in measured
-                    if not m.name.endswith(OFFICIAL_MARK)
+                    if not m.name.endswith(_OFFICIAL_MARK)
                 },
             },
         )

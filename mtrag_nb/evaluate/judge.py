@@ -74,20 +74,15 @@ from ..models.embed import EmbedderLike
 from ..systems.stages import PROMPTS, check_by_likelihood, show_history
 
 # %% auto #0
-__all__ = ['JUDGE_PROMPTS', 'NO_DOCUMENTS', 'SCORE', 'HALLUCINATION', 'CONTAINS', 'IDK_LABEL', 'SUPPORTED', 'STOP_TOKENS',
-           'IBM_FORMS', 'WAYS', 'REASONING_TOKENS', 'REPLY_TOKENS', 'REFUSAL_WORTH', 'SAME', 'IDK_WORTH', 'READINGS',
-           'GATES', 'PROTOCOLS', 'OFFICIAL', 'KNOW_LABELS', 'MODEL_WAYS', 'Field', 'before_stop', 'Reading',
-           'read_reply', 'ibm_rating', 'ibm_idk', 'strict_rating', 'strict_idk', 'readings', 'judge_prompt',
-           'ask_judge', 'settle', 'judge_refusals', 'judge_faithfulness', 'judge_correctness', 'judge_idk', 'rule_idk',
-           'IdkAgreement', 'idk_agreement', 'split_statements', 'judge_statements', 'judge_ratings', 'Item',
-           'run_items', 'turn_item', 'file_verdicts', 'prediction_items', 'check_reference', 'asked_digest', 'circular',
-           'judge_of', 'judge_item', 'judge_identity', 'keep_judge', 'with_judgements', 'judged_on', 'ProtocolRow',
-           'protocol_row', 'JudgeReport', 'judge_report', 'judge_run', 'contextual_support', 'cosine_support',
-           'texts_of', 'lexical_measures', 'encoder_measures', 'shown_documents', 'by_judgements', 'as_measures',
-           'model_measures']
+__all__ = ['SCORE', 'HALLUCINATION', 'CONTAINS', 'IDK_LABEL', 'STOP_TOKENS', 'WAYS', 'REASONING_TOKENS', 'REPLY_TOKENS',
+           'READINGS', 'PROTOCOLS', 'OFFICIAL', 'MODEL_WAYS', 'Field', 'Reading', 'read_reply', 'readings', 'settle',
+           'judge_faithfulness', 'judge_correctness', 'judge_idk', 'IdkAgreement', 'Item', 'run_items', 'turn_item',
+           'file_verdicts', 'prediction_items', 'check_reference', 'asked_digest', 'circular', 'judge_of',
+           'ProtocolRow', 'JudgeReport', 'judge_report', 'judge_run', 'contextual_support', 'cosine_support',
+           'texts_of', 'lexical_measures', 'encoder_measures', 'model_measures']
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #c2cff4cf
-JUDGE_PROMPTS = {
+_JUDGE_PROMPTS = {
     "system": "You are a strict judge of a system that answers questions from documents.",
     "reply.scored": "Reply in three lines:\nReasoning: one or two sentences\nHallucination: yes or no\nScore: a number from 1 to 10",
     "reply.score": "Reply in two lines:\nReasoning: one or two sentences\nScore: a number from 1 to 10",
@@ -133,7 +128,7 @@ JUDGE_PROMPTS = {
         "Reference answer: {target}\n\nAnswer: {answer}\n\n{reply}"
     ),
 }
-NO_DOCUMENTS = "(there are none)"
+_NO_DOCUMENTS = "(there are none)"
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #cc9cfee1
 @dataclass(frozen=True)
@@ -156,7 +151,7 @@ CONTAINS = Field(
     "Contains the answer", ("yes", "no"), "yes"
 )  # of a refusal: yes makes it a false negative
 IDK_LABEL = Field("Label", ("yes", "partial", "no"), None)
-SUPPORTED = Field("Supported", ("yes", "no"), "no", ("Answer", "Verdict"))
+_SUPPORTED = Field("Supported", ("yes", "no"), "no", ("Answer", "Verdict"))
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #23eff558
 STOP_TOKENS = (
@@ -168,7 +163,7 @@ STOP_TOKENS = (
 )  # ends of a turn
 
 
-def before_stop(text: str) -> str:
+def _before_stop(text: str) -> str:
     "A reply up to the first stop token."
     return min((text.split(s)[0] for s in STOP_TOKENS), key=len)
 
@@ -339,7 +334,7 @@ def read_reply(
     cut: bool = False,  # True: it was cut off at max_new_tokens
 ) -> Reading:
     "Read a reply, field by field. What is not stated, or stated in two ways, is None."
-    text, values = without_thinking(before_stop(text)), {}
+    text, values = without_thinking(_before_stop(text)), {}
     for f in fields:
         found = _stated(text, f, cut)
         alone = (
@@ -360,7 +355,7 @@ def read_reply(
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #2ecb13e6
 _WHOLE, _DECIMAL, _SIGNED = r"(\d+)", r"([0-9]*\.?[0-9]+)", r"([-+]?\d*\.?\d+)"
-IBM_FORMS = (  # (before, number, after) in the scorer's order; the last form that occurs decides
+_IBM_FORMS = (  # (before, number, after) in the scorer's order; the last form that occurs decides
     (r"Rating: \[\[", _WHOLE, r"\]\]"),
     ("Rating: ", _WHOLE, ""),
     (r"\[\[", _WHOLE, r"\]\]"),
@@ -376,33 +371,33 @@ IBM_FORMS = (  # (before, number, after) in the scorer's order; the last form th
 )
 
 
-def ibm_rating(text: str) -> float:  # in (0, 1]
+def _ibm_rating(text: str) -> float:  # in (0, 1]
     "The rating that the official scorer reads, divided by 10."
     text = re.sub(
         r"for example:.*?$", "", text, flags=re.I | re.M
     )  # it removes what may be the prompt's own example
     found = [
         m[1]
-        for before, number, after in IBM_FORMS
+        for before, number, after in _IBM_FORMS
         if (m := re.search(before + number + after, text, re.I))
     ]
     rating = float(found[-1]) / 10 if found else 0.5
     return rating if 0 < rating <= 1 else 0.5
 
 
-def ibm_idk(text: str) -> float | str:  # 1, 0, 0.5 or "unknown"
+def _ibm_idk(text: str) -> float | str:  # 1, 0, 0.5 or "unknown"
     "The IDK verdict that the official scorer reads."
     first = re.match(r"\s*([A-Za-z]+)", text)
     return {"yes": 1, "no": 0}.get(first[1].lower(), 0.5) if first else "unknown"
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #1d81eb94
-def strict_rating(text: str) -> float | None:
+def _strict_rating(text: str) -> float | None:
     "The rating of a reply through the parser, divided by 10; None: unparsed."
     score = read_reply(text, [SCORE]).values[SCORE.name]
     return None if score is None else score / 10
 
 
-def strict_idk(text: str) -> float | None:
+def _strict_idk(text: str) -> float | None:
     "The IDK verdict of a reply through the parser; None: unparsed."
     return {"yes": 1.0, "partial": 0.5, "no": 0.0, None: None}[
         read_reply(text, [IDK_LABEL]).values[IDK_LABEL.name]
@@ -418,16 +413,16 @@ def readings(
     "The replies that the parser and the official scorer read differently."
     if what not in ("rating", "idk"):
         raise SettingsError(f"readings of 'rating' or 'idk', not {what!r}")
-    strict, ibm = (strict_rating, ibm_rating) if what == "rating" else (strict_idk, ibm_idk)
+    strict, ibm = (_strict_rating, _ibm_rating) if what == "rating" else (_strict_idk, _ibm_idk)
     return [(r, a, b) for r in replies if (a := strict(r)) != (b := ibm(r))]
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #e3b8feb8
-def judge_prompt(
+def _judge_prompt(
     kind: str,  # refusal, faithfulness, ...
     **values: str,
 ) -> Prompt:
     "A protocol's prompt, filled in."
-    return chat(JUDGE_PROMPTS["system"], JUDGE_PROMPTS[kind].format(**values))
+    return chat(_JUDGE_PROMPTS["system"], _JUDGE_PROMPTS[kind].format(**values))
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #603bd015
 WAYS = ("text", "choice")
@@ -454,7 +449,7 @@ def _asked_by_choice(
         else [None] * len(begun)
     )
     heads = [
-        "" if c is None else f"Reasoning: {' '.join(before_stop(c.text).split())}\n"
+        "" if c is None else f"Reasoning: {' '.join(_before_stop(c.text).split())}\n"
         for c in replies
     ]
     at_field = [
@@ -475,7 +470,7 @@ def _chosen(
     return Reading(values, head.removeprefix("Reasoning:").strip(), head, p, mass)
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #e4c8fc61
-def ask_judge(
+def _ask_judge(
     model: ChatModel,
     prompts: Sequence[Prompt],
     fields: Sequence[Field],
@@ -531,10 +526,10 @@ def _flagged(j: Judgement, r: Reading) -> Judgement:
     )
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #e5b98abe
-REFUSAL_WORTH = {"yes": 1.0, "no": 10.0}  # of CONTAINS (seed paper, II.E.1)
+_REFUSAL_WORTH = {"yes": 1.0, "no": 10.0}  # of CONTAINS (seed paper, II.E.1)
 
 
-def judge_refusals(
+def _judge_refusals(
     model: ChatModel,
     questions: Sequence[str],
     documents: Sequence[str],  # as the generator saw them; "" for none
@@ -542,10 +537,10 @@ def judge_refusals(
 ) -> list[Judgement]:
     "Whether each refusal was justified: 10, or 1."
     at = [i for i, d in enumerate(documents) if d]
-    asked = [judge_prompt("refusal", documents=documents[i], question=questions[i]) for i in at]
-    read = ask_judge(model, asked, [CONTAINS], way)
+    asked = [_judge_prompt("refusal", documents=documents[i], question=questions[i]) for i in at]
+    read = _ask_judge(model, asked, [CONTAINS], way)
     found = {
-        i: replace(settle("refusal", way, r, CONTAINS, REFUSAL_WORTH), flag=False)
+        i: replace(settle("refusal", way, r, CONTAINS, _REFUSAL_WORTH), flag=False)
         for i, r in zip(at, read)
     }
     nothing = Judgement(
@@ -563,22 +558,22 @@ def judge_faithfulness(
 ) -> list[Judgement]:
     "How well the documents support each answer, 1 to 10, and whether it hallucinates."
     asked = [
-        judge_prompt(
+        _judge_prompt(
             "faithfulness",
-            documents=d or NO_DOCUMENTS,
+            documents=d or _NO_DOCUMENTS,
             question=q,
             answer=a,
-            reply=JUDGE_PROMPTS["reply.scored"],
+            reply=_JUDGE_PROMPTS["reply.scored"],
         )
         for q, a, d in zip(questions, answers, documents, strict=True)
     ]
     return [
         _flagged(settle("faithfulness", way, r, SCORE), r)
-        for r in ask_judge(model, asked, [HALLUCINATION, SCORE], way)
+        for r in _ask_judge(model, asked, [HALLUCINATION, SCORE], way)
     ]
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #99aeaad0
-SAME = 0.95  # cosine (seed paper, II.E.2.b)
+_SAME = 0.95  # cosine (seed paper, II.E.2.b)
 
 
 def judge_correctness(
@@ -595,20 +590,20 @@ def judge_correctness(
         if answers
         else []
     )
-    at = [i for i, c in enumerate(near) if c <= SAME]
+    at = [i for i, c in enumerate(near) if c <= _SAME]
     asked = [
-        judge_prompt(
+        _judge_prompt(
             "correctness",
             question=questions[i],
             target=targets[i],
             answer=answers[i],
-            reply=JUDGE_PROMPTS["reply.score"],
+            reply=_JUDGE_PROMPTS["reply.score"],
         )
         for i in at
     ]
     found = {
         i: settle("correctness", way, r, SCORE)
-        for i, r in zip(at, ask_judge(model, asked, [SCORE], way))
+        for i, r in zip(at, _ask_judge(model, asked, [SCORE], way))
     }
 
     def shortcut(cosine):
@@ -624,7 +619,7 @@ def judge_correctness(
     return [found.get(i) or shortcut(c) for i, c in enumerate(near)]
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #a859cb08
-IDK_WORTH = {"yes": 1.0, "partial": 0.5, "no": 0.0}
+_IDK_WORTH = {"yes": 1.0, "partial": 0.5, "no": 0.0}
 READINGS = (
     "strict",
     "ibm_compat",
@@ -638,7 +633,7 @@ def _known_reading(reading: str) -> None:
 
 def _official_idk(j: Judgement) -> Judgement:
     "The judgement as the official scorer reads it: its unknown is unread."
-    if (s := ibm_idk(j.raw)) == "unknown":
+    if (s := _ibm_idk(j.raw)) == "unknown":
         return replace(j, score=None, low=0.0, high=1.0, unparsed=(IDK_LABEL.name,))
     return replace(j, score=float(s), low=float(s), high=float(s), unparsed=())
 
@@ -653,16 +648,16 @@ def judge_idk(
     "Whether each response says that it does not know."
     _known_reading(reading)
     asked = [
-        judge_prompt("idk", question=q, answer=a) for q, a in zip(questions, answers, strict=True)
+        _judge_prompt("idk", question=q, answer=a) for q, a in zip(questions, answers, strict=True)
     ]
     found = [
-        settle("idk", way, r, IDK_LABEL, IDK_WORTH)
-        for r in ask_judge(model, asked, [IDK_LABEL], way, reason=False)
+        settle("idk", way, r, IDK_LABEL, _IDK_WORTH)
+        for r in _ask_judge(model, asked, [IDK_LABEL], way, reason=False)
     ]
     return found if reading == "strict" or way == "choice" else [_official_idk(j) for j in found]
 
 
-def rule_idk(answer: str) -> float:  # 1, 0.5 or 0
+def _rule_idk(answer: str) -> float:  # 1, 0.5 or 0
     "The verdict of the rule."
     return idk_by_rule(answer)
 
@@ -711,7 +706,7 @@ class IdkAgreement:
         return html_table(*self._table(), note=self.note)
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #f17a6a42
-def idk_agreement(
+def _idk_agreement(
     judge: Sequence[float | None],  # 1, 0.5, 0 or None
     rule: Sequence[float],  # 1, 0.5 or 0; 0.5 counts as no: only a whole refusal is one
 ) -> IdkAgreement:
@@ -728,7 +723,7 @@ def idk_agreement(
     return IdkAgreement(counts, krippendorff_alpha(pairs, "nominal"))
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #e0b53d37
-def split_statements(
+def _split_statements(
     model: ChatModel,
     questions: Sequence[str],
     answers: Sequence[str],
@@ -740,14 +735,15 @@ def split_statements(
     if how == "rule":
         return [sentences(a) for a in answers]
     asked = [
-        judge_prompt("split", question=q, answer=a) for q, a in zip(questions, answers, strict=True)
+        _judge_prompt("split", question=q, answer=a)
+        for q, a in zip(questions, answers, strict=True)
     ]
 
     def bare(line):
         return re.sub(r"^\s*(?:[-*•]|\d+[.)])\s*", "", line).strip()
 
     lines = [
-        [bare(l) for l in before_stop(c.text).splitlines()]
+        [bare(l) for l in _before_stop(c.text).splitlines()]
         for c in model.generate(asked, 256, stop=STOP_TOKENS)
     ]
     return [
@@ -756,7 +752,7 @@ def split_statements(
     ]
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #0ea84eef
-def judge_statements(
+def _judge_statements(
     model: ChatModel,
     questions: Sequence[str],
     answers: Sequence[str],
@@ -765,18 +761,18 @@ def judge_statements(
     split: str = "rule",
 ) -> list[Judgement]:  # score in [0, 1]; None for an answer without statements
     "The share of each answer's statements that the documents support."
-    statements = split_statements(model, questions, answers, split)
+    statements = _split_statements(model, questions, answers, split)
     pairs = [
-        (d or NO_DOCUMENTS, s) for d, ss in zip(documents, statements, strict=True) for s in ss
+        (d or _NO_DOCUMENTS, s) for d, ss in zip(documents, statements, strict=True) for s in ss
     ]
-    asked = [judge_prompt("statement", documents=d, statement=s) for d, s in pairs]
-    found = iter(ask_judge(model, asked, [SUPPORTED], way, reason=False))
+    asked = [_judge_prompt("statement", documents=d, statement=s) for d, s in pairs]
+    found = iter(_ask_judge(model, asked, [_SUPPORTED], way, reason=False))
     return [_supported([(s, next(found)) for s in ss], way) for ss in statements]
 
 
 def _supported(read: Sequence[tuple[str, Reading]], way: str) -> Judgement:
     "The judgement of an answer from its statements."
-    words = [r.values[SUPPORTED.name] for _, r in read]
+    words = [r.values[_SUPPORTED.name] for _, r in read]
     parts = tuple((s, None if v is None else float(v == "yes")) for (s, _), v in zip(read, words))
 
     def share(unread):
@@ -791,12 +787,12 @@ def _supported(read: Sequence[tuple[str, Reading]], way: str) -> Judgement:
         share(1.0),
         mass=mass,
         parts=parts,
-        unparsed=(SUPPORTED.name,) if None in words else (),
+        unparsed=(_SUPPORTED.name,) if None in words else (),
         raw="\n".join(r.raw for _, r in read),
     )
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #dd86904e
-def judge_ratings(
+def _judge_ratings(
     model: ChatModel,
     histories: Sequence[str],  # as `prompts.show_history` gives them
     questions: Sequence[str],
@@ -810,16 +806,16 @@ def judge_ratings(
     _known_reading(reading)
     heads = [f"Conversation:\n{h}\n\n" if h else "" for h in histories]
     columns = zip(
-        heads, questions, answers, targets, (d or NO_DOCUMENTS for d in documents), strict=True
+        heads, questions, answers, targets, (d or _NO_DOCUMENTS for d in documents), strict=True
     )
     names, reply = (
         ("history", "question", "answer", "target", "documents"),
-        JUDGE_PROMPTS["reply.score"],
+        _JUDGE_PROMPTS["reply.score"],
     )
-    asked = [judge_prompt("rating", **dict(zip(names, c)), reply=reply) for c in columns]
-    found = [settle("rb_llm_local", way, r, SCORE) for r in ask_judge(model, asked, [SCORE], way)]
+    asked = [_judge_prompt("rating", **dict(zip(names, c)), reply=reply) for c in columns]
+    found = [settle("rb_llm_local", way, r, SCORE) for r in _ask_judge(model, asked, [SCORE], way)]
     if reading == "ibm_compat" and way == "text":
-        return [replace(j, score=(s := ibm_rating(j.raw)), low=s, high=s) for j in found]
+        return [replace(j, score=(s := _ibm_rating(j.raw)), low=s, high=s) for j in found]
     return [
         replace(
             j, score=round(j.score / 10, 5), low=round(j.low / 10, 5), high=round(j.high / 10, 5)
@@ -1027,13 +1023,13 @@ def asked_digest(item: Item, gold: Gold | None) -> str:
     return digest([item.question, item.history, gold.targets[:1] if gold else ()])
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #d5003df4
-GATES = {"support": "K-precision"}  # how a verdict came about -> the measure that this is
+_GATES = {"support": "K-precision"}  # how a verdict came about -> the measure that this is
 
 
 def circular(run: Run) -> frozenset[str]:
     "The measures that decided inside a run: they do not score it."
     return frozenset(
-        GATES[v.how] for t in run.trajectories.values() for v in t.verdicts if v.how in GATES
+        _GATES[v.how] for t in run.trajectories.values() for v in t.verdicts if v.how in _GATES
     )
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #50ac8f1b
@@ -1055,7 +1051,7 @@ def judge_of(run: Run) -> dict[str, str]:
 PROTOCOLS = ("refusal", "faithfulness", "correctness", "idk", "rl_f_local", "rb_llm_local")
 
 
-def judge_item(
+def _judge_item(
     item: Item,
     gold: Gold | None,  # for the target; without one, correctness and rating are left out
     model: ChatModel,
@@ -1077,36 +1073,36 @@ def judge_item(
     )
     history, claims = [show_history(item.history)], not (item.refused or item.asked_back)
     ask = {
-        "refusal": lambda: judge_refusals(model, q, d, way) if item.refused else [],
+        "refusal": lambda: _judge_refusals(model, q, d, way) if item.refused else [],
         "faithfulness": lambda: judge_faithfulness(model, q, a, d, way) if claims else [],
         "correctness": lambda: (
             judge_correctness(model, embedder, q, a, target, way) if target and claims else []
         ),
         "idk": lambda: judge_idk(model, q, a, way),
-        "rl_f_local": lambda: judge_statements(model, q, a, d, way, split) if claims else [],
+        "rl_f_local": lambda: _judge_statements(model, q, a, d, way, split) if claims else [],
         "rb_llm_local": lambda: (
-            judge_ratings(model, history, q, a, target, d, way) if target else []
+            _judge_ratings(model, history, q, a, target, d, way) if target else []
         ),
     }
     found = {p: ask[p]() for p in PROTOCOLS if p in protocols}
     return {p: j[0] for p, j in found.items() if j}
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #55df8ea9
-def judge_identity(
+def _judge_identity(
     model: ChatModel, embedder: EmbedderLike, way: str, protocols: Sequence[str], split: str
 ) -> dict[str, str]:
     "What decides a judgement."
     return {
         "judge": model.fingerprint,
         "embedder": embedder.fingerprint,
-        "prompts": digest(JUDGE_PROMPTS),
+        "prompts": digest(_JUDGE_PROMPTS),
         "way": way,
         "protocols": ", ".join(protocols),
         "split": split,
     }
 
 
-def keep_judge(folder: Path, identity: Mapping[str, str]) -> None:
+def _keep_judge(folder: Path, identity: Mapping[str, str]) -> None:
     "Write `judge.json`, or check that the one that is there names the same judge. Raises RunMismatch."
     known, lines = folder / "judge.json", folder / "judgements.jsonl"
     if not known.exists() and lines.exists() and lines.stat().st_size:
@@ -1118,7 +1114,7 @@ def keep_judge(folder: Path, identity: Mapping[str, str]) -> None:
         raise RunMismatch(f"{what}. Put it back, or judge into another folder") from None
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #0cacf1e1
-def with_judgements(
+def _with_judgements(
     run: Run,
     folder: str | Path,  # with judgements.jsonl, or without any yet
 ) -> Run:
@@ -1130,7 +1126,7 @@ def with_judgements(
     return out
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #021ef7fc
-def judged_on(
+def _judged_on(
     run: Run,
     item: Item,  # with its history
     gold: Mapping[str, Gold]
@@ -1155,7 +1151,7 @@ class ProtocolRow:
     by: dict[str, int]  # way -> judgements
 
 
-def protocol_row(
+def _protocol_row(
     protocol: str,
     judgements: Mapping[str, Mapping[str, Judgement]],  # task id -> protocol -> judgement
     talks: Mapping[str, str],  # task id -> conversation
@@ -1244,9 +1240,9 @@ def judge_report(
     gold: Mapping[str, Gold] | None = None,
 ) -> JudgeReport:
     "Sum up the judgements of a run that belong to its present answers."
-    run = with_judgements(as_run(run), folder) if folder else as_run(run)
+    run = _with_judgements(as_run(run), folder) if folder else as_run(run)
     items = run_items(run, tasks)
-    fresh = [i for i in items if not i.failed and judged_on(run, i, gold)]
+    fresh = [i for i in items if not i.failed and _judged_on(run, i, gold)]
     talks = {i.task_id: i.conversation_id for i in items}
     judged = {i.task_id: run.judgements[i.task_id] for i in fresh}
     flags = {
@@ -1255,7 +1251,7 @@ def judge_report(
         if (j := js.get("faithfulness")) and j.flag is not None
     }
     idk = [
-        (judged[i.task_id]["idk"].score, rule_idk(i.answer))
+        (judged[i.task_id]["idk"].score, _rule_idk(i.answer))
         for i in fresh
         if "idk" in judged[i.task_id]
     ]
@@ -1268,14 +1264,14 @@ def judge_report(
     return JudgeReport(
         run.name,
         judge_of(run),
-        tuple(protocol_row(p, judged, talks) for p in asked),
+        tuple(_protocol_row(p, judged, talks) for p in asked),
         mean_interval(list(flags.values()), [talks[t] for t in flags]),
         len(fresh) - refused - back,
         refused,
         back,
         failed,
         len(items) - failed - len(fresh),
-        idk_agreement([j for j, _ in idk], [r for _, r in idk]),
+        _idk_agreement([j for j, _ in idk], [r for _, r in idk]),
         sum(run.judge_lines[i.task_id].calls.seconds for i in fresh),
     )
 
@@ -1347,12 +1343,14 @@ def judge_run(
     items = run_items(run, tasks)
     check_reference(items, gold, tasks, run.folder)
     with only_writer(folder, "set of judgements"):
-        keep_judge(folder, judge_identity(models.chat, models.embedder, way, protocols, split))
-        judged = with_judgements(run, folder)
-        todo = [i for i in items[:limit] if not i.failed and not judged_on(judged, i, gold)]
+        _keep_judge(folder, _judge_identity(models.chat, models.embedder, way, protocols, split))
+        judged = _with_judgements(run, folder)
+        todo = [i for i in items[:limit] if not i.failed and not _judged_on(judged, i, gold)]
 
         def ask(i, model):
-            return judge_item(i, gold.get(i.task_id), model, models.embedder, way, protocols, split)
+            return _judge_item(
+                i, gold.get(i.task_id), model, models.embedder, way, protocols, split
+            )
 
         _judge_items(todo, gold, ask, models.chat, folder, settings.batch_size, minutes, progress)
     return judge_report(run, folder, tasks, gold)
@@ -1461,7 +1459,7 @@ OFFICIAL = {
     "rb_agg": "RB_agg, official",
     "rb_llm": "RB_llm, official",
 }
-KNOW_LABELS = (
+_KNOW_LABELS = (
     "rl_f",
     "rb_agg",
     "rb_llm",
@@ -1491,7 +1489,7 @@ def lexical_measures(answers: Sequence[RatedAnswer]) -> list[Measured]:
         return Measured(
             OFFICIAL[k],
             tuple(a.official[k] for a in answers),
-            decided=decided if k in KNOW_LABELS else (),
+            decided=decided if k in _KNOW_LABELS else (),
         )
 
     return found + [of(k) for k in OFFICIAL if all(k in a.official for a in answers)]
@@ -1512,14 +1510,14 @@ def encoder_measures(
     ]
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #0574a515
-def shown_documents(a: RatedAnswer) -> str:
+def _shown_documents(a: RatedAnswer) -> str:
     "The passages of an answer as the generator saw them."
     return format_docs_for_gen(
         [Context(p.id, p.id, p.text, p.title, p.url) for p in a.task.contexts]
     )
 
 
-def by_judgements(
+def _by_judgements(
     name: str,
     found: Sequence[Judgement],
     seconds: float,
@@ -1552,22 +1550,22 @@ MODEL_WAYS: dict[
     ],
     "choice": lambda m, q, a, d: judge_faithfulness(m, q, a, d, "choice"),
     "text": lambda m, q, a, d: judge_faithfulness(m, q, a, d, "text"),
-    "rl_f_local": lambda m, q, a, d: judge_statements(m, q, a, d, "choice"),
+    "rl_f_local": lambda m, q, a, d: _judge_statements(m, q, a, d, "choice"),
 }
 
 
-def as_measures(way: str, found: Sequence, seconds: float) -> list[Measured]:
+def _as_measures(way: str, found: Sequence, seconds: float) -> list[Measured]:
     "What came of asking in one of MODEL_WAYS."
     if way == "likelihood":
         return [Measured("likelihood", tuple(found), seconds)]
     if way == "rl_f_local":
-        return [by_judgements("rl_f_local", found, seconds, low=0.0, high=1.0)]
-    scores = by_judgements(f"judge, {way}", found, seconds, field="Score")
+        return [_by_judgements("rl_f_local", found, seconds, low=0.0, high=1.0)]
+    scores = _by_judgements(f"judge, {way}", found, seconds, field="Score")
     if way == "text":
         return [scores]
     return [
         scores,
-        by_judgements(
+        _by_judgements(
             "judge, choice: no hallucination",
             found,
             seconds,
@@ -1596,7 +1594,7 @@ def model_measures(
         {},
     )
     order = sorted(
-        range(len(answers)), key=lambda i: shown_documents(answers[i])
+        range(len(answers)), key=lambda i: _shown_documents(answers[i])
     )  # so that prompts in a batch begin alike
     for at in tqdm(
         [order[k : k + batch] for k in range(0, len(order), batch)],
@@ -1608,7 +1606,7 @@ def model_measures(
         asked = (
             [a.task.question for a in some],
             [a.answer for a in some],
-            [shown_documents(a) for a in some],
+            [_shown_documents(a) for a in some],
         )
         found.update(zip(at, MODEL_WAYS[way](calls, *asked), strict=True))
         if len(calls) > known:
@@ -1616,4 +1614,4 @@ def model_measures(
     calls.close(), times.close()
     took = [line for _, line in read_jsonl(times.path)]
     seconds = sum(l["seconds"] for l in took) / max(1, sum(l["answers"] for l in took))
-    return as_measures(way, [found[i] for i in range(len(answers))], seconds)
+    return _as_measures(way, [found[i] for i in range(len(answers))], seconds)

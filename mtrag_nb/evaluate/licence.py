@@ -31,13 +31,12 @@ from mtrag_nb.evaluate.statistics import (
 )
 
 # %% auto #0
-__all__ = ['UNFAITHFUL', 'RaterNames', 'BASELINE', 'LEAST_PARSED', 'EPSILON', 'Span', 'USES', 'LICENCE_HEAD', 'HumanRatings',
-           'rater_names', 'human_ratings', 'one_person', 'agreement', 'person_agreement', 'commonest_rating',
-           'Measured', 'as_ratings', 'permitted_use', 'LicenceRow', 'span_of', 'quarters', 'ConstantAnswer',
-           'constant_answer', 'licence_row', 'Yardstick', 'yardstick', 'row_cells', 'Licence', 'licence']
+__all__ = ['RaterNames', 'BASELINE', 'LEAST_PARSED', 'EPSILON', 'Span', 'HumanRatings', 'rater_names', 'human_ratings',
+           'one_person', 'agreement', 'person_agreement', 'Measured', 'as_ratings', 'LicenceRow', 'span_of', 'quarters',
+           'ConstantAnswer', 'Yardstick', 'Licence', 'licence']
 
 # %% ../../nbs/7_evaluate/02_licence.ipynb #633c82f2
-UNFAITHFUL = 2  # median rating at or below it
+_UNFAITHFUL = 2  # median rating at or below it
 
 
 @dataclass(frozen=True)
@@ -54,7 +53,7 @@ class HumanRatings:
 
     @property
     def unfaithful(self) -> np.ndarray:
-        return np.nanmedian(self.ratings, axis=0) <= UNFAITHFUL
+        return np.nanmedian(self.ratings, axis=0) <= _UNFAITHFUL
 
     @property
     def mean(self) -> np.ndarray:
@@ -108,7 +107,7 @@ def one_person(p: HumanRatings) -> Interval:
         given = p.ratings[~np.isnan(p.ratings[:, i]), i]
         for k, own in enumerate(given if len(given) >= 3 else ()):
             scores.append(-own)
-            labels.append(bool(np.median(np.delete(given, k)) <= UNFAITHFUL))
+            labels.append(bool(np.median(np.delete(given, k)) <= _UNFAITHFUL))
             talks.append(talk)
     return auroc_interval(scores, labels, talks)
 
@@ -132,7 +131,7 @@ def person_agreement(ratings: np.ndarray) -> float:
     return float(np.mean(shares))
 
 
-def commonest_rating(ratings: np.ndarray) -> float:
+def _commonest_rating(ratings: np.ndarray) -> float:
     "The rating that is given most often: what a constant judge would say."
     values, counts = np.unique(ratings[~np.isnan(ratings)], return_counts=True)
     return float(values[counts.argmax()])
@@ -193,7 +192,7 @@ def as_ratings(
 LEAST_PARSED, EPSILON = 0.95, 0.1
 
 
-def permitted_use(
+def _permitted_use(
     name: str, parsed: float, a: Interval, gain: Interval
 ) -> tuple[str, str]:  # refused, beside, licensed or baseline; and why
     "What a measure may be used for, by the rules above: from the share of read verdicts, its AUROC, and that minus the baseline's."
@@ -278,9 +277,9 @@ class ConstantAnswer:
     passes: bool  # the alternative-annotator test
 
 
-def constant_answer(p: HumanRatings) -> ConstantAnswer:
+def _constant_answer(p: HumanRatings) -> ConstantAnswer:
     "How well one fares who always says the same."
-    always = np.full(len(p.answers), commonest_rating(p.ratings))
+    always = np.full(len(p.answers), _commonest_rating(p.ratings))
     alt = alt_test(always, p.ratings, "neg_rmse", EPSILON, clusters=p.talks) if p.raters else None
     return ConstantAnswer(
         float(always[0]),
@@ -290,7 +289,7 @@ def constant_answer(p: HumanRatings) -> ConstantAnswer:
     )
 
 # %% ../../nbs/7_evaluate/02_licence.ipynb #90bf8f92
-def licence_row(
+def _licence_row(
     m: Measured,
     p: HumanRatings,
     baseline: Measured,
@@ -311,7 +310,7 @@ def licence_row(
     agrees, parsed = agreement(rating, p.ratings), 1 - len(m.unread) / len(x)
     ahead = difference_interval(agrees - constant.agreement, talks)
     own = np.setdiff1d(np.arange(len(x)), m.decided)
-    use, why = permitted_use(m.name, parsed, a, gain)
+    use, why = _permitted_use(m.name, parsed, a, gain)
     ends = m.bounds(bad)
     stand_in = (
         use != "refused" and alt and alt.passed and not constant.passes and (ahead.low or 0) > 0
@@ -356,7 +355,7 @@ class Yardstick:
     constant_alt_wins: float | None
 
 
-def yardstick(p: HumanRatings, constant: ConstantAnswer) -> Yardstick:
+def _yardstick(p: HumanRatings, constant: ConstantAnswer) -> Yardstick:
     "Measure people against each other."
     return Yardstick(
         len(p.answers),
@@ -372,7 +371,7 @@ def yardstick(p: HumanRatings, constant: ConstantAnswer) -> Yardstick:
     )
 
 # %% ../../nbs/7_evaluate/02_licence.ipynb #9b43d56a
-USES = {  # use -> in the table, in a sentence
+_USES = {  # use -> in the table, in a sentence
     "refused": ("no", "may not be used for faithfulness"),
     "beside": (f"beside {BASELINE}", f"may be shown beside {BASELINE}, not in its stead"),
     "licensed": ("yes", "may rank answers and compare systems by faithfulness"),
@@ -382,7 +381,7 @@ USES = {  # use -> in the table, in a sentence
         "and is blind to swapped numbers, names and negations",
     ),
 }
-LICENCE_HEAD = [
+_LICENCE_HEAD = [
     "measure",
     "AUROC",
     f"minus {BASELINE}",
@@ -408,12 +407,12 @@ def _span_text(s: Span, sign: str = "") -> str:
     )
 
 
-def row_cells(r: LicenceRow) -> list[object]:
+def _row_cells(r: LicenceRow) -> list[object]:
     "A row under LICENCE_HEAD."
     gain = "" if r.use == "baseline" else _span_text(r.gain, "+")
     seconds = "–" if not r.seconds else f"{r.seconds:.3f}" if r.seconds < 1 else f"{r.seconds:.1f}"
     agreeing = [show(v, 2) for v in (r.rho, r.rho_length, r.alpha, r.agreement, r.alt_wins)]
-    use = USES[r.use][0] + ("; as a rater" if r.stand_in else "")
+    use = _USES[r.use][0] + ("; as a rater" if r.stand_in else "")
     return [
         r.name,
         _span_text(r.auroc),
@@ -455,7 +454,7 @@ class Licence:
             show(p.constant_alt_wins, 2),
             *[""] * 3,
         ]
-        return LICENCE_HEAD, [*map(row_cells, self.rows), person, always]
+        return _LICENCE_HEAD, [*map(_row_cells, self.rows), person, always]
 
     @property
     def statements(self) -> list[str]:
@@ -480,7 +479,7 @@ class Licence:
 
         able = [r.name for r in self.rows if r.stand_in]
         return [
-            *(f"{r.name} {USES[r.use][1]} ({r.why}{left(r)}{decided(r)})." for r in self.rows),
+            *(f"{r.name} {_USES[r.use][1]} ({r.why}{left(r)}{decided(r)})." for r in self.rows),
             f"{', '.join(able) or 'None of them'} may stand in for a person on single answers.",
         ]
 
@@ -488,7 +487,7 @@ class Licence:
     def note(self) -> str:
         p = self.people
         return (
-            f"{p.answers} answers of {p.conversations} conversations, {p.unfaithful} unfaithful (median rating at most {UNFAITHFUL}; "
+            f"{p.answers} answers of {p.conversations} conversations, {p.unfaithful} unfaithful (median rating at most {_UNFAITHFUL}; "
             f"raters: {p.raters}). AUROC: of the unfaithful against the rest; intervals: jackknife over conversations. "
             "with passages: AUROC without the answers that had none; without labels: without those whose value their label decides. "
             "alpha: Krippendorff's, of people and the measure; one person: of people alone. "
@@ -540,7 +539,7 @@ def licence(
         raise DataError(
             f"{short[0]!r} does not say something of each of the {len(p.answers)} answers"
         )
-    constant = constant_answer(p)
+    constant = _constant_answer(p)
     return Licence(
-        yardstick(p, constant), tuple(licence_row(m, p, base, constant) for m in measured)
+        _yardstick(p, constant), tuple(_licence_row(m, p, base, constant) for m in measured)
     )

@@ -25,15 +25,14 @@ from .statistics import INTERVALS, Comparison, Interval, compare_all, mean_inter
 from ..models.local import find_model, pick_device
 
 # %% auto #0
-__all__ = ['CUTS', 'MEASURES', 'OFFICIAL_BERT', 'LAYERS', 'ENCODERS', 'best_first', 'ndcg', 'recall', 'reciprocal_rank',
-           'measures_to', 'RetrievalRow', 'RetrievalScores', 'retrieval_scores', 'rouge_l', 'BertScorer',
-           'encoder_named', 'k_precision', 'bert_k_precision', 'harmonic_mean', 'rb_agg', 'AggParts', 'agg_parts',
-           'condition', 'Refusals', 'refusals', 'Leaderboard', 'leaderboard', 'Ranking', 'read_rankings',
-           'without_answers', 'RetrievalReport', 'retrieval_report', 'RetrievalComparison', 'compare_retrieval',
+__all__ = ['CUTS', 'MEASURES', 'OFFICIAL_BERT', 'ENCODERS', 'ndcg', 'recall', 'RetrievalRow', 'RetrievalScores',
+           'retrieval_scores', 'rouge_l', 'BertScorer', 'encoder_named', 'k_precision', 'bert_k_precision',
+           'harmonic_mean', 'rb_agg', 'AggParts', 'agg_parts', 'condition', 'Refusals', 'refusals', 'Leaderboard',
+           'leaderboard', 'Ranking', 'without_answers', 'RetrievalReport', 'RetrievalComparison', 'compare_retrieval',
            'score_retrieval']
 
 # %% ../../nbs/7_evaluate/01_measures.ipynb #c6a40933
-def best_first(
+def _best_first(
     scores: Mapping[str, float],  # passage id -> score
 ) -> list[str]:
     "Passages by score in single precision, equal ones by id, the larger first: as trec_eval orders them."
@@ -60,7 +59,7 @@ def recall(ranking: Sequence[str], relevant: Mapping[str, int], k: int) -> float
     return len(wanted & set(ranking[:k])) / len(wanted) if wanted else 0.0
 
 
-def reciprocal_rank(ranking: Sequence[str], relevant: Mapping[str, int]) -> float:
+def _reciprocal_rank(ranking: Sequence[str], relevant: Mapping[str, int]) -> float:
     "1 / rank of the first relevant passage; 0 if there is none."
     return next((1 / (i + 1) for i, p in enumerate(ranking) if relevant.get(p, 0) > 0), 0.0)
 
@@ -69,7 +68,7 @@ CUTS = (1, 3, 5, 10)
 MEASURES = (*(f"nDCG@{k}" for k in CUTS), *(f"recall@{k}" for k in CUTS), "MRR")
 
 
-def measures_to(
+def _measures_to(
     depth: int,  # passages that a run retrieved, at most
 ) -> tuple[str, ...]:
     "The measures that a run of this depth has."
@@ -104,7 +103,7 @@ class RetrievalScores:
 
     @property
     def measures(self) -> tuple[str, ...]:
-        return measures_to(self.depth)
+        return _measures_to(self.depth)
 
     @property
     def overall(self) -> dict[str, float | None]:
@@ -195,10 +194,10 @@ def _query(
     scores: Mapping[str, float], relevant: Mapping[str, int], measures: Sequence[str]
 ) -> dict[str, float]:
     "Measure -> value of one ranking."
-    ranking, ways = best_first(scores), {"nDCG": ndcg, "recall": recall}
+    ranking, ways = _best_first(scores), {"nDCG": ndcg, "recall": recall}
     cut = {m: m.partition("@")[::2] for m in measures}
     return {
-        m: ways[name](ranking, relevant, int(k)) if k else reciprocal_rank(ranking, relevant)
+        m: ways[name](ranking, relevant, int(k)) if k else _reciprocal_rank(ranking, relevant)
         for m, (name, k) in cut.items()
     }
 
@@ -238,7 +237,7 @@ def retrieval_scores(
     wanted = {t for t, passages in qrels.items() if passages}
     absent = sorted(wanted - set(run), key=str)
     depth = max((len(s) for s, _ in parsed.values()), default=0)
-    measures = measures_to(depth)
+    measures = _measures_to(depth)
     queries = {t: _query(s, qrels[t], measures) for t, (s, _) in parsed.items() if t in wanted}
     if missing == "zero":
         queries.update({t: dict.fromkeys(measures, 0.0) for t in absent})
@@ -278,7 +277,7 @@ def rouge_l(
 
 # %% ../../nbs/7_evaluate/01_measures.ipynb #e3aafc58
 OFFICIAL_BERT = ModelSpec("microsoft/deberta-xlarge-mnli")
-LAYERS = {OFFICIAL_BERT.name: 40, MINILM.name: 3}  # the first: bert-score's own table
+_LAYERS = {OFFICIAL_BERT.name: 40, MINILM.name: 3}  # the first: bert-score's own table
 
 
 def _baseline(name: str) -> Path:
@@ -300,7 +299,7 @@ class BertScorer:
     ):
         self.spec, self.layer, self.rescale, self.batch_size, self._scorer = (
             spec,
-            layer or LAYERS.get(spec.name),
+            layer or _LAYERS.get(spec.name),
             rescale,
             batch_size,
             None,
@@ -652,7 +651,7 @@ def _run_file(path: Path, known: Mapping[str, Task]) -> Iterator[tuple[str, Rank
         yield query, Ranking(tuple(scores.items()), *about, False), n
 
 # %% ../../nbs/7_evaluate/01_measures.ipynb #7ae9636c
-def read_rankings(
+def _read_rankings(
     path: str | Path,  # a prediction file of task A, B or C, or a TREC run
     tasks: Sequence[Task] = (),  # where tasks belong; (): as the file says
 ) -> dict[str, Ranking]:  # by task id
@@ -686,7 +685,7 @@ def without_answers(
     path: str | Path,
 ) -> bool:
     "Whether a file holds rankings alone: a TREC run, or predictions of task A."
-    return Path(path).is_file() and not any(r.answered for r in read_rankings(path).values())
+    return Path(path).is_file() and not any(r.answered for r in _read_rankings(path).values())
 
 # %% ../../nbs/7_evaluate/01_measures.ipynb #64325d41
 def _spans(
@@ -749,7 +748,7 @@ class RetrievalReport:
         return f"<b>{self.name}</b>" + html_table(*self._table(), note=self.note)
 
 # %% ../../nbs/7_evaluate/01_measures.ipynb #e01e4caf
-def retrieval_report(
+def _retrieval_report(
     name: str,
     rankings: Mapping[str, Ranking],
     qrels: Mapping[str, Mapping[str, int]],
@@ -841,7 +840,7 @@ def score_retrieval(
 ) -> RetrievalReport:
     "Score what a file retrieved, and write it down."
     path = Path(path)
-    report = retrieval_report(path.stem, read_rankings(path, tasks), qrels)
+    report = _retrieval_report(path.stem, _read_rankings(path, tasks), qrels)
 
     def rounded(values):
         return {m: round(v, 6) for m, v in values.items()}

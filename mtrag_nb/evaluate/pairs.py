@@ -38,14 +38,13 @@ from mtrag_nb.evaluate.statistics import (
 )
 
 # %% auto #0
-__all__ = ['AUDIT_HEAD', 'UP', 'LADDER_HEAD', 'WITHOUT', 'KNOWING', 'KINDS_OF_PAIRS', 'RUNG_NAMES', 'LIVE_HEAD', 'WAYS',
-           'value_of', 'Ending', 'endings', 'Pair', 'pair', 'paired', 'lost_of', 'Audit', 'audit_pairs',
-           'right_by_target', 'Ladder', 'ladder_pairs', 'fork_name', 'Forked', 'in_order', 'forked', 'by_place',
-           'live_rows', 'dominated_by', 'first_came', 'TurnTold', 'Standing', 'standing', 'shared', 'compare_right',
-           'cost_points', 'dominated', 'apart', 'only_right']
+__all__ = ['AUDIT_HEAD', 'UP', 'WITHOUT', 'KNOWING', 'RUNG_NAMES', 'LIVE_HEAD', 'WAYS', 'Ending', 'endings', 'Pair', 'pair',
+           'paired', 'lost_of', 'Audit', 'audit_pairs', 'right_by_target', 'Ladder', 'ladder_pairs', 'Forked',
+           'in_order', 'forked', 'by_place', 'live_rows', 'dominated_by', 'TurnTold', 'Standing', 'standing', 'shared',
+           'compare_right', 'cost_points', 'dominated', 'apart', 'only_right']
 
 # %% ../../nbs/7_evaluate/06_pairs.ipynb #7c3fad8a
-def value_of(run: Recording, task_id: str, worth: Worth) -> float | None:
+def _value_of(run: Recording, task_id: str, worth: Worth) -> float | None:
     "What the ending of a turn is worth, in [0, 1]; None where nobody can say."
     t, label = run.turns[task_id], run.gold[task_id].answerability if task_id in run.gold else ""
     if label in TO_ASK and t.of(Clarified):
@@ -85,7 +84,7 @@ def endings(run: Recording, worth: Worth | None = None, bar: Bar = Bar()) -> dic
             t.conversation_id,
             t.turn,
             came,
-            value_of(run, i, worth),
+            _value_of(run, i, worth),
             t.outcome,
             digest(t.answer, 8),
             cost,
@@ -407,7 +406,7 @@ class Ladder:
         ]
 
     def _table(self):
-        return LADDER_HEAD, self.rows()
+        return _LADDER_HEAD, self.rows()
 
     @property
     def note(self) -> str:
@@ -427,7 +426,7 @@ class Ladder:
         )
 
 
-LADDER_HEAD = [
+_LADDER_HEAD = [
     "run",
     "perfect",
     "gain, alone",
@@ -459,7 +458,7 @@ WITHOUT, KNOWING = (
 )  # in the name of a fork's system, before what is otherwise (`6_runs/01_forks`, `10_ladder`)
 
 
-def fork_name(system: str) -> str:
+def _fork_name(system: str) -> str:
     "The mechanism that a fork goes without, or the rung that it stands on, as `audit_run` and `climb` call them; '' for no fork."
     if WITHOUT in system:
         return system.rpartition(WITHOUT)[2]
@@ -469,7 +468,7 @@ def fork_name(system: str) -> str:
     return rungs[0] if len(rungs) == 1 else UP + rungs[-1]
 
 # %% ../../nbs/7_evaluate/06_pairs.ipynb #fork0004
-KINDS_OF_PAIRS = {
+_KINDS_OF_PAIRS = {
     "kept": (True, True),
     "fixed": (False, True),
     "spoilt": (True, False),
@@ -495,7 +494,7 @@ class Forked:
         for name, p in self.audit.pairs.items():
             for what, ids in {
                 "changed": p.changes,
-                **{w: p.ids(*x) for w, x in KINDS_OF_PAIRS.items()},
+                **{w: p.ids(*x) for w, x in _KINDS_OF_PAIRS.items()},
             }.items():
                 for i in ids:
                     found.setdefault(i, []).append((name, what))
@@ -539,7 +538,7 @@ def forked(run: Recording, worth: Worth | None = None, bar: Bar = Bar()) -> Fork
         for f in (run.folder / what).glob("*/manifest.json")
     ):
         fork = Run(folder)
-        name = fork_name(fork.system)
+        name = _fork_name(fork.system)
         if not name or not fork.trajectories:
             continue
         if fork.manifest["identity"].get("replays", {}).get("run") != run.run.state:
@@ -602,7 +601,7 @@ def dominated_by(
     return {n: [m for m in points if better(points[m], points[n])] for n in points}
 
 # %% ../../nbs/7_evaluate/06_pairs.ipynb #607ace02
-def first_came(
+def _first_came(
     run: Recording, task_id: str, came: str, worth: Worth, bar: Bar = Bar()
 ) -> str:  # came: of the turn as it ended
     "What the first draft would have come to: right, failed, undecided, not judged; '' for a turn without one."
@@ -720,7 +719,7 @@ def standing(run: Recording, worth: Worth | None = None, bar: Bar = Bar()) -> St
     worth = worth or target_worth(run)
     report = blame(run, worth, bar)
     turns = {
-        i: TurnTold(b, value_of(run, i, worth), first_came(run, i, b.came, worth, bar))
+        i: TurnTold(b, _value_of(run, i, worth), _first_came(run, i, b.came, worth, bar))
         for i, b in report.turns.items()
     }
     return Standing(run, report, turns)

@@ -54,12 +54,10 @@ from mtrag_nb.evaluate.measures import (
 from .statistics import Comparison, Interval, compare, mean_interval
 
 # %% auto #0
-__all__ = ['SOURCES', 'CONDITIONED', 'LEAST_SUPPORT', 'LEAST_JUDGED', 'FILTERS', 'ranking', 'decision', 'clarifies',
-           'idk_verdicts', 'decided_by', 'judged_scores', 'judged_flag', 'text_scores', 'score_items', 'RefusalRow',
-           'RefusalReport', 'refusal_row', 'empty_verdicts', 'refusal_report', 'ScoreReport', 'retrieval_of',
-           'write_scores', 'place_of_scores', 'score_run', 'Submission', 'conditioned_submission', 'named_measure',
-           'compare_runs', 'Measures', 'support_of', 'measures_from', 'fault', 'about_run', 'Recording', 'as_recording',
-           'metric_entry', 'task_entry', 'evaluation_entry', 'export_inspector']
+__all__ = ['SOURCES', 'LEAST_SUPPORT', 'FILTERS', 'ranking', 'decision', 'clarifies', 'idk_verdicts', 'score_items', 'RefusalRow',
+           'RefusalReport', 'refusal_report', 'ScoreReport', 'place_of_scores', 'score_run', 'Submission',
+           'conditioned_submission', 'named_measure', 'compare_runs', 'Measures', 'support_of', 'fault', 'Recording',
+           'as_recording', 'export_inspector']
 
 # %% ../../nbs/7_evaluate/04_scores.ipynb #c763d478
 def ranking(item: Item) -> list[tuple[str, float]]:  # passage ids with scores that fall
@@ -113,7 +111,7 @@ def idk_verdicts(
     return {i.task_id: decision(i, judgements.get(i.task_id, {}), source)[1] for i in items}
 
 
-def decided_by(deciders: Iterable[str]) -> str:
+def _decided_by(deciders: Iterable[str]) -> str:
     "How often who decided, in words; of the rule what it is worth."
     return ", ".join(
         f"{rule_in_words() if who == 'rule' else who} {n}"
@@ -122,14 +120,14 @@ def decided_by(deciders: Iterable[str]) -> str:
     )
 
 # %% ../../nbs/7_evaluate/04_scores.ipynb #8e514b18
-def judged_scores(
+def _judged_scores(
     found: Mapping[str, Judgement],
 ) -> dict[str, float | None]:  # protocol -> judgement, in; measure -> score, out
     "What a judge said of an answer, as numbers."
     return {p if p.endswith("_local") else f"judge_{p}": j.score for p, j in found.items()}
 
 
-def judged_flag(found: Mapping[str, Judgement]) -> dict[str, float]:
+def _judged_flag(found: Mapping[str, Judgement]) -> dict[str, float]:
     "The hallucination flag as a measure, 1 or 0, where faithfulness was judged."
     return (
         {"judge_hallucination": float(found["faithfulness"].flag)}
@@ -138,7 +136,7 @@ def judged_flag(found: Mapping[str, Judgement]) -> dict[str, float]:
     )
 
 
-def text_scores(item: Item, gold: Gold | None) -> dict[str, float | None]:
+def _text_scores(item: Item, gold: Gold | None) -> dict[str, float | None]:
     "The measures of an answer that need no model."
     target = gold.targets[0] if gold and gold.targets else None
     return {
@@ -147,7 +145,7 @@ def text_scores(item: Item, gold: Gold | None) -> dict[str, float | None]:
     }
 
 # %% ../../nbs/7_evaluate/04_scores.ipynb #5cf77e51
-CONDITIONED = (
+_CONDITIONED = (
     "rb_agg",
     "rb_llm_local",
     "rl_f_local",
@@ -175,9 +173,9 @@ def score_items(
     scores = {
         i.task_id: {
             "idk": verdicts[i.task_id],
-            **text_scores(i, gold.get(i.task_id)),
-            **judged_scores(said(i)),
-            **judged_flag(said(i)),
+            **_text_scores(i, gold.get(i.task_id)),
+            **_judged_scores(said(i)),
+            **_judged_flag(said(i)),
         }
         for i in done
     }
@@ -195,7 +193,7 @@ def score_items(
                 "Bert-KPrec": p.bert_kprec,
                 "rb_agg": p.rb_agg,
             }
-    measured = [m for m in CONDITIONED if any(m in s for s in scores.values())]
+    measured = [m for m in _CONDITIONED if any(m in s for s in scores.values())]
     for t, s in scores.items():
         label = gold[t].answerability if t in gold else ""
         s |= {
@@ -252,7 +250,7 @@ class RefusalReport:
         return html_table(*self._table(), note=self.note)
 
 # %% ../../nbs/7_evaluate/04_scores.ipynb #d4d12c1c
-def refusal_row(
+def _refusal_row(
     what: str,
     labels: Mapping[str, str],  # task id -> answerability
     idks: Mapping[str, float | None],
@@ -267,7 +265,7 @@ def refusal_row(
     return RefusalRow(what, refusals(labels, idks), share(("", *TO_ANSWER)), share(TO_REFUSE))
 
 
-def empty_verdicts(items: Sequence[Item]) -> dict[str, float | None]:
+def _empty_verdicts(items: Sequence[Item]) -> dict[str, float | None]:
     "The baseline: refuse exactly where nothing was found."
     return {i.task_id: None if i.failed else float(i.found == 0) for i in items}
 
@@ -285,8 +283,8 @@ def refusal_report(
     labels = {i.task_id: gold[i.task_id].answerability for i in items if i.task_id in gold}
     idks = idk_verdicts(items, {}) if idks is None else idks
     rows = [
-        refusal_row(f"{name}, as labelled", labels, idks, talks),
-        refusal_row("empty contexts, as labelled", labels, empty_verdicts(items), talks),
+        _refusal_row(f"{name}, as labelled", labels, idks, talks),
+        _refusal_row("empty contexts, as labelled", labels, _empty_verdicts(items), talks),
     ]
     if not negatives:
         return RefusalReport(tuple(rows))
@@ -300,12 +298,12 @@ def refusal_report(
         {i.task_id: "UNANSWERABLE" for i in both}
     )
     of = talks | left({i.task_id: i.conversation_id for i in both})
-    rows.append(refusal_row(f"{name}, gold left out", paired, {**idks, **left(negative_idks)}, of))
+    rows.append(_refusal_row(f"{name}, gold left out", paired, {**idks, **left(negative_idks)}, of))
     rows.append(
-        refusal_row(
+        _refusal_row(
             "empty contexts, gold left out",
             paired,
-            empty_verdicts(items) | left(empty_verdicts(negatives)),
+            _empty_verdicts(items) | left(_empty_verdicts(negatives)),
             of,
         )
     )
@@ -389,7 +387,7 @@ class ScoreReport:
         )
 
 # %% ../../nbs/7_evaluate/04_scores.ipynb #b53117e8
-def retrieval_of(
+def _retrieval_of(
     items: Sequence[Item],
     qrels: Mapping[str, Mapping[str, int]],
     asked: bool,  # True: a run over some tasks, which has no others to miss; False: a prediction file, which may have lost some
@@ -421,7 +419,7 @@ def _judge_name(run: Run | None) -> str:
     return f"{judge['judge']} ({judge['way']})" if judge else ""
 
 
-def write_scores(report: ScoreReport, stem: Path) -> None:
+def _write_scores(report: ScoreReport, stem: Path) -> None:
     "The scores of each task in `stem`.jsonl, rounded to 6 places, and how they were obtained in `stem`.json."
 
     def rounded(scores):
@@ -474,7 +472,7 @@ def score_run(
         run.name if run else Path(source).stem,
         score_items(items, gold, bert, judgements, idk, asking),
     )
-    found = None if qrels is None else retrieval_of(items, qrels, asked=run is not None)
+    found = None if qrels is None else _retrieval_of(items, qrels, asked=run is not None)
     for t, values in (found.queries if found else {}).items():
         scores[t] |= values
     refusal = refusal_report(
@@ -484,7 +482,7 @@ def score_run(
         idk_verdicts(items, judgements, idk),
         name=name,
     )
-    who = decided_by(decision(i, judgements.get(i.task_id, {}), idk)[0] for i in items)
+    who = _decided_by(decision(i, judgements.get(i.task_id, {}), idk)[0] for i in items)
     how = {
         "BERTScore": bert.fingerprint if bert else "",
         "refusals": who,
@@ -515,7 +513,7 @@ def score_run(
         how,
         circular(run) if run else frozenset(),
     )
-    write_scores(report, folder / "scores")
+    _write_scores(report, folder / "scores")
     return report
 
 # %% ../../nbs/7_evaluate/04_scores.ipynb #081f625f
@@ -548,7 +546,7 @@ def conditioned_submission(
         idk = verdicts[o["task_id"]] if known else idk_by_rule(answers[o["task_id"]].answer)
         scores[o["task_id"]] = condition(phi, label, idk)
         who.append("file's verdict" if known else "rule")
-    return Submission(scores, decided_by(who))
+    return Submission(scores, _decided_by(who))
 
 # %% ../../nbs/7_evaluate/04_scores.ipynb #a81ba75f
 def named_measure(
@@ -612,7 +610,7 @@ def support_of(t: Trajectory, contexts: Mapping[str, Context]) -> float | None: 
     )
 
 # %% ../../nbs/7_evaluate/04_scores.ipynb #99b2b191
-def measures_from(
+def _measures_from(
     support: float | None,
     judgements: Mapping[str, Judgement],  # of the turn, by protocol
     scores: Mapping[str, float | None] = {},  # of the turn, as they lie in the folder
@@ -632,7 +630,7 @@ def measures_from(
 
 # %% ../../nbs/7_evaluate/04_scores.ipynb #205db4da
 LEAST_SUPPORT = 0.5  # below it more answers of mtrag-human's rated models were unfaithful than not (0.66; n = 318)
-LEAST_JUDGED = 0.5  # a judge's score, in [0, 1], below which it speaks against an answer
+_LEAST_JUDGED = 0.5  # a judge's score, in [0, 1], below which it speaks against an answer
 
 
 def fault(
@@ -654,14 +652,14 @@ def fault(
         return "asked back though clear" if label and label not in TO_ASK else ""
     if label == "UNANSWERABLE":
         return "answered though unanswerable"
-    if measures.judge is not None and measures.judge < LEAST_JUDGED:
+    if measures.judge is not None and measures.judge < _LEAST_JUDGED:
         return f"the judge gives {measures.judge:.2f}"
     if measures.support is not None and measures.support < LEAST_SUPPORT:
         return f"K-precision {measures.support:.2f}"
     return ""
 
 # %% ../../nbs/7_evaluate/04_scores.ipynb #85aeeae5
-def about_run(run: Run) -> str:
+def _about_run(run: Run) -> str:
     "System, profile, model and size."
     size = f"{len(run.trajectories)} turns of {len(run.conversations)} conversations"
     if not (settings := run.manifest["settings"]):
@@ -727,7 +725,7 @@ class Recording:
         "How the scores were obtained: encoder, refusals, judge."
         return self.run.how or {
             "BERTScore": "",
-            "refusals": decided_by(decision(self.item(i))[0] for i in self.turns),
+            "refusals": _decided_by(decision(self.item(i))[0] for i in self.turns),
             "judge": "",
         }
 
@@ -757,7 +755,7 @@ class Recording:
     @property
     def about(self) -> str:
         "System, profile, model and size, on one line."
-        return about_run(self.run)
+        return _about_run(self.run)
 
     def item(self, task_id: str) -> Item:
         "A turn, ready to be scored. Raises DataError if a passage that it saw is not at hand."
@@ -769,7 +767,7 @@ class Recording:
     def scores(self) -> dict[str, dict[str, float | None]]:
         "Task id -> measure -> score: what needs no model, what lies in the folder, and what the judge gave, on its own scale (1 to 10)."
         found = score_items([self.item(i) for i in self.turns], self.gold)
-        for source in (self.run.scores, {i: judged_scores(js) for i, js in self.judged.items()}):
+        for source in (self.run.scores, {i: _judged_scores(js) for i, js in self.judged.items()}):
             for i in found.keys() & source.keys():
                 found[i] |= source[i]
         return found
@@ -795,7 +793,7 @@ class Recording:
                 self.judged.get(task_id, {}),
                 self.run.scores.get(task_id, {}),
             )
-            self._measures[task_id] = measures_from(*found, self.judge)
+            self._measures[task_id] = _measures_from(*found, self.judge)
         return self._measures[task_id]
 
     def _support(self, task_id: str) -> float | None:
@@ -848,7 +846,7 @@ def as_recording(
     return run
 
 # %% ../../nbs/7_evaluate/04_scores.ipynb #bfa25911
-def metric_entry(name: str, values: Sequence[float | None]) -> dict:
+def _metric_entry(name: str, values: Sequence[float | None]) -> dict:
     "How the viewer shows a measure: as a number on its range, or as text where a value is missing."
     known, about = (
         [v for v in values if v is not None],
@@ -874,7 +872,7 @@ def metric_entry(name: str, values: Sequence[float | None]) -> dict:
     }
 
 # %% ../../nbs/7_evaluate/04_scores.ipynb #07598b51
-def task_entry(task: Task, gold: Gold, contexts: Sequence[str]) -> dict:  # contexts: ids
+def _task_entry(task: Task, gold: Gold, contexts: Sequence[str]) -> dict:  # contexts: ids
     "A task, with what the benchmark knows of it."
     return {
         "task_id": task.id,
@@ -890,7 +888,7 @@ def task_entry(task: Task, gold: Gold, contexts: Sequence[str]) -> dict:  # cont
     }
 
 
-def evaluation_entry(
+def _evaluation_entry(
     name: str, item: Item, scores: Mapping[str, float | None], as_text: frozenset[str]
 ) -> dict:
     "An answer of a model with its scores; those in `as_text` are written out."
@@ -935,7 +933,7 @@ def export_inspector(
         for name, (_, report) in runs.items()
         for t in shared
     }
-    metrics = [metric_entry(m, [s[m] for s in scores.values()]) for m in measures]
+    metrics = [_metric_entry(m, [s[m] for s in scores.values()]) for m in measures]
     as_text = frozenset(m["name"] for m in metrics if m["type"] == "text")
     shown = {
         t.id: {c.id: c for by_task in answers.values() for c in by_task[t.id].contexts}
@@ -951,9 +949,9 @@ def export_inspector(
             {"document_id": c.id, "text": c.text, "title": c.title, "url": c.url}
             for c in documents.values()
         ],
-        "tasks": [task_entry(t, gold[t.id], list(shown[t.id])) for t in shared],
+        "tasks": [_task_entry(t, gold[t.id], list(shown[t.id])) for t in shared],
         "evaluations": [
-            evaluation_entry(name, answers[name][i], s, as_text) for (name, i), s in scores.items()
+            _evaluation_entry(name, answers[name][i], s, as_text) for (name, i), s in scores.items()
         ],
     }
     write_json(path, data)

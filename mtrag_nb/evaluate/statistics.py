@@ -17,11 +17,10 @@ from ..core.html import html_table, show, text_table
 from ..core.types import DataError, SettingsError
 
 # %% auto #0
-__all__ = ['LEAST', 'MANY', 'INTERVALS', 'Span', 'NOWHERE', 'EXACT', 'MOST_FLIPS', 'Scores', 'few', 'Interval', 'draws',
-           'mean_interval', 'difference_interval', 'statistic_interval', 'auroc', 'auroc_interval', 'FlipTest',
-           'sign_flip', 'holm', 'settled', 'detectable', 'more_needed', 'SystemRow', 'PairRow', 'Comparison',
-           'compare_all', 'compare', 'krippendorff_alpha', 'Bin', 'calibration_bins', 'calibration_error', 'spearman',
-           'Band', 'spearman_in_bands', 'RaterRow', 'AltTest', 'benjamini_yekutieli', 'alt_test']
+__all__ = ['LEAST', 'MANY', 'INTERVALS', 'Span', 'Scores', 'few', 'Interval', 'draws', 'mean_interval', 'difference_interval',
+           'statistic_interval', 'auroc', 'auroc_interval', 'FlipTest', 'holm', 'settled', 'detectable', 'SystemRow',
+           'PairRow', 'Comparison', 'compare_all', 'compare', 'krippendorff_alpha', 'Bin', 'calibration_bins',
+           'calibration_error', 'spearman', 'Band', 'spearman_in_bands', 'RaterRow', 'AltTest', 'alt_test']
 
 # %% ../../nbs/7_evaluate/00_statistics.ipynb #c3917186
 LEAST = 6  # conversations: below, no interval is given
@@ -148,7 +147,7 @@ def _percentiles(samples: np.ndarray, level: float) -> tuple[np.ndarray, np.ndar
 
 # %% ../../nbs/7_evaluate/00_statistics.ipynb #cb01a483
 Span = tuple["float | None", "float | None"]  # both ends of an interval; None: there is none
-NOWHERE: Span = (None, None)
+_NOWHERE: Span = (None, None)
 
 
 def _around(value: float, error: float, df: float, level: float) -> Span:
@@ -157,7 +156,7 @@ def _around(value: float, error: float, df: float, level: float) -> Span:
     return (
         (float(value - half), float(value + half))
         if error > 1e-12 * max(1.0, abs(value))
-        else NOWHERE
+        else _NOWHERE
     )
 
 
@@ -173,7 +172,7 @@ def _mean_span(
     "The ends of a mean's interval."
     error = _standard_error(x, codes, k, weights)
     if k < LEAST or error <= 1e-12 * max(1.0, abs(x).max()):
-        return NOWHERE
+        return _NOWHERE
     if k < MANY:
         return _around(np.average(x, weights=weights), error, k - 1, level)
     (low,), (high,) = _percentiles(
@@ -194,7 +193,7 @@ def _binomial_span(hits: float, n: float, level: float) -> tuple[float, float]:
 def _share_span(x: np.ndarray, codes: np.ndarray, k: int, level: float) -> Span:
     "The ends of a share's interval, by the effective number of items."
     if k < LEAST:
-        return NOWHERE
+        return _NOWHERE
     from scipy.special import ndtri
 
     p, error = float(x.mean()), _standard_error(x, codes, k)
@@ -275,11 +274,11 @@ def statistic_interval(
         return Interval(None if math.isnan(value) else value, *span, len(codes), k, level)
 
     if k < LEAST or math.isnan(value):
-        return result(NOWHERE)
+        return result(_NOWHERE)
     if k < MANY:
         without = np.array([number(np.flatnonzero(codes != c)) for c in range(k)])
         return result(
-            NOWHERE
+            _NOWHERE
             if np.isnan(without).any()
             else _around(value, _jackknife_error(without), k - 1, level)
         )
@@ -346,7 +345,7 @@ def _auroc_span(
         return (least, 1.0) if value else (0.0, 1 - least)
     error = _jackknife_error(without) / (value * (1 - value))
     if error < 1e-12:
-        return NOWHERE
+        return _NOWHERE
     odds, half = math.log(value / (1 - value)), _t(level, df) * error
     return tuple(1 / (1 + math.exp(-z)) for z in (odds - half, odds + half))
 
@@ -381,7 +380,7 @@ def auroc_interval(
     return Interval(value, *span, len(y), fewer, level)
 
 # %% ../../nbs/7_evaluate/00_statistics.ipynb #732f2c44
-EXACT = 20  # conversations with a difference: up to so many, all patterns of signs are counted
+_EXACT = 20  # conversations with a difference: up to so many, all patterns of signs are counted
 
 
 @dataclass(frozen=True)
@@ -419,7 +418,7 @@ def _hits(d: np.ndarray, least: float, flips: int, seed: int) -> int:
     return hits
 
 # %% ../../nbs/7_evaluate/00_statistics.ipynb #1453c88f
-def sign_flip(
+def _sign_flip(
     differences: Sequence[float],  # [conversations]: sums over the tasks of each
     flips: int = 10_000,  # patterns to draw, where there are too many to count
     seed: int = 0,
@@ -428,7 +427,7 @@ def sign_flip(
     d = np.asarray(differences, float)
     d, size = d[d != 0], float(np.abs(d).sum())
     least = abs(float(d.sum())) - 1e-9 * max(1.0, size)  # equal but for rounding counts as equal
-    if len(d) <= EXACT:
+    if len(d) <= _EXACT:
         p = float((np.abs(_signed_sums(d)) >= least).mean())
         return FlipTest(p, p, p, 0)
     hits, z2 = _hits(d, least, flips, seed), 16.0
@@ -453,20 +452,20 @@ def holm(
     return out
 
 # %% ../../nbs/7_evaluate/00_statistics.ipynb #f249590e
-MOST_FLIPS = 40_960_000  # 10,000 times 4 six times
+_MOST_FLIPS = 40_960_000  # 10,000 times 4 six times
 
 
 def settled(
     differences: Sequence[Sequence[float]],  # of each comparison: sums by conversation
     flips: int = 10_000,  # to begin with
-    most: int = MOST_FLIPS,
+    most: int = _MOST_FLIPS,
     alpha: float = 0.05,
     seed: int = 0,
 ) -> tuple[
     list[FlipTest], np.ndarray, int
 ]:  # the tests, their p by Holm, and how many verdicts are open after `most` flips
     "Sign-flip tests of all comparisons of a table, with patterns drawn until every verdict after Holm is settled."
-    tests = [sign_flip(d, flips, seed) for d in differences]
+    tests = [_sign_flip(d, flips, seed) for d in differences]
     while True:
         low, high = (holm([getattr(t, end) for t in tests]) for end in ("low", "high"))
         open_ = np.flatnonzero((low < alpha) != (high < alpha))
@@ -479,7 +478,7 @@ def settled(
         if not again:
             return tests, holm([t.p for t in tests]), len(open_)
         for i in again:
-            tests[i] = sign_flip(differences[i], 4 * tests[i].flips, seed)
+            tests[i] = _sign_flip(differences[i], 4 * tests[i].flips, seed)
 
 # %% ../../nbs/7_evaluate/00_statistics.ipynb #3dc1f2fe
 def detectable(
@@ -497,7 +496,7 @@ def detectable(
     )
 
 
-def more_needed(
+def _more_needed(
     difference: float,  # observed
     least: float,  # the detectable difference
     clusters: int,  # conversations at hand
@@ -693,7 +692,7 @@ def _pair_row(
         test.p,
         p_holm,
         least,
-        more_needed(i.value, least, i.clusters),
+        _more_needed(i.value, least, i.clusters),
     )
 
 
@@ -966,7 +965,7 @@ def _less(d: np.ndarray, bound: float, clusters: np.ndarray) -> float:
     return float(student_t.cdf((d.mean() - bound) / error, k - 1))
 
 
-def benjamini_yekutieli(p: Sequence[float], q: float = 0.05) -> np.ndarray:
+def _benjamini_yekutieli(p: Sequence[float], q: float = 0.05) -> np.ndarray:
     "Which hypotheses are rejected at false discovery rate q, whatever their dependence (2001)."
     p = np.asarray(p, float)
     m = len(p)
@@ -1020,7 +1019,7 @@ def alt_test(
         )
     if not rows:
         return AltTest(None, None, (), tuple(skipped))
-    won = benjamini_yekutieli([p for *_, p in rows], q)
+    won = _benjamini_yekutieli([p for *_, p in rows], q)
     found = tuple(
         RaterRow(j, n, float(a), float(b), p, bool(w)) for (j, n, a, b, p), w in zip(rows, won)
     )

@@ -27,8 +27,8 @@ from .embed import CrossEncoderReranker, Embedder, EmbedderLike, KeptEmbedder
 from .local import TransformersChat
 
 # %% auto #0
-__all__ = ['Item', 'Result', 'load_chat', 'load_embedder', 'Models', 'BatchingChat', 'generate_key', 'score_key', 'usable',
-           'read_call', 'kept_if_usable', 'RecordedChat', 'MeteredChat', 'Work']
+__all__ = ['Item', 'Result', 'load_chat', 'load_embedder', 'Models', 'BatchingChat', 'usable', 'read_call', 'kept_if_usable',
+           'RecordedChat', 'MeteredChat', 'Work']
 
 # %% ../../nbs/3_models/05_calls.ipynb #b66d12ca
 def load_chat(
@@ -267,7 +267,7 @@ class BatchingChat:
             self._change.notify_all()
 
 # %% ../../nbs/3_models/05_calls.ipynb #d84a43f6
-def generate_key(
+def _generate_key(
     fingerprint: str,  # of the model
     prompt: Prompt,
     max_new_tokens: int,
@@ -289,7 +289,7 @@ def generate_key(
     )
 
 
-def score_key(fingerprint: str, prompt: Prompt, continuation: str) -> str:
+def _score_key(fingerprint: str, prompt: Prompt, continuation: str) -> str:
     "Names a score."
     return digest([fingerprint, "score", prompt, continuation])
 
@@ -370,7 +370,7 @@ class RecordedChat:
     def generate(self, prompts, max_new_tokens, temperature=0.0, seed=0, stop=()):
         seeds = seeds_for(seed, len(prompts))
         keys = [
-            generate_key(self.fingerprint, p, max_new_tokens, temperature, s, stop)
+            _generate_key(self.fingerprint, p, max_new_tokens, temperature, s, stop)
             for p, s in zip(prompts, seeds)
         ]
         return self._through(
@@ -383,7 +383,7 @@ class RecordedChat:
 
     def score(self, prompts, continuations):
         keys = [
-            score_key(self.fingerprint, p, c) for p, c in zip(prompts, continuations, strict=True)
+            _score_key(self.fingerprint, p, c) for p, c in zip(prompts, continuations, strict=True)
         ]
         return self._through(
             keys,

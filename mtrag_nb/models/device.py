@@ -18,14 +18,13 @@ from weakref import WeakKeyDictionary
 from ..core.types import DataError, MTRAGError, SettingsError
 
 # %% auto #0
-__all__ = ['LEAST_CAPABILITY', 'HALF_CAPABILITY', 'RESIDENTS', 'SHAPES', 'WIDTH', 'NF4_WIDTH', 'memory_of_machine', 'memory_of',
-           'pretended', 'capability_of', 'least_capability', 'gpu_problem', 'usable_device', 'out_of_memory',
-           'TooLarge', 'too_large', 'NotFinite', 'finite', 'repeated_heads', 'own_quantization', 'turn_into',
-           'numbered', 'Resident', 'Residents', 'device_for_helper', 'Shape', 'shape_of', 'shape_in', 'matrices',
+__all__ = ['RESIDENTS', 'SHAPES', 'NF4_WIDTH', 'memory_of', 'pretended', 'capability_of', 'gpu_problem', 'usable_device',
+           'out_of_memory', 'TooLarge', 'too_large', 'NotFinite', 'finite', 'repeated_heads', 'own_quantization',
+           'turn_into', 'numbered', 'Resident', 'Residents', 'device_for_helper', 'Shape', 'shape_in', 'matrices',
            'parameters', 'weight_bytes', 'cache_bytes', 'work_bytes']
 
 # %% ../../nbs/3_models/01_device.ipynb #bdd17bd5
-def memory_of_machine(
+def _memory_of_machine(
     meminfo: str | Path = "/proc/meminfo",
 ) -> tuple[int, int]:  # bytes: available, in all; zeros where the system does not say
     "The main memory of this machine."
@@ -44,7 +43,7 @@ def memory_of(
 ) -> tuple[int, int]:  # bytes: free, in all
     "The memory of a device."
     if not device.startswith("cuda"):
-        return memory_of_machine()
+        return _memory_of_machine()
     import torch
 
     free, total = torch.cuda.mem_get_info(device)
@@ -77,8 +76,8 @@ def pretended(
         yield
 
 # %% ../../nbs/3_models/01_device.ipynb #2fffe38a
-LEAST_CAPABILITY = (7, 0)  # where torch does not say for which it has kernels
-HALF_CAPABILITY = (
+_LEAST_CAPABILITY = (7, 0)  # where torch does not say for which it has kernels
+_HALF_CAPABILITY = (
     8,
     0,
 )  # from here on there are bf16 units, and a fast attention kernel that shares key heads
@@ -93,7 +92,7 @@ def capability_of(device: str) -> tuple[int, int] | None:  # None for a CPU
     return torch.cuda.get_device_capability(device)
 
 
-def least_capability(
+def _least_capability(
     architectures: list[str] | None = None,
 ) -> tuple[int, int]:  # e.g. sm_75; None: ask torch
     "The lowest compute capability that torch has kernels for."
@@ -102,7 +101,7 @@ def least_capability(
 
         architectures = torch.cuda.get_arch_list()
     numbers = [a.removeprefix("sm_") for a in architectures if re.fullmatch(r"sm_\d{2,3}", a)]
-    return min(((int(n[:-1]), int(n[-1])) for n in numbers), default=LEAST_CAPABILITY)
+    return min(((int(n[:-1]), int(n[-1])) for n in numbers), default=_LEAST_CAPABILITY)
 
 
 def gpu_problem(device: str) -> str:  # "" if there is none
@@ -122,7 +121,7 @@ def gpu_problem(device: str) -> str:  # "" if there is none
         )
     if number >= have:
         return f"{device} is asked for, and this machine has {have} GPU: name cuda:0, or take the profile for one GPU"
-    if (found := capability_of(device)) >= (least := least_capability()):
+    if (found := capability_of(device)) >= (least := _least_capability()):
         return ""
     return (
         f"{torch.cuda.get_device_name(device)} has compute capability {found[0]}.{found[1]}, and torch's kernels begin at "
@@ -210,7 +209,7 @@ def repeated_heads(
     capability: tuple[int, int] | None,  # of the GPU; None for a CPU
 ) -> Iterator[None]:
     "Within it, transformers repeats key heads where the GPU is below capability 8; elsewhere nothing changes."
-    if capability is None or capability >= HALF_CAPABILITY:
+    if capability is None or capability >= _HALF_CAPABILITY:
         yield
         return
     from transformers.integrations import sdpa_attention
@@ -362,7 +361,7 @@ class Shape:
         return self.positions > 0
 
 # %% ../../nbs/3_models/01_device.ipynb #7636bc18
-def shape_of(config: Mapping) -> Shape:  # config: what config.json holds
+def _shape_of(config: Mapping) -> Shape:  # config: what config.json holds
     "The shape that a configuration describes. Raises DataError for one that is no transformer of a known kind."
     try:
         hidden, heads, layers = (
@@ -392,7 +391,7 @@ def shape_in(folder: str | Path) -> Shape:  # a model's folder
     "The shape of a model that is here. Raises DataError for a folder without a configuration."
     path = Path(folder) / "config.json"
     try:
-        return shape_of(json.loads(path.read_text(encoding="utf-8")))
+        return _shape_of(json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, DataError) as e:
         raise DataError(f"not a model's configuration ({e})", path) from None
 
@@ -451,7 +450,7 @@ SHAPES = {
 }
 
 # %% ../../nbs/3_models/01_device.ipynb #2fa5a6a3
-WIDTH = {"fp32": 4, "fp16": 2, "bf16": 2}  # bytes of a number
+_WIDTH = {"fp32": 4, "fp16": 2, "bf16": 2}  # bytes of a number
 NF4_WIDTH = 0.5 + 1 / 64 + 4 / (64 * 256)  # bytes of a weight, with its share of the scales
 
 
@@ -462,12 +461,12 @@ def weight_bytes(
 ) -> int:
     "What a model's weights take in memory."
     four = matrices(s) if quantization == "nf4" else 0
-    return round(four * NF4_WIDTH) + (parameters(s) - four) * WIDTH[dtype]
+    return round(four * NF4_WIDTH) + (parameters(s) - four) * _WIDTH[dtype]
 
 # %% ../../nbs/3_models/01_device.ipynb #7c4e0676
 def cache_bytes(s: Shape, dtype: str) -> int:
     "Keys and values of one token."
-    return 2 * s.layers * s.key_heads * s.head * WIDTH[dtype]
+    return 2 * s.layers * s.key_heads * s.head * _WIDTH[dtype]
 
 
 def work_bytes(
@@ -477,9 +476,9 @@ def work_bytes(
     rows: int = 1,  # of the batch, whose last logits are computed in fp32, three times over
 ) -> int:
     "The largest amount that a forward pass holds beside weights and cache."
-    spread = s.hidden * s.inner * WIDTH[dtype]  # one matrix, unpacked from four bits
+    spread = s.hidden * s.inner * _WIDTH[dtype]  # one matrix, unpacked from four bits
     return (
-        tokens * WIDTH[dtype] * (3 * s.inner + 4 * s.hidden)
+        tokens * _WIDTH[dtype] * (3 * s.inner + 4 * s.hidden)
         + spread
         + (0 if s.encoder else 3 * 4 * rows * s.vocabulary)
     )

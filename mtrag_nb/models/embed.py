@@ -43,8 +43,8 @@ from mtrag_nb.models.local import (
 )
 
 # %% auto #0
-__all__ = ['MANY', 'BATCH_CHARS', 'EmbedderLike', 'HashEmbedder', 'prefixed', 'place_helper', 'helper_demand', 'by_length',
-           'make_room', 'no_room', 'Helper', 'Embedder', 'CrossEncoderReranker', 'VectorFile', 'KeptEmbedder']
+__all__ = ['MANY', 'EmbedderLike', 'HashEmbedder', 'prefixed', 'by_length', 'Helper', 'Embedder', 'CrossEncoderReranker',
+           'VectorFile', 'KeptEmbedder']
 
 # %% ../../nbs/3_models/03_embed.ipynb #1b8768d1
 class EmbedderLike(Protocol):
@@ -85,7 +85,7 @@ class HashEmbedder:
 MANY = (
     512  # more texts than these are sorted by length; fewer are one batch of sentence-transformers
 )
-BATCH_CHARS = {"cpu": 4_000, "cuda": 100_000}  # in a batch of many texts: rows times the longest
+_BATCH_CHARS = {"cpu": 4_000, "cuda": 100_000}  # in a batch of many texts: rows times the longest
 
 
 def prefixed(spec: ModelSpec, texts: Sequence[str], query: bool) -> list[str]:
@@ -94,25 +94,25 @@ def prefixed(spec: ModelSpec, texts: Sequence[str], query: bool) -> list[str]:
     return [own + t for t in texts]
 
 
-def place_helper(
+def _place_helper(
     spec: ModelSpec,
 ) -> tuple[str, str]:  # device and precision, e.g. ("cuda:0", "fp16")
     "Where an embedder or a reranker is loaded, and in which precision."
     if spec.device == "cpu":
         return "cpu", pick_dtype(spec, None)
-    device = device_for_helper(spec.device, sum(helper_demand(spec)))
+    device = device_for_helper(spec.device, sum(_helper_demand(spec)))
     on_cpu = device == "cpu"
     return device, pick_dtype(
         spec if on_cpu or spec.dtype != "auto" else replace(spec, dtype="fp16"), None
     )
 
 
-def helper_demand(
+def _helper_demand(
     spec: ModelSpec,
 ) -> tuple[int, int]:  # bytes of the weights in fp16, and of a large batch
     "What an embedder or a reranker takes on a GPU."
     shape = shape_in(find_model(spec))
-    return weight_bytes(shape, "fp16"), work_bytes(shape, "fp16", BATCH_CHARS["cuda"] // 4)
+    return weight_bytes(shape, "fp16"), work_bytes(shape, "fp16", _BATCH_CHARS["cuda"] // 4)
 
 # %% ../../nbs/3_models/03_embed.ipynb #a9c17c62
 def by_length(
@@ -129,7 +129,7 @@ def by_length(
     return batches
 
 # %% ../../nbs/3_models/03_embed.ipynb #ae89be49
-def make_room() -> None:
+def _make_room() -> None:
     "Let go of what nobody uses any more."
     import torch
 
@@ -138,7 +138,7 @@ def make_room() -> None:
         torch.cuda.empty_cache()
 
 
-def no_room(spec: ModelSpec, device: str, text: str, setting: str) -> TooLarge:
+def _no_room(spec: ModelSpec, device: str, text: str, setting: str) -> TooLarge:
     "The error for a text that does not fit, or for weights that do not (no text)."
     what = f"{spec.name} with a text of {len(text):,} characters" if text else spec.name
     return too_large(
@@ -175,7 +175,7 @@ class Helper(Resident):
     @property
     def place(self) -> tuple[str, str]:
         "Device and precision: where it lies, or where it would be loaded now."
-        return self._place or place_helper(self.spec)
+        return self._place or _place_helper(self.spec)
 
     @property
     def device(self) -> str:
@@ -183,7 +183,7 @@ class Helper(Resident):
 
     def _load(self):
         if self._model is None:
-            place = place_helper(self.spec)
+            place = _place_helper(self.spec)
             self._model = self._weights(*place)
             self._place = place
         return self._model
@@ -205,12 +205,12 @@ class Helper(Resident):
                 raise
             said = str(e)
         if said:
-            raise no_room(self.spec, device, "", self.setting)
+            raise _no_room(self.spec, device, "", self.setting)
         model.tokenizer.split_special_tokens = (
             True  # a [SEP] or </s> of a text is text: it ends nothing
         )
         if device != "cpu":
-            RESIDENTS.enter(self, device, "helper", helper_demand(self.spec)[1])
+            RESIDENTS.enter(self, device, "helper", _helper_demand(self.spec)[1])
         return model
 
     def unload(self) -> None:
@@ -218,7 +218,7 @@ class Helper(Resident):
         with self._lock:
             self._model = self._place = None
             RESIDENTS.leave(self)
-            make_room()
+            _make_room()
 
 # %% ../../nbs/3_models/03_embed.ipynb #f8931297
 class Embedder(Helper):
@@ -264,7 +264,7 @@ class Embedder(Helper):
         encode = model.encode_query if query else model.encode_document
         many = len(texts) > MANY
         batches = (
-            by_length(texts, BATCH_CHARS[device.partition(":")[0]])
+            by_length(texts, _BATCH_CHARS[device.partition(":")[0]])
             if many
             else [list(range(len(texts)))]
         )
@@ -281,8 +281,8 @@ class Embedder(Helper):
         rows = run_batches(
             batches,
             run,
-            make_room,
-            lambda i, said: no_room(self.spec, device, texts[i], "embedder"),
+            _make_room,
+            lambda i, said: _no_room(self.spec, device, texts[i], "embedder"),
         )
         if many:
             trim_memory()  # freed batches of odd sizes would stay with the process, and an ingestion would grow by gigabytes
@@ -334,8 +334,8 @@ class CrossEncoderReranker(Helper):
             rows = run_batches(
                 [list(range(len(texts)))],
                 run,
-                make_room,
-                lambda i, said: no_room(self.spec, device, texts[i], "reranker"),
+                _make_room,
+                lambda i, said: _no_room(self.spec, device, texts[i], "reranker"),
             )
         return [
             finite(float(rows[i]), "scores", self.spec.name, dtype, "reranker")

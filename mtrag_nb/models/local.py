@@ -59,14 +59,11 @@ from mtrag_nb.models.device import (
 )
 
 # %% auto #0
-__all__ = ['EMBEDDED', 'TOKENIZERS', 'DECISIVE', 'RECORDED', 'UNGATED', 'ALONE', 'missing_files', 'checked_gguf', 'find_model',
-           'cache_dir', 'file_digest', 'weight_files', 'pick_dtype', 'pick_device', 'device_and_dtype', 'torch_dtype',
-           'unpack', 'GGUF', 'load_gguf', 'Loaded', 'load_transformer', 'wanted_files', 'hub_token', 'gate_message',
-           'hub_error', 'RemoteFile', 'RemoteModel', 'remote_model', 'fetch_remote', 'from_hub', 'hub_models',
-           'missing_models', 'remote_models', 'fetch_models', 'agree', 'common_prefix', 'plan_batches', 'padded',
-           'shared_tokens', 'shared_cache', 'resumed_cache', 'one_by_one', 'Prefilled', 'PrefixStore', 'penalized',
-           'filtered', 'pick_tokens', 'prefill', 'generate_batch', 'logprobs_batch', 'read_score', 'trim_memory',
-           'run_batches', 'demand', 'TransformersChat']
+__all__ = ['EMBEDDED', 'RECORDED', 'UNGATED', 'ALONE', 'find_model', 'weight_files', 'pick_dtype', 'pick_device', 'torch_dtype',
+           'unpack', 'GGUF', 'load_gguf', 'Loaded', 'load_transformer', 'hub_token', 'RemoteFile', 'RemoteModel',
+           'fetch_remote', 'from_hub', 'missing_models', 'remote_models', 'fetch_models', 'agree', 'padded',
+           'one_by_one', 'Prefilled', 'PrefixStore', 'filtered', 'prefill', 'read_score', 'trim_memory', 'run_batches',
+           'TransformersChat']
 
 # %% ../../nbs/3_models/02_local.ipynb #e820ed3b
 EMBEDDED = {  # name -> (package that carries the weights, what to look for in it, how to get it)
@@ -86,7 +83,7 @@ def _in_package(name: str) -> Path:
     return hits[0]
 
 # %% ../../nbs/3_models/02_local.ipynb #fb1bb47d
-TOKENIZERS = (
+_TOKENIZERS = (
     "tokenizer.json",
     "tokenizer.model",
     "sentencepiece.bpe.model",
@@ -96,7 +93,7 @@ TOKENIZERS = (
 )
 
 
-def missing_files(
+def _missing_files(
     folder: Path,
 ) -> list[str]:  # none if a model can be loaded from it
     "What a model's folder lacks of configuration, weights and tokenizer."
@@ -116,7 +113,7 @@ def missing_files(
             if any(map(has, ("model.safetensors", "pytorch_model.bin")))
             else ["model.safetensors"]
         )
-    tokenizer = [] if any(map(has, TOKENIZERS)) else ["tokenizer.json"]
+    tokenizer = [] if any(map(has, _TOKENIZERS)) else ["tokenizer.json"]
     return [name for name in ("config.json", *weights, *tokenizer) if not has(name)]
 
 # %% ../../nbs/3_models/02_local.ipynb #0ff82010
@@ -159,7 +156,7 @@ def _near(path: Path) -> str:
     )
 
 # %% ../../nbs/3_models/02_local.ipynb #afcde13f
-def checked_gguf(path: Path) -> Path:
+def _checked_gguf(path: Path) -> Path:
     "The path of a GGUF file. Raises ModelNotFound if it is not there, or not one."
     if not path.is_file():
         others = sorted(p.name for p in path.parent.glob("*.gguf"))[:5]
@@ -186,8 +183,8 @@ def find_model(
     if not here:
         path = _in_cache(spec.name)
     if spec.gguf_file or path.is_file():
-        return checked_gguf(path / spec.gguf_file)
-    if not (missing := missing_files(path)):
+        return _checked_gguf(path / spec.gguf_file)
+    if not (missing := _missing_files(path)):
         return path
     lacks = f"model {spec.name!r} is not whole: {path} lacks {', '.join(missing[:3])}" + (
         " and more" if missing[3:] else ""
@@ -198,7 +195,7 @@ def find_model(
     )
 
 # %% ../../nbs/3_models/02_local.ipynb #aa2e862f
-def cache_dir() -> Path:
+def _cache_dir() -> Path:
     "Where converted weights and check sums are kept: $MTRAG_CACHE, or mtrag_nb in the user's cache folder."
     return Path(
         os.environ.get("MTRAG_CACHE")
@@ -213,12 +210,12 @@ _SUMS_LOCK = threading.Lock()
 def _sums() -> dict[str, list]:
     "The check sums that another process left; none if they cannot be read."
     try:
-        return read_json(cache_dir() / "sums.json")
+        return read_json(_cache_dir() / "sums.json")
     except DataError:
         return {}
 
 # %% ../../nbs/3_models/02_local.ipynb #aa2e862fb
-def file_digest(path: Path) -> str:
+def _file_digest(path: Path) -> str:
     "The SHA-256 of a file, read only if it has changed since it was read last. One of the last second is always read."
     path, s = path.resolve(), path.stat()
     stamp = [s.st_size, s.st_mtime_ns, s.st_ctime_ns]
@@ -237,13 +234,13 @@ def file_digest(path: Path) -> str:
             return found
         _SUMS[str(path)] = [*stamp, found]
         try:
-            write_json(cache_dir() / "sums.json", {**_sums(), **_SUMS})
+            write_json(_cache_dir() / "sums.json", {**_sums(), **_SUMS})
         except (DataError, OSError):
             pass  # nowhere to keep it: each process reads the file once
         return found
 
 # %% ../../nbs/3_models/02_local.ipynb #aa2e8630
-DECISIVE = (
+_DECISIVE = (
     "*.safetensors",
     "*.bin",
     "*.gguf",
@@ -268,10 +265,10 @@ def weight_files(
     files = (
         [path]
         if path.is_file()
-        else sorted({p for pattern in DECISIVE for p in path.glob(pattern) if p.is_file()})
+        else sorted({p for pattern in _DECISIVE for p in path.glob(pattern) if p.is_file()})
     )
     found = [
-        (p.name if p == path else str(p.relative_to(path)), p.stat().st_size, file_digest(p))
+        (p.name if p == path else str(p.relative_to(path)), p.stat().st_size, _file_digest(p))
         for p in files
     ]
     return RECORDED.get(digest(found), found)
@@ -298,7 +295,7 @@ def pick_device(spec: ModelSpec) -> str:
     return spec.device if spec.device != "auto" else "cuda" if torch.cuda.is_available() else "cpu"
 
 
-def device_and_dtype(spec: ModelSpec) -> tuple[str, str]:  # e.g. ("cuda", "fp16")
+def _device_and_dtype(spec: ModelSpec) -> tuple[str, str]:  # e.g. ("cuda", "fp16")
     "Where to load a model, and in which precision. Raises SettingsError for a device that is not there or too old."
     device = usable_device(pick_device(spec))
     return device, pick_dtype(spec, capability_of(device))
@@ -535,7 +532,7 @@ def load_gguf(path: Path, dtype):
 # %% ../../nbs/3_models/02_local.ipynb #64a7f82f
 def _as_safetensors(path: Path) -> Path:
     "A folder with the weights of a GGUF file as bf16 safetensors; written once."
-    out = cache_dir() / f"{path.stem}-{file_digest(path)[:16]}"
+    out = _cache_dir() / f"{path.stem}-{_file_digest(path)[:16]}"
     if not (out / "config.json").exists():
         tokenizer, model = load_gguf(path, torch_dtype("bf16"))
         part = out.with_name(f"{out.name}.{os.getpid()}.part")
@@ -590,7 +587,7 @@ def load_transformer(spec: ModelSpec) -> Loaded:
 
     if spec.quantization not in ("", "nf4"):
         raise SettingsError(f"unknown quantization {spec.quantization!r}: it is '' or 'nf4'")
-    (device, name), path = device_and_dtype(spec), find_model(spec)
+    (device, name), path = _device_and_dtype(spec), find_model(spec)
     dtype, needs = (
         torch_dtype(name),
         ["accelerate"] * (path.suffix != ".gguf") + ["bitsandbytes"] * bool(spec.quantization),
@@ -625,7 +622,7 @@ def load_transformer(spec: ModelSpec) -> Loaded:
     )
 
 # %% ../../nbs/3_models/02_local.ipynb #ce857aa1
-def wanted_files(
+def _wanted_files(
     names: Sequence[str],
     gguf_file: str = "",  # the one to fetch, of a repository of GGUF files
 ) -> list[str]:
@@ -665,7 +662,7 @@ def hub_token() -> str | None:
     return token or None
 
 # %% ../../nbs/3_models/02_local.ipynb #1a551fce
-def gate_message(name: str, token: str | None) -> str:
+def _gate_message(name: str, token: str | None) -> str:
     "What to do about a model behind a gate."
     why = "the owner of this token has not been let in" if token else "and there is no token"
     steps = [f"accept its conditions at https://huggingface.co/{name}"]
@@ -684,7 +681,7 @@ def gate_message(name: str, token: str | None) -> str:
     )
 
 # %% ../../nbs/3_models/02_local.ipynb #10bfd651
-def hub_error(e: Exception, name: str, token: str | None) -> Exception:
+def _hub_error(e: Exception, name: str, token: str | None) -> Exception:
     "The error to raise for what the hub's client raised: one that says what to do, or `e` itself."
     from huggingface_hub.errors import (
         GatedRepoError,
@@ -695,7 +692,7 @@ def hub_error(e: Exception, name: str, token: str | None) -> Exception:
     )
 
     if isinstance(e, GatedRepoError):
-        return ModelNotFound(gate_message(name, token))
+        return ModelNotFound(_gate_message(name, token))
     if isinstance(e, OfflineModeIsEnabled):
         return DataError(
             f"model {name!r} is not here, and HF_HUB_OFFLINE forbids to fetch it",
@@ -758,7 +755,7 @@ class RemoteModel:
         return sum(f.size - came(f) for f in self.files)
 
 # %% ../../nbs/3_models/02_local.ipynb #ce1b997a
-def remote_model(
+def _remote_model(
     name: str,
     gguf_file: str = "",
     token: str | None = None,
@@ -777,8 +774,8 @@ def remote_model(
             if hasattr(f, "size")
         ]
     except Exception as e:
-        raise hub_error(e, name, token) from e
-    wanted = set(wanted_files([f.path for f in tree], gguf_file))
+        raise _hub_error(e, name, token) from e
+    wanted = set(_wanted_files([f.path for f in tree], gguf_file))
     if not wanted:
         raise ModelNotFound(f"{name!r} has no {gguf_file or 'files that a model is loaded from'}")
     files = tuple(
@@ -845,7 +842,7 @@ def fetch_remote(
     except DataError:
         raise
     except Exception as e:
-        raise hub_error(e, remote.name, token) from e
+        raise _hub_error(e, remote.name, token) from e
     _check_small(remote, folder)
     notes = {
         f.path: {"bytes": f.size, "sha256" if f.large else "git": f.sum_} for f in remote.files
@@ -859,7 +856,7 @@ def from_hub(spec: ModelSpec) -> bool:
     return not spec.url and spec.name not in EMBEDDED and not Path(spec.name).expanduser().exists()
 
 
-def hub_models(settings: Settings) -> list[ModelSpec]:
+def _hub_models(settings: Settings) -> list[ModelSpec]:
     "The models of a profile that come from the hub."
     return [s for s in (settings.chat, settings.embedder, settings.reranker) if s and from_hub(s)]
 
@@ -882,7 +879,7 @@ def remote_models(
     token: str | None = None,
 ) -> list[RemoteModel]:
     "What is to come of these models, none if all are here. Raises ModelNotFound, DataError, also if the disk has no room for it."
-    remotes = [remote_model(name, gguf_file, token) for name, gguf_file in missing_models(specs)]
+    remotes = [_remote_model(name, gguf_file, token) for name, gguf_file in missing_models(specs)]
     if remotes:
         need_room(
             remotes[0].place,
@@ -897,9 +894,9 @@ def fetch_models(
     seen: Callable[[int], object] = lambda n: None,  # called with the bytes that came
 ) -> dict[str, Path]:  # name -> where it lies, of all models of the profile
     "Fetch the models of a profile that are not here yet. Raises ModelNotFound, DataError; what came is kept."
-    if missing_models(hub_models(settings)):
+    if missing_models(_hub_models(settings)):
         token = hub_token()
-        for remote in remote_models(hub_models(settings), token):
+        for remote in remote_models(_hub_models(settings), token):
             fetch_remote(remote, token, seen=seen)
     specs = (settings.chat, settings.embedder, settings.reranker)
     return {s.name: find_model(s) for s in specs if s and not s.url}
@@ -910,7 +907,7 @@ def agree(a: Sequence[int], b: Sequence[int]) -> int:
     return next((n for n, (x, y) in enumerate(zip(a, b)) if x != y), min(len(a), len(b)))
 
 
-def common_prefix(
+def _common_prefix(
     rows: Sequence[Sequence[int]],
 ) -> int:  # tokens that all rows begin with; each row keeps at least one of its own
     "Length of the shared beginning."
@@ -923,7 +920,7 @@ def _families(rows: Sequence[Sequence[int]]) -> list[list[int]]:
     "Row numbers, those together that share at least half of their length."
     families: list[list[int]] = []
     for i in sorted(range(len(rows)), key=lambda i: list(rows[i])):
-        if families and common_prefix([rows[families[-1][0]], rows[i]]) >= max(
+        if families and _common_prefix([rows[families[-1][0]], rows[i]]) >= max(
             64, len(rows[i]) // 2
         ):
             families[-1].append(i)
@@ -932,7 +929,7 @@ def _families(rows: Sequence[Sequence[int]]) -> list[list[int]]:
     return families
 
 
-def plan_batches(
+def _plan_batches(
     rows: Sequence[Sequence[int]],
     size: int,  # most rows in a batch
     tokens: int,  # most padded tokens in a batch
@@ -971,7 +968,7 @@ def padded(
     )
 
 
-def shared_tokens(
+def _shared_tokens(
     rows: Sequence[Sequence[int]],
     keep: int = 1,  # positions at the end of each row that need logits of their own
     least: int = 32,  # a shorter beginning is not worth a pass of its own
@@ -979,11 +976,11 @@ def shared_tokens(
     "How many tokens to compute once for all rows."
     if len(rows) < 2:
         return 0
-    n = min(common_prefix(rows), min(map(len, rows)) - keep)
+    n = min(_common_prefix(rows), min(map(len, rows)) - keep)
     return n if n >= least else 0
 
 # %% ../../nbs/3_models/02_local.ipynb #2dbbc9ed
-def shared_cache(model, tokens: Sequence[int], rows: int, device: str):
+def _shared_cache(model, tokens: Sequence[int], rows: int, device: str):
     "The cache of a beginning, once for each row; empty for no tokens."
     import torch
     from transformers import DynamicCache
@@ -995,7 +992,7 @@ def shared_cache(model, tokens: Sequence[int], rows: int, device: str):
     return cache
 
 
-def resumed_cache(
+def _resumed_cache(
     model,
     past: Sequence[
         tuple
@@ -1028,7 +1025,7 @@ def one_by_one(model, rows: Sequence[Sequence[int]], keep: int = 1, past: Sequen
     done, logits = [], []
     for i, row in enumerate(rows):
         cache = (
-            resumed_cache(model, past[i : i + 1], "cpu")
+            _resumed_cache(model, past[i : i + 1], "cpu")
             if past
             else DynamicCache(config=model.config)
         )
@@ -1039,7 +1036,7 @@ def one_by_one(model, rows: Sequence[Sequence[int]], keep: int = 1, past: Sequen
         )
         done.append((len(row), [(layer.keys[0], layer.values[0]) for layer in cache.layers]))
         logits.append(out.logits.float())
-    return resumed_cache(model, done, "cpu"), torch.cat(logits)
+    return _resumed_cache(model, done, "cpu"), torch.cat(logits)
 
 # %% ../../nbs/3_models/02_local.ipynb #f655c371
 class Prefilled:
@@ -1058,7 +1055,7 @@ class Prefilled:
 
         self.model, self.shared = (
             model,
-            0 if past else shared_tokens(rows, keep, least),
+            0 if past else _shared_tokens(rows, keep, least),
         )  # tokens that were computed once for all rows
         if not self.shared and device == "cpu" and self._long(rows, past):
             self.mask = padded([[1] * len(r) for r in rows], device)[1]
@@ -1066,9 +1063,9 @@ class Prefilled:
             self.cache, self.logits = one_by_one(model, rows, keep, past)
             return
         self.cache = (
-            resumed_cache(model, past, device)
+            _resumed_cache(model, past, device)
             if past
-            else shared_cache(model, rows[0][: self.shared], len(rows), device)
+            else _shared_cache(model, rows[0][: self.shared], len(rows), device)
         )
         begun = [n for n, _ in past] or [self.shared] * len(
             rows
@@ -1181,7 +1178,7 @@ def _gumbel(generators, vocabulary: int, device):
     return torch.stack(rows).to(device)
 
 
-def penalized(
+def _penalized(
     logits, replies: Sequence[Sequence[int]], penalty: float
 ):  # logits: [rows, vocabulary]; tokens of each reply so far
     "Logits with those of tokens that were said already made smaller."
@@ -1210,13 +1207,13 @@ def filtered(logits, top_p: float = 1.0, top_k: int = 0):  # [rows, vocabulary]
     return logits.masked_fill(torch.zeros_like(full).scatter(1, at, full), -torch.inf)
 
 
-def pick_tokens(
+def _pick_tokens(
     logits, how: float | Sampling, generators, replies=()
 ):  # logits: [rows, vocabulary]; a generator and a reply a row
     "The next token of each row: the likeliest, or sampled."
     s = as_sampling(how)
     if s.repeat_penalty != 1:
-        logits = penalized(logits, replies, s.repeat_penalty)
+        logits = _penalized(logits, replies, s.repeat_penalty)
     if s:
         logits = filtered(logits / s.temperature, s.top_p, s.top_k) + _gumbel(
             generators, logits.shape[-1], logits.device
@@ -1268,7 +1265,7 @@ def prefill(
     return batch
 
 # %% ../../nbs/3_models/02_local.ipynb #20ea92e1
-def generate_batch(
+def _generate_batch(
     m: Loaded,
     rows: Sequence[Sequence[int]],  # token ids of the prompts
     max_new_tokens: int,
@@ -1294,7 +1291,7 @@ def generate_batch(
         logits = batch.logits[:, -1]
         for n in range(max_new_tokens):
             logits = finite(logits, "logits", m.name, m.dtype, "chat")
-            tokens = pick_tokens(
+            tokens = _pick_tokens(
                 logits, temperature, [noise[i] for i in live], [replies[i].tokens for i in live]
             )
             going = [
@@ -1318,7 +1315,7 @@ def generate_batch(
     ]
 
 # %% ../../nbs/3_models/02_local.ipynb #f44cdb1e
-def logprobs_batch(
+def _logprobs_batch(
     m: Loaded,
     rows: Sequence[Sequence[int]],  # token ids
     keep: int,  # how many positions at the end of each row
@@ -1394,7 +1391,7 @@ def _rows_to_score(pairs: Sequence[tuple[list[int], list[int]]]) -> dict[tuple[i
     return rows
 
 # %% ../../nbs/3_models/02_local.ipynb #c467e06f
-def demand(
+def _demand(
     spec: ModelSpec,
     dtype: str,  # fp32, fp16 or bf16
     tokens: int,  # padded tokens in a batch
@@ -1435,14 +1432,14 @@ class TransformersChat(Resident):
     @property
     def fingerprint(self) -> str:
         "Names the weights and the precision that they are computed in here, without loading them."
-        device, dtype = device_and_dtype(self.spec)
+        device, dtype = _device_and_dtype(self.spec)
         files = weight_files(find_model(self.spec))
         return f"{self.spec.name}:{digest([dtype, self.spec.quantization, device.partition(':')[0], files], 8)}"
 
     @property
     def exact(self) -> bool:
         "Whether a prompt is answered alike in any batch: in fp32 on a CPU. Half precision, and four bits, round otherwise in each batch."
-        return device_and_dtype(self.spec) == ("cpu", "fp32") and not self.spec.quantization
+        return _device_and_dtype(self.spec) == ("cpu", "fp32") and not self.spec.quantization
 
     @property
     def loaded(self) -> bool:
@@ -1454,7 +1451,7 @@ class TransformersChat(Resident):
         return (
             (self._loaded.device, self._loaded.dtype)
             if self._loaded
-            else device_and_dtype(self.spec)
+            else _device_and_dtype(self.spec)
         )
 
     def load(self) -> Loaded:
@@ -1465,8 +1462,8 @@ class TransformersChat(Resident):
             return self._loaded
 
     def _load_now(self) -> Loaded:
-        (device, dtype), said = device_and_dtype(self.spec), ""
-        weights, work = demand(self.spec, dtype, self.batch_tokens, self.batch_size)
+        (device, dtype), said = _device_and_dtype(self.spec), ""
+        weights, work = _demand(self.spec, dtype, self.batch_tokens, self.batch_size)
         RESIDENTS.make_way(device, "chat", weights + work)
         what, free = (
             f"{self.spec.name} ({self.spec.quantization or 'not quantized'}, {dtype})",
@@ -1525,7 +1522,7 @@ class TransformersChat(Resident):
             return self._in_batches(
                 rows,
                 [1] * len(rows),
-                lambda at, store, past: generate_batch(
+                lambda at, store, past: _generate_batch(
                     self.load(),
                     [rows[i] for i in at],
                     max_new_tokens,
@@ -1554,7 +1551,7 @@ class TransformersChat(Resident):
                     self._in_batches(
                         rows,
                         list(keep.values()),
-                        lambda at, store, past: logprobs_batch(
+                        lambda at, store, past: _logprobs_batch(
                             self.load(),
                             [rows[i] for i in at],
                             max(keep[rows[i]] for i in at),
@@ -1582,7 +1579,7 @@ class TransformersChat(Resident):
         ]
         grow = 0 if m.device == "cpu" else new
         plans = [
-            (part, plan_batches([rows[i] for i in part], self.batch_size, self.batch_tokens, grow))
+            (part, _plan_batches([rows[i] for i in part], self.batch_size, self.batch_tokens, grow))
             for part in parts
         ]
         batches = [[part[j] for j in batch] for part, plan in plans for batch in plan]

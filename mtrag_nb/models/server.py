@@ -36,15 +36,12 @@ from .embed import prefixed
 from .local import find_model
 
 # %% auto #0
-__all__ = ['LARGEST_REPLY', 'BUSY', 'REFUSED', 'PREFILLS', 'BEGIN', 'ENDED', 'STOP_TOKENS', 'FIRST', 'COUNTING', 'NAMING', 'Busy',
-           'Unreachable', 'Refused', 'Pieces', 'lines_of', 'post', 'asked_for', 'request_for', 'after_prefill',
-           'template_of', 'fault_of_reply', 'tokens_of', 'cut_at', 'read_completion', 'as_chat', 'read_count',
-           'read_logprob', 'read_score', 'first_tokens', 'read_first', 'each', 'key_of', 'Connection', 'Abilities',
-           'tried', 'halves', 'goes_on', 'alike', 'find_prefill', 'find_seeds', 'find_score', 'sampling_keys', 'Talk',
-           'find_abilities', 'ServerChat', 'read_vectors', 'ServerEmbedder']
+__all__ = ['BUSY', 'REFUSED', 'ENDED', 'STOP_TOKENS', 'FIRST', 'Busy', 'Unreachable', 'Refused', 'Pieces', 'lines_of', 'post',
+           'read_score', 'each', 'key_of', 'Connection', 'Abilities', 'tried', 'halves', 'goes_on', 'alike', 'Talk',
+           'ServerChat', 'ServerEmbedder']
 
 # %% ../../nbs/3_models/04_server.ipynb #6ca9ce9c
-LARGEST_REPLY = (
+_LARGEST_REPLY = (
     64 * 2**20
 )  # bytes; the log-probabilities of a prompt of 32,000 tokens take about 5 MiB
 
@@ -68,8 +65,8 @@ def _pieces(reply: httpx.Response, until: float) -> Iterator[bytes]:
     size = 0
     for piece in reply.iter_bytes():
         size += len(piece)
-        if size > LARGEST_REPLY:
-            raise ValueError(f"more than {LARGEST_REPLY:,} bytes")
+        if size > _LARGEST_REPLY:
+            raise ValueError(f"more than {_LARGEST_REPLY:,} bytes")
         if time.monotonic() > until:
             raise httpx.ReadTimeout("the reply is not whole yet")
         yield piece
@@ -236,19 +233,19 @@ def _object(data: bytes, url: str, secrets: Sequence[str]) -> dict:
     return found
 
 # %% ../../nbs/3_models/04_server.ipynb #126a1db9
-PREFILLS = ("continue", "assistant", "text", "asked")
-BEGIN = "{text}\n\nBegin your reply with exactly these words: {prefill}"
+_PREFILLS = ("continue", "assistant", "text", "asked")
+_BEGIN = "{text}\n\nBegin your reply with exactly these words: {prefill}"
 
 
-def asked_for(prompt: Prompt) -> Prompt:
+def _asked_for(prompt: Prompt) -> Prompt:
     "A prompt that asks for the beginning instead of making it."
     if not prompt.prefill:
         return prompt
     *before, (role, text) = prompt.messages
-    return Prompt((*before, (role, BEGIN.format(text=text, prefill=prompt.prefill))))
+    return Prompt((*before, (role, _BEGIN.format(text=text, prefill=prompt.prefill))))
 
 
-def request_for(
+def _request_for(
     name: str,  # of the model, as the server knows it
     prompt: Prompt,
     way: str = "continue",  # one of PREFILLS
@@ -260,7 +257,7 @@ def request_for(
     if way == "text":
         return "/completions", {"model": name, "prompt": template(prompt) + prompt.prefill}
     if way == "asked":
-        prompt = asked_for(prompt)
+        prompt = _asked_for(prompt)
     messages = [{"role": r, "content": t} for r, t in prompt.messages]
     if prompt.prefill:
         messages.append({"role": "assistant", "content": prompt.prefill})
@@ -272,7 +269,7 @@ def request_for(
     return "/chat/completions", {"model": name, "messages": messages, **flags}
 
 # %% ../../nbs/3_models/04_server.ipynb #6122f254
-def after_prefill(text: str, prefill: str) -> str:
+def _after_prefill(text: str, prefill: str) -> str:
     "A reply without the words that it was asked to begin with."
     start, said = prefill.strip(), text.strip()
     rest = said[len(start) :] if start and said.lower().startswith(start.lower()) else said
@@ -283,7 +280,7 @@ def after_prefill(text: str, prefill: str) -> str:
     )
 
 # %% ../../nbs/3_models/04_server.ipynb #d69f134b
-def template_of(
+def _template_of(
     name: str,
 ) -> Callable[[Prompt], str] | None:  # None: no such model lies here, or it has no template
     "A model's chat template: messages -> the text that the model reads, up to where its reply begins."
@@ -336,7 +333,7 @@ def _silence(choice: dict, message: dict, tokens_out: int, stop: Sequence[str]) 
     return "replied nothing"
 
 # %% ../../nbs/3_models/04_server.ipynb #c783dd28
-def fault_of_reply(choice: dict, message: dict, tokens_out: int, stop: Sequence[str]) -> str:
+def _fault_of_reply(choice: dict, message: dict, tokens_out: int, stop: Sequence[str]) -> str:
     'Why a choice is no reply that can be used; "" if it can.'
     text, ended = message.get("content"), choice.get("finish_reason")
     if ended == "content_filter":
@@ -354,7 +351,7 @@ def fault_of_reply(choice: dict, message: dict, tokens_out: int, stop: Sequence[
     return "" if text and text.strip() else _silence(choice, message, tokens_out, stop)
 
 
-def tokens_of(usage: object, key: str) -> int:
+def _tokens_of(usage: object, key: str) -> int:
     "A count of tokens; 0 where the server counts none. Raises ValueError for anything that is no count."
     if usage is None:
         return 0
@@ -366,13 +363,13 @@ def tokens_of(usage: object, key: str) -> int:
     return n
 
 # %% ../../nbs/3_models/04_server.ipynb #ab5b66d1
-def cut_at(text: str, stop: Sequence[str]) -> tuple[str, bool]:  # the text, and whether it was cut
+def _cut_at(text: str, stop: Sequence[str]) -> tuple[str, bool]:  # the text, and whether it was cut
     "A text up to the first of the strings that end it."
     ends = [i for i in (text.find(s) for s in stop) if i >= 0]
     return (text[: min(ends)], True) if ends else (text, False)
 
 # %% ../../nbs/3_models/04_server.ipynb #adba5dd4
-def read_completion(
+def _read_completion(
     reply: dict,
     seconds: float,
     url: str,  # for the message
@@ -387,13 +384,13 @@ def read_completion(
         raise ServerError(f"{url} gave no choices: {str(reply)[:200]}", *secrets)
     try:
         tokens_in, tokens_out = (
-            tokens_of(reply.get("usage"), k) for k in ("prompt_tokens", "completion_tokens")
+            _tokens_of(reply.get("usage"), k) for k in ("prompt_tokens", "completion_tokens")
         )
     except ValueError as e:
         raise ServerError(f"{url} gave {e}", *secrets) from None
-    if fault := fault_of_reply(choice, message, tokens_out, stop):
+    if fault := _fault_of_reply(choice, message, tokens_out, stop):
         raise ServerError(f"{url} {fault}", *secrets)
-    text, cut = cut_at(message["content"], stop)
+    text, cut = _cut_at(message["content"], stop)
     ended = (
         "string"
         if cut or isinstance(choice.get("stop_reason"), str)
@@ -402,7 +399,7 @@ def read_completion(
     return Completion(text, tokens_in, tokens_out, ended, seconds)
 
 # %% ../../nbs/3_models/04_server.ipynb #df3c7979
-def as_chat(reply: dict) -> dict:
+def _as_chat(reply: dict) -> dict:
     "A reply of `/completions`, in the form of one of `/chat/completions`."
     choices = reply.get("choices")
 
@@ -414,7 +411,7 @@ def as_chat(reply: dict) -> dict:
     return {**reply, "choices": list(map(message, choices))} if isinstance(choices, list) else reply
 
 # %% ../../nbs/3_models/04_server.ipynb #fc996ed7
-def read_count(
+def _read_count(
     reply: dict,
 ) -> tuple[int, tuple[int, ...]]:  # how many tokens, and which, where the server says so
     "What the tokenizer says. Raises ValueError for anything that is no count."
@@ -428,7 +425,7 @@ def read_count(
     return n, tuple(ids)
 
 
-def read_logprob(
+def _read_logprob(
     entry: object, token: int | None
 ) -> float:  # token: None where the server does not name them
     "The log-probability of a token of the prompt. Raises ValueError for an entry without one."
@@ -455,7 +452,7 @@ def read_score(
             f"{len(by_token) if isinstance(by_token, list) else 'no list of'} log-probabilities for {total} tokens"
         )
     logprobs = [
-        read_logprob(entry, tokens[i] if tokens else None)
+        _read_logprob(entry, tokens[i] if tokens else None)
         for i, entry in enumerate(by_token)
         if i >= n
     ]
@@ -465,7 +462,7 @@ def read_score(
 FIRST = 20  # likeliest tokens that are asked for: the most that OpenAI's interface allows
 
 
-def first_tokens(reply: dict) -> list[tuple[str, float]]:  # token, log-probability
+def _first_tokens(reply: dict) -> list[tuple[str, float]]:  # token, log-probability
     "The likeliest first tokens of a reply. Raises ValueError where there are none."
     try:
         top = reply["choices"][0]["logprobs"]["content"][0]["top_logprobs"]
@@ -476,15 +473,15 @@ def first_tokens(reply: dict) -> list[tuple[str, float]]:  # token, log-probabil
     return [
         (
             e["token"] if isinstance(e, dict) and isinstance(e.get("token"), str) else "",
-            read_logprob({"0": e}, None),
+            _read_logprob({"0": e}, None),
         )
         for e in top
     ]
 
 
-def read_first(reply: dict, text: str, tokens_in: int, seconds: float) -> Score:
+def _read_first(reply: dict, text: str, tokens_in: int, seconds: float) -> Score:
     "The score of a text of one token. Raises ValueError if it is not among the likeliest."
-    top = first_tokens(reply)
+    top = _first_tokens(reply)
     found = [x for token, x in top if token.strip() == text.strip()]
     if not found or not text.strip():
         raise ValueError(
@@ -610,7 +607,7 @@ def tried(ask: Callable[[], object]) -> object | None:
         return None
 
 # %% ../../nbs/3_models/04_server.ipynb #da012813
-COUNTING = chat("", "Write the numbers from one to twenty in words.")
+_COUNTING = chat("", "Write the numbers from one to twenty in words.")
 
 
 def halves(text: str) -> tuple[str, str]:
@@ -632,28 +629,28 @@ def alike(a: Completion | None, b: Completion) -> bool:
     return a is not None and (a.text, a.tokens_in) == (b.text, b.tokens_in)
 
 
-def find_prefill(
+def _find_prefill(
     say: Callable[
         [Prompt, str], Completion
     ],  # the greedy reply to a prompt, asked for in a way of PREFILLS
-    ways: Sequence[str] = PREFILLS[:-1],  # to be tried
+    ways: Sequence[str] = _PREFILLS[:-1],  # to be tried
 ) -> str:
     "The first way in which a reply that is begun goes on as it would by itself."
-    whole = say(COUNTING, "asked")
+    whole = say(_COUNTING, "asked")
     start, rest = halves(whole.text)
     for way in ways if start else ():
-        if way == "text" and not alike(tried(lambda: say(COUNTING, way)), whole):
+        if way == "text" and not alike(tried(lambda: say(_COUNTING, way)), whole):
             continue  # e.g. a template that begins twice
-        said = tried(lambda: say(replace(COUNTING, prefill=start), way))
+        said = tried(lambda: say(replace(_COUNTING, prefill=start), way))
         if said is not None and goes_on(said.text, rest, whole.text):
             return way
     return "asked"
 
 # %% ../../nbs/3_models/04_server.ipynb #9e52c891
-NAMING = chat("", "Invent a name for a ship. Reply with the name.")
+_NAMING = chat("", "Invent a name for a ship. Reply with the name.")
 
 
-def find_seeds(
+def _find_seeds(
     sample: Callable[[Sequence[int], int], list[str]],  # seeds, most requests at a time -> replies
 ) -> tuple[str, bool]:  # Abilities.seeds, Abilities.samples
     "Whether a seed decides a sampled reply, and whether there are sampled replies at all."
@@ -666,7 +663,7 @@ def find_seeds(
     return "alone" if (a, b) == (c, d) else "", True
 
 
-def find_score(
+def _find_score(
     ask: Callable[..., dict],  # keywords of the request -> the reply to a tiny prompt
 ) -> str:
     "Which log-probabilities a server gives: Abilities.score."
@@ -675,12 +672,12 @@ def find_score(
         return "prompt"
     return (
         "first"
-        if tried(lambda: first_tokens(ask(logprobs=True, top_logprobs=FIRST))) is not None
+        if tried(lambda: _first_tokens(ask(logprobs=True, top_logprobs=FIRST))) is not None
         else ""
     )
 
 # %% ../../nbs/3_models/04_server.ipynb #dc2f867d
-def sampling_keys(how: float | Sampling) -> dict[str, float]:
+def _sampling_keys(how: float | Sampling) -> dict[str, float]:
     "How to draw, as a request says it. Raises ServerError for a penalty."
     s = as_sampling(how)
     if s.repeat_penalty != 1:
@@ -713,7 +710,7 @@ class Talk:
         "The model's chat template, from this machine. Raises ValueError if it is not here."
         with self._lock:
             if not self._template:
-                self._template.append(template_of(self.name))
+                self._template.append(_template_of(self.name))
         if self._template[0] is None:
             raise ValueError(f"no chat template of {self.name} on this machine")
         return self._template[0]
@@ -722,7 +719,9 @@ class Talk:
         self, prompt: Prompt, way: str, told: Callable[[str], object] | None = None, **how
     ) -> dict:
         "The reply to a prompt; in pieces if somebody is told of them, and the server takes that."
-        path, body = request_for(self.name, prompt, way, self.template() if way == "text" else None)
+        path, body = _request_for(
+            self.name, prompt, way, self.template() if way == "text" else None
+        )
         if told and self.streams:
             pieces = {"stream": True, "stream_options": {"include_usage": True}}
             try:
@@ -744,17 +743,17 @@ class Talk:
         "The completion of a prompt; `told` takes the text so far."
         start, how = (
             time.perf_counter(),
-            {"max_tokens": max_new_tokens, **sampling_keys(temperature), "seed": seed},
+            {"max_tokens": max_new_tokens, **_sampling_keys(temperature), "seed": seed},
         )
 
         def own(text):
-            return after_prefill(text, prompt.prefill) if way == "asked" else text
+            return _after_prefill(text, prompt.prefill) if way == "asked" else text
 
-        tell = told and (lambda text: told(own(cut_at(text, stop)[0])))
+        tell = told and (lambda text: told(own(_cut_at(text, stop)[0])))
         reply = self.post(prompt, way, tell, **how, **({"stop": list(stop)} if stop else {}))
         if way == "text":
-            reply = as_chat(reply)
-        c = read_completion(
+            reply = _as_chat(reply)
+        c = _read_completion(
             reply, time.perf_counter() - start, self.connection.url, stop, self.connection.secrets
         )
         return replace(c, text=own(c.text))
@@ -775,15 +774,17 @@ class Talk:
         reply = self.post(
             prompt, way, max_tokens=1, temperature=0, logprobs=True, top_logprobs=FIRST
         )
-        tokens_in = self.connection.read(tokens_of, reply.get("usage"), "prompt_tokens")
-        return self.connection.read(read_first, reply, text, tokens_in, time.perf_counter() - start)
+        tokens_in = self.connection.read(_tokens_of, reply.get("usage"), "prompt_tokens")
+        return self.connection.read(
+            _read_first, reply, text, tokens_in, time.perf_counter() - start
+        )
 
     def _count(self, prompt: Prompt) -> tuple[int, tuple[int, ...]]:
-        body = {"add_generation_prompt": True, **request_for(self.name, prompt)[1]}
-        return self.connection.read(read_count, self.connection.post("/tokenize", body, "/v1"))
+        body = {"add_generation_prompt": True, **_request_for(self.name, prompt)[1]}
+        return self.connection.read(_read_count, self.connection.post("/tokenize", body, "/v1"))
 
 # %% ../../nbs/3_models/04_server.ipynb #2f215a3d
-def find_abilities(talk: Talk) -> Abilities:
+def _find_abilities(talk: Talk) -> Abilities:
     "What a server can do: a dozen tiny requests. Raises ServerError if it does not answer."
     many = talk.connection.each
 
@@ -793,7 +794,7 @@ def find_abilities(talk: Talk) -> Abilities:
     def name(seeds, width):
         return [
             c.text
-            for c in many(lambda i: talk.say(NAMING, "asked", 8, 1.0, seeds[i]), len(seeds), width)
+            for c in many(lambda i: talk.say(_NAMING, "asked", 8, 1.0, seeds[i]), len(seeds), width)
         ]
 
     def ask(**how):
@@ -801,7 +802,7 @@ def find_abilities(talk: Talk) -> Abilities:
             chat("", "Is it noon? Yes or no."), "asked", max_tokens=1, temperature=0, **how
         )
 
-    return Abilities(find_prefill(say), find_score(ask), *find_seeds(name))
+    return Abilities(_find_prefill(say), _find_score(ask), *_find_seeds(name))
 
 # %% ../../nbs/3_models/04_server.ipynb #b1587b69
 class ServerChat:
@@ -829,7 +830,7 @@ class ServerChat:
         "What the server can do. Raises ServerError if it does not answer."
         with self._lock:
             if self._abilities is None:
-                self._abilities = find_abilities(self._talk)
+                self._abilities = _find_abilities(self._talk)
             return self._abilities
 
     @property
@@ -886,7 +887,7 @@ class ServerChat:
         "Nothing to give back: the weights are the server's."
 
 # %% ../../nbs/3_models/04_server.ipynb #218f2d06
-def read_vectors(reply: dict, n: int) -> np.ndarray:  # float32 [n, dim], rows of length 1
+def _read_vectors(reply: dict, n: int) -> np.ndarray:  # float32 [n, dim], rows of length 1
     "The vectors of n texts, in their order. Raises ValueError for anything else."
     data = reply.get("data")
     if not isinstance(data, list) or len(data) != n:
@@ -959,7 +960,7 @@ class ServerEmbedder:
         reply = self.connection.post(
             "/embeddings", {"model": self.spec.name, "input": texts, "encoding_format": "float"}
         )
-        return self.connection.read(read_vectors, reply, len(texts))
+        return self.connection.read(_read_vectors, reply, len(texts))
 
     def unload(self) -> None:
         "Nothing to give back: the weights are the server's."

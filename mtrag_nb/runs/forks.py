@@ -100,16 +100,12 @@ from mtrag_nb.systems.system import (
 )
 
 # %% auto #0
-__all__ = ['BY_HAND', 'EDITS', 'CANNOT', 'ASKED', 'Invoke', 'Layer', 'Right', 'KNOWN', 'After', 'RUNGS', 'NEEDS', 'Visit',
-           'ending', 'visits_of', 'verdict_by_hand', 'edited', 'read_change', 'NotRecorded', 'NotLoaded', 'NotVisited',
+__all__ = ['EDITS', 'ASKED', 'Right', 'After', 'RUNGS', 'Visit', 'ending', 'edited', 'NotRecorded', 'NotLoaded', 'NotVisited',
            'system_of_run', 'settings_of_run', 'Late', 'LateChat', 'LateEmbedder', 'LateRetriever', 'RecalledChat',
-           'state_digest', 'KnownVisits', 'remembering', 'Fork', 'Replayer', 'place', 'read_changes', 'finished',
-           'start_of', 'fork', 'Change', 'replayed_identity', 'taken_up', 'replay_run', 'Plant', 'put_instead',
-           'planted', 'document_of', 'gold_digest', 'leave_out_tasks', 'LeaveGoldOut', 'leave_gold_out', 'kinds_of',
-           'leaving', 'added_by', 'mechanisms_of', 'as_it_is', 'computed', 'layered', 'Forking', 'otherwise', 'without',
-           'folder_of', 'sibling_calls', 'audit_run', 'Oracle', 'instead', 'human_rewrite', 'with_query',
-           'gold_passages', 'WithGold', 'with_kept', 'set_gate', 'perfect_grade', 'perfect_refusal', 'perfect_check',
-           'reference_answer', 'Rung', 'rungs_named', 'layer_of', 'Climbing', 'steps_of_ladder', 'climb']
+           'KnownVisits', 'remembering', 'Fork', 'Replayer', 'place', 'finished', 'fork', 'Change', 'replay_run',
+           'Plant', 'planted', 'leave_out_tasks', 'LeaveGoldOut', 'leave_gold_out', 'mechanisms_of', 'computed',
+           'Forking', 'otherwise', 'without', 'folder_of', 'audit_run', 'Oracle', 'instead', 'gold_passages',
+           'WithGold', 'Rung', 'rungs_named', 'Climbing', 'climb']
 
 # %% ../../nbs/6_runs/01_forks.ipynb #1a460db3
 @dataclass(frozen=True)
@@ -133,7 +129,7 @@ def ending(t: Trajectory, reasons: Sequence[Reason] = ()) -> dict[str, object]:
     return {"outcome": t.outcome, "answer": t.answer, "cited": list(t.cited), **why}
 
 
-def visits_of(
+def _visits_of(
     t: Trajectory,
     hints: Mapping[str, object] = {},  # key of the state -> its type
     reasons: Sequence[Reason] = (),  # for which the system refuses
@@ -149,12 +145,12 @@ def visits_of(
     return out + ([Visit(t.error.node, dict(state), {}, None)] if t.error else [])
 
 # %% ../../nbs/6_runs/01_forks.ipynb #361112f1
-BY_HAND = "by hand"  # how a verdict came about that nobody gave
+_BY_HAND = "by hand"  # how a verdict came about that nobody gave
 
 
-def verdict_by_hand(passed: bool) -> Verdict:
+def _verdict_by_hand(passed: bool) -> Verdict:
     "A verdict that was set."
-    return Verdict(Label.YES if passed else Label.NO, BY_HAND)
+    return Verdict(Label.YES if passed else Label.NO, _BY_HAND)
 
 
 def _graded(s: Graded, kept: Sequence[str]) -> Graded:
@@ -166,7 +162,7 @@ def _graded(s: Graded, kept: Sequence[str]) -> Graded:
 
     return replace(
         s,
-        grades=tuple(was[i] if stands(i) else Grade(i, verdict_by_hand(i in kept)) for i in order),
+        grades=tuple(was[i] if stands(i) else Grade(i, _verdict_by_hand(i in kept)) for i in order),
     )
 
 # %% ../../nbs/6_runs/01_forks.ipynb #d61c6950
@@ -194,7 +190,7 @@ EDITS: dict[
     },
     Checked: {
         "grounded": lambda s, v: replace(
-            s, verdict=verdict_by_hand(v), unsupported="" if v else s.unsupported
+            s, verdict=_verdict_by_hand(v), unsupported="" if v else s.unsupported
         ),
         "unsupported": lambda s, v: replace(s, unsupported=v),
     },
@@ -212,13 +208,13 @@ def edited(
     for k, v in mine.items():
         step = EDITS[kind][k](step, v)
     rest = {k: plain(v) for k, v in changes.items() if k not in mine and k not in ENDING}
-    note = f"{BY_HAND}: {', '.join(changes)}"
+    note = f"{_BY_HAND}: {', '.join(changes)}"
     return replace(
         step, put={**step.put, **rest}, told=f"{step.told}; {note}" if step.told else note
     )
 
 # %% ../../nbs/6_runs/01_forks.ipynb #1a399e1b
-def read_change(key: str, text: object, hint: object) -> object:
+def _read_change(key: str, text: object, hint: object) -> object:
     "A value for a key of the state. Raises SettingsError for one of another kind."
     if not isinstance(text, str) or hint is str:
         return text
@@ -244,7 +240,7 @@ class NotLoaded(MTRAGError):
     "A model or an index that a replay needs, and that could not be loaded: no turn is to blame."
 
 
-CANNOT = (
+_CANNOT = (
     NotRecorded,
     NotLoaded,
     ModelNotFound,
@@ -301,7 +297,7 @@ class Late:
     def _loaded(self):
         try:
             return self._load()
-        except CANNOT:
+        except _CANNOT:
             raise
         except Exception as e:
             raise NotLoaded(str(e)) from e
@@ -389,7 +385,7 @@ class _BrokeBefore(Exception):
     "The node that broke in the record is reached again, in the same state."
 
 
-def state_digest(state: Mapping[str, object]) -> str:
+def _state_digest(state: Mapping[str, object]) -> str:
     "Names a state, without task and steps; a key without a value is not there."
     return digest({k: v for k, v in state.items() if k not in ("task", "steps") and v is not None})
 
@@ -405,11 +401,11 @@ class KnownVisits:
         self.made, self.alone = [], alone
         self.known: dict[tuple[str, str], list[Visit]] = {}
         for v in visits:
-            self.known.setdefault((v.node, state_digest(v.before)), []).append(v)
+            self.known.setdefault((v.node, _state_digest(v.before)), []).append(v)
 
     def recall(self, node: str, state: Mapping[str, object]) -> dict | None:
         "What the node put there when it saw this state; None if it never did."
-        found = self.known.get((node, state_digest(state)))
+        found = self.known.get((node, _state_digest(state)))
         if found is None:
             return None
         v = found.pop(0) if len(found) > 1 else found[0]
@@ -626,14 +622,14 @@ def place(
     )
 
 # %% ../../nbs/6_runs/01_forks.ipynb #600931f2
-def read_changes(changes: Mapping[str, object], hints: Mapping[str, object]) -> dict[str, object]:
+def _read_changes(changes: Mapping[str, object], hints: Mapping[str, object]) -> dict[str, object]:
     "Changes of the state, read. Raises SettingsError for a key that the state does not have."
     known = [k for k in hints if k not in ("task", "steps")]
     if bad := [k for k in changes if k not in (*known, *ASKED)]:
         raise SettingsError(
             f"the state has no {bad[0]!r}: it has {', '.join(known)}; at the beginning: {', '.join(ASKED)}"
         )
-    return {k: read_change(k, v, hints.get(k, str)) for k, v in changes.items()}
+    return {k: _read_change(k, v, hints.get(k, str)) for k, v in changes.items()}
 
 # %% ../../nbs/6_runs/01_forks.ipynb #0f0225e9
 def finished(state: Mapping[str, object], tools: Toolbox) -> dict:
@@ -652,7 +648,7 @@ def finished(state: Mapping[str, object], tools: Toolbox) -> dict:
     }
 
 # %% ../../nbs/6_runs/01_forks.ipynb #273dd52b
-def start_of(
+def _start_of(
     visits: Sequence[Visit], n: int, changes: Mapping[str, object], task: Task
 ) -> tuple[dict, dict, list[Step]]:
     "What a fork starts with: the input of the graph, what is put on its thread, and the steps so far."
@@ -681,7 +677,10 @@ def fork(
     t, graph = replayer.turn(task_id), replayer.graph(chat)
     hints, names = hints_of(graph.builder.state_schema), list(graph.builder.nodes)
     try:
-        visits, changes = visits_of(t, hints, replayer.system.reasons), read_changes(changes, hints)
+        visits, changes = (
+            _visits_of(t, hints, replayer.system.reasons),
+            _read_changes(changes, hints),
+        )
     except (TypeError, ValueError, KeyError, AttributeError) as e:
         path = replayer.run.folder / "trajectories.jsonl"
         raise DataError(
@@ -731,7 +730,7 @@ def _go_on(
     "The final state of a fork, and what broke."
     from langsmith import tracing_context
 
-    given, put, steps = start_of(visits, n, changes, task)
+    given, put, steps = _start_of(visits, n, changes, task)
     thread, state = {"thread_id": uuid.uuid4().hex, "memory": memory}, {"steps": steps}
     config = {
         "configurable": thread,
@@ -748,11 +747,11 @@ def _go_on(
         raise NotRecorded(
             f"the state of {task.id} does not hold {e}: the run was recorded before states were. Run it again"
         ) from None
-    except (*CANNOT, SettingsError):
+    except (*_CANNOT, SettingsError):
         raise
     except Exception as e:
         cause = e.__cause__ if isinstance(e, NodeError) else e
-        if isinstance(cause, CANNOT):
+        if isinstance(cause, _CANNOT):
             raise cause from None
         return {"steps": state.get("steps", [])}, e
     finally:
@@ -780,7 +779,7 @@ class Change:
         }
 
 # %% ../../nbs/6_runs/01_forks.ipynb #44f1e8fa
-def replayed_identity(replayer: Replayer, change: Change) -> dict:
+def _replayed_identity(replayer: Replayer, change: Change) -> dict:
     "What decides the answers of a replayed run: what decided those of the first, and the change."
     setting = replayer.run.manifest["identity"]["setting"]
     return {
@@ -789,7 +788,7 @@ def replayed_identity(replayer: Replayer, change: Change) -> dict:
     }
 
 # %% ../../nbs/6_runs/01_forks.ipynb #e3ce5a3a
-def taken_up(replayer: Replayer, task_id: str, change: Change, chat=None) -> Trajectory:
+def _taken_up(replayer: Replayer, task_id: str, change: Change, chat=None) -> Trajectory:
     "A turn under a change; one that never came there stands as it was."
     try:
         return fork(
@@ -820,7 +819,7 @@ def replay_run(
         )
     tasks = [replayer.task(i) for i in wanted]
     entries = {
-        "identity": replayed_identity(replayer, change),
+        "identity": _replayed_identity(replayer, change),
         "about": run.manifest.get("about", ""),
         "settings": replayer.settings,
         **circumstances(),
@@ -837,7 +836,7 @@ def replay_run(
             with work, Recorder(folder, replayer.tools()) as recorder:
                 work.through(
                     todo,
-                    lambda i: taken_up(replayer, i, change, work.chat),
+                    lambda i: _taken_up(replayer, i, change, work.chat),
                     recorder.write,
                     "turn",
                     replayer.system.name,
@@ -862,7 +861,7 @@ class Plant:
     ]  # state behind the step, step, tools -> keys that change; {}: none
 
 # %% ../../nbs/6_runs/01_forks.ipynb #e16e40a0
-def put_instead(
+def _put_instead(
     update: Mapping[str, object], state: Mapping[str, object], plant: Plant, tools: Toolbox
 ) -> dict:
     "The update of a node, changed. A verdict or a draft that was changed ends the turn as the new one would."
@@ -897,7 +896,7 @@ def planted(system: System, *plants: Plant) -> System:
             def run(state, config):
                 update = node.invoke(state, config)
                 for p in plants:
-                    update = put_instead(update, state, p, tools)
+                    update = _put_instead(update, state, p, tools)
                 return update
 
             return RunnableLambda(run, name=name)
@@ -915,12 +914,12 @@ def planted(system: System, *plants: Plant) -> System:
     )
 
 # %% ../../nbs/6_runs/01_forks.ipynb #22377350
-def document_of(passage_id: str) -> str:
+def _document_of(passage_id: str) -> str:
     "The document that a passage was cut from: its id without the character ranges at its end."
     return re.sub(r"(?:[-_]\d+-\d+-\d+-\d+|-\d+-\d+)$", "", passage_id)
 
 
-def gold_digest(gold: Mapping[str, Gold]) -> str:
+def _gold_digest(gold: Mapping[str, Gold]) -> str:
     "Names which passages were known as gold."
     return digest({t: sorted(p.id for p in g.passages) for t, g in gold.items() if g.passages}, 8)
 
@@ -948,7 +947,7 @@ class LeaveGoldOut:
                 f"leaving gold out needs retrieval from an index, not {type(retriever).__name__}: "
                 "of the passages that come with a task nothing would remain"
             )
-        self.inner, self._name = retriever, document_of if whole else str
+        self.inner, self._name = retriever, _document_of if whole else str
         if quoted := next(
             (t for t, g in gold.items() for p in g.passages if p.id.startswith(BY_TEXT)), None
         ):
@@ -960,7 +959,7 @@ class LeaveGoldOut:
             t: frozenset(x for p in g.passages for x in (self._name(p.id), p.id))
             for t, g in gold.items()
         }
-        self.fingerprint = f"{retriever.fingerprint} leave-gold-out:{'documents' if whole else 'passages'}:{gold_digest(gold)}"
+        self.fingerprint = f"{retriever.fingerprint} leave-gold-out:{'documents' if whole else 'passages'}:{_gold_digest(gold)}"
 
     def retrieve(
         self,
@@ -1003,13 +1002,13 @@ def leave_gold_out(
 
     return replace(
         system,
-        name=f"{system.name}{LEFT_OUT}:{what}:{gold_digest(gold)}",
+        name=f"{system.name}{LEFT_OUT}:{what}:{_gold_digest(gold)}",
         build=build,
         about=f"{system.about}; the gold {what} of each task are left out of what is retrieved (oracle)",
     )
 
 # %% ../../nbs/6_runs/01_forks.ipynb #f8cff537
-def kinds_of(
+def _kinds_of(
     turns: Iterable[Trajectory],
 ) -> dict[str, set[type[Step]]]:  # node -> the kinds of its steps
     "What the nodes of a run leave on the record."
@@ -1019,12 +1018,12 @@ def kinds_of(
     return found
 
 
-def leaving(kinds: Mapping[str, set[type[Step]]], kind: type[Step]) -> tuple[str, ...]:
+def _leaving(kinds: Mapping[str, set[type[Step]]], kind: type[Step]) -> tuple[str, ...]:
     "The nodes that leave steps of a kind."
     return tuple(n for n, some in kinds.items() if any(issubclass(k, kind) for k in some))
 
 
-def added_by(
+def _added_by(
     turns: Iterable[Trajectory],
 ) -> dict[str, dict[str, object]]:  # node -> key of the state -> the last such value
     "What the nodes of a run put into the state beyond what the kinds of their steps say."
@@ -1042,7 +1041,7 @@ _BY_KIND = {
 
 
 def _shared(settings: Settings, kinds: Mapping[str, set[type[Step]]]) -> list[Mechanism]:
-    found, r = leaving(kinds, Retrieved), settings.retrieval
+    found, r = _leaving(kinds, Retrieved), settings.retrieval
     views = (
         [Mechanism("views", "the question as it was put", {"retrieval.views": "query"}, found)]
         if [leg.view for leg in legs(r.views)] != ["query"]
@@ -1067,11 +1066,11 @@ def mechanisms_of(
 ) -> list[Mechanism]:
     "The mechanisms that a run used; one that its settings have switched off already is none."
     turns = list(turns)
-    kinds, more = kinds_of(turns), added_by(turns)
+    kinds, more = _kinds_of(turns), _added_by(turns)
     found = [
         Mechanism(name, what, instead={n: work for n in nodes})
         for kind, (name, what, work) in _BY_KIND.items()
-        if (nodes := leaving(kinds, kind)) and not any(more[n] for n in nodes)
+        if (nodes := _leaving(kinds, kind)) and not any(more[n] for n in nodes)
     ]
 
     def there(s: Mechanism) -> bool:
@@ -1085,16 +1084,16 @@ def mechanisms_of(
     return [s for s in (*own, *_shared(settings, kinds)) if there(s)]
 
 # %% ../../nbs/6_runs/01_forks.ipynb #721489e8
-Invoke = Callable[[Mapping, Mapping], dict]  # state, config -> update
-Layer = Callable[[str, Invoke, Toolbox], Invoke]  # node, what it does, tools -> what is done
+_Invoke = Callable[[Mapping, Mapping], dict]  # state, config -> update
+_Layer = Callable[[str, _Invoke, Toolbox], _Invoke]  # node, what it does, tools -> what is done
 
 
-def as_it_is(name: str, does: Invoke, tools: Toolbox) -> Invoke:
+def _as_it_is(name: str, does: _Invoke, tools: Toolbox) -> _Invoke:
     "The layer that changes nothing."
     return does
 
 
-def computed(node) -> Invoke:
+def computed(node) -> _Invoke:
     "A node without a memory; its steps count as computed."
 
     def run(state, config) -> dict:
@@ -1105,7 +1104,7 @@ def computed(node) -> Invoke:
     return run
 
 
-def layered(graph, plain, layer: Layer, anew: Callable[[str, Mapping], bool], tools: Toolbox):
+def _layered(graph, plain, layer: _Layer, anew: Callable[[str, Mapping], bool], tools: Toolbox):
     "A graph with memory, a layer around its nodes. `plain`: the same without memory, for nodes that are asked `anew` (name, state)."
     from langchain_core.runnables import RunnableLambda
 
@@ -1129,7 +1128,7 @@ class Forking(Replayer):
         self,
         run: Run | str | Path,
         name: str,  # what is otherwise; becomes a part of the system's name
-        layer: Layer = as_it_is,
+        layer: _Layer = _as_it_is,
         settings: Mapping[str, object]
         | None = None,  # dotted key -> value, of which only `nodes` know
         nodes: Iterable[str] = (),  # of which the record does not hold
@@ -1162,7 +1161,7 @@ class Forking(Replayer):
             if chat not in self._graphs:
                 tools = self.tools(chat)
                 made = [self.system.graph(tools) for _ in range(2)]
-                self._graphs[chat] = layered(
+                self._graphs[chat] = _layered(
                     remembering(made[0]), made[1], self.layer, self._anew, tools
                 )
             return self._graphs[chat]
@@ -1180,7 +1179,7 @@ def without(
 ) -> Forking:
     "The replayer of a run without a mechanism."
 
-    def stand_in(name: str, does: Invoke, tools: Toolbox) -> Invoke:
+    def stand_in(name: str, does: _Invoke, tools: Toolbox) -> _Invoke:
         if name not in switch.instead:
             return does
         own = as_node(name, switch.instead[name], tools)
@@ -1209,7 +1208,7 @@ def folder_of(name: str) -> str:
     return "".join(c if c.isalnum() else "_" for c in name)
 
 
-def sibling_calls(folder: Path) -> list[Path]:
+def _sibling_calls(folder: Path) -> list[Path]:
     "The call records of the forks that lie in a folder, and in those beside it."
     return sorted(folder.parent.glob("*/*/calls.jsonl"))
 
@@ -1232,7 +1231,7 @@ def audit_run(
     for s in mechanisms_of(system_of_run(run), settings, run.trajectories.values(), web):
         if only and s.name not in only:
             continue
-        how = {"tasks": tasks, "index": index, "models": models, "calls": sibling_calls(folder)}
+        how = {"tasks": tasks, "index": index, "models": models, "calls": _sibling_calls(folder)}
         with without(run, s, **how) as player:
             out[s.name] = replay_run(
                 player, folder / folder_of(s.name), minutes=minutes, limit=limit, progress=progress
@@ -1281,7 +1280,7 @@ def instead(
     return {**kept, **changes, "steps": [replace(edited(was, changes), **step)]}
 
 # %% ../../nbs/6_runs/01_forks.ipynb #ef5ac378
-def human_rewrite(o: Oracle, state: Mapping, update: Mapping, tools: Toolbox) -> dict:
+def _human_rewrite(o: Oracle, state: Mapping, update: Mapping, tools: Toolbox) -> dict:
     "The query is the benchmark's."
     (step,), query = update["steps"], o.of(state).rewrite
     if not query:
@@ -1297,7 +1296,7 @@ def human_rewrite(o: Oracle, state: Mapping, update: Mapping, tools: Toolbox) ->
     )
 
 
-def with_query(o: Oracle, name: str, state: Mapping) -> Mapping:
+def _with_query(o: Oracle, name: str, state: Mapping) -> Mapping:
     "The state that a node of a system without a rewrite sees."
     query = o.of(state).rewrite if name in o.retrieving and "query" not in state else ""
     return {**state, "query": query} if query else state
@@ -1347,24 +1346,24 @@ class WithGold:
         return [self.known.get(i) or rest[i] for i in ids]
 
 # %% ../../nbs/6_runs/01_forks.ipynb #0020c3b6
-def with_kept(update: Mapping, kept: Sequence[str]) -> dict:
+def _with_kept(update: Mapping, kept: Sequence[str]) -> dict:
     "A grade that kept something else; where it keeps a number beside each, that is the highest."
     numbers = {k: dict.fromkeys(kept, 1.0) for k in ("grades", "weights") if k in update}
     return instead(update, {"kept": list(kept), **numbers})
 
 
-def set_gate(update: Mapping, opens: bool) -> dict:
+def _set_gate(update: Mapping, opens: bool) -> dict:
     "A gate that says otherwise, whatever its key in the state is called."
     (step,) = update["steps"]
     keys = {k: opens for k, v in update.items() if isinstance(v, bool) and v == step.verdict.passed}
     return (
         dict(update)
         if step.verdict.passed == opens
-        else instead(update, keys, verdict=verdict_by_hand(opens))
+        else instead(update, keys, verdict=_verdict_by_hand(opens))
     )
 
 
-def perfect_grade(o: Oracle, state: Mapping, update: Mapping, tools: Toolbox) -> dict:
+def _perfect_grade(o: Oracle, state: Mapping, update: Mapping, tools: Toolbox) -> dict:
     "Only what answers the question is kept."
     (step,), g = update["steps"], o.of(state)
     if (
@@ -1374,7 +1373,7 @@ def perfect_grade(o: Oracle, state: Mapping, update: Mapping, tools: Toolbox) ->
     ):
         return dict(update)
     if isinstance(step, Gated):
-        return set_gate(
+        return _set_gate(
             update, bool(o.among(state, state.get("kept") or state.get("found") or [], tools))
         )
     if not isinstance(step, Graded):
@@ -1382,15 +1381,15 @@ def perfect_grade(o: Oracle, state: Mapping, update: Mapping, tools: Toolbox) ->
     before = (
         state.get("kept", []) if "grades" in update else []
     )  # of rounds before, which were graded as well
-    return with_kept(
+    return _with_kept(
         update, list(dict.fromkeys([*before, *o.among(state, [x.id for x in step.grades], tools)]))
     )
 
 # %% ../../nbs/6_runs/01_forks.ipynb #0ea577d2
-KNOWN = Reason("known", "declined", "an oracle knew that there is no answer")
+_KNOWN = Reason("known", "declined", "an oracle knew that there is no answer")
 
 
-def perfect_refusal(o: Oracle, state: Mapping, update: Mapping, tools: Toolbox) -> dict:
+def _perfect_refusal(o: Oracle, state: Mapping, update: Mapping, tools: Toolbox) -> dict:
     "Answer what has an answer, and nothing else."
     (step,), label = update["steps"], o.of(state).answerability
     if label in TO_REFUSE and update.get("outcome") is Outcome.ANSWERED:
@@ -1398,7 +1397,7 @@ def perfect_refusal(o: Oracle, state: Mapping, update: Mapping, tools: Toolbox) 
             update,
             {
                 "outcome": Outcome.I_DONT_KNOW,
-                "reason": KNOWN,
+                "reason": _KNOWN,
                 "answer": tools.stages.refusal_text,
                 "cited": [],
             },
@@ -1406,9 +1405,9 @@ def perfect_refusal(o: Oracle, state: Mapping, update: Mapping, tools: Toolbox) 
     if label not in TO_ANSWER:
         return dict(update)
     if isinstance(step, Graded) and step.grades and not update["kept"]:
-        return with_kept(update, [g.id for g in step.grades])
+        return _with_kept(update, [g.id for g in step.grades])
     if isinstance(step, Gated):
-        return set_gate(update, True)
+        return _set_gate(update, True)
     if isinstance(step, Drafted) and step.declined:
         return instead(update, {"declined": False})
     if not isinstance(step, Refused) or not state.get("draft"):
@@ -1416,7 +1415,7 @@ def perfect_refusal(o: Oracle, state: Mapping, update: Mapping, tools: Toolbox) 
     return instead(update, answered(state["draft"], tools.contexts(state.get("kept", []))))
 
 # %% ../../nbs/6_runs/01_forks.ipynb #56819763
-def perfect_check(o: Oracle, state: Mapping, update: Mapping, tools: Toolbox) -> dict:
+def _perfect_check(o: Oracle, state: Mapping, update: Mapping, tools: Toolbox) -> dict:
     "A check that knows a right draft from a wrong one."
     (step,), g = update["steps"], o.of(state)
     if not isinstance(step, Checked):
@@ -1440,7 +1439,7 @@ def perfect_check(o: Oracle, state: Mapping, update: Mapping, tools: Toolbox) ->
     )
 
 
-def reference_answer(o: Oracle, state: Mapping, tools: Toolbox) -> dict | None:
+def _reference_answer(o: Oracle, state: Mapping, tools: Toolbox) -> dict | None:
     "What a node that drafts puts there, had it written the target; None where there is none."
     g = o.of(state)
     if (
@@ -1475,11 +1474,11 @@ class Rung:
 
 
 RUNGS = (
-    Rung("human rewrite", "rewrite", human_rewrite),
+    Rung("human rewrite", "rewrite", _human_rewrite),
     Rung("gold passages", "retrieve", gold_passages),
-    Rung("perfect grade", "grade", perfect_grade),
-    Rung("perfect refusal", "gate", perfect_refusal),
-    Rung("perfect check", "check", perfect_check),
+    Rung("perfect grade", "grade", _perfect_grade),
+    Rung("perfect refusal", "gate", _perfect_refusal),
+    Rung("perfect check", "check", _perfect_check),
     Rung("reference answer", "generate"),
 )
 
@@ -1491,15 +1490,15 @@ def rungs_named(names: Sequence[str]) -> tuple[Rung, ...]:
     return tuple(r for r in RUNGS if r.name in names)
 
 
-def layer_of(o: Oracle, rungs: Sequence[Rung]) -> Layer:
+def _layer_of(o: Oracle, rungs: Sequence[Rung]) -> _Layer:
     "What the nodes of a graph do where the stages of these rungs are perfect."
 
-    def layer(name: str, does: Invoke, tools: Toolbox) -> Invoke:
+    def layer(name: str, does: _Invoke, tools: Toolbox) -> _Invoke:
         def run(state, config) -> dict:
-            if human_rewrite in (r.after for r in rungs):
-                state = with_query(o, name, state)
+            if _human_rewrite in (r.after for r in rungs):
+                state = _with_query(o, name, state)
             drafts = name in o.drafting and any(r.after is None for r in rungs)
-            written = reference_answer(o, state, tools) if drafts else None
+            written = _reference_answer(o, state, tools) if drafts else None
             if written is None:
                 update = does(state, config)
             else:
@@ -1533,37 +1532,39 @@ class Climbing(Forking):
         run = as_run(run)
         known, kinds = (
             {i: gold[i] for i in run.trajectories if i in gold},
-            kinds_of(run.trajectories.values()),
+            _kinds_of(run.trajectories.values()),
         )
-        added = added_by(run.trajectories.values())
-        drafting = {n: {k: type(v)() for k, v in added[n].items()} for n in leaving(kinds, Drafted)}
-        o = Oracle(known, right, frozenset(leaving(kinds, Retrieved)), drafting)
-        name = f"oracle:{'+'.join(r.name for r in rungs)}:{gold_digest(known)}"
-        super().__init__(run, name, layer_of(o, rungs), **how)
+        added = _added_by(run.trajectories.values())
+        drafting = {
+            n: {k: type(v)() for k, v in added[n].items()} for n in _leaving(kinds, Drafted)
+        }
+        o = Oracle(known, right, frozenset(_leaving(kinds, Retrieved)), drafting)
+        name = f"oracle:{'+'.join(r.name for r in rungs)}:{_gold_digest(known)}"
+        super().__init__(run, name, _layer_of(o, rungs), **how)
         if gold_passages in (r.after for r in rungs):
             self.retriever = WithGold(self.retriever, known)
 
 # %% ../../nbs/6_runs/01_forks.ipynb #1a302749
-NEEDS = {
+_NEEDS = {
     "perfect grade": (Graded, Gated),
     "perfect check": (Checked,),
     "gold passages": (Retrieved,),
 }  # rung -> kinds, one of which a run has
 
 
-def steps_of_ladder(
+def _steps_of_ladder(
     run: Run, gold: Mapping[str, Gold], rungs: Sequence[Rung] = RUNGS
 ) -> dict[str, tuple[Rung, ...]]:
     "Each rung alone, and all up to it: name -> rungs that are known at once."
     kinds, rewritten = (
-        kinds_of(run.trajectories.values()),
+        _kinds_of(run.trajectories.values()),
         any(gold[i].rewrite for i in run.trajectories if i in gold),
     )
     there = [
         r
         for r in rungs
-        if any(leaving(kinds, k) for k in NEEDS.get(r.name, (object,)))
-        and (rewritten or r.after is not human_rewrite)
+        if any(_leaving(kinds, k) for k in _NEEDS.get(r.name, (object,)))
+        and (rewritten or r.after is not _human_rewrite)
     ]
     ups = {f"up to {r.name}": tuple(there[:n]) for n, r in enumerate(there, 1) if n > 1}
     return {**{r.name: (r,) for r in there}, **ups}
@@ -1585,8 +1586,8 @@ def climb(
     "The ladder of a run."
     run, folder = as_run(run), Path(folder)
     models, out = models or Models(settings_of_run(run, system_of_run(run))), {}
-    for name, some in steps_of_ladder(run, gold, rungs).items():
-        how = {"tasks": tasks, "index": index, "models": models, "calls": sibling_calls(folder)}
+    for name, some in _steps_of_ladder(run, gold, rungs).items():
+        how = {"tasks": tasks, "index": index, "models": models, "calls": _sibling_calls(folder)}
         with Climbing(run, gold, some, right, **how) as player:
             out[name] = replay_run(
                 player, folder / folder_of(name), minutes=minutes, limit=limit, progress=progress

@@ -33,11 +33,8 @@ from ..search.index import disk_needed
 from ..systems.stages import prompt_set
 
 # %% auto #0
-__all__ = ['SHARE', 'ENCODER_SHARE', 'CPU_FLOPS', 'MACHINES', 'CHARS', 'TEMPLATE', 'MARGIN', 'CHILDREN', 'PASSAGES', 'NETWORK',
-           'SCAN', 'OFFICIAL', 'JUDGED', 'Ended', 'Step', 'ended_steps', 'through', 'Machine', 'step_seconds',
-           'read_seconds', 'Ask', 'turn_asks', 'Line', 'clock', 'Plan', 'shape_named', 'fitting_tokens', 'chat_lines',
-           'helper_lines', 'children_of', 'ingest_lines', 'asking_seconds', 'run_lines', 'fetch_lines', 'disk_problem',
-           'plan', 'found', 'measured']
+__all__ = ['SHARE', 'MACHINES', 'PASSAGES', 'OFFICIAL', 'JUDGED', 'Ended', 'Step', 'through', 'Machine', 'Ask', 'Line', 'clock',
+           'Plan', 'shape_named', 'chat_lines', 'helper_lines', 'children_of', 'plan', 'found', 'measured']
 
 # %% ../../nbs/6_runs/02_plan.ipynb #383c25f1
 @dataclass(frozen=True)
@@ -58,7 +55,7 @@ class Step:
     always: bool = False  # done at every start, whatever was done before
 
 # %% ../../nbs/6_runs/02_plan.ipynb #660c0aaf
-def ended_steps(folder: str | Path) -> dict[str, Ended]:
+def _ended_steps(folder: str | Path) -> dict[str, Ended]:
     "What came of the steps that have ended, by name."
     path = Path(folder) / "steps.jsonl"
     lines = read_jsonl(path, torn_tail=True) if path.exists() else ()
@@ -85,7 +82,7 @@ def through(
         keep_identity(
             folder / "plan.json", {"identity": plan}, "the work of another plan", RunMismatch
         )
-        before = ended_steps(folder)
+        before = _ended_steps(folder)
         with JsonlLog(folder / "steps.jsonl") as log:
             for n, s in enumerate(steps, 1):
                 head = f"[{n}/{len(steps)}] {s.name}"
@@ -128,8 +125,8 @@ class Machine:
 
 
 SHARE = 1 / 3  # assumed: of the data sheet's matrix products
-ENCODER_SHARE = 1 / 2  # assumed: of that, for texts of 100 tokens
-CPU_FLOPS = 140e9  # of two cores: the layers of an XLM-RoBERTa-large, random weights, did 70 GFLOP/s on one (1.2 texts of 96 tokens)
+_ENCODER_SHARE = 1 / 2  # assumed: of that, for texts of 100 tokens
+_CPU_FLOPS = 140e9  # of two cores: the layers of an XLM-RoBERTa-large, random weights, did 70 GFLOP/s on one (1.2 texts of 96 tokens)
 MACHINES = {
     "t4": Machine(
         "t4",
@@ -178,7 +175,7 @@ MACHINES = {
 }
 
 # %% ../../nbs/6_runs/02_plan.ipynb #5580e500
-def step_seconds(
+def _step_seconds(
     s: Shape,
     four: bool,  # weights in four bits
     m: Machine,
@@ -196,7 +193,7 @@ def step_seconds(
     return s.layers * 7 * (m.wait_four if four else m.wait) + read / m.bandwidth
 
 
-def read_seconds(
+def _read_seconds(
     s: Shape,
     four: bool,
     m: Machine,
@@ -204,12 +201,14 @@ def read_seconds(
     passes: float = 1.0,  # in so many forward passes
 ) -> float:
     "Seconds in which a model reads tokens."
-    products = 2 * matrices(s) * tokens / (m.flops * (ENCODER_SHARE if s.encoder and m.gpus else 1))
-    return products + passes * (step_seconds(s, four, m, 2) if not s.encoder else 0)
+    products = (
+        2 * matrices(s) * tokens / (m.flops * (_ENCODER_SHARE if s.encoder and m.gpus else 1))
+    )
+    return products + passes * (_step_seconds(s, four, m, 2) if not s.encoder else 0)
 
 # %% ../../nbs/6_runs/02_plan.ipynb #c6d29c23
-CHARS = 4.2  # characters a token
-TEMPLATE = 30  # tokens of a chat template
+_CHARS = 4.2  # characters a token
+_TEMPLATE = 30  # tokens of a chat template
 
 
 @dataclass(frozen=True)
@@ -223,7 +222,7 @@ class Ask:
     written: float  # tokens
 
 
-def turn_asks(
+def _turn_asks(
     settings: Settings,
     history: float = 450.0,  # characters of the shown conversation
     question: float = 40.0,  # characters
@@ -238,14 +237,14 @@ def turn_asks(
     )
 
     def size(*keys):
-        return sum(len(prompts[key]) for key in keys) / CHARS + TEMPLATE
+        return sum(len(prompts[key]) for key in keys) / _CHARS + _TEMPLATE
 
-    talk, q, a = history / CHARS, question / CHARS, answer / CHARS
+    talk, q, a = history / _CHARS, question / _CHARS, answer / _CHARS
     document = (
         settings.chunks.parent_size
         if settings.retrieval.parent_swap
         else settings.chunks.child_size
-    ) / CHARS
+    ) / _CHARS
     head, documents = size("grade.system", "grade.user") + talk + q, k * document
     first = size("generate.system", "generate.user") + documents + talk + q
     looked = size("check.system", "check.user") + documents + q + a
@@ -331,7 +330,7 @@ class Plan:
         return html_table(["step", "what", "amount", "where from"], self.rows(), note)
 
 # %% ../../nbs/6_runs/02_plan.ipynb #5b9d5a3e
-MARGIN = 0.5e9  # bytes of a GPU that fragments and kernels take
+_MARGIN = 0.5e9  # bytes of a GPU that fragments and kernels take
 
 
 def shape_named(
@@ -346,7 +345,7 @@ def shape_named(
         return None
 
 
-def fitting_tokens(
+def _fitting_tokens(
     s: Shape, dtype: str, free: float, tokens: int, rows: int
 ) -> int:  # 0: not even 512
     "The largest batch, halving from `tokens`, that fits into so many bytes."
@@ -366,10 +365,10 @@ def chat_lines(
         return []
     dtype = pick_dtype(spec, m.capability)
     weights, most = weight_bytes(s, dtype, spec.quantization), m.gpu_bytes if m.gpus else m.memory
-    tokens, free = settings.batch_tokens, most - weights - beside - MARGIN
+    tokens, free = settings.batch_tokens, most - weights - beside - _MARGIN
     batch = tokens * cache_bytes(s, dtype) + work_bytes(s, dtype, tokens, settings.batch_size)
     fits, name = (
-        fitting_tokens(s, dtype, free, tokens, settings.batch_size),
+        _fitting_tokens(s, dtype, free, tokens, settings.batch_size),
         spec.name.split("/")[-1],
     )
     problem = ""
@@ -416,21 +415,21 @@ def helper_lines(
     return lines, beside
 
 # %% ../../nbs/6_runs/02_plan.ipynb #74b1afd5
-CHILDREN = {
+_CHILDREN = {
     "clapnq": (183_408, 2.8),
     "cloud": (72_442, 6.4),
     "fiqa": (61_022, 3.0),
     "govt": (49_607, 8.1),
 }  # passages; children of each
-PASSAGES = sum(n for n, _ in CHILDREN.values())
-NETWORK = 40e6  # assumed: bytes a second of a download
-SCAN = 20e9  # bytes a second of an exact search: 0.35 s measured for 1.6 million vectors of 1,024
+PASSAGES = sum(n for n, _ in _CHILDREN.values())
+_NETWORK = 40e6  # assumed: bytes a second of a download
+_SCAN = 20e9  # bytes a second of an exact search: 0.35 s measured for 1.6 million vectors of 1,024
 OFFICIAL = 0.4e9  # bytes of the benchmark's files
 
 
 def children_of(passages: int, settings: Settings) -> int:
     "Children of so many passages, as the benchmark's are mixed and the settings cut them."
-    whole = sum(n * each for n, each in CHILDREN.values()) / PASSAGES
+    whole = sum(n * each for n, each in _CHILDREN.values()) / PASSAGES
     return round(
         passages
         * whole
@@ -439,14 +438,14 @@ def children_of(passages: int, settings: Settings) -> int:
     )
 
 
-def ingest_lines(settings: Settings, m: Machine, passages: int) -> list[Line]:
+def _ingest_lines(settings: Settings, m: Machine, passages: int) -> list[Line]:
     "Building the index."
     s, n = shape_named(settings.embedder), children_of(passages, settings)
     if s is None:
         return []
-    tokens = 0.8 * settings.chunks.child_size / CHARS
-    on = m if settings.embedder.device != "cpu" else replace(m, gpus=0, flops=CPU_FLOPS)
-    hours = read_seconds(s, False, on, n * tokens) / 3600
+    tokens = 0.8 * settings.chunks.child_size / _CHARS
+    on = m if settings.embedder.device != "cpu" else replace(m, gpus=0, flops=_CPU_FLOPS)
+    hours = _read_seconds(s, False, on, n * tokens) / 3600
     disk = disk_needed(n, s.hidden)
     mapped = n * s.hidden * 4
     return [
@@ -471,24 +470,24 @@ def ingest_lines(settings: Settings, m: Machine, passages: int) -> list[Line]:
     ]
 
 # %% ../../nbs/6_runs/02_plan.ipynb #0bcad2b6
-def asking_seconds(
+def _asking_seconds(
     asks: Sequence[Ask], spec: ModelSpec, m: Machine, rows: int
 ) -> tuple[float, float]:  # reading, writing
     "Seconds a turn, or a judged answer, that a chat model takes."
     s, four = shape_named(spec), spec.quantization == "nf4"
     together = max(1, rows // 2)
-    reading = sum(x.times * read_seconds(s, four, m, x.read, 1 / together) for x in asks)
+    reading = sum(x.times * _read_seconds(s, four, m, x.read, 1 / together) for x in asks)
     return reading, sum(
-        x.times * x.written * step_seconds(s, four, m, together, int(x.prompt)) / together
+        x.times * x.written * _step_seconds(s, four, m, together, int(x.prompt)) / together
         for x in asks
     )
 
 
-def run_lines(settings: Settings, m: Machine, turns: int, passages: int) -> list[Line]:
+def _run_lines(settings: Settings, m: Machine, turns: int, passages: int) -> list[Line]:
     "Answering so many turns."
-    asks, lines = turn_asks(settings), []
+    asks, lines = _turn_asks(settings), []
     if shape_named(settings.chat) is not None:
-        reading, writing = asking_seconds(asks, settings.chat, m, settings.batch_size)
+        reading, writing = _asking_seconds(asks, settings.chat, m, settings.batch_size)
         told = sum(x.times * x.read for x in asks), sum(x.times * x.written for x in asks)
         lines = [
             Line(
@@ -509,20 +508,20 @@ def run_lines(settings: Settings, m: Machine, turns: int, passages: int) -> list
     if settings.reranker and (s := shape_named(settings.reranker)):
         pairs, on = (
             settings.retrieval.top_k,
-            m if settings.reranker.device != "cpu" else replace(m, gpus=0, flops=CPU_FLOPS),
+            m if settings.reranker.device != "cpu" else replace(m, gpus=0, flops=_CPU_FLOPS),
         )
-        tokens = pairs * (0.8 * settings.chunks.child_size / CHARS + 30)
+        tokens = pairs * (0.8 * settings.chunks.child_size / _CHARS + 30)
         lines.append(
             Line(
                 "run",
                 f"{on.device}: rerank {pairs} a turn",
-                turns * read_seconds(s, False, on, tokens) / 3600,
+                turns * _read_seconds(s, False, on, tokens) / 3600,
                 "h",
                 "one pass a pair",
             )
         )
     if s := shape_named(settings.embedder):
-        seconds = children_of(passages, settings) * s.hidden * 4 / SCAN
+        seconds = children_of(passages, settings) * s.hidden * 4 / _SCAN
         lines.append(
             Line(
                 "run",
@@ -541,7 +540,7 @@ JUDGED = (
 )  # of the seed paper's judge, an answer
 
 # %% ../../nbs/6_runs/02_plan.ipynb #51f2b438
-def fetch_lines(specs: Sequence[ModelSpec], m: Machine) -> list[Line]:
+def _fetch_lines(specs: Sequence[ModelSpec], m: Machine) -> list[Line]:
     "Data and models that are fetched; what comes in a package, or is a folder here, is not."
     named = {
         spec.name: shape_named(spec)
@@ -557,14 +556,14 @@ def fetch_lines(specs: Sequence[ModelSpec], m: Machine) -> list[Line]:
         Line(
             "fetch",
             "network",
-            total / NETWORK / 3600,
+            total / _NETWORK / 3600,
             "h",
-            f"{NETWORK / 1e6:.0f} MB a second assumed",
+            f"{_NETWORK / 1e6:.0f} MB a second assumed",
         ),
     ]
 
 
-def disk_problem(lines: Sequence[Line], m: Machine) -> str:  # "" if all fits
+def _disk_problem(lines: Sequence[Line], m: Machine) -> str:  # "" if all fits
     "Whether models, data and index fit on the disk together."
     total = sum(x.amount for x in lines if x.what.startswith("disk")) * 1e9
     if total <= m.disk:
@@ -591,14 +590,14 @@ def plan(
         *([judge.chat] if judge else []),
     ]
     lines = [
-        *fetch_lines(specs, machine),
-        *ingest_lines(settings, machine, passages),
+        *_fetch_lines(specs, machine),
+        *_ingest_lines(settings, machine, passages),
         *chat_lines("run", settings, machine, beside),
         *helpers,
-        *run_lines(settings, machine, turns, passages),
+        *_run_lines(settings, machine, turns, passages),
     ]
     if judge and shape_named(judge.chat):
-        seconds = sum(asking_seconds(JUDGED, judge.chat, machine, judge.batch_size))
+        seconds = sum(_asking_seconds(JUDGED, judge.chat, machine, judge.batch_size))
         lines += [
             *chat_lines("judge", judge, machine),
             Line(
@@ -609,7 +608,7 @@ def plan(
                 f"{len(JUDGED)} calls an answer; the generator is sent away first",
             ),
         ]
-    if problem := disk_problem(lines, machine):
+    if problem := _disk_problem(lines, machine):
         lines[0] = replace(lines[0], problem=problem)
     return Plan(machine, tuple(lines))
 

@@ -50,13 +50,12 @@ from ..systems.stages import Toolbox
 from ..systems.system import System, take_turn
 
 # %% auto #0
-__all__ = ['PACKAGES', 'SELECTIONS', 'OWN', 'package_versions', 'machine', 'git_commit', 'library_generation', 'identity',
-           'begin_session', 'end_session', 'keep_tasks', 'last_questions', 'selected', 'chunks_of', 'load_toolbox',
-           'open_web', 'Recorder', 'circumstances', 'work_on', 'run_tasks', 'input_line', 'write_predictions',
-           'Dialogue', 'own_history', 'talk_through', 'live_run']
+__all__ = ['SELECTIONS', 'package_versions', 'machine', 'identity', 'begin_session', 'end_session', 'keep_tasks',
+           'last_questions', 'selected', 'chunks_of', 'load_toolbox', 'open_web', 'Recorder', 'circumstances',
+           'run_tasks', 'write_predictions', 'Dialogue', 'live_run']
 
 # %% ../../nbs/6_runs/00_run.ipynb #8649c427
-PACKAGES = (
+_PACKAGES = (
     "mtrag_nb",
     "torch",
     "transformers",
@@ -71,7 +70,7 @@ PACKAGES = (
 
 
 def package_versions(
-    packages: Iterable[str] = PACKAGES,
+    packages: Iterable[str] = _PACKAGES,
 ) -> dict[str, str]:  # "" for one that is not installed
     "Installed versions."
 
@@ -102,7 +101,7 @@ def machine() -> dict:
     }
 
 
-def git_commit() -> str:
+def _git_commit() -> str:
     "The commit of the clone that the package lies in; '' outside a clone."
     clone = Path(mtrag_nb.__file__).parents[1]
     if not (clone / ".git").exists():
@@ -112,7 +111,7 @@ def git_commit() -> str:
     ).stdout.strip()
 
 # %% ../../nbs/6_runs/00_run.ipynb #5b17b40d
-def library_generation(retriever: object) -> int:
+def _library_generation(retriever: object) -> int:
     "The generation of the library that is searched (`search.library`); 0 for any other source of passages."
     return getattr(getattr(getattr(retriever, "index", None), "manifest", None), "generation", 0)
 
@@ -134,7 +133,7 @@ def identity(
         "prompts": digest(prompts),
         "chat": tools.chat.fingerprint,
         "embedder": tools.embedder.fingerprint,
-        **({"generation": n} if (n := library_generation(tools.retriever)) else {}),
+        **({"generation": n} if (n := _library_generation(tools.retriever)) else {}),
         "retriever": tools.retriever.fingerprint,
         **({"clarify": gate_digest()} if getattr(settings.own, "clarify", False) else {}),
         **({} if getattr(tools.chat, "exact", True) else {"batch_size": tools.settings.batch_size}),
@@ -333,13 +332,13 @@ def circumstances() -> dict:
     started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     return {
         "packages": package_versions(),
-        "commit": git_commit(),
+        "commit": _git_commit(),
         "machine": machine(),
         "sessions": [{"started": started}],
     }
 
 
-def work_on(
+def _work_on(
     folder: Path,
     system: System,
     tasks: Sequence[Task],
@@ -414,7 +413,7 @@ def run_tasks(
         with only_writer(folder, "run"):
             begin_session(folder, entries)
             keep_tasks(folder, tasks)
-            work_on(folder, system, tasks, tools, minutes, progress, models)
+            _work_on(folder, system, tasks, tools, minutes, progress, models)
             run = Run(folder)
             write_predictions(run, tasks, lines)
     finally:
@@ -423,7 +422,7 @@ def run_tasks(
     return run
 
 # %% ../../nbs/6_runs/00_run.ipynb #50e5b0a6
-def input_line(task: Task) -> dict:
+def _input_line(task: Task) -> dict:
     "A task as a line of an input file, for one that did not come from a file."
     said = [*(plain(u) for u in task.history), {"speaker": "user", "text": task.question}]
     return {
@@ -463,7 +462,7 @@ def write_predictions(
                     remedy="Remove the line of that turn: the same command answers it anew",
                 )
             found = predicted_passages([run.passages[i] for i in t.contexts], scores)
-            yield prediction_line((lines or {}).get(task.id) or input_line(task), found, t.answer)
+            yield prediction_line((lines or {}).get(task.id) or _input_line(task), found, t.answer)
         yield from others
 
     return write_jsonl(path, rows())
@@ -507,7 +506,7 @@ class Dialogue:
         self.history, self.turns = (), []
 
 # %% ../../nbs/6_runs/00_run.ipynb #868904c0
-def own_history(
+def _own_history(
     task: Task,
     before: Sequence[
         tuple[Task, str]
@@ -530,7 +529,7 @@ def own_history(
     return tuple(turns)
 
 # %% ../../nbs/6_runs/00_run.ipynb #c3707b48
-def talk_through(
+def _talk_through(
     tasks: Sequence[Task],  # of one conversation
     done: Mapping[str, Trajectory],  # task id -> turns that were finished earlier
     take,  # task -> trajectory
@@ -539,7 +538,7 @@ def talk_through(
     "The turns of a conversation on its own answers."
     out, before = [], []
     for given in sorted(tasks, key=lambda t: t.turn):
-        asked = replace(given, history=own_history(given, before))
+        asked = replace(given, history=_own_history(given, before))
         if given.id not in done and late():
             break
         t = done.get(given.id) or take(asked)
@@ -587,7 +586,7 @@ def _hold(
         with work, Recorder(folder, tools) as recorder:
             work.through(
                 list(talks.values()),
-                lambda talk: talk_through(
+                lambda talk: _talk_through(
                     talk, done, take, lambda: time.monotonic() > work.deadline
                 ),
                 finish,
@@ -601,7 +600,7 @@ def _hold(
     return asked
 
 # %% ../../nbs/6_runs/00_run.ipynb #2dd41dfd
-OWN = {"history": "own"}  # in the identity of a live run
+_OWN = {"history": "own"}  # in the identity of a live run
 
 
 def live_run(
@@ -621,7 +620,7 @@ def live_run(
         tasks = [replace(t, contexts=None) for t in tasks]
     tools = load_toolbox(settings, models, index, tasks, setting)
     entries = {
-        "identity": {**identity(system, setting, tools), **OWN},
+        "identity": {**identity(system, setting, tools), **_OWN},
         "about": system.about,
         "settings": settings,
         **circumstances(),

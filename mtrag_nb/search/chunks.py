@@ -31,11 +31,10 @@ from ..core.settings import ChunkSettings
 from ..core.types import DataError, Passage, SettingsError
 
 # %% auto #0
-__all__ = ['SEPARATORS', 'CHUNK_NAMESPACE', 'spans', 'Chunk', 'split_text', 'chunk_passage', 'capped', 'node_id',
-           'passages_to_documents', 'ParentChildNodeParser']
+__all__ = ['spans', 'Chunk', 'split_text', 'chunk_passage', 'capped', 'node_id', 'passages_to_documents', 'ParentChildNodeParser']
 
 # %% ../../nbs/4_search/00_chunks.ipynb #dc94624e
-SEPARATORS = ("\n\n", "\n", " ", "")  # LangChain's defaults, which the seed paper uses
+_SEPARATORS = ("\n\n", "\n", " ", "")  # LangChain's defaults, which the seed paper uses
 
 
 def _cuts(text: str, start: int, end: int, separator: str) -> Sequence[int]:
@@ -103,7 +102,7 @@ def spans(
     overlap: int,  # most characters that a span repeats from the one before
     start: int = 0,  # split only text[start:end]
     end: int | None = None,
-    separators: Sequence[str] = SEPARATORS,  # coarse to fine; the last is used when none occurs
+    separators: Sequence[str] = _SEPARATORS,  # coarse to fine; the last is used when none occurs
 ) -> list[tuple[int, int]]:  # (start, end) into `text`, in order
     "The chunks of `RecursiveCharacterTextSplitter` as offsets. Raises SettingsError for an impossible size or overlap."
     if size < 1 or not 0 <= overlap <= size:
@@ -180,7 +179,7 @@ def capped(
                 yield p
 
 # %% ../../nbs/4_search/00_chunks.ipynb #6007a9bf
-CHUNK_NAMESPACE = uuid.UUID(
+_CHUNK_NAMESPACE = uuid.UUID(
     "5c8c1c4e-7f0e-5d0f-9a52-6d7472616721"
 )  # any constant would do; it must never change
 
@@ -189,7 +188,7 @@ def node_id(
     chunk_id: str,  # e.g. "d7#0-1180"
 ) -> str:  # a UUID: node id and Qdrant point id
     "The node id of a chunk, the same always: `uuid.uuid5` of it, at a tenth of its cost."
-    h = hashlib.sha1(CHUNK_NAMESPACE.bytes + chunk_id.encode()).hexdigest()
+    h = hashlib.sha1(_CHUNK_NAMESPACE.bytes + chunk_id.encode()).hexdigest()
     return f"{h[:8]}-{h[8:12]}-5{h[13:16]}-{'89ab'[int(h[16], 16) & 3]}{h[17:20]}-{h[20:32]}"
 
 # %% ../../nbs/4_search/00_chunks.ipynb #265b1b8a

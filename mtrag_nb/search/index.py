@@ -81,18 +81,14 @@ from mtrag_nb.search.chunks import (
 )
 
 # %% auto #0
-__all__ = ['Vectors', 'SPARSE_NAME', 'DAMAGED', 'ENGINE_ROOM', 'SESSION', 'GO_ON', 'SAME_SUM', 'FORMAT', 'COLLECTION', 'ALONE',
-           'SENT', 'AHEAD', 'EVERY', 'OVERSAMPLING', 'QUANTILE', 'SAMPLE', 'NEXT', 'READY', 'PARTS', 'WAIT', 'LANCE',
-           'FIELDS', 'BATCH', 'BATCH_ON_GPU', 'PAYLOAD', 'CHECKED', 'CARRIED', 'PART', 'LARGEST_PART', 'Bm25',
-           'store_options', 'sparse_request', 'disk_size', 'exchange', 'EdgeClient', 'sqlite_said', 'words',
-           'vector_sums', 'same_sum', 'ParentStore', 'Manifest', 'manifest_of', 'require_same', 'Piece', 'Cutter',
-           'serve', 'pieces', 'Survey', 'Corpus', 'search_params', 'kilobytes', 'engine_options', 'server_options',
-           'work', 'peak_memory', 'build_graph', 'graph_id', 'graph_on_server', 'make_nearest', 'settle', 'changing',
-           'in_exchange', 'settled', 'on_server', 'store_folder', 'lancedb', 'Words', 'LanceClient', 'open_store',
-           'make_collection', 'batches', 'embedded', 'disk_needed', 'check_points', 'Build', 'add_batch', 'build_index',
-           'children_of', 'vectors_of', 'check_sample', 'check_counts', 'Soundness', 'audit_index', 'Hit', 'Index',
-           'open_folder', 'open_index', 'nearest_recall', 'set_nearest', 'audit', 'Coverage', 'coverage',
-           'export_index', 'import_index', 'overlap']
+__all__ = ['Vectors', 'SPARSE_NAME', 'COLLECTION', 'ALONE', 'SENT', 'AHEAD', 'EVERY', 'NEXT', 'READY', 'PARTS', 'FIELDS', 'BATCH',
+           'BATCH_ON_GPU', 'CARRIED', 'PART', 'LARGEST_PART', 'Bm25', 'sparse_request', 'disk_size', 'exchange',
+           'EdgeClient', 'sqlite_said', 'words', 'ParentStore', 'Manifest', 'require_same', 'Piece', 'Cutter', 'serve',
+           'pieces', 'Survey', 'Corpus', 'search_params', 'kilobytes', 'work', 'build_graph', 'settle', 'changing',
+           'settled', 'lancedb', 'Words', 'LanceClient', 'open_store', 'make_collection', 'batches', 'embedded',
+           'disk_needed', 'Build', 'add_batch', 'build_index', 'children_of', 'vectors_of', 'check_counts', 'Soundness',
+           'Hit', 'Index', 'open_folder', 'open_index', 'set_nearest', 'audit', 'Coverage', 'coverage', 'export_index',
+           'import_index', 'overlap']
 
 # %% ../../nbs/4_search/01_index.ipynb #5b1af76f
 Vectors = tuple[
@@ -128,7 +124,7 @@ class Bm25:
 SPARSE_NAME = "text-sparse-new"  # LlamaIndex's, for collections that it makes itself
 
 
-def store_options(
+def _store_options(
     sparse: SparseSettings | None,  # None: dense vectors alone
 ) -> dict:  # further arguments of QdrantVectorStore
     "What makes a vector store keep sparse vectors too."
@@ -289,7 +285,7 @@ def _config(vectors: object, sparse: dict | None) -> edge.EdgeConfig:
     )
 
 # %% ../../nbs/4_search/01_index.ipynb #9c66306f
-DAMAGED = "Restore the folder from a copy, import the index again (mtrag index import), or build it in a new folder"
+_DAMAGED = "Restore the folder from a copy, import the index again (mtrag index import), or build it in a new folder"
 
 
 def _engine_fault(e: BaseException) -> bool:
@@ -309,19 +305,19 @@ def _engine(folder: Path) -> Iterator[None]:
         raise DataError(
             f"the engine cannot use its files ({said})",
             folder,
-            remedy=f"They may be damaged. {DAMAGED}",
+            remedy=f"They may be damaged. {_DAMAGED}",
         ) from None
 
 # %% ../../nbs/4_search/01_index.ipynb #eea82fac
-ENGINE_ROOM = 80  # MB
+_ENGINE_ROOM = 80  # MB
 
 
 def _check_room_to_open(folder: Path) -> None:
     "Raises DiskFull if the disk has no room for what the engine writes when it opens a folder."
     free = shutil.disk_usage(folder).free / 1e6
-    if free < ENGINE_ROOM:
+    if free < _ENGINE_ROOM:
         raise DiskFull(
-            f"the disk is full: {free:.0f} MB free, and opening an index takes up to {ENGINE_ROOM} MB",
+            f"the disk is full: {free:.0f} MB free, and opening an index takes up to {_ENGINE_ROOM} MB",
             folder,
             remedy="Make room and start again; the index is as it was",
         )
@@ -350,7 +346,7 @@ def _writable_copy(
 ) -> tempfile.TemporaryDirectory:  # gone when nobody holds it any more
     "A copy of a folder that cannot be written to. Raises DiskFull if it does not fit."
     place, size = Path(tempfile.gettempdir()), disk_size(folder) / 1e6
-    if (free := shutil.disk_usage(place).free / 1e6) < size + ENGINE_ROOM:
+    if (free := shutil.disk_usage(place).free / 1e6) < size + _ENGINE_ROOM:
         raise DiskFull(
             f"it cannot be written to, as the engine needs, and its copy of {size:.0f} MB does not fit into {place}, "
             f"where {free:.0f} MB are free",
@@ -632,7 +628,7 @@ create table if not exists sums (number integer primary key, id text, children i
 create table if not exists sessions (
     begun text primary key, passages integer, children integer, characters integer, parse real, embed real, write real);
 """
-SESSION = (
+_SESSION = (
     "begun",
     "passages",
     "children",
@@ -641,7 +637,7 @@ SESSION = (
     "embed",
     "write",
 )  # the last three in seconds
-GO_ON = "Make room and start again: what is stored is kept, and the build goes on behind it"
+_GO_ON = "Make room and start again: what is stored is kept, and the build goes on behind it"
 
 
 @contextmanager
@@ -651,12 +647,12 @@ def sqlite_said(path: Path) -> Iterator[None]:
         yield
     except sqlite3.DatabaseError as e:
         if "disk is full" in str(e):
-            raise DiskFull("the disk is full", path, remedy=GO_ON) from e
+            raise DiskFull("the disk is full", path, remedy=_GO_ON) from e
         if "locked" in str(e):
             raise DataError(
                 "another process is writing it", path, remedy="Wait until it has ended"
             ) from e
-        raise DataError(f"no tables of an index ({e})", path, remedy=DAMAGED) from e
+        raise DataError(f"no tables of an index ({e})", path, remedy=_DAMAGED) from e
 
 # %% ../../nbs/4_search/01_index.ipynb #87a3ca07
 class _Tables:
@@ -670,7 +666,7 @@ class _Tables:
         self.path, self._lock = Path(path), threading.Lock()
         if not write and not self.path.is_file():
             raise DataError(
-                "no such file, but it is a part of the index", self.path, remedy=DAMAGED
+                "no such file, but it is a part of the index", self.path, remedy=_DAMAGED
             )
         address = self.path.absolute().as_uri() + ("" if write else "?mode=ro")
         with sqlite_said(self.path):
@@ -716,7 +712,7 @@ def words(text: str) -> list[str]:
     return re.findall(r"[^\W_]+", text.lower())
 
 # %% ../../nbs/4_search/01_index.ipynb #037c44a4
-SAME_SUM = 0.01  # for one vector; the root of n times it for n
+_SAME_SUM = 0.01  # for one vector; the root of n times it for n
 
 
 @lru_cache
@@ -728,7 +724,7 @@ def _signs(dim: int) -> np.ndarray:  # float32 [dim], of +1 and -1
     return 2 * bits.astype(np.float32) - 1
 
 
-def vector_sums(
+def _vector_sums(
     vectors: np.ndarray,  # float [children, dim], in the order of the passages
     children: Sequence[int],  # of each passage, at least one
 ) -> list[float]:
@@ -743,9 +739,9 @@ def vector_sums(
     )
 
 
-def same_sum(noted: float, found: float, children: int) -> bool:
+def _same_sum(noted: float, found: float, children: int) -> bool:
     "Whether two check sums of as many children are the same but for rounding."
-    return abs(noted - found) <= SAME_SUM * children**0.5
+    return abs(noted - found) <= _SAME_SUM * children**0.5
 
 # %% ../../nbs/4_search/01_index.ipynb #57f8ca16
 class _Progress(_Tables):
@@ -783,7 +779,7 @@ class _Progress(_Tables):
 
     def note(self, begun: str, done: Mapping[str, float]) -> None:
         "Note what a session of the build has done so far, and the seconds of its steps."
-        row = [begun, *(done.get(k, 0) for k in SESSION[1:])]
+        row = [begun, *(done.get(k, 0) for k in _SESSION[1:])]
         with self._lock, sqlite_said(self.path), self._db as db:
             db.execute("insert or replace into sessions values (?,?,?,?,?,?,?)", row)
 
@@ -792,7 +788,7 @@ class _Progress(_Tables):
         if not self._all("select 1 from sqlite_master where name = 'sessions'"):
             return []
         return [
-            dict(zip(SESSION, row)) for row in self._all("select * from sessions order by begun")
+            dict(zip(_SESSION, row)) for row in self._all("select * from sessions order by begun")
         ]
 
     def counts(self) -> dict[str, dict[str, int]]:
@@ -857,7 +853,7 @@ class ParentStore(_Progress):
         return self._all("select id, children, sum from sums where number % ? = 0", [every])
 
 # %% ../../nbs/4_search/01_index.ipynb #cfa2cd3c
-FORMAT = 1  # of the index folder
+_FORMAT = 1  # of the index folder
 COLLECTION = "mtrag_unified"  # seed paper, II.A.c
 
 
@@ -873,10 +869,10 @@ def _manifest_data(folder: str | Path) -> dict:
     try:
         data = read_json(path)
     except DataError as e:
-        raise DataError(e.problem, path, remedy=DAMAGED) from None
-    if (found := data.get("format")) != FORMAT:
+        raise DataError(e.problem, path, remedy=_DAMAGED) from None
+    if (found := data.get("format")) != _FORMAT:
         raise IndexMismatch(
-            f"{folder} holds an index of format {str(found)[:40]}, and this version reads format {FORMAT}. "
+            f"{folder} holds an index of format {str(found)[:40]}, and this version reads format {_FORMAT}. "
             "Build another one in a new folder"
         )
     return data
@@ -906,7 +902,7 @@ class Manifest:
     domains: Mapping[str, Mapping[str, int]] = field(
         default_factory=dict
     )  # domain -> passages, parents, children
-    format: int = FORMAT
+    format: int = _FORMAT
     sparse: SparseSettings | None = None  # the settings of its sparse vectors, if it has some
     vectors: str = "float32"  # "float16": they were carried in half precision
     titles: bool = False  # True: each child was embedded with its passage's title before it
@@ -948,10 +944,10 @@ class Manifest:
     @classmethod
     def load(cls, folder: str | Path) -> Manifest:
         "Read `manifest.json`. Raises DataError if there is none or it is damaged, IndexMismatch if another version wrote it."
-        return manifest_of(_manifest_data(folder), Path(folder) / "manifest.json")
+        return _manifest_of(_manifest_data(folder), Path(folder) / "manifest.json")
 
 
-def manifest_of(
+def _manifest_of(
     data: Mapping,  # as it is written down
     path: object,  # for the message
 ) -> Manifest:
@@ -959,7 +955,7 @@ def manifest_of(
     try:
         return structured(Manifest, data)
     except (TypeError, AttributeError, SettingsError) as e:
-        raise DataError(f"not the manifest of an index ({e})", path, remedy=DAMAGED) from None
+        raise DataError(f"not the manifest of an index ({e})", path, remedy=_DAMAGED) from None
 
 # %% ../../nbs/4_search/01_index.ipynb #9d4b9a5f
 def require_same(
@@ -1218,7 +1214,7 @@ class Corpus:
         )
 
 # %% ../../nbs/4_search/01_index.ipynb #3c000007
-OVERSAMPLING = (
+_OVERSAMPLING = (
     2.0  # with int8: of the hits wanted, so many times as many are compared again in full
 )
 
@@ -1230,7 +1226,7 @@ def search_params(
     if nearest is None:
         return qm.SearchParams(exact=True)
     again = (
-        qm.QuantizationSearchParams(rescore=True, oversampling=OVERSAMPLING)
+        qm.QuantizationSearchParams(rescore=True, oversampling=_OVERSAMPLING)
         if nearest.int8
         else None
     )
@@ -1238,7 +1234,7 @@ def search_params(
     return qm.SearchParams(**{k: v for k, v in options.items() if v is not None})
 
 # %% ../../nbs/4_search/01_index.ipynb #3c00000a
-QUANTILE = (
+_QUANTILE = (
     0.99  # of the numbers in the vectors: what lies outside is cut off when they become 8 bits
 )
 
@@ -1251,14 +1247,14 @@ def kilobytes(
     return max(10, children * 4 * dim // 1024)
 
 # %% ../../nbs/4_search/01_index.ipynb #3e7c2f3f
-def engine_options(
+def _engine_options(
     nearest: NearestSettings,
     dim: int,
     threads: int = 0,  # that build the graph; 0: as many as there are cores
 ) -> dict:
     "The options of the embedded engine, parts of its `EdgeConfig`."
     int8 = (
-        edge.ScalarQuantizationConfig(edge.ScalarType.Int8, quantile=QUANTILE, always_ram=True)
+        edge.ScalarQuantizationConfig(edge.ScalarType.Int8, quantile=_QUANTILE, always_ram=True)
         if nearest.int8
         else None
     )
@@ -1276,7 +1272,7 @@ def engine_options(
     }
 
 # %% ../../nbs/4_search/01_index.ipynb #3c00000b
-def server_options(
+def _server_options(
     nearest: NearestSettings | None,  # None: no graph and no 8 bits
     dim: int,
 ) -> dict:
@@ -1284,7 +1280,7 @@ def server_options(
     n = nearest or NearestSettings(m=0, int8=True)
     size = kilobytes(n.exact_below, dim)
     scalar = qm.ScalarQuantizationConfig(
-        type=qm.ScalarType.INT8, quantile=QUANTILE, always_ram=True
+        type=qm.ScalarType.INT8, quantile=_QUANTILE, always_ram=True
     )
     int8 = (
         qm.ScalarQuantization(scalar=scalar) if nearest and nearest.int8 else qm.Disabled.DISABLED
@@ -1317,7 +1313,7 @@ def _made_of(collection: Path) -> dict:
     return {"vectors": dense, "sparse_vectors": sparse or None}
 
 # %% ../../nbs/4_search/01_index.ipynb #3c000011
-SAMPLE = 2000  # vectors in the graph that tells how long the whole one takes
+_SAMPLE = 2000  # vectors in the graph that tells how long the whole one takes
 
 
 def work(
@@ -1329,7 +1325,7 @@ def work(
 # %% ../../nbs/4_search/01_index.ipynb #90a5bceb
 def _sample_seconds(shard: edge.EdgeShard, made_of: Mapping, options: Mapping) -> float:
     "Seconds for a graph of the first vectors of a shard."
-    some, _ = shard.scroll(edge.ScrollRequest(limit=SAMPLE, with_payload=False, with_vector=True))
+    some, _ = shard.scroll(edge.ScrollRequest(limit=_SAMPLE, with_payload=False, with_vector=True))
     with tempfile.TemporaryDirectory() as folder:
         small = edge.EdgeShard.create(folder, edge.EdgeConfig(**made_of, **options))
         small.update(
@@ -1342,7 +1338,7 @@ def _sample_seconds(shard: edge.EdgeShard, made_of: Mapping, options: Mapping) -
     return seconds
 
 # %% ../../nbs/4_search/01_index.ipynb #3c000014
-def peak_memory() -> float:
+def _peak_memory() -> float:
     "The most memory that this process has held, in MiB; 0 where the system does not say."
     try:
         import resource
@@ -1367,7 +1363,7 @@ def _build_here(
     )
     shutil.rmtree(folder / "temp_segments", ignore_errors=True)
     made_of = _made_of(folder)
-    options = engine_options(nearest, next(iter(made_of["vectors"].values())).size, int(threads))
+    options = _engine_options(nearest, next(iter(made_of["vectors"].values())).size, int(threads))
     try:
         shard = edge.EdgeShard.load(collection, edge.EdgeConfig(**made_of, **options))
     except Exception as e:
@@ -1378,7 +1374,7 @@ def _build_here(
     seconds, info = time.perf_counter() - start, shard.info()
     shard.flush()
     shard.close()
-    memory = peak_memory()
+    memory = _peak_memory()
     say(seconds=seconds, cpu=time.process_time(), memory_mib=memory, points=info.points_count)
 
 # %% ../../nbs/4_search/01_index.ipynb #3c000017
@@ -1446,7 +1442,10 @@ def _check_closed_and_room(collection: Path) -> None:
             remedy="Close it (index.close()), then start again",
         )
     _load_shard(collection).close()
-    need, free = 3 * disk_size(collection) + ENGINE_ROOM * 10**6, shutil.disk_usage(collection).free
+    need, free = (
+        3 * disk_size(collection) + _ENGINE_ROOM * 10**6,
+        shutil.disk_usage(collection).free,
+    )
     if free < need:
         raise DiskFull(
             f"building a graph takes {need / 1e9:.1f} GB for a while, and {free / 1e9:.1f} GB are free",
@@ -1493,7 +1492,7 @@ def build_graph(
         copy = Path(shutil.copytree(collection, place / "copy", copy_function=_copy_file))
         sizes = [sum(sizes), *(n for n in sizes if n >= nearest.exact_below)]
         took = _built_beside(
-            collection, copy, nearest, work(sizes) / work([SAMPLE]), progress, threads
+            collection, copy, nearest, work(sizes) / work([_SAMPLE]), progress, threads
         )
         exchange(collection, copy)
     finally:
@@ -1501,7 +1500,7 @@ def build_graph(
     return took
 
 # %% ../../nbs/4_search/01_index.ipynb #3c000021
-def graph_id(
+def _graph_id(
     collection: Path,
 ) -> str:  # "" where there is none
     "A name for the graph and the 8-bit numbers of a collection, by their files."
@@ -1518,7 +1517,7 @@ def graph_id(
     return sha.hexdigest()[:16] if files else ""
 
 # %% ../../nbs/4_search/01_index.ipynb #3c000024
-def graph_on_server(
+def _graph_on_server(
     client: QdrantClient,
     nearest: NearestSettings | None,  # None: no graph and no 8 bits
     dim: int,
@@ -1526,7 +1525,7 @@ def graph_on_server(
     pause: float = 2.0,  # seconds between two looks
 ) -> None:
     "Have a server build, and wait until it is done. Raises ServerError if it says that it cannot."
-    client.update_collection(COLLECTION, **server_options(nearest, dim))
+    client.update_collection(COLLECTION, **_server_options(nearest, dim))
     quiet = 0
     with tqdm(unit=" vectors", desc="graph", disable=not progress) as bar:
         while quiet < 2:  # green at once means that it has not begun
@@ -1539,7 +1538,7 @@ def graph_on_server(
             quiet = quiet + 1 if info.status == qm.CollectionStatus.GREEN else 0
 
 # %% ../../nbs/4_search/01_index.ipynb #3c00002b
-def make_nearest(
+def _make_nearest(
     folder: str | Path,  # of a finished index, open nowhere
     nearest: NearestSettings | None,  # None: all vectors are compared again
     client: QdrantClient | None = None,  # of the server that it lies on, if it does
@@ -1562,11 +1561,11 @@ def make_nearest(
             plainly.save(folder)
         large = nearest is not None and sum(children) >= nearest.exact_below
         if old.url:
-            graph_on_server(client, nearest if large else None, old.dim, progress)
+            _graph_on_server(client, nearest if large else None, old.dim, progress)
         elif large:
             build_graph(folder / "qdrant" / COLLECTION, nearest, children, progress, threads)
         name = (
-            "" if not large else "server" if old.url else graph_id(folder / "qdrant" / COLLECTION)
+            "" if not large else "server" if old.url else _graph_id(folder / "qdrant" / COLLECTION)
         )
         new = replace(plainly, nearest=nearest, graph=name)
         if new != plainly:
@@ -1628,10 +1627,10 @@ def changing(
     settle(folder)
 
 # %% ../../nbs/4_search/01_index.ipynb #aa7b32c1
-WAIT = 10.0  # seconds for an exchange that another process has begun; it takes milliseconds
+_WAIT = 10.0  # seconds for an exchange that another process has begun; it takes milliseconds
 
 
-def in_exchange(folder: Path) -> bool:
+def _in_exchange(folder: Path) -> bool:
     "Whether parts of a folder may be of two states."
     return (folder / READY).exists()
 
@@ -1640,10 +1639,10 @@ def settled(
     folder: Path,
 ) -> None:
     "See that a folder is in one state before it is read. Raises InUse if another process does not come to an end, DataError if it cannot."
-    end = time.monotonic() + WAIT
-    while in_exchange(folder) or (folder / NEXT).exists():
+    end = time.monotonic() + _WAIT
+    while _in_exchange(folder) or (folder / NEXT).exists():
         if not os.access(folder, os.W_OK):
-            if not in_exchange(folder):
+            if not _in_exchange(folder):
                 return
             raise DataError(
                 "a change of it was interrupted, and it cannot be written to",
@@ -1654,23 +1653,23 @@ def settled(
             with only_writer(folder, "library"):
                 settle(folder)
         except InUse:
-            if not in_exchange(folder):
+            if not _in_exchange(folder):
                 return
             if time.monotonic() > end:
                 raise
             time.sleep(0.02)
 
 # %% ../../nbs/4_search/01_index.ipynb #5fab082f
-LANCE = "lance"
+_LANCE = "lance"
 
 
-def on_server(url: str) -> bool:
-    return url not in ("", LANCE)
+def _on_server(url: str) -> bool:
+    return url not in ("", _LANCE)
 
 
-def store_folder(folder: Path, url: str) -> Path | str:
+def _store_folder(folder: Path, url: str) -> Path | str:
     'Where the vectors of an index lie in its folder; "" where a server holds them.'
-    return "" if on_server(url) else folder / (LANCE if url else "qdrant")
+    return "" if _on_server(url) else folder / (_LANCE if url else "qdrant")
 
 
 def lancedb():
@@ -1786,11 +1785,11 @@ def _files(folder: Path) -> Iterator[None]:
     except (OSError, RuntimeError, ValueError) as e:
         said = " ".join(str(e).replace(str(folder), "").partition(", /")[0].split())[:200]
         if "No space left" in str(e):
-            raise DiskFull("the disk is full", folder, remedy=GO_ON) from None
+            raise DiskFull("the disk is full", folder, remedy=_GO_ON) from None
         raise DataError(
             f"LanceDB cannot use its files ({said})",
             folder,
-            remedy=f"They may be damaged. {DAMAGED}",
+            remedy=f"They may be damaged. {_DAMAGED}",
         ) from None
 
 # %% ../../nbs/4_search/01_index.ipynb #aeb14b7b
@@ -2122,23 +2121,23 @@ def open_store(
     **options,  # further arguments of QdrantVectorStore, e.g. enable_hybrid with its sparse functions
 ) -> QdrantVectorStore:
     "The vector store of an index. Raises ServerError if there is a url and no server answers there."
-    if bool(folder) == on_server(url):
+    if bool(folder) == _on_server(url):
         raise SettingsError("a vector store lies in a folder or at a url: give one of the two")
     key, whole = os.environ.get("QDRANT_API_KEY"), getattr(url, "whole", url)
-    if on_server(url):
+    if _on_server(url):
         client = QdrantClient(url=whole, api_key=key, check_compatibility=False)
     else:
         client = LanceClient(folder) if url else EdgeClient(folder)
     if folder and client.collection_exists(COLLECTION):
         client.get_collection(COLLECTION)  # QdrantVectorStore would swallow what it raises
     index = [{"field_name": "domain", "field_schema": qm.PayloadSchemaType.KEYWORD}]
-    options = {**store_options(sparse), **options}
+    options = {**_store_options(sparse), **options}
     try:
         return QdrantVectorStore(
             COLLECTION, client=client, payload_indexes=index, batch_size=256, **options
         )
     except Exception as e:
-        if not on_server(url) or isinstance(e, SettingsError):
+        if not _on_server(url) or isinstance(e, SettingsError):
             raise
         raise ServerError(
             f"no Qdrant server answers at {Address(url)} ({type(e).__name__}). "
@@ -2264,7 +2263,7 @@ def _check_new(batch: Sequence[Piece], parents: ParentStore) -> None:
         raise DataError(f"passage id {min(seen)!r} stands twice in the corpus", remedy=remedy)
 
 # %% ../../nbs/4_search/01_index.ipynb #657cfa2e
-PAYLOAD = 2600  # bytes a child takes beside its vector: payload, ids, its share of the parents (9_studies/00_bench, and a tenth)
+_PAYLOAD = 2600  # bytes a child takes beside its vector: payload, ids, its share of the parents (9_studies/00_bench, and a tenth)
 
 
 def disk_needed(
@@ -2273,18 +2272,18 @@ def disk_needed(
     sparse: bool = False,
 ) -> int:  # bytes
     "What so many children take in a finished index."
-    return children * (4 * dim + PAYLOAD + 500 * sparse) + 80 * 10**6  # the engine's log
+    return children * (4 * dim + _PAYLOAD + 500 * sparse) + 80 * 10**6  # the engine's log
 
 
 def _check_room(folder: Path, children: int, dim: int, reserve_mb: int) -> None:
     "Raises DiskFull unless a batch and the reserve fit: a vector and its payload are held twice for a while (segment and log)."
     need, free = (
-        reserve_mb * 10**6 + children * 2 * (4 * dim + PAYLOAD),
+        reserve_mb * 10**6 + children * 2 * (4 * dim + _PAYLOAD),
         shutil.disk_usage(folder).free,
     )
     if free < need:
         said = f"the disk is full: {free / 1e6:.0f} MB free, the next batch needs {need / 1e6:.0f} MB with its reserve"
-        raise DiskFull(said, folder, remedy=GO_ON)
+        raise DiskFull(said, folder, remedy=_GO_ON)
 
 
 @contextmanager
@@ -2293,10 +2292,10 @@ def _room_needed(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as e:
-        raise disk_full(e, folder, GO_ON) from e
+        raise disk_full(e, folder, _GO_ON) from e
 
 # %% ../../nbs/4_search/01_index.ipynb #30f23676
-def check_points(folder: Path, manifest: Manifest, store: QdrantVectorStore) -> None:
+def _check_points(folder: Path, manifest: Manifest, store: QdrantVectorStore) -> None:
     "Raises IndexMismatch unless the collection holds as many points as the manifest counts children."
     counted = manifest.total("children")
     points = (
@@ -2308,7 +2307,7 @@ def check_points(folder: Path, manifest: Manifest, store: QdrantVectorStore) -> 
         raise IndexMismatch(
             f"{folder} counts {counted} children, and its collection {COLLECTION} holds {points}: "
             "it was changed from elsewhere or belongs to another index. "
-            f"{'Use another server' if on_server(manifest.url) else DAMAGED}"
+            f"{'Use another server' if _on_server(manifest.url) else _DAMAGED}"
         )
 
 # %% ../../nbs/4_search/01_index.ipynb #aea532a0
@@ -2341,12 +2340,12 @@ def _begun(folder: Path, manifest: Manifest) -> Iterator[Build]:
     "The build in a folder, its stores open: one that was begun there, or a new one."
     new, tables = not (folder / "manifest.json").exists(), folder / "parents.sqlite"
     if not new and not tables.is_file():
-        raise DataError("no such file, but it is a part of the index", tables, remedy=DAMAGED)
+        raise DataError("no such file, but it is a part of the index", tables, remedy=_DAMAGED)
     with _room_needed(folder), closing(ParentStore(tables)) as parents:
-        store = open_store(store_folder(folder, manifest.url), manifest.url, manifest.sparse)
+        store = open_store(_store_folder(folder, manifest.url), manifest.url, manifest.sparse)
         with closing(store.client):
             if new and manifest.url:
-                check_points(folder, manifest, store)  # a server may hold another index
+                _check_points(folder, manifest, store)  # a server may hold another index
             if new or parents.progress()[0] == 0:
                 make_collection(store.client, manifest.dim, bool(manifest.sparse))
             if new:
@@ -2397,7 +2396,7 @@ def add_batch(
         ]
         roots = [c for piece in batch for c in piece.parents]
         build.parents.commit(
-            roots, rows, str(build.corpus), counted, vector_sums(vectors, children)
+            roots, rows, str(build.corpus), counted, _vector_sums(vectors, children)
         )
     build.done.update(
         passages=len(batch), children=len(texts), characters=sum(len(p.passage.text) for p in batch)
@@ -2436,7 +2435,7 @@ def _finish(build: Build) -> Manifest:
         corpus=build.parents.progress()[1],
         domains=build.parents.counts(),
     )
-    check_points(build.folder, done, build.store)
+    _check_points(build.folder, done, build.store)
     if done != build.manifest:
         done.save(build.folder)
     return done
@@ -2455,7 +2454,7 @@ def _size_of(passages: Iterable[Passage], chunks: ChunkSettings) -> tuple[int | 
 def _check_all_fits(build: Build, children: int | None) -> None:
     "Raises DiskFull if what is left to be stored will not fit on the disk."
     left = (children or 0) - sum(d["children"] for d in build.parents.counts().values())
-    if on_server(build.manifest.url) or left <= 0:
+    if _on_server(build.manifest.url) or left <= 0:
         return
     need, free = (
         disk_needed(left, build.manifest.dim, bool(build.manifest.sparse)),
@@ -2578,7 +2577,7 @@ def vectors_of(
     return np.asarray([r or [0.0] * dim for r in rows], np.float32).reshape(-1, dim)
 
 # %% ../../nbs/4_search/01_index.ipynb #b2e9fafc
-CHECKED = 40  # passages
+_CHECKED = 40  # passages
 
 
 def _at_fault(noted: Sequence[tuple[str, int, float]], vectors: np.ndarray) -> list[str]:
@@ -2588,17 +2587,17 @@ def _at_fault(noted: Sequence[tuple[str, int, float]], vectors: np.ndarray) -> l
         ~(np.abs(np.linalg.norm(vectors.astype(float), axis=1) - 1) < 0.01),
     )
     lengths = np.add.reduceat(wrong, np.cumsum([0, *children[:-1]])) if len(noted) else []
-    found = vector_sums(np.where(wrong[:, None], 0, vectors), children)
+    found = _vector_sums(np.where(wrong[:, None], 0, vectors), children)
     return [
-        name for (name, n, s), f, bad in zip(noted, found, lengths) if bad or not same_sum(s, f, n)
+        name for (name, n, s), f, bad in zip(noted, found, lengths) if bad or not _same_sum(s, f, n)
     ]
 
 
-def check_sample(
+def _check_sample(
     folder: Path, manifest: Manifest, store: QdrantVectorStore, parents: ParentStore
 ) -> None:
     "Raises DataError if a sampled passage has not the vectors that were stored. (Where no sums were noted, only their length is known.)"
-    every = max(1, manifest.total("passages") // CHECKED)
+    every = max(1, manifest.total("passages") // _CHECKED)
     if noted := parents.sums(every):
         ids = [c for name, _, _ in noted for c in children_of(name, parents, manifest.chunks)]
         found = {
@@ -2612,7 +2611,7 @@ def check_sample(
             else [n for n, _, _ in noted]
         )
     else:
-        points, _ = store.client.scroll(COLLECTION, limit=CHECKED, with_vectors=True)
+        points, _ = store.client.scroll(COLLECTION, limit=_CHECKED, with_vectors=True)
         noted = [(p.payload.get("document_id"), 1, 0.0) for p in points]
         bad = [
             n
@@ -2623,7 +2622,7 @@ def check_sample(
         raise DataError(
             f"{len(bad)} of {len(noted)} passages looked at have not the vectors that were stored, the first is {bad[0]!r}",
             folder,
-            remedy=f"Its files are damaged, or belong to another index. {DAMAGED}",
+            remedy=f"Its files are damaged, or belong to another index. {_DAMAGED}",
         )
 
 # %% ../../nbs/4_search/01_index.ipynb #bb2d3ece
@@ -2635,16 +2634,16 @@ def check_counts(
         raise DataError(
             f"it counts otherwise than {Path(folder).name}/manifest.json: one of the two belongs to another index",
             parents.path,
-            remedy=DAMAGED,
+            remedy=_DAMAGED,
         )
-    check_points(folder, manifest, store)
+    _check_points(folder, manifest, store)
     for domain, counts in manifest.domains.items():
         only = qm.Filter(must=[qm.FieldCondition(key="domain", match=qm.MatchValue(value=domain))])
         if (found := store.client.count(COLLECTION, only, exact=True).count) != counts["children"]:
             raise DataError(
                 f"the filter for {domain!r} finds {found} of {counts['children']} children",
                 folder,
-                remedy=f"Its files are damaged. {DAMAGED}",
+                remedy=f"Its files are damaged. {_DAMAGED}",
             )
 
 # %% ../../nbs/4_search/01_index.ipynb #86e131bf
@@ -2702,7 +2701,7 @@ def _read_all(
     for page in _all_points(store):
         vectors = vectors_of(page, store)
         bad = ~(np.abs(np.linalg.norm(vectors.astype(float), axis=1) - 1) < 0.01)
-        each = vector_sums(np.where(bad[:, None], 0, vectors), [1] * len(page))
+        each = _vector_sums(np.where(bad[:, None], 0, vectors), [1] * len(page))
         for p, s, b in zip(page, each, bad):
             name = p.payload.get("document_id", "")
             sums[name] += s
@@ -2732,7 +2731,7 @@ def _embedded_again(
     return len(points), [p.payload["chunk_id"] for p, s in zip(points, same) if not s > 0.99]
 
 # %% ../../nbs/4_search/01_index.ipynb #158ee33b
-def audit_index(
+def _audit_index(
     manifest: Manifest,
     store: QdrantVectorStore,
     parents: ParentStore,
@@ -2742,7 +2741,9 @@ def audit_index(
     "Read all of an index and check it."
     [(tables,), *_] = parents._all("pragma integrity_check")
     (sums, children, wrong), noted = _read_all(store), parents.sums()
-    wrong |= {name for name, n, s in noted if children[name] != n or not same_sum(s, sums[name], n)}
+    wrong |= {
+        name for name, n, s in noted if children[name] != n or not _same_sum(s, sums[name], n)
+    }
     count, other = (
         _embedded_again(store, parents, manifest, embedder, again) if embedder else (0, [])
     )
@@ -3015,11 +3016,11 @@ def _opened(folder: Path, manifest: Manifest, url: str) -> Index:
     with ExitStack() as opened:  # closes what is open if anything is refused
         parents = opened.enter_context(closing(ParentStore(folder / "parents.sqlite", write=False)))
         store = open_store(
-            store_folder(folder, manifest.url), _address(manifest, url), manifest.sparse
+            _store_folder(folder, manifest.url), _address(manifest, url), manifest.sparse
         )
         opened.enter_context(closing(store.client))
         check_counts(folder, manifest, store, parents)
-        check_sample(folder, manifest, store, parents)
+        _check_sample(folder, manifest, store, parents)
         opened.pop_all()
         return Index(folder, manifest, store, parents)
 
@@ -3027,7 +3028,7 @@ def _opened(folder: Path, manifest: Manifest, url: str) -> Index:
 def _changed(folder: Path, manifest: Manifest) -> bool:
     "Whether a library was changed since its manifest was read."
     return bool(manifest.generation) and (
-        in_exchange(folder) or Manifest.load(folder).generation != manifest.generation
+        _in_exchange(folder) or Manifest.load(folder).generation != manifest.generation
     )
 
 
@@ -3070,7 +3071,7 @@ def open_index(
     return open_folder(folder, url)
 
 # %% ../../nbs/4_search/01_index.ipynb #05e10002
-def nearest_recall(
+def _nearest_recall(
     index: Index,
     n: int = 100,  # children whose vectors are the questions
     k: int = 20,
@@ -3096,7 +3097,7 @@ def set_nearest(
 ) -> dict[str, float]:  # recall, as measured at once; empty where all are compared
     "Have an index searched so (`make_nearest`), wherever it lies."
     manifest = Manifest.load(folder)
-    if manifest.url == LANCE:
+    if manifest.url == _LANCE:
         raise SettingsError(
             f"{folder} lies in LanceDB, which compares all vectors: no graph is built over them"
         )
@@ -3108,9 +3109,9 @@ def set_nearest(
         )
         if client:
             opened.enter_context(closing(client))
-        make_nearest(folder, nearest, client, progress)
+        _make_nearest(folder, nearest, client, progress)
     with open_folder(folder, url) as index:
-        return nearest_recall(index) if index.manifest.graph else {}
+        return _nearest_recall(index) if index.manifest.graph else {}
 
 # %% ../../nbs/4_search/01_index.ipynb #93c52a0a
 def audit(
@@ -3119,7 +3120,7 @@ def audit(
     again: int = 50,  # how many
 ) -> Soundness:
     "Read all of an open index: whether its vectors and tables are those that were stored."
-    return audit_index(index.manifest, index.store, index.parents, embedder, again)
+    return _audit_index(index.manifest, index.store, index.parents, embedder, again)
 
 # %% ../../nbs/4_search/01_index.ipynb #28148aa1
 @dataclass(frozen=True, repr=False)
@@ -3376,7 +3377,7 @@ def _head(z: zipfile.ZipFile, path: Path) -> tuple[Manifest, int]:
             f"{path} is of version {head.get('carried')}, and this package reads version {CARRIED}. "
             "Export it again with this package"
         )
-    return manifest_of(head["manifest"], path), head["points"]
+    return _manifest_of(head["manifest"], path), head["points"]
 
 
 def _carried_points(z: zipfile.ZipFile, manifest: Manifest, kind: type) -> Iterator[object]:
@@ -3407,13 +3408,13 @@ def _unpack(
     "Make the index in a folder."
     _check_fits(
         folder,
-        0 if on_server(manifest.url) else disk_needed(points, manifest.dim, bool(manifest.sparse)),
+        0 if _on_server(manifest.url) else disk_needed(points, manifest.dim, bool(manifest.sparse)),
     )
     with z.open("parents.sqlite") as source, open(folder / "parents.sqlite", "wb") as out:
         shutil.copyfileobj(source, out, 2**20)
-    store = open_store(store_folder(folder, manifest.url), manifest.url, manifest.sparse)
+    store = open_store(_store_folder(folder, manifest.url), manifest.url, manifest.sparse)
     with closing(store.client):
-        if on_server(manifest.url) and store.client.collection_exists(COLLECTION):
+        if _on_server(manifest.url) and store.client.collection_exists(COLLECTION):
             raise IndexMismatch(
                 f"{manifest.url} holds a collection {COLLECTION} already. Use another server"
             )

@@ -58,9 +58,9 @@ from mtrag_nb.search.index import (
 )
 
 # %% auto #0
-__all__ = ['TINY', 'SHORT', 'MID_PARAGRAPH', 'GROUP', 'sentence_spans', 'SectionSettings', 'SectionChunk', 'section_chunks',
-           'chunk_counts', 'as_passages', 'document_passages', 'document_chunks', 'documents_index', 'traces', 'Entry',
-           'LibraryTables', 'Unchanged', 'Newcomers', 'Coming', 'coming', 'Change', 'library_manifest', 'Library']
+__all__ = ['TINY', 'SHORT', 'MID_PARAGRAPH', 'SectionSettings', 'SectionChunk', 'section_chunks', 'chunk_counts', 'as_passages',
+           'document_chunks', 'documents_index', 'traces', 'Entry', 'LibraryTables', 'Unchanged', 'Newcomers', 'Coming',
+           'Change', 'Library']
 
 # %% ../../nbs/4_search/04_library.ipynb #15a5ab8b
 _END = re.compile(r"(?<![.!?…])[.!?…]+[\"'”’»)\]]*(?:\[\d{1,3}\])*(?=\s)|[。！？]+[”’」』）]*")
@@ -119,7 +119,7 @@ def _lines(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
     yield run, end
 
 # %% ../../nbs/4_search/04_library.ipynb #57e83479
-def sentence_spans(
+def _sentence_spans(
     text: str, start: int = 0, end: int | None = None
 ) -> list[list[tuple[int, int]]]:  # paragraphs of sentences
     "Where the sentences of a text are. Together they hold all of it but white space."
@@ -189,7 +189,7 @@ TINY = 40  # characters of a sentence that goes with the next
 
 def _pieces(text: str, start: int, end: int, most: int) -> Iterator[_Unit]:
     "The sentences of a section, and lines of what is none."
-    for paragraph in sentence_spans(text, start, end):
+    for paragraph in _sentence_spans(text, start, end):
         for a, b in paragraph:
             edges = (
                 [a, *(a + m.end() for m in re.finditer(r"\n\s*", text[a:b])), b]
@@ -356,7 +356,7 @@ def as_passages(
     return [Passage(c.id, c.text, title(c), place(c), document.name, collection) for c in chunks]
 
 # %% ../../nbs/4_search/04_library.ipynb #f7448681
-def document_passages(
+def _document_passages(
     found: Iterable[Document | DataError],  # as `iter_documents` gives them
     collection: str,  # what they are filtered by
 ) -> Iterator[list[Passage] | DataError]:  # for each document
@@ -391,7 +391,7 @@ def documents_index(
 ) -> tuple[Manifest, list[DataError]]:  # and a line for each file that is not in it
     "Build an index of documents. Raises DataError if none of them could be read, and what `build_index` raises."
     passages, problems = [], []
-    for found in document_passages(iter_documents(folder), collection):
+    for found in _document_passages(iter_documents(folder), collection):
         if isinstance(found, DataError):
             problems.append(found)
         else:
@@ -632,7 +632,7 @@ class Coming:
         )
 
 # %% ../../nbs/4_search/04_library.ipynb #dfefb350
-def coming(
+def _coming(
     source: str | Path,  # a folder or a file
     name: str,  # what a file is to be called; "": as it is
     reader: Newcomers,
@@ -640,7 +640,7 @@ def coming(
 ) -> Iterator[Coming | DataError]:
     "Documents, cut; for each that does not come, why. Raises DataError if there is no such folder, or no file in it."
     for found in iter_documents(source, reader) if not name else _named(Path(source), name, reader):
-        [passages] = document_passages([found], reader.collection)
+        [passages] = _document_passages([found], reader.collection)
         if isinstance(passages, DataError):
             yield passages
         else:
@@ -695,7 +695,7 @@ def _change(
             done.save(new)
 
 # %% ../../nbs/4_search/04_library.ipynb #d9538b78
-GROUP = 2048  # children after which a group of documents is put in
+_GROUP = 2048  # children after which a group of documents is put in
 
 
 @dataclass(frozen=True)
@@ -718,7 +718,7 @@ class Change:
         return f"generation {self.generation}: {', '.join(said + [f'{len(self.problems)} left out'] * bool(self.problems)) or 'no change'}"
 
 # %% ../../nbs/4_search/04_library.ipynb #13fd119f
-def library_manifest(folder: Path) -> Manifest:
+def _library_manifest(folder: Path) -> Manifest:
     "What a library holds. Raises IndexMismatch for another index, DataError where there is none."
     settled(folder)
     manifest = Manifest.load(folder)
@@ -743,7 +743,7 @@ def _begin_with(
         **({} if sparse is None else {"sparse": sparse}),
     }
     if (folder / "manifest.json").exists():
-        require_same(folder, manifest := library_manifest(folder), **asked)
+        require_same(folder, manifest := _library_manifest(folder), **asked)
         return manifest
     if strangers := sorted(
         p.name for p in folder.iterdir() if p.name not in (".lock", NEXT, READY)
@@ -770,11 +770,11 @@ class Library:
     @property
     def generation(self) -> int:
         "One more with each change."
-        return library_manifest(self.folder).generation
+        return _library_manifest(self.folder).generation
 
     def documents(self) -> list[Entry]:
         "What is in it, by name. Raises DataError if there is no library."
-        library_manifest(self.folder)
+        _library_manifest(self.folder)
         with closing(LibraryTables(self.folder / "parents.sqlite", write=False)) as tables:
             return tables.documents()
 
@@ -811,9 +811,9 @@ class Library:
         documents: Sequence[str],  # names or ids
     ) -> Change:
         "Remove documents, and all that tells of them. Raises DataError, and removes none, if one is not there; InUse."
-        library_manifest(self.folder)  # before anything is written, be it a lock
+        _library_manifest(self.folder)  # before anything is written, be it a lock
         with only_writer(self.folder, "library"):
-            manifest = library_manifest(self.folder)
+            manifest = _library_manifest(self.folder)
             known = {key: e for e in self.documents() for key in (e.id, e.name)}
             if unknown := [d for d in documents if d not in known]:
                 raise DataError(
@@ -878,7 +878,7 @@ def _put_all(
     "Put all documents of a source into a library, group by group."
     known = {e.name: e for e in Library(folder).documents()} if manifest.generation else {}
     found, group = {"added": [], "replaced": [], "unchanged": [], "problems": []}, []
-    every = coming(
+    every = _coming(
         source,
         name,
         Newcomers(dict(known), collection, document),
@@ -892,7 +892,7 @@ def _put_all(
         else:
             found["replaced" if c.document.name in known else "added"].append(c.document.name)
             group.append(c)
-        if sum(len(p.ids) for c in group for p in c.pieces) >= GROUP:
+        if sum(len(p.ids) for c in group for p in c.pieces) >= _GROUP:
             manifest, group = _put(folder, manifest, group, known, embedder), []
     if group:
         manifest = _put(folder, manifest, group, known, embedder)

@@ -14,16 +14,16 @@ import numpy as np
 from ..core.settings import SparseSettings
 
 # %% auto #0
-__all__ = ['Scored', 'best', 'dense_reference', 'bm25_reference', 'fused_reference']
+__all__ = ['best', 'dense_reference', 'bm25_reference', 'fused_reference']
 
 # %% ../../nbs/4_search/02a_reference.ipynb #07a00007
-Scored = list[tuple[str, float]]  # id and score, best first
+_Scored = list[tuple[str, float]]  # id and score, best first
 
 
 def best(
     scores: Mapping[str, float],
     k: int,
-) -> Scored:
+) -> _Scored:
     "The k best, equal scores by id."
     return sorted(((i, round(s, 6)) for i, s in scores.items()), key=lambda x: (-x[1], x[0]))[:k]
 
@@ -33,7 +33,7 @@ def dense_reference(
     vectors: np.ndarray,  # float [ids, dim], rows of length 1
     query: np.ndarray,  # float [dim], of length 1
     k: int,
-) -> Scored:
+) -> _Scored:
     "The nearest by cosine: every vector is multiplied, in double precision."
     return best(dict(zip(ids, (vectors.astype(np.float64) @ query.astype(np.float64)).tolist())), k)
 
@@ -43,7 +43,7 @@ def bm25_reference(
     question: Sequence[str],  # words; one that stands twice counts once
     k: int,
     settings: SparseSettings,
-) -> Scored:
+) -> _Scored:
     "The best by BM25 (Robertson and Zaragoza 2009, 3.15), with log(1 + (N - n + 0.5) / (n + 0.5)) for how rare a word is; none with 0."
     scores: dict[str, float] = {}
     for word in set(question):
@@ -57,10 +57,10 @@ def bm25_reference(
 
 # %% ../../nbs/4_search/02a_reference.ipynb #06a8863d
 def fused_reference(
-    rankings: Sequence[Scored],
+    rankings: Sequence[_Scored],
     weights: Sequence[float],  # one per ranking
     k: int,
-) -> Scored:
+) -> _Scored:
     "Reciprocal rank fusion in its textbook form (Cormack et al. 2009): the sum of weight / (60 + rank)."
     ids = {i for ranking in rankings for i, _ in ranking}
     place = [{i: rank for rank, (i, _) in enumerate(ranking, 1)} for ranking in rankings]

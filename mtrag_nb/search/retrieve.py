@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol, runtime_checkable
 
@@ -29,159 +29,23 @@ from mtrag_nb.core.types import (
 )
 from ..models.chat import ChatModel, chat
 from ..models.embed import EmbedderLike
+from mtrag_nb.search.fusion import (
+    FUSE,
+    MIX,
+    Terms,
+    query_vectors,
+    rrf,
+    several_rewrites,
+    view_terms,
+    view_text,
+    views_identity,
+)
 from .index import Hit, Index, words
 
 # %% auto #0
-__all__ = ['Ranking', 'Fused', 'FUSE', 'MIX', 'Terms', 'REWRITE', 'AnyReranker', 'PARTS', 'SIGNALS', 'WEIGHTS', 'LIKELIHOOD',
-           'rrf', 'qdrant_rrf', 'pool', 'view_text', 'view_terms', 'query_vectors', 'several_rewrites',
-           'views_identity', 'Reranker', 'HitReranker', 'TurnReranker', 'rank_hits', 'CosineReranker',
-           'OverlapReranker', 'best_three', 'PassageReranker', 'TalkReranker', 'FusedOrder', 'LikelihoodReranker',
-           'make_reranker', 'best_hits', 'Retrieval', 'RetrieverLike', 'Search', 'searches', 'fused_hits', 'Candidates',
-           'Retriever', 'GivenPassages']
-
-# %% ../../nbs/4_search/02_retrieve.ipynb #1ef660cf
-Ranking = Sequence[str]  # ids, best first, each once
-Fused = list[tuple[str, float]]  # id and score, best first
-
-
-def _sum_up(rankings: Sequence[Ranking], gain: Callable[[int, int], float]) -> Fused:
-    "Add up what each ranking gives an id for its rank, from 1. Equal scores are ordered by id."
-    scores: dict[str, float] = {}
-    for n, ranking in enumerate(rankings):
-        for rank, i in enumerate(ranking, 1):
-            scores[i] = scores.get(i, 0.0) + gain(n, rank)
-    return sorted(((i, round(s, 9)) for i, s in scores.items()), key=lambda x: (-x[1], x[0]))
-
-
-def rrf(
-    rankings: Sequence[Ranking],
-    weights: Sequence[float],  # one per ranking
-    k: int = 60,  # Cormack et al. 2009
-) -> Fused:
-    "Reciprocal rank fusion, textbook form: the sum of weight / (k + rank)."
-    return _sum_up(rankings, lambda n, rank: weights[n] / (k + rank))
-
-# %% ../../nbs/4_search/02_retrieve.ipynb #a0ecd31c
-def qdrant_rrf(
-    rankings: Sequence[Ranking],
-    weights: Sequence[float],  # one per ranking
-    k: int = 2,  # Qdrant's default
-) -> Fused:
-    "Reciprocal rank fusion as Qdrant computes it: the sum of 1 / (rank / weight + k - 1)."
-    return _sum_up(rankings, lambda n, rank: 1 / (rank / weights[n] + k - 1))
-
-# %% ../../nbs/4_search/02_retrieve.ipynb #92735ed1
-def pool(
-    rankings: Sequence[Ranking],
-    weights: Sequence[float] = (),  # not used: the reranker decides
-) -> Fused:
-    "All ids, each with the reciprocal of its best rank."
-    best: dict[str, int] = {}
-    for ranking in rankings:
-        for rank, i in enumerate(ranking, 1):
-            best[i] = min(rank, best.get(i, rank))
-    return sorted(
-        ((i, round(1 / rank, 9)) for i, rank in best.items()), key=lambda x: (-x[1], x[0])
-    )
-
-
-FUSE: Mapping[str, Callable[..., Fused]] = {"rrf": rrf, "qdrant": qdrant_rrf, "pool": pool}
-
-# %% ../../nbs/4_search/02_retrieve.ipynb #1c8b1e7e
-def view_text(
-    view: str,
-    query: str,  # what the rewriter made of the last question, or the last question
-    turns: Sequence[
-        Turn
-    ],  # the conversation, its last question included; none: the query stands alone
-) -> str:
-    "The text of a view."
-    questions = [t.text for t in turns if t.speaker == "user"] or [query]
-    answers = [t.text for t in turns if t.speaker != "user"]
-    return {
-        "query": query,
-        "last": questions[-1],
-        "follows": "\n".join(questions[-2:]),
-        "questions": "\n".join(questions),
-        "answered": "\n".join([*answers[-1:], questions[-1]]),
-        "before": "".join(questions[-2:-1]),
-        "answer": "".join(answers[-1:]),
-        "first": "".join(questions[:-1][:1]),
-    }[view]
-
-# %% ../../nbs/4_search/02_retrieve.ipynb #5a3344be
-MIX = {
-    "last": 0.93,
-    "before": -0.16,
-    "answer": 0.26,
-    "follows": 0.30,
-    "first": 0.21,
-}  # view -> weight
-Terms = list[tuple[float, str]]  # weighted texts, whose vectors are added up
-
-
-def view_terms(view: str, query: str, turns: Sequence[Turn]) -> Terms:
-    "What the dense query of a view is made of."
-    if view != "mix":
-        return [(1.0, view_text(view, query, turns))]
-    found = [(weight, view_text(part, query, turns)) for part, weight in MIX.items()]
-    return [(weight, text) for weight, text in found if text]
-
-
-def query_vectors(
-    terms: Sequence[Terms],  # per query
-    embedder: EmbedderLike,
-) -> np.ndarray:  # float32 [queries, dim], rows of length 1
-    "The dense queries of views. Each text is embedded once."
-    place = {
-        text: n for n, text in enumerate(dict.fromkeys(text for ts in terms for _, text in ts))
-    }
-    vectors = embedder.encode(list(place), query=True)
-    mixed = [sum(weight * vectors[place[text]] for weight, text in ts) for ts in terms]
-    rows = [
-        v if len(ts) == 1 else v / max(float(np.linalg.norm(v)), 1e-12)
-        for v, ts in zip(mixed, terms)
-    ]
-    return np.array(rows, np.float32).reshape(len(terms), embedder.dim)
-
-# %% ../../nbs/4_search/02_retrieve.ipynb #8bc56c29
-REWRITE = (
-    "Rewrite the last question of the conversation so that it can be understood without it. "
-    "Keep what was asked. Write the question and nothing else."
-)
-
-
-def several_rewrites(
-    model: ChatModel,
-    query: str,
-    turns: Sequence[Turn],
-    n: int = 3,
-) -> list[str]:  # each once; the query alone, if nothing came or nothing goes before it
-    "Rewrites of the last question."
-    if len(turns) < 2:
-        return [query]
-    talk = "\n".join(f"{t.speaker}: {t.text[:600]}" for t in turns[-7:])
-    asked = [chat(REWRITE, talk, prefill="Question:")] * n
-    replies = model.generate(
-        asked, max_new_tokens=64, temperature=0.7, seed=list(range(n)), stop=["\n"]
-    )
-    return list(dict.fromkeys(text for r in replies if (text := r.text.strip()))) or [query]
-
-
-# The weights of runs that were recorded before weights were named: they go on without a name.
-_MIX_THEN = "520ef329"
-
-
-def views_identity(
-    views: Iterable[str],  # names of views
-) -> list[str]:
-    "What decides what views find, beside the conversation: learned weights and prompts, for the identity of a run."
-    used = {"mix": digest(MIX, 8), "rewrites": digest(REWRITE, 8)}
-    return [
-        f"{view}:{used[view]}"
-        for view in dict.fromkeys(views)
-        if view in used and used[view] != _MIX_THEN
-    ]
+__all__ = ['PARTS', 'SIGNALS', 'WEIGHTS', 'LIKELIHOOD', 'Reranker', 'HitReranker', 'TurnReranker', 'rank_hits', 'CosineReranker',
+           'OverlapReranker', 'PassageReranker', 'TalkReranker', 'FusedOrder', 'LikelihoodReranker', 'make_reranker',
+           'best_hits', 'Retrieval', 'RetrieverLike', 'Search', 'searches', 'Candidates', 'Retriever', 'GivenPassages']
 
 # %% ../../nbs/4_search/02_retrieve.ipynb #e99d8087
 class Reranker(Protocol):
@@ -216,11 +80,11 @@ class TurnReranker(Protocol):
     ) -> list[float]: ...  # one per hit, higher is better
 
 
-AnyReranker = Reranker | HitReranker | TurnReranker
+_AnyReranker = Reranker | HitReranker | TurnReranker
 
 # %% ../../nbs/4_search/02_retrieve.ipynb #e26be126
 def rank_hits(
-    reranker: AnyReranker,
+    reranker: _AnyReranker,
     query: str,
     hits: Sequence[Hit],
     turns: Sequence[
@@ -298,7 +162,7 @@ class OverlapReranker:
         return [h.score + self.weight * share for h, share in zip(hits, self.shares(query, hits))]
 
 # %% ../../nbs/4_search/02_retrieve.ipynb #c82a3026
-def best_three(
+def _best_three(
     hits: Sequence[Hit],  # all candidates of a question
     cosines: Sequence[float],  # of each
 ) -> list[float]:  # of each hit's passage
@@ -328,7 +192,7 @@ class PassageReranker(OverlapReranker):
         hits: Sequence[Hit],
     ) -> list[float]:  # one per hit, higher is better
         "Score hits, which are all the candidates of a question."
-        three = best_three(hits, [h.score for h in hits])
+        three = _best_three(hits, [h.score for h in hits])
         return [s + self.siblings * more for s, more in zip(super().score_hits(query, hits), three)]
 
 # %% ../../nbs/4_search/02_retrieve.ipynb #3751e55b
@@ -378,7 +242,7 @@ class TalkReranker:
             @ np.stack([vector[t] for t in texts.values()]).T
         )
         shares = [self._words.shares(texts[part], hits) for part in ("last", "follows")]
-        return np.c_[cosines, np.array(shares).T, best_three(hits, cosines[:, 0].tolist())]
+        return np.c_[cosines, np.array(shares).T, _best_three(hits, cosines[:, 0].tolist())]
 
     def score_turn(
         self,
@@ -437,9 +301,9 @@ def make_reranker(
     name: str,  # one of RERANKERS; "": the given one, or overlap where there is none
     index: Index,
     embedder: EmbedderLike,
-    given: AnyReranker | None = None,  # the profile's cross-encoder
+    given: _AnyReranker | None = None,  # the profile's cross-encoder
     model: ChatModel | None = None,
-) -> AnyReranker:
+) -> _AnyReranker:
     "The reranker of a name. Raises SettingsError for one whose model is not there."
     if not name:
         name = "model" if given else "overlap"
@@ -565,7 +429,7 @@ def searches(
     return out
 
 # %% ../../nbs/4_search/02_retrieve.ipynb #8c5c1117
-def fused_hits(
+def _fused_hits(
     rankings: Sequence[Sequence[Hit]],
     weights: Sequence[float],  # one per ranking
     fusion: str,  # a key of FUSE
@@ -587,7 +451,7 @@ class _Searching:
         self,
         index: Index,
         embedder: EmbedderLike,  # the one that the index was opened with
-        reranker: AnyReranker | None = None,  # None: OverlapReranker
+        reranker: _AnyReranker | None = None,  # None: OverlapReranker
         settings: RetrievalSettings = RetrievalSettings(),
     ):
         if not 1 <= settings.rerank_k <= settings.top_k:
@@ -632,7 +496,7 @@ class _Searching:
         "What the searches for a question found, as one list, each hit with its cosine."
         if len(searches) == 1 and not searches[0].words:
             return found[0]
-        hits = fused_hits(
+        hits = _fused_hits(
             found, [s.weight for s in searches], self.settings.fusion, self.settings.top_k
         )
         if not hits:

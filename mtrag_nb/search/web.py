@@ -35,11 +35,11 @@ if TYPE_CHECKING:
     from mtrag_nb.search.retrieve import RetrieverLike
 
 # %% auto #0
-__all__ = ['MOST_CHARS', 'LARGEST', 'SECONDS', 'KINDS', 'WebResult', 'WebSource', 'tame', 'web_result', 'CorpusSource',
-           'get_json', 'SearxSource', 'Searched', 'read_searched', 'Web', 'WebSearched', 'web_step', 'web_named']
+__all__ = ['SECONDS', 'KINDS', 'WebResult', 'WebSource', 'CorpusSource', 'SearxSource', 'Searched', 'Web', 'WebSearched',
+           'web_step', 'web_named']
 
 # %% ../../nbs/4_search/03_web.ipynb #f6c6a6e7
-MOST_CHARS = 2000  # of a result's text
+_MOST_CHARS = 2000  # of a result's text
 
 
 @dataclass(frozen=True)
@@ -60,20 +60,20 @@ class WebSource(Protocol):
     def search(self, query: str, k: int) -> list[WebResult]: ...
 
 # %% ../../nbs/4_search/03_web.ipynb #58441a26
-def tame(text: str, chars: int = MOST_CHARS) -> str:
+def _tame(text: str, chars: int = _MOST_CHARS) -> str:
     "A stranger's text as plain text: no markup, no chat marks, on one line, clipped."
     return clipped(unmarked(clean(html_content(unmarked(text[: 5 * chars])).text)), chars)
 
 
-def web_result(url: object, title: object, text: object) -> WebResult | None:  # None: it is none
+def _web_result(url: object, title: object, text: object) -> WebResult | None:  # None: it is none
     "A result, tamed."
     if not all(isinstance(x, str) for x in (url, title, text)) or not re.fullmatch(
         r"https?://[^\s<>\"']{3,2000}", url
     ):
         return None
-    said = tame(text)
+    said = _tame(text)
     return (
-        WebResult(redacted(url), tame(title, 200) or urlsplit(url).netloc, said) if said else None
+        WebResult(redacted(url), _tame(title, 200) or urlsplit(url).netloc, said) if said else None
     )
 
 # %% ../../nbs/4_search/03_web.ipynb #808d0c62
@@ -102,16 +102,16 @@ class CorpusSource:
         ]
 
 # %% ../../nbs/4_search/03_web.ipynb #aaa1b3aa
-LARGEST = 2**20  # bytes of a reply
+_LARGEST = 2**20  # bytes of a reply
 SECONDS = 10.0  # for a whole reply
 
 
-def get_json(
+def _get_json(
     client: httpx.Client,
     url: str,
     params: Mapping[str, str],
     seconds: float = SECONDS,
-    largest: int = LARGEST,
+    largest: int = _LARGEST,
 ) -> object:
     "What an address gives, as JSON. Raises ServerError for anything else."
     place, until, data = redacted(url), time.monotonic() + seconds, bytearray()
@@ -161,14 +161,14 @@ class SearxSource:
 
     def search(self, query: str, k: int) -> list[WebResult]:
         "The first usable results. Raises ServerError."
-        told = get_json(
+        told = _get_json(
             self.client, self.url + "/search", {"q": query[:400], "format": "json"}, self.seconds
         )
         found = told.get("results") if isinstance(told, dict) else None
         if not isinstance(found, list):
             raise ServerError(f"{redacted(self.url)} gave no list of results")
         read = (
-            web_result(r.get("url"), r.get("title", ""), r.get("content", ""))
+            _web_result(r.get("url"), r.get("title", ""), r.get("content", ""))
             for r in found[:50]
             if isinstance(r, dict)
         )
@@ -206,7 +206,7 @@ class Searched:
         )
 
 # %% ../../nbs/4_search/03_web.ipynb #d345b119
-def read_searched(
+def _read_searched(
     path: object, n: int, line: Mapping
 ) -> Searched:  # path and n: file and line, for the message
     "A recorded search. Raises DataError for a line that is none."
@@ -234,7 +234,7 @@ class Web:
             threading.Lock(),
         )
         lines = read_jsonl(self.path, torn_tail=True) if self.path and self.path.exists() else ()
-        self._known = {s.key: s for s in (read_searched(self.path, n, line) for n, line in lines)}
+        self._known = {s.key: s for s in (_read_searched(self.path, n, line) for n, line in lines)}
         self._contexts = {c.id: c for s in self._known.values() for c in s.contexts}
         names = sorted({s.provider for s in self._known.values()})
         self.fingerprint = source.fingerprint if source else names[0] if names else "recorded"
@@ -266,7 +266,7 @@ class Web:
                     remedy="Name the source that it was recorded from",
                 )
             results = (
-                web_result(r.url, r.title, r.text) for r in self.source.search(query, k)
+                _web_result(r.url, r.title, r.text) for r in self.source.search(query, k)
             )  # whatever the source does about it
             found = Searched(
                 key, query, self.fingerprint, self.now(), tuple(r for r in results if r)[:k]

@@ -74,12 +74,9 @@ from mtrag_nb.show.turn import (
 )
 
 # %% auto #0
-__all__ = ['WHICH', 'IN_ORDER', 'LABELS', 'ANY', 'FILTERS', 'LISTED', 'VIEW', 'Rule', 'RULES', 'UNITS', 'TurnRow', 'sortable',
-           'row_of', 'worth_a_look', 'disagreements', 'TurnIndex', 'ordered', 'filtered', 'Selection', 'Controls',
-           'line_of', 'window', 'button_of', 'turn_or_beside_html', 'linked_turn', 'CaseBrowser', 'open_at',
-           'by_difference', 'by_rescue', 'by_harm', 'by_judge', 'by_refusal', 'by_answer', 'Case', 'pick_cases',
-           'CaseView', 'from_answers', 'published', 'PublishedCase', 'published_cases', 'PublishedView', 'write_cases',
-           'heat_map', 'timeline']
+__all__ = ['LABELS', 'FILTERS', 'VIEW', 'Rule', 'TurnRow', 'disagreements', 'TurnIndex', 'ordered', 'filtered', 'Selection',
+           'Controls', 'line_of', 'window', 'CaseBrowser', 'open_at', 'Case', 'pick_cases', 'CaseView', 'from_answers',
+           'published', 'PublishedCase', 'published_cases', 'PublishedView', 'write_cases', 'heat_map', 'timeline']
 
 # %% ../../nbs/8_show/03_browser.ipynb #6b4c819e
 @dataclass(frozen=True)
@@ -99,7 +96,7 @@ class TurnRow:
     measures: Mapping[str, float | None] = field(hash=False)  # what it can be sorted by
 
 # %% ../../nbs/8_show/03_browser.ipynb #5d8f2dc3
-def sortable(run: Recording, t: Trajectory) -> dict[str, float | None]:
+def _sortable(run: Recording, t: Trajectory) -> dict[str, float | None]:
     "The numbers of a turn: what was measured, and what it took."
     m = run.measures_of(t.task_id)
     return {
@@ -113,7 +110,7 @@ def sortable(run: Recording, t: Trajectory) -> dict[str, float | None]:
     }
 
 
-def row_of(run: Recording, t: Trajectory) -> TurnRow:
+def _row_of(run: Recording, t: Trajectory) -> TurnRow:
     "The row of a turn."
     said = [
         t.task_id,
@@ -135,11 +132,11 @@ def row_of(run: Recording, t: Trajectory) -> TurnRow:
         clean(" ".join(t.question.split())),
         "\n".join(said).lower(),
         frozenset(t.found),
-        sortable(run, t),
+        _sortable(run, t),
     )
 
 # %% ../../nbs/8_show/03_browser.ipynb #4e93b07a
-WHICH = (
+_WHICH = (
     "every turn",
     "failed",
     "first to fail",
@@ -150,7 +147,7 @@ WHICH = (
 )
 
 
-def worth_a_look(run: Recording) -> dict[str, set[str]]:  # an entry of WHICH -> task ids
+def _worth_a_look(run: Recording) -> dict[str, set[str]]:  # an entry of WHICH -> task ids
     "The turns of a run that belong to each choice; labels are the browser's own."
     measured = {i: run.measures_of(i) for i in run.turns}
     apart = {
@@ -190,10 +187,10 @@ class TurnIndex:
                 names,
                 remedy="Give one another name: Run(folder, name)",
             )
-        self.rows = [row_of(r, t) for r in runs for t in r.turns.values()]
+        self.rows = [_row_of(r, t) for r in runs for t in r.turns.values()]
         apart = disagreements(self.rows)
         self.worth = {
-            r.name: {**worth_a_look(r), "systems disagree": apart & r.turns.keys()} for r in runs
+            r.name: {**_worth_a_look(r), "systems disagree": apart & r.turns.keys()} for r in runs
         }
         self.passages = {
             (r.name, i): f"{c.document_id}\n{c.title}\n{c.text}".lower()
@@ -222,14 +219,14 @@ class TurnIndex:
         return list(rows)
 
 # %% ../../nbs/8_show/03_browser.ipynb #66b46997
-IN_ORDER = "order of the run"
+_IN_ORDER = "order of the run"
 
 
 def ordered(
-    rows: Sequence[TurnRow], by: str = IN_ORDER, highest: bool = False
+    rows: Sequence[TurnRow], by: str = _IN_ORDER, highest: bool = False
 ) -> list[TurnRow]:  # by: IN_ORDER, or a measure
     "Rows by a measure, the lowest first, or the highest; those without a value last."
-    if by == IN_ORDER:
+    if by == _IN_ORDER:
         return list(rows)
 
     def value(r):
@@ -249,7 +246,7 @@ def filtered(
     labelled: frozenset[
         tuple[str, str]
     ] = frozenset(),  # (run, task id) of the turns that have a label
-    by: str = IN_ORDER,  # or a measure: the order
+    by: str = _IN_ORDER,  # or a measure: the order
     highest: bool = False,  # True: the highest value first
 ) -> list[TurnRow]:
     "The rows that fulfil all conditions, in the wanted order."
@@ -321,7 +318,7 @@ class Selection:
         self.at = at
 
 # %% ../../nbs/8_show/03_browser.ipynb #53160e28
-ANY = "any"
+_ANY = "any"
 FILTERS = {
     "run": "system",
     "domain": "domain",
@@ -330,7 +327,7 @@ FILTERS = {
     "reason": "reason",
 }  # field of TurnRow -> its name
 _LABELLED = {"description_width": "5em"}
-LISTED = 200  # turns in the list at once
+_LISTED = 200  # turns in the list at once
 
 
 def _width(em: int) -> w.Layout:
@@ -343,10 +340,10 @@ def _choice(field: str, values: Sequence[object]) -> w.Dropdown:
     def said(v):
         return str(v) if field == "run" else str(v).replace("_", " ")
 
-    options = [(ANY, ANY), *((said(v), v) for v in values)]
+    options = [(_ANY, _ANY), *((said(v), v) for v in values)]
     wide = _width(20 if field in ("run", "reason") else 14)
     return w.Dropdown(
-        description=FILTERS[field], options=options, value=ANY, layout=wide, style=_LABELLED
+        description=FILTERS[field], options=options, value=_ANY, layout=wide, style=_LABELLED
     )
 
 # %% ../../nbs/8_show/03_browser.ipynb #e663d82e
@@ -358,9 +355,9 @@ class Controls:
             return kind(description=name, layout=_width(em), style=_LABELLED, **how)
 
         self.filters = {field: _choice(field, index.values(field)) for field in FILTERS}
-        self.which = told(w.Dropdown, "show", 20, options=list(WHICH), value=WHICH[0])
+        self.which = told(w.Dropdown, "show", 20, options=list(_WHICH), value=_WHICH[0])
         self.sort = told(
-            w.Dropdown, "sort by", 20, options=[IN_ORDER, *index.measures], value=IN_ORDER
+            w.Dropdown, "sort by", 20, options=[_IN_ORDER, *index.measures], value=_IN_ORDER
         )
         self.highest = w.Checkbox(description="highest first", indent=False, layout=_width(9))
         self.search = told(
@@ -414,7 +411,7 @@ class Controls:
     @property
     def wanted(self) -> dict[str, object]:
         "What the dropdowns ask for, as `filtered` takes it."
-        return {field: None if f.value == ANY else f.value for field, f in self.filters.items()}
+        return {field: None if f.value == _ANY else f.value for field, f in self.filters.items()}
 
     @property
     def shown_beside(self) -> list[str]:
@@ -423,12 +420,12 @@ class Controls:
 
 # %% ../../nbs/8_show/03_browser.ipynb #cd5743b0
 def line_of(
-    r: TurnRow, by: str = IN_ORDER, several: bool = True
+    r: TurnRow, by: str = _IN_ORDER, several: bool = True
 ) -> str:  # several: turns of more than one run are shown
     "A turn in the list."
     value = (
         ""
-        if by in (IN_ORDER, "turn")
+        if by in (_IN_ORDER, "turn")
         else " –"
         if r.measures.get(by) is None
         else f" {r.measures[by]:.4g}"
@@ -436,7 +433,7 @@ def line_of(
     return f"{r.sign}{value} · {f'{r.run} ' if several else ''}{r.turn} {r.question[:44]}"
 
 
-def window(at: int, n: int, most: int = LISTED) -> range:
+def window(at: int, n: int, most: int = _LISTED) -> range:
     "The part of a long list in which a place lies."
     start = at // most * most
     return range(start, min(n, start + most))
@@ -445,7 +442,7 @@ def window(at: int, n: int, most: int = LISTED) -> range:
 _STYLES = {"✓": "success", "▲": "warning", "✗": "danger"}
 
 
-def button_of(
+def _button_of(
     r: TurnRow, here: bool, ended: str, against: str, then: Callable[[str, str], None]
 ) -> w.Button:  # here: it is looked at
     "A turn of the strip, which leads to it."
@@ -460,7 +457,7 @@ def button_of(
     return b
 
 # %% ../../nbs/8_show/03_browser.ipynb #61be1b3f
-def turn_or_beside_html(
+def _turn_or_beside_html(
     run: Recording, others: Sequence[Recording], task_id: str, timing: bool = True, chars: int = 600
 ) -> str:
     "A turn, alone or beside the same turn of other runs."
@@ -476,7 +473,7 @@ def turn_or_beside_html(
     return head + missing + recorded_turn_html(run, task_id, timing=timing, chars=chars)
 
 # %% ../../nbs/8_show/03_browser.ipynb #58c2942f
-def linked_turn(
+def _linked_turn(
     index: TurnIndex,
     link: str,  # a task id, or an address whose part after # holds it, with the name of the run before it
 ) -> tuple[str, str]:  # task id, name of the run; "" if the link names none
@@ -579,8 +576,8 @@ class CaseBrowser:
         if self.selection.find(task_id, run) is None:
             c, self._busy = self.controls, True
             for f in c.filters.values():
-                f.value = ANY
-            c.which.value, c.search.value, self._busy = WHICH[0], "", False
+                f.value = _ANY
+            c.which.value, c.search.value, self._busy = _WHICH[0], "", False
             self.apply()
         self.go(task_id, run)
 
@@ -602,9 +599,9 @@ class CaseBrowser:
 
     def _strip(self, run: Recording, row: TurnRow) -> tuple[w.Button, ...]:
         "The conversation of a turn, a button a turn."
-        talk = [row_of(run, t) for t in run.conversations[run.turns[row.task_id].conversation_id]]
+        talk = [_row_of(run, t) for t in run.conversations[run.turns[row.task_id].conversation_id]]
         return tuple(
-            button_of(
+            _button_of(
                 r,
                 r.task_id == row.task_id,
                 ending(run.turns[r.task_id]),
@@ -635,7 +632,7 @@ class CaseBrowser:
             else ""
         )
         c.body.value = (
-            page(turn_or_beside_html(run, others, row.task_id, self.timing, self.chars))
+            page(_turn_or_beside_html(run, others, row.task_id, self.timing, self.chars))
             if row
             else ""
         )
@@ -688,7 +685,7 @@ def open_at(
 ) -> CaseBrowser:
     "The browser at the turn that a link of the report leads to. Raises DataError if the link leads to none of these runs."
     browser = CaseBrowser(runs, **how)
-    browser.jump(*linked_turn(browser.index, link))
+    browser.jump(*_linked_turn(browser.index, link))
     return browser
 
 # %% ../../nbs/8_show/03_browser.ipynb #4fd5279a
@@ -724,7 +721,7 @@ def _gold_fault(run: Recording, task_id: str) -> str:
     return fault(run.turns[task_id], run.gold.get(task_id))
 
 # %% ../../nbs/8_show/03_browser.ipynb #d2fcc2c4
-def by_difference(run, other, task_id, measure):
+def _by_difference(run, other, task_id, measure):
     "Two runs that differ in a measure."
     d = difference(run, other, task_id, measure) if other and task_id in other.turns else None
     if not d:
@@ -736,7 +733,7 @@ def by_difference(run, other, task_id, measure):
     return abs(d), f"{measure}{note} {ours:.2f} in {run.name}, {theirs:.2f} in {other.name}"
 
 # %% ../../nbs/8_show/03_browser.ipynb #69c3b9dc
-def by_rescue(run, other, task_id, measure):
+def _by_rescue(run, other, task_id, measure):
     "A draft was sent back, and what came of it is worth more."
     t = run.turns[task_id]
     if t.failed or not first_draft_failed(t):
@@ -758,7 +755,7 @@ def by_rescue(run, other, task_id, measure):
     )
 
 # %% ../../nbs/8_show/03_browser.ipynb #fe040ca2
-def by_harm(run, other, task_id, measure):
+def _by_harm(run, other, task_id, measure):
     "What was at hand was taken away."
     t, tries = run.turns[task_id], _tries(run, run.turns[task_id])
     if t.answered and len(tries) > 1 and tries[0][0] - tries[-1][0] > 0.1:
@@ -775,7 +772,7 @@ def by_harm(run, other, task_id, measure):
     return None
 
 # %% ../../nbs/8_show/03_browser.ipynb #5602730d
-def by_judge(run, other, task_id, measure):
+def _by_judge(run, other, task_id, measure):
     "The judge and K-precision disagree."
     m = run.measures_of(task_id)
     if m.judge is None or m.support is None or abs(m.judge - m.support) < 0.3:
@@ -785,7 +782,7 @@ def by_judge(run, other, task_id, measure):
     ), f"the judge gives {m.judge:.2f}, K-precision is {m.support:.2f}"
 
 # %% ../../nbs/8_show/03_browser.ipynb #bc8c875b
-def by_refusal(run, other, task_id, measure):
+def _by_refusal(run, other, task_id, measure):
     "Refused though answerable; worse if the passages were there."
     why, t = _gold_fault(run, task_id), run.turns[task_id]
     if not why.startswith("refused"):
@@ -799,7 +796,7 @@ def by_refusal(run, other, task_id, measure):
     )
 
 
-def by_answer(run, other, task_id, measure):
+def _by_answer(run, other, task_id, measure):
     "Answered though unanswerable; worse if the words are the passages' own, since then nothing looks wrong."
     if _gold_fault(run, task_id) != "answered though unanswerable":
         return None
@@ -809,13 +806,13 @@ def by_answer(run, other, task_id, measure):
     )
 
 # %% ../../nbs/8_show/03_browser.ipynb #9d7aeeba
-RULES: dict[str, Rule] = {
-    "largest paired difference": by_difference,
-    "rescued by the loop": by_rescue,
-    "harmed by self-correction": by_harm,
-    "judge against measure": by_judge,
-    "refused though answerable": by_refusal,
-    "answered though not answerable": by_answer,
+_RULES: dict[str, Rule] = {
+    "largest paired difference": _by_difference,
+    "rescued by the loop": _by_rescue,
+    "harmed by self-correction": _by_harm,
+    "judge against measure": _by_judge,
+    "refused though answerable": _by_refusal,
+    "answered though not answerable": _by_answer,
 }
 
 # %% ../../nbs/8_show/03_browser.ipynb #3e34e1f3
@@ -834,7 +831,7 @@ def pick_cases(
     other: Recording | None = None,  # a second run over the same tasks, for differences
     measure: str = "K-precision",  # by which the two are compared: "K-precision", "judge" or a name in scores.jsonl
     each: int = 2,  # cases of a kind
-    rules: Mapping[str, Rule] = RULES,
+    rules: Mapping[str, Rule] = _RULES,
 ) -> list[
     Case
 ]:  # in the order of the rules, the largest of each kind first; ties go to the smaller task id
@@ -1148,7 +1145,7 @@ def heat_map(
     return fig
 
 # %% ../../nbs/8_show/03_browser.ipynb #9ab39e69
-UNITS: dict[str, Callable[[Step], float]] = {
+_UNITS: dict[str, Callable[[Step], float]] = {
     "seconds": lambda s: s.seconds,
     "tokens": lambda s: s.calls.tokens,
     "calls": lambda s: s.calls.n,
@@ -1162,9 +1159,9 @@ def timeline(
     width: str | float = "text",  # "column", "text", or inches
 ) -> Figure:
     "The steps of a turn, from the first above to the last below. Raises DataError for an unknown unit."
-    if by not in UNITS:
-        raise DataError(f"no timeline by {by!r}", remedy=f"There are {', '.join(UNITS)}")
-    lengths = [UNITS[by](s) for s in t.steps]
+    if by not in _UNITS:
+        raise DataError(f"no timeline by {by!r}", remedy=f"There are {', '.join(_UNITS)}")
+    lengths = [_UNITS[by](s) for s in t.steps]
     if not sum(lengths):
         return nothing_figure(
             f"Turn {t.turn} took no {by}: nothing was asked of a model, or all of it was replayed.",

@@ -34,13 +34,13 @@ from ..evaluate.licence import Licence
 from ..evaluate.statistics import Comparison, Interval, PairRow, mean_interval
 
 # %% auto #0
-__all__ = ['DASHES', 'SERIES', 'INK', 'QUIET', 'GRID', 'BAR', 'STYLE', 'WIDTHS', 'ROW', 'FEW_TURNS', 'EFFECTS', 'colours_of',
-           'inches', 'settled', 'drawn', 'blank', 'narrow', 'nothing_figure', 'save_figure', 'svg_uri', 'small_png',
-           'outcomes_figure', 'breakdown_figure', 'scale_of', 'by_talk', 'score_figure', 'interval_figure',
-           'licence_figure', 'comparison_figure', 'risk_coverage_figure', 'gate_figure', 'cost_figure', 'audit_figure']
+__all__ = ['SERIES', 'INK', 'QUIET', 'GRID', 'BAR', 'inches', 'settled', 'drawn', 'blank', 'narrow', 'nothing_figure',
+           'save_figure', 'svg_uri', 'small_png', 'outcomes_figure', 'breakdown_figure', 'by_talk', 'score_figure',
+           'interval_figure', 'licence_figure', 'comparison_figure', 'risk_coverage_figure', 'gate_figure',
+           'cost_figure', 'audit_figure']
 
 # %% ../../nbs/8_show/01_figures.ipynb #9aff7db9
-DASHES = (
+_DASHES = (
     "-",
     (0, (5, 2)),
     (0, (1.2, 1.5)),
@@ -49,11 +49,11 @@ DASHES = (
     (0, (8, 4)),
     (0, (4, 1.5, 1, 1.5, 1, 1.5)),
 )
-SERIES = tuple(zip(SERIES_COLOURS, "osD^vPX", DASHES))  # colour, marker and line of each run
+SERIES = tuple(zip(SERIES_COLOURS, "osD^vPX", _DASHES))  # colour, marker and line of each run
 INK, QUIET, GRID, BAR = "#1a1a1a", "#8a8a8a", "#e4e4e4", "#9db7d1"
 
 
-def colours_of(
+def _colours_of(
     parts: Iterable[Telemetry],
 ) -> dict[str, str]:  # how turns ended -> its colour, in the order in which they are drawn
     "One colour for each way to end, over all runs that are shown together."
@@ -63,7 +63,7 @@ def colours_of(
     return end_colours({end: roles[end] for t in parts for end in t.ends})
 
 # %% ../../nbs/8_show/01_figures.ipynb #13f44192
-STYLE = {
+_STYLE = {
     "font.family": ["DejaVu Sans", "sans-serif"],
     "font.size": 8.5,
     "axes.titlesize": 9,
@@ -84,7 +84,7 @@ STYLE = {
     "legend.frameon": False,
     "figure.dpi": 100,
 }
-WIDTHS = {
+_WIDTHS = {
     "column": 3.3,
     "text": 7.0,
 }  # inches: a column, and the whole text, of a page in two columns
@@ -94,12 +94,12 @@ def inches(
     width: str | float,  # a key of WIDTHS, or inches
 ) -> float:
     "The width of a figure. Raises SettingsError for none."
-    if width in WIDTHS:
-        return WIDTHS[width]
+    if width in _WIDTHS:
+        return _WIDTHS[width]
     if isinstance(width, (int, float)) and 2 <= width <= 20:
         return float(width)
     raise SettingsError(
-        f"a figure cannot be {width!r} wide: it is {' or '.join(map(repr, WIDTHS))}, or 2 to 20 inches"
+        f"a figure cannot be {width!r} wide: it is {' or '.join(map(repr, _WIDTHS))}, or 2 to 20 inches"
     )
 
 # %% ../../nbs/8_show/01_figures.ipynb #f5a1de0d
@@ -119,7 +119,7 @@ def drawn(make: Callable[..., Figure]) -> Callable[..., Figure]:
 
     @wraps(make)
     def styled(*args, **kw) -> Figure:
-        with rc_context(STYLE):
+        with rc_context(_STYLE):
             return settled(make(*args, **kw))
 
     return styled
@@ -211,7 +211,7 @@ def _grid(ax: Axes, axis: str = "x") -> None:
     ax.set_axisbelow(True)
 
 # %% ../../nbs/8_show/01_figures.ipynb #357e0546
-ROW = {
+_ROW = {
     True: 0.4,
     False: 0.3,
 }  # inches from row to row; True: in a narrow figure, where the name stands above
@@ -298,7 +298,7 @@ def _words(end: str) -> str:
     return end.replace("_", " ")
 
 # %% ../../nbs/8_show/01_figures.ipynb #0c631345
-FEW_TURNS = 30  # below, bars are counts
+_FEW_TURNS = 30  # below, bars are counts
 
 
 def _stack(
@@ -366,18 +366,18 @@ def outcomes_figure(
     "A bar for each part: its turns by outcome and reason, with counts."
     if not any(t.turns for t in parts.values()):
         return nothing_figure("There is no turn yet, so none has ended.", width)
-    fig, colours = blank(width, 1.2), colours_of(parts.values())
-    fig.set_figheight(1.1 + (ROW[narrow(fig)] + 0.05) * len(parts))
+    fig, colours = blank(width, 1.2), _colours_of(parts.values())
+    fig.set_figheight(1.1 + (_ROW[narrow(fig)] + 0.05) * len(parts))
     ax, most = fig.subplots(), max(t.turns for t in parts.values())
     _stack(
         ax,
         [t.ends for t in parts.values()],
         colours,
         0.07 if narrow(fig) else 0.045,
-        most < FEW_TURNS,
+        most < _FEW_TURNS,
     )
     _name_rows(ax, [f"{name}  ({t.turns})" for name, t in parts.items()])
-    ax.set(xlabel="turns" if most < FEW_TURNS else "")
+    ax.set(xlabel="turns" if most < _FEW_TURNS else "")
     fig.suptitle(title, x=0.01, ha="left", fontsize=9)
     _legend_below(fig, [ax])
     return fig
@@ -409,7 +409,7 @@ def breakdown_figure(
         return nothing_figure(
             f"All turns are of one {head}: how they ended, by {head}, is how they ended.", width
         )
-    fig, colours = blank(width), colours_of(t for parts in runs.values() for t in parts.values())
+    fig, colours = blank(width), _colours_of(t for parts in runs.values() for t in parts.values())
     axes = _panels(fig, len(runs), sharey=True)
     fig.set_figheight(0.7 + axes.shape[0] * (0.55 + 0.27 * len(sizes)))
     for ax, (name, parts) in zip(axes.flat, runs.items()):
@@ -418,7 +418,7 @@ def breakdown_figure(
             [parts[g].ends if g in parts else {} for g in sizes],
             colours,
             0.09,
-            max(sizes.values()) < FEW_TURNS,
+            max(sizes.values()) < _FEW_TURNS,
         )
         ax.set_title(name)
         ax.set_ylim(len(sizes) - 0.5, -0.5)
@@ -427,12 +427,12 @@ def breakdown_figure(
     for first in axes[:, 0]:
         first.set_yticks(range(len(sizes)), [f"{said}{g}  ({n})" for g, n in sizes.items()])
     for last in axes[-1]:
-        last.set_xlabel("turns" if max(sizes.values()) < FEW_TURNS else "")
+        last.set_xlabel("turns" if max(sizes.values()) < _FEW_TURNS else "")
     _legend_below(fig, axes.flat, 4, map(_words, colours))
     return fig
 
 # %% ../../nbs/8_show/01_figures.ipynb #137a5cf4
-def scale_of(measure: str, values: Iterable[float]) -> tuple[float, float]:
+def _scale_of(measure: str, values: Iterable[float]) -> tuple[float, float]:
     "The ends of a measure's scale: 1 to 10 for a judge's scores, else 0 to 1, wider if a value lies outside."
     values = list(values)
     low, high = (
@@ -496,7 +496,7 @@ def score_figure(
     values = [v for by_task in scores.values() for v in by_task.values() if v is not None]
     if not values:
         return nothing_figure(f"No task has a value of {_words(measure)}.", width)
-    (low, high), fig = scale_of(measure, values), blank(width)
+    (low, high), fig = _scale_of(measure, values), blank(width)
     fig.set_figheight(0.75 + (1.25 if narrow(fig) else 0.95) * len(scores))
     axes = fig.subplots(len(scores), 1, sharex=True, squeeze=False)[:, 0]
     for ax, (name, by_task) in zip(axes, scores.items()):
@@ -523,7 +523,7 @@ def interval_figure(
     if not any(i.value is not None for i in rows.values()):
         return nothing_figure(f"Nothing was measured: {label}.", width)
     fig = blank(width)
-    fig.set_figheight(0.75 + ROW[narrow(fig)] * len(rows) + (0.25 if marks else 0))
+    fig.set_figheight(0.75 + _ROW[narrow(fig)] * len(rows) + (0.25 if marks else 0))
     ax = fig.subplots()
     for n, (name, at) in enumerate((marks or {}).items()):
         ax.axvline(
@@ -561,7 +561,7 @@ def licence_figure(
     if not measured:
         return nothing_figure("No measure was held against people.", width)
     fig, (person, low, high) = blank(width), found.people.one_person
-    fig.set_figheight(1.0 + ROW[narrow(fig)] * len(measured))
+    fig.set_figheight(1.0 + _ROW[narrow(fig)] * len(measured))
     ax = fig.subplots()
     ax.axvspan(low, high, color="#f1efe6", label=f"one person against the others {person:.3f}")
     ax.axvline(person, color=QUIET, linewidth=1.2)
@@ -733,12 +733,12 @@ def comparison_figure(
     lines = n if matrix else len(pairs)
     if narrow(fig):
         fig.set_figheight(
-            1.0 + ROW[True] * n + bool(pairs) * (0.9 + (0.36 if matrix else ROW[True]) * lines)
+            1.0 + _ROW[True] * n + bool(pairs) * (0.9 + (0.36 if matrix else _ROW[True]) * lines)
         )
     else:
         fig.set_figheight(
             1.0
-            + (0.4 if any("\n" in p.a or len(p.a + p.b) > 23 for p in pairs) else ROW[False])
+            + (0.4 if any("\n" in p.a or len(p.a + p.b) > 23 for p in pairs) else _ROW[False])
             * max(n, lines, 2)
         )
     across = 2 if pairs else 1
@@ -965,7 +965,7 @@ def cost_figure(
     return fig
 
 # %% ../../nbs/8_show/01_figures.ipynb #bd4f2c90
-EFFECTS = {
+_EFFECTS = {
     "rescued": "#47A682",
     "nothing": "#c4c4c4",
     "harmed": "#B85000",
@@ -977,7 +977,7 @@ _EFFECT_NAMES = {"nothing": "did nothing", "unknown": "not known"}
 def _effects_panel(ax: Axes, mechanisms: Sequence[Mechanism]) -> None:
     "What came of the turns in which each mechanism stepped in."
     offset, y = np.zeros(len(mechanisms)), range(len(mechanisms))
-    for effect, colour in EFFECTS.items():
+    for effect, colour in _EFFECTS.items():
         counts = np.array([getattr(m, effect) for m in mechanisms], float)
         edge = QUIET if effect == "unknown" else "white"
         high = 0.5 if narrow(ax.figure) else 0.72

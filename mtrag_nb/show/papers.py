@@ -62,19 +62,10 @@ from pathlib import Path
 from statistics import median
 
 # %% auto #0
-__all__ = ['CUTS', 'REASONS_REMARK', 'FOUND_REMARK', 'Judgements', 'VERDICTS', 'LOG_REMARK', 'TOLD_REMARK', 'ABLATION_MEASURES',
-           'ABLATION_REMARKS', 'NCL_COLUMNS', 'RESULTS_REMARK', 'NCL_TOLD_REMARK', 'Counted', 'NO_MODEL', 'SMALL',
-           'COMPONENTS', 'ASKS', 'PROMPT_PARTS', 'SCORED', 'percentiles', 'seconds_by_node', 'ServiceLevels', 'Target',
-           'standing', 'Targets', 'Prices', 'cost_of', 'Costs', 'Block', 'PaperTable', 'own_block', 'wilson',
-           'table_outcomes', 'table_reasons', 'representative', 'turn_name', 'happened', 'same_turns_block',
-           'judged_in_words', 'table_interactions', 'log_rows', 'table_log', 'told_figures', 'table_told', 'base_name',
-           'came_later', 'named_settings', 'changed_settings', 'ablation_pairs', 'foreign', 'characters', 'paired',
-           'measure_row', 'ablation_block', 'table_ablation', 'tables_ablation', 'by_role', 'ncl_rows',
-           'table_ncl_configuration', 'results_block', 'table_ncl_results', 'ncl_counts', 'drawn_counts', 'told_block',
-           'table_ncl_told', 'spec_block', 'kept', 'stand_in', 'table_storage', 'latency_block', 'tokens_block',
-           'cost_block', 'capacity_block', 'weights_mb', 'models_block', 'specification_tables', 'paper_tables',
-           'ending_figures', 'scored_figures', 'paper_figures', 'paper_html', 'write_paper', 'compare_submissions',
-           'read_comparison', 'compare_teams', 'main']
+__all__ = ['CUTS', 'Counted', 'NO_MODEL', 'SMALL', 'ASKS', 'percentiles', 'ServiceLevels', 'Target', 'standing', 'Targets',
+           'Prices', 'Costs', 'Block', 'PaperTable', 'happened', 'foreign', 'characters', 'paired', 'ncl_rows',
+           'table_ncl_told', 'kept', 'stand_in', 'specification_tables', 'paper_tables', 'paper_figures', 'paper_html',
+           'write_paper', 'read_comparison', 'main']
 
 # %% ../../nbs/8_show/04_papers.ipynb #22714e96
 CUTS = (50, 90, 99)
@@ -91,7 +82,7 @@ def percentiles(
     )
 
 
-def seconds_by_node(turns: Iterable[Trajectory]) -> dict[str, list[float]]:
+def _seconds_by_node(turns: Iterable[Trajectory]) -> dict[str, list[float]]:
     "Node -> its seconds in each turn that visited it, in the order of the first visits."
     out: dict[str, list[float]] = {}
     for t in turns:
@@ -118,7 +109,7 @@ class ServiceLevels:
         self.late = sum(
             t.failed and t.error is not None and t.error.type == too_long for t in turns
         )
-        self.turn, self.nodes = [t.seconds for t in whole], seconds_by_node(whole)
+        self.turn, self.nodes = [t.seconds for t in whole], _seconds_by_node(whole)
 
     def _table(self):
         rows = [
@@ -210,7 +201,7 @@ class Prices:
     hour: float = 0.0  # of the machine, for the seconds that its models worked
 
 
-def cost_of(turns: Sequence[Trajectory], prices: Prices, questions: int = 1000) -> float:
+def _cost_of(turns: Sequence[Trajectory], prices: Prices, questions: int = 1000) -> float:
     "What so many questions cost, from the mean of these turns."
     calls = [t.calls for t in turns]
     total = (
@@ -242,7 +233,7 @@ class Costs:
             (
                 name,
                 *(round(1000 * mean(ts, w)) for w in ("tokens_in", "tokens_out", "seconds")),
-                *(round(cost_of(ts, p), 2) for p in prices),
+                *(round(_cost_of(ts, p), 2) for p in prices),
             )
             for name, ts in runs.items()
         ]
@@ -318,21 +309,21 @@ class PaperTable:
         )
 
 
-def own_block(
+def _own_block(
     run: Recording, header: Sequence[str], rows: Iterable[tuple], note: str = ""
 ) -> Block:
     "A block of a recorded run."
     return Block(f"{run.name}: {run.about}", tuple(header), tuple(rows), note)
 
 # %% ../../nbs/8_show/04_papers.ipynb #04aa0003
-def wilson(count: int, n: int, z: float = 1.96) -> tuple[float, float]:
+def _wilson(count: int, n: int, z: float = 1.96) -> tuple[float, float]:
     "The 95 % interval of a share of n independent trials (Wilson 1927)."
     p, zz = count / n, z * z
     middle, half = p + zz / (2 * n), z * math.sqrt(p * (1 - p) / n + zz / (4 * n * n))
     return (middle - half) / (1 + zz / n), (middle + half) / (1 + zz / n)
 
 
-def table_outcomes(runs: Sequence[Recording]) -> PaperTable:
+def _table_outcomes(runs: Sequence[Recording]) -> PaperTable:
     "Table I of Self-CRAG."
     t, head = published("self_crag")["table_1"], ("outcome", "turns", "% and 95 % interval")
     rows = tuple((r["outcome"], r["count"], f"{r['percent']:g}") for r in t["rows"])
@@ -347,10 +338,10 @@ def table_outcomes(runs: Sequence[Recording]) -> PaperTable:
             for o in Outcome
             if o is not Outcome.ASKED_BACK or any(x.asked_back for x in run.turns.values())
         ]
-        return own_block(run, head, (*counted, ("total", len(run.turns), "")))
+        return _own_block(run, head, (*counted, ("total", len(run.turns), "")))
 
     count, total = t["rows"][0]["count"], t["rows"][-1]["count"]
-    low, high = wilson(count, total)
+    low, high = _wilson(count, total)
     return PaperTable(
         "Self-CRAG, Table I: outcomes",
         Block(f"Self-CRAG paper, {t['place']}; {t['title']}", ("outcome", "turns", "%"), rows),
@@ -360,7 +351,7 @@ def table_outcomes(runs: Sequence[Recording]) -> PaperTable:
     )
 
 # %% ../../nbs/8_show/04_papers.ipynb #87d2cb21
-REASONS_REMARK = (
+_REASONS_REMARK = (
     "The paper calls its 16 irrelevant_docs verified gaps of the corpus (V.D.a); the authors' public notebook indexed the "
     "first 25,000 child chunks of each domain, by our estimate 6 % of the corpus, so most of these passages were probably "
     "never in the index. Of the 13 turns that entered the retry loop in the authors' public record, 1 was rescued and 12 "
@@ -368,7 +359,7 @@ REASONS_REMARK = (
 )
 
 
-def table_reasons(runs: Sequence[Recording]) -> PaperTable:
+def _table_reasons(runs: Sequence[Recording]) -> PaperTable:
     "Table II of Self-CRAG; the reason of an answer is 'none' there."
     t = published("self_crag")["table_2"]
     named, reason = (
@@ -380,11 +371,11 @@ def table_reasons(runs: Sequence[Recording]) -> PaperTable:
         counts = {reason(end): n for end, n in run.telemetry.ends.items()}
         names = [*named, *(k for k in counts if k not in named)]
         rows = ((k, counts.get(k, 0), share_text(run, lambda x: reason(x.end) == k)) for k in names)
-        return own_block(run, ("reason", "turns", "% and 95 % interval"), rows)
+        return _own_block(run, ("reason", "turns", "% and 95 % interval"), rows)
 
     rows = tuple((r["reason"], r["count"]) for r in t["rows"])
     block = Block(f"Self-CRAG paper, {t['place']}; {t['title']}", ("reason", "turns"), rows)
-    return PaperTable("Self-CRAG, Table II: reasons", block, tuple(map(own, runs)), REASONS_REMARK)
+    return PaperTable("Self-CRAG, Table II: reasons", block, tuple(map(own, runs)), _REASONS_REMARK)
 
 # %% ../../nbs/8_show/04_papers.ipynb #efd39a7d
 def _label(run: Recording, t: Trajectory) -> str:
@@ -397,7 +388,7 @@ def _support(run: Recording, t: Trajectory) -> float:
     return run.measures_of(t.task_id).support or 0.0
 
 
-def representative(
+def _representative(
     run: Recording,
 ) -> dict[str, Trajectory]:  # kind -> turn; a kind without a turn is not there
     "The turns of a run that stand for Table III."
@@ -420,7 +411,7 @@ def representative(
     return {k: t for k, t in found.items() if t}
 
 # %% ../../nbs/8_show/04_papers.ipynb #04aa0006
-def turn_name(t: Trajectory) -> str:
+def _turn_name(t: Trajectory) -> str:
     "A turn as the paper names them: domain, conversation, turn."
     return f"{t.domain} {t.task_id[:6]}:{t.turn}"
 
@@ -434,14 +425,14 @@ def happened(run: Recording, t: Trajectory) -> str:
     return t.end + (f" after {tried}" if t.drafts else "") + label
 
 # %% ../../nbs/8_show/04_papers.ipynb #1bdac9b0
-FOUND_REMARK = (
+_FOUND_REMARK = (
     "The paper names a case by domain and number: the conversations of a domain in the order of the benchmark's file, counted from 0, "
     "their last questions. fiqa_8 and cloud_3 as printed match no question of the benchmark; under these numbers stand “all right, see ya” "
     "and “use IBM Cloudant Query”."
 )
 
 
-def same_turns_block(run: Recording, table: str) -> Block | None:  # None: the run has none of them
+def _same_turns_block(run: Recording, table: str) -> Block | None:  # None: the run has none of them
     "The paper's own turns of a table, as a run answered them."
     facts = published("self_crag_cases")
     turns = {
@@ -455,7 +446,7 @@ def same_turns_block(run: Recording, table: str) -> Block | None:  # None: the r
             clipped(t.question, 70),
             clipped(t.answer, 110),
             happened(run, t),
-            judged_in_words(run, t),
+            _judged_in_words(run, t),
         )
         for i, t in turns.items()
         if t
@@ -464,7 +455,7 @@ def same_turns_block(run: Recording, table: str) -> Block | None:  # None: the r
     return Block(f"{run.name}: the same turns", head, tuple(rows), "") if rows else None
 
 
-def judged_in_words(run: Recording, t: Trajectory) -> str:
+def _judged_in_words(run: Recording, t: Trajectory) -> str:
     "The scores that a turn was given, by protocol."
     return (
         ", ".join(f"{p} {show(j.score, 1)}" for p, j in run.judged.get(t.task_id, {}).items())
@@ -472,7 +463,7 @@ def judged_in_words(run: Recording, t: Trajectory) -> str:
     )
 
 # %% ../../nbs/8_show/04_papers.ipynb #199c75ab
-def table_interactions(runs: Sequence[Recording]) -> PaperTable:
+def _table_interactions(runs: Sequence[Recording]) -> PaperTable:
     "Table III of Self-CRAG: our turns that stand for its kinds, and the paper's own turns where a run has them."
     cases = [c for c in published("self_crag_cases")["cases"] if c["table"] == "III"]
     head, told = (
@@ -491,44 +482,44 @@ def table_interactions(runs: Sequence[Recording]) -> PaperTable:
     )
 
     def own(run):
-        return own_block(
+        return _own_block(
             run,
             head,
             (
                 (
-                    turn_name(t),
+                    _turn_name(t),
                     kind,
                     clipped(t.question, 90),
                     clipped(t.answer, 110),
                     happened(run, t),
                 )
-                for kind, t in representative(run).items()
+                for kind, t in _representative(run).items()
             ),
         )
 
-    blocks = [b for r in runs for b in (own(r), same_turns_block(r, "III")) if b]
+    blocks = [b for r in runs for b in (own(r), _same_turns_block(r, "III")) if b]
     return PaperTable(
         "Self-CRAG, Table III: representative interactions",
         Block("Self-CRAG paper, Table III", head, rows),
         tuple(blocks),
-        FOUND_REMARK,
+        _FOUND_REMARK,
     )
 
 # %% ../../nbs/8_show/04_papers.ipynb #03e389d2
-Judgements = Mapping[str, Judgement]  # protocol -> judgement, of one turn
+_Judgements = Mapping[str, Judgement]  # protocol -> judgement, of one turn
 
 
-def _score(js: Judgements, protocol: str, else_: float = 0.0) -> float:
+def _score(js: _Judgements, protocol: str, else_: float = 0.0) -> float:
     "The score by a protocol; `else_` where there is none."
     return js[protocol].score or else_ if protocol in js else else_
 
 
-def _partial(js: Judgements) -> bool:
+def _partial(js: _Judgements) -> bool:
     return 4 <= _score(js, "correctness") < 9 or 5 <= _score(js, "faithfulness") < 8
 
 
 # the paper's word -> whose reasoning is shown, and which judgements deserve it (bands: II.E)
-VERDICTS: dict[str, tuple[str, Callable[[Judgements], bool]]] = {
+_VERDICTS: dict[str, tuple[str, Callable[[_Judgements], bool]]] = {
     "Perfect Match": (
         "faithfulness",
         lambda j: (
@@ -547,12 +538,12 @@ VERDICTS: dict[str, tuple[str, Callable[[Judgements], bool]]] = {
 }
 
 
-def log_rows(
+def _log_rows(
     run: Recording,
 ) -> list[tuple[str, Trajectory, Judgement]]:  # verdict, turn, the judgement that is shown
     "The turns of a judged run that stand for Table IV."
     rows, left = [], sorted(run.judged)
-    for verdict, (protocol, fits) in VERDICTS.items():
+    for verdict, (protocol, fits) in _VERDICTS.items():
         if found := next(
             (i for i in left if protocol in run.judged[i] and fits(run.judged[i])), None
         ):
@@ -561,7 +552,7 @@ def log_rows(
     return rows
 
 # %% ../../nbs/8_show/04_papers.ipynb #04aa0007
-LOG_REMARK = (
+_LOG_REMARK = (
     "What the judge read may not be what the generator saw. In the authors' public record the contexts of all 110 answers are those of "
     'Task A, retrieved with the raw last question: 233 of 550 come from another domain, and 24 turns have no other (govt_1\'s "API docs" '
     "are such). The graph retrieved anew, with a rewrite and a filter, and the judge was shown the first 400 characters of each (counted "
@@ -569,7 +560,7 @@ LOG_REMARK = (
 )
 
 
-def table_log(runs: Sequence[Recording]) -> PaperTable:
+def _table_log(runs: Sequence[Recording]) -> PaperTable:
     "Table IV of Self-CRAG."
     facts, head = (
         published("self_crag_cases"),
@@ -584,22 +575,22 @@ def table_log(runs: Sequence[Recording]) -> PaperTable:
     def own(run):
         rows = [
             (
-                turn_name(t),
+                _turn_name(t),
                 clipped(t.question, 70),
                 clipped(t.answer, 90),
                 clipped(j.reasoning, 130),
                 show(j.score, 1),
                 verdict,
             )
-            for verdict, t, j in log_rows(run)
+            for verdict, t, j in _log_rows(run)
         ]
         if not run.judged:
-            return own_block(run, head, rows, "not judged yet: `mtrag judge` writes the log")
+            return _own_block(run, head, rows, "not judged yet: `mtrag judge` writes the log")
         unread, judge = (
             sum(bool(j.unparsed) for js in run.judged.values() for j in js.values()),
             run.how.get("judge") or "the judge of judge.json",
         )
-        return own_block(
+        return _own_block(
             run,
             head,
             rows,
@@ -607,23 +598,23 @@ def table_log(runs: Sequence[Recording]) -> PaperTable:
         )
 
     block = Block(f"Self-CRAG paper, Table IV; {facts['judge']}", head, rows)
-    blocks = [b for r in runs for b in (own(r), same_turns_block(r, "IV")) if b]
+    blocks = [b for r in runs for b in (own(r), _same_turns_block(r, "IV")) if b]
     return PaperTable(
         "Self-CRAG, Table IV: rows of the judge's log",
         block,
         tuple(blocks),
-        f"{LOG_REMARK} {FOUND_REMARK}",
+        f"{_LOG_REMARK} {_FOUND_REMARK}",
     )
 
 # %% ../../nbs/8_show/04_papers.ipynb #2834c005
-TOLD_REMARK = (
+_TOLD_REMARK = (
     "Neither the 87 % nor any rate taken from the authors' public record measures faithfulness to what the generator saw: the judge read "
     "other contexts, and only the beginning of each (see Table IV). The paper blames the judge's strictness. It marks the 16 of 40 and the "
     "87 % as separate experiments, though 16 is also the count of irrelevant_docs in its Table II."
 )
 
 
-def told_figures(run: Recording, indexed: int | None) -> list[tuple[str, str]]:
+def _told_figures(run: Recording, indexed: int | None) -> list[tuple[str, str]]:
     "What the paper's text tells, of a recorded run."
     refused = [
         j["refusal"].score
@@ -652,35 +643,35 @@ def told_figures(run: Recording, indexed: int | None) -> list[tuple[str, str]]:
     ]
 
 
-def table_told(
+def _table_told(
     runs: Sequence[Recording],
     indexed: Mapping[str, int] = {},  # run -> children in its index
 ) -> PaperTable:
     "The figures of Self-CRAG that stand in its text."
     head, facts = ("what", "figure"), published("self_crag")["text"]
     rows = tuple((f"{f['what']} ({f['place']})", f["figure"]) for f in facts)
-    own = tuple(own_block(r, head, told_figures(r, indexed.get(r.name))) for r in runs)
+    own = tuple(_own_block(r, head, _told_figures(r, indexed.get(r.name))) for r in runs)
     return PaperTable(
         "Self-CRAG, V.D: figures told in the text",
         Block("Self-CRAG paper, III.B and V.D", head, rows),
         own,
-        TOLD_REMARK,
+        _TOLD_REMARK,
     )
 
 # %% ../../nbs/8_show/04_papers.ipynb #abb7dcd6
-def base_name(run: Recording) -> str:
+def _base_name(run: Recording) -> str:
     "The system of a run, whatever variant of it."
     return run.system.split("+")[0]
 
 
-def came_later(run: Recording) -> dict[str, object]:
+def _came_later(run: Recording) -> dict[str, object]:
     "Settings that a manifest of an earlier version may lack, at the value that means what was done then."
-    own = system_named(base_name(run)).settings if base_name(run) in SYSTEMS else None
+    own = system_named(_base_name(run)).settings if _base_name(run) in SYSTEMS else None
     groups = {
         "stages": StageSettings,
         "retrieval": RetrievalSettings,
         "chunks": ChunkSettings,
-        **({base_name(run): own} if own else {}),
+        **({_base_name(run): own} if own else {}),
     }
     return {
         f"{g}.{f.name}": f.default
@@ -690,26 +681,26 @@ def came_later(run: Recording) -> dict[str, object]:
     }
 
 
-def named_settings(run: Recording) -> dict[str, object]:  # dotted key -> value
+def _named_settings(run: Recording) -> dict[str, object]:  # dotted key -> value
     "The settings that decide a run's answers; a system's own under its name, as `--set` takes them."
     flat = dotted(
         {k: v for k, v in run.manifest["settings"].items() if k not in ("profile", *SPEED)}
     )
     return {
-        **came_later(run),
-        **{re.sub(r"^own\.", f"{base_name(run)}.", k): v for k, v in flat.items()},
+        **_came_later(run),
+        **{re.sub(r"^own\.", f"{_base_name(run)}.", k): v for k, v in flat.items()},
     }
 
 
-def changed_settings(a: Recording, b: Recording) -> list[str]:
+def _changed_settings(a: Recording, b: Recording) -> list[str]:
     "The settings in which two runs differ. A reranker that one of them lacks is one setting."
-    x, y = named_settings(a), named_settings(b)
+    x, y = _named_settings(a), _named_settings(b)
     return sorted(
         {"reranker" if k.startswith("reranker") else k for k in {*x, *y} if x.get(k) != y.get(k)}
     )
 
 
-def ablation_pairs(
+def _ablation_pairs(
     runs: Sequence[Recording],
 ) -> list[tuple[str, Recording, Recording]]:  # setting, one run, the other
     "Pairs of runs of one system, over common tasks, that differ in one setting."
@@ -723,7 +714,7 @@ def ablation_pairs(
         for b in runs[n + 1 :]
         if kind(a) == kind(b) and a.turns.keys() & b.turns.keys()
     ]
-    return [(changed[0], a, b) for a, b in both if len(changed := changed_settings(a, b)) == 1]
+    return [(changed[0], a, b) for a, b in both if len(changed := _changed_settings(a, b)) == 1]
 
 # %% ../../nbs/8_show/04_papers.ipynb #7e63d4c0
 def foreign(run: Recording, tasks: Sequence[str]) -> float | None:
@@ -777,7 +768,7 @@ def paired(a: Recording, b: Recording, measure: str) -> PairRow | None:
     )
 
 
-def measure_row(
+def _measure_row(
     a: Recording, b: Recording, measure: str
 ) -> tuple | None:  # name, mean of a, of b, difference with its interval
     "Two runs by one measure, over the turns for which both have it; None where there is none."
@@ -797,12 +788,12 @@ def measure_row(
     )
 
 # %% ../../nbs/8_show/04_papers.ipynb #04aa0013
-def ablation_block(a: Recording, b: Recording, setting: str, measures: Sequence[str]) -> Block:
+def _ablation_block(a: Recording, b: Recording, setting: str, measures: Sequence[str]) -> Block:
     "Two runs that differ in one setting, over their common turns."
     both = sorted(a.turns.keys() & b.turns.keys())
 
     def value(r):
-        return named_settings(r).get(setting, r.manifest["settings"].get(setting.split(".")[0]))
+        return _named_settings(r).get(setting, r.manifest["settings"].get(setting.split(".")[0]))
 
     share, count = (
         lambda x: "–" if x is None else f"{x:.1%}",
@@ -822,7 +813,7 @@ def ablation_block(a: Recording, b: Recording, setting: str, measures: Sequence[
             show(characters(b, both), 0),
             "",
         ),
-        *(row for m in measures if (row := measure_row(a, b, m))),
+        *(row for m in measures if (row := _measure_row(a, b, m))),
     ]
     header = ("", f"{a.name} ({value(a)})", f"{b.name} ({value(b)})", "difference, paired")
     return Block(
@@ -833,8 +824,8 @@ def ablation_block(a: Recording, b: Recording, setting: str, measures: Sequence[
     )
 
 # %% ../../nbs/8_show/04_papers.ipynb #5048e72f
-ABLATION_MEASURES = ("rb_agg_conditioned", "K-precision", "RougeL", "judge_faithfulness")
-ABLATION_REMARKS = {  # setting -> an example of its other value, what does not fit together in the print
+_ABLATION_MEASURES = ("rb_agg_conditioned", "K-precision", "RougeL", "judge_faithfulness")
+_ABLATION_REMARKS = {  # setting -> an example of its other value, what does not fit together in the print
     "retrieval.domain_filter": ("false", "The paper gives no number for the contamination."),
     "stages.prompts": (
         "strict",
@@ -852,11 +843,13 @@ ABLATION_REMARKS = {  # setting -> an example of its other value, what does not 
 }
 
 
-def table_ablation(facts: Mapping, pairs: Sequence[tuple[str, Recording, Recording]]) -> PaperTable:
+def _table_ablation(
+    facts: Mapping, pairs: Sequence[tuple[str, Recording, Recording]]
+) -> PaperTable:
     "One ablation of Self-CRAG."
-    example, remark = ABLATION_REMARKS[facts["setting"]]
+    example, remark = _ABLATION_REMARKS[facts["setting"]]
     own = tuple(
-        ablation_block(a, b, key, ABLATION_MEASURES)
+        _ablation_block(a, b, key, _ABLATION_MEASURES)
         for key, a, b in pairs
         if key == facts["setting"]
     )
@@ -877,23 +870,23 @@ def table_ablation(facts: Mapping, pairs: Sequence[tuple[str, Recording, Recordi
     return PaperTable(title, Block(caption, ("", "as told"), told), own or (nothing,), remark)
 
 
-def tables_ablation(runs: Sequence[Recording]) -> list[PaperTable]:
+def _tables_ablation(runs: Sequence[Recording]) -> list[PaperTable]:
     "The ablations of Self-CRAG (sections IV.A and V), and after them any other setting that was changed alone."
-    pairs = ablation_pairs(runs)
+    pairs = _ablation_pairs(runs)
     rest = tuple(
-        ablation_block(a, b, key, ABLATION_MEASURES)
+        _ablation_block(a, b, key, _ABLATION_MEASURES)
         for key, a, b in pairs
-        if key not in ABLATION_REMARKS
+        if key not in _ABLATION_REMARKS
     )
     others = (
         [PaperTable("Other settings", Block("neither paper varies these", (), ()), rest)]
         if rest
         else []
     )
-    return [*(table_ablation(f, pairs) for f in published("self_crag")["ablations"]), *others]
+    return [*(_table_ablation(f, pairs) for f in published("self_crag")["ablations"]), *others]
 
 # %% ../../nbs/8_show/04_papers.ipynb #8cbf2d6e
-def by_role(roles: Mapping[str, str]) -> str:  # reason -> role
+def _by_role(roles: Mapping[str, str]) -> str:  # reason -> role
     "Reasons in a row: dropped, exhausted, declined."
     return ", ".join(sorted(roles, key=lambda reason: ROLES.index(roles[reason])))
 
@@ -911,11 +904,11 @@ def ncl_rows(
         "Passage reranker": f"{settings['embedder']['name']} embedding cosine",
         "Top passages k": own["top_k"],
         "History depth cap": f"{own['user_turns']} previous user turns",
-        "IDK trigger": by_role(roles),
+        "IDK trigger": _by_role(roles),
     }
 
 
-def table_ncl_configuration(runs: Sequence[Recording]) -> PaperTable:
+def _table_ncl_configuration(runs: Sequence[Recording]) -> PaperTable:
     "Table 1 of NCL."
     facts, head = published("ncl")["table_1"], ("component", "setting")
 
@@ -929,9 +922,9 @@ def table_ncl_configuration(runs: Sequence[Recording]) -> PaperTable:
         rows(ncl_rows(plain(NCL.configured("ncl")), known)),
     )
     recorded = [
-        own_block(r, head, rows(ncl_rows(r.manifest["settings"], r.telemetry.roles or known)))
+        _own_block(r, head, rows(ncl_rows(r.manifest["settings"], r.telemetry.roles or known)))
         for r in runs
-        if base_name(r) == NCL.name
+        if _base_name(r) == NCL.name
     ]
     return PaperTable(
         "NCL, Table 1: configuration",
@@ -941,47 +934,47 @@ def table_ncl_configuration(runs: Sequence[Recording]) -> PaperTable:
     )
 
 # %% ../../nbs/8_show/04_papers.ipynb #58c8be53
-NCL_COLUMNS = {
+_NCL_COLUMNS = {
     "RB_agg": "rb_agg_conditioned",
     "RL_F": "rl_f_local_conditioned",
     "RB_llm": "rb_llm_local_conditioned",
 }  # the leaderboard's -> ours
-RESULTS_REMARK = (
+_RESULTS_REMARK = (
     "The published harmonic means follow from their columns to four places. Values measured here with another encoder or "
     "judge compare with each other only. The paper gives no intervals; it calls the ablation's difference of .0134 an "
     "improvement."
 )
 
 
-def results_block(run: Recording) -> Block:
+def _results_block(run: Recording) -> Block:
     "The columns of a run, as far as they were measured."
-    by = {k: {t: s.get(m) for t, s in run.scores.items()} for k, m in NCL_COLUMNS.items()}
+    by = {k: {t: s.get(m) for t, s in run.scores.items()} for k, m in _NCL_COLUMNS.items()}
     board = leaderboard(by["RL_F"], by["RB_llm"], by["RB_agg"])
-    own = run.manifest["settings"]["own"] if base_name(run) == NCL.name else None
+    own = run.manifest["settings"]["own"] if _base_name(run) == NCL.name else None
     name = run.system + (", No Classification" if own and not own["classify"] else "")
-    cells = [str(run.interval(m)) if run.of(m) else None for m in NCL_COLUMNS.values()]
-    return own_block(
+    cells = [str(run.interval(m)) if run.of(m) else None for m in _NCL_COLUMNS.values()]
+    return _own_block(
         run,
-        ("method", *NCL_COLUMNS.values(), "harmonic mean", "tasks"),
+        ("method", *_NCL_COLUMNS.values(), "harmonic mean", "tasks"),
         ((name, *cells, board.h, board.tasks),),
         ", ".join(f"{k}: {v}" for k, v in run.how.items() if v and k != "refusals"),
     )
 
 
-def table_ncl_results(runs: Sequence[Recording]) -> PaperTable:
+def _table_ncl_results(runs: Sequence[Recording]) -> PaperTable:
     "Table 2 of NCL."
-    columns = (*NCL_COLUMNS, "HM")
+    columns = (*_NCL_COLUMNS, "HM")
     rows = tuple(
         (r["method"], r["dataset"], *(f"{r[k]:.4f}" for k in columns), r["tasks"])
         for r in published("ncl")["table_2"]
     )
     block = Block("NCL paper, Table 2", ("method", "dataset", *columns, "tasks"), rows)
     return PaperTable(
-        "NCL, Table 2: results", block, tuple(map(results_block, runs)), RESULTS_REMARK
+        "NCL, Table 2: results", block, tuple(map(_results_block, runs)), _RESULTS_REMARK
     )
 
 # %% ../../nbs/8_show/04_papers.ipynb #told0002
-NCL_TOLD_REMARK = (
+_NCL_TOLD_REMARK = (
     "Over-abstention, cut drafts and false answerability are the paper's words for what is counted here. A rank needs a submission. The "
     "laptop's gate is a cosine; of a gate that reads and answers yes or no, as the paper's does, no turn is on record, only a test on "
     "planted passages (data/measured/ncl_decisions.json)."
@@ -989,7 +982,7 @@ NCL_TOLD_REMARK = (
 Counted = tuple[int, int]
 
 
-def ncl_counts(run: Recording) -> dict[str, Counted]:  # what went wrong -> how often, of how many
+def _ncl_counts(run: Recording) -> dict[str, Counted]:  # what went wrong -> how often, of how many
     "The errors that NCL's section 5 names, in a run whose gold is known."
     turns = {
         label: [
@@ -1009,7 +1002,7 @@ def ncl_counts(run: Recording) -> dict[str, Counted]:  # what went wrong -> how 
     }
 
 
-def drawn_counts(blamed: Mapping) -> dict[str, Counted]:
+def _drawn_counts(blamed: Mapping) -> dict[str, Counted]:
     "The same of the gates that `9_studies/08_blame` counted."
     gates = {g["gate"]: g for g in blamed["sets"]["drawn"]["systems"][NCL.name]["gates"]}
     gate, reads = gates["gate: answerable"], gates["generate: may decline"]
@@ -1024,7 +1017,7 @@ def drawn_counts(blamed: Mapping) -> dict[str, Counted]:
     }
 
 # %% ../../nbs/8_show/04_papers.ipynb #told0003
-def told_block(caption: str, counts: Mapping[str, Counted]) -> Block:
+def _told_block(caption: str, counts: Mapping[str, Counted]) -> Block:
     "The counts beside the words of the paper."
 
     def of(key, words=""):
@@ -1050,20 +1043,20 @@ def told_block(caption: str, counts: Mapping[str, Counted]) -> Block:
 def table_ncl_told(runs: Sequence[Recording]) -> PaperTable:
     "What NCL's section 5 tells without a table."
     rows = tuple((f"{f['what']} ({f['place']})", f["figure"]) for f in published("ncl")["text"])
-    own = [told_block(f"{r.name}: {r.about}", ncl_counts(r)) for r in runs]
-    drawn = told_block(
+    own = [_told_block(f"{r.name}: {r.about}", _ncl_counts(r)) for r in runs]
+    drawn = _told_block(
         "120 drawn turns by the laptop's models (data/measured/blame.json)",
-        drawn_counts(read_json(data_dir("measured") / "blame.json")),
+        _drawn_counts(read_json(data_dir("measured") / "blame.json")),
     )
     return PaperTable(
         "NCL, section 5: told in the text",
         Block("NCL paper, section 5", ("what", "figure"), rows),
         (*own, drawn),
-        NCL_TOLD_REMARK,
+        _NCL_TOLD_REMARK,
     )
 
 # %% ../../nbs/8_show/04_papers.ipynb #spec0002
-def spec_block(system: str, place: str) -> Block:
+def _spec_block(system: str, place: str) -> Block:
     "A table of a specification."
     told = published(system)
     t = told["tables"][place]
@@ -1086,7 +1079,7 @@ def stand_in(run: Recording) -> str:
     return "" if run.manifest["settings"]["profile"] in AGENTS.profiles else SMALL
 
 
-def table_storage() -> PaperTable:
+def _table_storage() -> PaperTable:
     "4.1 of the specification, beside the upload of `9_studies/00_bench`."
     document, a_point = (
         kept("footprint")["alone"]["document"],
@@ -1107,7 +1100,7 @@ def table_storage() -> PaperTable:
     kb = sum(float(v.split()[0]) * {"KB": 1, "MB": 1000}[v.split()[1]] for _, v in parts)
     return PaperTable(
         "Specification, 4.1: storage",
-        spec_block("agents", "4.1"),
+        _spec_block("agents", "4.1"),
         (
             Block(
                 f"a PDF of {document['pages']} pages, uploaded (data/measured/footprint.json, stores.json)",
@@ -1120,7 +1113,7 @@ def table_storage() -> PaperTable:
     )
 
 # %% ../../nbs/8_show/04_papers.ipynb #spec0003
-COMPONENTS = {
+_COMPONENTS = {
     "history summarization": ("summarize_history",),
     "query rewriting": ("rewrite_query", "reformulate"),
     "embedding and search": ("retrieve_documents",),
@@ -1128,14 +1121,14 @@ COMPONENTS = {
     "web search": ("web_search",),
     "response generation": ("generate",),
 }  # the specification's, and the nodes that do it
-ASKS = COMPONENTS.keys() - {"embedding and search", "web search"}  # by the specification, a model
+ASKS = _COMPONENTS.keys() - {"embedding and search", "web search"}  # by the specification, a model
 
 
-def latency_block(run: Recording) -> Block:
+def _latency_block(run: Recording) -> Block:
     "Seconds of the parts of a turn."
     turns = [t for t in run.turns.values() if not t.failed]
     whole, rows, left = sum(t.seconds for t in turns), [], 0.0
-    for name, nodes in COMPONENTS.items():
+    for name, nodes in _COMPONENTS.items():
         steps = [s for t in turns for s in t.steps if s.node in nodes]
         took = sum(s.seconds for s in steps)
         asked = any(s.calls.generate + s.calls.score for s in steps)
@@ -1171,10 +1164,10 @@ def latency_block(run: Recording) -> Block:
         if len(run.conversations) == 1
         else "several turns in flight: seconds include what they waited"
     )
-    return own_block(run, ("component", "ms a turn", "%", ""), rows, flight)
+    return _own_block(run, ("component", "ms a turn", "%", ""), rows, flight)
 
 # %% ../../nbs/8_show/04_papers.ipynb #spec0004
-PROMPT_PARTS = {
+_PROMPT_PARTS = {
     "system prompt": "system",
     "conversation summary": "history",
     "user query": "question",
@@ -1183,7 +1176,7 @@ PROMPT_PARTS = {
 }  # the specification's, and those on record
 
 
-def tokens_block(run: Recording) -> Block:
+def _tokens_block(run: Recording) -> Block:
     "Medians of the tokens of a turn's last prompt and of its answer."
     used = {
         first: [u for t in run.turns.values() if (t.turn == 1) is first and (u := tokens_used(t))]
@@ -1203,13 +1196,13 @@ def tokens_block(run: Recording) -> Block:
             middle(part, False),
             "" if shown(part) else "not judged: the prompt shows none",
         )
-        for name, part in PROMPT_PARTS.items()
+        for name, part in _PROMPT_PARTS.items()
     ]
     total = [
         round(median(sum(u.values()) for u in us)) if us else None
         for us in (used[True], used[False])
     ]
-    return own_block(
+    return _own_block(
         run,
         (
             "part",
@@ -1222,7 +1215,7 @@ def tokens_block(run: Recording) -> Block:
     )
 
 
-def cost_block(run: Recording) -> Block:
+def _cost_block(run: Recording) -> Block:
     "Tokens of a thousand questions, and what they would cost at the specification's own prices."
     turns, told, other = (
         list(run.turns.values()),
@@ -1237,7 +1230,7 @@ def cost_block(run: Recording) -> Block:
         return told[whose] / told["total, million tokens"]
 
     def price(whose):
-        return f"{cost_of(turns, Prices(whose, at(whose), at(whose))):.2f}"
+        return f"{_cost_of(turns, Prices(whose, at(whose), at(whose))):.2f}"
 
     rows = [
         ("embedding, million tokens", "not counted", ""),
@@ -1254,10 +1247,10 @@ def cost_block(run: Recording) -> Block:
         ("hours of this machine's models", f"{million('seconds') * 1e6 / 3600:.1f}", other),
         ("electricity, depreciation", "not measured", ""),
     ]
-    return own_block(run, ("what", "figure", ""), rows)
+    return _own_block(run, ("what", "figure", ""), rows)
 
 # %% ../../nbs/8_show/04_papers.ipynb #spec0005
-def capacity_block(run: Recording) -> Block:
+def _capacity_block(run: Recording) -> Block:
     "What was held at once, and how fast it was asked."
     large, search = kept("footprint")["large"], kept("bench")["search_366k"]
     most = max(x["peak_mb"] for k, x in large.items() if isinstance(x, dict) and "peak_mb" in x)
@@ -1276,10 +1269,10 @@ def capacity_block(run: Recording) -> Block:
         ("turns a minute", f"{60 * s['turns'] / s['seconds']:.1f}", stand_in(run)),
         ("cluster", "none", "not this project's: a profile names an address"),
     ]
-    return own_block(run, ("what", "figure", ""), rows, "data/measured/footprint.json, bench.json")
+    return _own_block(run, ("what", "figure", ""), rows, "data/measured/footprint.json, bench.json")
 
 # %% ../../nbs/8_show/04_papers.ipynb #spec0005b
-def weights_mb(spec: ModelSpec) -> str:
+def _weights_mb(spec: ModelSpec) -> str:
     "What a model's weights take, by arithmetic."
     shape, width = (
         shape_named(spec),
@@ -1288,7 +1281,7 @@ def weights_mb(spec: ModelSpec) -> str:
     return f"{weight_bytes(shape, width, spec.quantization) / 1e6:,.0f} MB" if shape else "–"
 
 
-def models_block() -> Block:
+def _models_block() -> Block:
     "Table 3 of NexusRAG, as the laptop and two profiles have it."
     alone, small = kept("footprint")["alone"], kept("agents")["alone"]
     here, t3 = NEXUS.configured("laptop"), "not judged: never loaded here"
@@ -1301,12 +1294,12 @@ def models_block() -> Block:
 
     search = f"{1000 * small['P90 of retrieval, s']:.0f} ms at P90, with searches"
     rows = [
-        (spec.name, weights_mb(spec), "–", "–", t3)
+        (spec.name, _weights_mb(spec), "–", "–", t3)
         for spec in (NEXUS.configured("nexus").chat, load_settings("t4").chat)
     ]
     later = (
         here.chat.name,
-        weights_mb(here.chat),
+        _weights_mb(here.chat),
         *asked("later question"),
         "not judged: another model",
     )
@@ -1318,7 +1311,7 @@ def models_block() -> Block:
             later,
             (
                 here.embedder.name,
-                weights_mb(here.embedder),
+                _weights_mb(here.embedder),
                 asked("first question")[0],
                 search,
                 f"{small['n']} turns",
@@ -1335,7 +1328,7 @@ def specification_tables(
 
     def beside(place, own, remark="", some=runs):
         return PaperTable(
-            f"Specification, {place}", spec_block("agents", place), tuple(map(own, some)), remark
+            f"Specification, {place}", _spec_block("agents", place), tuple(map(own, some)), remark
         )
 
     small = (
@@ -1344,15 +1337,17 @@ def specification_tables(
         else ""
     )
     return {
-        "agents_4_1": table_storage(),
-        "agents_6_1": beside("6.1", latency_block, small),
-        "agents_6_2": beside("6.2", tokens_block, small),
+        "agents_4_1": _table_storage(),
+        "agents_6_1": beside("6.1", _latency_block, small),
+        "agents_6_2": beside("6.2", _tokens_block, small),
         "agents_8_3": beside(
-            "8.3", cost_block, "Prices change; these are the ones that its own comparison comes to."
+            "8.3",
+            _cost_block,
+            "Prices change; these are the ones that its own comparison comes to.",
         ),
-        "agents_9_1": beside("9.1", capacity_block, some=runs[:1]),
+        "agents_9_1": beside("9.1", _capacity_block, some=runs[:1]),
         "nexus_3": PaperTable(
-            "NexusRAG, Table 3", spec_block("nexus", "Table 3"), (models_block(),)
+            "NexusRAG, Table 3", _spec_block("nexus", "Table 3"), (_models_block(),)
         ),
     }
 
@@ -1365,7 +1360,7 @@ def paper_tables(
     "Every published table beside the same from recorded runs."
 
     def of(system, some):
-        return [r for r in some if base_name(r) == system]
+        return [r for r in some if _base_name(r) == system]
 
     crag, every = of("self_crag", runs) or list(runs), [*runs, *ablations]
 
@@ -1373,25 +1368,25 @@ def paper_tables(
         return t.title.split(":")[0].removeprefix("Self-CRAG, ").replace(".", "_").replace(" ", "_")
 
     return {
-        "self_crag_I": table_outcomes(crag),
-        "self_crag_II": table_reasons(crag),
-        "self_crag_III": table_interactions(crag),
-        "self_crag_IV": table_log(crag),
-        "self_crag_told": table_told(crag, indexed),
-        **{f"self_crag_{name(t)}": t for t in tables_ablation(every)},
-        "ncl_1": table_ncl_configuration(every),
-        "ncl_2": table_ncl_results(of("ncl", every) or runs),
+        "self_crag_I": _table_outcomes(crag),
+        "self_crag_II": _table_reasons(crag),
+        "self_crag_III": _table_interactions(crag),
+        "self_crag_IV": _table_log(crag),
+        "self_crag_told": _table_told(crag, indexed),
+        **{f"self_crag_{name(t)}": t for t in _tables_ablation(every)},
+        "ncl_1": _table_ncl_configuration(every),
+        "ncl_2": _table_ncl_results(of("ncl", every) or runs),
     }
 
 # %% ../../nbs/8_show/04_papers.ipynb #04aa0014
-SCORED = (
+_SCORED = (
     "rb_agg_conditioned",
     "K-precision",
     "RougeL",
 )  # measures with a distribution and a comparison, where they are known of every run
 
 
-def ending_figures(runs: Sequence[Recording]) -> dict[str, tuple[Figure, str]]:
+def _ending_figures(runs: Sequence[Recording]) -> dict[str, tuple[Figure, str]]:
     "How the turns ended: of each run, by domain, by turn."
 
     def by(head):
@@ -1409,7 +1404,7 @@ def ending_figures(runs: Sequence[Recording]) -> dict[str, tuple[Figure, str]]:
     }
 
 
-def scored_figures(
+def _scored_figures(
     runs: Sequence[Recording], measures: Sequence[str]
 ) -> dict[str, tuple[Figure, str]]:
     "How scores are spread, what is known of the differences, and what they cost."
@@ -1436,8 +1431,8 @@ def paper_figures(
 ) -> dict[str, tuple[Figure, str]]:  # file name -> figure, what it shows
     "The figures of recorded runs, one call each."
     found = {
-        **ending_figures(runs),
-        **scored_figures(runs, [m for m in SCORED if all(r.of(m) for r in runs)]),
+        **_ending_figures(runs),
+        **_scored_figures(runs, [m for m in _SCORED if all(r.of(m) for r in runs)]),
     }
     if any(r.gold for r in runs):
         base = "rb_agg" if all(r.of("rb_agg") for r in runs) else "RougeL"
@@ -1504,7 +1499,7 @@ def write_paper(
     return write_whole(out / "paper.html", paper_html(paper_tables(runs), figures))
 
 # %% ../../nbs/8_show/04_papers.ipynb #320ea112
-def compare_submissions(
+def _compare_submissions(
     files: Iterable[str | Path],  # prediction files with metrics
     known: Benchmark,  # the tasks with their gold
     measure: str = "RL_F",
@@ -1535,17 +1530,17 @@ def read_comparison(path: str | Path) -> Comparison:
     return structured(Comparison, read_json(path))
 
 # %% ../../nbs/8_show/04_papers.ipynb #04aa0016
-def compare_teams(data: Path) -> Comparison:
+def _compare_teams(data: Path) -> Comparison:
     "The seven submissions of RaguTeam, in a folder like MTRAG_DATA."
     known = read_benchmark(official_file(data, "mtragun-human/reference"))
-    return compare_submissions(
+    return _compare_submissions(
         (data / "mtragun-human" / "predictions_raguteam").glob("*.jsonl"), known
     )
 
 
 def main(out: str | Path = "data/measured/raguteam.json") -> Comparison:
     "Compare the seven submissions of $MTRAG_DATA, print it, write it down. Takes seconds."
-    found = compare_teams(real_data("mtragun-human/predictions_raguteam"))
+    found = _compare_teams(real_data("mtragun-human/predictions_raguteam"))
     write_json(out, found)
     print(found)
     return found

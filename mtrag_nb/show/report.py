@@ -81,25 +81,14 @@ from mtrag_nb.show.figures import (
 from .turn import ending, first_to_fail, recorded_turn_html
 
 # %% auto #0
-__all__ = ['STAGE_COLOURS', 'FIRST', 'DRAWN', 'LETTERS', 'PALE', 'SIGNS', 'BAND', 'OPEN', 'BOARD_HEAD', 'FLOW', 'FLOW_GROUPS',
-           'FLOW_HEAD', 'SPLIT', 'AUDIT_COLUMNS', 'AUDITED', 'LADDER_COLUMNS', 'CLIMBED', 'CAME', 'LIST_HEAD', 'KINDS',
-           'SCRIPT', 'INSIDE', 'PAGE_STYLE', 'ink_on', 'blame_figure', 'gain_figure', 'repair_figure',
-           'frontier_figure', 'Html', 'cell_html', 'wide', 'linked_table', 'percent', 'points', 'mark_of', 'filtered',
-           'counts_in', 'filters_in', 'Board', 'fork_mark', 'end_marks', 'model_words', 'session_words',
-           'machine_words', 'run_facts', 'side_by_side', 'manifest_html', 'Doubt', 'doubts_of', 'figure_html',
-           'drawable', 'share_text', 'outcome_rows', 'group_rows', 'outcomes_html', 'shown_measures', 'how_scored',
-           'in_table', 'scores_html', 'refusals_html', 'comparisons_html', 'cost_rows', 'node_rows', 'cost_html',
-           'judges_html', 'square', 'turns_of', 'grid_figure', 'stages_to_blame', 'grid_key', 'leading', 'finding',
-           'words_for', 'signed', 'square_html', 'bands', 'band_html', 'grid_html', 'ranked', 'right_link', 'verdict',
-           'caveat', 'stage_links', 'short', 'placed', 'board_rows', 'leaderboard', 'flow_rows', 'flow_html',
-           'wins_html', 'split_html', 'disagreements_html', 'change', 'audit_rows', 'stale_html', 'mechanisms_html',
-           'ladder_rows', 'rungs_html', 'in_order', 'row_html', 'kinds_html', 'list_html', 'with_script', 'talk_html',
-           'fit_inside', 'view_files', 'views_in', 'drop_views', 'write_views', 'Section', 'summary_sections',
-           'detail_sections', 'doubts_html', 'page_title', 'section_html', 'report_html', 'distinct_names', 'named',
-           'place_of_page', 'board_of', 'report', 'turns_beside']
+__all__ = ['FIRST', 'SIGNS', 'BAND', 'OPEN', 'CAME', 'KINDS', 'SCRIPT', 'PAGE_STYLE', 'blame_figure', 'gain_figure',
+           'repair_figure', 'frontier_figure', 'Html', 'wide', 'percent', 'points', 'filtered', 'Board', 'side_by_side',
+           'Doubt', 'figure_html', 'share_text', 'square', 'grid_figure', 'leading', 'finding', 'signed', 'bands',
+           'ranked', 'verdict', 'short', 'placed', 'leaderboard', 'change', 'audit_rows', 'rungs_html', 'in_order',
+           'fit_inside', 'views_in', 'Section', 'named', 'board_of', 'report', 'turns_beside']
 
 # %% ../../nbs/8_show/02_report.ipynb #c31e0cca
-STAGE_COLOURS = {  # in every figure and on every page; none is green, which stands for a correct turn. "": no stage can be named
+_STAGE_COLOURS = {  # in every figure and on every page; none is green, which stands for a correct turn. "": no stage can be named
     "index": "#404040",
     "rewrite": "#882255",
     "retrieve": "#0072B2",
@@ -114,7 +103,7 @@ STAGE_COLOURS = {  # in every figure and on every page; none is green, which sta
 }
 
 
-def ink_on(colour: str) -> str:  # "#rrggbb"
+def _ink_on(colour: str) -> str:  # "#rrggbb"
     "Black or white, whichever is read better on a colour (WCAG 2.1, contrast ratio)."
     linear = [
         c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4
@@ -155,7 +144,7 @@ def _stacked(
                     ha="center",
                     va="center",
                     fontsize=8,
-                    color=ink_on(colour),
+                    color=_ink_on(colour),
                 )
         left += shares
     ax.set(ylim=(max(len(rows), 1) - 0.5, -0.5), xlim=(0, 1))
@@ -176,7 +165,7 @@ def blame_figure(
         ax,
         list(counts.values()),
         [judged[s] for s in counts],
-        STAGE_COLOURS,
+        _STAGE_COLOURS,
         {"": "none can be named"},
     )
     ax.set(xlabel="share of the judged turns")
@@ -235,7 +224,7 @@ def repair_figure(
     "Which rung of the ladder repairs the failed turns, as shares of them."
     there = {r for some in repaired.values() for r in some if r}
     rungs = [*(r for r in RUNG_NAMES if r in there), *sorted(there - set(RUNG_NAMES))]
-    colours = {**dict(zip(rungs, (*SERIES_COLOURS, *STAGE_COLOURS.values()))), "": "#e4e4e4"}
+    colours = {**dict(zip(rungs, (*SERIES_COLOURS, *_STAGE_COLOURS.values()))), "": "#e4e4e4"}
     fig = blank(7.6, 1.4 + 0.36 * max(len(repaired), 1))
     ax, totals = fig.subplots(), [sum(some.values()) for some in repaired.values()]
     _stacked(ax, list(repaired.values()), totals, colours, {"": "none"})
@@ -299,7 +288,7 @@ class Html(str):
     "HTML that goes into a cell as it is; every other value is escaped."
 
 
-def cell_html(value: object) -> str:
+def _cell_html(value: object) -> str:
     "The inside of a cell."
     return value if isinstance(value, Html) else esc(show(value))
 
@@ -314,20 +303,20 @@ def wide(table: str, name: str = "table") -> str:  # name: read out where the ta
     return f"<div class=wide style='overflow-x:auto;margin:.3em 0' role=region tabindex=0 aria-label='{attr(name)}'>{table}</div>"
 
 # %% ../../nbs/8_show/02_report.ipynb #31ba3fa9
-def linked_table(
+def _linked_table(
     head: Sequence[object],  # text, or `Html`
     rows: Sequence[Sequence[object]],  # the first cell of each heads its row
     caption: str = "",  # text, above the table
     above: str = "",  # HTML of a row of column groups
 ) -> str:
     "A table, in a frame that scrolls."
-    cells = [[cell_html(v) for v in r] for r in rows]
+    cells = [[_cell_html(v) for v in r] for r in rows]
     right = [all(_is_number(r[i]) for r in cells) for i in range(len(head))]
 
     def tag(i):
         return " class=n" if right[i] else ""
 
-    heads = "".join(f"<th scope=col{tag(i)}>{cell_html(h)}</th>" for i, h in enumerate(head))
+    heads = "".join(f"<th scope=col{tag(i)}>{_cell_html(h)}</th>" for i, h in enumerate(head))
 
     def line(r):
         return (
@@ -360,7 +349,7 @@ def points(i: Interval) -> str:
     return f"{100 * i.value:+.0f} points{span}"
 
 # %% ../../nbs/8_show/02_report.ipynb #6ddcd099
-def mark_of(word: str) -> str:
+def _mark_of(word: str) -> str:
     "A word as a mark: what a link and a class may hold."
     return re.sub(r"[^a-z0-9]+", "_", word.lower()).strip("_") or "none"
 
@@ -376,11 +365,11 @@ def filtered(
     told = attr(title or ", ".join(m.replace("_", " ") for m in marks))
     count = f" data-n={text}" if isinstance(text, int) else ""
     return Html(
-        f"<a class=f href='#f-{'-'.join(marks)}'{count} title='{told}'>{cell_html(text)}</a>"
+        f"<a class=f href='#f-{'-'.join(marks)}'{count} title='{told}'>{_cell_html(text)}</a>"
     )
 
 
-def counts_in(html: str) -> list[tuple[tuple[str, ...], int]]:
+def _counts_in(html: str) -> list[tuple[tuple[str, ...], int]]:
     "The links of a page that are counts: marks, and how many turns are to have them."
     return [
         (tuple(m.split("-")), int(n))
@@ -388,7 +377,7 @@ def counts_in(html: str) -> list[tuple[tuple[str, ...], int]]:
     ]
 
 
-def filters_in(html: str) -> list[tuple[str, ...]]:
+def _filters_in(html: str) -> list[tuple[str, ...]]:
     "The marks of all such links on a page, each set once."
     return [
         tuple(m.split("-"))
@@ -451,7 +440,7 @@ class Board:
 
     def turn_link(self, n: int, task_id: str, text: object, title: str = "") -> Html:
         told = f" title='{attr(title)}'" if title else ""
-        return Html(f"<a href='{attr(self.href(n, task_id))}'{told}>{cell_html(text)}</a>")
+        return Html(f"<a href='{attr(self.href(n, task_id))}'{told}>{_cell_html(text)}</a>")
 
     @cached_property
     def apart(self) -> list[str]:
@@ -486,7 +475,7 @@ class Board:
         "The counts on a page that do not lead to as many turns."
         return [
             (marks, n)
-            for marks, n in dict.fromkeys(counts_in(html))
+            for marks, n in dict.fromkeys(_counts_in(html))
             if len(self.carrying(*marks)) != n
         ]
 
@@ -496,15 +485,15 @@ class Board:
         kinds = {"to_answer": TO_ANSWER, "to_refuse": TO_REFUSE}
         found = [
             f"r{n + 1}",
-            mark_of(t.blame.came),
-            mark_of(t.way),
-            *end_marks(s, task_id),
+            _mark_of(t.blame.came),
+            _mark_of(t.way),
+            *_end_marks(s, task_id),
             f"place{s.run.turns[task_id].turn}",
-            "domain_" + mark_of(s.run.turns[task_id].domain),
+            "domain_" + _mark_of(s.run.turns[task_id].domain),
             *(k for k, labels in kinds.items() if s.label(task_id) in labels),
         ]
         if t.blame.came == "failed":
-            found.append("at_" + mark_of(t.blame.stage))
+            found.append("at_" + _mark_of(t.blame.stage))
         if t.blame.came != "not judged":
             found.append("judged")
         if t.value is not None:
@@ -512,27 +501,27 @@ class Board:
         if task_id in self._apart:
             found.append("apart")
         if n in self.forks:
-            found += [fork_mark(*x) for x in self.forks[n].marks.get(task_id, ())]
+            found += [_fork_mark(*x) for x in self.forks[n].marks.get(task_id, ())]
         return [
             *found,
             *(f"over{b + 1}" for (a, b), ids in self.wins.items() if a == n and task_id in ids),
         ]
 
 
-def fork_mark(
+def _fork_mark(
     name: str, what: str
 ) -> str:  # mechanism or rung, what it did: as `Forked.marks` has them
     "What a turn can be found by of which a fork says something."
-    return f"{mark_of(name)}_{what}"
+    return f"{_mark_of(name)}_{what}"
 
 
-def end_marks(s: Standing, task_id: str) -> list[str]:
+def _end_marks(s: Standing, task_id: str) -> list[str]:
     "How a turn ended, as marks: answered, refused or broken, and the reason."
     t = s.run.turns[task_id]
-    return ["refused" if t.refused else mark_of(t.outcome.name), "end_" + mark_of(t.end)]
+    return ["refused" if t.refused else _mark_of(t.outcome.name), "end_" + _mark_of(t.end)]
 
 # %% ../../nbs/8_show/02_report.ipynb #ad096921
-def model_words(spec: Mapping | None) -> str:
+def _model_words(spec: Mapping | None) -> str:
     "A model's settings in a few words."
     if not spec:
         return "none"
@@ -543,7 +532,7 @@ def model_words(spec: Mapping | None) -> str:
     )
 
 # %% ../../nbs/8_show/02_report.ipynb #bb97741e
-def session_words(manifest: Mapping) -> str:
+def _session_words(manifest: Mapping) -> str:
     "In how many sessions a run was made, and how long they took."
     sessions = manifest.get("sessions", [])
     if not sessions:
@@ -554,7 +543,7 @@ def session_words(manifest: Mapping) -> str:
     )
 
 # %% ../../nbs/8_show/02_report.ipynb #0f6a36a2
-def machine_words(manifest: Mapping) -> str:
+def _machine_words(manifest: Mapping) -> str:
     "The machine that a run was made on."
     m = manifest.get("machine", {})
     if not m:
@@ -563,22 +552,22 @@ def machine_words(manifest: Mapping) -> str:
     return f"{m.get('system', '')} {m.get('processor', '')}, {size}"
 
 # %% ../../nbs/8_show/02_report.ipynb #d6fb1cf9
-def run_facts(run: Recording) -> dict[str, str]:  # heading -> value
+def _run_facts(run: Recording) -> dict[str, str]:  # heading -> value
     "What a manifest says of a run, in a few rows."
     m, s, identity = run.manifest, run.manifest["settings"], run.manifest["identity"]
     return {
         "system": f"{run.system}: {m['about']}" if m.get("about") else run.system,
         "setting": identity["setting"],
         "profile": s["profile"],
-        "chat model": model_words(s["chat"]),
-        "embedder": model_words(s.get("embedder")),
-        "reranker": model_words(s.get("reranker")),
+        "chat model": _model_words(s["chat"]),
+        "embedder": _model_words(s.get("embedder")),
+        "reranker": _model_words(s.get("reranker")),
         "turns": f"{len(run.turns)} of {len(run.conversations)} conversations",
         "seed": str(s.get("seed", "")),
         "index and retrieval": identity.get("retriever", ""),
         "prompts": identity.get("prompts", ""),
-        "sessions": session_words(m),
-        "machine": machine_words(m),
+        "sessions": _session_words(m),
+        "machine": _machine_words(m),
         "commit": m.get("commit") or "not told",
     }
 
@@ -589,12 +578,12 @@ def side_by_side(columns: Sequence[Mapping[str, object]]) -> list[list[str]]:
     return [[k, *(str(c.get(k, "–")) for c in columns)] for k in keys]
 
 # %% ../../nbs/8_show/02_report.ipynb #03a81855
-def manifest_html(runs: Sequence[Recording]) -> str:
+def _manifest_html(runs: Sequence[Recording]) -> str:
     "What was run, a column a run."
     head, differ = ["", *(r.name for r in runs)], lambda row: len(set(row[1:])) > 1
     facts = [
         [key + (" ≠" if differ([key, *values]) else ""), *values]
-        for key, *values in side_by_side([run_facts(r) for r in runs])
+        for key, *values in side_by_side([_run_facts(r) for r in runs])
     ]
 
     def own(s):
@@ -610,9 +599,9 @@ def manifest_html(runs: Sequence[Recording]) -> str:
         "Package versions": packages,
     }
     folded = "".join(
-        fold(name.lower(), linked_table(head, rows, name)) for name, rows in tables.items() if rows
+        fold(name.lower(), _linked_table(head, rows, name)) for name, rows in tables.items() if rows
     )
-    return linked_table(head, facts, "What was run (≠: the runs differ)") + folded
+    return _linked_table(head, facts, "What was run (≠: the runs differ)") + folded
 
 # %% ../../nbs/8_show/02_report.ipynb #9dba745f
 class Doubt(NamedTuple):
@@ -644,7 +633,7 @@ def _trouble_in(r: Recording) -> list[Doubt]:
     return said
 
 # %% ../../nbs/8_show/02_report.ipynb #5dd81817
-def doubts_of(
+def _doubts_of(
     runs: Sequence[Recording], gold: bool
 ) -> list[Doubt]:  # gold: labels and targets are at hand
     "What speaks against taking the numbers of these runs at face value."
@@ -711,7 +700,7 @@ def figure_html(fig: Figure, alt: str) -> str:
     return wide(f"<img alt='{attr(alt)}' src='{svg_uri(fig)}' style='{style}'>", alt)
 
 
-def drawable(runs: Sequence[Recording]) -> bool:
+def _drawable(runs: Sequence[Recording]) -> bool:
     "Whether there are conversations enough for a figure to say more than its table."
     return any(len(r.conversations) >= LEAST for r in runs)
 
@@ -726,7 +715,7 @@ def share_text(run: Recording, match: Callable[[Trajectory], bool]) -> str:
     return "–" if i.value is None else f"{100 * i.value:.1f}{span}"
 
 # %% ../../nbs/8_show/02_report.ipynb #e5f0c55b
-def outcome_rows(board: Board) -> list[list[object]]:
+def _outcome_rows(board: Board) -> list[list[object]]:
     "How the turns ended: counts, each a link, and shares with intervals."
 
     def row(label: str, mark: str, test: Callable[[Trajectory], bool]) -> list[object]:
@@ -745,7 +734,7 @@ def outcome_rows(board: Board) -> list[list[object]]:
     told = [
         row(
             e if e == "error" else f"– {e.replace('_', ' ')}",
-            "end_" + mark_of(e),
+            "end_" + _mark_of(e),
             lambda t, e=e: t.end == e,
         )
         for e in ends
@@ -757,7 +746,7 @@ def outcome_rows(board: Board) -> list[list[object]]:
     ]
 
 # %% ../../nbs/8_show/02_report.ipynb #c231f067
-def group_rows(board: Board, head: str) -> list[list[object]]:  # head: domain or turn
+def _group_rows(board: Board, head: str) -> list[list[object]]:  # head: domain or turn
     "How many turns of each group were answered, a column a run."
     groups, prefix = (
         [breakdown(r.turns.values(), head) for r in board.runs],
@@ -768,9 +757,9 @@ def group_rows(board: Board, head: str) -> list[list[object]]:  # head: domain o
         if g not in parts:
             return "–"
         done = filtered(
-            parts[g].outcomes.get("answered", 0), f"r{n}", "answered", prefix + mark_of(str(g))
+            parts[g].outcomes.get("answered", 0), f"r{n}", "answered", prefix + _mark_of(str(g))
         )
-        return Html(f"{done} of {filtered(parts[g].turns, f'r{n}', prefix + mark_of(str(g)))}")
+        return Html(f"{done} of {filtered(parts[g].turns, f'r{n}', prefix + _mark_of(str(g)))}")
 
     return [
         [str(g), *(cell(n, p, g) for n, p in enumerate(groups, 1))]
@@ -778,13 +767,13 @@ def group_rows(board: Board, head: str) -> list[list[object]]:  # head: domain o
     ]
 
 
-def outcomes_html(board: Board) -> str:
+def _outcomes_html(board: Board) -> str:
     "Outcomes and reasons, then the same by domain and by turn."
     by = "".join(
-        linked_table(board.head(head), group_rows(board, head), f"Answered, by {head}")
+        _linked_table(board.head(head), _group_rows(board, head), f"Answered, by {head}")
         for head in ("domain", "turn")
     )
-    return linked_table(board.head("ended"), outcome_rows(board), "How the turns ended") + by
+    return _linked_table(board.head("ended"), _outcome_rows(board), "How the turns ended") + by
 
 # %% ../../nbs/8_show/02_report.ipynb #2b1a7f2f
 FIRST = (
@@ -800,10 +789,10 @@ FIRST = (
     "nDCG@5",
     "recall@5",
 )  # the order in which measures are shown
-DRAWN = 3  # measures with a figure
+_DRAWN = 3  # measures with a figure
 
 
-def shown_measures(runs: Sequence[Recording]) -> list[str]:
+def _shown_measures(runs: Sequence[Recording]) -> list[str]:
     "The measures of the runs, the most telling first; those that no run could measure are left out."
     known = [
         m for m in dict.fromkeys(m for r in runs for m in r.measures) if any(r.of(m) for r in runs)
@@ -811,31 +800,31 @@ def shown_measures(runs: Sequence[Recording]) -> list[str]:
     return [*(m for m in FIRST if m in known), *(m for m in known if m not in FIRST)]
 
 
-def how_scored(run: Recording) -> str:
+def _how_scored(run: Recording) -> str:
     "How the scores of a run were obtained."
     return f"{run.name}: " + ", ".join(f"{k} {v}" for k, v in run.how.items() if v)
 
 
-def in_table(measure: str, runs: Sequence[Recording]) -> str:
+def _in_table(measure: str, runs: Sequence[Recording]) -> str:
     "A measure as a table or a heading names it: where it decides inside one of the runs, it says so."
     return named_measure(measure, [r.name for r in runs if measure in r.circular])
 
 # %% ../../nbs/8_show/02_report.ipynb #728118f0
-def scores_html(board: Board) -> str:
+def _scores_html(board: Board) -> str:
     "Every measure with its interval, and where it was missing."
     runs = [s.run for s in board.own]
-    measures, head = shown_measures(runs), board.head("measure")[: len(runs) + 1]
+    measures, head = _shown_measures(runs), board.head("measure")[: len(runs) + 1]
     rows = [
         [
-            in_table(m, runs),
+            _in_table(m, runs),
             *(f"{r.interval(m)}, {len(r.of(m))} tasks" if r.of(m) else "–" for r in runs),
         ]
         for m in measures
     ]
     talks = {t: c for r in runs for t, c in r.talks.items()}
     drawn = (
-        [m for m in measures if m in FIRST and m not in ("nDCG@5", "recall@5")][:DRAWN]
-        if drawable(runs)
+        [m for m in measures if m in FIRST and m not in ("nDCG@5", "recall@5")][:_DRAWN]
+        if _drawable(runs)
         else []
     )
 
@@ -847,12 +836,12 @@ def scores_html(board: Board) -> str:
         for m in drawn
     )
     more = (
-        fold(f"{len(rows) - 8} more measures", linked_table(head, rows[8:], "More measures"))
+        fold(f"{len(rows) - 8} more measures", _linked_table(head, rows[8:], "More measures"))
         if len(rows) > 8
         else ""
     )
-    note = f"Means with {INTERVALS}. {'; '.join(map(how_scored, runs))}"
-    return f"{linked_table(head, rows[:8], 'Measures')}{more}<p>{quiet(esc(note))}</p>{figures}"
+    note = f"Means with {INTERVALS}. {'; '.join(map(_how_scored, runs))}"
+    return f"{_linked_table(head, rows[:8], 'Measures')}{more}<p>{quiet(esc(note))}</p>{figures}"
 
 # %% ../../nbs/8_show/02_report.ipynb #112bc140
 def _dials_html(runs: Sequence[Recording]) -> str:
@@ -866,7 +855,7 @@ def _dials_html(runs: Sequence[Recording]) -> str:
         return [show(x) for x in c.own or (None, None)]
 
     areas = [[name, c.confidence, *own(c), show(c.area), c.left_out] for name, c in curves.items()]
-    table = linked_table(
+    table = _linked_table(
         ["run", "dial", "coverage", "risk", "mean risk up to there", "left out"],
         areas,
         "Risk against coverage",
@@ -874,13 +863,13 @@ def _dials_html(runs: Sequence[Recording]) -> str:
     what = "What refusing more would have left: the answers with the least confidence go first. The mark is where the system stood."
     drawn = (
         figure_html(risk_coverage_figure(curves, measure), "Risk against coverage of each run")
-        if drawable(runs)
+        if _drawable(runs)
         else ""
     )
     return f"<h3>Risk against coverage</h3><p>{what}</p>{drawn}{table}"
 
 # %% ../../nbs/8_show/02_report.ipynb #f599608f
-def refusals_html(runs: Sequence[Recording], negatives: Sequence[Recording] = ()) -> str:
+def _refusals_html(runs: Sequence[Recording], negatives: Sequence[Recording] = ()) -> str:
     "Refusals in four cells, then risk against coverage."
     rows, notes = [], []
     for r in runs:
@@ -904,23 +893,25 @@ def refusals_html(runs: Sequence[Recording], negatives: Sequence[Recording] = ()
     ) + _dials_html(runs)
 
 # %% ../../nbs/8_show/02_report.ipynb #2ee33826
-def comparisons_html(runs: Sequence[Recording]) -> str:
+def _comparisons_html(runs: Sequence[Recording]) -> str:
     "Paired comparisons by the measures that all runs have."
     talks, parts = {t: c for r in runs for t, c in r.talks.items()}, []
-    for m in [m for m in shown_measures(runs) if m in FIRST and all(r.of(m) for r in runs)][:DRAWN]:
-        found = compare({r.name: r.of(m) for r in runs}, talks, in_table(m, runs))
+    for m in [m for m in _shown_measures(runs) if m in FIRST and all(r.of(m) for r in runs)][
+        :_DRAWN
+    ]:
+        found = compare({r.name: r.of(m) for r in runs}, talks, _in_table(m, runs))
         drawn = (
             figure_html(comparison_figure(found), f"Means and paired differences by {m}")
-            if drawable(runs)
+            if _drawable(runs)
             else ""
         )
         parts.append(
-            f"<h3>{esc(in_table(m, runs))}</h3>{drawn}{wide(found._repr_html_(), f'Comparison by {m}')}"
+            f"<h3>{esc(_in_table(m, runs))}</h3>{drawn}{wide(found._repr_html_(), f'Comparison by {m}')}"
         )
     return "".join(parts) or "<p>No measure is known of every run.</p>"
 
 # %% ../../nbs/8_show/02_report.ipynb #4b7d3b60
-def cost_rows(runs: Sequence[Recording]) -> list[list[object]]:
+def _cost_rows(runs: Sequence[Recording]) -> list[list[object]]:
     "What a turn of each run cost, and how many calls were replayed from the record."
 
     def mean(values):
@@ -938,7 +929,7 @@ def cost_rows(runs: Sequence[Recording]) -> list[list[object]]:
     ]
 
 # %% ../../nbs/8_show/02_report.ipynb #fd2a8370
-def node_rows(runs: Sequence[Recording]) -> list[list[object]]:
+def _node_rows(runs: Sequence[Recording]) -> list[list[object]]:
     "What each node cost."
 
     def row(n, c):
@@ -954,7 +945,7 @@ def node_rows(runs: Sequence[Recording]) -> list[list[object]]:
     return [[r.name, name, *row(n, n.calls)] for r in runs for name, n in r.telemetry.nodes.items()]
 
 # %% ../../nbs/8_show/02_report.ipynb #c94d0d17
-def cost_html(runs: Sequence[Recording]) -> str:
+def _cost_html(runs: Sequence[Recording]) -> str:
     "What a turn cost, by run and by node."
     head = [
         "run",
@@ -974,12 +965,12 @@ def cost_html(runs: Sequence[Recording]) -> str:
         "tokens out",
         "model seconds",
     ]
-    return linked_table(head, cost_rows(runs), "What a turn cost") + fold(
-        "by node", linked_table(nodes, node_rows(runs), "What each node cost")
+    return _linked_table(head, _cost_rows(runs), "What a turn cost") + fold(
+        "by node", _linked_table(nodes, _node_rows(runs), "What each node cost")
     )
 
 # %% ../../nbs/8_show/02_report.ipynb #03a34e15
-def judges_html(runs: Sequence[Recording]) -> str:
+def _judges_html(runs: Sequence[Recording]) -> str:
     "What the judge said of each run that was judged."
 
     def fresh(r):
@@ -996,7 +987,7 @@ def judges_html(runs: Sequence[Recording]) -> str:
     return "".join(parts) + worth if parts else ""
 
 # %% ../../nbs/8_show/02_report.ipynb #21787d82
-LETTERS = {
+_LETTERS = {
     "index": "I",
     "rewrite": "W",
     "retrieve": "R",
@@ -1009,19 +1000,19 @@ LETTERS = {
     "a fault": "!",
     "": "?",
 }  # stage -> its letter; "": failed, and no stage can be named
-PALE = {"right": ("✓", "#009E73"), "undecided": ("~", QUIET), "not judged": ("", QUIET)}
+_PALE = {"right": ("✓", "#009E73"), "undecided": ("~", QUIET), "not judged": ("", QUIET)}
 
 
 def square(b: Blame) -> tuple[str, str, bool]:  # letter, colour, filled
     "How a turn is drawn."
     return (
-        (LETTERS[b.stage], STAGE_COLOURS[b.stage], True)
+        (_LETTERS[b.stage], _STAGE_COLOURS[b.stage], True)
         if b.came == "failed"
-        else (*PALE[b.came], False)
+        else (*_PALE[b.came], False)
     )
 
 # %% ../../nbs/8_show/02_report.ipynb #9c543be0
-def turns_of(
+def _turns_of(
     reports: Sequence[BlameReport],
 ) -> list[list[str]]:  # the tasks of each conversation, in their order
     "The columns of a grid. Raises SettingsError for reports over other tasks."
@@ -1057,7 +1048,7 @@ def _place(ax: Axes, x: float, y: float, b: Blame, ink: str) -> None:
         letter,
         ha="center",
         va="center",
-        color=ink_on(colour) if filled else ink,
+        color=_ink_on(colour) if filled else ink,
         fontsize=8,
         fontweight="bold" * filled or None,
     )
@@ -1069,7 +1060,7 @@ def grid_figure(
     dark: bool = False,  # for a dark page
 ) -> Figure:
     "Systems and turns, with the stage to blame for each turn that failed. Raises SettingsError for reports over other tasks."
-    talks, ink, ground = turns_of(reports), *(("#e6edf3", "#0d1117") if dark else (INK, "white"))
+    talks, ink, ground = _turns_of(reports), *(("#e6edf3", "#0d1117") if dark else (INK, "white"))
     starts = [sum(len(t) for t in talks[:n]) + 0.5 * n for n in range(len(talks))]
     fig = blank(7.2, 0.62 + 0.33 * len(reports))
     fig.set_facecolor(ground)
@@ -1094,23 +1085,23 @@ def grid_figure(
             color=ink,
             fontsize=8.5,
         )
-    fig.supxlabel(grid_key(reports), color=ink, fontsize=8.5, x=0.01, ha="left")
+    fig.supxlabel(_grid_key(reports), color=ink, fontsize=8.5, x=0.01, ha="left")
     return fig
 
 # %% ../../nbs/8_show/02_report.ipynb #2e3d2434
-def stages_to_blame(reports: Sequence[BlameReport]) -> Counter:
+def _stages_to_blame(reports: Sequence[BlameReport]) -> Counter:
     "Stage -> how many failed turns of all runs it is to blame for; '' where none can be named."
     return Counter(b.stage for r in reports for b in r.failed)
 
 
-def grid_key(reports: Sequence[BlameReport]) -> str:
+def _grid_key(reports: Sequence[BlameReport]) -> str:
     "What the letters of a grid stand for, most first."
     told = [
-        f"{LETTERS[s]} {s or 'no stage can be named'}"
-        for s, _ in stages_to_blame(reports).most_common()
+        f"{_LETTERS[s]} {s or 'no stage can be named'}"
+        for s, _ in _stages_to_blame(reports).most_common()
     ]
     came = {b.came for r in reports for b in r.turns.values()}
-    return "   ".join([*(f"{PALE[c][0] or 'blank:'} {c}" for c in PALE if c in came), *told])
+    return "   ".join([*(f"{_PALE[c][0] or 'blank:'} {c}" for c in _PALE if c in came), *told])
 
 
 def leading(stages: Mapping[str, int]) -> str:  # stage -> failed turns; "": no stage can be named
@@ -1122,7 +1113,7 @@ def leading(stages: Mapping[str, int]) -> str:  # stage -> failed turns; "": no 
 
 def finding(reports: Sequence[BlameReport]) -> str:
     "One line: how much failed, which stage most of it went wrong at first, and how many turns no system got right."
-    found, judged = stages_to_blame(reports), sum(len(r.judged) for r in reports)
+    found, judged = _stages_to_blame(reports), sum(len(r.judged) for r in reports)
     never = [i for i in reports[0].turns if all(r.turns[i].came == "failed" for r in reports)]
     if not judged:
         return "No turn is judged."
@@ -1136,7 +1127,7 @@ def finding(reports: Sequence[BlameReport]) -> str:
 SIGNS = {"right": "✓", "failed": "✗", "undecided": "~", "not judged": "–"}
 
 
-def words_for(b: Blame) -> str:
+def _words_for(b: Blame) -> str:
     "What became of a turn, and of a failed one the stage and the cause."
     return (
         f"failed at {b.stage}: {b.cause}"
@@ -1149,13 +1140,13 @@ def words_for(b: Blame) -> str:
 
 def signed(b: Blame) -> str:
     "The same with a sign before it."
-    return f"{SIGNS[b.came]} {words_for(b)}"
+    return f"{SIGNS[b.came]} {_words_for(b)}"
 
 
-def square_html(b: Blame, href: str, hint: str = "") -> str:
+def _square_html(b: Blame, href: str, hint: str = "") -> str:
     "A square that leads to its turn."
     letter, colour, filled = square(b)
-    look, told = f"background:{colour};color:{ink_on(colour)};" if filled else "", words_for(b)
+    look, told = f"background:{colour};color:{_ink_on(colour)};" if filled else "", _words_for(b)
     return (
         f"<a class=q href='{attr(href)}' title='{attr(hint + told)}' style='{look}border-color:{colour}'>"
         f"{letter}<i> {esc(told)}</i></a>"
@@ -1178,13 +1169,13 @@ def bands(
     return out
 
 
-def band_html(board: Board, numbers: Sequence[int]) -> str:
+def _band_html(board: Board, numbers: Sequence[int]) -> str:
     "Some conversations, a row a run."
     talks = {n + 1: [*board.talks.values()][n] for n in numbers}
 
     def cell(n, s, i):
         return (
-            square_html(s.turns[i].blame, board.href(n, i), f"{s.name}, ")
+            _square_html(s.turns[i].blame, board.href(n, i), f"{s.name}, ")
             if i in s.turns
             else "<i>not asked</i>"
         )
@@ -1207,9 +1198,9 @@ def band_html(board: Board, numbers: Sequence[int]) -> str:
     )
 
 # %% ../../nbs/8_show/02_report.ipynb #0fd432ff
-def grid_html(board: Board) -> str:
+def _grid_html(board: Board) -> str:
     "All conversations; what the letters stand for; and in one line what they come to, if the runs share their tasks."
-    parts = [band_html(board, b) for b in bands([*board.talks.values()])]
+    parts = [_band_html(board, b) for b in bands([*board.talks.values()])]
     left = (
         fold(f"{len(parts) - OPEN} more bands of conversations", "".join(parts[OPEN:]))
         if parts[OPEN:]
@@ -1222,7 +1213,7 @@ def grid_html(board: Board) -> str:
         (f"<p>{esc(finding(reports))}</p>" if same else "")
         + "".join(parts[:OPEN])
         + more
-        + f"<p class=key>{esc(grid_key(reports))}</p>"
+        + f"<p class=key>{esc(_grid_key(reports))}</p>"
     )
 
 # %% ../../nbs/8_show/02_report.ipynb #8e13ea61
@@ -1234,7 +1225,7 @@ def ranked(board: Board) -> list[tuple[int, Standing]]:  # number of the run, fr
     return sorted(judged, key=lambda x: -common.get(x[1].name, x[1].right().value))
 
 
-def right_link(n: int, s: Standing) -> str:
+def _right_link(n: int, s: Standing) -> str:
     "How many turns a run got right, of how many."
     count = sum(s.came(i) == "right" for i in s.judged)
     return f"{filtered(count, f'r{n + 1}', 'right', title=f'{s.name}: right')} of {filtered(len(s.judged), f'r{n + 1}', 'judged')}"
@@ -1278,11 +1269,11 @@ def _alone(n: int, s: Standing) -> str:
     most = [(k, v) for k, v in named.items() if v == max(named.values())]
 
     def count(k, v):
-        return f"{k} ({filtered(v, f'r{n + 1}', 'failed', 'at_' + mark_of(k))})"
+        return f"{k} ({filtered(v, f'r{n + 1}', 'failed', 'at_' + _mark_of(k))})"
 
     first = f", most of them first at: {' and '.join(count(*m) for m in most)}" if most else ""
     return (
-        f"<b>{esc(s.name)}</b> gets {right_link(n, s)} judged turns right ({percent(s.right())}); "
+        f"<b>{esc(s.name)}</b> gets {_right_link(n, s)} judged turns right ({percent(s.right())}); "
         f"{filtered(failed, f'r{n + 1}', 'failed')} failed{first}."
     )
 
@@ -1306,25 +1297,25 @@ def verdict(board: Board) -> Html:
     top = [x for x in order if common[x[1].name] == common[order[0][1].name]]
     rest = [x for x in order if x not in top]
     most = " and ".join(
-        f"<b>{esc(s.name)}</b> ({right_link(n, s)}, {percent(s.right())})" for n, s in top
+        f"<b>{esc(s.name)}</b> ({_right_link(n, s)}, {percent(s.right())})" for n, s in top
     )
-    least = ", ".join(f"{esc(s.name)} {right_link(n, s)}" for n, s in rest)
+    least = ", ".join(f"{esc(s.name)} {_right_link(n, s)}" for n, s in rest)
     sure = _how_sure(found, order[0][1].name, [s.name for _, s in order[1:]])
     return Html(f"Most turns right: {most}{f'; then {least}' if least else ''}. {esc(sure)}")
 
 # %% ../../nbs/8_show/02_report.ipynb #b2038e9c
-def caveat(board: Board) -> Html:
+def _caveat(board: Board) -> Html:
     "What speaks against the verdict, in one line; '' if nothing does."
     short = [
         d.short
-        for d in doubts_of([s.run for s in board.own], any(r.gold for r in board.runs))
+        for d in _doubts_of([s.run for s in board.own], any(r.gold for r in board.runs))
         if d.short
     ]
     more = "<a href='#doubts'>All that speaks against the numbers.</a>"
     return Html(f"<p class=quiet>But: {esc('; '.join(short))}. {more}</p>" if short else "")
 
 # %% ../../nbs/8_show/02_report.ipynb #1149926b
-BOARD_HEAD = [
+_BOARD_HEAD = [
     "run",
     "right",
     "value",
@@ -1338,14 +1329,14 @@ BOARD_HEAD = [
 ]
 
 
-def stage_links(n: int, s: Standing) -> Html:
+def _stage_links(n: int, s: Standing) -> Html:
     "The stages that failed first, most first."
 
     def count(k, v):
-        return filtered(v, f"r{n + 1}", "failed", "at_" + mark_of(k))
+        return filtered(v, f"r{n + 1}", "failed", "at_" + _mark_of(k))
 
     told = [
-        f"<span class=stage>{LETTERS[k]} {esc(k or 'not told')} {count(k, v)}</span>"
+        f"<span class=stage>{_LETTERS[k]} {esc(k or 'not told')} {count(k, v)}</span>"
         for k, v in s.report.counts("stage").items()
     ]
     return Html(" ".join(told) or "–")
@@ -1376,7 +1367,7 @@ def placed(
     return dominated(board.own) if sure else {}
 
 
-def board_rows(board: Board) -> list[list[object]]:
+def _board_rows(board: Board) -> list[list[object]]:
     "The runs under BOARD_HEAD."
     worse = placed(board)
 
@@ -1388,17 +1379,17 @@ def board_rows(board: Board) -> list[list[object]]:
     def row(n: int, s: Standing) -> list[object]:
         mine = f"r{n + 1}"
         changed = [
-            filtered(s.ways[w], mine, mark_of(w), title=f"{s.name}: {WAYS[w]}")
+            filtered(s.ways[w], mine, _mark_of(w), title=f"{s.name}: {WAYS[w]}")
             for w in ("fixed", "spoilt")
         ]
-        right = Html(f"{right_link(n, s)}<br>{quiet(percent(s.right()))}") if s.judged else "–"
+        right = Html(f"{_right_link(n, s)}<br>{quiet(percent(s.right()))}") if s.judged else "–"
         return [
             filtered(s.name, mine),
             right,
             filtered(short(s.value), mine, "valued") if s.valued else "–",
             _of(n, s.refused, "to_refuse", "to_refuse", "right"),
             _of(n, s.answered, "to_answer", "to_answer", "answered"),
-            stage_links(n, s),
+            _stage_links(n, s),
             Html("{} fixed, {} spoilt".format(*changed)) if s.judged else "–",
             filtered(f"{s.cost().value:,.0f}", mine),
             filtered(f"{s.cost('seconds').value:.1f}", mine),
@@ -1423,18 +1414,18 @@ def leaderboard(board: Board) -> Html:
         "<p class=quiet>Right: an answer near the target (ROUGE-L), or a refusal where there is nothing to say. Value: ROUGE-L of "
         "an answer, 1 or 0 for a refusal. Fixed, spoilt: the last answer against the first.</p>"
     )
-    return Html(linked_table(BOARD_HEAD, board_rows(board)) + value + drawn)
+    return Html(_linked_table(_BOARD_HEAD, _board_rows(board)) + value + drawn)
 
 # %% ../../nbs/8_show/02_report.ipynb #d7546119
-FLOW = (
+_FLOW = (
     "From the record alone: the first draft of each turn against its ending. What grade, gate and rewrite were worth needs the "
     "turns run again without them: `mtrag audit`, and then this page again."
 )
-FLOW_GROUPS = {
+_FLOW_GROUPS = {
     "first answer right": ("kept", "spoilt"),
     "first answer wrong": ("fixed", "left wrong"),
 }
-FLOW_HEAD = [
+_FLOW_HEAD = [
     "run",
     "→ kept",
     "→ spoilt",
@@ -1447,7 +1438,7 @@ FLOW_HEAD = [
 ]
 
 
-def flow_rows(board: Board) -> list[list[object]]:
+def _flow_rows(board: Board) -> list[list[object]]:
     "The runs under FLOW_HEAD."
 
     def row(n: int, s: Standing) -> list[object]:
@@ -1459,7 +1450,7 @@ def flow_rows(board: Board) -> list[list[object]]:
             for c in ("right", "failed")
         ]
         share = "–" if s.correction is None else f"{s.correction:.0%}"
-        ways = [link(s.ways[w], mark_of(w)) for pair in FLOW_GROUPS.values() for w in pair]
+        ways = [link(s.ways[w], _mark_of(w)) for pair in _FLOW_GROUPS.values() for w in pair]
         return [
             filtered(s.name, f"r{n + 1}"),
             *ways,
@@ -1472,28 +1463,28 @@ def flow_rows(board: Board) -> list[list[object]]:
     return [row(n, s) for n, s in enumerate(board.own)]
 
 
-def flow_html(board: Board) -> Html:
+def _flow_html(board: Board) -> Html:
     "What became of first answers; '' if no turn is judged, or if no run checks or retries anything."
     if not any(
         s.judged and (s.correction or s.ways["fixed"] or s.ways["spoilt"]) for s in board.own
     ):
         return Html("")
-    groups = [*FLOW_GROUPS, "ended without a draft"]
+    groups = [*_FLOW_GROUPS, "ended without a draft"]
     above = (
         "<tr><td></td>"
         + "".join(f"<th scope=colgroup colspan=2>{g}</th>" for g in groups)
         + "<td></td><td></td></tr>"
     )
-    note = esc(FLOW).replace("`mtrag audit`", "<code>mtrag audit</code>")
+    note = esc(_FLOW).replace("`mtrag audit`", "<code>mtrag audit</code>")
     return Html(
-        linked_table(FLOW_HEAD, flow_rows(board), above=above) + f"<p class=quiet>{note}</p>"
+        _linked_table(_FLOW_HEAD, _flow_rows(board), above=above) + f"<p class=quiet>{note}</p>"
     )
 
 # %% ../../nbs/8_show/02_report.ipynb #b3ccac0b
-SPLIT = 8  # turns that are shown at once
+_SPLIT = 8  # turns that are shown at once
 
 
-def wins_html(board: Board) -> str:
+def _wins_html(board: Board) -> str:
     "Run against run."
 
     def link(a, b):
@@ -1509,14 +1500,14 @@ def wins_html(board: Board) -> str:
         )
 
     rows = [[s.name, *(link(a, b) for b in range(len(board.own)))] for a, s in enumerate(board.own)]
-    return linked_table(
+    return _linked_table(
         ["right in ↓, failed in →", *(s.name for s in board.own)],
         rows,
         "Turns that one run gets right and another fails",
     )
 
 
-def split_html(board: Board, ids: Sequence[str], caption: str) -> str:
+def _split_html(board: Board, ids: Sequence[str], caption: str) -> str:
     "Turns, and what became of them in each run."
 
     def asked(i):
@@ -1531,28 +1522,28 @@ def split_html(board: Board, ids: Sequence[str], caption: str) -> str:
     def cells(i):
         return [board.turn_link(n, i, signed(s.turns[i].blame)) for n, s in enumerate(board.own)]
 
-    return linked_table(
+    return _linked_table(
         ["turn", *(s.name for s in board.own)], [[line(asked(i)), *cells(i)] for i in ids], caption
     )
 
 
-def disagreements_html(board: Board) -> Html:
+def _disagreements_html(board: Board) -> Html:
     "Where the runs disagree; '' for one run."
     if len(board.own) < 2 or not all(s.judged for s in board.own):
         return Html("")
     if not board.apart:
         return Html("<p>No turn is right in one run and failed in another.</p>")
-    first, rest = board.apart[:SPLIT], board.apart[SPLIT:]
-    more = fold(f"{len(rest)} more", split_html(board, rest, "Fewer runs differ")) if rest else ""
+    first, rest = board.apart[:_SPLIT], board.apart[_SPLIT:]
+    more = fold(f"{len(rest)} more", _split_html(board, rest, "Fewer runs differ")) if rest else ""
     rows = filtered("these turns", "apart", title="right in one run, failed in another")
     return Html(
-        f"{wins_html(board)}<p>Right in one run and failed in another: {rows}, {len(board.apart)} in number.</p>"
-        + split_html(board, first, "The most evenly split first")
+        f"{_wins_html(board)}<p>Right in one run and failed in another: {rows}, {len(board.apart)} in number.</p>"
+        + _split_html(board, first, "The most evenly split first")
         + f"<div class=rest>{more}</div>"
     )
 
 # %% ../../nbs/8_show/02_report.ipynb #fkd00007
-AUDIT_COLUMNS = [
+_AUDIT_COLUMNS = [
     "run",
     "mechanism",
     "turns it changed",
@@ -1564,7 +1555,7 @@ AUDIT_COLUMNS = [
     "gain in value",
     "tokens that it costs a turn",
 ]
-AUDITED = (
+_AUDITED = (
     "Each turn was run again without the mechanism, from the state before it. Fixed: wrong without it, right with it. Left out of "
     "the four counts are turns that are too near to call in one of the two. Intervals: paired, over conversations, each for itself: "
     "among twenty, one lies off zero by chance."
@@ -1587,7 +1578,7 @@ def audit_rows(board: Board) -> list[list[object]]:
 
     def row(n: int, name: str, p) -> list[object]:
         def link(count, what):
-            return filtered(count, f"r{n + 1}", fork_mark(name, what))
+            return filtered(count, f"r{n + 1}", _fork_mark(name, what))
 
         ways = [link(getattr(p, w), w) for w in ("fixed", "spoilt", "kept", "left")]
         return [
@@ -1603,7 +1594,7 @@ def audit_rows(board: Board) -> list[list[object]]:
     return [row(n, name, p) for n, f in board.forks.items() for name, p in f.audit.pairs.items()]
 
 
-def stale_html(board: Board, where: str) -> str:
+def _stale_html(board: Board, where: str) -> str:
     "What is said of forks that belong to another state of a run."
     lost = [
         f"{board.standings[n].name}/{x}"
@@ -1619,7 +1610,7 @@ def stale_html(board: Board, where: str) -> str:
     )
 
 
-def mechanisms_html(board: Board) -> Html:
+def _mechanisms_html(board: Board) -> Html:
     "What each mechanism was worth; '' if no run has been audited."
     gains = {
         board.standings[n].name: {m: p.worth for m, p in f.audit.pairs.items()}
@@ -1627,21 +1618,21 @@ def mechanisms_html(board: Board) -> Html:
         if f.audit.pairs
     }
     if not gains:
-        return Html(stale_html(board, "audit"))
+        return Html(_stale_html(board, "audit"))
     drawn = (
         figure_html(gain_figure(gains, "gain in value, paired"), "Gain in value of each mechanism")
-        if drawable(board.runs)
+        if _drawable(board.runs)
         else ""
     )
     return Html(
-        linked_table(AUDIT_COLUMNS, audit_rows(board))
-        + f"<p class=quiet>{esc(AUDITED)}</p>"
+        _linked_table(_AUDIT_COLUMNS, audit_rows(board))
+        + f"<p class=quiet>{esc(_AUDITED)}</p>"
         + drawn
-        + stale_html(board, "audit")
+        + _stale_html(board, "audit")
     )
 
 # %% ../../nbs/8_show/02_report.ipynb #fkd0000a
-LADDER_COLUMNS = [
+_LADDER_COLUMNS = [
     "run",
     "perfect",
     "repairs, alone",
@@ -1651,18 +1642,18 @@ LADDER_COLUMNS = [
     "lowest rung of",
     "right, with all up to it",
 ]
-CLIMBED = (
+_CLIMBED = (
     "Each turn was run again with one stage made perfect by what the benchmark knows, alone, and together with all stages before "
     "it. A turn counts at the lowest rung at which it is right."
 )
 
 
-def ladder_rows(board: Board) -> list[list[object]]:
+def _ladder_rows(board: Board) -> list[list[object]]:
     "The rungs of the runs under LADDER_COLUMNS."
 
     def rows(n: int, f: Forked) -> list[list[object]]:
         def link(count, name, what):
-            return filtered(count, f"r{n + 1}", fork_mark(name, what))
+            return filtered(count, f"r{n + 1}", _fork_mark(name, what))
 
         lowest, alone = (
             Counter(f.ladder.repaired().values()),
@@ -1704,18 +1695,18 @@ def ladder_rows(board: Board) -> list[list[object]]:
 
 def rungs_html(board: Board) -> Html:
     "What a perfect stage would repair; '' if no run has a ladder."
-    rows = ladder_rows(board)
+    rows = _ladder_rows(board)
     if not rows:
-        return Html(stale_html(board, "ladder"))
+        return Html(_stale_html(board, "ladder"))
     return Html(
-        linked_table(LADDER_COLUMNS, rows)
-        + f"<p class=quiet>{esc(CLIMBED)}</p>"
-        + stale_html(board, "ladder")
+        _linked_table(_LADDER_COLUMNS, rows)
+        + f"<p class=quiet>{esc(_CLIMBED)}</p>"
+        + _stale_html(board, "ladder")
     )
 
 # %% ../../nbs/8_show/02_report.ipynb #a9278f77
 CAME = ("failed", "undecided", "right", "not judged")  # the order of the list
-LIST_HEAD = [
+_LIST_HEAD = [
     "turn",
     "run",
     "place",
@@ -1766,7 +1757,7 @@ def _cells(board: Board, n: int, task_id: str) -> list[object]:
     ]
 
 
-def row_html(
+def _row_html(
     board: Board, n: int, task_id: str, targets: Iterable[str] = ()
 ) -> str:  # targets: of links that lead here
     "A row of the list."
@@ -1777,7 +1768,7 @@ def row_html(
         "".join(f"<span id='{t}'></span>" for t in targets),
     )
     cells = "".join(
-        f"<td{' class=n' * (i > 5)}>{cell_html(v)}</td>"
+        f"<td{' class=n' * (i > 5)}>{_cell_html(v)}</td>"
         for i, v in enumerate(_cells(board, n, task_id))
     )
     return f"<tr data-m='{attr(marks)}'><th scope=row>{ids}{link}</th>{cells}</tr>"
@@ -1796,7 +1787,7 @@ KINDS = {
 }
 
 
-def kinds_html(board: Board) -> str:
+def _kinds_html(board: Board) -> str:
     "Links to kinds of turns; those without a turn are left out."
     counts = {
         what: filtered(len(board.carrying(*marks)), *marks, title=what)
@@ -1812,19 +1803,19 @@ def kinds_html(board: Board) -> str:
     return f"<ul class=kinds aria-label='kinds of turns'>{items}</ul>"
 
 
-def list_html(
+def _list_html(
     board: Board, html: str = ""
 ) -> str:  # html: the rest of the page, whose links lead here
     "All turns."
-    kinds = kinds_html(board)
-    open_, targets = {f: "f-" + "-".join(f) for f in filters_in(html + kinds)}, {}
+    kinds = _kinds_html(board)
+    open_, targets = {f: "f-" + "-".join(f) for f in _filters_in(html + kinds)}, {}
     order = in_order(board)
     for x in order:
         for f in [f for f in open_ if board.all_marks[x].issuperset(f)]:
             targets.setdefault(x, []).append(open_.pop(f))
-    rows = "".join(row_html(board, *x, targets.get(x, ())) for x in order)
+    rows = "".join(_row_html(board, *x, targets.get(x, ())) for x in order)
     heads = "".join(
-        f"<th scope=col{' class=n' * (i > 6)}>{esc(h)}</th>" for i, h in enumerate(LIST_HEAD)
+        f"<th scope=col{' class=n' * (i > 6)}>{esc(h)}</th>" for i, h in enumerate(_LIST_HEAD)
     )
     find = (
         "<p id=find hidden><label>Search <input id=search type=search></label> <button id=all>all turns</button> "
@@ -1896,7 +1887,7 @@ follow();
 });"""
 
 
-def with_script(html: str, script: str = SCRIPT) -> str:  # html: a whole document
+def _with_script(html: str, script: str = SCRIPT) -> str:  # html: a whole document
     "The page with a script that its policy allows, by its digest, and no other."
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return html.replace(
@@ -1916,7 +1907,7 @@ def _view(board: Board, n: int, task_id: str, timing: bool) -> str:
     )
 
 
-def talk_html(
+def _talk_html(
     board: Board, conversation_id: str, timing: bool = True
 ) -> str:  # timing: False: no seconds
     "The turns of a conversation, each in all runs that have it."
@@ -1931,20 +1922,20 @@ def talk_html(
     return "".join(map(turn, board.talks[conversation_id]))
 
 # %% ../../nbs/8_show/02_report.ipynb #cba092fb
-INSIDE = 1_250_000  # bytes of views, at most, on the page itself
+_INSIDE = 1_250_000  # bytes of views, at most, on the page itself
 
 
-def fit_inside(board: Board, most: int = INSIDE) -> bool:
+def fit_inside(board: Board, most: int = _INSIDE) -> bool:
     "Whether the views of all turns have room on the page; stops looking where they have not."
     size = 0
     for c in board.talks:
-        size += len(talk_html(board, c).encode())
+        size += len(_talk_html(board, c).encode())
         if size > most:
             return False
     return True
 
 
-def view_files(
+def _view_files(
     board: Board, back: str, style: str = ""
 ) -> Iterator[tuple[str, str]]:  # name and page of each conversation
     "The files beside the page; `back` is the address of the page from there."
@@ -1952,7 +1943,7 @@ def view_files(
         head = f"<p><a href='{attr(back)}'>back to the report</a></p><h1>Conversation {n}</h1><h2>Its turns, in each run</h2>"
         yield (
             board.file(n),
-            document(f"Conversation {n}", f"{style}<main>{head}{talk_html(board, c)}</main>"),
+            document(f"Conversation {n}", f"{style}<main>{head}{_talk_html(board, c)}</main>"),
         )
 
 
@@ -1961,7 +1952,7 @@ def views_in(folder: Path) -> list[Path]:
     return [p for p in sorted(folder.glob("c*.html")) if re.fullmatch(r"c\d{4,}\.html", p.name)]
 
 
-def drop_views(folder: Path, keep: Iterable[str] = ()) -> None:
+def _drop_views(folder: Path, keep: Iterable[str] = ()) -> None:
     "Remove the views of an earlier report but those to keep, and the folder if nothing is left; nothing else in it."
     keep = set(keep)
     for old in views_in(folder):
@@ -1971,12 +1962,12 @@ def drop_views(folder: Path, keep: Iterable[str] = ()) -> None:
         folder.rmdir()
 
 
-def write_views(board: Board, folder: Path, back: str, style: str = "") -> int:  # how many files
+def _write_views(board: Board, folder: Path, back: str, style: str = "") -> int:  # how many files
     "Write the files; those of an earlier report go."
     written = {
-        name for name, text in view_files(board, back, style) if write_whole(folder / name, text)
+        name for name, text in _view_files(board, back, style) if write_whole(folder / name, text)
     }
-    drop_views(folder, written)
+    _drop_views(folder, written)
     return len(written)
 
 # %% ../../nbs/8_show/02_report.ipynb #9899adff
@@ -2022,84 +2013,88 @@ class Section:
     body: str  # HTML
 
 # %% ../../nbs/8_show/02_report.ipynb #4af623dc
-def summary_sections(board: Board) -> list[Section]:  # those without anything to say are left out
+def _summary_sections(board: Board) -> list[Section]:  # those without anything to say are left out
     "What is read first, and printed."
     parts = [
         ("runs", "The runs", leaderboard(board)),
-        ("grid", "Which stage failed where", grid_html(board)),
-        ("flow", "What correction did", flow_html(board)),
-        ("mechanisms", "What each mechanism was worth", mechanisms_html(board)),
+        ("grid", "Which stage failed where", _grid_html(board)),
+        ("flow", "What correction did", _flow_html(board)),
+        ("mechanisms", "What each mechanism was worth", _mechanisms_html(board)),
         ("rungs", "What a perfect stage would repair", rungs_html(board)),
-        ("apart", "Where the runs disagree", disagreements_html(board)),
+        ("apart", "Where the runs disagree", _disagreements_html(board)),
     ]
     return [Section(*p) for p in parts if p[-1]]
 
 
-def detail_sections(board: Board) -> list[Section]:  # those without anything to say are left out
+def _detail_sections(board: Board) -> list[Section]:  # those without anything to say are left out
     "What is looked up. A run whose gold was left out is shown beside the others, and scored in none."
     own = [s.run for s in board.own]
     negatives = [r for r in board.runs if r not in own]
     parts = [
-        ("outcomes", "Outcomes and reasons", outcomes_html(board)),
-        ("scores", "Scores", scores_html(board)),
-        ("refusals", "Refusals", refusals_html(own, negatives) if any(r.gold for r in own) else ""),
-        ("comparison", "Paired comparison", comparisons_html(own) if len(own) > 1 else ""),
-        ("judge", "The judge", judges_html(board.runs)),
-        ("cost", "Cost", cost_html(board.runs)),
-        ("settings", "What was run: settings, packages, machines", manifest_html(board.runs)),
-        ("doubts", "What speaks against the numbers", doubts_html(board)),
+        ("outcomes", "Outcomes and reasons", _outcomes_html(board)),
+        ("scores", "Scores", _scores_html(board)),
+        (
+            "refusals",
+            "Refusals",
+            _refusals_html(own, negatives) if any(r.gold for r in own) else "",
+        ),
+        ("comparison", "Paired comparison", _comparisons_html(own) if len(own) > 1 else ""),
+        ("judge", "The judge", _judges_html(board.runs)),
+        ("cost", "Cost", _cost_html(board.runs)),
+        ("settings", "What was run: settings, packages, machines", _manifest_html(board.runs)),
+        ("doubts", "What speaks against the numbers", _doubts_html(board)),
     ]
     return [Section(*p) for p in parts if p[-1]]
 
 
-def doubts_html(board: Board) -> str:
+def _doubts_html(board: Board) -> str:
     "Everything that is to be known before a number is believed."
 
     def code(text):
         return re.sub(r"`([^`]+)`", r"<code>\1</code>", esc(text))
 
     return "".join(
-        f"<li>{code(d.words)}</li>" for d in doubts_of(board.runs, any(r.gold for r in board.runs))
+        f"<li>{code(d.words)}</li>" for d in _doubts_of(board.runs, any(r.gold for r in board.runs))
     ).join(("<ul>", "</ul>"))
 
 # %% ../../nbs/8_show/02_report.ipynb #2304d8ed
-def page_title(board: Board) -> str:
+def _page_title(board: Board) -> str:
     "The names of the runs."
     names = [r.name for r in board.runs]
     return " and ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else names[0]
 
 
-def section_html(s: Section, folded: bool = False) -> str:
+def _section_html(s: Section, folded: bool = False) -> str:
     "A part of the page, under its title."
     if folded:
         return fold(f"<b>{esc(s.title)}</b>", f"<section id='{s.id}'>{s.body}</section>")
     return f"<section id='{s.id}'><h2>{esc(s.title)}</h2>{s.body}</section>"
 
 
-def report_html(board: Board) -> str:
+def _report_html(board: Board) -> str:
     "The page."
-    first, title = summary_sections(board), page_title(board)
+    first, title = _summary_sections(board), _page_title(board)
     more = Section(
         "more",
         "More tables, settings, and what speaks against the numbers",
-        "".join(section_html(s, True) for s in detail_sections(board)),
+        "".join(_section_html(s, True) for s in _detail_sections(board)),
     )
     links = [*((s.id, s.title) for s in first), ("every", "All turns"), (more.id, "More")]
     nav = "".join(f"<a href='#{id}'>{esc(name)}</a>" for id, name in links)
     top = (
-        f"<h1>{esc(title)}</h1><p class=verdict>{verdict(board)}</p>{caveat(board)}<nav aria-label='parts of the page'>{nav}</nav>"
-        + "".join(map(section_html, first))
+        f"<h1>{esc(title)}</h1><p class=verdict>{verdict(board)}</p>{_caveat(board)}<nav aria-label='parts of the page'>{nav}</nav>"
+        + "".join(map(_section_html, first))
     )
-    below = section_html(more)
-    every = section_html(Section("every", "All turns", list_html(board, top + below)))
+    below = _section_html(more)
+    every = _section_html(Section("every", "All turns", _list_html(board, top + below)))
     views = (
         ""
         if board.beside
-        else section_html(
-            Section("turns", "The turns", "".join(talk_html(board, c) for c in board.talks))
+        else _section_html(
+            Section("turns", "The turns", "".join(_talk_html(board, c) for c in board.talks))
         )
     )
-    return with_script(
+    return _with_script(
         document(
             f"Report: {title}",
             f"{PAGE_STYLE}<main>{top}<div class=below>{every}{below}{views}</div></main>",
@@ -2107,7 +2102,7 @@ def report_html(board: Board) -> str:
     )
 
 # %% ../../nbs/8_show/02_report.ipynb #353ee97e
-def distinct_names(folders: Iterable[str | Path]) -> list[str]:
+def _distinct_names(folders: Iterable[str | Path]) -> list[str]:
     "The folders' names, with as much of their paths as tells them apart."
     paths = [Path(f).resolve() for f in folders]
 
@@ -2132,7 +2127,7 @@ def named(run: Run | str | Path, name: str) -> Run:
     return renamed
 
 # %% ../../nbs/8_show/02_report.ipynb #1b85959e
-def place_of_page(path: str | Path) -> Path:
+def _place_of_page(path: str | Path) -> Path:
     "The place for a page. Raises DataError for a folder, and for a file that is no page."
     path = Path(path)
     if path.is_dir():
@@ -2159,7 +2154,7 @@ def board_of(runs: Sequence[Run | str | Path], reference: str | Path | None = No
             "the same run twice", ", ".join(map(str, folders)), remedy="Name each run once"
         )
     read, known = (
-        [named(r, name) for r, name in zip(runs, distinct_names(folders))],
+        [named(r, name) for r, name in zip(runs, _distinct_names(folders))],
         read_benchmark(path),
     )
     asked = {i for r in read for i in r.trajectories}
@@ -2198,14 +2193,14 @@ def report(
     "Write the report of runs. Raises DataError without one, for one without a turn, the same one twice, a reference file of other tasks."
     board = board_of(runs, reference)
     first = runs[0].folder if isinstance(runs[0], Run) else Path(runs[0])
-    path = place_of_page(out or first / "report.html")
+    path = _place_of_page(out or first / "report.html")
     folder = turns_beside(path)
     if fit_inside(board):
-        drop_views(folder)
+        _drop_views(folder)
     else:
         board = replace(board, beside=folder.name)
-        write_views(board, folder, f"../{path.name}", PAGE_STYLE)
-    return write_whole(path, report_html(board))
+        _write_views(board, folder, f"../{path.name}", PAGE_STYLE)
+    return write_whole(path, _report_html(board))
 
 
 def turns_beside(path: Path) -> Path:

@@ -55,11 +55,9 @@ from ..core.types import Context, DataError, Gold, Turn
 from ..evaluate.scores import Measures, Recording, as_recording, fault, support_of
 
 # %% auto #0
-__all__ = ['number', 'verdict_html', 'found_html', 'draft_html', 'parse_status', 'counters_html', 'dots_html', 'ending',
-           'outcome_html', 'Known', 'turn_html', 'first_to_fail', 'strip_html', 'recorded_turn_html',
-           'conversation_html', 'TurnView', 'ConversationView', 'run_html', 'RunView', 'decisions', 'side_by_side',
-           'aligned', 'divergence', 'beside_html', 'pair_html', 'measure_of', 'difference', 'comparison_html',
-           'ComparisonView']
+__all__ = ['number', 'ending', 'Known', 'turn_html', 'first_to_fail', 'strip_html', 'recorded_turn_html', 'conversation_html',
+           'TurnView', 'ConversationView', 'run_html', 'RunView', 'decisions', 'side_by_side', 'aligned', 'divergence',
+           'beside_html', 'pair_html', 'measure_of', 'difference', 'ComparisonView']
 
 # %% ../../nbs/8_show/00_turn.ipynb #8c1c35cf
 def number(x: float | None) -> str:
@@ -75,7 +73,7 @@ def _limit(v: Verdict) -> str:
     return f" {'≥' if v.passed else '&lt;'} {number(v.threshold)}{scale}"
 
 # %% ../../nbs/8_show/00_turn.ipynb #54be5422
-def verdict_html(
+def _verdict_html(
     v: Verdict,
     yes: str = "yes",
     no: str = "",  # "": not `yes`
@@ -110,7 +108,7 @@ def _found_line(
         else []
     )
     if grade:
-        said.append(verdict_html(grade.verdict, "kept", "dropped"))
+        said.append(_verdict_html(grade.verdict, "kept", "dropped"))
     return fold(
         " ".join(said),
         quiet(f"<code>{esc(c.document_id)}</code> {esc(c.url)}") + clip(c.text, chars),
@@ -131,7 +129,7 @@ def _context(i: str, contexts: Mapping[str, Context]) -> Context:
     return contexts.get(i) or Context(i, i.split("#")[0], "(the text is not in the run folder)")
 
 # %% ../../nbs/8_show/00_turn.ipynb #57a6afd2
-def found_html(
+def _found_html(
     found: Retrieved,
     grades: Sequence[Grade],  # () where nothing was graded
     contexts: Mapping[str, Context],
@@ -168,7 +166,7 @@ def found_html(
 # %% ../../nbs/8_show/00_turn.ipynb #33b85470
 def _draft_marks(d: Drafted, check: Checked | None, same: bool) -> str:
     "What is to be said of a draft: the verdict on it, and what was odd about it."
-    marks = [verdict_html(check.verdict, check.asked)] if check else []
+    marks = [_verdict_html(check.verdict, check.asked)] if check else []
     if same:
         marks.append(pill("the same words again", "warn"))
     if d.declined:
@@ -180,7 +178,7 @@ def _draft_marks(d: Drafted, check: Checked | None, same: bool) -> str:
     return f"<div>{' '.join(marks)}</div>"
 
 # %% ../../nbs/8_show/00_turn.ipynb #bde5a4d1
-def draft_html(
+def _draft_html(
     d: Drafted,
     check: Checked | None,  # the check that followed it, if one did
     before: Drafted | None,  # the draft before this one
@@ -208,7 +206,7 @@ def draft_html(
     )
 
 # %% ../../nbs/8_show/00_turn.ipynb #89b785b3
-def parse_status(t: Trajectory) -> str:
+def _parse_status(t: Trajectory) -> str:
     "How the verdicts of a turn came about."
     unread, by_score = (
         sum(v.defaulted for v in t.verdicts),
@@ -234,7 +232,7 @@ def _counts(n: Node, timing: bool) -> list[str]:
     ]
 
 
-def counters_html(
+def _counters_html(
     t: Trajectory,
     timing: bool = True,
 ) -> str:
@@ -262,10 +260,10 @@ def counters_html(
         return f"<tr>{''.join(cell(tag, c) for c in cells)}</tr>"
 
     table = "".join([line("th scope=col", head), *(line("td", cells) for cells in lines)])
-    return f"<div style='overflow-x:auto'><table cellpadding=3>{table}</table></div><div>{parse_status(t)}</div>"
+    return f"<div style='overflow-x:auto'><table cellpadding=3>{table}</table></div><div>{_parse_status(t)}</div>"
 
 # %% ../../nbs/8_show/00_turn.ipynb #59e13267
-def dots_html(
+def _dots_html(
     m: Measures,
     short: bool = False,  # True: K-precision and judge only, with short names
 ) -> str:
@@ -286,7 +284,7 @@ def ending(t: Trajectory) -> str:
     return f"refused: {t.reason.replace('_', ' ')}" if t.refused else t.end.replace("_", " ")
 
 
-def outcome_html(t: Trajectory) -> str:
+def _outcome_html(t: Trajectory) -> str:
     "How a turn ended, as a pill."
     if t.failed:
         return pill(f"error in {t.error.node or 'the graph'}", "bad")
@@ -364,7 +362,7 @@ def _verdicts_html(step: Step) -> str:
     "The verdicts of a step, one below the other."
     said = getattr(step, "asked", "yes")
     return "".join(
-        f"<div>{verdict_html(v, said, 'no' if said == 'yes' else '')}</div>" for v in step.verdicts
+        f"<div>{_verdict_html(v, said, 'no' if said == 'yes' else '')}</div>" for v in step.verdicts
     )
 
 # %% ../../nbs/8_show/00_turn.ipynb #c26692de
@@ -399,7 +397,7 @@ def _step_row(t: Trajectory, step: Step, k: Known) -> str:
         grading = _grading_of(t, step)
         return row(
             "Passages",
-            found_html(
+            _found_html(
                 step, grading.grades if grading else (), k.contexts, k.relevant, k.absent, k.chars
             ),
         )
@@ -408,7 +406,7 @@ def _step_row(t: Trajectory, step: Step, k: Known) -> str:
     n = next(n for n, d in enumerate(t.drafts) if d is step)
     return row(
         f"Draft {n + 1}",
-        draft_html(step, t.check_of(step), t.drafts[n - 1] if n else None, k.words(t), k.chars),
+        _draft_html(step, t.check_of(step), t.drafts[n - 1] if n else None, k.words(t), k.chars),
     )
 
 # %% ../../nbs/8_show/00_turn.ipynb #049b2369
@@ -450,13 +448,13 @@ def _answer_row(t: Trajectory, k: Known) -> str:
     notes = [
         n
         for n in (
-            dots_html(k.measures),
+            _dots_html(k.measures),
             *(quiet(x) for x in (unsaid, f"cites {names}" if names else "") if x),
         )
         if n
     ]
     text = clip(t.answer, k.chars, show=(lambda s: mark_loose(s, words)) if measured else esc)
-    return row("Answer", f"{outcome_html(t)}{text}<div>{' · '.join(notes)}</div>")
+    return row("Answer", f"{_outcome_html(t)}{text}<div>{' · '.join(notes)}</div>")
 
 # %% ../../nbs/8_show/00_turn.ipynb #dec55acb
 def _answer_rows(t: Trajectory, k: Known) -> list[str]:
@@ -478,13 +476,13 @@ def _counter_row(t: Trajectory, timing: bool) -> str:
     way = " → ".join(s.node.replace("_", " ") for s in t.steps)
     seconds = f", {t.seconds:.1f} s" if timing else ""
     head = f"{len(t.steps)} steps, {t.calls.n} model calls{seconds}"
-    return row("Counters", fold(head, f"<div>{esc(way)}</div>{counters_html(t, timing)}"))
+    return row("Counters", fold(head, f"<div>{esc(way)}</div>{_counters_html(t, timing)}"))
 
 # %% ../../nbs/8_show/00_turn.ipynb #0bf8c0af
 def _head(t: Trajectory, why: str, mark: str) -> str:
     "The line under which a turn is folded."
     said = [x for x in (mark, "" if t.failed else why) if x]
-    return f"<b>Turn {t.turn}</b> {inline(t.question)} {outcome_html(t)} {pill(': '.join(said), 'bad') if why and said else ''}"
+    return f"<b>Turn {t.turn}</b> {inline(t.question)} {_outcome_html(t)} {pill(': '.join(said), 'bad') if why and said else ''}"
 
 # %% ../../nbs/8_show/00_turn.ipynb #84e9cbd8
 def turn_html(
@@ -533,7 +531,7 @@ def _strip_field(run: Recording, t: Trajectory, mark: str) -> str:
         f"turn <b>{t.turn}</b>{label}",
         f"<i>{inline(t.question, 40)}</i>",
         SIGNS[tone] + ending(t),
-        dots_html(run.measures_of(t.task_id), True),
+        _dots_html(run.measures_of(t.task_id), True),
         *([f"<b>{mark}</b> {esc(why)}"] if why else []),
     ]
     style = (
@@ -818,7 +816,7 @@ def _decision_html(what: str, how: object, run: Recording, t: Trajectory, chars:
     if what.startswith("verdict"):
         return pill(how, "good" if how == "let through" else "bad")
     if what == "outcome":
-        return outcome_html(t)
+        return _outcome_html(t)
     known = known_words(run.contexts[i].text for i in t.contexts if i in run.contexts)
     marked = known and (what.startswith("draft") or what == "answer" and t.answered)
     return clip(str(how), chars, show=lambda s: mark_loose(s, known) if marked else esc(s))
@@ -875,7 +873,7 @@ def beside_html(
     )
     first, dots = (
         divergence(*turns),
-        [(r.name, dots_html(r.measures_of(task_id)) or "–") for r in runs],
+        [(r.name, _dots_html(r.measures_of(task_id)) or "–") for r in runs],
     )
     parts = [
         *_beside_rows(runs, task_id, chars),
@@ -886,7 +884,7 @@ def beside_html(
         ),
     ]
     ended = " ".join(
-        f"{quiet(f'{inline(r.name)}:')} {outcome_html(t)}" for r, t in zip(runs, turns)
+        f"{quiet(f'{inline(r.name)}:')} {_outcome_html(t)}" for r, t in zip(runs, turns)
     )
     parting = pill(f"they part at: {first}" if first else "the same", "note" if first else "plain")
     return fold(
@@ -957,7 +955,7 @@ def _change_html(a: Recording, b: Recording, task_id: str, measure: str) -> str:
     )
 
 # %% ../../nbs/8_show/00_turn.ipynb #a7fca854
-def comparison_html(
+def _comparison_html(
     a: Recording,
     b: Recording,
     measure: str = "K-precision",  # by which the turns are ordered
@@ -1002,6 +1000,6 @@ class ComparisonView(View):
         )
         super().__init__(
             title,
-            comparison_html(a, b, measure, most, chars),
+            _comparison_html(a, b, measure, most, chars),
             f"{title}: {len(both)} turns; they part at {parts}",
         )

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
+from ..search.fusion import rrf
+
 from ..core.html import html_table, text_table
 from ..core.record import Drafted, Grade, Graded, Retrieved, Rewritten, Step, Trajectory
 from mtrag_nb.core.settings import (
@@ -28,7 +30,6 @@ from mtrag_nb.core.settings import (
 from ..core.text import clipped, format_docs_for_gen, sentences
 from ..core.types import Context, ReplyError, SettingsError, Turn, digest
 from ..models.chat import ChatModel, Prompt, Sampling, chat
-from ..search.retrieve import rrf
 from ..search.web import WebSearched, web_step
 from .self_crag import IRRELEVANT
 from mtrag_nb.systems.stages import (
@@ -57,14 +58,10 @@ from mtrag_nb.systems.system import (
 )
 
 # %% auto #0
-__all__ = ['VARIATION_PROMPTS', 'KINDS', 'MOST_TOKENS', 'Count', 'CHARS_A_TOKEN', 'COUNTS', 'FOLDS', 'MEMORY_PROMPTS',
-           'SUMMARY_TOKENS', 'SUMMARIES', 'LAPTOP', 'PLAN', 'AGENTS_NODES', 'AGENTS_PROMPTS', 'SHARED', 'PROFILES',
-           'SERVED', 'PUBLISHED', 'AGENTS', 'Variation', 'variation_prompt', 'variations', 'guarded_by', 'queries_of',
-           'fused', 'estimate', 'counter', 'cut_to', 'fit', 'budget_rows', 'BudgetTable', 'Window', 'tokens_in',
-           'folded', 'recent', 'prefix_seed', 'summarize', 'extract', 'Memory', 'remember', 'AgentsSettings',
-           'AgentsState', 'Remembered', 'Varied', 'Composed', 'memory_of', 'summarize_node', 'summarize_if_due',
-           'varied', 'rewrite_query_node', 'reformulate_node', 'retrieve_all_node', 'grade_all_node', 'web_node',
-           'shown_contexts', 'compose_node', 'tokens_used', 'after_grading', 'why', 'build_agents']
+__all__ = ['VARIATION_PROMPTS', 'KINDS', 'Count', 'LAPTOP', 'PLAN', 'AGENTS_NODES', 'PROFILES', 'SERVED', 'PUBLISHED', 'AGENTS',
+           'Variation', 'variations', 'fused', 'estimate', 'cut_to', 'fit', 'BudgetTable', 'Window', 'tokens_in',
+           'folded', 'recent', 'summarize', 'extract', 'Memory', 'remember', 'AgentsSettings', 'AgentsState',
+           'Remembered', 'Varied', 'Composed', 'memory_of', 'varied', 'reformulate_node', 'tokens_used', 'why']
 
 # %% ../../nbs/5_systems/05_agents.ipynb #dea56c6b
 VARIATION_PROMPTS = {
@@ -85,7 +82,7 @@ VARIATION_PROMPTS = {
     "variation.tried": "\n\nThese queries brought nothing that helps; write another one:\n{queries}",
 }
 KINDS = ("synonyms", "context", "decomposition")
-MOST_TOKENS = 100
+_MOST_TOKENS = 100
 
 
 @dataclass(frozen=True)
@@ -101,7 +98,7 @@ class Variation:
     )
 
 # %% ../../nbs/5_systems/05_agents.ipynb #afa69f8d
-def variation_prompt(
+def _variation_prompt(
     prompts: Mapping[str, str], kind: str, question: str, history: str, tried: Sequence[str] = ()
 ) -> Prompt:
     "What is asked for a wording."
@@ -127,8 +124,8 @@ def variations(
     asked = [i for i, kind in enumerate(kinds) if history or tried or kind != "context"]
     replies = (
         model.generate(
-            [variation_prompt(prompts, kinds[i], question, history, tried) for i in asked],
-            MOST_TOKENS,
+            [_variation_prompt(prompts, kinds[i], question, history, tried) for i in asked],
+            _MOST_TOKENS,
             temperature,
             [seeds[i] for i in asked],
             ["\n"],
@@ -143,7 +140,7 @@ def variations(
     return out
 
 # %% ../../nbs/5_systems/05_agents.ipynb #25c6f3fa
-def guarded_by(
+def _guarded_by(
     found: Sequence[Variation], guard, question: str
 ) -> list[Variation]:  # guard: (Rewritten, question) -> Rewritten
     "The wordings as a guard of rewrites leaves them."
@@ -154,7 +151,7 @@ def guarded_by(
     ]
 
 
-def queries_of(found: Sequence[Variation], question: str) -> list[str]:
+def _queries_of(found: Sequence[Variation], question: str) -> list[str]:
     "What is searched for: each wording once, capitals and marks aside; the question where there is none."
     wordings: dict[str, str] = {}
     for v in found:
@@ -172,16 +169,16 @@ def fused(
 
 # %% ../../nbs/5_systems/05_agents.ipynb #30291625
 Count = Callable[[str], int]
-CHARS_A_TOKEN = 4
-COUNTS = ("estimate", "model")
+_CHARS_A_TOKEN = 4
+_COUNTS = ("estimate", "model")
 
 
 def estimate(text: str) -> int:
     "Tokens of a text, by its length."
-    return math.ceil(len(text) / CHARS_A_TOKEN)
+    return math.ceil(len(text) / _CHARS_A_TOKEN)
 
 
-def counter(model: ChatModel, way: str = "estimate") -> Count:
+def _counter(model: ChatModel, way: str = "estimate") -> Count:
     "How tokens are counted. Raises SettingsError for a model that cannot: a server has no tokenizer here."
     if way == "estimate":
         return estimate
@@ -221,7 +218,7 @@ def fit(
     return out
 
 # %% ../../nbs/5_systems/05_agents.ipynb #173841a2
-def budget_rows(
+def _budget_rows(
     plan: Mapping[str, int],  # part -> tokens
     used: Iterable[Mapping[str, int]],  # one per turn
 ) -> list[list]:  # part, planned, median, most, turns over it
@@ -247,7 +244,7 @@ class BudgetTable:
     HEAD = ("part", "planned", "median", "most", "turns over")
 
     def __init__(self, plan: Mapping[str, int], used: Iterable[Mapping[str, int]]):
-        self.rows = budget_rows(plan, used)
+        self.rows = _budget_rows(plan, used)
 
     def __repr__(self) -> str:
         return text_table(self.HEAD, self.rows)
@@ -256,7 +253,7 @@ class BudgetTable:
         return html_table(self.HEAD, self.rows)
 
 # %% ../../nbs/5_systems/05_agents.ipynb #5ddd7e17
-FOLDS = ("over", "every")
+_FOLDS = ("over", "every")
 
 
 @dataclass(frozen=True)
@@ -295,7 +292,7 @@ def recent(
     return tuple(Turn(t.speaker, text) for t, text in list(zip(reversed(last), texts))[::-1])
 
 # %% ../../nbs/5_systems/05_agents.ipynb #2ce2db72
-MEMORY_PROMPTS = {
+_MEMORY_PROMPTS = {
     "memory.system": (
         "You keep the memory of a conversation. Merge the summary so far and the new messages into one summary of 150 to 200 words: what "
         "the user wants to know, the facts, names and numbers that were given, what is still open. Leave out greetings. Add nothing. "
@@ -303,11 +300,11 @@ MEMORY_PROMPTS = {
     ),
     "memory.user": "Summary so far: {summary}\n\nNew messages:\n{messages}",
 }
-SUMMARY_TOKENS = 300
-SUMMARIES = ("model", "extract")
+_SUMMARY_TOKENS = 300
+_SUMMARIES = ("model", "extract")
 
 
-def prefix_seed(seed: int, turns: Sequence[Turn]) -> int:
+def _prefix_seed(seed: int, turns: Sequence[Turn]) -> int:
     "The same seed for the same beginning of a conversation, whichever task asks."
     return int(digest([seed, "memory", list(turns)], 8), 16)
 
@@ -323,7 +320,7 @@ def summarize(
     count: Count = estimate,
 ) -> list[str]:  # one summary per group: the last stands for all
     "Summaries of a conversation, each made from the one before. Raises ReplyError for an empty one."
-    texts, out = {**MEMORY_PROMPTS, **prompts}, []
+    texts, out = {**_MEMORY_PROMPTS, **prompts}, []
     for end in range(every, len(turns) + 1, every):
         messages = fit(
             [f"{t.speaker}: {t.text}" for t in turns[end - every : end]],
@@ -336,17 +333,17 @@ def summarize(
         )
         (c,) = model.generate(
             [chat(texts["memory.system"], user)],
-            SUMMARY_TOKENS,
+            _SUMMARY_TOKENS,
             temperature,
-            prefix_seed(seed, turns[:end]),
+            _prefix_seed(seed, turns[:end]),
         )
-        out.append(cut_to(" ".join(clean_answer(c.text).split()), SUMMARY_TOKENS, count))
+        out.append(cut_to(" ".join(clean_answer(c.text).split()), _SUMMARY_TOKENS, count))
         if not re.search(r"\w", out[-1]):
             raise ReplyError(f"an empty summary of {end} messages ({c.stop})")
     return out
 
 
-def extract(turns: Sequence[Turn], tokens: int = SUMMARY_TOKENS, count: Count = estimate) -> str:
+def extract(turns: Sequence[Turn], tokens: int = _SUMMARY_TOKENS, count: Count = estimate) -> str:
     "A summary without a model: who said what, in the first sentence of each message; the newest that fit."
     lines = [f"{t.speaker}: {first[0]}" for t in turns if (first := sentences(t.text))]
     return "\n".join(fit(lines[::-1], tokens, count)[::-1])
@@ -422,12 +419,12 @@ class AgentsSettings:
             self,
             "agents",
             {
-                "fold": FOLDS,
-                "summary": SUMMARIES,
+                "fold": _FOLDS,
+                "summary": _SUMMARIES,
                 "grade": (*WAYS_TO_GRADE, *SCALES),
                 "grade_default": ("yes", "no"),
                 "web_query": ("question", "query"),
-                "count": COUNTS,
+                "count": _COUNTS,
             },
         )
         in_bounds(
@@ -538,13 +535,13 @@ def memory_of(state: AgentsState, tools: Toolbox) -> Memory:
     own, turns = tools.settings.own, state["task"].history
     if not own.memory:
         return Memory(0, ())
-    count = counter(tools.chat, own.count)
+    count = _counter(tools.chat, own.count)
     return Memory(
         folded(turns, own.window, count), recent(turns, own.window, count), state.get("summary", "")
     )
 
 # %% ../../nbs/5_systems/05_agents.ipynb #057a884a
-def summarize_node(state: AgentsState, tools: Toolbox) -> tuple[dict, Remembered]:
+def _summarize_node(state: AgentsState, tools: Toolbox) -> tuple[dict, Remembered]:
     "The older messages in a summary (5.1)."
     own = tools.settings.own
     m = remember(
@@ -555,18 +552,18 @@ def summarize_node(state: AgentsState, tools: Toolbox) -> tuple[dict, Remembered
         own.summary,
         own.summary_temperature,
         tools.settings.seed,
-        counter(tools.chat, own.count),
+        _counter(tools.chat, own.count),
     )
     return {"summary": m.summary}, Remembered(folded=m.folded, summary=m.summary, way=own.summary)
 
 
-def summarize_if_due(tools: Toolbox) -> Callable[[AgentsState], str]:
+def _summarize_if_due(tools: Toolbox) -> Callable[[AgentsState], str]:
     "Transition 1: the summary comes first if messages are folded away."
     own = tools.settings.own
 
     def due(state):
         return own.memory and folded(
-            state["task"].history, own.window, counter(tools.chat, own.count)
+            state["task"].history, own.window, _counter(tools.chat, own.count)
         )
 
     return lambda state: "summarize_history" if due(state) else "rewrite_query"
@@ -577,11 +574,11 @@ def varied(
 ) -> tuple[dict, Varied]:
     "The wordings of a round (5.1)."
     own, task, kinds = tools.settings.own, state["task"], tools.settings.own.kinds.split()
-    question = cut_to(task.question, own.question_tokens, counter(tools.chat, own.count))
+    question = cut_to(task.question, own.question_tokens, _counter(tools.chat, own.count))
     found: list[Variation] = []
     if tools.stages.rewrite != "never":
         seeds = [seed_for(tools.settings.seed, f"{task.id} {kind}", round) for kind in kinds]
-        found = guarded_by(
+        found = _guarded_by(
             variations(
                 tools.chat,
                 tools.prompts,
@@ -596,7 +593,7 @@ def varied(
             question,
         )
     main = next((v for v in found if v.kind == "context"), Variation("context", question))
-    queries = queries_of(found, question)
+    queries = _queries_of(found, question)
     step = Varied(
         text=main.text,
         raw=main.raw,
@@ -608,7 +605,7 @@ def varied(
     return {"query": main.text, "queries": queries, "rounds": round}, step
 
 # %% ../../nbs/5_systems/05_agents.ipynb #f518ae56
-def rewrite_query_node(state: AgentsState, tools: Toolbox) -> tuple[dict, Varied]:
+def _rewrite_query_node(state: AgentsState, tools: Toolbox) -> tuple[dict, Varied]:
     "The first round."
     return varied(state, tools, 1)
 
@@ -618,7 +615,7 @@ def reformulate_node(state: AgentsState, tools: Toolbox) -> tuple[dict, Varied]:
     return varied(state, tools, state["rounds"] + 1, state["queries"])
 
 # %% ../../nbs/5_systems/05_agents.ipynb #23ceba46
-def retrieve_all_node(state: AgentsState, tools: Toolbox) -> tuple[dict, Retrieved]:
+def _retrieve_all_node(state: AgentsState, tools: Toolbox) -> tuple[dict, Retrieved]:
     "Contexts for all wordings, each once, best first (4.2, 5.1)."
     own, task, seen = tools.settings.own, state["task"], state.get("seen", [])
     tools.embedder.encode(
@@ -643,7 +640,7 @@ def retrieve_all_node(state: AgentsState, tools: Toolbox) -> tuple[dict, Retriev
     return {"found": list(step.contexts), "seen": [*seen, *step.contexts]}, step
 
 # %% ../../nbs/5_systems/05_agents.ipynb #c606524c
-def grade_all_node(state: AgentsState, tools: Toolbox) -> tuple[dict, Graded]:
+def _grade_all_node(state: AgentsState, tools: Toolbox) -> tuple[dict, Graded]:
     "Grades for what this round brought; what is kept of all rounds, the best first (5.1)."
     own, contexts = tools.settings.own, tools.contexts(state["found"])
     verdicts = (
@@ -669,7 +666,7 @@ def grade_all_node(state: AgentsState, tools: Toolbox) -> tuple[dict, Graded]:
     return {"kept": kept, "grades": grades}, step
 
 # %% ../../nbs/5_systems/05_agents.ipynb #a4d5bda6
-def web_node(state: AgentsState, tools: Toolbox) -> tuple[dict, WebSearched]:
+def _web_node(state: AgentsState, tools: Toolbox) -> tuple[dict, WebSearched]:
     "Web results beside what is kept (5.1, 7.2)."
     own, task = tools.settings.own, state["task"]
     found = tools.web.search(
@@ -680,7 +677,7 @@ def web_node(state: AgentsState, tools: Toolbox) -> tuple[dict, WebSearched]:
     )
 
 # %% ../../nbs/5_systems/05_agents.ipynb #0e202059
-def shown_contexts(contexts: Sequence[Context], tokens: int, count: Count) -> list[Context]:
+def _shown_contexts(contexts: Sequence[Context], tokens: int, count: Count) -> list[Context]:
     "Those that fit into the budget; the last may be cut."
     return [
         replace(c, text=text)
@@ -688,11 +685,11 @@ def shown_contexts(contexts: Sequence[Context], tokens: int, count: Count) -> li
     ]
 
 
-def compose_node(state: AgentsState, tools: Toolbox) -> tuple[dict, Composed]:
+def _compose_node(state: AgentsState, tools: Toolbox) -> tuple[dict, Composed]:
     "One draft is the answer, unless the generator declines."
     own, task, s, prompts = tools.settings.own, state["task"], tools.stages, tools.prompts
-    count, history = counter(tools.chat, own.count), memory_of(state, tools).shown()
-    contexts = shown_contexts(tools.contexts(state["kept"]), own.context_tokens, count)
+    count, history = _counter(tools.chat, own.count), memory_of(state, tools).shown()
+    contexts = _shown_contexts(tools.contexts(state["kept"]), own.context_tokens, count)
     documents, talks = format_docs_for_gen(contexts), "{history}" in prompts["generate.user"]
     question = cut_to(task.question, own.question_tokens, count) if talks else state["query"]
     d = generate(
@@ -731,7 +728,7 @@ def tokens_used(t: Trajectory) -> dict[str, int]:
     return {**drafts[-1].tokens, "answer": drafts[-1].calls.tokens_out} if drafts else {}
 
 # %% ../../nbs/5_systems/05_agents.ipynb #67a69935
-def after_grading(own: AgentsSettings, web: bool) -> Callable[[AgentsState], str]:
+def _after_grading(own: AgentsSettings, web: bool) -> Callable[[AgentsState], str]:
     "Transitions 5 and 6."
 
     def route(state: AgentsState) -> str:
@@ -752,18 +749,18 @@ def why(state: TurnState) -> object:
 
 # %% ../../nbs/5_systems/05_agents.ipynb #b145561a
 AGENTS_NODES: dict[str, Work] = {
-    "summarize_history": summarize_node,
-    "rewrite_query": rewrite_query_node,
-    "retrieve_documents": retrieve_all_node,
-    "grade_documents": grade_all_node,
+    "summarize_history": _summarize_node,
+    "rewrite_query": _rewrite_query_node,
+    "retrieve_documents": _retrieve_all_node,
+    "grade_documents": _grade_all_node,
     "reformulate": reformulate_node,
-    "web_search": web_node,
-    "generate": compose_node,
+    "web_search": _web_node,
+    "generate": _compose_node,
     "fallback": refuse(why),
 }
 
 
-def build_agents(
+def _build_agents(
     tools: Toolbox,
     nodes: Mapping[str, Work] = AGENTS_NODES,  # exchange one to study it
 ):
@@ -772,7 +769,7 @@ def build_agents(
     limit = Deadline(own.deadline)
     for name, work in nodes.items():
         g.add_node(name, as_node(name, limit.within(work), tools))
-    g.add_conditional_edges(START, summarize_if_due(tools), ["summarize_history", "rewrite_query"])
+    g.add_conditional_edges(START, _summarize_if_due(tools), ["summarize_history", "rewrite_query"])
     for a, b in (
         ("summarize_history", "rewrite_query"),
         ("rewrite_query", "retrieve_documents"),
@@ -783,7 +780,7 @@ def build_agents(
         g.add_edge(a, b)
     g.add_conditional_edges(
         "grade_documents",
-        after_grading(own, tools.web is not None),
+        _after_grading(own, tools.web is not None),
         ["generate", "web_search", "reformulate", "fallback"],
     )
     g.add_conditional_edges(
@@ -797,8 +794,8 @@ def build_agents(
     return g.compile()
 
 # %% ../../nbs/5_systems/05_agents.ipynb #598021d6
-AGENTS_PROMPTS = {"permissive": {**VARIATION_PROMPTS, **MEMORY_PROMPTS, **SCALE_PROMPTS}}
-SHARED = dict(
+_AGENTS_PROMPTS = {"permissive": {**VARIATION_PROMPTS, **_MEMORY_PROMPTS, **SCALE_PROMPTS}}
+_SHARED = dict(
     chunks=ChunkSettings(
         parent_size=1500, parent_overlap=300, child_size=500, child_overlap=100
     ),  # (2.2)
@@ -812,7 +809,7 @@ PROFILES = {  # the specification's models: on a GPU of one's own, and served by
         profile="agents",
         chat=ModelSpec("meta-llama/Llama-3.2-3B-Instruct", quantization="nf4"),
         embedder=BGE_M3,
-        **SHARED,
+        **_SHARED,
     ),
     "agents-server": Settings(
         profile="agents-server",
@@ -822,7 +819,7 @@ PROFILES = {  # the specification's models: on a GPU of one's own, and served by
             url="http://localhost:11434/v1",
             prefixes="search_query: |search_document: ",
         ),
-        **SHARED,
+        **_SHARED,
     ),
 }
 SERVED = {
@@ -904,10 +901,10 @@ PUBLISHED = (
 )
 AGENTS = System(
     "agents",
-    build_agents,
+    _build_agents,
     "memory, three queries, grades from 0 to 10, the web if one is named (multi-agent specification)",
     reasons=(IRRELEVANT, DECLINED),
-    prompts=AGENTS_PROMPTS,
+    prompts=_AGENTS_PROMPTS,
     settings=AgentsSettings,
     defaults={"laptop": LAPTOP, "agents-server": SERVED},
     profiles=PROFILES,

@@ -37,11 +37,9 @@ from mtrag_nb.systems.system import (
 )
 
 # %% auto #0
-__all__ = ['ALONE', 'WEIGHTS', 'BIAS', 'THRESHOLD', 'ASK_BACK', 'NAIVE', 'NOTHING', 'QUOTE', 'pointed_at', 'unclear',
-           'word_features', 'near_features', 'hit_features', 'features', 'underspecified', 'clear_enough', 'choices',
-           'asking_text', 'ask_by_model', 'gate_digest', 'near', 'clarify_node', 'through_clarify', 'keep_all_node',
-           'answer_node', 'build_naive', 'Quote', 'quotable', 'asked_of', 'nearest', 'QuoteSettings', 'Quoted',
-           'grades', 'grade_node', 'quote_node', 'build_quote']
+__all__ = ['ALONE', 'WEIGHTS', 'BIAS', 'THRESHOLD', 'ASK_BACK', 'NAIVE', 'NOTHING', 'QUOTE', 'unclear', 'features',
+           'underspecified', 'choices', 'gate_digest', 'near', 'answer_node', 'Quote', 'asked_of', 'nearest',
+           'QuoteSettings', 'Quoted', 'grades', 'grade_node']
 
 # %% ../../nbs/5_systems/02_baselines.ipynb #019e4636
 _PHRASE = re.compile(r"\b(the|this|that|these|those|such)(?=((?:\s+[a-z][\w'’-]*){1,3}))", re.I)
@@ -51,7 +49,7 @@ _ENDS = set(
 )
 
 
-def pointed_at(
+def _pointed_at(
     question: str,
 ) -> list[tuple[str, str]]:  # the pointing word and what it points at, e.g. ("the", "burger")
     "The phrases of a question that point at something without naming it."
@@ -69,14 +67,14 @@ def unclear(
 ) -> list[str]:  # as it stands in the question
     "The phrases that point at something of which nothing was said before."
     before = known_words([t.text for t in history])
-    return [f"{d} {p}" for d, p in pointed_at(question) if not set(content_words(p)) & before]
+    return [f"{d} {p}" for d, p in _pointed_at(question) if not set(content_words(p)) & before]
 
 # %% ../../nbs/5_systems/02_baselines.ipynb #4218c1cd
-def word_features(question: str, history: Sequence[Turn] = ()) -> dict[str, float]:
+def _word_features(question: str, history: Sequence[Turn] = ()) -> dict[str, float]:
     "What the words of a question tell."
     words, points, before = (
         question.split(),
-        pointed_at(question),
+        _pointed_at(question),
         known_words([t.text for t in history]),
     )
     content, pronoun = (
@@ -103,7 +101,7 @@ ALONE = {
 }  # what stands for a question that opens a conversation
 
 
-def near_features(
+def _near_features(
     question: str, history: Sequence[Turn], embedder: EmbedderLike
 ) -> dict[str, float]:
     "How near a question is to the user's last one, and to the nearest turn; cosines."
@@ -121,7 +119,7 @@ def near_features(
     return {"near the last": last, "nearest": float(near.max())}
 
 # %% ../../nbs/5_systems/02_baselines.ipynb #7064cbbc
-def hit_features(
+def _hit_features(
     scores: Sequence[float],  # of the hits that were kept: cosines with the question
     titles: Sequence[str],  # of the passages that they are from
 ) -> dict[str, float]:
@@ -152,9 +150,9 @@ def features(
 ) -> dict[str, float]:
     "All that the gate looks at."
     return {
-        **word_features(question, history),
-        **near_features(question, history, embedder),
-        **hit_features(scores, titles),
+        **_word_features(question, history),
+        **_near_features(question, history, embedder),
+        **_hit_features(scores, titles),
     }
 
 # %% ../../nbs/5_systems/02_baselines.ipynb #bf08130d
@@ -193,7 +191,7 @@ def underspecified(
     )
 
 
-def clear_enough(p: float, threshold: float = THRESHOLD) -> Verdict:
+def _clear_enough(p: float, threshold: float = THRESHOLD) -> Verdict:
     "The verdict on a question: it passes unless it is underspecified with at least this probability."
     return scored(1 - p, 1 - threshold + 1e-4, "clarity")
 
@@ -206,9 +204,9 @@ def choices(titles: Sequence[str], most: int = 3) -> list[str]:
     return list(clean)[:most]
 
 
-def asking_text(question: str, history: Sequence[Turn] = (), titles: Sequence[str] = ()) -> str:
+def _asking_text(question: str, history: Sequence[Turn] = (), titles: Sequence[str] = ()) -> str:
     "A question to the user that quotes what is unclear."
-    open_ = unclear(question, history) or [f"{d} {p}" for d, p in pointed_at(question)]
+    open_ = unclear(question, history) or [f"{d} {p}" for d, p in _pointed_at(question)]
     named = choices(titles)
     among = f": {', '.join(named[:-1])} or {named[-1]}" if len(named) > 1 else ""
     if open_:
@@ -222,7 +220,7 @@ ASK_BACK = (
 )
 
 
-def ask_by_model(
+def _ask_by_model(
     model: ChatModel, question: str, history: Sequence[Turn] = (), titles: Sequence[str] = ()
 ) -> str:
     "The same in a model's words. A reply that does not ask, or quotes nothing of the question, is replaced by `asking_text`."
@@ -235,7 +233,9 @@ def ask_by_model(
         if q.lower().strip(" ?.") in question.lower()
     ]
     return (
-        reply if quoted and stance(reply) is Stance.ASKS else asking_text(question, history, titles)
+        reply
+        if quoted and stance(reply) is Stance.ASKS
+        else _asking_text(question, history, titles)
     )
 
 
@@ -255,7 +255,7 @@ def near(tools: Toolbox, question: str, texts: Sequence[str]) -> list[float]:
     ]
 
 
-def clarify_node(by_model: bool = False) -> Work:  # True: the chat model words what is asked back
+def _clarify_node(by_model: bool = False) -> Work:  # True: the chat model words what is asked back
     "A node that asks back where the gate says so, and ends the turn."
 
     def node(state: TurnState, tools: Toolbox) -> tuple[dict, Clarified]:
@@ -266,13 +266,13 @@ def clarify_node(by_model: bool = False) -> Work:  # True: the chat model words 
             task.question, task.history, tools.embedder, scores, [c.title for c in found]
         )
         verdict, seen = (
-            clear_enough(underspecified(seen)),
+            _clear_enough(underspecified(seen)),
             {k: round(v, 3) for k, v in seen.items()},
         )
         if verdict.passed:
             return {}, Clarified(verdict=verdict, seen=seen)
         asked = (task.question, task.history, [c.title for c in found])
-        text = ask_by_model(tools.chat, *asked) if by_model else asking_text(*asked)
+        text = _ask_by_model(tools.chat, *asked) if by_model else _asking_text(*asked)
         return {"outcome": Outcome.ASKED_BACK, "answer": text, "cited": []}, Clarified(
             verdict=verdict, text=text, seen=seen
         )
@@ -280,7 +280,7 @@ def clarify_node(by_model: bool = False) -> Work:  # True: the chat model words 
     return node
 
 # %% ../../nbs/5_systems/02_baselines.ipynb #1a7dcdb6
-def through_clarify(
+def _through_clarify(
     graph,  # under construction; has the nodes `after` and `before`
     tools: Toolbox,
     after: str,  # the node that searches
@@ -291,14 +291,14 @@ def through_clarify(
     "Lead a graph from one node to another by way of `clarify`."
     if not on:
         return graph.add_edge(after, before)
-    graph.add_node("clarify", as_node("clarify", clarify_node(by_model), tools))
+    graph.add_node("clarify", as_node("clarify", _clarify_node(by_model), tools))
     graph.add_edge(after, "clarify")
     graph.add_conditional_edges(
         "clarify", lambda state: END if "outcome" in state else before, [before, END]
     )
 
 # %% ../../nbs/5_systems/02_baselines.ipynb #85b56512
-def keep_all_node(state: TurnState, tools: Toolbox) -> tuple[dict, Retrieved]:
+def _keep_all_node(state: TurnState, tools: Toolbox) -> tuple[dict, Retrieved]:
     "Retrieve with the last question and keep what comes."
     update, step = retrieve_node(state, tools)
     return {**update, "kept": update["found"]}, step
@@ -311,11 +311,11 @@ def answer_node(state: TurnState, tools: Toolbox) -> tuple[dict, Drafted]:
     return {**update, **end}, step
 
 # %% ../../nbs/5_systems/02_baselines.ipynb #1158d779
-def build_naive(tools: Toolbox):
+def _build_naive(tools: Toolbox):
     "Retrieve, generate."
     g = new_graph()
     nodes = {
-        "retrieve": keep_all_node,
+        "retrieve": _keep_all_node,
         "generate": answer_node,
         "fallback": refuse(lambda state: DECLINED),
     }
@@ -332,7 +332,7 @@ def build_naive(tools: Toolbox):
 
 NAIVE = System(
     "naive",
-    build_naive,
+    _build_naive,
     "the last question, the first contexts, one draft",
     (DECLINED,),
     retries=lambda settings: 0,
@@ -353,7 +353,7 @@ class Quote:
     score: float  # nearness to the question, cosine
 
 
-def quotable(
+def _quotable(
     text: str,
     least_words: int = 4,
 ) -> list[tuple[int, int]]:  # start and end of each, in order
@@ -383,7 +383,7 @@ def nearest(
     "The sentences nearest to the questions."
     places, seen = [], set()
     for c in contexts:
-        for a, b in quotable(c.text, least_words):
+        for a, b in _quotable(c.text, least_words):
             words = " ".join(c.text[a:b].split())
             if words not in seen:
                 places.append((c, a, b))
@@ -442,7 +442,7 @@ def grade_node(state: TurnState, tools: Toolbox) -> tuple[dict, Graded]:
     return {"kept": list(step.kept)}, step
 
 
-def quote_node(state: TurnState, tools: Toolbox) -> tuple[dict, Quoted]:
+def _quote_node(state: TurnState, tools: Toolbox) -> tuple[dict, Quoted]:
     "The answer: what is nearest."
     own, task = tools.settings.own, state["task"]
     contexts = {c.id: c for c in tools.retriever.contexts(state["kept"])}
@@ -473,19 +473,19 @@ NOTHING = Reason(
 )
 
 
-def build_quote(tools: Toolbox):
+def _build_quote(tools: Toolbox):
     "Retrieve, grade, quote."
     g = new_graph()
     nodes = {
         "retrieve": retrieve_node,
         "grade_documents": grade_node,
-        "quote": quote_node,
+        "quote": _quote_node,
         "fallback": refuse(lambda state: NOTHING),
     }
     for name, work in nodes.items():
         g.add_node(name, as_node(name, work, tools))
     g.add_edge(START, "retrieve")
-    through_clarify(g, tools, "retrieve", "grade_documents", tools.settings.own.clarify)
+    _through_clarify(g, tools, "retrieve", "grade_documents", tools.settings.own.clarify)
     g.add_conditional_edges(
         "grade_documents",
         lambda state: "quote" if state["kept"] else "fallback",
@@ -500,7 +500,7 @@ def build_quote(tools: Toolbox):
 
 QUOTE = System(
     "quote",
-    build_quote,
+    _build_quote,
     "the sentences of the passages that are nearest to the question, copied",
     (NOTHING,),
     settings=QuoteSettings,

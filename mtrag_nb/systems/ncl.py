@@ -55,15 +55,11 @@ from mtrag_nb.systems.system import (
 )
 
 # %% auto #0
-__all__ = ['LAPTOP', 'QWEN', 'ABSTAIN', 'PRONOUNS', 'MAX_NEW_TOKENS', 'NCL_PROMPTS', 'CLASSES', 'LABELS', 'FIELDS',
-           'NUMBER_WORDS', 'VAGUE_WORDS', 'BAD_ANSWERS', 'EMPTY', 'UNANSWERABLE', 'BAD_ANSWER', 'NCL_NODES',
-           'PUBLISHED', 'NCL', 'NclSettings', 'pronouns_in', 'class_of', 'Relation', 'relate_by_score', 'read_class',
-           'relate_by_words', 'relate_by_cosine', 'exchanges', 'select_history', 'Local', 'local_rewrite',
-           'restates_question', 'too_short', 'ends_badly', 'vague_number', 'bad_answer', 'NclState', 'selected_turns',
-           'Evidence', 'GloballyRewritten', 'LocallyRewritten', 'Related', 'evidence_node', 'global_rewrite_node',
-           'relation_node', 'local_rewrite_node', 'rerank_node', 'answerability', 'gate_node', 'answer_node',
-           'quality_node', 'why', 'after_evidence', 'after_relation', 'after_rerank', 'after_gate', 'after_generate',
-           'build_ncl', 'as_the_paper_fixes']
+__all__ = ['LAPTOP', 'QWEN', 'MAX_NEW_TOKENS', 'CLASSES', 'LABELS', 'FIELDS', 'EMPTY', 'UNANSWERABLE', 'PUBLISHED', 'NCL',
+           'NclSettings', 'Relation', 'relate_by_score', 'read_class', 'relate_by_words', 'relate_by_cosine',
+           'exchanges', 'Local', 'local_rewrite', 'bad_answer', 'NclState', 'Evidence', 'GloballyRewritten',
+           'LocallyRewritten', 'Related', 'global_rewrite_node', 'relation_node', 'rerank_node', 'answerability',
+           'answer_node', 'why', 'after_generate']
 
 # %% ../../nbs/5_systems/04_ncl.ipynb #c2d471de
 @dataclass(frozen=True)
@@ -112,8 +108,8 @@ QWEN = Settings(
 )
 
 # %% ../../nbs/5_systems/04_ncl.ipynb #ebcf0545
-ABSTAIN = "I cannot find the answer in the given documents."
-PRONOUNS = (
+_ABSTAIN = "I cannot find the answer in the given documents."
+_PRONOUNS = (
     "it",
     "this",
     "that",
@@ -133,10 +129,10 @@ PRONOUNS = (
     "latter",
 )
 MAX_NEW_TOKENS = 96  # Table 1
-_PRONOUN = re.compile(rf"\b(?:{'|'.join(PRONOUNS)})\b", re.I)
+_PRONOUN = re.compile(rf"\b(?:{'|'.join(_PRONOUNS)})\b", re.I)
 
 
-def pronouns_in(question: str) -> list[str]:
+def _pronouns_in(question: str) -> list[str]:
     "The words of a question that point back, in order, lower case."
     return [w.lower() for w in _PRONOUN.findall(question)]
 
@@ -223,7 +219,7 @@ _STRICT = {
         "answer, reply with exactly: I cannot find the answer in the given documents."
     ),
 }
-NCL_PROMPTS = {
+_NCL_PROMPTS = {
     "permissive": {**_CONTROL, **_STRICT},
     "small": {
         **_CONTROL,
@@ -248,7 +244,7 @@ CLASSES = {
 }
 
 
-def class_of(to_question: bool, to_answer: bool) -> int:
+def _class_of(to_question: bool, to_answer: bool) -> int:
     "The class of the two relations."
     return {(True, True): 1, (True, False): 2, (False, True): 3, (False, False): 4}[
         to_question, to_answer
@@ -344,7 +340,7 @@ def relate_by_cosine(
     q, before = embedder.encode([question, exchange[0].text], query=True)
     (after,) = embedder.encode([" ".join(t.text for t in exchange[1:])])
     cosines = tuple(round(float(q @ v), 4) for v in (before, after))
-    return Relation(class_of(*(c >= threshold for c in cosines)), "cosine", cosines)
+    return Relation(_class_of(*(c >= threshold for c in cosines)), "cosine", cosines)
 
 # %% ../../nbs/5_systems/04_ncl.ipynb #be285250
 def exchanges(history: Sequence[Turn]) -> list[tuple[Turn, ...]]:
@@ -353,7 +349,7 @@ def exchanges(history: Sequence[Turn]) -> list[tuple[Turn, ...]]:
     return [tuple(history[a:b]) for a, b in zip(starts, [*starts[1:], len(history)])]
 
 
-def select_history(
+def _select_history(
     question: str,
     history: Sequence[Turn],
     relate: Callable[[str, Sequence[Turn]], Relation],  # question, exchange -> relation
@@ -426,12 +422,12 @@ _COUNT = re.compile(
     r"\bhow many\b|\b(?:what|which) (?:is the )?(?:number|count|percentage|share)\b|\bnumber of\b",
     re.I,
 )
-NUMBER_WORDS = frozenset(
+_NUMBER_WORDS = frozenset(
     "zero no none one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
     "eighteen nineteen twenty thirty forty fifty sixty seventy eighty ninety hundred thousand million billion dozen half both "
     "neither once twice all".split()
 )
-VAGUE_WORDS = frozenset(
+_VAGUE_WORDS = frozenset(
     "many several some few various numerous multiple lot lots plenty countless".split()
 )
 _DANGLING = frozenset(
@@ -440,7 +436,7 @@ _DANGLING = frozenset(
 )
 
 
-def restates_question(question: str, answer: str) -> bool:
+def _restates_question(question: str, answer: str) -> bool:
     "Whether an answer is the question over again. What affirms a question of yes or no, or chooses from its alternatives, is an answer."
     a, q = set(content_words(answer)), set(content_words(question))
     if not a or not a <= q or len(a) < 0.6 * len(q):
@@ -452,12 +448,12 @@ def restates_question(question: str, answer: str) -> bool:
     )
 
 
-def too_short(question: str, answer: str, least: int = 3) -> bool:
+def _too_short(question: str, answer: str, least: int = 3) -> bool:
     "Whether an answer has fewer than `least` words."
     return len(answer.split()) < least
 
 
-def ends_badly(question: str, answer: str) -> bool:
+def _ends_badly(question: str, answer: str) -> bool:
     "Whether an answer breaks off."
     text = answer.rstrip().rstrip("\"'*_`")
     return (
@@ -469,22 +465,22 @@ def ends_badly(question: str, answer: str) -> bool:
     )
 
 
-def vague_number(question: str, answer: str) -> bool:
+def _vague_number(question: str, answer: str) -> bool:
     "Whether a number was asked for and a vague word came instead."
     words = set(_WORD.findall(answer.lower()))
     return (
         bool(_COUNT.search(question))
-        and bool(words & VAGUE_WORDS)
-        and not words & NUMBER_WORDS
+        and bool(words & _VAGUE_WORDS)
+        and not words & _NUMBER_WORDS
         and not re.search(r"\d", answer)
     )
 
 # %% ../../nbs/5_systems/04_ncl.ipynb #b315b17f
-BAD_ANSWERS = {  # what is wrong, as the stricter retry is told -> rule
-    "it repeated the question": restates_question,
-    "it was too short": too_short,
-    "it broke off": ends_badly,
-    "it gave no exact number": vague_number,
+_BAD_ANSWERS = {  # what is wrong, as the stricter retry is told -> rule
+    "it repeated the question": _restates_question,
+    "it was too short": _too_short,
+    "it broke off": _ends_badly,
+    "it gave no exact number": _vague_number,
 }
 
 
@@ -497,9 +493,11 @@ def bad_answer(
     return next(
         (
             problem
-            for problem, rule in BAD_ANSWERS.items()
+            for problem, rule in _BAD_ANSWERS.items()
             if (
-                rule(question, answer, least_words) if rule is too_short else rule(question, answer)
+                rule(question, answer, least_words)
+                if rule is _too_short
+                else rule(question, answer)
             )
         ),
         "",
@@ -515,7 +513,7 @@ class NclState(TurnState, total=False):
     answerable: bool  # what the gate said
 
 
-def selected_turns(state: NclState) -> tuple[Turn, ...]:
+def _selected_turns(state: NclState) -> tuple[Turn, ...]:
     "The turns of the history that later steps may see."
     n = state.get("selected", 0)
     return state["task"].history[-n:] if n else ()
@@ -550,7 +548,7 @@ class Related(Step, kind="related"):
     relations: tuple[Relation, ...]  # nearest exchange first
 
 # %% ../../nbs/5_systems/04_ncl.ipynb #382a4e9f
-def evidence_node(state: NclState, tools: Toolbox) -> tuple[dict, Evidence]:
+def _evidence_node(state: NclState, tools: Toolbox) -> tuple[dict, Evidence]:
     "The passages that came with the task, counted."
     given = state["task"].contexts
     if given is None:
@@ -562,7 +560,7 @@ def evidence_node(state: NclState, tools: Toolbox) -> tuple[dict, Evidence]:
 
 def global_rewrite_node(state: NclState, tools: Toolbox) -> tuple[dict, GloballyRewritten]:
     "The question, made to stand alone."
-    task, fired = state["task"], pronouns_in(state["task"].question)
+    task, fired = state["task"], _pronouns_in(state["task"].question)
     way, turns = (
         ("global.previous", sum(exchanges(task.history)[-1:], ()))
         if fired
@@ -595,7 +593,7 @@ def relation_node(state: NclState, tools: Toolbox) -> tuple[dict, Related]:
         by = relate_by_score if own.relation == "score" else relate_by_words
         return by(tools.chat, tools.prompts, question, exchange, tools.stages.turn_chars)
 
-    kept, found = select_history(state["query"], history, relate, own.user_turns)
+    kept, found = _select_history(state["query"], history, relate, own.user_turns)
     classes = ", ".join(str(r.category) for r in found) or "–"
     step = Related(
         relations=tuple(found), told=f"class {classes}: {len(kept)} of {len(history)} turns kept"
@@ -603,14 +601,14 @@ def relation_node(state: NclState, tools: Toolbox) -> tuple[dict, Related]:
     return {"selected": len(kept), "category": found[0].category if found else 0}, step
 
 # %% ../../nbs/5_systems/04_ncl.ipynb #99e1c80b
-def local_rewrite_node(state: NclState, tools: Toolbox) -> tuple[dict, LocallyRewritten]:
+def _local_rewrite_node(state: NclState, tools: Toolbox) -> tuple[dict, LocallyRewritten]:
     "The question rewritten once more, from the selected turns only (3.4); the guard holds here too."
     before = state["query"]
     local = local_rewrite(
         tools.chat,
         tools.prompts,
         before,
-        tools.history(selected_turns(state), whole=True),
+        tools.history(_selected_turns(state), whole=True),
         state["category"],
         tools.settings.own.local,
     )
@@ -654,20 +652,20 @@ def answerability(
     return max(verdicts, key=lambda v: v.score or 0.0)
 
 
-def gate_node(state: NclState, tools: Toolbox) -> tuple[dict, Gated]:
+def _gate_node(state: NclState, tools: Toolbox) -> tuple[dict, Gated]:
     "The answerability gate: no answer is generated from passages that don't hold one."
     v = answerability(
-        tools, state["query"], selected_turns(state), tools.retriever.contexts(state["kept"])
+        tools, state["query"], _selected_turns(state), tools.retriever.contexts(state["kept"])
     )
     return {"answerable": v.passed}, Gated(verdict=v)
 
 # %% ../../nbs/5_systems/04_ncl.ipynb #c1f3ce0d
 def answer_node(state: NclState, tools: Toolbox) -> tuple[dict, Drafted]:
     "A greedy draft from the kept contexts and the selected turns."
-    return drafted(state, tools, selected_turns(state))
+    return drafted(state, tools, _selected_turns(state))
 
 
-def quality_node(state: NclState, tools: Toolbox) -> tuple[dict, Checked]:
+def _quality_node(state: NclState, tools: Toolbox) -> tuple[dict, Checked]:
     "The bad-answer gate: neither the question as it was asked nor as it was rewritten may be answered badly."
     least = tools.settings.own.least_words
     problem = next(
@@ -693,7 +691,7 @@ def quality_node(state: NclState, tools: Toolbox) -> tuple[dict, Checked]:
 # %% ../../nbs/5_systems/04_ncl.ipynb #26831e33
 EMPTY = Reason("empty_contexts", "dropped", "there are no passages")
 UNANSWERABLE = Reason("unanswerable", "dropped", "the answerability gate said no")
-BAD_ANSWER = Reason("bad_answer", "exhausted", "the quality gate rejected every draft")
+_BAD_ANSWER = Reason("bad_answer", "exhausted", "the quality gate rejected every draft")
 
 
 def why(state: NclState) -> Reason:
@@ -702,37 +700,37 @@ def why(state: NclState) -> Reason:
         return EMPTY
     if not state["answerable"]:
         return UNANSWERABLE
-    return DECLINED if state["declined"] else BAD_ANSWER
+    return DECLINED if state["declined"] else _BAD_ANSWER
 
 
-NCL_NODES: dict[str, Work] = {
-    "evidence": evidence_node,
+_NCL_NODES: dict[str, Work] = {
+    "evidence": _evidence_node,
     "global_rewrite": global_rewrite_node,
     "relation": relation_node,
-    "local_rewrite": local_rewrite_node,
+    "local_rewrite": _local_rewrite_node,
     "retrieve": retrieve_node,
     "rerank": rerank_node,
-    "gate": gate_node,
+    "gate": _gate_node,
     "generate": answer_node,
-    "quality": quality_node,
+    "quality": _quality_node,
     "increment_retry": retry_node,
     "fallback": refuse(why),
 }
 
 # %% ../../nbs/5_systems/04_ncl.ipynb #d0516161
-def after_evidence(state: NclState) -> str:
+def _after_evidence(state: NclState) -> str:
     return "fallback" if state["empty"] else "global_rewrite"
 
 
-def after_relation(state: NclState) -> str:
+def _after_relation(state: NclState) -> str:
     return "local_rewrite" if state["selected"] else "retrieve"  # nothing to rewrite from
 
 
-def after_rerank(state: NclState) -> str:
+def _after_rerank(state: NclState) -> str:
     return "fallback" if state["empty"] else "gate"
 
 
-def after_gate(state: NclState) -> str:
+def _after_gate(state: NclState) -> str:
     return "generate" if state["answerable"] else "fallback"
 
 
@@ -740,26 +738,26 @@ def after_generate(state: NclState) -> str:
     return "fallback" if state["declined"] else "quality"
 
 # %% ../../nbs/5_systems/04_ncl.ipynb #0cc7a469
-def build_ncl(
+def _build_ncl(
     tools: Toolbox,
-    nodes: Mapping[str, Work] = NCL_NODES,  # exchange one to study it
+    nodes: Mapping[str, Work] = _NCL_NODES,  # exchange one to study it
 ):
     "NCL (section 3): pre-check, two rewrites with relation control between them, rerank, gate, generate, quality gate with a retry."
     g = new_graph(NclState)
     for name, work in nodes.items():
         g.add_node(name, as_node(name, work, tools))
     g.add_edge(START, "evidence")
-    g.add_conditional_edges("evidence", after_evidence, ["global_rewrite", "fallback"])
+    g.add_conditional_edges("evidence", _after_evidence, ["global_rewrite", "fallback"])
     g.add_edge("global_rewrite", "relation")
     rewritten = {
         "local_rewrite": "local_rewrite" if tools.stages.rewrite != "never" else "retrieve",
         "retrieve": "retrieve",
     }
-    g.add_conditional_edges("relation", after_relation, rewritten)
+    g.add_conditional_edges("relation", _after_relation, rewritten)
     g.add_edge("local_rewrite", "retrieve")
     g.add_edge("retrieve", "rerank")
-    g.add_conditional_edges("rerank", after_rerank, ["gate", "fallback"])
-    g.add_conditional_edges("gate", after_gate, ["generate", "fallback"])
+    g.add_conditional_edges("rerank", _after_rerank, ["gate", "fallback"])
+    g.add_conditional_edges("gate", _after_gate, ["generate", "fallback"])
     g.add_conditional_edges("generate", after_generate, ["quality", "fallback"])
     g.add_conditional_edges(
         "quality", after_check(tools.settings.own.max_retries), [END, "increment_retry", "fallback"]
@@ -769,12 +767,12 @@ def build_ncl(
     return g.compile()
 
 # %% ../../nbs/5_systems/04_ncl.ipynb #759df8f3
-def as_the_paper_fixes(settings: Settings) -> Settings:
+def _as_the_paper_fixes(settings: Settings) -> Settings:
     "The refusal's words and the cap on tokens (3.1, Table 1)."
     return with_settings(
         settings,
         {
-            "stages.refusal_text": ABSTAIN,
+            "stages.refusal_text": _ABSTAIN,
             "stages.max_new_tokens": min(settings.stages.max_new_tokens, MAX_NEW_TOKENS),
         },
     )
@@ -843,14 +841,14 @@ PUBLISHED = (
 
 NCL = System(
     "ncl",
-    build_ncl,
+    _build_ncl,
     "pre-check, relation-controlled rewrites, rerank, answerability gate, quality gate (NCL)",
-    reasons=(EMPTY, UNANSWERABLE, DECLINED, BAD_ANSWER),
-    prompts=NCL_PROMPTS,
+    reasons=(EMPTY, UNANSWERABLE, DECLINED, _BAD_ANSWER),
+    prompts=_NCL_PROMPTS,
     settings=NclSettings,
     defaults={"laptop": LAPTOP},
     profiles={"ncl": QWEN},
-    fixed=as_the_paper_fixes,
+    fixed=_as_the_paper_fixes,
     retries=lambda settings: settings.own.max_retries,
     paper="ncl",
     variants={"published": PUBLISHED},

@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
+from ..search.fusion import view_text
+
 from ..core.files import data_dir, read_json
 from ..core.html import html_table, text_table
 from ..core.record import Drafted, Grade, Retrieved, Rewritten
@@ -21,7 +23,6 @@ from mtrag_nb.core.text import (
     format_docs_for_gen,
 )
 from ..core.types import Context, DataError, Outcome, Reason, Turn, structured
-from ..search.retrieve import view_text
 from .agents import VARIATION_PROMPTS, variations
 from .baselines import NOTHING, Quoted, asked_of, nearest
 from .self_crag import IRRELEVANT
@@ -64,11 +65,9 @@ from mtrag_nb.systems.system import (
 )
 
 # %% auto #0
-__all__ = ['LAPTOP', 'SERVED', 'ASIDE', 'NEXUS_PROMPTS', 'TALK', 'NEXUS_NODES', 'HYBRID', 'PROFILES', 'PUBLISHED', 'NEXUS',
-           'counted', 'coverage', 'ConfidenceBin', 'two_digits', 'ConfidenceLicence', 'stated_confidence',
-           'read_confidence', 'NexusSettings', 'NexusState', 'begin_node', 'search_node', 'reformulate_node',
-           'labels_of', 'label_node', 'written_draft', 'copied_text', 'copied_draft', 'answer_node', 'measured_licence',
-           'by_check', 'claims_of_draft', 'verify_node', 'after_labels', 'after_reformulating', 'why', 'build_nexus']
+__all__ = ['LAPTOP', 'SERVED', 'TALK', 'PROFILES', 'PUBLISHED', 'NEXUS', 'counted', 'coverage', 'ConfidenceBin', 'two_digits',
+           'ConfidenceLicence', 'read_confidence', 'NexusSettings', 'NexusState', 'search_node', 'reformulate_node',
+           'answer_node', 'why']
 
 # %% ../../nbs/5_systems/06_nexus.ipynb #73d71323
 def counted(claims: Sequence[Claim]) -> str:
@@ -176,7 +175,7 @@ class ConfidenceLicence:
         return html_table(*self._table(), note=self._said)
 
 # %% ../../nbs/5_systems/06_nexus.ipynb #aa66f3b5
-def stated_confidence(
+def _stated_confidence(
     licence: ConfidenceLicence | None,
     raw: float | None,  # of `coverage`
     way: str,  # of this answer
@@ -279,8 +278,8 @@ class NexusSettings:
 
 LAPTOP = {"grade": "cosine", "reformulate": "talk", "generator": "quote", "cite": "support"}
 SERVED = {"grade": "labels-text"}  # a server that chats gives no probabilities of labels
-ASIDE = {**LABEL_PROMPTS, **VARIATION_PROMPTS}
-NEXUS_PROMPTS = {"permissive": {**CITING_PROMPTS, **ASIDE}, "small": ASIDE}
+_ASIDE = {**LABEL_PROMPTS, **VARIATION_PROMPTS}
+_NEXUS_PROMPTS = {"permissive": {**CITING_PROMPTS, **_ASIDE}, "small": _ASIDE}
 
 # %% ../../nbs/5_systems/06_nexus.ipynb #2a14eeb5
 class NexusState(TurnState, total=False):
@@ -294,7 +293,7 @@ class NexusState(TurnState, total=False):
     places: list[tuple[str, int, int]]  # of copied sentences: context id, start and end in its text
 
 # %% ../../nbs/5_systems/06_nexus.ipynb #55957d6e
-def begin_node(state: NexusState, tools: Toolbox) -> tuple[dict, Rewritten]:
+def _begin_node(state: NexusState, tools: Toolbox) -> tuple[dict, Rewritten]:
     "The question, made to stand alone."
     update, step = rewrite_node(state, tools)
     return {**update, "question": step.text, "tried": [step.text], "rounds": 0}, step
@@ -344,7 +343,7 @@ def reformulate_node(state: NexusState, tools: Toolbox) -> tuple[dict, Rewritten
     return {"query": step.text, "rounds": n, "tried": [*state["tried"], step.text]}, step
 
 # %% ../../nbs/5_systems/06_nexus.ipynb #1cf9c99c
-def labels_of(state: NexusState, tools: Toolbox, texts: Sequence[str]) -> list[Verdict]:
+def _labels_of(state: NexusState, tools: Toolbox, texts: Sequence[str]) -> list[Verdict]:
     "One of three labels a document, as `nexus.grade` says."
     own, task = tools.settings.own, state["task"]
     if own.grade == "cosine":
@@ -360,16 +359,16 @@ def labels_of(state: NexusState, tools: Toolbox, texts: Sequence[str]) -> list[V
     )
 
 
-def label_node(state: NexusState, tools: Toolbox) -> tuple[dict, Labelled]:
+def _label_node(state: NexusState, tools: Toolbox) -> tuple[dict, Labelled]:
     "What this round found, in three labels; the correct ones are kept, and the ambiguous ones behind them."
     contexts = tools.contexts(state["found"])
-    verdicts = labels_of(state, tools, [c.text for c in contexts])
+    verdicts = _labels_of(state, tools, [c.text for c in contexts])
     step = Labelled(grades=tuple(Grade(c.id, v) for c, v in zip(contexts, verdicts)))
     weights = weighed(step.grades)
     return {"kept": list(weights), "weights": weights}, step
 
 # %% ../../nbs/5_systems/06_nexus.ipynb #e24271a8
-def written_draft(
+def _written_draft(
     state: NexusState, tools: Toolbox, contexts: Sequence[Context]
 ) -> tuple[dict, Drafted]:
     "What the model writes, citations and all."
@@ -392,13 +391,13 @@ def written_draft(
     return {"draft": d.text, "declined": d.declined}, replace(d, attempt=attempt)
 
 # %% ../../nbs/5_systems/06_nexus.ipynb #eff49f76
-def copied_text(places: Sequence[tuple[str, int, int]], contexts: Sequence[Context]) -> str:
+def _copied_text(places: Sequence[tuple[str, int, int]], contexts: Sequence[Context]) -> str:
     "The sentences at these places, one after the other."
     texts = {c.id: c.text for c in contexts}
     return " ".join(" ".join(texts[i][a:b].split()) for i, a, b in places)
 
 
-def copied_draft(
+def _copied_draft(
     state: NexusState, tools: Toolbox, contexts: Sequence[Context]
 ) -> tuple[dict, Quoted]:
     "The sentences that are nearest to the question, those of ambiguous sources at half their nearness; in their order."
@@ -416,7 +415,7 @@ def copied_draft(
         for i in sorted(sorted(range(len(every)), key=lambda i: (-worth[i], i))[: own.sentences])
     ]
     places = [(q.context, q.start, q.end) for q in quotes]
-    text = copied_text(places, contexts)
+    text = _copied_text(places, contexts)
     return {"draft": text, "declined": not quotes, "places": places}, Quoted(
         text=text, declined=not quotes, quotes=tuple(quotes)
     )
@@ -424,17 +423,17 @@ def copied_draft(
 
 def answer_node(state: NexusState, tools: Toolbox) -> tuple[dict, Drafted]:
     "A draft from what is kept."
-    by = copied_draft if tools.settings.own.generator == "quote" else written_draft
+    by = _copied_draft if tools.settings.own.generator == "quote" else _written_draft
     return by(state, tools, tools.contexts(state["kept"]))
 
 # %% ../../nbs/5_systems/06_nexus.ipynb #36f9d1b3
 @lru_cache(maxsize=1)
-def measured_licence() -> ConfidenceLicence:
+def _measured_licence() -> ConfidenceLicence:
     "The licence that this project measured (`9_studies/04_nexus`)."
     return read_confidence()
 
 
-def by_check(tools: Toolbox, question: str) -> Supports:
+def _by_check(tools: Toolbox, question: str) -> Supports:
     "Support as `stages.check` decides it."
 
     def supports(claim: str, source: Context) -> tuple[float, bool]:
@@ -444,27 +443,27 @@ def by_check(tools: Toolbox, question: str) -> Supports:
     return supports
 
 
-def claims_of_draft(
+def _claims_of_draft(
     state: NexusState, tools: Toolbox, contexts: Sequence[Context]
 ) -> tuple[str, list[Claim], str]:
     "The answer without its numbers, its claims, and how they were cited."
     own = tools.settings.own
-    if "places" in state and state["draft"] == copied_text(state["places"], contexts):
+    if "places" in state and state["draft"] == _copied_text(state["places"], contexts):
         return state["draft"], copied_claims(state["draft"], state["places"], contexts), "copied"
     text, marks = read_marks(state["draft"])
     if own.cite == "support" or not marks:
         return text, attached_claims(text, contexts, own.least), "attached"
-    supports = by_check(tools, state["question"]) if own.verify == "check" else by_words(own.least)
+    supports = _by_check(tools, state["question"]) if own.verify == "check" else by_words(own.least)
     return text, written_claims(text, marks, contexts, supports), "written"
 
 # %% ../../nbs/5_systems/06_nexus.ipynb #7d809471
-def verify_node(state: NexusState, tools: Toolbox) -> tuple[dict, Cited]:
+def _verify_node(state: NexusState, tools: Toolbox) -> tuple[dict, Cited]:
     "The claims of the draft, held against their sources; the answer, unless it is sent back."
     own, contexts = tools.settings.own, tools.contexts(state["kept"])
-    text, claims, way = claims_of_draft(state, tools, contexts)
+    text, claims, way = _claims_of_draft(state, tools, contexts)
     raw = coverage(claims, state["weights"])
-    licence = measured_licence() if own.confidence == "measured" else None
-    sure, ground = stated_confidence(licence, raw, way, own.least, tools.settings.chat.name)
+    licence = _measured_licence() if own.confidence == "measured" else None
+    sure, ground = _stated_confidence(licence, raw, way, own.least, tools.settings.chat.name)
     step = Cited(
         claims=tuple(claims),
         way=way,
@@ -480,14 +479,14 @@ def verify_node(state: NexusState, tools: Toolbox) -> tuple[dict, Cited]:
     return {**update, "outcome": Outcome.ANSWERED, "answer": text, "cited": list(cited)}, step
 
 # %% ../../nbs/5_systems/06_nexus.ipynb #1be95417
-def after_labels(rounds: int) -> Callable[[NexusState], str]:
+def _after_labels(rounds: int) -> Callable[[NexusState], str]:
     "An answer if anything is kept; else another search while rounds are left."
     return lambda state: (
         "generate" if state["kept"] else "reformulate" if state["rounds"] < rounds else "fallback"
     )
 
 
-def after_reformulating(state: NexusState) -> str:
+def _after_reformulating(state: NexusState) -> str:
     "A wording that was tried already brings nothing."
     return "fallback" if state["query"] in state["tried"][:-1] else "retrieve"
 
@@ -499,21 +498,21 @@ def why(state: NexusState) -> Reason:
     return NOTHING if "places" in state else DECLINED
 
 
-NEXUS_NODES: dict[str, Work] = {
-    "rewrite": begin_node,
+_NEXUS_NODES: dict[str, Work] = {
+    "rewrite": _begin_node,
     "retrieve": search_node,
-    "grade_documents": label_node,
+    "grade_documents": _label_node,
     "reformulate": reformulate_node,
     "generate": answer_node,
-    "verify_citations": verify_node,
+    "verify_citations": _verify_node,
     "increment_retry": retry_node,
     "fallback": refuse(why),
 }
 
 # %% ../../nbs/5_systems/06_nexus.ipynb #2c04320b
-def build_nexus(
+def _build_nexus(
     tools: Toolbox,
-    nodes: Mapping[str, Work] = NEXUS_NODES,  # exchange one to study it
+    nodes: Mapping[str, Work] = _NEXUS_NODES,  # exchange one to study it
 ):
     "Rewrite, retrieve, grade, perhaps again, generate, verify."
     own, g = tools.settings.own, new_graph(NexusState)
@@ -528,9 +527,9 @@ def build_nexus(
     ):
         g.add_edge(a, b)
     g.add_conditional_edges(
-        "grade_documents", after_labels(own.rounds), ["generate", "reformulate", "fallback"]
+        "grade_documents", _after_labels(own.rounds), ["generate", "reformulate", "fallback"]
     )
-    g.add_conditional_edges("reformulate", after_reformulating, ["retrieve", "fallback"])
+    g.add_conditional_edges("reformulate", _after_reformulating, ["retrieve", "fallback"])
     g.add_conditional_edges(
         "generate",
         lambda state: "fallback" if state["declined"] else "verify_citations",
@@ -544,7 +543,7 @@ def build_nexus(
     return g.compile()
 
 # %% ../../nbs/5_systems/06_nexus.ipynb #fb4994c9
-HYBRID = RetrievalSettings(
+_HYBRID = RetrievalSettings(
     top_k=20, rerank_k=5, views="query*0.7 bm25:query*0.3", reranker="none"
 )  # (3.1)
 PROFILES = {
@@ -552,13 +551,13 @@ PROFILES = {
         profile="nexus",
         chat=ModelSpec("meta-llama/Llama-3.2-3B-Instruct", quantization="nf4"),
         embedder=MINILM,
-        retrieval=HYBRID,
+        retrieval=_HYBRID,
     ),
     "nexus-server": Settings(
         profile="nexus-server",
         chat=ModelSpec("llama3.2:3b", url="http://localhost:11434/v1"),
         embedder=MINILM,
-        retrieval=HYBRID,
+        retrieval=_HYBRID,
     ),
 }
 _SMALL = "The laptop's model cannot."
@@ -592,10 +591,10 @@ PUBLISHED = (
 # %% ../../nbs/5_systems/06_nexus.ipynb #20584e51
 NEXUS = System(
     "nexus",
-    build_nexus,
+    _build_nexus,
     "cited answers from one's own documents: three labels, another search, every citation checked (NexusRAG)",
     reasons=(IRRELEVANT, DECLINED, NOTHING),
-    prompts=NEXUS_PROMPTS,
+    prompts=_NEXUS_PROMPTS,
     settings=NexusSettings,
     defaults={"laptop": LAPTOP, "nexus-server": SERVED, "server": SERVED},
     profiles=PROFILES,

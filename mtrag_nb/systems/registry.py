@@ -21,9 +21,8 @@ if TYPE_CHECKING:
     from mtrag_nb.systems.system import System
 
 # %% auto #0
-__all__ = ['SYSTEMS', 'DEFAULT', 'ANSWERING', 'SERVING', 'ENTRY_POINTS', 'SPECIFIED', 'KEYS', 'NOTED', 'WEIGHTS', 'WEIGHED',
-           'NAMES', 'system_names', 'system_named', 'profiles', 'configured', 'Line', 'typed', 'read_lines', 'views_of',
-           'becomes', 'check_window', 'Config']
+__all__ = ['SYSTEMS', 'DEFAULT', 'ANSWERING', 'SERVING', 'SPECIFIED', 'WEIGHTS', 'NAMES', 'system_names', 'system_named',
+           'profiles', 'configured', 'Line', 'typed', 'read_lines', 'becomes', 'Config']
 
 # %% ../../nbs/5_systems/07_registry.ipynb #733cf1d7
 SYSTEMS: dict[str, str | System] = {  # name -> where its value is, or the value
@@ -41,12 +40,12 @@ ANSWERING = {
 SERVING = "nexus"  # who answers on the page of `mtrag serve`, unless another is asked for
 
 
-ENTRY_POINTS = "mtrag_nb.systems"  # the group in which another installed package names its systems
+_ENTRY_POINTS = "mtrag_nb.systems"  # the group in which another installed package names its systems
 
 
 def system_names() -> list[str]:
     "The systems of this package, and those that other installed packages bring."
-    others = {entry.name for entry in entry_points(group=ENTRY_POINTS)} - SYSTEMS.keys()
+    others = {entry.name for entry in entry_points(group=_ENTRY_POINTS)} - SYSTEMS.keys()
     return [*SYSTEMS, *sorted(others)]
 
 
@@ -55,7 +54,7 @@ def system_named(name: str) -> System:
     name, _, variant = name.partition("+")
     entry = SYSTEMS.get(name)
     if entry is None:
-        found = entry_points(group=ENTRY_POINTS, name=name)
+        found = entry_points(group=_ENTRY_POINTS, name=name)
         if not found:
             names = ", ".join(system_names())
             raise SettingsError(f"unknown system {name!r}: there are {names}")
@@ -119,7 +118,7 @@ performance:
 """  # section 12.1
 
 # %% ../../nbs/5_systems/07_registry.ipynb #5a684f77
-KEYS: dict[
+_KEYS: dict[
     str, tuple[type, tuple[str, ...]]
 ] = {  # key -> its type, and the settings that it becomes; none: it is noted or joined
     "embedding.model": (str, ("embedder.name",)),
@@ -143,13 +142,13 @@ KEYS: dict[
     "performance.timeout_seconds": (float, ("agents.deadline",)),
     "performance.max_retries": (int, ("agents.rounds",)),
 }
-NOTED = {
+_NOTED = {
     "embedding.dimension": "the model's own; the index remembers it",
     "embedding.batch_size": "decides only how fast",
     "llm.context_window": "the parts of a prompt must fit into it",
 }
 WEIGHTS = ("retrieval.dense_weight", "retrieval.sparse_weight")
-WEIGHED = "retrieval.views, of both weights"
+_WEIGHED = "retrieval.views, of both weights"
 NAMES = {
     "llama3.2": "meta-llama/Llama-3.2-3B-Instruct",
     "nomic-embed-text": "nomic-ai/nomic-embed-text-v1.5",
@@ -216,8 +215,8 @@ def read_lines(path: str | Path) -> list[Line]:
 def _others(key: str) -> str:
     "What could have been meant."
     section = key.partition(".")[0] + "."
-    known = [k for k in KEYS if k.startswith(section)] or sorted(
-        {k.partition(".")[0] for k in KEYS}
+    known = [k for k in _KEYS if k.startswith(section)] or sorted(
+        {k.partition(".")[0] for k in _KEYS}
     )
     return f"There are {', '.join(known)}"
 
@@ -226,9 +225,9 @@ def _line(path: Path, key: str, number: int, node, loader) -> Line:
     "One key. Raises DataError."
     import yaml
 
-    if key not in KEYS:
+    if key not in _KEYS:
         raise DataError(f"unknown key {key!r}", path, number, _others(key))
-    kind, found = KEYS[key][0], None
+    kind, found = _KEYS[key][0], None
     if (
         isinstance(node, yaml.ScalarNode)
         and node.tag.startswith("tag:yaml.org,2002:")
@@ -244,7 +243,7 @@ def _line(path: Path, key: str, number: int, node, loader) -> Line:
     return Line(number, key, found)
 
 # %% ../../nbs/5_systems/07_registry.ipynb #5f709dc3
-def views_of(dense: float, sparse: float) -> str:
+def _views_of(dense: float, sparse: float) -> str:
     "The searches of two weights; a weight of 0 leaves its search out."
     return " ".join(
         part
@@ -257,7 +256,7 @@ def becomes(lines: Sequence[Line], settings: Settings) -> dict[str, object]:  # 
     "The changes that a file asks for. Raises DataError for weights that leave nothing to search with, and for too small a window."
     out, told = {}, {l.key: l.value for l in lines}
     for line in lines:
-        for setting in KEYS[line.key][1]:
+        for setting in _KEYS[line.key][1]:
             local = (
                 setting.endswith(".name") and not getattr(settings, setting.partition(".")[0]).url
             )
@@ -265,12 +264,12 @@ def becomes(lines: Sequence[Line], settings: Settings) -> dict[str, object]:  # 
     if weights := [told.get(k) for k in WEIGHTS if k in told]:
         if len(weights) < 2 or min(weights) < 0 or not any(weights):
             raise DataError(f"{' and '.join(WEIGHTS)} come together, one above 0")
-        out["retrieval.views"] = views_of(*weights)
-    check_window(told)
+        out["retrieval.views"] = _views_of(*weights)
+    _check_window(told)
     return out
 
 
-def check_window(told: Mapping[str, object]) -> None:
+def _check_window(told: Mapping[str, object]) -> None:
     "Raises DataError if the parts of a prompt that the file names do not fit into its window."
     parts = sum(told.get(k, 0) for k in ("llm.max_tokens", "memory.max_tokens"))
     window = told.get("llm.context_window", math.inf)
@@ -292,9 +291,9 @@ class Config:
 
         def told(key: str) -> str:
             return (
-                WEIGHED
+                _WEIGHED
                 if key in WEIGHTS
-                else NOTED.get(key) or ", ".join(f"{s} = {self.changes[s]}" for s in KEYS[key][1])
+                else _NOTED.get(key) or ", ".join(f"{s} = {self.changes[s]}" for s in _KEYS[key][1])
             )
 
         return [(l.number, l.key, l.value, told(l.key)) for l in self.lines]

@@ -33,8 +33,7 @@ from mtrag_nb.systems.system import (
 )
 
 # %% auto #0
-__all__ = ['IRRELEVANT', 'EXHAUSTED', 'PUBLISHED', 'SELF_CRAG_NODES', 'SELF_CRAG', 'why', 'after_grade', 'after_generate',
-           'build_self_crag']
+__all__ = ['IRRELEVANT', 'EXHAUSTED', 'PUBLISHED', 'SELF_CRAG_NODES', 'SELF_CRAG', 'why', 'after_generate', 'build_self_crag']
 
 # %% ../../nbs/5_systems/03_self_crag.ipynb #1416e1c3
 IRRELEVANT = Reason("irrelevant_docs", "dropped", "no retrieved document passed the grade")
@@ -52,7 +51,7 @@ def why(state: TurnState) -> Reason:
     return DECLINED if state.get("declined") else EXHAUSTED
 
 
-def after_grade(state: TurnState) -> str:
+def _after_grade(state: TurnState) -> str:
     "Nothing kept: refuse."
     return "generate" if state["kept"] else "fallback"
 
@@ -166,7 +165,7 @@ def build_self_crag(
     g.add_edge(START, "rewrite")
     g.add_edge("rewrite", "retrieve")
     g.add_edge("retrieve", "grade_documents")
-    g.add_conditional_edges("grade_documents", after_grade, ["generate", "fallback"])
+    g.add_conditional_edges("grade_documents", _after_grade, ["generate", "fallback"])
     g.add_conditional_edges("generate", after_generate, ["hallucination_check", "fallback"])
     g.add_conditional_edges(
         "hallucination_check",

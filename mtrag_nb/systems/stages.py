@@ -34,19 +34,16 @@ if TYPE_CHECKING:
     from mtrag_nb.search.web import Web
 
 # %% auto #0
-__all__ = ['REWRITE_PROMPTS', 'GRADE_PROMPTS', 'GENERATE_PROMPTS', 'CHECK_PROMPTS', 'PROMPTS', 'STRICT_PROMPTS', 'SMALL_PROMPTS',
-           'PUBLISHED_PROMPTS', 'SHARED_PROMPTS', 'PROMPT_SETS', 'SCALE_PROMPTS', 'GRADES', 'ENDS', 'LABEL_PROMPTS',
-           'LABELS', 'WAYS_TO_LABEL', 'WEIGHTS', 'DECLINED_BY', 'CITING_PROMPTS', 'Supports', 'WAYS_TO_CITE',
-           'prompt_set', 'show_history', 'history_head', 'document_prompts', 'read_grade', 'grade_by_scale',
-           'grade_by_scale_text', 'read_label', 'label_by_choice', 'label_by_text', 'label_by_cosine', 'weighed',
-           'Labelled', 'clean_rewrite', 'rewrite', 'guard', 'grade_by_verdict', 'log_odds', 'grade_by_yesno',
-           'grade_by_likelihood', 'grade_by_cosine', 'clean_answer', 'generate', 'check_by_verdict', 'check_by_yesno',
-           'check_by_likelihood', 'check_by_support', 'Toolbox', 'source_head', 'format_sources', 'read_marks',
-           'Citation', 'Claim', 'spans_of', 'claims_in', 'by_words', 'nearest_sentence', 'verified', 'written_claims',
-           'attached_claims', 'copied_claims', 'Cited', 'claims_of', 'marked_answer']
+__all__ = ['PROMPTS', 'SMALL_PROMPTS', 'SCALE_PROMPTS', 'GRADES', 'ENDS', 'LABEL_PROMPTS', 'LABELS', 'WAYS_TO_LABEL', 'WEIGHTS',
+           'CITING_PROMPTS', 'Supports', 'WAYS_TO_CITE', 'prompt_set', 'show_history', 'history_head', 'grade_by_scale',
+           'grade_by_scale_text', 'label_by_choice', 'label_by_text', 'label_by_cosine', 'weighed', 'Labelled',
+           'clean_rewrite', 'rewrite', 'guard', 'grade_by_verdict', 'grade_by_yesno', 'grade_by_likelihood',
+           'grade_by_cosine', 'clean_answer', 'generate', 'check_by_yesno', 'check_by_likelihood', 'check_by_support',
+           'Toolbox', 'source_head', 'format_sources', 'read_marks', 'Citation', 'Claim', 'by_words', 'verified',
+           'written_claims', 'attached_claims', 'copied_claims', 'Cited', 'claims_of', 'marked_answer']
 
 # %% ../../nbs/5_systems/00_stages.ipynb #b9ea438e
-REWRITE_PROMPTS = {
+_REWRITE_PROMPTS = {
     "rewrite.system": (
         "Rewrite the last question of a conversation so that it can be understood without the conversation. Replace pronouns and "
         "fill in what is left out. Add nothing else, and don't answer. If the question stands alone already, repeat it.\n\n"
@@ -60,7 +57,7 @@ REWRITE_PROMPTS = {
 }
 
 # %% ../../nbs/5_systems/00_stages.ipynb #590910af
-GRADE_PROMPTS = {
+_GRADE_PROMPTS = {
     "grade.system": (
         "You judge whether a document helps to answer a question. A document helps if it holds at least a part of the answer. "
         "Reply with one word: yes or no."
@@ -71,7 +68,7 @@ GRADE_PROMPTS = {
 }
 
 # %% ../../nbs/5_systems/00_stages.ipynb #508cc5fe
-GENERATE_PROMPTS = {
+_GENERATE_PROMPTS = {
     "generate.system": (
         "You answer the last question of a conversation from documents. The documents are your primary source; reasonable "
         "inferences from them are allowed. Answer in full sentences, to the point, and name the document's title where it helps. "
@@ -87,7 +84,7 @@ GENERATE_PROMPTS = {
 }
 
 # %% ../../nbs/5_systems/00_stages.ipynb #afd2e43a
-CHECK_PROMPTS = {
+_CHECK_PROMPTS = {
     "check.system": (
         "You check an answer against documents. The answer passes if its main claims are found in the documents or can "
         "reasonably be inferred from them. It fails only for clear fabrications: wrong dates, invented names, contradictions. "
@@ -97,9 +94,9 @@ CHECK_PROMPTS = {
 }
 
 # %% ../../nbs/5_systems/00_stages.ipynb #57ceaafb
-PROMPTS = {**REWRITE_PROMPTS, **GRADE_PROMPTS, **GENERATE_PROMPTS, **CHECK_PROMPTS}
+PROMPTS = {**_REWRITE_PROMPTS, **_GRADE_PROMPTS, **_GENERATE_PROMPTS, **_CHECK_PROMPTS}
 
-STRICT_PROMPTS = {
+_STRICT_PROMPTS = {
     "grade.system": (
         "You judge whether a document answers a question. Reply with one word: yes only if the document contains the answer, "
         "otherwise no."
@@ -122,7 +119,7 @@ SMALL_PROMPTS = {
         'An earlier answer was wrong: "{unsupported}". Answer from the documents.'
     ),
 }
-PUBLISHED_PROMPTS = {
+_PUBLISHED_PROMPTS = {
     "rewrite.system": (
         "Rewrite the last question of a conversation so that it can be understood without the conversation.\n\n"
         "Chat History: Who is the CEO of Apple? / Tim Cook.\nLast Question: How old is he?\nRewrite: How old is Tim Cook?"
@@ -142,29 +139,29 @@ PUBLISHED_PROMPTS = {
     ),
     "generate.user": "Context:\n{documents}\n\n{history}Question: {question}",
 }
-SHARED_PROMPTS = {  # a check that begins as the generator's prompt does, documents and all, so that these are read once
-    "check.system": GENERATE_PROMPTS["generate.system"],
+_SHARED_PROMPTS = {  # a check that begins as the generator's prompt does, documents and all, so that these are read once
+    "check.system": _GENERATE_PROMPTS["generate.system"],
     "check.user": (
         "Documents:\n{documents}\n\nQuestion: {question}\n\nAnswer: {answer}\n\nDo not answer again: check this answer. It passes if its "
         "main claims are found in the documents or can reasonably be inferred from them. It fails only for clear fabrications: "
         "wrong dates, invented names, contradictions. Reply with one word: yes if it passes, no if it fails."
     ),
 }
-PROMPT_SETS = {
+_PROMPT_SETS = {
     "permissive": PROMPTS,
-    "strict": {**PROMPTS, **STRICT_PROMPTS},
+    "strict": {**PROMPTS, **_STRICT_PROMPTS},
     "small": {**PROMPTS, **SMALL_PROMPTS},
-    "published": {**PROMPTS, **PUBLISHED_PROMPTS},
-    "published-strict": {**PROMPTS, **PUBLISHED_PROMPTS, **STRICT_PROMPTS},
-    "shared": {**PROMPTS, **SHARED_PROMPTS},
+    "published": {**PROMPTS, **_PUBLISHED_PROMPTS},
+    "published-strict": {**PROMPTS, **_PUBLISHED_PROMPTS, **_STRICT_PROMPTS},
+    "shared": {**PROMPTS, **_SHARED_PROMPTS},
 }
 
 
 def prompt_set(name: str) -> dict[str, str]:
     "A prompt set by name. Raises SettingsError for an unknown one."
-    if name not in PROMPT_SETS:
-        raise SettingsError(f"unknown prompt set {name!r}: there are {', '.join(PROMPT_SETS)}")
-    return PROMPT_SETS[name]
+    if name not in _PROMPT_SETS:
+        raise SettingsError(f"unknown prompt set {name!r}: there are {', '.join(_PROMPT_SETS)}")
+    return _PROMPT_SETS[name]
 
 # %% ../../nbs/5_systems/00_stages.ipynb #e8fcb9f6
 def show_history(
@@ -194,7 +191,7 @@ GRADES = tuple(map(str, range(11)))
 ENDS = (0.0, 10.0)
 
 
-def document_prompts(
+def _document_prompts(
     texts: Mapping[str, str],  # with `about`.system and `about`.user among its keys
     about: str,
     question: str,
@@ -219,7 +216,7 @@ _GRADE = re.compile(
 )
 
 
-def read_grade(text: str) -> float | None:
+def _read_grade(text: str) -> float | None:
     "The grade that a reply states, in [0, 10]; None if it states none, or more than one."
     said = without_thinking(text)
     m, numbers = (
@@ -245,7 +242,7 @@ def grade_by_scale(
     "The likeliest of the grades 0 to 10."
     asked = [
         replace(p, prefill="Grade:")
-        for p in document_prompts(
+        for p in _document_prompts(
             {**SCALE_PROMPTS, **prompts}, "scale", question, history, documents
         )
     ]
@@ -268,7 +265,7 @@ def grade_by_scale_text(
     "The grade that the model writes."
 
     def read(text: str) -> Verdict:
-        grade = read_grade(text)
+        grade = _read_grade(text)
         if grade is None:
             return Verdict(
                 Label(default),
@@ -282,7 +279,7 @@ def grade_by_scale_text(
 
     replies = (
         model.generate(
-            document_prompts({**SCALE_PROMPTS, **prompts}, "scale", question, history, documents),
+            _document_prompts({**SCALE_PROMPTS, **prompts}, "scale", question, history, documents),
             max_new_tokens=8,
         )
         if documents
@@ -315,7 +312,7 @@ _WRITTEN = re.compile(
 )
 
 
-def read_label(text: str) -> Label | None:
+def _read_label(text: str) -> Label | None:
     "The label that a reply states; None if it states none, or more than one."
     m = _WRITTEN.fullmatch(without_thinking(text))
     if not m or re.search(rf"\b(?!{m[1]}\b)(?:correct|ambiguous|incorrect)\b", m[2], re.I):
@@ -333,7 +330,7 @@ def label_by_choice(
     "The likeliest label; of equals the worse one."
     asked = [
         replace(p, prefill="Grade:")
-        for p in document_prompts(
+        for p in _document_prompts(
             {**LABEL_PROMPTS, **prompts}, "labels", question, history, documents
         )
     ]
@@ -359,13 +356,13 @@ def label_by_text(
     "The label that the model writes."
     replies = (
         model.generate(
-            document_prompts({**LABEL_PROMPTS, **prompts}, "labels", question, history, documents),
+            _document_prompts({**LABEL_PROMPTS, **prompts}, "labels", question, history, documents),
             max_new_tokens=8,
         )
         if documents
         else []
     )
-    read = [(c.text, read_label(c.text)) for c in replies]
+    read = [(c.text, _read_label(c.text)) for c in replies]
     return [
         Verdict(label or Label(default), "labels-text", raw=text, defaulted=label is None)
         for text, label in read
@@ -496,7 +493,7 @@ def grade_by_verdict(
     ]
 
 # %% ../../nbs/5_systems/00_stages.ipynb #9f76d280
-def log_odds(model: ChatModel, asked: Sequence[Prompt]) -> list[float]:
+def _log_odds(model: ChatModel, asked: Sequence[Prompt]) -> list[float]:
     "log P(Yes) - log P(No) after each prompt."
     s = model.score([*asked, *asked], ["Yes"] * len(asked) + ["No"] * len(asked))
     return [yes.logprob - no.logprob for yes, no in zip(s, s[len(asked) :])]
@@ -513,7 +510,7 @@ def grade_by_yesno(
     "The log-odds of Yes against No."
     return [
         scored(s, threshold, "yesno")
-        for s in log_odds(model, _grade_prompts(prompts, question, history, documents))
+        for s in _log_odds(model, _grade_prompts(prompts, question, history, documents))
     ]
 
 # %% ../../nbs/5_systems/00_stages.ipynb #0083e527
@@ -569,7 +566,7 @@ def clean_answer(
     return "".join(out).strip()
 
 # %% ../../nbs/5_systems/00_stages.ipynb #5496ecab
-DECLINED_BY: dict[str, Callable[[str], bool]] = {
+_DECLINED_BY: dict[str, Callable[[str], bool]] = {
     "stance": declines,
     "token": lambda text: "I_DONT_KNOW" in text,
     "never": lambda text: False,
@@ -614,7 +611,7 @@ def generate(
         text = whole[0]
     return Drafted(
         text=text,
-        declined=DECLINED_BY[declined_by](text),
+        declined=_DECLINED_BY[declined_by](text),
         stop=c.stop,
         temperature=float(temperature),
         seed=seed,
@@ -629,7 +626,7 @@ def _check_prompt(prompts: Mapping[str, str], question: str, answer: str, docume
     )
 
 
-def check_by_verdict(
+def _check_by_verdict(
     model: ChatModel,
     prompts: Mapping[str, str],
     question: str,
@@ -652,7 +649,7 @@ def check_by_yesno(
 ) -> Verdict:
     "The log-odds of Yes against No."
     return scored(
-        log_odds(model, [_check_prompt(prompts, question, answer, documents)])[0],
+        _log_odds(model, [_check_prompt(prompts, question, answer, documents)])[0],
         threshold,
         "yesno",
     )
@@ -808,7 +805,7 @@ class Toolbox:
         "The verdict on a draft, as `stages.check` says. `documents` are the texts, `shown` the same as the generator saw them."
         s, p = self.stages, self.prompts
         if s.check == "verdict":
-            return check_by_verdict(self.chat, p, question, answer, shown, s.check_default)
+            return _check_by_verdict(self.chat, p, question, answer, shown, s.check_default)
         if s.check == "yesno":
             return check_by_yesno(self.chat, p, question, answer, shown, s.check_threshold)
         if s.check == "likelihood":
@@ -918,7 +915,7 @@ class Claim:
         return f"not supported by source {', '.join(str(c.n) for c in self.citations)}"
 
 # %% ../../nbs/5_systems/00_stages.ipynb #99886db9
-def spans_of(text: str, parts: Sequence[str]) -> list[tuple[int, int]]:
+def _spans_of(text: str, parts: Sequence[str]) -> list[tuple[int, int]]:
     "Where consecutive parts of a text stand in it."
     out, at = [], 0
     for part in parts:
@@ -927,14 +924,14 @@ def spans_of(text: str, parts: Sequence[str]) -> list[tuple[int, int]]:
     return out
 
 
-def claims_in(text: str) -> list[Claim]:
+def _claims_in(text: str) -> list[Claim]:
     "The sentences of an answer that claim something, without citations."
     whole = sentences(text)
 
     def said(s):
         return len(content_words(s)) > 1 and not s.endswith("?") and not titled(s)
 
-    return [Claim(a, b, s) for s, (a, b) in zip(whole, spans_of(text, whole)) if said(s)]
+    return [Claim(a, b, s) for s, (a, b) in zip(whole, _spans_of(text, whole)) if said(s)]
 
 # %% ../../nbs/5_systems/00_stages.ipynb #60684d17
 Supports = Callable[
@@ -952,11 +949,11 @@ def by_words(least: float = 0.6) -> Supports:  # of the claim's content words
     return supports
 
 
-def nearest_sentence(claim: str, text: str) -> tuple[int, int]:
+def _nearest_sentence(claim: str, text: str) -> tuple[int, int]:
     "Where the sentence of a text stands that shares most with a claim; (0, 0) for a text without sentences."
     parts = sentences(text)
     near = [support(claim, [s]) for s in parts]
-    return spans_of(text, parts)[near.index(max(near))] if parts else (0, 0)
+    return _spans_of(text, parts)[near.index(max(near))] if parts else (0, 0)
 
 # %% ../../nbs/5_systems/00_stages.ipynb #6bc97389
 def verified(
@@ -972,7 +969,7 @@ def verified(
             return Citation(n, "")
         source = sources[n - 1]
         return Citation(
-            n, source.id, *supports(claim.text, source), *nearest_sentence(claim.text, source.text)
+            n, source.id, *supports(claim.text, source), *_nearest_sentence(claim.text, source.text)
         )
 
     return replace(claim, citations=tuple(map(citation, numbers)))
@@ -989,7 +986,7 @@ def written_claims(
     text: str, marks: Sequence[tuple[int, int]], sources: Sequence[Context], supports: Supports
 ) -> list[Claim]:
     "The claims of a text with the citations that the model wrote, as `read_marks` gives both."
-    claims = claims_in(text)
+    claims = _claims_in(text)
 
     def owner(at):
         return max((i for i, c in enumerate(claims) if c.start < at), default=0)
@@ -1009,7 +1006,7 @@ def attached_claims(text: str, sources: Sequence[Context], least: float = 0.6) -
         best = shares.index(max(shares)) + 1 if shares and max(shares) >= least else 0
         return verified(claim, [best] if best else [], sources, by_words(least))
 
-    return [one(c) for c in claims_in(text)]
+    return [one(c) for c in _claims_in(text)]
 
 # %% ../../nbs/5_systems/00_stages.ipynb #0cb91b9b
 def copied_claims(
@@ -1022,7 +1019,7 @@ def copied_claims(
     parts = [" ".join(texts[i][a:b].split()) for i, a, b in places]
     return [
         Claim(*span, part, (Citation(n[i], i, 1.0, True, a, b),))
-        for span, part, (i, a, b) in zip(spans_of(text, parts), parts, places)
+        for span, part, (i, a, b) in zip(_spans_of(text, parts), parts, places)
         if not titled(part)
     ]
 

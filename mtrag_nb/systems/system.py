@@ -49,15 +49,15 @@ from ..models.chat import ChatModel, Sampling
 from .stages import Toolbox
 
 # %% auto #0
-__all__ = ['SAYS', 'ENDING', 'START', 'END', 'Work', 'MACHINE', 'OF_PROFILE', 'DECLINED', 'OFF', 'GRADE_OFF', 'CHECK_OFF', 'said',
-           'beyond', 'read_value', 'hints_of', 'update_of', 'TurnState', 'new_graph', 'NodeError', 'as_node',
-           'Mechanism', 'shared_retries', 'Departure', 'System', 'unlike', 'unlike_paper', 'own_setting', 'Departures',
-           'departures', 'run_turn', 'take_turn', 'draw_graph', 'rewrite_node', 'retrieve_node', 'grade_node',
-           'seed_for', 'drafted', 'generate_node', 'answered', 'refuse', 'check_node', 'retry_node', 'after_check',
-           'TurnTooLong', 'TimedChat', 'Deadline', 'as_asked', 'keep_all', 'let_pass']
+__all__ = ['ENDING', 'START', 'END', 'Work', 'MACHINE', 'DECLINED', 'GRADE_OFF', 'CHECK_OFF', 'said', 'beyond', 'read_value',
+           'hints_of', 'update_of', 'TurnState', 'new_graph', 'NodeError', 'as_node', 'Mechanism', 'Departure',
+           'System', 'unlike_paper', 'own_setting', 'Departures', 'departures', 'run_turn', 'take_turn', 'draw_graph',
+           'rewrite_node', 'retrieve_node', 'grade_node', 'seed_for', 'drafted', 'generate_node', 'answered', 'refuse',
+           'check_node', 'retry_node', 'after_check', 'TurnTooLong', 'TimedChat', 'Deadline', 'as_asked', 'keep_all',
+           'let_pass']
 
 # %% ../../nbs/5_systems/01_system.ipynb #1103060c
-SAYS: dict[type[Step], Callable[[Step], dict]] = {  # kind -> what it says of the state
+_SAYS: dict[type[Step], Callable[[Step], dict]] = {  # kind -> what it says of the state
     Rewritten: lambda s: {"query": s.text},
     Retrieved: lambda s: {"found": list(s.contexts)},
     Graded: lambda s: {"kept": list(s.kept)},
@@ -73,7 +73,7 @@ SAYS: dict[type[Step], Callable[[Step], dict]] = {  # kind -> what it says of th
 
 def said(step: Step) -> dict[str, object]:
     "What a step says of the state by its kind."
-    return next((SAYS[kind](step) for kind in type(step).__mro__ if kind in SAYS), {})
+    return next((_SAYS[kind](step) for kind in type(step).__mro__ if kind in _SAYS), {})
 
 # %% ../../nbs/5_systems/01_system.ipynb #d6a936d3
 ENDING = (
@@ -235,14 +235,14 @@ MACHINE = (
     "embed_cache",
     "seed",
 )
-OF_PROFILE = {  # group -> why a profile has another value than the paper's
+_OF_PROFILE = {  # group -> why a profile has another value than the paper's
     "retrieval": "What finds most with the laptop's models (9_studies/01_retrieval).",
     "chunks": "The index of a profile serves every system.",
     "": "What the profile's models can do, by calibration (7_evaluate/07_calibrate).",
 }
 
 
-def shared_retries(settings: Settings) -> int:
+def _shared_retries(settings: Settings) -> int:
     "The retries of a system without a loop of its own."
     return settings.stages.max_retries
 
@@ -281,7 +281,7 @@ class System:
         settings
     )  # what its paper fixes of the shared settings
     retries: Callable[[Settings], int] = (
-        shared_retries  # how often a turn may come back to a node at most
+        _shared_retries  # how often a turn may come back to a node at most
     )
     variants: Mapping[str, tuple[Departure, ...]] = field(
         default_factory=dict
@@ -387,7 +387,7 @@ class System:
         return 20 + 4 * self.retries(self.with_own(settings))
 
 # %% ../../nbs/5_systems/01_system.ipynb #e8cf071d
-def unlike(
+def _unlike(
     system: System,
     a: Settings,
     b: Settings,
@@ -413,7 +413,7 @@ def unlike_paper(
     str, tuple[object, object]
 ]:  # dotted key -> the value of its paper's profile, and the one here
     "What a variant does otherwise than on its paper's own profile: models, machine, and what a served model forces; nothing else."
-    return unlike(
+    return _unlike(
         variant,
         variant.configured(variant.base),
         variant.configured(profile) if isinstance(profile, str) else profile,
@@ -455,10 +455,10 @@ def departures(
 ) -> Departures:
     "Where a profile does otherwise than the variant: every setting that differs, those of the machine left out."
     named = {d.setting: d for d in system.variants[variant]}
-    other = unlike(system, system.configured(profile), system.variant(variant).configured(profile))
+    other = _unlike(system, system.configured(profile), system.variant(variant).configured(profile))
 
     def why(k):
-        return OF_PROFILE.get(k.split(".")[0], OF_PROFILE[""])
+        return _OF_PROFILE.get(k.split(".")[0], _OF_PROFILE[""])
 
     def of_profile(k, published):
         return Departure(k, published, f"as profile {system.paper} has it", why(k))
@@ -735,26 +735,26 @@ class Deadline:
         return timed
 
 # %% ../../nbs/5_systems/01_system.ipynb #6a2c3280
-OFF = "switched off"  # how a verdict came about that nobody gave
-_PASSED = Verdict(Label.YES, OFF)
+_OFF = "switched off"  # how a verdict came about that nobody gave
+_PASSED = Verdict(Label.YES, _OFF)
 
 
 def as_asked(state: TurnState, tools: Toolbox) -> tuple[dict, Rewritten]:
     "In the place of a rewrite."
     question = state["task"].question
-    return {"query": question}, Rewritten(text=question, told=OFF)
+    return {"query": question}, Rewritten(text=question, told=_OFF)
 
 
 def keep_all(state: TurnState, tools: Toolbox) -> tuple[dict, Graded]:
     "In the place of a grade."
-    step = Graded(grades=tuple(Grade(i, _PASSED) for i in state["found"]), told=OFF)
+    step = Graded(grades=tuple(Grade(i, _PASSED) for i in state["found"]), told=_OFF)
     return {"kept": list(step.kept)}, step
 
 
 def let_pass(state: TurnState, tools: Toolbox) -> tuple[dict, Checked]:
     "In the place of a check: the first draft is the answer."
     return {"grounded": True, **answered(state["draft"], tools.contexts(state["kept"]))}, Checked(
-        verdict=_PASSED, told=OFF
+        verdict=_PASSED, told=_OFF
     )
 
 
