@@ -17,7 +17,7 @@ from ..models.chat import ChatModel, chat
 from ..models.embed import EmbedderLike
 
 # %% auto #0
-__all__ = ['Ranking', 'FUSE', 'MIX', 'Terms', 'REWRITE', 'rrf', 'pool', 'view_text', 'view_terms', 'query_vectors',
+__all__ = ['Ranking', 'FUSE', 'MIX', 'Terms', 'REWRITE', 'rrf', 'qdrant_rrf', 'pool', 'view_text', 'view_terms', 'query_vectors',
            'several_rewrites', 'views_identity']
 
 # %% ../../nbs/4_search/00a_fusion.ipynb #1ef660cf
@@ -43,7 +43,7 @@ def rrf(
     return _sum_up(rankings, lambda n, rank: weights[n] / (k + rank))
 
 # %% ../../nbs/4_search/00a_fusion.ipynb #a0ecd31c
-def _qdrant_rrf(
+def qdrant_rrf(
     rankings: Sequence[Ranking],
     weights: Sequence[float],  # one per ranking
     k: int = 2,  # Qdrant's default
@@ -66,7 +66,7 @@ def pool(
     )
 
 
-FUSE: Mapping[str, Callable[..., _Fused]] = {"rrf": rrf, "qdrant": _qdrant_rrf, "pool": pool}
+FUSE: Mapping[str, Callable[..., _Fused]] = {"rrf": rrf, "qdrant": qdrant_rrf, "pool": pool}
 
 # %% ../../nbs/4_search/00a_fusion.ipynb #1c8b1e7e
 def view_text(
