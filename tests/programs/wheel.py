@@ -16,6 +16,7 @@ import tempfile
 import zipfile
 from pathlib import Path
 
+os.environ.pop("PYTHONPATH", None)  # nothing of this clone counts there
 ROOT = Path(__file__).resolve().parents[2]
 DATA = ("sample", "recorded", "measured", "paper")
 REPORT = """
