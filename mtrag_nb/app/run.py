@@ -43,7 +43,6 @@ from ..core.html import text_table
 from ..core.record import Run, breakdown, breakdown_table, telemetry, tell
 from mtrag_nb.core.settings import (
     ModelSpec,
-    NearestSettings,
     Settings,
     SparseSettings,
     with_settings,
@@ -388,22 +387,6 @@ def _print_index(index: str | Path, manifest: "Manifest") -> None:
         print(f"seconds: {spent}", file=sys.stderr)
 
 # %% ../../nbs/app/02_run.ipynb #b98c6d97
-def _set_nearest(index: str | Path, hnsw: bool, int8: bool, settings: Settings) -> None:
-    "Have the vectors of an index searched by a graph, in 8 bits, both or neither, and print what is missed."
-    from mtrag_nb.search.index import set_nearest
-
-    nearest = None
-    if hnsw or int8:
-        nearest = NearestSettings(int8=int8) if hnsw else NearestSettings(m=0, int8=True)
-    recall = set_nearest(index, nearest, settings.qdrant_url, True)
-    why = f": fewer than {nearest.exact_below:,} children" if nearest else ""
-    shares = ", ".join(f"{domain or 'all'} {share:.3f}" for domain, share in recall.items())
-    if recall:
-        print(f"{index}: recall@20 against all vectors compared: {shares}")
-    else:
-        print(f"{index}: all vectors are compared{why}")
-
-
 def ingest(
     passages: Iterable[File] = (),  # corpus files: .jsonl, .jsonl.gz or .zip
     index: NeededDir = "",  # the index folder
@@ -413,8 +396,7 @@ def ingest(
     sparse: bool = True,  # sparse vectors too, for BM25 and hybrid retrieval (default), or dense ones alone
     documents: File = None,  # PDF, DOCX, HTML, Markdown and text files, in the place of --passages
     collection: str = "",  # with --documents: what they are filtered by, any name
-    hnsw: bool = False,  # search a graph, in the place of all vectors: faster, and some are missed
-    int8: bool = False,  # compare in 8 bits a number, and the best again in full; alone or with --hnsw
+    hnsw: bool = False,  # have the Qdrant server search a graph: faster, and some are missed
     device: str = "",  # where it is embedded: cpu, cuda, cuda:1 (default: as the profile says)
     *,
     models: "Models | None" = None,
@@ -425,8 +407,10 @@ def ingest(
     if bool(files) == bool(documents):
         raise SettingsError("ingest takes --passages, or --documents with --collection")
     settings, problems = _on_device(chosen(settings), device), []
-    if documents and (domains or cap):
-        raise SettingsError("--domain and --cap go with --passages: documents are all taken")
+    if documents and (domains or cap or hnsw):
+        raise SettingsError(
+            "--domain, --cap and --hnsw go with --passages: documents are all taken"
+        )
     from mtrag_nb.models.calls import Models
     from mtrag_nb.search.chunks import capped
     from mtrag_nb.search.index import Corpus, build_index
@@ -452,13 +436,18 @@ def ingest(
                 remedy="Check --domain and the file",
             )
         manifest = build_index(
-            corpus, index, embedder, settings.chunks, where, progress=progress, sparse=words
+            corpus,
+            index,
+            embedder,
+            settings.chunks,
+            where,
+            progress=progress,
+            sparse=words,
+            hnsw=hnsw,
         )
     for p in problems:
         print(f"left out: {p}", file=sys.stderr)
     _print_index(index, manifest)
-    if hnsw or int8:
-        _set_nearest(index, hnsw, int8, settings)
     return manifest.complete and not problems
 
 # %% ../../nbs/app/02_run.ipynb #76b7a413
@@ -466,10 +455,8 @@ _Paths = Sequence[Annotated[str | Path, "PATH"]]
 
 
 _WithIndex = Annotated[
-    Literal["export", "import", "audit", "nearest"],
-    Option(
-        about="export DIR FILE; import FILE DIR; audit DIR; nearest DIR, with --hnsw, --int8, both or neither"
-    ),
+    Literal["export", "import", "audit"],
+    Option(about="export DIR FILE; import FILE DIR; audit DIR"),
 ]
 
 
@@ -477,35 +464,26 @@ def index(
     what: _WithIndex,
     paths: _Paths,  # from where, to where
     /,
-    half: bool = False,  # export vectors in half precision
     embed: int | None = None,  # audit: embed N children again with the profile's embedder
-    hnsw: bool = False,  # search a graph, in the place of all vectors: faster, and some are missed
-    int8: bool = False,  # compare in 8 bits a number, and the best again in full; alone or with --hnsw
     settings: Chosen = None,
     *,
     models: "Models | None" = None,
 ) -> bool:
-    "Carry an index in one file, check it, or search it faster. Raises SettingsError for what does not go together."
-    wanted = 1 if what in ("audit", "nearest") else 2
+    "Carry an index in one file, or check it. Raises SettingsError for what does not go together."
+    wanted = 1 if what == "audit" else 2
     if len(paths) != wanted:
         raise SettingsError(
             f"index {what} takes {wanted} path{'s' if wanted > 1 else ''}, not {len(paths)}"
         )
-    if half and what != "export":
-        raise SettingsError("--half goes with index export")
-    if (hnsw or int8) and what != "nearest":
-        raise SettingsError("--hnsw and --int8 go with index nearest")
     settings = chosen(settings)
     from mtrag_nb.search import index as search
 
     url = settings.qdrant_url
-    if what == "nearest":
-        _set_nearest(paths[0], hnsw, int8, settings)
-    elif what == "export":
-        path = search.export_index(paths[0], paths[1], half, url)
+    if what == "export":
+        path = search.export_index(paths[0], paths[1])
         print(f"{path}: {path.stat().st_size / 1e6:.1f} MB")
     elif what == "import":
-        _print_index(paths[1], search.import_index(paths[0], paths[1], url))
+        _print_index(paths[1], search.import_index(paths[0], paths[1]))
     else:
         from mtrag_nb.models.calls import Models
 

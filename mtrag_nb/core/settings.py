@@ -13,8 +13,8 @@ from .types import SettingsError, digest, plain, redacted
 
 # %% auto #0
 __all__ = ['VIEWS', 'FUSIONS', 'RERANKERS', 'WAYS_TO_GRADE', 'SCALES', 'MINILM', 'BGE_M3', 'PROFILES', 'SPEED', 'Address',
-           'later', 'ModelSpec', 'in_bounds', 'ChunkSettings', 'SparseSettings', 'NearestSettings', 'Leg', 'legs',
-           'one_of', 'RetrievalSettings', 'StageSettings', 'Settings', 'with_settings', 'load_settings', 'deciding',
+           'later', 'ModelSpec', 'in_bounds', 'ChunkSettings', 'SparseSettings', 'Leg', 'legs', 'one_of',
+           'RetrievalSettings', 'StageSettings', 'Settings', 'with_settings', 'load_settings', 'deciding',
            'settings_digest']
 
 # %% ../../nbs/1_core/01_settings.ipynb #ad64809e
@@ -124,26 +124,6 @@ class SparseSettings:
         in_bounds(self, "sparse", k1=0, b=0)
         if self.b > 1 or self.avg_len <= 0:
             raise SettingsError("sparse.b lies in [0, 1], sparse.avg_len above 0")
-
-# %% ../../nbs/1_core/01_settings.ipynb #a3c0e102
-@dataclass(frozen=True)
-class NearestSettings:
-    "A graph over the vectors (HNSW: Malkov and Yashunin 2018), 8 bits a number, or both."
-
-    m: int = 16  # links of a vector in the graph; 0: no graph, every vector is compared in 8 bits
-    ef_construct: int = 100  # candidates for the links of a vector while the graph is built
-    ef: int = 128  # candidates while it is searched
-    int8: bool = (
-        False  # vectors are compared in 8 bits a number, and the best of them again in full
-    )
-    exact_below: int = 20_000  # fewer children, of all or of those that a filter lets through, are compared one by one
-
-    def __post_init__(self):
-        in_bounds(self, "nearest", m=0, ef_construct=4, ef=1, exact_below=0)
-        if self.m in (0, 1) and not (self.int8 and self.m == 0):
-            raise SettingsError(
-                f"nearest.m is {self.m}: a graph takes 2 links or more, and none (0) goes with int8"
-            )
 
 # %% ../../nbs/1_core/01_settings.ipynb #a3f53cf2
 VIEWS = (

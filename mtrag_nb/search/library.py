@@ -16,11 +16,7 @@ from contextlib import closing, contextmanager
 from dataclasses import astuple, dataclass, fields, replace
 from os.path import commonprefix
 from pathlib import Path
-from types import SimpleNamespace
 from typing import NamedTuple
-
-from qdrant_client import models as qm
-from tqdm import tqdm
 
 from ..core.files import only_writer
 from ..core.html import html_table
@@ -31,29 +27,29 @@ from ..models.embed import EmbedderLike
 from .chunks import spans
 from mtrag_nb.search.index import (
     BATCH,
-    COLLECTION,
-    NEXT,
-    READY,
+    DENSE,
+    SPARSE,
     Build,
     Cutter,
-    EdgeClient,
+    EdgeStore,
     Manifest,
     ParentStore,
     Piece,
-    _copy_file,
+    Point,
+    _sweep_if_idle,
     add_batch,
+    all_points,
     batches,
     build_index,
-    changing,
     check_counts,
+    copy_file,
+    data_folder,
     disk_size,
-    make_collection,
+    next_generation,
     open_store,
-    pieces,
     require_same,
-    settle,
-    settled,
-    sqlite_said,
+    sqlite_errors,
+    sweep,
     words,
 )
 
@@ -457,7 +453,6 @@ _STAYS = "substr({0}, 1, instr({0}, '#') - 1) not in (select id from gone.docume
 _TAKE_OVER = (
     f"insert into parents select * from old.parents where {_STAYS.format('document_id')}",
     f"insert into passages select * from old.passages where {_STAYS.format('id')}",
-    f"insert into sums select row_number() over (order by number), id, children, sum from old.sums where {_STAYS.format('id')}",
     "insert into documents select * from old.documents where id not in (select id from gone.documents)",
     "insert into words select word, n from "
     "(select o.word, o.children - ifnull(g.n, 0) n from old.words o left join gone.words g using (word)) where n > 0",
@@ -478,7 +473,7 @@ class LibraryTables(ParentStore):
 
     def enter(self, entries: Iterable[Entry]) -> None:
         "Add documents."
-        with self._lock, sqlite_said(self.path), self._db as db:
+        with self._lock, sqlite_errors(self.path), self._db as db:
             db.executemany(
                 f"insert into documents values ({','.join('?' * len(fields(Entry)))})",
                 map(astuple, entries),
@@ -508,7 +503,7 @@ class LibraryTables(ParentStore):
 
     def take_over(self, old: Path, gone: Collection[str], counted: Mapping[str, int]) -> None:
         "Take what is in other tables, but for these documents and their words."
-        with self._lock, sqlite_said(self.path):
+        with self._lock, sqlite_errors(self.path):
             self._db.execute("attach ? as old", [f"{old.absolute().as_uri()}?mode=ro"])
             self._db.execute("attach ':memory:' as gone")
             with self._db as db:
@@ -528,39 +523,29 @@ def _document_of(passage_id: str) -> str:
     return passage_id.split("#")[0]
 
 
-def _again(vector: object) -> object:
-    "A vector that the engine gave, as it takes it."
-    if isinstance(vector, dict):
-        return {name: _again(v) for name, v in vector.items()}
-    return (
-        vector
-        if isinstance(vector, list)
-        else qm.SparseVector(indices=vector.indices, values=vector.values)
-    )
+def _kept(store: EdgeStore, gone: Collection[str]) -> Iterator[Point]:
+    "The points that stay."
+    for page in all_points(store):
+        for p in page:
+            if _document_of(p.payload["document_id"]) in gone:
+                continue
+            vector, sparse = p.vector, None
+            if store.sparse:
+                vector, found = p.vector[DENSE], p.vector.get(SPARSE)
+                sparse = (found.indices, found.values) if found else ([], [])
+            yield Point(str(p.id), vector, sparse, p.payload)
 
 # %% ../../nbs/4_search/04_library.ipynb #8fbf7406
-def _kept(client: EdgeClient, gone: Collection[str]) -> Iterator[SimpleNamespace]:
-    "The points that stay."
-    at = None
-    while True:
-        found, at = client.scroll(COLLECTION, limit=1000, offset=at, with_vectors=True)
-        for p in found:
-            if _document_of(p.payload["document_id"]) not in gone:
-                yield SimpleNamespace(id=p.id, vector=_again(p.vector), payload=p.payload)
-        if at is None:
-            return
-
-
 def _take_points(old: Path, new: Path, manifest: Manifest, gone: Collection[str]) -> None:
     "Make the engine's files anew in another folder, without these documents."
-    with closing(EdgeClient(old / "qdrant")) as client:
-        client.get_collection(COLLECTION)
+    with closing(open_store(old, manifest)) as store:
+        store.count()  # as long as this process has it open, no other changes it
         if not gone:
-            shutil.copytree(old / "qdrant", new / "qdrant", copy_function=_copy_file)
+            shutil.copytree(old / "qdrant", new / "qdrant", copy_function=copy_file)
         else:
-            with closing(EdgeClient(new / "qdrant")) as rest:
-                make_collection(rest, manifest.dim, bool(manifest.sparse))
-                rest.upload_points(COLLECTION, _kept(client, gone))
+            with closing(open_store(new, manifest)) as rest:
+                rest.create(manifest.dim)
+                rest.add(_kept(store, gone))
 
 # %% ../../nbs/4_search/04_library.ipynb #c510704b
 class Unchanged(DataError):
@@ -645,7 +630,7 @@ def _coming(
             yield passages
         else:
             yield Coming(
-                found, reader.sums[found.name], reader.collection, list(pieces(passages, cut))
+                found, reader.sums[found.name], reader.collection, list(map(cut, passages))
             )
 
 
@@ -677,20 +662,24 @@ def _change(
 ) -> Iterator[Build]:  # to which documents can be added
     "The library as it will be, if the block ends well."
     _check_room(folder, manifest)
-    with changing(folder) as new, closing(LibraryTables(new / "parents.sqlite")) as tables:
+    will_be, old = (
+        replace(manifest, generation=manifest.generation + 1),
+        data_folder(folder, manifest),
+    )
+    with (
+        next_generation(folder, will_be.generation) as new,
+        closing(LibraryTables(new / "parents.sqlite")) as tables,
+    ):
         if manifest.generation:
-            with closing(LibraryTables(folder / "parents.sqlite", write=False)) as old:
-                tables.take_over(old.path, gone, old.words_of(gone, manifest.chunks))
-            _take_points(folder, new, manifest, gone)
-        store = open_store(new / "qdrant", sparse=manifest.sparse)
-        with closing(store.client):
-            make_collection(store.client, manifest.dim, bool(manifest.sparse))
-            build = Build(new, replace(manifest, generation=manifest.generation + 1), store, tables)
-            yield build
+            with closing(LibraryTables(old / "parents.sqlite", write=False)) as before:
+                tables.take_over(before.path, gone, before.words_of(gone, manifest.chunks))
+            _take_points(old, new, manifest, gone)
+        with closing(open_store(new, manifest)) as store:
+            store.create(manifest.dim)
+            yield Build(new, will_be, store, tables)
             tables.commit((), (), tables.corpus(), {})
-            done = replace(
-                build.manifest, complete=True, domains=tables.counts(), corpus=tables.corpus()
-            )
+            counts, corpus = tables.counts(), tables.corpus()
+            done = replace(will_be, complete=True, domains=counts, corpus=corpus)
             check_counts(new, done, store, tables)
             done.save(new)
 
@@ -720,7 +709,7 @@ class Change:
 # %% ../../nbs/4_search/04_library.ipynb #13fd119f
 def _library_manifest(folder: Path) -> Manifest:
     "What a library holds. Raises IndexMismatch for another index, DataError where there is none."
-    settled(folder)
+    _sweep_if_idle(folder)
     manifest = Manifest.load(folder)
     if not manifest.generation:
         raise IndexMismatch(
@@ -745,9 +734,7 @@ def _begin_with(
     if (folder / "manifest.json").exists():
         require_same(folder, manifest := _library_manifest(folder), **asked)
         return manifest
-    if strangers := sorted(
-        p.name for p in folder.iterdir() if p.name not in (".lock", NEXT, READY)
-    ):
+    if strangers := sorted(p.name for p in folder.iterdir() if p.name != ".lock"):
         raise DataError(
             f"no library, and {strangers[0][:80]!r} is there already",
             folder,
@@ -774,9 +761,15 @@ class Library:
 
     def documents(self) -> list[Entry]:
         "What is in it, by name. Raises DataError if there is no library."
-        _library_manifest(self.folder)
-        with closing(LibraryTables(self.folder / "parents.sqlite", write=False)) as tables:
-            return tables.documents()
+        while True:
+            manifest = _library_manifest(self.folder)
+            path = data_folder(self.folder, manifest) / "parents.sqlite"
+            try:
+                with closing(LibraryTables(path, write=False)) as tables:
+                    return tables.documents()
+            except DataError:
+                if _library_manifest(self.folder) == manifest:
+                    raise  # else it was changed meanwhile
 
     def add(
         self,
@@ -800,7 +793,7 @@ class Library:
         if not Path(source).exists():
             raise DataError("no such file or folder", source, remedy="Check the path")
         with only_writer(self.folder, "library"):
-            settle(self.folder)
+            sweep(self.folder)
             manifest = _begin_with(self.folder, embedder, chunks, sparse)
             return _put_all(
                 self.folder, source, name, collection, embedder, manifest, progress, document
@@ -876,6 +869,8 @@ def _put_all(
     document: Document | None,
 ) -> Change:
     "Put all documents of a source into a library, group by group."
+    from tqdm import tqdm
+
     known = {e.name: e for e in Library(folder).documents()} if manifest.generation else {}
     found, group = {"added": [], "replaced": [], "unchanged": [], "problems": []}, []
     every = _coming(

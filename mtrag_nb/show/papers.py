@@ -1083,7 +1083,7 @@ def _table_storage() -> PaperTable:
     "4.1 of the specification, beside the upload of `9_studies/00_bench`."
     document, a_point = (
         kept("footprint")["alone"]["document"],
-        kept("stores")["stores"]["default"]["bytes a point"],
+        kept("ingestion")["payload_bytes"] + 4 * 384,  # MiniLM's vectors
     )
     store = document["children"] * a_point
     rows = (
@@ -1103,7 +1103,7 @@ def _table_storage() -> PaperTable:
         _spec_block("agents", "4.1"),
         (
             Block(
-                f"a PDF of {document['pages']} pages, uploaded (data/measured/footprint.json, stores.json)",
+                f"a PDF of {document['pages']} pages, uploaded (data/measured/footprint.json, ingestion.json)",
                 ("part", "size"),
                 rows,
                 "children of 400 characters out of sections, MiniLM's vectors; theirs: 500 characters, nomic's, twice as wide",

@@ -33,8 +33,7 @@ from mtrag_nb.models.calls import Models
 from mtrag_nb.models.chat import ScriptedChat
 from mtrag_nb.models.embed import HashEmbedder
 from mtrag_nb.search.index import build_index
-from mtrag_nb.search.index import NEXT, READY
-from mtrag_nb.search.index import audit, open_index
+from mtrag_nb.search.index import Manifest, audit, data_folder, open_index
 from mtrag_nb.search.library import Library, traces
 from cut import cut_run, cut_tasks, doubled, essence
 
@@ -134,6 +133,12 @@ def attack(
     print(f"{name:8} {killed:4} kills, {ended} ended all the same, and as undisturbed")
 
 
+def strangers(folder: Path) -> list[str]:
+    "What lies in a library's folder beside its manifest and the state that this names."
+    own = data_folder(folder, Manifest.load(folder)).name
+    return sorted({p.name for p in folder.iterdir()} - {".lock", "manifest.json", own})
+
+
 class Shelf:
     "A library, and what should be in it."
 
@@ -158,12 +163,16 @@ class Shelf:
     def path(self, name: str) -> Path:
         return self.folder.with_name("documents") / name
 
+    def next(self) -> Path:
+        "The folder of the state that a change makes."
+        return self.folder / f"generation-{Manifest.load(self.folder).generation + 1}"
+
     def look(self, answer: Path) -> None:
         "Open the library as it was left, and write down what it is."
         names = [e.name for e in Library(self.folder).documents()]
         with open_index(self.folder, HashEmbedder()) as index:
             sound = audit(index, HashEmbedder(), 3).ok
-        left = sorted({NEXT, READY} & {p.name for p in self.folder.iterdir()})
+        left = strangers(self.folder)
         answer.write_text(json.dumps([names, sorted(traces(self.folder, self.words)), sound, left]))
 
     def change(self, work: Callable[[], object], after: dict[str, str], longest: float) -> None:
@@ -171,12 +180,12 @@ class Shelf:
         states = [[sorted(s), sorted(s.values()), True, []] for s in (self.holds, after)]
         for n in range(100):
             sign, seconds = (
-                (self.folder / READY, 600)
+                (self.next() / "manifest.json", 600)
                 if self.rng.random() < 0.3
                 else (None, self.rng.uniform(0, longest) * (1 + n // 4))
             )
             ended, answer = forked(work, seconds, sign), self.folder.with_name("answer.json")
-            at = next((f for f in (READY, NEXT) if (self.folder / f).exists()), "elsewhere")
+            at = "made" if strangers(self.folder) else "elsewhere"
             self.told["ended" if ended else at] += 1
             if not forked(lambda: self.look(answer), 600):
                 raise SystemExit(f"library: {self.folder} cannot be read")
@@ -224,10 +233,10 @@ def attack_library(folder: Path, rounds: int) -> None:
     )
     if {**whole, "generation": 0} != {**made, "generation": 0}:
         raise SystemExit("library: it is not what one made at once is")
-    killed = sum(shelf.told[k] for k in (READY, NEXT, "elsewhere"))
+    killed = shelf.told["made"] + shelf.told["elsewhere"]
     print(
-        f"library  {killed:4} kills in {3 * rounds} changes ({shelf.told[NEXT]} while one was made, {shelf.told[READY]} while "
-        f"it was put in place), {shelf.told['made all the same']} of them too late; "
+        f"library  {killed:4} kills in {3 * rounds} changes ({shelf.told['made']} with two generations in the folder), "
+        f"{shelf.told['made all the same']} of them too late; "
         "always as before or after, and no trace of what was removed"
     )
 
@@ -267,9 +276,7 @@ def together(
 
 def library_is_whole(folder: Path, names: list[str]) -> bool:
     "Whether a library holds these documents, and nothing is left of the change that put them there."
-    return [e.name for e in Library(folder).documents()] == names and not {NEXT, READY} & {
-        p.name for p in folder.iterdir()
-    }
+    return [e.name for e in Library(folder).documents()] == names and not strangers(folder)
 
 
 def main(kills: int = 20, rounds: int = 10) -> None:
