@@ -1083,7 +1083,7 @@ def _table_storage() -> PaperTable:
     "4.1 of the specification, beside the upload of `9_studies/00_bench`."
     document, a_point = (
         kept("footprint")["alone"]["document"],
-        kept("ingestion")["payload_bytes"] + 4 * 384,  # MiniLM's vectors
+        kept("ingestion")["payload_and_words_bytes"] + 4 * 384,  # MiniLM's vectors
     )
     store = document["children"] * a_point
     rows = (
