@@ -301,10 +301,9 @@ def replay(
 
 # %% ../../nbs/app/03_evaluate.ipynb #d5458ebd
 def _without_each(
-    run: Run, out: Path, tasks: Sequence, only: Sequence[str], models, *how
+    run: Run, out: Path, only: Sequence[str], **how
 ) -> tuple[dict[str, Run], dict[str, str]]:
     "Mechanism -> the run without it, and mechanism -> why it could not be taken out."
-    from mtrag_nb.models.calls import Models
     from mtrag_nb.runs.forks import (
         NotRecorded,
         audit_run,
@@ -320,10 +319,9 @@ def _without_each(
     ]
     if unknown := sorted(set(only) - set(names)):
         raise DataError(f"no mechanism {unknown[0]!r}: it used {', '.join(names)}", run.folder)
-    models, (index, *how) = models or Models(settings), how
     for name in (n for n in names if not only or n in only):
         try:
-            made |= audit_run(run, out, tasks, index, models, [name], *how)
+            made |= audit_run(run, out, [name], **how)
         except NotRecorded as e:
             missing[name] = str(e)
     return made, missing
@@ -355,8 +353,9 @@ def audit(
         rec = Recording(run, gold, histories={i: t.history for i, t in run.tasks.items()} or None)
         print(f"{blame(rec)!r}\n\n{text_table(*gate_table({rec.name: gates(rec)}))}\n")
         place = Path(out) / folder.name if out else folder / "audit"
-        tasks, how = _tasks_of(run, reference), (index, minutes, limit, progress)
-        made, missing = _without_each(run, place, tasks, only, models, *how)
+        how = {"tasks": _tasks_of(run, reference), "index": index, "models": models}
+        how |= {"minutes": minutes, "limit": limit, "progress": progress}
+        made, missing = _without_each(run, place, only, **how)
         left += [f"{folder.name}: {m}: {why}" for m, why in missing.items()]
         if made:
             audits.append(audit_pairs(rec, {m: Recording(r, gold) for m, r in made.items()}))
@@ -392,9 +391,10 @@ def ladder(
         run = Run(folder)
         gold = with_rewrites(reference_or_sample(reference, [run]).gold, human_rewrites(rewrites))
         place = Path(out) / folder.name if out else folder / "ladder"
-        tasks, some = _tasks_of(run, reference), rungs_named(rungs) if rungs else RUNGS
-        right, how = right_by_target(gold), (some, minutes, limit, progress)
-        made = climb(run, place, gold, right, tasks, index, models, *how)
+        how = {"tasks": _tasks_of(run, reference), "index": index, "models": models}
+        how |= {"minutes": minutes, "limit": limit, "progress": progress}
+        some = rungs_named(rungs) if rungs else RUNGS
+        made = climb(run, place, gold, right_by_target(gold), some, **how)
         climbed = {n: Recording(r, gold) for n, r in made.items()}
         ladders.append(ladder_pairs(Recording(run, gold), climbed))
         print(f"{ladders[-1]!r}\n")

@@ -8,10 +8,10 @@ from __future__ import annotations
 import json
 import re
 import threading
-import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from contextvars import ContextVar
 from pathlib import Path
 from typing import get_origin
 
@@ -84,6 +84,9 @@ from ..systems.registry import system_named
 from ..systems.stages import Toolbox
 from mtrag_nb.systems.system import (
     ENDING,
+    Around,
+    Node,
+    run_turn,
     START,
     Mechanism,
     NodeError,
@@ -102,10 +105,10 @@ from mtrag_nb.systems.system import (
 # %% auto #0
 __all__ = ['EDITS', 'ASKED', 'Right', 'After', 'RUNGS', 'Visit', 'ending', 'edited', 'NotRecorded', 'NotLoaded', 'NotVisited',
            'system_of_run', 'settings_of_run', 'Late', 'LateChat', 'LateEmbedder', 'LateRetriever', 'RecalledChat',
-           'KnownVisits', 'remembering', 'Fork', 'Replayer', 'place', 'finished', 'fork', 'Change', 'replay_run',
-           'Plant', 'planted', 'leave_out_tasks', 'LeaveGoldOut', 'leave_gold_out', 'mechanisms_of', 'computed',
-           'Forking', 'otherwise', 'without', 'folder_of', 'audit_run', 'Oracle', 'instead', 'gold_passages',
-           'WithGold', 'Rung', 'rungs_named', 'Climbing', 'climb']
+           'Visits', 'recalling', 'Fork', 'Intervention', 'WithGold', 'Replayer', 'place', 'finished', 'fork', 'Change',
+           'replay_run', 'Plant', 'planted', 'leave_out_tasks', 'LeaveGoldOut', 'leave_gold_out', 'mechanisms_of',
+           'ablation', 'folder_of', 'intervene', 'audit_run', 'Oracle', 'instead', 'gold_passages', 'Rung',
+           'rungs_named', 'oracle', 'climb']
 
 # %% ../../nbs/6_runs/01_forks.ipynb #1a460db3
 @dataclass(frozen=True)
@@ -371,16 +374,6 @@ class RecalledChat(RecordedChat):
         "There is nothing to close."
 
 # %% ../../nbs/6_runs/01_forks.ipynb #7883d110
-class _AsTheyAre:
-    "Keeps the values of a thread without packing them."
-
-    def dumps_typed(self, value):
-        return "as it is", value
-
-    def loads_typed(self, packed):
-        return packed[1]
-
-
 class _BrokeBefore(Exception):
     "The node that broke in the record is reached again, in the same state."
 
@@ -390,51 +383,56 @@ def _state_digest(state: Mapping[str, object]) -> str:
     return digest({k: v for k, v in state.items() if k not in ("task", "steps") and v is not None})
 
 
-class KnownVisits:
+class Visits:
     "What a record knows of a turn, and what had to be computed besides."
 
     def __init__(
         self,
-        visits: Sequence[Visit],  # that are known
+        given: Sequence[Visit],  # how the turn begins, whatever the states
+        known: Sequence[Visit] = (),  # that hold wherever their node sees the same state
         alone: str = "",  # why nothing may be computed; "": it may
     ):
         self.made, self.alone = [], alone
+        self.given: dict[str, list[Visit]] = {}
         self.known: dict[tuple[str, str], list[Visit]] = {}
-        for v in visits:
+        for v in given:
+            self.given.setdefault(v.node, []).append(v)
+        for v in known:
             self.known.setdefault((v.node, _state_digest(v.before)), []).append(v)
 
-    def recall(self, node: str, state: Mapping[str, object]) -> dict | None:
-        "What the node put there when it saw this state; None if it never did."
-        found = self.known.get((node, _state_digest(state)))
-        if found is None:
+    def recall(self, node: str, state: Mapping[str, object], anew: bool = False) -> dict | None:
+        "What the node put there; None if that has to be computed, or is to be (`anew`)."
+        if self.given.get(node):
+            v = self.given[node].pop(0)
+        elif anew or not (found := self.known.get((node, _state_digest(state)))):
             return None
-        v = found.pop(0) if len(found) > 1 else found[0]
+        else:
+            v = found.pop(0) if len(found) > 1 else found[0]
         if v.step is None:
             raise _BrokeBefore
         return {**v.update, "steps": [v.step]}
 
 # %% ../../nbs/6_runs/01_forks.ipynb #735a0034
-def remembering(graph):  # a compiled graph, which it changes; and another one, out
-    "The graph with threads that can be written on, in which nodes that the thread's memory knows are not run."
-    from langchain_core.runnables import RunnableLambda
-    from langgraph.checkpoint.memory import InMemorySaver
+_VISITS: ContextVar[Visits] = ContextVar("visits")  # of the turn that is taken up
 
-    def with_memory(name: str, node) -> RunnableLambda:
-        def run(state, config):
-            memory = config["configurable"]["memory"]
-            if (known := memory.recall(name, state)) is not None:
+
+def recalling(anew: Callable[[str, Mapping], bool] = lambda node, state: False) -> Around:
+    "A node gives back what it did before; what was not recorded, or is asked `anew`, is computed."
+
+    def around(name: str, node: Node, tools: Toolbox) -> Node:
+        def run(state) -> dict:
+            visits = _VISITS.get()
+            if (known := visits.recall(name, state, anew(name, state))) is not None:
                 return known
-            if memory.alone:
-                raise NotRecorded(f"{name} has to be computed, and {memory.alone}")
-            update = node.invoke(state, config)
-            memory.made.extend(update["steps"])
+            if visits.alone:
+                raise NotRecorded(f"{name} has to be computed, and {visits.alone}")
+            update = node(state)
+            visits.made.extend(update["steps"])
             return update
 
-        return RunnableLambda(run, name=name)
+        return run
 
-    for name, spec in graph.builder.nodes.items():
-        spec.runnable = with_memory(name, spec.runnable)
-    return graph.builder.compile(checkpointer=InMemorySaver(serde=_AsTheyAre()))
+    return around
 
 # %% ../../nbs/6_runs/01_forks.ipynb #9aea5dba
 @dataclass(frozen=True, repr=False)
@@ -482,6 +480,37 @@ class Fork:
     def _repr_html_(self) -> str:
         return f"<div>{esc(self.told)}</div>{self.diff._repr_html_()}"
 
+# %% ../../nbs/6_runs/01_forks.ipynb #intervn1
+@dataclass(frozen=True)
+class Intervention:
+    "What is done otherwise when the turns of a run are taken up again."
+
+    name: str  # becomes a part of the system's name
+    around: tuple[Around, ...] = ()  # lie around every node, outside its memory
+    settings: Mapping[str, object] = field(default_factory=dict)  # dotted key -> value
+    nodes: tuple[str, ...] = ()  # which alone these settings change
+    history: bool = True  # False: nothing of the conversation is known
+    web: bool = True  # False: nothing is searched for beside the documents, though the run did
+    shown: Mapping[str, Gold] = field(default_factory=dict)  # task id -> passages that can be shown
+
+
+class WithGold:
+    "A retriever that can show gold passages, though it does not find them."
+
+    def __init__(self, retriever, gold: Mapping[str, Gold]):
+        self.inner = retriever
+        self.known = {p.id: as_context(p) for g in gold.values() for p in g.passages if p.text}
+
+    fingerprint = property(lambda self: self.inner.fingerprint)
+
+    def retrieve(self, *args, **kw):
+        return self.inner.retrieve(*args, **kw)
+
+    def contexts(self, ids: Sequence[str]) -> list[Context]:
+        "Contexts by id, in that order."
+        rest = {c.id: c for c in self.inner.contexts([i for i in ids if i not in self.known])}
+        return [self.known.get(i) or rest[i] for i in ids]
+
 # %% ../../nbs/6_runs/01_forks.ipynb #0e54b016
 class Replayer:
     "Takes up turns of a run."
@@ -494,17 +523,21 @@ class Replayer:
         | Path
         | None = None,  # that it was made with, where something has to be retrieved
         models: Models | None = None,  # None: those of the settings
-        settings: Mapping[str, object]
-        | None = None,  # dotted key -> value: with these settings changed
+        settings: Mapping[str, object] | None = None,  # dotted key -> value: changed everywhere
         system: System
         | None = None,  # with another system, e.g. one with a node exchanged; None: the run's
         any_models: bool = False,  # True: with models and index that may be others than the run's
+        intervention: Intervention | None = None,  # what is done otherwise in some of its nodes
+        calls: Sequence[Path] = (),  # call records besides the run's own
     ):
         self.run = as_run(run)
         self.system = system or system_of_run(self.run)
-        was = settings_of_run(self.run, self.system)
-        self.settings = replace(self.system, base="", changes={}).configured(was, settings or {})
-        self.changed = bool(system or settings)
+        was, it = settings_of_run(self.run, self.system), intervention or Intervention("")
+        changes = {**(settings or {}), **it.settings}
+        self.settings = replace(self.system, base="", changes={}).configured(was, changes)
+        if it.name:
+            self.system = replace(self.system, name=f"{self.system.name}+{it.name}")
+        self.changed, self.intervention = bool(system or settings), it
         self._known = {**self.run.tasks, **{t.id: t for t in tasks}}
         models, told = (
             models or Models(self.settings),
@@ -522,6 +555,10 @@ class Replayer:
         self.retriever = LateRetriever(self.run, found, lambda: self._open(models, index))
         self.models, self._graphs, self._lock = models, {}, threading.Lock()
         self.recalled = RecalledChat(self.chat, self.run.folder / "calls.jsonl")
+        for path in calls:
+            self.recalled = RecalledChat(self.recalled, path)
+        searched = self.run.folder / "web.jsonl"
+        self.web = Web(None, searched) if it.web and searched.exists() else None
         searches = self.run.manifest["identity"].get("setting", "rag") == "rag"
         if index is not None and searches:
             self.retriever.it  # one that is not there is said before the first turn
@@ -567,6 +604,8 @@ class Replayer:
         task = self._known.get(task_id) or Task(
             t.task_id, t.conversation_id, t.turn, t.domain, t.question
         )
+        if not self.intervention.history:
+            task = replace(task, history=())
         if self.run.manifest["identity"].get("setting", "rag") == "rag":
             return replace(task, contexts=None)
         if task.contexts is not None:
@@ -579,17 +618,28 @@ class Replayer:
             ),
         )
 
+    def _anew(self, node: str, state: Mapping) -> bool:
+        "Whether what a node did is not known under the intervention."
+        forgets = not self.intervention.history and self._known.get(state["task"].id)
+        return node in self.intervention.nodes or bool(forgets and forgets.history)
+
     def tools(self, chat: ChatModel | None = None) -> Toolbox:
         "What its graph works with."
+        shown = self.intervention.shown
         return Toolbox(
-            self.settings, self.recalled if chat is None else chat, self.embedder, self.retriever
-        )  # an empty record is false
+            self.settings,
+            self.recalled if chat is None else chat,  # an empty record is false
+            self.embedder,
+            WithGold(self.retriever, shown) if shown else self.retriever,
+            web=self.web,
+            around=(recalling(self._anew), *self.intervention.around),
+        )
 
     def graph(self, chat: ChatModel | None = None):
-        "The system's graph over these tools, with a memory; built once."
+        "The system's graph over these tools; built once."
         with self._lock:
             if chat not in self._graphs:
-                self._graphs[chat] = remembering(self.system.graph(self.tools(chat)))
+                self._graphs[chat] = self.system.graph(self.tools(chat))
             return self._graphs[chat]
 
 # %% ../../nbs/6_runs/01_forks.ipynb #43b8e741
@@ -648,20 +698,15 @@ def finished(state: Mapping[str, object], tools: Toolbox) -> dict:
     }
 
 # %% ../../nbs/6_runs/01_forks.ipynb #273dd52b
-def _start_of(
-    visits: Sequence[Visit], n: int, changes: Mapping[str, object], task: Task
-) -> tuple[dict, dict, list[Step]]:
-    "What a fork starts with: the input of the graph, what is put on its thread, and the steps so far."
-    if n < 0:
-        return {"task": replace(task, **changes), "steps": []}, {}, []
-    v = visits[n]
-    step = edited(v.step, changes) if changes else v.step
-    ends = {k: x for k, x in v.update.items() if k in ENDING and not (changes.keys() - set(ENDING))}
-    new = {**{k: x for k, x in v.update.items() if k not in ENDING}, **ends, **changes}
+def _changed_visit(v: Visit, changes: Mapping[str, object]) -> Visit:
+    "A visit that put something else into the state. What ends the turn goes, unless only that is changed."
+    if not changes:
+        return v
+    ends = not (changes.keys() - set(ENDING))
+    update = {k: x for k, x in v.update.items() if ends or k not in ENDING} | changes
     if changes.get("grounded"):
-        new.pop("unsupported", None)
-    steps = [*(w.step for w in visits[:n]), step]
-    return {}, {**v.before, **new, "task": task, "steps": steps}, steps
+        update.pop("unsupported", None)
+    return replace(v, update=update, step=edited(v.step, changes))
 
 # %% ../../nbs/6_runs/01_forks.ipynb #79f67a3f
 def fork(
@@ -692,11 +737,13 @@ def fork(
     another = (
         fresh or replayer.changed or n < 0 and bool(changes)
     )  # nothing that the record knows holds there
-    memory = KnownVisits(
-        [] if another else visits,
-        "" if replayer.knows(task_id) else "its conversation is not on the record: name the tasks",
-    )
-    state, error = _go_on(replayer, graph, memory, visits, n, changes, task)
+    first = [*visits[:n], _changed_visit(visits[n], changes)] if n >= 0 else []
+    unknown = "its conversation is not on the record: name the tasks"
+    memory = Visits(first, [] if another else visits, "" if replayer.knows(task_id) else unknown)
+    asked = replace(task, **changes) if n < 0 else task
+    state, error = _state_after(replayer, graph, memory, asked)
+    if changes and any(memory.given.values()):
+        raise NotVisited(f"under these settings the turn does not come to {visits[n].node} again")
     seconds = (
         t.seconds
         if not memory.made and not changes
@@ -705,44 +752,27 @@ def fork(
     if isinstance(error, _BrokeBefore):
         after = replace(t, steps=tuple(state["steps"]))
     else:
-        after = trajectory(replace(task, **changes) if n < 0 else task, state, seconds, error)
+        after = trajectory(asked, state, seconds, error)
     where = visits[n].node if n >= 0 else START
     return Fork(
         t,
         after,
         where,
         visit,
-        changes,
+        changes or ({"intervention": name} if (name := replayer.intervention.name) else {}),
         tuple(memory.made),
         diff_turns(t, after, replayer.run.passages),
     )
 
 # %% ../../nbs/6_runs/01_forks.ipynb #0e5f977b
-def _go_on(
-    replayer: Replayer,
-    graph,
-    memory: KnownVisits,
-    visits: Sequence[Visit],
-    n: int,
-    changes: Mapping[str, object],
-    task: Task,
+def _state_after(
+    replayer: Replayer, graph, visits: Visits, task: Task
 ) -> tuple[dict, BaseException | None]:
     "The final state of a fork, and what broke."
-    from langsmith import tracing_context
-
-    given, put, steps = _start_of(visits, n, changes, task)
-    thread, state = {"thread_id": uuid.uuid4().hex, "memory": memory}, {"steps": steps}
-    config = {
-        "configurable": thread,
-        "recursion_limit": replayer.system.max_steps(replayer.settings),
-    }
+    token = _VISITS.set(visits)
     try:
-        with tracing_context(enabled=False):
-            if put:
-                graph.update_state(config, put, as_node=visits[n].node)
-            for state in graph.stream(given or None, config, stream_mode="values"):
-                pass
-            return finished(graph.get_state(config).values, replayer.tools()), None
+        state = run_turn(graph, task, replayer.system.max_steps(replayer.settings))
+        return finished(state, replayer.tools()), None
     except KeyError as e:
         raise NotRecorded(
             f"the state of {task.id} does not hold {e}: the run was recorded before states were. Run it again"
@@ -753,9 +783,9 @@ def _go_on(
         cause = e.__cause__ if isinstance(e, NodeError) else e
         if isinstance(cause, _CANNOT):
             raise cause from None
-        return {"steps": state.get("steps", [])}, e
+        return {"steps": getattr(e, "steps", [])}, e
     finally:
-        graph.checkpointer.delete_thread(thread["thread_id"])
+        _VISITS.reset(token)
 
 # %% ../../nbs/6_runs/01_forks.ipynb #ad1225ee
 @dataclass(frozen=True)
@@ -887,31 +917,16 @@ def _put_instead(
 def planted(system: System, *plants: Plant) -> System:
     "The system with something planted in it."
 
-    def build(tools: Toolbox):
-        from langchain_core.runnables import RunnableLambda
+    def around(name: str, node: Node, tools: Toolbox) -> Node:
+        def run(state) -> dict:
+            update = node(state)
+            for p in plants:
+                update = _put_instead(update, state, p, tools)
+            return update
 
-        graph = system.build(tools)
+        return run
 
-        def instead(name: str, node) -> RunnableLambda:
-            def run(state, config):
-                update = node.invoke(state, config)
-                for p in plants:
-                    update = _put_instead(update, state, p, tools)
-                return update
-
-            return RunnableLambda(run, name=name)
-
-        for name, spec in graph.builder.nodes.items():
-            spec.runnable = instead(name, spec.runnable)
-        return graph.builder.compile()
-
-    names = "+".join(p.name for p in plants)
-    return replace(
-        system,
-        name=f"{system.name}+planted:{names}",
-        build=build,
-        about=f"{system.about}; planted: {names}",
-    )
+    return system.surrounded("planted:" + "+".join(p.name for p in plants), around)
 
 # %% ../../nbs/6_runs/01_forks.ipynb #22377350
 def _document_of(passage_id: str) -> str:
@@ -1083,124 +1098,23 @@ def mechanisms_of(
     own = found if system.mechanisms is None else system.mechanisms
     return [s for s in (*own, *_shared(settings, kinds)) if there(s)]
 
-# %% ../../nbs/6_runs/01_forks.ipynb #721489e8
-_Invoke = Callable[[Mapping, Mapping], dict]  # state, config -> update
-_Layer = Callable[[str, _Invoke, Toolbox], _Invoke]  # node, what it does, tools -> what is done
-
-
-def _as_it_is(name: str, does: _Invoke, tools: Toolbox) -> _Invoke:
-    "The layer that changes nothing."
-    return does
-
-
-def computed(node) -> _Invoke:
-    "A node without a memory; its steps count as computed."
-
-    def run(state, config) -> dict:
-        update = node.invoke(state, config)
-        config["configurable"]["memory"].made.extend(update["steps"])
-        return update
-
-    return run
-
-
-def _layered(graph, plain, layer: _Layer, anew: Callable[[str, Mapping], bool], tools: Toolbox):
-    "A graph with memory, a layer around its nodes. `plain`: the same without memory, for nodes that are asked `anew` (name, state)."
-    from langchain_core.runnables import RunnableLambda
-
-    def around(name: str, recalled, node) -> RunnableLambda:
-        fresh, known = layer(name, computed(node), tools), layer(name, recalled.invoke, tools)
-
-        def run(state, config):
-            return (fresh if anew(name, state) else known)(state, config)
-
-        return RunnableLambda(run, name=name)
-
-    for name, spec in graph.builder.nodes.items():
-        spec.runnable = around(name, spec.runnable, plain.builder.nodes[name].runnable)
-    return graph.builder.compile(checkpointer=graph.checkpointer)
-
-# %% ../../nbs/6_runs/01_forks.ipynb #320b08a3
-class Forking(Replayer):
-    "Takes up the turns of a run with some nodes doing otherwise."
-
-    def __init__(
-        self,
-        run: Run | str | Path,
-        name: str,  # what is otherwise; becomes a part of the system's name
-        layer: _Layer = _as_it_is,
-        settings: Mapping[str, object]
-        | None = None,  # dotted key -> value, of which only `nodes` know
-        nodes: Iterable[str] = (),  # of which the record does not hold
-        history: bool = True,  # False: nothing of the conversation is known
-        web: bool = True,  # False: nothing is searched for beside the documents, though the run did
-        calls: Sequence[Path] = (),  # call records besides the run's own
-        **how,  # tasks, index, models: see Replayer
-    ):
-        super().__init__(run, settings=settings, **how)
-        self.system, self.changed = replace(self.system, name=f"{self.system.name}+{name}"), False
-        self.name, self.layer, self.anew, self.history = name, layer, frozenset(nodes), history
-        for path in calls:
-            self.recalled = RecalledChat(self.recalled, path)
-        searched = self.run.folder / "web.jsonl"
-        self.web = Web(None, searched) if web and searched.exists() else None
-
-    def task(self, task_id: str) -> Task:
-        return super().task(task_id) if self.history else replace(super().task(task_id), history=())
-
-    def tools(self, chat=None) -> Toolbox:
-        return replace(super().tools(chat), web=self.web)
-
-    def _anew(self, name: str, state: Mapping) -> bool:
-        known = self._known.get(state["task"].id)
-        return name in self.anew or not self.history and bool(known and known.history)
-
-    def graph(self, chat=None):
-        "The system's graph with a memory, the layer around it."
-        with self._lock:
-            if chat not in self._graphs:
-                tools = self.tools(chat)
-                made = [self.system.graph(tools) for _ in range(2)]
-                self._graphs[chat] = _layered(
-                    remembering(made[0]), made[1], self.layer, self._anew, tools
-                )
-            return self._graphs[chat]
-
-# %% ../../nbs/6_runs/01_forks.ipynb #2bb22ade
-def otherwise(player: Forking, task_id: str) -> Fork:
-    "One turn, taken up that way."
-    return replace(fork(player, task_id), changes={"otherwise": player.name})
-
 # %% ../../nbs/6_runs/01_forks.ipynb #0ed632f3
-def without(
-    run: Run | str | Path,
-    switch: Mechanism,
-    **how,  # tasks, index, models, calls: see Forking
-) -> Forking:
-    "The replayer of a run without a mechanism."
+def ablation(m: Mechanism) -> Intervention:
+    "A run without a mechanism."
 
-    def stand_in(name: str, does: _Invoke, tools: Toolbox) -> _Invoke:
-        if name not in switch.instead:
-            return does
-        own = as_node(name, switch.instead[name], tools)
+    def around(name: str, node: Node, tools: Toolbox) -> Node:
+        if name not in m.instead:
+            return node
+        other = as_node(name, m.instead[name], replace(tools, around=()))
 
-        def run(state, config) -> dict:
-            update = own(state)
-            config["configurable"]["memory"].made.extend(update["steps"])
+        def run(state) -> dict:
+            update = other(state)
+            _VISITS.get().made.extend(update["steps"])
             return update
 
         return run
 
-    return Forking(
-        run,
-        f"without {switch.name}",
-        stand_in,
-        dict(switch.settings),
-        switch.nodes,
-        switch.history,
-        switch.web,
-        **how,
-    )
+    return Intervention(f"without {m.name}", (around,), m.settings, m.nodes, m.history, m.web)
 
 
 def folder_of(name: str) -> str:
@@ -1208,35 +1122,42 @@ def folder_of(name: str) -> str:
     return "".join(c if c.isalnum() else "_" for c in name)
 
 
-def _sibling_calls(folder: Path) -> list[Path]:
-    "The call records of the forks that lie in a folder, and in those beside it."
-    return sorted(folder.parent.glob("*/*/calls.jsonl"))
+def intervene(
+    run: Run | str | Path,
+    folder: str | Path,  # of the new runs: one folder each
+    interventions: Mapping[str, Intervention],
+    tasks: Sequence[Task] = (),  # (): those that the run keeps
+    index: str | Path | None = None,  # that it was made with
+    models: Models | None = None,
+    minutes: float | None = None,  # start no new turn after so long, in each
+    limit: int | None = None,  # only the first so many turns
+    progress: bool = True,
+) -> dict[str, Run]:
+    "A run under each of some interventions; what one asks of a model no other asks again."
+    run, folder, out = as_run(run), Path(folder), {}
+    models = models or Models(settings_of_run(run, system_of_run(run)))
+    for name, it in interventions.items():
+        calls = sorted(folder.parent.glob("*/*/calls.jsonl"))  # of its siblings, too
+        with Replayer(run, tasks, index, models, intervention=it, calls=calls) as player:
+            out[name] = replay_run(
+                player, folder / folder_of(name), minutes=minutes, limit=limit, progress=progress
+            )
+    return out
 
 # %% ../../nbs/6_runs/01_forks.ipynb #fb309215
 def audit_run(
     run: Run | str | Path,
-    folder: str | Path,  # of the new runs: one folder for each mechanism
-    tasks: Sequence[Task] = (),  # (): those that the run keeps
-    index: str | Path | None = None,  # that it was made with
-    models: Models | None = None,
-    only: Sequence[str] = (),  # names of mechanisms; (): all that the run used
-    minutes: float | None = None,  # start no new turn after so long, in each
-    limit: int | None = None,  # only the first so many turns
-    progress: bool = True,
+    folder: str | Path,  # of the new runs: one folder each
+    only: Sequence[str] = (),  # mechanisms; (): all of them
+    **how,  # tasks, index, models, minutes, limit, progress: see `intervene`
 ) -> dict[str, Run]:  # mechanism -> the run without it
     "A run without each of its mechanisms in turn."
-    run, folder = as_run(run), Path(folder)
-    settings, web = settings_of_run(run, system_of_run(run)), (run.folder / "web.jsonl").exists()
-    models, out = models or Models(settings), {}
-    for s in mechanisms_of(system_of_run(run), settings, run.trajectories.values(), web):
-        if only and s.name not in only:
-            continue
-        how = {"tasks": tasks, "index": index, "models": models, "calls": _sibling_calls(folder)}
-        with without(run, s, **how) as player:
-            out[s.name] = replay_run(
-                player, folder / folder_of(s.name), minutes=minutes, limit=limit, progress=progress
-            )
-    return out
+    run = as_run(run)
+    system = system_of_run(run)
+    settings, web = settings_of_run(run, system), (run.folder / "web.jsonl").exists()
+    there = mechanisms_of(system, settings, run.trajectories.values(), web)
+    wanted = {m.name: ablation(m) for m in there if not only or m.name in only}
+    return intervene(run, folder, wanted, **how)
 
 # %% ../../nbs/6_runs/01_forks.ipynb #1e6f094f
 Right = Callable[[str, str], "bool | None"]  # task id, draft -> right, wrong, or nobody can say
@@ -1248,6 +1169,7 @@ class Oracle:
 
     gold: Mapping[str, Gold]
     right: Right = lambda task_id, draft: None
+    derived: Mapping[str, tuple[str, Callable]] = field(default_factory=dict)  # see `System`
     retrieving: frozenset[str] = frozenset()  # nodes that retrieve
     drafting: Mapping[str, Mapping[str, object]] = field(
         default_factory=dict
@@ -1271,10 +1193,16 @@ class Oracle:
 
 # %% ../../nbs/6_runs/01_forks.ipynb #f71d8c1d
 def instead(
-    update: Mapping, changes: Mapping[str, object], **step
+    o: Oracle, update: Mapping, changes: Mapping[str, object], **step
 ) -> dict:  # step: fields of the step
-    "An update with other values in it, and a step that says so."
+    "An update with other values in it and in what the system derives from them, and a step that says so."
     (was,) = update["steps"]
+    own = {
+        key: of(changes[shared])
+        for key, (shared, of) in o.derived.items()
+        if key in update and shared in changes
+    }
+    changes = {k: v for k, v in changes.items() if k != "passed"} | own
     decided = changes.keys() & {"grounded", "draft", "declined", "outcome"}
     kept = {k: v for k, v in update.items() if not (decided and k in ENDING)}
     return {**kept, **changes, "steps": [replace(edited(was, changes), **step)]}
@@ -1286,11 +1214,9 @@ def _human_rewrite(o: Oracle, state: Mapping, update: Mapping, tools: Toolbox) -
     if not query:
         return dict(update)
     if isinstance(step, Rewritten):
-        return instead(
-            update, {"query": query, **({"queries": [query]} if "queries" in update else {})}
-        )
+        return instead(o, update, {"query": query})
     return (
-        instead(update, {"query": query})
+        instead(o, update, {"query": query})
         if isinstance(step, Retrieved) and "query" not in state
         else dict(update)
     )
@@ -1319,48 +1245,20 @@ def gold_passages(o: Oracle, state: Mapping, update: Mapping, tools: Toolbox) ->
         *(h for h in step.hits if {h.id, h.parent_id} & set(found)),
     )
     return instead(
+        o,
         update,
         {"found": found, **({"kept": found} if "kept" in update else {})},
         hits=hits,
         contexts=tuple(found),
     )
 
-
-class WithGold:
-    "A retriever that can show gold passages, though it does not find them."
-
-    def __init__(self, retriever, gold: Mapping[str, Gold]):
-        self.inner = retriever
-        self.known = {p.id: as_context(p) for g in gold.values() for p in g.passages if p.text}
-
-    fingerprint = property(lambda self: self.inner.fingerprint)
-    index = property(lambda self: getattr(self.inner, "index", None))
-    _it = property(lambda self: getattr(self.inner, "_it", None))
-
-    def retrieve(self, *args, **kw):
-        return self.inner.retrieve(*args, **kw)
-
-    def contexts(self, ids: Sequence[str]) -> list[Context]:
-        "Contexts by id, in that order."
-        rest = {c.id: c for c in self.inner.contexts([i for i in ids if i not in self.known])}
-        return [self.known.get(i) or rest[i] for i in ids]
-
 # %% ../../nbs/6_runs/01_forks.ipynb #0020c3b6
-def _with_kept(update: Mapping, kept: Sequence[str]) -> dict:
-    "A grade that kept something else; where it keeps a number beside each, that is the highest."
-    numbers = {k: dict.fromkeys(kept, 1.0) for k in ("grades", "weights") if k in update}
-    return instead(update, {"kept": list(kept), **numbers})
-
-
-def _set_gate(update: Mapping, opens: bool) -> dict:
-    "A gate that says otherwise, whatever its key in the state is called."
+def _set_gate(o: Oracle, update: Mapping, opens: bool) -> dict:
+    "A gate that decides otherwise."
     (step,) = update["steps"]
-    keys = {k: opens for k, v in update.items() if isinstance(v, bool) and v == step.verdict.passed}
-    return (
-        dict(update)
-        if step.verdict.passed == opens
-        else instead(update, keys, verdict=_verdict_by_hand(opens))
-    )
+    if step.verdict.passed == opens:
+        return dict(update)
+    return instead(o, update, {"passed": opens}, verdict=_verdict_by_hand(opens))
 
 
 def _perfect_grade(o: Oracle, state: Mapping, update: Mapping, tools: Toolbox) -> dict:
@@ -1374,16 +1272,13 @@ def _perfect_grade(o: Oracle, state: Mapping, update: Mapping, tools: Toolbox) -
         return dict(update)
     if isinstance(step, Gated):
         return _set_gate(
-            update, bool(o.among(state, state.get("kept") or state.get("found") or [], tools))
+            o, update, bool(o.among(state, state.get("kept") or state.get("found") or [], tools))
         )
     if not isinstance(step, Graded):
         return dict(update)
-    before = (
-        state.get("kept", []) if "grades" in update else []
-    )  # of rounds before, which were graded as well
-    return _with_kept(
-        update, list(dict.fromkeys([*before, *o.among(state, [x.id for x in step.grades], tools)]))
-    )
+    graded = [x.id for x in step.grades]
+    before = [i for i in state.get("kept", []) if i not in graded]  # of earlier rounds
+    return instead(o, update, {"kept": [*before, *o.among(state, graded, tools)]})
 
 # %% ../../nbs/6_runs/01_forks.ipynb #0ea577d2
 _KNOWN = Reason("known", "declined", "an oracle knew that there is no answer")
@@ -1394,6 +1289,7 @@ def _perfect_refusal(o: Oracle, state: Mapping, update: Mapping, tools: Toolbox)
     (step,), label = update["steps"], o.of(state).answerability
     if label in TO_REFUSE and update.get("outcome") is Outcome.ANSWERED:
         return instead(
+            o,
             update,
             {
                 "outcome": Outcome.I_DONT_KNOW,
@@ -1405,14 +1301,14 @@ def _perfect_refusal(o: Oracle, state: Mapping, update: Mapping, tools: Toolbox)
     if label not in TO_ANSWER:
         return dict(update)
     if isinstance(step, Graded) and step.grades and not update["kept"]:
-        return _with_kept(update, [g.id for g in step.grades])
+        return instead(o, update, {"kept": [g.id for g in step.grades]})
     if isinstance(step, Gated):
-        return _set_gate(update, True)
+        return _set_gate(o, update, True)
     if isinstance(step, Drafted) and step.declined:
-        return instead(update, {"declined": False})
+        return instead(o, update, {"declined": False})
     if not isinstance(step, Refused) or not state.get("draft"):
         return dict(update)
-    return instead(update, answered(state["draft"], tools.contexts(state.get("kept", []))))
+    return instead(o, update, answered(state["draft"], tools.contexts(state.get("kept", []))))
 
 # %% ../../nbs/6_runs/01_forks.ipynb #56819763
 def _perfect_check(o: Oracle, state: Mapping, update: Mapping, tools: Toolbox) -> dict:
@@ -1431,10 +1327,10 @@ def _perfect_check(o: Oracle, state: Mapping, update: Mapping, tools: Toolbox) -
         return dict(update)
     if not passes:
         return instead(
-            update, {"grounded": False, "unsupported": step.unsupported or state["draft"]}
+            o, update, {"grounded": False, "unsupported": step.unsupported or state["draft"]}
         )
     made = {k: v for k, v in update.items() if k != "unsupported"}
-    return instead(made, {"grounded": True}) | answered(
+    return instead(o, made, {"grounded": True}) | answered(
         state["draft"], tools.contexts(state["kept"])
     )
 
@@ -1490,17 +1386,17 @@ def rungs_named(names: Sequence[str]) -> tuple[Rung, ...]:
     return tuple(r for r in RUNGS if r.name in names)
 
 
-def _layer_of(o: Oracle, rungs: Sequence[Rung]) -> _Layer:
+def _perfect(o: Oracle, rungs: Sequence[Rung]) -> Around:
     "What the nodes of a graph do where the stages of these rungs are perfect."
 
-    def layer(name: str, does: _Invoke, tools: Toolbox) -> _Invoke:
-        def run(state, config) -> dict:
+    def around(name: str, node: Node, tools: Toolbox) -> Node:
+        def run(state) -> dict:
             if _human_rewrite in (r.after for r in rungs):
                 state = _with_query(o, name, state)
             drafts = name in o.drafting and any(r.after is None for r in rungs)
             written = _reference_answer(o, state, tools) if drafts else None
             if written is None:
-                update = does(state, config)
+                update = node(state)
             else:
                 beside = {k: v for k, v in o.drafting[name].items() if k not in state}
                 update = {
@@ -1515,34 +1411,25 @@ def _layer_of(o: Oracle, rungs: Sequence[Rung]) -> _Layer:
 
         return run
 
-    return layer
+    return around
 
 # %% ../../nbs/6_runs/01_forks.ipynb #7c0a3155
-class Climbing(Forking):
-    "Takes up the turns of a run with some stages made perfect."
-
-    def __init__(
-        self,
-        run: Run | str | Path,
-        gold: Mapping[str, Gold],
-        rungs: Sequence[Rung],
-        right: Right = lambda task_id, draft: None,  # for the perfect check
-        **how,  # tasks, index, models, calls: see Forking
-    ):
-        run = as_run(run)
-        known, kinds = (
-            {i: gold[i] for i in run.trajectories if i in gold},
-            _kinds_of(run.trajectories.values()),
-        )
-        added = _added_by(run.trajectories.values())
-        drafting = {
-            n: {k: type(v)() for k, v in added[n].items()} for n in _leaving(kinds, Drafted)
-        }
-        o = Oracle(known, right, frozenset(_leaving(kinds, Retrieved)), drafting)
-        name = f"oracle:{'+'.join(r.name for r in rungs)}:{_gold_digest(known)}"
-        super().__init__(run, name, _layer_of(o, rungs), **how)
-        if gold_passages in (r.after for r in rungs):
-            self.retriever = WithGold(self.retriever, known)
+def oracle(
+    run: Run,
+    gold: Mapping[str, Gold],
+    rungs: Sequence[Rung],
+    right: Right = lambda task_id, draft: None,  # for the perfect check
+) -> Intervention:
+    "Some stages of a run made perfect."
+    turns = run.trajectories.values()
+    known = {i: gold[i] for i in run.trajectories if i in gold}
+    kinds, added = _kinds_of(turns), _added_by(turns)
+    drafting = {n: {k: type(v)() for k, v in added[n].items()} for n in _leaving(kinds, Drafted)}
+    derived = system_of_run(run).derived
+    o = Oracle(known, right, derived, frozenset(_leaving(kinds, Retrieved)), drafting)
+    shows = any(r.after is gold_passages for r in rungs)
+    name = f"oracle:{'+'.join(r.name for r in rungs)}:{_gold_digest(known)}"
+    return Intervention(name, (_perfect(o, rungs),), shown=known if shows else {})
 
 # %% ../../nbs/6_runs/01_forks.ipynb #1a302749
 _NEEDS = {
@@ -1575,21 +1462,11 @@ def climb(
     folder: str | Path,  # of the new runs: one folder each
     gold: Mapping[str, Gold],
     right: Right = lambda task_id, draft: None,  # whether a draft is right, for the perfect check
-    tasks: Sequence[Task] = (),  # (): those that the run keeps
-    index: str | Path | None = None,  # that it was made with
-    models: Models | None = None,
     rungs: Sequence[Rung] = RUNGS,
-    minutes: float | None = None,  # start no new turn after so long, in each
-    limit: int | None = None,  # only the first so many turns
-    progress: bool = True,
+    **how,  # tasks, index, models, minutes, limit, progress: see `intervene`
 ) -> dict[str, Run]:  # "human rewrite", ..., "up to gold passages", ...
     "The ladder of a run."
-    run, folder = as_run(run), Path(folder)
-    models, out = models or Models(settings_of_run(run, system_of_run(run))), {}
-    for name, some in _steps_of_ladder(run, gold, rungs).items():
-        how = {"tasks": tasks, "index": index, "models": models, "calls": _sibling_calls(folder)}
-        with Climbing(run, gold, some, right, **how) as player:
-            out[name] = replay_run(
-                player, folder / folder_of(name), minutes=minutes, limit=limit, progress=progress
-            )
-    return out
+    run = as_run(run)
+    steps = _steps_of_ladder(run, gold, rungs).items()
+    wanted = {name: oracle(run, gold, some, right) for name, some in steps}
+    return intervene(run, folder, wanted, **how)

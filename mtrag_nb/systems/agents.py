@@ -911,6 +911,10 @@ AGENTS = System(
     retries=lambda settings: settings.own.rounds,
     paper="agents",
     variants={"published": PUBLISHED},
+    derived={
+        "queries": ("query", lambda query: [query]),
+        "grades": ("kept", lambda ids: dict.fromkeys(ids, 1.0)),
+    },
     mechanisms=(
         Mechanism(
             "wordings",

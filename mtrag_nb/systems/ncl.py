@@ -852,6 +852,7 @@ NCL = System(
     retries=lambda settings: settings.own.max_retries,
     paper="ncl",
     variants={"published": PUBLISHED},
+    derived={"answerable": ("passed", bool)},
     mechanisms=(
         Mechanism(
             "rewrite",

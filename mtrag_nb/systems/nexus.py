@@ -601,6 +601,7 @@ NEXUS = System(
     retries=lambda settings: settings.own.rounds + settings.own.retry,
     paper="nexus",
     variants={"published": PUBLISHED},
+    derived={"weights": ("kept", lambda ids: dict.fromkeys(ids, 1.0))},
     mechanisms=(
         Mechanism(
             "rewrite", "the question as it was put", {"stages.rewrite": "never"}, ("rewrite",)

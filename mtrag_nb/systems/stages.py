@@ -693,6 +693,7 @@ class Toolbox:
     web: Web | None = (
         None  # what is searched for where the documents do not suffice, by systems that do; None: nothing
     )
+    around: tuple[Callable, ...] = ()  # what lies around every node, innermost first (`Around`)
 
     @property
     def stages(self) -> StageSettings:

@@ -49,12 +49,12 @@ from ..models.chat import ChatModel, Sampling
 from .stages import Toolbox
 
 # %% auto #0
-__all__ = ['ENDING', 'START', 'END', 'Work', 'MACHINE', 'DECLINED', 'GRADE_OFF', 'CHECK_OFF', 'said', 'beyond', 'read_value',
-           'hints_of', 'update_of', 'TurnState', 'new_graph', 'NodeError', 'as_node', 'Mechanism', 'Departure',
-           'System', 'unlike_paper', 'own_setting', 'Departures', 'departures', 'run_turn', 'take_turn', 'draw_graph',
-           'rewrite_node', 'retrieve_node', 'grade_node', 'seed_for', 'drafted', 'generate_node', 'answered', 'refuse',
-           'check_node', 'retry_node', 'after_check', 'TurnTooLong', 'TimedChat', 'Deadline', 'as_asked', 'keep_all',
-           'let_pass']
+__all__ = ['ENDING', 'START', 'END', 'Work', 'Node', 'Around', 'MACHINE', 'DECLINED', 'GRADE_OFF', 'CHECK_OFF', 'said', 'beyond',
+           'read_value', 'hints_of', 'update_of', 'TurnState', 'new_graph', 'NodeError', 'as_node', 'Mechanism',
+           'Departure', 'System', 'unlike_paper', 'own_setting', 'Departures', 'departures', 'run_turn', 'take_turn',
+           'draw_graph', 'rewrite_node', 'retrieve_node', 'grade_node', 'seed_for', 'drafted', 'generate_node',
+           'answered', 'refuse', 'check_node', 'retry_node', 'after_check', 'TurnTooLong', 'TimedChat', 'Deadline',
+           'as_asked', 'keep_all', 'let_pass']
 
 # %% ../../nbs/5_systems/01_system.ipynb #1103060c
 _SAYS: dict[type[Step], Callable[[Step], dict]] = {  # kind -> what it says of the state
@@ -171,6 +171,10 @@ class NodeError(MTRAGError):
 
 # %% ../../nbs/5_systems/01_system.ipynb #0d06b666
 Work = Callable[[TurnState, Toolbox], tuple[dict, Step]]
+Node = Callable[[TurnState], dict]  # a state -> what is put there, the step on the record included
+Around = Callable[
+    [str, Node, Toolbox], Node
+]  # a node's name, the node, tools -> what is done in its place
 
 
 def as_node(
@@ -178,11 +182,9 @@ def as_node(
     work: Work,
     tools: Toolbox,
 ) -> Callable[[TurnState], dict]:
-    "A LangGraph node that puts its step on the record."
+    "A LangGraph node that puts its step on the record; around it lies what the tools bring."
 
-    def run(
-        state,
-    ) -> dict:  # not annotated: LangGraph would hand it the annotated type's keys only, and a system may have more
+    def run(state) -> dict:
         calls, start = Calls(), time.perf_counter()
         try:
             with kept_if_usable():
@@ -202,7 +204,15 @@ def as_node(
             ],
         }
 
-    return run
+    node = run
+    for around in tools.around:
+        node = around(name, node, tools)
+
+    # not annotated: LangGraph would hand it the annotated type's keys only, and a system may have more
+    def surrounded(state) -> dict:
+        return node(state)
+
+    return surrounded
 
 # %% ../../nbs/5_systems/01_system.ipynb #dda052e5
 @dataclass(frozen=True)
@@ -287,6 +297,9 @@ class System:
         default_factory=dict
     )  # name -> what is done otherwise there
     mechanisms: tuple[Mechanism, ...] | None = None  # None: found by the kinds of its steps
+    derived: Mapping[str, tuple[str, Callable]] = field(
+        default_factory=dict
+    )  # key of its own state -> the shared key ("passed": a verdict) that decides it, and how
     paper: str = ""  # the profile that has the models and settings of its paper, which the variants go on from; "": there is none
     base: str = ""  # of a variant: that profile; everything but MACHINE comes from it, whichever profile is asked for
     changes: Mapping[str, object] = field(
@@ -371,6 +384,15 @@ class System:
             and settings.chat.url
             and name in self.own_defaults(settings)
         )
+
+    def surrounded(self, name: str, *around: Around, about: str = "") -> System:
+        "The system with something around its nodes; the name is recorded."
+
+        def build(tools: Toolbox):
+            return self.build(replace(tools, around=(*around, *tools.around)))
+
+        about = f"{self.about}; {about or name}"
+        return replace(self, name=f"{self.name}+{name}", build=build, about=about)
 
     def toolbox(self, tools: Toolbox) -> Toolbox:
         "A toolbox with all that is this system's own filled in: settings, prompts, what its paper fixes."
