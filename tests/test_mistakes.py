@@ -20,7 +20,7 @@ import pytest
 from mtrag_nb.app.cli import COMMANDS, main
 from mtrag_nb.core.settings import load_settings
 from mtrag_nb.data.mtrag import sample_corpus, sample_dir
-from mtrag_nb.models import calls
+from mtrag_nb.models.calls import Models
 from mtrag_nb.models.chat import ScriptedChat, first_sentence
 from mtrag_nb.models.embed import HashEmbedder
 from mtrag_nb.systems import registry
@@ -113,13 +113,13 @@ def workplace(tmp_path_factory) -> Iterator[None]:
     "A folder with an index, a run with scores, a library and files that are none; no command may have changed them at the end."
     folder = tmp_path_factory.mktemp("mistakes")
 
-    def scripted(settings):
-        return models(settings, chat=ScriptedChat(first_sentence), embedder=HashEmbedder(64))
+    def with_script(self, settings):
+        make(self, settings, chat=ScriptedChat(first_sentence), embedder=HashEmbedder(64))
 
-    models = calls.Models
+    make = Models.__init__
     with pytest.MonkeyPatch.context() as patched, read_only(folder / "locked"):
         patched.chdir(folder)
-        patched.setattr(calls, "Models", scripted)
+        patched.setattr(Models, "__init__", with_script)
         # a command looks for systems in all installed packages: here that would be most of its time
         patched.setattr(registry, "entry_points", cache(registry.entry_points))
         shutil.copy(sample_dir() / SAMPLE, SAMPLE)
@@ -129,7 +129,8 @@ def workplace(tmp_path_factory) -> Iterator[None]:
             (Path("files") / name).write_bytes(data)
         score = ["score", DONE, "--encoder", "none"]
         for argv in (INGEST, [*RUN, DONE], score, [*ADD, LIBRARY]):
-            assert outcome(*argv)[0] == 0, argv
+            code, lines = outcome(*argv)
+            assert code == 0, lines
         before = checksums()
         yield
         assert checksums() == before, "a command changed a file that it was only to read"
