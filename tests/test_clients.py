@@ -249,7 +249,7 @@ def ask(http: httpx.Client, asked: Asked, conversation: str) -> dict:
 
 
 def converse(http: httpx.Client, talk: int) -> dict[Asked, dict]:
-    "Ten questions, one after the other; the replies that came."
+    "Ten questions, one after the other; the replies."
     replies, conversation = {}, ""
     for asked in (Asked(talk, n) for n in range(10)):
         if asked.fault == "gone":
