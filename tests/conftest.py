@@ -1,8 +1,11 @@
-"The tests are offline, and each uses one thread: two busy threads on a busy core are slower than one."
+"""The tests are offline, and each uses one thread: two busy threads on a busy core are slower than one. Hypothesis draws the same
+examples on every machine, and takes as long as it takes."""
 
 import os
 import sys
 from pathlib import Path
+
+from hypothesis import settings
 
 ROOT = Path(__file__).resolve().parents[1]
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -11,3 +14,5 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 for folder in (ROOT, ROOT / "tools"):
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
+settings.register_profile("same everywhere", derandomize=True, database=None, deadline=None)
+settings.load_profile("same everywhere")

@@ -1,0 +1,352 @@
+"""Existing chat clients talk to the systems; many conversations at once lose and mix nothing; what was asked is a run that can
+be reported on. The service is the real one behind a real server, the model is a script. A longer crowd: `make serve-load`."""
+
+import json
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import pytest
+
+from mtrag_nb.app.cli import main
+from mtrag_nb.core.record import Run, Trajectory
+from mtrag_nb.core.settings import load_settings
+from mtrag_nb.core.types import Task
+from mtrag_nb.models.calls import Models
+from mtrag_nb.models.chat import ScriptedChat, first_sentence
+from mtrag_nb.models.embed import HashEmbedder
+from mtrag_nb.serve.api import make_app, rules_of, serving
+from mtrag_nb.serve.serve import home_page
+from mtrag_nb.serve.service import Service
+from mtrag_nb.show.browser import CaseBrowser
+from mtrag_nb.systems.registry import SYSTEMS
+
+DOG = "How much is a dog on the ferry?"
+
+
+def about(prompt) -> str:
+    "The first sentence of the documents, and the question's own word; a question with BREAK breaks the model."
+    text = prompt.messages[-1][1]
+    if "BREAK" in text:
+        raise OSError("an injected fault")
+    own = f" It is about {text.rpartition('word-')[2].split('?')[0]}." if "word-" in text else ""
+    return first_sentence(prompt) + own
+
+
+class Wordwise(ScriptedChat):
+    "A script that writes word by word, slowly enough that others ask meanwhile."
+
+    def generate(
+        self, prompts, max_new_tokens, temperature=0.0, seed=0, stop=(), told=lambda i, text: None
+    ):
+        replies = super().generate(prompts, max_new_tokens, temperature, seed, stop)
+        time.sleep(0.01)
+        for i, reply in enumerate(replies):
+            words = reply.text.split()
+            for n in range(1, len(words) + 1):
+                told(i, " ".join(words[:n]))
+        return replies
+
+
+@dataclass(frozen=True)
+class Started:
+    "A service that answers at an address, and a client of it."
+
+    service: Service
+    url: str
+    http: httpx.Client
+
+    def runs(self) -> list[Run]:
+        return [Run(folder) for folder in sorted((self.service.folder / "runs").iterdir())]
+
+    def turns(self) -> dict[str, Trajectory]:
+        "Every turn on record."
+        return {i: t for run in self.runs() for i, t in run.trajectories.items()}
+
+    def tasks(self) -> dict[str, Task]:
+        "Every turn that was begun."
+        return {i: t for run in self.runs() for i, t in run.tasks.items()}
+
+
+@contextmanager
+def started(folder: Path) -> Iterator[Started]:
+    "A service over two documents."
+    models = Models(load_settings(), Wordwise(about), HashEmbedder())
+    service = Service(folder / "library", folder / "served", system="naive", models=models)
+    rules = rules_of(service, per_minute=1e9)
+    documents = {
+        "fees.md": b"# Fees\n\nA dog costs four crowns on the ferry.",
+        "hours.md": b"# Hours\n\nThe ferry leaves at seven.",
+    }
+    with (
+        serving(make_app(service, rules, *home_page())) as url,
+        httpx.Client(base_url=url, timeout=120) as http,
+    ):
+        for document in documents.items():
+            assert http.post("/api/upload", files={"file": document}).status_code == 200
+        yield Started(service, url, http)
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory) -> Iterator[Started]:
+    with started(tmp_path_factory.mktemp("clients")) as found:
+        yield found
+
+
+# OpenAI's client
+
+
+SAY = [
+    {"role": "system", "content": "You are a pirate."},
+    {"role": "user", "content": DOG},
+]
+
+
+@pytest.fixture
+def openai(here):
+    "OpenAI's client."
+    package = pytest.importorskip("openai")
+    return package.OpenAI(base_url=f"{here.url}/v1", api_key="none is needed here", max_retries=0)
+
+
+def test_openai_lists_every_system_as_a_model(openai):
+    assert [m.id for m in openai.models.list()] == list(SYSTEMS)
+    assert [openai.models.retrieve(s).id for s in SYSTEMS] == list(SYSTEMS)
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_openai_reads_the_same_answer_whole_and_in_pieces(system, openai):
+    create = openai.chat.completions.create
+    whole = create(model=system, messages=SAY, temperature=0.7)
+    usage = {"include_usage": True}
+    pieces = list(create(model=system, messages=SAY, stream=True, stream_options=usage))
+    text = "".join(p.choices[0].delta.content or "" for p in pieces if p.choices)
+    assert whole.choices[0].finish_reason == "stop"
+    assert whole.mtrag["outcome"]
+    assert text == whole.choices[0].message.content
+    assert pieces[-1].usage.total_tokens >= 0
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_openai_raises_an_error_that_names_the_node_and_not_the_cause(stream, openai):
+    from openai import APIError
+
+    breaking = [{"role": "user", "content": "BREAK"}]
+    with pytest.raises(APIError) as raised:
+        list(openai.chat.completions.create(model="naive", messages=breaking, stream=stream))
+    assert "generate" in str(raised.value)
+    assert "an injected fault" not in str(raised.value)
+
+
+def test_openai_asks_once_although_it_may_retry(openai, here):
+    from openai import InternalServerError
+
+    breaking = [{"role": "user", "content": "BREAK once"}]
+    with pytest.raises(InternalServerError):
+        retrying = openai.with_options(max_retries=2)
+        retrying.chat.completions.create(model="naive", messages=breaking)
+    assert sum("BREAK once" in t.question for t in here.turns().values()) == 1
+
+
+@pytest.mark.parametrize(
+    "request_, error",
+    [
+        ({"model": "gpt-4"}, "NotFoundError"),
+        ({"model": "naive", "n": 3}, "UnprocessableEntityError"),
+    ],
+)
+def test_openai_raises_its_own_exception_with_a_message(request_, error, openai):
+    kind = getattr(pytest.importorskip("openai"), error)
+    with pytest.raises(kind) as raised:
+        openai.chat.completions.create(messages=SAY, **request_)
+    assert raised.value.body["message"]
+
+
+def test_llama_index_reads_the_same_answer_three_ways(here):
+    "It wants another version of OpenAI's client than the rest, so it is an extra of its own (`clients`)."
+    like = pytest.importorskip("llama_index.llms.openai_like")
+    from llama_index.core.llms import ChatMessage
+
+    address = {"api_base": f"{here.url}/v1", "api_key": "x"}
+    llm = like.OpenAILike(model="naive", is_chat_model=True, max_retries=0, **address)
+    messages = [ChatMessage(role="user", content=DOG)]
+    whole = llm.chat(messages).message.content
+    assert "four crowns" in whole
+    assert whole == "".join(p.delta or "" for p in llm.stream_chat(messages))
+    assert whole == llm.complete(DOG).text
+
+
+def test_a_draft_is_streamed_while_it_is_written(here):
+    "A question that was asked before is replayed from the call record, and then nothing is written: so this one is new."
+    question = {"question": "How much is a large dog on the ferry?"}
+    events = {"accept": "text/event-stream"}
+    with here.http.stream("POST", "/api/query", json=question, headers=events) as reply:
+        lines = [line for line in reply.iter_lines() if line]
+    kinds = [line.partition(": ")[2] for line in lines if line.startswith("event")]
+    assert "writing" in kinds
+    assert kinds[-1] == "reply" and kinds.count("reply") == 1
+    assert here.http.get("/api/status").json()["progress"]
+
+
+# A crowd: twelve conversations of ten questions at once, each by all three ways in turn, one question in ten broken, by the model
+# or by a client that hangs up. Each question has a word of its own, so that an answer to another would be seen.
+
+
+@dataclass(frozen=True)
+class Asked:
+    "One question of the crowd."
+
+    talk: int
+    n: int
+
+    @property
+    def word(self) -> str:
+        return f"t{self.talk}q{self.n}"
+
+    @property
+    def fault(self) -> str:
+        if self.n != 3:
+            return ""
+        return ("model", "gone")[(self.talk + self.n) % 2]
+
+    @property
+    def text(self) -> str:
+        return f"What is word-{self.word}?" + " BREAK" * (self.fault == "model")
+
+    @property
+    def way(self) -> str:
+        return ("plain", "stream", "chat")[self.n % 3]
+
+
+def last_event(reply: httpx.Response) -> dict:
+    return json.loads(reply.text.strip().rpartition("data: ")[2])
+
+
+def hang_up(http: httpx.Client, asked: Asked) -> None:
+    "Ask, and leave after the first line."
+    question = {"question": asked.text, "stream": True}
+    with http.stream("POST", "/api/query", json=question) as reply:
+        next(reply.iter_lines())
+
+
+def ask(http: httpx.Client, asked: Asked, conversation: str) -> dict:
+    "The reply to a question, or its error."
+    if asked.way == "chat":
+        body = {"model": "naive", "messages": [{"role": "user", "content": asked.text}]}
+        reply = http.post("/v1/chat/completions", json=body)
+    else:
+        body = {"question": asked.text, "conversation_id": conversation}
+        reply = http.post("/api/query", json=body | {"stream": asked.way == "stream"})
+    if asked.way == "stream":
+        return last_event(reply)
+    if reply.status_code == 500:
+        return reply.json()["error"]
+    return reply.json()["mtrag"] if asked.way == "chat" else reply.json()
+
+
+def converse(http: httpx.Client, talk: int) -> dict[Asked, dict]:
+    "Ten questions, one after the other; the replies."
+    replies, conversation = {}, ""
+    for asked in (Asked(talk, n) for n in range(10)):
+        if asked.fault == "gone":
+            hang_up(http, asked)
+            continue
+        replies[asked] = ask(http, asked, conversation)
+        conversation = replies[asked].get("conversation_id", "") or conversation
+    return replies
+
+
+@dataclass(frozen=True)
+class Crowd:
+    "A service that answered a crowd, now closed, and the replies."
+
+    there: Started
+    replies: dict[Asked, dict]
+
+    def answered(self) -> dict[Asked, dict]:
+        return {asked: reply for asked, reply in self.replies.items() if not asked.fault}
+
+
+@pytest.fixture(scope="module")
+def crowd(tmp_path_factory) -> Crowd:
+    with started(tmp_path_factory.mktemp("crowd")) as there, ThreadPoolExecutor(12) as pool:
+        assert there.http.post("/api/query", json={"question": DOG}).status_code == 200
+        talks = pool.map(lambda talk: converse(there.http, talk), range(12))
+        replies = {asked: reply for talk in talks for asked, reply in talk.items()}
+    return Crowd(there, replies)
+
+
+def test_everybody_in_a_crowd_gets_the_own_answer(crowd):
+    answered = crowd.answered()
+    assert len(answered) == 108
+    assert all(r["answer"].endswith(f"It is about {a.word}.") for a, r in answered.items())
+    assert len({r["trajectory_id"] for r in answered.values()}) == 108
+
+
+def test_what_breaks_in_a_crowd_names_the_node(crowd):
+    broken = [reply for asked, reply in crowd.replies.items() if asked.fault == "model"]
+    assert len(broken) == 6 and {r["node"] for r in broken} == {"generate"}
+
+
+def test_a_crowd_shares_batches(crowd):
+    assert max(crowd.there.service.batches.batches) > 1
+
+
+def test_the_record_of_a_crowd_has_every_turn_as_it_was_replied(crowd):
+    "Also the turns of those who hung up."
+    turns, tasks = crowd.there.turns(), crowd.there.tasks()
+    questions = {t.question for t in turns.values()}
+    asked = [Asked(talk, n) for talk in range(12) for n in range(10)]
+    assert set(turns) == set(tasks) and len(turns) == 121
+    assert questions == {DOG, *(a.text for a in asked)}
+    assert all(turns[r["trajectory_id"]].answer == r["answer"] for r in crowd.answered().values())
+
+
+def test_a_turn_of_a_crowd_has_the_history_of_its_own_conversation(crowd):
+    tasks = crowd.there.tasks()
+    for asked, reply in crowd.answered().items():
+        history = tasks[reply["trajectory_id"]].history
+        assert all(f"t{asked.talk}q" in turn.text for turn in history)
+
+
+def test_the_conversations_of_a_crowd_keep_the_replies(crowd):
+    talks = crowd.there.service.talks
+    lines = [line["reply"] for i in talks.known for line in talks.lines(i)]
+    kept = {reply["trajectory_id"]: reply for reply in lines}
+    assert set(kept) == set(crowd.there.turns())
+    assert all(kept[r["trajectory_id"]] == r for r in crowd.answered().values())
+
+
+def test_only_the_injected_faults_are_on_record(crowd):
+    faults = [t for t in crowd.there.turns().values() if t.failed]
+    assert faults and {t.error.node for t in faults} == {"generate"}
+    assert all("BREAK" in t.question for t in faults)
+
+
+# What users asked is a run like any other, without gold: nobody knows what the answers should have been.
+
+
+@pytest.fixture(scope="module")
+def folder(crowd) -> Path:
+    "The run of a crowd."
+    return max(crowd.there.runs(), key=lambda run: len(run.trajectories)).folder
+
+
+def test_what_users_asked_is_reported_on(folder, tmp_path):
+    assert main(["report", str(folder), "--out", str(tmp_path / "report.html")]) == 0
+    assert folder.name in (tmp_path / "report.html").read_text(encoding="utf-8")
+
+
+def test_what_users_asked_is_browsed(folder, crowd):
+    browser = CaseBrowser(folder, labels=crowd.there.service.folder / "labels.jsonl")
+    assert len(browser.found) == len(Run(folder).trajectories) > 100
+    assert DOG in browser.static_html()
+
+
+def test_what_users_asked_has_predictions_where_it_was_answered(folder):
+    lines = (folder / "predictions.jsonl").read_text(encoding="utf-8").splitlines()
+    assert len(lines) == sum(not t.failed for t in Run(folder).trajectories.values())

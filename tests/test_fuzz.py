@@ -1,0 +1,733 @@
+"""What comes from outside may be broken: malformed files, odd replies, a server that is wrong, a run that was cut off. Nothing of
+it may end in a traceback, and nothing wrong may be taken for right. A wrong value is tested in every place of a valid file; where a
+file is cut and what a text may be, hypothesis draws."""
+
+import copy
+import gzip
+import io
+import json
+import os
+import shutil
+import threading
+import time
+import zipfile
+from collections import Counter
+from collections.abc import Callable, Iterator
+from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import product
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mtrag_nb.core.files import read_jsonl
+from mtrag_nb.core.record import Run
+from mtrag_nb.core.settings import ModelSpec, load_settings
+from mtrag_nb.core.text import Label, parse_verdict
+from mtrag_nb.core.types import DataError, Passage, ServerError, Task
+from mtrag_nb.data.mtrag import (
+    read_benchmark,
+    read_conversations,
+    read_corpus,
+    read_predictions,
+    read_qrels,
+    read_queries,
+    read_ratings,
+)
+from mtrag_nb.evaluate.judge import CONTAINS, HALLUCINATION, IDK_LABEL, SCORE, read_reply
+from mtrag_nb.models.calls import Models, RecordedChat
+from mtrag_nb.models.chat import ScriptedChat, chat
+from mtrag_nb.models.embed import HashEmbedder
+from mtrag_nb.models.server import ServerChat
+from mtrag_nb.runs.run import run_tasks
+from mtrag_nb.systems.baselines import NAIVE
+from mtrag_nb.systems.ncl import read_class
+from tests.support.replies import Reply, judge_replies, relation_replies, verdict_replies
+
+# Malformed files: one small valid file of each kind that the readers know
+
+
+TURNS = [
+    {"speaker": "user", "text": "Who runs it?"},
+    {"speaker": "agent", "text": "The council."},
+    {"speaker": "user", "text": "Since when?"},
+]
+PASSAGES = [
+    {"document_id": "p1", "text": "The council runs it.", "title": "Council"},
+    {"document_id": "p2", "text": "It began in 1960."},
+]
+TASK = {
+    "conversation_id": "c1",
+    "task_id": "c1<::>2",
+    "turn": "2",
+    "Collection": "govt",
+    "contexts": PASSAGES,
+    "input": TURNS,
+    "targets": [{"text": "Since 1960."}],
+    "Answerability": ["ANSWERABLE"],
+    "Multi-Turn": ["Follow-up"],
+    "Question Type": ["Factoid"],
+}
+PREDICTION = {
+    "task_id": "c1<::>2",
+    "contexts": [{"document_id": "p1", "score": 0.9}, {"document_id": "p2", "score": 0.5}],
+    "predictions": [{"text": "In 1960."}],
+}
+CONVERSATION = [
+    TURNS[0] | {"enrichments": {"Answerability": ["ANSWERABLE"]}},
+    TURNS[1] | {"contexts": [PASSAGES[0] | {"feedback": {"relevant": {"ann": {"value": "yes"}}}}]},
+]
+RATED = {
+    "documents": PASSAGES,
+    "tasks": [TASK | {"contexts": [{"document_id": "p1"}], "Turn": "2"}],
+    "evaluations": [
+        {
+            "task_id": "c1<::>2",
+            "model_id": "m",
+            "model_response": "In 1960.",
+            "annotations": {
+                "faithfulness": {"ann": {"value": "4"}, "bob": {"value": "3"}},
+                "rb_agg": {"scorer": {"value": 0.5}},
+            },
+        }
+    ],
+}
+VALID = {  # kind -> file name, its objects: lines, or the one value of a JSON file
+    "tasks": (
+        "tasks.jsonl",
+        [TASK, TASK | {"task_id": "c1<::>1", "turn": 1, "input": TURNS[:1]}],
+    ),
+    "corpus": (
+        "govt.jsonl",
+        [
+            {"_id": "p1", "text": "The council runs it.", "title": "Council", "url": "u"},
+            {"_id": "p2", "text": "In 1960."},
+        ],
+    ),
+    "queries": (
+        "queries.jsonl",
+        [
+            {"_id": "c1<::>1", "text": "|user|: Who runs it?"},
+            {"_id": "c1<::>2", "text": "|user|: Since when?"},
+        ],
+    ),
+    "predictions": (
+        "predictions.jsonl",
+        [PREDICTION, {"task_id": "c1<::>1", "prediction": "The council."}],
+    ),
+    "conversations": ("conversations.json", [[{"domain": "govt", "messages": CONVERSATION}]]),
+    "ratings": ("ratings.json", [RATED]),
+}
+WHOLE = ("conversations", "ratings")  # one JSON value, which has no line numbers
+
+
+def tasks_and_gold(path: Path) -> tuple:
+    found = read_benchmark(path, contexts=True)
+    return found.tasks, found.gold
+
+
+def answers(path: Path) -> list[tuple]:
+    return [(p.task_id, p.answer, p.contexts) for p in read_predictions(path).values()]
+
+
+READERS: dict[str, Callable[[Path], object]] = {
+    "tasks": tasks_and_gold,
+    "corpus": lambda path: list(read_corpus(path, domain="govt")),
+    "queries": read_queries,
+    "predictions": answers,
+    "conversations": partial(read_conversations, ids=["c1"]),
+    "ratings": read_ratings,
+    "qrels": read_qrels,
+}
+every_kind = pytest.mark.parametrize("kind", VALID)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    return tmp_path_factory.mktemp("fuzz")
+
+
+def valid_lines(kind: str) -> list[str]:
+    return [json.dumps(o) for o in VALID[kind][1]]
+
+
+def as_bytes(lines: list[str]) -> bytes:
+    return "".join(f"{line}\n" for line in lines).encode("utf-8", "surrogatepass")
+
+
+def valid_bytes(kind: str) -> bytes:
+    return as_bytes(valid_lines(kind))
+
+
+def reading(folder: Path, kind: str, data: bytes, ending: str = "") -> object:
+    "What the reader of a kind makes of a file: its content, or an error that names file, place and remedy."
+    path = folder / (VALID[kind][0] + ending if kind in VALID else "qrels.tsv")
+    path.write_bytes(data)
+    try:
+        return READERS[kind](path)
+    except DataError as e:
+        assert str(e.path) == str(path) and e.remedy, e
+        assert e.line or ending or kind in WHOLE or not data, e
+        return DataError
+
+
+@every_kind
+def test_a_valid_file_is_read(kind, folder):
+    assert reading(folder, kind, valid_bytes(kind)) not in (DataError, [], {})
+
+
+# Each value, however deep, is exchanged for values of other kinds, or its key is there twice. What would be another valid value is
+# left out: an empty list of contexts is a task without passages. Some values are written as no JSON library would.
+
+
+RAW = {
+    "@nan@": "NaN",
+    "@inf@": "-Infinity",
+    "@huge@": "9" * 5000,
+    "@1e400@": "1e400",
+    "@deep@": "[" * 1000 + "]" * 1000,
+    "@wide@": "[" * 150 + "]" * 150,
+}
+HALF = "\ud800 half"  # half a character
+FREE = ("Question Type", "title", "url")  # any words will do
+MAY_BE_MISSING = ("title", "url", "Answerability", "Multi-Turn", "Question Type")
+ODD_BY_KEY: dict[tuple[str, ...], list] = {
+    ("document_id", "_id", "task_id", "model_id"): ["", " p", "p\tq", None],
+    ("turn", "Turn", "score", "value"): ["", "x", None, [], "²"],
+    ("turn", "Turn", "value"): [-99],
+    ("Answerability", "Multi-Turn", "speaker"): ["MAYBE", ["MAYBE", "MAYBE"]],
+    ("domain", "Collection"): [" any name", ["MAYBE", "MAYBE"]],
+}
+
+
+def places(value: object, before: tuple = ()) -> Iterator[tuple[tuple, object]]:
+    "Each value inside a value, behind the path to it."
+    inner = enumerate(value) if isinstance(value, list) else ()
+    for key, v in value.items() if isinstance(value, dict) else inner:
+        yield (*before, key), v
+        yield from places(v, (*before, key))
+
+
+def odd_values(key: object, value: object) -> list:
+    "What may not stand in the place of a value."
+    odd = [True, *RAW]
+    odd += ["x", [1]] if isinstance(value, dict) else [{"x": 1}]
+    odd += ["@", [None], [7], [[]]] if isinstance(value, list) else [["x", 3]]
+    if isinstance(value, str) and key not in ("turn", "Turn"):
+        odd += [7, HALF]
+    for keys, more in ODD_BY_KEY.items():
+        odd += more if key in keys else []
+    if key in FREE:
+        return [v for v in odd if v in (*RAW, HALF) or not isinstance(v, (list, str))]
+    return odd
+
+
+def exchanged(value: object, path: tuple, new: object) -> object:
+    "A copy with another value at a path; ... takes it out."
+    made = copy.deepcopy(value)
+    at = made
+    for key in path[:-1]:
+        at = at[key]
+    if new is ...:
+        del at[path[-1]]
+    else:
+        at[path[-1]] = new
+    return made
+
+
+def as_line(value: object) -> str:
+    "JSON, with what JSON does not know."
+    line = json.dumps(value)
+    for mark, raw in RAW.items():
+        line = line.replace(f'"{mark}"', raw)
+    return line
+
+
+@every_kind
+def test_another_value_is_an_error_wherever_it_stands(kind, folder):
+    "A label or a text that is not a number is one that is missing: it must read as if it were not there."
+    first, *rest = VALID[kind][1]
+    right = reading(folder, kind, valid_bytes(kind))
+    wrong, rest = [], [json.dumps(o) for o in rest]
+    for path, value in places(first):
+        for odd in odd_values(path[-1], value):
+            expected = [DataError, right]
+            if path[-1] in MAY_BE_MISSING and odd in ("@nan@", "@inf@"):
+                lines = [json.dumps(exchanged(first, path, ...)), *rest]
+                expected.append(reading(folder, kind, as_bytes(lines)))
+            lines = [as_line(exchanged(first, path, odd)), *rest]
+            if reading(folder, kind, as_bytes(lines)) not in expected:
+                wrong.append((path, odd))
+    assert not wrong
+
+
+@every_kind
+def test_a_key_that_is_there_twice_is_an_error(kind, folder):
+    first, *rest = VALID[kind][1]
+    right = reading(folder, kind, valid_bytes(kind))
+    for path, value in places(first):
+        if isinstance(path[-1], str) and path[-1] not in ("title", "url"):
+            again = f"{json.dumps(value)}, {json.dumps(path[-1])}: {json.dumps(value)}"
+            twice = json.dumps(exchanged(first, path, "@twice@")).replace('"@twice@"', again)
+            data = as_bytes([twice, *map(json.dumps, rest)])
+            assert reading(folder, kind, data) in (DataError, right), path
+
+
+ANY_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=4,
+)
+
+
+@every_kind
+@given(data=st.data())
+def test_no_value_ends_in_a_traceback(kind, folder, data):
+    first, *rest = VALID[kind][1]
+    path = data.draw(st.sampled_from([path for path, _ in places(first)]))
+    lines = [exchanged(first, path, data.draw(ANY_JSON)), *rest]
+    reading(folder, kind, as_bytes([json.dumps(line) for line in lines]))
+
+
+# Files that are broken as files
+
+
+OTHER_LINES = ("[1]", "7", '"x"', "null", "{", "}{", "not JSON", "{'a': 1}", "\x00", "<html>", "{}")
+
+
+@every_kind
+@pytest.mark.parametrize("line", [*OTHER_LINES, '{"a": 1}}', "NaN"])
+def test_another_line_is_an_error(kind, line, folder):
+    assert reading(folder, kind, as_bytes([line, *valid_lines(kind)[1:]])) is DataError
+
+
+@every_kind
+def test_a_line_twice_is_an_error(kind, folder):
+    lines = valid_lines(kind)
+    assert reading(folder, kind, as_bytes([*lines, lines[0]])) is DataError
+
+
+@every_kind
+@settings(max_examples=20)
+@given(data=st.data())
+def test_a_torn_line_is_an_error(kind, folder, data):
+    first, *rest = valid_lines(kind)
+    torn = first[: data.draw(st.integers(1, len(first) - 1))]
+    assert reading(folder, kind, as_bytes([torn, *rest])) is DataError
+
+
+@every_kind
+@settings(max_examples=20)
+@given(data=st.data(), byte=st.sampled_from([b"\xff", b"\xe9", b"\xc3"]))
+def test_what_is_not_utf8_is_an_error(kind, byte, folder, data):
+    whole = valid_bytes(kind)
+    at = data.draw(st.integers(0, len(whole)))
+    assert reading(folder, kind, whole[:at] + byte + whole[at:]) is DataError
+
+
+@every_kind
+def test_utf16_is_an_error(kind, folder):
+    assert reading(folder, kind, b"\xff\xfe" + valid_bytes(kind).decode().encode("utf-16-le")) is (
+        DataError
+    )
+
+
+@every_kind
+@pytest.mark.parametrize("blank", [b"\n", b"   \n"])
+def test_blank_lines_and_line_ends_of_windows_change_nothing(kind, blank, folder):
+    whole = valid_bytes(kind)
+    right = reading(folder, kind, whole)
+    assert reading(folder, kind, blank + whole + blank) == right
+    assert reading(folder, kind, whole.replace(b"\n", b"\r\n")) == right
+
+
+@every_kind
+def test_an_empty_file_has_nothing_or_is_an_error(kind, folder):
+    assert reading(folder, kind, b"") in (DataError, [], {}, ((), {}))
+
+
+def zipped(data: bytes, name: str) -> bytes:
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as z:
+        z.writestr(zipfile.ZipInfo(name), data, zipfile.ZIP_DEFLATED)
+    return made.getvalue()
+
+
+@every_kind
+@pytest.mark.parametrize("ending", [".gz", ".zip"])
+@settings(max_examples=30)
+@given(data=st.data(), cut=st.booleans())
+def test_a_damaged_archive_reads_the_same_or_is_an_error(kind, ending, folder, data, cut):
+    whole = valid_bytes(kind)
+    packed = gzip.compress(whole, mtime=0) if ending == ".gz" else zipped(whole, VALID[kind][0])
+    at = data.draw(st.integers(0, len(packed) - 1))
+    rest = b"" if cut else bytes([packed[at] ^ 0xFF]) + packed[at + 1 :]
+    right = reading(folder, kind, whole)
+    assert reading(folder, kind, packed[:at] + rest, ending) in (DataError, right)
+
+
+IDS = (b"c1<::>1", b"", b" ", b"\xff", b"c 1 ", b"\xc2\xa0")
+GRADES = (b"1", b"", b"x", "²".encode(), b"--5", b"1.5", b"NaN", b"9" * 5000, b"1 ")
+ROWS = [row for row in product(IDS, IDS, GRADES) if row != (IDS[0], IDS[0], b"1")]
+
+
+def test_a_row_of_qrels_that_is_none_is_an_error(folder):
+    head = b"query-id\tcorpus-id\tscore\n"
+    found = {row: reading(folder, "qrels", head + b"\t".join(row) + b"\n") for row in ROWS}
+    assert not {row: f for row, f in found.items() if f not in (DataError, {})}
+
+
+# Replies that a model may write (tests/support/replies.py): a reading may be missing, it is never guessed or the opposite
+
+
+FIELDS = {
+    "Score": [SCORE],
+    "Hallucination": [HALLUCINATION, SCORE],
+    "Label": [IDK_LABEL],
+    "Contains the answer": [CONTAINS],
+}
+
+
+def read_verdict(reply: Reply) -> str | None:
+    verdict = parse_verdict(reply.text)
+    return None if verdict is Label.UNPARSED else verdict.value
+
+
+def read_field(reply: Reply) -> str | float | None:
+    return read_reply(reply.text, FIELDS[reply.field]).values[reply.field]
+
+
+def read_relation(reply: Reply) -> int | None:
+    return read_class(reply.text)
+
+
+PARSERS = {
+    "verdict": (read_verdict, verdict_replies),
+    "judge": (read_field, judge_replies),
+    "relation": (read_relation, relation_replies),
+}
+KINDS = [
+    (parser, kind)
+    for parser, (_, replies) in PARSERS.items()
+    for kind in dict.fromkeys(r.kind for r in replies())
+]
+
+
+@pytest.mark.parametrize("parser, kind", KINDS)
+def test_a_reply_is_read_as_it_states_or_not_at_all(parser, kind):
+    read, replies = PARSERS[parser]
+    found = [(read(r), r) for r in replies() if r.kind == kind]
+    assert found and not [(got, r) for got, r in found if got not in (None, r.label)]
+
+
+@pytest.mark.parametrize("parser", PARSERS)
+def test_few_replies_that_state_something_are_unread(parser):
+    read, replies = PARSERS[parser]
+    unread = sum(read(r) is None and r.label is not None for r in replies())
+    assert unread < 0.1 * len(replies())
+
+
+@given(st.text() | st.text("yesno 0123456789:/{}[]\"'.\n", max_size=60))
+def test_no_reply_ends_in_a_traceback(text):
+    parse_verdict(text)
+    read_class(text)
+    for fields in FIELDS.values():
+        read_reply(text, fields)
+
+
+# A server that is wrong
+
+
+def replied(
+    content: object = "RIGHT", ended: object = "stop", usage: object = ..., **message
+) -> dict:
+    "A reply as the interface has it."
+    counts = {"prompt_tokens": 3, "completion_tokens": 1} if usage is ... else usage
+    message = {"role": "assistant", "content": content, **message}
+    return {"choices": [{"message": message, "finish_reason": ended}], "usage": counts}
+
+
+def with_logprobs(logprobs: object) -> dict:
+    "A reply with log-probabilities of a prompt."
+    return {**replied(), "prompt_logprobs": logprobs}
+
+
+CALL = {"tool_calls": [{"function": {"name": "search", "arguments": "{}"}}]}
+NAN_TOKENS = b'{"choices": [{"message": {"content": "RIGHT"}}], "usage": {"prompt_tokens": NaN}}'
+NAN_LOGPROB = b'{"choices": [], "prompt_logprobs": [null, {"1": {"logprob": NaN}}]}'
+LOGPROBS = [None, {"1": {"logprob": -1.0}}, {"2": {"logprob": -0.5}}, {"3": {"logprob": -0.25}}]
+KEY = "sk-12345678-abcdefgh"
+# A mode is a reply, or its status, body and headers, or the name of what the handler does
+WRONG_REPLIES: dict[str, object] = {
+    "content null": replied(None),
+    "content empty": replied(""),
+    "content blank": replied(" \n"),
+    "content a list": replied([{"type": "text", "text": "RIGHT"}]),
+    "content a number": replied(7),
+    "content an object": replied({}),
+    "content filtered": replied("", "content_filter"),
+    "half of it filtered": replied("RIG", "content_filter"),
+    "tool call": replied(None, "tool_calls", **CALL),
+    "tool call and text": replied("RIGHT", "stop", **CALL),
+    "old function call": replied(None, "function_call"),
+    "thought only": replied(None, "length", reasoning_content="Let me see"),
+    "thought, then nothing": replied("", "stop", reasoning="Let me see"),
+    "cut off at once": replied("", "length"),
+    "refusal": replied(None, refusal="I will not."),
+    "ended by error": replied("RIG", "error"),
+    "ended by a list": replied("RIGHT", []),
+    "usage null inside": replied(usage={"prompt_tokens": None}),
+    "usage text": replied(usage={"prompt_tokens": "3"}),
+    "usage negative": replied(usage={"completion_tokens": -1}),
+    "usage a list": replied(usage=[1]),
+    "no choices": {"choices": []},
+    "choices null": {"choices": None},
+    "choices an object": {"choices": {}},
+    "choice a text": {"choices": ["RIGHT"]},
+    "message missing": {"choices": [{"text": "RIGHT"}]},
+    "error in 200": {"error": {"message": "overloaded"}},
+    "a list": [1],
+    "a text": "RIGHT",
+    "null": (200, b"null", {}),
+    "empty body": (200, b"", {}),
+    "HTML": (200, b"<html>RIGHT</html>", {}),
+    "half JSON": (200, b'{"choices": [{"message": {"content": "RIG', {}),
+    "not UTF-8": (200, b'{"choices": "\xff"}', {}),
+    "NaN": (200, NAN_TOKENS, {}),
+    "deep": (200, b"[" * 5000, {}),
+    "401 with the key": (401, f"unknown key: {KEY}".encode(), {}),
+    "404": (404, b"no model", {}),
+    "500": (500, b"boom", {}),
+    "closed connection": "close",
+    "slow drip": "drip",
+}
+WRONG_SCORES: dict[str, object] = {
+    "none": replied(),
+    "logprobs null": with_logprobs(None),
+    "logprobs empty": with_logprobs([]),
+    "one too few": with_logprobs(LOGPROBS[:3]),
+    "only the prompt's": with_logprobs(LOGPROBS[:2]),
+    "one too many": with_logprobs([*LOGPROBS, LOGPROBS[3]]),
+    "a token null": with_logprobs([*LOGPROBS[:3], None]),
+    "a token empty": with_logprobs([*LOGPROBS[:3], {}]),
+    "logprob null": with_logprobs([*LOGPROBS[:3], {"3": {"logprob": None}}]),
+    "logprob text": with_logprobs([*LOGPROBS[:3], {"3": {"logprob": "-1"}}]),
+    "logprob above 0": with_logprobs([*LOGPROBS[:3], {"3": {"logprob": 2.0}}]),
+    "another token": with_logprobs([*LOGPROBS[:3], {"9": {"logprob": -1.0}}]),
+    "not finite": (200, NAN_LOGPROB, {}),
+}
+ONCE_WRONG: dict[str, object] = {  # the next try is answered rightly
+    "429 with Retry-After": (429, b"slow down", {"Retry-After": "0"}),
+    "503": (503, b"warming up", {}),
+    "too slow": "sleep",
+}
+
+
+class Handler(BaseHTTPRequestHandler):
+    "Answers every prompt with an odd word as the mode says, and all others rightly."
+
+    mode: object = None
+    once = False  # whether the mode is over with the first try of a prompt
+    seen: list[str] = []
+
+    def do_POST(self):
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if self.path == "/tokenize":
+            tokens = [0, 1, 2, 3] if len(body["messages"]) > 1 else [0, 1]
+            return self.send(200, {"count": len(tokens), "tokens": tokens})
+        word = body["messages"][0]["content"]
+        again = word in self.seen
+        self.seen.append(word)
+        if self.mode is None or not word.startswith("odd") or self.once and again:
+            self.send(200, with_logprobs(LOGPROBS))
+        elif self.mode == "close":
+            self.connection.close()
+        elif self.mode == "sleep":
+            time.sleep(0.6)
+        elif self.mode == "drip":
+            self.drip()
+        else:
+            self.send(*(self.mode if isinstance(self.mode, tuple) else (200, self.mode)))
+
+    def send(self, status: int, body: object, headers: dict = {}):
+        data = body if isinstance(body, bytes) else json.dumps(body).encode()
+        self.send_response(status)
+        for name, value in {**headers, "Content-Length": str(len(data))}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(data)
+
+    def drip(self):
+        self.send_response(200)
+        self.end_headers()
+        for _ in range(20):
+            self.wfile.write(b" ")
+            self.wfile.flush()
+            time.sleep(0.05)
+
+    def handle_one_request(self):
+        try:
+            super().handle_one_request()
+        except (OSError, ValueError):
+            self.close_connection = True  # the client gave up, or the mode closed the connection
+
+    def log_message(self, *args):
+        pass
+
+    @classmethod
+    def set(cls, mode: object, once: bool = False) -> None:
+        cls.mode, cls.once, cls.seen = mode, once, []
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    "A server on this machine; what it does is set by its handler."
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/v1"
+        server.shutdown()
+
+
+class Client:
+    "Four prompts to a server, every second of them odd, on record."
+
+    def __init__(self, url: str, path: Path, method: str):
+        spec = ModelSpec("any", url=url, api_key_env="HOSTILE_KEY")
+        model = ServerChat(spec, timeout=0.4, patience=2.0, pause=0.01)
+        self.recorded, self.method = RecordedChat(model, path), method
+        self.prompts = [chat("", word) for word in ("odd one", "two", "odd three", "four")]
+
+    def is_right(self) -> bool:
+        if self.method == "generate":
+            return all(r.text == "RIGHT" for r in self.recorded.generate(self.prompts, 5))
+        found = self.recorded.score(self.prompts, ["yes"] * 4)
+        return all(s.logprob == -0.75 and s.tokens == 2 for s in found)
+
+
+@pytest.fixture
+def client(url, tmp_path, monkeypatch) -> Iterator[Callable[[str], Client]]:
+    monkeypatch.setenv("HOSTILE_KEY", f"{KEY}\n")
+    made = []
+
+    def make(method: str) -> Client:
+        made.append(Client(url, tmp_path / "calls.jsonl", method))
+        return made[-1]
+
+    yield make
+    for c in made:
+        c.recorded.close()
+    assert KEY not in (tmp_path / "calls.jsonl").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    "method, name",
+    [*(("generate", n) for n in WRONG_REPLIES), *(("score", n) for n in WRONG_SCORES)],
+)
+def test_a_wrong_reply_is_an_error_and_what_was_right_is_recorded(method, name, client):
+    "The server mended, the same record is completed with the requests that were missing, and with no others."
+    asking = client(method)
+    Handler.set((WRONG_REPLIES | WRONG_SCORES)[name])
+    with pytest.raises(ServerError) as raised:
+        asking.is_right()
+    assert "12345678" not in str(raised.value)
+    assert len(asking.recorded) == 2
+    Handler.set(None)
+    assert asking.is_right()
+    assert sorted(Handler.seen) == ["odd one", "odd three"]
+
+
+@pytest.mark.parametrize("name", ONCE_WRONG)
+def test_a_server_that_is_busy_once_is_asked_again(name, client):
+    asking = client("generate")
+    Handler.set(ONCE_WRONG[name], once=True)
+    assert asking.is_right() and len(asking.recorded) == 4
+    Handler.set(None)
+    assert asking.is_right() and not Handler.seen
+
+
+# A run that was cut off in one of its logs, at the end of a line, in the middle, in the middle of a character. Resumed, it is the run
+# that it was: nothing lost, nothing twice, nothing changed, and the model asked only for what is not on the record.
+
+
+LOGS = {  # name -> what names its entries
+    "trajectories.jsonl": lambda o: o["task_id"],
+    "calls.jsonl": lambda o: o["key"],
+    "passages.jsonl": lambda o: o["id"],
+    "tasks.jsonl": lambda o: o["task"]["id"],
+}
+
+
+def ferry_task(i: int) -> Task:
+    "A task with its passage, not in ASCII."
+    text = f"The ferry no. {i} to Öland costs {i} crowns."
+    passage = Passage(f"p{i}", text, "Fähre", domain="govt")
+    question = f"What does ferry {i} cost?"
+    return Task(f"c{i}<::>1", f"c{i}", 1, "govt", question, contexts=(passage,))
+
+
+def price(prompt) -> str:
+    crowns = prompt.messages[-1][1].split("costs ")[1].split()[0]
+    return f"The ferry costs {crowns} crowns, sagt Åsa."
+
+
+def ferry_run(folder: Path) -> tuple[Run, int]:
+    "A run over eight tasks, from its beginning or from where it stopped; and how often the model was asked."
+    model = ScriptedChat(price)
+    changed = load_settings("laptop", {"batch_size": 2})
+    models = Models(changed, chat=model, embedder=HashEmbedder())
+    tasks = [ferry_task(i) for i in range(8)]
+    how = {"setting": "reference", "models": models, "progress": False}
+    return run_tasks(NAIVE, tasks, folder, changed, **how), len(model.asked)
+
+
+def essence(run: Run) -> dict:
+    "What of a run may not change."
+    predictions = (run.folder / "predictions.jsonl").read_text(encoding="utf-8")
+    return {
+        "turns": {
+            i: (str(t.outcome), t.answer, t.cited, t.contexts, [s.path for s in t.steps])
+            for i, t in run.trajectories.items()
+        },
+        "passages": {i: c.text for i, c in run.passages.items()},
+        "tasks": set(run.tasks),
+        "predictions": sorted(predictions.splitlines()),
+    }
+
+
+def repeated(folder: Path) -> list[str]:
+    "Entries that are in a log twice."
+    counts = Counter(
+        (log, name(o)) for log, name in LOGS.items() for _, o in read_jsonl(folder / log)
+    )
+    return [f"{log}: {name}" for (log, name), n in counts.items() if n > 1]
+
+
+@pytest.fixture(scope="module")
+def whole_run(tmp_path_factory) -> Run:
+    run, asked = ferry_run(tmp_path_factory.mktemp("whole"))
+    assert asked == 8 == len(run.trajectories) and not repeated(run.folder)
+    return run
+
+
+def edges(data: bytes) -> list[int]:
+    "Positions beside the ends of lines and inside of characters."
+    return [i for i in range(len(data)) if b"\n" in data[max(0, i - 2) : i + 2] or data[i] >= 0x80]
+
+
+@pytest.mark.parametrize("log", LOGS)
+@settings(max_examples=60)
+@given(data=st.data())
+def test_a_run_that_was_cut_off_resumes_as_it_was(log, whole_run, tmp_path_factory, data):
+    content = (whole_run.folder / log).read_bytes()
+    at = data.draw(st.integers(0, len(content) - 1) | st.sampled_from(edges(content)))
+    folder = tmp_path_factory.mktemp("cut") / "run"
+    shutil.copytree(whole_run.folder, folder)
+    os.truncate(folder / log, at)
+    lost = 8 - len(list(read_jsonl(folder / log, torn_tail=True)))
+    run, asked = ferry_run(folder)
+    assert essence(run) == essence(whole_run)
+    assert not repeated(folder)
+    assert asked <= (lost if log == "calls.jsonl" else 0)
+    shutil.rmtree(folder.parent)

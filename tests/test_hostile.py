@@ -1,0 +1,403 @@
+"""Uploads and requests that mean no good, against the service behind a real server: each is refused with a status below 500
+and a reason, nothing of it is kept or written elsewhere, and the service answers the next question as before."""
+
+import io
+import json
+import random
+import socket
+import time
+import zipfile
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+
+import httpx
+import pytest
+
+from mtrag_nb.core.settings import load_settings
+from mtrag_nb.models.calls import Models
+from mtrag_nb.models.chat import ScriptedChat, first_sentence
+from mtrag_nb.models.embed import HashEmbedder
+from mtrag_nb.serve.api import make_app, rules_of, serving
+from mtrag_nb.serve.serve import home_page
+from mtrag_nb.serve.service import Limits, Service
+from tests.support.specimens import docx, handbook, pdf, word_paragraph, word_xml, zip_of
+
+TOKEN = "t" * 32
+ASKED = {"question": "How much is a dog?"}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Iterator[Path]:
+    "The service's folder; the process works in it, too, so that a stray file would be found."
+    path = tmp_path_factory.mktemp("hostile")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.chdir(path)
+        yield path
+
+
+@pytest.fixture(scope="module")
+def http(folder) -> Iterator[httpx.Client]:
+    "A client of the service, whose library has one document; at the end the service answers as at the beginning."
+    service = Service(
+        folder / "library",
+        folder / "served",
+        system="naive",
+        models=Models(load_settings(), ScriptedChat(first_sentence), HashEmbedder()),
+        limits=Limits(upload_bytes=2_000_000, pages=20),
+    )
+    rules = rules_of(service, token=TOKEN, per_minute=1e9, tries=1e9)
+    with serving(make_app(service, rules, *home_page())) as url:
+        headers = {"authorization": f"Bearer {TOKEN}"}
+        with httpx.Client(base_url=url, timeout=120, headers=headers) as client:
+            upload(client, "fees.md", b"# Fees\n\nA dog costs four crowns on the ferry.\n")
+            yield client
+            assert "four crowns" in client.post("/api/query", json=ASKED).json()["answer"]
+
+
+def upload(http: httpx.Client, name: str, data: bytes) -> dict:
+    "Add a document that is taken."
+    reply = http.post("/api/upload", files={"file": (name, data)})
+    assert reply.status_code == 200 and reply.json()["status"] == "added", reply.text
+    return reply.json()
+
+
+def kept(http: httpx.Client, folder: Path) -> tuple[set[Path], list]:
+    "The files of the service without its logs, locks and index, and the documents of its library."
+
+    def counts(p):
+        return p.is_file() and p.suffix != ".jsonl" and ".lock" not in p.name
+
+    files = (p for p in folder.rglob("*") if not {"qdrant", "runs"} & set(p.parts))
+    return set(filter(counts, files)), http.get("/api/documents").json()
+
+
+@pytest.fixture
+def refused(http, folder) -> Iterator[Callable]:
+    "Sends a request that must be refused; afterwards everything must be as it was."
+    before = kept(http, folder)
+
+    def send(method: str = "POST", path: str = "/api/upload", **request) -> None:
+        reply = http.request(method, path, **request)
+        assert 400 <= reply.status_code < 500, reply.status_code
+        assert reply.json()["error"]["message"]
+
+    yield send
+    assert kept(http, folder) == before
+    assert not list((folder / "served" / "uploads").iterdir())
+    assert not [*folder.rglob("*evil*"), *folder.parent.glob("*evil*")]
+    assert not Path("/etc/cron.d/evil.txt").exists()
+
+
+# Files that are none
+
+
+@cache
+def whole_pdf() -> bytes:
+    "A PDF of six pages."
+    return handbook()[0]
+
+
+@cache
+def whole_docx() -> bytes:
+    "A DOCX of one paragraph."
+    return docx(word_paragraph("Fine."))
+
+
+def noise(size: int) -> bytes:
+    return random.Random(0).randbytes(size)
+
+
+def bomb(size: int = 3 * 10**8) -> bytes:
+    "A small archive with a large file, called a DOCX."
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as z:
+        z.writestr("[Content_Types].xml", "<Types/>")
+        z.writestr("word/document.xml", b"\0" * size)
+    return made.getvalue()
+
+
+def with_document(xml: str) -> bytes:
+    "A DOCX with this in the place of its text."
+    return docx(files={"word/document.xml": xml})
+
+
+def multiplying_entities() -> bytes:
+    "A DOCX whose text unfolds to gigabytes."
+    many = "".join(f"<!ENTITY a{n} '{f'&a{n - 1};' * 10}'>" for n in range(1, 10))
+    return with_document(f"<?xml version='1.0'?><!DOCTYPE x [<!ENTITY a0 'ha'>{many}]><x>&a9;</x>")
+
+
+def outside_entity() -> bytes:
+    "A DOCX whose text is a file of this machine."
+    head = "<?xml version='1.0'?><!DOCTYPE x [<!ENTITY f SYSTEM 'file:///etc/passwd'>]>"
+    return with_document(head + word_xml("document", "<w:body>", "&f;", "</w:body>"))
+
+
+def nested(depth: int) -> bytes:
+    "A DOCX of paragraphs inside each other."
+    inner = "<w:p>" * depth + "</w:p>" * depth
+    return with_document(word_xml("document", "<w:body>", inner, "</w:body>"))
+
+
+LOOP = (
+    b"%PDF-1.4\n1 0 obj<</Type/Catalog/Pages 2 0 R>>endobj 2 0 obj<</Type/Pages/Kids[2 0 R]/Count 1>>endobj\n"
+    b"trailer<</Root 1 0 R>>"
+)
+FILES: dict[str, bytes | Callable[[], bytes]] = {
+    "bomb.docx": bomb,
+    "laughs.docx": multiplying_entities,
+    "passwd.docx": outside_entity,
+    "empty.zip.docx": lambda: zip_of({}),
+    "many.docx": lambda: zip_of({f"word/{n}.xml": "x" for n in range(20_000)}),
+    "climb.docx": lambda: zip_of({"../../../x": "x"}),
+    "deep.docx": lambda: nested(9000),
+    "bomb.pdf": b"%PDF-1.7\n" + b"1 0 obj<</Type/Catalog/Pages 1 0 R>>endobj\n" * 5,
+    "cut.pdf": lambda: whole_pdf()[: len(whole_pdf()) // 3],
+    "head.pdf": b"%PDF-1.4",
+    "noise.pdf": b"%PDF-1.4\n" + noise(5000),
+    "text.pdf": b"only a text",
+    "page.pdf": b"<html><body>404</body></html>",
+    "loop.pdf": LOOP,
+    "long.pdf": lambda: pdf([(1, "Long"), *[("page", "")] * 30, ("text", "The end.")])[0],
+    "long.txt": b"A sentence of some words. " * 4000,
+    "empty.txt": b"",
+    "blank.txt": b" \n\t\n",
+    "marks.txt": b"!!! ... ---",
+    "program.txt": b"\x7fELF" + bytes(range(256)) * 20,
+    "picture.txt": b"\x89PNG\r\n\x1a\n" + noise(500),
+    "archive.txt": whole_docx,
+    "old.docx": b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + noise(900),
+    "gzip.html": b"\x1f\x8b\x08\x00" + noise(500),
+    "pdf.html": whole_pdf,
+    "rtf.docx": b"{\\rtf1 hello}",
+    "zero.docx": b"\0" * 1000,
+    "huge.txt": b"x" * 2_100_000,
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_that_is_none_or_too_much_is_refused(name, refused):
+    data = FILES[name]
+    refused(files={"file": (name, data() if callable(data) else data)})
+
+
+@pytest.mark.parametrize("size", range(200, 1000, 40))
+def test_a_pdf_that_is_cut_is_refused(size, refused):
+    refused(files={"file": ("cut.pdf", whole_pdf()[:size])})
+
+
+@pytest.mark.parametrize("twelfths", range(1, 11))
+def test_a_docx_that_is_cut_is_refused(twelfths, refused):
+    size = len(whole_docx()) * twelfths // 12
+    refused(files={"file": ("cut.docx", whole_docx()[:size])})
+
+
+# Names that lead elsewhere
+
+
+EVIL = b"# Evil\n\nThis must never be found by anybody.\n"
+NAMES = (
+    *("../evil.md", "../../etc/passwd.txt", "..\\..\\evil.md", "/etc/cron.d/evil.txt"),
+    *("a/../../evil.md", "./evil.md", ".hidden.md", ".", "..", "evil", "evil.exe", "evil.md.sh"),
+    *("evil.svg", "evil.js", "evil.zip", "evil.md\0.pdf", "ev\x1bil.md", "evil\u202edm.txt"),
+    *("x" * 250 + ".md", "evil.md/", "evil.md ../x", "%2e%2e%2fevil.py", "a//b.md"),
+    *("~/.ssh/x.md", " .md"),
+)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_name_that_leads_elsewhere_or_is_odd_is_refused(name, refused):
+    refused(files={"file": (name, EVIL)})
+
+
+@pytest.mark.parametrize("name", ["x" * 100, "a\0b", "a\u202eb", "a\nb"])
+def test_an_odd_name_of_a_collection_is_refused(name, refused):
+    refused(files={"file": ("evil.md", EVIL)}, data={"collection": name})
+
+
+# Requests that are none
+
+
+QUESTIONS = (
+    *({}, [], None, 7, "x"),
+    *({"question": odd} for odd in (7, None, ["x"], "", " \n", "x" * 9000)),
+    ASKED | {"topk": 3},
+    *(ASKED | {"top_k": odd} for odd in (-1, 10**9, "many", 1.5)),
+    *(ASKED | {"system": odd} for odd in ("../naive", "x" * 5000, ["naive"])),
+    ASKED | {"collection": "' or 1=1 --"},
+    *(ASKED | {"conversation_id": odd} for odd in ("../../x", "0" * 16, "A" * 16, 7)),
+    ASKED | {"stream": "perhaps"},
+    ASKED | {"__proto__": {"a": 1}},
+)
+
+
+@pytest.mark.parametrize("question", QUESTIONS, ids=lambda q: json.dumps(q)[:60])
+def test_a_question_that_is_none_is_refused(question, refused):
+    refused(path="/api/query", content=json.dumps(question))
+
+
+BODIES = {
+    "empty": b"",
+    "torn": b"{",
+    "of Python": b"{'a': 1}",
+    "not UTF-8": b"\xff\xfe",
+    "deep lists": b"[" * 100_000,
+    "deep objects": b'{"question":' * 20_000,
+    "a megabyte": b'{"question": "' + b"x" * 1_100_000 + b'"}',
+    "NaN": b"NaN",
+    "zeros": b"\0" * 100,
+    "a question that is NaN": b'{"question": NaN}',
+    "infinity": b'{"a":1e999}',
+    "zeros in a text": b'"' + b"\\u0000" * 1000 + b'"',
+}
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_json_that_is_none_too_deep_or_too_long_is_refused(name, refused):
+    refused(path="/api/query", content=BODIES[name])
+
+
+def chat_of(*messages: object, **more) -> dict:
+    "A request of the chat interface."
+    return {"model": "naive", "messages": list(messages), **more}
+
+
+USER = {"role": "user", "content": "x"}
+PICTURE = {"type": "image_url", "image_url": {"url": "http://127.0.0.1/"}}
+CHATS = {
+    "nothing": {},
+    "no message": chat_of(),
+    "only the system's": chat_of({"role": "system", "content": "x"}),
+    "only the assistant's": chat_of({"role": "assistant", "content": "x"}),
+    "no content": chat_of({"role": "user"}),
+    "no role": chat_of({"content": "x"}),
+    "an unknown role": chat_of({"role": "root", "content": "x"}),
+    "a picture": chat_of({"role": "user", "content": [PICTURE]}),
+    "five answers": chat_of(USER, n=5),
+    "an unknown model": chat_of(USER, model="gpt-4"),
+    "stream is a word": chat_of(USER, stream="perhaps"),
+    "too long": chat_of({"role": "user", "content": "x" * 9000}),
+    "numbers": chat_of(7, 7, 7),
+}
+
+
+@pytest.mark.parametrize("name", CHATS)
+def test_a_chat_that_is_none_is_refused(name, refused):
+    refused(path="/v1/chat/completions", content=json.dumps(CHATS[name]))
+
+
+# Addresses and senders
+
+
+TALK = f"/api/conversations/{'0' * 16}"
+NOWHERE = (
+    *("/api/conversations/../../etc/passwd", "/api/conversations/%2e%2e%2fx"),
+    *(TALK, f"{TALK}/1/why", f"{TALK}/-1/why", f"{TALK}/x/why", f"{TALK}/export?form=../x"),
+    *("/static/../settings.ini", "/..%2f..%2fetc/passwd", "/api/documents/../../x", "/index.html"),
+    *("/.git/config", "/v1/models/gpt-4", "/redoc", "/api/nothing"),
+)
+NOTHING_TO_DELETE = (
+    *("/api/documents/../x", "/api/documents/%2e%2e", "/api/documents/' or 1=1"),
+    *(f"/api/documents/{'0' * 16}", "/api/documents/", TALK, "/api/conversations/%00", "/"),
+)
+
+
+@pytest.mark.parametrize("path", NOWHERE)
+def test_an_address_that_leads_nowhere_is_refused(path, refused):
+    refused("GET", path)
+
+
+@pytest.mark.parametrize("path", NOTHING_TO_DELETE)
+def test_what_is_not_there_cannot_be_deleted(path, refused):
+    refused("DELETE", path)
+
+
+@pytest.mark.parametrize("method", ["PUT", "PATCH", "TRACE", "OPTIONS", "CONNECT"])
+def test_an_unknown_method_is_refused(method, refused):
+    refused(method, "/api/query")
+
+
+@pytest.mark.parametrize("path", ["/api/query", "/api/upload", "/v1/chat/completions"])
+@pytest.mark.parametrize(
+    "token",
+    ["", "Bearer", "Bearer x", f"Bearer {TOKEN}x", f"Basic {TOKEN}", f"Bearer {TOKEN[:-1]}", TOKEN],
+)
+def test_without_the_token_nothing_is_answered(path, token, refused):
+    refused(path=path, headers={"authorization": token}, content=b"{}")
+
+
+ORIGINS = """http://evil.example https://127.0.0.1 null http://127.0.0.1:1 file:// http://localhost.evil.example
+chrome-extension://x""".split()
+HOSTS = "evil.example 127.0.0.1.evil.example 169.254.169.254 evil.example:80 [ 0.0.0.0".split()
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        *({"origin": o} for o in ORIGINS),
+        {"sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors"},
+        *({"host": h} for h in HOSTS),
+    ],
+    ids=lambda headers: " ".join(headers.values()),
+)
+def test_a_request_of_another_page_or_under_another_name_is_refused(headers, refused):
+    refused(path="/api/query", headers=headers, content=json.dumps(ASKED))
+
+
+# What only looks bad is text, in every reply and on every page
+
+
+SCRIPT = "<script>window.owned=1</script><img src=x onerror=alert(1)>"
+
+
+def test_a_script_in_a_document_its_name_and_a_question_stays_text(http):
+    text = f"A parrot costs one crown. {SCRIPT} Says the captain."
+    upload(http, "<script>alert(1)<%2fscript>&quot;'.txt", text.encode())
+    question = {"question": f"How much is a parrot? {SCRIPT}"}
+    talk = f"/api/conversations/{http.post('/api/query', json=question).json()['conversation_id']}"
+    why = http.get(f"{talk}/1/why")
+    assert "<script>" not in why.text and "<img" not in why.text
+    assert "&lt;script&gt;" in why.text and "&lt;img src=x onerror=alert(1)&gt;" in why.text
+    policy = why.headers["content-security-policy"]
+    assert "script-src" not in policy and "default-src 'none'" in policy
+    for path in ("/api/documents", f"{talk}/export"):
+        headers = http.get(path).headers
+        assert not headers["content-type"].startswith("text/html")
+        assert headers["x-content-type-options"] == "nosniff"
+
+
+@pytest.mark.parametrize("name", ["C:\\Windows\\fees.txt", "\\\\server\\fees.txt"])
+def test_of_a_path_as_old_browsers_send_it_the_last_part_is_the_name(name, http):
+    data = b"A cat is free."
+    assert http.post("/api/upload", files={"file": (name, data)}).json()["name"] == "fees.txt"
+
+
+def test_a_page_of_200_000_open_tags_is_read(http):
+    upload(http, "deep.html", b"<div>" * 200_000 + b"A goat is free.")
+
+
+# Those who are slow, and those who hang up
+
+
+def half_request(http: httpx.Client, head: str, body: bytes = b"") -> socket.socket:
+    "A connection on which a request was begun."
+    connection = socket.create_connection((http.base_url.host, http.base_url.port))
+    connection.sendall(head.replace("\n", "\r\n").encode() + body)
+    return connection
+
+
+def test_connections_that_hang_hold_nobody_up_and_leave_nothing_behind(http, refused):
+    head = f"POST /api/upload HTTP/1.1\nHost: {http.base_url.netloc.decode()}\nAuthorization: Bearer {TOKEN}\n"
+    form = "Content-Type: multipart/form-data; boundary=x\nContent-Length: {}\n\n"
+    begun = b"--x\r\nContent-Disposition: form-data; name=file; filename=evil.md\r\n\r\nhalf"
+    hanging = [half_request(http, head + form.format(100_000), begun) for _ in range(30)]
+    hanging.append(half_request(http, head + form.format(99_999_999_999)))
+    assert b" 413 " in hanging[-1].recv(4000).split(b"\r\n")[0]
+    hanging += [half_request(http, "GET / HTTP/1.1\nHost: ") for _ in range(30)]
+    start = time.monotonic()
+    assert "four crowns" in http.post("/api/query", json=ASKED).json()["answer"]
+    assert time.monotonic() - start < 30
+    for connection in hanging:
+        connection.close()
+    time.sleep(0.2)  # the service sees that they hung up; `refused` looks at what they left

@@ -1,0 +1,319 @@
+"""A command that makes no sense ends with one line and exit code 2, and changes no file. The commands are made from the
+parsers, so that a new command is tested without being named here. A scripted model stands in for the laptop's."""
+
+import argparse
+import contextlib
+import errno
+import hashlib
+import io
+import json
+import os
+import shutil
+from collections.abc import Iterable, Iterator
+from dataclasses import fields, is_dataclass
+from functools import cache
+from pathlib import Path
+from unittest.mock import patch
+
+import pytest
+
+from mtrag_nb.app.cli import COMMANDS, main
+from mtrag_nb.core.settings import load_settings
+from mtrag_nb.data.mtrag import sample_corpus, sample_dir
+from mtrag_nb.models.calls import Models
+from mtrag_nb.models.chat import ScriptedChat, first_sentence
+from mtrag_nb.models.embed import HashEmbedder
+from mtrag_nb.systems import registry
+
+# All paths are relative to the folder that `workplace` makes; what a wrong command writes goes to `odd`.
+SAMPLE, INDEX, LIBRARY, DONE = "reference.jsonl", "index", "library", "run"
+QRELS = str(sample_dir() / "retrieval_tasks" / "govt" / "qrels" / "dev.tsv")
+GOVT = [str(p) for p in sample_corpus() if "govt" in p.name]
+INGEST = ["ingest", "--passages", *GOVT, "--index", INDEX]
+RUN = ["run", "--tasks", SAMPLE, "--domain", "govt", "--limit", "3", "--index", INDEX, "--out"]
+ADD = ["library", "add", "notes.md", "--collection", "own", "--index"]
+
+CONTENTS = {
+    "blank.jsonl": b"\n\n",
+    "binary.jsonl": bytes(range(256)),
+    "torn.jsonl": b'{"task_id": "a',
+    "array.jsonl": b"[1, 2]\n",
+    "null.jsonl": b"null\n",
+    "words.jsonl": b"hello\n",
+    "other.jsonl": b'{"a": 1}\n',
+    "deep.jsonl": b"[" * 100_000 + b"\n",
+    "page.jsonl": b"<html></html>\n",
+    "empty.jsonl": b"",
+    "half.jsonl.gz": b"\x1f\x8b\x08\x00PK\x03\x04abc",
+    "half.zip": b"\x1f\x8b\x08\x00PK\x03\x04abc",
+}
+TOO_LONG = f"{'a' * 300}/x"
+FILES = [f"files/{name}" for name in sorted(CONTENTS)]
+NO_FILES = [*FILES, "files", "none.jsonl", f"{SAMPLE}/x.jsonl", TOO_LONG, "/dev/null"]
+NO_PLACES = [f"{SAMPLE}/x", TOO_LONG, "/dev/null/x", "locked/x"]
+
+
+def read_only(folder: Path) -> contextlib.ExitStack:
+    "Whatever writes below a folder fails as on a mount that can only be read, also for a user who may write everywhere."
+
+    def inside(path):
+        return os.path.abspath(os.fsdecode(path)).startswith(str(folder))
+
+    def refusing(call, writes=lambda args: True):
+        def guarded(path, *args, **options):
+            if writes(args) and not isinstance(path, int) and inside(path):
+                raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
+            return call(path, *args, **options)
+
+        return guarded
+
+    def opens_to_write(args):
+        return args[0] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
+
+    def mode_writes(args):
+        return set("wax+") & set(args[0] if args else "r")
+
+    mocks = contextlib.ExitStack()
+    for name in ("mkdir", "rename", "replace", "unlink", "truncate"):
+        mocks.enter_context(patch.object(os, name, refusing(getattr(os, name))))
+    mocks.enter_context(patch.object(os, "open", refusing(os.open, opens_to_write)))
+    mocks.enter_context(patch.object(io, "open", refusing(io.open, mode_writes)))
+    return mocks
+
+
+def outcome(*argv: object) -> tuple[int | str, list[str]]:
+    "Exit code of a command and the lines on stderr without progress bars; an exception that gets out is a traceback."
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            code = main([str(a) for a in argv])
+        except SystemExit as e:
+            code = e.code
+        except Exception as e:
+            return "TRACEBACK", [f"{type(e).__name__}: {e}"[:200]]
+    lines = err.getvalue().splitlines()
+    return code, [line for line in lines if line and "\r" not in line and "%|" not in line]
+
+
+ENGINES_OWN = {".lock", "segment.json", "wal"}  # written anew whenever an index is opened
+
+
+def checksums() -> dict[str, str]:
+    "Of every file that a wrong command must leave as it is."
+    kept = [p for folder in (INDEX, DONE, "files") for p in Path(folder).rglob("*") if p.is_file()]
+    return {
+        str(p): hashlib.sha256(p.read_bytes()).hexdigest()
+        for p in (Path(SAMPLE), *kept)
+        if not ENGINES_OWN & {p.name, p.parent.name}
+    }
+
+
+@pytest.fixture(scope="module", autouse=True)
+def workplace(tmp_path_factory) -> Iterator[None]:
+    "A folder with an index, a run with scores, a library and files that are none; no command may have changed them at the end."
+    folder = tmp_path_factory.mktemp("mistakes")
+
+    def with_script(self, settings):
+        make(self, settings, chat=ScriptedChat(first_sentence), embedder=HashEmbedder(64))
+
+    make = Models.__init__
+    with pytest.MonkeyPatch.context() as patched, read_only(folder / "locked"):
+        patched.chdir(folder)
+        patched.setattr(Models, "__init__", with_script)
+        # a command looks for systems in all installed packages: here that would be most of its time
+        patched.setattr(registry, "entry_points", cache(registry.entry_points))
+        shutil.copy(sample_dir() / SAMPLE, SAMPLE)
+        Path("notes.md").write_text("# Fares\n\nA ticket for the ferry costs six crowns.\n")
+        Path("files").mkdir()
+        for name, data in CONTENTS.items():
+            (Path("files") / name).write_bytes(data)
+        score = ["score", DONE, "--encoder", "none"]
+        for argv in (INGEST, [*RUN, DONE], score, [*ADD, LIBRARY]):
+            code, lines = outcome(*argv)
+            assert code == 0, lines
+        before = checksums()
+        yield
+        assert checksums() == before, "a command changed a file that it was only to read"
+
+
+def assert_refused(commands: Iterable[list]) -> None:
+    "Each ends with exit code 2 and a line that says why. (A file that `check` finds invalid: exit code 1.)"
+    wrong, count = [], 0
+    for count, argv in enumerate(commands, 1):
+        code, lines = outcome(*argv)
+        refused = code == 2 and lines and lines[-1].startswith("mtrag")
+        if not refused and not (code == 1 and argv[0] == "check"):
+            wrong.append((code, [str(a)[:60] for a in argv], lines[-1:]))
+        shutil.rmtree("odd", ignore_errors=True)
+    assert count and not wrong, wrong
+
+
+def test_the_line_says_what_is_wanted():
+    code, lines = outcome("run", "--limit", "0")
+    assert code == 2
+    assert lines[-1] == (
+        "mtrag run: error: argument --limit: wanted is a whole number of at least 1, not '0'"
+    )
+
+
+def test_a_place_that_can_only_be_read_is_one_line_with_its_remedy():
+    code, lines = outcome(*RUN, "locked/x")
+    assert code == 2
+    assert lines == [
+        "mtrag: locked/x: cannot be written here. Name a folder that may be written to"
+    ]
+
+
+# Arguments
+
+
+ODD_NUMBERS = ("0", "-1", "nan", "-inf", "x", "1e400", "²", "9" * 5000, "0x10", "--")
+
+
+def arguments_of(command: str) -> list[argparse.Action]:
+    "The arguments of a command's parser, without help and subcommands."
+    apart = (argparse._HelpAction, argparse._SubParsersAction)
+    parser = COMMANDS[command].fill(argparse.ArgumentParser())
+    return [a for a in parser._actions if not isinstance(a, apart)]
+
+
+def needed(actions: list[argparse.Action], without: object = None) -> list[str]:
+    "The arguments that a command cannot do without."
+    wanted = [a for a in actions if a.required and a is not without]
+    return [x for a in wanted for x in ([a.option_strings[0], "x"] if a.option_strings else ["x"])]
+
+
+def odd_values(action: argparse.Action) -> Iterator[list[str]]:
+    "What may not stand behind an option, or that nothing does."
+    if action.nargs not in (0, "*"):
+        yield []
+    if action.nargs != 0:
+        yield [""]
+    if action.choices:
+        yield from (["X"], ["laptop "], ["0"])
+    if action.type is not None:
+        yield from ([number] for number in ODD_NUMBERS)
+
+
+def odd_arguments(command: str) -> Iterator[list[str]]:
+    "A command with an option too many, without what it needs, and with each option wrong in each way."
+    actions = arguments_of(command)
+    yield [command, *needed(actions), "--colour", "red"]
+    if needed(actions):
+        yield [command]
+    for action in (a for a in actions if a.option_strings):
+        rest = [command, *needed(actions, action)]
+        if action.required:
+            yield rest
+        for value in odd_values(action):
+            yield [*rest, action.option_strings[0], *value]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_odd_arguments_are_refused(command):
+    assert_refused(odd_arguments(command))
+
+
+# Settings
+
+
+ODD_SETTINGS = """seed = =3 seed.x=1 chat=foo stages=x a.b.c=1 stages.grade=loud stages..grade=x .=1 chunks.child_size=0
+chunks.child_overlap=400 stages.rewrite= embedder.device=tpu chat.dtype=int3 chat.quantization=q9 reranker.name=x batch_size=0
+retrieval.top_k=-1 chat.api_key_env=sk-1234""".split()
+
+
+def numbers_of(settings: object, before: str = "") -> Iterator[tuple[str, object]]:
+    "Keys and values of the numbers and switches of settings."
+    for f in fields(settings):
+        value = getattr(settings, f.name)
+        if is_dataclass(value):
+            yield from numbers_of(value, f"{before}{f.name}.")
+        elif isinstance(value, (bool, int, float)):
+            yield before + f.name, value
+
+
+NO_SWITCHES = ("maybe", "2", "nan")
+NO_NUMBERS = ("nan", "inf", "x", "9" * 5000, "1e400", "²")
+
+
+@pytest.mark.parametrize("key, value", list(numbers_of(load_settings())))
+def test_a_setting_of_another_kind_is_refused(key, value):
+    odd = NO_SWITCHES if isinstance(value, bool) else NO_NUMBERS
+    assert_refused(([*RUN, "odd", "--set", f"{key}={o}"] for o in odd))
+
+
+def test_keys_and_choices_that_there_are_not_are_refused():
+    assert_refused(([*RUN, "odd", "--set", change] for change in ODD_SETTINGS))
+
+
+# Files and places
+
+
+SCORE = ["score", DONE, "--encoder", "none", "--reference", SAMPLE, "--qrels", QRELS]
+JUDGE = ["judge", DONE, "--way", "choice", "--reference", SAMPLE]
+CHECK = ["check", "--task", "C", "--input", SAMPLE, "--predictions", f"{DONE}/predictions.jsonl"]
+OUT = [SAMPLE, *NO_PLACES]
+EXCHANGED = [  # a command that is right; an option, or the place of an argument; what stands there instead
+    ([*INGEST[:-1], "odd"], {"--passages": NO_FILES, "--index": OUT}),
+    ([*RUN, "odd"], {"--tasks": NO_FILES, "--index": NO_FILES, "--out": OUT}),
+    (CHECK, {"--input": NO_FILES[2:], "--predictions": NO_FILES[4:]}),
+    (
+        [*SCORE, "--out", "odd"],
+        {1: NO_FILES, "--reference": NO_FILES, "--qrels": NO_FILES, "--out": OUT},
+    ),
+    ([*JUDGE, "--out", "odd"], {1: NO_FILES, "--reference": NO_FILES, "--out": OUT}),
+    (["report", DONE, "--out", "page.html"], {1: NO_FILES, "--out": [INDEX, *OUT]}),
+    ([*ADD, "odd"], {2: NO_FILES, "--index": OUT}),
+    (["library", "list", "--index", LIBRARY], {"--index": [SAMPLE, INDEX, *NO_FILES]}),
+    (
+        ["library", "remove", "notes.md", "--index", LIBRARY],
+        {2: ["x.md", "../notes.md"], "--index": NO_FILES},
+    ),
+    (["ask", "--index", INDEX], {"--index": NO_FILES}),
+    (["demo", "--out", "odd"], {"--out": OUT}),
+]
+
+
+@pytest.mark.parametrize(
+    "command, option, values",
+    [(argv, option, values) for argv, odd in EXCHANGED for option, values in odd.items()],
+    ids=[f"{argv[0]} {option}" for argv, odd in EXCHANGED for option in odd],
+)
+def test_a_wrong_file_or_place_is_refused(command, option, values):
+    at = option if isinstance(option, int) else command.index(option) + 1
+    assert_refused(([*command[:at], value, *command[at + 1 :]] for value in values))
+
+
+# Damaged folders. The torn last line of a log is not wrong, the run resumes: tests/test_fuzz.py.
+
+
+def damages(data: bytes, as_json: bool) -> Iterator[bytes]:
+    "A file's content, damaged: exchanged, cut off, one key of another kind."
+    yield from (b"\x00\xff garbage", b"[1]\n", b"7\n", b'{"a": 1}\n', b"null\n")
+    if as_json:
+        yield from (data[: len(data) * n // 6] for n in range(6))
+        whole = json.loads(data)
+        for key in (k for k in whole if k not in ("sessions", "corpus", "placed")):
+            yield json.dumps(whole | {key: ["x"]}).encode()
+
+
+def damaged_copies(folder: str, name: str) -> Iterator[str]:
+    "Copies of a folder in `damaged`, one after the other, each with its file `name` damaged in another way."
+    for content in damages((Path(folder) / name).read_bytes(), name.endswith(".json")):
+        shutil.rmtree("damaged", ignore_errors=True)
+        shutil.copytree(folder, "damaged")
+        (Path("damaged") / name).write_bytes(content)
+        yield "damaged"
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "trajectories.jsonl", "passages.jsonl"])
+@pytest.mark.parametrize("command", ["score", "report"])
+def test_a_damaged_run_is_refused(command, name):
+    rest = {"score": ["--encoder", "none", "--out", "odd"], "report": ["--out", "page.html"]}
+    assert_refused(([command, run, *rest[command]] for run in damaged_copies(DONE, name)))
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "parents.sqlite"])
+def test_a_damaged_index_is_refused(name):
+    commands = ([*RUN[:8], index, "--out", "odd"] for index in damaged_copies(INDEX, name))
+    assert_refused(commands)
