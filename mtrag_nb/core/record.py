@@ -84,7 +84,11 @@ class Step:
     )  # what it put into the state beyond what its kind says (`systems.states`)
     unknown: Mapping[str, object] = field(
         default_factory=dict
-    )  # fields of a kind that this process does not know
+    )  # `kind` and fields of a kind that this process does not know
+
+    def __post_init__(self):
+        if "kind" in self.unknown:
+            object.__setattr__(self, "path", self.unknown["kind"])
 
     def __init_subclass__(cls, kind: str, **kw):
         super().__init_subclass__(**kw)
@@ -332,15 +336,7 @@ def read_step(line: Mapping[str, object]) -> Step:
         path = path.rpartition("/")[0] or "step"
     known = {f.name for f in fields(KINDS[path])} - {"unknown"}
     step = structured(KINDS[path], {k: v for k, v in data.items() if k in known})
-    object.__setattr__(step, "path", line["kind"])
-    return _replace_unknown(step, {k: v for k, v in data.items() if k not in known})
-
-
-def _replace_unknown(step: Step, own: Mapping[str, object]) -> Step:
-    "The step with fields that its class does not have; its path stays."
-    out = replace(step, unknown=own)
-    object.__setattr__(out, "path", step.path)
-    return out
+    return replace(step, unknown={k: v for k, v in line.items() if k not in known})
 
 
 def own_fields(step: Step) -> dict[str, object]:
@@ -352,7 +348,7 @@ def own_fields(step: Step) -> dict[str, object]:
             for f in fields(step)
             if f.name not in {g.name for g in fields(shared)}
         },
-        **step.unknown,
+        **{k: v for k, v in step.unknown.items() if k != "kind"},
     }
 
 # %% ../../nbs/1_core/05_record.ipynb #1f4965ae

@@ -1490,7 +1490,7 @@ def export_index(
         data = data_folder(folder, index.manifest)
         parts = [folder / "manifest.json", data / "parents.sqlite", *(data / "qdrant").rglob("*")]
         try:
-            with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as z:
+            with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as z:
                 for path in parts:
                     if path.is_file():
                         z.write(path, path.relative_to(folder))
