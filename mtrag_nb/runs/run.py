@@ -45,7 +45,6 @@ from ..search.index import Manifest, open_index
 from ..search.library import document_chunks
 from ..search.retrieve import GivenPassages, Retriever
 from ..search.web import Web, web_named
-from ..systems.baselines import gate_digest
 from ..systems.stages import Toolbox
 from ..systems.system import System, take_turn
 
@@ -135,7 +134,7 @@ def identity(
         "embedder": tools.embedder.fingerprint,
         **({"generation": n} if (n := _library_generation(tools.retriever)) else {}),
         "retriever": tools.retriever.fingerprint,
-        **({"clarify": gate_digest()} if getattr(settings.own, "clarify", False) else {}),
+        **system.identity(settings),
         **({} if getattr(tools.chat, "exact", True) else {"batch_size": tools.settings.batch_size}),
         **({"web": "live " * tools.web.live + tools.web.fingerprint} if tools.web else {}),
     }

@@ -504,6 +504,7 @@ QUOTE = System(
     "the sentences of the passages that are nearest to the question, copied",
     (NOTHING,),
     settings=QuoteSettings,
+    identity=lambda settings: {"clarify": gate_digest()} if settings.own.clarify else {},
     retries=lambda settings: 0,
     mechanisms=(Mechanism("grade", "all that was found is kept", GRADE_OFF, ("grade_documents",)),),
 )

@@ -297,6 +297,9 @@ class System:
         default_factory=dict
     )  # name -> what is done otherwise there
     mechanisms: tuple[Mechanism, ...] | None = None  # None: found by the kinds of its steps
+    identity: Callable[[Settings], Mapping[str, object]] = (
+        lambda settings: {}  # what else decides its answers, as it stands in the identity of a run
+    )
     derived: Mapping[str, tuple[str, Callable]] = field(
         default_factory=dict
     )  # key of its own state -> the shared key ("passed": a verdict) that decides it, and how
