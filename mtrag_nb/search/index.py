@@ -1081,6 +1081,7 @@ class Index:
     def __init__(self, folder: Path, manifest: Manifest, store: VectorStore, parents: ParentStore):
         self.folder, self.manifest = folder, manifest
         self.store, self.parents = store, parents
+        self._read: dict[str, Context] = {}
 
     def search(
         self,
@@ -1152,8 +1153,14 @@ class Index:
         return np.stack([rows[c] for c in chunk_ids])
 
     def contexts(self, parent_ids: Sequence[str]) -> list[Context]:  # in the order asked for
-        "Parents by id. Raises DataError for one that is not there."
-        return self.parents.get_many(parent_ids)
+        "Parents by id; those read last are kept, since each stage of a turn asks for the same. Raises DataError for one that is not there."
+        known = {i: c for i in parent_ids if (c := self._read.get(i))}
+        if missing := [i for i in dict.fromkeys(parent_ids) if i not in known]:
+            known.update(zip(missing, self.parents.get_many(missing)))
+            if len(self._read) > 1000:
+                self._read.clear()
+            self._read.update(known)
+        return [known[i] for i in parent_ids]
 
     @property
     def fingerprint(self) -> str:
