@@ -179,7 +179,9 @@ class _Shown:
     ):
         self.run, self.t, self.timing, self.chars = run, run.turns[task_id], timing, chars
         self.gold, self.measures = run.gold.get(task_id), run.measures_of(task_id)
-        self.outcome, self.fault = outcome_of(run, task_id), run.fault(task_id)
+        self.outcome, fault = outcome_of(run, task_id), run.fault(task_id)
+        said = self.outcome.came == "failed" and fault.startswith(("refused", "broke"))
+        self.fault = "" if said else fault  # the outcome says it
         self.headline, self.ended = outcome_words(run, task_id), ending(self.t)
         self.history = run.histories.get(task_id, ()) if history else ()
         texts = {p.id: p.text for p in self.gold.passages} if self.gold else {}
