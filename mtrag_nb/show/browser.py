@@ -62,12 +62,12 @@ from mtrag_nb.show.turn import (
 )
 
 # %% auto #0
-__all__ = ['VIEW', 'Rule', 'TurnRow', 'filtered', 'CaseBrowser', 'open_at', 'Case', 'pick_cases', 'CaseView', 'from_answers',
-           'published', 'PublishedCase', 'published_cases', 'PublishedView', 'write_cases', 'heat_map', 'timeline']
+__all__ = ['VIEW', 'CaseBrowser', 'open_at', 'Case', 'pick_cases', 'CaseView', 'from_answers', 'published', 'PublishedCase',
+           'published_cases', 'PublishedView', 'write_cases', 'heat_map', 'timeline']
 
 # %% ../../nbs/8_show/03_browser.ipynb #6b4c819e
 @dataclass(frozen=True)
-class TurnRow:
+class _TurnRow:
     "A turn as the filters see it."
 
     run: str
@@ -92,11 +92,11 @@ def _sortable(run: Recording, t: Trajectory) -> dict[str, float | None]:
     return {**measured, "drafts": len(t.drafts), "tokens": t.calls.tokens, "seconds": t.seconds}
 
 
-def _row_of(run: Recording, t: Trajectory) -> TurnRow:
+def _row_of(run: Recording, t: Trajectory) -> _TurnRow:
     "The row of a turn."
     b, wrong = outcome_of(run, t.task_id), fault_of(run, t.task_id)
     texts = [t.task_id, t.question, t.answer, *(s.text for s in (*t.drafts, *t.rewrites))]
-    return TurnRow(
+    return _TurnRow(
         run=run.name,
         task_id=t.task_id,
         domain=t.domain,
@@ -140,7 +140,7 @@ def _worth_a_look(run: Recording) -> dict[str, set[str]]:  # an entry of _WHICH 
     }
 
 
-def _disagreements(rows: Sequence[TurnRow]) -> set[str]:
+def _disagreements(rows: Sequence[_TurnRow]) -> set[str]:
     "Tasks that one system answered and another refused, or that failed in one and not in another."
     ends: dict[str, set[tuple[str, bool]]] = {}
     for r in rows:
@@ -185,7 +185,7 @@ class _TurnIndex:
             dict.fromkeys(m for r in self.rows for m, v in r.measures.items() if v is not None)
         )
 
-    def with_words(self, rows: Sequence[TurnRow], text: str) -> list[TurnRow]:
+    def with_words(self, rows: Sequence[_TurnRow], text: str) -> list[_TurnRow]:
         "The rows in which every word of `text` occurs, in what was said or in a passage."
         for word in text.lower().split():
             holds = {key for key, passage in self.passages.items() if word in passage}
@@ -198,7 +198,7 @@ class _TurnIndex:
 _IN_ORDER = "order of the run"
 
 
-def _ordered(rows: Sequence[TurnRow], by: str, highest: bool) -> list[TurnRow]:
+def _ordered(rows: Sequence[_TurnRow], by: str, highest: bool) -> list[_TurnRow]:
     "Rows by a measure, the lowest first, or the highest; those without a value last."
     if by == _IN_ORDER:
         return list(rows)
@@ -207,11 +207,11 @@ def _ordered(rows: Sequence[TurnRow], by: str, highest: bool) -> list[TurnRow]:
     return [*known, *(r for r in rows if r.measures.get(by) is None)]
 
 
-def filtered(
+def _filtered(
     index: _TurnIndex,
     wanted: Mapping[
         str, object
-    ],  # a field of TurnRow -> its value; a value of None is no condition
+    ],  # a field of _TurnRow -> its value; a value of None is no condition
     which: str = "every turn",  # an entry of _WHICH
     text: str = "",
     labelled: frozenset[
@@ -219,7 +219,7 @@ def filtered(
     ] = frozenset(),  # (run, task id) of the turns that have a label
     by: str = _IN_ORDER,  # or a measure: the order
     highest: bool = False,  # True: the highest value first
-) -> list[TurnRow]:
+) -> list[_TurnRow]:
     "The rows that fulfil all conditions, in the wanted order."
 
     def belongs(r: TurnRow) -> bool:
@@ -255,7 +255,7 @@ _FILTERS = {
     "stage": "failed at",
     "ended": "ended",
     "reason": "reason",
-}  # field of TurnRow -> its name
+}  # field of _TurnRow -> its name
 _LABELLED = {"description_width": "5em"}
 _LISTED = 200  # turns in the list at once
 
@@ -341,7 +341,7 @@ class _Controls:
 
     @property
     def wanted(self) -> dict[str, object]:
-        "What the dropdowns ask for, as `filtered` takes it."
+        "What the dropdowns ask for, as `_filtered` takes it."
         return {field: None if f.value == _ANY else f.value for field, f in self.filters.items()}
 
     @property
@@ -350,7 +350,7 @@ class _Controls:
         return [name for name, b in self.beside.items() if b.value]
 
 # %% ../../nbs/8_show/03_browser.ipynb #cd5743b0
-def _line_of(r: TurnRow, by: str = _IN_ORDER, several: bool = True) -> str:
+def _line_of(r: _TurnRow, by: str = _IN_ORDER, several: bool = True) -> str:
     "A turn in the list; `several`: turns of more than one run are shown."
     value, name = r.measures.get(by), f"{r.run} " if several else ""
     sorted_by = "" if by in (_IN_ORDER, "turn") else " –" if value is None else f" {value:.4g}"
@@ -366,7 +366,7 @@ def _window(at: int, n: int, most: int = _LISTED) -> range:
 _STYLES = {SIGNS["right"]: "success", SIGNS["failed"]: "danger"}
 
 
-def _button_of(r: TurnRow, here: bool, said: str, then: Callable[[str, str], None]) -> w.Button:
+def _button_of(r: _TurnRow, here: bool, said: str, then: Callable[[str, str], None]) -> w.Button:
     "A turn of the strip, which leads to it; here: it is looked at."
     b = w.Button(
         description=f"{'▸ ' if here else ''}{r.sign} {r.turn}",
@@ -449,14 +449,14 @@ class CaseBrowser:
             self.step(at - self.at)
 
     @property
-    def current(self) -> TurnRow | None:
+    def current(self) -> _TurnRow | None:
         "The row of the turn that is looked at; None if nothing fulfils the filters."
         return self.found[self.at] if self.found else None
 
     def apply(self) -> None:
         "Filter anew; stays at the present turn if it is among those that are left, else goes to the first."
         c, before = self.controls, self.current
-        self.found = filtered(
+        self.found = _filtered(
             self.index,
             c.wanted,
             which=c.which.value,
@@ -594,7 +594,7 @@ def open_at(
     return browser
 
 # %% ../../nbs/8_show/03_browser.ipynb #4fd5279a
-Rule = Callable[
+_CaseRule = Callable[
     ["Recording", "Recording | None", str, str], "tuple[float, str] | None"
 ]  # run, other run, task id, measure -> size and why
 
@@ -711,7 +711,7 @@ def _by_answer(run, other, task_id, measure):
     )
 
 
-_RULES: dict[str, Rule] = {
+_RULES: dict[str, _CaseRule] = {
     "largest paired difference": _by_difference,
     "rescued by the loop": _by_rescue,
     "harmed by self-correction": _by_harm,
@@ -736,7 +736,7 @@ def pick_cases(
     other: Recording | None = None,  # a second run over the same tasks, for differences
     measure: str = "K-precision",  # by which the two are compared: "K-precision", "judge" or a name in scores.jsonl
     each: int = 2,  # cases of a kind
-    rules: Mapping[str, Rule] = _RULES,
+    rules: Mapping[str, _CaseRule] = _RULES,
 ) -> list[
     Case
 ]:  # in the order of the rules, the largest of each kind first; ties go to the smaller task id

@@ -81,8 +81,7 @@ from .turn import SIGNS, ending, first_to_fail, outcome_words, turn_html
 
 # %% auto #0
 __all__ = ['PAGE_STYLE', 'blame_figure', 'gain_figure', 'repair_figure', 'frontier_figure', 'Board', 'share_text', 'figure_html',
-           'square', 'grid_figure', 'finding', 'verdict', 'Doubt', 'rungs_html', 'turns_beside', 'views_in', 'Section',
-           'board_of', 'report']
+           'grid_figure', 'finding', 'rungs_html', 'turns_beside', 'views_in', 'board_of', 'report']
 
 # %% ../../nbs/8_show/02_report.ipynb #c31e0cca
 _STAGE_COLOURS = {  # in every figure and on every page; none is green, which stands for a correct turn. "": no stage can be named
@@ -496,7 +495,7 @@ _LETTERS = {
 _PALE = {"right": ("✓", "#009E73"), "undecided": ("~", QUIET), "not judged": ("", QUIET)}
 
 
-def square(b: Blame) -> tuple[str, str, bool]:  # letter, colour, filled
+def _drawn_as(b: Blame) -> tuple[str, str, bool]:  # letter, colour, filled
     "How a turn is drawn."
     return (
         (_LETTERS[b.stage], _STAGE_COLOURS[b.stage], True)
@@ -524,7 +523,7 @@ def _turns_of(
 
 def _place(ax: Axes, x: float, y: float, b: Blame, ink: str) -> None:
     "One square."
-    letter, colour, filled = square(b)
+    letter, colour, filled = _drawn_as(b)
     ax.add_patch(
         Rectangle(
             (x + 0.06, y + 0.06),
@@ -638,7 +637,7 @@ def _square(board: Board, n: int, task_id: str) -> tuple[str, ...] | None:
     s = board.own[n]
     if task_id not in s.turns:
         return None
-    letter, colour, filled = square(s.turns[task_id].blame)
+    letter, colour, filled = _drawn_as(s.turns[task_id].blame)
     ink = _ink_on(colour) if filled else ""
     words = outcome_words(s.run, task_id)
     return letter, colour, ink, board.href(n, task_id), s.name, words
@@ -719,7 +718,7 @@ def _alone(n: int, s: Standing) -> tuple[object, ...]:
     return s.name, _right_link(n, s), _percent(s.right()), failed, most
 
 
-def verdict(board: Board) -> str:
+def _verdict(board: Board) -> str:
     "The first line of a page."
     order = _ranked(board)
     if not order:
@@ -742,22 +741,22 @@ def verdict(board: Board) -> str:
     return _made("several", top, rest, sure)
 
 # %% ../../nbs/8_show/02_report.ipynb #9dba745f
-class Doubt(NamedTuple):
+class _Doubt(NamedTuple):
     "What speaks against taking numbers at face value."
 
     short: str  # in a few words, if it bears on which run is the best; ""
     words: str
 
 
-def _trouble_in(r: Recording) -> Iterator[Doubt]:
+def _trouble_in(r: Recording) -> Iterator[_Doubt]:
     "What went wrong in a run."
     t = r.telemetry
     if n := sum(t.errors.values()):
         words = f"{n} turns ended in an error and are in no score ({', '.join(t.errors)}). The same `mtrag run` runs them again."
-        yield Doubt(f"{n} turns of {r.name} broke", f"{r.name}: {words}")
+        yield _Doubt(f"{n} turns of {r.name} broke", f"{r.name}: {words}")
     if t.unparsed:
         words = "verdicts could not be read, so that the default decided."
-        yield Doubt("", f"{r.name}: {t.unparsed} {words}")
+        yield _Doubt("", f"{r.name}: {t.unparsed} {words}")
 
 
 _Rule = tuple[Callable[[Recording], bool], str, str]  # of which runs, in a few words, in full
@@ -797,20 +796,20 @@ def _rules(runs: Sequence[Recording], gold: bool) -> list[_Rule]:
     ]
 
 
-def _doubts_of(runs: Sequence[Recording], gold: bool) -> Iterator[Doubt]:
+def _doubts_of(runs: Sequence[Recording], gold: bool) -> Iterator[_Doubt]:
     "What speaks against the numbers of these runs; gold: labels and targets are at hand."
     for test, short, words in _rules(runs, gold):
         if names := [r.name for r in runs if test(r)]:
-            yield Doubt(short, f"{', '.join(names)}: {words}")
+            yield _Doubt(short, f"{', '.join(names)}: {words}")
     common = set.intersection(*(set(r.turns) for r in runs))
     if any(len(r.turns) != len(common) for r in runs):
         words = f"The runs do not cover the same tasks: {len(common)} are in all of them. Paired comparisons use what runs share; the means of a single run do not."
-        yield Doubt(f"{len(common)} turns are in all runs, and the runs are not the same", words)
+        yield _Doubt(f"{len(common)} turns are in all runs, and the runs are not the same", words)
     for r in runs:
         yield from _trouble_in(r)
     if not gold:
         words = "No labels and targets at hand: refusals cannot be told right from wrong. Name the file of the tasks with `--reference`."
-        yield Doubt("no labels and targets", words)
+        yield _Doubt("no labels and targets", words)
 
 
 def _caveat(board: Board) -> str:
@@ -1541,7 +1540,7 @@ def _write_views(board: Board, folder: Path, back: str) -> int:  # how many file
 PAGE_STYLE = ""  # `document` brings the style of a page
 
 
-class Section(NamedTuple):
+class _Section(NamedTuple):
     "A part of the page."
 
     id: str
@@ -1549,36 +1548,36 @@ class Section(NamedTuple):
     body: str  # from templates
 
 
-def _summary(board: Board) -> list[Section]:  # those without anything to say are left out
+def _summary(board: Board) -> list[_Section]:  # those without anything to say are left out
     "What is read first, and printed."
     parts = [
-        Section("runs", "The runs", _leaderboard(board)),
-        Section("grid", "Which stage failed where", _grid_html(board)),
-        Section("flow", "What correction did", _flow_html(board)),
-        Section("mechanisms", "What each mechanism contributed", _mechanisms_html(board)),
-        Section("rungs", "What a perfect stage would repair", rungs_html(board)),
-        Section("apart", "Where the runs disagree", _disagreements_html(board)),
+        _Section("runs", "The runs", _leaderboard(board)),
+        _Section("grid", "Which stage failed where", _grid_html(board)),
+        _Section("flow", "What correction did", _flow_html(board)),
+        _Section("mechanisms", "What each mechanism contributed", _mechanisms_html(board)),
+        _Section("rungs", "What a perfect stage would repair", rungs_html(board)),
+        _Section("apart", "Where the runs disagree", _disagreements_html(board)),
     ]
     return [p for p in parts if p.body]
 
 
-def _details(board: Board) -> list[Section]:  # those without anything to say are left out
+def _details(board: Board) -> list[_Section]:  # those without anything to say are left out
     "What is looked up. A run whose gold was left out is shown beside the others, and scored in none."
     own, gold = [s.run for s in board.own], any(r.gold for r in board.runs)
     negatives = [r for r in board.runs if r not in own]
     refusals = _refusals_html(own, negatives) if any(r.gold for r in own) else ""
     doubts = [d.words for d in _doubts_of(board.runs, gold)]
     parts = [
-        Section("outcomes", "Outcomes and reasons", _outcomes_html(board)),
-        Section("scores", "Scores", _scores_html(board)),
-        Section("refusals", "Refusals", refusals),
-        Section("comparison", "Paired comparison", _comparisons_html(own) if own[1:] else ""),
-        Section("judge", "The judge", _judges_html(board.runs)),
-        Section("cost", "Cost", _cost_html(board.runs)),
-        Section(
+        _Section("outcomes", "Outcomes and reasons", _outcomes_html(board)),
+        _Section("scores", "Scores", _scores_html(board)),
+        _Section("refusals", "Refusals", refusals),
+        _Section("comparison", "Paired comparison", _comparisons_html(own) if own[1:] else ""),
+        _Section("judge", "The judge", _judges_html(board.runs)),
+        _Section("cost", "Cost", _cost_html(board.runs)),
+        _Section(
             "settings", "What was run: settings, packages, machines", _manifest_html(board.runs)
         ),
-        Section("doubts", "What speaks against the numbers", _made("doubts", doubts)),
+        _Section("doubts", "What speaks against the numbers", _made("doubts", doubts)),
     ]
     return [p for p in parts if p.body]
 
@@ -1587,7 +1586,7 @@ def _report_html(board: Board) -> str:
     "The page."
     names = [r.name for r in board.runs]
     title = " and ".join([", ".join(names[:-1]), names[-1]] if names[1:] else names)
-    first, more, said = _summary(board), _details(board), verdict(board)
+    first, more, said = _summary(board), _details(board), _verdict(board)
     every = _list_html(board, "".join([said, *(s.body for s in (*first, *more))]))
     views = "" if board.beside else _join(*(_talk_html(board, c) for c in board.talks))
     body = _made("page", title, said, _caveat(board), first, every, more, views)
