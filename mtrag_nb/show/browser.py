@@ -526,25 +526,26 @@ class CaseBrowser:
     def show(self) -> None:
         "Render the present turn."
         row, c = self.current, self.controls
+        last = self.labels.get((row.run, row.task_id), {}) if row else {}
+        c.strip.value, c.body.value = self._rendered(row) if row else ("", "")
+        self._list()
+        c.label.value, c.note.value = last.get("label", ""), last.get("note", "")
+        c.said.value = _said("", f"labelled {last['label'] or 'with a note'}") if last else ""
         at = (f"{self.at + 1}", f"of {len(self.found)} turns")
         c.place.value = page(render("turn.html", "said", *(at if row else _NOTHING)))
-        c.strip.value = c.body.value = c.said.value = c.label.value = c.note.value = ""
-        if row:
-            self._show(row)
-        self._list()
 
-    def _show(self, row: TurnRow) -> None:
+    def _rendered(self, row: _TurnRow) -> tuple[str, str]:
+        "The first turn to fail in the conversation, in words; the turn, alone or beside others."
         c, run = self.controls, self.index.runs[row.run]
         first = first_to_fail(run, run.turns[row.task_id].conversation_id)
-        if first:
-            turn = f"▲ turn {run.turns[first].turn}"
-            c.strip.value = _said(turn, "is the first to fail in this conversation")
         others = [self.index.runs[name] for name in c.shown_beside]
         body = _turn_or_beside(run, others, row.task_id, self.timing, self.chars)
-        c.body.value = page(body, styled=False)
-        if last := self.labels.get((row.run, row.task_id)):
-            c.label.value, c.note.value = last.get("label", ""), last.get("note", "")
-            c.said.value = _said("", f"labelled {last['label'] or 'with a note'}")
+        if not first:
+            return "", page(body, styled=False)
+        strip = _said(
+            f"▲ turn {run.turns[first].turn}", "is the first to fail in this conversation"
+        )
+        return strip, page(body, styled=False)
 
     def save_label(self) -> None:
         "Append label and note of the present turn; what goes wrong stands beside the button, and the text stays in its box."

@@ -502,7 +502,7 @@ def harmless(tab, where: str) -> None:
 
 def speed(checks: Checks, address, browser, expect, folder: Path) -> None:
     "2,000 trajectories: opened within 3 seconds, a filter answered within half a second, seen on the screen."
-    from large_run import large_run
+    from tools.large_run import large_run
     from mtrag_nb.core.record import Run
 
     large_run(folder / "large", Run(CRAG))
