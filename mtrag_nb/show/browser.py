@@ -532,7 +532,8 @@ class CaseBrowser:
         c.label.value, c.note.value = last.get("label", ""), last.get("note", "")
         c.said.value = _said("", f"labelled {last['label'] or 'with a note'}") if last else ""
         at = (f"{self.at + 1}", f"of {len(self.found)} turns")
-        c.place.value = page(render("turn.html", "said", *(at if row else _NOTHING)))
+        nothing = ("no turn", "fulfils these conditions")
+        c.place.value = page(render("turn.html", "said", *(at if row else nothing)))
 
     def _rendered(self, row: _TurnRow) -> tuple[str, str]:
         "The first turn to fail in the conversation, in words; the turn, alone or beside others."
@@ -579,9 +580,6 @@ class CaseBrowser:
         "Widget, page and text in one output: whoever shows it takes the richest that it can."
         widget = {"version_major": 2, "version_minor": 0, "model_id": self.controls.box.model_id}
         return {VIEW: widget, "text/html": self.static_html(), "text/plain": repr(self)}
-
-
-_NOTHING = ("no turn", "fulfils these conditions")
 
 
 def open_at(
