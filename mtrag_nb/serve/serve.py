@@ -27,7 +27,7 @@ from mtrag_nb.app.command import (
     system_option,
     with_variant,
 )
-from ..core.files import data_dir
+from ..core.html import render
 from ..core.types import DataError, SettingsError
 from .guard import check_address
 from ..systems.registry import SERVING
@@ -58,7 +58,7 @@ def _policy_of(html: str) -> str:
 
 def home_page() -> tuple[str, str]:  # the page, and its policy
     "The page of the service."
-    html = (data_dir("page") / "index.html").read_text(encoding="utf-8")
+    html = str(render("app.html", "page")).lstrip()
     return html, _policy_of(html)
 
 # %% ../../nbs/serve/05_serve.ipynb #3578c8cd

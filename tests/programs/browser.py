@@ -385,11 +385,16 @@ def click_through(checks: Checks, tab, expect, folder: Path, name: str = "lab") 
         expect(panel.place).to_contain_text("1 of 1 turns")
         expect(panel.body).to_contain_text("refused: hallucination loop exhausted")
         panel.choose("turn", "any")
-        panel.choose("outcome", "i dont know")
+        panel.choose("ended", "i dont know")
         expect(panel.body).to_contain_text("refused:")
         panel.choose("reason", "irrelevant docs")
         expect(panel.body).to_contain_text("refused: irrelevant docs")
-        for c in ("reason", "outcome", "domain"):
+        for c in ("reason", "ended", "domain"):
+            panel.choose(c, "any")
+        panel.choose("outcome", "failed")
+        panel.choose("failed at", "grade")
+        expect(panel.body).to_contain_text("Failed first at grade: the gold passage was rank")
+        for c in ("failed at", "outcome"):
             panel.choose(c, "any")
         panel.choose("show", "judge against K-precision")
         expect(panel.body).to_contain_text("judge 0.10")
@@ -430,7 +435,7 @@ def click_through(checks: Checks, tab, expect, folder: Path, name: str = "lab") 
     with checks(f"{name}: the strip leads to the other turns of the conversation"):
         panel.choose("turn", "2")
         expect(panel.place).to_contain_text("of 3 turns")
-        strip = tab.locator(".widget-button", has_text=re.compile(r"^[✓▲✗] 1$")).first
+        strip = tab.locator(".widget-button", has_text=re.compile(r"^[✓✗~–] 1$")).first
         strip.click()
         expect(panel.place).to_contain_text("of 32 turns")
         expect(tab.locator(".widget-button", has_text="▸").first).to_contain_text("1")
@@ -497,7 +502,7 @@ def harmless(tab, where: str) -> None:
 
 def speed(checks: Checks, address, browser, expect, folder: Path) -> None:
     "2,000 trajectories: opened within 3 seconds, a filter answered within half a second, seen on the screen."
-    from large_run import large_run
+    from tools.large_run import large_run
     from mtrag_nb.core.record import Run
 
     large_run(folder / "large", Run(CRAG))
@@ -727,7 +732,7 @@ b = CaseBrowser(sys.argv[1:], labels=labels, timing=False)
 bundle = b._repr_mimebundle_()
 c = b.controls
 seen = [c.place.value, c.body.value]
-c.filters["outcome"].value = "i_dont_know"; c.next.click(); c.beside["sample_naive"].value = True; seen += [c.place.value, c.body.value]
+c.filters["ended"].value = "i_dont_know"; c.next.click(); c.beside["sample_naive"].value = True; seen += [c.place.value, c.body.value]
 c.label.value = "wrong"; c.save.click(); c.which.value = "labelled"; seen += [c.place.value, str(len(read_labels(labels)))]
 digest = lambda text: hashlib.sha256(text.encode()).hexdigest()
 print(json.dumps({"version": ipywidgets.__version__, "forms": sorted(bundle), "view": sorted(bundle[VIEW]), "text": bundle["text/plain"],

@@ -282,7 +282,8 @@ def read_again(checks: Checks, v: Visit, expect, name: str) -> None:
     "The page opened anew shows the conversation; it is exported, and by the keyboard alone the next question is asked."
     with checks(f"{name}: opened again, the conversation is there, and is exported"):
         v.tab.reload()
-        if v.size["width"] < 800:
+        if v.size["width"] < 800:  # the page folds the list away before it fills it
+            v.tab.locator("#talks .talk").first.wait_for(state="attached")
             v.tab.locator("#talks-fold > summary").click()
         v.tab.locator("#talks .talk").first.click()
         expect(v.tab.locator("article.turn")).to_have_count(len(QUESTIONS))

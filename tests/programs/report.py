@@ -133,6 +133,12 @@ def list_works(v: Visit) -> None:
     if tab.locator("#rest").is_visible():
         tab.locator("#rest").click()
     every = tab.evaluate(shown)
+    tab.locator("#came").select_option("failed")
+    failed = tab.evaluate(shown)
+    tab.locator("#stage").select_option(index=1)
+    assert 0 < tab.evaluate(shown) <= failed < every
+    tab.locator("#all").click()
+    assert tab.evaluate(shown) == every
     tab.locator("#search").fill("grade")
     assert 0 < tab.evaluate(shown) < every
     tab.locator("#search").fill("")

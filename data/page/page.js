@@ -1,111 +1,60 @@
-<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<title>mtrag: ask your documents</title>
-<style>
-:root { --back: #fff; --ink: #1b1d21; --quiet: #565b64; --line: #c9cdd4; --soft: #f3f4f7; --accent: #1f4fbf; --on-accent: #fff;
-  --good: #17663a; --warn: #7a4b00; --bad: #a11c1c; --mark: #ffe89a; --mark-ink: #1b1d21; }
-@media (prefers-color-scheme: dark) {
-  :root { --back: #15171b; --ink: #e8eaee; --quiet: #a9b0bb; --line: #3d434d; --soft: #1f2329; --accent: #8fb4ff; --on-accent: #10131a;
-    --good: #7fd6a0; --warn: #f0bd66; --bad: #ff9d94; --mark: #5c4a00; --mark-ink: #fff3c4; } }
-* { box-sizing: border-box; }
-[hidden] { display: none !important; }
-html { color-scheme: light dark; }
-body { margin: 0; background: var(--back); color: var(--ink); font: 16px/1.55 system-ui, sans-serif; height: 100dvh; display: grid;
-  grid-template: auto 1fr / 20rem 1fr; grid-template-areas: "head head" "side main"; }
-h1 { font-size: 1.15rem; margin: 0; } h2 { font-size: 1rem; margin: 0 0 .5rem; } h3 { font-size: 1rem; margin: 0; }
-header { grid-area: head; display: flex; flex-wrap: wrap; gap: .4rem 1rem; align-items: center; padding: .6rem 1rem; border-bottom: 1px solid var(--line); }
-header label { margin-left: auto; }
-#side { grid-area: side; overflow: auto; padding: 1rem; border-right: 1px solid var(--line); background: var(--soft); }
-#side section + section { margin-top: 1.5rem; }
-summary { cursor: pointer; font-weight: 600; } summary.head { font-size: 1rem; margin-bottom: .5rem; }
-main { grid-area: main; display: flex; flex-direction: column; min-width: 0; min-height: 0; }
-#log { flex: 1; overflow: auto; padding: 1rem; min-height: 0; } #log > * { max-width: 48rem; margin: 0 auto 1.5rem; }
-form.ask { border-top: 1px solid var(--line); padding: .75rem 1rem; } form.ask > div { max-width: 48rem; margin: auto; display: flex; gap: .5rem; }
-form.ask .label { display: block; max-width: 48rem; margin: 0 auto .25rem; font-size: .875rem; color: var(--quiet); }
-textarea, select, input[type=text], input[type=password] { font: inherit; color: inherit; background: var(--back); border: 1px solid var(--quiet);
-  border-radius: .4rem; padding: .4rem .6rem; } textarea { flex: 1; resize: vertical; min-height: 3rem; min-width: 0; }
-button, .button { font: inherit; color: inherit; background: var(--back); border: 1px solid var(--quiet); border-radius: .4rem; padding: .35rem .75rem;
-  cursor: pointer; text-decoration: none; display: inline-block; min-height: 2rem; } button:disabled { opacity: .6; cursor: default; }
-button.main { background: var(--accent); color: var(--on-accent); border-color: var(--accent); font-weight: 600; }
-button.small, .button.small { padding: .05rem .5rem; font-size: .875rem; min-height: 1.75rem; }
-button[aria-pressed=true] { background: var(--accent); color: var(--on-accent); border-color: var(--accent); }
-:focus-visible { outline: 3px solid var(--accent); outline-offset: 2px; }
-ul.plain { list-style: none; margin: 0; padding: 0; } ul.plain > li { padding: .45rem 0; border-bottom: 1px solid var(--line); }
-.row { display: flex; gap: .5rem; align-items: center; flex-wrap: wrap; } .grow { flex: 1; min-width: 0; overflow-wrap: anywhere; }
-.quiet { color: var(--quiet); font-size: .875rem; } .good { color: var(--good); } .warn { color: var(--warn); } .bad { color: var(--bad); }
-.drop { border: 2px dashed var(--quiet); border-radius: .6rem; padding: .75rem; text-align: center; margin-bottom: .75rem; }
-.drop.over { border-style: solid; border-color: var(--accent); } progress { width: 100%; accent-color: var(--accent); }
-.talk { width: 100%; text-align: left; border-color: var(--line); overflow-wrap: anywhere; } .talk[aria-current=true] { border: 2px solid var(--accent); font-weight: 600; } .talk + .row { margin-top: .4rem; }
-article.turn { border: 1px solid var(--line); border-radius: .75rem; overflow: hidden; }
-.question { background: var(--soft); padding: .6rem 1rem; white-space: pre-wrap; overflow-wrap: anywhere; font-weight: 600; }
-.answer { padding: .75rem 1rem; white-space: pre-wrap; overflow-wrap: anywhere; } .box { margin: .75rem 1rem; padding: .5rem .75rem; border-left: 4px solid; }
-.unsaid { text-decoration: underline wavy var(--bad) 1.5px; text-underline-offset: 4px; } .flag { font-size: .8125rem; font-weight: 600; color: var(--bad); white-space: nowrap; }
-button.cite { padding: 0 .3rem; min-height: 1.5rem; min-width: 1.6rem; line-height: 1.2; font-size: .8125rem; margin: 0 .15rem; vertical-align: baseline; }
-ul.sources, p.sources { margin: 0 1rem .75rem; } .sources li { border: 0 !important; padding: .2rem 0 !important; }
-.passage { border: 1px solid var(--line); border-radius: .5rem; padding: .6rem .8rem; margin: .35rem 0; white-space: pre-wrap; overflow-wrap: anywhere; background: var(--soft); }
-mark { background: var(--mark); color: var(--mark-ink); font-weight: 600; border-bottom: 2px solid currentColor; }
-.foot { display: flex; flex-wrap: wrap; gap: .4rem .6rem; align-items: center; padding: .5rem 1rem; border-top: 1px solid var(--line); }
-details.more { margin: 0 1rem .75rem; } table { border-collapse: collapse; font-size: .875rem; width: 100%; } .wide { overflow-x: auto; }
-th, td { text-align: left; padding: .2rem .6rem .2rem 0; vertical-align: top; }
-.work { padding: .5rem 1rem; } .work ol { margin: .25rem 0; padding-left: 1.4rem; } .draft { border-left: 3px solid var(--line); padding-left: .6rem; white-space: pre-wrap; overflow-wrap: anywhere; }
-dialog { color: var(--ink); background: var(--back); border: 1px solid var(--line); border-radius: .75rem; padding: 1rem; max-width: min(46rem, 94vw); width: 100%; }
-dialog::backdrop { background: rgb(0 0 0 / .5); } dialog.tall { height: 90dvh; max-width: min(64rem, 96vw); } dialog.tall[open] { display: flex; flex-direction: column; gap: .5rem; }
-iframe { flex: 1; width: 100%; border: 1px solid var(--line); border-radius: .5rem; background: var(--back); } .skip { position: absolute; left: -99rem; } label:has(+ #files:focus-visible) { outline: 2px solid; outline-offset: 2px; } a.skip:focus { left: 1rem; top: .5rem; background: var(--back); padding: .5rem; z-index: 2; }
-.hello { color: var(--quiet); }
-@media (max-width: 52rem) {
-  body { display: flex; flex-direction: column; height: auto; min-height: 100dvh; } #side { border-right: 0; border-bottom: 1px solid var(--line); max-height: none; }
-  #log { overflow: visible; } form.ask { position: sticky; bottom: 0; background: var(--back); } main { flex: 1; } header label { margin-left: 0; } header select { max-width: 60vw; } .hint { display: none; } html { scroll-padding-bottom: 9rem; } }
-@media print { #side, form.ask, .foot button { display: none; } body { display: block; height: auto; } #log { overflow: visible; } }
-</style>
-</head>
-<body>
-<a class="skip" href="#question">to the question</a>
-<header>
-  <h1>Ask your documents</h1>
-  <span id="state" class="quiet" role="status"></span>
-  <label>answered by <select id="system"></select></label>
-</header>
-<aside id="side" aria-label="Documents and conversations">
-  <section>
-    <details id="documents-fold" open>
-      <summary class="head">Documents (<span id="count">0</span>)</summary>
-      <div class="drop" id="drop">
-        <label class="button" for="files">Choose files</label>
-        <input class="skip" type="file" id="files" multiple accept=".pdf,.docx,.html,.htm,.md,.markdown,.txt" aria-describedby="kinds">
-        <div class="quiet" id="kinds">or drop them here: PDF, DOCX, HTML, Markdown, text</div>
-      </div>
-      <ul class="plain" id="uploads" aria-live="polite" aria-label="Uploads"></ul>
-      <ul class="plain" id="documents" aria-label="Documents in the library"></ul>
-    </details>
-  </section>
-  <section>
-    <details id="talks-fold" open>
-      <summary class="head">Conversations</summary>
-      <button type="button" id="fresh">New conversation</button>
-      <ul class="plain" id="talks" aria-label="Conversations on record"></ul>
-    </details>
-  </section>
-  <p class="quiet">Every question is on record on this machine. <a href="/docs">The API</a></p>
-</aside>
-<main>
-  <div id="log" role="log" aria-label="Conversation" tabindex="0"></div>
-  <form class="ask" id="ask">
-    <label class="label" for="question">Question <span class="hint">(Enter sends, Shift and Enter begins a line)</span></label>
-    <div><textarea id="question" rows="2" required></textarea><button class="main" id="send">Ask</button></div>
-  </form>
-</main>
-<dialog id="sure" aria-labelledby="sure-text"><p id="sure-text"></p>
-  <div class="row"><button type="button" id="yes" class="main">Delete</button><button type="button" id="no">Keep</button></div></dialog>
-<dialog id="why" class="tall" aria-labelledby="why-head"><div class="row"><h2 id="why-head" class="grow">Why this answer</h2>
-  <button type="button" id="why-close">Close</button></div><iframe id="why-page" title="The turn, step by step" sandbox></iframe></dialog>
-<dialog id="door" aria-labelledby="door-head"><form id="door-form"><h2 id="door-head">This service asks for its token</h2>
-  <label for="token">Token</label> <input type="password" id="token" autocomplete="off" required> <button class="main">Go on</button>
-  <p id="door-said" class="bad" role="alert"></p></form></dialog>
-<script>
+/* part: report */
+document.documentElement.className = 'js';
+addEventListener('DOMContentLoaded', () => {
+const list = document.getElementById('list'), body = list.tBodies[0], heads = [...list.tHead.rows[0].cells];
+const [find, box, all, told, more, came, stage] = ['find', 'search', 'all', 'told', 'rest', 'came', 'stage'].map(i => document.getElementById(i));
+let rows = [...body.rows], most = 200;
+const marks = new Map(rows.map(r => [r, new Set(r.dataset.m.split(' '))]));
+const words = new Map(rows.map(r => [r, r.textContent.toLowerCase()]));
+let asked = [], title = '';
+function show() {
+  const typed = box.value.toLowerCase().split(/\s+/).filter(Boolean), wanted = [...asked, came.value, stage.value].filter(Boolean);
+  let n = 0;
+  for (const r of rows) {
+    const fits = wanted.every(m => marks.get(r).has(m)) && typed.every(w => words.get(r).includes(w));
+    n += fits;
+    r.hidden = !fits || n > most;
+  }
+  more.hidden = n <= most;
+  told.textContent = n + ' of ' + rows.length + ' turns' + (title ? ': ' + title : '');
+}
+function follow() {
+  if (!location.hash.startsWith('#f-')) return;
+  asked = location.hash.slice(3).split('-');
+  title = (document.querySelector('a.f[href="' + location.hash + '"]') || {title: asked.join(', ')}).title;
+  box.value = came.value = stage.value = '';
+  show();
+  find.scrollIntoView();
+}
+function sort(i, down) {
+  const text = r => r.cells[i].textContent.trim(), value = r => /^[-+\d.]+$/.test(text(r)) ? parseFloat(text(r)) : text(r).toLowerCase();
+  const keys = new Map(rows.map(r => [r, value(r)])), empty = r => text(r) === '–';
+  const words = new Intl.Collator('en', {numeric: true}).compare;
+  const less = (a, b) => typeof a === 'number' && typeof b === 'number' ? a - b : words(a, b);
+  const sign = down ? -1 : 1;
+  rows.sort((a, b) => empty(a) - empty(b) || sign * less(keys.get(a), keys.get(b)));
+  body.append(...rows);
+  show();
+  heads.forEach((h, j) => j === i ? h.setAttribute('aria-sort', down ? 'descending' : 'ascending') : h.removeAttribute('aria-sort'));
+}
+heads.forEach((h, i) => {
+  const button = document.createElement('button');
+  button.append(...h.childNodes);
+  button.onclick = () => sort(i, h.getAttribute('aria-sort') === 'ascending');
+  h.append(button);
+});
+box.oninput = came.onchange = stage.onchange = show;
+all.onclick = () => { asked = []; title = ''; box.value = came.value = stage.value = ''; show(); };
+document.addEventListener('click', e => { if (e.target.closest('a.f')) setTimeout(follow); });
+more.onclick = () => { most = rows.length; show(); };
+addEventListener('hashchange', follow);
+find.hidden = false;
+show();
+document.documentElement.className = 'js ready';
+follow();
+});
+
+/* part: app */
 "use strict";
 // Text from documents, models and people is only ever put in as text: there is no innerHTML here, and the policy forbids other scripts.
 const $ = id => document.getElementById(id);
@@ -357,6 +306,3 @@ $("door-form").addEventListener("submit", async e => {
   if (reply.ok) { $("token").value = ""; $("door").close(); begin().catch(e => say(e.message)); } else $("door-said").textContent = "That is not the token.";
 });
 begin().catch(e => say(e.message));
-</script>
-</body>
-</html>
