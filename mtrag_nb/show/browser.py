@@ -222,7 +222,7 @@ def _filtered(
 ) -> list[_TurnRow]:
     "The rows that fulfil all conditions, in the wanted order."
 
-    def belongs(r: TurnRow) -> bool:
+    def belongs(r: _TurnRow) -> bool:
         if which == "labelled":
             return (r.run, r.task_id) in labelled
         return r.task_id in index.worth[r.run][which]
@@ -513,7 +513,7 @@ class CaseBrowser:
         c.talk.children = self._strip(self.index.runs[row.run], row) if row else ()
         self._busy = False
 
-    def _strip(self, run: Recording, row: TurnRow) -> tuple[w.Button, ...]:
+    def _strip(self, run: Recording, row: _TurnRow) -> tuple[w.Button, ...]:
         "The conversation of a turn, a button a turn."
         talk = run.conversations[run.turns[row.task_id].conversation_id]
 
