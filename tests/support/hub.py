@@ -8,8 +8,9 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 
-from mtrag_nb.core.files import Answer, FolderServer, checksum
+from mtrag_nb.core.files import checksum
 from mtrag_nb.core.types import digest
+from tests.support.web import Answer, FolderServer
 
 
 LARGE = (
