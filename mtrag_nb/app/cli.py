@@ -13,7 +13,7 @@ import sys
 from typing import Literal
 
 from .. import __version__
-from .command import Command
+from .command import Command, Parser
 from ..core.files import disk_full
 from ..core.types import DiskFull, MTRAGError, PartlyFailed
 
@@ -64,7 +64,7 @@ COMMANDS: dict[str, Command] = {
 }
 
 # %% ../../nbs/app/05_cli.ipynb #parser01
-class _Parser(argparse.ArgumentParser):
+class _Parser(Parser):
     "A parser of one command, which gets its arguments when it is first used."
 
     def __init__(self, *args, command=None, **kw):

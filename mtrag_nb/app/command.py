@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['File', 'Dir', 'RunDir', 'NeededDir', 'Changes', 'ProfileName', 'Chosen', 'Domains', 'Variant', 'SystemName', 'Web',
-           'Reference', 'Limit', 'Minutes', 'OldIndex', 'Option', 'done', 'Command', 'changes_of', 'Setup', 'chosen',
-           'system_option', 'with_variant', 'reference_of', 'reference_or_sample']
+           'Reference', 'Limit', 'Minutes', 'OldIndex', 'Option', 'Parser', 'done', 'Command', 'changes_of', 'Setup',
+           'chosen', 'system_option', 'with_variant', 'reference_of', 'reference_or_sample']
 
 # %% ../../nbs/app/00_command.ipynb #imports0
 import argparse
@@ -98,11 +98,21 @@ def _read_type(hint: object) -> tuple[object, Option, bool]:
     return hint, option, several
 
 
+class Parser(argparse.ArgumentParser):
+    "A parser that makes those help texts only when they are shown for which systems have to be loaded."
+
+    def format_help(self) -> str:
+        for action in self._actions:
+            if callable(about := getattr(action, "about", None)):
+                action.help = about().replace("%", "%%")
+        return super().format_help()
+
+
 def _add_option(parser: argparse.ArgumentParser, p: inspect.Parameter, comment: str) -> None:
     "Add a parameter to a parser. An int is a count, a float a number of minutes."
     kind, option, several = _read_type(p.annotation)
-    about = option.about() if callable(option.about) else option.about or comment
-    how = {"help": about.replace("%", "%%"), **option.how}
+    about = option.about or comment
+    how = {"help": "" if callable(about) else about.replace("%", "%%"), **option.how}
     if option.metavar:
         how["metavar"] = option.metavar
     if callable(how.get("choices")):
@@ -116,12 +126,13 @@ def _add_option(parser: argparse.ArgumentParser, p: inspect.Parameter, comment: 
         how.setdefault("type", _count if kind is int else _minutes_of)
         how.setdefault("metavar", "N" if kind is int else "M")
     if by_place:
-        parser.add_argument(p.name, **how)
+        parser.add_argument(p.name, **how).about = about
         return
     default = list(p.default) if isinstance(p.default, tuple) else p.default
     flag = option.flag or "--" + p.name.replace("_", "-")
     how.setdefault("required", needed)
-    parser.add_argument(flag, dest=p.name, default=None if needed else default, **how)
+    default = None if needed else default
+    parser.add_argument(flag, dest=p.name, default=default, **how).about = about
 
 
 def _group(p: inspect.Parameter) -> type | None:
@@ -168,7 +179,7 @@ class Command:
 
     def read(self, *argv: str) -> argparse.Namespace:
         "A command line, without the name of the command."
-        return self.fill(argparse.ArgumentParser(description=self.about)).parse_args(argv)
+        return self.fill(Parser(description=self.about)).parse_args(argv)
 
     def do(self, typed: argparse.Namespace) -> bool:
         "Call the function with what was typed; whether all was done that was asked."

@@ -11,10 +11,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, TYPE_CHECKING, Protocol
 from urllib.parse import quote, urlsplit
 
-import httpx
 
 from ..core.files import JsonlLog, parse_json, read_jsonl
 from ..core.record import WEB, Found, Retrieved, is_web
@@ -32,6 +31,8 @@ from mtrag_nb.core.types import (
 from ..data.documents import clean, html_content
 
 if TYPE_CHECKING:
+    import httpx
+
     from mtrag_nb.search.retrieve import RetrieverLike
 
 # %% auto #0
@@ -114,6 +115,8 @@ def _get_json(
     largest: int = _LARGEST,
 ) -> object:
     "What an address gives, as JSON. Raises ServerError for anything else."
+    import httpx
+
     place, until, data = redacted(url), time.monotonic() + seconds, bytearray()
     try:
         with client.stream("GET", url, params=params) as reply:
@@ -151,6 +154,8 @@ class SearxSource:
         client: httpx.Client
         | None = None,  # None: one that follows no redirects and takes no proxy from the environment
     ):
+        import httpx
+
         if not re.match(r"https?://\S+$", url):
             raise SettingsError(f"a search engine has a http address, not {url[:60]!r}")
         self.url, self.seconds = url.rstrip("/"), seconds
