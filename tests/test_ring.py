@@ -16,7 +16,7 @@ from pathlib import Path
 from mtrag_nb.core.settings import load_settings
 from mtrag_nb.data.mtrag import read_benchmark, read_tasks, sample_dir
 from mtrag_nb.evaluate.blame import blame_turn
-from mtrag_nb.evaluate.scores import Recording
+from mtrag_nb.evaluate.scores import Evidence
 from mtrag_nb.models.calls import Models
 from mtrag_nb.models.chat import ScriptedChat, first_sentence
 from mtrag_nb.models.embed import HashEmbedder
@@ -32,7 +32,7 @@ run = run_tasks(
     SELF_CRAG, tasks, Path("run"), settings, setting="reference", models=models, progress=False
 )
 assert len(run.trajectories) == 4 and not any(t.failed for t in run.trajectories.values())
-assert all(blame_turn(Recording(run, sample.gold), i).stage is not None for i in run.trajectories)
+assert all(blame_turn(Evidence(run, sample.gold), i).stage is not None for i in run.trajectories)
 page = RunView(run, gold=sample.gold)._repr_html_()
 Path("page.html").write_text(page, encoding="utf-8")
 assert len(page) > 5_000

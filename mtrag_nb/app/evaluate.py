@@ -344,13 +344,13 @@ def audit(
     "Print which stage failed first, what each gate kept and dropped, and what each mechanism was worth."
     from mtrag_nb.evaluate.blame import blame, gate_table, gates
     from mtrag_nb.evaluate.pairs import audit_pairs, lost_of
-    from mtrag_nb.evaluate.scores import Recording
+    from mtrag_nb.evaluate.scores import Evidence
 
     audits, left = [], []
     for folder in map(Path, runs):
         run = Run(folder)
         gold = reference_or_sample(reference, [run]).gold
-        rec = Recording(run, gold, histories={i: t.history for i, t in run.tasks.items()} or None)
+        rec = Evidence(run, gold, histories={i: t.history for i, t in run.tasks.items()} or None)
         print(f"{blame(rec)!r}\n\n{text_table(*gate_table({rec.name: gates(rec)}))}\n")
         place = Path(out) / folder.name if out else folder / "audit"
         how = {"tasks": _tasks_of(run, reference), "index": index, "models": models}
@@ -358,7 +358,7 @@ def audit(
         made, missing = _without_each(run, place, only, **how)
         left += [f"{folder.name}: {m}: {why}" for m, why in missing.items()]
         if made:
-            audits.append(audit_pairs(rec, {m: Recording(r, gold) for m, r in made.items()}))
+            audits.append(audit_pairs(rec, {m: Evidence(r, gold) for m, r in made.items()}))
             print(f"{audits[-1]!r}\n")
             left += [f"{folder.name}: {why}" for why in lost_of(audits[-1].pairs)]
     for what in left:
@@ -383,7 +383,7 @@ def ladder(
 ) -> "list[Ladder]":
     "Print what a perfect stage would gain, and which rung repairs the failed turns."
     from mtrag_nb.evaluate.pairs import ladder_pairs, right_by_target
-    from mtrag_nb.evaluate.scores import Recording
+    from mtrag_nb.evaluate.scores import Evidence
     from mtrag_nb.runs.forks import RUNGS, climb, rungs_named
 
     ladders = []
@@ -395,8 +395,8 @@ def ladder(
         how |= {"minutes": minutes, "limit": limit, "progress": progress}
         some = rungs_named(rungs) if rungs else RUNGS
         made = climb(run, place, gold, right_by_target(gold), some, **how)
-        climbed = {n: Recording(r, gold) for n, r in made.items()}
-        ladders.append(ladder_pairs(Recording(run, gold), climbed))
+        climbed = {n: Evidence(r, gold) for n, r in made.items()}
+        ladders.append(ladder_pairs(Evidence(run, gold), climbed))
         print(f"{ladders[-1]!r}\n")
     return ladders
 

@@ -32,7 +32,7 @@ from mtrag_nb.data.mtrag import (
 )
 from ..evaluate.judge import judge_run
 from ..evaluate.measures import BertScorer, ENCODERS, encoder_named
-from ..evaluate.scores import Recording, score_run
+from ..evaluate.scores import Evidence, score_run
 from ..models.calls import Models
 from ..runs.plan import Ended, Step, through
 from ..runs.run import run_tasks, selected
@@ -444,7 +444,7 @@ class Reproduction(_Doing):
     "A paper, reproduced in a folder."
 
     @cached_property
-    def recordings(self) -> list[Recording]:
+    def recordings(self) -> list[Evidence]:
         "The recorded runs, in the order of the plan, their turns in the order of the tasks."
         there = [p for p in self.made if (self.folder / p.name / "trajectories.jsonl").exists()]
         return [in_order(Run(self.folder / p.name), self.file(p)) for p in there]
@@ -487,7 +487,7 @@ class Reproduction(_Doing):
             self.models.let_go()
 
 # %% ../../nbs/app/02a_reproduce.ipynb #24688059
-def in_order(run: Run, file: Benchmark) -> Recording:
+def in_order(run: Run, file: Benchmark) -> Evidence:
     "A recorded run, with its turns and judgements in the order of the file."
     place = {t.id: n for n, t in enumerate(file.tasks)}
 
@@ -496,7 +496,7 @@ def in_order(run: Run, file: Benchmark) -> Recording:
 
     vars(run)["trajectories"] = sort(run.trajectories)
     vars(run)["judgements"] = sort(run.judgements)
-    return Recording(run, file.gold)
+    return Evidence(run, file.gold)
 
 # %% ../../nbs/app/02a_reproduce.ipynb #dbe86fa0
 def runs_table(r: Reproduction) -> tuple[tuple[str, ...], list[tuple]]:

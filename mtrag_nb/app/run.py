@@ -712,7 +712,7 @@ def _minutes_spent(folder: Path) -> float:
 def _print_demo(run: Run, sample: Benchmark, minutes: float, index: Path) -> None:
     "Print what came of the demo: outcomes, a conversation, one turn by its steps, the stages to blame, and what to do next."
     from mtrag_nb.evaluate.blame import blame
-    from mtrag_nb.evaluate.scores import Recording
+    from mtrag_nb.evaluate.scores import Evidence
 
     print_run(run)
     turns, talk = run.trajectories, max(run.conversations.values(), key=len)
@@ -721,7 +721,7 @@ def _print_demo(run: Run, sample: Benchmark, minutes: float, index: Path) -> Non
         print(f"  {t.turn}. {t.question}\n     {clipped(t.answer, 160) or t.error.message}")
     example = max(sorted(turns.values(), key=lambda t: t.task_id), key=lambda t: len(t.steps))
     print(f"\nOne turn, the one with the most steps:\n{tell(example, run.passages)}")
-    found = blame(Recording(run, sample.gold))
+    found = blame(Evidence(run, sample.gold))
     counts = found.counts("stage").items()
     stages = ", ".join(f"{s or 'no stage can be named'} ({n})" for s, n in counts)
     first = f", first at: {stages}" if stages else ""
@@ -774,9 +774,9 @@ def demo(
 def _print_lost(run: Run, given: Run, known: Benchmark) -> None:
     "What was lost against the benchmark's history, by the place of a turn in its conversation."
     from mtrag_nb.evaluate.pairs import LIVE_HEAD, live_rows, pair
-    from mtrag_nb.evaluate.scores import Recording
+    from mtrag_nb.evaluate.scores import Evidence
 
-    pairs = pair("live", Recording(given, known.gold), Recording(run, known.gold))
+    pairs = pair("live", Evidence(given, known.gold), Evidence(run, known.gold))
     print(text_table(LIVE_HEAD, live_rows({run.name: pairs})))
 
 

@@ -41,7 +41,7 @@ from mtrag_nb.core.types import (
 )
 from .judge import Item
 from .measures import condition, rouge_l
-from .scores import LEAST_SUPPORT, Recording, decision
+from .scores import LEAST_SUPPORT, Evidence, decision
 from .statistics import Interval, auroc_interval, mean_interval
 
 # %% auto #0
@@ -78,7 +78,7 @@ class CostPoint:
     score: Interval
 
 
-def cost_point(run: Recording, measure: str, by: str = "tokens") -> CostPoint:
+def cost_point(run: Evidence, measure: str, by: str = "tokens") -> CostPoint:
     "Mean cost of a turn and mean score, over the same tasks."
     spent, scores = costs(run.turns.values(), by), run.of(measure)
     both = [t for t in spent if t in scores]
@@ -131,7 +131,7 @@ class Mechanism:
         return self.triggered - len(self.changes)
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #9605d2c3
-def target_worth(run: Recording) -> Worth:
+def target_worth(run: Evidence) -> Worth:
     "A draft is worth its ROUGE-L with the target."
 
     def worth(t: Trajectory, draft: str) -> float | None:
@@ -191,7 +191,7 @@ def _check_steps(t: Trajectory) -> list[Step]:
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #c73e9f22
 def audit(
-    run: Recording,
+    run: Evidence,
     worth: Worth | None = None,  # None: ROUGE-L with the target
     least: float = WORTH,  # a change that counts
 ) -> tuple[Mechanism, ...]:
@@ -321,7 +321,7 @@ def _confidences(
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #ef600ef3
 def _losses(
-    run: Recording,
+    run: Evidence,
     measure: str = "RougeL",  # the plain score of an answer, in [0, 1]
 ) -> dict[str, float]:
     "1 minus the conditioned score of each answer. A task without a label or score, or UNDERSPECIFIED, is left out."
@@ -372,7 +372,7 @@ class RiskCoverage:
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #7a962783
 def risk_coverage(
-    run: Recording,
+    run: Evidence,
     measure: str = "RougeL",
     resamples: int = 1000,
     seed: int = 0,
@@ -640,7 +640,7 @@ def strayed(
     )
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #696cdffc
-def documents(run: Recording, ids: Iterable[str]) -> set[str]:
+def documents(run: Evidence, ids: Iterable[str]) -> set[str]:
     "The passages of contexts."
     return {run.contexts[i].document_id for i in ids if i in run.contexts}
 
@@ -651,7 +651,7 @@ def _kept_by(step: Graded | Ranked) -> tuple[str, ...]:
     return step.kept if own is None else tuple(own)
 
 
-def _strayed_at(run: Recording, t: Trajectory) -> str:
+def _strayed_at(run: Evidence, t: Trajectory) -> str:
     "The node whose query strayed, if every search of a turn was for such a query; '' else."
     history, node, bad = [u.text for u in run.histories.get(t.task_id, ())], "", []
     for s in t.steps:
@@ -663,7 +663,7 @@ def _strayed_at(run: Recording, t: Trajectory) -> str:
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #8714d57a
 def _evidence_cause(
-    run: Recording, t: Trajectory, relevant: set[str]
+    run: Evidence, t: Trajectory, relevant: set[str]
 ) -> tuple[str, str]:  # cause and node; ("", "") if gold arrived
     "Where the gold passages of a turn were lost."
 
@@ -691,7 +691,7 @@ def _evidence_cause(
     return "gold lost on the way", ""
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #46316a0f
-def unsupported(run: Recording, t: Trajectory, draft: Drafted) -> bool:
+def unsupported(run: Evidence, t: Trajectory, draft: Drafted) -> bool:
     "Whether most of a draft stands in no passage that the generator saw: what a check of groundedness is there to see."
     return (
         support(draft.text, [run.contexts[i].text for i in t.contexts if i in run.contexts])
@@ -699,7 +699,7 @@ def unsupported(run: Recording, t: Trajectory, draft: Drafted) -> bool:
     )
 
 
-def _let_through(run: Recording, t: Trajectory) -> Checked | None:
+def _let_through(run: Evidence, t: Trajectory) -> Checked | None:
     "The check of groundedness that let an unsupported last draft pass, if one did."
     if not t.drafts or not t.answered:
         return None
@@ -715,7 +715,7 @@ def _let_through(run: Recording, t: Trajectory) -> Checked | None:
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #bde894b9
 def _draft_cause(
-    run: Recording, t: Trajectory, worth: Worth, bar: Bar, refused: bool
+    run: Evidence, t: Trajectory, worth: Worth, bar: Bar, refused: bool
 ) -> tuple[str, str]:
     "What went wrong from the drafts on, gold being there."
     written = [d for d in t.drafts if not d.declined]
@@ -742,7 +742,7 @@ def _draft_cause(
     return "wrong draft from gold", t.drafts[-1].node
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #c8a73ffb
-def _answered_cause(run: Recording, t: Trajectory) -> tuple[str, str]:
+def _answered_cause(run: Evidence, t: Trajectory) -> tuple[str, str]:
     "Who let pass an answer to a question that has none."
     if not t.retrievals and not run.searches:
         return _UNTOLD[2], ""
@@ -771,7 +771,7 @@ def _clarified_cause(
     return ("failed", "answered though underspecified", node) if vague else ()
 
 
-def blame_turn(run: Recording, task_id: str, worth: Worth | None = None, bar: Bar = Bar()) -> Blame:
+def blame_turn(run: Evidence, task_id: str, worth: Worth | None = None, bar: Bar = Bar()) -> Blame:
     "What became of a turn, and where it went wrong first."
     t, known, worth = run.turns[task_id], run.gold.get(task_id), worth or target_worth(run)
     label = known.answerability if known else ""
@@ -897,7 +897,7 @@ class BlameReport:
         return html_table(*self._table(), note=self.note)
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #f6650d60
-def blame(run: Recording, worth: Worth | None = None, bar: Bar = Bar()) -> BlameReport:
+def blame(run: Evidence, worth: Worth | None = None, bar: Bar = Bar()) -> BlameReport:
     "Where each turn of a run went wrong first."
     worth = worth or target_worth(run)
     groups = {"system": dict.fromkeys(run.turns, run.system), **groups_of(run.turns, run.gold)}
@@ -981,9 +981,7 @@ Judge = tuple[
 ]  # gate, of what, good (None: nobody can say), passed, score
 
 
-def decisions(
-    run: Recording, t: Trajectory, worth: Worth, bar: Bar
-) -> Iterable[tuple[Step, Judge]]:
+def decisions(run: Evidence, t: Trajectory, worth: Worth, bar: Bar) -> Iterable[tuple[Step, Judge]]:
     "What each gate of a turn decided."
     label, relevant, ids = run.gold[t.task_id].answerability, set(run.relevant(t.task_id)), ()
     known = label in TO_REFUSE or label in TO_ANSWER and bool(relevant)
@@ -1035,7 +1033,7 @@ def decisions(
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #e12f27aa
 def turn_gates(
-    run: Recording, t: Trajectory, worth: Worth | None = None, bar: Bar = Bar()
+    run: Evidence, t: Trajectory, worth: Worth | None = None, bar: Bar = Bar()
 ) -> list[Gate]:
     "The gates of one turn against gold."
     cases, steps = {}, {}
@@ -1068,7 +1066,7 @@ def together(some: Iterable[Gate]) -> list[Gate]:
     ]
 
 
-def gates(run: Recording, worth: Worth | None = None, bar: Bar = Bar()) -> list[Gate]:
+def gates(run: Evidence, worth: Worth | None = None, bar: Bar = Bar()) -> list[Gate]:
     "All gates of a run against gold."
     return together(
         g

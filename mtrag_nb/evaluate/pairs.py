@@ -28,7 +28,7 @@ from mtrag_nb.evaluate.blame import (
     target_worth,
 )
 from .measures import rouge_l
-from .scores import Recording, decision
+from .scores import Evidence, decision
 from mtrag_nb.evaluate.statistics import (
     Comparison,
     Interval,
@@ -44,7 +44,7 @@ __all__ = ['AUDIT_HEAD', 'UP', 'WITHOUT', 'KNOWING', 'RUNG_NAMES', 'LIVE_HEAD', 
            'compare_right', 'cost_points', 'dominated', 'apart', 'only_right']
 
 # %% ../../nbs/7_evaluate/06_pairs.ipynb #7c3fad8a
-def _value_of(run: Recording, task_id: str, worth: Worth) -> float | None:
+def _value_of(run: Evidence, task_id: str, worth: Worth) -> float | None:
     "What the ending of a turn is worth, in [0, 1]; None where nobody can say."
     t, label = run.turns[task_id], run.gold[task_id].answerability if task_id in run.gold else ""
     if label in TO_ASK and t.of(Clarified):
@@ -73,7 +73,7 @@ class Ending:
     why: str = ""  # of a turn that broke: the exception
 
 
-def endings(run: Recording, worth: Worth | None = None, bar: Bar = Bar()) -> dict[str, Ending]:
+def endings(run: Evidence, worth: Worth | None = None, bar: Bar = Bar()) -> dict[str, Ending]:
     "How each turn of a run ended."
     worth = worth or target_worth(run)
 
@@ -214,8 +214,8 @@ class Pair:
 # %% ../../nbs/7_evaluate/06_pairs.ipynb #e2313aef
 def pair(
     name: str,
-    before: Recording,
-    after: Recording,
+    before: Evidence,
+    after: Evidence,
     worth: Worth | None = None,  # None: ROUGE-L with the target
     bar: Bar = Bar(),
 ) -> Pair:
@@ -315,8 +315,8 @@ AUDIT_HEAD = [
 
 
 def audit_pairs(
-    run: Recording,
-    off: Mapping[str, Recording],  # mechanism -> the run without it
+    run: Evidence,
+    off: Mapping[str, Evidence],  # mechanism -> the run without it
     worth: Worth | None = None,
     bar: Bar = Bar(),
 ) -> Audit:
@@ -439,8 +439,8 @@ _LADDER_HEAD = [
 
 
 def ladder_pairs(
-    run: Recording,
-    rungs: Mapping[str, Recording],  # as `runs.ladder.climb` names them
+    run: Evidence,
+    rungs: Mapping[str, Evidence],  # as `runs.ladder.climb` names them
     worth: Worth | None = None,
     bar: Bar = Bar(),
 ) -> Ladder:
@@ -518,7 +518,7 @@ RUNG_NAMES = (
 )
 
 
-def in_order(known: Mapping[str, Recording]) -> dict[str, Recording]:
+def in_order(known: Mapping[str, Evidence]) -> dict[str, Evidence]:
     "Rungs from the lowest up, each alone, then those on top of each other."
     order = {name: n for n, name in enumerate(RUNG_NAMES)}
     return dict(
@@ -529,7 +529,7 @@ def in_order(known: Mapping[str, Recording]) -> dict[str, Recording]:
     )
 
 
-def forked(run: Recording, worth: Worth | None = None, bar: Bar = Bar()) -> Forked:
+def forked(run: Evidence, worth: Worth | None = None, bar: Bar = Bar()) -> Forked:
     "The forks in the folder of a run, held against it."
     off, known, stale = {}, {}, []
     for folder in sorted(
@@ -544,7 +544,7 @@ def forked(run: Recording, worth: Worth | None = None, bar: Bar = Bar()) -> Fork
         if fork.manifest["identity"].get("replays", {}).get("run") != run.run.state:
             stale.append(f"{folder.parent.name}/{folder.name}")
         else:
-            (off if folder.parent.name == "audit" else known)[name] = Recording(fork, run.gold)
+            (off if folder.parent.name == "audit" else known)[name] = Evidence(fork, run.gold)
     return Forked(
         audit_pairs(run, off, worth, bar),
         ladder_pairs(run, in_order(known), worth, bar),
@@ -602,7 +602,7 @@ def dominated_by(
 
 # %% ../../nbs/7_evaluate/06_pairs.ipynb #607ace02
 def _first_came(
-    run: Recording, task_id: str, came: str, worth: Worth, bar: Bar = Bar()
+    run: Evidence, task_id: str, came: str, worth: Worth, bar: Bar = Bar()
 ) -> str:  # came: of the turn as it ended
     "What the first draft would have come to: right, failed, undecided, not judged; '' for a turn without one."
     t, label = run.turns[task_id], run.gold[task_id].answerability if task_id in run.gold else ""
@@ -656,7 +656,7 @@ class TurnTold:
 class Standing:
     "How a run stands."
 
-    run: Recording
+    run: Evidence
     report: BlameReport
     turns: Mapping[str, TurnTold]
 
@@ -714,7 +714,7 @@ class Standing:
         return next(m.share for m in audit(self.run) if m.name == "check and retries")
 
 
-def standing(run: Recording, worth: Worth | None = None, bar: Bar = Bar()) -> Standing:
+def standing(run: Evidence, worth: Worth | None = None, bar: Bar = Bar()) -> Standing:
     "How a run stands, every turn looked at once."
     worth = worth or target_worth(run)
     report = blame(run, worth, bar)

@@ -56,8 +56,8 @@ from .statistics import Comparison, Interval, compare, mean_interval
 # %% auto #0
 __all__ = ['SOURCES', 'LEAST_SUPPORT', 'FILTERS', 'ranking', 'decision', 'clarifies', 'idk_verdicts', 'score_items', 'RefusalRow',
            'RefusalReport', 'refusal_report', 'ScoreReport', 'place_of_scores', 'score_run', 'Submission',
-           'conditioned_submission', 'named_measure', 'compare_runs', 'Measures', 'support_of', 'fault', 'Recording',
-           'as_recording', 'export_inspector']
+           'conditioned_submission', 'named_measure', 'compare_runs', 'Measures', 'support_of', 'fault', 'Evidence',
+           'as_evidence', 'export_inspector']
 
 # %% ../../nbs/7_evaluate/04_scores.ipynb #c763d478
 def ranking(item: Item) -> list[tuple[str, float]]:  # passage ids with scores that fall
@@ -669,7 +669,7 @@ def _about_run(run: Run) -> str:
     return f"{run.system} on {settings['profile']} ({model}), {'the passages that come with a task' if given else 'retrieval'}, {size}"
 
 # %% ../../nbs/7_evaluate/04_scores.ipynb #f179965a
-class Recording:
+class Evidence:
     "A run with what is known of its tasks."
 
     def __init__(
@@ -832,16 +832,16 @@ class Recording:
         return self.run._repr_html_()
 
 # %% ../../nbs/7_evaluate/04_scores.ipynb #f3ca711a
-def as_recording(
-    run: Run | Recording | str | Path,  # a run, its folder, or a recording, which stays what it is
-    **known,  # gold, qrels, absent, histories, judge: see Recording
-) -> Recording:
-    "A run with what is known of its tasks. Raises SettingsError for something to be known of a recording that is there already."
-    if not isinstance(run, Recording):
-        return Recording(run, **known)
+def as_evidence(
+    run: Run | Evidence | str | Path,  # a run, its folder, or its evidence, which stays what it is
+    **known,  # gold, qrels, absent, histories, judge: see Evidence
+) -> Evidence:
+    "A run with what is known of its tasks. Raises SettingsError for something to be known of evidence that is there already."
+    if not isinstance(run, Evidence):
+        return Evidence(run, **known)
     if known:
         raise SettingsError(
-            f"{', '.join(known)}: this is a recording already; give the run, or its folder"
+            f"{', '.join(known)}: this is evidence already; give the run, or its folder"
         )
     return run
 

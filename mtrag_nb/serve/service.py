@@ -652,7 +652,7 @@ def _turn_of(service: Service, conversation: str, turn: int) -> dict:
 def why_html(service: Service, conversation: str, turn: int) -> str:
     "All of a turn, as a page that stands alone; of a fault only its number."
     from mtrag_nb.core.record import Run
-    from mtrag_nb.evaluate.scores import Recording
+    from mtrag_nb.evaluate.scores import Evidence
     from mtrag_nb.show.turn import TurnView
 
     reply = _turn_of(service, conversation, turn)["reply"]
@@ -660,7 +660,7 @@ def why_html(service: Service, conversation: str, turn: int) -> str:
     if t.error:
         t = replace(t, error=replace(t.error, message=error_line(t)["message"], traceback=""))
     run = Run.of(f"turn {turn}", [t], contexts.values())
-    return TurnView(Recording(run, histories={t.task_id: task.history}), t.task_id).document()
+    return TurnView(Evidence(run, histories={t.task_id: task.history}), t.task_id).document()
 
 
 _THUMBS = {"up": "good", "down": "wrong"}  # as the case browser calls them

@@ -34,7 +34,7 @@ from mtrag_nb.core.record import (
 from ..core.text import declines, known_words, share_known
 from ..core.types import DataError, Gold, MTRAGError, Outcome, Task, as_context
 from ..evaluate.blame import WORTH, ending_change, first_draft_failed, target_worth
-from ..evaluate.scores import Recording, as_recording, fault
+from ..evaluate.scores import Evidence, as_evidence, fault
 from mtrag_nb.show.figures import (
     QUIET,
     _ink,
@@ -85,14 +85,14 @@ class _TurnRow:
     measures: Mapping[str, float | None] = field(hash=False)  # what it can be sorted by
 
 # %% ../../nbs/8_show/03_browser.ipynb #5d8f2dc3
-def _sortable(run: Recording, t: Trajectory) -> dict[str, float | None]:
+def _sortable(run: Evidence, t: Trajectory) -> dict[str, float | None]:
     "The numbers of a turn: what was measured, and what it took."
     m = run.measures_of(t.task_id)
     measured = {"turn": t.turn, "K-precision": m.support, "judge": m.judge, **m.scores}
     return {**measured, "drafts": len(t.drafts), "tokens": t.calls.tokens, "seconds": t.seconds}
 
 
-def _row_of(run: Recording, t: Trajectory) -> _TurnRow:
+def _row_of(run: Evidence, t: Trajectory) -> _TurnRow:
     "The row of a turn."
     b, wrong = outcome_of(run, t.task_id), fault_of(run, t.task_id)
     texts = [t.task_id, t.question, t.answer, *(s.text for s in (*t.drafts, *t.rewrites))]
@@ -124,7 +124,7 @@ _WHICH = (
 )
 
 
-def _worth_a_look(run: Recording) -> dict[str, set[str]]:  # an entry of _WHICH -> task ids
+def _worth_a_look(run: Evidence) -> dict[str, set[str]]:  # an entry of _WHICH -> task ids
     "The turns of a run that belong to each choice; labels are the browser's own."
 
     def disputed(i: str) -> bool:
@@ -153,7 +153,7 @@ class _TurnIndex:
 
     def __init__(
         self,
-        runs: Sequence[Recording],
+        runs: Sequence[Evidence],
     ):
         self.runs = {r.name: r for r in runs}
         if len(self.runs) != len(runs):
@@ -379,7 +379,7 @@ def _button_of(r: _TurnRow, here: bool, said: str, then: Callable[[str, str], No
 
 # %% ../../nbs/8_show/03_browser.ipynb #61be1b3f
 def _turn_or_beside(
-    run: Recording, others: Sequence[Recording], task_id: str, timing: bool = True, chars: int = 600
+    run: Evidence, others: Sequence[Evidence], task_id: str, timing: bool = True, chars: int = 600
 ) -> str:
     "A turn, alone or beside the same turn of other runs."
     have = [r for r in others if task_id in r.turns and r is not run]
@@ -414,17 +414,17 @@ class CaseBrowser:
 
     def __init__(
         self,
-        runs: Run | Recording | str | Path | Sequence[Run | Recording | str | Path],
+        runs: Run | Evidence | str | Path | Sequence[Run | Evidence | str | Path],
         gold: Mapping[str, Gold] | None = None,  # by task id
         labels: str | Path = "labels.jsonl",  # where labels and notes are appended
         timing: bool = True,  # False: no seconds
         chars: int = 600,  # of a text, before the fold
         page_turns: int = 300,  # a run of at most so many turns stands whole in the static page, of a longer one the first 100 turns
-        **known,  # qrels, absent, histories: see Recording
+        **known,  # qrels, absent, histories: see Evidence
     ):
-        runs = [runs] if isinstance(runs, (Run, Recording, str, Path)) else list(runs)
+        runs = [runs] if isinstance(runs, (Run, Evidence, str, Path)) else list(runs)
         known = {**known, "gold": gold} if gold else known
-        self.index = _TurnIndex([as_recording(r, **known) for r in runs])
+        self.index = _TurnIndex([as_evidence(r, **known) for r in runs])
         self.labels_path, self.labels = Path(labels), read_labels(labels)
         self.timing, self.chars, self.page_turns = timing, chars, page_turns
         self.found, self.at = list(self.index.rows), 0  # what the filters leave; the present one
@@ -513,7 +513,7 @@ class CaseBrowser:
         c.talk.children = self._strip(self.index.runs[row.run], row) if row else ()
         self._busy = False
 
-    def _strip(self, run: Recording, row: _TurnRow) -> tuple[w.Button, ...]:
+    def _strip(self, run: Evidence, row: _TurnRow) -> tuple[w.Button, ...]:
         "The conversation of a turn, a button a turn."
         talk = run.conversations[run.turns[row.task_id].conversation_id]
 
@@ -583,7 +583,7 @@ class CaseBrowser:
 
 
 def open_at(
-    runs: Run | Recording | str | Path | Sequence[Run | Recording | str | Path],
+    runs: Run | Evidence | str | Path | Sequence[Run | Evidence | str | Path],
     link: str,  # a task id, or a link of the report
     **how,  # see CaseBrowser
 ) -> CaseBrowser:
@@ -594,11 +594,11 @@ def open_at(
 
 # %% ../../nbs/8_show/03_browser.ipynb #4fd5279a
 _CaseRule = Callable[
-    ["Recording", "Recording | None", str, str], "tuple[float, str] | None"
+    ["Evidence", "Evidence | None", str, str], "tuple[float, str] | None"
 ]  # run, other run, task id, measure -> size and why
 
 
-def _tries(run: Recording, t: Trajectory) -> list[tuple[float, bool]]:
+def _tries(run: Evidence, t: Trajectory) -> list[tuple[float, bool]]:
     "K-precision of each draft, and whether it was let through."
     known, made = (
         known_words(run.contexts[i].text for i in t.contexts if i in run.contexts),
@@ -610,7 +610,7 @@ def _tries(run: Recording, t: Trajectory) -> list[tuple[float, bool]]:
     ]
 
 
-def _gold_found(run: Recording, task_id: str) -> set[str]:
+def _gold_found(run: Evidence, task_id: str) -> set[str]:
     "Ids of the contexts of gold passages that a turn had found."
     relevant = set(run.relevant(task_id))
     return {
@@ -620,7 +620,7 @@ def _gold_found(run: Recording, task_id: str) -> set[str]:
     }
 
 
-def _gold_fault(run: Recording, task_id: str) -> str:
+def _gold_fault(run: Evidence, task_id: str) -> str:
     "What the labels alone say against a turn."
     return fault(run.turns[task_id], run.gold.get(task_id))
 
@@ -731,8 +731,8 @@ class Case:
 
 
 def pick_cases(
-    run: Recording,
-    other: Recording | None = None,  # a second run over the same tasks, for differences
+    run: Evidence,
+    other: Evidence | None = None,  # a second run over the same tasks, for differences
     measure: str = "K-precision",  # by which the two are compared: "K-precision", "judge" or a name in scores.jsonl
     each: int = 2,  # cases of a kind
     rules: Mapping[str, _CaseRule] = _RULES,
@@ -757,8 +757,8 @@ class CaseView(View):
     def __init__(
         self,
         case: Case,
-        run: Recording,
-        other: Recording | None = None,
+        run: Evidence,
+        other: Evidence | None = None,
         timing: bool = True,  # False: no seconds
         chars: int = 600,  # of a text, before the fold
     ):
@@ -794,15 +794,15 @@ def from_answers(
     answers: Mapping[str, str],  # task id -> answer
     tasks: Iterable[Task],  # read with contexts=True
     scores: Mapping[str, Mapping[str, float | None]] | None = None,  # task id -> measure -> score
-    **known,  # gold, qrels, absent: see Recording
-) -> Recording:
+    **known,  # gold, qrels, absent: see Evidence
+) -> Evidence:
     "Answers as a run."
     tasks = [t for t in tasks if t.id in answers]
     contexts = {p.id: as_context(p) for t in tasks for p in t.contexts or ()}
     run = Run.of(
         name, [_answered(t, answers[t.id]) for t in tasks], contexts.values(), scores=scores or {}
     )
-    return Recording(run, histories={t.id: t.history for t in tasks}, **known)
+    return Evidence(run, histories={t.id: t.history for t in tasks}, **known)
 
 # %% ../../nbs/8_show/03_browser.ipynb #a3fbd6ac
 def published(
@@ -886,8 +886,8 @@ def _links(files: Sequence[str], n: int) -> list[tuple[str, str]]:  # address, w
 def write_cases(
     folder: str | Path,
     cases: Iterable[Case],
-    run: Recording,
-    other: Recording | None = None,
+    run: Evidence,
+    other: Evidence | None = None,
     published: Iterable[PublishedCase] = (),
     timing: bool = True,  # False: no seconds
 ) -> Path:  # the index page
@@ -910,7 +910,7 @@ def write_cases(
 
 # %% ../../nbs/8_show/03_browser.ipynb #8834ae4b
 def _grid_of(
-    run: Recording, value: Callable[[Trajectory], float | None], width: int
+    run: Evidence, value: Callable[[Trajectory], float | None], width: int
 ) -> list[list[float]]:
     "A value for each turn, a row a conversation; NaN where there is none."
     grid = [[float("nan")] * width for _ in run.conversations]
@@ -924,7 +924,7 @@ def _grid_of(
 _CHIP = {"facecolor": "white", "edgecolor": "none", "pad": 0.5, "alpha": 0.85}
 
 
-def _frame(ax: Axes, run: Recording, width: int) -> None:
+def _frame(ax: Axes, run: Evidence, width: int) -> None:
     "Names of rows and columns, white lines between the cells, the first failures."
     talks = run.conversations
     ax.set(xticks=range(width), xticklabels=range(1, width + 1), xlabel="turn")
@@ -971,7 +971,7 @@ def _write_values(ax: Axes, grid: Sequence[Sequence[float]], scale: ScalarMappab
 # %% ../../nbs/8_show/03_browser.ipynb #c16ae78e
 @drawn
 def heat_map(
-    run: Recording,
+    run: Evidence,
     measure: str = "",  # "": outcomes and reasons; or "K-precision", "judge", a name in scores.jsonl
     width: str
     | float = "text",  # at most: "column", "text", or inches; a short conversation takes less

@@ -38,7 +38,7 @@ from ..data.mtrag import Benchmark, official_file, read_benchmark
 from ..evaluate.blame import audit, cost_point, risk_coverage
 from ..evaluate.calibrate import real_data
 from ..evaluate.measures import leaderboard
-from ..evaluate.scores import Recording, conditioned_submission
+from ..evaluate.scores import Evidence, conditioned_submission
 from ..evaluate.statistics import Comparison, Interval, PairRow, compare, mean_interval
 from ..models.device import weight_bytes
 from ..runs.plan import shape_named
@@ -310,7 +310,7 @@ class PaperTable:
 
 
 def _own_block(
-    run: Recording, header: Sequence[str], rows: Iterable[tuple], note: str = ""
+    run: Evidence, header: Sequence[str], rows: Iterable[tuple], note: str = ""
 ) -> Block:
     "A block of a recorded run."
     return Block(f"{run.name}: {run.about}", tuple(header), tuple(rows), note)
@@ -323,7 +323,7 @@ def _wilson(count: int, n: int, z: float = 1.96) -> tuple[float, float]:
     return (middle - half) / (1 + zz / n), (middle + half) / (1 + zz / n)
 
 
-def _table_outcomes(runs: Sequence[Recording]) -> PaperTable:
+def _table_outcomes(runs: Sequence[Evidence]) -> PaperTable:
     "Table I of Self-CRAG."
     t, head = published("self_crag")["table_1"], ("outcome", "turns", "% and 95 % interval")
     rows = tuple((r["outcome"], r["count"], f"{r['percent']:g}") for r in t["rows"])
@@ -359,7 +359,7 @@ _REASONS_REMARK = (
 )
 
 
-def _table_reasons(runs: Sequence[Recording]) -> PaperTable:
+def _table_reasons(runs: Sequence[Evidence]) -> PaperTable:
     "Table II of Self-CRAG; the reason of an answer is 'none' there."
     t = published("self_crag")["table_2"]
     named, reason = (
@@ -378,18 +378,18 @@ def _table_reasons(runs: Sequence[Recording]) -> PaperTable:
     return PaperTable("Self-CRAG, Table II: reasons", block, tuple(map(own, runs)), _REASONS_REMARK)
 
 # %% ../../nbs/8_show/04_papers.ipynb #efd39a7d
-def _label(run: Recording, t: Trajectory) -> str:
+def _label(run: Evidence, t: Trajectory) -> str:
     "The answerability of a turn's task; '' where it is not known."
     return run.gold[t.task_id].answerability if t.task_id in run.gold else ""
 
 
-def _support(run: Recording, t: Trajectory) -> float:
+def _support(run: Evidence, t: Trajectory) -> float:
     "K-precision of a turn's answer; 0 without one."
     return run.measures_of(t.task_id).support or 0.0
 
 
 def _representative(
-    run: Recording,
+    run: Evidence,
 ) -> dict[str, Trajectory]:  # kind -> turn; a kind without a turn is not there
     "The turns of a run that stand for Table III."
     turns = sorted(run.turns.values(), key=lambda t: t.task_id)
@@ -416,7 +416,7 @@ def _turn_name(t: Trajectory) -> str:
     return f"{t.domain} {t.task_id[:6]}:{t.turn}"
 
 
-def happened(run: Recording, t: Trajectory) -> str:
+def happened(run: Evidence, t: Trajectory) -> str:
     "What happened in a turn, in a few words."
     label = f"; labelled {_label(run, t).lower()}" if _label(run, t) else ""
     tried = f"{len(t.drafts)} draft{'s' if len(t.drafts) != 1 else ''}"
@@ -432,7 +432,7 @@ _FOUND_REMARK = (
 )
 
 
-def _same_turns_block(run: Recording, table: str) -> Block | None:  # None: the run has none of them
+def _same_turns_block(run: Evidence, table: str) -> Block | None:  # None: the run has none of them
     "The paper's own turns of a table, as a run answered them."
     facts = published("self_crag_cases")
     turns = {
@@ -455,7 +455,7 @@ def _same_turns_block(run: Recording, table: str) -> Block | None:  # None: the 
     return Block(f"{run.name}: the same turns", head, tuple(rows), "") if rows else None
 
 
-def _judged_in_words(run: Recording, t: Trajectory) -> str:
+def _judged_in_words(run: Evidence, t: Trajectory) -> str:
     "The scores that a turn was given, by protocol."
     return (
         ", ".join(f"{p} {show(j.score, 1)}" for p, j in run.judged.get(t.task_id, {}).items())
@@ -463,7 +463,7 @@ def _judged_in_words(run: Recording, t: Trajectory) -> str:
     )
 
 # %% ../../nbs/8_show/04_papers.ipynb #199c75ab
-def _table_interactions(runs: Sequence[Recording]) -> PaperTable:
+def _table_interactions(runs: Sequence[Evidence]) -> PaperTable:
     "Table III of Self-CRAG: our turns that stand for its kinds, and the paper's own turns where a run has them."
     cases = [c for c in published("self_crag_cases")["cases"] if c["table"] == "III"]
     head, told = (
@@ -539,7 +539,7 @@ _VERDICTS: dict[str, tuple[str, Callable[[_Judgements], bool]]] = {
 
 
 def _log_rows(
-    run: Recording,
+    run: Evidence,
 ) -> list[tuple[str, Trajectory, Judgement]]:  # verdict, turn, the judgement that is shown
     "The turns of a judged run that stand for Table IV."
     rows, left = [], sorted(run.judged)
@@ -560,7 +560,7 @@ _LOG_REMARK = (
 )
 
 
-def _table_log(runs: Sequence[Recording]) -> PaperTable:
+def _table_log(runs: Sequence[Evidence]) -> PaperTable:
     "Table IV of Self-CRAG."
     facts, head = (
         published("self_crag_cases"),
@@ -614,7 +614,7 @@ _TOLD_REMARK = (
 )
 
 
-def _told_figures(run: Recording, indexed: int | None) -> list[tuple[str, str]]:
+def _told_figures(run: Evidence, indexed: int | None) -> list[tuple[str, str]]:
     "What the paper's text tells, of a recorded run."
     refused = [
         j["refusal"].score
@@ -644,7 +644,7 @@ def _told_figures(run: Recording, indexed: int | None) -> list[tuple[str, str]]:
 
 
 def _table_told(
-    runs: Sequence[Recording],
+    runs: Sequence[Evidence],
     indexed: Mapping[str, int] = {},  # run -> children in its index
 ) -> PaperTable:
     "The figures of Self-CRAG that stand in its text."
@@ -659,12 +659,12 @@ def _table_told(
     )
 
 # %% ../../nbs/8_show/04_papers.ipynb #abb7dcd6
-def _base_name(run: Recording) -> str:
+def _base_name(run: Evidence) -> str:
     "The system of a run, whatever variant of it."
     return run.system.split("+")[0]
 
 
-def _came_later(run: Recording) -> dict[str, object]:
+def _came_later(run: Evidence) -> dict[str, object]:
     "Settings that a manifest of an earlier version may lack, at the value that means what was done then."
     own = system_named(_base_name(run)).settings if _base_name(run) in SYSTEMS else None
     groups = {
@@ -681,7 +681,7 @@ def _came_later(run: Recording) -> dict[str, object]:
     }
 
 
-def _named_settings(run: Recording) -> dict[str, object]:  # dotted key -> value
+def _named_settings(run: Evidence) -> dict[str, object]:  # dotted key -> value
     "The settings that decide a run's answers; a system's own under its name, as `--set` takes them."
     flat = dotted(
         {k: v for k, v in run.manifest["settings"].items() if k not in ("profile", *SPEED)}
@@ -692,7 +692,7 @@ def _named_settings(run: Recording) -> dict[str, object]:  # dotted key -> value
     }
 
 
-def _changed_settings(a: Recording, b: Recording) -> list[str]:
+def _changed_settings(a: Evidence, b: Evidence) -> list[str]:
     "The settings in which two runs differ. A reranker that one of them lacks is one setting."
     x, y = _named_settings(a), _named_settings(b)
     return sorted(
@@ -701,8 +701,8 @@ def _changed_settings(a: Recording, b: Recording) -> list[str]:
 
 
 def _ablation_pairs(
-    runs: Sequence[Recording],
-) -> list[tuple[str, Recording, Recording]]:  # setting, one run, the other
+    runs: Sequence[Evidence],
+) -> list[tuple[str, Evidence, Evidence]]:  # setting, one run, the other
     "Pairs of runs of one system, over common tasks, that differ in one setting."
 
     def kind(r):
@@ -717,7 +717,7 @@ def _ablation_pairs(
     return [(changed[0], a, b) for a, b in both if len(changed := _changed_settings(a, b)) == 1]
 
 # %% ../../nbs/8_show/04_papers.ipynb #7e63d4c0
-def foreign(run: Recording, tasks: Sequence[str]) -> float | None:
+def foreign(run: Evidence, tasks: Sequence[str]) -> float | None:
     "The share of the found contexts that come from another domain than the question; None if the domains are not known."
     found = [
         (run.turns[i].domain, c)
@@ -730,14 +730,14 @@ def foreign(run: Recording, tasks: Sequence[str]) -> float | None:
     return sum(a != b for a, b in known) / len(known) if known else None
 
 
-def characters(run: Recording, tasks: Sequence[str]) -> float | None:
+def characters(run: Evidence, tasks: Sequence[str]) -> float | None:
     "Characters of context that the generator had before it, on average over the turns that generated."
     turns = [run.turns[i] for i in tasks if run.turns[i].drafts]
     read = [sum(len(run.contexts[c].text) for c in t.contexts if c in run.contexts) for t in turns]
     return sum(read) / len(read) if read else None
 
 # %% ../../nbs/8_show/04_papers.ipynb #04aa0011
-def paired(a: Recording, b: Recording, measure: str) -> PairRow | None:
+def paired(a: Evidence, b: Evidence, measure: str) -> PairRow | None:
     "b against a by one measure, on the tasks that both have; None if one of them has no such score."
     both = a.turns.keys() & b.turns.keys()
     scores = {
@@ -769,7 +769,7 @@ def paired(a: Recording, b: Recording, measure: str) -> PairRow | None:
 
 
 def _measure_row(
-    a: Recording, b: Recording, measure: str
+    a: Evidence, b: Evidence, measure: str
 ) -> tuple | None:  # name, mean of a, of b, difference with its interval
     "Two runs by one measure, over the turns for which both have it; None where there is none."
     p = paired(a, b, measure)
@@ -788,7 +788,7 @@ def _measure_row(
     )
 
 # %% ../../nbs/8_show/04_papers.ipynb #04aa0013
-def _ablation_block(a: Recording, b: Recording, setting: str, measures: Sequence[str]) -> Block:
+def _ablation_block(a: Evidence, b: Evidence, setting: str, measures: Sequence[str]) -> Block:
     "Two runs that differ in one setting, over their common turns."
     both = sorted(a.turns.keys() & b.turns.keys())
 
@@ -843,9 +843,7 @@ _ABLATION_REMARKS = {  # setting -> an example of its other value, what does not
 }
 
 
-def _table_ablation(
-    facts: Mapping, pairs: Sequence[tuple[str, Recording, Recording]]
-) -> PaperTable:
+def _table_ablation(facts: Mapping, pairs: Sequence[tuple[str, Evidence, Evidence]]) -> PaperTable:
     "One ablation of Self-CRAG."
     example, remark = _ABLATION_REMARKS[facts["setting"]]
     own = tuple(
@@ -870,7 +868,7 @@ def _table_ablation(
     return PaperTable(title, Block(caption, ("", "as told"), told), own or (nothing,), remark)
 
 
-def _tables_ablation(runs: Sequence[Recording]) -> list[PaperTable]:
+def _tables_ablation(runs: Sequence[Evidence]) -> list[PaperTable]:
     "The ablations of Self-CRAG (sections IV.A and V), and after them any other setting that was changed alone."
     pairs = _ablation_pairs(runs)
     rest = tuple(
@@ -908,7 +906,7 @@ def ncl_rows(
     }
 
 
-def _table_ncl_configuration(runs: Sequence[Recording]) -> PaperTable:
+def _table_ncl_configuration(runs: Sequence[Evidence]) -> PaperTable:
     "Table 1 of NCL."
     facts, head = published("ncl")["table_1"], ("component", "setting")
 
@@ -946,7 +944,7 @@ _RESULTS_REMARK = (
 )
 
 
-def _results_block(run: Recording) -> Block:
+def _results_block(run: Evidence) -> Block:
     "The columns of a run, as far as they were measured."
     by = {k: {t: s.get(m) for t, s in run.scores.items()} for k, m in _NCL_COLUMNS.items()}
     board = leaderboard(by["RL_F"], by["RB_llm"], by["RB_agg"])
@@ -961,7 +959,7 @@ def _results_block(run: Recording) -> Block:
     )
 
 
-def _table_ncl_results(runs: Sequence[Recording]) -> PaperTable:
+def _table_ncl_results(runs: Sequence[Evidence]) -> PaperTable:
     "Table 2 of NCL."
     columns = (*_NCL_COLUMNS, "HM")
     rows = tuple(
@@ -982,7 +980,7 @@ _NCL_TOLD_REMARK = (
 Counted = tuple[int, int]
 
 
-def _ncl_counts(run: Recording) -> dict[str, Counted]:  # what went wrong -> how often, of how many
+def _ncl_counts(run: Evidence) -> dict[str, Counted]:  # what went wrong -> how often, of how many
     "The errors that NCL's section 5 names, in a run whose gold is known."
     turns = {
         label: [
@@ -1040,7 +1038,7 @@ def _told_block(caption: str, counts: Mapping[str, Counted]) -> Block:
     )
 
 
-def table_ncl_told(runs: Sequence[Recording]) -> PaperTable:
+def table_ncl_told(runs: Sequence[Evidence]) -> PaperTable:
     "What NCL's section 5 tells without a table."
     rows = tuple((f"{f['what']} ({f['place']})", f["figure"]) for f in published("ncl")["text"])
     own = [_told_block(f"{r.name}: {r.about}", _ncl_counts(r)) for r in runs]
@@ -1074,7 +1072,7 @@ def kept(name: str) -> dict:
 NO_MODEL, SMALL = "not judged: no model was asked", "not judged: another model"
 
 
-def stand_in(run: Recording) -> str:
+def stand_in(run: Evidence) -> str:
     "Why what a run's models did cannot be held against the specification; nothing for a run under its own profiles."
     return "" if run.manifest["settings"]["profile"] in AGENTS.profiles else SMALL
 
@@ -1124,7 +1122,7 @@ _COMPONENTS = {
 ASKS = _COMPONENTS.keys() - {"embedding and search", "web search"}  # by the specification, a model
 
 
-def _latency_block(run: Recording) -> Block:
+def _latency_block(run: Evidence) -> Block:
     "Seconds of the parts of a turn."
     turns = [t for t in run.turns.values() if not t.failed]
     whole, rows, left = sum(t.seconds for t in turns), [], 0.0
@@ -1176,7 +1174,7 @@ _PROMPT_PARTS = {
 }  # the specification's, and those on record
 
 
-def _tokens_block(run: Recording) -> Block:
+def _tokens_block(run: Evidence) -> Block:
     "Medians of the tokens of a turn's last prompt and of its answer."
     used = {
         first: [u for t in run.turns.values() if (t.turn == 1) is first and (u := tokens_used(t))]
@@ -1215,7 +1213,7 @@ def _tokens_block(run: Recording) -> Block:
     )
 
 
-def _cost_block(run: Recording) -> Block:
+def _cost_block(run: Evidence) -> Block:
     "Tokens of a thousand questions, and what they would cost at the specification's own prices."
     turns, told, other = (
         list(run.turns.values()),
@@ -1250,7 +1248,7 @@ def _cost_block(run: Recording) -> Block:
     return _own_block(run, ("what", "figure", ""), rows)
 
 # %% ../../nbs/8_show/04_papers.ipynb #spec0005
-def _capacity_block(run: Recording) -> Block:
+def _capacity_block(run: Evidence) -> Block:
     "What was held at once, and how fast it was asked."
     large, search = kept("footprint")["large"], kept("bench")["search_366k"]
     most = max(x["peak_mb"] for k, x in large.items() if isinstance(x, dict) and "peak_mb" in x)
@@ -1322,7 +1320,7 @@ def _models_block() -> Block:
 
 # %% ../../nbs/8_show/04_papers.ipynb #spec0006
 def specification_tables(
-    runs: Sequence[Recording],  # of agents
+    runs: Sequence[Evidence],  # of agents
 ) -> dict[str, PaperTable]:  # a name -> the table
     "The tables of both specifications, beside what was measured or recorded."
 
@@ -1353,8 +1351,8 @@ def specification_tables(
 
 # %% ../../nbs/8_show/04_papers.ipynb #7249eb08
 def paper_tables(
-    runs: Sequence[Recording],
-    ablations: Sequence[Recording] = (),  # further runs, only for pairs that differ in one setting
+    runs: Sequence[Evidence],
+    ablations: Sequence[Evidence] = (),  # further runs, only for pairs that differ in one setting
     indexed: Mapping[str, int] = {},  # run -> children in its index, where that is known
 ) -> dict[str, PaperTable]:  # a name for files and headings -> the table
     "Every published table beside the same from recorded runs."
@@ -1386,7 +1384,7 @@ _SCORED = (
 )  # measures with a distribution and a comparison, where they are known of every run
 
 
-def _ending_figures(runs: Sequence[Recording]) -> dict[str, tuple[Figure, str]]:
+def _ending_figures(runs: Sequence[Evidence]) -> dict[str, tuple[Figure, str]]:
     "How the turns ended: of each run, by domain, by turn."
 
     def by(head):
@@ -1405,7 +1403,7 @@ def _ending_figures(runs: Sequence[Recording]) -> dict[str, tuple[Figure, str]]:
 
 
 def _scored_figures(
-    runs: Sequence[Recording], measures: Sequence[str]
+    runs: Sequence[Evidence], measures: Sequence[str]
 ) -> dict[str, tuple[Figure, str]]:
     "How scores are spread, what is known of the differences, and what they cost."
     talks, found = {t: c for r in runs for t, c in r.talks.items()}, {}
@@ -1427,7 +1425,7 @@ def _scored_figures(
 
 
 def paper_figures(
-    runs: Sequence[Recording],
+    runs: Sequence[Evidence],
 ) -> dict[str, tuple[Figure, str]]:  # file name -> figure, what it shows
     "The figures of recorded runs, one call each."
     found = {
@@ -1491,7 +1489,7 @@ def write_paper(
         )
     gold = {t: g for f in references for t, g in read_benchmark(f).gold.items()}
     runs = [
-        r for r in (Recording(Run(f), gold) for f in found) if r.turns and LEFT_OUT not in r.system
+        r for r in (Evidence(Run(f), gold) for f in found) if r.turns and LEFT_OUT not in r.system
     ]
     figures, out = paper_figures(runs), Path(out) if out else Path(folder) / "paper"
     for name, (fig, _) in figures.items():

@@ -50,7 +50,7 @@ from mtrag_nb.evaluate.pairs import (
     standing,
 )
 from mtrag_nb.evaluate.scores import (
-    Recording,
+    Evidence,
     RefusalReport,
     idk_verdicts,
     named_measure,
@@ -344,7 +344,7 @@ class Board:
     )  # number of a run, from 0 -> its forks, where there are some
 
     @property
-    def runs(self) -> list[Recording]:
+    def runs(self) -> list[Evidence]:
         return [s.run for s in self.standings]
 
     @cached_property
@@ -462,7 +462,7 @@ def _change(i: Interval, digits: int = 2) -> str:
     return _spanned(f"{i.value or 0:+,.{digits}f}", i, lambda x: f"{x:+,.{digits}f}")
 
 
-def share_text(run: Recording, match: Callable[[Trajectory], bool]) -> str:
+def share_text(run: Evidence, match: Callable[[Trajectory], bool]) -> str:
     "The share of a run's turns with its interval, in percent."
     turns = run.turns.values()
     i = mean_interval([float(match(t)) for t in turns], [t.conversation_id for t in turns])
@@ -474,7 +474,7 @@ def figure_html(fig: Figure, alt: str) -> str:
     return _made("figure", alt, svg_uri(fig), round(100 * fig.get_size_inches()[0]))
 
 
-def _drawn_if(runs: Sequence[Recording], draw: Callable[[], Figure], alt: str) -> str:
+def _drawn_if(runs: Sequence[Evidence], draw: Callable[[], Figure], alt: str) -> str:
     "A figure, where there are conversations enough for it to say more than its table."
     return figure_html(draw(), alt) if any(len(r.conversations) >= LEAST for r in runs) else ""
 
@@ -748,7 +748,7 @@ class _Doubt(NamedTuple):
     words: str
 
 
-def _trouble_in(r: Recording) -> Iterator[_Doubt]:
+def _trouble_in(r: Evidence) -> Iterator[_Doubt]:
     "What went wrong in a run."
     t = r.telemetry
     if n := sum(t.errors.values()):
@@ -759,10 +759,10 @@ def _trouble_in(r: Recording) -> Iterator[_Doubt]:
         yield _Doubt("", f"{r.name}: {t.unparsed} {words}")
 
 
-_Rule = tuple[Callable[[Recording], bool], str, str]  # of which runs, in a few words, in full
+_Rule = tuple[Callable[[Evidence], bool], str, str]  # of which runs, in a few words, in full
 
 
-def _rules(runs: Sequence[Recording], gold: bool) -> list[_Rule]:
+def _rules(runs: Sequence[Evidence], gold: bool) -> list[_Rule]:
     "What may be said of some of the runs."
     decides = ", ".join(sorted(set().union(*(r.circular for r in runs))))
     measured = "K-precision and ROUGE-L were" if gold else "K-precision was"
@@ -796,7 +796,7 @@ def _rules(runs: Sequence[Recording], gold: bool) -> list[_Rule]:
     ]
 
 
-def _doubts_of(runs: Sequence[Recording], gold: bool) -> Iterator[_Doubt]:
+def _doubts_of(runs: Sequence[Evidence], gold: bool) -> Iterator[_Doubt]:
     "What speaks against the numbers of these runs; gold: labels and targets are at hand."
     for test, short, words in _rules(runs, gold):
         if names := [r.name for r in runs if test(r)]:
@@ -1115,7 +1115,7 @@ def _machine_words(m: Mapping) -> str:
     return f"{m.get('system', '')} {m.get('processor', '')}, {size}"
 
 
-def _run_facts(run: Recording) -> dict[str, str]:  # heading -> value
+def _run_facts(run: Evidence) -> dict[str, str]:  # heading -> value
     "What a manifest says of a run, in a few rows."
     m, s, identity = run.manifest, run.manifest["settings"], run.manifest["identity"]
     return {
@@ -1141,12 +1141,12 @@ def _columns(columns: Sequence[Mapping[str, object]]) -> list[list[str]]:
     return [[k, *(str(c.get(k, "–")) for c in columns)] for k in keys]
 
 
-def _settings_of(run: Recording) -> dict[str, object]:
+def _settings_of(run: Evidence) -> dict[str, object]:
     "All settings of a run, each under a dotted name; `own` only where the system has some."
     return dotted({k: v for k, v in run.manifest["settings"].items() if k != "own" or v})
 
 
-def _manifest_html(runs: Sequence[Recording]) -> str:
+def _manifest_html(runs: Sequence[Evidence]) -> str:
     "What was run, a column a run."
     head = ["", *(r.name for r in runs)]
 
@@ -1228,7 +1228,7 @@ _FIRST = (
 _DRAWN = 3  # measures with a figure
 
 
-def _shown_measures(runs: Sequence[Recording]) -> list[str]:
+def _shown_measures(runs: Sequence[Evidence]) -> list[str]:
     "The measures of the runs, the most telling first; those that no run could measure are left out."
     known = [
         m for m in dict.fromkeys(m for r in runs for m in r.measures) if any(r.of(m) for r in runs)
@@ -1236,12 +1236,12 @@ def _shown_measures(runs: Sequence[Recording]) -> list[str]:
     return [*(m for m in _FIRST if m in known), *(m for m in known if m not in _FIRST)]
 
 
-def _how_scored(run: Recording) -> str:
+def _how_scored(run: Evidence) -> str:
     "How the scores of a run were obtained."
     return f"{run.name}: " + ", ".join(f"{k} {v}" for k, v in run.how.items() if v)
 
 
-def _in_table(measure: str, runs: Sequence[Recording]) -> str:
+def _in_table(measure: str, runs: Sequence[Evidence]) -> str:
     "A measure as a table or a heading names it: where it decides inside one of the runs, it says so."
     return named_measure(measure, [r.name for r in runs if measure in r.circular])
 
@@ -1254,7 +1254,7 @@ def _scores_html(board: Board) -> str:
         {t: c for r in runs for t, c in r.talks.items()},
     )
 
-    def cell(r: Recording, m: str) -> str:
+    def cell(r: Evidence, m: str) -> str:
         return f"{r.interval(m)}, {len(r.of(m))} tasks" if r.of(m) else "–"
 
     def figure(m: str) -> Figure:
@@ -1279,7 +1279,7 @@ def _scores_html(board: Board) -> str:
 _DIAL = "What refusing more would have left: the answers with the least confidence go first. The mark is where the system stood."
 
 
-def _dials_html(runs: Sequence[Recording]) -> str:
+def _dials_html(runs: Sequence[Evidence]) -> str:
     "Risk against coverage; '' if no run has a number to refuse by."
     measure = next((m for m in ("rb_agg", "RougeL") if any(r.of(m) for r in runs)), "")
     curves = {r.name: risk_coverage(r, measure) for r in runs} if measure else {}
@@ -1295,7 +1295,7 @@ def _dials_html(runs: Sequence[Recording]) -> str:
     return _made("part", title, _DIAL, _join(drawn, _table(head, rows, title)))
 
 
-def _refusals_html(runs: Sequence[Recording], negatives: Sequence[Recording] = ()) -> str:
+def _refusals_html(runs: Sequence[Evidence], negatives: Sequence[Evidence] = ()) -> str:
     "Refusals in four cells, then risk against coverage."
     rows, notes = [], []
     for r in runs:
@@ -1313,7 +1313,7 @@ def _refusals_html(runs: Sequence[Recording], negatives: Sequence[Recording] = (
     return _join(_made("wide", table, "Refusals"), _dials_html(runs))
 
 
-def _comparisons_html(runs: Sequence[Recording]) -> str:
+def _comparisons_html(runs: Sequence[Evidence]) -> str:
     "Paired comparisons by the measures that all runs have."
     talks = {t: c for r in runs for t, c in r.talks.items()}
     common = [m for m in _shown_measures(runs) if m in _FIRST and all(r.of(m) for r in runs)]
@@ -1327,7 +1327,7 @@ def _comparisons_html(runs: Sequence[Recording]) -> str:
     return _join(*parts) or _made("part", "", "No measure is known of every run.", "")
 
 
-def _judges_html(runs: Sequence[Recording]) -> str:
+def _judges_html(runs: Sequence[Evidence]) -> str:
     "What the judge said of each run that was judged."
     parts = []
     for r in (r for r in runs if r.judged):
@@ -1350,7 +1350,7 @@ _COST_HEAD = (
 _NODE_HEAD = ("visits", "generated", "scored", "tokens in", "tokens out", "model seconds")
 
 
-def _cost_row(r: Recording) -> list[object]:
+def _cost_row(r: Evidence) -> list[object]:
     "What a turn of a run cost, and how many calls were replayed from the record."
     turns = r.turns.values()
     spent = [costs(turns, by).values() for by in COSTS]
@@ -1359,7 +1359,7 @@ def _cost_row(r: Recording) -> list[object]:
     return [r.name, *means, f"{waited:.1f}", sum(t.calls.cached for t in turns)]
 
 
-def _node_rows(r: Recording) -> list[list[object]]:
+def _node_rows(r: Evidence) -> list[list[object]]:
     "What each node cost."
     return [
         [
@@ -1376,7 +1376,7 @@ def _node_rows(r: Recording) -> list[list[object]]:
     ]
 
 
-def _cost_html(runs: Sequence[Recording]) -> str:
+def _cost_html(runs: Sequence[Evidence]) -> str:
     "What a turn cost, by run and by node."
     nodes = [row for r in runs for row in _node_rows(r)]
     by_node = _table(["run", "node", *_NODE_HEAD], nodes, "What each node cost")
@@ -1661,7 +1661,7 @@ def board_of(runs: Sequence[Run | str | Path], reference: str | Path | None = No
     )  # None: as the runs have them
     found = [
         standing(
-            Recording(
+            Evidence(
                 r, known.gold if known and LEFT_OUT not in r.system else {}, histories=histories
             )
         )

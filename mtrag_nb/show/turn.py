@@ -34,7 +34,7 @@ from mtrag_nb.core.record import (
 from ..core.text import Label, Verdict, content_spans, known_words
 from ..core.types import Context, DataError
 from ..evaluate.blame import Blame, blame_turn
-from ..evaluate.scores import Recording, as_recording
+from ..evaluate.scores import Evidence, as_evidence
 
 # %% auto #0
 __all__ = ['SIGNS', 'ending', 'outcome_of', 'outcome_words', 'fault_of', 'first_to_fail', 'turn_html', 'TurnView', 'strip_html',
@@ -65,10 +65,10 @@ _SAID = {  # cause -> what a reader is told of it; {rank}: of the first gold pas
     "passages that do not answer let pass": "passages that do not answer were kept",
     "evidence that does not answer let pass": "evidence that does not answer was let pass",
 }
-_OUTCOMES: WeakKeyDictionary[Recording, dict[str, Blame]] = WeakKeyDictionary()
+_OUTCOMES: WeakKeyDictionary[Evidence, dict[str, Blame]] = WeakKeyDictionary()
 
 
-def outcome_of(run: Recording, task_id: str) -> Blame:
+def outcome_of(run: Evidence, task_id: str) -> Blame:
     "What came of a turn, and which stage failed first; computed once. Not judged where a passage that it saw is gone."
     known = _OUTCOMES.setdefault(run, {})
     if task_id not in known:
@@ -79,7 +79,7 @@ def outcome_of(run: Recording, task_id: str) -> Blame:
     return known[task_id]
 
 
-def _gold_rank(run: Recording, t: Trajectory) -> str:
+def _gold_rank(run: Evidence, t: Trajectory) -> str:
     "The place of the first gold passage in the last retrieval that found one."
     relevant = set(run.relevant(t.task_id))
     for s in reversed(t.retrievals):
@@ -89,7 +89,7 @@ def _gold_rank(run: Recording, t: Trajectory) -> str:
     return "retrieved"
 
 
-def outcome_words(run: Recording, task_id: str) -> str:
+def outcome_words(run: Evidence, task_id: str) -> str:
     "What came of a turn; of a failed one the stage that failed first, and how."
     b = outcome_of(run, task_id)
     if b.came != "failed":
@@ -103,7 +103,7 @@ def outcome_words(run: Recording, task_id: str) -> str:
     return f"Failed first at {b.stage}: {said}"
 
 
-def fault_of(run: Recording, task_id: str) -> str:
+def fault_of(run: Evidence, task_id: str) -> str:
     "Why a turn counts as failed: its outcome where that is decided, else what labels, judge and K-precision say against it; ''."
     b = outcome_of(run, task_id)
     if b.came == "failed":
@@ -111,7 +111,7 @@ def fault_of(run: Recording, task_id: str) -> str:
     return "" if b.came == "right" else run.fault(task_id)
 
 
-def first_to_fail(run: Recording, conversation_id: str) -> str:  # a task id, or ""
+def first_to_fail(run: Evidence, conversation_id: str) -> str:  # a task id, or ""
     "The first turn of a conversation that failed."
     ids = [t.task_id for t in run.conversations[conversation_id]]
     return next((i for i in ids if fault_of(run, i)), "")
@@ -171,7 +171,7 @@ class _Shown:
 
     def __init__(
         self,
-        run: Recording,
+        run: Evidence,
         task_id: str,
         history: bool = False,  # the conversation before the question is shown
         timing: bool = True,  # False: no seconds
@@ -284,7 +284,7 @@ class _Shown:
 
 # %% ../../nbs/8_show/00_turn.ipynb #84e9cbd8
 def turn_html(
-    run: Recording,
+    run: Evidence,
     task_id: str,
     mark: str = "",  # said beside the turn, e.g. that it is the first to fail
     history: bool = True,  # False where the turns before stand on the same page
@@ -303,13 +303,13 @@ class TurnView(View):
 
     def __init__(
         self,
-        run: Run | Recording | str | Path,
+        run: Run | Evidence | str | Path,
         task_id: str,
         timing: bool = True,  # False: no seconds
         chars: int = 600,  # of a text, before the fold
-        **known,  # gold, qrels, absent, histories: see Recording
+        **known,  # gold, qrels, absent, histories: see Evidence
     ):
-        run = as_recording(run, **known)
+        run = as_evidence(run, **known)
         if task_id not in run.turns:
             remedy = "Name the task id of a finished turn"
             raise DataError(f"no turn {task_id!r}", run.name, remedy=remedy)
@@ -318,20 +318,20 @@ class TurnView(View):
         super().__init__(f"{run.name}: {task_id}", body, text)
 
 # %% ../../nbs/8_show/00_turn.ipynb #8f5e7450
-def _views(run: Recording, conversation_id: str, timing: bool = True, chars: int = 600) -> list:
+def _views(run: Evidence, conversation_id: str, timing: bool = True, chars: int = 600) -> list:
     "The turns of a conversation, for a template."
     turns = run.conversations[conversation_id]
     return [_Shown(run, t.task_id, timing=timing, chars=chars) for t in turns]
 
 
-def strip_html(run: Recording, conversation_id: str) -> str:
+def strip_html(run: Evidence, conversation_id: str) -> str:
     "The turns of a conversation side by side."
     first = first_to_fail(run, conversation_id)
     return render("turn.html", "strip", _views(run, conversation_id), first)
 
 
 def conversation_html(
-    run: Recording,
+    run: Evidence,
     conversation_id: str,
     timing: bool = True,  # False: no seconds
     chars: int = 600,  # of a text, before the fold
@@ -342,7 +342,7 @@ def conversation_html(
     return render("turn.html", "conversation", views, first, opened)
 
 # %% ../../nbs/8_show/00_turn.ipynb #29c043fc
-def _talk_line(run: Recording, t: Trajectory) -> str:
+def _talk_line(run: Evidence, t: Trajectory) -> str:
     "A turn on one line of text."
     asked = clean(" ".join(t.question.split())[:60])
     return f"{t.turn:2} {ending(t):25} {outcome_words(run, t.task_id)}: {asked}"
@@ -353,14 +353,14 @@ class ConversationView(View):
 
     def __init__(
         self,
-        run: Run | Recording | str | Path,
+        run: Run | Evidence | str | Path,
         conversation_id: str,
         timing: bool = True,  # False: no seconds
         chars: int = 600,  # of a text, before the fold
         opened: str = "",  # a task id: this turn is unfolded
-        **known,  # gold, qrels, absent, histories: see Recording
+        **known,  # gold, qrels, absent, histories: see Evidence
     ):
-        run = as_recording(run, **known)
+        run = as_evidence(run, **known)
         if conversation_id not in run.conversations:
             raise DataError(f"no conversation {conversation_id!r}", run.name)
         text = "\n".join(_talk_line(run, t) for t in run.conversations[conversation_id])
@@ -368,7 +368,7 @@ class ConversationView(View):
         super().__init__(f"{run.name}: {conversation_id}", body, text)
 
 # %% ../../nbs/8_show/00_turn.ipynb #6926badf
-def _fitting(run: Recording, most: int) -> list[str]:
+def _fitting(run: Evidence, most: int) -> list[str]:
     "The first conversations that have at most so many turns together, and the first in any case."
     fit, turns = [], 0
     for c, ts in run.conversations.items():
@@ -379,7 +379,7 @@ def _fitting(run: Recording, most: int) -> list[str]:
     return fit
 
 # %% ../../nbs/8_show/00_turn.ipynb #426aa514
-def _tally(run: Recording) -> list[tuple[str, str, int]]:  # what came of them, tone, how many
+def _tally(run: Evidence) -> list[tuple[str, str, int]]:  # what came of them, tone, how many
     "How many turns came out how: correct, failed, undecided; and how many ended how."
     tones = {"right": "good", "failed": "bad"}
     outcomes = [outcome_of(run, i) for i in run.turns]
@@ -393,7 +393,7 @@ def _tally(run: Recording) -> list[tuple[str, str, int]]:  # what came of them, 
 
 
 def run_html(
-    run: Recording,
+    run: Evidence,
     most: int = 400,  # turns on the page; the conversations that fit are shown whole
     timing: bool = True,  # False: no seconds
     chars: int = 400,  # of a text, before the fold
@@ -420,13 +420,13 @@ class RunView(View):
 
     def __init__(
         self,
-        run: Run | Recording | str | Path,
+        run: Run | Evidence | str | Path,
         most: int = 400,  # turns on the page
         timing: bool = True,  # False: no seconds
         chars: int = 400,  # of a text, before the fold
-        **known,  # gold, qrels, absent, histories: see Recording
+        **known,  # gold, qrels, absent, histories: see Evidence
     ):
-        run = as_recording(run, **known)
+        run = as_evidence(run, **known)
         counts = ", ".join(f"{said} {n}" for said, _, n in _tally(run))
         text = f"{run.name}: {len(run.turns)} turns, {counts}"
         super().__init__(run.name, run_html(run, most, timing, chars), text)
@@ -486,7 +486,7 @@ def divergence(*turns: Trajectory) -> str:
 
 # %% ../../nbs/8_show/00_turn.ipynb #7740e1f6
 def beside_html(
-    runs: Sequence[Recording],
+    runs: Sequence[Evidence],
     task_id: str,  # of a turn that all runs have
     chars: int = 400,  # of a text, before the fold
     opened: bool = True,
@@ -502,7 +502,7 @@ def beside_html(
 
 # %% ../../nbs/8_show/00_turn.ipynb #40a4629b
 def measure_of(
-    run: Recording,
+    run: Evidence,
     task_id: str,
     measure: str,  # "K-precision", "judge" or a name in scores.jsonl or judgements.jsonl
 ) -> float | None:
@@ -518,21 +518,21 @@ def measure_of(
 
 
 def difference(
-    a: Recording, b: Recording, task_id: str, measure: str = "K-precision"
+    a: Evidence, b: Evidence, task_id: str, measure: str = "K-precision"
 ) -> float | None:
     "`b` minus `a`; None where one of them has no value."
     x, y = measure_of(a, task_id, measure), measure_of(b, task_id, measure)
     return None if x is None or y is None else y - x
 
 # %% ../../nbs/8_show/00_turn.ipynb #a7fca854
-def _partings(a: Recording, b: Recording) -> list[tuple[str, int]]:
+def _partings(a: Evidence, b: Evidence) -> list[tuple[str, int]]:
     "At which decision the turns of two runs part, the most frequent first."
     both = [i for i in a.turns if i in b.turns]
     where = Counter(divergence(a.turns[i], b.turns[i]) or "nowhere" for i in both)
     return where.most_common()
 
 
-def _change_html(a: Recording, b: Recording, task_id: str, measure: str) -> str:
+def _change_html(a: Evidence, b: Evidence, task_id: str, measure: str) -> str:
     "Which of two runs is better in a measure, and by how much."
     change = difference(a, b, task_id, measure)
     amount = None if change is None else abs(change)
@@ -545,14 +545,14 @@ class ComparisonView(View):
 
     def __init__(
         self,
-        a: Run | Recording | str | Path,
-        b: Run | Recording | str | Path,
+        a: Run | Evidence | str | Path,
+        b: Run | Evidence | str | Path,
         measure: str = "K-precision",  # by which the turns are ordered
         most: int = 200,  # turns on the page
         chars: int = 300,  # of a text, before the fold
-        **known,  # gold, qrels, absent, histories: see Recording
+        **known,  # gold, qrels, absent, histories: see Evidence
     ):
-        a, b = as_recording(a, **known), as_recording(b, **known)
+        a, b = as_evidence(a, **known), as_evidence(b, **known)
         change = {i: difference(a, b, i, measure) for i in a.turns if i in b.turns}
         if not change:
             remedy = "Compare runs over the same tasks"

@@ -57,7 +57,7 @@ from mtrag_nb.systems.system import (
 # %% auto #0
 __all__ = ['LAPTOP', 'QWEN', 'MAX_NEW_TOKENS', 'CLASSES', 'LABELS', 'FIELDS', 'EMPTY', 'UNANSWERABLE', 'PUBLISHED', 'NCL',
            'NclSettings', 'Relation', 'relate_by_score', 'read_class', 'relate_by_words', 'relate_by_cosine',
-           'exchanges', 'Local', 'local_rewrite', 'bad_answer', 'NclState', 'Evidence', 'GloballyRewritten',
+           'exchanges', 'Local', 'local_rewrite', 'bad_answer', 'NclState', 'Prechecked', 'GloballyRewritten',
            'LocallyRewritten', 'Related', 'global_rewrite_node', 'relation_node', 'rerank_node', 'answerability',
            'answer_node', 'why', 'after_generate']
 
@@ -520,7 +520,7 @@ def _selected_turns(state: NclState) -> tuple[Turn, ...]:
 
 # %% ../../nbs/5_systems/04_ncl.ipynb #be8c3ede
 @dataclass(frozen=True, kw_only=True)
-class Evidence(Step, kind="evidence"):
+class Prechecked(Step, kind="evidence"):
     "What came with the task."
 
     given: int | None  # passages; None: the task brings none, they are retrieved
@@ -548,12 +548,12 @@ class Related(Step, kind="related"):
     relations: tuple[Relation, ...]  # nearest exchange first
 
 # %% ../../nbs/5_systems/04_ncl.ipynb #382a4e9f
-def _evidence_node(state: NclState, tools: Toolbox) -> tuple[dict, Evidence]:
+def _evidence_node(state: NclState, tools: Toolbox) -> tuple[dict, Prechecked]:
     "The passages that came with the task, counted."
     given = state["task"].contexts
     if given is None:
-        return {"empty": False}, Evidence(given=None)
-    return {"empty": not given}, Evidence(
+        return {"empty": False}, Prechecked(given=None)
+    return {"empty": not given}, Prechecked(
         given=len(given), told="" if given else "no passages came with the task"
     )
 

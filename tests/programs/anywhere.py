@@ -21,11 +21,13 @@ from pathlib import Path
 import nbformat
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, DeadKernelError
-from outputs import COLOURS
 from wheel import build, copy_tree
 
 os.environ.pop("PYTHONPATH", None)  # nothing of this clone counts there
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tools"))
+from outputs import COLOURS  # noqa: E402
+
 COLAB = ("ipython==7.34.0", "ipywidgets==7.7.1")
 SETUPTOOLS = "setuptools==81.0.0"  # a new environment brings an old one, which would need the network in a cell
 CHOSEN = [

@@ -208,7 +208,7 @@ def notebook(path: Path, *sources: str) -> Path:
 
 
 HEAD = """from mtrag_nb.data.mtrag import read_gold, sample_dir
-from mtrag_nb.evaluate.scores import Recording
+from mtrag_nb.evaluate.scores import Evidence
 from mtrag_nb.show.browser import CaseBrowser
 gold = read_gold(sample_dir() / "reference.jsonl")"""
 JUDGED = """from dataclasses import replace
@@ -218,7 +218,7 @@ bad = {{"faithfulness": Judgement("faithfulness", "text", 1, 1, 1)}}
 run.judgements = {{i: bad for i, t in run.trajectories.items() if t.answered and t.turn == 1}}"""
 TWO_RUNS = (
     JUDGED.format(crag=str(CRAG))
-    + f"\ncrag, naive = Recording(run, gold=gold), Recording({str(NAIVE)!r}, gold=gold)"
+    + f"\ncrag, naive = Evidence(run, gold=gold), Evidence({str(NAIVE)!r}, gold=gold)"
 )
 
 
@@ -656,7 +656,7 @@ def saved_pages(checks: Checks, address, browser, expect, folder: Path) -> None:
 def recordings() -> list:
     "The recorded runs of two systems, with what the sample knows of their tasks."
     from mtrag_nb.data.mtrag import read_gold, read_queries, sample_dir
-    from mtrag_nb.evaluate.scores import Recording
+    from mtrag_nb.evaluate.scores import Evidence
 
     queries = [
         sample_dir() / "retrieval_tasks" / d / f"{d}_rewrite.jsonl" for d in ("clapnq", "cloud")
@@ -665,7 +665,7 @@ def recordings() -> list:
         sample_dir() / "reference.jsonl",
         {k: v for path in queries for k, v in read_queries(path).items()},
     )
-    return [Recording(folder, gold=gold) for folder in (CRAG, NAIVE)]
+    return [Evidence(folder, gold=gold) for folder in (CRAG, NAIVE)]
 
 
 def views(checks: Checks, browser, folder: Path) -> None:
