@@ -124,7 +124,7 @@ def update_of(step: Step, hints: Mapping[str, object] = {}) -> dict[str, object]
         k: v
         for k, v in {
             **said(step),
-            **{k: read_value(hints.get(k), v) for k, v in step.put.items()},
+            **{k: read_value(hints.get(k), v) for k, v in step.extra.items()},
         }.items()
         if v is not None
     }
@@ -199,7 +199,7 @@ def as_node(
                     node=name,
                     seconds=round(time.perf_counter() - start, 4),
                     calls=calls,
-                    put=beyond(update, step),
+                    extra=beyond(update, step),
                 )
             ],
         }
@@ -767,19 +767,19 @@ _PASSED = Verdict(Label.YES, _OFF)
 def as_asked(state: TurnState, tools: Toolbox) -> tuple[dict, Rewritten]:
     "In the place of a rewrite."
     question = state["task"].question
-    return {"query": question}, Rewritten(text=question, told=_OFF)
+    return {"query": question}, Rewritten(text=question, note=_OFF)
 
 
 def keep_all(state: TurnState, tools: Toolbox) -> tuple[dict, Graded]:
     "In the place of a grade."
-    step = Graded(grades=tuple(Grade(i, _PASSED) for i in state["found"]), told=_OFF)
+    step = Graded(grades=tuple(Grade(i, _PASSED) for i in state["found"]), note=_OFF)
     return {"kept": list(step.kept)}, step
 
 
 def let_pass(state: TurnState, tools: Toolbox) -> tuple[dict, Checked]:
     "In the place of a check: the first draft is the answer."
     return {"grounded": True, **answered(state["draft"], tools.contexts(state["kept"]))}, Checked(
-        verdict=_PASSED, told=_OFF
+        verdict=_PASSED, note=_OFF
     )
 
 
