@@ -124,7 +124,7 @@ def update_of(step: Step, hints: Mapping[str, object] = {}) -> dict[str, object]
         k: v
         for k, v in {
             **said(step),
-            **{k: read_value(hints.get(k), v) for k, v in step.put.items()},
+            **{k: read_value(hints.get(k), v) for k, v in step.extra.items()},
         }.items()
         if v is not None
     }
@@ -191,8 +191,8 @@ def _signed(
     """
     *before, last = [replace(s, node=s.node or name) for s in steps]
     rest = max(0.0, round(seconds - sum(s.seconds for s in before), 4))
-    put = beyond(update, *steps)
-    return [*before, replace(last, seconds=rest, calls=last.calls + calls, put=put)]
+    extra = beyond(update, *steps)
+    return [*before, replace(last, seconds=rest, calls=last.calls + calls, extra=extra)]
 
 
 def as_node(
@@ -789,19 +789,19 @@ _PASSED = Verdict(Label.YES, _OFF)
 def as_asked(state: TurnState, tools: Toolbox) -> tuple[dict, Rewritten]:
     "In the place of a rewrite."
     question = state["task"].question
-    return {"query": question}, Rewritten(text=question, told=_OFF)
+    return {"query": question}, Rewritten(text=question, note=_OFF)
 
 
 def keep_all(state: TurnState, tools: Toolbox) -> tuple[dict, Graded]:
     "In the place of a grade."
-    step = Graded(grades=tuple(Grade(i, _PASSED) for i in state["found"]), told=_OFF)
+    step = Graded(grades=tuple(Grade(i, _PASSED) for i in state["found"]), note=_OFF)
     return {"kept": list(step.kept)}, step
 
 
 def let_pass(state: TurnState, tools: Toolbox) -> tuple[dict, Checked]:
     "In the place of a check: the first draft is the answer."
     return {"grounded": True, **answered(state["draft"], tools.contexts(state["kept"]))}, Checked(
-        verdict=_PASSED, told=_OFF
+        verdict=_PASSED, note=_OFF
     )
 
 
