@@ -50,8 +50,8 @@ from ..systems.system import System, take_turn
 
 # %% auto #0
 __all__ = ['SELECTIONS', 'Answering', 'package_versions', 'machine', 'identity', 'begin_session', 'end_session', 'keep_tasks',
-           'last_questions', 'selected', 'chunks_of', 'load_toolbox', 'toolbox_of', 'open_web', 'Recorder',
-           'circumstances', 'manifest', 'record_run', 'run_tasks', 'write_predictions', 'Dialogue', 'conversations_of',
+           'conversations_of', 'last_questions', 'selected', 'chunks_of', 'load_toolbox', 'toolbox_of', 'open_web',
+           'Recorder', 'circumstances', 'manifest', 'record_run', 'run_tasks', 'write_predictions', 'Dialogue',
            'live_run']
 
 # %% ../../nbs/6_runs/00_run.ipynb #8649c427
@@ -205,6 +205,14 @@ def keep_tasks(folder: Path, tasks: Sequence[Task]) -> None:
             log.append({"digest": digest(t), "task": plain(replace(t, contexts=None))})
 
 # %% ../../nbs/6_runs/00_run.ipynb #a387947a
+def conversations_of(tasks: Iterable[Task]) -> list[list[Task]]:
+    "The tasks of each conversation together, in the order in which the conversations begin."
+    found: dict[str, list[Task]] = {}
+    for t in tasks:
+        found.setdefault(t.conversation_id, []).append(t)
+    return list(found.values())
+
+
 def last_questions(tasks: Iterable[Task]) -> list[Task]:
     "The last task of each conversation, in the order in which the conversations begin."
     return [max(some, key=lambda t: t.turn) for some in conversations_of(tasks)]
@@ -339,6 +347,49 @@ class Recorder:
 
     def __exit__(self, *exc):
         self.close()
+
+# %% ../../nbs/6_runs/00_run.ipynb #868904c0
+def _own_history(
+    task: Task,
+    before: Sequence[
+        tuple[Task, str]
+    ],  # tasks of its conversation that were asked before, as the benchmark has them, and the answers
+) -> tuple[Turn, ...]:
+    "The history of a task with a system's own answers in it. Raises DataError for one that does not hold what was asked before."
+    turns = list(task.history)
+    for asked, answer in before:
+        at = len(asked.history)
+        if (
+            at + 1 >= len(turns)
+            or turns[at].text != asked.question
+            or turns[at + 1].speaker != "agent"
+        ):
+            raise DataError(
+                f"the history of task {task.id!r} does not hold the question of {asked.id!r} and an answer to it",
+                remedy="Hold whole conversations: tasks whose histories go on from one another",
+            )
+        turns[at + 1] = replace(turns[at + 1], text=answer)
+    return tuple(turns)
+
+# %% ../../nbs/6_runs/00_run.ipynb #c3707b48
+def _talk_through(
+    tasks: Sequence[Task],  # of one conversation
+    done: Mapping[str, Trajectory],  # task id -> turns that were finished earlier
+    take,  # task -> trajectory
+    late,  # () -> whether it is too late to begin another turn
+) -> list[tuple[Task, Trajectory]]:  # every turn with the task as it was asked
+    "The turns of a conversation on its own answers."
+    out, before = [], []
+    for given in sorted(tasks, key=lambda t: t.turn):
+        asked = replace(given, history=_own_history(given, before))
+        if given.id not in done and late():
+            break
+        t = done.get(given.id) or take(asked)
+        out.append((asked, t))
+        if t.failed:
+            break
+        before.append((given, t.answer))
+    return out
 
 # %% ../../nbs/6_runs/00_run.ipynb #51a46163
 def circumstances() -> dict:
@@ -564,57 +615,6 @@ class Dialogue:
     def forget(self) -> None:
         "Begin a new conversation."
         self.history, self.turns = (), []
-
-# %% ../../nbs/6_runs/00_run.ipynb #868904c0
-def _own_history(
-    task: Task,
-    before: Sequence[
-        tuple[Task, str]
-    ],  # tasks of its conversation that were asked before, as the benchmark has them, and the answers
-) -> tuple[Turn, ...]:
-    "The history of a task with a system's own answers in it. Raises DataError for one that does not hold what was asked before."
-    turns = list(task.history)
-    for asked, answer in before:
-        at = len(asked.history)
-        if (
-            at + 1 >= len(turns)
-            or turns[at].text != asked.question
-            or turns[at + 1].speaker != "agent"
-        ):
-            raise DataError(
-                f"the history of task {task.id!r} does not hold the question of {asked.id!r} and an answer to it",
-                remedy="Hold whole conversations: tasks whose histories go on from one another",
-            )
-        turns[at + 1] = replace(turns[at + 1], text=answer)
-    return tuple(turns)
-
-# %% ../../nbs/6_runs/00_run.ipynb #c3707b48
-def _talk_through(
-    tasks: Sequence[Task],  # of one conversation
-    done: Mapping[str, Trajectory],  # task id -> turns that were finished earlier
-    take,  # task -> trajectory
-    late,  # () -> whether it is too late to begin another turn
-) -> list[tuple[Task, Trajectory]]:  # every turn with the task as it was asked
-    "The turns of a conversation on its own answers."
-    out, before = [], []
-    for given in sorted(tasks, key=lambda t: t.turn):
-        asked = replace(given, history=_own_history(given, before))
-        if given.id not in done and late():
-            break
-        t = done.get(given.id) or take(asked)
-        out.append((asked, t))
-        if t.failed:
-            break
-        before.append((given, t.answer))
-    return out
-
-# %% ../../nbs/6_runs/00_run.ipynb #e9dad1ee
-def conversations_of(tasks: Iterable[Task]) -> list[list[Task]]:
-    "The tasks of each conversation together, in the order in which the conversations begin."
-    found: dict[str, list[Task]] = {}
-    for t in tasks:
-        found.setdefault(t.conversation_id, []).append(t)
-    return list(found.values())
 
 # %% ../../nbs/6_runs/00_run.ipynb #2dd41dfd
 def live_run(*args, **how) -> Run:
