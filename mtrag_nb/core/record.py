@@ -14,7 +14,7 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import ClassVar, TypeVar
 
@@ -78,13 +78,11 @@ class Step:
     node: str = ""
     seconds: float = 0.0  # of wall clock, waiting for a batch included
     calls: Calls = field(default_factory=Calls)
-    told: str = ""  # what there is to say, in a few words
-    put: Mapping[str, object] = field(
-        default_factory=dict
-    )  # what it put into the state beyond what its kind says (`systems.states`)
-    unknown: Mapping[str, object] = field(
-        default_factory=dict
-    )  # `kind` and fields of a kind that this process does not know
+    note: str = ""  # what there is to say, in a few words
+    # What it put into the state beyond what its kind says (`systems.system.beyond`).
+    extra: Mapping[str, object] = field(default_factory=dict)
+    # `kind` and fields of a kind that this process does not know.
+    unknown: Mapping[str, object] = field(default_factory=dict)
 
     def __post_init__(self):
         if "kind" in self.unknown:
@@ -110,7 +108,7 @@ class Step:
         self, name: Callable[[str], str]
     ) -> list[tuple[str, str]]:  # heading and text; `name` gives a context's name
         "The step in words."
-        return [(self.node, self.told)] if self.told else []
+        return [(self.node, self.note)] if self.note else []
 
 
 KINDS["step"] = Step
@@ -315,28 +313,35 @@ class Clarified(Step, kind="clarified"):
         return [("clarify", in_words(self.verdict, "clear enough")), *back, *super().lines(name)]
 
 # %% ../../nbs/1_core/05_record.ipynb #b27d99fb
+_KEYS = {"note": "told", "extra": "put"}  # field -> its key on the record, left out if it is empty
+
+
 def step_line(step: Step) -> dict:
     "A step as it is recorded."
-    told = {f.name: plain(getattr(step, f.name)) for f in fields(step)}
-    own = told.pop("unknown")
-    for k in ("told", "put"):
-        if not told[k]:
-            del told[k]
-    return {"kind": step.path, **told, **own}
+    line = {f.name: plain(getattr(step, f.name)) for f in fields(step)}
+    unknown = line.pop("unknown")
+    known = {_KEYS.get(k, k): v for k, v in line.items() if v or k not in _KEYS}
+    return {"kind": step.path, **known, **unknown}
+
+
+@cache
+def _names(kind: type[Step]) -> dict[str, str]:
+    "Key on the record -> field."
+    return {_KEYS.get(f.name, f.name): f.name for f in fields(kind) if f.name != "unknown"}
 
 
 def read_step(line: Mapping[str, object]) -> Step:
     "A recorded step; of a kind that is not known, what its nearest known kind has. Raises TypeError or ValueError for a line that is none."
     if not isinstance(line, Mapping) or not isinstance(line.get("kind"), str):
         raise TypeError("a step is an object with a kind")
-    path, data = line["kind"], {k: v for k, v in line.items() if k != "kind"}
-    if path in KINDS:
-        return structured(KINDS[path], data)
+    path = line["kind"]
     while path not in KINDS:
         path = path.rpartition("/")[0] or "step"
-    known = {f.name for f in fields(KINDS[path])} - {"unknown"}
-    step = structured(KINDS[path], {k: v for k, v in data.items() if k in known})
-    return replace(step, unknown={k: v for k, v in line.items() if k not in known})
+    kind, names = KINDS[path], _names(KINDS[path])
+    if path == line["kind"]:
+        return structured(kind, {names.get(k, k): v for k, v in line.items() if k != "kind"})
+    step = structured(kind, {names[k]: v for k, v in line.items() if k in names})
+    return replace(step, unknown={k: v for k, v in line.items() if k not in names})
 
 
 def own_fields(step: Step) -> dict[str, object]:
@@ -567,7 +572,11 @@ def read_turn(line: Mapping[str, object]) -> Trajectory:
     if t.failed and t.error is None:
         raise ValueError("an error without what broke")
     odd = next(
-        (s for s in t.steps if not isinstance(s.put, Mapping) or {"task", "steps"} & s.put.keys()),
+        (
+            s
+            for s in t.steps
+            if not isinstance(s.extra, Mapping) or {"task", "steps"} & s.extra.keys()
+        ),
         None,
     )
     if odd:

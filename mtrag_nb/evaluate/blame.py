@@ -646,8 +646,8 @@ def documents(run: Evidence, ids: Iterable[str]) -> set[str]:
 
 
 def _kept_by(step: Graded | Ranked) -> tuple[str, ...]:
-    "What a step left: as its system has it where that is another rule than its verdicts (`Step.put`), else what passed."
-    own = step.put.get("kept")
+    "What a step left: as its system has it where that is another rule than its verdicts (`Step.extra`), else what passed."
+    own = step.extra.get("kept")
     return step.kept if own is None else tuple(own)
 
 

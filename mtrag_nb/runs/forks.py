@@ -207,13 +207,13 @@ def edited(
 ) -> Step:
     "A step as it would have been, had it put that into the state."
     kind = next((k for k in type(step).__mro__ if k in EDITS), None)
-    mine = {k: v for k, v in changes.items() if kind and k in EDITS[kind] and k not in step.put}
+    mine = {k: v for k, v in changes.items() if kind and k in EDITS[kind] and k not in step.extra}
     for k, v in mine.items():
         step = EDITS[kind][k](step, v)
     rest = {k: plain(v) for k, v in changes.items() if k not in mine and k not in ENDING}
     note = f"{_BY_HAND}: {', '.join(changes)}"
     return replace(
-        step, put={**step.put, **rest}, told=f"{step.told}; {note}" if step.told else note
+        step, extra={**step.extra, **rest}, note=f"{step.note}; {note}" if step.note else note
     )
 
 # %% ../../nbs/6_runs/01_forks.ipynb #1a399e1b
@@ -1044,7 +1044,7 @@ def _added_by(
     "What the nodes of a run put into the state beyond what the kinds of their steps say."
     found: dict[str, dict[str, object]] = {}
     for s in (s for t in turns for s in t.steps):
-        found.setdefault(s.node, {}).update({k: v for k, v in s.put.items() if v is not None})
+        found.setdefault(s.node, {}).update({k: v for k, v in s.extra.items() if v is not None})
     return found
 
 # %% ../../nbs/6_runs/01_forks.ipynb #a0fb4c61
@@ -1350,7 +1350,7 @@ def _reference_answer(o: Oracle, state: Mapping, tools: Toolbox) -> dict | None:
         "draft": text,
         "declined": no,
         "steps": [
-            Drafted(text=text, declined=no, attempt=state.get("retries", 0), told="the reference")
+            Drafted(text=text, declined=no, attempt=state.get("retries", 0), note="the reference")
         ],
     }
 
@@ -1402,7 +1402,7 @@ def _perfect(o: Oracle, rungs: Sequence[Rung]) -> Around:
                 update = {
                     **beside,
                     **written,
-                    "steps": [replace(written["steps"][0], node=name, put=beside)],
+                    "steps": [replace(written["steps"][0], node=name, extra=beside)],
                 }
             for r in rungs:
                 if r.after:

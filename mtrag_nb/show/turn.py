@@ -264,7 +264,7 @@ class _Shown:
 
     def has_own(self, step: Step) -> bool:
         "Whether a step says anything besides its shared kind."
-        return bool(step.told or self.unplaced(step) or own_fields(step))
+        return bool(step.note or self.unplaced(step) or own_fields(step))
 
     @property
     def counter_head(self) -> tuple[str, ...]:

@@ -554,7 +554,7 @@ def _evidence_node(state: NclState, tools: Toolbox) -> tuple[dict, Prechecked]:
     if given is None:
         return {"empty": False}, Prechecked(given=None)
     return {"empty": not given}, Prechecked(
-        given=len(given), told="" if given else "no passages came with the task"
+        given=len(given), note="" if given else "no passages came with the task"
     )
 
 
@@ -584,7 +584,7 @@ def relation_node(state: NclState, tools: Toolbox) -> tuple[dict, Related]:
     own, history = tools.settings.own, state["task"].history
     if not own.classify:
         return {"selected": len(history), "category": 0}, Related(
-            relations=(), told=f"not classified: all {len(history)} turns kept"
+            relations=(), note=f"not classified: all {len(history)} turns kept"
         )
 
     def relate(question, exchange):
@@ -596,7 +596,7 @@ def relation_node(state: NclState, tools: Toolbox) -> tuple[dict, Related]:
     kept, found = _select_history(state["query"], history, relate, own.user_turns)
     classes = ", ".join(str(r.category) for r in found) or "–"
     step = Related(
-        relations=tuple(found), told=f"class {classes}: {len(kept)} of {len(history)} turns kept"
+        relations=tuple(found), note=f"class {classes}: {len(kept)} of {len(history)} turns kept"
     )
     return {"selected": len(kept), "category": found[0].category if found else 0}, step
 
