@@ -42,7 +42,6 @@ from ..core.types import DataError, RunMismatch, SettingsError, Task, Turn, dige
 from ..data.mtrag import prediction_line
 from ..models.calls import Models, Work
 from ..search.index import Manifest, open_index
-from ..search.library import document_chunks
 from ..search.retrieve import GivenPassages, Retriever
 from ..search.web import Web, web_named
 from ..systems.stages import Toolbox
@@ -50,8 +49,8 @@ from ..systems.system import System, take_turn
 
 # %% auto #0
 __all__ = ['SELECTIONS', 'package_versions', 'machine', 'identity', 'begin_session', 'end_session', 'keep_tasks',
-           'last_questions', 'selected', 'chunks_of', 'load_toolbox', 'open_web', 'Recorder', 'circumstances',
-           'run_tasks', 'write_predictions', 'Dialogue', 'live_run']
+           'last_questions', 'selected', 'chunks_of', 'load_toolbox', 'toolbox_of', 'open_web', 'Recorder',
+           'circumstances', 'run_tasks', 'write_predictions', 'Dialogue', 'live_run']
 
 # %% ../../nbs/6_runs/00_run.ipynb #8649c427
 _PACKAGES = (
@@ -236,8 +235,12 @@ def chunks_of(
     index: str | Path,  # its folder
     settings: Settings,
 ) -> ChunkSettings:
-    "How an index has to be cut to go with some settings: one of documents is cut at their sections."
-    return document_chunks(settings.chunks) if Manifest.load(index).titles else settings.chunks
+    "How an index has to be cut to go with some settings: the parents of one of documents are what its manifest says."
+    manifest = Manifest.load(index)
+    if not manifest.titles:
+        return settings.chunks
+    parents = {k: getattr(manifest.chunks, k) for k in ("parent_size", "parent_overlap", "flat")}
+    return replace(settings.chunks, **parents)
 
 
 def load_toolbox(
@@ -271,6 +274,26 @@ def load_toolbox(
     opened = open_index(index, models.embedder, chunks_of(index, settings), settings.qdrant_url)
     retriever = Retriever(opened, models.embedder, models.reranker, settings.retrieval)
     return Toolbox(settings, models.chat, models.embedder, retriever)
+
+
+def toolbox_of(
+    system: System,
+    settings: Settings,
+    models: Models,
+    index: str | Path | None,  # the index folder, for "rag"
+    tasks: Sequence[Task],
+    passages: str,  # "rag" or "reference"
+) -> Toolbox:
+    "What the turns of a run work with: the system's own tools where it brings them, else as `load_toolbox`."
+    if system.toolbox_for:
+        return system.toolbox_for(settings, tasks)
+    return load_toolbox(settings, models, index, tasks, passages)
+
+
+def _close(tools: Toolbox) -> None:
+    "Close the index that was opened for these tools, if one was: one opener at a time."
+    if index := getattr(tools.retriever, "index", None):
+        index.close()
 
 # %% ../../nbs/6_runs/00_run.ipynb #4b3b3409
 def open_web(
@@ -400,7 +423,7 @@ def run_tasks(
     if setting == "rag":
         tasks = [replace(t, contexts=None) for t in tasks]  # what came with a task is gold
     models = models or Models(settings)
-    tools = replace(load_toolbox(settings, models, index, tasks, setting), web=web)
+    tools = replace(toolbox_of(system, settings, models, index, tasks, setting), web=web)
     entries = {
         "identity": identity(system, setting, tools),
         "about": system.about,
@@ -416,8 +439,7 @@ def run_tasks(
             run = Run(folder)
             write_predictions(run, tasks, lines)
     finally:
-        if setting == "rag":
-            tools.retriever.index.close()  # one opener at a time
+        _close(tools)
     return run
 
 # %% ../../nbs/6_runs/00_run.ipynb #50e5b0a6
@@ -617,7 +639,7 @@ def live_run(
     folder, settings, models = Path(folder), system.with_own(settings), models or Models(settings)
     if setting == "rag":
         tasks = [replace(t, contexts=None) for t in tasks]
-    tools = load_toolbox(settings, models, index, tasks, setting)
+    tools = toolbox_of(system, settings, models, index, tasks, setting)
     entries = {
         "identity": {**identity(system, setting, tools), **_OWN},
         "about": system.about,
@@ -631,6 +653,5 @@ def live_run(
             run = Run(folder)
             write_predictions(run, asked)
     finally:
-        if setting == "rag":
-            tools.retriever.index.close()
+        _close(tools)
     return run

@@ -51,10 +51,10 @@ from .stages import Toolbox
 # %% auto #0
 __all__ = ['ENDING', 'START', 'END', 'Work', 'Node', 'Around', 'MACHINE', 'DECLINED', 'GRADE_OFF', 'CHECK_OFF', 'said', 'beyond',
            'read_value', 'hints_of', 'update_of', 'TurnState', 'new_graph', 'NodeError', 'as_node', 'Mechanism',
-           'Departure', 'System', 'unlike_paper', 'own_setting', 'Departures', 'departures', 'run_turn', 'take_turn',
-           'draw_graph', 'rewrite_node', 'retrieve_node', 'grade_node', 'seed_for', 'drafted', 'generate_node',
-           'answered', 'refuse', 'check_node', 'retry_node', 'after_check', 'TurnTooLong', 'TimedChat', 'Deadline',
-           'as_asked', 'keep_all', 'let_pass']
+           'NoModel', 'Departure', 'System', 'unlike_paper', 'own_setting', 'Departures', 'departures', 'run_turn',
+           'take_turn', 'draw_graph', 'rewrite_node', 'retrieve_node', 'grade_node', 'seed_for', 'drafted',
+           'generate_node', 'answered', 'refuse', 'check_node', 'retry_node', 'after_check', 'TurnTooLong', 'TimedChat',
+           'Deadline', 'as_asked', 'keep_all', 'let_pass']
 
 # %% ../../nbs/5_systems/01_system.ipynb #1103060c
 _SAYS: dict[type[Step], Callable[[Step], dict]] = {  # kind -> what it says of the state
@@ -85,9 +85,9 @@ ENDING = (
 _ABSENT = object()
 
 
-def beyond(update: Mapping[str, object], step: Step) -> dict[str, object]:
-    "What a node put into the state and its step does not say by its kind."
-    told = said(step)
+def beyond(update: Mapping[str, object], *steps: Step) -> dict[str, object]:
+    "What a node put into the state and its steps do not say by their kinds."
+    told = {k: v for step in steps for k, v in said(step).items()}
     own = {
         k: plain(v)
         for k, v in update.items()
@@ -170,11 +170,29 @@ class NodeError(MTRAGError):
         super().__init__(f"{node}: {type(cause).__name__}: {cause}")
 
 # %% ../../nbs/5_systems/01_system.ipynb #0d06b666
-Work = Callable[[TurnState, Toolbox], tuple[dict, Step]]
+Work = Callable[[TurnState, Toolbox], tuple[dict, Step | Sequence[Step]]]
 Node = Callable[[TurnState], dict]  # a state -> what is put there, the step on the record included
 Around = Callable[
     [str, Node, Toolbox], Node
 ]  # a node's name, the node, tools -> what is done in its place
+
+
+def _signed(
+    name: str,
+    update: Mapping[str, object],
+    steps: Sequence[Step],
+    seconds: float,  # of the whole visit
+    calls: Calls,
+) -> list[Step]:
+    """The steps of one visit as they are recorded.
+
+    A step that names a node or seconds of its own keeps them; the last one bears the rest of the time,
+    the calls, and what none of them says of the state.
+    """
+    *before, last = [replace(s, node=s.node or name) for s in steps]
+    rest = max(0.0, round(seconds - sum(s.seconds for s in before), 4))
+    extra = beyond(update, *steps)
+    return [*before, replace(last, seconds=rest, calls=last.calls + calls, extra=extra)]
 
 
 def as_node(
@@ -182,27 +200,17 @@ def as_node(
     work: Work,
     tools: Toolbox,
 ) -> Callable[[TurnState], dict]:
-    "A LangGraph node that puts its step on the record; around it lies what the tools bring."
+    "A LangGraph node that puts its step, or its steps, on the record; around it lies what the tools bring."
 
     def run(state) -> dict:
         calls, start = Calls(), time.perf_counter()
         try:
             with kept_if_usable():
-                update, step = work(state, replace(tools, chat=MeteredChat(tools.chat, calls)))
+                update, made = work(state, replace(tools, chat=MeteredChat(tools.chat, calls)))
         except Exception as e:
             raise NodeError(name, e) from e
-        return {
-            **update,
-            "steps": [
-                replace(
-                    step,
-                    node=name,
-                    seconds=round(time.perf_counter() - start, 4),
-                    calls=calls,
-                    extra=beyond(update, step),
-                )
-            ],
-        }
+        steps = (made,) if isinstance(made, Step) else tuple(made)
+        return {**update, "steps": _signed(name, update, steps, time.perf_counter() - start, calls)}
 
     node = run
     for around in tools.around:
@@ -257,6 +265,17 @@ def _shared_retries(settings: Settings) -> int:
     return settings.stages.max_retries
 
 
+class NoModel:
+    "In the place of a chat model or an embedder that a system does not use."
+
+    fingerprint = "none"
+
+    def _missing(self, *args, **kw):
+        raise SettingsError("this system brings its own models: no model of the run can be asked")
+
+    generate = score = encode = _missing
+
+
 @dataclass(frozen=True)
 class Departure:
     "A setting whose default does otherwise than the system's paper says."
@@ -299,6 +318,9 @@ class System:
     mechanisms: tuple[Mechanism, ...] | None = None  # None: found by the kinds of its steps
     identity: Callable[[Settings], Mapping[str, object]] = (
         lambda settings: {}  # what else decides its answers, as it stands in the identity of a run
+    )
+    toolbox_for: Callable[[Settings, Sequence[Task]], Toolbox] | None = (
+        None  # settings, tasks -> its own tools, of a system that brings its passages and takes no model or index of a run
     )
     derived: Mapping[str, tuple[str, Callable]] = field(
         default_factory=dict
