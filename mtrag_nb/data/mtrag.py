@@ -386,11 +386,11 @@ class Benchmark:
         return f"{len(self.tasks)} tasks of {len(self.conversations)} conversations"
 
 
-def _new(seen: dict[str, str], id: str, what: str, place: str, path: object, n: int) -> None:
-    "Raises DataError (file, line) for an id that was seen before; `seen` maps ids to places."
+def _new(seen: dict, id: str, place: str, twice: str, path: object, n: int) -> None:
+    "Raises DataError (file, line) for an id that `seen` has; `twice` is the complaint up to its place."
     if id in seen:
-        problem = f"{what} {id!r} stood already in {seen[id]}"
-        raise DataError(problem, path, n, "Remove or rename one of the two")
+        problem = f"{twice.format(id)} {seen[id]}"
+        raise DataError(problem, path, n, "Remove one of the two")
     seen[id] = place
 
 
@@ -404,7 +404,7 @@ def read_benchmark(
     wanted, tasks, gold, lines, seen = _wanted(domains), [], {}, {}, {}
     for n, obj in read_jsonl(path, nan_is_null=True):
         task = _task_of_line(obj, path, n, contexts)
-        _new(seen, task.id, "task id", f"line {n}", path, n)
+        _new(seen, task.id, f"line {n}", "task id {!r} stood already in", path, n)
         gold[task.id], lines[task.id] = _gold_of_line(obj, path, n), obj
         if (wanted is None or task.domain in wanted) and (limit is None or len(tasks) < limit):
             tasks.append(task)
@@ -581,7 +581,7 @@ def read_corpus(
     for path in map(Path, paths):
         for n, obj in read_jsonl(path, nan_is_null=True):
             p = _passage_of_line(obj, path, n, domain)
-            _new(seen, p.id, "passage id", f"{path.name}:{n}", path, n)
+            _new(seen, p.id, f"{path.name}:{n}", "passage id {!r} stood already in", path, n)
             if wanted is not None and p.domain not in wanted:
                 continue
             if limit is not None and count >= limit:
@@ -600,7 +600,7 @@ def read_queries(
     out, seen = {}, {}
     for n, obj in read_jsonl(path, nan_is_null=True):
         _check(obj, _QUERY, path, n, "A query needs _id and text")
-        _new(seen, obj["_id"], "query", f"line {n}", path, n)
+        _new(seen, obj["_id"], f"line {n}", "query {!r} stood already in", path, n)
         out[obj["_id"]] = _unmarked(obj["text"])
     return out
 
@@ -728,7 +728,7 @@ def read_predictions(
     out, seen = {}, {}
     for n, obj in read_jsonl(path, nan_is_null=True):
         p = prediction_of_line(obj, path, n)
-        _new(seen, p.task_id, "a prediction for task", f"line {n}", path, n)
+        _new(seen, p.task_id, f"line {n}", "task {!r} was predicted before, in", path, n)
         if answers and p.answer is None:
             remedy = "Wanted are predictions of task B or C: predictions, or prediction"
             raise DataError("the prediction has no answer", path, n, remedy)
