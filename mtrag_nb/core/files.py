@@ -18,10 +18,10 @@ import threading
 import time
 import zipfile
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, Callable, Iterable, Iterator, Mapping
+from typing import BinaryIO
 
 from .types import DataError, DiskFull, InUse, plain, redacted
 
@@ -45,9 +45,8 @@ def _once(pairs: list[tuple[str, object]]) -> dict:
     if len(out) == len(pairs):
         return out
     keys = [k for k, _ in pairs]
-    raise ValueError(
-        f"the key {next(k for k in keys if keys.count(k) > 1)!r} stands twice in an object"
-    )
+    twice = next(k for k in keys if keys.count(k) > 1)
+    raise ValueError(f"the key {twice!r} stands twice in an object")
 
 
 _DEEPEST = 100  # levels; the benchmark's own files have nine
@@ -67,17 +66,14 @@ def parse_json(
 ) -> object:
     "A JSON value. Raises ValueError, with the reason, for anything that is not one."
     text = text.decode("utf-8") if isinstance(text, bytes) else text
-    how = {
-        "parse_float": _finite,
-        "parse_constant": (lambda name: None) if nan_is_null else _finite,
-        "object_pairs_hook": _once,
-    }
+    constant = (lambda name: None) if nan_is_null else _finite
     try:
-        value = json.loads(text, **how)
+        value = json.loads(
+            text, parse_float=_finite, parse_constant=constant, object_pairs_hook=_once
+        )
     except json.JSONDecodeError as e:
-        raise ValueError(
-            f"{e.msg} at {f'line {e.lineno}, ' if e.lineno > 1 else ''}column {e.colno}"
-        ) from None
+        line = f"line {e.lineno}, " if e.lineno > 1 else ""
+        raise ValueError(f"{e.msg} at {line}column {e.colno}") from None
     except RecursionError:
         raise ValueError("nested too deeply") from None
     if text.count("[") + text.count("{") > _DEEPEST and _depth(value) > _DEEPEST:
@@ -86,138 +82,106 @@ def parse_json(
 
 # %% ../../nbs/1_core/02_files.ipynb #40f1b112
 LONGEST_LINE = 32 * 2**20  # bytes; the longest line of the official files has under 1 MiB
-_BROKEN = (
-    EOFError,
-    gzip.BadGzipFile,
-    zipfile.BadZipFile,
-    zlib.error,
-    lzma.LZMAError,
-    RuntimeError,
-    NotImplementedError,
-    struct.error,
-)
+_BROKEN = (EOFError, gzip.BadGzipFile, zipfile.BadZipFile, zlib.error, lzma.LZMAError)
+_BROKEN += (RuntimeError, NotImplementedError, struct.error)  # what zipfile raises, too
+
+
+def _only_file(z: zipfile.ZipFile, path: Path) -> str:
+    "The name of the one file in an archive. Raises DataError if there is none, or more than one."
+    names = [n for n in z.namelist() if not n.endswith("/") and not n.startswith("__MACOSX")]
+    if len(names) == 1:
+        return names[0]
+    problem = f"the archive holds {len(names)} files"
+    raise DataError(problem, path, remedy="Unpack it and name one of them")
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[BinaryIO]:
-    "A .jsonl, .jsonl.gz or .zip file as bytes; an archive must hold exactly one file."
-    if path.suffix == ".zip":
-        with zipfile.ZipFile(path) as z:
-            names = [
-                n for n in z.namelist() if not n.endswith("/") and not n.startswith("__MACOSX")
-            ]
-            if len(names) != 1:
-                raise DataError(
-                    f"the archive holds {len(names)} files",
-                    path,
-                    remedy="Unpack it and name one of them",
-                )
-            try:
-                f = z.open(names[0])
-            except OSError as e:
-                raise zipfile.BadZipFile(str(e)) from None
-            with f:
+def _opened(path: Path, remedy: str) -> Iterator[BinaryIO]:
+    "A file as bytes: plain, .gz, or alone in a .zip. Raises DataError, also for what is broken in it."
+    if not path.is_file():
+        raise DataError("no such file", path, remedy=remedy)
+    try:
+        if path.suffix == ".zip":
+            with zipfile.ZipFile(path) as z, z.open(_only_file(z, path)) as f:
                 yield f
+        else:
+            with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as f:
+                if path.suffix == ".gz" and not path.stat().st_size:
+                    raise EOFError("it is empty")
+                yield f
+    except _BROKEN as e:
+        problem = f"the compressed file is broken: {e}"
+        raise DataError(problem, path, remedy="Fetch it again") from None
+    except OSError as e:
+        problem = f"cannot be read ({e.strerror or e})"
+        raise DataError(problem, path, remedy="Allow reading it, or name another file") from None
+
+
+def _value(data: bytes, kind: type, nan_is_null: bool, *where: object, remedy: str) -> object:
+    "The JSON value of some bytes. Raises DataError (file, line: `where`) unless it is of this kind."
+    try:
+        value = parse_json(data, nan_is_null)
+    except UnicodeDecodeError as e:
+        problem, remedy = f"not UTF-8 (byte {data[e.start]:#x})", "Save the file as UTF-8"
+    except ValueError as e:
+        problem = f"not valid JSON ({e})"
     else:
-        try:
-            f = (gzip.open if path.suffix == ".gz" else open)(path, "rb")
-        except OSError as e:
-            raise DataError(
-                f"cannot be read ({e.strerror})",
-                path,
-                remedy="Allow reading it, or name another file",
-            ) from None
-        if path.suffix == ".gz" and not path.stat().st_size:
-            raise DataError("the compressed file is empty", path, remedy="Fetch it again")
-        with f:
-            yield f
-
-
-def _object(line: bytes, nan_is_null: bool = False) -> dict:
-    "The object of a line. Raises ValueError for anything else."
-    obj = parse_json(line.decode("utf-8"), nan_is_null)
-    if not isinstance(obj, dict):
-        raise ValueError(f"holds a {type(obj).__name__}, not an object")
-    return obj
+        if isinstance(value, kind):
+            return value
+        wanted = "a list" if kind is list else "an object"
+        problem = f"not valid JSON (holds a {type(value).__name__}, not {wanted})"
+    raise DataError(problem, *where, remedy=remedy)
 
 # %% ../../nbs/1_core/02_files.ipynb #498a0518
 def _whole_tail(line: bytes) -> bool:
     "Whether a last line without a line end is a whole one."
     try:
-        return bool(_object(line))
+        return isinstance(obj := parse_json(line), dict) and bool(obj)
     except ValueError:
         return False
 
 
 def read_jsonl(
     path: str | Path,  # .jsonl, .jsonl.gz or .zip
-    torn_tail: bool = False,  # True: a torn last line is passed over (a log whose writer was killed, or is still writing)
-    nan_is_null: bool = False,  # True: NaN is read as null (the benchmark's own files have NaN where a label is missing)
-) -> Iterator[tuple[int, dict]]:  # line number (from 1) and object; blank lines are passed over
-    "The objects of a JSON-lines file. Raises DataError with the line that is not one."
-    path, n = Path(path), 0
-    if not path.is_file():
-        raise DataError(
-            "no such file",
-            path,
-            remedy="Check the path; the sample needs no download, `mtrag doctor` says where it lies",
-        )
-    try:
-        with _opened(path) as f:
-            while line := f.readline(LONGEST_LINE + 1):
-                n += 1
-                if len(line) > LONGEST_LINE:
-                    raise DataError(
-                        f"a line of more than {LONGEST_LINE:,} bytes",
-                        path,
-                        n,
-                        "Is it a JSON-lines file?",
-                    )
-                if (
-                    not line.strip()
-                    or torn_tail
-                    and not line.endswith(b"\n")
-                    and not _whole_tail(line)
-                ):
-                    continue
-                try:
-                    obj = _object(line, nan_is_null)
-                except UnicodeDecodeError as e:
-                    raise DataError(
-                        f"not UTF-8 (byte {line[e.start]:#x})", path, n, "Save the file as UTF-8"
-                    ) from None
-                except ValueError as e:
-                    raise DataError(
-                        f"not valid JSON ({e})", path, n, "The line may be torn: mend or remove it"
-                    ) from None
-                yield n, obj
-    except _BROKEN as e:
-        raise DataError(
-            f"the compressed file is broken: {e}", path, n + 1, "Fetch it again"
-        ) from None
+    torn_tail: bool = False,  # True: skip a torn last line, of a log whose writer was killed or goes on
+    nan_is_null: bool = False,  # True: NaN is null; the benchmark's files have it for a missing label
+) -> Iterator[tuple[int, dict]]:
+    "Line number (from 1) and object of each line but blank ones. Raises DataError (file, line)."
+    path = Path(path)
+    missing = "Check the path; the sample needs no download, `mtrag doctor` says where it lies"
+    with _opened(path, missing) as f:
+        for n, line in enumerate(iter(lambda: f.readline(LONGEST_LINE + 1), b""), 1):
+            if len(line) > LONGEST_LINE:
+                problem = f"a line of more than {LONGEST_LINE:,} bytes"
+                raise DataError(problem, path, n, "Is it a JSON-lines file?")
+            torn = torn_tail and not line.endswith(b"\n") and not _whole_tail(line)
+            if line.strip() and not torn:
+                remedy = "The line may be torn: mend or remove it"
+                yield n, _value(line, dict, nan_is_null, path, n, remedy=remedy)
 
 # %% ../../nbs/1_core/02_files.ipynb #4ce62c47
+_NO_FOLDER = "a file stands where a folder should be, or a folder where a file should"
+_OS_ERRORS = {  # errno -> the problem and its remedy
+    **dict.fromkeys(
+        (errno.EACCES, errno.EPERM, errno.EROFS),
+        ("cannot be written here", "Name a folder that may be written to"),
+    ),
+    **dict.fromkeys(
+        (errno.ENOTDIR, errno.EEXIST, errno.EISDIR), (_NO_FOLDER, "Name another place")
+    ),
+    errno.ENAMETOOLONG: ("there can be no such file: file name too long", "Name another place"),
+    errno.ENOENT: ("there can be no such file: no such file or directory", "Name another place"),
+}
+
+
 def disk_full(e: OSError, path, remedy: str) -> Exception:
-    "The error to raise for `e`: a DataError that says what to do if the disk is full or cannot be written to, else `e` itself."
+    "The error to raise for `e`: DiskFull with this remedy, DataError if nothing can be written there, else `e`."
     if e.errno in (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)):
         return DiskFull("the disk is full", path, remedy=remedy)
-    if e.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        return DataError(
-            "cannot be written here", path, remedy="Name a folder that may be written to"
-        )
-    if e.errno in (errno.ENOTDIR, errno.EEXIST, errno.EISDIR):
-        return DataError(
-            "a file stands where a folder should be, or a folder where a file should",
-            path,
-            remedy="Name another place",
-        )
-    if e.errno in (errno.ENAMETOOLONG, errno.ENOENT):
-        return DataError(
-            "there can be no such file: " + (e.strerror or "unknown").lower(),
-            f"{path}"[:80],
-            remedy="Name another place",
-        )
-    return e
+    if e.errno not in _OS_ERRORS:
+        return e
+    problem, remedy = _OS_ERRORS[e.errno]
+    return DataError(problem, f"{path}"[:80] if "no such file" in problem else path, remedy=remedy)
 
 
 def make_folder(path: str | Path) -> Path:
@@ -247,32 +211,27 @@ class JsonlLog:
         self._size = self.path.stat().st_size
 
     def _mend_tail(self) -> int:
-        if not self.path.exists():
-            return 0
-        data = self.path.read_bytes()
-        keep = data.rfind(b"\n") + 1
-        if keep == len(data):
-            return 0
-        if _whole_tail(data[keep:]):
+        data = self.path.read_bytes() if self.path.exists() else b""
+        tail = data[data.rfind(b"\n") + 1 :]
+        if tail and _whole_tail(tail):
             with open(self.path, "ab") as f:
                 f.write(b"\n")
             return 0
-        os.truncate(self.path, keep)
-        return len(data) - keep
+        if tail:
+            os.truncate(self.path, len(data) - len(tail))
+        return len(tail)
 
     def append(self, obj: dict) -> None:
         "Write `obj` as one line. Raises DataError, and leaves the file as it was, if the disk is full; ValueError for NaN."
-        line = (json.dumps(obj, ensure_ascii=False, allow_nan=False) + "\n").encode(
-            "utf-8", "backslashreplace"
-        )
+        text = json.dumps(obj, ensure_ascii=False, allow_nan=False) + "\n"
+        line = text.encode("utf-8", "backslashreplace")
         with self._lock:
             try:
                 self._write(line)
             except OSError as e:
                 os.truncate(self.path, self._size)  # take a half-written line back
-                raise disk_full(
-                    e, self.path, "Make room and start again: everything before this line is kept"
-                ) from e
+                remedy = "Make room and start again: everything before this line is kept"
+                raise disk_full(e, self.path, remedy) from e
             self._size += len(line)
 
     def _write(self, line: bytes) -> None:
@@ -301,9 +260,8 @@ def only_writer(
     try:
         lock.acquire()
     except Timeout:
-        raise InUse(
-            f"{folder}: another process is writing this {what}. Wait until it has ended, or use another folder"
-        ) from None
+        remedy = "Wait until it has ended, or use another folder"
+        raise InUse(f"{folder}: another process is writing this {what}. {remedy}") from None
     except OSError as e:
         raise disk_full(e, folder, "Make room and start again") from e
     try:
@@ -315,7 +273,7 @@ def only_writer(
 def write_whole(
     path: str | Path,  # its folder is made if it isn't there
     text: str | bytes | Iterable[str],  # all of it, or its pieces
-    remedy: str = "Make room and write again; the old file is untouched",  # said when the disk is full
+    remedy: str = "Make room and write again; the old file is untouched",  # if the disk is full
 ) -> Path:
     "Write a file whole. Raises DataError, and leaves the old file, if the disk is full."
     path = Path(path)
@@ -323,9 +281,8 @@ def write_whole(
     pieces = (text,) if isinstance(text, (str, bytes)) else text
     try:
         with open(part, "wb") as f:
-            f.writelines(
-                p if isinstance(p, bytes) else p.encode("utf-8", "backslashreplace") for p in pieces
-            )
+            for p in pieces:
+                f.write(p if isinstance(p, bytes) else p.encode("utf-8", "backslashreplace"))
         os.replace(part, path)
     except BaseException as e:
         part.unlink(missing_ok=True)
@@ -334,12 +291,9 @@ def write_whole(
         raise
     return path
 
-# %% ../../nbs/1_core/02_files.ipynb #867283f9
-def write_jsonl(
-    path: str | Path,
-    lines: Iterable[dict],
-) -> int:  # number of lines written
-    "Write a JSON-lines file whole."
+
+def write_jsonl(path: str | Path, lines: Iterable[dict]) -> int:
+    "Write a JSON-lines file whole. Returns the number of lines."
     n = 0
 
     def texts():
@@ -351,11 +305,10 @@ def write_jsonl(
     return n
 
 
-def write_json(path: str | Path, obj: object, **how) -> Path:  # how: see write_whole
-    "Write one JSON value whole, for people to read."
-    return write_whole(
-        path, json.dumps(plain(obj), indent=1, ensure_ascii=False, allow_nan=False) + "\n", **how
-    )
+def write_json(path: str | Path, obj: object, **how) -> Path:
+    "Write one JSON value whole, for people to read; `how` as in `write_whole`."
+    text = json.dumps(plain(obj), indent=1, ensure_ascii=False, allow_nan=False)
+    return write_whole(path, text + "\n", **how)
 
 # %% ../../nbs/1_core/02_files.ipynb #3031d7ca
 _LARGEST_JSON = 256 * 2**20  # bytes, unpacked; the largest of the official files has 10 MiB
@@ -367,36 +320,12 @@ def read_json(
     nan_is_null: bool = False,  # as in `parse_json`
 ) -> dict | list:
     "The object, or the list, in a JSON file. Raises DataError for a file that holds none."
-    path = Path(path)
-    if not path.is_file():
-        raise DataError("no such file", path, remedy="Check the path")
-    try:
-        with _opened(path) as f:
-            data = f.read(_LARGEST_JSON + 1)
-        if len(data) > _LARGEST_JSON:
-            raise DataError(
-                f"more than {_LARGEST_JSON:,} bytes", path, remedy="Is it the right file?"
-            )
-        found = parse_json(data, nan_is_null)
-    except UnicodeDecodeError as e:
-        raise DataError(
-            f"not UTF-8 (byte {data[e.start]:#x})", path, remedy="Save the file as UTF-8"
-        ) from None
-    except ValueError as e:
-        raise DataError(
-            f"not valid JSON ({e})", path, remedy="Mend it, or remove it and start again"
-        ) from None
-    except _BROKEN as e:
-        raise DataError(
-            f"the compressed file is broken: {e}", path, remedy="Fetch it again"
-        ) from None
-    if not isinstance(found, kind):
-        raise DataError(
-            f"not valid JSON (holds a {type(found).__name__}, not a {kind.__name__})",
-            path,
-            remedy="Is it the right file?",
-        )
-    return found
+    with _opened(Path(path), "Check the path") as f:
+        data = f.read(_LARGEST_JSON + 1)
+    if len(data) > _LARGEST_JSON:
+        raise DataError(f"more than {_LARGEST_JSON:,} bytes", path, remedy="Is it the right file?")
+    remedy = "Mend it, or remove it and start again"
+    return _value(data, kind, nan_is_null, path, remedy=remedy)
 
 # %% ../../nbs/1_core/02_files.ipynb #adbe4a40
 def differences(
@@ -404,10 +333,9 @@ def differences(
     asked: Mapping[str, object],  # the identity that is asked for
 ) -> list[str]:
     "What differs between two identities, in words."
-    keys = dict.fromkeys([*asked, *here])
     return [
         f"{k} (here {here.get(k)!r}, asked for {asked.get(k)!r})"
-        for k in keys
+        for k in dict.fromkeys([*asked, *here])
         if here.get(k) != asked.get(k)
     ]
 
@@ -417,26 +345,21 @@ def keep_identity(
     entries: Mapping[str, object],  # what to write, with `identity`
     what: str,  # what the folder holds, for the message: "a run"
     mismatch: type[Exception],  # raised if the identities differ
-    merge: Callable[[dict, dict], dict] = lambda old, new: (
-        old
-    ),  # (recorded, asked for) -> what to write where both have the same identity
-) -> dict:  # what is recorded now
-    "Record an identity, or check that the recorded one is the same. Raises `mismatch` if it is not."
+    # (recorded, asked for) -> what to write where both have the same identity
+    merge: Callable[[dict, dict], dict] = lambda old, new: old,
+) -> dict:
+    "Record an identity, or check that the recorded one is the same; returns what is recorded now. Raises `mismatch`."
     path = Path(path)
     if not path.exists():
         write_json(path, entries)
         return read_json(path)
     old = read_json(path)
     if not isinstance(known := old.get("identity"), dict):
-        raise DataError(
-            f"it does not say what {what} was made with",
-            path,
-            remedy="Use another folder, or the file as it was written",
-        )
-    if differ := differences(known, plain(entries["identity"])):
-        raise mismatch(
-            f"{path.parent} holds {what} that differs in {'; '.join(differ)}. Use another folder, or the same settings"
-        )
+        problem = f"it does not say what {what} was made with"
+        raise DataError(problem, path, remedy="Use another folder, or the file as it was written")
+    if differ := "; ".join(differences(known, plain(entries["identity"]))):
+        remedy = "Use another folder, or the same settings"
+        raise mismatch(f"{path.parent} holds {what} that differs in {differ}. {remedy}")
     merged = merge(old, plain(entries))
     if merged != old:
         write_json(path, merged)
@@ -446,29 +369,22 @@ def keep_identity(
 def data_dir(
     name: str = "",  # "sample", "recorded", "measured" or "paper"
 ) -> Path:
-    "A folder of the project's own data: of the clone around the package, else of the installed package. Raises DataError if there is none."
+    "A folder of the project's own data, of the clone or the installed package. Raises DataError if there is none."
     package = Path(__file__).resolve().parents[1]
     for place in (package.parent / "data", package / "_data"):
         if (place / name).is_dir() and (place / "sample").is_dir():
             return place / name
-    raise DataError(
-        f"the project's data folder {name!r} is missing",
-        package,
-        remedy="Install the package again, or work in a whole clone",
-    )
+    problem = f"the project's data folder {name!r} is missing"
+    raise DataError(problem, package, remedy="Install the package again, or work in a whole clone")
 
 # %% ../../nbs/1_core/02_files.ipynb #35411107
 def checksum(
     path: str | Path,
     like: str,  # a sum of the wanted kind: 64 hex digits for SHA-256, 40 for git's
-) -> str:  # hex
-    "A file's checksum."
-    path = Path(path)
-    sum_ = (
-        hashlib.sha256()
-        if len(like) == 64
-        else hashlib.sha1(f"blob {path.stat().st_size}\0".encode())
-    )
+) -> str:
+    "A file's checksum in hex."
+    size = Path(path).stat().st_size
+    sum_ = hashlib.sha256() if len(like) == 64 else hashlib.sha1(f"blob {size}\0".encode())
     with open(path, "rb") as f:
         while piece := f.read(2**20):
             sum_.update(piece)
@@ -480,13 +396,8 @@ _SPARE = 2**28  # bytes to leave free
 
 def sized(n: float) -> str:
     "Bytes in words."
-    return (
-        f"{n / 1e9:.1f} GB"
-        if n >= 1e9
-        else f"{n / 1e6:.1f} MB"
-        if n >= 1e6
-        else f"{n / 1e3:.1f} kB"
-    )
+    unit, name = next(((u, x) for u, x in ((1e9, "GB"), (1e6, "MB")) if n >= u), (1e3, "kB"))
+    return f"{n / unit:.1f} {name}"
 
 
 def need_room(
@@ -496,17 +407,18 @@ def need_room(
     free: Callable[[Path], int] = lambda path: shutil.disk_usage(path).free,
 ) -> None:
     "Raises DataError if the disk has no room for it."
-    there = next(
-        p for p in (Path(folder).absolute(), *Path(folder).absolute().parents) if p.exists()
-    )
-    if size + _SPARE > (left := free(there)):
-        raise DataError(
-            f"{what} takes {sized(size)}, and the disk has {sized(left)} free",
-            folder,
-            remedy=f"Make room ({sized(_SPARE)} more than that), or name a folder on another disk",
-        )
+    whole = Path(folder).absolute()
+    left = free(next(p for p in (whole, *whole.parents) if p.exists()))
+    if size + _SPARE > left:
+        problem = f"{what} takes {sized(size)}, and the disk has {sized(left)} free"
+        more = f"Make room ({sized(_SPARE)} more than that), or name a folder on another disk"
+        raise DataError(problem, folder, remedy=more)
 
 # %% ../../nbs/1_core/02_files.ipynb #5693df8a
+def _length(part: Path) -> int:
+    return part.stat().st_size if part.exists() else 0
+
+
 def _bytes_from(
     client,  # an httpx.Client
     url: str,
@@ -516,7 +428,7 @@ def _bytes_from(
     seen: Callable[[int], object],
 ) -> None:
     "Append the rest of a file to what there is of it. Raises httpx errors, and DataError for an answer that is no file."
-    at = part.stat().st_size if part.exists() else 0
+    at = _length(part)
     asked = {**headers, "Accept-Encoding": "identity", **({"Range": f"bytes={at}-"} if at else {})}
     with client.stream("GET", url, headers=asked) as r:
         if r.status_code == 416 and at:
@@ -524,24 +436,14 @@ def _bytes_from(
         r.raise_for_status()
         packed = r.headers.get("Content-Encoding", "identity")
         if r.status_code not in (200, 206) or packed != "identity":
-            problem = (
-                f"the server answers {r.status_code} ({packed}), and not with the file as it is"
-            )
+            problem = f"the server answers {r.status_code} ({packed}), not with the file as it is"
             raise DataError(problem, redacted(url), remedy="Check the address")
         with open(part, "ab" if r.status_code == 206 else "wb") as f:
-            for (
-                piece
-            ) in r.iter_raw():  # as it comes: a larger piece would be lost with the connection
+            for piece in r.iter_raw():  # as they come: a larger one would be lost when it breaks
                 f.write(piece)
                 seen(len(piece))
                 if size is not None and f.tell() > size:
                     return  # too long: no more of it
-
-
-def _says(e: Exception) -> str:
-    "A network error in words, without addresses that come and go."
-    status = getattr(getattr(e, "response", None), "status_code", None)
-    return f"the server says {status}" if status else f"{type(e).__name__}: {str(e)[:120]}"
 
 # %% ../../nbs/1_core/02_files.ipynb #2a37385f
 def download(
@@ -553,7 +455,7 @@ def download(
     tries: int = 4,  # attempts in a row that bring nothing
     pause: float = 1.0,  # seconds between attempts, the double after each
     seen: Callable[[int], object] = lambda n: None,  # called with the bytes that came
-) -> Path:  # `target`
+) -> Path:
     "Fetch a file that is not there yet. Raises DataError, and keeps what came but for a wrong checksum; HTTPStatusError below 500."
     import httpx
 
@@ -561,13 +463,9 @@ def download(
     if target.exists():
         return target
     part, left = make_folder(target.parent) / (target.name + ".part"), tries
-
-    def have():
-        return part.stat().st_size if part.exists() else 0
-
     with httpx.Client(follow_redirects=True, timeout=30) as client:
         while True:
-            before = have()
+            before = _length(part)
             try:
                 _bytes_from(client, url, part, size, headers, seen)
                 break
@@ -575,46 +473,39 @@ def download(
                 status = getattr(getattr(e, "response", None), "status_code", 500)
                 if status < 500 and status != 429:
                     raise
-                left = tries if have() > before else left - 1
+                left = tries if _length(part) > before else left - 1
                 if left <= 0:
-                    raise _lost(url, target, have(), size, e) from None
+                    raise _lost(url, target, _length(part), size, e) from None
             except OSError as e:
-                raise disk_full(
-                    e, target, "Make room and fetch again: it goes on where it stopped"
-                ) from e
+                remedy = "Make room and fetch again: it goes on where it stopped"
+                raise disk_full(e, target, remedy) from e
             time.sleep(pause * 2 ** (tries - left))
     return _put(part, target, url, size, sum_)
 
-# %% ../../nbs/1_core/02_files.ipynb #74e8e99a
+
 def _lost(url: str, target: Path, have: int, size: int | None, e: Exception) -> DataError:
     "The error of a network that is gone."
-    came = (
-        f"after {sized(have)}" + (f" of {sized(size)}" if size else "")
-        if have
-        else "before anything came"
-    )
-    by_hand = f"Check the network, or put the file at {target} by hand"
-    kept = "What came is kept: fetch again, and it goes on from there" if have else by_hand
-    return DataError(
-        f"could not be fetched: the connection was lost {came} ({_says(e)})",
-        redacted(url),
-        remedy=kept,
-    )
+    status = getattr(getattr(e, "response", None), "status_code", None)
+    why = f"the server says {status}" if status else f"{type(e).__name__}: {str(e)[:120]}"
+    came, remedy = "before anything came", "Check the network, or put the file at {} by hand"
+    if have:
+        came = f"after {sized(have)}" + (f" of {sized(size)}" if size else "")
+        remedy = "What came is kept: fetch again, and it goes on from there"
+    problem = f"could not be fetched: the connection was lost {came} ({why})"
+    return DataError(problem, redacted(url), remedy=remedy.format(target))
 
 
 def _put(part: Path, target: Path, url: str, size: int | None, sum_: str) -> Path:
     "Put a file in its place if it is what was asked for. Raises DataError, and throws it away, if not."
-    if not part.exists():
-        part.touch()
-    found = part.stat().st_size
-    wrong = "" if found or size == 0 else "is empty"
-    if size is not None and found != size:
-        wrong = (
-            f"has {found:,} bytes, not {size:,}"
-            if found < size
-            else f"has more than {size:,} bytes"
-        )
-    if not wrong and sum_ and checksum(part, sum_) != sum_:
+    part.touch()
+    length, wrong = part.stat().st_size, ""
+    if size is not None and length > size:
+        wrong = f"has more than {size:,} bytes"
+    elif size is not None and length < size:
+        wrong = f"has {length:,} bytes, not {size:,}"
+    elif not length and size is None:
+        wrong = "is empty"
+    elif sum_ and checksum(part, sum_) != sum_:
         wrong = "does not have the checksum that is published for it"
     if wrong:
         part.unlink()

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import difflib
 import html
-import io
 import sys
 import time
 import traceback
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cache, cached_property
@@ -33,13 +32,12 @@ from mtrag_nb.core.types import (
 )
 
 # %% auto #0
-__all__ = ['KINDS', 'S', 'WEB', 'VERSION', 'LEFT_OUT', 'Calls', 'Step', 'Rewritten', 'Found', 'Retrieved', 'Grade', 'Graded',
-           'Rank', 'Ranked', 'in_words', 'Gated', 'Drafted', 'Checked', 'Retried', 'Refused', 'Clarified', 'step_line',
-           'read_step', 'own_fields', 'Fault', 'without_places', 'Trajectory', 'trajectory', 'turn_line', 'read_turn',
-           'tell', 'new_turn', 'is_web', 'ranking_scores', 'predicted_passages', 'Judgement', 'Judged', 'answer_digest',
-           'read_manifest', 'read_lines', 'read_trajectories', 'read_passages', 'read_judgements', 'Run', 'as_run',
-           'append_label', 'read_labels', 'says', 'words_of', 'Beside', 'beside', 'TurnDiff', 'cells', 'diff_turns',
-           'Node', 'Telemetry', 'telemetry', 'breakdown', 'breakdown_table']
+__all__ = ['WEB', 'VERSION', 'LEFT_OUT', 'Calls', 'Step', 'Rewritten', 'Found', 'Retrieved', 'Grade', 'Graded', 'Rank', 'Ranked',
+           'Gated', 'Drafted', 'Checked', 'Retried', 'Refused', 'Clarified', 'step_line', 'read_step', 'own_fields',
+           'Fault', 'without_places', 'Trajectory', 'trajectory', 'turn_line', 'read_turn', 'tell', 'new_turn',
+           'is_web', 'ranking_scores', 'predicted_passages', 'Judgement', 'Judged', 'answer_digest', 'read_manifest',
+           'read_lines', 'read_trajectories', 'read_passages', 'read_judgements', 'Run', 'as_run', 'append_label',
+           'read_labels', 'TurnDiff', 'diff_turns', 'Node', 'Telemetry', 'telemetry', 'breakdown', 'breakdown_table']
 
 # %% ../../nbs/1_core/05_record.ipynb #25cf117d
 @dataclass
@@ -50,9 +48,7 @@ class Calls:
     score: int = 0  # texts scored
     tokens_in: int = 0
     tokens_out: int = 0
-    seconds: float = (
-        0.0  # share of the batches' time; for a replayed call what it took when it was made
-    )
+    seconds: float = 0.0  # share of the batches' time; of a replayed call what it took at first
     cached: int = 0  # calls replayed from the record
 
     @property
@@ -67,19 +63,19 @@ class Calls:
         return Calls(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(Calls)))
 
 # %% ../../nbs/1_core/05_record.ipynb #0b35fb99
-KINDS: dict[str, type[Step]] = {}  # path -> class
+_KINDS: dict[str, type[Step]] = {}  # path -> class
 
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    "One visit of a node; as it stands, one that only says something in words."
+    "One visit of a node. A plain `Step` has only a note."
 
     path: ClassVar[str] = "step"
     node: str = ""
     seconds: float = 0.0  # of wall clock, waiting for a batch included
     calls: Calls = field(default_factory=Calls)
-    note: str = ""  # what there is to say, in a few words
-    # What it put into the state beyond what its kind says (`systems.system.beyond`).
+    note: str = ""  # a few words for the reader
+    # What it put into the state beyond the fields of its kind (`systems.system.beyond`).
     extra: Mapping[str, object] = field(default_factory=dict)
     # `kind` and fields of a kind that this process does not know.
     unknown: Mapping[str, object] = field(default_factory=dict)
@@ -92,26 +88,23 @@ class Step:
         super().__init_subclass__(**kw)
         above = cls.__mro__[1].path
         cls.path = kind if above == "step" else f"{above}/{kind}"
-        known = KINDS.get(cls.path)
-        if known and known.__qualname__ != cls.__qualname__:
-            raise TypeError(
-                f"two kinds of step are called {cls.path!r}: {known.__qualname__} and {cls.__qualname__}"
-            )
-        KINDS[cls.path] = cls
+        known = _KINDS.setdefault(cls.path, cls)
+        if known.__qualname__ != cls.__qualname__:
+            names = f"{known.__qualname__} and {cls.__qualname__}"
+            raise TypeError(f"two kinds of step are called {cls.path!r}: {names}")
+        _KINDS[cls.path] = cls
 
     @property
     def verdicts(self) -> tuple[Verdict, ...]:
-        "The verdicts of this step."
-        return ()
+        "The verdicts of this step: that of its field `verdict`, if it has one."
+        return (self.verdict,) if hasattr(self, "verdict") else ()
 
-    def lines(
-        self, name: Callable[[str], str]
-    ) -> list[tuple[str, str]]:  # heading and text; `name` gives a context's name
-        "The step in words."
+    def lines(self, name: Callable[[str], str]) -> list[tuple[str, str]]:
+        "The step in words: headings and texts. `name` gives the name of a context."
         return [(self.node, self.note)] if self.note else []
 
 
-KINDS["step"] = Step
+_KINDS["step"] = Step
 
 # %% ../../nbs/1_core/05_record.ipynb #8cb6e860
 @dataclass(frozen=True, kw_only=True)
@@ -121,22 +114,18 @@ class Rewritten(Step, kind="rewritten"):
     text: str  # the query to retrieve with
     raw: str = ""  # what the model wrote; "" if it was not asked
     kept: bool = False  # True: `text` is the model's
-    similarity: float | None = (
-        None  # cosine of the model's text and the last question, where it was guarded
-    )
+    similarity: float | None = None  # guarded: cosine of the model's text and the last question
 
     def lines(self, name):
-        back = (
-            f"   (the model's own was taken back: {clipped(self.raw, 40)!r})"
-            if self.raw and not self.kept
-            else ""
-        )
-        return [("rewrite", clipped(self.text, 90) + back), *super().lines(name)]
+        text = clipped(self.text, 90)
+        if self.raw and not self.kept:
+            text += f"   (the model's own was taken back: {clipped(self.raw, 40)!r})"
+        return [("rewrite", text), *super().lines(name)]
 
 
 @dataclass(frozen=True)
 class Found:
-    "A child that retrieval brought."
+    "A child that was retrieved."
 
     id: str
     parent_id: str
@@ -157,10 +146,9 @@ class Retrieved(Step, kind="retrieved"):
     contexts: tuple[str, ...] = ()  # ids
 
     def lines(self, name):
-        first = ", ".join(clipped(name(i), 28) for i in self.contexts[:3]) + (
-            " ..." if len(self.contexts) > 3 else ""
-        )
-        return [("retrieve", f"{len(self.contexts)} found: {first}"), *super().lines(name)]
+        first = ", ".join(clipped(name(i), 28) for i in self.contexts[:3])
+        more = " ..." if len(self.contexts) > 3 else ""
+        return [("retrieve", f"{len(self.contexts)} found: {first}{more}"), *super().lines(name)]
 
 # %% ../../nbs/1_core/05_record.ipynb #a48e5c27
 @dataclass(frozen=True)
@@ -179,29 +167,20 @@ class Graded(Step, kind="graded"):
 
     @property
     def kept(self) -> tuple[str, ...]:
-        "What passed, and behind it what was ambiguous."
-        return tuple(
-            g.id
-            for label in (Label.YES, Label.AMBIGUOUS)
-            for g in self.grades
-            if g.verdict.label is label
-        )
+        "Ids of the contexts that passed, and behind them the ambiguous ones."
+        labels = (Label.YES, Label.AMBIGUOUS)
+        return tuple(g.id for x in labels for g in self.grades if g.verdict.label is x)
 
     @property
     def verdicts(self):
         return tuple(g.verdict for g in self.grades)
 
     def lines(self, name):
-        scores = ", ".join(f"{v.score:.2f}" for v in self.verdicts if v.score is not None)
-        how = (
-            f" ({self.verdicts[0].how} {scores}; threshold {self.verdicts[0].threshold})"
-            if scores
-            else ""
-        )
-        return [
-            ("grade", f"{len(self.kept)} of {len(self.grades)} kept{how}"),
-            *super().lines(name),
-        ]
+        text = f"{len(self.kept)} of {len(self.grades)} kept"
+        if scores := ", ".join(f"{v.score:.2f}" for v in self.verdicts if v.score is not None):
+            first = self.verdicts[0]
+            text += f" ({first.how} {scores}; threshold {first.threshold})"
+        return [("grade", text), *super().lines(name)]
 
 
 @dataclass(frozen=True)
@@ -223,12 +202,10 @@ class Ranked(Step, kind="ranked"):
         return tuple(r.id for r in self.ranks)
 
 # %% ../../nbs/1_core/05_record.ipynb #e4ccf2bf
-def in_words(v: Verdict, asked: str) -> str:
-    "A verdict as text: what was asked, what it was read from."
-    said = asked if v.passed else f"not {asked}"
-    return said + (
-        f" ({v.how} {v.score:.2f}; threshold {v.threshold})" if v.score is not None else ""
-    )
+def _decision(v: Verdict, asked: str) -> str:
+    "A verdict as text: what was asked, and the score that decided."
+    text = asked if v.passed else f"not {asked}"
+    return text if v.score is None else f"{text} ({v.how} {v.score:.2f}; threshold {v.threshold})"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -238,12 +215,8 @@ class Gated(Step, kind="gated"):
     verdict: Verdict
     asked: str = "answerable"
 
-    @property
-    def verdicts(self):
-        return (self.verdict,)
-
     def lines(self, name):
-        return [(self.node, in_words(self.verdict, self.asked)), *super().lines(name)]
+        return [(self.node, _decision(self.verdict, self.asked)), *super().lines(name)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -270,15 +243,11 @@ class Checked(Step, kind="checked"):
     unsupported: str = ""  # the part that a retry should leave out
     asked: str = "grounded"
 
-    @property
-    def verdicts(self):
-        return (self.verdict,)
-
     def lines(self, name):
         weak = f"; weakest: {clipped(self.unsupported, 60)}" if self.unsupported else ""
-        return [("check", in_words(self.verdict, self.asked) + weak), *super().lines(name)]
+        return [("check", _decision(self.verdict, self.asked) + weak), *super().lines(name)]
 
-# %% ../../nbs/1_core/05_record.ipynb #e04cab42
+
 @dataclass(frozen=True, kw_only=True)
 class Retried(Step, kind="retried"):
     "A rejected draft is to be tried again."
@@ -300,17 +269,11 @@ class Clarified(Step, kind="clarified"):
 
     verdict: Verdict  # of the gate that read the question
     text: str = ""  # what is asked back; "" for a question that is clear enough
-    seen: Mapping[str, float] = field(
-        default_factory=dict
-    )  # the numbers that the verdict was read from
-
-    @property
-    def verdicts(self):
-        return (self.verdict,)
+    seen: Mapping[str, float] = field(default_factory=dict)  # the features that were read
 
     def lines(self, name):
         back = [("ask back", clipped(self.text, 90))] if self.text else []
-        return [("clarify", in_words(self.verdict, "clear enough")), *back, *super().lines(name)]
+        return [("clarify", _decision(self.verdict, "clear enough")), *back, *super().lines(name)]
 
 # %% ../../nbs/1_core/05_record.ipynb #b27d99fb
 _KEYS = {"note": "told", "extra": "put"}  # field -> its key on the record, left out if it is empty
@@ -331,13 +294,13 @@ def _names(kind: type[Step]) -> dict[str, str]:
 
 
 def read_step(line: Mapping[str, object]) -> Step:
-    "A recorded step; of a kind that is not known, what its nearest known kind has. Raises TypeError or ValueError for a line that is none."
+    "A recorded step; of an unknown kind what its nearest known kind has. Raises TypeError or ValueError."
     if not isinstance(line, Mapping) or not isinstance(line.get("kind"), str):
         raise TypeError("a step is an object with a kind")
     path = line["kind"]
-    while path not in KINDS:
+    while path not in _KINDS:
         path = path.rpartition("/")[0] or "step"
-    kind, names = KINDS[path], _names(KINDS[path])
+    kind, names = _KINDS[path], _names(_KINDS[path])
     if path == line["kind"]:
         return structured(kind, {names.get(k, k): v for k, v in line.items() if k != "kind"})
     step = structured(kind, {names[k]: v for k, v in line.items() if k in names})
@@ -345,21 +308,16 @@ def read_step(line: Mapping[str, object]) -> Step:
 
 
 def own_fields(step: Step) -> dict[str, object]:
-    "What a step of a system's own kind holds beyond the nearest shared kind, as plain data, whether this process knows the kind or not."
+    "Fields of a step of a system's own kind, known here or not, beyond those of the nearest shared kind."
     shared = next(c for c in type(step).__mro__ if c.__module__ == __name__)
-    return {
-        **{
-            f.name: plain(getattr(step, f.name))
-            for f in fields(step)
-            if f.name not in {g.name for g in fields(shared)}
-        },
-        **{k: v for k, v in step.unknown.items() if k != "kind"},
-    }
+    added = {f.name for f in fields(step)} - {f.name for f in fields(shared)}
+    own = {f.name: plain(getattr(step, f.name)) for f in fields(step) if f.name in added}
+    return own | {k: v for k, v in step.unknown.items() if k != "kind"}
 
 # %% ../../nbs/1_core/05_record.ipynb #1f4965ae
 @dataclass(frozen=True)
 class Fault:
-    "What broke."
+    "The exception that ended a turn."
 
     node: str  # "" outside the nodes
     type: str  # the exception's
@@ -368,12 +326,9 @@ class Fault:
 
 
 def without_places(text: str) -> str:
-    "A text without this machine's own paths: files of packages as they are imported, `~` for the home folder."
-    places = {
-        str(p)
-        for p in (*map(Path, sys.path), Path(sys.modules["mtrag_nb"].__file__).parents[1])
-        if p.is_absolute()
-    }
+    "A text without this machine's paths: package files as they are imported, `~` for the home folder."
+    package = Path(sys.modules["mtrag_nb"].__file__).parents[1]
+    places = {str(p) for p in (*map(Path, sys.path), package) if p.is_absolute()}
     for place in sorted(places, key=len, reverse=True):
         if place.count("/") > 1:
             text = text.replace(f"{place}/", "")
@@ -382,17 +337,13 @@ def without_places(text: str) -> str:
 
 
 def _fault_of(e: BaseException) -> Fault:
-    "An exception, told; one from inside a node names the node (`node`, `cause`)."
-    cause, told = getattr(e, "cause", e), "".join(traceback.format_exception(e))[-4000:]
-    return Fault(
-        getattr(e, "node", ""),
-        type(cause).__name__,
-        without_places(str(cause)),
-        without_places(told),
-    )
+    "An exception as a record; one from inside a node has the attributes `node` and `cause`."
+    cause = getattr(e, "cause", e)
+    where, trace = getattr(e, "node", ""), "".join(traceback.format_exception(e))[-4000:]
+    return Fault(where, type(cause).__name__, without_places(str(cause)), without_places(trace))
 
 
-S = TypeVar("S", bound=Step)
+_S = TypeVar("_S", bound=Step)
 
 # %% ../../nbs/1_core/05_record.ipynb #232cfa57
 @dataclass(frozen=True)
@@ -410,13 +361,11 @@ class Trajectory:
     role: str = ""  # of the reason: one of types.ROLES
     answer: str = ""  # "" for an error
     cited: tuple[str, ...] = ()  # ids of the contexts that support the answer
-    contexts: tuple[
-        str, ...
-    ] = ()  # ids of the contexts that the generator saw last, or of those found if it saw none
+    contexts: tuple[str, ...] = ()  # ids: what the generator saw last; if nothing, what was found
     seconds: float = 0.0  # from the first node to the last, waiting included
     error: Fault | None = None
 
-    def of(self, kind: type[S]) -> list[S]:
+    def of(self, kind: type[_S]) -> list[_S]:
         "The steps of a kind, in order."
         return [s for s in self.steps if isinstance(s, kind)]
 
@@ -452,8 +401,8 @@ class Trajectory:
 
     @property
     def query(self) -> str:
-        "What was searched for last: the last rewrite, or the question."
-        return next((s.text for s in reversed(self.of(Rewritten))), self.question)
+        "The last query of retrieval: the last rewrite, or the question."
+        return next((s.text for s in reversed(self.rewrites)), self.question)
 
     @property
     def rewrites(self) -> list[Rewritten]:
@@ -470,19 +419,14 @@ class Trajectory:
 
     @property
     def kept(self) -> tuple[str, ...]:
-        "Ids of the contexts that were left after the last grade or ranking; without one, those found last."
-        return next(
-            (
-                s.kept if isinstance(s, (Graded, Ranked)) else s.contexts
-                for s in reversed(self.steps)
-                if isinstance(s, (Graded, Ranked, Retrieved))
-            ),
-            (),
+        "Ids of the contexts after the last grade or ranking; without one, those found last."
+        last = next(
+            (s for s in reversed(self.steps) if isinstance(s, (Graded, Ranked, Retrieved))), None
         )
+        return () if last is None else last.contexts if isinstance(last, Retrieved) else last.kept
 
     @property
     def grades(self) -> list[Grade]:
-        "All grades, in order."
         return [g for s in self.of(Graded) for g in s.grades]
 
     @property
@@ -511,15 +455,15 @@ class Trajectory:
 
     def check_of(self, draft: Drafted) -> Checked | None:
         "The check that followed a draft, if one did before the next."
-        after = self.steps[next(n for n, s in enumerate(self.steps) if s is draft) + 1 :]
-        found = next((s for s in after if isinstance(s, (Checked, Drafted))), None)
-        return found if isinstance(found, Checked) else None
+        at = next(n for n, s in enumerate(self.steps) if s is draft)
+        after = (s for s in self.steps[at + 1 :] if isinstance(s, (Checked, Drafted)))
+        following = next(after, None)
+        return following if isinstance(following, Checked) else None
 
     def _repr_html_(self):
-        return (
-            f"<details><summary>turn {self.turn}: {html.escape(self.question)} <i>({html.escape(self.end)})</i></summary>"
-            f"<pre>{html.escape(tell(self))}</pre></details>"
-        )
+        head = f"turn {self.turn}: {html.escape(self.question)} <i>({html.escape(self.end)})</i>"
+        body = f"<pre>{html.escape(tell(self))}</pre>"
+        return f"<details><summary>{head}</summary>{body}</details>"
 
 # %% ../../nbs/1_core/05_record.ipynb #8e8043a9
 def trajectory(
@@ -531,30 +475,17 @@ def trajectory(
     "The record of a turn that ended, or broke."
     if error is None and "outcome" not in state:
         raise ValueError(f"the graph ended task {task.id} without an outcome")
-    about = (
-        task.id,
-        task.conversation_id,
-        task.turn,
-        task.domain,
-        task.question,
-        tuple(state.get("steps", ())),
-    )
-    seen = {
-        "contexts": tuple(state.get("kept") or state.get("found") or ()),
-        "seconds": round(seconds, 3),
-    }
+    steps = tuple(state.get("steps", ()))
+    about = (task.id, task.conversation_id, task.turn, task.domain, task.question, steps)
+    contexts = tuple(state.get("kept") or state.get("found") or ())
+    more = {"contexts": contexts, "seconds": round(seconds, 3)}
     if error is not None:
-        return Trajectory(*about, Outcome.ERROR, **seen, error=_fault_of(error))
+        return Trajectory(*about, Outcome.ERROR, **more, error=_fault_of(error))
     outcome, reason = Outcome(state["outcome"]), state.get("reason")
-    refusal = {"reason": reason.name, "role": reason.role} if outcome is Outcome.I_DONT_KNOW else {}
-    return Trajectory(
-        *about,
-        outcome,
-        **refusal,
-        answer=state["answer"],
-        cited=tuple(state.get("cited", ())),
-        **seen,
-    )
+    if outcome is Outcome.I_DONT_KNOW:
+        more |= {"reason": reason.name, "role": reason.role}
+    cited = tuple(state.get("cited", ()))
+    return Trajectory(*about, outcome, answer=state["answer"], cited=cited, **more)
 
 
 def turn_line(t: Trajectory) -> dict:
@@ -566,21 +497,15 @@ def read_turn(line: Mapping[str, object]) -> Trajectory:
     "A recorded turn. Raises TypeError or ValueError for a line that is none."
     if not isinstance(line.get("steps"), list):
         raise TypeError("a turn has a list of steps")
-    t = replace(
-        structured(Trajectory, {**line, "steps": []}), steps=tuple(map(read_step, line["steps"]))
-    )
+    steps = tuple(map(read_step, line["steps"]))
+    for s in steps:
+        if not isinstance(s.extra, Mapping) or {"task", "steps"} & s.extra.keys():
+            raise ValueError(
+                f"what {s.node} put into the state is an object, without task and steps"
+            )
+    t = replace(structured(Trajectory, {**line, "steps": []}), steps=steps)
     if t.failed and t.error is None:
         raise ValueError("an error without what broke")
-    odd = next(
-        (
-            s
-            for s in t.steps
-            if not isinstance(s.extra, Mapping) or {"task", "steps"} & s.extra.keys()
-        ),
-        None,
-    )
-    if odd:
-        raise ValueError(f"what {odd.node} put into the state is an object, without task and steps")
     return t
 
 # %% ../../nbs/1_core/05_record.ipynb #5a5a55af
@@ -593,16 +518,12 @@ def tell(
     def name(i):
         return contexts[i].name if i in contexts else i
 
-    lines = [
-        ("question", clipped(t.question, 90)),
-        *(line for s in t.steps for line in s.lines(name)),
-    ]
-    if t.error:
-        lines.append(
-            ("error", f"in {t.error.node}: {t.error.type}: {clipped(t.error.message, 90)}")
-        )
+    lines = [("question", clipped(t.question, 90))]
+    lines += [line for s in t.steps for line in s.lines(name)]
+    if e := t.error:
+        lines.append(("error", f"in {e.node}: {e.type}: {clipped(e.message, 90)}"))
     lines.append(("outcome", f"{t.outcome}" + (f", because: {t.reason}" if t.refused else "")))
-    return "\n".join(f"{heading:10} {said}" for heading, said in lines)
+    return "\n".join(f"{heading:10} {text}" for heading, text in lines)
 
 # %% ../../nbs/1_core/05_record.ipynb #3c979df5
 def new_turn(
@@ -612,43 +533,21 @@ def new_turn(
     turn: int = 1,
     domain: str = "govt",
     question: str = "How much is it?",
-    outcome: Outcome
-    | str = "",  # "": a refusal if a step refuses, a question if one asks back, else an answer
+    outcome: Outcome | str = "",  # "": as the steps say; without a refusal or question an answer
     **known,  # any other field of a Trajectory
 ) -> Trajectory:
     "A turn, made by hand."
-    refusal = next((s for s in reversed(steps) if isinstance(s, Refused)), None)
-    draft = next((s.text for s in reversed(steps) if isinstance(s, Drafted)), "")
-    back = next((s.text for s in reversed(steps) if isinstance(s, Clarified)), "")
-    outcome = Outcome(
-        outcome
-        or (
-            "error"
-            if known.get("error")
-            else "i_dont_know"
-            if refusal
-            else "asked_back"
-            if back
-            else "answered"
-        )
-    )
-    told = (
-        {"reason": refusal.reason, "role": refusal.role, "answer": "I don't know."}
-        if refusal and outcome is Outcome.I_DONT_KNOW
-        else {}
-    )
-    if outcome in (Outcome.ANSWERED, Outcome.ASKED_BACK):
-        told["answer"] = draft if outcome is Outcome.ANSWERED else back
-    t = Trajectory(
-        task_id or f"{conversation_id}<::>{turn}",
-        conversation_id,
-        turn,
-        domain,
-        question,
-        tuple(steps),
-        outcome,
-        **{**told, **known},
-    )
+    last = {kind: s for s in steps for kind in (Refused, Drafted, Clarified) if isinstance(s, kind)}
+    back = last[Clarified].text if Clarified in last else ""
+    if not outcome:
+        ends = {"error": known.get("error"), "i_dont_know": Refused in last, "asked_back": back}
+        outcome = next((end for end, holds in ends.items() if holds), "answered")
+    answers = {"answered": last[Drafted].text if Drafted in last else "", "asked_back": back}
+    more = {"answer": answers.get(Outcome(outcome).value, "")}
+    if refusal := last.get(Refused) if Outcome(outcome) is Outcome.I_DONT_KNOW else None:
+        more = {"reason": refusal.reason, "role": refusal.role, "answer": "I don't know."}
+    about = (task_id or f"{conversation_id}<::>{turn}", conversation_id, turn, domain, question)
+    t = Trajectory(*about, tuple(steps), Outcome(outcome), **{**more, **known})
     return t if "contexts" in known else replace(t, contexts=t.kept or t.found)
 
 # %% ../../nbs/1_core/05_record.ipynb #1519e790
@@ -661,7 +560,7 @@ def is_web(i: str) -> bool:
 
 # %% ../../nbs/1_core/05_record.ipynb #cab3aa0b
 def ranking_scores(t: Trajectory) -> dict[str, float]:
-    "Context id -> the score of the hit that brought it; a system that ranks contexts anew has the last word."
+    "Context id -> the score that ranked it: of its best hit, or of a later ranking by the system."
     scores: dict[str, float] = {}
     for h in (h for s in t.retrievals for h in s.hits):
         for i in (h.id, h.parent_id):
@@ -674,13 +573,13 @@ def predicted_passages(
     scores: Mapping[str, float],  # context id -> the score that ranked it
 ) -> list[tuple[Passage, float]]:
     "Corpus passages with scores, best first."
-    texts, first = {}, {}
+    pieces = defaultdict(list)
     for c in contexts:
-        first.setdefault(c.document_id, c)
-        texts.setdefault(c.document_id, []).append(c.text)
+        pieces[c.document_id].append(c)
+    texts = {i: "\n".join(c.text for c in cs) for i, cs in pieces.items()}
     return [
-        (Passage(i, "\n".join(texts[i]), c.title, c.url, c.source, c.domain), scores[c.id])
-        for i, c in first.items()
+        (Passage(i, texts[i], c.title, c.url, c.source, c.domain), scores[c.id])
+        for i, (c, *_) in pieces.items()
     ]
 
 # %% ../../nbs/1_core/05_record.ipynb #5e0f1fcb
@@ -689,7 +588,7 @@ _TENS = ("refusal", "faithfulness", "correctness")  # protocols with scores from
 
 @dataclass(frozen=True)
 class Judgement:
-    "What a judge said of one answer, by one protocol."
+    "A judge's verdict on one answer, by one protocol."
 
     protocol: str
     way: str  # "text", "choice", "cosine" (the shortcut) or "rule" (nobody was asked)
@@ -702,23 +601,21 @@ class Judgement:
     reasoning: str = ""
     raw: str = ""
     mass: float | None = None  # choice only: the probability that the options had together
-    parts: tuple[
-        tuple[str, float | None], ...
-    ] = ()  # statements, and 1 or 0 for supported or not, None for unread
+    # Statements, with 1 for supported, 0 for not, None for unread.
+    parts: tuple[tuple[str, float | None], ...] = ()
 
     @property
     def share(self) -> float | None:
+        "The score in [0, 1]."
         return None if self.score is None else self.score / (10 if self.protocol in _TENS else 1)
 
     @property
     def said(self) -> str:
-        "What it said, in words."
-        notes = [
-            *(["hallucination"] if self.flag else []),
-            *([f"not read: {', '.join(self.unparsed)}"] if self.unparsed else []),
-            self.reasoning,
-        ]
-        return "; ".join(n for n in notes if n)
+        "The verdict in words."
+        unread = f"not read: {', '.join(self.unparsed)}" if self.unparsed else ""
+        return "; ".join(
+            filter(None, ("hallucination" if self.flag else "", unread, self.reasoning))
+        )
 
 
 @dataclass(frozen=True)
@@ -726,141 +623,118 @@ class Judged:
     "A line of judgements.jsonl: what a judge said of one turn."
 
     task_id: str
-    of: str  # `answer_digest` of the answer that was judged: judgements of an answer that has changed since do not count
+    of: str  # `answer_digest` of the judged answer: if that has changed since, it does not count
     outcome: str
     judgements: Mapping[str, Judgement]  # by protocol
     calls: Calls = field(default_factory=Calls)
-    asked: str = ""  # names the question, the history and the target that the judge was told; "" in older records
+    asked: str = (
+        ""  # digest of question, history and target as the judge saw them; "" in old records
+    )
 
 
-def answer_digest(
-    answer: str,
-    contexts: Sequence[str],  # ids
-) -> str:
-    "Names an answer and what it was made from."
+def answer_digest(answer: str, contexts: Sequence[str]) -> str:
+    "Names an answer and the contexts (ids) that it was made from."
     return digest([answer, list(contexts)])
 
 # %% ../../nbs/1_core/05_record.ipynb #72139670
 VERSION = 2  # of the run folder: 1 had steps without kinds
-LEFT_OUT = "+leave_gold_out"  # in the name of a system that ran without the gold passages (`runs.oracles`): its turns are negatives
-
-
-_MANIFEST = {
+LEFT_OUT = "+leave_gold_out"  # in the name of a system that ran without the gold passages
+_MANIFEST = {  # entry -> its type
     "identity": Mapping,
+    "identity.system": str,
+    "identity.setting": str,
     "settings": Mapping,
+    "settings.profile": str,
+    "settings.chat": Mapping,
+}
+_OPTIONAL = {
     "sessions": list,
     "packages": Mapping,
     "machine": Mapping,
     "about": str,
     "commit": str,
 }
-_NEEDED = {
-    "identity": {"system": str, "setting": str},
-    "settings": {"profile": str, "chat": Mapping},
-}
 
 
-def _check_manifest(told: Mapping, path: Path) -> None:
-    "Raises DataError for a manifest whose entries are none, naming the first that is not."
-    wrong = [k for k, kind in _MANIFEST.items() if k in told and not isinstance(told[k], kind)]
-    wrong += [k for k in _NEEDED if k not in told]
-    wrong += [
-        f"{k}.{x}"
-        for k, inner in _NEEDED.items()
-        if k not in wrong
-        for x, kind in inner.items()
-        if not isinstance(told[k].get(x), kind)
-    ]
-    if not wrong and not all(isinstance(session, Mapping) for session in told.get("sessions", ())):
-        wrong = ["sessions"]
-    if wrong:
-        raise DataError(
-            f"not the manifest of a run: {wrong[0]} is missing or none",
-            path,
-            remedy="Was it written by another version?",
-        )
+def _check_manifest(manifest: Mapping, path: Path) -> None:
+    "Raises DataError for the first entry that is missing or of another type."
+    wanted = _MANIFEST | {k: kind for k, kind in _OPTIONAL.items() if k in manifest}
+    for entry, kind in wanted.items():
+        group, _, key = entry.partition(".")
+        value = manifest[group].get(key) if key else manifest.get(group)
+        each = value if entry == "sessions" and isinstance(value, list) else ()
+        if not isinstance(value, kind) or not all(isinstance(x, Mapping) for x in each):
+            problem = f"not the manifest of a run: {entry} is missing or none"
+            raise DataError(problem, path, remedy="Was it written by another version?")
 
 
 def read_manifest(folder: str | Path) -> dict:
-    "The manifest of a run folder. Raises DataError for a folder without one, with one of another version, or with one that is none."
+    "The manifest of a run folder. Raises DataError if it is missing, damaged or of another version."
     path = Path(folder) / "manifest.json"
     if not path.is_file():
+        problem = "no run here: it has no manifest.json"
+        raise DataError(problem, folder, remedy="Name the folder that `mtrag run --out` wrote")
+    manifest = read_json(path)
+    if (version := manifest.get("version", 1)) != VERSION:
         raise DataError(
-            "no run here: it has no manifest.json",
-            folder,
-            remedy="Name the folder that `mtrag run --out` wrote",
-        )
-    told = read_json(path)
-    if (found := told.get("version", 1)) != VERSION:
-        raise DataError(
-            f"this run has version {found} of the run folder, and this package reads version {VERSION}",
+            f"this run has version {version} of the run folder, and this package reads version {VERSION}",
             folder,
             remedy="Run it again into another folder, or read it with the package that wrote it",
         )
-    _check_manifest(told, path)
-    return told
+    _check_manifest(manifest, path)
+    return manifest
 
 
-def read_lines(path: Path, read: Callable[[dict], object], what: str) -> Iterator:
-    "Each line of a log, as `read` gives it; a torn last line is not there yet. Raises DataError for a line that is none."
-    for n, line in read_jsonl(path, torn_tail=True) if path.exists() else ():
+def read_lines(path: str | Path, read: Callable[[dict], object], what: str) -> Iterator:
+    "Each line of a log, as `read` gives it, without a torn last one; none without a file. Raises DataError."
+    for n, line in read_jsonl(path, torn_tail=True) if Path(path).exists() else ():
         try:
             yield read(line)
         except (TypeError, ValueError, KeyError, AttributeError) as e:
-            raise DataError(
-                f"not {what} ({e})", path, n, "Was it written by another version?"
-            ) from None
+            problem, remedy = f"not {what} ({e})", "Was it written by another version?"
+            raise DataError(problem, path, n, remedy) from None
 
 # %% ../../nbs/1_core/05_record.ipynb #b505eea7
 def read_trajectories(path: str | Path) -> dict[str, Trajectory]:
     "The trajectories of a file by task, the last line of each."
-    return {t.task_id: t for t in read_lines(Path(path), read_turn, "a trajectory")}
+    return {t.task_id: t for t in read_lines(path, read_turn, "a trajectory")}
 
 
 def read_passages(path: str | Path) -> dict[str, Context]:
     "Context id -> text and origin."
-    return {
-        c.id: c for c in read_lines(Path(path), lambda line: structured(Context, line), "a passage")
-    }
+    contexts = read_lines(path, lambda line: structured(Context, line), "a passage")
+    return {c.id: c for c in contexts}
+
+
+def _read_judgement(protocol: str, line: Mapping) -> Judgement:
+    j, most = structured(Judgement, line), 10 if protocol in _TENS else 1
+    if odd := [x for x in (j.score, j.low, j.high) if x is not None and not 0 <= x <= most]:
+        raise ValueError(f"{protocol}: a score of {odd[0]}, and it goes to {most}")
+    if protocol == "idk" and j.score not in (0, 0.5, 1, None):
+        raise ValueError(f"idk: a score of {j.score}, and it is 0, 0.5 or 1")
+    return j
 
 
 def read_judgements(path: str | Path) -> dict[str, Judged]:
-    "What was judged, by task, the last line of each."
-
-    def of(protocol, line):
-        j, most = structured(Judgement, line), 10 if protocol in _TENS else 1
-        if odd := [x for x in (j.score, j.low, j.high) if x is not None and not 0 <= x <= most]:
-            raise ValueError(f"{protocol}: a score of {odd[0]}, and it goes to {most}")
-        if protocol == "idk" and j.score not in (0, 0.5, 1, None):
-            raise ValueError(f"idk: a score of {j.score}, and it is 0, 0.5 or 1")
-        return j
+    "The judgements of a file by task, the last line of each."
 
     def read(line):
-        return structured(
-            Judged, {**line, "judgements": {p: of(p, j) for p, j in line["judgements"].items()}}
-        )
+        judgements = {p: _read_judgement(p, j) for p, j in line["judgements"].items()}
+        return structured(Judged, {**line, "judgements": judgements})
 
-    return {j.task_id: j for j in read_lines(Path(path), read, "a judgement")}
+    return {j.task_id: j for j in read_lines(path, read, "a judgement")}
 
 
 def _read_scores(path: str | Path) -> dict[str, dict[str, float | None]]:
     "Task id -> measure -> score, the last line of each."
 
     def read(line):
-        if any(
-            isinstance(v, bool) or not isinstance(v, (int, float, type(None)))
-            for v in line["scores"].values()
-        ):
+        if any(type(v) not in (int, float, type(None)) for v in line["scores"].values()):
             raise TypeError("a score that is no number")
         return line["task_id"], dict(line["scores"])
 
-    return dict(
-        read_lines(
-            Path(path),
-            read,
-            'a line of scores: wanted is {"task_id": ..., "scores": {name: number or null}}',
-        )
-    )
+    wanted = 'a line of scores: wanted is {"task_id": ..., "scores": {name: number or null}}'
+    return dict(read_lines(path, read, wanted))
 
 # %% ../../nbs/1_core/05_record.ipynb #e7c2b6c4
 class Run:
@@ -869,7 +743,7 @@ class Run:
     def __init__(
         self,
         folder: str | Path,
-        name: str = "",  # what to call it; "": as the folder
+        name: str = "",  # "": as the folder
         judged: str | Path | None = None,  # the folder of the judgements; None: the run's own
     ):
         self.folder, self.manifest = Path(folder), read_manifest(folder)
@@ -881,27 +755,16 @@ class Run:
         name: str,
         trajectories: Iterable[Trajectory] = (),
         passages: Iterable[Context] = (),
-        **known,
-    ) -> Run:  # known: any other attribute
+        **known,  # any other attribute
+    ) -> Run:
         "A run that lies in no folder."
         run = cls.__new__(cls)
-        empty = {
-            "manifest": {"identity": {"system": name}, "settings": {}},
-            "folder": Path(name),
-            "scores": {},
-            "how": {},
-            "judge_lines": {},
-            "judged_in": Path(name),
-        }
-        vars(run).update(
-            {
-                **empty,
-                "name": name,
-                "trajectories": {t.task_id: t for t in trajectories},
-                "passages": {c.id: c for c in passages},
-                **known,
-            }
-        )
+        manifest = {"identity": {"system": name}, "settings": {}}
+        empty = {"manifest": manifest, "scores": {}, "how": {}, "judge_lines": {}}
+        vars(run).update(empty, name=name, folder=Path(name), judged_in=Path(name))
+        vars(run)["trajectories"] = {t.task_id: t for t in trajectories}
+        vars(run)["passages"] = {c.id: c for c in passages}
+        vars(run).update(known)
         return run
 
     @property
@@ -910,35 +773,23 @@ class Run:
 
     @property
     def state(self) -> str:
-        "What a replay of the run names it by: what it was run with, and its turns as they are recorded, on which a replay builds."
-        return digest(
-            [
-                self.manifest["identity"],
-                [turn_line(t) for _, t in sorted(self.trajectories.items())],
-            ]
-        )
+        "Digest of the identity and of the recorded turns: what a replay of the run names it by."
+        turns = [turn_line(t) for _, t in sorted(self.trajectories.items())]
+        return digest([self.manifest["identity"], turns])
 
     @cached_property
     def trajectories(self) -> dict[str, Trajectory]:
-        """Task id -> trajectory, in the order in which the tasks were asked.
-
-        Which task ends first is chance where several are in flight; whoever takes the first few, or draws from them, does not depend on it.
-        """
-        found, places = (
-            read_trajectories(self.folder / "trajectories.jsonl"),
-            {i: n for n, i in enumerate(self.tasks)},
-        )
-        return {i: found[i] for i in sorted(found, key=lambda i: places.get(i, len(places)))}
+        "Task id -> trajectory, in the order of the tasks: which ends first is chance if several are in flight."
+        by_task = read_trajectories(self.folder / "trajectories.jsonl")
+        places = {i: n for n, i in enumerate(self.tasks)}
+        return {i: by_task[i] for i in sorted(by_task, key=lambda i: places.get(i, len(places)))}
 
     @cached_property
     def tasks(self) -> dict[str, Task]:
-        "Task id -> what was asked, without the passages that came with it; of every task that was ever begun."
-        return {
-            t.id: t
-            for t in read_lines(
-                self.folder / "tasks.jsonl", lambda line: structured(Task, line["task"]), "a task"
-            )
-        }
+        "Task id -> task, without the passages that came with it; of every task that was ever begun."
+        path = self.folder / "tasks.jsonl"
+        tasks = read_lines(path, lambda line: structured(Task, line["task"]), "a task")
+        return {t.id: t for t in tasks}
 
     @cached_property
     def passages(self) -> dict[str, Context]:
@@ -958,27 +809,26 @@ class Run:
 
     @cached_property
     def judge_lines(self) -> dict[str, Judged]:
-        "Everything that was judged, by task, of answers that have changed since, too."
+        "Task id -> what was judged, also of an answer that has changed since."
         return read_judgements(self.judged_in / "judgements.jsonl")
 
     @cached_property
     def judgements(self) -> dict[str, Mapping[str, Judgement]]:
         "Task id -> protocol -> judgement, of the present answers."
-
-        def fresh(i, j):
-            return i in self.trajectories and j.of == answer_digest(
-                self.trajectories[i].answer, self.trajectories[i].contexts
-            )
-
-        return {i: j.judgements for i, j in self.judge_lines.items() if fresh(i, j)}
+        turns = self.trajectories
+        return {
+            i: j.judgements
+            for i, j in self.judge_lines.items()
+            if i in turns and j.of == answer_digest(turns[i].answer, turns[i].contexts)
+        }
 
     @cached_property
     def conversations(self) -> dict[str, list[Trajectory]]:
         "The turns of each conversation, in order."
-        out: dict[str, list[Trajectory]] = {}
+        turns = defaultdict(list)
         for t in self.trajectories.values():
-            out.setdefault(t.conversation_id, []).append(t)
-        return {c: sorted(ts, key=lambda t: t.turn) for c, ts in out.items()}
+            turns[t.conversation_id].append(t)
+        return {c: sorted(ts, key=lambda t: t.turn) for c, ts in turns.items()}
 
     def _repr_html_(self):
         size = f"{len(self.trajectories)} turns of {len(self.conversations)} conversations"
@@ -996,55 +846,44 @@ def append_label(
     task_id: str,
     label: str,
     note: str = "",
-) -> dict:  # the line
-    "Put a label on record. Raises DataError for nothing to say, or a full disk."
-    if not label.strip() and not note.strip():
+) -> dict:
+    "Put a label on record; returns the line. Raises DataError for an empty one, or a full disk."
+    line = {"run": run, "task_id": task_id, "label": label.strip(), "note": note.strip()}
+    if not line["label"] and not line["note"]:
         raise DataError("neither a label nor a note", remedy="Choose or write one of the two")
-    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    with open(path, "rb") if Path(path).exists() else io.BytesIO() as f:
-        first = f.read(1)
-    if first not in (b"", b"{"):
-        raise DataError("is no log of labels", path, remedy="Name another file")
-    line = {
-        "run": run,
-        "task_id": task_id,
-        "label": label.strip(),
-        "note": note.strip(),
-        "time": now,
-    }
+    if Path(path).exists():
+        with open(path, "rb") as f:
+            if f.read(1) not in (b"", b"{"):
+                raise DataError("is no log of labels", path, remedy="Name another file")
+    line["time"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     with JsonlLog(path) as log:
         log.append(line)
     return line
 
 
-def read_labels(path: str | Path) -> dict[tuple[str, str], dict]:  # (run, task id) -> the last line
-    "The labels of a file; none if it isn't there."
-    return dict(
-        read_lines(Path(path), lambda line: ((line["run"], line["task_id"]), line), "a label")
-    )
+def read_labels(path: str | Path) -> dict[tuple[str, str], dict]:
+    "(run, task id) -> the last line on it; none if the file isn't there."
+    return dict(read_lines(path, lambda x: ((x["run"], x["task_id"]), x), "a label"))
 
 # %% ../../nbs/1_core/05_record.ipynb #8b8868da
-_CLOCK = ("seconds", "calls")  # of a step: what it cost, not what it did
+_COST = ("seconds", "calls")
 
 
-def says(step: Step) -> dict:
-    "All that a step says, without what it cost."
-    return {k: v for k, v in step_line(step).items() if k not in _CLOCK}
+def _content(step: Step) -> dict:
+    "A step as it is recorded, without what it cost."
+    return {k: v for k, v in step_line(step).items() if k not in _COST}
 
 
-def words_of(step: Step | None, name: Callable[[str], str] = str, chars: int = 90) -> str:
+def _one_line(step: Step | None, name: Callable[[str], str] = str, chars: int = 90) -> str:
     "A step on one line."
-    return (
-        clipped(
-            "; ".join(text for _, text in step.lines(name)) or type(step).__name__.lower(), chars
-        )
-        if step
-        else ""
-    )
+    if step is None:
+        return ""
+    text = "; ".join(text for _, text in step.lines(name))
+    return clipped(text or type(step).__name__.lower(), chars)
 
 # %% ../../nbs/1_core/05_record.ipynb #81edc010
 @dataclass(frozen=True)
-class Beside:
+class _StepPair:
     "A step and its partner."
 
     mark: str  # "=" the same, "~" changed, "-" only before, "+" only after
@@ -1055,24 +894,34 @@ class Beside:
     def node(self) -> str:
         return (self.after or self.before).node
 
-# %% ../../nbs/1_core/05_record.ipynb #c386db37
-def beside(a: Trajectory, b: Trajectory) -> list[Beside]:
-    "The steps of two turns, matched."
-    out = []
-    match = difflib.SequenceMatcher(
-        a=[s.node for s in a.steps], b=[s.node for s in b.steps], autojunk=False
-    )
+
+def _step_pairs(a: Trajectory, b: Trajectory) -> list[_StepPair]:
+    "The steps of two turns, matched by their nodes."
+    pairs = []
+    nodes = [[s.node for s in t.steps] for t in (a, b)]
+    match = difflib.SequenceMatcher(None, *nodes, autojunk=False)
     for tag, a0, a1, b0, b1 in match.get_opcodes():
+        old, new = a.steps[a0:a1], b.steps[b0:b1]
         if tag == "equal":
-            pairs = zip(a.steps[a0:a1], b.steps[b0:b1])
-            out += [Beside("=" if says(x) == says(y) else "~", x, y) for x, y in pairs]
+            marks = ("=" if _content(x) == _content(y) else "~" for x, y in zip(old, new))
+            pairs += map(_StepPair, marks, old, new)
         else:
-            out += [Beside("-", x, None) for x in a.steps[a0:a1]] + [
-                Beside("+", None, y) for y in b.steps[b0:b1]
-            ]
-    return out
+            pairs += [_StepPair("-", x, None) for x in old] + [_StepPair("+", None, y) for y in new]
+    return pairs
 
 # %% ../../nbs/1_core/05_record.ipynb #8d2000a2
+_CELL = (
+    "vertical-align:top;padding:.15em .6em;max-width:28em;overflow-wrap:anywhere;text-align:left"
+)
+
+
+def _row(mark: str, *cells: str) -> str:
+    "A row of the table, from HTML; one that stayed the same is faint."
+    look = "opacity:.6" if mark == "=" else ""
+    columns = "".join(f"<td style='{_CELL}'>{c}</td>" for c in (mark, *cells))
+    return f"<tr style='{look}'>{columns}</tr>"
+
+
 @dataclass(frozen=True, repr=False)
 class TurnDiff:
     "Two records of one turn."
@@ -1082,84 +931,64 @@ class TurnDiff:
     contexts: Mapping[str, Context]  # id -> context, for names
 
     @property
-    def steps(self) -> list[Beside]:
-        return beside(self.before, self.after)
+    def steps(self) -> list[_StepPair]:
+        return _step_pairs(self.before, self.after)
 
     @property
     def same(self) -> bool:
-        "Whether the two say the same, whatever they cost."
-        ends = [
-            (t.outcome, t.reason, t.answer, t.cited, t.contexts) for t in (self.before, self.after)
-        ]
-        return ends[0] == ends[1] and all(b.mark == "=" for b in self.steps)
+        "Whether the two have the same content, whatever they cost."
+        a, b = self.before, self.after
+        ends = [(t.outcome, t.reason, t.answer, t.cited, t.contexts) for t in (a, b)]
+        return ends[0] == ends[1] and all(p.mark == "=" for p in self.steps)
 
     def _name(self, i: str) -> str:
         return self.contexts[i].name if i in self.contexts else i
 
-    def _ends(self) -> list[str]:
-        return [
+    def _ends(self) -> tuple[str, str, str]:
+        "The mark of the last row, and the two ends in words."
+        a, b = (
             f"{t.end}: {clipped(t.answer, 80)}" if t.answer else t.end
             for t in (self.before, self.after)
-        ]
+        )
+        return "=" if a == b else "~", a, b
 
     def __repr__(self) -> str:
-        rows = [
-            (b.mark, b.node, *((words_of(s, self._name, 60) for s in (b.before, b.after))))
-            for b in self.steps
-        ]
-        ends = self._ends()
-        rows.append(("=" if ends[0] == ends[1] else "~", "end", *(clipped(e, 60) for e in ends)))
-        wide = [max(len(r[i]) for r in rows) for i in range(4)]
+        mark, *ends = self._ends()
+        texts = [[_one_line(s, self._name, 60) for s in (p.before, p.after)] for p in self.steps]
+        rows = [(p.mark, p.node, *pair) for p, pair in zip(self.steps, texts)]
+        rows.append((mark, "end", *(clipped(e, 60) for e in ends)))
+        node, first = (max(len(r[i]) for r in rows) for i in (1, 2))
 
-        def line(m, node, x, y):
-            return (
-                f"{m} {node.ljust(wide[1])}  "
-                + (x if m == "=" else f"{x.ljust(wide[2])} | {y}").rstrip()
-            )
+        def line(m, at, x, y):
+            return f"{m} {at:{node}}  " + (x if m == "=" else f"{x:{first}} | {y}").rstrip()
 
         return "\n".join(line(*r) for r in rows)
 
-    def _row(self, b: Beside) -> str:
-        spoken = all(isinstance(s, (Drafted, Rewritten)) for s in (b.before, b.after))
-        if b.mark == "~" and spoken:
-            new = word_diff(b.before.text, b.after.text)
-        else:
-            new = esc(words_of(b.after, self._name)) if b.mark != "=" else ""
-        return cells(b.mark, b.node, esc(words_of(b.before, self._name)), new)
+    def _step_row(self, p: _StepPair) -> str:
+        old, new = (esc(_one_line(s, self._name)) for s in (p.before, p.after))
+        if p.mark == "~" and all(isinstance(s, (Drafted, Rewritten)) for s in (p.before, p.after)):
+            new = word_diff(p.before.text, p.after.text)
+        return _row(p.mark, esc(p.node), old, "" if p.mark == "=" else new)
 
     def _repr_html_(self) -> str:
-        a, b = self._ends()
+        mark, a, b = self._ends()
         answers = self.before.answer, self.after.answer
-        end = cells(
-            "=" if a == b else "~",
-            "end",
-            esc(a),
-            "" if a == b else word_diff(*answers) if all(answers) else esc(b),
-        )
+        new = "" if mark == "=" else word_diff(*answers) if all(answers) else esc(b)
         head = "<tr><th></th><th>node</th><th>before</th><th>after</th></tr>"
-        return f"<table style='border-collapse:collapse'>{head}{''.join(map(self._row, self.steps))}{end}</table>"
-
-# %% ../../nbs/1_core/05_record.ipynb #c58f217c
-def cells(mark: str, node: str, before: str, after: str) -> str:  # the last two: HTML
-    "A row of the table; what stayed the same is quiet."
-    quiet = "opacity:.6" if mark == "=" else ""
-
-    def cell(x):
-        return f"<td style='vertical-align:top;padding:.15em .6em;max-width:28em;overflow-wrap:anywhere;text-align:left'>{x}</td>"
-
-    return f"<tr style='{quiet}'>{''.join(map(cell, (esc(mark), esc(node), before, after)))}</tr>"
+        rows = [head, *map(self._step_row, self.steps), _row(mark, "end", esc(a), new)]
+        return f"<table style='border-collapse:collapse'>{''.join(rows)}</table>"
 
 
 def diff_turns(
     before: Trajectory, after: Trajectory, contexts: Mapping[str, Context] = {}
 ) -> TurnDiff:
-    "What became of a turn."
+    "Two records of one turn, side by side."
     return TurnDiff(before, after, contexts)
 
 # %% ../../nbs/1_core/05_record.ipynb #0e2ff29b
 @dataclass(frozen=True)
 class Node:
-    "What one node did over all turns."
+    "The visits of one node, over all turns."
 
     visits: int
     seconds: float  # of wall clock
@@ -1168,7 +997,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Telemetry:
-    "What came of the turns of a run, and what they cost."
+    "How the turns of a run ended, and what they cost."
 
     turns: int
     outcomes: dict[str, int]
@@ -1183,11 +1012,8 @@ class Telemetry:
     @property
     def ends(self) -> dict[str, int]:
         "Turns by `Trajectory.end`: answered, the reasons of refusals, error."
-        out = {
-            "answered": self.outcomes.get("answered", 0),
-            **self.reasons,
-            "error": self.outcomes.get("error", 0),
-        }
+        answered, failed = (self.outcomes.get(o, 0) for o in ("answered", "error"))
+        out = {"answered": answered, **self.reasons, "error": failed}
         return {k: n for k, n in out.items() if n}
 
     def rows(self) -> list[tuple[str, str, int, str]]:
@@ -1220,32 +1046,34 @@ def _counted(values: Iterable[str], order: Iterable[str] = ()) -> dict[str, int]
 
 def _nodes(turns: list[Trajectory]) -> dict[str, Node]:
     "Visits, time and calls of each node, in the order of the first visits."
-    out: dict[str, Node] = {}
+    steps = defaultdict(list)
     for s in (s for t in turns for s in t.steps):
-        n = out.get(s.node, Node(0, 0.0, Calls()))
-        out[s.node] = Node(n.visits + 1, n.seconds + s.seconds, n.calls + s.calls)
-    return out
+        steps[s.node].append(s)
+    return {
+        node: Node(len(ss), sum(s.seconds for s in ss), sum((s.calls for s in ss), Calls()))
+        for node, ss in steps.items()
+    }
 
 
 def telemetry(trajectories: Iterable[Trajectory]) -> Telemetry:
     "Sum up turns."
     ts = list(trajectories)
     looped = [t for t in ts if t.retries and not t.failed]
+    loop = {"entered": len(looped), "answered": sum(t.answered for t in looped)}
     rewrites = [r for t in ts for r in t.rewrites]
     return Telemetry(
-        len(ts),
-        _counted((t.outcome.value for t in ts), [o.value for o in Outcome]),
-        _counted(t.reason for t in ts if t.refused),
-        {t.reason: t.role for t in ts if t.refused},
-        _counted(f"{t.error.node}: {t.error.type}" for t in ts if t.failed),
-        {
-            "entered": len(looped),
-            "answered": sum(t.answered for t in looped),
-            **{r: sum(t.role == r for t in looped) for r in ("exhausted", "declined")},
+        turns=len(ts),
+        outcomes=_counted((t.outcome.value for t in ts), [o.value for o in Outcome]),
+        reasons=_counted(t.reason for t in ts if t.refused),
+        roles={t.reason: t.role for t in ts if t.refused},
+        errors=_counted(f"{t.error.node}: {t.error.type}" for t in ts if t.failed),
+        loop=loop | {r: sum(t.role == r for t in looped) for r in ("exhausted", "declined")},
+        nodes=_nodes(ts),
+        unparsed=sum(v.defaulted for t in ts for v in t.verdicts),
+        rewrites={
+            "asked": sum(bool(r.raw) for r in rewrites),
+            "kept": sum(r.kept for r in rewrites),
         },
-        _nodes(ts),
-        sum(v.defaulted for t in ts for v in t.verdicts),
-        {"asked": sum(bool(r.raw) for r in rewrites), "kept": sum(r.kept for r in rewrites)},
     )
 
 # %% ../../nbs/1_core/05_record.ipynb #6d371216
@@ -1254,9 +1082,9 @@ def breakdown(
     by: str,  # a field of Trajectory: "domain", "turn", ...
 ) -> dict[object, Telemetry]:
     "Telemetry of each group, in order."
-    groups: dict[object, list[Trajectory]] = {}
+    groups = defaultdict(list)
     for t in trajectories:
-        groups.setdefault(getattr(t, by), []).append(t)
+        groups[getattr(t, by)].append(t)
     return {k: telemetry(groups[k]) for k in sorted(groups)}
 
 
@@ -1266,8 +1094,7 @@ def breakdown_table(
 ) -> str:
     "One line a group: turns, and how they ended."
     reasons = sorted({r for p in parts.values() for r in p.reasons})
-    ends = ["answered", *reasons, *(["error"] if any(p.errors for p in parts.values()) else [])]
-    return text_table(
-        [head, "turns", *ends],
-        [[key, p.turns, *(p.ends.get(e, 0) for e in ends)] for key, p in parts.items()],
-    )
+    failed = any(p.errors for p in parts.values())
+    ends = ["answered", *reasons, *(["error"] if failed else [])]
+    rows = [[key, p.turns, *(p.ends.get(e, 0) for e in ends)] for key, p in parts.items()]
+    return text_table([head, "turns", *ends], rows)

@@ -42,7 +42,6 @@ from ..core.types import DataError, RunMismatch, SettingsError, Task, Turn, dige
 from ..data.mtrag import prediction_line
 from ..models.calls import Models, Work
 from ..search.index import Manifest, open_index
-from ..search.library import document_chunks
 from ..search.retrieve import GivenPassages, Retriever
 from ..search.web import Web, web_named
 from ..systems.stages import Toolbox
@@ -239,8 +238,12 @@ def chunks_of(
     index: str | Path,  # its folder
     settings: Settings,
 ) -> ChunkSettings:
-    "How an index has to be cut to go with some settings: one of documents is cut at their sections."
-    return document_chunks(settings.chunks) if Manifest.load(index).titles else settings.chunks
+    "How an index has to be cut to go with some settings: the parents of one of documents are what its manifest says."
+    manifest = Manifest.load(index)
+    if not manifest.titles:
+        return settings.chunks
+    parents = {k: getattr(manifest.chunks, k) for k in ("parent_size", "parent_overlap", "flat")}
+    return replace(settings.chunks, **parents)
 
 
 def load_toolbox(
