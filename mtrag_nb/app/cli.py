@@ -79,6 +79,7 @@ coverage   app.run      Say which gold passages an index lacks, by domain; exit 
 ask        serve.ask    Hold a conversation with a system in the terminal, kept as a run; a refusal shows why.
 serve      serve.serve  Serve a library: a page to upload, ask and read, an API, an interface for chat clients.
 run        app.run      Run a system over the tasks of a file; a run that was interrupted goes on where it stopped.
+import     app.outside:import_run Read the turns of another system into a run folder, from its spans (OpenTelemetry, OpenInference, Phoenix, LangSmith).
 check      app.run      Check a prediction file as the official format checker does.
 score      app.evaluate Score runs and prediction files; two or more are compared, and a run --without-gold is joined to the run of the same system.
 judge      app.evaluate Judge the turns of runs, going on where it stopped; or, with --licence, hold the judge against people's ratings.
@@ -89,37 +90,17 @@ ladder     app.evaluate Make one stage after the other perfect, with what the be
 live       app.run      Hold the benchmark's conversations on the system's own answers; one that was interrupted goes on where it stopped.
 calibrate  app.evaluate Measure which ways to grade and to check can be trusted with a profile's models, and at what threshold.
 fetch      app.run      Fetch the benchmark's files or a profile's models; broken off, it goes on where it stopped.
-reproduce  app.evaluate Reproduce a paper from nothing: data, models, index, runs, ablations, judgements, scores, one page; goes on where it stopped.
+reproduce  app.reproduce Reproduce a paper from nothing: data, models, index, runs, ablations, judgements, scores, one page; goes on where it stopped.
 plan       app.run      Say what a run will take before it is started: memory, disk, hours; and what does not fit.
 doctor     app.run      Say what is installed, which profiles can run here, and how to get what is missing.
 completion app.cli      Print what a shell needs to complete this command: eval "$(mtrag completion bash)"
 """  # name of command and function, room, what it is for
 COMMANDS: dict[str, Command] = {
-    name: Command(f"{room}:{name}", about)
+    name: Command(room if ":" in room else f"{room}:{name}", about)
     for name, room, about in (line.split(None, 2) for line in _TABLE.splitlines())
 }
 
 # %% ../../nbs/app/05_cli.ipynb #parser01
-class _Parser(Parser):
-    "A parser of one command, which gets its arguments when it is first used."
-
-    def __init__(self, *args, command=None, **kw):
-        super().__init__(*args, **kw)
-        self.command = command
-
-    def filled(self):
-        if self.command:
-            self.command.fill(self)
-            self.command = None
-        return self
-
-    def parse_known_args(self, args=None, namespace=None):
-        self.filled()
-        if args and "" in args:
-            self.error("an argument is empty")
-        return super().parse_known_args(args, namespace)
-
-
 def command_line() -> argparse.ArgumentParser:
     "The parser of `mtrag`."
     p = argparse.ArgumentParser(
@@ -128,7 +109,7 @@ def command_line() -> argparse.ArgumentParser:
         epilog="Start with `mtrag demo`. `mtrag doctor` says what can run on this machine.",
     )
     p.add_argument("--version", action="version", version=f"mtrag_nb {__version__}")
-    sub = p.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=_Parser)
+    sub = p.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=Parser)
     for name, c in COMMANDS.items():
         sub.add_parser(name, help=c.about, description=c.about, command=c)
     return p
