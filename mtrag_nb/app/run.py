@@ -371,21 +371,12 @@ def on_device(settings: Settings, device: str = "") -> Settings:
 
 
 def print_index(index: str | Path, manifest: "Manifest") -> None:
-    "Print what an index holds, and how long it was in the making, as far as that was noted."
-    from mtrag_nb.search.index import ParentStore
-
+    "Print what an index holds."
     total = manifest.total
     parts = ", ".join(f"{d} {n['passages']}" for d, n in sorted(manifest.domains.items()))
     print(
         f"{index}: {total('passages')} passages as {total('parents')} parents and {total('children')} children, {parts}"
     )
-    tables = ParentStore(Path(index) / "parents.sqlite", write=False)
-    steps = ("parse", "embed", "write")
-    seconds = {step: sum(s[step] for s in tables.sessions()) for step in steps}
-    tables.close()
-    if sum(seconds.values()) >= 10:
-        spent = ", ".join(f"{step} {s:.0f}" for step, s in seconds.items())
-        print(f"seconds: {spent}", file=sys.stderr)
 
 # %% ../../nbs/app/02_run.ipynb #b98c6d97
 def ingest(

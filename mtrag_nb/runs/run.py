@@ -42,7 +42,7 @@ from ..core.types import DataError, RunMismatch, SettingsError, Task, Turn, dige
 from ..data.mtrag import prediction_line
 from ..models.calls import Models, Work
 from ..search.index import Manifest, open_index
-from ..search.retrieve import GivenPassages, Retriever
+from ..search.retrieve import GivenPassages, RetrieverLike, open_retriever
 from ..search.web import Web, web_named
 from ..systems.stages import Toolbox
 from ..systems.system import System, take_turn
@@ -275,7 +275,7 @@ def load_toolbox(
             "setting rag needs an index: build one with `mtrag ingest`, and name its folder"
         )
     opened = open_index(index, models.embedder, chunks_of(index, settings), settings.qdrant_url)
-    retriever = Retriever(opened, models.embedder, models.reranker, settings.retrieval)
+    retriever = open_retriever(opened, models.embedder, models.reranker, settings.retrieval)
     return Toolbox(settings, models.chat, models.embedder, retriever)
 
 
@@ -306,14 +306,10 @@ def open_web(
 ) -> Web | None:
     "What a run may search beside its own documents. An index that stands for the web is searched as the settings say, in all its domains."
 
-    def corpus(folder: Path) -> Retriever:
+    def corpus(folder: Path) -> RetrieverLike:
         index = open_index(folder, models.embedder, chunks_of(folder, settings))
-        return Retriever(
-            index,
-            models.embedder,
-            models.reranker,
-            replace(settings.retrieval, domain_filter=False),
-        )
+        everywhere = replace(settings.retrieval, domain_filter=False)
+        return open_retriever(index, models.embedder, models.reranker, everywhere)
 
     return web_named(name, corpus)
 
