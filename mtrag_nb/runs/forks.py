@@ -30,7 +30,6 @@ from mtrag_nb.core.record import (
     Retrieved,
     Rewritten,
     Run,
-    S,
     Step,
     Trajectory,
     TurnDiff,
@@ -792,7 +791,7 @@ def put_instead(
     return {**new, **answered(whole["draft"], tools.contexts(whole.get("kept") or []))}
 
 
-def step_of(update: Mapping[str, object], kind: type[S]) -> S | None:
+def step_of(update: Mapping[str, object], kind: type[Step]) -> Step | None:
     "The last step of a kind that a node left."
     return next((s for s in reversed(update["steps"]) if isinstance(s, kind)), None)
 
