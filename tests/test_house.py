@@ -245,7 +245,9 @@ def settings_count(cls) -> int:
     "The settings in a tree of dataclasses."
     kinds = typing.get_type_hints(cls)
     return sum(
-        settings_count(kinds[f.name]) if is_dataclass(kinds[f.name]) else 1 for f in fields(cls)
+        settings_count(kinds[f.name]) if is_dataclass(kinds[f.name]) else 1
+        for f in fields(cls)
+        if f.init
     )
 
 

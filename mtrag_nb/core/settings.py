@@ -13,7 +13,7 @@ from .types import SettingsError, digest, plain, redacted
 
 # %% auto #0
 __all__ = ['VIEWS', 'FUSIONS', 'RERANKERS', 'WAYS_TO_GRADE', 'SCALES', 'MINILM', 'BGE_M3', 'PROFILES', 'SPEED', 'Address',
-           'later', 'ModelSpec', 'in_bounds', 'one_of', 'ChunkSettings', 'SparseSettings', 'Leg', 'legs',
+           'later', 'constant', 'ModelSpec', 'in_bounds', 'one_of', 'ChunkSettings', 'SparseSettings', 'Leg', 'legs',
            'RetrievalSettings', 'StageSettings', 'Settings', 'with_settings', 'load_settings', 'deciding',
            'settings_digest']
 
@@ -34,6 +34,11 @@ class Address(str):
 def later(default: object):
     "A setting that is younger than some recorded runs: at its default it means what was done before."
     return field(default=default, metadata={"later": True})
+
+
+def constant(value: object):
+    "A number of a paper that nobody sets. It stands in manifests and identities, as when it was a setting."
+    return field(init=False, default_factory=lambda: value, metadata={"constant": True})
 
 
 _DEVICES = "auto, cpu, cuda, mps, or one of several GPUs as cuda:1"
@@ -198,9 +203,7 @@ SCALES = ("scale", "scale-text")  # a grade from 0 to 10: the likeliest, or one 
 _STAGE_CHOICES = {
     "rewrite": ("always", "guarded", "never"),
     "grade": (*WAYS_TO_GRADE, *SCALES),
-    "grade_default": ("yes", "no"),
     "check": ("verdict", "yesno", "likelihood", "support"),
-    "check_default": ("yes", "no"),
     "retry": ("told", "plain"),
     "declined_by": ("stance", "token", "never"),
 }
@@ -211,13 +214,13 @@ class StageSettings:
     "How the stages decide. The ways to grade and check are explained in `5_systems/00_stages`."
 
     rewrite: str = "always"  # "always", "guarded" (kept only if near the last question) or "never"
-    rewrite_guard: float = 0.6  # guarded: least cosine between rewrite and last question
+    rewrite_guard: float = constant(0.6)  # guarded: least cosine between rewrite and last question
     grade: str = "verdict"  # one of WAYS_TO_GRADE or SCALES
     grade_threshold: float = 0.0  # a document is kept at or above it ("verdict" has none)
-    grade_default: str = "yes"  # what an unreadable verdict counts as
+    grade_default: str = constant("yes")  # what an unreadable verdict counts as
     check: str = "verdict"  # "verdict", "yesno", "likelihood" or "support"
     check_threshold: float = 0.0  # a draft is grounded at or above it ("verdict" has none)
-    check_default: str = "no"
+    check_default: str = constant("no")
     max_retries: int = 2  # seed paper, II.C.1
     retry_temperature: float = 0.7  # a retry samples; the first draft does not
     max_new_tokens: int = 256  # of an answer
@@ -287,7 +290,7 @@ def with_settings(
     "A variant of `settings`. Raises SettingsError for a key that does not exist or a value of the wrong type."
     for key, value in changes.items():
         head, _, rest = key.partition(".")
-        known = [f.name for f in fields(settings)]
+        known = [f.name for f in fields(settings) if f.init]
         if head not in known:
             problem = f"unknown setting {key!r} in {type(settings).__name__}"
             raise SettingsError(f"{problem}: it has {', '.join(known)}")
@@ -302,7 +305,7 @@ def with_settings(
             problem = f"setting {head!r} is a group that this profile does not have"
             raise SettingsError(f"{problem}: it takes no value")
         elif is_dataclass(current):
-            parts = ", ".join(f"{key}.{f.name}" for f in fields(current))
+            parts = ", ".join(f"{key}.{f.name}" for f in fields(current) if f.init)
             raise SettingsError(f"setting {head!r} is a group and has no value: set one of {parts}")
         else:
             value = _coerce(value, current, key)

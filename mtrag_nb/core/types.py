@@ -307,7 +307,13 @@ def structured(
     "An object of the class from plain data. Raises TypeError for a field that is missing, unknown or of another kind."
     if not isinstance(data, Mapping):
         raise TypeError(f"{cls.__name__} is an object, not {type(data).__name__}")
-    readers, needed = _readers(cls)
+    readers, needed, constants = _readers(cls)
+    if changed := [k for k, v in constants.items() if data.get(k, v) != v]:
+        k = changed[0]
+        raise TypeError(
+            f"{cls.__name__}.{k} is {data[k]!r} there, and always {constants[k]!r} here"
+        )
+    data = {k: v for k, v in data.items() if k not in constants}
     if unknown := data.keys() - readers.keys():
         raise TypeError(f"{cls.__name__} has no field {sorted(unknown)[0]!r}")
     if missing := needed - data.keys():
@@ -316,11 +322,13 @@ def structured(
 
 
 @cache
-def _readers(cls: type) -> tuple[dict[str, Callable], set[str]]:
-    "A reader for each field, and the fields without a default."
+def _readers(cls: type) -> tuple[dict[str, Callable], set[str], dict[str, object]]:
+    "A reader for each field, the fields without a default, and those that nobody sets with their values."
     hints, wanted = get_type_hints(cls), [f for f in fields(cls) if f.init]
     needed = {f.name for f in wanted if f.default is MISSING and f.default_factory is MISSING}
-    return {f.name: _reader(hints[f.name], f"{cls.__name__}.{f.name}") for f in wanted}, needed
+    constants = {f.name: f.default_factory() for f in fields(cls) if f.metadata.get("constant")}
+    readers = {f.name: _reader(hints[f.name], f"{cls.__name__}.{f.name}") for f in wanted}
+    return readers, needed, constants
 
 
 _KINDS = {float: (int, float), int: (int,), bool: (bool,), str: (str,)}

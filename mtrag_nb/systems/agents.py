@@ -16,6 +16,7 @@ from ..search.fusion import rrf
 from ..core.html import html_table, text_table
 from ..core.record import Drafted, Grade, Graded, Retrieved, Rewritten, Step, Trajectory
 from mtrag_nb.core.settings import (
+    constant,
     BGE_M3,
     SCALES,
     WAYS_TO_GRADE,
@@ -393,19 +394,23 @@ class AgentsSettings:
     every: int = 5  # messages are folded into the summary at a time (5.1)
     fold: str = "over"  # one of FOLDS: when there are more than `messages` (7.2), or "every" five (5.1, 12.1)
     summary: str = "model"  # one of SUMMARIES
-    summary_temperature: float = 0.3  # (5.1)
+    summary_temperature: float = constant(0.3)  # (5.1)
     kinds: str = "synonyms context decomposition"  # the wordings that are searched for (5.1); "": only the question
-    rewrite_temperature: float = 0.5  # (5.1)
+    rewrite_temperature: float = constant(0.5)  # (5.1)
     graded: int = 6  # contexts that are graded in a round (6.1, 7.2); 0: all that were found (5.1)
     grade: str = "scale"  # as stages.grade: 0 to 10 by the likeliest label, or by text
     grade_threshold: float = 7.0  # kept at or above it (5.1)
-    grade_default: str = "no"  # what an unreadable grade counts as
+    grade_default: str = constant("no")  # what an unreadable grade counts as
     keep: int = 6  # contexts that the generator reads at most, the best grades first (5.1)
-    enough: int = 3  # with fewer, the web is asked, or the query is reformulated (5.1, 7.2)
+    enough: int = constant(
+        3
+    )  # with fewer, the web is asked, or the query is reformulated (5.1, 7.2)
     rounds: int = 3  # of retrieval at most (5.2, 12.1)
-    web_results: int = 3  # (7.2)
-    web_query: str = "question"  # the web is asked the "question" as it was put (7.2), or the "query" that stands alone
-    question_tokens: int = 512  # (5.2)
+    web_results: int = constant(3)  # (7.2)
+    web_query: str = constant(
+        "question"
+    )  # the web is asked the "question" as it was put (7.2), or the "query" that stands alone
+    question_tokens: int = constant(512)  # (5.2)
     context_tokens: int = 3000  # (2.3)
     temperature: float = 0.1  # of the generator (3.2), and so are the next three
     top_p: float = 0.9
@@ -422,8 +427,6 @@ class AgentsSettings:
                 "fold": _FOLDS,
                 "summary": _SUMMARIES,
                 "grade": (*WAYS_TO_GRADE, *SCALES),
-                "grade_default": ("yes", "no"),
-                "web_query": ("question", "query"),
                 "count": _COUNTS,
             },
         )
@@ -435,10 +438,7 @@ class AgentsSettings:
             every=1,
             graded=0,
             keep=1,
-            enough=0,
             rounds=1,
-            web_results=1,
-            question_tokens=8,
             context_tokens=64,
             deadline=0,
         )

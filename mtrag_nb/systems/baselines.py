@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..core.record import Clarified, Drafted, Grade, Graded, Retrieved
-from ..core.settings import in_bounds, later
+from ..core.settings import constant, in_bounds, later
 from ..core.text import Stance, Verdict, clipped, content_words, known_words, scored, stance
 from ..core.types import Context, DataError, Outcome, Reason, Turn, digest
 from ..models.chat import ChatModel, chat
@@ -405,11 +405,11 @@ class QuoteSettings:
     "How the quoting baseline answers."
 
     sentences: int = 5  # at most so many are quoted
-    least_words: int = 4  # a shorter one is no sentence
+    least_words: int = constant(4)  # a shorter one is no sentence
     clarify: bool = later(False)  # ask back where the question says too little (`systems.clarify`)
 
     def __post_init__(self):
-        in_bounds(self, "quote", sentences=1, least_words=1)
+        in_bounds(self, "quote", sentences=1)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from ..core.record import Checked, Drafted, Gated, Rank, Ranked, Rewritten, Step
 from mtrag_nb.core.settings import (
+    constant,
     BGE_M3,
     WAYS_TO_GRADE,
     ModelSpec,
@@ -69,12 +70,14 @@ class NclSettings:
     classify: bool = True  # False: the paper's ablation No Classification, in which the local rewrite sees the whole history
     relation: str = "score"  # the four classes: "score" (the likeliest label), "words" (a label that the model writes) or "cosine"
     relation_threshold: float = 0.0  # "cosine" only: related at or above it
-    user_turns: int = 3  # at most so many earlier user turns are looked back at (HIST_USER_TURNS)
+    user_turns: int = constant(
+        3
+    )  # at most so many earlier user turns are looked back at (HIST_USER_TURNS)
     top_k: int = 5  # passages kept after reranking
     gate: str = "yesno"  # as stages.grade, asked once of the passages as a whole
     gate_threshold: float = 0.0  # answerable at or above it ("verdict" has none)
-    gate_default: str = "no"  # what an unreadable verdict counts as
-    least_words: int = 3  # a shorter answer is a bad answer
+    gate_default: str = constant("no")  # what an unreadable verdict counts as
+    least_words: int = constant(3)  # a shorter answer is a bad answer
     max_retries: int = 1  # stricter retries of a bad answer
     local: str = later(
         "fields"
@@ -87,11 +90,10 @@ class NclSettings:
             {
                 "relation": ("score", "words", "cosine"),
                 "gate": WAYS_TO_GRADE,
-                "gate_default": ("yes", "no"),
                 "local": ("fields", "once"),
             },
         )
-        in_bounds(self, "ncl", user_turns=0, top_k=1, least_words=0, max_retries=0)
+        in_bounds(self, "ncl", top_k=1, max_retries=0)
 
 
 LAPTOP = {

@@ -17,7 +17,15 @@ from ..search.fusion import view_text
 from ..core.files import data_dir, read_json
 from ..core.html import html_table, text_table
 from ..core.record import Drafted, Grade, Retrieved, Rewritten
-from ..core.settings import MINILM, ModelSpec, RetrievalSettings, Settings, in_bounds, one_of
+from mtrag_nb.core.settings import (
+    MINILM,
+    ModelSpec,
+    RetrievalSettings,
+    Settings,
+    constant,
+    in_bounds,
+    one_of,
+)
 from mtrag_nb.core.text import (
     Verdict,
     format_docs_for_gen,
@@ -240,14 +248,14 @@ class NexusSettings:
     reformulate: str = (
         "model"  # the model finds other words, or the "talk" supplies the questions before
     )
-    reformulate_temperature: float = 0.5
+    reformulate_temperature: float = constant(0.5)
     generator: str = "write"  # the model writes the answer, or sentences are copied: "quote"
     cite: str = "model"  # the model is asked to cite (4.2), or citations are attached by "support"
     verify: str = "support"  # a source supports a claim by "support" of words, or as stages.check says: "check"
     least: float = 0.6  # share of a claim's content words that stand in its source
     retry: int = 0  # drafts with an unsupported claim that are sent back; 0: they are flagged (4.3)
     sentences: int = 5  # at most so many are copied
-    least_words: int = 4  # a shorter one is no sentence
+    least_words: int = constant(4)  # a shorter one is no sentence
     confidence: str = "measured"  # stated with the project's licence, or "none"
 
     def __post_init__(self):
@@ -268,11 +276,9 @@ class NexusSettings:
             self,
             "nexus",
             rounds=0,
-            reformulate_temperature=0,
             least=0,
             retry=0,
             sentences=1,
-            least_words=1,
         )
 
 
