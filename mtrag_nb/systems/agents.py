@@ -52,10 +52,10 @@ from mtrag_nb.systems.system import (
     TurnState,
     Work,
     answered,
-    as_node,
-    new_graph,
     refuse,
     seed_for,
+    graph_of,
+    unless_declined,
 )
 
 # %% auto #0
@@ -760,38 +760,27 @@ AGENTS_NODES: dict[str, Work] = {
 }
 
 
-def _build_agents(
-    tools: Toolbox,
-    nodes: Mapping[str, Work] = AGENTS_NODES,  # exchange one to study it
-):
+def _build_agents(tools: Toolbox):
     "The specification's state machine (5.2)."
-    own, g = tools.settings.own, new_graph(AgentsState)
-    limit = Deadline(own.deadline)
-    for name, work in nodes.items():
-        g.add_node(name, as_node(name, limit.within(work), tools))
-    g.add_conditional_edges(START, _summarize_if_due(tools), ["summarize_history", "rewrite_query"])
-    for a, b in (
-        ("summarize_history", "rewrite_query"),
-        ("rewrite_query", "retrieve_documents"),
-        ("retrieve_documents", "grade_documents"),
-        ("reformulate", "retrieve_documents"),
-        ("fallback", END),
-    ):
-        g.add_edge(a, b)
-    g.add_conditional_edges(
-        "grade_documents",
-        _after_grading(own, tools.web is not None),
-        ["generate", "web_search", "reformulate", "fallback"],
-    )
-    g.add_conditional_edges(
-        "web_search",
-        lambda state: "generate" if state["kept"] else "fallback",
-        ["generate", "fallback"],
-    )
-    g.add_conditional_edges(
-        "generate", lambda state: "fallback" if state["declined"] else END, ["fallback", END]
-    )
-    return g.compile()
+    own, limit = tools.settings.own, Deadline(tools.settings.own.deadline)
+    graded = _after_grading(own, tools.web is not None)
+    edges = {
+        START: (_summarize_if_due(tools), ["summarize_history", "rewrite_query"]),
+        "summarize_history": "rewrite_query",
+        "rewrite_query": "retrieve_documents",
+        "retrieve_documents": "grade_documents",
+        "grade_documents": (graded, ["generate", "web_search", "reformulate", "fallback"]),
+        "reformulate": "retrieve_documents",
+        "web_search": (_after_web, ["generate", "fallback"]),
+        "generate": (unless_declined, ["fallback", END]),
+        "fallback": END,
+    }
+    nodes = {name: limit.within(work) for name, work in AGENTS_NODES.items()}
+    return graph_of(tools, nodes, edges, AgentsState)
+
+
+def _after_web(state: AgentsState) -> str:
+    return "generate" if state["kept"] else "fallback"
 
 # %% ../../nbs/5_systems/05_agents.ipynb #598021d6
 _AGENTS_PROMPTS = {"permissive": {**VARIATION_PROMPTS, **_MEMORY_PROMPTS, **SCALE_PROMPTS}}

@@ -34,6 +34,8 @@ from mtrag_nb.systems.system import (
     new_graph,
     refuse,
     retrieve_node,
+    graph_of,
+    unless_declined,
 )
 
 # %% auto #0
@@ -313,21 +315,18 @@ def answer_node(state: TurnState, tools: Toolbox) -> tuple[dict, Drafted]:
 # %% ../../nbs/5_systems/02_baselines.ipynb #1158d779
 def _build_naive(tools: Toolbox):
     "Retrieve, generate."
-    g = new_graph()
     nodes = {
         "retrieve": _keep_all_node,
         "generate": answer_node,
         "fallback": refuse(lambda state: DECLINED),
     }
-    for name, work in nodes.items():
-        g.add_node(name, as_node(name, work, tools))
-    g.add_edge(START, "retrieve")
-    g.add_edge("retrieve", "generate")
-    g.add_conditional_edges(
-        "generate", lambda state: "fallback" if state["declined"] else END, ["fallback", END]
-    )
-    g.add_edge("fallback", END)
-    return g.compile()
+    edges = {
+        START: "retrieve",
+        "retrieve": "generate",
+        "generate": (unless_declined, ["fallback", END]),
+        "fallback": END,
+    }
+    return graph_of(tools, nodes, edges)
 
 
 NAIVE = System(
@@ -491,9 +490,7 @@ def _build_quote(tools: Toolbox):
         lambda state: "quote" if state["kept"] else "fallback",
         ["quote", "fallback"],
     )
-    g.add_conditional_edges(
-        "quote", lambda state: "fallback" if state["declined"] else END, ["fallback", END]
-    )
+    g.add_conditional_edges("quote", unless_declined, ["fallback", END])
     g.add_edge("fallback", END)
     return g.compile()
 

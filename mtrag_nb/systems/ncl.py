@@ -46,13 +46,12 @@ from mtrag_nb.systems.system import (
     Work,
     after_check,
     answered,
-    as_node,
     drafted,
     let_pass,
-    new_graph,
     refuse,
     retrieve_node,
     retry_node,
+    graph_of,
 )
 
 # %% auto #0
@@ -740,33 +739,25 @@ def after_generate(state: NclState) -> str:
     return "fallback" if state["declined"] else "quality"
 
 # %% ../../nbs/5_systems/04_ncl.ipynb #0cc7a469
-def _build_ncl(
-    tools: Toolbox,
-    nodes: Mapping[str, Work] = _NCL_NODES,  # exchange one to study it
-):
+def _build_ncl(tools: Toolbox):
     "NCL (section 3): pre-check, two rewrites with relation control between them, rerank, gate, generate, quality gate with a retry."
-    g = new_graph(NclState)
-    for name, work in nodes.items():
-        g.add_node(name, as_node(name, work, tools))
-    g.add_edge(START, "evidence")
-    g.add_conditional_edges("evidence", _after_evidence, ["global_rewrite", "fallback"])
-    g.add_edge("global_rewrite", "relation")
-    rewritten = {
-        "local_rewrite": "local_rewrite" if tools.stages.rewrite != "never" else "retrieve",
-        "retrieve": "retrieve",
+    local = "local_rewrite" if tools.stages.rewrite != "never" else "retrieve"
+    checked = after_check(tools.settings.own.max_retries)
+    edges = {
+        START: "evidence",
+        "evidence": (_after_evidence, ["global_rewrite", "fallback"]),
+        "global_rewrite": "relation",
+        "relation": (_after_relation, {"local_rewrite": local, "retrieve": "retrieve"}),
+        "local_rewrite": "retrieve",
+        "retrieve": "rerank",
+        "rerank": (_after_rerank, ["gate", "fallback"]),
+        "gate": (_after_gate, ["generate", "fallback"]),
+        "generate": (after_generate, ["quality", "fallback"]),
+        "quality": (checked, [END, "increment_retry", "fallback"]),
+        "increment_retry": "generate",
+        "fallback": END,
     }
-    g.add_conditional_edges("relation", _after_relation, rewritten)
-    g.add_edge("local_rewrite", "retrieve")
-    g.add_edge("retrieve", "rerank")
-    g.add_conditional_edges("rerank", _after_rerank, ["gate", "fallback"])
-    g.add_conditional_edges("gate", _after_gate, ["generate", "fallback"])
-    g.add_conditional_edges("generate", after_generate, ["quality", "fallback"])
-    g.add_conditional_edges(
-        "quality", after_check(tools.settings.own.max_retries), [END, "increment_retry", "fallback"]
-    )
-    g.add_edge("increment_retry", "generate")
-    g.add_edge("fallback", END)
-    return g.compile()
+    return graph_of(tools, _NCL_NODES, edges, NclState)
 
 # %% ../../nbs/5_systems/04_ncl.ipynb #759df8f3
 def _as_the_paper_fixes(settings: Settings) -> Settings:

@@ -63,13 +63,12 @@ from mtrag_nb.systems.system import (
     System,
     TurnState,
     Work,
-    as_node,
-    new_graph,
     refuse,
     retrieve_node,
     retry_node,
     rewrite_node,
     seed_for,
+    graph_of,
 )
 
 # %% auto #0
@@ -516,37 +515,29 @@ _NEXUS_NODES: dict[str, Work] = {
 }
 
 # %% ../../nbs/5_systems/06_nexus.ipynb #2c04320b
-def _build_nexus(
-    tools: Toolbox,
-    nodes: Mapping[str, Work] = _NEXUS_NODES,  # exchange one to study it
-):
+def _after_drafting(state: NexusState) -> str:
+    return "fallback" if state["declined"] else "verify_citations"
+
+
+def _after_verifying(state: NexusState) -> str:
+    return END if "outcome" in state else "increment_retry"
+
+
+def _build_nexus(tools: Toolbox):
     "Rewrite, retrieve, grade, perhaps again, generate, verify."
-    own, g = tools.settings.own, new_graph(NexusState)
-    for name, work in nodes.items():
-        g.add_node(name, as_node(name, work, tools))
-    for a, b in (
-        (START, "rewrite"),
-        ("rewrite", "retrieve"),
-        ("retrieve", "grade_documents"),
-        ("increment_retry", "generate"),
-        ("fallback", END),
-    ):
-        g.add_edge(a, b)
-    g.add_conditional_edges(
-        "grade_documents", _after_labels(own.rounds), ["generate", "reformulate", "fallback"]
-    )
-    g.add_conditional_edges("reformulate", _after_reformulating, ["retrieve", "fallback"])
-    g.add_conditional_edges(
-        "generate",
-        lambda state: "fallback" if state["declined"] else "verify_citations",
-        ["verify_citations", "fallback"],
-    )
-    g.add_conditional_edges(
-        "verify_citations",
-        lambda state: END if "outcome" in state else "increment_retry",
-        ["increment_retry", END],
-    )
-    return g.compile()
+    labelled = _after_labels(tools.settings.own.rounds)
+    edges = {
+        START: "rewrite",
+        "rewrite": "retrieve",
+        "retrieve": "grade_documents",
+        "grade_documents": (labelled, ["generate", "reformulate", "fallback"]),
+        "reformulate": (_after_reformulating, ["retrieve", "fallback"]),
+        "generate": (_after_drafting, ["verify_citations", "fallback"]),
+        "verify_citations": (_after_verifying, ["increment_retry", END]),
+        "increment_retry": "generate",
+        "fallback": END,
+    }
+    return graph_of(tools, _NEXUS_NODES, edges, NexusState)
 
 # %% ../../nbs/5_systems/06_nexus.ipynb #fb4994c9
 _HYBRID = RetrievalSettings(

@@ -5,7 +5,6 @@
 # %% ../../nbs/5_systems/03_self_crag.ipynb #imports0
 from __future__ import annotations
 
-from collections.abc import Mapping
 
 from ..core.types import Reason
 from .stages import Toolbox
@@ -21,15 +20,14 @@ from mtrag_nb.systems.system import (
     TurnState,
     Work,
     after_check,
-    as_node,
     check_node,
     generate_node,
     grade_node,
-    new_graph,
     refuse,
     retrieve_node,
     retry_node,
     rewrite_node,
+    graph_of,
 )
 
 # %% auto #0
@@ -154,27 +152,20 @@ SELF_CRAG_NODES: dict[str, Work] = {
 }
 
 
-def build_self_crag(
-    tools: Toolbox,
-    nodes: Mapping[str, Work] = SELF_CRAG_NODES,  # exchange one to study it: an oracle, a fault
-):
+def build_self_crag(tools: Toolbox):
     "Self-CRAG (seed paper, II.C)."
-    g = new_graph()
-    for name, work in nodes.items():
-        g.add_node(name, as_node(name, work, tools))
-    g.add_edge(START, "rewrite")
-    g.add_edge("rewrite", "retrieve")
-    g.add_edge("retrieve", "grade_documents")
-    g.add_conditional_edges("grade_documents", _after_grade, ["generate", "fallback"])
-    g.add_conditional_edges("generate", after_generate, ["hallucination_check", "fallback"])
-    g.add_conditional_edges(
-        "hallucination_check",
-        after_check(tools.stages.max_retries),
-        [END, "increment_retry", "fallback"],
-    )
-    g.add_edge("increment_retry", "generate")
-    g.add_edge("fallback", END)
-    return g.compile()
+    checked = after_check(tools.stages.max_retries)
+    edges = {
+        START: "rewrite",
+        "rewrite": "retrieve",
+        "retrieve": "grade_documents",
+        "grade_documents": (_after_grade, ["generate", "fallback"]),
+        "generate": (after_generate, ["hallucination_check", "fallback"]),
+        "hallucination_check": (checked, [END, "increment_retry", "fallback"]),
+        "increment_retry": "generate",
+        "fallback": END,
+    }
+    return graph_of(tools, SELF_CRAG_NODES, edges)
 
 
 SELF_CRAG = System(

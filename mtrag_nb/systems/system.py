@@ -51,13 +51,13 @@ from ..models.chat import ChatModel, Sampling
 from .stages import Toolbox
 
 # %% auto #0
-__all__ = ['BY_HAND', 'STATE', 'ENDING', 'START', 'END', 'Work', 'Node', 'Around', 'MACHINE', 'DECLINED', 'GRADE_OFF',
+__all__ = ['BY_HAND', 'STATE', 'ENDING', 'START', 'END', 'Work', 'Node', 'Around', 'Route', 'MACHINE', 'DECLINED', 'GRADE_OFF',
            'CHECK_OFF', 'verdict_by_hand', 'state_of', 'extra_of', 'read_value', 'hints_of', 'update_of', 'edited',
-           'TurnState', 'new_graph', 'NodeError', 'as_node', 'Mechanism', 'NoModel', 'Departure', 'System',
+           'TurnState', 'new_graph', 'NodeError', 'as_node', 'graph_of', 'Mechanism', 'NoModel', 'Departure', 'System',
            'unlike_paper', 'own_setting', 'Departures', 'departures', 'run_turn', 'take_turn', 'draw_graph',
            'rewrite_node', 'retrieve_node', 'grade_node', 'seed_for', 'drafted', 'generate_node', 'answered', 'refuse',
-           'check_node', 'retry_node', 'after_check', 'TurnTooLong', 'TimedChat', 'Deadline', 'as_asked', 'keep_all',
-           'let_pass']
+           'check_node', 'retry_node', 'after_check', 'unless_declined', 'TurnTooLong', 'TimedChat', 'Deadline',
+           'as_asked', 'keep_all', 'let_pass']
 
 # %% ../../nbs/5_systems/01_system.ipynb #1103060c
 BY_HAND = "by hand"  # how a verdict came about that nobody gave
@@ -285,6 +285,27 @@ def as_node(
         return node(state)
 
     return surrounded
+
+
+Route = tuple[Callable[[TurnState], str], list[str]]  # state -> the next node, and which it may be
+
+
+def graph_of(
+    tools: Toolbox,
+    nodes: Mapping[str, Work],
+    edges: Mapping[str, str | Route],  # node -> the next one, or a decision
+    state: type = TurnState,
+):
+    "The compiled graph of some nodes and edges."
+    g = new_graph(state)
+    for name, work in nodes.items():
+        g.add_node(name, as_node(name, work, tools))
+    for name, then in edges.items():
+        if isinstance(then, str):
+            g.add_edge(name, then)
+        else:
+            g.add_conditional_edges(name, *then)
+    return g.compile()
 
 # %% ../../nbs/5_systems/01_system.ipynb #dda052e5
 @dataclass(frozen=True)
@@ -790,6 +811,11 @@ def after_check(max_retries: int) -> Callable[[TurnState], str]:
         return "increment_retry" if state.get("retries", 0) < max_retries else "fallback"
 
     return route
+
+
+def unless_declined(state: TurnState) -> str:
+    "The end of a turn whose draft is the answer, or the refusal."
+    return "fallback" if state["declined"] else END
 
 # %% ../../nbs/5_systems/01_system.ipynb #212d9c12
 class TurnTooLong(MTRAGError):
