@@ -229,8 +229,6 @@ class _Store:
 class EdgeStore(_Store):
     "Points in a folder, by Qdrant's engine in this process. Thread-safe."
 
-    on_server = False
-
     def __init__(
         self,
         folder: str | Path,  # of an index; the engine's files lie in `qdrant/` there
@@ -323,8 +321,6 @@ class EdgeStore(_Store):
 # %% ../../nbs/4_search/01_index.ipynb #2bbf8c9b
 class ServerStore(_Store):
     "Points on a Qdrant server. Thread-safe. Raises ServerError if no server answers."
-
-    on_server = True
 
     def __init__(
         self,
