@@ -38,14 +38,11 @@ from mtrag_nb.serve.reply import (
     ID,
     Conversations,
     Gate,
-    Listeners,
     ServedRun,
-    Telling,
     delete_all,
     end_of,
     error_line,
     fault_number,
-    listening,
     new_id,
     open_run,
     read_one,
@@ -477,12 +474,9 @@ class Service:
             raise SettingsError(
                 "a library lies in its folder, not on a server: leave qdrant_url empty"
             )
-        self.models, self.listeners, self.size = (
-            models or Models(self.settings),
-            Listeners(),
-            max(4, self.settings.batch_size),
-        )
-        self.batches = BatchingChat(Telling(self.models.chat, self.listeners), self.size)
+        self.models = models or Models(self.settings)
+        self.size = max(4, self.settings.batch_size)
+        self.batches = BatchingChat(self.models.chat, self.size)
         self._lock, self._asking, self._queue, self.closing = threading.RLock(), set(), 0, False
         self.chains, self.claimed = (
             {},
@@ -607,8 +601,7 @@ def ask(
         def writing(text):
             return told("writing", {"text": text[-4000:]})
 
-        with listening(writing):
-            t = run.take(task, lambda step: told("step", step_told(step, run.name)))
+        t = run.take(task, lambda step: told("step", step_told(step, run.name)), writing)
         if t.failed:
             _LOG.error(
                 "fault %s: %s in %s\n%s",
@@ -758,11 +751,6 @@ def _index_of(service: Service) -> dict:
 
 def status(service: Service) -> dict:
     "How the service is."
-    writing = (
-        "a model's text while it is written, and each node"
-        if service.batches.model.tells
-        else "each node; the chat model gives its reply only whole"
-    )
     return {
         "ok": not service.closing,
         "version": __version__,
@@ -772,7 +760,7 @@ def status(service: Service) -> dict:
         "models": _models_of(service),
         "index": _index_of(service),
         "memory": _memory_mb(),
-        "progress": writing,
+        "progress": "a model's text while it is written, and each node",
         "asking": service._queue,
         "conversations": len(service.talks.known),
         "limits": vars(service.limits),
