@@ -15,7 +15,7 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import get_origin
 
-from ..core.files import only_writer, read_jsonl
+from ..core.files import only_writer
 from ..core.html import esc
 from mtrag_nb.core.record import (
     LEFT_OUT,
@@ -66,7 +66,7 @@ from mtrag_nb.core.types import (
     structured,
 )
 from ..data.mtrag import BY_TEXT, files_of, is_gold
-from ..models.calls import Models, RecordedChat, Work, read_call
+from ..models.calls import Models, RecordedChat, Work
 from ..models.chat import ChatModel
 from mtrag_nb.runs.run import (
     Recorder,
@@ -104,8 +104,8 @@ from mtrag_nb.systems.system import (
 
 # %% auto #0
 __all__ = ['EDITS', 'ASKED', 'Right', 'After', 'RUNGS', 'Visit', 'ending', 'edited', 'NotRecorded', 'NotLoaded', 'NotVisited',
-           'system_of_run', 'settings_of_run', 'Late', 'LateChat', 'LateEmbedder', 'LateRetriever', 'RecalledChat',
-           'Visits', 'recalling', 'Fork', 'Intervention', 'WithGold', 'Replayer', 'place', 'finished', 'fork', 'Change',
+           'system_of_run', 'settings_of_run', 'Late', 'LateChat', 'LateEmbedder', 'LateRetriever', 'Visits',
+           'recalling', 'Fork', 'Intervention', 'WithGold', 'Replayer', 'place', 'finished', 'fork', 'Change',
            'replay_run', 'Plant', 'planted', 'leave_out_tasks', 'LeaveGoldOut', 'leave_gold_out', 'mechanisms_of',
            'ablation', 'folder_of', 'intervene', 'audit_run', 'Oracle', 'instead', 'gold_passages', 'Rung',
            'rungs_named', 'oracle', 'climb']
@@ -348,31 +348,6 @@ class LateRetriever(Late):
             return [replace(known[i], score=None) for i in ids]
         return self.it.contexts(ids)
 
-# %% ../../nbs/6_runs/01_forks.ipynb #12d43020
-class RecalledChat(RecordedChat):
-    "Answers what a run asked before from its call record, asks the model for the rest, and writes nothing."
-
-    def __init__(
-        self,
-        model: ChatModel,
-        path: Path,  # a call record; it need not be there
-    ):
-        self.model, self._fingerprint = model, model.fingerprint
-        self._known = (
-            dict(read_call(path, n, line) for n, line in read_jsonl(path, torn_tail=True))
-            if path.exists()
-            else {}
-        )
-
-    def _record(self, key: str, value: dict | None) -> None:
-        self._known[key] = value
-
-    def _forget(self, keys: list[str]) -> None:
-        "A replay repeats what was said, of use or not."
-
-    def close(self) -> None:
-        "There is nothing to close."
-
 # %% ../../nbs/6_runs/01_forks.ipynb #7883d110
 class _BrokeBefore(Exception):
     "The node that broke in the record is reached again, in the same state."
@@ -554,9 +529,9 @@ class Replayer:
         found = told.get("retriever", "") if same("retrieval") and same("chunks") else ""
         self.retriever = LateRetriever(self.run, found, lambda: self._open(models, index))
         self.models, self._graphs, self._lock = models, {}, threading.Lock()
-        self.recalled = RecalledChat(self.chat, self.run.folder / "calls.jsonl")
-        for path in calls:
-            self.recalled = RecalledChat(self.recalled, path)
+        self.recalled = self.chat
+        for path in (self.run.folder / "calls.jsonl", *calls):
+            self.recalled = RecordedChat(self.recalled, path, write=False)
         searched = self.run.folder / "web.jsonl"
         self.web = Web(None, searched) if it.web and searched.exists() else None
         searches = self.run.manifest["identity"].get("setting", "rag") == "rag"

@@ -31,11 +31,8 @@ from ..core.settings import Settings
 from ..core.text import clipped
 from ..core.types import Context, DataError, MTRAGError, Task, Turn
 from mtrag_nb.serve.reply import (
-    Listeners,
     ServedRun,
-    Telling,
     in_markdown,
-    listening,
     new_id,
     open_run,
     step_told,
@@ -70,8 +67,8 @@ class Talk:
         self.index = open_index(
             index, models.embedder, chunks_of(index, settings), settings.qdrant_url
         )
-        self.listeners, self.runs, self._only = Listeners(), {}, ExitStack()
-        self.chat = BatchingChat(Telling(models.chat, self.listeners), 1)
+        self.runs, self._only = {}, ExitStack()
+        self.chat = BatchingChat(models.chat, 1)
         self.forget()
 
     def forget(self) -> None:
@@ -106,8 +103,7 @@ class Talk:
         def first(step):
             return " ".join(" ".join(line) for line in step_told(step, run.name)["told"][:1])
 
-        with listening(told):
-            t = run.take(task, lambda step: told(first(step)))
+        t = run.take(task, lambda step: told(first(step)), told)
         self.turns.append((name, t, run.found(t)))
         if not t.failed:
             self.history += (Turn("user", question), Turn("agent", t.answer))

@@ -5,7 +5,6 @@
 # %% ../../nbs/serve/00_reply.ipynb #imports0
 from __future__ import annotations
 
-import inspect
 import json
 import re
 import secrets
@@ -14,7 +13,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from contextvars import ContextVar
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -43,7 +41,6 @@ from mtrag_nb.core.types import (
     digest,
     plain,
 )
-from ..models.chat import ChatModel, Completion, Prompt
 from ..systems.registry import system_named
 from ..systems.stages import WAYS_TO_CITE, Cited, claims_of
 
@@ -56,8 +53,7 @@ if TYPE_CHECKING:
 
 # %% auto #0
 __all__ = ['ID', 'step_told', 'fault_number', 'error_line', 'reply_of', 'Gate', 'ServedRun', 'new_id', 'end_of', 'Conversations',
-           'in_markdown', 'as_markdown', 'read_one', 'recover', 'forget', 'to_delete', 'delete_all', 'tells',
-           'listening', 'Listeners', 'Telling', 'open_run']
+           'in_markdown', 'as_markdown', 'read_one', 'recover', 'forget', 'to_delete', 'delete_all', 'open_run']
 
 # %% ../../nbs/serve/00_reply.ipynb #67b865f7
 def _place_of(c: Context) -> dict:
@@ -274,9 +270,6 @@ class ServedRun:
         system: System,
         tools: Toolbox,
         entries: Mapping,  # of its manifest: `identity`, `about`, ... (`runs.run.begin_session`)
-        through: Callable = lambda chat: (
-            chat
-        ),  # what the calls go through on their way to the record
     ):
         from mtrag_nb.models.calls import RecordedChat
         from mtrag_nb.runs.run import Recorder, begin_session
@@ -292,18 +285,24 @@ class ServedRun:
         self.contexts, self.batching = tools.contexts, tools.chat
         self.calls = RecordedChat(tools.chat, folder / "calls.jsonl")
         self.recorder, self.tasks = Recorder(folder, tools), JsonlLog(folder / "tasks.jsonl")
-        self.graph, self.most = (
-            system.graph(replace(tools, chat=through(self.calls))),
-            system.max_steps(tools.settings),
-        )
+        self.tools, self.most = tools, system.max_steps(tools.settings)
 
-    def take(self, task: Task, told: Callable[[Step], object] = lambda step: None) -> Trajectory:
-        "A turn, from the task to its record. What breaks in a node is on the record, too; only a record that cannot be written is raised."
+    def take(
+        self,
+        task: Task,
+        on_step: Callable[[Step], object] = lambda step: None,
+        on_text: Callable[[str], object] | None = None,  # takes a reply so far, in any thread
+    ) -> Trajectory:
+        "A turn, from the task to its record. A fault of a node is on the record; only a record that cannot be written raises."
+        from mtrag_nb.models.calls import MeteredChat
         from mtrag_nb.systems.system import take_turn
 
         self.tasks.append(_task_line(task))
+        graph = self.system.graph(
+            replace(self.tools, chat=MeteredChat(self.calls, on_text=on_text))
+        )
         with self.batching.task():
-            t = take_turn(_Watched(self.graph, told), task, self.most)
+            t = take_turn(_Watched(graph, on_step), task, self.most)
         self.recorder.write(t)
         self.ended += 1
         return t
@@ -711,108 +710,14 @@ def delete_all(
     listed.unlink()
     return turns
 
-# %% ../../nbs/serve/00_reply.ipynb #bd8f7d3f
-def tells(model: ChatModel) -> bool:
-    "Whether a model can say what it is writing."
-    return "told" in inspect.signature(model.generate).parameters
-
-
-_LISTENING: ContextVar[Callable[[str], object] | None] = ContextVar(
-    "listening", default=None
-)  # who listens, in this turn
-
-
-@contextmanager
-def listening(
-    told: Callable[[str], object],
-) -> Iterator[None]:  # told: takes the text so far; called in any thread
-    "What models write for this turn is told."
-    before = _LISTENING.set(told)
-    try:
-        yield
-    finally:
-        _LISTENING.reset(before)
-
-# %% ../../nbs/serve/00_reply.ipynb #1b87f8b6
-class Listeners:
-    "Who listens to the reply to which prompt."
-
-    def __init__(self):
-        self._lock, self._by = threading.Lock(), {}
-
-    @contextmanager
-    def to(self, prompt: Prompt, told: Callable[[str], object]) -> Iterator[None]:
-        "Listen to the reply to a prompt, together with whoever asks the same."
-        with self._lock:
-            self._by.setdefault(prompt, []).append(told)
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._by[prompt].remove(told)
-                if not self._by[prompt]:
-                    del self._by[prompt]
-
-    def tell(self, prompt: Prompt, text: str) -> None:
-        with self._lock:
-            those = list(self._by.get(prompt, ()))
-        for told in those:
-            told(text)
-
 # %% ../../nbs/serve/00_reply.ipynb #f6033813
-class Telling:
-    "A model, below the batches, that tells what it writes to those who listen."
-
-    def __init__(self, model: ChatModel, listeners: Listeners):
-        self.model, self.listeners, self.tells = model, listeners, tells(model)
-
-    @property
-    def fingerprint(self) -> str:
-        return self.model.fingerprint
-
-    def generate(
-        self, prompts, max_new_tokens, temperature=0.0, seed=0, stop=()
-    ) -> list[Completion]:
-        how = {"told": lambda i, text: self.listeners.tell(prompts[i], text)} if self.tells else {}
-        return self.model.generate(prompts, max_new_tokens, temperature, seed, stop, **how)
-
-    def score(self, prompts, continuations):
-        return self.model.score(prompts, continuations)
-
-
-class _Listened:
-    "A model, above the record, whose single replies are listened to if the turn asks for it; of several prompts at once nothing is told."
-
-    def __init__(self, model: ChatModel, listeners: Listeners):
-        self.model, self.listeners = model, listeners
-
-    @property
-    def fingerprint(self) -> str:
-        return self.model.fingerprint
-
-    def generate(
-        self, prompts, max_new_tokens, temperature=0.0, seed=0, stop=()
-    ) -> list[Completion]:
-        told, ask = (
-            _LISTENING.get(),
-            lambda: self.model.generate(prompts, max_new_tokens, temperature, seed, stop),
-        )
-        if told is None or len(prompts) != 1:
-            return ask()
-        with self.listeners.to(prompts[0], told):
-            return ask()
-
-    def score(self, prompts, continuations):
-        return self.model.score(prompts, continuations)
-
-
 def open_run(
     place: Path,  # the folder of run folders
     name: str,  # of the system
     settings: Settings,
     index: Index,
     models: Models,
-    chat: BatchingChat,  # over a `Telling` of the models' chat
+    chat: BatchingChat,  # shared by all turns
     web: str = "none",  # what may be searched beside the documents
     mark: str = "",  # in the name of the folder
     only: ExitStack | None = None,  # holds the folder for this process alone
@@ -836,7 +741,4 @@ def open_run(
     folder = place / f"{name}{mark}-{digest(same, 6)}"
     if only:
         only.enter_context(only_writer(folder, "conversation"))
-    listeners = chat.model.listeners
-    return ServedRun(
-        folder, system, replace(tools, chat=chat), entries, lambda c: _Listened(c, listeners)
-    )
+    return ServedRun(folder, system, replace(tools, chat=chat), entries)
