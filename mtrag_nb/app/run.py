@@ -299,25 +299,9 @@ def fetch_hub(
     progress: bool = True,
 ) -> dict[str, Path]:  # name -> where it lies
     "Fetch models that are not here yet, and print what comes. Raises ModelNotFound, DataError."
-    from mtrag_nb.models.local import (
-        fetch_remote,
-        find_model,
-        from_hub,
-        hub_token,
-        missing_models,
-        remote_models,
-    )
+    from mtrag_nb.models.local import fetch_models
 
-    specs = list(specs)
-    if missing := list(missing_models(filter(from_hub, specs)).values()):
-        token = hub_token()
-        remotes = remote_models(missing, token)
-        for r in remotes:
-            print(f"{r.name}: {sized(r.missing())} in {len(r.files)} files to come")
-        with _byte_bar(sum(r.missing() for r in remotes), progress) as step:
-            for r in remotes:
-                fetch_remote(r, token, seen=step)
-    found = {s.name: find_model(s) for s in specs}
+    found = fetch_models(specs, progress, print)
     for name in found:
         print(f"{name}: here")
     return found
