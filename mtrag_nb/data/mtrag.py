@@ -38,12 +38,12 @@ from mtrag_nb.core.types import (
 
 # %% auto #0
 __all__ = ['BY_TEXT', 'OFFICIAL_URL', 'OFFICIAL_COMMIT', 'PARTS', 'OFFICIAL', 'FETCHED', 'domain_of', 'domain_of_line',
-           'conversation_of_line', 'files_of', 'is_gold', 'Benchmark', 'read_benchmark', 'read_tasks', 'with_rewrites',
-           'read_gold', 'Conversation', 'read_conversations', 'conversation_tasks', 'read_corpus', 'read_queries',
-           'read_qrels', 'falling', 'prediction_line', 'Prediction', 'prediction_of_line', 'predicted_contexts',
-           'read_predictions', 'FormatReport', 'check_format', 'sample_dir', 'sample_corpus', 'official_dir',
-           'files_there', 'human_rewrites', 'official_files', 'official_file', 'fetch_data', 'RatedAnswer',
-           'read_ratings']
+           'conversation_of_line', 'files_of', 'is_gold', 'task_line', 'Benchmark', 'read_benchmark', 'read_tasks',
+           'with_rewrites', 'read_gold', 'Conversation', 'read_conversations', 'conversation_tasks', 'read_corpus',
+           'read_queries', 'read_qrels', 'falling', 'prediction_line', 'Prediction', 'prediction_of_line',
+           'predicted_contexts', 'read_predictions', 'FormatReport', 'check_format', 'sample_dir', 'sample_corpus',
+           'official_dir', 'files_there', 'human_rewrites', 'official_files', 'official_file', 'fetch_data',
+           'RatedAnswer', 'read_ratings']
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #95790362
 _COLLECTIONS = {  # domain -> the official long name
@@ -365,6 +365,81 @@ def _gold_of_line(obj: Mapping, path: object, n: int) -> Gold:
         multi_turn=_first_label(obj.get("Multi-Turn")),
     )
 
+# %% ../../nbs/2_data/00_mtrag.ipynb #quest001
+_QUESTION_KEYS = (
+    "question history answer passages answerable collection conversation turn id".split()
+)
+
+
+def _messages_of_line(history: object) -> list[dict] | None:
+    "The turns before a question: texts that alternate, or chat messages; None for anything else."
+    roles = {"user": "user", "assistant": "agent", "agent": "agent"}
+    if not isinstance(history, list):
+        return None
+    if all(isinstance(h, str) for h in history):
+        speakers = ("user", "agent") * len(history)
+        return [{"speaker": s, "text": h} for s, h in zip(speakers, history)]
+    turns = []
+    for h in history:
+        speaker = roles.get(h.get("role", h.get("speaker"))) if isinstance(h, dict) else None
+        if speaker is None:
+            return None
+        turns.append({"speaker": speaker, "text": h.get("content", h.get("text"))})
+    return turns
+
+
+def _gold_passage(p: object) -> object:
+    "Where an answer stands, as a context of a task line."
+    if isinstance(p, str):
+        return {"text": p}
+    if not isinstance(p, dict):
+        return p
+    named = {"document_id": p[k] for k in ("file", "id") if k in p}
+    return {**{k: v for k, v in p.items() if k not in ("file", "id")}, **named}
+
+
+def task_line(
+    obj: object,
+    path: object,  # for messages, with the line number `n`
+    n: int,
+) -> object:
+    "A line in the simple form as a task line; any other as it is. Raises DataError (file, line)."
+    if not isinstance(obj, dict) or "question" not in obj or "input" in obj:
+        return obj
+    if odd := [k for k in obj if k not in _QUESTION_KEYS]:
+        raise DataError(
+            f"unknown key {odd[0]!r} beside a question",
+            path,
+            n,
+            f"There are {', '.join(_QUESTION_KEYS)}",
+        )
+    turns = _messages_of_line(obj.get("history", []))
+    if turns is None:
+        raise DataError(
+            "history is no conversation",
+            path,
+            n,
+            "Give texts that alternate, or messages with role and content",
+        )
+    talk = str(obj.get("conversation", f"question {n}"))
+    turn = obj.get("turn", sum(t["speaker"] == "user" for t in turns) + 1)
+    answers = obj.get("answer", [])
+    answers = answers if isinstance(answers, list) else [answers]
+    answerable = obj.get("answerable", True if answers else None)
+    if answerable not in (True, False, None):
+        raise DataError(f"answerable is {answerable!r}", path, n, "It is true or false")
+    label = {True: ["ANSWERABLE"], False: ["UNANSWERABLE"], None: []}[answerable]
+    return {
+        "task_id": str(obj.get("id", f"{talk}<::>{turn}")),
+        "conversation_id": talk,
+        "turn": turn,
+        "Collection": obj.get("collection", "own"),
+        "input": [*turns, {"speaker": "user", "text": obj["question"]}],
+        "contexts": [_gold_passage(p) for p in obj.get("passages", [])],
+        "targets": [{"text": a} for a in answers],
+        "Answerability": label,
+    }
+
 # %% ../../nbs/2_data/00_mtrag.ipynb #b3c0ffd0
 @dataclass(frozen=True, repr=False)
 class Benchmark:
@@ -386,11 +461,11 @@ class Benchmark:
         return f"{len(self.tasks)} tasks of {len(self.conversations)} conversations"
 
 
-def _new(seen: dict[str, str], id: str, what: str, place: str, path: object, n: int) -> None:
-    "Raises DataError (file, line) for an id that was seen before; `seen` maps ids to places."
+def _new(seen: dict, id: str, place: str, twice: str, path: object, n: int) -> None:
+    "Raises DataError (file, line) for an id that `seen` has; `twice` is the complaint up to its place."
     if id in seen:
-        problem = f"{what} {id!r} stood already in {seen[id]}"
-        raise DataError(problem, path, n, "Remove or rename one of the two")
+        problem = f"{twice.format(id)} {seen[id]}"
+        raise DataError(problem, path, n, "Remove one of the two")
     seen[id] = place
 
 
@@ -403,8 +478,9 @@ def read_benchmark(
     "A file of tasks. Raises DataError (file, line) for a line that is no task, or whose id stood already."
     wanted, tasks, gold, lines, seen = _wanted(domains), [], {}, {}, {}
     for n, obj in read_jsonl(path, nan_is_null=True):
+        obj = task_line(obj, path, n)
         task = _task_of_line(obj, path, n, contexts)
-        _new(seen, task.id, "task id", f"line {n}", path, n)
+        _new(seen, task.id, f"line {n}", "task id {!r} stood already in", path, n)
         gold[task.id], lines[task.id] = _gold_of_line(obj, path, n), obj
         if (wanted is None or task.domain in wanted) and (limit is None or len(tasks) < limit):
             tasks.append(task)
@@ -581,7 +657,7 @@ def read_corpus(
     for path in map(Path, paths):
         for n, obj in read_jsonl(path, nan_is_null=True):
             p = _passage_of_line(obj, path, n, domain)
-            _new(seen, p.id, "passage id", f"{path.name}:{n}", path, n)
+            _new(seen, p.id, f"{path.name}:{n}", "passage id {!r} stood already in", path, n)
             if wanted is not None and p.domain not in wanted:
                 continue
             if limit is not None and count >= limit:
@@ -600,7 +676,7 @@ def read_queries(
     out, seen = {}, {}
     for n, obj in read_jsonl(path, nan_is_null=True):
         _check(obj, _QUERY, path, n, "A query needs _id and text")
-        _new(seen, obj["_id"], "query", f"line {n}", path, n)
+        _new(seen, obj["_id"], f"line {n}", "query {!r} stood already in", path, n)
         out[obj["_id"]] = _unmarked(obj["text"])
     return out
 
@@ -728,7 +804,7 @@ def read_predictions(
     out, seen = {}, {}
     for n, obj in read_jsonl(path, nan_is_null=True):
         p = prediction_of_line(obj, path, n)
-        _new(seen, p.task_id, "a prediction for task", f"line {n}", path, n)
+        _new(seen, p.task_id, f"line {n}", "task {!r} was predicted before, in", path, n)
         if answers and p.answer is None:
             remedy = "Wanted are predictions of task B or C: predictions, or prediction"
             raise DataError("the prediction has no answer", path, n, remedy)
