@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from tqdm import tqdm
 
@@ -23,8 +23,9 @@ from ..core.record import Calls
 from ..core.settings import ModelSpec, Settings
 from ..core.types import DataError, PartlyFailed, ReplyError, ServerError, digest, structured
 from .chat import ChatModel, Completion, OnText, Prompt, Sampling, Score, seeds_for
-from .embed import CrossEncoderReranker, Embedder, EmbedderLike, KeptEmbedder
-from .local import TransformersChat
+
+if TYPE_CHECKING:
+    from mtrag_nb.models.embed import CrossEncoderReranker, EmbedderLike
 
 # %% auto #0
 __all__ = ['Item', 'Result', 'load_chat', 'load_embedder', 'Models', 'BatchingChat', 'kept_if_usable', 'RecordedChat',
@@ -39,6 +40,8 @@ def load_chat(
 ) -> ChatModel:
     "The chat model of a spec: local weights, or a server if the spec has a url."
     if not spec.url:
+        from mtrag_nb.models.local import TransformersChat
+
         store_bytes = None if store_gib < 0 else int(store_gib * 2**30)
         return TransformersChat(spec, batch_size, batch_tokens, store_bytes)
     from mtrag_nb.models.server import ServerChat
@@ -51,6 +54,8 @@ def load_embedder(
     keep: str = "",  # a file that keeps its vectors
 ) -> EmbedderLike:
     "The embedder of a spec: local weights, or a server if the spec has a url."
+    from mtrag_nb.models.embed import Embedder, KeptEmbedder
+
     if keep:
         return KeptEmbedder(load_embedder(spec), keep)
     if not spec.url:
@@ -96,6 +101,8 @@ class Models:
     @property
     def reranker(self) -> CrossEncoderReranker | None:
         "The profile's cross-encoder; None where it has none."
+        from mtrag_nb.models.embed import CrossEncoderReranker
+
         spec = self.settings.reranker
         return self._get("reranker", lambda: spec and CrossEncoderReranker(spec))
 
