@@ -241,7 +241,7 @@ class ServedRun:
         self.folder, self.system, self.tools = folder, system, tools
         self.calls = RecordedChat(tools.chat, folder / "calls.jsonl")
         self.recorder, self.tasks = Recorder(folder, tools), JsonlLog(folder / "tasks.jsonl")
-        self._begun, self.ended = time.monotonic(), 0  # turns
+        self._begun = time.monotonic()
 
     def take(
         self,
@@ -260,8 +260,12 @@ class ServedRun:
         with self.tools.chat.task():
             t = take_turn(_Watched(graph, on_step), task, most)
         self.recorder.write(t)
-        self.ended += 1
         return t
+
+    @property
+    def ended(self) -> int:
+        "The turns of this session."
+        return self.recorder.written
 
     def found(self, t: Trajectory) -> dict[str, Context]:
         "What a turn found, by id."
@@ -638,7 +642,7 @@ def open_run(
     only: ExitStack | None = None,  # holds the folder for this process alone
 ) -> ServedRun:
     "The run of a system over an index, for single turns: its folder is named by what decides the answers."
-    from mtrag_nb.runs.run import circumstances, identity, open_web
+    from mtrag_nb.runs.run import identity, manifest, open_web
     from mtrag_nb.search.retrieve import open_retriever
     from mtrag_nb.systems.stages import Toolbox
 
@@ -647,8 +651,7 @@ def open_run(
     searched = open_web(web, settings, models)
     tools = Toolbox(settings, models.chat, models.embedder, retriever, web=searched)
     same = identity(system, "rag", tools)
-    about = {"about": system.about, "settings": system.with_own(settings)}
-    entries = {"identity": same, **about, **circumstances()}
+    entries = manifest(same, system.about, system.with_own(settings))
     folder = place / f"{name}{mark}-{digest(same, 6)}"
     if only:
         only.enter_context(only_writer(folder, "conversation"))
