@@ -38,7 +38,7 @@ from pathlib import Path
 import numpy as np
 from mtrag_nb.core.settings import load_settings
 from mtrag_nb.models.calls import load_embedder
-from mtrag_nb.search.library import Library
+from mtrag_nb.serve.library import Library
 
 settings = load_settings()
 real = load_embedder(settings.embedder)

@@ -12,7 +12,7 @@ import html
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 # %% auto #0
-__all__ = ['ROLE_COLOURS', 'SERIES_COLOURS', 'clean', 'esc', 'attr', 'inline', 'show', 'text_table', 'html_table', 'words_table',
-           'fold', 'word_diff', 'words_of', 'render', 'page', 'document', 'View', 'end_colours']
+__all__ = ['ROLE_COLOURS', 'SERIES_COLOURS', 'clean', 'esc', 'attr', 'show', 'text_table', 'html_table', 'words_table', 'fold',
+           'word_diff', 'words_of', 'render', 'page', 'document', 'View', 'end_colours']
 
 # %% ../../nbs/1_core/04_html.ipynb #25ded401
 _UNSHOWN = re.compile(
@@ -34,14 +34,11 @@ _UNSHOWN = re.compile(
 
 
 def clean(text: object) -> str:
-    return _UNSHOWN.sub(
-        "\N{REPLACEMENT CHARACTER}", str(text)
-    )  # for what takes plain text, such as a widget
+    "Text for what takes plain text, such as a widget."
+    return _UNSHOWN.sub("\N{REPLACEMENT CHARACTER}", str(text))
 
 
-def esc(
-    text: object,
-) -> str:
+def esc(text: object) -> str:
     "Text as HTML that shows it and does nothing else."
     safe = html.escape(clean(str(text).replace("\r\n", "\n")))
     return safe.replace("$", "<span>$</span>").replace("\\", "<span>\\</span>")
@@ -52,18 +49,12 @@ def attr(text: object) -> str:
     return html.escape(clean(text))
 
 
-def inline(
-    text: object,
-    chars: int = 90,  # clip to so many characters
-) -> str:
-    "A text on one line, apart from what stands around it."
+def _inline(text: object, chars: int = 90) -> str:
+    "A text on one line, clipped to so many characters, whose direction ends with it."
     line = " ".join(str(text).split())
     return f"<bdi>{esc(line if len(line) <= chars else line[: chars - 1] + '…')}</bdi>"
 
 # %% ../../nbs/1_core/04_html.ipynb #6c9b7a0d
-_HEAD_CELL = {"th": " scope='col'", "td": ""}
-
-
 def show(value: object, digits: int = 3) -> str:
     "A cell of a table: a number with `digits` decimals, a dash for None and NaN, anything else as text."
     if value is None or isinstance(value, float) and math.isnan(value):
@@ -85,23 +76,31 @@ def text_table(
     )
 
 
+def _table(header: Sequence[str], rows: Sequence[Sequence[object]], cell: Callable) -> str:
+    "A table; `cell` takes tag, column and value, and gives style and HTML."
+
+    def line(tag, values):
+        scope = " scope='col'" if tag == "th" else ""
+        cells = [cell(tag, i, v) for i, v in enumerate(values)]
+        texts = (f"<{tag}{scope} style='{look}'>{inside}</{tag}>" for look, inside in cells)
+        return f"<tr>{''.join(texts)}</tr>"
+
+    body = line("th", header) + "".join(line("td", r) for r in rows)
+    return f"<table style='border-collapse:collapse'>{body}</table>"
+
+
 def html_table(
     header: Sequence[str], rows: Sequence[Sequence[object]], note: str = "", digits: int = 3
 ) -> str:
     "The same as escaped HTML, with a note below it; styled inline, since it stands in an output alone."
 
     def cell(tag, i, v):
-        look = f"text-align:{'right' if i else 'left'};padding:.15em .6em"
-        return f"<{tag}{_HEAD_CELL[tag]} style='{look}'>{esc(show(v, digits))}</{tag}>"
+        return f"text-align:{'right' if i else 'left'};padding:.15em .6em", esc(show(v, digits))
 
-    def line(tag, values):
-        return f"<tr>{''.join(cell(tag, i, v) for i, v in enumerate(values))}</tr>"
-
-    body = line("th", header) + "".join(line("td", r) for r in rows)
     below = f"<div style='font-size:90%'>{esc(note)}</div>" if note else ""
-    return f"<table style='border-collapse:collapse'>{body}</table>{below}"
+    return _table(header, rows, cell) + below
 
-# %% ../../nbs/1_core/04_html.ipynb #5f00a002
+
 _NUMBER = re.compile(r"[-+–]?[\d.,]*%?(?: \[[^\]]*\])?")  # with an interval, perhaps
 _WRAPPED = "max-width:22em;overflow-wrap:break-word"
 
@@ -110,36 +109,26 @@ def _numeric(value: object) -> bool:
     return isinstance(value, (int, float, type(None))) or bool(_NUMBER.fullmatch(str(value)))
 
 
-def words_table(
-    header: Sequence[str],
-    rows: Sequence[Sequence[object]],
-) -> str:
+def words_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     "An HTML table with words on the left of their cells and numbers on the right; long words wrap."
     numeric = [all(_numeric(r[i]) for r in rows) for i in range(len(header))]
 
-    def cell(tag, v, right):
-        wrap = "white-space:nowrap" if right and tag == "td" else _WRAPPED
-        look = f"text-align:{'right' if right else 'left'};vertical-align:top;padding:.15em .6em;{wrap}"
-        said = esc(show(v))
-        inside = said if right else f"<div align='left'>{said}</div>"  # GitHub drops the style
-        return f"<{tag}{_HEAD_CELL[tag]} style='{look}'>{inside}</{tag}>"
+    def cell(tag, i, v):
+        side, wrap = "left", _WRAPPED
+        if numeric[i]:
+            side, wrap = "right", "white-space:nowrap" if tag == "td" else _WRAPPED
+        text = esc(show(v))
+        inside = text if numeric[i] else f"<div align='left'>{text}</div>"  # GitHub drops the style
+        return f"text-align:{side};vertical-align:top;padding:.15em .6em;{wrap}", inside
 
-    def line(tag, values):
-        return f"<tr>{''.join(cell(tag, v, n) for v, n in zip(values, numeric))}</tr>"
+    return _table(header, rows, cell)
 
-    body = line("th", header) + "".join(line("td", r) for r in rows)
-    return f"<table style='border-collapse:collapse'>{body}</table>"
 
-# %% ../../nbs/1_core/04_html.ipynb #6d33e9cf
-def fold(
-    summary: str,  # HTML
-    body: str,  # HTML
-) -> str:
-    "What opens on a click, without a script; for an output that stands alone."
-    return (
-        f"<details style='margin:.2em 0'><summary style='cursor:pointer'>{summary}</summary>"
-        f"<div style='margin:.2em 0 .4em 1em'>{body}</div></details>"
-    )
+def fold(summary: str, body: str) -> str:
+    "What opens on a click, without a script; both are HTML. For an output that stands alone."
+    head = f"<summary style='cursor:pointer'>{summary}</summary>"
+    inside = f"<div style='margin:.2em 0 .4em 1em'>{body}</div>"
+    return f"<details style='margin:.2em 0'>{head}{inside}</details>"
 
 # %% ../../nbs/1_core/04_html.ipynb #39440587
 _TEXT = "white-space:pre-wrap;overflow-wrap:anywhere"
@@ -196,7 +185,7 @@ _MOST = 20_000  # characters of a text on a page
 
 
 def _cut(text: str, chars: int) -> tuple[str, str, int]:
-    "What of a text stands open, what is folded, and how many characters stay in the record."
+    "A text in two parts, open and folded, and how many characters stay in the record."
     if len(text) <= chars * 1.2:
         return text, "", 0
     near = max(text.rfind(" ", chars - 80, chars), text.rfind("\n", chars - 80, chars))
@@ -204,10 +193,8 @@ def _cut(text: str, chars: int) -> tuple[str, str, int]:
     return text[:at], text[at:end], len(text) - end
 
 
-def _segments(
-    text: str, known: frozenset[str] | None
-) -> list[tuple[str, bool]]:  # known: as `text.known_words` gives them; None: nothing is marked
-    "A text in parts, and of each whether it is a content word that is not known."
+def _segments(text: str, known: frozenset[str] | None) -> list[tuple[str, bool]]:
+    "A text in parts, each with whether it is a content word that is not known; None: nothing is marked."
     out, end = [], 0
     loose = [] if known is None else [(a, b) for a, b, w in content_spans(text) if w not in known]
     for a, b in loose:
@@ -217,8 +204,8 @@ def _segments(
 
 # %% ../../nbs/1_core/04_html.ipynb #tpl00001
 @cache
-def _parts(file: str) -> dict[str, str]:  # name -> text
-    "The parts of the style sheet or of the script: each begins with a line `/* part: NAME */`."
+def _parts(file: str) -> dict[str, str]:
+    "Name -> text of the parts of the style sheet or of the script: each begins with a line `/* part: NAME */`."
     text = (data_dir("page") / file).read_text(encoding="utf-8")
     _, *parts = re.split(r"^/\* part: (\w+) \*/\n", text, flags=re.M)
     return dict(zip(parts[::2], parts[1::2]))
@@ -243,7 +230,7 @@ def _templates() -> Environment:
     )
     env.filters |= {
         "quoted": safe(attr),
-        "inline": safe(inline),
+        "inline": safe(_inline),
         "changed_from": safe(lambda new, old: word_diff(old, new)),
         "style": safe(lambda part: f"<style>{_parts('style.css')[part]}</style>"),
         "script": safe(lambda part: _parts("page.js")[part]),
@@ -260,8 +247,8 @@ def render(
     macro: str,
     *values: object,  # what the macro asks for
     **more: object,
-) -> str:  # a `markupsafe.Markup`: it goes into other templates as it is, and `+` escapes what is put to it
-    "A macro of a template, filled in."
+) -> str:
+    "A macro of a template, filled in: `markupsafe.Markup`, which other templates take as it is."
     return getattr(_templates().get_template(template).module, macro)(*values, **more)
 
 # %% ../../nbs/1_core/04_html.ipynb #6263978c
@@ -284,10 +271,8 @@ def document(
 
     code = _parts("page.js")[script] if script else ""
     digest = base64.b64encode(hashlib.sha256(code.encode()).digest()).decode() if code else ""
-    return (
-        render("turn.html", "document", title, Markup(body), Markup(code), Markup(digest)).lstrip()
-        + "\n"
-    )
+    parts = (Markup(body), Markup(code), Markup(digest))
+    return render("turn.html", "document", title, *parts).lstrip() + "\n"
 
 
 class View:
@@ -316,30 +301,20 @@ class View:
         return write_whole(path, self.document())
 
 # %% ../../nbs/1_core/04_html.ipynb #bfaf0119
-ROLE_COLOURS = {  # answered, error, or the role of a reason -> colours, the first for the first reason of that role
+# Answered, error, or the role of a reason -> colours, the first for the first reason of that role.
+ROLE_COLOURS = {
     "answered": ("#009E73",),
     "dropped": ("#E8A84C", "#005D93", "#A5CFF0"),
     "exhausted": ("#C05400", "#F0E442"),
     "declined": ("#D089B0",),
     "error": ("#272727",),
 }
-SERIES_COLOURS = (
-    "#004C7A",
-    "#C45600",
-    "#0C9E74",
-    "#874E6E",
-    "#D69300",
-    "#77BDEB",
-    "#232323",
-)  # of runs, in their order
+# Of runs, in their order.
+SERIES_COLOURS = ("#004C7A", "#C45600", "#0C9E74", "#874E6E", "#D69300", "#77BDEB", "#232323")
 
 
-def end_colours(
-    ends: Mapping[
-        str, str
-    ],  # how turns ended (`Trajectory.end`) -> answered, error, or the role of the reason
-) -> dict[str, str]:  # in the order in which they are drawn
-    "A colour for each way to end."
+def end_colours(ends: Mapping[str, str]) -> dict[str, str]:
+    "How turns ended (`Trajectory.end`, with answered, error, or the role of the reason) -> a colour, in drawing order."
     out: dict[str, str] = {}
     for role, colours in ROLE_COLOURS.items():
         for n, end in enumerate(sorted(e for e, r in ends.items() if r == role)):

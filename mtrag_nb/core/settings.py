@@ -13,7 +13,7 @@ from .types import SettingsError, digest, plain, redacted
 
 # %% auto #0
 __all__ = ['VIEWS', 'FUSIONS', 'RERANKERS', 'WAYS_TO_GRADE', 'SCALES', 'MINILM', 'BGE_M3', 'PROFILES', 'SPEED', 'Address',
-           'later', 'ModelSpec', 'in_bounds', 'ChunkSettings', 'SparseSettings', 'Leg', 'legs', 'one_of',
+           'later', 'ModelSpec', 'in_bounds', 'one_of', 'ChunkSettings', 'SparseSettings', 'Leg', 'legs',
            'RetrievalSettings', 'StageSettings', 'Settings', 'with_settings', 'load_settings', 'deciding',
            'settings_digest']
 
@@ -32,17 +32,15 @@ class Address(str):
 
 
 def later(default: object):
-    "A setting that there was not when runs had been recorded already: at its default it means what was done then."
+    "A setting that is younger than some recorded runs: at its default it means what was done before."
     return field(default=default, metadata={"later": True})
 
 
+_DEVICES = "auto, cpu, cuda, mps, or one of several GPUs as cuda:1"
 _MODEL_CHOICES = {  # setting -> pattern, and in words
     "dtype": ("auto|fp32|fp16|bf16", "auto, fp32, fp16 or bf16"),
     "quantization": ("(nf4)?", "nf4 or empty"),
-    "device": (
-        r"auto|cpu|cuda(:\d)?|mps",
-        "auto, cpu, cuda, mps, or one of several GPUs as cuda:1",
-    ),
+    "device": (r"auto|cpu|cuda(:\d)?|mps", _DEVICES),
     "prefixes": (r"(?s:[^|]*\|[^|]*)?", "two texts with | between, or empty"),
 }
 
@@ -52,27 +50,25 @@ class ModelSpec:
     "A model and how to load it."
 
     name: str  # hub name, folder, GGUF file, or a name in EMBEDDED
-    dtype: str = "auto"  # "auto": fp16 on a GPU below compute capability 8, bf16 above, fp32 on a CPU; or fp32, fp16, bf16
+    dtype: str = "auto"  # fp32, fp16, bf16; "auto": fp32 on a CPU, fp16 on a GPU below compute capability 8, bf16 above
     quantization: str = ""  # "" or "nf4" (bitsandbytes, double quantization)
     device: str = "auto"  # "auto": the GPU if there is one; or "cpu", "cuda", "cuda:1"
     gguf_file: str = ""  # a GGUF file inside the folder or hub repository `name`
     url: str = ""  # an OpenAI-compatible server, e.g. http://localhost:8000/v1
     api_key_env: str = ""  # name of the environment variable that holds the server's key
-    prefixes: str = later(
-        ""
-    )  # before what an embedder reads, of a question | of a passage, e.g. "search_query: |search_document: "
+    # Before what an embedder reads, of a question | of a passage: "search_query: |search_document: "
+    prefixes: str = later("")
 
     def __post_init__(self):
         object.__setattr__(self, "url", Address(self.url))
         for key, (pattern, known) in _MODEL_CHOICES.items():
-            if not re.fullmatch(pattern, getattr(self, key)):
-                raise SettingsError(
-                    f"unknown {key} {getattr(self, key)!r} of the model {self.name}: it is {known}"
-                )
+            value = getattr(self, key)
+            if not re.fullmatch(pattern, value):
+                problem = f"unknown {key} {value!r} of the model {self.name}"
+                raise SettingsError(f"{problem}: it is {known}")
         if self.api_key_env and not re.fullmatch(r"[A-Z_][A-Z0-9_]{0,63}", self.api_key_env):
-            raise SettingsError(
-                "api_key_env is the name of an environment variable, in capitals, and not the key itself"
-            )
+            problem = "api_key_env is the name of an environment variable, in capitals"
+            raise SettingsError(f"{problem}, and not the key itself")
 
 # %% ../../nbs/1_core/01_settings.ipynb #a7d86aab
 def in_bounds(
@@ -84,9 +80,19 @@ def in_bounds(
     for key, value in vars(settings).items():
         if isinstance(value, float) and not math.isfinite(value):
             raise SettingsError(f"{group}.{key} is {value}: it takes a finite number")
-    for key, low in least.items():
-        if getattr(settings, key) < low:
-            raise SettingsError(f"{group}.{key} is {getattr(settings, key)}: it is at least {low}")
+        if key in least and value < least[key]:
+            raise SettingsError(f"{group}.{key} is {value}: it is at least {least[key]}")
+
+
+def one_of(
+    settings: object,
+    group: str,  # for the message
+    choices: dict[str, tuple[str, ...]],  # setting -> what it may be
+) -> None:
+    "Raises SettingsError for a setting that is none of its choices."
+    for key, known in choices.items():
+        if (value := getattr(settings, key)) not in known:
+            raise SettingsError(f"unknown {group}.{key} {value!r}: it is {' or '.join(known)}")
 
 # %% ../../nbs/1_core/01_settings.ipynb #21289517
 @dataclass(frozen=True)
@@ -101,14 +107,14 @@ class ChunkSettings:
 
     def __post_init__(self):
         in_bounds(self, "chunks", parent_size=1, parent_overlap=0, child_size=1, child_overlap=0)
-        for size, overlap in (
+        parent, child = (
             (self.parent_size, self.parent_overlap),
             (self.child_size, self.child_overlap),
-        ):
+        )
+        for size, overlap in (parent, child):
             if overlap >= size:
-                raise SettingsError(
-                    f"chunks: an overlap of {overlap} characters is not below the size of {size}"
-                )
+                problem = f"an overlap of {overlap} characters is not below the size of {size}"
+                raise SettingsError(f"chunks: {problem}")
 
 
 @dataclass(frozen=True)
@@ -117,7 +123,7 @@ class SparseSettings:
 
     k1: float = 1.2  # how soon more of the same word stops counting
     b: float = 0.75  # how far a long child is held against it: 0 not at all, 1 fully
-    avg_len: float = 27.0  # words of an average child, stop words left out: of the benchmark's passages, cut in 400 characters
+    avg_len: float = 27.0  # words of an average child, without stop words: of the benchmark's passages, cut in 400 characters
     language: str = "english"  # of the stop words and the Snowball stemmer
 
     def __post_init__(self):
@@ -126,15 +132,8 @@ class SparseSettings:
             raise SettingsError("sparse.b lies in [0, 1], sparse.avg_len above 0")
 
 # %% ../../nbs/1_core/01_settings.ipynb #a3f53cf2
-VIEWS = (
-    "query",
-    "last",
-    "follows",
-    "questions",
-    "answered",
-    "mix",
-    "rewrites",
-)  # of a conversation that ends with a question
+# The views of a conversation that ends with a question.
+VIEWS = ("query", "last", "follows", "questions", "answered", "mix", "rewrites")
 FUSIONS = ("rrf", "qdrant", "pool")
 _MOST = 10_000  # candidates of a search
 RERANKERS = ("overlap", "passage", "talk", "cosine", "likelihood", "model", "none")
@@ -142,7 +141,7 @@ RERANKERS = ("overlap", "passage", "talk", "cosine", "likelihood", "model", "non
 
 @dataclass(frozen=True)
 class Leg:
-    "One search among those that a question is searched with."
+    "One of the searches for a question."
 
     view: str
     words: bool = False  # True: by BM25; False: by the vector
@@ -152,38 +151,22 @@ class Leg:
 def legs(
     views: str,  # "query", "mix*0.5 bm25:last*0.2"
 ) -> tuple[Leg, ...]:
-    "The legs of a search. Raises SettingsError for a view that there is not, and for one twice."
+    "The legs of a search. Raises SettingsError for an unknown view, and for one twice."
     out = []
     for part in views.split():
         m = re.fullmatch(r"(bm25:)?([a-z]+)(?:\*(\d*\.?\d+))?", part)
         if not m or m[2] not in VIEWS or not float(m[3] or 1):
-            raise SettingsError(
-                f"no view {part!r}: a view is {', '.join(VIEWS)}, with bm25: before it for its words "
-                "and *0.5 behind it for a weight above 0"
-            )
+            how = "with bm25: before it for its words and *0.5 behind it for a weight above 0"
+            raise SettingsError(f"no view {part!r}: a view is {', '.join(VIEWS)}, {how}")
         if m[1] and m[2] == "mix":
             raise SettingsError("bm25:mix: a mix of vectors has no words")
         out.append(Leg(m[2], bool(m[1]), float(m[3] or 1)))
     if len({(leg.view, leg.words) for leg in out}) < max(1, len(out)):
-        raise SettingsError(
-            f"retrieval.views is {views!r}: it names at least one view, and none twice"
-        )
+        wanted = "it names at least one view, and none twice"
+        raise SettingsError(f"retrieval.views is {views!r}: {wanted}")
     return tuple(out)
 
 # %% ../../nbs/1_core/01_settings.ipynb #cae001f7
-def one_of(
-    settings: object,
-    group: str,  # for the message
-    choices: dict[str, tuple[str, ...]],  # setting -> what it may be
-) -> None:
-    "Raises SettingsError for a setting that is none of its choices."
-    for key, known in choices.items():
-        if getattr(settings, key) not in known:
-            raise SettingsError(
-                f"unknown {group}.{key} {getattr(settings, key)!r}: it is {' or '.join(known)}"
-            )
-
-
 @dataclass(frozen=True)
 class RetrievalSettings:
     "Two-stage retrieval (seed paper, II.B)."
@@ -193,13 +176,14 @@ class RetrievalSettings:
     distinct: bool = False  # True: keep children until they come from rerank_k passages; five children are often only three
     domain_filter: bool = True
     parent_swap: bool = True  # show the generator parents, not children
+    retriever: str = later(
+        "index"
+    )  # what searches the index: a key of `search.retrieve.RETRIEVERS`
     views: str = later("query")  # what is searched with: see `legs`
     fusion: str = later(
         "rrf"
-    )  # several rankings become one by "rrf" (textbook) or "qdrant" (its formula), or stay a "pool" to rerank
-    reranker: str = later(
-        ""
-    )  # "": the profile's model, or overlap where it has none; else one of RERANKERS
+    )  # of rankings: "rrf" (textbook), "qdrant" (its formula); "pool": rerank all
+    reranker: str = later("")  # one of RERANKERS; "": the profile's model, or overlap without one
 
     def __post_init__(self):
         in_bounds(self, "retrieval", top_k=1, rerank_k=1)
@@ -210,10 +194,7 @@ class RetrievalSettings:
 
 # %% ../../nbs/1_core/01_settings.ipynb #ce2ff2b0
 WAYS_TO_GRADE = ("verdict", "yesno", "likelihood", "cosine")
-SCALES = (
-    "scale",
-    "scale-text",
-)  # a grade from 0 to 10: the likeliest, or one that the model writes
+SCALES = ("scale", "scale-text")  # a grade from 0 to 10: the likeliest, or one that is written
 _STAGE_CHOICES = {
     "rewrite": ("always", "guarded", "never"),
     "grade": (*WAYS_TO_GRADE, *SCALES),
@@ -224,14 +205,14 @@ _STAGE_CHOICES = {
     "declined_by": ("stance", "token", "never"),
 }
 
-# %% ../../nbs/1_core/01_settings.ipynb #518f0f35
+
 @dataclass(frozen=True)
 class StageSettings:
     "How the stages decide. The ways to grade and check are explained in `5_systems/00_stages`."
 
     rewrite: str = "always"  # "always", "guarded" (kept only if near the last question) or "never"
     rewrite_guard: float = 0.6  # guarded: least cosine between rewrite and last question
-    grade: str = "verdict"  # "verdict", "yesno", "likelihood" or "cosine"; from 0 to 10 by "scale" or "scale-text"
+    grade: str = "verdict"  # one of WAYS_TO_GRADE or SCALES
     grade_threshold: float = 0.0  # a document is kept at or above it ("verdict" has none)
     grade_default: str = "yes"  # what an unreadable verdict counts as
     check: str = "verdict"  # "verdict", "yesno", "likelihood" or "support"
@@ -246,25 +227,16 @@ class StageSettings:
     refusal_text: str = "I don't know: the documents that I found do not contain the answer."
     retry: str = later(
         "told"
-    )  # a retry is "told" what was not supported, or "plain": asked again in the same words
+    )  # a retry is "told" what was not supported, or "plain": the same again
     declined_by: str = later(
         "stance"
-    )  # a draft declines by its "stance", by the "token" I_DONT_KNOW alone, or "never"
-    tidy: bool = later(
-        True
-    )  # a draft loses the sentences that it repeats, and a last one that was cut off
+    )  # a draft declines by "stance", the "token" I_DONT_KNOW, "never"
+    tidy: bool = later(True)  # a draft loses repeated sentences, and a last one that was cut off
 
     def __post_init__(self):
         one_of(self, "stages", _STAGE_CHOICES)
-        in_bounds(
-            self,
-            "stages",
-            max_retries=0,
-            retry_temperature=0,
-            max_new_tokens=1,
-            history_turns=0,
-            turn_chars=1,
-        )
+        least = {"max_retries": 0, "retry_temperature": 0, "max_new_tokens": 1}
+        in_bounds(self, "stages", **least, history_turns=0, turn_chars=1)
 
 # %% ../../nbs/1_core/01_settings.ipynb #80ba94a7
 @dataclass(frozen=True)
@@ -291,13 +263,14 @@ class Settings:
         object.__setattr__(self, "qdrant_url", Address(self.qdrant_url))
 
 # %% ../../nbs/1_core/01_settings.ipynb #23f81a29
+_BOOLEANS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+
+
 def _coerce(value, current, key):
     "Read `value` (often a string from the command line) as the type of the setting it replaces."
     if isinstance(current, bool):
-        if str(value).lower() in ("true", "1", "yes"):
-            return True
-        if str(value).lower() in ("false", "0", "no"):
-            return False
+        if (word := str(value).lower()) in _BOOLEANS:
+            return _BOOLEANS[word]
         raise SettingsError(f"{key} takes true or false, not {value!r}")
     if isinstance(current, (int, float)) and not isinstance(value, type(current)):
         try:
@@ -316,32 +289,33 @@ def with_settings(
         head, _, rest = key.partition(".")
         known = [f.name for f in fields(settings)]
         if head not in known:
-            raise SettingsError(
-                f"unknown setting {key!r} in {type(settings).__name__}: it has {', '.join(known)}"
-            )
-        current = getattr(settings, head)
+            problem = f"unknown setting {key!r} in {type(settings).__name__}"
+            raise SettingsError(f"{problem}: it has {', '.join(known)}")
         if key == "profile":
             raise SettingsError("the profile is no setting: choose another with --profile")
-        if current is None and not rest:
-            raise SettingsError(
-                f"setting {head!r} is a group that this profile does not have: it takes no value"
-            )
-        if rest:
-            if not is_dataclass(current):
-                raise SettingsError(f"setting {head!r} has no part {rest!r}")
+        current = getattr(settings, head)
+        if rest and is_dataclass(current):
             value = with_settings(current, {rest: value})
+        elif rest:
+            raise SettingsError(f"setting {head!r} has no part {rest!r}")
+        elif current is None:
+            problem = f"setting {head!r} is a group that this profile does not have"
+            raise SettingsError(f"{problem}: it takes no value")
         elif is_dataclass(current):
             parts = ", ".join(f"{key}.{f.name}" for f in fields(current))
             raise SettingsError(f"setting {head!r} is a group and has no value: set one of {parts}")
-        settings = replace(settings, **{head: value if rest else _coerce(value, current, key)})
+        else:
+            value = _coerce(value, current, key)
+        settings = replace(settings, **{head: value})
     return settings
 
 # %% ../../nbs/1_core/01_settings.ipynb #dcfde12b
 MINILM = ModelSpec("all-MiniLM-L6-v2", dtype="fp32", device="cpu")
 BGE_M3 = ModelSpec(
     "BAAI/bge-m3"
-)  # on the GPU where there is room beside the generator; the seed paper (II.B.2) has it on the CPU
+)  # on the GPU if it fits; the seed paper (II.B.2) has it on the CPU
 _BGE_RERANKER = ModelSpec("BAAI/bge-reranker-v2-m3")
+_LLAMA = ModelSpec("meta-llama/Llama-3.1-8B-Instruct", quantization="nf4")
 
 PROFILES = {
     "laptop": Settings(
@@ -363,15 +337,10 @@ PROFILES = {
             prompts="small",
         ),
     ),
-    "t4": Settings(
-        profile="t4",
-        chat=ModelSpec("meta-llama/Llama-3.1-8B-Instruct", quantization="nf4"),
-        embedder=BGE_M3,
-        reranker=_BGE_RERANKER,
-    ),
+    "t4": Settings(profile="t4", chat=_LLAMA, embedder=BGE_M3, reranker=_BGE_RERANKER),
     "t4x2": Settings(  # two T4: the generator has the first to itself
         profile="t4x2",
-        chat=ModelSpec("meta-llama/Llama-3.1-8B-Instruct", quantization="nf4", device="cuda:0"),
+        chat=replace(_LLAMA, device="cuda:0"),
         embedder=replace(BGE_M3, device="cuda:1"),
         reranker=replace(_BGE_RERANKER, device="cuda:1"),
         batch_size=16,
@@ -393,7 +362,7 @@ PROFILES = {
     ),
 }
 
-# %% ../../nbs/1_core/01_settings.ipynb #b54b890a
+
 def load_settings(
     profile: str = "laptop",  # a key of PROFILES
     changes: dict | None = None,  # dotted key -> value
@@ -405,25 +374,18 @@ def load_settings(
 
 # %% ../../nbs/1_core/01_settings.ipynb #19ee4222
 def deciding(x: object) -> object:
-    "Settings as plain data, without those that came later and stand at their default."
+    "Settings as plain data, without those made `later` that stand at their default."
     if not is_dataclass(x):
         return plain(x)
-    old = (
-        f for f in fields(x) if not (f.metadata.get("later") and getattr(x, f.name) == f.default)
-    )
-    return {f.name: deciding(getattr(x, f.name)) for f in old}
+    values = [(f, getattr(x, f.name)) for f in fields(x)]
+    as_before = [f.name for f, v in values if f.metadata.get("later") and v == f.default]
+    return {f.name: deciding(v) for f, v in values if f.name not in as_before}
 
 
-SPEED = (
-    "batch_size",
-    "batch_tokens",
-    "store_gib",
-    "embed_cache",
-)  # settings that decide only how fast
+SPEED = ("batch_size", "batch_tokens", "store_gib", "embed_cache")  # these decide only how fast
 
 
 def settings_digest(settings: Settings) -> str:
     "Hash of all settings that can change an answer."
-    return digest(
-        {**{k: v for k, v in deciding(settings).items() if k not in SPEED}, "batch_size": 0}
-    )
+    decided = {k: v for k, v in deciding(settings).items() if k not in SPEED}
+    return digest({**decided, "batch_size": 0})

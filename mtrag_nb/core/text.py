@@ -8,10 +8,10 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from functools import lru_cache
-from typing import Iterable, Sequence
+from functools import cache, lru_cache
 
 from .files import data_dir, read_json
 from .types import Context
@@ -31,8 +31,6 @@ STOPWORDS = frozenset(
     "too under until up very was we were what when where which while who whom why will with would you your yours yes "
     "don't doesn't isn't it's".split()
 )
-
-
 WORD = re.compile(r"[\w][\w'.,:-]*[\w]|\w")  # a word, with the marks inside it
 
 
@@ -41,13 +39,11 @@ def content_words(text: str) -> list[str]:
     return [w for w in WORD.findall(text.lower()) if w not in STOPWORDS]
 
 
-def content_spans(
-    text: str,
-) -> list[tuple[int, int, str]]:  # start and end in the text, the word in lower case
-    "Where the content words of a text stand."
+def content_spans(text: str) -> list[tuple[int, int, str]]:
+    "Where the content words of a text stand: start, end, the word in lower case."
     return [(*m.span(), m[0].lower()) for m in WORD.finditer(text) if m[0].lower() not in STOPWORDS]
 
-# %% ../../nbs/1_core/03_text.ipynb #87dab74b
+
 @lru_cache(8192)
 def _vocabulary(text: str) -> frozenset[str]:
     return frozenset(content_words(text))
@@ -58,29 +54,23 @@ def known_words(documents: Iterable[str]) -> frozenset[str]:
     return frozenset().union(*map(_vocabulary, documents))
 
 
-def share_known(
-    text: str, known: frozenset[str]
-) -> float:  # in [0, 1]; 1 for a text without content words: it claims nothing
-    "The share of a text's content words that are known."
+def share_known(text: str, known: frozenset[str]) -> float:
+    "The share of a text's content words that are known; 1 for a text without any: it claims nothing."
     words = content_words(text)
     return sum(w in known for w in words) / len(words) if words else 1.0
 
 
-def support(
-    answer: str,
-    documents: Sequence[str],
-) -> float:  # in [0, 1]; 1 for an answer without content words
-    "K-precision: the share of the answer's content words that stand in at least one document."
+def support(answer: str, documents: Sequence[str]) -> float:
+    "K-precision, in [0, 1]: the share of the answer's content words that stand in at least one document."
     return share_known(answer, known_words(documents))
 
 # %% ../../nbs/1_core/03_text.ipynb #9c2b16c9
+_SENTENCE_END = re.compile(r"(?:(?<=[.!?])|(?<=[.!?][\"')]))\s+(?=[\"'(]?[A-Z0-9])|\n+")
+
+
 def sentences(text: str) -> list[str]:
     "A text cut at sentence ends and line breaks."
-    return [
-        s.strip()
-        for s in re.split(r"(?:(?<=[.!?])|(?<=[.!?][\"')]))\s+(?=[\"'(]?[A-Z0-9])|\n+", text)
-        if s.strip()
-    ]
+    return [s.strip() for s in _SENTENCE_END.split(text) if s.strip()]
 
 
 def weakest_sentence(answer: str, documents: Sequence[str]) -> str:
@@ -92,8 +82,8 @@ def cite(
     answer: str,
     documents: Sequence[str],
     least: float = 0.5,  # a sentence with less support than this cites nothing
-) -> list[int]:  # positions in `documents`, ascending
-    "For each sentence, the document that supports it best."
+) -> list[int]:
+    "For each sentence, the document that supports it best: positions in `documents`, ascending."
     cited = set()
     for s in sentences(answer):
         scores = [support(s, [d]) if content_words(s) else 0.0 for d in documents]
@@ -109,29 +99,23 @@ def titled(line: str) -> bool:
     if not words or line[-1] in ".!?:;\"')]":
         return False
     authors = re.match(r"(?:(?:written |edited )?by|authors?:)\s", line, re.I)
-    return bool(authors or not re.search(r"\d", line)) and all(
-        w[0].isupper() for w in words if len(w) > 3
-    )
+    capital = all(w[0].isupper() for w in words if len(w) > 3)
+    return capital and bool(authors or not re.search(r"\d", line))
 
-# %% ../../nbs/1_core/03_text.ipynb #1267b202
+
 def clipped(text: str, chars: int) -> str:
     "A text on one line, cut at a word after so many characters."
     line = " ".join(text.split())
     return line if len(line) <= chars else line[:chars].rsplit(" ", 1)[0] + " ..."
 
 # %% ../../nbs/1_core/03_text.ipynb #e7a10005
-def format_docs_for_gen(
-    contexts: Sequence[Context],
-) -> str:
+def format_docs_for_gen(contexts: Sequence[Context]) -> str:
     "The documents as the generator reads them: numbered, with title and source where they have one."
     blocks = []
     for n, c in enumerate(contexts, 1):
-        head = [
-            f"Document {n}",
-            *([f"Title: {c.title}"] if c.title else []),
-            *([f"Source: {c.url or c.source}"] if c.url or c.source else []),
-        ]
-        blocks.append("\n".join([*head, c.text.strip()]))
+        place = c.url or c.source
+        head = [f"Document {n}", c.title and f"Title: {c.title}", place and f"Source: {place}"]
+        blocks.append("\n".join([*filter(None, head), c.text.strip()]))
     return "\n\n".join(blocks)
 
 # %% ../../nbs/1_core/03_text.ipynb #5776e58c
@@ -163,7 +147,7 @@ def unmarked(
 
 # %% ../../nbs/1_core/03_text.ipynb #8ed2d798
 class Label(str, Enum):
-    "What a grade or check says."
+    "The decision of a grade or check."
 
     YES = "yes"
     AMBIGUOUS = "ambiguous"  # of graders with three labels
@@ -181,9 +165,7 @@ class Verdict:
     threshold: float | None = None  # yes at or above it
     raw: str = ""  # the model's text, where there is one
     defaulted: bool = False  # True: the text could not be read, and the stage's default decided
-    scale: tuple[float, float] | None = (
-        None  # the ends of the score's scale, where it has some, e.g. (0, 10)
-    )
+    scale: tuple[float, float] | None = None  # the ends of the score's scale, e.g. (0, 10)
 
     @property
     def passed(self) -> bool:
@@ -195,7 +177,7 @@ def scored(
     threshold: float,
     how: str,  # name of the score
     ambiguous_from: float
-    | None = None,  # between here and the threshold the label is AMBIGUOUS; None: there is no such label
+    | None = None,  # from here to the threshold: AMBIGUOUS; None: no such label
     scale: tuple[float, float] | None = None,  # the score must lie in it
 ) -> Verdict:
     "The verdict of a score: yes at or above the threshold. It is rounded first: what is recorded is what was decided by."
@@ -204,17 +186,14 @@ def scored(
         raise ValueError(f"{how} is {score}: a verdict needs a number")
     if scale and not scale[0] <= score <= scale[1]:
         raise ValueError(f"{how} is {score}: its scale goes from {scale[0]} to {scale[1]}")
-    between = ambiguous_from is not None and ambiguous_from <= score < threshold
-    return Verdict(
-        Label.YES if score >= threshold else Label.AMBIGUOUS if between else Label.NO,
-        how,
-        score,
-        threshold,
-        scale=scale,
-    )
+    label = Label.YES if score >= threshold else Label.NO
+    if ambiguous_from is not None and ambiguous_from <= score < threshold:
+        label = Label.AMBIGUOUS
+    return Verdict(label, how, score, threshold, scale=scale)
 
 # %% ../../nbs/1_core/03_text.ipynb #bf0c4c04
-_YES, _NO = {"yes", "true", "1", "y"}, {"no", "false", "0", "n"}
+_WORDS = dict.fromkeys(("yes", "true", "1", "y"), Label.YES)
+_WORDS |= dict.fromkeys(("no", "false", "0", "n"), Label.NO)
 _THOUGHT = re.compile(r"^.*</think(?:ing)?>|<think(?:ing)?>.*$", re.S | re.I)
 _MARKUP = re.compile(
     r"<[^<>\n]{0,40}>|\\(?:boxed|text)\b|[*`>~${}]+|[#\[\]](?!\d)|(?<!\w)_+|_+(?!\w)"
@@ -226,7 +205,7 @@ def without_thinking(text: str) -> str:
     return _THOUGHT.sub("", text)
 
 
-def _said(text: str) -> str:
+def _bare(text: str) -> str:
     "A reply without thoughts and markup."
     return _MARKUP.sub(" ", without_thinking(text)).strip()
 
@@ -235,25 +214,11 @@ def _word(text: str) -> Label | None:
     'Yes or no from one bare word. A number with anything around it ("1.", "1%", "[1]") counts or cites something else.'
     m = re.fullmatch(r"\W*(\w+)\W*", text)
     w = m[1].lower() if m and "?" not in text else ""
-    if w.isdigit() and text.strip(" \n\t\"'*") != w:
-        return None
-    return Label.YES if w in _YES else Label.NO if w in _NO else None
+    return None if w.isdigit() and text.strip(" \n\t\"'*") != w else _WORDS.get(w)
 
 # %% ../../nbs/1_core/03_text.ipynb #5133c5e6
 _KEYS = frozenset(
-    (
-        "verdict",
-        "answer",
-        "score",
-        "binary_score",
-        "relevant",
-        "grounded",
-        "supported",
-        "label",
-        "grade",
-        "answerable",
-        "passes",
-    )
+    "verdict answer score binary_score relevant grounded supported label grade answerable passes".split()
 )
 _OTHER_SCALE = re.compile(
     r"\bscale\b|\bout of\b|\bof \d|max|/\s*\d|\bstars?\b|\bpoints?\b|%|\d\s*(?:-|–|to)\s*(?:[2-9]|\d\d)",
@@ -278,14 +243,11 @@ def _objects(text: str) -> list[dict]:
 def _from_json(text: str) -> set[Label] | None:
     "The verdicts in the objects of a text; None if there are no objects."
     found = _objects(text)
-    known = [
-        _word(str(v))
-        for o in found
-        if not any(_OTHER_SCALE.search(str(k)) for k in o)
-        for k, v in o.items()
-        if re.sub(r"[\W_]*\d+$|^is_", "", str(k).lower()) in _KEYS
+    of_ours = [o for o in found if not any(_OTHER_SCALE.search(str(k)) for k in o)]
+    entries = [
+        (re.sub(r"[\W_]*\d+$|^is_", "", k.lower()), v) for o in of_ours for k, v in o.items()
     ]
-    return set(known) - {None} if found else None
+    return {_word(str(v)) for k, v in entries if k in _KEYS} - {None} if found else None
 
 # %% ../../nbs/1_core/03_text.ipynb #ace40779
 _ENDS = (
@@ -322,17 +284,16 @@ _NAMED = re.compile(
 )
 
 
-def _named(text: str) -> tuple[set[Label], str]:  # and what stands behind the last of them
-    "What is stated behind labels; a number only where nothing speaks of another scale."
+def _named(text: str) -> tuple[set[Label], str]:
+    "The verdicts behind labels, and the text behind the last of them; a number only where nothing speaks of another scale."
     numbers = not _OTHER_SCALE.search(text)
-
-    def turned(m):
-        return _NEGATION.search(
-            re.split(r"[,.!?:;\n]", text[: m.start()])[-1]
-        )  # "Not relevant: yes" says something else
-
-    found = [m for m in _NAMED.finditer(text) if (numbers or not m[3]) and not turned(m)]
-    return {_word(m[1] or m[2] or m[3]) for m in found}, text[found[-1].end() :] if found else ""
+    labels, rest = set(), ""
+    for m in _NAMED.finditer(text):
+        clause = re.split(r"[,.!?:;\n]", text[: m.start()])[-1]
+        negated = _NEGATION.search(clause)  # "Not relevant: yes" says something else
+        if not negated and (numbers or not m[3]):
+            labels, rest = labels | {_word(m[1] or m[2] or m[3])}, text[m.end() :]
+    return labels, rest
 
 # %% ../../nbs/1_core/03_text.ipynb #2eea4d5c
 _HEDGE = re.compile(
@@ -340,10 +301,8 @@ _HEDGE = re.compile(
     r"|somewhat|some|most(?:ly)?|half|which|perhaps|maybe|possibly|probably|likely|seems?|claims? to|pretends?|yes|rather)\b|\?",
     re.I,
 )
-_WHAT, _NOT_WHAT = (
-    r"(?:relevant|grounded|supported|helpful)",
-    r"(?:un|ir)(?:supported|grounded|relevant)",
-)
+_WHAT = r"(?:relevant|grounded|supported|helpful)"
+_NOT_WHAT = r"(?:un|ir)(?:supported|grounded|relevant)"
 _IT = (
     r"(?:(?:it|this|everything|they|these|all of (?:it|them))|(?:(?:the|this|that|these|those|all|all the|all of the|every|each|both"
     r"|your)\s+)+(?:(?:retrieved|given|whole|entire)\s+)?(?:answer|response|reply|draft|document|passage|text|context|claim|statement"
@@ -353,8 +312,6 @@ _NOBODY = (
     r"(?:none of (?:the|its|these|them)(?: \w+)?(?: in the answer)?|neither (?:\w+|of them|of the \w+|the \w+ nor the \w+)"
     r"|nothing(?: in the \w+| in it)?|no (?:claim|statement|sentence|part)s?(?: of the \w+| in the \w+)?|not (?:a single|one) \w+)"
 )
-
-# %% ../../nbs/1_core/03_text.ipynb #a73d12ba
 _IS = r"\s+(?:is|are|was|were)"
 _HOW = r"(?:(?:fully|directly|clearly|completely|entirely|well|highly|very|indeed)\s+)?"
 _REST = (
@@ -371,7 +328,7 @@ _DENIED = re.compile(
     re.I,
 )
 
-
+# %% ../../nbs/1_core/03_text.ipynb #a73d12ba
 def _statement(text: str) -> Label | None:
     "Yes or no from a reply that states it in its first sentence, with one negation or none, and takes nothing back."
     first, *rest = re.split(r"(?<=[.!?])\s+|\n+", text)
@@ -380,22 +337,19 @@ def _statement(text: str) -> Label | None:
     if _AFFIRMED.fullmatch(first) and not _NEGATION.search(text):
         return Label.YES
     again = any(_AFFIRMED.search(s) or _DENIED.search(s) for s in rest)
-    return (
-        Label.NO
-        if _DENIED.fullmatch(first) and len(_NEGATION.findall(first)) == 1 and not again
-        else None
-    )
+    denied = _DENIED.fullmatch(first) and len(_NEGATION.findall(first)) == 1
+    return Label.NO if denied and not again else None
 
 # %% ../../nbs/1_core/03_text.ipynb #57d90ca2
-_OPTIONS = re.compile(
-    r"\b(?:yes|no)\s*(?:or|/|\|)\s*(?:yes|no)\b\W*", re.I
-)  # an echo of what could have been said
+# An echo of the options that a prompt gave.
+_OPTIONS = re.compile(r"\b(?:yes|no)\s*(?:or|/|\|)\s*(?:yes|no)\b\W*", re.I)
 _OPEN = re.compile(  # both, a question, under a condition, or somebody else's
     r"\b(?:yes|no)\s*(?:and|&)\s*(?:yes|no)\b|\b(?:yes|no)\W*\?|^\W*(?:the\s+)?(?:user|human|question)\s*:"
     r"|\b(?:yes|no)\W+(?:only\s+)?(?:if|unless|provided|assuming|depending|maybe|perhaps|possibly|part(?:ly|ially))\b",
     re.I,
 )
 _ASKED = re.compile(r"\b(?:relevant|grounded|supported|answerable|helpful)\b", re.I)
+_FAILS = re.compile(rf"{_IT}\s+(?:fails|is (?:false|wrong|incorrect|untrue|invented))\b", re.I)
 
 
 def _last_sentence(text: str) -> str:
@@ -405,64 +359,58 @@ def _last_sentence(text: str) -> str:
     return last if not asked or _ASKED.search(asked) and not _NEGATION.search(asked) else ""
 
 
-_FAILS = re.compile(rf"{_IT}\s+(?:fails|is (?:false|wrong|incorrect|untrue|invented))\b", re.I)
-
-
 def _behind_first(text: str) -> str:
-    'What the first sentence says behind its yes or no: "Yes, it fails." says both.'
-    said = re.split(r"[.!?;\n]", text[_FIRST.match(text).end() :].lstrip(" ,:;-–—"), maxsplit=1)[
-        0
-    ].strip()
-    return "it is not relevant" if _FAILS.match(said) else said
+    'The first sentence behind its yes or no: "Yes, it fails." says both.'
+    behind = text[_FIRST.match(text).end() :].lstrip(" ,:;-–—")
+    clause = re.split(r"[.!?;\n]", behind, maxsplit=1)[0].strip()
+    return "it is not relevant" if _FAILS.match(clause) else clause
 
 
-def _from_words(plain: str) -> Label:
+def _from_words(text: str) -> Label:
     "Yes or no from text without objects: behind labels, at the beginning, in the last sentence, or in a statement."
-    if (label := _word(plain)) is not None:
+    if (label := _word(text)) is not None:
         return label
-    if _OPEN.search(plain):
+    if _OPEN.search(text):
         return Label.UNPARSED
-    plain = _OPTIONS.sub("", plain)
+    text = _OPTIONS.sub("", text)
 
-    def standing(text):
-        return {_word(w) for w in _STANDS.findall(text)}
+    def all_in(part, pattern=_STANDS):
+        return {_word(w) for w in pattern.findall(part)}
 
-    begins, (named, behind) = _begins(plain), _named(plain)
-    if begins and _statement(_behind_first(plain)) not in (None, *begins):
+    begins, (named, behind) = _begins(text), _named(text)
+    if begins and _statement(_behind_first(text)) not in (None, *begins):
         return Label.UNPARSED
     if named:
-        return next(iter(named)) if len(named | begins | standing(behind)) == 1 else Label.UNPARSED
-    answers = begins or {_word(w) for w in _SAY.findall(plain)} or _begins(_last_sentence(plain))
-    against = standing(plain) | answers
-    if against:
-        return next(iter(answers)) if answers and len(against) == 1 else Label.UNPARSED
-    return _statement(plain) or Label.UNPARSED
+        answers, against = named, named | begins | all_in(behind)
+    else:
+        answers = begins or all_in(text, _SAY) or _begins(_last_sentence(text))
+        against = all_in(text) | answers
+    if not against:
+        return _statement(text) or Label.UNPARSED
+    return next(iter(answers)) if answers and len(against) == 1 else Label.UNPARSED
 
-# %% ../../nbs/1_core/03_text.ipynb #f61ba4f8
-def parse_verdict(
-    text: str,  # what a model wrote
-) -> Label:  # YES, NO or UNPARSED
-    "Read yes or no from text: from objects, labels, the first word, the last sentence or a statement; UNPARSED where they disagree."
-    said = without_thinking(text)
-    if (found := _from_json(said)) is None:
-        return _from_words(_said(said))
-    outside = _begins(_said(re.sub(r"\{[^{}]*\}", " ", said)))
+
+def parse_verdict(text: str) -> Label:
+    "YES or NO of a reply, from objects, labels, the first word, the last sentence or a statement; UNPARSED where they disagree."
+    reply = without_thinking(text)
+    if (found := _from_json(reply)) is None:
+        return _from_words(_bare(reply))
+    outside = _begins(_bare(re.sub(r"\{[^{}]*\}", " ", reply)))
     return found.pop() if len(found) == 1 and outside <= found else Label.UNPARSED
 
-# %% ../../nbs/1_core/03_text.ipynb #4add363a
+
 def read_verdict(
     text: str,
-    default: str = "no",  # "yes" or "no": what to go on with if the text cannot be read
+    default: str = "no",  # "yes" or "no": what an unreadable text counts as
 ) -> Verdict:
-    "A verdict from generated text. The raw text stays in it; an unreadable one has the default's label and `defaulted` set."
+    "A verdict from generated text, which stays in it; an unreadable one has the default's label and `defaulted` set."
     label = parse_verdict(text)
-    if label is Label.UNPARSED:
-        return Verdict(Label(default), "verdict", raw=text, defaulted=True)
-    return Verdict(label, "verdict", raw=text)
+    unread = label is Label.UNPARSED
+    return Verdict(Label(default) if unread else label, "verdict", raw=text, defaulted=unread)
 
 # %% ../../nbs/1_core/03_text.ipynb #07aea32c
 class Stance(str, Enum):
-    "What an answer says about not knowing."
+    "Whether an answer declines."
 
     DECLINES = "declines"  # and says nothing else; an empty answer too
     PARTIAL = "partial"  # declines, and then answers
@@ -543,40 +491,27 @@ _TITLE = re.compile(
 
 # %% ../../nbs/1_core/03_text.ipynb #ce5b399c
 def _content(sentence: str) -> str:
-    "What a sentence claims; '' for one that declines, asks, offers or talks about the documents."
+    "The claim of a sentence; '' for one that declines, asks, offers or talks about the documents."
     if _DECLINES.search(sentence):
         behind = _BUT.search(sentence)
         rest = behind[1].strip() if behind else ""
-        return (
-            rest
-            if len(rest.split()) > 5 and not _DECLINES.search(rest) and not _NEITHER.search(rest)
-            else ""
-        )
-    return (
-        ""
-        if _NEITHER.search(sentence) or _ASKS.search(sentence) or len(sentence.split()) <= 3
-        else sentence
-    )
+        more = len(rest.split()) > 5 and not _DECLINES.search(rest) and not _NEITHER.search(rest)
+        return rest if more else ""
+    empty = _NEITHER.search(sentence) or _ASKS.search(sentence) or len(sentence.split()) <= 3
+    return "" if empty else sentence
 
 
-def stance(
-    answer: str,
-) -> Stance:
-    "What an answer says about not knowing, by rule."
+def stance(answer: str) -> Stance:
+    "Whether an answer declines, by rule."
     text = sentences(_TITLE.sub('""', answer.translate(_APOSTROPHES)))
     if not text:
         return Stance.DECLINES
-    said = [c for s in text if (c := _content(s))]
-    words = sum(len(c.split()) for c in said)
+    claims = [c for s in text if (c := _content(s))]
+    words = sum(len(c.split()) for c in claims)
     if any(_DECLINES.search(s) for s in text):
         return Stance.PARTIAL if words >= 8 or _content(text[0]) else Stance.DECLINES
-    if (
-        any(map(_ASKS.search, text))
-        and not said
-        or _ASKS.search(text[-1])
-        and len(said) <= 1
-        and words <= 15
-    ):
+    asks = [bool(_ASKS.search(s)) for s in text]
+    if any(asks) and not claims or asks[-1] and len(claims) <= 1 and words <= 15:
         return Stance.ASKS
     return Stance.ANSWERS
 
@@ -586,31 +521,27 @@ def declines(answer: str) -> bool:
     return stance(answer) is Stance.DECLINES
 
 # %% ../../nbs/1_core/03_text.ipynb #aebf92d0
-STANCE_WORTH = {
-    Stance.DECLINES: 1.0,
-    Stance.PARTIAL: 0.5,
-    Stance.ANSWERS: 0.0,
-    Stance.ASKS: 0.0,
-}  # on the scale of the official verdict
+# On the scale of the official verdict.
+STANCE_WORTH = {Stance.DECLINES: 1.0, Stance.PARTIAL: 0.5, Stance.ANSWERS: 0.0, Stance.ASKS: 0.0}
 LONGEST_REFUSAL = (
-    35  # words; a longer one is partial on the official scale (chosen in 9_studies/07_yardsticks)
+    35  # words; a longer one is partial on that scale (chosen in 9_studies/07_yardsticks)
 )
 
 
-def idk_by_rule(answer: str) -> float:  # 1, 0.5 or 0
-    "What the official verdict on an answer would most likely be."
-    worth = STANCE_WORTH[stance(answer)]
-    return min(worth, 0.5) if len(answer.split()) > LONGEST_REFUSAL else worth
+def idk_by_rule(answer: str) -> float:
+    "What the official verdict on an answer would most likely be: 1, 0.5 or 0."
+    most = 0.5 if len(answer.split()) > LONGEST_REFUSAL else 1.0
+    return min(STANCE_WORTH[stance(answer)], most)
 
-# %% ../../nbs/1_core/03_text.ipynb #a9999278
-@lru_cache(1)
+
+@cache
 def _rule_measured() -> dict:
     "Precision and recall of the rule by file, as `9_studies/07_yardsticks` measured them."
     return read_json(data_dir("measured") / "declining.json")
 
 
 def rule_in_words() -> str:
-    "The rule's name and worth, for the notes of tables."
+    "The rule's name with its precision and recall, for the notes of tables."
     m = _rule_measured()["submissions, reporting half"]
-    worth = f"precision {m['precision']:.2f}, recall {m['recall']:.2f}"
-    return f"rule ({worth} against {m['answers']} official verdicts that it was not written on)"
+    quality = f"precision {m['precision']:.2f}, recall {m['recall']:.2f}"
+    return f"rule ({quality} against {m['answers']} official verdicts that it was not written on)"

@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from enum import Enum
-from functools import lru_cache
+from functools import cache
 from itertools import groupby
-from typing import Any, Callable, Union, get_args, get_origin, get_type_hints
+from typing import Any, Union, get_args, get_origin, get_type_hints
 from urllib.parse import quote
 
 # %% auto #0
@@ -31,21 +31,21 @@ def expect(
     error: type[BaseException],  # or a subclass of it
     *words: str,  # what its message must hold
     hide: str = "",  # cut out of the printed message, e.g. the name of a temporary folder
-) -> Iterator[list[BaseException]]:  # filled with the error once it came
-    "The block must raise `error`; its message is printed: a user would read it. Raises AssertionError if nothing comes, or words lack."
+) -> Iterator[list[BaseException]]:
+    "The block must raise `error`, which is put into the list; its message is printed. Raises AssertionError if not, or if words lack."
     caught: list[BaseException] = []
     try:
         yield caught
     except error as e:
         caught.append(e)
-        said = str(e)
-        if missing := [w for w in words if w not in said]:
-            raise AssertionError(f"{said!r} does not say {missing}") from e
-        print(said.replace(hide, "") if hide else said)
+        message = str(e)
+        if missing := [w for w in words if w not in message]:
+            raise AssertionError(f"{message!r} does not say {missing}") from e
+        print(message.replace(hide, "") if hide else message)
     else:
         raise AssertionError(f"no {error.__name__} came")
 
-# %% ../../nbs/1_core/00_types.ipynb #3be903f7
+
 def printed(
     f: Callable,
     *args,
@@ -76,17 +76,17 @@ class DataError(MTRAGError):
         place = f"{path}:{line}: " if line else f"{path}: " if path else ""
         super().__init__(f"{place}{problem}" + (f". {remedy}" if remedy else ""))
 
-# %% ../../nbs/1_core/00_types.ipynb #0759ee84
+
 class DiskFull(DataError):
     "There is no room to go on; what is finished is on the record."
 
-# %% ../../nbs/1_core/00_types.ipynb #db92a422
+
 class SettingsError(MTRAGError):
     "A setting that does not exist or has an impossible value."
 
 
 class ModelNotFound(MTRAGError):
-    "A model that is not on this machine: says its name, where it was looked for and how to get it."
+    "A model that is not on this machine; the message has its name, where it was looked for and how to get it."
 
 
 class IndexMismatch(MTRAGError):
@@ -102,13 +102,12 @@ class InUse(MTRAGError):
 
 
 class ReplyError(MTRAGError):
-    "A model that replied, but with nothing that can be used: the call is not on the record, or no answer is."
+    "A model's reply that cannot be used, or a recorded one that is missing."
 
 # %% ../../nbs/1_core/00_types.ipynb #caf35fd0
 _IN_ADDRESS = re.compile(r"(?<=//)[^/\s\"'?#]*@")
-_IN_QUERY = re.compile(
-    r"([?&][^=&\s\"']*(?:key|token|secret|passw|pwd|auth|sig)[^=&\s\"']*=)[^&\s\"'#]+", re.I
-)
+_SECRET = r"[^=&\s\"']*(?:key|token|secret|passw|pwd|auth|sig)[^=&\s\"']*"
+_IN_QUERY = re.compile(rf"([?&]{_SECRET}=)[^&\s\"'#]+", re.I)
 _IN_HEADER = re.compile(r"\b(bearer|basic)\s+[\w.~+/=:-]{6,}", re.I)
 
 
@@ -127,44 +126,38 @@ def _without(text: str, secret: str) -> str:
     size = min(8, len(secret))
     if size < 4:
         return text
-    hidden = {
-        i
-        for n in range(len(secret) - size + 1)
-        for m in re.finditer(re.escape(secret[n : n + size]), text)
-        for i in range(*m.span())
-    }
-    return "".join(
-        "***" if hide else "".join(text[i] for i in run)
-        for hide, run in groupby(range(len(text)), hidden.__contains__)
-    )
+    pieces = (re.escape(secret[n : n + size]) for n in range(len(secret) - size + 1))
+    spans = [m.span() for piece in pieces for m in re.finditer(piece, text)]
+    hidden = {i for span in spans for i in range(*span)}
+    runs = groupby(range(len(text)), hidden.__contains__)
+    return "".join("***" if hide else "".join(text[i] for i in run) for hide, run in runs)
 
-# %% ../../nbs/1_core/00_types.ipynb #d134cd10
+
 class ServerError(MTRAGError):
     "A model server that did not answer, or not as its interface says. Its text holds no secret."
 
     def __init__(
         self,
-        said: str,
+        message: str,
         *secrets: str,  # as `redacted` takes them
     ):
-        super().__init__(redacted(said, *secrets))
+        super().__init__(redacted(message, *secrets))
 
 
 class PartlyFailed(ServerError):
-    "A batch of which some prompts failed: carries what came of each."
+    "A batch of which some prompts failed: `results` has a result or an exception for each, in order."
 
-    def __init__(
-        self,
-        results: Sequence[object],  # a result or an exception for each prompt, in order
-    ):
+    def __init__(self, results: Sequence[object]):
         self.results = list(results)
         self.errors = [r for r in self.results if isinstance(r, Exception)]
-        super().__init__(
-            f"{self.errors[0]} ({len(self.errors)} of {len(self.results)} prompts failed)"
-        )
+        counts = f"{len(self.errors)} of {len(self.results)} prompts failed"
+        super().__init__(f"{self.errors[0]} ({counts})")
 
 # %% ../../nbs/1_core/00_types.ipynb #ff4d8b94
 DOMAINS = ("clapnq", "cloud", "fiqa", "govt")
+TO_ANSWER = ("ANSWERABLE", "PARTIAL")
+TO_REFUSE = ("UNANSWERABLE", "CONVERSATIONAL")
+TO_ASK = ("UNDERSPECIFIED",)
 
 
 @dataclass(frozen=True)
@@ -202,13 +195,11 @@ class Task:
 
     def _repr_html_(self):
         turns = [*self.history, Turn("user", self.question)]
-        rows = "".join(
-            f"<div><b>{html.escape(t.speaker)}</b> {html.escape(t.text)}</div>" for t in turns
-        )
-        return (
-            f"<details open style='margin:.3em 0'><summary>{html.escape(self.domain)} · turn {self.turn} · "
-            f"<code>{html.escape(self.id)}</code></summary>{rows}</details>"
-        )
+        said = [(html.escape(t.speaker), html.escape(t.text)) for t in turns]
+        rows = "".join(f"<div><b>{speaker}</b> {text}</div>" for speaker, text in said)
+        id, domain = html.escape(self.id), html.escape(self.domain)
+        summary = f"<summary>{domain} · turn {self.turn} · <code>{id}</code></summary>"
+        return f"<details open style='margin:.3em 0'>{summary}{rows}</details>"
 
 
 @dataclass(frozen=True)
@@ -216,19 +207,12 @@ class Gold:
     "What the benchmark knows of a task and a system must not: for scoring and for oracles that are asked for by name."
 
     task_id: str
-    answerability: str = ""  # ANSWERABLE, PARTIAL, UNANSWERABLE, UNDERSPECIFIED or CONVERSATIONAL
+    answerability: str = ""  # one of TO_ANSWER, TO_REFUSE or TO_ASK
     targets: tuple[str, ...] = ()  # reference answers
     passages: tuple[Passage, ...] = ()  # reference passages
     rewrite: str = ""  # the human rewrite of the question, where there is one
     question_type: tuple[str, ...] = ()
     multi_turn: str = ""  # Follow-up, Clarification or N/A
-
-# %% ../../nbs/1_core/00_types.ipynb #4a271bf4
-TO_ANSWER, TO_REFUSE, TO_ASK = (
-    ("ANSWERABLE", "PARTIAL"),
-    ("UNANSWERABLE", "CONVERSATIONAL"),
-    ("UNDERSPECIFIED",),
-)
 
 # %% ../../nbs/1_core/00_types.ipynb #72646056
 @dataclass(frozen=True)
@@ -280,15 +264,14 @@ class Reason:
 
     def __post_init__(self):
         if self.role not in ROLES:
-            raise SettingsError(
-                f"reason {self.name!r} has the role {self.role!r}: it is {', '.join(ROLES)}"
-            )
+            known = ", ".join(ROLES)
+            raise SettingsError(f"reason {self.name!r} has the role {self.role!r}: it is {known}")
 
 # %% ../../nbs/1_core/00_types.ipynb #b5a6861b
 def plain(
     x: object,  # dataclass, enum, tuple, dict, number, string or None, nested as you like
-) -> object:  # the same as JSON types
-    "What `json.dumps` can write."
+) -> object:
+    "The same as JSON types: what `json.dumps` can write."
     if is_dataclass(x) and not isinstance(x, type):
         return {k: plain(v) for k, v in vars(x).items()}
     if isinstance(x, Enum):
@@ -308,12 +291,9 @@ def digest(
     text = json.dumps(plain(x), sort_keys=True, ensure_ascii=False, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:n]
 
-# %% ../../nbs/1_core/00_types.ipynb #052b7a33
-def dotted(
-    x: Mapping[str, object],  # plain data
-    prefix: str = "",
-) -> dict[str, object]:  # without groups
-    "Nested objects as one, with dotted keys."
+
+def dotted(x: Mapping[str, object], prefix: str = "") -> dict[str, object]:
+    "Nested objects as one, with dotted keys, and without the groups themselves."
     out: dict[str, object] = {}
     for k, v in x.items():
         out.update(dotted(v, f"{prefix}{k}.") if isinstance(v, Mapping) else {prefix + k: v})
@@ -322,9 +302,9 @@ def dotted(
 # %% ../../nbs/1_core/00_types.ipynb #5770f9d0
 def structured(
     cls: type,  # a dataclass
-    data: Mapping[str, object],  # what `plain` made of one
-) -> Any:  # an object of the class
-    "A dataclass from plain data. Raises TypeError for a field that is missing, unknown or of another kind."
+    data: Mapping[str, object],  # as `plain` makes it of one
+) -> Any:
+    "An object of the class from plain data. Raises TypeError for a field that is missing, unknown or of another kind."
     if not isinstance(data, Mapping):
         raise TypeError(f"{cls.__name__} is an object, not {type(data).__name__}")
     readers, needed = _readers(cls)
@@ -335,25 +315,30 @@ def structured(
     return cls(**{k: read(data[k]) for k, read in readers.items() if k in data})
 
 
-@lru_cache(None)
-def _readers(cls: type) -> tuple[dict[str, Callable], frozenset[str]]:
+@cache
+def _readers(cls: type) -> tuple[dict[str, Callable], set[str]]:
     "A reader for each field, and the fields without a default."
-    hints = get_type_hints(cls)
-    wanted = [f for f in fields(cls) if f.init]
-    needed = frozenset(
-        f.name for f in wanted if f.default is MISSING and f.default_factory is MISSING
-    )
+    hints, wanted = get_type_hints(cls), [f for f in fields(cls) if f.init]
+    needed = {f.name for f in wanted if f.default is MISSING and f.default_factory is MISSING}
     return {f.name: _reader(hints[f.name], f"{cls.__name__}.{f.name}") for f in wanted}, needed
 
-# %% ../../nbs/1_core/00_types.ipynb #f7eff7a0
-_NUMBERS = {float: (int, float), int: (int,), bool: (bool,), str: (str,)}
+
+_KINDS = {float: (int, float), int: (int,), bool: (bool,), str: (str,)}
+
+
+def _of(kinds: tuple[type, ...], x: object, name: str) -> object:
+    "The value, if it is of one of these types. Raises TypeError."
+    if isinstance(x, kinds) and (bool in kinds or not isinstance(x, bool)):
+        return x
+    raise TypeError(f"{name} is {kinds[-1].__name__}, not {type(x).__name__}")
 
 
 def _reader(hint: object, name: str) -> Callable[[object], object]:
     "What turns plain data into a value of this type."
     origin, args = get_origin(hint), get_args(hint)
     if origin is tuple and args[1:] == (...,):
-        return _many(_reader(args[0], name), name)
+        each = _reader(args[0], name)
+        return lambda x: tuple(map(each, _of((tuple, list), x, name)))
     if origin is tuple:
         parts = [_reader(a, name) for a in args]
         return lambda x: tuple(read(v) for read, v in zip(parts, x, strict=True))
@@ -364,24 +349,6 @@ def _reader(hint: object, name: str) -> Callable[[object], object]:
         return lambda x: structured(hint, x)
     if isinstance(hint, type) and issubclass(hint, Enum):
         return hint
-    if hint in _NUMBERS:
-        return _exactly(_NUMBERS[hint], name)
+    if hint in _KINDS:
+        return lambda x: _of(_KINDS[hint], x, name)
     return lambda x: x
-
-# %% ../../nbs/1_core/00_types.ipynb #f7eff7a0b
-def _many(read: Callable, name: str) -> Callable[[object], tuple]:
-    def many(x):
-        if not isinstance(x, (list, tuple)):
-            raise TypeError(f"{name} is a list, not {type(x).__name__}")
-        return tuple(map(read, x))
-
-    return many
-
-
-def _exactly(kinds: tuple[type, ...], name: str) -> Callable:
-    def exactly(x):
-        if not isinstance(x, kinds) or isinstance(x, bool) and bool not in kinds:
-            raise TypeError(f"{name} is {kinds[-1].__name__}, not {type(x).__name__}")
-        return x
-
-    return exactly

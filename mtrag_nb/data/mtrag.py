@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -37,14 +37,13 @@ from mtrag_nb.core.types import (
 )
 
 # %% auto #0
-__all__ = ['Fault', 'Rule', 'LABELS', 'MULTI_TURN', 'BY_TEXT', 'OFFICIAL_URL', 'OFFICIAL_COMMIT', 'PARTS', 'OFFICIAL', 'FETCHED',
-           'domain_of', 'many', 'maybe', 'checked', 'domain_of_line', 'files_of', 'is_gold', 'conversation_of_line',
-           'Benchmark', 'read_benchmark', 'read_tasks', 'with_rewrites', 'read_gold', 'Conversation',
-           'read_conversations', 'conversation_tasks', 'read_corpus', 'read_queries', 'read_qrels', 'falling',
-           'prediction_line', 'Prediction', 'prediction_of_line', 'predicted_contexts', 'read_predictions',
-           'FormatReport', 'check_format', 'sample_dir', 'sample_corpus', 'Kind', 'official_dir', 'files_there',
-           'human_rewrites', 'official_files', 'official_file', 'fetch_data', 'RatedAnswer', 'annotated',
-           'read_ratings']
+__all__ = ['BY_TEXT', 'OFFICIAL_URL', 'OFFICIAL_COMMIT', 'PARTS', 'OFFICIAL', 'FETCHED', 'domain_of', 'domain_of_line',
+           'conversation_of_line', 'files_of', 'is_gold', 'task_line', 'Benchmark', 'read_benchmark', 'read_tasks',
+           'with_rewrites', 'read_gold', 'Conversation', 'read_conversations', 'conversation_tasks', 'read_corpus',
+           'read_queries', 'read_qrels', 'falling', 'prediction_line', 'Prediction', 'prediction_of_line',
+           'predicted_contexts', 'read_predictions', 'FormatReport', 'check_format', 'sample_dir', 'sample_corpus',
+           'official_dir', 'files_there', 'human_rewrites', 'official_files', 'official_file', 'fetch_data',
+           'RatedAnswer', 'read_ratings']
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #95790362
 _COLLECTIONS = {  # domain -> the official long name
@@ -56,21 +55,15 @@ _COLLECTIONS = {  # domain -> the official long name
 _SHORT = {**{d: d for d in DOMAINS}, "ibmcloud": "cloud", **{v: k for k, v in _COLLECTIONS.items()}}
 
 
-def domain_of(
-    collection: str,  # long or short name of one of the benchmark's collections, or any other name: of a collection of one's own
-) -> str:  # one of DOMAINS, or the name itself
-    "The domain that a collection belongs to. Raises DataError for what is no name."
-    if (
-        isinstance(collection, str)
-        and collection == collection.strip()
-        and 0 < len(collection) <= 100
-        and collection.isprintable()
-    ):
-        return _SHORT.get(collection, collection)
-    raise DataError(
-        f"not the name of a domain or collection: {str(collection)[:60]!r}",
-        remedy=f"The benchmark's are {', '.join(sorted(_SHORT))}; a collection of your own has the name that you gave it",
-    )
+def domain_of(collection: str) -> str:
+    "The domain of one of the benchmark's collections, long or short name; else the name itself. Raises DataError."
+    name = collection if isinstance(collection, str) else ""
+    if 0 < len(name) <= 100 and name == name.strip() and name.isprintable():
+        return _SHORT.get(name, name)
+    problem = f"not the name of a domain or collection: {str(collection)[:60]!r}"
+    known = f"The benchmark's are {', '.join(sorted(_SHORT))}"
+    own = "a collection of your own has the name that you gave it"
+    raise DataError(problem, remedy=f"{known}; {own}")
 
 
 def _wanted(domains: Iterable[str] | None) -> set[str] | None:
@@ -78,23 +71,20 @@ def _wanted(domains: Iterable[str] | None) -> set[str] | None:
     return {domain_of(d) for d in domains} if domains else None
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #a3d793f9
-Fault = tuple[str, str]  # where in a value, e.g. ".contexts[2].text", and what is wrong there
-Rule = Callable[[object], Fault | None]  # None: nothing is wrong
-_KINDS = {
-    dict: "an object",
-    list: "a list",
-    str: "text",
-    bool: "true or false",
-    type(None): "null",
-    int: "a number",
-    float: "a number",
-}
+_Fault = tuple[str, str]  # where in a value, e.g. ".contexts[2].text", and what is wrong there
+_Rule = Callable[[object], _Fault | None]  # None: nothing is wrong
+_KINDS = {dict: "an object", list: "a list", str: "text", bool: "true or false"}
+_KINDS |= {type(None): "null", int: "a number", float: "a number"}
 
 
-def _any_text(x: object) -> Fault | None:
+def _not_a(kind: str, x: object) -> _Fault:
+    return "", f"is {_KINDS[type(x)]}, not {kind}"
+
+
+def _any_text(x: object) -> _Fault | None:
     "Text that can be written down."
     if not isinstance(x, str):
-        return "", f"is {_KINDS[type(x)]}, not text"
+        return _not_a("text", x)
     try:
         x.encode()
     except UnicodeEncodeError:
@@ -102,85 +92,88 @@ def _any_text(x: object) -> Fault | None:
     return None
 
 
-def _some_text(x: object) -> Fault | None:
+def _some_text(x: object) -> _Fault | None:
     "Text that is not blank."
     return _any_text(x) or (None if x.strip() else ("", "is empty"))
 
 
-def _an_id(x: object) -> Fault | None:
+def _an_id(x: object) -> _Fault | None:
     "An id: one line without tabs and without blanks around it, since qrels are tables."
-    odd = isinstance(x, str) and (
-        x != x.strip() or "\t" in x or len(x.splitlines()) > 1 or len(x) > 500
-    )
-    return _some_text(x) or (("", f"is no id: {x[:40]!r}") if odd else None)
+    if wrong := _some_text(x):
+        return wrong
+    odd = x != x.strip() or "\t" in x or len(x.splitlines()) > 1 or len(x) > 500
+    return ("", f"is no id: {x[:40]!r}") if odd else None
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #f347d65b
-def _a_number(least: float = -1e300, most: float = 1e300) -> Rule:
+def _a_number(least: float = -1e300, most: float = 1e300) -> _Rule:
     "A finite number between two."
 
     def rule(x):
         if type(x) not in (int, float):
-            return "", f"is {_KINDS[type(x)]}, not a number"
-        return (
-            None
-            if least <= x <= most
-            else ("", f"is {str(x)[:20]}, which is not between {least:g} and {most:g}")
-        )
+            return _not_a("a number", x)
+        if least <= x <= most:
+            return None
+        return "", f"is {str(x)[:20]}, which is not between {least:g} and {most:g}"
 
     return rule
 
 
-def _one_word_of(*known: str) -> Rule:
+def _one_word_of(*known: str) -> _Rule:
     "One of a few words."
-    return lambda x: (
-        None
-        if isinstance(x, str) and x in known
-        else ("", f"is {str(x)[:40]!r}, and it is one of {', '.join(known)}")
-    )
+
+    def rule(x):
+        if isinstance(x, str) and x in known:
+            return None
+        return "", f"is {str(x)[:40]!r}, and it is one of {', '.join(known)}"
+
+    return rule
 
 
-def _a_turn_number(x: object) -> Fault | None:
+def _a_turn_number(x: object) -> _Fault | None:
     "The number of a turn, which the files write as a number or as text."
     digits = str(x) if type(x) is int or isinstance(x, str) else ""
     if digits.isascii() and digits.isdigit() and 0 < int(digits[:5]) < 10_000:
         return None
     return "", f"is {str(x)[:20]!r}, not a number from 1 to 9999"
 
-# %% ../../nbs/2_data/00_mtrag.ipynb #8c40fe82
-def many(
-    rule: Rule,  # of each entry
+
+def _many(
+    rule: _Rule,  # of each entry
     least: int = 0,
     most: int = 10_000,
     distinct: str = "",  # a key of the entries, under which none may stand twice
-) -> Rule:
+) -> _Rule:
     "A list."
 
     def of_list(x):
         if not isinstance(x, list):
-            return "", f"is {_KINDS[type(x)]}, not a list"
+            return _not_a("a list", x)
         if not least <= len(x) <= most:
             return "", f"has {len(x)} entries, and it has {least} to {most:,}"
+        keys = []
         for i, entry in enumerate(x):
             if wrong := rule(entry):
                 return f"[{i}]{wrong[0]}", wrong[1]
-        keys = [entry.get(distinct) for entry in x] if distinct else []
-        again = next((i for i, k in enumerate(keys) if k is not None and k in keys[:i]), None)
-        return None if again is None else (f"[{again}]", f"repeats the {distinct} {keys[again]!r}")
+            key = entry.get(distinct) if distinct else None
+            if key is not None and key in keys:
+                return f"[{i}]", f"repeats the {distinct} {key!r}"
+            keys.append(key)
+        return None
 
     return of_list
 
-# %% ../../nbs/2_data/00_mtrag.ipynb #8c40fe82b
-def maybe(rule: Rule) -> Rule:
+
+def _maybe(rule: _Rule) -> _Rule:
     "What the rule says, or null."
     return lambda x: None if x is None else rule(x)
 
 
-def _an_object(needed: Mapping[str, Rule], known: Mapping[str, Rule] = {}) -> Rule:
-    "An object that has some keys, and may have others. Keys that are in neither are nobody's business."
+def _an_object(needed: Mapping[str, _Rule], known: Mapping[str, _Rule] = {}) -> _Rule:
+    "An object that has some keys, and may have others; keys in neither are not looked at."
 
     def of_object(x):
         if not isinstance(x, dict):
-            return "", f"is {_KINDS[type(x)]}, not an object"
+            return _not_a("an object", x)
         for key, rule in {**needed, **known}.items():
             if key not in x and key in needed:
                 return f".{key}", "is missing"
@@ -190,92 +183,75 @@ def _an_object(needed: Mapping[str, Rule], known: Mapping[str, Rule] = {}) -> Ru
 
     return of_object
 
-# %% ../../nbs/2_data/00_mtrag.ipynb #31340a1d
-def checked(
-    obj: object,
-    rule: Rule,
-    path: object,  # file and line, for the message
-    n: int | None,
-    remedy: str = "",
-) -> None:
+
+def _check(obj: object, rule: _Rule, path: object, n: int | None, remedy: str) -> None:
     "Raises DataError (file, line) if the rule finds something wrong."
     if wrong := rule(obj):
         raise DataError(f"{wrong[0].lstrip('.') or 'the line'} {wrong[1]}", path, n, remedy)
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #918c0368
-LABELS, MULTI_TURN = (
-    (*TO_ANSWER, *TO_REFUSE, *TO_ASK),
-    ("Follow-up", "Follow Up", "Clarification", "N/A"),
-)
+_LABELS = (*TO_ANSWER, *TO_REFUSE, *TO_ASK)
+_MULTI_TURN = ("Follow-up", "Follow Up", "Clarification", "N/A")
 
 
-def _a_label(*known: str) -> Rule:
+def _a_label(*known: str) -> _Rule:
     "A label as the files write it: a list of one, text, or not at all. Without `known`, any words, and as many as there are."
     word = _one_word_of(*known) if known else _some_text
-    return lambda x: (
-        None
-        if x is None or x == []
-        else many(word, most=1 if known else 100)(x)
-        if isinstance(x, list)
-        else word(x)
-    )
+    words = _many(word, most=1 if known else 100)
+    return lambda x: None if x is None else words(x) if isinstance(x, list) else word(x)
 
 
-_ABOUT = {k: maybe(_any_text) for k in ("title", "url", "source")}
-_REST = {**_ABOUT, "score": maybe(_a_number()), "page": maybe(_a_number(1, 100_000))}
+_ABOUT = {k: _maybe(_any_text) for k in ("title", "url", "source")}
+_REST = {**_ABOUT, "score": _maybe(_a_number()), "page": _maybe(_a_number(1, 100_000))}
 _NAMED = _an_object({"document_id": _an_id}, {**_REST, "text": _some_text})
 _UNNAMED = _an_object({"text": _some_text}, _REST)
+_TEXTS = _many(_an_object({"text": _some_text}))
 
 
-def _PASSAGE(x: object) -> Fault | None:
+def _a_passage(x: object) -> _Fault | None:
     "A passage: an id and its text; as gold also a file's name (and page), or a text that stands in it, alone."
-    return (_UNNAMED if isinstance(x, dict) and "text" in x and "document_id" not in x else _NAMED)(
-        x
-    )
+    unnamed = isinstance(x, dict) and "text" in x and "document_id" not in x
+    return (_UNNAMED if unnamed else _NAMED)(x)
 
 
-_LABELLED = _an_object(
-    {},
-    {
-        "Answerability": _a_label(*LABELS),
-        "answerability": _a_label(*LABELS),
-        "Multi-Turn": _a_label(*MULTI_TURN),
-        "Question Type": _a_label(),
-    },
-)
-
-# %% ../../nbs/2_data/00_mtrag.ipynb #fdb3681d
-def _a_talk(x: object) -> Fault | None:
+def _a_talk(x: object) -> _Fault | None:
     "A conversation that ends with the user's question."
-    said = _an_object({"speaker": _one_word_of("user", "agent"), "text": _any_text})
-    if wrong := many(said, 1)(x):
+    turn = _an_object({"speaker": _one_word_of("user", "agent"), "text": _any_text})
+    if wrong := _many(turn, 1)(x):
         return wrong
     if x[-1]["speaker"] == "user" and x[-1]["text"].strip():
         return None
     return "", "has no user turn at its end: the last one is to be the question"
 
 
+_LABELLED = _an_object(
+    {},
+    {
+        "Answerability": _a_label(*_LABELS),
+        "answerability": _a_label(*_LABELS),
+        "Multi-Turn": _a_label(*_MULTI_TURN),
+        "Question Type": _a_label(),
+    },
+)
 _TASK = _an_object(
     {"task_id": _an_id, "input": _a_talk},
     {
         "conversation_id": _an_id,
         "turn": _a_turn_number,
-        "contexts": many(_PASSAGE, distinct="document_id"),
-        "targets": many(_an_object({"text": _some_text})),
-        "rewritten_query": maybe(_any_text),
+        "contexts": _many(_a_passage, distinct="document_id"),
+        "targets": _TEXTS,
+        "rewritten_query": _maybe(_any_text),
     },
 )
 _TASK_REMEDY = "A task has task_id, Collection and input turns, and may have contexts (document_id, text), targets (text) and labels"
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #5b5449b8
-def _same(
-    obj: Mapping, keys: Iterable[str], read: Callable[[object], object], path: object, n: int
-):
-    "What is said under one of several keys; None if under none. Raises DataError if they disagree."
-    said = {k: read(obj[k]) for k in keys if obj.get(k) is not None}
-    if len(set(said.values())) < 2:
-        return next(iter(said.values()), None)
-    raise DataError(f"{' and '.join(said)} disagree", path, n, "Keep one of them")
+def _same(obj: Mapping, keys: Iterable[str], read: Callable, path: object, n: int | None):
+    "The value under one of several keys; None if under none. Raises DataError if they disagree."
+    values = {k: read(obj[k]) for k in keys if obj.get(k) is not None}
+    if len(set(values.values())) < 2:
+        return next(iter(values.values()), None)
+    raise DataError(f"{' and '.join(values)} disagree", path, n, "Keep one of them")
 
 
 def domain_of_line(obj: Mapping, path: object, n: int | None) -> str:
@@ -289,6 +265,16 @@ def domain_of_line(obj: Mapping, path: object, n: int | None) -> str:
     return domain
 
 
+def conversation_of_line(obj: Mapping, path: object, n: int) -> str:
+    "The conversation of a checked task line, by its key or its id. Raises DataError (file, line) if neither has it."
+    if "conversation_id" in obj:
+        return obj["conversation_id"]
+    if conversation := obj["task_id"].rpartition("::")[0].rstrip("<"):
+        return conversation
+    remedy = "Add the key conversation_id, or make ids like c1<::>2"
+    raise DataError("the task says no conversation", path, n, remedy)
+
+
 def _turns_of_line(obj: Mapping) -> tuple[Turn, ...]:
     "The conversation of a checked task line."
     return tuple(Turn(t["speaker"], t["text"]) for t in obj["input"])
@@ -297,23 +283,9 @@ def _turns_of_line(obj: Mapping) -> tuple[Turn, ...]:
 BY_TEXT = "text:"  # how the ids of gold passages begin that are known by a text alone
 
 
-def files_of(found: Context | Passage) -> set[str]:
-    "The names of the file that a passage comes from: with and without its page, with and without its folder."
-    return {
-        n for place in (found.source, found.url) for n in (place, place.rsplit("/", 1)[-1]) if n
-    }
-
-
-def is_gold(
-    gold: Passage,  # as a task line names it: by id, by file name ("fees.pdf", "fees.pdf#page=3"), or by a text
-    found: Context | Passage,
-) -> bool:
-    "Whether a passage that was found is a gold passage. The text of one that is known by file or text has to be contained in it."
-    if getattr(found, "document_id", "") == gold.id or getattr(found, "id", "") == gold.id:
-        return True
-    if not gold.id.startswith(BY_TEXT) and gold.id not in files_of(found):
-        return False
-    return " ".join(gold.text.split()).casefold() in " ".join(found.text.split()).casefold()
+def _passage(id: str, obj: Mapping, domain: str) -> Passage:
+    "A passage from a checked object."
+    return Passage(id, obj.get("text", ""), *(obj.get(k) or "" for k in _ABOUT), domain)
 
 
 def _passages_of_line(obj: Mapping, domain: str) -> tuple[Passage, ...]:
@@ -324,27 +296,28 @@ def _passages_of_line(obj: Mapping, domain: str) -> tuple[Passage, ...]:
             return BY_TEXT + digest(c["text"])
         return c["document_id"] + (f"#page={c['page']:.0f}" if c.get("page") else "")
 
-    return tuple(
-        Passage(name(c), c.get("text", ""), *(c.get(k) or "" for k in _ABOUT), domain)
-        for c in obj.get("contexts", ())
-    )
-
-
-def conversation_of_line(obj: Mapping, path: object, n: int) -> str:
-    "The conversation that a checked task line belongs to: as it says, or as its id does. Raises DataError (file, line) if neither does."
-    if "conversation_id" in obj:
-        return obj["conversation_id"]
-    conversation = obj["task_id"].rpartition("::")[0].rstrip("<")
-    if not conversation:
-        raise DataError(
-            "the task says no conversation",
-            path,
-            n,
-            "Add the key conversation_id, or make ids like c1<::>2",
-        )
-    return conversation
+    return tuple(_passage(name(c), c, domain) for c in obj.get("contexts", ()))
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #4cd7c422
+def files_of(passage: Context | Passage) -> set[str]:
+    "The names of the file that a passage comes from: with and without its page, with and without its folder."
+    places = [place for place in (passage.source, passage.url) if place]
+    return {name for place in places for name in (place, place.rsplit("/", 1)[-1]) if name}
+
+
+def is_gold(
+    gold: Passage,  # as a task line names it: by id, by file name ("fees.pdf", "fees.pdf#page=3"), or by a text
+    found: Context | Passage,
+) -> bool:
+    "Whether a retrieved passage is a gold passage. The text of one known by file or text has to be contained in it."
+    if gold.id in (getattr(found, "document_id", ""), getattr(found, "id", "")):
+        return True
+    if not gold.id.startswith(BY_TEXT) and gold.id not in files_of(found):
+        return False
+    part, whole = (" ".join(p.text.split()).casefold() for p in (gold, found))
+    return part in whole
+
+
 def _task_of_line(
     obj: Mapping,
     path: object,  # for messages, with the line number `n`
@@ -352,7 +325,7 @@ def _task_of_line(
     contexts: bool = False,  # True: keep the passages that come with it (Task B)
 ) -> Task:
     "A task line as a task. Raises DataError (file, line)."
-    checked(obj, _TASK, path, n, _TASK_REMEDY)
+    _check(obj, _TASK, path, n, _TASK_REMEDY)
     domain, turns = domain_of_line(obj, path, n), _turns_of_line(obj)
     return Task(
         id=obj["task_id"],
@@ -368,13 +341,8 @@ def _task_of_line(
 # %% ../../nbs/2_data/00_mtrag.ipynb #ce0d855d
 def _first_label(value: object) -> str:
     "A label that the files write as a list of one, as text, or not at all."
-    return (
-        (value[0] if value else "")
-        if isinstance(value, list)
-        else value
-        if isinstance(value, str)
-        else ""
-    )
+    first = value[0] if isinstance(value, list) and value else value
+    return first if isinstance(first, str) else ""
 
 
 def _unmarked(query: str) -> str:
@@ -383,9 +351,9 @@ def _unmarked(query: str) -> str:
 
 
 def _gold_of_line(obj: Mapping, path: object, n: int) -> Gold:
-    "What a line knows of its task. Raises DataError (file, line)."
+    "The gold of a line. Raises DataError (file, line)."
     for rule in (_TASK, _LABELLED):
-        checked(obj, rule, path, n, _TASK_REMEDY)
+        _check(obj, rule, path, n, _TASK_REMEDY)
     types = obj.get("Question Type") or []
     return Gold(
         task_id=obj["task_id"],
@@ -396,6 +364,81 @@ def _gold_of_line(obj: Mapping, path: object, n: int) -> Gold:
         question_type=tuple(types) if isinstance(types, list) else (types,),
         multi_turn=_first_label(obj.get("Multi-Turn")),
     )
+
+# %% ../../nbs/2_data/00_mtrag.ipynb #quest001
+_QUESTION_KEYS = (
+    "question history answer passages answerable collection conversation turn id".split()
+)
+
+
+def _messages_of_line(history: object) -> list[dict] | None:
+    "The turns before a question: texts that alternate, or chat messages; None for anything else."
+    roles = {"user": "user", "assistant": "agent", "agent": "agent"}
+    if not isinstance(history, list):
+        return None
+    if all(isinstance(h, str) for h in history):
+        speakers = ("user", "agent") * len(history)
+        return [{"speaker": s, "text": h} for s, h in zip(speakers, history)]
+    turns = []
+    for h in history:
+        speaker = roles.get(h.get("role", h.get("speaker"))) if isinstance(h, dict) else None
+        if speaker is None:
+            return None
+        turns.append({"speaker": speaker, "text": h.get("content", h.get("text"))})
+    return turns
+
+
+def _gold_passage(p: object) -> object:
+    "Where an answer stands, as a context of a task line."
+    if isinstance(p, str):
+        return {"text": p}
+    if not isinstance(p, dict):
+        return p
+    named = {"document_id": p[k] for k in ("file", "id") if k in p}
+    return {**{k: v for k, v in p.items() if k not in ("file", "id")}, **named}
+
+
+def task_line(
+    obj: object,
+    path: object,  # for messages, with the line number `n`
+    n: int,
+) -> object:
+    "A line in the simple form as a task line; any other as it is. Raises DataError (file, line)."
+    if not isinstance(obj, dict) or "question" not in obj or "input" in obj:
+        return obj
+    if odd := [k for k in obj if k not in _QUESTION_KEYS]:
+        raise DataError(
+            f"unknown key {odd[0]!r} beside a question",
+            path,
+            n,
+            f"There are {', '.join(_QUESTION_KEYS)}",
+        )
+    turns = _messages_of_line(obj.get("history", []))
+    if turns is None:
+        raise DataError(
+            "history is no conversation",
+            path,
+            n,
+            "Give texts that alternate, or messages with role and content",
+        )
+    talk = str(obj.get("conversation", f"question {n}"))
+    turn = obj.get("turn", sum(t["speaker"] == "user" for t in turns) + 1)
+    answers = obj.get("answer", [])
+    answers = answers if isinstance(answers, list) else [answers]
+    answerable = obj.get("answerable", True if answers else None)
+    if answerable not in (True, False, None):
+        raise DataError(f"answerable is {answerable!r}", path, n, "It is true or false")
+    label = {True: ["ANSWERABLE"], False: ["UNANSWERABLE"], None: []}[answerable]
+    return {
+        "task_id": str(obj.get("id", f"{talk}<::>{turn}")),
+        "conversation_id": talk,
+        "turn": turn,
+        "Collection": obj.get("collection", "own"),
+        "input": [*turns, {"speaker": "user", "text": obj["question"]}],
+        "contexts": [_gold_passage(p) for p in obj.get("passages", [])],
+        "targets": [{"text": a} for a in answers],
+        "Answerability": label,
+    }
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #b3c0ffd0
 @dataclass(frozen=True, repr=False)
@@ -409,33 +452,36 @@ class Benchmark:
     @property
     def conversations(self) -> dict[str, list[Task]]:
         "Conversation id -> its tasks, in the order of their turns."
-        out: dict[str, list[Task]] = {}
+        out = defaultdict(list)
         for t in self.tasks:
-            out.setdefault(t.conversation_id, []).append(t)
+            out[t.conversation_id].append(t)
         return {c: sorted(ts, key=lambda t: t.turn) for c, ts in out.items()}
 
     def __repr__(self):
         return f"{len(self.tasks)} tasks of {len(self.conversations)} conversations"
 
-# %% ../../nbs/2_data/00_mtrag.ipynb #dfb6f726
+
+def _new(seen: dict, id: str, place: str, twice: str, path: object, n: int) -> None:
+    "Raises DataError (file, line) for an id that `seen` has; `twice` is the complaint up to its place."
+    if id in seen:
+        problem = f"{twice.format(id)} {seen[id]}"
+        raise DataError(problem, path, n, "Remove one of the two")
+    seen[id] = place
+
+
 def read_benchmark(
     path: str | Path,  # an input or reference file
-    contexts: bool = False,  # True: keep the passages that come with a task (Task B). They are gold: leave False for RAG
+    contexts: bool = False,  # True: keep the passages of a task (Task B); they are gold: not for RAG
     domains: Iterable[str] | None = None,  # only tasks of these domains
     limit: int | None = None,  # only the first so many of them
 ) -> Benchmark:
-    "A file of tasks. Raises DataError (file, line) for a line that is no task, or whose id came before."
+    "A file of tasks. Raises DataError (file, line) for a line that is no task, or whose id stood already."
     wanted, tasks, gold, lines, seen = _wanted(domains), [], {}, {}, {}
     for n, obj in read_jsonl(path, nan_is_null=True):
+        obj = task_line(obj, path, n)
         task = _task_of_line(obj, path, n, contexts)
-        if task.id in seen:
-            raise DataError(
-                f"task id {task.id!r} stood already in line {seen[task.id]}",
-                path,
-                n,
-                "Remove one of the two",
-            )
-        seen[task.id], gold[task.id], lines[task.id] = n, _gold_of_line(obj, path, n), obj
+        _new(seen, task.id, f"line {n}", "task id {!r} stood already in", path, n)
+        gold[task.id], lines[task.id] = _gold_of_line(obj, path, n), obj
         if (wanted is None or task.domain in wanted) and (limit is None or len(tasks) < limit):
             tasks.append(task)
     return Benchmark(tuple(tasks), gold, lines)
@@ -451,10 +497,8 @@ def read_tasks(
     return list(read_benchmark(path, contexts, domains, limit).tasks)
 
 
-def with_rewrites(
-    gold: Mapping[str, Gold], rewrites: Mapping[str, str]
-) -> dict[str, Gold]:  # rewrites: by task id
-    "Gold with the human rewrites in it, where it has none."
+def with_rewrites(gold: Mapping[str, Gold], rewrites: Mapping[str, str]) -> dict[str, Gold]:
+    "Gold with the human rewrites (by task id) in it, where it has none."
     return {
         i: g if g.rewrite or i not in rewrites else replace(g, rewrite=_unmarked(rewrites[i]))
         for i, g in gold.items()
@@ -465,186 +509,146 @@ def read_gold(
     path: str | Path,
     rewrites: Mapping[str, str] = {},  # task id -> human rewrite, where the file has none
 ) -> dict[str, Gold]:
-    "What a reference file knows of each task, by task id."
+    "The gold of a reference file, by task id."
     return with_rewrites(read_benchmark(path).gold, rewrites)
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #009459e8
 @dataclass(frozen=True)
 class Conversation:
-    "A conversation, with what its author noted at each user turn."
+    "A conversation, with its author's annotations."
 
     id: str
     domain: str
     turns: tuple[Turn, ...]
-    labels: tuple[dict, ...]  # one per user turn: Answerability, Question Type, Multi-Turn
-    passages: tuple[
-        tuple[Passage, ...], ...
-    ]  # one tuple per user turn: the passages marked relevant for the answer
+    labels: tuple[dict, ...]  # of each user turn: Answerability, Question Type, Multi-Turn
+    passages: tuple[tuple[Passage, ...], ...]  # of each user turn: those marked relevant
 
 
-def _author_marks(x: object) -> Fault | None:
-    "What authors said of a context: who -> yes or no."
+def _author_marks(x: object) -> _Fault | None:
+    "The authors' marks on a context: who -> yes or no."
     if not isinstance(x, dict):
-        return "", f"is {_KINDS[type(x)]}, not an object"
-    said = _an_object({"value": _one_word_of("yes", "no")})
-    return next(((f".{who}{w[0]}", w[1]) for who, v in x.items() if (w := said(v))), None)
+        return _not_a("an object", x)
+    return _an_object(dict.fromkeys(x, _an_object({"value": _one_word_of("yes", "no")})))(x)
 
 
-def _a_dialogue(x: object) -> Fault | None:
-    "Turns of user and agent by turns, the user's first: so each answer belongs to the question before it."
+def _a_dialogue(x: object) -> _Fault | None:
+    "Turns of user and agent in turn, the user's first: so each answer belongs to the question before it."
     shown = _an_object(
         {"document_id": _an_id, "text": _some_text},
-        {**_ABOUT, "feedback": maybe(_an_object({}, {"relevant": maybe(_author_marks)}))},
+        {**_ABOUT, "feedback": _maybe(_an_object({}, {"relevant": _maybe(_author_marks)}))},
     )
-    said = _an_object(
+    turn = _an_object(
         {"speaker": _one_word_of("user", "agent"), "text": _some_text},
-        {"enrichments": maybe(_LABELLED), "contexts": maybe(many(shown, distinct="document_id"))},
+        {
+            "enrichments": _maybe(_LABELLED),
+            "contexts": _maybe(_many(shown, distinct="document_id")),
+        },
     )
-    if wrong := many(said, 1)(x):
+    if wrong := _many(turn, 1)(x):
         return wrong
-    odd = next((i for i, m in enumerate(x) if m["speaker"] != ("user", "agent")[i % 2]), None)
-    return (
-        None
-        if odd is None
-        else (
-            f"[{odd}]",
-            f"is the {x[odd]['speaker']}'s: user and agent take turns, the user first",
-        )
-    )
+    for i, m in enumerate(x):
+        if m["speaker"] != ("user", "agent")[i % 2]:
+            return f"[{i}]", f"is the {m['speaker']}'s: user and agent take turns, the user first"
+    return None
+
+
+_CONVERSATION = _an_object({"domain": _any_text, "messages": _a_dialogue})
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #2b77d7de
 def _relevant(context: dict) -> bool:
-    "Whether an author's last word on a context was yes."
-    said = (context.get("feedback") or {}).get("relevant") or {}
-    return any(m["value"] == "yes" for m in said.values())
+    "Whether an author marked a context as relevant."
+    marks = (context.get("feedback") or {}).get("relevant") or {}
+    return any(m["value"] == "yes" for m in marks.values())
 
 
 def _conversation(name: str, domain: str, messages: list[dict]) -> Conversation:
     "A checked conversation; a question without an answer has no passages."
-
-    def shown(p):
-        return Passage(
-            p["document_id"], p["text"], p.get("title") or "", p.get("url") or "", "", domain
-        )
-
-    labels = tuple(m.get("enrichments") or {} for m in messages if m["speaker"] == "user")
+    labels = [m.get("enrichments") or {} for m in messages if m["speaker"] == "user"]
     passages = [
-        tuple(shown(p) for p in m.get("contexts") or [] if _relevant(p))
+        tuple(
+            _passage(p["document_id"], p, domain) for p in m.get("contexts") or () if _relevant(p)
+        )
         for m in messages
         if m["speaker"] == "agent"
     ]
-    return Conversation(
-        name,
-        domain,
-        tuple(Turn(m["speaker"], m["text"]) for m in messages),
-        labels,
-        (*passages, *[()] * (len(labels) - len(passages))),
-    )
+    passages += [()] * (len(labels) - len(passages))
+    turns = tuple(Turn(m["speaker"], m["text"]) for m in messages)
+    return Conversation(name, domain, turns, tuple(labels), tuple(passages))
 
-# %% ../../nbs/2_data/00_mtrag.ipynb #f8773e3b
+
 def read_conversations(
     path: str | Path,  # conversations.json
     ids: Iterable[str] | None = None,  # conversation ids in the file's order
 ) -> list[Conversation]:
-    "The conversations of the official file. Raises DataError for one that holds anything else, and for ids that do not fit."
+    "The conversations of the official file. Raises DataError for anything else in it, and for ids that do not fit."
     data = read_json(path, list)
     for i, c in enumerate(data):
-        checked(
-            c,
-            _an_object({"domain": _any_text, "messages": _a_dialogue}),
-            path,
-            None,
-            f"That is conversation {i} of the file, counted from 0",
-        )
+        remedy = f"That is conversation {i} of the file, counted from 0"
+        _check(c, _CONVERSATION, path, None, remedy)
 
     def hashed(c):
         return digest([m["text"] for m in c["messages"] if m["speaker"] == "user"], 32)
 
     names = list(ids) if ids is not None else [hashed(c) for c in data]
     if len(names) != len(data):
-        raise DataError(
-            f"{len(names)} ids for {len(data)} conversations", path, remedy="Give one for each"
-        )
+        problem = f"{len(names)} ids for {len(data)} conversations"
+        raise DataError(problem, path, remedy="Give one for each")
     if len(set(names)) < len(names):
-        said = f"conversation {max(names, key=names.count)!r} stands there twice"
-        raise DataError(said, path, remedy="Remove one of the two, or give other ids")
-    return [
-        _conversation(name, domain_of_line(c, path, None), c["messages"])
-        for name, c in zip(names, data)
-    ]
+        problem = f"conversation {max(names, key=names.count)!r} stands there twice"
+        raise DataError(problem, path, remedy="Remove one of the two, or give other ids")
+    domains = [domain_of_line(c, path, None) for c in data]
+    return [_conversation(i, d, c["messages"]) for i, d, c in zip(names, domains, data)]
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #9eea5e6c
 def conversation_tasks(conversation: Conversation) -> list[Task]:
     "One task per user question, as the reference files cut them."
-    tasks, turns = [], conversation.turns
-    for i, t in enumerate(turns):
-        if t.speaker != "user":
-            continue
-        n = len(tasks) + 1
-        tasks.append(
-            Task(
-                id=f"{conversation.id}<::>{n}",
-                conversation_id=conversation.id,
-                turn=n,
-                domain=conversation.domain,
-                question=t.text,
-                history=turns[:i],
-                collection=_COLLECTIONS.get(conversation.domain, conversation.domain),
-            )
+    turns, domain = conversation.turns, conversation.domain
+    asked = [i for i, t in enumerate(turns) if t.speaker == "user"]
+    return [
+        Task(
+            id=f"{conversation.id}<::>{n}",
+            conversation_id=conversation.id,
+            turn=n,
+            domain=domain,
+            question=turns[i].text,
+            history=turns[:i],
+            collection=_COLLECTIONS.get(domain, domain),
         )
-    return tasks
+        for n, i in enumerate(asked, 1)
+    ]
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #b9378f87
 _PIECE = _an_object({"text": _some_text}, _ABOUT)
-
-
-def _id_of_line(obj: Mapping, path: object, n: int) -> str:
-    "The id of a line of a corpus. Raises DataError (file, line)."
-    key = next((k for k in ("_id", "id", "document_id") if obj.get(k) is not None), None)
-    if key is None:
-        raise DataError(
-            "the passage has no _id", path, n, "Give each line an _id, an id or a document_id"
-        )
-    checked(
-        obj,
-        _an_object({key: _an_id}),
-        path,
-        n,
-        "An id is one line of text, without blanks around it",
-    )
-    return obj[key]
 
 
 def _passage_of_line(
     obj: Mapping,
     path: Path,  # for messages, with the line number `n`, and for the domain
     n: int,
-    domain: str
-    | None = None,  # of lines that don't say it themselves; None: the file's name says it
+    domain: str | None = None,  # of lines that have none; None: the file's name is the domain
 ) -> Passage:
     "A line of a corpus as a passage. Raises DataError (file, line)."
-    pid = _id_of_line(obj, path, n)
-    checked(obj, _PIECE, path, n, f"That is passage {pid!r}: mend it, or remove the line")
-    told, file = obj.get("domain") or domain, path.name.split(".")[0]
+    key = next((k for k in ("_id", "id", "document_id") if obj.get(k) is not None), None)
+    if key is None:
+        remedy = "Give each line an _id, an id or a document_id"
+        raise DataError("the passage has no _id", path, n, remedy)
+    one_line = "An id is one line of text, without blanks around it"
+    _check(obj, _an_object({key: _an_id}), path, n, one_line)
+    _check(obj, _PIECE, path, n, f"That is passage {obj[key]!r}: mend it, or remove the line")
+    name, file = obj.get("domain") or domain, path.name.split(".")[0]
     try:
-        if not told and file not in _SHORT:
-            raise DataError(
-                f"unknown domain: neither the line nor the file's name {file[:60]!r} says it"
-            )
-        where = domain_of(told or file)
+        if not name and file not in _SHORT:
+            nowhere = f"neither the line nor the file's name {file[:60]!r} says it"
+            raise DataError(f"unknown domain: {nowhere}")
+        return _passage(obj[key], obj, domain_of(name or file))
     except DataError as e:
-        raise DataError(
-            e.problem,
-            path,
-            n,
-            "Give each line a `domain`, name the domain, or name the file <domain>.jsonl",
-        ) from None
-    return Passage(pid, obj["text"], *(obj.get(k) or "" for k in _ABOUT), where)
+        remedy = "Give each line a `domain`, name the domain, or name the file <domain>.jsonl"
+        raise DataError(e.problem, path, n, remedy) from None
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #09f1bfa8
 def read_corpus(
     *paths: str | Path,  # .jsonl, .jsonl.gz or .zip
-    domain: str | None = None,  # of all lines that don't say it themselves
+    domain: str | None = None,  # of all lines that have none
     domains: Iterable[str] | None = None,  # only these domains
     limit: int | None = None,  # only the first so many passages
 ) -> Iterator[Passage]:
@@ -653,15 +657,7 @@ def read_corpus(
     for path in map(Path, paths):
         for n, obj in read_jsonl(path, nan_is_null=True):
             p = _passage_of_line(obj, path, n, domain)
-            if p.id in seen:
-                first = ":".join(map(str, seen[p.id]))
-                raise DataError(
-                    f"passage id {p.id!r} stood already in {first}",
-                    path,
-                    n,
-                    "Ids must be unique: remove or rename one",
-                )
-            seen[p.id] = (path.name, n)
+            _new(seen, p.id, f"{path.name}:{n}", "passage id {!r} stood already in", path, n)
             if wanted is not None and p.domain not in wanted:
                 continue
             if limit is not None and count >= limit:
@@ -670,21 +666,17 @@ def read_corpus(
             count += 1
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #e86dff7d
+_QUERY = _an_object({"_id": _an_id, "text": _some_text})
+
+
 def read_queries(
     path: str | Path,  # <domain>_lastturn.jsonl, _questions.jsonl or _rewrite.jsonl
-) -> dict[str, str]:  # task id -> text, without the speaker marks
-    "The queries of a retrieval task. Raises DataError (file, line) for a line that is none, or whose id came before."
-    out = {}
+) -> dict[str, str]:
+    "Task id -> query, without the speaker marks. Raises DataError (file, line) for a line that is none, or repeats an id."
+    out, seen = {}, {}
     for n, obj in read_jsonl(path, nan_is_null=True):
-        checked(
-            obj,
-            _an_object({"_id": _an_id, "text": _some_text}),
-            path,
-            n,
-            "A query needs _id and text",
-        )
-        if obj["_id"] in out:
-            raise DataError(f"query {obj['_id']!r} came before", path, n, "Remove one of the two")
+        _check(obj, _QUERY, path, n, "A query needs _id and text")
+        _new(seen, obj["_id"], f"line {n}", "query {!r} stood already in", path, n)
         out[obj["_id"]] = _unmarked(obj["text"])
     return out
 
@@ -698,49 +690,36 @@ def _table(path: Path) -> Iterator[tuple[int, list[str]]]:
             try:
                 cells = row.decode("utf-8").rstrip("\r\n").split("\t")
             except UnicodeDecodeError as e:
-                raise DataError(
-                    f"not UTF-8 (byte {row[e.start]:#x})", path, n, "Save the file as UTF-8"
-                ) from None
+                problem = f"not UTF-8 (byte {row[e.start]:#x})"
+                raise DataError(problem, path, n, "Save the file as UTF-8") from None
             if any(c.strip() for c in cells) and not (n == 1 and cells[0] == "query-id"):
                 yield n, cells
 
-# %% ../../nbs/2_data/00_mtrag.ipynb #0ce96c2e
+
 def read_qrels(
     *paths: str | Path,  # tab-separated: query-id, corpus-id, score, with a header
-) -> dict[str, dict[str, int]]:  # task id -> passage id -> relevance
-    "The relevant passages of each task. Raises DataError (file, line) for a row that is none, or says otherwise than one before."
-    qrels: dict[str, dict[str, int]] = {}
+) -> dict[str, dict[str, int]]:
+    "Task id -> passage id -> relevance. Raises DataError (file, line) for a row that is none, or contradicts another."
+    qrels = defaultdict(dict)
     for path in map(Path, paths):
         for n, cells in _table(path):
-            if (
-                len(cells) != 3
-                or any(map(_an_id, cells[:2]))
-                or not re.fullmatch(r"-?[0-9]{1,9}", cells[2])
-            ):
-                raise DataError(
-                    f"not three columns query-id, corpus-id, score: {chr(9).join(cells)[:60]!r}",
-                    path,
-                    n,
-                    "Put one tab between them",
-                )
+            numeric = len(cells) == 3 and re.fullmatch(r"-?[0-9]{1,9}", cells[2])
+            if not numeric or any(map(_an_id, cells[:2])):
+                row = "\t".join(cells)[:60]
+                problem = f"not three columns query-id, corpus-id, score: {row!r}"
+                raise DataError(problem, path, n, "Put one tab between them")
             query, passage, score = cells[0], cells[1], int(cells[2])
-            if qrels.setdefault(query, {}).setdefault(passage, score) != score:
-                raise DataError(
-                    f"passage {passage!r} of {query!r} had another score before",
-                    path,
-                    n,
-                    "Remove one of the two",
-                )
-    return qrels
+            if qrels[query].setdefault(passage, score) != score:
+                problem = f"passage {passage!r} of {query!r} had another score before"
+                raise DataError(problem, path, n, "Remove one of the two")
+    return dict(qrels)
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #1bd3148d
 _MAX_CONTEXTS = 10
 
 
-def falling(
-    scores: Iterable[float],  # in rank order
-) -> list[float]:
-    "The same scores, lowered where needed so that each is below the one before, in single precision too: that is what trec_eval sorts by."
+def falling(scores: Iterable[float]) -> list[float]:
+    "Scores in rank order, lowered so that each is below the one before, also in single precision, which trec_eval sorts by."
     out: list[float] = []
     for s in scores:
         most = out[-1] - max(1e-6, abs(out[-1]) * 2**-22) if out else float("inf")
@@ -750,23 +729,17 @@ def falling(
 
 def prediction_line(
     line: dict,  # the task's input line
-    contexts: list[
-        tuple[Passage, float]
-    ],  # ranked passages with scores; only the first 10 are written
+    contexts: list[tuple[Passage, float]],  # ranked, with scores; only the first 10 are written
     answer: str | None = None,  # None for Task A
 ) -> dict:
     "One line of a prediction file, official format."
     top = contexts[:_MAX_CONTEXTS]
-    scores = falling(s for _, s in top)
     shown = [
         {"document_id": p.id, "text": p.text, "title": p.title, "url": p.url, "score": s}
-        for (p, _), s in zip(top, scores)
+        for (p, _), s in zip(top, falling(s for _, s in top))
     ]
-    return {
-        **line,
-        "contexts": shown,
-        **({} if answer is None else {"predictions": [{"text": answer}]}),
-    }
+    predictions = {} if answer is None else {"predictions": [{"text": answer}]}
+    return {**line, "contexts": shown, **predictions}
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #68a2c775
 @dataclass(frozen=True)
@@ -777,42 +750,34 @@ class Prediction:
     answer: str | None  # None: task A
     contexts: tuple[tuple[str, float], ...]  # passage ids with scores, in the file's order
     line: int  # where it stands
-    texts: Mapping[str, Mapping] | None = (
-        None  # passage id -> text and origin, as far as the file has them; None: it names no contexts
-    )
+    # Passage id -> text and origin, as far as the file has them; None: it names no contexts.
+    texts: Mapping[str, Mapping] | None = None
 
 
-_RANKED = _an_object(
-    {"document_id": _an_id}, {"score": _a_number(), "text": maybe(_any_text), **_ABOUT}
-)
+_RANKED = {"score": _a_number(), "text": _maybe(_any_text), **_ABOUT}
 _PREDICTION = _an_object(
     {"task_id": _an_id},
     {
-        "predictions": many(_an_object({"text": _any_text}), 1),
+        "predictions": _many(_an_object({"text": _any_text}), 1),
         "prediction": _any_text,
-        "contexts": many(_RANKED),
+        "contexts": _many(_an_object({"document_id": _an_id}, _RANKED)),
     },
 )
 
 
 def prediction_of_line(obj: Mapping, path: object, n: int) -> Prediction:
     "A line of a prediction file. Raises DataError (file, line) for one that is none."
-    checked(
-        obj,
-        _PREDICTION,
-        path,
-        n,
-        "A prediction has task_id, and predictions (text), contexts (document_id, score), or both",
+    remedy = (
+        "A prediction has task_id, and predictions (text), contexts (document_id, score), or both"
     )
+    _check(obj, _PREDICTION, path, n, remedy)
     contexts = obj.get("contexts", ())
     if len({"score" in c for c in contexts}) > 1:
-        raise DataError(
-            "some contexts have a score and some have none", path, n, "Score all, or none"
-        )
+        problem = "some contexts have a score and some have none"
+        raise DataError(problem, path, n, "Score all, or none")
     answer = obj["predictions"][0]["text"] if "predictions" in obj else obj.get("prediction")
-    ranked = tuple(
-        (c["document_id"], float(c.get("score", 1 / k))) for k, c in enumerate(contexts, 1)
-    )
+    scores = [float(c.get("score", 1 / k)) for k, c in enumerate(contexts, 1)]
+    ranked = tuple((c["document_id"], s) for c, s in zip(contexts, scores))
     texts = {c["document_id"]: c for c in contexts if c.get("text")} if "contexts" in obj else None
     return Prediction(obj["task_id"], answer, ranked, n, texts)
 
@@ -820,58 +785,45 @@ def prediction_of_line(obj: Mapping, path: object, n: int) -> Prediction:
 def predicted_contexts(
     p: Prediction,
     task: Task,  # read with contexts=True
-) -> tuple[str, tuple[Passage, ...]]:  # whose they are, for tables; the passages
-    "What an answer was made from: the passages that its file names, or those of the task where the file names none."
+) -> tuple[str, tuple[Passage, ...]]:
+    "Whose contexts an answer was made from, for tables, and the contexts: the file's, or the task's if it names none."
     given = {c.id: c for c in task.contexts or ()}
     if p.texts is None:
         return "the tasks'", tuple(given.values())
-    own = {
-        i: Passage(i, c["text"], *(c.get(k) or "" for k in _ABOUT), task.domain)
-        for i, c in p.texts.items()
-    }
-    known, ids = {**given, **own}, [i for i, _ in p.contexts]
-    if all(i in known for i in ids):
-        return "the file's own", tuple(known[i] for i in ids)
+    known = {**given, **{i: _passage(i, c, task.domain) for i, c in p.texts.items()}}
+    if all(i in known for i, _ in p.contexts):
+        return "the file's own", tuple(known[i] for i, _ in p.contexts)
     return "named in the file, without their text", ()
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #a38d4cce
 def read_predictions(
     path: str | Path,  # a prediction file of task A, B or C
     answers: bool = False,  # True: each line must have an answer
-) -> dict[str, Prediction]:  # by task id, in the file's order
-    "The predictions of a file. Raises DataError (file, line) for a line that is none, or whose task was predicted before."
-    out: dict[str, Prediction] = {}
+) -> dict[str, Prediction]:
+    "The predictions of a file, by task id. Raises DataError (file, line) for a line that is none, or repeats a task."
+    out, seen = {}, {}
     for n, obj in read_jsonl(path, nan_is_null=True):
         p = prediction_of_line(obj, path, n)
-        if p.task_id in out:
-            raise DataError(
-                f"task {p.task_id!r} was predicted before, in line {out[p.task_id].line}",
-                path,
-                n,
-                "Remove one of the two",
-            )
+        _new(seen, p.task_id, f"line {n}", "task {!r} was predicted before, in", path, n)
         if answers and p.answer is None:
-            raise DataError(
-                "the prediction has no answer",
-                path,
-                n,
-                "Wanted are predictions of task B or C: predictions, or prediction",
-            )
+            remedy = "Wanted are predictions of task B or C: predictions, or prediction"
+            raise DataError("the prediction has no answer", path, n, remedy)
         out[p.task_id] = p
     return out
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #9bf8bb71
+_C_KEYS = {"task_id": str, "Collection": str, "input": list, "contexts": list, "predictions": list}
 _REQUIRED_KEYS = {
-    "A": {"task_id": str, "Collection": str, "contexts": list},
-    "B": {"task_id": str, "input": list, "contexts": list, "predictions": list},
-    "C": {"task_id": str, "Collection": str, "input": list, "contexts": list, "predictions": list},
+    "A": {k: _C_KEYS[k] for k in ("task_id", "Collection", "contexts")},
+    "B": {k: _C_KEYS[k] for k in ("task_id", "input", "contexts", "predictions")},
+    "C": _C_KEYS,
 }
 _MAX_MEGABYTES = 20
 
 
 @dataclass(frozen=True)
 class FormatReport:
-    "What the format check found."
+    "The result of the format check."
 
     task: str  # A, B or C
     lines: int  # prediction lines read
@@ -883,12 +835,10 @@ class FormatReport:
         return not self.errors
 
     def __str__(self):
-        head = f"task {self.task}: {self.lines} predictions, " + (
-            "format valid" if self.ok else f"{len(self.errors)} errors"
-        )
-        return "\n".join(
-            [head, *(f"- {e}" for e in self.errors), *(f"- warning: {w}" for w in self.warnings)]
-        )
+        result = "format valid" if self.ok else f"{len(self.errors)} errors"
+        lines = [f"task {self.task}: {self.lines} predictions, {result}"]
+        lines += [f"- {e}" for e in self.errors] + [f"- warning: {w}" for w in self.warnings]
+        return "\n".join(lines)
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #72557d03
 def _line_errors(obj: dict, task: str) -> Iterator[str]:
@@ -898,63 +848,48 @@ def _line_errors(obj: dict, task: str) -> Iterator[str]:
             yield f"missing key {key!r}"
         elif not isinstance(obj[key], kind):
             yield f"{key!r} must be a {kind.__name__}"
-    contexts = obj.get("contexts") if isinstance(obj.get("contexts"), list) else []
+
+    def entries(key):
+        return obj[key] if isinstance(obj.get(key), list) else []
+
+    contexts = [c if isinstance(c, dict) else {} for c in entries("contexts")]
     if len(contexts) > _MAX_CONTEXTS:
         yield f"{len(contexts)} contexts, at most {_MAX_CONTEXTS}"
+    ids = [c.get("document_id") for c in contexts]
     for i, c in enumerate(contexts):
-        c = c if isinstance(c, dict) else {}
-        if _an_id(c.get("document_id")):
+        if _an_id(ids[i]):
             yield f"contexts[{i}] needs a string document_id"
         if _a_number()(c.get("score")):
             yield f"contexts[{i}] needs a numeric score"
-        if c.get("document_id") in [
-            o.get("document_id") for o in contexts[:i] if isinstance(o, dict)
-        ]:
+        if ids[i] in ids[:i]:
             yield f"contexts[{i}] repeats a document_id"
     if task == "A":
         return
     if obj.get("predictions") == []:
         yield "'predictions' is empty"
-    for i, p in enumerate(
-        obj.get("predictions") if isinstance(obj.get("predictions"), list) else []
-    ):
+    for i, p in enumerate(entries("predictions")):
         if not isinstance(p, dict) or _any_text(p.get("text")):
             yield f"predictions[{i}] needs a string text"
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #8c2015c6
-def _missing_and_extra(wanted: Counter, got: Counter) -> tuple[list[str], list[str]]:
-    "What is wrong with the ids of predictions: tasks without one, and everything else."
-    missing, extra = sorted(wanted - got), sorted(map(str, set(got) - set(wanted)))
-    twice = sorted(str(t) for t, k in got.items() if k > 1)
-    other = (
-        [f"{len(extra)} predictions for tasks that are not in the input, e.g. {extra[0]}"]
-        if extra
-        else []
-    )
-    if twice:
-        other.append(f"{len(twice)} tasks predicted more than once, e.g. {twice[0]}")
-    return [
-        f"{len(missing)} tasks of the input have no prediction, e.g. {missing[0]}"
-    ] if missing else [], other
+def _id_errors(wanted: Counter, got: Counter) -> tuple[list[str], list[str]]:
+    "Complaints about task ids: about those without a prediction, and about all others."
+    missing, extra = sorted(wanted - got), sorted(set(got) - set(wanted))
+    twice = sorted(t for t, k in got.items() if k > 1)
 
+    def complaint(ids, what):
+        return [f"{len(ids)} {what}, e.g. {ids[0]}"] if ids else []
 
-def _task_id(obj: Mapping, path: object, n: int) -> str:
-    "The id of a line of tasks. Raises DataError (file, line) if it has none."
-    checked(
-        obj,
-        _an_object({"task_id": _an_id}),
-        path,
-        n,
-        "Name the file of the tasks that were to be predicted",
-    )
-    return obj["task_id"]
+    other = complaint(extra, "predictions for tasks that are not in the input")
+    other += complaint(twice, "tasks predicted more than once")
+    return complaint(missing, "tasks of the input have no prediction"), other
 
 
 def check_format(
     task: str,  # A, B or C
     input_path: str | Path,  # the tasks that were to be predicted
     predictions_path: str | Path,
-    partial: bool = False,  # True: tasks without a prediction are a warning (a run over some of the tasks)
+    partial: bool = False,  # True: a task without a prediction is a warning (a run over some tasks)
 ) -> FormatReport:
     "The official format check. Raises DataError for a file that is not JSON lines."
     if task not in _REQUIRED_KEYS:
@@ -964,8 +899,11 @@ def check_format(
         got[str(obj.get("task_id"))] += 1
         errors += [f"line {n}: {e}" for e in _line_errors(obj, task)]
         empty += obj.get("contexts") == []
-    asked = Counter(_task_id(o, input_path, n) for n, o in read_jsonl(input_path, nan_is_null=True))
-    missing, other = _missing_and_extra(asked, got)
+    asked, has_id = Counter(), _an_object({"task_id": _an_id})
+    for n, obj in read_jsonl(input_path, nan_is_null=True):
+        _check(obj, has_id, input_path, n, "Name the file of the tasks that were to be predicted")
+        asked[obj["task_id"]] += 1
+    missing, other = _id_errors(asked, got)
     errors += [*([] if partial else missing), *other]
     if predictions_path.suffix != ".jsonl":
         errors.append("the file name must end in .jsonl")
@@ -992,26 +930,23 @@ OFFICIAL_COMMIT = "cc5b1d481b391181b89f7ced860308482e785463"  # of 13 July 2026
 
 
 @dataclass(frozen=True)
-class Kind:
+class _Kind:
     "A kind of official file."
 
     part: str  # what it belongs to: see PARTS
     path: str  # in the repository, and in the folder that is fetched
+    other: str  # where else it may lie
     sums: str  # git's names of the contents, of each domain if the path has one
-    other: tuple[str, ...] = ()  # where else it may lie
 
     def paths(self, domains: Iterable[str] | None = None) -> dict[str, str]:
         "Path in the repository -> checksum, of some domains or all."
-        places = [self.path.format(d=d) for d in DOMAINS] if "{d}" in self.path else [self.path]
-        found = dict(zip(places, self.sums.split(), strict=True))
-        if "{d}" not in self.path or not domains:
-            return found
-        wanted = [self.path.format(d=domain_of(d)) for d in domains]
-        if odd := [d for d, p in zip(domains, wanted) if p not in found]:
-            raise DataError(
-                f"no official file of domain {odd[0]!r}", remedy=f"There are {', '.join(DOMAINS)}"
-            )
-        return {p: found[p] for p in wanted}
+        each = DOMAINS if "{d}" in self.path else ("",)
+        sums = dict(zip(each, self.sums.split(), strict=True))
+        wanted = [domain_of(d) for d in domains] if domains and each == DOMAINS else each
+        if odd := [d for d in wanted if d not in sums]:
+            problem = f"no official file of domain {odd[0]!r}"
+            raise DataError(problem, remedy=f"There are {', '.join(DOMAINS)}")
+        return {self.path.format(d=d): sums[d] for d in wanted}
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #30a702f3
 PARTS = {
@@ -1021,113 +956,56 @@ PARTS = {
     "ratings": "answers that people rated",
     "more": "MTRAG-S with its scores, the published retrieval, samples of the formats",
 }
-_HUMAN, _UN, _SYNTHETIC, _SAMPLES = (
-    "mtrag-human",
-    "mtragun-human",
-    "mtrag-synthetic",
-    "scripts/evaluation/sample_data",
-)
-OFFICIAL = {
-    "corpora": Kind(
-        "corpora",
-        "corpora/passage_level/{d}.jsonl.zip",
-        """
-        ed626ec2434a99e6fd404a2bfad51bf356add185 1a97d1c8fa9bdef184edaf669680b1b5f162eb07
-        c08136668f80ef29e1968a0017fa2faa00661fab f76cf8ce044d077a7a284b8276fc1970feda7ae3""",
-        ("corpora/passage_level/{d}.jsonl",),
-    ),
-    f"{_HUMAN}/reference": Kind(
-        "tasks",
-        f"{_HUMAN}/generation_tasks/reference.jsonl",
-        "dd75376677883644b96cd99780c7d03128063bd7",
-        (f"{_HUMAN}/reference.jsonl",),
-    ),
-    f"{_UN}/reference": Kind(
-        "tasks",
-        f"{_UN}/generation_tasks/reference.jsonl",
-        "1a11c239db1662ed77de437add5bc83403fbced0",
-        (f"{_UN}/reference.jsonl",),
-    ),
-    f"{_HUMAN}/conversations": Kind(
-        "tasks",
-        f"{_HUMAN}/conversations/conversations.json",
-        "4aa44e88b756f789c2cf54fa449291f0110df3ab",
-        (f"{_HUMAN}/conversations.json",),
-    ),
-    f"{_HUMAN}/ratings": Kind(
-        "ratings",
-        f"{_HUMAN}/evaluations/reference_subset_with_human_evaluations.json",
-        "f84e9dce11d8eaae9c441b3b5c56e9689e3ce36f",
-        (f"{_HUMAN}/human_evaluations_dev.json",),
-    ),
-    f"{_HUMAN}/elser": Kind(
-        "more",
-        f"{_HUMAN}/generation_tasks/RAG.jsonl",
-        "e377d437b4a3f0ecb276bd02c696fb8fc40588e9",
-        (f"{_HUMAN}/rag_elser_top5.jsonl",),
-    ),
-    f"{_SYNTHETIC}/tasks": Kind(
-        "more",
-        f"{_SYNTHETIC}/generation_tasks/synthetic.jsonl",
-        "4ac9acc7080823cea27f4dbfca765f6a98ff7c83",
-        (f"{_SYNTHETIC}/synthetic.jsonl.gz",),
-    ),
-    f"{_SYNTHETIC}/ratings": Kind(
-        "more",
-        f"{_SYNTHETIC}/evaluations/synthetic.json",
-        "025ec745244e66540b33ba864151f7bfe555aa12",
-        (f"{_SYNTHETIC}/evaluations_synthetic.json.gz",),
-    ),
-}
+# Name, part, path in the repository, where else it may lie; below them the checksums.
+_FILES = """
+corpora corpora corpora/passage_level/{d}.jsonl.zip corpora/passage_level/{d}.jsonl
+  ed626ec2434a99e6fd404a2bfad51bf356add185 1a97d1c8fa9bdef184edaf669680b1b5f162eb07
+  c08136668f80ef29e1968a0017fa2faa00661fab f76cf8ce044d077a7a284b8276fc1970feda7ae3
+mtrag-human/reference tasks mtrag-human/generation_tasks/reference.jsonl mtrag-human/reference.jsonl
+  dd75376677883644b96cd99780c7d03128063bd7
+mtragun-human/reference tasks mtragun-human/generation_tasks/reference.jsonl mtragun-human/reference.jsonl
+  1a11c239db1662ed77de437add5bc83403fbced0
+mtrag-human/conversations tasks mtrag-human/conversations/conversations.json mtrag-human/conversations.json
+  4aa44e88b756f789c2cf54fa449291f0110df3ab
+mtrag-human/ratings ratings mtrag-human/evaluations/reference_subset_with_human_evaluations.json mtrag-human/human_evaluations_dev.json
+  f84e9dce11d8eaae9c441b3b5c56e9689e3ce36f
+mtrag-human/elser more mtrag-human/generation_tasks/RAG.jsonl mtrag-human/rag_elser_top5.jsonl
+  e377d437b4a3f0ecb276bd02c696fb8fc40588e9
+mtrag-synthetic/tasks more mtrag-synthetic/generation_tasks/synthetic.jsonl mtrag-synthetic/synthetic.jsonl.gz
+  4ac9acc7080823cea27f4dbfca765f6a98ff7c83
+mtrag-synthetic/ratings more mtrag-synthetic/evaluations/synthetic.json mtrag-synthetic/evaluations_synthetic.json.gz
+  025ec745244e66540b33ba864151f7bfe555aa12
+mtrag-human/qrels retrieval mtrag-human/retrieval_tasks/{d}/qrels/dev.tsv
+  ba21f653fc3f5c128218fee2d609a3f43e6fa6ce d5f8da65bba39af626efd5bd6d183015caa29add
+  203910aac35e7bd8736cbc572f61716b73602806 df107d48d8cc5bbe8986471b6649b20602a1e97f
+mtrag-human/lastturn retrieval mtrag-human/retrieval_tasks/{d}/{d}_lastturn.jsonl
+  9fa20ae584b41a95909a7e50c3f38ae1f61005f2 123f4723eec44b62fec3675e627d604caa97e521
+  d9f9d151d13785842a5b587d27bbbf240b7a820c 292853b7b9257aee2cc6cbe0f36c678a42b3c89c
+mtrag-human/rewrite retrieval mtrag-human/retrieval_tasks/{d}/{d}_rewrite.jsonl
+  b4ab583a3b601a0b655aeca2594c0487c46d69d0 ac1e23be70108c8f32831d3c36b08f21f1f15f95
+  a8265a609df6681f3364d26c168b3898830e984f e3f85983db08359f0066a06e45264e3656f60dca
+mtrag-human/questions retrieval mtrag-human/retrieval_tasks/{d}/{d}_questions.jsonl
+  27e8142376ac4932edf2bd2376e72e968e49d98b 780495faab263a66fbdb363cb4e6d122b65903fa
+  a7d5a9a97acfd288b2d283a559a2cbc727e97253 deb893c2b9c12f1684e776a35818b4410fc4250f
+mtragun-human/qrels retrieval mtragun-human/retrieval_tasks/qrels/{d}.tsv mtragun-human/qrels/{d}.tsv
+  c1fd32e591e2a2bc89f9dd3795e52e8278d7e0eb e1a24be1c55b20c36edf01e92eabdd43e7c7e141
+  ee5b1a4ad4bc3ecae8e3649734210c70a6798dc2 06b0b432fd4438e4b2235d5c75bd789a68530d6e
+samples/responses-10 more scripts/evaluation/sample_data/responses-10.jsonl official_sample_data/responses-10.jsonl
+  a7da6ba5a625c0785618e2b6fab3e92c562e95ab
+samples/taskac_input more scripts/evaluation/sample_data/taskac_input.jsonl official_sample_data/taskac_input.jsonl
+  76619448ae1011c39c37e14d1b2cd84fe377cde9
+samples/taskb_input more scripts/evaluation/sample_data/taskb_input.jsonl official_sample_data/taskb_input.jsonl
+  4d27f721ff9bb8b057f5b115eea8029114bc4c9b
+"""
 
-# %% ../../nbs/2_data/00_mtrag.ipynb #7f893354
-OFFICIAL |= {
-    f"{_HUMAN}/qrels": Kind(
-        "retrieval",
-        f"{_HUMAN}/retrieval_tasks/{{d}}/qrels/dev.tsv",
-        """
-        ba21f653fc3f5c128218fee2d609a3f43e6fa6ce d5f8da65bba39af626efd5bd6d183015caa29add
-        203910aac35e7bd8736cbc572f61716b73602806 df107d48d8cc5bbe8986471b6649b20602a1e97f""",
-    ),
-    f"{_HUMAN}/lastturn": Kind(
-        "retrieval",
-        f"{_HUMAN}/retrieval_tasks/{{d}}/{{d}}_lastturn.jsonl",
-        """
-        9fa20ae584b41a95909a7e50c3f38ae1f61005f2 123f4723eec44b62fec3675e627d604caa97e521
-        d9f9d151d13785842a5b587d27bbbf240b7a820c 292853b7b9257aee2cc6cbe0f36c678a42b3c89c""",
-    ),
-    f"{_HUMAN}/rewrite": Kind(
-        "retrieval",
-        f"{_HUMAN}/retrieval_tasks/{{d}}/{{d}}_rewrite.jsonl",
-        """
-        b4ab583a3b601a0b655aeca2594c0487c46d69d0 ac1e23be70108c8f32831d3c36b08f21f1f15f95
-        a8265a609df6681f3364d26c168b3898830e984f e3f85983db08359f0066a06e45264e3656f60dca""",
-    ),
-    f"{_HUMAN}/questions": Kind(
-        "retrieval",
-        f"{_HUMAN}/retrieval_tasks/{{d}}/{{d}}_questions.jsonl",
-        """
-        27e8142376ac4932edf2bd2376e72e968e49d98b 780495faab263a66fbdb363cb4e6d122b65903fa
-        a7d5a9a97acfd288b2d283a559a2cbc727e97253 deb893c2b9c12f1684e776a35818b4410fc4250f""",
-    ),
-    f"{_UN}/qrels": Kind(
-        "retrieval",
-        f"{_UN}/retrieval_tasks/qrels/{{d}}.tsv",
-        """
-        c1fd32e591e2a2bc89f9dd3795e52e8278d7e0eb e1a24be1c55b20c36edf01e92eabdd43e7c7e141
-        ee5b1a4ad4bc3ecae8e3649734210c70a6798dc2 06b0b432fd4438e4b2235d5c75bd789a68530d6e""",
-        (f"{_UN}/qrels/{{d}}.tsv",),
-    ),
-} | {
-    f"samples/{name}": Kind(
-        "more", f"{_SAMPLES}/{name}.jsonl", sum_, (f"official_sample_data/{name}.jsonl",)
-    )
-    for name, sum_ in (
-        ("responses-10", "a7da6ba5a625c0785618e2b6fab3e92c562e95ab"),
-        ("taskac_input", "76619448ae1011c39c37e14d1b2cd84fe377cde9"),
-        ("taskb_input", "4d27f721ff9bb8b057f5b115eea8029114bc4c9b"),
-    )
-}
+
+def _kinds(text: str) -> dict[str, _Kind]:
+    "Name -> kind, from a table like `_FILES`."
+    entries = re.findall(r"^(\S+) (\S+) (\S+) ?(\S*)\n((?:  .*\n)+)", text, re.M)
+    return {name: _Kind(*kind, sums.strip()) for name, *kind, sums in entries}
+
+
+OFFICIAL = _kinds(_FILES)
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #6f9a59f2
 FETCHED = Path("data/official")
@@ -1135,37 +1013,35 @@ FETCHED = Path("data/official")
 
 def official_dir(
     needed_for: str = "",  # what nobody can do without it
-    having: str = "",  # a path that has to be in it: of what others published beside the benchmark, and is not fetched
+    having: str = "",  # a path that has to be in it, of files that are not fetched
 ) -> Path | None:
     "The folder of official files: $MTRAG_DATA, or data/official; None if neither is there. Raises DataError if it is needed."
     named = os.environ.get("MTRAG_DATA")
-    found = Path(named) if named else FETCHED if FETCHED.is_dir() else None
-    if found and (not having or (found / having).exists()):
-        return found
+    folder = Path(named) if named else FETCHED if FETCHED.is_dir() else None
+    if folder and (not having or (folder / having).exists()):
+        return folder
     if not needed_for:
         return None
-    if found:
-        raise DataError(f"{having} is needed for {needed_for}, and is not there", found)
-    raise DataError(
-        f"the official files are needed for {needed_for}, and MTRAG_DATA is not set",
-        remedy="Get them with `mtrag fetch data`, or set MTRAG_DATA to the folder that has them",
-    )
+    if folder:
+        raise DataError(f"{having} is needed for {needed_for}, and is not there", folder)
+    problem = f"the official files are needed for {needed_for}, and MTRAG_DATA is not set"
+    remedy = "Get them with `mtrag fetch data`, or set MTRAG_DATA to the folder that has them"
+    raise DataError(problem, remedy=remedy)
 
 
-def _kind(name: str) -> Kind:
+def _kind(name: str) -> _Kind:
     "A kind by its name. Raises DataError for one that is not known."
     if name in OFFICIAL:
         return OFFICIAL[name]
-    raise DataError(
-        f"unknown kind of official file {name!r}", remedy=f"Known are {', '.join(sorted(OFFICIAL))}"
-    )
+    problem = f"unknown kind of official file {name!r}"
+    raise DataError(problem, remedy=f"Known are {', '.join(sorted(OFFICIAL))}")
 
 
-def _lies(root: Path, kind: Kind, path: str) -> Path | None:
+def _lies(root: Path, kind: _Kind, path: str) -> Path | None:
     "Where a file of the repository lies in a folder."
     domain = next((d for d in DOMAINS if kind.path.format(d=d) == path), "")
-    places = [root / path, *(root / other.format(d=domain) for other in kind.other)]
-    return next((p for p in places if p.exists()), None)
+    places = [path, *([kind.other.format(d=domain)] if kind.other else [])]
+    return next((root / p for p in places if (root / p).exists()), None)
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #c3aac240
 def files_there(root: str | Path, name: str) -> list[Path]:
@@ -1174,15 +1050,13 @@ def files_there(root: str | Path, name: str) -> list[Path]:
     return [place for path in kind.paths() if (place := _lies(Path(root), kind, path))]
 
 
-def human_rewrites(
-    files: Iterable[str | Path] = (),
-) -> dict[str, str]:  # (): the benchmark's, where they were fetched, and the sample's
-    "Task id -> the question as people rewrote it."
-    root = official_dir()
-    there = list(files) or [
-        *(files_there(root, "mtrag-human/rewrite") if root else ()),
-        *sorted(sample_dir().glob("retrieval_tasks/*/*_rewrite.jsonl")),
-    ]
+def human_rewrites(files: Iterable[str | Path] = ()) -> dict[str, str]:
+    "Task id -> the question as people rewrote it; without `files` of the benchmark, where it was fetched, and of the sample."
+    there = list(files)
+    if not there:
+        root = official_dir()
+        there = files_there(root, "mtrag-human/rewrite") if root else []
+        there += sorted(sample_dir().glob("retrieval_tasks/*/*_rewrite.jsonl"))
     return {i: q for p in there for i, q in read_queries(p).items()}
 
 
@@ -1193,183 +1067,147 @@ def official_files(
 ) -> list[Path]:
     "The files of a kind, in the order of the domains. Raises DataError if one is not there."
     kind, root = _kind(name), Path(root or official_dir(name))
-    found = {path: _lies(root, kind, path) for path in kind.paths(domains)}
-    if missing := next((p for p, place in found.items() if place is None), None):
-        raise DataError(
-            "this official file is not there",
-            root / missing,
-            remedy="Get it with `mtrag fetch data" + (" --all`" if kind.part == "more" else "`"),
-        )
-    return list(found.values())
+    places = {path: _lies(root, kind, path) for path in kind.paths(domains)}
+    if missing := next((p for p, place in places.items() if place is None), None):
+        remedy = "Get it with `mtrag fetch data" + (" --all`" if kind.part == "more" else "`")
+        raise DataError("this official file is not there", root / missing, remedy=remedy)
+    return list(places.values())
 
 
-def official_file(
-    root: str | Path | None, name: str, domain: str = ""
-) -> Path:  # see official_files
-    "The file of a kind. Raises DataError if it is not there, or if there is one for each domain and none is named."
+def official_file(root: str | Path | None, name: str, domain: str = "") -> Path:
+    "The file of a kind, as `official_files`. Raises DataError also if there is one for each domain and none is named."
     if "{d}" in _kind(name).path and not domain:
         raise DataError(f"{name} has a file for each domain", remedy="Name the domain")
     return official_files(root, name, [domain] if domain else None)[0]
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #8bffe23d
-def _wanted_files(
+def _missing_files(
     root: Path, parts: Iterable[str], domains: Iterable[str] | None
 ) -> dict[str, str]:
     "Path -> checksum of the files of some parts that are not there. Raises DataError for an unknown part."
     parts, domains = list(parts), list(domains or ())
     if odd := [p for p in parts if p not in PARTS]:
         raise DataError(f"unknown part {odd[0]!r}", remedy=f"Known are {', '.join(PARTS)}")
-    kinds = [k for k in OFFICIAL.values() if k.part in parts]
     return {
-        p: s
-        for k in kinds
-        for p, s in k.paths(domains if k.part == "corpora" else None).items()
-        if _lies(root, k, p) is None
+        path: sum_
+        for kind in OFFICIAL.values()
+        if kind.part in parts
+        for path, sum_ in kind.paths(domains if kind.part == "corpora" else None).items()
+        if _lies(root, kind, path) is None
     }
 
 
-def _told(path: str, url: str, e: Exception) -> DataError:
+def _refused(path: str, url: str, e: Exception) -> DataError:
     "The error of a file that the repository does not give out, or of a network that is not there."
     status = getattr(getattr(e, "response", None), "status_code", None)
     if status == 404:
-        return DataError(
-            "this repository does not have it at this commit",
-            url,
-            remedy="Name another commit or address",
-        )
+        problem = "this repository does not have it at this commit"
+        return DataError(problem, url, remedy="Name another commit or address")
     what = f"the server says {status}" if status else f"{type(e).__name__}: {e}"
-    return DataError(
-        f"could not be fetched ({what})",
-        url,
-        remedy=f"Check the network, or put the file by hand where `{path}` belongs; "
-        "the sample needs neither",
-    )
+    by_hand = f"put the file by hand where `{path}` belongs; the sample needs neither"
+    problem = f"could not be fetched ({what})"
+    return DataError(problem, url, remedy=f"Check the network, or {by_hand}")
 
 
 def _sizes(base: str, paths: Iterable[str]) -> dict[str, int | None]:
     "Bytes of each file, as the server says; None where it does not. Raises DataError."
     import httpx
 
-    with httpx.Client(
-        follow_redirects=True, timeout=30, headers={"Accept-Encoding": "identity"}
-    ) as client:
-
-        def size(path: str) -> int | None:
+    sizes = {}
+    how = {"follow_redirects": True, "timeout": 30, "headers": {"Accept-Encoding": "identity"}}
+    with httpx.Client(**how) as client:
+        for path in paths:
             try:
-                said = (
-                    client.head(f"{base}/{path}")
-                    .raise_for_status()
-                    .headers.get("content-length", "")
-                )
+                reply = client.head(f"{base}/{path}").raise_for_status()
             except httpx.HTTPError as e:
-                raise _told(path, f"{base}/{path}", e) from None
-            return int(said) if said.isdecimal() else None
-
-        return {path: size(path) for path in paths}
+                raise _refused(path, f"{base}/{path}", e) from None
+            length = reply.headers.get("content-length", "")
+            sizes[path] = int(length) if length.isdecimal() else None
+    return sizes
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #b60060fd
 def fetch_data(
-    folder: str
-    | Path
-    | None = None,  # default: see official_dir, and data/official if there is none
+    folder: str | Path | None = None,  # None: see official_dir, and data/official if there is none
     parts: Iterable[str] = ("corpora", "tasks", "retrieval", "ratings"),  # of PARTS
     domains: Iterable[str] | None = None,  # corpora of these only
     commit: str = OFFICIAL_COMMIT,  # another one has files of which no checksum is known
     url: str = OFFICIAL_URL,
     pause: float = 1.0,  # seconds before an attempt that follows one which brought nothing
-    seen: Callable[[str, int, int], object] = lambda path, came, of: (
-        None
-    ),  # called as bytes come: of a file, so many, of so many in all
-) -> list[Path]:  # the files that were fetched; none if all were there
-    "Fetch the official files that are not there yet; broken off, it goes on where it stopped. Raises DataError."
+    # Called as bytes come: of a file, so many, of so many in all.
+    seen: Callable[[str, int, int], object] = lambda path, came, of: None,
+) -> list[Path]:
+    "Fetch the official files that are not there yet, and return them; broken off, it goes on where it stopped. Raises DataError."
     import httpx
 
     root = Path(folder or official_dir() or FETCHED)
-    missing, base = _wanted_files(root, parts, domains), f"{url}/{commit}"
+    missing, base = _missing_files(root, parts, domains), f"{url}/{commit}"
     sizes = _sizes(base, missing)
     total = sum(n or 0 for n in sizes.values())
     if missing:
         need_room(root, total, f"{len(missing)} official files")
     for path, sum_ in missing.items():
-        sum_ = sum_ if commit == OFFICIAL_COMMIT else ""
+        how = {"size": sizes[path], "sum_": sum_ if commit == OFFICIAL_COMMIT else ""}
+        how |= {"pause": pause, "seen": lambda n: seen(path, n, total)}
         try:
-            download(
-                f"{base}/{path}",
-                root / path,
-                sizes[path],
-                sum_,
-                pause=pause,
-                seen=lambda n, path=path: seen(path, n, total),
-            )
+            download(f"{base}/{path}", root / path, **how)
         except httpx.HTTPError as e:
-            raise _told(path, f"{base}/{path}", e) from None
+            raise _refused(path, f"{base}/{path}", e) from None
         _write_down(root, path, commit)
     return [root / path for path in missing]
 
 
 def _write_down(root: Path, path: str, commit: str) -> None:
-    "Note in fetched.json what came."
+    "Note in fetched.json what was fetched."
     notes = read_json(root / "fetched.json") if (root / "fetched.json").exists() else {}
-    entry = {
-        "commit": commit,
-        "bytes": (root / path).stat().st_size,
-        "git": checksum(root / path, "0" * 40),
-    }
+    file = root / path
+    entry = {"commit": commit, "bytes": file.stat().st_size, "git": checksum(file, "0" * 40)}
     write_json(root / "fetched.json", notes | {path: entry})
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #ae129e0a
+_RATED = ("faithfulness", "appropriateness", "naturalness", "completeness")
+
+
 @dataclass(frozen=True)
 class RatedAnswer:
-    "An answer with what people and official scorers said of it."
+    "An answer, with people's ratings and official scores."
 
     task: Task  # its contexts are the passages that the answer was made from
     gold: Gold
     system: str  # whose answer; "reference" is the benchmark's own
     answer: str
-    ratings: dict[
-        str, tuple[float, ...]
-    ]  # faithfulness, appropriateness, naturalness, completeness: 1 to 4, one a person
-    official: dict[
-        str, float
-    ]  # RougeL, Bert-Rec, Bert-KPrec, rb_agg, rb_llm, rl_f, conditional_idk
-
-
-_RATED = ("faithfulness", "appropriateness", "naturalness", "completeness")
+    ratings: dict[str, tuple[float, ...]]  # of each of `_RATED`: 1 to 4, one a person
+    # RougeL, Bert-Rec, Bert-KPrec, rb_agg, rb_llm, rl_f, conditional_idk
+    official: dict[str, float]
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #7b228407
-def _a_value(least: float, most: float) -> Rule:
+def _values(least: float, most: float) -> _Rule:
     "Who or what -> a value, at least one: numbers between two, as such or as text."
+    number = _a_number(least, most)
+
+    def value(x):
+        try:
+            return number(float(x) if isinstance(x, str) else x)
+        except ValueError:
+            return number(x)
 
     def rule(x):
         if not isinstance(x, dict) or not x:
             return "", "has no values"
-        for who, said in x.items():
-            if wrong := _an_object({"value": lambda v: _a_number(least, most)(_as_number(v))})(
-                said
-            ):
-                return f".{who}{wrong[0]}", wrong[1]
+        return _an_object(dict.fromkeys(x, _an_object({"value": value})))(x)
 
     return rule
 
 
-def _as_number(v: object) -> object:
-    "A number that is written as text as a number, anything else as it is."
-    try:
-        return float(v) if isinstance(v, str) else v
-    except ValueError:
-        return v
-
-
-def annotated(x: object) -> Fault | None:
-    "What was said of an answer."
+def _annotations(x: object) -> _Fault | None:
+    "People's ratings and official scores of an answer."
     if not isinstance(x, dict):
         return "", "is no object"
-    rules = {k: _a_value(1, 4) if k in _RATED else _a_value(-2, 2) for k in x if k != "win-rate"}
+    rules = {k: _values(1, 4) if k in _RATED else _values(-2, 2) for k in x if k != "win-rate"}
     return _an_object(rules)(x)
 
 
 def _ratings(annotations: Mapping[str, Mapping]) -> dict[str, tuple[float, ...]]:
-    "What each person said, by what was asked."
+    "The people's ratings, by what was asked."
     return {
         k: tuple(float(m["value"]) for m in annotations[k].values())
         for k in _RATED
@@ -1379,96 +1217,72 @@ def _ratings(annotations: Mapping[str, Mapping]) -> dict[str, tuple[float, ...]]
 
 def _official(annotations: Mapping[str, Mapping]) -> dict[str, float]:
     "The scores that came with an answer."
-    return {
-        k: float(next(iter(v.values()))["value"])
-        for k, v in annotations.items()
-        if k not in (*_RATED, "win-rate")
-    }
+    scores = {k: v for k, v in annotations.items() if k not in (*_RATED, "win-rate")}
+    return {k: float(next(iter(v.values()))["value"]) for k, v in scores.items()}
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #6379a8a6
+_DOCUMENT = _an_object({"document_id": _an_id, "text": _some_text})
 _RATED_TASK = _an_object(
     {
         "task_id": _an_id,
         "input": _a_talk,
-        "contexts": many(_an_object({"document_id": _an_id}), distinct="document_id"),
-        "targets": many(_an_object({"text": _some_text})),
+        "contexts": _many(_an_object({"document_id": _an_id}), distinct="document_id"),
+        "targets": _TEXTS,
         "Collection": _any_text,
     },
     {"Turn": _a_turn_number},
 )
 _EVALUATION = _an_object(
-    {"task_id": _an_id, "model_id": _an_id, "model_response": _any_text, "annotations": annotated}
+    {
+        "task_id": _an_id,
+        "model_id": _an_id,
+        "model_response": _any_text,
+        "annotations": _annotations,
+    }
 )
-_RATING_PARTS = {
-    "documents": _an_object({"document_id": _an_id, "text": _some_text}),
-    "tasks": _RATED_TASK,
-    "evaluations": _EVALUATION,
+_RATING_PARTS = {  # part of the file -> the rule of its entries, and the keys of their id
+    "documents": (_DOCUMENT, ("document_id",)),
+    "tasks": (_RATED_TASK, ("task_id",)),
+    "evaluations": (_EVALUATION, ("task_id", "model_id")),
 }
 _REMEDY = "Wanted is InspectorRAGet's format, as in mtrag-human/evaluations"
 
 
-def _parts(data: Mapping, path: Path) -> tuple[dict, dict, dict]:
-    "Texts by document, tasks by id, evaluations by task and model. Raises DataError for anything else, and for an id that came before."
-    for part, rule in _RATING_PARTS.items():
-        checked(data, _an_object({part: many(rule, most=10**6)}), path, None, _REMEDY)
+def _parts(data: Mapping, path: Path) -> list[dict[tuple, dict]]:
+    "Documents, tasks and evaluations, by the ids in them. Raises DataError for anything else, and for an id that repeats."
+    parts = []
+    for part, (rule, keys) in _RATING_PARTS.items():
+        _check(data, _an_object({part: _many(rule, most=10**6)}), path, None, _REMEDY)
+        parts.append({tuple(x[k] for k in keys): x for x in data[part]})
     for i, t in enumerate(data["tasks"]):
-        checked(t, _LABELLED, path, None, f"That is task {i} of the file, counted from 0")
-    ids = {
-        "documents": lambda d: d["document_id"],
-        "tasks": lambda t: t["task_id"],
-        "evaluations": lambda e: (e["task_id"], e["model_id"]),
-    }
-    found = {part: {ids[part](x): x for x in data[part]} for part in _RATING_PARTS}
-    for part, by_id in found.items():
+        _check(t, _LABELLED, path, None, f"That is task {i} of the file, counted from 0")
+    for part, by_id in zip(_RATING_PARTS, parts):
         if len(by_id) < len(data[part]):
             raise DataError(f"{part} holds an id twice", path, remedy="Remove one of the two")
-    return (
-        {i: d["text"] for i, d in found["documents"].items()},
-        found["tasks"],
-        found["evaluations"],
-    )
+    return parts
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #e132437e
 def _rated(
     path: Path,  # for messages
     evaluation: Mapping,
     line: Mapping,  # of its task
-    texts: Mapping[str, str],  # document id -> text
+    documents: Mapping[tuple[str], Mapping],  # by id
 ) -> RatedAnswer:
     "One evaluation, with its task."
-    tid, turns, domain = (
-        evaluation["task_id"],
-        _turns_of_line(line),
-        domain_of_line(line, path, None),
-    )
-    if lost := [c["document_id"] for c in line["contexts"] if c["document_id"] not in texts]:
-        raise DataError(
-            f"task {tid!r} names the document {lost[0]!r}, which the file does not hold",
-            path,
-            remedy=_REMEDY,
-        )
-    shown = tuple(
-        Passage(c["document_id"], texts[c["document_id"]], domain=domain) for c in line["contexts"]
-    )
+    tid, turns, domain = line["task_id"], _turns_of_line(line), domain_of_line(line, path, None)
+    ids = [c["document_id"] for c in line["contexts"]]
+    if lost := [i for i in ids if (i,) not in documents]:
+        problem = f"task {tid!r} names the document {lost[0]!r}, which the file does not hold"
+        raise DataError(problem, path, remedy=_REMEDY)
+    shown = tuple(Passage(i, documents[(i,)]["text"], domain=domain) for i in ids)
     turn = int(line["Turn"]) if "Turn" in line else sum(t.speaker == "user" for t in turns)
-    task = Task(
-        tid, tid.split("<")[0], turn, domain, turns[-1].text, turns[:-1], line["Collection"], shown
-    )
-    gold = Gold(
-        tid,
-        _first_label(line.get("Answerability")),
-        tuple(t["text"] for t in line["targets"]),
-        shown,
-    )
-    said = evaluation["annotations"]
-    return RatedAnswer(
-        task,
-        gold,
-        evaluation["model_id"],
-        evaluation["model_response"],
-        _ratings(said),
-        _official(said),
-    )
+    conversation, question = tid.split("<")[0], turns[-1].text
+    task = Task(tid, conversation, turn, domain, question, turns[:-1], line["Collection"], shown)
+    targets = tuple(t["text"] for t in line["targets"])
+    gold = Gold(tid, _first_label(line.get("Answerability")), targets, shown)
+    marks = evaluation["annotations"]
+    answer = (evaluation["model_id"], evaluation["model_response"])
+    return RatedAnswer(task, gold, *answer, _ratings(marks), _official(marks))
 
 
 def read_ratings(
@@ -1476,11 +1290,8 @@ def read_ratings(
 ) -> list[RatedAnswer]:
     "The answers of an InspectorRAGet file. Raises DataError if it is not one."
     path = Path(path)
-    texts, lines, evaluations = _parts(read_json(path), path)
-    if lost := [t for t, _ in evaluations if t not in lines]:
-        raise DataError(
-            f"an answer is of the task {lost[0]!r}, which the file does not hold",
-            path,
-            remedy=_REMEDY,
-        )
-    return [_rated(path, e, lines[t], texts) for (t, _), e in evaluations.items()]
+    documents, tasks, evaluations = _parts(read_json(path), path)
+    if lost := [t for t, _ in evaluations if (t,) not in tasks]:
+        problem = f"an answer is of the task {lost[0]!r}, which the file does not hold"
+        raise DataError(problem, path, remedy=_REMEDY)
+    return [_rated(path, e, tasks[(t,)], documents) for (t, _), e in evaluations.items()]

@@ -262,6 +262,11 @@ def system_of_run(run: Run) -> System:
         raise SettingsError(
             f"{run.name} was made by {run.system}, an oracle: its turns are not computed anew without its gold"
         )
+    if "imported" in run.manifest:
+        raise SettingsError(
+            f"{run.name} was imported from {run.manifest['imported']['file']}: the system is not here, "
+            "and no turn of it can be computed anew. Import another run of it and compare the two"
+        )
     return system_named(run.system)
 
 # %% ../../nbs/6_runs/01_forks.ipynb #710c7c7d

@@ -42,8 +42,7 @@ from ..core.types import DataError, RunMismatch, SettingsError, Task, Turn, dige
 from ..data.mtrag import prediction_line
 from ..models.calls import Models, Work
 from ..search.index import Manifest, open_index
-from ..search.library import document_chunks
-from ..search.retrieve import GivenPassages, Retriever
+from ..search.retrieve import GivenPassages, RetrieverLike, open_retriever
 from ..search.web import Web, web_named
 from ..systems.stages import Toolbox
 from ..systems.system import System, take_turn
@@ -236,8 +235,12 @@ def chunks_of(
     index: str | Path,  # its folder
     settings: Settings,
 ) -> ChunkSettings:
-    "How an index has to be cut to go with some settings: one of documents is cut at their sections."
-    return document_chunks(settings.chunks) if Manifest.load(index).titles else settings.chunks
+    "How an index has to be cut to go with some settings: the parents of one of documents are what its manifest says."
+    manifest = Manifest.load(index)
+    if not manifest.titles:
+        return settings.chunks
+    parents = {k: getattr(manifest.chunks, k) for k in ("parent_size", "parent_overlap", "flat")}
+    return replace(settings.chunks, **parents)
 
 
 def load_toolbox(
@@ -269,7 +272,7 @@ def load_toolbox(
             "setting rag needs an index: build one with `mtrag ingest`, and name its folder"
         )
     opened = open_index(index, models.embedder, chunks_of(index, settings), settings.qdrant_url)
-    retriever = Retriever(opened, models.embedder, models.reranker, settings.retrieval)
+    retriever = open_retriever(opened, models.embedder, models.reranker, settings.retrieval)
     return Toolbox(settings, models.chat, models.embedder, retriever)
 
 
@@ -300,14 +303,10 @@ def open_web(
 ) -> Web | None:
     "What a run may search beside its own documents. An index that stands for the web is searched as the settings say, in all its domains."
 
-    def corpus(folder: Path) -> Retriever:
+    def corpus(folder: Path) -> RetrieverLike:
         index = open_index(folder, models.embedder, chunks_of(folder, settings))
-        return Retriever(
-            index,
-            models.embedder,
-            models.reranker,
-            replace(settings.retrieval, domain_filter=False),
-        )
+        everywhere = replace(settings.retrieval, domain_filter=False)
+        return open_retriever(index, models.embedder, models.reranker, everywhere)
 
     return web_named(name, corpus)
 

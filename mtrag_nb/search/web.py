@@ -10,10 +10,10 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from html.parser import HTMLParser
 from pathlib import Path
-from typing import TYPE_CHECKING, TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol
 from urllib.parse import quote, urlsplit
-
 
 from ..core.files import JsonlLog, parse_json, read_jsonl
 from ..core.record import WEB, Found, Retrieved, is_web
@@ -28,7 +28,6 @@ from mtrag_nb.core.types import (
     redacted,
     structured,
 )
-from ..data.documents import clean, html_content
 
 if TYPE_CHECKING:
     import httpx
@@ -36,8 +35,8 @@ if TYPE_CHECKING:
     from mtrag_nb.search.retrieve import RetrieverLike
 
 # %% auto #0
-__all__ = ['SECONDS', 'KINDS', 'WebResult', 'WebSource', 'CorpusSource', 'SearxSource', 'Searched', 'Web', 'WebSearched',
-           'web_step', 'web_named']
+__all__ = ['INVISIBLE', 'SECONDS', 'KINDS', 'WebResult', 'WebSource', 'clean', 'closed', 'ShownText', 'shown_text',
+           'CorpusSource', 'SearxSource', 'Searched', 'Web', 'WebSearched', 'web_step', 'web_named']
 
 # %% ../../nbs/4_search/03_web.ipynb #f6c6a6e7
 _MOST_CHARS = 2000  # of a result's text
@@ -60,10 +59,90 @@ class WebSource(Protocol):
 
     def search(self, query: str, k: int) -> list[WebResult]: ...
 
+# %% ../../nbs/4_search/03_web.ipynb #61243939
+_SMUGGLED = "\u202a-\u202e\u2066-\u2069\U000e0000-\U000e01ef"  # orders of direction, tag characters, rare variation selectors
+INVISIBLE = re.compile(f"[{_SMUGGLED}]")
+_UNSEEN = re.compile(f"[\x00-\x08\x0b\x0e-\x1f\x7f\u200b\ufeff\ud800-\udfff{_SMUGGLED}]")
+_LEFT_OUT = frozenset(
+    "script style noscript template svg math iframe object canvas audio video select datalist button "
+    "textarea nav".split()
+)
+_VOID = frozenset("area base br col embed hr img input link meta source track wbr".split())
+_INLINE = frozenset("a abbr b cite code em font i mark q s small span strong sub sup u wbr".split())
+_HIDING = re.compile(
+    r"display:none|visibility:hidden|font-size:0(px|pt|em|rem|%)?(;|$)|opacity:0(\.0*)?(;|$)"
+)
+
+
+def clean(text: str) -> str:
+    "A text without characters that nobody can see; line ends are newlines."
+    return _UNSEEN.sub("", text.replace("\r\n", "\n").replace("\r", "\n").replace("\f", "\n"))
+
+
+def closed(markup: str) -> str:
+    "A page in which every `<` opens something that ends: html.parser looks through the rest of the page for each end."
+    before, end, rest = markup.replace("<![", "<!").rpartition("-->")
+    before, end, rest = (before + end + rest.replace("<!--", "&lt;!--")).rpartition(">")
+    return before + end + rest.replace("<", "&lt;")
+
+
+def _hides(attrs: Mapping) -> bool:
+    "Whether an element with these attributes is not shown."
+    style = (attrs.get("style") or "").replace(" ", "").lower()
+    return "hidden" in attrs or attrs.get("aria-hidden") == "true" or bool(_HIDING.search(style))
+
+# %% ../../nbs/4_search/03_web.ipynb #d9d737f0
+class ShownText(HTMLParser):
+    "Collects the text of a page that a browser would show. Subclasses give it form by `begin`, `end` and `text`."
+
+    def __init__(self):
+        super().__init__(convert_charrefs=True)
+        self.parts: list[str] = []
+        self.hidden, self._depth = "", 0  # the hidden element that is open, and how often its name
+
+    def handle_starttag(self, tag, attrs):
+        if self.hidden == tag == "p":
+            self.hidden = ""  # a paragraph ends where the next begins
+        if self.hidden:
+            self._depth += tag == self.hidden
+        elif (tag in _LEFT_OUT or _hides(dict(attrs))) and tag not in _VOID:
+            self.hidden, self._depth = tag, 1
+        else:
+            self.begin(tag, dict(attrs))
+
+    def handle_endtag(self, tag):
+        if not self.hidden:
+            self.end(tag)
+            return
+        self._depth -= tag == self.hidden
+        if not self._depth:
+            self.hidden = ""
+
+    def handle_data(self, data):
+        if not self.hidden:
+            self.text(data)
+
+    def begin(self, tag: str, attrs: dict) -> None:
+        self.parts += [] if tag in _INLINE else [" "]
+
+    def end(self, tag: str) -> None:
+        self.parts += [] if tag in _INLINE else [" "]
+
+    def text(self, data: str) -> None:
+        self.parts.append(data)
+
+
+def shown_text(markup: str) -> str:
+    "The text of a page as a browser would show it."
+    page = ShownText()
+    page.feed(closed(markup))
+    page.close()
+    return clean("".join(page.parts))
+
 # %% ../../nbs/4_search/03_web.ipynb #58441a26
 def _tame(text: str, chars: int = _MOST_CHARS) -> str:
     "A stranger's text as plain text: no markup, no chat marks, on one line, clipped."
-    return clipped(unmarked(clean(html_content(unmarked(text[: 5 * chars])).text)), chars)
+    return clipped(unmarked(shown_text(unmarked(text[: 5 * chars]))), chars)
 
 
 def _web_result(url: object, title: object, text: object) -> WebResult | None:  # None: it is none

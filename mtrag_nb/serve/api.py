@@ -18,7 +18,7 @@ from concurrent.futures import CancelledError
 from contextlib import asynccontextmanager, contextmanager, suppress
 
 import uvicorn
-from fastapi import FastAPI, File, Form, Header, Request, UploadFile
+from fastapi import FastAPI, File, Form, Header, Request, Response, UploadFile
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -27,9 +27,9 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from .. import __version__
 from ..core.files import disk_full
-from ..core.html import document, esc, page
+from ..core.html import document, page, render
 from ..core.types import MTRAGError, Turn, digest
-from .guard import COOKIE, TOKEN_PATH, Guard, Rules, hosts_of, same, token_of
+from .guard import COOKIE, TOKEN_PATH, Guard, Rules, error, hosts_of, same, token_of
 from .reply import as_markdown
 from mtrag_nb.serve.service import (
     STOPPING,
@@ -49,8 +49,8 @@ from mtrag_nb.serve.service import (
 from ..systems.registry import system_named
 
 # %% auto #0
-__all__ = ['Query', 'Label', 'Token', 'Message', 'Chat', 'Citation', 'Reply', 'Held', 'Uploaded', 'error', 'progress', 'chain',
-           'chunks', 'known', 'make_app', 'rules_of', 'server_of', 'serving']
+__all__ = ['Events', 'Query', 'Label', 'Token', 'Message', 'Chat', 'Citation', 'Reply', 'Held', 'Uploaded', 'progress', 'chain',
+           'known', 'make_app', 'rules_of', 'server_of', 'serving']
 
 # %% ../../nbs/serve/04_api.ipynb #80487079
 class _Sent(BaseModel):
@@ -58,12 +58,23 @@ class _Sent(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def whole_characters(cls, sent: object) -> object:
+    def whole_characters(cls, value: object) -> object:
         try:
-            json.dumps(sent, ensure_ascii=False, default=str).encode()
+            json.dumps(value, ensure_ascii=False, default=str).encode()
         except UnicodeEncodeError:
             raise ValueError("half a character (a lone surrogate) stands in it") from None
-        return sent
+        return value
+
+
+_HELP = {
+    "conversation_id": "of a conversation to go on with; empty: a new one",
+    "collection": "search only here; empty: everywhere",
+    "top_k": "passages to answer from; 0: as the system has it",
+    "system": "one of /v1/models; empty: the service's own",
+    "stream": "true: server-sent events `step`, `writing`, and at last `reply` or `error`",
+    "user": "who asks, where several people share an address and a token: their chats are told apart by it",
+    "metadata": "`conversation_id`: the conversation to go on with, as the reply's `mtrag` names it",
+}
 
 
 class Query(_Sent):
@@ -71,16 +82,11 @@ class Query(_Sent):
 
     model_config = ConfigDict(extra="forbid")
     question: str
-    conversation_id: str = Field(
-        "", description="of a conversation to go on with; empty: a new one"
-    )
-    collection: str = Field("", description="search only here; empty: everywhere")
-    top_k: int = Field(0, ge=0, description="passages to answer from; 0: as the system has it")
-    system: str = Field("", description="one of /v1/models; empty: the service's own")
-    stream: bool = Field(
-        False,
-        description="true: server-sent events `step`, `writing`, and at last `reply` or `error`",
-    )
+    conversation_id: str = Field("", description=_HELP["conversation_id"])
+    collection: str = Field("", description=_HELP["collection"])
+    top_k: int = Field(0, ge=0, description=_HELP["top_k"])
+    system: str = Field("", description=_HELP["system"])
+    stream: bool = Field(False, description=_HELP["stream"])
 
 
 class Label(_Sent):
@@ -114,16 +120,15 @@ class Chat(_Sent):
     stream: bool = False
     stream_options: dict | None = None
     n: int | None = None
-    user: str = Field(
-        "",
-        description="who asks, where several people share an address and a token: their chats are told apart by it",
-    )
-    metadata: dict = Field(
-        {},
-        description="`conversation_id`: the conversation to go on with, as the reply's `mtrag` names it",
-    )
+    user: str = Field("", description=_HELP["user"])
+    metadata: dict = Field({}, description=_HELP["metadata"])
 
 # %% ../../nbs/serve/04_api.ipynb #01211ee9
+_MARKS = "start and end of the sentences in it that claims rest on"
+_CONFIDENCE = "null where the system has none that was held against people's ratings"
+_LICENCE = "what the confidence was held against, or why there is none"
+
+
 class Citation(BaseModel):
     "A passage that an answer cites."
 
@@ -133,9 +138,7 @@ class Citation(BaseModel):
     page: int | None
     passage: str = Field(description="its id")
     text: str
-    marks: list[list[int]] = Field(
-        description="start and end of the sentences in it that claims rest on"
-    )
+    marks: list[list[int]] = Field(description=_MARKS)
 
 
 class Reply(BaseModel):
@@ -147,10 +150,8 @@ class Reply(BaseModel):
     reason: str = Field(description="of a refusal, by name")
     citations: list[Citation]
     unsupported: list[str] = Field(description="sentences of the answer that rest on no passage")
-    confidence: float | None = Field(
-        description="null where the system has none that was held against people's ratings"
-    )
-    licence: str = Field(description="what the confidence was held against, or why there is none")
+    confidence: float | None = Field(description=_CONFIDENCE)
+    licence: str = Field(description=_LICENCE)
     grades: list[dict]
     seconds: float
     tokens: dict
@@ -180,61 +181,36 @@ class Uploaded(Held):
     status: str = Field(description="added, replaced or unchanged")
 
 # %% ../../nbs/serve/04_api.ipynb #7464c0d4
-def error(status: int, said: str, after: float = 0.0, **more) -> JSONResponse:
-    "An error as a reply."
-    body = {
-        "error": {
-            "message": said,
-            "status": status,
-            "type": "server_error" if status >= 500 else "invalid_request_error",
-            "code": None,
-            "param": None,
-            **more,
-        }
-    }
-    return JSONResponse(body, status, {"retry-after": str(int(after) + 1)} if after else {})
-
-
-_NO_RETRY = {
-    "x-should-retry": "false"
-}  # to OpenAI's client: the turn is on record, and asking again would put it there again
-
-
 def _fault_of(reply: dict) -> dict:
-    "What is said of a turn that broke."
+    "The error of a turn that broke."
     e = reply["error"]
-    return {
-        "message": f"broke in {e['node'] or 'the graph'}: {e['type']}: {e['message'][:500]}",
-        "status": 500,
-        "type": e["type"],
-        "node": e["node"],
-        "code": None,
-        "param": None,
-        **{k: reply[k] for k in ("trajectory_id", "run", "conversation_id", "turn", "system")},
-    }
+    where = {k: reply[k] for k in ("trajectory_id", "run", "conversation_id", "turn", "system")}
+    message = f"broke in {e['node'] or 'the graph'}: {e['type']}: {e['message'][:500]}"
+    kind = {"status": 500, "type": e["type"], "node": e["node"], "code": None, "param": None}
+    return {"message": message, **kind, **where}
 
 # %% ../../nbs/serve/04_api.ipynb #71a9d9ef
 _PAUSE = 0.1  # seconds between two texts
 _ALIVE = 15.0  # seconds after which a line without meaning says that somebody is there
 
+Events = AsyncIterator[tuple[str, dict]]
 
-async def progress(
-    service: Service, **asked
-) -> AsyncIterator[tuple[str, dict]]:  # asked: as `service.ask` takes it
-    "What happens to a question: 'step', 'writing', and last 'reply' or 'error', each with its data. Raises Denied before the first."
-    loop, queue, last = asyncio.get_running_loop(), asyncio.Queue(), [0.0]
+
+async def progress(service: Service, **question) -> Events:
+    """What happens to a question (as `service.ask` takes it): 'step', 'writing', and last 'reply' or 'error', each with its
+    data. Raises Denied before the first, or in place of the last."""
+    loop, queue, last = asyncio.get_running_loop(), asyncio.Queue(), 0.0
 
     def put(event: str, data: dict) -> None:
+        nonlocal last
         if event == "writing":
-            if (now := time.monotonic()) - last[0] < _PAUSE:
+            if (now := time.monotonic()) - last < _PAUSE:
                 return
-            last[0] = now
-        with suppress(RuntimeError):
-            loop.call_soon_threadsafe(
-                queue.put_nowait, (event, data)
-            )  # the loop has ended: nobody listens
+            last = now
+        with suppress(RuntimeError):  # the loop has ended: nobody listens
+            loop.call_soon_threadsafe(queue.put_nowait, (event, data))
 
-    future = begin(service, told=put, **asked)
+    future = begin(service, told=put, **question)
     future.add_done_callback(lambda f: put("end", {}))
     while True:
         try:
@@ -244,25 +220,23 @@ async def progress(
         if event == "end":
             break
         yield event, data
-    reply = _outcome_of(future)
-    yield ("error", _fault_of(reply)) if reply["error"] else ("reply", reply)
-
-# %% ../../nbs/serve/04_api.ipynb #f7852b89
-def _outcome_of(future) -> dict:
-    "The reply of a question that has ended. Raises Denied if it was not put, or not to be recorded."
     try:
-        return future.result()
+        reply = future.result()
     except CancelledError:
         raise Denied(503, "the service stopped before the question was put", 5.0) from None
     except MTRAGError as e:
         raise denied(e) from e
+    yield ("error", _fault_of(reply)) if reply["error"] else ("reply", reply)
+
+# %% ../../nbs/serve/04_api.ipynb #f7852b89
+_NO_RETRY = {"x-should-retry": "false"}  # to OpenAI's client: a second try is a second turn
 
 
-async def _last_of(events: AsyncIterator[tuple[str, dict]]) -> tuple[str, dict]:
-    "How it ended."
-    async for event in events:
+async def _whole(events: Events, show: Callable[[dict], dict] = dict) -> dict | JSONResponse:
+    "How a question ended, as one reply."
+    async for event, data in events:
         pass
-    return event
+    return JSONResponse({"error": data}, 500, _NO_RETRY) if event == "error" else show(data)
 
 # %% ../../nbs/serve/04_api.ipynb #763d33bc
 def _sse(event: str, data: dict) -> str:
@@ -272,10 +246,8 @@ def _sse(event: str, data: dict) -> str:
     return f"event: {event}\ndata: {json.dumps(data, ensure_ascii=False)}\n\n"
 
 
-async def _streamed(
-    events: AsyncIterator[tuple[str, dict]], show: Callable[[str, dict], str] = _sse
-) -> StreamingResponse:
-    "Events as a stream. The first is waited for, so that what is refused is an error and no stream."
+async def _streamed(events: Events, show: Callable[[str, dict], str] = _sse) -> StreamingResponse:
+    "Events as a stream. The first is waited for, so that a question that is refused is an error and no stream."
     first = await anext(events)
 
     async def lines():
@@ -289,7 +261,7 @@ async def _streamed(
     return StreamingResponse(lines(), media_type="text/event-stream")
 
 # %% ../../nbs/serve/04_api.ipynb #51e45268
-def _said_in(m: Message) -> str:
+def _text_of(m: Message) -> str:
     "The text of a message. Raises Denied for parts that are none."
     if m.content is None or isinstance(m.content, str):
         return m.content or ""
@@ -303,11 +275,10 @@ _SPEAKERS = {"user": "user", "assistant": "agent"}
 
 def _turns_of(messages: Sequence[Message]) -> list[Turn]:
     "The turns of a chat, the last one the user's. Raises Denied for a chat that has none."
-    if odd := next(
-        (m.role for m in messages if m.role not in (*_SPEAKERS, "system", "developer")), None
-    ):
+    known = (*_SPEAKERS, "system", "developer")
+    if odd := next((m.role for m in messages if m.role not in known), None):
         raise Denied(422, f"a message of the role {odd[:20]!r} is not read")
-    turns = [Turn(_SPEAKERS[m.role], _said_in(m)) for m in messages if m.role in _SPEAKERS]
+    turns = [Turn(_SPEAKERS[m.role], _text_of(m)) for m in messages if m.role in _SPEAKERS]
     if not turns or turns[-1].speaker != "user":
         raise Denied(422, "the last message must be the user's")
     return turns
@@ -337,31 +308,23 @@ def _chained(service: Service, client: str, conversation: str) -> None:
             service.chains.pop(next(iter(service.chains)))
 
 # %% ../../nbs/serve/04_api.ipynb #fe156a51
-def _completion(reply: dict, system: str, stamp: int) -> dict:
+def _completion(reply: dict, system: str) -> dict:
     "A reply as a chat completion; what OpenAI has no field for stands under `mtrag`."
-    usage = {
-        "prompt_tokens": reply["tokens"]["in"],
-        "completion_tokens": reply["tokens"]["out"],
-        "total_tokens": sum(reply["tokens"].values()),
-    }
-    choice = {
-        "index": 0,
-        "message": {"role": "assistant", "content": reply["answer"]},
-        "finish_reason": "stop",
-        "logprobs": None,
-    }
+    tokens_in, tokens_out = reply["tokens"]["in"], reply["tokens"]["out"]
+    usage = {"prompt_tokens": tokens_in, "completion_tokens": tokens_out}
+    message = {"role": "assistant", "content": reply["answer"]}
     return {
         "id": f"chatcmpl-{reply['trajectory_id']}",
         "object": "chat.completion",
-        "created": stamp,
+        "created": int(time.time()),
         "model": system,
-        "choices": [choice],
-        "usage": usage,
+        "choices": [{"index": 0, "message": message, "finish_reason": "stop", "logprobs": None}],
+        "usage": {**usage, "total_tokens": tokens_in + tokens_out},
         "mtrag": reply,
     }
 
 
-def chunks(whole: dict, with_usage: bool) -> Iterator[dict]:
+def _chunks(whole: dict, with_usage: bool) -> Iterator[dict]:
     "A chat completion in pieces."
     head = {k: whole[k] for k in ("id", "created", "model")} | {"object": "chat.completion.chunk"}
 
@@ -379,16 +342,16 @@ def chunks(whole: dict, with_usage: bool) -> Iterator[dict]:
 def _chat_event(system: str, with_usage: bool) -> Callable[[str, dict], str]:
     "Events as a chat client reads them."
 
+    def line(data: dict) -> str:
+        return f"data: {json.dumps(data, ensure_ascii=False)}\n\n"
+
     def show(event: str, data: dict) -> str:
         if event == "error":
-            return f"data: {json.dumps({'error': data})}\n\n"
+            return line({"error": data})
         if event != "reply":
             return f": {data.get('node', event)}\n\n"
-        pieces = chunks(_completion(data, system, int(time.time())), with_usage)
-        return (
-            "".join(f"data: {json.dumps(p, ensure_ascii=False)}\n\n" for p in pieces)
-            + "data: [DONE]\n\n"
-        )
+        pieces = _chunks(_completion(data, system), with_usage)
+        return "".join(map(line, pieces)) + "data: [DONE]\n\n"
 
     return show
 
@@ -406,14 +369,11 @@ def _add_documents(app: FastAPI, service: Service) -> None:
         collection: str = Form("", description="what it is filtered by; any name"),
     ):
         "Put a document in: PDF, DOCX, HTML, Markdown or text. One of a name that is there takes its place."
-        name, into = (
-            safe_name(file.filename or "", service.limits),
-            collection.strip() or service.collection,
-        )
+        name = safe_name(file.filename or "", service.limits)
+        into = collection.strip() or service.collection
         if len(into) > 80 or not into.isprintable():
-            raise Denied(
-                422, "a collection's name has at most 80 characters, all of them printable"
-            )
+            why = "a collection's name has at most 80 characters, all of them printable"
+            raise Denied(422, why)
         path = staging / secrets.token_hex(8)  # its own name is never a path
 
         def put() -> dict:
@@ -425,13 +385,12 @@ def _add_documents(app: FastAPI, service: Service) -> None:
         try:
             with path.open("wb") as f:
                 await asyncio.to_thread(shutil.copyfileobj, file.file, f, 2**20)
-            future = service.holdings.then(put)
-            return await asyncio.wrap_future(future)
+            return await asyncio.wrap_future(service.holdings.then(put))
         except (MTRAGError, OSError, asyncio.CancelledError) as e:
             path.unlink(missing_ok=True)
             if isinstance(e, asyncio.CancelledError) and service.closing:
                 raise Denied(503, STOPPING, 5.0) from None
-            raise denied(e) if isinstance(e, MTRAGError) else e
+            raise
 
     @app.get("/api/documents", response_model=list[Held], tags=["documents"])
     def documents():
@@ -441,30 +400,35 @@ def _add_documents(app: FastAPI, service: Service) -> None:
     @app.delete("/api/documents/{i}", tags=["documents"])
     async def remove(i: str):
         "Remove a document: it is neither found nor cited any more, and its passages go from the record. What answers quoted of it stays."
-        try:
-            return await asyncio.to_thread(delete_document, service, i)
-        except MTRAGError as e:
-            raise denied(e) from e
+        return await asyncio.to_thread(delete_document, service, i)
 
 # %% ../../nbs/serve/04_api.ipynb #54d9f605
+def known(service: Service, conversation: str) -> str:
+    "A conversation that is there, or '' for a new one. Raises Denied for another."
+    if conversation and conversation not in service.talks.known:
+        remedy = "Leave conversation_id out to begin one"
+        raise Denied(404, f"no conversation {conversation[:40]!r}. {remedy}")
+    return conversation
+
+
+def _system_line(service: Service, name: str) -> dict:
+    system = system_named(name)
+    reasons = {r.name: r.about for r in system.reasons}
+    is_default = name == service.system
+    return {"name": name, "about": system.about, "default": is_default, "reasons": reasons}
+
+
 def _add_questions(app: FastAPI, service: Service) -> None:
     "Questions, and what is known of the service."
 
     @app.post("/api/query", response_model=Reply, tags=["questions"])
     async def query(q: Query, request: Request):
         "Ask. With `stream`, or an Accept header of text/event-stream, its progress comes as events."
-        asked = {
-            "question": q.question,
-            "conversation": known(service, q.conversation_id),
-            "system": q.system,
-            "collection": q.collection,
-            "top_k": q.top_k,
-        }
-        events = progress(service, **asked)
+        what = q.model_dump(include={"question", "system", "collection", "top_k"})
+        events = progress(service, conversation=known(service, q.conversation_id), **what)
         if q.stream or "text/event-stream" in request.headers.get("accept", ""):
             return await _streamed(events)
-        how, reply = await _last_of(events)
-        return JSONResponse({"error": reply}, 500, _NO_RETRY) if how == "error" else reply
+        return await _whole(events)
 
     @app.get("/api/status", tags=["service"])
     def state():
@@ -474,24 +438,7 @@ def _add_questions(app: FastAPI, service: Service) -> None:
     @app.get("/api/systems", tags=["service"])
     def systems():
         "Who can answer, and for which reasons they refuse."
-        return [
-            {
-                "name": s,
-                "about": system_named(s).about,
-                "default": s == service.system,
-                "reasons": {r.name: r.about for r in system_named(s).reasons},
-            }
-            for s in systems_of(service)
-        ]
-
-# %% ../../nbs/serve/04_api.ipynb #24fc4fe9
-def known(service: Service, conversation: str) -> str:
-    "A conversation that is there, or '' for a new one. Raises Denied for another."
-    if conversation and conversation not in service.talks.known:
-        raise Denied(
-            404, f"no conversation {conversation[:40]!r}. Leave conversation_id out to begin one"
-        )
-    return conversation
+        return [_system_line(service, s) for s in systems_of(service)]
 
 # %% ../../nbs/serve/04_api.ipynb #41eaf31e
 _WHY = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'self'; sandbox"  # the policy of a turn's page
@@ -503,11 +450,8 @@ def _add_conversations(app: FastAPI, service: Service) -> None:
     @app.get("/api/conversations", tags=["conversations"])
     def conversations():
         "All of them, the last one first."
-        return sorted(
-            ({"id": i, **about} for i, about in dict(service.talks.known).items()),
-            key=lambda c: c["last"],
-            reverse=True,
-        )
+        lines = [{"id": i, **about} for i, about in dict(service.talks.known).items()]
+        return sorted(lines, key=lambda c: c["last"], reverse=True)
 
     @app.get("/api/conversations/{i}", tags=["conversations"])
     def conversation(i: str):
@@ -519,159 +463,87 @@ def _add_conversations(app: FastAPI, service: Service) -> None:
         "One as a file: json has everything, md what one would read."
         if form not in ("json", "md"):
             raise Denied(422, "the form is json or md")
-        lines = service.talks.lines(known(service, i))
-        text = (
-            as_markdown(lines)
-            if form == "md"
-            else json.dumps({"id": i, "turns": lines}, ensure_ascii=False, indent=1)
-        )
-        return PlainTextResponse(
-            text, headers={"content-disposition": f'attachment; filename="conversation-{i}.{form}"'}
-        )
+        whole = conversation(i)
+        text = json.dumps(whole, ensure_ascii=False, indent=1)
+        text = as_markdown(whole["turns"]) if form == "md" else text
+        as_file = f'attachment; filename="conversation-{i}.{form}"'
+        return PlainTextResponse(text, headers={"content-disposition": as_file})
 
     @app.delete("/api/conversations/{i}", tags=["conversations"])
     async def delete(i: str):
         "Delete one, from every file of the record. Waits until no question is being answered."
         return await asyncio.to_thread(delete_conversation, service, i)
 
-    @app.get(
-        "/api/conversations/{i}/{turn}/why", response_class=HTMLResponse, tags=["conversations"]
-    )
+    why_path = "/api/conversations/{i}/{turn}/why"
+
+    @app.get(why_path, response_class=HTMLResponse, tags=["conversations"])
     def why(i: str, turn: int):
         "All of a turn, as notebooks show it."
         html = why_html(service, known(service, i), turn)
         return HTMLResponse(html, headers={"content-security-policy": _WHY})
 
     @app.post("/api/conversations/{i}/{turn}/label", tags=["conversations"])
-    def put_label(i: str, turn: int, said: Label):
+    def put_label(i: str, turn: int, given: Label):
         "A thumb and a note, for the case browser."
-        try:
-            return label(service, known(service, i), turn, said.thumb, said.note)
-        except MTRAGError as e:
-            raise denied(e) from e
+        return label(service, known(service, i), turn, given.thumb, given.note)
 
 # %% ../../nbs/serve/04_api.ipynb #3da2d41c
+def _model_line(name: str) -> dict:
+    return {"id": name, "object": "model", "created": 0, "owned_by": "mtrag_nb"}
+
+
 def _add_chat(app: FastAPI, service: Service) -> None:
     "What OpenAI's clients speak."
 
     @app.get("/v1/models", tags=["chat"])
     def models():
         "The systems."
-        return {
-            "object": "list",
-            "data": [
-                {"id": s, "object": "model", "created": 0, "owned_by": "mtrag_nb"}
-                for s in systems_of(service)
-            ],
-        }
+        return {"object": "list", "data": [_model_line(s) for s in systems_of(service)]}
 
     @app.get("/v1/models/{name}", tags=["chat"])
     def model(name: str):
         "A system."
         if name not in (there := systems_of(service)):
             raise Denied(404, f"no model {name[:40]!r}: there are {', '.join(there)}")
-        return {"id": name, "object": "model", "created": 0, "owned_by": "mtrag_nb"}
+        return _model_line(name)
 
     @app.post("/v1/chat/completions", tags=["chat"])
     async def chat(c: Chat, request: Request, x_conversation_id: str = Header("")):
         "Ask a system with a whole chat. `metadata.conversation_id`, or the header, names the conversation that it goes on with."
         if (c.n or 1) != 1:
             raise Denied(422, "there is one answer: n is 1")
-        turns = _turns_of(c.messages)
-        system, named = (
-            model(c.model)["id"],
-            known(service, str(c.metadata.get("conversation_id", "")) or x_conversation_id),
-        )
+        *history, last = _turns_of(c.messages)
+        system = model(c.model)["id"]
+        named = known(service, str(c.metadata.get("conversation_id", "")) or x_conversation_id)
         client = _client_of(request, c.user)
-        asked = {
-            "question": turns[-1].text,
-            "system": system,
-            "history": turns[:-1],
-            "conversation": named or chain(service, turns[:-1], client),
-        }
-        events = _remembered(progress(service, **asked), service, client, digest(turns[:-1]))
+        conversation = named or chain(service, history, client)
+        what = {"system": system, "conversation": conversation, "history": history}
+        events = progress(service, question=last.text, **what)
+        events = _remembered(events, service, client, digest(history))
         if c.stream:
-            return await _streamed(
-                events, _chat_event(c.model, bool((c.stream_options or {}).get("include_usage")))
-            )
-        how, reply = await _last_of(events)
-        return (
-            JSONResponse({"error": reply}, 500, _NO_RETRY)
-            if how == "error"
-            else _completion(reply, c.model, int(time.time()))
-        )
+            with_usage = bool((c.stream_options or {}).get("include_usage"))
+            return await _streamed(events, _chat_event(c.model, with_usage))
+        return await _whole(events, lambda reply: _completion(reply, c.model))
 
 
-async def _remembered(
-    events: AsyncIterator[tuple[str, dict]], service: Service, client: str, end: str
-) -> AsyncIterator[tuple[str, dict]]:
+async def _remembered(events: Events, service: Service, client: str, end: str) -> Events:
     "The events of a chat; whose it is is remembered. One that broke or was refused has not gone on from the end of the one before."
-    went = False
+    event = "error"
     try:
         async for event, data in events:
             if event == "reply":
                 _chained(service, client, data["conversation_id"])
-            went = event != "error"
             yield event, data
     finally:
-        if not went:
+        if event == "error":
             service.claimed.discard(end)
 
 # %% ../../nbs/serve/04_api.ipynb #31701ee4
-def _fields_of(schema: dict, ref: str) -> str:
-    "The fields of a part of an OpenAPI document, in words."
-    found = schema["components"]["schemas"].get(ref.rpartition("/")[2], {})
-
-    def kind(f):
-        return f.get("type") or "/".join(x.get("type", "object") for x in f.get("anyOf", [{}]))
-
-    rows = [
-        f"<li><code>{esc(k)}</code> {esc(kind(f))}{esc(': ' + f['description'] if 'description' in f else '')}</li>"
-        for k, f in found.get("properties", {}).items()
-    ]
-    return f"<ul>{''.join(rows)}</ul>" if rows else ""
-
-
-def _docs_html(schema: dict) -> str:
-    "An OpenAPI document as a page."
-
-    def one(path: str, verb: str, o: dict) -> str:
-        sent = (
-            next(iter((o.get("requestBody") or {}).get("content", {}).values()), {})
-            .get("schema", {})
-            .get("$ref", "")
-        )
-        came = (
-            o["responses"]
-            .get("200", {})
-            .get("content", {})
-            .get("application/json", {})
-            .get("schema", {})
-        )
-        came = came.get("$ref") or came.get("items", {}).get("$ref", "")
-        parts = [
-            f"<p>{title}</p>{_fields_of(schema, ref)}"
-            for title, ref in (("sent", sent), ("comes", came))
-            if ref and _fields_of(schema, ref)
-        ]
-        return f"<h2><code>{esc(verb.upper())} {esc(path)}</code></h2><p>{esc(o.get('description', ''))}</p>{''.join(parts)}"
-
-    body = "".join(
-        one(path, verb, o) for path, verbs in schema["paths"].items() for verb, o in verbs.items()
-    )
-    return document(
-        "mtrag: the API",
-        page(
-            f"<h1>{esc(schema['info']['title'])}</h1><p>The same for programs: <a href='/openapi.json'>"
-            f"/openapi.json</a>. {esc(schema['info']['description'])}</p>{body}"
-        ),
-    )
-
-# %% ../../nbs/serve/04_api.ipynb #0cc139d0
 _ABOUT = (
     "A question is answered by a system of mtrag_nb, from documents that were uploaded, and every turn is on record. An error is a "
     "JSON object `error` with a message; a turn that broke is a status of 500 that names the node and the trajectory."
 )
+_DOCS = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"  # its policy
 
 
 def _add_descriptions(app: FastAPI, token: str) -> None:
@@ -679,40 +551,36 @@ def _add_descriptions(app: FastAPI, token: str) -> None:
 
     @app.get("/docs", response_class=HTMLResponse, include_in_schema=False)
     def docs():
-        policy = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"
-        return HTMLResponse(_docs_html(app.openapi()), headers={"content-security-policy": policy})
+        html = document("mtrag: the API", page(render("api.html", "api", app.openapi())))
+        return HTMLResponse(html, headers={"content-security-policy": _DOCS})
 
     @app.post(TOKEN_PATH, tags=["service"], status_code=204)
     def take_token(t: Token, request: Request):
         "Keep the token in a cookie that scripts do not see, for the page."
         if token and not same(t.token, token):
             raise Denied(401, "that is not the token")
-        kept = f"{COOKIE}={t.token}; HttpOnly; SameSite=Strict; Path=/" + "; Secure" * (
-            request.url.scheme == "https"
-        )
-        return PlainTextResponse("", 204, headers={"set-cookie": kept} if token else {})
+        reply, secure = Response(status_code=204), request.url.scheme == "https"
+        if token:
+            reply.set_cookie(COOKIE, token, httponly=True, samesite="strict", secure=secure)
+        return reply
 
 # %% ../../nbs/serve/04_api.ipynb #36455b9f
 def _add_errors(app: FastAPI) -> None:
     "What is refused, and what breaks here, as JSON; nothing of what was sent is sent back."
 
-    @app.exception_handler(Denied)
-    async def refused(request: Request, e: Denied):
-        return error(e.status, str(e), e.after)
-
     @app.exception_handler(MTRAGError)
-    async def below(request: Request, e: MTRAGError):
-        return error((d := denied(e)).status, str(d), d.after)
+    async def refused(request: Request, e: MTRAGError):
+        d = denied(e)
+        return error(d.status, str(d), d.after)
 
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, e: RequestValidationError):
-        def place(x):
-            return f"{'.'.join(map(str, x['loc'][1:]))[:60]}: " if x["loc"][1:] else ""
+        def line(x):
+            place = ".".join(map(str, x["loc"][1:]))[:60]
+            message = x["msg"].removeprefix("Value error, ")
+            return (f"{place}: {message}" if place else message)[:200]
 
-        told = "; ".join(
-            f"{place(x)}{x['msg'].removeprefix('Value error, ')}"[:200] for x in e.errors()[:3]
-        )
-        return error(422, told or "not as it should be")
+        return error(422, "; ".join(map(line, e.errors()[:3])) or "not as it should be")
 
     @app.exception_handler(HTTPException)
     async def other(request: Request, e: HTTPException):
@@ -725,41 +593,35 @@ def _add_errors(app: FastAPI) -> None:
     @app.exception_handler(OSError)
     async def disk(request: Request, e: OSError):
         full = disk_full(e, "", "Nothing of it was kept; send it again when there is room")
-        return await (below(request, full) if isinstance(full, MTRAGError) else fault(request, e))
+        return await (refused if isinstance(full, MTRAGError) else fault)(request, full)
 
 # %% ../../nbs/serve/04_api.ipynb #78f907fc
+_EMPTY_PAGE = "<!doctype html><title>mtrag</title>"
+
+
 def make_app(
-    service: Service, rules: Rules, home: str = "", policy: str = "default-src 'none'"
+    service: Service,
+    rules: Rules,
+    home: str = _EMPTY_PAGE,  # the page at /
+    policy: str = "default-src 'none'",  # of that page
 ) -> Guard:
-    "The application behind its guard; `home` is the page at /, with its policy."
+    "The application behind its guard."
 
     @asynccontextmanager
     async def lifespan(app):
-        yield
-        await asyncio.to_thread(
-            service.close
-        )  # what was begun is finished and on record before the process ends
+        yield  # what was begun is finished and on record before the process ends
+        await asyncio.to_thread(service.close)
 
-    app = FastAPI(
-        title="mtrag",
-        version=__version__,
-        description=_ABOUT,
-        docs_url=None,
-        redoc_url=None,
-        redirect_slashes=False,
-        lifespan=lifespan,
-    )
-    for part in (_add_documents, _add_questions, _add_conversations, _add_chat):
-        part(app, service)
+    how = {"docs_url": None, "redoc_url": None, "redirect_slashes": False, "lifespan": lifespan}
+    app = FastAPI(title="mtrag", version=__version__, description=_ABOUT, **how)
+    for add in (_add_documents, _add_questions, _add_conversations, _add_chat):
+        add(app, service)
     _add_descriptions(app, rules.token)
     _add_errors(app)
 
     @app.get("/", response_class=HTMLResponse, include_in_schema=False)
     def page_itself():
-        return HTMLResponse(
-            home or "<!doctype html><title>mtrag</title>",
-            headers={"content-security-policy": policy},
-        )
+        return HTMLResponse(home, headers={"content-security-policy": policy})
 
     app.state.service = service
     return Guard(app, rules)
@@ -773,12 +635,8 @@ def rules_of(
     **more,  # any other field of Rules
 ) -> Rules:
     "The rules of a service: an upload may be as long as its limits say."
-    return Rules(
-        hosts_of(host, names),
-        token,
-        long_body={"/api/upload": service.limits.upload_bytes + 65536},
-        **more,
-    )
+    long_body = {"/api/upload": service.limits.upload_bytes + 65536}
+    return Rules(hosts_of(host, names), token, long_body=long_body, **more)
 
 # %% ../../nbs/serve/04_api.ipynb #d190e45a
 class _Server(uvicorn.Server):
@@ -805,23 +663,20 @@ class _Server(uvicorn.Server):
                 signal.signal(s, handler)
 
 # %% ../../nbs/serve/04_api.ipynb #826df57f
-def _patient(
-    seconds: float, share: int, proxy: str = ""
-) -> type[H11Protocol]:  # proxy: an address that has no share: many come from it
-    "Connections that wait so long for a whole request, and of which an address has so many at once."
+def _patient(seconds: float, share: int, proxy: str = "") -> type[H11Protocol]:
+    """Connections that wait so many seconds for a whole request, and of which an address has so many at once; a proxy, from
+    whose address many people come, has no share."""
 
     class Patient(H11Protocol):
         def connection_made(self, transport) -> None:
             super().connection_made(transport)
             self.since, self.before = self.loop.time(), None
-            mine = [
-                c
-                for c in self.connections
-                if c.client and self.client and c.client[0] == self.client[0] != proxy
-            ]
-            silent = [c for c in mine if not c.busy and c is not self]
-            if len(mine) > share:
-                min(silent, key=lambda c: c.since, default=self).transport.close()
+            address = self.client and self.client[0]
+            if address and address != proxy:
+                mine = [c for c in self.connections if c.client and c.client[0] == address]
+                silent = [c for c in mine if not c.busy and c is not self]
+                if len(mine) > share:
+                    min(silent, key=lambda c: c.since, default=self).transport.close()
             self.look()
 
         @property
@@ -859,33 +714,22 @@ def server_of(
         listening.bind((host, port))
     except OSError as e:
         listening.close()
-        raise Denied(
-            0, f"{host} port {port} cannot be had: {e.strerror}. Name another: --port N"
-        ) from None
+        problem = f"{host} port {port} cannot be had: {e.strerror}"
+        raise Denied(0, f"{problem}. Name another: --port N") from None
     listening.listen(2048)  # who comes before the server has started waits, and is not turned away
-    config = uvicorn.Config(
-        app,
-        log_level="warning",
-        access_log=False,
-        server_header=False,
-        timeout_graceful_shutdown=grace,
-        timeout_keep_alive=20,
-        limit_concurrency=500,
-        lifespan="on",
-        http=_patient(patience, share, proxy),
-        proxy_headers=bool(proxy),
-        forwarded_allow_ips=proxy or None,
-    )
-    server = _Server(config)
+    quiet = {"log_level": "warning", "access_log": False, "server_header": False}
+    waits = {"timeout_graceful_shutdown": grace, "timeout_keep_alive": 20, "limit_concurrency": 500}
+    behind = {"proxy_headers": bool(proxy), "forwarded_allow_ips": proxy or None}
+    protocol = _patient(patience, share, proxy)
+    server = _Server(uvicorn.Config(app, lifespan="on", http=protocol, **quiet, **waits, **behind))
     server.stopping = app.app.state.service.stop
     return server, listening
 
 # %% ../../nbs/serve/04_api.ipynb #52a5efaf
 @contextmanager
-def serving(
-    app: Guard, host: str = "127.0.0.1", **how
-) -> Iterator[str]:  # how: as `server_of` takes it; its address
-    "The application at a free port, in a thread: for notebooks and tests. At the end the service is closed."
+def serving(app: Guard, host: str = "127.0.0.1", **how) -> Iterator[str]:
+    """The application at a free port, in a thread, and its address: for notebooks and tests. `how` as `server_of` takes it.
+    At the end the service is closed."""
     server, listening = server_of(app, host, 0, **how)
     thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
     thread.start()

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import hmac
 import ipaddress
-import json
 import re
 import time
 from collections import OrderedDict
@@ -16,12 +15,16 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from http.cookies import CookieError, SimpleCookie
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from ..core.types import SettingsError
 
+if TYPE_CHECKING:
+    from starlette.responses import JSONResponse
+
 # %% auto #0
-__all__ = ['COOKIE', 'TOKEN_PATH', 'check_address', 'hosts_of', 'token_of', 'same', 'Rules', 'Guard']
+__all__ = ['COOKIE', 'TOKEN_PATH', 'check_address', 'hosts_of', 'token_of', 'same', 'Rules', 'error', 'Guard']
 
 # %% ../../nbs/serve/03_guard.ipynb #61985232
 _LEAST_TOKEN = 16  # characters
@@ -54,13 +57,10 @@ def check_address(host: str, token: str) -> None:
         )
 
 
-def hosts_of(
-    host: str, names: tuple[str, ...] = ()
-) -> frozenset[str]:  # names: others that it is known by
-    "The names by which requests may call the service."
-    local = (
-        ("127.0.0.1", "localhost", "::1") if _own_machine(host) or host in ("0.0.0.0", "::") else ()
-    )
+def hosts_of(host: str, names: tuple[str, ...] = ()) -> frozenset[str]:
+    "The names by which requests may call the service: its address, and other names of it."
+    everywhere = host in ("0.0.0.0", "::")
+    local = ("127.0.0.1", "localhost", "::1") if everywhere or _own_machine(host) else ()
     return frozenset(n.lower() for n in (host, *local, *names))
 
 # %% ../../nbs/serve/03_guard.ipynb #90c28037
@@ -69,9 +69,9 @@ COOKIE = "mtrag_token"
 
 def token_of(headers: Mapping[str, str]) -> str:
     "The token that a request brings."
-    kind, _, said = headers.get("authorization", "").partition(" ")
+    kind, _, token = headers.get("authorization", "").partition(" ")
     if kind.lower() == "bearer":
-        return said.strip()
+        return token.strip()
     try:
         cookie = SimpleCookie(headers.get("cookie", ""))
     except CookieError:
@@ -80,6 +80,7 @@ def token_of(headers: Mapping[str, str]) -> str:
 
 
 def same(a: str, b: str) -> bool:
+    "Whether two secrets are equal, compared in constant time."
     return hmac.compare_digest(a.encode("utf-8", "replace"), b.encode("utf-8", "replace"))
 
 
@@ -91,17 +92,14 @@ def _hostname(host: str) -> str:
         return ""
 
 
-def _stranger(headers: Mapping[str, str], hosts: frozenset[str]) -> tuple[int, str] | None:
-    "Why a request does not come from here: status and words; None if it may."
+def _foreign(headers: Mapping[str, str], hosts: frozenset[str]) -> tuple[int, str] | None:
+    "Why a request does not come from here: status and message; None if it may."
     host, origin = headers.get("host", ""), headers.get("origin")
     if _hostname(host) not in hosts:
         return 421, "this service is not called by that name"
-    if origin is not None and origin not in (f"http://{host}", f"https://{host}"):
-        return 403, "requests of other pages are not answered"
-    if (
-        headers.get("sec-fetch-site") == "cross-site"
-        and headers.get("sec-fetch-mode") != "navigate"
-    ):
+    other_page = origin is not None and origin not in (f"http://{host}", f"https://{host}")
+    embedded = headers.get("sec-fetch-mode") != "navigate"
+    if other_page or embedded and headers.get("sec-fetch-site") == "cross-site":
         return 403, "requests of other pages are not answered"
     return None
 
@@ -131,36 +129,29 @@ class _Rate:
 class _Stopped(Exception):
     "A body that was not read on: a status, and why."
 
-    def __init__(self, status: int, said: str):
-        self.status, self.said = status, said
+    def __init__(self, status: int, message: str):
+        super().__init__(message)
+        self.status = status
 
 
 class _Body:
     "The body of a request, counted."
 
     def __init__(self, receive: Callable, most: int, seconds: float):
-        self.receive, self.most, self.until, self.got, self.ended = (
-            receive,
-            most,
-            time.monotonic() + seconds,
-            0,
-            False,
-        )
+        self.receive, self.most, self.until = receive, most, time.monotonic() + seconds
+        self.size, self.ended = 0, False
 
     async def __call__(self) -> dict:
-        if self.ended:
-            return (
-                await self.receive()
-            )  # the request is read; what comes now is that the client went away
+        if self.ended:  # what comes now is that the client went away
+            return await self.receive()
+        left = max(0.1, self.until - time.monotonic())
         try:
-            message = await asyncio.wait_for(
-                self.receive(), max(0.1, self.until - time.monotonic())
-            )
+            message = await asyncio.wait_for(self.receive(), left)
         except asyncio.TimeoutError:
             raise _Stopped(408, "the request did not come in time") from None
-        self.got += len(message.get("body", b""))
+        self.size += len(message.get("body", b""))
         self.ended = not message.get("more_body", False)
-        if self.got > self.most:
+        if self.size > self.most:
             raise _Stopped(413, f"the request is longer than {self.most:,} bytes")
         return message
 
@@ -191,29 +182,39 @@ class Rules:
     long_body: Mapping[str, int] = field(default_factory=dict)  # path -> bytes, where it is more
     seconds: float = 60.0  # for a request to come; a long one has ten times as long
     drain: float = 10.0  # seconds for which a body that is refused is read on
-    free: frozenset[str] = frozenset(
-        {"/", TOKEN_PATH}
-    )  # need no token: the page itself, and where it is given one
+    free: frozenset[str] = frozenset({"/", TOKEN_PATH})  # paths that need no token
+
+    def body_of(self, path: str, receive: Callable) -> _Body:
+        "The body of a request to a path, counted."
+        long = path in self.long_body
+        return _Body(
+            receive, self.long_body.get(path, self.body), self.seconds * (10 if long else 1)
+        )
+
+
+def error(status: int, message: str, after: float = 0.0, **headers: str) -> JSONResponse:
+    "An error as a reply, in the form that OpenAI's clients read; `after`: seconds to wait before the next try."
+    from starlette.responses import JSONResponse
+
+    kind = "server_error" if status >= 500 else "invalid_request_error"
+    body = {"message": message, "status": status, "type": kind, "code": None, "param": None}
+    if after:
+        headers["retry-after"] = str(int(after) + 1)
+    return JSONResponse({"error": body}, status, headers)
 
 # %% ../../nbs/serve/03_guard.ipynb #44594f3e
 class Guard:
     "Lets requests through, or answers them itself."
 
     def __init__(self, app: Callable, rules: Rules):
-        self.app, self.rules, self.rate, self.tries = (
-            app,
-            rules,
-            _Rate(rules.per_minute),
-            _Rate(rules.tries),
-        )
+        self.app, self.rules = app, rules
+        self.rate, self.tries = _Rate(rules.per_minute), _Rate(rules.tries)
 
-    def refusal(
-        self, path: str, who: str, headers: Mapping[str, str]
-    ) -> tuple[int, str, float] | None:
-        "Why a request is not let through: status, words, seconds to wait; None if it is."
+    def refusal(self, path: str, who: str, headers: Mapping[str, str]) -> tuple | None:
+        "Why a request is not let through: status, message, seconds to wait; None if it is."
         r = self.rules
-        if odd := _stranger(headers, r.hosts):
-            return *odd, 0.0
+        if foreign := _foreign(headers, r.hosts):
+            return *foreign, 0.0
         if wait := self.rate.wait(who):
             return 429, "too many requests", wait
         if path == TOKEN_PATH and (wait := self.tries.wait(who)):
@@ -233,68 +234,48 @@ class Guard:
         if scope["type"] != "http":
             return  # no web sockets here: the connection is closed
         headers = {k.decode("latin-1").lower(): v.decode("latin-1") for k, v in scope["headers"]}
-        path, who = scope["path"], (scope.get("client") or ("?",))[0]
-        if why := self.refusal(path, who, headers):
-            long = (
-                why[0] == 413
-            )  # of others only what is on its way: closed upon, a client might not hear the answer
-            await _drained(receive, seconds=self.rules.drain) if long else await _drained(
-                receive, 2**16, 0.2, 1.0
-            )
-            return await _refuse(send, *why)
-        r = self.rules
-        body = _Body(
-            receive, r.long_body.get(path, r.body), r.seconds * (10 if path in r.long_body else 1)
-        )
-        await self.through(scope, body, send)
+        who = (scope.get("client") or ("?",))[0]
+        if why := self.refusal(scope["path"], who, headers):
+            return await self.refuse(scope, receive, send, *why)
+        await self.through(scope, receive, send)
 
-    async def through(self, scope, body: _Body, send) -> None:
+    async def refuse(self, scope, receive, send, status, message, after=0.0) -> None:
+        "Answer with an error. A body that is too long is read on for a while; of others only what is on its way."
+        if status == 413:
+            await _drained(receive, seconds=self.rules.drain)
+        elif status != 408:
+            await _drained(receive, 2**16, 0.2, 1.0)
+        await error(status, message, after, connection="close", **_HEADERS)(scope, receive, send)
+
+    async def through(self, scope, receive, send) -> None:
         "Hand a request on; if its body is stopped, answer in the app's place, whatever the app makes of it."
-        stopped, begun = [], []
+        body, stopped, begun = self.rules.body_of(scope["path"], receive), [], []
 
-        async def receive():
+        async def counted():
             try:
                 return await body()
             except _Stopped as e:
                 stopped.append(e)
                 raise
 
-        async def safe_send(message):
+        async def strict(message):
             if stopped:
                 return
             if message["type"] == "http.response.start":
                 begun.append(True)
-                have = {k.lower() for k, _ in message["headers"]}
-                more = [
-                    (k.encode(), v.encode()) for k, v in _HEADERS.items() if k.encode() not in have
-                ]
+                own = {k.lower() for k, _ in message["headers"]}
+                more = [(k.encode(), v.encode()) for k, v in _HEADERS.items()]
+                more = [(k, v) for k, v in more if k not in own]
                 message = {**message, "headers": [*message["headers"], *more]}
             await send(message)
 
         try:
-            await self.app(scope, receive, safe_send)
+            await self.app(scope, counted, strict)
         except Exception:
             if not stopped:
                 raise
         if stopped and not begun:
-            if stopped[0].status == 413:
-                await _drained(body.receive, seconds=self.rules.drain)
-            await _refuse(send, stopped[0].status, stopped[0].said)
-
-
-async def _refuse(send: Callable, status: int, said: str, after: float = 0.0) -> None:
-    "Answer with an error."
-    body = json.dumps({"error": {"status": status, "message": said}}).encode()
-    wait = [(b"retry-after", str(int(after) + 1).encode())] if after else []
-    head = [
-        (b"content-type", b"application/json"),
-        (b"connection", b"close"),
-        (b"content-length", str(len(body)).encode()),
-        *wait,
-        *((k.encode(), v.encode()) for k, v in _HEADERS.items()),
-    ]
-    await send({"type": "http.response.start", "status": status, "headers": head})
-    await send({"type": "http.response.body", "body": body})
+            await self.refuse(scope, receive, send, stopped[0].status, str(stopped[0]))
 
 # %% ../../nbs/serve/03_guard.ipynb #fab2a8b5
 async def _drained(

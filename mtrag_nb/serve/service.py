@@ -33,7 +33,7 @@ from mtrag_nb.core.types import (
     Task,
     Turn,
 )
-from ..data.documents import Reader, kind_of
+from .documents import Reader, kind_of
 from mtrag_nb.serve.reply import (
     ID,
     Conversations,
@@ -57,11 +57,11 @@ from mtrag_nb.serve.reply import (
 from ..systems.registry import SERVING, configured, system_named, system_names
 
 if TYPE_CHECKING:
-    from mtrag_nb.data.documents import Document
+    from mtrag_nb.serve.documents import Document
     from mtrag_nb.models.calls import Models
     from mtrag_nb.models.embed import EmbedderLike
     from mtrag_nb.search.index import Index
-    from mtrag_nb.search.library import Entry
+    from mtrag_nb.serve.library import Entry
 
 # %% auto #0
 __all__ = ['STOPPING', 'Denied', 'numbered', 'denied', 'Limits', 'safe_name', 'systems_of', 'Service', 'ask', 'begin', 'why_html',
@@ -256,7 +256,7 @@ class _Holdings:
         limits: Limits = Limits(),
         changed: Callable[[], object] = lambda: None,  # called after each change
     ):
-        from mtrag_nb.search.library import Library
+        from mtrag_nb.serve.library import Library
 
         self.library, self.noted, self.embedder, self.chunks, self.limits = (
             Library(library),

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from mtrag_nb.systems.system import System
 
 # %% auto #0
-__all__ = ['SYSTEMS', 'DEFAULT', 'ANSWERING', 'SERVING', 'SPECIFIED', 'WEIGHTS', 'NAMES', 'system_names', 'system_named',
+__all__ = ['SYSTEMS', 'DEFAULT', 'ANSWERING', 'SERVING', 'SPECIFIED', 'WEIGHTS', 'NAMES', 'Names', 'system_names', 'system_named',
            'profiles', 'configured', 'Line', 'typed', 'read_lines', 'becomes', 'Config']
 
 # %% ../../nbs/5_systems/07_registry.ipynb #733cf1d7
@@ -43,14 +43,25 @@ SERVING = "nexus"  # who answers on the page of `mtrag serve`, unless another is
 _ENTRY_POINTS = "mtrag_nb.systems"  # the group in which another installed package names its systems
 
 
+class Names(list):
+    "Names of systems. A place (FILE.py:NAME, module:NAME, http://HOST/v1) counts as one."
+
+    def __contains__(self, name: object) -> bool:
+        return ":" in str(name) or super().__contains__(name)
+
+
 def system_names() -> list[str]:
     "The systems of this package, and those that other installed packages bring."
     others = {entry.name for entry in entry_points(group=_ENTRY_POINTS)} - SYSTEMS.keys()
-    return [*SYSTEMS, *sorted(others)]
+    return Names([*SYSTEMS, *sorted(others)])
 
 
 def system_named(name: str) -> System:
-    "A system by its name; `name+variant` as a variant of it has it. Raises SettingsError for an unknown one."
+    "A system by its name (`name+variant`: a variant of it), or by its place. Raises SettingsError for an unknown one."
+    if ":" in name:
+        from mtrag_nb.systems.outside import load_outside
+
+        return load_outside(name)
     name, _, variant = name.partition("+")
     entry = SYSTEMS.get(name)
     if entry is None:

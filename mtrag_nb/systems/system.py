@@ -325,11 +325,18 @@ class System:
     derived: Mapping[str, tuple[str, Callable]] = field(
         default_factory=dict
     )  # key of its own state -> the shared key ("passed": a verdict) that decides it, and how
+    one_piece: str = ""  # why its turns cannot be taken up in the middle; "": they can
+    group: str = ""  # the name under which its own settings stand; "": its own
     paper: str = ""  # the profile that has the models and settings of its paper, which the variants go on from; "": there is none
     base: str = ""  # of a variant: that profile; everything but MACHINE comes from it, whichever profile is asked for
     changes: Mapping[str, object] = field(
         default_factory=dict
     )  # of a variant: dotted key -> value, before anything that a user sets
+
+    @property
+    def prefix(self) -> str:
+        "How the keys of its own settings begin."
+        return (self.group or self.name.split("+")[0]) + "."
 
     def variant(self, name: str) -> System:
         "This system as one of its variants has it; the name is recorded. Raises SettingsError for an unknown one."
@@ -376,7 +383,7 @@ class System:
             raise SettingsError(f"unknown profile {profile!r}: {self.name} has {', '.join(known)}")
         asked, prefix = (
             known[profile] if isinstance(profile, str) else profile,
-            self.name.split("+")[0] + ".",
+            self.prefix,
         )
         if self.base:
             asked = replace(
@@ -405,9 +412,7 @@ class System:
         if group == "reranker":
             return settings.reranker is not None
         return not (
-            group == self.name.split("+")[0]
-            and settings.chat.url
-            and name in self.own_defaults(settings)
+            f"{group}." == self.prefix and settings.chat.url and name in self.own_defaults(settings)
         )
 
     def surrounded(self, name: str, *around: Around, about: str = "") -> System:
@@ -446,7 +451,7 @@ def _unlike(
     keys = dict.fromkeys((*flat[0], *flat[1]))
 
     def named(k):
-        return re.sub(r"^own\.", system.name.split("+")[0] + ".", k)
+        return re.sub(r"^own\.", system.prefix, k)
 
     return {
         named(k): (flat[0].get(k), flat[1].get(k)) for k in keys if flat[0].get(k) != flat[1].get(k)
