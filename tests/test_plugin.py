@@ -1,4 +1,4 @@
-"""A system of another installed package is found by its entry point, and the command treats it as its own."""
+"""A system or a retriever of another installed package is found by its entry point, and treated as one of the house."""
 
 import os
 import subprocess
@@ -7,6 +7,13 @@ import sys
 import pytest
 
 from mtrag_nb.core.files import data_dir
+from mtrag_nb.core.types import Passage, SettingsError, Task
+from mtrag_nb.models.calls import Models
+from mtrag_nb.models.chat import ScriptedChat
+from mtrag_nb.models.embed import HashEmbedder
+from mtrag_nb.runs.run import run_tasks
+from mtrag_nb.search.index import build_index
+from mtrag_nb.systems.baselines import NAIVE
 
 MAIN = "from mtrag_nb.app.cli import main; raise SystemExit(main())"
 MODULE = '''
@@ -46,7 +53,19 @@ def build(tools):
 
 
 POINTER = System("pointer", build, "quotes one sentence", (NOTHING,), retries=lambda settings: 0)
+
+
+def lengths(run):
+    return f"longest answer: {max(len(t.answer) for t in run.turns.values())} <characters>"
 '''
+
+
+ENTRY_POINTS = """
+[mtrag_nb.systems]
+pointer = pointer:POINTER
+[mtrag_nb.views]
+Length = pointer:lengths
+"""
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +76,7 @@ def mtrag(tmp_path_factory):
     info = folder / "pointer-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: pointer\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[mtrag_nb.systems]\npointer = pointer:POINTER\n")
+    (info / "entry_points.txt").write_text(ENTRY_POINTS)
     env = {**os.environ, "PYTHONPATH": f"{folder}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
 
     def run(*words: str) -> str:
@@ -104,4 +123,45 @@ def test_it_is_replayed(mtrag):
 
 def test_it_is_reported(mtrag):
     mtrag("report", "runs/p", "--out", "page.html")
-    assert "quotes one sentence" in (mtrag.folder / "page.html").read_text()
+    page = (mtrag.folder / "page.html").read_text()
+    assert "quotes one sentence" in page
+    assert '<section id="view_length">' in page and "&lt;characters&gt;" in page
+
+
+RETRIEVER = """
+from mtrag_nb.search.retrieve import Retriever
+
+
+class Shortest(Retriever):
+    "Of the candidates, the shortest children first."
+
+    def __init__(self, *args):
+        super().__init__(*args)
+        self.fingerprint += " shortest"
+
+    def ranked_many(self, *args):
+        return [sorted(hits, key=lambda h: len(h.text)) for hits in super().ranked_many(*args)]
+"""
+
+
+def test_a_retriever_of_another_package_searches_a_run(tmp_path, monkeypatch):
+    (tmp_path / "shortest.py").write_text(RETRIEVER)
+    info = tmp_path / "shortest-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: shortest\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[mtrag_nb.retrievers]\nshortest = shortest:Shortest\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    corpus = [Passage(f"p{n}", f"The ferry costs {'four ' * n}crowns.") for n in range(1, 9)]
+    build_index(corpus, tmp_path / "index", HashEmbedder(), progress=False)
+    settings = NAIVE.configured(changes={"retrieval.retriever": "shortest"})
+    models = Models(settings, ScriptedChat("Four crowns."), HashEmbedder())
+    asked = [Task("c<::>1", "c", 1, "", "What does the ferry cost?")]
+    run = run_tasks(
+        NAIVE, asked, tmp_path / "run", settings, tmp_path / "index", models=models, progress=False
+    )
+    [turn] = run.trajectories.values()
+    [first, *_] = [h.document_id for step in turn.retrievals for h in step.hits]
+    assert first == "p1" and run.manifest["identity"]["retriever"].endswith(" shortest")
+    with pytest.raises(SettingsError, match="unknown retriever 'longest': there are index, short"):
+        other = NAIVE.configured(changes={"retrieval.retriever": "longest"})
+        run_tasks(NAIVE, asked, tmp_path / "x", other, tmp_path / "index", models=models)

@@ -208,7 +208,7 @@ def doctor(
     return not problems[profile or "laptop"]
 
 # %% ../../nbs/app/02_run.ipynb #0d8ca592
-def _machine_for(name: str, measure: bool = False):
+def _machine_for(name: str, settings: Settings, measure: bool = False):
     "The machine that a plan is for: a key of MACHINES, or this one."
     import torch
 
@@ -220,7 +220,7 @@ def _machine_for(name: str, measure: bool = False):
     words = gpu.upper().replace("-", " ").split()
     known = next((k for k in ("t4", "l4", "a100") if k.upper() in words), None)
     if known is None or measure:
-        return measured()
+        return measured(settings)
     m = found()
     own = {k: getattr(m, k) for k in ("name", "gpus", "gpu_bytes", "memory", "disk")}
     return replace(MACHINES[known], **own)
@@ -229,7 +229,7 @@ def _machine_for(name: str, measure: bool = False):
 def plan(
     settings: Chosen = None,
     machine: Literal["here", "t4", "t4x2", "l4", "a100"] = "here",  # the one that it is for
-    measure: bool = False,  # measure this machine's rates, in half a minute, even if its GPU is in the table
+    measure: bool = False,  # measure a turn here, even if this GPU is in the table
     turns: int = 842,  # turns to answer (default 842, the benchmark; the seed paper had 110)
     passages: int | None = None,  # passages to ingest (default: all of the benchmark)
     judge: str = "judge",  # the profile that judges (default judge), or none
@@ -242,7 +242,8 @@ def plan(
         raise SettingsError(f"unknown profile {judge!r}: there are {', '.join(profiles())}")
     judging = None if judge == "none" else profiles()[judge]
     passages = PASSAGES if passages is None else passages
-    made = planned(chosen(settings), _machine_for(machine, measure), turns, passages, judging)
+    own = chosen(settings)
+    made = planned(own, _machine_for(machine, own, measure), turns, passages, judging)
     print(made)
     return made
 
@@ -370,21 +371,12 @@ def on_device(settings: Settings, device: str = "") -> Settings:
 
 
 def print_index(index: str | Path, manifest: "Manifest") -> None:
-    "Print what an index holds, and how long it was in the making, as far as that was noted."
-    from mtrag_nb.search.index import ParentStore
-
+    "Print what an index holds."
     total = manifest.total
     parts = ", ".join(f"{d} {n['passages']}" for d, n in sorted(manifest.domains.items()))
     print(
         f"{index}: {total('passages')} passages as {total('parents')} parents and {total('children')} children, {parts}"
     )
-    tables = ParentStore(Path(index) / "parents.sqlite", write=False)
-    steps = ("parse", "embed", "write")
-    seconds = {step: sum(s[step] for s in tables.sessions()) for step in steps}
-    tables.close()
-    if sum(seconds.values()) >= 10:
-        spent = ", ".join(f"{step} {s:.0f}" for step, s in seconds.items())
-        print(f"seconds: {spent}", file=sys.stderr)
 
 # %% ../../nbs/app/02_run.ipynb #b98c6d97
 def ingest(

@@ -14,7 +14,6 @@ import sqlite3
 import sys
 import tempfile
 import threading
-import time
 import weakref
 import zipfile
 import zlib
@@ -24,6 +23,7 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
+from types import ModuleType
 from typing import BinaryIO, NamedTuple
 
 import numpy as np
@@ -36,7 +36,7 @@ from mtrag_nb.core.files import (
     read_json,
     write_json,
 )
-from ..core.html import esc, fold, html_table
+from ..core.html import html_table
 from ..core.settings import Address, ChunkSettings, SparseSettings
 from mtrag_nb.core.types import (
     Context,
@@ -56,13 +56,12 @@ from ..models.embed import EmbedderLike
 from .chunks import chunk_passage, node_id, payloads, split_text
 
 # %% auto #0
-__all__ = ['COLLECTION', 'DENSE', 'SPARSE', 'HNSW', 'DAMAGED', 'ENGINE_ROOM', 'VectorStore', 'SESSION', 'GO_ON', 'FORMAT',
-           'PAYLOAD', 'BATCH', 'BATCH_ON_GPU', 'Point', 'Query', 'dense_vectors', 'disk_size', 'copy_sparse',
-           'copy_file', 'EdgeStore', 'ServerStore', 'open_store', 'Bm25', 'words', 'sqlite_errors', 'ParentStore',
-           'Manifest', 'require_same', 'Piece', 'Cutter', 'batches', 'Survey', 'Corpus', 'embedded', 'disk_needed',
-           'Build', 'add_batch', 'build_index', 'Hit', 'Index', 'data_folder', 'sweep', 'next_generation',
-           'check_counts', 'open_folder', 'open_index', 'Audit', 'all_points', 'audit', 'Coverage', 'coverage',
-           'export_index', 'import_index']
+__all__ = ['COLLECTION', 'DENSE', 'SPARSE', 'HNSW', 'DAMAGED', 'ENGINE_ROOM', 'VectorStore', 'GO_ON', 'FORMAT', 'PAYLOAD',
+           'BATCH', 'BATCH_ON_GPU', 'Point', 'Query', 'dense_vectors', 'disk_size', 'copy_sparse', 'copy_file',
+           'EdgeStore', 'ServerStore', 'open_store', 'Bm25', 'words', 'sqlite_errors', 'ParentStore', 'Manifest',
+           'require_same', 'Piece', 'Cutter', 'batches', 'Corpus', 'embedded', 'disk_needed', 'Build', 'add_batch',
+           'build_index', 'Hit', 'Index', 'data_folder', 'sweep', 'next_generation', 'check_counts', 'open_folder',
+           'open_index', 'Audit', 'all_points', 'audit', 'Coverage', 'coverage', 'export_index', 'import_index']
 
 # %% ../../nbs/4_search/01_index.ipynb #3f20e2c5
 COLLECTION = "mtrag_unified"  # seed paper, II.A.c
@@ -214,7 +213,20 @@ class _Shard:
             return found
 
 # %% ../../nbs/4_search/01_index.ipynb #02372fe0
-class EdgeStore:
+class _Store:
+    "What both stores share: `kinds` are the request types of the engine's or the server's client."
+
+    kinds: ModuleType
+
+    def _only(self, domain: str) -> object:
+        "The filter for a domain; None for all."
+        if not domain:
+            return None
+        match = self.kinds.MatchValue(value=domain)
+        return self.kinds.Filter(must=[self.kinds.FieldCondition(key="domain", match=match)])
+
+
+class EdgeStore(_Store):
     "Points in a folder, by Qdrant's engine in this process. Thread-safe."
 
     on_server = False
@@ -224,6 +236,9 @@ class EdgeStore:
         folder: str | Path,  # of an index; the engine's files lie in `qdrant/` there
         sparse: bool = False,  # points have sparse vectors
     ):
+        import qdrant_edge
+
+        self.kinds = qdrant_edge
         self.folder, self.sparse = Path(folder) / "qdrant" / COLLECTION, sparse
         self._held: _Shard | None = None
         self._closed = False
@@ -244,8 +259,7 @@ class EdgeStore:
         "An empty collection, if there is none; a kill leaves all of it or nothing."
         if self.exists():
             return
-        import qdrant_edge as edge
-
+        edge = self.kinds
         half = self.folder.with_name(COLLECTION + ".new")
         shutil.rmtree(half, ignore_errors=True)
         half.mkdir(parents=True)
@@ -264,24 +278,14 @@ class EdgeStore:
 
     def add(self, points: Iterable[Point]) -> None:
         "Insert points, or replace those with the same id; then make it durable."
-        import qdrant_edge as edge
-
+        edge = self.kinds
         rows = (edge.Point(p.id, _vectors(p, edge.SparseVector), p.payload) for p in points)
         while batch := list(islice(rows, 256)):
             self._do("update", edge.UpdateOperation.upsert_points(batch))
         self._do("flush")
 
-    def _only(self, domain: str) -> object:
-        "The filter for a domain; None for all."
-        import qdrant_edge as edge
-
-        match = edge.FieldCondition(key="domain", match=edge.MatchValue(domain))
-        return edge.Filter(must=[match]) if domain else None
-
     def _request(self, q: Query) -> object:
-        import qdrant_edge as edge
-
-        only = self._only(q.domain)
+        edge, only = self.kinds, self._only(q.domain)
         if q.vector is None:
             words = edge.SparseVector(indices=list(q.words), values=[1.0] * len(q.words))
             query = edge.Query.Nearest(words, using=SPARSE)
@@ -294,11 +298,10 @@ class EdgeStore:
 
     def search(self, queries: Sequence[Query]) -> list[list]:
         "The best points of each query, in one pass."
-        import qdrant_edge as edge
-
         if not queries:
             return []
-        return self._do("query_batch", edge.QueryBatchRequest(list(map(self._request, queries))))
+        requests = list(map(self._request, queries))
+        return self._do("query_batch", self.kinds.QueryBatchRequest(requests))
 
     def retrieve(self, ids: Iterable[str], vectors: bool = False) -> list:
         "The points with these ids, as far as they exist."
@@ -306,23 +309,19 @@ class EdgeStore:
 
     def count(self, domain: str = "") -> int:
         "How many points there are."
-        import qdrant_edge as edge
-
-        return self._do("count", edge.CountRequest(exact=True, filter=self._only(domain)))
+        return self._do("count", self.kinds.CountRequest(exact=True, filter=self._only(domain)))
 
     def page(self, size: int, at: object = None) -> tuple[list, object]:
         "Points with their vectors, and where the next page begins; None at the end."
-        import qdrant_edge as edge
-
         what = {"with_payload": True, "with_vector": True}
-        return self._do("scroll", edge.ScrollRequest(offset=at, limit=size, **what))
+        return self._do("scroll", self.kinds.ScrollRequest(offset=at, limit=size, **what))
 
     def close(self) -> None:
         "Let go of the files."
         self._held, self._closed = None, True
 
 # %% ../../nbs/4_search/01_index.ipynb #2bbf8c9b
-class ServerStore:
+class ServerStore(_Store):
     "Points on a Qdrant server. Thread-safe. Raises ServerError if no server answers."
 
     on_server = True
@@ -335,7 +334,7 @@ class ServerStore:
     ):
         from qdrant_client import QdrantClient, models
 
-        self.sparse, self.hnsw, self.qm = sparse, hnsw, models
+        self.sparse, self.hnsw, self.kinds = sparse, hnsw, models
         key, whole = os.environ.get("QDRANT_API_KEY"), getattr(url, "whole", url)
         try:
             self.client = QdrantClient(url=whole, api_key=key, check_compatibility=False)
@@ -353,7 +352,7 @@ class ServerStore:
         "An empty collection, if there is none."
         if self.exists():
             return
-        qm = self.qm
+        qm = self.kinds
         dense = qm.VectorParams(size=dim, distance=qm.Distance.COSINE)
         words = {SPARSE: qm.SparseVectorParams(modifier=qm.Modifier.IDF)}
         graph = qm.HnswConfigDiff(m=HNSW["m"], ef_construct=HNSW["ef_construct"])
@@ -367,19 +366,15 @@ class ServerStore:
             self.client.create_payload_index(COLLECTION, key, qm.PayloadSchemaType.KEYWORD)
 
     def add(self, points: Iterable[Point]) -> None:
-        qm = self.qm
+        qm = self.kinds
         rows = (
             qm.PointStruct(id=p.id, vector=_vectors(p, qm.SparseVector), payload=p.payload)
             for p in points
         )
         self.client.upload_points(COLLECTION, rows, batch_size=256, wait=True)
 
-    def _only(self, domain: str) -> object:
-        match = self.qm.FieldCondition(key="domain", match=self.qm.MatchValue(value=domain))
-        return self.qm.Filter(must=[match]) if domain else None
-
     def _request(self, q: Query) -> object:
-        qm, only = self.qm, self._only(q.domain)
+        qm, only = self.kinds, self._only(q.domain)
         if q.vector is None:
             query = qm.SparseVector(indices=list(q.words), values=[1.0] * len(q.words))
             using = SPARSE
@@ -452,10 +447,7 @@ create table if not exists parents (
 create table if not exists passages (id text primary key, domain text, parents integer, children integer) without rowid;
 create table if not exists words (word text primary key, children integer) without rowid;
 create table if not exists progress (one integer primary key check (one = 1), corpus text);
-create table if not exists sessions (
-    begun text primary key, passages integer, children integer, characters integer, parse real, embed real, write real);
 """
-SESSION = ("begun", "passages", "children", "characters", "parse", "embed", "write")
 GO_ON = "Make room and start again: what is stored is kept, and the build goes on behind it"
 
 
@@ -566,19 +558,6 @@ class ParentStore:
         [(n, corpus)] = self._all(both)
         return n, corpus or ""
 
-    def note(self, begun: str, done: Mapping[str, float]) -> None:
-        "Note what a session of the build has done so far, and the seconds of its steps."
-        row = [begun, *(done.get(k, 0) for k in SESSION[1:])]
-        with self._lock, sqlite_errors(self.path), self._db as db:
-            db.execute("insert or replace into sessions values (?,?,?,?,?,?,?)", row)
-
-    def sessions(self) -> list[dict[str, float]]:
-        "What each session of the build did; none is noted in an index of an earlier version."
-        if not self._all("select 1 from sqlite_master where name = 'sessions'"):
-            return []
-        rows = self._all("select * from sessions order by begun")
-        return [dict(zip(SESSION, row)) for row in rows]
-
     def counts(self) -> dict[str, dict[str, int]]:
         "Passages, parents and children of each domain."
         select = (
@@ -609,11 +588,10 @@ def _manifest_data(folder: str | Path) -> dict:
         data = read_json(path)
     except DataError as e:
         raise DataError(e.problem, path, remedy=DAMAGED) from None
-    if (found := data.get("format")) != FORMAT or data.get("url") == "lance":
-        what = "in LanceDB" if found == FORMAT else f"of format {str(found)[:40]}"
+    if (found := data.get("format")) != FORMAT:
         raise IndexMismatch(
-            f"{folder} holds an index {what}, and this version reads format {FORMAT} of its own "
-            "store. Build another one in a new folder"
+            f"{folder} holds an index of format {str(found)[:40]}, and this version reads format "
+            f"{FORMAT}. Build another one in a new folder"
         )
     return data
 
@@ -631,7 +609,6 @@ class Manifest:
     domains: Mapping[str, Mapping[str, int]] = field(default_factory=dict)  # counts of each domain
     format: int = FORMAT
     sparse: SparseSettings | None = None  # the settings of its sparse vectors, if it has some
-    vectors: str = "float32"  # "float16": an earlier version carried them in half precision
     titles: bool = False  # each child was embedded with its passage's title before it
     hnsw: bool = False  # a server searches a graph
     generation: int = 0  # of a library: one more with each change; 0: not a library
@@ -652,7 +629,7 @@ class Manifest:
 
     def save(self, folder: str | Path) -> None:
         "Write `manifest.json`; a kill leaves the old one or the new one."
-        late = ("sparse", "vectors", "titles", "hnsw", "generation")  # written only where used
+        late = ("sparse", "titles", "hnsw", "generation")  # written only where used
         unused = {k for k in late if getattr(self, k) == getattr(type(self), k)}
         data = {k: v for k, v in plain(self).items() if k not in unused}
         write_json(Path(folder) / "manifest.json", data)
@@ -661,9 +638,8 @@ class Manifest:
     def load(cls, folder: str | Path) -> Manifest:
         "Read `manifest.json`. Raises DataError if there is none or it is damaged, IndexMismatch if another version wrote it."
         data = _manifest_data(folder)
-        graph = ("nearest", "graph")  # of an earlier version; all vectors are compared now
         try:
-            return structured(cls, {k: v for k, v in data.items() if k not in graph})
+            return structured(cls, data)
         except (TypeError, AttributeError, SettingsError) as e:
             path = Path(folder) / "manifest.json"
             raise DataError(f"not the manifest of an index ({e})", path, remedy=DAMAGED) from None
@@ -738,15 +714,6 @@ def batches(pieces: Iterable[Piece], size: int) -> Iterator[list[Piece]]:
         yield batch
 
 # %% ../../nbs/4_search/01_index.ipynb #c2ee57fb
-@dataclass(frozen=True)
-class Survey:
-    "How much a corpus is."
-
-    passages: int
-    characters: int
-    children: int  # estimated
-
-
 class Corpus:
     "Passages that are read anew each time they are gone through."
 
@@ -760,16 +727,15 @@ class Corpus:
     def __iter__(self) -> Iterator[Passage]:
         return iter(self._read())
 
-    def survey(self, every: int = 50) -> Survey:
-        "Count it. Raises what reading raises."
-        passages = size = sample = children = 0
-        for p in self:
-            if passages % every == 0:
+    def survey(self, every: int = 50) -> tuple[int, int]:
+        "How many characters it has, and about how many children. Raises what reading raises."
+        size = sample = children = 0
+        for n, p in enumerate(self):
+            if n % every == 0:
                 sample += len(p.text)
                 children += len(split_text(p.text, p.id, self.chunks)[1])
-            passages += 1
             size += len(p.text)
-        return Survey(passages, size, round(children * size / sample) if sample else 0)
+        return size, round(children * size / sample) if sample else 0
 
 # %% ../../nbs/4_search/01_index.ipynb #1287df74
 def embedded(
@@ -851,17 +817,6 @@ class Build:
     store: VectorStore
     parents: ParentStore
     corpus: _CorpusHash = field(default_factory=_CorpusHash)  # of what is in
-    begun: str = field(default_factory=lambda: f"{time.time():.3f}")  # names this session
-    done: Counter = field(default_factory=Counter)  # of this session: counts, seconds of its steps
-
-    @contextmanager
-    def clock(self, step: str) -> Iterator[None]:
-        "Count the seconds of a block."
-        start = time.perf_counter()
-        try:
-            yield
-        finally:
-            self.done[step] += time.perf_counter() - start
 
 
 @contextmanager
@@ -907,21 +862,15 @@ def add_batch(
     twice = 2 * len(texts) * (4 * build.manifest.dim + PAYLOAD)  # in a segment and in the log
     _check_free(build.folder, reserve_mb + twice / 1e6, "the next batch", GO_ON)
     _check_new(batch, build.parents)
-    with build.clock("embed"):
-        vectors = embedded(embedder, texts)
-    with build.clock("write"):
-        build.store.add(_points(batch, vectors))
-        for piece in batch:
-            build.corpus.add(piece.passage)
-        build.parents.commit(
-            [c for piece in batch for c in piece.parents],
-            [(p.passage.id, p.passage.domain, len(p.parents), len(p.ids)) for p in batch],
-            str(build.corpus),
-            sum((Counter(piece.words) for piece in batch), Counter()),
-        )
-    characters = sum(len(piece.passage.text) for piece in batch)
-    build.done.update(passages=len(batch), children=len(texts), characters=characters)
-    build.parents.note(build.begun, build.done)
+    build.store.add(_points(batch, embedded(embedder, texts)))
+    for piece in batch:
+        build.corpus.add(piece.passage)
+    build.parents.commit(
+        [c for piece in batch for c in piece.parents],
+        [(p.passage.id, p.passage.domain, len(p.parents), len(p.ids)) for p in batch],
+        str(build.corpus),
+        sum((Counter(piece.words) for piece in batch), Counter()),
+    )
 
 # %% ../../nbs/4_search/01_index.ipynb #28f7d188
 def _skip_known(build: Build, passages: Iterator[Passage]) -> int:  # how many are in
@@ -968,9 +917,8 @@ def _go_on(
     m, rest, total = build.manifest, iter(passages), None
     if isinstance(passages, (Corpus, Sized)):  # it can be gone through twice
         again = passages if isinstance(passages, Corpus) else Corpus(lambda: passages, m.chunks)
-        found = again.survey()
-        total = found.characters
-        _check_all_fits(build, found.children)
+        total, children = again.survey()
+        _check_all_fits(build, children)
     known = _skip_known(build, rest)
     if m.complete and next(rest, None) is not None:
         raise IndexMismatch(
@@ -981,11 +929,7 @@ def _go_on(
     how = {"unit": " characters", "unit_scale": True, "smoothing": 0.1, "desc": "indexing"}
     start = build.corpus.characters
     with tqdm(initial=start, total=total, disable=not progress, **how) as bar:
-        while True:
-            with build.clock("parse"):
-                part = next(parts, None)
-            if part is None:
-                return
+        for part in parts:
             add_batch(build, part, embedder, reserve_mb)
             bar.update(sum(len(piece.passage.text) for piece in part))
 
@@ -1166,8 +1110,6 @@ class Index:
     def fingerprint(self) -> str:
         "What the index was built from and with: for the identity of a run."
         m, more = self.manifest, []
-        if m.vectors != "float32":
-            more.append(m.vectors)
         if m.sparse:
             more.append(m.sparse)
         if m.titles:
@@ -1358,22 +1300,16 @@ class Audit:
         "Whether nothing is wrong."
         return not self.wrong and not self.other and self.tables == "ok"
 
-    def _rows(self) -> list[list]:
-        again = f"{len(self.other)} of {self.embedded}" if self.embedded else "not asked for"
-        return [
-            ["points read", self.children],
-            ["passages", self.passages],
-            ["passages with missing or damaged vectors", len(self.wrong)],
-            ["tables", self.tables],
-            ["children that the embedder gives another vector", again],
-        ]
-
     def __repr__(self) -> str:
-        lines = [f"{k}: {v}" for k, v in self._rows()] + [f"  {i}" for i in self.wrong[:9]]
-        return "\n".join(lines)
-
-    def _repr_html_(self) -> str:
-        return html_table(["", ""], self._rows())
+        again = f"{len(self.other)} of {self.embedded}" if self.embedded else "not asked for"
+        lines = [
+            f"points read: {self.children}",
+            f"passages: {self.passages}",
+            f"passages with missing or damaged vectors: {len(self.wrong)}",
+            f"tables: {self.tables}",
+            f"children that the embedder gives another vector: {again}",
+        ]
+        return "\n".join([*lines, *(f"  {i}" for i in self.wrong[:9])])
 
 
 def all_points(store: VectorStore, size: int = 1000) -> Iterator[list]:
@@ -1423,37 +1359,19 @@ class Coverage:
     gold: Mapping[str, int]  # domain -> gold passages, each counted once
     missing: Mapping[str, tuple[str, ...]]  # domain -> ids of those not in the index
     tasks: Mapping[str, int]  # domain -> tasks with gold passages
-    hopeless: Mapping[
-        str, tuple[str, ...]
-    ]  # domain -> ids of tasks with none of their gold passages in the index
+    hopeless: Mapping[str, tuple[str, ...]]  # domain -> ids of tasks without any gold in the index
 
     @property
     def complete(self) -> bool:
         "Is every gold passage there?"
         return not any(self.missing.values())
 
-    def _rows(self) -> list[tuple]:
-        return [
-            (d, n, len(self.missing[d]), self.tasks[d], len(self.hopeless[d]))
-            for d, n in self.gold.items()
-        ]
-
     def __repr__(self) -> str:
         return "\n".join(
-            f"{d}: {lost} of {n} gold passages missing, {dead} of {tasks} tasks without any"
-            for d, n, lost, tasks, dead in self._rows()
+            f"{d}: {len(self.missing[d])} of {n} gold passages missing, "
+            f"{len(self.hopeless[d])} of {self.tasks[d]} tasks without any"
+            for d, n in self.gold.items()
         )
-
-    def _repr_html_(self) -> str:
-        table = html_table(
-            ["domain", "gold passages", "missing", "tasks", "tasks without any"], self._rows()
-        )
-        ids = [
-            fold(f"{esc(d)}: {len(ids)} missing", esc(", ".join(ids)))
-            for d, ids in self.missing.items()
-            if ids
-        ]
-        return table + "".join(ids)
 
 # %% ../../nbs/4_search/01_index.ipynb #7f4cdf79
 def coverage(
@@ -1463,10 +1381,10 @@ def coverage(
 ) -> Coverage:
     "Which gold passages are not in the index, by domain. Raises DataError for a task without a domain."
     gold = {
-        task: [p for p, relevance in passages.items() if relevance > 0]
+        task: found
         for task, passages in qrels.items()
+        if (found := [p for p, relevance in passages.items() if relevance > 0])
     }
-    gold = {task: passages for task, passages in gold.items() if passages}
     if unknown := [task for task in gold if task not in domains]:
         raise DataError(
             f"task {unknown[0]!r} of the qrels has no domain",

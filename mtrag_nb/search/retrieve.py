@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from importlib.metadata import entry_points
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -43,59 +44,45 @@ from mtrag_nb.search.fusion import (
 from .index import Hit, Index, words
 
 # %% auto #0
-__all__ = ['PARTS', 'SIGNALS', 'WEIGHTS', 'LIKELIHOOD', 'Reranker', 'HitReranker', 'TurnReranker', 'rank_hits', 'CosineReranker',
+__all__ = ['SIGNALS', 'WEIGHTS', 'LIKELIHOOD', 'RETRIEVERS', 'Reranker', 'HitReranker', 'rank_hits', 'CosineReranker',
            'OverlapReranker', 'PassageReranker', 'TalkReranker', 'FusedOrder', 'LikelihoodReranker', 'make_reranker',
-           'best_hits', 'Retrieval', 'RetrieverLike', 'Search', 'searches', 'Candidates', 'Retriever', 'GivenPassages']
+           'best_hits', 'Retrieval', 'RetrieverLike', 'Search', 'searches', 'Retriever', 'open_retriever',
+           'GivenPassages']
 
 # %% ../../nbs/4_search/02_retrieve.ipynb #e99d8087
 class Reranker(Protocol):
-    "Scores texts for a query: `embed.CrossEncoderReranker`, `CosineReranker`."
+    "Scores texts for a query: `embed.CrossEncoderReranker`, `LikelihoodReranker`."
 
     fingerprint: str  # goes into the manifest of a run
 
-    def score(
-        self, query: str, texts: Sequence[str]
-    ) -> list[float]: ...  # one per text, higher is better
+    def score(self, query: str, texts: Sequence[str]) -> list[float]:
+        "One score per text, higher is better."
 
 
 @runtime_checkable
 class HitReranker(Protocol):
-    "Scores hits for a query: `OverlapReranker`."
+    "Scores hits for a question and the conversation that it ends: `OverlapReranker`, `TalkReranker`."
 
     fingerprint: str
 
     def score_hits(
-        self, query: str, hits: Sequence[Hit]
-    ) -> list[float]: ...  # one per hit, higher is better
+        self, query: str, hits: Sequence[Hit], turns: Sequence[Turn] = ()
+    ) -> list[float]:
+        "One score per hit, higher is better. No turns: the query stands alone."
 
 
-@runtime_checkable
-class TurnReranker(Protocol):
-    "Scores hits for a question and the conversation that it ends: `TalkReranker`."
-
-    fingerprint: str
-
-    def score_turn(
-        self, query: str, hits: Sequence[Hit], turns: Sequence[Turn]
-    ) -> list[float]: ...  # one per hit, higher is better
-
-
-_AnyReranker = Reranker | HitReranker | TurnReranker
+_AnyReranker = Reranker | HitReranker
 
 # %% ../../nbs/4_search/02_retrieve.ipynb #e26be126
 def rank_hits(
     reranker: _AnyReranker,
     query: str,
     hits: Sequence[Hit],
-    turns: Sequence[
-        Turn
-    ] = (),  # the conversation, its last question included; none: the query stands alone
-) -> list[Hit]:  # all of them, best first, each with its `rerank_score`
-    "Hits in the order of a reranker."
-    if isinstance(reranker, TurnReranker):
-        scores = reranker.score_turn(query, hits, turns)
-    elif isinstance(reranker, HitReranker):
-        scores = reranker.score_hits(query, hits)
+    turns: Sequence[Turn] = (),  # the conversation, its last question included
+) -> list[Hit]:  # all of them
+    "Hits in the order of a reranker, best first, each with its `rerank_score`."
+    if isinstance(reranker, HitReranker):
+        scores = reranker.score_hits(query, hits, turns)
     else:
         scores = reranker.score(query, [h.text for h in hits])
     scored = [
@@ -110,30 +97,22 @@ class CosineReranker:
     def __init__(self, embedder: EmbedderLike):
         self.embedder, self.fingerprint = embedder, f"cosine:{embedder.fingerprint}"
 
-    def score(
-        self,
-        query: str,
-        texts: Sequence[str],
-    ) -> list[float]:  # one per text, in [-1, 1]
-        "Cosine of each text with the query."
+    def score(self, query: str, texts: Sequence[str]) -> list[float]:
+        "Cosine of each text with the query, in [-1, 1]."
         if not texts:
             return []
-        return (
-            self.embedder.encode(list(texts)) @ self.embedder.encode([query], query=True)[0]
-        ).tolist()
+        [asked] = self.embedder.encode([query], query=True)
+        return (self.embedder.encode(list(texts)) @ asked).tolist()
 
     def score_hits(
-        self,
-        query: str,  # not used
-        hits: Sequence[Hit],
-    ) -> list[float]:  # one per hit
+        self, query: str, hits: Sequence[Hit], turns: Sequence[Turn] = ()
+    ) -> list[float]:
         "The cosine that each hit has from its index already."
         return [h.score for h in hits]
 
 # %% ../../nbs/4_search/02_retrieve.ipynb #07b93e63
 class OverlapReranker:
-    """Cosine plus the idf-weighted share of the query's words that a child holds. Needs no model: the default where there is
-    no cross-encoder."""
+    "Cosine plus the idf-weighted share of the query's words in a child: the default where no cross-encoder is."
 
     def __init__(
         self,
@@ -154,10 +133,8 @@ class OverlapReranker:
         return [sum(idf[w] for w in idf.keys() & set(words(h.text))) / total for h in hits]
 
     def score_hits(
-        self,
-        query: str,
-        hits: Sequence[Hit],
-    ) -> list[float]:  # one per hit, higher is better
+        self, query: str, hits: Sequence[Hit], turns: Sequence[Turn] = ()
+    ) -> list[float]:
         "Score hits, not texts: their cosine with the query is known."
         return [h.score + self.weight * share for h, share in zip(hits, self.shares(query, hits))]
 
@@ -187,27 +164,17 @@ class PassageReranker(OverlapReranker):
         self.siblings, self.fingerprint = siblings, f"passage:{weight}:{siblings}"
 
     def score_hits(
-        self,
-        query: str,
-        hits: Sequence[Hit],
-    ) -> list[float]:  # one per hit, higher is better
+        self, query: str, hits: Sequence[Hit], turns: Sequence[Turn] = ()
+    ) -> list[float]:
         "Score hits, which are all the candidates of a question."
         three = _best_three(hits, [h.score for h in hits])
         return [s + self.siblings * more for s, more in zip(super().score_hits(query, hits), three)]
 
 # %% ../../nbs/4_search/02_retrieve.ipynb #3751e55b
-PARTS = ("last", "before", "answer", "follows", "first")  # of the conversation: views
-SIGNALS = (*PARTS, "words", "words it follows", "siblings")
-WEIGHTS = (
-    0.16,
-    -0.5,
-    0.25,
-    0.52,
-    0.12,
-    0.11,
-    0.16,
-    0.21,
-)  # of SIGNALS: learned on the choosing half of mtrag-human
+_PARTS = ("last", "before", "answer", "follows", "first")  # of the conversation: views
+SIGNALS = (*_PARTS, "words", "words it follows", "siblings")
+# The weights of SIGNALS, learned on the choosing half of mtrag-human:
+WEIGHTS = (0.16, -0.5, 0.25, 0.52, 0.12, 0.11, 0.16, 0.21)
 
 
 class TalkReranker:
@@ -219,38 +186,28 @@ class TalkReranker:
         embedder: EmbedderLike,
         weights: Sequence[float] = WEIGHTS,
     ):
-        self.index, self.embedder, self.weights, self._words = (
-            index,
-            embedder,
-            np.array(weights, np.float64),
-            OverlapReranker(index),
-        )
+        self.index, self.embedder = index, embedder
+        self.weights = np.array(weights, np.float64)
+        self._words = OverlapReranker(index)
         self.fingerprint = f"talk:{digest([float(w) for w in weights], 8)}"
 
     def signals(
         self, query: str, hits: Sequence[Hit], turns: Sequence[Turn]
     ) -> np.ndarray:  # [hits, signals]
-        "The signals of each hit, in the order of SIGNALS. What the conversation has not is 0: an answer, before the first."
-        texts = {part: view_text(part, query, turns) for part in PARTS}
-        said = [t for t in dict.fromkeys(texts.values()) if t]
-        vector = {
-            "": np.zeros(self.embedder.dim, np.float32),
-            **dict(zip(said, self.embedder.encode(said, query=True))),
-        }
-        cosines = (
-            self.index.vectors([h.chunk_id for h in hits])
-            @ np.stack([vector[t] for t in texts.values()]).T
-        )
+        "The signals of each hit, in the order of SIGNALS. A part that the conversation lacks gives 0."
+        texts = {part: view_text(part, query, turns) for part in _PARTS}
+        distinct = [t for t in dict.fromkeys(texts.values()) if t]
+        vector = {"": np.zeros(self.embedder.dim, np.float32)}
+        vector |= zip(distinct, self.embedder.encode(distinct, query=True))
+        parts = np.stack([vector[t] for t in texts.values()])
+        cosines = self.index.vectors([h.chunk_id for h in hits]) @ parts.T
         shares = [self._words.shares(texts[part], hits) for part in ("last", "follows")]
         return np.c_[cosines, np.array(shares).T, _best_three(hits, cosines[:, 0].tolist())]
 
-    def score_turn(
-        self,
-        query: str,  # taken for the last question where there are no turns
-        hits: Sequence[Hit],  # all candidates of a question
-        turns: Sequence[Turn],  # the conversation, its last question included
-    ) -> list[float]:  # one per hit, higher is better
-        "Score hits by all that was said."
+    def score_hits(
+        self, query: str, hits: Sequence[Hit], turns: Sequence[Turn] = ()
+    ) -> list[float]:
+        "Score hits, all candidates of a question, by the conversation; without turns the query is its last question."
         return (self.signals(query, hits, turns) @ self.weights).tolist() if hits else []
 
 # %% ../../nbs/4_search/02_retrieve.ipynb #4ead05f0
@@ -260,10 +217,8 @@ class FusedOrder:
     fingerprint = "fused"
 
     def score_hits(
-        self,
-        query: str,  # not used
-        hits: Sequence[Hit],
-    ) -> list[float]:  # one per hit, higher is better
+        self, query: str, hits: Sequence[Hit], turns: Sequence[Turn] = ()
+    ) -> list[float]:
         "The score that ranks each hit already."
         return [h.ranked_by for h in hits]
 
@@ -279,24 +234,26 @@ class LikelihoodReranker:
         model: ChatModel,
         chars: int = 1200,  # of a text that the model reads: a child, or a parent
     ):
-        self.model, self.chars, self.fingerprint = (
-            model,
-            chars,
-            f"likelihood:{digest(LIKELIHOOD, 8)}:{model.fingerprint}:{chars}",
-        )
+        self.model, self.chars = model, chars
+        self.fingerprint = f"likelihood:{digest(LIKELIHOOD, 8)}:{model.fingerprint}:{chars}"
 
-    def score(
-        self,
-        query: str,
-        texts: Sequence[str],
-    ) -> list[float]:  # one per text, nats per token, at most 0
-        "Score all texts in one call."
+    def score(self, query: str, texts: Sequence[str]) -> list[float]:
+        "Score all texts in one call, in nats per token, at most 0."
         if not texts:
             return []
         asked = [chat("", LIKELIHOOD.format(text=t[: self.chars])) for t in texts]
         return [s.mean for s in self.model.score(asked, [query] * len(texts))]
 
 # %% ../../nbs/4_search/02_retrieve.ipynb #41daa8bb
+_RERANKERS: dict[str, Callable[[Index, EmbedderLike], _AnyReranker]] = {  # without another model
+    "overlap": lambda index, embedder: OverlapReranker(index),
+    "passage": lambda index, embedder: PassageReranker(index),
+    "talk": TalkReranker,
+    "cosine": lambda index, embedder: CosineReranker(embedder),
+    "none": lambda index, embedder: FusedOrder(),
+}
+
+
 def make_reranker(
     name: str,  # one of RERANKERS; "": the given one, or overlap where there is none
     index: Index,
@@ -305,28 +262,18 @@ def make_reranker(
     model: ChatModel | None = None,
 ) -> _AnyReranker:
     "The reranker of a name. Raises SettingsError for one whose model is not there."
-    if not name:
-        name = "model" if given else "overlap"
-    if name == "overlap":
-        return OverlapReranker(index)
-    if name == "passage":
-        return PassageReranker(index)
-    if name == "talk":
-        return TalkReranker(index, embedder)
-    if name == "cosine":
-        return CosineReranker(embedder)
-    if name == "none":
-        return FusedOrder()
-    if name == "likelihood" and model:
-        return LikelihoodReranker(model)
-    if name == "model" and given:
+    name = name or ("model" if given else "overlap")
+    if name in _RERANKERS:
+        return _RERANKERS[name](index, embedder)
+    if name == "likelihood":
+        if model:
+            return LikelihoodReranker(model)
+        raise SettingsError("retrieval.reranker=likelihood takes a chat model")
+    if given:
         return given
-    what = (
-        "a chat model"
-        if name == "likelihood"
-        else "a reranker's model in the profile (settings: reranker.name)"
+    raise SettingsError(
+        f"retrieval.reranker={name} takes a reranker's model in the profile (settings: reranker.name)"
     )
-    raise SettingsError(f"retrieval.reranker={name} takes {what}")
 
 # %% ../../nbs/4_search/02_retrieve.ipynb #596f0a6b
 def best_hits(
@@ -337,10 +284,8 @@ def best_hits(
     "The hits that are kept."
     if not distinct:
         return list(hits[:k])
-    firsts = {
-        h.document_id: n for n, h in reversed(list(enumerate(hits)))
-    }  # passage -> place of its first hit
-    return list(hits[: 1 + max(sorted(firsts.values())[:k], default=-1)])
+    first_of = {h.document_id: n for n, h in reversed(list(enumerate(hits)))}
+    return list(hits[: 1 + max(sorted(first_of.values())[:k], default=-1)])
 
 # %% ../../nbs/4_search/02_retrieve.ipynb #66552b91
 @dataclass(frozen=True, repr=False)
@@ -375,9 +320,8 @@ class RetrieverLike(Protocol):
         model: ChatModel | None = None,  # for settings that ask one
     ) -> Retrieval: ...
 
-    def contexts(
-        self, ids: Sequence[str]
-    ) -> list[Context]: ...  # by id, in that order; without a score
+    def contexts(self, ids: Sequence[str]) -> list[Context]:
+        "Contexts by id, in that order, without a score."
 
 # %% ../../nbs/4_search/02_retrieve.ipynb #74305dfc
 def _child(h: Hit) -> Context:
@@ -438,10 +382,8 @@ def _fused_hits(
     "Several rankings of hits as one."
     by_id = {h.chunk_id: h for hits in rankings for h in hits}
     fused = FUSE[fusion]([[h.chunk_id for h in hits] for hits in rankings], weights)
-    return [
-        replace(by_id[i], rerank_score=score)
-        for i, score in (fused if fusion == "pool" else fused[:k])
-    ]
+    kept = fused if fusion == "pool" else fused[:k]
+    return [replace(by_id[i], rerank_score=score) for i, score in kept]
 
 # %% ../../nbs/4_search/02_retrieve.ipynb #28c2f5bb
 class _Searching:
@@ -459,12 +401,8 @@ class _Searching:
                 f"cannot keep rerank_k={settings.rerank_k} of top_k={settings.top_k} candidates: "
                 "rerank_k goes from 1 to top_k"
             )
-        self.index, self.embedder, self.settings, self.legs = (
-            index,
-            embedder,
-            settings,
-            legs(settings.views),
-        )
+        self.index, self.embedder, self.settings = index, embedder, settings
+        self.legs = legs(settings.views)
         if any(leg.words for leg in self.legs) and not index.manifest.sparse:
             raise SettingsError(
                 f"retrieval.views={settings.views!r} searches by words, and {index.folder} holds none: "
@@ -496,37 +434,33 @@ class _Searching:
         "What the searches for a question found, as one list, each hit with its cosine."
         if len(searches) == 1 and not searches[0].words:
             return found[0]
-        hits = _fused_hits(
-            found, [s.weight for s in searches], self.settings.fusion, self.settings.top_k
-        )
+        weights = [s.weight for s in searches]
+        hits = _fused_hits(found, weights, self.settings.fusion, self.settings.top_k)
         if not hits:
             return []
-        near = next((s.terms for s in searches if not s.words), [(1.0, query)])
-        cosines = (
-            self.index.vectors([h.chunk_id for h in hits]) @ query_vectors([near], self.embedder)[0]
-        )
+        terms = next((s.terms for s in searches if not s.words), [(1.0, query)])
+        [asked] = query_vectors([terms], self.embedder)
+        cosines = self.index.vectors([h.chunk_id for h in hits]) @ asked
         return [replace(h, score=round(float(c), 6)) for h, c in zip(hits, cosines)]
 
-# %% ../../nbs/4_search/02_retrieve.ipynb #e2f12444
-class Candidates(_Searching):
-    "What the index finds for questions, reranked."
+# %% ../../nbs/4_search/02_retrieve.ipynb #f937a25d
+class Retriever(_Searching):
+    "Two-stage retrieval from an index. Safe to use from several threads."
 
     def ranked_many(
         self,
         queries: Sequence[str],
         domains: Sequence[str] = (),  # one per query; none: all domains
-        turns: Sequence[
-            Sequence[Turn]
-        ] = (),  # the conversation of each, its last question included; none: no history
+        turns: Sequence[Sequence[Turn]] = (),  # the conversation of each; none: no history
         model: ChatModel | None = None,  # for the settings that ask one
     ) -> list[list[Hit]]:
-        "All candidates of each question, best first."
+        "All candidates of each question, best first. Raises DataError for a domain that is not in the index."
         only = list(domains) if domains and self.settings.domain_filter else [""] * len(queries)
         talks = list(turns) or [()] * len(queries)
         asked = [searches(self.legs, q, t, model) for q, t in zip(queries, talks, strict=True)]
-        reranker = self.reranker or make_reranker(
-            "likelihood", self.index, self.embedder, model=model
-        )
+        reranker = self.reranker
+        if reranker is None:
+            reranker = make_reranker("likelihood", self.index, self.embedder, model=model)
         each = zip(queries, talks, asked, self._found(asked, only))
         return [rank_hits(reranker, q, self._one(s, found, q), t) for q, t, s, found in each]
 
@@ -537,27 +471,22 @@ class Candidates(_Searching):
         turns: Sequence[Turn] = (),
         model: ChatModel | None = None,
     ) -> list[Hit]:
-        "All candidates of a question, best first. Raises DataError for a domain that is not in the index."
+        "All candidates of a question, best first."
         return self.ranked_many([query], [domain], [turns], model)[0]
-
-# %% ../../nbs/4_search/02_retrieve.ipynb #f937a25d
-class Retriever(Candidates):
-    "Two-stage retrieval from an index. Safe to use from several threads."
 
     def as_retrieval(self, hits: Sequence[Hit]) -> Retrieval:
         "These hits with what is read for them: the parent of each, once, or without `parent_swap` the child itself."
-        return Retrieval(
-            tuple(map(_found, hits)), tuple(_contexts(hits, self.index, self.settings.parent_swap))
-        )
+        contexts = _contexts(hits, self.index, self.settings.parent_swap)
+        return Retrieval(tuple(map(_found, hits)), tuple(contexts))
 
     def retrieve_many(
         self,
         queries: Sequence[str],
-        domains: Sequence[str] = (),  # one per query; none: all domains
-        turns: Sequence[Sequence[Turn]] = (),  # the conversation of each; none: no history
+        domains: Sequence[str] = (),
+        turns: Sequence[Sequence[Turn]] = (),
         model: ChatModel | None = None,
     ) -> list[Retrieval]:
-        "The best children for each question, and their contexts."
+        "The best children for each question, and their contexts; the arguments of `ranked_many`."
         s = self.settings
         ranked = self.ranked_many(queries, domains, turns, model)
         return [self.as_retrieval(best_hits(hits, s.rerank_k, s.distinct)) for hits in ranked]
@@ -565,15 +494,12 @@ class Retriever(Candidates):
     def retrieve(
         self,
         query: str,
-        domain: str = "",  # one of DOMAINS; "": all
+        domain: str = "",  # one of the index; "": all
         task_id: str = "",  # not used here: which task asks (see GivenPassages)
-        turns: Sequence[
-            Turn
-        ] = (),  # the conversation, its last question included: what views are made of
-        model: ChatModel
-        | None = None,  # asked for rewrites and likelihoods, where the settings want them
+        turns: Sequence[Turn] = (),  # the conversation, its last question included
+        model: ChatModel | None = None,
     ) -> Retrieval:
-        "The best children for a question. Raises DataError for a domain that the index does not hold."
+        "The best children for a question."
         return self.retrieve_many([query], [domain], [turns], model)[0]
 
     def contexts(self, ids: Sequence[str]) -> list[Context]:
@@ -581,6 +507,27 @@ class Retriever(Candidates):
         if self.settings.parent_swap:
             return self.index.contexts(ids)
         return [_child(h) for h in self.index.children(ids)]
+
+# %% ../../nbs/4_search/02_retrieve.ipynb #a247edda
+_ENTRY_POINTS = "mtrag_nb.retrievers"  # the group in which another installed package names its own
+RETRIEVERS: dict[str, Callable[..., RetrieverLike]] = {"index": Retriever}
+
+
+def open_retriever(
+    index: Index,
+    embedder: EmbedderLike,  # the one that the index was opened with
+    reranker: Reranker | None,  # the profile's cross-encoder
+    settings: RetrievalSettings,
+) -> RetrieverLike:
+    "The retriever that settings name, over an index. Raises SettingsError for an unknown one."
+    make = RETRIEVERS.get(settings.retriever)
+    if make is None:
+        others = {entry.name: entry for entry in entry_points(group=_ENTRY_POINTS)}
+        if settings.retriever not in others:
+            names = ", ".join([*RETRIEVERS, *sorted(others)])
+            raise SettingsError(f"unknown retriever {settings.retriever!r}: there are {names}")
+        make = others[settings.retriever].load()
+    return make(index, embedder, reranker, settings)
 
 # %% ../../nbs/4_search/02_retrieve.ipynb #4ededffe
 def _passages_of(tasks: Iterable[Task]) -> dict[str, Passage]:
@@ -604,12 +551,12 @@ def _passages_of(tasks: Iterable[Task]) -> dict[str, Passage]:
 class GivenPassages:
     "The passages that come with each task, in the place of a retriever. Safe to use from several threads."
 
-    def __init__(
-        self,
-        tasks: Iterable[Task],  # read with contexts=True
-    ):
+    fingerprint = "given"
+
+    def __init__(self, tasks: Iterable[Task]):
+        "Of tasks that were read with contexts=True."
         tasks = list(tasks)
-        self.fingerprint, self._passages = "given", _passages_of(tasks)
+        self._passages = _passages_of(tasks)
         self._given = {task.id: task.contexts for task in tasks}
 
     def retrieve(

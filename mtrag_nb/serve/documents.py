@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import codecs
 import hashlib
+import importlib
 import io
 import json
 import math
@@ -25,37 +26,29 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import NamedTuple
 from xml.etree import ElementTree
 from xml.parsers import expat
 
-from ..core.html import esc, fold
 from ..core.types import DataError, plain, structured
 from ..search.web import INVISIBLE, ShownText, clean, closed
 
 # %% auto #0
-__all__ = ['KINDS', 'MAX_BYTES', 'Section', 'Heading', 'sections_of', 'html_content', 'Document', 'name_of', 'kind_of',
-           'parse_document', 'serve', 'Reader', 'iter_documents', 'read_documents', 'read_document']
+__all__ = ['KINDS', 'MAX_BYTES', 'Section', 'Heading', 'sections_of', 'Document', 'name_of', 'kind_of', 'parse_document',
+           'answer_requests', 'Reader', 'iter_documents']
 
 # %% ../../nbs/serve/00_documents.ipynb #04f2fe6e
-KINDS = {
-    ".pdf": "pdf",
-    ".docx": "docx",
-    ".html": "html",
-    ".htm": "html",
-    ".xhtml": "html",
-    ".md": "markdown",
-    ".markdown": "markdown",
-    ".txt": "text",
-    ".text": "text",
+_ENDINGS = {
+    "pdf": ".pdf",
+    "docx": ".docx",
+    "html": ".html .htm .xhtml",
+    "markdown": ".md .markdown",
+    "text": ".txt .text",
 }
-MAX_BYTES = {
-    "pdf": 200_000_000,
-    "docx": 50_000_000,
-    "html": 20_000_000,
-    "markdown": 20_000_000,
-    "text": 20_000_000,
-}  # of the file
+KINDS = {ending: kind for kind, endings in _ENDINGS.items() for ending in endings.split()}
+MAX_BYTES = {kind: 20_000_000 for kind in _ENDINGS}  # of the file
+MAX_BYTES |= {"pdf": 200_000_000, "docx": 50_000_000}
 _MAX_PARTS = 10_000  # files inside a DOCX
 _MAX_UNPACKED = 200_000_000  # bytes of them, by the archive's own table
 _MAX_XML = 50_000_000  # bytes of those that are XML: the only ones that are unpacked
@@ -75,23 +68,17 @@ class Section:
     text: str  # document.text[start:end]
     start: int
     end: int
-    heading: (
-        int  # where its own heading begins in the document's text; `start` if it has none there
-    )
-    page: int | None = (
-        None  # page on which its heading stands, or else its text begins, from 1; None where there are no pages
-    )
+    heading: int  # where its own heading begins in the text; `start` if it has none there
+    page: int | None = None  # page of its heading, or else of its text, from 1; None without pages
 
 # %% ../../nbs/serve/00_documents.ipynb #8f3b711c
 class Heading(NamedTuple):
     "A heading in a text."
 
     level: int  # 1 is the highest
-    title: (
-        str  # "" ends the section above it and begins one under no heading (footnotes at the end)
-    )
-    start: int  # its place in the text, marks of the format included; start == end: the text does not hold it
-    end: int
+    title: str  # "": ends the section above it, and begins one under no heading
+    start: int  # its place in the text, with the marks of the format
+    end: int  # == start: the text does not hold it
 
 
 def _trimmed(text: str, start: int, end: int) -> tuple[int, int]:
@@ -166,9 +153,8 @@ def _decoded(
         "holds bytes that no text holds",
         remedy="Is it another kind of file? Give it the ending that it is",
     )
-    if not marked and (
-        b"\0" in data or len(re.findall(rb"[\x01-\x08\x0e-\x1a\x1c-\x1f]", data)) > len(data) / 200
-    ):
+    controls = re.findall(rb"[\x01-\x08\x0e-\x1a\x1c-\x1f]", data)
+    if not marked and (b"\0" in data or len(controls) > len(data) / 200):
         raise binary
     try:
         text = data.decode(encoding)
@@ -186,11 +172,8 @@ _NUMBERED = re.compile(r"((\d{1,3})(\.\d{1,3})*)[.)]?\s+(?=[^\W\d_])")
 def _underlines(line: str, below: str) -> bool:
     "Whether a line is underlined by the one below it."
     rule = below.strip()
-    return (
-        len(rule) >= max(3, len(line.strip()) / 2)
-        and len(set(rule)) == 1
-        and rule[0] in "=-~^\"'*+#"
-    )
+    long = len(rule) >= max(3, len(line.strip()) / 2)
+    return long and len(set(rule)) == 1 and rule[0] in "=-~^\"'*+#"
 
 
 def _text_level(line: str) -> int:
@@ -210,21 +193,16 @@ def _text_headings(text: str) -> list[Heading]:
     "The headings of a plain text. Underlines rank by their first appearance, as in reStructuredText; a line above counts as another kind."
     lines, found, ranks, at = text.split("\n"), [], [], 0
     for above, line, below in zip(["", *lines], lines, [*lines[1:], ""]):
-        title, over = " ".join(line.split()), bool(below.strip()) and above.strip() == below.strip()
-        if title and (over or not above.strip()) and _underlines(line, below):
+        title, blank_above = " ".join(line.split()), not above.strip()
+        over = bool(below.strip()) and above.strip() == below.strip()
+        if title and (over or blank_above) and _underlines(line, below):
             if (mark := (below.strip()[0], over)) not in ranks:
                 ranks.append(mark)
             number = _NUMBERED.match(title)
             level = ranks.index(mark) + 1 + (number[1].count(".") if number else 0)
-            found.append(
-                Heading(level, title, at - over * (len(above) + 1), at + len(line) + 1 + len(below))
-            )
-        elif (
-            title
-            and not above.strip()
-            and not below.strip()
-            and (level := _text_level(line.strip()))
-        ):
+            start = at - len(above) - 1 if over else at
+            found.append(Heading(level, title, start, at + len(line) + 1 + len(below)))
+        elif title and blank_above and not below.strip() and (level := _text_level(line.strip())):
             found.append(Heading(level, title, at, at + len(line)))
         at += len(line) + 1
     return found
@@ -233,11 +211,14 @@ def _text_headings(text: str) -> list[Heading]:
 _ATX = re.compile(r" {0,3}(#{1,6})(?=[ \t]|$)")
 _MAX_LINE = 1_000  # characters of a line that may be a heading
 _SETEXT = re.compile(r" {0,3}(=+|-{2,})[ \t]*")
+_NO_TITLE = re.compile(
+    rf"{_ATX.pattern}|[-*+>|]|\d+[.)] |    "
+)  # not underlined, but another block
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 _FRONT = re.compile(r"---\n(.*?)\n(?:---|\.\.\.)\n", re.S)
 
 
-def _unclosed(text: str) -> str:
+def _without_end_marks(text: str) -> str:
     "A heading without the marks at its end."
     bare = text.strip().rstrip("#")
     return bare if not bare or bare[-1] in " \t" else text.strip()
@@ -255,26 +236,17 @@ def _markdown_headings(text: str, start: int = 0) -> list[Heading]:
     for line in text[start:].split("\n"):
         end, mark = at + len(line), _FENCE.match(line)
         if fence:
-            fence = (
-                ""
-                if mark and mark[1].startswith(fence) and not line[mark.end() :].strip()
-                else fence
-            )
+            if mark and mark[1].startswith(fence) and not line[mark.end() :].strip():
+                fence = ""
         elif mark:
             fence = mark[1]
         elif len(line) > _MAX_LINE:
             pass
-        elif (m := _ATX.match(line)) and (title := _inline(_unclosed(line[m.end() :]))):
+        elif (m := _ATX.match(line)) and (title := _inline(_without_end_marks(line[m.end() :]))):
             found.append(Heading(len(m[1]), title, at, end))
-        elif (
-            before
-            and _SETEXT.fullmatch(line)
-            and not _ATX.match(before)
-            and not re.match(r"[-*+>|]|\d+[.)] |    ", before)
-        ):
-            found.append(
-                Heading(1 if "=" in line else 2, _inline(before), at - len(before) - 1, end)
-            )
+        elif before and _SETEXT.fullmatch(line) and not _NO_TITLE.match(before):
+            level = 1 if "=" in line else 2
+            found.append(Heading(level, _inline(before), at - len(before) - 1, end))
         before = "" if fence or mark or len(line) > _MAX_LINE else line.strip() and line
         at = end + 1
     return found
@@ -287,10 +259,8 @@ def _read_markdown(data: bytes) -> _Content:
     start = front.end() if front else 0
     titled = re.search(r"^title:[ \t]*(.+)$", front[1], re.M) if front else None
     title = titled[1].strip("\"' ") if titled else ""
-    headings = _markdown_headings(text, start)
-    return _Content(
-        title, text, [Heading(1, "", 0, start), *headings] if front else headings, notes=notes
-    )
+    above = [Heading(1, "", 0, start)] if front else []
+    return _Content(title, text, [*above, *_markdown_headings(text, start)], notes=notes)
 
 
 def _read_text(data: bytes) -> _Content:
@@ -312,17 +282,11 @@ class _Page(ShownText):
     def __init__(self):
         super().__init__()
         self.title, self._length, self._headings = "", 0, []
-        self._block, self._filled, self._gap, self._level = (
-            [],
-            False,
-            "\n\n",
-            0,
-        )  # the block that is being read, and what stands before it
-        self._fresh, self._cell, self._broken = (
-            False,
-            False,
-            False,
-        )  # at the start of an item or cell; in a cell; between its paragraphs
+        self._block, self._filled, self._level = [], False, 0  # what is being read
+        self._gap = "\n\n"  # before it
+        self._fresh = self._cell = self._broken = (
+            False  # begins an item or cell; in one; between its paragraphs
+        )
         self._pre, self._titled = 0, False
 
     def begin(self, tag, attrs):
@@ -369,24 +333,18 @@ class _Page(ShownText):
 
     def _flush(self, gap="\n\n", level=0):
         "End a block: its text goes out, after the wider of the gaps around it. The next has this level; None: it keeps its own."
-        text = clean("".join(self._block)).replace("\xa0", " ")
-        text = (
-            text.strip("\n")
-            if self._pre
-            else re.sub(r" *\n *", "\n", re.sub(r"  +", " ", text))
-            .strip()
-            .removesuffix("¶")
-            .rstrip("↑ ")
-        )
+        text = clean("".join(self._block)).replace("\xa0", " ").strip("\n")
+        if not self._pre:
+            text = re.sub(r" *\n *", "\n", re.sub(r"  +", " ", text))
+            text = text.strip().removesuffix("¶").rstrip("↑ ")
         filled, self._block, self._filled, self._broken = bool(text.strip(" -|")), [], False, False
         if filled:
             start = self._length + (len(self._gap) if self.parts else 0)
             self.parts += [self._gap if self.parts else "", text]
             self._length = start + len(text)
             if self._level:
-                self._headings.append(
-                    Heading(self._level, " ".join(text.split()), start, self._length)
-                )
+                title = " ".join(text.split())
+                self._headings.append(Heading(self._level, title, start, self._length))
         self._gap = gap if filled else max(self._gap, gap, key=len)
         self._level = (0 if filled else self._level) if level is None else level
 
@@ -394,17 +352,11 @@ class _Page(ShownText):
         "The result, when all was fed."
         self.close()
         self._flush()
-        unclosed = (
-            [f"<{self.hidden}> is left out and never closed: what follows it is missing"]
-            if self.hidden
-            else []
-        )
-        return _Content(
-            " ".join(clean(self.title).split()),
-            "".join(self.parts),
-            self._headings,
-            notes=unclosed,
-        )
+        notes = []
+        if self.hidden:
+            notes = [f"<{self.hidden}> is left out and never closed: what follows it is missing"]
+        title = " ".join(clean(self.title).split())
+        return _Content(title, "".join(self.parts), self._headings, notes=notes)
 
 # %% ../../nbs/serve/00_documents.ipynb #d4d7e1fb
 _META = re.compile(
@@ -413,7 +365,7 @@ _META = re.compile(
 )
 
 
-def html_content(markup: str) -> _Content:
+def _html_content(markup: str) -> _Content:
     "The text and headings of an HTML page."
     page = _Page()
     page.feed(closed(markup))
@@ -422,11 +374,10 @@ def html_content(markup: str) -> _Content:
 
 def _read_html(data: bytes) -> _Content:
     "An HTML file, in the encoding that it says it is in."
-    declared = _META.search(data[:4096])
-    markup, notes = _decoded(
-        data, next(filter(None, declared.groups()), b"").decode() if declared else ""
-    )
-    content = html_content(markup)
+    found = _META.search(data[:4096])
+    declared = next(filter(None, found.groups()), b"").decode() if found else ""
+    markup, notes = _decoded(data, declared)
+    content = _html_content(markup)
     return content._replace(notes=[*notes, *content.notes])
 
 # %% ../../nbs/serve/00_documents.ipynb #f5950d71
@@ -453,11 +404,9 @@ def _checked_archive(data: bytes) -> zipfile.ZipFile:
     if len(names) < len(parts):
         raise DataError("holds two files of one name", remedy=_ODD)
     if not any(n.startswith("word/") for n in names):
-        other = next(
-            (what for start, what in _OFFICE.items() if any(n.startswith(start) for n in names)),
-            "another ZIP archive",
-        )
-        raise DataError(f"the content is {other}", remedy="Save the text of it as .docx or .pdf")
+        known = [what for start, what in _OFFICE.items() if any(n.startswith(start) for n in names)]
+        what = known[0] if known else "another ZIP archive"
+        raise DataError(f"the content is {what}", remedy="Save the text of it as .docx or .pdf")
     return archive
 
 # %% ../../nbs/serve/00_documents.ipynb #7b2d1d73
@@ -479,11 +428,8 @@ def _check_xml(data: bytes, name: str = "XML") -> None:
         raise DataError(f"{name} has a document type, which Word never writes", remedy=_ODD)
 
     parser = expat.ParserCreate()
-    parser.StartElementHandler, parser.EndElementHandler, parser.StartDoctypeDeclHandler = (
-        start,
-        end,
-        doctype,
-    )
+    parser.StartElementHandler, parser.EndElementHandler = start, end
+    parser.StartDoctypeDeclHandler = doctype
     try:
         parser.Parse(data, True)
     except expat.ExpatError as e:
@@ -492,54 +438,44 @@ def _check_xml(data: bytes, name: str = "XML") -> None:
         ) from None
 
 # %% ../../nbs/serve/00_documents.ipynb #b2978572
+_HEADINGS = {"Title": 1, **{f"Heading {n}": n + 1 for n in range(1, 7)}}  # style -> level
 _STYLES = "\n".join(
-    [
-        "p[style-name='Title'] => h1:fresh",
-        "p[style-name='title'] => h1:fresh",
-        *(
-            f"p[style-name='{word} {n}'] => h{n + 1}:fresh"
-            for n in range(1, 7)
-            for word in ("Heading", "heading")
-        ),
-    ]
+    f"p[style-name='{name}'] => h{level}:fresh"
+    for style, level in _HEADINGS.items()
+    for name in (style, style.lower())
 )
-
-
 _W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 
 
-def _visible(xml: bytes) -> tuple[bytes, int]:  # and how many characters went
-    "A part of a DOCX without the text that Word is told not to show, and without characters that nobody can see."
-    found = (
-        ElementTree.fromstring(xml)
-        if b"vanish" in xml or INVISIBLE.search(xml.decode("utf-8", "replace")) or b"&#" in xml
-        else None
-    )
-    if found is None:
+def _visible(xml: bytes) -> tuple[bytes, int]:
+    "A part of a DOCX without text that is hidden or that nobody can see; how many characters that were."
+    may_hide = b"vanish" in xml or b"&#" in xml
+    if not may_hide and not INVISIBLE.search(xml.decode("utf-8", "replace")):
         return xml, 0
-    hidden = 0
+    found, hidden = ElementTree.fromstring(xml), 0
     for run in found.iter(f"{_W}r"):
         mark = run.find(f"{_W}rPr/{_W}vanish")
         gone = mark is not None and mark.get(f"{_W}val", "true") not in ("0", "false", "off")
         for t in run.iter(f"{_W}t"):
             shown = "" if gone else INVISIBLE.sub("", t.text or "")
             hidden, t.text = hidden + len(t.text or "") - len(shown), shown
-    return (
-        (ElementTree.tostring(found, encoding="utf-8", xml_declaration=True), hidden)
-        if hidden
-        else (xml, 0)
-    )
+    if not hidden:
+        return xml, 0
+    return ElementTree.tostring(found, encoding="utf-8", xml_declaration=True), hidden
+
+
+def _imported(name: str) -> ModuleType:
+    "A library that reads one kind of file. Raises DataError if it is not installed."
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        remedy = "pip install 'mtrag_nb[documents]'"
+        raise DataError(f"{name} is not installed", remedy=remedy) from None
 
 
 def _read_docx(data: bytes) -> _Content:
     "A DOCX file. Raises DataError for what is none, is encrypted or is made to do harm."
-    try:
-        import mammoth
-    except ImportError:
-        raise DataError(
-            "mammoth is not installed", remedy="pip install 'mtrag_nb[documents]'"
-        ) from None
-    hidden = 0
+    mammoth, hidden, core = _imported("mammoth"), 0, ""
     with _checked_archive(data) as archive, zipfile.ZipFile(only := io.BytesIO(), "w") as safe:
         wanted = [p for p in archive.infolist() if p.filename.endswith((".xml", ".rels"))]
         if (size := sum(p.file_size for p in wanted)) > _MAX_XML:
@@ -552,20 +488,15 @@ def _read_docx(data: bytes) -> _Content:
             xml, n = _visible(xml)
             hidden += n
             safe.writestr(part.filename, xml)
-        core = (
-            archive.read("docProps/core.xml").decode("utf-8", "replace")
-            if "docProps/core.xml" in archive.namelist()
-            else ""
-        )
+        if "docProps/core.xml" in archive.namelist():
+            core = archive.read("docProps/core.xml").decode("utf-8", "replace")
     only.seek(0)
     html = mammoth.convert_to_html(only, style_map=_STYLES, convert_image=lambda image: []).value
     named = re.search(r"<dc:title>([^<]*)</dc:title>", core)
-    content = html_content(html)
+    content = _html_content(html)
     first = content.headings[0].title if content.headings and content.headings[0].level == 1 else ""
-    return content._replace(
-        notes=[*_hidden_note(hidden), *content.notes],
-        title=first or (html_content(named[1]).text if named else ""),
-    )
+    title = first or (_html_content(named[1]).text if named else "")
+    return content._replace(notes=[*_hidden_note(hidden), *content.notes], title=title)
 
 # %% ../../nbs/serve/00_documents.ipynb #93436652
 class _Line(NamedTuple):
@@ -583,17 +514,7 @@ class _Line(NamedTuple):
 
 
 _LIGATURES = str.maketrans(
-    {
-        "ﬁ": "fi",
-        "ﬂ": "fl",
-        "ﬀ": "ff",
-        "ﬃ": "ffi",
-        "ﬄ": "ffl",
-        "ﬅ": "st",
-        "ﬆ": "st",
-        "\xa0": " ",
-        "\xad": "-",
-    }
+    {"\xa0": " ", "\xad": "-", **dict(zip("ﬁﬂﬀﬃﬄﬅﬆ", "fi fl ff ffi ffl st st".split()))}
 )
 _BOLD = re.compile(r"bold|medi(um|ital)?\b|black|heavy|semib|demi|CMBX|\bBd\b|-B$", re.I)
 _ITALIC = re.compile(r"ital|obli|slant|CMTI|-I$", re.I)
@@ -614,17 +535,8 @@ def _line(runs: list[tuple], page: int) -> _Line | None:
         return sum(n for n, r in shown if look.search(r[4])) >= 0.9 * total
 
     (size, upright), _ = looks.most_common(1)[0]
-    return _Line(
-        text,
-        page,
-        shown[0][1][1],
-        shown[0][1][2],
-        size,
-        share(_BOLD),
-        share(_ITALIC),
-        share(_MONO),
-        upright,
-    )
+    _, x, y, *_ = shown[0][1]
+    return _Line(text, page, x, y, size, share(_BOLD), share(_ITALIC), share(_MONO), upright)
 
 # %% ../../nbs/serve/00_documents.ipynb #844024f8
 def _page_lines(page, number: int) -> list[_Line]:
@@ -636,17 +548,9 @@ def _page_lines(page, number: int) -> list[_Line]:
             return
         x, y = (tm[4] * cm[i] + tm[5] * cm[i + 2] + cm[i + 4] for i in (0, 1))
         across, up = (tm[0] * cm[i] + tm[1] * cm[i + 2] for i in (0, 1))
-        stretched = float(size) * abs(complex(*(tm[2] * cm[i] + tm[3] * cm[i + 2] for i in (0, 1))))
-        runs.append(
-            (
-                text,
-                float(x),
-                float(y),
-                round(stretched * 2) / 2,
-                str((font or {}).get("/BaseFont", "")),
-                abs(up) <= abs(across),
-            )
-        )
+        stretched = float(size) * math.hypot(*(tm[2] * cm[i] + tm[3] * cm[i + 2] for i in (0, 1)))
+        points, face = round(stretched * 2) / 2, str((font or {}).get("/BaseFont", ""))
+        runs.append((text, float(x), float(y), points, face, abs(up) <= abs(across)))
 
     page.extract_text(visitor_text=visit)
     for text, *look in runs:
@@ -667,17 +571,12 @@ def _running_lines(pages: Sequence[Sequence[_Line]]) -> set[tuple[int, int]]:  #
     for _ in range(2):
         seen, places = defaultdict(set), defaultdict(list)
         for n, lines in enumerate(pages):
-            left = sorted(
-                (i for i in range(len(lines)) if (n, i) not in out), key=lambda i: lines[i].y
-            )
+            left = [i for i in range(len(lines)) if (n, i) not in out]
+            left.sort(key=lambda i: lines[i].y)
             for i in {*left[:1], *left[-1:]}:
                 what, y = re.sub(r"\d+|\b[ivxlc]+\b", "#", lines[i].text), round(lines[i].y)
-                if (
-                    lines[i].size > largest
-                    and len(what) < 20
-                    or what.endswith(".")
-                    and what.count(" ") > 5
-                ):
+                a_title = lines[i].size > largest and len(what) < 20
+                if a_title or what.endswith(".") and what.count(" ") > 5:
                     continue
                 seen[what, y].add(n)
                 places[y].append((n, i, what))
@@ -709,23 +608,13 @@ def _habits(lines: Sequence[_Line]) -> _Habits:
     for line, below in zip(lines, [*lines[1:], None]):
         looks[line.size, line.bold, line.italic] += len(line.text)
         words.update(re.findall(r"[^\W\d_]+(?:-[^\W\d_]+)*", line.text.lower().rpartition(" ")[0]))
-        if (
-            below
-            and below.page == line.page
-            and below.size == line.size
-            and 0 < line.y - below.y < 3 * line.size
-        ):
+        alike = below and (below.page, below.size) == (line.page, line.size)
+        if alike and 0 < line.y - below.y < 3 * line.size:
             distances[line.size][round(line.y - below.y, 1)] += 1
     (size, bold, italic), _ = looks.most_common(1)[0]
     lengths = sorted(len(line.text) for line in lines if line.size == size)
-    return _Habits(
-        {s: c.most_common(1)[0][0] for s, c in distances.items()},
-        lengths[len(lengths) * 4 // 5],
-        size,
-        bold,
-        italic,
-        words,
-    )
+    leading = {s: c.most_common(1)[0][0] for s, c in distances.items()}
+    return _Habits(leading, lengths[len(lengths) * 4 // 5], size, bold, italic, words)
 
 # %% ../../nbs/serve/00_documents.ipynb #3b0a452a
 _ITEM = re.compile(r"[•▪■●○–∗◦·‣*-] |\(?(\d{1,2}|[a-z]|[ivx]{1,4})[.)] ")
@@ -735,12 +624,8 @@ _ENDED = re.compile(r"[.!?:…][\"'”’)\]]*$")
 
 def _joint(a: _Line, b: _Line, usual: _Habits) -> str:
     "What stands between two lines that follow each other: '' where a word was cut."
-    near = a.page == b.page and 0 < a.y - b.y
-    if (
-        abs(a.size - b.size) >= 1
-        or near
-        and a.y - b.y > 1.4 * usual.leading.get(a.size, 1.2 * a.size)
-    ):
+    near, leading = a.page == b.page and 0 < a.y - b.y, usual.leading.get(a.size, 1.2 * a.size)
+    if abs(a.size - b.size) >= 1 or near and a.y - b.y > 1.4 * leading:
         return "\n\n"
     if not near and _ENDED.search(a.text):
         return "\n\n"
@@ -757,25 +642,18 @@ def _kept_hyphen(a: str, b: str, words: Counter) -> bool:
     return words[first + second] > words[first[:-1] + second]
 
 # %% ../../nbs/serve/00_documents.ipynb #8983925f
-def _flowed(
-    lines: Sequence[_Line], alone: Iterable[tuple[int, int]] = ()
-) -> tuple[str, list[int]]:  # alone: lines[i:j] that are headings
-    "The text of the lines, and where in it each begins."
+def _flowed(lines: Sequence[_Line], alone: Iterable[tuple[int, int]] = ()) -> tuple[str, list[int]]:
+    "The text of the lines, and where in it each begins. lines[i:j] of `alone` are headings."
     usual, parts, starts, at = _habits(lines), [], [], 0
-    edges, inside = (
-        {i for pair in alone for i in pair},
-        {k for i, j in alone for k in range(i + 1, j)},
-    )
+    edges = {i for pair in alone for i in pair}
+    inside = {k for i, j in alone for k in range(i + 1, j)}
     for k, line in enumerate(lines):
-        joint = (
-            ""
-            if not k
-            else "\n\n"
-            if k in edges
-            else " "
-            if k in inside
-            else _joint(lines[k - 1], line, usual)
-        )
+        if not k:
+            joint = ""
+        elif k in edges:
+            joint = "\n\n"
+        else:
+            joint = " " if k in inside else _joint(lines[k - 1], line, usual)
         if k and not joint and not _kept_hyphen(lines[k - 1].text, line.text, usual.words):
             parts[-1], at = parts[-1][:-1], at - 1
         starts.append(at + len(joint))
@@ -840,23 +718,18 @@ def _outline_marks(reader, lines: Sequence[_Line]) -> tuple[list[_Mark], int]:
         page = reader.get_destination_page_number(entry) if title else None
         if page is None or page < 0:
             continue
-        first, last, after = (
-            bisect_left(pages, page + 1),
-            bisect_right(pages, page + 1),
-            bisect_right(pages, page + 2),
-        )
+        first, last = bisect_left(pages, page + 1), bisect_right(pages, page + 1)
+        after = bisect_right(pages, page + 2)
         height = float(entry.top) if isinstance(entry.top, (int, float)) else 1e6
         if not title or first == len(lines):
             continue
         places = _places(title, lines, first, last) or _places(title, lines, last, after)
         if places:
-            before, end = min(
-                places,
-                key=lambda p: (
-                    p[0] < before,
-                    abs(lines[p[0]].y - height) if height < 1e6 else p[0],
-                ),
-            )
+
+            def distance(p):
+                return abs(lines[p[0]].y - height) if height < 1e6 else p[0]
+
+            before, end = min(places, key=lambda p: (p[0] < before, distance(p)))
             marks.append(_Mark(before, end, level, title))
             found += 1
         else:
@@ -875,29 +748,15 @@ _CAPTION = re.compile(r"(fig(ure|\.)?|table|listing|algorithm|equation)\s*\d", r
 def _looks_like_heading(text: str, line: _Line, usual: _Habits) -> bool:
     "Whether lines of this look, with this text, are a heading."
     number, letters = _NUMBER.match(text), [c for c in text if c.isalpha()]
-    begins = text[number.end() : number.end() + 1] if number else text[0]
-    if (
-        not line.upright
-        or line.mono
-        or not 2 < len(letters) <= len(text) <= 150
-        or 2 * len(letters) < len(text)
-    ):
+    if not line.upright or line.mono or _CAPTION.match(text) or text.endswith((",", ";", "-")):
         return False
-    if (
-        begins.islower()
-        and not number
-        and " " in text
-        or text.endswith((",", ";", "-"))
-        or _CAPTION.match(text)
-    ):
+    if not 2 < len(letters) <= len(text) <= 150 or 2 * len(letters) < len(text):
         return False
-    if text.endswith(".") and not number:
+    if not number and (text.endswith(".") or text[0].islower() and " " in text):
         return False
     capitals = bool(number) and sum(c.isupper() for c in letters) > 0.9 * len(letters)
-    larger, bolder = (
-        line.size >= 1.15 * usual.size,
-        line.bold and not usual.bold and line.size >= 0.9 * usual.size,
-    )
+    larger = line.size >= 1.15 * usual.size
+    bolder = line.bold and not usual.bold and line.size >= 0.9 * usual.size
     return larger or bolder or capitals or bool(number) and line.italic and not usual.italic
 
 # %% ../../nbs/serve/00_documents.ipynb #792f7580
@@ -915,12 +774,8 @@ def _goes_on(a: _Line, b: _Line, usual: _Habits) -> bool:
     "Whether a heading goes on in the next line: the same look, right below, and the first one was about full."
     if len(a.text) * a.size < 0.4 * usual.length * usual.size or _NUMBER.match(b.text):
         return False
-    return (a.size, a.bold, a.italic, a.page) == (
-        b.size,
-        b.bold,
-        b.italic,
-        b.page,
-    ) and 0 < a.y - b.y < 1.6 * a.size
+    alike = (a.size, a.bold, a.italic, a.page) == (b.size, b.bold, b.italic, b.page)
+    return alike and 0 < a.y - b.y < 1.6 * a.size
 
 
 def _rule_headings(lines: Sequence[_Line], usual: _Habits) -> list[_Found]:
@@ -958,12 +813,10 @@ def _rule_marks(lines: Sequence[_Line]) -> tuple[list[_Mark], str]:
     found = _rule_headings(lines, usual := _habits(lines))
     top = max((f.size for f in found), default=0)
     largest = [f for f in found if f.size == top >= 1.15 * usual.size]
-    titles = [
-        f
-        for f in largest
-        if len(largest) == 1 and lines[f.first].page == 1 and not _NUMBER.match(f.text)
-    ]
-    found = [f for f in found if f not in titles]
+    title = largest[0] if len(largest) == 1 else None
+    if title and (lines[title.first].page != 1 or _NUMBER.match(title.text)):
+        title = None
+    found = [f for f in found if f != title]
     roman = sum(bool(m and m["roman"]) for m in (_NUMBER.match(f.text) for f in found)) > 1
     looks = sorted({(f.size, f.bold) for f in found}, reverse=True)
     numbered = defaultdict(list)
@@ -972,24 +825,16 @@ def _rule_marks(lines: Sequence[_Line]) -> tuple[list[_Mark], str]:
             numbered[f.size, f.bold].append(depth)
 
     def level(f):
-        return _depth(f.text, roman) or min(
-            numbered[f.size, f.bold], default=1 + looks.index((f.size, f.bold))
-        )
+        by_look = 1 + looks.index((f.size, f.bold))
+        return _depth(f.text, roman) or min(numbered[f.size, f.bold], default=by_look)
 
-    return [_Mark(f.first, f.last, level(f), f.text) for f in found], titles[
-        0
-    ].text if titles else ""
+    marks = [_Mark(f.first, f.last, level(f), f.text) for f in found]
+    return marks, title.text if title else ""
 
 # %% ../../nbs/serve/00_documents.ipynb #d6a47b2d
 def _opened(data: bytes):
     "pypdf's reader of a PDF that is not encrypted, or with an empty password, and not too long. Raises DataError."
-    try:
-        import pypdf
-    except ImportError:
-        raise DataError(
-            "pypdf is not installed", remedy="pip install 'mtrag_nb[documents]'"
-        ) from None
-    reader = pypdf.PdfReader(io.BytesIO(data))
+    reader = _imported("pypdf").PdfReader(io.BytesIO(data))
     if reader.is_encrypted and not reader.decrypt(""):
         raise DataError("encrypted", remedy="Save it without a password")
     if (n := len(reader.pages)) > _MAX_PAGES:
@@ -1006,9 +851,8 @@ def _all_lines(reader) -> tuple[list[_Line], list[str]]:
         if size > _MAX_CHARS:
             raise DataError(f"holds more than {_MAX_CHARS:,} characters of text", remedy="Split it")
     out, empty = _running_lines(pages), sum(not lines for lines in pages)
-    lines = [
-        line for n, page in enumerate(pages) for i, line in enumerate(page) if (n, i) not in out
-    ]
+    numbered = ((n, i, line) for n, page in enumerate(pages) for i, line in enumerate(page))
+    lines = [line for n, i, line in numbered if (n, i) not in out]
     if not any(c.isalnum() for line in lines for c in line.text):
         raise DataError(
             f"no text in {len(pages)} pages: a scan, or drawings only",
@@ -1030,12 +874,8 @@ def _marks(reader, lines: Sequence[_Line]) -> tuple[list[_Mark], str, str]:
         return ruled, title, f"headings by their look: the outline is broken ({type(e).__name__})"
     if marks and (2 * held >= len(marks) or not ruled):
         return marks, title, f"headings from the outline: {held} of {len(marks)} found in the text"
-    return (
-        ruled,
-        title,
-        "headings by their look"
-        + (f": of the outline's {len(marks)} the text holds {held}" if marks else ""),
-    )
+    held_of = f": of the outline's {len(marks)} the text holds {held}" if marks else ""
+    return ruled, title, f"headings by their look{held_of}"
 
 # %% ../../nbs/serve/00_documents.ipynb #8810a652
 def _read_pdf(data: bytes) -> _Content:
@@ -1053,20 +893,14 @@ def _read_pdf(data: bytes) -> _Content:
     if len(_squashed(named)) > 3 and _squashed(named) in first_pages:
         title = named
     ends = [s + len(line.text) for s, line in zip(starts, lines)]
-    headings = [
-        Heading(
-            m.level,
-            m.title,
-            starts[m.first],
-            ends[m.last - 1] if m.last > m.first else starts[m.first],
-        )
-        for m in marks
-    ]
-    on = [line.page for line in lines]
-    pages = [
-        starts[i] if (i := bisect_left(on, n)) < len(lines) else len(text)
-        for n in range(1, len(reader.pages) + 1)
-    ]
+
+    def heading(m):
+        end = ends[m.last - 1] if m.last > m.first else starts[m.first]
+        return Heading(m.level, m.title, starts[m.first], end)
+
+    headings, on = list(map(heading, marks)), [line.page for line in lines]
+    firsts = [bisect_left(on, n) for n in range(1, len(reader.pages) + 1)]
+    pages = [starts[i] if i < len(lines) else len(text) for i in firsts]
     return _Content(title, text, headings, pages, [note, *notes])
 
 # %% ../../nbs/serve/00_documents.ipynb #280aa8ad
@@ -1090,16 +924,6 @@ class Document:
     def __repr__(self):
         pages = f", {len(self.pages)} pages" if self.pages else ""
         return f"{self.name}: {self.title!r}, {len(self.sections)} sections{pages}, {len(self.text)} characters"
-
-    def _repr_html_(self):
-        def page(s):
-            return f" <small>p. {s.page}</small>" if s.page else ""
-
-        rows = "".join(
-            fold(f"{esc(' › '.join(s.path) or '(no heading)')}{page(s)}", esc(s.text[:300]))
-            for s in self.sections[:100]
-        )
-        return f"<b>{esc(self.title)}</b> <small>{esc(self)}</small>{rows}"
 
 # %% ../../nbs/serve/00_documents.ipynb #3b2ea0fb
 _OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
@@ -1129,12 +953,8 @@ def name_of(path: str | Path, name: str = "") -> str:
 
 def kind_of(name: str) -> str:
     "The kind of document that a file of this name is read as. Raises DataError for a name that leads elsewhere or has an unknown ending."
-    if (
-        not name.isprintable()
-        or ".." in re.split(r"[/\\]", name)
-        or os.path.isabs(name)
-        or name.startswith("\\")
-    ):
+    leads_out = ".." in re.split(r"[/\\]", name) or os.path.isabs(name) or name.startswith("\\")
+    if leads_out or not name.isprintable():
         raise DataError(
             f"the name {name[:80]!r} leads elsewhere, or cannot be shown", remedy="Rename the file"
         )
@@ -1183,26 +1003,13 @@ def _finished(content: _Content, name: str, kind: str, data: bytes) -> Document:
         raise DataError(f"{len(headings):,} headings, more than {_MAX_HEADINGS:,}", remedy=_ODD)
     if not any(c.isalnum() for c in text):
         raise DataError("holds no text", remedy="Leave it out, or fetch it again")
-    headings = [
-        h._replace(level=min(h.level, _MAX_PATH)) for h in headings if len(h.title) <= _MAX_TITLE
-    ]
-    first = (
-        headings[0].title
-        if headings and kind != "pdf" and not text[: headings[0].start].strip()
-        else ""
-    )
+    short = [h for h in headings if len(h.title) <= _MAX_TITLE]
+    headings = [h._replace(level=min(h.level, _MAX_PATH)) for h in short]
+    if not title and headings and kind != "pdf" and not text[: headings[0].start].strip():
+        title = headings[0].title
     made = hashlib.sha256(name.encode("utf-8", "surrogateescape") + b"\0" + data).hexdigest()[:16]
-    title = (title or first or Path(name).stem)[:_MAX_TITLE]
-    return Document(
-        made,
-        name,
-        title,
-        kind,
-        text,
-        sections_of(text, headings, pages),
-        tuple(pages),
-        tuple(notes),
-    )
+    title, sections = (title or Path(name).stem)[:_MAX_TITLE], sections_of(text, headings, pages)
+    return Document(made, name, title, kind, text, sections, tuple(pages), tuple(notes))
 
 # %% ../../nbs/serve/00_documents.ipynb #8c5abf45
 _READERS = {
@@ -1251,27 +1058,16 @@ def parse_document(
         ) from None
 
 # %% ../../nbs/serve/00_documents.ipynb #5fb7f2a7
-_FORBIDDEN = (
-    "socket.",
-    "subprocess.",
-    "os.",
-    "shutil.",
-    "urllib.",
-    "http.",
-    "ftplib.",
-    "smtplib.",
-    "webbrowser.",
-    "ctypes.",
-    "pty.",
+_FORBIDDEN = tuple(
+    "socket. subprocess. os. shutil. urllib. http. ftplib. smtplib. webbrowser. ctypes. pty.".split()
 )
 _HARMLESS = ("os.listdir", "os.scandir", "os.fspath", "os.walk", "os.putenv", "os.unsetenv")
 _CODE = (".py", ".pyc", ".so", ".pyd", ".dll", ".dylib")
 
 
-def _only_reading(
-    memory: int,  # bytes of address space
-) -> list[str]:  # to be filled with the one file that may be read
-    "Take from this process, for good, what reading a document does not need. Limits of memory hold on Linux; the rest everywhere."
+def _only_reading(memory: int) -> list[str]:
+    """Take from this process, for good, what reading a document does not need. `memory`: bytes of address space, which
+    Linux holds it to; the rest holds everywhere. The list is to be filled with the one file that may be read."""
     with suppress(ImportError):  # Windows has no such limits
         import resource
 
@@ -1283,9 +1079,8 @@ def _only_reading(
     def watch(event, args):
         if event == "open":
             path, mode, flags = args
-            writes = (flags or 0) & (os.O_WRONLY | os.O_RDWR | os.O_CREAT) or set(mode or "") & set(
-                "wax+"
-            )
+            writes = (flags or 0) & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
+            writes = writes or set(mode or "") & set("wax+")
             known = isinstance(path, int) or str(path) in allowed or str(path).endswith(_CODE)
             if writes or not known:
                 raise PermissionError(f"not to be opened: {path!r}")
@@ -1302,14 +1097,13 @@ def _limit_processor(seconds: float) -> None:
         import resource
 
         _, most = resource.getrlimit(resource.RLIMIT_CPU)
+        until = math.ceil(time.process_time() + seconds) + 1
         with suppress(ValueError, OSError):
-            resource.setrlimit(
-                resource.RLIMIT_CPU, (math.ceil(time.process_time() + seconds) + 1, most)
-            )
+            resource.setrlimit(resource.RLIMIT_CPU, (until, most))
 
 
-def serve(memory: int) -> None:
-    "What the other process does: read a path and a name, answer with a document or a problem, until nothing more comes."
+def answer_requests(memory: int) -> None:
+    "The work of the reader's process: for each line with a path, a name and seconds, a line with a document or a problem."
     import logging
 
     logging.getLogger("pypdf").setLevel(logging.CRITICAL)
@@ -1341,19 +1135,16 @@ class Reader:
         seconds: float = _SECONDS,  # for one document; starting the process, and loading a reader, counts
         memory: int = _MEMORY,  # bytes
     ):
-        self.seconds, self.memory, self._process, self._lock = (
-            seconds,
-            memory,
-            None,
-            threading.Lock(),
-        )
-        self._closed = False
+        self.seconds, self.memory = seconds, memory
+        self._process: subprocess.Popen | None = None
+        self._lock, self._closed = threading.Lock(), False
 
     def _start(self) -> subprocess.Popen:
-        code = f"from mtrag_nb.serve.documents import serve; serve({self.memory})"
-        needed = {
-            k: v for k, v in os.environ.items() if k.startswith(("LC_", "LANG", "SYSTEMROOT"))
-        }  # no keys and tokens
+        code = (
+            f"from mtrag_nb.serve.documents import answer_requests; answer_requests({self.memory})"
+        )
+        kept = ("LC_", "LANG", "SYSTEMROOT")  # no keys and tokens
+        needed = {k: v for k, v in os.environ.items() if k.startswith(kept)}
         return subprocess.Popen(
             [sys.executable, "-B", "-c", code],
             stdin=subprocess.PIPE,
@@ -1467,28 +1258,3 @@ def iter_documents(
                     "a link that leads nowhere, or to itself", path, remedy="Remove it"
                 )
             yield found
-
-# %% ../../nbs/serve/00_documents.ipynb #48daf38c
-def read_documents(
-    folder: str | Path,  # or a file
-    on_error: str = "list",  # "raise": the first problem is raised
-    reader: Reader | None = None,
-) -> tuple[
-    list[Document], list[DataError]
-]:  # what could be read, and a line for each file that could not
-    "The documents of a folder. Raises DataError if there is no such folder, or no file in it."
-    documents, problems = [], []
-    for found in iter_documents(folder, reader):
-        if isinstance(found, Document):
-            documents.append(found)
-        elif on_error == "raise":
-            raise found
-        else:
-            problems.append(found)
-    return documents, problems
-
-
-def read_document(path: str | Path, name: str = "") -> Document:
-    "One document, in a process of its own; `name` is what it is called, which an upload says itself. Raises DataError (file, remedy)."
-    with Reader() as reader:
-        return reader.read(path, name)

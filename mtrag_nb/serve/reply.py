@@ -819,11 +819,11 @@ def open_run(
 ) -> ServedRun:
     "The run of a system over an index, for single turns: its folder is named by what decides the answers."
     from mtrag_nb.runs.run import circumstances, identity, open_web
-    from mtrag_nb.search.retrieve import Retriever
+    from mtrag_nb.search.retrieve import open_retriever
     from mtrag_nb.systems.stages import Toolbox
 
     system = system_named(name)
-    retriever = Retriever(index, models.embedder, models.reranker, settings.retrieval)
+    retriever = open_retriever(index, models.embedder, models.reranker, settings.retrieval)
     searched = open_web(web, settings, models)
     tools = Toolbox(settings, models.chat, models.embedder, retriever, web=searched)
     same = identity(system, "rag", tools)

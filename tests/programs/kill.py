@@ -34,8 +34,9 @@ from mtrag_nb.models.chat import ScriptedChat
 from mtrag_nb.models.embed import HashEmbedder
 from mtrag_nb.search.index import build_index
 from mtrag_nb.search.index import Manifest, audit, data_folder, open_index
-from mtrag_nb.serve.library import Library, traces
+from mtrag_nb.serve.library import Library
 from cut import cut_run, cut_tasks, doubled, essence
+from tests.support.traces import traces
 
 
 class SlowHash(HashEmbedder):
