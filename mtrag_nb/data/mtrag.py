@@ -136,7 +136,7 @@ def _a_turn_number(x: object) -> _Fault | None:
         return None
     return "", f"is {str(x)[:20]!r}, not a number from 1 to 9999"
 
-
+# %% ../../nbs/2_data/00_mtrag.ipynb #05eccac1
 def _many(
     rule: _Rule,  # of each entry
     least: int = 0,
