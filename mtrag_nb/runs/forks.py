@@ -416,6 +416,8 @@ class Replayer:
     ):
         self.run = as_run(run)
         self.system = system or system_of_run(self.run)
+        if self.system.one_piece:
+            raise NotRecorded(f"{self.system.name} cannot be taken up: {self.system.one_piece}")
         was, it = settings_of_run(self.run, self.system), intervention or Intervention("")
         self.changes = dict(settings or {})
         changes = {**self.changes, **it.settings}
