@@ -270,7 +270,7 @@ def replay(
     old = Run(run)
     with Replayer(old, _tasks_of(old, reference), index, models, settings or None) as player:
         if not turn:
-            change = Change(at, state, settings, visit, fresh)
+            change = Change(at, state, visit, fresh)
             new = replay_run(player, out, change, minutes, limit, progress)
             print_run(new)
             return new

@@ -10,12 +10,12 @@ import re
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from enum import Enum
 from contextvars import ContextVar
+from enum import Enum
+from itertools import groupby
 from pathlib import Path
 from typing import get_origin
 
-from ..core.files import only_writer, read_jsonl
 from ..core.html import esc
 from mtrag_nb.core.record import (
     LEFT_OUT,
@@ -24,12 +24,8 @@ from mtrag_nb.core.record import (
     Drafted,
     Found,
     Gated,
-    Grade,
     Graded,
-    Rank,
-    Ranked,
     Refused,
-    Retried,
     Retrieved,
     Rewritten,
     Run,
@@ -38,12 +34,10 @@ from mtrag_nb.core.record import (
     TurnDiff,
     as_run,
     diff_turns,
-    read_trajectories,
     trajectory,
     turn_line,
 )
 from ..core.settings import Settings, legs
-from ..core.text import Label, Verdict
 from mtrag_nb.core.types import (
     TO_ANSWER,
     TO_REFUSE,
@@ -66,23 +60,15 @@ from mtrag_nb.core.types import (
     structured,
 )
 from ..data.mtrag import BY_TEXT, files_of, is_gold
-from ..models.calls import Models, RecordedChat, Work, read_call
+from ..models.calls import Models, RecordedChat
 from ..models.chat import ChatModel
-from mtrag_nb.runs.run import (
-    Recorder,
-    begin_session,
-    circumstances,
-    end_session,
-    identity,
-    keep_tasks,
-    load_toolbox,
-    write_predictions,
-)
+from .run import identity, manifest, record_run, toolbox_of
 from ..search.retrieve import Retrieval, Retriever, best_hits
 from ..search.web import Web
 from ..systems.registry import system_named
 from ..systems.stages import Toolbox
 from mtrag_nb.systems.system import (
+    BY_HAND,
     ENDING,
     Around,
     Node,
@@ -94,21 +80,22 @@ from mtrag_nb.systems.system import (
     answered,
     as_asked,
     as_node,
+    edited,
     hints_of,
     keep_all,
     let_pass,
     own_setting,
     read_value,
     update_of,
+    verdict_by_hand,
 )
 
 # %% auto #0
-__all__ = ['EDITS', 'ASKED', 'Right', 'After', 'RUNGS', 'Visit', 'ending', 'edited', 'NotRecorded', 'NotLoaded', 'NotVisited',
-           'system_of_run', 'settings_of_run', 'Late', 'LateChat', 'LateEmbedder', 'LateRetriever', 'RecalledChat',
-           'Visits', 'recalling', 'Fork', 'Intervention', 'WithGold', 'Replayer', 'place', 'finished', 'fork', 'Change',
-           'replay_run', 'Plant', 'planted', 'leave_out_tasks', 'LeaveGoldOut', 'leave_gold_out', 'mechanisms_of',
-           'ablation', 'folder_of', 'intervene', 'audit_run', 'Oracle', 'instead', 'gold_passages', 'Rung',
-           'rungs_named', 'oracle', 'climb']
+__all__ = ['ASKED', 'Right', 'Changed', 'RUNGS', 'Visit', 'ending', 'NotRecorded', 'NotLoaded', 'NotVisited', 'system_of_run',
+           'settings_of_run', 'Late', 'RecordedPassages', 'Visits', 'recalling', 'Fork', 'Intervention', 'Replayer',
+           'place', 'finished', 'fork', 'Change', 'replay_run', 'Plant', 'put_instead', 'step_of', 'planted',
+           'leave_out_tasks', 'LeaveGoldOut', 'leave_gold_out', 'mechanisms_of', 'ablation', 'folder_of', 'intervene',
+           'audit_run', 'Oracle', 'gold_passages', 'Rung', 'rungs_named', 'oracle', 'climb']
 
 # %% ../../nbs/6_runs/01_forks.ipynb #1a460db3
 @dataclass(frozen=True)
@@ -118,7 +105,7 @@ class Visit:
     node: str
     before: Mapping[str, object]  # the state that the node saw, without task and steps
     update: Mapping[str, object]  # what it put there
-    step: Step | None  # None: the node broke, and left none
+    steps: tuple[Step, ...]  # (): the node broke, and left none
 
     @property
     def after(self) -> dict[str, object]:
@@ -133,88 +120,22 @@ def ending(t: Trajectory, reasons: Sequence[Reason] = ()) -> dict[str, object]:
 
 
 def _visits_of(
-    t: Trajectory,
-    hints: Mapping[str, object] = {},  # key of the state -> its type
-    reasons: Sequence[Reason] = (),  # for which the system refuses
-) -> list[Visit]:  # in order; of a turn that broke, the node that broke stands last
-    "The nodes that a turn visited, each with its state."
+    t: Trajectory, hints: Mapping[str, object] = {}, reasons: Sequence[Reason] = ()
+) -> list[Visit]:
+    """The nodes that a turn visited, in order, each with its state; a node that broke stands last.
+
+    Steps of one node in a row are one visit. `hints` are the types of the state's keys, `reasons` those
+    for which the system refuses.
+    """
+    visits = [list(steps) for _, steps in groupby(t.steps, key=lambda s: s.node)]
     state, out = {}, []
-    for n, s in enumerate(t.steps, 1):
-        update = update_of(s, hints) | (
-            ending(t, reasons) if n == len(t.steps) and not t.failed else {}
-        )
-        out.append(Visit(s.node, dict(state), update, s))
+    for n, steps in enumerate(visits, 1):
+        update = {k: v for s in steps for k, v in update_of(s, hints).items()}
+        if n == len(visits) and not t.failed:
+            update |= ending(t, reasons)
+        out.append(Visit(steps[0].node, dict(state), update, tuple(steps)))
         state |= update
-    return out + ([Visit(t.error.node, dict(state), {}, None)] if t.error else [])
-
-# %% ../../nbs/6_runs/01_forks.ipynb #361112f1
-_BY_HAND = "by hand"  # how a verdict came about that nobody gave
-
-
-def _verdict_by_hand(passed: bool) -> Verdict:
-    "A verdict that was set."
-    return Verdict(Label.YES if passed else Label.NO, _BY_HAND)
-
-
-def _graded(s: Graded, kept: Sequence[str]) -> Graded:
-    was = {g.id: g for g in s.grades}
-    order = [*kept, *(i for i in was if i not in kept)]
-
-    def stands(i):
-        return i in was and was[i].verdict.passed == (i in kept)
-
-    return replace(
-        s,
-        grades=tuple(was[i] if stands(i) else Grade(i, _verdict_by_hand(i in kept)) for i in order),
-    )
-
-# %% ../../nbs/6_runs/01_forks.ipynb #d61c6950
-def _ranked(s: Ranked, kept: Sequence[str]) -> Ranked:
-    was = {r.id: r.score for r in s.ranks}
-    return replace(s, ranks=tuple(Rank(i, was.get(i, 0.0)) for i in kept))
-
-
-def _found(s: Retrieved, ids: Sequence[str]) -> Retrieved:
-    return replace(
-        s, contexts=tuple(ids), hits=tuple(h for h in s.hits if {h.id, h.parent_id} & set(ids))
-    )
-
-
-EDITS: dict[
-    type[Step], dict[str, Callable]
-] = {  # kind -> key of the state -> (step, value) -> step
-    Rewritten: {"query": lambda s, v: replace(s, text=v, raw="", kept=False)},
-    Retrieved: {"found": _found},
-    Graded: {"kept": _graded},
-    Ranked: {"kept": _ranked},
-    Drafted: {
-        "draft": lambda s, v: replace(s, text=v, stop="end"),
-        "declined": lambda s, v: replace(s, declined=v),
-    },
-    Checked: {
-        "grounded": lambda s, v: replace(
-            s, verdict=_verdict_by_hand(v), unsupported="" if v else s.unsupported
-        ),
-        "unsupported": lambda s, v: replace(s, unsupported=v),
-    },
-    Retried: {"retries": lambda s, v: replace(s, retries=v)},
-}
-
-# %% ../../nbs/6_runs/01_forks.ipynb #262bdc4d
-def edited(
-    step: Step,
-    changes: Mapping[str, object],  # key of the state -> value
-) -> Step:
-    "A step as it would have been, had it put that into the state."
-    kind = next((k for k in type(step).__mro__ if k in EDITS), None)
-    mine = {k: v for k, v in changes.items() if kind and k in EDITS[kind] and k not in step.extra}
-    for k, v in mine.items():
-        step = EDITS[kind][k](step, v)
-    rest = {k: plain(v) for k, v in changes.items() if k not in mine and k not in ENDING}
-    note = f"{_BY_HAND}: {', '.join(changes)}"
-    return replace(
-        step, extra={**step.extra, **rest}, note=f"{step.note}; {note}" if step.note else note
-    )
+    return out + ([Visit(t.error.node, dict(state), {}, ())] if t.error else [])
 
 # %% ../../nbs/6_runs/01_forks.ipynb #1a399e1b
 def _read_change(key: str, text: object, hint: object) -> object:
@@ -289,94 +210,66 @@ def settings_of_run(run: Run, system: System) -> Settings:
 
 # %% ../../nbs/6_runs/01_forks.ipynb #1ee9274e
 class Late:
-    "Something that is loaded when it is first needed."
+    "A chat model, embedder or retriever that is loaded when it is first needed."
 
-    def __init__(
-        self,
-        fingerprint: str,  # of the one that is wanted; "": whichever it is
-        load: Callable,
-    ):
-        self._wanted, self._load, self._it, self._lock = fingerprint, load, None, threading.Lock()
+    def __init__(self, wanted: str, load: Callable):
+        "`wanted`: the fingerprint of the one that is needed; empty: whichever it is."
+        self._wanted, self._load, self._it, self._lock = wanted, load, None, threading.Lock()
 
     @property
     def fingerprint(self) -> str:
         return self._wanted or self.it.fingerprint
-
-    def _loaded(self):
-        try:
-            return self._load()
-        except _CANNOT:
-            raise
-        except Exception as e:
-            raise NotLoaded(str(e)) from e
 
     @property
     def it(self):
         "The thing itself. Raises RunMismatch for another one than is wanted, NotLoaded if there is none."
         with self._lock:
             if self._it is None:
-                made = self._loaded()
-                if self._wanted and made.fingerprint != self._wanted:
-                    raise RunMismatch(
-                        f"the run was made with {self._wanted}, and this is {made.fingerprint}: another experiment"
-                    )
-                self._it = made
+                self._it = self._loaded()
             return self._it
 
-# %% ../../nbs/6_runs/01_forks.ipynb #a07d0b84
-class LateChat(Late):
+    def _loaded(self):
+        try:
+            made = self._load()
+        except _CANNOT:
+            raise
+        except Exception as e:
+            raise NotLoaded(str(e)) from e
+        if self._wanted and made.fingerprint != self._wanted:
+            raise RunMismatch(
+                f"the run was made with {self._wanted}, and this is {made.fingerprint}: another experiment"
+            )
+        return made
+
     def generate(self, *args, **kw):
         return self.it.generate(*args, **kw)
 
     def score(self, prompts, continuations):
         return self.it.score(prompts, continuations)
 
-
-class LateEmbedder(Late):
     def encode(self, texts, query=False):
         return self.it.encode(texts, query=query)
-
-
-class LateRetriever(Late):
-    "Passages of the record, and a retriever for what is not there."
-
-    def __init__(self, run: Run, fingerprint: str, load: Callable):
-        super().__init__(fingerprint, load)
-        self.run = run
 
     def retrieve(self, *args, **kw):
         return self.it.retrieve(*args, **kw)
 
-    def contexts(self, ids: Sequence[str]):
-        known = self.run.passages
-        if all(i in known for i in ids):
-            return [replace(known[i], score=None) for i in ids]
-        return self.it.contexts(ids)
 
-# %% ../../nbs/6_runs/01_forks.ipynb #12d43020
-class RecalledChat(RecordedChat):
-    "Answers what a run asked before from its call record, asks the model for the rest, and writes nothing."
+class RecordedPassages(Late):
+    "The passages of a run, then those that can be shown though nothing finds them, then a retriever's."
 
-    def __init__(
-        self,
-        model: ChatModel,
-        path: Path,  # a call record; it need not be there
-    ):
-        self.model, self._fingerprint = model, model.fingerprint
-        self._known = (
-            dict(read_call(path, n, line) for n, line in read_jsonl(path, torn_tail=True))
-            if path.exists()
-            else {}
-        )
+    def __init__(self, run: Run, wanted: str, load: Callable, shown: Mapping[str, Context] = {}):
+        super().__init__(wanted, load)
+        self.run, self.shown = run, shown
 
-    def _record(self, key: str, value: dict | None) -> None:
-        self._known[key] = value
-
-    def _forget(self, keys: list[str]) -> None:
-        "A replay repeats what was said, of use or not."
-
-    def close(self) -> None:
-        "There is nothing to close."
+    def contexts(self, ids: Sequence[str]) -> list[Context]:
+        "Contexts by id, in that order."
+        there = {
+            i: replace(self.run.passages[i], score=None) for i in ids if i in self.run.passages
+        }
+        there |= {i: self.shown[i] for i in ids if i in self.shown}
+        missing = [i for i in ids if i not in there]
+        there |= {c.id: c for c in self.it.contexts(missing)} if missing else {}
+        return [there[i] for i in ids]
 
 # %% ../../nbs/6_runs/01_forks.ipynb #7883d110
 class _BrokeBefore(Exception):
@@ -413,9 +306,9 @@ class Visits:
             return None
         else:
             v = found.pop(0) if len(found) > 1 else found[0]
-        if v.step is None:
+        if not v.steps:
             raise _BrokeBefore
-        return {**v.update, "steps": [v.step]}
+        return {**v.update, "steps": list(v.steps)}
 
 # %% ../../nbs/6_runs/01_forks.ipynb #735a0034
 _VISITS: ContextVar[Visits] = ContextVar("visits")  # of the turn that is taken up
@@ -463,7 +356,8 @@ class Fork:
         return sum((s.calls for s in self.made), Calls())
 
     @property
-    def told(self) -> str:
+    def note(self) -> str:
+        "Where it was taken up, what was changed, what was computed."
         changed = (
             ", ".join(f"{k} = {str(v)[:60]!r}" for k, v in self.changes.items())
             or "nothing changed"
@@ -480,10 +374,10 @@ class Fork:
         )
 
     def __repr__(self) -> str:
-        return f"{self.told}\n{self.diff!r}"
+        return f"{self.note}\n{self.diff!r}"
 
     def _repr_html_(self) -> str:
-        return f"<div>{esc(self.told)}</div>{self.diff._repr_html_()}"
+        return f"<div>{esc(self.note)}</div>{self.diff._repr_html_()}"
 
 # %% ../../nbs/6_runs/01_forks.ipynb #intervn1
 @dataclass(frozen=True)
@@ -498,84 +392,75 @@ class Intervention:
     web: bool = True  # False: nothing is searched for beside the documents, though the run did
     shown: Mapping[str, Gold] = field(default_factory=dict)  # task id -> passages that can be shown
 
-
-class WithGold:
-    "A retriever that can show gold passages, though it does not find them."
-
-    def __init__(self, retriever, gold: Mapping[str, Gold]):
-        self.inner = retriever
-        self.known = {p.id: as_context(p) for g in gold.values() for p in g.passages if p.text}
-
-    fingerprint = property(lambda self: self.inner.fingerprint)
-
-    def retrieve(self, *args, **kw):
-        return self.inner.retrieve(*args, **kw)
-
-    def contexts(self, ids: Sequence[str]) -> list[Context]:
-        "Contexts by id, in that order."
-        rest = {c.id: c for c in self.inner.contexts([i for i in ids if i not in self.known])}
-        return [self.known.get(i) or rest[i] for i in ids]
-
 # %% ../../nbs/6_runs/01_forks.ipynb #0e54b016
 class Replayer:
-    "Takes up turns of a run."
+    """Takes up turns of a run.
+
+    `tasks`: those that were asked; the run keeps them, older runs do not. `index`: the one that the run
+    was made with, where something has to be retrieved. `models`: None for those of the settings.
+    `settings`: dotted key -> value, changed everywhere. `system`: another one than the run's.
+    `any_models`: models and index may be others than the run's. `calls`: call records besides the run's.
+    """
 
     def __init__(
         self,
         run: Run | str | Path,
-        tasks: Sequence[Task] = (),  # (): those that the run keeps
-        index: str
-        | Path
-        | None = None,  # that it was made with, where something has to be retrieved
-        models: Models | None = None,  # None: those of the settings
-        settings: Mapping[str, object] | None = None,  # dotted key -> value: changed everywhere
-        system: System
-        | None = None,  # with another system, e.g. one with a node exchanged; None: the run's
-        any_models: bool = False,  # True: with models and index that may be others than the run's
-        intervention: Intervention | None = None,  # what is done otherwise in some of its nodes
-        calls: Sequence[Path] = (),  # call records besides the run's own
+        tasks: Sequence[Task] = (),
+        index: str | Path | None = None,
+        models: Models | None = None,
+        settings: Mapping[str, object] | None = None,
+        system: System | None = None,
+        any_models: bool = False,
+        intervention: Intervention | None = None,
+        calls: Sequence[Path] = (),
     ):
         self.run = as_run(run)
         self.system = system or system_of_run(self.run)
+        if self.system.one_piece:
+            raise NotRecorded(f"{self.system.name} cannot be taken up: {self.system.one_piece}")
         was, it = settings_of_run(self.run, self.system), intervention or Intervention("")
-        changes = {**(settings or {}), **it.settings}
+        self.changes = dict(settings or {})
+        changes = {**self.changes, **it.settings}
         self.settings = replace(self.system, base="", changes={}).configured(was, changes)
         if it.name:
             self.system = replace(self.system, name=f"{self.system.name}+{it.name}")
         self.changed, self.intervention = bool(system or settings), it
         self._known = {**self.run.tasks, **{t.id: t for t in tasks}}
-        models, told = (
+        self.models, self._graphs, self._lock = (
             models or Models(self.settings),
-            {} if any_models else self.run.manifest["identity"],
+            {},
+            threading.Lock(),
         )
+        made_with = self.run.manifest["identity"]
 
-        def same(part):
-            return getattr(was, part) == getattr(self.settings, part)
+        def wanted(part: str, *groups: str) -> str:
+            "The fingerprint that a part must have: the run's, unless its settings are changed."
+            same = all(getattr(was, g) == getattr(self.settings, g) for g in groups)
+            return made_with.get(part, "") if same and not any_models else ""
 
-        self.chat = LateChat(told.get("chat", "") if same("chat") else "", lambda: models.chat)
-        self.embedder = LateEmbedder(
-            told.get("embedder", "") if same("embedder") else "", lambda: models.embedder
-        )
-        found = told.get("retriever", "") if same("retrieval") and same("chunks") else ""
-        self.retriever = LateRetriever(self.run, found, lambda: self._open(models, index))
-        self.models, self._graphs, self._lock = models, {}, threading.Lock()
-        self.recalled = RecalledChat(self.chat, self.run.folder / "calls.jsonl")
-        for path in calls:
-            self.recalled = RecalledChat(self.recalled, path)
+        self.setting = made_with.get("setting", "rag")
+        self.chat = Late(wanted("chat", "chat"), lambda: self.models.chat)
+        self.embedder = Late(wanted("embedder", "embedder"), lambda: self.models.embedder)
+        shown = {p.id: as_context(p) for g in it.shown.values() for p in g.passages if p.text}
+        fingerprint = wanted("retriever", "retrieval", "chunks")
+        self.retriever = RecordedPassages(self.run, fingerprint, lambda: self._open(index), shown)
+        self.recalled = self.chat
+        for path in (self.run.folder / "calls.jsonl", *calls):
+            self.recalled = RecordedChat(self.recalled, path, write=False)
         searched = self.run.folder / "web.jsonl"
         self.web = Web(None, searched) if it.web and searched.exists() else None
-        searches = self.run.manifest["identity"].get("setting", "rag") == "rag"
-        if index is not None and searches:
+        if index is not None and self.setting == "rag":
             self.retriever.it  # one that is not there is said before the first turn
 
-    def _open(self, models: Models, index: str | Path | None):
-        setting = self.run.manifest["identity"].get("setting", "rag")
-        if setting == "rag" and index is None:
+    def _open(self, index: str | Path | None):
+        if self.setting == "rag" and index is None and not self.system.toolbox_for:
             raise NotRecorded(
                 "something has to be retrieved: name the index that the run was made with"
             )
-        tasks = [self.task(i) for i in self.run.trajectories] if setting == "reference" else ()
-        return load_toolbox(self.settings, models, index, tasks, setting).retriever
+        given = self.setting == "reference"
+        tasks = [self.task(i) for i in self.run.trajectories] if given else ()
+        how = (self.settings, self.models, index, tasks, self.setting)
+        return toolbox_of(self.system, *how).retriever
 
     def close(self) -> None:
         "Close the index, if it was opened."
@@ -606,22 +491,17 @@ class Replayer:
     def task(self, task_id: str) -> Task:
         "What was asked; with the passages that came with it, where the run had some."
         t = self.turn(task_id)
-        task = self._known.get(task_id) or Task(
-            t.task_id, t.conversation_id, t.turn, t.domain, t.question
-        )
+        about = (t.task_id, t.conversation_id, t.turn, t.domain, t.question)
+        task = self._known.get(task_id) or Task(*about)
         if not self.intervention.history:
             task = replace(task, history=())
-        if self.run.manifest["identity"].get("setting", "rag") == "rag":
+        if self.setting == "rag":
             return replace(task, contexts=None)
         if task.contexts is not None:
             return task
         given = [self.run.passages[i] for i in (t.retrievals[0].contexts if t.retrievals else ())]
-        return replace(
-            task,
-            contexts=tuple(
-                Passage(c.id, c.text, c.title, c.url, c.source, c.domain) for c in given
-            ),
-        )
+        passages = (Passage(c.id, c.text, c.title, c.url, c.source, c.domain) for c in given)
+        return replace(task, contexts=tuple(passages))
 
     def _anew(self, node: str, state: Mapping) -> bool:
         "Whether what a node did is not known under the intervention."
@@ -630,12 +510,11 @@ class Replayer:
 
     def tools(self, chat: ChatModel | None = None) -> Toolbox:
         "What its graph works with."
-        shown = self.intervention.shown
         return Toolbox(
             self.settings,
             self.recalled if chat is None else chat,  # an empty record is false
             self.embedder,
-            WithGold(self.retriever, shown) if shown else self.retriever,
+            self.retriever,
             web=self.web,
             around=(recalling(self._anew), *self.intervention.around),
         )
@@ -666,7 +545,7 @@ def place(
     been = [
         n
         for n, v in enumerate(visits)
-        if v.step is not None and (v.node == at if at else any(k in v.update for k in changes))
+        if v.steps and (v.node == at if at else any(k in v.update for k in changes))
     ]
     if len(been) >= visit:
         return been[visit - 1]
@@ -711,7 +590,7 @@ def _changed_visit(v: Visit, changes: Mapping[str, object]) -> Visit:
     update = {k: x for k, x in v.update.items() if ends or k not in ENDING} | changes
     if changes.get("grounded"):
         update.pop("unsupported", None)
-    return replace(v, update=update, step=edited(v.step, changes))
+    return replace(v, update=update, steps=tuple(edited(v.steps, changes)))
 
 # %% ../../nbs/6_runs/01_forks.ipynb #79f67a3f
 def fork(
@@ -723,14 +602,15 @@ def fork(
     fresh: bool = False,  # True: everything downstream is computed anew
     chat: ChatModel | None = None,  # None: the replayer's
 ) -> Fork:
-    "A recorded turn, taken up again. Raises NotRecorded if that cannot be done here, SettingsError or DataError for what there is not."
+    """A recorded turn, taken up again.
+
+    Raises NotRecorded if that cannot be done here, SettingsError or DataError for what there is not.
+    """
     t, graph = replayer.turn(task_id), replayer.graph(chat)
     hints, names = hints_of(graph.builder.state_schema), list(graph.builder.nodes)
     try:
-        visits, changes = (
-            _visits_of(t, hints, replayer.system.reasons),
-            _read_changes(changes, hints),
-        )
+        visits = _visits_of(t, hints, replayer.system.reasons)
+        changes = _read_changes(changes, hints)
     except (TypeError, ValueError, KeyError, AttributeError) as e:
         path = replayer.run.folder / "trajectories.jsonl"
         raise DataError(
@@ -739,9 +619,7 @@ def fork(
             remedy="Was it written by another version?",
         ) from None
     n, task = place(visits, names, at, visit, changes), replayer.task(task_id)
-    another = (
-        fresh or replayer.changed or n < 0 and bool(changes)
-    )  # nothing that the record knows holds there
+    another = fresh or replayer.changed or n < 0 and bool(changes)  # the record holds nowhere then
     first = [*visits[:n], _changed_visit(visits[n], changes)] if n >= 0 else []
     unknown = "its conversation is not on the record: name the tasks"
     memory = Visits(first, [] if another else visits, "" if replayer.knows(task_id) else unknown)
@@ -749,25 +627,17 @@ def fork(
     state, error = _state_after(replayer, graph, memory, asked)
     if changes and any(memory.given.values()):
         raise NotVisited(f"under these settings the turn does not come to {visits[n].node} again")
-    seconds = (
-        t.seconds
-        if not memory.made and not changes
-        else round(sum(s.seconds for s in state["steps"]), 3)
-    )
+    computed = memory.made or changes
+    seconds = round(sum(s.seconds for s in state["steps"]), 3) if computed else t.seconds
     if isinstance(error, _BrokeBefore):
         after = replace(t, steps=tuple(state["steps"]))
     else:
         after = trajectory(asked, state, seconds, error)
     where = visits[n].node if n >= 0 else START
-    return Fork(
-        t,
-        after,
-        where,
-        visit,
-        changes or ({"intervention": name} if (name := replayer.intervention.name) else {}),
-        tuple(memory.made),
-        diff_turns(t, after, replayer.run.passages),
-    )
+    if not changes and replayer.intervention.name:
+        changes = {"intervention": replayer.intervention.name}
+    diff = diff_turns(t, after, replayer.run.passages)
+    return Fork(t, after, where, visit, changes, tuple(memory.made), diff)
 
 # %% ../../nbs/6_runs/01_forks.ipynb #0e5f977b
 def _state_after(
@@ -795,40 +665,28 @@ def _state_after(
 # %% ../../nbs/6_runs/01_forks.ipynb #ad1225ee
 @dataclass(frozen=True)
 class Change:
-    "What is done otherwise in every turn."
+    "What is done otherwise in every turn, besides the replayer's settings; see `fork`."
 
-    at: str = ""  # the node behind which turns are taken up; "": the one that puts there what is changed, or the beginning
-    state: Mapping[str, object] | None = None  # key of the state -> value
-    settings: Mapping[str, object] | None = None  # dotted key -> value
-    visit: int = 1  # which visit of the node
-    fresh: bool = False  # True: everything downstream is computed anew
+    at: str = ""
+    state: Mapping[str, object] = field(default_factory=dict)  # key of the state -> value
+    visit: int = 1
+    fresh: bool = False
 
-    def told(self) -> dict:
-        "As it stands in the identity of a run."
-        return {
-            "at": self.at,
-            "visit": self.visit,
-            "state": plain(dict(self.state or {})),
-            "settings": plain(dict(self.settings or {})),
-            "fresh": self.fresh,
-        }
 
-# %% ../../nbs/6_runs/01_forks.ipynb #44f1e8fa
 def _replayed_identity(replayer: Replayer, change: Change) -> dict:
     "What decides the answers of a replayed run: what decided those of the first, and the change."
-    setting = replayer.run.manifest["identity"]["setting"]
+    changed = {**plain(change), "settings": plain(replayer.changes)}
     return {
-        **identity(replayer.system, setting, replayer.tools()),
-        "replays": {"run": replayer.run.state, **change.told()},
+        **identity(replayer.system, replayer.setting, replayer.tools()),
+        "replays": {"run": replayer.run.state, **changed},
     }
 
 # %% ../../nbs/6_runs/01_forks.ipynb #e3ce5a3a
 def _taken_up(replayer: Replayer, task_id: str, change: Change, chat=None) -> Trajectory:
     "A turn under a change; one that never came there stands as it was."
+    how = (change.at, dict(change.state), change.visit, change.fresh, chat)
     try:
-        return fork(
-            replayer, task_id, change.at, dict(change.state or {}), change.visit, change.fresh, chat
-        ).after
+        return fork(replayer, task_id, *how).after
     except NotVisited:
         return replayer.turn(task_id)
 
@@ -841,48 +699,30 @@ def replay_run(
     limit: int | None = None,  # only the first so many turns
     progress: bool = True,
 ) -> Run:
-    "All turns of a run under a change. Raises RunMismatch for a folder of another run, NotRecorded for what cannot be computed here."
-    folder, run, batch = Path(folder), replayer.run, replayer.settings.batch_size
+    """All turns of a run under a change.
+
+    Raises RunMismatch for a folder of another run, NotRecorded for what cannot be computed here.
+    """
+    folder, run = Path(folder), replayer.run
     if folder.resolve() == run.folder.resolve():
         raise SettingsError("a replay needs a folder of its own: this one holds the run")
-    wanted = list(run.trajectories)[:limit]
-    if unknown := [i for i in wanted if not replayer.knows(i)]:
+    ids = list(run.trajectories)[:limit]
+    if unknown := [i for i in ids if not replayer.knows(i)]:
         raise DataError(
             f"the conversation of {unknown[0]} is not on the record",
             run.folder,
             remedy="Name the file of its tasks",
         )
-    tasks = [replayer.task(i) for i in wanted]
-    entries = {
-        "identity": _replayed_identity(replayer, change),
-        "about": run.manifest.get("about", ""),
-        "settings": replayer.settings,
-        **circumstances(),
-    }
-    with only_writer(folder, "run"):
-        begin_session(folder, entries)
-        keep_tasks(folder, tasks)
-        done = {
-            i for i, t in read_trajectories(folder / "trajectories.jsonl").items() if not t.failed
-        }
-        todo = [i for i in wanted if i not in done]
-        work = Work(replayer.recalled, folder / "calls.jsonl", batch, minutes)
-        try:
-            with work, Recorder(folder, replayer.tools()) as recorder:
-                work.through(
-                    todo,
-                    lambda i: _taken_up(replayer, i, change, work.chat),
-                    recorder.write,
-                    "turn",
-                    replayer.system.name,
-                    len(wanted) - len(todo),
-                    progress,
-                )
-        finally:
-            end_session(folder, work.seconds, work.finished, work.batching.batches)
-        new = Run(folder)
-        write_predictions(new, tasks)
-    return new
+
+    def answering(tools: Toolbox) -> Callable[[Task], Trajectory]:
+        return lambda task: _taken_up(replayer, task.id, change, tools.chat)
+
+    entries = manifest(
+        _replayed_identity(replayer, change), run.manifest.get("about", ""), replayer.settings
+    )
+    tasks = [replayer.task(i) for i in ids]
+    how = {"minutes": minutes, "progress": progress}
+    return record_run(folder, entries, tasks, replayer.tools(), answering, **how)
 
 # %% ../../nbs/6_runs/01_forks.ipynb #f7ced738
 @dataclass(frozen=True)
@@ -896,27 +736,49 @@ class Plant:
     ]  # state behind the step, step, tools -> keys that change; {}: none
 
 # %% ../../nbs/6_runs/01_forks.ipynb #e16e40a0
-def _put_instead(
-    update: Mapping[str, object], state: Mapping[str, object], plant: Plant, tools: Toolbox
+def put_instead(
+    update: Mapping[str, object],
+    state: Mapping[str, object],  # before it
+    changes: Mapping[str, object],  # key of the state -> value; {}: none
+    tools: Toolbox,
+    derived: Mapping[str, tuple[str, Callable]] = {},  # see `System`
+    **fields,  # of the last step that has such fields
 ) -> dict:
-    "The update of a node, changed. A verdict or a draft that was changed ends the turn as the new one would."
-    (step,) = update["steps"]
-    changes = plant.change({**state, **update}, step, tools) if isinstance(step, plant.kind) else {}
+    """The update of a node with other values in it, and steps that say so.
+
+    What the system derives from a value follows it. A verdict or a draft that was changed ends the turn
+    as the new one would; `passed`, the verdict of a gate, stands in the state only by what is derived.
+    """
     if not changes:
         return dict(update)
     if "found" in changes and "kept" in update:
-        changes = {"kept": changes["found"], **changes}  # a system that keeps what it finds
-    decided = changes.keys() & {"grounded", "draft", "declined"}
-    new = {
-        **{k: v for k, v in update.items() if not (decided and k in ENDING)},
-        **changes,
-        "steps": [edited(step, changes)],
+        changes = {
+            **changes,
+            "kept": changes.get("kept", changes["found"]),
+        }  # it keeps what it finds
+    own = {
+        key: of(changes[shared])
+        for key, (shared, of) in derived.items()
+        if key in update and shared in changes
     }
+    changes = {k: v for k, v in changes.items() if k != "passed"} | own
+    decided = changes.keys() & {"grounded", "draft", "declined", "outcome"}
+    dropped = (*(ENDING if decided else ()), *(["unsupported"] if changes.get("grounded") else ()))
+    new = {k: v for k, v in update.items() if k not in dropped} | changes
+    new["steps"] = steps = edited(update["steps"], changes)
+    if fields:
+        n = max(n for n, s in enumerate(steps) if all(hasattr(s, k) for k in fields))
+        steps[n] = replace(steps[n], **fields)
     ends = changes.get("grounded") or "outcome" in update and "draft" in changes
     if not ends or new.get("declined"):
         return new
     whole = {**state, **new}
-    return {**new, **answered(whole["draft"], tools.retriever.contexts(whole.get("kept") or []))}
+    return {**new, **answered(whole["draft"], tools.contexts(whole.get("kept") or []))}
+
+
+def step_of(update: Mapping[str, object], kind: type[Step]) -> Step | None:
+    "The last step of a kind that a node left."
+    return next((s for s in reversed(update["steps"]) if isinstance(s, kind)), None)
 
 # %% ../../nbs/6_runs/01_forks.ipynb #30e9fbce
 def planted(system: System, *plants: Plant) -> System:
@@ -926,7 +788,9 @@ def planted(system: System, *plants: Plant) -> System:
         def run(state) -> dict:
             update = node(state)
             for p in plants:
-                update = _put_instead(update, state, p, tools)
+                if step := step_of(update, p.kind):
+                    changes = p.change({**state, **update}, step, tools)
+                    update = put_instead(update, state, changes, tools)
             return update
 
         return run
@@ -1176,11 +1040,12 @@ class Oracle:
     right: Right = lambda task_id, draft: None
     derived: Mapping[str, tuple[str, Callable]] = field(default_factory=dict)  # see `System`
     retrieving: frozenset[str] = frozenset()  # nodes that retrieve
-    drafting: Mapping[str, Mapping[str, object]] = field(
+    drafting: Mapping[str, Mapping] = field(
         default_factory=dict
     )  # nodes that draft -> what else they put, empty
 
     def of(self, state: Mapping) -> Gold:
+        "What is known of the task of a turn."
         return self.gold.get(state["task"].id, Gold(state["task"].id))
 
     def ids(self, state: Mapping) -> list[str]:
@@ -1196,34 +1061,22 @@ class Oracle:
             c.id for c in tools.contexts(list(ids)) if any(is_gold(p, c) for p in self._gold(state))
         ]
 
-# %% ../../nbs/6_runs/01_forks.ipynb #f71d8c1d
-def instead(
-    o: Oracle, update: Mapping, changes: Mapping[str, object], **step
-) -> dict:  # step: fields of the step
-    "An update with other values in it and in what the system derives from them, and a step that says so."
-    (was,) = update["steps"]
-    own = {
-        key: of(changes[shared])
-        for key, (shared, of) in o.derived.items()
-        if key in update and shared in changes
-    }
-    changes = {k: v for k, v in changes.items() if k != "passed"} | own
-    decided = changes.keys() & {"grounded", "draft", "declined", "outcome"}
-    kept = {k: v for k, v in update.items() if not (decided and k in ENDING)}
-    return {**kept, **changes, "steps": [replace(edited(was, changes), **step)]}
+    def answers(self, state: Mapping) -> bool | None:
+        "Whether the question has an answer; None where nobody said."
+        label = self.of(state).answerability
+        return True if label in TO_ANSWER else False if label in TO_REFUSE else None
 
 # %% ../../nbs/6_runs/01_forks.ipynb #ef5ac378
-def _human_rewrite(o: Oracle, state: Mapping, update: Mapping, tools: Toolbox) -> dict:
+Changed = tuple[Mapping[str, object], Mapping[str, object]]  # keys of the state, fields of the step
+_NOTHING: Changed = ({}, {})
+
+
+def _human_rewrite(o: Oracle, state: Mapping, update: Mapping, tools: Toolbox) -> Changed:
     "The query is the benchmark's."
-    (step,), query = update["steps"], o.of(state).rewrite
-    if not query:
-        return dict(update)
-    if isinstance(step, Rewritten):
-        return instead(o, update, {"query": query})
+    query = o.of(state).rewrite
+    searched = step_of(update, Retrieved) and "query" not in state
     return (
-        instead(o, update, {"query": query})
-        if isinstance(step, Retrieved) and "query" not in state
-        else dict(update)
+        ({"query": query}, {}) if query and (step_of(update, Rewritten) or searched) else _NOTHING
     )
 
 
@@ -1233,145 +1086,97 @@ def _with_query(o: Oracle, name: str, state: Mapping) -> Mapping:
     return {**state, "query": query} if query else state
 
 # %% ../../nbs/6_runs/01_forks.ipynb #e41e228c
-def gold_passages(o: Oracle, state: Mapping, update: Mapping, tools: Toolbox) -> dict:
+def gold_passages(o: Oracle, state: Mapping, update: Mapping, tools: Toolbox) -> Changed:
     "Retrieval finds what answers the question."
-    (step,), ids = update["steps"], o.ids(state)
-    if not ids or "found" not in update:
-        return dict(update)
-    others = [
-        i
-        for i in update["found"]
-        if i not in ids and i not in o.among(state, update["found"], tools)
-    ]
-    found = [*ids, *others][: max(len(update["found"]), len(ids))]
+    step, ids = step_of(update, Retrieved), o.ids(state)
+    if not step or not ids or "found" not in update:
+        return _NOTHING
+    found = update["found"]
+    gold = {*ids, *o.among(state, found, tools)}
+    found = [*ids, *(i for i in found if i not in gold)][: max(len(found), len(ids))]
     best = 1 + max((h.ranked_by for h in step.hits), default=0.0)
     hits = (
         *(Found(i, i, i, best) for i in ids),
         *(h for h in step.hits if {h.id, h.parent_id} & set(found)),
     )
-    return instead(
-        o,
-        update,
-        {"found": found, **({"kept": found} if "kept" in update else {})},
-        hits=hits,
-        contexts=tuple(found),
-    )
+    return {"found": found}, {"hits": hits, "contexts": tuple(found)}
 
 # %% ../../nbs/6_runs/01_forks.ipynb #0020c3b6
-def _set_gate(o: Oracle, update: Mapping, opens: bool) -> dict:
+def _set_gate(step: Gated, opens: bool) -> Changed:
     "A gate that decides otherwise."
-    (step,) = update["steps"]
     if step.verdict.passed == opens:
-        return dict(update)
-    return instead(o, update, {"passed": opens}, verdict=_verdict_by_hand(opens))
+        return _NOTHING
+    return {"passed": opens}, {"verdict": verdict_by_hand(opens)}
 
 
-def _perfect_grade(o: Oracle, state: Mapping, update: Mapping, tools: Toolbox) -> dict:
+def _perfect_grade(o: Oracle, state: Mapping, update: Mapping, tools: Toolbox) -> Changed:
     "Only what answers the question is kept."
-    (step,), g = update["steps"], o.of(state)
-    if (
-        g.answerability in TO_ANSWER
-        and not g.passages
-        or g.answerability not in (*TO_ANSWER, *TO_REFUSE)
-    ):
-        return dict(update)
-    if isinstance(step, Gated):
-        return _set_gate(
-            o, update, bool(o.among(state, state.get("kept") or state.get("found") or [], tools))
-        )
-    if not isinstance(step, Graded):
-        return dict(update)
+    answers = o.answers(state)
+    if answers is None or answers and not o.of(state).passages:
+        return _NOTHING
+    if gate := step_of(update, Gated):
+        evidence = state.get("kept") or state.get("found") or []
+        return _set_gate(gate, bool(o.among(state, evidence, tools)))
+    if not (step := step_of(update, Graded)):
+        return _NOTHING
     graded = [x.id for x in step.grades]
     before = [i for i in state.get("kept", []) if i not in graded]  # of earlier rounds
-    return instead(o, update, {"kept": [*before, *o.among(state, graded, tools)]})
+    return {"kept": [*before, *o.among(state, graded, tools)]}, {}
 
 # %% ../../nbs/6_runs/01_forks.ipynb #0ea577d2
 _KNOWN = Reason("known", "declined", "an oracle knew that there is no answer")
 
 
-def _perfect_refusal(o: Oracle, state: Mapping, update: Mapping, tools: Toolbox) -> dict:
+def _perfect_refusal(o: Oracle, state: Mapping, update: Mapping, tools: Toolbox) -> Changed:
     "Answer what has an answer, and nothing else."
-    (step,), label = update["steps"], o.of(state).answerability
-    if label in TO_REFUSE and update.get("outcome") is Outcome.ANSWERED:
-        return instead(
-            o,
-            update,
-            {
-                "outcome": Outcome.I_DONT_KNOW,
-                "reason": _KNOWN,
-                "answer": tools.stages.refusal_text,
-                "cited": [],
-            },
-        )
-    if label not in TO_ANSWER:
-        return dict(update)
-    if isinstance(step, Graded) and step.grades and not update["kept"]:
-        return instead(o, update, {"kept": [g.id for g in step.grades]})
-    if isinstance(step, Gated):
-        return _set_gate(o, update, True)
-    if isinstance(step, Drafted) and step.declined:
-        return instead(o, update, {"declined": False})
-    if not isinstance(step, Refused) or not state.get("draft"):
-        return dict(update)
-    return instead(o, update, answered(state["draft"], tools.contexts(state.get("kept", []))))
+    answers = o.answers(state)
+    if answers is False and update.get("outcome") is Outcome.ANSWERED:
+        refusal = {"outcome": Outcome.I_DONT_KNOW, "reason": _KNOWN}
+        return {**refusal, "answer": tools.stages.refusal_text, "cited": []}, {}
+    if not answers:
+        return _NOTHING
+    if (graded := step_of(update, Graded)) and graded.grades and not update["kept"]:
+        return {"kept": [g.id for g in graded.grades]}, {}
+    if gate := step_of(update, Gated):
+        return _set_gate(gate, True)
+    if (draft := step_of(update, Drafted)) and draft.declined:
+        return {"declined": False}, {}
+    if not step_of(update, Refused) or not state.get("draft"):
+        return _NOTHING
+    return answered(state["draft"], tools.contexts(state.get("kept", []))), {}
 
 # %% ../../nbs/6_runs/01_forks.ipynb #56819763
-def _perfect_check(o: Oracle, state: Mapping, update: Mapping, tools: Toolbox) -> dict:
+def _perfect_check(o: Oracle, state: Mapping, update: Mapping, tools: Toolbox) -> Changed:
     "A check that knows a right draft from a wrong one."
-    (step,), g = update["steps"], o.of(state)
-    if not isinstance(step, Checked):
-        return dict(update)
-    passes = (
-        False
-        if g.answerability in TO_REFUSE
-        else o.right(state["task"].id, state["draft"])
-        if g.answerability in TO_ANSWER
-        else None
-    )
+    if not (step := step_of(update, Checked)):
+        return _NOTHING
+    passes = o.answers(state) and o.right(state["task"].id, state["draft"])
     if passes is None or passes == step.verdict.passed:
-        return dict(update)
-    if not passes:
-        return instead(
-            o, update, {"grounded": False, "unsupported": step.unsupported or state["draft"]}
-        )
-    made = {k: v for k, v in update.items() if k != "unsupported"}
-    return instead(o, made, {"grounded": True}) | answered(
-        state["draft"], tools.contexts(state["kept"])
-    )
+        return _NOTHING
+    if passes:
+        return {"grounded": True}, {}
+    return {"grounded": False, "unsupported": step.unsupported or state["draft"]}, {}
 
 
 def _reference_answer(o: Oracle, state: Mapping, tools: Toolbox) -> dict | None:
     "What a node that drafts puts there, had it written the target; None where there is none."
-    g = o.of(state)
-    if (
-        g.answerability not in (*TO_ANSWER, *TO_REFUSE)
-        or g.answerability in TO_ANSWER
-        and not g.targets
-    ):
+    answers, targets = o.answers(state), o.of(state).targets
+    if answers is None or answers and not targets:
         return None
-    no = g.answerability in TO_REFUSE
-    text = tools.stages.refusal_text if no else g.targets[0]
-    return {
-        "draft": text,
-        "declined": no,
-        "steps": [
-            Drafted(text=text, declined=no, attempt=state.get("retries", 0), note="the reference")
-        ],
-    }
+    text = targets[0] if answers else tools.stages.refusal_text
+    step = Drafted(text=text, declined=not answers, attempt=state.get("retries", 0))
+    step = replace(step, note="the reference")
+    return {"draft": text, "declined": not answers, "steps": [step]}
 
 # %% ../../nbs/6_runs/01_forks.ipynb #927aa592
-After = Callable[
-    [Oracle, Mapping, Mapping, Toolbox], dict
-]  # what is known, state before, update, tools -> update
-
-
 @dataclass(frozen=True)
 class Rung:
     "A stage made perfect."
 
     name: str  # as it stands in the identity of a run
     stage: str  # that it makes perfect
-    after: After | None = None  # None: the reference in the place of a draft
+    after: Callable[[Oracle, Mapping, Mapping, Toolbox], Changed] | None = None
+    "From what is known, the state, the update of a node and the tools; None: the reference in the place of a draft."
 
 
 RUNGS = (
@@ -1393,25 +1198,23 @@ def rungs_named(names: Sequence[str]) -> tuple[Rung, ...]:
 
 def _perfect(o: Oracle, rungs: Sequence[Rung]) -> Around:
     "What the nodes of a graph do where the stages of these rungs are perfect."
+    afters = [r.after for r in rungs if r.after]
 
     def around(name: str, node: Node, tools: Toolbox) -> Node:
         def run(state) -> dict:
-            if _human_rewrite in (r.after for r in rungs):
+            if _human_rewrite in afters:
                 state = _with_query(o, name, state)
             drafts = name in o.drafting and any(r.after is None for r in rungs)
-            written = _reference_answer(o, state, tools) if drafts else None
-            if written is None:
+            update = _reference_answer(o, state, tools) if drafts else None
+            if update is None:
                 update = node(state)
             else:
                 beside = {k: v for k, v in o.drafting[name].items() if k not in state}
-                update = {
-                    **beside,
-                    **written,
-                    "steps": [replace(written["steps"][0], node=name, extra=beside)],
-                }
-            for r in rungs:
-                if r.after:
-                    update = r.after(o, state, update, tools)
+                steps = [replace(s, node=name, extra=beside) for s in update["steps"]]
+                update = {**beside, **update, "steps": steps}
+            for after in afters:
+                changes, fields = after(o, state, update, tools)
+                update = put_instead(update, state, changes, tools, o.derived, **fields)
             return update
 
         return run

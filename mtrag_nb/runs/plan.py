@@ -8,19 +8,18 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ..core.files import JsonlLog, keep_identity, only_writer, read_jsonl
 from ..core.html import html_table
 from ..core.settings import ModelSpec, Settings
-from ..core.types import MTRAGError, RunMismatch, SettingsError
+from ..core.types import MTRAGError, Passage, RunMismatch, SettingsError, Task
+from ..models.calls import Models
 from mtrag_nb.models.device import (
-    NF4_WIDTH,
     SHAPES,
     Shape,
     cache_bytes,
-    matrices,
     memory_of,
     numbered,
     parameters,
@@ -29,12 +28,14 @@ from mtrag_nb.models.device import (
     work_bytes,
 )
 from ..models.local import find_model, pick_dtype
+from .run import load_toolbox
 from ..search.index import disk_needed
-from ..systems.stages import prompt_set
+from ..systems.registry import DEFAULT, system_named
+from ..systems.system import take_turn
 
 # %% auto #0
-__all__ = ['SHARE', 'MACHINES', 'PASSAGES', 'OFFICIAL', 'JUDGED', 'Ended', 'Step', 'through', 'Machine', 'Ask', 'Line', 'clock',
-           'Plan', 'shape_named', 'chat_lines', 'helper_lines', 'children_of', 'plan', 'found', 'measured']
+__all__ = ['MACHINES', 'PASSAGES', 'OFFICIAL', 'Ended', 'Step', 'through', 'Machine', 'Line', 'clock', 'Plan', 'shape_named',
+           'chat_lines', 'helper_lines', 'children_of', 'plan', 'found', 'measured']
 
 # %% ../../nbs/6_runs/02_plan.ipynb #383c25f1
 @dataclass(frozen=True)
@@ -105,7 +106,7 @@ def through(
 # %% ../../nbs/6_runs/02_plan.ipynb #ff6b22dd
 @dataclass(frozen=True)
 class Machine:
-    "What a machine has, and the rates to reckon with."
+    "What a machine has, and what was measured on it."
 
     name: str
     gpus: int
@@ -113,156 +114,33 @@ class Machine:
     capability: tuple[int, int] | None  # None: no GPU
     memory: int  # bytes
     disk: int  # bytes free for results
-    flops: float  # matrix products in half precision (fp32 on a CPU), a second
-    bandwidth: float  # bytes a second, of the memory in which the weights lie
-    wait: float = 80e-6  # seconds that a step of writing waits at each matrix, and
-    wait_four: float = 260e-6  # at each matrix in four bits
-    source: str = ""
+    seconds: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    "('turn', 'judged answer' or 'child', name of the model) -> seconds of one."
+    source: str = "nothing was measured"
 
     @property
     def device(self) -> str:
         return "GPU" if self.gpus else "CPU"
 
 
-SHARE = 1 / 3  # assumed: of the data sheet's matrix products
-_ENCODER_SHARE = 1 / 2  # assumed: of that, for texts of 100 tokens
-_CPU_FLOPS = 140e9  # of two cores: the layers of an XLM-RoBERTa-large, random weights, did 70 GFLOP/s on one (1.2 texts of 96 tokens)
-MACHINES = {
-    "t4": Machine(
-        "t4",
-        1,
-        15_500_000_000,
-        (7, 5),
-        12_700_000_000,
-        70 * 10**9,
-        65e12 * SHARE,
-        320e9,
-        source="T4: 65 TFLOPS, 320 GB/s",
-    ),
-    "t4x2": Machine(
-        "t4x2",
-        2,
-        15_500_000_000,
-        (7, 5),
-        30 * 10**9,
-        20 * 10**9,
-        65e12 * SHARE,
-        320e9,
-        source="T4: 65 TFLOPS, 320 GB/s",
-    ),
-    "l4": Machine(
-        "l4",
-        1,
-        23_500_000_000,
-        (8, 9),
-        53 * 10**9,
-        200 * 10**9,
-        121e12 * SHARE,
-        300e9,
-        source="L4: 121 TFLOPS, 300 GB/s",
-    ),
-    "a100": Machine(
-        "a100",
-        1,
-        42_100_000_000,
-        (8, 0),
-        83 * 10**9,
-        200 * 10**9,
-        312e12 * SHARE,
-        1555e9,
-        source="A100 of 40 GB: 312 TFLOPS, 1,555 GB/s",
-    ),
+_T4_SECONDS = {
+    ("turn", "meta-llama/Llama-3.1-8B-Instruct"): 19.0,
+    ("judged answer", "Qwen/Qwen2.5-14B-Instruct"): (42 * 60 + 32) / 110,
 }
-
-# %% ../../nbs/6_runs/02_plan.ipynb #5580e500
-def _step_seconds(
-    s: Shape,
-    four: bool,  # weights in four bits
-    m: Machine,
-    rows: int = 1,
-    context: int = 0,  # tokens in the cache of each row
-) -> float:
-    "Seconds in which a batch writes one token a row."
-    wide = 2 if m.gpus else 4
-    each = (NF4_WIDTH if rows == 1 else NF4_WIDTH + 2 * wide) if four else wide
-    read = (
-        matrices(s) * each
-        + s.vocabulary * s.hidden * wide
-        + rows * context * cache_bytes(s, "fp16" if m.gpus else "fp32")
-    )
-    return s.layers * 7 * (m.wait_four if four else m.wait) + read / m.bandwidth
+_THEIRS = "measured by the seed paper's authors on a T4, one at a time"
 
 
-def _read_seconds(
-    s: Shape,
-    four: bool,
-    m: Machine,
-    tokens: float,  # that go through the model
-    passes: float = 1.0,  # in so many forward passes
-) -> float:
-    "Seconds in which a model reads tokens."
-    products = (
-        2 * matrices(s) * tokens / (m.flops * (_ENCODER_SHARE if s.encoder and m.gpus else 1))
-    )
-    return products + passes * (_step_seconds(s, four, m, 2) if not s.encoder else 0)
-
-# %% ../../nbs/6_runs/02_plan.ipynb #c6d29c23
-_CHARS = 4.2  # characters a token
-_TEMPLATE = 30  # tokens of a chat template
+def _gpu(name: str, gpus: int, gb: float, capability: tuple, memory_gb: float, disk_gb: int):
+    "A machine by its gigabytes."
+    return Machine(name, gpus, int(gb * 1e9), capability, int(memory_gb * 1e9), disk_gb * 10**9)
 
 
-@dataclass(frozen=True)
-class Ask:
-    "One kind of call."
-
-    name: str
-    times: float  # a turn
-    read: float  # tokens that go through the model, a call; what calls share is counted once
-    prompt: float  # tokens of the whole prompt
-    written: float  # tokens
-
-
-def _turn_asks(
-    settings: Settings,
-    history: float = 450.0,  # characters of the shown conversation
-    question: float = 40.0,  # characters
-    answer: float = 450.0,  # characters
-    retries: float = 0.3,  # a turn
-) -> list[Ask]:
-    "The calls of a turn that goes through all shared stages once: rewrite, grade, generate, check. A simpler system asks less."
-    s, prompts, k = (
-        settings.stages,
-        prompt_set(settings.stages.prompts),
-        settings.retrieval.rerank_k,
-    )
-
-    def size(*keys):
-        return sum(len(prompts[key]) for key in keys) / _CHARS + _TEMPLATE
-
-    talk, q, a = history / _CHARS, question / _CHARS, answer / _CHARS
-    document = (
-        settings.chunks.parent_size
-        if settings.retrieval.parent_swap
-        else settings.chunks.child_size
-    ) / _CHARS
-    head, documents = size("grade.system", "grade.user") + talk + q, k * document
-    first = size("generate.system", "generate.user") + documents + talk + q
-    looked = size("check.system", "check.user") + documents + q + a
-    asks = (
-        [Ask("rewrite", 1, size("rewrite.system", "rewrite.user") + talk + q, 0, 20)]
-        if s.rewrite != "never"
-        else []
-    )
-    if s.grade in ("verdict", "yesno", "likelihood"):
-        asks.append(Ask("grade", k, document + head / k, head + document, 2))
-    if prompts["check.system"] == prompts["generate.system"]:
-        read = looked - documents - size("check.system")  # it begins alike
-    else:
-        read = looked
-    asks.append(Ask("generate", 1 + retries, first, first, min(a, s.max_new_tokens)))
-    if s.check in ("verdict", "yesno", "likelihood"):
-        asks.append(Ask("check", 1 + retries, read, looked, 2))
-    return [replace(x, prompt=x.prompt or x.read) for x in asks]
+MACHINES = {
+    "t4": replace(_gpu("t4", 1, 15.5, (7, 5), 12.7, 70), seconds=_T4_SECONDS, source=_THEIRS),
+    "t4x2": replace(_gpu("t4x2", 2, 15.5, (7, 5), 30, 20), seconds=_T4_SECONDS, source=_THEIRS),
+    "l4": _gpu("l4", 1, 23.5, (8, 9), 53, 200),
+    "a100": _gpu("a100", 1, 42.1, (8, 0), 83, 200),
+}
 
 # %% ../../nbs/6_runs/02_plan.ipynb #16d42f49
 @dataclass(frozen=True)
@@ -271,25 +149,23 @@ class Line:
 
     step: str
     what: str
-    amount: float
+    amount: float | None  # None: nobody has measured it
     unit: str  # "GB" or "h"
     source: str  # where it comes from
     problem: str = ""  # why it does not fit, and the setting that makes it fit
 
     @property
     def shown(self) -> str:
+        if self.amount is None:
+            return "?"
         return f"{self.amount:.1f} GB" if self.unit == "GB" else clock(self.amount)
 
 
 def clock(hours: float) -> str:
     "Hours in words."
-    return (
-        f"{hours * 60:.0f} min"
-        if hours < 1.5
-        else f"{hours:.1f} h"
-        if hours < 48
-        else f"{hours / 24:.0f} days"
-    )
+    if hours < 1.5:
+        return f"{hours * 60:.0f} min"
+    return f"{hours:.1f} h" if hours < 48 else f"{hours / 24:.0f} days"
 
 
 @dataclass(frozen=True)
@@ -304,28 +180,30 @@ class Plan:
         return [x.problem for x in self.lines if x.problem]
 
     def hours(self, *steps: str) -> float:
-        return sum(x.amount for x in self.lines if x.unit == "h" and (not steps or x.step in steps))
+        "Hours of these steps, or of all, as far as they were measured."
+        hours = [x for x in self.lines if x.unit == "h" and (not steps or x.step in steps)]
+        return sum(x.amount or 0.0 for x in hours)
+
+    @property
+    def total(self) -> str:
+        "The hours in words, and which steps they leave out."
+        unknown = dict.fromkeys(x.step for x in self.lines if x.amount is None)
+        besides = f", and what {' and '.join(unknown)} take" if unknown else ""
+        return f"in all, one after the other: {clock(self.hours())}{besides}"
 
     def rows(self) -> list[list[str]]:
         return [[x.step, x.what, x.shown, x.source] for x in self.lines]
 
     def __str__(self):
-        table = "\n".join(
+        rows = (
             f"{step:8} {what:44} {shown:>9}  {source}" for step, what, shown, source in self.rows()
         )
-        return "\n".join(
-            [
-                f"on {self.machine.name}: {self.machine.source}",
-                table,
-                f"in all, one after the other: {clock(self.hours())}",
-                *(f"! {p}" for p in self.problems),
-            ]
-        )
+        head = f"on {self.machine.name}: {self.machine.source}"
+        return "\n".join([head, *rows, self.total, *(f"! {p}" for p in self.problems)])
 
     def _repr_html_(self) -> str:
-        note = (
-            f"On {self.machine.name} ({self.machine.source}). In all {clock(self.hours())}. "
-            + " ".join(self.problems)
+        note = ". ".join(
+            [f"On {self.machine.name} ({self.machine.source})", self.total, *self.problems]
         )
         return html_table(["step", "what", "amount", "where from"], self.rows(), note)
 
@@ -333,10 +211,8 @@ class Plan:
 _MARGIN = 0.5e9  # bytes of a GPU that fragments and kernels take
 
 
-def shape_named(
-    spec: ModelSpec,
-) -> Shape | None:  # None for a model that is neither here nor in the table
-    "The shape of a model: from its folder, or from the table of the profiles' models."
+def shape_named(spec: ModelSpec) -> Shape | None:
+    "The shape of a model, from its folder or the table of the profiles' models; None for any other."
     if spec.name in SHAPES or spec.url:
         return SHAPES.get(spec.name)
     try:
@@ -345,10 +221,8 @@ def shape_named(
         return None
 
 
-def _fitting_tokens(
-    s: Shape, dtype: str, free: float, tokens: int, rows: int
-) -> int:  # 0: not even 512
-    "The largest batch, halving from `tokens`, that fits into so many bytes."
+def _fitting_tokens(s: Shape, dtype: str, free: float, tokens: int, rows: int) -> int:
+    "The largest batch, halving from `tokens`, that fits into so many bytes; 0: not even 512 do."
     while (
         tokens >= 512 and tokens * cache_bytes(s, dtype) + work_bytes(s, dtype, tokens, rows) > free
     ):
@@ -356,215 +230,114 @@ def _fitting_tokens(
     return tokens if tokens >= 512 else 0
 
 # %% ../../nbs/6_runs/02_plan.ipynb #5b9d5a3eb
-def chat_lines(
-    step: str, settings: Settings, m: Machine, beside: int = 0
-) -> list[Line]:  # beside: bytes of helpers on the GPU
-    "Weights, and a full batch, of a profile's chat model."
+def chat_lines(step: str, settings: Settings, m: Machine, beside: int = 0) -> list[Line]:
+    "Weights, and a full batch, of a profile's chat model; `beside`: bytes of helpers on the same GPU."
     spec, s = settings.chat, shape_named(settings.chat)
     if s is None:
         return []
-    dtype = pick_dtype(spec, m.capability)
+    name, dtype = spec.name.split("/")[-1], pick_dtype(spec, m.capability)
+    tokens, rows = settings.batch_tokens, settings.batch_size
     weights, most = weight_bytes(s, dtype, spec.quantization), m.gpu_bytes if m.gpus else m.memory
-    tokens, free = settings.batch_tokens, most - weights - beside - _MARGIN
-    batch = tokens * cache_bytes(s, dtype) + work_bytes(s, dtype, tokens, settings.batch_size)
-    fits, name = (
-        _fitting_tokens(s, dtype, free, tokens, settings.batch_size),
-        spec.name.split("/")[-1],
-    )
+    free = most - weights - beside - _MARGIN
+    fits = _fitting_tokens(s, dtype, free, tokens, rows)
     problem = ""
     if free <= 0 or not fits:
-        problem = f"{name} does not fit into {most / 1e9:.1f} GB: " + (
-            "--set chat.quantization=nf4" if not spec.quantization else "take a smaller model"
-        )
+        remedy = "take a smaller model" if spec.quantization else "--set chat.quantization=nf4"
+        problem = f"{name} does not fit into {most / 1e9:.1f} GB: {remedy}"
     elif fits < tokens:
-        problem = f"{name}: a full batch does not fit; --set batch_tokens={fits} does (else batches are halved on the way)"
-    how = f"{parameters(s) / 1e9:.2f} billion parameters, {spec.quantization or 'not quantized'}, {dtype}"
+        remedy = f"--set batch_tokens={fits} does (else batches are halved on the way)"
+        problem = f"{name}: a full batch does not fit; {remedy}"
+    batch = tokens * cache_bytes(s, dtype) + work_bytes(s, dtype, tokens, rows)
+    size = f"{parameters(s) / 1e9:.2f} billion parameters"
+    how = f"{size}, {spec.quantization or 'not quantized'}, {dtype}"
     kept = f"{cache_bytes(s, dtype) / 1024:.0f} KiB of cache a token, and the widest layer"
     return [
         Line(step, f"{m.device}: {name}", weights / 1e9, "GB", how, problem),
         Line(step, f"{m.device}: a batch of {tokens:,} tokens", batch / 1e9, "GB", kept),
     ]
 
-# %% ../../nbs/6_runs/02_plan.ipynb #2a12ed2f
-def helper_lines(
-    step: str, settings: Settings, m: Machine
-) -> tuple[list[Line], int]:  # and the bytes that they take beside the chat model
-    "Embedder and reranker."
+
+def helper_lines(step: str, settings: Settings, m: Machine) -> tuple[list[Line], int]:
+    "Embedder and reranker, and the bytes that they take beside the chat model."
     lines, beside = [], 0
     for spec in (settings.embedder, settings.reranker):
         if spec is None or (s := shape_named(spec)) is None:
             continue
         on_gpu = bool(m.gpus) and spec.device != "cpu"
+        second = on_gpu and m.gpus > 1 and numbered(spec.device) == "cuda:1"
         dtype = "fp16" if on_gpu else "fp32"
-        size, second = (
-            weight_bytes(s, dtype),
-            on_gpu and m.gpus > 1 and numbered(spec.device) == "cuda:1",
+        size = weight_bytes(s, dtype)
+        beside += size if on_gpu and not second else 0
+        what = (
+            f"{'CPU' if not on_gpu else '2nd GPU' if second else 'GPU'}: {spec.name.split('/')[-1]}"
         )
-        if on_gpu and not second:
-            beside += size
-        where = "CPU" if not on_gpu else "2nd GPU" if second else "GPU"
-        lines.append(
-            Line(
-                step,
-                f"{where}: {spec.name.split('/')[-1]}",
-                size / 1e9,
-                "GB",
-                f"{parameters(s) / 1e9:.2f} billion parameters, {dtype}",
-            )
-        )
+        how = f"{parameters(s) / 1e9:.2f} billion parameters, {dtype}"
+        lines.append(Line(step, what, size / 1e9, "GB", how))
     return lines, beside
 
 # %% ../../nbs/6_runs/02_plan.ipynb #74b1afd5
-_CHILDREN = {
+_CHILDREN = {  # domain -> passages, children of each
     "clapnq": (183_408, 2.8),
     "cloud": (72_442, 6.4),
     "fiqa": (61_022, 3.0),
     "govt": (49_607, 8.1),
-}  # passages; children of each
+}
 PASSAGES = sum(n for n, _ in _CHILDREN.values())
-_NETWORK = 40e6  # assumed: bytes a second of a download
 _SCAN = 20e9  # bytes a second of an exact search: 0.35 s measured for 1.6 million vectors of 1,024
 OFFICIAL = 0.4e9  # bytes of the benchmark's files
 
 
 def children_of(passages: int, settings: Settings) -> int:
     "Children of so many passages, as the benchmark's are mixed and the settings cut them."
-    whole = sum(n * each for n, each in _CHILDREN.values()) / PASSAGES
-    return round(
-        passages
-        * whole
-        * (400 - 50)
-        / max(1, settings.chunks.child_size - settings.chunks.child_overlap)
-    )
+    each = sum(n * children for n, children in _CHILDREN.values()) / PASSAGES
+    stride = max(1, settings.chunks.child_size - settings.chunks.child_overlap)
+    return round(passages * each * (400 - 50) / stride)
+
+
+def _hours(step: str, what: str, n: int, kind: str, spec: ModelSpec, m: Machine) -> Line:
+    "The time of so many of a kind, by what was measured with a model."
+    each, name = m.seconds.get((kind, spec.name)), spec.name.split("/")[-1]
+    if each is None:
+        return Line(step, what, None, "h", f"not measured on this machine with {name}")
+    how = f"{each:.2g} s a {kind} with {name}"
+    return Line(step, what, n * each / 3600, "h", how)
 
 
 def _ingest_lines(settings: Settings, m: Machine, passages: int) -> list[Line]:
-    "Building the index."
+    "Building the index, and what searching it takes."
     s, n = shape_named(settings.embedder), children_of(passages, settings)
     if s is None:
         return []
-    tokens = 0.8 * settings.chunks.child_size / _CHARS
-    on = m if settings.embedder.device != "cpu" else replace(m, gpus=0, flops=_CPU_FLOPS)
-    hours = _read_seconds(s, False, on, n * tokens) / 3600
-    disk = disk_needed(n, s.hidden)
-    mapped = n * s.hidden * 4
+    mapped, device = n * s.hidden * 4, "CPU" if settings.embedder.device == "cpu" else m.device
+    problem = (
+        f"the vectors do not stay in {m.memory / 1e9:.0f} GB: each search reads them from disk"
+    )
+    size, stored = disk_needed(n, s.hidden) / 1e9, "vectors in fp32, payload, parents"
+    searched = f"searched in full for each question, {mapped / _SCAN:.2f} s"
     return [
-        Line(
-            "ingest",
-            f"{on.device}: embed {n:,} children",
-            hours,
-            "h",
-            f"{2 * matrices(s) * tokens / 1e9:.0f} GFLOP each",
-        ),
-        Line("ingest", "disk: the index", disk / 1e9, "GB", "vectors in fp32, payload, parents"),
+        _hours("ingest", f"{device}: embed {n:,} children", n, "child", settings.embedder, m),
+        Line("ingest", "disk: the index", size, "GB", stored),
         Line(
             "run",
             "memory: vectors, mapped",
             mapped / 1e9,
             "GB",
-            "searched in full for each question",
-            ""
-            if mapped < m.memory
-            else f"the vectors do not stay in {m.memory / 1e9:.0f} GB: each search reads them from disk",
+            searched,
+            problem if mapped >= m.memory else "",
         ),
     ]
-
-# %% ../../nbs/6_runs/02_plan.ipynb #0bcad2b6
-def _asking_seconds(
-    asks: Sequence[Ask], spec: ModelSpec, m: Machine, rows: int
-) -> tuple[float, float]:  # reading, writing
-    "Seconds a turn, or a judged answer, that a chat model takes."
-    s, four = shape_named(spec), spec.quantization == "nf4"
-    together = max(1, rows // 2)
-    reading = sum(x.times * _read_seconds(s, four, m, x.read, 1 / together) for x in asks)
-    return reading, sum(
-        x.times * x.written * _step_seconds(s, four, m, together, int(x.prompt)) / together
-        for x in asks
-    )
-
-
-def _run_lines(settings: Settings, m: Machine, turns: int, passages: int) -> list[Line]:
-    "Answering so many turns."
-    asks, lines = _turn_asks(settings), []
-    if shape_named(settings.chat) is not None:
-        reading, writing = _asking_seconds(asks, settings.chat, m, settings.batch_size)
-        told = sum(x.times * x.read for x in asks), sum(x.times * x.written for x in asks)
-        lines = [
-            Line(
-                "run",
-                f"{m.device}: read {turns} turns",
-                turns * reading / 3600,
-                "h",
-                f"{told[0]:,.0f} tokens a turn",
-            ),
-            Line(
-                "run",
-                f"{m.device}: write",
-                turns * writing / 3600,
-                "h",
-                f"{told[1]:.0f} tokens a turn, {max(1, settings.batch_size // 2)} rows together",
-            ),
-        ]
-    if settings.reranker and (s := shape_named(settings.reranker)):
-        pairs, on = (
-            settings.retrieval.top_k,
-            m if settings.reranker.device != "cpu" else replace(m, gpus=0, flops=_CPU_FLOPS),
-        )
-        tokens = pairs * (0.8 * settings.chunks.child_size / _CHARS + 30)
-        lines.append(
-            Line(
-                "run",
-                f"{on.device}: rerank {pairs} a turn",
-                turns * _read_seconds(s, False, on, tokens) / 3600,
-                "h",
-                "one pass a pair",
-            )
-        )
-    if s := shape_named(settings.embedder):
-        seconds = children_of(passages, settings) * s.hidden * 4 / _SCAN
-        lines.append(
-            Line(
-                "run",
-                "CPU: search",
-                turns * seconds / 3600,
-                "h",
-                f"{seconds:.2f} s a question, exact",
-            )
-        )
-    return lines
-
-
-JUDGED = (
-    Ask("faithfulness", 1, 1900, 1900, 110),
-    Ask("correctness", 1, 450, 450, 110),
-)  # of the seed paper's judge, an answer
 
 # %% ../../nbs/6_runs/02_plan.ipynb #51f2b438
-def _fetch_lines(specs: Sequence[ModelSpec], m: Machine) -> list[Line]:
+def _fetch_line(specs: Sequence[ModelSpec]) -> Line:
     "Data and models that are fetched; what comes in a package, or is a folder here, is not."
-    named = {
-        spec.name: shape_named(spec)
-        for spec in specs
-        if "/" in spec.name and not Path(spec.name).exists()
-    }
-    sizes = {n: parameters(s) * (4 if s.encoder else 2) for n, s in named.items() if s}
-    total = OFFICIAL + sum(sizes.values())
-    return [
-        Line(
-            "fetch", "disk: data and models", total / 1e9, "GB", "bf16 for text, fp32 for vectors"
-        ),
-        Line(
-            "fetch",
-            "network",
-            total / _NETWORK / 3600,
-            "h",
-            f"{_NETWORK / 1e6:.0f} MB a second assumed",
-        ),
-    ]
+    named = {s.name: shape_named(s) for s in specs if "/" in s.name and not Path(s.name).exists()}
+    sizes = [parameters(s) * (4 if s.encoder else 2) for s in named.values() if s]
+    total = (OFFICIAL + sum(sizes)) / 1e9
+    return Line("fetch", "disk: data and models", total, "GB", "bf16 for text, fp32 for vectors")
 
 
-def _disk_problem(lines: Sequence[Line], m: Machine) -> str:  # "" if all fits
-    "Whether models, data and index fit on the disk together."
+def _disk_problem(lines: Sequence[Line], m: Machine) -> str:
+    "Why models, data and index do not fit on the disk together; empty if they do."
     total = sum(x.amount for x in lines if x.what.startswith("disk")) * 1e9
     if total <= m.disk:
         return ""
@@ -583,97 +356,68 @@ def plan(
 ) -> Plan:
     "What a run takes: fetch, ingest, run, judge."
     helpers, beside = helper_lines("run", settings, machine)
-    specs = [
-        settings.chat,
-        settings.embedder,
-        *([settings.reranker] if settings.reranker else []),
-        *([judge.chat] if judge else []),
-    ]
+    models = [settings.chat, settings.embedder, settings.reranker, judge and judge.chat]
+    fetch, chat = _fetch_line([spec for spec in models if spec]), settings.chat
     lines = [
-        *_fetch_lines(specs, machine),
         *_ingest_lines(settings, machine, passages),
         *chat_lines("run", settings, machine, beside),
         *helpers,
-        *_run_lines(settings, machine, turns, passages),
     ]
+    if shape_named(chat) is not None:
+        lines.append(
+            _hours("run", f"{machine.device}: {turns} turns", turns, "turn", chat, machine)
+        )
     if judge and shape_named(judge.chat):
-        seconds = sum(_asking_seconds(JUDGED, judge.chat, machine, judge.batch_size))
-        lines += [
-            *chat_lines("judge", judge, machine),
-            Line(
-                "judge",
-                f"{machine.device}: {turns} answers",
-                turns * seconds / 3600,
-                "h",
-                f"{len(JUDGED)} calls an answer; the generator is sent away first",
-            ),
-        ]
-    if problem := _disk_problem(lines, machine):
-        lines[0] = replace(lines[0], problem=problem)
-    return Plan(machine, tuple(lines))
+        what = f"{machine.device}: {turns} answers"
+        lines += chat_lines("judge", judge, machine)
+        lines.append(_hours("judge", what, turns, "judged answer", judge.chat, machine))
+    fetch = replace(fetch, problem=_disk_problem([fetch, *lines], machine))
+    return Plan(machine, (fetch, *lines))
 
 # %% ../../nbs/6_runs/02_plan.ipynb #d43d158c
-def _fastest(run: Callable[[], object], seconds: float, wait: Callable[[], object]) -> float:
-    "Seconds of the fastest of the runs that fit into so much time."
-    best, begun = float("inf"), time.perf_counter()
-    while time.perf_counter() - begun < seconds:
-        start = time.perf_counter()
-        run()
-        wait()
-        best = min(best, time.perf_counter() - start)
-    return best
+_TASK = Task(
+    "plan<::>1",
+    "plan",
+    1,
+    "",
+    "What does a licence for a dog cost?",
+    contexts=tuple(
+        Passage(f"p{n}", f"{n} crowns a year are paid for a dog. " * 30) for n in (1, 2, 3)
+    ),
+)
 
 
-def found(
-    folder: str | Path = ".",  # on whose disk results will lie
-) -> Machine:
-    "This machine, without rates."
+def found(folder: str | Path = ".") -> Machine:
+    "This machine, on whose folder's disk results will lie; nothing is measured."
     import torch
 
     gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    capability, free = (
-        (torch.cuda.get_device_capability("cuda:0"), memory_of("cuda:0")[0]) if gpus else (None, 0)
-    )
-    name = (
-        torch.cuda.get_device_name("cuda:0")
-        if gpus
-        else f"this machine, {torch.get_num_threads()} threads"
-    )
-    return Machine(
-        name,
-        gpus,
-        free,
-        capability,
-        memory_of("cpu")[1],
-        shutil.disk_usage(folder).free,
-        1.0,
-        1.0,
-        source="not measured",
-    )
+    capability, free = None, 0
+    name = f"this machine, {torch.get_num_threads()} threads"
+    if gpus:
+        capability, free = torch.cuda.get_device_capability("cuda:0"), memory_of("cuda:0")[0]
+        name = torch.cuda.get_device_name("cuda:0")
+    disk = shutil.disk_usage(folder).free
+    return Machine(name, gpus, free, capability, memory_of("cpu")[1], disk)
 
 
-def measured(
-    folder: str | Path = ".",
-    seconds: float = 8.0,  # for each of three rates
-) -> Machine:
-    "This machine, with its rates measured."
-    import torch
-
-    m = found(folder)
-    device, dtype = ("cuda:0", torch.float16) if m.gpus else ("cpu", torch.float32)
-    wait = torch.cuda.synchronize if m.gpus else lambda: None
-    wide = torch.ones(2048, 2048, device=device, dtype=dtype)
-    flops = 2 * 2048**3 / _fastest(lambda: wide @ wide, seconds, wait)
-    block = torch.ones(2**27 if m.gpus else 2**24, device=device, dtype=dtype)
-    copy, row = torch.empty_like(block), wide[:8]
-    bandwidth = 2 * block.nbytes / _fastest(lambda: copy.copy_(block), seconds, wait)
-    lag = max(
-        0.0,
-        _fastest(lambda: [row @ wide for _ in range(100)], seconds, wait) / 100
-        - wide.nbytes / bandwidth,
-    )
-    told = f"measured: {flops / 1e12:.2f} TFLOPS, {bandwidth / 1e9:.0f} GB/s, {lag * 1e6:.0f} microseconds a matrix"
-    reached = 0.6 if m.gpus else 1.0  # assumed: of a large product, for those of a layer
-    return replace(
-        m, flops=flops * reached, bandwidth=bandwidth, wait=lag, wait_four=lag + 180e-6, source=told
-    )
+def measured(settings: Settings, models: Models | None = None, folder: str | Path = ".") -> Machine:
+    "This machine, with the seconds of a turn and of a child by the models of the settings."
+    m, models = found(folder), models or Models(settings)
+    try:
+        tools, texts = (
+            load_toolbox(settings, models, None, [_TASK], "reference"),
+            ["A child. " * 30] * 16,
+        )
+        graph = system_named(DEFAULT).graph(tools)
+        for _ in range(2):  # the first loads the models
+            turn = take_turn(graph, _TASK)
+            start = time.perf_counter()
+            models.embedder.encode(texts)
+            child = (time.perf_counter() - start) / len(texts)
+    except MTRAGError as e:
+        return replace(m, source=f"nothing was measured: {e}")
+    if turn.failed:
+        return replace(m, source=f"nothing was measured: {turn.error.message}")
+    seconds = {("turn", settings.chat.name): turn.seconds, ("child", settings.embedder.name): child}
+    return replace(m, seconds=seconds, source=f"measured: one turn of {DEFAULT}, 16 children")

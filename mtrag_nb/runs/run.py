@@ -48,9 +48,10 @@ from ..systems.stages import Toolbox
 from ..systems.system import System, take_turn
 
 # %% auto #0
-__all__ = ['SELECTIONS', 'package_versions', 'machine', 'identity', 'begin_session', 'end_session', 'keep_tasks',
-           'last_questions', 'selected', 'chunks_of', 'load_toolbox', 'toolbox_of', 'open_web', 'Recorder',
-           'circumstances', 'run_tasks', 'write_predictions', 'Dialogue', 'live_run']
+__all__ = ['SELECTIONS', 'Answering', 'package_versions', 'machine', 'identity', 'begin_session', 'end_session', 'keep_tasks',
+           'conversations_of', 'last_questions', 'selected', 'chunks_of', 'load_toolbox', 'toolbox_of', 'open_web',
+           'Recorder', 'circumstances', 'manifest', 'record_run', 'run_tasks', 'write_predictions', 'Dialogue',
+           'live_run']
 
 # %% ../../nbs/6_runs/00_run.ipynb #8649c427
 _PACKAGES = (
@@ -120,10 +121,8 @@ def identity(
     tools: Toolbox,
 ) -> dict:
     "What decides the answers of a run."
-    settings, prompts = (
-        system.with_own(tools.settings),
-        replace(tools, system_prompts=system.prompts).prompts,
-    )
+    settings = system.with_own(tools.settings)
+    prompts = replace(tools, system_prompts=system.prompts).prompts
     return {
         "system": system.name,
         "setting": passages,
@@ -205,13 +204,17 @@ def keep_tasks(folder: Path, tasks: Sequence[Task]) -> None:
             log.append({"digest": digest(t), "task": plain(replace(t, contexts=None))})
 
 # %% ../../nbs/6_runs/00_run.ipynb #a387947a
+def conversations_of(tasks: Iterable[Task]) -> list[list[Task]]:
+    "The tasks of each conversation together, in the order in which the conversations begin."
+    found: dict[str, list[Task]] = {}
+    for t in tasks:
+        found.setdefault(t.conversation_id, []).append(t)
+    return list(found.values())
+
+
 def last_questions(tasks: Iterable[Task]) -> list[Task]:
     "The last task of each conversation, in the order in which the conversations begin."
-    last: dict[str, Task] = {}
-    for t in tasks:
-        if t.conversation_id not in last or last[t.conversation_id].turn < t.turn:
-            last[t.conversation_id] = t
-    return list(last.values())
+    return [max(some, key=lambda t: t.turn) for some in conversations_of(tasks)]
 
 
 SELECTIONS: dict[str, Callable[[Iterable[Task]], list[Task]]] = {
@@ -316,17 +319,17 @@ class Recorder:
 
     def __init__(self, folder: Path, tools: Toolbox):
         self.contexts, self._lock = tools.contexts, threading.Lock()
-        self.turns, self.passages = (
-            JsonlLog(folder / "trajectories.jsonl"),
-            JsonlLog(folder / "passages.jsonl"),
-        )
+        self.turns = JsonlLog(folder / "trajectories.jsonl")
+        self.passages = JsonlLog(folder / "passages.jsonl")
         self.known = set(read_passages(folder / "passages.jsonl"))
+        self.written = 0  # turns
 
     def write(self, t: Trajectory) -> None:
         "Passages first, so that a recorded turn never names one that is not there."
         with self._lock:
             self.keep(t.found)
             self.turns.append(turn_line(t))
+            self.written += 1
 
     def keep(self, ids: Iterable[str]) -> None:
         "Record those of these passages that are not on the record: of a turn to be written, or of one whose passages were lost."
@@ -344,9 +347,52 @@ class Recorder:
     def __exit__(self, *exc):
         self.close()
 
+# %% ../../nbs/6_runs/00_run.ipynb #868904c0
+def _own_history(
+    task: Task,
+    before: Sequence[
+        tuple[Task, str]
+    ],  # tasks of its conversation that were asked before, as the benchmark has them, and the answers
+) -> tuple[Turn, ...]:
+    "The history of a task with a system's own answers in it. Raises DataError for one that does not hold what was asked before."
+    turns = list(task.history)
+    for asked, answer in before:
+        at = len(asked.history)
+        if (
+            at + 1 >= len(turns)
+            or turns[at].text != asked.question
+            or turns[at + 1].speaker != "agent"
+        ):
+            raise DataError(
+                f"the history of task {task.id!r} does not hold the question of {asked.id!r} and an answer to it",
+                remedy="Hold whole conversations: tasks whose histories go on from one another",
+            )
+        turns[at + 1] = replace(turns[at + 1], text=answer)
+    return tuple(turns)
+
+# %% ../../nbs/6_runs/00_run.ipynb #c3707b48
+def _talk_through(
+    tasks: Sequence[Task],  # of one conversation
+    done: Mapping[str, Trajectory],  # task id -> turns that were finished earlier
+    take,  # task -> trajectory
+    late,  # () -> whether it is too late to begin another turn
+) -> list[tuple[Task, Trajectory]]:  # every turn with the task as it was asked
+    "The turns of a conversation on its own answers."
+    out, before = [], []
+    for given in sorted(tasks, key=lambda t: t.turn):
+        asked = replace(given, history=_own_history(given, before))
+        if given.id not in done and late():
+            break
+        t = done.get(given.id) or take(asked)
+        out.append((asked, t))
+        if t.failed:
+            break
+        before.append((given, t.answer))
+    return out
+
 # %% ../../nbs/6_runs/00_run.ipynb #51a46163
 def circumstances() -> dict:
-    "What is told of a run besides its identity."
+    "What is noted of a run besides its identity."
     started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     return {
         "packages": package_versions(),
@@ -356,49 +402,99 @@ def circumstances() -> dict:
     }
 
 
-def _work_on(
+def manifest(identity: Mapping, about: str, settings: Settings, chat: object = None) -> dict:
+    "What a session writes into `manifest.json`; with what a served chat model can do."
+    server = {"server": plain(chat.abilities)} if hasattr(chat, "abilities") else {}
+    return {
+        "identity": identity,
+        "about": about,
+        "settings": settings,
+        **circumstances(),
+        **server,
+    }
+
+# %% ../../nbs/6_runs/00_run.ipynb #c1888211
+Answering = Callable[[Toolbox], Callable[[Task], Trajectory]]  # tools -> what answers a task
+
+
+def _answer_all(
     folder: Path,
-    system: System,
     tasks: Sequence[Task],
     tools: Toolbox,
+    answering: Answering,
+    live: bool,
+    name: str,  # of the progress bar
     minutes: float | None,
     progress: bool,
-    models: Models | None = None,
-) -> None:  # to note where they lie
-    "Run those tasks that have no recorded end."
-    done = {
-        i: t for i, t in read_trajectories(folder / "trajectories.jsonl").items() if not t.failed
-    }
-    todo, settings = [t for t in tasks if t.id not in done], tools.settings
-    if tools.web:
-        tools = replace(
-            tools, web=tools.web.kept_in(folder / "web.jsonl")
-        )  # replayed from there when the run goes on
-    work = Work(tools.chat, folder / "calls.jsonl", settings.batch_size, minutes)
-    graph, most = system.graph(replace(tools, chat=work.chat)), system.max_steps(settings)
+    models: Models | None,
+) -> list[Task]:
+    "Answer those tasks that have no recorded end; the tasks as they were asked."
+    turns = read_trajectories(folder / "trajectories.jsonl")
+    done = {i: t for i, t in turns.items() if not t.failed}
+    todo = conversations_of(tasks) if live else [[t] for t in tasks if t.id not in done]
+    if tools.web:  # replayed from its record when the run goes on
+        tools = replace(tools, web=tools.web.kept_in(folder / "web.jsonl"))
+    recorder = Recorder(folder, tools)
+    work = Work(tools.chat, folder / "calls.jsonl", tools.settings.batch_size, minutes)
+    answer, asked, lock = answering(replace(tools, chat=work.chat)), [], threading.Lock()
+
+    def take(task: Task) -> Trajectory:
+        t = answer(task)
+        recorder.write(t)
+        return t
+
+    def finish(conversation: list[tuple[Task, Trajectory]]) -> None:
+        with lock:
+            asked.extend(task for task, _ in conversation)
+            if live:
+                keep_tasks(folder, [task for task, _ in conversation])
+
+    def late() -> bool:
+        return time.monotonic() > work.deadline
+
     try:
-        with work, Recorder(folder, tools) as recorder:
+        with work, recorder:
             for t in tasks:
                 recorder.keep(done[t.id].found if t.id in done else ())
             work.through(
                 todo,
-                lambda task: take_turn(graph, task, most),
-                recorder.write,
-                "turn",
-                system.name,
-                len(tasks) - len(todo),
+                lambda some: _talk_through(some, done, take, late),
+                finish,
+                "conversation" if live else "turn",
+                name,
+                0 if live else len(tasks) - len(todo),
                 progress,
             )
     finally:
-        end_session(
-            folder,
-            work.seconds,
-            work.finished,
-            work.batching.batches,
-            models.placed if models else None,
-        )
+        placed = models.placed if models else None
+        end_session(folder, work.seconds, recorder.written, work.batching.batches, placed)
+    return asked
 
-# %% ../../nbs/6_runs/00_run.ipynb #c1888211
+# %% ../../nbs/6_runs/00_run.ipynb #68706a54
+def record_run(
+    folder: Path,  # made if it isn't there, gone on with if it is
+    entries: Mapping,  # of its manifest
+    tasks: Sequence[Task],
+    tools: Toolbox,
+    answering: Answering,
+    lines: Mapping[str, dict] | None = None,  # task id -> its input line; None: made from the task
+    live: bool = False,  # True: each conversation in order, on its own answers
+    minutes: float | None = None,  # start no new turn after so long
+    progress: bool = True,  # a progress bar on stderr
+    models: Models | None = None,  # to note where they lie
+) -> Run:
+    "Answer tasks into a run folder: the beginning, the loop and the end of every run."
+    name = entries["identity"]["system"]
+    with only_writer(folder, "run"):
+        begin_session(folder, entries)
+        if not live:
+            keep_tasks(folder, tasks)
+        asked = _answer_all(folder, tasks, tools, answering, live, name, minutes, progress, models)
+        run = Run(folder)
+        write_predictions(run, asked if live else tasks, lines)
+    return run
+
+
 def run_tasks(
     system: System,
     tasks: Sequence[Task],
@@ -406,37 +502,34 @@ def run_tasks(
     settings: Settings,  # of `system.configured`; without a system's own, its defaults are filled in
     index: str | Path | None = None,  # the index folder; not needed for setting "reference"
     setting: str = "rag",  # "rag": retrieve; "reference": the passages that come with each task
-    lines: Mapping[str, dict]
-    | None = None,  # task id -> its input line, repeated in predictions.jsonl; None: made from the task
+    lines: Mapping[str, dict] | None = None,  # task id -> input line, repeated in predictions.jsonl
     models: Models | None = None,  # to share loaded models between runs
     minutes: float | None = None,  # start no new turn after so long
     progress: bool = True,  # a progress bar on stderr
-    web: Web
-    | None = None,  # for systems that search it: `search.web.web_named`; its record is web.jsonl of the run
+    web: Web | None = None,  # for systems that search it; its record is web.jsonl of the run
+    live: bool = False,  # True: see `live_run`
 ) -> Run:
-    "Run a system over tasks, or go on with a run. Raises RunMismatch for a folder of other settings, DataError for a full disk."
+    """Run a system over tasks, or go on with a run.
+
+    Raises RunMismatch for a folder of other settings, DataError for a full disk.
+    """
     folder, settings = Path(folder), system.with_own(settings)
     if setting == "rag":
         tasks = [replace(t, contexts=None) for t in tasks]  # what came with a task is gold
     models = models or Models(settings)
     tools = replace(toolbox_of(system, settings, models, index, tasks, setting), web=web)
-    entries = {
-        "identity": identity(system, setting, tools),
-        "about": system.about,
-        "settings": settings,
-        **circumstances(),
-        **({"server": plain(tools.chat.abilities)} if hasattr(tools.chat, "abilities") else {}),
-    }
+    decides = {**identity(system, setting, tools), **({"history": "own"} if live else {})}
+
+    def answering(tools: Toolbox) -> Callable[[Task], Trajectory]:
+        graph, most = system.graph(tools), system.max_steps(settings)
+        return lambda task: take_turn(graph, task, most)
+
+    entries = manifest(decides, system.about, settings, tools.chat)
+    how = {"minutes": minutes, "progress": progress, "models": models}
     try:
-        with only_writer(folder, "run"):
-            begin_session(folder, entries)
-            keep_tasks(folder, tasks)
-            _work_on(folder, system, tasks, tools, minutes, progress, models)
-            run = Run(folder)
-            write_predictions(run, tasks, lines)
+        return record_run(folder, entries, tasks, tools, answering, lines, live, **how)
     finally:
         _close(tools)
-    return run
 
 # %% ../../nbs/6_runs/00_run.ipynb #50e5b0a6
 def _input_line(task: Task) -> dict:
@@ -522,132 +615,10 @@ class Dialogue:
         "Begin a new conversation."
         self.history, self.turns = (), []
 
-# %% ../../nbs/6_runs/00_run.ipynb #868904c0
-def _own_history(
-    task: Task,
-    before: Sequence[
-        tuple[Task, str]
-    ],  # tasks of its conversation that were asked before, as the benchmark has them, and the answers
-) -> tuple[Turn, ...]:
-    "The history of a task with a system's own answers in it. Raises DataError for one that does not hold what was asked before."
-    turns = list(task.history)
-    for asked, answer in before:
-        at = len(asked.history)
-        if (
-            at + 1 >= len(turns)
-            or turns[at].text != asked.question
-            or turns[at + 1].speaker != "agent"
-        ):
-            raise DataError(
-                f"the history of task {task.id!r} does not hold the question of {asked.id!r} and an answer to it",
-                remedy="Hold whole conversations: tasks whose histories go on from one another",
-            )
-        turns[at + 1] = replace(turns[at + 1], text=answer)
-    return tuple(turns)
-
-# %% ../../nbs/6_runs/00_run.ipynb #c3707b48
-def _talk_through(
-    tasks: Sequence[Task],  # of one conversation
-    done: Mapping[str, Trajectory],  # task id -> turns that were finished earlier
-    take,  # task -> trajectory
-    late,  # () -> whether it is too late to begin another turn
-) -> list[tuple[Task, Trajectory]]:  # every turn with the task as it was asked
-    "The turns of a conversation on its own answers."
-    out, before = [], []
-    for given in sorted(tasks, key=lambda t: t.turn):
-        asked = replace(given, history=_own_history(given, before))
-        if given.id not in done and late():
-            break
-        t = done.get(given.id) or take(asked)
-        out.append((asked, t))
-        if t.failed:
-            break
-        before.append((given, t.answer))
-    return out
-
-# %% ../../nbs/6_runs/00_run.ipynb #e9dad1ee
-def _hold(
-    folder: Path,
-    system: System,
-    tasks: Sequence[Task],
-    tools: Toolbox,
-    minutes: float | None,
-    progress: bool,
-) -> list[Task]:
-    "Hold those conversations that are not finished; the tasks, as they were asked."
-    done = {
-        i: t for i, t in read_trajectories(folder / "trajectories.jsonl").items() if not t.failed
-    }
-    talks: dict[str, list[Task]] = {}
-    for t in tasks:
-        talks.setdefault(t.conversation_id, []).append(t)
-    work = Work(tools.chat, folder / "calls.jsonl", tools.settings.batch_size, minutes)
-    graph, most, asked, lock = (
-        system.graph(replace(tools, chat=work.chat)),
-        system.max_steps(tools.settings),
-        [],
-        threading.Lock(),
-    )
-
-    def take(task: Task) -> Trajectory:
-        t = take_turn(graph, task, most)
-        recorder.write(t)
-        return t
-
-    def finish(held: list[tuple[Task, Trajectory]]) -> None:
-        with lock:
-            keep_tasks(folder, [task for task, _ in held])
-            asked.extend(task for task, _ in held)
-
-    try:
-        with work, Recorder(folder, tools) as recorder:
-            work.through(
-                list(talks.values()),
-                lambda talk: _talk_through(
-                    talk, done, take, lambda: time.monotonic() > work.deadline
-                ),
-                finish,
-                "conversation",
-                system.name,
-                0,
-                progress,
-            )
-    finally:
-        end_session(folder, work.seconds, len(asked), work.batching.batches)
-    return asked
-
 # %% ../../nbs/6_runs/00_run.ipynb #2dd41dfd
-_OWN = {"history": "own"}  # in the identity of a live run
+def live_run(*args, **how) -> Run:
+    """The benchmark's conversations with the system's own answers as history.
 
-
-def live_run(
-    system: System,
-    tasks: Sequence[Task],
-    folder: str | Path,  # of the run; made if it isn't there, gone on with if it is
-    settings: Settings,
-    index: str | Path | None = None,  # the index folder; not needed for setting "reference"
-    setting: str = "rag",  # "rag" or "reference": the passages that come with each task
-    models: Models | None = None,
-    minutes: float | None = None,  # start no new turn after so long
-    progress: bool = True,
-) -> Run:
-    "The benchmark's conversations with the system's own answers as history. Raises as `run_tasks` does."
-    folder, settings, models = Path(folder), system.with_own(settings), models or Models(settings)
-    if setting == "rag":
-        tasks = [replace(t, contexts=None) for t in tasks]
-    tools = toolbox_of(system, settings, models, index, tasks, setting)
-    entries = {
-        "identity": {**identity(system, setting, tools), **_OWN},
-        "about": system.about,
-        "settings": settings,
-        **circumstances(),
-    }
-    try:
-        with only_writer(folder, "run"):
-            begin_session(folder, entries)
-            asked = _hold(folder, system, tasks, tools, minutes, progress)
-            run = Run(folder)
-            write_predictions(run, asked)
-    finally:
-        _close(tools)
-    return run
+    Arguments and errors as those of `run_tasks`. That the history is its own stands in the run's identity.
+    """
+    return run_tasks(*args, live=True, **how)

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, is_dataclass, replace
 from enum import Enum
+from operator import attrgetter
 from typing import Annotated, TypedDict, get_args, get_origin, get_type_hints
 
 from ..core.html import text_table, words_table
@@ -20,6 +21,7 @@ from mtrag_nb.core.record import (
     Drafted,
     Grade,
     Graded,
+    Rank,
     Ranked,
     Refused,
     Retried,
@@ -45,55 +47,97 @@ from mtrag_nb.core.types import (
     structured,
 )
 from ..models.calls import MeteredChat, kept_if_usable
-from ..models.chat import ChatModel, Sampling
+from ..models.chat import Sampling
 from .stages import Toolbox
 
 # %% auto #0
-__all__ = ['ENDING', 'START', 'END', 'Work', 'Node', 'Around', 'MACHINE', 'DECLINED', 'GRADE_OFF', 'CHECK_OFF', 'said', 'beyond',
-           'read_value', 'hints_of', 'update_of', 'TurnState', 'new_graph', 'NodeError', 'as_node', 'Mechanism',
-           'NoModel', 'Departure', 'System', 'unlike_paper', 'own_setting', 'Departures', 'departures', 'run_turn',
-           'take_turn', 'draw_graph', 'rewrite_node', 'retrieve_node', 'grade_node', 'seed_for', 'drafted',
-           'generate_node', 'answered', 'refuse', 'check_node', 'retry_node', 'after_check', 'TurnTooLong', 'TimedChat',
-           'Deadline', 'as_asked', 'keep_all', 'let_pass']
+__all__ = ['BY_HAND', 'STATE', 'ENDING', 'START', 'END', 'Work', 'Node', 'Around', 'MACHINE', 'DECLINED', 'GRADE_OFF',
+           'CHECK_OFF', 'verdict_by_hand', 'state_of', 'extra_of', 'read_value', 'hints_of', 'update_of', 'edited',
+           'TurnState', 'new_graph', 'NodeError', 'as_node', 'Mechanism', 'NoModel', 'Departure', 'System',
+           'unlike_paper', 'own_setting', 'Departures', 'departures', 'run_turn', 'take_turn', 'draw_graph',
+           'rewrite_node', 'retrieve_node', 'grade_node', 'seed_for', 'drafted', 'generate_node', 'answered', 'refuse',
+           'check_node', 'retry_node', 'after_check', 'TurnTooLong', 'Deadline', 'as_asked', 'keep_all', 'let_pass']
 
 # %% ../../nbs/5_systems/01_system.ipynb #1103060c
-_SAYS: dict[type[Step], Callable[[Step], dict]] = {  # kind -> what it says of the state
-    Rewritten: lambda s: {"query": s.text},
-    Retrieved: lambda s: {"found": list(s.contexts)},
-    Graded: lambda s: {"kept": list(s.kept)},
-    Ranked: lambda s: {"kept": list(s.kept)},
-    Drafted: lambda s: {"draft": s.text, "declined": s.declined},
-    Checked: lambda s: {
-        "grounded": s.verdict.passed,
-        **({} if s.verdict.passed else {"unsupported": s.unsupported}),
-    },
-    Retried: lambda s: {"retries": s.retries},
+BY_HAND = "by hand"  # how a verdict came about that nobody gave
+
+
+def verdict_by_hand(passed: bool) -> Verdict:
+    "A verdict that was set, and by no stage."
+    return Verdict(Label.YES if passed else Label.NO, BY_HAND)
+
+
+def _other_query(s: Rewritten, text: str) -> dict:
+    return {"text": text, "raw": "", "kept": False}
+
+
+def _other_contexts(s: Retrieved, ids: Sequence[str]) -> dict:
+    hits = tuple(h for h in s.hits if {h.id, h.parent_id} & set(ids))
+    return {"contexts": tuple(ids), "hits": hits}
+
+
+def _other_grades(s: Graded, kept: Sequence[str]) -> dict:
+    "A grade stands where it says the same; those that are kept come first."
+    before = {g.id: g for g in s.grades}
+    grades = []
+    for i in (*kept, *(i for i in before if i not in kept)):
+        stands = i in before and before[i].verdict.passed == (i in kept)
+        grades.append(before[i] if stands else Grade(i, verdict_by_hand(i in kept)))
+    return {"grades": tuple(grades)}
+
+
+def _other_ranks(s: Ranked, kept: Sequence[str]) -> dict:
+    scores = {r.id: r.score for r in s.ranks}
+    return {"ranks": tuple(Rank(i, scores.get(i, 0.0)) for i in kept)}
+
+
+def _other_draft(s: Drafted, text: str) -> dict:
+    return {"text": text, "stop": "end"}
+
+
+def _other_check(s: Checked, passed: bool) -> dict:
+    return {"verdict": verdict_by_hand(passed), "unsupported": "" if passed else s.unsupported}
+
+# %% ../../nbs/5_systems/01_system.ipynb #5ee14ca0
+# kind of step -> key of the state -> attribute of the step that holds it, and the fields of the step
+# with another value there (None: the attribute alone)
+STATE: dict[type[Step], dict[str, tuple[str, Callable[[Step, object], dict] | None]]] = {
+    Rewritten: {"query": ("text", _other_query)},
+    Retrieved: {"found": ("contexts", _other_contexts)},
+    Graded: {"kept": ("kept", _other_grades)},
+    Ranked: {"kept": ("kept", _other_ranks)},
+    Drafted: {"draft": ("text", _other_draft), "declined": ("declined", None)},
+    Checked: {"grounded": ("verdict.passed", _other_check), "unsupported": ("unsupported", None)},
+    Retried: {"retries": ("retries", None)},
 }
 
 
-def said(step: Step) -> dict[str, object]:
-    "What a step says of the state by its kind."
-    return next((_SAYS[kind](step) for kind in type(step).__mro__ if kind in _SAYS), {})
+def _keys_of(step: Step) -> Mapping[str, tuple]:
+    "The row of a step's kind in the table."
+    return next((STATE[kind] for kind in type(step).__mro__ if kind in STATE), {})
+
+
+def state_of(step: Step) -> dict[str, object]:
+    "The part of the state that a step holds by its kind."
+    values = {key: attrgetter(place)(step) for key, (place, _) in _keys_of(step).items()}
+    if values.get("grounded"):
+        del values["unsupported"]  # of a draft that passed nothing is unsupported
+    return {k: list(v) if isinstance(v, tuple) else v for k, v in values.items()}
 
 # %% ../../nbs/5_systems/01_system.ipynb #d6a936d3
-ENDING = (
-    "outcome",
-    "reason",
-    "answer",
-    "cited",
-)  # set by the last node of a turn; the record of the turn has them
+ENDING = ("outcome", "reason", "answer", "cited")  # keys that the record of the turn holds
 _ABSENT = object()
 
 
-def beyond(update: Mapping[str, object], *steps: Step) -> dict[str, object]:
-    "What a node put into the state and its steps do not say by their kinds."
-    told = {k: v for step in steps for k, v in said(step).items()}
-    own = {
+def extra_of(update: Mapping[str, object], *steps: Step) -> dict[str, object]:
+    "What a node put into the state and its steps do not hold by their kinds."
+    held = {k: v for step in steps for k, v in state_of(step).items()}
+    extra = {
         k: plain(v)
         for k, v in update.items()
-        if k not in (*ENDING, "steps", "task") and told.get(k, _ABSENT) != v
+        if k not in (*ENDING, "steps", "task") and held.get(k, _ABSENT) != v
     }
-    return {**own, **{k: None for k in told if k not in update}}
+    return {**extra, **{k: None for k in held if k not in update}}
 
 # %% ../../nbs/5_systems/01_system.ipynb #9f27d41f
 def read_value(hint: object, value: object) -> object:
@@ -120,14 +164,33 @@ def hints_of(state: type) -> dict[str, object]:  # a TypedDict
 
 def update_of(step: Step, hints: Mapping[str, object] = {}) -> dict[str, object]:
     "What a recorded step put into the state."
-    return {
-        k: v
-        for k, v in {
-            **said(step),
-            **{k: read_value(hints.get(k), v) for k, v in step.extra.items()},
-        }.items()
-        if v is not None
-    }
+    extra = {k: read_value(hints.get(k), v) for k, v in step.extra.items()}
+    return {k: v for k, v in {**state_of(step), **extra}.items() if v is not None}
+
+# %% ../../nbs/5_systems/01_system.ipynb #e2607cbd
+def _edited_step(step: Step, changes: Mapping[str, object]) -> Step:
+    "A step as it would have been, had it put that into the state."
+    keys, extra = _keys_of(step), {}
+    for key, value in changes.items():
+        if key in keys and key not in step.extra:
+            place, fields_with = keys[key]
+            step = replace(step, **(fields_with(step, value) if fields_with else {place: value}))
+        elif key not in ENDING:
+            extra[key] = plain(value)
+    note = f"{BY_HAND}: {', '.join(changes)}"
+    note = f"{step.note}; {note}" if step.note else note
+    return replace(step, extra={**step.extra, **extra}, note=note)
+
+
+def edited(steps: Sequence[Step], changes: Mapping[str, object]) -> list[Step]:
+    "The steps of a visit with other values: each in the last step that holds its key, others in the last of all."
+    steps, parts = list(steps), {}
+    for key, value in changes.items():
+        holders = [n for n, s in enumerate(steps) if key in _keys_of(s) or key in s.extra]
+        parts.setdefault(holders[-1] if holders else len(steps) - 1, {})[key] = value
+    for n, part in parts.items():
+        steps[n] = _edited_step(steps[n], part)
+    return steps
 
 # %% ../../nbs/5_systems/01_system.ipynb #68f21221
 class TurnState(TypedDict, total=False):
@@ -191,7 +254,7 @@ def _signed(
     """
     *before, last = [replace(s, node=s.node or name) for s in steps]
     rest = max(0.0, round(seconds - sum(s.seconds for s in before), 4))
-    extra = beyond(update, *steps)
+    extra = extra_of(update, *steps)
     return [*before, replace(last, seconds=rest, calls=last.calls + calls, extra=extra)]
 
 
@@ -731,27 +794,6 @@ def after_check(max_retries: int) -> Callable[[TurnState], str]:
 class TurnTooLong(MTRAGError):
     "A turn for which the time is over."
 
-
-class TimedChat:
-    "A chat model that is asked only while there is time."
-
-    def __init__(
-        self, model: ChatModel, check: Callable[[], None]
-    ):  # check: raises when the time is over
-        self.model, self.check = model, check
-
-    @property
-    def fingerprint(self) -> str:
-        return self.model.fingerprint
-
-    def generate(self, prompts, max_new_tokens, temperature=0.0, seed=0, stop=()):
-        self.check()
-        return self.model.generate(prompts, max_new_tokens, temperature, seed, stop)
-
-    def score(self, prompts, continuations):
-        self.check()
-        return self.model.score(prompts, continuations)
-
 # %% ../../nbs/5_systems/01_system.ipynb #c224d48d
 class Deadline:
     "The time that each turn of a graph may take, from its first node on. A turn that is forked in the middle begins there."
@@ -778,9 +820,8 @@ class Deadline:
             if not state.get("steps") or i not in self._begun:
                 self._begun[i] = self.clock()
             self.check(i)
-            update, step = work(
-                state, replace(tools, chat=TimedChat(tools.chat, lambda: self.check(i)))
-            )
+            timely = MeteredChat(tools.chat, check=lambda: self.check(i))
+            update, step = work(state, replace(tools, chat=timely))
             self.check(i)
             return update, step
 
