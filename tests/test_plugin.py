@@ -53,7 +53,19 @@ def build(tools):
 
 
 POINTER = System("pointer", build, "quotes one sentence", (NOTHING,), retries=lambda settings: 0)
+
+
+def lengths(run):
+    return f"longest answer: {max(len(t.answer) for t in run.turns.values())} <characters>"
 '''
+
+
+ENTRY_POINTS = """
+[mtrag_nb.systems]
+pointer = pointer:POINTER
+[mtrag_nb.views]
+Length = pointer:lengths
+"""
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +76,7 @@ def mtrag(tmp_path_factory):
     info = folder / "pointer-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: pointer\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[mtrag_nb.systems]\npointer = pointer:POINTER\n")
+    (info / "entry_points.txt").write_text(ENTRY_POINTS)
     env = {**os.environ, "PYTHONPATH": f"{folder}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
 
     def run(*words: str) -> str:
@@ -111,7 +123,9 @@ def test_it_is_replayed(mtrag):
 
 def test_it_is_reported(mtrag):
     mtrag("report", "runs/p", "--out", "page.html")
-    assert "quotes one sentence" in (mtrag.folder / "page.html").read_text()
+    page = (mtrag.folder / "page.html").read_text()
+    assert "quotes one sentence" in page
+    assert '<section id="view_length">' in page and "&lt;characters&gt;" in page
 
 
 RETRIEVER = """

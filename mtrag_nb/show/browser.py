@@ -37,9 +37,9 @@ from ..evaluate.blame import WORTH, ending_change, first_draft_failed, target_wo
 from ..evaluate.scores import Evidence, as_evidence, fault
 from mtrag_nb.show.figures import (
     QUIET,
-    _ink,
     _legend_below,
     _words,
+    _write_on,
     blank,
     drawn,
     inches,
@@ -954,29 +954,21 @@ def _end_legend(fig: Figure, ax: Axes, colours: Mapping[str, str]) -> None:
 
 # %% ../../nbs/8_show/03_browser.ipynb #7d0f5d26
 def _write_values(ax: Axes, grid: Sequence[Sequence[float]], scale: ScalarMappable) -> None:
-    "The value of each cell, in black or white."
-    for y, cells in enumerate(grid):
-        for x, v in enumerate(cells):
-            if v == v:
-                ax.text(
-                    x,
-                    y + 0.12,
-                    f"{v:.2f}".lstrip("0"),
-                    ha="center",
-                    va="center",
-                    fontsize=8,
-                    color=_ink(to_hex(scale.to_rgba(v))),
-                )
+    "The value of each cell."
+    cells = [(x, y, v) for y, row in enumerate(grid) for x, v in enumerate(row) if v == v]
+    for x, y, v in cells:
+        _write_on(ax, x, y + 0.12, f"{v:.2f}".lstrip("0"), to_hex(scale.to_rgba(v)))
 
 # %% ../../nbs/8_show/03_browser.ipynb #c16ae78e
 @drawn
 def heat_map(
-    run: Evidence,
+    run: Run | Evidence | str | Path,
     measure: str = "",  # "": outcomes and reasons; or "K-precision", "judge", a name in scores.jsonl
     width: str
     | float = "text",  # at most: "column", "text", or inches; a short conversation takes less
 ) -> Figure:
     "Conversations by turns. ▲ marks the first turn of a conversation that failed."
+    run = as_evidence(run)
     talks, columns = run.conversations, max((t.turn for t in run.turns.values()), default=1)
     if not talks:
         return nothing_figure(f"{run.name} has no turn.", width)

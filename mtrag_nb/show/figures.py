@@ -9,7 +9,7 @@ import base64
 import io
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
 from textwrap import wrap
@@ -22,6 +22,7 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import PlaceHolderLayoutEngine
 from matplotlib.patches import Rectangle
+from matplotlib.text import Annotation
 from matplotlib.transforms import Bbox
 from PIL import Image
 
@@ -31,13 +32,15 @@ from ..core.record import Telemetry
 from ..core.types import SettingsError
 from ..evaluate.blame import CostPoint, GateCurve, Mechanism, RiskCoverage, operating_point
 from ..evaluate.licence import Licence
+from ..evaluate.pairs import RUNG_NAMES
 from ..evaluate.statistics import Comparison, Interval, PairRow, mean_interval
 
 # %% auto #0
-__all__ = ['SERIES', 'INK', 'QUIET', 'GRID', 'BAR', 'inches', 'settled', 'drawn', 'blank', 'narrow', 'nothing_figure',
-           'save_figure', 'svg_uri', 'small_png', 'outcomes_figure', 'breakdown_figure', 'by_talk', 'score_figure',
-           'interval_figure', 'licence_figure', 'comparison_figure', 'risk_coverage_figure', 'gate_figure',
-           'cost_figure', 'audit_figure']
+__all__ = ['SERIES', 'INK', 'QUIET', 'GRID', 'BAR', 'STAGE_COLOURS', 'inches', 'settled', 'drawn', 'blank', 'narrow',
+           'nothing_figure', 'save_figure', 'svg_uri', 'small_png', 'ink_on', 'outcomes_figure', 'breakdown_figure',
+           'by_talk', 'score_figure', 'interval_figure', 'licence_figure', 'comparison_figure', 'risk_coverage_figure',
+           'gate_figure', 'cost_figure', 'audit_figure', 'blame_figure', 'repair_figure', 'gain_figure',
+           'frontier_figure']
 
 # %% ../../nbs/8_show/01_figures.ipynb #9aff7db9
 _DASHES = (
@@ -51,12 +54,23 @@ _DASHES = (
 )
 SERIES = tuple(zip(SERIES_COLOURS, "osD^vPX", _DASHES))  # colour, marker and line of each run
 INK, QUIET, GRID, BAR = "#1a1a1a", "#8a8a8a", "#e4e4e4", "#9db7d1"
+STAGE_COLOURS = {  # none is green, which stands for a correct turn; "": no stage can be named
+    "index": "#404040",
+    "rewrite": "#882255",
+    "retrieve": "#0072B2",
+    "rerank": "#56B4E9",
+    "grade": "#E69F00",
+    "gate": "#CC79A7",
+    "generate": "#D55E00",
+    "check": "#7A5195",
+    "other": "#777777",
+    "a fault": "#000000",
+    "": "#999999",
+}
 
 
-def _colours_of(
-    parts: Iterable[Telemetry],
-) -> dict[str, str]:  # how turns ended -> its colour, in the order in which they are drawn
-    "One colour for each way to end, over all runs that are shown together."
+def _colours_of(parts: Iterable[Telemetry]) -> dict[str, str]:
+    "How turns ended -> its colour, over all runs that are shown together, in the order of drawing."
     parts, roles = list(parts), {"answered": "answered", "error": "error"}
     for t in parts:
         roles.update(t.roles)
@@ -104,10 +118,8 @@ def inches(
 
 # %% ../../nbs/8_show/01_figures.ipynb #f5a1de0d
 def settled(fig: Figure) -> Figure:
-    "The figure with its layout worked out, for good."
-    if not isinstance(
-        fig.get_layout_engine(), (PlaceHolderLayoutEngine, type(None))
-    ):  # the place holder: settled before
+    "The figure with its layout worked out, for good; one that was settled before stays as it is."
+    if not isinstance(fig.get_layout_engine(), (PlaceHolderLayoutEngine, type(None))):
         for _ in range(2):
             fig.draw_without_rendering()
         fig.set_layout_engine("none")
@@ -161,10 +173,10 @@ _TEXT_AS_TEXT = {"svg.hashsalt": "mtrag_nb", "svg.fonttype": "none", "pdf.fontty
 
 def _file(fig: Figure, format: str, **how) -> bytes:
     "The bytes of a figure, without date, version or random ids."
-    out = io.BytesIO()
+    out, ground = io.BytesIO(), fig.get_facecolor()
     with rc_context(_TEXT_AS_TEXT):
         settled(fig).savefig(
-            out, format=format, metadata=_METADATA[format], facecolor=fig.get_facecolor(), **how
+            out, format=format, metadata=_METADATA[format], facecolor=ground, **how
         )
     return out.getvalue()
 
@@ -175,21 +187,19 @@ def save_figure(
     folder: str | Path = "figures",
     dpi: int = 200,  # of the PNG
     formats: Sequence[str] = ("png", "svg"),  # of these and "pdf"
-) -> tuple[Path, ...]:  # a path for each format
-    "Write a figure; the same figure always gives the same bytes. Raises SettingsError for a name that is no file name, or a format."
+) -> tuple[Path, ...]:
+    "Write a figure, a file for each format; the same figure gives the same bytes. Raises SettingsError for a name that is no file name, or a format."
     if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", name):
-        raise SettingsError(
-            f"{name!r} cannot name a file: letters, digits, dot, dash and underscore can"
-        )
+        allowed = "letters, digits, dot, dash and underscore can"
+        raise SettingsError(f"{name!r} cannot name a file: {allowed}")
     if bad := [f for f in formats if f not in _METADATA]:
         raise SettingsError(f"no format {bad[0]!r}: there are {', '.join(_METADATA)}")
 
-    def how(f):
-        return {"dpi": dpi} if f == "png" else {}
+    def written(f: str) -> Path:
+        how = {"dpi": dpi} if f == "png" else {}
+        return write_whole(Path(folder) / f"{name}.{f}", _file(fig, f, **how))
 
-    return tuple(
-        write_whole(Path(folder) / f"{name}.{f}", _file(fig, f, **how(f))) for f in formats
-    )
+    return tuple(written(f) for f in formats)
 
 # %% ../../nbs/8_show/01_figures.ipynb #bd78ae51
 def svg_uri(fig: Figure) -> str:
@@ -211,57 +221,44 @@ def _grid(ax: Axes, axis: str = "x") -> None:
     ax.set_axisbelow(True)
 
 # %% ../../nbs/8_show/01_figures.ipynb #357e0546
-_ROW = {
-    True: 0.4,
-    False: 0.3,
-}  # inches from row to row; True: in a narrow figure, where the name stands above
+def _row_height(fig: Figure) -> float:
+    "Inches from row to row; in a narrow figure the name of a row stands above it."
+    return 0.4 if narrow(fig) else 0.3
 
 
-def _name_rows(
-    ax: Axes, names: Sequence[str], above: float = 0.26
-) -> None:  # above: the bottom of a name over its row, in rows
-    "The names of rows, and the limits of the axis."
+def _name_rows(ax: Axes, names: Sequence[str], above: float = 0.26) -> None:
+    "The names of rows, and the limits of the axis; in a narrow figure a name stands `above` rows over its row."
     small, last = narrow(ax.figure), max(len(names), 1) - 0.5
     ax.set_ylim(last, -0.72 if small else -0.5)
     ax.set_yticks(range(len(names)), [""] * len(names) if small else names)
+    place, ground = (
+        ax.get_yaxis_transform(),
+        {"facecolor": "white", "edgecolor": "none", "pad": 0.4},
+    )
+    look = {"ha": "left", "va": "bottom", "fontsize": 8, "bbox": ground}
     for y, name in enumerate(names if small else ()):
-        ax.text(
-            0,
-            y - above,
-            name,
-            transform=ax.get_yaxis_transform(),
-            ha="left",
-            va="bottom",
-            fontsize=8,
-            bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.4},
-        )
+        ax.text(0, y - above, name, transform=place, **look)
     ax.tick_params(axis="y", length=0)
 
 # %% ../../nbs/8_show/01_figures.ipynb #5bc13be8
 def _estimate(
     ax: Axes,
     y: float,
-    estimate: Sequence[float | None],
+    estimate: Sequence[float | None],  # value, low, high
     colour: str,
     marker: str = "o",
     filled: bool = True,
-    talks: Sequence[float] = (),
+    talks: Sequence[float] = (),  # the values of conversations, drawn where there is no interval
 ) -> None:
-    "A value with its interval (value, low, high), lying; without an interval with the values of its conversations."
+    "A value with its interval, lying."
     value, low, high = estimate
     if low is not None:
         ax.plot([low, high], [y, y], color=colour, linewidth=1.8, solid_capstyle="butt")
     elif len(talks):
         ax.plot(talks, [y] * len(talks), "|", color=colour, markersize=11, markeredgewidth=1.3)
     if value is not None:
-        ax.plot(
-            [value],
-            [y],
-            marker,
-            color=colour,
-            markerfacecolor=colour if filled else "white",
-            markersize=5.5,
-        )
+        face = colour if filled else "white"
+        ax.plot([value], [y], marker, color=colour, markerfacecolor=face, markersize=5.5)
 
 # %% ../../nbs/8_show/01_figures.ipynb #9516cb28
 def _legend_below(
@@ -270,28 +267,26 @@ def _legend_below(
     "One legend for all axes, below them, each name once; those of `order` first. As many columns as fit."
     found = {label: h for ax in axes for h, label in zip(*ax.get_legend_handles_labels())}
     names = list(dict.fromkeys([*(n for n in order if n in found), *found]))
+    look = {"loc": "outside lower left", "handlelength": 1.6, "columnspacing": 1.2}
     for n in range(min(columns, len(names)), 0, -1):
-        legend = fig.legend(
-            [found[n] for n in names],
-            names,
-            loc="outside lower left",
-            ncols=n,
-            handlelength=1.6,
-            columnspacing=1.2,
-        )
+        legend = fig.legend([found[n] for n in names], names, ncols=n, **look)
         if n == 1 or legend.get_window_extent(fig.canvas.get_renderer()).width < fig.bbox.width - 4:
             return
         legend.remove()
 
 # %% ../../nbs/8_show/01_figures.ipynb #438ea5fb
-def _ink(colour: str) -> str:
-    "Black or white, whichever reads better on a colour (relative luminance, WCAG 2)."
-    v = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
-    light = sum(
-        w * (x / 12.92 if x <= 0.04045 else ((x + 0.055) / 1.055) ** 2.4)
-        for w, x in zip((0.2126, 0.7152, 0.0722), v)
-    )
-    return "white" if light < 0.18 else INK
+def ink_on(colour: str, dark: str = INK) -> str:
+    "White or `dark`, whichever is read better on a colour `#rrggbb` (WCAG 2, contrast ratio)."
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [x / 12.92 if x <= 0.04045 else ((x + 0.055) / 1.055) ** 2.4 for x in parts]
+    light = sum(w * x for w, x in zip((0.2126, 0.7152, 0.0722), linear))
+    return "#ffffff" if light < 0.1791 else dark
+
+
+def _write_on(ax: Axes, x: float, y: float, text: str, colour: str, dark: str = INK) -> None:
+    "A text in the middle of something coloured."
+    look = {"ha": "center", "va": "center", "fontsize": 8}
+    ax.text(x, y, text, color=ink_on(colour, dark), **look)
 
 
 def _words(end: str) -> str:
@@ -301,6 +296,30 @@ def _words(end: str) -> str:
 _FEW_TURNS = 30  # below, bars are counts
 
 
+def _bars(
+    ax: Axes,
+    rows: Sequence[Mapping[str, float]],  # from the top: name of a part -> count
+    colours: Mapping[str, str],  # name -> colour, in the order of drawing
+    scale: np.ndarray,  # for each row the count that has length 1
+    least: float = 0.045,  # a part at least so long has its count written into it
+    names: Mapping[str, str] = {},  # name -> what the legend calls it
+    dark: str = INK,
+    **look,  # of the bars
+) -> None:
+    "Rows of counts as stacked bars. A part that no row has is left out."
+    left = np.zeros(len(rows))
+    for name, colour in colours.items():
+        parts = np.array([r.get(name, 0) for r in rows], float)
+        if not parts.any():
+            continue
+        wide, label = parts / scale, names.get(name, _words(name))
+        ax.barh(range(len(rows)), wide, left=left, color=colour, label=label, **look)
+        for y, n in enumerate(parts):
+            if n and wide[y] >= least:
+                _write_on(ax, left[y] + wide[y] / 2, y, f"{n:g}", colour, dark)
+        left += wide
+
+
 def _stack(
     ax: Axes,
     rows: Sequence[Mapping[str, float]],
@@ -308,52 +327,21 @@ def _stack(
     least: float = 0.045,
     counts: bool = False,
 ) -> None:
-    "Rows of counts as stacked bars, from the top, the counts written into parts that are at least so wide; as shares, or as counts."
+    "Rows of counts as stacked bars: as shares of each row, or as counts."
     totals = np.array([max(sum(r.values()), 1) for r in rows] or [1], float)
-    left, scale = np.zeros(len(rows)), totals[: len(rows)] * 0 + totals.max() if counts else totals
-    for name, colour in colours.items():
-        parts = np.array([r.get(name, 0) for r in rows], float)
-        if not parts.any():
-            continue
-        wide, high = parts / scale, 0.5 if narrow(ax.figure) else 0.72
-        ax.barh(
-            range(len(rows)),
-            wide,
-            left=left,
-            color=colour,
-            label=_words(name),
-            edgecolor="white",
-            linewidth=0.8,
-            height=high,
-        )
-        for y, n in enumerate(parts):
-            if n and wide[y] >= least:
-                ax.text(
-                    left[y] + wide[y] / 2,
-                    y,
-                    f"{n:g}",
-                    ha="center",
-                    va="center",
-                    color=_ink(colour),
-                    fontsize=8,
-                )
-        left += wide
+    scale = np.full(len(rows), totals.max()) if counts else totals[: len(rows)]
+    high = 0.5 if narrow(ax.figure) else 0.72
+    _bars(ax, rows, colours, scale, least, edgecolor="white", linewidth=0.8, height=high)
     _scale_of_bars(ax, totals.max() if counts else 0)
 
 
-def _scale_of_bars(
-    ax: Axes, most: float
-) -> None:  # most: the longest bar in turns; 0: bars are shares
-    "The axis below stacked bars: turns, or percent."
+def _scale_of_bars(ax: Axes, most: float) -> None:
+    "The axis below stacked bars: turns up to `most`, or percent where that is 0."
+    steps = 3 if narrow(ax.figure) else 5
     every = max(1, int(np.ceil(most / 5)))
-    ticks = (
-        np.arange(0, most + 1, every) if most else np.linspace(0, 1, 3 if narrow(ax.figure) else 5)
-    )
-    ax.set(
-        xlim=(0, 1),
-        xticks=ticks / (most or 1),
-        xticklabels=[f"{t:g}" if most else f"{t:.0%}" for t in ticks],
-    )
+    ticks = np.arange(0, most + 1, every) if most else np.linspace(0, 1, steps)
+    labels = [f"{t:g}" if most else f"{t:.0%}" for t in ticks]
+    ax.set(xlim=(0, 1), xticks=ticks / (most or 1), xticklabels=labels)
     ax.spines["left"].set_visible(False)
 
 # %% ../../nbs/8_show/01_figures.ipynb #016bfa63
@@ -367,24 +355,19 @@ def outcomes_figure(
     if not any(t.turns for t in parts.values()):
         return nothing_figure("There is no turn yet, so none has ended.", width)
     fig, colours = blank(width, 1.2), _colours_of(parts.values())
-    fig.set_figheight(1.1 + (_ROW[narrow(fig)] + 0.05) * len(parts))
-    ax, most = fig.subplots(), max(t.turns for t in parts.values())
-    _stack(
-        ax,
-        [t.ends for t in parts.values()],
-        colours,
-        0.07 if narrow(fig) else 0.045,
-        most < _FEW_TURNS,
-    )
+    fig.set_figheight(1.1 + (_row_height(fig) + 0.05) * len(parts))
+    ax = fig.subplots()
+    few = max(t.turns for t in parts.values()) < _FEW_TURNS
+    _stack(ax, [t.ends for t in parts.values()], colours, 0.07 if narrow(fig) else 0.045, few)
     _name_rows(ax, [f"{name}  ({t.turns})" for name, t in parts.items()])
-    ax.set(xlabel="turns" if most < _FEW_TURNS else "")
+    ax.set(xlabel="turns" if few else "")
     fig.suptitle(title, x=0.01, ha="left", fontsize=9)
     _legend_below(fig, [ax])
     return fig
 
 # %% ../../nbs/8_show/01_figures.ipynb #38a1cb74
-def _panels(fig: Figure, n: int, across: int = 3, **how) -> np.ndarray:  # [down, across]
-    "Axes for so many panels, side by side, or below each other in a narrow figure."
+def _panels(fig: Figure, n: int, across: int = 3, **how) -> np.ndarray:
+    "Axes [down, across] for so many panels, side by side, or below each other in a narrow figure."
     across = 1 if narrow(fig) else min(n, across)
     axes = fig.subplots(-(-n // across), across, squeeze=False, **how)
     for ax in axes.flat[n:]:
@@ -394,59 +377,43 @@ def _panels(fig: Figure, n: int, across: int = 3, **how) -> np.ndarray:  # [down
 
 @drawn
 def breakdown_figure(
-    runs: Mapping[
-        str, Mapping[object, Telemetry]
-    ],  # run -> group -> telemetry, as `telemetry.breakdown` gives it
+    runs: Mapping[str, Mapping[object, Telemetry]],  # run -> group -> telemetry, of `breakdown`
     head: str,  # what the groups are: "domain", "turn"
     width: str | float = "text",  # "column", "text", or inches
 ) -> Figure:
     "How the turns ended, by group, the runs side by side, three in a row."
-    sizes = {
-        g: max(p[g].turns for p in runs.values() if g in p)
-        for g in sorted({g for parts in runs.values() for g in parts})
-    }
+    groups = sorted({g for parts in runs.values() for g in parts})
+    sizes = {g: max(p[g].turns for p in runs.values() if g in p) for g in groups}
     if len(sizes) < 2:
-        return nothing_figure(
-            f"All turns are of one {head}: how they ended, by {head}, is how they ended.", width
-        )
+        alone = f"All turns are of one {head}: how they ended, by {head}, is how they ended."
+        return nothing_figure(alone, width)
     fig, colours = blank(width), _colours_of(t for parts in runs.values() for t in parts.values())
-    axes = _panels(fig, len(runs), sharey=True)
+    axes, few = _panels(fig, len(runs), sharey=True), max(sizes.values()) < _FEW_TURNS
     fig.set_figheight(0.7 + axes.shape[0] * (0.55 + 0.27 * len(sizes)))
     for ax, (name, parts) in zip(axes.flat, runs.items()):
-        _stack(
-            ax,
-            [parts[g].ends if g in parts else {} for g in sizes],
-            colours,
-            0.09,
-            max(sizes.values()) < _FEW_TURNS,
-        )
+        _stack(ax, [parts[g].ends if g in parts else {} for g in sizes], colours, 0.09, few)
         ax.set_title(name)
         ax.set_ylim(len(sizes) - 0.5, -0.5)
         ax.tick_params(axis="y", length=0)
-    said = "turn " if head == "turn" else ""
+    prefix = "turn " if head == "turn" else ""
     for first in axes[:, 0]:
-        first.set_yticks(range(len(sizes)), [f"{said}{g}  ({n})" for g, n in sizes.items()])
+        first.set_yticks(range(len(sizes)), [f"{prefix}{g}  ({n})" for g, n in sizes.items()])
     for last in axes[-1]:
-        last.set_xlabel("turns" if max(sizes.values()) < _FEW_TURNS else "")
+        last.set_xlabel("turns" if few else "")
     _legend_below(fig, axes.flat, 4, map(_words, colours))
     return fig
 
 # %% ../../nbs/8_show/01_figures.ipynb #137a5cf4
 def _scale_of(measure: str, values: Iterable[float]) -> tuple[float, float]:
     "The ends of a measure's scale: 1 to 10 for a judge's scores, else 0 to 1, wider if a value lies outside."
+    graded = measure.startswith("judge_") and measure not in ("judge_idk", "judge_hallucination")
+    low, high = (1.0, 10.0) if graded else (0.0, 1.0)
     values = list(values)
-    low, high = (
-        (1.0, 10.0)
-        if measure.startswith("judge_") and measure not in ("judge_idk", "judge_hallucination")
-        else (0.0, 1.0)
-    )
     return min([low, *values]), max([high, *values])
 
 # %% ../../nbs/8_show/01_figures.ipynb #c3167647
-def by_talk(
-    scores: Mapping[str, float | None], talks: Mapping[str, str]
-) -> list[float]:  # talks: task id -> conversation
-    "The mean of each conversation that has a score, in their order."
+def by_talk(scores: Mapping[str, float | None], talks: Mapping[str, str]) -> list[float]:
+    "The mean of each conversation that has a score, in their order; `talks`: task id -> conversation."
     found: dict[str, list[float]] = {}
     for t, v in scores.items():
         if v is not None:
@@ -459,28 +426,21 @@ def _distribution(
     name: str,
     scores: Mapping[str, float | None],
     talks: Mapping[str, str],
-    edges: np.ndarray,
+    edges: np.ndarray,  # of the bins
 ) -> None:
     "The scores of one run, with mean and interval, or conversations."
     known = {t: v for t, v in scores.items() if v is not None}
     counts, _ = np.histogram(list(known.values()), edges)
     mean, top = mean_interval(list(known.values()), [talks[t] for t in known]), max(counts.max(), 1)
-    ax.bar(
-        edges[:-1],
-        counts,
-        np.diff(edges),
-        align="edge",
-        color=BAR,
-        edgecolor="white",
-        linewidth=0.6,
-    )
+    look = {"color": BAR, "edgecolor": "white", "linewidth": 0.6}
+    ax.bar(edges[:-1], counts, np.diff(edges), align="edge", **look)
     _estimate(ax, 1.17 * top, (mean.value, mean.low, mean.high), INK, talks=by_talk(known, talks))
     lost = f", {len(scores) - len(known)} without a value" if len(known) < len(scores) else ""
-    told = [f"{name}, {len(known)} tasks{lost}", f"mean {mean}"]
+    title = [f"{name}, {len(known)} tasks{lost}", f"mean {mean}"]
     if narrow(ax.figure):
-        ax.set_title("\n".join(line for part in told for line in wrap(part, 46)), fontsize=8)
+        ax.set_title("\n".join(line for part in title for line in wrap(part, 46)), fontsize=8)
     else:
-        ax.set_title(": ".join(told), fontsize=8.5)
+        ax.set_title(": ".join(title), fontsize=8.5)
     ax.set(ylim=(0, 1.36 * top), yticks=[0, top])
 
 # %% ../../nbs/8_show/01_figures.ipynb #897e23bd
@@ -501,13 +461,10 @@ def score_figure(
     axes = fig.subplots(len(scores), 1, sharex=True, squeeze=False)[:, 0]
     for ax, (name, by_task) in zip(axes, scores.items()):
         _distribution(ax, name, by_task, talks, np.linspace(low, high, bins + 1))
-    few = any(
-        mean_interval(v := by_talk(s, talks), range(len(v))).low is None for s in scores.values()
-    )
-    axes[-1].set(
-        xlabel=_words(measure) + (" (a stroke: the mean of a conversation)" if few else ""),
-        ylabel="tasks",
-    )
+    means = [by_talk(s, talks) for s in scores.values()]
+    few = any(mean_interval(m, range(len(m))).low is None for m in means)
+    strokes = " (a stroke: the mean of a conversation)" if few else ""
+    axes[-1].set(xlabel=_words(measure) + strokes, ylabel="tasks")
     axes[-1].set_xlim(low - 0.01 * (high - low), high + 0.01 * (high - low))
     return fig
 
@@ -523,16 +480,11 @@ def interval_figure(
     if not any(i.value is not None for i in rows.values()):
         return nothing_figure(f"Nothing was measured: {label}.", width)
     fig = blank(width)
-    fig.set_figheight(0.75 + _ROW[narrow(fig)] * len(rows) + (0.25 if marks else 0))
+    fig.set_figheight(0.75 + _row_height(fig) * len(rows) + (0.25 if marks else 0))
     ax = fig.subplots()
     for n, (name, at) in enumerate((marks or {}).items()):
-        ax.axvline(
-            at,
-            color=QUIET,
-            linestyle=("--", ":", "-.")[n % 3],
-            linewidth=1.2,
-            label=f"{name} {at:.3f}",
-        )
+        look = {"color": QUIET, "linestyle": ("--", ":", "-.")[n % 3], "linewidth": 1.2}
+        ax.axvline(at, label=f"{name} {at:.3f}", **look)
     for y, i in enumerate(rows.values()):
         _estimate(ax, y, (i.value, i.low, i.high), SERIES[0][0])
     _name_rows(ax, [f"{name}  {show(i.value)}" for name, i in rows.items()])
@@ -561,7 +513,7 @@ def licence_figure(
     if not measured:
         return nothing_figure("No measure was held against people.", width)
     fig, (person, low, high) = blank(width), found.people.one_person
-    fig.set_figheight(1.0 + _ROW[narrow(fig)] * len(measured))
+    fig.set_figheight(1.0 + _row_height(fig) * len(measured))
     ax = fig.subplots()
     ax.axvspan(low, high, color="#f1efe6", label=f"one person against the others {person:.3f}")
     ax.axvline(person, color=QUIET, linewidth=1.2)
@@ -580,252 +532,194 @@ def licence_figure(
 class _Scored:
     "The scores behind a comparison, if they are at hand."
 
-    scores: Mapping[str, Mapping[str, float | None]] = field(
-        default_factory=dict
-    )  # system -> task id -> score
-    talks: Mapping[str, str] = field(default_factory=dict)  # task id -> conversation
+    scores: Mapping[str, Mapping[str, float | None]]  # system -> task id -> score
+    talks: Mapping[str, str]  # task id -> conversation
 
     def means(self, system: str, minus: str = "") -> list[float]:
         "The mean of each conversation, or its difference to another system's on the tasks that both have."
         ours, theirs = self.scores.get(system, {}), self.scores.get(minus, {})
         if not minus:
             return by_talk(ours, self.talks)
-        known = {
-            t: v - theirs[t] for t, v in ours.items() if v is not None and theirs.get(t) is not None
-        }
-        return by_talk(known, self.talks)
+        both = [t for t, v in ours.items() if v is not None and theirs.get(t) is not None]
+        return by_talk({t: ours[t] - theirs[t] for t in both}, self.talks)
 
 # %% ../../nbs/8_show/01_figures.ipynb #7d503149
-def _systems_panel(
-    ax: Axes, found: Comparison, some: _Scored, numbered: bool
-) -> None:  # numbered: the rows have numbers, for a matrix
-    "What each system reaches."
+def _systems_panel(ax: Axes, found: Comparison, some: _Scored, numbered: bool) -> None:
+    "The mean of each system, on all its tasks and on those that all have; rows of a matrix are numbered."
     uneven = any(r.missing for r in found.systems)
-    for y, r in enumerate(found.systems):
-        _estimate(ax, y, (r.mean, r.low, r.high), SERIES[0][0], talks=some.means(r.system))
-        if uneven and r.common is not None:
-            ax.plot([r.common], [y], "D", color=INK, markerfacecolor="white", markersize=5)
-
-    def value(r):
-        return r.common if uneven and r.common is not None else r.mean
-
-    def lacks(r):
-        return (
-            f"{' ' if narrow(ax.figure) else chr(10)}({r.n} of {r.n + r.missing} tasks)"
-            if r.missing > 0.05 * r.n
-            else ""
-        )
-
-    def number(n):
-        return f"{n}  " if numbered else ""
-
-    _name_rows(
-        ax,
-        [
-            f"{number(n)}{r.system}  {value(r):.3f}{lacks(r)}"
-            for n, r in enumerate(found.systems, 1)
-        ],
-    )
-    spread = (
-        f"{found.level:.0%} interval"
-        if any(r.low is not None for r in found.systems)
-        else "too few conversations for an interval"
-    )
-    if not any(r.low is not None for r in found.systems) and some.scores:
-        spread = "a stroke: a conversation"
-    diamonds = f"◇ and number: on the {found.shared} tasks that all have" if uneven else ""
-    ax.set_xlabel(
-        "\n".join(
-            [*wrap(f"mean {_words(found.measure)}", 40), spread, *([diamonds] if diamonds else [])]
-        )
-    )
+    spans = any(r.low is not None for r in found.systems)
+    names = []
+    for n, r in enumerate(found.systems):
+        _estimate(ax, n, (r.mean, r.low, r.high), SERIES[0][0], talks=some.means(r.system))
+        on_common = uneven and r.common is not None
+        if on_common:
+            ax.plot([r.common], [n], "D", color=INK, markerfacecolor="white", markersize=5)
+        between = " " if narrow(ax.figure) else "\n"
+        few = f"{between}({r.n} of {r.n + r.missing} tasks)" if r.missing > 0.05 * r.n else ""
+        number = f"{n + 1}  " if numbered else ""
+        names.append(f"{number}{r.system}  {r.common if on_common else r.mean:.3f}{few}")
+    _name_rows(ax, names)
+    none = "a stroke: a conversation" if some.scores else "too few conversations for an interval"
+    legend = [*wrap(f"mean {_words(found.measure)}", 40)]
+    legend += [f"{found.level:.0%} interval" if spans else none]
+    legend += [f"◇ and number: on the {found.shared} tasks that all have"] if uneven else []
+    ax.set_xlabel("\n".join(legend))
     _grid(ax)
 
 # %% ../../nbs/8_show/01_figures.ipynb #1091c307
+_SURE = 0.05  # a pair whose p value after Holm's correction is smaller is marked
+
+
+def _is_sure(p: PairRow) -> bool:
+    return p.p_holm is not None and p.p_holm < _SURE
+
+
 def _pairs_panel(ax: Axes, pairs: Sequence[PairRow], some: _Scored) -> None:
-    "What is known of each pair."
+    "The difference of each pair."
+    names = []
     for y, p in enumerate(pairs):
-        sure = p.p_holm is not None and p.p_holm < 0.05
-        _estimate(
-            ax,
-            y,
-            (p.difference, p.low, p.high),
-            SERIES[1][0] if sure else QUIET,
-            "s",
-            sure,
-            some.means(p.a, p.b),
-        )
+        sure = _is_sure(p)
+        colour = SERIES[1][0] if sure else QUIET
+        talks = some.means(p.a, p.b)
+        _estimate(ax, y, (p.difference, p.low, p.high), colour, "s", sure, talks)
+        one_line = narrow(ax.figure) or len(p.a + p.b) < 24
+        names.append(f"{p.a} –{' ' if one_line else chr(10)}{p.b}")
     ax.axvline(0, color=INK, linewidth=0.8)
-    _name_rows(
-        ax,
-        [
-            f"{p.a} –{' ' if narrow(ax.figure) or len(p.a + p.b) < 24 else chr(10)}{p.b}"
-            for p in pairs
-        ],
-    )
-    ax.set_xlabel(
-        "difference, paired; right of 0 the first\nis better; filled: p < 0.05 (Holm)", loc="right"
-    )
+    _name_rows(ax, names)
+    key = "difference, paired; right of 0 the first\nis better; filled: p < 0.05 (Holm)"
+    ax.set_xlabel(key, loc="right")
     _grid(ax)
 
 # %% ../../nbs/8_show/01_figures.ipynb #7eefa687
-def _cell(
-    ax: Axes, x: int, y: int, p: PairRow, difference: float, most: float
-) -> None:  # difference: of the row to the column
-    "One pair of a matrix."
-    strength, sure = min(abs(difference) / (most or 1), 1), p.p_holm is not None and p.p_holm < 0.05
+def _cell(ax: Axes, x: int, y: int, p: PairRow, difference: float, most: float) -> None:
+    "One pair of a matrix; `difference`: of the row to the column, `most`: the largest of all."
+    strength, sure = min(abs(difference) / (most or 1), 1), _is_sure(p)
     tint = np.array(to_rgb(SERIES_COLOURS[0 if difference > 0 else 1]))
-    look = {
-        "facecolor": 1 - 0.6 * strength * (1 - tint),
-        "linewidth": 1.4 if sure else 0,
-        "edgecolor": INK,
-    }
-    ax.add_patch(Rectangle((x - 0.46, y - 0.46), 0.92, 0.92, **look))
-    text = (
-        f"{difference:+.2f}".replace("0.", ".").replace("-", "–")
-        if abs(difference) >= 0.005
-        else "0"
-    )
-    ax.text(
-        x, y, text, ha="center", va="center", fontsize=8, fontweight="bold" if sure else "normal"
-    )
+    face, edge = 1 - 0.6 * strength * (1 - tint), 1.4 if sure else 0
+    square = Rectangle((x - 0.46, y - 0.46), 0.92, 0.92, facecolor=face, linewidth=edge)
+    square.set_edgecolor(INK)
+    ax.add_patch(square)
+    text = f"{difference:+.2f}".replace("0.", ".").replace("-", "–")
+    text = text if abs(difference) >= 0.005 else "0"
+    weight = "bold" if sure else "normal"
+    ax.text(x, y, text, ha="center", va="center", fontsize=8, fontweight=weight)
 
 
 def _pairs_matrix(ax: Axes, found: Comparison) -> None:
     "Every pair: the row against the column, by the numbers of the systems."
-    at, most = (
-        {r.system: n for n, r in enumerate(found.systems)},
-        max((abs(p.difference) for p in found.pairs if p.difference), default=0),
-    )
-    for p in (p for p in found.pairs if p.difference is not None):
+    at = {r.system: n for n, r in enumerate(found.systems)}
+    known = [p for p in found.pairs if p.difference is not None]
+    most = max((abs(p.difference) for p in known), default=0)
+    for p in known:
         _cell(ax, at[p.b], at[p.a], p, p.difference, most)
         _cell(ax, at[p.a], at[p.b], p, -p.difference, most)
-    n = range(len(at))
-    ax.set(
-        xlim=(-0.5, len(at) - 0.5),
-        ylim=(len(at) - 0.5, -0.5),
-        xticks=n,
-        xticklabels=[x + 1 for x in n],
-        yticks=n,
-        yticklabels=[x + 1 for x in n],
-        xlabel="mean of the row minus mean of\nthe column, paired; framed: p < 0.05 (Holm)",
-    )
+    numbers = [x + 1 for x in range(len(at))]
+    ax.set(xlim=(-0.5, len(at) - 0.5), ylim=(len(at) - 0.5, -0.5))
+    ax.set_xticks(range(len(at)), numbers)
+    ax.set_yticks(range(len(at)), numbers)
+    ax.set_xlabel("mean of the row minus mean of\nthe column, paired; framed: p < 0.05 (Holm)")
     ax.tick_params(length=0)
     for side in ax.spines.values():
         side.set_visible(False)
 
 # %% ../../nbs/8_show/01_figures.ipynb #495d05c6
+def _comparison_panels(fig: Figure, systems: int, lines: int, tall: bool) -> list[Axes]:
+    "Axes for systems and, if there are any lines of pairs, for these; beside each other, or below in a narrow figure."
+    across = 2 if lines else 1
+    if not narrow(fig):
+        fig.set_figheight(1.0 + (0.4 if tall else _row_height(fig)) * max(systems, lines, 2))
+        return [*np.atleast_1d(fig.subplots(1, across))]
+    below = 0.9 + (0.36 if tall else _row_height(fig)) * lines if lines else 0
+    fig.set_figheight(1.0 + _row_height(fig) * systems + below)
+    ratios = {"height_ratios": (systems, lines)} if lines else {}
+    return [*np.atleast_1d(fig.subplots(across, 1, **ratios))]
+
+
 @drawn
 def comparison_figure(
     found: Comparison,
-    scores: Mapping[str, Mapping[str, float | None]]
-    | None = None,  # system -> task id -> score, to draw conversations by
+    scores: Mapping[str, Mapping[str, float | None]] | None = None,  # system -> task id -> score
     talks: Mapping[str, str] | None = None,  # task id -> conversation
     width: str | float = "text",  # "column", "text", or inches
 ) -> Figure:
-    "Means with intervals, or conversations; and the paired differences, as a matrix from four systems on."
-    pairs, some, n = (
-        [p for p in found.pairs if p.difference is not None],
-        _Scored(scores or {}, talks or {}),
-        len(found.systems),
-    )
-    matrix, fig = n > 3 and len(pairs) == n * (n - 1) // 2, blank(width)
+    "Means with intervals, or conversations, if scores are given; and the paired differences, as a matrix from four systems on."
+    pairs = [p for p in found.pairs if p.difference is not None]
+    some, n, fig = _Scored(scores or {}, talks or {}), len(found.systems), blank(width)
+    matrix = n > 3 and len(pairs) == n * (n - 1) // 2
+    two_lines = any("\n" in p.a or len(p.a + p.b) > 23 for p in pairs)
     lines = n if matrix else len(pairs)
-    if narrow(fig):
-        fig.set_figheight(
-            1.0 + _ROW[True] * n + bool(pairs) * (0.9 + (0.36 if matrix else _ROW[True]) * lines)
-        )
-    else:
-        fig.set_figheight(
-            1.0
-            + (0.4 if any("\n" in p.a or len(p.a + p.b) > 23 for p in pairs) else _ROW[False])
-            * max(n, lines, 2)
-        )
-    across = 2 if pairs else 1
-    ratios = {"height_ratios": (n, max(lines, 1))} if narrow(fig) and pairs else {}
-    left, *rest = np.atleast_1d(
-        fig.subplots(*((across, 1) if narrow(fig) else (1, across)), **ratios)
-    )
+    tall = matrix if narrow(fig) else two_lines
+    left, *rest = _comparison_panels(fig, n, lines if pairs else 0, tall)
     _systems_panel(left, found, some, matrix)
-    if rest:
-        _pairs_matrix(rest[0], found) if matrix else _pairs_panel(rest[0], pairs, some)
+    if rest and matrix:
+        _pairs_matrix(rest[0], found)
+    elif rest:
+        _pairs_panel(rest[0], pairs, some)
     return fig
 
 # %% ../../nbs/8_show/01_figures.ipynb #491cff39
-def _series(names: Iterable[str]) -> list[tuple]:  # of each run: name, colour, marker, line
-    "A look for each run; the looks come again if there are more runs."
+def _series(names: Iterable[str]) -> list[tuple]:
+    "A look for each run: name, colour, marker, line; the looks come again if there are more runs."
     return [(name, *SERIES[n % len(SERIES)]) for n, name in enumerate(names)]
 
 
 def _name_at_right(
-    ax: Axes, ends: Sequence[tuple[float, str, str, str]], apart: float = 0.075
-) -> None:  # value, name, colour, marker
+    ax: Axes,
+    ends: Sequence[tuple[float, str, str, str]],  # value, name, colour, marker
+    apart: float = 0.075,
+) -> None:
     "Names at the right of an axis from 0 to 1, each as near as it can stand to where its line ends."
-    places = []
-    for value, *_ in (ordered := sorted(ends)):
+    places, ordered = [], sorted(ends)
+    for value, *_ in ordered:
         places.append(max(value, places[-1] + apart) if places else value)
-    over = max([0.0, *(places[-1:] and [places[-1] - 1])])
-    for y, (value, name, colour, marker) in zip(places, ordered):
-        ax.plot(
-            [1.035],
-            [y - over],
-            marker,
-            color=colour,
-            transform=ax.transAxes,
-            clip_on=False,
-            markersize=5,
-        )
+    over = max(0.0, places[-1] - 1) if places else 0.0
+    look = {"transform": ax.transAxes, "clip_on": False}
+    for y, (_, name, colour, marker) in zip(places, ordered):
+        ax.plot([1.035], [y - over], marker, color=colour, markersize=5, **look)
         ax.text(1.06, y - over, name, transform=ax.transAxes, va="center", fontsize=8)
 
 # %% ../../nbs/8_show/01_figures.ipynb #8af9e5e7
 @drawn
 def risk_coverage_figure(
-    curves: Mapping[str, RiskCoverage],  # run -> its dial
+    curves: Mapping[str, RiskCoverage],  # by run
     measure: str = "RougeL",
     width: str | float = "text",  # "column", "text", or inches
 ) -> Figure:
     "Risk against coverage, one line a run, with the interval of the risk; the mark at its right end is where the system stood."
-    told = {n: c for n, c in curves.items() if len(c.points) > 1}
+    curves = {n: c for n, c in curves.items() if len(c.points) > 1}
     alone = "No run has two answers of different confidence: refusing more would have left nothing to compare."
-    if not told:
+    if not curves:
         return nothing_figure(alone, width)
     fig, ends = blank(width, 3.2), []
     if narrow(fig):
-        fig.set_figheight(2.6 + 0.18 * len(told))
+        fig.set_figheight(2.6 + 0.18 * len(curves))
     ax = fig.subplots()
-    for name, colour, marker, line in _series(told):
-        x, y, low, high = np.array(
-            [(p.coverage, p.risk, p.low, p.high) for p in told[name].points], float
-        ).T  # no interval: NaN, not drawn
-        ax.plot(
-            x,
-            y,
-            linestyle=line,
-            color=colour,
-            linewidth=1.5,
-            label=f"{name}, by {told[name].confidence}",
-        )
+    for name, colour, marker, line in _series(curves):
+        curve = curves[name]
+        points = [(p.coverage, p.risk, p.low, p.high) for p in curve.points]
+        x, y, low, high = np.array(points, float).T  # no interval: NaN, not drawn
+        label = f"{name}, by {curve.confidence}"
+        ax.plot(x, y, linestyle=line, color=colour, linewidth=1.5, label=label)
         ax.plot(x[-1:], y[-1:], marker, color=colour, markersize=7, markeredgecolor="white")
         ax.fill_between(x, low, high, color=colour, alpha=0.13, linewidth=0)
-        ends.append((y[-1] / 1.02, f"{name},\nby {told[name].confidence}", colour, marker))
+        ends.append((y[-1] / 1.02, f"{name},\nby {curve.confidence}", colour, marker))
     note = "" if narrow(fig) else ",\n1 where nothing can be answered"
-    ax.set(
-        xlim=(0, 1.02),
-        ylim=(0, 1.02),
-        xlabel="coverage: share of turns answered",
-        ylabel=f"risk: 1 – {_words(measure)}{note}",
-    )
+    ax.set(xlim=(0, 1.02), xlabel="coverage: share of turns answered")
+    ax.set(ylim=(0, 1.02), ylabel=f"risk: 1 – {_words(measure)}{note}")
     ax.grid(color=GRID, linewidth=0.7)
-    _legend_below(fig, [ax], 2) if narrow(fig) else _name_at_right(ax, ends, 0.14)
+    if narrow(fig):
+        _legend_below(fig, [ax], 2)
+    else:
+        _name_at_right(ax, ends, 0.14)
     return fig
 
 # %% ../../nbs/8_show/01_figures.ipynb #2017438a
-_FATES = dict(
-    zip(
-        ("answered", "lost", "wrong", "refused"),
-        (SERIES_COLOURS[2], SERIES_COLOURS[4], SERIES_COLOURS[1], QUIET),
-    )
-)
+_FATES = {  # a count of GatePoint -> its colour
+    "answered": SERIES_COLOURS[2],
+    "lost": SERIES_COLOURS[4],
+    "wrong": SERIES_COLOURS[1],
+    "refused": QUIET,
+}
 
 
 @drawn
@@ -836,53 +730,35 @@ def gate_figure(
 ) -> Figure:
     "Left: risk against coverage. Right: what becomes of the turns as the threshold rises."
     if len(curve.points) < 3:
-        return nothing_figure(
-            "The gate gave every turn the same score: no threshold changes anything.", width
-        )
+        flat = "The gate gave every turn the same score: no threshold changes anything."
+        return nothing_figure(flat, width)
     fig = blank(width)
     fig.set_figheight(5.4 if narrow(fig) else 3.1)
     left, right = _panels(fig, 2).flat
     known = [p for p in curve.points if p.risk is not None]
-    left.plot(
-        [p.coverage for p in known],
-        [p.risk for p in known],
-        drawstyle="steps-post",
-        color=QUIET,
-        label="all thresholds",
-    )
-    marks = [
-        ("as run", curve.here, SERIES[0]),
-        (f"risk at most {risk}", None if risk is None else operating_point(curve, risk), SERIES[1]),
-    ]
-    for name, p, (colour, marker, _) in marks:
+    x, y = [p.coverage for p in known], [p.risk for p in known]
+    left.plot(x, y, drawstyle="steps-post", color=QUIET, label="all thresholds")
+    marks = {"as run": curve.here}
+    if risk is not None:
+        marks[f"risk at most {risk}"] = operating_point(curve, risk)
+    for (name, p), (colour, marker, _) in zip(marks.items(), SERIES):
         if p and p.risk is not None:
-            left.plot(
-                [p.coverage], [p.risk], marker, color=colour, label=f"{name}: {p.threshold:.2f}"
-            )
-    left.set(
-        xlabel="coverage: share of turns answered",
-        xlim=(0, 1),
-        ylim=(0, None),
-        title=f"gate by {curve.way}",
-    )
+            label = f"{name}: {p.threshold:.2f}"
+            left.plot([p.coverage], [p.risk], marker, color=colour, label=label)
+    left.set(xlabel="coverage: share of turns answered", xlim=(0, 1), ylim=(0, None))
+    left.set(title=f"gate by {curve.way}")
     left.set_ylabel("risk" if curve.loss == "label" else "risk: 1 - score")
-    x = [p.threshold for p in curve.points]
+    thresholds = [p.threshold for p in curve.points]
     for (fate, colour), (_, _, line) in zip(_FATES.items(), SERIES):
-        right.plot(
-            x,
-            [getattr(p, fate) for p in curve.points],
-            linestyle=line,
-            color=colour,
-            label=fate,
-            drawstyle="steps-pre",
-        )
+        turns, look = [getattr(p, fate) for p in curve.points], {"linestyle": line, "color": colour}
+        right.plot(thresholds, turns, label=fate, drawstyle="steps-pre", **look)
     right.axvline(curve.used, color=QUIET, linestyle=":")
     right.set(xlabel="threshold", ylabel="turns")
     _legend_below(fig, (left, right), 4)
     return fig
 
 # %% ../../nbs/8_show/01_figures.ipynb #7d336385
-_BESIDE = [
+_BESIDE = [  # offset in points, how the name stands to it
     (7, 0, "left", "center"),
     (-7, 0, "right", "center"),
     (5, 5, "left", "bottom"),
@@ -896,36 +772,51 @@ _BESIDE = [
 ]
 
 
+def _name_beside(ax: Axes, at: tuple[float, float], name: str, how: tuple) -> Annotation:
+    dx, dy, ha, va = how
+    look = {"ha": ha, "va": va, "fontsize": 8, "in_layout": False}
+    return ax.annotate(name, at, (dx, dy), textcoords="offset points", **look)
+
+
 def _place_names(ax: Axes, points: Sequence[tuple[float, float, str]]) -> None:  # x, y, name
     "Names beside their marks, where they hit no mark, no line and no other name, and stay inside."
     ax.figure.draw_without_rendering()
     ends = [(ax.transData.transform(l.get_xydata()), l.get_markersize() / 2 + 1) for l in ax.lines]
-    taken, canvas = [Bbox([p.min(0) - r, p.max(0) + r]) for p, r in ends], ax.figure.canvas
+    taken = [Bbox([p.min(0) - r, p.max(0) + r]) for p, r in ends]
+    renderer = ax.figure.canvas.get_renderer()
+
+    def is_free(box: Bbox) -> bool:
+        inside = ax.bbox.x0 < box.x0 and box.x1 < ax.bbox.x1
+        return inside and not any(box.overlaps(b) for b in taken)
+
     for x, y, name in points:
-        for dx, dy, ha, va in [*_BESIDE, _BESIDE[2]]:  # the last: where nothing is free
-            text = ax.annotate(
-                name,
-                (x, y),
-                (dx, dy),
-                textcoords="offset points",
-                ha=ha,
-                va=va,
-                fontsize=8,
-                in_layout=False,
-            )
-            box = text.get_window_extent(canvas.get_renderer())
-            if (
-                ax.bbox.x0 < box.x0
-                and box.x1 < ax.bbox.x1
-                and not any(box.overlaps(b) for b in taken)
-            ):
+        for how in _BESIDE:
+            text = _name_beside(ax, (x, y), name, how)
+            if is_free(text.get_window_extent(renderer)):
                 break
             text.remove()
         else:
-            ax.add_artist(text)
-        taken.append(box)
+            text = _name_beside(ax, (x, y), name, _BESIDE[2])
+        taken.append(text.get_window_extent(renderer))
 
 # %% ../../nbs/8_show/01_figures.ipynb #1ecfb39a
+def _cross(ax: Axes, p: CostPoint, colour: str, marker: str, width: float, **look) -> None:
+    "A run in a plane of cost and score: a mark, and a line for each interval, so wide."
+    cost, score = p.cost, p.score
+    bars = {"color": colour, "linewidth": width, "markersize": 2}
+    if cost.low is not None:
+        ax.plot([cost.low, cost.high], [score.value] * 2, **bars)
+    if score.low is not None:
+        ax.plot([cost.value] * 2, [score.low, score.high], **bars)
+    ax.plot([cost.value], [score.value], marker, color=colour, markersize=8, **look)
+
+
+def _with_both(points: Mapping[str, CostPoint]) -> dict[str, CostPoint]:
+    "Those of which cost and score are known."
+    both = {n: None not in (p.cost.value, p.score.value) for n, p in points.items()}
+    return {n: p for n, p in points.items() if both[n]}
+
+
 @drawn
 def cost_figure(
     points: Mapping[str, CostPoint],
@@ -934,29 +825,18 @@ def cost_figure(
     width: str | float = "text",  # "column", "text", or inches
 ) -> Figure:
     "Cost against quality, a cross a run. Up and to the left is better."
-    known = {
-        n: p for n, p in points.items() if p.cost.value is not None and p.score.value is not None
-    }
-    alone = [
-        f"One run: {p.cost.value:,.0f} {by} a turn, mean {_words(measure)} {p.score.value:.2f}."
-        for p in known.values()
-    ]
+    known = _with_both(points)
     if len(known) < 2:
+        alone = [
+            f"One run: {p.cost.value:,.0f} {by} a turn, mean {_words(measure)} {p.score.value:.2f}."
+            for p in known.values()
+        ]
         return nothing_figure(" ".join([*alone, "Cost against quality needs two runs."]), width)
     fig = blank(width, 3.1)
     ax = fig.subplots()
     for name, colour, marker, _ in _series(known):
-        cost, score = known[name].cost, known[name].score
-        if cost.low is not None:
-            ax.plot(
-                [cost.low, cost.high], [score.value] * 2, color=colour, linewidth=1.4, markersize=2
-            )
-        if score.low is not None:
-            ax.plot(
-                [cost.value] * 2, [score.low, score.high], color=colour, linewidth=1.4, markersize=2
-            )
-        look = {"color": colour, "markersize": 8, "markeredgecolor": "white", "clip_on": False}
-        ax.plot([cost.value], [score.value], marker, label=f"{name}  ({cost.n})", **look)
+        look = {"label": f"{name}  ({known[name].cost.n})", "markeredgecolor": "white"}
+        _cross(ax, known[name], colour, marker, 1.4, clip_on=False, **look)
     ax.set(xlabel=f"{by} a turn (in brackets: turns)", ylabel=f"mean {_words(measure)}")
     ax.margins(0.12, 0.2)
     ax.set_xlim(0, None)
@@ -965,63 +845,34 @@ def cost_figure(
     return fig
 
 # %% ../../nbs/8_show/01_figures.ipynb #bd4f2c90
-_EFFECTS = {
+_EFFECTS = {  # a count of Mechanism -> its colour
     "rescued": "#47A682",
     "nothing": "#c4c4c4",
     "harmed": "#B85000",
     "unknown": "#f1efe6",
-}  # a count of Mechanism -> its colour
+}
 _EFFECT_NAMES = {"nothing": "did nothing", "unknown": "not known"}
 
 
-def _effects_panel(ax: Axes, mechanisms: Sequence[Mechanism]) -> None:
-    "What came of the turns in which each mechanism stepped in."
-    offset, y = np.zeros(len(mechanisms)), range(len(mechanisms))
-    for effect, colour in _EFFECTS.items():
-        counts = np.array([getattr(m, effect) for m in mechanisms], float)
-        edge = QUIET if effect == "unknown" else "white"
-        high = 0.5 if narrow(ax.figure) else 0.72
-        ax.barh(
-            y,
-            counts,
-            left=offset,
-            color=colour,
-            label=_EFFECT_NAMES.get(effect, effect),
-            edgecolor=edge,
-            linewidth=0.8,
-            height=high,
-        )
-        for at, n, before in zip(y, counts, offset):
-            if n:
-                ax.text(
-                    before + n / 2,
-                    at,
-                    f"{n:g}",
-                    ha="center",
-                    va="center",
-                    color=_ink(colour),
-                    fontsize=8,
-                )
-        offset = offset + counts
-    ax.set(
-        xlabel="turns in which\nit stepped in"
-        if narrow(ax.figure)
-        else "turns in which it stepped in",
-        xlim=(0, max([*offset, 1]) * 1.02),
-    )
+def _effects_panel(ax: Axes, mechanisms: Sequence[Mechanism], high: float) -> None:
+    "The turns in which each mechanism stepped in, by its effect; `high`: of a bar."
+    rows = [{effect: getattr(m, effect) for effect in _EFFECTS} for m in mechanisms]
+    look = {"edgecolor": QUIET, "linewidth": 0.4, "height": high}
+    _bars(ax, rows, _EFFECTS, np.ones(len(rows)), 0, _EFFECT_NAMES, **look)
+    between = "\n" if narrow(ax.figure) else " "
+    longest = max([*(sum(r.values()) for r in rows), 1])
+    ax.set(xlabel=f"turns in which{between}it stepped in", xlim=(0, longest * 1.02))
     ax.xaxis.get_major_locator().set_params(integer=True)
 
 # %% ../../nbs/8_show/01_figures.ipynb #4b90e098
-def _shares_panel(ax: Axes, mechanisms: Sequence[Mechanism]) -> None:
+def _shares_panel(ax: Axes, mechanisms: Sequence[Mechanism], high: float) -> None:
     "The share of the run's tokens that each mechanism cost."
-    shares = [100 * (m.share or 0) for m in mechanisms]
-    ax.barh(range(len(mechanisms)), shares, color=BAR, height=0.5 if narrow(ax.figure) else 0.72)
+    shares, small = [100 * (m.share or 0) for m in mechanisms], narrow(ax.figure)
+    ax.barh(range(len(mechanisms)), shares, color=BAR, height=high)
     for y, s in enumerate(shares):
         ax.text(s, y, f" {s:.0f} %", va="center", fontsize=8)
-    ax.set(
-        xlabel="% of all\ntokens" if narrow(ax.figure) else "% of all tokens",
-        xlim=(0, max([*shares, 1]) * (2 if narrow(ax.figure) else 1.4)),
-    )
+    ax.set(xlabel="% of all\ntokens" if small else "% of all tokens")
+    ax.set(xlim=(0, max([*shares, 1]) * (2 if small else 1.4)))
     ax.tick_params(axis="y", length=0)
 
 # %% ../../nbs/8_show/01_figures.ipynb #2e349ca5
@@ -1030,28 +881,114 @@ def audit_figure(
     found: Mapping[str, Sequence[Mechanism]],  # run -> its audit
     width: str | float = "text",  # "column", "text", or inches
 ) -> Figure:
-    "Left: the turns in which a mechanism stepped in, by what came of it. Right: the share of the run's tokens that it cost."
-    rows = [
-        (name, m)
-        for name, mechanisms in found.items()
-        for m in mechanisms
-        if m.triggered or m.spent.tokens
-    ]
+    "Left: the turns in which a mechanism stepped in, by its effect. Right: the share of the run's tokens that it cost."
+    every = [(name, m) for name, mechanisms in found.items() for m in mechanisms]
+    rows = [(name, m) for name, m in every if m.triggered or m.spent.tokens]
     if not rows:
-        return nothing_figure(
-            "No self-correction stepped in: the systems have none, or it never had cause.", width
-        )
+        none = "No self-correction stepped in: the systems have none, or it never had cause."
+        return nothing_figure(none, width)
     fig = blank(width)
     fig.set_figheight(1.1 + (0.45 if narrow(fig) else 0.34) * len(rows))
     left, right = fig.subplots(1, 2, sharey=True, width_ratios=(3, 1))
-    _effects_panel(left, [m for _, m in rows])
-    _shares_panel(right, [m for _, m in rows])
-
-    def whose(name):
-        return f"{name}: " if len(found) > 1 else ""
-
-    _name_rows(
-        left, [f"{whose(name)}{m.name}  ({m.triggered} of {m.turns})" for name, m in rows], 0.28
-    )
+    for draw, ax in ((_effects_panel, left), (_shares_panel, right)):
+        draw(ax, [m for _, m in rows], 0.5 if narrow(fig) else 0.72)
+    names = [(f"{name}: " if len(found) > 1 else "") + m.name for name, m in rows]
+    counts = [f"  ({m.triggered} of {m.turns})" for _, m in rows]
+    _name_rows(left, [name + count for name, count in zip(names, counts)], 0.28)
     _legend_below(fig, [left])
+    return fig
+
+# %% ../../nbs/8_show/01_figures.ipynb #d75f5685
+def _share_bars(counts: Mapping[str, Mapping[str, int]], totals: Sequence[int], colours, names):
+    "A bar a system: its counts as shares of its total. Returns the figure and its axes."
+    fig = blank(7.6, 1.4 + 0.36 * max(len(counts), 1))
+    ax, rows, scale = fig.subplots(), list(counts.values()), np.maximum(totals, 1)
+    look = {"dark": "#000000", "edgecolor": "white", "height": 0.7}
+    _bars(ax, rows, colours, scale, 0.04, names, **look)
+    ax.set(ylim=(max(len(rows), 1) - 0.5, -0.5), xlim=(0, 1))
+    ax.tick_params(axis="y", length=0)
+    ax.set_yticks(range(len(rows)), [f"{s}  ({n})" for s, n in zip(counts, totals)])
+    _legend_below(fig, [ax], 6)
+    return fig, ax
+
+
+@drawn
+def blame_figure(
+    counts: Mapping[str, Mapping[str, int]],  # system -> stage -> failed turns; "": none is named
+    judged: Mapping[str, int],  # system -> judged turns
+) -> Figure:
+    "Which stage failed first, as shares of the judged turns."
+    totals, names = [judged[s] for s in counts], {"": "none can be named"}
+    fig, ax = _share_bars(counts, totals, STAGE_COLOURS, names)
+    ax.set(xlabel="share of the judged turns")
+    return fig
+
+# %% ../../nbs/8_show/01_figures.ipynb #13cc7f37
+@drawn
+def repair_figure(repaired: Mapping[str, Mapping[str, int]]) -> Figure:
+    'System -> rung -> failed turns for which it is the lowest that repairs them ("": none), as shares of the failed turns.'
+    rungs = {r for some in repaired.values() for r in some if r}
+    rungs = [*(r for r in RUNG_NAMES if r in rungs), *sorted(rungs - set(RUNG_NAMES))]
+    colours = {**dict(zip(rungs, (*SERIES_COLOURS, *STAGE_COLOURS.values()))), "": "#e4e4e4"}
+    totals = [sum(some.values()) for some in repaired.values()]
+    fig, ax = _share_bars(repaired, totals, colours, {"": "none"})
+    ax.set(xlabel="share of the failed turns")
+    return fig
+
+# %% ../../nbs/8_show/01_figures.ipynb #4f6b4698
+def _gains(ax: Axes, rows: Sequence[tuple[str, str, Interval]], systems: Sequence[str]) -> None:
+    "Rows of name, system, gain: one line of the axis for each name, the systems side by side in it."
+    names = list(dict.fromkeys(n for n, *_ in rows))
+    for k, (system, colour, marker, _) in enumerate(_series(systems)):
+        shift = 0.7 * ((k + 1) / (len(systems) + 1) - 0.5)
+        for name, whose, gain in rows:
+            if whose != system or gain.value is None:
+                continue
+            y = names.index(name) + shift
+            if gain.low is not None:
+                ax.plot([gain.low, gain.high], [y, y], color=colour, linewidth=1.6)
+            ax.plot([gain.value], [y], marker, color=colour, markersize=5, label=system)
+    ax.axvline(0, color=QUIET, linewidth=0.9)
+    ax.set_yticks(range(len(names)), names)
+    ax.set_ylim(max(len(names), 1) - 0.5, -0.5)
+    ax.grid(axis="x", color=GRID, linewidth=0.7)
+
+
+@drawn
+def gain_figure(
+    gains: Mapping[str, Mapping[str, Interval]],  # system -> mechanism or rung -> gain
+    what: str = "gain in the share of right turns, paired",
+) -> Figure:
+    "What each mechanism contributed, or each perfect stage would gain."
+    rows = [(n, s, i) for s, some in gains.items() for n, i in some.items()]
+    fig = blank(7.6, 1.3 + 0.12 * max(len(rows), 4) + 0.16 * len({n for n, *_ in rows}))
+    ax = fig.subplots()
+    _gains(ax, rows, list(gains))
+    ax.set(xlabel=what)
+    _legend_below(fig, [ax], 6)
+    return fig
+
+# %% ../../nbs/8_show/01_figures.ipynb #9e300386
+@drawn
+def frontier_figure(
+    points: Mapping[str, CostPoint],
+    dominated: Mapping[str, Sequence[str]],  # system -> those that dominate it
+    measure: str,  # of the quality
+    by: str = "tokens",
+) -> Figure:
+    "Quality against cost, with the frontier."
+    fig, known = blank(6.4, 3.4), _with_both(points)
+    ax = fig.subplots()
+    front = [(p.cost.value, p.score.value) for n, p in known.items() if not dominated.get(n)]
+    x, y = zip(*sorted(front)) if front else ((), ())
+    ax.step(x, y, where="post", color=QUIET, linestyle="--", linewidth=1.0)
+    for name, colour, marker, _ in _series(points):
+        if name in known:
+            face = "white" if dominated.get(name) else colour
+            _cross(ax, known[name], colour, marker, 1.2, markerfacecolor=face, label=name)
+    ax.set(xlabel=f"{by} a turn", ylabel=measure)
+    ax.set_xlim(0, None)
+    ax.set_ylim(0, 1.08 * ax.get_ylim()[1])
+    ax.grid(color=GRID, linewidth=0.7)
+    _legend_below(fig, [ax], 6)
     return fig

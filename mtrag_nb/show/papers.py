@@ -53,7 +53,7 @@ from mtrag_nb.show.figures import (
     save_figure,
     score_figure,
 )
-from .report import PAGE_STYLE, figure_html, share_text
+from .report import figure_html, share_text
 from ..systems.agents import AGENTS, tokens_used
 from ..systems.ncl import MAX_NEW_TOKENS, NCL
 from ..systems.nexus import NEXUS
@@ -1467,9 +1467,7 @@ def paper_html(
         "<p>Published figures and recorded ones stand in blocks of their own: another model, another corpus, other tasks. "
         "Only the shape compares.</p>"
     )
-    return document(
-        title, f"{PAGE_STYLE}{page(f'<h1>{esc(title)}</h1>{told}{head}{blocks}{drawn}')}"
-    )
+    return document(title, page(f"<h1>{esc(title)}</h1>{told}{head}{blocks}{drawn}"))
 
 
 def write_paper(

@@ -11,33 +11,25 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from importlib.metadata import entry_points
+from itertools import permutations
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
 
-import numpy as np
 from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from ..core.files import write_whole
-from ..core.html import SERIES_COLOURS, document, esc, render, show
-from ..core.record import LEFT_OUT, Run, Trajectory, breakdown
+from ..core.html import document, esc, render, show
+from ..core.record import LEFT_OUT, Node, Run, Trajectory, breakdown
 from ..core.types import TO_ANSWER, TO_REFUSE, DataError, SettingsError, dotted
 from ..data.mtrag import read_benchmark, sample_dir
-from mtrag_nb.evaluate.blame import (
-    COSTS,
-    STAGES,
-    Blame,
-    BlameReport,
-    CostPoint,
-    costs,
-    risk_coverage,
-)
+from ..evaluate.blame import COSTS, STAGES, Blame, BlameReport, costs, risk_coverage
 from ..evaluate.judge import judge_report, run_items
 from mtrag_nb.evaluate.pairs import (
-    RUNG_NAMES,
     WAYS,
     Forked,
     Standing,
@@ -66,13 +58,15 @@ from mtrag_nb.evaluate.statistics import (
     mean_interval,
 )
 from mtrag_nb.show.figures import (
-    GRID,
     INK,
     QUIET,
-    SERIES,
+    STAGE_COLOURS,
     blank,
     comparison_figure,
     drawn,
+    frontier_figure,
+    gain_figure,
+    ink_on,
     risk_coverage_figure,
     score_figure,
     svg_uri,
@@ -80,204 +74,8 @@ from mtrag_nb.show.figures import (
 from .turn import SIGNS, ending, first_to_fail, outcome_words, turn_html
 
 # %% auto #0
-__all__ = ['PAGE_STYLE', 'blame_figure', 'gain_figure', 'repair_figure', 'frontier_figure', 'Board', 'share_text', 'figure_html',
-           'grid_figure', 'finding', 'rungs_html', 'turns_beside', 'views_in', 'board_of', 'report']
-
-# %% ../../nbs/8_show/02_report.ipynb #c31e0cca
-_STAGE_COLOURS = {  # in every figure and on every page; none is green, which stands for a correct turn. "": no stage can be named
-    "index": "#404040",
-    "rewrite": "#882255",
-    "retrieve": "#0072B2",
-    "rerank": "#56B4E9",
-    "grade": "#E69F00",
-    "gate": "#CC79A7",
-    "generate": "#D55E00",
-    "check": "#7A5195",
-    "other": "#777777",
-    "a fault": "#000000",
-    "": "#999999",
-}
-
-
-def _ink_on(colour: str) -> str:  # "#rrggbb"
-    "Black or white, whichever is read better on a colour (WCAG 2.1, contrast ratio)."
-    linear = [
-        c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4
-        for c in (int(colour[n : n + 2], 16) / 255 for n in (1, 3, 5))
-    ]
-    light = sum(w * c for w, c in zip((0.2126, 0.7152, 0.0722), linear))
-    return "#000000" if (light + 0.05) / 0.05 >= 1.05 / (light + 0.05) else "#ffffff"
-
-
-def _stacked(
-    ax: Axes,
-    rows: Sequence[Mapping[str, int]],
-    totals: Sequence[int],
-    colours: Mapping[str, str],
-    names: Mapping[str, str],
-) -> None:
-    left = np.zeros(len(rows))
-    for key, colour in colours.items():
-        counts = np.array([r.get(key, 0) for r in rows], float)
-        if not counts.any():
-            continue
-        shares = counts / np.maximum(totals, 1)
-        ax.barh(
-            range(len(rows)),
-            shares,
-            left=left,
-            color=colour,
-            label=names.get(key, key),
-            edgecolor="white",
-            height=0.7,
-        )
-        for y, n in enumerate(counts):
-            if shares[y] >= 0.04:
-                ax.text(
-                    left[y] + shares[y] / 2,
-                    y,
-                    f"{n:g}",
-                    ha="center",
-                    va="center",
-                    fontsize=8,
-                    color=_ink_on(colour),
-                )
-        left += shares
-    ax.set(ylim=(max(len(rows), 1) - 0.5, -0.5), xlim=(0, 1))
-    ax.tick_params(axis="y", length=0)
-
-
-@drawn
-def blame_figure(
-    counts: Mapping[
-        str, Mapping[str, int]
-    ],  # system -> stage -> failed turns; "": none can be named
-    judged: Mapping[str, int],  # system -> judged turns
-) -> Figure:
-    "Which stage failed first, as shares of the judged turns."
-    fig = blank(7.6, 1.4 + 0.36 * max(len(counts), 1))
-    ax = fig.subplots()
-    _stacked(
-        ax,
-        list(counts.values()),
-        [judged[s] for s in counts],
-        _STAGE_COLOURS,
-        {"": "none can be named"},
-    )
-    ax.set(xlabel="share of the judged turns")
-    ax.set_yticks(range(len(counts)), [f"{s}  ({judged[s]})" for s in counts])
-    fig.legend(*ax.get_legend_handles_labels(), loc="outside lower left", ncols=6, handlelength=1.2)
-    return fig
-
-# %% ../../nbs/8_show/02_report.ipynb #c6044497
-def _gains(ax: Axes, rows: Sequence[tuple[str, str, Interval]], systems: Sequence[str]) -> None:
-    "Rows of name, system, gain: one line of the axis for each name, the systems side by side in it."
-    names = list(dict.fromkeys(n for n, *_ in rows))
-    for k, system in enumerate(systems):
-        colour, marker, _ = SERIES[k % len(SERIES)]
-        for name, whose, gain in rows:
-            if whose != system or gain.value is None:
-                continue
-            y = names.index(name) + 0.7 * ((k + 1) / (len(systems) + 1) - 0.5)
-            if gain.low is not None:
-                ax.plot([gain.low, gain.high], [y, y], color=colour, linewidth=1.6)
-            ax.plot([gain.value], [y], marker, color=colour, markersize=5, label=system)
-    ax.axvline(0, color=QUIET, linewidth=0.9)
-    ax.set_yticks(range(len(names)), names)
-    ax.set_ylim(max(len(names), 1) - 0.5, -0.5)
-    ax.grid(axis="x", color=GRID, linewidth=0.7)
-
-
-def _systems_legend(fig: Figure, ax: Axes) -> None:
-    found = dict(zip(*reversed(ax.get_legend_handles_labels())))
-    if found:
-        fig.legend(found.values(), found, loc="outside lower left", ncols=6, handlelength=1.2)
-
-
-@drawn
-def gain_figure(
-    gains: Mapping[
-        str, Mapping[str, Interval]
-    ],  # system -> mechanism or rung -> gain in the share of right turns
-    what: str = "gain in the share of right turns, paired",
-) -> Figure:
-    "What each mechanism was worth, or each perfect stage would gain."
-    rows = [(n, s, i) for s, some in gains.items() for n, i in some.items()]
-    fig = blank(7.6, 1.3 + 0.12 * max(len(rows), 4) + 0.16 * len({n for n, *_ in rows}))
-    ax = fig.subplots()
-    _gains(ax, rows, list(gains))
-    ax.set(xlabel=what)
-    _systems_legend(fig, ax)
-    return fig
-
-# %% ../../nbs/8_show/02_report.ipynb #355ec744
-@drawn
-def repair_figure(
-    repaired: Mapping[
-        str, Mapping[str, int]
-    ],  # system -> rung -> failed turns for which it is the lowest; "": none
-) -> Figure:
-    "Which rung of the ladder repairs the failed turns, as shares of them."
-    there = {r for some in repaired.values() for r in some if r}
-    rungs = [*(r for r in RUNG_NAMES if r in there), *sorted(there - set(RUNG_NAMES))]
-    colours = {**dict(zip(rungs, (*SERIES_COLOURS, *_STAGE_COLOURS.values()))), "": "#e4e4e4"}
-    fig = blank(7.6, 1.4 + 0.36 * max(len(repaired), 1))
-    ax, totals = fig.subplots(), [sum(some.values()) for some in repaired.values()]
-    _stacked(ax, list(repaired.values()), totals, colours, {"": "none"})
-    ax.set(xlabel="share of the failed turns")
-    ax.set_yticks(range(len(repaired)), [f"{s}  ({n})" for s, n in zip(repaired, totals)])
-    if repaired:
-        fig.legend(
-            *ax.get_legend_handles_labels(), loc="outside lower left", ncols=4, handlelength=1.2
-        )
-    return fig
-
-# %% ../../nbs/8_show/02_report.ipynb #66b27448
-@drawn
-def frontier_figure(
-    points: Mapping[str, CostPoint],
-    dominated: Mapping[str, Sequence[str]],  # system -> those that dominate it
-    measure: str,  # of the quality
-    by: str = "tokens",
-) -> Figure:
-    "Quality against cost, with the frontier."
-    fig = blank(6.4, 3.4)
-    ax = fig.subplots()
-    front = sorted(
-        (p.cost.value, p.score.value)
-        for n, p in points.items()
-        if not dominated.get(n) and p.cost.value is not None
-    )
-    ax.step(
-        *(zip(*front) if front else ((), ())),
-        where="post",
-        color=QUIET,
-        linestyle="--",
-        linewidth=1.0,
-    )
-    for (name, p), (colour, marker, _) in zip(points.items(), SERIES * 3):
-        if p.cost.value is None or p.score.value is None:
-            continue
-        if p.cost.low is not None:
-            ax.plot([p.cost.low, p.cost.high], [p.score.value] * 2, color=colour, linewidth=1.2)
-        if p.score.low is not None:
-            ax.plot([p.cost.value] * 2, [p.score.low, p.score.high], color=colour, linewidth=1.2)
-        face = "white" if dominated.get(name) else colour
-        ax.plot(
-            [p.cost.value],
-            [p.score.value],
-            marker,
-            color=colour,
-            markerfacecolor=face,
-            markersize=8,
-            label=name,
-        )
-    ax.set(xlabel=f"{by} a turn", ylabel=measure)
-    ax.set_xlim(0, None)
-    ax.set_ylim(0, 1.08 * ax.get_ylim()[1])
-    ax.grid(color=GRID, linewidth=0.7)
-    _systems_legend(fig, ax)
-    return fig
+__all__ = ['VIEWS', 'SECTIONS', 'Board', 'share_text', 'figure_html', 'grid_figure', 'finding', 'rungs_html', 'turns_beside',
+           'views_in', 'Section', 'sections', 'board_of', 'report']
 
 # %% ../../nbs/8_show/02_report.ipynb #31ba3fa9
 def _made(macro: str, *values: object, **more: object) -> Markup:
@@ -292,7 +90,7 @@ def _is_number(html: str) -> bool:
 
 def _table(
     head: Sequence[object],
-    rows: Sequence[Sequence[object]],  # the first cell of each heads its row
+    rows: Iterable[Sequence[object]],  # the first cell of each heads its row
     caption: str = "",  # above the table
     above: Sequence[tuple[str, int]] = (),  # column groups: name, columns
 ) -> Markup:
@@ -339,9 +137,7 @@ class Board:
 
     standings: tuple[Standing, ...]
     beside: str = ""  # the folder with the turns, as the page names it; "": they are on the page
-    forks: Mapping[int, Forked] = field(
-        default_factory=dict
-    )  # number of a run, from 0 -> its forks, where there are some
+    forks: Mapping[int, Forked] = field(default_factory=dict)  # number of a run -> its forks
 
     @property
     def runs(self) -> list[Evidence]:
@@ -351,6 +147,11 @@ class Board:
     def own(self) -> tuple[Standing, ...]:
         "Those that are compared: all but runs that an oracle took the gold from, which stand last."
         return tuple(s for s in self.standings if LEFT_OUT not in s.run.system) or self.standings
+
+    @cached_property
+    def conversation_of(self) -> dict[str, str]:
+        "Task id -> conversation, over the runs that are compared."
+        return {t: c for s in self.own for t, c in s.run.talks.items()}
 
     @cached_property
     def talks(self) -> dict[str, list[str]]:
@@ -372,7 +173,7 @@ class Board:
         return [*before, *(_link(s.name, f"r{n}") for n, s in enumerate(self.standings, 1))]
 
     def anchor(self, n: int, task_id: str) -> str:
-        "The name of a turn's place: its run and its task, so that a link tells them to other tools, too."
+        "The name of a turn's place: its run and its task, so that a link identifies them to other tools, too."
         return quote(f"t/{self.standings[n].name}/{task_id}")
 
     def file(self, talk: int) -> str:  # the number of a conversation
@@ -391,18 +192,15 @@ class Board:
     @cached_property
     def wins(self) -> dict[tuple[int, int], frozenset[str]]:
         "Run and run -> the tasks that the first gets right and the second fails."
-        every = [(a, b) for a in range(len(self.own)) for b in range(len(self.own)) if a != b]
-        return {(a, b): frozenset(only_right(self.own[a], self.own[b])) for a, b in every}
+        pairs = permutations(range(len(self.own)), 2)
+        return {(a, b): frozenset(only_right(self.own[a], self.own[b])) for a, b in pairs}
 
     @cached_property
     def marks(self) -> dict[tuple[int, str], frozenset[str]]:
         "Number of the run and task id -> what the turn can be found by."
         differ = frozenset(self.apart)
-        return {
-            (n, i): frozenset(_marks(self, n, i, differ))
-            for n, s in enumerate(self.standings)
-            for i in s.turns
-        }
+        turns = [(n, i) for n, s in enumerate(self.standings) for i in s.turns]
+        return {(n, i): frozenset(_marks(self, n, i, differ)) for n, i in turns}
 
     def marked(self, *marks: str) -> list[tuple[int, str]]:  # number of the run, task id
         "The turns with all these marks."
@@ -422,16 +220,16 @@ def _fork_mark(name: str, what: str) -> str:  # mechanism or oracle, what it did
 def _marks(board: Board, n: int, task_id: str, differ: frozenset[str]) -> Iterator[str]:
     "What a turn of a run can be found by."
     s = board.standings[n]
-    told, t, label = s.turns[task_id], s.run.turns[task_id], s.label(task_id)
-    yield from (f"r{n + 1}", _mark_of(told.blame.came), _mark_of(told.way), f"place{t.turn}")
+    known, t, label = s.turns[task_id], s.run.turns[task_id], s.label(task_id)
+    yield from (f"r{n + 1}", _mark_of(known.blame.came), _mark_of(known.way), f"place{t.turn}")
     yield from ("refused" if t.refused else _mark_of(t.outcome.name), "end_" + _mark_of(t.end))
     yield "domain_" + _mark_of(t.domain)
     conditions = {
         "to_answer": label in TO_ANSWER,
         "to_refuse": label in TO_REFUSE,
-        "at_" + _mark_of(told.blame.stage): told.blame.came == "failed",
-        "judged": told.blame.came != "not judged",
-        "valued": told.value is not None,
+        "at_" + _mark_of(known.blame.stage): known.blame.came == "failed",
+        "judged": known.blame.came != "not judged",
+        "valued": known.value is not None,
         "apart": task_id in differ,
     }
     yield from (mark for mark, holds in conditions.items() if holds)
@@ -479,7 +277,7 @@ def _drawn_if(runs: Sequence[Evidence], draw: Callable[[], Figure], alt: str) ->
     return figure_html(draw(), alt) if any(len(r.conversations) >= LEAST for r in runs) else ""
 
 # %% ../../nbs/8_show/02_report.ipynb #21787d82
-_LETTERS = {
+_LETTERS = {  # stage -> its letter; "": failed, and no stage can be named
     "index": "I",
     "rewrite": "W",
     "retrieve": "R",
@@ -491,59 +289,37 @@ _LETTERS = {
     "other": "O",
     "a fault": "!",
     "": "?",
-}  # stage -> its letter; "": failed, and no stage can be named
+}
 _PALE = {"right": ("✓", "#009E73"), "undecided": ("~", QUIET), "not judged": ("", QUIET)}
 
 
-def _drawn_as(b: Blame) -> tuple[str, str, bool]:  # letter, colour, filled
-    "How a turn is drawn."
-    return (
-        (_LETTERS[b.stage], _STAGE_COLOURS[b.stage], True)
-        if b.came == "failed"
-        else (*_PALE[b.came], False)
-    )
+def _drawn_as(b: Blame) -> tuple[str, str, str]:
+    "How a turn is drawn: letter, colour, and the letter's own colour on it; '' where it is not filled."
+    if b.came != "failed":
+        return (*_PALE[b.came], "")
+    colour = STAGE_COLOURS[b.stage]
+    return _LETTERS[b.stage], colour, ink_on(colour, "#000000")
 
 # %% ../../nbs/8_show/02_report.ipynb #9c543be0
-def _turns_of(
-    reports: Sequence[BlameReport],
-) -> list[list[str]]:  # the tasks of each conversation, in their order
-    "The columns of a grid. Raises SettingsError for reports over other tasks."
+def _turns_of(reports: Sequence[BlameReport]) -> list[list[str]]:
+    "The columns of a grid: the tasks of each conversation, in their order. Raises SettingsError for reports over other tasks."
     first = reports[0]
     if other := next((r for r in reports if set(r.turns) != set(first.turns)), None):
-        raise SettingsError(
-            f"{first.name} and {other.name} ran over other tasks: a grid needs the same"
-        )
+        names = f"{first.name} and {other.name}"
+        raise SettingsError(f"{names} ran over other tasks: a grid needs the same")
     talks: dict[str, list[str]] = {}
-    for i in first.turns:
-        talks.setdefault(first.talks[i], []).append(
-            i
-        )  # a run has its turns in the order in which they were asked
+    for i in first.turns:  # in the order in which they were asked
+        talks.setdefault(first.talks[i], []).append(i)
     return list(talks.values())
 
 
 def _place(ax: Axes, x: float, y: float, b: Blame, ink: str) -> None:
     "One square."
-    letter, colour, filled = _drawn_as(b)
-    ax.add_patch(
-        Rectangle(
-            (x + 0.06, y + 0.06),
-            0.88,
-            0.88,
-            facecolor=colour if filled else "none",
-            edgecolor=colour,
-            linewidth=1,
-        )
-    )
-    ax.text(
-        x + 0.5,
-        y + 0.5,
-        letter,
-        ha="center",
-        va="center",
-        color=_ink_on(colour) if filled else ink,
-        fontsize=8,
-        fontweight="bold" if filled else None,
-    )
+    letter, colour, on = _drawn_as(b)
+    look = {"facecolor": colour if on else "none", "edgecolor": colour, "linewidth": 1}
+    ax.add_patch(Rectangle((x + 0.06, y + 0.06), 0.88, 0.88, **look))
+    font = {"fontsize": 8, "fontweight": "bold" if on else None}
+    ax.text(x + 0.5, y + 0.5, letter, ha="center", va="center", color=on or ink, **font)
 
 # %% ../../nbs/8_show/02_report.ipynb #89da926e
 @drawn
@@ -552,31 +328,22 @@ def grid_figure(
     dark: bool = False,  # for a dark page
 ) -> Figure:
     "Systems and turns, with the stage to blame for each turn that failed. Raises SettingsError for reports over other tasks."
-    talks, ink, ground = _turns_of(reports), *(("#e6edf3", "#0d1117") if dark else (INK, "white"))
+    talks, (ink, ground) = _turns_of(reports), ("#e6edf3", "#0d1117") if dark else (INK, "white")
     starts = [sum(len(t) for t in talks[:n]) + 0.5 * n for n in range(len(talks))]
+    end = starts[-1] + len(talks[-1])
     fig = blank(7.2, 0.62 + 0.33 * len(reports))
     fig.set_facecolor(ground)
-    ax = fig.add_subplot(
-        xlim=(-0.1, starts[-1] + len(talks[-1]) + 3.4),
-        ylim=(len(reports) + 0.05, -0.9),
-        aspect="equal",
-    )
+    ax = fig.add_subplot(xlim=(-0.1, end + 3.4), ylim=(len(reports) + 0.05, -0.9), aspect="equal")
     ax.axis("off")
     for n, (start, tasks) in enumerate(zip(starts, talks), 1):
         ax.text(start, -0.25, f"conversation {n}", color=ink, fontsize=8)
         for y, r in enumerate(reports):
             for x, i in enumerate(tasks):
                 _place(ax, start + x, y, r.turns[i], ink)
+    look = {"va": "center", "color": ink, "fontsize": 8.5}
     for y, r in enumerate(reports):
-        ax.text(-0.25, y + 0.5, r.name, ha="right", va="center", color=ink, fontsize=8.5)
-        ax.text(
-            starts[-1] + len(talks[-1]) + 0.3,
-            y + 0.5,
-            f"{len(r.failed)} of {len(r.judged)} failed",
-            va="center",
-            color=ink,
-            fontsize=8.5,
-        )
+        ax.text(-0.25, y + 0.5, r.name, ha="right", **look)
+        ax.text(end + 0.3, y + 0.5, f"{len(r.failed)} of {len(r.judged)} failed", **look)
     fig.supxlabel(_grid_key(reports), color=ink, fontsize=8.5, x=0.01, ha="left")
     return fig
 
@@ -589,9 +356,9 @@ def _stages_to_blame(reports: Sequence[BlameReport]) -> Counter:
 def _grid_key(reports: Sequence[BlameReport]) -> str:
     "What the letters of a grid stand for, most first."
     counts = _stages_to_blame(reports).most_common()
-    told = [f"{_LETTERS[s]} {s or 'no stage can be named'}" for s, _ in counts]
+    stages = [f"{_LETTERS[s]} {s or 'no stage can be named'}" for s, _ in counts]
     came = {b.came for r in reports for b in r.turns.values()}
-    return "   ".join([*(f"{_PALE[c][0] or 'blank:'} {c}" for c in _PALE if c in came), *told])
+    return "   ".join([*(f"{_PALE[c][0] or 'blank:'} {c}" for c in _PALE if c in came), *stages])
 
 
 def _leading(stages: Mapping[str, int]) -> str:  # stage -> failed turns; "": no stage can be named
@@ -603,19 +370,18 @@ def _leading(stages: Mapping[str, int]) -> str:  # stage -> failed turns; "": no
 
 def finding(reports: Sequence[BlameReport]) -> str:
     "One line: how much failed, which stage most of it went wrong at first, and how many turns no system got right."
-    found, judged = _stages_to_blame(reports), sum(len(r.judged) for r in reports)
-    never = [i for i in reports[0].turns if all(r.turns[i].came == "failed" for r in reports)]
+    stages, judged = _stages_to_blame(reports), sum(len(r.judged) for r in reports)
     if not judged:
         return "No turn is judged."
-    if not found:
+    if not stages:
         return f"None of {judged} turns failed."
-    failed = f"{sum(found.values())} of {judged} turns failed, {_leading(found)}."
+    failed = f"{sum(stages.values())} of {judged} turns failed, {_leading(stages)}."
     if len(reports) == 1:
         return failed
-    asked = len(reports[0].turns)
-    return (
-        f"{failed} {len(never)} of the {asked} questions are failed by all {len(reports)} systems."
-    )
+    asked = reports[0].turns
+    never = sum(all(r.turns[i].came == "failed" for r in reports) for i in asked)
+    of_all = f"{never} of the {len(asked)} questions are failed by all {len(reports)} systems."
+    return f"{failed} {of_all}"
 
 # %% ../../nbs/8_show/02_report.ipynb #42506858
 _BAND, _OPEN = 24, 3  # turns in a band; bands that are open
@@ -637,26 +403,22 @@ def _square(board: Board, n: int, task_id: str) -> tuple[str, ...] | None:
     s = board.own[n]
     if task_id not in s.turns:
         return None
-    letter, colour, filled = _drawn_as(s.turns[task_id].blame)
-    ink = _ink_on(colour) if filled else ""
     words = outcome_words(s.run, task_id)
-    return letter, colour, ink, board.href(n, task_id), s.name, words
+    return (*_drawn_as(s.turns[task_id].blame), board.href(n, task_id), s.name, words)
 
 
 def _band_html(board: Board, numbers: Sequence[int]) -> str:
     "Some conversations, a row a run."
     talks = {n + 1: [*board.talks.values()][n] for n in numbers}
-    rows = [
-        (s.name, [_square(board, n, i) for t in talks.values() for i in t])
-        for n, s in enumerate(board.own)
-    ]
+    tasks = [i for t in talks.values() for i in t]
+    rows = [(s.name, [_square(board, n, i) for i in tasks]) for n, s in enumerate(board.own)]
     sizes = [(c, len(t)) for c, t in talks.items()]
     name = f"conversations {min(talks)} to {max(talks)}"
     return _made("wide", _made("band", sizes, rows), name)
 
 
 def _grid_html(board: Board) -> str:
-    "All conversations; what the letters stand for; and in one line what they come to, if the runs share their tasks."
+    "All conversations, the key of the letters, and a summary in one line if the runs share their tasks."
     reports = [s.report for s in board.own]
     same = all(r.turns.keys() == reports[0].turns.keys() for r in reports)
     made = [_band_html(board, b) for b in _bands([*board.talks.values()])]
@@ -671,11 +433,11 @@ def _ranked(board: Board) -> list[tuple[int, Standing]]:  # number of the run, f
     return sorted(judged, key=lambda x: -common.get(x[1].name, x[1].right().value))
 
 
-def _right_link(n: int, s: Standing) -> str:
+def _right_link(n: int, s: Standing, share: str = "") -> str:
     "How many turns a run got right, of how many."
     mine, count = f"r{n + 1}", sum(s.came(i) == "right" for i in s.judged)
     right = _link(count, mine, "right", title=f"{s.name}: right")
-    return _made("of", right, _link(len(s.judged), mine, "judged"))
+    return _made("of", right, _link(len(s.judged), mine, "judged"), share)
 
 # %% ../../nbs/8_show/02_report.ipynb #778d36d2
 def _pair(found: Comparison, a: str, b: str) -> tuple[PairRow, Interval]:
@@ -683,60 +445,60 @@ def _pair(found: Comparison, a: str, b: str) -> tuple[PairRow, Interval]:
     p = next(p for p in found.pairs if {p.a, p.b} == {a, b})
     sign = 1 if p.a == a else -1
     ends = sorted(sign * x for x in (p.low, p.high)) if p.low is not None else (None, None)
-    return p, Interval(
-        None if p.difference is None else sign * p.difference, *ends, p.n, p.clusters
-    )
+    value = None if p.difference is None else sign * p.difference
+    return p, Interval(value, *ends, p.n, p.clusters)
 
 
 def _how_sure(found: Comparison, best: str, others: Sequence[str]) -> str:
     "What can be said of the best against the others."
-    first, gap = _pair(found, best, others[0])
+    pairs = {o: _pair(found, best, o) for o in others}
+    first, gap = pairs[others[0]]
     if first.low is None and first.clusters < LEAST:
         return f"{first.clusters} conversations are too few to say which is better."
-    sure = [
-        o
-        for o in others
-        if (p := _pair(found, best, o))[0].p_holm is not None
-        and p[0].p_holm < 0.05
-        and p[1].value > 0
-    ]
+
+    def significant(p: PairRow, difference: Interval) -> bool:
+        return p.p_holm is not None and p.p_holm < 0.05 and difference.value > 0
+
+    sure = [o for o in others if significant(*pairs[o])]
     rest = ", ".join(o for o in others if o not in sure)
-    told = f"better than {', '.join(sure)}" if sure else "not significantly better than any other"
+    better = f"better than {', '.join(sure)}" if sure else "not significantly better than any other"
     rest = f", not significantly better than {rest}" if sure and rest else ""
-    return f"{_points(gap)} over {others[0]} (p {first.p_holm:.3f}): {told}{rest} (Holm, over conversations)."
+    p = f"p {first.p_holm:.3f}"
+    return f"{_points(gap)} over {others[0]} ({p}): {better}{rest} (Holm, over conversations)."
 
 # %% ../../nbs/8_show/02_report.ipynb #203c9753
 def _alone(n: int, s: Standing) -> tuple[object, ...]:
     "One run, for the sentence about it."
     mine, named = f"r{n + 1}", {k: v for k, v in s.report.counts("stage").items() if k}
-    most = [
-        _made("join", [k, Markup("("), _link(v, mine, "failed", "at_" + _mark_of(k)), Markup(")")])
-        for k, v in named.items()
-        if v == max(named.values())
-    ]
+    top = [k for k, v in named.items() if v == max(named.values())]
+    most = [(k, _link(named[k], mine, "failed", "at_" + _mark_of(k))) for k in top]
     failed = _link(len(s.report.failed), mine, "failed")
     return s.name, _right_link(n, s), _percent(s.right()), failed, most
+
+
+def _unjudged(board: Board) -> str:
+    "How many turns each run answered, where nobody can tell whether they are correct."
+    rows = []
+    for n, s in enumerate(board.own, 1):
+        answered = sum(t.answered for t in s.run.turns.values())
+        links = _link(answered, f"r{n}", "answered"), _link(len(s.turns), f"r{n}")
+        rows.append((s.name, *links))
+    return _made("unjudged", rows)
 
 
 def _verdict(board: Board) -> str:
     "The first line of a page."
     order = _ranked(board)
-    if not order:
-        answered = [sum(t.answered for t in s.run.turns.values()) for s in board.own]
-        said = [
-            (s.name, _link(k, f"r{n}", "answered"), _link(len(s.turns), f"r{n}"))
-            for n, (s, k) in enumerate(zip(board.own, answered), 1)
-        ]
-        return _made("unjudged", said)
     found = compare_right([s for _, s in order])
+    if not order:
+        return _unjudged(board)
     if not found:
         return _made("single", [_alone(n, s) for n, s in order])
     common = {r.system: r.common for r in found.systems}
     best = common[order[0][1].name]
-    top = [
-        (s.name, _right_link(n, s), _percent(s.right())) for n, s in order if common[s.name] == best
-    ]
-    rest = [(s.name, _right_link(n, s)) for n, s in order if common[s.name] != best]
+    rows = [(s.name, _right_link(n, s), _percent(s.right())) for n, s in order]
+    top = [r for r in rows if common[r[0]] == best]
+    rest = [r[:2] for r in rows if common[r[0]] != best]
     sure = _how_sure(found, order[0][1].name, [s.name for _, s in order[1:]])
     return _made("several", top, rest, sure)
 
@@ -759,6 +521,11 @@ def _trouble_in(r: Evidence) -> Iterator[_Doubt]:
         yield _Doubt("", f"{r.name}: {t.unparsed} {words}")
 
 
+def _profile(r: Evidence) -> str:
+    "The profile that a run was made with; '' for one that this project did not make."
+    return r.manifest.get("settings", {}).get("profile", "")
+
+
 _Rule = tuple[Callable[[Evidence], bool], str, str]  # of which runs, in a few words, in full
 
 
@@ -768,9 +535,14 @@ def _rules(runs: Sequence[Evidence], gold: bool) -> list[_Rule]:
     measured = "K-precision and ROUGE-L were" if gold else "K-precision was"
     return [
         (
-            lambda r: r.manifest["settings"]["profile"] == "laptop",
+            lambda r: _profile(r) == "laptop",
             "a model of 135 million parameters, no evidence of quality",
             "the laptop's model has 135 million parameters. It proves that the machinery works; its answers are no evidence of quality.",
+        ),
+        (
+            lambda r: not _profile(r),
+            "",
+            "cannot be forked: the record has no settings to run a turn again with. So there is no audit, no ladder and no replay; what a stage decided is known as far as its steps say.",
         ),
         (
             lambda r: len(r.conversations) < LEAST,
@@ -818,6 +590,12 @@ def _caveat(board: Board) -> str:
     short = "; ".join(d.short for d in doubts if d.short)
     return _made("caveat", short) if short else ""
 
+
+def _doubts_html(board: Board) -> str:
+    "What speaks against the numbers, in full."
+    gold = any(r.gold for r in board.runs)
+    return _made("doubts", [d.words for d in _doubts_of(board.runs, gold)])
+
 # %% ../../nbs/8_show/02_report.ipynb #1149926b
 _BOARD_HEAD = [
     "run",
@@ -831,14 +609,17 @@ _BOARD_HEAD = [
     "model seconds a turn",
     "quality against tokens",
 ]
+_BOARD_NOTE = (
+    "Right: an answer near the target (ROUGE-L), or a refusal where there is nothing to say. Value: ROUGE-L of "
+    "an answer, 1 or 0 for a refusal. Fixed, spoilt: the last answer against the first."
+)
 
 
 def _stage_links(n: int, s: Standing) -> str:
     "The stages that failed first, most first."
-    counts = [
-        (_LETTERS[k], k or "not named", _link(v, f"r{n + 1}", "failed", "at_" + _mark_of(k)))
-        for k, v in s.report.counts("stage").items()
-    ]
+    mine, stages = f"r{n + 1}", s.report.counts("stage")
+    links = {k: _link(v, mine, "failed", "at_" + _mark_of(k)) for k, v in stages.items()}
+    counts = [(_LETTERS[k], k or "not named", link) for k, link in links.items()]
     return _made("stages", counts) if counts else "–"
 
 
@@ -850,38 +631,29 @@ def _of(n: int, share: Interval, kind: str, *marks: str) -> str:
     return _made("of", count, _link(share.n, f"r{n + 1}", kind), _percent(share))
 
 
-def _placed(
-    board: Board,
-) -> dict[str, list[str]]:  # run -> those that are at least as good at no more cost
-    "Which runs dominate which; {} for one run, and where conversations are too few for an interval."
+def _placed(board: Board) -> dict[str, list[str]]:
+    "Run -> those that are at least as good at no more cost; {} for one run, and for too few conversations."
     sure = len(board.own) > 1 and all(s.right().low is not None for s in board.own)
     return dominated(board.own) if sure else {}
 
 
 def _board_row(board: Board, n: int, s: Standing) -> list[object]:
     "A run under _BOARD_HEAD."
-    mine, worse = f"r{n + 1}", _placed(board)
-    right = "–"
-    if s.judged:
-        count = _link(
-            sum(s.came(i) == "right" for i in s.judged), mine, "right", title=f"{s.name}: right"
-        )
-        right = _made("of", count, _link(len(s.judged), mine, "judged"), _percent(s.right()))
+    mine, better, judged = f"r{n + 1}", _placed(board).get(s.name), bool(s.judged)
+    place = f"dominated by {', '.join(better)}" if better else "★ on the frontier"
+    value = _spanned(show(s.value.value, 2), s.value, lambda x: show(x, 2))
     changed = [
         _made("join", [_link(s.ways[w], mine, _mark_of(w), title=f"{s.name}: {WAYS[w]}"), w])
         for w in ("fixed", "spoilt")
     ]
-    better = worse.get(s.name)
-    place = f"dominated by {', '.join(better)}" if better else "★ on the frontier"
-    value = _spanned(show(s.value.value, 2), s.value, lambda x: show(x, 2))
     return [
         _link(s.name, mine),
-        right,
+        _right_link(n, s, _percent(s.right())) if judged else "–",
         _link(value, mine, "valued") if s.valued else "–",
         _of(n, s.refused, "to_refuse", "to_refuse", "right"),
         _of(n, s.answered, "to_answer", "to_answer", "answered"),
         _stage_links(n, s),
-        _made("join", changed, ", ") if s.judged else "–",
+        _made("join", changed, ", ") if judged else "–",
         _link(f"{s.cost().value:,.0f}", mine),
         _link(f"{s.cost('seconds').value:.1f}", mine),
         "–" if better is None else place,
@@ -890,41 +662,34 @@ def _board_row(board: Board, n: int, s: Standing) -> list[object]:
 
 def _leaderboard(board: Board) -> str:
     "The table of runs, and the frontier as a figure where there are several."
-    worse = _placed(board)
-    note = (
-        "Right: an answer near the target (ROUGE-L), or a refusal where there is nothing to say. Value: ROUGE-L of "
-        "an answer, 1 or 0 for a refusal. Fixed, spoilt: the last answer against the first."
-    )
-    drawn = ""
+    worse, drawn = _placed(board), ""
     if worse:
         fig = frontier_figure(cost_points(board.own), worse, "share right")
         drawn = figure_html(fig, "Share right against tokens a turn")
     rows = [_board_row(board, n, s) for n, s in enumerate(board.own)]
-    return _join(_table(_BOARD_HEAD, rows), _made("quiet", note), drawn)
+    return _join(_table(_BOARD_HEAD, rows), _made("quiet", _BOARD_NOTE), drawn)
 
 # %% ../../nbs/8_show/02_report.ipynb #d7546119
 _FLOW = (
     "From the record alone: the first draft of each turn against its ending. What grade, gate and rewrite contributed needs the "
     "turns run again without them: `mtrag audit`, and then this page again."
 )
-_FLOW_GROUPS = [("first answer right", 2), ("first answer wrong", 2), ("ended without a draft", 2)]
-_FLOW_WAYS = ("kept", "spoilt", "fixed", "left wrong")
-_FLOW_HEAD = [
-    "run",
-    *(f"→ {w}" for w in _FLOW_WAYS),
-    "right",
-    "failed",
-    "undecided",
-    "tokens for checks and retries",
+_FLOW_GROUPS = [
+    ("first answer right", 2),
+    ("first answer wrong", 2),
+    ("ended without a draft", 2),
+    ("", 1),
+    ("", 1),
 ]
+_FLOW_WAYS = ("kept", "spoilt", "fixed", "left wrong")
+_FLOW_HEAD = ["run", *(f"→ {w}" for w in _FLOW_WAYS), "right", "failed", "undecided"]
+_FLOW_HEAD += ["tokens for checks and retries"]
 
 
 def _flow_row(n: int, s: Standing) -> list[object]:
     "A run under _FLOW_HEAD."
-    mine, ended = (
-        f"r{n + 1}",
-        Counter(t.blame.came for t in s.turns.values() if t.way == "no draft"),
-    )
+    mine = f"r{n + 1}"
+    ended = Counter(t.blame.came for t in s.turns.values() if t.way == "no draft")
     return [
         _link(s.name, mine),
         *(_link(s.ways[w], mine, _mark_of(w)) for w in _FLOW_WAYS),
@@ -936,13 +701,14 @@ def _flow_row(n: int, s: Standing) -> list[object]:
 
 def _flow_html(board: Board) -> str:
     "What became of first answers; '' if no turn is judged, or if no run checks or retries anything."
-    if not any(
+    corrects = [
         s.judged and (s.correction or s.ways["fixed"] or s.ways["spoilt"]) for s in board.own
-    ):
+    ]
+    if not any(corrects):
         return ""
     rows = [_flow_row(n, s) for n, s in enumerate(board.own)]
-    above = [*_FLOW_GROUPS, ("", 1), ("", 1)]
-    return _join(_table(_FLOW_HEAD, rows, above=above), _made("quiet", _made("code", _FLOW)))
+    table = _table(_FLOW_HEAD, rows, above=_FLOW_GROUPS)
+    return _join(table, _made("quiet", _made("code", _FLOW)))
 
 # %% ../../nbs/8_show/02_report.ipynb #b3ccac0b
 _SPLIT = 8  # turns that are shown at once
@@ -977,7 +743,7 @@ def _split_html(board: Board, ids: Sequence[str], caption: str) -> str:
         cells = [_made("place", board.href(n, i), _signed(s, i)) for n, s in enumerate(board.own)]
         return [where + " ".join(asked.split())[:80], *cells]
 
-    return _table(["turn", *(s.name for s in board.own)], [row(i) for i in ids], caption)
+    return _table(["turn", *(s.name for s in board.own)], map(row, ids), caption)
 
 
 def _disagreements_html(board: Board) -> str:
@@ -988,13 +754,11 @@ def _disagreements_html(board: Board) -> str:
         return _made("part", "", "No turn is right in one run and failed in another.", "")
     first, rest = board.apart[:_SPLIT], board.apart[_SPLIT:]
     these = _link("these turns", "apart", title="right in one run, failed in another")
-    parts = ["Right in one run and failed in another:", these, f"({len(board.apart)})"]
-    more = ""
-    if rest:
-        body = _split_html(board, rest, "Fewer runs differ")
-        more = Markup('<div class="rest">{}</div>').format(_made("fold", f"{len(rest)} more", body))
+    said = ["Right in one run and failed in another:", these, f"({len(board.apart)})"]
     split = _split_html(board, first, "The most evenly split first")
-    return _join(_wins_html(board), _made("part", "", _made("join", parts), split), more)
+    more = _split_html(board, rest, "Fewer runs differ") if rest else ""
+    more = _made("rest", f"{len(rest)} more", more) if rest else ""
+    return _join(_wins_html(board), _made("part", "", _made("join", said), split), more)
 
 # %% ../../nbs/8_show/02_report.ipynb #fkd00007
 _AUDIT_COLUMNS = [
@@ -1033,15 +797,9 @@ _CLIMBED = (
 def _audit_rows(name: str, mine: str, f: Forked) -> Iterator[list[object]]:
     "The mechanisms of a run under _AUDIT_COLUMNS."
     for mechanism, p in f.audit.pairs.items():
-        ways = {
-            "changed": p.changed,
-            "fixed": p.fixed,
-            "spoilt": p.spoilt,
-            "kept": p.kept,
-            "left": p.left,
-        }
-        counts = [_link(n, mine, _fork_mark(mechanism, what)) for what, n in ways.items()]
-        yield [name, mechanism, *counts, _points(p.gain), _change(p.worth), _change(p.cost(), 0)]
+        counts = {w: getattr(p, w) for w in ("changed", "fixed", "spoilt", "kept", "left")}
+        links = [_link(n, mine, _fork_mark(mechanism, what)) for what, n in counts.items()]
+        yield [name, mechanism, *links, _points(p.gain), _change(p.worth), _change(p.cost(), 0)]
 
 
 def _ladder_rows(name: str, mine: str, f: Forked) -> Iterator[list[object]]:
@@ -1070,9 +828,8 @@ def _forks_html(board: Board, command: str, head: list[str], rows: Callable, not
 
 def _mechanisms_html(board: Board) -> str:
     "What each mechanism contributed; '' if no run has been audited."
-    names = {n: s.name for n, s in enumerate(board.standings)}
-    pairs = {names[n]: f.audit.pairs for n, f in board.forks.items() if f.audit.pairs}
-    gains = {name: {m: p.worth for m, p in some.items()} for name, some in pairs.items()}
+    audits = {board.standings[n].name: f.audit.pairs for n, f in board.forks.items()}
+    gains = {name: {m: p.worth for m, p in some.items()} for name, some in audits.items() if some}
     table = _forks_html(board, "audit", _AUDIT_COLUMNS, _audit_rows, _AUDITED)
     if not gains:
         return table
@@ -1086,6 +843,9 @@ def rungs_html(board: Board) -> str:
     return _forks_html(board, "ladder", _LADDER_COLUMNS, _ladder_rows, _CLIMBED)
 
 # %% ../../nbs/8_show/02_report.ipynb #d6fb1cf9
+_UNKNOWN = "not recorded"
+
+
 def _model_words(spec: Mapping | None) -> str:
     "A model's settings in a few words."
     if not spec:
@@ -1098,40 +858,39 @@ def _model_words(spec: Mapping | None) -> str:
 def _session_words(sessions: Sequence[Mapping]) -> str:
     "In how many sessions a run was made, and how long they took."
     if not sessions:
-        return "not recorded"
+        return _UNKNOWN
     minutes = sum(s.get("seconds", 0) for s in sessions) / 60
     started = sessions[0].get("started")
-    return f"{len(sessions)}, {minutes:.1f} minutes" + (
-        f"; first started {started}" if started else ""
-    )
+    first = f"; first started {started}" if started else ""
+    return f"{len(sessions)}, {minutes:.1f} minutes{first}"
 
 
 def _machine_words(m: Mapping) -> str:
     "The machine that a run was made on."
     if not m:
-        return "not recorded"
+        return _UNKNOWN
     gpu = ", ".join(m.get("gpu", ())) or "none"
     size = f"{m.get('cores', '?')} cores, {m.get('memory_gib', '?')} GiB, GPU: {gpu}"
     return f"{m.get('system', '')} {m.get('processor', '')}, {size}"
 
 
-def _run_facts(run: Evidence) -> dict[str, str]:  # heading -> value
-    "What a manifest says of a run, in a few rows."
-    m, s, identity = run.manifest, run.manifest["settings"], run.manifest["identity"]
+def _run_facts(run: Evidence) -> dict[str, str]:
+    "Heading -> what a manifest says of a run; of a run from elsewhere there may be little."
+    m, s, identity = run.manifest, run.manifest.get("settings", {}), run.manifest["identity"]
+    models = {"chat model": "chat", "embedder": "embedder", "reranker": "reranker"}
+    blank = "" if s else _UNKNOWN
     return {
         "system": f"{run.system}: {m['about']}" if m.get("about") else run.system,
-        "setting": identity["setting"],
-        "profile": s["profile"],
-        "chat model": _model_words(s["chat"]),
-        "embedder": _model_words(s.get("embedder")),
-        "reranker": _model_words(s.get("reranker")),
+        "setting": identity.get("setting", _UNKNOWN),
+        "profile": _profile(run) or _UNKNOWN,
+        **{name: _model_words(s.get(k)) if s else _UNKNOWN for name, k in models.items()},
         "turns": f"{len(run.turns)} of {len(run.conversations)} conversations",
-        "seed": str(s.get("seed", "")),
-        "index and retrieval": identity.get("retriever", ""),
-        "prompts": identity.get("prompts", ""),
+        "seed": str(s.get("seed", blank)),
+        "index and retrieval": identity.get("retriever", blank),
+        "prompts": identity.get("prompts", blank),
         "sessions": _session_words(m.get("sessions", [])),
         "machine": _machine_words(m.get("machine", {})),
-        "commit": m.get("commit") or "not recorded",
+        "commit": m.get("commit") or _UNKNOWN,
     }
 
 
@@ -1143,40 +902,37 @@ def _columns(columns: Sequence[Mapping[str, object]]) -> list[list[str]]:
 
 def _settings_of(run: Evidence) -> dict[str, object]:
     "All settings of a run, each under a dotted name; `own` only where the system has some."
-    return dotted({k: v for k, v in run.manifest["settings"].items() if k != "own" or v})
+    settings = run.manifest.get("settings", {})
+    return dotted({k: v for k, v in settings.items() if k != "own" or v})
 
 
-def _manifest_html(runs: Sequence[Evidence]) -> str:
+def _differ(row: Sequence[str]) -> bool:
+    return len(set(row[1:])) > 1
+
+
+def _manifest_html(board: Board) -> str:
     "What was run, a column a run."
+    runs = board.runs
     head = ["", *(r.name for r in runs)]
-
-    def differ(row: Sequence[str]) -> bool:
-        return len(set(row[1:])) > 1
-
-    facts = [
-        [row[0] + (" ≠" if differ(row) else ""), *row[1:]]
-        for row in _columns([*map(_run_facts, runs)])
-    ]
+    facts = _columns([*map(_run_facts, runs)])
+    marked = [[row[0] + (" ≠" if _differ(row) else ""), *row[1:]] for row in facts]
     settings = _columns([*map(_settings_of, runs)])
     tables = {
-        "Settings that differ": [row for row in settings if differ(row)],
+        "Settings that differ": [row for row in settings if _differ(row)],
         "All settings": settings,
         "Package versions": _columns([r.manifest.get("packages", {}) for r in runs]),
     }
-    folded = [
-        _made("fold", name, _table(head, rows, name)) for name, rows in tables.items() if rows
-    ]
-    return _join(_table(head, facts, "What was run (≠: the runs differ)"), *folded)
+    folded = [_made("fold", n, _table(head, rows, n)) for n, rows in tables.items() if rows]
+    return _join(_table(head, marked, "What was run (≠: the runs differ)"), *folded)
 
 # %% ../../nbs/8_show/02_report.ipynb #e5f0c55b
 def _outcome_rows(board: Board) -> Iterator[list[object]]:
     "How the turns ended: counts, each a link, and shares with intervals."
-    ends = dict.fromkeys(e for r in board.runs for e in r.telemetry.ends if e != "answered")
     tests = {
         "answered": ("answered", lambda t: t.answered),
         "refused": ("refused", lambda t: t.refused),
     }
-    for end in ends:
+    for end in (e for r in board.runs for e in r.telemetry.ends if e != "answered"):
         label = end if end == "error" else f"– {end.replace('_', ' ')}"
         tests[label] = ("end_" + _mark_of(end), lambda t, end=end: t.end == end)
     for label, (mark, test) in tests.items():
@@ -1193,7 +949,7 @@ def _group_rows(board: Board, head: str) -> Iterator[list[object]]:  # head: dom
     groups = [breakdown(r.turns.values(), head) for r in board.runs]
     prefix = {"domain": "domain_", "turn": "place"}[head]
     for g in sorted({g for parts in groups for g in parts}):
-        row, mark = [str(g)], prefix + _mark_of(str(g))
+        row, mark = [str(g) or "–"], prefix + _mark_of(str(g))
         for n, parts in enumerate(groups, 1):
             if g in parts:
                 answered = _link(parts[g].outcomes.get("answered", 0), f"r{n}", "answered", mark)
@@ -1205,14 +961,12 @@ def _group_rows(board: Board, head: str) -> Iterator[list[object]]:  # head: dom
 
 def _outcomes_html(board: Board) -> str:
     "Outcomes and reasons, then the same by domain and by turn."
-    by = [
-        _table(board.head(head), [*_group_rows(board, head)], f"Answered, by {head}")
-        for head in ("domain", "turn")
-    ]
-    return _join(_table(board.head("ended"), [*_outcome_rows(board)], "How the turns ended"), *by)
+    ended = _table(board.head("ended"), _outcome_rows(board), "How the turns ended")
+    groups = {by: (board.head(by), _group_rows(board, by)) for by in ("domain", "turn")}
+    return _join(ended, *(_table(*made, f"Answered, by {by}") for by, made in groups.items()))
 
 # %% ../../nbs/8_show/02_report.ipynb #2b1a7f2f
-_FIRST = (
+_FIRST = (  # the order in which measures are shown
     "rb_agg_conditioned",
     "rb_llm_local_conditioned",
     "rl_f_local_conditioned",
@@ -1224,15 +978,15 @@ _FIRST = (
     "judge_refusal",
     "nDCG@5",
     "recall@5",
-)  # the order in which measures are shown
+)
 _DRAWN = 3  # measures with a figure
+_OPEN_ROWS = 8  # measures of which the table is open
 
 
 def _shown_measures(runs: Sequence[Evidence]) -> list[str]:
     "The measures of the runs, the most telling first; those that no run could measure are left out."
-    known = [
-        m for m in dict.fromkeys(m for r in runs for m in r.measures) if any(r.of(m) for r in runs)
-    ]
+    every = dict.fromkeys(m for r in runs for m in r.measures)
+    known = [m for m in every if any(r.of(m) for r in runs)]
     return [*(m for m in _FIRST if m in known), *(m for m in known if m not in _FIRST)]
 
 
@@ -1249,34 +1003,29 @@ def _in_table(measure: str, runs: Sequence[Evidence]) -> str:
 def _scores_html(board: Board) -> str:
     "Every measure with its interval, and where it was missing."
     runs = [s.run for s in board.own]
-    head, talks = (
-        board.head("measure")[: len(runs) + 1],
-        {t: c for r in runs for t, c in r.talks.items()},
-    )
+    head, measures = board.head("measure")[: len(runs) + 1], _shown_measures(runs)
 
     def cell(r: Evidence, m: str) -> str:
         return f"{r.interval(m)}, {len(r.of(m))} tasks" if r.of(m) else "–"
 
     def figure(m: str) -> Figure:
         by_task = {r.name: {t: s.get(m) for t, s in r.scores.items()} for r in runs if r.of(m)}
-        return score_figure(by_task, m, talks)
+        return score_figure(by_task, m, board.conversation_of)
 
-    measures = _shown_measures(runs)
     rows = [[_in_table(m, runs), *(cell(r, m) for r in runs)] for m in measures]
-    more = ""
-    if len(rows) > 8:
-        more = _made(
-            "fold", f"{len(rows) - 8} more measures", _table(head, rows[8:], "More measures")
-        )
+    more, rest = rows[_OPEN_ROWS:], ""
+    if more:
+        rest = _made("fold", f"{len(more)} more measures", _table(head, more, "More measures"))
     drawn = [m for m in measures if m in _FIRST and m not in ("nDCG@5", "recall@5")][:_DRAWN]
-    figures = [
-        _drawn_if(runs, lambda: figure(m), f"Distribution of {m} in each run") for m in drawn
-    ]
+    alts = {m: f"Distribution of {m} in each run" for m in drawn}
+    figures = [_drawn_if(runs, lambda: figure(m), alt) for m, alt in alts.items()]
     note = f"Means with {INTERVALS}. {'; '.join(map(_how_scored, runs))}"
-    return _join(_table(head, rows[:8], "Measures"), more, _made("quiet", note), *figures)
+    table = _table(head, rows[:_OPEN_ROWS], "Measures")
+    return _join(table, rest, _made("quiet", note), *figures)
 
 # %% ../../nbs/8_show/02_report.ipynb #112bc140
 _DIAL = "What refusing more would have left: the answers with the least confidence go first. The mark is where the system stood."
+_DIAL_HEAD = ["run", "decided by", "coverage", "risk", "mean risk up to there", "left out"]
 
 
 def _dials_html(runs: Sequence[Evidence]) -> str:
@@ -1289,55 +1038,62 @@ def _dials_html(runs: Sequence[Evidence]) -> str:
         [name, c.confidence, *map(show, c.own or (None, None)), show(c.area), c.left_out]
         for name, c in curves.items()
     ]
-    head = ["run", "decided by", "coverage", "risk", "mean risk up to there", "left out"]
     title = "Risk against coverage"
     drawn = _drawn_if(runs, lambda: risk_coverage_figure(curves, measure), f"{title} of each run")
-    return _made("part", title, _DIAL, _join(drawn, _table(head, rows, title)))
+    return _made("part", title, _DIAL, _join(drawn, _table(_DIAL_HEAD, rows, title)))
 
 
-def _refusals_html(runs: Sequence[Evidence], negatives: Sequence[Evidence] = ()) -> str:
-    "Refusals in four cells, then risk against coverage."
-    rows, notes = [], []
+_BASELINE = (
+    "“empty contexts” refuses exactly where no context was found: a system that does no better has shown nothing. "
+    "UNDERSPECIFIED tasks are left out."
+)
+
+
+def _refusals_html(board: Board) -> str:
+    "Refusals in four cells, then risk against coverage; '' where no labels are known."
+    runs, rows, notes = [s.run for s in board.own], [], [_BASELINE]
+    if not any(r.gold for r in runs):
+        return ""
+    without = [r for r in board.runs if r not in runs]  # those that an oracle took the gold from
     for r in runs:
-        left = next((n for n in negatives if n.system.split(LEFT_OUT)[0] == r.system), None)
-        items, without = run_items(r.run), run_items(left.run) if left else ()
+        left = next((n for n in without if n.system.split(LEFT_OUT)[0] == r.system), None)
+        items, negatives = run_items(r.run), run_items(left.run) if left else ()
         idk = idk_verdicts(items, r.judged)
-        found = refusal_report(items, r.gold, without, idk, name=r.name)
+        found = refusal_report(items, r.gold, negatives, idk, name=r.name)
         rows += found.rows
         notes += [f"{r.name}: {found.note}."] if found.note else []
-    baseline = (
-        "“empty contexts” refuses exactly where no context was found: a system that does no better has shown nothing. "
-        "UNDERSPECIFIED tasks are left out."
-    )
-    table = Markup(RefusalReport(tuple(rows), " ".join([baseline, *notes]))._repr_html_())
+    table = Markup(RefusalReport(tuple(rows), " ".join(notes))._repr_html_())
     return _join(_made("wide", table, "Refusals"), _dials_html(runs))
 
 
-def _comparisons_html(runs: Sequence[Evidence]) -> str:
-    "Paired comparisons by the measures that all runs have."
-    talks = {t: c for r in runs for t, c in r.talks.items()}
+def _comparisons_html(board: Board) -> str:
+    "Paired comparisons by the measures that all runs have; '' for one run."
+    runs, parts = [s.run for s in board.own], []
+    if not runs[1:]:
+        return ""
     common = [m for m in _shown_measures(runs) if m in _FIRST and all(r.of(m) for r in runs)]
-    parts = []
     for m in common[:_DRAWN]:
-        found = compare({r.name: r.of(m) for r in runs}, talks, _in_table(m, runs))
+        name = _in_table(m, runs)
+        found = compare({r.name: r.of(m) for r in runs}, board.conversation_of, name)
         title = f"Means and paired differences by {m}"
         drawn = _drawn_if(runs, lambda: comparison_figure(found), title)
         table = _made("wide", Markup(found._repr_html_()), f"Comparison by {m}")
-        parts.append(_made("part", _in_table(m, runs), "", _join(drawn, table)))
+        parts.append(_made("part", name, "", _join(drawn, table)))
     return _join(*parts) or _made("part", "", "No measure is known of every run.", "")
 
 
-def _judges_html(runs: Sequence[Evidence]) -> str:
+_JUDGE_NOTE = "A judge's number is worth what the judge is worth: `mtrag judge --licence` compares it with people."
+
+
+def _judges_html(board: Board) -> str:
     "What the judge said of each run that was judged."
     parts = []
-    for r in (r for r in runs if r.judged):
+    for r in (r for r in board.runs if r.judged):
         gold = r.gold if r.gold and r.run.tasks else None
         found = judge_report(r.run, None, list(r.run.tasks.values()), gold)
-        parts.append(
-            _made("part", r.name, "", _made("wide", Markup(found._repr_html_()), "The judge"))
-        )
-    note = "A judge's number is worth what the judge is worth: `mtrag judge --licence` compares it with people."
-    return _join(*parts, _made("quiet", _made("code", note))) if parts else ""
+        table = _made("wide", Markup(found._repr_html_()), "The judge")
+        parts.append(_made("part", r.name, "", table))
+    return _join(*parts, _made("quiet", _made("code", _JUDGE_NOTE))) if parts else ""
 
 # %% ../../nbs/8_show/02_report.ipynb #4b7d3b60
 _COST_HEAD = (
@@ -1359,28 +1115,19 @@ def _cost_row(r: Evidence) -> list[object]:
     return [r.name, *means, f"{waited:.1f}", sum(t.calls.cached for t in turns)]
 
 
-def _node_rows(r: Evidence) -> list[list[object]]:
-    "What each node cost."
-    return [
-        [
-            r.name,
-            name,
-            n.visits,
-            n.calls.generate,
-            n.calls.score,
-            f"{n.calls.tokens_in:,}",
-            f"{n.calls.tokens_out:,}",
-            f"{n.calls.seconds:.1f}",
-        ]
-        for name, n in r.telemetry.nodes.items()
-    ]
+def _node_row(name: str, n: Node) -> list[object]:
+    "What a node cost, under _NODE_HEAD."
+    c = n.calls
+    tokens = f"{c.tokens_in:,}", f"{c.tokens_out:,}"
+    return [name, n.visits, c.generate, c.score, *tokens, f"{c.seconds:.1f}"]
 
 
-def _cost_html(runs: Sequence[Evidence]) -> str:
+def _cost_html(board: Board) -> str:
     "What a turn cost, by run and by node."
-    nodes = [row for r in runs for row in _node_rows(r)]
-    by_node = _table(["run", "node", *_NODE_HEAD], nodes, "What each node cost")
-    by_run = _table(["run", *_COST_HEAD], [*map(_cost_row, runs)], "What a turn cost")
+    nodes = [(r.name, node) for r in board.runs for node in r.telemetry.nodes.items()]
+    rows = [[run, *_node_row(*node)] for run, node in nodes]
+    by_node = _table(["run", "node", *_NODE_HEAD], rows, "What each node cost")
+    by_run = _table(["run", *_COST_HEAD], map(_cost_row, board.runs), "What a turn cost")
     return _join(by_run, _made("fold", "by node", by_node))
 
 # %% ../../nbs/8_show/02_report.ipynb #a9278f77
@@ -1426,15 +1173,15 @@ def _in_order(board: Board) -> list[tuple[int, str]]:  # number of the run, task
 def _cells(board: Board, n: int, task_id: str) -> list[object]:
     "A turn under _LIST_HEAD, without its question."
     s = board.standings[n]
-    t, told, measures = s.run.turns[task_id], s.turns[task_id], s.run.measures_of(task_id)
+    t, known, measures = s.run.turns[task_id], s.turns[task_id], s.run.measures_of(task_id)
     return [
         s.name,
         "{} / {}".format(*board.places[task_id]),
         s.label(task_id).lower() or "–",
         ending(t),
         _signed(s, task_id),
-        told.way if told.way in WAYS and told.way != "not judged" else "–",
-        *(show(x, 2) for x in (told.value, measures.support, measures.judge)),
+        known.way if known.way in WAYS and known.way != "not judged" else "–",
+        *(show(x, 2) for x in (known.value, measures.support, measures.judge)),
         len(t.drafts),
         t.calls.tokens,
     ]
@@ -1463,28 +1210,22 @@ def _list_html(board: Board, html: str = "") -> str:  # html: the page, whose li
         return marks, targets.get((n, i), ()), board.href(n, i), asked, _cells(board, n, i)
 
     every = set().union(*board.marks.values())
-    outcomes = [
-        (_mark_of(c), {"right": "correct"}.get(c, c)) for c in _CAME if _mark_of(c) in every
-    ]
+    outcomes = {_mark_of(c): {"right": "correct"}.get(c, c) for c in _CAME}
     stages = {"at_" + _mark_of(s): s or "no stage can be named" for s in (*STAGES, "")}
-    there = [(mark, name) for mark, name in stages.items() if mark in every]
-    return _made("list", kinds, outcomes, there, _LIST_HEAD, [row(*x) for x in order])
+    choices = [[(m, x) for m, x in some.items() if m in every] for some in (outcomes, stages)]
+    return _made("list", kinds, *choices, _LIST_HEAD, [row(*x) for x in order])
 
 # %% ../../nbs/8_show/02_report.ipynb #cd3d03b3
 def _view(board: Board, n: int, task_id: str, timing: bool) -> tuple[str, str]:
     "A turn of a run, folded; its address inside."
     run, place = board.runs[n], board.anchor(n, task_id)
     mark = "▲ first to fail" if first_to_fail(run, run.talks[task_id]) == task_id else ""
-    shown = turn_html(
-        run, task_id, mark, history=False, timing=timing, chars=400, opened=False, anchor=place
-    )
-    return run.name, shown
+    look = {"timing": timing, "chars": 400, "opened": False, "anchor": place}
+    return run.name, turn_html(run, task_id, mark, history=False, **look)
 
 
-def _talk_html(
-    board: Board, conversation_id: str, timing: bool = True
-) -> str:  # timing: False: no seconds
-    "The turns of a conversation, each in all runs that have it."
+def _talk_html(board: Board, conversation_id: str, timing: bool = True) -> str:
+    "The turns of a conversation, each in all runs that have it; timing=False: no seconds."
     turns = []
     for i in board.talks[conversation_id]:
         have = [n for n, s in enumerate(board.standings) if i in s.turns]
@@ -1537,10 +1278,66 @@ def _write_views(board: Board, folder: Path, back: str) -> int:  # how many file
     return len(written)
 
 # %% ../../nbs/8_show/02_report.ipynb #4af623dc
-PAGE_STYLE = ""  # `document` brings the style of a page
+VIEWS: dict[str, Callable[[Evidence], object]] = {}
+"""Title -> a function of a run's `Evidence` that returns a Figure, a View, markup or a text; '' or None: nothing to show.
+
+Each is a section of every report, once a run. A package of one's own adds to them by entry points of the group `mtrag_nb.views`."""
 
 
-class _Section(NamedTuple):
+class Section(NamedTuple):
+    "What makes a part of the page."
+
+    id: str
+    title: str
+    make: Callable[[Board], str]  # its HTML, from templates; "": nothing to say
+    first: bool = False  # read first and printed; the others are looked up
+
+
+SECTIONS = [
+    Section("runs", "The runs", _leaderboard, first=True),
+    Section("grid", "Which stage failed where", _grid_html, first=True),
+    Section("flow", "What correction did", _flow_html, first=True),
+    Section("mechanisms", "What each mechanism contributed", _mechanisms_html, first=True),
+    Section("rungs", "What a perfect stage would repair", rungs_html, first=True),
+    Section("apart", "Where the runs disagree", _disagreements_html, first=True),
+    Section("outcomes", "Outcomes and reasons", _outcomes_html),
+    Section("scores", "Scores", _scores_html),
+    Section("refusals", "Refusals", _refusals_html),
+    Section("comparison", "Paired comparison", _comparisons_html),
+    Section("judge", "The judge", _judges_html),
+    Section("cost", "Cost", _cost_html),
+    Section("settings", "What was run: settings, packages, machines", _manifest_html),
+    Section("doubts", "What speaks against the numbers", _doubts_html),
+]
+
+
+def _view_html(shown: object, title: str) -> str:
+    "What a view returned; a plain text is escaped."
+    if isinstance(shown, Figure):
+        return figure_html(shown, title)
+    if not isinstance(shown, str) and hasattr(shown, "_repr_html_"):
+        return _made("wide", Markup(shown._repr_html_()), title)
+    return _made("part", "", shown, "")
+
+
+def _view_section(title: str, view: Callable[[Evidence], object]) -> Section:
+    "A view as a section, once a run."
+
+    def make(board: Board) -> str:
+        made = {r.name: view(r) for r in board.runs}
+        shown = {name: x for name, x in made.items() if x is not None and x != ""}
+        return _join(*(_made("part", n, "", _view_html(x, title)) for n, x in shown.items()))
+
+    return Section("view_" + _mark_of(title), title, make)
+
+
+def sections() -> list[Section]:
+    "The parts of a page: this room's, those of VIEWS, and those that other installed packages bring."
+    others = {entry.name: entry.load() for entry in entry_points(group="mtrag_nb.views")}
+    return [*SECTIONS, *(_view_section(*view) for view in {**others, **VIEWS}.items())]
+
+
+class _Part(NamedTuple):
     "A part of the page."
 
     id: str
@@ -1548,46 +1345,18 @@ class _Section(NamedTuple):
     body: str  # from templates
 
 
-def _summary(board: Board) -> list[_Section]:  # those without anything to say are left out
-    "What is read first, and printed."
-    parts = [
-        _Section("runs", "The runs", _leaderboard(board)),
-        _Section("grid", "Which stage failed where", _grid_html(board)),
-        _Section("flow", "What correction did", _flow_html(board)),
-        _Section("mechanisms", "What each mechanism contributed", _mechanisms_html(board)),
-        _Section("rungs", "What a perfect stage would repair", rungs_html(board)),
-        _Section("apart", "Where the runs disagree", _disagreements_html(board)),
-    ]
-    return [p for p in parts if p.body]
-
-
-def _details(board: Board) -> list[_Section]:  # those without anything to say are left out
-    "What is looked up. A run whose gold was left out is shown beside the others, and scored in none."
-    own, gold = [s.run for s in board.own], any(r.gold for r in board.runs)
-    negatives = [r for r in board.runs if r not in own]
-    refusals = _refusals_html(own, negatives) if any(r.gold for r in own) else ""
-    doubts = [d.words for d in _doubts_of(board.runs, gold)]
-    parts = [
-        _Section("outcomes", "Outcomes and reasons", _outcomes_html(board)),
-        _Section("scores", "Scores", _scores_html(board)),
-        _Section("refusals", "Refusals", refusals),
-        _Section("comparison", "Paired comparison", _comparisons_html(own) if own[1:] else ""),
-        _Section("judge", "The judge", _judges_html(board.runs)),
-        _Section("cost", "Cost", _cost_html(board.runs)),
-        _Section(
-            "settings", "What was run: settings, packages, machines", _manifest_html(board.runs)
-        ),
-        _Section("doubts", "What speaks against the numbers", _made("doubts", doubts)),
-    ]
-    return [p for p in parts if p.body]
+def _parts(board: Board, first: bool) -> list[_Part]:
+    "The parts that are read first, or the others; those without anything to say are left out."
+    made = [_Part(s.id, s.title, s.make(board)) for s in sections() if s.first == first]
+    return [p for p in made if p.body]
 
 
 def _report_html(board: Board) -> str:
     "The page."
     names = [r.name for r in board.runs]
     title = " and ".join([", ".join(names[:-1]), names[-1]] if names[1:] else names)
-    first, more, said = _summary(board), _details(board), _verdict(board)
-    every = _list_html(board, "".join([said, *(s.body for s in (*first, *more))]))
+    first, more, said = _parts(board, True), _parts(board, False), _verdict(board)
+    every = _list_html(board, "".join([said, *(p.body for p in (*first, *more))]))
     views = "" if board.beside else _join(*(_talk_html(board, c) for c in board.talks))
     body = _made("page", title, said, _caveat(board), first, every, more, views)
     return document(f"Report: {title}", body, "report")
@@ -1600,11 +1369,11 @@ def _distinct_names(folders: Iterable[str | Path]) -> list[str]:
     def last(p: Path, n: int) -> str:
         return "/".join(p.parts[-n:])
 
+    def alone(p: Path, n: int) -> bool:
+        return sum(last(q, n) == last(p, n) for q in paths) == 1
+
     def shortest(p: Path) -> str:
-        alone = (
-            n for n in range(1, len(p.parts)) if sum(last(q, n) == last(p, n) for q in paths) == 1
-        )
-        return last(p, next(alone, len(p.parts)))
+        return last(p, next((n for n in range(1, len(p.parts)) if alone(p, n)), len(p.parts)))
 
     return [shortest(p) for p in paths]
 
@@ -1656,17 +1425,13 @@ def board_of(runs: Sequence[Run | str | Path], reference: str | Path | None = No
         raise DataError("no turn is on record", folders[0], remedy="`mtrag run` records turns")
     path = Path(reference or sample_dir() / "reference.jsonl")
     known = _known_of(path, asked, bool(reference))
-    histories = (
-        {t.id: t.history for t in known.tasks} if known else None
-    )  # None: as the runs have them
-    found = [
-        standing(
-            Evidence(
-                r, known.gold if known and LEFT_OUT not in r.system else {}, histories=histories
-            )
-        )
-        for r in sorted(read, key=lambda r: LEFT_OUT in r.system)
-    ]
+    histories = {t.id: t.history for t in known.tasks} if known else None  # None: the runs' own
+
+    def with_gold(r: Run) -> Standing:
+        gold = known.gold if known and LEFT_OUT not in r.system else {}
+        return standing(Evidence(r, gold, histories=histories))
+
+    found = [with_gold(r) for r in sorted(read, key=lambda r: LEFT_OUT in r.system)]
     forks = {n: forked(s.run) for n, s in enumerate(found)}
     return Board(tuple(found), forks={n: f for n, f in forks.items() if f or f.stale})
 
@@ -1674,9 +1439,7 @@ def board_of(runs: Sequence[Run | str | Path], reference: str | Path | None = No
 def report(
     runs: Sequence[Run | str | Path],  # runs, or their folders
     out: str | Path | None = None,  # the file; None: report.html in the first run's folder
-    reference: str
-    | Path
-    | None = None,  # the file of the tasks, for labels, targets, histories; None: the sample's, for runs over it
+    reference: str | Path | None = None,  # the file of the tasks; None: the sample's, for its tasks
 ) -> Path:
     "Write the report of runs. Raises DataError without one, for one without a turn, the same one twice, a reference file of other tasks."
     board = board_of(runs, reference)
