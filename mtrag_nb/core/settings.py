@@ -173,9 +173,7 @@ class RetrievalSettings:
     distinct: bool = False  # True: keep children until they come from rerank_k passages; five children are often only three
     domain_filter: bool = True
     parent_swap: bool = True  # show the generator parents, not children
-    retriever: str = later(
-        "index"
-    )  # what searches the index: a key of `search.retrieve.RETRIEVERS`
+    retriever: str = later("index")  # a key of `search.retrieve.RETRIEVERS`
     views: str = later("query")  # what is searched with: see `legs`
     fusion: str = later("rrf")  # "rrf" (textbook), "qdrant" (its formula), "pool": rerank all
     reranker: str = later("")  # one of RERANKERS; "": the profile's model, or overlap without one
