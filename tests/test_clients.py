@@ -37,19 +37,12 @@ def about(prompt) -> str:
     return first_sentence(prompt) + own
 
 
-class Wordwise(ScriptedChat):
-    "A script that writes word by word, slowly enough that others ask meanwhile."
+class Unhurried(ScriptedChat):
+    "A script that takes long enough that others ask meanwhile."
 
-    def generate(
-        self, prompts, max_new_tokens, temperature=0.0, seed=0, stop=(), told=lambda i, text: None
-    ):
-        replies = super().generate(prompts, max_new_tokens, temperature, seed, stop)
+    def generate(self, *args, **how):
         time.sleep(0.01)
-        for i, reply in enumerate(replies):
-            words = reply.text.split()
-            for n in range(1, len(words) + 1):
-                told(i, " ".join(words[:n]))
-        return replies
+        return super().generate(*args, **how)
 
 
 @dataclass(frozen=True)
@@ -75,7 +68,7 @@ class Started:
 @contextmanager
 def started(folder: Path) -> Iterator[Started]:
     "A service over two documents."
-    models = Models(load_settings(), Wordwise(about), HashEmbedder())
+    models = Models(load_settings(), Unhurried(about), HashEmbedder())
     service = Service(folder / "library", folder / "served", system="naive", models=models)
     rules = rules_of(service, per_minute=1e9)
     documents = {

@@ -72,8 +72,8 @@ if TYPE_CHECKING:
     from mtrag_nb.search.index import Manifest
 
 # %% ../../nbs/app/02_run.ipynb #98858849
-def _driver() -> str:  # "" for none
-    "What `nvidia-smi` says of the driver."
+def _driver() -> str:
+    "The version of the driver by `nvidia-smi`; '' for none."
     if not shutil.which("nvidia-smi"):
         return ""
     ask = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
@@ -96,14 +96,13 @@ def _gpu_lines() -> list[str]:
         problem = f"torch {torch.__version__} does not see the GPU: install the torch for this driver's CUDA"
         return [f"driver {driver}, and {problem}" if driver else "none"]
     lines = []
-    for i in range(torch.cuda.device_count()):
-        name, (free, total) = f"cuda:{i}", memory_of(f"cuda:{i}")
+    for name in (f"cuda:{i}" for i in range(torch.cuda.device_count())):
+        (free, total), problem = memory_of(name), gpu_problem(name)
         major, minor = torch.cuda.get_device_capability(name)
         lines.append(
             f"{name} {torch.cuda.get_device_name(name)}, capability {major}.{minor}, "
             f"{free / 1e9:.1f} of {total / 1e9:.1f} GB free, "
-            f"driver {driver or 'unknown'}, CUDA {torch.version.cuda}"
-            + (f". {p}" if (p := gpu_problem(name)) else "")
+            f"driver {driver or 'unknown'}, CUDA {torch.version.cuda}{problem and f'. {problem}'}"
         )
     return lines
 
@@ -124,14 +123,12 @@ def _missing_models(settings: Settings) -> list[str]:
             else:
                 problems.append(str(e))
     if lacking:
-        problems.append(
-            f"models not here: {', '.join(lacking)}. Get them with: mtrag fetch models --profile {settings.profile}"
-        )
-    closed = [n for n in lacking if n in UNGATED]
+        get = f"Get them with: mtrag fetch models --profile {settings.profile}"
+        problems.append(f"models not here: {', '.join(lacking)}. {get}")
+    closed = next((n for n in lacking if n in UNGATED), None)
     if closed and not hub_token():
-        problems.append(
-            f"{closed[0]} is behind a gate, and there is no token: set HF_TOKEN, or fetch {UNGATED[closed[0]]}"
-        )
+        get = f"set HF_TOKEN, or fetch {UNGATED[closed]}"
+        problems.append(f"{closed} is behind a gate, and there is no token: {get}")
     return problems
 
 
@@ -275,11 +272,8 @@ def _fetch_official(
             step(n)
 
         files = fetch_data(root, parts, domains, commit, url, seen=seen)
-    print(
-        f"{root}: {len(files)} files fetched, {sized(came)}"
-        if files
-        else f"{root}: all of it is there"
-    )
+    fetched = f"{len(files)} files fetched, {sized(came)}" if files else "all of it is there"
+    print(f"{root}: {fetched}")
     if root.resolve() not in [Path(p).resolve() for p in (FETCHED, official_dir() or FETCHED)]:
         print(f"Set MTRAG_DATA={root} for all that reads them")
     return root
@@ -306,25 +300,9 @@ def fetch_hub(
     progress: bool = True,
 ) -> dict[str, Path]:  # name -> where it lies
     "Fetch models that are not here yet, and print what comes. Raises ModelNotFound, DataError."
-    from mtrag_nb.models.local import (
-        fetch_remote,
-        find_model,
-        from_hub,
-        hub_token,
-        missing_models,
-        remote_models,
-    )
+    from mtrag_nb.models.local import fetch_models
 
-    specs = list(specs)
-    if missing := list(missing_models(filter(from_hub, specs)).values()):
-        token = hub_token()
-        remotes = remote_models(missing, token)
-        for r in remotes:
-            print(f"{r.name}: {sized(r.missing())} in {len(r.files)} files to come")
-        with _byte_bar(sum(r.missing() for r in remotes), progress) as step:
-            for r in remotes:
-                fetch_remote(r, token, seen=step)
-    found = {s.name: find_model(s) for s in specs}
+    found = fetch_models(specs, progress, print)
     for name in found:
         print(f"{name}: here")
     return found

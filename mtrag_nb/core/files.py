@@ -482,7 +482,7 @@ def download(
             time.sleep(pause * 2 ** (tries - left))
     return _put(part, target, url, size, sum_)
 
-
+# %% ../../nbs/1_core/02_files.ipynb #4f8d9365
 def _lost(url: str, target: Path, have: int, size: int | None, e: Exception) -> DataError:
     "The error of a network that is gone."
     status = getattr(getattr(e, "response", None), "status_code", None)

@@ -100,7 +100,7 @@ def html_table(
     below = f"<div style='font-size:90%'>{esc(note)}</div>" if note else ""
     return _table(header, rows, cell) + below
 
-
+# %% ../../nbs/1_core/04_html.ipynb #4029266e
 _NUMBER = re.compile(r"[-+–]?[\d.,]*%?(?: \[[^\]]*\])?")  # with an interval, perhaps
 _WRAPPED = "max-width:22em;overflow-wrap:break-word"
 

@@ -247,7 +247,7 @@ class Checked(Step, kind="checked"):
         weak = f"; weakest: {clipped(self.unsupported, 60)}" if self.unsupported else ""
         return [("check", _decision(self.verdict, self.asked) + weak), *super().lines(name)]
 
-
+# %% ../../nbs/1_core/05_record.ipynb #b13cbca2
 @dataclass(frozen=True, kw_only=True)
 class Retried(Step, kind="retried"):
     "A rejected draft is to be tried again."
@@ -551,7 +551,7 @@ def new_turn(
     return t if "contexts" in known else replace(t, contexts=t.kept or t.found)
 
 # %% ../../nbs/1_core/05_record.ipynb #1519e790
-WEB = "web:"  # how the ids of what the web brought begin
+WEB = "web:"  # how the ids of web results begin
 
 
 def is_web(i: str) -> bool:
@@ -647,13 +647,7 @@ _MANIFEST = {  # entry -> its type
     "settings.profile": str,
     "settings.chat": Mapping,
 }
-_OPTIONAL = {
-    "sessions": list,
-    "packages": Mapping,
-    "machine": Mapping,
-    "about": str,
-    "commit": str,
-}
+_OPTIONAL = {"sessions": list, "packages": Mapping, "machine": Mapping, "about": str, "commit": str}
 
 
 def _check_manifest(manifest: Mapping, path: Path) -> None:
@@ -676,11 +670,9 @@ def read_manifest(folder: str | Path) -> dict:
         raise DataError(problem, folder, remedy="Name the folder that `mtrag run --out` wrote")
     manifest = read_json(path)
     if (version := manifest.get("version", 1)) != VERSION:
-        raise DataError(
-            f"this run has version {version} of the run folder, and this package reads version {VERSION}",
-            folder,
-            remedy="Run it again into another folder, or read it with the package that wrote it",
-        )
+        has = f"this run has version {version} of the run folder"
+        remedy = "Run it again into another folder, or read it with the package that wrote it"
+        raise DataError(f"{has}, and this package reads version {VERSION}", folder, remedy=remedy)
     _check_manifest(manifest, path)
     return manifest
 
@@ -946,10 +938,8 @@ class TurnDiff:
 
     def _ends(self) -> tuple[str, str, str]:
         "The mark of the last row, and the two ends in words."
-        a, b = (
-            f"{t.end}: {clipped(t.answer, 80)}" if t.answer else t.end
-            for t in (self.before, self.after)
-        )
+        turns = (self.before, self.after)
+        a, b = (t.end + (f": {clipped(t.answer, 80)}" if t.answer else "") for t in turns)
         return "=" if a == b else "~", a, b
 
     def __repr__(self) -> str:
@@ -1061,6 +1051,7 @@ def telemetry(trajectories: Iterable[Trajectory]) -> Telemetry:
     looped = [t for t in ts if t.retries and not t.failed]
     loop = {"entered": len(looped), "answered": sum(t.answered for t in looped)}
     rewrites = [r for t in ts for r in t.rewrites]
+    asked = [r for r in rewrites if r.raw]
     return Telemetry(
         turns=len(ts),
         outcomes=_counted((t.outcome.value for t in ts), [o.value for o in Outcome]),
@@ -1070,10 +1061,7 @@ def telemetry(trajectories: Iterable[Trajectory]) -> Telemetry:
         loop=loop | {r: sum(t.role == r for t in looped) for r in ("exhausted", "declined")},
         nodes=_nodes(ts),
         unparsed=sum(v.defaulted for t in ts for v in t.verdicts),
-        rewrites={
-            "asked": sum(bool(r.raw) for r in rewrites),
-            "kept": sum(r.kept for r in rewrites),
-        },
+        rewrites={"asked": len(asked), "kept": sum(r.kept for r in rewrites)},
     )
 
 # %% ../../nbs/1_core/05_record.ipynb #6d371216

@@ -107,11 +107,8 @@ class ChunkSettings:
 
     def __post_init__(self):
         in_bounds(self, "chunks", parent_size=1, parent_overlap=0, child_size=1, child_overlap=0)
-        parent, child = (
-            (self.parent_size, self.parent_overlap),
-            (self.child_size, self.child_overlap),
-        )
-        for size, overlap in (parent, child):
+        for kind in ("parent", "child"):
+            size, overlap = getattr(self, f"{kind}_size"), getattr(self, f"{kind}_overlap")
             if overlap >= size:
                 problem = f"an overlap of {overlap} characters is not below the size of {size}"
                 raise SettingsError(f"chunks: {problem}")
@@ -176,13 +173,9 @@ class RetrievalSettings:
     distinct: bool = False  # True: keep children until they come from rerank_k passages; five children are often only three
     domain_filter: bool = True
     parent_swap: bool = True  # show the generator parents, not children
-    retriever: str = later(
-        "index"
-    )  # what searches the index: a key of `search.retrieve.RETRIEVERS`
+    retriever: str = later("index")  # a key of `search.retrieve.RETRIEVERS`
     views: str = later("query")  # what is searched with: see `legs`
-    fusion: str = later(
-        "rrf"
-    )  # of rankings: "rrf" (textbook), "qdrant" (its formula); "pool": rerank all
+    fusion: str = later("rrf")  # "rrf" (textbook), "qdrant" (its formula), "pool": rerank all
     reranker: str = later("")  # one of RERANKERS; "": the profile's model, or overlap without one
 
     def __post_init__(self):
@@ -225,12 +218,8 @@ class StageSettings:
     turn_chars: int = 600  # characters of each
     prompts: str = "permissive"  # "permissive" or "strict" (seed paper, V.B), "small" (for the laptop's model) or "published"
     refusal_text: str = "I don't know: the documents that I found do not contain the answer."
-    retry: str = later(
-        "told"
-    )  # a retry is "told" what was not supported, or "plain": the same again
-    declined_by: str = later(
-        "stance"
-    )  # a draft declines by "stance", the "token" I_DONT_KNOW, "never"
+    retry: str = later("told")  # a retry is "told" what was unsupported; "plain": asked the same
+    declined_by: str = later("stance")  # how a draft declines: "stance", "token" (alone), "never"
     tidy: bool = later(True)  # a draft loses repeated sentences, and a last one that was cut off
 
     def __post_init__(self):
@@ -311,9 +300,7 @@ def with_settings(
 
 # %% ../../nbs/1_core/01_settings.ipynb #dcfde12b
 MINILM = ModelSpec("all-MiniLM-L6-v2", dtype="fp32", device="cpu")
-BGE_M3 = ModelSpec(
-    "BAAI/bge-m3"
-)  # on the GPU if it fits; the seed paper (II.B.2) has it on the CPU
+BGE_M3 = ModelSpec("BAAI/bge-m3")  # on the GPU if it fits; in the seed paper (II.B.2) on the CPU
 _BGE_RERANKER = ModelSpec("BAAI/bge-reranker-v2-m3")
 _LLAMA = ModelSpec("meta-llama/Llama-3.1-8B-Instruct", quantization="nf4")
 

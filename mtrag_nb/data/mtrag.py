@@ -136,7 +136,7 @@ def _a_turn_number(x: object) -> _Fault | None:
         return None
     return "", f"is {str(x)[:20]!r}, not a number from 1 to 9999"
 
-
+# %% ../../nbs/2_data/00_mtrag.ipynb #05eccac1
 def _many(
     rule: _Rule,  # of each entry
     least: int = 0,
@@ -407,20 +407,12 @@ def task_line(
     if not isinstance(obj, dict) or "question" not in obj or "input" in obj:
         return obj
     if odd := [k for k in obj if k not in _QUESTION_KEYS]:
-        raise DataError(
-            f"unknown key {odd[0]!r} beside a question",
-            path,
-            n,
-            f"There are {', '.join(_QUESTION_KEYS)}",
-        )
+        known = f"There are {', '.join(_QUESTION_KEYS)}"
+        raise DataError(f"unknown key {odd[0]!r} beside a question", path, n, known)
     turns = _messages_of_line(obj.get("history", []))
     if turns is None:
-        raise DataError(
-            "history is no conversation",
-            path,
-            n,
-            "Give texts that alternate, or messages with role and content",
-        )
+        remedy = "Give texts that alternate, or messages with role and content"
+        raise DataError("history is no conversation", path, n, remedy)
     talk = str(obj.get("conversation", f"question {n}"))
     turn = obj.get("turn", sum(t["speaker"] == "user" for t in turns) + 1)
     answers = obj.get("answer", [])

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from tqdm import tqdm
 
@@ -22,13 +22,14 @@ from ..core.files import JsonlLog, read_jsonl
 from ..core.record import Calls
 from ..core.settings import ModelSpec, Settings
 from ..core.types import DataError, PartlyFailed, ReplyError, ServerError, digest, structured
-from .chat import ChatModel, Completion, Prompt, Sampling, Score, seeds_for
-from .embed import CrossEncoderReranker, Embedder, EmbedderLike, KeptEmbedder
-from .local import TransformersChat
+from .chat import ChatModel, Completion, OnText, Prompt, Sampling, Score, seeds_for
+
+if TYPE_CHECKING:
+    from mtrag_nb.models.embed import CrossEncoderReranker, EmbedderLike
 
 # %% auto #0
-__all__ = ['Item', 'Result', 'load_chat', 'load_embedder', 'Models', 'BatchingChat', 'usable', 'read_call', 'kept_if_usable',
-           'RecordedChat', 'MeteredChat', 'Work']
+__all__ = ['Item', 'Result', 'load_chat', 'load_embedder', 'Models', 'BatchingChat', 'kept_if_usable', 'RecordedChat',
+           'MeteredChat', 'Work']
 
 # %% ../../nbs/3_models/05_calls.ipynb #b66d12ca
 def load_chat(
@@ -39,9 +40,10 @@ def load_chat(
 ) -> ChatModel:
     "The chat model of a spec: local weights, or a server if the spec has a url."
     if not spec.url:
-        return TransformersChat(
-            spec, batch_size, batch_tokens, None if store_gib < 0 else int(store_gib * 2**30)
-        )
+        from mtrag_nb.models.local import TransformersChat
+
+        store_bytes = None if store_gib < 0 else int(store_gib * 2**30)
+        return TransformersChat(spec, batch_size, batch_tokens, store_bytes)
     from mtrag_nb.models.server import ServerChat
 
     return ServerChat(spec, batch_size)
@@ -52,6 +54,8 @@ def load_embedder(
     keep: str = "",  # a file that keeps its vectors
 ) -> EmbedderLike:
     "The embedder of a spec: local weights, or a server if the spec has a url."
+    from mtrag_nb.models.embed import Embedder, KeptEmbedder
+
     if keep:
         return KeptEmbedder(load_embedder(spec), keep)
     if not spec.url:
@@ -97,22 +101,19 @@ class Models:
     @property
     def reranker(self) -> CrossEncoderReranker | None:
         "The profile's cross-encoder; None where it has none."
+        from mtrag_nb.models.embed import CrossEncoderReranker
+
         spec = self.settings.reranker
         return self._get("reranker", lambda: spec and CrossEncoderReranker(spec))
 
     @property
     def placed(self) -> dict[str, str]:
         "Device and precision of the models that are loaded here, e.g. {'chat': 'cuda:0 fp16'}."
-        lying = {
-            name: model for name, model in self._made.items() if getattr(model, "loaded", False)
-        }
-        return {name: " ".join(model.place) for name, model in lying.items()}
+        loaded = {n: m for n, m in self._made.items() if getattr(m, "loaded", False)}
+        return {name: " ".join(model.place) for name, model in loaded.items()}
 
-    def unload(
-        self,
-        *names: str,  # chat, embedder, reranker; none: all
-    ) -> None:
-        "Give a model's memory back; it is loaded again when it is used again. What has no weights stays as it is."
+    def unload(self, *names: str) -> None:
+        "Unload chat, embedder or reranker (none named: all); each is loaded again when it is used again."
         for name in names or tuple(self._made):
             if unload := getattr(self._made.get(name), "unload", None):
                 unload()
@@ -120,10 +121,11 @@ class Models:
 # %% ../../nbs/3_models/05_calls.ipynb #6aca68d4
 @dataclass(eq=False)
 class _Call:
-    "What one thread asked, and what came of it."
+    "What one thread asked for, and what it gets."
 
     group: tuple  # calls of one group can share a batch: the method and its parameters
     columns: tuple[list, list]  # prompts and seeds, or prompts and continuations
+    on_text: OnText | None = None
     result: list | None = None
     error: BaseException | None = None
 
@@ -136,7 +138,7 @@ class _Call:
         return self.result is not None or self.error is not None
 
     def settle(self, results: list) -> None:
-        "Take what came of this call's prompts: results, and exceptions where a prompt failed."
+        "Take the results of this call's prompts; an exception stands where a prompt failed."
         failed = [r for r in results if isinstance(r, Exception)]
         if failed:
             self.error = failed[0] if self.size == 1 else PartlyFailed(results)
@@ -151,34 +153,51 @@ def _largest_group(calls: Sequence[_Call]) -> list[_Call]:
         groups.setdefault(c.group, []).append(c)
     return max(groups.values(), key=lambda g: sum(c.size for c in g))
 
+
+def _stream_of(calls: Sequence[_Call]) -> OnText | None:
+    "One `on_text` for a batch of calls, whose rows are numbered through; None if no call is streamed."
+    rows = [(c.on_text, i) for c in calls for i in range(c.size)]
+
+    def on_text(row: int, text: str) -> None:
+        own, i = rows[row]
+        if own:
+            own(i, text)
+
+    return on_text if any(own for own, _ in rows) else None
+
 # %% ../../nbs/3_models/05_calls.ipynb #0f0e8e9f
-def _run_calls(
-    model: ChatModel, calls: Sequence[_Call], sizes: list[int]
-) -> None:  # sizes: of the batches so far, added to
-    "Run calls of one group as one; if that fails, one by one."
-    group, columns = calls[0].group, [sum((c.columns[k] for c in calls), []) for k in (0, 1)]
-    sizes.append(len(columns[0]))
+def _results(model: ChatModel, calls: Sequence[_Call]) -> list:
+    "What the model gives for calls of one group: a result or an exception for each prompt."
+    method, *parameters = calls[0].group
+    prompts, others = [sum((c.columns[k] for c in calls), []) for k in (0, 1)]
     try:
-        if group[0] == "score":
-            results = list(model.score(*columns))
+        if method == "score":
+            results = list(model.score(prompts, others))
         else:
-            results = list(model.generate(columns[0], group[1], group[2], columns[1], group[3]))
+            most, temperature, stop = parameters
+            stream = _stream_of(calls)
+            results = list(model.generate(prompts, most, temperature, others, stop, stream))
     except PartlyFailed as e:
         results = e.results
+    if len(results) == len(prompts):
+        return results
+    problem = f"{model.fingerprint} gave {len(results)} results for {len(prompts)} prompts"
+    return [ReplyError(problem)] * len(prompts)
+
+
+def _run_calls(model: ChatModel, calls: Sequence[_Call], sizes: list[int]) -> None:
+    "Run calls of one group as one batch, whose size is added to `sizes`; if that fails, one by one."
+    sizes.append(sum(c.size for c in calls))
+    try:
+        results = _results(model, calls)
     except BaseException as e:
-        if len(calls) > 1 and isinstance(e, Exception) and not isinstance(e, ServerError):
-            for c in calls:
+        one_by_one = isinstance(e, Exception) and not isinstance(e, ServerError)
+        for c in calls:
+            if len(calls) > 1 and one_by_one:
                 _run_calls(model, [c], sizes)
-        else:
-            for c in calls:
+            else:
                 c.error = e
         return
-    if len(results) != len(columns[0]):
-        results = [
-            ReplyError(
-                f"{model.fingerprint} gave {len(results)} results for {len(columns[0])} prompts"
-            )
-        ] * len(columns[0])
     for c in calls:
         c.settle(results[: c.size])
         results = results[c.size :]
@@ -193,7 +212,9 @@ class BatchingChat:
         size: int = 8,  # run as soon as so many prompts wait
     ):
         self.model, self.size = model, size
-        self._change, self._waiting, self._running, self._busy = threading.Condition(), [], 0, False
+        self._change = threading.Condition()
+        self._waiting: list[_Call] = []
+        self._running, self._busy = 0, False
         self.batches: list[int] = []  # prompts in each batch so far
         self._here = threading.local()  # whether this thread has announced its task already
 
@@ -218,19 +239,17 @@ class BatchingChat:
                 self._running -= 1
                 self._change.notify_all()
 
-    def generate(self, prompts, max_new_tokens, temperature=0.0, seed=0, stop=()):
-        return self._ask(
-            ("generate", max_new_tokens, temperature, tuple(stop)),
-            (list(prompts), seeds_for(seed, len(prompts))),
-        )
+    def generate(self, prompts, max_new_tokens, temperature=0.0, seed=0, stop=(), on_text=None):
+        group = ("generate", max_new_tokens, temperature, tuple(stop))
+        columns = (list(prompts), seeds_for(seed, len(prompts)))
+        return self._ask(_Call(group, columns, on_text))
 
     def score(self, prompts, continuations):
-        return self._ask(("score",), (list(prompts), list(continuations)))
+        return self._ask(_Call(("score",), (list(prompts), list(continuations))))
 
-    def _ask(self, group: tuple, columns: tuple[list, list]) -> list:
-        if not columns[0]:
+    def _ask(self, call: _Call) -> list:
+        if not call.size:
             return []
-        call = _Call(group, columns)
         with self._change:
             self._waiting.append(call)
             self._change.notify_all()
@@ -244,14 +263,10 @@ class BatchingChat:
         return call.result
 
     def _due(self) -> bool:
-        def full():
-            return sum(c.size for c in self._waiting) >= self.size
-
-        return (
-            bool(self._waiting)
-            and not self._busy
-            and (len(self._waiting) >= self._running or full())
-        )
+        if self._busy or not self._waiting:
+            return False
+        all_wait = len(self._waiting) >= self._running
+        return all_wait or sum(c.size for c in self._waiting) >= self.size
 
     def _run_one_batch(self) -> None:
         "Run the group with the most prompts; the lock is free meanwhile."
@@ -276,17 +291,9 @@ def _generate_key(
     stop: Sequence[str] = (),
 ) -> str:
     "Names a completion."
-    return digest(
-        [
-            fingerprint,
-            "generate",
-            prompt,
-            max_new_tokens,
-            temperature,
-            seed if temperature else 0,
-            list(stop),
-        ]
-    )
+    used_seed = seed if temperature else 0
+    what = [fingerprint, "generate", prompt, max_new_tokens, temperature, used_seed, list(stop)]
+    return digest(what)
 
 
 def _score_key(fingerprint: str, prompt: Prompt, continuation: str) -> str:
@@ -294,8 +301,8 @@ def _score_key(fingerprint: str, prompt: Prompt, continuation: str) -> str:
     return digest([fingerprint, "score", prompt, continuation])
 
 # %% ../../nbs/3_models/05_calls.ipynb #3463b5f4
-def usable(value: object, kind: type) -> object:  # the value itself
-    "A completion or score that may be recorded. Raises ReplyError for one that may not, or the error that stands in its place."
+def _usable(value: object, kind: type) -> object:
+    "A completion or score that may be recorded, as it is. Raises ReplyError for another, or the error in its place."
     if isinstance(value, Exception):
         raise value
     if not isinstance(value, kind):
@@ -311,41 +318,36 @@ def usable(value: object, kind: type) -> object:  # the value itself
     return value
 
 
-def read_call(
-    path: object, n: int, line: Mapping
-) -> tuple[str, dict | None]:  # path and n: file and line, for the message
-    "Key and value of a recorded call; None takes what was recorded before off the record. Raises DataError for a line that is none."
+def _read_call(path: object, n: int, line: Mapping) -> tuple[str, dict | None]:
+    "Key and value in line n of a call record; None revokes what was recorded before. Raises DataError."
     key, value = line.get("key"), line.get("value", {})
+    remedy = "Remove the line: that call is made again"
     try:
-        value is None or usable(
-            structured(kind := Score if "logprob" in value else Completion, value), kind
-        )
+        if value is not None:
+            kind = Score if "logprob" in value else Completion
+            _usable(structured(kind, value), kind)
     except (TypeError, ReplyError) as e:
-        raise DataError(
-            f"not a call ({e})", path, n, "Remove the line: that call is made again"
-        ) from None
+        raise DataError(f"not a call ({e})", path, n, remedy) from None
     if not isinstance(key, str):
-        raise DataError("a call without a key", path, n, "Remove the line: that call is made again")
+        raise DataError("a call without a key", path, n, remedy)
     return key, value
 
 # %% ../../nbs/3_models/05_calls.ipynb #046f4887
-_USED: ContextVar[list | None] = ContextVar(
-    "used", default=None
-)  # how to take each call made in here off the record again
+_FORGET: ContextVar[list | None] = ContextVar("forget", default=None)  # what revokes each call
 
 
 @contextmanager
 def kept_if_usable() -> Iterator[None]:
-    "Calls in here are taken off the record again if what came could not be used (ReplyError): the next attempt asks anew."
-    token = _USED.set(used := [])
+    "Calls in here are revoked if what they gave could not be used (ReplyError): the next attempt asks anew."
+    token = _FORGET.set(made := [])
     try:
         yield
     except ReplyError:
-        for forget in used:
+        for forget in made:
             forget()
         raise
     finally:
-        _USED.reset(token)
+        _FORGET.reset(token)
 
 
 class RecordedChat:
@@ -355,10 +357,12 @@ class RecordedChat:
         self,
         model: ChatModel,
         path: str | Path,  # a JSON-lines file, e.g. calls.jsonl in the run folder
+        write: bool = True,  # False: the file is only read, if it is there, and calls stay in memory
     ):
         self.model, self._fingerprint = model, model.fingerprint
-        self._log = JsonlLog(path)
-        self._known = dict(read_call(path, n, line) for n, line in read_jsonl(path))
+        self._log = JsonlLog(path) if write else None
+        lines = read_jsonl(path, torn_tail=not write) if write or Path(path).exists() else ()
+        self._known = dict(_read_call(path, n, line) for n, line in lines)
 
     @property
     def fingerprint(self) -> str:
@@ -367,39 +371,47 @@ class RecordedChat:
     def __len__(self) -> int:
         return sum(value is not None for value in self._known.values())
 
-    def generate(self, prompts, max_new_tokens, temperature=0.0, seed=0, stop=()):
+    def generate(self, prompts, max_new_tokens, temperature=0.0, seed=0, stop=(), on_text=None):
+        "As `ChatModel.generate`; replies from the record are not streamed."
         seeds = seeds_for(seed, len(prompts))
         keys = [
             _generate_key(self.fingerprint, p, max_new_tokens, temperature, s, stop)
             for p, s in zip(prompts, seeds)
         ]
-        return self._through(
-            keys,
-            Completion,
-            lambda at: self.model.generate(
-                [prompts[i] for i in at], max_new_tokens, temperature, [seeds[i] for i in at], stop
-            ),
-        )
+
+        def compute(at: list[int]) -> list[Completion]:
+            return self.model.generate(
+                [prompts[i] for i in at],
+                max_new_tokens,
+                temperature,
+                [seeds[i] for i in at],
+                stop,
+                on_text and (lambda row, text: on_text(at[row], text)),
+            )
+
+        return self._through(keys, Completion, compute)
 
     def score(self, prompts, continuations):
-        keys = [
-            _score_key(self.fingerprint, p, c) for p, c in zip(prompts, continuations, strict=True)
-        ]
-        return self._through(
-            keys,
-            Score,
-            lambda at: self.model.score([prompts[i] for i in at], [continuations[i] for i in at]),
-        )
+        pairs = list(zip(prompts, continuations, strict=True))
+
+        def compute(at: list[int]) -> list[Score]:
+            return self.model.score([pairs[i][0] for i in at], [pairs[i][1] for i in at])
+
+        return self._through([_score_key(self.fingerprint, p, c) for p, c in pairs], Score, compute)
 
     def _through(self, keys: list[str], kind: type, compute: Callable[[list[int]], list]) -> list:
         "Values of the keys, computing those that are missing (`compute` takes their positions)."
-        if (used := _USED.get()) is not None:
-            used.append(lambda: self._forget(keys))
+        if (made := _FORGET.get()) is not None:
+            made.append(lambda: self._forget(keys))
         missing = [i for i, k in enumerate(keys) if self._known.get(k) is None]
+        try:
+            values = list(compute(missing)) if missing else []
+        except PartlyFailed as e:
+            values = e.results
         new, errors = {}, []
-        for i, value in zip(missing, self._computed(missing, compute), strict=True):
+        for i, value in zip(missing, values, strict=True):
             try:
-                new[i] = usable(value, kind)
+                new[i] = _usable(value, kind)
             except Exception as e:
                 errors.append(e)
             else:
@@ -411,47 +423,49 @@ class RecordedChat:
             for i, k in enumerate(keys)
         ]
 
-    def _computed(self, missing: list[int], compute: Callable[[list[int]], list]) -> list:
-        "A value, or an exception, for each."
-        try:
-            return list(compute(missing)) if missing else []
-        except PartlyFailed as e:
-            return e.results
-
     def _forget(self, keys: list[str]) -> None:
-        for key in keys:
+        for key in keys if self._log else ():  # a record that is only read repeats everything
             if self._known.get(key) is not None:
                 self._record(key, None)
 
     def _record(self, key: str, value: dict | None) -> None:
-        self._log.append({"key": key, "value": value})
+        if self._log:
+            self._log.append({"key": key, "value": value})
         self._known[key] = value
 
     def close(self) -> None:
-        self._log.close()
+        if self._log:
+            self._log.close()
 
 # %% ../../nbs/3_models/05_calls.ipynb #c6aa7ced
 class MeteredChat:
-    "Counts the calls that pass through."
+    "A chat model as one turn asks it: calls are counted, refused after a deadline, and streamed."
 
     def __init__(
         self,
         model: ChatModel,
-        calls: Calls,  # counted into
+        calls: Calls | None = None,  # counted into
+        check: Callable[[], None] = lambda: None,  # raises when no call may be made
+        on_text: Callable[[str], object] | None = None,  # takes the text of single replies so far
     ):
-        self.model, self.calls = model, calls
+        self.model, self.check, self.on_text = model, check, on_text
+        self.calls = Calls() if calls is None else calls
 
     @property
     def fingerprint(self) -> str:
         return self.model.fingerprint
 
-    def generate(self, prompts, max_new_tokens, temperature=0.0, seed=0, stop=()):
-        out = self.model.generate(prompts, max_new_tokens, temperature, seed, stop)
+    def generate(self, prompts, max_new_tokens, temperature=0.0, seed=0, stop=(), on_text=None):
+        self.check()
+        if self.on_text and len(prompts) == 1:
+            on_text = on_text or (lambda row, text: self.on_text(text))
+        out = self.model.generate(prompts, max_new_tokens, temperature, seed, stop, on_text)
         self.calls.generate += len(out)
         self.calls.tokens_out += sum(c.tokens_out for c in out)
         return self._count(out)
 
     def score(self, prompts, continuations):
+        self.check()
         out = self.model.score(prompts, continuations)
         self.calls.score += len(out)
         return self._count(out)
@@ -486,9 +500,7 @@ class Work:
     def seconds(self) -> float:
         return time.monotonic() - self.begun
 
-    def _one(
-        self, item: Item, do: Callable[[Item], Result], finish: Callable[[Result], None]
-    ) -> bool:
+    def _one(self, item: Item, do: Callable, finish: Callable) -> bool:
         "Work on one item, unless it is too late."
         if self.stopped or time.monotonic() > self.deadline:
             return False
@@ -506,21 +518,18 @@ class Work:
         self,
         items: Iterable[Item],
         do: Callable[[Item], Result],  # in a thread of its own; an error stops the work
-        finish: Callable[
-            [Result], None
-        ],  # records a result; called in any thread, as soon as there is one
+        finish: Callable[[Result], None],  # records a result; called at once, in any thread
         unit: str = "turn",
         name: str = "",  # of the progress bar
         before: int = 0,  # items that were finished earlier, for the bar
         progress: bool = True,
-    ) -> int:  # items finished
-        "Work through the items. What is under way when something breaks is finished; nothing new is started, and the error is raised."
+    ) -> int:
+        "Work through the items; how many were finished. After an error nothing new is started, and it is raised at the end."
         todo = list(items)
+        shown = {"total": before + len(todo), "initial": before, "unit": unit, "desc": name}
         with (
             ThreadPoolExecutor(self.size, thread_name_prefix=unit) as pool,
-            tqdm(
-                total=before + len(todo), initial=before, unit=unit, desc=name, disable=not progress
-            ) as bar,
+            tqdm(**shown, disable=not progress) as bar,
         ):
             futures = [pool.submit(self._one, i, do, finish) for i in todo]
             try:

@@ -16,8 +16,8 @@ from ..core.text import unmarked
 from ..core.types import SettingsError
 
 # %% auto #0
-__all__ = ['Prompt', 'chat', 'unmarked_prompt', 'Completion', 'Score', 'Sampling', 'as_sampling', 'ChatModel', 'seeds_for',
-           'ScriptedChat', 'first_sentence', 'choose']
+__all__ = ['OnText', 'Prompt', 'chat', 'unmarked_prompt', 'Completion', 'Score', 'Sampling', 'as_sampling', 'ChatModel',
+           'seeds_for', 'ScriptedChat', 'first_sentence', 'choose']
 
 # %% ../../nbs/3_models/00_chat.ipynb #a895aa28
 @dataclass(frozen=True)
@@ -34,19 +34,15 @@ def chat(
     prefill: str = "",
 ) -> Prompt:
     "A prompt from alternating texts."
+    first = (("system", system),) if system else ()
     roles = ["user", "assistant"] * len(turns)
-    return Prompt((("system", system),) * bool(system) + tuple(zip(roles, turns)), prefill)
+    return Prompt((*first, *zip(roles, turns)), prefill)
 
 
-def unmarked_prompt(
-    prompt: Prompt,
-    own: tuple[str, ...] = (),  # a tokenizer's special tokens, beside the usual ones
-) -> Prompt:
-    "The prompt as it is sent: what its texts hold of chat marks is text and ends no turn (`core.text.unmarked`)."
-    return Prompt(
-        tuple((role, unmarked(text, own)) for role, text in prompt.messages),
-        unmarked(prompt.prefill, own),
-    )
+def unmarked_prompt(prompt: Prompt, own: tuple[str, ...] = ()) -> Prompt:
+    "The prompt with its chat marks, and a tokenizer's `own` special tokens, made plain text (`core.text.unmarked`)."
+    messages = tuple((role, unmarked(text, own)) for role, text in prompt.messages)
+    return Prompt(messages, unmarked(prompt.prefill, own))
 
 # %% ../../nbs/3_models/00_chat.ipynb #39d126f6
 @dataclass(frozen=True)
@@ -82,21 +78,13 @@ class Sampling:
     "How the next token is drawn, in the place of a bare temperature."
 
     temperature: float = 1.0  # 0: the likeliest token
-    top_p: float = (
-        1.0  # only of the likeliest tokens that have this share of the probability together
-    )
-    top_k: int = 0  # only of so many likeliest tokens; 0: of all
-    repeat_penalty: float = (
-        1.0  # a token that stands in the reply loses this factor of its logit; 1: nothing
-    )
+    top_p: float = 1.0  # only the likeliest tokens that have this share of the probability together
+    top_k: int = 0  # only so many likeliest tokens; 0: all
+    repeat_penalty: float = 1.0  # what the logit of a token of the reply is divided by; 1: nothing
 
     def __post_init__(self):
-        if not (
-            self.temperature >= 0
-            and 0 < self.top_p <= 1
-            and self.top_k >= 0
-            and 0 < self.repeat_penalty < 10
-        ):
+        sizes = self.temperature >= 0 and self.top_k >= 0
+        if not (sizes and 0 < self.top_p <= 1 and 0 < self.repeat_penalty < 10):
             raise SettingsError(
                 f"{self}: temperature and top_k are at least 0, top_p lies in (0, 1], repeat_penalty in (0, 10)"
             )
@@ -113,6 +101,9 @@ def as_sampling(how: float | Sampling) -> Sampling:
     return how if isinstance(how, Sampling) else Sampling(how)
 
 # %% ../../nbs/3_models/00_chat.ipynb #61e55661
+OnText = Callable[[int, str], object]  # takes the number of a prompt, and its reply so far
+
+
 class ChatModel(Protocol):
     "What a stage needs of a chat model."
 
@@ -125,6 +116,7 @@ class ChatModel(Protocol):
         temperature: float | Sampling = 0.0,  # 0: the likeliest token
         seed: int | Sequence[int] = 0,  # one for all, or one per prompt; greedy calls use none
         stop: Sequence[str] = (),  # strings that end a reply; cut off
+        on_text: OnText | None = None,  # called in any thread, as each reply grows
     ) -> list[Completion]: ...
 
     def score(
@@ -142,22 +134,22 @@ def seeds_for(seed: int | Sequence[int], n: int) -> list[int]:
     return seeds
 
 # %% ../../nbs/3_models/00_chat.ipynb #5ee5291b
+def _by_length(prompt: Prompt, text: str) -> float:
+    "A log-probability for tests: longer texts are less likely."
+    return -float(len(text))
+
+
 class ScriptedChat:
-    "A chat model for tests: replies from a list, or from a function of the prompt."
+    "A chat model for tests: replies from a list, or from a function of the prompt; exceptions among them are raised."
 
     def __init__(
         self,
-        replies: Sequence[str]
-        | Callable[
-            [Prompt], str
-        ] = (),  # an exception in the list, or raised by the function, is raised
-        scores: Callable[[Prompt, str], float] = lambda prompt, text: (
-            -float(len(text))
-        ),  # log-probability
+        replies: Sequence[str] | Callable[[Prompt], str] = (),
+        scores: Callable[[Prompt, str], float] = _by_length,  # log-probability
         name: str = "scripted",
     ):
         self.replies, self.scores, self.fingerprint = replies, scores, f"scripted:{name}"
-        self.asked: list[Prompt] = []  # every prompt that came, in order
+        self.asked: list[Prompt] = []  # every prompt, in order
         self._lock = threading.Lock()
 
     def _reply(self, prompt: Prompt) -> str:
@@ -172,50 +164,41 @@ class ScriptedChat:
             raise self.replies[n]
         return self.replies[n]
 
-    def generate(self, prompts, max_new_tokens, temperature=0.0, seed=0, stop=()):
+    def generate(self, prompts, max_new_tokens, temperature=0.0, seed=0, stop=(), on_text=None):
         seeds_for(seed, len(prompts))
-        texts = [self._reply(p) for p in prompts]
-
-        def words(p):
-            return sum(len(m.split()) for _, m in p.messages)
-
-        return [Completion(t, words(p), len(t.split()), "end") for p, t in zip(prompts, texts)]
+        out = []
+        for i, prompt in enumerate(prompts):
+            text, words = self._reply(prompt), sum(len(m.split()) for _, m in prompt.messages)
+            for word in re.finditer(r"\S+", text) if on_text else ():
+                on_text(i, text[: word.end()])
+            out.append(Completion(text, words, len(text.split()), "end"))
+        return out
 
     def score(self, prompts, continuations):
-        return [
-            Score(self.scores(p, c), max(1, len(c.split())))
-            for p, c in zip(prompts, continuations, strict=True)
-        ]
+        pairs = zip(prompts, continuations, strict=True)
+        return [Score(self.scores(p, c), max(1, len(c.split()))) for p, c in pairs]
 
 # %% ../../nbs/3_models/00_chat.ipynb #81a4bd05
 def first_sentence(prompt: Prompt) -> str:
     "A script for `ScriptedChat`: the question again, or the first sentence of the documents."
-    said = prompt.messages[-1][1]
-    documents = re.search(r"Documents:\n(.*?)\n\nQuestion:", said, re.S)
+    text = prompt.messages[-1][1]
+    documents = re.search(r"Documents:\n(.*?)\n\nQuestion:", text, re.S)
     if not documents:
-        return said.rpartition("question: ")[2]
-    return (
-        re.sub(r"^(Document \d+|Title: .*|Source: .*)\n", "", documents[1], flags=re.M).split(". ")[
-            0
-        ]
-        + "."
-    )
+        return text.rpartition("question: ")[2]
+    heads = r"^(Document \d+|Title: .*|Source: .*)\n"
+    return re.sub(heads, "", documents[1], flags=re.M).split(". ")[0] + "."
 
 # %% ../../nbs/3_models/00_chat.ipynb #3f4614cf
 def choose(
     model: ChatModel,
     prompts: Sequence[Prompt],  # with a prefill that ends before the choice
     options: Sequence[Sequence[str]],  # of each prompt
-) -> list[
-    tuple[dict[str, float], float]
-]:  # option -> probability, summing to 1; and the probability of all options before that
-    "How a model distributes its probability over closed sets of replies, in one call. Raises ValueError for scores that are not finite."
-    scores = iter(
-        model.score(
-            [p for p, o in zip(prompts, options, strict=True) for _ in o],
-            [f" {x}" for o in options for x in o],
-        )
-    )
+) -> list[tuple[dict[str, float], float]]:
+    """How a model distributes its probability over closed sets of replies, in one call.
+    Of each prompt: option -> probability, summing to 1, and the probability of all options before that.
+    Raises ValueError for scores that are not finite."""
+    pairs = [(p, f" {x}") for p, names in zip(prompts, options, strict=True) for x in names]
+    scores = iter(model.score([p for p, _ in pairs], [x for _, x in pairs]))
     out = []
     for names in options:
         s = {n: next(scores) for n in names}

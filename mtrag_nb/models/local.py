@@ -18,19 +18,19 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from dataclasses import dataclass, field
+from functools import cached_property, partialmethod
 from pathlib import Path
 
 import numpy as np
 
-from ..core.files import checksum, download, need_room, read_json, write_json
+from ..core.files import need_room, read_json, sized, write_json
 from ..core.settings import ModelSpec, Settings
 from ..core.text import unmarked
 from ..core.types import DataError, ModelNotFound, SettingsError, digest
 from mtrag_nb.models.chat import (
     Completion,
+    OnText,
     Prompt,
     Sampling,
     Score,
@@ -59,11 +59,9 @@ from mtrag_nb.models.device import (
 )
 
 # %% auto #0
-__all__ = ['EMBEDDED', 'RECORDED', 'UNGATED', 'ALONE', 'find_model', 'weight_files', 'pick_dtype', 'pick_device', 'torch_dtype',
-           'unpack', 'GGUF', 'load_gguf', 'Loaded', 'load_transformer', 'hub_token', 'RemoteFile', 'RemoteModel',
-           'fetch_remote', 'from_hub', 'missing_models', 'remote_models', 'fetch_models', 'agree', 'padded',
-           'one_by_one', 'Prefilled', 'PrefixStore', 'filtered', 'prefill', 'read_score', 'trim_memory', 'run_batches',
-           'TransformersChat']
+__all__ = ['EMBEDDED', 'UNGATED', 'find_model', 'weight_files', 'pick_dtype', 'pick_device', 'torch_dtype', 'load_gguf', 'Loaded',
+           'load_transformer', 'hub_token', 'fetch_models', 'PrefixStore', 'Prefilled', 'prefill', 'trim_memory',
+           'run_batches', 'TransformersChat']
 
 # %% ../../nbs/3_models/02_local.ipynb #e820ed3b
 EMBEDDED = {  # name -> (package that carries the weights, what to look for in it, how to get it)
@@ -84,36 +82,21 @@ def _in_package(name: str) -> Path:
 
 # %% ../../nbs/3_models/02_local.ipynb #fb1bb47d
 _TOKENIZERS = (
-    "tokenizer.json",
-    "tokenizer.model",
-    "sentencepiece.bpe.model",
-    "spm.model",
-    "vocab.json",
-    "vocab.txt",
+    "tokenizer.json tokenizer.model sentencepiece.bpe.model spm.model vocab.json vocab.txt"
 )
 
 
-def _missing_files(
-    folder: Path,
-) -> list[str]:  # none if a model can be loaded from it
-    "What a model's folder lacks of configuration, weights and tokenizer."
+def _missing_files(folder: Path) -> list[str]:
+    "What a model's folder lacks of configuration, weights and tokenizer: names of files."
 
     def has(name):
         return (folder / name).is_file()
 
-    index = next(
-        (n for n in ("model.safetensors.index.json", "pytorch_model.bin.index.json") if has(n)),
-        None,
-    )
-    if index:
-        weights = sorted(set(read_json(folder / index)["weight_map"].values()))
-    else:
-        weights = (
-            []
-            if any(map(has, ("model.safetensors", "pytorch_model.bin")))
-            else ["model.safetensors"]
-        )
-    tokenizer = [] if any(map(has, _TOKENIZERS)) else ["tokenizer.json"]
+    weights = ["pytorch_model.bin" if has("pytorch_model.bin") else "model.safetensors"]
+    for index in ("pytorch_model.bin.index.json", "model.safetensors.index.json"):
+        if has(index):
+            weights = sorted(set(read_json(folder / index)["weight_map"].values()))
+    tokenizer = [] if any(map(has, _TOKENIZERS.split())) else ["tokenizer.json"]
     return [name for name in ("config.json", *weights, *tokenizer) if not has(name)]
 
 # %% ../../nbs/3_models/02_local.ipynb #0ff82010
@@ -129,24 +112,21 @@ def _in_cache(name: str) -> Path:
             return Path(found)  # some files are missing, perhaps none that are needed
     except HFValidationError:
         pass
+    remedy = f"Get it with: mtrag fetch models --model {name}"
     raise ModelNotFound(
-        f"model {name!r} is not here: looked for a package, for a folder of that name, and in the Hugging Face cache "
-        f"({constants.HF_HUB_CACHE}). "
-        + (
-            _near(Path(name))
-            if _a_path(name)
-            else f"Get it with: mtrag fetch models --model {name}"
-        )
+        f"model {name!r} is not here: looked for a package, for a folder of that name, and in the "
+        f"Hugging Face cache ({constants.HF_HUB_CACHE}). "
+        + (_near(Path(name)) if _is_path(name) else remedy)
     )
 
 
-def _a_path(name: str) -> bool:
+def _is_path(name: str) -> bool:
     "Whether a name can only be meant as a path: the hub's are an owner and a name."
     return name.startswith(("/", ".", "~")) or name.count("/") > 1 or name.endswith(".gguf")
 
 
 def _near(path: Path) -> str:
-    "What there is instead of a path that is not there, or that holds no model: folders below it, or below what there is of it."
+    "The models below a path that holds none itself, or below its nearest parent that exists."
     there = next(p for p in (path.absolute(), *path.absolute().parents) if p.exists())
     depths = ("*", "*/*", "*/*/*", "*/*/*/*") if len(there.parts) > 2 else ()  # not the whole disk
     if below := sorted(p.parent for depth in depths for p in there.glob(f"{depth}/config.json")):
@@ -160,10 +140,8 @@ def _checked_gguf(path: Path) -> Path:
     "The path of a GGUF file. Raises ModelNotFound if it is not there, or not one."
     if not path.is_file():
         others = sorted(p.name for p in path.parent.glob("*.gguf"))[:5]
-        raise ModelNotFound(
-            f"there is no GGUF file {path}"
-            + (f"; beside it: {', '.join(others)}" if others else "")
-        )
+        beside = f"; beside it: {', '.join(others)}" if others else ""
+        raise ModelNotFound(f"there is no GGUF file {path}{beside}")
     with open(path, "rb") as f:
         magic, version = f.read(4), int.from_bytes(f.read(4), "little")
     if magic == b"GGUF" and version in (2, 3):
@@ -173,34 +151,29 @@ def _checked_gguf(path: Path) -> Path:
     )
 
 
-def find_model(
-    spec: ModelSpec,
-) -> Path:  # a folder, or a .gguf file
-    "Where a model lies on this machine. Raises ModelNotFound with where it was looked for, what it lacks, and how to get it."
+def find_model(spec: ModelSpec) -> Path:
+    "A model's folder or .gguf file on this machine. Raises ModelNotFound, with what is missing and how to get it."
     if spec.name in EMBEDDED:
         return _in_package(spec.name)
-    path, here = Path(spec.name).expanduser(), Path(spec.name).expanduser().exists()
-    if not here:
+    path = Path(spec.name).expanduser()
+    local = path.exists()
+    if not local:
         path = _in_cache(spec.name)
     if spec.gguf_file or path.is_file():
         return _checked_gguf(path / spec.gguf_file)
     if not (missing := _missing_files(path)):
         return path
-    lacks = f"model {spec.name!r} is not whole: {path} lacks {', '.join(missing[:3])}" + (
-        " and more" if missing[3:] else ""
-    )
+    names = ", ".join(missing[:3]) + (" and more" if missing[3:] else "")
+    remedy = f"Fetch the rest with: mtrag fetch models --model {spec.name}"
     raise ModelNotFound(
-        f"{lacks}. "
-        + (_near(path) if here else f"Fetch the rest with: mtrag fetch models --model {spec.name}")
+        f"model {spec.name!r} is not whole: {path} lacks {names}. {_near(path) if local else remedy}"
     )
 
 # %% ../../nbs/3_models/02_local.ipynb #aa2e862f
 def _cache_dir() -> Path:
-    "Where converted weights and check sums are kept: $MTRAG_CACHE, or mtrag_nb in the user's cache folder."
-    return Path(
-        os.environ.get("MTRAG_CACHE")
-        or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mtrag_nb"
-    )
+    "Where converted weights and checksums are kept: $MTRAG_CACHE, or mtrag_nb in the user's cache folder."
+    user = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(os.environ.get("MTRAG_CACHE") or Path(user) / "mtrag_nb")
 
 
 _SUMS: dict[str, list] = {}  # path -> size, time stamps, SHA-256
@@ -208,7 +181,7 @@ _SUMS_LOCK = threading.Lock()
 
 
 def _sums() -> dict[str, list]:
-    "The check sums that another process left; none if they cannot be read."
+    "The checksums that another process kept; none if they cannot be read."
     try:
         return read_json(_cache_dir() / "sums.json")
     except DataError:
@@ -229,56 +202,36 @@ def _file_digest(path: Path) -> str:
         with open(path, "rb") as f:
             while block := f.read(2**20):
                 whole.update(block)
-        found = whole.hexdigest()
         if time.time_ns() - max(stamp[1:]) < 10**9:
-            return found
-        _SUMS[str(path)] = [*stamp, found]
+            return whole.hexdigest()
+        _SUMS[str(path)] = [*stamp, whole.hexdigest()]
         try:
             write_json(_cache_dir() / "sums.json", {**_sums(), **_SUMS})
         except (DataError, OSError):
             pass  # nowhere to keep it: each process reads the file once
-        return found
+        return whole.hexdigest()
 
 # %% ../../nbs/3_models/02_local.ipynb #aa2e8630
-_DECISIVE = (
-    "*.safetensors",
-    "*.bin",
-    "*.gguf",
-    "*.json",
-    "*.jinja",
-    "*.model",
-    "vocab.txt",
-    "merges.txt",
-    "[0-9]_*/*",
-)
-# Packaged weights, by what is in them, and the name and size by which records have named them since before contents were read.
-RECORDED = {
+_DECISIVE = "*.safetensors *.bin *.gguf *.json *.jinja *.model vocab.txt merges.txt [0-9]_*/*"
+# Packaged weights by their content, and the name and size by which the first records named them
+_RECORDED = {
     "ffd58d5ff032060e": [("SmolLM2-135M-Instruct.Q4_1.gguf", 98362432)],
     "37c75f447e96550d": [("model.safetensors", 90868376)],
 }
 
 
-def weight_files(
-    path: Path,  # a folder, or a .gguf file
-) -> list[tuple]:  # name, size in bytes, SHA-256; name and size of those in RECORDED
-    "The files that decide what a model says: they go into its fingerprint."
-    files = (
-        [path]
-        if path.is_file()
-        else sorted({p for pattern in _DECISIVE for p in path.glob(pattern) if p.is_file()})
-    )
-    found = [
-        (p.name if p == path else str(p.relative_to(path)), p.stat().st_size, _file_digest(p))
-        for p in files
-    ]
-    return RECORDED.get(digest(found), found)
+def weight_files(path: Path) -> list[tuple]:
+    "Name, size in bytes and SHA-256 of the files that decide what a model says: part of its fingerprint."
+    files = {path: path.name}
+    if path.is_dir():
+        found = {p for pattern in _DECISIVE.split() for p in path.glob(pattern) if p.is_file()}
+        files = {p: str(p.relative_to(path)) for p in sorted(found)}
+    rows = [(name, p.stat().st_size, _file_digest(p)) for p, name in files.items()]
+    return _RECORDED.get(digest(rows), rows)
 
 # %% ../../nbs/3_models/02_local.ipynb #f09ef117
-def pick_dtype(
-    spec: ModelSpec,
-    capability: tuple[int, int] | None,  # of the GPU; None for a CPU
-) -> str:  # fp32, fp16 or bf16
-    "The precision to compute in. Raises SettingsError for one that is not known."
+def pick_dtype(spec: ModelSpec, capability: tuple[int, int] | None) -> str:
+    "fp32, fp16 or bf16, by the GPU's capability (None: a CPU). Raises SettingsError for an unknown one."
     if spec.dtype != "auto":
         if spec.dtype not in ("fp32", "fp16", "bf16"):
             raise SettingsError(f"unknown dtype {spec.dtype!r}: it is auto, fp32, fp16 or bf16")
@@ -295,8 +248,8 @@ def pick_device(spec: ModelSpec) -> str:
     return spec.device if spec.device != "auto" else "cuda" if torch.cuda.is_available() else "cpu"
 
 
-def _device_and_dtype(spec: ModelSpec) -> tuple[str, str]:  # e.g. ("cuda", "fp16")
-    "Where to load a model, and in which precision. Raises SettingsError for a device that is not there or too old."
+def _device_and_dtype(spec: ModelSpec) -> tuple[str, str]:
+    "Where to load a model, and its precision, e.g. cuda and fp16. Raises SettingsError as `usable_device` does."
     device = usable_device(pick_device(spec))
     return device, pick_dtype(spec, capability_of(device))
 
@@ -315,32 +268,16 @@ _BLOCKS = {  # GGML tensor type -> one block of 32 weights as a numpy record
 }
 
 
-def unpack(
-    blocks: np.ndarray,  # records of a type in _BLOCKS
-    kind: int,  # a key of _BLOCKS
-) -> np.ndarray:  # float32 [blocks, 32]
-    "The weights in quantized blocks."
-    q, d = blocks["q"], blocks["d"].astype(np.float32)[:, None]
-    if kind != 8:
-        q = np.concatenate([q & 15, q >> 4], axis=1).astype(np.float32) - (
-            8 if kind == 2 else 0
-        )  # two in a byte
-    return q.astype(np.float32) * d + (blocks["m"].astype(np.float32)[:, None] if kind == 3 else 0)
+def _unpack(blocks: np.ndarray, kind: int) -> np.ndarray:
+    "The weights in quantized blocks of a kind in `_BLOCKS`: float32 [blocks, 32]."
+    q, scale = blocks["q"], blocks["d"].astype(np.float32)[:, None]
+    if kind != 8:  # two in a byte
+        q = np.concatenate([q & 15, q >> 4], axis=1)
+    q = q.astype(np.float32) - (8 if kind == 2 else 0)
+    return q * scale + (blocks["m"].astype(np.float32)[:, None] if kind == 3 else 0)
 
 # %% ../../nbs/3_models/02_local.ipynb #99dd1378
-_SCALARS = {
-    0: "B",
-    1: "b",
-    2: "H",
-    3: "h",
-    4: "I",
-    5: "i",
-    6: "f",
-    7: "?",
-    10: "Q",
-    11: "q",
-    12: "d",
-}  # GGUF value types
+_SCALARS = {**dict(enumerate("BbHhIif?")), 10: "Q", 11: "q", 12: "d"}  # GGUF value type -> struct
 
 
 class _Cursor:
@@ -368,7 +305,7 @@ class _Cursor:
         return [self.value(kind) for _ in range(n)]
 
 # %% ../../nbs/3_models/02_local.ipynb #edd69037
-class GGUF:
+class _GGUF:
     "A GGUF file: its key-value header at once, its tensors when asked for. Raises ValueError for another file."
 
     def __init__(self, path: str | Path):
@@ -393,7 +330,7 @@ class GGUF:
         if kind in (0, 1):
             flat = np.frombuffer(self._map, "<f4" if kind == 0 else "<f2", n, at).astype(np.float32)
         elif kind in _BLOCKS:
-            flat = unpack(np.frombuffer(self._map, _BLOCKS[kind], n // 32, at), kind)
+            flat = _unpack(np.frombuffer(self._map, _BLOCKS[kind], n // 32, at), kind)
         else:
             raise ValueError(f"tensor {name} has GGML type {kind}")
         return np.ascontiguousarray(flat.reshape(dims[::-1]))
@@ -422,7 +359,7 @@ def _untangled(x: np.ndarray, heads: int) -> np.ndarray:
     )
 
 
-def _weights(g: GGUF, dtype):
+def _weights(g: _GGUF, dtype):
     "The state dict of a Llama model, from a GGUF file of that architecture."
     import torch
 
@@ -441,21 +378,17 @@ def _weights(g: GGUF, dtype):
     return state
 
 # %% ../../nbs/3_models/02_local.ipynb #f7c1021d
-def _tokenizer(g: GGUF):
+def _tokenizer(g: _GGUF):
     "SmolLM2's tokenizer: byte-level BPE with single digits."
     from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
     h = g.header
-    tokens, merges = (
-        h["tokenizer.ggml.tokens"],
-        [tuple(m.split(" ", 1)) for m in h["tokenizer.ggml.merges"]],
-    )
+    tokens = h["tokenizer.ggml.tokens"]
+    merges = [tuple(m.split(" ", 1)) for m in h["tokenizer.ggml.merges"]]
     t = Tokenizer(models.BPE({s: i for i, s in enumerate(tokens)}, merges))
-    digits, words = (
-        pre_tokenizers.Digits(individual_digits=True),
-        pre_tokenizers.ByteLevel(add_prefix_space=False),
-    )
+    digits = pre_tokenizers.Digits(individual_digits=True)
+    words = pre_tokenizers.ByteLevel(add_prefix_space=False)
     t.pre_tokenizer = pre_tokenizers.Sequence([digits, words])
     t.decoder = decoders.ByteLevel()
     special = [s for s, kind in zip(tokens, h["tokenizer.ggml.token_type"]) if kind == 3]
@@ -476,7 +409,7 @@ def _tokenizer(g: GGUF):
     )
 
 # %% ../../nbs/3_models/02_local.ipynb #26d2851c
-def _is_smollm2(g: GGUF) -> bool:
+def _is_smollm2(g: _GGUF) -> bool:
     "Whether the direct route below holds: Llama architecture, SmolLM2's pre-tokenizer, known block formats."
     h = g.header
     return (
@@ -486,7 +419,7 @@ def _is_smollm2(g: GGUF) -> bool:
     )
 
 
-def _llama_config(g: GGUF, tokenizer, dtype):
+def _llama_config(g: _GGUF, tokenizer, dtype):
     "The configuration of a Llama model, from the header."
     from transformers import LlamaConfig
 
@@ -513,7 +446,7 @@ def load_gguf(path: Path, dtype):
     "Tokenizer and model from a GGUF file: directly for SmolLM2, through transformers (which needs the package gguf) for any other."
     from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM
 
-    g = GGUF(path)
+    g = _GGUF(path)
     if _is_smollm2(g):
         tokenizer = _tokenizer(g)
         config = _llama_config(g, tokenizer, dtype)
@@ -521,9 +454,8 @@ def load_gguf(path: Path, dtype):
             None, config=config, state_dict=_weights(g, dtype), dtype=dtype
         )
     if importlib.util.find_spec("gguf") is None:
-        raise ModelNotFound(
-            f"{path.name} needs the package gguf to be read. Get it with: pip install gguf"
-        )
+        remedy = "Get it with: pip install gguf"
+        raise ModelNotFound(f"{path.name} needs the package gguf to be read. {remedy}")
     return (
         AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name),
         AutoModelForCausalLM.from_pretrained(path.parent, gguf_file=path.name, dtype=dtype),
@@ -562,7 +494,7 @@ class Loaded:
         "The texts that the tokenizer reads as control tokens."
         return tuple(t.content for t in self.tokenizer.added_tokens_decoder.values() if t.special)
 
-    @property
+    @cached_property
     def ends(self) -> set[int]:
         "The tokens that end a reply."
         eos = self.model.generation_config.eos_token_id
@@ -581,6 +513,15 @@ def _nf4(dtype):
     )
 
 
+def _need_packages(spec: ModelSpec, path: Path) -> None:
+    "Raises ModelNotFound for a package that loading needs and that is not installed."
+    needs = [] if path.suffix == ".gguf" else ["accelerate"]
+    needs += ["bitsandbytes"] if spec.quantization else []
+    if lacking := [p for p in needs if importlib.util.find_spec(p) is None]:
+        remedy = f"Get it with: pip install {' '.join(lacking)}"
+        raise ModelNotFound(f"{spec.name} needs {' and '.join(lacking)} to be loaded. {remedy}")
+
+
 def load_transformer(spec: ModelSpec) -> Loaded:
     "Load a spec's weights. Raises ModelNotFound, or SettingsError for an unknown quantization."
     from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -588,45 +529,27 @@ def load_transformer(spec: ModelSpec) -> Loaded:
     if spec.quantization not in ("", "nf4"):
         raise SettingsError(f"unknown quantization {spec.quantization!r}: it is '' or 'nf4'")
     (device, name), path = _device_and_dtype(spec), find_model(spec)
-    dtype, needs = (
-        torch_dtype(name),
-        ["accelerate"] * (path.suffix != ".gguf") + ["bitsandbytes"] * bool(spec.quantization),
-    )
-    if lacking := [p for p in needs if importlib.util.find_spec(p) is None]:
-        raise ModelNotFound(
-            f"{spec.name} needs {' and '.join(lacking)} to be loaded. Get it with: pip install {' '.join(lacking)}"
-        )
+    _need_packages(spec, path)
+    dtype = torch_dtype(name)
     if path.suffix == ".gguf" and not spec.quantization:
         tokenizer, model = load_gguf(path, dtype)
-        return Loaded(tokenizer, model.to(device).eval(), device, name)
+        return Loaded(tokenizer, model.to(device).eval(), device, name, spec.name)
     if path.suffix == ".gguf":
         path = _as_safetensors(path)
-    options, own = (
-        {"quantization_config": _nf4(dtype)} if spec.quantization else {},
-        own_quantization(path, dtype),
-    )
+    own = own_quantization(path, dtype)
+    options = {"quantization_config": _nf4(dtype)} if spec.quantization else {}
     if own is not None:
         options = {"config": own}
-    model = AutoModelForCausalLM.from_pretrained(
-        path,
-        dtype=dtype,
-        device_map={"": device},
-        attn_implementation="sdpa",
-        local_files_only=True,
-        **options,
-    )
+    place = {"device_map": {"": device}, "attn_implementation": "sdpa", "local_files_only": True}
+    model = AutoModelForCausalLM.from_pretrained(path, dtype=dtype, **place, **options)
     if own is not None:
         turn_into(model, dtype)
-    return Loaded(
-        AutoTokenizer.from_pretrained(path, local_files_only=True), model.eval(), device, name
-    )
+    tokenizer = AutoTokenizer.from_pretrained(path, local_files_only=True)
+    return Loaded(tokenizer, model.eval(), device, name, spec.name)
 
 # %% ../../nbs/3_models/02_local.ipynb #ce857aa1
-def _wanted_files(
-    names: Sequence[str],
-    gguf_file: str = "",  # the one to fetch, of a repository of GGUF files
-) -> list[str]:
-    "Of a repository's files, those that loading needs."
+def _wanted_files(names: Sequence[str], gguf_file: str = "") -> list[str]:
+    "Of a repository's files, those that loading needs; of GGUF files the one that is named."
     if gguf_file:
         return [n for n in names if n == gguf_file]
     apart = ("onnx/", "openvino/", "original/", "consolidated", "training_args")
@@ -672,257 +595,150 @@ def _gate_message(name: str, token: str | None) -> str:
             *_SECRETS.values(),
             "elsewhere, set HF_TOKEN, or run `hf auth login`",
         ]
-    told = "".join(f"\n  {i}. {step}" for i, step in enumerate(steps, 1))
-    other = UNGATED.get(name)
-    return f"model {name!r} is behind a gate, {why}:{told}" + (
-        f"\nOr take a copy of the same weights that needs neither, made by somebody else: --set chat.name={other}"
-        if other
-        else ""
-    )
+    message = f"model {name!r} is behind a gate, {why}:"
+    message += "".join(f"\n  {i}. {step}" for i, step in enumerate(steps, 1))
+    if other := UNGATED.get(name):
+        message += f"\nOr take a copy of the same weights that needs neither, made by somebody else: --set chat.name={other}"
+    return message
 
 # %% ../../nbs/3_models/02_local.ipynb #10bfd651
 def _hub_error(e: Exception, name: str, token: str | None) -> Exception:
     "The error to raise for what the hub's client raised: one that says what to do, or `e` itself."
-    from huggingface_hub.errors import (
-        GatedRepoError,
-        HfHubHTTPError,
-        HFValidationError,
-        OfflineModeIsEnabled,
-        RepositoryNotFoundError,
-    )
+    from huggingface_hub import errors
 
-    if isinstance(e, GatedRepoError):
+    if isinstance(e, errors.GatedRepoError):
         return ModelNotFound(_gate_message(name, token))
-    if isinstance(e, OfflineModeIsEnabled):
-        return DataError(
-            f"model {name!r} is not here, and HF_HUB_OFFLINE forbids to fetch it",
-            remedy="Unset it and fetch again",
-        )
-    if isinstance(e, (RepositoryNotFoundError, HFValidationError)):
+    if isinstance(e, errors.OfflineModeIsEnabled):
+        problem = f"model {name!r} is not here, and HF_HUB_OFFLINE forbids to fetch it"
+        return DataError(problem, remedy="Unset it and fetch again")
+    if isinstance(e, (errors.RepositoryNotFoundError, errors.HFValidationError)):
         whom = "this token" if token else "somebody without a token"
+        remedy = "Correct the name, or name a folder that has it"
         return ModelNotFound(
-            f"the hub has no model {name!r} that it would show to {whom}. Mend the name, or name a folder that has it"
+            f"the hub has no model {name!r} that it would show to {whom}. {remedy}"
         )
-    if isinstance(e, HfHubHTTPError) or type(e).__module__.partition(".")[0] in (
-        "httpx",
-        "httpx2",
-        "requests",
-        "httpcore",
-    ):
+    network = type(e).__module__.partition(".")[0] in ("httpx", "httpx2", "requests", "httpcore")
+    if network or isinstance(e, (errors.HfHubHTTPError, OSError)):
         return DataError(
             f"model {name!r} could not be fetched ({type(e).__name__}: {str(e)[:100]})",
-            remedy="Check the network (on Kaggle: Settings, Internet), and fetch again: what came is kept",
+            remedy="Check the network (on Kaggle: Settings, Internet), and fetch again: files that are whole are kept",
         )
     return e
 
 # %% ../../nbs/3_models/02_local.ipynb #d7a0712a
-@dataclass(frozen=True)
-class RemoteFile:
-    "A file on the hub."
+def _progress_bar(shown: bool) -> type:
+    "The class of the bars of the hub's client: on a terminal only, or never."
+    from tqdm.auto import tqdm
 
-    path: str
-    size: int  # bytes
-    sum_: str  # SHA-256 of a large file, git's name of another; the cache stores it under this name
+    class Bar(tqdm):
+        __init__ = partialmethod(tqdm.__init__, disable=None if shown else True)
 
-    @property
-    def large(self) -> bool:
-        return len(self.sum_) == 64
+    return Bar
 
 
 @dataclass(frozen=True)
-class RemoteModel:
-    "A model on the hub, and its place in the cache."
+class _HubModel:
+    "A model on the hub."
 
     name: str
-    commit: str
-    files: tuple[RemoteFile, ...]  # those that are needed
-    place: Path  # models--owner--name
-
-    def blob(self, file: RemoteFile) -> Path:
-        return self.place / "blobs" / file.sum_
-
-    def missing(self) -> int:  # bytes
-        "What is still to come."
-
-        def have(path: Path) -> int:
-            return path.stat().st_size if path.exists() else 0
-
-        def came(f):
-            return (
-                f.size if self.blob(f).exists() else have(self.blob(f).with_name(f.sum_ + ".part"))
-            )
-
-        return sum(f.size - came(f) for f in self.files)
+    files: tuple[str, ...]  # those that loading needs
+    missing: int  # bytes of them that are not here
 
 # %% ../../nbs/3_models/02_local.ipynb #ce1b997a
-def _remote_model(
-    name: str,
-    gguf_file: str = "",
-    token: str | None = None,
-) -> RemoteModel:
+def _hub_model(name: str, gguf_file: str = "", token: str | None = None) -> _HubModel:
     "What a model consists of. Raises ModelNotFound, DataError."
-    from huggingface_hub import HfApi, constants
+    from huggingface_hub import HfApi, snapshot_download
 
-    api = HfApi(token=token)
+    how = {"token": token or False, "dry_run": True, "tqdm_class": _progress_bar(False)}
     try:
-        about = api.model_info(name)
-        if about.gated:
-            api.auth_check(name)
-        tree = [
-            f
-            for f in api.list_repo_tree(name, recursive=True, revision=about.sha)
-            if hasattr(f, "size")
-        ]
+        siblings = HfApi(token=token or False).model_info(name).siblings
+        files = _wanted_files([s.rfilename for s in siblings], gguf_file)
+        parts = snapshot_download(name, allow_patterns=files, **how) if files else []
     except Exception as e:
         raise _hub_error(e, name, token) from e
-    wanted = set(_wanted_files([f.path for f in tree], gguf_file))
-    if not wanted:
+    if not files:
         raise ModelNotFound(f"{name!r} has no {gguf_file or 'files that a model is loaded from'}")
-    files = tuple(
-        RemoteFile(f.path, f.size, f.lfs.sha256 if f.lfs else f.blob_id)
-        for f in tree
-        if f.path in wanted
-    )
-    return RemoteModel(
-        name, about.sha, files, Path(constants.HF_HUB_CACHE) / f"models--{name.replace('/', '--')}"
-    )
-
-# %% ../../nbs/3_models/02_local.ipynb #a03bd706
-def _fetch_large(
-    remote: RemoteModel,
-    token: str | None,
-    workers: int,
-    pause: float,
-    seen: Callable[[int], object],
-) -> None:
-    "The large files of a model into the cache. Raises DataError."
-    from huggingface_hub import hf_hub_url
-    from huggingface_hub.utils import build_hf_headers
-
-    headers = build_hf_headers(token=token or False)
-
-    def one(f: RemoteFile) -> None:
-        url = hf_hub_url(remote.name, f.path, revision=remote.commit)
-        download(url, remote.blob(f), f.size, f.sum_, headers=headers, pause=pause, seen=seen)
-
-    with ThreadPoolExecutor(workers) as pool:
-        list(pool.map(one, [f for f in remote.files if f.large]))
-
-
-def _check_small(remote: RemoteModel, folder: Path) -> None:
-    "Hold the small files against their checksums. Raises DataError, and throws away one that is wrong."
-    for f in remote.files:
-        if f.large or checksum(folder / f.path, f.sum_) == f.sum_:
-            continue
-        (folder / f.path).resolve().unlink()
-        raise DataError(
-            "does not have the checksum that the hub names; thrown away",
-            f"{remote.name}/{f.path}",
-            remedy="Fetch again",
-        )
+    return _HubModel(name, tuple(files), sum(f.file_size for f in parts if f.will_download))
 
 # %% ../../nbs/3_models/02_local.ipynb #3dc20fd7
-def fetch_remote(
-    remote: RemoteModel,
-    token: str | None = None,
-    workers: int = 4,  # files at a time
-    pause: float = 1.0,  # seconds before an attempt that follows one which brought nothing
-    seen: Callable[[int], object] = lambda n: None,  # called with the bytes that came
-) -> Path:  # the folder in the cache
-    "Fetch a model that `remote_model` has told of. Raises DataError, ModelNotFound; what came is kept."
-    from huggingface_hub import snapshot_download
+def _fetch(model: _HubModel, token: str | None = None, progress: bool = False) -> Path:
+    "Fetch a model into the cache. Raises ModelNotFound, DataError; a file with a wrong checksum is thrown away."
+    from huggingface_hub import HfApi, snapshot_download
 
+    how = {"token": token or False, "tqdm_class": _progress_bar(progress)}
     try:
-        _fetch_large(remote, token, workers, pause, seen)
-        folder = Path(
-            snapshot_download(
-                remote.name, allow_patterns=[f.path for f in remote.files], token=token or False
-            )
-        )
-    except DataError:
-        raise
+        folder = Path(snapshot_download(model.name, allow_patterns=list(model.files), **how))
+        checked = HfApi(token=token or False).verify_repo_checksums(model.name)
     except Exception as e:
-        raise _hub_error(e, remote.name, token) from e
-    _check_small(remote, folder)
-    notes = {
-        f.path: {"bytes": f.size, "sha256" if f.large else "git": f.sum_} for f in remote.files
-    }
-    write_json(remote.place / "fetched.json", {"commit": remote.commit, "files": notes})
+        raise _hub_error(e, model.name, token) from e
+    wrong = [m["path"] for m in checked.mismatches]
+    for path in wrong:
+        (folder / path).resolve().unlink()
+    if wrong:
+        problem = "does not have the checksum that the hub names; thrown away"
+        raise DataError(problem, f"{model.name}/{wrong[0]}", remedy="Fetch again")
     return folder
 
 # %% ../../nbs/3_models/02_local.ipynb #24d369ca
-def from_hub(spec: ModelSpec) -> bool:
-    "Whether a model is one that comes from the hub."
-    return not spec.url and spec.name not in EMBEDDED and not Path(spec.name).expanduser().exists()
+def _profile_models(settings: Settings) -> list[ModelSpec]:
+    "The models of a profile that run on this machine."
+    specs = (settings.chat, settings.embedder, settings.reranker)
+    return [s for s in specs if s and not s.url]
 
 
-def _hub_models(settings: Settings) -> list[ModelSpec]:
-    "The models of a profile that come from the hub."
-    return [s for s in (settings.chat, settings.embedder, settings.reranker) if s and from_hub(s)]
+def _to_fetch(specs: Iterable[ModelSpec]) -> list[ModelSpec]:
+    "Those that come from the hub and are not here, each once."
 
-
-def missing_models(specs: Iterable[ModelSpec]) -> dict[tuple[str, str], ModelSpec]:
-    "Those that are not here yet, each once, by name and file."
-
-    def here(spec: ModelSpec) -> bool:
+    def wanted(spec: ModelSpec) -> bool:
+        if spec.url or spec.name in EMBEDDED or Path(spec.name).expanduser().exists():
+            return False
         try:
             find_model(spec)
         except ModelNotFound:
-            return False
-        return True
+            return True
+        return False
 
-    return {(s.name, s.gguf_file): s for s in specs if not here(s)}
+    return list({(s.name, s.gguf_file): s for s in specs if wanted(s)}.values())
 
 # %% ../../nbs/3_models/02_local.ipynb #fadfff2e
-def remote_models(
-    specs: Iterable[ModelSpec],
-    token: str | None = None,
-) -> list[RemoteModel]:
-    "What is to come of these models, none if all are here. Raises ModelNotFound, DataError, also if the disk has no room for it."
-    remotes = [_remote_model(name, gguf_file, token) for name, gguf_file in missing_models(specs)]
-    if remotes:
-        need_room(
-            remotes[0].place,
-            sum(r.missing() for r in remotes),
-            " and ".join(r.name for r in remotes),
-        )
-    return remotes
-
-
 def fetch_models(
-    settings: Settings,
-    seen: Callable[[int], object] = lambda n: None,  # called with the bytes that came
-) -> dict[str, Path]:  # name -> where it lies, of all models of the profile
-    "Fetch the models of a profile that are not here yet. Raises ModelNotFound, DataError; what came is kept."
-    if missing_models(_hub_models(settings)):
+    wanted: Settings | Iterable[ModelSpec],  # a profile, or some models
+    progress: bool = False,
+    announce: Callable[[str], object] = lambda line: None,  # called with what will be fetched
+) -> dict[str, Path]:
+    "Fetch the models that are not here yet; name -> path of all. Raises ModelNotFound, DataError, also for a full disk."
+    from huggingface_hub import constants
+
+    specs = _profile_models(wanted) if isinstance(wanted, Settings) else list(wanted)
+    if missing := _to_fetch(specs):
         token = hub_token()
-        for remote in remote_models(_hub_models(settings), token):
-            fetch_remote(remote, token, seen=seen)
-    specs = (settings.chat, settings.embedder, settings.reranker)
-    return {s.name: find_model(s) for s in specs if s and not s.url}
+        models = [_hub_model(s.name, s.gguf_file, token) for s in missing]
+        names = " and ".join(m.name for m in models)
+        need_room(constants.HF_HUB_CACHE, sum(m.missing for m in models), names)
+        for m in models:
+            announce(f"{m.name}: {sized(m.missing)} in {len(m.files)} files to fetch")
+        for m in models:
+            _fetch(m, token, progress)
+    return {s.name: find_model(s) for s in specs}
 
 # %% ../../nbs/3_models/02_local.ipynb #011164d1
-def agree(a: Sequence[int], b: Sequence[int]) -> int:
-    "How many tokens two rows begin with alike."
+def _agree(a: Sequence[int], b: Sequence[int]) -> int:
+    "How many tokens two rows begin with in common."
     return next((n for n, (x, y) in enumerate(zip(a, b)) if x != y), min(len(a), len(b)))
 
 
-def _common_prefix(
-    rows: Sequence[Sequence[int]],
-) -> int:  # tokens that all rows begin with; each row keeps at least one of its own
-    "Length of the shared beginning."
-    return min(
-        agree(min(rows), max(rows)), min(map(len, rows)) - 1
-    )  # lexicographic extremes differ first
+def _common_prefix(rows: Sequence[Sequence[int]]) -> int:
+    "Tokens that all rows begin with; each row keeps at least one of its own."
+    extremes = min(rows), max(rows)  # in lexicographic order, so these two differ first
+    return min(_agree(*extremes), min(map(len, rows)) - 1)
 
 # %% ../../nbs/3_models/02_local.ipynb #0ed00f96
 def _families(rows: Sequence[Sequence[int]]) -> list[list[int]]:
     "Row numbers, those together that share at least half of their length."
     families: list[list[int]] = []
     for i in sorted(range(len(rows)), key=lambda i: list(rows[i])):
-        if families and _common_prefix([rows[families[-1][0]], rows[i]]) >= max(
-            64, len(rows[i]) // 2
-        ):
+        half = max(64, len(rows[i]) // 2)
+        if families and _common_prefix([rows[families[-1][0]], rows[i]]) >= half:
             families[-1].append(i)
         else:
             families.append([i])
@@ -934,18 +750,16 @@ def _plan_batches(
     size: int,  # most rows in a batch
     tokens: int,  # most padded tokens in a batch
     new: int = 0,  # tokens that each row will grow by
-) -> list[list[int]]:  # row numbers, every row once
-    "Group rows: first those that share at least half of their length, then the rest by length."
+) -> list[list[int]]:
+    "Row numbers in batches: those that share at least half of their length, then the rest by length."
     families = _families(rows)
-    single = sorted((f[0] for f in families if len(f) == 1), key=lambda i: len(rows[i]))
+    singles = sorted((f[0] for f in families if len(f) == 1), key=lambda i: len(rows[i]))
     batches: list[list[int]] = []
-    for group in [*(f for f in families if len(f) > 1), single]:
+    for group in [*(f for f in families if len(f) > 1), singles]:
         batch: list[int] = []
         for i in group:
-            if batch and (
-                len(batch) == size
-                or (max(len(rows[j]) for j in [*batch, i]) + new) * (len(batch) + 1) > tokens
-            ):
+            width = max(len(rows[j]) for j in [*batch, i]) + new
+            if batch and (len(batch) == size or width * (len(batch) + 1) > tokens):
                 batches.append(batch)
                 batch = []
             batch.append(i)
@@ -954,145 +768,71 @@ def _plan_batches(
     return batches
 
 # %% ../../nbs/3_models/02_local.ipynb #0475c20b
-def padded(
-    rows: Sequence[Sequence[int]], device: str
-):  # token ids and mask, integers [rows, longest row]
-    "Rows as one tensor, and 1 where it holds a token."
+def _padded(rows: Sequence[Sequence[int]], device: str):
+    "Rows as one tensor, and a mask that is 1 where it holds a token: integers [rows, longest row]."
     import torch
 
     width = max(map(len, rows))
     ids = [[0] * (width - len(r)) + list(r) for r in rows]
     mask = [[0] * (width - len(r)) + [1] * len(r) for r in rows]
-    return torch.tensor(ids, dtype=torch.long, device=device), torch.tensor(
-        mask, dtype=torch.long, device=device
-    )
+    return tuple(torch.tensor(x, dtype=torch.long, device=device) for x in (ids, mask))
 
+# %% ../../nbs/3_models/02_local.ipynb #80067dd4
+class PrefixStore:
+    "Key-value caches of recent prompts, the least recently used thrown out first."
 
-def _shared_tokens(
-    rows: Sequence[Sequence[int]],
-    keep: int = 1,  # positions at the end of each row that need logits of their own
-    least: int = 32,  # a shorter beginning is not worth a pass of its own
-) -> int:
-    "How many tokens to compute once for all rows."
-    if len(rows) < 2:
-        return 0
-    n = min(_common_prefix(rows), min(map(len, rows)) - keep)
-    return n if n >= least else 0
+    def __init__(
+        self,
+        limit: int = 2**30,  # bytes; 0 keeps nothing
+        least: int = 32,  # tokens: shorter beginnings are not worth the copying
+    ):
+        self.limit, self.least, self._kept = limit, least, OrderedDict()
 
-# %% ../../nbs/3_models/02_local.ipynb #2dbbc9ed
-def _shared_cache(model, tokens: Sequence[int], rows: int, device: str):
-    "The cache of a beginning, once for each row; empty for no tokens."
-    import torch
-    from transformers import DynamicCache
+    def add(self, row: Sequence[int], kv: list[tuple]) -> None:
+        "Keep the cache of a prompt: keys and values of each layer, [heads, tokens, size]."
+        if len(row) < self.least:
+            return
+        self._kept[tuple(row)] = kv
+        self._kept.move_to_end(tuple(row))
+        self.shrink(self.limit)
 
-    cache = DynamicCache(config=model.config)
-    if tokens:
-        model(torch.tensor([list(tokens)], device=device), past_key_values=cache, logits_to_keep=1)
-        cache.batch_repeat_interleave(rows)
-    return cache
+    def shrink(self, limit: int) -> None:
+        "From now on no more than so many bytes."
+        self.limit = limit
+        while self._kept and self.bytes > limit:
+            self._kept.popitem(last=False)
 
+    @property
+    def bytes(self) -> int:
+        tensors = (x for kv in self._kept.values() for pair in kv for x in pair)
+        return sum(x.numel() * x.element_size() for x in tensors)
 
-def _resumed_cache(
-    model,
-    past: Sequence[
-        tuple
-    ],  # per row: tokens, and keys and values of each layer, [heads, tokens, size]
-    device: str,
-):
-    "One cache of the beginnings that rows bring, padded on the left."
-    import torch
-    from transformers import DynamicCache
+    def find(self, row: Sequence[int], keep: int = 1) -> tuple[int, list[tuple] | None]:
+        "The longest beginning that is kept: its tokens, at most all but `keep`, and their cache; 0 and None for none."
+        if not self._kept:
+            return 0, None
+        n, best = max((min(_agree(row, k), len(row) - keep), k) for k in self._kept)
+        if n < self.least:
+            return 0, None
+        self._kept.move_to_end(best)
+        return n, self._kept[best]
 
-    cache, wide = DynamicCache(config=model.config), max(n for n, _ in past)
-
-    def pad(x, n):
-        return torch.nn.functional.pad(x[:, :n].to(device), (0, 0, wide - n, 0))
-
-    for layer in range(len(past[0][1])):
-        keys, values = (torch.stack([pad(kv[layer][side], n) for n, kv in past]) for side in (0, 1))
-        cache.update(keys, values, layer)
-    return cache
-
-
-ALONE = 256  # tokens of a row; shorter ones gain nothing by it (`9_studies/00_bench`, row reading)
-
-
-def one_by_one(model, rows: Sequence[Sequence[int]], keep: int = 1, past: Sequence[tuple] = ()):
-    "Rows run one after another on a CPU, each from the beginning that it brings: one cache, padded on the left, and their logits."
-    import torch
-    from transformers import DynamicCache
-
-    done, logits = [], []
-    for i, row in enumerate(rows):
-        cache = (
-            _resumed_cache(model, past[i : i + 1], "cpu")
-            if past
-            else DynamicCache(config=model.config)
-        )
-        out = model(
-            torch.tensor([list(row[past[i][0] if past else 0 :])]),
-            past_key_values=cache,
-            logits_to_keep=keep,
-        )
-        done.append((len(row), [(layer.keys[0], layer.values[0]) for layer in cache.layers]))
-        logits.append(out.logits.float())
-    return _resumed_cache(model, done, "cpu"), torch.cat(logits)
+    def clear(self) -> None:
+        self._kept.clear()
 
 # %% ../../nbs/3_models/02_local.ipynb #f655c371
 class Prefilled:
-    "A padded batch after its first forward pass; what its rows share, or bring along, is not computed again."
+    "A padded batch whose prompts have been read."
 
     def __init__(
         self,
         model,
-        rows: Sequence[Sequence[int]],
-        device: str,
-        keep: int = 1,
-        least: int = 32,
-        past: Sequence[tuple] = (),
+        mask,  # 1 where the cache holds a token: [rows, longest row]
+        cache,
+        logits,  # at the end of each row: [rows, keep, vocabulary]
     ):
-        import torch
-
-        self.model, self.shared = (
-            model,
-            0 if past else _shared_tokens(rows, keep, least),
-        )  # tokens that were computed once for all rows
-        if not self.shared and device == "cpu" and self._long(rows, past):
-            self.mask = padded([[1] * len(r) for r in rows], device)[1]
-            self.lengths = self.mask.sum(dim=1)
-            self.cache, self.logits = one_by_one(model, rows, keep, past)
-            return
-        self.cache = (
-            _resumed_cache(model, past, device)
-            if past
-            else _shared_cache(model, rows[0][: self.shared], len(rows), device)
-        )
-        begun = [n for n, _ in past] or [self.shared] * len(
-            rows
-        )  # tokens of each row that are in the cache
-        ids, own = padded([r[n:] for r, n in zip(rows, begun)], device)
-        self.mask = torch.cat([padded([[1] * n for n in begun], device)[1], own], dim=1)
-        self.lengths = self.mask.sum(dim=1)
-        at = (own.cumsum(dim=1) - 1).clamp(min=0) + torch.tensor(begun, device=device)[:, None]
-        out = model(
-            ids,
-            attention_mask=self.mask,
-            position_ids=at,
-            past_key_values=self.cache,
-            logits_to_keep=keep,
-        )
-        self.logits = out.logits.float()  # [rows, keep, vocabulary]
-
-    def _long(self, rows, past) -> bool:
-        "Whether the rows are better run alone, and can be: a cache that forgets, as a sliding window's, cannot be put together."
-        from transformers import DynamicCache
-
-        left = sum(map(len, rows)) - sum(n for n, _ in past)
-        return (
-            len(rows) > 1
-            and left >= ALONE * len(rows)
-            and not any(x.is_sliding for x in DynamicCache(config=self.model.config).layers)
-        )
+        self.model, self.mask, self.cache, self.logits = model, mask, cache, logits
+        self.lengths = mask.sum(dim=1)
 
     def row(self, i: int) -> list[tuple]:
         "The cache of row i without its padding: keys and values of each layer, [heads, tokens, size]."
@@ -1118,53 +858,71 @@ class Prefilled:
         self.cache.batch_select_indices(rows)
         self.mask, self.lengths = self.mask[rows], self.lengths[rows]
 
-# %% ../../nbs/3_models/02_local.ipynb #80067dd4
-class PrefixStore:
-    "Key-value caches of recent prompts, the least recently used thrown out first."
+# %% ../../nbs/3_models/02_local.ipynb #2dbbc9ed
+def _joined_cache(m: Loaded, past: Sequence[tuple]):
+    "One cache of what `PrefixStore.find` gave for each row, padded on the left."
+    import torch
+    from transformers import DynamicCache
 
-    def __init__(
-        self,
-        limit: int = 2**30,  # bytes; 0 keeps nothing
-        least: int = 128,  # tokens: shorter beginnings are not worth the copying
-    ):
-        self.limit, self.least, self._kept = limit, least, OrderedDict()
+    cache, width = DynamicCache(config=m.model.config), max(n for n, _ in past)
+    some = next((kv for _, kv in past if kv), ())
 
-    def add(self, row: Sequence[int], kv: list[tuple]) -> None:
-        "Keep the cache of a prompt."
-        if len(row) < self.least:
-            return
-        self._kept[tuple(row)] = kv
-        self._kept.move_to_end(tuple(row))
-        self.shrink(self.limit)
+    def stacked(layer: int, side: int):
+        rows = [(kv or some)[layer][side][:, :n].to(m.device) for n, kv in past]
+        pad = torch.nn.functional.pad
+        return torch.stack([pad(x, (0, 0, width - x.shape[1], 0)) for x in rows])
 
-    def shrink(self, limit: int) -> None:
-        "From now on no more than so many bytes."
-        self.limit = limit
-        while self._kept and self.bytes > limit:
-            self._kept.popitem(last=False)
+    for layer in range(len(some)):
+        cache.update(stacked(layer, 0), stacked(layer, 1), layer)
+    return cache
 
-    @property
-    def bytes(self) -> int:
-        return sum(
-            x.numel() * x.element_size() for kv in self._kept.values() for pair in kv for x in pair
-        )
 
-    def find(
-        self,
-        row: Sequence[int],
-        keep: int = 1,  # positions at the end that must be computed
-    ) -> tuple | None:  # (tokens, cache) of the longest beginning
-        "The cache of the prompt that begins most like `row`."
-        if not self._kept:
-            return None
-        n, best = max((min(agree(row, k), len(row) - keep), k) for k in self._kept)
-        if n < self.least:
-            return None
-        self._kept.move_to_end(best)
-        return n, self._kept[best]
+def _slides(m: Loaded) -> bool:
+    "Whether the model's cache forgets, as a sliding window's does: it can be neither cut nor joined."
+    from transformers import DynamicCache
 
-    def clear(self) -> None:
-        self._kept.clear()
+    return any(layer.is_sliding for layer in DynamicCache(config=m.model.config).layers)
+
+
+def _together(m: Loaded, rows, keep: int, store: PrefixStore | None) -> Prefilled:
+    "Rows padded into one pass, each from the beginning that the store has of it."
+    import torch
+
+    past = [store.find(row, keep) if store is not None else (0, None) for row in rows]
+    begun = [n for n, _ in past]
+    ids, own = _padded([row[n:] for row, n in zip(rows, begun)], m.device)
+    mask = torch.cat([_padded([[1] * n for n in begun], m.device)[1], own], dim=1)
+    positions = (own.cumsum(dim=1) - 1).clamp(min=0) + torch.tensor(begun, device=m.device)[:, None]
+    cache = _joined_cache(m, past)
+    how = {"attention_mask": mask, "position_ids": positions, "logits_to_keep": keep}
+    logits = m.model(ids, past_key_values=cache, **how).logits.float()
+    return Prefilled(m.model, mask, cache, logits)
+
+
+def prefill(
+    m: Loaded,
+    rows: Sequence[Sequence[int]],  # token ids
+    keep: int = 1,  # positions at the end of each row that need logits
+    store: PrefixStore
+    | None = None,  # where beginnings come from, and the caches of the rows go to
+) -> Prefilled:
+    "Read the prompts of a batch."
+    import torch
+
+    if len(rows) > 1 and m.device == "cpu" and not _slides(m):
+        parts = [prefill(m, [row], keep, store) for row in rows]
+        cache = _joined_cache(m, [(len(row), p.row(0)) for row, p in zip(rows, parts)])
+        mask = _padded([[1] * len(row) for row in rows], m.device)[1]
+        return Prefilled(m.model, mask, cache, torch.cat([p.logits for p in parts]))
+    if store is not None and len(rows) > 1:
+        shared = min(_common_prefix(rows), min(map(len, rows)) - keep)
+        if shared >= store.least and store.find(rows[0], len(rows[0]) - shared)[0] < shared:
+            prefill(m, [rows[0][:shared]], 1, store)  # once, for all of them
+    batch = _together(m, rows, keep, store)
+    if store is not None:
+        for i, row in enumerate(rows):
+            store.add(row, batch.row(i))
+    return batch
 
 # %% ../../nbs/3_models/02_local.ipynb #b975c8ea
 def _gumbel(generators, vocabulary: int, device):
@@ -1178,10 +936,8 @@ def _gumbel(generators, vocabulary: int, device):
     return torch.stack(rows).to(device)
 
 
-def _penalized(
-    logits, replies: Sequence[Sequence[int]], penalty: float
-):  # logits: [rows, vocabulary]; tokens of each reply so far
-    "Logits with those of tokens that were said already made smaller."
+def _penalized(logits, replies: Sequence[Sequence[int]], penalty: float):
+    "Logits [rows, vocabulary], smaller for the tokens that each reply holds already."
     import torch
 
     said = torch.zeros_like(logits, dtype=torch.bool)
@@ -1190,34 +946,28 @@ def _penalized(
     return torch.where(said, torch.where(logits > 0, logits / penalty, logits * penalty), logits)
 
 # %% ../../nbs/3_models/02_local.ipynb #b975c8eab
-def filtered(logits, top_p: float = 1.0, top_k: int = 0):  # [rows, vocabulary]
-    "Logits of the likeliest tokens; the others are minus infinity."
+def _filtered(logits, top_p: float = 1.0, top_k: int = 0):
+    "Logits [rows, vocabulary] of the likeliest tokens; the others are minus infinity."
     import torch
 
     if top_k:
-        logits = logits.masked_fill(
-            logits < logits.topk(min(top_k, logits.shape[-1])).values[:, -1:], -torch.inf
-        )
+        least = logits.topk(min(top_k, logits.shape[-1])).values[:, -1:]
+        logits = logits.masked_fill(logits < least, -torch.inf)
     if top_p == 1:
         return logits
     shares, at = logits.softmax(dim=-1).sort(dim=-1, descending=True, stable=True)
-    full = (
-        shares.cumsum(dim=-1) - shares >= top_p
-    )  # before this token came, the likelier ones had it all
+    full = shares.cumsum(dim=-1) - shares >= top_p  # the likelier tokens have all of it
     return logits.masked_fill(torch.zeros_like(full).scatter(1, at, full), -torch.inf)
 
 
-def _pick_tokens(
-    logits, how: float | Sampling, generators, replies=()
-):  # logits: [rows, vocabulary]; a generator and a reply a row
-    "The next token of each row: the likeliest, or sampled."
+def _pick_tokens(logits, how: float | Sampling, generators, replies=()):
+    "The next token of each row of logits, the likeliest or sampled; a generator and a reply a row."
     s = as_sampling(how)
     if s.repeat_penalty != 1:
         logits = _penalized(logits, replies, s.repeat_penalty)
     if s:
-        logits = filtered(logits / s.temperature, s.top_p, s.top_k) + _gumbel(
-            generators, logits.shape[-1], logits.device
-        )
+        noise = _gumbel(generators, logits.shape[-1], logits.device)
+        logits = _filtered(logits / s.temperature, s.top_p, s.top_k) + noise
     return logits.argmax(dim=-1)
 
 # %% ../../nbs/3_models/02_local.ipynb #16f428eb
@@ -1228,19 +978,13 @@ class _Reply:
     tokens: list[int] = field(default_factory=list)
     stop: str = "length"  # why it ended, or would if it ended now
 
-    def add(
-        self, token: int, m: Loaded, ends: set[int], stop: Sequence[str]
-    ) -> bool:  # True: it goes on
-        "One more token."
-        if token in ends:
+    def add(self, token: int, m: Loaded, stop: Sequence[str]) -> bool:
+        "One more token; whether the reply goes on."
+        if token in m.ends:
             self.stop = "end"
-        else:
-            self.tokens.append(token)
-        if (
-            self.stop == "length"
-            and stop
-            and any(s in m.tokenizer.decode(self.tokens) for s in stop)
-        ):
+            return False
+        self.tokens.append(token)
+        if stop and any(s in m.tokenizer.decode(self.tokens) for s in stop):
             self.stop = "string"
         return self.stop == "length"
 
@@ -1248,21 +992,6 @@ class _Reply:
         "What it says, up to the first stop string."
         text = m.tokenizer.decode(self.tokens, skip_special_tokens=True)
         return min((text.split(s)[0] for s in stop), key=len, default=text)
-
-# %% ../../nbs/3_models/02_local.ipynb #a901abbb
-def prefill(
-    m: Loaded,
-    rows: Sequence[Sequence[int]],  # token ids
-    keep: int = 1,  # positions at the end of each row that need logits
-    store: PrefixStore | None = None,  # where the caches of the rows are kept
-    past: Sequence[tuple] = (),  # the beginning that each row brings
-) -> Prefilled:
-    "The first pass of a batch."
-    batch = Prefilled(m.model, rows, m.device, keep, past=past)
-    if store is not None:
-        for i, row in enumerate(rows):
-            store.add(row, batch.row(i))
-    return batch
 
 # %% ../../nbs/3_models/02_local.ipynb #20ea92e1
 def _generate_batch(
@@ -1272,41 +1001,30 @@ def _generate_batch(
     temperature: float | Sampling,  # 0: the likeliest token
     seeds: Sequence[int],  # one per row
     stop: Sequence[str],  # strings that end a reply; cut off
-    store: PrefixStore | None = None,  # as in `prefill`, and so is `past`
-    past: Sequence[tuple] = (),
-    told: Callable[[int, str], object]
-    | None = None,  # takes a row and its text so far, after each token
+    store: PrefixStore | None = None,
+    on_text: OnText | None = None,
 ) -> list[Completion]:
     "Complete all rows in one padded batch."
     import torch
 
-    start, ends, noise = (
-        time.perf_counter(),
-        m.ends,
-        [torch.Generator().manual_seed(s) for s in seeds],
-    )
+    start, noise = time.perf_counter(), [torch.Generator().manual_seed(s) for s in seeds]
     replies, live = [_Reply() for _ in rows], list(range(len(rows)))
     with torch.inference_mode():
-        batch = prefill(m, rows, 1, store, past)
+        batch = prefill(m, rows, 1, store)
         logits = batch.logits[:, -1]
         for n in range(max_new_tokens):
             logits = finite(logits, "logits", m.name, m.dtype, "chat")
-            tokens = _pick_tokens(
-                logits, temperature, [noise[i] for i in live], [replies[i].tokens for i in live]
-            )
-            going = [
-                row
-                for row, (i, t) in enumerate(zip(live, tokens.tolist()))
-                if replies[i].add(t, m, ends, stop)
-            ]
-            for i in live if told else ():
-                told(i, replies[i].text(m, stop))
-            if not going or n + 1 == max_new_tokens:
+            written = [replies[i].tokens for i in live]
+            tokens = _pick_tokens(logits, temperature, [noise[i] for i in live], written)
+            going = [replies[i].add(t, m, stop) for i, t in zip(live, tokens.tolist())]
+            for i in live if on_text else ():
+                on_text(i, replies[i].text(m, stop))
+            if not any(going) or n + 1 == max_new_tokens:
                 break
-            if len(going) < len(live):
-                at = torch.tensor(going, device=m.device)
+            if not all(going):
+                at = torch.tensor([row for row, on in enumerate(going) if on], device=m.device)
                 batch.keep(at)
-                tokens, live = tokens[at], [live[row] for row in going]
+                tokens, live = tokens[at], [i for i, on in zip(live, going) if on]
             logits = batch.step(tokens)
     share = (time.perf_counter() - start) / len(rows)
     return [
@@ -1316,33 +1034,27 @@ def _generate_batch(
 
 # %% ../../nbs/3_models/02_local.ipynb #f44cdb1e
 def _logprobs_batch(
-    m: Loaded,
-    rows: Sequence[Sequence[int]],  # token ids
-    keep: int,  # how many positions at the end of each row
-    store: PrefixStore | None = None,  # as in `prefill`, and so is `past`
-    past: Sequence[tuple] = (),
-) -> list[tuple]:  # per row: (tensor [keep, vocabulary], the row's share of the seconds)
-    "Log-probabilities of the next token at the last `keep` positions of each row, in one padded batch."
+    m: Loaded, rows: Sequence[Sequence[int]], keep: int, store: PrefixStore | None = None
+) -> list[tuple]:
+    "Per row, log-probabilities of the next token at its last `keep` positions, [keep, vocabulary], and its share of the seconds."
     import torch
 
     start = time.perf_counter()
     with torch.inference_mode():
-        tails = prefill(m, rows, min(keep, min(map(len, rows))), store, past).logits.log_softmax(
-            dim=-1
-        )
+        logits = prefill(m, rows, min(keep, min(map(len, rows))), store).logits
+        tails = logits.log_softmax(dim=-1)
     share = (time.perf_counter() - start) / len(rows)
     return [(t, share) for t in tails]
 
 # %% ../../nbs/3_models/02_local.ipynb #08d096de
-def read_score(tail, seconds: float, prompt: list[int], continuation: list[int]) -> Score:
+def _read_score(tail, seconds: float, prompt: list[int], continuation: list[int]) -> Score:
     "The score of a continuation from the log-probabilities at the end of its row."
     import torch
 
     if not continuation:
         return Score(0.0, 0, len(prompt), seconds)
-    picked = tail[-len(continuation) :].gather(
-        1, torch.tensor(continuation, device=tail.device)[:, None]
-    )
+    tokens = torch.tensor(continuation, device=tail.device)[:, None]
+    picked = tail[-len(continuation) :].gather(1, tokens)
     return Score(picked.sum().item(), len(continuation), len(prompt), seconds)
 
 # %% ../../nbs/3_models/02_local.ipynb #554a49b9
@@ -1357,24 +1069,22 @@ def run_batches(
     batches: Sequence[list[int]],  # row numbers
     run: Callable[[list[int]], list],  # one result a row
     free: Callable[[], None],  # makes room
-    give_up: Callable[
-        [int, str], Exception
-    ],  # (row, what the device said) -> the error for a row that does not fit alone
-) -> dict[int, object]:  # row number -> result
-    "Run each batch; one that does not fit into memory is halved. Raises what `give_up` makes of a row that does not fit alone."
+    too_large_row: Callable[[int, str], Exception],  # row, what the device says -> error
+) -> dict[int, object]:
+    "Row number -> result. A batch that does not fit into memory is halved; a row that does not fit alone is an error."
     todo, results, alone = list(batches), {}, set()
     while todo:
-        batch, said = todo.pop(0), ""
+        batch, problem = todo.pop(0), ""
         try:
             results |= dict(zip(batch, run(batch), strict=True))
         except (RuntimeError, MemoryError) as e:
             if not out_of_memory(e):
                 raise
-            said = str(e) or type(e).__name__
-        if not said:
+            problem = str(e) or type(e).__name__
+        if not problem:
             continue
         if batch[0] in alone:
-            raise give_up(batch[0], said)
+            raise too_large_row(batch[0], problem)
         if len(batch) == 1:
             alone.add(batch[0])
         free()
@@ -1391,22 +1101,14 @@ def _rows_to_score(pairs: Sequence[tuple[list[int], list[int]]]) -> dict[tuple[i
     return rows
 
 # %% ../../nbs/3_models/02_local.ipynb #c467e06f
-def _demand(
-    spec: ModelSpec,
-    dtype: str,  # fp32, fp16 or bf16
-    tokens: int,  # padded tokens in a batch
-    rows: int = 8,
-) -> tuple[
-    int, int
-]:  # bytes of the weights, and of a batch beside them; zeros for a model whose shape is not known
-    "What a chat model takes in memory."
+def _demand(spec: ModelSpec, dtype: str, tokens: int, rows: int = 8) -> tuple[int, int]:
+    "Bytes of a chat model's weights, and of a batch of padded tokens beside them; zeros for an unknown shape."
     path = find_model(spec)
     shape = shape_in(path) if (path / "config.json").is_file() else SHAPES.get(spec.name)
     if shape is None:
         return 0, 0
-    return weight_bytes(shape, dtype, spec.quantization), tokens * cache_bytes(
-        shape, dtype
-    ) + work_bytes(shape, dtype, tokens, rows)
+    work = tokens * cache_bytes(shape, dtype) + work_bytes(shape, dtype, tokens, rows)
+    return weight_bytes(shape, dtype, spec.quantization), work
 
 # %% ../../nbs/3_models/02_local.ipynb #c83406d2
 class TransformersChat(Resident):
@@ -1418,14 +1120,10 @@ class TransformersChat(Resident):
         batch_size: int = 8,  # most rows in one forward pass
         batch_tokens: int = 16384,  # most padded tokens in one forward pass
         store_bytes: int
-        | None = None,  # for the caches of recent prompts; 0 for none; None: 1 GiB on a CPU, on a GPU what is free
+        | None = None,  # for `PrefixStore`; None: 1 GiB on a CPU, else by free memory
     ):
-        self.spec, self.batch_size, self.batch_tokens, self.store_bytes = (
-            spec,
-            batch_size,
-            batch_tokens,
-            store_bytes,
-        )
+        self.spec, self.batch_size, self.batch_tokens = spec, batch_size, batch_tokens
+        self.store_bytes = store_bytes
         self.store = PrefixStore(2**30 if store_bytes is None else store_bytes)
         self._lock, self._loaded = threading.RLock(), None
 
@@ -1434,11 +1132,12 @@ class TransformersChat(Resident):
         "Names the weights and the precision that they are computed in here, without loading them."
         device, dtype = _device_and_dtype(self.spec)
         files = weight_files(find_model(self.spec))
-        return f"{self.spec.name}:{digest([dtype, self.spec.quantization, device.partition(':')[0], files], 8)}"
+        kind = device.partition(":")[0]
+        return f"{self.spec.name}:{digest([dtype, self.spec.quantization, kind, files], 8)}"
 
     @property
     def exact(self) -> bool:
-        "Whether a prompt is answered alike in any batch: in fp32 on a CPU. Half precision, and four bits, round otherwise in each batch."
+        "Whether a prompt is answered alike in any batch: in fp32 on a CPU. Half precision and four bits round differently in each."
         return _device_and_dtype(self.spec) == ("cpu", "fp32") and not self.spec.quantization
 
     @property
@@ -1448,11 +1147,8 @@ class TransformersChat(Resident):
     @property
     def place(self) -> tuple[str, str]:
         "Device and precision: where it lies, or where it would be loaded now."
-        return (
-            (self._loaded.device, self._loaded.dtype)
-            if self._loaded
-            else _device_and_dtype(self.spec)
-        )
+        m = self._loaded
+        return (m.device, m.dtype) if m else _device_and_dtype(self.spec)
 
     def load(self) -> Loaded:
         "The model, loaded on the first call. Raises TooLarge for one that does not fit; another chat model of its GPU goes first."
@@ -1462,26 +1158,27 @@ class TransformersChat(Resident):
             return self._loaded
 
     def _load_now(self) -> Loaded:
-        (device, dtype), said = _device_and_dtype(self.spec), ""
+        device, dtype = _device_and_dtype(self.spec)
         weights, work = _demand(self.spec, dtype, self.batch_tokens, self.batch_size)
         RESIDENTS.make_way(device, "chat", weights + work)
-        what, free = (
-            f"{self.spec.name} ({self.spec.quantization or 'not quantized'}, {dtype})",
-            memory_of(device),
-        )
-        four = "" if self.spec.quantization else "four bits (--set chat.quantization=nf4), "
-        remedy = f"Take {four}a smaller model (--set chat.name=...), or stop what else uses the memory; `mtrag plan` says what fits"
-        if weights > (free[0] if device.startswith("cuda") else free[1]) > 0:
-            raise too_large(what, device, weights, remedy)
+        free, total = memory_of(device)
+        fits = weights <= (free if device.startswith("cuda") else total) or not total
+        loaded = None
         try:
-            loaded = replace(load_transformer(self.spec), name=self.spec.name)
+            loaded = load_transformer(self.spec) if fits else None
         except (RuntimeError, MemoryError) as e:
             if not out_of_memory(e):
                 raise
-            said = str(e)
-        if said:
+        if loaded is None:  # after the error is gone, and with it what it holds
             self._make_room()
-            raise too_large(what, device, weights, remedy)
+            four = "" if self.spec.quantization else "four bits (--set chat.quantization=nf4), "
+            raise too_large(
+                f"{self.spec.name} ({self.spec.quantization or 'not quantized'}, {dtype})",
+                device,
+                weights,
+                f"Take {four}a smaller model (--set chat.name=...), or stop what else uses the memory; "
+                "`mtrag plan` says what fits",
+            )
         RESIDENTS.enter(self, device, "chat", work)
         return loaded
 
@@ -1514,15 +1211,14 @@ class TransformersChat(Resident):
         "Tokens of each text."
         return [len(self._ids(t)) for t in texts]
 
-    def generate(self, prompts, max_new_tokens, temperature=0.0, seed=0, stop=(), told=None):
-        "Complete each prompt. Temperature 0 takes the likeliest token; `stop` strings end a reply and are cut off; `told` hears each grow."
+    def generate(self, prompts, max_new_tokens, temperature=0.0, seed=0, stop=(), on_text=None):
+        "Complete each prompt, as `ChatModel.generate`. Raises NotFinite, TooLarge."
         seeds = seeds_for(seed, len(prompts))
         with self._lock:
             rows = [self.encode(p) for p in prompts]
-            return self._in_batches(
-                rows,
-                [1] * len(rows),
-                lambda at, store, past: _generate_batch(
+
+            def run(at: list[int], store: PrefixStore | None) -> list[Completion]:
+                return _generate_batch(
                     self.load(),
                     [rows[i] for i in at],
                     max_new_tokens,
@@ -1530,96 +1226,61 @@ class TransformersChat(Resident):
                     [seeds[i] for i in at],
                     tuple(stop),
                     store,
-                    past,
-                    told and (lambda row, text: told(at[row], text)),
-                ),
-                max_new_tokens,
-            )
+                    on_text and (lambda row, text: on_text(at[row], text)),
+                )
+
+            return self._in_batches(rows, run, max_new_tokens)
 
     def score(self, prompts, continuations):
-        "Log-probability of each continuation after its prompt. Raises NotFinite for one that is no number."
+        "Log-probability of each continuation after its prompt. Raises NotFinite, TooLarge."
         with self._lock:
-            m = self.load()
-            pairs = [
-                (self.encode(p), self._ids(c)) for p, c in zip(prompts, continuations, strict=True)
-            ]
+            m, texts = self.load(), list(zip(prompts, continuations, strict=True))
+            pairs = [(self.encode(p), self._ids(c)) for p, c in texts]
             keep = _rows_to_score(pairs)
             rows = list(keep)
-            tails = dict(
-                zip(
-                    rows,
-                    self._in_batches(
-                        rows,
-                        list(keep.values()),
-                        lambda at, store, past: _logprobs_batch(
-                            self.load(),
-                            [rows[i] for i in at],
-                            max(keep[rows[i]] for i in at),
-                            store,
-                            past,
-                        ),
-                    ),
-                )
-            )
-            scores = [read_score(*tails[tuple(p + c[:-1])], p, c) for p, c in pairs]
+
+            def run(at: list[int], store: PrefixStore | None) -> list[tuple]:
+                most = max(keep[rows[i]] for i in at)
+                return _logprobs_batch(m, [rows[i] for i in at], most, store)
+
+            tails = dict(zip(rows, self._in_batches(rows, run)))
+            scores = [_read_score(*tails[tuple(p + c[:-1])], p, c) for p, c in pairs]
         for s in scores:
             finite(s.logprob, "log-probabilities", m.name, m.dtype, "chat")
         return scores
 
-    def _in_batches(self, rows, keep, run, new: int = 0) -> list:
-        "`run(row numbers, store, past)` on planned batches, rows that begin like an earlier prompt apart; results in the order of `rows`."
+    def _in_batches(
+        self, rows, run: Callable[[list[int], PrefixStore | None], list], new=0
+    ) -> list:
+        "`run(row numbers, store)` on planned batches; results in the order of `rows`."
         store, m = self._usable_store(), self.load()
-        past = (
-            {i: p for i, r in enumerate(rows) if (p := store.find(r, keep[i])) is not None}
-            if store is not None
-            else {}
-        )
-        parts = [
-            part for part in (list(past), [i for i in range(len(rows)) if i not in past]) if part
-        ]
         grow = 0 if m.device == "cpu" else new
-        plans = [
-            (part, _plan_batches([rows[i] for i in part], self.batch_size, self.batch_tokens, grow))
-            for part in parts
-        ]
-        batches = [[part[j] for j in batch] for part, plan in plans for batch in plan]
-
-        def begun(batch):
-            return [past[i] for i in batch] if batch[0] in past else ()
-
-        def let_go():
-            past.clear()
-            self._make_room()
-
+        batches = _plan_batches(rows, self.batch_size, self.batch_tokens, grow)
         with repeated_heads(capability_of(m.device)):
             results = run_batches(
                 batches,
-                lambda batch: run(batch, store, begun(batch)),
-                let_go,
-                lambda i, said: self._no_room(rows[i]),
+                lambda at: run(at, store),
+                self._make_room,
+                lambda i, problem: self._too_long(rows[i]),
             )
         trim_memory()
         return [results[i] for i in range(len(rows))]
 
-    def _no_room(self, row: Sequence[int]) -> TooLarge:
+    def _too_long(self, row: Sequence[int]) -> TooLarge:
         "The error for a prompt that does not fit alone."
         remedy = (
             "Give less of it (--set retrieval.rerank_k=3, stages.history_turns=2), put embedder and reranker on the CPU "
             "(--set embedder.device=cpu --set reranker.device=cpu), or take a smaller model"
         )
-        return too_large(
-            f"{self.spec.name} with a prompt of {len(row)} tokens", self.load().device, 0, remedy
-        )
+        what = f"{self.spec.name} with a prompt of {len(row)} tokens"
+        return too_large(what, self.load().device, 0, remedy)
 
     def _usable_store(self) -> PrefixStore | None:
-        "The store, if this model's cache can be cut at any token (a sliding window's cannot) and there is room for it."
-        config, device = self.load().model.config, self.load().device
-        sliding = getattr(config, "sliding_window", None) and getattr(
-            config, "use_sliding_window", True
-        )
-        if self.store_bytes is None and device.startswith("cuda"):
-            self.store.shrink(max(0, RESIDENTS.room(device) + self.store.bytes) // 2)
-        return self.store if self.store.limit and not sliding else None
+        "The store, if this model's cache can be cut at any token and there is room for it."
+        m = self.load()
+        if self.store_bytes is None and m.device.startswith("cuda"):
+            self.store.shrink(max(0, RESIDENTS.room(m.device) + self.store.bytes) // 2)
+        return self.store if self.store.limit and not _slides(m) else None
 
     def _make_room(self) -> None:
         import torch

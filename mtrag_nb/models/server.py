@@ -107,9 +107,9 @@ def _refusal(reply: httpx.Response, data: bytes, url: str, secrets: Sequence[str
 class Pieces:
     "A reply that comes in pieces, put together."
 
-    def __init__(self, told: Callable[[str], object]):  # takes the text so far, after each piece
-        self.told, self.text, self.choice, self.message, self.more, self.done = (
-            told,
+    def __init__(self, on_text: Callable[[str], object]):  # takes the text so far, after each piece
+        self.on_text, self.text, self.choice, self.message, self.more, self.done = (
+            on_text,
             "",
             None,
             {},
@@ -151,7 +151,7 @@ class Pieces:
                 raise ValueError(f"a {type(piece).__name__} instead of text")
             self.text += piece
             if piece:
-                self.told(self.text)
+                self.on_text(self.text)
 
     def reply(self) -> dict:
         "All of it. Raises ValueError if it is not whole."
@@ -175,16 +175,16 @@ def lines_of(pieces: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _read(
-    reply: httpx.Response, until: float, told: Callable[[str], object] | None
+    reply: httpx.Response, until: float, on_text: Callable[[str], object] | None
 ) -> bytes | dict:
     "The bytes of a reply, or the object that its pieces make."
     if (
-        told is None
+        on_text is None
         or not reply.is_success
         or "event-stream" not in reply.headers.get("Content-Type", "")
     ):
         return b"".join(_pieces(reply, until))
-    whole = Pieces(told)
+    whole = Pieces(on_text)
     for line in lines_of(_pieces(reply, until)):
         whole.take(line.rstrip(b"\r"))
     return whole.reply()
@@ -196,13 +196,13 @@ def post(
     body: dict,
     secrets: Sequence[str] = (),  # hidden in messages
     timeout: float = 600.0,  # seconds for the whole reply
-    told: Callable[[str], object]
+    on_text: Callable[[str], object]
     | None = None,  # takes the text so far, of a reply that comes in pieces
 ) -> dict:
     "Send JSON, get a JSON object. Raises ServerError, with the address and what came back; Busy if it is worth another try."
     try:
         with client.stream("POST", url, json=body) as reply:
-            data = _read(reply, time.monotonic() + timeout, told)
+            data = _read(reply, time.monotonic() + timeout, on_text)
     except httpx.TimeoutException as e:
         raise Busy(f"{url} did not answer in time ({type(e).__name__}: {e})", *secrets) from None
     except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as e:
@@ -551,16 +551,20 @@ class Connection:
         self.down = False  # the last batch was served in no part
 
     def post(
-        self, path: str, body: dict, without: str = "", told: Callable[[str], object] | None = None
+        self,
+        path: str,
+        body: dict,
+        without: str = "",
+        on_text: Callable[[str], object] | None = None,
     ) -> dict:
-        "Ask. `without`: an end of the url that this path does not have; `told`: takes the text so far."
+        "Ask. `without`: an end of the url that this path does not have; `on_text`: takes the text so far."
         return post(
             self._client,
             self._whole.removesuffix(without) + path,
             body,
             self.secrets,
             self.timeout,
-            told,
+            on_text,
         )
 
     def read(self, read: Callable, *what):
@@ -716,16 +720,16 @@ class Talk:
         return self._template[0]
 
     def post(
-        self, prompt: Prompt, way: str, told: Callable[[str], object] | None = None, **how
+        self, prompt: Prompt, way: str, on_text: Callable[[str], object] | None = None, **how
     ) -> dict:
         "The reply to a prompt; in pieces if somebody is told of them, and the server takes that."
         path, body = _request_for(
             self.name, prompt, way, self.template() if way == "text" else None
         )
-        if told and self.streams:
+        if on_text and self.streams:
             pieces = {"stream": True, "stream_options": {"include_usage": True}}
             try:
-                return self.connection.post(path, {**body, **how, **pieces}, told=told)
+                return self.connection.post(path, {**body, **how, **pieces}, on_text=on_text)
             except Refused:
                 self.streams = False
         return self.connection.post(path, {**body, **how})
@@ -738,9 +742,9 @@ class Talk:
         temperature: float | Sampling = 0.0,
         seed: int = 0,
         stop: Sequence[str] = (),
-        told: Callable[[str], object] | None = None,
+        on_text: Callable[[str], object] | None = None,
     ) -> Completion:
-        "The completion of a prompt; `told` takes the text so far."
+        "The completion of a prompt; `on_text` takes the text so far."
         start, how = (
             time.perf_counter(),
             {"max_tokens": max_new_tokens, **_sampling_keys(temperature), "seed": seed},
@@ -749,7 +753,7 @@ class Talk:
         def own(text):
             return _after_prefill(text, prompt.prefill) if way == "asked" else text
 
-        tell = told and (lambda text: told(own(_cut_at(text, stop)[0])))
+        tell = on_text and (lambda text: on_text(own(_cut_at(text, stop)[0])))
         reply = self.post(prompt, way, tell, **how, **({"stop": list(stop)} if stop else {}))
         if way == "text":
             reply = _as_chat(reply)
@@ -837,8 +841,8 @@ class ServerChat:
     def fingerprint(self) -> str:
         return f"server:{self.spec.name}@{self.url} {self.abilities}".strip()
 
-    def generate(self, prompts, max_new_tokens, temperature=0.0, seed=0, stop=(), told=None):
-        "Complete each prompt; `told` hears each reply grow: row, text so far. Raises ServerError, PartlyFailed of several prompts."
+    def generate(self, prompts, max_new_tokens, temperature=0.0, seed=0, stop=(), on_text=None):
+        "Complete each prompt; `on_text` hears each reply grow: row, text so far. Raises ServerError, PartlyFailed of several prompts."
         seeds, can = (
             seeds_for(seed, len(prompts)),
             self.abilities if temperature or any(p.prefill for p in prompts) else Abilities(),
@@ -850,7 +854,7 @@ class ServerChat:
             )
 
         def tell(i):
-            return told and (lambda text: told(i, text))
+            return on_text and (lambda text: on_text(i, text))
 
         def say(i):
             return self._talk.say(

@@ -16,7 +16,6 @@ from itertools import groupby
 from pathlib import Path
 from typing import get_origin
 
-from ..core.files import read_jsonl
 from ..core.html import esc
 from mtrag_nb.core.record import (
     LEFT_OUT,
@@ -61,7 +60,7 @@ from mtrag_nb.core.types import (
     structured,
 )
 from ..data.mtrag import BY_TEXT, files_of, is_gold
-from ..models.calls import Models, RecordedChat, read_call
+from ..models.calls import Models, RecordedChat
 from ..models.chat import ChatModel
 from .run import identity, manifest, record_run, toolbox_of
 from ..search.retrieve import Retrieval, Retriever, best_hits
@@ -93,10 +92,10 @@ from mtrag_nb.systems.system import (
 
 # %% auto #0
 __all__ = ['ASKED', 'Right', 'Changed', 'RUNGS', 'Visit', 'ending', 'NotRecorded', 'NotLoaded', 'NotVisited', 'system_of_run',
-           'settings_of_run', 'Late', 'RecordedPassages', 'RecalledChat', 'Visits', 'recalling', 'Fork', 'Intervention',
-           'Replayer', 'place', 'finished', 'fork', 'Change', 'replay_run', 'Plant', 'put_instead', 'step_of',
-           'planted', 'leave_out_tasks', 'LeaveGoldOut', 'leave_gold_out', 'mechanisms_of', 'ablation', 'folder_of',
-           'intervene', 'audit_run', 'Oracle', 'gold_passages', 'Rung', 'rungs_named', 'oracle', 'climb']
+           'settings_of_run', 'Late', 'RecordedPassages', 'Visits', 'recalling', 'Fork', 'Intervention', 'Replayer',
+           'place', 'finished', 'fork', 'Change', 'replay_run', 'Plant', 'put_instead', 'step_of', 'planted',
+           'leave_out_tasks', 'LeaveGoldOut', 'leave_gold_out', 'mechanisms_of', 'ablation', 'folder_of', 'intervene',
+           'audit_run', 'Oracle', 'gold_passages', 'Rung', 'rungs_named', 'oracle', 'climb']
 
 # %% ../../nbs/6_runs/01_forks.ipynb #1a460db3
 @dataclass(frozen=True)
@@ -272,24 +271,6 @@ class RecordedPassages(Late):
         there |= {c.id: c for c in self.it.contexts(missing)} if missing else {}
         return [there[i] for i in ids]
 
-# %% ../../nbs/6_runs/01_forks.ipynb #12d43020
-class RecalledChat(RecordedChat):
-    "Answers what was asked before from call records, asks the model for the rest, and writes nothing."
-
-    def __init__(self, model: ChatModel, *paths: Path):
-        "`paths`: call records; one that is not there is empty, a later one goes before."
-        self.model, self._fingerprint, self._known = model, model.fingerprint, {}
-        for path in paths:
-            lines = read_jsonl(path, torn_tail=True) if path.exists() else ()
-            calls = dict(read_call(path, n, line) for n, line in lines)
-            self._known |= {key: value for key, value in calls.items() if value is not None}
-
-    def _record(self, key: str, value: dict | None) -> None:
-        self._known[key] = value
-
-    def _forget(self, keys: list[str]) -> None:
-        "A replay repeats a reply whether it was of use or not."
-
 # %% ../../nbs/6_runs/01_forks.ipynb #7883d110
 class _BrokeBefore(Exception):
     "The node that broke in the record is reached again, in the same state."
@@ -435,6 +416,8 @@ class Replayer:
     ):
         self.run = as_run(run)
         self.system = system or system_of_run(self.run)
+        if self.system.one_piece:
+            raise NotRecorded(f"{self.system.name} cannot be taken up: {self.system.one_piece}")
         was, it = settings_of_run(self.run, self.system), intervention or Intervention("")
         self.changes = dict(settings or {})
         changes = {**self.changes, **it.settings}
@@ -461,7 +444,9 @@ class Replayer:
         shown = {p.id: as_context(p) for g in it.shown.values() for p in g.passages if p.text}
         fingerprint = wanted("retriever", "retrieval", "chunks")
         self.retriever = RecordedPassages(self.run, fingerprint, lambda: self._open(index), shown)
-        self.recalled = RecalledChat(self.chat, self.run.folder / "calls.jsonl", *calls)
+        self.recalled = self.chat
+        for path in (self.run.folder / "calls.jsonl", *calls):
+            self.recalled = RecordedChat(self.recalled, path, write=False)
         searched = self.run.folder / "web.jsonl"
         self.web = Web(None, searched) if it.web and searched.exists() else None
         if index is not None and self.setting == "rag":

@@ -30,7 +30,7 @@ from ..core.files import disk_full
 from ..core.html import document, page, render
 from ..core.types import MTRAGError, Turn, digest
 from .guard import COOKIE, TOKEN_PATH, Guard, Rules, error, hosts_of, same, token_of
-from .reply import as_markdown
+from .reply import as_markdown, end_of
 from mtrag_nb.serve.service import (
     STOPPING,
     Denied,
@@ -210,7 +210,7 @@ async def progress(service: Service, **question) -> Events:
         with suppress(RuntimeError):  # the loop has ended: nobody listens
             loop.call_soon_threadsafe(queue.put_nowait, (event, data))
 
-    future = begin(service, told=put, **question)
+    future = begin(service, on_event=put, **question)
     future.add_done_callback(lambda f: put("end", {}))
     while True:
         try:
@@ -293,7 +293,7 @@ def _client_of(request: Request, user: str) -> str:
 def chain(service: Service, turns: Sequence[Turn], client: str) -> str:
     "The conversation that a chat goes on with, each end of one once, and only its own client; '' for a new one."
     with service._lock:
-        i = service.talks.ends.get(end := digest(list(turns)), "")
+        i = service.talks.ends.get(end := end_of(turns), "")
         if not i or service.chains.get(i) != client or end in service.claimed:
             return ""
         service.claimed.add(end)
@@ -376,26 +376,21 @@ def _add_documents(app: FastAPI, service: Service) -> None:
             raise Denied(422, why)
         path = staging / secrets.token_hex(8)  # its own name is never a path
 
-        def put() -> dict:
-            try:
-                return service.holdings.put(path, name, into)
-            finally:
-                path.unlink(missing_ok=True)
-
         try:
             with path.open("wb") as f:
                 await asyncio.to_thread(shutil.copyfileobj, file.file, f, 2**20)
-            return await asyncio.wrap_future(service.holdings.then(put))
-        except (MTRAGError, OSError, asyncio.CancelledError) as e:
-            path.unlink(missing_ok=True)
-            if isinstance(e, asyncio.CancelledError) and service.closing:
+            return await asyncio.wrap_future(service.documents.submit(path, name, into))
+        except asyncio.CancelledError:
+            if service.closing:
                 raise Denied(503, STOPPING, 5.0) from None
             raise
+        finally:
+            path.unlink(missing_ok=True)
 
     @app.get("/api/documents", response_model=list[Held], tags=["documents"])
     def documents():
         "All documents."
-        return service.holdings.documents()
+        return service.documents.all()
 
     @app.delete("/api/documents/{i}", tags=["documents"])
     async def remove(i: str):
@@ -519,7 +514,7 @@ def _add_chat(app: FastAPI, service: Service) -> None:
         conversation = named or chain(service, history, client)
         what = {"system": system, "conversation": conversation, "history": history}
         events = progress(service, question=last.text, **what)
-        events = _remembered(events, service, client, digest(history))
+        events = _remembered(events, service, client, end_of(history))
         if c.stream:
             with_usage = bool((c.stream_options or {}).get("include_usage"))
             return await _streamed(events, _chat_event(c.model, with_usage))

@@ -15,31 +15,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from mtrag_nb.app.command import (
-    Chosen,
-    Dir,
-    Setup,
-    Variant,
-    Web,
-    system_option,
-    with_variant,
-)
+from ..app.command import Chosen, Dir, Setup, Variant, Web, system_option, with_variant
 from ..core.files import write_whole
 from ..core.html import clean
 from ..core.record import Run, Trajectory, tell
 from ..core.settings import Settings
 from ..core.text import clipped
-from ..core.types import Context, DataError, MTRAGError, Task, Turn
-from mtrag_nb.serve.reply import (
-    Listeners,
-    ServedRun,
-    Telling,
-    in_markdown,
-    listening,
-    new_id,
-    open_run,
-    step_told,
-)
+from ..core.types import Context, DataError, MTRAGError, Task
+from .reply import ServedRun, exchange, in_markdown, new_id, open_run, step_line
 from ..systems.registry import ANSWERING, DEFAULT, system_named, system_names
 from ..systems.stages import claims_of, marked_answer
 
@@ -70,8 +53,8 @@ class Talk:
         self.index = open_index(
             index, models.embedder, chunks_of(index, settings), settings.qdrant_url
         )
-        self.listeners, self.runs, self._only = Listeners(), {}, ExitStack()
-        self.chat = BatchingChat(Telling(models.chat, self.listeners), 1)
+        self.runs, self._only = {}, ExitStack()
+        self.chat = BatchingChat(models.chat, 1)
         self.forget()
 
     def forget(self) -> None:
@@ -80,66 +63,49 @@ class Talk:
 
     def run_of(self, name: str) -> ServedRun:
         "The run that a system's turns belong to. Raises SettingsError for one that there is not, or that cannot use the index."
-        if name in self.runs:
-            return self.runs[name]
-        settings = self.settings_for(name)
-        run = open_run(
-            self.out, name, settings, self.index, self.models, self.chat, self.web, only=self._only
-        )
-        self.runs[name] = run
-        return run
+        if name not in self.runs:
+            how = (self.settings_for(name), self.index, self.models, self.chat, self.web)
+            self.runs[name] = open_run(self.out, name, *how, only=self._only)
+        return self.runs[name]
 
     def ask(
         self,
         name: str,  # of the system
         question: str,
-        told: Callable[[str], object] = lambda text: (
-            None
-        ),  # what is being done, and what is being written
+        on_progress: Callable[[str], object] = lambda text: None,  # takes a step, or a text so far
     ) -> Trajectory:
         "The next turn."
         run, self.asked = self.run_of(name), self.asked + 1
-        task = Task(
-            f"{self.id}<::>{self.asked}", self.id, self.asked, self.domain, question, self.history
-        )
+        i = f"{self.id}<::>{self.asked}"
+        task = Task(i, self.id, self.asked, self.domain, question, self.history)
 
-        def first(step):
-            return " ".join(" ".join(line) for line in step_told(step, run.name)["told"][:1])
+        def on_step(step):
+            first = step_line(step, run.name)["told"][:1]
+            on_progress(" ".join(" ".join(line) for line in first))
 
-        with listening(told):
-            t = run.take(task, lambda step: told(first(step)))
+        t = run.take(task, on_step, on_progress)
         self.turns.append((name, t, run.found(t)))
         if not t.failed:
-            self.history += (Turn("user", question), Turn("agent", t.answer))
+            self.history += exchange(question, t.answer)
         return t
 
-    def resume(self) -> int:  # turns
-        "Take up the conversation that was asked last of all that are kept in the folder. Raises DataError if there is none."
-        kept = [Run(p.parent) for p in self.out.glob("*/trajectories.jsonl") if p.stat().st_size]
-        if not kept:
-            raise DataError(
-                "no conversation is kept here",
-                self.out,
-                remedy="Leave --resume out, or name the folder with --out",
-            )
-        newest = max(kept, key=lambda r: (r.folder / "trajectories.jsonl").stat().st_mtime_ns)
+    def resume(self) -> int:
+        "Take up the conversation that was asked last of all that are kept in the folder; its turns. Raises DataError if there is none."
+        logs = [p for p in self.out.glob("*/trajectories.jsonl") if p.stat().st_size]
+        if not logs:
+            remedy = "Leave --resume out, or name the folder with --out"
+            raise DataError("no conversation is kept here", self.out, remedy=remedy)
+        runs = {p: Run(p.parent) for p in logs}
+        newest = runs[max(logs, key=lambda p: p.stat().st_mtime_ns)]
         self.id = list(newest.trajectories.values())[-1].conversation_id
-        mine = [
-            (t, r) for r in kept for t in r.trajectories.values() if t.conversation_id == self.id
-        ]
-        self.turns = [
-            (r.system, t, dict(r.passages)) for t, r in sorted(mine, key=lambda x: x[0].turn)
-        ]
-        self.history = tuple(
-            u
-            for _, t, _ in self.turns
-            if not t.failed
-            for u in (Turn("user", t.question), Turn("agent", t.answer))
-        )
-        self.asked = max(
-            task.turn for r in kept for task in r.tasks.values() if task.conversation_id == self.id
-        )
-        return len(self.turns)
+        turns = [(r, t) for r in runs.values() for t in r.conversations.get(self.id, ())]
+        turns.sort(key=lambda pair: pair[1].turn)
+        self.turns = [(r.system, t, dict(r.passages)) for r, t in turns]
+        whole = [t for _, t in turns if not t.failed]
+        self.history = tuple(u for t in whole for u in exchange(t.question, t.answer))
+        tasks = (t for r in runs.values() for t in r.tasks.values())
+        self.asked = max(t.turn for t in tasks if t.conversation_id == self.id)
+        return len(turns)
 
     def close(self) -> None:
         with self._only:
@@ -154,43 +120,35 @@ def _wide() -> int:
 
 def _wrapped(text: str, indent: str = "") -> str:
     "A text as wide as the terminal, at most 100 characters; what would steer the terminal is shown as a sign."
-    return "\n".join(
-        textwrap.fill(line, _wide(), initial_indent=indent if n else "", subsequent_indent=indent)
-        or ""
-        for n, line in enumerate(clean(text).splitlines())
-    )
+    first, lines = "", []
+    for line in clean(text).splitlines():
+        how = {"initial_indent": first, "subsequent_indent": indent}
+        lines.append(textwrap.fill(line, _wide(), **how))
+        first = indent
+    return "\n".join(lines)
 
 
 def _source_lines(t: Trajectory, found: dict[str, Context]) -> list[str]:
     "The passages that an answer cites, by number."
     cited = claims_of(t, found)
-    used = sorted({x.n for c in cited.claims for x in c.citations if x.supports}) if cited else []
-    return [
-        f"[{n}] {found[t.contexts[n - 1]].name}"
-        + (f"  {url}" if (url := found[t.contexts[n - 1]].url) else "")
-        for n in used
-    ]
+    used = {x.n for c in cited.claims for x in c.citations if x.supports} if cited else ()
+    sources = [(n, found[t.contexts[n - 1]]) for n in sorted(used)]
+    return [f"[{n}] {c.name}  {c.url}" if c.url else f"[{n}] {c.name}" for n, c in sources]
 
 
 def _turn_lines(name: str, t: Trajectory, found: dict[str, Context]) -> list[str]:
     "What is printed of a turn."
     if t.failed:
-        return [
-            clean(
-                f"Something broke in {t.error.node or 'the turn'}: {t.error.type}: {t.error.message}"
-            ),
-            "The conversation is as it was. /why tells the steps.",
-        ]
+        where = f"{t.error.node or 'the turn'}: {t.error.type}: {t.error.message}"
+        after = "The conversation is as it was. /why tells the steps."
+        return [clean(f"Something broke in {where}"), after]
     if t.refused:
         about = next((r.about for r in system_named(name).reasons if r.name == t.reason), t.reason)
-        return [
-            _wrapped(f"{name}> {t.answer}"),
-            _wrapped(f"  because: {about} ({t.reason}). /why tells the steps.", "  "),
-        ]
-    return [
-        _wrapped(f"{name}> {marked_answer(t.answer, claims_of(t, found))}"),
-        *(_wrapped(f"  {line}", "      ") for line in _source_lines(t, found)),
-    ]
+        why = f"  because: {about} ({t.reason}). /why tells the steps."
+        return [_wrapped(f"{name}> {t.answer}"), _wrapped(why, "  ")]
+    answer = marked_answer(t.answer, claims_of(t, found))
+    sources = [_wrapped(f"  {line}", "      ") for line in _source_lines(t, found)]
+    return [_wrapped(f"{name}> {answer}"), *sources]
 
 # %% ../../nbs/serve/01_ask.ipynb #20414d65
 class _Asking:
@@ -199,25 +157,21 @@ class _Asking:
     def __init__(self, talk: Talk, system: str):
         self.talk, self.system, self.live = talk, system, sys.stdout.isatty()
 
-    def passing(self, text: str) -> None:
+    def progress(self, text: str = "") -> None:
         "A line that the next one takes the place of; nothing where there is no terminal."
-        if not self.live:
-            return
-        print(f"\r\x1b[2K{clipped(clean(' '.join(text.split())), _wide() - 2)}", end="", flush=True)
-
-    def over(self) -> None:
         if self.live:
-            print("\r\x1b[2K", end="", flush=True)
+            line = clipped(clean(" ".join(text.split())), _wide() - 2)
+            print(f"\r\x1b[2K{line}", end="", flush=True)
 
-    def asks(self, question: str) -> None:
-        "A turn, and what came of it."
+    def ask(self, question: str) -> None:
+        "A turn, printed."
         try:
-            t = self.talk.ask(self.system, question, self.passing)
+            t = self.talk.ask(self.system, question, self.progress)
         except KeyboardInterrupt:
-            self.over()
+            self.progress()
             print("Interrupted. The conversation is as it was.")
             return
-        self.over()
+        self.progress()
         print(*_turn_lines(self.system, t, self.talk.turns[-1][2]), sep="\n")
 
     def last(self, show: Callable[[Trajectory, dict], str]) -> None:
@@ -227,25 +181,20 @@ class _Asking:
         self.last(lambda t, found: clean(tell(t, found)))
 
     def sources(self, rest: str) -> None:
-        def passage(t, found, i):
-            return f"{clean(found[i].name)}\n{_wrapped('    ' + found[i].text, '    ')}"
+        def show(t, found):
+            passages = [found[i] for i in t.contexts]
+            heads = [f"[{n}] {clean(c.name)}" for n, c in enumerate(passages, 1)]
+            texts = [_wrapped(f"    {c.text}", "    ") for c in passages]
+            return "\n".join(map("\n".join, zip(heads, texts))) or "It had no passages."
 
-        self.last(
-            lambda t, found: (
-                "\n".join(f"[{n}] {passage(t, found, i)}" for n, i in enumerate(t.contexts, 1))
-                or "It had no passages."
-            )
-        )
+        self.last(show)
 
     def change(self, rest: str) -> None:
         if rest:
             self.talk.run_of(rest)  # before it is the one: it may not be there, or not fit
         self.system = rest or self.system
-        print(
-            _wrapped(
-                f"{self.system}: {system_named(self.system).about}. There are {', '.join(system_names())}."
-            )
-        )
+        about = system_named(self.system).about
+        print(_wrapped(f"{self.system}: {about}. There are {', '.join(system_names())}."))
 
     def forget(self, rest: str) -> None:
         self.talk.forget()
@@ -254,65 +203,56 @@ class _Asking:
     def save(self, rest: str) -> None:
         if not rest:
             return print("/save FILE: it wants the name of a file")
-
-        def told(name, t, found):
-            return f"**{in_markdown(t.question)}**\n\n" + in_markdown(
-                "\n".join(_turn_lines(name, t, found))
-            )
-
-        print(write_whole(rest, "\n\n".join(told(*turn) for turn in self.talk.turns) + "\n"))
+        paragraphs = []
+        for name, t, found in self.talk.turns:
+            lines = "\n".join(_turn_lines(name, t, found))
+            paragraphs += [f"**{in_markdown(t.question)}**", in_markdown(lines)]
+        print(write_whole(rest, "\n\n".join(paragraphs) + "\n"))
 
     def help(self, rest: str) -> None:
-        print(*(f"{c:16}{about}" for c, about in _TYPED.items()), sep="\n")
+        for typed, about in zip(_forms(), _COMMANDS.values()):
+            print(f"{typed:16}{about[1]}")
 
 # %% ../../nbs/serve/01_ask.ipynb #dafb8f36
-_TYPED = {
-    "/why": "the last turn, step by step",
-    "/sources": "the passages that it was answered from",
-    "/system NAME": "who answers from here on",
-    "/forget": "begin a new conversation",
-    "/save FILE": "write the conversation to a file",
-    "/help": "this",
-    "/quit": "end",
-}
-_DONE = {
-    "/why": _Asking.why,
-    "/sources": _Asking.sources,
-    "/system": _Asking.change,
-    "/forget": _Asking.forget,
-    "/new": _Asking.forget,
-    "/save": _Asking.save,
-    "/help": _Asking.help,
-}
+_COMMANDS = {
+    "/why": ("", "the last turn, step by step", _Asking.why),
+    "/sources": ("", "the passages that it was answered from", _Asking.sources),
+    "/system": ("NAME", "who answers from here on", _Asking.change),
+    "/forget": ("", "begin a new conversation", _Asking.forget),
+    "/save": ("FILE", "write the conversation to a file", _Asking.save),
+    "/help": ("", "this", _Asking.help),
+    "/quit": ("", "end", None),
+}  # word -> what follows it, what it is for, what it does
 
 
-def _line_typed(asking: _Asking, line: str) -> bool:  # False: it is over
-    "Do what a line asks for. A mistake is said, and changes nothing."
+def _forms() -> list[str]:
+    "The commands, as they are typed."
+    return [f"{word} {rest}".strip() for word, (rest, *_) in _COMMANDS.items()]
+
+
+def _line_typed(asking: _Asking, line: str) -> bool:
+    "Do what a line asks for; False: it is over. A mistake is printed, and changes nothing."
     word, _, rest = line.strip().partition(" ")
     if word.lower() in ("/quit", "quit", "exit", "/exit", ":q") and not rest:
         return False
     try:
-        if word in _DONE:
-            _DONE[word](asking, rest.strip())
+        if do := _COMMANDS.get("/forget" if word == "/new" else word, (None,))[-1]:
+            do(asking, rest.strip())
         elif word.startswith("/"):
-            print(_wrapped(f"There is no {word[:40]}. There are {', '.join(_TYPED)}."))
+            print(_wrapped(f"There is no {word[:40]}. There are {', '.join(_forms())}."))
         elif word:
-            asking.asks(line.strip())
+            asking.ask(line.strip())
     except MTRAGError as e:
         print(e)
     return True
 
 # %% ../../nbs/serve/01_ask.ipynb #bbb69c3d
-_ToAsk = Annotated[
-    str,
-    system_option(
-        " (default: by profile; on the laptop one that copies sentences, since its model is too small to write)"
-    ),
-]
+_BY_PROFILE = "on the laptop one that copies sentences, since its model is too small to write"
+_ToAsk = Annotated[str, system_option(f" (default: by profile; {_BY_PROFILE})")]
 
 
-def _typed() -> str | None:  # None: there is no more
-    "A line from the terminal."
+def _typed() -> str | None:
+    "A line from the terminal; None: there is no more."
     try:
         return input("you> ")
     except (EOFError, KeyboardInterrupt):
@@ -343,8 +283,8 @@ def ask(
     *,
     models: "Models | None" = None,
     questions: Iterable[str] | None = None,  # None: read them from the terminal
-) -> Path:  # the folder of the runs
-    "Hold a conversation with a system, or with several."
+) -> Path:
+    "Hold a conversation with a system, or with several; the folder of the runs."
     from mtrag_nb.models.calls import Models
 
     base = settings if isinstance(settings, Settings) else (settings or Setup()).base()

@@ -5,7 +5,6 @@
 # %% ../../nbs/serve/00_reply.ipynb #imports0
 from __future__ import annotations
 
-import inspect
 import json
 import re
 import secrets
@@ -14,8 +13,8 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from contextvars import ContextVar
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -43,9 +42,8 @@ from mtrag_nb.core.types import (
     digest,
     plain,
 )
-from ..models.chat import ChatModel, Completion, Prompt
 from ..systems.registry import system_named
-from ..systems.stages import WAYS_TO_CITE, Cited, claims_of
+from ..systems.stages import WAYS_TO_CITE, Cited, Claim, claims_of
 
 if TYPE_CHECKING:
     from mtrag_nb.core.settings import Settings
@@ -55,9 +53,9 @@ if TYPE_CHECKING:
     from mtrag_nb.systems.system import System
 
 # %% auto #0
-__all__ = ['ID', 'step_told', 'fault_number', 'error_line', 'reply_of', 'Gate', 'ServedRun', 'new_id', 'end_of', 'Conversations',
-           'in_markdown', 'as_markdown', 'read_one', 'recover', 'forget', 'to_delete', 'delete_all', 'tells',
-           'listening', 'Listeners', 'Telling', 'open_run']
+__all__ = ['ID', 'Reasons', 'step_line', 'fault_number', 'error_line', 'reply_of', 'Gate', 'ServedRun', 'new_id', 'now',
+           'exchange', 'end_of', 'Conversations', 'in_markdown', 'as_markdown', 'read_one', 'recover', 'to_delete',
+           'deletions', 'delete_all', 'open_run']
 
 # %% ../../nbs/serve/00_reply.ipynb #67b865f7
 def _place_of(c: Context) -> dict:
@@ -71,97 +69,60 @@ def _place_of(c: Context) -> dict:
     }
 
 # %% ../../nbs/serve/00_reply.ipynb #e8fd8c9f
-def _grade_line(i: str, v: Verdict, kept: bool, contexts: Mapping[str, Context]) -> dict:
-    "The grade of a passage."
-    place = (
-        _place_of(contexts[i]) if i in contexts else {"document": i, "section": "", "page": None}
-    )
-    return {
-        "passage": i,
-        **place,
-        "label": str(v.label.value),
-        "kept": kept,
-        "how": v.how,
-        "score": v.score,
-        "threshold": v.threshold,
-    }
-
-
 def _grade_lines(t: Trajectory, contexts: Mapping[str, Context]) -> list[dict]:
     "All grades of a turn, in order."
-    return [
-        _grade_line(g.id, g.verdict, g.id in s.kept, contexts)
-        for s in t.of(Graded)
-        for g in s.grades
-    ]
+    lines = []
+    for step in t.of(Graded):
+        for grade in step.grades:
+            i, v = grade.id, grade.verdict
+            place = {"document": i, "section": "", "page": None}
+            if i in contexts:
+                place = _place_of(contexts[i])
+            line = {"label": str(v.label.value), "kept": i in step.kept, "how": v.how}
+            lines.append(
+                {"passage": i, **place, **line, "score": v.score, "threshold": v.threshold}
+            )
+    return lines
 
 
-def step_told(
+def _document_of(i: str) -> str:
+    "The document of a passage, by the passage's id."
+    return i.split("#")[0]
+
+
+def step_line(
     step: Step,
-    name: Callable[[str], str] = lambda i: i.split("#")[
-        0
-    ],  # id of a passage -> what a reader calls it
+    name: Callable[[str], str] = _document_of,  # id of a passage -> what a reader calls it
 ) -> dict:
     "A step as progress: the node, what it says in words, its seconds."
-    return {
-        "node": step.node,
-        "told": [list(line) for line in step.lines(name)],
-        "seconds": step.seconds,
-    }
+    lines = [list(line) for line in step.lines(name)]
+    return {"node": step.node, "told": lines, "seconds": step.seconds}
 
 # %% ../../nbs/serve/00_reply.ipynb #3378814e
 def _citation_lines(cited: Cited, contexts: Sequence[Context]) -> list[dict]:
     "The passages that are cited: where each stands, its text, and the sentences in it that claims rest on."
-    named = {n: c for n, c in enumerate(contexts, 1)}
-    used = sorted({x.n for claim in cited.claims for x in claim.citations} & named.keys())
+    citations, lines = [x for claim in cited.claims for x in claim.citations], []
+    for n, c in enumerate(contexts, 1):
+        if mine := [x for x in citations if x.n == n]:
+            marks = sorted({(x.start, x.end) for x in mine if x.supports})
+            line = {"n": n, **_place_of(c), "passage": c.id, "text": c.text}
+            lines.append({**line, "marks": [list(m) for m in marks]})
+    return lines
 
-    def spans(n):
-        return sorted(
-            {
-                (x.start, x.end)
-                for claim in cited.claims
-                for x in claim.citations
-                if x.n == n and x.supports
-            }
-        )
 
-    return [
-        {
-            "n": n,
-            **_place_of(named[n]),
-            "passage": named[n].id,
-            "text": named[n].text,
-            "marks": [list(s) for s in spans(n)],
-        }
-        for n in used
-    ]
+def _claim_line(c: Claim) -> dict:
+    "A claim: where it stands in the answer, what it cites, and whether that supports it."
+    cites = [x.n for x in c.citations if x.context]
+    place = {"start": c.start, "end": c.end, "cites": cites}
+    return {**place, "supported": c.supported, "problem": c.problem}
 
 
 def _cited_lines(t: Trajectory, contexts: Mapping[str, Context]) -> dict:
     "Claims and citations of a turn; none of one without an answer."
-    if (cited := claims_of(t, contexts)) is None:
-        return {
-            "citations": [],
-            "claims": [],
-            "cited_by": "",
-            "cited_how": "",
-            "unsupported": [],
-            "confidence": None,
-            "licence": "",
-        }
-    claims = [
-        {
-            "start": c.start,
-            "end": c.end,
-            "cites": [x.n for x in c.citations if x.context],
-            "supported": c.supported,
-            "problem": c.problem,
-        }
-        for c in cited.claims
-    ]
+    cited = claims_of(t, contexts) or Cited(claims=(), way="")
     return {
-        "citations": _citation_lines(cited, [contexts[i] for i in t.contexts]),
-        "claims": claims,
+        "citations": _citation_lines(cited, [contexts[i] for i in t.contexts] if cited.way else []),
+        "claims": [_claim_line(c) for c in cited.claims],
         "cited_by": cited.way,
         "cited_how": WAYS_TO_CITE.get(cited.way, ""),
         "unsupported": [c.text for c in cited.unsupported],
@@ -174,33 +135,31 @@ _INTERRUPTED = "Interrupted"  # the type of the fault of a turn that a service's
 
 
 def fault_number(task_id: str) -> str:
-    "What a client is told of a fault in place of its text, which may hold keys and paths."
+    "What a client gets of a fault in place of its text, which may hold keys and paths."
     return digest(task_id, 6)
 
 
 def error_line(t: Trajectory) -> dict:
-    "What a client is told of a turn that broke."
-    said = f"fault {fault_number(t.task_id)}: the service's log and its record have the text"
-    return {
-        "node": t.error.node,
-        "type": t.error.type,
-        "message": t.error.message if t.error.type == _INTERRUPTED else said,
-    }
+    "What a client gets of a turn that broke."
+    number = fault_number(t.task_id)
+    message = f"fault {number}: the service's log and its record have the text"
+    if t.error.type == _INTERRUPTED:
+        message = t.error.message
+    return {"node": t.error.node, "type": t.error.type, "message": message}
 
 
 def reply_of(
     t: Trajectory,
     contexts: Mapping[str, Context],  # of the passages that it found, at least
     reasons: Sequence[Reason] = (),  # of the system, for the words of a refusal
-    **known,  # said of the turn besides: system, run, ...
+    **more,  # what else the reply says of the turn: system, run, ...
 ) -> dict:
     "A turn as it is replied. A turn that broke has no answer, but an `error`; a refusal has no citations."
-    about = next((r.about for r in reasons if r.name == t.reason), "")
     return {
         "answer": t.answer,
         "outcome": t.outcome.value,
         "reason": t.reason,
-        "why": about,
+        "why": next((r.about for r in reasons if r.name == t.reason), ""),
         **_cited_lines(t, contexts),
         "grades": _grade_lines(t, contexts),
         "seconds": t.seconds,
@@ -209,7 +168,7 @@ def reply_of(
         "conversation_id": t.conversation_id,
         "turn": t.turn,
         "error": error_line(t) if t.error else None,
-        **known,
+        **more,
     }
 
 # %% ../../nbs/serve/00_reply.ipynb #4695d5b6
@@ -246,16 +205,16 @@ class Gate:
 
 # %% ../../nbs/serve/00_reply.ipynb #adb6a41a
 class _Watched:
-    "A compiled graph whose steps are told as they come."
+    "A compiled graph that passes on each step as soon as it is there."
 
-    def __init__(self, graph, told: Callable[[Step], object]):
-        self.graph, self.told = graph, told
+    def __init__(self, graph, on_step: Callable[[Step], object]):
+        self.graph, self.on_step = graph, on_step
 
     def stream(self, state, **how):
         seen = len(state["steps"])
         for state in self.graph.stream(state, **how):
             for step in state["steps"][seen:]:
-                self.told(step)
+                self.on_step(step)
             seen = len(state["steps"])
             yield state
 
@@ -274,50 +233,51 @@ class ServedRun:
         system: System,
         tools: Toolbox,
         entries: Mapping,  # of its manifest: `identity`, `about`, ... (`runs.run.begin_session`)
-        through: Callable = lambda chat: (
-            chat
-        ),  # what the calls go through on their way to the record
     ):
         from mtrag_nb.models.calls import RecordedChat
         from mtrag_nb.runs.run import Recorder, begin_session
 
         begin_session(folder, entries)
-        self.folder, self.system, self.settings, self._begun, self.ended = (
-            folder,
-            system,
-            tools.settings,
-            time.monotonic(),
-            0,
-        )
-        self.contexts, self.batching = tools.contexts, tools.chat
+        self.folder, self.system, self.tools = folder, system, tools
         self.calls = RecordedChat(tools.chat, folder / "calls.jsonl")
         self.recorder, self.tasks = Recorder(folder, tools), JsonlLog(folder / "tasks.jsonl")
-        self.graph, self.most = (
-            system.graph(replace(tools, chat=through(self.calls))),
-            system.max_steps(tools.settings),
-        )
+        self._begun = time.monotonic()
 
-    def take(self, task: Task, told: Callable[[Step], object] = lambda step: None) -> Trajectory:
-        "A turn, from the task to its record. What breaks in a node is on the record, too; only a record that cannot be written is raised."
+    def take(
+        self,
+        task: Task,
+        on_step: Callable[[Step], object] = lambda step: None,
+        on_text: Callable[[str], object] | None = None,  # takes a reply so far, in any thread
+    ) -> Trajectory:
+        "A turn, from the task to its record. A fault of a node is on the record; only a record that cannot be written raises."
+        from mtrag_nb.models.calls import MeteredChat
         from mtrag_nb.systems.system import take_turn
 
         self.tasks.append(_task_line(task))
-        with self.batching.task():
-            t = take_turn(_Watched(self.graph, told), task, self.most)
+        metered = MeteredChat(self.calls, on_text=on_text)
+        graph = self.system.graph(replace(self.tools, chat=metered))
+        most = self.system.max_steps(self.tools.settings)
+        with self.tools.chat.task():
+            t = take_turn(_Watched(graph, on_step), task, most)
         self.recorder.write(t)
-        self.ended += 1
         return t
+
+    @property
+    def ended(self) -> int:
+        "The turns of this session."
+        return self.recorder.written
 
     def found(self, t: Trajectory) -> dict[str, Context]:
         "What a turn found, by id."
-        return {c.id: c for c in self.contexts(list(dict.fromkeys([*t.found, *t.contexts])))}
+        ids = list(dict.fromkeys([*t.found, *t.contexts]))
+        return {c.id: c for c in self.tools.contexts(ids)}
 
     def name(self, i: str) -> str:
         "What a reader calls a passage, by its id."
         try:
-            return self.contexts([i])[0].name
+            return self.tools.contexts([i])[0].name
         except (MTRAGError, KeyError):
-            return i.split("#")[0]
+            return _document_of(i)
 
     def close(self) -> None:
         "End the session: what it did is noted, and its answers are written as predictions."
@@ -337,64 +297,68 @@ def new_id() -> str:
     return secrets.token_hex(8)
 
 
+def now() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
 def _set_aside(path: Path) -> Path:
-    "Rename a file or folder of a record that cannot be read, and what it is called then."
+    "Rename a file or folder of a record that cannot be read; its new path."
     names = (path.with_name(f"{path.name}.aside{n or ''}") for n in range(10**6))
     return path.rename(next(p for p in names if not p.exists()))
 
 
-def _turn_said(line: dict) -> dict:
+_KINDS = {"turn": int, "time": str, "question": str, "reply": dict}
+
+
+def _checked_line(line: dict) -> dict:
     "A line of a conversation, as it is. Raises TypeError for another object."
-    kinds = {"turn": int, "time": str, "question": str, "reply": dict}
-    odd = next((k for k, kind in kinds.items() if not isinstance(line.get(k), kind)), None)
-    if odd:
-        raise TypeError(f"{odd} is {line.get(odd)!r:.40}")
-    reply = line["reply"]
-    if not isinstance(reply.get("outcome"), str) or not isinstance(reply.get("answer"), str):
+    for key, kind in _KINDS.items():
+        if not isinstance(line.get(key), kind):
+            raise TypeError(f"{key} is {line.get(key)!r:.40}")
+    if not all(isinstance(line["reply"].get(key), str) for key in ("outcome", "answer")):
         raise TypeError("the reply has no answer")
     return line
 
 
-def end_of(history: Iterable[Turn], question: str, answer: str) -> str:
-    "Names all that was said in a conversation up to an answer."
-    return digest([*history, Turn("user", question), Turn("agent", answer)])
+def exchange(question: str, answer: str) -> tuple[Turn, Turn]:
+    "A question and its answer as turns of a history."
+    return Turn("user", question), Turn("agent", answer)
+
+
+def end_of(turns: Iterable[Turn]) -> str:
+    "A digest of all that was said in a conversation up to an answer, by which a chat finds where it goes on."
+    return digest([replace(u, text=u.text.strip()) for u in turns])
 
 
 class Conversations:
     "Conversations in a folder. Safe to use from several threads."
 
     def __init__(self, folder: str | Path):
-        self.folder, self._lock, self.known, self.aside = Path(folder), threading.Lock(), {}, []
-        self.ends: dict[
-            str, str
-        ] = {}  # `end_of` -> the conversation that ended there; "" where more than one did
+        self.folder, self._lock = Path(folder), threading.Lock()
+        self.known: dict[str, dict] = {}  # id -> what a list of conversations shows of it
+        self.aside: list[str] = []  # what could not be read
+        self.ends: dict[str, str] = {}  # `end_of` -> the conversation that ended there; "": several
         for path in sorted(p for p in self.folder.glob("*.jsonl") if ID.fullmatch(p.stem)):
             try:
-                lines = self.lines(path.stem)
+                self._know(path.stem, self.lines(path.stem))
             except DataError as e:
                 self.aside.append(f"{_set_aside(path).name}: {e.problem}")
-            else:
-                self._know(path.stem, lines)
 
     def _path(self, i: str) -> Path:
         if not ID.fullmatch(i):
-            raise DataError(
-                f"no conversation {i[:40]!r}", remedy="GET /api/conversations names them"
-            )
+            remedy = "GET /api/conversations names them"
+            raise DataError(f"no conversation {i[:40]!r}", remedy=remedy)
         return self.folder / f"{i}.jsonl"
 
     def _know(self, i: str, lines: list[dict]) -> None:
-        "Take up lines: what a list of conversations says of it, and where it ended."
+        "Note what lines say of a conversation, and where it ended."
         if not lines:
             return
-        old = self.known.get(
-            i, {"began": lines[0]["time"], "turns": 0, "title": lines[0]["question"][:120]}
-        )
-        self.known[i] = {
-            **old,
-            "last": lines[-1]["time"],
-            "turns": max(len(lines), lines[-1]["turn"], old["turns"]),
-        }
+        first, last = lines[0], lines[-1]
+        old = {"began": first["time"], "turns": 0, "title": first["question"][:120]}
+        old = self.known.get(i, old)
+        turns = max(len(lines), last["turn"], old["turns"])
+        self.known[i] = {**old, "last": last["time"], "turns": turns}
         for end in (line["end"] for line in lines if line.get("end")):
             self.ends[end] = i if self.ends.get(end, i) == i else ""
 
@@ -403,38 +367,22 @@ class Conversations:
         path = self._path(i)
         if path.is_dir():
             raise DataError("a folder stands where a file should be", path)
-        found = list(read_lines(path, _turn_said, "a turn of a conversation"))
-        return sorted(
-            {line["turn"]: line for line in found}.values(), key=lambda line: line["turn"]
-        )
+        lines = read_lines(path, _checked_line, "a turn of a conversation")
+        by_turn = {line["turn"]: line for line in lines}
+        return [by_turn[n] for n in sorted(by_turn)]
 
     def history(self, i: str) -> tuple[Turn, ...]:
-        "What was said in it."
-        said = [line for line in self.lines(i) if line["reply"]["outcome"] != "error"]
-        return tuple(
-            u
-            for line in said
-            for u in (Turn("user", line["question"]), Turn("agent", line["reply"]["answer"]))
-        )
+        "Its questions and answers; a turn that broke has none."
+        lines = [line for line in self.lines(i) if line["reply"]["outcome"] != "error"]
+        pairs = (exchange(line["question"], line["reply"]["answer"]) for line in lines)
+        return tuple(turn for pair in pairs for turn in pair)
 
-    def append(
-        self,
-        i: str,
-        turn: int,
-        question: str,
-        reply: Mapping,
-        when: float | None = None,
-        end: str = "",
-    ) -> None:
+    def append(self, task: Task, reply: Mapping) -> None:
         "Put a turn on record."
-        stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(when))
-        line = {
-            "turn": turn,
-            "time": stamp,
-            "question": question,
-            "reply": dict(reply),
-            **({"end": end} if end else {}),
-        }
+        i = task.conversation_id
+        line = {"turn": task.turn, "time": now(), "question": task.question, "reply": dict(reply)}
+        if reply["outcome"] != "error":
+            line["end"] = end_of([*task.history, *exchange(task.question, reply["answer"])])
         with self._lock:
             with JsonlLog(self._path(i)) as log:
                 log.append(line)
@@ -454,32 +402,34 @@ def in_markdown(text: str) -> str:
     return re.sub(r"([\\<\[\]])", r"\\\1", text)
 
 
+def _cited_markdown(c: Mapping) -> str:
+    "A citation as a line of a list."
+    section = f", {in_markdown(c['section'])}" if c["section"] else ""
+    page = f", from page {c['page']}" if c["page"] else ""
+    return f"- [{c['n']}] {in_markdown(c['document'])}{section}{page}"
+
+
 def as_markdown(lines: Iterable[Mapping]) -> str:
     "A conversation as text: questions, answers, and what they cite."
-    out, md = [], in_markdown
+    paragraphs = []
     for line in lines:
         r = line["reply"]
-        cited = [
-            f"[{c['n']}] {md(c['document'])}"
-            + (f", {md(c['section'])}" if c["section"] else "")
-            + (f", from page {c['page']}" if c["page"] else "")
-            for c in r.get("citations", ())
-        ]
-        end = (
-            md(r["answer"])
-            if r["outcome"] != "error"
-            else f"(broke in {r['error']['node'] or 'the graph'}: {md(r['error']['message'])})"
-        )
-        why = [f"(refused: {r['why'] or r['reason']})"] if r["outcome"] == "i_dont_know" else []
-        out.append(
-            "\n\n".join([f"## {md(line['question'])}", end, *why, *(f"- {c}" for c in cited)])
-        )
-    return "\n\n".join(out) + "\n"
+        paragraphs.append(f"## {in_markdown(line['question'])}")
+        answer = in_markdown(r["answer"])
+        if e := r.get("error"):
+            answer = f"(broke in {e['node'] or 'the graph'}: {in_markdown(e['message'])})"
+        paragraphs.append(answer)
+        if r["outcome"] == "i_dont_know":
+            paragraphs.append(f"(refused: {r['why'] or r['reason']})")
+        paragraphs += map(_cited_markdown, r.get("citations", ()))
+    return "\n\n".join(paragraphs) + "\n"
 
 # %% ../../nbs/serve/00_reply.ipynb #f4a480f7
 def _lines_with(path: Path, *keys: str) -> Iterator[dict]:
     "The objects of a log in which one of the keys stands as a value."
     wanted = [json.dumps(k, ensure_ascii=False).encode("utf-8", "backslashreplace") for k in keys]
+    if not keys or not path.exists():
+        return
     with path.open("rb") as f:
         for line in f:
             if line.endswith(b"\n") and any(w in line for w in wanted):
@@ -490,41 +440,24 @@ def read_one(folder: Path, task_id: str) -> tuple[Trajectory, dict[str, Context]
     "A turn of a run with what it found, and its task. Raises DataError if it is not there."
     from mtrag_nb.core.types import structured
 
-    logs = {name: folder / f"{name}.jsonl" for name in ("trajectories", "passages", "tasks")}
-    found = [
-        o
-        for o in (
-            _lines_with(logs["trajectories"], task_id) if logs["trajectories"].exists() else ()
-        )
-        if o["task_id"] == task_id
-    ]
-    if not found:
-        raise DataError(
-            f"no turn {task_id[:60]!r} on record", remedy="Its conversation may be deleted"
-        )
-    t = read_turn(found[-1])
+    turns = _lines_with(folder / "trajectories.jsonl", task_id)
+    turns = [o for o in turns if o["task_id"] == task_id]
+    if not turns:
+        remedy = "Its conversation may be deleted"
+        raise DataError(f"no turn {task_id[:60]!r} on record", remedy=remedy)
+    t = read_turn(turns[-1])
     ids = {*t.found, *t.contexts}
-    contexts = [
-        structured(Context, o)
-        for o in (_lines_with(logs["passages"], *ids) if ids else ())
-        if o["id"] in ids
-    ]
-    task = next(
-        structured(Task, o["task"])
-        for o in _lines_with(logs["tasks"], task_id)
-        if o["task"]["id"] == task_id
-    )
-    return t, {c.id: c for c in contexts}, task
+    passages = (o for o in _lines_with(folder / "passages.jsonl", *ids) if o["id"] in ids)
+    contexts = {o["id"]: structured(Context, o) for o in passages}
+    tasks = (o["task"] for o in _lines_with(folder / "tasks.jsonl", task_id))
+    return t, contexts, next(structured(Task, o) for o in tasks if o["id"] == task_id)
 
 # %% ../../nbs/serve/00_reply.ipynb #f21fce31
 _ENDED = Fault("", _INTERRUPTED, "the service ended before the turn did: ask again")
-_ODD = (
-    MTRAGError,
-    KeyError,
-    TypeError,
-    ValueError,
-    AttributeError,
-)  # what a run folder of something else raises when it is read
+# What a run folder of something else raises when it is read
+_ODD = (MTRAGError, KeyError, TypeError, ValueError, AttributeError)
+
+Reasons = Callable[[str], Iterable[Reason]]  # a system's name -> its reasons
 
 
 def _unended(run: Run) -> list[Trajectory]:
@@ -533,76 +466,67 @@ def _unended(run: Run) -> list[Trajectory]:
     return [replace(trajectory(t, {}, 0.0, RuntimeError()), error=_ENDED) for t in left]
 
 
-def _recover_run(
-    path: Path, talks: Conversations, reasons: Callable[[str], Iterable]
-) -> tuple[int, int]:  # as `recover`
-    "Bring the record of one run into order."
+def _recover_run(path: Path, talks: Conversations, reasons: Reasons) -> tuple[int, int]:
+    "Bring the record of one run into order; counts as `recover`."
     broken = _unended(Run(path))
     with JsonlLog(path / "trajectories.jsonl") as log:
         for t in broken:
             log.append(turn_line(t))
-    run, late = Run(path), []
-    for c in run.conversations:
+    run, late = Run(path), set()
+    for c, turns in run.conversations.items():
         there = {line["turn"] for line in talks.lines(c)}
-        late += [t for t in run.conversations[c] if t.turn not in there]
-    for t in late:
-        end = "" if t.failed else end_of(run.tasks[t.task_id].history, t.question, t.answer)
-        reply = reply_of(t, run.passages, reasons(run.system), system=run.system, run=path.name)
-        talks.append(t.conversation_id, t.turn, t.question, reply, end=end)
-    return len(broken), len({t.task_id for t in late} - {t.task_id for t in broken})
+        for t in (t for t in turns if t.turn not in there):
+            why = reasons(run.system)
+            reply = reply_of(t, run.passages, why, system=run.system, run=path.name)
+            talks.append(run.tasks[t.task_id], reply)
+            late.add(t.task_id)
+    return len(broken), len(late - {t.task_id for t in broken})
 
 
 def recover(
     folder: Path,  # with the run folders
     talks: Conversations,
-    reasons: Callable[[str], Iterable] = lambda system: (),  # system -> its reasons
-) -> tuple[int, int]:  # turns that had not ended, and turns that had not reached their conversation
-    "Bring the record of a service that was killed into order. What is no run is set aside, and named in `talks.aside`."
+    reasons: Reasons = lambda system: (),
+) -> tuple[int, int]:
+    """Bring the record of a service that was killed into order: counts of turns that had not ended, and of turns that had not
+    reached their conversation. What is no run is set aside, and named in `talks.aside`."""
     lost = late = 0
-    for path in sorted(
-        p.parent for p in folder.glob("*/manifest.json") if ".aside" not in p.parent.name
-    ):
+    runs = (p.parent for p in folder.glob("*/manifest.json"))
+    for path in sorted(p for p in runs if ".aside" not in p.name):
         try:
             more = _recover_run(path, talks, reasons)
         except DiskFull:
             raise
         except _ODD as e:
-            talks.aside.append(
-                f"{_set_aside(path).name}: {getattr(e, 'problem', None) or type(e).__name__}"
-            )
+            problem = getattr(e, "problem", None) or type(e).__name__
+            talks.aside.append(f"{_set_aside(path).name}: {problem}")
         else:
             lost, late = lost + more[0], late + more[1]
     return lost, late
 
 # %% ../../nbs/serve/00_reply.ipynb #47516f13
 _LOGS = ("trajectories", "predictions", "scores", "judgements")  # with a line for each turn
-_KEPT = {
-    ".lock",
-    "manifest.json",
-    "scores.json",
-    "judge.json",
-    "passages.jsonl",
-    "tasks.jsonl",
-    *(f"{name}.jsonl" for name in _LOGS),
-}
+_KEPT = {".lock", "manifest.json", "scores.json", "judge.json", "passages.jsonl", "tasks.jsonl"}
+_KEPT |= {f"{name}.jsonl" for name in _LOGS}
 _REMOVED = "(removed)"  # stands where the text of a removed document stood
 
 
-def _rewrite(
-    path: Path, line_of: Callable[[dict], dict | None], names: bytes = b""
-) -> int:  # lines that changed
-    "Write a log again with other lines, None for one that goes; a line that cannot be read goes if it holds `names`."
+def _rewrite(path: Path, new_line: Callable[[dict], dict | None], names: bytes = b"") -> int:
+    """Write a log again with other lines, None for one that goes; a line that cannot be read goes if it holds `names`. The
+    number of lines that changed."""
     if not path.is_file():
         return 0
 
     def again(line: bytes) -> bytes:
         try:
-            new = line_of(old := parse_json(line))
+            old = parse_json(line)
+            new = new_line(old)
         except (*_ODD, RecursionError):
             return b"" if names in line else line
-        if new is None or new == old:
-            return b"" if new is None else line
-        return (json.dumps(new, ensure_ascii=False) + "\n").encode("utf-8", "backslashreplace")
+        if new is None:
+            return b""
+        text = json.dumps(new, ensure_ascii=False) + "\n"
+        return line if new == old else text.encode("utf-8", "backslashreplace")
 
     lines = path.read_bytes().splitlines(keepends=True)
     if (left := [again(line) for line in lines]) != lines:
@@ -610,7 +534,7 @@ def _rewrite(
     return sum(a != b for a, b in zip(left, lines))
 
 
-def _derived(folder: Path) -> None:
+def _keep_only_logs(folder: Path) -> None:
     "Remove what was made from a run: all but its logs and what it was made with."
     for path in (p for p in folder.iterdir() if p.name not in _KEPT):
         shutil.rmtree(path) if path.is_dir() else path.unlink()
@@ -621,14 +545,22 @@ def _holds(folder: Path, text: str) -> bool:
     return any(text.encode() in p.read_bytes() for p in folder.rglob("*") if p.is_file())
 
 
-def forget(folder: Path, conversation: str) -> int:  # its turns that were in the run
-    "Take a conversation out of a run that nobody writes to."
+def _drop(path: Path, conversation: str, task_id: Callable[[dict], object]) -> int:
+    "Take the lines of a conversation's tasks out of a log; how many there were."
+
+    def left(o: dict) -> dict | None:
+        return None if str(task_id(o)).startswith(f"{conversation}<::>") else o
+
+    return _rewrite(path, left, conversation.encode())
+
+
+def _forget_conversation(folder: Path, conversation: str) -> int:
+    "Take a conversation out of a run that nobody writes to; its turns that were in it."
     if not _holds(folder, conversation):
         return 0
-    _derived(folder)
-    mine, named = (lambda i: str(i).startswith(f"{conversation}<::>")), conversation.encode()
+    _keep_only_logs(folder)
     for name in _LOGS:
-        _rewrite(folder / f"{name}.jsonl", lambda o: None if mine(o["task_id"]) else o, named)
+        _drop(folder / f"{name}.jsonl", conversation, lambda o: o["task_id"])
     seen: set[str] = set()
 
     def look(o: dict) -> dict:
@@ -637,188 +569,80 @@ def forget(folder: Path, conversation: str) -> int:  # its turns that were in th
 
     _rewrite(folder / "trajectories.jsonl", look)
     _rewrite(folder / "passages.jsonl", lambda o: o if o["id"] in seen else None)
-    return _rewrite(folder / "tasks.jsonl", lambda o: None if mine(o["task"]["id"]) else o, named)
-
-
-def _forget_labels(path: Path, conversation: str) -> None:
-    "Take what was said of a conversation's turns out of the labels."
-    path.with_name(f"{path.name}.part").unlink(missing_ok=True)
-    _rewrite(
-        path,
-        lambda o: None if str(o["task_id"]).startswith(f"{conversation}<::>") else o,
-        conversation.encode(),
-    )
+    return _drop(folder / "tasks.jsonl", conversation, lambda o: o["task"]["id"])
 
 # %% ../../nbs/serve/00_reply.ipynb #fd998ae5
+def _blank(c: dict, key: str, document: str) -> dict:
+    "A passage, as a line of some log has it, without its text if it is of a document; `key`: where its id stands."
+    return {**c, "text": _REMOVED} if _document_of(str(c.get(key))) == document else c
+
+
 def _forget_document(folder: Path, document: str) -> None:
     "Take a document's text out of the passages of a run that nobody writes to. What answers quoted of it stays."
     if not _holds(folder, document):
         return
-    _derived(folder)
+    _keep_only_logs(folder)
 
-    def blank(c, key):
-        return {**c, "text": _REMOVED} if str(c[key]).split("#")[0] == document else c
+    def prediction(o: dict) -> dict:
+        return {**o, "contexts": [_blank(c, "document_id", document) for c in o["contexts"]]}
 
-    _rewrite(
-        folder / "predictions.jsonl",
-        lambda o: {**o, "contexts": [blank(c, "document_id") for c in o["contexts"]]},
-    )
-    _rewrite(folder / "passages.jsonl", lambda o: blank(o, "id"))
+    _rewrite(folder / "predictions.jsonl", prediction)
+    _rewrite(folder / "passages.jsonl", lambda o: _blank(o, "id", document))
 
 
 def _without_document(line: dict, document: str) -> dict:
     "A turn of a conversation without the text of a document that it cites."
-
-    def gone(c):
-        return (
-            {**c, "text": _REMOVED, "marks": []}
-            if str(c.get("passage")).split("#")[0] == document
-            else c
-        )
-
-    if not line["reply"].get("citations"):
+    if not (old := line["reply"].get("citations")):
         return line
-    return {
-        **line,
-        "reply": {**line["reply"], "citations": [gone(c) for c in line["reply"]["citations"]]},
-    }
+    new = [_blank(c, "passage", document) for c in old]
+    new = [{**b, "marks": []} if b is not a else a for a, b in zip(old, new)]
+    return {**line, "reply": {**line["reply"], "citations": new}}
 
 
-def to_delete(folder: Path, **what: str) -> None:  # conversation or document: its id
-    "Write down what is to go. Raises DiskFull, and nothing is begun, if there is no room for it."
+def to_delete(folder: Path, **what: str) -> None:
+    "Write down the id of a conversation or a document that is to go. Raises DiskFull, and nothing is begun, if there is no room."
     with JsonlLog(folder / "deleting.jsonl") as log:
         log.append(what)
 
 
-def delete_all(
-    folder: Path, talks: Conversations
-) -> int:  # turns of conversations that were in runs
-    "Delete what is written down, out of every file of a record that nobody writes to; what was begun before is finished."
-    listed, turns = folder / "deleting.jsonl", 0
-    if not listed.exists():
-        return 0
-    runs = sorted(p for p in (folder / "runs").glob("*") if p.is_dir())
-    for _, gone in read_jsonl(listed, torn_tail=True):
-        if i := gone.get("conversation"):
-            turns += sum(forget(run, i) for run in runs)
-            _forget_labels(folder / "labels.jsonl", i)
+def deletions(folder: Path) -> list[dict]:
+    "What is written down to be deleted."
+    path = folder / "deleting.jsonl"
+    return [o for _, o in read_jsonl(path, torn_tail=True)] if path.exists() else []
+
+
+def delete_all(folder: Path, talks: Conversations) -> int:
+    """Delete what is written down, out of every file of a record that nobody writes to; what was begun before is finished. The
+    turns of conversations that were in runs."""
+    turns, runs = 0, sorted(p for p in (folder / "runs").glob("*") if p.is_dir())
+    for what in deletions(folder):
+        if i := what.get("conversation"):
+            turns += sum(_forget_conversation(run, i) for run in runs)
+            (folder / "labels.jsonl.part").unlink(missing_ok=True)
+            _drop(folder / "labels.jsonl", i, lambda o: o["task_id"])
             talks.delete(i)
-        if i := gone.get("document"):
+        if i := what.get("document"):
             for run in runs:
                 _forget_document(run, i)
             for path in talks.folder.glob("*.jsonl"):
-                _rewrite(path, lambda line: _without_document(line, i))
-    listed.unlink()
+                _rewrite(path, partial(_without_document, document=i))
+    (folder / "deleting.jsonl").unlink(missing_ok=True)
     return turns
 
-# %% ../../nbs/serve/00_reply.ipynb #bd8f7d3f
-def tells(model: ChatModel) -> bool:
-    "Whether a model can say what it is writing."
-    return "told" in inspect.signature(model.generate).parameters
-
-
-_LISTENING: ContextVar[Callable[[str], object] | None] = ContextVar(
-    "listening", default=None
-)  # who listens, in this turn
-
-
-@contextmanager
-def listening(
-    told: Callable[[str], object],
-) -> Iterator[None]:  # told: takes the text so far; called in any thread
-    "What models write for this turn is told."
-    before = _LISTENING.set(told)
-    try:
-        yield
-    finally:
-        _LISTENING.reset(before)
-
-# %% ../../nbs/serve/00_reply.ipynb #1b87f8b6
-class Listeners:
-    "Who listens to the reply to which prompt."
-
-    def __init__(self):
-        self._lock, self._by = threading.Lock(), {}
-
-    @contextmanager
-    def to(self, prompt: Prompt, told: Callable[[str], object]) -> Iterator[None]:
-        "Listen to the reply to a prompt, together with whoever asks the same."
-        with self._lock:
-            self._by.setdefault(prompt, []).append(told)
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._by[prompt].remove(told)
-                if not self._by[prompt]:
-                    del self._by[prompt]
-
-    def tell(self, prompt: Prompt, text: str) -> None:
-        with self._lock:
-            those = list(self._by.get(prompt, ()))
-        for told in those:
-            told(text)
-
 # %% ../../nbs/serve/00_reply.ipynb #f6033813
-class Telling:
-    "A model, below the batches, that tells what it writes to those who listen."
-
-    def __init__(self, model: ChatModel, listeners: Listeners):
-        self.model, self.listeners, self.tells = model, listeners, tells(model)
-
-    @property
-    def fingerprint(self) -> str:
-        return self.model.fingerprint
-
-    def generate(
-        self, prompts, max_new_tokens, temperature=0.0, seed=0, stop=()
-    ) -> list[Completion]:
-        how = {"told": lambda i, text: self.listeners.tell(prompts[i], text)} if self.tells else {}
-        return self.model.generate(prompts, max_new_tokens, temperature, seed, stop, **how)
-
-    def score(self, prompts, continuations):
-        return self.model.score(prompts, continuations)
-
-
-class _Listened:
-    "A model, above the record, whose single replies are listened to if the turn asks for it; of several prompts at once nothing is told."
-
-    def __init__(self, model: ChatModel, listeners: Listeners):
-        self.model, self.listeners = model, listeners
-
-    @property
-    def fingerprint(self) -> str:
-        return self.model.fingerprint
-
-    def generate(
-        self, prompts, max_new_tokens, temperature=0.0, seed=0, stop=()
-    ) -> list[Completion]:
-        told, ask = (
-            _LISTENING.get(),
-            lambda: self.model.generate(prompts, max_new_tokens, temperature, seed, stop),
-        )
-        if told is None or len(prompts) != 1:
-            return ask()
-        with self.listeners.to(prompts[0], told):
-            return ask()
-
-    def score(self, prompts, continuations):
-        return self.model.score(prompts, continuations)
-
-
 def open_run(
     place: Path,  # the folder of run folders
     name: str,  # of the system
     settings: Settings,
     index: Index,
     models: Models,
-    chat: BatchingChat,  # over a `Telling` of the models' chat
+    chat: BatchingChat,  # shared by all turns
     web: str = "none",  # what may be searched beside the documents
     mark: str = "",  # in the name of the folder
     only: ExitStack | None = None,  # holds the folder for this process alone
 ) -> ServedRun:
     "The run of a system over an index, for single turns: its folder is named by what decides the answers."
-    from mtrag_nb.runs.run import circumstances, identity, open_web
+    from mtrag_nb.runs.run import identity, manifest, open_web
     from mtrag_nb.search.retrieve import open_retriever
     from mtrag_nb.systems.stages import Toolbox
 
@@ -827,16 +651,8 @@ def open_run(
     searched = open_web(web, settings, models)
     tools = Toolbox(settings, models.chat, models.embedder, retriever, web=searched)
     same = identity(system, "rag", tools)
-    entries = {
-        "identity": same,
-        "about": system.about,
-        "settings": system.with_own(settings),
-        **circumstances(),
-    }
+    entries = manifest(same, system.about, system.with_own(settings))
     folder = place / f"{name}{mark}-{digest(same, 6)}"
     if only:
         only.enter_context(only_writer(folder, "conversation"))
-    listeners = chat.model.listeners
-    return ServedRun(
-        folder, system, replace(tools, chat=chat), entries, lambda c: _Listened(c, listeners)
-    )
+    return ServedRun(folder, system, replace(tools, chat=chat), entries)

@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
@@ -38,20 +38,18 @@ from mtrag_nb.serve.reply import (
     ID,
     Conversations,
     Gate,
-    Listeners,
     ServedRun,
-    Telling,
     delete_all,
-    end_of,
+    deletions,
     error_line,
     fault_number,
-    listening,
     new_id,
+    now,
     open_run,
     read_one,
     recover,
     reply_of,
-    step_told,
+    step_line,
     to_delete,
 )
 from ..systems.registry import SERVING, configured, system_named, system_names
@@ -74,52 +72,40 @@ class Denied(MTRAGError):
     def __init__(
         self,
         status: int,
-        said: str,
+        message: str,
         after: float = 0.0,  # seconds after which to try again; 0: not said
     ):
-        super().__init__(said)
+        super().__init__(message)
         self.status, self.after = status, after
 
 
-_STATUS = {
-    DiskFull: 507,
-    InUse: 409,
-    DataError: 422,
-    SettingsError: 422,
-}  # of errors that come from below; any other is a fault: 500
-
+# Of errors that come from below; any other is a fault: 500
+_STATUS = {DiskFull: 507, InUse: 409, DataError: 422, SettingsError: 422}
 
 _LOG = logging.getLogger("mtrag_nb.service")
-_LOG.addHandler(
-    logging.NullHandler()
-)  # silent where nobody asks for it; `mtrag serve` writes it to the terminal
+_LOG.addHandler(logging.NullHandler())  # `mtrag serve` writes it to the terminal
 
 
 def numbered(e: BaseException) -> str:
     "A fault for a client: its kind and a number, under which the log has its text."
     number = secrets.token_hex(3)
     _LOG.error("fault %s: %s: %s", number, type(e).__name__, e)
-    return (
-        f"broke outside a turn: {type(e).__name__}, fault {number}; the service's log has the text"
-    )
+    where = f"fault {number}; the service's log has the text"
+    return f"broke outside a turn: {type(e).__name__}, {where}"
 
 
 def denied(e: MTRAGError) -> Denied:
     "An error from below as a refusal; its text without the paths of this machine, and of a fault only its number."
     if isinstance(e, Denied):
         return e
-    if (status := next((s for kind, s in _STATUS.items() if isinstance(e, kind)), 500)) == 500:
+    status = next((s for kind, s in _STATUS.items() if isinstance(e, kind)), 500)
+    if status == 500:
         return Denied(status, numbered(e))
     if isinstance(e, InUse):
-        return Denied(
-            status, "another process is using these documents, or this record. Try again", 2.0
-        )
-    return Denied(
-        status,
-        without_places(
-            f"{e.problem}. {e.remedy}".rstrip(". ") if isinstance(e, DataError) else str(e)
-        ),
-    )
+        problem = "another process is using these documents, or this record"
+        return Denied(status, f"{problem}. Try again", 2.0)
+    text = f"{e.problem}. {e.remedy}".rstrip(". ") if isinstance(e, DataError) else str(e)
+    return Denied(status, without_places(text))
 
 # %% ../../nbs/serve/02_service.ipynb #49ccef54
 @dataclass(frozen=True)
@@ -155,48 +141,35 @@ def safe_name(
     return name
 
 # %% ../../nbs/serve/02_service.ipynb #5df597b4
-class _Standing:
-    "A state of the library, with the runs that search it. Closed when it is past and nobody uses it."
+class _Generation:
+    "A generation of the library, open, with the runs that search it. Closed when it is past and nobody uses it."
 
     def __init__(self, index: Index):
         self.index, self.runs, self.users, self.past = index, {}, 0, False
 
-    def close_runs(self) -> None:
-        "Close all. Raises DiskFull, once all are closed, if one could not write its predictions."
-        full = None
-        while self.runs:
-            try:
-                self.runs.popitem()[1].close()
-            except DiskFull as e:
-                full = e
-        if full:
-            raise full
-
     def close(self) -> None:
-        try:
-            self.close_runs()
-        finally:
-            self.index.close()
+        "Close all. Raises DiskFull, once all are closed, if a run could not write its predictions."
+        with ExitStack() as stack:
+            stack.callback(self.index.close)
+            for run in self.runs.values():
+                stack.callback(run.close)
+            self.runs = {}
 
 
-class _Shelf:
-    "The present state of a library, for any number of turns."
+class _Generations:
+    "The present generation of a library, for any number of turns."
 
     def __init__(self, open_now: Callable[[], Index], generation: Callable[[], int]):
-        self._open, self._generation, self._lock, self.now = (
-            open_now,
-            generation,
-            threading.RLock(),
-            None,
-        )
+        self._open, self._generation = open_now, generation
+        self._lock, self.now = threading.RLock(), None
 
     @contextmanager
-    def standing(self) -> Iterator[_Standing]:
-        "The state that a turn works with, to its end. Raises DataError where there is no library."
+    def present(self) -> Iterator[_Generation]:
+        "The one that a turn works with, to its end. Raises DataError where there is no library."
         with self._lock:
             if self.now is None or self.now.index.manifest.generation != self._generation():
                 self.leave()
-                self.now = _Standing(self._open())
+                self.now = _Generation(self._open())
             held = self.now
             held.users += 1
         try:
@@ -208,7 +181,7 @@ class _Shelf:
                     held.close()
 
     def leave(self) -> None:
-        "Let go of the present state; the next turn opens what is there then."
+        "Let go of the present one; the next turn opens what is there then."
         with self._lock:
             if self.now is None:
                 return
@@ -217,20 +190,12 @@ class _Shelf:
                 held.close()
 
 # %% ../../nbs/serve/02_service.ipynb #3d8a2cf9
+_SHOWN = ("id", "name", "collection", "kind", "pages", "characters", "children", "sha256")
+
+
 def _document_line(e: Entry, added: str = "") -> dict:
     "A document as the API shows it."
-    return {
-        "id": e.id,
-        "name": e.name,
-        "collection": e.collection,
-        "kind": e.kind,
-        "pages": e.pages,
-        "characters": e.characters,
-        "chunks": e.passages,
-        "children": e.children,
-        "sha256": e.sha256,
-        "added": added or None,
-    }
+    return {**{k: getattr(e, k) for k in _SHOWN}, "chunks": e.passages, "added": added or None}
 
 
 def _trim() -> None:
@@ -244,13 +209,13 @@ def _trim() -> None:
 STOPPING = "the service is stopping. Send it again when it is there"
 
 
-class _Holdings:
+class _Documents:
     "The documents of a library that is served. Safe to use from several threads: one is read at a time, one change made."
 
     def __init__(
         self,
         library: str | Path,  # its folder; made with the first document
-        noted: Path,  # a JSON-lines file that says when each document came
+        log: Path,  # a JSON-lines file that says when each document came
         embedder: Callable[[], EmbedderLike],  # loaded when the first document comes
         chunks: ChunkSettings,  # the children's sizes
         limits: Limits = Limits(),
@@ -258,14 +223,9 @@ class _Holdings:
     ):
         from mtrag_nb.serve.library import Library
 
-        self.library, self.noted, self.embedder, self.chunks, self.limits = (
-            Library(library),
-            noted,
-            embedder,
-            chunks,
-            limits,
-        )
-        self.changed, self.reader, self.closing = changed, Reader(), False
+        self.library, self.log, self.embedder = Library(library), log, embedder
+        self.chunks, self.limits, self.changed = chunks, limits, changed
+        self.reader, self.closing = Reader(), False
         self.uploads, self.writer = ThreadPoolExecutor(1, "upload"), ThreadPoolExecutor(1, "change")
         self._lock, self._waiting = threading.Lock(), 0
 
@@ -273,34 +233,36 @@ class _Holdings:
     def there(self) -> bool:
         return (self.library.folder / "manifest.json").exists()
 
-    def documents(self) -> list[dict]:
+    def all(self) -> list[dict]:
         "All documents, by name."
         if not self.there:
             return []
-        added = (
-            {o["id"]: o["time"] for _, o in read_jsonl(self.noted, torn_tail=True)}
-            if self.noted.exists()
-            else {}
-        )
+        logged = read_jsonl(self.log, torn_tail=True) if self.log.exists() else ()
+        added = {o["id"]: o["time"] for _, o in logged}
         return [_document_line(e, added.get(e.id, "")) for e in self.library.documents()]
 
-    def document(self, i: str) -> dict:
+    def get(self, i: str) -> dict:
         "One of them. Raises Denied if it is not there."
-        found = next((d for d in self.documents() if d["id"] == i), None)
-        if found is None:
-            raise Denied(404, f"no document {i[:40]!r}. GET /api/documents names them")
-        return found
+        for d in self.all():
+            if d["id"] == i:
+                return d
+        raise Denied(404, f"no document {i[:40]!r}. GET /api/documents names them")
 
-    def then(self, do: Callable[..., dict], *args) -> Future:
-        "Put a document in (`put`) when it is its turn. Raises Denied if too many wait, or the service is stopping."
+    def submit(self, path: Path, name: str, collection: str) -> Future:
+        "Put a file in (`put`) when it is its turn. Raises Denied if too many wait, or the service is stopping."
         with self._lock:
             if self.closing:
                 raise Denied(503, STOPPING, 5.0)
             if self._waiting >= self.limits.uploads:
                 raise Denied(503, "too many documents wait to be put in", 10.0)
             self._waiting += 1
-            future = self.uploads.submit(do, *args)
-        future.add_done_callback(lambda f: self._ended())
+            future = self.uploads.submit(self.put, path, name, collection)
+
+        def ended(future: Future) -> None:
+            with self._lock:
+                self._waiting -= 1
+
+        future.add_done_callback(ended)
         return future
 
     def change(self, do: Callable[..., dict], *args) -> dict:
@@ -312,10 +274,6 @@ class _Holdings:
                 raise
             raise Denied(503, STOPPING, 5.0) from e
 
-    def _ended(self) -> None:
-        with self._lock:
-            self._waiting -= 1
-
     def put(self, path: Path, name: str, collection: str) -> dict:
         "Put a file in, or in the place of one of the same name. Raises Denied if it is too long, DataError if it cannot be read."
         start = time.monotonic()
@@ -325,51 +283,40 @@ class _Holdings:
             if self.closing:
                 raise Denied(503, STOPPING, 5.0) from None
             raise
-        if (pages := max(len(document.pages), len(document.text) // _PAGE)) > self.limits.pages:
-            said = f"{pages:,} pages, more than {self.limits.pages:,} (where there are none, {_PAGE:,} characters are one)"
-            raise Denied(413, f"{said}. Split it")
-        return {
-            **self.change(self._add, path, name, collection, document),
-            "seconds": round(time.monotonic() - start, 2),
-        }
+        pages, most = max(len(document.pages), len(document.text) // _PAGE), self.limits.pages
+        if pages > most:
+            unit = f"where there are none, {_PAGE:,} characters are one"
+            raise Denied(413, f"{pages:,} pages, more than {most:,} ({unit}). Split it")
+        line = self.change(self._add, path, name, collection, document)
+        return {**line, "seconds": round(time.monotonic() - start, 2)}
 
     def _add(self, path: Path, name: str, collection: str, document: Document) -> dict:
-        before, done = (
-            self.documents(),
-            self.library.add(
-                path, collection, self.embedder(), self.chunks, None, name, document=document
-            ),
-        )
+        old, how = {d["name"]: d["id"] for d in self.all()}, {"document": document}
+        done = self.library.add(path, collection, self.embedder(), self.chunks, None, name, **how)
         status = "unchanged" if done.unchanged else "replaced" if done.replaced else "added"
+        i = next(e.id for e in self.library.documents() if e.name == name)
         if status != "unchanged":
-            self._note(next(d["id"] for d in self.documents() if d["name"] == name))
-        (line,) = (d for d in self.documents() if d["name"] == name)
-        old = (
-            next((d["id"] for d in before if d["name"] == name), None)
-            if status == "replaced"
-            else None
-        )
-        return {**line, "status": status, "replaces": old, "notes": list(document.notes)}
-
-    def _note(self, i: str) -> None:
-        with JsonlLog(self.noted) as log:
-            log.append({"id": i, "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())})
-        self.changed()
-        _trim()
+            with JsonlLog(self.log) as log:
+                log.append({"id": i, "time": now()})
+            self.changed()
+            _trim()
+        replaced = old.get(name) if status == "replaced" else None
+        notes = list(document.notes)
+        return {**self.get(i), "status": status, "replaces": replaced, "notes": notes}
 
     def remove(self, i: str) -> dict:
         "Remove a document. Raises Denied if it is not there."
         return self.change(self._remove, i)
 
     def _remove(self, i: str) -> dict:
-        gone = self.document(i)
+        removed = self.get(i)
         self.library.remove([i])
         self.changed()
         _trim()
-        return {"removed": gone["id"], "name": gone["name"]}
+        return {"removed": removed["id"], "name": removed["name"]}
 
     def stop(self) -> None:
-        "Take no more, and end the process that reads: whoever sent the document is told to send it again."
+        "Take no more, and end the process that reads: whoever sent the document is asked to send it again."
         with self._lock:
             self.closing = True
         self.uploads.shutdown(wait=False, cancel_futures=True)
@@ -414,13 +361,8 @@ def systems_of(service: Service) -> list[str]:
     return [service.system if s == own else s for s in system_names()]
 
 
-def _asked_rightly(
-    question: object,
-    system: str,
-    collection: str,
-    top_k: int,
-    limits: Limits,
-    collections: Sequence[str],
+def _check_question(
+    question: object, system: str, collection: str, top_k: int, limits: Limits, index: Index
 ) -> None:
     "Raises Denied for a question that cannot be put, and says what can."
     if not isinstance(question, str) or not question.strip():
@@ -429,26 +371,20 @@ def _asked_rightly(
         raise Denied(413, f"a question has at most {limits.question_chars:,} characters")
     if system.partition("+")[0] not in system_names():
         raise Denied(404, f"no system {system[:40]!r}: there are {', '.join(system_names())}")
+    collections = list(index.manifest.domains)
     if collection and collection not in collections:
-        raise Denied(
-            404,
-            f"no collection {collection[:40]!r}: there are {', '.join(collections) or 'none yet'}",
-        )
+        there = ", ".join(collections) or "none yet"
+        raise Denied(404, f"no collection {collection[:40]!r}: there are {there}")
     if not 0 <= top_k <= limits.top_k:
         raise Denied(422, f"top_k is 1 to {limits.top_k}, or 0 for the system's own")
 
 # %% ../../nbs/serve/02_service.ipynb #0260de4a
-def _finish_deletions(service: Service) -> int:  # turns
-    "Do what is written down to be deleted. Nobody else uses the service meanwhile."
-    listed = service.folder / "deleting.jsonl"
-    documents = (
-        {o.get("document") for _, o in read_jsonl(listed, torn_tail=True)}
-        if listed.exists()
-        else set()
-    )
-    for d in service.holdings.documents() if documents else ():
+def _finish_deletions(service: Service) -> int:
+    "Do what is written down to be deleted, while nobody else uses the service; the turns that were deleted."
+    documents = {o.get("document") for o in deletions(service.folder)}
+    for d in service.documents.all() if documents else ():
         if d["id"] in documents:
-            service.holdings.remove(d["id"])
+            service.documents.remove(d["id"])
     return delete_all(service.folder, service.talks)
 
 # %% ../../nbs/serve/02_service.ipynb #1a584010
@@ -468,63 +404,53 @@ class Service:
     ):
         from mtrag_nb.models.calls import BatchingChat, Models
 
-        self.folder, self.base, self.changes = make_folder(folder), profile, dict(changes)
+        self.base, self.changes, self.system = profile, dict(changes), system or SERVING
         self.profile = profile if isinstance(profile, str) else profile.profile
-        self.system = system or SERVING
         self.limits, self.collection = limits, collection
         self.settings = _service_settings(self.system, profile, self.changes)
         if self.settings.qdrant_url:
             raise SettingsError(
                 "a library lies in its folder, not on a server: leave qdrant_url empty"
             )
-        self.models, self.listeners, self.size = (
-            models or Models(self.settings),
-            Listeners(),
-            max(4, self.settings.batch_size),
-        )
-        self.batches = BatchingChat(Telling(self.models.chat, self.listeners), self.size)
+        self.models, self.size = models or Models(self.settings), max(4, self.settings.batch_size)
+        self.batches = BatchingChat(self.models.chat, self.size)
         self._lock, self._asking, self._queue, self.closing = threading.RLock(), set(), 0, False
-        self.chains, self.claimed = (
-            {},
-            set(),
-        )  # chats: conversation -> whose it is; ends that are gone on with (`app.api`)
+        self.chains, self.claimed = {}, set()  # conversation -> its client; ends that are continued
+        self.folder = make_folder(folder)
         self._only = only_writer(self.folder, "service's record")
         self._only.__enter__()
         self.talks, self.gate = Conversations(self.folder / "conversations"), Gate()
-        self.holdings = _Holdings(
+        self.generations = _Generations(self._open_index, lambda: self.documents.library.generation)
+        self.documents = _Documents(
             library,
             self.folder / "documents.jsonl",
             lambda: self.models.embedder,
             self.settings.chunks,
             limits,
-            lambda: self.shelf.leave(),
+            self.generations.leave,
         )
-        self.shelf = _Shelf(self._open_index, lambda: self.holdings.library.generation)
         _finish_deletions(self)
-        self.recovered, self.aside = (
-            recover(self.folder / "runs", self.talks, _reasons_of),
-            self.talks.aside,
-        )
-        self.pool = ThreadPoolExecutor(self.size, "turn")
+        self.recovered = recover(self.folder / "runs", self.talks, _reasons_of)
+        self.aside, self.pool = self.talks.aside, ThreadPoolExecutor(self.size, "turn")
 
     def _open_index(self) -> Index:
         from mtrag_nb.runs.run import chunks_of
         from mtrag_nb.search.index import open_index
 
-        folder = self.holdings.library.folder
+        folder = self.documents.library.folder
         return open_index(folder, self.models.embedder, chunks_of(folder, self.settings))
 
     def stop(self) -> None:
         "Take no more, and read no document to its end: the first half of `close`."
         self.closing = True
-        self.holdings.stop()
+        self.documents.stop()
 
     def close(self) -> None:
         "Take no more; finish what is begun, send away what is not, and close the record."
         self.stop()
         self.pool.shutdown(wait=True, cancel_futures=True)
-        self.holdings.close()
-        self.shelf.leave()
+        self.documents.close()
+        self.generations.leave()
         self._only.__exit__(None, None, None)
 
     def __enter__(self):
@@ -534,15 +460,14 @@ class Service:
         self.close()
 
 # %% ../../nbs/serve/02_service.ipynb #5cff98f8
-def _served_run(service: Service, held: _Standing, system: str, top_k: int) -> ServedRun:
+def _run_of(service: Service, held: _Generation, system: str, top_k: int) -> ServedRun:
     "The run that a question belongs to."
     with service._lock:
         if (key := (system, top_k)) not in held.runs:
             settings = _service_settings(system, service.base, service.changes, top_k)
             mark, place = f"-g{held.index.manifest.generation}", service.folder / "runs"
-            held.runs[key] = open_run(
-                place, system, settings, held.index, service.models, service.batches, mark=mark
-            )
+            shared = (held.index, service.models, service.batches)
+            held.runs[key] = open_run(place, system, settings, *shared, mark=mark)
         return held.runs[key]
 
 # %% ../../nbs/serve/02_service.ipynb #6d9e4c83
@@ -568,14 +493,10 @@ def _next_task(
     history: Sequence[Turn] | None,
 ) -> Task:
     "The next turn of a conversation: on its own answers, or on a history that came with the question."
-    said = service.talks.history(conversation) if history is None else tuple(history)
-    before = max(
-        service.talks.known.get(conversation, {}).get("turns", 0),
-        sum(u.speaker == "user" for u in said),
-    )
-    return Task(
-        f"{conversation}<::>{before + 1}", conversation, before + 1, collection, question, said
-    )
+    before = service.talks.history(conversation) if history is None else tuple(history)
+    recorded = service.talks.known.get(conversation, {}).get("turns", 0)
+    n = 1 + max(recorded, sum(u.speaker == "user" for u in before))
+    return Task(f"{conversation}<::>{n}", conversation, n, collection, question, before)
 
 # %% ../../nbs/serve/02_service.ipynb #15178e0a
 def ask(
@@ -585,46 +506,37 @@ def ask(
     system: str = "",  # "": the service's own
     collection: str = "",  # search only here; "": everywhere
     top_k: int = 0,  # passages; 0: as the system has it
-    history: Sequence[Turn]
-    | None = None,  # what was said before; None: the conversation as it is on record
-    told: Callable[[str, dict], object] = lambda event, data: (
-        None
-    ),  # "step": a node has finished; "writing": a model's text so far
+    history: Sequence[Turn] | None = None,  # before the question; None: as it is on record
+    on_event: Callable[[str, dict], object] = lambda event, data: None,
 ) -> dict:
-    "The reply to a question, once it is on the record. Raises Denied; a turn that broke is a reply with an `error`."
+    """The reply to a question, once it is on the record. Raises Denied; a turn that broke is a reply with an `error`.
+    Events: "step", a node has finished; "writing", a model's text so far."""
     system, conversation = system or service.system, conversation or new_id()
-    if not service.holdings.there:
+    if not service.documents.there:
         raise Denied(409, "there are no documents yet. POST one to /api/upload")
-    with service.gate.through(), service.shelf.standing() as held, _only_one(service, conversation):
-        _asked_rightly(
-            question, system, collection, top_k, service.limits, list(held.index.manifest.domains)
+    with (
+        service.gate.through(),
+        service.generations.present() as held,
+        _only_one(service, conversation),
+    ):
+        _check_question(question, system, collection, top_k, service.limits, held.index)
+        run = _run_of(service, held, system, top_k)
+        task = _next_task(service, conversation, question.strip(), collection, history)
+        t = run.take(
+            task,
+            lambda step: on_event("step", step_line(step, run.name)),
+            lambda text: on_event("writing", {"text": text[-4000:]}),
         )
-        run, task = (
-            _served_run(service, held, system, top_k),
-            _next_task(service, conversation, question.strip(), collection, history),
-        )
-
-        def writing(text):
-            return told("writing", {"text": text[-4000:]})
-
-        with listening(writing):
-            t = run.take(task, lambda step: told("step", step_told(step, run.name)))
         if t.failed:
-            _LOG.error(
-                "fault %s: %s in %s\n%s",
-                fault_number(t.task_id),
-                t.task_id,
-                run.folder.name,
-                t.error.traceback,
-            )
+            where, fault = (t.task_id, run.folder.name), fault_number(t.task_id)
+            _LOG.error("fault %s: %s in %s\n%s", fault, *where, t.error.traceback)
         reply = reply_of(t, run.found(t), run.system.reasons, system=system, run=run.folder.name)
-        end = "" if t.failed else end_of(task.history, question, t.answer)
-        service.talks.append(conversation, task.turn, question.strip(), reply, end=end)
+        service.talks.append(task, reply)
     return reply
 
 # %% ../../nbs/serve/02_service.ipynb #86084b40
-def begin(service: Service, **asked) -> Future:  # asked: see `ask`
-    "Answer a question when a thread is free. Raises Denied if too many wait, or the service is stopping."
+def begin(service: Service, **question) -> Future:
+    "Answer a question (see `ask`) when a thread is free. Raises Denied if too many wait, or the service is stopping."
     with service._lock:
         if service.closing:
             raise Denied(503, "the service is stopping", 5.0)
@@ -636,17 +548,17 @@ def begin(service: Service, **asked) -> Future:  # asked: see `ask`
         with service._lock:
             service._queue -= 1
 
-    future = service.pool.submit(ask, service, **asked)
+    future = service.pool.submit(ask, service, **question)
     future.add_done_callback(ended)
     return future
 
 # %% ../../nbs/serve/02_service.ipynb #0d276e18
 def _turn_of(service: Service, conversation: str, turn: int) -> dict:
-    "A turn of a conversation, as it is on record there. Raises Denied if it is not there."
-    found = next((line for line in service.talks.lines(conversation) if line["turn"] == turn), None)
-    if found is None:
-        raise Denied(404, f"no turn {turn} of conversation {conversation[:40]!r}")
-    return found
+    "The reply of a turn of a conversation, as it is on record. Raises Denied if it is not there."
+    for line in service.talks.lines(conversation):
+        if line["turn"] == turn:
+            return line["reply"]
+    raise Denied(404, f"no turn {turn} of conversation {conversation[:40]!r}")
 
 
 def why_html(service: Service, conversation: str, turn: int) -> str:
@@ -655,7 +567,7 @@ def why_html(service: Service, conversation: str, turn: int) -> str:
     from mtrag_nb.evaluate.scores import Evidence
     from mtrag_nb.show.turn import TurnView
 
-    reply = _turn_of(service, conversation, turn)["reply"]
+    reply = _turn_of(service, conversation, turn)
     t, contexts, task = read_one(service.folder / "runs" / reply["run"], reply["trajectory_id"])
     if t.error:
         t = replace(t, error=replace(t.error, message=error_line(t)["message"], traceback=""))
@@ -663,31 +575,25 @@ def why_html(service: Service, conversation: str, turn: int) -> str:
     return TurnView(Evidence(run, histories={t.task_id: task.history}), t.task_id).document()
 
 
-_THUMBS = {"up": "good", "down": "wrong"}  # as the case browser calls them
+_THUMBS = {"": "", "up": "good", "down": "wrong"}  # as the case browser calls them
 
 
 def label(service: Service, conversation: str, turn: int, thumb: str, note: str = "") -> dict:
     "Put what somebody thinks of a turn on record. Raises Denied, DataError for nothing to say."
-    if thumb not in ("", *_THUMBS):
+    if thumb not in _THUMBS:
         raise Denied(422, f"a thumb is up or down, not {thumb[:20]!r}")
     if len(note) > 2000:
         raise Denied(413, "a note has at most 2,000 characters")
-    reply = _turn_of(service, conversation, turn)["reply"]
-    return append_label(
-        service.folder / "labels.jsonl",
-        reply["run"],
-        reply["trajectory_id"],
-        _THUMBS.get(thumb, ""),
-        note,
-    )
+    reply, log = _turn_of(service, conversation, turn), service.folder / "labels.jsonl"
+    return append_label(log, reply["run"], reply["trajectory_id"], _THUMBS[thumb], note)
 
 # %% ../../nbs/serve/02_service.ipynb #b35220b8
-def _delete_now(service: Service, **what: str) -> int:  # conversation or document: its id
-    "Delete from the record, once no turn is under way."
+def _delete_now(service: Service, **what: str) -> int:
+    "Delete a conversation or a document, by its id, from the record, once no turn is under way; the turns that were deleted."
     with service.gate.alone(), service._lock:
         to_delete(service.folder, **what)
         with suppress(DiskFull):
-            service.shelf.leave()  # what is deleted first makes room
+            service.generations.leave()  # what is deleted first makes room
         return _finish_deletions(service)
 
 
@@ -701,68 +607,50 @@ def delete_conversation(service: Service, conversation: str) -> dict:
 
 def delete_document(service: Service, document: str) -> dict:
     "Remove a document, and its text from the record. Raises Denied if it is not there."
-    service.holdings.document(document)
+    service.documents.get(document)
     with service._lock:
         to_delete(service.folder, document=document)
-    gone = service.holdings.remove(document)
+    removed = service.documents.remove(document)
     _delete_now(service, document=document)
-    return gone
+    return removed
 
 # %% ../../nbs/serve/02_service.ipynb #1b1bef8a
 def _memory_mb() -> dict:
     "What this process holds now, and held at most, in MB; None where the system does not say."
-    now = peak = None
-    if sys.platform == "linux":
-        with open("/proc/self/statm") as f:
-            now = int(f.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") // 10**6
-        import resource
+    if sys.platform != "linux":
+        return {"now_mb": None, "peak_mb": None}
+    import resource
 
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 // 10**6
-    return {"now_mb": now, "peak_mb": peak}
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return {"now_mb": pages * os.sysconf("SC_PAGE_SIZE") // 10**6, "peak_mb": peak // 10**6}
 
 
 def _models_of(service: Service) -> list[dict]:
     "The models, whether they are loaded, and where. Each is loaded when it is first needed."
-    s, placed = service.settings, service.models.placed
-    specs = [
-        (k, spec)
-        for k, spec in (("chat", s.chat), ("embedder", s.embedder), ("reranker", s.reranker))
-        if spec
-    ]
-    return [
-        {
-            "kind": k,
-            "name": spec.name,
-            "loaded": k in placed,
-            "device": placed.get(k) or ("server" if spec.url else ""),
-        }
-        for k, spec in specs
-    ]
+    placed, lines = service.models.placed, []
+    for kind in ("chat", "embedder", "reranker"):
+        if spec := getattr(service.settings, kind):
+            device = placed.get(kind) or ("server" if spec.url else "")
+            line = {"kind": kind, "name": spec.name, "loaded": kind in placed, "device": device}
+            lines.append(line)
+    return lines
 
 # %% ../../nbs/serve/02_service.ipynb #1b1bef8ab
 def _index_of(service: Service) -> dict:
     "What the library holds."
     from mtrag_nb.search.index import Manifest
 
-    if not service.holdings.there:
+    if not service.documents.there:
         return {"documents": 0, "passages": 0, "children": 0, "generation": 0, "collections": []}
-    m = Manifest.load(service.holdings.library.folder)
-    return {
-        "documents": len(service.holdings.documents()),
-        "passages": m.total("passages"),
-        "children": m.total("children"),
-        "generation": m.generation,
-        "collections": list(m.domains),
-    }
+    m = Manifest.load(service.documents.library.folder)
+    counts = {k: m.total(k) for k in ("passages", "children")}
+    more = {"generation": m.generation, "collections": list(m.domains)}
+    return {"documents": len(service.documents.all()), **counts, **more}
 
 
 def status(service: Service) -> dict:
     "How the service is."
-    writing = (
-        "a model's text while it is written, and each node"
-        if service.batches.model.tells
-        else "each node; the chat model gives its reply only whole"
-    )
     return {
         "ok": not service.closing,
         "version": __version__,
@@ -772,7 +660,7 @@ def status(service: Service) -> dict:
         "models": _models_of(service),
         "index": _index_of(service),
         "memory": _memory_mb(),
-        "progress": writing,
+        "progress": "a model's text while it is written, and each node",
         "asking": service._queue,
         "conversations": len(service.talks.known),
         "limits": vars(service.limits),

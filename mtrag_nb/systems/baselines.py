@@ -9,15 +9,13 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from ..core.record import Clarified, Drafted, Grade, Graded, Retrieved
 from ..core.settings import in_bounds, later
 from ..core.text import Stance, Verdict, clipped, content_words, known_words, scored, stance
 from ..core.types import Context, DataError, Outcome, Reason, Turn, digest
 from ..models.chat import ChatModel, chat
-from ..models.embed import EmbedderLike
 from .stages import Toolbox
 from mtrag_nb.systems.system import (
     DECLINED,
@@ -35,6 +33,9 @@ from mtrag_nb.systems.system import (
     refuse,
     retrieve_node,
 )
+
+if TYPE_CHECKING:
+    from mtrag_nb.models.embed import EmbedderLike
 
 # %% auto #0
 __all__ = ['ALONE', 'WEIGHTS', 'BIAS', 'THRESHOLD', 'ASK_BACK', 'NAIVE', 'NOTHING', 'QUOTE', 'unclear', 'features',
@@ -124,6 +125,8 @@ def _hit_features(
     titles: Sequence[str],  # of the passages that they are from
 ) -> dict[str, float]:
     "What the hits for a question tell. Raises DataError for a score that is no number."
+    import numpy as np
+
     x = np.asarray(scores, float)
     if not np.isfinite(x).all():
         raise DataError(

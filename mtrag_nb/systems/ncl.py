@@ -9,6 +9,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from ..core.record import Checked, Drafted, Gated, Rank, Ranked, Rewritten, Step
 from mtrag_nb.core.settings import (
@@ -32,7 +33,6 @@ from mtrag_nb.core.text import (
 )
 from ..core.types import Context, Reason, Turn
 from ..models.chat import ChatModel, Prompt, chat
-from ..models.embed import EmbedderLike
 from .stages import Toolbox, clean_rewrite
 from mtrag_nb.systems.system import (
     DECLINED,
@@ -53,6 +53,9 @@ from mtrag_nb.systems.system import (
     retrieve_node,
     retry_node,
 )
+
+if TYPE_CHECKING:
+    from mtrag_nb.models.embed import EmbedderLike
 
 # %% auto #0
 __all__ = ['LAPTOP', 'QWEN', 'MAX_NEW_TOKENS', 'CLASSES', 'LABELS', 'FIELDS', 'EMPTY', 'UNANSWERABLE', 'PUBLISHED', 'NCL',

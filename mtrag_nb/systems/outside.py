@@ -479,8 +479,8 @@ def stage_work(name: str, stage: Callable, memory: Memory):
         reader.found = list(state.get("found", ()))
         kind, where = _STAGE_SAYS[says[0]] if says else ("note", "note")
         step = reader.read({"step": kind, "node": name, where: given[says[0]] if says else name})
-        own = {**state.get("own", {}), **_own(name, given)}
-        return {**_stage_update(step, reader), "own": own}, step
+        update, own = _stage_update(step, reader), _own(name, given)
+        return {**update, **({"own": {**state.get("own", {}), **own}} if own else {})}, step
 
     return work
 
@@ -532,9 +532,14 @@ class Outside(System):
     "A system from outside. It brings its own models and passages."
 
     def with_own(self, settings: Settings) -> Settings:
-        own = super().with_own(settings)
+        plain_search = replace(settings.retrieval, views="query", reranker="none")
         return replace(
-            own, profile="its own models", chat=_UNKNOWN, embedder=_UNKNOWN, reranker=None
+            super().with_own(settings),
+            profile="its own models",
+            chat=_UNKNOWN,
+            embedder=_UNKNOWN,
+            reranker=None,
+            retrieval=plain_search,
         )
 
 

@@ -27,9 +27,9 @@ from mtrag_nb.core.text import (
 )
 from ..core.types import Context, ReplyError, SettingsError, Turn
 from ..models.chat import ChatModel, Prompt, Sampling, chat, choose
-from ..models.embed import EmbedderLike
 
 if TYPE_CHECKING:
+    from mtrag_nb.models.embed import EmbedderLike
     from mtrag_nb.search.retrieve import RetrieverLike
     from mtrag_nb.search.web import Web
 

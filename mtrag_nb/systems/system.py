@@ -47,7 +47,7 @@ from mtrag_nb.core.types import (
     structured,
 )
 from ..models.calls import MeteredChat, kept_if_usable
-from ..models.chat import ChatModel, Sampling
+from ..models.chat import Sampling
 from .stages import Toolbox
 
 # %% auto #0
@@ -56,8 +56,7 @@ __all__ = ['BY_HAND', 'STATE', 'ENDING', 'START', 'END', 'Work', 'Node', 'Around
            'TurnState', 'new_graph', 'NodeError', 'as_node', 'Mechanism', 'NoModel', 'Departure', 'System',
            'unlike_paper', 'own_setting', 'Departures', 'departures', 'run_turn', 'take_turn', 'draw_graph',
            'rewrite_node', 'retrieve_node', 'grade_node', 'seed_for', 'drafted', 'generate_node', 'answered', 'refuse',
-           'check_node', 'retry_node', 'after_check', 'TurnTooLong', 'TimedChat', 'Deadline', 'as_asked', 'keep_all',
-           'let_pass']
+           'check_node', 'retry_node', 'after_check', 'TurnTooLong', 'Deadline', 'as_asked', 'keep_all', 'let_pass']
 
 # %% ../../nbs/5_systems/01_system.ipynb #1103060c
 BY_HAND = "by hand"  # how a verdict came about that nobody gave
@@ -795,27 +794,6 @@ def after_check(max_retries: int) -> Callable[[TurnState], str]:
 class TurnTooLong(MTRAGError):
     "A turn for which the time is over."
 
-
-class TimedChat:
-    "A chat model that is asked only while there is time."
-
-    def __init__(
-        self, model: ChatModel, check: Callable[[], None]
-    ):  # check: raises when the time is over
-        self.model, self.check = model, check
-
-    @property
-    def fingerprint(self) -> str:
-        return self.model.fingerprint
-
-    def generate(self, prompts, max_new_tokens, temperature=0.0, seed=0, stop=()):
-        self.check()
-        return self.model.generate(prompts, max_new_tokens, temperature, seed, stop)
-
-    def score(self, prompts, continuations):
-        self.check()
-        return self.model.score(prompts, continuations)
-
 # %% ../../nbs/5_systems/01_system.ipynb #c224d48d
 class Deadline:
     "The time that each turn of a graph may take, from its first node on. A turn that is forked in the middle begins there."
@@ -842,9 +820,8 @@ class Deadline:
             if not state.get("steps") or i not in self._begun:
                 self._begun[i] = self.clock()
             self.check(i)
-            update, step = work(
-                state, replace(tools, chat=TimedChat(tools.chat, lambda: self.check(i)))
-            )
+            timely = MeteredChat(tools.chat, check=lambda: self.check(i))
+            update, step = work(state, replace(tools, chat=timely))
             self.check(i)
             return update, step
 
