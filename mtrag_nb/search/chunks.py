@@ -117,10 +117,8 @@ def split_text(
     text: str,
     document_id: str,
     settings: ChunkSettings = ChunkSettings(),  # sizes in characters
-) -> tuple[
-    list[Chunk], list[Chunk]
-]:  # parents and children in document order; flat: the same list twice
-    "Parents and children of a text. A blank text has none."
+) -> tuple[list[Chunk], list[Chunk]]:
+    "Parents and children of a text, in its order; flat: the same list twice. A blank text has none."
     s = settings
     if s.flat:
         flat = [
@@ -142,8 +140,8 @@ def split_text(
 def chunk_passage(
     passage: Passage,
     settings: ChunkSettings = ChunkSettings(),  # sizes in characters
-) -> tuple[list[Chunk], list[Chunk]]:  # as `split_text`
-    "Parents and children of a passage. Raises DataError if it holds no text."
+) -> tuple[list[Chunk], list[Chunk]]:
+    "Parents and children of a passage, as `split_text`. Raises DataError if it holds no text."
     parents, children = split_text(passage.text, passage.id, settings)
     if not children:
         raise DataError(f"passage {passage.id!r} holds no text", remedy="Remove it from the corpus")
@@ -166,15 +164,11 @@ def capped(
                 yield p
 
 # %% ../../nbs/4_search/00_chunks.ipynb #6007a9bf
-_CHUNK_NAMESPACE = uuid.UUID(
-    "5c8c1c4e-7f0e-5d0f-9a52-6d7472616721"
-)  # any constant would do; it must never change
+_CHUNK_NAMESPACE = uuid.UUID("5c8c1c4e-7f0e-5d0f-9a52-6d7472616721")  # must never change
 
 
-def node_id(
-    chunk_id: str,  # e.g. "d7#0-1180"
-) -> str:  # a UUID: node id and Qdrant point id
-    "The node id of a chunk, the same always: `uuid.uuid5` of it, at a tenth of its cost."
+def node_id(chunk_id: str) -> str:
+    "The UUID of a chunk as a node and a point of Qdrant: `uuid.uuid5` of its id, at a tenth of the cost."
     h = hashlib.sha1(_CHUNK_NAMESPACE.bytes + chunk_id.encode()).hexdigest()
     return f"{h[:8]}-{h[8:12]}-5{h[13:16]}-{'89ab'[int(h[16], 16) & 3]}{h[17:20]}-{h[20:32]}"
 

@@ -72,11 +72,9 @@ FUSE: Mapping[str, Callable[..., _Fused]] = {"rrf": rrf, "qdrant": qdrant_rrf, "
 def view_text(
     view: str,
     query: str,  # what the rewriter made of the last question, or the last question
-    turns: Sequence[
-        Turn
-    ],  # the conversation, its last question included; none: the query stands alone
+    turns: Sequence[Turn],  # the conversation, its last question included
 ) -> str:
-    "The text of a view."
+    "The text of a view. Without turns the query stands alone."
     questions = [t.text for t in turns if t.speaker == "user"] or [query]
     answers = [t.text for t in turns if t.speaker != "user"]
     return {
@@ -91,13 +89,8 @@ def view_text(
     }[view]
 
 # %% ../../nbs/4_search/00a_fusion.ipynb #5a3344be
-MIX = {
-    "last": 0.93,
-    "before": -0.16,
-    "answer": 0.26,
-    "follows": 0.30,
-    "first": 0.21,
-}  # view -> weight
+# View -> weight:
+MIX = {"last": 0.93, "before": -0.16, "answer": 0.26, "follows": 0.30, "first": 0.21}
 Terms = list[tuple[float, str]]  # weighted texts, whose vectors are added up
 
 
@@ -105,20 +98,15 @@ def view_terms(view: str, query: str, turns: Sequence[Turn]) -> Terms:
     "What the dense query of a view is made of."
     if view != "mix":
         return [(1.0, view_text(view, query, turns))]
-    found = [(weight, view_text(part, query, turns)) for part, weight in MIX.items()]
-    return [(weight, text) for weight, text in found if text]
+    parts = [(weight, view_text(part, query, turns)) for part, weight in MIX.items()]
+    return [(weight, text) for weight, text in parts if text]
 
 
-def query_vectors(
-    terms: Sequence[Terms],  # per query
-    embedder: EmbedderLike,
-) -> np.ndarray:  # float32 [queries, dim], rows of length 1
-    "The dense queries of views. Each text is embedded once."
-    place = {
-        text: n for n, text in enumerate(dict.fromkeys(text for ts in terms for _, text in ts))
-    }
-    vectors = embedder.encode(list(place), query=True)
-    mixed = [sum(weight * vectors[place[text]] for weight, text in ts) for ts in terms]
+def query_vectors(terms: Sequence[Terms], embedder: EmbedderLike) -> np.ndarray:
+    "The dense queries of views, float32 [queries, dim], rows of length 1. Each text is embedded once."
+    texts = list(dict.fromkeys(text for ts in terms for _, text in ts))
+    vector = dict(zip(texts, embedder.encode(texts, query=True)))
+    mixed = [sum(weight * vector[text] for weight, text in ts) for ts in terms]
     rows = [
         v if len(ts) == 1 else v / max(float(np.linalg.norm(v)), 1e-12)
         for v, ts in zip(mixed, terms)
@@ -132,13 +120,8 @@ REWRITE = (
 )
 
 
-def several_rewrites(
-    model: ChatModel,
-    query: str,
-    turns: Sequence[Turn],
-    n: int = 3,
-) -> list[str]:  # each once; the query alone, if nothing came or nothing goes before it
-    "Rewrites of the last question."
+def several_rewrites(model: ChatModel, query: str, turns: Sequence[Turn], n: int = 3) -> list[str]:
+    "Rewrites of the last question, each once; the query alone for a first question, or if the model wrote nothing."
     if len(turns) < 2:
         return [query]
     talk = "\n".join(f"{t.speaker}: {t.text[:600]}" for t in turns[-7:])
@@ -149,17 +132,14 @@ def several_rewrites(
     return list(dict.fromkeys(text for r in replies if (text := r.text.strip()))) or [query]
 
 
-# The weights of runs that were recorded before weights were named: they go on without a name.
-_MIX_THEN = "520ef329"
+_UNNAMED_MIX = "520ef329"  # the weights of runs whose identity was recorded without naming them
 
 
-def views_identity(
-    views: Iterable[str],  # names of views
-) -> list[str]:
-    "What decides what views find, beside the conversation: learned weights and prompts, for the identity of a run."
+def views_identity(views: Iterable[str]) -> list[str]:
+    "The learned weights and prompts of the views of these names, for the identity of a run."
     used = {"mix": digest(MIX, 8), "rewrites": digest(REWRITE, 8)}
     return [
         f"{view}:{used[view]}"
         for view in dict.fromkeys(views)
-        if view in used and used[view] != _MIX_THEN
+        if view in used and used[view] != _UNNAMED_MIX
     ]

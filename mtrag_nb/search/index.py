@@ -56,12 +56,12 @@ from ..models.embed import EmbedderLike
 from .chunks import chunk_passage, node_id, payloads, split_text
 
 # %% auto #0
-__all__ = ['COLLECTION', 'DENSE', 'SPARSE', 'HNSW', 'DAMAGED', 'ENGINE_ROOM', 'VectorStore', 'GO_ON', 'FORMAT', 'PAYLOAD',
-           'BATCH', 'BATCH_ON_GPU', 'Point', 'Query', 'dense_vectors', 'disk_size', 'copy_sparse', 'copy_file',
-           'EdgeStore', 'ServerStore', 'open_store', 'Bm25', 'words', 'sqlite_errors', 'ParentStore', 'Manifest',
-           'require_same', 'Piece', 'Cutter', 'batches', 'Corpus', 'embedded', 'disk_needed', 'Build', 'add_batch',
-           'build_index', 'Hit', 'Index', 'data_folder', 'sweep', 'next_generation', 'check_counts', 'open_folder',
-           'open_index', 'Audit', 'all_points', 'audit', 'Coverage', 'coverage', 'export_index', 'import_index']
+__all__ = ['COLLECTION', 'DENSE', 'SPARSE', 'HNSW', 'VectorStore', 'BATCH', 'Point', 'Query', 'dense_vectors', 'disk_size',
+           'copy_file', 'EdgeStore', 'ServerStore', 'open_store', 'Bm25', 'words', 'sqlite_errors', 'ParentStore',
+           'Manifest', 'require_same', 'Piece', 'Cutter', 'batches', 'Corpus', 'embedded', 'disk_needed', 'Build',
+           'add_batch', 'build_index', 'Hit', 'Index', 'data_folder', 'sweep', 'next_generation', 'check_counts',
+           'open_folder', 'open_index', 'Audit', 'all_points', 'audit', 'Coverage', 'coverage', 'export_index',
+           'import_index']
 
 # %% ../../nbs/4_search/01_index.ipynb #3f20e2c5
 COLLECTION = "mtrag_unified"  # seed paper, II.A.c
@@ -95,24 +95,24 @@ def _vectors(point: Point, of: Callable) -> object:
     return {DENSE: point.vector, SPARSE: of(indices=point.words[0], values=point.words[1])}
 
 
-def dense_vectors(points: Iterable) -> np.ndarray:  # float32 [points, dim]
-    "The dense vectors of points that a store gave; zeros for one that has none."
+def dense_vectors(points: Iterable) -> np.ndarray:
+    "The dense vectors of points of a store, float32 [points, dim]; zeros for one that has none."
     named = [p.vector if isinstance(p.vector, dict) else {"": p.vector} for p in points]
     rows = [v.get(DENSE) or v.get("") for v in named]
     dim = max((len(r) for r in rows if r), default=1)
     return np.asarray([r or [0.0] * dim for r in rows], np.float32).reshape(-1, dim)
 
 # %% ../../nbs/4_search/01_index.ipynb #9c66306f
-DAMAGED = (
+_DAMAGED = (
     "Restore the folder from a copy, import the index again (mtrag index import), "
     "or build it in a new folder"
 )
-ENGINE_ROOM = 80  # MB that the engine may write when it opens a folder
+_ENGINE_ROOM = 80  # MB that the engine may write when it opens a folder
 
 
 @contextmanager
 def _engine(folder: Path) -> Iterator[None]:
-    "What the engine says of files that it cannot use becomes a DataError."
+    "An error of the engine about files that it cannot use becomes a DataError."
     try:
         yield
     except BaseException as e:
@@ -128,7 +128,7 @@ def _engine(folder: Path) -> Iterator[None]:
         raise DataError(
             f"the engine cannot use its files ({said})",
             folder,
-            remedy=f"They may be damaged. {DAMAGED}",
+            remedy=f"They may be damaged. {_DAMAGED}",
         ) from None
 
 
@@ -138,7 +138,7 @@ def disk_size(folder: Path) -> int:
     return sum(min(f.st_size, getattr(f, "st_blocks", f.st_size) * 512) for f in files)
 
 
-def copy_sparse(source: BinaryIO, target: BinaryIO) -> None:
+def _copy_sparse(source: BinaryIO, target: BinaryIO) -> None:
     "Copy a file; blocks of zeros become holes."
     zeros = bytes(2**18)
     while block := source.read(len(zeros)):
@@ -152,7 +152,7 @@ def copy_sparse(source: BinaryIO, target: BinaryIO) -> None:
 def copy_file(source: str, target: str) -> None:
     "The same for paths, for `shutil.copytree`: the engine's files are mostly holes."
     with open(source, "rb") as a, open(target, "wb") as b:
-        copy_sparse(a, b)
+        _copy_sparse(a, b)
 
 
 def _check_free(folder: Path, megabytes: float, what: str, remedy: str) -> None:
@@ -166,7 +166,7 @@ def _check_free(folder: Path, megabytes: float, what: str, remedy: str) -> None:
 def _writable_copy(folder: Path) -> tempfile.TemporaryDirectory:  # gone when nobody holds it
     "A copy of a folder that cannot be written to. Raises DiskFull if it does not fit."
     place, size = Path(tempfile.gettempdir()), disk_size(folder) / 1e6
-    _check_free(place, size + ENGINE_ROOM, "a copy", "Name a place with more room in TMPDIR")
+    _check_free(place, size + _ENGINE_ROOM, "a copy", "Name a place with more room in TMPDIR")
     print(
         f"{folder} cannot be written to, and the engine must: it is opened as a copy of {size:.0f} "
         f"MB in {place}, which is removed in the end",
@@ -192,7 +192,7 @@ class _Shard:
         self.config = folder / "edge_config.json"
         self.copy = None if os.access(folder, os.W_OK) else _writable_copy(folder)
         place = Path(self.copy.name) / folder.name if self.copy else folder
-        _check_free(place, ENGINE_ROOM, "opening an index", "Make room; the index is as it was")
+        _check_free(place, _ENGINE_ROOM, "opening an index", "Make room; the index is as it was")
         with _engine(place):
             self.shard = qdrant_edge.EdgeShard.load(str(place))
         self._marker = open(self.config, "rb")
@@ -229,8 +229,6 @@ class _Store:
 class EdgeStore(_Store):
     "Points in a folder, by Qdrant's engine in this process. Thread-safe."
 
-    on_server = False
-
     def __init__(
         self,
         folder: str | Path,  # of an index; the engine's files lie in `qdrant/` there
@@ -263,7 +261,7 @@ class EdgeStore(_Store):
         half = self.folder.with_name(COLLECTION + ".new")
         shutil.rmtree(half, ignore_errors=True)
         half.mkdir(parents=True)
-        _check_free(half, ENGINE_ROOM, "an index", "Make room and start again")
+        _check_free(half, _ENGINE_ROOM, "an index", "Make room and start again")
         dense = edge.EdgeVectorParams(size=dim, distance=edge.Distance.Cosine)
         words = {SPARSE: edge.EdgeSparseVectorParams(modifier=edge.Modifier.Idf)}
         config = edge.EdgeConfig(vectors={DENSE: dense}, sparse_vectors=words)
@@ -323,8 +321,6 @@ class EdgeStore(_Store):
 # %% ../../nbs/4_search/01_index.ipynb #2bbf8c9b
 class ServerStore(_Store):
     "Points on a Qdrant server. Thread-safe. Raises ServerError if no server answers."
-
-    on_server = True
 
     def __init__(
         self,
@@ -448,21 +444,21 @@ create table if not exists passages (id text primary key, domain text, parents i
 create table if not exists words (word text primary key, children integer) without rowid;
 create table if not exists progress (one integer primary key check (one = 1), corpus text);
 """
-GO_ON = "Make room and start again: what is stored is kept, and the build goes on behind it"
+_GO_ON = "Make room and start again: what is stored is kept, and the build goes on behind it"
 
 
 @contextmanager
 def sqlite_errors(path: Path) -> Iterator[None]:
-    "What SQLite says of a file that it cannot use becomes a DataError, or DiskFull."
+    "An error of SQLite about a file that it cannot use becomes a DataError, or DiskFull."
     try:
         yield
     except sqlite3.DatabaseError as e:
         if "disk is full" in str(e):
-            raise DiskFull("the disk is full", path, remedy=GO_ON) from e
+            raise DiskFull("the disk is full", path, remedy=_GO_ON) from e
         if "locked" in str(e):
             remedy = "Wait until it has ended"
             raise DataError("another process is writing it", path, remedy=remedy) from e
-        raise DataError(f"no tables of an index ({e})", path, remedy=DAMAGED) from e
+        raise DataError(f"no tables of an index ({e})", path, remedy=_DAMAGED) from e
 
 # %% ../../nbs/4_search/01_index.ipynb #250b79c8
 class ParentStore:
@@ -476,7 +472,7 @@ class ParentStore:
         self.path, self._lock = Path(path), threading.Lock()
         if not write and not self.path.is_file():
             said = "no such file, but it is a part of the index"
-            raise DataError(said, self.path, remedy=DAMAGED)
+            raise DataError(said, self.path, remedy=_DAMAGED)
         address = self.path.absolute().as_uri() + ("" if write else "?mode=ro")
         with sqlite_errors(self.path):
             self._db = sqlite3.connect(address, uri=True, check_same_thread=False)
@@ -575,7 +571,7 @@ def _require(ids: Iterable[str], found: Mapping, what: str, path: Path) -> None:
         raise DataError(f"no {what} {missing[0]!r} in the index", path, remedy=remedy)
 
 # %% ../../nbs/4_search/01_index.ipynb #cfa2cd3c
-FORMAT = 1  # of the index folder
+_FORMAT = 1  # of the index folder
 
 
 def _manifest_data(folder: str | Path) -> dict:
@@ -587,11 +583,11 @@ def _manifest_data(folder: str | Path) -> dict:
     try:
         data = read_json(path)
     except DataError as e:
-        raise DataError(e.problem, path, remedy=DAMAGED) from None
-    if (found := data.get("format")) != FORMAT:
+        raise DataError(e.problem, path, remedy=_DAMAGED) from None
+    if (found := data.get("format")) != _FORMAT:
         raise IndexMismatch(
             f"{folder} holds an index of format {str(found)[:40]}, and this version reads format "
-            f"{FORMAT}. Build another one in a new folder"
+            f"{_FORMAT}. Build another one in a new folder"
         )
     return data
 
@@ -607,7 +603,7 @@ class Manifest:
     complete: bool = False
     corpus: str = ""  # SHA-256 over the passages in order
     domains: Mapping[str, Mapping[str, int]] = field(default_factory=dict)  # counts of each domain
-    format: int = FORMAT
+    format: int = _FORMAT
     sparse: SparseSettings | None = None  # the settings of its sparse vectors, if it has some
     titles: bool = False  # each child was embedded with its passage's title before it
     hnsw: bool = False  # a server searches a graph
@@ -642,7 +638,7 @@ class Manifest:
             return structured(cls, data)
         except (TypeError, AttributeError, SettingsError) as e:
             path = Path(folder) / "manifest.json"
-            raise DataError(f"not the manifest of an index ({e})", path, remedy=DAMAGED) from None
+            raise DataError(f"not the manifest of an index ({e})", path, remedy=_DAMAGED) from None
 
 
 def require_same(
@@ -738,11 +734,8 @@ class Corpus:
         return size, round(children * size / sample) if sample else 0
 
 # %% ../../nbs/4_search/01_index.ipynb #1287df74
-def embedded(
-    embedder: EmbedderLike,
-    texts: Sequence[str],
-) -> np.ndarray:  # float32 [texts, dim], rows of length 1
-    "Vectors of texts. Raises DataError for one that is not finite or not of length 1, or a wrong number of them."
+def embedded(embedder: EmbedderLike, texts: Sequence[str]) -> np.ndarray:
+    "Vectors of texts: float32 [texts, dim], rows of length 1. Raises DataError for one that is not finite or not of length 1, or a wrong number of them."
     vectors = np.asarray(embedder.encode(texts), np.float32)
     if vectors.shape != (len(texts), embedder.dim):
         raise DataError(
@@ -780,21 +773,12 @@ class _CorpusHash:
         return self._sha.hexdigest()
 
 # %% ../../nbs/4_search/01_index.ipynb #657cfa2e
-PAYLOAD = 2600  # bytes a child takes beside its vector (measured, and a tenth)
+_PAYLOAD = 2600  # bytes a child takes beside its vector (measured, and a tenth)
 
 
 def disk_needed(children: int, dim: int, sparse: bool = False) -> int:  # bytes
     "What so many children take in a finished index."
-    return children * (4 * dim + PAYLOAD + 500 * sparse) + ENGINE_ROOM * 10**6
-
-
-@contextmanager
-def _room_needed(folder: Path) -> Iterator[None]:
-    "A full disk becomes a DiskFull that says what to do."
-    try:
-        yield
-    except OSError as e:
-        raise disk_full(e, folder, GO_ON) from e
+    return children * (4 * dim + _PAYLOAD + 500 * sparse) + _ENGINE_ROOM * 10**6
 
 
 def _check_points(folder: Path, manifest: Manifest, store: VectorStore) -> None:
@@ -804,7 +788,7 @@ def _check_points(folder: Path, manifest: Manifest, store: VectorStore) -> None:
         raise IndexMismatch(
             f"{folder} counts {counted} children, and its collection {COLLECTION} holds {points}: "
             "it was changed from elsewhere or belongs to another index. "
-            f"{'Use another server' if manifest.url else DAMAGED}"
+            f"{'Use another server' if manifest.url else _DAMAGED}"
         )
 
 # %% ../../nbs/4_search/01_index.ipynb #aea532a0
@@ -821,12 +805,15 @@ class Build:
 
 @contextmanager
 def _begun(folder: Path, manifest: Manifest) -> Iterator[Build]:
-    "The build in a folder, its stores open: one that was begun there, or a new one."
+    "The build in a folder, its stores open: one that was begun there, or a new one. Raises DiskFull."
     new, tables = not (folder / "manifest.json").exists(), folder / "parents.sqlite"
     if not new and not tables.is_file():
-        raise DataError("no such file, but it is a part of the index", tables, remedy=DAMAGED)
-    with _room_needed(folder), closing(ParentStore(tables)) as parents:
-        with closing(open_store(folder, manifest)) as store:
+        raise DataError("no such file, but it is a part of the index", tables, remedy=_DAMAGED)
+    try:
+        with (
+            closing(ParentStore(tables)) as parents,
+            closing(open_store(folder, manifest)) as store,
+        ):
             if new and manifest.url:
                 _check_points(folder, manifest, store)  # a server may hold another index
             if new or parents.progress()[0] == 0:
@@ -834,6 +821,8 @@ def _begun(folder: Path, manifest: Manifest) -> Iterator[Build]:
             if new:
                 manifest.save(folder)
             yield Build(folder, manifest, store, parents)
+    except OSError as e:
+        raise disk_full(e, folder, _GO_ON) from e
 
 # %% ../../nbs/4_search/01_index.ipynb #53ec5871
 def _check_new(batch: Sequence[Piece], parents: ParentStore) -> None:
@@ -859,8 +848,8 @@ def add_batch(
 ) -> None:
     "Embed and store one batch; count it last."
     texts = [t for piece in batch for t in piece.texts]
-    twice = 2 * len(texts) * (4 * build.manifest.dim + PAYLOAD)  # in a segment and in the log
-    _check_free(build.folder, reserve_mb + twice / 1e6, "the next batch", GO_ON)
+    twice = 2 * len(texts) * (4 * build.manifest.dim + _PAYLOAD)  # in a segment and in the log
+    _check_free(build.folder, reserve_mb + twice / 1e6, "the next batch", _GO_ON)
     _check_new(batch, build.parents)
     build.store.add(_points(batch, embedded(embedder, texts)))
     for piece in batch:
@@ -944,7 +933,7 @@ def _finish(build: Build) -> Manifest:
     return done
 
 # %% ../../nbs/4_search/01_index.ipynb #5de7b632
-BATCH, BATCH_ON_GPU = 1024, 8192  # children: half a minute's work of two cores, and of a T4
+BATCH, _BATCH_ON_GPU = 1024, 8192  # children: half a minute's work of two cores, and of a T4
 
 
 def build_index(
@@ -953,7 +942,7 @@ def build_index(
     embedder: EmbedderLike,
     chunks: ChunkSettings = ChunkSettings(),
     url: str = "",  # a Qdrant server; "": the embedded engine, in the folder
-    batch: int | None = None,  # children in one embedding call; None: BATCH, or BATCH_ON_GPU
+    batch: int | None = None,  # children in one embedding call; None: BATCH, or _BATCH_ON_GPU
     progress: bool = True,  # a progress bar on stderr, in characters
     reserve_mb: int = 256,  # keep so much of the disk free
     sparse: SparseSettings | None = SparseSettings(),  # None: dense vectors alone
@@ -975,7 +964,7 @@ def build_index(
             )
         if old:
             require_same(folder, old, **fixed)
-        size = batch or (BATCH_ON_GPU if "cuda" in getattr(embedder, "device", "cpu") else BATCH)
+        size = batch or (_BATCH_ON_GPU if "cuda" in getattr(embedder, "device", "cpu") else BATCH)
         with _begun(folder, replace(old, url=asked.url) if old else asked) as build:
             _go_on(build, passages, embedder, size, progress, reserve_mb)
             return _finish(build)
@@ -1207,12 +1196,12 @@ def check_counts(
     "Raises DataError if the tables or the domain filter count otherwise than the manifest, IndexMismatch if the collection does."
     if parents.counts() != plain(manifest.domains):
         said = f"it counts otherwise than {Path(folder).name}/manifest.json: one of the two belongs to another index"
-        raise DataError(said, parents.path, remedy=DAMAGED)
+        raise DataError(said, parents.path, remedy=_DAMAGED)
     _check_points(folder, manifest, store)
     for domain, counts in manifest.domains.items():
         if (found := store.count(domain)) != counts["children"]:
             said = f"the filter for {domain!r} finds {found} of {counts['children']} children"
-            raise DataError(said, folder, remedy=f"Its files are damaged. {DAMAGED}")
+            raise DataError(said, folder, remedy=f"Its files are damaged. {_DAMAGED}")
 
 
 def _unfinished(folder: Path) -> Exception:
@@ -1452,7 +1441,7 @@ def import_index(
                     raise ValueError(f"a member named {name[:80]!r}")
                 make_folder(path.parent)
                 with z.open(name) as source, open(path, "wb") as target:
-                    copy_sparse(source, target)
+                    _copy_sparse(source, target)
         with open_folder(part) as index:
             manifest = index.manifest  # all counts are checked
         if folder.is_dir():

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from mtrag_nb.search.retrieve import RetrieverLike
 
 # %% auto #0
-__all__ = ['INVISIBLE', 'SECONDS', 'KINDS', 'WebResult', 'WebSource', 'clean', 'closed', 'ShownText', 'shown_text',
-           'CorpusSource', 'SearxSource', 'Searched', 'Web', 'WebSearched', 'web_step', 'web_named']
+__all__ = ['INVISIBLE', 'WebResult', 'WebSource', 'clean', 'closed', 'ShownText', 'CorpusSource', 'SearxSource', 'Searched',
+           'Web', 'WebSearched', 'web_step', 'web_named']
 
 # %% ../../nbs/4_search/03_web.ipynb #f6c6a6e7
 _MOST_CHARS = 2000  # of a result's text
@@ -132,7 +132,7 @@ class ShownText(HTMLParser):
         self.parts.append(data)
 
 
-def shown_text(markup: str) -> str:
+def _shown_text(markup: str) -> str:
     "The text of a page as a browser would show it."
     page = ShownText()
     page.feed(closed(markup))
@@ -140,21 +140,19 @@ def shown_text(markup: str) -> str:
     return clean("".join(page.parts))
 
 # %% ../../nbs/4_search/03_web.ipynb #58441a26
-def _tame(text: str, chars: int = _MOST_CHARS) -> str:
-    "A stranger's text as plain text: no markup, no chat marks, on one line, clipped."
-    return clipped(unmarked(shown_text(unmarked(text[: 5 * chars]))), chars)
+def _plain_text(text: str, chars: int = _MOST_CHARS) -> str:
+    "A page's or a snippet's text: no markup, no chat marks, on one line, clipped."
+    return clipped(unmarked(_shown_text(unmarked(text[: 5 * chars]))), chars)
 
 
-def _web_result(url: object, title: object, text: object) -> WebResult | None:  # None: it is none
-    "A result, tamed."
-    if not all(isinstance(x, str) for x in (url, title, text)) or not re.fullmatch(
-        r"https?://[^\s<>\"']{3,2000}", url
-    ):
+def _web_result(url: object, title: object, text: object) -> WebResult | None:
+    "A result as plain text; None for one without an address or a text."
+    if not all(isinstance(x, str) for x in (url, title, text)):
         return None
-    said = _tame(text)
-    return (
-        WebResult(redacted(url), _tame(title, 200) or urlsplit(url).netloc, said) if said else None
-    )
+    shown = _plain_text(text)
+    if not shown or not re.fullmatch(r"https?://[^\s<>\"']{3,2000}", url):
+        return None
+    return WebResult(redacted(url), _plain_text(title, 200) or urlsplit(url).netloc, shown)
 
 # %% ../../nbs/4_search/03_web.ipynb #808d0c62
 class CorpusSource:
@@ -167,11 +165,8 @@ class CorpusSource:
         retriever: RetrieverLike,
         name: str = "corpus",  # of the corpus, for people
     ):
-        self.retriever, self.name, self.fingerprint = (
-            retriever,
-            name,
-            f"corpus:{name} {retriever.fingerprint}",
-        )
+        self.retriever, self.name = retriever, name
+        self.fingerprint = f"corpus:{name} {retriever.fingerprint}"
 
     def search(self, query: str, k: int) -> list[WebResult]:
         "The first contexts for a query."
@@ -183,14 +178,14 @@ class CorpusSource:
 
 # %% ../../nbs/4_search/03_web.ipynb #aaa1b3aa
 _LARGEST = 2**20  # bytes of a reply
-SECONDS = 10.0  # for a whole reply
+_SECONDS = 10.0  # for a whole reply
 
 
 def _get_json(
     client: httpx.Client,
     url: str,
     params: Mapping[str, str],
-    seconds: float = SECONDS,
+    seconds: float = _SECONDS,
     largest: int = _LARGEST,
 ) -> object:
     "What an address gives, as JSON. Raises ServerError for anything else."
@@ -229,34 +224,29 @@ class SearxSource:
     def __init__(
         self,
         url: str,  # e.g. http://localhost:8888
-        seconds: float = SECONDS,
-        client: httpx.Client
-        | None = None,  # None: one that follows no redirects and takes no proxy from the environment
+        seconds: float = _SECONDS,
     ):
         import httpx
 
         if not re.match(r"https?://\S+$", url):
             raise SettingsError(f"a search engine has a http address, not {url[:60]!r}")
         self.url, self.seconds = url.rstrip("/"), seconds
-        self.client = client or httpx.Client(
-            timeout=seconds, follow_redirects=False, trust_env=False
-        )
+        # No redirects, and no proxy from the environment:
+        self.client = httpx.Client(timeout=seconds, follow_redirects=False, trust_env=False)
         self.fingerprint = f"searxng:{redacted(self.url)}"
 
     def search(self, query: str, k: int) -> list[WebResult]:
         "The first usable results. Raises ServerError."
-        told = _get_json(
-            self.client, self.url + "/search", {"q": query[:400], "format": "json"}, self.seconds
-        )
-        found = told.get("results") if isinstance(told, dict) else None
-        if not isinstance(found, list):
+        asked = {"q": query[:400], "format": "json"}
+        reply = _get_json(self.client, self.url + "/search", asked, self.seconds)
+        rows = reply.get("results") if isinstance(reply, dict) else None
+        if not isinstance(rows, list):
             raise ServerError(f"{redacted(self.url)} gave no list of results")
-        read = (
-            _web_result(r.get("url"), r.get("title", ""), r.get("content", ""))
-            for r in found[:50]
-            if isinstance(r, dict)
+        rows = [r for r in rows[:50] if isinstance(r, dict)]
+        results = (
+            _web_result(r.get("url"), r.get("title", ""), r.get("content", "")) for r in rows
         )
-        return [r for r in read if r][:k]
+        return [r for r in results if r][:k]
 
 # %% ../../nbs/4_search/03_web.ipynb #47ad037a
 @dataclass(frozen=True)
@@ -272,34 +262,20 @@ class Searched:
     @property
     def contexts(self) -> tuple[Context, ...]:
         "The results as a generator reads them: marked in title and source."
-
-        def name(r):
-            return f"{WEB}{digest([self.provider, r.url, r.text], 12)}"
-
-        return tuple(
-            Context(
-                name(r),
-                name(r),
-                r.text,
-                f"Web: {r.title}",
-                r.url,
-                f"web, by {self.provider.split()[0]}",
-                score=round(1 / n, 6),
-            )
-            for n, r in enumerate(self.results, 1)
-        )
+        source, found = f"web, by {self.provider.split()[0]}", []
+        for n, r in enumerate(self.results, 1):
+            name, score = f"{WEB}{digest([self.provider, r.url, r.text], 12)}", round(1 / n, 6)
+            found.append(Context(name, name, r.text, f"Web: {r.title}", r.url, source, score=score))
+        return tuple(found)
 
 # %% ../../nbs/4_search/03_web.ipynb #d345b119
-def _read_searched(
-    path: object, n: int, line: Mapping
-) -> Searched:  # path and n: file and line, for the message
-    "A recorded search. Raises DataError for a line that is none."
+def _read_searched(path: object, n: int, line: Mapping) -> Searched:
+    "A recorded search, from line n of a file. Raises DataError for a line that is none."
     try:
         return structured(Searched, line)
     except (TypeError, ValueError) as e:
-        raise DataError(
-            f"not a search ({e})", path, n, "Remove the line: that search is made again"
-        ) from None
+        remedy = "Remove the line: that search is made again"
+        raise DataError(f"not a search ({e})", path, n, remedy) from None
 
 # %% ../../nbs/4_search/03_web.ipynb #366ecd93
 class Web:
@@ -311,12 +287,8 @@ class Web:
         path: str | Path | None = None,  # of the record; None: it is kept in memory
         now: Callable[[], str] = lambda: time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     ):
-        self.source, self.path, self.now, self._lock = (
-            source,
-            Path(path) if path else None,
-            now,
-            threading.Lock(),
-        )
+        self.source, self.path = source, Path(path) if path else None
+        self.now, self._lock = now, threading.Lock()
         lines = read_jsonl(self.path, torn_tail=True) if self.path and self.path.exists() else ()
         self._known = {s.key: s for s in (_read_searched(self.path, n, line) for n, line in lines)}
         self._contexts = {c.id: c for s in self._known.values() for c in s.contexts}
@@ -349,12 +321,10 @@ class Web:
                     self.path,
                     remedy="Name the source that it was recorded from",
                 )
-            results = (
-                _web_result(r.url, r.title, r.text) for r in self.source.search(query, k)
-            )  # whatever the source does about it
-            found = Searched(
-                key, query, self.fingerprint, self.now(), tuple(r for r in results if r)[:k]
-            )
+            given = self.source.search(query, k)
+            plain_ones = (_web_result(r.url, r.title, r.text) for r in given)  # whatever it did
+            results = tuple(r for r in plain_ones if r)[:k]
+            found = Searched(key, query, self.fingerprint, self.now(), results)
             self._keep(found)
             return found
 
@@ -399,21 +369,16 @@ class WebSearched(Retrieved, kind="web"):
 def web_step(s: Searched) -> WebSearched:
     "A search as a turn records it."
     hits = tuple(Found(c.id, c.id, c.document_id, c.score) for c in s.contexts)
-    return WebSearched(
-        hits=hits,
-        contexts=tuple(c.id for c in s.contexts),
-        query=s.query,
-        provider=s.provider,
-        time=s.time,
-        urls=tuple(r.url for r in s.results),
-    )
+    ids, urls = tuple(c.id for c in s.contexts), tuple(r.url for r in s.results)
+    asked = {"query": s.query, "provider": s.provider, "time": s.time}
+    return WebSearched(hits=hits, contexts=ids, urls=urls, **asked)
 
 # %% ../../nbs/4_search/03_web.ipynb #ea933937
-KINDS = ("none", "corpus:FOLDER", "recorded:FILE", "searxng:URL")
+_KINDS = ("none", "corpus:FOLDER", "recorded:FILE", "searxng:URL")
 
 
 def web_named(
-    text: str,  # one of KINDS
+    text: str,  # one of _KINDS
     open_corpus: Callable[[Path], RetrieverLike],  # how a folder becomes a retriever
 ) -> Web | None:
     "A source by its name. Raises SettingsError for one that there is not."
@@ -425,7 +390,7 @@ def web_named(
     if kind == "corpus" and where:
         return Web(CorpusSource(open_corpus(Path(where)), Path(where).name))
     if kind != "recorded" or not where:
-        raise SettingsError(f"no web source {text[:60]!r}: it is {', '.join(KINDS)}")
+        raise SettingsError(f"no web source {text[:60]!r}: it is {', '.join(_KINDS)}")
     if not Path(where).is_file():
         raise SettingsError(f"no record of searches at {where}")
     return Web(None, where)

@@ -144,9 +144,9 @@ def _hidden_note(hidden: int) -> list[str]:
 # %% ../../nbs/serve/00_documents.ipynb #114b60d6
 def _decoded(
     data: bytes,
-    declared: str = "",  # the encoding that the file says it is in; only those of `_CHARSETS` are believed
-) -> tuple[str, list[str]]:  # the text, and a note if its encoding was guessed
-    "Bytes as text. Raises DataError for bytes that are none."
+    declared: str = "",  # the encoding that the file names; only those of `_CHARSETS` are believed
+) -> tuple[str, list[str]]:
+    "Bytes as text, and a note if its encoding was guessed. Raises DataError for bytes that are none."
     marked = next((name for mark, name in _MARKS if data.startswith(mark)), "")
     encoding = marked or (declared.lower() if _CHARSETS.fullmatch(declared) else "utf-8")
     binary = DataError(
@@ -211,9 +211,7 @@ def _text_headings(text: str) -> list[Heading]:
 _ATX = re.compile(r" {0,3}(#{1,6})(?=[ \t]|$)")
 _MAX_LINE = 1_000  # characters of a line that may be a heading
 _SETEXT = re.compile(r" {0,3}(=+|-{2,})[ \t]*")
-_NO_TITLE = re.compile(
-    rf"{_ATX.pattern}|[-*+>|]|\d+[.)] |    "
-)  # not underlined, but another block
+_NO_TITLE = re.compile(rf"{_ATX.pattern}|[-*+>|]|\d+[.)] |    ")  # another block, not a title
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 _FRONT = re.compile(r"---\n(.*?)\n(?:---|\.\.\.)\n", re.S)
 
@@ -284,9 +282,8 @@ class _Page(ShownText):
         self.title, self._length, self._headings = "", 0, []
         self._block, self._filled, self._level = [], False, 0  # what is being read
         self._gap = "\n\n"  # before it
-        self._fresh = self._cell = self._broken = (
-            False  # begins an item or cell; in one; between its paragraphs
-        )
+        # At the start of an item or cell; in a cell; between two paragraphs of it:
+        self._fresh = self._cell = self._broken = False
         self._pre, self._titled = 0, False
 
     def begin(self, tag, attrs):
@@ -483,9 +480,8 @@ def _read_docx(data: bytes) -> _Content:
                 f"would unpack to {size:,} bytes of XML, more than {_MAX_XML:,}", remedy="Split it"
             )
         for part in wanted:
-            xml = archive.read(part)
-            _check_xml(xml, part.filename)
-            xml, n = _visible(xml)
+            _check_xml(data := archive.read(part), part.filename)
+            xml, n = _visible(data)
             hidden += n
             safe.writestr(part.filename, xml)
         if "docProps/core.xml" in archive.namelist():
@@ -580,18 +576,18 @@ def _running_lines(pages: Sequence[Sequence[_Line]]) -> set[tuple[int, int]]:  #
                     continue
                 seen[what, y].add(n)
                 places[y].append((n, i, what))
-        again = {
-            k
-            for k, where in seen.items()
-            if len(where) > 2 and 2.5 * len(where) > max(where) - min(where)
-        }
+
+        def often(where):
+            return len(where) > 2 and 2.5 * len(where) > max(where) - min(where)
+
+        again = {k for k, where in seen.items() if often(where)}
         for y, members in places.items():
             sure = [m for m in members if (m[2], y) in again]
             out |= {m[:2] for m in (members if 2 * len(sure) > len(members) else sure)}
     return out
 
 # %% ../../nbs/serve/00_documents.ipynb #b2472837
-class _Habits(NamedTuple):
+class _Typical(NamedTuple):
     "What is usual in a document."
 
     leading: dict[float, float]  # size of the letters -> distance of two lines
@@ -602,7 +598,7 @@ class _Habits(NamedTuple):
     words: Counter  # how often each word occurs, cut ones left out
 
 
-def _habits(lines: Sequence[_Line]) -> _Habits:
+def _typical(lines: Sequence[_Line]) -> _Typical:
     "What is usual in these lines."
     looks, distances, words = Counter(), defaultdict(Counter), Counter()
     for line, below in zip(lines, [*lines[1:], None]):
@@ -614,7 +610,7 @@ def _habits(lines: Sequence[_Line]) -> _Habits:
     (size, bold, italic), _ = looks.most_common(1)[0]
     lengths = sorted(len(line.text) for line in lines if line.size == size)
     leading = {s: c.most_common(1)[0][0] for s, c in distances.items()}
-    return _Habits(leading, lengths[len(lengths) * 4 // 5], size, bold, italic, words)
+    return _Typical(leading, lengths[len(lengths) * 4 // 5], size, bold, italic, words)
 
 # %% ../../nbs/serve/00_documents.ipynb #3b0a452a
 _ITEM = re.compile(r"[•▪■●○–∗◦·‣*-] |\(?(\d{1,2}|[a-z]|[ivx]{1,4})[.)] ")
@@ -622,7 +618,7 @@ _LEADER = re.compile(r"(\. ?){5}")  # of a table of contents
 _ENDED = re.compile(r"[.!?:…][\"'”’)\]]*$")
 
 
-def _joint(a: _Line, b: _Line, usual: _Habits) -> str:
+def _separator(a: _Line, b: _Line, usual: _Typical) -> str:
     "What stands between two lines that follow each other: '' where a word was cut."
     near, leading = a.page == b.page and 0 < a.y - b.y, usual.leading.get(a.size, 1.2 * a.size)
     if abs(a.size - b.size) >= 1 or near and a.y - b.y > 1.4 * leading:
@@ -642,9 +638,11 @@ def _kept_hyphen(a: str, b: str, words: Counter) -> bool:
     return words[first + second] > words[first[:-1] + second]
 
 # %% ../../nbs/serve/00_documents.ipynb #8983925f
-def _flowed(lines: Sequence[_Line], alone: Iterable[tuple[int, int]] = ()) -> tuple[str, list[int]]:
+def _joined_text(
+    lines: Sequence[_Line], alone: Iterable[tuple[int, int]] = ()
+) -> tuple[str, list[int]]:
     "The text of the lines, and where in it each begins. lines[i:j] of `alone` are headings."
-    usual, parts, starts, at = _habits(lines), [], [], 0
+    usual, parts, starts, at = _typical(lines), [], [], 0
     edges = {i for pair in alone for i in pair}
     inside = {k for i, j in alone for k in range(i + 1, j)}
     for k, line in enumerate(lines):
@@ -653,7 +651,7 @@ def _flowed(lines: Sequence[_Line], alone: Iterable[tuple[int, int]] = ()) -> tu
         elif k in edges:
             joint = "\n\n"
         else:
-            joint = " " if k in inside else _joint(lines[k - 1], line, usual)
+            joint = " " if k in inside else _separator(lines[k - 1], line, usual)
         if k and not joint and not _kept_hyphen(lines[k - 1].text, line.text, usual.words):
             parts[-1], at = parts[-1][:-1], at - 1
         starts.append(at + len(joint))
@@ -671,7 +669,7 @@ class _Mark(NamedTuple):
     title: str
 
 
-def _squashed(text: str) -> str:
+def _letters_of(text: str) -> str:
     "The letters and digits of a text."
     return "".join(c for c in text.casefold() if c.isalnum())
 
@@ -681,19 +679,21 @@ _ONLY_NUMBER = re.compile(
 )
 
 
-def _but_for_number(a: str, b: str) -> bool:
+def _same_but_number(a: str, b: str) -> bool:
     "Whether `a` is `b`, or a number and `b`."
     return a.endswith(b) and bool(_ONLY_NUMBER.fullmatch(a[: len(a) - len(b)]))
 
 
-def _places(title: str, lines: Sequence[_Line], first: int, last: int) -> list[tuple[int, int]]:
+def _title_places(
+    title: str, lines: Sequence[_Line], first: int, last: int
+) -> list[tuple[int, int]]:
     "The lines that hold nothing but a title, one of the two perhaps with its number."
-    wanted, found = _squashed(title), []
+    wanted, found = _letters_of(title), []
     for i in range(first, last):
         got = ""
         for j in range(i, min(i + 4, last)):
-            got += _squashed(lines[j].text)
-            if _but_for_number(got, wanted) or len(got) > 3 and _but_for_number(wanted, got):
+            got += _letters_of(lines[j].text)
+            if _same_but_number(got, wanted) or len(got) > 3 and _same_but_number(wanted, got):
                 found.append((i, j + 1))
             if len(got) > len(wanted) + 12:
                 break
@@ -723,7 +723,9 @@ def _outline_marks(reader, lines: Sequence[_Line]) -> tuple[list[_Mark], int]:
         height = float(entry.top) if isinstance(entry.top, (int, float)) else 1e6
         if not title or first == len(lines):
             continue
-        places = _places(title, lines, first, last) or _places(title, lines, last, after)
+        places = _title_places(title, lines, first, last) or _title_places(
+            title, lines, last, after
+        )
         if places:
 
             def distance(p):
@@ -745,7 +747,7 @@ _NUMBER = re.compile(
 _CAPTION = re.compile(r"(fig(ure|\.)?|table|listing|algorithm|equation)\s*\d", re.I)
 
 
-def _looks_like_heading(text: str, line: _Line, usual: _Habits) -> bool:
+def _looks_like_heading(text: str, line: _Line, usual: _Typical) -> bool:
     "Whether lines of this look, with this text, are a heading."
     number, letters = _NUMBER.match(text), [c for c in text if c.isalpha()]
     if not line.upright or line.mono or _CAPTION.match(text) or text.endswith((",", ";", "-")):
@@ -770,7 +772,7 @@ class _Found(NamedTuple):
     bold: bool
 
 
-def _goes_on(a: _Line, b: _Line, usual: _Habits) -> bool:
+def _continues(a: _Line, b: _Line, usual: _Typical) -> bool:
     "Whether a heading goes on in the next line: the same look, right below, and the first one was about full."
     if len(a.text) * a.size < 0.4 * usual.length * usual.size or _NUMBER.match(b.text):
         return False
@@ -778,12 +780,12 @@ def _goes_on(a: _Line, b: _Line, usual: _Habits) -> bool:
     return alike and 0 < a.y - b.y < 1.6 * a.size
 
 
-def _rule_headings(lines: Sequence[_Line], usual: _Habits) -> list[_Found]:
+def _headings_by_look(lines: Sequence[_Line], usual: _Typical) -> list[_Found]:
     "What looks like a heading."
     found, i = [], 0
     while i < len(lines):
         j = i + 1
-        while j < min(len(lines), i + 4) and _goes_on(lines[j - 1], lines[j], usual):
+        while j < min(len(lines), i + 4) and _continues(lines[j - 1], lines[j], usual):
             j += 1
         text = " ".join(line.text for line in lines[i:j])
         if _looks_like_heading(text, lines[i], usual):
@@ -808,9 +810,9 @@ def _depth(text: str, roman: bool) -> int:
     return 1 if m["roman"] else 1 + roman
 
 
-def _rule_marks(lines: Sequence[_Line]) -> tuple[list[_Mark], str]:
+def _marks_by_look(lines: Sequence[_Line]) -> tuple[list[_Mark], str]:
     "The headings of a PDF by their look, and its title, '' if no line stands out."
-    found = _rule_headings(lines, usual := _habits(lines))
+    found = _headings_by_look(lines, usual := _typical(lines))
     top = max((f.size for f in found), default=0)
     largest = [f for f in found if f.size == top >= 1.15 * usual.size]
     title = largest[0] if len(largest) == 1 else None
@@ -832,7 +834,7 @@ def _rule_marks(lines: Sequence[_Line]) -> tuple[list[_Mark], str]:
     return marks, title.text if title else ""
 
 # %% ../../nbs/serve/00_documents.ipynb #d6a47b2d
-def _opened(data: bytes):
+def _open_pdf(data: bytes):
     "pypdf's reader of a PDF that is not encrypted, or with an empty password, and not too long. Raises DataError."
     reader = _imported("pypdf").PdfReader(io.BytesIO(data))
     if reader.is_encrypted and not reader.decrypt(""):
@@ -867,7 +869,7 @@ def _all_lines(reader) -> tuple[list[_Line], list[str]]:
 # %% ../../nbs/serve/00_documents.ipynb #2fdf8059
 def _marks(reader, lines: Sequence[_Line]) -> tuple[list[_Mark], str, str]:
     "Headings, title and a note on where they are from."
-    ruled, title = _rule_marks(lines)
+    ruled, title = _marks_by_look(lines)
     try:
         marks, held = _outline_marks(reader, lines)
     except Exception as e:  # pypdf raises what it happens to meet
@@ -880,17 +882,16 @@ def _marks(reader, lines: Sequence[_Line]) -> tuple[list[_Mark], str, str]:
 # %% ../../nbs/serve/00_documents.ipynb #8810a652
 def _read_pdf(data: bytes) -> _Content:
     "A PDF file. Raises DataError for one that is encrypted, too long or without text."
-    reader = _opened(data)
+    reader = _open_pdf(data)
     lines, notes = _all_lines(reader)
     marks, title, note = _marks(reader, lines)
     marks.sort(key=lambda m: m.first)  # an outline may jump
-    marks = [
-        m for m, before in zip(marks, [None, *marks]) if not (before and before.last > m.first)
-    ]
-    text, starts = _flowed(lines, [m[:2] for m in marks])
-    first_pages = _squashed(" ".join(line.text for line in lines if line.page <= 2))
+    ends_before = [0, *(m.last for m in marks)]
+    marks = [m for m, end in zip(marks, ends_before) if end <= m.first]
+    text, starts = _joined_text(lines, [m[:2] for m in marks])
+    first_pages = _letters_of(" ".join(line.text for line in lines if line.page <= 2))
     named = " ".join(clean(str((reader.metadata or {}).get("/Title") or "")).split())
-    if len(_squashed(named)) > 3 and _squashed(named) in first_pages:
+    if len(_letters_of(named)) > 3 and _letters_of(named) in first_pages:
         title = named
     ends = [s + len(line.text) for s, line in zip(starts, lines)]
 
@@ -994,7 +995,7 @@ def _file_data(path: Path, kind: str) -> bytes:
     return data
 
 # %% ../../nbs/serve/00_documents.ipynb #284d4234
-def _finished(content: _Content, name: str, kind: str, data: bytes) -> Document:
+def _made_document(content: _Content, name: str, kind: str, data: bytes) -> Document:
     "What a reader found, as a document. Raises DataError if that is nothing, or too much."
     title, text, headings, pages, notes = content
     if len(text) > _MAX_CHARS:
@@ -1040,7 +1041,7 @@ def parse_document(
     path, name = Path(path), name_of(path, name)
     try:
         data = _file_data(path, kind := kind_of(name))
-        return _finished(_READERS[kind](data), name, kind, data)
+        return _made_document(_READERS[kind](data), name, kind, data)
     except DataError as e:
         raise DataError(e.problem, path, remedy=e.remedy) from None
     except FileNotFoundError:
