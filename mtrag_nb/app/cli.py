@@ -31,7 +31,8 @@ def completion(
 
     parser = command_line()
     for sub in next(x for x in parser._actions if x.dest == "command").choices.values():
-        for action in sub.filled()._actions:
+        sub.format_help()  # adds its options, with their help
+        for action in sub._actions:
             if action.metavar in ("FILE", "DIR", "RUN"):
                 action.complete = shtab.FILE if action.metavar == "FILE" else shtab.DIRECTORY
     print(shtab.complete(parser, shell))

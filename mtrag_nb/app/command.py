@@ -39,11 +39,14 @@ class _Choices:
     def __init__(self, source: str | Callable[[], Iterable[str]]):
         self.source = source
 
+    def _made(self) -> Iterable[str]:
+        return self.source() if callable(self.source) else _named(self.source)
+
     def __iter__(self) -> Iterator[str]:
-        return iter(self.source() if callable(self.source) else _named(self.source))
+        return iter(self._made())
 
     def __contains__(self, value: object) -> bool:
-        return value in list(self)
+        return value in self._made()
 
 
 class Option:
@@ -319,7 +322,11 @@ class Setup:
 
     def settings(self, system: str = DEFAULT) -> Settings:
         "The settings of a system. What is typed with --set goes before what a file says."
-        changes, value, base = changes_of(self.set), system_named(system), self.base()
+        changes, value, setup = changes_of(self.set), system_named(system), self
+        if self.model and not self.chat and hasattr(value.settings, "model"):
+            changes = {value.prefix + "model": self.model, **changes}  # of the system's own server
+            setup = replace(self, model="")
+        base = setup.base()
         if self.config:
             changes = {**Config(self.config, value.configured(base)).changes, **changes}
         settings = value.configured(base, changes)
@@ -356,13 +363,20 @@ Minutes = Annotated[float | None, Option("M", about="start nothing new after so 
 OldIndex = Annotated[str | Path | None, Option("DIR", about=_OLD_INDEX)]
 
 
+_PLACES = (
+    "; or one of your own: FILE.py:NAME, MODULE:NAME, or http://HOST/v1 that does its own retrieval"
+)
+
+
 def system_option(
     default: str = "",  # what is said of the default
 ) -> Option:
     "Which system."
 
     def about() -> str:
-        return "; ".join(f"{s}: {system_named(s).about}" for s in system_names()) + default
+        return (
+            "; ".join(f"{s}: {system_named(s).about}" for s in system_names()) + _PLACES + default
+        )
 
     return Option(about=about, choices=system_names)
 

@@ -5,15 +5,16 @@
 # %% ../../nbs/8_show/04_papers.ipynb #imports0
 from __future__ import annotations
 
-import html
 import math
 import numpy as np
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from itertools import combinations
+from markupsafe import Markup
 from matplotlib.figure import Figure
 from ..core.files import data_dir, read_json, write_json, write_whole
-from ..core.html import attr, document, esc, html_table, page, show, text_table, words_table
+from ..core.html import document, html_table, page, render, show, text_table, words_table
 from ..core.record import Gated, Judgement, LEFT_OUT, Run, Trajectory, breakdown
 from mtrag_nb.core.settings import (
     ChunkSettings,
@@ -58,28 +59,24 @@ from ..systems.agents import AGENTS, tokens_used
 from ..systems.ncl import MAX_NEW_TOKENS, NCL
 from ..systems.nexus import NEXUS
 from ..systems.registry import SYSTEMS, system_named
+from operator import itemgetter
 from pathlib import Path
 from statistics import median
 
 # %% auto #0
-__all__ = ['CUTS', 'Counted', 'NO_MODEL', 'SMALL', 'ASKS', 'percentiles', 'ServiceLevels', 'Target', 'standing', 'Targets',
-           'Prices', 'Costs', 'Block', 'PaperTable', 'happened', 'foreign', 'characters', 'paired', 'ncl_rows',
-           'table_ncl_told', 'kept', 'stand_in', 'specification_tables', 'paper_tables', 'paper_figures', 'paper_html',
-           'write_paper', 'read_comparison', 'main']
+__all__ = ['CUTS', 'percentiles', 'ServiceLevels', 'Target', 'Targets', 'Prices', 'Costs', 'Block', 'PaperTable',
+           'specification_tables', 'paper_tables', 'paper_figures', 'paper_html', 'write_paper', 'read_comparison',
+           'main']
 
 # %% ../../nbs/8_show/04_papers.ipynb #22714e96
 CUTS = (50, 90, 99)
 
 
-def percentiles(
-    seconds: Sequence[float], cuts: Sequence[int] = CUTS
-) -> dict[int, float]:  # empty for no values
-    "The least time within which so many of a hundred are done: an observed value, none in between."
-    return (
-        {q: float(np.percentile(seconds, q, method="inverted_cdf")) for q in cuts}
-        if len(seconds)
-        else {}
-    )
+def percentiles(seconds: Sequence[float], cuts: Sequence[int] = CUTS) -> dict[int, float]:
+    "The least time within which so many of a hundred are done: an observed value, none in between; {} for no values."
+    if not len(seconds):
+        return {}
+    return {q: float(np.percentile(seconds, q, method="inverted_cdf")) for q in cuts}
 
 
 def _seconds_by_node(turns: Iterable[Trajectory]) -> dict[str, list[float]]:
@@ -93,9 +90,25 @@ def _seconds_by_node(turns: Iterable[Trajectory]) -> dict[str, list[float]]:
             out.setdefault(node, []).append(seconds)
     return out
 
+
+class _Table:
+    "A table, in a terminal and in a notebook."
+
+    head: Sequence[str]
+    rows: Sequence[tuple]
+    note = ""
+
+    def __repr__(self) -> str:
+        return "\n".join(filter(None, (text_table(self.head, self.rows), self.note)))
+
+    def _repr_html_(self) -> str:
+        return html_table(self.head, self.rows, note=self.note)
+
 # %% ../../nbs/8_show/04_papers.ipynb #baff2119
-class ServiceLevels:
+class ServiceLevels(_Table):
     "Percentiles of a run."
+
+    head = ("seconds", "turns", *(f"P{q}" for q in CUTS))
 
     def __init__(
         self,
@@ -104,35 +117,18 @@ class ServiceLevels:
         too_long: str = "TurnTooLong",  # the type of error of a turn that ran out of time
     ):
         turns = list(turns)
-        self.how, whole = how, [t for t in turns if not t.failed]
+        whole = [t for t in turns if not t.failed]
         self.failed = len(turns) - len(whole)
-        self.late = sum(
-            t.failed and t.error is not None and t.error.type == too_long for t in turns
-        )
+        self.late = sum(bool(t.error and t.error.type == too_long) for t in turns)
         self.turn, self.nodes = [t.seconds for t in whole], _seconds_by_node(whole)
-
-    def _table(self):
-        rows = [
-            (name, len(s), *percentiles(s).values())
-            for name, s in (("a turn", self.turn), *self.nodes.items())
-            if s
-        ]
-        return ("seconds", "turns", *(f"P{q}" for q in CUTS)), rows
-
-    @property
-    def note(self) -> str:
-        return f"{self.how}; {self.failed} turns broke, {self.late} of them ran out of time"
-
-    def __repr__(self) -> str:
-        return text_table(*self._table()) + "\n" + self.note
-
-    def _repr_html_(self) -> str:
-        return html_table(*self._table(), note=self.note)
+        every = {"a turn": self.turn, **self.nodes}
+        self.rows = [(n, len(s), *percentiles(s).values()) for n, s in every.items() if s]
+        self.note = f"{how}; {self.failed} turns broke, {self.late} of them ran out of time"
 
 # %% ../../nbs/8_show/04_papers.ipynb #58dff890
 @dataclass(frozen=True)
 class Target:
-    "A promise."
+    "What a specification promises."
 
     name: str
     limit: float
@@ -140,25 +136,24 @@ class Target:
     place: str  # where it is promised
 
 
-def standing(target: Target, found: Interval | float | None) -> str:
+def _standing(target: Target, found: Interval | float | None) -> str:
     "met, not met, open, or not judged."
     if isinstance(found, (int, float)):
         found = Interval(float(found), float(found), float(found), 1, 1)
     if found is None or found.value is None:
         return "not judged"
     low, high = (found.low, found.high) if found.low is not None else (-np.inf, np.inf)
-    good, bad = (
-        (low > target.limit, high <= target.limit)
-        if target.above
-        else (high < target.limit, low >= target.limit)
-    )
+    if target.above:
+        good, bad = low > target.limit, high <= target.limit
+    else:
+        good, bad = high < target.limit, low >= target.limit
     return "met" if good else "not met" if bad else "open"
 
 # %% ../../nbs/8_show/04_papers.ipynb #3802cc81
-class Targets:
-    "Promises and what came of them."
+class Targets(_Table):
+    "Promises, what was measured, and whether they are met."
 
-    HEAD = ("", "promised", "found", "", "why, or who says so", "place")
+    head = ("", "promised", "found", "", "why, or who says so", "place")
 
     def __init__(
         self,
@@ -168,27 +163,12 @@ class Targets:
     ):
         if unknown := set(found) - {t.name for t in targets}:
             raise SettingsError(f"nothing was promised of {sorted(unknown)[0]!r}")
-        self.rows = [
-            (
-                t.name,
-                f"{'>' if t.above else '<'} {t.limit:g}",
-                self._told(found.get(t.name)),
-                standing(t, found.get(t.name)),
-                notes.get(t.name, ""),
-                t.place,
-            )
-            for t in targets
-        ]
-
-    @staticmethod
-    def _told(x) -> str:
-        return str(x) if isinstance(x, Interval) else show(x)
-
-    def __repr__(self) -> str:
-        return text_table(self.HEAD, self.rows)
-
-    def _repr_html_(self) -> str:
-        return html_table(self.HEAD, self.rows)
+        self.rows = []
+        for t in targets:
+            x, limit = found.get(t.name), f"{'>' if t.above else '<'} {t.limit:g}"
+            measured = str(x) if isinstance(x, Interval) else show(x)
+            row = (t.name, limit, measured, _standing(t, x), notes.get(t.name, ""), t.place)
+            self.rows.append(row)
 
 # %% ../../nbs/8_show/04_papers.ipynb #c4e9aa35
 @dataclass(frozen=True)
@@ -203,46 +183,28 @@ class Prices:
 
 def _cost_of(turns: Sequence[Trajectory], prices: Prices, questions: int = 1000) -> float:
     "What so many questions cost, from the mean of these turns."
+    if not turns:
+        return 0.0
     calls = [t.calls for t in turns]
-    total = (
-        sum(c.tokens_in * prices.million_in + c.tokens_out * prices.million_out for c in calls)
-        / 1e6
-    )
-    return (
-        (total + sum(c.seconds for c in calls) * prices.hour / 3600) / len(calls) * questions
-        if calls
-        else 0.0
-    )
+    read, written = sum(c.tokens_in for c in calls), sum(c.tokens_out for c in calls)
+    tokens = (read * prices.million_in + written * prices.million_out) / 1e6
+    machine = sum(c.seconds for c in calls) * prices.hour / 3600
+    return (tokens + machine) / len(calls) * questions
 
 # %% ../../nbs/8_show/04_papers.ipynb #573ae2d2
-class Costs:
+class Costs(_Table):
     "One row a run, one column a price list."
 
     def __init__(self, runs: Mapping[str, Sequence[Trajectory]], prices: Sequence[Prices]):
-        def mean(turns, what):
-            return sum(getattr(t.calls, what) for t in turns) / max(1, len(turns))
-
-        self.head = (
-            "of 1,000 questions",
-            "tokens in",
-            "tokens out",
-            "model seconds",
-            *(p.name for p in prices),
-        )
-        self.rows = [
-            (
-                name,
-                *(round(1000 * mean(ts, w)) for w in ("tokens_in", "tokens_out", "seconds")),
-                *(round(_cost_of(ts, p), 2) for p in prices),
-            )
-            for name, ts in runs.items()
-        ]
-
-    def __repr__(self) -> str:
-        return text_table(self.head, self.rows)
-
-    def _repr_html_(self) -> str:
-        return html_table(self.head, self.rows)
+        counted = ("tokens_in", "tokens_out", "seconds")
+        names = ("tokens in", "tokens out", "model seconds")
+        self.head = ("of 1,000 questions", *names, *(p.name for p in prices))
+        self.rows = []
+        for name, turns in runs.items():
+            sums = [sum(getattr(t.calls, what) for t in turns) for what in counted]
+            means = [round(1000 * (x / max(1, len(turns)))) for x in sums]
+            costs = [round(_cost_of(turns, p), 2) for p in prices]
+            self.rows.append((name, *means, *costs))
 
 # %% ../../nbs/8_show/04_papers.ipynb #ba6d61ec
 @dataclass(frozen=True)
@@ -260,25 +222,14 @@ class Block:
         def short(v):
             return v if not isinstance(v, str) or len(v) <= 48 else v[:47] + "…"
 
-        table = (
-            text_table(self.header, [list(map(short, r)) for r in self.rows])
-            if self.rows
-            else "nothing recorded"
-        )
-        return f"{kind.upper()}: {self.caption}\n{table}" + (f"\n{self.note}" if self.note else "")
+        rows = [list(map(short, r)) for r in self.rows]
+        table = text_table(self.header, rows) if rows else "nothing recorded"
+        return "\n".join(filter(None, (f"{kind.upper()}: {self.caption}", table, self.note)))
 
-    def html(self, kind: str, colour: str) -> str:
-        "For a page."
-        body = (
-            f"<div style='overflow-x:auto'>{words_table(self.header, self.rows)}</div>"
-            if self.rows
-            else "<i>nothing recorded</i>"
-        )
-        return (
-            f"<div style='border-left:4px solid {colour};padding-left:.7em;max-width:100%;box-sizing:border-box'>"
-            f"<div><b>{kind}</b>: {html.escape(self.caption)}</div>{body}"
-            f"<div style='font-size:90%;max-width:60em'>{html.escape(self.note)}</div></div>"
-        )
+    @property
+    def table(self) -> Markup:
+        "Its rows as HTML."
+        return Markup(words_table(self.header, self.rows)) if self.rows else Markup("")
 
 # %% ../../nbs/8_show/04_papers.ipynb #04aa0001
 @dataclass(frozen=True, repr=False)
@@ -291,22 +242,12 @@ class PaperTable:
     remark: str = ""
 
     def __repr__(self) -> str:
-        blocks = [self.published.text("Published"), *(b.text("Recorded here") for b in self.own)]
-        return "\n\n".join([self.title, *blocks, *([self.remark] if self.remark else [])])
+        own = [b.text("Recorded here") for b in self.own]
+        parts = [self.title, self.published.text("Published"), *own, self.remark]
+        return "\n\n".join(filter(None, parts))
 
     def _repr_html_(self) -> str:
-        blocks = self.published.html("Published", "#CC79A7") + "".join(
-            b.html("Recorded here", "#0072B2") for b in self.own
-        )
-        remark = (
-            f"<div style='max-width:60em;margin-top:.5em'>{html.escape(self.remark)}</div>"
-            if self.remark
-            else ""
-        )
-        row = "display:flex;flex-wrap:wrap;gap:.8em 2em;margin-top:.4em;align-items:flex-start"
-        return (
-            f"<div><b>{html.escape(self.title)}</b><div style='{row}'>{blocks}</div>{remark}</div>"
-        )
+        return str(render("report.html", "paper_table", self))
 
 
 def _own_block(
@@ -314,6 +255,12 @@ def _own_block(
 ) -> Block:
     "A block of a recorded run."
     return Block(f"{run.name}: {run.about}", tuple(header), tuple(rows), note)
+
+
+def _remark(name: str) -> str:
+    "What does not fit together in a published table; a file and a key in it, as `self_crag.reasons`."
+    paper, _, key = name.partition(".")
+    return published(paper)["remarks"][key]
 
 # %% ../../nbs/8_show/04_papers.ipynb #04aa0003
 def _wilson(count: int, n: int, z: float = 1.96) -> tuple[float, float]:
@@ -323,59 +270,53 @@ def _wilson(count: int, n: int, z: float = 1.96) -> tuple[float, float]:
     return (middle - half) / (1 + zz / n), (middle + half) / (1 + zz / n)
 
 
+_COUNTED = ("turns", "% and 95 % interval")
+
+
 def _table_outcomes(runs: Sequence[Evidence]) -> PaperTable:
     "Table I of Self-CRAG."
-    t, head = published("self_crag")["table_1"], ("outcome", "turns", "% and 95 % interval")
+    t = published("self_crag")["table_1"]
     rows = tuple((r["outcome"], r["count"], f"{r['percent']:g}") for r in t["rows"])
 
-    def own(run):
-        counted = [
-            (
-                o.value,
-                sum(x.outcome is o for x in run.turns.values()),
-                share_text(run, lambda x: x.outcome is o),
-            )
-            for o in Outcome
-            if o is not Outcome.ASKED_BACK or any(x.asked_back for x in run.turns.values())
-        ]
-        return _own_block(run, head, (*counted, ("total", len(run.turns), "")))
+    def row(run: Evidence, o: Outcome) -> tuple:
+        count = sum(x.outcome is o for x in run.turns.values())
+        return o.value, count, share_text(run, lambda x: x.outcome is o)
+
+    def own(run: Evidence) -> Block:
+        asks = any(x.asked_back for x in run.turns.values())
+        outcomes = [o for o in Outcome if o is not Outcome.ASKED_BACK or asks]
+        rows = [*(row(run, o) for o in outcomes), ("total", len(run.turns), "")]
+        return _own_block(run, ("outcome", *_COUNTED), rows)
 
     count, total = t["rows"][0]["count"], t["rows"][-1]["count"]
-    low, high = _wilson(count, total)
-    return PaperTable(
-        "Self-CRAG, Table I: outcomes",
-        Block(f"Self-CRAG paper, {t['place']}; {t['title']}", ("outcome", "turns", "%"), rows),
-        tuple(map(own, runs)),
+    low, high = (100 * x for x in _wilson(count, total))
+    remark = (
         f"The paper gives no interval; taken as {total} independent turns, its {100 * count / total:.1f} % has a 95 % interval "
-        f"from {100 * low:.1f} to {100 * high:.1f} %.",
+        f"from {low:.1f} to {high:.1f} %."
     )
+    caption = f"Self-CRAG paper, {t['place']}; {t['title']}"
+    block = Block(caption, ("outcome", "turns", "%"), rows)
+    return PaperTable("Self-CRAG, Table I: outcomes", block, tuple(map(own, runs)), remark)
 
 # %% ../../nbs/8_show/04_papers.ipynb #87d2cb21
-_REASONS_REMARK = (
-    "The paper calls its 16 irrelevant_docs verified gaps of the corpus (V.D.a); the authors' public notebook indexed the "
-    "first 25,000 child chunks of each domain, by our estimate 6 % of the corpus, so most of these passages were probably "
-    "never in the index. Of the 13 turns that entered the retry loop in the authors' public record, 1 was rescued and 12 "
-    "exhausted (counted there once, not recomputed by this notebook)."
-)
-
-
 def _table_reasons(runs: Sequence[Evidence]) -> PaperTable:
     "Table II of Self-CRAG; the reason of an answer is 'none' there."
     t = published("self_crag")["table_2"]
-    named, reason = (
-        [r["reason"] for r in t["rows"]],
-        lambda end: "none" if end == "answered" else end,
-    )
+    named = [r["reason"] for r in t["rows"]]
 
-    def own(run):
+    def reason(end: str) -> str:
+        return "none" if end == "answered" else end
+
+    def own(run: Evidence) -> Block:
         counts = {reason(end): n for end, n in run.telemetry.ends.items()}
         names = [*named, *(k for k in counts if k not in named)]
         rows = ((k, counts.get(k, 0), share_text(run, lambda x: reason(x.end) == k)) for k in names)
-        return _own_block(run, ("reason", "turns", "% and 95 % interval"), rows)
+        return _own_block(run, ("reason", *_COUNTED), rows)
 
     rows = tuple((r["reason"], r["count"]) for r in t["rows"])
     block = Block(f"Self-CRAG paper, {t['place']}; {t['title']}", ("reason", "turns"), rows)
-    return PaperTable("Self-CRAG, Table II: reasons", block, tuple(map(own, runs)), _REASONS_REMARK)
+    title, remark = "Self-CRAG, Table II: reasons", _remark("self_crag.reasons")
+    return PaperTable(title, block, tuple(map(own, runs)), remark)
 
 # %% ../../nbs/8_show/04_papers.ipynb #efd39a7d
 def _label(run: Evidence, t: Trajectory) -> str:
@@ -388,24 +329,23 @@ def _support(run: Evidence, t: Trajectory) -> float:
     return run.measures_of(t.task_id).support or 0.0
 
 
-def _representative(
-    run: Evidence,
-) -> dict[str, Trajectory]:  # kind -> turn; a kind without a turn is not there
-    "The turns of a run that stand for Table III."
+def _representative(run: Evidence) -> dict[str, Trajectory]:
+    "Kind -> the turn of a run that stands for it in Table III; a kind without a turn is left out."
     turns = sorted(run.turns.values(), key=lambda t: t.task_id)
     answered = [t for t in turns if t.answered and _label(run, t) in ("", *TO_ANSWER)]
     followed = [t for t in answered if t.turn > 1 and any(r.kept for r in t.rewrites)]
     exhausted = [t for t in turns if t.role == "exhausted"]
     dropped = [t for t in turns if t.role == "dropped" and t.found]
 
-    def worth(t):
+    def quality(t: Trajectory) -> float:
         return run.scores[t.task_id].get("RougeL") or _support(run, t)
 
+    def answerable(t: Trajectory) -> bool:
+        return _label(run, t) != "UNANSWERABLE"
+
     found = {
-        "Success": max(followed or answered, key=worth, default=None),
-        "Safe Failure": min(
-            exhausted, key=lambda t: _label(run, t) != "UNANSWERABLE", default=None
-        ),
+        "Success": max(followed or answered, key=quality, default=None),
+        "Safe Failure": min(exhausted, key=answerable, default=None),
         "Retrieval Limit": min(dropped, key=lambda t: len(t.question.split()), default=None),
     }
     return {k: t for k, t in found.items() if t}
@@ -416,94 +356,67 @@ def _turn_name(t: Trajectory) -> str:
     return f"{t.domain} {t.task_id[:6]}:{t.turn}"
 
 
-def happened(run: Evidence, t: Trajectory) -> str:
+def _happened(run: Evidence, t: Trajectory) -> str:
     "What happened in a turn, in a few words."
     label = f"; labelled {_label(run, t).lower()}" if _label(run, t) else ""
-    tried = f"{len(t.drafts)} draft{'s' if len(t.drafts) != 1 else ''}"
+    drafts = f"{len(t.drafts)} draft{'s' if len(t.drafts) != 1 else ''}"
     if t.answered:
-        return f"searched for “{clipped(t.query, 70)}”; {tried}, K-precision {_support(run, t):.2f}{label}"
-    return t.end + (f" after {tried}" if t.drafts else "") + label
+        query, support = clipped(t.query, 70), _support(run, t)
+        return f"searched for “{query}”; {drafts}, K-precision {support:.2f}{label}"
+    return t.end + (f" after {drafts}" if t.drafts else "") + label
 
 # %% ../../nbs/8_show/04_papers.ipynb #1bdac9b0
-_FOUND_REMARK = (
-    "The paper names a case by domain and number: the conversations of a domain in the order of the benchmark's file, counted from 0, "
-    "their last questions. fiqa_8 and cloud_3 as printed match no question of the benchmark; under these numbers stand “all right, see ya” "
-    "and “use IBM Cloudant Query”."
-)
+_SAME_HEAD = ("id", "question", "answer", "what happened", "the judge")
+
+
+def _cases_of(table: str) -> list[Mapping]:
+    "The cases that a table of Self-CRAG prints."
+    return [c for c in published("self_crag_cases")["cases"] if c["table"] == table]
 
 
 def _same_turns_block(run: Evidence, table: str) -> Block | None:  # None: the run has none of them
     "The paper's own turns of a table, as a run answered them."
-    facts = published("self_crag_cases")
-    turns = {
-        c["id"]: run.turns.get(facts["turns"].get(c["id"], ""))
-        for c in facts["cases"]
-        if c["table"] == table
-    }
-    rows = [
-        (
-            i,
-            clipped(t.question, 70),
-            clipped(t.answer, 110),
-            happened(run, t),
-            _judged_in_words(run, t),
-        )
-        for i, t in turns.items()
-        if t
-    ]
-    head = ("id", "question", "answer", "what happened", "the judge")
-    return Block(f"{run.name}: the same turns", head, tuple(rows), "") if rows else None
+    tasks, rows = published("self_crag_cases")["turns"], []
+    for c in _cases_of(table):
+        if t := run.turns.get(tasks.get(c["id"], "")):
+            texts = clipped(t.question, 70), clipped(t.answer, 110)
+            rows.append((c["id"], *texts, _happened(run, t), _judged_in_words(run, t)))
+    return Block(f"{run.name}: the same turns", _SAME_HEAD, tuple(rows)) if rows else None
 
 
 def _judged_in_words(run: Evidence, t: Trajectory) -> str:
     "The scores that a turn was given, by protocol."
-    return (
-        ", ".join(f"{p} {show(j.score, 1)}" for p, j in run.judged.get(t.task_id, {}).items())
-        or "–"
-    )
+    judged = run.judged.get(t.task_id, {})
+    return ", ".join(f"{p} {show(j.score, 1)}" for p, j in judged.items()) or "–"
+
+
+def _with_same_turns(runs: Sequence[Evidence], own: Callable, table: str) -> tuple[Block, ...]:
+    "Of each run its own block, and the paper's own turns where it has them."
+    return tuple(b for r in runs for b in (own(r), _same_turns_block(r, table)) if b)
 
 # %% ../../nbs/8_show/04_papers.ipynb #199c75ab
+_KINDS_HEAD = ("id", "kind", "question", "answer", "what happened")
+
+
 def _table_interactions(runs: Sequence[Evidence]) -> PaperTable:
     "Table III of Self-CRAG: our turns that stand for its kinds, and the paper's own turns where a run has them."
-    cases = [c for c in published("self_crag_cases")["cases"] if c["table"] == "III"]
-    head, told = (
-        ("id", "kind", "question", "answer", "what happened"),
-        lambda c: c.get("reason") or "reason not printed",
-    )
-    rows = tuple(
-        (
-            c["id"],
-            c["verdict"],
-            c["question"],
-            c["answer"],
-            "the paper's description" if c.get("answer_is_summary") else told(c),
-        )
-        for c in cases
-    )
 
-    def own(run):
-        return _own_block(
-            run,
-            head,
-            (
-                (
-                    _turn_name(t),
-                    kind,
-                    clipped(t.question, 90),
-                    clipped(t.answer, 110),
-                    happened(run, t),
-                )
-                for kind, t in _representative(run).items()
-            ),
-        )
+    def printed(c: Mapping) -> tuple:
+        told = c.get("reason") or "reason not printed"
+        why = "the paper's description" if c.get("answer_is_summary") else told
+        return c["id"], c["verdict"], c["question"], c["answer"], why
 
-    blocks = [b for r in runs for b in (own(r), _same_turns_block(r, "III")) if b]
-    return PaperTable(
-        "Self-CRAG, Table III: representative interactions",
-        Block("Self-CRAG paper, Table III", head, rows),
-        tuple(blocks),
-        _FOUND_REMARK,
-    )
+    def row(run: Evidence, kind: str, t: Trajectory) -> tuple:
+        texts = clipped(t.question, 90), clipped(t.answer, 110)
+        return _turn_name(t), kind, *texts, _happened(run, t)
+
+    def own(run: Evidence) -> Block:
+        return _own_block(run, _KINDS_HEAD, (row(run, *x) for x in _representative(run).items()))
+
+    title = "Self-CRAG, Table III: representative interactions"
+    block = Block("Self-CRAG paper, Table III", _KINDS_HEAD, tuple(map(printed, _cases_of("III"))))
+    blocks = _with_same_turns(runs, own, "III")
+    return PaperTable(title, block, blocks, _remark("self_crag.cases"))
 
 # %% ../../nbs/8_show/04_papers.ipynb #03e389d2
 _Judgements = Mapping[str, Judgement]  # protocol -> judgement, of one turn
@@ -514,149 +427,109 @@ def _score(js: _Judgements, protocol: str, else_: float = 0.0) -> float:
     return js[protocol].score or else_ if protocol in js else else_
 
 
+def _perfect(js: _Judgements) -> bool:
+    faithful = _score(js, "faithfulness") >= 9 and not js["faithfulness"].flag
+    return faithful and _score(js, "correctness", 10) >= 9
+
+
 def _partial(js: _Judgements) -> bool:
     return 4 <= _score(js, "correctness") < 9 or 5 <= _score(js, "faithfulness") < 8
 
 
+def _hallucinated(js: _Judgements) -> bool:
+    return bool(js["faithfulness"].flag) and _score(js, "faithfulness", 10) < 5
+
+
 # the paper's word -> whose reasoning is shown, and which judgements deserve it (bands: II.E)
 _VERDICTS: dict[str, tuple[str, Callable[[_Judgements], bool]]] = {
-    "Perfect Match": (
-        "faithfulness",
-        lambda j: (
-            _score(j, "faithfulness") >= 9
-            and not j["faithfulness"].flag
-            and _score(j, "correctness", 10) >= 9
-        ),
-    ),
+    "Perfect Match": ("faithfulness", _perfect),
     "Partial Accuracy": ("faithfulness", _partial),
-    "Valid Refusal": ("refusal", lambda j: _score(j, "refusal") > 5.5),
-    "Severe Hallucination": (
-        "faithfulness",
-        lambda j: bool(j["faithfulness"].flag) and _score(j, "faithfulness", 10) < 5,
-    ),
-    "Bad Refusal": ("refusal", lambda j: _score(j, "refusal", 10) <= 5.5),
+    "Valid Refusal": ("refusal", lambda js: _score(js, "refusal") > 5.5),
+    "Severe Hallucination": ("faithfulness", _hallucinated),
+    "Bad Refusal": ("refusal", lambda js: _score(js, "refusal", 10) <= 5.5),
 }
 
 
-def _log_rows(
-    run: Evidence,
-) -> list[tuple[str, Trajectory, Judgement]]:  # verdict, turn, the judgement that is shown
-    "The turns of a judged run that stand for Table IV."
+def _log_rows(run: Evidence) -> list[tuple[str, Trajectory, Judgement]]:
+    "The turns of a judged run that stand for Table IV: verdict, turn, the judgement that is shown."
     rows, left = [], sorted(run.judged)
     for verdict, (protocol, fits) in _VERDICTS.items():
-        if found := next(
-            (i for i in left if protocol in run.judged[i] and fits(run.judged[i])), None
-        ):
+        fitting = (i for i in left if protocol in run.judged[i] and fits(run.judged[i]))
+        if found := next(fitting, None):
             left.remove(found)
             rows.append((verdict, run.turns[found], run.judged[found][protocol]))
     return rows
 
 # %% ../../nbs/8_show/04_papers.ipynb #04aa0007
-_LOG_REMARK = (
-    "What the judge read may not be what the generator saw. In the authors' public record the contexts of all 110 answers are those of "
-    'Task A, retrieved with the raw last question: 233 of 550 come from another domain, and 24 turns have no other (govt_1\'s "API docs" '
-    "are such). The graph retrieved anew, with a rewrite and a filter, and the judge was shown the first 400 characters of each (counted "
-    "there once, not recomputed by this notebook)."
-)
+_LOG_HEAD = ("id", "question", "answer", "judge's reasoning", "score", "verdict")
+
+
+def _log_block(run: Evidence) -> Block:
+    "The judge's log of a run."
+    if not run.judged:
+        return _own_block(run, _LOG_HEAD, (), "not judged yet: `mtrag judge` writes the log")
+    rows = []
+    for verdict, t, j in _log_rows(run):
+        texts = clipped(t.question, 70), clipped(t.answer, 90), clipped(j.reasoning, 130)
+        rows.append((_turn_name(t), *texts, show(j.score, 1), verdict))
+    unread = sum(bool(j.unparsed) for js in run.judged.values() for j in js.values())
+    judge = run.how.get("judge") or "the judge of judge.json"
+    note = (
+        f"{len(run.judged)} turns judged by {judge}; {unread} judgements with an unreadable field"
+    )
+    return _own_block(run, _LOG_HEAD, rows, note)
 
 
 def _table_log(runs: Sequence[Evidence]) -> PaperTable:
     "Table IV of Self-CRAG."
-    facts, head = (
-        published("self_crag_cases"),
-        ("id", "question", "answer", "judge's reasoning", "score", "verdict"),
-    )
-    cases = [c for c in facts["cases"] if c["table"] == "IV"]
-    rows = tuple(
-        (c["id"], c["question"], c["answer"], c["reasoning"], show(c["score"], 1), c["verdict"])
-        for c in cases
-    )
 
-    def own(run):
-        rows = [
-            (
-                _turn_name(t),
-                clipped(t.question, 70),
-                clipped(t.answer, 90),
-                clipped(j.reasoning, 130),
-                show(j.score, 1),
-                verdict,
-            )
-            for verdict, t, j in _log_rows(run)
-        ]
-        if not run.judged:
-            return _own_block(run, head, rows, "not judged yet: `mtrag judge` writes the log")
-        unread, judge = (
-            sum(bool(j.unparsed) for js in run.judged.values() for j in js.values()),
-            run.how.get("judge") or "the judge of judge.json",
-        )
-        return _own_block(
-            run,
-            head,
-            rows,
-            f"{len(run.judged)} turns judged by {judge}; {unread} judgements with an unreadable field",
-        )
+    def printed(c: Mapping) -> tuple:
+        texts = c["question"], c["answer"], c["reasoning"]
+        return c["id"], *texts, show(c["score"], 1), c["verdict"]
 
-    block = Block(f"Self-CRAG paper, Table IV; {facts['judge']}", head, rows)
-    blocks = [b for r in runs for b in (own(r), _same_turns_block(r, "IV")) if b]
-    return PaperTable(
-        "Self-CRAG, Table IV: rows of the judge's log",
-        block,
-        tuple(blocks),
-        f"{_LOG_REMARK} {_FOUND_REMARK}",
-    )
+    caption = f"Self-CRAG paper, Table IV; {published('self_crag_cases')['judge']}"
+    block = Block(caption, _LOG_HEAD, tuple(map(printed, _cases_of("IV"))))
+    remark = f"{_remark('self_crag.log')} {_remark('self_crag.cases')}"
+    title = "Self-CRAG, Table IV: rows of the judge's log"
+    return PaperTable(title, block, _with_same_turns(runs, _log_block, "IV"), remark)
 
 # %% ../../nbs/8_show/04_papers.ipynb #2834c005
-_TOLD_REMARK = (
-    "Neither the 87 % nor any rate taken from the authors' public record measures faithfulness to what the generator saw: the judge read "
-    "other contexts, and only the beginning of each (see Table IV). The paper blames the judge's strictness. It marks the 16 of 40 and the "
-    "87 % as separate experiments, though 16 is also the count of irrelevant_docs in its Table II."
-)
-
-
 def _told_figures(run: Evidence, indexed: int | None) -> list[tuple[str, str]]:
     "What the paper's text tells, of a recorded run."
-    refused = [
-        j["refusal"].score
-        for j in run.judged.values()
-        if "refusal" in j and j["refusal"].score is not None
-    ]
-    flags = {
-        i: float(j["faithfulness"].flag)
-        for i, j in run.judged.items()
-        if "faithfulness" in j and j["faithfulness"].flag is not None
-    }
-    rate = mean_interval(list(flags.values()), [run.talks[i] for i in flags])
-    span = (
-        f" [{100 * rate.low:.0f}, {100 * rate.high:.0f}]" if flags and rate.low is not None else ""
-    )
+
+    def judged(protocol: str, what: str) -> dict[str, float]:
+        found = {i: getattr(j[protocol], what) for i, j in run.judged.items() if protocol in j}
+        return {i: float(x) for i, x in found.items() if x is not None}
+
+    refusals, flags = judged("refusal", "score"), judged("faithfulness", "flag")
+    valid, rate = sum(s > 5.5 for s in refusals.values()), "–"
+    if flags:
+        i = mean_interval(list(flags.values()), [run.talks[i] for i in flags])
+        span = f" [{100 * i.low:.0f}, {100 * i.high:.0f}]" if i.low is not None else ""
+        rate = f"{100 * i.value:.0f} %{span}, {len(flags)} answers"
+    justified = f"{valid} of {len(refusals)}" if refusals else "–"
     return [
-        (
-            "refusals that the judge finds justified",
-            f"{sum(s > 5.5 for s in refused)} of {len(refused)}" if refused else "–",
-        ),
-        (
-            "hallucination rate by the judge",
-            f"{100 * rate.value:.0f} %{span}, {len(flags)} answers" if flags else "–",
-        ),
+        ("refusals that the judge finds justified", justified),
+        ("hallucination rate by the judge", rate),
         ("children indexed", f"{indexed:,}" if indexed else "–"),
     ]
 
 
-def _table_told(
-    runs: Sequence[Evidence],
-    indexed: Mapping[str, int] = {},  # run -> children in its index
-) -> PaperTable:
-    "The figures of Self-CRAG that stand in its text."
-    head, facts = ("what", "figure"), published("self_crag")["text"]
-    rows = tuple((f"{f['what']} ({f['place']})", f["figure"]) for f in facts)
-    own = tuple(_own_block(r, head, _told_figures(r, indexed.get(r.name))) for r in runs)
-    return PaperTable(
-        "Self-CRAG, V.D: figures told in the text",
-        Block("Self-CRAG paper, III.B and V.D", head, rows),
-        own,
-        _TOLD_REMARK,
-    )
+_FIGURE_HEAD = ("what", "figure")
+
+
+def _in_text(paper: str, caption: str) -> Block:
+    "The figures that stand in a paper's text."
+    rows = tuple((f"{f['what']} ({f['place']})", f["figure"]) for f in published(paper)["text"])
+    return Block(caption, _FIGURE_HEAD, rows)
+
+
+def _table_told(runs: Sequence[Evidence], indexed: Mapping[str, int] = {}) -> PaperTable:
+    "The figures of Self-CRAG that stand in its text; `indexed`: run -> children in its index."
+    own = [_own_block(r, _FIGURE_HEAD, _told_figures(r, indexed.get(r.name))) for r in runs]
+    block = _in_text("self_crag", "Self-CRAG paper, III.B and V.D")
+    title = "Self-CRAG, V.D: figures told in the text"
+    return PaperTable(title, block, tuple(own), _remark("self_crag.text"))
 
 # %% ../../nbs/8_show/04_papers.ipynb #abb7dcd6
 def _base_name(run: Evidence) -> str:
@@ -666,78 +539,57 @@ def _base_name(run: Evidence) -> str:
 
 def _came_later(run: Evidence) -> dict[str, object]:
     "Settings that a manifest of an earlier version may lack, at the value that means what was done then."
-    own = system_named(_base_name(run)).settings if _base_name(run) in SYSTEMS else None
-    groups = {
-        "stages": StageSettings,
-        "retrieval": RetrievalSettings,
-        "chunks": ChunkSettings,
-        **({_base_name(run): own} if own else {}),
-    }
-    return {
-        f"{g}.{f.name}": f.default
-        for g, kind in groups.items()
-        for f in fields(kind)
-        if f.metadata.get("later")
-    }
+    groups = {"stages": StageSettings, "retrieval": RetrievalSettings, "chunks": ChunkSettings}
+    name = _base_name(run)
+    if name in SYSTEMS and (own := system_named(name).settings):
+        groups[name] = own
+    every = [(g, f) for g, kind in groups.items() for f in fields(kind)]
+    return {f"{g}.{f.name}": f.default for g, f in every if f.metadata.get("later")}
 
 
 def _named_settings(run: Evidence) -> dict[str, object]:  # dotted key -> value
     "The settings that decide a run's answers; a system's own under its name, as `--set` takes them."
-    flat = dotted(
-        {k: v for k, v in run.manifest["settings"].items() if k not in ("profile", *SPEED)}
-    )
-    return {
-        **_came_later(run),
-        **{re.sub(r"^own\.", f"{_base_name(run)}.", k): v for k, v in flat.items()},
-    }
+    settings, own = run.manifest["settings"], f"{_base_name(run)}."
+    flat = dotted({k: v for k, v in settings.items() if k not in ("profile", *SPEED)})
+    return {**_came_later(run), **{re.sub(r"^own\.", own, k): v for k, v in flat.items()}}
 
 
 def _changed_settings(a: Evidence, b: Evidence) -> list[str]:
     "The settings in which two runs differ. A reranker that one of them lacks is one setting."
     x, y = _named_settings(a), _named_settings(b)
-    return sorted(
-        {"reranker" if k.startswith("reranker") else k for k in {*x, *y} if x.get(k) != y.get(k)}
-    )
+    changed = [k for k in {*x, *y} if x.get(k) != y.get(k)]
+    return sorted({"reranker" if k.startswith("reranker") else k for k in changed})
 
 
-def _ablation_pairs(
-    runs: Sequence[Evidence],
-) -> list[tuple[str, Evidence, Evidence]]:  # setting, one run, the other
-    "Pairs of runs of one system, over common tasks, that differ in one setting."
+def _ablation_pairs(runs: Sequence[Evidence]) -> list[tuple[str, Evidence, Evidence]]:
+    "Setting, one run, the other: of one system, over common tasks, differing in that setting alone."
 
-    def kind(r):
-        return (r.manifest["identity"]["system"], r.manifest["identity"]["setting"])
+    def kind(r: Evidence) -> tuple:
+        return r.system, r.manifest["identity"].get("setting")
 
-    both = [
-        (a, b)
-        for n, a in enumerate(runs)
-        for b in runs[n + 1 :]
-        if kind(a) == kind(b) and a.turns.keys() & b.turns.keys()
-    ]
-    return [(changed[0], a, b) for a, b in both if len(changed := _changed_settings(a, b)) == 1]
+    both = [(a, b) for a, b in combinations(runs, 2) if kind(a) == kind(b)]
+    both = [(a, b) for a, b in both if a.turns.keys() & b.turns.keys()]
+    changed = [(_changed_settings(a, b), a, b) for a, b in both]
+    return [(keys[0], a, b) for keys, a, b in changed if len(keys) == 1]
 
 # %% ../../nbs/8_show/04_papers.ipynb #7e63d4c0
-def foreign(run: Evidence, tasks: Sequence[str]) -> float | None:
+def _foreign(run: Evidence, tasks: Sequence[str]) -> float | None:
     "The share of the found contexts that come from another domain than the question; None if the domains are not known."
-    found = [
-        (run.turns[i].domain, c)
-        for i in tasks
-        for s in run.turns[i].retrievals
-        for c in s.contexts
-        if c in run.contexts
-    ]
-    known = [(asked, run.contexts[c].domain) for asked, c in found if run.contexts[c].domain]
+    turns = [run.turns[i] for i in tasks]
+    found = [(t.domain, c) for t in turns for s in t.retrievals for c in s.contexts]
+    domains = [(asked, run.contexts[c].domain) for asked, c in found if c in run.contexts]
+    known = [(asked, domain) for asked, domain in domains if domain]
     return sum(a != b for a, b in known) / len(known) if known else None
 
 
-def characters(run: Evidence, tasks: Sequence[str]) -> float | None:
+def _characters(run: Evidence, tasks: Sequence[str]) -> float | None:
     "Characters of context that the generator had before it, on average over the turns that generated."
     turns = [run.turns[i] for i in tasks if run.turns[i].drafts]
     read = [sum(len(run.contexts[c].text) for c in t.contexts if c in run.contexts) for t in turns]
     return sum(read) / len(read) if read else None
 
 # %% ../../nbs/8_show/04_papers.ipynb #04aa0011
-def paired(a: Evidence, b: Evidence, measure: str) -> PairRow | None:
+def _paired(a: Evidence, b: Evidence, measure: str) -> PairRow | None:
     "b against a by one measure, on the tasks that both have; None if one of them has no such score."
     both = a.turns.keys() & b.turns.keys()
     scores = {
@@ -748,140 +600,82 @@ def paired(a: Evidence, b: Evidence, measure: str) -> PairRow | None:
     (row,) = compare(scores, a.talks, measure, resamples=2000).pairs
     if row.difference is None or row.a == "b":
         return row
-
-    def flip(x):
-        return None if x is None else -x
-
-    return PairRow(
-        "b",
-        "a",
-        row.n,
-        row.dropped,
-        row.clusters,
-        flip(row.difference),
-        flip(row.high),
-        flip(row.low),
-        row.p,
-        row.p_holm,
-        row.detectable,
-        row.more,
-    )
+    low, high = (None, None) if row.low is None else (-row.high, -row.low)
+    return replace(row, a="b", b="a", difference=-row.difference, low=low, high=high)
 
 
-def _measure_row(
-    a: Evidence, b: Evidence, measure: str
-) -> tuple | None:  # name, mean of a, of b, difference with its interval
-    "Two runs by one measure, over the turns for which both have it; None where there is none."
-    p = paired(a, b, measure)
+def _measure_row(a: Evidence, b: Evidence, measure: str) -> tuple | None:
+    "Measure, mean of a, of b, difference with its interval, over the turns for which both have it; None where there is none."
+    p = _paired(a, b, measure)
     if not p or p.difference is None:
         return None
-    both = a.of(measure).keys() & b.of(measure).keys()  # the turns of the difference
-
-    def mean(r):
-        return sum(r.of(measure)[i] for i in both) / len(both)
-
-    return (
-        measure,
-        mean(a),
-        mean(b),
-        f"{p.difference:+.3f}" + (f" [{p.low:+.3f}, {p.high:+.3f}]" if p.low is not None else ""),
-    )
+    both = a.of(measure).keys() & b.of(measure).keys()
+    means = [sum(r.of(measure)[i] for i in both) / len(both) for r in (a, b)]
+    span = f" [{p.low:+.3f}, {p.high:+.3f}]" if p.low is not None else ""
+    return measure, *means, f"{p.difference:+.3f}{span}"
 
 # %% ../../nbs/8_show/04_papers.ipynb #04aa0013
 def _ablation_block(a: Evidence, b: Evidence, setting: str, measures: Sequence[str]) -> Block:
     "Two runs that differ in one setting, over their common turns."
     both = sorted(a.turns.keys() & b.turns.keys())
 
-    def value(r):
-        return _named_settings(r).get(setting, r.manifest["settings"].get(setting.split(".")[0]))
+    def value(r: Evidence) -> object:
+        group = setting.split(".")[0]
+        return _named_settings(r).get(setting, r.manifest["settings"].get(group))
 
-    share, count = (
-        lambda x: "–" if x is None else f"{x:.1%}",
-        lambda r, what: sum(what in (r.turns[i].outcome, r.turns[i].end) for i in both),
-    )
-    ends = [
-        (w, count(a, w), count(b, w), f"{count(b, w) - count(a, w):+d}")
-        for w in ("answered", "i_dont_know", "irrelevant_docs")
-    ]
+    def share(x: float | None) -> str:
+        return "–" if x is None else f"{x:.1%}"
+
+    def count(r: Evidence, what: str) -> int:
+        return sum(what in (r.turns[i].outcome, r.turns[i].end) for i in both)
+
+    counts = {w: (count(a, w), count(b, w)) for w in ("answered", "i_dont_know", "irrelevant_docs")}
+    strange = [share(_foreign(r, both)) for r in (a, b)]
+    read = [show(_characters(r, both), 0) for r in (a, b)]
+    measured = [_measure_row(a, b, m) for m in measures]
     rows = [
         ("turns in both", len(both), len(both), ""),
-        *ends,
-        ("contexts from another domain", share(foreign(a, both)), share(foreign(b, both)), ""),
-        (
-            "characters before the generator",
-            show(characters(a, both), 0),
-            show(characters(b, both), 0),
-            "",
-        ),
-        *(row for m in measures if (row := _measure_row(a, b, m))),
+        *((w, x, y, f"{y - x:+d}") for w, (x, y) in counts.items()),
+        ("contexts from another domain", *strange, ""),
+        ("characters before the generator", *read, ""),
+        *filter(None, measured),
     ]
     header = ("", f"{a.name} ({value(a)})", f"{b.name} ({value(b)})", "difference, paired")
-    return Block(
-        f"{a.system}, {len(both)} turns; only {setting} differs",
-        header,
-        tuple(rows),
-        "measures: means over the turns for which both runs have one",
-    )
+    caption = f"{a.system}, {len(both)} turns; only {setting} differs"
+    note = "measures: means over the turns for which both runs have one"
+    return Block(caption, header, tuple(rows), note)
 
 # %% ../../nbs/8_show/04_papers.ipynb #5048e72f
 _ABLATION_MEASURES = ("rb_agg_conditioned", "K-precision", "RougeL", "judge_faithfulness")
-_ABLATION_REMARKS = {  # setting -> an example of its other value, what does not fit together in the print
-    "retrieval.domain_filter": ("false", "The paper gives no number for the contamination."),
-    "stages.prompts": (
-        "strict",
-        "One figure counts refusals, the other answers; the paper marks both as separate experiments, though 64 % is the answer rate of "
-        "its Table I.",
-    ),
-    "chunks.flat": (
-        "true (with an index of its own: mtrag ingest --set chunks.flat=true)",
-        "The paper gives no number for the chunking.",
-    ),
-    "chat.name": (
-        "meta-llama/Llama-3.2-3B-Instruct",
-        "The paper marks the comparison as a separate experiment, though 16 is the count of its Table II.",
-    ),
-}
+
+
+def _ablation_blocks(pairs: Sequence[tuple[str, Evidence, Evidence]]) -> tuple[Block, ...]:
+    return tuple(_ablation_block(a, b, key, _ABLATION_MEASURES) for key, a, b in pairs)
 
 
 def _table_ablation(facts: Mapping, pairs: Sequence[tuple[str, Evidence, Evidence]]) -> PaperTable:
     "One ablation of Self-CRAG."
-    example, remark = _ABLATION_REMARKS[facts["setting"]]
-    own = tuple(
-        _ablation_block(a, b, key, _ABLATION_MEASURES)
-        for key, a, b in pairs
-        if key == facts["setting"]
-    )
-    nothing = Block(
-        f"two runs that differ in {facts['setting']} alone",
-        (),
-        (),
-        f"to record one: mtrag run ... --set {facts['setting']}={example}",
-    )
-    caption = f"Self-CRAG paper, {facts['place']}" + (
-        f"; {facts['note']}" if facts.get("note") else ""
-    )
-    told = (
-        (facts["before"], facts["before_figure"] or "no figure"),
-        (facts["after"], facts["after_figure"]),
-    )
-    title = f"Self-CRAG, {facts['place']}: {facts['before']}, {facts['after']}"
-    return PaperTable(title, Block(caption, ("", "as told"), told), own or (nothing,), remark)
+    key, place = facts["setting"], facts["place"]
+    own = _ablation_blocks([p for p in pairs if p[0] == key])
+    how = f"to record one: mtrag run ... --set {key}={facts['example']}"
+    nothing = Block(f"two runs that differ in {key} alone", (), (), how)
+    note = f"; {facts['note']}" if facts.get("note") else ""
+    before = (facts["before"], facts["before_figure"] or "no figure")
+    told = (before, (facts["after"], facts["after_figure"]))
+    block = Block(f"Self-CRAG paper, {place}{note}", ("", "as told"), told)
+    title = f"Self-CRAG, {place}: {facts['before']}, {facts['after']}"
+    return PaperTable(title, block, own or (nothing,), facts["remark"])
 
 
 def _tables_ablation(runs: Sequence[Evidence]) -> list[PaperTable]:
     "The ablations of Self-CRAG (sections IV.A and V), and after them any other setting that was changed alone."
-    pairs = _ablation_pairs(runs)
-    rest = tuple(
-        _ablation_block(a, b, key, _ABLATION_MEASURES)
-        for key, a, b in pairs
-        if key not in _ABLATION_REMARKS
-    )
-    others = (
-        [PaperTable("Other settings", Block("neither paper varies these", (), ()), rest)]
-        if rest
-        else []
-    )
-    return [*(_table_ablation(f, pairs) for f in published("self_crag")["ablations"]), *others]
+    pairs, ablations = _ablation_pairs(runs), published("self_crag")["ablations"]
+    tables = [_table_ablation(f, pairs) for f in ablations]
+    named = {f["setting"] for f in ablations}
+    if rest := _ablation_blocks([p for p in pairs if p[0] not in named]):
+        block = Block("neither paper varies these", (), ())
+        tables.append(PaperTable("Other settings", block, rest))
+    return tables
 
 # %% ../../nbs/8_show/04_papers.ipynb #8cbf2d6e
 def _by_role(roles: Mapping[str, str]) -> str:  # reason -> role
@@ -889,9 +683,7 @@ def _by_role(roles: Mapping[str, str]) -> str:  # reason -> role
     return ", ".join(sorted(roles, key=lambda reason: ROLES.index(roles[reason])))
 
 
-def ncl_rows(
-    settings: Mapping, roles: Mapping[str, str]
-) -> dict[str, object]:  # the rows of Table 1
+def _ncl_rows(settings: Mapping, roles: Mapping[str, str]) -> dict[str, object]:
     "The configuration that settings make, under the names of the paper's Table 1."
     chat, own = settings["chat"], settings["own"]
     quantization = {"nf4": "4-bit NF4"}.get(chat["quantization"], chat["quantization"] or "none")
@@ -910,38 +702,26 @@ def _table_ncl_configuration(runs: Sequence[Evidence]) -> PaperTable:
     "Table 1 of NCL."
     facts, head = published("ncl")["table_1"], ("component", "setting")
 
-    def rows(found):
+    def rows(found: Mapping) -> tuple:
         return tuple((k, str(found[k])) for k in facts)
 
+    def recorded(r: Evidence) -> Block:
+        made = _ncl_rows(r.manifest["settings"], r.telemetry.roles or known)
+        return _own_block(r, head, rows(made))
+
     known = {r.name: r.role for r in NCL.reasons}
-    configured = Block(
-        "profile ncl of this project, as configured",
-        head,
-        rows(ncl_rows(plain(NCL.configured("ncl")), known)),
-    )
-    recorded = [
-        _own_block(r, head, rows(ncl_rows(r.manifest["settings"], r.telemetry.roles or known)))
-        for r in runs
-        if _base_name(r) == NCL.name
-    ]
-    return PaperTable(
-        "NCL, Table 1: configuration",
-        Block("NCL paper, Table 1", head, rows(facts)),
-        (configured, *recorded),
-        "The paper computes in bf16; a T4 cannot, so the profile's compute type is chosen by the GPU (auto).",
-    )
+    profile = rows(_ncl_rows(plain(NCL.configured("ncl")), known))
+    configured = Block("profile ncl of this project, as configured", head, profile)
+    own = (configured, *(recorded(r) for r in runs if _base_name(r) == NCL.name))
+    block = Block("NCL paper, Table 1", head, rows(facts))
+    return PaperTable("NCL, Table 1: configuration", block, own, _remark("ncl.configuration"))
 
 # %% ../../nbs/8_show/04_papers.ipynb #58c8be53
-_NCL_COLUMNS = {
+_NCL_COLUMNS = {  # the leaderboard's -> ours
     "RB_agg": "rb_agg_conditioned",
     "RL_F": "rl_f_local_conditioned",
     "RB_llm": "rb_llm_local_conditioned",
-}  # the leaderboard's -> ours
-_RESULTS_REMARK = (
-    "The published harmonic means follow from their columns to four places. Values measured here with another encoder or "
-    "judge compare with each other only. The paper gives no intervals; it calls the ablation's difference of .0134 an "
-    "improvement."
-)
+}
 
 
 def _results_block(run: Evidence) -> Block:
@@ -951,402 +731,293 @@ def _results_block(run: Evidence) -> Block:
     own = run.manifest["settings"]["own"] if _base_name(run) == NCL.name else None
     name = run.system + (", No Classification" if own and not own["classify"] else "")
     cells = [str(run.interval(m)) if run.of(m) else None for m in _NCL_COLUMNS.values()]
-    return _own_block(
-        run,
-        ("method", *_NCL_COLUMNS.values(), "harmonic mean", "tasks"),
-        ((name, *cells, board.h, board.tasks),),
-        ", ".join(f"{k}: {v}" for k, v in run.how.items() if v and k != "refusals"),
-    )
+    header = ("method", *_NCL_COLUMNS.values(), "harmonic mean", "tasks")
+    note = ", ".join(f"{k}: {v}" for k, v in run.how.items() if v and k != "refusals")
+    return _own_block(run, header, ((name, *cells, board.h, board.tasks),), note)
 
 
 def _table_ncl_results(runs: Sequence[Evidence]) -> PaperTable:
     "Table 2 of NCL."
     columns = (*_NCL_COLUMNS, "HM")
-    rows = tuple(
-        (r["method"], r["dataset"], *(f"{r[k]:.4f}" for k in columns), r["tasks"])
-        for r in published("ncl")["table_2"]
-    )
+
+    def printed(r: Mapping) -> tuple:
+        return r["method"], r["dataset"], *(f"{r[k]:.4f}" for k in columns), r["tasks"]
+
+    rows = tuple(map(printed, published("ncl")["table_2"]))
     block = Block("NCL paper, Table 2", ("method", "dataset", *columns, "tasks"), rows)
-    return PaperTable(
-        "NCL, Table 2: results", block, tuple(map(_results_block, runs)), _RESULTS_REMARK
-    )
+    own = tuple(map(_results_block, runs))
+    return PaperTable("NCL, Table 2: results", block, own, _remark("ncl.results"))
 
 # %% ../../nbs/8_show/04_papers.ipynb #told0002
-_NCL_TOLD_REMARK = (
-    "Over-abstention, cut drafts and false answerability are the paper's words for what is counted here. A rank needs a submission. The "
-    "laptop's gate is a cosine; of a gate that reads and answers yes or no, as the paper's does, no turn is on record, only a test on "
-    "planted passages (data/measured/ncl_decisions.json)."
-)
-Counted = tuple[int, int]
+_Counted = tuple[int, int]  # how often, of how many
 
 
-def _ncl_counts(run: Evidence) -> dict[str, Counted]:  # what went wrong -> how often, of how many
+def _ncl_counts(run: Evidence) -> dict[str, _Counted]:
     "The errors that NCL's section 5 names, in a run whose gold is known."
-    turns = {
-        label: [
-            t for i, t in run.turns.items() if i in run.gold and run.gold[i].answerability in labels
-        ]
-        for label, labels in (("with", TO_ANSWER), ("without", ("UNANSWERABLE",)))
-    }
+
+    def labelled(*labels: str) -> list[Trajectory]:
+        return [t for t in run.turns.values() if _label(run, t) in labels]
+
+    answerable, without = labelled(*TO_ANSWER), labelled("UNANSWERABLE")
     drafts = [d for t in run.turns.values() for d in t.drafts]
-    passed = [t for t in turns["without"] if any(g.verdict.passed for g in t.of(Gated))]
+    passed = [t for t in without if any(g.verdict.passed for g in t.of(Gated))]
     calls = [t.calls.generate + t.calls.score for t in run.turns.values()]
     return {
-        "refused, with an answer": (sum(t.refused for t in turns["with"]), len(turns["with"])),
+        "refused, with an answer": (sum(t.refused for t in answerable), len(answerable)),
         "cut": (sum(d.stop == "length" for d in drafts), len(drafts)),
-        "gate": (len(passed), len(turns["without"])),
+        "gate": (len(passed), len(without)),
         "generator": (sum(t.answered for t in passed), len(passed)),
         "calls": (sum(calls), len(calls)),
     }
 
 
-def _drawn_counts(blamed: Mapping) -> dict[str, Counted]:
+def _drawn_counts(blamed: Mapping) -> dict[str, _Counted]:
     "The same of the gates that `9_studies/08_blame` counted."
     gates = {g["gate"]: g for g in blamed["sets"]["drawn"]["systems"][NCL.name]["gates"]}
     gate, reads = gates["gate: answerable"], gates["generate: may decline"]
 
-    def wrong(g):
-        return (g["bad kept"], g["bad kept"] + g["bad dropped"])
+    def share(g: Mapping, what: str, other: str) -> _Counted:
+        return g[what], g[what] + g[other]
 
     return {
-        "refused, with an answer": (gate["good dropped"], gate["good dropped"] + gate["good kept"]),
-        "gate": wrong(gate),
-        "generator": wrong(reads),
+        "refused, with an answer": share(gate, "good dropped", "good kept"),
+        "gate": share(gate, "bad kept", "bad dropped"),
+        "generator": share(reads, "bad kept", "bad dropped"),
     }
 
 # %% ../../nbs/8_show/04_papers.ipynb #told0003
-def _told_block(caption: str, counts: Mapping[str, Counted]) -> Block:
+def _measured(name: str) -> dict:
+    "A file of data/measured."
+    return read_json(data_dir("measured") / f"{name}.json")
+
+
+def _told_block(caption: str, counts: Mapping[str, _Counted]) -> Block:
     "The counts beside the words of the paper."
 
-    def of(key, words=""):
+    def of(key: str, words: str = "") -> str:
         return f"{words}{counts[key][0]} of {counts[key][1]}" if key in counts else "not recorded"
 
-    told = [
+    calls = "not recorded"
+    if "calls" in counts:
+        calls = f"{counts['calls'][0] / counts['calls'][1]:.1f} model calls a turn, for 1"
+    cells = [
         "not ranked: nothing was submitted",
         of("refused, with an answer"),
         of("cut", "drafts cut off: "),
         of("gate"),
         of("generator"),
-        f"{counts['calls'][0] / counts['calls'][1]:.1f} model calls a turn, for 1"
-        if "calls" in counts
-        else "not recorded",
+        calls,
     ]
-    return Block(
-        caption,
-        ("what", "figure"),
-        tuple((f["what"], x) for f, x in zip(published("ncl")["text"], told, strict=True)),
-    )
+    named = [f["what"] for f in published("ncl")["text"]]
+    return Block(caption, _FIGURE_HEAD, tuple(zip(named, cells, strict=True)))
 
 
-def table_ncl_told(runs: Sequence[Evidence]) -> PaperTable:
+def _table_ncl_told(runs: Sequence[Evidence]) -> PaperTable:
     "What NCL's section 5 tells without a table."
-    rows = tuple((f"{f['what']} ({f['place']})", f["figure"]) for f in published("ncl")["text"])
     own = [_told_block(f"{r.name}: {r.about}", _ncl_counts(r)) for r in runs]
-    drawn = _told_block(
-        "120 drawn turns by the laptop's models (data/measured/blame.json)",
-        _drawn_counts(read_json(data_dir("measured") / "blame.json")),
-    )
-    return PaperTable(
-        "NCL, section 5: told in the text",
-        Block("NCL paper, section 5", ("what", "figure"), rows),
-        (*own, drawn),
-        _NCL_TOLD_REMARK,
-    )
+    caption = "120 drawn turns by the laptop's models (data/measured/blame.json)"
+    drawn = _told_block(caption, _drawn_counts(_measured("blame")))
+    block = _in_text("ncl", "NCL paper, section 5")
+    title = "NCL, section 5: told in the text"
+    return PaperTable(title, block, (*own, drawn), _remark("ncl.text"))
 
 # %% ../../nbs/8_show/04_papers.ipynb #spec0002
 def _spec_block(system: str, place: str) -> Block:
     "A table of a specification."
-    told = published(system)
-    t = told["tables"][place]
+    facts = published(system)
+    t = facts["tables"][place]
     rows = tuple(tuple("–" if v is None else show(v) for v in r) for r in t["rows"])
-    return Block(
-        f"{told['source'].split('. ')[0]}, {place}; {t['title']}", tuple(t["header"]), rows
-    )
+    caption = f"{facts['source'].split('. ')[0]}, {place}; {t['title']}"
+    return Block(caption, tuple(t["header"]), rows)
 
 
-def kept(name: str) -> dict:
-    "A file of data/measured."
-    return read_json(data_dir("measured") / f"{name}.json")
+_NO_MODEL, _SMALL = "not judged: no model was asked", "not judged: another model"
 
 
-NO_MODEL, SMALL = "not judged: no model was asked", "not judged: another model"
-
-
-def stand_in(run: Evidence) -> str:
+def _stand_in(run: Evidence) -> str:
     "Why what a run's models did cannot be held against the specification; nothing for a run under its own profiles."
-    return "" if run.manifest["settings"]["profile"] in AGENTS.profiles else SMALL
+    return "" if run.manifest["settings"]["profile"] in AGENTS.profiles else _SMALL
 
 
 def _table_storage() -> PaperTable:
     "4.1 of the specification, beside the upload of `9_studies/00_bench`."
-    document, a_point = (
-        kept("footprint")["alone"]["document"],
-        kept("ingestion")["payload_and_words_bytes"] + 4 * 384,  # MiniLM's vectors
-    )
-    store = document["children"] * a_point
+    document = _measured("footprint")["alone"]["document"]
+    a_point = _measured("ingestion")["payload_and_words_bytes"] + 4 * 384  # MiniLM's vectors
+    children, text = document["children"], document["characters"]
+    store = children * a_point
     rows = (
-        ("raw text", f"{document['characters'] / 1000:.0f} KB"),
-        ("child chunks", f"{document['children']:,}"),
+        ("raw text", f"{text / 1000:.0f} KB"),
+        ("child chunks", f"{children:,}"),
         (f"vectors, words and text, {a_point:,.0f} bytes a child", f"{store / 1e6:.2f} MB"),
-        ("total", f"{(store + document['characters']) / 1e6:.2f} MB"),
+        ("total", f"{(store + text) / 1e6:.2f} MB"),
     )
-    parts = [
-        x
-        for x in published("agents")["tables"]["4.1"]["rows"]
-        if x[0] not in ("child chunks", "total")
-    ]
-    kb = sum(float(v.split()[0]) * {"KB": 1, "MB": 1000}[v.split()[1]] for _, v in parts)
-    return PaperTable(
-        "Specification, 4.1: storage",
-        _spec_block("agents", "4.1"),
-        (
-            Block(
-                f"a PDF of {document['pages']} pages, uploaded (data/measured/footprint.json, ingestion.json)",
-                ("part", "size"),
-                rows,
-                "children of 400 characters out of sections, MiniLM's vectors; theirs: 500 characters, nomic's, twice as wide",
-            ),
-        ),
-        f"Their parts add up to {kb / 1000:.2f} MB.",
-    )
+    caption = f"a PDF of {document['pages']} pages, uploaded (data/measured/footprint.json, ingestion.json)"
+    note = "children of 400 characters out of sections, MiniLM's vectors; theirs: 500 characters, nomic's, twice as wide"
+    parts = dict(published("agents")["tables"]["4.1"]["rows"])
+    sizes = [v.split() for k, v in parts.items() if k not in ("child chunks", "total")]
+    kb = sum(float(n) * {"KB": 1, "MB": 1000}[unit] for n, unit in sizes)
+    own = (Block(caption, ("part", "size"), rows, note),)
+    remark = f"Their parts add up to {kb / 1000:.2f} MB."
+    return PaperTable("Specification, 4.1: storage", _spec_block("agents", "4.1"), own, remark)
 
 # %% ../../nbs/8_show/04_papers.ipynb #spec0003
-_COMPONENTS = {
+_COMPONENTS = {  # the specification's, and the nodes that do it
     "history summarization": ("summarize_history",),
     "query rewriting": ("rewrite_query", "reformulate"),
     "embedding and search": ("retrieve_documents",),
     "document grading": ("grade_documents",),
     "web search": ("web_search",),
     "response generation": ("generate",),
-}  # the specification's, and the nodes that do it
-ASKS = _COMPONENTS.keys() - {"embedding and search", "web search"}  # by the specification, a model
+}
+_ASKS = _COMPONENTS.keys() - {"embedding and search", "web search"}  # by the specification, a model
 
 
 def _latency_block(run: Evidence) -> Block:
     "Seconds of the parts of a turn."
     turns = [t for t in run.turns.values() if not t.failed]
     whole, rows, left = sum(t.seconds for t in turns), [], 0.0
+
+    def cells(seconds: float) -> tuple[str, str]:
+        return f"{1000 * seconds / len(turns):,.0f}", f"{100 * seconds / whole:.1f}"
+
     for name, nodes in _COMPONENTS.items():
         steps = [s for t in turns for s in t.steps if s.node in nodes]
         took = sum(s.seconds for s in steps)
         asked = any(s.calls.generate + s.calls.score for s in steps)
-        why = (
-            "not recorded"
-            if not steps
-            else ""
-            if name not in ASKS
-            else stand_in(run)
-            if asked
-            else NO_MODEL
-        )
-        rows.append(
-            (
-                name,
-                f"{1000 * took / len(turns):,.0f}" if steps else "–",
-                f"{100 * took / whole:.1f}" if steps else "–",
-                why,
-            )
-        )
+        why = "" if name not in _ASKS else _stand_in(run) if asked else _NO_MODEL
+        rows.append((name, *cells(took), why) if steps else (name, "–", "–", "not recorded"))
         left += took
-    rows += [
-        (
-            "overhead and state",
-            f"{1000 * (whole - left) / len(turns):,.0f}",
-            f"{100 * (whole - left) / whole:.1f}",
-            "",
-        ),
-        ("total", f"{1000 * whole / len(turns):,.0f}", "100", stand_in(run)),
-    ]
-    flight = (
-        "one turn after the other"
-        if len(run.conversations) == 1
-        else "several turns in flight: seconds include what they waited"
-    )
+    rows.append(("overhead and state", *cells(whole - left), ""))
+    rows.append(("total", cells(whole)[0], "100", _stand_in(run)))
+    flight = "several turns in flight: seconds include what they waited"
+    if len(run.conversations) == 1:
+        flight = "one turn after the other"
     return _own_block(run, ("component", "ms a turn", "%", ""), rows, flight)
 
 # %% ../../nbs/8_show/04_papers.ipynb #spec0004
-_PROMPT_PARTS = {
+_PROMPT_PARTS = {  # the specification's, and those on record
     "system prompt": "system",
     "conversation summary": "history",
     "user query": "question",
     "retrieved context": "context",
     "response": "answer",
-}  # the specification's, and those on record
+}
 
 
 def _tokens_block(run: Evidence) -> Block:
     "Medians of the tokens of a turn's last prompt and of its answer."
-    used = {
-        first: [u for t in run.turns.values() if (t.turn == 1) is first and (u := tokens_used(t))]
-        for first in (True, False)
-    }
+    known = [(t.turn == 1, used) for t in run.turns.values() if (used := tokens_used(t))]
+    sides = [[used for first, used in known if first == side] for side in (True, False)]
 
-    def middle(part, first):
-        return round(median(u[part] for u in used[first])) if used[first] else None
+    def middles(count: Callable) -> list[int | None]:
+        return [round(median(map(count, side))) if side else None for side in sides]
 
-    def shown(part):
-        return any(u[part] for us in used.values() for u in us)
-
-    rows = [
-        (
-            name,
-            middle(part, True),
-            middle(part, False),
-            "" if shown(part) else "not judged: the prompt shows none",
-        )
-        for name, part in _PROMPT_PARTS.items()
-    ]
-    total = [
-        round(median(sum(u.values()) for u in us)) if us else None
-        for us in (used[True], used[False])
-    ]
-    return _own_block(
-        run,
-        (
-            "part",
-            f"no history, {len(used[True])} turns",
-            f"with history, {len(used[False])} turns",
-            "",
-        ),
-        [*rows, ("total", *total, stand_in(run))],
-        "medians; parts of the prompt at 4 characters a token, the response as the model counts",
-    )
+    rows = []
+    for name, part in _PROMPT_PARTS.items():
+        shown = any(used[part] for _, used in known)
+        why = "" if shown else "not judged: the prompt shows none"
+        rows.append((name, *middles(itemgetter(part)), why))
+    rows.append(("total", *middles(lambda used: sum(used.values())), _stand_in(run)))
+    first, later = (f"{len(side)} turns" for side in sides)
+    head = ("part", f"no history, {first}", f"with history, {later}", "")
+    note = "medians; parts of the prompt at 4 characters a token, the response as the model counts"
+    return _own_block(run, head, rows, note)
 
 
 def _cost_block(run: Evidence) -> Block:
     "Tokens of a thousand questions, and what they would cost at the specification's own prices."
-    turns, told, other = (
-        list(run.turns.values()),
-        dict(published("agents")["tables"]["8.3"]["rows"]),
-        stand_in(run),
-    )
+    turns, other = list(run.turns.values()), _stand_in(run)
+    facts = dict(published("agents")["tables"]["8.3"]["rows"])
 
-    def million(what):
+    def million(what: str) -> float:
         return sum(getattr(t.calls, what) for t in turns) / len(turns) / 1000
 
-    def at(whose):
-        return told[whose] / told["total, million tokens"]
-
-    def price(whose):
-        return f"{_cost_of(turns, Prices(whose, at(whose), at(whose))):.2f}"
+    def priced(whose: str) -> tuple[str, str, str]:
+        at = facts[whose] / facts["total, million tokens"]
+        name = f"priced as {whose.removesuffix(', $')} there, {at:.2f} a million, $"
+        return name, f"{_cost_of(turns, Prices(whose, at, at)):.2f}", ""
 
     rows = [
         ("embedding, million tokens", "not counted", ""),
         ("LLM, million tokens read", f"{million('tokens_in'):.2f}", other),
         ("LLM, million tokens written", f"{million('tokens_out'):.2f}", other),
-        *(
-            (
-                f"priced as {whose.removesuffix(', $')} there, {at(whose):.2f} a million, $",
-                price(whose),
-                "",
-            )
-            for whose in ("OpenAI GPT-4, $", "Anthropic Claude, $")
-        ),
+        *map(priced, ("OpenAI GPT-4, $", "Anthropic Claude, $")),
         ("hours of this machine's models", f"{million('seconds') * 1e6 / 3600:.1f}", other),
         ("electricity, depreciation", "not measured", ""),
     ]
-    return _own_block(run, ("what", "figure", ""), rows)
+    return _own_block(run, (*_FIGURE_HEAD, ""), rows)
 
 # %% ../../nbs/8_show/04_papers.ipynb #spec0005
 def _capacity_block(run: Evidence) -> Block:
     "What was held at once, and how fast it was asked."
-    large, search = kept("footprint")["large"], kept("bench")["search_366k"]
-    most = max(x["peak_mb"] for k, x in large.items() if isinstance(x, dict) and "peak_mb" in x)
-    peak = max(most, *(x["peak_mb"] for x in large["replaced"]))
-    s = run.manifest["sessions"][0]
+    large, search = _measured("footprint")["large"], _measured("bench")["search_366k"]
+    parts = [x for x in large.values() if isinstance(x, dict) and "peak_mb" in x]
+    peak = max(x["peak_mb"] for x in [*parts, *large["replaced"]])
+    s, held = run.manifest["sessions"][0], large["held"]
+    searches = f"searches a second over {search['n']:,} vectors"
+    speed = f"{1000 / search['edge_wall_ms']:.0f}"
     rows = [
-        ("documents, one service", large["held"]["documents"], ""),
-        ("vectors", f"{large['held']['children']:,}", f"{search['dim']} numbers each"),
+        ("documents, one service", held["documents"], ""),
+        ("vectors", f"{held['children']:,}", f"{search['dim']} numbers each"),
         ("memory, MB at most", f"{peak:,}", "with both models"),
-        (
-            f"searches a second over {search['n']:,} vectors",
-            f"{1000 / search['edge_wall_ms']:.0f}",
-            "exact, by meaning, one thread",
-        ),
+        (searches, speed, "exact, by meaning, one thread"),
         ("turns in flight", run.manifest["settings"]["batch_size"], ""),
-        ("turns a minute", f"{60 * s['turns'] / s['seconds']:.1f}", stand_in(run)),
+        ("turns a minute", f"{60 * s['turns'] / s['seconds']:.1f}", _stand_in(run)),
         ("cluster", "none", "not this project's: a profile names an address"),
     ]
-    return _own_block(run, ("what", "figure", ""), rows, "data/measured/footprint.json, bench.json")
+    return _own_block(run, (*_FIGURE_HEAD, ""), rows, "data/measured/footprint.json, bench.json")
 
 # %% ../../nbs/8_show/04_papers.ipynb #spec0005b
 def _weights_mb(spec: ModelSpec) -> str:
     "What a model's weights take, by arithmetic."
-    shape, width = (
-        shape_named(spec),
-        spec.dtype if spec.dtype in ("fp32", "fp16", "bf16") else "fp16",
-    )
+    shape = shape_named(spec)
+    width = spec.dtype if spec.dtype in ("fp32", "fp16", "bf16") else "fp16"
     return f"{weight_bytes(shape, width, spec.quantization) / 1e6:,.0f} MB" if shape else "–"
 
 
 def _models_block() -> Block:
     "Table 3 of NexusRAG, as the laptop and two profiles have it."
-    alone, small = kept("footprint")["alone"], kept("agents")["alone"]
-    here, t3 = NEXUS.configured("laptop"), "not judged: never loaded here"
+    alone, small = _measured("footprint")["alone"], _measured("agents")["alone"]
+    here = NEXUS.configured("laptop")
 
-    def asked(step):
-        return (
-            f"{alone[step]['peak_mb']:,} MB, the whole service",
-            f"{alone[step]['cpu_seconds']} CPU s",
-        )
+    def memory(step: str) -> str:
+        return f"{alone[step]['peak_mb']:,} MB, the whole service"
 
+    def row(spec: ModelSpec, ram: str, latency: str, why: str) -> tuple:
+        return spec.name, _weights_mb(spec), ram, latency, why
+
+    asked = f"{alone['later question']['cpu_seconds']} CPU s"
     search = f"{1000 * small['P90 of retrieval, s']:.0f} ms at P90, with searches"
-    rows = [
-        (spec.name, _weights_mb(spec), "–", "–", t3)
-        for spec in (NEXUS.configured("nexus").chat, load_settings("t4").chat)
-    ]
-    later = (
-        here.chat.name,
-        _weights_mb(here.chat),
-        *asked("later question"),
-        "not judged: another model",
+    large = NEXUS.configured("nexus").chat, load_settings("t4").chat
+    rows = (
+        *(row(spec, "–", "–", "not judged: never loaded here") for spec in large),
+        row(here.chat, memory("later question"), asked, _SMALL),
+        row(here.embedder, memory("first question"), search, f"{small['n']} turns"),
     )
-    return Block(
-        "by arithmetic (models/sizes), and the service of `9_studies/00_bench`",
-        ("model", "weights", "RAM", "latency", ""),
-        (
-            *rows,
-            later,
-            (
-                here.embedder.name,
-                _weights_mb(here.embedder),
-                asked("first question")[0],
-                search,
-                f"{small['n']} turns",
-            ),
-        ),
-        "weights on a GPU in NF4, on the laptop in fp32; data/measured/footprint.json, agents.json",
+    caption = "by arithmetic (models/sizes), and the service of `9_studies/00_bench`"
+    note = (
+        "weights on a GPU in NF4, on the laptop in fp32; data/measured/footprint.json, agents.json"
     )
+    return Block(caption, ("model", "weights", "RAM", "latency", ""), rows, note)
 
 # %% ../../nbs/8_show/04_papers.ipynb #spec0006
-def specification_tables(
-    runs: Sequence[Evidence],  # of agents
-) -> dict[str, PaperTable]:  # a name -> the table
-    "The tables of both specifications, beside what was measured or recorded."
+def specification_tables(runs: Sequence[Evidence]) -> dict[str, PaperTable]:
+    "The tables of both specifications by name, beside what was measured or recorded in runs of agents."
 
-    def beside(place, own, remark="", some=runs):
-        return PaperTable(
-            f"Specification, {place}", _spec_block("agents", place), tuple(map(own, some)), remark
-        )
+    def beside(place: str, own: Callable, remark: str = "", some=runs) -> PaperTable:
+        blocks = tuple(map(own, some))
+        return PaperTable(f"Specification, {place}", _spec_block("agents", place), blocks, remark)
 
-    small = (
-        "Seconds and tokens of another model say nothing of one of 3 billion weights on a GPU."
-        if any(map(stand_in, runs))
-        else ""
-    )
+    other_model = any(map(_stand_in, runs))
+    small = _remark("agents.small") if other_model else ""
+    models = PaperTable("NexusRAG, Table 3", _spec_block("nexus", "Table 3"), (_models_block(),))
     return {
         "agents_4_1": _table_storage(),
         "agents_6_1": beside("6.1", _latency_block, small),
         "agents_6_2": beside("6.2", _tokens_block, small),
-        "agents_8_3": beside(
-            "8.3",
-            _cost_block,
-            "Prices change; these are the ones that its own comparison comes to.",
-        ),
+        "agents_8_3": beside("8.3", _cost_block, _remark("agents.prices")),
         "agents_9_1": beside("9.1", _capacity_block, some=runs[:1]),
-        "nexus_3": PaperTable(
-            "NexusRAG, Table 3", _spec_block("nexus", "Table 3"), (_models_block(),)
-        ),
+        "nexus_3": models,
     }
 
 # %% ../../nbs/8_show/04_papers.ipynb #7249eb08
@@ -1354,66 +1025,52 @@ def paper_tables(
     runs: Sequence[Evidence],
     ablations: Sequence[Evidence] = (),  # further runs, only for pairs that differ in one setting
     indexed: Mapping[str, int] = {},  # run -> children in its index, where that is known
-) -> dict[str, PaperTable]:  # a name for files and headings -> the table
-    "Every published table beside the same from recorded runs."
+) -> dict[str, PaperTable]:
+    "Every published table beside the same from recorded runs, under a name for files and headings."
 
-    def of(system, some):
-        return [r for r in some if _base_name(r) == system]
+    def of(system: str, some: Sequence[Evidence]) -> list[Evidence]:
+        return [r for r in some if _base_name(r) == system] or list(runs)
 
-    crag, every = of("self_crag", runs) or list(runs), [*runs, *ablations]
+    def name(t: PaperTable) -> str:
+        place = t.title.split(":")[0].removeprefix("Self-CRAG, ")
+        return f"self_crag_{place.replace('.', '_').replace(' ', '_')}"
 
-    def name(t):
-        return t.title.split(":")[0].removeprefix("Self-CRAG, ").replace(".", "_").replace(" ", "_")
-
+    every = [*runs, *ablations]
+    crag = of("self_crag", runs)
     return {
         "self_crag_I": _table_outcomes(crag),
         "self_crag_II": _table_reasons(crag),
         "self_crag_III": _table_interactions(crag),
         "self_crag_IV": _table_log(crag),
         "self_crag_told": _table_told(crag, indexed),
-        **{f"self_crag_{name(t)}": t for t in _tables_ablation(every)},
+        **{name(t): t for t in _tables_ablation(every)},
         "ncl_1": _table_ncl_configuration(every),
-        "ncl_2": _table_ncl_results(of("ncl", every) or runs),
+        "ncl_2": _table_ncl_results(of("ncl", every)),
     }
 
 # %% ../../nbs/8_show/04_papers.ipynb #04aa0014
-_SCORED = (
-    "rb_agg_conditioned",
-    "K-precision",
-    "RougeL",
-)  # measures with a distribution and a comparison, where they are known of every run
+_SCORED = ("rb_agg_conditioned", "K-precision", "RougeL")  # drawn where they are known of every run
+_Figures = dict[str, tuple[Figure, str]]  # file name -> figure, what it shows
 
 
-def _ending_figures(runs: Sequence[Evidence]) -> dict[str, tuple[Figure, str]]:
+def _ending_figures(runs: Sequence[Evidence]) -> _Figures:
     "How the turns ended: of each run, by domain, by turn."
 
-    def by(head):
-        return breakdown_figure({r.name: breakdown(r.turns.values(), head) for r in runs}, head)
+    def by(head: str) -> tuple[Figure, str]:
+        groups = {r.name: breakdown(r.turns.values(), head) for r in runs}
+        return breakdown_figure(groups, head), f"How the turns ended, by {head}"
 
-    return {
-        "outcomes": (
-            outcomes_figure({r.name: r.telemetry for r in runs}),
-            "Outcomes and reasons of each run",
-        ),
-        **{
-            f"by_{head}": (by(head), f"How the turns ended, by {head}")
-            for head in ("domain", "turn")
-        },
-    }
+    whole = outcomes_figure({r.name: r.telemetry for r in runs})
+    found = {"outcomes": (whole, "Outcomes and reasons of each run")}
+    return {**found, "by_domain": by("domain"), "by_turn": by("turn")}
 
 
-def _scored_figures(
-    runs: Sequence[Evidence], measures: Sequence[str]
-) -> dict[str, tuple[Figure, str]]:
+def _scored_figures(runs: Sequence[Evidence], measures: Sequence[str]) -> _Figures:
     "How scores are spread, what is known of the differences, and what they cost."
     talks, found = {t: c for r in runs for t, c in r.talks.items()}, {}
     for m in measures[:2]:
-        found[f"scores_{m}"] = (
-            score_figure(
-                {r.name: {t: s.get(m) for t, s in r.scores.items()} for r in runs}, m, talks
-            ),
-            f"Distribution of {m}",
-        )
+        every = {r.name: {t: s.get(m) for t, s in r.scores.items()} for r in runs}
+        found[f"scores_{m}"] = score_figure(every, m, talks), f"Distribution of {m}"
         if len(runs) > 1:
             scores = {r.name: r.of(m) for r in runs}
             figure = comparison_figure(compare(scores, talks, m), scores, talks)
@@ -1424,29 +1081,18 @@ def _scored_figures(
     return found
 
 
-def paper_figures(
-    runs: Sequence[Evidence],
-) -> dict[str, tuple[Figure, str]]:  # file name -> figure, what it shows
-    "The figures of recorded runs, one call each."
-    found = {
-        **_ending_figures(runs),
-        **_scored_figures(runs, [m for m in _SCORED if all(r.of(m) for r in runs)]),
-    }
+def paper_figures(runs: Sequence[Evidence]) -> _Figures:
+    "The figures of recorded runs: file name -> figure, what it shows."
+    measures = [m for m in _SCORED if all(r.of(m) for r in runs)]
+    found = {**_ending_figures(runs), **_scored_figures(runs, measures)}
     if any(r.gold for r in runs):
         base = "rb_agg" if all(r.of("rb_agg") for r in runs) else "RougeL"
         curves = {r.name: risk_coverage(r, base) for r in runs}
-        found["risk_coverage"] = (
-            risk_coverage_figure(curves, base),
-            "Risk against coverage: what refusing more would have left",
-        )
-    audits = {r.name: audit(r) for r in runs}
-    return {
-        **found,
-        "self_correction": (
-            audit_figure(audits),
-            "What self-correction did, and its share of the tokens",
-        ),
-    }
+        about = "Risk against coverage: what refusing more would have left"
+        found["risk_coverage"] = risk_coverage_figure(curves, base), about
+    about = "What self-correction did, and its share of the tokens"
+    found["self_correction"] = audit_figure({r.name: audit(r) for r in runs}), about
+    return found
 
 # %% ../../nbs/8_show/04_papers.ipynb #1f2544ff
 def paper_html(
@@ -1456,39 +1102,28 @@ def paper_html(
     head: str = "",  # HTML that stands before the tables
 ) -> str:
     "Tables and figures on one page."
-    blocks = "".join(
-        f"<section id='{attr(n)}'>{t._repr_html_()}</section><hr>" for n, t in tables.items()
-    )
-    drawn = "".join(
-        f"<section id='{attr(n)}'><h3>{esc(about)}</h3>{figure_html(f, about)}</section>"
-        for n, (f, about) in figures.items()
-    )
-    told = (
-        "<p>Published figures and recorded ones stand in blocks of their own: another model, another corpus, other tasks. "
-        "Only the shape compares.</p>"
-    )
-    return document(title, page(f"<h1>{esc(title)}</h1>{told}{head}{blocks}{drawn}"))
+    drawn = [(name, about, figure_html(f, about)) for name, (f, about) in figures.items()]
+    body = render("report.html", "paper", title, Markup(head), tables, drawn)
+    return document(title, page(body))
+
+
+def _has_run(folder: Path) -> bool:
+    return all((folder / f"{n}").is_file() for n in ("manifest.json", "trajectories.jsonl"))
 
 
 def write_paper(
     folder: str | Path,  # of run folders
     references: Iterable[str | Path] = (),  # reference files of their tasks
     out: str | Path | None = None,  # folder; None: `paper` beside the runs
-) -> Path:  # paper.html; the figures lie in `figures` beside it
-    "The papers' tables and figures from the runs of a folder. Raises DataError if there is none."
-    found = [
-        f
-        for f in sorted(Path(folder).glob("*"))
-        if (f / "manifest.json").is_file() and (f / "trajectories.jsonl").is_file()
-    ]
+) -> Path:
+    "Write the papers' tables and figures from the runs of a folder: paper.html, and `figures` beside it. Raises DataError if there is no run."
+    found = [f for f in sorted(Path(folder).glob("*")) if _has_run(f)]
     if not found:
-        raise DataError(
-            "no run in this folder", folder, remedy="Name a folder that holds run folders"
-        )
+        remedy = "Name a folder that holds run folders"
+        raise DataError("no run in this folder", folder, remedy=remedy)
     gold = {t: g for f in references for t, g in read_benchmark(f).gold.items()}
-    runs = [
-        r for r in (Evidence(Run(f), gold) for f in found) if r.turns and LEFT_OUT not in r.system
-    ]
+    runs = [Evidence(Run(f), gold) for f in found]
+    runs = [r for r in runs if r.turns and LEFT_OUT not in r.system]
     figures, out = paper_figures(runs), Path(out) if out else Path(folder) / "paper"
     for name, (fig, _) in figures.items():
         save_figure(fig, name, out / "figures")
@@ -1499,26 +1134,20 @@ def _compare_submissions(
     files: Iterable[str | Path],  # prediction files with metrics
     known: Benchmark,  # the tasks with their gold
     measure: str = "RL_F",
-    **how,  # as for compare.compare
+    **how,  # as for `compare`
 ) -> Comparison:
     "Compare submissions by a score that they carry, conditioned on refusals; a system is called as its file, up to the first _ or -."
     scores: dict[str, dict[str, float | None]] = {}
     ruled = set()  # systems whose files have no verdicts on refusals
     for path in sorted(map(Path, files)):
-        found, name = (
-            conditioned_submission(path, known.gold, measure),
-            re.split(r"[_-]", path.stem)[0],
-        )
+        name = re.split(r"[_-]", path.stem)[0]
+        found = conditioned_submission(path, known.gold, measure)
         scores.setdefault(name, {}).update(found.scores)
         if "rule" in found.decided:
             ruled.add(name)
     by_rule = f"; refusals of {', '.join(sorted(ruled))} by the rule" if ruled else ""
-    return compare(
-        scores,
-        {t.id: t.conversation_id for t in known.tasks},
-        f"{measure}, conditioned{by_rule}",
-        **how,
-    )
+    talks = {t.id: t.conversation_id for t in known.tasks}
+    return compare(scores, talks, f"{measure}, conditioned{by_rule}", **how)
 
 
 def read_comparison(path: str | Path) -> Comparison:

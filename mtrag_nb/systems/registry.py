@@ -58,7 +58,7 @@ def system_names() -> list[str]:
 
 def system_named(name: str) -> System:
     "A system by its name (`name+variant`: a variant of it), or by its place. Raises SettingsError for an unknown one."
-    if ":" in name:
+    if ":" in name.partition("+")[0]:  # an oracle behind a `+` has one, too
         from mtrag_nb.systems.outside import load_outside
 
         return load_outside(name)
