@@ -30,7 +30,6 @@ from mtrag_nb.core.types import (
     SettingsError,
     Task,
     Turn,
-    plain,
 )
 from ..data.mtrag import BY_TEXT, falling, files_of, is_gold, read_predictions
 from mtrag_nb.evaluate.judge import (
@@ -58,10 +57,10 @@ from mtrag_nb.evaluate.measures import (
 from .statistics import Comparison, Interval, compare, mean_interval
 
 # %% auto #0
-__all__ = ['SOURCES', 'ANSWER_MEASURES', 'LEAST_SUPPORT', 'FILTERS', 'ranking', 'decision', 'clarifies', 'idk_verdicts',
-           'score_items', 'RefusalRow', 'RefusalReport', 'refusal_report', 'ScoreReport', 'place_of_scores',
-           'score_run', 'Submission', 'conditioned_submission', 'named_measure', 'compare_runs', 'Measures',
-           'support_of', 'fault', 'Evidence', 'as_evidence', 'export_inspector']
+__all__ = ['SOURCES', 'ANSWER_MEASURES', 'LEAST_SUPPORT', 'ranking', 'decision', 'clarifies', 'idk_verdicts', 'score_items',
+           'RefusalRow', 'RefusalReport', 'refusal_report', 'ScoreReport', 'place_of_scores', 'score_run', 'Submission',
+           'conditioned_submission', 'named_measure', 'compare_runs', 'Measures', 'support_of', 'fault', 'Evidence',
+           'as_evidence']
 
 # %% ../../nbs/7_evaluate/04_scores.ipynb #c763d478
 def ranking(item: Item) -> list[tuple[str, float]]:  # passage ids with scores that fall
@@ -905,115 +904,3 @@ def as_evidence(
             f"{', '.join(known)}: this is evidence already; give the run, or its folder"
         )
     return run
-
-# %% ../../nbs/7_evaluate/04_scores.ipynb #bfa25911
-def _metric_entry(name: str, values: Sequence[float | None]) -> dict:
-    "How the viewer shows a measure: as a number on its range, or as text where a value is missing."
-    known, about = (
-        [v for v in values if v is not None],
-        {"name": name, "display_name": name, "author": "algorithm"},
-    )
-    if len(known) < len(values):
-        return {
-            **about,
-            "description": f"{name} (missing for {len(values) - len(known)} answers)",
-            "type": "text",
-        }
-    low, high = (
-        (1, 10)
-        if name.startswith("judge_") and max(known) > 1
-        else (min(0, min(known)), max(1, max(known)))
-    )
-    return {
-        **about,
-        "description": name,
-        "type": "numerical",
-        "aggregator": "average",
-        "range": [low, high, (high - low) / 10],
-    }
-
-# %% ../../nbs/7_evaluate/04_scores.ipynb #07598b51
-def _task_entry(task: Task, gold: Gold, contexts: Sequence[str]) -> dict:  # contexts: ids
-    "A task, with what the benchmark knows of it."
-    return {
-        "task_id": task.id,
-        "task_type": "rag",
-        "input": plain([*task.history, {"speaker": "user", "text": task.question}]),
-        "contexts": [{"document_id": c} for c in contexts],
-        "targets": [{"speaker": "agent", "text": x} for x in gold.targets],
-        "Answerability": [gold.answerability],
-        "Question Type": list(gold.question_type),
-        "Multi-Turn": [gold.multi_turn] if gold.multi_turn else [],
-        "Turn": str(task.turn),
-        "Collection": task.collection or task.domain,
-    }
-
-
-def _evaluation_entry(
-    name: str, item: Item, scores: Mapping[str, float | None], as_text: frozenset[str]
-) -> dict:
-    "An answer of a model with its scores; those in `as_text` are written out."
-    marks = {
-        m: {"mtrag_nb": {"value": str(v) if m in as_text else v}}
-        for m, v in scores.items()
-        if v is not None
-    }
-    return {
-        "task_id": item.task_id,
-        "model_id": name,
-        "model_response": item.answer,
-        "annotations": marks,
-        "contexts": [{"document_id": c.id} for c in item.contexts],
-    }
-
-# %% ../../nbs/7_evaluate/04_scores.ipynb #b9ea5298
-FILTERS = ("Answerability", "Question Type", "Multi-Turn", "Turn", "Collection")
-
-
-def export_inspector(
-    path: str | Path,
-    runs: Mapping[
-        str, tuple[Sequence[Item], ScoreReport]
-    ],  # model name -> its answers and their scores
-    tasks: Sequence[Task],
-    gold: Mapping[str, Gold],
-    title: str = "mtrag_nb",
-) -> dict[str, int]:  # models, tasks, documents, evaluations, metrics: how many were written
-    "Write runs and their scores for InspectorRAGet. Raises DataError if no task was answered by all runs."
-    answers = {
-        name: {i.task_id: i for i in items if not i.failed} for name, (items, _) in runs.items()
-    }
-    shared = [
-        t for t in tasks if t.id in gold and all(t.id in by_task for by_task in answers.values())
-    ]
-    if not shared:
-        raise DataError("no task was answered by all runs")
-    measures = list(dict.fromkeys(m for _, report in runs.values() for m in report.measures))
-    scores = {
-        (name, t.id): {m: report.scores[t.id].get(m) for m in measures}
-        for name, (_, report) in runs.items()
-        for t in shared
-    }
-    metrics = [_metric_entry(m, [s[m] for s in scores.values()]) for m in measures]
-    as_text = frozenset(m["name"] for m in metrics if m["type"] == "text")
-    shown = {
-        t.id: {c.id: c for by_task in answers.values() for c in by_task[t.id].contexts}
-        for t in shared
-    }
-    documents = {i: c for by_id in shown.values() for i, c in by_id.items()}
-    data = {
-        "name": title,
-        "filters": list(FILTERS),
-        "models": [{"model_id": name, "name": name, "owner": "mtrag_nb"} for name in runs],
-        "metrics": metrics,
-        "documents": [
-            {"document_id": c.id, "text": c.text, "title": c.title, "url": c.url}
-            for c in documents.values()
-        ],
-        "tasks": [_task_entry(t, gold[t.id], list(shown[t.id])) for t in shared],
-        "evaluations": [
-            _evaluation_entry(name, answers[name][i], s, as_text) for (name, i), s in scores.items()
-        ],
-    }
-    write_json(path, data)
-    return {k: len(data[k]) for k in ("models", "tasks", "documents", "evaluations", "metrics")}
