@@ -413,14 +413,14 @@ def _model_attributes(k: Known, s: Step, query: str) -> dict:
     told = {"llm.model_name": _model_of(k.run), "input.value": query, "output.value": text}
     return {**told, **_flat("llm.output_messages", messages), **tokens}
 
-# %% ../../nbs/8_show/05_export.ipynb #13d3247e
+# %% ../../nbs/8_show/05_export.ipynb #f9961ef5
 def _annotations(k: Known, s: Step | None) -> list[dict]:  # None: the whole turn
     "Blame and scores of a turn, or the blame of the step that is at fault."
     b = k.blame
     told = {"label": b.stage or b.came, "explanation": b.cause or b.came}
     if s is not None:
         return [{"name": "blame", **told}] if b.node and s is k.turn.step(b.node) else []
-    scores = [{"name": m, "score": v} for m, v in k.scores.items()]
+    scores = [{"name": m, "score": float(v)} for m, v in k.scores.items()]
     outcome = {"name": "outcome", "label": k.turn.reason or k.turn.outcome.value}
     return [{"name": "blame", **told}, outcome, *scores]
 
@@ -545,7 +545,7 @@ def write_openinference(
     write_json(path.with_suffix(".annotations.json"), {"data": annotations})
     return {"traces": traces, "spans": n, "annotations": len(annotations)}
 
-# %% ../../nbs/8_show/05_export.ipynb #ddc27bb3
+# %% ../../nbs/8_show/05_export.ipynb #5c815616
 # Format -> the name of its file, its writer. Inspect lists logs whose names begin with a time.
 FORMATS: dict[str, tuple[str, Callable[..., dict]]] = {
     "inspectorraget": ("inspectorraget.json", write_inspector),
@@ -554,27 +554,22 @@ FORMATS: dict[str, tuple[str, Callable[..., dict]]] = {
     "csv": ("turns.csv", write_csv),
 }
 SEVERAL = ("inspectorraget", "csv")  # formats that hold several runs beside each other
+_SETTINGS = "settings, prompts and identity of the run"
+_WHEN = "when a turn began (times follow each other from the start of the run)"
 LOST: dict[str, tuple[str, ...]] = {  # format -> what it cannot hold
     "inspectorraget": (
-        "turns that ended in an error, or that not all runs answered",
-        "the order of the passages that were found and not used, hits and ranks",
-        "verdicts but in words, model calls, tokens and seconds",
-        "settings, prompts and identity of the run",
+        "turns that ended in an error or that not all runs answered",
+        "hits, ranks, and passages that no generator saw as documents of their own",
+        "verdicts, except in words",
+        "model calls, tokens, seconds",
+        _SETTINGS,
     ),
-    "inspect": (
-        "the rank of a turn in Inspect's own scoring: blame is a score of words",
-        "passages that no generator saw",
-        "when a turn began: times follow each other from the start of the run",
-    ),
-    "openinference": (
-        "settings, prompts and identity of the run",
-        "judgements and the scores of `mtrag score`, but as annotations",
-        "when a turn began: times follow each other from the start of the run",
-    ),
+    "inspect": ("passages that no generator saw, except by id", _WHEN),
+    "openinference": (_SETTINGS, "judgements and scores, except as annotations", _WHEN),
     "csv": (
-        "steps, but for the stage, node and cause to blame",
+        "steps, except the one to blame",
         "which text belongs to which passage, titles and scores of passages",
-        "settings, prompts and identity of the run",
+        _SETTINGS,
     ),
 }
 
