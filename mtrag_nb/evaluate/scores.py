@@ -30,6 +30,7 @@ from mtrag_nb.core.types import (
     plain,
 )
 from ..data.mtrag import BY_TEXT, falling, files_of, is_gold, read_predictions
+from ..data.predictions import Recorded
 from mtrag_nb.evaluate.judge import (
     Item,
     asked_digest,
@@ -80,7 +81,7 @@ def decision(
     judged = found.get("idk")
     if source == "judge":
         return "judge", judged.score if judged else None
-    if item.failed:
+    if item.failed or item.answerless:
         return "nobody", None
     if source == "best" and item.verdict is not None:
         return "file's verdict", item.verdict
@@ -95,7 +96,7 @@ def decision(
 
 def clarifies(item: Item) -> float | None:  # 1 or 0; None: it broke
     "Whether an answer asks back (the official clarification verdict): as recorded, else by the rule of `core.declining`."
-    if item.failed:
+    if item.failed or item.answerless:
         return None
     return float(item.asked_back or stance(item.answer) is Stance.ASKS)
 
@@ -137,7 +138,9 @@ def _judged_flag(found: Mapping[str, Judgement]) -> dict[str, float]:
 
 
 def _text_scores(item: Item, gold: Gold | None) -> dict[str, float | None]:
-    "The measures of an answer that need no model."
+    "The measures of an answer that need no model; of none there are none."
+    if item.answerless:
+        return {}
     target = gold.targets[0] if gold and gold.targets else None
     return {
         "RougeL": None if target is None else rouge_l(item.answer, target),
@@ -180,7 +183,8 @@ def score_items(
         for i in done
     }
     if bert is not None:
-        known = [i for i in done if i.task_id in gold and gold[i.task_id].targets]
+        known = [i for i in done if not i.answerless]
+        known = [i for i in known if i.task_id in gold and gold[i.task_id].targets]
         parts = agg_parts(
             bert,
             [i.answer for i in known],
@@ -648,6 +652,8 @@ def fault(
             if label in TO_ANSWER
             else ""
         )
+    if t.outcome is Outcome.NOT_RECORDED:
+        return ""
     if t.asked_back:
         return "asked back though clear" if label and label not in TO_ASK else ""
     if label == "UNANSWERABLE":
@@ -767,7 +773,12 @@ class Evidence:
     def scores(self) -> dict[str, dict[str, float | None]]:
         "Task id -> measure -> score: what needs no model, what lies in the folder, and what the judge gave, on its own scale (1 to 10)."
         found = score_items([self.item(i) for i in self.turns], self.gold)
-        for source in (self.run.scores, {i: _judged_scores(js) for i, js in self.judged.items()}):
+        told = {i: s.scores for i, t in self.turns.items() for s in t.of(Recorded)}
+        for source in (
+            told,
+            self.run.scores,
+            {i: _judged_scores(js) for i, js in self.judged.items()},
+        ):
             for i in found.keys() & source.keys():
                 found[i] |= source[i]
         return found
