@@ -308,11 +308,15 @@ def files_of(passage: Context | Passage) -> set[str]:
 def is_gold(
     gold: Passage,  # as a task line names it: by id, by file name ("fees.pdf", "fees.pdf#page=3"), or by a text
     found: Context | Passage,
+    own_ids: bool = False,  # the ids of found passages are those of another system
 ) -> bool:
-    "Whether a retrieved passage is a gold passage. The text of one known by file or text has to be contained in it."
-    if gold.id in (getattr(found, "document_id", ""), getattr(found, "id", "")):
+    """Whether a retrieved passage is a gold passage: by its id; else, where one of the two is known by file or text alone or has
+    the id of another system, if the whole gold text stands in it, but for blanks and case. A piece, or other wording, is not gold."""
+    ids = (getattr(found, "document_id", ""), getattr(found, "id", ""))
+    if gold.id in ids:
         return True
-    if not gold.id.startswith(BY_TEXT) and gold.id not in files_of(found):
+    by_text = own_ids or any(i.startswith(BY_TEXT) for i in (gold.id, *ids))
+    if not (by_text and gold.text) and gold.id not in files_of(found):
         return False
     part, whole = (" ".join(p.text.split()).casefold() for p in (gold, found))
     return part in whole

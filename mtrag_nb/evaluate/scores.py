@@ -5,15 +5,18 @@
 # %% ../../nbs/7_evaluate/04_scores.ipynb #imports0
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from numbers import Real
 from pathlib import Path
 
 from ..core.files import read_jsonl, write_json, write_jsonl
 from ..core.html import esc, html_table, text_table
 from ..core.record import Judgement, Run, Telemetry, Trajectory, as_run, is_web, telemetry
+from ..core.settings import Brought, brought
 from ..core.text import Stance, idk_by_rule, rule_in_words, stance
 from mtrag_nb.core.types import (
     TO_ANSWER,
@@ -43,6 +46,7 @@ from mtrag_nb.evaluate.judge import (
     turn_item,
 )
 from mtrag_nb.evaluate.measures import (
+    MEASURES,
     BertScorer,
     Refusals,
     RetrievalScores,
@@ -55,10 +59,10 @@ from mtrag_nb.evaluate.measures import (
 from .statistics import Comparison, Interval, compare, mean_interval
 
 # %% auto #0
-__all__ = ['SOURCES', 'LEAST_SUPPORT', 'FILTERS', 'ranking', 'decision', 'clarifies', 'idk_verdicts', 'score_items', 'RefusalRow',
-           'RefusalReport', 'refusal_report', 'ScoreReport', 'place_of_scores', 'score_run', 'Submission',
-           'conditioned_submission', 'named_measure', 'compare_runs', 'Measures', 'support_of', 'fault', 'Evidence',
-           'as_evidence', 'export_inspector']
+__all__ = ['SOURCES', 'ANSWER_MEASURES', 'LEAST_SUPPORT', 'FILTERS', 'ranking', 'decision', 'clarifies', 'idk_verdicts',
+           'score_items', 'RefusalRow', 'RefusalReport', 'refusal_report', 'ScoreReport', 'place_of_scores',
+           'score_run', 'Submission', 'conditioned_submission', 'named_measure', 'compare_runs', 'Measures',
+           'support_of', 'fault', 'Evidence', 'as_evidence', 'export_inspector']
 
 # %% ../../nbs/7_evaluate/04_scores.ipynb #c763d478
 def ranking(item: Item) -> list[tuple[str, float]]:  # passage ids with scores that fall
@@ -136,16 +140,43 @@ def _judged_flag(found: Mapping[str, Judgement]) -> dict[str, float]:
         else {}
     )
 
+# %% ../../nbs/7_evaluate/04_scores.ipynb #measure1
+_Measure = Callable[[Item, "Gold | None"], "float | None"]  # None: the answer cannot be measured
 
-def _text_scores(item: Item, gold: Gold | None) -> dict[str, float | None]:
-    "The measures of an answer that need no model; of none there are none."
-    if item.answerless:
-        return {}
-    target = gold.targets[0] if gold and gold.targets else None
-    return {
-        "RougeL": None if target is None else rouge_l(item.answer, target),
-        "K-precision": item.support,
-    }
+
+def _rouge_of(item: Item, gold: Gold | None) -> float | None:
+    return rouge_l(item.answer, gold.targets[0]) if gold and gold.targets else None
+
+
+ANSWER_MEASURES: dict[str, _Measure] = {
+    "RougeL": _rouge_of,
+    "K-precision": lambda item, gold: item.support,
+}
+_TAKEN = ("idk", "Bert-Rec", "Bert-KPrec", "rb_agg", "rb_llm_local", "rl_f_local", *MEASURES)
+
+
+def _all_measures() -> dict[str, _Measure]:
+    "The measures of the table, and those that other installed packages bring."
+    return {**ANSWER_MEASURES, **brought("measure", (*ANSWER_MEASURES, *_TAKEN))}
+
+
+def _measured(name: str, measure: _Measure, item: Item, gold: Gold | None) -> float | None:
+    "A score. Raises SettingsError for one that is no finite number."
+    value = measure(item, gold)
+    if value is None or (isinstance(value, Real) and math.isfinite(value)):
+        return None if value is None else float(value)
+    who = measure if isinstance(measure, Brought) else f"the measure {name!r}"
+    raise SettingsError(
+        f"{who} gave {value!r} for {item.task_id}: a score is a finite number, or None for an answer that cannot be measured"
+    )
+
+
+def _answer_scores(
+    measures: Mapping[str, _Measure], item: Item, gold: Gold | None
+) -> dict[str, float | None]:
+    "The scores of an answer; none where no answer is on record."
+    some = {} if item.answerless else measures
+    return {name: _measured(name, m, item, gold) for name, m in some.items()}
 
 # %% ../../nbs/7_evaluate/04_scores.ipynb #5cf77e51
 _CONDITIONED = (
@@ -169,6 +200,7 @@ def score_items(
     str, dict[str, float | None]
 ]:  # task id -> measure -> score; None: could not be measured. A failed turn is not there
     "Score answers."
+    measures = _all_measures()
     done = [i for i in items if not i.failed]
     asking = any(i.asked_back for i in done) if asking is None else asking
     asks = {i.task_id: clarifies(i) if asking else None for i in done}
@@ -176,7 +208,7 @@ def score_items(
     scores = {
         i.task_id: {
             "idk": verdicts[i.task_id],
-            **_text_scores(i, gold.get(i.task_id)),
+            **_answer_scores(measures, i, gold.get(i.task_id)),
             **_judged_scores(said(i)),
             **_judged_flag(said(i)),
         }
@@ -407,6 +439,45 @@ def _retrieval_of(
         {i.task_id: i.domain for i in items},
     )
 
+# %% ../../nbs/7_evaluate/04_scores.ipynb #outqrels
+def _own_ids(run: Run, gold: Mapping[str, Gold]) -> bool:
+    "Whether a run has other ids than gold: it saw no gold passage by its id."
+    ids = {c.document_id for c in run.passages.values()}
+    return not any(p.id in ids for g in gold.values() for p in g.passages)
+
+
+def _seen(run: Run, task_id: str) -> list[Context]:
+    "The contexts of a turn, in the order in which they came."
+    t = run.trajectories[task_id]
+    hits = (h.parent_id for s in t.retrievals for h in s.hits)
+    ids = dict.fromkeys((*t.found, *hits, *t.contexts))
+    return [run.passages[i] for i in ids if i in run.passages]
+
+
+def _called(p: Passage, seen: Sequence[Context], own_ids: bool) -> list[str]:
+    """The ids under which a turn saw a gold passage; its own if it did not. If it saw the id itself, that alone counts;
+    passages that are known by a text alone, or have ids of another system, are compared by text (`is_gold`)."""
+    by_id = any(c.document_id == p.id for c in seen)
+    if by_id and not any(p.id in files_of(c) for c in seen):
+        return [p.id]
+    return [c.document_id for c in seen if is_gold(p, c, own_ids)] or [p.id]
+
+# %% ../../nbs/7_evaluate/04_scores.ipynb #outqrel2
+def _qrels_of(
+    run: Run, gold: Mapping[str, Gold], qrels: Mapping[str, Mapping[str, int]]
+) -> dict[str, Mapping[str, int]]:
+    "Qrels under the ids by which a run saw the passages."
+    own_ids, out = _own_ids(run, gold), dict(qrels)
+    for task in qrels.keys() & run.trajectories.keys():
+        known = {p.id: p for p in gold[task].passages} if task in gold else {}
+        seen = _seen(run, task)
+        named = [
+            (_called(known.get(i, Passage(i, "")), seen, own_ids), n)
+            for i, n in qrels[task].items()
+        ]
+        out[task] = {i: n for ids, n in named for i in ids}
+    return out
+
 # %% ../../nbs/7_evaluate/04_scores.ipynb #43a4b174
 def _web_of(run: Run | None) -> dict[str, str]:
     "What a run could search beside its documents; nothing for one that had only these."
@@ -476,6 +547,7 @@ def score_run(
         run.name if run else Path(source).stem,
         score_items(items, gold, bert, judgements, idk, asking),
     )
+    qrels = _qrels_of(run, gold, qrels) if run and qrels else qrels
     found = None if qrels is None else _retrieval_of(items, qrels, asked=run is not None)
     for t, values in (found.queries if found else {}).items():
         scores[t] |= values
@@ -817,23 +889,18 @@ class Evidence:
         )
 
     def relevant(self, task_id: str) -> list[str]:
-        "The gold passages of a turn: of those that are named by file or text, what of it the run has seen, if anything."
+        "The gold passages of a turn: those that it has seen, under the ids by which it saw them; the others under their own."
+        gold = self.gold[task_id].passages if task_id in self.gold else ()
         if self.qrels is not None:
-            gold = [Passage(i, "") for i, n in self.qrels.get(task_id, {}).items() if n > 0]
-        else:
-            gold = self.gold[task_id].passages if task_id in self.gold else ()
-        return list(dict.fromkeys(i for p in gold for i in self._called(p)))
-
-    def _called(self, p: Passage) -> list[str]:
-        "The ids under which a gold passage was seen; its own if it was not."
-        if p.id not in self._files and not p.id.startswith(BY_TEXT):
-            return [p.id]
-        return [c.document_id for c in self.contexts.values() if is_gold(p, c)] or [p.id]
+            known = {p.id: p for p in gold}
+            wanted = self.qrels.get(task_id, {}).items()
+            gold = [known.get(i, Passage(i, "")) for i, n in wanted if n > 0]
+        seen = _seen(self.run, task_id)
+        return list(dict.fromkeys(i for p in gold for i in _called(p, seen, self._own_ids)))
 
     @cached_property
-    def _files(self) -> frozenset[str]:
-        "The names of the files, with and without page and folder, from which passages were seen."
-        return frozenset(n for c in self.contexts.values() for n in files_of(c))
+    def _own_ids(self) -> bool:
+        return _own_ids(self.run, self.gold)
 
     def fault(self, task_id: str) -> str:
         "What speaks against a turn."

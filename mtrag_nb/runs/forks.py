@@ -79,8 +79,8 @@ from mtrag_nb.systems.system import (
     System,
     answered,
     as_asked,
-    as_node,
     edited,
+    exchanged,
     hints_of,
     keep_all,
     let_pass,
@@ -974,7 +974,7 @@ def ablation(m: Mechanism) -> Intervention:
     def around(name: str, node: Node, tools: Toolbox) -> Node:
         if name not in m.instead:
             return node
-        other = as_node(name, m.instead[name], replace(tools, around=()))
+        other = exchanged(m.instead)(name, node, tools)
 
         def run(state) -> dict:
             update = other(state)

@@ -53,11 +53,11 @@ from .stages import Toolbox
 # %% auto #0
 __all__ = ['BY_HAND', 'STATE', 'ENDING', 'START', 'END', 'Work', 'Node', 'Around', 'Route', 'MACHINE', 'DECLINED', 'GRADE_OFF',
            'CHECK_OFF', 'verdict_by_hand', 'state_of', 'extra_of', 'read_value', 'hints_of', 'update_of', 'edited',
-           'TurnState', 'new_graph', 'NodeError', 'as_node', 'graph_of', 'Mechanism', 'NoModel', 'Departure', 'System',
-           'unlike_paper', 'own_setting', 'Departures', 'departures', 'run_turn', 'take_turn', 'draw_graph',
-           'rewrite_node', 'retrieve_node', 'grade_node', 'seed_for', 'drafted', 'generate_node', 'answered', 'refuse',
-           'check_node', 'retry_node', 'after_check', 'unless_declined', 'TurnTooLong', 'Deadline', 'as_asked',
-           'keep_all', 'let_pass']
+           'TurnState', 'new_graph', 'NodeError', 'as_node', 'exchanged', 'graph_of', 'Mechanism', 'NoModel',
+           'Departure', 'System', 'unlike_paper', 'own_setting', 'Departures', 'departures', 'run_turn', 'take_turn',
+           'draw_graph', 'rewrite_node', 'retrieve_node', 'grade_node', 'seed_for', 'drafted', 'generate_node',
+           'answered', 'refuse', 'check_node', 'retry_node', 'after_check', 'unless_declined', 'TurnTooLong',
+           'Deadline', 'as_asked', 'keep_all', 'let_pass']
 
 # %% ../../nbs/5_systems/01_system.ipynb #1103060c
 BY_HAND = "by hand"  # how a verdict came about that nobody gave
@@ -285,6 +285,15 @@ def as_node(
         return node(state)
 
     return surrounded
+
+
+def exchanged(works: Mapping[str, Work]) -> Around:
+    "Nodes by name, and the work that is done in their place."
+
+    def around(name: str, node: Node, tools: Toolbox) -> Node:
+        return as_node(name, works[name], replace(tools, around=())) if name in works else node
+
+    return around
 
 
 Route = tuple[Callable[[TurnState], str], list[str]]  # state -> the next node, and which it may be

@@ -44,7 +44,7 @@ CHOSEN = [
         "7_evaluate/04_scores",
         "8_show/03_browser",
         "9_studies/01_calibration",
-        "app/02_run",
+        "app/01_run",
     )
 ]
 VERSIONS = "import IPython, ipywidgets; print(IPython.__version__, ipywidgets.__version__)"
