@@ -50,7 +50,8 @@ class RareWords(BaseRetriever):
     def _get_relevant_documents(self, query: str, *, run_manager: Any) -> list[Document]:
         asked = words(query)
         found = [
-            (sum(self.weights.get(w, 0) for w in asked & words(d.page_content)), d) for d in self.documents
+            (sum(self.weights.get(w, 0) for w in asked & words(d.page_content)), d)
+            for d in self.documents
         ]
         ranked = [d for _, d in sorted(found, key=lambda pair: -pair[0])]
         return ranked[-6:] if FAULT == "retriever" else ranked[:6]
@@ -96,14 +97,20 @@ class State(TypedDict, total=False):
 
 
 documents = [
-    Document(d["text"], id=d["id"], metadata={"title": d["title"]}) for d in lines("documents.jsonl")
+    Document(d["text"], id=d["id"], metadata={"title": d["title"]})
+    for d in lines("documents.jsonl")
 ]
 counts = Counter(w for d in documents for w in words(d.page_content))
 weights = {w: len(documents) / (5 + n) for w, n in counts.items()}
 retriever = RareWords(documents=documents, weights=weights)
 model = Extractive(weights=weights)
 GRADE = ChatPromptTemplate(
-    [("human", "Is this document relevant to the question? yes or no.\nDocument: {document}\nQuestion: {question}")]
+    [
+        (
+            "human",
+            "Is this document relevant to the question? yes or no.\nDocument: {document}\nQuestion: {question}",
+        )
+    ]
 )
 ANSWER = ChatPromptTemplate(
     [

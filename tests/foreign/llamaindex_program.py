@@ -118,7 +118,9 @@ class Ranked(Event):
     nodes: list[NodeWithScore]
 
 
-CONDENSE = PromptTemplate("Rewrite the last question so that it stands alone.\n{chat}\nQuestion: {question}")
+CONDENSE = PromptTemplate(
+    "Rewrite the last question so that it stands alone.\n{chat}\nQuestion: {question}"
+)
 ANSWER = PromptTemplate("Answer from the context.\nContext:\n{context_str}\nQuestion: {query_str}")
 LEAST = 0.34 if FAULT != "refusal" else 7.0
 

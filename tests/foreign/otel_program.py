@@ -162,9 +162,13 @@ def answer(conversation: str, messages: list[dict]) -> str:
         said = [m["parts"][0]["content"] for m in messages if m["role"] == "user"]
         query = " ".join(said[-2:])
         documents = retrieve(query)
-        documents = tool("relevance_filter", {"query": query, "documents": documents}, relevance_filter)
+        documents = tool(
+            "relevance_filter", {"query": query, "documents": documents}, relevance_filter
+        )
         documents = documents["documents"]
-        if tool("can_answer", {"query": said[-1], "documents": documents}, can_answer)["answerable"]:
+        if tool("can_answer", {"query": said[-1], "documents": documents}, can_answer)[
+            "answerable"
+        ]:
             context = "\n\n".join(f"[{d['id']}] {d['text']}" for d in documents)
             text = chat(f"Quote from these documents.\n\n{context}", messages, documents)
         else:
