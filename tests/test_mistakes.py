@@ -19,12 +19,12 @@ import pytest
 
 from mtrag_nb.app.cli import COMMANDS, main
 from mtrag_nb.app.command import Parser
+from mtrag_nb.core import settings as core_settings
 from mtrag_nb.core.settings import load_settings
 from mtrag_nb.data.mtrag import sample_corpus, sample_dir
 from mtrag_nb.models.calls import Models
 from mtrag_nb.models.chat import ScriptedChat, first_sentence
 from mtrag_nb.models.embed import HashEmbedder
-from mtrag_nb.systems import registry
 
 # All paths are relative to the folder that `workplace` makes; what a wrong command writes goes to `odd`.
 SAMPLE, INDEX, LIBRARY, DONE = "reference.jsonl", "index", "library", "run"
@@ -122,7 +122,7 @@ def workplace(tmp_path_factory) -> Iterator[None]:
         patched.chdir(folder)
         patched.setattr(Models, "__init__", with_script)
         # a command looks for systems in all installed packages: here that would be most of its time
-        patched.setattr(registry, "entry_points", cache(registry.entry_points))
+        patched.setattr(core_settings, "entry_points", cache(core_settings.entry_points))
         shutil.copy(sample_dir() / SAMPLE, SAMPLE)
         Path("notes.md").write_text("# Fares\n\nA ticket for the ferry costs six crowns.\n")
         Path("files").mkdir()

@@ -1,19 +1,27 @@
-"""A system or a retriever of another installed package is found by its entry point, and treated as one of the house."""
+"""What another installed package brings (a system, retriever, measure, view) is found by its entry points and treated as one
+of this house; what is wrong with it is an error that names the package."""
 
 import os
+import shutil
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
 from mtrag_nb.core.files import data_dir
 from mtrag_nb.core.types import Passage, SettingsError, Task
+from mtrag_nb.evaluate.judge import Item
+from mtrag_nb.evaluate.scores import score_items
 from mtrag_nb.models.calls import Models
 from mtrag_nb.models.chat import ScriptedChat
 from mtrag_nb.models.embed import HashEmbedder
 from mtrag_nb.runs.run import run_tasks
 from mtrag_nb.search.index import build_index
+from mtrag_nb.search.retrieve import open_retriever
+from mtrag_nb.show.report import sections
 from mtrag_nb.systems.baselines import NAIVE
+from mtrag_nb.systems.registry import system_named, system_names
 
 MAIN = "from mtrag_nb.app.cli import main; raise SystemExit(main())"
 MODULE = '''
@@ -22,6 +30,7 @@ MODULE = '''
 from mtrag_nb.core.text import known_words, sentences, share_known
 from mtrag_nb.core.types import Outcome, Reason
 from mtrag_nb.core.record import Drafted, Step
+from mtrag_nb.search.retrieve import Retriever
 from mtrag_nb.systems.system import END, START, System, TurnState, answered, as_node, grade_node, new_graph, retrieve_node, rewrite_node
 
 NOTHING = Reason("nothing_to_quote", "dropped", "no passage was kept")
@@ -57,48 +66,66 @@ POINTER = System("pointer", build, "quotes one sentence", (NOTHING,), retries=la
 
 def lengths(run):
     return f"longest answer: {max(len(t.answer) for t in run.turns.values())} <characters>"
+
+
+def brevity(item, gold):
+    return 1 / len(item.answer.split())
+
+
+class Shortest(Retriever):
+    "Of the candidates, the shortest children first."
+
+    def __init__(self, *args):
+        super().__init__(*args)
+        self.fingerprint += " shortest"
+
+    def ranked_many(self, *args):
+        return [sorted(hits, key=lambda h: len(h.text)) for hits in super().ranked_many(*args)]
 '''
 
-
-ENTRY_POINTS = """
-[mtrag_nb.systems]
-pointer = pointer:POINTER
-[mtrag_nb.views]
-Length = pointer:lengths
+PROJECT = """
+[project]
+name = "pointer"
+version = "1.0"
+[build-system]
+requires = ["setuptools"]
+build-backend = "setuptools.build_meta"
+[project.entry-points."mtrag_nb.systems"]
+pointer = "pointer:POINTER"
+[project.entry-points."mtrag_nb.retrievers"]
+shortest = "pointer:Shortest"
+[project.entry-points."mtrag_nb.measures"]
+brevity = "pointer:brevity"
+[project.entry-points."mtrag_nb.views"]
+Length = "pointer:lengths"
 """
+INSTALL = "pip install --quiet --no-deps --no-index --no-build-isolation --target".split()
+TASKS = data_dir("sample") / "reference.jsonl"
 
 
 @pytest.fixture(scope="module")
-def mtrag(tmp_path_factory):
-    "The command, in a folder where a package `pointer` is installed; returns its output."
-    folder = tmp_path_factory.mktemp("plugin")
-    (folder / "pointer.py").write_text(MODULE)
-    info = folder / "pointer-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: pointer\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text(ENTRY_POINTS)
-    env = {**os.environ, "PYTHONPATH": f"{folder}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
+def installed(tmp_path_factory):
+    "The folder into which pip has installed the package `pointer`."
+    folder, source = tmp_path_factory.mktemp("site"), tmp_path_factory.mktemp("source")
+    (source / "pointer.py").write_text(MODULE)
+    (source / "pyproject.toml").write_text(PROJECT)
+    subprocess.run([sys.executable, "-m", *INSTALL, folder, source], check=True)
+    return folder
 
-    def run(*words: str) -> str:
-        command = [sys.executable, "-c", MAIN, *map(str, words)]
+
+@pytest.fixture(scope="module")
+def mtrag(installed, tmp_path_factory):
+    "The command where `pointer` is installed; returns its output. A run of six turns lies in runs/p."
+    folder = tmp_path_factory.mktemp("work")
+    env = {**os.environ, "PYTHONPATH": f"{installed}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
+
+    def run(words: str) -> str:
+        command = [sys.executable, "-c", MAIN, *words.split()]
         done = subprocess.run(command, capture_output=True, text=True, cwd=folder, env=env)
         assert done.returncode == 0, done.stdout[-1500:] + done.stderr[-1500:]
         return done.stdout
 
-    tasks = data_dir("sample") / "reference.jsonl"
-    run(
-        "run",
-        "--system",
-        "pointer",
-        "--setting",
-        "reference",
-        "--tasks",
-        tasks,
-        "--limit",
-        "6",
-        "--out",
-        "runs/p",
-    )
+    run(f"run --system pointer --setting reference --tasks {TASKS} --limit 6 --out runs/p")
     run.folder = folder
     return run
 
@@ -112,45 +139,26 @@ def test_it_is_run(mtrag):
 
 
 def test_it_is_audited_and_laddered(mtrag):
-    assert "grade" in mtrag("audit", "runs/p", "--limit", "3")
-    assert "grade" in mtrag("ladder", "runs/p", "--limit", "3")
+    assert "grade" in mtrag("audit runs/p --limit 3")
+    assert "grade" in mtrag("ladder runs/p --limit 3")
 
 
 def test_it_is_replayed(mtrag):
-    mtrag("replay", "runs/p", "--at", "grade", "--limit", "2", "--out", "runs/again")
+    mtrag("replay runs/p --at grade --limit 2 --out runs/again")
     assert len((mtrag.folder / "runs/again/trajectories.jsonl").read_text().splitlines()) == 2
 
 
-def test_it_is_reported(mtrag):
-    mtrag("report", "runs/p", "--out", "page.html")
+def test_its_measure_has_a_column_and_its_view_a_section(mtrag):
+    assert "brevity" in mtrag(f"score runs/p --reference {TASKS} --encoder none")
+    assert '"brevity": ' in (mtrag.folder / "runs/p/scores.jsonl").read_text()
+    mtrag("report runs/p --out page.html")
     page = (mtrag.folder / "page.html").read_text()
-    assert "quotes one sentence" in page
+    assert "quotes one sentence" in page and "brevity" in page
     assert '<section id="view_length">' in page and "&lt;characters&gt;" in page
 
 
-RETRIEVER = """
-from mtrag_nb.search.retrieve import Retriever
-
-
-class Shortest(Retriever):
-    "Of the candidates, the shortest children first."
-
-    def __init__(self, *args):
-        super().__init__(*args)
-        self.fingerprint += " shortest"
-
-    def ranked_many(self, *args):
-        return [sorted(hits, key=lambda h: len(h.text)) for hits in super().ranked_many(*args)]
-"""
-
-
-def test_a_retriever_of_another_package_searches_a_run(tmp_path, monkeypatch):
-    (tmp_path / "shortest.py").write_text(RETRIEVER)
-    info = tmp_path / "shortest-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: shortest\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[mtrag_nb.retrievers]\nshortest = shortest:Shortest\n")
-    monkeypatch.syspath_prepend(tmp_path)
+def test_its_retriever_searches_a_run(installed, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(installed)
     corpus = [Passage(f"p{n}", f"The ferry costs {'four ' * n}crowns.") for n in range(1, 9)]
     build_index(corpus, tmp_path / "index", HashEmbedder(), progress=False)
     settings = NAIVE.configured(changes={"retrieval.retriever": "shortest"})
@@ -165,3 +173,71 @@ def test_a_retriever_of_another_package_searches_a_run(tmp_path, monkeypatch):
     with pytest.raises(SettingsError, match="unknown retriever 'longest': there are index, short"):
         other = NAIVE.configured(changes={"retrieval.retriever": "longest"})
         run_tasks(NAIVE, asked, tmp_path / "x", other, tmp_path / "index", models=models)
+
+
+BROKEN = """
+def odd(item, gold):
+    return {value}
+
+
+def view(run):
+    raise KeyError("no such thing")
+
+
+raise_on_import = {on_import}
+"""
+ITEM = Item("c<::>1", "c", 1, "", "What?", "That.", ())
+
+
+def broken(folder, points: str, value="0", on_import="None"):
+    "A package `odd` with these entry points, in a folder."
+    (folder / "odd.py").write_text(BROKEN.format(value=value, on_import=on_import))
+    info = folder / "odd_one-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: odd-one\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(points)
+
+
+@pytest.mark.parametrize(
+    ("points", "value", "on_import", "said"),
+    [
+        ("odd = odd:odd", "float('nan')", "None", "odd-one gave nan for c<::>1: a score is a fin"),
+        ("odd = odd:odd", "'high'", "None", "odd-one gave 'high' for c<::>1"),
+        ("odd = odd:odd", "1 / 0", "None", "odd-one failed: ZeroDivisionError"),
+        ("odd = odd:nothing", "0", "None", "odd-one cannot be imported: AttributeError"),
+        ("odd = odd:odd", "0", "1 / 0", "odd-one cannot be imported: ZeroDivisionError"),
+        ("RougeL = odd:odd", "0", "None", "'RougeL' of the package odd-one: mtrag_nb has one"),
+        ("nDCG@5 = odd:odd", "0", "None", "'nDCG@5' of the package odd-one: mtrag_nb has one"),
+    ],
+)
+def test_a_broken_measure_is_an_error_that_names_its_package(
+    tmp_path, monkeypatch, points, value, on_import, said
+):
+    broken(tmp_path, f"[mtrag_nb.measures]\n{points}\n", value, on_import)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "odd", raising=False)
+    with pytest.raises(SettingsError, match=said):
+        score_items([ITEM], {})
+
+
+def test_broken_systems_retrievers_and_views_are_errors_that_name_their_package(
+    tmp_path, monkeypatch
+):
+    monkeypatch.syspath_prepend(tmp_path)
+    points = ["systems]\nlost = absent:LOST", "systems]\nodd = odd:odd", "views]\nV = odd:view"]
+    broken(tmp_path, "".join(f"[mtrag_nb.{p}\n" for p in [points[0], points[2]]))
+    with pytest.raises(SettingsError, match="'lost' of the package odd-one cannot be imported"):
+        system_named("lost")
+    [view] = [s for s in sections() if s.title == "V"]
+    with pytest.raises(SettingsError, match="'V' of the package odd-one failed: KeyError"):
+        view.make(SimpleNamespace(runs=[SimpleNamespace(name="run")]))
+    shutil.rmtree(tmp_path / "odd_one-1.0.dist-info")
+    broken(tmp_path, f"[mtrag_nb.{points[1]}\n[mtrag_nb.retrievers]\nindex = odd:odd\n")
+    with pytest.raises(SettingsError, match="'odd' of the package odd-one is a function, not a Sy"):
+        system_named("odd")
+    with pytest.raises(SettingsError, match="retriever 'index' of the package odd-one: mtrag_nb"):
+        open_retriever(None, None, None, NAIVE.configured().retrieval)
+    shutil.rmtree(tmp_path / "odd_one-1.0.dist-info")
+    broken(tmp_path, "[mtrag_nb.systems]\nnaive = odd:odd\n")
+    with pytest.raises(SettingsError, match="system 'naive' of the package odd-one: mtrag_nb has"):
+        system_names()

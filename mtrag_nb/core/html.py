@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 # %% auto #0
-__all__ = ['ROLE_COLOURS', 'SERIES_COLOURS', 'clean', 'esc', 'attr', 'show', 'text_table', 'html_table', 'words_table', 'fold',
-           'word_diff', 'words_of', 'render', 'page', 'document', 'View', 'end_colours']
+__all__ = ['ROLE_COLOURS', 'SERIES_COLOURS', 'clean', 'esc', 'attr', 'show', 'text_table', 'html_table', 'words_table', 'Table',
+           'fold', 'word_diff', 'words_of', 'render', 'page', 'document', 'View', 'end_colours']
 
 # %% ../../nbs/1_core/04_html.ipynb #25ded401
 _UNSHOWN = re.compile(
@@ -122,6 +122,23 @@ def words_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
         return f"text-align:{side};vertical-align:top;padding:.15em .6em;{wrap}", inside
 
     return _table(header, rows, cell)
+
+
+class Table:
+    "A table in a terminal and in a notebook: of `head` and `rows`, or of what `_table` gives in their stead."
+
+    head: Sequence[str] = ()
+    rows: Sequence[Sequence[object]] = ()
+    note = ""
+
+    def _table(self) -> tuple[Sequence[str], Sequence[Sequence[object]]]:
+        return self.head, self.rows
+
+    def __repr__(self) -> str:
+        return "\n".join(filter(None, (text_table(*self._table()), self.note)))
+
+    def _repr_html_(self) -> str:
+        return html_table(*self._table(), note=self.note)
 
 
 def fold(summary: str, body: str) -> str:

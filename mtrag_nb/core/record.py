@@ -71,6 +71,7 @@ class Step:
     "One visit of a node. A plain `Step` has only a note."
 
     path: ClassVar[str] = "step"
+    labels: ClassVar[tuple[Label, ...]] = (Label.YES, Label.NO)  # that its verdicts may have
     node: str = ""
     seconds: float = 0.0  # of wall clock, waiting for a batch included
     calls: Calls = field(default_factory=Calls)
@@ -83,6 +84,13 @@ class Step:
     def __post_init__(self):
         if "kind" in self.unknown:
             object.__setattr__(self, "path", self.unknown["kind"])
+        for v in self.verdicts:
+            if not isinstance(v, Verdict) or v.label not in self.labels:
+                name, known = type(self).__name__, ", ".join(map(str, self.labels))
+                odd = getattr(v, "label", v)
+                raise TypeError(
+                    f"a verdict of {name} is a Verdict with one of {known}, not {odd!r}"
+                )
 
     def __init_subclass__(cls, kind: str, **kw):
         super().__init_subclass__(**kw)
@@ -163,6 +171,7 @@ class Grade:
 class Graded(Step, kind="graded"):
     "One verdict for each context."
 
+    labels = (Label.YES, Label.AMBIGUOUS, Label.NO)
     grades: tuple[Grade, ...]
 
     @property

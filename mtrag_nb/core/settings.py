@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Collection
 from dataclasses import dataclass, field, fields, is_dataclass, replace
+from importlib.metadata import EntryPoint, entry_points
 
-from .types import SettingsError, digest, plain, redacted
+from .types import MTRAGError, SettingsError, digest, plain, redacted
 
 # %% auto #0
 __all__ = ['VIEWS', 'FUSIONS', 'RERANKERS', 'WAYS_TO_GRADE', 'SCALES', 'MINILM', 'BGE_M3', 'PROFILES', 'SPEED', 'Address',
            'later', 'constant', 'ModelSpec', 'in_bounds', 'one_of', 'ChunkSettings', 'SparseSettings', 'Leg', 'legs',
            'RetrievalSettings', 'StageSettings', 'Settings', 'with_settings', 'load_settings', 'deciding',
-           'settings_digest']
+           'settings_digest', 'Brought', 'brought']
 
 # %% ../../nbs/1_core/01_settings.ipynb #ad64809e
 class Address(str):
@@ -379,3 +381,46 @@ def settings_digest(settings: Settings) -> str:
     "Hash of all settings that can change an answer."
     decided = {k: v for k, v in deciding(settings).items() if k not in SPEED}
     return digest({**decided, "batch_size": 0})
+
+# %% ../../nbs/1_core/01_settings.ipynb #brought1
+@dataclass(frozen=True)
+class Brought:
+    "Something that another installed package brings. Printed, it names the package."
+
+    kind: str
+    entries: tuple[EntryPoint, ...]  # more than one: several packages use one name
+    taken: bool  # the name is one of this package's own
+
+    def __str__(self) -> str:
+        packages = " and of ".join(e.dist.name if e.dist else e.value for e in self.entries)
+        return f"the {self.kind} {self.entries[0].name!r} of the package {packages}"
+
+    def load(self) -> object:
+        "The thing itself. Raises SettingsError for a name that is taken, and what cannot be imported."
+        if self.taken or self.entries[1:]:
+            whose = "mtrag_nb has one" if self.taken else "they are two"
+            raise SettingsError(
+                f"{self}: {whose} of this name; rename it, or uninstall the package"
+            )
+        try:
+            return self.entries[0].load()
+        except Exception as e:
+            raise SettingsError(f"{self} cannot be imported: {type(e).__name__}: {e}") from e
+
+    def __call__(self, *args) -> object:
+        "What it returns. Raises SettingsError if it fails."
+        value = self.load()
+        try:
+            return value(*args)
+        except MTRAGError:
+            raise
+        except Exception as e:
+            raise SettingsError(f"{self} failed: {type(e).__name__}: {e}") from e
+
+
+def brought(kind: str, own: Collection[str] = ()) -> dict[str, Brought]:
+    "What other installed packages bring in the group `mtrag_nb.KINDs`, by name; `own`: the names that are taken."
+    found: dict[str, list[EntryPoint]] = {}
+    for entry in entry_points(group=f"mtrag_nb.{kind}s"):
+        found.setdefault(entry.name, []).append(entry)
+    return {name: Brought(kind, tuple(e), name in own) for name, e in sorted(found.items())}

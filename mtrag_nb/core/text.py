@@ -167,6 +167,11 @@ class Verdict:
     defaulted: bool = False  # True: the text could not be read, and the stage's default decided
     scale: tuple[float, float] | None = None  # the ends of the score's scale, e.g. (0, 10)
 
+    def __post_init__(self):
+        if not isinstance(self.label, Label):
+            known = ", ".join(map(str, Label))
+            raise TypeError(f"the label of a verdict is one of {known}, not {self.label!r}")
+
     @property
     def passed(self) -> bool:
         return self.label is Label.YES

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..core.html import html_table, text_table
+from ..core.html import Table, text_table
 from mtrag_nb.core.record import (
     Calls,
     Checked,
@@ -45,12 +45,11 @@ from .scores import LEAST_SUPPORT, Evidence, decision
 from .statistics import Interval, auroc_interval, mean_interval
 
 # %% auto #0
-__all__ = ['COSTS', 'WORTH', 'Worth', 'AUDIT_HEAD', 'WRONG', 'RIGHT', 'STAGES', 'Judge', 'costs', 'CostPoint', 'cost_point',
-           'Mechanism', 'target_worth', 'ending_change', 'first_draft_failed', 'audit', 'audit_rows', 'RiskPoint',
-           'RiskCoverage', 'risk_coverage', 'GatePoint', 'GateCurve', 'GateRow', 'gate_curve', 'operating_point', 'Bar',
-           'Blame', 'strayed', 'documents', 'unsupported', 'blame_turn', 'place_of', 'groups_of', 'BlameReport',
-           'blame', 'blame_table', 'Decided', 'Gate', 'decisions', 'turn_gates', 'together', 'gates', 'gate_table',
-           'blame_items']
+__all__ = ['COSTS', 'WORTH', 'WRONG', 'RIGHT', 'STAGES', 'Judge', 'costs', 'CostPoint', 'cost_point', 'Mechanism', 'draft_score',
+           'ending_change', 'first_draft_failed', 'audit', 'RiskPoint', 'RiskCoverage', 'risk_coverage', 'GatePoint',
+           'GateCurve', 'GateRow', 'gate_curve', 'operating_point', 'verdict_of', 'Blame', 'strayed', 'documents',
+           'unsupported', 'blame_turn', 'place_of', 'groups_of', 'BlameReport', 'blame', 'Decided', 'Gate', 'decisions',
+           'turn_gates', 'together', 'gates', 'gate_table', 'blame_items']
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #a60bbc1b
 COSTS: dict[str, Callable[[Calls], float]] = {
@@ -90,9 +89,6 @@ def cost_point(run: Evidence, measure: str, by: str = "tokens") -> CostPoint:
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #cabf0487
 WORTH = 0.27  # a change of the conditioned score that counts; see above
-Worth = Callable[
-    [Trajectory, str], "float | None"
-]  # the score of a draft as the answer to a turn, in [0, 1]
 
 
 @dataclass(frozen=True)
@@ -131,41 +127,34 @@ class Mechanism:
         return self.triggered - len(self.changes)
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #9605d2c3
-def target_worth(run: Evidence) -> Worth:
-    "A draft is worth its ROUGE-L with the target."
-
-    def worth(t: Trajectory, draft: str) -> float | None:
-        targets = run.gold[t.task_id].targets if t.task_id in run.gold else ()
-        return rouge_l(draft, targets[0]) if targets else None
-
-    return worth
+def draft_score(run: Evidence, task_id: str, draft: str) -> float | None:
+    "ROUGE-L of a draft with the target, in [0, 1]; None without a target."
+    targets = run.gold[task_id].targets if task_id in run.gold else ()
+    return rouge_l(draft, targets[0]) if targets else None
 
 
-def ending_change(
-    t: Trajectory, gold: Gold | None, before: str | None, worth: Worth
-) -> float | None:  # before: a draft, None for a refusal
-    "The change of the conditioned score from another ending to the actual one; None if it cannot be told."
-    label = gold.answerability if gold else ""
+def ending_change(run: Evidence, t: Trajectory, before: str | None) -> float | None:
+    "The change of the conditioned score from another ending, a draft or None for a refusal, to the actual one."
+    label = run.gold[t.task_id].answerability if t.task_id in run.gold else ""
     if label not in (*TO_ANSWER, *TO_REFUSE):
         return None
 
     def value(draft, idk):
-        return condition(None if label in TO_REFUSE or idk else worth(t, draft), label, float(idk))
+        plain = None if label in TO_REFUSE or idk else draft_score(run, t.task_id, draft)
+        return condition(plain, label, float(idk))
 
     then, now = value(before, before is None), value(t.answer, t.refused)
     return None if then is None or now is None else now - then
 
 
-def _grade_change(
-    t: Trajectory, gold: Gold | None, contexts: Mapping[str, Context]
-) -> float | None:
+def _grade_change(run: Evidence, t: Trajectory) -> float | None:
     "Of a turn that was refused for its evidence: 1 if there was nothing to say, -1 if a gold passage was found and dropped, else 0."
-    label = gold.answerability if gold else ""
-    if label in TO_REFUSE:
+    gold = run.gold.get(t.task_id)
+    if gold and gold.answerability in TO_REFUSE:
         return 1.0
-    if label not in TO_ANSWER or not gold.passages:
+    if not gold or gold.answerability not in TO_ANSWER or not gold.passages:
         return None
-    found = {contexts[i].document_id for i in t.found if i in contexts}
+    found = {run.contexts[i].document_id for i in t.found if i in run.contexts}
     return -1.0 if found & {p.id for p in gold.passages} else 0.0
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #4679599d
@@ -192,98 +181,45 @@ def _check_steps(t: Trajectory) -> list[Step]:
 # %% ../../nbs/7_evaluate/05_blame.ipynb #c73e9f22
 def audit(
     run: Evidence,
-    worth: Worth | None = None,  # None: ROUGE-L with the target
     least: float = WORTH,  # a change that counts
 ) -> tuple[Mechanism, ...]:
     "Each self-correction of a run: how often it stepped in, what came of it, what it cost. Without gold, only what the record tells."
-    turns, worth, gold = (
-        [t for t in run.turns.values() if not t.failed],
-        worth or target_worth(run),
-        lambda t: run.gold.get(t.task_id),
-    )
+    turns = [t for t in run.turns.values() if not t.failed]
     all_tokens = sum(t.calls.tokens for t in run.turns.values())
 
     def mechanism(name, without, triggered, change, steps) -> Mechanism:
         changes = {t.task_id: c for t in triggered if (c := change(t)) is not None}
         spent = sum((s.calls for s in steps), Calls())
         gain = mean_interval(list(changes.values()), [run.talks[i] for i in changes])
-        passed, share = (
-            sum(t.answered for t in triggered),
-            spent.tokens / all_tokens if all_tokens else None,
-        )
-        return Mechanism(
-            name, without, len(turns), len(triggered), passed, changes, gain, spent, share, least
-        )
+        passed = sum(t.answered for t in triggered)
+        share = spent.tokens / all_tokens if all_tokens else None
+        counts = (len(turns), len(triggered), passed)
+        return Mechanism(name, without, *counts, changes, gain, spent, share, least)
 
-    dropped, failed, looped = (
-        [t for t in turns if rule(t)]
-        for rule in (_dropped_by_grade, first_draft_failed, lambda t: t.retries)
-    )
+    looped = [t for t in turns if t.retries]
     return (
         mechanism(
             "grade",
             "answer from what was found",
-            dropped,
-            lambda t: _grade_change(t, gold(t), run.contexts),
+            [t for t in turns if _dropped_by_grade(t)],
+            lambda t: _grade_change(run, t),
             [s for t in turns for s in t.steps if isinstance(s, (Graded, Gated))],
         ),
         mechanism(
             "check and retries",
             "the first draft stands",
-            failed,
-            lambda t: ending_change(t, gold(t), t.drafts[0].text, worth),
+            [t for t in turns if first_draft_failed(t)],
+            lambda t: ending_change(run, t, t.drafts[0].text),
             [s for t in turns for s in _check_steps(t)],
         ),
         mechanism(
             "retries",
             "refuse when the first draft fails",
             looped,
-            lambda t: ending_change(t, gold(t), None, worth),
+            lambda t: ending_change(run, t, None),
             [s for t in looped for s in _after_first(t)],
         ),
     )
-
-# %% ../../nbs/7_evaluate/05_blame.ipynb #41e7be3c
-AUDIT_HEAD = [
-    "run",
-    "mechanism",
-    "without it",
-    "stepped in",
-    "answered then",
-    "rescued",
-    "harmed",
-    "did nothing",
-    "not known",
-    "mean change",
-    "tokens",
-    "share of all",
-]
-
-
-def audit_rows(found: Mapping[str, Sequence[Mechanism]]) -> list[list]:  # run -> its audit
-    "The audits of runs as rows under AUDIT_HEAD."
-
-    def share(x):
-        return "–" if x is None else f"{x:.1%}"
-
-    return [
-        [
-            name,
-            m.name,
-            m.without,
-            f"{m.triggered} of {m.turns}",
-            m.passed,
-            m.rescued,
-            m.harmed,
-            m.nothing,
-            m.unknown,
-            str(m.gain),
-            f"{m.spent.tokens:,}",
-            share(m.share),
-        ]
-        for name, ms in found.items()
-        for m in ms
-    ]
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #1783ebcf
 def _first_gate(t: Trajectory) -> float | None:
@@ -555,18 +491,11 @@ def operating_point(
 WRONG, RIGHT = 0.15, 0.22  # ROUGE-L with the target; measured below
 
 
-@dataclass(frozen=True)
-class Bar:
-    "When an answer counts as right or wrong."
-
-    wrong: float = WRONG  # below it
-    right: float = RIGHT  # at or above it
-
-    def of(self, worth: float | None) -> str:
-        "right, wrong, or undecided."
-        if worth is None:
-            return "undecided"
-        return "right" if worth >= self.right else "wrong" if worth < self.wrong else "undecided"
+def verdict_of(score: float | None) -> str:
+    "right, wrong, or undecided, by ROUGE-L with the target."
+    if score is None:
+        return "undecided"
+    return "right" if score >= RIGHT else "wrong" if score < WRONG else "undecided"
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #be5a906f
 _CAUSES = {  # cause -> stage, in the order of the chain
@@ -714,30 +643,22 @@ def _let_through(run: Evidence, t: Trajectory) -> Checked | None:
     )
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #bde894b9
-def _draft_cause(
-    run: Evidence, t: Trajectory, worth: Worth, bar: Bar, refused: bool
-) -> tuple[str, str]:
+def _draft_cause(run: Evidence, t: Trajectory, refused: bool) -> tuple[str, str]:
     "What went wrong from the drafts on, gold being there."
-    written = [d for d in t.drafts if not d.declined]
     if not t.drafts:
         return "refused though gold was there", t.steps[-2].node if len(t.steps) > 1 else ""
-    values = {id(d): worth(t, d.text) for d in written}
-    end = 0.0 if refused else worth(t, t.answer) or 0.0
-    spoilt = [
-        d
-        for d in written
-        if bar.of(values[id(d)]) == "right" and values[id(d)] - end > WORTH * (not refused)
-    ]
-    for d in spoilt:
-        if (check := t.check_of(d)) and not check.verdict.passed:
+    written = [(d, draft_score(run, t.task_id, d.text)) for d in t.drafts if not d.declined]
+    end = 0.0 if refused else draft_score(run, t.task_id, t.answer) or 0.0
+    for d, score in written:
+        better = verdict_of(score) == "right" and score - end > (0.0 if refused else WORTH)
+        if better and (check := t.check_of(d)) and not check.verdict.passed:
             return "good draft rejected", check.node
     if refused and (t.answered or t.drafts[-1].declined):
         return "declined though gold was there", t.drafts[-1].node
     if check := _let_through(run, t):
         return "bad draft let through", check.node
-    if refused and any(
-        bar.of(values[id(d)]) != "wrong" and not unsupported(run, t, d) for d in written
-    ):
+    near = [d for d, score in written if verdict_of(score) != "wrong"]
+    if refused and not all(unsupported(run, t, d) for d in near):
         return _UNTOLD[1], ""
     return "wrong draft from gold", t.drafts[-1].node
 
@@ -771,10 +692,10 @@ def _clarified_cause(
     return ("failed", "answered though underspecified", node) if vague else ()
 
 
-def blame_turn(run: Evidence, task_id: str, worth: Worth | None = None, bar: Bar = Bar()) -> Blame:
+def blame_turn(run: Evidence, task_id: str) -> Blame:
     "What became of a turn, and where it went wrong first."
-    t, known, worth = run.turns[task_id], run.gold.get(task_id), worth or target_worth(run)
-    label = known.answerability if known else ""
+    t = run.turns[task_id]
+    label = run.gold[task_id].answerability if task_id in run.gold else ""
     if t.failed:
         return Blame(task_id, "failed", "broke", t.error.node if t.error else "")
     if t.of(Clarified) and (told := _clarified_cause(t, label)):
@@ -789,16 +710,14 @@ def blame_turn(run: Evidence, task_id: str, worth: Worth | None = None, bar: Bar
             else Blame(task_id, "failed", *_answered_cause(run, t))
         )
     if not refused:
-        came = bar.of(worth(t, t.answer))
+        came = verdict_of(draft_score(run, task_id, t.answer))
         if came != "wrong":
             return Blame(task_id, came)
     relevant = set(run.relevant(task_id))
     if not relevant:
         return Blame(task_id, "failed", _UNTOLD[0])
     cause, node = _evidence_cause(run, t, relevant)
-    return Blame(
-        task_id, "failed", *((cause, node) if cause else _draft_cause(run, t, worth, bar, refused))
-    )
+    return Blame(task_id, "failed", *((cause, node) if cause else _draft_cause(run, t, refused)))
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #cce4b7d3
 def place_of(turn: int) -> str:
@@ -806,9 +725,7 @@ def place_of(turn: int) -> str:
     return "first" if turn == 1 else "second to fourth" if turn < 5 else "later"
 
 
-_GROUPS: dict[
-    str, Callable[[Trajectory | Task, Gold | None], str]
-] = {  # what turns are grouped by -> the group of a turn
+_GROUPS = {  # what turns are grouped by -> the group of a turn, by itself and its gold
     "domain": lambda t, known: t.domain,
     "turn": lambda t, known: place_of(t.turn),
     "question type": lambda t, known: ", ".join(known.question_type) or "none" if known else "none",
@@ -817,14 +734,14 @@ _GROUPS: dict[
 
 
 def groups_of(
-    turns: Mapping[str, Trajectory | Task], gold: Mapping[str, Gold]
+    turns: Mapping[str, Trajectory | Task | Item], gold: Mapping[str, Gold]
 ) -> dict[str, dict[str, str]]:
     "What turns are grouped by -> task id -> group."
     return {what: {i: of(t, gold.get(i)) for i, t in turns.items()} for what, of in _GROUPS.items()}
 
 
 @dataclass(frozen=True, repr=False)
-class BlameReport:
+class BlameReport(Table):
     "Where the turns of a run went wrong."
 
     name: str
@@ -864,10 +781,6 @@ class BlameReport:
             out[self.groups[what][b.task_id]][b.stage] += 1
         return {g: dict(c) for g, c in sorted(out.items())}
 
-    @property
-    def unattributed(self) -> int:
-        return sum(not b.stage for b in self.failed)
-
     def _table(self):
         rows = [
             [
@@ -886,46 +799,16 @@ class BlameReport:
         came = Counter(b.came for b in self.turns.values())
         return (
             f"{self.name}: {len(self.judged)} turns judged: {came['right']} right, {came['undecided']} undecided, "
-            f"{came['failed']} failed ({self.unattributed} without a stage to name); {came['not judged']} not judged. "
+            f"{came['failed']} failed ({sum(not b.stage for b in self.failed)} without a stage to name); {came['not judged']} not judged. "
             "Intervals: over conversations."
         )
 
-    def __repr__(self):
-        return text_table(*self._table()) + "\n" + self.note
-
-    def _repr_html_(self):
-        return html_table(*self._table(), note=self.note)
-
 # %% ../../nbs/7_evaluate/05_blame.ipynb #f6650d60
-def blame(run: Evidence, worth: Worth | None = None, bar: Bar = Bar()) -> BlameReport:
+def blame(run: Evidence) -> BlameReport:
     "Where each turn of a run went wrong first."
-    worth = worth or target_worth(run)
     groups = {"system": dict.fromkeys(run.turns, run.system), **groups_of(run.turns, run.gold)}
-    return BlameReport(
-        run.name, {i: blame_turn(run, i, worth, bar) for i in run.turns}, run.talks, groups
-    )
-
-# %% ../../nbs/7_evaluate/05_blame.ipynb #9c5b9246
-def blame_table(
-    reports: Iterable[BlameReport], what: str = ""
-) -> tuple[list[str], list[list]]:  # what: "" or a key of GROUPS
-    "Runs, or their groups, by stages: header and rows."
-    rows = []
-    for r in reports:
-        parts = r.by(what) if what else {"": r.counts("stage")}
-        for group, counts in parts.items():
-            some = [b for b in r.judged if not what or r.groups[what][b.task_id] == group]
-            told = [str(counts.get(s, 0) or "") for s in (*STAGES, "")]
-            rows.append(
-                [
-                    r.name,
-                    *([group] if what else []),
-                    len(some),
-                    str(r.share(lambda b: b.came == "failed", some)),
-                    *told,
-                ]
-            )
-    return ["run", *([what] if what else []), "judged", "failed", *STAGES, "not told"], rows
+    turns = {i: blame_turn(run, i) for i in run.turns}
+    return BlameReport(run.name, turns, run.talks, groups)
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #253b765a
 @dataclass(frozen=True)
@@ -976,12 +859,21 @@ class Gate:
         )
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #8ef94b41
-Judge = tuple[
-    str, str, "bool | None", bool, "float | None"
-]  # gate, of what, good (None: nobody can say), passed, score
+def _good_draft(run: Evidence, t: Trajectory, check: Checked, known: bool) -> bool | None:
+    "Whether a checked draft was right; None where nobody can say."
+    label = run.gold[t.task_id].answerability
+    draft = next((d for d in reversed(t.drafts) if t.check_of(d) is check), None)
+    if draft is None or not known and label not in TO_ANSWER:
+        return None
+    came = "wrong" if label in TO_REFUSE else verdict_of(draft_score(run, t.task_id, draft.text))
+    return None if came == "undecided" else came == "right"
 
 
-def decisions(run: Evidence, t: Trajectory, worth: Worth, bar: Bar) -> Iterable[tuple[Step, Judge]]:
+# gate, of what, good (None: nobody can say), passed, score
+Judge = tuple[str, str, "bool | None", bool, "float | None"]
+
+
+def decisions(run: Evidence, t: Trajectory) -> Iterable[tuple[Step, Judge]]:
     "What each gate of a turn decided."
     label, relevant, ids = run.gold[t.task_id].answerability, set(run.relevant(t.task_id)), ()
     known = label in TO_REFUSE or label in TO_ANSWER and bool(relevant)
@@ -991,40 +883,18 @@ def decisions(run: Evidence, t: Trajectory, worth: Worth, bar: Bar) -> Iterable[
 
     for s in t.steps:
         if isinstance(s, Clarified):
-            yield (
-                s,
-                (
-                    f"{s.node}: clear",
-                    "questions",
-                    label not in TO_ASK if label else None,
-                    s.verdict.passed,
-                    s.verdict.score,
-                ),
-            )
+            clear = label not in TO_ASK if label else None
+            yield s, (f"{s.node}: clear", "questions", clear, s.verdict.passed, s.verdict.score)
         if isinstance(s, Graded):
             for g in s.grades:
                 yield s, (s.node, "passages", gold([g.id]), g.id in _kept_by(s), g.verdict.score)
         if isinstance(s, Gated):
-            yield (
-                s,
-                (f"{s.node}: {s.asked}", "evidence", gold(ids), s.verdict.passed, s.verdict.score),
-            )
+            asked = f"{s.node}: {s.asked}"
+            yield s, (asked, "evidence", gold(ids), s.verdict.passed, s.verdict.score)
         if isinstance(s, Drafted) and ids:
             yield s, (f"{s.node}: may decline", "evidence", gold(ids), not s.declined, None)
         if isinstance(s, Checked):
-            draft = next((d for d in reversed(t.drafts) if t.check_of(d) is s), None)
-            came = (
-                "undecided"
-                if draft is None
-                else "wrong"
-                if label in TO_REFUSE
-                else bar.of(worth(t, draft.text))
-            )
-            good = (
-                None
-                if came == "undecided" or not known and label not in TO_ANSWER
-                else came == "right"
-            )
+            good = _good_draft(run, t, s, known)
             yield s, (f"{s.node}: {s.asked}", "drafts", good, s.verdict.passed, s.verdict.score)
         ids = _kept_by(s) if isinstance(s, (Graded, Ranked)) else getattr(s, "contexts", ids)
     if t.answered and t.drafts:
@@ -1032,22 +902,17 @@ def decisions(run: Evidence, t: Trajectory, worth: Worth, bar: Bar) -> Iterable[
             yield Step(), ("citations", "passages", gold([i]), i in t.cited, None)
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #e12f27aa
-def turn_gates(
-    run: Evidence, t: Trajectory, worth: Worth | None = None, bar: Bar = Bar()
-) -> list[Gate]:
+def turn_gates(run: Evidence, t: Trajectory) -> list[Gate]:
     "The gates of one turn against gold."
     cases, steps = {}, {}
-    for s, (name, what, good, passed, score) in decisions(run, t, worth or target_worth(run), bar):
+    for s, (name, what, good, passed, score) in decisions(run, t):
         some = cases.setdefault((name, what), [])
         if good is not None:
             some.append(Decided(t.conversation_id, good, passed, score))
         if not isinstance(s, Drafted):
             steps.setdefault((name, what), {})[id(s)] = s.calls
-    spent = {key: sum(of.values(), Calls()) for key, of in steps.items()}
-    return [
-        Gate(*key, tuple(some), spent.get(key, Calls()).n, spent.get(key, Calls()).tokens)
-        for key, some in cases.items()
-    ]
+    spent = {key: sum(steps.get(key, {}).values(), Calls()) for key in cases}
+    return [Gate(*key, tuple(cs), spent[key].n, spent[key].tokens) for key, cs in cases.items()]
 
 
 def together(some: Iterable[Gate]) -> list[Gate]:
@@ -1055,107 +920,61 @@ def together(some: Iterable[Gate]) -> list[Gate]:
     found: dict[tuple[str, str], list[Gate]] = {}
     for g in some:
         found.setdefault((g.name, g.what), []).append(g)
-    return [
-        Gate(
-            *key,
-            tuple(c for g in gs for c in g.cases),
-            sum(g.calls for g in gs),
-            sum(g.tokens for g in gs),
-        )
-        for key, gs in found.items()
-    ]
+
+    def whole(key, gs):
+        cases = tuple(c for g in gs for c in g.cases)
+        return Gate(*key, cases, sum(g.calls for g in gs), sum(g.tokens for g in gs))
+
+    return [whole(key, gs) for key, gs in found.items()]
 
 
-def gates(run: Evidence, worth: Worth | None = None, bar: Bar = Bar()) -> list[Gate]:
+def gates(run: Evidence) -> list[Gate]:
     "All gates of a run against gold."
-    return together(
-        g
-        for t in run.turns.values()
-        if t.task_id in run.gold
-        for g in turn_gates(run, t, worth, bar)
-    )
+    known = [t for t in run.turns.values() if t.task_id in run.gold]
+    return together(g for t in known for g in turn_gates(run, t))
 
 
-def gate_table(
-    found: Mapping[str, Sequence[Gate]],
-) -> tuple[list[str], list[list]]:  # run -> its gates
-    "Gates as header and rows."
-    head = [
-        "run",
-        "gate",
-        "of",
-        "good kept",
-        "good dropped",
-        "bad kept",
-        "bad dropped",
-        "of the good, kept",
-        "of the bad, dropped",
-        "AUROC",
-        "calls",
-        "tokens",
-    ]
+_GATE_HEAD = (
+    "run|gate|of|good kept|good dropped|bad kept|bad dropped|of the good, kept|of the bad, dropped|"
+    "AUROC|calls|tokens"
+).split("|")
 
-    def cells(g):
-        return [
-            g.count(True, True),
-            g.count(True, False),
-            g.count(False, True),
-            g.count(False, False),
-            str(g.kept),
-            str(g.dropped),
-        ]
 
-    return head, [
-        [
-            name,
-            g.name,
-            g.what,
-            *cells(g),
-            str(g.auroc) if g.auroc else "–",
-            g.calls,
-            f"{g.tokens:,}",
-        ]
-        for name, gs in found.items()
-        for g in gs
-    ]
+def gate_table(found: Mapping[str, Sequence[Gate]]) -> tuple[list[str], list[list]]:
+    "The gates of runs, by name, as header and rows."
+
+    def row(name, g):
+        counts = [g.count(good, passed) for good in (True, False) for passed in (True, False)]
+        shares = [str(g.kept), str(g.dropped), str(g.auroc or "–")]
+        return [name, g.name, g.what, *counts, *shares, g.calls, f"{g.tokens:,}"]
+
+    return _GATE_HEAD, [row(name, g) for name, gs in found.items() for g in gs]
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #75cac651
 def _blame_item(
-    item: Item,
-    gold: Gold | None,
-    relevant: Iterable[str],
-    bar: Bar = Bar(),
-    verdict: float | None = None,
+    item: Item, gold: Gold, relevant: Iterable[str], verdict: float | None = None
 ) -> Blame:
     "What became of an answer, as far as answer and qrels say. `verdict`: 1 if it refuses; None: as the item says."
-    label, refused = (
-        gold.answerability if gold else "",
-        item.refused if verdict is None else verdict == 1,
-    )
-    if label in TO_REFUSE:
-        return (
-            Blame(item.task_id, "right")
-            if refused
-            else Blame(item.task_id, "failed", "answered from nothing")
-        )
-    if label not in TO_ANSWER or not gold.targets:
+    refused = item.refused if verdict is None else verdict == 1
+    if gold.answerability in TO_REFUSE:
+        ending = ("right",) if refused else ("failed", "answered from nothing")
+        return Blame(item.task_id, *ending)
+    if gold.answerability not in TO_ANSWER or not gold.targets:
         return Blame(item.task_id, "not judged")
-    came = "wrong" if refused else bar.of(rouge_l(item.answer, gold.targets[0]))
+    came = "wrong" if refused else verdict_of(rouge_l(item.answer, gold.targets[0]))
     if came != "wrong":
         return Blame(item.task_id, came)
     wanted = set(relevant)
-    if not wanted:
-        return Blame(item.task_id, "failed", _UNTOLD[0])
-    if item.unranked and not item.contexts:
-        return Blame(item.task_id, "failed", _UNTOLD[2])
     seen = {*(c.document_id for c in item.contexts), *(i for i, _ in item.ranked)}
-    if not wanted & seen:
-        return Blame(item.task_id, "failed", "gold not found")
-    return Blame(
-        item.task_id,
-        "failed",
-        "declined though gold was there" if refused else "wrong draft from gold",
-    )
+    if not wanted:
+        cause = _UNTOLD[0]
+    elif item.unranked and not item.contexts:
+        cause = _UNTOLD[2]
+    elif not wanted & seen:
+        cause = "gold not found"
+    else:
+        cause = "declined though gold was there" if refused else "wrong draft from gold"
+    return Blame(item.task_id, "failed", cause)
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #f83c4218
 def blame_items(
@@ -1163,7 +982,6 @@ def blame_items(
     items: Sequence[Item],
     gold: Mapping[str, Gold],
     qrels: Mapping[str, Mapping[str, int]] | None = None,  # None: the passages of `gold`
-    bar: Bar = Bar(),
 ) -> BlameReport:
     "The answers of a prediction file, as far as they can be attributed."
 
@@ -1176,18 +994,9 @@ def blame_items(
 
     known = [i for i in items if i.task_id in gold]
     turns = {
-        i.task_id: _blame_item(i, gold[i.task_id], relevant(i.task_id), bar, decision(i)[1])
+        i.task_id: _blame_item(i, gold[i.task_id], relevant(i.task_id), decision(i)[1])
         for i in known
     }
 
-    def labels(of):
-        return {i.task_id: of(i) for i in known}
-
-    groups = {
-        "system": labels(lambda i: name),
-        "domain": labels(lambda i: i.domain),
-        "turn": labels(lambda i: place_of(i.turn)),
-        "question type": labels(lambda i: ", ".join(gold[i.task_id].question_type) or "none"),
-        "answerability": labels(lambda i: gold[i.task_id].answerability),
-    }
+    groups = {"system": dict.fromkeys(turns, name)} | groups_of({i.task_id: i for i in known}, gold)
     return BlameReport(name, turns, {i.task_id: i.conversation_id for i in known}, groups)

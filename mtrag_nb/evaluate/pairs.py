@@ -10,22 +10,21 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from ..core.html import html_table, text_table
+from ..core.html import Table, html_table, text_table
 from ..core.record import Clarified, Outcome, Run
 from ..core.text import clipped, declines
 from ..core.types import TO_ANSWER, TO_ASK, TO_REFUSE, DataError, Gold, digest
 from mtrag_nb.evaluate.blame import (
     COSTS,
-    Bar,
     Blame,
     BlameReport,
     CostPoint,
-    Worth,
     audit,
     blame,
     blame_turn,
     place_of,
-    target_worth,
+    draft_score,
+    verdict_of,
 )
 from .measures import rouge_l
 from .scores import Evidence, decision
@@ -44,7 +43,7 @@ __all__ = ['AUDIT_HEAD', 'UP', 'WITHOUT', 'KNOWING', 'RUNG_NAMES', 'LIVE_HEAD', 
            'compare_right', 'cost_points', 'dominated', 'apart', 'only_right']
 
 # %% ../../nbs/7_evaluate/06_pairs.ipynb #7c3fad8a
-def _value_of(run: Evidence, task_id: str, worth: Worth) -> float | None:
+def _value_of(run: Evidence, task_id: str) -> float | None:
     "What the ending of a turn is worth, in [0, 1]; None where nobody can say."
     t, label = run.turns[task_id], run.gold[task_id].answerability if task_id in run.gold else ""
     if label in TO_ASK and t.of(Clarified):
@@ -56,7 +55,7 @@ def _value_of(run: Evidence, task_id: str, worth: Worth) -> float | None:
     refused = t.refused or decision(run.item(task_id), run.judged.get(task_id, {}))[1] == 1
     if label in TO_REFUSE:
         return float(refused)
-    return 0.0 if refused else worth(t, t.answer)
+    return 0.0 if refused else draft_score(run, task_id, t.answer)
 
 
 @dataclass(frozen=True)
@@ -73,23 +72,15 @@ class Ending:
     why: str = ""  # of a turn that broke: the exception
 
 
-def endings(run: Evidence, worth: Worth | None = None, bar: Bar = Bar()) -> dict[str, Ending]:
+def endings(run: Evidence) -> dict[str, Ending]:
     "How each turn of a run ended."
-    worth = worth or target_worth(run)
 
     def ended(i: str, t) -> Ending:
         cost = {by: float(of(t.calls)) for by, of in COSTS.items()}
-        came = blame_turn(run, i, worth, bar).came
-        return Ending(
-            t.conversation_id,
-            t.turn,
-            came,
-            _value_of(run, i, worth),
-            t.outcome,
-            digest(t.answer, 8),
-            cost,
-            f"{t.error.type}: {t.error.message}" if t.error else "",
-        )
+        why = f"{t.error.type}: {t.error.message}" if t.error else ""
+        came = (blame_turn(run, i).came, _value_of(run, i))
+        said = (t.outcome, digest(t.answer, 8))
+        return Ending(t.conversation_id, t.turn, *came, *said, cost, why)
 
     return {i: ended(i, t) for i, t in run.turns.items()}
 
@@ -212,15 +203,9 @@ class Pair:
         return [i for i, x in self.told.items() if x == (before, after)]
 
 # %% ../../nbs/7_evaluate/06_pairs.ipynb #e2313aef
-def pair(
-    name: str,
-    before: Evidence,
-    after: Evidence,
-    worth: Worth | None = None,  # None: ROUGE-L with the target
-    bar: Bar = Bar(),
-) -> Pair:
+def pair(name: str, before: Evidence, after: Evidence) -> Pair:
     "Two runs of the same turns. Raises DataError if they share none."
-    return paired(name, endings(before, worth, bar), endings(after, worth, bar))
+    return paired(name, endings(before), endings(after))
 
 
 def paired(name: str, before: Mapping[str, Ending], after: Mapping[str, Ending]) -> Pair:
@@ -239,41 +224,29 @@ def lost_of(pairs: Mapping[str, Pair]) -> list[str]:
 
 # %% ../../nbs/7_evaluate/06_pairs.ipynb #5514f17f
 @dataclass(frozen=True, repr=False)
-class Audit:
+class Audit(Table):
     "What each mechanism of a run was worth."
 
     name: str  # of the run
     pairs: Mapping[str, Pair]  # mechanism -> the run without it, and the run
 
     def rows(self) -> list[list]:
-        def share(x):
-            return "–" if x is None else f"{x:.2f}"
+        "A row a mechanism, under AUDIT_HEAD."
 
-        return [
-            [
-                self.name,
-                name,
-                p.changed,
-                p.kept,
-                p.fixed,
-                p.spoilt,
-                p.left,
-                p.untold,
-                f"{share(p.cl)}, {share(p.cs)}",
-                *map(
-                    str,
-                    (
-                        p.accuracy(False),
-                        p.accuracy(True),
-                        p.gain,
-                        p.worth,
-                        p.cost("calls"),
-                        p.cost(),
-                    ),
-                ),
-            ]
-            for name, p in self.pairs.items()
-        ]
+        def row(name, p):
+            told = [p.changed, p.kept, p.fixed, p.spoilt, p.left, p.untold]
+            shares = ", ".join("–" if x is None else f"{x:.2f}" for x in (p.cl, p.cs))
+            means = (
+                p.accuracy(False),
+                p.accuracy(True),
+                p.gain,
+                p.worth,
+                p.cost("calls"),
+                p.cost(),
+            )
+            return [self.name, name, *told, shares, *map(str, means)]
+
+        return [row(name, p) for name, p in self.pairs.items()]
 
     def _table(self):
         return AUDIT_HEAD, self.rows()
@@ -281,63 +254,31 @@ class Audit:
     def __repr__(self):
         return "\n".join([text_table(*self._table()), *lost_of(self.pairs)])
 
-    def _repr_html_(self):
-        return html_table(
-            *self._table(),
-            note=". ".join(
-                [
-                    "Without a mechanism, and with it, from the same state on",
-                    "Intervals: paired, over conversations",
-                    *lost_of(self.pairs),
-                    "",
-                ]
-            ),
-        )
+    @property
+    def note(self) -> str:
+        about = "Without a mechanism, and with it, from the same state on. Intervals: paired, over conversations"
+        return ". ".join([about, *lost_of(self.pairs), ""]).strip()
 
 
-AUDIT_HEAD = [
-    "run",
-    "mechanism",
-    "turns it changed",
-    "kept right",
-    "fixed",
-    "spoilt",
-    "left wrong",
-    "undecided",
-    "CL, CS",
-    "right without",
-    "right with",
-    "gain",
-    "gain in value",
-    "calls a turn",
-    "tokens a turn",
-]
+AUDIT_HEAD = (
+    "run|mechanism|turns it changed|kept right|fixed|spoilt|left wrong|undecided|CL, CS|"
+    "right without|right with|gain|gain in value|calls a turn|tokens a turn"
+).split("|")
 
 
-def audit_pairs(
-    run: Evidence,
-    off: Mapping[str, Evidence],  # mechanism -> the run without it
-    worth: Worth | None = None,
-    bar: Bar = Bar(),
-) -> Audit:
-    "The audit of a run from its forks."
-    ends = endings(run, worth, bar) if off else {}
-    return Audit(
-        run.name,
-        {name: paired(name, endings(without, worth, bar), ends) for name, without in off.items()},
-    )
+def audit_pairs(run: Evidence, off: Mapping[str, Evidence]) -> Audit:
+    "The audit of a run from its forks: mechanism -> the run without it."
+    ends = endings(run) if off else {}
+    return Audit(run.name, {name: paired(name, endings(w), ends) for name, w in off.items()})
 
 # %% ../../nbs/7_evaluate/06_pairs.ipynb #24f4fa37
-def right_by_target(
-    gold: Mapping[str, Gold], bar: Bar = Bar()
-) -> Callable[[str, str], bool | None]:
+def right_by_target(gold: Mapping[str, Gold]) -> Callable[[str, str], bool | None]:
     "Whether a draft is right, as far as its ROUGE-L with the target can say: task id, draft -> right, wrong, or nobody can say."
 
     def right(task_id: str, draft: str) -> bool | None:
         targets = gold[task_id].targets if task_id in gold else ()
-        return {"right": True, "wrong": False}.get(
-            bar.of(rouge_l(draft, targets[0]) if targets else None)
-        )
+        came = verdict_of(rouge_l(draft, targets[0]) if targets else None)
+        return None if came == "undecided" else came == "right"
 
     return right
 
@@ -346,13 +287,11 @@ UP = "up to "  # how the rungs on top of each other are called
 
 
 @dataclass(frozen=True, repr=False)
-class Ladder:
+class Ladder(Table):
     "What a perfect stage would gain."
 
     name: str  # of the run
-    pairs: Mapping[
-        str, Pair
-    ]  # rung, alone or `UP` to it -> the run, and the run in which it is perfect
+    pairs: Mapping[str, Pair]  # rung, alone or `UP` to it -> the run as it was, and perfect there
 
     @property
     def alone(self) -> dict[str, Pair]:
@@ -366,44 +305,30 @@ class Ladder:
     @property
     def failed(self) -> list[str]:
         "The turns that failed in the run."
-        return list(
-            dict.fromkeys(
-                i for p in self.pairs.values() for i, (a, _) in p.came.items() if a == "failed"
-            )
-        )
+        came = [(i, a) for p in self.pairs.values() for i, (a, _) in p.came.items()]
+        return list(dict.fromkeys(i for i, a in came if a == "failed"))
+
+    @staticmethod
+    def _right_at(task_id: str, pairs: Mapping[str, Pair]) -> list[str]:
+        return [n for n, p in pairs.items() if p.came.get(task_id, ("", ""))[1] == "right"]
 
     def repaired(self) -> dict[str, str]:  # task id -> rung; "" for one that none repairs
         "The lowest rung at which each failed turn is right."
-        return {
-            i: next(
-                (n for n, p in self.together.items() if p.came.get(i, ("", ""))[1] == "right"), ""
-            )
-            for i in self.failed
-        }
+        return {i: next(iter(self._right_at(i, self.together)), "") for i in self.failed}
 
     def alone_repairs(self) -> dict[str, tuple[str, ...]]:
         "The rungs that repair each failed turn by themselves."
-        return {
-            i: tuple(n for n, p in self.alone.items() if p.came.get(i, ("", ""))[1] == "right")
-            for i in self.failed
-        }
+        return {i: tuple(self._right_at(i, self.alone)) for i in self.failed}
 
     def rows(self) -> list[list]:
         first = Counter(self.repaired().values())
         alone = Counter(n for some in self.alone_repairs().values() for n in some)
-        return [
-            [
-                self.name,
-                n,
-                str(p.gain),
-                str(p.worth),
-                p.spoilt,
-                alone[n],
-                first[n],
-                str(self.together[n].accuracy(True)),
-            ]
-            for n, p in self.alone.items()
-        ]
+
+        def row(n, p):
+            repairs = [p.spoilt, alone[n], first[n], str(self.together[n].accuracy(True))]
+            return [self.name, n, str(p.gain), str(p.worth), *repairs]
+
+        return [row(n, p) for n, p in self.alone.items()]
 
     def _table(self):
         return _LADDER_HEAD, self.rows()
@@ -418,53 +343,33 @@ class Ladder:
         return "\n".join([text_table(*self._table()), self.note, *lost_of(self.pairs)])
 
     def _repr_html_(self):
-        return html_table(
-            *self._table(),
-            note=". ".join(
-                [self.note + " Intervals: paired, over conversations", *lost_of(self.pairs), ""]
-            ),
-        )
+        told = [f"{self.note} Intervals: paired, over conversations", *lost_of(self.pairs), ""]
+        return html_table(*self._table(), note=". ".join(told))
 
 
-_LADDER_HEAD = [
-    "run",
-    "perfect",
-    "gain, alone",
-    "gain in value, alone",
-    "spoilt",
-    "repairs alone",
-    "lowest rung of",
-    "right, with all up to it",
-]
+_LADDER_HEAD = (
+    "run|perfect|gain, alone|gain in value, alone|spoilt|repairs alone|lowest rung of|"
+    "right, with all up to it"
+).split("|")
 
 
-def ladder_pairs(
-    run: Evidence,
-    rungs: Mapping[str, Evidence],  # as `runs.ladder.climb` names them
-    worth: Worth | None = None,
-    bar: Bar = Bar(),
-) -> Ladder:
-    "The ladder of a run from its forks."
-    ends = endings(run, worth, bar) if rungs else {}
-    return Ladder(
-        run.name,
-        {name: paired(name, ends, endings(fork, worth, bar)) for name, fork in rungs.items()},
-    )
+def ladder_pairs(run: Evidence, rungs: Mapping[str, Evidence]) -> Ladder:
+    "The ladder of a run from its forks, by rung, as `runs.forks.climb` names them."
+    ends = endings(run) if rungs else {}
+    return Ladder(run.name, {n: paired(n, ends, endings(fork)) for n, fork in rungs.items()})
 
 # %% ../../nbs/7_evaluate/06_pairs.ipynb #fork0002
-WITHOUT, KNOWING = (
-    "+without ",
-    "+oracle:",
-)  # in the name of a fork's system, before what is otherwise (`6_runs/01_forks`, `10_ladder`)
+# in the name of a fork's system, before what is otherwise (`6_runs/01_forks`)
+WITHOUT, KNOWING = "+without ", "+oracle:"
 
 
 def _fork_name(system: str) -> str:
     "The mechanism that a fork goes without, or the rung that it stands on, as `audit_run` and `climb` call them; '' for no fork."
     if WITHOUT in system:
         return system.rpartition(WITHOUT)[2]
-    rungs = (
-        system.rpartition(KNOWING)[2].rpartition(":")[0].split("+") if KNOWING in system else [""]
-    )
+    if KNOWING not in system:
+        return ""
+    rungs = system.rpartition(KNOWING)[2].rpartition(":")[0].split("+")
     return rungs[0] if len(rungs) == 1 else UP + rungs[-1]
 
 # %% ../../nbs/7_evaluate/06_pairs.ipynb #fork0004
@@ -492,10 +397,8 @@ class Forked:
         "Task id -> (mechanism or rung, what it did to the turn)."
         found: dict[str, list[tuple[str, str]]] = {}
         for name, p in self.audit.pairs.items():
-            for what, ids in {
-                "changed": p.changes,
-                **{w: p.ids(*x) for w, x in _KINDS_OF_PAIRS.items()},
-            }.items():
+            kinds = {what: p.ids(*x) for what, x in _KINDS_OF_PAIRS.items()}
+            for what, ids in {"changed": p.changes, **kinds}.items():
                 for i in ids:
                     found.setdefault(i, []).append((name, what))
         for i, names in self.ladder.alone_repairs().items():
@@ -521,22 +424,18 @@ RUNG_NAMES = (
 def in_order(known: Mapping[str, Evidence]) -> dict[str, Evidence]:
     "Rungs from the lowest up, each alone, then those on top of each other."
     order = {name: n for n, name in enumerate(RUNG_NAMES)}
-    return dict(
-        sorted(
-            known.items(),
-            key=lambda x: (x[0].startswith(UP), order.get(x[0].removeprefix(UP), len(order))),
-        )
-    )
+
+    def place(name):
+        return name.startswith(UP), order.get(name.removeprefix(UP), len(order))
+
+    return {name: known[name] for name in sorted(known, key=place)}
 
 
-def forked(run: Evidence, worth: Worth | None = None, bar: Bar = Bar()) -> Forked:
+def forked(run: Evidence) -> Forked:
     "The forks in the folder of a run, held against it."
     off, known, stale = {}, {}, []
-    for folder in sorted(
-        f.parent
-        for what in ("audit", "ladder")
-        for f in (run.folder / what).glob("*/manifest.json")
-    ):
+    kinds = [(run.folder / what).glob("*/manifest.json") for what in ("audit", "ladder")]
+    for folder in sorted(f.parent for found in kinds for f in found):
         fork = Run(folder)
         name = _fork_name(fork.system)
         if not name or not fork.trajectories:
@@ -545,49 +444,36 @@ def forked(run: Evidence, worth: Worth | None = None, bar: Bar = Bar()) -> Forke
             stale.append(f"{folder.parent.name}/{folder.name}")
         else:
             (off if folder.parent.name == "audit" else known)[name] = Evidence(fork, run.gold)
-    return Forked(
-        audit_pairs(run, off, worth, bar),
-        ladder_pairs(run, in_order(known), worth, bar),
-        tuple(stale),
-    )
+    return Forked(audit_pairs(run, off), ladder_pairs(run, in_order(known)), tuple(stale))
 
 # %% ../../nbs/7_evaluate/06_pairs.ipynb #e656e8fa
-LIVE_HEAD = [
-    "run",
-    "turns",
-    "n",
-    "right, given history",
-    "right, own history",
-    "difference",
-    "difference in value",
-]
+LIVE_HEAD = (
+    "run|turns|n|right, given history|right, own history|difference|difference in value".split("|")
+)
 
 
 def by_place(p: Pair) -> dict[str, Pair]:  # place -> the pair of the turns there; "all" last
     "A pair, by where in its conversation a turn stands."
     places = {i: place_of(e.turn) for i, e in p.after.items()}
 
-    def part(some):
-        return Pair(
-            p.name, *({i: e for i, e in ends.items() if i in some} for ends in (p.before, p.after))
+    def part(place):
+        ends = (
+            {i: e for i, e in ends.items() if places[i] == place} for ends in (p.before, p.after)
         )
+        return Pair(p.name, *ends)
 
     names = [n for n in ("first", "second to fourth", "later") if n in places.values()]
-    return {**{n: part({i for i, x in places.items() if x == n}) for n in names}, "all": p}
+    return {**{n: part(n) for n in names}, "all": p}
 
 
 def live_rows(pairs: Mapping[str, Pair]) -> list[list]:  # run -> given history, own history
     "What the system's own answers in the history cost."
-    return [
-        [
-            name,
-            place,
-            len(q.told),
-            *map(str, (q.accuracy(False), q.accuracy(True), q.gain, q.worth)),
-        ]
-        for name, p in pairs.items()
-        for place, q in by_place(p).items()
-    ]
+
+    def row(name, place, q):
+        means = (q.accuracy(False), q.accuracy(True), q.gain, q.worth)
+        return [name, place, len(q.told), *map(str, means)]
+
+    return [row(n, place, q) for n, p in pairs.items() for place, q in by_place(p).items()]
 
 # %% ../../nbs/7_evaluate/06_pairs.ipynb #dac23530
 def dominated_by(
@@ -601,9 +487,7 @@ def dominated_by(
     return {n: [m for m in points if better(points[m], points[n])] for n in points}
 
 # %% ../../nbs/7_evaluate/06_pairs.ipynb #607ace02
-def _first_came(
-    run: Evidence, task_id: str, came: str, worth: Worth, bar: Bar = Bar()
-) -> str:  # came: of the turn as it ended
+def _first_came(run: Evidence, task_id: str, came: str) -> str:  # came: of the turn as it ended
     "What the first draft would have come to: right, failed, undecided, not judged; '' for a turn without one."
     t, label = run.turns[task_id], run.gold[task_id].answerability if task_id in run.gold else ""
     if not t.drafts:
@@ -613,7 +497,7 @@ def _first_came(
     declined = t.drafts[0].declined or declines(t.drafts[0].text)
     if label in TO_REFUSE:
         return "right" if declined else "failed"
-    value = "wrong" if declined else bar.of(worth(t, t.drafts[0].text))
+    value = "wrong" if declined else verdict_of(draft_score(run, task_id, t.drafts[0].text))
     return "failed" if value == "wrong" else value
 
 # %% ../../nbs/7_evaluate/06_pairs.ipynb #230e68e8
@@ -714,15 +598,14 @@ class Standing:
         return next(m.share for m in audit(self.run) if m.name == "check and retries")
 
 
-def standing(run: Evidence, worth: Worth | None = None, bar: Bar = Bar()) -> Standing:
+def standing(run: Evidence) -> Standing:
     "How a run stands, every turn looked at once."
-    worth = worth or target_worth(run)
-    report = blame(run, worth, bar)
-    turns = {
-        i: TurnTold(b, _value_of(run, i, worth), _first_came(run, i, b.came, worth, bar))
-        for i, b in report.turns.items()
-    }
-    return Standing(run, report, turns)
+    report = blame(run)
+
+    def told(i, b):
+        return TurnTold(b, _value_of(run, i), _first_came(run, i, b.came))
+
+    return Standing(run, report, {i: told(i, b) for i, b in report.turns.items()})
 
 # %% ../../nbs/7_evaluate/06_pairs.ipynb #7eed3e62
 def shared(some: Sequence[Standing]) -> list[str]:

@@ -5,15 +5,18 @@
 # %% ../../nbs/7_evaluate/04_scores.ipynb #imports0
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from numbers import Real
 from pathlib import Path
 
 from ..core.files import read_jsonl, write_json, write_jsonl
 from ..core.html import esc, html_table, text_table
 from ..core.record import Judgement, Run, Telemetry, Trajectory, as_run, is_web, telemetry
+from ..core.settings import Brought, brought
 from ..core.text import Stance, idk_by_rule, rule_in_words, stance
 from mtrag_nb.core.types import (
     TO_ANSWER,
@@ -42,6 +45,7 @@ from mtrag_nb.evaluate.judge import (
     turn_item,
 )
 from mtrag_nb.evaluate.measures import (
+    MEASURES,
     BertScorer,
     Refusals,
     RetrievalScores,
@@ -54,10 +58,10 @@ from mtrag_nb.evaluate.measures import (
 from .statistics import Comparison, Interval, compare, mean_interval
 
 # %% auto #0
-__all__ = ['SOURCES', 'LEAST_SUPPORT', 'FILTERS', 'ranking', 'decision', 'clarifies', 'idk_verdicts', 'score_items', 'RefusalRow',
-           'RefusalReport', 'refusal_report', 'ScoreReport', 'place_of_scores', 'score_run', 'Submission',
-           'conditioned_submission', 'named_measure', 'compare_runs', 'Measures', 'support_of', 'fault', 'Evidence',
-           'as_evidence', 'export_inspector']
+__all__ = ['SOURCES', 'ANSWER_MEASURES', 'LEAST_SUPPORT', 'FILTERS', 'ranking', 'decision', 'clarifies', 'idk_verdicts',
+           'score_items', 'RefusalRow', 'RefusalReport', 'refusal_report', 'ScoreReport', 'place_of_scores',
+           'score_run', 'Submission', 'conditioned_submission', 'named_measure', 'compare_runs', 'Measures',
+           'support_of', 'fault', 'Evidence', 'as_evidence', 'export_inspector']
 
 # %% ../../nbs/7_evaluate/04_scores.ipynb #c763d478
 def ranking(item: Item) -> list[tuple[str, float]]:  # passage ids with scores that fall
@@ -135,14 +139,35 @@ def _judged_flag(found: Mapping[str, Judgement]) -> dict[str, float]:
         else {}
     )
 
+# %% ../../nbs/7_evaluate/04_scores.ipynb #measure1
+_Measure = Callable[[Item, "Gold | None"], "float | None"]  # None: the answer cannot be measured
 
-def _text_scores(item: Item, gold: Gold | None) -> dict[str, float | None]:
-    "The measures of an answer that need no model."
-    target = gold.targets[0] if gold and gold.targets else None
-    return {
-        "RougeL": None if target is None else rouge_l(item.answer, target),
-        "K-precision": item.support,
-    }
+
+def _rouge_of(item: Item, gold: Gold | None) -> float | None:
+    return rouge_l(item.answer, gold.targets[0]) if gold and gold.targets else None
+
+
+ANSWER_MEASURES: dict[str, _Measure] = {
+    "RougeL": _rouge_of,
+    "K-precision": lambda item, gold: item.support,
+}
+_TAKEN = ("idk", "Bert-Rec", "Bert-KPrec", "rb_agg", "rb_llm_local", "rl_f_local", *MEASURES)
+
+
+def _all_measures() -> dict[str, _Measure]:
+    "The measures of the table, and those that other installed packages bring."
+    return {**ANSWER_MEASURES, **brought("measure", (*ANSWER_MEASURES, *_TAKEN))}
+
+
+def _measured(name: str, measure: _Measure, item: Item, gold: Gold | None) -> float | None:
+    "A score. Raises SettingsError for one that is no finite number."
+    value = measure(item, gold)
+    if value is None or (isinstance(value, Real) and math.isfinite(value)):
+        return None if value is None else float(value)
+    who = measure if isinstance(measure, Brought) else f"the measure {name!r}"
+    raise SettingsError(
+        f"{who} gave {value!r} for {item.task_id}: a score is a finite number, or None for an answer that cannot be measured"
+    )
 
 # %% ../../nbs/7_evaluate/04_scores.ipynb #5cf77e51
 _CONDITIONED = (
@@ -166,6 +191,7 @@ def score_items(
     str, dict[str, float | None]
 ]:  # task id -> measure -> score; None: could not be measured. A failed turn is not there
     "Score answers."
+    measures = _all_measures()
     done = [i for i in items if not i.failed]
     asking = any(i.asked_back for i in done) if asking is None else asking
     asks = {i.task_id: clarifies(i) if asking else None for i in done}
@@ -173,7 +199,7 @@ def score_items(
     scores = {
         i.task_id: {
             "idk": verdicts[i.task_id],
-            **_text_scores(i, gold.get(i.task_id)),
+            **{name: _measured(name, m, i, gold.get(i.task_id)) for name, m in measures.items()},
             **_judged_scores(said(i)),
             **_judged_flag(said(i)),
         }

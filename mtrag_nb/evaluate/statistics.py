@@ -52,11 +52,10 @@ class Interval:
     def __str__(self):
         if self.value is None:
             return show(None)
-        return f"{show(self.value)} " + (
-            few(self.clusters).join("()")
-            if self.low is None
-            else f"[{show(self.low)}, {show(self.high)}]"
-        )
+        span = f"({few(self.clusters)})"
+        if self.low is not None:
+            span = f"[{show(self.low)}, {show(self.high)}]"
+        return f"{show(self.value)} {span}"
 
 # %% ../../nbs/7_evaluate/00_statistics.ipynb #b7f02741
 def _codes(clusters: Sequence) -> tuple[np.ndarray, int]:
@@ -68,11 +67,12 @@ def _codes(clusters: Sequence) -> tuple[np.ndarray, int]:
 
 def _numbers(values: Sequence[float], *others: Sequence) -> np.ndarray:
     "A float array as long as the others. Raises DataError for NaN, so that nobody drops a value without knowing."
-    x, lost = np.asarray(values, float), "Drop them first, and say how many"
+    x = np.asarray(values, float)
     if any(len(o) != len(x) for o in others):
         raise DataError(f"{len(x)} values, but {[len(o) for o in others]} of what belongs to them")
     if np.isnan(x).any():
-        raise DataError(f"{int(np.isnan(x).sum())} of {len(x)} values are NaN", remedy=lost)
+        remedy = "Drop them first, and say how many"
+        raise DataError(f"{int(np.isnan(x).sum())} of {len(x)} values are NaN", remedy=remedy)
     return x
 
 
@@ -99,14 +99,8 @@ def _standard_error(
     return math.sqrt(k / (k - 1) * float(residuals @ residuals)) / float(w.sum())
 
 # %% ../../nbs/7_evaluate/00_statistics.ipynb #82500243
-def draws(
-    clusters: int,  # how many conversations there are
-    resamples: int,
-    seed: int = 0,
-) -> Iterator[
-    np.ndarray
-]:  # blocks, float64 [some resamples, clusters]: how often each conversation was drawn
-    "Bootstrap weights, in blocks of at most 2 million draws."
+def draws(clusters: int, resamples: int, seed: int = 0) -> Iterator[np.ndarray]:
+    "Bootstrap weights, float64 [some resamples, clusters], in blocks of at most 2 million draws: how often each conversation was drawn."
     rng = np.random.default_rng(seed)
     step = max(1, 2_000_000 // clusters)
     for a in range(0, resamples, step):
@@ -152,12 +146,10 @@ _NOWHERE: Span = (None, None)
 
 def _around(value: float, error: float, df: float, level: float) -> Span:
     "Student's t to both sides; none where nothing varies."
+    if error <= 1e-12 * max(1.0, abs(value)):
+        return _NOWHERE
     half = _t(level, df) * error
-    return (
-        (float(value - half), float(value + half))
-        if error > 1e-12 * max(1.0, abs(value))
-        else _NOWHERE
-    )
+    return float(value - half), float(value + half)
 
 
 def _mean_span(
@@ -175,9 +167,8 @@ def _mean_span(
         return _NOWHERE
     if k < MANY:
         return _around(np.average(x, weights=weights), error, k - 1, level)
-    (low,), (high,) = _percentiles(
-        _mean_samples(x[:, None], codes, k, resamples, seed, weights), level
-    )
+    samples = _mean_samples(x[:, None], codes, k, resamples, seed, weights)
+    (low,), (high,) = _percentiles(samples, level)
     return float(low), float(high)
 
 # %% ../../nbs/7_evaluate/00_statistics.ipynb #024ed320
@@ -239,9 +230,8 @@ def difference_interval(
     x, (codes, k) = _numbers(differences, clusters), _codes(clusters)
     if not k:
         return Interval(None, None, None, 0, 0, level)
-    return Interval(
-        float(x.mean()), *_mean_span(x, codes, k, resamples, level, seed), len(x), k, level
-    )
+    span = _mean_span(x, codes, k, resamples, level, seed)
+    return Interval(float(x.mean()), *span, len(x), k, level)
 
 # %% ../../nbs/7_evaluate/00_statistics.ipynb #2f07c8b5
 def _jackknife_error(without: np.ndarray) -> float:
@@ -251,9 +241,7 @@ def _jackknife_error(without: np.ndarray) -> float:
 
 
 def statistic_interval(
-    statistic: Callable[
-        [np.ndarray], float | None
-    ],  # from the positions of some items to a value; None: undefined on these
+    statistic: Callable[[np.ndarray], float | None],  # of some positions; None: undefined on these
     clusters: Sequence,  # the conversation of each item
     resamples: int = 1000,
     level: float = 0.95,
@@ -265,32 +253,21 @@ def statistic_interval(
     def number(at):
         return math.nan if (v := statistic(at)) is None else float(v)
 
-    members, value = (
-        [np.flatnonzero(codes == c) for c in range(k)],
-        number(np.arange(len(codes))) if k else math.nan,
-    )
-
-    def result(span):
-        return Interval(None if math.isnan(value) else value, *span, len(codes), k, level)
-
-    if k < LEAST or math.isnan(value):
-        return result(_NOWHERE)
-    if k < MANY:
+    value = number(np.arange(len(codes))) if k else math.nan
+    span = _NOWHERE
+    if LEAST <= k < MANY and not math.isnan(value):
         without = np.array([number(np.flatnonzero(codes != c)) for c in range(k)])
-        return result(
-            _NOWHERE
-            if np.isnan(without).any()
-            else _around(value, _jackknife_error(without), k - 1, level)
-        )
-
-    def at(weights):
-        return np.concatenate(
-            [np.repeat(members[c], int(weights[c])) for c in np.flatnonzero(weights)]
-        )
-
-    samples = np.array([number(at(w)) for block in draws(k, resamples, seed) for w in block])
-    (low,), (high,) = _percentiles(samples[:, None], level)
-    return result((float(low), float(high)))
+        if not np.isnan(without).any():
+            span = _around(value, _jackknife_error(without), k - 1, level)
+    elif k >= MANY and not math.isnan(value):
+        members = [np.flatnonzero(codes == c) for c in range(k)]
+        drawn = (w.astype(int) for block in draws(k, resamples, seed) for w in block)
+        samples = [
+            number(np.concatenate([np.repeat(m, n) for m, n in zip(members, w)])) for w in drawn
+        ]
+        (low,), (high,) = _percentiles(np.array(samples)[:, None], level)
+        span = float(low), float(high)
+    return Interval(None if math.isnan(value) else value, *span, len(codes), k, level)
 
 # %% ../../nbs/7_evaluate/00_statistics.ipynb #001b7608
 def auroc(
@@ -327,11 +304,10 @@ def _separated_span(positives: int, negatives: int, level: float, df: int) -> fl
     for _ in range(60):
         a = (low + high) / 2
         spread = 1 + ((positives + negatives) / 2 - 1) * ((1 - a) / (2 - a) + a / (1 + a))
-        low, high = (
-            (a, high)
-            if (1 - a) ** 2 > t2 * a * (1 - a) * spread / (positives * negatives)
-            else (low, a)
-        )
+        if (1 - a) ** 2 > t2 * a * (1 - a) * spread / (positives * negatives):
+            low = a
+        else:
+            high = a
     return low
 
 
@@ -354,29 +330,23 @@ def auroc_interval(
     scores: Sequence[float],
     labels: Sequence[bool],
     clusters: Sequence,  # the conversation of each item
-    minus: Sequence[float]
-    | None = None,  # another score of the same items: the interval is of the difference, scores - minus
+    minus: Sequence[float] | None = None,  # another score: the difference, scores - minus
     level: float = 0.95,
-) -> (
-    Interval
-):  # its `clusters`: conversations that hold a positive, or a negative, whichever are fewer
-    "AUROC, or the difference of two, with its interval; None throughout if a class is empty."
+) -> Interval:  # its `clusters`: those with a positive, or a negative, whichever are fewer
+    "AUROC, or the difference of two on the same items, with its interval; None throughout if a class is empty."
     y, (codes, k) = np.asarray(labels, bool), _codes(clusters)
     columns = [_numbers(s, y, codes) for s in (scores, minus) if s is not None]
     values = [auroc(x, y) for x in columns]
     positives, negatives = len(set(codes[y])), len(set(codes[~y]))
-    fewer, value = (
-        min(positives, negatives),
-        None if None in values else values[0] if minus is None else values[0] - values[1],
-    )
+    fewer = min(positives, negatives)
+    value = None if None in values else values[0] - sum(values[1:])
     if value is None or fewer < LEAST:
         return Interval(value, None, None, len(y), fewer, level)
     without = [_auroc_without(x, y, codes, k) for x in columns]
-    span = (
-        _auroc_span(value, without[0], positives, negatives, level)
-        if minus is None
-        else _around(value, _jackknife_error(without[0] - without[1]), fewer - 1, level)
-    )
+    if minus is None:
+        span = _auroc_span(value, without[0], positives, negatives, level)
+    else:
+        span = _around(value, _jackknife_error(without[0] - without[1]), fewer - 1, level)
     return Interval(value, *span, len(y), fewer, level)
 
 # %% ../../nbs/7_evaluate/00_statistics.ipynb #732f2c44
@@ -403,18 +373,12 @@ def _signed_sums(d: np.ndarray) -> np.ndarray:  # [2 ** len(d)]
 
 def _hits(d: np.ndarray, least: float, flips: int, seed: int) -> int:
     "How many random patterns of signs give a sum of at least so much: a pattern is put together from tables of 12 conversations each."
-    rng, tables, hits = (
-        np.random.default_rng(seed),
-        [_signed_sums(d[i : i + 12]) for i in range(0, len(d), 12)],
-        0,
-    )
+    rng, hits = np.random.default_rng(seed), 0
+    tables = [_signed_sums(d[i : i + 12]) for i in range(0, len(d), 12)]
     for a in range(0, flips, 100_000):
         n = min(100_000, flips - a)
-        hits += int(
-            (
-                np.abs(sum(t[rng.integers(0, len(t), n, dtype=np.uint16)] for t in tables)) >= least
-            ).sum()
-        )
+        sums = sum(t[rng.integers(0, len(t), n, dtype=np.uint16)] for t in tables)
+        hits += int((np.abs(sums) >= least).sum())
     return hits
 
 # %% ../../nbs/7_evaluate/00_statistics.ipynb #1453c88f
@@ -431,19 +395,14 @@ def _sign_flip(
         p = float((np.abs(_signed_sums(d)) >= least).mean())
         return FlipTest(p, p, p, 0)
     hits, z2 = _hits(d, least, flips, seed), 16.0
-    share, centre = (
-        hits / flips,
-        (hits + z2 / 2) / (flips + z2),
-    )  # Wilson's interval, four standard errors to each side
+    share = hits / flips
+    centre = (hits + z2 / 2) / (flips + z2)  # Wilson's interval, four standard errors to each side
     half = 4 * math.sqrt(share * (1 - share) * flips + z2 / 4) / (flips + z2)
-    return FlipTest(
-        (hits + 1) / (flips + 1), max(0.0, centre - half), min(1.0, centre + half), flips
-    )
+    low, high = max(0.0, centre - half), min(1.0, centre + half)
+    return FlipTest((hits + 1) / (flips + 1), low, high, flips)
 
 # %% ../../nbs/7_evaluate/00_statistics.ipynb #1c5b7795
-def holm(
-    p: Sequence[float],
-) -> np.ndarray:  # in the order of `p`
+def holm(p: Sequence[float]) -> np.ndarray:  # in the order of `p`
     "Holm's step-down adjustment of p-values (1979); at most 1."
     p = np.asarray(p, float)
     order = np.argsort(p, kind="stable")
@@ -461,20 +420,15 @@ def settled(
     most: int = _MOST_FLIPS,
     alpha: float = 0.05,
     seed: int = 0,
-) -> tuple[
-    list[FlipTest], np.ndarray, int
-]:  # the tests, their p by Holm, and how many verdicts are open after `most` flips
-    "Sign-flip tests of all comparisons of a table, with patterns drawn until every verdict after Holm is settled."
+) -> tuple[list[FlipTest], np.ndarray, int]:  # tests, their p by Holm, and verdicts left open
+    "Sign-flip tests of all comparisons of a table, with patterns drawn until every verdict after Holm is settled, or `most` are."
     tests = [_sign_flip(d, flips, seed) for d in differences]
     while True:
         low, high = (holm([getattr(t, end) for t in tests]) for end in ("low", "high"))
         open_ = np.flatnonzero((low < alpha) != (high < alpha))
-        near = [
-            i
-            for i, t in enumerate(tests)
-            if any(t.low <= tests[j].high and tests[j].low <= t.high for j in open_)
-        ]
-        again = [i for i in near if 0 < tests[i].flips < most]
+        unsure = [tests[j] for j in open_]
+        near = [any(t.low <= u.high and u.low <= t.high for u in unsure) for t in tests]
+        again = [i for i, t in enumerate(tests) if near[i] and 0 < t.flips < most]
         if not again:
             return tests, holm([t.p for t in tests]), len(open_)
         for i in again:
@@ -490,19 +444,15 @@ def detectable(
     "The smallest true difference that is found with this power, by quantiles of Student's t."
     from scipy.stats import t as student_t
 
-    return (
-        float(student_t.ppf(1 - alpha / 2, clusters - 1) + student_t.ppf(power, clusters - 1))
-        * standard_error
-    )
+    quantiles = student_t.ppf([1 - alpha / 2, power], clusters - 1)
+    return float(quantiles.sum()) * standard_error
 
 
 def _more_needed(
     difference: float,  # observed
     least: float,  # the detectable difference
     clusters: int,  # conversations at hand
-) -> (
-    int | None
-):  # 0 if it is detectable now; None if the difference is 0 or nothing is known of its error
+) -> int | None:  # 0: detectable now; None: no difference, or nothing is known of its error
     "How many more conversations it would take to detect a true difference of this size."
     if not difference or math.isnan(least):
         return None
@@ -538,9 +488,7 @@ class PairRow:
     p: float | None  # sign-flip test
     p_holm: float | None  # the same, adjusted for all pairs of the table
     detectable: float | None  # the least difference found at the given power
-    more: (
-        int | None
-    )  # conversations needed in addition to detect a true difference as large as the observed one
+    more: int | None  # conversations needed in addition to detect a difference as large
 
 # %% ../../nbs/7_evaluate/00_statistics.ipynb #95db905c
 def _span(r) -> str:
@@ -560,55 +508,27 @@ class Comparison:
     level: float
     power: float
     seed: int
-    family: int = (
-        0  # comparisons that p (Holm) is corrected for: all pairs of the table, in all its measures
-    )
+    family: int = 0  # comparisons that p (Holm) is for: all pairs of the table, in all its measures
     open: int = 0  # of these: verdicts that the random patterns leave open
 
     def _means(self):
-        head = [
-            "system",
-            self.measure,
-            f"{self.level:.0%} interval",
-            "common tasks",
-            "tasks",
-            "missing",
-            "conversations",
-        ]
-        return head, [
-            [r.system, r.mean, _span(r), r.common, r.n, r.missing, r.clusters] for r in self.systems
-        ]
+        span = f"{self.level:.0%} interval"
+        head = ["system", self.measure, span, "common tasks", "tasks", "missing", "conversations"]
+        cells = [(r.system, r.mean, _span(r), r.common) for r in self.systems]
+        return head, [[*c, r.n, r.missing, r.clusters] for c, r in zip(cells, self.systems)]
 
     def _pairs(self):
-        signed, p = (
-            lambda x, form=form: "–" if x is None else f"{x:{form}}" for form in ("+.3f", ".4f")
-        )
-        head = [
-            "pair",
-            "difference",
-            f"{self.level:.0%} interval",
-            "p",
-            "p (Holm)",
-            "detectable",
-            "more needed",
-            "tasks",
-            "dropped",
-        ]
+        def form(x, digits):
+            return "–" if x is None else f"{x:{digits}}"
 
         def cells(r):
-            return [
-                signed(r.difference),
-                _span(r),
-                p(r.p),
-                p(r.p_holm),
-                r.detectable,
-                r.more,
-                r.n,
-                r.dropped,
-                r.clusters,
-            ]
+            tested = [form(r.difference, "+.3f"), _span(r), form(r.p, ".4f"), form(r.p_holm, ".4f")]
+            return [*tested, r.detectable, r.more, r.n, r.dropped, r.clusters]
 
-        return [*head, "conversations"], [[f"{r.a} – {r.b}", *cells(r)] for r in self.pairs]
+        span = f"{self.level:.0%} interval"
+        head = ["pair", "difference", span, "p", "p (Holm)", "detectable", "more needed"]
+        rows = [[f"{r.a} – {r.b}", *cells(r)] for r in self.pairs]
+        return [*head, "tasks", "dropped", "conversations"], rows
 
     @property
     def note(self) -> str:
@@ -622,9 +542,8 @@ class Comparison:
         )
 
     def __repr__(self):
-        return "\n\n".join(
-            [*(text_table(*t) for t in (self._means(), self._pairs()) if t[1]), self.note]
-        )
+        tables = [text_table(*t) for t in (self._means(), self._pairs()) if t[1]]
+        return "\n\n".join([*tables, self.note])
 
     def _repr_html_(self):
         pairs = html_table(*self._pairs()) if self.pairs else ""
@@ -646,14 +565,12 @@ def _matrix(
             raise DataError(f"system {s!r} has an infinite score for task {bad[0]!r}")
         if all(math.isnan(v) for v in by_task.values()):
             raise DataError(f"system {s!r} has no score at all")
-    tasks = list(
-        dict.fromkeys(t for c in columns.values() for t, v in c.items() if not math.isnan(v))
-    )
+    known = (t for c in columns.values() for t, v in c.items() if not math.isnan(v))
+    tasks = list(dict.fromkeys(known))
     if lost := [t for t in tasks if t not in clusters]:
         raise DataError(f"{len(lost)} tasks have no conversation, e.g. {lost[0]!r}")
-    return np.array([[c.get(t, math.nan) for c in columns.values()] for t in tasks]), [
-        clusters[t] for t in tasks
-    ]
+    matrix = np.array([[c.get(t, math.nan) for c in columns.values()] for t in tasks])
+    return matrix, [clusters[t] for t in tasks]
 
 # %% ../../nbs/7_evaluate/00_statistics.ipynb #8de8b39e
 def _system_row(
@@ -677,23 +594,13 @@ def _pair_row(
     "The row of a pair from its differences by task, NaN where one of the two has no score."
     known = ~np.isnan(difference)
     i = difference_interval(difference[known], talks[known], **how)
+    counts = (i.n, int((~known).sum()), i.clusters)
     if i.clusters < 2:
-        return PairRow(*names, i.n, int((~known).sum()), i.clusters, i.value, *[None] * 6)
+        return PairRow(*names, *counts, i.value, *[None] * 6)
     error = _standard_error(difference[known], *_codes(talks[known]))
     least = detectable(error, i.clusters, power)
-    return PairRow(
-        *names,
-        i.n,
-        int((~known).sum()),
-        i.clusters,
-        i.value,
-        i.low,
-        i.high,
-        test.p,
-        p_holm,
-        least,
-        _more_needed(i.value, least, i.clusters),
-    )
+    more = _more_needed(i.value, least, i.clusters)
+    return PairRow(*names, *counts, i.value, i.low, i.high, test.p, p_holm, least, more)
 
 
 def _sums(difference: np.ndarray, talks: np.ndarray) -> np.ndarray:
@@ -703,9 +610,8 @@ def _sums(difference: np.ndarray, talks: np.ndarray) -> np.ndarray:
     return np.bincount(codes, difference[known]) if k > 1 else np.zeros(0)
 
 # %% ../../nbs/7_evaluate/00_statistics.ipynb #ab1f077b
-Scores = Mapping[
-    str, Mapping[str, "float | None"]
-]  # system -> task id -> score, higher is better; None or NaN: missing
+# system -> task id -> score, higher is better; None or NaN: missing
+Scores = Mapping[str, Mapping[str, "float | None"]]
 
 
 @dataclass(frozen=True)
@@ -733,15 +639,11 @@ def _prepared(scores: Scores, clusters: Mapping[str, str], against: str | None) 
         raise SettingsError(f"unknown system {against!r}: there are {', '.join(scores)}")
     values, talks = _matrix(scores, clusters)
     shared = values[~np.isnan(values).any(axis=1)]
-    order = np.argsort(
-        -(shared.mean(0) if len(shared) else np.nanmean(values, axis=0)), kind="stable"
-    )
+    means = shared.mean(0) if len(shared) else np.nanmean(values, axis=0)
+    order = np.argsort(-means, kind="stable")
     systems = [list(scores)[i] for i in order]
-    wanted = [
-        (i, j)
-        for i, j in combinations(range(len(systems)), 2)
-        if against in (None, systems[i], systems[j])
-    ]
+    every = combinations(range(len(systems)), 2)
+    wanted = [(i, j) for i, j in every if against in (None, systems[i], systems[j])]
     return _Prepared(systems, values[:, order], np.array(talks), wanted)
 
 # %% ../../nbs/7_evaluate/00_statistics.ipynb #0bf1db16
@@ -756,39 +658,26 @@ def compare_all(
 ) -> list[Comparison]:  # one a measure
     """Means, intervals and paired comparisons of several measures, clustered by conversation, under one correction. Raises DataError for
     a task without conversation, an infinite score or a system without scores, SettingsError for an unknown `against`."""
-    ready, how = (
-        {m: _prepared(s, clusters, against) for m, s in measures.items()},
-        {"resamples": resamples, "level": level, "seed": seed},
-    )
+    ready = {m: _prepared(s, clusters, against) for m, s in measures.items()}
+    how = {"resamples": resamples, "level": level, "seed": seed}
     keys = [(m, pair) for m, p in ready.items() for pair in p.wanted]
     sums = [_sums(ready[m].difference(pair), ready[m].talks) for m, pair in keys]
     tested = [i for i, d in enumerate(sums) if len(d)]
     tests, adjusted, left = settled([sums[i] for i in tested], seed=seed)
     found = {keys[i]: (t, float(h)) for i, t, h in zip(tested, tests, adjusted)}
-    out = []
-    for m, p in ready.items():
+
+    def comparison(m: str, p: _Prepared) -> Comparison:
         common = p.shared.mean(0).tolist() if len(p.shared) else [None] * len(p.systems)
-        rows = tuple(
-            _system_row(s, p.values[:, i], p.talks, common[i], **how)
-            for i, s in enumerate(p.systems)
-        )
-        pairs = tuple(
-            _pair_row(
-                (p.systems[i], p.systems[j]),
-                p.difference((i, j)),
-                p.talks,
-                *found.get((m, (i, j)), (None, math.nan)),
-                power,
-                **how,
-            )
-            for i, j in p.wanted
-        )
-        out.append(
-            Comparison(
-                m, rows, pairs, len(p.shared), resamples, level, power, seed, len(tests), left
-            )
-        )
-    return out
+        columns = zip(p.systems, p.values.T, common)
+        rows = tuple(_system_row(s, column, p.talks, c, **how) for s, column, c in columns)
+        pairs = []
+        for i, j in p.wanted:
+            names, tested = (p.systems[i], p.systems[j]), found.get((m, (i, j)), (None, math.nan))
+            pairs.append(_pair_row(names, p.difference((i, j)), p.talks, *tested, power, **how))
+        counts = (len(p.shared), resamples, level, power, seed, len(tests), left)
+        return Comparison(m, rows, tuple(pairs), *counts)
+
+    return [comparison(m, p) for m, p in ready.items()]
 
 
 def compare(
@@ -813,9 +702,8 @@ def krippendorff_alpha(
         return None
     counts = (r[:, :, None] == values).sum(0).astype(float)  # [items, values]
     weights = 1 / (counts.sum(1) - 1)
-    observed = (counts * weights[:, None]).T @ counts - np.diag(
-        (counts * weights[:, None]).sum(0)
-    )  # coincidences
+    weighted = counts * weights[:, None]
+    observed = weighted.T @ counts - np.diag(weighted.sum(0))  # coincidences
     totals = observed.sum(1)
     expected = (np.outer(totals, totals) - np.diag(totals)) / (totals.sum() - 1)
     if level == "nominal":
@@ -844,32 +732,25 @@ class Bin:
 def calibration_bins(
     scores: Sequence[float],
     labels: Sequence[bool],
-    edges: Sequence[float] = tuple(
-        i / 10 for i in range(11)
-    ),  # ascending; scores outside them are an error
+    edges: Sequence[float] = tuple(i / 10 for i in range(11)),  # ascending
 ) -> list[Bin]:
     "Bins of a score, with the share of positives in each. Raises DataError for NaN or a score outside the edges."
     x, y, edges = _numbers(scores, labels), np.asarray(labels, bool), np.asarray(edges, float)
     if len(x) and (x.min() < edges[0] or x.max() > edges[-1]):
-        raise DataError(
-            f"scores run from {x.min():g} to {x.max():g}, the edges from {edges[0]:g} to {edges[-1]:g}"
-        )
+        ends = f"the edges from {edges[0]:g} to {edges[-1]:g}"
+        raise DataError(f"scores run from {x.min():g} to {x.max():g}, {ends}")
     place = np.minimum(np.searchsorted(edges, x, side="right") - 1, len(edges) - 2)
     inside = [place == i for i in range(len(edges) - 1)]
 
     def mean(v):
         return float(v.mean()) if len(v) else None
 
-    return [
-        Bin(float(a), float(b), int(at.sum()), mean(x[at]), mean(y[at]))
-        for a, b, at in zip(edges, edges[1:], inside)
-    ]
+    spans = zip(edges.tolist(), edges.tolist()[1:], inside)
+    return [Bin(a, b, int(at.sum()), mean(x[at]), mean(y[at])) for a, b, at in spans]
 
 # %% ../../nbs/7_evaluate/00_statistics.ipynb #b81e81e7
-def calibration_error(
-    bins: Sequence[Bin],  # of a score that means to be a probability
-) -> float | None:  # None without items
-    "Expected calibration error: the mean gap between score and share, weighted by items."
+def calibration_error(bins: Sequence[Bin]) -> float | None:
+    "Expected calibration error of a probability: the mean gap between score and share, weighted by items; None without any."
     n = sum(b.n for b in bins)
     return sum(b.n * abs(b.score - b.share) for b in bins if b.n) / n if n else None
 
@@ -899,20 +780,14 @@ def spearman_in_bands(
     y: Sequence[float],
     lengths: Sequence[float],  # of each item, in whatever unit
     bands: int = 3,  # of about equally many items; equal lengths are never parted
-) -> tuple[
-    float | None, list[Band]
-]:  # mean of the bands' correlations weighted by items (None if no band has one), and the bands
+) -> tuple[float | None, list[Band]]:  # mean weighted by items (None: no band has one); the bands
     "Spearman's correlation within bands of length."
     a, b, length = _numbers(x, y, lengths), _numbers(y), _numbers(lengths)
     cuts = np.quantile(length, np.linspace(0, 1, bands + 1)[1:-1]) if len(length) else []
     place = np.searchsorted(cuts, length, side="left")
     inside = [place == i for i in np.unique(place)]
-    found = [
-        Band(
-            float(length[at].min()), float(length[at].max()), int(at.sum()), spearman(a[at], b[at])
-        )
-        for at in inside
-    ]
+    ends = [(float(length[at].min()), float(length[at].max())) for at in inside]
+    found = [Band(*e, int(at.sum()), spearman(a[at], b[at])) for e, at in zip(ends, inside)]
     counted = [f for f in found if f.rho is not None]
     n = sum(f.n for f in counted)
     return (sum(f.n * f.rho for f in counted) / n if n else None), found
@@ -924,9 +799,7 @@ class RaterRow:
 
     rater: int  # row of the ratings
     n: int  # items that this rater, the judge and at least one other rater rated
-    judge: (
-        float  # how often the judge does at least as well as the rater: its advantage probability
-    )
+    judge: float  # how often the judge does as well as the rater: its advantage probability
     human: float  # how often the rater does at least as well as the judge
     p: float
     won: bool
@@ -936,9 +809,7 @@ class RaterRow:
 class AltTest:
     "The alternative-annotator test of a judge."
 
-    winning_rate: (
-        float | None
-    )  # share of raters that the judge wins against; None if no rater has enough items
+    winning_rate: float | None  # raters that it wins against; None: none has enough items
     advantage: float | None  # mean advantage probability
     rows: tuple[RaterRow, ...]
     skipped: tuple[int, ...]  # raters with fewer items than asked for
@@ -985,15 +856,14 @@ def _alignment(score: str, rating: np.ndarray, others: np.ndarray) -> np.ndarray
 # %% ../../nbs/7_evaluate/00_statistics.ipynb #32a2c559
 def alt_test(
     judge: Sequence[float],  # [items], NaN: no verdict
-    ratings: np.ndarray,  # float [raters, items], NaN: not rated; items with fewer than two raters or without a verdict are left out
+    ratings: np.ndarray,  # float [raters, items], NaN: not rated
     score: str = "accuracy",  # or "neg_rmse", for ordered ratings
     epsilon: float = 0.2,
     q: float = 0.05,  # false discovery rate
     least_items: int = 30,  # raters with fewer are skipped
-    clusters: Sequence
-    | None = None,  # the conversation of each item; None: items are independent, as in the paper
+    clusters: Sequence | None = None,  # conversations; None: items are independent, as in the paper
 ) -> AltTest:
-    "The alternative-annotator test. Raises DataError if the shapes differ, SettingsError for an unknown score."
+    "The alternative-annotator test, of items with two raters or more and a verdict. Raises DataError if the shapes differ, SettingsError for an unknown score."
     f, r = np.asarray(judge, float), np.asarray(ratings, float)
     if r.ndim != 2 or r.shape[1] != len(f):
         raise DataError(f"ratings of shape {r.shape} for {len(f)} verdicts: it is [raters, items]")
@@ -1008,21 +878,11 @@ def alt_test(
         others = np.delete(r, j, axis=0)[:, at]
         mine, theirs = _alignment(score, f[at], others), _alignment(score, r[j][at], others)
         judge_wins, human_wins = (mine >= theirs).astype(float), (theirs >= mine).astype(float)
-        rows.append(
-            (
-                j,
-                int(at.sum()),
-                judge_wins.mean(),
-                human_wins.mean(),
-                _less(human_wins - judge_wins, epsilon, groups[at]),
-            )
-        )
+        p = _less(human_wins - judge_wins, epsilon, groups[at])
+        rows.append((j, int(at.sum()), float(judge_wins.mean()), float(human_wins.mean()), p))
     if not rows:
         return AltTest(None, None, (), tuple(skipped))
     won = _benjamini_yekutieli([p for *_, p in rows], q)
-    found = tuple(
-        RaterRow(j, n, float(a), float(b), p, bool(w)) for (j, n, a, b, p), w in zip(rows, won)
-    )
-    return AltTest(
-        float(won.mean()), float(np.mean([x.judge for x in found])), found, tuple(skipped)
-    )
+    found = tuple(RaterRow(*row, bool(w)) for row, w in zip(rows, won))
+    advantage = float(np.mean([x.judge for x in found]))
+    return AltTest(float(won.mean()), advantage, found, tuple(skipped))

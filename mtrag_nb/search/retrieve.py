@@ -9,14 +9,13 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from importlib.metadata import entry_points
 from typing import Protocol, runtime_checkable
 
 import numpy as np
 
 from ..core.html import html_table, text_table
 from ..core.record import Found
-from ..core.settings import Leg, RetrievalSettings, legs
+from ..core.settings import Leg, RetrievalSettings, brought, legs
 from ..core.text import clipped
 from mtrag_nb.core.types import (
     Context,
@@ -509,7 +508,6 @@ class Retriever(_Searching):
         return [_child(h) for h in self.index.children(ids)]
 
 # %% ../../nbs/4_search/02_retrieve.ipynb #a247edda
-_ENTRY_POINTS = "mtrag_nb.retrievers"  # the group in which another installed package names its own
 RETRIEVERS: dict[str, Callable[..., RetrieverLike]] = {"index": Retriever}
 
 
@@ -520,14 +518,11 @@ def open_retriever(
     settings: RetrievalSettings,
 ) -> RetrieverLike:
     "The retriever that settings name, over an index. Raises SettingsError for an unknown one."
-    make = RETRIEVERS.get(settings.retriever)
-    if make is None:
-        others = {entry.name: entry for entry in entry_points(group=_ENTRY_POINTS)}
-        if settings.retriever not in others:
-            names = ", ".join([*RETRIEVERS, *sorted(others)])
-            raise SettingsError(f"unknown retriever {settings.retriever!r}: there are {names}")
-        make = others[settings.retriever].load()
-    return make(index, embedder, reranker, settings)
+    known = {**RETRIEVERS, **brought("retriever", RETRIEVERS)}
+    if settings.retriever not in known:
+        names = ", ".join(known)
+        raise SettingsError(f"unknown retriever {settings.retriever!r}: there are {names}")
+    return known[settings.retriever](index, embedder, reranker, settings)
 
 # %% ../../nbs/4_search/02_retrieve.ipynb #4ededffe
 def _passages_of(tasks: Iterable[Task]) -> dict[str, Passage]:

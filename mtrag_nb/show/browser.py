@@ -33,7 +33,7 @@ from mtrag_nb.core.record import (
 )
 from ..core.text import declines, known_words, share_known
 from ..core.types import DataError, Gold, MTRAGError, Outcome, Task, as_context
-from ..evaluate.blame import WORTH, ending_change, first_draft_failed, target_worth
+from ..evaluate.blame import WORTH, ending_change, first_draft_failed
 from ..evaluate.scores import Evidence, as_evidence, fault
 from mtrag_nb.show.figures import (
     QUIET,
@@ -643,7 +643,7 @@ def _by_rescue(run, other, task_id, measure):
     if t.failed or not first_draft_failed(t):
         return None
     change, tries = (
-        ending_change(t, run.gold.get(task_id), t.drafts[0].text, target_worth(run)),
+        ending_change(run, t, t.drafts[0].text),
         _tries(run, t),
     )
     if change is None or change <= WORTH:

@@ -14,7 +14,16 @@ from itertools import combinations
 from markupsafe import Markup
 from matplotlib.figure import Figure
 from ..core.files import data_dir, read_json, write_json, write_whole
-from ..core.html import document, html_table, page, render, show, text_table, words_table
+from mtrag_nb.core.html import (
+    Table,
+    document,
+    html_table,
+    page,
+    render,
+    show,
+    text_table,
+    words_table,
+)
 from ..core.record import Gated, Judgement, LEFT_OUT, Run, Trajectory, breakdown
 from mtrag_nb.core.settings import (
     ChunkSettings,
@@ -90,22 +99,8 @@ def _seconds_by_node(turns: Iterable[Trajectory]) -> dict[str, list[float]]:
             out.setdefault(node, []).append(seconds)
     return out
 
-
-class _Table:
-    "A table, in a terminal and in a notebook."
-
-    head: Sequence[str]
-    rows: Sequence[tuple]
-    note = ""
-
-    def __repr__(self) -> str:
-        return "\n".join(filter(None, (text_table(self.head, self.rows), self.note)))
-
-    def _repr_html_(self) -> str:
-        return html_table(self.head, self.rows, note=self.note)
-
 # %% ../../nbs/8_show/04_papers.ipynb #baff2119
-class ServiceLevels(_Table):
+class ServiceLevels(Table):
     "Percentiles of a run."
 
     head = ("seconds", "turns", *(f"P{q}" for q in CUTS))
@@ -150,7 +145,7 @@ def _standing(target: Target, found: Interval | float | None) -> str:
     return "met" if good else "not met" if bad else "open"
 
 # %% ../../nbs/8_show/04_papers.ipynb #3802cc81
-class Targets(_Table):
+class Targets(Table):
     "Promises, what was measured, and whether they are met."
 
     head = ("", "promised", "found", "", "why, or who says so", "place")
@@ -192,7 +187,7 @@ def _cost_of(turns: Sequence[Trajectory], prices: Prices, questions: int = 1000)
     return (tokens + machine) / len(calls) * questions
 
 # %% ../../nbs/8_show/04_papers.ipynb #573ae2d2
-class Costs(_Table):
+class Costs(Table):
     "One row a run, one column a price list."
 
     def __init__(self, runs: Mapping[str, Sequence[Trajectory]], prices: Sequence[Prices]):

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from importlib.metadata import entry_points
 from itertools import permutations
 from pathlib import Path
 from typing import NamedTuple
@@ -25,6 +24,7 @@ from matplotlib.patches import Rectangle
 from ..core.files import write_whole
 from ..core.html import document, esc, render, show
 from ..core.record import LEFT_OUT, Node, Run, Trajectory, breakdown
+from ..core.settings import brought
 from ..core.types import TO_ANSWER, TO_REFUSE, DataError, SettingsError, dotted
 from ..data.mtrag import read_benchmark, sample_dir
 from ..evaluate.blame import COSTS, STAGES, Blame, BlameReport, costs, risk_coverage
@@ -1333,8 +1333,8 @@ def _view_section(title: str, view: Callable[[Evidence], object]) -> Section:
 
 def sections() -> list[Section]:
     "The parts of a page: this room's, those of VIEWS, and those that other installed packages bring."
-    others = {entry.name: entry.load() for entry in entry_points(group="mtrag_nb.views")}
-    return [*SECTIONS, *(_view_section(*view) for view in {**others, **VIEWS}.items())]
+    views = {**VIEWS, **brought("view", VIEWS)}
+    return [*SECTIONS, *(_view_section(*view) for view in views.items())]
 
 
 class _Part(NamedTuple):

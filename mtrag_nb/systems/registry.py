@@ -9,12 +9,11 @@ import importlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..core.html import html_table, text_table
-from ..core.settings import PROFILES, Settings
+from ..core.settings import PROFILES, Settings, brought
 from ..core.types import DataError, SettingsError
 
 if TYPE_CHECKING:
@@ -40,9 +39,6 @@ ANSWERING = {
 SERVING = "nexus"  # who answers on the page of `mtrag serve`, unless another is asked for
 
 
-_ENTRY_POINTS = "mtrag_nb.systems"  # the group in which another installed package names its systems
-
-
 class Names(list):
     "Names of systems. A place (FILE.py:NAME, module:NAME, http://HOST/v1) counts as one."
 
@@ -52,8 +48,10 @@ class Names(list):
 
 def system_names() -> list[str]:
     "The systems of this package, and those that other installed packages bring."
-    others = {entry.name for entry in entry_points(group=_ENTRY_POINTS)} - SYSTEMS.keys()
-    return Names([*SYSTEMS, *sorted(others)])
+    others = brought("system", SYSTEMS)
+    for name in SYSTEMS.keys() & others:
+        others[name].load()  # raises: the name is taken
+    return Names([*SYSTEMS, *others])
 
 
 def system_named(name: str) -> System:
@@ -63,16 +61,15 @@ def system_named(name: str) -> System:
 
         return load_outside(name)
     name, _, variant = name.partition("+")
-    entry = SYSTEMS.get(name)
-    if entry is None:
-        found = entry_points(group=_ENTRY_POINTS, name=name)
-        if not found:
-            names = ", ".join(system_names())
-            raise SettingsError(f"unknown system {name!r}: there are {names}")
-        entry = next(iter(found)).load()
+    others = {} if name in SYSTEMS else brought("system")
+    if name not in SYSTEMS and name not in others:
+        raise SettingsError(f"unknown system {name!r}: there are {', '.join(system_names())}")
+    entry = SYSTEMS[name] if name in SYSTEMS else others[name].load()
     if isinstance(entry, str):
         module, _, value = entry.partition(":")
         entry = getattr(importlib.import_module(module), value)
+    if not hasattr(entry, "variant"):
+        raise SettingsError(f"{others[name]} is a {type(entry).__name__}, not a System")
     return entry.variant(variant) if variant else entry
 
 # %% ../../nbs/5_systems/07_registry.ipynb #2ce45f94
