@@ -51,7 +51,15 @@ from mtrag_nb.core.types import (
     plain,
 )
 from .mtrag import BY_TEXT
-from .spans import MODEL_OPERATIONS, Span, Trace, at, from_json, nested, traces_of
+from mtrag_nb.data.spans import (
+    MODEL_OPERATIONS,
+    Span,
+    Trace,
+    at,
+    from_json,
+    nested,
+    traces_of,
+)
 
 # %% auto #0
 __all__ = ['STEPS', 'text_of', 'messages_of', 'Document', 'document_of', 'lists_of', 'Corpus', 'node_of', 'by_name', 'kind_of',

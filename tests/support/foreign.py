@@ -1,8 +1,9 @@
 """Programs of other frameworks with a fault planted in one stage: is the right stage named from their spans alone?
 
-python -m tests.support.foreign    prints the table, and writes data/measured/outside.json
+python -m tests.support.foreign    prints the table, and writes data/measured/outside.json and data/sample/spans
 """
 
+import gzip
 import subprocess
 import sys
 import tempfile
@@ -40,7 +41,7 @@ FAULTS = {  # program -> fault -> the stage that must be named
 HEAD = ["program", "fault in the", "stage", "right before", "broken by it", "named", "share"]
 
 
-def write_sample(folder: Path, talks: int | None = None) -> Path:
+def write_sample(folder: Path, only: str = "") -> Path:  # only: one conversation
     "The sample as the programs read it: documents.jsonl (id, title, text), conversations.jsonl (id, turns: question, answer)."
     folder.mkdir(parents=True, exist_ok=True)
     about = ({"id": p.id, "title": p.title, "text": p.text} for p in read_corpus(*sample_corpus()))
@@ -48,7 +49,7 @@ def write_sample(folder: Path, talks: int | None = None) -> Path:
     file, said = read_benchmark(sample_dir() / "reference.jsonl"), {}
     for t in file.tasks:
         said.setdefault(t.conversation_id, []).append([t.question, file.gold[t.id].targets[0]])
-    rows = [{"id": i, "turns": turns} for i, turns in said.items()][:talks]
+    rows = [{"id": i, "turns": turns} for i, turns in said.items() if only in ("", i)]
     write_jsonl(folder / "conversations.jsonl", rows)
     return folder
 
@@ -110,7 +111,19 @@ def measured() -> list[dict]:
         return [row for program in FAULTS for row in blamed(program, folder)]
 
 
+def keep_spans(talk: str = "e4617d4e7156009c65c9c6cc449d3c76") -> None:
+    "Keep the spans of one conversation for readers: of each program, with its fault in the middle."
+    place = sample_dir() / "spans"
+    place.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory() as tmp:
+        folder = write_sample(Path(tmp), talk)
+        for program, faults in FAULTS.items():
+            spans = traced(program, folder, [*faults][1]).read_bytes()
+            (place / f"{program}.jsonl.gz").write_bytes(gzip.compress(spans, mtime=0))
+
+
 if __name__ == "__main__":
+    keep_spans()
     found = measured()
     write_json(data_dir("measured") / "outside.json", found)
     print(text_table(HEAD, table(found)))
