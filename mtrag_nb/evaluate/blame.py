@@ -36,6 +36,7 @@ from mtrag_nb.core.types import (
     Context,
     DataError,
     Gold,
+    Outcome,
     SettingsError,
     Task,
 )
@@ -693,6 +694,16 @@ def _clarified_cause(
     return ("failed", "answered though underspecified", node) if vague else ()
 
 
+def _blame_ranking(run: Evidence, t: Trajectory, label: str) -> Blame:
+    "What became of a turn of which only the ranking is on record: it failed if no gold is in it."
+    relevant = set(run.relevant(t.task_id))
+    if label not in TO_ANSWER or not relevant or not t.retrievals:
+        return Blame(t.task_id, "not judged")
+    if relevant & documents(run, t.contexts):
+        return Blame(t.task_id, "undecided")
+    return Blame(t.task_id, "failed", *_evidence_cause(run, t, relevant))
+
+
 def blame_turn(run: Evidence, task_id: str) -> Blame:
     "What became of a turn, and where it went wrong first."
     t = run.turns[task_id]
@@ -703,6 +714,8 @@ def blame_turn(run: Evidence, task_id: str) -> Blame:
         return Blame(task_id, *told)
     if label not in (*TO_ANSWER, *TO_REFUSE):
         return Blame(task_id, "not judged")
+    if t.outcome is Outcome.NOT_RECORDED:
+        return _blame_ranking(run, t, label)
     refused = t.refused or decision(run.item(task_id), run.judged.get(task_id, {}))[1] == 1
     if label in TO_REFUSE:
         return (
