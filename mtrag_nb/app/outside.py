@@ -14,6 +14,7 @@ from .command import Dir, File, Reference, RunDir, done, reference_or_sample
 from .run import print_run
 from ..core.record import Run
 from ..data.mtrag import Benchmark, read_benchmark, read_corpus
+from ..data.predictions import holds_predictions, import_predictions, read_rewrites
 from ..data.traces import Corpus, import_traces, read_kinds
 
 # %% ../../nbs/app/05_outside.ipynb #7e4d97b7
@@ -44,7 +45,7 @@ def _all_joined(run: Run, tasks=None, **_) -> bool:
 
 @done(_all_joined)
 def import_run(
-    source: File,  # spans of OpenTelemetry, OpenInference, Phoenix or LangSmith
+    source: File,  # spans of OpenTelemetry, OpenInference, Phoenix or LangSmith; or predictions: of the shared task, a TREC run, InspectorRAGet, also .gz
     /,
     out: Dir,  # the run folder to write
     tasks: File = None,  # the tasks that were asked, with gold where there is some (reference.jsonl)
@@ -52,10 +53,22 @@ def import_run(
         File
     ] = (),  # the passages, by whose text documents are known that have another id
     kinds: File = None,  # {node: kind} in JSON or YAML, for nodes whose name does not say what they do: rewrite, retrieve, rerank, grade, gate, generate, check, refuse, clarify, step
-    name: str = "",  # of the system (default: as the file)
+    task: Literal["A", "B", "C"] | None = None,  # of a prediction file (default: as it looks)
+    ids: Literal["official", "original_index", "domain_order"]
+    | None = None,  # of a prediction file's lines: the benchmark's, or places in conversations.json (default: as they look)
+    conversations: File = None,  # conversations.json, for ids by place (default: the official one)
+    rewrites: File = None,  # what a prediction file's passages were retrieved with, by task
+    name: str = "",  # of the system, or which model of an InspectorRAGet file (default: as the file)
 ) -> Run:
     "Read the turns of another system into a run folder; exit code 0 only if each is one of the tasks."
     known = read_benchmark(tasks, contexts=True) if tasks else None
+    if task or holds_predictions(source):
+        passages = read_corpus(*corpus) if corpus else None
+        found = read_rewrites(rewrites) if rewrites else {}
+        how = (task or "", ids or "", passages, conversations, found, name)
+        run = import_predictions(source, known, out, *how)
+        print_imported(run, known)
+        return run
     gold = [p for g in known.gold.values() for p in g.passages] if known else []
     passages = read_corpus(*corpus) if corpus else ()
     asked = known.tasks if known else ()
@@ -63,7 +76,7 @@ def import_run(
     print_imported(run, known)
     return run
 
-# %% ../../nbs/app/05_outside.ipynb #652d8e5e
+# %% ../../nbs/app/05_outside.ipynb #18d8d6a9
 def export_run(
     runs: Iterable[
         RunDir

@@ -32,6 +32,7 @@ from mtrag_nb.core.types import (
     Turn,
 )
 from ..data.mtrag import BY_TEXT, falling, files_of, is_gold, read_predictions
+from ..data.predictions import Recorded
 from mtrag_nb.evaluate.judge import (
     Item,
     asked_digest,
@@ -83,7 +84,7 @@ def decision(
     judged = found.get("idk")
     if source == "judge":
         return "judge", judged.score if judged else None
-    if item.failed:
+    if item.failed or item.answerless:
         return "nobody", None
     if source == "best" and item.verdict is not None:
         return "file's verdict", item.verdict
@@ -98,7 +99,7 @@ def decision(
 
 def clarifies(item: Item) -> float | None:  # 1 or 0; None: it broke
     "Whether an answer asks back (the official clarification verdict): as recorded, else by the rule of `core.declining`."
-    if item.failed:
+    if item.failed or item.answerless:
         return None
     return float(item.asked_back or stance(item.answer) is Stance.ASKS)
 
@@ -168,6 +169,14 @@ def _measured(name: str, measure: _Measure, item: Item, gold: Gold | None) -> fl
         f"{who} gave {value!r} for {item.task_id}: a score is a finite number, or None for an answer that cannot be measured"
     )
 
+
+def _answer_scores(
+    measures: Mapping[str, _Measure], item: Item, gold: Gold | None
+) -> dict[str, float | None]:
+    "The scores of an answer; none where no answer is on record."
+    some = {} if item.answerless else measures
+    return {name: _measured(name, m, item, gold) for name, m in some.items()}
+
 # %% ../../nbs/7_evaluate/04_scores.ipynb #5cf77e51
 _CONDITIONED = (
     "rb_agg",
@@ -198,14 +207,15 @@ def score_items(
     scores = {
         i.task_id: {
             "idk": verdicts[i.task_id],
-            **{name: _measured(name, m, i, gold.get(i.task_id)) for name, m in measures.items()},
+            **_answer_scores(measures, i, gold.get(i.task_id)),
             **_judged_scores(said(i)),
             **_judged_flag(said(i)),
         }
         for i in done
     }
     if bert is not None:
-        known = [i for i in done if i.task_id in gold and gold[i.task_id].targets]
+        known = [i for i in done if not i.answerless]
+        known = [i for i in known if i.task_id in gold and gold[i.task_id].targets]
         parts = agg_parts(
             bert,
             [i.answer for i in known],
@@ -713,6 +723,8 @@ def fault(
             if label in TO_ANSWER
             else ""
         )
+    if t.outcome is Outcome.NOT_RECORDED:
+        return ""
     if t.asked_back:
         return "asked back though clear" if label and label not in TO_ASK else ""
     if label == "UNANSWERABLE":
@@ -832,7 +844,12 @@ class Evidence:
     def scores(self) -> dict[str, dict[str, float | None]]:
         "Task id -> measure -> score: what needs no model, what lies in the folder, and what the judge gave, on its own scale (1 to 10)."
         found = score_items([self.item(i) for i in self.turns], self.gold)
-        for source in (self.run.scores, {i: _judged_scores(js) for i, js in self.judged.items()}):
+        told = {i: s.scores for i, t in self.turns.items() for s in t.of(Recorded)}
+        for source in (
+            told,
+            self.run.scores,
+            {i: _judged_scores(js) for i, js in self.judged.items()},
+        ):
             for i in found.keys() & source.keys():
                 found[i] |= source[i]
         return found
