@@ -694,9 +694,8 @@ def live(
     todo = _some(file.tasks, tasks)
     from mtrag_nb.runs.run import live_run
 
-    result = live_run(
-        system_named(name), todo, out, settings, index, setting, models, minutes, progress
-    )
+    how = {"models": models, "minutes": minutes, "progress": progress}
+    result = live_run(system_named(name), todo, out, settings, index, setting, **how)
     print_run(result)
     if given:
         _print_lost(result, Run(given), file)

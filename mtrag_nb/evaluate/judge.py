@@ -716,6 +716,11 @@ class Item:
     def asked_back(self) -> bool:
         return self.outcome is Outcome.ASKED_BACK
 
+    @property
+    def answerless(self) -> bool:
+        "Whether no answer is on record, as in a file of rankings."
+        return self.outcome is Outcome.NOT_RECORDED
+
     @cached_property
     def refused(self) -> bool:
         "Whether the turn was recorded as a refusal, its file calls it one, or its answer declines where neither says anything."
@@ -737,8 +742,8 @@ class Item:
 
     @cached_property
     def support(self) -> float | None:
-        "K-precision of the answer; None for a refusal and a question, which claim nothing, for an error, and without passages."
-        claims = not (self.refused or self.failed or self.asked_back)
+        "K-precision of the answer; None for a refusal and a question, which claim nothing, for an error, and without passages or their texts."
+        claims = not (self.refused or self.failed or self.asked_back or "" in self.texts)
         return k_precision(self.answer, self.texts) if claims else None
 
     @property

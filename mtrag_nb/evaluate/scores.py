@@ -30,9 +30,9 @@ from mtrag_nb.core.types import (
     SettingsError,
     Task,
     Turn,
-    plain,
 )
 from ..data.mtrag import falling, files_of, is_gold, read_predictions
+from ..data.predictions import Recorded
 from mtrag_nb.evaluate.judge import (
     Item,
     asked_digest,
@@ -58,10 +58,9 @@ from mtrag_nb.evaluate.measures import (
 from .statistics import Comparison, Interval, compare, mean_interval
 
 # %% auto #0
-__all__ = ['SOURCES', 'ANSWER_MEASURES', 'LEAST_SUPPORT', 'FILTERS', 'ranking', 'decision', 'clarifies', 'idk_verdicts',
-           'score_items', 'RefusalRow', 'RefusalReport', 'refusal_report', 'ScoreReport', 'place_of_scores',
-           'score_run', 'Submission', 'conditioned_submission', 'named_measure', 'compare_runs', 'Measures', 'fault',
-           'Evidence', 'as_evidence', 'export_inspector']
+__all__ = ['SOURCES', 'ANSWER_MEASURES', 'LEAST_SUPPORT', 'ranking', 'decision', 'clarifies', 'idk_verdicts', 'score_items',
+           'RefusalRow', 'RefusalReport', 'refusal_report', 'ScoreReport', 'place_of_scores', 'score_run', 'Submission',
+           'conditioned_submission', 'named_measure', 'compare_runs', 'Measures', 'fault', 'Evidence', 'as_evidence']
 
 # %% ../../nbs/7_evaluate/04_scores.ipynb #c763d478
 def ranking(item: Item) -> list[tuple[str, float]]:  # passage ids with scores that fall
@@ -84,7 +83,7 @@ def decision(
     judged = found.get("idk")
     if source == "judge":
         return "judge", judged.score if judged else None
-    if item.failed:
+    if item.failed or item.answerless:
         return "nobody", None
     if source == "best" and item.verdict is not None:
         return "file's verdict", item.verdict
@@ -99,7 +98,7 @@ def decision(
 
 def clarifies(item: Item) -> float | None:  # 1 or 0; None: it broke
     "Whether an answer asks back (the official clarification verdict): as recorded, else by the rule of `core.declining`."
-    if item.failed:
+    if item.failed or item.answerless:
         return None
     return float(item.asked_back or stance(item.answer) is Stance.ASKS)
 
@@ -162,6 +161,14 @@ def _measured(name: str, measure: _Measure, item: Item, gold: Gold | None) -> fl
         f"{who} gave {value!r} for {item.task_id}: a score is a finite number, or None for an answer that cannot be measured"
     )
 
+
+def _answer_scores(
+    measures: Mapping[str, _Measure], item: Item, gold: Gold | None
+) -> dict[str, float | None]:
+    "The scores of an answer; none where no answer is on record."
+    some = {} if item.answerless else measures
+    return {name: _measured(name, m, item, gold) for name, m in some.items()}
+
 # %% ../../nbs/7_evaluate/04_scores.ipynb #5cf77e51
 # measures that are conditioned on the refusal
 _CONDITIONED = ("rb_agg", "rb_llm_local", "rl_f_local")
@@ -184,11 +191,11 @@ def score_items(
     for i in done:
         judged = judgements.get(i.task_id, {})
         told = _judged_scores(judged) | _judged_flag(judged)
-        known = gold.get(i.task_id)
-        own = {name: _measured(name, m, i, known) for name, m in measures.items()}
+        own = _answer_scores(measures, i, gold.get(i.task_id))
         scores[i.task_id] = {"idk": verdicts[i.task_id], **own, **told}
     if bert is not None:
-        known = [i for i in done if i.task_id in gold and gold[i.task_id].targets]
+        known = [i for i in done if not i.answerless]
+        known = [i for i in known if i.task_id in gold and gold[i.task_id].targets]
         targets = [gold[i.task_id].targets[0] for i in known]
         parts = agg_parts(bert, [i.answer for i in known], targets, [i.texts for i in known])
         for i, p in zip(known, parts):
@@ -579,6 +586,8 @@ def fault(t: Trajectory, gold: Gold | None = None, measures: Measures = Measures
     if t.refused:
         partly = "partly " if label == "PARTIAL" else ""
         return f"refused though {partly}answerable" if label in TO_ANSWER else ""
+    if t.outcome is Outcome.NOT_RECORDED:
+        return ""
     if t.asked_back:
         return "asked back though clear" if label and label not in TO_ASK else ""
     if label == "UNANSWERABLE":
@@ -687,7 +696,12 @@ class Evidence:
     def scores(self) -> dict[str, dict[str, float | None]]:
         "Task id -> measure -> score: what needs no model, what lies in the folder, and what the judge gave, on its own scale (1 to 10)."
         found = score_items([self.item(i) for i in self.turns], self.gold)
-        for source in (self.run.scores, {i: _judged_scores(js) for i, js in self.judged.items()}):
+        told = {i: s.scores for i, t in self.turns.items() for s in t.of(Recorded)}
+        for source in (
+            told,
+            self.run.scores,
+            {i: _judged_scores(js) for i, js in self.judged.items()},
+        ):
             for i in found.keys() & source.keys():
                 found[i] |= source[i]
         return found
@@ -752,92 +766,3 @@ def as_evidence(
         names = ", ".join(known)
         raise SettingsError(f"{names}: this is evidence already; give the run, or its folder")
     return run
-
-# %% ../../nbs/7_evaluate/04_scores.ipynb #bfa25911
-def _metric_entry(name: str, values: Sequence[float | None]) -> dict:
-    "How the viewer shows a measure: as a number on its range, or as text where a value is missing."
-    known = [v for v in values if v is not None]
-    about = {"name": name, "display_name": name, "author": "algorithm"}
-    if lost := len(values) - len(known):
-        return {**about, "description": f"{name} (missing for {lost} answers)", "type": "text"}
-    low, high = min(0, min(known)), max(1, max(known))
-    if name.startswith("judge_") and max(known) > 1:
-        low, high = 1, 10
-    scale = {"aggregator": "average", "range": [low, high, (high - low) / 10]}
-    return {**about, "description": name, "type": "numerical", **scale}
-
-# %% ../../nbs/7_evaluate/04_scores.ipynb #07598b51
-def _task_entry(task: Task, gold: Gold, contexts: Sequence[str]) -> dict:  # contexts: ids
-    "A task, with what the benchmark knows of it."
-    return {
-        "task_id": task.id,
-        "task_type": "rag",
-        "input": plain([*task.history, {"speaker": "user", "text": task.question}]),
-        "contexts": [{"document_id": c} for c in contexts],
-        "targets": [{"speaker": "agent", "text": x} for x in gold.targets],
-        "Answerability": [gold.answerability],
-        "Question Type": list(gold.question_type),
-        "Multi-Turn": [gold.multi_turn] if gold.multi_turn else [],
-        "Turn": str(task.turn),
-        "Collection": task.collection or task.domain,
-    }
-
-
-def _evaluation_entry(
-    name: str, item: Item, scores: Mapping[str, float | None], as_text: frozenset[str]
-) -> dict:
-    "An answer of a model with its scores; those in `as_text` are written out."
-    marks = {
-        m: {"mtrag_nb": {"value": str(v) if m in as_text else v}}
-        for m, v in scores.items()
-        if v is not None
-    }
-    return {
-        "task_id": item.task_id,
-        "model_id": name,
-        "model_response": item.answer,
-        "annotations": marks,
-        "contexts": [{"document_id": c.id} for c in item.contexts],
-    }
-
-# %% ../../nbs/7_evaluate/04_scores.ipynb #b9ea5298
-FILTERS = ("Answerability", "Question Type", "Multi-Turn", "Turn", "Collection")
-
-
-def export_inspector(
-    path: str | Path,
-    runs: Mapping[str, tuple[Sequence[Item], ScoreReport]],  # model name -> answers, their scores
-    tasks: Sequence[Task],
-    gold: Mapping[str, Gold],
-    title: str = "mtrag_nb",
-) -> dict[str, int]:  # models, tasks, documents, evaluations, metrics: how many were written
-    "Write runs and their scores for InspectorRAGet. Raises DataError if no task was answered by all runs."
-    answers = {n: {i.task_id: i for i in items if not i.failed} for n, (items, _) in runs.items()}
-    shared = [t for t in tasks if t.id in gold and all(t.id in by for by in answers.values())]
-    if not shared:
-        raise DataError("no task was answered by all runs")
-    measures = list(dict.fromkeys(m for _, report in runs.values() for m in report.measures))
-    scores = {
-        (name, t.id): {m: report.scores[t.id].get(m) for m in measures}
-        for name, (_, report) in runs.items()
-        for t in shared
-    }
-    metrics = [_metric_entry(m, [s[m] for s in scores.values()]) for m in measures]
-    as_text = frozenset(m["name"] for m in metrics if m["type"] == "text")
-    shown = {t.id: {c.id: c for by in answers.values() for c in by[t.id].contexts} for t in shared}
-    documents = {i: c for by_id in shown.values() for i, c in by_id.items()}
-    told = [_evaluation_entry(n, answers[n][i], v, as_text) for (n, i), v in scores.items()]
-    data = {
-        "name": title,
-        "filters": list(FILTERS),
-        "models": [{"model_id": name, "name": name, "owner": "mtrag_nb"} for name in runs],
-        "metrics": metrics,
-        "documents": [
-            {"document_id": c.id, "text": c.text, "title": c.title, "url": c.url}
-            for c in documents.values()
-        ],
-        "tasks": [_task_entry(t, gold[t.id], list(shown[t.id])) for t in shared],
-        "evaluations": told,
-    }
-    write_json(path, data)
-    return {k: len(data[k]) for k in ("models", "tasks", "documents", "evaluations", "metrics")}
