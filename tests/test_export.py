@@ -143,7 +143,7 @@ def test_a_damaged_record_is_no_record(damage, tmp_path):
     }
 
 
-TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=30)
+TEXT = st.text(st.characters(codec=None), max_size=30)  # halves of characters, too
 VERDICTS = st.builds(
     Verdict,
     st.sampled_from((Label.YES, Label.NO)),
@@ -172,7 +172,7 @@ STEPS = st.one_of(
 ERRORS = st.none() | st.builds(Fault, TEXT, TEXT, TEXT, TEXT)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(steps=st.lists(STEPS, max_size=6), question=TEXT, text=TEXT, error=ERRORS)
 def test_any_turn_comes_back_or_out(steps, question, text, error, tmp_path_factory):
     folder = tmp_path_factory.mktemp("any")
