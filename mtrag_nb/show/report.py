@@ -36,6 +36,7 @@ from mtrag_nb.evaluate.pairs import (
     SHARES,
     WAYS,
     Forked,
+    Pair,
     Standing,
     apart,
     compare_right,
@@ -804,12 +805,14 @@ _AUDIT_COLUMNS = [
     "left wrong",
     "gain",
     "gain in value",
+    "by prices",
     "tokens that it costs a turn",
 ]
 _AUDITED = (
     "Each turn was run again without the mechanism, from the state before it. Fixed: wrong without it, right with it. Left out of "
     "the four counts are turns that are too near to call in one of the two. Intervals: paired, over conversations, each for itself: "
-    "among twenty, one lies off zero by chance."
+    "among twenty, one lies off zero by chance. By prices: where the sign of right answers less wrong ones times their price is "
+    f"shown, from price {PRICES[0]:g} to {PRICES[-1]:g} and with {SHARES[0]:.0%} to {SHARES[-1]:.0%} unanswerable questions."
 )
 _LADDER_COLUMNS = [
     "run",
@@ -818,6 +821,7 @@ _LADDER_COLUMNS = [
     "spoils, alone",
     "gain, alone",
     "gain in value, alone",
+    "by prices",
     "lowest rung of",
     "right, with all up to it",
 ]
@@ -827,12 +831,19 @@ _CLIMBED = (
 )
 
 
+def _by_prices(p: Pair) -> str:
+    "Where the sign of a difference is shown, by the price of a wrong answer."
+    c = price_curve(p)
+    return c.verdict if c else "–"
+
+
 def _audit_rows(name: str, mine: str, f: Forked) -> Iterator[list[object]]:
     "The mechanisms of a run under _AUDIT_COLUMNS."
     for mechanism, p in f.audit.pairs.items():
         counts = {w: getattr(p, w) for w in ("changed", "fixed", "spoilt", "kept", "left")}
         links = [_link(n, mine, _fork_mark(mechanism, what)) for what, n in counts.items()]
-        yield [name, mechanism, *links, _points(p.gain), _change(p.worth), _change(p.cost(), 0)]
+        gains = (_points(p.gain), _change(p.worth), _by_prices(p))
+        yield [name, mechanism, *links, *gains, _change(p.cost(), 0)]
 
 
 def _ladder_rows(name: str, mine: str, f: Forked) -> Iterator[list[object]]:
@@ -843,11 +854,11 @@ def _ladder_rows(name: str, mine: str, f: Forked) -> Iterator[list[object]]:
         counts = {"repairs": repairs[oracle], "spoils": p.spoilt, "lowest": lowest[oracle]}
         link = {what: _link(n, mine, _fork_mark(oracle, what)) for what, n in counts.items()}
         right = show(f.ladder.together[oracle].accuracy(True).value, 2)
-        gains = (_points(p.gain), _change(p.worth))
+        gains = (_points(p.gain), _change(p.worth), _by_prices(p))
         yield [name, oracle, link["repairs"], link["spoils"], *gains, link["lowest"], right]
     if lowest[""]:
         none = _link(lowest[""], mine, _fork_mark("no rung", "lowest"))
-        yield [name, "no rung", *("–" for _ in range(4)), none, "–"]
+        yield [name, "no rung", *("–" for _ in range(5)), none, "–"]
 
 
 def _forks_html(board: Board, command: str, head: list[str], rows: Callable, note: str) -> str:
