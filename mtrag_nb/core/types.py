@@ -246,6 +246,7 @@ class Outcome(str, Enum):
     I_DONT_KNOW = "i_dont_know"
     ASKED_BACK = "asked_back"  # the answer is a question to the user
     ERROR = "error"
+    NOT_RECORDED = "not_recorded"  # of a file that has no answers
 
     def __str__(self) -> str:
         return self.value
@@ -289,7 +290,7 @@ def digest(
 ) -> str:
     "The first `n` hex digits of the SHA-256 of `x` as canonical JSON."
     text = json.dumps(plain(x), sort_keys=True, ensure_ascii=False, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()[:n]
+    return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()[:n]
 
 
 def dotted(x: Mapping[str, object], prefix: str = "") -> dict[str, object]:

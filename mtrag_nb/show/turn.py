@@ -93,7 +93,7 @@ def outcome_words(run: Evidence, task_id: str) -> str:
     "What came of a turn; of a failed one the stage that failed first, and how."
     b = outcome_of(run, task_id)
     if b.came != "failed":
-        return {"right": "correct", "undecided": "~ undecided"}.get(b.came, b.came)
+        return "correct" if b.came == "right" else b.came
     if not b.stage:
         return f"Failed: no stage can be named, {b.cause}"
     t = run.turns[task_id]
