@@ -52,6 +52,8 @@ def _value_of(run: Evidence, task_id: str) -> float | None:
         return None
     if t.failed:
         return 0.0
+    if t.outcome is Outcome.NOT_RECORDED:
+        return None
     refused = t.refused or decision(run.item(task_id), run.judged.get(task_id, {}))[1] == 1
     if label in TO_REFUSE:
         return float(refused)

@@ -422,7 +422,10 @@ def _grid_html(board: Board) -> str:
     reports = [s.report for s in board.own]
     same = all(r.turns.keys() == reports[0].turns.keys() for r in reports)
     made = [_band_html(board, b) for b in _bands([*board.talks.values()])]
-    return _made("grid", finding(reports) if same else "", made, _OPEN, _grid_key(reports))
+    notes = {r.name: r.manifest.get("imported", {}).get("notes") for r in board.runs}
+    said = [finding(reports)] if same else []
+    said += [f"{name}, from a file: {'; '.join(some)}." for name, some in notes.items() if some]
+    return _made("grid", " ".join(said), made, _OPEN, _grid_key(reports))
 
 # %% ../../nbs/8_show/02_report.ipynb #8e13ea61
 def _ranked(board: Board) -> list[tuple[int, Standing]]:  # number of the run, from 0
@@ -891,7 +894,15 @@ def _run_facts(run: Evidence) -> dict[str, str]:
         "sessions": _session_words(m.get("sessions", [])),
         "machine": _machine_words(m.get("machine", {})),
         "commit": m.get("commit") or _UNKNOWN,
+        **_imported_facts(m.get("imported", {})),
     }
+
+
+def _imported_facts(imported: Mapping) -> dict[str, str]:
+    "What a run that was read from a file cannot tell, and what was odd in it."
+    odd = ", ".join(f"{what} {n}" for what, n in imported.get("odd", {}).items())
+    facts = {"notes": ". ".join(imported.get("notes", ())), "odd in the file": odd}
+    return {name: text for name, text in facts.items() if text}
 
 
 def _columns(columns: Sequence[Mapping[str, object]]) -> list[list[str]]:
