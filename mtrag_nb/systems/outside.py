@@ -51,7 +51,7 @@ from .stages import Toolbox
 from .system import END, START, NoModel, System, TurnState, as_node, new_graph
 
 # %% auto #0
-__all__ = ['DECLINES', 'REJECTED', 'as_passage', 'as_passages', 'Reply', 'read_reply', 'Memory', 'Reader', 'messages_of',
+__all__ = ['DECLINES', 'REJECTED', 'SHUT', 'as_passage', 'as_passages', 'Reply', 'read_reply', 'Memory', 'Reader', 'messages_of',
            'drained', 'reply_of', 'ended', 'StagesState', 'known_of', 'stage_work', 'finish_work', 'stages_graph',
            'Outside', 'outside', 'AddressSettings', 'passages_in', 'Endpoint', 'address', 'load_outside']
 
@@ -371,6 +371,7 @@ def reply_of(function: Callable, task: Task) -> Reply:
 # %% ../../nbs/5_systems/06a_outside.ipynb #out00051
 DECLINES = Reason("declines", "declined", "the answer of the system declines")
 REJECTED = Reason("rejected", "exhausted", "the system's own check rejected its answer")
+SHUT = Reason("shut", "dropped", "the system's own gate let nothing pass")
 
 
 def ended(reply: Reply, memory: Memory, domain: str = "") -> tuple[dict, list[Step]]:
@@ -382,14 +383,17 @@ def ended(reply: Reply, memory: Memory, domain: str = "") -> tuple[dict, list[St
     elif reply.passages is not None:
         reader.kept = memory.keep(reply.passages)
     drafts = [s.text for s in steps if isinstance(s, Drafted)]
-    if not drafts or drafts[-1] != reply.text:
+    gates = [s for s in steps if isinstance(s, Gated)]
+    declined = reply.outcome is Outcome.I_DONT_KNOW and not drafts
+    shut = declined and bool(gates) and not gates[-1].verdict.passed  # no draft: the gate's words
+    if not shut and (not drafts or drafts[-1] != reply.text):
         steps.append(replace(reader.drafted(reply.text), node="answer"))
     seen = reader.found if reader.kept is None else reader.kept
     update = {"found": reader.found, "kept": seen, "draft": reply.text}
     update |= {"outcome": reply.outcome, "answer": reply.text, "cited": []}
     if reply.outcome is Outcome.I_DONT_KNOW:
-        update["reason"] = DECLINES
-        steps.append(Refused(reason=DECLINES.name, role=DECLINES.role, node="answer"))
+        update["reason"] = why = SHUT if shut else DECLINES
+        steps.append(Refused(reason=why.name, role=why.role, node="answer"))
     elif reply.outcome is Outcome.ANSWERED:
         update["cited"] = [
             seen[i] for i in cite(reply.text, [c.text for c in memory.contexts(seen)])
@@ -592,7 +596,7 @@ def outside(
     memory = Memory()
     shared = {
         "toolbox_for": _toolbox_with(memory),
-        "reasons": (DECLINES, REJECTED),
+        "reasons": (DECLINES, REJECTED, SHUT),
         "identity": lambda s: written,
     }
     if stages:
