@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -37,6 +38,7 @@ from mtrag_nb.core.record import (
     Run,
     Step,
     Trajectory,
+    read_turn,
     turn_line,
 )
 from ..core.text import Label, Verdict, clipped, declines, parse_verdict
@@ -49,6 +51,7 @@ from mtrag_nb.core.types import (
     Turn,
     digest,
     plain,
+    structured,
 )
 from .mtrag import BY_TEXT
 from mtrag_nb.data.spans import (
@@ -62,10 +65,11 @@ from mtrag_nb.data.spans import (
 )
 
 # %% auto #0
-__all__ = ['STEPS', 'text_of', 'messages_of', 'Document', 'document_of', 'lists_of', 'Corpus', 'node_of', 'by_name', 'kind_of',
-           'Visit', 'visits', 'said_in', 'prompt_of', 'output_of', 'reply_of', 'calls_of', 'evaluations', 'verdict_of',
-           'documents_out', 'documents_in', 'queries_of', 'same_text', 'Reading', 'read_visit', 'Request', 'request_of',
-           'Read', 'read_turn_of', 'Tasks', 'turns_of', 'Written', 'write_imported', 'read_kinds', 'import_traces']
+__all__ = ['STEPS', 'OWN', 'text_of', 'messages_of', 'Document', 'document_of', 'lists_of', 'Corpus', 'node_of', 'by_name',
+           'kind_of', 'Visit', 'visits', 'said_in', 'prompt_of', 'output_of', 'reply_of', 'calls_of', 'evaluations',
+           'verdict_of', 'documents_out', 'documents_in', 'queries_of', 'same_text', 'Reading', 'read_visit', 'Request',
+           'request_of', 'read_turn_of', 'Read', 'own_document', 'own_turn', 'Tasks', 'turns_of', 'Written',
+           'write_imported', 'read_kinds', 'import_traces']
 
 # %% ../../nbs/2_data/03_traces.ipynb #ffcd930d
 _SPEAKERS = {"user": "user", "human": "user", "assistant": "agent", "ai": "agent"}
@@ -533,6 +537,7 @@ def verdict_of(v: Visit) -> Verdict | None:
 
 # %% ../../nbs/2_data/03_traces.ipynb #aff95ba0
 _SHOWN = ("retrieval.documents", "reranker.output_documents", "gen_ai.retrieval.documents")
+_SHOWN += ("output.documents",)
 
 
 def documents_out(v: Visit) -> list[Document] | None:
@@ -551,7 +556,7 @@ def documents_out(v: Visit) -> list[Document] | None:
 
 def documents_in(v: Visit) -> list[Document] | None:
     "The documents that went into a visit; None if it shows none."
-    shown = lists_of(v.span.at("reranker.input_documents")).get("")
+    shown = lists_of(v.span.at("reranker.input_documents", "input.documents")).get("")
     inputs = lists_of(from_json(v.span.at("input.value", "gen_ai.tool.call.arguments")))
     outputs = lists_of(from_json(output_of(v.span)))
     same = next((inputs[k] for k in outputs if k in inputs), None)
@@ -817,14 +822,6 @@ def request_of(trace: Trace) -> Request:
     return Request(task, trace.session, question, tuple(history), answer, trace)
 
 # %% ../../nbs/2_data/03_traces.ipynb #3680c57d
-class Read(NamedTuple):
-    "An imported turn."
-
-    task: Task
-    turn: Trajectory
-    contexts: tuple[Context, ...]
-
-
 def _broke(trace: Trace) -> Fault | None:
     "What broke in a request that ended with an error: of the innermost span that says so."
     if not trace.root.error:
@@ -885,6 +882,51 @@ def _ended(r: Reading, task: Task, answer: str, fault: Fault | None, q: Request)
         contexts=r.kept if r.seen is None else r.seen,
         seconds=round(q.trace.root.seconds, 3),
     )
+
+# %% ../../nbs/2_data/03_traces.ipynb #16ee67d1
+OWN = "mtrag"  # attributes of spans: `mtrag.turn` of the first, `mtrag.step` of a step
+
+
+class Read(NamedTuple):
+    "An imported turn."
+
+    task: Task
+    turn: Trajectory
+    contexts: tuple[Context, ...]
+
+
+def own_document(c: Context, score: float | None = None) -> dict:
+    "A context as a document of OpenInference. Its metadata hold what has no name there."
+    about = {k: v for k, v in plain(c).items() if v not in ("", None) and k not in ("id", "text")}
+    out = {"id": c.id, "content": c.text, "score": score, "metadata": json.dumps(about)}
+    return {f"document.{k}": v for k, v in out.items() if v is not None}
+
+
+def own_turn(trace: Trace, odd: Counter) -> Read | None:
+    "A turn that went out from here, from its record; None for any other, and for one whose record is not whole."
+    told = trace.root.at(f"{OWN}.turn")
+    if not isinstance(told, Mapping):
+        return None
+    try:
+        marked = [s for s in trace.spans if s.at(f"{OWN}.step") is not None]
+        steps = {s.at(f"{OWN}.step")["place"]: s.at(f"{OWN}.step")["step"] for s in marked}
+        in_order = [steps[n] for n in range(told["steps"])]
+        turn = read_turn({**told["turn"], "steps": in_order})
+        shown = [d for s in trace.spans for d in s.at("retrieval.documents") or ()]
+        contexts = [_own_context(d["document"]) for d in shown]
+        contexts += [structured(Context, c) for c in told["contexts"]]
+        task = structured(Task, told["task"])
+    except (TypeError, ValueError, KeyError, AttributeError):
+        odd["turns of mtrag without their whole record: read as foreign spans"] += 1
+        return None
+    odd["spans that are steps"] += len(marked)
+    odd["spans within steps"] += len(trace.spans) - len(marked) - 1
+    odd["spans around steps"] += 1
+    return Read(task, turn, tuple({c.id: c for c in contexts}.values()))
+
+
+def _own_context(d: Mapping) -> Context:
+    return structured(Context, {"id": d["id"], "text": d["content"], **from_json(d["metadata"])})
 
 # %% ../../nbs/2_data/03_traces.ipynb #8bc9d740
 def _words(text: str) -> str:
@@ -949,6 +991,11 @@ def turns_of(
     "The turns of traces, which come session by session."
     session, place, history = "", 0, ()
     for trace in traces:
+        if own := own_turn(trace, odd):
+            task = tasks.by_id.get(own.turn.task_id)
+            joined["by the task id in their record" if task else "none of the tasks"] += 1
+            yield own._replace(task=task or own.task)
+            continue
         q = request_of(trace)
         if not q.question and q.task_id not in tasks.by_id:
             odd["traces without a question: no turns"] += 1

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -36,6 +36,7 @@ from mtrag_nb.core.types import (
     Context,
     DataError,
     Gold,
+    Outcome,
     SettingsError,
     Task,
 )
@@ -49,7 +50,7 @@ __all__ = ['COSTS', 'WORTH', 'WRONG', 'RIGHT', 'STAGES', 'Judge', 'costs', 'Cost
            'ending_change', 'first_draft_failed', 'audit', 'RiskPoint', 'RiskCoverage', 'risk_coverage', 'GatePoint',
            'GateCurve', 'GateRow', 'gate_curve', 'operating_point', 'verdict_of', 'Blame', 'strayed', 'documents',
            'unsupported', 'blame_turn', 'place_of', 'groups_of', 'BlameReport', 'blame', 'Decided', 'Gate', 'decisions',
-           'turn_gates', 'together', 'gates', 'gate_table', 'blame_items']
+           'turn_gates', 'together', 'gates', 'gate_table', 'blame_items', 'beside_gold', 'settled_by_gold']
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #a60bbc1b
 COSTS: dict[str, Callable[[Calls], float]] = {
@@ -504,6 +505,7 @@ _CAUSES = {  # cause -> stage, in the order of the chain
     "query strayed": "rewrite",
     "refused before searching": "gate",
     "gold not found": "retrieve",
+    "failed with gold, too": "generate",
     "gold reranked away": "rerank",
     "gold graded away": "grade",
     "gold lost on the way": "other",
@@ -692,6 +694,16 @@ def _clarified_cause(
     return ("failed", "answered though underspecified", node) if vague else ()
 
 
+def _blame_ranking(run: Evidence, t: Trajectory, label: str) -> Blame:
+    "What became of a turn of which only the ranking is on record: it failed if no gold is in it."
+    relevant = set(run.relevant(t.task_id))
+    if label not in TO_ANSWER or not relevant or not t.retrievals:
+        return Blame(t.task_id, "not judged")
+    if relevant & documents(run, t.contexts):
+        return Blame(t.task_id, "undecided")
+    return Blame(t.task_id, "failed", *_evidence_cause(run, t, relevant))
+
+
 def blame_turn(run: Evidence, task_id: str) -> Blame:
     "What became of a turn, and where it went wrong first."
     t = run.turns[task_id]
@@ -702,6 +714,8 @@ def blame_turn(run: Evidence, task_id: str) -> Blame:
         return Blame(task_id, *told)
     if label not in (*TO_ANSWER, *TO_REFUSE):
         return Blame(task_id, "not judged")
+    if t.outcome is Outcome.NOT_RECORDED:
+        return _blame_ranking(run, t, label)
     refused = t.refused or decision(run.item(task_id), run.judged.get(task_id, {}))[1] == 1
     if label in TO_REFUSE:
         return (
@@ -748,6 +762,7 @@ class BlameReport(Table):
     turns: Mapping[str, Blame]  # task id -> what became of it
     talks: Mapping[str, str]  # task id -> conversation
     groups: Mapping[str, Mapping[str, str]]  # what turns are grouped by -> task id -> group
+    gold_given: Mapping[str, Blame] = field(default_factory=dict)  # the same turns, with gold given
 
     @property
     def judged(self) -> list[Blame]:
@@ -792,7 +807,16 @@ class BlameReport(Table):
             ]
             for cause, n in self.counts().items()
         ]
-        return ["went wrong first", "stage", "turns", "of all judged", "of those that failed"], rows
+        head = ["went wrong first", "stage", "turns", "of all judged", "of those that failed"]
+        if not self.gold_given:
+            return head, rows
+        mended = [self.mended(cause) for cause in self.counts()]
+        return [*head, "right with gold given"], [[*r, str(m)] for r, m in zip(rows, mended)]
+
+    def mended(self, cause: str) -> Interval:
+        "Of the turns with a cause, the share that is right in the run with gold given."
+        some = [b for b in self.failed if b.cause == cause and b.task_id in self.gold_given]
+        return self.share(lambda b: self.gold_given[b.task_id].came == "right", some)
 
     @property
     def note(self) -> str:
@@ -1000,3 +1024,28 @@ def blame_items(
 
     groups = {"system": dict.fromkeys(turns, name)} | groups_of({i.task_id: i for i in known}, gold)
     return BlameReport(name, turns, {i.task_id: i.conversation_id for i in known}, groups)
+
+# %% ../../nbs/7_evaluate/05_blame.ipynb #twin0002
+def beside_gold(report: BlameReport, given: BlameReport) -> BlameReport:
+    "A report with what became of the same turns in a run with gold given. Raises DataError if they share no turn."
+    if not report.turns.keys() & given.turns.keys():
+        raise DataError(
+            f"{report.name} and {given.name} share no turn",
+            remedy="Name two runs over the same tasks",
+        )
+    return replace(report, gold_given=given.turns)
+
+
+def settled_by_gold(
+    report: BlameReport,
+    given: BlameReport,  # with gold in hand, by another prompt or model
+) -> BlameReport:
+    "A report in which 'gold not found' is left only where the turn does not fail with gold given, too."
+    found = beside_gold(report, given)
+
+    def settled(b):
+        twin = found.gold_given.get(b.task_id)
+        too = b.cause == "gold not found" and twin is not None and twin.came == "failed"
+        return replace(b, cause="failed with gold, too", node="") if too else b
+
+    return replace(found, turns={i: settled(b) for i, b in found.turns.items()})

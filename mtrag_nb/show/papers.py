@@ -278,8 +278,11 @@ def _table_outcomes(runs: Sequence[Evidence]) -> PaperTable:
         return o.value, count, share_text(run, lambda x: x.outcome is o)
 
     def own(run: Evidence) -> Block:
-        asks = any(x.asked_back for x in run.turns.values())
-        outcomes = [o for o in Outcome if o is not Outcome.ASKED_BACK or asks]
+        rare, ends = (
+            (Outcome.ASKED_BACK, Outcome.NOT_RECORDED),
+            {t.outcome for t in run.turns.values()},
+        )
+        outcomes = [o for o in Outcome if o not in rare or o in ends]
         rows = [*(row(run, o) for o in outcomes), ("total", len(run.turns), "")]
         return _own_block(run, ("outcome", *_COUNTED), rows)
 
