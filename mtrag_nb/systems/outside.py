@@ -41,6 +41,7 @@ from mtrag_nb.core.types import (
     DataError,
     Outcome,
     Reason,
+    ServerError,
     SettingsError,
     Task,
     digest,
@@ -681,6 +682,9 @@ def passages_in(body: Mapping, path: str = "", domain: str = "") -> tuple[Contex
     return () if any(_at(layer, p) == [] for layer in layers for p in _PLACES) else None
 
 # %% ../../nbs/5_systems/06a_outside.ipynb #out00103
+_TRIES = 3  # of a request whose reply broke; a busy server is asked until `patience` is over
+
+
 class Endpoint:
     "A chat endpoint that does its own retrieval."
 
@@ -702,6 +706,19 @@ class Endpoint:
             self._next = at + 60 / self.settings.per_minute
         time.sleep(at - now)
 
+    def _post(self, body: dict) -> dict:
+        "Ask, and again where the server failed (500) or the connection broke. Raises ServerError after the last of `_TRIES`."
+        from mtrag_nb.models.server import Unreachable
+
+        for left in reversed(range(_TRIES)):
+            try:
+                return self.connection.post("/chat/completions", body)
+            except ServerError as e:
+                broke = isinstance(e, Unreachable) or getattr(e, "status", 0) == 500
+                if not broke or not left:
+                    raise
+            time.sleep(0.5 * (_TRIES - left))
+
     def reply(self, task: Task) -> Reply:
         "The reply to a task. Raises ServerError, or DataError for a reply that holds no text."
         s, domain = self.settings, task.collection or task.domain
@@ -710,10 +727,7 @@ class Endpoint:
         body |= {s.collection: domain} if s.collection else {}
         self._wait()
 
-        def ask(_):
-            return self.connection.post("/chat/completions", body)
-
-        got = self.connection.each(ask, 1, 1)[0]
+        got = self.connection.each(lambda _: self._post(body), 1, 1)[0]
         message = _at(next(iter(got.get("choices") or ()), None), "message")
         text = _get(message, "content") if message else None
         if not isinstance(text, str) or not text.strip():

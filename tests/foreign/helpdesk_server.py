@@ -1,9 +1,10 @@
 """The help desk behind an OpenAI-like chat endpoint, which knows nothing of mtrag_nb and does its own retrieval.
 
-python helpdesk_server.py documents.jsonl [--fault STAGE] [--field citations] [--trouble busy|broken|drop|slow]
+python helpdesk_server.py documents.jsonl [--fault STAGE] [--field citations] [--trouble busy|broken|drop|slow|dead]
 
 Prints its port. --field says where its replies have the passages: citations, documents, sources, context or annotations.
---trouble: every third request is answered by 429 or 500, or cut off, or comes after two seconds.
+--trouble: every third question is answered by 429 or 500, or is cut off, or comes after two seconds, when it is asked first;
+dead: 500 is all it answers.
 """
 
 import argparse
@@ -59,6 +60,9 @@ def reply_to(messages: list[dict]) -> dict:
     return body | {"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}
 
 
+SEEN: set[str] = set()
+
+
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
@@ -71,7 +75,9 @@ class Handler(BaseHTTPRequestHandler):
             COUNT["all"] += 1
             COUNT["now"] += 1
             COUNT["most"] = max(COUNT["most"], COUNT["now"])
-            third = COUNT["all"] % 3 == 0
+            asked = len(SEEN)
+            SEEN.add(str(body["messages"]))
+            third = len(SEEN) > asked and asked % 3 == 2
         try:
             time.sleep(2 if third and ASKED.trouble == "slow" else 0.01)
             if third and ASKED.trouble == "drop":
@@ -82,6 +88,8 @@ class Handler(BaseHTTPRequestHandler):
                 self.close_connection = True
             elif third and ASKED.trouble in ("busy", "broken"):
                 self.answer(429 if ASKED.trouble == "busy" else 500, {"error": "later"})
+            elif ASKED.trouble == "dead":
+                self.answer(500, {"error": "never"})
             else:
                 self.answer(200, reply_to(body["messages"]))
         finally:
