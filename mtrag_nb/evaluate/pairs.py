@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
+import numpy as np
+
 from ..core.html import Table, html_table, text_table
 from ..core.record import Clarified, Outcome, Run
 from ..core.text import clipped, declines
@@ -34,15 +36,23 @@ from mtrag_nb.evaluate.statistics import (
     compare,
     difference_interval,
     mean_interval,
+    sum_intervals,
 )
 
 # %% auto #0
-__all__ = ['AUDIT_HEAD', 'UP', 'WITHOUT', 'KNOWING', 'RUNG_NAMES', 'LIVE_HEAD', 'WAYS', 'Ending', 'endings', 'Pair', 'pair',
-           'paired', 'lost_of', 'Audit', 'audit_pairs', 'right_by_target', 'Ladder', 'ladder_pairs', 'Forked',
+__all__ = ['PRICES', 'SHARES', 'TESTABLE', 'FLOOR', 'PRICED_FLOOR', 'AUDIT_HEAD', 'UP', 'WITHOUT', 'KNOWING', 'RUNG_NAMES',
+           'LIVE_HEAD', 'WAYS', 'Ending', 'endings', 'Pair', 'pair', 'paired', 'lost_of', 'right_and_wrong',
+           'PriceCurve', 'price_curve', 'Audit', 'audit_pairs', 'right_by_target', 'Ladder', 'ladder_pairs', 'Forked',
            'in_order', 'forked', 'by_place', 'live_rows', 'dominated_by', 'TurnTold', 'Standing', 'standing', 'shared',
            'compare_right', 'cost_points', 'dominated', 'apart', 'only_right']
 
 # %% ../../nbs/7_evaluate/06_pairs.ipynb #7c3fad8a
+def _refused(run: Evidence, task_id: str) -> bool:
+    "Whether a turn ended in a refusal, as recorded, judged or read by the rule."
+    judged = run.judged.get(task_id, {})
+    return run.turns[task_id].refused or decision(run.item(task_id), judged)[1] == 1
+
+
 def _value_of(run: Evidence, task_id: str) -> float | None:
     "What the ending of a turn is worth, in [0, 1]; None where nobody can say."
     t, label = run.turns[task_id], run.gold[task_id].answerability if task_id in run.gold else ""
@@ -54,7 +64,7 @@ def _value_of(run: Evidence, task_id: str) -> float | None:
         return 0.0
     if t.outcome is Outcome.NOT_RECORDED:
         return None
-    refused = t.refused or decision(run.item(task_id), run.judged.get(task_id, {}))[1] == 1
+    refused = _refused(run, task_id)
     if label in TO_REFUSE:
         return float(refused)
     return 0.0 if refused else draft_score(run, task_id, t.answer)
@@ -72,6 +82,8 @@ class Ending:
     said: str  # digest of the answer
     cost: Mapping[str, float]  # as COSTS has it
     why: str = ""  # of a turn that broke: the exception
+    refused: bool = False  # in whatever words
+    label: str = ""  # answerability
 
 
 def endings(run: Evidence) -> dict[str, Ending]:
@@ -82,7 +94,9 @@ def endings(run: Evidence) -> dict[str, Ending]:
         why = f"{t.error.type}: {t.error.message}" if t.error else ""
         came = (blame_turn(run, i).came, _value_of(run, i))
         said = (t.outcome, digest(t.answer, 8))
-        return Ending(t.conversation_id, t.turn, *came, *said, cost, why)
+        label = run.gold[i].answerability if i in run.gold else ""
+        refused = not t.failed and _refused(run, i)
+        return Ending(t.conversation_id, t.turn, *came, *said, cost, why, refused, label)
 
     return {i: ended(i, t) for i, t in run.turns.items()}
 
@@ -94,20 +108,16 @@ class Pair:
     name: str
     before: Mapping[str, Ending]  # by task id
     after: Mapping[str, Ending]  # the same tasks
-    broken: Mapping[str, str] = field(
-        default_factory=dict
-    )  # task id -> why: turns that broke in either run, and are left out
+    # task id -> why: turns that broke in either run, and are left out
+    broken: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def lost(self) -> str:
         "How many turns broke, and why; '' if none did."
         why = Counter(clipped(w, 150) for w in self.broken.values()).most_common()
-        return (
-            f"{len(self.broken)} of {len(self.broken) + len(self.before)} turns broke and are left out: "
-            + "; ".join(f"{w} ({n})" for w, n in why)
-            if why
-            else ""
-        )
+        told, n = "; ".join(f"{w} ({n})" for w, n in why), len(self.broken)
+        all_ = n + len(self.before)
+        return f"{n} of {all_} turns broke and are left out: {told}" if why else ""
 
     def _talks(self, ids: Sequence[str]) -> list[str]:
         return [self.after[i].talk for i in ids]
@@ -126,10 +136,8 @@ class Pair:
     @cached_property
     def told(self) -> dict[str, tuple[bool, bool]]:
         "Task id -> right before, right after; of those that are right or wrong in both."
-        known = {"right": True, "failed": False}
-        return {
-            i: (known[a], known[b]) for i, (a, b) in self.came.items() if a in known and b in known
-        }
+        decided = {i: x for i, x in self.came.items() if set(x) <= {"right", "failed"}}
+        return {i: (a == "right", b == "right") for i, (a, b) in decided.items()}
 
     def count(self, before: bool, after: bool) -> int:
         return sum(x == (before, after) for x in self.told.values())
@@ -167,23 +175,23 @@ class Pair:
 
     def accuracy(self, after: bool) -> Interval:
         "The share that is right before, or after."
-        return mean_interval(
-            [float(x[after]) for x in self.told.values()], self._talks(list(self.told))
-        )
+        right = [float(x[after]) for x in self.told.values()]
+        return mean_interval(right, self._talks(list(self.told)))
+
+    def _difference(self, by_task: Mapping[str, tuple[float, float]]) -> Interval:
+        "The mean of what comes after, less that before; paired."
+        differences = [float(b) - float(a) for a, b in by_task.values()]
+        return difference_interval(differences, self._talks(list(by_task)))
 
     @property
     def gain(self) -> Interval:
         "Accuracy after, less that before; paired."
-        return difference_interval(
-            [float(b) - float(a) for a, b in self.told.values()], self._talks(list(self.told))
-        )
+        return self._difference(self.told)
 
     @property
     def worth(self) -> Interval:
         "Mean value after, less that before; paired."
-        return difference_interval(
-            [b - a for a, b in self.values.values()], self._talks(list(self.values))
-        )
+        return self._difference(self.values)
 
     @property
     def sums(self) -> list[float]:
@@ -195,10 +203,8 @@ class Pair:
 
     def cost(self, by: str = "tokens") -> Interval:  # a key of COSTS
         "What a turn costs after, less before; paired."
-        return difference_interval(
-            [self.after[i].cost[by] - e.cost[by] for i, e in self.before.items()],
-            self._talks(list(self.before)),
-        )
+        ends = {i: (e.cost[by], self.after[i].cost[by]) for i, e in self.before.items()}
+        return self._difference(ends)
 
     def ids(self, before: bool, after: bool) -> list[str]:
         "The turns of one kind: fixed is (False, True), spoilt is (True, False)."
@@ -223,6 +229,94 @@ def paired(name: str, before: Mapping[str, Ending], after: Mapping[str, Ending])
 def lost_of(pairs: Mapping[str, Pair]) -> list[str]:
     "Of each pair with broken turns: its name, how many, and why."
     return [f"{name}: {p.lost}" for name, p in pairs.items() if p.broken]
+
+# %% ../../nbs/7_evaluate/06_pairs.ipynb #price002
+PRICES = tuple(n / 10 for n in range(11))  # of a wrong answer
+SHARES = (0.05, 0.1, 0.15, 0.2, 0.25)  # of unanswerable questions
+TESTABLE = 11  # conversations that have to differ
+# Two models whose answers people rate alike, 78 tasks of 10 conversations (`9_studies/07_yardsticks`): what they
+# differ by in ROUGE-L, and in right answers less wrong ones at price 0 and 1. What style alone does between writers.
+FLOOR, PRICED_FLOOR = 0.041, (0.058, 0.141)
+
+
+def right_and_wrong(e: Ending) -> tuple[float, float] | None:
+    "How much of an ending is right, and how much wrong; a refusal of what can be answered is neither. None: not judged."
+    if e.came == "right":
+        return 1.0, 0.0
+    if e.came == "undecided":
+        return 0.5, 0.5
+    return None if e.came == "not judged" else (0.0, 0.0 if e.refused else 1.0)
+
+
+@dataclass(frozen=True, repr=False)
+class PriceCurve(Table):
+    "A difference by the price of a wrong answer and the share of unanswerable questions."
+
+    name: str
+    points: Mapping[tuple[float, float], Interval]  # price, share -> after less before
+    turns: tuple[int, int]  # answerable, unanswerable
+    changed: int  # conversations in which the two differ
+    least: int = TESTABLE  # below so many the verdict is "not testable"
+
+    def sign(self, price: float, share: float) -> int:  # 1, -1; 0: not shown
+        i = self.points[price, share]
+        return 0 if i.low is None or i.low <= 0 <= i.high else 1 if i.low > 0 else -1
+
+    @property
+    def shown(self) -> int:
+        "The sign that holds over the whole range; 0 if none does."
+        signs = {self.sign(*x) for x in self.points} if self.changed >= self.least else {0}
+        return signs.pop() if len(signs) == 1 else 0
+
+    def _where(self, sign: int) -> str:
+        "Where a sign holds; '' if nowhere."
+        word, n = "better" if sign > 0 else "worse", sum(self.sign(*x) == sign for x in self.points)
+        prices = dict.fromkeys(p for p, _ in self.points)
+        whole = [p for p in prices if all(self.sign(*x) == sign for x in self.points if x[0] == p)]
+        if whole:
+            return f"{word} at prices {whole[0]:g} to {whole[-1]:g}"
+        return f"{word} at {n} of {len(self.points)} points" if n else ""
+
+    @property
+    def verdict(self) -> str:
+        "Where the sign of the difference is shown, in words."
+        if self.changed < self.least:
+            return f"not testable: {self.changed} conversations differ"
+        if self.shown:
+            return "better throughout" if self.shown > 0 else "worse throughout"
+        return "; ".join(filter(None, map(self._where, (1, -1)))) or "not shown"
+
+    def _table(self):
+        prices, shares = (list(dict.fromkeys(x)) for x in zip(*self.points))
+        rows = [[f"{p:g}", *(str(self.points[p, s]) for s in shares)] for p in prices]
+        return ["price", *(f"{s:.0%} unanswerable" for s in shares)], rows
+
+    @property
+    def note(self) -> str:
+        counts = f"{self.turns[0]} answerable and {self.turns[1]} unanswerable turns"
+        return f"{self.name}: {self.verdict}. {counts}; {self.changed} conversations differ."
+
+
+def price_curve(
+    p: Pair, prices: Sequence[float] = PRICES, shares: Sequence[float] = SHARES
+) -> PriceCurve | None:
+    "The difference of a pair by price and share; without unanswerable turns at share 0 alone. None if no turn is judged."
+    ends = {i: (right_and_wrong(e), right_and_wrong(p.after[i])) for i, e in p.before.items()}
+    ids = [i for i, x in ends.items() if None not in x and p.after[i].label not in TO_ASK]
+    if not ids:
+        return None
+    refuse = np.array([p.after[i].label in TO_REFUSE for i in ids])
+    change = np.array([np.subtract(*reversed(ends[i])) for i in ids])  # right, wrong
+    kinds = [k for k in (~refuse, refuse) if k.any()]
+    columns = np.hstack([np.where(k[:, None], change, np.nan) for k in kinds])
+    grid = [(x, s) for x in prices for s in (shares if len(kinds) == 2 else (float(refuse[0]),))]
+    mix = [(1 - s, s) if len(kinds) == 2 else (1.0,) for _, s in grid]
+    weights = np.array([[w for m in ms for w in (m, -m * x)] for (x, _), ms in zip(grid, mix)])
+    talks = [p.after[i].talk for i in ids]
+    found = sum_intervals(columns, talks, weights)
+    changed = len({t for t, c in zip(talks, change) if c.any()})
+    counts = (int((~refuse).sum()), int(refuse.sum()))
+    return PriceCurve(p.name, dict(zip(grid, found)), counts, changed)
 
 # %% ../../nbs/7_evaluate/06_pairs.ipynb #5514f17f
 @dataclass(frozen=True, repr=False)
@@ -478,10 +572,8 @@ def live_rows(pairs: Mapping[str, Pair]) -> list[list]:  # run -> given history,
     return [row(n, place, q) for n, p in pairs.items() for place, q in by_place(p).items()]
 
 # %% ../../nbs/7_evaluate/06_pairs.ipynb #dac23530
-def dominated_by(
-    points: Mapping[str, tuple[float, float]],  # system -> cost, quality
-) -> dict[str, list[str]]:  # system -> those that dominate it; the frontier has none
-    "Which systems are dominated."
+def dominated_by(points: Mapping[str, tuple[float, float]]) -> dict[str, list[str]]:
+    "System -> those that dominate it, by cost and quality; the frontier has none."
 
     def better(a, b):
         return a[0] <= b[0] and a[1] >= b[1] and a != b
@@ -587,12 +679,10 @@ class Standing:
         "Of the turns that should be answered, those that were."
         return self.mean(self.labelled(TO_ANSWER), lambda i: self.run.turns[i].answered)
 
-    def cost(
-        self, by: str = "tokens", ids: Iterable[str] | None = None
-    ) -> Interval:  # by: a key of COSTS; None: all turns
-        return self.mean(
-            self.turns if ids is None else ids, lambda i: COSTS[by](self.run.turns[i].calls)
-        )
+    def cost(self, by: str = "tokens", ids: Iterable[str] | None = None) -> Interval:
+        "Of a turn, by a key of COSTS; None: of all turns."
+        some = self.turns if ids is None else ids
+        return self.mean(some, lambda i: COSTS[by](self.run.turns[i].calls))
 
     @cached_property
     def correction(self) -> float | None:
@@ -612,23 +702,15 @@ def standing(run: Evidence) -> Standing:
 # %% ../../nbs/7_evaluate/06_pairs.ipynb #7eed3e62
 def shared(some: Sequence[Standing]) -> list[str]:
     "The tasks that are judged in every run, in the order of the first."
-    return [
-        i for i in some[0].judged if all(i in s.turns and s.came(i) != "not judged" for s in some)
-    ]
+    known = [set(s.judged) for s in some]
+    return [i for i in some[0].judged if all(i in ids for ids in known)]
 
 
-def compare_right(
-    some: Sequence[Standing],
-) -> Comparison | None:  # None: fewer than two runs, or no task in common
-    "The share that is right, run against run."
+def compare_right(some: Sequence[Standing]) -> Comparison | None:
+    "The share that is right, run against run; None for fewer than two runs, or without a task in common."
     both = shared(some) if len(some) > 1 else []
-    if not both:
-        return None
-    return compare(
-        {s.name: {i: float(s.came(i) == "right") for i in both} for s in some},
-        some[0].run.talks,
-        "right",
-    )
+    right = {s.name: {i: float(s.came(i) == "right") for i in both} for s in some}
+    return compare(right, some[0].run.talks, "right") if both else None
 
 
 def cost_points(some: Sequence[Standing], by: str = "tokens") -> dict[str, CostPoint]:
@@ -637,13 +719,10 @@ def cost_points(some: Sequence[Standing], by: str = "tokens") -> dict[str, CostP
     return {s.name: CostPoint(s.cost(by, both), s.right(both)) for s in some} if both else {}
 
 
-def dominated(
-    some: Sequence[Standing], by: str = "tokens"
-) -> dict[str, list[str]]:  # run -> those that dominate it
-    "Quality against cost: the frontier has none that dominate it."
-    return dominated_by(
-        {n: (p.cost.value, p.score.value) for n, p in cost_points(some, by).items()}
-    )
+def dominated(some: Sequence[Standing], by: str = "tokens") -> dict[str, list[str]]:
+    "Run -> those that dominate it by quality against cost; the frontier has none."
+    points = cost_points(some, by)
+    return dominated_by({n: (p.cost.value, p.score.value) for n, p in points.items()})
 
 # %% ../../nbs/7_evaluate/06_pairs.ipynb #b3ef7735
 def apart(some: Sequence[Standing]) -> list[str]:  # task ids

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import permutations
+from itertools import combinations, permutations
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
@@ -30,6 +30,10 @@ from ..data.mtrag import read_benchmark, sample_dir
 from ..evaluate.blame import COSTS, STAGES, Blame, BlameReport, costs, risk_coverage
 from ..evaluate.judge import judge_report, run_items
 from mtrag_nb.evaluate.pairs import (
+    FLOOR,
+    PRICED_FLOOR,
+    PRICES,
+    SHARES,
     WAYS,
     Forked,
     Standing,
@@ -37,8 +41,11 @@ from mtrag_nb.evaluate.pairs import (
     compare_right,
     cost_points,
     dominated,
+    endings,
     forked,
     only_right,
+    paired,
+    price_curve,
     standing,
 )
 from mtrag_nb.evaluate.scores import (
@@ -763,6 +770,32 @@ def _disagreements_html(board: Board) -> str:
     more = _made("rest", f"{len(rest)} more", more) if rest else ""
     return _join(_wins_html(board), _made("part", "", _made("join", said), split), more)
 
+# %% ../../nbs/8_show/02_report.ipynb #prices02
+_PRICES_HEAD = ["pair", "turns", "conversations that differ"]
+_PRICES_HEAD += [f"price {x:g}" for x in (PRICES[0], 0.5, PRICES[-1])] + ["shown"]
+_PRICES_NOTE = (
+    "Right answers less wrong ones times their price; where there is no answer, a refusal is right and an answer wrong. "
+    f"Differences with {SHARES[2]:.0%} unanswerable questions; shown: at which prices the sign holds whether "
+    f"{SHARES[0]:.0%} or {SHARES[-1]:.0%} of them are. Two models that people rate alike differ by {PRICED_FLOOR[0]} at price "
+    f"0 and by {PRICED_FLOOR[1]} at price 1 (10 conversations), and by {FLOOR} in ROUGE-L: between systems that write "
+    "otherwise, less than that is no finding."
+)
+
+
+def _prices_html(board: Board) -> str:
+    "Each pair of runs as a curve over prices and shares; '' for one run, and without judged turns."
+    ends = {s.name: endings(s.run) for s in board.own if s.judged}
+    rows = []
+    for a, b in combinations(ends, 2):
+        both = ends[a].keys() & ends[b].keys()
+        c = price_curve(paired(f"{b} less {a}", ends[a], ends[b])) if both else None
+        if c:
+            shares = sorted({s for _, s in c.points})
+            at = [str(c.points[x, shares[len(shares) // 2]]) for x in (0.0, 0.5, 1.0)]
+            turns = f"{sum(c.turns)} ({c.turns[1]} unanswerable)"
+            rows.append([c.name, turns, c.changed, *at, c.verdict])
+    return _join(_table(_PRICES_HEAD, rows), _made("quiet", _PRICES_NOTE)) if rows else ""
+
 # %% ../../nbs/8_show/02_report.ipynb #fkd00007
 _AUDIT_COLUMNS = [
     "run",
@@ -1311,6 +1344,7 @@ SECTIONS = [
     Section("mechanisms", "What each mechanism contributed", _mechanisms_html, first=True),
     Section("rungs", "What a perfect stage would repair", rungs_html, first=True),
     Section("apart", "Where the runs disagree", _disagreements_html, first=True),
+    Section("prices", "Run against run, by the price of a wrong answer", _prices_html),
     Section("outcomes", "Outcomes and reasons", _outcomes_html),
     Section("scores", "Scores", _scores_html),
     Section("refusals", "Refusals", _refusals_html),

@@ -506,17 +506,14 @@ def beside_html(
 def measure_of(
     run: Evidence,
     task_id: str,
-    measure: str,  # "K-precision", "judge" or a name in scores.jsonl or judgements.jsonl
-) -> float | None:
+    measure: str,  # "K-precision", "judge" or the name of a score
+) -> float | None:  # None, too, for a turn that the run does not have
     "One measure of a turn."
+    if task_id not in run.turns:
+        return None
     m = run.measures_of(task_id)
-    return (
-        m.support
-        if measure == "K-precision"
-        else m.judge
-        if measure == "judge"
-        else m.scores.get(measure)
-    )
+    known = {"K-precision": m.support, "judge": m.judge, **m.scores}
+    return known[measure] if measure in known else run.scores[task_id].get(measure)
 
 
 def difference(
