@@ -99,6 +99,7 @@ def _refusal(reply: httpx.Response, data: bytes, url: str, secrets: Sequence[str
         else ServerError
     )
     error = kind(f"{url} answered {reply.status_code}: {said}", *secrets)
+    error.status = reply.status_code
     if isinstance(error, Busy):
         error.after = _wait(reply)
     return error

@@ -381,6 +381,7 @@ def _reply_of(function: Callable, task: Task) -> Reply:
 # %% ../../nbs/5_systems/06a_outside.ipynb #out00051
 _DECLINES = Reason("declines", "declined", "the answer of the system declines")
 _REJECTED = Reason("rejected", "exhausted", "the system's own check rejected its answer")
+_SHUT = Reason("shut", "dropped", "the system's own gate let nothing pass")
 
 
 def _ended(reply: Reply, memory: _Memory, domain: str = "") -> tuple[dict, list[Step]]:
@@ -392,14 +393,17 @@ def _ended(reply: Reply, memory: _Memory, domain: str = "") -> tuple[dict, list[
     elif reply.passages is not None:
         reader.kept = memory.keep(reply.passages)
     drafts = [s.text for s in steps if isinstance(s, Drafted)]
-    if not drafts or drafts[-1] != reply.text:
+    gates = [s for s in steps if isinstance(s, Gated)]
+    declined = reply.outcome is Outcome.I_DONT_KNOW and not drafts
+    shut = declined and bool(gates) and not gates[-1].verdict.passed  # no draft: the gate's words
+    if not shut and (not drafts or drafts[-1] != reply.text):
         steps.append(replace(reader.drafted(reply.text), node="answer"))
     seen = reader.found if reader.kept is None else reader.kept
     update = {"found": seen, "kept": seen, "draft": reply.text}  # nothing kept: nothing was read
     update |= {"outcome": reply.outcome, "answer": reply.text, "cited": []}
     if reply.outcome is Outcome.I_DONT_KNOW:
-        update["reason"] = _DECLINES
-        steps.append(Refused(reason=_DECLINES.name, role=_DECLINES.role, node="answer"))
+        update["reason"] = why = _SHUT if shut else _DECLINES
+        steps.append(Refused(reason=why.name, role=why.role, node="answer"))
     elif reply.outcome is Outcome.ANSWERED:
         update["cited"] = [
             seen[i] for i in cite(reply.text, [c.text for c in memory.contexts(seen)])
@@ -624,7 +628,7 @@ def outside(
     written, memory = {"source": digest(source or _source_of(value))}, _Memory()
     shared = {
         "toolbox_for": _toolbox_with(memory),
-        "reasons": (_DECLINES, _REJECTED),
+        "reasons": (_DECLINES, _REJECTED, _SHUT),
         "identity": lambda s: written,
     }
     if not stages:
@@ -702,6 +706,9 @@ def _passages_in(body: Mapping, path: str = "", domain: str = "") -> tuple[Conte
     return () if any(_at(layer, p) == [] for layer in layers for p in _PLACES) else None
 
 # %% ../../nbs/5_systems/06a_outside.ipynb #out00103
+_TRIES = 3  # of a request whose reply broke; a busy server is asked until `patience` is over
+
+
 class _Endpoint:
     "A chat endpoint that does its own retrieval."
 
@@ -723,6 +730,19 @@ class _Endpoint:
             self._next = at + 60 / self.settings.per_minute
         time.sleep(at - now)
 
+    def _post(self, body: dict) -> dict:
+        "Ask, and again where the server failed (500) or the connection broke. Raises ServerError after the last of `_TRIES`."
+        from mtrag_nb.models.server import Unreachable
+
+        for left in reversed(range(_TRIES)):
+            try:
+                return self.connection.post("/chat/completions", body)
+            except ServerError as e:
+                broke = isinstance(e, Unreachable) or getattr(e, "status", 0) == 500
+                if not broke or not left:
+                    raise
+            time.sleep(0.5 * (_TRIES - left))
+
     def reply(self, task: Task) -> Reply:
         "The reply to a task. Raises ServerError, or DataError for a reply that holds no text."
         s, domain = self.settings, task.collection or task.domain
@@ -731,11 +751,8 @@ class _Endpoint:
         body |= {s.collection: domain} if s.collection else {}
         self._wait()
 
-        def ask(_):
-            return self.connection.post("/chat/completions", body)
-
         try:
-            got = self.connection.each(ask, 1, 1)[0]
+            got = self.connection.each(lambda _: self._post(body), 1, 1)[0]
         except ServerError as e:
             if " answered 404" not in str(e):
                 raise
