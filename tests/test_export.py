@@ -84,6 +84,38 @@ def test_spans_come_back(name, tmp_path):
     assert not Counter(nodes) - known, "each node is still a step"
 
 
+def as_phoenix(s: dict) -> dict:
+    "A span of OTLP as Phoenix' `GET /v1/projects/NAME/spans` gives it back: JSON in metadata is flattened."
+    flat = {}
+    for a in s["attributes"]:
+        ((kind, value),) = a["value"].items()
+        value = int(value) if kind == "intValue" else value
+        inner = json.loads(value) if a["key"].endswith("metadata") else {}
+        flat |= {f"{a['key']}.{k}": v for k, v in inner.items()} or {a["key"]: value}
+    return {
+        "name": s["name"],
+        "context": {"trace_id": s["traceId"], "span_id": s["spanId"]},
+        "parent_id": s["parentSpanId"] or None,
+        "span_kind": flat.pop("openinference.span.kind"),
+        "start_time": s["startTimeUnixNano"],
+        "end_time": s["endTimeUnixNano"],
+        "status_code": "ERROR" if s["status"]["code"] == 2 else "OK",
+        "status_message": s["status"].get("message", ""),
+        "attributes": flat,
+        "events": [],
+    }
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_spans_come_back_through_phoenix(name, tmp_path):
+    run = evidence(name)
+    path, _ = export_runs([run], "openinference", tmp_path / "spans.jsonl", KNOWN.tasks)
+    spans = [as_phoenix(s) for _, line in read_jsonl(path) for s in spans_in(line)]
+    (tmp_path / "phoenix.json").write_text(json.dumps(spans[::-1]))
+    back = import_traces(tmp_path / "phoenix.json", tmp_path / "back", KNOWN.tasks, Corpus())
+    assert back.trajectories == run.turns and back.passages == run.contexts
+
+
 def test_annotations_name_spans(tmp_path):
     run = evidence("sample_self_crag")
     path, _ = export_runs([run], "openinference", tmp_path / "spans.jsonl", KNOWN.tasks)
