@@ -62,6 +62,8 @@ def _value_of(run: Evidence, task_id: str) -> float | None:
         return None
     if t.failed:
         return 0.0
+    if t.outcome is Outcome.NOT_RECORDED:
+        return None
     refused = _refused(run, task_id)
     if label in TO_REFUSE:
         return float(refused)
