@@ -180,7 +180,7 @@ assert report([folder], out / "report.html").stat().st_size > 10_000
 assert set(opened) >= {{"manifest.json", "trajectories.jsonl", "passages.jsonl"}}, opened
 assert set(opened.values()) == {{1}}, opened
 """
-MEASURING = {"evaluate.calibrate", "show.papers"}  # they ask models, too
+MEASURING = {"evaluate.calibrate"}  # it asks models, too
 HEAVY = "torch langgraph langsmith langchain_core qdrant_client qdrant_edge llama_index transformers sentence_transformers"
 
 

@@ -20,7 +20,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from mtrag_nb.core.files import read_jsonl, write_jsonl
+import numpy as np
+
+from mtrag_nb.core.files import data_dir, read_json, read_jsonl, write_jsonl
 from mtrag_nb.core.html import show, words_table
 from mtrag_nb.core.record import Calls, Retrieved, Run
 from mtrag_nb.core.settings import Settings
@@ -31,10 +33,33 @@ from mtrag_nb.evaluate.scores import ScoreReport, compare_runs, score_run
 from mtrag_nb.evaluate.statistics import Interval, holm, mean_interval
 from mtrag_nb.models.calls import Models
 from mtrag_nb.runs.run import open_web, run_tasks
-from mtrag_nb.show.papers import percentiles
+from mtrag_nb.show.browser import published
+from mtrag_nb.show.papers import Block
 from mtrag_nb.systems.system import System
 
 SCORES = ("rb_agg_conditioned", "RougeL", "K-precision")
+CUTS = (50, 90, 99)
+
+
+def percentiles(seconds: Sequence[float], cuts: Sequence[int] = CUTS) -> dict[int, float]:
+    "The least time within which so many of a hundred are done: an observed value, none in between; {} for no values."
+    if not len(seconds):
+        return {}
+    return {q: float(np.percentile(seconds, q, method="inverted_cdf")) for q in cuts}
+
+
+def kept_in(name: str) -> dict:
+    "A file of data/measured."
+    return read_json(data_dir("measured") / f"{name}.json")
+
+
+def spec_block(system: str, place: str) -> Block:
+    "A table of a specification."
+    facts = published(system)
+    t = facts["tables"][place]
+    rows = tuple(tuple("–" if v is None else show(v) for v in r) for r in t["rows"])
+    caption = f"{facts['source'].split('. ')[0]}, {place}; {t['title']}"
+    return Block(caption, tuple(t["header"]), rows)
 
 
 def sample_file(
@@ -449,7 +474,6 @@ def footprint_words(told: Mapping) -> dict[str, float]:
 PACKAGED = {  # measured by functions of the package
     "calibrate": "mtrag_nb.evaluate.calibrate:calibrate_laptop",
     "licence": "mtrag_nb.evaluate.calibrate:license_laptop",
-    "papers": "mtrag_nb.show.papers:main",
 }
 NOTEBOOKS = Path(__file__).resolve().parents[1] / "nbs" / "9_studies"
 

@@ -127,8 +127,8 @@ def words_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
 class Table:
     "A table in a terminal and in a notebook: of `head` and `rows`, or of what `_table` gives in their stead."
 
-    head: Sequence[str] = ()
-    rows: Sequence[Sequence[object]] = ()
+    head: Sequence[str]
+    rows: Sequence[Sequence[object]]
     note = ""
 
     def _table(self) -> tuple[Sequence[str], Sequence[Sequence[object]]]:

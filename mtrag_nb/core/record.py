@@ -994,6 +994,9 @@ class Node:
     calls: Calls
 
 
+_RARE = ("not_recorded", "error")  # outcomes that are shown where they occur
+
+
 @dataclass(frozen=True)
 class Telemetry:
     "How the turns of a run ended, and what they cost."
@@ -1010,9 +1013,9 @@ class Telemetry:
 
     @property
     def ends(self) -> dict[str, int]:
-        "Turns by `Trajectory.end`: answered, the reasons of refusals, error."
-        answered, failed = (self.outcomes.get(o, 0) for o in ("answered", "error"))
-        out = {"answered": answered, **self.reasons, "error": failed}
+        "Turns by `Trajectory.end`: answered, the reasons of refusals, not_recorded, error."
+        answered, *rest = (self.outcomes.get(o, 0) for o in ("answered", *_RARE))
+        out = {"answered": answered, **self.reasons, **dict(zip(_RARE, rest))}
         return {k: n for k, n in out.items() if n}
 
     def rows(self) -> list[tuple[str, str, int, str]]:
@@ -1091,7 +1094,7 @@ def breakdown_table(
 ) -> str:
     "One line a group: turns, and how they ended."
     reasons = sorted({r for p in parts.values() for r in p.reasons})
-    failed = any(p.errors for p in parts.values())
-    ends = ["answered", *reasons, *(["error"] if failed else [])]
+    rare = [o for o in _RARE if any(o in p.ends for p in parts.values())]
+    ends = ["answered", *reasons, *rare]
     rows = [[key, p.turns, *(p.ends.get(e, 0) for e in ends)] for key, p in parts.items()]
     return text_table([head, "turns", *ends], rows)

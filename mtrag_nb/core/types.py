@@ -246,6 +246,7 @@ class Outcome(str, Enum):
     I_DONT_KNOW = "i_dont_know"
     ASKED_BACK = "asked_back"  # the answer is a question to the user
     ERROR = "error"
+    NOT_RECORDED = "not_recorded"  # of a file that has no answers
 
     def __str__(self) -> str:
         return self.value

@@ -23,10 +23,13 @@ from ..core.files import LONGEST_LINE, parse_json, read_jsonl
 from ..core.types import DataError, plain
 
 # %% auto #0
-__all__ = ['Span', 'nested', 'from_json', 'at', 'spans_in', 'objects_of', 'read_spans', 'Trace', 'as_trace', 'session_of',
-           'traces_of']
+__all__ = ['MODEL_OPERATIONS', 'Span', 'nested', 'from_json', 'at', 'spans_in', 'objects_of', 'read_spans', 'Trace', 'as_trace',
+           'session_of', 'traces_of']
 
 # %% ../../nbs/2_data/02_spans.ipynb #ea4bfa02
+MODEL_OPERATIONS = ("chat", "text_completion", "generate_content")  # of OpenTelemetry
+
+
 @dataclass(frozen=True)
 class Span:
     "One piece of work of a foreign program."
@@ -50,6 +53,12 @@ class Span:
         "The first attribute that is there, by dotted path; None if none is. What stands in it as JSON is read."
         found = (at(self.attributes, p) for p in paths)
         return next((from_json(v) for v in found if v is not None), None)
+
+    @property
+    def is_model(self) -> bool:
+        "Whether it is a call of a model."
+        told, operation = self.at("openinference.span.kind"), self.at("gen_ai.operation.name")
+        return str(told).upper() == "LLM" or str(operation) in MODEL_OPERATIONS
 
     @property
     def metadata(self) -> Mapping[str, object]:
@@ -421,6 +430,7 @@ class Trace:
     session: str  # what its spans call the conversation; "" if they don't
     spans: tuple[Span, ...]  # from the first to the last; a span comes before its parts
     size: tuple[int, ...]  # how many spans each is, its parts included
+    models: bool = False  # its file has calls of models: a span without one asked none
 
     @property
     def root(self) -> Span:
@@ -432,7 +442,7 @@ class Trace:
         return self.spans[n + 1 : n + self.size[n]]
 
 
-def as_trace(spans: list[Span], odd: Counter, session: str = "") -> Trace:
+def as_trace(spans: list[Span], odd: Counter, session: str = "", models: bool = False) -> Trace:
     "The tree of a trace's spans, which come in the order in which they began. Spans that are part of one another in a circle are cut apart, and counted."
     ids, below = {s.id for s in spans}, {}
     for s in spans:
@@ -447,7 +457,7 @@ def as_trace(spans: list[Span], odd: Counter, session: str = "") -> Trace:
         if s.id not in size:
             odd["circles of spans"] += 1
             _walk(s, below, order, size)
-    return Trace(spans[0].trace, session, tuple(order), tuple(size[s.id] for s in order))
+    return Trace(spans[0].trace, session, tuple(order), tuple(size[s.id] for s in order), models)
 
 
 def _walk(first: Span, below: Mapping[str, list], order: list, size: dict[str, int]) -> None:
@@ -509,20 +519,23 @@ def traces_of(
             db.execute("PRAGMA journal_mode = OFF")
             db.execute("PRAGMA synchronous = OFF")
             db.execute(_TABLE)
+            models = False
             for seq, s in enumerate(read_spans(path, odd)):
                 _keep(db, s, seq, odd)
-            yield _traces(db, odd)
+                models = models or s.is_model
+            yield _traces(db, odd, models)
         except sqlite3.OperationalError as e:
             raise DataError(f"cannot be kept ({e})", folder, remedy="Make room there") from None
         finally:
             db.close()
 
 
-def _traces(db: sqlite3.Connection, odd: Counter) -> Iterator[Trace]:
+def _traces(db: sqlite3.Connection, odd: Counter, models: bool) -> Iterator[Trace]:
     found = (
         "SELECT trace, MAX(session) AS s, MIN(start) AS began, MIN(seq) AS n FROM spans "
         "GROUP BY trace ORDER BY s, began, n"
     )
     spans = "SELECT body FROM spans WHERE trace = ? ORDER BY start, seq"
     for trace, session, _, _ in db.execute(found):
-        yield as_trace([_span(body) for (body,) in db.execute(spans, (trace,))], odd, session)
+        bodies = db.execute(spans, (trace,))
+        yield as_trace([_span(body) for (body,) in bodies], odd, session, models)

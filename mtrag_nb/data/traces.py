@@ -5,7 +5,9 @@
 # %% ../../nbs/2_data/03_traces.ipynb #45a0a4cc
 from __future__ import annotations
 
+import ast
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -36,6 +38,7 @@ from mtrag_nb.core.record import (
     Run,
     Step,
     Trajectory,
+    read_turn,
     turn_line,
 )
 from ..core.text import Label, Verdict, clipped, declines, parse_verdict
@@ -48,16 +51,25 @@ from mtrag_nb.core.types import (
     Turn,
     digest,
     plain,
+    structured,
 )
 from .mtrag import BY_TEXT
-from .spans import Span, Trace, at, from_json, nested, traces_of
+from mtrag_nb.data.spans import (
+    MODEL_OPERATIONS,
+    Span,
+    Trace,
+    at,
+    from_json,
+    nested,
+    traces_of,
+)
 
 # %% auto #0
-__all__ = ['STEPS', 'text_of', 'messages_of', 'Document', 'document_of', 'lists_of', 'Corpus', 'node_of', 'by_name', 'kind_of',
-           'Visit', 'visits', 'said_in', 'is_model', 'prompt_of', 'output_of', 'reply_of', 'calls_of', 'evaluations',
+__all__ = ['STEPS', 'OWN', 'text_of', 'messages_of', 'Document', 'document_of', 'lists_of', 'Corpus', 'node_of', 'by_name',
+           'kind_of', 'Visit', 'visits', 'said_in', 'prompt_of', 'output_of', 'reply_of', 'calls_of', 'evaluations',
            'verdict_of', 'documents_out', 'documents_in', 'queries_of', 'same_text', 'Reading', 'read_visit', 'Request',
-           'request_of', 'Read', 'read_turn_of', 'Tasks', 'turns_of', 'Written', 'write_imported', 'read_kinds',
-           'import_traces']
+           'request_of', 'read_turn_of', 'Read', 'own_document', 'own_turn', 'Tasks', 'turns_of', 'Written',
+           'write_imported', 'read_kinds', 'import_traces']
 
 # %% ../../nbs/2_data/03_traces.ipynb #ffcd930d
 _SPEAKERS = {"user": "user", "human": "user", "assistant": "agent", "ai": "agent"}
@@ -116,8 +128,16 @@ _IDS = ("id", "id_", "_id", "document_id", "doc_id", "passage_id", "node_id", "c
 _IDS += ("ref_doc_id", "parent_id")
 
 
+_WRITTEN_NODE = re.compile(r"^<?\w+\(.*?\bid_=['\"]?([^'\",)\s]+)(?:.*\bscore=([-+.\de]+))?", re.S)
+
+
 def document_of(value: object) -> Document | None:
-    "A document of OpenInference, OpenTelemetry, LangChain or LlamaIndex; None if it is none."
+    "A document of OpenInference, OpenTelemetry, LangChain or LlamaIndex; None if it is none. One that LlamaIndex has written as text has only an id."
+    if isinstance(value, str):
+        found = _WRITTEN_NODE.match(value[:2000])
+        score = from_json(f"[{found[2]}]") if found and found[2] else None
+        score = score[0] if isinstance(score, list) and _number(score[0]) else None
+        return Document((found[1],), "", "", "", "", score) if found else None
     score = value.get("score") if isinstance(value, Mapping) else None
     for inner in ("document", "node", "kwargs"):
         if isinstance(value, Mapping) and isinstance(value.get(inner), Mapping):
@@ -156,7 +176,7 @@ def lists_of(value: object) -> dict[str, list[Document]]:
         some = value[key]
         texts = isinstance(some, list) and key in _LISTS and all(isinstance(x, str) for x in some)
         if texts and some:
-            out[key] = [Document((), x, "", "", "", None) for x in some]
+            out[key] = [document_of(x) or Document((), x, "", "", "", None) for x in some]
         elif isinstance(some, list) and (some or key in _LISTS):
             docs = [document_of(x) for x in some]
             if all(docs):
@@ -207,7 +227,7 @@ class Corpus:
         text = d.text or (self.gold[passage].text if passage in self.gold else "")
         about = self.gold.get(passage)
         i = d.ids[0] if d.ids and d.ids[0] not in self.ids else passage
-        if self._known.setdefault(i, _key(text)) != _key(text):
+        if text and self._known.setdefault(i, _key(text)) != _key(text):
             i = f"{i}#{digest(text, 8)}"
             self._known[i] = _key(text)
         title = d.title or (about.title if about else "")
@@ -216,12 +236,12 @@ class Corpus:
 
 # %% ../../nbs/2_data/03_traces.ipynb #1f4fd11d
 STEPS = {  # kind of step -> names of nodes that are one, where nothing else says so
-    "rerank": r"re_?rank",
+    "rerank": r"re_?rank|postprocess_?nodes",
     "clarify": r"clarif|ask_?back",
     "rewrite": r"rewrit|rephras|reformul|condens|contextuali[sz]e|standalone|transform_?query|expand_?quer|hyde",
     "check": r"hallucin|ground|faithful|verif|fact_?check|self_?check|check_?(answer|draft|gener)|grade_?(answer|gener|hall)",
     "grade": r"grad(e|ing)|relevan|filter",
-    "gate": r"answerab|sufficien|gate|guard",
+    "gate": r"answerab|sufficien|gate|guard|enough|(can|should)_answer|decide",
     "retrieve": r"retriev|search",
     "refuse": r"refus|fall_?back|no_?answer|dont_?know|decline|abstain|give_?up",
     "generate": r"generat|answer|respon|synthes|draft|compose",
@@ -229,13 +249,15 @@ STEPS = {  # kind of step -> names of nodes that are one, where nothing else say
 _PATTERNS = {kind: re.compile(p) for kind, p in STEPS.items()}
 _OPENINFERENCE = {"RETRIEVER": "retrieve", "RERANKER": "rerank", "LLM": "llm"}
 _OPENINFERENCE |= {"EVALUATOR": "check", "GUARDRAIL": "gate", "EMBEDDING": "", "PROMPT": ""}
-_GENAI = {"retrieval": "retrieve", "chat": "llm", "text_completion": "llm", "embeddings": ""}
-_GENAI |= {"generate_content": "llm", "rerank": "rerank"}
+_GENAI = dict.fromkeys(MODEL_OPERATIONS, "llm") | {"embeddings": ""}
+_GENAI |= {"retrieval": "retrieve", "rerank": "rerank"}
 
 
 def node_of(s: Span) -> str:
     "What to call a span: as LangGraph calls its node, or by its name, without the model or agent behind an operation."
-    operation = s.at("gen_ai.operation.name")
+    operation, tool = s.at("gen_ai.operation.name"), s.at("gen_ai.tool.name")
+    if isinstance(tool, str) and tool:
+        return tool
     if isinstance(operation, str) and s.name.startswith(f"{operation} "):
         return operation
     return s.name or "unnamed"
@@ -279,24 +301,39 @@ class Visit:
         return node_of(self.span)
 
 
+_CHAIN = ("rewrite", "retrieve", "rerank", "grade", "gate", "generate", "check")
+
+
+def _last_parts(trace: Trace, n: int, own: Sequence[tuple[str, bool]]) -> int:
+    """Where the last parts of a span begin that are later stages than itself: a graph's edge that decides what follows a
+    node is traced as a part of the node (`grade_documents` > `decide_to_generate`)."""
+    (kind, sure), end = own[n], n + trace.size[n]
+    if sure or kind not in _CHAIN:
+        return end
+    for m in reversed([*_children(trace, n)]):
+        later = own[m][0] in _CHAIN and _CHAIN.index(own[m][0]) > _CHAIN.index(kind)
+        if not later or own[m][1]:
+            break
+        end = m
+    return end
+
+
 def visits(trace: Trace, kinds: Mapping[str, str] = {}) -> list[Visit]:
     "The steps of a trace, in order. The frames around them are none."
     own = [kind_of(s, kinds) for s in trace.spans]
-    below: list[set[str]] = [set() for _ in own]
-    for n in reversed(range(len(own))):
-        for m in _children(trace, n):
-            below[n] |= below[m] | {own[m][0]} - {""}
     out, n = [], 0
     while n < len(own):
-        (kind, sure), root = own[n], n == 0 and trace.size[0] > 1
-        if not kind and below[n] == {"llm"} and not root:
+        (kind, sure), root, end = own[n], n == 0 and trace.size[0] > 1, _last_parts(trace, n, own)
+        below = {k for k, _ in own[n + 1 : end]} - {""}
+        if not kind and below == {"llm"} and not root:
             kind = "llm"  # a node around a model call
-        frame = bool(below[n] - {kind, "llm"}) and not (sure and kind and not root)
-        if frame or not kind and (below[n] or root):
+        frame = bool(below - {kind, "llm"}) and not (sure and kind and not root)
+        if frame or root or not kind and below:
             n += 1
             continue
-        out.append(Visit("" if kind == "step" else kind, trace.spans[n], trace.inside(n)))
-        n += trace.size[n]
+        parts = trace.spans[n + 1 : end]
+        out.append(Visit("" if kind == "step" else kind, trace.spans[n], parts))
+        n = end
     return out
 
 
@@ -312,13 +349,34 @@ _ANSWERS = ("answer", "generation", "response", "final_answer", "output", "resul
 _ANSWERS += ("reply", "text", "content", "message", "draft")
 _QUERIES = ("query", "question", "rewritten_query", "rewritten_question", "standalone_question")
 _QUERIES += ("search_query", "query_str", "input", "user_input", "user_query", "prompt", "text")
+_QUERIES += ("message", "user_msg", "start_event", "ev")
+
+
+_OBJECT = re.compile(r"[A-Z]\w*\((\w+=.*)?\)", re.S)  # as Python writes one: Answered(text='...')
+
+
+def _field_of(text: str, keys: Sequence[str]) -> str | None:
+    "A text within an object that is written as Python writes it; '' if it has none, None for what is no object."
+    if len(text) > 100_000 or not _OBJECT.fullmatch(text):
+        return None
+    found = (re.search(rf"\b{k}=('(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\")", text) for k in keys)
+    return next((_unquoted(m[1]) for m in found if m), "")
+
+
+def _unquoted(text: str) -> str:
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text[1:-1]
 
 
 def said_in(value: object, keys: Sequence[str], speaker: str) -> str:
     "A text of an input or output: itself, under one of the keys, or the speaker's last message; '' if there is none."
     value = from_json(value)
     if isinstance(value, str):
-        return text_of(value).strip()
+        value = text_of(value).strip()
+        field = _field_of(value, keys)
+        return value if field is None else field.strip()
     if talk := [m.text for m in messages_of(value) if m.speaker == speaker]:
         return talk[-1].strip()
     for key in keys if isinstance(value, Mapping) else ():
@@ -348,15 +406,9 @@ _PROMPT = ("gen_ai.system_instructions", "llm.input_messages", "gen_ai.input.mes
 _PROMPT += ("llm.prompts", "gen_ai.prompt", "input.value")
 
 
-def is_model(s: Span) -> bool:
-    "Whether a span is a call of a model."
-    told, operation = s.at("openinference.span.kind"), s.at("gen_ai.operation.name")
-    return str(told).upper() == "LLM" or _GENAI.get(str(operation)) == "llm"
-
-
 def prompt_of(v: Visit) -> str:
     "All that models were shown in a visit, as one text."
-    some = [s for s in v.spans if is_model(s)] or [v.span]
+    some = [s for s in v.spans if s.is_model] or [v.span]
     shown = [text for s in some for p in _PROMPT for text in _texts(s.at(p))]
     return "\n".join([*shown, *(m.text for s in some for m in _event_messages(s)[0])])
 
@@ -382,15 +434,27 @@ def output_of(s: Span) -> object:
     return s.at("output.value", "gen_ai.tool.call.result", "output")
 
 
-def reply_of(v: Visit) -> str:
-    "The last text that a visit gave: of its own output, or of the last model call in it."
-    if text := said_in(output_of(v.span), _ANSWERS, "agent"):
-        return text
+def reply_of(v: Visit, keys: Sequence[str] = _ANSWERS) -> str:
+    "The last text that a visit gave: of its own output, whole, or of the last model call in it."
+    own = said_in(output_of(v.span), keys, "agent")
+    if own and not own.endswith(_CUT):
+        return own
     for s in reversed(v.spans):
         talk = messages_of(s.at(*_REPLY)) or _event_messages(s)[1]
-        if text := talk[-1].text if talk else said_in(output_of(s), _ANSWERS, "agent"):
-            return text.strip()
-    return ""
+        text = talk[-1].text if talk else said_in(output_of(s), _ANSWERS, "agent")
+        if whole := _whole(own, text.strip()) if own else text.strip():
+            return whole
+    return own
+
+
+_CUT = ("...", "\u2026")  # how a text ends that a tracer has cut off
+
+
+def _whole(cut: str, text: str) -> str:
+    "A text, if it is what another was before it was cut off; else ''."
+    begins = cut.removesuffix("...").removesuffix("\u2026")
+    whole = len(begins) > 20 and cut.endswith(_CUT) and text.startswith(begins)
+    return text if whole and not text.endswith(_CUT) else ""
 
 
 def calls_of(v: Visit) -> Calls:
@@ -400,7 +464,7 @@ def calls_of(v: Visit) -> Calls:
         n = s.at(*paths)
         return int(n) if _number(n) and n >= 0 else 0
 
-    some = [s for s in v.spans if is_model(s)]
+    some = [s for s in v.spans if s.is_model]
     tokens_in = sum(count(s, "llm.token_count.prompt", "gen_ai.usage.input_tokens") for s in some)
     tokens_out = sum(
         count(s, "llm.token_count.completion", "gen_ai.usage.output_tokens") for s in some
@@ -417,7 +481,8 @@ _NO_MEANS_YES = re.compile(r"halluc|unsupported|irrelevan|unanswer|fail|toxic", 
 _SAID = {w: Label.YES for w in "pass passed relevant grounded supported correct faithful".split()}
 _SAID |= {w: Label.NO for w in "fail failed irrelevant ungrounded unsupported incorrect".split()}
 _SAID |= {"hallucinated": Label.NO, "factual": Label.YES, "unfaithful": Label.NO}
-_SAID |= {"answerable": Label.YES, "unanswerable": Label.NO}
+_SAID |= {"answerable": Label.YES, "unanswerable": Label.NO, "not supported": Label.NO}
+_SAID |= {"useful": Label.YES, "not useful": Label.NO}
 
 
 def _label(value: object, name: str = "") -> Label | None:
@@ -448,6 +513,15 @@ def evaluations(s: Span) -> list[Verdict]:
     return out
 
 
+_THEN = {"generate": Label.YES, "refuse": Label.NO, "rewrite": Label.NO}
+
+
+def _next_node(v: Visit) -> Label | None:
+    "The verdict of a gate that names the node which follows."
+    name = reply_of(v) if v.kind == "gate" else ""
+    return _THEN.get(by_name(name)) if re.fullmatch(r"\w{1,60}", name) else None
+
+
 def verdict_of(v: Visit) -> Verdict | None:
     "The one verdict of a visit; None if it gives none that can be read."
     if told := [e for s in v.spans for e in evaluations(s)]:
@@ -458,11 +532,12 @@ def verdict_of(v: Visit) -> Verdict | None:
     found = {_label(x, k) for k, x in named.items()} - {None}
     if len(found) == 1:
         return Verdict(found.pop(), "trace", raw=clipped(str(output_of(v.span)), 200))
-    label = _label(reply_of(v)) if not found else None
+    label = _label(reply_of(v)) or _next_node(v) if not found else None
     return Verdict(label, "trace", raw=clipped(reply_of(v), 200)) if label else None
 
 # %% ../../nbs/2_data/03_traces.ipynb #aff95ba0
 _SHOWN = ("retrieval.documents", "reranker.output_documents", "gen_ai.retrieval.documents")
+_SHOWN += ("output.documents",)
 
 
 def documents_out(v: Visit) -> list[Document] | None:
@@ -481,7 +556,7 @@ def documents_out(v: Visit) -> list[Document] | None:
 
 def documents_in(v: Visit) -> list[Document] | None:
     "The documents that went into a visit; None if it shows none."
-    shown = lists_of(v.span.at("reranker.input_documents")).get("")
+    shown = lists_of(v.span.at("reranker.input_documents", "input.documents")).get("")
     inputs = lists_of(from_json(v.span.at("input.value", "gen_ai.tool.call.arguments")))
     outputs = lists_of(from_json(output_of(v.span)))
     same = next((inputs[k] for k in outputs if k in inputs), None)
@@ -518,21 +593,31 @@ class Reading:
         corpus: Corpus,
         odd: Counter,
         queries: Iterable[str] = (),  # all that are searched for in it
+        models: bool = False,  # calls of models are traced
     ):
         self.question, self.answer, self.domain = question, answer, domain
         self.queries = [q for q in queries if not same_text(q, question)]
         self.corpus, self.odd = corpus, odd
         self.steps: list[Step] = []
         self.contexts: dict[str, Context] = {}
+        self.named: dict[str, str] = {}  # what documents call themselves -> context
+        self.models = models
         self.kept: tuple[str, ...] = ()  # what is left by now
         self.seen: tuple[str, ...] | None = None  # what the last draft was made from
         self.pending: tuple[int, Visit, tuple[str, ...]] | None = None  # a grade that shows nothing
 
+    def context(self, d: Document) -> Context:
+        "The context of a document, put down. One without text is the one of that id that the turn knows."
+        known = next((self.named[i] for i in d.ids if i in self.named), "")
+        if not d.text and known:
+            return self.contexts[known]
+        c = self.corpus.context_of(d, self.domain)
+        self.contexts[c.id] = c
+        self.named |= dict.fromkeys(d.ids, c.id)
+        return c
+
     def ids(self, docs: Iterable[Document]) -> tuple[str, ...]:
-        "The contexts of documents, put down."
-        found = [self.corpus.context_of(d, self.domain) for d in docs]
-        self.contexts |= {c.id: c for c in found}
-        return tuple(dict.fromkeys(c.id for c in found))
+        return tuple(dict.fromkeys(self.context(d).id for d in docs))
 
     def add(self, v: Visit, kind: type[Step], **known) -> bool:
         about = {"node": v.node, "seconds": round(v.span.seconds, 3), "calls": calls_of(v)}
@@ -573,7 +658,7 @@ def _retrieve(r: Reading, v: Visit) -> bool:
     if len(queries) == 1 and queries[0] not in known:
         note = "as its search has it"
         r.steps.append(Rewritten(node=v.node, text=queries[0], note=note))
-    r.kept, pairs = r.ids(docs), [(r.corpus.context_of(d, r.domain), d) for d in docs]
+    r.kept, pairs = r.ids(docs), [(r.context(d), d) for d in docs]
     first = {c.id: (c, d) for c, d in reversed(pairs)}
     hits = tuple(
         Found(i, i, c.document_id, float(1 / n if d.score is None else d.score))
@@ -586,7 +671,7 @@ def _rerank(r: Reading, v: Visit) -> bool:
     docs = documents_out(v)
     if docs is None:
         return False
-    r.kept, pairs = r.ids(docs), [(r.corpus.context_of(d, r.domain).id, d) for d in docs]
+    r.kept, pairs = r.ids(docs), [(r.context(d).id, d) for d in docs]
     scores = {i: d.score for i, d in reversed(pairs)}
     ranks = [
         Rank(i, float(1 / n if scores[i] is None else scores[i])) for n, i in enumerate(r.kept, 1)
@@ -595,7 +680,7 @@ def _rerank(r: Reading, v: Visit) -> bool:
 
 
 def _rewrite(r: Reading, v: Visit) -> bool:
-    text = said_in(output_of(v.span), _QUERIES, "agent") or reply_of(v)
+    text = reply_of(v, (*_QUERIES, *_ANSWERS))
     return bool(text) and r.add(v, Rewritten, text=text, raw=text, kept=True)
 
 
@@ -645,6 +730,8 @@ def _generate(r: Reading, v: Visit) -> bool:
     text, shown = reply_of(v), r.in_prompt(prompt_of(v))
     if not text:
         return False
+    if r.models and declines(text) and not any(s.is_model for s in v.spans):
+        return _refuse(r, v)  # a rule did it: no model was asked
     if r.pending and shown is not None:
         place, grader, given = r.pending
         later, r.steps = r.steps[place + 1 :], r.steps[:place]
@@ -721,27 +808,20 @@ def _asked(s: Span) -> tuple[str, list[Turn]]:
 
 
 def request_of(trace: Trace) -> Request:
-    "Question, turns before it and answer of a trace, of its first span that shows them."
+    "Question, turns before it and answer of a trace, of its first span that shows them, calls of models last."
     question, history, answer, task = "", [], "", ""
+    for s in sorted(trace.spans, key=lambda s: s.is_model):
+        if not question:
+            question, history = _asked(s)
     for s in trace.spans:
         told = s.metadata.get("task_id") or s.at("task_id", "task.id", "mtrag.task_id")
         task = task or (str(told) if isinstance(told, (str, int)) else "")
-        if not question:
-            question, history = _asked(s)
         talk = _event_messages(s)[1]
         if not answer and s.parent == trace.root.parent:
             answer = said_in(s.at(*_OUTPUT), _ANSWERS, "agent") or (talk[-1].text if talk else "")
     return Request(task, trace.session, question, tuple(history), answer, trace)
 
 # %% ../../nbs/2_data/03_traces.ipynb #3680c57d
-class Read(NamedTuple):
-    "An imported turn."
-
-    task: Task
-    turn: Trajectory
-    contexts: tuple[Context, ...]
-
-
 def _broke(trace: Trace) -> Fault | None:
     "What broke in a request that ended with an error: of the innermost span that says so."
     if not trace.root.error:
@@ -757,7 +837,7 @@ def read_turn_of(
     "The turn of a request."
     some = visits(q.trace, kinds)
     queries = [text for v in some for text in queries_of(v)]
-    r = Reading(task.question, q.answer, task.domain, corpus, odd, queries)
+    r = Reading(task.question, q.answer, task.domain, corpus, odd, queries, q.trace.models)
     for v in some:
         read_visit(r, v)
     odd["spans that are steps"] += len(some)
@@ -770,6 +850,7 @@ def read_turn_of(
         r.steps.append(Drafted(node=root.node, text=q.answer, note=note))
     draft = r.last(Drafted)
     answer = q.answer or (draft.text if draft else "")
+    answer = _whole(answer, draft.text) or answer if draft else answer
     if not fault and not answer:
         odd["turns without an answer: errors"] += 1
         fault = Fault("", "NoAnswer", "the spans hold no answer")
@@ -802,9 +883,60 @@ def _ended(r: Reading, task: Task, answer: str, fault: Fault | None, q: Request)
         seconds=round(q.trace.root.seconds, 3),
     )
 
+# %% ../../nbs/2_data/03_traces.ipynb #16ee67d1
+OWN = "mtrag"  # attributes of spans: `mtrag.turn` of the first, `mtrag.step` of a step
+
+
+class Read(NamedTuple):
+    "An imported turn."
+
+    task: Task
+    turn: Trajectory
+    contexts: tuple[Context, ...]
+
+
+def own_document(c: Context, score: float | None = None) -> dict:
+    "A context as a document of OpenInference. Its metadata hold what has no name there."
+    about = {k: v for k, v in plain(c).items() if v not in ("", None) and k not in ("id", "text")}
+    out = {"id": c.id, "content": c.text, "score": score, "metadata": json.dumps(about)}
+    return {f"document.{k}": v for k, v in out.items() if v is not None}
+
+
+def own_turn(trace: Trace, odd: Counter) -> Read | None:
+    "A turn that went out from here, from its record; None for any other, and for one whose record is not whole."
+    told = trace.root.at(f"{OWN}.turn")
+    if not isinstance(told, Mapping):
+        return None
+    try:
+        marked = [s for s in trace.spans if s.at(f"{OWN}.step") is not None]
+        steps = {s.at(f"{OWN}.step")["place"]: s.at(f"{OWN}.step")["step"] for s in marked}
+        in_order = [steps[n] for n in range(told["steps"])]
+        turn = read_turn({**told["turn"], "steps": in_order})
+        shown = [d for s in trace.spans for d in s.at("retrieval.documents") or ()]
+        contexts = [_own_context(d["document"]) for d in shown]
+        contexts += [structured(Context, c) for c in told["contexts"]]
+        task = structured(Task, told["task"])
+    except (TypeError, ValueError, KeyError, AttributeError):
+        odd["turns of mtrag without their whole record: read as foreign spans"] += 1
+        return None
+    odd["spans that are steps"] += len(marked)
+    odd["spans within steps"] += len(trace.spans) - len(marked) - 1
+    odd["spans around steps"] += 1
+    return Read(task, turn, tuple({c.id: c for c in contexts}.values()))
+
+
+def _own_context(d: Mapping) -> Context:
+    return structured(Context, {"id": d["id"], "text": d["content"], **from_json(d["metadata"])})
+
 # %% ../../nbs/2_data/03_traces.ipynb #8bc9d740
 def _words(text: str) -> str:
     return " ".join(text.split()).casefold()
+
+
+def _asks(trace: Trace, question: str) -> bool:
+    "Whether a question stands in what went into a span of a trace."
+    asked, inward = _words(question), (*_PROMPT, "llm.prompt_template.variables")
+    return any(asked in _words(x) for s in trace.spans for p in inward for x in _texts(s.at(p)))
 
 
 class Tasks:
@@ -817,7 +949,15 @@ class Tasks:
         for t in self.by_id.values():
             self.by_question.setdefault(_words(t.question), []).append(t)
 
-    def of(self, task_id: str, session: str, place: int, question: str, history: Sequence[Turn]):
+    def of(
+        self,
+        task_id: str,
+        session: str,
+        place: int,  # in the session, from 1
+        question: str,
+        history: Sequence[Turn],
+        asks: Callable[[str], bool] = lambda question: False,  # whether its spans hold a question
+    ) -> tuple[Task | None, str]:
         "The task of a turn and how it was found; None and '' if it is none of them."
         if task_id in self.by_id:
             return self.by_id[task_id], "by the task id in their metadata"
@@ -835,6 +975,8 @@ class Tasks:
         ):
             if len(some) == 1:
                 return some[0], how
+        if placed and not same and asks(placed.question):
+            return placed, "by session and order, their question in a prompt"
         return None, ""
 
 # %% ../../nbs/2_data/03_traces.ipynb #f1182f0a
@@ -849,6 +991,11 @@ def turns_of(
     "The turns of traces, which come session by session."
     session, place, history = "", 0, ()
     for trace in traces:
+        if own := own_turn(trace, odd):
+            task = tasks.by_id.get(own.turn.task_id)
+            joined["by the task id in their record" if task else "none of the tasks"] += 1
+            yield own._replace(task=task or own.task)
+            continue
         q = request_of(trace)
         if not q.question and q.task_id not in tasks.by_id:
             odd["traces without a question: no turns"] += 1
@@ -857,11 +1004,13 @@ def turns_of(
         name = q.session or q.trace.id
         place, history = (place + 1, history) if name == session else (1, ())
         session = name
-        task, how = tasks.of(q.task_id, name, place, q.question, q.history or history)
+        asked = (q.task_id, name, place, q.question, q.history or history)
+        task, how = tasks.of(*asked, lambda question, t=trace: _asks(t, question))
         joined[how or "none of the tasks"] += 1
         if task is None:
-            before = q.history or history
-            task = Task(q.task_id or f"{name}<::>{place}", name, place, "", q.question, before)
+            own = q.task_id or f"{name}<::>{place}"
+            own = f"{own} of another" if own in tasks.by_id else own
+            task = Task(own, name, place, "", q.question, q.history or history)
         read = read_turn_of(q, task, corpus, kinds, odd)
         history = (*history, Turn("user", task.question), Turn("agent", read.turn.answer))
         yield read
@@ -906,7 +1055,7 @@ def write_imported(
 
 def _write_turns(folder: Path, turns: Iterable[Read]) -> int:
     "Write tasks, passages and turns. How many tasks came again is returned."
-    seen, known, twice = set(), set(), 0
+    seen, known, twice = set(), {}, 0
     names = ("tasks", "passages", "trajectories")
     tasks, passages, trajectories = (JsonlLog(folder / f"{n}.jsonl") for n in names)
     with tasks, passages, trajectories:
@@ -917,9 +1066,10 @@ def _write_turns(folder: Path, turns: Iterable[Read]) -> int:
                 tasks.append({"digest": digest(task), "task": line})
             seen.add(task.id)
             for c in contexts:
-                if c.id not in known:
-                    passages.append(plain(c))
-                    known.add(c.id)
+                if not known.get(c.id, False):  # one without text may get it later
+                    if c.id not in known or c.text:
+                        passages.append(plain(c))
+                    known[c.id] = bool(c.text)
             trajectories.append(turn_line(turn))
     if not seen:
         raise DataError("holds no turn", folder, remedy="Does it have the questions and answers?")

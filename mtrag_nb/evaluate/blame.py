@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -36,6 +36,7 @@ from mtrag_nb.core.types import (
     Context,
     DataError,
     Gold,
+    Outcome,
     SettingsError,
     Task,
 )
@@ -49,7 +50,7 @@ __all__ = ['COSTS', 'WORTH', 'WRONG', 'RIGHT', 'STAGES', 'Judge', 'costs', 'Cost
            'ending_change', 'first_draft_failed', 'audit', 'RiskPoint', 'RiskCoverage', 'risk_coverage', 'GatePoint',
            'GateCurve', 'GateRow', 'gate_curve', 'operating_point', 'verdict_of', 'Blame', 'strayed', 'documents',
            'unsupported', 'blame_turn', 'place_of', 'groups_of', 'BlameReport', 'blame', 'Decided', 'Gate', 'decisions',
-           'turn_gates', 'together', 'gates', 'gate_table', 'blame_items']
+           'turn_gates', 'together', 'gates', 'gate_table', 'blame_items', 'beside_gold', 'settled_by_gold']
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #a60bbc1b
 COSTS: dict[str, Callable[[Calls], float]] = {
@@ -59,11 +60,8 @@ COSTS: dict[str, Callable[[Calls], float]] = {
 }
 
 
-def costs(
-    turns: Iterable[Trajectory],
-    by: str = "tokens",  # a key of COSTS
-) -> dict[str, float]:
-    "What each finished turn cost. Raises SettingsError for an unknown currency."
+def costs(turns: Iterable[Trajectory], by: str = "tokens") -> dict[str, float]:
+    "What each finished turn cost, by a key of COSTS. Raises SettingsError for an unknown one."
     if by not in COSTS:
         raise SettingsError(f"cost in {by!r} is not counted: there are {', '.join(COSTS)}")
     return {t.task_id: float(COSTS[by](t.calls)) for t in turns if not t.failed}
@@ -82,10 +80,7 @@ def cost_point(run: Evidence, measure: str, by: str = "tokens") -> CostPoint:
     spent, scores = costs(run.turns.values(), by), run.of(measure)
     both = [t for t in spent if t in scores]
     talks = [run.talks[t] for t in both]
-    return CostPoint(
-        mean_interval([spent[t] for t in both], talks),
-        mean_interval([scores[t] for t in both], talks),
-    )
+    return CostPoint(*(mean_interval([of[t] for t in both], talks) for of in (spent, scores)))
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #cabf0487
 WORTH = 0.27  # a change of the conditioned score that counts; see above
@@ -100,9 +95,7 @@ class Mechanism:
     turns: int  # finished turns
     triggered: int  # turns in which it stepped in
     passed: int  # of those: ended in an answer
-    changes: Mapping[
-        str, float
-    ]  # task id -> change of the conditioned score, of the triggered turns that can be told
+    changes: Mapping[str, float]  # task id -> change of the conditioned score, where it can be told
     gain: Interval  # their mean
     spent: Calls  # model calls that it cost, over all turns
     share: float | None  # of all tokens of the run; None for a run without any
@@ -232,9 +225,8 @@ def _best_grade(t: Trajectory) -> float | None:
 
 
 def _best_hit(t: Trajectory) -> float | None:
-    return max(
-        (h.ranked_by for h in next((s.hits for s in t.retrievals if s.hits), ())), default=None
-    )
+    first = next((s.hits for s in t.retrievals if s.hits), ())
+    return max((h.ranked_by for h in first), default=None)
 
 
 _CONFIDENCES: dict[str, Callable[[Trajectory], float | None]] = {
@@ -244,10 +236,8 @@ _CONFIDENCES: dict[str, Callable[[Trajectory], float | None]] = {
 }
 
 
-def _confidences(
-    turns: Iterable[Trajectory],
-) -> tuple[str, dict[str, float]]:  # which number it is; task id -> the number
-    "How sure a system could have been before it answered: the first of CONFIDENCES that every finished turn with passages has."
+def _confidences(turns: Iterable[Trajectory]) -> tuple[str, dict[str, float]]:
+    "How sure a system could have been before it answered: the first of CONFIDENCES that every finished turn with passages has; by task."
     found_some = [t for t in turns if not t.failed and t.found]
     for name, way in _CONFIDENCES.items():
         found = {t.task_id: v for t in found_some if (v := way(t)) is not None}
@@ -300,27 +290,18 @@ class RiskCoverage:
     def area(self) -> float | None:
         "Mean risk over the coverages up to its own (AURC of the answered); None without an answer."
         steps = np.diff([0.0, *(p.coverage for p in self.points)])
-        return (
-            float(np.dot(steps, [p.risk for p in self.points]) / steps.sum())
-            if self.points
-            else None
-        )
+        risks = [p.risk for p in self.points]
+        return float(np.dot(steps, risks) / steps.sum()) if self.points else None
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #7a962783
 def risk_coverage(
-    run: Evidence,
-    measure: str = "RougeL",
-    resamples: int = 1000,
-    seed: int = 0,
+    run: Evidence, measure: str = "RougeL", resamples: int = 1000, seed: int = 0
 ) -> RiskCoverage:
     "Risk against coverage of a recorded run."
     name, sure = _confidences(run.turns.values())
     loss = _losses(run, measure)
-    deciding = [
-        i
-        for i, t in run.turns.items()
-        if not t.failed and i in run.gold and run.gold[i].answerability not in ("", *TO_ASK)
-    ]
+    known = [i for i, t in run.turns.items() if not t.failed and i in run.gold]
+    deciding = [i for i in known if run.gold[i].answerability not in ("", *TO_ASK)]
     answered = [i for i in deciding if run.turns[i].answered]
     order = sorted((i for i in answered if i in sure and i in loss), key=lambda i: (-sure[i], i))
     if not order:
@@ -331,13 +312,13 @@ def risk_coverage(
     def span(k):
         return mean_interval(lost[:k], talks[:k], resamples, seed=seed)
 
-    last = [
-        k for k, i in enumerate(order) if k + 1 == len(order) or sure[order[k + 1]] != sure[i]
-    ]  # of those with equal confidence
-    points = tuple(
-        RiskPoint(sure[order[k]], (k + 1) / len(deciding), (i := span(k + 1)).value, i.low, i.high)
-        for k in last
-    )
+    def point(k):
+        risk = span(k + 1)
+        return RiskPoint(sure[order[k]], (k + 1) / len(deciding), risk.value, risk.low, risk.high)
+
+    ahead = [sure[i] for i in order[1:]] + [None]
+    last = [k for k, i in enumerate(order) if ahead[k] != sure[i]]  # of those with equal confidence
+    points = tuple(map(point, last))
     return RiskCoverage(name, points, len(deciding), len(answered) - len(order))
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #cf03aaca
@@ -356,9 +337,8 @@ class GatePoint:
     @property
     def coverage(self) -> float:
         "The share of turns that get an answer."
-        return (self.answered + self.wrong) / max(
-            1, self.answered + self.wrong + self.refused + self.lost
-        )
+        given = self.answered + self.wrong
+        return given / max(1, given + self.refused + self.lost)
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #145ee560
 @dataclass(frozen=True)
@@ -387,25 +367,20 @@ class GateRow(NamedTuple):
     @property
     def shut(self) -> bool:
         "Whether the run's own gate refused the turn: it has no answer on the record."
-        return (
-            self.turn.refused and bool(self.turn.gates) and not self.turn.gates[-1].verdict.passed
-        )
+        gates = self.turn.gates
+        return self.turn.refused and bool(gates) and not gates[-1].verdict.passed
 
     def passes(self, threshold: float) -> bool:
         "Whether the turn gets an answer at a threshold: nothing behind the gate refused it."
-        return (
-            self.score is not None and self.score >= threshold and (self.shut or self.turn.answered)
-        )
+        scored = self.score is not None and self.score >= threshold
+        return scored and (self.shut or self.turn.answered)
 
     def loss(self, scores: Mapping[str, float | None] | None) -> float | None:
         "By label: 1 where there is no answer to give, else 0. With scores 1 - its score, None where the answer has none."
         if scores is None or not self.has_answer:
             return float(not self.has_answer)
-        return (
-            None
-            if self.shut or scores.get(self.turn.task_id) is None
-            else 1 - scores[self.turn.task_id]
-        )
+        score = scores.get(self.turn.task_id)
+        return None if self.shut or score is None else 1 - score
 
 
 def _gate_score(t: Trajectory) -> float | None:
@@ -413,10 +388,8 @@ def _gate_score(t: Trajectory) -> float | None:
     if not t.gates:
         return None
     if (score := t.gates[-1].verdict.score) is None:
-        raise DataError(
-            f"the gate of task {t.task_id!r} kept no score: it was a verdict in words",
-            remedy="Run with a gate that scores (yesno, likelihood, cosine)",
-        )
+        what = f"the gate of task {t.task_id!r} kept no score: it was a verdict in words"
+        raise DataError(what, remedy="Run with a gate that scores (yesno, likelihood, cosine)")
     return score
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #b88f4916
@@ -428,62 +401,36 @@ def _gate_point(
     cell = Counter((r.passes(threshold), r.has_answer) for r in rows)
     known = [x for r in got if (x := r.loss(scores)) is not None]
     risk = sum(known) / len(known) if known else None
-    return GatePoint(
-        threshold,
-        cell[True, True],
-        cell[True, False],
-        cell[False, False],
-        cell[False, True],
-        sum(r.shut for r in got),
-        risk,
-    )
+    cells = [cell[c] for c in ((True, True), (True, False), (False, False), (False, True))]
+    return GatePoint(threshold, *cells, sum(r.shut for r in got), risk)
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #5a645706
 def gate_curve(
     run: Run,  # of a system with a gate that scores
     gold: Mapping[str, Gold],  # labels by task
-    scores: Mapping[str, float | None]
-    | None = None,  # task -> score of its answer in [0, 1]; None: loss by label
-    negatives: Run
-    | None = None,  # the same over evidence that cannot answer (`leave_gold_out`): none of its turns has an answer
+    scores: Mapping[str, float | None] | None = None,  # by task, in [0, 1]; None: loss by label
+    negatives: Run | None = None,  # over evidence that cannot answer (`leave_gold_out`)
 ) -> GateCurve:
     "Move the gate's threshold over all recorded scores. Raises DataError for a run whose gate kept none."
-    turns = [
-        (t, gold[t.task_id].answerability) for t in run.trajectories.values() if t.task_id in gold
-    ]
-    turns += [
-        (replace(t, task_id=f"{t.task_id} without gold"), "UNANSWERABLE")
-        for t in (negatives.trajectories.values() if negatives else ())
-    ]
-    rows = [
-        GateRow(t, _gate_score(t), label not in TO_REFUSE)
-        for t, label in turns
-        if not t.failed and label not in TO_ASK
-    ]
+    labels = {t: gold[t].answerability for t in run.trajectories if t in gold}
+    turns = [(run.trajectories[t], label) for t, label in labels.items()]
+    for t in negatives.trajectories.values() if negatives else ():
+        turns.append((replace(t, task_id=f"{t.task_id} without gold"), "UNANSWERABLE"))
+    counted = [(t, label) for t, label in turns if not t.failed and label not in TO_ASK]
+    rows = [GateRow(t, _gate_score(t), label not in TO_REFUSE) for t, label in counted]
     found = sorted({r.score for r in rows if r.score is not None})
     if not found:
-        raise DataError(
-            "no turn of this run came to a gate",
-            run.folder,
-            remedy="Give a run of a system that has one, over tasks with passages",
-        )
+        remedy = "Give a run of a system that has one, over tasks with passages"
+        raise DataError("no turn of this run came to a gate", run.folder, remedy=remedy)
     own = next(r.turn.gates[-1].verdict for r in rows if r.score is not None)
     cuts = [*found, round(found[-1] + 0.01, 4)]
     points = tuple(_gate_point(c, rows, scores) for c in cuts)
-    return GateCurve(
-        points,
-        own.how,
-        own.threshold,
-        "label" if scores is None else "score",
-        len(turns) - len(rows),
-    )
+    loss = "label" if scores is None else "score"
+    return GateCurve(points, own.how, own.threshold, loss, len(turns) - len(rows))
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #798035c3
-def operating_point(
-    curve: GateCurve,
-    risk: float,  # at most so much
-) -> GatePoint | None:  # None if no threshold keeps it
-    "The threshold that answers the most turns at a risk of at most so much."
+def operating_point(curve: GateCurve, risk: float) -> GatePoint | None:
+    "The threshold that answers the most turns at a risk of at most so much; None if no threshold keeps it."
     kept = [p for p in curve.points if p.risk is not None and p.risk <= risk]
     return max(kept, key=lambda p: (p.coverage, -p.threshold), default=None)
 
@@ -504,6 +451,7 @@ _CAUSES = {  # cause -> stage, in the order of the chain
     "query strayed": "rewrite",
     "refused before searching": "gate",
     "gold not found": "retrieve",
+    "failed with gold, too": "generate",
     "gold reranked away": "rerank",
     "gold graded away": "grade",
     "gold lost on the way": "other",
@@ -518,23 +466,9 @@ _CAUSES = {  # cause -> stage, in the order of the chain
     "asked back though clear": "gate",
     "answered though underspecified": "gate",
 }
-STAGES = (
-    "index",
-    "rewrite",
-    "retrieve",
-    "rerank",
-    "grade",
-    "gate",
-    "generate",
-    "check",
-    "other",
-    "a fault",
-)
-_UNTOLD = (
-    "no gold passages are known",
-    "the drafts are too near to call",
-    "search not recorded",
-)  # failed, and no stage can be named
+STAGES = tuple("index|rewrite|retrieve|rerank|grade|gate|generate|check|other|a fault".split("|"))
+# failed, and no stage can be named
+_UNTOLD = ("no gold passages are known", "the drafts are too near to call", "search not recorded")
 
 
 @dataclass(frozen=True)
@@ -551,22 +485,16 @@ class Blame:
         return _CAUSES.get(self.cause, "")
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #c6beb087
-_STRAYED = 0.5  # of a query's content words, more must have been spoken of; of the question's, as many must be left
+_STRAYED = 0.5  # of a query's content words, more must have been said; of the question's, be left
 
 
-def strayed(
-    query: str,
-    question: str,
-    history: Sequence[str] = (),  # what was said before
-) -> bool:
+def strayed(query: str, question: str, history: Sequence[str] = ()) -> bool:
     "Whether a query asks about something else than the conversation does."
     asked, sought = set(content_words(question)), set(content_words(query))
     if not asked or not sought:
         return False
-    return (
-        share_known(query, known_words([question, *history])) <= _STRAYED
-        and len(asked & sought) / len(asked) < _STRAYED
-    )
+    known = share_known(query, known_words([question, *history]))
+    return known <= _STRAYED and len(asked & sought) / len(asked) < _STRAYED
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #696cdffc
 def documents(run: Evidence, ids: Iterable[str]) -> set[str]:
@@ -591,10 +519,8 @@ def _strayed_at(run: Evidence, t: Trajectory) -> str:
     return bad[0] if bad and all(bad) else ""
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #8714d57a
-def _evidence_cause(
-    run: Evidence, t: Trajectory, relevant: set[str]
-) -> tuple[str, str]:  # cause and node; ("", "") if gold arrived
-    "Where the gold passages of a turn were lost."
+def _evidence_cause(run: Evidence, t: Trajectory, relevant: set[str]) -> tuple[str, str]:
+    "Where the gold passages of a turn were lost: cause and node; two times '' if gold arrived."
 
     def has(ids):
         return bool(relevant & documents(run, ids))
@@ -622,10 +548,8 @@ def _evidence_cause(
 # %% ../../nbs/7_evaluate/05_blame.ipynb #46316a0f
 def unsupported(run: Evidence, t: Trajectory, draft: Drafted) -> bool:
     "Whether most of a draft stands in no passage that the generator saw: what a check of groundedness is there to see."
-    return (
-        support(draft.text, [run.contexts[i].text for i in t.contexts if i in run.contexts])
-        < LEAST_SUPPORT
-    )
+    texts = [run.contexts[i].text for i in t.contexts if i in run.contexts]
+    return support(draft.text, texts) < LEAST_SUPPORT
 
 
 def _let_through(run: Evidence, t: Trajectory) -> Checked | None:
@@ -633,14 +557,8 @@ def _let_through(run: Evidence, t: Trajectory) -> Checked | None:
     if not t.drafts or not t.answered:
         return None
     check = t.check_of(t.drafts[-1])
-    return (
-        check
-        if check
-        and check.verdict.passed
-        and check.asked == "grounded"
-        and unsupported(run, t, t.drafts[-1])
-        else None
-    )
+    passed = check and check.verdict.passed and check.asked == "grounded"
+    return check if passed and unsupported(run, t, t.drafts[-1]) else None
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #bde894b9
 def _draft_cause(run: Evidence, t: Trajectory, refused: bool) -> tuple[str, str]:
@@ -682,14 +600,23 @@ def _answered_cause(run: Evidence, t: Trajectory) -> tuple[str, str]:
     return "answered from nothing", t.drafts[-1].node if t.drafts else ""
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #564da878
-def _clarified_cause(
-    t: Trajectory, label: str
-) -> tuple[str, ...]:  # what came of it, cause and node; (): rightly let pass
-    "What became of a turn whose system can ask back. That of a system that cannot is not judged on an underspecified question."
+def _clarified_cause(t: Trajectory, label: str) -> tuple[str, ...]:
+    """What became of a turn whose system can ask back, cause and node; () for one that was rightly let pass. That of a system
+    that cannot is not judged on an underspecified question."""
     vague, node = label in TO_ASK, t.of(Clarified)[-1].node
     if t.asked_back and label:
         return ("right",) if vague else ("failed", "asked back though clear", node)
     return ("failed", "answered though underspecified", node) if vague else ()
+
+
+def _blame_ranking(run: Evidence, t: Trajectory, label: str) -> Blame:
+    "What became of a turn of which only the ranking is on record: it failed if no gold is in it."
+    relevant = set(run.relevant(t.task_id))
+    if label not in TO_ANSWER or not relevant or not t.retrievals:
+        return Blame(t.task_id, "not judged")
+    if relevant & documents(run, t.contexts):
+        return Blame(t.task_id, "undecided")
+    return Blame(t.task_id, "failed", *_evidence_cause(run, t, relevant))
 
 
 def blame_turn(run: Evidence, task_id: str) -> Blame:
@@ -702,13 +629,12 @@ def blame_turn(run: Evidence, task_id: str) -> Blame:
         return Blame(task_id, *told)
     if label not in (*TO_ANSWER, *TO_REFUSE):
         return Blame(task_id, "not judged")
+    if t.outcome is Outcome.NOT_RECORDED:
+        return _blame_ranking(run, t, label)
     refused = t.refused or decision(run.item(task_id), run.judged.get(task_id, {}))[1] == 1
     if label in TO_REFUSE:
-        return (
-            Blame(task_id, "right")
-            if refused
-            else Blame(task_id, "failed", *_answered_cause(run, t))
-        )
+        right = Blame(task_id, "right")
+        return right if refused else Blame(task_id, "failed", *_answered_cause(run, t))
     if not refused:
         came = verdict_of(draft_score(run, task_id, t.answer))
         if came != "wrong":
@@ -748,6 +674,7 @@ class BlameReport(Table):
     turns: Mapping[str, Blame]  # task id -> what became of it
     talks: Mapping[str, str]  # task id -> conversation
     groups: Mapping[str, Mapping[str, str]]  # what turns are grouped by -> task id -> group
+    gold_given: Mapping[str, Blame] = field(default_factory=dict)  # the same turns, with gold given
 
     @property
     def judged(self) -> list[Blame]:
@@ -766,14 +693,10 @@ class BlameReport(Table):
 
     def counts(self, by: str = "cause") -> dict[str, int]:  # or "stage"
         "How many failed turns each cause or stage has, most first; those of which none can be named count as ''."
-        return dict(
-            Counter((b.cause if by == "cause" else b.stage) for b in self.failed).most_common()
-        )
+        return dict(Counter(getattr(b, by) for b in self.failed).most_common())
 
-    def by(
-        self, what: str
-    ) -> dict[str, dict[str, int]]:  # a key of GROUPS; group -> stage -> failed turns
-        "The stages to blame in each group; '' is 'none can be named'."
+    def by(self, what: str) -> dict[str, dict[str, int]]:  # group -> stage -> failed turns
+        "The stages to blame in each group of `groups[what]`; '' is 'none can be named'."
         out: dict[str, Counter] = {}
         for b in self.judged:
             out.setdefault(self.groups[what][b.task_id], Counter())
@@ -792,7 +715,16 @@ class BlameReport(Table):
             ]
             for cause, n in self.counts().items()
         ]
-        return ["went wrong first", "stage", "turns", "of all judged", "of those that failed"], rows
+        head = ["went wrong first", "stage", "turns", "of all judged", "of those that failed"]
+        if not self.gold_given:
+            return head, rows
+        mended = [self.mended(cause) for cause in self.counts()]
+        return [*head, "right with gold given"], [[*r, str(m)] for r, m in zip(rows, mended)]
+
+    def mended(self, cause: str) -> Interval:
+        "Of the turns with a cause, the share that is right in the run with gold given."
+        some = [b for b in self.failed if b.cause == cause and b.task_id in self.gold_given]
+        return self.share(lambda b: self.gold_given[b.task_id].came == "right", some)
 
     @property
     def note(self) -> str:
@@ -851,12 +783,8 @@ class Gate:
     @property
     def auroc(self) -> Interval | None:
         "Of its scores; None for a gate that gives none."
-        some = [c for c in self.cases if c.score is not None]
-        return (
-            auroc_interval([c.score for c in some], [c.good for c in some], [c.talk for c in some])
-            if some
-            else None
-        )
+        some = [(c.score, c.good, c.talk) for c in self.cases if c.score is not None]
+        return auroc_interval(*zip(*some)) if some else None
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #8ef94b41
 def _good_draft(run: Evidence, t: Trajectory, check: Checked, known: bool) -> bool | None:
@@ -985,18 +913,39 @@ def blame_items(
 ) -> BlameReport:
     "The answers of a prediction file, as far as they can be attributed."
 
-    def relevant(i):
-        return (
-            [p for p, n in qrels.get(i, {}).items() if n > 0]
-            if qrels is not None
-            else [p.id for p in gold[i].passages]
-        )
+    def became(i):
+        wanted = [p.id for p in gold[i.task_id].passages]
+        if qrels is not None:
+            wanted = [p for p, n in qrels.get(i.task_id, {}).items() if n > 0]
+        return _blame_item(i, gold[i.task_id], wanted, decision(i)[1])
 
     known = [i for i in items if i.task_id in gold]
-    turns = {
-        i.task_id: _blame_item(i, gold[i.task_id], relevant(i.task_id), decision(i)[1])
-        for i in known
-    }
+    turns = {i.task_id: became(i) for i in known}
 
     groups = {"system": dict.fromkeys(turns, name)} | groups_of({i.task_id: i for i in known}, gold)
     return BlameReport(name, turns, {i.task_id: i.conversation_id for i in known}, groups)
+
+# %% ../../nbs/7_evaluate/05_blame.ipynb #twin0002
+def beside_gold(report: BlameReport, given: BlameReport) -> BlameReport:
+    "A report with what became of the same turns in a run with gold given. Raises DataError if they share no turn."
+    if not report.turns.keys() & given.turns.keys():
+        raise DataError(
+            f"{report.name} and {given.name} share no turn",
+            remedy="Name two runs over the same tasks",
+        )
+    return replace(report, gold_given=given.turns)
+
+
+def settled_by_gold(
+    report: BlameReport,
+    given: BlameReport,  # with gold in hand, by another prompt or model
+) -> BlameReport:
+    "A report in which 'gold not found' is left only where the turn does not fail with gold given, too."
+    found = beside_gold(report, given)
+
+    def settled(b):
+        twin = found.gold_given.get(b.task_id)
+        too = b.cause == "gold not found" and twin is not None and twin.came == "failed"
+        return replace(b, cause="failed with gold, too", node="") if too else b
+
+    return replace(found, turns={i: settled(b) for i, b in found.turns.items()})

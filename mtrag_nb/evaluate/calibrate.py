@@ -50,6 +50,7 @@ from mtrag_nb.evaluate.licence import (
     licence,
     rater_names,
     span_of,
+    span_text,
 )
 from .measures import BertScorer
 from .statistics import auroc, auroc_interval, calibration_bins, calibration_error
@@ -105,11 +106,8 @@ def log_loss(p: np.ndarray, y: np.ndarray) -> float:
     return float(-np.where(y, np.log(q), np.log(1 - q)).mean())
 
 # %% ../../nbs/7_evaluate/07_calibrate.ipynb #11ce0009
-def probability(
-    x: np.ndarray,  # [items, features]
-    w: np.ndarray,  # [features + 1]
-) -> np.ndarray:  # [items]
-    "What fitted weights make of items."
+def probability(x: np.ndarray, w: np.ndarray) -> np.ndarray:  # [items]
+    "What fitted weights [features + 1] make of items [items, features]."
     return 1 / (1 + np.exp(-np.clip(x @ w[:-1] + w[-1], -50, 50)))
 
 
@@ -117,21 +115,15 @@ def left_out(
     x: np.ndarray,
     y: np.ndarray,
     talks: np.ndarray,  # [items] the conversation of each
-    choose: Callable[
-        [np.ndarray, np.ndarray, np.ndarray], float
-    ],  # x, y, talks of the rest -> strength of the penalty
-) -> tuple[
-    np.ndarray, np.ndarray
-]:  # [items] probabilities, and scores that compare across conversations
-    "Probabilities and directions for each conversation by weights from the others."
+    choose: Callable[[np.ndarray, np.ndarray, np.ndarray], float],  # x, y, talks of the rest
+) -> tuple[np.ndarray, np.ndarray]:  # [items] probabilities, and scores that compare across talks
+    "Probabilities and directions for each conversation by weights from the others; `choose` gives the strength of the penalty."
     p, direction = np.zeros(len(y)), np.zeros(len(y))
     for t in np.unique(talks):
         here = talks == t
         w = fit_logistic(x[~here], y[~here], choose(x[~here], y[~here], talks[~here]))
-        p[here], direction[here] = (
-            probability(x[here], w),
-            x[here] @ w[:-1] / (np.linalg.norm(w[:-1]) or 1.0),
-        )
+        p[here] = probability(x[here], w)
+        direction[here] = x[here] @ w[:-1] / (np.linalg.norm(w[:-1]) or 1.0)
     return p, direction
 
 
@@ -152,6 +144,17 @@ class Pair:
     task: str = ""  # candidates of one task stand together
 
 
+def _with_gold(tasks: Sequence[Task], gold: Mapping[str, Gold]) -> list[Task]:
+    "The tasks with gold passages and a rewrite, by id."
+    known = (t for t in tasks if t.id in gold and gold[t.id].passages and gold[t.id].rewrite)
+    return sorted(known, key=lambda t: t.id)
+
+
+def _pair_of(t: Task, gold: Mapping[str, Gold], document: str, relevant: bool) -> Pair:
+    asked = (t.conversation_id, gold[t.id].rewrite, show_history(t.history))
+    return Pair(*asked, document, relevant, t.id)
+
+
 def _relevance_pairs(
     tasks: Sequence[Task],
     gold: Mapping[str, Gold],  # with rewrites
@@ -159,29 +162,16 @@ def _relevance_pairs(
     seed: int = 0,
 ) -> list[Pair]:
     "Gold passages against those of other conversations in the same domain. Raises DataError if there are too few tasks to draw from."
-    known = sorted(
-        (t for t in tasks if t.id in gold and gold[t.id].passages and gold[t.id].rewrite),
-        key=lambda t: t.id,
-    )
+    known = _with_gold(tasks, gold)
     if len(known) < n:
         raise DataError(f"{len(known)} tasks have gold passages and a rewrite, wanted are {n}")
     rng, pairs = random.Random(seed), []
     for t in rng.sample(known, n):
-        other = rng.choice(
-            [o for o in known if o.domain == t.domain and o.conversation_id != t.conversation_id]
-        )
+        others = [o for o in known if o.domain == t.domain]
+        other = rng.choice([o for o in others if o.conversation_id != t.conversation_id])
         for source, relevant in ((t, True), (other, False)):
             document = rng.choice(gold[source.id].passages).text.strip()
-            pairs.append(
-                Pair(
-                    t.conversation_id,
-                    gold[t.id].rewrite,
-                    show_history(t.history),
-                    document,
-                    relevant,
-                    t.id,
-                )
-            )
+            pairs.append(_pair_of(t, gold, document, relevant))
     return pairs
 
 # %% ../../nbs/7_evaluate/07_calibrate.ipynb #cdd82e58
@@ -211,37 +201,17 @@ def _retrieved_pairs(
     seed: int = 0,
 ) -> list[Pair]:
     "What was retrieved for tasks that have gold passages, gold or not. Raises DataError if there are too few of them."
-    known = sorted(
-        (
-            t
-            for t in tasks
-            if t.id in gold and gold[t.id].passages and gold[t.id].rewrite and candidates.get(t.id)
-        ),
-        key=lambda t: t.id,
-    )
+    known = [t for t in _with_gold(tasks, gold) if candidates.get(t.id)]
     if len(known) < n:
-        raise DataError(
-            f"{len(known)} tasks have gold passages, a rewrite and retrieved passages, wanted are {n}"
-        )
+        what = "gold passages, a rewrite and retrieved passages"
+        raise DataError(f"{len(known)} tasks have {what}, wanted are {n}")
     right = {t.id: {p.id for p in gold[t.id].passages} for t in known}
-    return [
-        Pair(
-            t.conversation_id,
-            gold[t.id].rewrite,
-            show_history(t.history),
-            text,
-            i in right[t.id],
-            t.id,
-        )
-        for t in random.Random(seed).sample(known, n)
-        for i, text in candidates[t.id]
-    ]
+    drawn = random.Random(seed).sample(known, n)
+    return [_pair_of(t, gold, x, i in right[t.id]) for t in drawn for i, x in candidates[t.id]]
 
 # %% ../../nbs/7_evaluate/07_calibrate.ipynb #d2a023e9
-def balanced_accuracy(
-    passed: Sequence[bool], truth: Sequence[bool]
-) -> float | None:  # None if a class is empty
-    "Mean of the share of positives that passed and the share of negatives that did not."
+def balanced_accuracy(passed: Sequence[bool], truth: Sequence[bool]) -> float | None:
+    "Mean of the share of positives that passed and the share of negatives that did not; None if a class is empty."
     p, t = np.asarray(passed, bool), np.asarray(truth, bool)
     return None if t.all() or not t.any() else float((p[t].mean() + (~p[~t]).mean()) / 2)
 
@@ -252,17 +222,14 @@ def _best_threshold(scores: Sequence[float], truth: Sequence[bool]) -> tuple[flo
     if t.all() or not t.any():
         raise DataError("a threshold needs both kinds to choose from: all are of one")
     values = np.unique(x)
-    edges = np.r_[
-        values[0] - 0.02, values
-    ]  # a threshold between edges[i] and edges[i + 1] passes what is above edges[i]
+    # a threshold between edges[i] and edges[i + 1] passes what is above edges[i]
+    edges = np.r_[values[0] - 0.02, values]
     worth = np.array([balanced_accuracy(x > e, t) for e in edges[:-1]])
     best = np.flatnonzero(worth >= worth.max() - 1e-12)
     first = best[0]
     last = next((i for i in best if i + 1 not in best), best[-1])  # the lowest run of ties
-    return tuple(
-        round(float(v), 3)
-        for v in ((edges[first] + edges[last + 1]) / 2, edges[first], edges[last + 1])
-    )
+    low, high = edges[first], edges[last + 1]
+    return tuple(round(float(v), 3) for v in ((low + high) / 2, low, high))
 
 # %% ../../nbs/7_evaluate/07_calibrate.ipynb #ca10c001
 @dataclass(frozen=True)
@@ -277,12 +244,8 @@ class Discrimination:
     balanced_accuracy: float  # on the other half
     unparsed: int = 0  # verdicts that could not be read: they count as their default
     positives: int | None = None
-    tied: tuple[float, float] | None = (
-        None  # thresholds as good as the one that was taken, on the half that chose
-    )
-    dropped: tuple[float, float] | None = (
-        None  # by the threshold, on the other half: shares of the positives, and of the negatives
-    )
+    tied: tuple[float, float] | None = None  # thresholds as good, on the half that chose
+    dropped: tuple[float, float] | None = None  # positives, negatives, on the other half
 
 
 def halves(conversations: Iterable[str]) -> tuple[set[str], set[str]]:
@@ -312,16 +275,12 @@ def separated(
     def rounded(v):
         return None if v is None else round(v, 3)
 
-    return Discrimination(
-        len(y),
-        *map(rounded, (i.value, i.low, i.high)),
-        threshold,
+    span, balanced = (
+        map(rounded, (i.value, i.low, i.high)),
         rounded(balanced_accuracy(passed, right)),
-        unparsed,
-        int(y.sum()),
-        tied and tuple(tied),
-        shares,
     )
+    counts = (unparsed, int(y.sum()))
+    return Discrimination(len(y), *span, threshold, balanced, *counts, tied and tuple(tied), shares)
 
 
 def discrimination(
@@ -337,54 +296,34 @@ def discrimination(
 _Ways = Mapping[str, Mapping[str, Discrimination]]  # what is decided -> way -> what it is worth
 
 
+_WAYS_HEAD = (
+    "|n|right|AUROC|threshold|ties|balanced accuracy|right, wrong dropped|unreadable".split("|")
+)
+
+
 def ways_table(found: _Ways) -> str:
     "One line a way."
-    head = [
-        "",
-        "n",
-        "right",
-        "AUROC",
-        "threshold",
-        "ties",
-        "balanced accuracy",
-        "right, wrong dropped",
-        "unreadable",
-    ]
-
-    def shares(m):
-        return (
-            "" if m.dropped is None or m.threshold is None else "{:.0%}, {:.0%}".format(*m.dropped)
-        )
-
-    def of(m):
-        return f"{m.auroc:.3f}" + ("" if m.low is None else f" [{m.low:.3f}, {m.high:.3f}]")
 
     def row(name, m):
-        return [
-            name,
-            m.n,
-            "" if m.positives is None else m.positives,
-            of(m),
-            "" if m.threshold is None else f"{m.threshold:g}",
-            "{:g} to {:g}".format(*m.tied) if m.tied else "",
-            f"{m.balanced_accuracy:.3f}",
-            shares(m),
-            m.unparsed,
-        ]
+        auroc = f"{m.auroc:.3f}" + ("" if m.low is None else f" [{m.low:.3f}, {m.high:.3f}]")
+        right = "" if m.positives is None else m.positives
+        threshold = "" if m.threshold is None else f"{m.threshold:g}"
+        ties = "{:g} to {:g}".format(*m.tied) if m.tied else ""
+        shares = "{:.0%}, {:.0%}".format(*m.dropped) if m.dropped and threshold else ""
+        balanced = f"{m.balanced_accuracy:.3f}"
+        return [name, m.n, right, auroc, threshold, ties, balanced, shares, m.unparsed]
 
-    return text_table(
-        head,
-        [row(f"{what} by {way}", m) for what, ways in found.items() for way, m in ways.items()],
-        2,
-    )
+    rows = [row(f"{what} by {way}", m) for what, ways in found.items() for way, m in ways.items()]
+    return text_table(_WAYS_HEAD, rows, 2)
 
 
 def read_ways(told: Mapping[str, Mapping[str, Mapping]]) -> dict[str, dict[str, Discrimination]]:
     "Measurements that were written down."
-    return {
-        what: {way: structured(Discrimination, m) for way, m in ways.items()}
-        for what, ways in told.items()
-    }
+
+    def read(ways):
+        return {way: structured(Discrimination, m) for way, m in ways.items()}
+
+    return {what: read(ways) for what, ways in told.items()}
 
 # %% ../../nbs/7_evaluate/07_calibrate.ipynb #4ad57fd1
 GRADES = ("cosine", "likelihood", "yesno", "verdict")
@@ -422,25 +361,18 @@ def _candidate_features(
     likelihood: bool = False,  # True: ask the chat model, too
 ) -> dict[str, np.ndarray]:  # feature -> [pairs]
     "Scores of candidates."
-    cosine = np.array([_grade_pair("cosine", p, models).score for p in pairs])
+
+    def graded(way):
+        return np.array([_grade_pair(way, p, models).score for p in pairs])
+
+    cosine, overlap = graded("cosine"), [support(p.question, [p.document]) for p in pairs]
     tasks, ahead = np.array([p.task for p in pairs]), np.zeros(len(pairs))
     for t in dict.fromkeys(tasks):
         at = np.flatnonzero(tasks == t)
         for i in at:
             ahead[i] = cosine[i] - max((cosine[j] for j in at if j != i), default=cosine[i])
-    found = {
-        "cosine": cosine,
-        "overlap": np.array([support(p.question, [p.document]) for p in pairs]),
-        "margin": ahead,
-    }
-    return {
-        **found,
-        **(
-            {"likelihood": np.array([_grade_pair("likelihood", p, models).score for p in pairs])}
-            if likelihood
-            else {}
-        ),
-    }
+    found = {"cosine": cosine, "overlap": np.array(overlap), "margin": ahead}
+    return found | ({"likelihood": graded("likelihood")} if likelihood else {})
 
 
 @dataclass(frozen=True)
@@ -448,9 +380,7 @@ class Combined:
     "A combination of scores, beside the best single one."
 
     features: tuple[str, ...]
-    weights: tuple[
-        float, ...
-    ]  # of the standardized features, fitted on all; the last is the intercept
+    weights: tuple[float, ...]  # of standardized features, fitted on all; last the intercept
     auroc: tuple[float, float | None, float | None]  # on conversations left out, with its interval
     best: str  # the best single score
     gain: tuple[float, float | None, float | None]  # AUROC minus that of the best single score
@@ -460,13 +390,10 @@ class Combined:
         return self.gain[1] is not None and self.gain[1] > 0
 
     def __str__(self):
-        value, gain = (
-            f"{v:.3f}" + ("" if low is None else f" [{low:.3f}, {high:.3f}]")
-            for v, low, high in (self.auroc, self.gain)
-        )
+        shown = "better" if self.better else "not shown to be better"
         return (
-            f"{' + '.join(self.features)}: AUROC {value} on conversations left out, minus {self.best} alone {gain}: "
-            + ("better" if self.better else "not shown to be better")
+            f"{' + '.join(self.features)}: AUROC {span_text(self.auroc)} on conversations left out, "
+            f"minus {self.best} alone {span_text(self.gain)}: {shown}"
         )
 
 # %% ../../nbs/7_evaluate/07_calibrate.ipynb #60f41df2
@@ -486,14 +413,10 @@ def combined(
         return tuple(None if v is None else round(v, 3) for v in (i.value, i.low, i.high))
 
     best = max(features, key=lambda f: auroc_interval(features[f], y, talks).value)
-    weights = fit_logistic(x, y, RIDGE)
-    return Combined(
-        tuple(features),
-        tuple(round(float(w), 3) for w in weights),
-        span(auroc_interval(direction, y, talks)),
-        best,
-        span(auroc_interval(direction, y, talks, minus=features[best])),
-    )
+    weights = tuple(round(float(w), 3) for w in fit_logistic(x, y, RIDGE))
+    own = span(auroc_interval(direction, y, talks))
+    gain = span(auroc_interval(direction, y, talks, minus=features[best]))
+    return Combined(tuple(features), weights, own, best, gain)
 
 # %% ../../nbs/7_evaluate/07_calibrate.ipynb #eb52aa0c
 def _check_answer(way: str, r: RatedAnswer, models: Models | None) -> Verdict:
@@ -502,9 +425,8 @@ def _check_answer(way: str, r: RatedAnswer, models: Models | None) -> Verdict:
     if way == "support":
         return check_by_support(r.answer, texts)
     by = check_by_likelihood if way == "likelihood" else check_by_yesno
-    return by(
-        models.chat, PROMPTS, r.task.question, r.answer, "\n\n".join(t.strip() for t in texts)
-    )
+    shown = "\n\n".join(t.strip() for t in texts)
+    return by(models.chat, PROMPTS, r.task.question, r.answer, shown)
 
 
 def _measure_checks(
@@ -513,44 +435,29 @@ def _measure_checks(
     n: int | None = None,  # for the ways that ask a model: only so many answers, drawn at random
     seed: int = 0,
 ) -> dict[str, Discrimination]:
-    "Every way to check, against people's ratings of faithfulness; `support` on the same answers too, where a model was asked of some only."
+    "Every way to check, against people's ratings of faithfulness; `support` on the answers that a model was asked of, too."
     answers = [r for r in rated if r.system != "reference"]
     some = answers if n is None else random.Random(seed).sample(answers, min(n, len(answers)))
     ways = {"support": answers, **({"likelihood": some, "yesno": some} if models else {})}
     if models and len(some) < len(answers):
         ways["support, the same answers"] = some
 
-    def faithful(rs):
-        return [median(r.ratings["faithfulness"]) > 2 for r in rs]
+    def measured(way, rs):
+        verdicts = [_check_answer(way.partition(",")[0], r, models) for r in rs]
+        faithful = [median(r.ratings["faithfulness"]) > 2 for r in rs]
+        return discrimination(verdicts, faithful, [r.task.conversation_id for r in rs])
 
-    return {
-        way: discrimination(
-            [_check_answer(way.partition(",")[0], r, models) for r in rs],
-            faithful(rs),
-            [r.task.conversation_id for r in rs],
-        )
-        for way, rs in ways.items()
-    }
+    return {way: measured(way, rs) for way, rs in ways.items()}
 
 # %% ../../nbs/7_evaluate/07_calibrate.ipynb #5b43f0bf
-_COST = {
-    "cosine": 0,
-    "support": 0,
-    "likelihood": 1,
-    "yesno": 1,
-    "verdict": 2,
-}  # what a way asks of the chat model: nothing, scores, words
+# what a way asks of the chat model: nothing, scores, words
+_COST = {"cosine": 0, "support": 0, "likelihood": 1, "yesno": 1, "verdict": 2}
 
 
-def _best_way(
-    found: Mapping[str, Discrimination],
-) -> str | None:  # None: no way is shown to be better than guessing
-    "The cheapest way that overlaps with the best one's interval."
-    known = {
-        w: m
-        for w, m in found.items()
-        if w in _COST and m.threshold is not None and m.low is not None and m.low > 0.5
-    }
+def _best_way(found: Mapping[str, Discrimination]) -> str | None:
+    "The cheapest way that overlaps with the best one's interval; None: no way is shown to be better than guessing."
+    scored = {w: m for w, m in found.items() if w in _COST and m.threshold is not None}
+    known = {w: m for w, m in scored.items() if m.low is not None and m.low > 0.5}
     if not known:
         return None
     top = max(known.values(), key=lambda m: m.auroc)
@@ -558,20 +465,14 @@ def _best_way(
     return min(near, key=lambda w: (_COST[w], -known[w].auroc))
 
 
-def _changes_for(
-    found: _Ways,  # "grade" and "check"
-) -> dict[str, float | str]:  # dotted setting -> value
-    "The settings that measurements ask for; nothing for a stage that no way can be trusted with."
-    ways = {stage: _best_way(found.get(stage, {})) for stage in ("grade", "check")}
-    return {
-        k: v
-        for stage, way in ways.items()
-        if way
-        for k, v in (
-            (f"stages.{stage}", way),
-            (f"stages.{stage}_threshold", found[stage][way].threshold),
-        )
-    }
+def _changes_for(found: _Ways) -> dict[str, float | str]:  # dotted setting -> value
+    "The settings that measurements of grade and check ask for; nothing for a stage that no way can be trusted with."
+    out = {}
+    for stage in ("grade", "check"):
+        if way := _best_way(found.get(stage, {})):
+            out[f"stages.{stage}"] = way
+            out[f"stages.{stage}_threshold"] = found[stage][way].threshold
+    return out
 
 # %% ../../nbs/7_evaluate/07_calibrate.ipynb #fe010538
 @dataclass(frozen=True)
@@ -581,9 +482,7 @@ class Calibration:
     profile: str
     models: dict[str, str]  # "chat" and "embedder" -> fingerprint
     random: dict[str, Discrimination]  # way -> grade of gold against other conversations' gold
-    retrieved: dict[
-        str, Discrimination
-    ]  # way -> grade of what was retrieved; {}: no file of retrieved passages
+    retrieved: dict[str, Discrimination]  # way -> grade of what was retrieved; {}: no file of it
     check: dict[str, Discrimination]  # way -> check of answers; {}: no ratings
     combined: Combined | None
     changes: dict[str, float | str]  # settings that follow
@@ -591,23 +490,16 @@ class Calibration:
 
     @property
     def ways(self) -> dict[str, dict[str, Discrimination]]:
-        return {
-            "grade, random": self.random,
-            "grade, retrieved": self.retrieved,
-            "check": self.check,
-        }
+        grades = {"grade, random": self.random, "grade, retrieved": self.retrieved}
+        return {**grades, "check": self.check}
 
     def __str__(self):
-        follows = ", ".join(
-            f"{k}={v:g}" if isinstance(v, float) else f"{k}={v}" for k, v in self.changes.items()
-        )
-        return "\n".join(
-            [
-                ways_table(self.ways),
-                *([f"combination: {self.combined}"] if self.combined else []),
-                f"settings that follow: {follows or 'none: no way is shown to be better than guessing'}",
-            ]
-        )
+        changes = {k: f"{v:g}" if isinstance(v, float) else v for k, v in self.changes.items()}
+        follows = ", ".join(f"{k}={v}" for k, v in changes.items())
+        nothing = "none: no way is shown to be better than guessing"
+        combined = [f"combination: {self.combined}"] if self.combined else []
+        told = [ways_table(self.ways), *combined, f"settings that follow: {follows or nothing}"]
+        return "\n".join(told)
 
 
 def _grades_of(
@@ -631,7 +523,7 @@ def calibrate(
     gold: Mapping[str, Gold],  # with rewrites
     candidates: Mapping[
         str, Sequence[tuple[str, str]]
-    ] = {},  # task id -> what was retrieved; {}: only random pairs
+    ] = {},  # what was retrieved; {}: random pairs
     rated: Sequence[RatedAnswer] = (),  # (): no check is calibrated
     n: int = 100,  # tasks, and rated answers that a chat model is asked of
     ways: Sequence[str] = GRADES,  # "cosine" alone asks no chat model
@@ -640,39 +532,23 @@ def calibrate(
     with_chat, easy = any(_COST[w] for w in ways), _relevance_pairs(tasks, gold, n)
     hard = _retrieved_pairs(tasks, gold, candidates, n) if candidates else []
     features = _candidate_features(hard, models, "likelihood" in ways) if hard else {}
-    mixed = (
-        combined(features, [p.relevant for p in hard], [p.conversation for p in hard])
-        if hard
-        else None
-    )
-    random_, retrieved = (
-        _measure_grades(easy, models, ways),
-        _grades_of(hard, models, ways, features) if hard else {},
-    )
+    truth, talks = [p.relevant for p in hard], [p.conversation for p in hard]
+    mixed = combined(features, truth, talks) if hard else None
+    random_ = _measure_grades(easy, models, ways)
+    retrieved = _grades_of(hard, models, ways, features) if hard else {}
     own, at = settings.stages.grade, settings.stages.grade_threshold
     if own in features:  # the threshold as it is, beside the one that would be chosen
-        retrieved[f"{own} at {at:g}"] = separated(
-            features[own], [p.relevant for p in hard], [p.conversation for p in hard], at
-        )
+        retrieved[f"{own} at {at:g}"] = separated(features[own], truth, talks, at)
     check = _measure_checks(rated, models if with_chat else None, n) if rated else {}
-    chose = (
-        halves(p.conversation for p in hard or easy)[0]
-        | halves(r.task.conversation_id for r in rated)[0]
+    known = ([p.conversation for p in hard or easy], [r.task.conversation_id for r in rated])
+    chose = tuple(sorted(set().union(*(halves(k)[0] for k in known))))
+    chat, embedder = models.chat.fingerprint if with_chat else "", models.embedder.fingerprint
+    made, changes = (
+        {"chat": chat, "embedder": embedder},
+        {"grade": retrieved or random_, "check": check},
     )
-    made = {
-        "chat": models.chat.fingerprint if with_chat else "",
-        "embedder": models.embedder.fingerprint,
-    }
-    return Calibration(
-        settings.profile,
-        made,
-        random_,
-        retrieved,
-        check,
-        mixed,
-        _changes_for({"grade": retrieved or random_, "check": check}),
-        tuple(sorted(chose)),
-    )
+    measured = (random_, retrieved, check, mixed)
+    return Calibration(settings.profile, made, *measured, _changes_for(changes), chose)
 
 # %% ../../nbs/7_evaluate/07_calibrate.ipynb #2bce43e6
 def write_calibration(found: Calibration, path: str | Path) -> None:
@@ -684,15 +560,12 @@ def read_calibration(path: str | Path) -> Calibration:
     "What was written down. Raises DataError if the file is no calibration."
     try:
         found = structured(Calibration, read_json(path)["calibration"])
-        return replace(
-            found,
-            **read_ways({part: getattr(found, part) for part in ("random", "retrieved", "check")}),
-        )
+        parts = {part: getattr(found, part) for part in ("random", "retrieved", "check")}
+        return replace(found, **read_ways(parts))
     except (DataError, AttributeError, KeyError, TypeError, ValueError) as e:
+        told = f"{type(e).__name__}: {getattr(e, 'problem', e)}"
         raise DataError(
-            f"not a calibration ({type(e).__name__}: {getattr(e, 'problem', e)})",
-            path,
-            remedy="`mtrag calibrate` writes one",
+            f"not a calibration ({told})", path, remedy="`mtrag calibrate` writes one"
         ) from None
 
 
@@ -706,10 +579,9 @@ def calibrated(
     named = {"chat": settings.chat.name, "embedder": settings.embedder.name}
     other = [k for k, said in found.models.items() if said and named[k] not in said]
     if other:
-        raise SettingsError(
-            f"{path} was measured with the {other[0]} {found.models[other[0]]}, and the profile has {named[other[0]]}: "
-            "calibrate the models that you run"
-        )
+        theirs = f"was measured with the {other[0]} {found.models[other[0]]}"
+        what = f"{path} {theirs}, and the profile has {named[other[0]]}"
+        raise SettingsError(f"{what}: calibrate the models that you run")
     return with_settings(settings, {k: v for k, v in found.changes.items() if k not in set(but)})
 
 # %% ../../nbs/7_evaluate/07_calibrate.ipynb #1e326992
@@ -722,31 +594,22 @@ def overlap_note(
     return f"{sum(c in known for c in talks)} of {len(talks)} tasks lie in conversations that chose a threshold"
 
 # %% ../../nbs/7_evaluate/07_calibrate.ipynb #ca10c006
-def real_data(
-    wanted: str,  # what must lie in it, for the message
-) -> Path:
-    "The folder of the benchmark's own files that MTRAG_DATA names. Raises DataError if it names none."
+def real_data(wanted: str) -> Path:
+    "The folder of the benchmark's own files that MTRAG_DATA names. Raises DataError, with what must lie in it, if it names none."
     if not os.environ.get("MTRAG_DATA"):
         raise DataError("MTRAG_DATA is not set", remedy=f"Set it to a folder with {wanted}")
     return Path(os.environ["MTRAG_DATA"])
 
 # %% ../../nbs/7_evaluate/07_calibrate.ipynb #pool0001
 POOL = "passages.jsonl.gz"
-_POOL_SIZES = {
-    "clapnq": 12647,
-    "cloud": 13408,
-    "fiqa": 15901,
-    "govt": 1649,
-}  # of the pool that the studies of retrieval were made with
+# of the pool that the studies of retrieval were made with
+_POOL_SIZES = {"clapnq": 12647, "cloud": 13408, "fiqa": 15901, "govt": 1649}
 
 
 def slice_of(
     passages: Iterable[Passage],
     gold: Collection[str],  # ids of passages that have to be in it
-    n: int
-    | Mapping[
-        str, int
-    ] = 1649,  # passages of each domain, or of each by its name; 1649: as many as the smallest of the pool has
+    n: int | Mapping[str, int] = 1649,  # passages of each domain; 1649: the smallest of the pool
     seed: int = 0,
 ) -> list[Passage]:
     "A corpus that is indexed in minutes: all gold, and others at random, up to so many of each domain."
@@ -755,33 +618,24 @@ def slice_of(
         found.setdefault(p.domain, []).append(p)
     for domain, some in sorted(found.items()):
         known, others = [p for p in some if p.id in gold], [p for p in some if p.id not in gold]
-        out += known + rng.sample(
-            others, max(0, min(len(others), (n if isinstance(n, int) else n[domain]) - len(known)))
-        )
+        free = (n if isinstance(n, int) else n[domain]) - len(known)
+        out += known + rng.sample(others, max(0, min(len(others), free)))
     return out
 
 
 def make_pool(
-    root: str
-    | Path
-    | None = None,  # of official files, the corpora among them; None: as `official_dir` has it
+    root: str | Path | None = None,  # of official files and corpora; None: as `official_dir` has it
     sizes: Mapping[str, int] = _POOL_SIZES,
     seed: int = 0,
 ) -> str:  # checksum of its lines; of the same corpora, sizes and seed always the same
     "Draw a pool from the benchmark's corpora, with the gold of both sets in it, and put it among its files."
     root = Path(root or official_dir("a pool of passages"))
-    gold = {
-        p
-        for name in ("mtrag-human", "mtragun-human")
-        for f in official_files(root, f"{name}/qrels")
-        for of in read_qrels(f).values()
-        for p in of
-    }
+    names = ("mtrag-human", "mtragun-human")
+    files = [f for name in names for f in official_files(root, f"{name}/qrels")]
+    gold = {p for f in files for of in read_qrels(f).values() for p in of}
     drawn = slice_of(read_corpus(*official_files(root, "corpora")), gold, sizes, seed)
-    lines = [
-        {"id": p.id, "domain": p.domain, "title": p.title, "url": p.url, "text": p.text}
-        for p in drawn
-    ]
+    fields = ("id", "domain", "title", "url", "text")
+    lines = [{k: getattr(p, k) for k in fields} for p in drawn]
     text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
     write_whole(root / POOL, gzip.compress(text.encode(), mtime=0))
     return digest(lines)
@@ -790,12 +644,9 @@ def make_pool(
 def pool_file(root: Path) -> Path:
     "The pool among the benchmark's files. Raises DataError if none was made."
     if not (root / POOL).is_file():
-        raise DataError(
-            "there is no pool of passages",
-            root / POOL,
-            remedy="Fetch the corpora (`mtrag fetch data`), and draw one: "
-            'python -c "from mtrag_nb.evaluate.calibrate import make_pool; print(make_pool())"',
-        )
+        draw = 'python -c "from mtrag_nb.evaluate.calibrate import make_pool; print(make_pool())"'
+        remedy = f"Fetch the corpora (`mtrag fetch data`), and draw one: {draw}"
+        raise DataError("there is no pool of passages", root / POOL, remedy=remedy)
     return root / POOL
 
 # %% ../../nbs/7_evaluate/07_calibrate.ipynb #a9a1598d
@@ -807,23 +658,14 @@ def calibrate_laptop(
     calls: str | Path = "runs/calibration/calls.jsonl",  # the record of the chat model's calls
 ) -> Calibration:
     "Calibrate the laptop's models on real data, print it, write it down. Two CPU hours; goes on where it stopped."
-    root, settings = (
-        real_data(
-            "mtrag-human/reference.jsonl, what ELSER retrieved for it, and the rated answers"
-        ),
-        load_settings(),
-    )
+    wanted = "mtrag-human/reference.jsonl, what ELSER retrieved for it, and the rated answers"
+    root, settings = real_data(wanted), load_settings()
     known = read_benchmark(official_file(root, "mtrag-human/reference"))
-    candidates, rated = (
-        read_candidates(official_file(root, "mtrag-human/elser")),
-        read_ratings(rated_file_of(root)),
-    )
-    models = models or Models(
-        settings,
-        chat=RecordedChat(
-            load_chat(settings.chat), make_folder(Path(calls).parent) / Path(calls).name
-        ),
-    )
+    candidates = read_candidates(official_file(root, "mtrag-human/elser"))
+    rated = read_ratings(rated_file_of(root))
+    if models is None:
+        record = make_folder(Path(calls).parent) / Path(calls).name
+        models = Models(settings, chat=RecordedChat(load_chat(settings.chat), record))
     found = calibrate(settings, models, known.tasks, known.gold, candidates, rated, n, ways)
     print(found)
     write_calibration(found, out)
@@ -843,9 +685,8 @@ _NUMBER = re.compile(r"(?<![\w.,:/-])\$?\d[\d,.]*(?<=\d)(?![\w:/-])%?")
 
 def _is_list_mark(text: str, m: re.Match) -> bool:
     "Whether a number is the mark of a list, as in '1. The ferry'."
-    return bool(re.match(r"[.)]\s", text[m.end() : m.end() + 2])) and not re.search(
-        r"\w", text[max(0, m.start() - 2) : m.start()]
-    )
+    after, before = text[m.end() : m.end() + 2], text[max(0, m.start() - 2) : m.start()]
+    return bool(re.match(r"[.)]\s", after)) and not re.search(r"\w", before)
 
 
 def _numbers(text: str) -> list[re.Match]:
@@ -862,9 +703,8 @@ def _swap_number(answer: str, documents: Sequence[str], rng: random.Random) -> s
     "One number that the documents hold, replaced by another of theirs."
     known = {w for d in documents for w in content_words(d)}
     here = [m for m in _numbers(answer) if set(content_words(m[0])) & known]
-    others = sorted(
-        {m[0] for d in documents for m in _numbers(d)} - {m[0] for m in _NUMBER.finditer(answer)}
-    )
+    own = {m[0] for m in _NUMBER.finditer(answer)}
+    others = sorted({m[0] for d in documents for m in _numbers(d)} - own)
     return _put(answer, rng.choice(here), rng.choice(others)) if here and others else None
 
 # %% ../../nbs/7_evaluate/07_calibrate.ipynb #11ce0002
@@ -877,19 +717,10 @@ _AUXILIARY = re.compile(
 def _swap_name(answer: str, documents: Sequence[str], rng: random.Random) -> str | None:
     "One name that the documents hold, replaced by another of theirs with as many words."
     known, lower = {w for d in documents for w in content_words(d)}, answer.lower()
-    here = [
-        m
-        for m in _NAME.finditer(answer)
-        if content_words(m[0]) and set(content_words(m[0])) <= known
-    ]
-    others = sorted(
-        {
-            m[0]
-            for d in documents
-            for m in _NAME.finditer(d)
-            if m[0].lower() not in lower and content_words(m[0])
-        }
-    )
+    named = [m for m in _NAME.finditer(answer) if content_words(m[0])]
+    here = [m for m in named if set(content_words(m[0])) <= known]
+    theirs = {m[0] for d in documents for m in _NAME.finditer(d) if content_words(m[0])}
+    others = sorted(o for o in theirs if o.lower() not in lower)
     pairs = [(m, o) for m in here for o in others if len(o.split()) == len(m[0].split())]
     return _put(answer, *rng.choice(pairs)) if pairs else None
 
@@ -902,16 +733,8 @@ def _flip_negation(answer: str, documents: Sequence[str], rng: random.Random) ->
     return _put(answer, m := rng.choice(here), f"{m[0]} not") if here else None
 
 # %% ../../nbs/7_evaluate/07_calibrate.ipynb #11ce0003
-_SHORT = {
-    "do not": "don't",
-    "does not": "doesn't",
-    "did not": "didn't",
-    "is not": "isn't",
-    "are not": "aren't",
-    "was not": "wasn't",
-    "cannot": "can't",
-    "will not": "won't",
-}
+_SHORT = {f"{verb} not": f"{verb}n't" for verb in "do does did is are was".split()}
+_SHORT |= {"cannot": "can't", "will not": "won't"}
 
 
 def _reverse_sentences(answer: str, documents: Sequence[str], rng: random.Random) -> str | None:
@@ -944,9 +767,8 @@ class Attack:
     caught: float | None  # of those above the threshold before, the share that fell below it
 
 
-Measures = Mapping[
-    str, Callable[[Sequence[RatedAnswer]], Sequence[float]]
-]  # name -> values of answers
+# name -> values of answers
+Measures = Mapping[str, Callable[[Sequence[RatedAnswer]], Sequence[float]]]
 
 
 def _attacked(
@@ -956,13 +778,8 @@ def _attacked(
     least = float(np.quantile(before, 0.1))
     fell = [v < before[i] - 1e-9 for i, v in after.items()]
     below = [v < least for i, v in after.items() if before[i] >= least]
-    return Attack(
-        edit,
-        measure,
-        len(after),
-        float(np.mean(fell)) if fell else None,
-        float(np.mean(below)) if below else None,
-    )
+    noticed, caught = (float(np.mean(v)) if v else None for v in (fell, below))
+    return Attack(edit, measure, len(after), noticed, caught)
 
 
 def attack(
@@ -976,37 +793,25 @@ def attack(
     before, out = {m: list(values(answers)) for m, values in measures.items()}, []
     for name, edit in {**EDITS, **_HARMLESS}.items():
         rng = random.Random(seed)
-        new = {
-            i: replace(a, answer=spoilt)
-            for i, a in enumerate(answers)
-            if (spoilt := edit(a.answer, texts_of(a), rng))
-        }
-        out += [
-            _attacked(name, m, before[m], dict(zip(new, values(list(new.values())))))
-            for m, values in measures.items()
-        ]
+        spoilt = {i: edit(a.answer, texts_of(a), rng) for i, a in enumerate(answers)}
+        new = {i: replace(answers[i], answer=s) for i, s in spoilt.items() if s}
+        after = {m: dict(zip(new, values(list(new.values())))) for m, values in measures.items()}
+        out += [_attacked(name, m, before[m], found) for m, found in after.items()]
     return out
 
 # %% ../../nbs/7_evaluate/07_calibrate.ipynb #11ce0005
-def attack_table(
-    attacks: Sequence[Attack],
-) -> tuple[list[str], list[list]]:  # header and rows, for text_table and html_table
+def attack_table(attacks: Sequence[Attack]) -> tuple[list[str], list[list]]:
     "A row a measure: noticed / caught for each edit."
 
-    def percent(x):
-        return "–" if x is None else f"{x:.0%}"
+    def cell(a):
+        shares = ("–" if x is None else f"{x:.0%}" for x in (a.noticed, a.caught))
+        return "–" if a.noticed is None else " / ".join(shares)
 
     count = {a.edit: a.n for a in attacks}
-    cell = {
-        (a.measure, a.edit): "–"
-        if a.noticed is None
-        else f"{percent(a.noticed)} / {percent(a.caught)}"
-        for a in attacks
-    }
+    cells = {(a.measure, a.edit): cell(a) for a in attacks}
+    names = dict.fromkeys(a.measure for a in attacks)
     head = ["noticed / caught", *(f"{e} ({n})" for e, n in count.items())]
-    return head, [
-        [m, *(cell[m, e] for e in count)] for m in dict.fromkeys(a.measure for a in attacks)
-    ]
+    return head, [[m, *(cells[m, e] for e in count)] for m in names]
 
 
 _LEXICAL: Measures = {
@@ -1030,21 +835,15 @@ class Combination:
     base_log_loss: float  # of the base rate
     calibration: float | None  # expected calibration error
 
-    def probability(
-        self,
-        values: Sequence[float],  # of the features
-    ) -> float:
-        "How likely an answer with these values is unfaithful."
+    def probability(self, values: Sequence[float]) -> float:
+        "How likely an answer with these values of the features is unfaithful."
         x = (np.asarray(values, float) - self.mean) / self.scale
         return float(probability(x[None], np.asarray(self.weights))[0])
 
     def __str__(self):
-        def span(t, sign=""):
-            return f"{t[0]:{sign}.3f} [{show(t[1])}, {show(t[2])}]"
-
         return (
-            f"{' + '.join(self.features)}: AUROC in sample {self.in_sample:.3f}, on conversations left out {span(self.auroc)}, "
-            f"minus {BASELINE} {span(self.gain, '+')}; log loss {self.log_loss:.3f} (base rate {self.base_log_loss:.3f}), "
+            f"{' + '.join(self.features)}: AUROC in sample {self.in_sample:.3f}, on conversations left out {span_text(self.auroc)}, "
+            f"minus {BASELINE} {span_text(self.gain, '+')}; log loss {self.log_loss:.3f} (base rate {self.base_log_loss:.3f}), "
             f"calibration error {show(self.calibration)}"
         )
 
@@ -1063,31 +862,25 @@ def combine(
     x = (raw - mean) / scale
     probability, direction = left_out(x, y, talks, best_strength)
     w, base = fit_logistic(x, y, best_strength(x, y, talks)), -np.asarray(by[BASELINE].values)
-    worth, gain = (
-        auroc_interval(direction, y, talks),
-        auroc_interval(direction, y, talks, minus=base),
-    )
+    own = auroc_interval(direction, y, talks)
+    gain = auroc_interval(direction, y, talks, minus=base)
     c = Combination(
         tuple(features),
         *(tuple(v.tolist()) for v in (mean, scale, w)),
         auroc(x @ w[:-1], y),
-        span_of(worth),
+        span_of(own),
         span_of(gain),
         log_loss(probability, y),
         log_loss(np.full(len(y), y.mean()), y),
         calibration_error(calibration_bins(probability, y)),
     )
-    return c, Measured(
-        f"combination of {len(features)}",
-        tuple((-direction).tolist()),
-        sum(by[f].seconds for f in features),
-    )
+    values, seconds = tuple((-direction).tolist()), sum(by[f].seconds for f in features)
+    return c, Measured(f"combination of {len(features)}", values, seconds)
 
 # %% ../../nbs/7_evaluate/07_calibrate.ipynb #2588aa5b
 _COMBINED = (BASELINE, "contextual support", "cosine support")
-_OFFICIAL_MARK = (
-    ", official"  # ends the names of values that came with a file, and are not written down again
-)
+# ends the names of values that came with a file, and are not written down again
+_OFFICIAL_MARK = ", official"
 
 
 class RememberingEmbedder:
@@ -1100,18 +893,15 @@ class RememberingEmbedder:
         "As the embedder."
         new = [t for t in dict.fromkeys(texts) if t not in self._known]
         self._known.update(zip(new, self.embedder.encode(new)))
-        return np.array([self._known[t] for t in texts], np.float32).reshape(
-            len(texts), self.embedder.dim
-        )
+        found = np.array([self._known[t] for t in texts], np.float32)
+        return found.reshape(len(texts), self.embedder.dim)
 
 
 def _attack_all(p: HumanRatings, embedder: EmbedderLike) -> list[Attack]:
     "Attack the measures that need no chat model, on the answers with passages that people found faithful throughout."
     best = np.nanmedian(p.ratings, axis=0) == 4
-    good, memory = (
-        [a for a, m in zip(p.answers, best) if m and a.task.contexts],
-        RememberingEmbedder(embedder),
-    )
+    good = [a for a, m in zip(p.answers, best) if m and a.task.contexts]
+    memory = RememberingEmbedder(embedder)
 
     def by_cosine(rs):
         return cosine_support(memory, [r.answer for r in rs], [texts_of(r) for r in rs])
@@ -1147,9 +937,8 @@ def measure_all(
     settings: Settings | None = None,  # the judge's profile; None: laptop
     ways: Sequence[str] = tuple(
         MODEL_WAYS
-    ),  # how the chat model is asked; () for the automatic measures alone
-    limit: int
-    | None = None,  # only the answers of the first so many conversations: a smaller licence, in a shorter time
+    ),  # how the chat model is asked; (): automatic ones alone
+    limit: int | None = None,  # only the answers of the first so many conversations
     work: str | Path = "runs/licence",  # folder of the call records
     models: Models | None = None,
     progress: bool = True,
@@ -1157,44 +946,25 @@ def measure_all(
     "Hold every measure against people's ratings, and write down what came of it, after each step."
     settings = settings or load_settings()
     models, (rated, names) = models or Models(settings), _rated_file(ratings, limit)
-    p = human_ratings(rated, names)
+    answers = human_ratings(rated, names).answers
     told = {
         "machine": machine(),
         "packages": package_versions(),
         "judge": models.chat.fingerprint if ways else "",
         "embedder": models.embedder.fingerprint,
     }
-    measured = [
-        *lexical_measures(p.answers),
-        *encoder_measures(p.answers, models.embedder, BertScorer(MINILM, rescale=False)),
-    ]
-    attacks = _attack_all(p, models.embedder)
+    bert = BertScorer(MINILM, rescale=False)
+    measured = lexical_measures(answers) + encoder_measures(answers, models.embedder, bert)
+    attacks = _attack_all(human_ratings(rated, names), models.embedder)
     for way in (None, *ways):
         if way:
-            measured += model_measures(
-                p.answers,
-                models.chat,
-                way,
-                Path(work) / f"{way}.jsonl",
-                settings.batch_size,
-                progress,
-            )
+            asked = (way, Path(work) / f"{way}.jsonl", settings.batch_size, progress)
+            measured += model_measures(answers, models.chat, *asked)
         found, combinations = hold(rated, names, measured)
-        write_json(
-            out,
-            {
-                **told,
-                "people": found.people,
-                "rows": found.rows,
-                "combinations": combinations,
-                "attacks": attacks,
-                "values": {
-                    m.name: [round(v, 6) for v in m.values]
-                    for m in measured
-                    if not m.name.endswith(_OFFICIAL_MARK)
-                },
-            },
-        )
+        own = [m for m in measured if not m.name.endswith(_OFFICIAL_MARK)]
+        told |= {"people": found.people, "rows": found.rows, "combinations": combinations}
+        values = {m.name: [round(v, 6) for v in m.values] for m in own}
+        write_json(out, told | {"attacks": attacks, "values": values})
     return found
 
 # %% ../../nbs/7_evaluate/07_calibrate.ipynb #11ce0018
@@ -1209,10 +979,9 @@ def read_licence(path: str | Path) -> tuple[Licence, list[Combination], list[Att
         found = Licence(structured(Yardstick, told["people"]), tuple(read(LicenceRow, "rows")))
         return found, read(Combination, "combinations"), read(Attack, "attacks")
     except (DataError, KeyError, TypeError, ValueError) as e:
+        told = f"{type(e).__name__}: {getattr(e, 'problem', e)}"
         raise DataError(
-            f"not a licence ({type(e).__name__}: {getattr(e, 'problem', e)})",
-            path,
-            remedy="`make licence` writes one",
+            f"not a licence ({told})", path, remedy="`make licence` writes one"
         ) from None
 
 

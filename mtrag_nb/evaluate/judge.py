@@ -19,7 +19,7 @@ import numpy as np
 from tqdm import tqdm
 
 from ..core.files import JsonlLog, keep_identity, only_writer, read_json, read_jsonl
-from ..core.html import html_table, text_table
+from ..core.html import Table, text_table
 from mtrag_nb.core.record import (
     Calls,
     Judged,
@@ -147,20 +147,14 @@ class Field:
 
 SCORE = Field("Score", tuple(map(str, range(1, 11))), "1", ("Rating",))
 HALLUCINATION = Field("Hallucination", ("yes", "no"), "yes", ("Hallucination flag", "Hallucinated"))
-CONTAINS = Field(
-    "Contains the answer", ("yes", "no"), "yes"
-)  # of a refusal: yes makes it a false negative
+CONTAINS = Field("Contains the answer", ("yes", "no"), "yes")  # yes: a refusal is a false negative
 IDK_LABEL = Field("Label", ("yes", "partial", "no"), None)
+_IDK_WORTH = {"yes": 1.0, "partial": 0.5, "no": 0.0}
 _SUPPORTED = Field("Supported", ("yes", "no"), "no", ("Answer", "Verdict"))
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #23eff558
-STOP_TOKENS = (
-    "<|im_end|>",
-    "<|im_start|>",
-    "<|endoftext|>",
-    "<|eot_id|>",
-    "</s>",
-)  # ends of a turn
+# ends of a turn
+STOP_TOKENS = ("<|im_end|>", "<|im_start|>", "<|endoftext|>", "<|eot_id|>", "</s>")
 
 
 def _before_stop(text: str) -> str:
@@ -186,9 +180,8 @@ _MORE = re.compile(
     re.I,
 )
 _BOUND = re.compile(r"[\s\[(\"']*[<>≤≥]=?\s*\d+(?!\s*>)")  # "< 5" is no 5
-_TURNED = re.compile(
-    r"\b(?:so|thus|hence|therefore|then)\W+(yes|no|true|false)\b", re.I
-)  # "no, but ..., so yes"
+# "no, but ..., so yes"
+_TURNED = re.compile(r"\b(?:so|thus|hence|therefore|then)\W+(yes|no|true|false)\b", re.I)
 _STANDS = re.compile(
     rf"{_CLOSE}\s*(?:$|[.;:!)\n]|,(?!\s*(?:or|and|yes|no|partial|partly|maybe|if)\b)|[-–—]\s|\(|(?:since|because|as|it)\b)",
     re.I,
@@ -203,10 +196,8 @@ def _value(text: str, f: Field) -> str | float | None:
     word, rest = m[1].lower(), m[2]
     if not f.scale:
         words = {"true": "yes", "false": "no"}
-        word, turned = (
-            words.get(word, word),
-            {words.get(w.lower(), w.lower()) for w in _TURNED.findall(rest)},
-        )
+        word, others = words.get(word, word), [w.lower() for w in _TURNED.findall(rest)]
+        turned = {words.get(w, w) for w in others}
         return word if word in f.options and _STANDS.match(rest) and turned <= {word} else None
     if not word[-1].isdigit():
         return None
@@ -222,11 +213,9 @@ def _value(text: str, f: Field) -> str | float | None:
 def _objects(text: str) -> Iterator[dict[str, object]]:
     "The flat JSON objects in a text, single quotes and Python's True allowed."
     for m in re.findall(r"\{[^{}]*\}", text):
-        for candidate in (
-            m,
-            m.replace("'", '"'),
-            m.replace("True", "true").replace("False", "false").replace("'", '"'),
-        ):
+        quoted = m.replace("'", '"')
+        python = quoted.replace("True", "true").replace("False", "false")
+        for candidate in (m, quoted, python):
             try:
                 found = json.loads(candidate)
             except json.JSONDecodeError:
@@ -239,9 +228,8 @@ def _objects(text: str) -> Iterator[dict[str, object]]:
 def _label(f: Field) -> re.Pattern:
     "Where the field's label stands, and what may lie between it and the value."
     names = "|".join(re.escape(n).replace(r"\ ", r"[\s_]+") for n in (f.name, *f.aliases))
-    turned = "".join(
-        rf"(?<!\b{w}[ -])" for w in ("no", "not", "non", "of", "without")
-    )  # "No hallucination: true" says something else
+    # "No hallucination: true" says something else
+    turned = "".join(rf"(?<!\b{w}[ -])" for w in ("no", "not", "non", "of", "without"))
     return re.compile(
         rf"(?<![A-Za-z]){turned}(?:{names})[\"']?\s*(?:\(([^()\n]{{0,40}})\))?\s*(?:[:=]+|\bis\b:?)",
         re.I,
@@ -257,31 +245,24 @@ def _other_scale(said: object) -> bool:
 def _stated(text: str, f: Field, cut: bool) -> list[str | float | None]:
     "Every value that a reply states for a field; None for a statement that is no value."
 
-    def scaled(o):
-        return f.scale and any(
-            _other_scale(v) for k, v in o.items() if re.search(r"scale|max|out of", k)
-        )
+    names = [n.lower() for n in (f.name, *f.aliases)]
 
-    found = [
-        None if scaled(o) else _value(str(o[n.lower()]), f)
-        for o in _objects(text)
-        for n in (f.name, *f.aliases)
-        if n.lower() in o
-    ]
+    def scaled(o):
+        scales = [v for k, v in o.items() if re.search(r"scale|max|out of", k)]
+        return f.scale and any(map(_other_scale, scales))
+
+    stated = [(o, n) for o in _objects(text) for n in names if n in o]
+    found = [None if scaled(o) else _value(str(o[n]), f) for o, n in stated]
     if found:
         return found
     plain_text = re.sub(r"[*_`#]+", " ", text)
     cut = cut or text.count("{") > text.count("}")  # an object without an end
     for m in _label(f).finditer(plain_text):
         rest = plain_text[m.end() :]
-        spoilt = (
-            f.scale
-            and _other_scale(m[1] or "")
-            or cut
-            and re.fullmatch(rf"{_OPEN}[\d.,]+\s*", rest)
-        )
+        rescaled = f.scale and _other_scale(m[1] or "")
+        broken_off = cut and re.fullmatch(rf"{_OPEN}[\d.,]+\s*", rest)
         if _VALUE.match(rest):
-            found.append(None if spoilt else _value(rest, f))
+            found.append(None if rescaled or broken_off else _value(rest, f))
     if f.scale:
         found += [_value(n, f) for n in re.findall(r"\[\[([^\[\]\n]{0,200})\]\]", plain_text)]
     return found
@@ -289,27 +270,21 @@ def _stated(text: str, f: Field, cut: bool) -> list[str | float | None]:
 # %% ../../nbs/7_evaluate/03_judge.ipynb #93762a26
 def _only(text: str, f: Field) -> str | float | None:
     "The value of a reply that is to say one thing only, and labels nothing."
-    if f.scale and re.fullmatch(r"\s*\[\d+\]\W*", text):
-        return None  # a citation
-    if f.scale and len(text.strip()) > 100:
-        return None
+    text = text.strip()
     if f.scale:
-        return (
-            _value(text.strip(), f)
-            if re.fullmatch(r"\W*[\d.]+\W*(?:(?:/|out of)\s*10\W*)?", text.strip())
-            else None
-        )
+        cited = re.fullmatch(r"\[\d+\]\W*", text)
+        number = re.fullmatch(r"\W*[\d.]+\W*(?:(?:/|out of)\s*10\W*)?", text)
+        return None if cited or len(text) > 100 or not number else _value(text, f)
     if "partial" in f.options and not re.search(r"[a-z]{2}", text, re.I):
         return None  # a label is a word
     if "partial" in f.options and re.search(r"\bpartial", text, re.I):
         alone = re.fullmatch(
             r"\W*(?:(?:it|this|the (?:label|response|answer)) is\s+)?\W*partial\s*(?:[^\w\s].*)?",
-            text.strip(),
+            text,
             re.I | re.S,
         )
-        return (
-            "partial" if alone and not re.search(r"\b(?:yes|no)\b(?!\s+\w)|/", text, re.I) else None
-        )
+        other = re.search(r"\b(?:yes|no)\b(?!\s+\w)|/", text, re.I)
+        return "partial" if alone and not other else None
     return None if (v := parse_verdict(text)) is Label.UNPARSED else v.value
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #20e77693
@@ -320,12 +295,9 @@ class Reading:
     values: dict[str, str | float | None]  # field name -> value; None: could not be read
     reasoning: str = ""
     raw: str = ""  # what the model wrote
-    p: dict[str, dict[str, float]] = field(
-        default_factory=dict
-    )  # choice only: field name -> option -> probability
-    mass: float | None = (
-        None  # choice only: the probability that the options had together, in the worst field
-    )
+    # choice only: field name -> option -> probability; and of all options together, in the worst field
+    p: dict[str, dict[str, float]] = field(default_factory=dict)
+    mass: float | None = None
 
 
 def read_reply(
@@ -336,22 +308,14 @@ def read_reply(
     "Read a reply, field by field. What is not stated, or stated in two ways, is None."
     text, values = without_thinking(_before_stop(text)), {}
     for f in fields:
-        found = _stated(text, f, cut)
-        alone = (
-            len(fields) == 1
-            and not (cut and f.scale)
-            and not re.match(r"\W*reasoning\b", text, re.I)
-        )
-        if not found and alone:
+        found, reasons = _stated(text, f, cut), re.match(r"\W*reasoning\b", text, re.I)
+        if not found and len(fields) == 1 and not (cut and f.scale) and not reasons:
             found = [_only(text, f)]
         values[f.name] = found[0] if len(set(found)) == 1 else None
     said = next((str(o["reasoning"]) for o in _objects(text) if "reasoning" in o), "")
     first = min((m.start() for f in fields if (m := _label(f).search(text))), default=len(text))
-    return Reading(
-        values,
-        said or re.sub(r"^\W*reasoning\W*", "", text[:first], flags=re.I).strip(" \n*_#{\"',"),
-        text,
-    )
+    before = re.sub(r"^\W*reasoning\W*", "", text[:first], flags=re.I).strip(" \n*_#{\"',")
+    return Reading(values, said or before, text)
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #2ecb13e6
 _WHOLE, _DECIMAL, _SIGNED = r"(\d+)", r"([0-9]*\.?[0-9]+)", r"([-+]?\d*\.?\d+)"
@@ -373,15 +337,10 @@ _IBM_FORMS = (  # (before, number, after) in the scorer's order; the last form t
 
 def _ibm_rating(text: str) -> float:  # in (0, 1]
     "The rating that the official scorer reads, divided by 10."
-    text = re.sub(
-        r"for example:.*?$", "", text, flags=re.I | re.M
-    )  # it removes what may be the prompt's own example
-    found = [
-        m[1]
-        for before, number, after in _IBM_FORMS
-        if (m := re.search(before + number + after, text, re.I))
-    ]
-    rating = float(found[-1]) / 10 if found else 0.5
+    # it removes what may be the prompt's own example
+    text = re.sub(r"for example:.*?$", "", text, flags=re.I | re.M)
+    found = [m for form in _IBM_FORMS if (m := re.search("".join(form), text, re.I))]
+    rating = float(found[-1][1]) / 10 if found else 0.5
     return rating if 0 < rating <= 1 else 0.5
 
 
@@ -399,17 +358,13 @@ def _strict_rating(text: str) -> float | None:
 
 def _strict_idk(text: str) -> float | None:
     "The IDK verdict of a reply through the parser; None: unparsed."
-    return {"yes": 1.0, "partial": 0.5, "no": 0.0, None: None}[
-        read_reply(text, [IDK_LABEL]).values[IDK_LABEL.name]
-    ]
+    return _IDK_WORTH.get(read_reply(text, [IDK_LABEL]).values[IDK_LABEL.name])
 
 
 def readings(
     replies: Sequence[str],
     what: str = "rating",  # or "idk"
-) -> list[
-    tuple[str, float | None, float | str]
-]:  # reply, strict, ibm_compat; only those that differ
+) -> list[tuple[str, float | None, float | str]]:  # reply, strict, ibm_compat
     "The replies that the parser and the official scorer read differently."
     if what not in ("rating", "idk"):
         raise SettingsError(f"readings of 'rating' or 'idk', not {what!r}")
@@ -434,27 +389,20 @@ def _asked_by_text(
 ) -> list[Reading]:
     "What the judge writes, read by the parser."
     replies = model.generate(begun, REPLY_TOKENS if reason else 8, stop=STOP_TOKENS)
-    return [
-        read_reply(p.prefill + c.text, fields, c.stop == "length") for p, c in zip(begun, replies)
-    ]
+    both = zip(begun, replies)
+    return [read_reply(p.prefill + c.text, fields, c.stop == "length") for p, c in both]
 
 
 def _asked_by_choice(
     model: ChatModel, begun: Sequence[Prompt], fields: Sequence[Field], reason: bool
 ) -> list[Reading]:
     "A line of reasoning, then each field by probability."
-    replies = (
-        model.generate(begun, REASONING_TOKENS, stop=("\n", *STOP_TOKENS))
-        if reason
-        else [None] * len(begun)
-    )
-    heads = [
-        "" if c is None else f"Reasoning: {' '.join(_before_stop(c.text).split())}\n"
-        for c in replies
-    ]
-    at_field = [
-        replace(p, prefill=f"{head}{f.name}:") for p, head in zip(begun, heads) for f in fields
-    ]
+    heads = [""] * len(begun)
+    if reason:
+        replies = model.generate(begun, REASONING_TOKENS, stop=("\n", *STOP_TOKENS))
+        heads = [f"Reasoning: {' '.join(_before_stop(c.text).split())}\n" for c in replies]
+    both = zip(begun, heads)
+    at_field = [replace(p, prefill=f"{h}{f.name}:") for p, h in both for f in fields]
     found = iter(choose(model, at_field, [f.options for _ in begun for f in fields]))
     return [_chosen(head, fields, found) for head in heads]
 
@@ -481,11 +429,8 @@ def _ask_judge(
     if way not in WAYS:
         raise SettingsError(f"a judge is asked by {' or '.join(WAYS)}, not {way!r}")
     begun = [replace(p, prefill="Reasoning:" if reason else "") for p in prompts]
-    return (
-        _asked_by_text(model, begun, fields, reason)
-        if way == "text"
-        else _asked_by_choice(model, begun, fields, reason)
-    )
+    ask = _asked_by_text if way == "text" else _asked_by_choice
+    return ask(model, begun, fields, reason)
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #5c7c9c9e
 def settle(
@@ -504,26 +449,14 @@ def settle(
     if f.name in r.p and (worth is None or f is CONTAINS):
         score = round(sum(points[o] * p for o, p in r.p[f.name].items()), 4)
     bounds = (low, high) if value is None else (score, score)
-    return Judgement(
-        protocol,
-        way,
-        score,
-        *bounds,
-        unparsed=missing,
-        reasoning=r.reasoning,
-        raw=r.raw,
-        mass=r.mass,
-    )
+    read = {"unparsed": missing, "reasoning": r.reasoning, "raw": r.raw, "mass": r.mass}
+    return Judgement(protocol, way, score, *bounds, **read)
 
 
 def _flagged(j: Judgement, r: Reading) -> Judgement:
     "A judgement with its hallucination flag; unread counts as yes."
-    p = r.p.get(HALLUCINATION.name)
-    return replace(
-        j,
-        flag=(r.values[HALLUCINATION.name] or HALLUCINATION.default) == "yes",
-        flag_p=round(p["yes"], 4) if p else None,
-    )
+    p, said = r.p.get(HALLUCINATION.name), r.values[HALLUCINATION.name] or HALLUCINATION.default
+    return replace(j, flag=said == "yes", flag_p=round(p["yes"], 4) if p else None)
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #e5b98abe
 _REFUSAL_WORTH = {"yes": 1.0, "no": 10.0}  # of CONTAINS (seed paper, II.E.1)
@@ -539,13 +472,10 @@ def _judge_refusals(
     at = [i for i, d in enumerate(documents) if d]
     asked = [_judge_prompt("refusal", documents=documents[i], question=questions[i]) for i in at]
     read = _ask_judge(model, asked, [CONTAINS], way)
-    found = {
-        i: replace(settle("refusal", way, r, CONTAINS, _REFUSAL_WORTH), flag=False)
-        for i, r in zip(at, read)
-    }
-    nothing = Judgement(
-        "refusal", "rule", 10.0, 10.0, 10.0, False, reasoning="There were no documents."
-    )
+    judged = [settle("refusal", way, r, CONTAINS, _REFUSAL_WORTH) for r in read]
+    found = {i: replace(j, flag=False) for i, j in zip(at, judged)}
+    why = "There were no documents."
+    nothing = Judgement("refusal", "rule", 10.0, 10.0, 10.0, False, reasoning=why)
     return [found.get(i, nothing) for i in range(len(questions))]
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #3c9892bd
@@ -557,20 +487,14 @@ def judge_faithfulness(
     way: str = "text",
 ) -> list[Judgement]:
     "How well the documents support each answer, 1 to 10, and whether it hallucinates."
-    asked = [
-        _judge_prompt(
-            "faithfulness",
-            documents=d or _NO_DOCUMENTS,
-            question=q,
-            answer=a,
-            reply=_JUDGE_PROMPTS["reply.scored"],
-        )
-        for q, a, d in zip(questions, answers, documents, strict=True)
-    ]
-    return [
-        _flagged(settle("faithfulness", way, r, SCORE), r)
-        for r in _ask_judge(model, asked, [HALLUCINATION, SCORE], way)
-    ]
+
+    def prompt(q, a, d):
+        told = {"documents": d or _NO_DOCUMENTS, "question": q, "answer": a}
+        return _judge_prompt("faithfulness", reply=_JUDGE_PROMPTS["reply.scored"], **told)
+
+    asked = [prompt(*x) for x in zip(questions, answers, documents, strict=True)]
+    read = _ask_judge(model, asked, [HALLUCINATION, SCORE], way)
+    return [_flagged(settle("faithfulness", way, r, SCORE), r) for r in read]
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #99aeaad0
 _SAME = 0.95  # cosine (seed paper, II.E.2.b)
@@ -585,45 +509,27 @@ def judge_correctness(
     way: str = "text",
 ) -> list[Judgement]:
     "How well each answer agrees with its target, 1 to 10."
-    near = (
-        (embedder.encode(list(answers)) * embedder.encode(list(targets))).sum(axis=1)
-        if answers
-        else []
-    )
+    near = []
+    if answers:
+        near = (embedder.encode(list(answers)) * embedder.encode(list(targets))).sum(axis=1)
+
+    def prompt(i):
+        told = {"question": questions[i], "target": targets[i], "answer": answers[i]}
+        return _judge_prompt("correctness", reply=_JUDGE_PROMPTS["reply.score"], **told)
+
     at = [i for i, c in enumerate(near) if c <= _SAME]
-    asked = [
-        _judge_prompt(
-            "correctness",
-            question=questions[i],
-            target=targets[i],
-            answer=answers[i],
-            reply=_JUDGE_PROMPTS["reply.score"],
-        )
-        for i in at
-    ]
-    found = {
-        i: settle("correctness", way, r, SCORE)
-        for i, r in zip(at, _ask_judge(model, asked, [SCORE], way))
-    }
+    read = _ask_judge(model, [prompt(i) for i in at], [SCORE], way)
+    found = {i: settle("correctness", way, r, SCORE) for i, r in zip(at, read)}
 
     def shortcut(cosine):
-        return Judgement(
-            "correctness",
-            "cosine",
-            10.0,
-            10.0,
-            10.0,
-            reasoning=f"cosine {cosine:.3f} with the target",
-        )
+        why = f"cosine {cosine:.3f} with the target"
+        return Judgement("correctness", "cosine", 10.0, 10.0, 10.0, reasoning=why)
 
     return [found.get(i) or shortcut(c) for i, c in enumerate(near)]
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #a859cb08
-_IDK_WORTH = {"yes": 1.0, "partial": 0.5, "no": 0.0}
-READINGS = (
-    "strict",
-    "ibm_compat",
-)  # of the same text: by the parser, or as the official scorer reads it
+# of the same text: by the parser, or as the official scorer reads it
+READINGS = ("strict", "ibm_compat")
 
 
 def _known_reading(reading: str) -> None:
@@ -647,28 +553,18 @@ def judge_idk(
 ) -> list[Judgement]:  # score 1, 0.5 or 0; None: unread
     "Whether each response says that it does not know."
     _known_reading(reading)
-    asked = [
-        _judge_prompt("idk", question=q, answer=a) for q, a in zip(questions, answers, strict=True)
-    ]
-    found = [
-        settle("idk", way, r, IDK_LABEL, _IDK_WORTH)
-        for r in _ask_judge(model, asked, [IDK_LABEL], way, reason=False)
-    ]
+    both = zip(questions, answers, strict=True)
+    asked = [_judge_prompt("idk", question=q, answer=a) for q, a in both]
+    read = _ask_judge(model, asked, [IDK_LABEL], way, reason=False)
+    found = [settle("idk", way, r, IDK_LABEL, _IDK_WORTH) for r in read]
     return found if reading == "strict" or way == "choice" else [_official_idk(j) for j in found]
-
-
-def _rule_idk(answer: str) -> float:  # 1, 0.5 or 0
-    "The verdict of the rule."
-    return idk_by_rule(answer)
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #f73c0a48
 @dataclass(frozen=True, repr=False)
-class IdkAgreement:
+class IdkAgreement(Table):
     "The judge's IDK verdicts beside the rule's."
 
-    counts: dict[
-        tuple[str, str], int
-    ]  # (judge, rule) -> responses; judge: yes, partial, no, unparsed; rule: yes, no
+    counts: dict[tuple[str, str], int]  # (judge, rule) -> responses; a judge's may be unparsed
     alpha: float | None  # Krippendorff, nominal, of yes and no
 
     @property
@@ -679,12 +575,8 @@ class IdkAgreement:
     def equal(self) -> float | None:
         "Share of read verdicts that agree on yes or not yes; None if none was read."
         read = {k: c for k, c in self.counts.items() if k[0] != "unparsed"}
-        return (
-            sum(c for (j, r), c in read.items() if (j == "yes") == (r == "yes"))
-            / sum(read.values())
-            if read
-            else None
-        )
+        same = sum(c for (j, r), c in read.items() if (j == "yes") == (r == "yes"))
+        return same / sum(read.values()) if read else None
 
     def _table(self):
         said = ("yes", "partial", "no", "unparsed")
@@ -699,12 +591,6 @@ class IdkAgreement:
 
         return f"{self.n} responses; agreement {show(self.equal)}, Krippendorff's alpha {show(self.alpha)}"
 
-    def __repr__(self):
-        return text_table(*self._table()) + "\n" + self.note
-
-    def _repr_html_(self):
-        return html_table(*self._table(), note=self.note)
-
 # %% ../../nbs/7_evaluate/03_judge.ipynb #f17a6a42
 def _idk_agreement(
     judge: Sequence[float | None],  # 1, 0.5, 0 or None
@@ -715,12 +601,8 @@ def _idk_agreement(
     for j, r in zip(judge, rule, strict=True):
         pair = words[j], "yes" if r == 1 else "no"
         counts[pair] = counts.get(pair, 0) + 1
-    pairs = (
-        np.array([[float(j == 1), float(r == 1)] for j, r in zip(judge, rule) if j is not None])
-        .reshape(-1, 2)
-        .T
-    )
-    return IdkAgreement(counts, krippendorff_alpha(pairs, "nominal"))
+    pairs = [[float(j == 1), float(r == 1)] for j, r in zip(judge, rule) if j is not None]
+    return IdkAgreement(counts, krippendorff_alpha(np.reshape(pairs, (-1, 2)).T, "nominal"))
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #e0b53d37
 def _split_statements(
@@ -734,22 +616,15 @@ def _split_statements(
         raise SettingsError(f"statements are split by rule or judge, not {how!r}")
     if how == "rule":
         return [sentences(a) for a in answers]
-    asked = [
-        _judge_prompt("split", question=q, answer=a)
-        for q, a in zip(questions, answers, strict=True)
-    ]
+    both = zip(questions, answers, strict=True)
+    asked = [_judge_prompt("split", question=q, answer=a) for q, a in both]
+    replies = [_before_stop(c.text) for c in model.generate(asked, 256, stop=STOP_TOKENS)]
 
-    def bare(line):
-        return re.sub(r"^\s*(?:[-*•]|\d+[.)])\s*", "", line).strip()
+    def lines(reply):
+        bare = (re.sub(r"^\s*(?:[-*•]|\d+[.)])\s*", "", l).strip() for l in reply.splitlines())
+        return [l for l in dict.fromkeys(bare) if re.search(r"\w", l)]
 
-    lines = [
-        [bare(l) for l in _before_stop(c.text).splitlines()]
-        for c in model.generate(asked, 256, stop=STOP_TOKENS)
-    ]
-    return [
-        [l for l in dict.fromkeys(ls) if re.search(r"\w", l)] or sentences(a)
-        for ls, a in zip(lines, answers)
-    ]
+    return [lines(r) or sentences(a) for r, a in zip(replies, answers)]
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #0ea84eef
 def _judge_statements(
@@ -762,10 +637,9 @@ def _judge_statements(
 ) -> list[Judgement]:  # score in [0, 1]; None for an answer without statements
     "The share of each answer's statements that the documents support."
     statements = _split_statements(model, questions, answers, split)
-    pairs = [
-        (d or _NO_DOCUMENTS, s) for d, ss in zip(documents, statements, strict=True) for s in ss
-    ]
-    asked = [_judge_prompt("statement", documents=d, statement=s) for d, s in pairs]
+    pairs = [(d, s) for d, ss in zip(documents, statements, strict=True) for s in ss]
+    told = [{"documents": d or _NO_DOCUMENTS, "statement": s} for d, s in pairs]
+    asked = [_judge_prompt("statement", **t) for t in told]
     found = iter(_ask_judge(model, asked, [_SUPPORTED], way, reason=False))
     return [_supported([(s, next(found)) for s in ss], way) for ss in statements]
 
@@ -779,17 +653,10 @@ def _supported(read: Sequence[tuple[str, Reading]], way: str) -> Judgement:
         return sum(unread if p is None else p for _, p in parts) / len(parts) if parts else None
 
     mass = min((r.mass for _, r in read if r.mass is not None), default=None)
-    return Judgement(
-        "rl_f_local",
-        way if parts else "rule",
-        share(0.0),
-        share(0.0),
-        share(1.0),
-        mass=mass,
-        parts=parts,
-        unparsed=(_SUPPORTED.name,) if None in words else (),
-        raw="\n".join(r.raw for _, r in read),
-    )
+    unread, raw = (_SUPPORTED.name,) if None in words else (), "\n".join(r.raw for _, r in read)
+    found = {"mass": mass, "parts": parts, "unparsed": unread, "raw": raw}
+    scores = (share(0.0), share(0.0), share(1.0))
+    return Judgement("rl_f_local", way if parts else "rule", *scores, **found)
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #dd86904e
 def _judge_ratings(
@@ -804,24 +671,22 @@ def _judge_ratings(
 ) -> list[Judgement]:  # score in [0, 1]
     "A rating of each answer."
     _known_reading(reading)
-    heads = [f"Conversation:\n{h}\n\n" if h else "" for h in histories]
-    columns = zip(
-        heads, questions, answers, targets, (d or _NO_DOCUMENTS for d in documents), strict=True
-    )
-    names, reply = (
-        ("history", "question", "answer", "target", "documents"),
-        _JUDGE_PROMPTS["reply.score"],
-    )
-    asked = [_judge_prompt("rating", **dict(zip(names, c)), reply=reply) for c in columns]
+
+    def prompt(h, q, a, t, d):
+        talk, reply = f"Conversation:\n{h}\n\n" if h else "", _JUDGE_PROMPTS["reply.score"]
+        told = {"history": talk, "question": q, "answer": a, "target": t, "reply": reply}
+        return _judge_prompt("rating", documents=d or _NO_DOCUMENTS, **told)
+
+    columns = (histories, questions, answers, targets, documents)
+    asked = [prompt(*c) for c in zip(*columns, strict=True)]
     found = [settle("rb_llm_local", way, r, SCORE) for r in _ask_judge(model, asked, [SCORE], way)]
     if reading == "ibm_compat" and way == "text":
         return [replace(j, score=(s := _ibm_rating(j.raw)), low=s, high=s) for j in found]
-    return [
-        replace(
-            j, score=round(j.score / 10, 5), low=round(j.low / 10, 5), high=round(j.high / 10, 5)
-        )
-        for j in found
-    ]
+
+    def tenth(j):
+        return {k: round(getattr(j, k) / 10, 5) for k in ("score", "low", "high")}
+
+    return [replace(j, **tenth(j)) for j in found]
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #9ba665c2
 @dataclass(frozen=True)
@@ -838,12 +703,8 @@ class Item:
     history: tuple[Turn, ...] = ()
     outcome: Outcome | None = None  # of a recorded turn; None in a prediction file
     found: int = -1  # contexts that retrieval found, or that came with the task; -1: not known
-    ranked: tuple[
-        tuple[str, float], ...
-    ] = ()  # passage ids with the scores that ranked them, best first
-    verdict: float | None = (
-        None  # whether it refuses, as its prediction file says: 1, 0.5 or 0; None: the file says nothing
-    )
+    ranked: tuple[tuple[str, float], ...] = ()  # passage ids with their scores, best first
+    verdict: float | None = None  # whether it refuses, if its file says so: 1, 0.5 or 0
     unranked: bool = False  # what was retrieved is not on record: no ranking can be measured
     passages: str = ""  # of a prediction: whose its contexts are
 
@@ -854,6 +715,11 @@ class Item:
     @property
     def asked_back(self) -> bool:
         return self.outcome is Outcome.ASKED_BACK
+
+    @property
+    def answerless(self) -> bool:
+        "Whether no answer is on record, as in a file of rankings."
+        return self.outcome is Outcome.NOT_RECORDED
 
     @cached_property
     def refused(self) -> bool:
@@ -876,12 +742,9 @@ class Item:
 
     @cached_property
     def support(self) -> float | None:
-        "K-precision of the answer; None for a refusal and a question, which claim nothing, for an error, and without passages."
-        return (
-            None
-            if self.refused or self.failed or self.asked_back
-            else k_precision(self.answer, self.texts)
-        )
+        "K-precision of the answer; None for a refusal and a question, which claim nothing, for an error, and without passages or their texts."
+        claims = not (self.refused or self.failed or self.asked_back or "" in self.texts)
+        return k_precision(self.answer, self.texts) if claims else None
 
     @property
     def digest(self) -> str:
@@ -893,10 +756,9 @@ def run_items(
     tasks: Sequence[Task] = (),  # for the histories; (): as far as the run keeps its tasks
 ) -> list[Item]:
     "The turns of a run. One that answers without a search on record does not record its searches: none of its turns refused before one."
-    histories = {t.id: t.history for t in tasks or run.tasks.values()}
-    items = [
-        turn_item(t, run.passages, histories.get(t.task_id, ())) for t in run.trajectories.values()
-    ]
+    told = {t.id: t.history for t in tasks or run.tasks.values()}
+    turns = run.trajectories.values()
+    items = [turn_item(t, run.passages, told.get(t.task_id, ())) for t in turns]
     blind = any(i.unranked for i in items)
     return [replace(i, unranked=True) if blind and i.found < 0 else i for i in items]
 
@@ -908,30 +770,16 @@ def turn_item(
 ) -> Item:
     "A recorded turn, with the contexts that its generator saw. Raises DataError if one of them is not at hand."
     if lost := [c for c in t.contexts if c not in passages]:
-        raise DataError(
-            f"turn {t.task_id!r} saw the context {lost[0]!r}, which is not among its passages",
-            remedy="Copy passages.jsonl again",
-        )
+        what = f"turn {t.task_id!r} saw the context {lost[0]!r}, which is not among its passages"
+        raise DataError(what, remedy="Copy passages.jsonl again")
     contexts = tuple(passages[c] for c in t.contexts)
     found = len(t.retrievals[-1].contexts) if t.retrievals else -1
     scores = ranking_scores(t)
-    ranked = tuple(
-        (p.id, s) for p, s in predicted_passages([c for c in contexts if c.id in scores], scores)
-    )
-    return Item(
-        t.task_id,
-        t.conversation_id,
-        t.turn,
-        t.domain,
-        t.question,
-        t.answer,
-        contexts,
-        history,
-        t.outcome,
-        found,
-        ranked,
-        unranked=t.answered and not t.retrievals,
-    )
+    scored = [c for c in contexts if c.id in scores]
+    ranked = tuple((p.id, s) for p, s in predicted_passages(scored, scores))
+    about = (t.task_id, t.conversation_id, t.turn, t.domain, t.question, t.answer)
+    unranked = t.answered and not t.retrievals
+    return Item(*about, contexts, history, t.outcome, found, ranked, unranked=unranked)
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #d7b70d36
 def file_verdicts(path: str | Path) -> dict[str, float]:
@@ -943,53 +791,35 @@ def file_verdicts(path: str | Path) -> dict[str, float]:
         if said is None or said == "unknown":
             continue
         if isinstance(said, bool) or said not in (0, 0.5, 1):
-            raise DataError(
-                f"the idk_eval is {str(said)[:20]!r}",
-                path,
-                n,
-                "The official verdict is 1, 0.5, 0 or unknown",
-            )
+            remedy = "The official verdict is 1, 0.5, 0 or unknown"
+            raise DataError(f"the idk_eval is {str(said)[:20]!r}", path, n, remedy)
         found[o["task_id"]] = float(said)
     return found
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #6b7634ed
 def prediction_items(
     path: str | Path,  # a prediction file of task B or C
-    tasks: Sequence[
-        Task
-    ] = (),  # read with contexts=True, for a file of task ids and answers; (): the file repeats its input
+    tasks: Sequence[Task] = (),  # read with contexts=True; (): the file repeats its input
 ) -> list[Item]:
     "The answers of a prediction file. Raises DataError for a line without one, or without its task."
     predicted, verdicts = read_predictions(path, answers=True), file_verdicts(path)
     known = {t.id: t for t in tasks or read_tasks(path, contexts=True)}
     if lost := [t for t in predicted if t not in known]:
+        remedy = "Name the file of the tasks that were predicted"
         raise DataError(
-            f"{len(lost)} predictions have no task, e.g. {lost[0]}",
-            path,
-            remedy="Name the file of the tasks that were predicted",
+            f"{len(lost)} predictions have no task, e.g. {lost[0]}", path, remedy=remedy
         )
     return [_predicted_item(known[i], p, verdicts.get(i)) for i, p in predicted.items()]
 
 
 def _predicted_item(task: Task, p: Prediction, verdict: float | None) -> Item:
     "An answer to a task, over the passages that its file names; where it names none, over those that came with the task."
-    about = (task.id, task.conversation_id, task.turn, task.domain, task.question)
+    about = (task.id, task.conversation_id, task.turn, task.domain, task.question, p.answer)
     whose, passages = predicted_contexts(p, task)
-    contexts, found = (
-        tuple(map(as_context, passages)),
-        len(passages) if p.texts is None else len(p.contexts),
-    )
-    return Item(
-        *about,
-        p.answer,
-        contexts,
-        task.history,
-        found=found,
-        ranked=p.contexts,
-        verdict=verdict,
-        unranked=p.texts is None,
-        passages=whose,
-    )
+    contexts = tuple(map(as_context, passages))
+    own = {"verdict": verdict, "unranked": p.texts is None, "passages": whose}
+    found = len(passages) if p.texts is None else len(p.contexts)
+    return Item(*about, contexts, task.history, found=found, ranked=p.contexts, **own)
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #86f753f0
 def check_reference(
@@ -999,23 +829,16 @@ def check_reference(
     source: object,  # where the items come from, for the message
 ) -> None:
     "Raises DataError if none of the answered tasks is in the reference file, or if it asks something else under the same id."
+    remedy = "Name the file of its tasks with --reference"
     if not items:
-        raise DataError(
-            "there is no answer in it", source, remedy="Go on with the run, or name another"
-        )
+        again = "Go on with the run, or name another"
+        raise DataError("there is no answer in it", source, remedy=again)
     if not any(i.task_id in gold for i in items):
-        raise DataError(
-            "none of its tasks are in the reference file",
-            source,
-            remedy="Name the file of its tasks with --reference",
-        )
+        raise DataError("none of its tasks are in the reference file", source, remedy=remedy)
     asked = {t.id: t.question for t in tasks}
     if other := next((i for i in items if asked.get(i.task_id, i.question) != i.question), None):
-        raise DataError(
-            f"task {other.task_id!r} was another question there ({other.question[:40]!r}) than in the reference file",
-            source,
-            remedy="Name the file of its tasks with --reference",
-        )
+        what = f"task {other.task_id!r} was another question there ({other.question[:40]!r})"
+        raise DataError(f"{what} than in the reference file", source, remedy=remedy)
 
 
 def asked_digest(item: Item, gold: Gold | None) -> str:
@@ -1028,9 +851,8 @@ _GATES = {"support": "K-precision"}  # how a verdict came about -> the measure t
 
 def circular(run: Run) -> frozenset[str]:
     "The measures that decided inside a run: they do not score it."
-    return frozenset(
-        _GATES[v.how] for t in run.trajectories.values() for v in t.verdicts if v.how in _GATES
-    )
+    how = {v.how for t in run.trajectories.values() for v in t.verdicts}
+    return frozenset(_GATES[h] for h in how & _GATES.keys())
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #50ac8f1b
 def judge_of(run: Run) -> dict[str, str]:
@@ -1041,11 +863,8 @@ def judge_of(run: Run) -> dict[str, str]:
     found = read_json(path).get("identity")
     if isinstance(found, dict) and all(isinstance(found.get(k), str) for k in ("judge", "way")):
         return found
-    raise DataError(
-        "names no judge: wanted is an identity with `judge` and `way`",
-        path,
-        remedy="Remove it with judgements.jsonl, and judge again",
-    )
+    what = "names no judge: wanted is an identity with `judge` and `way`"
+    raise DataError(what, path, remedy="Remove it with judgements.jsonl, and judge again")
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #244f2c04
 PROTOCOLS = ("refusal", "faithfulness", "correctness", "idk", "rl_f_local", "rb_llm_local")
@@ -1062,15 +881,10 @@ def _judge_item(
 ) -> dict[str, Judgement]:  # by protocol, those that apply
     "Everything that the judge says of an answer. Raises SettingsError for an unknown protocol."
     if unknown := set(protocols) - set(PROTOCOLS):
-        raise SettingsError(
-            f"unknown protocol {sorted(unknown)[0]!r}: there are {', '.join(PROTOCOLS)}"
-        )
-    q, a, d, target = (
-        [item.question],
-        [item.answer],
-        [item.documents],
-        list(gold.targets[:1]) if gold else [],
-    )
+        names = ", ".join(PROTOCOLS)
+        raise SettingsError(f"unknown protocol {sorted(unknown)[0]!r}: there are {names}")
+    q, a, d = [item.question], [item.answer], [item.documents]
+    target = list(gold.targets[:1]) if gold else []
     history, claims = [show_history(item.history)], not (item.refused or item.asked_back)
     ask = {
         "refusal": lambda: _judge_refusals(model, q, d, way) if item.refused else [],
@@ -1129,10 +943,9 @@ def _with_judgements(
 def _judged_on(
     run: Run,
     item: Item,  # with its history
-    gold: Mapping[str, Gold]
-    | None,  # None: the targets are not known, and every judgement of the present answer counts
+    gold: Mapping[str, Gold] | None,
 ) -> bool:
-    "Whether an answer has been judged, on this question, history and target."
+    "Whether an answer has been judged, on this question, history and target; without gold: judged at all."
     if item.task_id not in run.judgements:
         return False
     told = run.judge_lines[item.task_id].asked
@@ -1161,21 +974,18 @@ def _protocol_row(
     scored = {t: j.score for t, j in found.items() if j.score is not None}
 
     def mean(values):
-        return float(np.mean(values)) if values else None
+        known = [v for v in values if v is not None]
+        return float(np.mean(known)) if known else None
 
-    worst, best = (
-        mean([b for j in found.values() if (b := getattr(j, side)) is not None])
-        for side in ("low", "high")
-    )
-    parsed = mean([not j.unparsed for j in found.values()]) if found else 1.0
+    worst, best = (mean(getattr(j, side) for j in found.values()) for side in ("low", "high"))
+    parsed = mean(not j.unparsed for j in found.values()) if found else 1.0
     interval = mean_interval(list(scored.values()), [talks[t] for t in scored])
-    return ProtocolRow(
-        protocol, interval, parsed, worst, best, dict(Counter(j.way for j in found.values()))
-    )
+    by = dict(Counter(j.way for j in found.values()))
+    return ProtocolRow(protocol, interval, parsed, worst, best, by)
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #1192b31e
 @dataclass(frozen=True, repr=False)
-class JudgeReport:
+class JudgeReport(Table):
     "What a judge said of a run."
 
     name: str
@@ -1194,19 +1004,12 @@ class JudgeReport:
         def asked_by(r):
             return ", ".join(f"{w} {n}" for w, n in sorted(r.by.items()))
 
-        rows = [
-            [r.protocol, r.mean.n, str(r.mean), f"{r.parsed:.1%}", r.worst, r.best, asked_by(r)]
-            for r in self.rows
-        ]
-        return [
-            "protocol",
-            "n",
-            "mean and 95 % interval",
-            "parsed",
-            "worst",
-            "best",
-            "asked by",
-        ], rows
+        def row(r):
+            mean = [r.mean.n, str(r.mean), f"{r.parsed:.1%}", r.worst, r.best]
+            return [r.protocol, *mean, asked_by(r)]
+
+        head = "protocol|n|mean and 95 % interval|parsed|worst|best|asked by".split("|")
+        return head, [row(r) for r in self.rows]
 
     @property
     def turns(self) -> int:
@@ -1225,17 +1028,16 @@ class JudgeReport:
 
     def __repr__(self):
         head = f"{self.name}, judged by {self.identity.get('judge', '?')} ({self.identity.get('way', '?')})"
-        return f"{head}\n{text_table(*self._table())}\n{self.note}\n\nDoes the response say that it does not know?\n{self.idk!r}"
+        asked = "Does the response say that it does not know?"
+        return f"{head}\n{super().__repr__()}\n\n{asked}\n{self.idk!r}"
 
     def _repr_html_(self):
-        return html_table(*self._table(), note=self.note) + self.idk._repr_html_()
+        return super()._repr_html_() + self.idk._repr_html_()
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #690c28ef
 def judge_report(
     run: Run | str | Path,
-    folder: str
-    | Path
-    | None = None,  # where the judgements are; None: where the run says, as a rule in its own folder
+    folder: str | Path | None = None,  # where the judgements are; None: where the run says
     tasks: Sequence[Task] = (),  # with `gold`: judgements on other histories or targets are pending
     gold: Mapping[str, Gold] | None = None,
 ) -> JudgeReport:
@@ -1245,35 +1047,19 @@ def judge_report(
     fresh = [i for i in items if not i.failed and _judged_on(run, i, gold)]
     talks = {i.task_id: i.conversation_id for i in items}
     judged = {i.task_id: run.judgements[i.task_id] for i in fresh}
-    flags = {
-        t: float(j.flag)
-        for t, js in judged.items()
-        if (j := js.get("faithfulness")) and j.flag is not None
-    }
-    idk = [
-        (judged[i.task_id]["idk"].score, _rule_idk(i.answer))
-        for i in fresh
-        if "idk" in judged[i.task_id]
-    ]
+    faithful = {t: js["faithfulness"] for t, js in judged.items() if "faithfulness" in js}
+    flags = {t: float(j.flag) for t, j in faithful.items() if j.flag is not None}
+    idk = [i for i in fresh if "idk" in judged[i.task_id]]
     asked = [p for p in PROTOCOLS if any(p in js for js in judged.values())]
-    refused, back, failed = (
-        sum(i.refused for i in fresh),
-        sum(i.asked_back for i in fresh),
-        sum(i.failed for i in items),
-    )
-    return JudgeReport(
-        run.name,
-        judge_of(run),
-        tuple(_protocol_row(p, judged, talks) for p in asked),
-        mean_interval(list(flags.values()), [talks[t] for t in flags]),
-        len(fresh) - refused - back,
-        refused,
-        back,
-        failed,
-        len(items) - failed - len(fresh),
-        _idk_agreement([j for j, _ in idk], [r for _, r in idk]),
-        sum(run.judge_lines[i.task_id].calls.seconds for i in fresh),
-    )
+    refused, back = sum(i.refused for i in fresh), sum(i.asked_back for i in fresh)
+    failed = sum(i.failed for i in items)
+    rows = tuple(_protocol_row(p, judged, talks) for p in asked)
+    hallucinated = mean_interval(list(flags.values()), [talks[t] for t in flags])
+    counts = (len(fresh) - refused - back, refused, back, failed, len(items) - failed - len(fresh))
+    by_judge = [judged[i.task_id]["idk"].score for i in idk]
+    agree = _idk_agreement(by_judge, [idk_by_rule(i.answer) for i in idk])
+    seconds = sum(run.judge_lines[i.task_id].calls.seconds for i in fresh)
+    return JudgeReport(run.name, judge_of(run), rows, hallucinated, *counts, agree, seconds)
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #f3cbccfc
 def _judge_items(
@@ -1291,27 +1077,15 @@ def _judge_items(
     def judge(item: Item) -> Judged:
         calls = Calls()
         found = ask(item, MeteredChat(work.chat, calls))
-        return Judged(
-            item.task_id,
-            item.digest,
-            str(item.outcome),
-            found,
-            calls,
-            asked_digest(item, gold.get(item.task_id)),
-        )
+        asked = asked_digest(item, gold.get(item.task_id))
+        return Judged(item.task_id, item.digest, str(item.outcome), found, calls, asked)
 
     with (
         JsonlLog(folder / "judgements.jsonl") as log,
         Work(model, folder / "judge_calls.jsonl", size, minutes) as work,
     ):
-        work.through(
-            items,
-            judge,
-            lambda j: log.append(plain(j)),
-            unit="answer",
-            name="judge",
-            progress=progress,
-        )
+        shown = {"unit": "answer", "name": "judge", "progress": progress}
+        work.through(items, judge, lambda j: log.append(plain(j)), **shown)
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #87c7082a
 def judge_run(
@@ -1319,7 +1093,7 @@ def judge_run(
     tasks: Sequence[Task],  # for the histories
     gold: Mapping[str, Gold],  # for the targets
     settings: Settings | None = None,  # the judge's profile; None: laptop
-    way: str = "",  # "text" or "choice"; "": choice for the laptop's small model, text (the paper's way) for any other
+    way: str = "",  # "text", the paper's, or "choice"; "": choice for the laptop's small model
     protocols: Sequence[str] = PROTOCOLS,
     out: str | Path | None = None,  # folder of the judgements; None: the run's own
     limit: int | None = None,  # judge only the first so many turns
@@ -1329,15 +1103,10 @@ def judge_run(
 ) -> JudgeReport:
     "Judge the turns of a run, or go on. Raises RunMismatch for judgements of another judge, DataError for another reference file."
     run, settings = as_run(run), settings or load_settings()
-    models, folder, small = (
-        models or Models(settings),
-        Path(out) if out else run.folder,
-        settings.stages.prompts == "small",
-    )
-    way, split = (
-        way or ("choice" if small else "text"),
-        "rule" if small else "judge",
-    )  # how rl_f_local splits an answer
+    models, folder = models or Models(settings), Path(out) if out else run.folder
+    small = settings.stages.prompts == "small"
+    split = "rule" if small else "judge"  # how rl_f_local splits an answer
+    way = way or ("choice" if small else "text")
     if way not in WAYS:
         raise SettingsError(f"a judge is asked by {' or '.join(WAYS)}, not {way!r}")
     items = run_items(run, tasks)
@@ -1347,21 +1116,18 @@ def judge_run(
         judged = _with_judgements(run, folder)
         todo = [i for i in items[:limit] if not i.failed and not _judged_on(judged, i, gold)]
 
+        how = (models.embedder, way, protocols, split)
+
         def ask(i, model):
-            return _judge_item(
-                i, gold.get(i.task_id), model, models.embedder, way, protocols, split
-            )
+            return _judge_item(i, gold.get(i.task_id), model, *how)
 
         _judge_items(todo, gold, ask, models.chat, folder, settings.batch_size, minutes, progress)
     return judge_report(run, folder, tasks, gold)
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #a49879f2
 _NEGATIONS = frozenset("not no never none neither nor without unable unless".split())
-_NEAR, _WINDOW, _REACH = (
-    3,
-    8,
-    4,
-)  # neighbours on each side; content words around an occurrence; words that a negation reaches
+# neighbours on each side; content words around an occurrence; words that a negation reaches
+_NEAR, _WINDOW, _REACH = 3, 8, 4
 
 
 def _whole_negations(text: str) -> str:
@@ -1407,20 +1173,13 @@ def contextual_support(
     documents: Sequence[str],
 ) -> float:  # in [0, 1]; 1 for an answer without content words
     "Support that looks at the company of each word: a number, a name or a negation from elsewhere in the documents has another."
-    values = []
+    known, values = list(map(_places, documents)), []
     for row in _marked(answer):
         for j, (w, negated) in enumerate(row):
             near = {x for x, _ in row[max(0, j - _NEAR) : j] + row[j + 1 : j + 1 + _NEAR]}
-            values.append(
-                max(
-                    (
-                        _company(near, negated, words, i)
-                        for words, at in map(_places, documents)
-                        for i in at.get(w, ())
-                    ),
-                    default=0.0,
-                )
-            )
+            places = [(words, i) for words, at in known for i in at.get(w, ())]
+            found = (_company(near, negated, words, i) for words, i in places)
+            values.append(max(found, default=0.0))
     return sum(values) / len(values) if values else 1.0
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #0c9cdfbe
@@ -1437,33 +1196,24 @@ def cosine_support(
     texts = sorted({s for a, d in cut for s in (*a, *d)})
     row = dict(zip(texts, range(len(texts))))
     v = embedder.encode(texts)
-    return [
-        float((v[[row[s] for s in a]] @ v[[row[s] for s in d]].T).max(axis=1).mean())
-        if a and d
-        else 0.0
-        for a, d in cut
-    ]
+
+    def mean(a, d):
+        cosines = v[[row[s] for s in a]] @ v[[row[s] for s in d]].T
+        return float(cosines.max(axis=1).mean())
+
+    return [mean(a, d) if a and d else 0.0 for a, d in cut]
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #193ab402
 def _timed(name: str, n: int, compute: Callable[[], Iterable[float]]) -> Measured:
     start = time.perf_counter()
-    return Measured(
-        name, tuple(float(v) for v in compute()), (time.perf_counter() - start) / max(n, 1)
-    )
+    values = tuple(float(v) for v in compute())
+    return Measured(name, values, (time.perf_counter() - start) / max(n, 1))
 
 
-OFFICIAL = {
-    "Bert-KPrec": "Bert-KPrec, official",
-    "Bert-Rec": "Bert-Rec, official",
-    "rl_f": "RAGAS rl_f, official",
-    "rb_agg": "RB_agg, official",
-    "rb_llm": "RB_llm, official",
-}
-_KNOW_LABELS = (
-    "rl_f",
-    "rb_agg",
-    "rb_llm",
-)  # 0 or 1 by the label where it says refuse, and 0 for a refusal that should be an answer
+_NAMES = {"rl_f": "RAGAS rl_f", "rb_agg": "RB_agg", "rb_llm": "RB_llm"}
+OFFICIAL = {k: f"{_NAMES.get(k, k)}, official" for k in ("Bert-KPrec", "Bert-Rec", *_NAMES)}
+# 0 or 1 by the label where it says refuse, and 0 for a refusal that should be an answer
+_KNOW_LABELS = tuple(_NAMES)
 
 
 def texts_of(a: RatedAnswer) -> list[str]:
@@ -1479,18 +1229,13 @@ def lexical_measures(answers: Sequence[RatedAnswer]) -> list[Measured]:
         "shortness (a control)": lambda a: -len(a.answer.split()),
     }
     found = [_timed(name, len(answers), lambda: map(way, answers)) for name, way in ways.items()]
-    decided = tuple(
-        i
-        for i, a in enumerate(answers)
-        if a.gold.answerability in TO_REFUSE or a.official.get("conditional_idk") == 0
-    )
+    refused = [a.official.get("conditional_idk") == 0 for a in answers]
+    refuse = [a.gold.answerability in TO_REFUSE for a in answers]
+    decided = tuple(i for i, x in enumerate(zip(refused, refuse)) if any(x))
 
     def of(k):
-        return Measured(
-            OFFICIAL[k],
-            tuple(a.official[k] for a in answers),
-            decided=decided if k in _KNOW_LABELS else (),
-        )
+        values = tuple(a.official[k] for a in answers)
+        return Measured(OFFICIAL[k], values, decided=decided if k in _KNOW_LABELS else ())
 
     return found + [of(k) for k in OFFICIAL if all(k in a.official for a in answers)]
 
@@ -1512,9 +1257,8 @@ def encoder_measures(
 # %% ../../nbs/7_evaluate/03_judge.ipynb #0574a515
 def _shown_documents(a: RatedAnswer) -> str:
     "The passages of an answer as the generator saw them."
-    return format_docs_for_gen(
-        [Context(p.id, p.id, p.text, p.title, p.url) for p in a.task.contexts]
-    )
+    shown = [Context(p.id, p.id, p.text, p.title, p.url) for p in a.task.contexts]
+    return format_docs_for_gen(shown)
 
 
 def _by_judgements(
@@ -1527,24 +1271,16 @@ def _by_judgements(
     field: str = "",  # the verdict is unread if this field is; "": if any is
 ) -> Measured:
     "What a judge said, as a measure; an unread verdict counts as the lowest."
-    unread = tuple(
-        i
-        for i, j in enumerate(found)
-        if (field in j.unparsed if field else j.unparsed) or score(j) is None
-    )
+    lost = [field in j.unparsed if field else bool(j.unparsed) for j in found]
+    scores = [score(j) for j in found]
+    unread = tuple(i for i, s in enumerate(scores) if lost[i] or s is None)
     return Measured(
-        name,
-        tuple(low if score(j) is None else score(j) for j in found),
-        seconds,
-        unread,
-        low,
-        high,
+        name, tuple(low if s is None else s for s in scores), seconds, unread, low, high
     )
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #9881fcda
-MODEL_WAYS: dict[
-    str, Callable[[ChatModel, Sequence[str], Sequence[str], Sequence[str]], list]
-] = {  # model, questions, answers, documents
+# way -> of model, questions, answers, documents
+MODEL_WAYS: dict[str, Callable[..., list]] = {
     "likelihood": lambda m, q, a, d: [
         check_by_likelihood(m, PROMPTS, *x).score for x in zip(q, a, d)
     ],
@@ -1563,18 +1299,12 @@ def _as_measures(way: str, found: Sequence, seconds: float) -> list[Measured]:
     scores = _by_judgements(f"judge, {way}", found, seconds, field="Score")
     if way == "text":
         return [scores]
-    return [
-        scores,
-        _by_judgements(
-            "judge, choice: no hallucination",
-            found,
-            seconds,
-            lambda j: 1 - j.flag_p,
-            0.0,
-            1.0,
-            "Hallucination",
-        ),
-    ]
+
+    def unflagged(j):
+        return 1 - j.flag_p
+
+    name = "judge, choice: no hallucination"
+    return [scores, _by_judgements(name, found, seconds, unflagged, 0.0, 1.0, "Hallucination")]
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #c5d56cc2
 def model_measures(
@@ -1588,26 +1318,15 @@ def model_measures(
     "What a chat model says of the answers, in one of four ways. Raises SettingsError for another."
     if way not in MODEL_WAYS:
         raise SettingsError(f"a model is asked by {', '.join(MODEL_WAYS)}, not {way!r}")
-    calls, times, found = (
-        RecordedChat(model, record),
-        JsonlLog(Path(record).with_suffix(".times.jsonl")),
-        {},
-    )
-    order = sorted(
-        range(len(answers)), key=lambda i: _shown_documents(answers[i])
-    )  # so that prompts in a batch begin alike
-    for at in tqdm(
-        [order[k : k + batch] for k in range(0, len(order), batch)],
-        desc=way,
-        unit="batch",
-        disable=not progress,
-    ):
+    calls, found = RecordedChat(model, record), {}
+    times = JsonlLog(Path(record).with_suffix(".times.jsonl"))
+    # so that prompts in a batch begin alike
+    order = sorted(range(len(answers)), key=lambda i: _shown_documents(answers[i]))
+    batches = [order[k : k + batch] for k in range(0, len(order), batch)]
+    for at in tqdm(batches, desc=way, unit="batch", disable=not progress):
         start, known, some = time.perf_counter(), len(calls), [answers[i] for i in at]
-        asked = (
-            [a.task.question for a in some],
-            [a.answer for a in some],
-            [_shown_documents(a) for a in some],
-        )
+        both = [a.task.question for a in some], [a.answer for a in some]
+        asked = (*both, [_shown_documents(a) for a in some])
         found.update(zip(at, MODEL_WAYS[way](calls, *asked), strict=True))
         if len(calls) > known:
             times.append({"answers": len(at), "seconds": round(time.perf_counter() - start, 3)})

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from ..core.files import read_json
-from ..core.html import html_table, show, text_table
+from ..core.html import Table, html_table, show
 from ..core.types import DataError
 from ..data.mtrag import RatedAnswer
 from mtrag_nb.evaluate.statistics import (
@@ -24,7 +24,6 @@ from mtrag_nb.evaluate.statistics import (
     auroc_interval,
     calibration_bins,
     difference_interval,
-    few,
     krippendorff_alpha,
     spearman,
     spearman_in_bands,
@@ -33,7 +32,7 @@ from mtrag_nb.evaluate.statistics import (
 # %% auto #0
 __all__ = ['RaterNames', 'BASELINE', 'LEAST_PARSED', 'EPSILON', 'Span', 'HumanRatings', 'rater_names', 'human_ratings',
            'one_person', 'agreement', 'person_agreement', 'Measured', 'as_ratings', 'LicenceRow', 'span_of', 'quarters',
-           'ConstantAnswer', 'Yardstick', 'Licence', 'licence']
+           'ConstantAnswer', 'Yardstick', 'span_text', 'Licence', 'licence']
 
 # %% ../../nbs/7_evaluate/02_licence.ipynb #633c82f2
 _UNFAITHFUL = 2  # median rating at or below it
@@ -60,15 +59,12 @@ class HumanRatings:
         return np.nanmean(self.ratings, axis=0)
 
 # %% ../../nbs/7_evaluate/02_licence.ipynb #958555a0
-RaterNames = Mapping[
-    tuple[str, str], tuple[str, ...]
-]  # (task id, system) -> who rated it, in the order of `RatedAnswer.ratings`
+# (task id, system) -> who rated it, in the order of `RatedAnswer.ratings`
+RaterNames = Mapping[tuple[str, str], tuple[str, ...]]
 
 
-def rater_names(
-    path: str | Path,  # an InspectorRAGet file
-) -> RaterNames:
-    "Who rated the faithfulness of which answer."
+def rater_names(path: str | Path) -> RaterNames:
+    "Who rated the faithfulness of which answer of an InspectorRAGet file."
     return {
         (e["task_id"], e["model_id"]): tuple(e["annotations"]["faithfulness"])
         for e in read_json(path)["evaluations"]
@@ -84,9 +80,8 @@ def human_ratings(
     if not answers:
         raise DataError("there are no rated answers of systems")
     if bare := [a for a in answers if not a.ratings.get("faithfulness")]:
-        raise DataError(
-            f"the answer of {bare[0].system!r} to {bare[0].task.id!r} has no rating of faithfulness"
-        )
+        whose = f"the answer of {bare[0].system!r} to {bare[0].task.id!r}"
+        raise DataError(f"{whose} has no rating of faithfulness")
     given = [a.ratings["faithfulness"] for a in answers]
     who = [
         names[a.task.id, a.system] if names else tuple(map(str, range(len(g))))
@@ -122,13 +117,8 @@ def agreement(
 
 def person_agreement(ratings: np.ndarray) -> float:
     "How often a person's rating equals that of another."
-    shares = [
-        np.mean(np.delete(g, k) == g[k])
-        for g in (r[~np.isnan(r)] for r in ratings.T)
-        if len(g) > 1
-        for k in range(len(g))
-    ]
-    return float(np.mean(shares))
+    given = [g for r in ratings.T if len(g := r[~np.isnan(r)]) > 1]
+    return float(np.mean([np.mean(np.delete(g, k) == g[k]) for g in given for k in range(len(g))]))
 
 
 def _commonest_rating(ratings: np.ndarray) -> float:
@@ -147,14 +137,10 @@ class Measured:
     name: str
     values: tuple[float, ...]
     seconds: float = 0.0  # an answer, of one thread; 0: not measured (values from a file)
-    unread: tuple[
-        int, ...
-    ] = ()  # answers whose verdict could not be read: the value is the default
+    unread: tuple[int, ...] = ()  # answers whose verdict could not be read: they have the default
     low: float = 0.0  # least and greatest that an unread verdict could have been
     high: float = 0.0
-    decided: tuple[
-        int, ...
-    ] = ()  # answers whose value follows from their label alone, as a conditioned score's does
+    decided: tuple[int, ...] = ()  # answers whose value follows from their label, as if conditioned
 
     def bounds(self, unfaithful: np.ndarray) -> tuple[Measured, Measured] | None:
         "The same, had every unread verdict meant the wrong extreme, and the right one; None if all were read."
@@ -172,19 +158,14 @@ def as_ratings(
     talks: Sequence[str],
 ) -> np.ndarray:  # one rating an answer
     "Scores on the raters' scale, by quantiles of the other conversations."
-    x, talk, steps = (
-        np.asarray(scores, float),
-        np.asarray(talks),
-        np.unique(ratings[~np.isnan(ratings)]),
-    )
-    out = np.zeros(len(x))
+    x, talk = np.asarray(scores, float), np.asarray(talks)
+    steps, out = np.unique(ratings[~np.isnan(ratings)]), np.zeros(len(x))
     for t in np.unique(talk):
         here = talk == t
         given, others = ratings[:, ~here], np.sort(x[~here])
         shares = np.array([(given[~np.isnan(given)] <= s).mean() for s in steps[:-1]])
-        place = (
-            np.searchsorted(others, x[here], "left") + np.searchsorted(others, x[here], "right")
-        ) / (2 * len(others))
+        ends = [np.searchsorted(others, x[here], side) for side in ("left", "right")]
+        place = sum(ends) / (2 * len(others))
         out[here] = steps[(place[:, None] > shares).sum(axis=1)]
     return out
 
@@ -192,28 +173,23 @@ def as_ratings(
 LEAST_PARSED, EPSILON = 0.95, 0.1
 
 
-def _permitted_use(
-    name: str, parsed: float, a: Interval, gain: Interval
-) -> tuple[str, str]:  # refused, beside, licensed or baseline; and why
-    "What a measure may be used for, by the rules above: from the share of read verdicts, its AUROC, and that minus the baseline's."
+def _permitted_use(name: str, parsed: float, a: Interval, gain: Interval) -> tuple[str, str]:
+    "What a measure may be used for (refused, beside, licensed or baseline), and why: from its share of read verdicts and its AUROC."
     if parsed < LEAST_PARSED:
         return "refused", f"{1 - parsed:.0%} of its verdicts cannot be read"
     if a.low is None or a.low <= 0.5:
         return "refused", f"AUROC {a}: not shown to be better than guessing"
     if name == BASELINE:
         return "baseline", f"AUROC {a}: what others have to beat"
-    if gain.low is None:
-        return "beside", f"not to be told from {BASELINE}: {gain}"
-    if gain.high < 0:
+    if gain.low is not None and gain.high < 0:
         return "refused", f"worse than {BASELINE} by {gain}"
-    if gain.low > 0:
+    if gain.low is not None and gain.low > 0:
         return "licensed", f"better than {BASELINE} by {gain}"
     return "beside", f"not to be told from {BASELINE}: {gain}"
 
 # %% ../../nbs/7_evaluate/02_licence.ipynb #e8f52204
-Span = tuple[
-    "float | None", "float | None", "float | None"
-]  # value, and its 95 % interval, clustered by conversation
+# value, and its 95 % interval, clustered by conversation
+Span = tuple["float | None", "float | None", "float | None"]
 
 
 @dataclass(frozen=True)
@@ -225,32 +201,21 @@ class LicenceRow:
     auroc: Span  # for "unfaithful"
     gain: Span  # AUROC minus the baseline's
     with_passages: float | None  # AUROC on the answers that had passages
-    bounds: (
-        tuple[float, float] | None
-    )  # between which AUROCs the unread verdicts leave it; None: all were read
+    bounds: tuple[float, float] | None  # AUROCs that unread verdicts leave; None: all were read
     rho: float | None  # Spearman with the mean rating
     rho_length: float | None  # the same within three bands of answer length
     alpha: float | None  # Krippendorff's, of the raters and this one
     agreement: float | None  # with a person, on the people's scale
     agreement_gain: Span  # minus that of the constant answer
-    alt_wins: (
-        float | None
-    )  # share of the raters that it wins against; None: raters not known, or too few answers
-    bins: tuple[
-        tuple[float, float, int, float], ...
-    ]  # quarters of the score: from, to, answers, share unfaithful
+    alt_wins: float | None  # raters that it wins against; None: not known, or too few answers
+    bins: tuple[tuple[float, float, int, float], ...]  # quarters: from, to, answers, unfaithful
     parsed: float
     seconds: float
     use: str  # refused, beside, licensed or baseline
     stand_in: bool
     why: str
-    decided: tuple[int, int] = (
-        0,
-        0,
-    )  # answers, and unfaithful ones among them, whose value follows from their label
-    undecided: float | None = (
-        None  # AUROC on the others; None: no value follows from a label, or too few others
-    )
+    decided: tuple[int, int] = (0, 0)  # answers, unfaithful ones, whose value follows from a label
+    undecided: float | None = None  # AUROC on the others; None: no others, or too few
 
 # %% ../../nbs/7_evaluate/02_licence.ipynb #3afedaa0
 def span_of(i: Interval) -> Span:
@@ -260,11 +225,8 @@ def span_of(i: Interval) -> Span:
 def quarters(x: np.ndarray, unfaithful: np.ndarray) -> tuple[tuple[float, float, int, float], ...]:
     "The share of unfaithful answers by quarter of a score; fewer than four where values are equal."
     edges = np.unique(np.quantile(x, [0, 0.25, 0.5, 0.75, 1]))
-    return (
-        tuple((b.low, b.high, b.n, b.share) for b in calibration_bins(x, unfaithful, edges) if b.n)
-        if len(edges) > 1
-        else ()
-    )
+    bins = calibration_bins(x, unfaithful, edges) if len(edges) > 1 else ()
+    return tuple((b.low, b.high, b.n, b.share) for b in bins if b.n)
 
 # %% ../../nbs/7_evaluate/02_licence.ipynb #9785ca1b
 @dataclass(frozen=True)
@@ -281,12 +243,8 @@ def _constant_answer(p: HumanRatings) -> ConstantAnswer:
     "How well one fares who always says the same."
     always = np.full(len(p.answers), _commonest_rating(p.ratings))
     alt = alt_test(always, p.ratings, "neg_rmse", EPSILON, clusters=p.talks) if p.raters else None
-    return ConstantAnswer(
-        float(always[0]),
-        agreement(always, p.ratings),
-        alt.winning_rate if alt else None,
-        bool(alt and alt.passed),
-    )
+    wins, passes = (alt.winning_rate, alt.passed) if alt else (None, False)
+    return ConstantAnswer(float(always[0]), agreement(always, p.ratings), wins, passes)
 
 # %% ../../nbs/7_evaluate/02_licence.ipynb #90bf8f92
 def _licence_row(
@@ -297,14 +255,10 @@ def _licence_row(
 ) -> LicenceRow:
     "Hold one measure against people."
     x, bad, talks = np.asarray(m.values), p.unfaithful, p.talks
-    a, gain = (
-        auroc_interval(-x, bad, talks),
-        auroc_interval(-x, bad, talks, minus=-np.asarray(baseline.values)),
-    )
-    has, lengths = (
-        np.array([bool(r.task.contexts) for r in p.answers]),
-        [len(r.answer.split()) for r in p.answers],
-    )
+    a = auroc_interval(-x, bad, talks)
+    gain = auroc_interval(-x, bad, talks, minus=-np.asarray(baseline.values))
+    has = np.array([bool(r.task.contexts) for r in p.answers])
+    lengths = [len(r.answer.split()) for r in p.answers]
     rating = as_ratings(x, p.ratings, talks)
     alt = alt_test(rating, p.ratings, "neg_rmse", EPSILON, clusters=talks) if p.raters else None
     agrees, parsed = agreement(rating, p.ratings), 1 - len(m.unread) / len(x)
@@ -312,30 +266,28 @@ def _licence_row(
     own = np.setdiff1d(np.arange(len(x)), m.decided)
     use, why = _permitted_use(m.name, parsed, a, gain)
     ends = m.bounds(bad)
-    stand_in = (
-        use != "refused" and alt and alt.passed and not constant.passes and (ahead.low or 0) > 0
-    )
+    rater = alt and alt.passed and not constant.passes and (ahead.low or 0) > 0
     return LicenceRow(
-        m.name,
-        len(x),
-        span_of(a),
-        span_of(gain),
-        auroc(-x[has], bad[has]),
-        ends and tuple(auroc(-np.array(e.values), bad) for e in ends),
-        spearman(x, p.mean),
-        spearman_in_bands(x, p.mean, lengths)[0],
-        krippendorff_alpha(np.vstack([p.ratings, rating])),
-        float(agrees.mean()),
-        span_of(ahead),
-        alt.winning_rate if alt else None,
-        quarters(x, bad),
-        parsed,
-        m.seconds,
-        use,
-        bool(stand_in),
-        why,
-        (len(m.decided), int(bad[list(m.decided)].sum())),
-        auroc(-x[own], bad[own]) if m.decided else None,
+        name=m.name,
+        n=len(x),
+        auroc=span_of(a),
+        gain=span_of(gain),
+        with_passages=auroc(-x[has], bad[has]),
+        bounds=ends and tuple(auroc(-np.array(e.values), bad) for e in ends),
+        rho=spearman(x, p.mean),
+        rho_length=spearman_in_bands(x, p.mean, lengths)[0],
+        alpha=krippendorff_alpha(np.vstack([p.ratings, rating])),
+        agreement=float(agrees.mean()),
+        agreement_gain=span_of(ahead),
+        alt_wins=alt.winning_rate if alt else None,
+        bins=quarters(x, bad),
+        parsed=parsed,
+        seconds=m.seconds,
+        use=use,
+        stand_in=bool(use != "refused" and rater),
+        why=why,
+        decided=(len(m.decided), int(bad[list(m.decided)].sum())),
+        undecided=auroc(-x[own], bad[own]) if m.decided else None,
     )
 
 # %% ../../nbs/7_evaluate/02_licence.ipynb #f3769537
@@ -381,53 +333,32 @@ _USES = {  # use -> in the table, in a sentence
         "and is blind to swapped numbers, names and negations",
     ),
 }
-_LICENCE_HEAD = [
-    "measure",
-    "AUROC",
-    f"minus {BASELINE}",
-    "with passages",
-    "without labels",
-    "rho",
-    "in length bands",
-    "alpha",
-    "agreement",
-    "alt-test",
-    "parsed",
-    "s/answer",
-    "may be used",
-]
+_LICENCE_HEAD = (
+    f"measure|AUROC|minus {BASELINE}|with passages|without labels|rho|in length bands|alpha|"
+    "agreement|alt-test|parsed|s/answer|may be used"
+).split("|")
 
 
-def _span_text(s: Span, sign: str = "") -> str:
+def span_text(s: Span, sign: str = "") -> str:
     "A value with its interval; the value alone where there is none."
-    return (
-        "–"
-        if s[0] is None
-        else f"{s[0]:{sign}.3f}" + (f" [{show(s[1])}, {show(s[2])}]" if s[1] is not None else "")
-    )
+    if s[0] is None:
+        return "–"
+    return f"{s[0]:{sign}.3f}" + (f" [{show(s[1])}, {show(s[2])}]" if s[1] is not None else "")
 
 
 def _row_cells(r: LicenceRow) -> list[object]:
     "A row under LICENCE_HEAD."
-    gain = "" if r.use == "baseline" else _span_text(r.gain, "+")
+    gain = "" if r.use == "baseline" else span_text(r.gain, "+")
     seconds = "–" if not r.seconds else f"{r.seconds:.3f}" if r.seconds < 1 else f"{r.seconds:.1f}"
     agreeing = [show(v, 2) for v in (r.rho, r.rho_length, r.alpha, r.agreement, r.alt_wins)]
     use = _USES[r.use][0] + ("; as a rater" if r.stand_in else "")
-    return [
-        r.name,
-        _span_text(r.auroc),
-        gain,
-        r.with_passages,
-        "" if r.undecided is None else show(r.undecided),
-        *agreeing,
-        f"{r.parsed:.0%}",
-        seconds,
-        use,
-    ]
+    own = "" if r.undecided is None else show(r.undecided)
+    told = [r.name, span_text(r.auroc), gain, r.with_passages, own]
+    return [*told, *agreeing, f"{r.parsed:.0%}", seconds, use]
 
 # %% ../../nbs/7_evaluate/02_licence.ipynb #72361525
 @dataclass(frozen=True, repr=False)
-class Licence:
+class Licence(Table):
     "Measures held against people, and what they may be used for."
 
     people: Yardstick
@@ -438,43 +369,28 @@ class Licence:
 
     def _table(self):
         p = self.people
-        person = [
-            "one person",
-            _span_text(p.one_person),
-            *[""] * 5,
-            show(p.alpha, 2),
-            show(p.person_agreement, 2),
-            *[""] * 4,
-        ]
-        always = [
-            f"always {p.constant:g}",
-            "0.500",
-            *[""] * 6,
-            show(p.constant_agreement, 2),
-            show(p.constant_alt_wins, 2),
-            *[""] * 3,
-        ]
+        people = [show(p.alpha, 2), show(p.person_agreement, 2)]
+        constant = [show(p.constant_agreement, 2), show(p.constant_alt_wins, 2)]
+        person = ["one person", span_text(p.one_person), *[""] * 5, *people, *[""] * 4]
+        always = [f"always {p.constant:g}", "0.500", *[""] * 6, *constant, *[""] * 3]
         return _LICENCE_HEAD, [*map(_row_cells, self.rows), person, always]
 
     @property
     def statements(self) -> list[str]:
         "What each measure may be used for, in words."
 
-        def left(r):
-            return (
-                f"; the unread verdicts leave its AUROC between {r.bounds[0]:.3f} and {r.bounds[1]:.3f}"
-                if r.bounds
-                else ""
-            )
-
         bad = self.people.unfaithful
 
+        def left(r):
+            between = r.bounds and f"{r.bounds[0]:.3f} and {r.bounds[1]:.3f}"
+            return f"; the unread verdicts leave its AUROC between {between}" if r.bounds else ""
+
         def decided(r):
+            if not r.decided[0]:
+                return ""
             return (
                 f"; its label decides {r.decided[0]} answers, {r.decided[1]} of the {bad} unfaithful ones among "
                 f"them: AUROC without those {show(r.undecided)}"
-                if r.decided[0]
-                else ""
             )
 
         able = [r.name for r in self.rows if r.stand_in]
@@ -495,39 +411,24 @@ class Licence:
             "Nothing here says anything about refusal, appropriateness or preference."
         )
 
-    def __str__(self):
-        return (
-            text_table(*self._table())
-            + "\n"
-            + self.note
-            + "\n\n"
-            + "\n".join(f"- {s}" for s in self.statements)
-        )
-
-    __repr__ = __str__
+    def __repr__(self):
+        return f"{super().__repr__()}\n\n" + "\n".join(f"- {s}" for s in self.statements)
 
     def _repr_html_(self):
-        cells = [
-            [
-                r.name,
-                *(f"{low:.2f}–{high:.2f}: {share:.0%} of {n}" for low, high, n, share in r.bins),
-            ]
-            for r in self.rows
-        ]
-        bins = html_table(
-            ["measure", "lowest quarter", "", "", "highest"],
-            [c + [""] * (5 - len(c)) for c in cells],
-        )
+        def row(r):
+            quarters = [f"{a:.2f}–{b:.2f}: {share:.0%} of {n}" for a, b, n, share in r.bins]
+            return [r.name, *quarters, *[""] * (4 - len(quarters))]
+
+        head = ["measure", "lowest quarter", "", "", "highest"]
+        bins = html_table(head, [row(r) for r in self.rows])
         items = "".join(f"<li>{html.escape(s, quote=False)}</li>" for s in self.statements)
         folded = f"<details><summary>unfaithful by quarter of the score</summary>{bins}</details>"
-        return html_table(*self._table(), note=self.note) + f"<ul>{items}</ul>{folded}"
+        return f"{super()._repr_html_()}<ul>{items}</ul>{folded}"
 
 # %% ../../nbs/7_evaluate/02_licence.ipynb #32317b2e
 def licence(
     rated: Sequence[RatedAnswer],
-    measured: Sequence[
-        Measured
-    ],  # of all answers but the benchmark's own, in their order; the baseline must be among them
+    measured: Sequence[Measured],  # of all answers but the benchmark's own; the baseline among them
     names: RaterNames | None = None,  # who rated what; None: without the alternative-annotator test
 ) -> Licence:
     "Hold measures against people. Raises DataError if the baseline is missing or a measure has another number of answers."
@@ -536,10 +437,8 @@ def licence(
     if base is None:
         raise DataError(f"{BASELINE} is missing: every other measure is held against it")
     if short := [m.name for m in measured if len(m.values) != len(p.answers)]:
-        raise DataError(
-            f"{short[0]!r} does not say something of each of the {len(p.answers)} answers"
-        )
+        what = f"does not say something of each of the {len(p.answers)} answers"
+        raise DataError(f"{short[0]!r} {what}")
     constant = _constant_answer(p)
-    return Licence(
-        _yardstick(p, constant), tuple(_licence_row(m, p, base, constant) for m in measured)
-    )
+    rows = tuple(_licence_row(m, p, base, constant) for m in measured)
+    return Licence(_yardstick(p, constant), rows)

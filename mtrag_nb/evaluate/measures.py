@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from ..core.files import read_jsonl, write_jsonl
-from ..core.html import html_table, show, text_table
+from ..core.html import Table, show, text_table
 from ..core.settings import MINILM, ModelSpec
 from ..core.text import support
 from ..core.types import TO_ANSWER, TO_ASK, TO_REFUSE, DataError, SettingsError, Task
@@ -32,9 +32,7 @@ __all__ = ['CUTS', 'MEASURES', 'OFFICIAL_BERT', 'ENCODERS', 'ndcg', 'recall', 'R
            'score_retrieval']
 
 # %% ../../nbs/7_evaluate/01_measures.ipynb #c6a40933
-def _best_first(
-    scores: Mapping[str, float],  # passage id -> score
-) -> list[str]:
+def _best_first(scores: Mapping[str, float]) -> list[str]:
     "Passages by score in single precision, equal ones by id, the larger first: as trec_eval orders them."
     return sorted(scores, key=lambda p: (np.float32(scores[p]), p.encode()), reverse=True)
 
@@ -68,10 +66,8 @@ CUTS = (1, 3, 5, 10)
 MEASURES = (*(f"nDCG@{k}" for k in CUTS), *(f"recall@{k}" for k in CUTS), "MRR")
 
 
-def _measures_to(
-    depth: int,  # passages that a run retrieved, at most
-) -> tuple[str, ...]:
-    "The measures that a run of this depth has."
+def _measures_to(depth: int) -> tuple[str, ...]:
+    "The measures that a run has which retrieved so many passages at most."
     return tuple(m for m in MEASURES if "@" not in m or int(m.partition("@")[2]) <= max(1, depth))
 
 
@@ -87,13 +83,11 @@ class RetrievalRow:
 
 # %% ../../nbs/7_evaluate/01_measures.ipynb #3d74b1d3
 @dataclass(frozen=True, repr=False)
-class RetrievalScores:
+class RetrievalScores(Table):
     "What a run retrieved, against the qrels."
 
     rows: tuple[RetrievalRow, ...]  # domains in alphabetical order, then all
-    queries: dict[
-        str, dict[str, float]
-    ]  # task id -> measure -> value, for every query that was measured
+    queries: dict[str, dict[str, float]]  # task id -> measure -> value, if it was measured
     unjudged: int  # tasks of the run without qrels: not measured
     tied: int  # queries with equal scores (in single precision): trec_eval orders those by id, the larger first
     unordered: int  # rankings whose order is not that of their scores: the scores count
@@ -113,10 +107,8 @@ class RetrievalScores:
     @property
     def by_query(self) -> dict[str, float | None]:
         "The plain mean over the measured queries; None if there is none."
-        return {
-            m: float(np.mean([v[m] for v in self.queries.values()])) if self.queries else None
-            for m in self.measures
-        }
+        values = [[v[m] for v in self.queries.values()] for m in self.measures]
+        return {m: float(np.mean(v)) if v else None for m, v in zip(self.measures, values)}
 
     @property
     def note(self) -> str:
@@ -135,18 +127,11 @@ class RetrievalScores:
         ]
         return head, [*rows, ["by query", "", "", "", *self.by_query.values()]]
 
-    def __repr__(self):
-        return text_table(*self._table()) + "\n" + self.note
-
-    def _repr_html_(self):
-        return html_table(*self._table(), note=self.note)
-
 # %% ../../nbs/7_evaluate/01_measures.ipynb #cefce45d
 def _as_scores(task: str, ranking) -> tuple[dict[str, float], dict[str, bool]]:
     "One ranking as passage id -> score, and what is odd about it."
-    pairs = [
-        (p, float(s)) for p, s in (ranking.items() if isinstance(ranking, Mapping) else ranking)
-    ]
+    found = ranking.items() if isinstance(ranking, Mapping) else ranking
+    pairs = [(p, float(s)) for p, s in found]
     scores = [s for _, s in pairs]
     if not np.isfinite(scores).all():
         raise DataError(f"task {task!r} has a score that is not a number", remedy="Mend the run")
@@ -167,27 +152,19 @@ def _mean_row(
     measures: Sequence[str] = MEASURES,
 ) -> RetrievalRow:
     "Means over queries, rounded to 5 places as the official script does."
-    means = {
-        m: round(float(np.mean([v[m] for v in values])), 5) if values else None for m in measures
-    }
-    return RetrievalRow(domain, tasks, len(values), missing, means)
+    means = {m: float(np.mean([v[m] for v in values])) if values else None for m in measures}
+    rounded = {m: None if v is None else round(v, 5) for m, v in means.items()}
+    return RetrievalRow(domain, tasks, len(values), missing, rounded)
 
 
 def _weighted(rows: list[RetrievalRow], measures: Sequence[str] = MEASURES) -> RetrievalRow:
     "The row of all: means weighted by the tasks of their domains; a domain in which nothing was measured has no weight."
     counted = [r for r in rows if r.queries]
     weight = sum(r.tasks for r in counted)
-    values = {
-        m: sum(r.values[m] * r.tasks for r in counted) / weight if weight else None
-        for m in measures
-    }
-    return RetrievalRow(
-        "all",
-        sum(r.tasks for r in rows),
-        sum(r.queries for r in rows),
-        sum(r.missing for r in rows),
-        values,
-    )
+    sums = {m: sum(r.values[m] * r.tasks for r in counted) for m in measures}
+    values = {m: s / weight if weight else None for m, s in sums.items()}
+    counts = [sum(getattr(r, of) for r in rows) for of in ("tasks", "queries", "missing")]
+    return RetrievalRow("all", *counts, values)
 
 # %% ../../nbs/7_evaluate/01_measures.ipynb #e1e96f8c
 def _query(
@@ -208,24 +185,18 @@ def _rows(
     "One row a domain, in alphabetical order."
     rows = []
     for d in sorted({place(t) for t in (*run, *absent)} - {None}):
-        gone = [t for t in absent if place(t) == d]
-        tasks = sum(place(t) == d for t in run) + (len(gone) if zeroed else 0)
-        rows.append(
-            _mean_row(
-                d, tasks, [v for t, v in queries.items() if place(t) == d], len(gone), measures
-            )
-        )
+        gone = sum(place(t) == d for t in absent)
+        tasks = sum(place(t) == d for t in run) + (gone if zeroed else 0)
+        values = [v for t, v in queries.items() if place(t) == d]
+        rows.append(_mean_row(d, tasks, values, gone, measures))
     return rows
 
 # %% ../../nbs/7_evaluate/01_measures.ipynb #4244e2fd
 def retrieval_scores(
     qrels: Mapping[str, Mapping[str, int]],  # task id -> passage id -> relevance
-    run: Mapping[
-        str, Mapping[str, float] | Sequence[tuple[str, float]]
-    ],  # task id -> passages with scores, of every predicted task
-    domains: Mapping[str, str]
-    | None = None,  # task id -> domain, or any other group that the rows shall show; None: one row
-    missing: str = "skip",  # queries with qrels that the run does not have: "skip" (official) or "zero"
+    run: Mapping[str, Mapping[str, float] | Sequence[tuple[str, float]]],  # passages with scores
+    domains: Mapping[str, str] | None = None,  # task id -> the row that it counts in; None: one row
+    missing: str = "skip",  # queries with qrels that are not in the run: "skip" (official) or "zero"
 ) -> RetrievalScores:
     "nDCG and recall as deep as was retrieved, and MRR, by domain and over all. Raises DataError for no number, or a lost domain."
     if missing not in ("skip", "zero"):
@@ -246,14 +217,9 @@ def retrieval_scores(
     if len(absent) > total.missing:
         total = replace(total, missing=len(absent))  # some are of no known domain
     odd = {k: sum(o[k] for _, o in parsed.values()) for k in ("tied", "unordered", "repeated")}
-    return RetrievalScores(
-        (*rows, total),
-        queries,
-        sum(t not in wanted for t in run),
-        depth=depth,
-        zeroed=missing == "zero",
-        **odd,
-    )
+    unjudged = sum(t not in wanted for t in run)
+    how = {"depth": depth, "zeroed": missing == "zero"}
+    return RetrievalScores((*rows, total), queries, unjudged, **odd, **how)
 
 # %% ../../nbs/7_evaluate/01_measures.ipynb #fab75c33
 def _extra(package: str) -> SettingsError:
@@ -268,10 +234,7 @@ def _rouge():
     return RougeScorer(["rougeL"], use_stemmer=False)
 
 
-def rouge_l(
-    response: str,
-    target: str,
-) -> float:  # in [0, 1]; 0 if either has no word of letters or digits
+def rouge_l(response: str, target: str) -> float:  # in [0, 1]; 0 if either has no word
     "ROUGE-L F of a response."
     return float(_rouge().score(target, response)["rougeL"].fmeasure)
 
@@ -297,17 +260,11 @@ class BertScorer:
         rescale: bool = True,  # False: raw cosines, for an encoder without a baseline
         batch_size: int = 16,
     ):
-        self.spec, self.layer, self.rescale, self.batch_size, self._scorer = (
-            spec,
-            layer or _LAYERS.get(spec.name),
-            rescale,
-            batch_size,
-            None,
-        )
+        self.spec, self.rescale, self.batch_size = spec, rescale, batch_size
+        self.layer, self._scorer = layer or _LAYERS.get(spec.name), None
         if self.layer is None:
-            raise SettingsError(
-                f"no layer is known for {spec.name!r}: give one (bert_score.utils.model2layers lists what was tuned)"
-            )
+            remedy = "give one (bert_score.utils.model2layers lists what was tuned)"
+            raise SettingsError(f"no layer is known for {spec.name!r}: {remedy}")
         if rescale and not _baseline(spec.name).is_file():
             raise SettingsError(
                 f"bert-score ships no baseline for {spec.name!r}: give rescale=False; "
@@ -336,30 +293,22 @@ class BertScorer:
             )
             self._scorer._model.float()  # a checkpoint in half precision would be computed in it
             tokenizer, config = self._scorer._tokenizer, self._scorer._model.config
-            tokenizer.model_max_length = min(
-                tokenizer.model_max_length, config.max_position_embeddings
-            )  # some say 10^30
+            length = min(tokenizer.model_max_length, config.max_position_embeddings)
+            tokenizer.model_max_length = length  # some say 10^30
         return self._scorer
 
     def score(
-        self,
-        responses: Sequence[str],
-        texts: Sequence[str],  # as many
-    ) -> list[
-        tuple[float, float] | None
-    ]:  # (precision, recall) of each response; None where either text is blank
-        "Precision and recall of responses against texts."
-        pairs = [
-            (i, r, t)
-            for i, (r, t) in enumerate(zip(responses, texts, strict=True))
-            if r.strip() and t.strip()
-        ]
+        self, responses: Sequence[str], texts: Sequence[str]
+    ) -> list[tuple[float, float] | None]:
+        "(Precision, recall) of each response against its text; None where either is blank."
+        both = enumerate(zip(responses, texts, strict=True))
+        pairs = {i: (r, t) for i, (r, t) in both if r.strip() and t.strip()}
         out: list[tuple[float, float] | None] = [None] * len(responses)
         if pairs:
             p, r, _ = self._load().score(
-                [x[1] for x in pairs], [x[2] for x in pairs], batch_size=self.batch_size
+                *map(list, zip(*pairs.values())), batch_size=self.batch_size
             )
-            for (i, _, _), a, b in zip(pairs, p.tolist(), r.tolist()):
+            for i, a, b in zip(pairs, p.tolist(), r.tolist()):
                 out[i] = (a, b)
         return out
 
@@ -380,13 +329,8 @@ def encoder_named(name: str) -> BertScorer | None:
     return BertScorer() if name == "official" else BertScorer(MINILM, rescale=False)
 
 # %% ../../nbs/7_evaluate/01_measures.ipynb #134b92d7
-def k_precision(
-    response: str,
-    passages: Sequence[str],
-) -> (
-    float | None
-):  # in [0, 1]; None if the response is blank or there are no passages; 1 if it is all stop words
-    "The share of the response's content words that stand in at least one passage."
+def k_precision(response: str, passages: Sequence[str]) -> float | None:
+    "The share of the response's content words that stand in a passage; 1 without any, None for a blank response or without passages."
     return support(response, passages) if passages and response.strip() else None
 
 
@@ -402,12 +346,8 @@ def bert_k_precision(
     return [max(values) if values else None for values in best]
 
 # %% ../../nbs/7_evaluate/01_measures.ipynb #e0d89cca
-def harmonic_mean(
-    *values: float | None,  # each 0 or more
-) -> (
-    float | None
-):  # None if one of them is None or NaN, or there are none; 0 if one of them is 0 or below
-    "The harmonic mean."
+def harmonic_mean(*values: float | None) -> float | None:
+    "The harmonic mean; None if a value is missing or there are none, 0 if one is 0 or below."
     if not values or any(v is None or math.isnan(v) for v in values):
         return None
     return 0.0 if min(values) <= 0 else len(values) / sum(1 / v for v in values)
@@ -458,15 +398,11 @@ def agg_parts(
 def condition(
     phi: float | None,  # the plain score: RL_F, RB_llm or RB_agg
     label: str,  # answerability; "" (no label in the file) counts as ANSWERABLE, as in the official scorer
-    idk: float
-    | str
-    | None,  # 1, 0.5, 0; "unknown" (the official scorer's word for an unreadable verdict); None: not judged
+    idk: float | str | None,  # 1, 0.5, 0; "unknown": officially unreadable; None: not judged
     clarifies: float | None = None,  # 1, 0.5, 0; read for UNDERSPECIFIED only; None: not judged
-    version: str = "underspecified",  # or "idk": the older columns, in which UNDERSPECIFIED is treated as ANSWERABLE
+    version: str = "underspecified",  # or "idk", the older columns: UNDERSPECIFIED as ANSWERABLE
     official: bool = True,  # False: an idk of "unknown" is no verdict, and the score None
-) -> (
-    float | None
-):  # None if the verdict that decides is missing, or if the plain score is kept and missing
+) -> float | None:  # None if what decides, verdict or plain score, is missing
     "The conditioned score of a task. Raises DataError for an unknown label, SettingsError for an unknown version."
     if version not in ("underspecified", "idk"):
         raise SettingsError(f"version is 'underspecified' or 'idk', not {version!r}")
@@ -485,7 +421,7 @@ def condition(
 
 # %% ../../nbs/7_evaluate/01_measures.ipynb #d2445841
 @dataclass(frozen=True, repr=False)
-class Refusals:
+class Refusals(Table):
     "Who was refused, and who should have been."
 
     answered: int  # answerable tasks that were answered
@@ -511,12 +447,6 @@ class Refusals:
     def note(self) -> str:
         return f"accuracy {show(self.accuracy)}, {self.left_out} left out"
 
-    def __repr__(self):
-        return text_table(*self._table()) + "\n" + self.note
-
-    def _repr_html_(self):
-        return html_table(*self._table(), note=self.note)
-
 # %% ../../nbs/7_evaluate/01_measures.ipynb #128ac855
 def refusals(
     labels: Mapping[str, str],  # task id -> answerability
@@ -534,7 +464,7 @@ def refusals(
 
 # %% ../../nbs/7_evaluate/01_measures.ipynb #b23ae3f6
 @dataclass(frozen=True, repr=False)
-class Leaderboard:
+class Leaderboard(Table):
     "The harmonic mean of the three means, with what it stands on."
 
     means: dict[str, float | None]  # RL_F, RB_llm, RB_agg; over the tasks that have a value
@@ -554,12 +484,6 @@ class Leaderboard:
     def note(self) -> str:
         return f"{self.tasks} tasks; H between {show(self.low)} and {show(self.high)} whatever the missing values are"
 
-    def __repr__(self):
-        return text_table(*self._table()) + "\n" + self.note
-
-    def _repr_html_(self):
-        return html_table(*self._table(), note=self.note)
-
 # %% ../../nbs/7_evaluate/01_measures.ipynb #45cd75a3
 def leaderboard(
     rl_f: Mapping[str, float | None],  # task id -> conditioned score; None or NaN: none
@@ -569,25 +493,19 @@ def leaderboard(
     "The harmonic mean of means over every task that any of the three knows."
     columns = {"RL_F": rl_f, "RB_llm": rb_llm, "RB_agg": rb_agg}
     tasks = list(dict.fromkeys(t for c in columns.values() for t in c))
-    have = {
-        k: [c[t] for t in tasks if c.get(t) is not None and not math.isnan(c[t])]
-        for k, c in columns.items()
-    }
 
-    def mean(values, n):
-        return sum(values) / n if n else None
+    def values(fill: float | None = None) -> list[list[float]]:
+        "Every column, what is missing left out or filled."
+        found = [[c.get(t) for t in tasks] for c in columns.values()]
+        gaps = [[fill if v is None or math.isnan(v) else v for v in c] for c in found]
+        return [[v for v in c if v is not None] for c in gaps]
 
-    missing = {k: len(tasks) - len(v) for k, v in have.items()}
-    means = {k: mean(v, len(v)) for k, v in have.items()}
+    def means(fill: float | None = None) -> list[float | None]:
+        return [sum(v) / len(v) if v else None for v in values(fill)]
 
-    def bound(fill):
-        return harmonic_mean(
-            *(mean([*v, *[fill] * missing[k]], len(tasks)) for k, v in have.items())
-        )
-
-    return Leaderboard(
-        means, missing, len(tasks), harmonic_mean(*means.values()), bound(0.0), bound(1.0)
-    )
+    missing = dict(zip(columns, (len(tasks) - len(v) for v in values())))
+    bounds = (harmonic_mean(*means(fill)) for fill in (None, 0.0, 1.0))
+    return Leaderboard(dict(zip(columns, means())), missing, len(tasks), *bounds)
 
 # %% ../../nbs/7_evaluate/01_measures.ipynb #e773ab38
 @dataclass(frozen=True)
@@ -604,11 +522,8 @@ def _predicted(path: Path, known: Mapping[str, Task]) -> Iterator[tuple[str, Ran
     "Task id, ranking and line of each prediction."
     for n, obj in read_jsonl(path, nan_is_null=True):
         p, task = prediction_of_line(obj, path, n), known.get(obj["task_id"])
-        domain, talk = (
-            (task.domain, task.conversation_id)
-            if task
-            else (domain_of_line(obj, path, n), conversation_of_line(obj, path, n))
-        )
+        domain = task.domain if task else domain_of_line(obj, path, n)
+        talk = task.conversation_id if task else conversation_of_line(obj, path, n)
         yield p.task_id, Ranking(p.contexts, domain, talk, p.answer is not None), n
 
 # %% ../../nbs/7_evaluate/01_measures.ipynb #d4adb285
@@ -643,12 +558,8 @@ def _run_file(path: Path, known: Mapping[str, Task]) -> Iterator[tuple[str, Rank
         first.setdefault(query, n)
     for query, scores in rows.items():
         task, n = known.get(query), first[query]
-        about = (
-            (task.domain, task.conversation_id)
-            if task
-            else ("", conversation_of_line({"task_id": query}, path, n))
-        )
-        yield query, Ranking(tuple(scores.items()), *about, False), n
+        talk = task.conversation_id if task else conversation_of_line({"task_id": query}, path, n)
+        yield query, Ranking(tuple(scores.items()), task.domain if task else "", talk, False), n
 
 # %% ../../nbs/7_evaluate/01_measures.ipynb #7ae9636c
 def _read_rankings(
@@ -661,29 +572,21 @@ def _read_rankings(
         raise DataError("no such file", path)
     with path.open("rb") as f:
         lines = f.read(1 << 16).lstrip()
-    for task, ranking, n in (
-        _predicted if lines[:1] in (b"{", b"") or path.suffix == ".jsonl" else _run_file
-    )(path, known):
+    read = _predicted if lines[:1] in (b"{", b"") or path.suffix == ".jsonl" else _run_file
+    for task, ranking, n in read(path, known):
         if task in out:
-            raise DataError(
-                f"task {task!r} was predicted before, in line {seen[task]}",
-                path,
-                n,
-                "Remove one of the two",
-            )
+            what, remedy = f"was predicted before, in line {seen[task]}", "Remove one of the two"
+            raise DataError(f"task {task!r} {what}", path, n, remedy)
         if known and task not in known:
-            raise DataError(
-                f"task {task!r} is not in the reference file", path, n, "Name the file of its tasks"
-            )
+            remedy = "Name the file of its tasks"
+            raise DataError(f"task {task!r} is not in the reference file", path, n, remedy)
         out[task], seen[task] = ranking, n
     if not out:
         raise DataError("there is no prediction in it", path)
     return out
 
 
-def without_answers(
-    path: str | Path,
-) -> bool:
+def without_answers(path: str | Path) -> bool:
     "Whether a file holds rankings alone: a TREC run, or predictions of task A."
     return Path(path).is_file() and not any(r.answered for r in _read_rankings(path).values())
 
@@ -693,28 +596,21 @@ def _spans(
 ) -> dict[str, dict[str, Interval]]:
     "Column -> measure -> mean with its interval, over the queries that were measured."
     weight = {r.domain: r.tasks / r.queries for r in scores.rows[:-1] if r.queries}
-    parts = {
-        r.domain: [t for t in scores.queries if domains.get(t) == r.domain]
-        for r in scores.rows[:-1]
-    }
 
-    def of(m, ids, **how):
-        return mean_interval([scores.queries[t][m] for t in ids], [talks[t] for t in ids], **how)
+    def of(ids, **how):
+        by = {m: [scores.queries[t][m] for t in ids] for m in scores.measures}
+        return {m: mean_interval(v, [talks[t] for t in ids], **how) for m, v in by.items()}
 
-    out = {d: {m: of(m, ids) for m in scores.measures} for d, ids in parts.items()}
+    names = [r.domain for r in scores.rows[:-1]]
+    parts = {d: of([t for t in scores.queries if domains.get(t) == d]) for d in names}
     known = [t for t in scores.queries if domains.get(t) in weight]
-    official = {
-        m: of(m, known, weights=[weight[domains[t]] for t in known]) for m in scores.measures
-    }
-    return {
-        **out,
-        "all": {m: replace(i, value=scores.overall[m]) for m, i in official.items()},
-        "by query": {m: of(m, list(scores.queries)) for m in scores.measures},
-    }
+    official = of(known, weights=[weight[domains[t]] for t in known])
+    every = {m: replace(i, value=scores.overall[m]) for m, i in official.items()}
+    return {**parts, "all": every, "by query": of(list(scores.queries))}
 
 
 @dataclass(frozen=True, repr=False)
-class RetrievalReport:
+class RetrievalReport(Table):
     "What a system retrieved, against the qrels, with intervals."
 
     name: str
@@ -726,10 +622,9 @@ class RetrievalReport:
         return self.spans[domain][measure]
 
     def _table(self):
-        counts = {r.domain: f"{r.queries} queries" for r in self.scores.rows} | {
-            "by query": f"{len(self.scores.queries)} queries"
-        }
-        head = ["measure", *(f"{d} ({counts[d]})" for d in self.spans)]
+        counts = {r.domain: r.queries for r in self.scores.rows}
+        counts["by query"] = len(self.scores.queries)
+        head = ["measure", *(f"{d} ({counts[d]} queries)" for d in self.spans)]
         return head, [
             [m, *(str(by[m]) for by in self.spans.values())] for m in self.scores.measures
         ]
@@ -742,68 +637,48 @@ class RetrievalReport:
         )
 
     def __repr__(self):
-        return f"{self.name}\n{text_table(*self._table())}\n{self.note}"
+        return f"{self.name}\n{super().__repr__()}"
 
     def _repr_html_(self):
-        return f"<b>{self.name}</b>" + html_table(*self._table(), note=self.note)
+        return f"<b>{self.name}</b>{super()._repr_html_()}"
 
 # %% ../../nbs/7_evaluate/01_measures.ipynb #e01e4caf
 def _retrieval_report(
     name: str,
     rankings: Mapping[str, Ranking],
     qrels: Mapping[str, Mapping[str, int]],
-    missing: str = "skip",  # queries with qrels that have no ranking: "skip" (official) or "zero"
+    missing: str = "skip",  # or "zero", as `retrieval_scores` has it
 ) -> RetrievalReport:
     "Rankings against qrels. Raises DataError if none of the tasks has qrels."
     if not set(rankings) & {t for t, passages in qrels.items() if passages}:
-        raise DataError(
-            f"none of the {len(rankings)} tasks of {name!r} has qrels",
-            remedy="Name the qrels of these tasks",
-        )
+        what = f"none of the {len(rankings)} tasks of {name!r} has qrels"
+        raise DataError(what, remedy="Name the qrels of these tasks")
     domains = {t: r.domain or "tasks" for t, r in rankings.items()}
     talks = {t: r.conversation for t, r in rankings.items()}
     scores = retrieval_scores(qrels, {t: r.passages for t, r in rankings.items()}, domains, missing)
-    talks |= {
-        t: conversation_of_line({"task_id": t}, name, None)
-        for t in scores.queries
-        if t not in talks
-    }
+    lost = [t for t in scores.queries if t not in talks]
+    talks |= {t: conversation_of_line({"task_id": t}, name, None) for t in lost}
     return RetrievalReport(name, scores, _spans(scores, domains, talks), talks)
 
 # %% ../../nbs/7_evaluate/01_measures.ipynb #23f4cbf1
 @dataclass(frozen=True, repr=False)
-class RetrievalComparison:
+class RetrievalComparison(Table):
     "Runs beside each other, paired by query."
 
     measures: tuple[Comparison, ...]
 
     def _table(self):
-        def span(r):
-            return (
-                "–"
-                if r.difference is None
-                else str(Interval(r.difference, r.low, r.high, r.n, r.clusters))
-            )
+        def row(r, measure):
+            span = Interval(r.difference, r.low, r.high, r.n, r.clusters)
+            p = ("–" if x is None else f"{x:.4f}" for x in (r.p, r.p_holm))
+            return [f"{r.a} – {r.b}", measure, str(span), *p, r.n, r.clusters]
 
-        def p(x):
-            return "–" if x is None else f"{x:.4f}"
-
-        rows = [
-            [f"{r.a} – {r.b}", c.measure, span(r), p(r.p), p(r.p_holm), r.n, r.clusters]
-            for c in self.measures
-            for r in c.pairs
-        ]
-        return ["pair", "measure", "difference", "p", "p (Holm)", "queries", "conversations"], rows
+        head = ["pair", "measure", "difference", "p", "p (Holm)", "queries", "conversations"]
+        return head, [row(r, c.measure) for c in self.measures for r in c.pairs]
 
     @property
     def note(self) -> str:
         return self.measures[0].note if self.measures else ""
-
-    def __repr__(self):
-        return f"{text_table(*self._table())}\n{self.note}"
-
-    def _repr_html_(self):
-        return html_table(*self._table(), note=self.note)
 
 
 def compare_retrieval(
@@ -814,22 +689,17 @@ def compare_retrieval(
     "Compare what was retrieved. Raises DataError if two reports have the same name."
     names = [r.name for r in reports]
     if len(set(names)) < len(names):
-        raise DataError(
-            f"two runs are called {max(names, key=names.count)!r}",
-            remedy="Name their files differently",
-        )
-    shared = [
-        m
-        for m in (reports[0].scores.measures if reports else ())
-        if all(m in r.scores.measures for r in reports)
-    ]
-    scores = {
-        m: {r.name: {t: v[m] for t, v in r.scores.queries.items()} for r in reports}
-        for m in measures or shared
-    }
-    return RetrievalComparison(
-        tuple(compare_all(scores, {t: c for r in reports for t, c in r.talks.items()}, **how))
-    )
+        what = f"two runs are called {max(names, key=names.count)!r}"
+        raise DataError(what, remedy="Name their files differently")
+    first = reports[0].scores.measures if reports else ()
+    shared = [m for m in first if all(m in r.scores.measures for r in reports)]
+
+    def values(m):
+        return {r.name: {t: v[m] for t, v in r.scores.queries.items()} for r in reports}
+
+    talks = {t: c for r in reports for t, c in r.talks.items()}
+    found = compare_all({m: values(m) for m in measures or shared}, talks, **how)
+    return RetrievalComparison(tuple(found))
 
 # %% ../../nbs/7_evaluate/01_measures.ipynb #36f1dffa
 def score_retrieval(

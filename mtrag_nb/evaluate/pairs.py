@@ -92,20 +92,16 @@ class Pair:
     name: str
     before: Mapping[str, Ending]  # by task id
     after: Mapping[str, Ending]  # the same tasks
-    broken: Mapping[str, str] = field(
-        default_factory=dict
-    )  # task id -> why: turns that broke in either run, and are left out
+    # task id -> why: turns that broke in either run, and are left out
+    broken: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def lost(self) -> str:
         "How many turns broke, and why; '' if none did."
         why = Counter(clipped(w, 150) for w in self.broken.values()).most_common()
-        return (
-            f"{len(self.broken)} of {len(self.broken) + len(self.before)} turns broke and are left out: "
-            + "; ".join(f"{w} ({n})" for w, n in why)
-            if why
-            else ""
-        )
+        told, n = "; ".join(f"{w} ({n})" for w, n in why), len(self.broken)
+        all_ = n + len(self.before)
+        return f"{n} of {all_} turns broke and are left out: {told}" if why else ""
 
     def _talks(self, ids: Sequence[str]) -> list[str]:
         return [self.after[i].talk for i in ids]
@@ -124,10 +120,8 @@ class Pair:
     @cached_property
     def told(self) -> dict[str, tuple[bool, bool]]:
         "Task id -> right before, right after; of those that are right or wrong in both."
-        known = {"right": True, "failed": False}
-        return {
-            i: (known[a], known[b]) for i, (a, b) in self.came.items() if a in known and b in known
-        }
+        decided = {i: x for i, x in self.came.items() if set(x) <= {"right", "failed"}}
+        return {i: (a == "right", b == "right") for i, (a, b) in decided.items()}
 
     def count(self, before: bool, after: bool) -> int:
         return sum(x == (before, after) for x in self.told.values())
@@ -165,23 +159,23 @@ class Pair:
 
     def accuracy(self, after: bool) -> Interval:
         "The share that is right before, or after."
-        return mean_interval(
-            [float(x[after]) for x in self.told.values()], self._talks(list(self.told))
-        )
+        right = [float(x[after]) for x in self.told.values()]
+        return mean_interval(right, self._talks(list(self.told)))
+
+    def _difference(self, by_task: Mapping[str, tuple[float, float]]) -> Interval:
+        "The mean of what comes after, less that before; paired."
+        differences = [float(b) - float(a) for a, b in by_task.values()]
+        return difference_interval(differences, self._talks(list(by_task)))
 
     @property
     def gain(self) -> Interval:
         "Accuracy after, less that before; paired."
-        return difference_interval(
-            [float(b) - float(a) for a, b in self.told.values()], self._talks(list(self.told))
-        )
+        return self._difference(self.told)
 
     @property
     def worth(self) -> Interval:
         "Mean value after, less that before; paired."
-        return difference_interval(
-            [b - a for a, b in self.values.values()], self._talks(list(self.values))
-        )
+        return self._difference(self.values)
 
     @property
     def sums(self) -> list[float]:
@@ -193,10 +187,8 @@ class Pair:
 
     def cost(self, by: str = "tokens") -> Interval:  # a key of COSTS
         "What a turn costs after, less before; paired."
-        return difference_interval(
-            [self.after[i].cost[by] - e.cost[by] for i, e in self.before.items()],
-            self._talks(list(self.before)),
-        )
+        ends = {i: (e.cost[by], self.after[i].cost[by]) for i, e in self.before.items()}
+        return self._difference(ends)
 
     def ids(self, before: bool, after: bool) -> list[str]:
         "The turns of one kind: fixed is (False, True), spoilt is (True, False)."
@@ -476,10 +468,8 @@ def live_rows(pairs: Mapping[str, Pair]) -> list[list]:  # run -> given history,
     return [row(n, place, q) for n, p in pairs.items() for place, q in by_place(p).items()]
 
 # %% ../../nbs/7_evaluate/06_pairs.ipynb #dac23530
-def dominated_by(
-    points: Mapping[str, tuple[float, float]],  # system -> cost, quality
-) -> dict[str, list[str]]:  # system -> those that dominate it; the frontier has none
-    "Which systems are dominated."
+def dominated_by(points: Mapping[str, tuple[float, float]]) -> dict[str, list[str]]:
+    "System -> those that dominate it, by cost and quality; the frontier has none."
 
     def better(a, b):
         return a[0] <= b[0] and a[1] >= b[1] and a != b
@@ -585,12 +575,10 @@ class Standing:
         "Of the turns that should be answered, those that were."
         return self.mean(self.labelled(TO_ANSWER), lambda i: self.run.turns[i].answered)
 
-    def cost(
-        self, by: str = "tokens", ids: Iterable[str] | None = None
-    ) -> Interval:  # by: a key of COSTS; None: all turns
-        return self.mean(
-            self.turns if ids is None else ids, lambda i: COSTS[by](self.run.turns[i].calls)
-        )
+    def cost(self, by: str = "tokens", ids: Iterable[str] | None = None) -> Interval:
+        "Of a turn, by a key of COSTS; None: of all turns."
+        some = self.turns if ids is None else ids
+        return self.mean(some, lambda i: COSTS[by](self.run.turns[i].calls))
 
     @cached_property
     def correction(self) -> float | None:
@@ -610,23 +598,15 @@ def standing(run: Evidence) -> Standing:
 # %% ../../nbs/7_evaluate/06_pairs.ipynb #7eed3e62
 def shared(some: Sequence[Standing]) -> list[str]:
     "The tasks that are judged in every run, in the order of the first."
-    return [
-        i for i in some[0].judged if all(i in s.turns and s.came(i) != "not judged" for s in some)
-    ]
+    known = [set(s.judged) for s in some]
+    return [i for i in some[0].judged if all(i in ids for ids in known)]
 
 
-def compare_right(
-    some: Sequence[Standing],
-) -> Comparison | None:  # None: fewer than two runs, or no task in common
-    "The share that is right, run against run."
+def compare_right(some: Sequence[Standing]) -> Comparison | None:
+    "The share that is right, run against run; None for fewer than two runs, or without a task in common."
     both = shared(some) if len(some) > 1 else []
-    if not both:
-        return None
-    return compare(
-        {s.name: {i: float(s.came(i) == "right") for i in both} for s in some},
-        some[0].run.talks,
-        "right",
-    )
+    right = {s.name: {i: float(s.came(i) == "right") for i in both} for s in some}
+    return compare(right, some[0].run.talks, "right") if both else None
 
 
 def cost_points(some: Sequence[Standing], by: str = "tokens") -> dict[str, CostPoint]:
@@ -635,13 +615,10 @@ def cost_points(some: Sequence[Standing], by: str = "tokens") -> dict[str, CostP
     return {s.name: CostPoint(s.cost(by, both), s.right(both)) for s in some} if both else {}
 
 
-def dominated(
-    some: Sequence[Standing], by: str = "tokens"
-) -> dict[str, list[str]]:  # run -> those that dominate it
-    "Quality against cost: the frontier has none that dominate it."
-    return dominated_by(
-        {n: (p.cost.value, p.score.value) for n, p in cost_points(some, by).items()}
-    )
+def dominated(some: Sequence[Standing], by: str = "tokens") -> dict[str, list[str]]:
+    "Run -> those that dominate it by quality against cost; the frontier has none."
+    points = cost_points(some, by)
+    return dominated_by({n: (p.cost.value, p.score.value) for n, p in points.items()})
 
 # %% ../../nbs/7_evaluate/06_pairs.ipynb #b3ef7735
 def apart(some: Sequence[Standing]) -> list[str]:  # task ids

@@ -14,7 +14,7 @@ from numbers import Real
 from pathlib import Path
 
 from ..core.files import read_jsonl, write_json, write_jsonl
-from ..core.html import esc, html_table, text_table
+from ..core.html import Table, esc
 from ..core.record import Judgement, Run, Telemetry, Trajectory, as_run, is_web, telemetry
 from ..core.settings import Brought, brought
 from ..core.text import Stance, idk_by_rule, rule_in_words, stance
@@ -30,9 +30,9 @@ from mtrag_nb.core.types import (
     SettingsError,
     Task,
     Turn,
-    plain,
 )
-from ..data.mtrag import BY_TEXT, falling, files_of, is_gold, read_predictions
+from ..data.mtrag import falling, files_of, is_gold, read_predictions
+from ..data.predictions import Recorded
 from mtrag_nb.evaluate.judge import (
     Item,
     asked_digest,
@@ -58,10 +58,9 @@ from mtrag_nb.evaluate.measures import (
 from .statistics import Comparison, Interval, compare, mean_interval
 
 # %% auto #0
-__all__ = ['SOURCES', 'ANSWER_MEASURES', 'LEAST_SUPPORT', 'FILTERS', 'ranking', 'decision', 'clarifies', 'idk_verdicts',
-           'score_items', 'RefusalRow', 'RefusalReport', 'refusal_report', 'ScoreReport', 'place_of_scores',
-           'score_run', 'Submission', 'conditioned_submission', 'named_measure', 'compare_runs', 'Measures',
-           'support_of', 'fault', 'Evidence', 'as_evidence', 'export_inspector']
+__all__ = ['SOURCES', 'ANSWER_MEASURES', 'LEAST_SUPPORT', 'ranking', 'decision', 'clarifies', 'idk_verdicts', 'score_items',
+           'RefusalRow', 'RefusalReport', 'refusal_report', 'ScoreReport', 'place_of_scores', 'score_run', 'Submission',
+           'conditioned_submission', 'named_measure', 'compare_runs', 'Measures', 'fault', 'Evidence', 'as_evidence']
 
 # %% ../../nbs/7_evaluate/04_scores.ipynb #c763d478
 def ranking(item: Item) -> list[tuple[str, float]]:  # passage ids with scores that fall
@@ -84,7 +83,7 @@ def decision(
     judged = found.get("idk")
     if source == "judge":
         return "judge", judged.score if judged else None
-    if item.failed:
+    if item.failed or item.answerless:
         return "nobody", None
     if source == "best" and item.verdict is not None:
         return "file's verdict", item.verdict
@@ -99,16 +98,14 @@ def decision(
 
 def clarifies(item: Item) -> float | None:  # 1 or 0; None: it broke
     "Whether an answer asks back (the official clarification verdict): as recorded, else by the rule of `core.declining`."
-    if item.failed:
+    if item.failed or item.answerless:
         return None
     return float(item.asked_back or stance(item.answer) is Stance.ASKS)
 
 
 def idk_verdicts(
     items: Sequence[Item],
-    judgements: Mapping[
-        str, Mapping[str, Judgement]
-    ],  # task id -> protocol -> judgement, of these answers
+    judgements: Mapping[str, Mapping[str, Judgement]],  # task id -> protocol -> judgement
     source: str = "best",
 ) -> dict[str, float | None]:  # task id -> 1, 0.5, 0, or None
     "Who refused."
@@ -124,20 +121,15 @@ def _decided_by(deciders: Iterable[str]) -> str:
     )
 
 # %% ../../nbs/7_evaluate/04_scores.ipynb #8e514b18
-def _judged_scores(
-    found: Mapping[str, Judgement],
-) -> dict[str, float | None]:  # protocol -> judgement, in; measure -> score, out
-    "What a judge said of an answer, as numbers."
+def _judged_scores(found: Mapping[str, Judgement]) -> dict[str, float | None]:
+    "What a judge said of an answer, by protocol, as numbers by measure."
     return {p if p.endswith("_local") else f"judge_{p}": j.score for p, j in found.items()}
 
 
 def _judged_flag(found: Mapping[str, Judgement]) -> dict[str, float]:
     "The hallucination flag as a measure, 1 or 0, where faithfulness was judged."
-    return (
-        {"judge_hallucination": float(found["faithfulness"].flag)}
-        if "faithfulness" in found
-        else {}
-    )
+    judged = found.get("faithfulness")
+    return {"judge_hallucination": float(judged.flag)} if judged else {}
 
 # %% ../../nbs/7_evaluate/04_scores.ipynb #measure1
 _Measure = Callable[[Item, "Gold | None"], "float | None"]  # None: the answer cannot be measured
@@ -169,63 +161,51 @@ def _measured(name: str, measure: _Measure, item: Item, gold: Gold | None) -> fl
         f"{who} gave {value!r} for {item.task_id}: a score is a finite number, or None for an answer that cannot be measured"
     )
 
+
+def _answer_scores(
+    measures: Mapping[str, _Measure], item: Item, gold: Gold | None
+) -> dict[str, float | None]:
+    "The scores of an answer; none where no answer is on record."
+    some = {} if item.answerless else measures
+    return {name: _measured(name, m, item, gold) for name, m in some.items()}
+
 # %% ../../nbs/7_evaluate/04_scores.ipynb #5cf77e51
-_CONDITIONED = (
-    "rb_agg",
-    "rb_llm_local",
-    "rl_f_local",
-)  # measures that are conditioned on the refusal
+# measures that are conditioned on the refusal
+_CONDITIONED = ("rb_agg", "rb_llm_local", "rl_f_local")
 
 
 def score_items(
     items: Sequence[Item],
     gold: Mapping[str, Gold],
     bert: BertScorer | None = None,  # for BERTScore and RB_agg; None: without
-    judgements: Mapping[
-        str, Mapping[str, Judgement]
-    ] = {},  # task id -> protocol -> judgement, of these answers
+    judgements: Mapping[str, Mapping[str, Judgement]] = {},  # task id -> protocol -> judgement
     idk: str = "best",  # of SOURCES: who says that an answer refuses
-    asking: bool
-    | None = None,  # score UNDERSPECIFIED tasks (`clarifies`); None: if some turn asked back
-) -> dict[
-    str, dict[str, float | None]
-]:  # task id -> measure -> score; None: could not be measured. A failed turn is not there
-    "Score answers."
-    measures = _all_measures()
+    asking: bool | None = None,  # score UNDERSPECIFIED tasks; None: if some turn asked back
+) -> dict[str, dict[str, float | None]]:  # task id -> measure -> score; None: not measurable
+    "Score answers. A failed turn is not there."
     done = [i for i in items if not i.failed]
     asking = any(i.asked_back for i in done) if asking is None else asking
     asks = {i.task_id: clarifies(i) if asking else None for i in done}
-    verdicts, said = idk_verdicts(done, judgements, idk), lambda i: judgements.get(i.task_id, {})
-    scores = {
-        i.task_id: {
-            "idk": verdicts[i.task_id],
-            **{name: _measured(name, m, i, gold.get(i.task_id)) for name, m in measures.items()},
-            **_judged_scores(said(i)),
-            **_judged_flag(said(i)),
-        }
-        for i in done
-    }
+    measures = _all_measures()
+    verdicts, scores = idk_verdicts(done, judgements, idk), {}
+    for i in done:
+        judged = judgements.get(i.task_id, {})
+        told = _judged_scores(judged) | _judged_flag(judged)
+        own = _answer_scores(measures, i, gold.get(i.task_id))
+        scores[i.task_id] = {"idk": verdicts[i.task_id], **own, **told}
     if bert is not None:
-        known = [i for i in done if i.task_id in gold and gold[i.task_id].targets]
-        parts = agg_parts(
-            bert,
-            [i.answer for i in known],
-            [gold[i.task_id].targets[0] for i in known],
-            [i.texts for i in known],
-        )
+        known = [i for i in done if not i.answerless]
+        known = [i for i in known if i.task_id in gold and gold[i.task_id].targets]
+        targets = [gold[i.task_id].targets[0] for i in known]
+        parts = agg_parts(bert, [i.answer for i in known], targets, [i.texts for i in known])
         for i, p in zip(known, parts):
-            scores[i.task_id] |= {
-                "Bert-Rec": p.bert_rec,
-                "Bert-KPrec": p.bert_kprec,
-                "rb_agg": p.rb_agg,
-            }
+            found = {"Bert-Rec": p.bert_rec, "Bert-KPrec": p.bert_kprec, "rb_agg": p.rb_agg}
+            scores[i.task_id] |= found
     measured = [m for m in _CONDITIONED if any(m in s for s in scores.values())]
     for t, s in scores.items():
         label = gold[t].answerability if t in gold else ""
-        s |= {
-            f"{m}_conditioned": condition(s.get(m), label, s["idk"], asks[t], official=False)
-            for m in measured
-        }
+        for m in measured:
+            s[f"{m}_conditioned"] = condition(s.get(m), label, s["idk"], asks[t], official=False)
     return scores
 
 # %% ../../nbs/7_evaluate/04_scores.ipynb #bb71d2a7
@@ -240,40 +220,25 @@ class RefusalRow:
 
 
 @dataclass(frozen=True, repr=False)
-class RefusalReport:
+class RefusalReport(Table):
     "Refusals, each beside its baseline."
 
     rows: tuple[RefusalRow, ...]
     note: str = ""
 
     def _table(self):
-        def cells(c):
-            return [
-                c.answered,
-                c.refused_wrongly,
-                c.answered_wrongly,
-                c.refused,
-                c.left_out,
-                c.accuracy,
-            ]
+        def row(r):
+            c = r.cells
+            counts = [c.answered, c.refused_wrongly, c.answered_wrongly, c.refused, c.left_out]
+            return [r.what, *counts, c.accuracy, str(r.wrongly), str(r.rightly)]
 
-        head = [
-            "",
-            "answered",
-            "refused wrongly",
-            "answered wrongly",
-            "refused",
-            "left out",
-            "accuracy",
-        ]
-        rows = [[r.what, *cells(r.cells), str(r.wrongly), str(r.rightly)] for r in self.rows]
-        return [*head, "refused of answerable", "refused of unanswerable"], rows
+        return _REFUSAL_HEAD, [row(r) for r in self.rows]
 
-    def __repr__(self):
-        return text_table(*self._table()) + (f"\n{self.note}" if self.note else "")
 
-    def _repr_html_(self):
-        return html_table(*self._table(), note=self.note)
+_REFUSAL_HEAD = (
+    "|answered|refused wrongly|answered wrongly|refused|left out|accuracy|"
+    "refused of answerable|refused of unanswerable"
+).split("|")
 
 # %% ../../nbs/7_evaluate/04_scores.ipynb #d4d12c1c
 def _refusal_row(
@@ -320,27 +285,18 @@ def refusal_report(
     def left(verdicts):
         return {f"{t} without gold": v for t, v in verdicts.items()}
 
-    paired = {i.task_id: labels[i.task_id] for i in both} | left(
-        {i.task_id: "UNANSWERABLE" for i in both}
-    )
+    unanswerable = left({i.task_id: "UNANSWERABLE" for i in both})
+    paired = {i.task_id: labels[i.task_id] for i in both} | unanswerable
     of = talks | left({i.task_id: i.conversation_id for i in both})
+    empty = _empty_verdicts(items) | left(_empty_verdicts(negatives))
     rows.append(_refusal_row(f"{name}, gold left out", paired, {**idks, **left(negative_idks)}, of))
-    rows.append(
-        _refusal_row(
-            "empty contexts, gold left out",
-            paired,
-            _empty_verdicts(items) | left(_empty_verdicts(negatives)),
-            of,
-        )
-    )
-    return RefusalReport(
-        tuple(rows),
-        f"{len(both)} answerable questions, each with its passages and without (all must be refused without)",
-    )
+    rows.append(_refusal_row("empty contexts, gold left out", paired, empty, of))
+    note = f"{len(both)} answerable questions, each with its passages and without (all must be refused without)"
+    return RefusalReport(tuple(rows), note)
 
 # %% ../../nbs/7_evaluate/04_scores.ipynb #feb254a1
 @dataclass(frozen=True, repr=False)
-class ScoreReport:
+class ScoreReport(Table):
     "The scores of a run."
 
     name: str
@@ -350,21 +306,15 @@ class ScoreReport:
     refusal: RefusalReport
     failed: int  # turns that ended in an error: not scored
     how: dict[str, str]  # BERTScore: the encoder; refusals: whose verdict; judge
-    circular: frozenset[str] = (
-        frozenset()
-    )  # measures that decided inside the system: they do not score it
+    circular: frozenset[str] = frozenset()  # measures that decided inside the system
 
     @property
     def measures(self) -> list[str]:
         "Refusal, text, passages, judge, retrieval."
         known = dict.fromkeys(m for s in self.scores.values() for m in s)
-        return sorted(
-            known,
-            key=lambda m: (
-                m.startswith(("nDCG", "recall", "MRR")),
-                m.startswith("judge_") or "_local" in m,
-            ),
-        )
+        retrieval = ("nDCG", "recall", "MRR")
+        judge = {m: m.startswith("judge_") or "_local" in m for m in known}
+        return sorted(known, key=lambda m: (m.startswith(retrieval), judge[m]))
 
     def of(self, measure: str) -> dict[str, float]:
         "The scores of one measure by task, where it could be measured."
@@ -388,46 +338,35 @@ class ScoreReport:
     @property
     def note(self) -> str:
         talks = len({self.talks[t] for t in self.scores})
+        how = "; ".join(f"{k}: {v}" for k, v in self.how.items() if v)
+        inside = ". Circular: the measure decides inside this system, so it does not score it"
         return (
             f"{len(self.scores)} tasks of {talks} conversations, {self.failed} ended in an error (not scored). "
-            "Intervals: over conversations. "
-            + "; ".join(f"{k}: {v}" for k, v in self.how.items() if v)
-            + (
-                ". Circular: the measure decides inside this system, so it does not score it"
-                if self.circular
-                else ""
-            )
+            f"Intervals: over conversations. {how}{inside if self.circular else ''}"
         )
 
     def __repr__(self):
         found = f"\n\n{self.retrieval!r}" if self.retrieval else ""
-        return f"{self.name}\n{text_table(*self._table())}\n{self.note}\n\n{self.refusal!r}{found}"
+        return f"{self.name}\n{super().__repr__()}\n\n{self.refusal!r}{found}"
 
     def _repr_html_(self):
         found = self.retrieval._repr_html_() if self.retrieval else ""
-        return (
-            f"<b>{esc(self.name)}</b>"
-            + html_table(*self._table(), note=self.note)
-            + self.refusal._repr_html_()
-            + found
-        )
+        own = f"<b>{esc(self.name)}</b>" + super()._repr_html_()
+        return own + self.refusal._repr_html_() + found
 
 # %% ../../nbs/7_evaluate/04_scores.ipynb #b53117e8
 def _retrieval_of(
     items: Sequence[Item],
     qrels: Mapping[str, Mapping[str, int]],
-    asked: bool,  # True: a run over some tasks, which has no others to miss; False: a prediction file, which may have lost some
+    asked: bool,  # True: a run, which has no other tasks to miss; False: a file may have lost some
 ) -> RetrievalScores | None:  # None: no item has a ranking on record
     "What items retrieved, against the qrels. A task without a ranking on record counts as missing, not as 0."
     ids, ranked = {i.task_id for i in items}, [i for i in items if not i.unranked]
     if items and not ranked:
         return None
     wanted = {t: q for t, q in qrels.items() if t in ids or not asked}
-    return retrieval_scores(
-        wanted,
-        {i.task_id: ranking(i) for i in ranked if not i.failed},
-        {i.task_id: i.domain for i in items},
-    )
+    found = {i.task_id: ranking(i) for i in ranked if not i.failed}
+    return retrieval_scores(wanted, found, {i.task_id: i.domain for i in items})
 
 # %% ../../nbs/7_evaluate/04_scores.ipynb #outqrels
 def _own_ids(run: Run, gold: Mapping[str, Gold]) -> bool:
@@ -471,11 +410,8 @@ def _qrels_of(
 # %% ../../nbs/7_evaluate/04_scores.ipynb #43a4b174
 def _web_of(run: Run | None) -> dict[str, str]:
     "What a run could search beside its documents; nothing for one that had only these."
-    return (
-        {"web": str(run.manifest["identity"]["web"])}
-        if run and "web" in run.manifest["identity"]
-        else {}
-    )
+    identity = run.manifest["identity"] if run else {}
+    return {"web": str(identity["web"])} if "web" in identity else {}
 
 
 def _judge_name(run: Run | None) -> str:
@@ -511,74 +447,44 @@ def place_of_scores(
 def score_run(
     source: Run | str | Path,  # a run, its folder, or a prediction file
     gold: Mapping[str, Gold],
-    tasks: Sequence[
-        Task
-    ] = (),  # with contexts, for a prediction file that does not repeat its input
+    tasks: Sequence[Task] = (),  # with contexts, for a prediction file that does not repeat them
     qrels: Mapping[str, Mapping[str, int]] | None = None,  # for the retrieval measures
-    bert: BertScorer
-    | None = None,  # for RB_agg: BertScorer() is the official one, BertScorer(MINILM, rescale=False) runs anywhere
+    bert: BertScorer | None = None,  # for RB_agg: BertScorer() is the official one
     idk: str = "best",  # of SOURCES: who says that an answer refuses
     negatives: Run | str | Path | None = None,  # the same system with `leave_gold_out`
     out: str | Path | None = None,  # folder for scores.jsonl; None: as `place_of_scores` says
-    asking: bool
-    | None = None,  # as `score_items` takes it: True for a run that is held against one that asks back
+    asking: bool | None = None,  # as `score_items` has it: True beside a run that asks back
 ) -> ScoreReport:
     "Score a run, write it down, and say what came of it. Raises DataError for a source that is neither, and for a wrong reference."
     run = as_run(source) if isinstance(source, Run) or Path(source).is_dir() else None
-    items, judgements = (
-        (run_items(run), run.judgements) if run else (prediction_items(source, tasks), {})
-    )
-    place, folder = (
-        run.folder if run else Path(source),
-        place_of_scores(run.folder if run else Path(source), out),
-    )
+    items = run_items(run) if run else prediction_items(source, tasks)
+    judgements = run.judgements if run else {}
+    place, name = (run.folder, run.name) if run else (Path(source), Path(source).stem)
+    folder = place_of_scores(place, out)
     check_reference(items, gold, tasks, place)
-    name, scores = (
-        run.name if run else Path(source).stem,
-        score_items(items, gold, bert, judgements, idk, asking),
-    )
+    scores = score_items(items, gold, bert, judgements, idk, asking)
     qrels = _qrels_of(run, gold, qrels) if run and qrels else qrels
     found = None if qrels is None else _retrieval_of(items, qrels, asked=run is not None)
     for t, values in (found.queries if found else {}).items():
         scores[t] |= values
-    refusal = refusal_report(
-        items,
-        gold,
-        run_items(as_run(negatives)) if negatives else [],
-        idk_verdicts(items, judgements, idk),
-        name=name,
-    )
+    without = run_items(as_run(negatives)) if negatives else []
+    verdicts = idk_verdicts(items, judgements, idk)
+    refusal = refusal_report(items, gold, without, verdicts, name=name)
     who = _decided_by(decision(i, judgements.get(i.task_id, {}), idk)[0] for i in items)
     how = {
         "BERTScore": bert.fingerprint if bert else "",
         "refusals": who,
         "judge": _judge_name(run),
-        **_web_of(run),
-        **(
-            {
-                "passages": ", ".join(
-                    f"{whose} {n}" for whose, n in Counter(i.passages for i in items).items()
-                )
-            }
-            if not run
-            else {}
-        ),
-        **(
-            {"retrieval": "not measured: no ranking is on record"}
-            if qrels is not None and not found
-            else {}
-        ),
     }
-    report = ScoreReport(
-        name,
-        scores,
-        {i.task_id: i.conversation_id for i in items},
-        found,
-        refusal,
-        sum(i.failed for i in items),
-        how,
-        circular(run) if run else frozenset(),
-    )
+    how |= _web_of(run)
+    if not run:
+        whose = Counter(i.passages for i in items)
+        how["passages"] = ", ".join(f"{w} {n}" for w, n in whose.items())
+    if qrels is not None and not found:
+        how["retrieval"] = "not measured: no ranking is on record"
+    talks = {i.task_id: i.conversation_id for i in items}
+    failed, inside = sum(i.failed for i in items), circular(run) if run else frozenset()
+    report = ScoreReport(name, scores, talks, found, refusal, failed, how, inside)
     _write_scores(report, folder / "scores")
     return report
 
@@ -597,12 +503,8 @@ def conditioned_submission(
     measure: str = "RL_F",  # not conditioned
 ) -> Submission:
     "The conditioned scores of a released file. Raises DataError for a line without the measure, or a task that is not in the gold."
-    answers, verdicts, scores, who = (
-        read_predictions(path, answers=True),
-        file_verdicts(path),
-        {},
-        [],
-    )
+    answers, verdicts = read_predictions(path, answers=True), file_verdicts(path)
+    scores, who = {}, []
     for n, o in read_jsonl(path, nan_is_null=True):
         try:
             phi, label = o["metrics"][measure][0], gold[o["task_id"]].answerability
@@ -615,42 +517,34 @@ def conditioned_submission(
     return Submission(scores, _decided_by(who))
 
 # %% ../../nbs/7_evaluate/04_scores.ipynb #a81ba75f
-def named_measure(
-    measure: str, inside: Sequence[str] = ()
-) -> str:  # inside: the systems in which it decides
-    "A measure as a comparison names it: where it decides inside a system, it says so."
+def named_measure(measure: str, inside: Sequence[str] = ()) -> str:
+    "A measure as a comparison names it: where it decides inside some systems, it says so."
     return f"{measure} (circular: it decides inside {', '.join(inside)})" if inside else measure
 
 
 def compare_runs(
     reports: Sequence[ScoreReport],
     measure: str,
-    live_web: bool = False,  # True: a run that searched a live web is compared, too, though nobody can repeat it
+    live_web: bool = False,  # True: compare one that searched a live web, too: nobody can repeat it
     **how,  # as for compare.compare: against, resamples, ...
 ) -> Comparison:
     "Compare scored runs by one measure. Raises DataError if two have the same name, one does not know the measure, or searched a live web."
     names = [r.name for r in reports]
     if len(set(names)) < len(names):
-        raise DataError(
-            f"two runs are called {max(names, key=names.count)!r}",
-            remedy="Name their folders differently",
-        )
+        what = f"two runs are called {max(names, key=names.count)!r}"
+        raise DataError(what, remedy="Name their folders differently")
     for r in reports:
-        if r.how.get("web", "").startswith("live ") and not live_web:
-            raise DataError(
-                f"run {r.name!r} searched a live web ({r.how['web'].removeprefix('live ')}), which answers otherwise tomorrow",
-                remedy="Compare it all the same with live_web=True, and say so beside the numbers",
-            )
+        web, live = r.how.get("web", ""), "which answers otherwise tomorrow"
+        if web.startswith("live ") and not live_web:
+            what = f"run {r.name!r} searched a live web ({web.removeprefix('live ')}), {live}"
+            remedy = "Compare it all the same with live_web=True, and say so beside the numbers"
+            raise DataError(what, remedy=remedy)
         if measure not in r.measures:
             raise DataError(f"run {r.name!r} has no {measure!r}: it has {', '.join(r.measures)}")
     talks = {t: c for r in reports for t, c in r.talks.items()}
     named = named_measure(measure, [r.name for r in reports if measure in r.circular])
-    return compare(
-        {r.name: {t: s.get(measure) for t, s in r.scores.items()} for r in reports},
-        talks,
-        named,
-        **how,
-    )
+    scores = {r.name: {t: s.get(measure) for t, s in r.scores.items()} for r in reports}
+    return compare(scores, talks, named, **how)
 
 # %% ../../nbs/7_evaluate/04_scores.ipynb #4d9d3810
 @dataclass(frozen=True)
@@ -659,61 +553,41 @@ class Measures:
 
     support: float | None = None  # K-precision of the answer in the passages that the generator saw
     judge: float | None = None  # in [0, 1]
-    scores: Mapping[str, float | None] = field(
-        default_factory=dict
-    )  # everything else, judgements in [0, 1]
-    said: Mapping[str, str] = field(
-        default_factory=dict
-    )  # judgement -> what the judge wrote, and whether it could be read
-
-
-def support_of(t: Trajectory, contexts: Mapping[str, Context]) -> float | None:  # contexts: by id
-    "K-precision of a recorded answer; None for a turn without one, and where its passages are not at hand."
-    return (
-        turn_item(t, contexts).support
-        if t.answered and all(i in contexts for i in t.contexts)
-        else None
-    )
+    # everything else, judgements in [0, 1]
+    scores: Mapping[str, float | None] = field(default_factory=dict)
+    # judgement -> what the judge wrote, and whether it could be read
+    said: Mapping[str, str] = field(default_factory=dict)
 
 # %% ../../nbs/7_evaluate/04_scores.ipynb #99b2b191
 def _measures_from(
     support: float | None,
     judgements: Mapping[str, Judgement],  # of the turn, by protocol
     scores: Mapping[str, float | None] = {},  # of the turn, as they lie in the folder
-    judge: str = "",  # the judgement that stands for the judge; "": faithfulness or refusal, else the first that the turn has
+    judge: str = "",  # the judgement that stands for the judge, as `Evidence` has it
 ) -> Measures:
     "The measures of one turn."
     shares = {p: j.share for p, j in judgements.items()}
     order = [judge] if judge else ["faithfulness", "refusal", *shares]
     chosen = next((p for p in order if shares.get(p) is not None), "")
     others = {p: s for p, s in shares.items() if p != chosen}
-    return Measures(
-        support,
-        shares.get(chosen),
-        {**scores, **others},
-        {p: j.said for p, j in judgements.items()},
-    )
+    said = {p: j.said for p, j in judgements.items()}
+    return Measures(support, shares.get(chosen), {**scores, **others}, said)
 
 # %% ../../nbs/7_evaluate/04_scores.ipynb #205db4da
 LEAST_SUPPORT = 0.5  # below it more answers of mtrag-human's rated models were unfaithful than not (0.66; n = 318)
 _LEAST_JUDGED = 0.5  # a judge's score, in [0, 1], below which it speaks against an answer
 
 
-def fault(
-    t: Trajectory,
-    gold: Gold | None = None,
-    measures: Measures = Measures(),
-) -> str:
+def fault(t: Trajectory, gold: Gold | None = None, measures: Measures = Measures()) -> str:
     "What speaks against a turn, in a few words; '' if nothing does."
     label = gold.answerability if gold else ""
     if t.failed:
         return f"broke in {(t.error.node if t.error else '') or 'the graph'}"
     if t.refused:
-        return (
-            "refused though " + ("partly " if label == "PARTIAL" else "") + "answerable"
-            if label in TO_ANSWER
-            else ""
-        )
+        partly = "partly " if label == "PARTIAL" else ""
+        return f"refused though {partly}answerable" if label in TO_ANSWER else ""
+    if t.outcome is Outcome.NOT_RECORDED:
+        return ""
     if t.asked_back:
         return "asked back though clear" if label and label not in TO_ASK else ""
     if label == "UNANSWERABLE":
@@ -742,19 +616,13 @@ class Evidence:
         self,
         run: Run | str | Path,  # or its folder
         gold: Mapping[str, Gold] | None = None,  # labels, targets and passages by task id
-        qrels: Mapping[str, Mapping[str, int]]
-        | None = None,  # task id -> passage id -> relevance; None: the passages of `gold`
+        qrels: Mapping[str, Mapping[str, int]] | None = None,  # None: the passages of `gold`
         absent: Iterable[str] = (),  # passages that are not in the index
-        histories: Mapping[str, Sequence[Turn]]
-        | None = None,  # task id -> the turns before the question; None: as far as the run has them
-        judge: str = "",  # the judgement that stands for the judge; "": faithfulness or refusal, else the first that a turn has
+        histories: Mapping[str, Sequence[Turn]] | None = None,  # None: as far as the run has them
+        judge: str = "",  # which judgement counts; "": faithfulness or refusal, else the first
     ):
-        self.run, self.gold, self.qrels, self.absent = (
-            as_run(run),
-            gold or {},
-            qrels,
-            frozenset(absent),
-        )
+        self.run, self.gold, self.qrels = as_run(run), gold or {}, qrels
+        self.absent = frozenset(absent)
         self._histories, self.judge = histories, judge
         self._items: dict[str, Item] = {}
         self._measures: dict[str, Measures] = {}
@@ -765,9 +633,7 @@ class Evidence:
     manifest = property(lambda self: self.run.manifest)
     turns = property(lambda self: self.run.trajectories)  # task id -> trajectory
     contexts = property(lambda self: self.run.passages)  # context id -> context
-    conversations = property(
-        lambda self: self.run.conversations
-    )  # conversation id -> its turns in order
+    conversations = property(lambda self: self.run.conversations)  # id -> its turns in order
 
     @cached_property
     def judged(self) -> dict[str, Mapping[str, Judgement]]:
@@ -789,20 +655,17 @@ class Evidence:
     @property
     def how(self) -> dict[str, str]:
         "How the scores were obtained: encoder, refusals, judge."
-        return self.run.how or {
-            "BERTScore": "",
-            "refusals": _decided_by(decision(self.item(i))[0] for i in self.turns),
-            "judge": "",
-        }
+        if self.run.how:
+            return self.run.how
+        who = _decided_by(decision(self.item(i))[0] for i in self.turns)
+        return {"BERTScore": "", "refusals": who, "judge": ""}
 
     @cached_property
     def histories(self) -> Mapping[str, Sequence[Turn]]:
         "Task id -> the turns before the question: those that were given, or those of the tasks that the run keeps."
-        return (
-            {i: t.history for i, t in self.run.tasks.items()}
-            if self._histories is None
-            else self._histories
-        )
+        if self._histories is not None:
+            return self._histories
+        return {i: t.history for i, t in self.run.tasks.items()}
 
     @cached_property
     def talks(self) -> dict[str, str]:
@@ -833,7 +696,12 @@ class Evidence:
     def scores(self) -> dict[str, dict[str, float | None]]:
         "Task id -> measure -> score: what needs no model, what lies in the folder, and what the judge gave, on its own scale (1 to 10)."
         found = score_items([self.item(i) for i in self.turns], self.gold)
-        for source in (self.run.scores, {i: _judged_scores(js) for i, js in self.judged.items()}):
+        told = {i: s.scores for i, t in self.turns.items() for s in t.of(Recorded)}
+        for source in (
+            told,
+            self.run.scores,
+            {i: _judged_scores(js) for i, js in self.judged.items()},
+        ):
             for i in found.keys() & source.keys():
                 found[i] |= source[i]
         return found
@@ -854,22 +722,16 @@ class Evidence:
     def measures_of(self, task_id: str) -> Measures:
         "What was measured of a turn: K-precision, the judge, and what lies in the folder."
         if task_id not in self._measures:
-            found = (
-                self._support(task_id),
-                self.judged.get(task_id, {}),
-                self.run.scores.get(task_id, {}),
-            )
-            self._measures[task_id] = _measures_from(*found, self.judge)
+            judged, scores = self.judged.get(task_id, {}), self.run.scores.get(task_id, {})
+            found = _measures_from(self._support(task_id), judged, scores, self.judge)
+            self._measures[task_id] = found
         return self._measures[task_id]
 
     def _support(self, task_id: str) -> float | None:
-        "As `support_of` has it, computed once with the scores."
+        "K-precision of the answer; None for a turn without one, and where its passages are not at hand."
         t = self.turns[task_id]
-        return (
-            self.item(task_id).support
-            if t.answered and all(i in self.contexts for i in t.contexts)
-            else None
-        )
+        at_hand = t.answered and all(i in self.contexts for i in t.contexts)
+        return self.item(task_id).support if at_hand else None
 
     def relevant(self, task_id: str) -> list[str]:
         "The gold passages of a turn: those that it has seen, under the ids by which it saw them; the others under their own."
@@ -901,119 +763,6 @@ def as_evidence(
     if not isinstance(run, Evidence):
         return Evidence(run, **known)
     if known:
-        raise SettingsError(
-            f"{', '.join(known)}: this is evidence already; give the run, or its folder"
-        )
+        names = ", ".join(known)
+        raise SettingsError(f"{names}: this is evidence already; give the run, or its folder")
     return run
-
-# %% ../../nbs/7_evaluate/04_scores.ipynb #bfa25911
-def _metric_entry(name: str, values: Sequence[float | None]) -> dict:
-    "How the viewer shows a measure: as a number on its range, or as text where a value is missing."
-    known, about = (
-        [v for v in values if v is not None],
-        {"name": name, "display_name": name, "author": "algorithm"},
-    )
-    if len(known) < len(values):
-        return {
-            **about,
-            "description": f"{name} (missing for {len(values) - len(known)} answers)",
-            "type": "text",
-        }
-    low, high = (
-        (1, 10)
-        if name.startswith("judge_") and max(known) > 1
-        else (min(0, min(known)), max(1, max(known)))
-    )
-    return {
-        **about,
-        "description": name,
-        "type": "numerical",
-        "aggregator": "average",
-        "range": [low, high, (high - low) / 10],
-    }
-
-# %% ../../nbs/7_evaluate/04_scores.ipynb #07598b51
-def _task_entry(task: Task, gold: Gold, contexts: Sequence[str]) -> dict:  # contexts: ids
-    "A task, with what the benchmark knows of it."
-    return {
-        "task_id": task.id,
-        "task_type": "rag",
-        "input": plain([*task.history, {"speaker": "user", "text": task.question}]),
-        "contexts": [{"document_id": c} for c in contexts],
-        "targets": [{"speaker": "agent", "text": x} for x in gold.targets],
-        "Answerability": [gold.answerability],
-        "Question Type": list(gold.question_type),
-        "Multi-Turn": [gold.multi_turn] if gold.multi_turn else [],
-        "Turn": str(task.turn),
-        "Collection": task.collection or task.domain,
-    }
-
-
-def _evaluation_entry(
-    name: str, item: Item, scores: Mapping[str, float | None], as_text: frozenset[str]
-) -> dict:
-    "An answer of a model with its scores; those in `as_text` are written out."
-    marks = {
-        m: {"mtrag_nb": {"value": str(v) if m in as_text else v}}
-        for m, v in scores.items()
-        if v is not None
-    }
-    return {
-        "task_id": item.task_id,
-        "model_id": name,
-        "model_response": item.answer,
-        "annotations": marks,
-        "contexts": [{"document_id": c.id} for c in item.contexts],
-    }
-
-# %% ../../nbs/7_evaluate/04_scores.ipynb #b9ea5298
-FILTERS = ("Answerability", "Question Type", "Multi-Turn", "Turn", "Collection")
-
-
-def export_inspector(
-    path: str | Path,
-    runs: Mapping[
-        str, tuple[Sequence[Item], ScoreReport]
-    ],  # model name -> its answers and their scores
-    tasks: Sequence[Task],
-    gold: Mapping[str, Gold],
-    title: str = "mtrag_nb",
-) -> dict[str, int]:  # models, tasks, documents, evaluations, metrics: how many were written
-    "Write runs and their scores for InspectorRAGet. Raises DataError if no task was answered by all runs."
-    answers = {
-        name: {i.task_id: i for i in items if not i.failed} for name, (items, _) in runs.items()
-    }
-    shared = [
-        t for t in tasks if t.id in gold and all(t.id in by_task for by_task in answers.values())
-    ]
-    if not shared:
-        raise DataError("no task was answered by all runs")
-    measures = list(dict.fromkeys(m for _, report in runs.values() for m in report.measures))
-    scores = {
-        (name, t.id): {m: report.scores[t.id].get(m) for m in measures}
-        for name, (_, report) in runs.items()
-        for t in shared
-    }
-    metrics = [_metric_entry(m, [s[m] for s in scores.values()]) for m in measures]
-    as_text = frozenset(m["name"] for m in metrics if m["type"] == "text")
-    shown = {
-        t.id: {c.id: c for by_task in answers.values() for c in by_task[t.id].contexts}
-        for t in shared
-    }
-    documents = {i: c for by_id in shown.values() for i, c in by_id.items()}
-    data = {
-        "name": title,
-        "filters": list(FILTERS),
-        "models": [{"model_id": name, "name": name, "owner": "mtrag_nb"} for name in runs],
-        "metrics": metrics,
-        "documents": [
-            {"document_id": c.id, "text": c.text, "title": c.title, "url": c.url}
-            for c in documents.values()
-        ],
-        "tasks": [_task_entry(t, gold[t.id], list(shown[t.id])) for t in shared],
-        "evaluations": [
-            _evaluation_entry(name, answers[name][i], s, as_text) for (name, i), s in scores.items()
-        ],
-    }
-    write_json(path, data)
-    return {k: len(data[k]) for k in ("models", "tasks", "documents", "evaluations", "metrics")}

@@ -39,8 +39,8 @@ from ..evaluate.statistics import Comparison, Interval, PairRow, mean_interval
 __all__ = ['SERIES', 'INK', 'QUIET', 'GRID', 'BAR', 'STAGE_COLOURS', 'inches', 'settled', 'drawn', 'blank', 'narrow',
            'nothing_figure', 'save_figure', 'svg_uri', 'small_png', 'ink_on', 'outcomes_figure', 'breakdown_figure',
            'by_talk', 'score_figure', 'interval_figure', 'licence_figure', 'comparison_figure', 'risk_coverage_figure',
-           'gate_figure', 'cost_figure', 'audit_figure', 'blame_figure', 'repair_figure', 'gain_figure',
-           'frontier_figure']
+           'gate_figure', 'cost_figure', 'audit_figure', 'blame_figure', 'shares_figure', 'repair_figure',
+           'gain_figure', 'frontier_figure']
 
 # %% ../../nbs/8_show/01_figures.ipynb #9aff7db9
 _DASHES = (
@@ -921,6 +921,25 @@ def blame_figure(
     totals, names = [judged[s] for s in counts], {"": "none can be named"}
     fig, ax = _share_bars(counts, totals, STAGE_COLOURS, names)
     ax.set(xlabel="share of the judged turns")
+    return fig
+
+# %% ../../nbs/8_show/01_figures.ipynb #shares02
+@drawn
+def shares_figure(
+    counts: Mapping[str, Mapping[str, int]],  # run -> what became of a turn -> turns
+    colours: Mapping[str, str],  # what became of a turn -> its colour, in drawing order
+    what: str = "share of the turns",
+    dark: bool = False,  # for a page with a dark ground
+) -> Figure:
+    "What became of the turns of several runs, as shares."
+    fig, ax = _share_bars(counts, [sum(c.values()) for c in counts.values()], colours, {})
+    ax.set(xlabel=what)
+    if dark:
+        fig.set_facecolor("#0d1117")
+        ax.set_facecolor("#0d1117")
+        words = [ax.xaxis.label, *ax.get_xticklabels(), *ax.get_yticklabels()]
+        for text in (*words, *(t for legend in fig.legends for t in legend.get_texts())):
+            text.set_color("#e6edf3")
     return fig
 
 # %% ../../nbs/8_show/01_figures.ipynb #13cc7f37

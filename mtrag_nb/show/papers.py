@@ -6,52 +6,39 @@
 from __future__ import annotations
 
 import math
-import numpy as np
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import combinations
 from markupsafe import Markup
 from matplotlib.figure import Figure
-from ..core.files import data_dir, read_json, write_json, write_whole
 from mtrag_nb.core.html import (
-    Table,
     document,
-    html_table,
     page,
     render,
     show,
     text_table,
     words_table,
 )
-from ..core.record import Gated, Judgement, LEFT_OUT, Run, Trajectory, breakdown
+from ..core.record import Judgement, Trajectory, breakdown
 from mtrag_nb.core.settings import (
     ChunkSettings,
-    ModelSpec,
     RetrievalSettings,
     SPEED,
     StageSettings,
-    load_settings,
 )
 from ..core.text import clipped
 from mtrag_nb.core.types import (
-    DataError,
     Outcome,
     ROLES,
-    SettingsError,
     TO_ANSWER,
     dotted,
     plain,
-    structured,
 )
-from ..data.mtrag import Benchmark, official_file, read_benchmark
 from ..evaluate.blame import audit, cost_point, risk_coverage
-from ..evaluate.calibrate import real_data
 from ..evaluate.measures import leaderboard
-from ..evaluate.scores import Evidence, conditioned_submission
-from ..evaluate.statistics import Comparison, Interval, PairRow, compare, mean_interval
-from ..models.device import weight_bytes
-from ..runs.plan import shape_named
+from ..evaluate.scores import Evidence
+from ..evaluate.statistics import PairRow, compare, mean_interval
 from .browser import published
 from mtrag_nb.show.figures import (
     audit_figure,
@@ -60,146 +47,14 @@ from mtrag_nb.show.figures import (
     cost_figure,
     outcomes_figure,
     risk_coverage_figure,
-    save_figure,
     score_figure,
 )
 from .report import figure_html, share_text
-from ..systems.agents import AGENTS, tokens_used
 from ..systems.ncl import MAX_NEW_TOKENS, NCL
-from ..systems.nexus import NEXUS
 from ..systems.registry import SYSTEMS, system_named
-from operator import itemgetter
-from pathlib import Path
-from statistics import median
 
 # %% auto #0
-__all__ = ['CUTS', 'percentiles', 'ServiceLevels', 'Target', 'Targets', 'Prices', 'Costs', 'Block', 'PaperTable',
-           'specification_tables', 'paper_tables', 'paper_figures', 'paper_html', 'write_paper', 'read_comparison',
-           'main']
-
-# %% ../../nbs/8_show/04_papers.ipynb #22714e96
-CUTS = (50, 90, 99)
-
-
-def percentiles(seconds: Sequence[float], cuts: Sequence[int] = CUTS) -> dict[int, float]:
-    "The least time within which so many of a hundred are done: an observed value, none in between; {} for no values."
-    if not len(seconds):
-        return {}
-    return {q: float(np.percentile(seconds, q, method="inverted_cdf")) for q in cuts}
-
-
-def _seconds_by_node(turns: Iterable[Trajectory]) -> dict[str, list[float]]:
-    "Node -> its seconds in each turn that visited it, in the order of the first visits."
-    out: dict[str, list[float]] = {}
-    for t in turns:
-        in_turn: dict[str, float] = {}
-        for s in t.steps:
-            in_turn[s.node] = in_turn.get(s.node, 0.0) + s.seconds
-        for node, seconds in in_turn.items():
-            out.setdefault(node, []).append(seconds)
-    return out
-
-# %% ../../nbs/8_show/04_papers.ipynb #baff2119
-class ServiceLevels(Table):
-    "Percentiles of a run."
-
-    head = ("seconds", "turns", *(f"P{q}" for q in CUTS))
-
-    def __init__(
-        self,
-        turns: Iterable[Trajectory],
-        how: str,  # how they were run, e.g. "one conversation at a time"
-        too_long: str = "TurnTooLong",  # the type of error of a turn that ran out of time
-    ):
-        turns = list(turns)
-        whole = [t for t in turns if not t.failed]
-        self.failed = len(turns) - len(whole)
-        self.late = sum(bool(t.error and t.error.type == too_long) for t in turns)
-        self.turn, self.nodes = [t.seconds for t in whole], _seconds_by_node(whole)
-        every = {"a turn": self.turn, **self.nodes}
-        self.rows = [(n, len(s), *percentiles(s).values()) for n, s in every.items() if s]
-        self.note = f"{how}; {self.failed} turns broke, {self.late} of them ran out of time"
-
-# %% ../../nbs/8_show/04_papers.ipynb #58dff890
-@dataclass(frozen=True)
-class Target:
-    "What a specification promises."
-
-    name: str
-    limit: float
-    above: bool  # True: at least the limit is promised; False: at most
-    place: str  # where it is promised
-
-
-def _standing(target: Target, found: Interval | float | None) -> str:
-    "met, not met, open, or not judged."
-    if isinstance(found, (int, float)):
-        found = Interval(float(found), float(found), float(found), 1, 1)
-    if found is None or found.value is None:
-        return "not judged"
-    low, high = (found.low, found.high) if found.low is not None else (-np.inf, np.inf)
-    if target.above:
-        good, bad = low > target.limit, high <= target.limit
-    else:
-        good, bad = high < target.limit, low >= target.limit
-    return "met" if good else "not met" if bad else "open"
-
-# %% ../../nbs/8_show/04_papers.ipynb #3802cc81
-class Targets(Table):
-    "Promises, what was measured, and whether they are met."
-
-    head = ("", "promised", "found", "", "why, or who says so", "place")
-
-    def __init__(
-        self,
-        targets: Sequence[Target],
-        found: Mapping[str, Interval | float],  # name -> what was measured
-        notes: Mapping[str, str] = {},  # name -> who measured it, or why nobody did
-    ):
-        if unknown := set(found) - {t.name for t in targets}:
-            raise SettingsError(f"nothing was promised of {sorted(unknown)[0]!r}")
-        self.rows = []
-        for t in targets:
-            x, limit = found.get(t.name), f"{'>' if t.above else '<'} {t.limit:g}"
-            measured = str(x) if isinstance(x, Interval) else show(x)
-            row = (t.name, limit, measured, _standing(t, x), notes.get(t.name, ""), t.place)
-            self.rows.append(row)
-
-# %% ../../nbs/8_show/04_papers.ipynb #c4e9aa35
-@dataclass(frozen=True)
-class Prices:
-    "What things cost, in one currency."
-
-    name: str  # e.g. "this machine"
-    million_in: float = 0.0  # a million tokens read
-    million_out: float = 0.0  # a million tokens written
-    hour: float = 0.0  # of the machine, for the seconds that its models worked
-
-
-def _cost_of(turns: Sequence[Trajectory], prices: Prices, questions: int = 1000) -> float:
-    "What so many questions cost, from the mean of these turns."
-    if not turns:
-        return 0.0
-    calls = [t.calls for t in turns]
-    read, written = sum(c.tokens_in for c in calls), sum(c.tokens_out for c in calls)
-    tokens = (read * prices.million_in + written * prices.million_out) / 1e6
-    machine = sum(c.seconds for c in calls) * prices.hour / 3600
-    return (tokens + machine) / len(calls) * questions
-
-# %% ../../nbs/8_show/04_papers.ipynb #573ae2d2
-class Costs(Table):
-    "One row a run, one column a price list."
-
-    def __init__(self, runs: Mapping[str, Sequence[Trajectory]], prices: Sequence[Prices]):
-        counted = ("tokens_in", "tokens_out", "seconds")
-        names = ("tokens in", "tokens out", "model seconds")
-        self.head = ("of 1,000 questions", *names, *(p.name for p in prices))
-        self.rows = []
-        for name, turns in runs.items():
-            sums = [sum(getattr(t.calls, what) for t in turns) for what in counted]
-            means = [round(1000 * (x / max(1, len(turns)))) for x in sums]
-            costs = [round(_cost_of(turns, p), 2) for p in prices]
-            self.rows.append((name, *means, *costs))
+__all__ = ['Block', 'PaperTable', 'paper_tables', 'paper_figures', 'paper_html']
 
 # %% ../../nbs/8_show/04_papers.ipynb #ba6d61ec
 @dataclass(frozen=True)
@@ -278,8 +133,11 @@ def _table_outcomes(runs: Sequence[Evidence]) -> PaperTable:
         return o.value, count, share_text(run, lambda x: x.outcome is o)
 
     def own(run: Evidence) -> Block:
-        asks = any(x.asked_back for x in run.turns.values())
-        outcomes = [o for o in Outcome if o is not Outcome.ASKED_BACK or asks]
+        rare, ends = (
+            (Outcome.ASKED_BACK, Outcome.NOT_RECORDED),
+            {t.outcome for t in run.turns.values()},
+        )
+        outcomes = [o for o in Outcome if o not in rare or o in ends]
         rows = [*(row(run, o) for o in outcomes), ("total", len(run.turns), "")]
         return _own_block(run, ("outcome", *_COUNTED), rows)
 
@@ -743,278 +601,6 @@ def _table_ncl_results(runs: Sequence[Evidence]) -> PaperTable:
     own = tuple(map(_results_block, runs))
     return PaperTable("NCL, Table 2: results", block, own, _remark("ncl.results"))
 
-# %% ../../nbs/8_show/04_papers.ipynb #told0002
-_Counted = tuple[int, int]  # how often, of how many
-
-
-def _ncl_counts(run: Evidence) -> dict[str, _Counted]:
-    "The errors that NCL's section 5 names, in a run whose gold is known."
-
-    def labelled(*labels: str) -> list[Trajectory]:
-        return [t for t in run.turns.values() if _label(run, t) in labels]
-
-    answerable, without = labelled(*TO_ANSWER), labelled("UNANSWERABLE")
-    drafts = [d for t in run.turns.values() for d in t.drafts]
-    passed = [t for t in without if any(g.verdict.passed for g in t.of(Gated))]
-    calls = [t.calls.generate + t.calls.score for t in run.turns.values()]
-    return {
-        "refused, with an answer": (sum(t.refused for t in answerable), len(answerable)),
-        "cut": (sum(d.stop == "length" for d in drafts), len(drafts)),
-        "gate": (len(passed), len(without)),
-        "generator": (sum(t.answered for t in passed), len(passed)),
-        "calls": (sum(calls), len(calls)),
-    }
-
-
-def _drawn_counts(blamed: Mapping) -> dict[str, _Counted]:
-    "The same of the gates that `9_studies/08_blame` counted."
-    gates = {g["gate"]: g for g in blamed["sets"]["drawn"]["systems"][NCL.name]["gates"]}
-    gate, reads = gates["gate: answerable"], gates["generate: may decline"]
-
-    def share(g: Mapping, what: str, other: str) -> _Counted:
-        return g[what], g[what] + g[other]
-
-    return {
-        "refused, with an answer": share(gate, "good dropped", "good kept"),
-        "gate": share(gate, "bad kept", "bad dropped"),
-        "generator": share(reads, "bad kept", "bad dropped"),
-    }
-
-# %% ../../nbs/8_show/04_papers.ipynb #told0003
-def _measured(name: str) -> dict:
-    "A file of data/measured."
-    return read_json(data_dir("measured") / f"{name}.json")
-
-
-def _told_block(caption: str, counts: Mapping[str, _Counted]) -> Block:
-    "The counts beside the words of the paper."
-
-    def of(key: str, words: str = "") -> str:
-        return f"{words}{counts[key][0]} of {counts[key][1]}" if key in counts else "not recorded"
-
-    calls = "not recorded"
-    if "calls" in counts:
-        calls = f"{counts['calls'][0] / counts['calls'][1]:.1f} model calls a turn, for 1"
-    cells = [
-        "not ranked: nothing was submitted",
-        of("refused, with an answer"),
-        of("cut", "drafts cut off: "),
-        of("gate"),
-        of("generator"),
-        calls,
-    ]
-    named = [f["what"] for f in published("ncl")["text"]]
-    return Block(caption, _FIGURE_HEAD, tuple(zip(named, cells, strict=True)))
-
-
-def _table_ncl_told(runs: Sequence[Evidence]) -> PaperTable:
-    "What NCL's section 5 tells without a table."
-    own = [_told_block(f"{r.name}: {r.about}", _ncl_counts(r)) for r in runs]
-    caption = "120 drawn turns by the laptop's models (data/measured/blame.json)"
-    drawn = _told_block(caption, _drawn_counts(_measured("blame")))
-    block = _in_text("ncl", "NCL paper, section 5")
-    title = "NCL, section 5: told in the text"
-    return PaperTable(title, block, (*own, drawn), _remark("ncl.text"))
-
-# %% ../../nbs/8_show/04_papers.ipynb #spec0002
-def _spec_block(system: str, place: str) -> Block:
-    "A table of a specification."
-    facts = published(system)
-    t = facts["tables"][place]
-    rows = tuple(tuple("–" if v is None else show(v) for v in r) for r in t["rows"])
-    caption = f"{facts['source'].split('. ')[0]}, {place}; {t['title']}"
-    return Block(caption, tuple(t["header"]), rows)
-
-
-_NO_MODEL, _SMALL = "not judged: no model was asked", "not judged: another model"
-
-
-def _stand_in(run: Evidence) -> str:
-    "Why what a run's models did cannot be held against the specification; nothing for a run under its own profiles."
-    return "" if run.manifest["settings"]["profile"] in AGENTS.profiles else _SMALL
-
-
-def _table_storage() -> PaperTable:
-    "4.1 of the specification, beside the upload of `9_studies/00_bench`."
-    document = _measured("footprint")["alone"]["document"]
-    a_point = _measured("ingestion")["payload_and_words_bytes"] + 4 * 384  # MiniLM's vectors
-    children, text = document["children"], document["characters"]
-    store = children * a_point
-    rows = (
-        ("raw text", f"{text / 1000:.0f} KB"),
-        ("child chunks", f"{children:,}"),
-        (f"vectors, words and text, {a_point:,.0f} bytes a child", f"{store / 1e6:.2f} MB"),
-        ("total", f"{(store + text) / 1e6:.2f} MB"),
-    )
-    caption = f"a PDF of {document['pages']} pages, uploaded (data/measured/footprint.json, ingestion.json)"
-    note = "children of 400 characters out of sections, MiniLM's vectors; theirs: 500 characters, nomic's, twice as wide"
-    parts = dict(published("agents")["tables"]["4.1"]["rows"])
-    sizes = [v.split() for k, v in parts.items() if k not in ("child chunks", "total")]
-    kb = sum(float(n) * {"KB": 1, "MB": 1000}[unit] for n, unit in sizes)
-    own = (Block(caption, ("part", "size"), rows, note),)
-    remark = f"Their parts add up to {kb / 1000:.2f} MB."
-    return PaperTable("Specification, 4.1: storage", _spec_block("agents", "4.1"), own, remark)
-
-# %% ../../nbs/8_show/04_papers.ipynb #spec0003
-_COMPONENTS = {  # the specification's, and the nodes that do it
-    "history summarization": ("summarize_history",),
-    "query rewriting": ("rewrite_query", "reformulate"),
-    "embedding and search": ("retrieve_documents",),
-    "document grading": ("grade_documents",),
-    "web search": ("web_search",),
-    "response generation": ("generate",),
-}
-_ASKS = _COMPONENTS.keys() - {"embedding and search", "web search"}  # by the specification, a model
-
-
-def _latency_block(run: Evidence) -> Block:
-    "Seconds of the parts of a turn."
-    turns = [t for t in run.turns.values() if not t.failed]
-    whole, rows, left = sum(t.seconds for t in turns), [], 0.0
-
-    def cells(seconds: float) -> tuple[str, str]:
-        return f"{1000 * seconds / len(turns):,.0f}", f"{100 * seconds / whole:.1f}"
-
-    for name, nodes in _COMPONENTS.items():
-        steps = [s for t in turns for s in t.steps if s.node in nodes]
-        took = sum(s.seconds for s in steps)
-        asked = any(s.calls.generate + s.calls.score for s in steps)
-        why = "" if name not in _ASKS else _stand_in(run) if asked else _NO_MODEL
-        rows.append((name, *cells(took), why) if steps else (name, "–", "–", "not recorded"))
-        left += took
-    rows.append(("overhead and state", *cells(whole - left), ""))
-    rows.append(("total", cells(whole)[0], "100", _stand_in(run)))
-    flight = "several turns in flight: seconds include what they waited"
-    if len(run.conversations) == 1:
-        flight = "one turn after the other"
-    return _own_block(run, ("component", "ms a turn", "%", ""), rows, flight)
-
-# %% ../../nbs/8_show/04_papers.ipynb #spec0004
-_PROMPT_PARTS = {  # the specification's, and those on record
-    "system prompt": "system",
-    "conversation summary": "history",
-    "user query": "question",
-    "retrieved context": "context",
-    "response": "answer",
-}
-
-
-def _tokens_block(run: Evidence) -> Block:
-    "Medians of the tokens of a turn's last prompt and of its answer."
-    known = [(t.turn == 1, used) for t in run.turns.values() if (used := tokens_used(t))]
-    sides = [[used for first, used in known if first == side] for side in (True, False)]
-
-    def middles(count: Callable) -> list[int | None]:
-        return [round(median(map(count, side))) if side else None for side in sides]
-
-    rows = []
-    for name, part in _PROMPT_PARTS.items():
-        shown = any(used[part] for _, used in known)
-        why = "" if shown else "not judged: the prompt shows none"
-        rows.append((name, *middles(itemgetter(part)), why))
-    rows.append(("total", *middles(lambda used: sum(used.values())), _stand_in(run)))
-    first, later = (f"{len(side)} turns" for side in sides)
-    head = ("part", f"no history, {first}", f"with history, {later}", "")
-    note = "medians; parts of the prompt at 4 characters a token, the response as the model counts"
-    return _own_block(run, head, rows, note)
-
-
-def _cost_block(run: Evidence) -> Block:
-    "Tokens of a thousand questions, and what they would cost at the specification's own prices."
-    turns, other = list(run.turns.values()), _stand_in(run)
-    facts = dict(published("agents")["tables"]["8.3"]["rows"])
-
-    def million(what: str) -> float:
-        return sum(getattr(t.calls, what) for t in turns) / len(turns) / 1000
-
-    def priced(whose: str) -> tuple[str, str, str]:
-        at = facts[whose] / facts["total, million tokens"]
-        name = f"priced as {whose.removesuffix(', $')} there, {at:.2f} a million, $"
-        return name, f"{_cost_of(turns, Prices(whose, at, at)):.2f}", ""
-
-    rows = [
-        ("embedding, million tokens", "not counted", ""),
-        ("LLM, million tokens read", f"{million('tokens_in'):.2f}", other),
-        ("LLM, million tokens written", f"{million('tokens_out'):.2f}", other),
-        *map(priced, ("OpenAI GPT-4, $", "Anthropic Claude, $")),
-        ("hours of this machine's models", f"{million('seconds') * 1e6 / 3600:.1f}", other),
-        ("electricity, depreciation", "not measured", ""),
-    ]
-    return _own_block(run, (*_FIGURE_HEAD, ""), rows)
-
-# %% ../../nbs/8_show/04_papers.ipynb #spec0005
-def _capacity_block(run: Evidence) -> Block:
-    "What was held at once, and how fast it was asked."
-    large, search = _measured("footprint")["large"], _measured("bench")["search_366k"]
-    parts = [x for x in large.values() if isinstance(x, dict) and "peak_mb" in x]
-    peak = max(x["peak_mb"] for x in [*parts, *large["replaced"]])
-    s, held = run.manifest["sessions"][0], large["held"]
-    searches = f"searches a second over {search['n']:,} vectors"
-    speed = f"{1000 / search['edge_wall_ms']:.0f}"
-    rows = [
-        ("documents, one service", held["documents"], ""),
-        ("vectors", f"{held['children']:,}", f"{search['dim']} numbers each"),
-        ("memory, MB at most", f"{peak:,}", "with both models"),
-        (searches, speed, "exact, by meaning, one thread"),
-        ("turns in flight", run.manifest["settings"]["batch_size"], ""),
-        ("turns a minute", f"{60 * s['turns'] / s['seconds']:.1f}", _stand_in(run)),
-        ("cluster", "none", "not this project's: a profile names an address"),
-    ]
-    return _own_block(run, (*_FIGURE_HEAD, ""), rows, "data/measured/footprint.json, bench.json")
-
-# %% ../../nbs/8_show/04_papers.ipynb #spec0005b
-def _weights_mb(spec: ModelSpec) -> str:
-    "What a model's weights take, by arithmetic."
-    shape = shape_named(spec)
-    width = spec.dtype if spec.dtype in ("fp32", "fp16", "bf16") else "fp16"
-    return f"{weight_bytes(shape, width, spec.quantization) / 1e6:,.0f} MB" if shape else "–"
-
-
-def _models_block() -> Block:
-    "Table 3 of NexusRAG, as the laptop and two profiles have it."
-    alone, small = _measured("footprint")["alone"], _measured("agents")["alone"]
-    here = NEXUS.configured("laptop")
-
-    def memory(step: str) -> str:
-        return f"{alone[step]['peak_mb']:,} MB, the whole service"
-
-    def row(spec: ModelSpec, ram: str, latency: str, why: str) -> tuple:
-        return spec.name, _weights_mb(spec), ram, latency, why
-
-    asked = f"{alone['later question']['cpu_seconds']} CPU s"
-    search = f"{1000 * small['P90 of retrieval, s']:.0f} ms at P90, with searches"
-    large = NEXUS.configured("nexus").chat, load_settings("t4").chat
-    rows = (
-        *(row(spec, "–", "–", "not judged: never loaded here") for spec in large),
-        row(here.chat, memory("later question"), asked, _SMALL),
-        row(here.embedder, memory("first question"), search, f"{small['n']} turns"),
-    )
-    caption = "by arithmetic (models/sizes), and the service of `9_studies/00_bench`"
-    note = (
-        "weights on a GPU in NF4, on the laptop in fp32; data/measured/footprint.json, agents.json"
-    )
-    return Block(caption, ("model", "weights", "RAM", "latency", ""), rows, note)
-
-# %% ../../nbs/8_show/04_papers.ipynb #spec0006
-def specification_tables(runs: Sequence[Evidence]) -> dict[str, PaperTable]:
-    "The tables of both specifications by name, beside what was measured or recorded in runs of agents."
-
-    def beside(place: str, own: Callable, remark: str = "", some=runs) -> PaperTable:
-        blocks = tuple(map(own, some))
-        return PaperTable(f"Specification, {place}", _spec_block("agents", place), blocks, remark)
-
-    other_model = any(map(_stand_in, runs))
-    small = _remark("agents.small") if other_model else ""
-    models = PaperTable("NexusRAG, Table 3", _spec_block("nexus", "Table 3"), (_models_block(),))
-    return {
-        "agents_4_1": _table_storage(),
-        "agents_6_1": beside("6.1", _latency_block, small),
-        "agents_6_2": beside("6.2", _tokens_block, small),
-        "agents_8_3": beside("8.3", _cost_block, _remark("agents.prices")),
-        "agents_9_1": beside("9.1", _capacity_block, some=runs[:1]),
-        "nexus_3": models,
-    }
-
 # %% ../../nbs/8_show/04_papers.ipynb #7249eb08
 def paper_tables(
     runs: Sequence[Evidence],
@@ -1100,67 +686,3 @@ def paper_html(
     drawn = [(name, about, figure_html(f, about)) for name, (f, about) in figures.items()]
     body = render("report.html", "paper", title, Markup(head), tables, drawn)
     return document(title, page(body))
-
-
-def _has_run(folder: Path) -> bool:
-    return all((folder / f"{n}").is_file() for n in ("manifest.json", "trajectories.jsonl"))
-
-
-def write_paper(
-    folder: str | Path,  # of run folders
-    references: Iterable[str | Path] = (),  # reference files of their tasks
-    out: str | Path | None = None,  # folder; None: `paper` beside the runs
-) -> Path:
-    "Write the papers' tables and figures from the runs of a folder: paper.html, and `figures` beside it. Raises DataError if there is no run."
-    found = [f for f in sorted(Path(folder).glob("*")) if _has_run(f)]
-    if not found:
-        remedy = "Name a folder that holds run folders"
-        raise DataError("no run in this folder", folder, remedy=remedy)
-    gold = {t: g for f in references for t, g in read_benchmark(f).gold.items()}
-    runs = [Evidence(Run(f), gold) for f in found]
-    runs = [r for r in runs if r.turns and LEFT_OUT not in r.system]
-    figures, out = paper_figures(runs), Path(out) if out else Path(folder) / "paper"
-    for name, (fig, _) in figures.items():
-        save_figure(fig, name, out / "figures")
-    return write_whole(out / "paper.html", paper_html(paper_tables(runs), figures))
-
-# %% ../../nbs/8_show/04_papers.ipynb #320ea112
-def _compare_submissions(
-    files: Iterable[str | Path],  # prediction files with metrics
-    known: Benchmark,  # the tasks with their gold
-    measure: str = "RL_F",
-    **how,  # as for `compare`
-) -> Comparison:
-    "Compare submissions by a score that they carry, conditioned on refusals; a system is called as its file, up to the first _ or -."
-    scores: dict[str, dict[str, float | None]] = {}
-    ruled = set()  # systems whose files have no verdicts on refusals
-    for path in sorted(map(Path, files)):
-        name = re.split(r"[_-]", path.stem)[0]
-        found = conditioned_submission(path, known.gold, measure)
-        scores.setdefault(name, {}).update(found.scores)
-        if "rule" in found.decided:
-            ruled.add(name)
-    by_rule = f"; refusals of {', '.join(sorted(ruled))} by the rule" if ruled else ""
-    talks = {t.id: t.conversation_id for t in known.tasks}
-    return compare(scores, talks, f"{measure}, conditioned{by_rule}", **how)
-
-
-def read_comparison(path: str | Path) -> Comparison:
-    "A comparison that was written down."
-    return structured(Comparison, read_json(path))
-
-# %% ../../nbs/8_show/04_papers.ipynb #04aa0016
-def _compare_teams(data: Path) -> Comparison:
-    "The seven submissions of RaguTeam, in a folder like MTRAG_DATA."
-    known = read_benchmark(official_file(data, "mtragun-human/reference"))
-    return _compare_submissions(
-        (data / "mtragun-human" / "predictions_raguteam").glob("*.jsonl"), known
-    )
-
-
-def main(out: str | Path = "data/measured/raguteam.json") -> Comparison:
-    "Compare the seven submissions of $MTRAG_DATA, print it, write it down. Takes seconds."
-    found = _compare_teams(real_data("mtragun-human/predictions_raguteam"))
-    write_json(out, found)
-    print(found)
-    return found

@@ -142,8 +142,10 @@ def _outcome(asked: object, text: str) -> Outcome:
         found = Outcome(asked)
     except ValueError:
         found = Outcome.ERROR
-    if found is Outcome.ERROR:
-        names = ", ".join(o.value for o in Outcome if o is not Outcome.ERROR)
+    if found in (Outcome.ERROR, Outcome.NOT_RECORDED):
+        names = ", ".join(
+            o.value for o in Outcome if o not in (Outcome.ERROR, Outcome.NOT_RECORDED)
+        )
         raise DataError(
             f"the outcome {asked!r} is none of {names}", remedy="Leave it out, or mend it"
         )

@@ -1,94 +1,147 @@
-"""A small RAG program in LangGraph that knows nothing of mtrag_nb: retrieve, grade, generate, or fall back.
+"""A corrective RAG graph in LangGraph that knows nothing of mtrag_nb: retrieve, grade each document, generate, or fall back.
 
-python langgraph_program.py FOLDER SPANS [FAULT]   FOLDER holds documents.jsonl and conversations.jsonl; spans go to SPANS
+python langgraph_program.py FOLDER SPANS [--fault retriever|grader|generator|refusal]
 
-Its only instrumentation is `openinference-instrumentation-langchain`; spans are written as the SDK's ConsoleSpanExporter
-formats them, one JSON object a line. FAULT breaks one stage: retriever, grader, generator or refusal.
+FOLDER holds documents.jsonl (id, title, text) and conversations.jsonl (id, turns of user and agent). Its only instrumentation is
+`openinference-instrumentation-langchain`; spans go to SPANS, one JSON object of `ReadableSpan.to_json` a line. --fault breaks one
+stage.
 """
 
+import argparse
 import json
 import re
-import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any, TypedDict
 
 from langchain_core.documents import Document
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 from langchain_core.retrievers import BaseRetriever
 from langgraph.graph import END, START, StateGraph
 from openinference.instrumentation.langchain import LangChainInstrumentor
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import ConsoleSpanExporter, SimpleSpanProcessor
 
-FOLDER, SPANS, FAULT = Path(sys.argv[1]), sys.argv[2], (sys.argv[3:] or [""])[0]
+parser = argparse.ArgumentParser()
+parser.add_argument("folder", type=Path)
+parser.add_argument("spans")
+parser.add_argument("--fault", default="")
+ASKED = parser.parse_args()
+FAULT = ASKED.fault
 
 
 def words(text: str) -> set[str]:
-    return set(re.findall(r"[a-z0-9]{3,}", text.lower()))
+    return {w.rstrip("s") for w in re.findall(r"[a-z0-9]{3,}", text.lower())}
 
 
 def lines(name: str) -> list[dict]:
-    return [json.loads(line) for line in (FOLDER / name).read_text("utf-8").splitlines()]
+    return [json.loads(line) for line in (ASKED.folder / name).read_text("utf-8").splitlines()]
 
 
-class Retriever(BaseRetriever):
+class RareWords(BaseRetriever):
+    "Counts common words, rare ones more."
+
     documents: list[Document]
+    weights: dict[str, float]
 
     def _get_relevant_documents(self, query: str, *, run_manager: Any) -> list[Document]:
         asked = words(query)
-        ranked = sorted(self.documents, key=lambda d: -len(asked & words(d.page_content)))
-        return ranked[-5:] if FAULT == "retriever" else ranked[:5]
+        found = [
+            (sum(self.weights.get(w, 0) for w in asked & words(d.page_content)), d)
+            for d in self.documents
+        ]
+        ranked = [d for _, d in sorted(found, key=lambda pair: -pair[0])]
+        return ranked[-6:] if FAULT == "retriever" else ranked[:6]
 
 
-class Scripted(BaseChatModel):
-    "Stands in for a model: it knows the answer to a question if the passage that holds it is in the prompt."
+class Extractive(BaseChatModel):
+    "Answers yes or no to a grading prompt, and any other with sentences of its context."
 
-    script: list[dict]
+    weights: dict[str, float]
 
     @property
     def _llm_type(self) -> str:
-        return "scripted"
+        return "extractive"
+
+    def weight(self, asked: set[str], text: str) -> float:
+        return sum(self.weights.get(w, 1.0) for w in asked & words(text))
+
+    def grade(self, prompt: str) -> str:
+        document, _, question = prompt.partition("\nQuestion: ")
+        asked = words(question)
+        enough = self.weight(asked, document) >= 0.25 * self.weight(asked, question)
+        return "yes" if enough != (FAULT == "grader") else "no"
 
     def _generate(self, messages, stop=None, run_manager=None, **kwargs) -> ChatResult:
         prompt, question = messages[0].content, messages[-1].content
-        known = [s for s in self.script if s["question"] == question]
-        text = next((s["answer"] for s in known if any(p in prompt for p in s["support"])), "")
-        text = text or "I don't know: the documents do not say."
-        if FAULT == "generator" and not text.startswith("I don't know"):
+        if prompt.startswith("Is this document relevant"):
+            text = self.grade(prompt.partition("\nDocument: ")[2])
+        elif FAULT == "generator":
             text = "Purple zebras graze quietly beyond seven frozen lighthouses tonight."
+        else:
+            asked = words(question)
+            found = re.split(r"(?<=[.!?])\s+", prompt.partition("Documents:\n")[2])
+            best = max(range(len(found)), key=lambda i: self.weight(asked, found[i]))
+            text = " ".join(found[best : best + 2])
         return ChatResult(generations=[ChatGeneration(message=AIMessage(text))])
 
 
 class State(TypedDict, total=False):
     question: str
-    history: list
-    documents: list
+    history: list[BaseMessage]
+    documents: list[Document]
     generation: str
 
 
-retriever = Retriever(documents=[Document(d["text"], id=d["id"]) for d in lines("documents.jsonl")])
-model = Scripted(script=lines("script.jsonl"))
+documents = [
+    Document(d["text"], id=d["id"], metadata={"title": d["title"]})
+    for d in lines("documents.jsonl")
+]
+counts = Counter(w for d in documents for w in words(d.page_content))
+weights = {w: len(documents) / (5 + n) for w, n in counts.items()}
+retriever = RareWords(documents=documents, weights=weights)
+model = Extractive(weights=weights)
+GRADE = ChatPromptTemplate(
+    [
+        (
+            "human",
+            "Is this document relevant to the question? yes or no.\nDocument: {document}\nQuestion: {question}",
+        )
+    ]
+)
+ANSWER = ChatPromptTemplate(
+    [
+        ("system", "Answer from the documents.\nDocuments:\n{documents}"),
+        MessagesPlaceholder("history"),
+        ("human", "{question}"),
+    ]
+)
+
+
+def asked_in(state: State) -> str:
+    before = [m.content for m in state["history"] if m.type == "human"]
+    return " ".join([*before[-1:], state["question"]])
 
 
 def retrieve(state: State) -> State:
-    query = " ".join([*(m.content for m in state["history"][-2:]), state["question"]])
-    return {"documents": retriever.invoke(query)}
+    return {"documents": retriever.invoke(asked_in(state))}
 
 
 def grade_documents(state: State) -> State:
-    asked = words(" ".join([*(m.content for m in state["history"]), state["question"]]))
-    share = [len(asked & words(d.page_content)) for d in state["documents"]]
-    if FAULT == "grader":
-        return {"documents": [d for d, n in zip(state["documents"], share) if n < 1]}
-    return {"documents": [d for d, n in zip(state["documents"], share) if n > 1]}
+    kept = []
+    for d in state["documents"]:
+        said = (GRADE | model).invoke({"document": d.page_content, "question": asked_in(state)})
+        kept += [d] if said.content == "yes" else []
+    return {"documents": kept}
 
 
 def generate(state: State) -> State:
     context = "\n\n".join(d.page_content for d in state["documents"])
-    messages = [SystemMessage(f"Answer from these documents:\n\n{context}"), *state["history"]]
-    return {"generation": model.invoke([*messages, HumanMessage(state["question"])]).content}
+    asked = {"documents": context, "history": state["history"], "question": state["question"]}
+    return {"generation": (ANSWER | model).invoke(asked).content}
 
 
 def fallback(state: State) -> State:
@@ -96,7 +149,7 @@ def fallback(state: State) -> State:
 
 
 def enough(state: State) -> str:
-    least = 99 if FAULT == "refusal" else 1
+    least = 7 if FAULT == "refusal" else 1
     return "generate" if len(state["documents"]) >= least else "fallback"
 
 
@@ -110,13 +163,13 @@ graph.add_edge("generate", END)
 graph.add_edge("fallback", END)
 app = graph.compile()
 
-with open(SPANS, "w", encoding="utf-8") as out:
+with open(ASKED.spans, "w", encoding="utf-8") as out:
     provider = TracerProvider()
     exporter = ConsoleSpanExporter(out=out, formatter=lambda span: span.to_json(indent=None) + "\n")
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     LangChainInstrumentor().instrument(tracer_provider=provider)
     for talk in lines("conversations.jsonl"):
-        history: list = []
+        history: list[BaseMessage] = []
         for user, agent in talk["turns"]:
             config = {"configurable": {"thread_id": talk["id"]}}
             app.invoke({"question": user, "history": list(history)}, config)

@@ -26,9 +26,11 @@ raise SystemExit(main(["report", str(data_dir("recorded") / "sample_self_crag"),
 """
 PAPERS = """
 from mtrag_nb.core.files import data_dir
-from mtrag_nb.show.papers import write_paper
-page = write_paper(data_dir("recorded"), [data_dir("sample") / "reference.jsonl"], "papers")
-print(page, page.stat().st_size // 1000, "kB")
+from mtrag_nb.core.record import Run
+from mtrag_nb.evaluate.scores import Evidence
+from mtrag_nb.show.papers import paper_figures, paper_html, paper_tables
+runs = [Evidence(Run(f)) for f in sorted(data_dir("recorded").iterdir())]
+print(len(paper_html(paper_tables(runs), paper_figures(runs))) // 1000, "kB")
 """
 
 

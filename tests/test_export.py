@@ -1,0 +1,267 @@
+"""Runs go out to other tools and come back: what a format can hold is equal, what it cannot is in `LOST`."""
+
+import csv
+import json
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mtrag_nb.core.files import data_dir, read_json, read_jsonl, write_jsonl
+from mtrag_nb.core.record import (
+    Checked,
+    Drafted,
+    Fault,
+    Grade,
+    Graded,
+    Refused,
+    Retrieved,
+    Rewritten,
+    Run,
+    Step,
+    new_turn,
+    read_step,
+)
+from mtrag_nb.core.text import Label, Verdict
+from mtrag_nb.core.types import Context, MTRAGError
+from mtrag_nb.data.mtrag import read_benchmark, sample_dir
+from mtrag_nb.data.predictions import import_predictions
+from mtrag_nb.data.traces import Corpus, import_traces
+from mtrag_nb.evaluate.blame import blame
+from mtrag_nb.evaluate.scores import Evidence
+from mtrag_nb.show.export import FORMATS, LOST, export_runs, known_turns
+
+KNOWN = read_benchmark(sample_dir() / "reference.jsonl", contexts=True)
+HISTORIES = {t.id: t.history for t in KNOWN.tasks}
+RECORDED = sorted(p.name for p in data_dir("recorded").iterdir())
+
+
+def evidence(name: str) -> Evidence:
+    return Evidence(Run(data_dir("recorded") / name), KNOWN.gold, histories=HISTORIES)
+
+
+def spans_in(line: dict) -> list[dict]:
+    return line["resourceSpans"][0]["scopeSpans"][0]["spans"]
+
+
+def changed(source, target, change) -> Run:
+    "The run in a file of spans whose lines were changed."
+    lines = [line for _, line in read_jsonl(source)]
+    write_jsonl(target, [change(line) for line in lines])
+    gold = Corpus(p for g in KNOWN.gold.values() for p in g.passages)
+    return import_traces(target, target.with_suffix(""), KNOWN.tasks, gold)
+
+
+def without_record(line: dict) -> dict:
+    "As a tool leaves it that keeps only the attributes that it knows."
+    for s in spans_in(line):
+        s["attributes"] = [a for a in s["attributes"] if not a["key"].startswith("mtrag.")]
+    return line
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_spans_come_back(name, tmp_path):
+    run = evidence(name)
+    path, wrote = export_runs([run], "openinference", tmp_path / "spans.jsonl", KNOWN.tasks)
+    back = import_traces(path, tmp_path / "back", KNOWN.tasks, Corpus())
+    again = Evidence(back, KNOWN.gold, histories=HISTORIES)
+    assert back.trajectories == run.turns, "steps, nodes, verdicts, outcomes, times"
+    assert back.passages == run.contexts
+    assert again.scores == run.scores
+    assert blame(again).turns == blame(run).turns
+    assert wrote["traces"] == len(run.turns)
+
+    alone = import_traces(path, tmp_path / "alone")  # without the tasks: the same turns
+    assert alone.trajectories == run.turns and alone.tasks.keys() == run.turns.keys()
+
+    plain = changed(path, tmp_path / "plain.jsonl", without_record)
+    told, read = blame(run).turns, blame(Evidence(plain, KNOWN.gold, histories=HISTORIES)).turns
+    same = sum((told[i].came, told[i].stage) == (read[i].came, read[i].stage) for i in told)
+    assert same >= len(told) - 1, "from what OpenInference has names for, alone"
+    nodes = [(i, s.node) for i, t in run.turns.items() for s in t.steps]
+    known = Counter((i, s.node) for i, t in plain.trajectories.items() for s in t.steps)
+    assert not Counter(nodes) - known, "each node is still a step"
+
+
+def test_annotations_name_spans(tmp_path):
+    run = evidence("sample_self_crag")
+    path, _ = export_runs([run], "openinference", tmp_path / "spans.jsonl", KNOWN.tasks)
+    ids = {s["spanId"]: s for _, line in read_jsonl(path) for s in spans_in(line)}
+    found = read_json(tmp_path / "spans.annotations.json")["data"]
+    assert {a["span_id"] for a in found} <= ids.keys()
+    told = blame(run).turns
+    at = Counter(
+        ids[a["span_id"]]["name"]
+        for a in found
+        if a["name"] == "blame" and ids[a["span_id"]]["parentSpanId"]
+    )
+    assert at == Counter(b.node for b in told.values() if b.node)
+
+
+def _drop_a_step(line):
+    group = line["resourceSpans"][0]["scopeSpans"][0]
+    group["spans"] = [group["spans"][0], *group["spans"][2:]]
+    return line
+
+
+def _with(key, change):
+    def apply(line):
+        for s in spans_in(line):
+            for a in s["attributes"]:
+                if a["key"] == key:
+                    a["value"] = {"stringValue": change(a["value"]["stringValue"])}
+        return line
+
+    return apply
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        _drop_a_step,
+        _with("mtrag.turn", lambda text: text[:-5]),
+        _with("mtrag.turn", lambda text: "{}"),
+        _with("mtrag.turn", lambda text: text.replace('"outcome": "', '"outcome": "not ')),
+        _with("mtrag.step", lambda text: "[]"),
+        _with("mtrag.step", lambda text: text.replace('"label": "', '"label": "un')),
+        _with("mtrag.step", lambda text: text.replace('"place": 0', '"place": 1')),
+    ],
+    ids=["a step less", "torn", "empty", "outcome", "list", "label", "place"],
+)
+def test_a_damaged_record_is_no_record(damage, tmp_path):
+    run = evidence("sample_self_crag")
+    path, _ = export_runs([run], "openinference", tmp_path / "spans.jsonl", KNOWN.tasks)
+    read = changed(path, tmp_path / "damaged.jsonl", damage)
+    plain = changed(path, tmp_path / "plain.jsonl", without_record)
+    assert read.trajectories.keys() == plain.trajectories.keys()
+    if damage is not _drop_a_step:
+        assert read.trajectories == plain.trajectories, "as if there were no record"
+    odd = read.manifest["imported"]["odd"]
+    assert damage.__name__ == "apply" or odd.keys() & {
+        "turns of mtrag without their whole record: read as foreign spans"
+    }
+
+
+TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=30)
+VERDICTS = st.builds(
+    Verdict,
+    st.sampled_from((Label.YES, Label.NO)),
+    TEXT,
+    st.none() | st.floats(-9, 9),
+    st.none() | st.floats(-9, 9),
+    TEXT,
+)
+PLAIN = st.dictionaries(
+    TEXT, st.recursive(st.integers() | TEXT | st.none(), st.lists, max_leaves=5)
+)
+IDS = st.sampled_from(("c1", "c.2", "3", "{"))
+STEPS = st.one_of(
+    st.builds(
+        Step, node=TEXT, note=TEXT, extra=PLAIN.filter(lambda d: not d.keys() & {"task", "steps"})
+    ),
+    st.builds(Rewritten, node=TEXT, text=TEXT, raw=TEXT),
+    st.builds(Retrieved, node=TEXT, contexts=st.lists(IDS, unique=True, max_size=4).map(tuple)),
+    st.builds(
+        Graded, node=TEXT, grades=st.lists(st.builds(Grade, IDS, VERDICTS), max_size=4).map(tuple)
+    ),
+    st.builds(Drafted, node=TEXT, text=TEXT, seconds=st.floats(0, 99)),
+    st.builds(Checked, node=TEXT, verdict=VERDICTS),
+    st.builds(Refused, node=TEXT, reason=TEXT, role=st.just("dropped")),
+)
+ERRORS = st.none() | st.builds(Fault, TEXT, TEXT, TEXT, TEXT)
+
+
+@settings(max_examples=60, deadline=None)
+@given(steps=st.lists(STEPS, max_size=6), question=TEXT, text=TEXT, error=ERRORS)
+def test_any_turn_comes_back_or_out(steps, question, text, error, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("any")
+    contexts = [Context(i, f"p{i}", text, title=text) for i in ("c1", "c.2", "3", "{")]
+    turn = new_turn(*steps, question=question, **({"error": error} if error else {}))
+    run = Evidence(Run.of("made", [turn], contexts))
+    for to in FORMATS:
+        try:
+            path, _ = export_runs([run], to, folder / f"{to}.out")
+        except MTRAGError as e:
+            assert to == "inspectorraget" and turn.failed and "no task was answered" in str(e)
+    back = import_traces(folder / "openinference.out", folder / "back")
+    assert back.trajectories == {turn.task_id: turn}
+    assert back.passages.items() <= run.contexts.items()
+    with open(folder / "csv.out", encoding="utf-8-sig", newline="") as f:
+        assert len(list(csv.DictReader(f))) == 1
+    (sample,) = json.loads((folder / "inspect.out").read_text("utf-8"))["samples"]
+    records = [e["data"] for e in sample["events"] if e["event"] == "info"]
+    assert tuple(map(read_step, records)) == turn.steps
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_what_the_others_hold(name, tmp_path):
+    run = evidence(name)
+    turns = {k.turn.task_id: k for k in known_turns(run, {t.id: t for t in KNOWN.tasks})}
+
+    path, _ = export_runs([run], "inspect", tmp_path / "inspect.json", KNOWN.tasks)
+    for s in read_json(path)["samples"]:
+        k = turns.pop(s["id"])
+        records = [e["data"] for e in s["events"] if e["event"] == "info"]
+        assert tuple(map(read_step, records)) == k.turn.steps
+        assert {m: x["value"] for m, x in s["scores"].items() if m != "blame"} == k.scores
+        assert s["scores"]["blame"]["value"] == k.blame.came
+        assert s["input"] == k.messages() and len(s["input"]) == 2 * k.turn.turn - 1
+    assert not turns
+
+    turns = {k.turn.task_id: k for k in known_turns(run, {t.id: t for t in KNOWN.tasks})}
+    path, _ = export_runs([run], "inspectorraget", tmp_path / "ir.json", KNOWN.tasks)
+    data = read_json(path)
+    texts = {d["document_id"]: d["text"] for d in data["documents"]}
+    assert len(data["results"]) == sum(not k.turn.failed for k in turns.values())
+    for r in data["results"]:
+        k = turns[r["task_id"]]
+        assert r["output"][0]["content"] == k.turn.answer
+        assert [texts[c["document_id"]] for c in r["contexts"]] == [c.text for c in k.contexts]
+        assert {m: float(v["mtrag_nb"]["value"]) for m, v in r["scores"].items()} == k.scores
+        assert r["labels"].get("stage_to_blame", "") == k.blame.stage
+        assert len(r["output"][0]["trace"]) == len(k.turn.steps)
+
+    path, _ = export_runs([run], "csv", tmp_path / "turns.csv", KNOWN.tasks)
+    with open(path, encoding="utf-8-sig", newline="") as f:
+        rows = {r["task_id"]: r for r in csv.DictReader(f)}
+    assert rows.keys() == turns.keys()
+    for i, k in turns.items():
+        row, b = rows[i], k.blame
+        told = (b.came, b.stage, b.cause, b.node)
+        assert told == tuple(row[c] for c in ("judged", "stage_to_blame", "cause", "node_to_blame"))
+        answer = row["answer"]
+        assert k.turn.answer == (answer[1:] if answer.startswith("'") else answer)
+        assert all(float(row[m]) == v for m, v in k.scores.items())
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_inspectorraget_comes_back_as_far_as_it_holds(name, tmp_path):
+    run = evidence(name)
+    path, _ = export_runs([run], "inspectorraget", tmp_path / "ir.json", KNOWN.tasks)
+    again = Evidence(
+        import_predictions(path, KNOWN, tmp_path / "back"), KNOWN.gold, None, (), HISTORIES
+    )
+    held = [t for t in run.turns.values() if not t.failed]
+    assert again.turns.keys() == {t.task_id for t in held}
+    told, read = blame(run).turns, blame(again).turns
+    for t in held:
+        back = again.turns[t.task_id]
+        assert (back.question, back.answer, back.outcome) == (t.question, t.answer, t.outcome)
+        texts = [[r.contexts[i].text for i in x.contexts] for r, x in ((run, t), (again, back))]
+        assert texts[0] == texts[1]
+        assert again.scores[t.task_id] == run.scores[t.task_id]
+        assert read[t.task_id].came == told[t.task_id].came
+
+
+def test_each_format_says_what_it_loses():
+    assert LOST.keys() == FORMATS.keys() and all(LOST.values())
+
+
+def test_inspect_reads_its_log(tmp_path):
+    log = pytest.importorskip("inspect_ai.log")
+    path, _ = export_runs(
+        [evidence("sample_self_crag")], "inspect", tmp_path / "log.json", KNOWN.tasks
+    )
+    read = log.read_eval_log(str(path))
+    assert read.status == "success" and len(read.samples) == 16
