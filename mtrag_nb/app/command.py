@@ -24,7 +24,7 @@ from ..core.record import Run
 from ..core.settings import PROFILES, Address, ModelSpec, Settings, with_settings
 from ..core.types import DOMAINS, ServerError, SettingsError
 from ..data.mtrag import Benchmark, files_there, official_dir, read_benchmark, sample_dir
-from ..systems.registry import DEFAULT, Config, profiles, system_named, system_names
+from ..systems.registry import DEFAULT, Config, Names, profiles, system_named, system_names
 
 # %% ../../nbs/app/00_command.ipynb #cad34b5a
 def _named(place: str) -> object:
@@ -378,7 +378,10 @@ def system_option(
             "; ".join(f"{s}: {system_named(s).about}" for s in system_names()) + _PLACES + default
         )
 
-    return Option(about=about, choices=system_names)
+    def known() -> list[str]:
+        return Names([*system_names(), "FILE.py:NAME", "http://HOST/v1"])
+
+    return Option(about=about, choices=known)
 
 
 SystemName = Annotated[str, system_option()]

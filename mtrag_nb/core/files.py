@@ -5,6 +5,7 @@
 # %% ../../nbs/1_core/02_files.ipynb #imports0
 from __future__ import annotations
 
+import codecs
 import errno
 import gzip
 import hashlib
@@ -141,6 +142,9 @@ def _whole_tail(line: bytes) -> bool:
         return False
 
 
+_NO_JSONL = 'Wanted is a JSON-lines file: one object a line, as {"question": "..."}'
+
+
 def read_jsonl(
     path: str | Path,  # .jsonl, .jsonl.gz or .zip
     torn_tail: bool = False,  # True: skip a torn last line, of a log whose writer was killed or goes on
@@ -155,8 +159,10 @@ def read_jsonl(
                 problem = f"a line of more than {LONGEST_LINE:,} bytes"
                 raise DataError(problem, path, n, "Is it a JSON-lines file?")
             torn = torn_tail and not line.endswith(b"\n") and not _whole_tail(line)
+            line = line.removeprefix(codecs.BOM_UTF8) if n == 1 else line
             if line.strip() and not torn:
-                remedy = "The line may be torn: mend or remove it"
+                whole = n == 1 and not line.lstrip().startswith(b"{")
+                remedy = _NO_JSONL if whole else "The line may be torn: mend or remove it"
                 yield n, _value(line, dict, nan_is_null, path, n, remedy=remedy)
 
 # %% ../../nbs/1_core/02_files.ipynb #4ce62c47

@@ -290,7 +290,7 @@ def digest(
 ) -> str:
     "The first `n` hex digits of the SHA-256 of `x` as canonical JSON."
     text = json.dumps(plain(x), sort_keys=True, ensure_ascii=False, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()[:n]
+    return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()[:n]
 
 
 def dotted(x: Mapping[str, object], prefix: str = "") -> dict[str, object]:

@@ -243,7 +243,7 @@ _TASK = _an_object(
         "rewritten_query": _maybe(_any_text),
     },
 )
-_TASK_REMEDY = "A task has task_id, Collection and input turns, and may have contexts (document_id, text), targets (text) and labels"
+_TASK_REMEDY = "A task has a question, or task_id, Collection and input turns, and may have contexts (document_id, text), targets (text) and labels"
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #5b5449b8
 def _same(obj: Mapping, keys: Iterable[str], read: Callable, path: object, n: int | None):
@@ -413,6 +413,8 @@ def task_line(
     if odd := [k for k in obj if k not in _QUESTION_KEYS]:
         known = f"There are {', '.join(_QUESTION_KEYS)}"
         raise DataError(f"unknown key {odd[0]!r} beside a question", path, n, known)
+    if not isinstance(obj["question"], str) or not obj["question"].strip():
+        raise DataError("question is no text", path, n, "Write the question")
     turns = _messages_of_line(obj.get("history", []))
     if turns is None:
         remedy = "Give texts that alternate, or messages with role and content"

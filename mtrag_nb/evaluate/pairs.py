@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
+import numpy as np
+
 from ..core.html import Table, html_table, text_table
 from ..core.record import Clarified, Outcome, Run
 from ..core.text import clipped, declines
@@ -34,15 +36,23 @@ from mtrag_nb.evaluate.statistics import (
     compare,
     difference_interval,
     mean_interval,
+    sum_intervals,
 )
 
 # %% auto #0
-__all__ = ['AUDIT_HEAD', 'UP', 'WITHOUT', 'KNOWING', 'RUNG_NAMES', 'LIVE_HEAD', 'WAYS', 'Ending', 'endings', 'Pair', 'pair',
-           'paired', 'lost_of', 'Audit', 'audit_pairs', 'right_by_target', 'Ladder', 'ladder_pairs', 'Forked',
+__all__ = ['PRICES', 'SHARES', 'TESTABLE', 'FLOOR', 'PRICED_FLOOR', 'AUDIT_HEAD', 'UP', 'WITHOUT', 'KNOWING', 'RUNG_NAMES',
+           'LIVE_HEAD', 'WAYS', 'Ending', 'endings', 'Pair', 'pair', 'paired', 'lost_of', 'right_and_wrong',
+           'PriceCurve', 'price_curve', 'Audit', 'audit_pairs', 'right_by_target', 'Ladder', 'ladder_pairs', 'Forked',
            'in_order', 'forked', 'by_place', 'live_rows', 'dominated_by', 'TurnTold', 'Standing', 'standing', 'shared',
            'compare_right', 'cost_points', 'dominated', 'apart', 'only_right']
 
 # %% ../../nbs/7_evaluate/06_pairs.ipynb #7c3fad8a
+def _refused(run: Evidence, task_id: str) -> bool:
+    "Whether a turn ended in a refusal, as recorded, judged or read by the rule."
+    judged = run.judged.get(task_id, {})
+    return run.turns[task_id].refused or decision(run.item(task_id), judged)[1] == 1
+
+
 def _value_of(run: Evidence, task_id: str) -> float | None:
     "What the ending of a turn is worth, in [0, 1]; None where nobody can say."
     t, label = run.turns[task_id], run.gold[task_id].answerability if task_id in run.gold else ""
@@ -52,7 +62,9 @@ def _value_of(run: Evidence, task_id: str) -> float | None:
         return None
     if t.failed:
         return 0.0
-    refused = t.refused or decision(run.item(task_id), run.judged.get(task_id, {}))[1] == 1
+    if t.outcome is Outcome.NOT_RECORDED:
+        return None
+    refused = _refused(run, task_id)
     if label in TO_REFUSE:
         return float(refused)
     return 0.0 if refused else draft_score(run, task_id, t.answer)
@@ -70,6 +82,8 @@ class Ending:
     said: str  # digest of the answer
     cost: Mapping[str, float]  # as COSTS has it
     why: str = ""  # of a turn that broke: the exception
+    refused: bool = False  # in whatever words
+    label: str = ""  # answerability
 
 
 def endings(run: Evidence) -> dict[str, Ending]:
@@ -80,7 +94,9 @@ def endings(run: Evidence) -> dict[str, Ending]:
         why = f"{t.error.type}: {t.error.message}" if t.error else ""
         came = (blame_turn(run, i).came, _value_of(run, i))
         said = (t.outcome, digest(t.answer, 8))
-        return Ending(t.conversation_id, t.turn, *came, *said, cost, why)
+        label = run.gold[i].answerability if i in run.gold else ""
+        refused = not t.failed and _refused(run, i)
+        return Ending(t.conversation_id, t.turn, *came, *said, cost, why, refused, label)
 
     return {i: ended(i, t) for i, t in run.turns.items()}
 
@@ -213,6 +229,94 @@ def paired(name: str, before: Mapping[str, Ending], after: Mapping[str, Ending])
 def lost_of(pairs: Mapping[str, Pair]) -> list[str]:
     "Of each pair with broken turns: its name, how many, and why."
     return [f"{name}: {p.lost}" for name, p in pairs.items() if p.broken]
+
+# %% ../../nbs/7_evaluate/06_pairs.ipynb #price002
+PRICES = tuple(n / 10 for n in range(11))  # of a wrong answer
+SHARES = (0.05, 0.1, 0.15, 0.2, 0.25)  # of unanswerable questions
+TESTABLE = 11  # conversations that have to differ
+# Two models whose answers people rate alike, 78 tasks of 10 conversations (`9_studies/07_yardsticks`): what they
+# differ by in ROUGE-L, and in right answers less wrong ones at price 0 and 1. What style alone does between writers.
+FLOOR, PRICED_FLOOR = 0.041, (0.058, 0.141)
+
+
+def right_and_wrong(e: Ending) -> tuple[float, float] | None:
+    "How much of an ending is right, and how much wrong; a refusal of what can be answered is neither. None: not judged."
+    if e.came == "right":
+        return 1.0, 0.0
+    if e.came == "undecided":
+        return 0.5, 0.5
+    return None if e.came == "not judged" else (0.0, 0.0 if e.refused else 1.0)
+
+
+@dataclass(frozen=True, repr=False)
+class PriceCurve(Table):
+    "A difference by the price of a wrong answer and the share of unanswerable questions."
+
+    name: str
+    points: Mapping[tuple[float, float], Interval]  # price, share -> after less before
+    turns: tuple[int, int]  # answerable, unanswerable
+    changed: int  # conversations in which the two differ
+    least: int = TESTABLE  # below so many the verdict is "not testable"
+
+    def sign(self, price: float, share: float) -> int:  # 1, -1; 0: not shown
+        i = self.points[price, share]
+        return 0 if i.low is None or i.low <= 0 <= i.high else 1 if i.low > 0 else -1
+
+    @property
+    def shown(self) -> int:
+        "The sign that holds over the whole range; 0 if none does."
+        signs = {self.sign(*x) for x in self.points} if self.changed >= self.least else {0}
+        return signs.pop() if len(signs) == 1 else 0
+
+    def _where(self, sign: int) -> str:
+        "Where a sign holds; '' if nowhere."
+        word, n = "better" if sign > 0 else "worse", sum(self.sign(*x) == sign for x in self.points)
+        prices = dict.fromkeys(p for p, _ in self.points)
+        whole = [p for p in prices if all(self.sign(*x) == sign for x in self.points if x[0] == p)]
+        if whole:
+            return f"{word} at prices {whole[0]:g} to {whole[-1]:g}"
+        return f"{word} at {n} of {len(self.points)} points" if n else ""
+
+    @property
+    def verdict(self) -> str:
+        "Where the sign of the difference is shown, in words."
+        if self.changed < self.least:
+            return f"not testable: {self.changed} conversations differ"
+        if self.shown:
+            return "better throughout" if self.shown > 0 else "worse throughout"
+        return "; ".join(filter(None, map(self._where, (1, -1)))) or "not shown"
+
+    def _table(self):
+        prices, shares = (list(dict.fromkeys(x)) for x in zip(*self.points))
+        rows = [[f"{p:g}", *(str(self.points[p, s]) for s in shares)] for p in prices]
+        return ["price", *(f"{s:.0%} unanswerable" for s in shares)], rows
+
+    @property
+    def note(self) -> str:
+        counts = f"{self.turns[0]} answerable and {self.turns[1]} unanswerable turns"
+        return f"{self.name}: {self.verdict}. {counts}; {self.changed} conversations differ."
+
+
+def price_curve(
+    p: Pair, prices: Sequence[float] = PRICES, shares: Sequence[float] = SHARES
+) -> PriceCurve | None:
+    "The difference of a pair by price and share; without unanswerable turns at share 0 alone. None if no turn is judged."
+    ends = {i: (right_and_wrong(e), right_and_wrong(p.after[i])) for i, e in p.before.items()}
+    ids = [i for i, x in ends.items() if None not in x and p.after[i].label not in TO_ASK]
+    if not ids:
+        return None
+    refuse = np.array([p.after[i].label in TO_REFUSE for i in ids])
+    change = np.array([np.subtract(*reversed(ends[i])) for i in ids])  # right, wrong
+    kinds = [k for k in (~refuse, refuse) if k.any()]
+    columns = np.hstack([np.where(k[:, None], change, np.nan) for k in kinds])
+    grid = [(x, s) for x in prices for s in (shares if len(kinds) == 2 else (float(refuse[0]),))]
+    mix = [(1 - s, s) if len(kinds) == 2 else (1.0,) for _, s in grid]
+    weights = np.array([[w for m in ms for w in (m, -m * x)] for (x, _), ms in zip(grid, mix)])
+    talks = [p.after[i].talk for i in ids]
+    found = sum_intervals(columns, talks, weights)
+    changed = len({t for t, c in zip(talks, change) if c.any()})
+    counts = (int((~refuse).sum()), int(refuse.sum()))
+    return PriceCurve(p.name, dict(zip(grid, found)), counts, changed)
 
 # %% ../../nbs/7_evaluate/06_pairs.ipynb #5514f17f
 @dataclass(frozen=True, repr=False)

@@ -18,9 +18,10 @@ from ..core.types import DataError, SettingsError
 
 # %% auto #0
 __all__ = ['LEAST', 'MANY', 'INTERVALS', 'Span', 'Scores', 'few', 'Interval', 'draws', 'mean_interval', 'difference_interval',
-           'statistic_interval', 'auroc', 'auroc_interval', 'FlipTest', 'holm', 'settled', 'detectable', 'SystemRow',
-           'PairRow', 'Comparison', 'compare_all', 'compare', 'krippendorff_alpha', 'Bin', 'calibration_bins',
-           'calibration_error', 'spearman', 'Band', 'spearman_in_bands', 'RaterRow', 'AltTest', 'alt_test']
+           'statistic_interval', 'sum_intervals', 'auroc', 'auroc_interval', 'FlipTest', 'holm', 'settled',
+           'detectable', 'SystemRow', 'PairRow', 'Comparison', 'compare_all', 'compare', 'krippendorff_alpha', 'Bin',
+           'calibration_bins', 'calibration_error', 'spearman', 'Band', 'spearman_in_bands', 'RaterRow', 'AltTest',
+           'alt_test']
 
 # %% ../../nbs/7_evaluate/00_statistics.ipynb #c3917186
 LEAST = 6  # conversations: below, no interval is given
@@ -268,6 +269,32 @@ def statistic_interval(
         (low,), (high,) = _percentiles(np.array(samples)[:, None], level)
         span = float(low), float(high)
     return Interval(None if math.isnan(value) else value, *span, len(codes), k, level)
+
+# %% ../../nbs/7_evaluate/00_statistics.ipynb #sums0002
+def sum_intervals(
+    columns: np.ndarray,  # [items, columns], NaN: the item does not count in the column
+    clusters: Sequence,  # the conversation of each item
+    weights: np.ndarray,  # [sums, columns]
+    resamples: int = 10_000,  # from MANY conversations on
+    level: float = 0.95,
+    seed: int = 0,
+) -> list[Interval]:  # [sums]
+    "Weighted sums of the means of columns. Raises DataError for a column without a value."
+    (codes, k), n = _codes(clusters), (~np.isnan(columns)).sum(axis=0)
+    if not n.all():
+        raise DataError("a column has no value: its mean is not known")
+    means = np.nanmean(columns, axis=0)
+    parts = np.zeros((k, len(n)))
+    np.add.at(parts, codes, np.nan_to_num(columns - means) / n)
+    spread = np.sqrt((((parts @ weights.T) ** 2).sum(axis=0)) * k / max(1, k - 1))
+    values, spans = weights @ means, [_NOWHERE] * len(weights)
+    if LEAST <= k < MANY:
+        spans = [_around(v, e, k - 1, level) for v, e in zip(values, spread)]
+    elif k >= MANY:
+        samples = _mean_samples(columns, codes, k, resamples, seed) @ weights.T
+        found = zip(*_percentiles(samples, level), spread)
+        spans = [(float(a), float(b)) if e > 1e-12 else _NOWHERE for a, b, e in found]
+    return [Interval(float(v), *span, len(columns), k, level) for v, span in zip(values, spans)]
 
 # %% ../../nbs/7_evaluate/00_statistics.ipynb #001b7608
 def auroc(

@@ -99,6 +99,7 @@ def _refusal(reply: httpx.Response, data: bytes, url: str, secrets: Sequence[str
         else ServerError
     )
     error = kind(f"{url} answered {reply.status_code}: {said}", *secrets)
+    error.status = reply.status_code
     if isinstance(error, Busy):
         error.after = _wait(reply)
     return error
@@ -206,7 +207,7 @@ def post(
     except httpx.TimeoutException as e:
         raise Busy(f"{url} did not answer in time ({type(e).__name__}: {e})", *secrets) from None
     except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as e:
-        remedy = "Is the server running, and is the profile's url right?"
+        remedy = "Is the server running, and is its address right?"
         raise Unreachable(
             f"{url} did not answer ({type(e).__name__}: {e}). {remedy}", *secrets
         ) from None

@@ -22,17 +22,9 @@ from matplotlib.figure import Figure
 
 from ..core.files import data_dir, read_json, write_whole
 from ..core.html import SERIES_COLOURS, View, clean, document, end_colours, page, render
-from mtrag_nb.core.record import (
-    Drafted,
-    Retrieved,
-    Run,
-    Step,
-    Trajectory,
-    append_label,
-    read_labels,
-)
-from ..core.text import declines, known_words, share_known
-from ..core.types import DataError, Gold, MTRAGError, Outcome, Task, as_context
+from ..core.record import Run, Step, Trajectory, append_label, read_labels
+from ..core.text import known_words, share_known
+from ..core.types import DataError, Gold, MTRAGError, Outcome
 from ..evaluate.blame import WORTH, ending_change, first_draft_failed
 from ..evaluate.scores import Evidence, as_evidence, fault
 from mtrag_nb.show.figures import (
@@ -48,7 +40,6 @@ from mtrag_nb.show.figures import (
 from mtrag_nb.show.turn import (
     SIGNS,
     beside_html,
-    decisions,
     difference,
     ending,
     fault_of,
@@ -62,8 +53,8 @@ from mtrag_nb.show.turn import (
 )
 
 # %% auto #0
-__all__ = ['VIEW', 'CaseBrowser', 'open_at', 'Case', 'pick_cases', 'CaseView', 'from_answers', 'published', 'PublishedCase',
-           'published_cases', 'PublishedView', 'write_cases', 'heat_map', 'timeline']
+__all__ = ['VIEW', 'CaseBrowser', 'open_at', 'Case', 'pick_cases', 'CaseView', 'published', 'PublishedCase', 'published_cases',
+           'PublishedView', 'write_cases', 'heat_map', 'timeline']
 
 # %% ../../nbs/8_show/03_browser.ipynb #6b4c819e
 @dataclass(frozen=True)
@@ -151,18 +142,14 @@ def _disagreements(rows: Sequence[_TurnRow]) -> set[str]:
 class _TurnIndex:
     "The turns of several runs, ready to be filtered. Raises DataError if two runs have the same name."
 
-    def __init__(
-        self,
-        runs: Sequence[Evidence],
-    ):
+    def __init__(self, runs: Sequence[Evidence]):
         self.runs = {r.name: r for r in runs}
         if len(self.runs) != len(runs):
-            names = ", ".join(r.name for r in runs)
-            raise DataError(
-                "two runs have the same name",
-                names,
-                remedy="Give one another name: Run(folder, name)",
+            names, remedy = (
+                ", ".join(r.name for r in runs),
+                "Give one another name: Run(folder, name)",
             )
+            raise DataError("two runs have the same name", names, remedy=remedy)
         self.rows = [_row_of(r, t) for r in runs for t in r.turns.values()]
         apart = _disagreements(self.rows)
         self.worth = {
@@ -181,17 +168,15 @@ class _TurnIndex:
     @property
     def measures(self) -> list[str]:
         "What the turns can be sorted by: every measure that some turn has."
-        return list(
-            dict.fromkeys(m for r in self.rows for m, v in r.measures.items() if v is not None)
-        )
+        known = (m for r in self.rows for m, v in r.measures.items() if v is not None)
+        return list(dict.fromkeys(known))
 
     def with_words(self, rows: Sequence[_TurnRow], text: str) -> list[_TurnRow]:
         "The rows in which every word of `text` occurs, in what was said or in a passage."
         for word in text.lower().split():
             holds = {key for key, passage in self.passages.items() if word in passage}
-            rows = [
-                r for r in rows if word in r.text or any((r.run, i) in holds for i in r.contexts)
-            ]
+            seen = [any((r.run, i) in holds for i in r.contexts) for r in rows]
+            rows = [r for r, s in zip(rows, seen) if s or word in r.text]
         return list(rows)
 
 # %% ../../nbs/8_show/03_browser.ipynb #66b46997
@@ -209,14 +194,10 @@ def _ordered(rows: Sequence[_TurnRow], by: str, highest: bool) -> list[_TurnRow]
 
 def _filtered(
     index: _TurnIndex,
-    wanted: Mapping[
-        str, object
-    ],  # a field of _TurnRow -> its value; a value of None is no condition
+    wanted: Mapping[str, object],  # a field of _TurnRow -> its value; None is no condition
     which: str = "every turn",  # an entry of _WHICH
     text: str = "",
-    labelled: frozenset[
-        tuple[str, str]
-    ] = frozenset(),  # (run, task id) of the turns that have a label
+    labelled: Iterable[tuple[str, str]] = (),  # run and task id of the turns that have a label
     by: str = _IN_ORDER,  # or a measure: the order
     highest: bool = False,  # True: the highest value first
 ) -> list[_TurnRow]:
@@ -278,6 +259,11 @@ def _said(head: str, text: str = "") -> str:
     return page(render("turn.html", "said", head, text), styled=False)
 
 
+def _line(*widgets: w.Widget) -> w.HBox:
+    "Widgets side by side, on more lines where there is no room."
+    return w.HBox(widgets, layout=w.Layout(flex_flow="row wrap"))
+
+
 class _Controls:
     "The widgets of a browser; what they do is the browser's business."
 
@@ -285,59 +271,37 @@ class _Controls:
         def told(kind, name, em, **how):
             return kind(description=name, layout=_width(em), style=_LABELLED, **how)
 
+        orders, auto = [_IN_ORDER, *index.measures], w.Layout(width="auto")
+        hint = "words in question, drafts, answer or passages"
         self.filters = {field: _choice(field, index.values(field)) for field in _FILTERS}
         self.which = told(w.Dropdown, "show", 20, options=list(_WHICH), value=_WHICH[0])
-        self.sort = told(
-            w.Dropdown, "sort by", 20, options=[_IN_ORDER, *index.measures], value=_IN_ORDER
-        )
+        self.sort = told(w.Dropdown, "sort by", 20, options=orders, value=_IN_ORDER)
         self.highest = w.Checkbox(description="highest first", indent=False, layout=_width(9))
-        self.search = told(
-            w.Text, "search", 28, placeholder="words in question, drafts, answer or passages"
-        )
+        self.search = told(w.Text, "search", 28, placeholder=hint)
         self.beside = {
-            n: w.ToggleButton(
-                description=n, tooltip=f"beside it: {n}", layout=w.Layout(width="auto")
-            )
+            n: w.ToggleButton(description=n, tooltip=f"beside it: {n}", layout=auto)
             for n in index.runs
         }
-        self.label = told(
-            w.Combobox,
-            "label",
-            20,
-            options=list(_LABELS),
-            placeholder="choose or write",
-            ensure_option=False,
-        )
+        some = {"options": list(_LABELS), "placeholder": "choose or write", "ensure_option": False}
+        self.label = told(w.Combobox, "label", 20, **some)
         self.note = told(w.Textarea, "note", 34, rows=2)
         self.previous, self.next, self.save = (
             w.Button(description=d, layout=_width(7)) for d in ("previous", "next", "save label")
         )
         self.place, self.strip, self.body, self.said = w.HTML(), w.HTML(), w.HTML(), w.HTML()
-        self.turns, self.talk = (
-            w.Select(rows=24, layout=w.Layout(width="24em")),
-            w.HBox(layout=w.Layout(flex_flow="row wrap")),
-        )
+        self.turns, self.talk = w.Select(rows=24, layout=_width(24)), _line()
         self.box = self._laid_out(len(index.runs) > 1)
 
     def _laid_out(self, several: bool) -> w.VBox:
         "Filters above; below them the list, and the turn beside it."
-
-        def line(*widgets):
-            return w.HBox(widgets, layout=w.Layout(flex_flow="row wrap"))
-
         beside = [w.HTML(_said("", "beside it:")), *self.beside.values()] if several else []
-        turn = w.VBox(
-            [self.talk, self.strip, self.body, line(self.label, self.note, self.save, self.said)],
-            layout=w.Layout(flex="1 1 28em", min_width="0", overflow="hidden"),
-        )
+        label = _line(self.label, self.note, self.save, self.said)
+        look = w.Layout(flex="1 1 28em", min_width="0", overflow="hidden")
+        turn = w.VBox([self.talk, self.strip, self.body, label], layout=look)
         listed = w.VBox([self.turns], layout=w.Layout(flex="0 1 24em"))
-        return w.VBox(
-            [
-                line(*self.filters.values(), self.which, self.sort, self.highest, self.search),
-                line(self.previous, self.next, self.place, *beside),
-                line(listed, turn),
-            ]
-        )
+        above = _line(*self.filters.values(), self.which, self.sort, self.highest, self.search)
+        steps = _line(self.previous, self.next, self.place, *beside)
+        return w.VBox([above, steps, _line(listed, turn)])
 
     @property
     def wanted(self) -> dict[str, object]:
@@ -456,15 +420,8 @@ class CaseBrowser:
     def apply(self) -> None:
         "Filter anew; stays at the present turn if it is among those that are left, else goes to the first."
         c, before = self.controls, self.current
-        self.found = _filtered(
-            self.index,
-            c.wanted,
-            which=c.which.value,
-            text=c.search.value,
-            labelled=frozenset(self.labels),
-            by=c.sort.value,
-            highest=c.highest.value,
-        )
+        how = c.which.value, c.search.value, self.labels, c.sort.value, c.highest.value
+        self.found = _filtered(self.index, c.wanted, *how)
         self.at = self.found.index(before) if before in self.found else 0
         self.show()
 
@@ -483,9 +440,8 @@ class CaseBrowser:
         "Show a turn. Raises DataError if the filters leave it out."
         at = self._find(task_id, run)
         if at is None:
-            raise DataError(
-                f"no turn {task_id!r} among the {len(self.found)} that the filters leave"
-            )
+            left = f"the {len(self.found)} that the filters leave"
+            raise DataError(f"no turn {task_id!r} among {left}")
         self.at = at
         self.show()
 
@@ -543,10 +499,8 @@ class CaseBrowser:
         body = _turn_or_beside(run, others, row.task_id, self.timing, self.chars)
         if not first:
             return "", page(body, styled=False)
-        strip = _said(
-            f"▲ turn {run.turns[first].turn}", "is the first to fail in this conversation"
-        )
-        return strip, page(body, styled=False)
+        words = "is the first to fail in this conversation"
+        return _said(f"▲ turn {run.turns[first].turn}", words), page(body, styled=False)
 
     def save_label(self) -> None:
         "Append label and note of the present turn; what goes wrong stands beside the button, and the text stays in its box."
@@ -598,26 +552,16 @@ _CaseRule = Callable[
 ]  # run, other run, task id, measure -> size and why
 
 
-def _tries(run: Evidence, t: Trajectory) -> list[tuple[float, bool]]:
-    "K-precision of each draft, and whether it was let through."
-    known, made = (
-        known_words(run.contexts[i].text for i in t.contexts if i in run.contexts),
-        decisions(t),
-    )
-    return [
-        (share_known(d.text, known), made[f"verdict {n}"] == "let through")
-        for n, d in enumerate(t.drafts, 1)
-    ]
+def _tries(run: Evidence, t: Trajectory) -> list[float]:
+    "K-precision of each draft."
+    known = known_words(run.contexts[i].text for i in t.contexts if i in run.contexts)
+    return [share_known(d.text, known) for d in t.drafts]
 
 
 def _gold_found(run: Evidence, task_id: str) -> set[str]:
     "Ids of the contexts of gold passages that a turn had found."
-    relevant = set(run.relevant(task_id))
-    return {
-        i
-        for i in run.turns[task_id].found
-        if i in run.contexts and run.contexts[i].document_id in relevant
-    }
+    relevant, found = set(run.relevant(task_id)), run.turns[task_id].found
+    return {i for i in found if i in run.contexts and run.contexts[i].document_id in relevant}
 
 
 def _gold_fault(run: Evidence, task_id: str) -> str:
@@ -627,14 +571,11 @@ def _gold_fault(run: Evidence, task_id: str) -> str:
 # %% ../../nbs/8_show/03_browser.ipynb #d2fcc2c4
 def _by_difference(run, other, task_id, measure):
     "Two runs that differ in a measure."
-    d = difference(run, other, task_id, measure) if other and task_id in other.turns else None
-    if not d:
+    if not other or not (d := difference(run, other, task_id, measure)):
         return None
     ours, theirs = measure_of(run, task_id, measure), measure_of(other, task_id, measure)
-    note = (
-        " (circular)" if measure in run.circular | other.circular else ""
-    )  # it decides inside one of them
-    return abs(d), f"{measure}{note} {ours:.2f} in {run.name}, {theirs:.2f} in {other.name}"
+    decides = " (circular)" if measure in run.circular | other.circular else ""
+    return abs(d), f"{measure}{decides} {ours:.2f} in {run.name}, {theirs:.2f} in {other.name}"
 
 # %% ../../nbs/8_show/03_browser.ipynb #69c3b9dc
 def _by_rescue(run, other, task_id, measure):
@@ -642,33 +583,23 @@ def _by_rescue(run, other, task_id, measure):
     t = run.turns[task_id]
     if t.failed or not first_draft_failed(t):
         return None
-    change, tries = (
-        ending_change(run, t, t.drafts[0].text),
-        _tries(run, t),
-    )
+    change, tries = ending_change(run, t, t.drafts[0].text), _tries(run, t)
     if change is None or change <= WORTH:
         return None
-    if t.refused:
-        return (
-            change,
-            f"draft 1 was sent back (K-precision {tries[0][0]:.2f}), and refusing was right",
-        )
-    return (
-        change,
-        f"draft 1 was sent back (K-precision {tries[0][0]:.2f}), draft {len(tries)} let through ({tries[-1][0]:.2f})",
-    )
+    then = f"draft {len(tries)} let through ({tries[-1]:.2f})"
+    then = "and refusing was right" if t.refused else then
+    return change, f"draft 1 was sent back (K-precision {tries[0]:.2f}), {then}"
 
 # %% ../../nbs/8_show/03_browser.ipynb #fe040ca2
 def _by_harm(run, other, task_id, measure):
     "What was at hand was taken away."
     t, tries = run.turns[task_id], _tries(run, run.turns[task_id])
-    if t.answered and len(tries) > 1 and tries[0][0] - tries[-1][0] > 0.1:
-        return tries[0][0] - tries[-1][
-            0
-        ], f"draft 1 had a K-precision of {tries[0][0]:.2f}, the answer has {tries[-1][0]:.2f}"
+    if t.answered and len(tries) > 1 and tries[0] - tries[-1] > 0.1:
+        said = f"draft 1 had a K-precision of {tries[0]:.2f}, the answer has {tries[-1]:.2f}"
+        return tries[0] - tries[-1], said
     if not _gold_fault(run, task_id).startswith("refused"):
         return None
-    best, found = max((k for k, _ in tries), default=0.0), _gold_found(run, task_id)
+    best, found = max(tries, default=0.0), _gold_found(run, task_id)
     if t.role == "dropped" and found:
         return 1.0, f"gold was found ({len(found)} of the contexts), and dropped"
     if t.role == "exhausted" and best >= 0.5:
@@ -678,36 +609,28 @@ def _by_harm(run, other, task_id, measure):
 # %% ../../nbs/8_show/03_browser.ipynb #5602730d
 def _by_judge(run, other, task_id, measure):
     "The judge and K-precision disagree."
-    m = run.measures_of(task_id)
-    if m.judge is None or m.support is None or abs(m.judge - m.support) < 0.3:
+    judge, k = (measure_of(run, task_id, m) for m in ("judge", "K-precision"))
+    if judge is None or k is None or abs(judge - k) < 0.3:
         return None
-    return abs(
-        m.judge - m.support
-    ), f"the judge gives {m.judge:.2f}, K-precision is {m.support:.2f}"
+    return abs(judge - k), f"the judge gives {judge:.2f}, K-precision is {k:.2f}"
 
 
 def _by_refusal(run, other, task_id, measure):
     "Refused though answerable; worse if the passages were there."
-    why, t = _gold_fault(run, task_id), run.turns[task_id]
+    why, reason = _gold_fault(run, task_id), run.turns[task_id].reason.replace("_", " ")
     if not why.startswith("refused"):
         return None
-    share = len({run.contexts[i].document_id for i in _gold_found(run, task_id)}) / max(
-        len(run.relevant(task_id)), 1
-    )
-    return (
-        share,
-        f"{why}, for {t.reason.replace('_', ' ')}; {share:.0%} of the gold passages had been found",
-    )
+    found = {run.contexts[i].document_id for i in _gold_found(run, task_id)}
+    share = len(found) / max(len(run.relevant(task_id)), 1)
+    return share, f"{why}, for {reason}; {share:.0%} of the gold passages had been found"
 
 
 def _by_answer(run, other, task_id, measure):
     "Answered though unanswerable; worse if the words are the passages' own, since then nothing looks wrong."
-    if _gold_fault(run, task_id) != "answered though unanswerable":
+    if (why := _gold_fault(run, task_id)) != "answered though unanswerable":
         return None
-    k = run.measures_of(task_id).support
-    return k or 0.0, "answered though unanswerable" + (
-        f"; K-precision {k:.2f}" if k is not None else ""
-    )
+    k = measure_of(run, task_id, "K-precision")
+    return k or 0.0, why + ("" if k is None else f"; K-precision {k:.2f}")
 
 
 _RULES: dict[str, _CaseRule] = {
@@ -724,7 +647,7 @@ _RULES: dict[str, _CaseRule] = {
 class Case:
     "A turn worth looking at."
 
-    kind: str  # a key of RULES
+    kind: str  # a key of _RULES
     task_id: str
     why: str
     size: float  # how much it is worth a look, within its kind
@@ -733,20 +656,14 @@ class Case:
 def pick_cases(
     run: Evidence,
     other: Evidence | None = None,  # a second run over the same tasks, for differences
-    measure: str = "K-precision",  # by which the two are compared: "K-precision", "judge" or a name in scores.jsonl
+    measure: str = "K-precision",  # by which the two are compared: "K-precision", "judge" or a score's name
     each: int = 2,  # cases of a kind
-    rules: Mapping[str, _CaseRule] = _RULES,
-) -> list[
-    Case
-]:  # in the order of the rules, the largest of each kind first; ties go to the smaller task id
-    "The turns that the rules point at."
+) -> list[Case]:
+    "The turns that the rules point at, in their order, the largest of each kind first; ties go to the smaller task id."
     cases = []
-    for kind, rule in rules.items():
-        found = [
-            Case(kind, i, said[1], said[0])
-            for i in run.turns
-            if (said := rule(run, other, i, measure))
-        ]
+    for kind, rule in _RULES.items():
+        said = {i: x for i in run.turns if (x := rule(run, other, i, measure))}
+        found = [Case(kind, i, why, size) for i, (size, why) in said.items()]
         cases += sorted(found, key=lambda c: (-c.size, c.task_id))[:each]
     return cases
 
@@ -772,49 +689,16 @@ class CaseView(View):
         title = f"{case.kind}: {' '.join(t.question.split())[:60]}"
         super().__init__(title, body, f"{case.kind}: {case.why}")
 
-# %% ../../nbs/8_show/03_browser.ipynb #97892eca
-def _answered(task: Task, answer: str) -> Trajectory:
-    "An answer as a turn of two steps: the passages that came with the task, and one draft."
-    ids, declined = tuple(p.id for p in task.contexts or ()), declines(answer)
-    steps = (
-        Retrieved(node="retrieve", contexts=ids),
-        Drafted(node="generate", text=answer, declined=declined),
-    )
-    about = (task.id, task.conversation_id, task.turn, task.domain, task.question)
-    ended = (
-        {"outcome": Outcome.I_DONT_KNOW, "reason": "declined", "role": "declined"}
-        if declined
-        else {"outcome": Outcome.ANSWERED}
-    )
-    return Trajectory(*about, steps, **ended, answer=answer, contexts=ids)
-
-# %% ../../nbs/8_show/03_browser.ipynb #23c277cb
-def from_answers(
-    name: str,
-    answers: Mapping[str, str],  # task id -> answer
-    tasks: Iterable[Task],  # read with contexts=True
-    scores: Mapping[str, Mapping[str, float | None]] | None = None,  # task id -> measure -> score
-    **known,  # gold, qrels, absent: see Evidence
-) -> Evidence:
-    "Answers as a run."
-    tasks = [t for t in tasks if t.id in answers]
-    contexts = {p.id: as_context(p) for t in tasks for p in t.contexts or ()}
-    run = Run.of(
-        name, [_answered(t, answers[t.id]) for t in tasks], contexts.values(), scores=scores or {}
-    )
-    return Evidence(run, histories={t.id: t.history for t in tasks}, **known)
-
 # %% ../../nbs/8_show/03_browser.ipynb #a3fbd6ac
 def published(
     name: str,  # of the file, without its ending
     folder: str | Path | None = None,  # None: data/paper
 ) -> dict[str, Any]:
     "What a paper publishes. Raises DataError if it is not there."
-    path = (Path(folder) if folder else data_dir("paper")) / f"{name}.json"
+    path = Path(folder or data_dir("paper")) / f"{name}.json"
     if not path.is_file():
-        raise DataError(
-            "nothing published is kept under this name", path, remedy="Name a file of data/paper"
-        )
+        remedy = "Name a file of data/paper"
+        raise DataError("nothing published is kept under this name", path, remedy=remedy)
     return read_json(path)
 
 # %% ../../nbs/8_show/03_browser.ipynb #d8d191ed
@@ -848,9 +732,8 @@ def published_cases(
         try:
             cases += [PublishedCase(**c, source=data["source"]) for c in data["cases"]]
         except (KeyError, TypeError) as e:
-            raise DataError(
-                f"not a file of published cases ({type(e).__name__}: {e})", path
-            ) from None
+            problem = f"not a file of published cases ({type(e).__name__}: {e})"
+            raise DataError(problem, path) from None
     return cases
 
 # %% ../../nbs/8_show/03_browser.ipynb #3ad60510
@@ -860,9 +743,8 @@ class PublishedView(View):
     def __init__(self, case: PublishedCase):
         why = f": {case.reason.replace('_', ' ')}" if case.reason else ""
         ended = "answered" if case.outcome == Outcome.ANSWERED else f"refused{why}"
-        body = render(
-            "turn.html", "published", case, ended, "plain" if ended == "answered" else "warn"
-        )
+        tone = "plain" if ended == "answered" else "warn"
+        body = render("turn.html", "published", case, ended, tone)
         text = f"{case.id:10} {case.verdict:20} {case.question}"
         super().__init__(f"{case.id}: {case.question}", body, text)
 
@@ -909,9 +791,7 @@ def write_cases(
     return write_whole(Path(folder) / "index.html", index)
 
 # %% ../../nbs/8_show/03_browser.ipynb #8834ae4b
-def _grid_of(
-    run: Evidence, value: Callable[[Trajectory], float | None], width: int
-) -> list[list[float]]:
+def _grid_of(run: Evidence, value: Callable, width: int) -> list[list[float]]:
     "A value for each turn, a row a conversation; NaN where there is none."
     grid = [[float("nan")] * width for _ in run.conversations]
     for cells, ts in zip(grid, run.conversations.values()):
@@ -935,15 +815,8 @@ def _frame(ax: Axes, run: Evidence, width: int) -> None:
         ax.axhline(y - 0.5, color="white", lw=1.5)
     for y, c in enumerate(talks):
         if failed := first_to_fail(run, c):
-            ax.text(
-                run.turns[failed].turn - 1,
-                y - 0.28,
-                "▲",
-                ha="center",
-                va="center",
-                fontsize=8,
-                bbox=_CHIP,
-            )
+            look = {"ha": "center", "va": "center", "fontsize": 8, "bbox": _CHIP}
+            ax.text(run.turns[failed].turn - 1, y - 0.28, "▲", **look)
 
 
 def _end_legend(fig: Figure, ax: Axes, colours: Mapping[str, str]) -> None:
@@ -964,8 +837,7 @@ def _write_values(ax: Axes, grid: Sequence[Sequence[float]], scale: ScalarMappab
 def heat_map(
     run: Run | Evidence | str | Path,
     measure: str = "",  # "": outcomes and reasons; or "K-precision", "judge", a name in scores.jsonl
-    width: str
-    | float = "text",  # at most: "column", "text", or inches; a short conversation takes less
+    width: str | float = "text",  # at most; a short conversation takes less
 ) -> Figure:
     "Conversations by turns. ▲ marks the first turn of a conversation that failed."
     run = as_evidence(run)
@@ -984,9 +856,8 @@ def heat_map(
     ax = fig.subplots()
     image = ax.imshow(grid := _grid_of(run, value, columns), aspect="auto", **how)
     _frame(ax, run, columns)
-    fig.suptitle(
-        f"{run.name}: {_words(measure) or 'how each turn ended'}", x=0.01, ha="left", fontsize=9
-    )
+    title = f"{run.name}: {_words(measure) or 'how each turn ended'}"
+    fig.suptitle(title, x=0.01, ha="left", fontsize=9)
     _write_values(ax, grid, image) if measure else _end_legend(fig, ax, colours)
     return fig
 
@@ -1001,7 +872,7 @@ _UNITS: dict[str, Callable[[Step], float]] = {
 @drawn
 def timeline(
     t: Trajectory,
-    by: str = "seconds",  # a key of UNITS; seconds are those of the wall clock
+    by: str = "seconds",  # a key of _UNITS; seconds are those of the wall clock
     width: str | float = "text",  # "column", "text", or inches
 ) -> Figure:
     "The steps of a turn, from the first above to the last below. Raises DataError for an unknown unit."
@@ -1009,31 +880,20 @@ def timeline(
         raise DataError(f"no timeline by {by!r}", remedy=f"There are {', '.join(_UNITS)}")
     lengths = [_UNITS[by](s) for s in t.steps]
     if not sum(lengths):
-        return nothing_figure(
-            f"Turn {t.turn} took no {by}: nothing was asked of a model, or all of it was replayed.",
-            width,
-        )
-    starts = [sum(lengths[:n]) for n in range(len(lengths))]
+        none = "nothing was asked of a model, or all of it was replayed."
+        return nothing_figure(f"Turn {t.turn} took no {by}: {none}", width)
+    rows, starts = range(len(lengths)), [sum(lengths[:n]) for n in range(len(lengths))]
     fig = blank(width, 0.9 + 0.27 * len(lengths))
     ax = fig.subplots()
-    ax.barh(
-        range(len(lengths)),
-        lengths,
-        left=starts,
-        color=[SERIES_COLOURS[0] if s.calls.n else QUIET for s in t.steps],
-    )
-    for y, (start, n) in enumerate(zip(starts, lengths)):
-        ax.text(
-            start + n, y, f" {n:.2f}" if by == "seconds" else f" {n:g}", va="center", fontsize=8
-        )
-    ax.set_yticks(range(len(lengths)), [s.node.replace("_", " ") for s in t.steps])
-    ax.set(
-        xlabel=f"{by} (blue: the model was asked)",
-        ylim=(len(lengths) - 0.5, -0.5),
-        xlim=(0, sum(lengths) * 1.16),
-    )
-    asked = shorten(
-        f"turn {t.turn}: {' '.join(t.question.split())}", int(13 * inches(width)), placeholder=" …"
-    )
+    colours = [SERIES_COLOURS[0] if s.calls.n else QUIET for s in t.steps]
+    ax.barh(rows, lengths, left=starts, color=colours)
+    for y, start, n in zip(rows, starts, lengths):
+        amount = f" {n:.2f}" if by == "seconds" else f" {n:g}"
+        ax.text(start + n, y, amount, va="center", fontsize=8)
+    ax.set_yticks(rows, [_words(s.node) for s in t.steps])
+    ax.set(xlabel=f"{by} (blue: the model was asked)", xlim=(0, sum(lengths) * 1.16))
+    ax.set(ylim=(len(lengths) - 0.5, -0.5))
+    asked = f"turn {t.turn}: {' '.join(t.question.split())}"
+    asked = shorten(asked, int(13 * inches(width)), placeholder=" …")
     fig.suptitle(asked, x=0.01, ha="left", fontsize=9)
     return fig

@@ -36,8 +36,8 @@ from ..evaluate.blame import Blame, blame
 from ..evaluate.scores import Evidence
 
 # %% auto #0
-__all__ = ['FORMATS', 'SEVERAL', 'LOST', 'Known', 'known_turns', 'write_csv', 'write_inspector', 'write_inspect', 'turn_spans',
-           'write_openinference', 'export_runs']
+__all__ = ['FORMATS', 'LOST', 'Known', 'known_turns', 'write_csv', 'write_inspector', 'write_inspect', 'write_openinference',
+           'export_runs']
 
 # %% ../../nbs/8_show/05_export.ipynb #57baf4e8
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ _COLUMNS = ["run", "task_id", "conversation", "turn", "domain", "question", "ans
 _COLUMNS += ["outcome", "reason", "judged", "stage_to_blame", "cause", "node_to_blame"]
 _COLUMNS += ["answerability", "target", "passage_ids", "passages"]
 
-
+# %% ../../nbs/8_show/05_export.ipynb #13f8701e
 def write_csv(path: str | Path, runs: Sequence[Evidence], tasks: Mapping[str, Task] = {}) -> dict:
     "Write the turns of runs as a table; how many rows and measures is returned."
     measures = list(dict.fromkeys(m for r in runs for m in r.measures))
@@ -170,7 +170,7 @@ def _words(k: Known, s: Step) -> str:
     told = "\n".join(f"{heading}: {text}" for heading, text in lines)
     return told or ", ".join(f"{name}: {value}" for name, value in own_fields(s).items()) or s.path
 
-
+# %% ../../nbs/8_show/05_export.ipynb #1ebd4258
 def _result_entry(k: Known, as_text: frozenset[str]) -> dict:
     "An answer of a model with scores and blame; the scores in `as_text` are written out."
     values = {m: str(v) if m in as_text else v for m, v in k.scores.items()}
@@ -191,6 +191,11 @@ def _result_entry(k: Known, as_text: frozenset[str]) -> dict:
 _FILTERS = ("Answerability", "Question Type", "Multi-Turn", "Turn", "Collection")
 
 
+def _document_entry(c: Context) -> dict:
+    about = {"text": c.text, "title": c.title, "url": c.url, "passage_id": c.document_id}
+    return {"document_id": c.id, **about}
+
+
 def write_inspector(
     path: str | Path, runs: Sequence[Evidence], tasks: Mapping[str, Task] = {}
 ) -> dict[str, int]:  # models, tasks, documents, results, metrics: how many were written
@@ -205,17 +210,13 @@ def write_inspector(
     as_text = frozenset(m["name"] for m in metrics if m["type"] == "text")
     seen = {i: {c.id: c for some in by_run for c in some[i].contexts} for i in shared}
     documents = {i: c for contexts in seen.values() for i, c in contexts.items()}
-    about = ("document_id", "text", "title", "url")
     data = {
         "schema_version": 2,
         "name": ", ".join(r.name for r in runs),
         "filters": list(_FILTERS),
         "models": [{"model_id": r.name, "name": r.name, "owner": "mtrag_nb"} for r in runs],
         "metrics": metrics,
-        "documents": [
-            {**dict(zip(about, (c.id, c.text, c.title, c.url))), "passage_id": c.document_id}
-            for c in documents.values()
-        ],
+        "documents": [_document_entry(c) for c in documents.values()],
         "tasks": [_task_entry(by_run[0][i], list(seen[i])) for i in shared],
         "results": [_result_entry(k, as_text) for k in turns],
     }
@@ -260,37 +261,41 @@ def _step_events(k: Known, start: float) -> Iterator[dict]:
         end = {"timestamp": _stamp(start + spent), "working_start": spent}
         yield {"event": "span_end", "id": span, **at, **end}
 
-
-def _sample(k: Known, start: float) -> dict:
-    "A turn as a sample."
+# %% ../../nbs/8_show/05_export.ipynb #69ffc068
+def _output(k: Known) -> dict:
+    "The answer of a turn as a model's output, with the tokens of all its calls."
     t, spent = k.turn, k.turn.calls
     answer = {"role": "assistant", "content": t.answer, "source": "generate"}
     stop = "max_tokens" if t.drafts and t.drafts[-1].stop == "length" else "stop"
     tokens = {"input_tokens": spent.tokens_in, "output_tokens": spent.tokens_out}
-    tokens["total_tokens"] = spent.tokens
-    words = k.ending
-    blamed = {"value": k.blame.came, "explanation": f"{k.blame.stage}: {k.blame.cause}"}
-    blamed = (blamed if k.blame.cause else {"value": k.blame.came}) | {"metadata": words}
+    choices = [] if t.failed else [{"message": answer, "stop_reason": stop}]
+    usage = {**tokens, "total_tokens": spent.tokens}
+    return {"model": _model_of(k.run), "choices": choices, "usage": usage, "time": t.seconds}
+
+
+def _marks(k: Known) -> dict[str, dict]:
+    "The scores of a turn as Inspect has them, with the blame as one of words."
+    blamed: dict = {"value": k.blame.came, "metadata": k.ending}
+    if k.blame.cause:
+        blamed["explanation"] = f"{k.blame.stage}: {k.blame.cause}"
+    return {**{m: {"value": v} for m, v in k.scores.items()}, "blame": blamed}
+
+# %% ../../nbs/8_show/05_export.ipynb #add25c8a
+def _sample(k: Known, start: float) -> dict:
+    "A turn as a sample."
+    t, output = k.turn, _output(k)
+    about = {"conversation": t.conversation_id, "turn": t.turn, "domain": t.domain}
     sample = {
         "id": t.task_id,
         "epoch": 1,
         "input": k.messages(),
         "target": list(k.gold.targets) if k.gold else "",
-        "messages": [*k.messages(), *([answer] if not t.failed else [])],
-        "output": {
-            "model": _model_of(k.run),
-            "choices": [] if t.failed else [{"message": answer, "stop_reason": stop}],
-            "usage": tokens,
-            "time": t.seconds,
-        },
-        "scores": {**{m: {"value": v} for m, v in k.scores.items()}, "blame": blamed},
-        "metadata": {
-            **{"conversation": t.conversation_id, "turn": t.turn, "domain": t.domain},
-            **words,
-            "contexts": plain(k.contexts),
-        },
+        "messages": [*k.messages(), *(c["message"] for c in output["choices"])],
+        "output": output,
+        "scores": _marks(k),
+        "metadata": {**about, **k.ending, "contexts": plain(k.contexts)},
         "events": list(_step_events(k, start)),
-        "model_usage": {_model_of(k.run): tokens},
+        "model_usage": {output["model"]: output["usage"]},
         "started_at": _stamp(start),
         "completed_at": _stamp(start + t.seconds),
         "total_time": t.seconds,
@@ -313,7 +318,7 @@ def _results(run: Evidence, samples: Sequence[Mapping]) -> dict:
     done = sum("error" not in s for s in samples)
     return {"total_samples": len(samples), "completed_samples": done, "scores": scores}
 
-
+# %% ../../nbs/8_show/05_export.ipynb #0202aaea
 def write_inspect(
     path: str | Path, runs: Sequence[Evidence], tasks: Mapping[str, Task] = {}
 ) -> dict[str, int]:
@@ -379,7 +384,7 @@ def _decided(s: Checked | Gated) -> str:
     told = {"asked": s.asked, "verdict": v.label.value, v.how: v.score, "threshold": v.threshold}
     return json.dumps({name: x for name, x in told.items() if x is not None})
 
-
+# %% ../../nbs/8_show/05_export.ipynb #a1278fac
 def _step_attributes(k: Known, s: Step, query: str, before: Sequence[str]) -> dict:
     "What OpenInference has names for in a step. `before`: the contexts that are left before it."
     out: dict = {"input.value": query, "output.value": _words(k, s)}
@@ -402,7 +407,7 @@ def _step_attributes(k: Known, s: Step, query: str, before: Sequence[str]) -> di
     left = _left((), s) if isinstance(s, (Retrieved, Graded, Ranked)) else True
     return out if left else out | {"output.value": '{"documents": []}'}
 
-
+# %% ../../nbs/8_show/05_export.ipynb #72b7592f
 def _model_attributes(k: Known, s: Step, query: str) -> dict:
     "What OpenInference has names for in the model calls of a step."
     text = getattr(s, "raw", "") or getattr(s, "text", "")
@@ -424,7 +429,7 @@ def _annotations(k: Known, s: Step | None) -> list[dict]:  # None: the whole tur
     outcome = {"name": "outcome", "label": k.turn.reason or k.turn.outcome.value}
     return [{"name": "blame", **told}, outcome, *scores]
 
-
+# %% ../../nbs/8_show/05_export.ipynb #c2fa5405
 def _span(name, kind, trace, id, parent, start, seconds, attributes, error="") -> dict:
     "A span of OTLP."
     told = {"openinference.span.kind": kind, **attributes}
@@ -467,7 +472,7 @@ def _record(k: Known, line: Mapping) -> str:
     known = {"turn": {**line, "steps": []}, "steps": len(line["steps"]), "task": plain(k.task)}
     return json.dumps({**known, "contexts": [plain(k.run.contexts[i]) for i in ids]})
 
-
+# %% ../../nbs/8_show/05_export.ipynb #6fdfc298
 def _root(k: Known, line: Mapping, **place) -> dict:
     "The span of a whole turn."
     t = k.turn
@@ -485,7 +490,7 @@ def _root(k: Known, line: Mapping, **place) -> dict:
     return _span(k.run.system, "CHAIN", attributes=told, error=error, parent="", **place)
 
 # %% ../../nbs/8_show/05_export.ipynb #8d6ce4ab
-def turn_spans(k: Known, start: float) -> list[dict]:
+def _turn_spans(k: Known, start: float) -> list[dict]:
     "The spans of a turn, the whole first."
     t, line, spent, query, left = k.turn, turn_line(k.turn), 0.0, k.turn.question, ()
     trace = _name_of(k.run.name, t.task_id, digits=32)
@@ -518,7 +523,7 @@ def _phoenix(k: Known, spans: Sequence[Mapping]) -> Iterator[dict]:
             result = {w: v for w, v in a.items() if w != "name"}
             yield {**about, "result": result, "identifier": "mtrag_nb"}
 
-
+# %% ../../nbs/8_show/05_export.ipynb #2276c85d
 def write_openinference(
     path: str | Path, runs: Sequence[Evidence], tasks: Mapping[str, Task] = {}
 ) -> dict[str, int]:
@@ -532,7 +537,7 @@ def write_openinference(
         nonlocal n
         start = _began(run)
         for k in known_turns(run, tasks):
-            spans = turn_spans(k, start)
+            spans = _turn_spans(k, start)
             start, n = (
                 start + max(k.turn.seconds, sum(s.seconds for s in k.turn.steps)),
                 n + len(spans),
@@ -553,7 +558,7 @@ FORMATS: dict[str, tuple[str, Callable[..., dict]]] = {
     "openinference": ("spans.jsonl", write_openinference),
     "csv": ("turns.csv", write_csv),
 }
-SEVERAL = ("inspectorraget", "csv")  # formats that hold several runs beside each other
+_SEVERAL = ("inspectorraget", "csv")  # formats that hold several runs beside each other
 _SETTINGS = "settings, prompts and identity of the run"
 _WHEN = "when a turn began (times follow each other from the start of the run)"
 LOST: dict[str, tuple[str, ...]] = {  # format -> what it cannot hold
@@ -573,7 +578,7 @@ LOST: dict[str, tuple[str, ...]] = {  # format -> what it cannot hold
     ),
 }
 
-
+# %% ../../nbs/8_show/05_export.ipynb #c5006633
 def export_runs(
     runs: Iterable[Evidence],
     to: str,  # a key of FORMATS
@@ -584,8 +589,10 @@ def export_runs(
     runs = list(runs)
     if to not in FORMATS:
         raise SettingsError(f"no format is called {to!r}: there are {', '.join(FORMATS)}")
-    if not runs or len(runs) > 1 and to not in SEVERAL:
+    if not runs or len(runs) > 1 and to not in _SEVERAL:
         raise SettingsError(f"{to} holds one run: export {len(runs)} runs one by one")
+    if twice := next((r.name for r in runs if sum(r.name == o.name for o in runs) > 1), ""):
+        raise SettingsError(f"two runs are called {twice!r}: rename one of the folders")
     name, write = FORMATS[to]
     began = _stamp(_began(runs[0]))[:19].replace(":", "-")
     path = Path(out or runs[0].folder / name.format(began=began, name=runs[0].name))

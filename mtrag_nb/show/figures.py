@@ -27,20 +27,17 @@ from matplotlib.transforms import Bbox
 from PIL import Image
 
 from ..core.files import write_whole
-from ..core.html import SERIES_COLOURS, end_colours, show
+from ..core.html import SERIES_COLOURS, end_colours
 from ..core.record import Telemetry
 from ..core.types import SettingsError
-from ..evaluate.blame import CostPoint, GateCurve, Mechanism, RiskCoverage, operating_point
-from ..evaluate.licence import Licence
-from ..evaluate.pairs import RUNG_NAMES
+from ..evaluate.blame import CostPoint, Mechanism, RiskCoverage
 from ..evaluate.statistics import Comparison, Interval, PairRow, mean_interval
 
 # %% auto #0
 __all__ = ['SERIES', 'INK', 'QUIET', 'GRID', 'BAR', 'STAGE_COLOURS', 'inches', 'settled', 'drawn', 'blank', 'narrow',
            'nothing_figure', 'save_figure', 'svg_uri', 'small_png', 'ink_on', 'outcomes_figure', 'breakdown_figure',
-           'by_talk', 'score_figure', 'interval_figure', 'licence_figure', 'comparison_figure', 'risk_coverage_figure',
-           'gate_figure', 'cost_figure', 'audit_figure', 'blame_figure', 'shares_figure', 'repair_figure',
-           'gain_figure', 'frontier_figure']
+           'by_talk', 'score_figure', 'comparison_figure', 'risk_coverage_figure', 'cost_figure', 'audit_figure',
+           'shares_figure', 'gain_figure', 'frontier_figure']
 
 # %% ../../nbs/8_show/01_figures.ipynb #9aff7db9
 _DASHES = (
@@ -468,65 +465,6 @@ def score_figure(
     axes[-1].set_xlim(low - 0.01 * (high - low), high + 0.01 * (high - low))
     return fig
 
-# %% ../../nbs/8_show/01_figures.ipynb #4805aa99
-@drawn
-def interval_figure(
-    rows: Mapping[str, Interval],
-    label: str,  # what was estimated
-    marks: Mapping[str, float] | None = None,  # name -> value of a line to compare with
-    width: str | float = "text",  # "column", "text", or inches
-) -> Figure:
-    "Estimates with intervals."
-    if not any(i.value is not None for i in rows.values()):
-        return nothing_figure(f"Nothing was measured: {label}.", width)
-    fig = blank(width)
-    fig.set_figheight(0.75 + _row_height(fig) * len(rows) + (0.25 if marks else 0))
-    ax = fig.subplots()
-    for n, (name, at) in enumerate((marks or {}).items()):
-        look = {"color": QUIET, "linestyle": ("--", ":", "-.")[n % 3], "linewidth": 1.2}
-        ax.axvline(at, label=f"{name} {at:.3f}", **look)
-    for y, i in enumerate(rows.values()):
-        _estimate(ax, y, (i.value, i.low, i.high), SERIES[0][0])
-    _name_rows(ax, [f"{name}  {show(i.value)}" for name, i in rows.items()])
-    ax.set(xlabel=label)
-    _grid(ax)
-    if marks:
-        _legend_below(fig, [ax])
-    return fig
-
-# %% ../../nbs/8_show/01_figures.ipynb #6ac16735
-_USES = {
-    "refused": ("no", SERIES[1][0]),
-    "beside": ("beside the baseline", QUIET),
-    "licensed": ("yes", SERIES[0][0]),
-    "baseline": ("the baseline", SERIES[0][0]),
-}
-
-
-@drawn
-def licence_figure(
-    found: Licence,
-    width: str | float = "text",  # "column", "text", or inches
-) -> Figure:
-    "AUROC of every measure with its interval, the best first, beside one person and a coin."
-    measured = sorted((r for r in found.rows if r.auroc[0] is not None), key=lambda r: -r.auroc[0])
-    if not measured:
-        return nothing_figure("No measure was held against people.", width)
-    fig, (person, low, high) = blank(width), found.people.one_person
-    fig.set_figheight(1.0 + _row_height(fig) * len(measured))
-    ax = fig.subplots()
-    ax.axvspan(low, high, color="#f1efe6", label=f"one person against the others {person:.3f}")
-    ax.axvline(person, color=QUIET, linewidth=1.2)
-    ax.axvline(0.5, color=QUIET, linestyle=":", linewidth=1.2, label="a coin 0.500")
-    for y, r in enumerate(measured):
-        _estimate(ax, y, r.auroc, _USES[r.use][1], filled=r.use in ("baseline", "licensed"))
-    _name_rows(ax, [f"{r.name}  {show(r.auroc[0])}: {_USES[r.use][0]}" for r in measured])
-    rated = f"{found.people.answers} rated answers of {found.people.conversations} conversations"
-    ax.set(xlabel=f"AUROC for “unfaithful”\n{rated}")
-    _grid(ax)
-    _legend_below(fig, [ax])
-    return fig
-
 # %% ../../nbs/8_show/01_figures.ipynb #f5d1c5ee
 @dataclass(frozen=True)
 class _Scored:
@@ -713,50 +651,6 @@ def risk_coverage_figure(
         _name_at_right(ax, ends, 0.14)
     return fig
 
-# %% ../../nbs/8_show/01_figures.ipynb #2017438a
-_FATES = {  # a count of GatePoint -> its colour
-    "answered": SERIES_COLOURS[2],
-    "lost": SERIES_COLOURS[4],
-    "wrong": SERIES_COLOURS[1],
-    "refused": QUIET,
-}
-
-
-@drawn
-def gate_figure(
-    curve: GateCurve,
-    risk: float | None = None,  # mark the operating point for this risk
-    width: str | float = "text",  # "column", "text", or inches
-) -> Figure:
-    "Left: risk against coverage. Right: what becomes of the turns as the threshold rises."
-    if len(curve.points) < 3:
-        flat = "The gate gave every turn the same score: no threshold changes anything."
-        return nothing_figure(flat, width)
-    fig = blank(width)
-    fig.set_figheight(5.4 if narrow(fig) else 3.1)
-    left, right = _panels(fig, 2).flat
-    known = [p for p in curve.points if p.risk is not None]
-    x, y = [p.coverage for p in known], [p.risk for p in known]
-    left.plot(x, y, drawstyle="steps-post", color=QUIET, label="all thresholds")
-    marks = {"as run": curve.here}
-    if risk is not None:
-        marks[f"risk at most {risk}"] = operating_point(curve, risk)
-    for (name, p), (colour, marker, _) in zip(marks.items(), SERIES):
-        if p and p.risk is not None:
-            label = f"{name}: {p.threshold:.2f}"
-            left.plot([p.coverage], [p.risk], marker, color=colour, label=label)
-    left.set(xlabel="coverage: share of turns answered", xlim=(0, 1), ylim=(0, None))
-    left.set(title=f"gate by {curve.way}")
-    left.set_ylabel("risk" if curve.loss == "label" else "risk: 1 - score")
-    thresholds = [p.threshold for p in curve.points]
-    for (fate, colour), (_, _, line) in zip(_FATES.items(), SERIES):
-        turns, look = [getattr(p, fate) for p in curve.points], {"linestyle": line, "color": colour}
-        right.plot(thresholds, turns, label=fate, drawstyle="steps-pre", **look)
-    right.axvline(curve.used, color=QUIET, linestyle=":")
-    right.set(xlabel="threshold", ylabel="turns")
-    _legend_below(fig, (left, right), 4)
-    return fig
-
 # %% ../../nbs/8_show/01_figures.ipynb #7d336385
 _BESIDE = [  # offset in points, how the name stands to it
     (7, 0, "left", "center"),
@@ -899,60 +793,37 @@ def audit_figure(
     return fig
 
 # %% ../../nbs/8_show/01_figures.ipynb #d75f5685
-def _share_bars(counts: Mapping[str, Mapping[str, int]], totals: Sequence[int], colours, names):
-    "A bar a system: its counts as shares of its total. Returns the figure and its axes."
-    fig = blank(7.6, 1.4 + 0.36 * max(len(counts), 1))
-    ax, rows, scale = fig.subplots(), list(counts.values()), np.maximum(totals, 1)
-    look = {"dark": "#000000", "edgecolor": "white", "height": 0.7}
-    _bars(ax, rows, colours, scale, 0.04, names, **look)
-    ax.set(ylim=(max(len(rows), 1) - 0.5, -0.5), xlim=(0, 1))
-    ax.tick_params(axis="y", length=0)
-    ax.set_yticks(range(len(rows)), [f"{s}  ({n})" for s, n in zip(counts, totals)])
-    _legend_below(fig, [ax], 6)
-    return fig, ax
-
-
-@drawn
-def blame_figure(
-    counts: Mapping[str, Mapping[str, int]],  # system -> stage -> failed turns; "": none is named
-    judged: Mapping[str, int],  # system -> judged turns
-) -> Figure:
-    "Which stage failed first, as shares of the judged turns."
-    totals, names = [judged[s] for s in counts], {"": "none can be named"}
-    fig, ax = _share_bars(counts, totals, STAGE_COLOURS, names)
-    ax.set(xlabel="share of the judged turns")
-    return fig
-
-# %% ../../nbs/8_show/01_figures.ipynb #shares02
 @drawn
 def shares_figure(
     counts: Mapping[str, Mapping[str, int]],  # run -> what became of a turn -> turns
     colours: Mapping[str, str],  # what became of a turn -> its colour, in drawing order
     what: str = "share of the turns",
+    totals: Mapping[str, int] | None = None,  # run -> all its turns; None: those of `counts`
+    names: Mapping[str, str] = {},  # what became of a turn -> what the legend calls it
     dark: bool = False,  # for a page with a dark ground
 ) -> Figure:
     "What became of the turns of several runs, as shares."
-    fig, ax = _share_bars(counts, [sum(c.values()) for c in counts.values()], colours, {})
-    ax.set(xlabel=what)
+    totals = totals or {run: sum(some.values()) for run, some in counts.items()}
+    fig, rows = blank(7.6, 1.4 + 0.36 * max(len(counts), 1)), list(counts.values())
+    ax, scale = fig.subplots(), np.maximum([totals[run] for run in counts], 1)
+    look = {"dark": "#000000", "edgecolor": "white", "height": 0.7}
+    _bars(ax, rows, colours, scale, 0.04, names, **look)
+    ax.set(ylim=(max(len(rows), 1) - 0.5, -0.5), xlim=(0, 1), xlabel=what)
+    ax.tick_params(axis="y", length=0)
+    ax.set_yticks(range(len(rows)), [f"{run}  ({totals[run]})" for run in counts])
+    _legend_below(fig, [ax], 6)
     if dark:
-        fig.set_facecolor("#0d1117")
-        ax.set_facecolor("#0d1117")
-        words = [ax.xaxis.label, *ax.get_xticklabels(), *ax.get_yticklabels()]
-        for text in (*words, *(t for legend in fig.legends for t in legend.get_texts())):
-            text.set_color("#e6edf3")
+        _darken(fig, ax)
     return fig
 
-# %% ../../nbs/8_show/01_figures.ipynb #13cc7f37
-@drawn
-def repair_figure(repaired: Mapping[str, Mapping[str, int]]) -> Figure:
-    'System -> rung -> failed turns for which it is the lowest that repairs them ("": none), as shares of the failed turns.'
-    rungs = {r for some in repaired.values() for r in some if r}
-    rungs = [*(r for r in RUNG_NAMES if r in rungs), *sorted(rungs - set(RUNG_NAMES))]
-    colours = {**dict(zip(rungs, (*SERIES_COLOURS, *STAGE_COLOURS.values()))), "": "#e4e4e4"}
-    totals = [sum(some.values()) for some in repaired.values()]
-    fig, ax = _share_bars(repaired, totals, colours, {"": "none"})
-    ax.set(xlabel="share of the failed turns")
-    return fig
+
+def _darken(fig: Figure, ax: Axes) -> None:
+    "Light words on a dark ground."
+    fig.set_facecolor("#0d1117")
+    ax.set_facecolor("#0d1117")
+    words = [ax.xaxis.label, *ax.get_xticklabels(), *ax.get_yticklabels()]
+    for text in (*words, *(t for legend in fig.legends for t in legend.get_texts())):
+        text.set_color("#e6edf3")
 
 # %% ../../nbs/8_show/01_figures.ipynb #4f6b4698
 def _gains(ax: Axes, rows: Sequence[tuple[str, str, Interval]], systems: Sequence[str]) -> None:

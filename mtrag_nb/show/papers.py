@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from itertools import combinations
 from markupsafe import Markup
 from matplotlib.figure import Figure
@@ -38,7 +38,7 @@ from mtrag_nb.core.types import (
 from ..evaluate.blame import audit, cost_point, risk_coverage
 from ..evaluate.measures import leaderboard
 from ..evaluate.scores import Evidence
-from ..evaluate.statistics import PairRow, compare, mean_interval
+from ..evaluate.statistics import compare, mean_interval
 from .browser import published
 from mtrag_nb.show.figures import (
     audit_figure,
@@ -49,7 +49,7 @@ from mtrag_nb.show.figures import (
     risk_coverage_figure,
     score_figure,
 )
-from .report import figure_html, share_text
+from .report import figure_html, pair_of, share_text
 from ..systems.ncl import MAX_NEW_TOKENS, NCL
 from ..systems.registry import SYSTEMS, system_named
 
@@ -442,30 +442,18 @@ def _characters(run: Evidence, tasks: Sequence[str]) -> float | None:
     return sum(read) / len(read) if read else None
 
 # %% ../../nbs/8_show/04_papers.ipynb #04aa0011
-def _paired(a: Evidence, b: Evidence, measure: str) -> PairRow | None:
-    "b against a by one measure, on the tasks that both have; None if one of them has no such score."
-    both = a.turns.keys() & b.turns.keys()
-    scores = {
-        n: {t: v for t, v in r.of(measure).items() if t in both} for n, r in (("b", b), ("a", a))
-    }
-    if not all(scores.values()):
-        return None
-    (row,) = compare(scores, a.talks, measure, resamples=2000).pairs
-    if row.difference is None or row.a == "b":
-        return row
-    low, high = (None, None) if row.low is None else (-row.high, -row.low)
-    return replace(row, a="b", b="a", difference=-row.difference, low=low, high=high)
-
-
 def _measure_row(a: Evidence, b: Evidence, measure: str) -> tuple | None:
-    "Measure, mean of a, of b, difference with its interval, over the turns for which both have it; None where there is none."
-    p = _paired(a, b, measure)
-    if not p or p.difference is None:
+    "Measure, mean of a, of b, difference from a to b with its interval, over the turns for which both have it; None where there is none."
+    known = {"a": a.of(measure), "b": b.of(measure)}
+    both = known["a"].keys() & known["b"].keys()
+    if not both:
         return None
-    both = a.of(measure).keys() & b.of(measure).keys()
-    means = [sum(r.of(measure)[i] for i in both) / len(both) for r in (a, b)]
-    span = f" [{p.low:+.3f}, {p.high:+.3f}]" if p.low is not None else ""
-    return measure, *means, f"{p.difference:+.3f}{span}"
+    there = a.turns.keys() & b.turns.keys()
+    scores = {n: {t: v for t, v in s.items() if t in there} for n, s in known.items()}
+    _, d = pair_of(compare(scores, a.talks, measure, resamples=2000), "b", "a")
+    means = [sum(s[i] for i in both) / len(both) for s in known.values()]
+    span = f" [{d.low:+.3f}, {d.high:+.3f}]" if d.low is not None else ""
+    return measure, *means, f"{d.value + 0:+.3f}{span}"
 
 # %% ../../nbs/8_show/04_papers.ipynb #04aa0013
 def _ablation_block(a: Evidence, b: Evidence, setting: str, measures: Sequence[str]) -> Block:

@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from itertools import permutations
+from functools import cache, cached_property
+from itertools import combinations, permutations
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
@@ -21,7 +21,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from ..core.files import write_whole
+from ..core.files import data_dir, read_json, write_whole
 from ..core.html import document, esc, render, show
 from ..core.record import LEFT_OUT, Node, Run, Trajectory, breakdown
 from ..core.settings import brought
@@ -30,6 +30,10 @@ from ..data.mtrag import read_benchmark, sample_dir
 from ..evaluate.blame import COSTS, STAGES, Blame, BlameReport, costs, risk_coverage
 from ..evaluate.judge import judge_report, run_items
 from mtrag_nb.evaluate.pairs import (
+    FLOOR,
+    PRICED_FLOOR,
+    PRICES,
+    SHARES,
     WAYS,
     Forked,
     Standing,
@@ -37,8 +41,11 @@ from mtrag_nb.evaluate.pairs import (
     compare_right,
     cost_points,
     dominated,
+    endings,
     forked,
     only_right,
+    paired,
+    price_curve,
     standing,
 )
 from mtrag_nb.evaluate.scores import (
@@ -74,13 +81,24 @@ from mtrag_nb.show.figures import (
 from .turn import SIGNS, ending, first_to_fail, outcome_words, turn_html
 
 # %% auto #0
-__all__ = ['VIEWS', 'SECTIONS', 'Board', 'share_text', 'figure_html', 'grid_figure', 'finding', 'rungs_html', 'turns_beside',
-           'views_in', 'Section', 'sections', 'board_of', 'report']
+__all__ = ['VIEWS', 'SECTIONS', 'Board', 'share_text', 'figure_html', 'grid_figure', 'finding', 'pair_of', 'rungs_html',
+           'turns_beside', 'views_in', 'Section', 'sections', 'board_of', 'report']
 
 # %% ../../nbs/8_show/02_report.ipynb #31ba3fa9
 def _made(macro: str, *values: object, **more: object) -> Markup:
     "A part of the page, by its template."
     return render("report.html", macro, *values, **more)
+
+
+@cache
+def _words_of(kind: str) -> dict:  # heads, notes, kinds, doubts
+    "The page's own words of a kind, by name: `data/page/report.json`."
+    return read_json(data_dir("page") / "report.json")[kind]
+
+
+def _note(name: str) -> Markup:
+    "A note below a table."
+    return _made("quiet", _made("code", _words_of("notes")[name]))
 
 
 def _is_number(html: str) -> bool:
@@ -89,12 +107,13 @@ def _is_number(html: str) -> bool:
 
 
 def _table(
-    head: Sequence[object],
+    head: str | Sequence[object],  # the name of one in report.json, or the cells
     rows: Iterable[Sequence[object]],  # the first cell of each heads its row
     caption: str = "",  # above the table
     above: Sequence[tuple[str, int]] = (),  # column groups: name, columns
 ) -> Markup:
     "A table in a frame that scrolls."
+    head = _words_of("heads")[head] if isinstance(head, str) else head
     cells = [[v if isinstance(v, Markup) else Markup(esc(show(v))) for v in r] for r in rows]
     right = [all(_is_number(r[i]) for r in cells) for i in range(len(head))]
     return _made("table", head, cells, right, caption, above)
@@ -422,7 +441,10 @@ def _grid_html(board: Board) -> str:
     reports = [s.report for s in board.own]
     same = all(r.turns.keys() == reports[0].turns.keys() for r in reports)
     made = [_band_html(board, b) for b in _bands([*board.talks.values()])]
-    return _made("grid", finding(reports) if same else "", made, _OPEN, _grid_key(reports))
+    notes = {r.name: r.manifest.get("imported", {}).get("notes") for r in board.runs}
+    said = [finding(reports)] if same else []
+    said += [f"{name}, from a file: {'; '.join(some)}." for name, some in notes.items() if some]
+    return _made("grid", " ".join(said), made, _OPEN, _grid_key(reports))
 
 # %% ../../nbs/8_show/02_report.ipynb #8e13ea61
 def _ranked(board: Board) -> list[tuple[int, Standing]]:  # number of the run, from 0
@@ -440,7 +462,7 @@ def _right_link(n: int, s: Standing, share: str = "") -> str:
     return _made("of", right, _link(len(s.judged), mine, "judged"), share)
 
 # %% ../../nbs/8_show/02_report.ipynb #778d36d2
-def _pair(found: Comparison, a: str, b: str) -> tuple[PairRow, Interval]:
+def pair_of(found: Comparison, a: str, b: str) -> tuple[PairRow, Interval]:
     "Two runs of a comparison, and the difference from the first to the second."
     p = next(p for p in found.pairs if {p.a, p.b} == {a, b})
     sign = 1 if p.a == a else -1
@@ -451,7 +473,7 @@ def _pair(found: Comparison, a: str, b: str) -> tuple[PairRow, Interval]:
 
 def _how_sure(found: Comparison, best: str, others: Sequence[str]) -> str:
     "What can be said of the best against the others."
-    pairs = {o: _pair(found, best, o) for o in others}
+    pairs = {o: pair_of(found, best, o) for o in others}
     first, gap = pairs[others[0]]
     if first.low is None and first.clusters < LEAST:
         return f"{first.clusters} conversations are too few to say which is better."
@@ -510,15 +532,19 @@ class _Doubt(NamedTuple):
     words: str
 
 
+def _doubt(kind: str, names: str = "", **known: object) -> _Doubt:
+    "A doubt, in the words of report.json; names: the runs that it is about."
+    short, words = (w.format(**known) for w in _words_of("doubts")[kind])
+    return _Doubt(short, f"{names}: {words}" if names else words)
+
+
 def _trouble_in(r: Evidence) -> Iterator[_Doubt]:
     "What went wrong in a run."
     t = r.telemetry
     if n := sum(t.errors.values()):
-        words = f"{n} turns ended in an error and are in no score ({', '.join(t.errors)}). The same `mtrag run` runs them again."
-        yield _Doubt(f"{n} turns of {r.name} broke", f"{r.name}: {words}")
+        yield _doubt("broke", name=r.name, n=n, errors=", ".join(t.errors))
     if t.unparsed:
-        words = "verdicts could not be read, so that the default decided."
-        yield _Doubt("", f"{r.name}: {t.unparsed} {words}")
+        yield _doubt("unread", name=r.name, n=t.unparsed)
 
 
 def _profile(r: Evidence) -> str:
@@ -526,62 +552,34 @@ def _profile(r: Evidence) -> str:
     return r.manifest.get("settings", {}).get("profile", "")
 
 
-_Rule = tuple[Callable[[Evidence], bool], str, str]  # of which runs, in a few words, in full
-
-
-def _rules(runs: Sequence[Evidence], gold: bool) -> list[_Rule]:
-    "What may be said of some of the runs."
-    decides = ", ".join(sorted(set().union(*(r.circular for r in runs))))
-    measured = "K-precision and ROUGE-L were" if gold else "K-precision was"
-    return [
-        (
-            lambda r: _profile(r) == "laptop",
-            "a model of 135 million parameters, no evidence of quality",
-            "the laptop's model has 135 million parameters. It proves that the machinery works; its answers are no evidence of quality.",
-        ),
-        (
-            lambda r: not _profile(r),
-            "",
-            "cannot be forked: the record has no settings to run a turn again with. So there is no audit, no ladder and no replay; what a stage decided is known as far as its steps say.",
-        ),
-        (
-            lambda r: len(r.conversations) < LEAST,
-            f"fewer than {LEAST} conversations: counts, no intervals",
-            f"fewer than {LEAST} conversations. No interval is given over so few: the counts are all.",
-        ),
-        (
-            lambda r: bool(r.circular),
-            "",
-            f"{decides} decides inside: circular there, and no score of that system.",
-        ),
-        (
-            lambda r: not r.run.scores,
-            "",
-            f"not scored. {measured} measured for this page; `mtrag score` adds RB_agg and the retrieval measures.",
-        ),
-        (lambda r: not r.judged, "", "not judged. `mtrag judge` does it."),
-        (
-            lambda r: LEFT_OUT in r.system,
-            "",
-            "an oracle took the gold passages away. The run counts under refusals, and in no score.",
-        ),
-    ]
+_APPLIES: dict[str, Callable[[Evidence], bool]] = {  # a doubt -> whether it is one of a run
+    "laptop": lambda r: _profile(r) == "laptop",
+    "from elsewhere": lambda r: not _profile(r),
+    "few": lambda r: len(r.conversations) < LEAST,
+    "circular": lambda r: bool(r.circular),
+    "not scored": lambda r: not r.run.scores,
+    "not judged": lambda r: not r.judged,
+    "without gold": lambda r: LEFT_OUT in r.system,
+}
 
 
 def _doubts_of(runs: Sequence[Evidence], gold: bool) -> Iterator[_Doubt]:
     "What speaks against the numbers of these runs; gold: labels and targets are at hand."
-    for test, short, words in _rules(runs, gold):
-        if names := [r.name for r in runs if test(r)]:
-            yield _Doubt(short, f"{', '.join(names)}: {words}")
-    common = set.intersection(*(set(r.turns) for r in runs))
-    if any(len(r.turns) != len(common) for r in runs):
-        words = f"The runs do not cover the same tasks: {len(common)} are in all of them. Paired comparisons use what runs share; the means of a single run do not."
-        yield _Doubt(f"{len(common)} turns are in all runs, and the runs are not the same", words)
+    known = {
+        "least": LEAST,
+        "decides": ", ".join(sorted(set().union(*(r.circular for r in runs)))),
+        "measured": "K-precision and ROUGE-L were" if gold else "K-precision was",
+        "common": len(set.intersection(*(set(r.turns) for r in runs))),
+    }
+    for kind, applies in _APPLIES.items():
+        if names := [r.name for r in runs if applies(r)]:
+            yield _doubt(kind, ", ".join(names), **known)
+    if any(len(r.turns) != known["common"] for r in runs):
+        yield _doubt("other tasks", **known)
     for r in runs:
         yield from _trouble_in(r)
     if not gold:
-        words = "No labels and targets at hand: refusals cannot be told right from wrong. Name the file of the tasks with `--reference`."
-        yield _Doubt("no labels and targets", words)
+        yield _doubt("no labels")
 
 
 def _caveat(board: Board) -> str:
@@ -597,24 +595,6 @@ def _doubts_html(board: Board) -> str:
     return _made("doubts", [d.words for d in _doubts_of(board.runs, gold)])
 
 # %% ../../nbs/8_show/02_report.ipynb #1149926b
-_BOARD_HEAD = [
-    "run",
-    "right",
-    "value",
-    "refused where it should",
-    "answered where it should",
-    "failed first at",
-    "fixed, spoilt",
-    "tokens a turn",
-    "model seconds a turn",
-    "quality against tokens",
-]
-_BOARD_NOTE = (
-    "Right: an answer near the target (ROUGE-L), or a refusal where there is nothing to say. Value: ROUGE-L of "
-    "an answer, 1 or 0 for a refusal. Fixed, spoilt: the last answer against the first."
-)
-
-
 def _stage_links(n: int, s: Standing) -> str:
     "The stages that failed first, most first."
     mine, stages = f"r{n + 1}", s.report.counts("stage")
@@ -638,7 +618,7 @@ def _placed(board: Board) -> dict[str, list[str]]:
 
 
 def _board_row(board: Board, n: int, s: Standing) -> list[object]:
-    "A run under _BOARD_HEAD."
+    "A run under the head of runs."
     mine, better, judged = f"r{n + 1}", _placed(board).get(s.name), bool(s.judged)
     place = f"dominated by {', '.join(better)}" if better else "★ on the frontier"
     value = _spanned(show(s.value.value, 2), s.value, lambda x: show(x, 2))
@@ -667,27 +647,20 @@ def _leaderboard(board: Board) -> str:
         fig = frontier_figure(cost_points(board.own), worse, "share right")
         drawn = figure_html(fig, "Share right against tokens a turn")
     rows = [_board_row(board, n, s) for n, s in enumerate(board.own)]
-    return _join(_table(_BOARD_HEAD, rows), _made("quiet", _BOARD_NOTE), drawn)
+    return _join(_table("runs", rows), _note("runs"), drawn)
 
 # %% ../../nbs/8_show/02_report.ipynb #d7546119
-_FLOW = (
-    "From the record alone: the first draft of each turn against its ending. What grade, gate and rewrite contributed needs the "
-    "turns run again without them: `mtrag audit`, and then this page again."
+_FLOW_GROUPS = tuple(
+    zip(
+        ("first answer right", "first answer wrong", "ended without a draft", "", ""),
+        (2, 2, 2, 1, 1),
+    )
 )
-_FLOW_GROUPS = [
-    ("first answer right", 2),
-    ("first answer wrong", 2),
-    ("ended without a draft", 2),
-    ("", 1),
-    ("", 1),
-]
 _FLOW_WAYS = ("kept", "spoilt", "fixed", "left wrong")
-_FLOW_HEAD = ["run", *(f"→ {w}" for w in _FLOW_WAYS), "right", "failed", "undecided"]
-_FLOW_HEAD += ["tokens for checks and retries"]
 
 
 def _flow_row(n: int, s: Standing) -> list[object]:
-    "A run under _FLOW_HEAD."
+    "A run under the head of the flow."
     mine = f"r{n + 1}"
     ended = Counter(t.blame.came for t in s.turns.values() if t.way == "no draft")
     return [
@@ -707,8 +680,8 @@ def _flow_html(board: Board) -> str:
     if not any(corrects):
         return ""
     rows = [_flow_row(n, s) for n, s in enumerate(board.own)]
-    table = _table(_FLOW_HEAD, rows, above=_FLOW_GROUPS)
-    return _join(table, _made("quiet", _made("code", _FLOW)))
+    table = _table("flow", rows, above=_FLOW_GROUPS)
+    return _join(table, _note("flow"))
 
 # %% ../../nbs/8_show/02_report.ipynb #b3ccac0b
 _SPLIT = 8  # turns that are shown at once
@@ -760,42 +733,35 @@ def _disagreements_html(board: Board) -> str:
     more = _made("rest", f"{len(rest)} more", more) if rest else ""
     return _join(_wins_html(board), _made("part", "", _made("join", said), split), more)
 
+# %% ../../nbs/8_show/02_report.ipynb #prices02
+_PRICES_HEAD = ["pair", "turns", "conversations that differ"]
+_PRICES_HEAD += [f"price {x:g}" for x in (PRICES[0], 0.5, PRICES[-1])] + ["shown"]
+_PRICES_NOTE = (
+    "Right answers less wrong ones times their price; where there is no answer, a refusal is right and an answer wrong. "
+    f"Differences with {SHARES[2]:.0%} unanswerable questions; shown: at which prices the sign holds whether "
+    f"{SHARES[0]:.0%} or {SHARES[-1]:.0%} of them are. Two models that people rate alike differ by {PRICED_FLOOR[0]} at price "
+    f"0 and by {PRICED_FLOOR[1]} at price 1 (10 conversations), and by {FLOOR} in ROUGE-L: between systems that write "
+    "otherwise, less than that is no finding."
+)
+
+
+def _prices_html(board: Board) -> str:
+    "Each pair of runs as a curve over prices and shares; '' for one run, and without judged turns."
+    ends = {s.name: endings(s.run) for s in board.own if s.judged}
+    rows = []
+    for a, b in combinations(ends, 2):
+        both = ends[a].keys() & ends[b].keys()
+        c = price_curve(paired(f"{b} less {a}", ends[a], ends[b])) if both else None
+        if c:
+            shares = sorted({s for _, s in c.points})
+            at = [str(c.points[x, shares[len(shares) // 2]]) for x in (0.0, 0.5, 1.0)]
+            turns = f"{sum(c.turns)} ({c.turns[1]} unanswerable)"
+            rows.append([c.name, turns, c.changed, *at, c.verdict])
+    return _join(_table(_PRICES_HEAD, rows), _made("quiet", _PRICES_NOTE)) if rows else ""
+
 # %% ../../nbs/8_show/02_report.ipynb #fkd00007
-_AUDIT_COLUMNS = [
-    "run",
-    "mechanism",
-    "turns it changed",
-    "fixed",
-    "spoilt",
-    "kept right",
-    "left wrong",
-    "gain",
-    "gain in value",
-    "tokens that it costs a turn",
-]
-_AUDITED = (
-    "Each turn was run again without the mechanism, from the state before it. Fixed: wrong without it, right with it. Left out of "
-    "the four counts are turns that are too near to call in one of the two. Intervals: paired, over conversations, each for itself: "
-    "among twenty, one lies off zero by chance."
-)
-_LADDER_COLUMNS = [
-    "run",
-    "perfect",
-    "repairs, alone",
-    "spoils, alone",
-    "gain, alone",
-    "gain in value, alone",
-    "lowest rung of",
-    "right, with all up to it",
-]
-_CLIMBED = (
-    "Each turn was run again with one stage made perfect by what the benchmark knows, alone, and together with all stages before "
-    "it. A turn counts at the lowest rung at which it is right."
-)
-
-
 def _audit_rows(name: str, mine: str, f: Forked) -> Iterator[list[object]]:
-    "The mechanisms of a run under _AUDIT_COLUMNS."
+    "The mechanisms of a run under the head of an audit."
     for mechanism, p in f.audit.pairs.items():
         counts = {w: getattr(p, w) for w in ("changed", "fixed", "spoilt", "kept", "left")}
         links = [_link(n, mine, _fork_mark(mechanism, what)) for what, n in counts.items()]
@@ -803,7 +769,7 @@ def _audit_rows(name: str, mine: str, f: Forked) -> Iterator[list[object]]:
 
 
 def _ladder_rows(name: str, mine: str, f: Forked) -> Iterator[list[object]]:
-    "The oracles of a run under _LADDER_COLUMNS."
+    "The oracles of a run under the head of a ladder."
     lowest = Counter(f.ladder.repaired().values())
     repairs = Counter(x for some in f.ladder.alone_repairs().values() for x in some)
     for oracle, p in f.ladder.alone.items():
@@ -817,20 +783,20 @@ def _ladder_rows(name: str, mine: str, f: Forked) -> Iterator[list[object]]:
         yield [name, "no rung", *("–" for _ in range(4)), none, "–"]
 
 
-def _forks_html(board: Board, command: str, head: list[str], rows: Callable, note: str) -> str:
+def _forks_html(board: Board, command: str, rows: Callable) -> str:
     "A table of forks, and those that belong to another state of a run; '' if there are none."
     forks = [(board.standings[n].name, f"r{n + 1}", f) for n, f in board.forks.items()]
     made = [r for fork in forks for r in rows(*fork)]
     lost = [f"{name}/{x}" for name, _, f in forks for x in f.stale if x.startswith(command)]
     stale = _made("stale", ", ".join(lost), command) if lost else ""
-    return _join(_table(head, made), _made("quiet", note), stale) if made else stale
+    return _join(_table(command, made), _note(command), stale) if made else stale
 
 
 def _mechanisms_html(board: Board) -> str:
     "What each mechanism contributed; '' if no run has been audited."
     audits = {board.standings[n].name: f.audit.pairs for n, f in board.forks.items()}
     gains = {name: {m: p.worth for m, p in some.items()} for name, some in audits.items() if some}
-    table = _forks_html(board, "audit", _AUDIT_COLUMNS, _audit_rows, _AUDITED)
+    table = _forks_html(board, "audit", _audit_rows)
     if not gains:
         return table
     title = "Gain in value of each mechanism"
@@ -840,7 +806,7 @@ def _mechanisms_html(board: Board) -> str:
 
 def rungs_html(board: Board) -> str:
     "What a perfect stage would repair; '' if no run has a ladder."
-    return _forks_html(board, "ladder", _LADDER_COLUMNS, _ladder_rows, _CLIMBED)
+    return _forks_html(board, "ladder", _ladder_rows)
 
 # %% ../../nbs/8_show/02_report.ipynb #d6fb1cf9
 _UNKNOWN = "not recorded"
@@ -891,7 +857,15 @@ def _run_facts(run: Evidence) -> dict[str, str]:
         "sessions": _session_words(m.get("sessions", [])),
         "machine": _machine_words(m.get("machine", {})),
         "commit": m.get("commit") or _UNKNOWN,
+        **_imported_facts(m.get("imported", {})),
     }
+
+
+def _imported_facts(imported: Mapping) -> dict[str, str]:
+    "What a run that was read from a file cannot tell, and what was odd in it."
+    odd = ", ".join(f"{what} {n}" for what, n in imported.get("odd", {}).items())
+    facts = {"notes": ". ".join(imported.get("notes", ())), "odd in the file": odd}
+    return {name: text for name, text in facts.items() if text}
 
 
 def _columns(columns: Sequence[Mapping[str, object]]) -> list[list[str]]:
@@ -1024,10 +998,6 @@ def _scores_html(board: Board) -> str:
     return _join(table, rest, _made("quiet", note), *figures)
 
 # %% ../../nbs/8_show/02_report.ipynb #112bc140
-_DIAL = "What refusing more would have left: the answers with the least confidence go first. The mark is where the system stood."
-_DIAL_HEAD = ["run", "decided by", "coverage", "risk", "mean risk up to there", "left out"]
-
-
 def _dials_html(runs: Sequence[Evidence]) -> str:
     "Risk against coverage; '' if no run has a number to refuse by."
     measure = next((m for m in ("rb_agg", "RougeL") if any(r.of(m) for r in runs)), "")
@@ -1040,18 +1010,14 @@ def _dials_html(runs: Sequence[Evidence]) -> str:
     ]
     title = "Risk against coverage"
     drawn = _drawn_if(runs, lambda: risk_coverage_figure(curves, measure), f"{title} of each run")
-    return _made("part", title, _DIAL, _join(drawn, _table(_DIAL_HEAD, rows, title)))
-
-
-_BASELINE = (
-    "“empty contexts” refuses exactly where no context was found: a system that does no better has shown nothing. "
-    "UNDERSPECIFIED tasks are left out."
-)
+    return _made(
+        "part", title, _words_of("notes")["risk"], _join(drawn, _table("risk", rows, title))
+    )
 
 
 def _refusals_html(board: Board) -> str:
     "Refusals in four cells, then risk against coverage; '' where no labels are known."
-    runs, rows, notes = [s.run for s in board.own], [], [_BASELINE]
+    runs, rows, notes = [s.run for s in board.own], [], [_words_of("notes")["refusals"]]
     if not any(r.gold for r in runs):
         return ""
     without = [r for r in board.runs if r not in runs]  # those that an oracle took the gold from
@@ -1082,9 +1048,6 @@ def _comparisons_html(board: Board) -> str:
     return _join(*parts) or _made("part", "", "No measure is known of every run.", "")
 
 
-_JUDGE_NOTE = "A judge's number is worth what the judge is worth: `mtrag judge --licence` compares it with people."
-
-
 def _judges_html(board: Board) -> str:
     "What the judge said of each run that was judged."
     parts = []
@@ -1093,19 +1056,9 @@ def _judges_html(board: Board) -> str:
         found = judge_report(r.run, None, list(r.run.tasks.values()), gold)
         table = _made("wide", Markup(found._repr_html_()), "The judge")
         parts.append(_made("part", r.name, "", table))
-    return _join(*parts, _made("quiet", _made("code", _JUDGE_NOTE))) if parts else ""
+    return _join(*parts, _note("judge")) if parts else ""
 
 # %% ../../nbs/8_show/02_report.ipynb #4b7d3b60
-_COST_HEAD = (
-    "tokens a turn",
-    "model seconds a turn",
-    "calls a turn",
-    "seconds a turn with waiting",
-    "calls replayed from the record",
-)
-_NODE_HEAD = ("visits", "generated", "scored", "tokens in", "tokens out", "model seconds")
-
-
 def _cost_row(r: Evidence) -> list[object]:
     "What a turn of a run cost, and how many calls were replayed from the record."
     turns = r.turns.values()
@@ -1116,7 +1069,7 @@ def _cost_row(r: Evidence) -> list[object]:
 
 
 def _node_row(name: str, n: Node) -> list[object]:
-    "What a node cost, under _NODE_HEAD."
+    "What a node cost, under the head of nodes."
     c = n.calls
     tokens = f"{c.tokens_in:,}", f"{c.tokens_out:,}"
     return [name, n.visits, c.generate, c.score, *tokens, f"{c.seconds:.1f}"]
@@ -1126,37 +1079,12 @@ def _cost_html(board: Board) -> str:
     "What a turn cost, by run and by node."
     nodes = [(r.name, node) for r in board.runs for node in r.telemetry.nodes.items()]
     rows = [[run, *_node_row(*node)] for run, node in nodes]
-    by_node = _table(["run", "node", *_NODE_HEAD], rows, "What each node cost")
-    by_run = _table(["run", *_COST_HEAD], map(_cost_row, board.runs), "What a turn cost")
+    by_node = _table("nodes", rows, "What each node cost")
+    by_run = _table("cost", map(_cost_row, board.runs), "What a turn cost")
     return _join(by_run, _made("fold", "by node", by_node))
 
 # %% ../../nbs/8_show/02_report.ipynb #a9278f77
 _CAME = ("failed", "undecided", "right", "not judged")  # the order of the list
-_LIST_HEAD = [
-    "turn",
-    "run",
-    "place",
-    "label",
-    "ended",
-    "what came of it",
-    "first answer",
-    "value",
-    "K-precision",
-    "judge",
-    "drafts",
-    "tokens",
-]
-_KINDS = {
-    "failed": ("failed",),
-    "right": ("right",),
-    "undecided": ("undecided",),
-    "first answer fixed": ("fixed",),
-    "first answer spoilt": ("spoilt",),
-    "refused though answerable": ("to_answer", "refused"),
-    "answered though not answerable": ("to_refuse", "answered"),
-    "right in one run, failed in another": ("apart",),
-    "broke": ("error",),
-}
 
 
 def _in_order(board: Board) -> list[tuple[int, str]]:  # number of the run, task id
@@ -1171,7 +1099,7 @@ def _in_order(board: Board) -> list[tuple[int, str]]:  # number of the run, task
 
 
 def _cells(board: Board, n: int, task_id: str) -> list[object]:
-    "A turn under _LIST_HEAD, without its question."
+    "A turn under the head of turns, without its question."
     s = board.standings[n]
     t, known, measures = s.run.turns[task_id], s.turns[task_id], s.run.measures_of(task_id)
     return [
@@ -1189,7 +1117,9 @@ def _cells(board: Board, n: int, task_id: str) -> list[object]:
 
 def _kinds(board: Board) -> list[tuple[str, str]]:  # name, link
     "Links to kinds of turns; those without a turn are left out."
-    kinds = {name: _link(len(board.marked(*m)), *m, title=name) for name, m in _KINDS.items()}
+    kinds = {
+        name: _link(len(board.marked(*m)), *m, title=name) for name, m in _words_of("kinds").items()
+    }
     every = enumerate(board.standings, 1)
     kinds |= {s.name: _link(len(s.turns), f"r{n}", title=s.name) for n, s in every}
     return [(name, link) for name, link in kinds.items() if link != "0"]
@@ -1213,7 +1143,7 @@ def _list_html(board: Board, html: str = "") -> str:  # html: the page, whose li
     outcomes = {_mark_of(c): {"right": "correct"}.get(c, c) for c in _CAME}
     stages = {"at_" + _mark_of(s): s or "no stage can be named" for s in (*STAGES, "")}
     choices = [[(m, x) for m, x in some.items() if m in every] for some in (outcomes, stages)]
-    return _made("list", kinds, *choices, _LIST_HEAD, [row(*x) for x in order])
+    return _made("list", kinds, *choices, _words_of("heads")["turns"], [row(*x) for x in order])
 
 # %% ../../nbs/8_show/02_report.ipynb #cd3d03b3
 def _view(board: Board, n: int, task_id: str, timing: bool) -> tuple[str, str]:
@@ -1300,6 +1230,7 @@ SECTIONS = [
     Section("mechanisms", "What each mechanism contributed", _mechanisms_html, first=True),
     Section("rungs", "What a perfect stage would repair", rungs_html, first=True),
     Section("apart", "Where the runs disagree", _disagreements_html, first=True),
+    Section("prices", "Run against run, by the price of a wrong answer", _prices_html),
     Section("outcomes", "Outcomes and reasons", _outcomes_html),
     Section("scores", "Scores", _scores_html),
     Section("refusals", "Refusals", _refusals_html),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from weakref import WeakKeyDictionary
@@ -231,8 +232,9 @@ class _Shown:
         ]
 
     def _context(self, i: str) -> Context:
-        gone = "(the text is not in the run folder)"
-        return self.run.contexts.get(i) or Context(i, i.split("#")[0], gone)
+        gone = "(the text is not at hand)"
+        c = self.run.contexts.get(i) or Context(i, i.split("#")[0], "")
+        return c if c.text else replace(c, text=gone)
 
     def _seen(self, found: Retrieved) -> set[str]:
         return {self._context(i).document_id for i in found.contexts}
@@ -504,17 +506,14 @@ def beside_html(
 def measure_of(
     run: Evidence,
     task_id: str,
-    measure: str,  # "K-precision", "judge" or a name in scores.jsonl or judgements.jsonl
-) -> float | None:
+    measure: str,  # "K-precision", "judge" or the name of a score
+) -> float | None:  # None, too, for a turn that the run does not have
     "One measure of a turn."
+    if task_id not in run.turns:
+        return None
     m = run.measures_of(task_id)
-    return (
-        m.support
-        if measure == "K-precision"
-        else m.judge
-        if measure == "judge"
-        else m.scores.get(measure)
-    )
+    known = {"K-precision": m.support, "judge": m.judge, **m.scores}
+    return known[measure] if measure in known else run.scores[task_id].get(measure)
 
 
 def difference(

@@ -11,12 +11,17 @@ import importlib.util
 import inspect
 import json
 import math
+import re
 import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import islice
+from numbers import Real
 from pathlib import Path
 
 from mtrag_nb.core.record import (
@@ -41,6 +46,7 @@ from mtrag_nb.core.types import (
     DataError,
     Outcome,
     Reason,
+    ServerError,
     SettingsError,
     Task,
     digest,
@@ -51,9 +57,7 @@ from .stages import Toolbox
 from .system import END, START, NoModel, System, TurnState, as_node, new_graph
 
 # %% auto #0
-__all__ = ['DECLINES', 'REJECTED', 'as_passage', 'as_passages', 'Reply', 'read_reply', 'Memory', 'Reader', 'messages_of',
-           'drained', 'reply_of', 'ended', 'StagesState', 'known_of', 'stage_work', 'finish_work', 'stages_graph',
-           'Outside', 'outside', 'AddressSettings', 'passages_in', 'Endpoint', 'address', 'load_outside']
+__all__ = ['as_passage', 'Reply', 'read_reply', 'messages_of', 'outside', 'AddressSettings', 'address', 'load_outside']
 
 # %% ../../nbs/5_systems/06a_outside.ipynb #out00011
 _FIELDS = {  # a field of a context -> what systems call it, the first that is there counts
@@ -100,24 +104,26 @@ def as_passage(value: object, domain: str = "") -> Context:
             remedy="Give a text, or a dictionary with text, and id, title, url, score if there are any",
         )
     score = got["score"]
-    if score is not None and (isinstance(score, bool) or not math.isfinite(float(score))):
+    if score is not None and not (_is_number(score) and math.isfinite(score)):
         raise DataError(f"the score of a passage is {score!r}", remedy="Give a number, or none")
     name = str(got["id"]) if got["id"] is not None else BY_TEXT + digest(text or url)
     where = (str(got["title"] or ""), url, "", domain)
     return Context(name, name, text, *where, None if score is None else float(score))
 
 
-def as_passages(values: object, domain: str = "") -> tuple[Context, ...]:
+def _is_number(value: object) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def _as_passages(values: object, domain: str = "") -> tuple[Context, ...]:
     "Passages, best first, each once. Raises DataError for what is no list."
     if isinstance(values, (str, Mapping)) or not hasattr(values, "__iter__"):
         raise DataError(
             f"passages are a {type(values).__name__}, not a list", remedy="Give a list of passages"
         )
-    found: dict[str, Context] = {}
-    for value in values:
-        passage = as_passage(value, domain)
-        found.setdefault(passage.id, passage)
-    return tuple(found.values())
+    read = [as_passage(value, domain) for value in values]
+    first = {p.id: p for p in reversed(read)}
+    return tuple(first[i] for i in dict.fromkeys(p.id for p in read))
 
 # %% ../../nbs/5_systems/06a_outside.ipynb #out00021
 _ANSWER = ("answer", "response", "output", "result", "generation", "text", "content")
@@ -152,6 +158,11 @@ def _outcome(asked: object, text: str) -> Outcome:
     return found
 
 
+def _listed(value: object) -> list:
+    "A list as it is; anything else, that is none, as the only one of its kind."
+    return list(value) if isinstance(value, (list, tuple)) else [value]
+
+
 def read_reply(value: object, domain: str = "") -> Reply:
     "What a function returned. Raises DataError for something that holds no text."
     if isinstance(value, Reply):
@@ -169,11 +180,13 @@ def read_reply(value: object, domain: str = "") -> Reply:
             f"the system returned {type(value).__name__} {str(value)[:60]!r}, and no text in it",
             remedy="Return a text, a text with a list of passages, or a dictionary with `answer`",
         )
-    found = None if passages is None else as_passages(passages, domain)
+    if isinstance(steps, Mapping) or not all(isinstance(s, Mapping) for s in _listed(steps)):
+        raise DataError("the steps are no list of dictionaries", remedy='Give [{"step": ...}, ...]')
+    found = None if passages is None else _as_passages(passages, domain)
     return Reply(text, found, _outcome(asked, text), tuple(steps))
 
 # %% ../../nbs/5_systems/06a_outside.ipynb #out00031
-class Memory:
+class _Memory:
     "The passages that a system returned, in the place of a retriever: it gives back what it has seen. Safe in several threads."
 
     fingerprint = "outside"
@@ -225,10 +238,10 @@ def _hits(passages: Sequence[Context]) -> tuple[Hit, ...]:
     )
 
 
-class Reader:
+class _Reader:
     "Reads the steps of one turn, in order: what was found and kept so far is known."
 
-    def __init__(self, memory: Memory, domain: str = ""):
+    def __init__(self, memory: _Memory, domain: str = ""):
         self.memory, self.domain = memory, domain
         self.found: list[str] = []
         self.kept: list[str] | None = None  # None: nothing was thrown away yet
@@ -241,10 +254,10 @@ class Reader:
             isinstance(v, str) and v in known for v in values
         ):
             return list(values)
-        return self.memory.keep(as_passages(values, self.domain))
+        return self.memory.keep(_as_passages(values, self.domain))
 
     def retrieved(self, passages: object) -> Retrieved:
-        found = as_passages(passages, self.domain)
+        found = _as_passages(passages, self.domain)
         self.found, self.kept = self.memory.keep(found), None
         return Retrieved(hits=_hits(found), contexts=tuple(self.found))
 
@@ -285,7 +298,7 @@ class Reader:
         return replace(step, node=str(data.get("node", kind)), seconds=float(seconds), note=note)
 
 
-_KINDS: dict[str, tuple[tuple[str, ...], Callable[[Reader, Mapping], Step]]] = {
+_KINDS: dict[str, tuple[tuple[str, ...], Callable[[_Reader, Mapping], Step]]] = {
     "rewrite": (
         ("text",),
         lambda r, d: Rewritten(text=str(d["text"]), raw=str(d["text"]), kept=True),
@@ -310,21 +323,8 @@ def messages_of(task: Task) -> list[dict[str, str]]:
 
 def _in_a_loop(coroutine):
     "The result of a coroutine, in an event loop of its own, also where one is running already."
-    out: list = []
-
-    def run() -> None:
-        try:
-            out.extend((True, asyncio.run(coroutine)))
-        except BaseException as e:
-            out.extend((False, e))
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    thread.join()
-    well, value = out
-    if not well:
-        raise value
-    return value
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, coroutine).result()
 
 
 async def _all_of(pieces: AsyncIterator) -> list:
@@ -332,32 +332,40 @@ async def _all_of(pieces: AsyncIterator) -> list:
         return [p async for p in open_pieces]
 
 
-def drained(value: object) -> tuple[list, object]:
+async def _awaited(value):
+    return await value
+
+
+def _drained(value: object) -> tuple[list, object]:
     "What a call yields, and what it returns in the end; coroutines are awaited."
     if inspect.isawaitable(value):
-
-        async def awaited():
-            return await value
-
-        return drained(_in_a_loop(awaited()))
+        return _drained(_in_a_loop(_awaited(value)))
     if inspect.isasyncgen(value):
         return _in_a_loop(_all_of(value)), None
-    if not isinstance(value, Iterator):
-        return [], value
     pieces = []
-    while True:
+    while isinstance(value, Iterator):
         try:
             pieces.append(next(value))
         except StopIteration as end:
-            return pieces, end.value
+            value = end.value
+    return pieces, value
 
 
-def reply_of(function: Callable, task: Task) -> Reply:
+def _called(function: Callable, *args, **kw) -> tuple[list, object]:
+    "What a call yields, and what it returns. Raises DataError where it ends the program."
+    try:
+        return _drained(function(*args, **kw))
+    except SystemExit as e:
+        raise DataError(f"the system ended the program: {e!r}", remedy="Let it return") from e
+
+
+def _reply_of(function: Callable, task: Task) -> Reply:
     "The reply of a function to a task. Raises DataError for one that cannot be read."
     domain = task.collection or task.domain
     wanted = "collection" in inspect.signature(function).parameters
-    value = function(messages_of(task), **({"collection": domain} if wanted else {}))
-    pieces, last = drained(value)
+    pieces, last = _called(
+        function, messages_of(task), **({"collection": domain} if wanted else {})
+    )
     steps = [p for p in pieces if isinstance(p, Mapping) and "step" in p]
     texts = [p for p in pieces if isinstance(p, str)]
     whole = [p for p in pieces if not isinstance(p, str) and p not in steps]
@@ -371,27 +379,31 @@ def reply_of(function: Callable, task: Task) -> Reply:
     return replace(reply, steps=(*steps, *reply.steps))
 
 # %% ../../nbs/5_systems/06a_outside.ipynb #out00051
-DECLINES = Reason("declines", "declined", "the answer of the system declines")
-REJECTED = Reason("rejected", "exhausted", "the system's own check rejected its answer")
+_DECLINES = Reason("declines", "declined", "the answer of the system declines")
+_REJECTED = Reason("rejected", "exhausted", "the system's own check rejected its answer")
+_SHUT = Reason("shut", "dropped", "the system's own gate let nothing pass")
 
 
-def ended(reply: Reply, memory: Memory, domain: str = "") -> tuple[dict, list[Step]]:
+def _ended(reply: Reply, memory: _Memory, domain: str = "") -> tuple[dict, list[Step]]:
     "The update that ends a turn, and its steps. Raises DataError for steps that cannot be read."
-    reader = Reader(memory, domain)
+    reader = _Reader(memory, domain)
     steps = [reader.read(s) for s in reply.steps]
     if reply.passages is not None and not any(isinstance(s, Retrieved) for s in steps):
         steps.insert(0, reader.retrieved(reply.passages))
     elif reply.passages is not None:
         reader.kept = memory.keep(reply.passages)
     drafts = [s.text for s in steps if isinstance(s, Drafted)]
-    if not drafts or drafts[-1] != reply.text:
+    gates = [s for s in steps if isinstance(s, Gated)]
+    declined = reply.outcome is Outcome.I_DONT_KNOW and not drafts
+    shut = declined and bool(gates) and not gates[-1].verdict.passed  # no draft: the gate's words
+    if not shut and (not drafts or drafts[-1] != reply.text):
         steps.append(replace(reader.drafted(reply.text), node="answer"))
     seen = reader.found if reader.kept is None else reader.kept
     update = {"found": reader.found, "kept": seen, "draft": reply.text}
     update |= {"outcome": reply.outcome, "answer": reply.text, "cited": []}
     if reply.outcome is Outcome.I_DONT_KNOW:
-        update["reason"] = DECLINES
-        steps.append(Refused(reason=DECLINES.name, role=DECLINES.role, node="answer"))
+        update["reason"] = why = _SHUT if shut else _DECLINES
+        steps.append(Refused(reason=why.name, role=why.role, node="answer"))
     elif reply.outcome is Outcome.ANSWERED:
         update["cited"] = [
             seen[i] for i in cite(reply.text, [c.text for c in memory.contexts(seen)])
@@ -399,7 +411,7 @@ def ended(reply: Reply, memory: Memory, domain: str = "") -> tuple[dict, list[St
     return update, steps
 
 # %% ../../nbs/5_systems/06a_outside.ipynb #out00061
-class StagesState(TurnState, total=False):
+class _StagesState(TurnState, total=False):
     "What the shared nodes know of a turn, and what the stages hand on to one another."
 
     own: dict
@@ -418,7 +430,7 @@ def _plain_passages(contexts: Sequence[Context]) -> list[dict]:
     return [{k: v for k, v in plain(c).items() if v not in ("", None)} for c in contexts]
 
 
-def known_of(state: StagesState, tools: Toolbox) -> dict[str, object]:
+def _known_of(state: _StagesState, tools: Toolbox) -> dict[str, object]:
     "What a stage gets: the conversation, and what the stages before it have added."
     task = state["task"]
     known = {
@@ -450,7 +462,7 @@ def _own(name: str, given: Mapping[str, object]) -> dict[str, object]:
     return own
 
 
-def _stage_update(step: Step, reader: Reader) -> dict[str, object]:
+def _stage_update(step: Step, reader: _Reader) -> dict[str, object]:
     "What a step of a stage puts into the state."
     if isinstance(step, Rewritten):
         return {"query": step.text}
@@ -463,11 +475,11 @@ def _stage_update(step: Step, reader: Reader) -> dict[str, object]:
     return {"grounded": step.verdict.passed} if isinstance(step, Checked) else {}
 
 
-def stage_work(name: str, stage: Callable, memory: Memory):
+def _stage_work(name: str, stage: Callable, memory: _Memory):
     "The work of a node that asks a stage."
 
-    def work(state: StagesState, tools: Toolbox) -> tuple[dict, Step]:
-        pieces, given = drained(stage(known_of(state, tools)))
+    def work(state: _StagesState, tools: Toolbox) -> tuple[dict, Step]:
+        pieces, given = _called(stage, _known_of(state, tools))
         if not isinstance(given, Mapping) or pieces:
             raise DataError(
                 f"the stage {name!r} returned {type(given).__name__}", remedy="Return a dictionary"
@@ -477,7 +489,7 @@ def stage_work(name: str, stage: Callable, memory: Memory):
             raise DataError(
                 f"the stage {name!r} returned {' and '.join(says)}", remedy="Make a stage of each"
             )
-        reader = Reader(memory, state["task"].collection or state["task"].domain)
+        reader = _Reader(memory, state["task"].collection or state["task"].domain)
         reader.found = list(state.get("found", ()))
         kind, where = _STAGE_SAYS[says[0]] if says else ("note", "note")
         step = reader.read({"step": kind, "node": name, where: given[says[0]] if says else name})
@@ -487,7 +499,7 @@ def stage_work(name: str, stage: Callable, memory: Memory):
     return work
 
 
-def finish_work(state: StagesState, tools: Toolbox) -> tuple[dict, Step]:
+def _finish_work(state: _StagesState, tools: Toolbox) -> tuple[dict, Step]:
     "The end of a turn of stages. Raises DataError if no stage gave an answer."
     asked, draft = state.get("own", {}).get("outcome"), state.get("draft")
     if draft is None and asked is None:
@@ -498,20 +510,20 @@ def finish_work(state: StagesState, tools: Toolbox) -> tuple[dict, Step]:
     ids = state.get("kept", state.get("found", []))
     end = {"outcome": outcome, "answer": text, "cited": []}
     if outcome is Outcome.I_DONT_KNOW:
-        reason = REJECTED if rejected else DECLINES
+        reason = _REJECTED if rejected else _DECLINES
         return {**end, "reason": reason}, Refused(reason=reason.name, role=reason.role)
     contexts = tools.contexts(ids)
     cited = cite(text, [c.text for c in contexts]) if outcome is Outcome.ANSWERED else []
     return {**end, "cited": [ids[i] for i in cited]}, Step()
 
 
-def stages_graph(stages: Mapping[str, Callable], memory: Memory, tools: Toolbox):
+def _stages_graph(stages: Mapping[str, Callable], memory: _Memory, tools: Toolbox):
     "A graph of stages in a row; one that states an outcome ends the turn."
-    g = new_graph(StagesState)
+    g = new_graph(_StagesState)
     names = [*stages, "finish"]
     for name, stage in stages.items():
-        g.add_node(name, as_node(name, stage_work(name, stage, memory), tools))
-    g.add_node("finish", as_node("finish", finish_work, tools))
+        g.add_node(name, as_node(name, _stage_work(name, stage, memory), tools))
+    g.add_node("finish", as_node("finish", _finish_work, tools))
     g.add_edge(START, names[0])
     for name, then in zip(names, names[1:]):
 
@@ -530,7 +542,7 @@ _ONE_PIECE = (
 
 
 @dataclass(frozen=True)
-class Outside(System):
+class _Outside(System):
     "A system from outside. It brings its own models and passages."
 
     def with_own(self, settings: Settings) -> Settings:
@@ -545,22 +557,23 @@ class Outside(System):
         )
 
 
-def _toolbox_with(memory: Memory) -> Callable[[Settings, Sequence[Task]], Toolbox]:
+def _toolbox_with(memory: _Memory) -> Callable[[Settings, Sequence[Task]], Toolbox]:
     "Tools without models, whose passages are those that the system has returned."
     return lambda settings, tasks: Toolbox(settings, NoModel(), NoModel(), memory)
 
 
-def _one_node(work: Callable) -> Callable[[Toolbox], object]:
+def _one_node(reply: Callable[[Task], Reply], memory: _Memory, tools: Toolbox):
     "A graph whose only node is `answer`."
 
-    def build(tools: Toolbox):
-        g = new_graph(TurnState)
-        g.add_node("answer", as_node("answer", work, tools))
-        g.add_edge(START, "answer")
-        g.add_edge("answer", END)
-        return g.compile()
+    def work(state: TurnState, tools: Toolbox) -> tuple[dict, list[Step]]:
+        task = state["task"]
+        return _ended(reply(task), memory, task.collection or task.domain)
 
-    return build
+    g = new_graph(TurnState)
+    g.add_node("answer", as_node("answer", work, tools))
+    g.add_edge(START, "answer")
+    g.add_edge("answer", END)
+    return g.compile()
 
 
 def _source_of(value: object) -> str:
@@ -574,43 +587,57 @@ def _source_of(value: object) -> str:
         return named.__qualname__
 
 
+def _made(kind: type) -> object:
+    "A system that is a class, made. Raises SettingsError."
+    try:
+        return kind()
+    except Exception as e:
+        raise SettingsError(f"{kind.__name__} cannot be made without arguments: {e}") from e
+
+
+def _check_call(function: Callable, name: str) -> None:
+    "Raises SettingsError for a function that cannot be called with the messages alone."
+    try:
+        known = inspect.signature(function)
+    except (TypeError, ValueError):  # one that does not say what it takes
+        return
+    try:
+        known.bind([], **({"collection": ""} if "collection" in known.parameters else {}))
+    except TypeError as e:
+        raise SettingsError(
+            f"{name}{known} cannot be called with the messages ({e}): the last of them is the question"
+        ) from None
+
+
 def outside(
     value: object,  # a function, an object that can be called, or a list of stages
     name: str = "",  # "": that of the function
     source: str = "",  # the text that its answers depend on; "": of the function alone
 ) -> System:
-    "A system of somebody's own. A changed source is another system: its runs go into another folder."
+    "A system of somebody's own. A changed source is another system: its runs go into another folder. Raises SettingsError for what is none."
+    value = _made(value) if isinstance(value, type) else value
     if isinstance(value, System):
         return value
-    if isinstance(value, type):
-        value = value()
+    name = name or getattr(value, "__name__", type(value).__name__)
     stages = value if isinstance(value, (list, tuple)) else getattr(value, "stages", None)
     if not (callable(value) or stages):
-        raise SettingsError(
-            f"{name or value!r} is a {type(value).__name__}: wanted is a function of the messages, or a list of stages"
-        )
-    written = {"source": digest(source or _source_of(value))}
-    name = name or getattr(value, "__name__", type(value).__name__)
-    memory = Memory()
+        wanted = "a function of the messages, or a list of stages"
+        raise SettingsError(f"{name} is a {type(value).__name__}: wanted is {wanted}")
+    written, memory = {"source": digest(source or _source_of(value))}, _Memory()
     shared = {
         "toolbox_for": _toolbox_with(memory),
-        "reasons": (DECLINES, REJECTED),
+        "reasons": (_DECLINES, _REJECTED, _SHUT),
         "identity": lambda s: written,
     }
-    if stages:
-        named = {s.__name__: s for s in stages}
-        if len(named) < len(stages) or "finish" in named:
-            raise SettingsError(
-                f"the stages of {name} need names of their own, none of them finish"
-            )
-        about = "stages of its own: " + ", ".join(named)
-        return Outside(name, lambda tools: stages_graph(named, memory, tools), about, **shared)
-
-    def work(state: TurnState, tools: Toolbox) -> tuple[dict, list[Step]]:
-        task = state["task"]
-        return ended(reply_of(value, task), memory, task.collection or task.domain)
-
-    return Outside(name, _one_node(work), "a function of its own", one_piece=_ONE_PIECE, **shared)
+    if not stages:
+        _check_call(value, name)
+        build = partial(_one_node, partial(_reply_of, value), memory)
+        return _Outside(name, build, "a function of its own", one_piece=_ONE_PIECE, **shared)
+    named = {getattr(s, "__name__", type(s).__name__): s for s in stages}
+    if len(named) < len(stages) or "finish" in named:
+        raise SettingsError(f"the stages of {name} need names of their own, none of them finish")
+    about = "stages of its own: " + ", ".join(named)
+    return _Outside(name, partial(_stages_graph, named, memory), about, **shared)
 
 # %% ../../nbs/5_systems/06a_outside.ipynb #out00101
 @dataclass(frozen=True)
@@ -658,7 +685,7 @@ def _row_by_row(value: Mapping) -> list:
     ]
 
 
-def passages_in(body: Mapping, path: str = "", domain: str = "") -> tuple[Context, ...] | None:
+def _passages_in(body: Mapping, path: str = "", domain: str = "") -> tuple[Context, ...] | None:
     "The passages of a reply; None where it has no field for them. Raises DataError if the path that was asked for leads nowhere."
     choice = next(iter(body.get("choices") or ()), {})
     layers = (body, choice, _get(choice, "message"))
@@ -671,13 +698,16 @@ def passages_in(body: Mapping, path: str = "", domain: str = "") -> tuple[Contex
                 rows = [
                     r for v in found for r in (_row_by_row(v) if isinstance(v, Mapping) else [v])
                 ]
-                return as_passages(rows, domain)
+                return _as_passages(rows, domain)
     if path:
         raise DataError(f"a reply has nothing at {path!r}", remedy=f"It has {', '.join(body)}")
     return () if any(_at(layer, p) == [] for layer in layers for p in _PLACES) else None
 
 # %% ../../nbs/5_systems/06a_outside.ipynb #out00103
-class Endpoint:
+_TRIES = 3  # of a request whose reply broke; a busy server is asked until `patience` is over
+
+
+class _Endpoint:
     "A chat endpoint that does its own retrieval."
 
     def __init__(self, url: str, settings: AddressSettings):
@@ -698,6 +728,19 @@ class Endpoint:
             self._next = at + 60 / self.settings.per_minute
         time.sleep(at - now)
 
+    def _post(self, body: dict) -> dict:
+        "Ask, and again where the server failed (500) or the connection broke. Raises ServerError after the last of `_TRIES`."
+        from mtrag_nb.models.server import Unreachable
+
+        for left in reversed(range(_TRIES)):
+            try:
+                return self.connection.post("/chat/completions", body)
+            except ServerError as e:
+                broke = isinstance(e, Unreachable) or getattr(e, "status", 0) == 500
+                if not broke or not left:
+                    raise
+            time.sleep(0.5 * (_TRIES - left))
+
     def reply(self, task: Task) -> Reply:
         "The reply to a task. Raises ServerError, or DataError for a reply that holds no text."
         s, domain = self.settings, task.collection or task.domain
@@ -706,10 +749,12 @@ class Endpoint:
         body |= {s.collection: domain} if s.collection else {}
         self._wait()
 
-        def ask(_):
-            return self.connection.post("/chat/completions", body)
-
-        got = self.connection.each(ask, 1, 1)[0]
+        try:
+            got = self.connection.each(lambda _: self._post(body), 1, 1)[0]
+        except ServerError as e:
+            if " answered 404" not in str(e):
+                raise
+            raise ServerError(f"{e}. Does the address end in /v1?") from None
         message = _at(next(iter(got.get("choices") or ()), None), "message")
         text = _get(message, "content") if message else None
         if not isinstance(text, str) or not text.strip():
@@ -717,28 +762,22 @@ class Endpoint:
                 f"{self.connection.url} replied without text: {str(got)[:120]}",
                 remedy="A reply needs choices[0].message.content",
             )
-        return Reply(text, passages_in(got, s.passages, domain), _outcome(None, text))
+        return Reply(text, _passages_in(got, s.passages, domain), _outcome(None, text))
 
 
 def address(url: str) -> System:
     "The system at an address, which usually ends in /v1."
 
-    memory = Memory()
+    memory = _Memory()
 
     def build(tools: Toolbox):
-        endpoint = Endpoint(url, tools.settings.own)
+        return _one_node(_Endpoint(url, tools.settings.own).reply, memory, tools)
 
-        def work(state: TurnState, tools: Toolbox) -> tuple[dict, list[Step]]:
-            task = state["task"]
-            return ended(endpoint.reply(task), memory, task.collection or task.domain)
-
-        return _one_node(work)(tools)
-
-    return Outside(
+    return _Outside(
         str(Address(url)),
         build,
         "an address that does its own retrieval",
-        (DECLINES,),
+        (_DECLINES,),
         settings=AddressSettings,
         toolbox_for=_toolbox_with(memory),
         one_piece=_ONE_PIECE,
@@ -746,6 +785,7 @@ def address(url: str) -> System:
     )
 
 # %% ../../nbs/5_systems/06a_outside.ipynb #out00111
+_MODULE = re.compile(r"[A-Za-z_]\w*(\.\w+)*")  # the name of one that can be imported
 _MODULES: dict[tuple[Path, int], object] = {}  # file and its time of change -> the module
 
 
@@ -771,23 +811,27 @@ def _module_of(place: str):
         return module
     except SettingsError:
         raise
-    except Exception as e:
+    except (Exception, SystemExit) as e:
         raise SettingsError(f"{place} cannot be imported: {type(e).__name__}: {e}") from e
+
+
+def _of_its_own(value: object, module: object) -> bool:
+    return callable(value) and getattr(value, "__module__", "") == module.__name__
 
 
 def load_outside(name: str) -> System:
     "The system at FILE.py:NAME, module:NAME or http://HOST/v1. Raises SettingsError for one that is not there."
     if name.startswith(("http://", "https://")):
         return address(name)
-    place, _, what = name.rpartition(":")
+    place, _, what = (f"{name}:" if name.endswith(".py") else name).rpartition(":")
+    if not (place.endswith(".py") or (_MODULE.fullmatch(place) and what.isidentifier())):
+        known = "FILE.py:NAME, MODULE:NAME and http://HOST/v1"
+        raise SettingsError(f"{name!r} is no place of a system: there are {known}")
     module = _module_of(place)
     if not hasattr(module, what):
-        own = [
-            n
-            for n, v in vars(module).items()
-            if callable(v) and getattr(v, "__module__", "") == module.__name__
-        ]
-        raise SettingsError(f"{place} has no {what!r}; it has {', '.join(own) or 'no function'}")
+        functions = (n for n, v in vars(module).items() if _of_its_own(v, module))
+        own = ", ".join(islice(functions, 8)) or "no function"
+        raise SettingsError(f"{place} has no {what!r}; it has {own}: name one as {place}:NAME")
     file = getattr(module, "__file__", None)
     source = Path(file).read_text(encoding="utf-8") if file and file.endswith(".py") else ""
     shown = name if not Path(place).is_absolute() else f"{Path(place).name}:{what}"

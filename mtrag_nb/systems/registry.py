@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from mtrag_nb.systems.system import System
 
 # %% auto #0
-__all__ = ['SYSTEMS', 'DEFAULT', 'ANSWERING', 'SERVING', 'SPECIFIED', 'WEIGHTS', 'NAMES', 'Names', 'system_names', 'system_named',
-           'profiles', 'configured', 'Line', 'typed', 'read_lines', 'becomes', 'Config']
+__all__ = ['SYSTEMS', 'DEFAULT', 'ANSWERING', 'SERVING', 'SPECIFIED', 'WEIGHTS', 'NAMES', 'is_place', 'Names', 'system_names',
+           'system_named', 'profiles', 'configured', 'Line', 'typed', 'read_lines', 'becomes', 'Config']
 
 # %% ../../nbs/5_systems/07_registry.ipynb #733cf1d7
 SYSTEMS: dict[str, str | System] = {  # name -> where its value is, or the value
@@ -39,11 +39,16 @@ ANSWERING = {
 SERVING = "nexus"  # who answers on the page of `mtrag serve`, unless another is asked for
 
 
+def is_place(name: str) -> bool:
+    "Whether a name says where a system is: a file, a module with a name in it, an address."
+    return ":" in name.partition("+")[0] or name.endswith(".py")  # an oracle behind a + has a colon
+
+
 class Names(list):
     "Names of systems. A place (FILE.py:NAME, module:NAME, http://HOST/v1) counts as one."
 
     def __contains__(self, name: object) -> bool:
-        return ":" in str(name) or super().__contains__(name)
+        return is_place(str(name)) or super().__contains__(name)
 
 
 def system_names() -> list[str]:
@@ -56,7 +61,7 @@ def system_names() -> list[str]:
 
 def system_named(name: str) -> System:
     "A system by its name (`name+variant`: a variant of it), or by its place. Raises SettingsError for an unknown one."
-    if ":" in name.partition("+")[0]:  # an oracle behind a `+` has one, too
+    if is_place(name):
         from mtrag_nb.systems.outside import load_outside
 
         return load_outside(name)

@@ -1,21 +1,32 @@
-"""Programs of other frameworks with a fault planted in one stage: is the right stage named from their spans alone?
+"""Programs of other frameworks with a fault planted in one stage: is the right stage named?
 
 python -m tests.support.foreign    prints the table, and writes data/measured/outside.json and data/sample/spans
 """
 
 import gzip
+import os
+import runpy
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from unittest import mock
 
 from mtrag_nb.core.files import data_dir, write_json, write_jsonl
 from mtrag_nb.core.html import text_table
+from mtrag_nb.core.record import Run
+from mtrag_nb.core.settings import load_settings
 from mtrag_nb.data.mtrag import read_benchmark, read_corpus, sample_corpus, sample_dir
 from mtrag_nb.data.traces import Corpus, import_traces
-from mtrag_nb.evaluate.blame import BlameReport, blame
+from mtrag_nb.evaluate.blame import blame
 from mtrag_nb.evaluate.scores import Evidence
 from mtrag_nb.evaluate.statistics import mean_interval
+from mtrag_nb.runs.run import run_tasks
+from mtrag_nb.systems.outside import outside
+from mtrag_nb.systems.registry import system_named
+from mtrag_nb.systems.system import System
 
 PROGRAMS = Path(__file__).parents[1] / "foreign"
 FAULTS = {  # program -> fault -> the stage that must be named
@@ -37,7 +48,21 @@ FAULTS = {  # program -> fault -> the stage that must be named
         "generator": "generate",
         "refusal": "gate",
     },
+    "function": {
+        "retriever": "retrieve",
+        "grader": "grade",
+        "generator": "generate",
+        "refusal": "gate",
+    },
+    # A reply holds an answer and its passages. What was dropped before was never seen, and a refusal is the answerer's.
+    "endpoint": {
+        "retriever": "retrieve",
+        "grader": "retrieve",
+        "generator": "generate",
+        "refusal": "generate",
+    },
 }
+SPANS = ("langgraph", "llamaindex", "otel")  # the others are run
 HEAD = ["program", "fault in the", "stage", "right before", "broken by it", "named", "share"]
 
 
@@ -63,13 +88,51 @@ def traced(program: str, folder: Path, fault: str = "") -> Path:
     return spans
 
 
-def imported(spans: Path, out: Path) -> tuple[Evidence, BlameReport]:
-    "A run made from spans and the sample's tasks, as `mtrag import` makes it, and whom it blames."
+def imported(program: str, folder: Path, fault: str = "") -> Run:
+    "A run made from a program's spans and the sample's tasks, as `mtrag import` makes it."
     file = read_benchmark(sample_dir() / "reference.jsonl", contexts=True)
     gold = [p for g in file.gold.values() for p in g.passages]
-    run = import_traces(spans, out, file.tasks, Corpus(gold))
-    evidence = Evidence(run, file.gold)
-    return evidence, blame(evidence)
+    spans = traced(program, folder, fault)
+    return import_traces(spans, spans.with_suffix(""), file.tasks, Corpus(gold))
+
+
+@contextmanager
+def served(documents: Path, *options: str) -> Iterator[str]:
+    "The help desk behind an address, in a process of its own."
+    command = [sys.executable, PROGRAMS / "helpdesk_server.py", documents, *options]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        try:
+            yield f"http://127.0.0.1:{int(server.stdout.readline())}/v1"
+        finally:
+            server.terminate()
+
+
+def asked(system: System, out: Path, limit: int | None = None, **changes) -> Run:
+    "A system over the sample's tasks, as `mtrag run` asks it."
+    tasks = read_benchmark(sample_dir() / "reference.jsonl", limit=limit).tasks
+    settings = system.configured(load_settings(), changes)
+    return run_tasks(system, tasks, out, settings, progress=False)
+
+
+def by_function(folder: Path, fault: str = "") -> Run:
+    "The help desk by its glue: a function."
+    sys.path[:0] = [] if str(PROGRAMS) in sys.path else [str(PROGRAMS)]
+    with mock.patch.dict(os.environ, DESK_DOCUMENTS=f"{folder}/documents.jsonl", DESK_FAULT=fault):
+        answer = runpy.run_path(str(PROGRAMS / "glue_function.py"))["answer"]
+    return asked(outside(answer), folder / f"function-{fault or 'whole'}")
+
+
+def by_endpoint(folder: Path, fault: str = "") -> Run:
+    "The help desk at its address."
+    with served(folder / "documents.jsonl", "--fault", fault) as url:
+        return asked(system_named(url), folder / f"endpoint-{fault or 'whole'}")
+
+
+def run_of(program: str, folder: Path, fault: str = "") -> Evidence:
+    "A program over the sample, whole or with a fault."
+    ways = {"function": by_function, "endpoint": by_endpoint}
+    run = ways[program](folder, fault) if program in ways else imported(program, folder, fault)
+    return Evidence(run, read_benchmark(sample_dir() / "reference.jsonl").gold)
 
 
 def lucky(run: Evidence, task_id: str) -> bool:
@@ -81,11 +144,12 @@ def lucky(run: Evidence, task_id: str) -> bool:
 
 def blamed(program: str, folder: Path) -> list[dict]:
     "For each fault of a program: which turns it broke, and which stage is named for each."
-    run, before = imported(traced(program, folder), folder / program)
-    right = [i for i, b in before.turns.items() if b.came == "right" and not lucky(run, i)]
+    whole = run_of(program, folder)
+    before = blame(whole)
+    right = [i for i, b in before.turns.items() if b.came == "right" and not lucky(whole, i)]
     rows = []
     for fault, stage in FAULTS[program].items():
-        _, after = imported(traced(program, folder, fault), folder / f"{program}-{fault}")
+        after = blame(run_of(program, folder, fault))
         broken = [i for i in right if after.turns[i].came == "failed"]
         named = {i: after.turns[i].stage for i in broken}
         about = {"program": program, "fault": fault, "stage": stage, "right": len(right)}
@@ -117,7 +181,8 @@ def keep_spans(talk: str = "e4617d4e7156009c65c9c6cc449d3c76") -> None:
     place.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as tmp:
         folder = write_sample(Path(tmp), talk)
-        for program, faults in FAULTS.items():
+        for program in SPANS:
+            faults = FAULTS[program]
             spans = traced(program, folder, [*faults][1]).read_bytes()
             (place / f"{program}.jsonl.gz").write_bytes(gzip.compress(spans, mtime=0))
 
