@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from weakref import WeakKeyDictionary
@@ -231,8 +232,9 @@ class _Shown:
         ]
 
     def _context(self, i: str) -> Context:
-        gone = "(the text is not in the run folder)"
-        return self.run.contexts.get(i) or Context(i, i.split("#")[0], gone)
+        gone = "(the text is not at hand)"
+        c = self.run.contexts.get(i) or Context(i, i.split("#")[0], "")
+        return c if c.text else replace(c, text=gone)
 
     def _seen(self, found: Retrieved) -> set[str]:
         return {self._context(i).document_id for i in found.contexts}
