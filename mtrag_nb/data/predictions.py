@@ -9,7 +9,8 @@ import gzip
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 
 from ..core.files import LONGEST_LINE, read_json, read_jsonl
@@ -19,7 +20,6 @@ from mtrag_nb.core.record import (
     Found,
     Gated,
     Refused,
-    Retried,
     Retrieved,
     Rewritten,
     Run,
@@ -169,14 +169,12 @@ def lines_of(
 ) -> tuple[str, list[tuple[int | None, dict]]]:  # the form; (line, as the official files have it)
     "What a file of predictions holds, whatever its form. Raises DataError (file, line)."
     path = Path(path)
-    if ".json" in path.suffixes:
+    if path.name.endswith((".json", ".json.gz")):
         return _json_lines(path, name)
     first = "" if path.suffix == ".zip" else next((row for _, row in _rows(path)), "")
     if len(first.split()) == 6 and not first.lstrip().startswith("{"):
         return "TREC run", list(_trec_lines(path))
     lines = [(n, _as_official(obj)) for n, obj in read_jsonl(path, nan_is_null=True)]
-    if not lines:
-        raise DataError("holds no line", path, remedy="Name a file of predictions")
     held = {k for _, line in lines for k in line}
     queries = "query" in held and not held & {"contexts", "predictions", "prediction"}
     return "rewrites" if queries else "predictions", lines
@@ -265,7 +263,7 @@ def _recorded(line: Mapping, skip: Iterable[str] = ()) -> Recorded | None:
     for k, v in metrics.items():
         v = v[0] if isinstance(v, list) and len(v) == 1 else v
         if v is None or type(v) in (int, float):
-            scores[str(k)] = v
+            scores[str(k).replace("Recall@", "recall@")] = v  # as this project calls it
     fields = {
         k: v
         for k, v in line.items()
@@ -322,9 +320,15 @@ class _Line:
     how: str  # how its task was found; "" if it is none of the known ones
     query: str = ""  # what was searched for; "" if nothing says
 
-    @property
+    @cached_property
     def refused(self) -> bool:
         return self.p.answer is not None and declines(self.p.answer)
+
+
+def _without_passages(s: _Line) -> _Line:
+    "A line without the passages that it lists."
+    obj = {k: v for k, v in s.obj.items() if k != "contexts"}
+    return replace(s, obj=obj, p=replace(s.p, contexts=(), texts=None))
 
 
 def _contexts_of(line: _Line, corpus: Corpus, texts: Mapping[str, Passage]) -> list[Context]:
@@ -340,10 +344,11 @@ def _contexts_of(line: _Line, corpus: Corpus, texts: Mapping[str, Passage]) -> l
 
 
 def _answer_steps(line: _Line, gate: Gated | None) -> Iterator[Step | None]:
-    "The steps from the first draft on. A draft that was thrown away is not in the file."
+    "The steps from the first draft on. Drafts that were thrown away are not in the file: a retry is a plain step."
     obj, (reason, role) = line.obj, _reason_of(line.obj)
     if type(obj.get("retry_count")) is int and obj["retry_count"] > 0:
-        yield Retried(node="retry", retries=obj["retry_count"])
+        times = f"{obj['retry_count']} times; the drafts are not in the file"
+        yield Step(node="retry", note=f"retried {times}")
     stopped = gate and not gate.verdict.passed or role == "exhausted"
     if not (line.refused and stopped):
         yield Drafted(node="generate", text=line.p.answer, declined=line.refused)
@@ -442,8 +447,8 @@ def _read_lines(
 _TELLS = {  # what a file is -> what it cannot tell
     "A": "rankings without answers: a turn fails here only if no gold passage is among those listed, and nothing after retrieval can be told",
     "B": "the passages came with the tasks: nothing of retrieval can be told, and every unanswerable task has none, which gives the refusal away",
-    "C": "only the passages of the answer: 'gold not found' may be the rewrite's fault, the index's, the first search's or the reranker's",
-    "answers": "no passages are named: whether the gold was there cannot be told, so no failed turn has a stage",
+    "C": "only the passages of the answer: 'gold not found' may be the rewrite's fault, the index's, the first search's or the reranker's; if the answers were made from other passages than those listed, import it with --unused",
+    "answers": "no passages that the answers were made from: whether the gold was there cannot be told, so no failed turn has a stage",
     "scores": "scores of each question without ids or answers: they stand beside other runs, and no stage can be blamed",
     "rewrites": "rewrites alone: give the file as --rewrites beside the ranking that was made with it",
 }
@@ -534,14 +539,15 @@ def import_predictions(
     conversations: str | Path | None = None,  # for ids by place; None: the official ones
     rewrites: Mapping[str, str] = {},  # task id -> what was searched for
     name: str = "",  # of the system; "": as the file
+    used: bool = True,  # False: the answers were not made from the passages that are listed
 ) -> Run:
     "A file of predictions as a run. Raises DataError (file, line)."
-    path, tasks = (
-        Path(path),
-        tasks if isinstance(tasks, Benchmark) or not tasks else read_benchmark(tasks),
-    )
+    path = Path(path)
+    tasks = read_benchmark(tasks) if isinstance(tasks, (str, Path)) else tasks
     known, gold = Tasks(tasks.tasks if tasks else ()), tasks.gold if tasks else {}
     form, held = lines_of(path, name)
+    if not held:
+        raise DataError("holds no line", path, remedy="Name a file of predictions")
     ids = ids or ids_of(held, known.by_id)
     lines = _read_lines(path, held, known, ids, _conversations(conversations, ids, known), rewrites)
     what = _what(lines, form, gold)
@@ -549,22 +555,18 @@ def import_predictions(
         problem = f"this is no file of task {task}: it is {what} ({_TELLS[what]})"
         raise DataError(problem, path, remedy="Leave out --task, or name the right one")
     what, labels = task or what, _labels(lines, gold)
-    corpus, texts = (
-        Corpus(p for g in gold.values() for p in g.passages),
-        _texts_for(lines, gold, passages),
-    )
+    if not used:
+        what, lines = "answers", [*map(_without_passages, lines)]
+    corpus = Corpus(p for g in gold.values() for p in g.passages)
+    texts = _texts_for(lines, gold, passages)
     named = {i for s in lines for i, _ in s.p.contexts}
     if named & corpus.ids:
         corpus.ids |= named  # they are the benchmark's ids, so none is another's by its text
     contexts = [_contexts_of(s, corpus, texts) for s in lines]
     blank = len({c.id for some in contexts for c in some if not c.text})
     notes = tuple(_notes(what, lines, gold, labels, blank))
-    about = Written(
-        name or path.name.split(".json")[0],
-        form,
-        "reference" if what == "B" else "rag",
-        notes=notes,
-    )
+    system, setting = name or path.name.split(".json")[0], "reference" if what == "B" else "rag"
+    about = Written(system, form, setting, notes=notes)
     turns = (Read(s.task, _turn_of(s, c, labels), tuple(c)) for s, c in zip(lines, contexts))
     return write_imported(out, path, about, turns, lambda: _counts(lines, contexts))
 
@@ -583,9 +585,7 @@ def _counts(lines: Sequence[_Line], contexts: Sequence[Sequence[Context]]) -> di
     return {"joined": joined, "odd": Counter(odd)}
 
 # %% ../../nbs/2_data/04_predictions.ipynb #3bf20ae0
-_MARKS = (
-    rb'"(task_id|_id|contexts|predictions?|ranking|references|per_query|results|evaluations)"\s*:'
-)
+_MARKS = rb'"(task_id|_id|contexts|predictions?|ranking|references|per_query|models|metrics)"\s*:'
 _SPAN_MARKS = rb'"(resource_?spans|(context\.)?trace_?id|span_?id|run_type|dotted_order|spans)"\s*:'
 
 

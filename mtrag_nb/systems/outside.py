@@ -399,7 +399,7 @@ def _ended(reply: Reply, memory: _Memory, domain: str = "") -> tuple[dict, list[
     if not shut and (not drafts or drafts[-1] != reply.text):
         steps.append(replace(reader.drafted(reply.text), node="answer"))
     seen = reader.found if reader.kept is None else reader.kept
-    update = {"found": reader.found, "kept": seen, "draft": reply.text}
+    update = {"found": seen, "kept": seen, "draft": reply.text}  # nothing kept: nothing was read
     update |= {"outcome": reply.outcome, "answer": reply.text, "cited": []}
     if reply.outcome is Outcome.I_DONT_KNOW:
         update["reason"] = why = _SHUT if shut else _DECLINES
@@ -508,7 +508,7 @@ def _finish_work(state: _StagesState, tools: Toolbox) -> tuple[dict, Step]:
     outcome = Outcome.I_DONT_KNOW if rejected else _outcome(asked, draft or "")
     text = draft if draft is not None and not rejected else tools.stages.refusal_text
     ids = state.get("kept", state.get("found", []))
-    end = {"outcome": outcome, "answer": text, "cited": []}
+    end = {"outcome": outcome, "answer": text, "cited": [], "found": ids}
     if outcome is Outcome.I_DONT_KNOW:
         reason = _REJECTED if rejected else _DECLINES
         return {**end, "reason": reason}, Refused(reason=reason.name, role=reason.role)
@@ -618,11 +618,13 @@ def outside(
     value = _made(value) if isinstance(value, type) else value
     if isinstance(value, System):
         return value
-    name = name or getattr(value, "__name__", type(value).__name__)
     stages = value if isinstance(value, (list, tuple)) else getattr(value, "stages", None)
     if not (callable(value) or stages):
         wanted = "a function of the messages, or a list of stages"
-        raise SettingsError(f"{name} is a {type(value).__name__}: wanted is {wanted}")
+        raise SettingsError(
+            f"{name or repr(value)} is a {type(value).__name__}: wanted is {wanted}"
+        )
+    name = name or getattr(value, "__name__", type(value).__name__)
     written, memory = {"source": digest(source or _source_of(value))}, _Memory()
     shared = {
         "toolbox_for": _toolbox_with(memory),
