@@ -585,9 +585,7 @@ def _counts(lines: Sequence[_Line], contexts: Sequence[Sequence[Context]]) -> di
     return {"joined": joined, "odd": Counter(odd)}
 
 # %% ../../nbs/2_data/04_predictions.ipynb #3bf20ae0
-_MARKS = (
-    rb'"(task_id|_id|contexts|predictions?|ranking|references|per_query|results|evaluations)"\s*:'
-)
+_MARKS = rb'"(task_id|_id|contexts|predictions?|ranking|references|per_query|models|metrics)"\s*:'
 _SPAN_MARKS = rb'"(resource_?spans|(context\.)?trace_?id|span_?id|run_type|dotted_order|spans)"\s*:'
 
 

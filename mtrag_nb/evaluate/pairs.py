@@ -298,7 +298,10 @@ class PriceCurve(Table):
 
 
 def price_curve(
-    p: Pair, prices: Sequence[float] = PRICES, shares: Sequence[float] = SHARES
+    p: Pair,
+    prices: Sequence[float] = PRICES,
+    shares: Sequence[float] = SHARES,
+    level: float = 0.95,  # of the intervals; 1 - .05 / n for n pairs of one table (Bonferroni)
 ) -> PriceCurve | None:
     "The difference of a pair by price and share; without unanswerable turns at share 0 alone. None if no turn is judged."
     ends = {i: (right_and_wrong(e), right_and_wrong(p.after[i])) for i, e in p.before.items()}
@@ -313,7 +316,7 @@ def price_curve(
     mix = [(1 - s, s) if len(kinds) == 2 else (1.0,) for _, s in grid]
     weights = np.array([[w for m in ms for w in (m, -m * x)] for (x, _), ms in zip(grid, mix)])
     talks = [p.after[i].talk for i in ids]
-    found = sum_intervals(columns, talks, weights)
+    found = sum_intervals(columns, talks, weights, level=level)
     changed = len({t for t, c in zip(talks, change) if c.any()})
     counts = (int((~refuse).sum()), int(refuse.sum()))
     return PriceCurve(p.name, dict(zip(grid, found)), counts, changed)
