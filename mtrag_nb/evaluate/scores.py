@@ -15,7 +15,16 @@ from pathlib import Path
 
 from ..core.files import read_jsonl, write_json, write_jsonl
 from ..core.html import Table, esc
-from ..core.record import Judgement, Recorded, Run, Telemetry, Trajectory, as_run, is_web, telemetry
+from mtrag_nb.core.record import (
+    Judgement,
+    Recorded,
+    Run,
+    Telemetry,
+    Trajectory,
+    as_run,
+    is_web,
+    telemetry,
+)
 from ..core.settings import Brought, brought
 from ..core.text import Stance, idk_by_rule, rule_in_words, stance
 from mtrag_nb.core.types import (
