@@ -195,7 +195,7 @@ class _Memory:
         self._seen: dict[str, Context] = {}
         self._lock = threading.Lock()
 
-    def keep(self, passages: Sequence[Context]) -> list[str]:
+    def remember(self, passages: Sequence[Context]) -> list[str]:
         "Remember passages; their ids. One whose id had another text before (a rank, not a name) is known by its text."
         ids = []
         with self._lock:
@@ -261,11 +261,11 @@ class _Reader:
             isinstance(v, str) and v in known for v in values
         ):
             return [known[v] for v in values]
-        return self.memory.keep(_as_passages(values, self.domain))
+        return self.memory.remember(_as_passages(values, self.domain))
 
     def retrieved(self, passages: object) -> Retrieved:
         given = _as_passages(passages, self.domain)
-        self.found, self.kept = self.memory.keep(given), None
+        self.found, self.kept = self.memory.remember(given), None
         self.names = {c.id: i for c, i in zip(given, self.found)}
         found = self.memory.contexts(self.found)
         return Retrieved(hits=_hits(found), contexts=tuple(self.found))
@@ -400,7 +400,7 @@ def _ended(reply: Reply, memory: _Memory, domain: str = "") -> tuple[dict, list[
     if reply.passages is not None and not any(isinstance(s, Retrieved) for s in steps):
         steps.insert(0, reader.retrieved(reply.passages))
     elif reply.passages is not None:
-        reader.kept = memory.keep(reply.passages)
+        reader.kept = memory.remember(reply.passages)
     drafts = [s.text for s in steps if isinstance(s, Drafted)]
     gates = [s for s in steps if isinstance(s, Gated)]
     declined = reply.outcome is Outcome.I_DONT_KNOW and not drafts
