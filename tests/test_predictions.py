@@ -187,12 +187,12 @@ def test_a_wrong_line_is_an_error_with_its_place(odd, words, tmp_path):
 def test_odd_but_possible_lines_are_counted(tmp_path):
     lines = by_task(contexts=CONTEXTS + CONTEXTS[:1], **ANSWER)
     lines[1] |= {"task_id": "nobody<::>1", "predictions": [{"text": "  "}]}
-    lines[2] |= {"contexts": []}
+    lines[2] |= {"contexts": [], "input": [{"speaker": "user", "text": "Another question?"}]}
     (tmp_path / "c.jsonl").write_bytes(as_file(lines))
     run = import_predictions(tmp_path / "c.jsonl", KNOWN, tmp_path / "run", passages=())
     told = run.manifest["imported"]
     assert told["joined"] == {"by task id": 2, "none of the tasks": 1}
-    assert [*told["odd"].values()] == [1, 2, 1]
+    assert [*told["odd"].values()] == [1, 2, 1, 1]
     assert run.trajectories["nobody<::>1"].refused
     assert any("no gold for 1 of 3" in n for n in told["notes"])
 

@@ -19,6 +19,7 @@ from mtrag_nb.core.record import (
     Drafted,
     Found,
     Gated,
+    Recorded,
     Refused,
     Retrieved,
     Rewritten,
@@ -49,11 +50,19 @@ from mtrag_nb.data.mtrag import (
     read_conversations,
     read_corpus,
 )
-from .traces import Corpus, Document, Read, Tasks, Written, messages_of, write_imported
+from mtrag_nb.data.traces import (
+    Corpus,
+    Document,
+    Read,
+    Tasks,
+    Written,
+    messages_of,
+    same_text,
+    write_imported,
+)
 
 # %% auto #0
-__all__ = ['IDS', 'POOL', 'lines_of', 'read_rewrites', 'ids_of', 'Conversations', 'Recorded', 'import_predictions',
-           'holds_predictions']
+__all__ = ['IDS', 'POOL', 'lines_of', 'read_rewrites', 'ids_of', 'Conversations', 'import_predictions', 'holds_predictions']
 
 # %% ../../nbs/2_data/04_predictions.ipynb #c9a5d575
 _NAMES = {"ranking": "contexts", "references": "contexts", "answer": "prediction"}
@@ -240,18 +249,6 @@ class Conversations:
         return task if task and (not named or task.domain == domain) else None
 
 # %% ../../nbs/2_data/04_predictions.ipynb #1617e770
-@dataclass(frozen=True, kw_only=True)
-class Recorded(Step, kind="recorded"):
-    "What a file says of a turn besides ranking and answer."
-
-    scores: Mapping[str, float | None] = field(default_factory=dict)  # measure -> score
-    fields: Mapping[str, object] = field(default_factory=dict)  # key -> value, as in the file
-
-    def lines(self, name):
-        told = [f"{k} {v:.2f}" for k, v in self.scores.items() if v is not None]
-        return [("in the file", "; ".join([*(f"{k}: {v}" for k, v in self.fields.items()), *told]))]
-
-
 _REPEATED = "conversation_id task_id turn Turn task_type dataset domain original_index _id text original turn_id query rewritten_query prediction"
 _REPEATED = frozenset((*_REPEATED.split(), "Collection", "collection"))
 
@@ -473,9 +470,11 @@ def _what(lines: Sequence[_Line], form: str, gold: Mapping[str, Gold]) -> str:  
 
 
 def _labels(lines: Sequence[_Line], gold: Mapping[str, Gold]) -> str:
-    "What labels of answerability in a file are: repeated (the benchmark's), gate, or idle."
+    "What labels of answerability in a file are: repeated (the benchmark's), gate, idle; '' if nobody can tell."
     told = [s for s in lines if isinstance(s.obj.get("answerability"), str)]
     known = [s for s in told if s.task.id in gold]
+    if not known:
+        return ""
     if all(s.obj["answerability"] == gold[s.task.id].answerability for s in known):
         return "repeated"
     shut = [s for s in told if _says_no(s.obj)]
@@ -571,6 +570,12 @@ def import_predictions(
     return write_imported(out, path, about, turns, lambda: _counts(lines, contexts))
 
 
+def _asks_else(s: _Line) -> bool:
+    "Whether a line repeats another question than that of its task."
+    talk = messages_of(s.obj.get("input"))
+    return bool(talk) and not same_text(talk[-1].text.removeprefix("|user|:"), s.task.question)
+
+
 def _counts(lines: Sequence[_Line], contexts: Sequence[Sequence[Context]]) -> dict[str, Counter]:
     "How tasks were found, and what was odd."
     joined = Counter(s.how or "none of the tasks" for s in lines)
@@ -578,6 +583,7 @@ def _counts(lines: Sequence[_Line], contexts: Sequence[Sequence[Context]]) -> di
     odd = {
         "turns without passages": sum(not s.p.contexts for s in lines if s.p.texts is not None),
         "passages that a turn lists twice": twice,
+        "questions other than those of their tasks": sum(map(_asks_else, lines)),
         "blank answers (they count as refusals)": sum(
             s.p.answer is not None and not s.p.answer.strip() for s in lines
         ),
