@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 import pytest
 
-from mtrag_nb.core.record import Run
+from mtrag_nb.core.record import Recorded, Run
 from mtrag_nb.core.types import TO_ANSWER
 from mtrag_nb.data.mtrag import Benchmark, official_files, read_benchmark, read_corpus, read_qrels
-from mtrag_nb.data.predictions import POOL, Recorded, import_predictions, read_rewrites
+from mtrag_nb.data.predictions import POOL, import_predictions, read_rewrites
 from mtrag_nb.evaluate.blame import blame
 from mtrag_nb.evaluate.judge import run_items
 from mtrag_nb.evaluate.measures import retrieval_scores

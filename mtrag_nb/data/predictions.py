@@ -19,6 +19,7 @@ from mtrag_nb.core.record import (
     Drafted,
     Found,
     Gated,
+    Recorded,
     Refused,
     Retrieved,
     Rewritten,
@@ -61,8 +62,7 @@ from mtrag_nb.data.traces import (
 )
 
 # %% auto #0
-__all__ = ['IDS', 'POOL', 'lines_of', 'read_rewrites', 'ids_of', 'Conversations', 'Recorded', 'import_predictions',
-           'holds_predictions']
+__all__ = ['IDS', 'POOL', 'lines_of', 'read_rewrites', 'ids_of', 'Conversations', 'import_predictions', 'holds_predictions']
 
 # %% ../../nbs/2_data/04_predictions.ipynb #c9a5d575
 _NAMES = {"ranking": "contexts", "references": "contexts", "answer": "prediction"}
@@ -249,18 +249,6 @@ class Conversations:
         return task if task and (not named or task.domain == domain) else None
 
 # %% ../../nbs/2_data/04_predictions.ipynb #1617e770
-@dataclass(frozen=True, kw_only=True)
-class Recorded(Step, kind="recorded"):
-    "What a file says of a turn besides ranking and answer."
-
-    scores: Mapping[str, float | None] = field(default_factory=dict)  # measure -> score
-    fields: Mapping[str, object] = field(default_factory=dict)  # key -> value, as in the file
-
-    def lines(self, name):
-        told = [f"{k} {v:.2f}" for k, v in self.scores.items() if v is not None]
-        return [("in the file", "; ".join([*(f"{k}: {v}" for k, v in self.fields.items()), *told]))]
-
-
 _REPEATED = "conversation_id task_id turn Turn task_type dataset domain original_index _id text original turn_id query rewritten_query prediction"
 _REPEATED = frozenset((*_REPEATED.split(), "Collection", "collection"))
 

@@ -15,7 +15,16 @@ from pathlib import Path
 
 from ..core.files import read_jsonl, write_json, write_jsonl
 from ..core.html import Table, esc
-from ..core.record import Judgement, Run, Telemetry, Trajectory, as_run, is_web, telemetry
+from mtrag_nb.core.record import (
+    Judgement,
+    Recorded,
+    Run,
+    Telemetry,
+    Trajectory,
+    as_run,
+    is_web,
+    telemetry,
+)
 from ..core.settings import Brought, brought
 from ..core.text import Stance, idk_by_rule, rule_in_words, stance
 from mtrag_nb.core.types import (
@@ -32,7 +41,6 @@ from mtrag_nb.core.types import (
     Turn,
 )
 from ..data.mtrag import falling, files_of, is_gold, read_predictions
-from ..data.predictions import Recorded
 from mtrag_nb.evaluate.judge import (
     Item,
     asked_digest,
