@@ -1,20 +1,34 @@
 """Systems from outside, each unaware of this project: three programs that are known by their spans, a function, an address."""
 
+import copy
+import csv
+import gzip
 import json
+import math
 import re
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
+import tracemalloc
 from pathlib import Path
 
 import httpx
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from mtrag_nb.app.bench import evaluate
 from mtrag_nb.core.files import data_dir
 from mtrag_nb.core.record import Run
-from mtrag_nb.data.mtrag import sample_dir
+from mtrag_nb.core.types import DataError
+from mtrag_nb.data.mtrag import read_benchmark, sample_dir
+from mtrag_nb.data.spans import at, from_json, nested
+from mtrag_nb.data.traces import Corpus, import_traces
+from mtrag_nb.evaluate.blame import blame
+from mtrag_nb.evaluate.scores import Evidence
 from mtrag_nb.evaluate.statistics import mean_interval
 from mtrag_nb.systems.registry import system_named
 from tests.conftest import ROOT
@@ -22,6 +36,7 @@ from tests.support.foreign import (
     FAULTS,
     HEAD,
     PROGRAMS,
+    SPANS,
     asked,
     blamed,
     served,
@@ -199,3 +214,275 @@ def test_a_run_that_is_killed_goes_on_and_asks_nothing_twice(documents, whole, t
         assert second.returncode == 0, second.stderr
         assert count(url)["all"] <= 81 + 8, "at most what was in flight is asked again"
     assert answers(Run(out)) == whole
+
+
+# Spans that are broken: no traceback, and nothing that changes a number unseen
+
+BENCH = read_benchmark(SAMPLE, contexts=True)
+PIECES = Corpus([p for g in BENCH.gold.values() for p in g.passages])
+KEPT = {
+    p: gzip.decompress((sample_dir() / "spans" / f"{p}.jsonl.gz").read_bytes()).decode()
+    for p in SPANS
+}
+
+
+def turn_of(program: str) -> list[dict]:
+    "The spans of one turn, one object each."
+    found = [json.loads(line) for line in KEPT[program].splitlines()]
+    if program == "otel":
+        batches = [s for o in found for s in o["resourceSpans"][0]["scopeSpans"][0]["spans"]]
+        last = batches[-1]["traceId"]
+        return [s for s in batches if s["traceId"] == last]
+    last = found[-1]["context"]["trace_id"]
+    return [s for s in found if s["context"]["trace_id"] == last]
+
+
+TURNS = {p: turn_of(p) for p in SPANS}
+
+
+def read(spans: list, out: Path, text: bytes | None = None) -> Run:
+    "A run from spans, or from the bytes of a file of spans."
+    shutil.rmtree(out, ignore_errors=True)
+    source = out.with_suffix(".jsonl")
+    lines = (json.dumps(s, ensure_ascii=False) for s in spans)
+    data = "".join(f"{x}\n" for x in lines).encode("utf-8", "surrogatepass")
+    source.write_bytes(data if text is None else text)
+    return import_traces(source, out, BENCH.tasks, PIECES)
+
+
+def steps(run: Run) -> list[tuple]:
+    "What a run says that numbers are made of."
+    return [
+        (t.task_id, t.outcome, t.answer, t.contexts, [(type(s).__name__, s.node) for s in t.steps])
+        for t in run.trajectories.values()
+    ]
+
+
+def sane(run: Run) -> None:
+    "A run can be read again, and its numbers are numbers."
+    again = Run(run.folder)
+    for t in again.trajectories.values():
+        times = [t.seconds, *(s.seconds for s in t.steps)]
+        scores = [h.score for s in t.retrievals for h in s.hits]
+        assert all(math.isfinite(x) for x in (*times, *scores)) and min(times) >= 0
+        assert min([t.calls.tokens, *(s.calls.tokens for s in t.steps)]) >= 0
+    blame(Evidence(again, BENCH.gold))
+
+
+def places(value: object, path: tuple = ()) -> list[tuple]:
+    "Every place in a value."
+    inner = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
+    return [path] * bool(path) + [q for k, v in inner for q in places(v, (*path, k))]
+
+
+WRONG = [
+    None, True, -1, 0, 1e308, 10**400, "", "NaN", "9" * 400, "-9999999999999999999", "\ud800",
+    "2026-13-45T99:99:99Z", "{", "[[[[", '{"documents": [null, 5, {"id": []}]}', [], {}, [[]],
+    {"": {"": ""}}, [{"role": 5}], "\u202e\x00", "A=" * 5000, "Answer(result='", ["x"] * 3,
+]  # fmt: skip
+
+
+@settings(max_examples=250)
+@given(data=st.data())
+def test_no_value_in_a_span_ends_in_a_traceback(data):
+    form = data.draw(st.sampled_from([*SPANS, as_langsmith, as_phoenix]))
+    same = TURNS[form] if form in SPANS else map(form, TURNS["langgraph"])
+    spans = copy.deepcopy([*same])
+    for _ in range(data.draw(st.integers(1, 3))):
+        span = data.draw(st.sampled_from(spans))
+        *above, last = data.draw(st.sampled_from(places(span)))
+        for key in above:
+            span = span[key]
+        span[last] = copy.deepcopy(data.draw(st.sampled_from(WRONG)))
+        spans = [s for s in spans if isinstance(s, dict)]
+    with tempfile.TemporaryDirectory() as tmp:
+        try:
+            run = read(spans, Path(tmp) / "run")
+        except DataError:
+            return
+        sane(run)
+
+
+@settings(max_examples=60)
+@given(program=st.sampled_from(SPANS), cut=st.floats(0, 1), junk=st.binary(max_size=6))
+def test_a_torn_file_is_an_error_with_its_line(program, cut, junk):
+    text = KEPT[program].encode()
+    at = int(cut * len(text))
+    with tempfile.TemporaryDirectory() as tmp:
+        try:
+            run = read([], Path(tmp) / "run", text[:at] + junk)
+        except DataError as e:
+            assert "run.jsonl" in str(e)
+        else:
+            assert text[:at].endswith((b"\n", b"}")) and not junk.strip()
+            sane(run)
+
+
+@pytest.mark.parametrize("program", SPANS)
+def test_order_repetition_and_strange_parents_change_nothing_unseen(program, tmp_path):
+    spans = TURNS[program]
+    key = "parentSpanId" if program == "otel" else "parent_id"
+    whole = read(spans, tmp_path / "whole")
+    for order in (spans[::-1], spans[1::2] + spans[::2], [s for s in spans for _ in (1, 2)]):
+        run = read(order, tmp_path / "other")
+        assert steps(run) == steps(whole)
+        twice = len(order) > len(spans)
+        assert run.manifest["imported"]["odd"].get("spans that are there twice", 0) == twice * len(
+            spans
+        )
+    roots = [s for s in spans if not s[key]]
+    lost = [{**s, key: "00000000deadbeef"} if s in roots else s for s in spans]
+    run = read(lost, tmp_path / "lost")
+    assert run.manifest["imported"]["odd"]["spans whose parent is not in the file"] == 1
+    assert steps(run) == steps(whole)
+    ids = [s["spanId"] if program == "otel" else s["context"]["span_id"] for s in spans]
+    circle = [{**s, key: ids[(n + 1) % len(ids)]} for n, s in enumerate(spans)]
+    run = read(circle, tmp_path / "circle")
+    assert run.manifest["imported"]["odd"]["circles of spans"] == 1
+    sane(run)
+
+
+def test_times_backwards_and_missing_are_counted(tmp_path):
+    spans = copy.deepcopy(TURNS["otel"])
+    for s in spans:
+        s["startTimeUnixNano"], s["endTimeUnixNano"] = s["endTimeUnixNano"], s["startTimeUnixNano"]
+    spans[0]["startTimeUnixNano"] = "soon"
+    run = read(spans, tmp_path / "run")
+    odd = run.manifest["imported"]["odd"]
+    assert odd["spans that end before they begin"] == len(spans) - 1
+    assert odd["spans without a beginning that can be read"] == 1
+    sane(run)
+
+
+@pytest.mark.parametrize("program", SPANS)
+def test_texts_ten_times_too_long_and_foreign_letters(program, tmp_path):
+    def longer(value):
+        if isinstance(value, dict):
+            kept = ("traceId", "spanId", "trace_id", "span_id", "parent_id", "parentSpanId")
+            return {k: v if k in kept else longer(v) for k, v in value.items()}
+        if isinstance(value, list):
+            return [longer(v) for v in value]
+        return value * 10 if isinstance(value, str) and len(value) > 500 else value
+
+    sane(read([longer(s) for s in TURNS[program]], tmp_path / "run"))
+    letters = json.dumps(TURNS[program], ensure_ascii=False).translate(
+        {ord("a"): "\u0430", ord("o"): "\U0001f600", ord(" "): "\u00a0"}
+    )
+    broken = read([*TURNS[program], {"name": letters}], tmp_path / "letters")
+    assert broken.manifest["imported"]["odd"]["an object that is no span"] == 1
+    assert steps(broken) == steps(read(TURNS[program], tmp_path / "whole"))
+
+
+@pytest.mark.parametrize("coding", ["utf-16", "latin-1", "gzip"])
+def test_other_encodings_are_said(coding, tmp_path):
+    text = KEPT["otel"].replace("answer", "antwörtlich")
+    data = text.encode(coding, "replace") if coding != "gzip" else gzip.compress(text.encode())[:-9]
+    path = tmp_path / ("spans.jsonl.gz" if coding == "gzip" else "spans.jsonl")
+    path.write_bytes(data)
+    with pytest.raises(DataError, match=r"UTF-16|not UTF-8|cannot be read|end-of-stream"):
+        import_traces(path, tmp_path / "run", BENCH.tasks, PIECES)
+
+
+# The forms of other stores
+
+
+def as_langsmith(s: dict) -> dict:
+    "A span of LangChain's tracer as the run that LangSmith exports of it."
+    a = s["attributes"]
+    kinds = {"LLM": "llm", "RETRIEVER": "retriever", "PROMPT": "prompt"}
+
+    def put(value, name):
+        found = from_json(value)
+        return found if isinstance(found, dict) else {name: value}
+
+    return {
+        "id": s["context"]["span_id"],
+        "trace_id": s["context"]["trace_id"],
+        "parent_run_id": s["parent_id"],
+        "session_id": "6e1a0c6e-the-project",
+        "name": s["name"],
+        "run_type": kinds.get(a["openinference.span.kind"], "chain"),
+        "inputs": put(a["input.value"], "input"),
+        "outputs": put(a["output.value"], "output"),
+        "start_time": s["start_time"].removesuffix("Z"),
+        "end_time": s["end_time"].removesuffix("Z"),
+        "extra": {"metadata": json.loads(a["metadata"])},
+        "error": None,
+        "tags": ["seq:step:1"],
+        "feedback_stats": None,
+    }
+
+
+def as_phoenix(s: dict) -> dict:
+    "A span as a row of the table that Phoenix exports."
+    row = {f"context.{k}": s["context"][k].removeprefix("0x") for k in ("trace_id", "span_id")}
+    row |= {"name": s["name"], "span_kind": s["attributes"]["openinference.span.kind"]}
+    row |= {
+        "parent_id": (s["parent_id"] or "").removeprefix("0x"),
+        "status_code": "OK",
+        "events": "[]",
+    }
+    row |= {k: s[k] for k in ("start_time", "end_time")}
+    nested_ = nested(
+        {k: v for k, v in s["attributes"].items() if k.startswith(("retrieval", "llm"))}
+    )
+    listed = {"llm.input_messages", "llm.output_messages", "retrieval.documents"}
+    row |= {f"attributes.{k}": repr(v) for k in listed if (v := at(nested_, k)) is not None}
+    flat = {k: v for k, v in s["attributes"].items() if not k.startswith(("retrieval", "llm"))}
+    return row | {f"attributes.{k}": v for k, v in flat.items()}
+
+
+def test_runs_of_langsmith_are_read_as_the_spans_of_the_same_program(tmp_path):
+    spans = [json.loads(line) for line in KEPT["langgraph"].splitlines()]
+    whole, run = read(spans, tmp_path / "whole"), read(map(as_langsmith, spans), tmp_path / "runs")
+    assert steps(run) == steps(whole)
+    listed = tmp_path / "list.json"
+    listed.write_text(json.dumps({"runs": [as_langsmith(s) for s in spans]}), "utf-8")
+    assert steps(import_traces(listed, tmp_path / "list", BENCH.tasks, PIECES)) == steps(whole)
+
+
+def test_exports_of_phoenix_are_read_as_the_spans_of_the_same_program(tmp_path):
+    spans = [json.loads(line) for line in KEPT["langgraph"].splitlines()]
+    whole, rows = read(spans, tmp_path / "whole"), [as_phoenix(s) for s in spans]
+    table = tmp_path / "phoenix.csv"
+    with open(table, "w", encoding="utf-8", newline="") as f:
+        names = dict.fromkeys(k for r in rows for k in r)
+        writer = csv.DictWriter(f, [*names])
+        writer.writeheader()
+        writer.writerows(rows)
+    assert steps(import_traces(table, tmp_path / "csv", BENCH.tasks, PIECES)) == steps(whole)
+    assert steps(read(rows, tmp_path / "rows")) == steps(whole)
+    page = [{**s, "id": n, "span_kind": "CHAIN", "status_code": "OK"} for n, s in enumerate(spans)]
+    for s in page:
+        s["span_kind"] = s["attributes"]["openinference.span.kind"]
+    (tmp_path / "page.json").write_text(json.dumps({"data": page, "next_cursor": None}), "utf-8")
+    assert steps(
+        import_traces(tmp_path / "page.json", tmp_path / "page", BENCH.tasks, PIECES)
+    ) == steps(whole)
+
+
+# Many spans
+
+
+def test_memory_does_not_grow_with_the_file(tmp_path):
+    "The peak of memory over 10 conversations and over 100."
+    peaks = []
+    for n in (10, 100):
+        path = tmp_path / f"{n}.jsonl"
+        with open(path, "w", encoding="utf-8") as f:
+            for i in range(n):
+                first = json.loads(KEPT["otel"].splitlines()[0])["resourceSpans"][0]["scopeSpans"][
+                    0
+                ]["spans"][0]
+                f.write(KEPT["otel"].replace(first["traceId"][:8], f"{i:08x}"))
+        tracemalloc.start()
+        import_traces(path, tmp_path / f"run{n}", BENCH.tasks, PIECES)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] < 1.5 * peaks[0], peaks

@@ -5,6 +5,7 @@
 # %% ../../nbs/app/04_bench.ipynb #bench003
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -12,7 +13,7 @@ from pathlib import Path
 
 from ..core.files import write_jsonl
 from ..core.html import esc
-from ..core.record import Run
+from ..core.record import Run, Trajectory
 from ..core.settings import load_settings
 from ..core.types import TO_ANSWER, DataError
 from ..data.mtrag import read_benchmark
@@ -24,6 +25,12 @@ from ..systems.registry import system_named
 __all__ = ['Evaluation', 'evaluate']
 
 # %% ../../nbs/app/04_bench.ipynb #bench011
+def _why(turns: Iterable[Trajectory]) -> str:
+    "What broke most often, in one line."
+    faults = Counter(f"{t.error.type}: {t.error.message}" for t in turns if t.failed)
+    return " ".join(faults.most_common(1)[0][0].split())[:200]
+
+
 @dataclass(frozen=True, repr=False)
 class Evaluation:
     "What came of a system on some questions. Shown, it is the table of stages that failed first."
@@ -47,19 +54,17 @@ class Evaluation:
         gold = self.evidence.gold
         notes = []
         if bare := sum(not t.retrievals for t in turns if t.answered):
-            notes.append(f"{bare} answers came without passages: their search is not judged")
+            notes.append(f"answers without passages: {bare}; their search is not judged")
         told = [gold[i] for i in self.run.trajectories]
         if bare := sum(not (g.targets or g.answerability) for g in told):
-            notes.append(
-                f"{bare} questions have no answer beside them: only what needs none is measured"
-            )
+            notes.append(f"questions without an answer: {bare}; only what needs none is measured")
         to_answer = [g for g in told if g.targets and g.answerability in ("", *TO_ANSWER)]
         if nowhere := sum(not g.passages for g in to_answer):
-            notes.append(
-                f"{nowhere} questions do not say where the answer stands: their search is not judged"
-            )
+            notes.append(f"questions without a passage: {nowhere}; their search is not judged")
         if broken := sum(t.failed for t in turns):
-            notes.append(f"{broken} turns broke; give the same call again to ask them again")
+            notes.append(
+                f"turns that broke: {broken}; {_why(turns)}; the same call asks them again"
+            )
         return notes
 
     def __repr__(self) -> str:

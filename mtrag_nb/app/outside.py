@@ -58,6 +58,7 @@ def import_run(
     | None = None,  # of a prediction file's lines: the benchmark's, or places in conversations.json (default: as they look)
     conversations: File = None,  # conversations.json, for ids by place (default: the official one)
     rewrites: File = None,  # what a prediction file's passages were retrieved with, by task
+    unused: bool = False,  # the answers of a prediction file were not made from the passages that it lists
     name: str = "",  # of the system, or which model of an InspectorRAGet file (default: as the file)
 ) -> Run:
     "Read the turns of another system into a run folder; exit code 0 only if each is one of the tasks."
@@ -65,7 +66,7 @@ def import_run(
     if task or holds_predictions(source):
         passages = read_corpus(*corpus) if corpus else None
         found = read_rewrites(rewrites) if rewrites else {}
-        how = (task or "", ids or "", passages, conversations, found, name)
+        how = (task or "", ids or "", passages, conversations, found, name, not unused)
         run = import_predictions(source, known, out, *how)
         print_imported(run, known)
         return run

@@ -33,11 +33,12 @@ from mtrag_nb.core.types import (
 
 # %% auto #0
 __all__ = ['WEB', 'VERSION', 'LEFT_OUT', 'Calls', 'Step', 'Rewritten', 'Found', 'Retrieved', 'Grade', 'Graded', 'Rank', 'Ranked',
-           'Gated', 'Drafted', 'Checked', 'Retried', 'Refused', 'Clarified', 'step_line', 'read_step', 'own_fields',
-           'Fault', 'without_places', 'Trajectory', 'trajectory', 'turn_line', 'read_turn', 'tell', 'new_turn',
-           'is_web', 'ranking_scores', 'predicted_passages', 'Judgement', 'Judged', 'answer_digest', 'read_manifest',
-           'read_lines', 'read_trajectories', 'read_passages', 'read_judgements', 'Run', 'as_run', 'append_label',
-           'read_labels', 'TurnDiff', 'diff_turns', 'Node', 'Telemetry', 'telemetry', 'breakdown', 'breakdown_table']
+           'Gated', 'Drafted', 'Checked', 'Retried', 'Refused', 'Clarified', 'Recorded', 'step_line', 'read_step',
+           'own_fields', 'Fault', 'without_places', 'Trajectory', 'trajectory', 'turn_line', 'read_turn', 'tell',
+           'new_turn', 'is_web', 'ranking_scores', 'predicted_passages', 'Judgement', 'Judged', 'answer_digest',
+           'read_manifest', 'read_lines', 'read_trajectories', 'read_passages', 'read_judgements', 'Run', 'as_run',
+           'append_label', 'read_labels', 'TurnDiff', 'diff_turns', 'Node', 'Telemetry', 'telemetry', 'breakdown',
+           'breakdown_table']
 
 # %% ../../nbs/1_core/05_record.ipynb #25cf117d
 @dataclass
@@ -283,6 +284,18 @@ class Clarified(Step, kind="clarified"):
     def lines(self, name):
         back = [("ask back", clipped(self.text, 90))] if self.text else []
         return [("clarify", _decision(self.verdict, "clear enough")), *back, *super().lines(name)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recorded(Step, kind="recorded"):
+    "What a file says of a turn besides ranking and answer."
+
+    scores: Mapping[str, float | None] = field(default_factory=dict)  # measure -> score
+    fields: Mapping[str, object] = field(default_factory=dict)  # key -> value, as in the file
+
+    def lines(self, name):
+        told = [f"{k} {v:.2f}" for k, v in self.scores.items() if v is not None]
+        return [("in the file", "; ".join([*(f"{k}: {v}" for k, v in self.fields.items()), *told]))]
 
 # %% ../../nbs/1_core/05_record.ipynb #b27d99fb
 _KEYS = {"note": "told", "extra": "put"}  # field -> its key on the record, left out if it is empty

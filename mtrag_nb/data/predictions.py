@@ -9,7 +9,8 @@ import gzip
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 
 from ..core.files import LONGEST_LINE, read_json, read_jsonl
@@ -18,8 +19,8 @@ from mtrag_nb.core.record import (
     Drafted,
     Found,
     Gated,
+    Recorded,
     Refused,
-    Retried,
     Retrieved,
     Rewritten,
     Run,
@@ -49,11 +50,19 @@ from mtrag_nb.data.mtrag import (
     read_conversations,
     read_corpus,
 )
-from .traces import Corpus, Document, Read, Tasks, Written, messages_of, write_imported
+from mtrag_nb.data.traces import (
+    Corpus,
+    Document,
+    Read,
+    Tasks,
+    Written,
+    messages_of,
+    same_text,
+    write_imported,
+)
 
 # %% auto #0
-__all__ = ['IDS', 'POOL', 'lines_of', 'read_rewrites', 'ids_of', 'Conversations', 'Recorded', 'import_predictions',
-           'holds_predictions']
+__all__ = ['IDS', 'POOL', 'lines_of', 'read_rewrites', 'ids_of', 'Conversations', 'import_predictions', 'holds_predictions']
 
 # %% ../../nbs/2_data/04_predictions.ipynb #c9a5d575
 _NAMES = {"ranking": "contexts", "references": "contexts", "answer": "prediction"}
@@ -169,14 +178,12 @@ def lines_of(
 ) -> tuple[str, list[tuple[int | None, dict]]]:  # the form; (line, as the official files have it)
     "What a file of predictions holds, whatever its form. Raises DataError (file, line)."
     path = Path(path)
-    if ".json" in path.suffixes:
+    if path.name.endswith((".json", ".json.gz")):
         return _json_lines(path, name)
     first = "" if path.suffix == ".zip" else next((row for _, row in _rows(path)), "")
     if len(first.split()) == 6 and not first.lstrip().startswith("{"):
         return "TREC run", list(_trec_lines(path))
     lines = [(n, _as_official(obj)) for n, obj in read_jsonl(path, nan_is_null=True)]
-    if not lines:
-        raise DataError("holds no line", path, remedy="Name a file of predictions")
     held = {k for _, line in lines for k in line}
     queries = "query" in held and not held & {"contexts", "predictions", "prediction"}
     return "rewrites" if queries else "predictions", lines
@@ -242,18 +249,6 @@ class Conversations:
         return task if task and (not named or task.domain == domain) else None
 
 # %% ../../nbs/2_data/04_predictions.ipynb #1617e770
-@dataclass(frozen=True, kw_only=True)
-class Recorded(Step, kind="recorded"):
-    "What a file says of a turn besides ranking and answer."
-
-    scores: Mapping[str, float | None] = field(default_factory=dict)  # measure -> score
-    fields: Mapping[str, object] = field(default_factory=dict)  # key -> value, as in the file
-
-    def lines(self, name):
-        told = [f"{k} {v:.2f}" for k, v in self.scores.items() if v is not None]
-        return [("in the file", "; ".join([*(f"{k}: {v}" for k, v in self.fields.items()), *told]))]
-
-
 _REPEATED = "conversation_id task_id turn Turn task_type dataset domain original_index _id text original turn_id query rewritten_query prediction"
 _REPEATED = frozenset((*_REPEATED.split(), "Collection", "collection"))
 
@@ -265,7 +260,7 @@ def _recorded(line: Mapping, skip: Iterable[str] = ()) -> Recorded | None:
     for k, v in metrics.items():
         v = v[0] if isinstance(v, list) and len(v) == 1 else v
         if v is None or type(v) in (int, float):
-            scores[str(k)] = v
+            scores[str(k).replace("Recall@", "recall@")] = v  # as this project calls it
     fields = {
         k: v
         for k, v in line.items()
@@ -322,9 +317,15 @@ class _Line:
     how: str  # how its task was found; "" if it is none of the known ones
     query: str = ""  # what was searched for; "" if nothing says
 
-    @property
+    @cached_property
     def refused(self) -> bool:
         return self.p.answer is not None and declines(self.p.answer)
+
+
+def _without_passages(s: _Line) -> _Line:
+    "A line without the passages that it lists."
+    obj = {k: v for k, v in s.obj.items() if k != "contexts"}
+    return replace(s, obj=obj, p=replace(s.p, contexts=(), texts=None))
 
 
 def _contexts_of(line: _Line, corpus: Corpus, texts: Mapping[str, Passage]) -> list[Context]:
@@ -340,10 +341,11 @@ def _contexts_of(line: _Line, corpus: Corpus, texts: Mapping[str, Passage]) -> l
 
 
 def _answer_steps(line: _Line, gate: Gated | None) -> Iterator[Step | None]:
-    "The steps from the first draft on. A draft that was thrown away is not in the file."
+    "The steps from the first draft on. Drafts that were thrown away are not in the file: a retry is a plain step."
     obj, (reason, role) = line.obj, _reason_of(line.obj)
     if type(obj.get("retry_count")) is int and obj["retry_count"] > 0:
-        yield Retried(node="retry", retries=obj["retry_count"])
+        times = f"{obj['retry_count']} times; the drafts are not in the file"
+        yield Step(node="retry", note=f"retried {times}")
     stopped = gate and not gate.verdict.passed or role == "exhausted"
     if not (line.refused and stopped):
         yield Drafted(node="generate", text=line.p.answer, declined=line.refused)
@@ -442,8 +444,8 @@ def _read_lines(
 _TELLS = {  # what a file is -> what it cannot tell
     "A": "rankings without answers: a turn fails here only if no gold passage is among those listed, and nothing after retrieval can be told",
     "B": "the passages came with the tasks: nothing of retrieval can be told, and every unanswerable task has none, which gives the refusal away",
-    "C": "only the passages of the answer: 'gold not found' may be the rewrite's fault, the index's, the first search's or the reranker's",
-    "answers": "no passages are named: whether the gold was there cannot be told, so no failed turn has a stage",
+    "C": "only the passages of the answer: 'gold not found' may be the rewrite's fault, the index's, the first search's or the reranker's; if the answers were made from other passages than those listed, import it with --unused",
+    "answers": "no passages that the answers were made from: whether the gold was there cannot be told, so no failed turn has a stage",
     "scores": "scores of each question without ids or answers: they stand beside other runs, and no stage can be blamed",
     "rewrites": "rewrites alone: give the file as --rewrites beside the ranking that was made with it",
 }
@@ -468,9 +470,11 @@ def _what(lines: Sequence[_Line], form: str, gold: Mapping[str, Gold]) -> str:  
 
 
 def _labels(lines: Sequence[_Line], gold: Mapping[str, Gold]) -> str:
-    "What labels of answerability in a file are: repeated (the benchmark's), gate, or idle."
+    "What labels of answerability in a file are: repeated (the benchmark's), gate, idle; '' if nobody can tell."
     told = [s for s in lines if isinstance(s.obj.get("answerability"), str)]
     known = [s for s in told if s.task.id in gold]
+    if not known:
+        return ""
     if all(s.obj["answerability"] == gold[s.task.id].answerability for s in known):
         return "repeated"
     shut = [s for s in told if _says_no(s.obj)]
@@ -534,14 +538,15 @@ def import_predictions(
     conversations: str | Path | None = None,  # for ids by place; None: the official ones
     rewrites: Mapping[str, str] = {},  # task id -> what was searched for
     name: str = "",  # of the system; "": as the file
+    used: bool = True,  # False: the answers were not made from the passages that are listed
 ) -> Run:
     "A file of predictions as a run. Raises DataError (file, line)."
-    path, tasks = (
-        Path(path),
-        tasks if isinstance(tasks, Benchmark) or not tasks else read_benchmark(tasks),
-    )
+    path = Path(path)
+    tasks = read_benchmark(tasks) if isinstance(tasks, (str, Path)) else tasks
     known, gold = Tasks(tasks.tasks if tasks else ()), tasks.gold if tasks else {}
     form, held = lines_of(path, name)
+    if not held:
+        raise DataError("holds no line", path, remedy="Name a file of predictions")
     ids = ids or ids_of(held, known.by_id)
     lines = _read_lines(path, held, known, ids, _conversations(conversations, ids, known), rewrites)
     what = _what(lines, form, gold)
@@ -549,24 +554,26 @@ def import_predictions(
         problem = f"this is no file of task {task}: it is {what} ({_TELLS[what]})"
         raise DataError(problem, path, remedy="Leave out --task, or name the right one")
     what, labels = task or what, _labels(lines, gold)
-    corpus, texts = (
-        Corpus(p for g in gold.values() for p in g.passages),
-        _texts_for(lines, gold, passages),
-    )
+    if not used:
+        what, lines = "answers", [*map(_without_passages, lines)]
+    corpus = Corpus(p for g in gold.values() for p in g.passages)
+    texts = _texts_for(lines, gold, passages)
     named = {i for s in lines for i, _ in s.p.contexts}
     if named & corpus.ids:
         corpus.ids |= named  # they are the benchmark's ids, so none is another's by its text
     contexts = [_contexts_of(s, corpus, texts) for s in lines]
     blank = len({c.id for some in contexts for c in some if not c.text})
     notes = tuple(_notes(what, lines, gold, labels, blank))
-    about = Written(
-        name or path.name.split(".json")[0],
-        form,
-        "reference" if what == "B" else "rag",
-        notes=notes,
-    )
+    system, setting = name or path.name.split(".json")[0], "reference" if what == "B" else "rag"
+    about = Written(system, form, setting, notes=notes)
     turns = (Read(s.task, _turn_of(s, c, labels), tuple(c)) for s, c in zip(lines, contexts))
     return write_imported(out, path, about, turns, lambda: _counts(lines, contexts))
+
+
+def _asks_else(s: _Line) -> bool:
+    "Whether a line repeats another question than that of its task."
+    talk = messages_of(s.obj.get("input"))
+    return bool(talk) and not same_text(talk[-1].text.removeprefix("|user|:"), s.task.question)
 
 
 def _counts(lines: Sequence[_Line], contexts: Sequence[Sequence[Context]]) -> dict[str, Counter]:
@@ -576,6 +583,7 @@ def _counts(lines: Sequence[_Line], contexts: Sequence[Sequence[Context]]) -> di
     odd = {
         "turns without passages": sum(not s.p.contexts for s in lines if s.p.texts is not None),
         "passages that a turn lists twice": twice,
+        "questions other than those of their tasks": sum(map(_asks_else, lines)),
         "blank answers (they count as refusals)": sum(
             s.p.answer is not None and not s.p.answer.strip() for s in lines
         ),
@@ -583,9 +591,7 @@ def _counts(lines: Sequence[_Line], contexts: Sequence[Sequence[Context]]) -> di
     return {"joined": joined, "odd": Counter(odd)}
 
 # %% ../../nbs/2_data/04_predictions.ipynb #3bf20ae0
-_MARKS = (
-    rb'"(task_id|_id|contexts|predictions?|ranking|references|per_query|results|evaluations)"\s*:'
-)
+_MARKS = rb'"(task_id|_id|contexts|predictions?|ranking|references|per_query|models|metrics)"\s*:'
 _SPAN_MARKS = rb'"(resource_?spans|(context\.)?trace_?id|span_?id|run_type|dotted_order|spans)"\s*:'
 
 

@@ -135,11 +135,12 @@ def _seconds(value: object) -> float:
 
 
 def _time(value: object) -> float:
-    "As `_seconds`; 0 for a time that cannot be read."
+    "As `_seconds`; 0 for a time that cannot be read, or is before 1970 or after the year 5000."
     try:
-        return _seconds(value)
+        time = _seconds(value)
     except (TypeError, ValueError, OverflowError):
         return 0.0
+    return time if 0 < time < 1e11 else 0.0
 
 
 def _otlp_value(value: object) -> object:
@@ -286,8 +287,18 @@ _HOLDING = ("resourceSpans", "resource_spans", "batches", "scopeSpans", "scope_s
 _HOLDING += ("instrumentationLibrarySpans", "spans", "data", "runs")
 
 # %% ../../nbs/2_data/02_spans.ipynb #2640590c
+def _odd_times(s: Span) -> Iterator[str]:
+    "What is wrong with the times of a span: by them the steps of a turn are ordered."
+    if not s.start:
+        yield "spans without a beginning that can be read"
+    elif s.end < s.start:
+        yield "spans that end before they begin"
+    elif s.seconds > 86_400:
+        yield "spans that last longer than a day"
+
+
 def spans_in(o: object, line: int = 0) -> Iterator[Span | str]:
-    "The spans of an object, which may hold many; for what is none, why not."
+    "The spans of an object, which may hold many, and what is odd: why something is none, times."
     if isinstance(o, list):
         for x in o:
             yield from spans_in(x, line)
@@ -303,7 +314,9 @@ def spans_in(o: object, line: int = 0) -> Iterator[Span | str]:
         yield "an object that is no span"
     if of:
         try:
-            yield of(o, line)
+            s = of(o, line)
+            yield s
+            yield from _odd_times(s)
         except (TypeError, ValueError, KeyError, AttributeError, IndexError, OverflowError):
             yield "a span that cannot be read"
 

@@ -321,10 +321,14 @@ def _last_parts(trace: Trace, n: int, own: Sequence[tuple[str, bool]]) -> int:
 def visits(trace: Trace, kinds: Mapping[str, str] = {}) -> list[Visit]:
     "The steps of a trace, in order. The frames around them are none."
     own = [kind_of(s, kinds) for s in trace.spans]
+    inside: list[frozenset[str]] = [frozenset()] * len(own)  # the kinds of a span and its parts
+    for m in reversed(range(len(own))):
+        parts = (inside[part] for part in _children(trace, m))
+        inside[m] = frozenset({own[m][0]} - {""}).union(*parts)
     out, n = [], 0
     while n < len(own):
         (kind, sure), root, end = own[n], n == 0 and trace.size[0] > 1, _last_parts(trace, n, own)
-        below = {k for k, _ in own[n + 1 : end]} - {""}
+        below = frozenset().union(*(inside[m] for m in _children(trace, n) if m < end))
         if not kind and below == {"llm"} and not root:
             kind = "llm"  # a node around a model call
         frame = bool(below - {kind, "llm"}) and not (sure and kind and not root)

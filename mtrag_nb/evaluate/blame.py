@@ -825,7 +825,7 @@ def decisions(run: Evidence, t: Trajectory) -> Iterable[tuple[Step, Judge]]:
             good = _good_draft(run, t, s, known)
             yield s, (f"{s.node}: {s.asked}", "drafts", good, s.verdict.passed, s.verdict.score)
         ids = _kept_by(s) if isinstance(s, (Graded, Ranked)) else getattr(s, "contexts", ids)
-    if t.answered and t.drafts:
+    if t.answered and t.drafts and run.cites:
         for i in t.contexts:
             yield Step(), ("citations", "passages", gold([i]), i in t.cited, None)
 

@@ -778,7 +778,7 @@ def turn_item(
     scored = [c for c in contexts if c.id in scores]
     ranked = tuple((p.id, s) for p, s in predicted_passages(scored, scores))
     about = (t.task_id, t.conversation_id, t.turn, t.domain, t.question, t.answer)
-    unranked = t.answered and not t.retrievals
+    unranked = not t.retrievals and (t.answered or t.outcome is Outcome.NOT_RECORDED)
     return Item(*about, contexts, history, t.outcome, found, ranked, unranked=unranked)
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #d7b70d36
@@ -1114,7 +1114,8 @@ def judge_run(
     with only_writer(folder, "set of judgements"):
         _keep_judge(folder, _judge_identity(models.chat, models.embedder, way, protocols, split))
         judged = _with_judgements(run, folder)
-        todo = [i for i in items[:limit] if not i.failed and not _judged_on(judged, i, gold)]
+        whole = [i for i in items[:limit] if not i.failed and not i.answerless]
+        todo = [i for i in whole if not _judged_on(judged, i, gold)]
 
         how = (models.embedder, way, protocols, split)
 

@@ -62,6 +62,8 @@ def _value_of(run: Evidence, task_id: str) -> float | None:
         return None
     if t.failed:
         return 0.0
+    if t.outcome is Outcome.NOT_RECORDED:
+        return None
     refused = _refused(run, task_id)
     if label in TO_REFUSE:
         return float(refused)
@@ -193,7 +195,7 @@ class Pair:
 
     @property
     def sums(self) -> list[float]:
-        "The difference in value, summed by conversation: what a sign-flip test flips (`01_compare`)."
+        "The difference in value, summed by conversation: what a sign-flip test flips (`7_evaluate/00_statistics`)."
         found: dict[str, float] = {}
         for i, (a, b) in self.values.items():
             found[self.after[i].talk] = found.get(self.after[i].talk, 0.0) + b - a
@@ -234,7 +236,7 @@ SHARES = (0.05, 0.1, 0.15, 0.2, 0.25)  # of unanswerable questions
 TESTABLE = 11  # conversations that have to differ
 # Two models whose answers people rate alike, 78 tasks of 10 conversations (`9_studies/07_yardsticks`): what they
 # differ by in ROUGE-L, and in right answers less wrong ones at price 0 and 1. What style alone does between writers.
-FLOOR, PRICED_FLOOR = 0.041, (0.058, 0.141)
+FLOOR, PRICED_FLOOR = 0.041, (0.070, 0.154)
 
 
 def right_and_wrong(e: Ending) -> tuple[float, float] | None:
@@ -296,7 +298,10 @@ class PriceCurve(Table):
 
 
 def price_curve(
-    p: Pair, prices: Sequence[float] = PRICES, shares: Sequence[float] = SHARES
+    p: Pair,
+    prices: Sequence[float] = PRICES,
+    shares: Sequence[float] = SHARES,
+    level: float = 0.95,  # of the intervals; 1 - .05 / n for n pairs of one table (Bonferroni)
 ) -> PriceCurve | None:
     "The difference of a pair by price and share; without unanswerable turns at share 0 alone. None if no turn is judged."
     ends = {i: (right_and_wrong(e), right_and_wrong(p.after[i])) for i, e in p.before.items()}
@@ -311,7 +316,7 @@ def price_curve(
     mix = [(1 - s, s) if len(kinds) == 2 else (1.0,) for _, s in grid]
     weights = np.array([[w for m in ms for w in (m, -m * x)] for (x, _), ms in zip(grid, mix)])
     talks = [p.after[i].talk for i in ids]
-    found = sum_intervals(columns, talks, weights)
+    found = sum_intervals(columns, talks, weights, level=level)
     changed = len({t for t, c in zip(talks, change) if c.any()})
     counts = (int((~refuse).sum()), int(refuse.sum()))
     return PriceCurve(p.name, dict(zip(grid, found)), counts, changed)

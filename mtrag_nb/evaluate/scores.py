@@ -15,7 +15,16 @@ from pathlib import Path
 
 from ..core.files import read_jsonl, write_json, write_jsonl
 from ..core.html import Table, esc
-from ..core.record import Judgement, Run, Telemetry, Trajectory, as_run, is_web, telemetry
+from mtrag_nb.core.record import (
+    Judgement,
+    Recorded,
+    Run,
+    Telemetry,
+    Trajectory,
+    as_run,
+    is_web,
+    telemetry,
+)
 from ..core.settings import Brought, brought
 from ..core.text import Stance, idk_by_rule, rule_in_words, stance
 from mtrag_nb.core.types import (
@@ -32,7 +41,6 @@ from mtrag_nb.core.types import (
     Turn,
 )
 from ..data.mtrag import falling, files_of, is_gold, read_predictions
-from ..data.predictions import Recorded
 from mtrag_nb.evaluate.judge import (
     Item,
     asked_digest,
@@ -192,10 +200,11 @@ def score_items(
         judged = judgements.get(i.task_id, {})
         told = _judged_scores(judged) | _judged_flag(judged)
         own = _answer_scores(measures, i, gold.get(i.task_id))
-        scores[i.task_id] = {"idk": verdicts[i.task_id], **own, **told}
+        refusal = {} if i.answerless else {"idk": verdicts[i.task_id]}
+        scores[i.task_id] = {**refusal, **own, **told}
     if bert is not None:
-        known = [i for i in done if not i.answerless]
-        known = [i for i in known if i.task_id in gold and gold[i.task_id].targets]
+        known = [i for i in done if i.task_id in gold and gold[i.task_id].targets]
+        known = [i for i in known if not i.answerless and "" not in i.texts]
         targets = [gold[i.task_id].targets[0] for i in known]
         parts = agg_parts(bert, [i.answer for i in known], targets, [i.texts for i in known])
         for i, p in zip(known, parts):
@@ -205,7 +214,9 @@ def score_items(
     for t, s in scores.items():
         label = gold[t].answerability if t in gold else ""
         for m in measured:
-            s[f"{m}_conditioned"] = condition(s.get(m), label, s["idk"], asks[t], official=False)
+            s[f"{m}_conditioned"] = condition(
+                s.get(m), label, s.get("idk"), asks[t], official=False
+            )
     return scores
 
 # %% ../../nbs/7_evaluate/04_scores.ipynb #bb71d2a7
@@ -408,6 +419,18 @@ def _qrels_of(
     return out
 
 # %% ../../nbs/7_evaluate/04_scores.ipynb #43a4b174
+def _with_recorded(
+    scores: Mapping[str, dict[str, float | None]], run: Run | None
+) -> dict[str, dict[str, float | None]]:
+    "Scores, and behind them those of other names that came with an imported file."
+    turns = run.trajectories if run else {}
+    told = {i: s.scores for i, t in turns.items() for s in t.of(Recorded)}
+    return {
+        i: {**s, **{k: v for k, v in told.get(i, {}).items() if k not in s}}
+        for i, s in scores.items()
+    }
+
+
 def _web_of(run: Run | None) -> dict[str, str]:
     "What a run could search beside its documents; nothing for one that had only these."
     identity = run.manifest["identity"] if run else {}
@@ -467,9 +490,12 @@ def score_run(
     found = None if qrels is None else _retrieval_of(items, qrels, asked=run is not None)
     for t, values in (found.queries if found else {}).items():
         scores[t] |= values
+    scores = _with_recorded(scores, run)
     without = run_items(as_run(negatives)) if negatives else []
     verdicts = idk_verdicts(items, judgements, idk)
     refusal = refusal_report(items, gold, without, verdicts, name=name)
+    if items and all(i.answerless for i in items):
+        refusal = RefusalReport((), "no answer is on record: no refusal is counted")
     who = _decided_by(decision(i, judgements.get(i.task_id, {}), idk)[0] for i in items)
     how = {
         "BERTScore": bert.fingerprint if bert else "",
@@ -678,6 +704,11 @@ class Evidence:
         return all(t.retrievals for t in self.turns.values() if t.answered)
 
     @cached_property
+    def cites(self) -> bool:
+        "Whether the run records citations: one without any does not."
+        return any(t.cited for t in self.turns.values())
+
+    @cached_property
     def telemetry(self) -> Telemetry:
         return telemetry(self.turns.values())
 
@@ -696,15 +727,10 @@ class Evidence:
     def scores(self) -> dict[str, dict[str, float | None]]:
         "Task id -> measure -> score: what needs no model, what lies in the folder, and what the judge gave, on its own scale (1 to 10)."
         found = score_items([self.item(i) for i in self.turns], self.gold)
-        told = {i: s.scores for i, t in self.turns.items() for s in t.of(Recorded)}
-        for source in (
-            told,
-            self.run.scores,
-            {i: _judged_scores(js) for i, js in self.judged.items()},
-        ):
+        for source in (self.run.scores, {i: _judged_scores(js) for i, js in self.judged.items()}):
             for i in found.keys() & source.keys():
                 found[i] |= source[i]
-        return found
+        return _with_recorded(found, self.run)
 
     @property
     def measures(self) -> list[str]:

@@ -88,15 +88,13 @@ class Models:
     @property
     def chat(self) -> ChatModel:
         s = self.settings
-        return self._get(
-            "chat", lambda: load_chat(s.chat, s.batch_size, s.batch_tokens, s.store_gib)
-        )
+        how = (s.chat, s.batch_size, s.batch_tokens, s.store_gib)
+        return self._get("chat", lambda: load_chat(*how))
 
     @property
     def embedder(self) -> EmbedderLike:
-        return self._get(
-            "embedder", lambda: load_embedder(self.settings.embedder, self.settings.embed_cache)
-        )
+        s = self.settings
+        return self._get("embedder", lambda: load_embedder(s.embedder, s.embed_cache))
 
     @property
     def reranker(self) -> CrossEncoderReranker | None:
@@ -374,20 +372,14 @@ class RecordedChat:
     def generate(self, prompts, max_new_tokens, temperature=0.0, seed=0, stop=(), on_text=None):
         "As `ChatModel.generate`; replies from the record are not streamed."
         seeds = seeds_for(seed, len(prompts))
-        keys = [
-            _generate_key(self.fingerprint, p, max_new_tokens, temperature, s, stop)
-            for p, s in zip(prompts, seeds)
-        ]
+        how = max_new_tokens, temperature
+        asked = list(zip(prompts, seeds))
+        keys = [_generate_key(self.fingerprint, p, *how, s, stop) for p, s in asked]
 
         def compute(at: list[int]) -> list[Completion]:
-            return self.model.generate(
-                [prompts[i] for i in at],
-                max_new_tokens,
-                temperature,
-                [seeds[i] for i in at],
-                stop,
-                on_text and (lambda row, text: on_text(at[row], text)),
-            )
+            tell = on_text and (lambda row, text: on_text(at[row], text))
+            some, their_seeds = zip(*(asked[i] for i in at))
+            return self.model.generate(list(some), *how, list(their_seeds), stop, tell)
 
         return self._through(keys, Completion, compute)
 
@@ -418,10 +410,8 @@ class RecordedChat:
                 self._record(keys[i], asdict(value))
         if errors:
             raise errors[0]
-        return [
-            new[i] if i in new else kind(**{**self._known[k], "cached": True})
-            for i, k in enumerate(keys)
-        ]
+        known = {i: {**self._known[k], "cached": True} for i, k in enumerate(keys) if i not in new}
+        return [new[i] if i in new else kind(**known[i]) for i in range(len(keys))]
 
     def _forget(self, keys: list[str]) -> None:
         for key in keys if self._log else ():  # a record that is only read repeats everything

@@ -18,10 +18,10 @@ from weakref import WeakKeyDictionary
 from ..core.types import DataError, MTRAGError, SettingsError
 
 # %% auto #0
-__all__ = ['RESIDENTS', 'SHAPES', 'NF4_WIDTH', 'memory_of', 'pretended', 'capability_of', 'gpu_problem', 'usable_device',
-           'out_of_memory', 'TooLarge', 'too_large', 'NotFinite', 'finite', 'repeated_heads', 'own_quantization',
-           'turn_into', 'numbered', 'Resident', 'Residents', 'device_for_helper', 'Shape', 'shape_in', 'matrices',
-           'parameters', 'weight_bytes', 'cache_bytes', 'work_bytes']
+__all__ = ['RESIDENTS', 'SHAPES', 'NF4_WIDTH', 'memory_of', 'capability_of', 'gpu_problem', 'usable_device', 'out_of_memory',
+           'TooLarge', 'too_large', 'NotFinite', 'finite', 'repeated_heads', 'own_quantization', 'turn_into',
+           'numbered', 'Resident', 'Residents', 'device_for_helper', 'Shape', 'shape_in', 'matrices', 'parameters',
+           'weight_bytes', 'cache_bytes', 'work_bytes']
 
 # %% ../../nbs/3_models/01_device.ipynb #bdd17bd5
 def _memory_of_machine(
@@ -49,38 +49,10 @@ def memory_of(
     free, total = torch.cuda.mem_get_info(device)
     return free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device), total
 
-# %% ../../nbs/3_models/01_device.ipynb #42b156b9
-@contextmanager
-def pretended(
-    *gpus: tuple,  # (name, compute capability, free bytes, bytes in all) of each
-) -> Iterator[None]:
-    "For tests: within it, torch sees these GPUs. Nothing can be computed on them."
-    from unittest.mock import patch
-
-    def number(device):
-        return int(str(device).partition(":")[2] or 0)
-
-    said = {
-        "is_available": lambda: bool(gpus),
-        "get_arch_list": lambda: ["sm_70", "sm_75", "sm_80"],
-        "device_count": lambda: len(gpus),
-        "memory_reserved": lambda device: 0,
-        "memory_allocated": lambda device: 0,
-        "mem_get_info": lambda device: gpus[number(device)][2:],
-        "get_device_name": lambda device=0: gpus[number(device)][0],
-        "get_device_capability": lambda device: gpus[number(device)][1],
-    }
-    import torch
-
-    with patch.multiple(torch.cuda, **said):
-        yield
-
 # %% ../../nbs/3_models/01_device.ipynb #2fffe38a
 _LEAST_CAPABILITY = (7, 0)  # where torch does not say for which it has kernels
-_HALF_CAPABILITY = (
-    8,
-    0,
-)  # from here on there are bf16 units, and a fast attention kernel that shares key heads
+# From here on there are bf16 units, and a fast attention kernel that shares key heads
+_HALF_CAPABILITY = (8, 0)
 
 
 def capability_of(device: str) -> tuple[int, int] | None:  # None for a CPU
@@ -110,10 +82,8 @@ def gpu_problem(device: str) -> str:  # "" if there is none
         return ""
     import torch
 
-    have, number = (
-        torch.cuda.device_count() if torch.cuda.is_available() else 0,
-        int(device.partition(":")[2] or 0),
-    )
+    have = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    number = int(device.partition(":")[2] or 0)
     if not have:
         return (
             f"{device} is asked for, and torch {torch.__version__} sees no GPU: switch one on (Colab: Runtime, Change runtime "
@@ -137,18 +107,14 @@ def usable_device(device: str) -> str:
 
 # %% ../../nbs/3_models/01_device.ipynb #267b1653
 _NO_MEMORY = re.compile(
-    r"out of memory|ALLOC_FAILED|cudaErrorMemoryAllocation|can't allocate memory|not enough memory|bad_alloc",
-    re.I,
+    "(?i)out of memory|ALLOC_FAILED|cudaErrorMemoryAllocation|can't allocate memory|not enough memory|bad_alloc"
 )
 
 
 def out_of_memory(error: BaseException) -> bool:
     "Whether an error says that there was not enough memory."
-    return (
-        isinstance(error, MemoryError)
-        or isinstance(error, RuntimeError)
-        and bool(_NO_MEMORY.search(str(error)))
-    )
+    said = isinstance(error, RuntimeError) and _NO_MEMORY.search(str(error))
+    return isinstance(error, MemoryError) or bool(said)
 
 # %% ../../nbs/3_models/01_device.ipynb #ee3bb956
 class TooLarge(MTRAGError):
@@ -183,25 +149,17 @@ def finite(
     "Raises NotFinite, with a remedy, if a number is NaN or infinite."
     if math.isfinite(float(numbers.sum() if hasattr(numbers, "sum") else numbers)):
         return numbers
-    why = (
-        "an overflow: fp16 ends at 65,504"
-        if dtype == "fp16"
-        else "the weights may be damaged"
-        if dtype == "fp32"
-        else "an overflow"
-    )
-    other = {
-        "fp16": f"Give --set {setting}.dtype=fp32, or bf16 on a GPU that has it (from compute capability 8.0)",
-        "bf16": f"Give --set {setting}.dtype=fp32",
-    }.get(dtype, "Fetch the weights again")
+    wider = f"Give --set {setting}.dtype=fp32"
+    bf16 = f"{wider}, or bf16 on a GPU that has it (from compute capability 8.0)"
+    why, other = {
+        "fp16": ("an overflow: fp16 ends at 65,504", bf16),
+        "bf16": ("an overflow", wider),
+    }.get(dtype, ("the weights may be damaged", "Fetch the weights again"))
     raise NotFinite(f"{name} in {dtype} gave {what} that are not finite ({why}). {other}")
 
 # %% ../../nbs/3_models/01_device.ipynb #bc0a36c5
-_within = {
-    "depth": 0,
-    "before": None,
-    "lock": threading.Lock(),
-}  # of `repeated_heads`; contexts of several threads may overlap
+# Of `repeated_heads`; contexts of several threads may overlap
+_within = {"depth": 0, "before": None, "lock": threading.Lock()}
 
 
 @contextmanager
@@ -216,10 +174,8 @@ def repeated_heads(
 
     with _within["lock"]:
         if not _within["depth"]:
-            _within["before"], sdpa_attention.use_gqa_in_sdpa = (
-                sdpa_attention.use_gqa_in_sdpa,
-                lambda *args: False,
-            )
+            _within["before"] = sdpa_attention.use_gqa_in_sdpa
+            sdpa_attention.use_gqa_in_sdpa = lambda *args: False
         _within["depth"] += 1
     try:
         yield
@@ -286,9 +242,8 @@ class Residents:
             return memory_of(device)[0] - sum(work for _, _, work in self._on(device))
 
     def _on(self, device: str) -> list[tuple]:  # model, kind, work
-        return [
-            (m, *entry[1:]) for m, entry in self._models.items() if entry[0] == numbered(device)
-        ]
+        here = numbered(device)
+        return [(m, *entry[1:]) for m, entry in self._models.items() if entry[0] == here]
 
     def make_way(
         self,
@@ -304,10 +259,8 @@ class Residents:
                 if other == "chat" or memory_of(device)[0] < need:
                     model.let_go()
 
-    def enter(
-        self, model, device: str, kind: str, work: int = 0
-    ) -> None:  # work: bytes that it will want beside its weights
-        "A model has been loaded."
+    def enter(self, model, device: str, kind: str, work: int = 0) -> None:
+        "A model has been loaded; work: bytes that it will want beside its weights."
         with self._lock:
             if device.startswith("cuda"):
                 self._models[model] = (numbered(device), kind, work)
@@ -331,9 +284,8 @@ def device_for_helper(
         return usable_device(device)
     import torch
 
-    names = (
-        [f"cuda:{i}" for i in range(torch.cuda.device_count())] if torch.cuda.is_available() else []
-    )
+    have = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    names = [f"cuda:{i}" for i in range(have)]
     rooms = {n: residents.room(n) for n in names if not gpu_problem(n)}
     best = max(rooms, key=rooms.get, default="cpu")
     return best if rooms.get(best, 0) >= need else "cpu"
@@ -364,9 +316,8 @@ class Shape:
 def _shape_of(config: Mapping) -> Shape:  # config: what config.json holds
     "The shape that a configuration describes. Raises DataError for one that is no transformer of a known kind."
     try:
-        hidden, heads, layers = (
-            int(config[k]) for k in ("hidden_size", "num_attention_heads", "num_hidden_layers")
-        )
+        sizes = ("hidden_size", "num_attention_heads", "num_hidden_layers")
+        hidden, heads, layers = (int(config[k]) for k in sizes)
     except (KeyError, TypeError, ValueError) as e:
         raise DataError(f"not the configuration of a transformer ({e})") from None
     encoder = "num_key_value_heads" not in config
@@ -405,25 +356,16 @@ def matrices(s: Shape) -> int:
 def _rest_of_encoder(s: Shape) -> int:
     "Embeddings, biases, norms and head of an encoder."
     h = s.hidden
-    head = (
-        h * h + h + (s.classes * (h + 1) if s.classes else 0)
-    )  # a classifier's two layers, or the pooler
-    return (
-        (s.vocabulary + s.positions + s.types) * h
-        + 2 * h
-        + s.layers * (4 * h + s.inner + h + 4 * h)
-        + head
-    )
+    head = h * h + h + s.classes * (h + 1)  # a classifier's two layers, or the pooler
+    embeddings = (s.vocabulary + s.positions + s.types) * h + 2 * h
+    return embeddings + s.layers * (4 * h + s.inner + h + 4 * h) + head
 
 
 def _rest_of_decoder(s: Shape) -> int:
     "Embeddings, biases and norms of a decoder."
     biases = (s.heads + 2 * s.key_heads) * s.head if s.qkv_bias else 0
-    return (
-        s.vocabulary * s.hidden * (1 if s.tied else 2)
-        + s.layers * (biases + 2 * s.hidden)
-        + s.hidden
-    )
+    embeddings = s.vocabulary * s.hidden * (1 if s.tied else 2)
+    return embeddings + s.layers * (biases + 2 * s.hidden) + s.hidden
 
 
 def parameters(s: Shape) -> int:
@@ -477,8 +419,5 @@ def work_bytes(
 ) -> int:
     "The largest amount that a forward pass holds beside weights and cache."
     spread = s.hidden * s.inner * _WIDTH[dtype]  # one matrix, unpacked from four bits
-    return (
-        tokens * _WIDTH[dtype] * (3 * s.inner + 4 * s.hidden)
-        + spread
-        + (0 if s.encoder else 3 * 4 * rows * s.vocabulary)
-    )
+    logits = 0 if s.encoder else 3 * 4 * rows * s.vocabulary
+    return tokens * _WIDTH[dtype] * (3 * s.inner + 4 * s.hidden) + spread + logits

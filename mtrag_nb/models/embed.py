@@ -11,8 +11,7 @@ import sqlite3
 import threading
 import zlib
 from collections import OrderedDict
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -82,9 +81,7 @@ class HashEmbedder:
         return out / np.linalg.norm(out, axis=1, keepdims=True)
 
 # %% ../../nbs/3_models/03_embed.ipynb #a60b54b1
-MANY = (
-    512  # more texts than these are sorted by length; fewer are one batch of sentence-transformers
-)
+MANY = 512  # more texts than these are sorted by length; fewer are one batch
 _BATCH_CHARS = {"cpu": 4_000, "cuda": 100_000}  # in a batch of many texts: rows times the longest
 
 
@@ -94,23 +91,18 @@ def prefixed(spec: ModelSpec, texts: Sequence[str], query: bool) -> list[str]:
     return [own + t for t in texts]
 
 
-def _place_helper(
-    spec: ModelSpec,
-) -> tuple[str, str]:  # device and precision, e.g. ("cuda:0", "fp16")
-    "Where an embedder or a reranker is loaded, and in which precision."
+def _place_helper(spec: ModelSpec) -> tuple[str, str]:
+    "Where an embedder or a reranker is loaded, and in which precision, e.g. cuda:0 and fp16."
     if spec.device == "cpu":
         return "cpu", pick_dtype(spec, None)
     device = device_for_helper(spec.device, sum(_helper_demand(spec)))
-    on_cpu = device == "cpu"
-    return device, pick_dtype(
-        spec if on_cpu or spec.dtype != "auto" else replace(spec, dtype="fp16"), None
-    )
+    if device != "cpu" and spec.dtype == "auto":
+        return device, "fp16"
+    return device, pick_dtype(spec, None)
 
 
-def _helper_demand(
-    spec: ModelSpec,
-) -> tuple[int, int]:  # bytes of the weights in fp16, and of a large batch
-    "What an embedder or a reranker takes on a GPU."
+def _helper_demand(spec: ModelSpec) -> tuple[int, int]:
+    "What an embedder or a reranker takes on a GPU: bytes of the weights in fp16, and of a large batch."
     shape = shape_in(find_model(spec))
     return weight_bytes(shape, "fp16"), work_bytes(shape, "fp16", _BATCH_CHARS["cuda"] // 4)
 
@@ -141,23 +133,15 @@ def _make_room() -> None:
 def _no_room(spec: ModelSpec, device: str, text: str, setting: str) -> TooLarge:
     "The error for a text that does not fit, or for weights that do not (no text)."
     what = f"{spec.name} with a text of {len(text):,} characters" if text else spec.name
-    return too_large(
-        what,
-        device,
-        0,
-        f"Put it on the CPU (--set {setting}.device=cpu)"
-        if device != "cpu"
-        else "Free some memory",
-    )
+    on_cpu = f"Put it on the CPU (--set {setting}.device=cpu)"
+    return too_large(what, device, 0, on_cpu if device != "cpu" else "Free some memory")
 
 # %% ../../nbs/3_models/03_embed.ipynb #daeb7c66
 class Helper(Resident):
     "A model of sentence-transformers beside the generator: loaded when first used, and sent away when its room is needed."
 
-    setting, kind = (
-        "",
-        "",
-    )  # "embedder" or "reranker", for messages; the name of its class in sentence_transformers
+    setting = ""  # "embedder" or "reranker", for messages
+    kind = ""  # the name of its class in sentence_transformers
 
     def __init__(self, spec: ModelSpec):
         self.spec, self._model, self._place, self._lock = spec, None, None, threading.RLock()
@@ -165,8 +149,8 @@ class Helper(Resident):
     @property
     def fingerprint(self) -> str:
         "Names the weights, and what is put before texts, without loading them."
-        files = weight_files(find_model(self.spec))
-        return f"{self.spec.name}:{digest([files, self.spec.prefixes] if self.spec.prefixes else files, 8)}"
+        files, prefixes = weight_files(find_model(self.spec)), self.spec.prefixes
+        return f"{self.spec.name}:{digest([files, prefixes] if prefixes else files, 8)}"
 
     @property
     def loaded(self) -> bool:
@@ -192,26 +176,30 @@ class Helper(Resident):
         "The weights on a device. Raises TooLarge."
         import sentence_transformers
 
-        said, make = "", getattr(sentence_transformers, self.kind)
+        model, make = None, getattr(sentence_transformers, self.kind)
+        how = {"local_files_only": True, "model_kwargs": {"dtype": torch_dtype(dtype)}}
         try:
-            model = make(
-                str(find_model(self.spec)),
-                device=device,
-                local_files_only=True,
-                model_kwargs={"dtype": torch_dtype(dtype)},
-            )
+            model = make(str(find_model(self.spec)), device=device, **how)
         except (RuntimeError, MemoryError) as e:
             if not out_of_memory(e):
                 raise
-            said = str(e)
-        if said:
+        if model is None:  # after the error is gone, and with it what it holds
             raise _no_room(self.spec, device, "", self.setting)
-        model.tokenizer.split_special_tokens = (
-            True  # a [SEP] or </s> of a text is text: it ends nothing
-        )
+        # a [SEP] or </s> of a text is text: it ends nothing
+        model.tokenizer.split_special_tokens = True
         if device != "cpu":
             RESIDENTS.enter(self, device, "helper", _helper_demand(self.spec)[1])
         return model
+
+    def _in_batches(
+        self, batches: Sequence[list[int]], run: Callable, texts: Sequence[str]
+    ) -> dict:
+        "Row number -> result, by `run_batches`."
+
+        def alone(i: int, said: str) -> TooLarge:
+            return _no_room(self.spec, self.device, texts[i], self.setting)
+
+        return run_batches(batches, run, _make_room, alone)
 
     def unload(self) -> None:
         "Give the memory back; the next call loads again, where there is room then."
@@ -263,39 +251,22 @@ class Embedder(Helper):
         model, (device, dtype) = self._load(), self.place
         encode = model.encode_query if query else model.encode_document
         many = len(texts) > MANY
-        batches = (
-            by_length(texts, _BATCH_CHARS[device.partition(":")[0]])
-            if many
-            else [list(range(len(texts)))]
-        )
-        read = prefixed(self.spec, texts, query)
+        most, read = _BATCH_CHARS[device.partition(":")[0]], prefixed(self.spec, texts, query)
+        batches = by_length(texts, most) if many else [list(range(len(texts)))]
+        how = {"normalize_embeddings": True, "show_progress_bar": False}
 
         def run(at):
-            return encode(
-                [read[i] for i in at],
-                batch_size=len(at) if many else self.batch_size,
-                normalize_embeddings=True,
-                show_progress_bar=False,
-            ).astype(np.float32)
+            size = len(at) if many else self.batch_size
+            return encode([read[i] for i in at], batch_size=size, **how).astype(np.float32)
 
-        rows = run_batches(
-            batches,
-            run,
-            _make_room,
-            lambda i, said: _no_room(self.spec, device, texts[i], "embedder"),
-        )
+        rows = self._in_batches(batches, run, texts)
         if many:
             trim_memory()  # freed batches of odd sizes would stay with the process, and an ingestion would grow by gigabytes
-        vectors = finite(
-            np.stack([rows[i] for i in range(len(texts))]),
-            "vectors",
-            self.spec.name,
-            dtype,
-            "embedder",
-        )
-        return (
-            vectors if dtype == "fp32" else vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-        )  # of length 1 in fp32, too
+        vectors = np.stack([rows[i] for i in range(len(texts))])
+        vectors = finite(vectors, "vectors", self.spec.name, dtype, self.setting)
+        if dtype == "fp32":
+            return vectors
+        return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)  # of length 1 in fp32, too
 
     def unload(self) -> None:
         "Give the memory back; the next call loads again, where there is room then."
@@ -326,21 +297,14 @@ class CrossEncoderReranker(Helper):
         if not texts:
             return []
         with self._lock:
-            model, (device, dtype) = self._load(), self.place
+            model, (_, dtype) = self._load(), self.place
 
             def run(at):
                 return self._predict(model, dtype, [(query, texts[i]) for i in at])
 
-            rows = run_batches(
-                [list(range(len(texts)))],
-                run,
-                _make_room,
-                lambda i, said: _no_room(self.spec, device, texts[i], "reranker"),
-            )
-        return [
-            finite(float(rows[i]), "scores", self.spec.name, dtype, "reranker")
-            for i in range(len(texts))
-        ]
+            rows = self._in_batches([list(range(len(texts)))], run, texts)
+        about = "scores", self.spec.name, dtype, self.setting
+        return [finite(float(rows[i]), *about) for i in range(len(texts))]
 
     def _predict(self, model, dtype: str, pairs: list[tuple[str, str]]):
         how = dict(batch_size=self.batch_size, show_progress_bar=False)
@@ -365,22 +329,17 @@ class VectorFile:
             )
             self._db.commit()
         except sqlite3.DatabaseError as e:
-            raise DataError(
-                f"not a file of vectors ({e})", self.path, remedy="Name another file, or delete it"
-            ) from None
+            remedy = "Name another file, or delete it"
+            raise DataError(f"not a file of vectors ({e})", self.path, remedy=remedy) from None
 
     def get(self, names: Sequence[str]) -> dict[str, np.ndarray]:
         "Those that are there."
-        with self._lock:
-            rows = [
-                r
-                for i in range(0, len(names), 500)
-                for r in self._db.execute(
-                    f"select name, vector from vectors where name in ({','.join('?' * len(names[i : i + 500]))})",
-                    names[i : i + 500],
-                )
-            ]
-        return {name: np.frombuffer(vector, np.float32) for name, vector in rows}
+        found = {}
+        for some in (names[i : i + 500] for i in range(0, len(names), 500)):
+            asked = f"select name, vector from vectors where name in ({','.join('?' * len(some))})"
+            with self._lock:
+                found |= dict(self._db.execute(asked, some).fetchall())
+        return {name: np.frombuffer(vector, np.float32) for name, vector in found.items()}
 
     def put(self, vectors: dict[str, np.ndarray]) -> None:
         "Keep vectors; one that is there already stays."
@@ -423,15 +382,10 @@ class KeptEmbedder:
     @property
     def place(self) -> tuple[str, ...]:
         "Where the model lies, if it was needed at all, and the share of texts that were on disk."
-        inner = (
-            tuple(self.embedder.place)
-            if getattr(self.embedder, "loaded", False)
-            else ("not loaded",)
-        )
-        return (
-            *inner,
-            f"with {self.hits} of {self.asked} vectors from disk ({self.hits / max(1, self.asked):.0%})",
-        )
+        loaded = getattr(self.embedder, "loaded", False)
+        share = f"{self.hits / max(1, self.asked):.0%}"
+        inner = self.embedder.place if loaded else ("not loaded",)
+        return (*inner, f"with {self.hits} of {self.asked} vectors from disk ({share})")
 
     def encode(
         self,
@@ -443,10 +397,8 @@ class KeptEmbedder:
         names = [digest([made_by, query, t], 32) for t in texts]
         known = self.file.get(list(dict.fromkeys(names)))
         with self._lock:
-            self.asked, self.hits = (
-                self.asked + len(texts),
-                self.hits + sum(n in known for n in names),
-            )
+            self.asked += len(texts)
+            self.hits += sum(n in known for n in names)
         new = {n: t for n, t in zip(names, texts) if n not in known}
         if new:
             made = dict(zip(new, self.embedder.encode(list(new.values()), query)))

@@ -19,7 +19,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partialmethod
+from functools import cached_property, partial, partialmethod
 from pathlib import Path
 
 import numpy as np
@@ -75,9 +75,8 @@ def _in_package(name: str) -> Path:
     found = importlib.util.find_spec(package)  # finds the package without running it
     hits = sorted(Path(found.submodule_search_locations[0]).glob(pattern)) if found else []
     if not hits:
-        raise ModelNotFound(
-            f"model {name!r} is not here: looked for the package {package}. Get it with: {how}"
-        )
+        looked = f"looked for the package {package}. Get it with: {how}"
+        raise ModelNotFound(f"model {name!r} is not here: {looked}")
     return hits[0]
 
 # %% ../../nbs/3_models/02_local.ipynb #fb1bb47d
@@ -112,12 +111,10 @@ def _in_cache(name: str) -> Path:
             return Path(found)  # some files are missing, perhaps none that are needed
     except HFValidationError:
         pass
-    remedy = f"Get it with: mtrag fetch models --model {name}"
-    raise ModelNotFound(
-        f"model {name!r} is not here: looked for a package, for a folder of that name, and in the "
-        f"Hugging Face cache ({constants.HF_HUB_CACHE}). "
-        + (_near(Path(name)) if _is_path(name) else remedy)
-    )
+    fetch = f"Get it with: mtrag fetch models --model {name}"
+    remedy = _near(Path(name)) if _is_path(name) else fetch
+    looked = f"a package, for a folder of that name, and in the Hugging Face cache ({constants.HF_HUB_CACHE})"
+    raise ModelNotFound(f"model {name!r} is not here: looked for {looked}. {remedy}")
 
 
 def _is_path(name: str) -> bool:
@@ -131,9 +128,8 @@ def _near(path: Path) -> str:
     depths = ("*", "*/*", "*/*/*", "*/*/*/*") if len(there.parts) > 2 else ()  # not the whole disk
     if below := sorted(p.parent for depth in depths for p in there.glob(f"{depth}/config.json")):
         return f"Perhaps {' or '.join(map(str, below[:3]))} is meant"
-    return f"There is no model at or below {there}" + (
-        "; add it to the notebook under Add Input" if "kaggle" in path.parts else ""
-    )
+    add = "; add it to the notebook under Add Input" if "kaggle" in path.parts else ""
+    return f"There is no model at or below {there}{add}"
 
 # %% ../../nbs/3_models/02_local.ipynb #afcde13f
 def _checked_gguf(path: Path) -> Path:
@@ -146,9 +142,8 @@ def _checked_gguf(path: Path) -> Path:
         magic, version = f.read(4), int.from_bytes(f.read(4), "little")
     if magic == b"GGUF" and version in (2, 3):
         return path
-    raise ModelNotFound(
-        f"{path} is not a GGUF file of version 2 or 3: it begins with {magic!r}. Fetch it again"
-    )
+    problem = f"is not a GGUF file of version 2 or 3: it begins with {magic!r}"
+    raise ModelNotFound(f"{path} {problem}. Fetch it again")
 
 
 def find_model(spec: ModelSpec) -> Path:
@@ -164,10 +159,9 @@ def find_model(spec: ModelSpec) -> Path:
     if not (missing := _missing_files(path)):
         return path
     names = ", ".join(missing[:3]) + (" and more" if missing[3:] else "")
-    remedy = f"Fetch the rest with: mtrag fetch models --model {spec.name}"
-    raise ModelNotFound(
-        f"model {spec.name!r} is not whole: {path} lacks {names}. {_near(path) if local else remedy}"
-    )
+    fetch = f"Fetch the rest with: mtrag fetch models --model {spec.name}"
+    remedy = _near(path) if local else fetch
+    raise ModelNotFound(f"model {spec.name!r} is not whole: {path} lacks {names}. {remedy}")
 
 # %% ../../nbs/3_models/02_local.ipynb #aa2e862f
 def _cache_dir() -> Path:
@@ -354,19 +348,16 @@ _NAMES = {
 
 def _untangled(x: np.ndarray, heads: int) -> np.ndarray:
     "Query or key rows in transformers' order: llama.cpp interleaves the rotary halves of each head."
-    return np.ascontiguousarray(
-        x.reshape(heads, x.shape[0] // heads // 2, 2, x.shape[1]).swapaxes(1, 2).reshape(x.shape)
-    )
+    halves = x.reshape(heads, x.shape[0] // heads // 2, 2, x.shape[1])
+    return np.ascontiguousarray(halves.swapaxes(1, 2).reshape(x.shape))
 
 
 def _weights(g: _GGUF, dtype):
     "The state dict of a Llama model, from a GGUF file of that architecture."
     import torch
 
-    heads = {
-        "attn_q": g.header["llama.attention.head_count"],
-        "attn_k": g.header["llama.attention.head_count_kv"],
-    }
+    count = "llama.attention.head_count"
+    heads = {"attn_q": g.header[count], "attn_k": g.header[f"{count}_kv"]}
     state = {}
     for name in g.tensors:
         part, x = name.split("."), g.tensor(name)
@@ -394,15 +385,11 @@ def _tokenizer(g: _GGUF):
     special = [s for s, kind in zip(tokens, h["tokenizer.ggml.token_type"]) if kind == 3]
     t.add_special_tokens([AddedToken(s, special=True, normalized=False) for s in special])
 
-    def name(key):
-        return tokens[h[f"tokenizer.ggml.{key}_token_id"]]
-
+    marks = {"bos": "bos", "eos": "eos", "unk": "unknown", "pad": "padding"}
+    names = {k: tokens[h[f"tokenizer.ggml.{v}_token_id"]] for k, v in marks.items()}
     return PreTrainedTokenizerFast(
         tokenizer_object=t,
-        bos_token=name("bos"),
-        eos_token=name("eos"),
-        unk_token=name("unknown"),
-        pad_token=name("padding"),
+        **{f"{k}_token": name for k, name in names.items()},
         chat_template=h["tokenizer.chat_template"],
         model_max_length=h["llama.context_length"],
         clean_up_tokenization_spaces=False,
@@ -412,11 +399,9 @@ def _tokenizer(g: _GGUF):
 def _is_smollm2(g: _GGUF) -> bool:
     "Whether the direct route below holds: Llama architecture, SmolLM2's pre-tokenizer, known block formats."
     h = g.header
-    return (
-        h.get("general.architecture") == "llama"
-        and h.get("tokenizer.ggml.pre") == "smollm"
-        and all(kind in (0, 1) or kind in _BLOCKS for _, kind, _ in g.tensors.values())
-    )
+    about = h.get("general.architecture"), h.get("tokenizer.ggml.pre")
+    kinds = {kind for _, kind, _ in g.tensors.values()}
+    return about == ("llama", "smollm") and kinds <= {0, 1, *_BLOCKS}
 
 
 def _llama_config(g: _GGUF, tokenizer, dtype):
@@ -450,16 +435,14 @@ def load_gguf(path: Path, dtype):
     if _is_smollm2(g):
         tokenizer = _tokenizer(g)
         config = _llama_config(g, tokenizer, dtype)
-        return tokenizer, LlamaForCausalLM.from_pretrained(
-            None, config=config, state_dict=_weights(g, dtype), dtype=dtype
-        )
+        how = {"config": config, "state_dict": _weights(g, dtype), "dtype": dtype}
+        return tokenizer, LlamaForCausalLM.from_pretrained(None, **how)
     if importlib.util.find_spec("gguf") is None:
         remedy = "Get it with: pip install gguf"
         raise ModelNotFound(f"{path.name} needs the package gguf to be read. {remedy}")
-    return (
-        AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name),
-        AutoModelForCausalLM.from_pretrained(path.parent, gguf_file=path.name, dtype=dtype),
-    )
+    at, how = path.parent, {"gguf_file": path.name}
+    tokenizer = AutoTokenizer.from_pretrained(at, **how)
+    return tokenizer, AutoModelForCausalLM.from_pretrained(at, dtype=dtype, **how)
 
 # %% ../../nbs/3_models/02_local.ipynb #64a7f82f
 def _as_safetensors(path: Path) -> Path:
@@ -554,9 +537,8 @@ def _wanted_files(names: Sequence[str], gguf_file: str = "") -> list[str]:
         return [n for n in names if n == gguf_file]
     apart = ("onnx/", "openvino/", "original/", "consolidated", "training_args")
     names = [n for n in names if not n.startswith(apart)]
-    weights = [n for n in names if n.endswith(".safetensors")] or [
-        n for n in names if n.endswith(".bin")
-    ]
+    kinds = ([n for n in names if n.endswith(end)] for end in (".safetensors", ".bin"))
+    weights = next(filter(None, kinds), [])
     return weights + [n for n in names if n.endswith((".json", ".txt", ".model", ".jinja"))]
 
 # %% ../../nbs/3_models/02_local.ipynb #a0a0e38f
@@ -619,10 +601,9 @@ def _hub_error(e: Exception, name: str, token: str | None) -> Exception:
         )
     network = type(e).__module__.partition(".")[0] in ("httpx", "httpx2", "requests", "httpcore")
     if network or isinstance(e, (errors.HfHubHTTPError, OSError)):
-        return DataError(
-            f"model {name!r} could not be fetched ({type(e).__name__}: {str(e)[:100]})",
-            remedy="Check the network (on Kaggle: Settings, Internet), and fetch again: files that are whole are kept",
-        )
+        problem = f"model {name!r} could not be fetched ({type(e).__name__}: {str(e)[:100]})"
+        check = "Check the network (on Kaggle: Settings, Internet)"
+        return DataError(problem, remedy=f"{check}, and fetch again: files that are whole are kept")
     return e
 
 # %% ../../nbs/3_models/02_local.ipynb #d7a0712a
@@ -844,12 +825,8 @@ class Prefilled:
         import torch
 
         self.mask = torch.cat([self.mask, self.mask.new_ones(len(tokens), 1)], dim=1)
-        out = self.model(
-            tokens[:, None],
-            attention_mask=self.mask,
-            position_ids=self.lengths[:, None],
-            past_key_values=self.cache,
-        )
+        how = {"attention_mask": self.mask, "position_ids": self.lengths[:, None]}
+        out = self.model(tokens[:, None], past_key_values=self.cache, **how)
         self.lengths = self.lengths + 1
         return out.logits[:, -1].float()
 
@@ -903,8 +880,7 @@ def prefill(
     m: Loaded,
     rows: Sequence[Sequence[int]],  # token ids
     keep: int = 1,  # positions at the end of each row that need logits
-    store: PrefixStore
-    | None = None,  # where beginnings come from, and the caches of the rows go to
+    store: PrefixStore | None = None,  # of beginnings, which the caches of the rows go to as well
 ) -> Prefilled:
     "Read the prompts of a batch."
     import torch
@@ -929,11 +905,8 @@ def _gumbel(generators, vocabulary: int, device):
     "One row of Gumbel noise per generator."
     import torch
 
-    rows = [
-        -torch.log(-torch.log(torch.rand(vocabulary, generator=g).clamp(1e-10, 1 - 1e-7)))
-        for g in generators
-    ]
-    return torch.stack(rows).to(device)
+    rows = [torch.rand(vocabulary, generator=g).clamp(1e-10, 1 - 1e-7) for g in generators]
+    return -torch.log(-torch.log(torch.stack(rows))).to(device)
 
 
 def _penalized(logits, replies: Sequence[Sequence[int]], penalty: float):
@@ -1026,11 +999,8 @@ def _generate_batch(
                 batch.keep(at)
                 tokens, live = tokens[at], [i for i, on in zip(live, going) if on]
             logits = batch.step(tokens)
-    share = (time.perf_counter() - start) / len(rows)
-    return [
-        Completion(r.text(m, stop), len(row), len(r.tokens), r.stop, share)
-        for row, r in zip(rows, replies)
-    ]
+    share, both = (time.perf_counter() - start) / len(rows), zip(rows, replies)
+    return [Completion(r.text(m, stop), len(p), len(r.tokens), r.stop, share) for p, r in both]
 
 # %% ../../nbs/3_models/02_local.ipynb #f44cdb1e
 def _logprobs_batch(
@@ -1120,7 +1090,7 @@ class TransformersChat(Resident):
         batch_size: int = 8,  # most rows in one forward pass
         batch_tokens: int = 16384,  # most padded tokens in one forward pass
         store_bytes: int
-        | None = None,  # for `PrefixStore`; None: 1 GiB on a CPU, else by free memory
+        | None = None,  # of `PrefixStore`; None: 1 GiB on a CPU, else by free memory
     ):
         self.spec, self.batch_size, self.batch_tokens = spec, batch_size, batch_tokens
         self.store_bytes = store_bytes
@@ -1171,14 +1141,11 @@ class TransformersChat(Resident):
                 raise
         if loaded is None:  # after the error is gone, and with it what it holds
             self._make_room()
-            four = "" if self.spec.quantization else "four bits (--set chat.quantization=nf4), "
-            raise too_large(
-                f"{self.spec.name} ({self.spec.quantization or 'not quantized'}, {dtype})",
-                device,
-                weights,
-                f"Take {four}a smaller model (--set chat.name=...), or stop what else uses the memory; "
-                "`mtrag plan` says what fits",
-            )
+            quantized = self.spec.quantization
+            four = "" if quantized else "four bits (--set chat.quantization=nf4), "
+            take = f"Take {four}a smaller model (--set chat.name=...), or stop what else uses the memory"
+            what = f"{self.spec.name} ({quantized or 'not quantized'}, {dtype})"
+            raise too_large(what, device, weights, f"{take}; `mtrag plan` says what fits")
         RESIDENTS.enter(self, device, "chat", work)
         return loaded
 
@@ -1218,16 +1185,10 @@ class TransformersChat(Resident):
             rows = [self.encode(p) for p in prompts]
 
             def run(at: list[int], store: PrefixStore | None) -> list[Completion]:
-                return _generate_batch(
-                    self.load(),
-                    [rows[i] for i in at],
-                    max_new_tokens,
-                    temperature,
-                    [seeds[i] for i in at],
-                    tuple(stop),
-                    store,
-                    on_text and (lambda row, text: on_text(at[row], text)),
-                )
+                some, of = [rows[i] for i in at], [seeds[i] for i in at]
+                tell = on_text and (lambda row, text: on_text(at[row], text))
+                how = max_new_tokens, temperature, of, tuple(stop), store, tell
+                return _generate_batch(self.load(), some, *how)
 
             return self._in_batches(rows, run, max_new_tokens)
 
@@ -1257,22 +1218,18 @@ class TransformersChat(Resident):
         grow = 0 if m.device == "cpu" else new
         batches = _plan_batches(rows, self.batch_size, self.batch_tokens, grow)
         with repeated_heads(capability_of(m.device)):
-            results = run_batches(
-                batches,
-                lambda at: run(at, store),
-                self._make_room,
-                lambda i, problem: self._too_long(rows[i]),
-            )
+            too_long = partial(self._too_long, rows)
+            results = run_batches(batches, partial(run, store=store), self._make_room, too_long)
         trim_memory()
         return [results[i] for i in range(len(rows))]
 
-    def _too_long(self, row: Sequence[int]) -> TooLarge:
+    def _too_long(self, rows: Sequence[Sequence[int]], i: int, problem: str) -> TooLarge:
         "The error for a prompt that does not fit alone."
         remedy = (
             "Give less of it (--set retrieval.rerank_k=3, stages.history_turns=2), put embedder and reranker on the CPU "
             "(--set embedder.device=cpu --set reranker.device=cpu), or take a smaller model"
         )
-        what = f"{self.spec.name} with a prompt of {len(row)} tokens"
+        what = f"{self.spec.name} with a prompt of {len(rows[i])} tokens"
         return too_large(what, self.load().device, 0, remedy)
 
     def _usable_store(self) -> PrefixStore | None:

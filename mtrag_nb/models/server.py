@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from email.utils import parsedate_to_datetime
 from urllib.parse import unquote
@@ -41,9 +41,7 @@ __all__ = ['BUSY', 'REFUSED', 'ENDED', 'STOP_TOKENS', 'FIRST', 'Busy', 'Unreacha
            'ServerChat', 'ServerEmbedder']
 
 # %% ../../nbs/3_models/04_server.ipynb #6ca9ce9c
-_LARGEST_REPLY = (
-    64 * 2**20
-)  # bytes; the log-probabilities of a prompt of 32,000 tokens take about 5 MiB
+_LARGEST_REPLY = 2**26  # bytes; the log-probabilities of 32,000 tokens take about 5 MiB
 
 
 class Busy(ServerError):
@@ -88,17 +86,12 @@ def _wait(reply: httpx.Response) -> float:
 
 def _refusal(reply: httpx.Response, data: bytes, url: str, secrets: Sequence[str]) -> ServerError:
     "The error of a reply with a status that is one."
-    said = redacted(data.decode("utf-8", "replace"), *secrets)[
-        :200
-    ]  # cut after hiding: half a key is a secret, too
-    kind = (
-        Busy
-        if reply.status_code in BUSY
-        else Refused
-        if reply.status_code in REFUSED
-        else ServerError
-    )
-    error = kind(f"{url} answered {reply.status_code}: {said}", *secrets)
+    said = redacted(
+        data.decode("utf-8", "replace"), *secrets
+    )  # cut after hiding: half a key is a secret
+    kinds = {**dict.fromkeys(BUSY, Busy), **dict.fromkeys(REFUSED, Refused)}
+    kind = kinds.get(reply.status_code, ServerError)
+    error = kind(f"{url} answered {reply.status_code}: {said[:200]}", *secrets)
     error.status = reply.status_code
     if isinstance(error, Busy):
         error.after = _wait(reply)
@@ -109,14 +102,8 @@ class Pieces:
     "A reply that comes in pieces, put together."
 
     def __init__(self, on_text: Callable[[str], object]):  # takes the text so far, after each piece
-        self.on_text, self.text, self.choice, self.message, self.more, self.done = (
-            on_text,
-            "",
-            None,
-            {},
-            {},
-            False,
-        )
+        self.on_text, self.text, self.done = on_text, "", False
+        self.choice, self.message, self.more = None, {}, {}
 
     def take(self, line: bytes) -> None:
         "A line. Raises ValueError for one that is no piece of a reply."
@@ -136,17 +123,12 @@ class Pieces:
         if not isinstance(choices, list):
             raise ValueError(f"choices that are a {type(choices).__name__}")
         for choice in choices[:1]:
-            delta = (
-                ({"content": choice["text"]} if "text" in choice else choice.get("delta") or {})
-                if isinstance(choice, dict)
-                else None
-            )
+            delta = choice.get("delta") or {} if isinstance(choice, dict) else None
             if not isinstance(delta, dict):
                 raise ValueError(f"{str(choice)[:40]!r} as a piece")
-            self.choice = {
-                **(self.choice or {}),
-                **{k: v for k, v in choice.items() if k not in ("delta", "text") and v is not None},
-            }
+            delta = {"content": choice["text"]} if "text" in choice else delta
+            own = {k: v for k, v in choice.items() if k not in ("delta", "text") and v is not None}
+            self.choice = {**(self.choice or {}), **own}
             self.message |= {k: v for k, v in delta.items() if v}
             if not isinstance(piece := delta.get("content") or "", str):
                 raise ValueError(f"a {type(piece).__name__} instead of text")
@@ -158,11 +140,8 @@ class Pieces:
         "All of it. Raises ValueError if it is not whole."
         if not (self.done or (self.choice or {}).get("finish_reason")):
             raise ValueError("the reply broke off before its end")
-        whole = (
-            []
-            if self.choice is None
-            else [{**self.choice, "message": {**self.message, "content": self.text}}]
-        )
+        message = {**self.message, "content": self.text}
+        whole = [] if self.choice is None else [{**self.choice, "message": message}]
         return {"choices": whole, **self.more}
 
 # %% ../../nbs/3_models/04_server.ipynb #95285089
@@ -175,15 +154,13 @@ def lines_of(pieces: Iterable[bytes]) -> Iterator[bytes]:
     yield rest
 
 
-def _read(
-    reply: httpx.Response, until: float, on_text: Callable[[str], object] | None
-) -> bytes | dict:
+_Told = Callable[[str], object] | None  # takes the text so far, of a reply that comes in pieces
+
+
+def _read(reply: httpx.Response, until: float, on_text: _Told) -> bytes | dict:
     "The bytes of a reply, or the object that its pieces make."
-    if (
-        on_text is None
-        or not reply.is_success
-        or "event-stream" not in reply.headers.get("Content-Type", "")
-    ):
+    in_pieces = "event-stream" in reply.headers.get("Content-Type", "")
+    if on_text is None or not reply.is_success or not in_pieces:
         return b"".join(_pieces(reply, until))
     whole = Pieces(on_text)
     for line in lines_of(_pieces(reply, until)):
@@ -197,8 +174,7 @@ def post(
     body: dict,
     secrets: Sequence[str] = (),  # hidden in messages
     timeout: float = 600.0,  # seconds for the whole reply
-    on_text: Callable[[str], object]
-    | None = None,  # takes the text so far, of a reply that comes in pieces
+    on_text: _Told = None,
 ) -> dict:
     "Send JSON, get a JSON object. Raises ServerError, with the address and what came back; Busy if it is worth another try."
     try:
@@ -208,13 +184,11 @@ def post(
         raise Busy(f"{url} did not answer in time ({type(e).__name__}: {e})", *secrets) from None
     except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as e:
         remedy = "Is the server running, and is its address right?"
-        raise Unreachable(
-            f"{url} did not answer ({type(e).__name__}: {e}). {remedy}", *secrets
-        ) from None
+        problem = f"{url} did not answer ({type(e).__name__}: {e}). {remedy}"
+        raise Unreachable(problem, *secrets) from None
     except ValueError as e:
-        raise ServerError(
-            f"{url} could not be asked, or not be read ({type(e).__name__}: {e})", *secrets
-        ) from None
+        problem = f"{url} could not be asked, or not be read ({type(e).__name__}: {e})"
+        raise ServerError(problem, *secrets) from None
     if not reply.is_success:
         raise _refusal(reply, data, url, secrets)
     return data if isinstance(data, dict) else _object(data, url, secrets)
@@ -226,9 +200,8 @@ def _object(data: bytes, url: str, secrets: Sequence[str]) -> dict:
         found = parse_json(data)
     except ValueError as e:
         said = redacted(data.decode("utf-8", "replace"), *secrets)[:200]
-        raise ServerError(
-            f"{url} answered something that is not JSON: {said} ({e})", *secrets
-        ) from None
+        problem = f"{url} answered something that is not JSON: {said} ({e})"
+        raise ServerError(problem, *secrets) from None
     if not isinstance(found, dict):
         raise ServerError(f"{url} answered a {type(found).__name__}, not an object", *secrets)
     return found
@@ -250,8 +223,7 @@ def _request_for(
     name: str,  # of the model, as the server knows it
     prompt: Prompt,
     way: str = "continue",  # one of PREFILLS
-    template: Callable[[Prompt], str]
-    | None = None,  # for the way `text`: messages -> the text that a model reads
+    template: Callable | None = None,  # for the way `text`: messages -> the text that a model reads
 ) -> tuple[str, dict]:  # path and body
     "The request for a prompt, freed of chat marks: the server would read them as control tokens."
     prompt = unmarked_prompt(prompt)
@@ -262,23 +234,18 @@ def _request_for(
     messages = [{"role": r, "content": t} for r, t in prompt.messages]
     if prompt.prefill:
         messages.append({"role": "assistant", "content": prompt.prefill})
-    flags = (
-        {"continue_final_message": True, "add_generation_prompt": False}
-        if prompt.prefill and way == "continue"
-        else {}
-    )
-    return "/chat/completions", {"model": name, "messages": messages, **flags}
+    body = {"model": name, "messages": messages}
+    if prompt.prefill and way == "continue":
+        body |= {"continue_final_message": True, "add_generation_prompt": False}
+    return "/chat/completions", body
 
 # %% ../../nbs/3_models/04_server.ipynb #6122f254
 def _after_prefill(text: str, prefill: str) -> str:
     "A reply without the words that it was asked to begin with."
     start, said = prefill.strip(), text.strip()
     rest = said[len(start) :] if start and said.lower().startswith(start.lower()) else said
-    return (
-        rest
-        if not start or not rest or prefill[-1:].isspace() or rest[0] in ",.;:!?"
-        else " " + rest.lstrip()
-    )
+    joined = not start or not rest or prefill[-1:].isspace() or rest[0] in ",.;:!?"
+    return rest if joined else " " + rest.lstrip()
 
 # %% ../../nbs/3_models/04_server.ipynb #d69f134b
 def _template_of(
@@ -299,23 +266,16 @@ def _template_of(
     def messages(prompt):
         return [{"role": r, "content": t} for r, t in unmarked_prompt(prompt, own).messages]
 
-    return tokenizer.chat_template and (
-        lambda p: tokenizer.apply_chat_template(
-            messages(p), tokenize=False, add_generation_prompt=True
-        )
-    )
+    how = {"tokenize": False, "add_generation_prompt": True}
+    apply = tokenizer.apply_chat_template
+    return tokenizer.chat_template and (lambda p: apply(messages(p), **how))
 
 # %% ../../nbs/3_models/04_server.ipynb #25d703b5
-ENDED = {
-    None: "end",
-    "stop": "end",
-    "eos": "end",
-    "eos_token": "end",
-    "end_turn": "end",
-    "length": "length",
-    "max_tokens": "length",
+ENDED = {  # what a server calls the end of a reply -> Completion.stop
+    **dict.fromkeys((None, "stop", "eos", "eos_token", "end_turn"), "end"),
+    **dict.fromkeys(("length", "max_tokens"), "length"),
     "stop_sequence": "string",
-}  # what a server calls the end of a reply -> Completion.stop
+}
 STOP_TOKENS = 8  # most tokens of a string that ends a reply
 
 
@@ -339,11 +299,8 @@ def _fault_of_reply(choice: dict, message: dict, tokens_out: int, stop: Sequence
     text, ended = message.get("content"), choice.get("finish_reason")
     if ended == "content_filter":
         return "filtered the reply (content_filter)"
-    if (
-        message.get("tool_calls")
-        or message.get("function_call")
-        or ended in ("tool_calls", "function_call")
-    ):
+    calls = ("tool_calls", "function_call")
+    if ended in calls or any(map(message.get, calls)):
         return "called a tool instead of replying"
     if not isinstance(ended, (str, type(None))) or ended not in ENDED:
         return f"ended the reply by {str(ended)[:40]!r}"
@@ -384,19 +341,15 @@ def _read_completion(
     if not isinstance(message, dict) or reply.get("error"):
         raise ServerError(f"{url} gave no choices: {str(reply)[:200]}", *secrets)
     try:
-        tokens_in, tokens_out = (
-            _tokens_of(reply.get("usage"), k) for k in ("prompt_tokens", "completion_tokens")
-        )
+        counted = ("prompt_tokens", "completion_tokens")
+        tokens_in, tokens_out = (_tokens_of(reply.get("usage"), k) for k in counted)
     except ValueError as e:
         raise ServerError(f"{url} gave {e}", *secrets) from None
     if fault := _fault_of_reply(choice, message, tokens_out, stop):
         raise ServerError(f"{url} {fault}", *secrets)
     text, cut = _cut_at(message["content"], stop)
-    ended = (
-        "string"
-        if cut or isinstance(choice.get("stop_reason"), str)
-        else ENDED[choice.get("finish_reason")]
-    )
+    cut = cut or isinstance(choice.get("stop_reason"), str)
+    ended = "string" if cut else ENDED[choice.get("finish_reason")]
     return Completion(text, tokens_in, tokens_out, ended, seconds)
 
 # %% ../../nbs/3_models/04_server.ipynb #df3c7979
@@ -405,17 +358,14 @@ def _as_chat(reply: dict) -> dict:
     choices = reply.get("choices")
 
     def message(c):
-        return (
-            {**c, "message": {"content": c["text"]}} if isinstance(c, dict) and "text" in c else c
-        )
+        known = isinstance(c, dict) and "text" in c
+        return {**c, "message": {"content": c["text"]}} if known else c
 
     return {**reply, "choices": list(map(message, choices))} if isinstance(choices, list) else reply
 
 # %% ../../nbs/3_models/04_server.ipynb #fc996ed7
-def _read_count(
-    reply: dict,
-) -> tuple[int, tuple[int, ...]]:  # how many tokens, and which, where the server says so
-    "What the tokenizer says. Raises ValueError for anything that is no count."
+def _read_count(reply: dict) -> tuple[int, tuple[int, ...]]:
+    "How many tokens, and which, where the tokenizer says so. Raises ValueError for anything that is no count."
     n, ids = reply.get("count"), reply.get("tokens")
     if type(n) is not int or not 0 < n < 10**9:
         raise ValueError(f"a count of tokens of {str(n)[:40]}")
@@ -426,10 +376,8 @@ def _read_count(
     return n, tuple(ids)
 
 
-def _read_logprob(
-    entry: object, token: int | None
-) -> float:  # token: None where the server does not name them
-    "The log-probability of a token of the prompt. Raises ValueError for an entry without one."
+def _read_logprob(entry: object, token: int | None) -> float:
+    "The log-probability of a token of the prompt; None where the server does not name them. Raises ValueError for an entry without one."
     if not isinstance(entry, dict) or not entry:
         raise ValueError("a token without a log-probability")
     if token is None and len(entry) > 1:
@@ -441,22 +389,16 @@ def _read_logprob(
     return min(0.0, float(x))
 
 # %% ../../nbs/3_models/04_server.ipynb #d68c911c
-def read_score(
-    reply: dict, before: tuple, whole: tuple, seconds: float
-) -> Score:  # before, whole: what `read_count` gave without and with the text
-    "The score of a text. Raises ValueError for log-probabilities that are too few, too many, of other tokens, or no numbers."
+def read_score(reply: dict, before: tuple, whole: tuple, seconds: float) -> Score:
+    "The score of a text; before, whole: what `_read_count` gave without and with it. Raises ValueError for log-probabilities that are too few, too many, of other tokens, or no numbers."
     (n, prompt), (total, tokens), by_token = before, whole, reply.get("prompt_logprobs")
     if total <= n or tokens[: len(prompt)] != prompt:
         raise ValueError("a text that does not go on after the tokens of its prompt")
     if not isinstance(by_token, list) or len(by_token) != total:
-        raise ValueError(
-            f"{len(by_token) if isinstance(by_token, list) else 'no list of'} log-probabilities for {total} tokens"
-        )
-    logprobs = [
-        _read_logprob(entry, tokens[i] if tokens else None)
-        for i, entry in enumerate(by_token)
-        if i >= n
-    ]
+        many = len(by_token) if isinstance(by_token, list) else "no list of"
+        raise ValueError(f"{many} log-probabilities for {total} tokens")
+    named = tokens or [None] * total
+    logprobs = [_read_logprob(entry, token) for entry, token in zip(by_token[n:], named[n:])]
     return Score(sum(logprobs), len(logprobs), n, seconds)
 
 # %% ../../nbs/3_models/04_server.ipynb #59e9ce1b
@@ -471,13 +413,11 @@ def _first_tokens(reply: dict) -> list[tuple[str, float]]:  # token, log-probabi
         top = None
     if not isinstance(top, list) or not top:
         raise ValueError("no log-probabilities of a first token")
-    return [
-        (
-            e["token"] if isinstance(e, dict) and isinstance(e.get("token"), str) else "",
-            _read_logprob({"0": e}, None),
-        )
-        for e in top
-    ]
+
+    def name(e: object) -> str:
+        return e["token"] if isinstance(e, dict) and isinstance(e.get("token"), str) else ""
+
+    return [(name(e), _read_logprob({"0": e}, None)) for e in top]
 
 
 def _read_first(reply: dict, text: str, tokens_in: int, seconds: float) -> Score:
@@ -485,9 +425,8 @@ def _read_first(reply: dict, text: str, tokens_in: int, seconds: float) -> Score
     top = _first_tokens(reply)
     found = [x for token, x in top if token.strip() == text.strip()]
     if not found or not text.strip():
-        raise ValueError(
-            f"no log-probability of {text[:40]!r}: it is none of the {len(top)} likeliest tokens"
-        )
+        none = f"it is none of the {len(top)} likeliest tokens"
+        raise ValueError(f"no log-probability of {text[:40]!r}: {none}")
     return Score(min(0.0, math.log(sum(map(math.exp, found)))), 1, tokens_in, seconds)
 
 # %% ../../nbs/3_models/04_server.ipynb #a25f8ec7
@@ -526,9 +465,8 @@ def key_of(spec: ModelSpec) -> str:
     'The server\'s key; "" if there is none. Raises SettingsError, without showing it, for one that no header can hold.'
     key = os.environ.get(spec.api_key_env, "").strip() if spec.api_key_env else ""
     if not key.isascii() or not key.isprintable():
-        raise SettingsError(
-            f"what ${spec.api_key_env} holds is no key: it has line breaks or odd characters in it"
-        )
+        odd = "it has line breaks or odd characters in it"
+        raise SettingsError(f"what ${spec.api_key_env} holds is no key: {odd}")
     return key
 
 # %% ../../nbs/3_models/04_server.ipynb #b9ca1d85
@@ -546,27 +484,14 @@ class Connection:
         self.url, self._whole, key = spec.url.rstrip("/"), spec.url.whole.rstrip("/"), key_of(spec)
         name = self._whole.partition("//")[2].partition("/")[0].rpartition("@")[0]
         self.secrets = tuple(s for s in (key, name, *map(unquote, name.split(":", 1)[1:])) if s)
-        self._client = httpx.Client(
-            timeout=timeout, headers={"Authorization": f"Bearer {key}"} if key else {}
-        )
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        self._client = httpx.Client(timeout=timeout, headers=headers)
         self.down = False  # the last batch was served in no part
 
-    def post(
-        self,
-        path: str,
-        body: dict,
-        without: str = "",
-        on_text: Callable[[str], object] | None = None,
-    ) -> dict:
+    def post(self, path: str, body: dict, without: str = "", on_text: _Told = None) -> dict:
         "Ask. `without`: an end of the url that this path does not have; `on_text`: takes the text so far."
-        return post(
-            self._client,
-            self._whole.removesuffix(without) + path,
-            body,
-            self.secrets,
-            self.timeout,
-            on_text,
-        )
+        url = self._whole.removesuffix(without) + path
+        return post(self._client, url, body, self.secrets, self.timeout, on_text)
 
     def read(self, read: Callable, *what):
         "What `read` makes of it. Raises ServerError in the place of ValueError."
@@ -594,12 +519,11 @@ class Abilities:
     samples: bool = True  # a temperature changes the replies
 
     def __str__(self):
-        odd = [
-            f"{k}={v or 'none'}"
-            for k, v in asdict(self).items()
-            if k in ("prefill", "score") and v != getattr(Abilities, k)
-        ]
-        return " ".join(odd)  # what changes what is sent, and is not vLLM's way
+        own = {k: getattr(self, k) for k in ("prefill", "score")}
+        odd = {k: v or "none" for k, v in own.items() if v != getattr(Abilities, k)}
+        return " ".join(
+            f"{k}={v}" for k, v in odd.items()
+        )  # what changes what is sent, and is not vLLM's way
 
 
 def tried(ask: Callable[[], object]) -> object | None:
@@ -635,9 +559,7 @@ def alike(a: Completion | None, b: Completion) -> bool:
 
 
 def _find_prefill(
-    say: Callable[
-        [Prompt, str], Completion
-    ],  # the greedy reply to a prompt, asked for in a way of PREFILLS
+    say: Callable[[Prompt, str], Completion],  # the greedy reply, asked for in a way of _PREFILLS
     ways: Sequence[str] = _PREFILLS[:-1],  # to be tried
 ) -> str:
     "The first way in which a reply that is begun goes on as it would by itself."
@@ -675,41 +597,29 @@ def _find_score(
     reply = tried(lambda: ask(prompt_logprobs=0))
     if reply is not None and isinstance(reply.get("prompt_logprobs"), list):
         return "prompt"
-    return (
-        "first"
-        if tried(lambda: _first_tokens(ask(logprobs=True, top_logprobs=FIRST))) is not None
-        else ""
-    )
+    first = tried(lambda: _first_tokens(ask(logprobs=True, top_logprobs=FIRST)))
+    return "" if first is None else "first"
 
 # %% ../../nbs/3_models/04_server.ipynb #dc2f867d
 def _sampling_keys(how: float | Sampling) -> dict[str, float]:
     "How to draw, as a request says it. Raises ServerError for a penalty."
     s = as_sampling(how)
     if s.repeat_penalty != 1:
-        raise ServerError(
-            "a server's repetition penalty counts the words of the prompt: ask for none (1.0)"
-        )
-    extra = {"top_p": s.top_p} if s.top_p < 1 else {}
-    return {
-        "temperature": how if how is not s else s.temperature,
-        **extra,
-        **({"top_k": s.top_k} if s.top_k else {}),
-    }
+        problem = "a server's repetition penalty counts the words of the prompt"
+        raise ServerError(f"{problem}: ask for none (1.0)")
+    top_p, top_k = {"top_p": s.top_p}, {"top_k": s.top_k}
+    temperature = how if how is not s else s.temperature
+    extra = {**(top_p if s.top_p < 1 else {}), **(top_k if s.top_k else {})}
+    return {"temperature": temperature, **extra}
 
 # %% ../../nbs/3_models/04_server.ipynb #aa073a0b
 class Talk:
     "One prompt at a time with a chat server."
 
-    def __init__(
-        self, connection: Connection, name: str
-    ):  # name: of the model, as the server knows it
-        self.connection, self.name, self._lock, self._template, self.streams = (
-            connection,
-            name,
-            threading.Lock(),
-            [],
-            True,
-        )
+    def __init__(self, connection: Connection, name: str):
+        self.connection, self.streams = connection, True
+        self.name = name  # of the model, as the server knows it
+        self._lock, self._template = threading.Lock(), []
 
     def template(self) -> Callable[[Prompt], str]:
         "The model's chat template, from this machine. Raises ValueError if it is not here."
@@ -720,13 +630,10 @@ class Talk:
             raise ValueError(f"no chat template of {self.name} on this machine")
         return self._template[0]
 
-    def post(
-        self, prompt: Prompt, way: str, on_text: Callable[[str], object] | None = None, **how
-    ) -> dict:
+    def post(self, prompt: Prompt, way: str, on_text: _Told = None, **how) -> dict:
         "The reply to a prompt; in pieces if somebody is told of them, and the server takes that."
-        path, body = _request_for(
-            self.name, prompt, way, self.template() if way == "text" else None
-        )
+        template = self.template() if way == "text" else None
+        path, body = _request_for(self.name, prompt, way, template)
         if on_text and self.streams:
             pieces = {"stream": True, "stream_options": {"include_usage": True}}
             try:
@@ -743,24 +650,20 @@ class Talk:
         temperature: float | Sampling = 0.0,
         seed: int = 0,
         stop: Sequence[str] = (),
-        on_text: Callable[[str], object] | None = None,
+        on_text: _Told = None,
     ) -> Completion:
         "The completion of a prompt; `on_text` takes the text so far."
-        start, how = (
-            time.perf_counter(),
-            {"max_tokens": max_new_tokens, **_sampling_keys(temperature), "seed": seed},
-        )
+        start = time.perf_counter()
+        how = {"max_tokens": max_new_tokens, **_sampling_keys(temperature), "seed": seed}
+        how |= {"stop": list(stop)} if stop else {}
 
         def own(text):
             return _after_prefill(text, prompt.prefill) if way == "asked" else text
 
         tell = on_text and (lambda text: on_text(own(_cut_at(text, stop)[0])))
-        reply = self.post(prompt, way, tell, **how, **({"stop": list(stop)} if stop else {}))
-        if way == "text":
-            reply = _as_chat(reply)
-        c = _read_completion(
-            reply, time.perf_counter() - start, self.connection.url, stop, self.connection.secrets
-        )
+        reply = self.post(prompt, way, tell, **how)
+        reply, took = _as_chat(reply) if way == "text" else reply, time.perf_counter() - start
+        c = _read_completion(reply, took, self.connection.url, stop, self.connection.secrets)
         return replace(c, text=own(c.text))
 
     def score_text(self, prompt: Prompt, text: str) -> Score:
@@ -776,13 +679,10 @@ class Talk:
     def score_first(self, prompt: Prompt, text: str, way: str) -> Score:
         "The score of a text of one token, from the likeliest first tokens of the reply."
         start = time.perf_counter()
-        reply = self.post(
-            prompt, way, max_tokens=1, temperature=0, logprobs=True, top_logprobs=FIRST
-        )
-        tokens_in = self.connection.read(_tokens_of, reply.get("usage"), "prompt_tokens")
-        return self.connection.read(
-            _read_first, reply, text, tokens_in, time.perf_counter() - start
-        )
+        how = {"max_tokens": 1, "temperature": 0, "logprobs": True, "top_logprobs": FIRST}
+        reply, read = self.post(prompt, way, **how), self.connection.read
+        tokens_in = read(_tokens_of, reply.get("usage"), "prompt_tokens")
+        return read(_read_first, reply, text, tokens_in, time.perf_counter() - start)
 
     def _count(self, prompt: Prompt) -> tuple[int, tuple[int, ...]]:
         body = {"add_generation_prompt": True, **_request_for(self.name, prompt)[1]}
@@ -797,15 +697,12 @@ def _find_abilities(talk: Talk) -> Abilities:
         return many(lambda i: talk.say(prompt, way, 16), 1, 1)[0]
 
     def name(seeds, width):
-        return [
-            c.text
-            for c in many(lambda i: talk.say(_NAMING, "asked", 8, 1.0, seeds[i]), len(seeds), width)
-        ]
+        named = many(lambda i: talk.say(_NAMING, "asked", 8, 1.0, seeds[i]), len(seeds), width)
+        return [c.text for c in named]
 
     def ask(**how):
-        return talk.post(
-            chat("", "Is it noon? Yes or no."), "asked", max_tokens=1, temperature=0, **how
-        )
+        noon = chat("", "Is it noon? Yes or no.")
+        return talk.post(noon, "asked", max_tokens=1, temperature=0, **how)
 
     return Abilities(_find_prefill(say), _find_score(ask), *_find_seeds(name))
 
@@ -822,11 +719,8 @@ class ServerChat:
         pause: float = 1.0,
         abilities: Abilities | None = None,  # None: found out when first asked for
     ):
-        self.spec, self.batch_size, self.connection = (
-            spec,
-            batch_size,
-            Connection(spec, timeout, patience, pause),
-        )
+        self.spec, self.batch_size = spec, batch_size
+        self.connection = Connection(spec, timeout, patience, pause)
         self.url, self._talk = self.connection.url, Talk(self.connection, spec.name)
         self._abilities, self._lock = abilities, threading.Lock()
 
@@ -844,27 +738,21 @@ class ServerChat:
 
     def generate(self, prompts, max_new_tokens, temperature=0.0, seed=0, stop=(), on_text=None):
         "Complete each prompt; `on_text` hears each reply grow: row, text so far. Raises ServerError, PartlyFailed of several prompts."
-        seeds, can = (
-            seeds_for(seed, len(prompts)),
-            self.abilities if temperature or any(p.prefill for p in prompts) else Abilities(),
-        )
+        seeds, odd = seeds_for(seed, len(prompts)), temperature or any(p.prefill for p in prompts)
+        can = self.abilities if odd else Abilities()
         if temperature and prompts and not can.samples:
             raise ServerError(
                 f"{self.url} replies the same at any temperature. Let it sample (transformers: do_sample in the model's "
                 "generation_config.json), or ask for none: stages.retry_temperature=0"
             )
 
-        def tell(i):
-            return on_text and (lambda text: on_text(i, text))
-
         def say(i):
-            return self._talk.say(
-                prompts[i], can.prefill, max_new_tokens, temperature, seeds[i], tuple(stop), tell(i)
-            )
+            tell = on_text and (lambda text: on_text(i, text))
+            how = can.prefill, max_new_tokens, temperature, seeds[i], tuple(stop), tell
+            return self._talk.say(prompts[i], *how)
 
-        return self.connection.each(
-            say, len(prompts), 1 if temperature and can.seeds == "alone" else self.batch_size
-        )
+        width = 1 if temperature and can.seeds == "alone" else self.batch_size
+        return self.connection.each(say, len(prompts), width)
 
     def score(self, prompts: Sequence[Prompt], continuations: Sequence[str]) -> list[Score]:
         "Log-probability of each continuation after its prompt. Raises as `generate` does, also for a server that gives none."
@@ -882,11 +770,8 @@ class ServerChat:
         def whole(i):
             return self._talk.score_text(prompts[i], continuations[i])
 
-        return self.connection.each(
-            first if prompts and self.abilities.score == "first" else whole,
-            len(prompts),
-            self.batch_size,
-        )
+        one = first if prompts and self.abilities.score == "first" else whole
+        return self.connection.each(one, len(prompts), self.batch_size)
 
     def unload(self) -> None:
         "Nothing to give back: the weights are the server's."
@@ -896,9 +781,8 @@ def _read_vectors(reply: dict, n: int) -> np.ndarray:  # float32 [n, dim], rows 
     "The vectors of n texts, in their order. Raises ValueError for anything else."
     data = reply.get("data")
     if not isinstance(data, list) or len(data) != n:
-        raise ValueError(
-            f"{len(data) if isinstance(data, list) else 'no list of'} vectors for {n} texts"
-        )
+        many = len(data) if isinstance(data, list) else "no list of"
+        raise ValueError(f"{many} vectors for {n} texts")
     if sorted(e.get("index", -1) if isinstance(e, dict) else -1 for e in data) != list(range(n)):
         raise ValueError("vectors that are not numbered")
     rows = [e.get("embedding") for e in sorted(data, key=lambda e: e["index"])]
@@ -920,24 +804,17 @@ class ServerEmbedder:
     def __init__(
         self,
         spec: ModelSpec,
-        batch_size: int = 32,
-        width: int = 4,
-        timeout: float = 600.0,
-        patience: float = 900.0,
-        pause: float = 1.0,
+        batch_size: int = 32,  # texts in a request
+        width: int = 4,  # requests at a time
+        **how,  # timeout, patience, pause: see Connection
     ):
-        self.spec, self.batch_size, self.width = (
-            spec,
-            batch_size,
-            width,
-        )  # texts in a request; requests at a time
-        self.connection, self._dim = Connection(spec, timeout, patience, pause), 0
+        self.spec, self.batch_size, self.width = spec, batch_size, width
+        self.connection, self._dim = Connection(spec, **how), 0
 
     @property
     def fingerprint(self) -> str:
-        return f"server:{self.spec.name}@{self.connection.url}" + (
-            f" {self.spec.prefixes!r}" if self.spec.prefixes else ""
-        )
+        prefixes = f" {self.spec.prefixes!r}" if self.spec.prefixes else ""
+        return f"server:{self.spec.name}@{self.connection.url}{prefixes}"
 
     @property
     def dim(self) -> int:
@@ -951,20 +828,16 @@ class ServerEmbedder:
         query: bool = False,  # the interface has no word for it: it makes a difference where the spec has prefixes
     ) -> np.ndarray:  # float32 [texts, dim]
         "Vectors of length 1. Raises ServerError, PartlyFailed where there are several requests."
-        batches = [
-            list(texts[i : i + self.batch_size]) for i in range(0, len(texts), self.batch_size)
-        ]
-        found = self.connection.each(
-            lambda i: self._ask(prefixed(self.spec, batches[i], query)), len(batches), self.width
-        )
+        read, size = prefixed(self.spec, texts, query), self.batch_size
+        batches = [read[i : i + size] for i in range(0, len(read), size)]
+        found = self.connection.each(lambda i: self._ask(batches[i]), len(batches), self.width)
         if len({v.shape[1] for v in found}) > 1:
             raise ServerError(f"{self.connection.url} gave vectors of different lengths")
         return np.concatenate(found) if found else np.zeros((0, self.dim), np.float32)
 
     def _ask(self, texts: list[str]) -> np.ndarray:
-        reply = self.connection.post(
-            "/embeddings", {"model": self.spec.name, "input": texts, "encoding_format": "float"}
-        )
+        body = {"model": self.spec.name, "input": texts, "encoding_format": "float"}
+        reply = self.connection.post("/embeddings", body)
         return self.connection.read(_read_vectors, reply, len(texts))
 
     def unload(self) -> None:

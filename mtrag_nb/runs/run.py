@@ -321,7 +321,10 @@ class Recorder:
         self.contexts, self._lock = tools.contexts, threading.Lock()
         self.turns = JsonlLog(folder / "trajectories.jsonl")
         self.passages = JsonlLog(folder / "passages.jsonl")
-        self.known = set(read_passages(folder / "passages.jsonl"))
+        recorded = read_passages(folder / "passages.jsonl")
+        self.known = set(recorded)
+        if remember := getattr(tools.retriever, "remember", None):  # of a system from outside
+            remember([*recorded.values()])
         self.written = 0  # turns
 
     def write(self, t: Trajectory) -> None:

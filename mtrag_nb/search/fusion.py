@@ -6,15 +6,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from mtrag_nb.core.types import (
     Turn,
     digest,
 )
 from ..models.chat import ChatModel, chat
-from ..models.embed import EmbedderLike
+
+if TYPE_CHECKING:
+    import numpy as np
+    from mtrag_nb.models.embed import EmbedderLike
 
 # %% auto #0
 __all__ = ['Ranking', 'FUSE', 'MIX', 'Terms', 'REWRITE', 'rrf', 'qdrant_rrf', 'pool', 'view_text', 'view_terms', 'query_vectors',
@@ -104,6 +106,8 @@ def view_terms(view: str, query: str, turns: Sequence[Turn]) -> Terms:
 
 def query_vectors(terms: Sequence[Terms], embedder: EmbedderLike) -> np.ndarray:
     "The dense queries of views, float32 [queries, dim], rows of length 1. Each text is embedded once."
+    import numpy as np
+
     texts = list(dict.fromkeys(text for ts in terms for _, text in ts))
     vector = dict(zip(texts, embedder.encode(texts, query=True)))
     mixed = [sum(weight * vector[text] for weight, text in ts) for ts in terms]

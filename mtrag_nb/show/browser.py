@@ -382,7 +382,6 @@ class CaseBrowser:
         gold: Mapping[str, Gold] | None = None,  # by task id
         labels: str | Path = "labels.jsonl",  # where labels and notes are appended
         timing: bool = True,  # False: no seconds
-        chars: int = 600,  # of a text, before the fold
         page_turns: int = 300,  # a run of at most so many turns stands whole in the static page, of a longer one the first 100 turns
         **known,  # qrels, absent, histories: see Evidence
     ):
@@ -390,7 +389,7 @@ class CaseBrowser:
         known = {**known, "gold": gold} if gold else known
         self.index = _TurnIndex([as_evidence(r, **known) for r in runs])
         self.labels_path, self.labels = Path(labels), read_labels(labels)
-        self.timing, self.chars, self.page_turns = timing, chars, page_turns
+        self.timing, self.page_turns = timing, page_turns
         self.found, self.at = list(self.index.rows), 0  # what the filters leave; the present one
         self.controls = _Controls(self.index)
         self._busy = False  # True while the widgets are set by code
@@ -496,7 +495,7 @@ class CaseBrowser:
         c, run = self.controls, self.index.runs[row.run]
         first = first_to_fail(run, run.turns[row.task_id].conversation_id)
         others = [self.index.runs[name] for name in c.shown_beside]
-        body = _turn_or_beside(run, others, row.task_id, self.timing, self.chars)
+        body = _turn_or_beside(run, others, row.task_id, self.timing)
         if not first:
             return "", page(body, styled=False)
         words = "is the first to fail in this conversation"
@@ -520,7 +519,7 @@ class CaseBrowser:
         runs = self.index.runs.values()
         short = min(100, self.page_turns)
         most = [self.page_turns if len(r.turns) <= self.page_turns else short for r in runs]
-        made = (run_html(r, n, self.timing, self.chars) for r, n in zip(runs, most))
+        made = (run_html(r, n, self.timing, 600) for r, n in zip(runs, most))
         return page("".join(made))
 
     def __repr__(self) -> str:

@@ -32,10 +32,10 @@ from ..evaluate.judge import judge_report, run_items
 from mtrag_nb.evaluate.pairs import (
     FLOOR,
     PRICED_FLOOR,
-    PRICES,
     SHARES,
     WAYS,
     Forked,
+    Pair,
     Standing,
     apart,
     compare_right,
@@ -441,7 +441,10 @@ def _grid_html(board: Board) -> str:
     reports = [s.report for s in board.own]
     same = all(r.turns.keys() == reports[0].turns.keys() for r in reports)
     made = [_band_html(board, b) for b in _bands([*board.talks.values()])]
-    return _made("grid", finding(reports) if same else "", made, _OPEN, _grid_key(reports))
+    notes = {r.name: r.manifest.get("imported", {}).get("notes") for r in board.runs}
+    said = [finding(reports)] if same else []
+    said += [f"{name}, from a file: {'; '.join(some)}." for name, some in notes.items() if some]
+    return _made("grid", " ".join(said), made, _OPEN, _grid_key(reports))
 
 # %% ../../nbs/8_show/02_report.ipynb #8e13ea61
 def _ranked(board: Board) -> list[tuple[int, Standing]]:  # number of the run, from 0
@@ -731,14 +734,12 @@ def _disagreements_html(board: Board) -> str:
     return _join(_wins_html(board), _made("part", "", _made("join", said), split), more)
 
 # %% ../../nbs/8_show/02_report.ipynb #prices02
-_PRICES_HEAD = ["pair", "turns", "conversations that differ"]
-_PRICES_HEAD += [f"price {x:g}" for x in (PRICES[0], 0.5, PRICES[-1])] + ["shown"]
 _PRICES_NOTE = (
     "Right answers less wrong ones times their price; where there is no answer, a refusal is right and an answer wrong. "
     f"Differences with {SHARES[2]:.0%} unanswerable questions; shown: at which prices the sign holds whether "
     f"{SHARES[0]:.0%} or {SHARES[-1]:.0%} of them are. Two models that people rate alike differ by {PRICED_FLOOR[0]} at price "
     f"0 and by {PRICED_FLOOR[1]} at price 1 (10 conversations), and by {FLOOR} in ROUGE-L: between systems that write "
-    "otherwise, less than that is no finding."
+    "otherwise, less than that is no finding. Of systems that the official judge tells apart ROUGE-L orders 10 of 19 pairs as it does."
 )
 
 
@@ -754,15 +755,22 @@ def _prices_html(board: Board) -> str:
             at = [str(c.points[x, shares[len(shares) // 2]]) for x in (0.0, 0.5, 1.0)]
             turns = f"{sum(c.turns)} ({c.turns[1]} unanswerable)"
             rows.append([c.name, turns, c.changed, *at, c.verdict])
-    return _join(_table(_PRICES_HEAD, rows), _made("quiet", _PRICES_NOTE)) if rows else ""
+    return _join(_table("prices", rows), _made("quiet", _PRICES_NOTE)) if rows else ""
 
 # %% ../../nbs/8_show/02_report.ipynb #fkd00007
+def _by_prices(p: Pair) -> str:
+    "Where the sign of a difference is shown, by the price of a wrong answer."
+    c = price_curve(p)
+    return c.verdict if c else "–"
+
+
 def _audit_rows(name: str, mine: str, f: Forked) -> Iterator[list[object]]:
     "The mechanisms of a run under the head of an audit."
     for mechanism, p in f.audit.pairs.items():
         counts = {w: getattr(p, w) for w in ("changed", "fixed", "spoilt", "kept", "left")}
         links = [_link(n, mine, _fork_mark(mechanism, what)) for what, n in counts.items()]
-        yield [name, mechanism, *links, _points(p.gain), _change(p.worth), _change(p.cost(), 0)]
+        gains = (_points(p.gain), _change(p.worth), _by_prices(p))
+        yield [name, mechanism, *links, *gains, _change(p.cost(), 0)]
 
 
 def _ladder_rows(name: str, mine: str, f: Forked) -> Iterator[list[object]]:
@@ -773,11 +781,11 @@ def _ladder_rows(name: str, mine: str, f: Forked) -> Iterator[list[object]]:
         counts = {"repairs": repairs[oracle], "spoils": p.spoilt, "lowest": lowest[oracle]}
         link = {what: _link(n, mine, _fork_mark(oracle, what)) for what, n in counts.items()}
         right = show(f.ladder.together[oracle].accuracy(True).value, 2)
-        gains = (_points(p.gain), _change(p.worth))
+        gains = (_points(p.gain), _change(p.worth), _by_prices(p))
         yield [name, oracle, link["repairs"], link["spoils"], *gains, link["lowest"], right]
     if lowest[""]:
         none = _link(lowest[""], mine, _fork_mark("no rung", "lowest"))
-        yield [name, "no rung", *("–" for _ in range(4)), none, "–"]
+        yield [name, "no rung", *("–" for _ in range(5)), none, "–"]
 
 
 def _forks_html(board: Board, command: str, rows: Callable) -> str:
@@ -854,7 +862,15 @@ def _run_facts(run: Evidence) -> dict[str, str]:
         "sessions": _session_words(m.get("sessions", [])),
         "machine": _machine_words(m.get("machine", {})),
         "commit": m.get("commit") or _UNKNOWN,
+        **_imported_facts(m.get("imported", {})),
     }
+
+
+def _imported_facts(imported: Mapping) -> dict[str, str]:
+    "What a run that was read from a file cannot tell, and what was odd in it."
+    odd = ", ".join(f"{what} {n}" for what, n in imported.get("odd", {}).items())
+    facts = {"notes": ". ".join(imported.get("notes", ())), "odd in the file": odd}
+    return {name: text for name, text in facts.items() if text}
 
 
 def _columns(columns: Sequence[Mapping[str, object]]) -> list[list[str]]:

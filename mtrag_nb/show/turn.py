@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from weakref import WeakKeyDictionary
@@ -231,8 +232,9 @@ class _Shown:
         ]
 
     def _context(self, i: str) -> Context:
-        gone = "(the text is not in the run folder)"
-        return self.run.contexts.get(i) or Context(i, i.split("#")[0], gone)
+        gone = "(the text is not at hand)"
+        c = self.run.contexts.get(i) or Context(i, i.split("#")[0], "")
+        return c if c.text else replace(c, text=gone)
 
     def _seen(self, found: Retrieved) -> set[str]:
         return {self._context(i).document_id for i in found.contexts}
@@ -356,7 +358,6 @@ class ConversationView(View):
         run: Run | Evidence | str | Path,
         conversation_id: str,
         timing: bool = True,  # False: no seconds
-        chars: int = 600,  # of a text, before the fold
         opened: str = "",  # a task id: this turn is unfolded
         **known,  # gold, qrels, absent, histories: see Evidence
     ):
@@ -364,7 +365,7 @@ class ConversationView(View):
         if conversation_id not in run.conversations:
             raise DataError(f"no conversation {conversation_id!r}", run.name)
         text = "\n".join(_talk_line(run, t) for t in run.conversations[conversation_id])
-        body = conversation_html(run, conversation_id, timing, chars, opened)
+        body = conversation_html(run, conversation_id, timing, opened=opened)
         super().__init__(f"{run.name}: {conversation_id}", body, text)
 
 # %% ../../nbs/8_show/00_turn.ipynb #6926badf
@@ -384,11 +385,8 @@ def _tally(run: Evidence) -> list[tuple[str, str, int]]:  # what came of them, t
     tones = {"right": "good", "failed": "bad"}
     outcomes = [outcome_of(run, i) for i in run.turns]
     ends = Counter(ending(t) for t in run.turns.values())
-    judged = [
-        ("correct" if came == "right" else came, tones.get(came, "plain"), n)
-        for came, n in Counter(b.came for b in outcomes).most_common()
-        if came != "not judged"
-    ]
+    came = [(c, n) for c, n in Counter(b.came for b in outcomes).most_common() if c != "not judged"]
+    judged = [({"right": "correct"}.get(c, c), tones.get(c, "plain"), n) for c, n in came]
     return [*judged, *((end, "plain", n) for end, n in ends.most_common())]
 
 
@@ -400,19 +398,18 @@ def run_html(
 ) -> str:
     "A run: its outcomes, and each conversation folded."
     talks, fit = run.conversations, _fitting(run, most)
-    shown, left = sum(len(talks[c]) for c in fit), ""
-    if shown < len(run.turns):
-        left = f"{shown} of {len(run.turns)} turns are on this page: the first {len(fit)} of {len(talks)} conversations."
-    made = [
-        (
-            c,
-            _views(run, c, timing, chars),
-            first_to_fail(run, c),
-            sum(bool(fault_of(run, t.task_id)) for t in talks[c]),
-        )
-        for c in fit
-    ]
-    return render("turn.html", "run", run.name, len(run.turns), len(talks), _tally(run), made, left)
+    n, left = sum(len(talks[c]) for c in fit), ""
+    if n < len(run.turns):
+        left = f"{n} of {len(run.turns)} turns are on this page: the first {len(fit)} of {len(talks)} conversations."
+
+    def made(c: str) -> tuple:
+        failed = sum(bool(fault_of(run, t.task_id)) for t in talks[c])
+        return c, _views(run, c, timing, chars), first_to_fail(run, c), failed
+
+    shown = [made(c) for c in fit]
+    return render(
+        "turn.html", "run", run.name, len(run.turns), len(talks), _tally(run), shown, left
+    )
 
 
 class RunView(View):
@@ -423,13 +420,12 @@ class RunView(View):
         run: Run | Evidence | str | Path,
         most: int = 400,  # turns on the page
         timing: bool = True,  # False: no seconds
-        chars: int = 400,  # of a text, before the fold
         **known,  # gold, qrels, absent, histories: see Evidence
     ):
         run = as_evidence(run, **known)
         counts = ", ".join(f"{said} {n}" for said, _, n in _tally(run))
         text = f"{run.name}: {len(run.turns)} turns, {counts}"
-        super().__init__(run.name, run_html(run, most, timing, chars), text)
+        super().__init__(run.name, run_html(run, most, timing), text)
 
 # %% ../../nbs/8_show/00_turn.ipynb #f310790f
 def _nth(what: str, n: int) -> str:
@@ -437,10 +433,8 @@ def _nth(what: str, n: int) -> str:
     return what if n < 2 else f"{what} {n}"
 
 # %% ../../nbs/8_show/00_turn.ipynb #afab6e3c
-def decisions(
-    t: Trajectory,
-) -> dict[str, object]:  # what was decided -> how: a text, or ids of contexts
-    "What was decided in a turn, in order."
+def decisions(t: Trajectory) -> dict[str, object]:
+    "What was decided in a turn, in order -> how: a text, or ids of contexts."
     out: dict[str, object] = {}
     rounds = gates = drafts = 0
     for s in t.steps:
@@ -465,12 +459,8 @@ def decisions(
     return {**out, "outcome": ending(t), "answer": t.answer}
 
 # %% ../../nbs/8_show/00_turn.ipynb #499d6c82
-def side_by_side(
-    turns: Sequence[Trajectory],
-) -> list[
-    tuple[str, tuple[object, ...], bool]
-]:  # what, how each decided (None: it had nothing to decide), whether all agree
-    "The decisions of several turns in one order."
+def side_by_side(turns: Sequence[Trajectory]) -> list[tuple[str, tuple[object, ...], bool]]:
+    "The decisions of several turns in one order: what, how each decided (None: it had nothing to decide), whether all agree."
     made, order = [decisions(t) for t in turns], []
     for d in made:
         for before, what in zip([None, *d], d):
@@ -546,7 +536,6 @@ class ComparisonView(View):
         b: Run | Evidence | str | Path,
         measure: str = "K-precision",  # by which the turns are ordered
         most: int = 200,  # turns on the page
-        chars: int = 300,  # of a text, before the fold
         **known,  # gold, qrels, absent, histories: see Evidence
     ):
         a, b = as_evidence(a, **known), as_evidence(b, **known)
@@ -555,24 +544,14 @@ class ComparisonView(View):
             remedy = "Compare runs over the same tasks"
             raise DataError(f"{a.name} and {b.name} have no turn in common", remedy=remedy)
         order = sorted(change, key=lambda i: -abs(change[i] or 0))[:most]
-        pairs = [
-            beside_html([a, b], i, chars, False, _change_html(a, b, i, measure)) for i in order
-        ]
-        left = (
-            f"{len(order)} of {len(change)} turns are on this page, the largest differences first."
-        )
+        notes = {i: _change_html(a, b, i, measure) for i in order}
+        pairs = [beside_html([a, b], i, 300, False, note) for i, note in notes.items()]
+        shown = f"{len(order)} of {len(change)} turns are on this page"
+        left = f"{shown}, the largest differences first." if len(order) < len(change) else ""
         ends = Counter((ending(a.turns[i]), ending(b.turns[i])) for i in change)
-        partings = _partings(a, b)
-        body = render(
-            "turn.html",
-            "comparison",
-            (a.name, b.name),
-            len(change),
-            [(x, y, n) for (x, y), n in ends.most_common()],
-            partings,
-            left if len(order) < len(change) else "",
-            pairs,
-        )
+        ended, partings = [(*both, n) for both, n in ends.most_common()], _partings(a, b)
+        about = (a.name, b.name), len(change), ended, partings, left, pairs
+        body = render("turn.html", "comparison", *about)
         title = f"{a.name} against {b.name}"
         parts = ", ".join(f"{what}: {n}" for what, n in partings)
         super().__init__(title, body, f"{title}: {len(change)} turns; they part at {parts}")

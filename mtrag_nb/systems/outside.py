@@ -195,12 +195,18 @@ class _Memory:
         self._seen: dict[str, Context] = {}
         self._lock = threading.Lock()
 
-    def keep(self, passages: Sequence[Context]) -> list[str]:
-        "Remember passages; their ids."
+    def remember(self, passages: Sequence[Context]) -> list[str]:
+        "Remember passages; their ids. One whose id had another text before (a rank, not a name) is known by its text."
+        ids = []
         with self._lock:
             for c in passages:
-                self._seen.setdefault(c.id, c)
-        return [c.id for c in passages]
+                if self._seen.setdefault(c.id, c).text != c.text:
+                    name = BY_TEXT + digest(c.text)
+                    self._seen.setdefault(name, replace(c, id=name, document_id=name))
+                    ids.append(name)
+                else:
+                    ids.append(c.id)
+        return ids
 
     def retrieve(self, *args, **kw):
         raise DataError(
@@ -244,21 +250,24 @@ class _Reader:
     def __init__(self, memory: _Memory, domain: str = ""):
         self.memory, self.domain = memory, domain
         self.found: list[str] = []
+        self.names: dict[str, str] = {}  # the id that a system gave -> the one that is recorded
         self.kept: list[str] | None = None  # None: nothing was thrown away yet
         self.retries = 0
 
     def ids(self, values: object) -> list[str]:
         "Ids of passages that are given as such, or named by the ids of those that were found."
-        known = set(self.found)
+        known = {**{i: i for i in self.found}, **self.names}
         if isinstance(values, (list, tuple)) and all(
             isinstance(v, str) and v in known for v in values
         ):
-            return list(values)
-        return self.memory.keep(_as_passages(values, self.domain))
+            return [known[v] for v in values]
+        return self.memory.remember(_as_passages(values, self.domain))
 
     def retrieved(self, passages: object) -> Retrieved:
-        found = _as_passages(passages, self.domain)
-        self.found, self.kept = self.memory.keep(found), None
+        given = _as_passages(passages, self.domain)
+        self.found, self.kept = self.memory.remember(given), None
+        self.names = {c.id: i for c, i in zip(given, self.found)}
+        found = self.memory.contexts(self.found)
         return Retrieved(hits=_hits(found), contexts=tuple(self.found))
 
     def graded(self, kept: object) -> Graded:
@@ -391,7 +400,7 @@ def _ended(reply: Reply, memory: _Memory, domain: str = "") -> tuple[dict, list[
     if reply.passages is not None and not any(isinstance(s, Retrieved) for s in steps):
         steps.insert(0, reader.retrieved(reply.passages))
     elif reply.passages is not None:
-        reader.kept = memory.keep(reply.passages)
+        reader.kept = memory.remember(reply.passages)
     drafts = [s.text for s in steps if isinstance(s, Drafted)]
     gates = [s for s in steps if isinstance(s, Gated)]
     declined = reply.outcome is Outcome.I_DONT_KNOW and not drafts
@@ -399,7 +408,7 @@ def _ended(reply: Reply, memory: _Memory, domain: str = "") -> tuple[dict, list[
     if not shut and (not drafts or drafts[-1] != reply.text):
         steps.append(replace(reader.drafted(reply.text), node="answer"))
     seen = reader.found if reader.kept is None else reader.kept
-    update = {"found": reader.found, "kept": seen, "draft": reply.text}
+    update = {"found": seen, "kept": seen, "draft": reply.text}  # nothing kept: nothing was read
     update |= {"outcome": reply.outcome, "answer": reply.text, "cited": []}
     if reply.outcome is Outcome.I_DONT_KNOW:
         update["reason"] = why = _SHUT if shut else _DECLINES
@@ -508,7 +517,7 @@ def _finish_work(state: _StagesState, tools: Toolbox) -> tuple[dict, Step]:
     outcome = Outcome.I_DONT_KNOW if rejected else _outcome(asked, draft or "")
     text = draft if draft is not None and not rejected else tools.stages.refusal_text
     ids = state.get("kept", state.get("found", []))
-    end = {"outcome": outcome, "answer": text, "cited": []}
+    end = {"outcome": outcome, "answer": text, "cited": [], "found": ids}
     if outcome is Outcome.I_DONT_KNOW:
         reason = _REJECTED if rejected else _DECLINES
         return {**end, "reason": reason}, Refused(reason=reason.name, role=reason.role)
@@ -618,11 +627,13 @@ def outside(
     value = _made(value) if isinstance(value, type) else value
     if isinstance(value, System):
         return value
-    name = name or getattr(value, "__name__", type(value).__name__)
     stages = value if isinstance(value, (list, tuple)) else getattr(value, "stages", None)
     if not (callable(value) or stages):
         wanted = "a function of the messages, or a list of stages"
-        raise SettingsError(f"{name} is a {type(value).__name__}: wanted is {wanted}")
+        raise SettingsError(
+            f"{name or repr(value)} is a {type(value).__name__}: wanted is {wanted}"
+        )
+    name = name or getattr(value, "__name__", type(value).__name__)
     written, memory = {"source": digest(source or _source_of(value))}, _Memory()
     shared = {
         "toolbox_for": _toolbox_with(memory),

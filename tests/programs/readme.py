@@ -3,7 +3,8 @@
   python tests/programs/readme.py [--list] [--conversations N]
 
 Every line of a ```bash block that begins with `mtrag` is run by bash, in the order of the page; a line that ends in
-`# not run by the test: REASON` is left out, and the reason is told. What `mtrag fetch` would bring is there already: the sample's
+`# not run by the test: REASON` is left out, and the reason is told. A block below "`NAME.py`:" or "`NAME.jsonl`:" is that file, and a
+python block is run last. What `mtrag fetch` would bring is there already: the sample's
 files where the official repository has its own (data/official), and in the hub's cache tiny models of random weights and the real
 architectures under the names that the profiles use. So everything is run as a user would run it, but for the network and the size.
 The last line reads `N passed, N failed`.
@@ -13,6 +14,7 @@ import argparse
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -53,6 +55,17 @@ def commands(page: str) -> list:
             if line.startswith("mtrag "):
                 found.append((line, why[1] if why else ""))
     return found
+
+
+def files(page: str) -> dict[str, str]:
+    "The files that the page shows: name -> text."
+    return dict(re.findall(r"`(\w+\.(?:py|jsonl))`:\n\n```\w+\n(.*?)^```", page, re.S | re.M))
+
+
+def programs(page: str) -> list[str]:
+    "The python blocks that are no files, as commands."
+    blocks = re.findall(r"^```python\n(.*?)^```", page, re.S | re.M)
+    return [f"python -c {shlex.quote(b)}" for b in blocks if b not in files(page).values()]
 
 
 def lay_out(folder: Path, conversations: int) -> None:
@@ -147,7 +160,8 @@ def main() -> int:
         help="of each domain, in the reference file (default 1)",
     )
     args, passed, failed = ap.parse_args(), 0, 0
-    todo = commands((ROOT / "README.md").read_text(encoding="utf-8"))
+    page = (ROOT / "README.md").read_text(encoding="utf-8")
+    todo = commands(page) + [(program, "") for program in programs(page)]
     if args.list:
         for command, why in todo:
             print(f"not run, {why}: {command}" if why else command)
@@ -155,8 +169,11 @@ def main() -> int:
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as tmp:
         folder = Path(tmp) / "work"
         lay_out(folder / "data" / "official", args.conversations)
-        for page in ("README.md", "CONTRIBUTING.md"):
-            shutil.copy(ROOT / page, folder)  # as documents of one's own
+        (folder / "data" / "sample").symlink_to(data_dir("sample"))
+        for name, text in files(page).items():
+            (folder / name).write_text(text, encoding="utf-8")
+        for name in ("README.md", "CONTRIBUTING.md"):
+            shutil.copy(ROOT / name, folder)  # as documents of one's own
         cache = tiny_cache(Path(tmp) / "tiny", Path(tmp) / "hub")
         env = {
             **os.environ,

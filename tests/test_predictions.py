@@ -1,0 +1,222 @@
+"""Prediction files that are broken or odd: an error that names file and remedy, or a run; never a traceback, and no wrong number."""
+
+import copy
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mtrag_nb.app.outside import import_run
+from mtrag_nb.core.record import Run
+from mtrag_nb.core.types import DataError, Outcome
+from mtrag_nb.data.mtrag import read_benchmark, sample_dir
+from mtrag_nb.data.predictions import holds_predictions, import_predictions, lines_of
+from tests.test_fuzz import ANY_JSON, as_line, places
+
+KNOWN = read_benchmark(sample_dir() / "reference.jsonl")
+TASKS = KNOWN.tasks[:3]
+CONTEXTS = [{"document_id": f"d{n}", "text": f"Text {n}.", "score": 1 / n} for n in (1, 2)]
+SCORED = {"metrics": {"RL_F": [0.5], "idk_eval": [0.0]}}
+ANSWER = {"predictions": [{"text": "The Harbour Crows won it."}]}
+
+
+def by_task(**of) -> list[dict]:
+    return [{"task_id": t.id, "Collection": t.domain, **copy.deepcopy(of)} for t in TASKS]
+
+
+def viewer(answers: str, said: str, marks: str, text) -> dict:
+    "An InspectorRAGet file."
+    talk = [{"role": "user", "content": "Who?"}]
+    some = [{"task_id": t.id, "input": talk, "contexts": [{"document_id": "d1"}]} for t in TASKS]
+    mark = {
+        "fluency": {"ann": {"value": 4}, "bob": {"value": "3"}},
+        "note": {"ann": {"value": "ok"}},
+    }
+    given = [{"task_id": t.id, "model_id": "m", said: text, marks: mark} for t in TASKS]
+    return {"models": [], "documents": CONTEXTS[:1], "tasks": some, answers: given}
+
+
+THEIRS = {"fallback_reason": "llm_refusal", "docs_relevant": "yes", "is_hallucination": "no"}
+OBJECTS = {  # form -> file name, its lines, or its one value
+    "A": ("a.jsonl", by_task(contexts=CONTEXTS)),
+    "C": ("c.jsonl", by_task(contexts=CONTEXTS, **ANSWER, **SCORED)),
+    "theirs": (
+        "theirs.jsonl",
+        [
+            {"conversation_id": f"govt_{n}", "answer": "No.", "references": CONTEXTS, **THEIRS}
+            for n in range(3)
+        ],
+    ),
+    "rewrites": ("rewrites.jsonl", [{"_id": t.id, "text": f"|user|: {t.question}"} for t in TASKS]),
+    "scores": ("scores.json", {"scores": {"per_query": {t.id: {"nDCG@5": 0.5} for t in TASKS}}}),
+    "viewer": ("viewer.json", viewer("evaluations", "model_response", "annotations", "It did.")),
+    "viewer 2": (
+        "viewer.json",
+        {
+            "schema_version": 2,
+            **viewer("results", "output", "scores", [{"role": "assistant", "content": "It did."}]),
+        },
+    ),
+}
+TREC = "".join(f"{t.id} Q0 d{n} {n} {1 / n} run\n" for t in TASKS for n in (1, 2)).encode()
+CONVERSATIONS = sample_dir() / "conversations.json"
+every_form = pytest.mark.parametrize("form", OBJECTS)
+
+
+def as_file(value: object) -> bytes:
+    lines = value if isinstance(value, list) else [value]
+    return "".join(f"{as_line(x)}\n" for x in lines).encode("utf-8", "surrogatepass")
+
+
+@pytest.fixture
+def reading(tmp_path):
+    "What comes of a file: a run, or an error that says where it is and what to do."
+
+    def read(name: str, data: bytes) -> Run | None:
+        path, out = tmp_path / name, tmp_path / f"run{len(list(tmp_path.iterdir()))}"
+        path.write_bytes(data)
+        try:
+            holds_predictions(path)
+            how = {"passages": (), "conversations": CONVERSATIONS}
+            return import_predictions(path, KNOWN, out, **how)
+        except DataError as e:
+            assert str(e.path) == str(path) and e.remedy, e
+            assert not out.exists() and not out.with_name(out.name + ".part").exists()
+            return None
+
+    return read
+
+
+@every_form
+def test_a_valid_file_is_read(form, reading):
+    name, value = OBJECTS[form]
+    run = reading(name, as_file(value))
+    assert len(run.trajectories) == 3 and run.manifest["imported"]["notes"]
+    packed = reading(f"{name}.gz", gzip.compress(as_file(value)))
+    assert [*packed.trajectories.values()] == [*run.trajectories.values()]
+    answered = {t.outcome for t in run.trajectories.values()}
+    silent = form in ("A", "rewrites", "scores")
+    assert answered == {Outcome.NOT_RECORDED} if silent else Outcome.NOT_RECORDED not in answered
+
+
+def test_a_trec_run_is_ordered_by_score(reading):
+    swapped = TREC.replace(b" 0.5 run", b" 2 run")
+    for data, first in ((TREC, "d1"), (swapped, "d2")):
+        run = reading("bm25.run", data)
+        assert {t.found[0] for t in run.trajectories.values()} == {first}
+
+
+@every_form
+@settings(max_examples=60)
+@given(data=st.data())
+def test_no_value_ends_in_a_traceback(form, data, tmp_path_factory):
+    name, value = OBJECTS[form]
+    path = data.draw(st.sampled_from([p for p, _ in places(value)]))
+    odd = data.draw(ANY_JSON | st.sampled_from(["@nan@", "@huge@", "\ud800", "שלום", "", "yes"]))
+    made = at = copy.deepcopy(value)
+    for key in path[:-1]:
+        at = at[key]
+    at[path[-1]] = odd
+    folder = tmp_path_factory.mktemp("odd")
+    try:
+        (folder / name).write_bytes(as_file(made))
+        how = {"passages": (), "conversations": CONVERSATIONS}
+        run = import_predictions(folder / name, KNOWN, folder / "run", **how)
+        assert Run(run.folder).trajectories
+    except DataError as e:
+        assert str(e.path) == str(folder / name) and e.remedy, e
+
+
+@settings(max_examples=40)
+@given(cut=st.integers(0, len(TREC)), byte=st.sampled_from([b"", b"\xff", b"\xc3", b"\n\n", b"\t"]))
+def test_a_torn_trec_run(cut, byte, tmp_path_factory):
+    path = tmp_path_factory.mktemp("trec") / "bm25.run"
+    path.write_bytes(TREC[:cut] + byte)
+    try:
+        form, lines = lines_of(path)
+        whole = [row for row in TREC[:cut].splitlines() if len(row.split()) == 6]
+        assert sum(len(line["contexts"]) for _, line in lines) == len(whole)
+    except DataError as e:
+        assert e.remedy and (e.line or not TREC[:cut].strip())
+
+
+@every_form
+@settings(max_examples=15)
+@given(data=st.data())
+def test_a_torn_file_is_an_error(form, data, tmp_path_factory):
+    name, value = OBJECTS[form]
+    whole = as_file(value).rstrip()
+    last = len(whole.splitlines()[-1])
+    path = tmp_path_factory.mktemp("torn") / name
+    path.write_bytes(whole[: len(whole) - data.draw(st.integers(1, last - 1))])
+    with pytest.raises(DataError) as e:
+        import_predictions(path, KNOWN, path.with_name("run"), passages=())
+    assert e.value.line == len(whole.splitlines()) or name.endswith(".json")
+
+
+WRONG = [  # what makes a line an error, and the words that say why
+    ({"contexts": [{"document_id": "d1", "score": "@nan@"}]}, "score"),
+    ({"contexts": [{"document_id": "d1", "score": "high"}]}, "score"),
+    ({"contexts": [{"document_id": "d1", "score": 1}, {"document_id": "d2"}]}, "score"),
+    ({"contexts": [{"score": 1}]}, "document_id"),
+    ({"contexts": {"d1": 1}}, "contexts"),
+    ({"predictions": []}, "predictions"),
+    ({"predictions": [{"text": 7}]}, "text"),
+    ({"predictions": [{"text": "\ud800"}]}, "half of a character"),
+    ({"task_id": TASKS[1].id}, "predicted before"),
+    ({"task_id": 7}, "task_id"),
+    ({"task_id": ""}, "task_id"),
+    ({"Collection": ["govt"]}, "collection"),
+]
+
+
+@pytest.mark.parametrize("odd,words", WRONG, ids=[str(n) for n in range(len(WRONG))])
+def test_a_wrong_line_is_an_error_with_its_place(odd, words, tmp_path):
+    lines = by_task(contexts=CONTEXTS, **ANSWER)
+    lines = [lines[0] | odd, *lines[1:]]
+    path = tmp_path / "c.jsonl"
+    path.write_bytes(as_file(lines))
+    with pytest.raises(DataError, match=words) as e:
+        import_predictions(path, KNOWN, tmp_path / "run", passages=())
+    assert e.value.line in (1, 2) and e.value.remedy
+
+
+def test_odd_but_possible_lines_are_counted(tmp_path):
+    lines = by_task(contexts=CONTEXTS + CONTEXTS[:1], **ANSWER)
+    lines[1] |= {"task_id": "nobody<::>1", "predictions": [{"text": "  "}]}
+    lines[2] |= {"contexts": [], "input": [{"speaker": "user", "text": "Another question?"}]}
+    (tmp_path / "c.jsonl").write_bytes(as_file(lines))
+    run = import_predictions(tmp_path / "c.jsonl", KNOWN, tmp_path / "run", passages=())
+    told = run.manifest["imported"]
+    assert told["joined"] == {"by task id": 2, "none of the tasks": 1}
+    assert [*told["odd"].values()] == [1, 2, 1, 1]
+    assert run.trajectories["nobody<::>1"].refused
+    assert any("no gold for 1 of 3" in n for n in told["notes"])
+
+
+def test_ids_without_places_and_wrong_files_say_so(tmp_path, monkeypatch):
+    monkeypatch.delenv("MTRAG_DATA", raising=False)
+    monkeypatch.chdir(tmp_path)
+    name, lines = OBJECTS["theirs"]
+    (tmp_path / name).write_bytes(as_file(lines))
+    with pytest.raises(DataError, match="--conversations"):
+        import_predictions(tmp_path / name, KNOWN, tmp_path / "run")
+    for text in ("", "hello\n", "[1, 2]\n", "<html>", "\n\n"):
+        for ending in (".jsonl", ".json", ".run", ".jsonl.gz"):
+            path = tmp_path / f"odd{ending}"
+            path.write_text(text)
+            with pytest.raises(DataError):
+                import_predictions(path, KNOWN, tmp_path / "run")
+
+
+def test_the_command_tells_files_of_predictions_from_spans(tmp_path, capsys):
+    path = tmp_path / "c.jsonl"
+    path.write_bytes(as_file(by_task(contexts=CONTEXTS, **ANSWER)))
+    span = {"name": "task_id", "trace_id": "1", "span_id": "2", "attributes": {"task_id": "x"}}
+    (tmp_path / "spans.jsonl").write_bytes(as_file([span]))
+    assert holds_predictions(path) and not holds_predictions(tmp_path / "spans.jsonl")
+    run = import_run(path, out=tmp_path / "run", tasks=sample_dir() / "reference.jsonl")
+    assert len(run.trajectories) == 3 and "note: task C" in capsys.readouterr().out

@@ -1,0 +1,250 @@
+"""Released outputs of real systems, read by `mtrag import`: run where MTRAG_DATA has the folder `released`. How many tasks join,
+and nDCG@5, stand in that folder's README. The other figures are those of a first count, made without this package's importer,
+over the same files; of it, the ten CONVERSATIONAL tasks were left out."""
+
+import math
+import os
+import re
+from collections import Counter
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from mtrag_nb.core.record import Recorded, Run
+from mtrag_nb.core.types import TO_ANSWER
+from mtrag_nb.data.mtrag import Benchmark, official_files, read_benchmark, read_corpus, read_qrels
+from mtrag_nb.data.predictions import POOL, import_predictions, read_rewrites
+from mtrag_nb.evaluate.blame import blame
+from mtrag_nb.evaluate.judge import run_items
+from mtrag_nb.evaluate.measures import retrieval_scores
+from mtrag_nb.evaluate.scores import Evidence, ranking
+
+ROOT = Path(os.environ.get("MTRAG_DATA") or "nowhere")
+RELEASED = ROOT / "released"
+pytestmark = pytest.mark.skipif(not RELEASED.is_dir(), reason="MTRAG_DATA has no released outputs")
+
+
+class Row(NamedTuple):
+    "What the README says of a file."
+
+    path: str
+    task: str
+    test: bool  # of MTRAG-UN
+    n: int
+    joins: str  # tasks / of these with qrels
+    ndcg: str  # "-": nothing to measure
+
+
+def rows() -> list[Row]:
+    out, folder = [], ""
+    text = (RELEASED / "README.md").read_text("utf-8") if RELEASED.is_dir() else ""
+    for line in text.splitlines():
+        if head := re.fullmatch(r"## (\w+)", line):
+            folder = head[1]
+        cells = [c.strip() for c in line.strip("|").split("|")]
+        if line.startswith("| `") and folder:
+            task, split, n, joins = cells[1:5]
+            number = int(n.split()[0])
+            out.append(
+                Row(f"{folder}/{cells[0][1:-1]}", task, "test" in split, number, joins, cells[11])
+            )
+    return out
+
+
+ROWS = rows()
+
+
+@pytest.fixture(scope="module")
+def sets() -> dict[bool, tuple[Benchmark, dict]]:
+    "Tasks with gold, and qrels, of dev and test."
+    names = {False: "mtrag-human", True: "mtragun-human"}
+    return {
+        test: (
+            read_benchmark(ROOT / name / "reference.jsonl"),
+            read_qrels(*official_files(ROOT, f"{name}/qrels")),
+        )
+        for test, name in names.items()
+    }
+
+
+@pytest.fixture(scope="module")
+def run_of(sets, tmp_path_factory):
+    "A file as a run, read once."
+    pool, made = list(read_corpus(ROOT / POOL)), {}
+
+    def read(path: str) -> Run:
+        if path not in made:
+            test = next(r.test for r in ROWS if r.path == path)
+            out = tmp_path_factory.mktemp("runs") / "run"
+            made[path] = import_predictions(RELEASED / path, sets[test][0], out, passages=pool)
+        return made[path]
+
+    return read
+
+
+def test_every_file_is_in_the_readme():
+    found = {str(p.relative_to(RELEASED)) for p in RELEASED.glob("*/*.gz")}
+    assert found == {r.path for r in ROWS} and len(found) > 40
+
+
+every_file = pytest.mark.parametrize("row", ROWS, ids=[r.path.split(".json")[0] for r in ROWS])
+
+
+@every_file
+def test_all_lines_join(row, run_of, sets):
+    run, (known, qrels) = run_of(row.path), sets[row.test]
+    told = run.manifest["imported"]
+    ids = {t.id for t in known.tasks}
+    assert len(run.trajectories) == row.n and run.trajectories.keys() <= ids
+    assert sum(told["joined"].values()) == row.n and "none of the tasks" not in told["joined"]
+    if row.joins not in ("-", ""):
+        judged = sum(i in qrels for i in run.trajectories)
+        assert f"{row.n}/{judged}" == row.joins
+    assert told["notes"]
+
+
+def test_teams_ids_are_places(run_of):
+    "The last turn of each conversation, by its index or by domain and order: both are the same."
+    by_index, by_order = (
+        run_of(f"gbgers/C_dev110_self-crag_{v}_strict_llama8b.jsonl.gz") for v in ("v2", "v1")
+    )
+    assert by_index.manifest["imported"]["joined"] == {"original_index": 110}
+    assert by_order.manifest["imported"]["joined"] == {"domain_order": 110}
+    assert list(by_index.tasks) == list(by_order.tasks)
+    assert all(t.question for t in by_index.trajectories.values())
+
+
+def own_ndcg(wanted: dict[str, int], ranked: list[tuple[str, float]]) -> float:
+    "nDCG@5 with binary relevance, written anew."
+    gains = [wanted.get(i, 0) > 0 for i, _ in ranked[:5]]
+    best = min(5, sum(n > 0 for n in wanted.values()))
+    return sum(g / math.log2(k + 2) for k, g in enumerate(gains)) / sum(
+        1 / math.log2(k + 2) for k in range(best)
+    )
+
+
+RANKED = [r for r in ROWS if r.ndcg != "-"]
+
+
+@pytest.mark.parametrize("row", RANKED, ids=[r.path.split(".json")[0] for r in RANKED])
+def test_ndcg_is_that_of_the_readme(row, run_of, sets):
+    qrels = sets[row.test][1]
+    items = [i for i in run_items(run_of(row.path)) if i.task_id in qrels]
+    rankings = {i.task_id: ranking(i) for i in items}
+    own = {i: own_ndcg(qrels[i], r) for i, r in rankings.items()}
+    assert abs(sum(own.values()) / len(own) - float(row.ndcg)) <= 0.0005001
+    found = retrieval_scores({i: qrels[i] for i in rankings}, rankings).queries
+    deep = {i: s["nDCG@5"] for i, s in found.items() if "nDCG@5" in s}
+    assert all(abs(deep[i] - own[i]) < 1e-6 for i in deep) and (deep or "C_test" in row.path)
+
+
+HITS = {  # any gold in the top five
+    "sifei/A_test_hybrid-rerank_old": 0.790,
+    "iimas_rag/C_test_gpt-4.1_splade-voyage-rrf_gate": 0.729,
+    "pashaabri/A_dev_elser-monot5_lastturn+questions+targeted": 0.753,
+    "pashaabri/A_dev_elser_lastturn": 0.651,
+    "pashaabri/A_dev_elser_rewrite": 0.723,
+    "re_call/C_dev_gpt-4o_recall_prompt-official": 0.664,
+    "zvictor12/A_dev_bge-m3-dense_lastturn": 0.582,
+    "zvictor12/A_dev_bge-m3-dense_qwen-rewrite": 0.586,
+    "zvictor12/A_dev_bge-m3-dense_gold-rewrite": 0.633,
+    "zvictor12/A_dev_bge-m3-sparse_qwen-rewrite": 0.472,
+    "zvictor12/A_dev_bge-m3-rrf_qwen-rewrite": 0.542,
+    "zvictor12/A_dev_bge-m3-rrf-rerank_qwen-rewrite": 0.624,
+    "gbgers/A_dev110_bge-m3_rerank_lastturn": 0.041,
+}
+
+
+@pytest.mark.parametrize("path", HITS)
+def test_any_gold_in_the_top_five(path, run_of, sets):
+    qrels = sets["_test" in path][1]
+    items = [i for i in run_items(run_of(f"{path}.jsonl.gz")) if i.task_id in qrels]
+    hits = [any(qrels[i.task_id].get(p, 0) > 0 for p, _ in ranking(i)[:5]) for i in items]
+    assert abs(sum(hits) / len(hits) - HITS[path]) <= 0.0005001
+
+
+CAUSES = ("gold not found", "declined though gold was there", "wrong draft from gold")
+CAUSES += ("answered from nothing",)
+FAILED = {  # answerable turns refused; failed turns by cause, without CONVERSATIONAL tasks
+    "iimas_rag/C_test_gpt-4.1_splade-voyage-rrf_gate": (2, (21, 0, 9, 61)),
+    "re_call/B_dev_gpt-4o_gold_prompt-official": (45, (0, 45, 31, 38)),
+    "re_call/B_dev_gpt-4o_gold_prompt-abstain": (147, (0, 147, 28, 1)),
+    "re_call/C_dev_gpt-4o_elser_prompt-official": (75, (94, 26, 38, 38)),
+    "re_call/C_dev_gpt-4o_elser_prompt-abstain": (164, (126, 72, 26, 25)),
+    "re_call/C_dev_gpt-4o_recall_prompt-official": (67, (108, 18, 38, 38)),
+    "re_call/C_dev_gpt-4o_recall_prompt-abstain": (136, (136, 44, 37, 27)),
+    "sifei/C_dev100_elser_prompt-official": (10, (14, 2, 9, 0)),
+    "sifei/C_dev100_elser_prompt-evidence": (9, (14, 1, 9, 0)),
+}
+
+
+def judged(run: Run, known: Benchmark) -> tuple[int, Counter]:
+    "Answerable turns that were refused, and causes, without CONVERSATIONAL tasks."
+    label = {i: g.answerability for i, g in known.gold.items()}
+    refused = sum(t.refused and label[i] in TO_ANSWER for i, t in run.trajectories.items())
+    report = blame(Evidence(run, known.gold))
+    return refused, Counter(b.cause for b in report.failed if label[b.task_id] != "CONVERSATIONAL")
+
+
+@pytest.mark.parametrize("path", FAILED)
+def test_refusals_and_stages_to_blame(path, run_of, sets):
+    refused, causes = judged(run_of(f"{path}.jsonl.gz"), sets["_test" in path][0])
+    assert (refused, tuple(causes[c] for c in CAUSES)) == FAILED[path]
+    assert sum(causes.values()) == sum(FAILED[path][1])
+
+
+def test_given_passages_are_recognised(run_of, sets):
+    for row in (r for r in ROWS if r.task == "B" and "closed-book" not in r.path):
+        run = run_of(row.path)
+        assert run.manifest["identity"]["setting"] == "reference", row.path
+        refused, causes = judged(run, sets[False][0])
+        assert not causes["gold not found"]
+        if row.path.startswith("raguteam"):
+            assert refused <= 6 and 20 <= sum(causes.values()) <= 35
+
+
+GBGERS = {  # refused of 98 answerable, failed of 105
+    "v1_strict_llama8b": (81, 90),
+    "v2_strict_llama8b": (82, 91),
+    "v3_permissive_llama3b": (36, 69),
+    "v4_permissive_llama8b": (32, 73),
+}
+
+
+@pytest.mark.parametrize("version", GBGERS)
+def test_passages_that_were_not_used_are_not_blamed(version, run_of, sets, tmp_path):
+    path = f"gbgers/C_dev110_self-crag_{version}.jsonl.gz"
+    refused, causes = judged(run_of(path), sets[False][0])
+    assert (refused, sum(causes.values())) == GBGERS[version]
+    run = import_predictions(RELEASED / path, sets[False][0], tmp_path / "run", used=False)
+    same, causes = judged(run, sets[False][0])
+    assert same == refused and not causes["gold not found"]
+
+
+def test_decisions_of_the_authors_are_steps(run_of):
+    run = run_of("gbgers/C_dev110_self-crag_v4_permissive_llama8b.jsonl.gz")
+    ends = Counter(t.end for t in run.trajectories.values())
+    assert ends["irrelevant_docs"] == 16 and ends["hallucination_loop_exhausted"] == 12
+    gates = Counter(t.gates[0].verdict.passed for t in run.trajectories.values())
+    assert gates == {True: 94, False: 16}
+    assert sum(not t.checks[0].verdict.passed for t in run.trajectories.values() if t.checks) == 12
+    assert sum(bool(t.step("retry")) for t in run.trajectories.values()) == 13
+
+
+def test_a_gate_that_decides_nothing_is_none(run_of):
+    run = run_of("iimas_rag/C_test_gpt-4.1_splade-voyage-rrf_gate.jsonl.gz")
+    assert not any(t.gates for t in run.trajectories.values())
+    assert any("399 turns" in n and "no gate" in n for n in run.manifest["imported"]["notes"])
+
+
+def test_scores_and_rewrites_are_read(run_of, sets):
+    run = run_of("re_call/metrics_A_dev_hybrid_splade_voyage.json.gz")
+    scores = Evidence(run, sets[False][0].gold).of("nDCG@5")
+    assert len(scores) == 777 and abs(sum(scores.values()) / 777 - 0.434) < 0.0005
+    run = run_of("re_call/B_dev_gpt-4o_gold_prompt-official.jsonl.gz")
+    assert all("RL_F" in t.of(Recorded)[0].scores for t in run.trajectories.values())
+    run = run_of("zvictor12/rewrites_dev_qwen3.5-4b.jsonl.gz")
+    path = RELEASED / "zvictor12/rewrites_dev_qwen3.5-4b.jsonl.gz"
+    found = {i: q.strip() for i, q in read_rewrites(path).items()}
+    assert {i: t.query for i, t in run.trajectories.items()} == found
