@@ -202,6 +202,14 @@ def test_a_notebook_begins_with_its_purpose_and_knows_its_directives(notebook):
     assert title and len(purpose) > 20 and marks <= DIRECTIVES, marks - DIRECTIVES
 
 
+@pytest.mark.parametrize("notebook", sorted(ROOMS))
+def test_a_notebook_that_is_named_exists(notebook):
+    text = "\n".join(c["source"] for c in cells(notebook))
+    for name in re.findall(r"`((?:\d_\w+/|tour/)?\d\d[a-z]?_[a-z_]+)`", text):
+        folder = NBS if "/" in name else (NBS / notebook).parent
+        assert (folder / f"{name}.ipynb").is_file(), f"no notebook {name}"
+
+
 def test_ruff_decides_the_layout():
     for command in (["format", "--check"], ["check", "--select", "E731,E701,E702"]):
         done = subprocess.run(

@@ -195,7 +195,7 @@ class Pair:
 
     @property
     def sums(self) -> list[float]:
-        "The difference in value, summed by conversation: what a sign-flip test flips (`01_compare`)."
+        "The difference in value, summed by conversation: what a sign-flip test flips (`7_evaluate/00_statistics`)."
         found: dict[str, float] = {}
         for i, (a, b) in self.values.items():
             found[self.after[i].talk] = found.get(self.after[i].talk, 0.0) + b - a
