@@ -379,7 +379,7 @@ class Departure:
     place: str  # where and what the paper says
     why: str  # the reason of the default
 
-
+# %% ../../nbs/5_systems/01_system.ipynb #sysvalue1
 @dataclass(frozen=True)
 class System:
     "A way to answer a turn."
@@ -387,45 +387,32 @@ class System:
     name: str  # as it is recorded; a variant adds `+...`
     build: Callable[[Toolbox], object]  # toolbox -> compiled graph
     about: str = ""  # one line
-    reasons: tuple[Reason, ...] = ()  # for which it refuses
-    prompts: Mapping[str, Mapping[str, str]] = field(
-        default_factory=dict
-    )  # prompt set -> key -> text; hashed into the identity of a run
-    settings: type | None = (
-        None  # a frozen dataclass of its own settings, which lie in `Settings.own`
-    )
-    defaults: Mapping[str, Mapping[str, object]] = field(
-        default_factory=dict
-    )  # profile -> its own settings that differ there
-    profiles: Mapping[str, Settings] = field(
-        default_factory=dict
-    )  # profiles that its paper names and no other system needs
-    fixed: Callable[[Settings], Settings] = lambda settings: (
-        settings
-    )  # what its paper fixes of the shared settings
-    retries: Callable[[Settings], int] = (
-        _shared_retries  # how often a turn may come back to a node at most
-    )
-    variants: Mapping[str, tuple[Departure, ...]] = field(
-        default_factory=dict
-    )  # name -> what is done otherwise there
+    reasons: tuple[Reason, ...] = ()  # of its refusals
+    # prompt set -> key -> text; hashed into the identity of a run
+    prompts: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    settings: type | None = None  # a frozen dataclass of its own settings, kept in `Settings.own`
+    # profile -> its own settings that differ there
+    defaults: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+    # profiles that its paper names and no other system needs
+    profiles: Mapping[str, Settings] = field(default_factory=dict)
+    # what its paper fixes of the shared settings
+    fixed: Callable[[Settings], Settings] = lambda settings: settings
+    retries: Callable[[Settings], int] = _shared_retries  # at most so many returns to a node
+    # name of a variant -> its departures from the defaults
+    variants: Mapping[str, tuple[Departure, ...]] = field(default_factory=dict)
     mechanisms: tuple[Mechanism, ...] | None = None  # None: found by the kinds of its steps
-    identity: Callable[[Settings], Mapping[str, object]] = (
-        lambda settings: {}  # what else decides its answers, as it stands in the identity of a run
-    )
-    toolbox_for: Callable[[Settings, Sequence[Task]], Toolbox] | None = (
-        None  # settings, tasks -> its own tools, of a system that brings its passages and takes no model or index of a run
-    )
-    derived: Mapping[str, tuple[str, Callable]] = field(
-        default_factory=dict
-    )  # key of its own state -> the shared key ("passed": a verdict) that decides it, and how
-    one_piece: str = ""  # why its turns cannot be taken up in the middle; "": they can
-    group: str = ""  # the name under which its own settings stand; "": its own
-    paper: str = ""  # the profile that has the models and settings of its paper, which the variants go on from; "": there is none
-    base: str = ""  # of a variant: that profile; everything but MACHINE comes from it, whichever profile is asked for
-    changes: Mapping[str, object] = field(
-        default_factory=dict
-    )  # of a variant: dotted key -> value, before anything that a user sets
+    # what else decides its answers, for the identity of a run
+    identity: Callable[[Settings], Mapping[str, object]] = lambda settings: {}
+    # settings, tasks -> its own tools; for a system with passages and models of its own
+    toolbox_for: Callable[[Settings, Sequence[Task]], Toolbox] | None = None
+    # key of its own state -> the shared key ("passed": a verdict) that decides it, and how
+    derived: Mapping[str, tuple[str, Callable]] = field(default_factory=dict)
+    one_piece: str = ""  # why its turns cannot be resumed in the middle; "": they can
+    group: str = ""  # the name of its own settings on a command line; "": the system's
+    paper: str = ""  # the profile with its paper's models and settings, from which variants start
+    base: str = ""  # of a variant: that profile, from which everything but MACHINE comes
+    # of a variant: dotted key -> value; a user's settings override them
+    changes: Mapping[str, object] = field(default_factory=dict)
 
     @property
     def prefix(self) -> str:
@@ -466,39 +453,28 @@ class System:
 
     def configured(
         self,
-        profile: str
-        | Settings = "laptop",  # a profile, one of its own included, or settings to go on from
-        changes: Mapping[str, object]
-        | None = None,  # dotted key -> value; its own settings under its name, e.g. {"ncl.classify": False}
+        profile: str | Settings = "laptop",  # its own included; or settings to start from
+        # dotted key -> value; its own settings under its name, e.g. {"ncl.classify": False}
+        changes: Mapping[str, object] | None = None,
     ) -> Settings:
         "The settings of a run of this system. Raises SettingsError for what does not exist."
         known = {**PROFILES, **self.profiles}
         if isinstance(profile, str) and profile not in known:
             raise SettingsError(f"unknown profile {profile!r}: {self.name} has {', '.join(known)}")
-        asked, prefix = (
-            known[profile] if isinstance(profile, str) else profile,
-            self.prefix,
-        )
+        asked = known[profile] if isinstance(profile, str) else profile
         if self.base:
-            asked = replace(
-                known[self.base], own=asked.own, **{k: getattr(asked, k) for k in MACHINE}
-            )
+            machine = {k: getattr(asked, k) for k in MACHINE}
+            asked = replace(known[self.base], own=asked.own, **machine)
         settings = self.with_own(asked)
-        changes = {
-            **{k: v for k, v in self.changes.items() if self.can_change(settings, k)},
-            **(changes or {}),
-        }
-        if self.settings is None and (own := [k for k in changes if k.startswith(prefix)]):
+        wanted = {k: v for k, v in self.changes.items() if self.can_change(settings, k)}
+        wanted |= changes or {}
+        own = [k for k in wanted if k.startswith(self.prefix)]
+        if own and self.settings is None:
             raise SettingsError(
                 f"unknown setting {own[0]!r}: {self.name} has no settings of its own"
             )
-        return with_settings(
-            settings,
-            {
-                "own." + k.removeprefix(prefix) if k.startswith(prefix) else k: v
-                for k, v in changes.items()
-            },
-        )
+        dotted_keys = {k: "own." + k.removeprefix(self.prefix) if k in own else k for k in wanted}
+        return with_settings(settings, {dotted_keys[k]: v for k, v in wanted.items()})
 
     def can_change(self, settings: Settings, key: str) -> bool:
         "Whether a variant's change reaches: not into a model that the profile lacks, nor where a served model forces another value."
