@@ -41,7 +41,7 @@ demo: $(VENV)/.installed ## install, then answer the sample's conversations and 
 
 test: $(VENV)/.installed-dev ## install, then run every notebook and the tests of tests/ (NB=nbs/5_systems/00_stages.ipynb for one, or several)
 	@echo "[2/2] Running the notebooks, $(JOBS) at a time: all of them take about 10 minutes on two cores"
-	@$(NOTEBOOKS) $(NB); status=$$?; if [ -z "$(NB)" ]; then $(BIN)/python -m pytest -q tests || status=1; fi; exit $$status
+	@$(NOTEBOOKS) $(NB); status=$$?; if [ -z "$(NB)" ]; then $(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile tests || status=1; fi; exit $$status
 
 # They are short, and a kernel that starts leaves its core idle for a while: one more at a time than there are cores.
 quick: $(VENV)/.installed-dev ## run the notebooks that need no real model (about 4 minutes)

@@ -170,7 +170,7 @@ def update_of(step: Step, hints: Mapping[str, object] = {}) -> dict[str, object]
 
 # %% ../../nbs/5_systems/01_system.ipynb #e2607cbd
 def _edited_step(step: Step, changes: Mapping[str, object]) -> Step:
-    "A step as it would have been, had it put that into the state."
+    "The step with other values of the keys that it holds."
     keys, extra = _keys_of(step), {}
     for key, value in changes.items():
         if key in keys and key not in step.extra:
@@ -869,19 +869,19 @@ _PASSED = Verdict(Label.YES, _OFF)
 
 
 def as_asked(state: TurnState, tools: Toolbox) -> tuple[dict, Rewritten]:
-    "In the place of a rewrite."
+    "Instead of a rewrite: the question as asked."
     question = state["task"].question
     return {"query": question}, Rewritten(text=question, note=_OFF)
 
 
 def keep_all(state: TurnState, tools: Toolbox) -> tuple[dict, Graded]:
-    "In the place of a grade."
+    "Instead of a grade: everything is kept."
     step = Graded(grades=tuple(Grade(i, _PASSED) for i in state["found"]), note=_OFF)
     return {"kept": list(step.kept)}, step
 
 
 def let_pass(state: TurnState, tools: Toolbox) -> tuple[dict, Checked]:
-    "In the place of a check: the first draft is the answer."
+    "Instead of a check: the first draft is the answer."
     return {"grounded": True, **answered(state["draft"], tools.contexts(state["kept"]))}, Checked(
         verdict=_PASSED, note=_OFF
     )
