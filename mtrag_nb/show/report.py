@@ -377,7 +377,8 @@ def _grid_key(reports: Sequence[BlameReport]) -> str:
     counts = _stages_to_blame(reports).most_common()
     stages = [f"{_LETTERS[s]} {s or 'no stage can be named'}" for s, _ in counts]
     came = {b.came for r in reports for b in r.turns.values()}
-    return "   ".join([*(f"{_PALE[c][0] or 'blank:'} {c}" for c in _PALE if c in came), *stages])
+    signs = [(_PALE[c][0] or "blank:", {"right": "correct"}.get(c, c)) for c in _PALE if c in came]
+    return "   ".join([*(f"{sign} {word}" for sign, word in signs), *stages])
 
 
 def _leading(stages: Mapping[str, int]) -> str:  # stage -> failed turns; "": no stage can be named

@@ -28,6 +28,7 @@ from pathlib import Path
 from urllib.request import Request, urlopen
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tools"))
 RECORDED = ROOT / "data" / "recorded"
 CRAG, NAIVE = RECORDED / "sample_self_crag", RECORDED / "sample_naive"
 OLD_WIDGETS = "jupyterlab==3.6.8 ipywidgets==7.7.1 jupyterlab-widgets==1.1.1 ipykernel"
