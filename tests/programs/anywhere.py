@@ -8,6 +8,7 @@ The last line reads `N passed, N failed`.
 """
 
 import argparse
+import configparser
 import json
 import os
 import shutil
@@ -125,13 +126,22 @@ def from_wheel(tmp: Path, names: list) -> list:
 
 
 def from_clone(tmp: Path, names: list) -> list:
-    "Each notebook in its place in a clone, the project installed by the first of them."
+    "Each notebook in its place in a clone; the first one's own first cell installs the project, from that clone for its address."
     python, clone = environment(tmp / "venv_clone"), tmp / "clone"
     copy_tree(clone)
     shutil.copytree(
         ROOT / "nbs", clone / "nbs", ignore=shutil.ignore_patterns(".ipynb_checkpoints")
     )
-    env = kernel(tmp / "jupyter_clone", python)
+    git = ["git", "-c", "user.name=test", "-c", "user.email=test@localhost"]
+    for command in (["init", "-q"], ["add", "-A"], ["commit", "-q", "-m", "The clone"]):
+        subprocess.run([*git, *command], cwd=clone, check=True)
+    ini = configparser.ConfigParser(delimiters=["="])
+    ini.read(ROOT / "settings.ini", encoding="utf-8")
+    env = kernel(tmp / "jupyter_clone", python) | {
+        "GIT_CONFIG_COUNT": "1",
+        "GIT_CONFIG_KEY_0": f"url.{clone.as_uri()}.insteadOf",
+        "GIT_CONFIG_VALUE_0": ini["DEFAULT"]["git_url"],
+    }
     assert installed(python, tmp) == "None"
     done = [timed("clone", name, clone / name, env) for name in names]
     assert "venv_clone" in installed(python, tmp), installed(python, tmp)
