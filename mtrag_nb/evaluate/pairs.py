@@ -274,7 +274,8 @@ class PriceCurve(Table):
         prices = dict.fromkeys(p for p, _ in self.points)
         whole = [p for p in prices if all(self.sign(*x) == sign for x in self.points if x[0] == p)]
         if whole:
-            return f"{word} at prices {whole[0]:g} to {whole[-1]:g}"
+            span = f"s {whole[0]:g} to {whole[-1]:g}" if whole[1:] else f" {whole[0]:g}"
+            return f"{word} at price{span}"
         return f"{word} at {n} of {len(self.points)} points" if n else ""
 
     @property
