@@ -199,8 +199,8 @@ def scored(
 # %% ../../nbs/1_core/03_text.ipynb #bf0c4c04
 _WORDS = dict.fromkeys(("yes", "true", "1", "y"), Label.YES)
 _WORDS |= dict.fromkeys(("no", "false", "0", "n"), Label.NO)
-_BEGINS, _ENDS = r"(?:<think(?:ing)?>|\[THINK\])", r"(?:</think(?:ing)?>|\[/THINK\])"
-_THOUGHT = re.compile(rf"^.*{_ENDS}|{_BEGINS}.*$", re.S | re.I)
+_OPENED, _CLOSED = r"(?:<think(?:ing)?>|\[THINK\])", r"(?:</think(?:ing)?>|\[/THINK\])"
+_THOUGHT = re.compile(rf"^.*{_CLOSED}|{_OPENED}.*$", re.S | re.I)
 _MARKUP = re.compile(
     r"<[^<>\n]{0,40}>|\\(?:boxed|text)\b|[*`>~${}]+|[#\[\]](?!\d)|(?<!\w)_+|_+(?!\w)"
 )
@@ -213,7 +213,7 @@ def without_thinking(text: str) -> str:
 
 def thought_in(text: str) -> str:
     'What a model thought before its reply, or until it was cut off; "" for none.'
-    return re.sub(f"{_BEGINS}|{_ENDS}", "", "".join(_THOUGHT.findall(text)), flags=re.I).strip()
+    return re.sub(f"{_OPENED}|{_CLOSED}", "", "".join(_THOUGHT.findall(text)), flags=re.I).strip()
 
 
 def _bare(text: str) -> str:

@@ -60,9 +60,10 @@ class Completion:
 
 def answered(c: Completion, who: str) -> Completion:
     "A completion, parted from the thought before it. Raises ReplyError for a thought without an answer."
-    if thought := thought_in(c.text):
-        c = replace(c, text=without_thinking(c.text).lstrip("\n"), thought=thought)
-    if not c.thought or c.text.strip():
+    if not (thought := c.thought or thought_in(c.text)):
+        return c
+    c = replace(c, text=without_thinking(c.text).lstrip("\n"), thought=thought)
+    if c.text.strip():
         return c
     ended = "was cut off before it replied" if c.stop == "length" else "replied nothing"
     remedy = "give its thoughts more tokens (--set chat.think=4096), or none (chat.think=no)"
