@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 # %% auto #0
 __all__ = ['ALONE', 'WEIGHTS', 'BIAS', 'THRESHOLD', 'ASK_BACK', 'NAIVE', 'NOTHING', 'QUOTE', 'unclear', 'features',
            'underspecified', 'choices', 'gate_digest', 'near', 'answer_node', 'Quote', 'asked_of', 'nearest',
-           'QuoteSettings', 'Quoted', 'grades', 'grade_node', 'copied_text', 'copied_draft', 'quote_node']
+           'QuoteSettings', 'Quoted', 'grades', 'grade_node', 'copied_text', 'copied_draft']
 
 # %% ../../nbs/5_systems/02_baselines.ipynb #019e4636
 _PHRASE = re.compile(r"\b(the|this|that|these|those|such)(?=((?:\s+[a-z][\w'’-]*){1,3}))", re.I)
@@ -469,7 +469,7 @@ def copied_draft(
     return {"draft": text, "declined": not quotes}, step
 
 
-def quote_node(state: TurnState, tools: Toolbox) -> tuple[dict, Quoted]:
+def _quote_node(state: TurnState, tools: Toolbox) -> tuple[dict, Quoted]:
     "The answer: what is nearest."
     own, contexts = tools.settings.own, tools.retriever.contexts(state["kept"])
     update, step = copied_draft(tools, state["task"], contexts, own.sentences, own.least_words)
@@ -490,7 +490,7 @@ def _build_quote(tools: Toolbox):
     nodes = {
         "retrieve": retrieve_node,
         "grade_documents": grade_node,
-        "quote": quote_node,
+        "quote": _quote_node,
         "fallback": refuse(lambda state: NOTHING),
     }
     for name, work in nodes.items():

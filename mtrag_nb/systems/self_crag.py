@@ -36,7 +36,7 @@ from mtrag_nb.systems.system import (
 )
 
 # %% auto #0
-__all__ = ['IRRELEVANT', 'EXHAUSTED', 'PUBLISHED', 'NEAR', 'SELF_CRAG_NODES', 'SELF_CRAG', 'why', 'after_generate', 'draft_node',
+__all__ = ['IRRELEVANT', 'EXHAUSTED', 'PUBLISHED', 'NEAR', 'SELF_CRAG_NODES', 'SELF_CRAG', 'why', 'after_generate',
            'build_self_crag']
 
 # %% ../../nbs/5_systems/03_self_crag.ipynb #1416e1c3
@@ -150,7 +150,7 @@ PUBLISHED = (
 NEAR = 0.53  # least cosine; "retrieved" of data/measured/calibration.json has .531
 
 
-def draft_node(state: TurnState, tools: Toolbox) -> tuple[dict, Drafted]:
+def _draft_node(state: TurnState, tools: Toolbox) -> tuple[dict, Drafted]:
     "A draft by the model; a retry as `stages.retry` says."
     if tools.stages.retry != "copied" or not state.get("retries"):
         return generate_node(state, tools)
@@ -180,7 +180,7 @@ SELF_CRAG_NODES: dict[str, Work] = {
     "rewrite": rewrite_node,
     "retrieve": retrieve_node,
     "grade_documents": grade_node,
-    "generate": draft_node,
+    "generate": _draft_node,
     "hallucination_check": check_node,
     "increment_retry": retry_node,
     "fallback": refuse(why),
