@@ -58,7 +58,9 @@ def test_a_model_thinks_and_its_thoughts_are_no_part_of_the_answer(offline):
     changes = {"chat.name": THINKER, "chat.think": "6", "stages.prompts": "permissive"}
     models = Models(load_settings("laptop", changes))
     loaded, words = models.chat.load(), (" the", " and", " that")
-    token = {w: models.chat._ids_of(w)[0] for w in ("\n", "\n\n", "</think>", " of", " from", *words)}
+    token = {
+        w: models.chat._ids_of(w)[0] for w in ("\n", "\n\n", "</think>", " of", " from", *words)
+    }
     ends = loaded.tokenizer.eos_token_id
     teach(
         loaded,
