@@ -25,7 +25,7 @@ from ..core.types import DataError, PartlyFailed, ReplyError, ServerError, diges
 from .chat import ChatModel, Completion, OnText, Prompt, Sampling, Score, seeds_for
 
 if TYPE_CHECKING:
-    from mtrag_nb.models.embed import CrossEncoderReranker, EmbedderLike
+    from mtrag_nb.models.embed import Classifier, CrossEncoderReranker, EmbedderLike
 
 # %% auto #0
 __all__ = ['Item', 'Result', 'load_chat', 'load_embedder', 'Models', 'BatchingChat', 'kept_if_usable', 'RecordedChat',
@@ -103,6 +103,14 @@ class Models:
 
         spec = self.settings.reranker
         return self._get("reranker", lambda: spec and CrossEncoderReranker(spec))
+
+    @property
+    def checker(self) -> Classifier | None:
+        "The classifier that `stages.check` names; None where it names none."
+        from mtrag_nb.models.embed import Classifier
+
+        spec = self.settings.models.get("checker")
+        return self._get("checker", lambda: spec and Classifier(spec))
 
     @property
     def placed(self) -> dict[str, str]:

@@ -441,6 +441,8 @@ class Replayer:
         self.setting = made_with.get("setting", "rag")
         self.chat = Late(wanted("chat", "chat"), lambda: self.models.chat)
         self.embedder = Late(wanted("embedder", "embedder"), lambda: self.models.embedder)
+        late = Late(wanted("checker", "stages"), lambda: self.models.checker)
+        self.checker = late if "checker" in self.settings.models else None
         shown = {p.id: as_context(p) for g in it.shown.values() for p in g.passages if p.text}
         fingerprint = wanted("retriever", "retrieval", "chunks")
         self.retriever = RecordedPassages(self.run, fingerprint, lambda: self._open(index), shown)
@@ -515,6 +517,7 @@ class Replayer:
             self.recalled if chat is None else chat,  # an empty record is false
             self.embedder,
             self.retriever,
+            checker=self.checker,
             web=self.web,
             around=(recalling(self._anew), *self.intervention.around),
         )
