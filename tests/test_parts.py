@@ -15,6 +15,7 @@ import pytest
 from mtrag_nb.core.record import Checked, Run
 from mtrag_nb.core.settings import ModelSpec, load_settings
 from mtrag_nb.core.types import ModelNotFound, SettingsError
+from mtrag_nb.evaluate.scores import Evidence
 from mtrag_nb.models.chat import ScriptedChat, first_sentence
 from mtrag_nb.show.turn import turn_html
 from tests.support.hub import StandInHub, hub_environment
@@ -113,7 +114,9 @@ def test_a_classifier_checks_drafts_and_marks_what_it_does_not_support(name, off
     assert found.manifest["identity"]["checker"].startswith(name)
     t, c = checks[0]
     a, b = c.spans[0]
-    assert f"<mark>{html.escape(t.drafts[-1].text[a:b])}</mark>" in turn_html(found, t.task_id)
+    assert f"<mark>{html.escape(t.drafts[-1].text[a:b])}</mark>" in turn_html(
+        Evidence(found), t.task_id
+    )
 
 
 def test_a_borrowed_tokenizer_comes_without_the_weights_it_belongs_to(offline):

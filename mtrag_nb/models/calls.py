@@ -25,7 +25,12 @@ from ..core.types import DataError, PartlyFailed, ReplyError, ServerError, diges
 from .chat import ChatModel, Completion, OnText, Prompt, Sampling, Score, seeds_for
 
 if TYPE_CHECKING:
-    from mtrag_nb.models.embed import Classifier, CrossEncoderReranker, EmbedderLike
+    from mtrag_nb.models.embed import (
+        Classifier,
+        CrossEncoderReranker,
+        EmbedderLike,
+        YesNoReranker,
+    )
 
 # %% auto #0
 __all__ = ['Item', 'Result', 'load_chat', 'load_embedder', 'Models', 'BatchingChat', 'kept_if_usable', 'RecordedChat',
@@ -97,20 +102,19 @@ class Models:
         return self._get("embedder", lambda: load_embedder(s.embedder, s.embed_cache))
 
     @property
-    def reranker(self) -> CrossEncoderReranker | None:
-        "The profile's cross-encoder; None where it has none."
-        from mtrag_nb.models.embed import CrossEncoderReranker
+    def reranker(self) -> CrossEncoderReranker | YesNoReranker | None:
+        "The profile's reranker; None where it has none."
+        from mtrag_nb.models.embed import load_reranker
 
         spec = self.settings.reranker
-        return self._get("reranker", lambda: spec and CrossEncoderReranker(spec))
+        return self._get("reranker", lambda: spec and load_reranker(spec))
 
-    @property
-    def checker(self) -> Classifier | None:
+    def checker(self, settings: Settings) -> Classifier | None:
         "The classifier that `stages.check` names; None where it names none."
         from mtrag_nb.models.embed import Classifier
 
-        spec = self.settings.models.get("checker")
-        return self._get("checker", lambda: spec and Classifier(spec))
+        spec = settings.models.get("checker")
+        return spec and self._get(spec.name, lambda: Classifier(spec))
 
     @property
     def placed(self) -> dict[str, str]:

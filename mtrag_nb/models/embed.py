@@ -6,12 +6,14 @@
 from __future__ import annotations
 
 import gc
+import math
 import re
 import sqlite3
 import threading
 import zlib
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
@@ -20,7 +22,8 @@ import numpy as np
 from ..core.files import make_folder, read_json
 from ..core.settings import ModelSpec
 from ..core.text import sentences, spans_of, unmarked
-from ..core.types import DataError, SettingsError, digest
+from ..core.types import DataError, ModelNotFound, SettingsError, digest
+from .chat import chat
 from mtrag_nb.models.device import (
     RESIDENTS,
     Resident,
@@ -34,6 +37,7 @@ from mtrag_nb.models.device import (
     work_bytes,
 )
 from mtrag_nb.models.local import (
+    TransformersChat,
     find_model,
     foundation,
     pick_dtype,
@@ -45,7 +49,7 @@ from mtrag_nb.models.local import (
 
 # %% auto #0
 __all__ = ['MANY', 'EmbedderLike', 'HashEmbedder', 'prefixed', 'by_length', 'Helper', 'Embedder', 'CrossEncoderReranker',
-           'Classifier', 'VectorFile', 'KeptEmbedder']
+           'YesNoReranker', 'load_reranker', 'Classifier', 'VectorFile', 'KeptEmbedder']
 
 # %% ../../nbs/3_models/03_embed.ipynb #1b8768d1
 class EmbedderLike(Protocol):
@@ -198,9 +202,9 @@ class Helper(Resident):
 
         how = {"local_files_only": True, "model_kwargs": {"dtype": torch_dtype(dtype)}}
         model = getattr(sentence_transformers, self.kind)(str(folder), device=device, **how)
-        model.tokenizer.split_special_tokens = (
-            True  # a [SEP] or </s> of a text is text: it ends nothing
-        )
+        by_template = any(type(part).__name__ == "LogitScore" for part in model)
+        # a [SEP] or </s> of a text is text: it ends nothing
+        model.tokenizer.split_special_tokens = not by_template
         return model
 
     def _in_batches(
@@ -311,8 +315,16 @@ class CrossEncoderReranker(Helper):
         with self._lock:
             model, (_, dtype) = self._load(), self.place
 
+            marks = (
+                () if model.tokenizer.split_special_tokens else model.tokenizer.all_special_tokens
+            )
+
             def run(at):
-                return self._predict(model, dtype, [(query, texts[i]) for i in at])
+                pairs = [(query, texts[i]) for i in at]
+                pairs = (
+                    [tuple(unmarked(t, tuple(marks)) for t in p) for p in pairs] if marks else pairs
+                )
+                return self._predict(model, dtype, pairs)
 
             rows = self._in_batches([list(range(len(texts)))], run, texts)
         about = "scores", self.spec.name, dtype, self.setting
@@ -326,6 +338,57 @@ class CrossEncoderReranker(Helper):
 
         logits = model.predict(pairs, activation_fn=Identity(), **how).astype(np.float64)
         return np.where(np.isfinite(logits), 1 / (1 + np.exp(-np.clip(logits, -500, 500))), np.nan)
+
+# %% ../../nbs/3_models/03_embed.ipynb #yesno001
+_JUDGE = (
+    "Judge whether the Document meets the requirements based on the Query and the Instruct provided. "
+    'Note that the answer can only be "yes" or "no".'
+)
+_MEETS = (
+    "<Instruct>: Given a web search query, retrieve relevant passages that answer the query\n"
+    "<Query>: {}\n<Document>: {}"
+)
+
+
+class YesNoReranker:
+    "A language model as a reranker: the probability of yes against no."
+
+    def __init__(self, spec: ModelSpec, batch_size: int = 16):
+        self.spec, self.model = spec, TransformersChat(replace(spec, think="no"), batch_size)
+        self.model.resides = "helper"
+
+    @property
+    def fingerprint(self) -> str:
+        return f"yes-no:{digest([_JUDGE, _MEETS], 8)}:{self.model.fingerprint}"
+
+    @property
+    def loaded(self) -> bool:
+        return self.model.loaded
+
+    @property
+    def place(self) -> tuple[str, str]:
+        return self.model.place
+
+    def score(self, query: str, texts: Sequence[str]) -> list[float]:  # in [0, 1]
+        "Relevance of each text to the query. Raises NotFinite, TooLarge."
+        asked, n = [chat(_JUDGE, _MEETS.format(query, t)) for t in texts], len(texts)
+        found = self.model.score([*asked, *asked], ["yes"] * n + ["no"] * n) if n else []
+        odds = [yes.logprob - no.logprob for yes, no in zip(found, found[n:])]
+        return [1 / (1 + math.exp(-o)) for o in odds]
+
+    def unload(self) -> None:
+        self.model.unload()
+
+
+def load_reranker(spec: ModelSpec) -> CrossEncoderReranker | YesNoReranker:
+    "The reranker of a spec, by the form of its files."
+    try:
+        folder = find_model(spec)
+    except ModelNotFound:
+        return CrossEncoderReranker(spec)  # which says so when it is used
+    name = (read_json(folder / "config.json").get("architectures") or [""])[0]
+    alone = name.endswith("ForCausalLM") and not (folder / "modules.json").is_file()
+    return YesNoReranker(spec) if alone else CrossEncoderReranker(spec)
 
 # %% ../../nbs/3_models/03_embed.ipynb #class001
 _FORMS = {  # the end of an architecture's name -> form, and the class of transformers that loads it

@@ -1069,6 +1069,8 @@ def _demand(spec: ModelSpec, dtype: str, tokens: int, rows: int = 8) -> tuple[in
 class TransformersChat(Resident):
     "A causal language model with a chat template, local weights, any precision. Loaded when first used; safe to call from several threads."
 
+    resides = "chat"  # beside no other chat model on a GPU; "helper": beside one
+
     def __init__(
         self,
         spec: ModelSpec,
@@ -1116,7 +1118,7 @@ class TransformersChat(Resident):
     def _load_now(self) -> Loaded:
         device, dtype = _device_and_dtype(self.spec)
         weights, work = _demand(self.spec, dtype, self.batch_tokens, self.batch_size)
-        RESIDENTS.make_way(device, "chat", weights + work)
+        RESIDENTS.make_way(device, self.resides, weights + work)
         free, total = memory_of(device)
         fits = weights <= (free if device.startswith("cuda") else total) or not total
         loaded = None
@@ -1132,7 +1134,7 @@ class TransformersChat(Resident):
             take = f"Take {four}a smaller model (--set chat.name=...), or stop what else uses the memory"
             what = f"{self.spec.name} ({quantized or 'not quantized'}, {dtype})"
             raise too_large(what, device, weights, f"{take}; `mtrag plan` says what fits")
-        RESIDENTS.enter(self, device, "chat", work)
+        RESIDENTS.enter(self, device, self.resides, work)
         return loaded
 
     def unload(self) -> None:

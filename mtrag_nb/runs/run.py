@@ -269,16 +269,17 @@ def load_toolbox(
             f"a passage that came with task {bare!r} has no text",
             remedy="Its contexts name gold: run it with --setting rag",
         )
+    checker = models.checker(settings)
     if passages == "reference":
         retriever = GivenPassages(tasks)
-        return Toolbox(settings, models.chat, models.embedder, retriever, checker=models.checker)
+        return Toolbox(settings, models.chat, models.embedder, retriever, checker=checker)
     if index is None:
         raise SettingsError(
             "setting rag needs an index: build one with `mtrag ingest`, and name its folder"
         )
     opened = open_index(index, models.embedder, chunks_of(index, settings), settings.qdrant_url)
     retriever = open_retriever(opened, models.embedder, models.reranker, settings.retrieval)
-    return Toolbox(settings, models.chat, models.embedder, retriever, checker=models.checker)
+    return Toolbox(settings, models.chat, models.embedder, retriever, checker=checker)
 
 
 def toolbox_of(

@@ -649,7 +649,7 @@ def open_run(
     system = system_named(name)
     retriever = open_retriever(index, models.embedder, models.reranker, settings.retrieval)
     searched = open_web(web, settings, models)
-    checker = models.checker
+    checker = models.checker(settings)
     tools = Toolbox(
         settings, models.chat, models.embedder, retriever, checker=checker, web=searched
     )
