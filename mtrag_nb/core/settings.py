@@ -240,11 +240,6 @@ class StageSettings:
     def __post_init__(self):
         own = (self.check,) if self.check.startswith("nli:") else ()
         one_of(self, "stages", {**_STAGE_CHOICES, "check": (*_STAGE_CHOICES["check"], *own)})
-        if own and not 0 < self.check_threshold < 1:
-            known = "measure it (mtrag calibrate), or try 0.5"
-            raise SettingsError(
-                f"stages.check={self.check} takes stages.check_threshold between 0 and 1: {known}"
-            )
         least = {"max_retries": 0, "retry_temperature": 0, "max_new_tokens": 1}
         in_bounds(self, "stages", **least, history_turns=0, turn_chars=1)
 

@@ -21,7 +21,15 @@ from tqdm import tqdm
 from ..core.files import JsonlLog, read_jsonl
 from ..core.record import Calls
 from ..core.settings import ModelSpec, Settings
-from ..core.types import DataError, PartlyFailed, ReplyError, ServerError, digest, structured
+from mtrag_nb.core.types import (
+    DataError,
+    PartlyFailed,
+    ReplyError,
+    ServerError,
+    SettingsError,
+    digest,
+    structured,
+)
 from .chat import ChatModel, Completion, OnText, Prompt, Sampling, Score, seeds_for
 
 if TYPE_CHECKING:
@@ -110,11 +118,17 @@ class Models:
         return self._get("reranker", lambda: spec and load_reranker(spec))
 
     def checker(self, settings: Settings) -> Classifier | None:
-        "The classifier that `stages.check` names; None where it names none."
+        "The classifier that `stages.check` names; None where it names none. Raises SettingsError for a threshold that is no probability."
         from mtrag_nb.models.embed import Classifier
 
-        spec = settings.models.get("checker")
-        return spec and self._get(spec.name, lambda: Classifier(spec))
+        if (spec := settings.models.get("checker")) is None:
+            return None
+        if not 0 < settings.stages.check_threshold < 1:
+            known = "measure it (mtrag calibrate), or try --set stages.check_threshold=0.5"
+            raise SettingsError(
+                f"stages.check=nli:{spec.name} takes a threshold between 0 and 1: {known}"
+            )
+        return self._get(spec.name, lambda: Classifier(spec))
 
     @property
     def placed(self) -> dict[str, str]:
