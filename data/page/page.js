@@ -195,7 +195,9 @@ function opinion(reply) {
     el("button", { type: "button", className: "small", onclick: send }, "save note"), said];
 }
 function foot(reply) {
-  const conf = reply.confidence === null ? "" : `confidence ${reply.confidence.toFixed(2)} (${reply.licence})`;
+  const claims = reply.claims || [], of = some => `${claims.filter(some).length} of ${claims.length}`;
+  const counts = claims.length ? `${of(c => c.supported)} claims with a source that supports them, ${of(c => c.cites.length)} with any` : "";
+  const conf = reply.confidence === null ? counts : `confidence ${reply.confidence.toFixed(2)} (${reply.licence})`;
   const facts = [reply.system, `${reply.seconds.toFixed(1)} s`, plural(reply.tokens.in + reply.tokens.out, "token"), conf].filter(Boolean).join(" · ");
   const why = el("button", { type: "button", className: "small", onclick: () => {
     $("why-page").src = `/api/conversations/${reply.conversation_id}/${reply.turn}/why`; $("why").showModal();

@@ -40,7 +40,7 @@ __all__ = ['PROMPTS', 'SMALL_PROMPTS', 'SCALE_PROMPTS', 'GRADES', 'ENDS', 'LABEL
            'clean_rewrite', 'rewrite', 'guard', 'grade_by_verdict', 'grade_by_yesno', 'grade_by_likelihood',
            'grade_by_cosine', 'clean_answer', 'generate', 'check_by_yesno', 'check_by_likelihood', 'check_by_support',
            'Toolbox', 'source_head', 'format_sources', 'read_marks', 'Citation', 'Claim', 'by_words', 'verified',
-           'written_claims', 'attached_claims', 'copied_claims', 'Cited', 'claims_of', 'marked_answer']
+           'written_claims', 'attached_claims', 'copied_claims', 'counted', 'Cited', 'claims_of', 'marked_answer']
 
 # %% ../../nbs/5_systems/00_stages.ipynb #b9ea438e
 _REWRITE_PROMPTS = {
@@ -1025,6 +1025,13 @@ def copied_claims(
     ]
 
 # %% ../../nbs/5_systems/00_stages.ipynb #203cd6c5
+def counted(claims: Sequence[Claim]) -> str:
+    "Coverage and density of an answer as the two counts that they are."
+    n = len(claims)
+    supported, cited = sum(c.supported for c in claims), sum(bool(c.citations) for c in claims)
+    return f"{supported} of {n} claims with a source that supports them, {cited} of {n} with any"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Cited(Step, kind="cited"):
     "The claims of the last draft, with their citations."
@@ -1032,7 +1039,8 @@ class Cited(Step, kind="cited"):
     claims: tuple[Claim, ...]
     way: str  # a key of WAYS_TO_CITE
     raw: float | None = None  # coverage by citations, as `confidence.coverage` computes it
-    confidence: float | None = None  # None: nobody has licensed a number for this way
+    # None: no number is licensed for answers of this generator that are cited in this way
+    confidence: float | None = None
     licence: str = ""  # what the number was measured on, or why there is none
 
     @property
@@ -1042,8 +1050,7 @@ class Cited(Step, kind="cited"):
     def lines(self, name):
         sure = f"; confidence {self.confidence:.2f}" if self.confidence is not None else ""
         flagged = [("", f"{c.problem}: {c.text}") for c in self.claims if c.problem]
-        share = f"{len(self.claims) - len(self.unsupported)} of {len(self.claims)} claims supported"
-        return [("citations", f"{share} ({self.way}){sure}"), *flagged]
+        return [("citations", f"{counted(self.claims)} ({self.way}){sure}"), *flagged]
 
 # %% ../../nbs/5_systems/00_stages.ipynb #2e231de9
 def claims_of(
