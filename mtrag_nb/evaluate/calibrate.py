@@ -76,7 +76,6 @@ from mtrag_nb.systems.stages import (
     grade_by_likelihood,
     grade_by_verdict,
     grade_by_yesno,
-    grade_together,
     show_history,
 )
 from pathlib import Path
@@ -537,7 +536,7 @@ def measure_gate(
     n: int = 100,  # tasks with an answer
     seed: int = 0,
 ) -> dict[str, Discrimination]:  # {}: one of the two kinds is missing
-    "How well `grade_together` tells answerable tasks from others by what was retrieved for them."
+    "How well the grade `together` tells answerable tasks from others by what was retrieved for them."
     known = sorted((t for t in tasks if t.id in gold and candidates.get(t.id)), key=lambda t: t.id)
     can, cannot = (
         [t for t in known if gold[t.id].answerability in labels]
@@ -546,8 +545,11 @@ def measure_gate(
     if not can or not cannot:
         return {}
     some = [*random.Random(seed).sample(can, min(n, len(can))), *cannot]
-    asked = ((t, [text for _, text in candidates[t.id]]) for t in some)
-    verdicts = [grade_together(embedder, t.question, t.history, texts)[0] for t, texts in asked]
+    texts = [[text for _, text in candidates[t.id]] for t in some]
+    grades = [
+        grade_by_cosine(embedder, t.question, x, history=t.history) for t, x in zip(some, texts)
+    ]
+    verdicts = [max(found, key=lambda v: v.score) for found in grades]
     truth = [gold[t.id].answerability in TO_ANSWER for t in some]
     return {"together": discrimination(verdicts, truth, [t.conversation_id for t in some])}
 

@@ -37,11 +37,10 @@ if TYPE_CHECKING:
 __all__ = ['PROMPTS', 'SMALL_PROMPTS', 'SCALE_PROMPTS', 'GRADES', 'ENDS', 'LABEL_PROMPTS', 'LABELS', 'WAYS_TO_LABEL', 'WEIGHTS',
            'CITING_PROMPTS', 'Supports', 'WAYS_TO_CITE', 'prompt_set', 'show_history', 'history_head', 'grade_by_scale',
            'grade_by_scale_text', 'label_by_choice', 'label_by_text', 'label_by_cosine', 'weighed', 'Labelled',
-           'clean_rewrite', 'rewrite', 'guard', 'grade_by_verdict', 'grade_by_yesno', 'grade_by_likelihood',
-           'grade_by_cosine', 'asked_of', 'grade_together', 'clean_answer', 'generate', 'check_by_yesno',
-           'check_by_likelihood', 'check_by_support', 'Toolbox', 'source_head', 'format_sources', 'read_marks',
-           'Citation', 'Claim', 'by_words', 'verified', 'written_claims', 'attached_claims', 'copied_claims', 'counted',
-           'Cited', 'claims_of', 'marked_answer']
+           'clean_rewrite', 'rewrite', 'guard', 'grade_by_verdict', 'grade_by_yesno', 'grade_by_likelihood', 'asked_of',
+           'grade_by_cosine', 'clean_answer', 'generate', 'check_by_yesno', 'check_by_likelihood', 'check_by_support',
+           'Toolbox', 'source_head', 'format_sources', 'read_marks', 'Citation', 'Claim', 'by_words', 'verified',
+           'written_claims', 'attached_claims', 'copied_claims', 'counted', 'Cited', 'claims_of', 'marked_answer']
 
 # %% ../../nbs/5_systems/00_stages.ipynb #b9ea438e
 _REWRITE_PROMPTS = {
@@ -532,35 +531,25 @@ def grade_by_likelihood(
     return [scored(s.mean - prior.mean, threshold, "likelihood") for s in given]
 
 
-def grade_by_cosine(
-    embedder: EmbedderLike, question: str, documents: Sequence[str], threshold: float = 0.35
-) -> list[Verdict]:
-    "Cosine of question and document."
-    if not documents:
-        return []
-    cosines = embedder.encode(list(documents)) @ embedder.encode([question], query=True)[0]
-    return [scored(s, threshold, "cosine") for s in cosines]
-
-
 def asked_of(question: str, history: Sequence[Turn]) -> list[str]:
     "The question, and the question with what the user asked before."
     before = [t.text for t in history if t.speaker == "user"]
     return [question, *([f"{before[-1]} {question}"] if before else [])]
 
 
-def grade_together(
+def grade_by_cosine(
     embedder: EmbedderLike,
     question: str,
-    history: Sequence[Turn],
     documents: Sequence[str],
-    threshold: float = 0.53,  # data/measured/gate.json
+    threshold: float = 0.35,
+    history: Sequence[Turn] = (),  # with one, the question behind the one before it counts, too
 ) -> list[Verdict]:
-    "One verdict on all documents: the best cosine of any of them with the question, alone or behind the one before it."
+    "Cosine of question and document."
     if not documents:
         return []
     asked = embedder.encode(asked_of(question, history), query=True)
-    best = (embedder.encode(list(documents)) @ asked.T).max()
-    return [scored(best, threshold, "cosine")] * len(documents)
+    cosines = (embedder.encode(list(documents)) @ asked.T).max(axis=1)
+    return [scored(s, threshold, "cosine") for s in cosines]
 
 # %% ../../nbs/5_systems/00_stages.ipynb #1bb7c13d
 _MARKERS = re.compile(
@@ -806,9 +795,11 @@ class Toolbox:
             return grade_by_scale(self.chat, p, question, h, documents, threshold)
         if way == "scale-text":
             return grade_by_scale_text(self.chat, p, question, h, documents, threshold, default)
-        if way == "together":
-            return grade_together(self.embedder, question, turns, documents, threshold)
-        return grade_by_cosine(self.embedder, question, documents, threshold)
+        read = () if way == "cosine" else turns
+        found = grade_by_cosine(self.embedder, question, documents, threshold, read)
+        if way == "together" and found:
+            return [max(found, key=lambda v: v.score)] * len(found)
+        return found
 
     def generate(
         self, question: str, turns: Sequence[Turn], documents: str, **how
