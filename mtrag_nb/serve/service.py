@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
@@ -83,8 +83,8 @@ if TYPE_CHECKING:
 
 # %% auto #0
 __all__ = ['STOPPING', 'Denied', 'numbered', 'denied', 'Limits', 'safe_name', 'systems_of', 'Service', 'ask', 'begin', 'why_html',
-           'about_turn', 'search', 'mark', 'report_html', 'predictions_of', 'delete_conversation', 'delete_document',
-           'status']
+           'about_turn', 'search', 'mark', 'report_html', 'predictions_of', 'again', 'delete_conversation',
+           'delete_document', 'status']
 
 # %% ../../nbs/serve/04_service.ipynb #e9758f3e
 class Denied(MTRAGError):
@@ -560,8 +560,8 @@ def ask(
     return reply
 
 # %% ../../nbs/serve/04_service.ipynb #86084b40
-def begin(service: Service, **question) -> Future:
-    "Answer a question (see `ask`) when a thread is free. Raises Denied if too many wait, or the service is stopping."
+def begin(service: Service, do: Callable[..., dict] = ask, **question) -> Future:
+    "Answer a question (`ask`, or another such function) when a thread is free. Raises Denied if too many wait, or the service is stopping."
     with service._lock:
         if service.closing:
             raise Denied(503, "the service is stopping", 5.0)
@@ -573,7 +573,7 @@ def begin(service: Service, **question) -> Future:
         with service._lock:
             service._queue -= 1
 
-    future = service.pool.submit(ask, service, **question)
+    future = service.pool.submit(do, service, **question)
     future.add_done_callback(ended)
     return future
 
@@ -761,6 +761,73 @@ def predictions_of(service: Service) -> list[dict]:
         bare = {k: line[k] for k in ("conversation_id", "task_id", "turn", "Collection", "input")}
         lines += [] if it.t.failed else [prediction_line(bare, found, it.t.answer)]
     return lines
+
+# %% ../../nbs/serve/04_service.ipynb #9a5fbe43
+def _replayed(
+    service: Service, held: _Generation, it: _Turn, changes: Sequence[Mapping], grade: bool
+) -> tuple[Trajectory, dict[str, Context]]:
+    "A turn under the first of some changes that it can take, and what it found. Raises Denied if it can take none."
+    from mtrag_nb.models.calls import MeteredChat, RecordedChat
+    from mtrag_nb.runs import forks
+    from mtrag_nb.search.retrieve import open_retriever
+
+    about = {"manifest": read_manifest(it.folder), "folder": it.folder}
+    run = Run.of(it.folder.name, [it.t], it.contexts.values(), tasks={it.task.id: it.task}, **about)
+    system, models = forks.system_of_run(run), service.models
+    settings, without = forks.settings_of_run(run, system), None
+    if not grade:
+        there = {m.name: m for m in forks.mechanisms_of(system, settings, [it.t])}
+        if "grade" not in there:
+            raise Denied(422, f"{system.name} graded nothing in this turn")
+        without = forks.ablation(there["grade"])
+    found = open_retriever(held.index, models.embedder, models.reranker, settings.retrieval)
+    calls = RecordedChat(service.batches, it.folder / "calls.jsonl", write=False)
+    how = {"index": found, "models": models, "any_models": True, "intervention": without}
+    try:
+        player = forks.Replayer(run, **how)
+        for n, change in enumerate(changes, 1):
+            with suppress(forks.NotVisited) if n < len(changes) else nullcontext():
+                with service.batches.task():
+                    t = forks.fork(player, it.t.task_id, "", change, chat=MeteredChat(calls)).after
+                break
+    except (forks.NotRecorded, forks.NotLoaded) as e:
+        raise Denied(422, without_places(str(e))) from None
+    ids = list(dict.fromkeys([*t.found, *t.contexts]))
+    return t, {c.id: c for c in player.retriever.contexts(ids)}
+
+
+def again(
+    service: Service,
+    conversation: str,
+    turn: int,
+    question: str = "",  # another one
+    passage: str = "",  # the id of the only one that is kept
+    grade: bool = True,  # False: all that was found is kept
+    system: str = "",  # another one
+) -> dict:
+    "A turn taken up again with one thing changed: its reply, what came of it, and its steps in words. Raises Denied."
+    if sum(map(bool, (question.strip(), passage, not grade, system))) != 1:
+        raise Denied(422, "one thing is changed: question, passage, grade (to false) or system")
+    with service.gate.through(), service.generations.present() as held:
+        it = _Turn(service, conversation, turn)
+        asked, who = question.strip() or it.task.question, system or it.reply["system"]
+        _check_question(asked, who, "", 0, service.limits, held.index)
+        if system:
+            run = _run_of(service, held, system, 0)
+            if run.folder == it.folder:
+                raise Denied(422, f"{system} gave this very answer")
+            t = run.take(it.task)
+            contexts = run.found(t)
+        else:
+            i = passage and _passage_of(service, it, passage).id
+            changes = (
+                [{"kept": [i]}, {"found": [i]}] if i else [{"question": asked} if grade else {}]
+            )
+            t, contexts = _replayed(service, held, it, changes, grade)
+        reply = reply_of(t, contexts, _reasons_of(who), system=who, run=it.reply["run"])
+        name = {i: c.name for i, c in contexts.items()}.get
+        words = in_words(t, lambda i: name(i, i), reply["why"])
+        return {"reply": reply, "came": it.came(t, contexts.values()), "words": words}
 
 # %% ../../nbs/serve/04_service.ipynb #b35220b8
 def _delete_now(service: Service, **what: str) -> int:
