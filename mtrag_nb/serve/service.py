@@ -83,7 +83,7 @@ if TYPE_CHECKING:
 
 # %% auto #0
 __all__ = ['STOPPING', 'Denied', 'numbered', 'denied', 'Limits', 'safe_name', 'systems_of', 'Service', 'ask', 'begin', 'why_html',
-           'about_turn', 'search', 'mark', 'report_html', 'predictions_of', 'again', 'delete_conversation',
+           'about_turn', 'turns_of', 'search', 'mark', 'report_html', 'predictions_of', 'again', 'delete_conversation',
            'delete_document', 'status']
 
 # %% ../../nbs/serve/04_service.ipynb #e9758f3e
@@ -655,6 +655,17 @@ def about_turn(service: Service, conversation: str, turn: int) -> dict:
         "marks": {**it.said, "passages": gone},
         "came": it.came(it.t),
     }
+
+
+def turns_of(service: Service, conversation: str) -> list[dict]:
+    "The turns of a conversation, those that are marked with what is known of them."
+    there = marked(service.folder).lines
+
+    def shown(line: dict) -> dict:
+        known = line["reply"]["trajectory_id"] in there
+        return {**line, "about": about_turn(service, conversation, line["turn"]) if known else None}
+
+    return [shown(line) for line in service.talks.lines(conversation)]
 
 
 def search(service: Service, query: str, collection: str = "", most: int = 10) -> list[dict]:
