@@ -58,7 +58,7 @@ from mtrag_nb.core.types import (
 )
 from ..data.mtrag import Benchmark, read_benchmark
 from ..systems.registry import system_named
-from ..systems.stages import WAYS_TO_CITE, Cited, Claim, claims_of
+from ..systems.stages import WAYS_TO_CITE, Cited, Claim, Labelled, claims_of
 
 if TYPE_CHECKING:
     from mtrag_nb.core.settings import Settings
@@ -497,9 +497,13 @@ def _scored(v: Verdict) -> str:
 
 
 def _graded_words(s: Graded, name: Callable[[str], str]) -> str:
-    gone = [f"“{name(g.id)}”{_scored(g.verdict)}" for g in s.grades if g.id not in s.kept]
-    away = f" Thrown away: {', '.join(gone)}." if gone else ""
-    return f"{len(s.kept)} of {len(s.grades)} passages were kept.{away}"
+    gone = [f"“{name(g.id)}” ({g.verdict.score or 0:.2f})" for g in s.grades if g.id not in s.kept]
+    said = [f"{len(s.kept)} of {len(s.grades)} passages were kept."]
+    said += [f"Thrown away: {', '.join(gone)}."] if gone else []
+    if s.grades and (least := s.grades[0].verdict.threshold) is not None:
+        three = " counts as correct, and somewhat less is kept as ambiguous."
+        said.append(f"{least:g} or more{three if isinstance(s, Labelled) else ' is kept.'}")
+    return " ".join(said)
 
 
 def _checked_words(s: Checked) -> str:

@@ -68,11 +68,11 @@ the whole island.</p>
 <script>window.owned = 1</script><p><img src=x onerror="window.owned=1">Seals rest on the northern beach in winter.</p></body></html>"""
 QUESTIONS = [
     ("What is the quantum spin of a gluon in chromodynamics?", "No answer"),
+    ("What is the weight limit?", "No answer"),  # though a passage says it: graded away
     ("How much does a dog cost on the ferry?", "four crowns"),
     ("When does the last ferry return?", "ten in the evening"),
     ("How high is the lighthouse?", "thirty-one metres"),
     ("How long is lost luggage kept?", "thirty days"),
-    ("What is the weight limit?", "No answer"),  # though a passage says it: graded away
 ]
 HOSTILE = "<img src=x onerror=window.owned=1>.txt"
 
@@ -257,11 +257,11 @@ def converse(checks: Checks, v: Visit, expect, name: str) -> None:
             turns.append(v.ask(question, expect))
             expect(turns[-1]).to_contain_text(wanted)
     with checks(f"{name}: a citation opens its passage, the sentence marked, the page named"):
-        turns[4].locator(".sources button", has_text="from page 2").click()
-        passage = turns[4].locator(".passage:not([hidden])").first
+        turns[5].locator(".sources button", has_text="from page 2").click()
+        passage = turns[5].locator(".passage:not([hidden])").first
         expect(passage.locator("mark", has_text="thirty days")).to_be_visible()
-        expect(turns[4].locator(".sources button[aria-expanded=true]")).to_contain_text("ferry.pdf")
-        turns[1].locator(".cite").first.click()
+        expect(turns[5].locator(".sources button[aria-expanded=true]")).to_contain_text("ferry.pdf")
+        turns[2].locator(".cite").first.click()
         assert v.tab.evaluate("document.activeElement.classList.contains('passage')"), (
             "the number in the text leads there, too"
         )
@@ -275,9 +275,9 @@ def converse(checks: Checks, v: Visit, expect, name: str) -> None:
         v.fits()
         v.tab.screenshot(path=checks.shots / f"page-refusal-{name}.png")
     with checks(f"{name}: why in words, and the turn as notebooks show it"):
-        turns[1].get_by_role("button", name="Why?").click()
-        expect(turns[1].locator(".about ol").first).to_contain_text("passages were kept")
-        turns[1].get_by_role("button", name="every step").click()
+        turns[2].get_by_role("button", name="Why?").click()
+        expect(turns[2].locator(".about ol").first).to_contain_text("passages were kept")
+        turns[2].get_by_role("button", name="every step").click()
         expect(v.tab.frame_locator("#why-page").locator("body")).to_contain_text("Passages")
         v.tab.screenshot(path=checks.shots / f"page-why-{name}.png")
         v.tab.keyboard.press("Escape")
@@ -287,18 +287,18 @@ def converse(checks: Checks, v: Visit, expect, name: str) -> None:
 def mark(checks: Checks, v: Visit, expect, turns: list, name: str) -> None:
     "Three marks: right, rightly refused, and a passage that the grade threw away; the turn again with that passage."
     with checks(f"{name}: right answers and right refusals are marked, by the keyboard"):
-        for turn in turns[:2]:
+        for turn in (turns[0], turns[2]):
             turn.get_by_role("button", name="this answer is right").focus()
             v.tab.keyboard.press("Enter")
             expect(turn.locator(".came")).to_have_text("correct")
-        turns[1].get_by_role("textbox", name="a note").fill("right & <b>good</b>")
-        turns[1].get_by_role("button", name="save: a note").click()
-    lost = turns[5]
+        turns[2].get_by_role("textbox", name="a note").fill("right & <b>good</b>")
+        turns[2].get_by_role("button", name="save: a note").click()
+    lost = turns[1]
     with checks(
         f"{name}: a passage is searched for and marked, and the turn says which stage lost it"
     ):
         lost.get_by_role("button", name="Why?").click()
-        expect(lost.locator(".about ol").first).to_contain_text("at least 0.19")
+        expect(lost.locator(".about ol").first).to_contain_text("Thrown away")
         lost.get_by_role("textbox", name="search the library").fill("suitcases of twenty kilograms")
         lost.get_by_role("button", name="search: ").click()
         found = lost.get_by_role("list", name="Passages of the library").locator("li").first
@@ -353,7 +353,7 @@ def read_again(checks: Checks, v: Visit, expect, name: str) -> None:
     with checks(f"{name}: opened again, the conversation is there, and is exported"):
         v.tab.reload()
         expect(v.tab.locator("article.turn")).to_have_count(len(QUESTIONS))
-        expect(v.tab.locator("article.turn").nth(5).locator(".came")).to_contain_text("grade")
+        expect(v.tab.locator("article.turn").nth(1).locator(".came")).to_contain_text("grade")
         unfold(v)
         with v.tab.expect_download() as got:
             v.tab.get_by_role("link", name="as text").click()
@@ -393,7 +393,7 @@ def take_out(checks: Checks, v: Visit, expect, name: str) -> None:
         expect(v.tab.locator("#count")).to_have_text("3")
         v.tab.locator("#fresh").click()
         expect(v.tab.locator("article.turn")).to_have_count(0)
-        turn = v.ask(QUESTIONS[1][0], expect)
+        turn = v.ask(QUESTIONS[2][0], expect)
         expect(turn).not_to_contain_text("four crowns")
         expect(turn).not_to_contain_text("ferry.pdf")
         turn.get_by_role("button", name="Why?").click()
@@ -404,7 +404,7 @@ def take_out(checks: Checks, v: Visit, expect, name: str) -> None:
         v.tab.keyboard.press("Escape")
     with checks(f"{name}: a mark says that its document is gone"):
         v.tab.locator("#talks .talk", has_text=QUESTIONS[0][0]).click()
-        lost = v.tab.locator("article.turn").nth(5)
+        lost = v.tab.locator("article.turn").nth(1)
         lost.get_by_role("button", name="Why?").click()
         marked = lost.get_by_role("list", name="Marked passages")
         expect(marked).to_contain_text("not in the library any more")
@@ -555,7 +555,7 @@ def restarted(checks: Checks, process, how: tuple, v: Visit, expect) -> subproce
     with checks("killed and started again, the marks are there"):
         v.tab.goto(f"{v.url}#{place}")
         expect(v.tab.locator("#marked")).to_have_text("3")
-        expect(v.tab.locator("article.turn").nth(5).locator(".came")).to_contain_text("grade")
+        expect(v.tab.locator("article.turn").nth(1).locator(".came")).to_contain_text("grade")
         v.asked.clear(), v.errors.clear()
     return process
 
