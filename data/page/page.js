@@ -256,7 +256,9 @@ class Marks {  // the marks of one turn, and the panel that says why it came out
   }
 }
 function foot(reply, marks) {
-  const conf = reply.confidence === null ? "" : `confidence ${reply.confidence.toFixed(2)} (${reply.licence})`;
+  const claims = reply.claims || [], of = some => `${claims.filter(some).length} of ${claims.length}`;
+  const counts = claims.length ? `${of(c => c.supported)} claims with a source that supports them, ${of(c => c.cites.length)} with any` : "";
+  const conf = reply.confidence === null ? counts : `confidence ${reply.confidence.toFixed(2)} (${reply.licence})`;
   const facts = [reply.system, `${reply.seconds.toFixed(1)} s`, plural(reply.tokens.in + reply.tokens.out, "token"), conf].filter(Boolean).join(" · ");
   return el("div", { className: "below" }, el("div", { className: "foot" }, marks.why, ...marks.verdicts, marks.said), el("p", { className: "quiet facts" }, facts), marks.panel);
 }
