@@ -26,10 +26,10 @@ from ..models.local import find_model, pick_device
 
 # %% auto #0
 __all__ = ['CUTS', 'MEASURES', 'OFFICIAL_BERT', 'ENCODERS', 'ndcg', 'recall', 'RetrievalRow', 'RetrievalScores',
-           'retrieval_scores', 'rouge_l', 'BertScorer', 'encoder_named', 'k_precision', 'bert_k_precision',
-           'harmonic_mean', 'rb_agg', 'AggParts', 'agg_parts', 'condition', 'Refusals', 'refusals', 'Leaderboard',
-           'leaderboard', 'Ranking', 'without_answers', 'RetrievalReport', 'RetrievalComparison', 'compare_retrieval',
-           'score_retrieval']
+           'retrieval_scores', 'rouge_l', 'target_recall', 'BertScorer', 'encoder_named', 'k_precision',
+           'bert_k_precision', 'harmonic_mean', 'rb_agg', 'AggParts', 'agg_parts', 'condition', 'Refusals', 'refusals',
+           'Leaderboard', 'leaderboard', 'Ranking', 'without_answers', 'RetrievalReport', 'RetrievalComparison',
+           'compare_retrieval', 'score_retrieval']
 
 # %% ../../nbs/7_evaluate/01_measures.ipynb #c6a40933
 def _best_first(scores: Mapping[str, float]) -> list[str]:
@@ -237,6 +237,12 @@ def _rouge():
 def rouge_l(response: str, target: str) -> float:  # in [0, 1]; 0 if either has no word
     "ROUGE-L F of a response."
     return float(_rouge().score(target, response)["rougeL"].fmeasure)
+
+# %% ../../nbs/7_evaluate/01_measures.ipynb #tr000002
+def target_recall(answer: str, target: str) -> float:  # in [0, 1]
+    "The share of the target's content words in an answer, times 2 target words / answer words where that is below 1."
+    length = 2 * len(target.split()) / max(1, len(answer.split()))
+    return support(target, [answer]) * min(1.0, length)
 
 # %% ../../nbs/7_evaluate/01_measures.ipynb #e3aafc58
 OFFICIAL_BERT = ModelSpec("microsoft/deberta-xlarge-mnli")
