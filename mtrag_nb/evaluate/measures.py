@@ -403,7 +403,7 @@ def agg_parts(
 # %% ../../nbs/7_evaluate/01_measures.ipynb #e2691d07
 def condition(
     phi: float | None,  # the plain score: RL_F, RB_llm or RB_agg
-    label: str,  # answerability; "" (no label in the file) counts as ANSWERABLE, as in the official scorer
+    label: str,  # answerability; "" (none was read) counts as ANSWERABLE, as in the official scorer before 2 September 2026
     idk: float | str | None,  # 1, 0.5, 0; "unknown": officially unreadable; None: not judged
     clarifies: float | None = None,  # 1, 0.5, 0; read for UNDERSPECIFIED only; None: not judged
     version: str = "underspecified",  # or "idk", the older columns: UNDERSPECIFIED as ANSWERABLE

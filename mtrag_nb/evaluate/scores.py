@@ -219,9 +219,9 @@ def score_items(
     for t, s in scores.items():
         label = gold[t].answerability if t in gold else ""
         for m in measured:
-            s[f"{m}_conditioned"] = condition(
-                s.get(m), label, s.get("idk"), asks[t], official=False
-            )
+            for reading, by in (("conditioned", label), ("unlabelled", "")):
+                decided = (s.get(m), by, s.get("idk"), asks[t])
+                s[f"{m}_{reading}"] = condition(*decided, official=False)
     return scores
 
 # %% ../../nbs/7_evaluate/04_scores.ipynb #bb71d2a7
