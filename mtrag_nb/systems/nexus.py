@@ -45,6 +45,7 @@ from mtrag_nb.systems.stages import (
     attached_claims,
     by_words,
     copied_claims,
+    counted,
     format_sources,
     label_by_choice,
     label_by_cosine,
@@ -71,18 +72,11 @@ from mtrag_nb.systems.system import (
 )
 
 # %% auto #0
-__all__ = ['LAPTOP', 'SERVED', 'TALK', 'PROFILES', 'PUBLISHED', 'NEXUS', 'counted', 'coverage', 'ConfidenceBin', 'two_digits',
+__all__ = ['LAPTOP', 'SERVED', 'TALK', 'PROFILES', 'PUBLISHED', 'NEXUS', 'coverage', 'ConfidenceBin', 'two_digits',
            'ConfidenceLicence', 'read_confidence', 'NexusSettings', 'NexusState', 'search_node', 'reformulate_node',
            'answer_node', 'why']
 
 # %% ../../nbs/5_systems/06_nexus.ipynb #73d71323
-def counted(claims: Sequence[Claim]) -> str:
-    "Coverage and density of an answer as the two counts that they are."
-    n = len(claims)
-    supported, cited = sum(c.supported for c in claims), sum(bool(c.citations) for c in claims)
-    return f"{supported} of {n} claims with a source that supports them, {cited} of {n} with any"
-
-
 def coverage(
     claims: Sequence[Claim],
     weights: Mapping[str, float] = {},  # context id -> weight; 1 for one that is not named
