@@ -43,16 +43,8 @@ def shown(cell: dict) -> list[dict]:
 
 def imports(nb: dict, modules: list[str]) -> str:
     "What the cells of a notebook import from the package, and what its module defines: so the names in it become links."
-    code = ["".join(c["source"]) for c in nb["cells"] if c["cell_type"] == "code"]
-    trees = [
-        ast.parse(re.sub(r"^([ \t]*)[%!].*$", r"\1pass", source, flags=re.M)) for source in code
-    ]
-    found = {
-        ast.unparse(node)
-        for tree in trees
-        for node in ast.walk(tree)
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("mtrag_nb.")
-    }
+    code = "\n".join("".join(c["source"]) for c in nb["cells"] if c["cell_type"] == "code")
+    found = set(re.findall(r"^from mtrag_nb\.[\w.]+ import (?:\([^)]*\)|.+)", code, re.M))
     for name in modules:
         text = (ROOT / "mtrag_nb" / f"{name.replace('.', '/')}.py").read_text(encoding="utf-8")
         if names := re.search(r"^__all__ = \[(.*?)\]", text, re.S | re.M):
