@@ -48,6 +48,7 @@ _MODEL_CHOICES = {  # setting -> pattern, and in words
     "dtype": ("auto|fp32|fp16|bf16", "auto, fp32, fp16 or bf16"),
     "quantization": ("(nf4)?", "nf4 or empty"),
     "device": (r"auto|cpu|cuda(:\d)?|mps", _DEVICES),
+    "think": (r"(no|yes|[1-9]\d{0,5})?", "no, yes, the most tokens of a thought, or empty"),
     "prefixes": (r"(?s:[^|]*\|[^|]*)?", "two texts with | between, or empty"),
 }
 
@@ -65,6 +66,8 @@ class ModelSpec:
     api_key_env: str = ""  # name of the environment variable that holds the server's key
     # Before what an embedder reads, of a question | of a passage: "search_query: |search_document: "
     prefixes: str = later("")
+    # What a chat model thinks before it answers: "no", "yes", at most so many tokens; "": as its template has it
+    think: str = later("")
 
     def __post_init__(self):
         object.__setattr__(self, "url", Address(self.url))
@@ -76,6 +79,11 @@ class ModelSpec:
         if self.api_key_env and not re.fullmatch(r"[A-Z_][A-Z0-9_]{0,63}", self.api_key_env):
             problem = "api_key_env is the name of an environment variable, in capitals"
             raise SettingsError(f"{problem}, and not the key itself")
+
+    @property
+    def thought(self) -> int:
+        "The most tokens of a thought, beside those of the answer; 0: none is asked for."
+        return int({"": 0, "no": 0, "yes": 2048}.get(self.think, self.think))
 
 # %% ../../nbs/1_core/01_settings.ipynb #a7d86aab
 def in_bounds(

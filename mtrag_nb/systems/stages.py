@@ -616,6 +616,7 @@ def generate(
         temperature=float(temperature),
         seed=seed,
         unsupported=unsupported,
+        thought=c.thought,
     )
 
 # %% ../../nbs/5_systems/00_stages.ipynb #c237efa6
