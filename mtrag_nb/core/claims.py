@@ -249,7 +249,7 @@ def claim_features(claim: str, passages: Sequence[str]) -> _Found:
     for i, (lack, _) in zip(sources.at, lacks):
         runs.append([*runs[-1], ts[i].text] if lack > 0.5 else [])
     longest = max(runs, key=len)
-    found["run"] = (min(1.0, len(longest) / max(1, min(6, len(sources.at)))), " ".join(longest))
+    found["run"] = (min(1.0, len(longest) / max(4, min(6, len(sources.at)))), " ".join(longest))
     found["support"] = (len(frozenset().union(*hits)) / n if n else 1.0, "")
     found["near"] = (max(map(len, hits), default=0) / n if n else 1.0, "")
     return found
