@@ -404,8 +404,13 @@ def _task_ids(source: Run | Path) -> set[str]:
 def reference_of(
     sources: Iterable[Run | Path],  # runs, and files of predictions
 ) -> Path | None:
-    "The benchmark's reference file that has all their tasks, if it was fetched."
+    "What people marked of a service's turns (`serve/02_reply`); else the benchmark's file that has all the tasks, if it was fetched."
+    sources = list(sources)
     root, asked = official_dir(), set().union(*map(_task_ids, sources))
+    beside = {s.folder.parent.parent / "reference.jsonl" for s in sources if isinstance(s, Run)}
+    for path in filter(Path.is_file, beside):
+        if asked & _task_ids(path):
+            return path
     kinds = ("mtrag-human/reference", "mtragun-human/reference") if root and asked else ()
     files = (path for kind in kinds for path in files_there(root, kind))
     return next((path for path in files if asked <= _task_ids(path)), None)

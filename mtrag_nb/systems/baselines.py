@@ -16,7 +16,7 @@ from ..core.settings import constant, in_bounds, later
 from ..core.text import Stance, Verdict, clipped, content_words, known_words, scored, stance
 from ..core.types import Context, DataError, Outcome, Reason, Task, Turn, digest
 from ..models.chat import ChatModel, chat
-from .stages import Toolbox
+from .stages import Toolbox, asked_of
 from mtrag_nb.systems.system import (
     DECLINED,
     END,
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 
 # %% auto #0
 __all__ = ['ALONE', 'WEIGHTS', 'BIAS', 'THRESHOLD', 'ASK_BACK', 'NAIVE', 'NOTHING', 'QUOTE', 'unclear', 'features',
-           'underspecified', 'choices', 'gate_digest', 'near', 'answer_node', 'Quote', 'asked_of', 'nearest',
-           'QuoteSettings', 'Quoted', 'grades', 'grade_node', 'copied_text', 'copied_draft']
+           'underspecified', 'choices', 'gate_digest', 'near', 'answer_node', 'Quote', 'nearest', 'QuoteSettings',
+           'Quoted', 'grades', 'grade_node', 'copied_text', 'copied_draft']
 
 # %% ../../nbs/5_systems/02_baselines.ipynb #019e4636
 _PHRASE = re.compile(r"\b(the|this|that|these|those|such)(?=((?:\s+[a-z][\w'’-]*){1,3}))", re.I)
@@ -369,12 +369,6 @@ def _quotable(
     return found
 
 # %% ../../nbs/5_systems/02_baselines.ipynb #0fa921f3
-def asked_of(question: str, history: Sequence[Turn]) -> list[str]:
-    "The question, and the question with what the user asked before."
-    before = [t.text for t in history if t.speaker == "user"]
-    return [question, *([f"{before[-1]} {question}"] if before else [])]
-
-
 def nearest(
     embedder: EmbedderLike,
     questions: Sequence[str],  # the nearness to the nearest of them counts
