@@ -46,6 +46,7 @@ from mtrag_nb.systems.stages import (
     by_claims,
     by_words,
     copied_claims,
+    counted,
     format_sources,
     label_by_choice,
     label_by_cosine,
@@ -72,18 +73,11 @@ from mtrag_nb.systems.system import (
 )
 
 # %% auto #0
-__all__ = ['LAPTOP', 'SERVED', 'TALK', 'PROFILES', 'PUBLISHED', 'NEXUS', 'counted', 'coverage', 'ConfidenceBin', 'two_digits',
+__all__ = ['LAPTOP', 'SERVED', 'TALK', 'PROFILES', 'PUBLISHED', 'NEXUS', 'coverage', 'ConfidenceBin', 'two_digits',
            'ConfidenceLicence', 'read_confidence', 'NexusSettings', 'NexusState', 'search_node', 'reformulate_node',
            'answer_node', 'why']
 
 # %% ../../nbs/5_systems/06_nexus.ipynb #73d71323
-def counted(claims: Sequence[Claim]) -> str:
-    "Coverage and density of an answer as the two counts that they are."
-    n = len(claims)
-    supported, cited = sum(c.supported for c in claims), sum(bool(c.citations) for c in claims)
-    return f"{supported} of {n} claims with a source that supports them, {cited} of {n} with any"
-
-
 def coverage(
     claims: Sequence[Claim],
     weights: Mapping[str, float] = {},  # context id -> weight; 1 for one that is not named
@@ -436,14 +430,11 @@ def _claims_of_draft(
     if "places" in state and state["draft"] == copied_text(state["places"], contexts):
         return state["draft"], copied_claims(state["draft"], state["places"], contexts), "copied"
     text, marks = read_marks(state["draft"])
+    supports = by_claims if own.verify == "claims" else by_words(own.least)
     if own.cite == "support" or not marks:
-        supports = by_claims if own.verify == "claims" else None
         return text, attached_claims(text, contexts, own.least, supports), "attached"
-    supports = {
-        "claims": by_claims,
-        "support": by_words(own.least),
-        "check": _by_check(tools, state["question"]),
-    }[own.verify]
+    if own.verify == "check":
+        supports = _by_check(tools, state["question"])
     return text, written_claims(text, marks, contexts, supports), "written"
 
 # %% ../../nbs/5_systems/06_nexus.ipynb #7d809471
