@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['File', 'Dir', 'RunDir', 'NeededDir', 'Changes', 'ProfileName', 'Chosen', 'Domains', 'Variant', 'Web', 'Reference',
-           'Limit', 'Minutes', 'OldIndex', 'SystemName', 'Option', 'done', 'Command', 'Parser', 'changes_of', 'Setup',
-           'chosen', 'system_option', 'with_variant', 'reference_of', 'reference_or_sample']
+           'Limit', 'Minutes', 'OldIndex', 'ShardOf', 'SystemName', 'Option', 'done', 'Command', 'Parser', 'changes_of',
+           'Setup', 'chosen', 'system_option', 'with_variant', 'reference_of', 'reference_or_sample']
 
 # %% ../../nbs/app/00_command.ipynb #imports0
 import argparse
@@ -353,6 +353,7 @@ _WEB = (
 )
 _REFERENCE = "tasks, targets and labels (default: of the benchmark's and the sample's the one with these tasks)"
 _OLD_INDEX = "the index that the run was made with, where something has to be retrieved"
+_SHARD = "only the I-th of N parts (whole conversations, or passages), into a folder of its own; `mtrag merge` puts the parts together"
 
 Domains = Annotated[Iterable[str] | None, Option("D", "--domain", _DOMAINS)]
 Variant = Annotated[str, Option("VARIANT", "--as", _VARIANT)]
@@ -361,6 +362,7 @@ Reference = Annotated[str | Path | None, Option("FILE", about=_REFERENCE)]
 Limit = Annotated[int | None, Option("N", about="only the first N tasks or turns")]
 Minutes = Annotated[float | None, Option("M", about="start nothing new after so long")]
 OldIndex = Annotated[str | Path | None, Option("DIR", about=_OLD_INDEX)]
+ShardOf = Annotated[str, Option("I/N", about=_SHARD)]
 
 
 _PLACES = (

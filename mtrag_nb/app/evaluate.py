@@ -21,6 +21,7 @@ from mtrag_nb.app.command import (
     Option,
     Reference,
     RunDir,
+    ShardOf,
     changes_of,
     chosen,
     done,
@@ -28,6 +29,7 @@ from mtrag_nb.app.command import (
     reference_or_sample,
 )
 from .run import print_run, whole
+from ..core.files import Shard
 from ..core.html import text_table
 from ..core.record import LEFT_OUT, Run
 from ..core.types import DataError, SettingsError
@@ -177,6 +179,7 @@ def judge(
     settings: Chosen = None,
     licence: File = None,  # rated answers: hold the judge and every automatic measure against them
     ways: _ModelWays = None,  # with --licence, how the model is asked (default: all ways; none: automatic measures alone)
+    shard: ShardOf = "",
     *,
     models: "Models | None" = None,
     progress: bool = True,
@@ -200,10 +203,9 @@ def judge(
     from mtrag_nb.models.calls import Models
 
     models, asked = models or Models(settings), tuple(protocols or PROTOCOLS)
+    how = (settings, way, asked, out, limit, minutes, models, progress, Shard.read(shard))
     for r in runs:
-        report = judge_run(
-            r, known.tasks, known.gold, settings, way, asked, out, limit, minutes, models, progress
-        )
+        report = judge_run(r, known.tasks, known.gold, *how)
         reports.append(report)
         print(f"{report!r}\n")
     return reports

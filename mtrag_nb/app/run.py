@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['profile_problems', 'doctor', 'plan', 'wanted_models', 'fetch_hub', 'fetch', 'on_device', 'print_index', 'ingest',
-           'index', 'coverage', 'print_run', 'whole', 'run', 'check', 'demo', 'live']
+           'index', 'coverage', 'print_run', 'whole', 'run', 'check', 'demo', 'live', 'merge']
 
 # %% ../../nbs/app/01_run.ipynb #imports0
 import importlib.util
@@ -31,6 +31,7 @@ from mtrag_nb.app.command import (
     Option,
     ProfileName,
     RunDir,
+    ShardOf,
     SystemName,
     Variant,
     Web,
@@ -38,7 +39,7 @@ from mtrag_nb.app.command import (
     done,
     with_variant,
 )
-from ..core.files import sized
+from ..core.files import Shard, sized
 from ..core.html import text_table
 from ..core.record import Run, breakdown, breakdown_table, telemetry, tell
 from mtrag_nb.core.settings import (
@@ -366,6 +367,7 @@ def ingest(
     sparse: bool = True,  # sparse vectors too, for BM25 and hybrid retrieval (default), or dense ones alone
     hnsw: bool = False,  # have the Qdrant server search a graph: faster, and some are missed
     device: str = "",  # where it is embedded: cpu, cuda, cuda:1 (default: as the profile says)
+    shard: ShardOf = "",
     *,
     models: "Models | None" = None,
     progress: bool = True,
@@ -395,6 +397,7 @@ def ingest(
         progress=progress,
         sparse=SparseSettings() if sparse else None,
         hnsw=hnsw,
+        shard=Shard.read(shard),
     )
     print_index(index, manifest)
     return manifest.complete
@@ -538,6 +541,7 @@ def run(
     without_gold: bool = False,  # an oracle, to measure refusal: answerable tasks only, and their gold documents are left out of what is retrieved
     web: Web = "none",
     variant: Variant = "",
+    shard: ShardOf = "",
     *,
     models: "Models | None" = None,
     progress: bool = True,
@@ -563,10 +567,9 @@ def run(
             )
     if web != "none":
         models = models or Models(settings)
-    searched = open_web(web, settings, models)
-    result = run_tasks(
-        value, todo, out, settings, index, setting, file.lines, models, minutes, progress, searched
-    )
+    how = {"models": models, "minutes": minutes, "progress": progress, "shard": Shard.read(shard)}
+    how |= {"lines": file.lines, "web": open_web(web, settings, models)}
+    result = run_tasks(value, todo, out, settings, index, setting, **how)
     print_run(result)
     return result
 
@@ -683,6 +686,7 @@ def live(
     settings: Chosen = None,
     given: RunDir = None,  # the run of the same tasks with the benchmark's history, to compare with
     variant: Variant = "",
+    shard: ShardOf = "",
     *,
     models: "Models | None" = None,
     progress: bool = True,
@@ -694,9 +698,33 @@ def live(
     todo = _some(file.tasks, tasks)
     from mtrag_nb.runs.run import live_run
 
-    how = {"models": models, "minutes": minutes, "progress": progress}
+    how = {"models": models, "minutes": minutes, "progress": progress, "shard": Shard.read(shard)}
     result = live_run(system_named(name), todo, out, settings, index, setting, **how)
     print_run(result)
     if given:
         _print_lost(result, Run(given), file)
     return result
+
+# %% ../../nbs/app/01_run.ipynb #merge102
+def merge(
+    folders: Iterable[RunDir],  # of all shards
+    /,
+    out: NeededDir = "",  # the folder to write: a new one, or for judgements the folder of their run
+    store: Annotated[str, "URL"] = "",  # of an index: bring its vectors to this Qdrant server
+) -> bool:  # whether all turns are there
+    "Put the shards of a run, of its judgements or of an index together, and print what came of it."
+    from mtrag_nb.runs.run import merge_runs
+
+    folders = list(folders)
+    if any((Path(f) / "parents.sqlite").exists() for f in folders):
+        from mtrag_nb.search.index import merge_indexes
+
+        print_index(out, merge_indexes(folders, out, store))
+        return True
+    run = Run(merge_runs(folders, out))
+    print_run(run)
+    if run.judgements:
+        print(f"{len(run.judgements)} of {len(run.trajectories)} turns are judged")
+    if left := len(run.tasks) - len(run.trajectories):
+        print(f"{left} tasks have no turn yet: `mtrag run` without --shard, into {out}, goes on")
+    return whole(run) and not left
