@@ -19,6 +19,7 @@ BIN = $(VENV)/bin
 PIP = $(BIN)/pip install -q -c constraints.txt $(PIP_ARGS)
 # One thread a process: two busy threads on a busy core are slower than one. The notebooks' runner sees to that by itself.
 STUDY = PYTHONPATH=$(CURDIR):$(CURDIR)/tools HF_HUB_OFFLINE=1 TOKENIZERS_PARALLELISM=false OMP_NUM_THREADS=1 $(BIN)/python
+nbdev = $(or $(wildcard $(BIN)/nbdev-$(1)),$(BIN)/nbdev_$(1))
 NOTEBOOKS = $(BIN)/python tools/run_notebooks.py --jobs $(JOBS)
 
 .PHONY: $(shell grep -oE "^[a-z-]+:" $(MAKEFILE_LIST) | tr -d :)
@@ -96,10 +97,10 @@ record: $(VENV)/.installed-dev ## record the runs of the sample that the noteboo
 
 notebooks: $(VENV)/.installed-dev export ## run every notebook and keep its outputs (NB=... for some)
 	@$(NOTEBOOKS) --save $(NB)
-	@$(BIN)/nbdev_clean
+	@$(call nbdev,clean)
 
 export: $(VENV)/.installed-dev ## write mtrag_nb/ from the notebooks
-	@$(BIN)/nbdev_export
+	@$(call nbdev,export)
 
 readme: $(VENV)/.installed-dev ## write README.md from nbs/index.ipynb
 	@$(BIN)/python tools/readme.py

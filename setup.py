@@ -37,7 +37,7 @@ setuptools.setup(
     description=cfg["description"],
     author=cfg["author"],
     author_email=cfg["author_email"],
-    url=cfg["git_url"],
+    keywords=cfg["keywords"].split(),
     license="Apache-2.0",
     long_description=(here / "README.md").read_text(encoding="utf-8"),
     long_description_content_type="text/markdown",

@@ -8,6 +8,7 @@ import socket
 import time
 import zipfile
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 
@@ -25,6 +26,7 @@ from tests.support.specimens import docx, handbook, pdf, word_paragraph, word_xm
 
 TOKEN = "t" * 32
 ASKED = {"question": "How much is a dog?"}
+SCRIPT = "<script>window.owned=1</script><img src=x onerror=alert(1)>"
 
 
 @pytest.fixture(scope="module")
@@ -287,13 +289,88 @@ def test_a_chat_that_is_none_is_refused(name, refused):
     refused(path="/v1/chat/completions", content=json.dumps(CHATS[name]))
 
 
+# Marks that are none, and turns that cannot be tried again so
+
+
+@pytest.fixture(scope="module")
+def talk(http) -> str:
+    "A conversation of one turn."
+    reply = http.post("/api/query", json=ASKED)
+    return f"/api/conversations/{reply.json()['conversation_id']}/1"
+
+
+MARKS = {
+    "an unknown verdict": {"verdict": "good"},
+    "a verdict that is a list": {"verdict": ["right"]},
+    "a verdict of script": {"verdict": "<script>alert(1)</script>"},
+    "a long note": {"note": "x" * 2_001},
+    "a long answer": {"answer": "x" * 8_001},
+    "a number for an answer": {"answer": 7},
+    "a passage of nowhere": {"passage": "0" * 16 + "#0-1"},
+    "a passage that is a path": {"passage": "../../etc/passwd"},
+    "a passage that is SQL": {"passage": "' or 1=1 --"},
+    "a passage with a zero byte": {"passage": "x\0y"},
+    "a passage that is long": {"passage": "x" * 100_000},
+    "half a character": {"note": "\ud800"},
+    "an unknown field": {"thumb": "up"},
+}
+CHANGES = {
+    "nothing": {},
+    "two things": {"question": "A cat?", "grade": False},
+    "an unknown system": {"system": "../../x"},
+    "the system that answered": {"system": "naive"},
+    "a blank question": {"question": " \n"},
+    "a long question": {"question": "x" * 8_001},
+    "a passage of nowhere": {"passage": "<img src=x>"},
+    "a grade that was not given": {"grade": False},
+    "an unknown field": {"kept": ["x"]},
+}
+
+
+@pytest.mark.parametrize("name", MARKS)
+def test_a_mark_that_is_none_is_refused(name, talk, http, refused):
+    before = http.get("/api/marks").text
+    refused(path=f"{talk}/mark", content=json.dumps(MARKS[name]))
+    assert http.get("/api/marks").text == before
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_change_that_is_none_is_refused(name, talk, refused):
+    refused(path=f"{talk}/again", content=json.dumps(CHANGES[name]))
+
+
+@pytest.mark.parametrize("query", ["", "q=", f"q={'x' * 9_000}", "q=a&collection=../x", "q=%20"])
+def test_a_search_for_nothing_is_refused(query, refused):
+    refused("GET", f"/api/search?{query}")
+
+
+def test_a_mark_of_script_stays_text_and_goes_with_its_conversation(http, folder):
+    talk = http.post("/api/query", json=ASKED).json()["conversation_id"]
+    path = f"/api/conversations/{talk}/1"
+    said = {"verdict": "wrong", "answer": f"{SCRIPT} zebra", "note": SCRIPT}
+    with ThreadPoolExecutor(4) as pool:  # four windows at once: none takes back what another said
+        each = [{key: value} for key, value in said.items()]
+        each.append({"passage": http.get("/api/search?q=dog").json()[0]["passage"]})
+        list(pool.map(lambda one: http.post(f"{path}/mark", json=one), each))
+    marks = http.get(path).json()["marks"]
+    assert {k: marks[k] for k in said} == said and len(marks["passages"]) == 1
+    pages = [http.get("/api/report"), http.get(f"{path}/why")]
+    assert not any("<img src" in page.text or SCRIPT in page.text for page in pages)
+    assert all("sandbox" in page.headers["content-security-policy"] for page in pages)
+    assert "zebra" in http.get("/api/marks").text and len(http.get("/api/marks?form=answers").text)
+    http.delete(f"/api/conversations/{talk}")
+    assert "zebra" not in http.get("/api/marks").text
+    assert not any(b"zebra" in p.read_bytes() for p in folder.rglob("*") if p.is_file())
+
+
 # Addresses and senders
 
 
 TALK = f"/api/conversations/{'0' * 16}"
 NOWHERE = (
     *("/api/conversations/../../etc/passwd", "/api/conversations/%2e%2e%2fx"),
-    *(TALK, f"{TALK}/1/why", f"{TALK}/-1/why", f"{TALK}/x/why", f"{TALK}/export?form=../x"),
+    *(TALK, f"{TALK}/1", f"{TALK}/x", "/api/marks?form=../x", "/api/search"),
+    *(f"{TALK}/1/why", f"{TALK}/-1/why", f"{TALK}/x/why", f"{TALK}/export?form=../x"),
     *("/static/../settings.ini", "/..%2f..%2fetc/passwd", "/api/documents/../../x", "/index.html"),
     *("/.git/config", "/v1/models/gpt-4", "/redoc", "/api/nothing"),
 )
@@ -318,7 +395,10 @@ def test_an_unknown_method_is_refused(method, refused):
     refused(method, "/api/query")
 
 
-@pytest.mark.parametrize("path", ["/api/query", "/api/upload", "/v1/chat/completions"])
+@pytest.mark.parametrize(
+    "path",
+    ["/api/query", "/api/upload", "/v1/chat/completions", f"{TALK}/1/mark", f"{TALK}/1/again"],
+)
 @pytest.mark.parametrize(
     "token",
     ["", "Bearer", "Bearer x", f"Bearer {TOKEN}x", f"Basic {TOKEN}", f"Bearer {TOKEN[:-1]}", TOKEN],
@@ -346,9 +426,6 @@ def test_a_request_of_another_page_or_under_another_name_is_refused(headers, ref
 
 
 # What only looks bad is text, in every reply and on every page
-
-
-SCRIPT = "<script>window.owned=1</script><img src=x onerror=alert(1)>"
 
 
 def test_a_script_in_a_document_its_name_and_a_question_stays_text(http):

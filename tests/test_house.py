@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+import anywhere
 import outputs
 import readme
 import sync
@@ -54,6 +55,24 @@ def test_each_module_has_one_notebook_of_its_name():
 def test_misfits_are_found():
     rooms = {"1_a/00_b.ipynb": ["a.b"], "1_a/01_b.ipynb": ["a.b"], "2_c/00_d.ipynb": ["c.e"]}
     assert len(sync.misfits(rooms, {"a.b", "x.y"})) >= 4
+
+
+# Two files for one package
+
+
+def test_pyproject_says_what_settings_say():
+    tomllib = pytest.importorskip("tomllib")
+    toml = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    project, nbdev, ini = toml["project"], toml["tool"]["nbdev"], anywhere.CFG
+    said = {
+        "lib_name": project["name"],
+        "git_url": project["urls"]["Repository"],
+        **{k: nbdev[k] for k in ("lib_path", "nbs_path", "tst_flags")},
+        **{k: " ".join(v) for k, v in nbdev.items() if k.startswith("allowed_")},
+    }
+    assert said == {name: ini[name] for name in said}
+    assert f"setuptools{toml['build-system']['requires'][0][10:]}" in ini["requirements"].split()
+    assert not set(project) - {"name", "urls", "dynamic"}, "setup.py says the rest"
 
 
 # The direction of imports

@@ -32,6 +32,7 @@ GPU = {
     "colab": {"gpuType": "T4"},
     "kaggle": {"accelerator": "nvidiaTeslaT4", "isGpuEnabled": True, "isInternetEnabled": True},
 }
+ADDRESSED = ("pyproject.toml", "CITATION.cff")
 WANTS_GPU = ("tour/00_walkthrough", "tour/04_reproduce")
 
 
@@ -77,14 +78,25 @@ def dressed(nb: dict, notebook: str) -> dict:
 
 
 def undressed(nbs: Path) -> dict:
-    "The notebooks that are not as they should be: path -> what belongs there."
+    "The notebooks and files that are not as they should be: path -> what belongs there."
     found = {}
     for path in sorted(p for p in nbs.rglob("*.ipynb") if ".ipynb_checkpoints" not in p.parts):
         nb = json.loads(path.read_text(encoding="utf-8"))
         right = dressed(nb, path.relative_to(nbs).as_posix())
         if right != nb:
             found[path] = json.dumps(right, sort_keys=True, indent=1, ensure_ascii=False) + "\n"
+    for path in [nbs.parent / name for name in ADDRESSED]:
+        text = path.read_text(encoding="utf-8")
+        if addressed(text) != text:
+            found[path] = addressed(text)
     return found
+
+
+def addressed(text: str) -> str:
+    "A text with the right address of the repository and of its site."
+    site = f"https://{CFG['user']}.github.io/{CFG['repo']}/"
+    text = re.sub(rf"https://[\w-]+\.github\.io/{CFG['repo']}/", site, text)
+    return FOREIGN.sub(ADDRESS.partition("//")[2], text)
 
 
 def main() -> int:

@@ -7,6 +7,7 @@ or two (nbdev would let the second overwrite the first); or if a notebook is not
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 from collections import defaultdict
@@ -79,8 +80,8 @@ def misfits(
 
 
 def problems() -> list:
-    run("nbdev_clean")
-    run("nbdev_export")
+    for command in ("clean", "export"):
+        run(shutil.which(f"nbdev-{command}") or f"nbdev_{command}")
     run(sys.executable, "tools/readme.py")
     left = run("git", "status", "--porcelain", "--", "nbs", "mtrag_nb", "README.md").splitlines()
     found = misfits(written(ROOT / "nbs"), modules(ROOT / "mtrag_nb"))

@@ -140,7 +140,7 @@ function passageText(c) {
   return [...out, part(at)];
 }
 const placeOf = c => [c.document, c.section, c.page ? `from page ${c.page}` : ""].filter(Boolean).join(", ");
-function sources(reply, key) {
+function sources(reply, key, marks) {
   const shown = {};
   const list = el("ul", { className: "plain sources", "aria-label": "Sources" }, ...reply.citations.map(c => {
     const passage = el("div", { className: "passage", id: `${key}-${c.n}`, hidden: true, tabIndex: -1, dir: "auto" }, ...passageText(c));
@@ -152,7 +152,7 @@ function sources(reply, key) {
       if (!passage.hidden) { (passage.querySelector("mark") || passage).scrollIntoView({ block: "nearest" }); if (always) passage.focus(); }
     };
     shown[c.n] = () => open(true);
-    return el("li", {}, button, passage);
+    return el("li", {}, button, " ", marks ? marks.toggle(c.passage) : null, passage);
   }));
   return [list, shown];
 }
@@ -178,38 +178,99 @@ function grades(reply) {
   return el("details", { className: "more" }, el("summary", {}, `Grades: ${kept} of ${reply.grades.length} passages kept`),
     el("div", { className: "wide", tabIndex: 0, role: "region", "aria-label": "Grades" }, el("table", {}, head, ...rows)));
 }
-function opinion(reply) {
-  const path = `/api/conversations/${reply.conversation_id}/${reply.turn}/label`, said = el("span", { className: "quiet", role: "status" });
-  let thumb = "";
-  const note = el("input", { type: "text", maxLength: 2000, placeholder: "a note", "aria-label": "note on this answer" });
-  const send = async () => {
-    if (!thumb && !note.value.trim()) { said.textContent = "choose a thumb or write a note"; return; }
-    try { await post(path, { thumb, note: note.value }); said.textContent = "noted"; } catch (e) { said.textContent = e.message; }
-  };
-  const button = (which, sign, name) => el("button", { type: "button", className: "small", "aria-pressed": "false", "aria-label": name, onclick: e => {
-    thumb = which;
-    for (const b of e.currentTarget.parentElement.querySelectorAll("[aria-pressed]")) b.setAttribute("aria-pressed", String(b === e.currentTarget));
-    send();
-  } }, sign);
-  return [button("up", "right", "this answer is right"), button("down", "wrong", "this answer is wrong"), note,
-    el("button", { type: "button", className: "small", onclick: send }, "save note"), said];
+// What a person says of a turn
+const VERDICTS = [["right", "right", "this answer is right"], ["wrong", "wrong", "this answer is wrong"],
+  ["refuse", "should have refused", "the documents do not answer this: it should have refused"], ["ask", "should have asked back", "the question is not clear: it should have asked back"]];
+const pressed = (b, on) => b.setAttribute("aria-pressed", String(on));
+const press = (text, onclick, more = {}) => el("button", { type: "button", className: "small", onclick, ...more }, text);
+class Marks {  // the marks of one turn, and the panel that says why it came out as it did
+  constructor(reply, about) {
+    this.path = `/api/conversations/${reply.conversation_id}/${reply.turn}`; this.reply = reply; this.toggles = []; this.about = null;
+    this.said = el("span", { role: "status", className: "came grow" }); this.panel = el("div", { className: "about", hidden: true });
+    this.verdicts = VERDICTS.map(([value, text, name]) => press(text, () => this.mark({ verdict: this.about?.marks.verdict === value ? "" : value }), { "aria-pressed": "false", "aria-label": name }));
+    this.why = press("Why?", () => this.open(), { "aria-expanded": "false" });
+    if (about) this.update(about);
+  }
+  has(id) { return (this.about?.marks.passages || []).some(p => id === p.document_id || id.startsWith(`${p.document_id}#`)); }
+  toggle(id) {
+    const b = press("this one answers it", () => this.mark({ passage: id, answers: !this.has(id) }));
+    this.toggles.push([b, id]); pressed(b, this.has(id));
+    return b;
+  }
+  update(about) {
+    this.about = about; this.said.textContent = about.came; this.said.className = `came grow ${about.came === "correct" ? "good" : about.came.startsWith("Failed") ? "bad" : "quiet"}`;
+    this.verdicts.forEach((b, n) => pressed(b, VERDICTS[n][0] === about.marks.verdict));
+    this.toggles = this.toggles.filter(([b]) => b.isConnected || !this.panel.isConnected);
+    for (const [b, id] of this.toggles) pressed(b, this.has(id));
+    this.marked?.replaceChildren(...this.markedLines());
+  }
+  async mark(what) {
+    try { this.update(await (await post(`${this.path}/mark`, what)).json()); grid(); } catch (e) { this.said.textContent = e.message; this.said.className = "came grow bad"; }
+  }
+  async open() {
+    if (this.panel.hidden && !this.marked) {
+      try { if (!this.about) this.update(await get(this.path)); } catch (e) { this.said.textContent = e.message; return; }
+      this.panel.replaceChildren(...this.inside());
+    }
+    this.panel.hidden = !this.panel.hidden; this.why.setAttribute("aria-expanded", String(!this.panel.hidden));
+  }
+  passage(p, told = "") {
+    const text = el("div", { className: "passage", hidden: true, dir: "auto" }, p.text), show = press([placeOf(p), told].filter(Boolean).join(": "), () => {
+      text.hidden = !text.hidden; show.setAttribute("aria-expanded", String(!text.hidden));
+    }, { "aria-expanded": "false" });
+    return el("li", {}, el("div", { className: "row" }, show, this.toggle(p.passage), press("try again with it", () => this.again("with that passage alone", { passage: p.passage }))), text);
+  }
+  markedLines() {
+    return this.about.marks.passages.map(p => el("li", { className: "row" }, el("span", { className: "grow" }, el("bdi", {}, p.title || p.source || "a passage"), p.lost ? " (not in the library any more)" : ""),
+      press("take back", () => this.mark({ passage: p.document_id, answers: false }))));
+  }
+  field(name, value, most, save, label = "save") {
+    const box = el("textarea", { rows: 2, maxLength: most, value, "aria-label": name });
+    return el("div", {}, el("span", { className: "quiet" }, name), el("div", { className: "row" }, box, press(label, () => save(box.value), { "aria-label": `${label}: ${name}` })));
+  }
+  inside() {
+    const a = this.about, r = this.reply, list = (name, ...items) => el("ul", { className: "plain", "aria-label": name }, ...items), found = list("Passages of the library"), tried = el("div", { role: "status" });
+    this.tried = tried; this.marked = list("Marked passages", ...this.markedLines());
+    const lookup = async words => {
+      try { found.replaceChildren(...(await get(`/api/search?q=${encodeURIComponent(words)}`)).map(p => this.passage(p))); } catch (e) { found.replaceChildren(el("li", { className: "bad" }, e.message)); }
+    };
+    const other = el("select", { "aria-label": "another system" }, ...[...$("system").options].filter(o => o.value !== r.system).map(o => el("option", { value: o.value }, o.textContent)));
+    return [el("h3", {}, "Why this answer"), el("ol", {}, ...a.words.map(w => el("li", { dir: "auto" }, w))),
+      press("every step", () => { $("why-page").src = `${this.path}/why`; $("why").showModal(); }),
+      el("h3", {}, "Passages that were found"), list("Passages that were found", ...a.passages.map(p => this.passage(p, p.kept ? "kept" : "thrown away"))),
+      el("h3", {}, "What answers it"), this.marked, this.field("search the library for the passage", "", 2000, lookup, "search"), found,
+      this.field("a better answer", a.marks.answer, 8000, v => this.mark({ answer: v })), this.field("a note", a.marks.note, 2000, v => this.mark({ note: v })),
+      el("h3", {}, "Try again with"), this.field("another question", "", 8000, v => this.again("with another question", { question: v }), "try"),
+      el("div", { className: "row" }, press("no grade", () => this.again("without the grade", { grade: false })), other, press("that system", () => this.again(`by ${other.value}`, { system: other.value }))), tried];
+  }
+  async again(how, change) {
+    this.tried.replaceChildren(el("p", { className: "quiet" }, `Working: ${how}`));
+    try {
+      const { reply, came, words } = await (await post(`${this.path}/again`, change)).json(), key = `again${Date.now()}`;
+      const show = r => r.error ? [fault(r.error)] : r.outcome === "answered" ? ((list, shown) => [answer(r, shown), list])(...sources(r, key + r.system)) : [el("p", { className: "box warn" }, r.why || r.reason, el("br"), r.answer)];
+      const better = press("this is the better answer", () => this.mark({ answer: reply.answer }));
+      this.tried.replaceChildren(el("div", { className: "beside" }, el("section", { "aria-label": "as it was" }, el("h3", {}, "As it was"), ...show(this.reply)),
+        el("section", { "aria-label": "tried again" }, el("h3", {}, `Again, ${how}`), ...show(reply), el("p", { className: came === "correct" ? "good" : "quiet" }, came), reply.outcome === "answered" ? better : null,
+          el("details", {}, el("summary", {}, "step by step"), el("ol", {}, ...words.map(w => el("li", {}, w)))))));
+    } catch (e) { this.tried.replaceChildren(el("p", { className: "bad" }, e.message)); }
+  }
 }
-function foot(reply) {
-  const conf = reply.confidence === null ? "" : `confidence ${reply.confidence.toFixed(2)} (${reply.licence})`;
+function foot(reply, marks) {
+  const claims = reply.claims || [], of = some => `${claims.filter(some).length} of ${claims.length}`;
+  const counts = claims.length ? `${of(c => c.supported)} claims with a source that supports them, ${of(c => c.cites.length)} with any` : "";
+  const conf = reply.confidence === null ? counts : `confidence ${reply.confidence.toFixed(2)} (${reply.licence})`;
   const facts = [reply.system, `${reply.seconds.toFixed(1)} s`, plural(reply.tokens.in + reply.tokens.out, "token"), conf].filter(Boolean).join(" · ");
-  const why = el("button", { type: "button", className: "small", onclick: () => {
-    $("why-page").src = `/api/conversations/${reply.conversation_id}/${reply.turn}/why`; $("why").showModal();
-  } }, "why");
-  return el("div", { className: "foot" }, el("span", { className: "quiet grow" }, facts), why, ...opinion(reply));
+  return el("div", { className: "below" }, el("div", { className: "foot" }, marks.why, ...marks.verdicts, marks.said), el("p", { className: "quiet facts" }, facts), marks.panel);
 }
-function ending(reply, key) {
-  if (reply.outcome === "error") return [fault({ message: `broke in ${reply.error.node || "the graph"}: ${reply.error.type}: ${reply.error.message}`, trajectory_id: reply.trajectory_id }), foot(reply)];
+function ending(reply, key, about) {
+  const marks = new Marks(reply, about), end = foot(reply, marks);
+  if (reply.outcome === "error") return [fault({ message: `broke in ${reply.error.node || "the graph"}: ${reply.error.type}: ${reply.error.message}`, trajectory_id: reply.trajectory_id }), end];
   if (reply.outcome !== "answered") return [el("div", { className: "box warn" }, el("strong", {}, "No answer: "), reply.why || reply.reason.replaceAll("_", " "),
-    el("div", { className: "quiet" }, reply.answer)), grades(reply), foot(reply)];
-  const [list, shown] = sources(reply, key);
+    el("div", { className: "quiet" }, reply.answer)), grades(reply), end];
+  const [list, shown] = sources(reply, key, marks);
   const how = `How it is cited: ${reply.cited_how}.`;
   const left = reply.unsupported.length ? el("div", { className: "box bad" }, `${plural(reply.unsupported.length, "sentence")} of ${reply.claims.length} without support: do not rely on ${reply.unsupported.length === 1 ? "it" : "them"}.`) : null;
-  return [answer(reply, shown), left, list, el("p", { className: "quiet sources" }, how), grades(reply), foot(reply)];
+  return [answer(reply, shown), left, list, el("p", { className: "quiet sources" }, how), grades(reply), end];
 }
 const fault = e => el("div", { className: "box bad", role: "alert" }, el("strong", {}, "This turn broke. "), e.message, e.trajectory_id ? el("div", { className: "quiet" }, `on record as ${e.trajectory_id}`) : null);
 function turn(question, inside) {
@@ -249,8 +310,8 @@ async function ask(question) {
       t.scrollIntoView({ block: "end" });
     }
     if (!last) throw new Error("the connection ended before the reply; the turn is on record, and is there when the page is opened again");
-    if (last[0] === "reply") { talk = last[1].conversation_id; work.replaceWith(...ending(last[1], `t${Date.now()}`).filter(Boolean)); }
-    else { talk = last[1].conversation_id || talk; work.replaceWith(fault(last[1])); }
+    if (last[0] === "reply") { at(last[1].conversation_id); work.replaceWith(...ending(last[1], `t${Date.now()}`).filter(Boolean)); }
+    else { at(last[1].conversation_id || talk); work.replaceWith(fault(last[1])); }
     $("question").value = "";
   } catch (e) { work.replaceWith(fault({ message: e.message })); }
   busy = false; $("send").disabled = false; t.scrollIntoView({ block: "nearest" });
@@ -258,11 +319,12 @@ async function ask(question) {
 }
 
 // Conversations
+function at(id) { talk = id; history.replaceState(null, "", id ? `#${id}` : location.pathname); }  // so that a reload finds it again
 const hello = () => $("log").replaceChildren(el("p", { className: "hello" }, "Put in documents, then ask. Each sentence of an answer leads to the sentence that it rests on, or says that there is none."));
 async function show(id) {
   const { turns } = await get(`/api/conversations/${id}`);
-  talk = id; $("log").replaceChildren();
-  for (const line of turns) turn(line.question, ending(line.reply, `t${id}${line.turn}`).filter(Boolean));
+  at(id); $("log").replaceChildren();
+  for (const line of turns) turn(line.question, ending(line.reply, `t${id}${line.turn}`, line.about).filter(Boolean));
   await talks();
 }
 async function talks() {
@@ -276,8 +338,9 @@ async function talks() {
         try { await api(`/api/conversations/${c.id}`, { method: "DELETE" }); fresh(); } catch (e) { say(e.message); }
       } }, "delete")))));
 }
-function fresh() { talk = ""; hello(); talks(); $("question").focus(); }
+function fresh() { at(""); hello(); talks(); $("question").focus(); }
 
+async function grid() { const n = (await (await api("/api/marks")).text()).split("\n").length - 1; $("marked").textContent = n; $("marks").hidden = !n; }
 const say = text => { $("state").textContent = text; };
 async function state() {
   about = await get("/api/status");
@@ -288,7 +351,8 @@ async function begin() {
   const all = await get("/api/systems");
   $("system").replaceChildren(...all.map(s => el("option", { value: s.name, selected: s.default, title: s.about }, s.name)));
   if (matchMedia("(max-width: 52rem)").matches) $("talks-fold").open = false;
-  hello(); await Promise.all([documents(), talks(), state()]);
+  hello(); await Promise.all([documents(), talks(), state(), grid()]);
+  if (/^#[0-9a-f]{16}$/.test(location.hash)) await show(location.hash.slice(1)).catch(() => at(""));
 }
 $("files").addEventListener("change", e => { const files = [...e.target.files]; e.target.value = ""; uploadAll(files).catch(e => say(e.message)); });
 for (const kind of ["dragover", "dragleave", "drop"]) $("drop").addEventListener(kind, e => {

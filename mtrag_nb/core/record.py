@@ -240,6 +240,7 @@ class Drafted(Step, kind="drafted"):
     temperature: float = 0.0
     seed: int = 0
     unsupported: str = ""  # what a retry was told to leave out
+    thought: str = ""  # of the model, before the draft; no part of it
 
     def lines(self, name):
         return [(f"draft {self.attempt + 1}", clipped(self.text, 90)), *super().lines(name)]
@@ -298,7 +299,11 @@ class Recorded(Step, kind="recorded"):
         return [("in the file", "; ".join([*(f"{k}: {v}" for k, v in self.fields.items()), *told]))]
 
 # %% ../../nbs/1_core/05_record.ipynb #b27d99fb
-_KEYS = {"note": "told", "extra": "put"}  # field -> its key on the record, left out if it is empty
+_KEYS = {
+    "note": "told",
+    "extra": "put",
+    "thought": "thought",
+}  # field -> its key on the record, left out if it is empty
 
 
 def step_line(step: Step) -> dict:

@@ -48,6 +48,7 @@ _MODEL_CHOICES = {  # setting -> pattern, and in words
     "dtype": ("auto|fp32|fp16|bf16", "auto, fp32, fp16 or bf16"),
     "quantization": ("(nf4)?", "nf4 or empty"),
     "device": (r"auto|cpu|cuda(:\d)?|mps", _DEVICES),
+    "think": (r"(no|yes|[1-9]\d{0,5})?", "no, yes, the most tokens of a thought, or empty"),
     "prefixes": (r"(?s:[^|]*\|[^|]*)?", "two texts with | between, or empty"),
 }
 
@@ -65,6 +66,8 @@ class ModelSpec:
     api_key_env: str = ""  # name of the environment variable that holds the server's key
     # Before what an embedder reads, of a question | of a passage: "search_query: |search_document: "
     prefixes: str = later("")
+    # What a chat model thinks before it answers: "no", "yes", at most so many tokens; "": as its template has it
+    think: str = later("")
 
     def __post_init__(self):
         object.__setattr__(self, "url", Address(self.url))
@@ -76,6 +79,11 @@ class ModelSpec:
         if self.api_key_env and not re.fullmatch(r"[A-Z_][A-Z0-9_]{0,63}", self.api_key_env):
             problem = "api_key_env is the name of an environment variable, in capitals"
             raise SettingsError(f"{problem}, and not the key itself")
+
+    @property
+    def thought(self) -> int:
+        "The most tokens of a thought, beside those of the answer; 0: none is asked for."
+        return int({"": 0, "no": 0, "yes": 2048}.get(self.think, self.think))
 
 # %% ../../nbs/1_core/01_settings.ipynb #a7d86aab
 def in_bounds(
@@ -193,13 +201,13 @@ class RetrievalSettings:
         one_of(self, "retrieval", {"fusion": FUSIONS, "reranker": ("", *RERANKERS)})
 
 # %% ../../nbs/1_core/01_settings.ipynb #ce2ff2b0
-WAYS_TO_GRADE = ("verdict", "yesno", "likelihood", "cosine")
+WAYS_TO_GRADE = ("verdict", "yesno", "likelihood", "cosine", "together")
 SCALES = ("scale", "scale-text")  # a grade from 0 to 10: the likeliest, or one that is written
 _STAGE_CHOICES = {
     "rewrite": ("always", "guarded", "never"),
     "grade": (*WAYS_TO_GRADE, *SCALES),
     "check": ("verdict", "yesno", "likelihood", "support"),
-    "retry": ("told", "plain"),
+    "retry": ("told", "plain", "copied"),
     "declined_by": ("stance", "token", "never"),
 }
 
@@ -223,7 +231,7 @@ class StageSettings:
     turn_chars: int = 600  # characters of each
     prompts: str = "permissive"  # "permissive" or "strict" (seed paper, V.B), "small" (for the laptop's model) or "published"
     refusal_text: str = "I don't know: the documents that I found do not contain the answer."
-    retry: str = later("told")  # a retry is "told" what was unsupported; "plain": asked the same
+    retry: str = later("told")  # "told" what was unsupported; "plain": asked the same; "copied"
     declined_by: str = later("stance")  # how a draft declines: "stance", "token" (alone), "never"
     tidy: bool = later(True)  # a draft loses repeated sentences, and a last one that was cut off
 

@@ -19,8 +19,8 @@ from .types import Context
 # %% auto #0
 __all__ = ['STOPWORDS', 'WORD', 'CHAT_MARKS', 'STANCE_WORTH', 'LONGEST_REFUSAL', 'content_words', 'content_spans', 'known_words',
            'share_known', 'support', 'sentences', 'weakest_sentence', 'cite', 'titled', 'clipped',
-           'format_docs_for_gen', 'unmarked', 'Label', 'Verdict', 'scored', 'without_thinking', 'parse_verdict',
-           'read_verdict', 'Stance', 'stance', 'declines', 'idk_by_rule', 'rule_in_words']
+           'format_docs_for_gen', 'unmarked', 'Label', 'Verdict', 'scored', 'without_thinking', 'thought_in',
+           'parse_verdict', 'read_verdict', 'Stance', 'stance', 'declines', 'idk_by_rule', 'rule_in_words']
 
 # %% ../../nbs/1_core/03_text.ipynb #5fbbd010
 STOPWORDS = frozenset(
@@ -199,7 +199,8 @@ def scored(
 # %% ../../nbs/1_core/03_text.ipynb #bf0c4c04
 _WORDS = dict.fromkeys(("yes", "true", "1", "y"), Label.YES)
 _WORDS |= dict.fromkeys(("no", "false", "0", "n"), Label.NO)
-_THOUGHT = re.compile(r"^.*</think(?:ing)?>|<think(?:ing)?>.*$", re.S | re.I)
+_OPENED, _CLOSED = r"(?:<think(?:ing)?>|\[THINK\])", r"(?:</think(?:ing)?>|\[/THINK\])"
+_THOUGHT = re.compile(rf"^.*{_CLOSED}|{_OPENED}.*$", re.S | re.I)
 _MARKUP = re.compile(
     r"<[^<>\n]{0,40}>|\\(?:boxed|text)\b|[*`>~${}]+|[#\[\]](?!\d)|(?<!\w)_+|_+(?!\w)"
 )
@@ -208,6 +209,11 @@ _MARKUP = re.compile(
 def without_thinking(text: str) -> str:
     'A reply without what a model thought before it; "" for one that was cut off while it thought.'
     return _THOUGHT.sub("", text)
+
+
+def thought_in(text: str) -> str:
+    'What a model thought before its reply, or until it was cut off; "" for none.'
+    return re.sub(f"{_OPENED}|{_CLOSED}", "", "".join(_THOUGHT.findall(text)), flags=re.I).strip()
 
 
 def _bare(text: str) -> str:

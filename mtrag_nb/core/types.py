@@ -213,6 +213,7 @@ class Gold:
     rewrite: str = ""  # the human rewrite of the question, where there is one
     question_type: tuple[str, ...] = ()
     multi_turn: str = ""  # Follow-up, Clarification or N/A
+    rejected: tuple[str, ...] = ()  # answers that a person called wrong, word for word
 
 # %% ../../nbs/1_core/00_types.ipynb #72646056
 @dataclass(frozen=True)

@@ -240,6 +240,7 @@ _TASK = _an_object(
         "turn": _a_turn_number,
         "contexts": _many(_a_passage, distinct="document_id"),
         "targets": _TEXTS,
+        "rejected": _TEXTS,
         "rewritten_query": _maybe(_any_text),
     },
 )
@@ -367,6 +368,7 @@ def _gold_of_line(obj: Mapping, path: object, n: int) -> Gold:
         rewrite=_unmarked(obj.get("rewritten_query") or ""),
         question_type=tuple(types) if isinstance(types, list) else (types,),
         multi_turn=_first_label(obj.get("Multi-Turn")),
+        rejected=tuple(t["text"] for t in obj.get("rejected", ())),
     )
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #quest001

@@ -12,12 +12,22 @@ import os
 import random
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from ..core.files import make_folder, read_json, read_jsonl, write_json, write_whole
 from ..core.html import show, text_table
 from ..core.settings import MINILM, Settings, load_settings, with_settings
 from ..core.text import Label, Verdict, content_words, sentences, support
-from ..core.types import DataError, Gold, Passage, SettingsError, Task, digest, structured
+from mtrag_nb.core.types import (
+    TO_ANSWER,
+    TO_REFUSE,
+    DataError,
+    Gold,
+    Passage,
+    SettingsError,
+    Task,
+    digest,
+    structured,
+)
 from mtrag_nb.data.mtrag import (
     RatedAnswer,
     official_dir,
@@ -66,6 +76,7 @@ from mtrag_nb.systems.stages import (
     grade_by_likelihood,
     grade_by_verdict,
     grade_by_yesno,
+    grade_together,
     show_history,
 )
 from pathlib import Path
@@ -75,10 +86,10 @@ from statistics import median
 # %% auto #0
 __all__ = ['GRADES', 'RIDGE', 'POOL', 'EDITS', 'Measures', 'fit_logistic', 'log_loss', 'probability', 'left_out', 'best_strength',
            'Pair', 'read_candidates', 'balanced_accuracy', 'Discrimination', 'halves', 'separated', 'discrimination',
-           'ways_table', 'read_ways', 'Combined', 'combined', 'Calibration', 'calibrate', 'write_calibration',
-           'read_calibration', 'calibrated', 'overlap_note', 'real_data', 'slice_of', 'make_pool', 'pool_file',
-           'calibrate_laptop', 'rated_file_of', 'Attack', 'attack', 'attack_table', 'Combination', 'combine',
-           'RememberingEmbedder', 'hold', 'measure_all', 'read_licence', 'license_laptop']
+           'ways_table', 'read_ways', 'Combined', 'combined', 'Calibration', 'measure_gate', 'calibrate',
+           'write_calibration', 'read_calibration', 'calibrated', 'overlap_note', 'real_data', 'slice_of', 'make_pool',
+           'pool_file', 'calibrate_laptop', 'rated_file_of', 'Attack', 'attack', 'attack_table', 'Combination',
+           'combine', 'RememberingEmbedder', 'hold', 'measure_all', 'read_licence', 'license_laptop']
 
 # %% ../../nbs/7_evaluate/07_calibrate.ipynb #4041185b
 _STRENGTHS = (0.1, 1.0, 10.0, 100.0)
@@ -487,11 +498,13 @@ class Calibration:
     combined: Combined | None
     changes: dict[str, float | str]  # settings that follow
     chose: tuple[str, ...]  # conversations that chose a threshold
+    # way -> all that was retrieved for a task as one: answerable or not; {}: one kind is missing
+    gate: dict[str, Discrimination] = field(default_factory=dict)
 
     @property
     def ways(self) -> dict[str, dict[str, Discrimination]]:
         grades = {"grade, random": self.random, "grade, retrieved": self.retrieved}
-        return {**grades, "check": self.check}
+        return {**grades, "gate": self.gate, "check": self.check}
 
     def __str__(self):
         changes = {k: f"{v:g}" if isinstance(v, float) else v for k, v in self.changes.items()}
@@ -514,6 +527,29 @@ def _grades_of(
         **_measure_grades(pairs, models, ways),
         **{f: separated(x, truth, talks) for f, x in features.items() if f not in ways},
     }
+
+# %% ../../nbs/7_evaluate/07_calibrate.ipynb #gate0002
+def measure_gate(
+    tasks: Sequence[Task],
+    gold: Mapping[str, Gold],
+    candidates: Mapping[str, Sequence[tuple[str, str]]],  # as `read_candidates` gives them
+    embedder: EmbedderLike,
+    n: int = 100,  # tasks with an answer
+    seed: int = 0,
+) -> dict[str, Discrimination]:  # {}: one of the two kinds is missing
+    "How well `grade_together` tells answerable tasks from others by what was retrieved for them."
+    known = sorted((t for t in tasks if t.id in gold and candidates.get(t.id)), key=lambda t: t.id)
+    can, cannot = (
+        [t for t in known if gold[t.id].answerability in labels]
+        for labels in (TO_ANSWER, TO_REFUSE)
+    )
+    if not can or not cannot:
+        return {}
+    some = [*random.Random(seed).sample(can, min(n, len(can))), *cannot]
+    asked = ((t, [text for _, text in candidates[t.id]]) for t in some)
+    verdicts = [grade_together(embedder, t.question, t.history, texts)[0] for t, texts in asked]
+    truth = [gold[t.id].answerability in TO_ANSWER for t in some]
+    return {"together": discrimination(verdicts, truth, [t.conversation_id for t in some])}
 
 # %% ../../nbs/7_evaluate/07_calibrate.ipynb #7895bd59
 def calibrate(
@@ -548,7 +584,8 @@ def calibrate(
         {"grade": retrieved or random_, "check": check},
     )
     measured = (random_, retrieved, check, mixed)
-    return Calibration(settings.profile, made, *measured, _changes_for(changes), chose)
+    gate = measure_gate(tasks, gold, candidates, models.embedder, n)
+    return Calibration(settings.profile, made, *measured, _changes_for(changes), chose, gate)
 
 # %% ../../nbs/7_evaluate/07_calibrate.ipynb #2bce43e6
 def write_calibration(found: Calibration, path: str | Path) -> None:
@@ -560,7 +597,7 @@ def read_calibration(path: str | Path) -> Calibration:
     "What was written down. Raises DataError if the file is no calibration."
     try:
         found = structured(Calibration, read_json(path)["calibration"])
-        parts = {part: getattr(found, part) for part in ("random", "retrieved", "check")}
+        parts = {part: getattr(found, part) for part in ("random", "retrieved", "check", "gate")}
         return replace(found, **read_ways(parts))
     except (DataError, AttributeError, KeyError, TypeError, ValueError) as e:
         told = f"{type(e).__name__}: {getattr(e, 'problem', e)}"

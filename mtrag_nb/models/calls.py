@@ -407,7 +407,8 @@ class RecordedChat:
             except Exception as e:
                 errors.append(e)
             else:
-                self._record(keys[i], asdict(value))
+                line = asdict(value)
+                self._record(keys[i], {k: v for k, v in line.items() if v or k != "thought"})
         if errors:
             raise errors[0]
         known = {i: {**self._known[k], "cached": True} for i, k in enumerate(keys) if i not in new}

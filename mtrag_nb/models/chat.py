@@ -9,15 +9,15 @@ import math
 import re
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
-from ..core.text import unmarked
-from ..core.types import SettingsError
+from ..core.text import thought_in, unmarked, without_thinking
+from ..core.types import PartlyFailed, ReplyError, SettingsError
 
 # %% auto #0
-__all__ = ['OnText', 'Prompt', 'chat', 'unmarked_prompt', 'Completion', 'Score', 'Sampling', 'as_sampling', 'ChatModel',
-           'seeds_for', 'ScriptedChat', 'first_sentence', 'choose']
+__all__ = ['OnText', 'Prompt', 'chat', 'unmarked_prompt', 'Completion', 'answered', 'all_answered', 'Score', 'Sampling',
+           'as_sampling', 'ChatModel', 'seeds_for', 'ScriptedChat', 'first_sentence', 'choose']
 
 # %% ../../nbs/3_models/00_chat.ipynb #a895aa28
 @dataclass(frozen=True)
@@ -55,6 +55,32 @@ class Completion:
     stop: str  # "end" (the model ended), "string" (a stop string came), "length" (max_new_tokens)
     seconds: float = 0.0  # this prompt's share of its batch's time
     cached: bool = False  # True: replayed from the call record
+    thought: str = ""  # what the model thought before; no part of the text, but of `tokens_out`
+
+
+def answered(c: Completion, who: str) -> Completion:
+    "A completion, parted from the thought before it. Raises ReplyError for a thought without an answer."
+    if not (thought := c.thought or thought_in(c.text)):
+        return c
+    c = replace(c, text=without_thinking(c.text).lstrip("\n"), thought=thought)
+    if c.text.strip():
+        return c
+    ended = "was cut off before it replied" if c.stop == "length" else "replied nothing"
+    remedy = "give its thoughts more tokens (--set chat.think=4096), or none (chat.think=no)"
+    raise ReplyError(f"{who} thought, and {ended} ({c.tokens_out} tokens): {remedy}")
+
+
+def all_answered(found: Sequence[Completion], who: str) -> list[Completion]:
+    "All of a batch. Raises ReplyError for the only one, PartlyFailed for some of several."
+    out: list = []
+    for c in found:
+        try:
+            out.append(answered(c, who))
+        except ReplyError as e:
+            out.append(e)
+    if not (failed := [e for e in out if isinstance(e, ReplyError)]):
+        return out
+    raise failed[0] if len(out) == 1 else PartlyFailed(out)
 
 # %% ../../nbs/3_models/00_chat.ipynb #0107af5a
 @dataclass(frozen=True)

@@ -9,16 +9,13 @@ import ctypes
 import gc
 import hashlib
 import importlib.util
-import math
-import mmap
 import os
-import struct
 import sys
 import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial, partialmethod
 from pathlib import Path
 
@@ -26,7 +23,7 @@ import numpy as np
 
 from ..core.files import need_room, read_json, sized, write_json
 from ..core.settings import ModelSpec, Settings
-from ..core.text import unmarked
+from ..core.text import unmarked, without_thinking
 from ..core.types import DataError, ModelNotFound, SettingsError, digest
 from mtrag_nb.models.chat import (
     Completion,
@@ -34,7 +31,9 @@ from mtrag_nb.models.chat import (
     Prompt,
     Sampling,
     Score,
+    all_answered,
     as_sampling,
+    chat,
     seeds_for,
     unmarked_prompt,
 )
@@ -254,80 +253,23 @@ def torch_dtype(name: str):
 
     return {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}[name]
 
-# %% ../../nbs/3_models/02_local.ipynb #6d0ac7ab
-_BLOCKS = {  # GGML tensor type -> one block of 32 weights as a numpy record
-    2: np.dtype([("d", "<f2"), ("q", "u1", 16)]),  # Q4_0: d * (q - 8)
-    3: np.dtype([("d", "<f2"), ("m", "<f2"), ("q", "u1", 16)]),  # Q4_1: d * q + m
-    8: np.dtype([("d", "<f2"), ("q", "i1", 32)]),  # Q8_0: d * q
-}
-
-
-def _unpack(blocks: np.ndarray, kind: int) -> np.ndarray:
-    "The weights in quantized blocks of a kind in `_BLOCKS`: float32 [blocks, 32]."
-    q, scale = blocks["q"], blocks["d"].astype(np.float32)[:, None]
-    if kind != 8:  # two in a byte
-        q = np.concatenate([q & 15, q >> 4], axis=1)
-    q = q.astype(np.float32) - (8 if kind == 2 else 0)
-    return q * scale + (blocks["m"].astype(np.float32)[:, None] if kind == 3 else 0)
-
-# %% ../../nbs/3_models/02_local.ipynb #99dd1378
-_SCALARS = {**dict(enumerate("BbHhIif?")), 10: "Q", 11: "q", 12: "d"}  # GGUF value type -> struct
-
-
-class _Cursor:
-    "Reads values one after the other."
-
-    def __init__(self, data, at: int):
-        self.data, self.at = data, at
-
-    def number(self, code: str):
-        value = struct.unpack_from("<" + code, self.data, self.at)[0]
-        self.at += struct.calcsize("<" + code)
-        return value
-
-    def string(self) -> str:
-        n = self.number("Q")
-        self.at += n
-        return self.data[self.at - n : self.at].decode("utf-8", "replace")
-
-    def value(self, kind: int):
-        if kind == 8:
-            return self.string()
-        if kind != 9:
-            return self.number(_SCALARS[kind])
-        kind, n = self.number("I"), self.number("Q")
-        return [self.value(kind) for _ in range(n)]
-
 # %% ../../nbs/3_models/02_local.ipynb #edd69037
 class _GGUF:
-    "A GGUF file: its key-value header at once, its tensors when asked for. Raises ValueError for another file."
+    "A GGUF file: its key-value header, and its tensors as they are stored, by name."
 
     def __init__(self, path: str | Path):
-        with open(path, "rb") as f:
-            self._map = mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ)
-        read = _Cursor(self._map, 4)
-        if self._map[:4] != b"GGUF" or read.number("I") not in (2, 3):
-            raise ValueError(f"{path} is not a GGUF file of version 2 or 3")
-        n_tensors, n_keys = read.number("Q"), read.number("Q")
-        self.header = {read.string(): read.value(read.number("I")) for _ in range(n_keys)}
-        self.tensors = {}
-        for _ in range(n_tensors):
-            name, dims = read.string(), [read.number("Q") for _ in range(read.number("I"))]
-            self.tensors[name] = (dims, read.number("I"), read.number("Q"))  # shape, type, offset
-        align = self.header.get("general.alignment", 32)
-        self._base = -(-read.at // align) * align
+        from gguf import GGUFReader
+
+        read = GGUFReader(path)
+        self.header = {k: f.contents() for k, f in read.fields.items()}
+        self.tensors = {t.name: t for t in read.tensors}
 
     def tensor(self, name: str) -> np.ndarray:
-        "A tensor as float32, rows first. Raises ValueError for a block format that is not handled here."
-        dims, kind, offset = self.tensors[name]
-        n, at = math.prod(dims), self._base + offset
-        if kind in (0, 1):
-            flat = np.frombuffer(self._map, "<f4" if kind == 0 else "<f2", n, at).astype(np.float32)
-        elif kind in _BLOCKS:
-            flat = _unpack(np.frombuffer(self._map, _BLOCKS[kind], n // 32, at), kind)
-        else:
-            raise ValueError(f"tensor {name} has GGML type {kind}")
-        return np.ascontiguousarray(flat.reshape(dims[::-1]))
+        "A tensor as float32, rows first."
+        from gguf.quants import dequantize
+
+        t = self.tensors[name]
+        return np.array(dequantize(t.data, t.tensor_type), np.float32)
 
 # %% ../../nbs/3_models/02_local.ipynb #7c4ae1a1
 _NAMES = {
@@ -397,11 +339,9 @@ def _tokenizer(g: _GGUF):
 
 # %% ../../nbs/3_models/02_local.ipynb #26d2851c
 def _is_smollm2(g: _GGUF) -> bool:
-    "Whether the direct route below holds: Llama architecture, SmolLM2's pre-tokenizer, known block formats."
-    h = g.header
-    about = h.get("general.architecture"), h.get("tokenizer.ggml.pre")
-    kinds = {kind for _, kind, _ in g.tensors.values()}
-    return about == ("llama", "smollm") and kinds <= {0, 1, *_BLOCKS}
+    "Whether the direct route below holds: Llama architecture and SmolLM2's pre-tokenizer."
+    about = g.header.get("general.architecture"), g.header.get("tokenizer.ggml.pre")
+    return about == ("llama", "smollm")
 
 
 def _llama_config(g: _GGUF, tokenizer, dtype):
@@ -428,7 +368,7 @@ def _llama_config(g: _GGUF, tokenizer, dtype):
 
 # %% ../../nbs/3_models/02_local.ipynb #f61cd104
 def load_gguf(path: Path, dtype):
-    "Tokenizer and model from a GGUF file: directly for SmolLM2, through transformers (which needs the package gguf) for any other."
+    "Tokenizer and model from a GGUF file: directly for SmolLM2, through transformers for any other."
     from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM
 
     g = _GGUF(path)
@@ -437,9 +377,6 @@ def load_gguf(path: Path, dtype):
         config = _llama_config(g, tokenizer, dtype)
         how = {"config": config, "state_dict": _weights(g, dtype), "dtype": dtype}
         return tokenizer, LlamaForCausalLM.from_pretrained(None, **how)
-    if importlib.util.find_spec("gguf") is None:
-        remedy = "Get it with: pip install gguf"
-        raise ModelNotFound(f"{path.name} needs the package gguf to be read. {remedy}")
     at, how = path.parent, {"gguf_file": path.name}
     tokenizer = AutoTokenizer.from_pretrained(at, **how)
     return tokenizer, AutoModelForCausalLM.from_pretrained(at, dtype=dtype, **how)
@@ -462,6 +399,17 @@ def _as_safetensors(path: Path) -> Path:
     return out
 
 # %% ../../nbs/3_models/02_local.ipynb #1f148c36
+_THOUGHTS = {  # a mark of a chat template -> what opens a thought, what ends it, what stands between it and the answer
+    "<|channel|>": (
+        "<|channel|>analysis<|message|>",
+        "<|end|>",
+        "<|end|><|start|>assistant<|channel|>final<|message|>",
+    ),  # gpt-oss
+    "[THINK]": ("[THINK]", "[/THINK]", "[/THINK]"),  # Magistral
+    "<think>": ("<think>\n", "</think>", "\n</think>\n\n"),  # Qwen3, DeepSeek, SmolLM3
+}
+
+
 @dataclass(frozen=True)
 class Loaded:
     "A model in memory."
@@ -476,6 +424,12 @@ class Loaded:
     def marks(self) -> tuple[str, ...]:
         "The texts that the tokenizer reads as control tokens."
         return tuple(t.content for t in self.tokenizer.added_tokens_decoder.values() if t.special)
+
+    @cached_property
+    def thoughts(self) -> tuple[str, str, str] | None:
+        "How the template has the model think: a value of _THOUGHTS; None: not at all."
+        template = str(self.tokenizer.chat_template)
+        return next((how for mark, how in _THOUGHTS.items() if mark in template), None)
 
     @cached_property
     def ends(self) -> set[int]:
@@ -967,6 +921,13 @@ class _Reply:
         return min((text.split(s)[0] for s in stop), key=len, default=text)
 
 # %% ../../nbs/3_models/02_local.ipynb #20ea92e1
+def _after(thought: Completion, reply: Completion) -> Completion:
+    "A reply with the thought before it; both were paid for."
+    spent = thought.tokens_out + reply.tokens_out, thought.seconds + reply.seconds
+    both = {"tokens_in": thought.tokens_in, "tokens_out": spent[0], "seconds": spent[1]}
+    return replace(reply, thought=thought.text.strip(), **both)
+
+
 def _generate_batch(
     m: Loaded,
     rows: Sequence[Sequence[int]],  # token ids of the prompts
@@ -1102,8 +1063,9 @@ class TransformersChat(Resident):
         "Names the weights and the precision that they are computed in here, without loading them."
         device, dtype = _device_and_dtype(self.spec)
         files = weight_files(find_model(self.spec))
-        kind = device.partition(":")[0]
-        return f"{self.spec.name}:{digest([dtype, self.spec.quantization, kind, files], 8)}"
+        kind, think = device.partition(":")[0], self.spec.think
+        name = f"{self.spec.name}:{digest([dtype, self.spec.quantization, kind, files], 8)}"
+        return f"{name} think={think}" if think else name
 
     @property
     def exact(self) -> bool:
@@ -1162,35 +1124,79 @@ class TransformersChat(Resident):
             self._make_room()
 
     def encode(self, prompt: Prompt) -> list[int]:
-        "Token ids of a prompt: the model's own chat template, then the beginning of the reply."
-        m = self.load()
-        prompt = unmarked_prompt(prompt, m.marks)
-        messages = [{"role": r, "content": t} for r, t in prompt.messages]
-        text = m.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
-        return m.tokenizer(text + prompt.prefill, add_special_tokens=False)["input_ids"]
+        "Token ids of a prompt: the model's own chat template, then the beginning of the reply; no thought lies between."
+        return self._ids_of(self._text(prompt) + unmarked(prompt.prefill, self.load().marks))
+
+    def _ids_of(self, text: str) -> list[int]:
+        return self.load().tokenizer(text, add_special_tokens=False)["input_ids"]
+
+    def _text(self, prompt: Prompt, thinks: bool = False) -> str:
+        "The messages by the template, up to where the reply begins, or the thought before it."
+        m, asked = self.load(), self.spec.think
+        said = [{"role": r, "content": t} for r, t in unmarked_prompt(prompt, m.marks).messages]
+        how = {"enable_thinking": thinks, "thinking": thinks} if asked else {}
+        text = m.tokenizer.apply_chat_template(
+            said, tokenize=False, add_generation_prompt=True, **how
+        )
+        if not m.thoughts:
+            return text
+        begin, _, between = m.thoughts
+        opened = text.rstrip().endswith(begin.strip())
+        if thinks:
+            return text if opened else text + begin
+        always = begin.startswith("<|channel|>")
+        return text + ("" if opened else begin) + between if opened or always else text
+
+    def _thought(self) -> int:
+        "The most tokens of a thought; 0: none is had. Raises SettingsError for a model that has none."
+        m, spec = self.load(), self.spec
+        if spec.thought and not m.thoughts:
+            said = f"the chat template of {spec.name} has no thoughts in it"
+            raise SettingsError(f"chat.think={spec.think}: {said}. Leave it empty")
+        if spec.think or not m.thoughts:
+            return spec.thought
+        self_willed = self._text(chat("", "?")).endswith(m.thoughts[2])
+        return replace(spec, think="yes").thought if self_willed else 0
 
     def _ids(self, text: str) -> list[int]:
         "Token ids of a text that goes into a prompt, or after it."
-        m = self.load()
-        return m.tokenizer(unmarked(text, m.marks), add_special_tokens=False)["input_ids"]
+        return self._ids_of(unmarked(text, self.load().marks))
 
     def count(self, texts: Sequence[str]) -> list[int]:
         "Tokens of each text."
         return [len(self._ids(t)) for t in texts]
 
     def generate(self, prompts, max_new_tokens, temperature=0.0, seed=0, stop=(), on_text=None):
-        "Complete each prompt, as `ChatModel.generate`. Raises NotFinite, TooLarge."
-        seeds = seeds_for(seed, len(prompts))
+        "Complete each prompt, as `ChatModel.generate`. Raises NotFinite, TooLarge; ReplyError or PartlyFailed for a thought without a reply."
+        how, last = (temperature, seeds_for(seed, len(prompts))), (tuple(stop), on_text)
         with self._lock:
-            rows = [self.encode(p) for p in prompts]
+            most = self._thought() if prompts else 0
+            if most:
+                thoughts, rows = self._think(prompts, most, *how)
+            else:
+                rows = [self.encode(p) for p in prompts]
+            out = self._complete(rows, max_new_tokens, *how, *last)
+        out = [_after(*both) for both in zip(thoughts, out)] if most else out
+        return all_answered(out, self.spec.name)
 
-            def run(at: list[int], store: PrefixStore | None) -> list[Completion]:
-                some, of = [rows[i] for i in at], [seeds[i] for i in at]
-                tell = on_text and (lambda row, text: on_text(at[row], text))
-                how = max_new_tokens, temperature, of, tuple(stop), store, tell
-                return _generate_batch(self.load(), some, *how)
+    def _think(self, prompts: Sequence[Prompt], most: int, *how) -> tuple[list, list]:
+        "The thought before each reply, and the token ids up to where the reply goes on."
+        (_, end, between), marks = self.load().thoughts, self.load().marks
+        texts = [self._text(p, thinks=True) for p in prompts]
+        thoughts = self._complete(list(map(self._ids_of, texts)), most, *how, (end,))
+        own = [unmarked(t.text.strip(), marks) + between for t in thoughts]
+        begun = [unmarked(p.prefill, marks) for p in prompts]
+        return thoughts, [self._ids_of("".join(parts)) for parts in zip(texts, own, begun)]
 
-            return self._in_batches(rows, run, max_new_tokens)
+    def _complete(self, rows, most: int, temperature, seeds, stop=(), on_text=None) -> list:
+        "Complete rows of token ids."
+
+        def run(at: list[int], store: PrefixStore | None) -> list[Completion]:
+            some, of = [rows[i] for i in at], [seeds[i] for i in at]
+            tell = on_text and (lambda row, text: on_text(at[row], without_thinking(text)))
+            return _generate_batch(self.load(), some, most, temperature, of, stop, store, tell)
+
+        return self._in_batches(rows, run, most)
 
     def score(self, prompts, continuations):
         "Log-probability of each continuation after its prompt. Raises NotFinite, TooLarge."

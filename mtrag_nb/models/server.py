@@ -21,12 +21,14 @@ import numpy as np
 
 from ..core.files import parse_json
 from ..core.settings import ModelSpec
+from ..core.text import thought_in, without_thinking
 from ..core.types import ModelNotFound, PartlyFailed, ServerError, SettingsError, redacted
 from mtrag_nb.models.chat import (
     Completion,
     Prompt,
     Sampling,
     Score,
+    answered,
     as_sampling,
     chat,
     seeds_for,
@@ -36,9 +38,9 @@ from .embed import prefixed
 from .local import find_model
 
 # %% auto #0
-__all__ = ['BUSY', 'REFUSED', 'ENDED', 'STOP_TOKENS', 'FIRST', 'Busy', 'Unreachable', 'Refused', 'Pieces', 'lines_of', 'post',
-           'read_score', 'each', 'key_of', 'Connection', 'Abilities', 'tried', 'halves', 'goes_on', 'alike', 'Talk',
-           'ServerChat', 'ServerEmbedder']
+__all__ = ['BUSY', 'REFUSED', 'THOUGHT_FIELDS', 'ENDED', 'STOP_TOKENS', 'FIRST', 'Busy', 'Unreachable', 'Refused', 'Pieces',
+           'lines_of', 'post', 'read_score', 'each', 'key_of', 'Connection', 'Abilities', 'tried', 'halves', 'goes_on',
+           'alike', 'Talk', 'ServerChat', 'ServerEmbedder']
 
 # %% ../../nbs/3_models/04_server.ipynb #6ca9ce9c
 _LARGEST_REPLY = 2**26  # bytes; the log-probabilities of 32,000 tokens take about 5 MiB
@@ -98,6 +100,12 @@ def _refusal(reply: httpx.Response, data: bytes, url: str, secrets: Sequence[str
     return error
 
 # %% ../../nbs/3_models/04_server.ipynb #854665af
+THOUGHT_FIELDS = (
+    "reasoning_content",
+    "reasoning",
+)  # of a message: older vLLM and llama.cpp; newer vLLM and Ollama
+
+
 class Pieces:
     "A reply that comes in pieces, put together."
 
@@ -129,7 +137,9 @@ class Pieces:
             delta = {"content": choice["text"]} if "text" in choice else delta
             own = {k: v for k, v in choice.items() if k not in ("delta", "text") and v is not None}
             self.choice = {**(self.choice or {}), **own}
-            self.message |= {k: v for k, v in delta.items() if v}
+            for k, v in delta.items():
+                grows = k in THOUGHT_FIELDS and isinstance(v, str)
+                self.message[k] = self.message.get(k, "") + v if grows else v or self.message.get(k)
             if not isinstance(piece := delta.get("content") or "", str):
                 raise ValueError(f"a {type(piece).__name__} instead of text")
             self.text += piece
@@ -281,8 +291,6 @@ STOP_TOKENS = 8  # most tokens of a string that ends a reply
 
 def _silence(choice: dict, message: dict, tokens_out: int, stop: Sequence[str]) -> str:
     'Why a reply holds no text; "" if a string ended it that the caller had named.'
-    if message.get("reasoning_content") or message.get("reasoning"):
-        return "thought, and replied nothing: allow more tokens (stages.max_new_tokens), or switch its thinking off"
     if message.get("refusal"):
         return f"refused to reply: {str(message['refusal'])[:100]}"
     if message.get("content") is None:
@@ -294,6 +302,12 @@ def _silence(choice: dict, message: dict, tokens_out: int, stop: Sequence[str]) 
     return "replied nothing"
 
 # %% ../../nbs/3_models/04_server.ipynb #c783dd28
+def _thought_of(message: dict) -> str:
+    "What a model thought, where the server keeps it apart."
+    found = (message.get(key) for key in THOUGHT_FIELDS)
+    return next((t for t in found if isinstance(t, str) and t.strip()), "")
+
+
 def _fault_of_reply(choice: dict, message: dict, tokens_out: int, stop: Sequence[str]) -> str:
     'Why a choice is no reply that can be used; "" if it can.'
     text, ended = message.get("content"), choice.get("finish_reason")
@@ -306,7 +320,8 @@ def _fault_of_reply(choice: dict, message: dict, tokens_out: int, stop: Sequence
         return f"ended the reply by {str(ended)[:40]!r}"
     if not isinstance(text, (str, type(None))):
         return f"replied with a {type(text).__name__} instead of text"
-    return "" if text and text.strip() else _silence(choice, message, tokens_out, stop)
+    said = text and text.strip() or _thought_of(message)
+    return "" if said else _silence(choice, message, tokens_out, stop)
 
 
 def _tokens_of(usage: object, key: str) -> int:
@@ -333,8 +348,9 @@ def _read_completion(
     url: str,  # for the message
     stop: Sequence[str] = (),  # the strings that were to end it
     secrets: Sequence[str] = (),  # hidden in messages
+    thinks: bool = False,  # it was asked to think first
 ) -> Completion:
-    "What a server wrote. Raises ServerError for a reply that holds no text, or is none."
+    "What a server wrote. Raises ServerError for a reply that holds no text, or is none, ReplyError for a thought alone."
     choices = reply.get("choices")
     choice = choices[0] if isinstance(choices, list) and choices else None
     message = choice.get("message") if isinstance(choice, dict) else None
@@ -347,10 +363,17 @@ def _read_completion(
         raise ServerError(f"{url} gave {e}", *secrets) from None
     if fault := _fault_of_reply(choice, message, tokens_out, stop):
         raise ServerError(f"{url} {fault}", *secrets)
-    text, cut = _cut_at(message["content"], stop)
+    counts, thought = (tokens_in, tokens_out), _thought_of(message)
+    ended = ENDED[choice.get("finish_reason")]
+    c = Completion(message["content"] or "", *counts, ended, seconds, thought=thought)
+    if thinks and ended == "length" and not (c.thought or thought_in(c.text)):
+        c = replace(
+            c, text="", thought=c.text
+        )  # a thought that the template opened, and nobody closed
+    c = answered(c, redacted(url, *secrets))
+    text, cut = _cut_at(c.text, stop)
     cut = cut or isinstance(choice.get("stop_reason"), str)
-    ended = "string" if cut else ENDED[choice.get("finish_reason")]
-    return Completion(text, tokens_in, tokens_out, ended, seconds)
+    return replace(c, text=text, stop="string" if cut else ended)
 
 # %% ../../nbs/3_models/04_server.ipynb #df3c7979
 def _as_chat(reply: dict) -> dict:
@@ -613,12 +636,23 @@ def _sampling_keys(how: float | Sampling) -> dict[str, float]:
     return {"temperature": temperature, **extra}
 
 # %% ../../nbs/3_models/04_server.ipynb #aa073a0b
+def _thinking_keys(spec: ModelSpec, thinks: bool) -> list[dict]:
+    "Ways to say in a request whether a model is to think first, the fullest first; a model that is left alone is told nothing."
+    if not spec.think:
+        return [{}]
+    template = {"chat_template_kwargs": {"enable_thinking": thinks, "thinking": thinks}}
+    effort = {"reasoning_effort": "medium" if thinks else "none"}
+    most = {"thinking_token_budget": spec.thought} if thinks else {}  # vLLM
+    return [{**template, **effort, **most}, template, effort]
+
+
 class Talk:
     "One prompt at a time with a chat server."
 
-    def __init__(self, connection: Connection, name: str):
-        self.connection, self.streams = connection, True
-        self.name = name  # of the model, as the server knows it
+    def __init__(self, connection: Connection, spec: ModelSpec):
+        self.connection, self.streams, self.spec = connection, True, spec
+        self.name = spec.name  # of the model, as the server knows it
+        self._refused = 0  # how many of `_thinking_keys` the server does not take
         self._lock, self._template = threading.Lock(), []
 
     def template(self) -> Callable[[Prompt], str]:
@@ -630,17 +664,34 @@ class Talk:
             raise ValueError(f"no chat template of {self.name} on this machine")
         return self._template[0]
 
-    def post(self, prompt: Prompt, way: str, on_text: _Told = None, **how) -> dict:
-        "The reply to a prompt; in pieces if somebody is told of them, and the server takes that."
-        template = self.template() if way == "text" else None
+    def post(
+        self, prompt: Prompt, way: str, on_text: _Told = None, thinks: bool = False, **how
+    ) -> dict:
+        "The reply to a prompt, with or without a thought before it."
+        template, first = self.template() if way == "text" else None, self._refused
         path, body = _request_for(self.name, prompt, way, template)
-        if on_text and self.streams:
-            pieces = {"stream": True, "stream_options": {"include_usage": True}}
+        ways = [{}] if template else _thinking_keys(self.spec, thinks)[first:]
+        for n, keys in enumerate(ways):
             try:
-                return self.connection.post(path, {**body, **how, **pieces}, on_text=on_text)
+                reply = self._send(path, {**body, **how, **keys}, on_text)
             except Refused:
-                self.streams = False
-        return self.connection.post(path, {**body, **how})
+                if n + 1 == len(ways):
+                    raise
+            else:
+                self._refused = max(self._refused, first + n)
+                return reply
+
+    def _send(self, path: str, body: dict, on_text: _Told) -> dict:
+        "In pieces if somebody is told of them, and the server takes that."
+        if not (on_text and self.streams):
+            return self.connection.post(path, body)
+        pieces = {"stream": True, "stream_options": {"include_usage": True}}
+        try:
+            return self.connection.post(path, {**body, **pieces}, on_text=on_text)
+        except Refused:
+            whole = self.connection.post(path, body)
+            self.streams = False
+            return whole
 
     def say(
         self,
@@ -651,19 +702,22 @@ class Talk:
         seed: int = 0,
         stop: Sequence[str] = (),
         on_text: _Told = None,
+        thinks: bool = False,  # before it replies; the thought has tokens of its own
     ) -> Completion:
         "The completion of a prompt; `on_text` takes the text so far."
-        start = time.perf_counter()
-        how = {"max_tokens": max_new_tokens, **_sampling_keys(temperature), "seed": seed}
-        how |= {"stop": list(stop)} if stop else {}
+        start, most = time.perf_counter(), max_new_tokens + thinks * self.spec.thought
+        how = {"max_tokens": most, **_sampling_keys(temperature), "seed": seed, "thinks": thinks}
+        how |= {"stop": list(stop)} if stop and not thinks else {}  # it would end a thought
+        way = "asked" if thinks else way  # what is begun for it goes on without a thought
 
         def own(text):
             return _after_prefill(text, prompt.prefill) if way == "asked" else text
 
-        tell = on_text and (lambda text: on_text(own(_cut_at(text, stop)[0])))
+        tell = on_text and (lambda text: on_text(own(_cut_at(without_thinking(text), stop)[0])))
         reply = self.post(prompt, way, tell, **how)
         reply, took = _as_chat(reply) if way == "text" else reply, time.perf_counter() - start
-        c = _read_completion(reply, took, self.connection.url, stop, self.connection.secrets)
+        secrets = self.connection.secrets
+        c = _read_completion(reply, took, self.connection.url, stop, secrets, thinks)
         return replace(c, text=own(c.text))
 
     def score_text(self, prompt: Prompt, text: str) -> Score:
@@ -686,6 +740,8 @@ class Talk:
 
     def _count(self, prompt: Prompt) -> tuple[int, tuple[int, ...]]:
         body = {"add_generation_prompt": True, **_request_for(self.name, prompt)[1]}
+        keys = _thinking_keys(self.spec, False)[0]
+        body |= {k: v for k, v in keys.items() if k == "chat_template_kwargs"}
         return self.connection.read(_read_count, self.connection.post("/tokenize", body, "/v1"))
 
 # %% ../../nbs/3_models/04_server.ipynb #2f215a3d
@@ -721,7 +777,7 @@ class ServerChat:
     ):
         self.spec, self.batch_size = spec, batch_size
         self.connection = Connection(spec, timeout, patience, pause)
-        self.url, self._talk = self.connection.url, Talk(self.connection, spec.name)
+        self.url, self._talk = self.connection.url, Talk(self.connection, spec)
         self._abilities, self._lock = abilities, threading.Lock()
 
     @property
@@ -734,10 +790,11 @@ class ServerChat:
 
     @property
     def fingerprint(self) -> str:
-        return f"server:{self.spec.name}@{self.url} {self.abilities}".strip()
+        think = f" think={self.spec.think}" if self.spec.think else ""
+        return f"server:{self.spec.name}@{self.url} {self.abilities}".strip() + think
 
     def generate(self, prompts, max_new_tokens, temperature=0.0, seed=0, stop=(), on_text=None):
-        "Complete each prompt; `on_text` hears each reply grow: row, text so far. Raises ServerError, PartlyFailed of several prompts."
+        "Complete each prompt; `on_text` hears each reply grow: row, text so far. Raises ServerError, ReplyError for a thought without a reply, PartlyFailed of several prompts."
         seeds, odd = seeds_for(seed, len(prompts)), temperature or any(p.prefill for p in prompts)
         can = self.abilities if odd else Abilities()
         if temperature and prompts and not can.samples:
@@ -749,7 +806,7 @@ class ServerChat:
         def say(i):
             tell = on_text and (lambda text: on_text(i, text))
             how = can.prefill, max_new_tokens, temperature, seeds[i], tuple(stop), tell
-            return self._talk.say(prompts[i], *how)
+            return self._talk.say(prompts[i], *how, thinks=self.spec.thought > 0)
 
         width = 1 if temperature and can.seeds == "alone" else self.batch_size
         return self.connection.each(say, len(prompts), width)

@@ -63,7 +63,7 @@ from ..data.mtrag import BY_TEXT, files_of, is_gold
 from ..models.calls import Models, RecordedChat
 from ..models.chat import ChatModel
 from .run import identity, manifest, record_run, toolbox_of
-from ..search.retrieve import Retrieval, Retriever, best_hits
+from ..search.retrieve import Retrieval, Retriever, RetrieverLike, best_hits
 from ..search.web import Web
 from ..systems.registry import system_named
 from ..systems.stages import Toolbox
@@ -397,7 +397,7 @@ class Replayer:
     """Takes up turns of a run.
 
     `tasks`: those that were asked; the run keeps them, older runs do not. `index`: the one that the run
-    was made with, where something has to be retrieved. `models`: None for those of the settings.
+    was made with, where something has to be retrieved, or a retriever over it, which stays open. `models`: None for those of the settings.
     `settings`: dotted key -> value, changed everywhere. `system`: another one than the run's.
     `any_models`: models and index may be others than the run's. `calls`: call records besides the run's.
     """
@@ -406,7 +406,7 @@ class Replayer:
         self,
         run: Run | str | Path,
         tasks: Sequence[Task] = (),
-        index: str | Path | None = None,
+        index: str | Path | RetrieverLike | None = None,
         models: Models | None = None,
         settings: Mapping[str, object] | None = None,
         system: System | None = None,
@@ -452,7 +452,10 @@ class Replayer:
         if index is not None and self.setting == "rag":
             self.retriever.it  # one that is not there is said before the first turn
 
-    def _open(self, index: str | Path | None):
+    def _open(self, index: str | Path | RetrieverLike | None):
+        self._lent = hasattr(index, "retrieve")
+        if self._lent:
+            return index
         if self.setting == "rag" and index is None and not self.system.toolbox_for:
             raise NotRecorded(
                 "something has to be retrieved: name the index that the run was made with"
@@ -463,8 +466,9 @@ class Replayer:
         return toolbox_of(self.system, *how).retriever
 
     def close(self) -> None:
-        "Close the index, if it was opened."
-        if index := getattr(self.retriever._it, "index", None):
+        "Close the index, if it was opened here."
+        index = getattr(self.retriever._it, "index", None)
+        if index and not self._lent:
             index.close()
 
     def __enter__(self):

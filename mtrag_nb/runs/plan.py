@@ -294,9 +294,14 @@ def children_of(passages: int, settings: Settings) -> int:
     return round(passages * each * (400 - 50) / stride)
 
 
+def _thinking(spec: ModelSpec) -> str:
+    "A model's name, and the most tokens that it thinks before each reply, which are measured with its turns."
+    return f"{spec.name}, thoughts of {spec.thought} tokens" if spec.thought else spec.name
+
+
 def _hours(step: str, what: str, n: int, kind: str, spec: ModelSpec, m: Machine) -> Line:
     "The time of so many of a kind, by what was measured with a model."
-    each, name = m.seconds.get((kind, spec.name)), spec.name.split("/")[-1]
+    each, name = m.seconds.get((kind, _thinking(spec))), _thinking(spec).split("/")[-1]
     if each is None:
         return Line(step, what, None, "h", f"not measured on this machine with {name}")
     how = f"{each:.2g} s a {kind} with {name}"
@@ -419,5 +424,6 @@ def measured(settings: Settings, models: Models | None = None, folder: str | Pat
         return replace(m, source=f"nothing was measured: {e}")
     if turn.failed:
         return replace(m, source=f"nothing was measured: {turn.error.message}")
-    seconds = {("turn", settings.chat.name): turn.seconds, ("child", settings.embedder.name): child}
+    named = _thinking(settings.chat), settings.embedder.name
+    seconds = {("turn", named[0]): turn.seconds, ("child", named[1]): child}
     return replace(m, seconds=seconds, source=f"measured: one turn of {DEFAULT}, 16 children")

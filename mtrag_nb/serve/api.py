@@ -16,6 +16,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import asynccontextmanager, contextmanager, suppress
+from typing import Literal
 
 import uvicorn
 from fastapi import FastAPI, File, Form, Header, Request, Response, UploadFile
@@ -30,27 +31,33 @@ from ..core.files import disk_full
 from ..core.html import document, page, render
 from ..core.types import MTRAGError, Turn, digest
 from .guard import COOKIE, TOKEN_PATH, Guard, Rules, error, hosts_of, same, token_of
-from .reply import as_markdown, end_of
+from .reply import as_markdown, end_of, marked
 from mtrag_nb.serve.service import (
     STOPPING,
     Denied,
     Service,
+    about_turn,
+    again,
     begin,
     delete_conversation,
     delete_document,
     denied,
-    label,
+    mark,
     numbered,
+    predictions_of,
+    report_html,
     safe_name,
+    search,
     status,
     systems_of,
+    turns_of,
     why_html,
 )
 from ..systems.registry import system_named
 
 # %% auto #0
-__all__ = ['Events', 'Query', 'Label', 'Token', 'Message', 'Chat', 'Citation', 'Reply', 'Held', 'Uploaded', 'progress', 'chain',
-           'known', 'make_app', 'rules_of', 'server_of', 'serving']
+__all__ = ['Events', 'Query', 'Mark', 'Again', 'Token', 'Message', 'Chat', 'Citation', 'Reply', 'Held', 'Uploaded', 'progress',
+           'chain', 'known', 'make_app', 'rules_of', 'server_of', 'serving']
 
 # %% ../../nbs/serve/06_api.ipynb #80487079
 class _Sent(BaseModel):
@@ -72,6 +79,7 @@ _HELP = {
     "top_k": "passages to answer from; 0: as the system has it",
     "system": "one of /v1/models; empty: the service's own",
     "stream": "true: server-sent events `step`, `writing`, and at last `reply` or `error`",
+    "verdict": "right, wrong, refuse (it should have refused), ask (it should have asked back); empty: none",
     "user": "who asks, where several people share an address and a token: their chats are told apart by it",
     "metadata": "`conversation_id`: the conversation to go on with, as the reply's `mtrag` names it",
 }
@@ -89,12 +97,25 @@ class Query(_Sent):
     stream: bool = Field(False, description=_HELP["stream"])
 
 
-class Label(_Sent):
-    "What somebody thinks of an answer."
+class Mark(_Sent):
+    "What somebody says of a turn; what is left out stays as it was."
 
     model_config = ConfigDict(extra="forbid")
-    thumb: str = Field("", description="up or down")
-    note: str = ""
+    verdict: str | None = Field(None, description=_HELP["verdict"])
+    passage: str = Field("", description="the id of a passage")
+    answers: bool = Field(True, description="whether this passage answers the question")
+    answer: str | None = Field(None, description="a better answer")
+    note: str | None = None
+
+
+class Again(_Sent):
+    "The one thing that is changed when a turn is tried again."
+
+    model_config = ConfigDict(extra="forbid")
+    question: str = ""
+    passage: str = Field("", description="the id of the only passage that is kept")
+    grade: bool = Field(True, description="false: all passages that were found are kept")
+    system: str = Field("", description="another one of /v1/models")
 
 
 class Token(_Sent):
@@ -440,7 +461,7 @@ _WHY = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'self'; s
 
 
 def _add_conversations(app: FastAPI, service: Service) -> None:
-    "Conversations: listed, read, exported, deleted; a turn's page, and a label for it."
+    "Conversations: listed, read, exported, deleted; why a turn came out as it did, what people say of it, and the turn again."
 
     @app.get("/api/conversations", tags=["conversations"])
     def conversations():
@@ -451,7 +472,7 @@ def _add_conversations(app: FastAPI, service: Service) -> None:
     @app.get("/api/conversations/{i}", tags=["conversations"])
     def conversation(i: str):
         "The turns of one, as they were replied."
-        return {"id": known(service, i), "turns": service.talks.lines(i)}
+        return {"id": known(service, i), "turns": turns_of(service, i)}
 
     @app.get("/api/conversations/{i}/export", tags=["conversations"])
     def export(i: str, form: str = "json"):
@@ -477,10 +498,51 @@ def _add_conversations(app: FastAPI, service: Service) -> None:
         html = why_html(service, known(service, i), turn)
         return HTMLResponse(html, headers={"content-security-policy": _WHY})
 
-    @app.post("/api/conversations/{i}/{turn}/label", tags=["conversations"])
-    def put_label(i: str, turn: int, given: Label):
-        "A thumb and a note, for the case browser."
-        return label(service, known(service, i), turn, given.thumb, given.note)
+    @app.get("/api/conversations/{i}/{turn}", tags=["conversations"])
+    def turn_of(i: str, turn: int):
+        "A turn in words: what was searched for, found and thrown away; what is marked, and which stage lost it."
+        return about_turn(service, known(service, i), turn)
+
+    @app.post("/api/conversations/{i}/{turn}/mark", tags=["marks"])
+    def put_mark(i: str, turn: int, given: Mark):
+        "Say what a turn should have been: a verdict, a passage that answers it, a better answer, a note."
+        return mark(service, known(service, i), turn, **given.model_dump(exclude_none=True))
+
+    @app.post("/api/conversations/{i}/{turn}/again", tags=["marks"])
+    async def try_again(i: str, turn: int, change: Again):
+        "The turn again with one thing changed, beside the old one."
+        what = {"conversation": known(service, i), "turn": turn, **change.model_dump()}
+        return await asyncio.wrap_future(begin(service, again, **what))
+
+
+_REPORT = (
+    "default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src 'unsafe-inline'; "
+    "frame-ancestors 'self'; sandbox allow-scripts"
+)  # the policy of the report, whose script sorts and filters
+
+
+def _add_marks(app: FastAPI, service: Service) -> None:
+    "The library searched for a passage to mark; all marks as files and as a report."
+
+    @app.get("/api/search", tags=["marks"])
+    def search_library(q: str, collection: str = ""):
+        "The best passages of the library for some words."
+        return search(service, q, collection)
+
+    @app.get("/api/marks", tags=["marks"])
+    def marks(form: Literal["reference", "answers"] = "reference"):
+        "The marked turns as a file of tasks, contexts, targets and answerability; or the answers to them as predictions."
+        answers = form == "answers"
+        lines = predictions_of(service) if answers else marked(service.folder).lines.values()
+        text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
+        as_file = f'attachment; filename="{form}.jsonl"'
+        return PlainTextResponse(text, headers={"content-disposition": as_file})
+
+    @app.get("/api/report", response_class=HTMLResponse, tags=["marks"])
+    async def report():
+        "The report of the marked turns: the grid, and the stages to blame."
+        html = await asyncio.to_thread(report_html, service)
+        return HTMLResponse(html, headers={"content-security-policy": _REPORT})
 
 # %% ../../nbs/serve/06_api.ipynb #3da2d41c
 def _model_line(name: str) -> dict:
@@ -609,7 +671,7 @@ def make_app(
 
     how = {"docs_url": None, "redoc_url": None, "redirect_slashes": False, "lifespan": lifespan}
     app = FastAPI(title="mtrag", version=__version__, description=_ABOUT, **how)
-    for add in (_add_documents, _add_questions, _add_conversations, _add_chat):
+    for add in (_add_documents, _add_questions, _add_conversations, _add_marks, _add_chat):
         add(app, service)
     _add_descriptions(app, rules.token)
     _add_errors(app)

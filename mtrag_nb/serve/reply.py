@@ -18,10 +18,23 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..core.files import JsonlLog, only_writer, parse_json, read_jsonl, write_whole
+from mtrag_nb.core.files import (
+    JsonlLog,
+    only_writer,
+    parse_json,
+    read_jsonl,
+    write_jsonl,
+    write_whole,
+)
 from mtrag_nb.core.record import (
+    Checked,
+    Clarified,
+    Drafted,
     Fault,
+    Gated,
     Graded,
+    Retrieved,
+    Rewritten,
     Run,
     Step,
     Trajectory,
@@ -30,8 +43,9 @@ from mtrag_nb.core.record import (
     trajectory,
     turn_line,
 )
-from ..core.text import Verdict
+from ..core.text import Verdict, clipped
 from mtrag_nb.core.types import (
+    TO_ANSWER,
     Context,
     DataError,
     DiskFull,
@@ -42,8 +56,9 @@ from mtrag_nb.core.types import (
     digest,
     plain,
 )
+from ..data.mtrag import Benchmark, read_benchmark
 from ..systems.registry import system_named
-from ..systems.stages import WAYS_TO_CITE, Cited, Claim, claims_of
+from ..systems.stages import WAYS_TO_CITE, Cited, Claim, Labelled, claims_of
 
 if TYPE_CHECKING:
     from mtrag_nb.core.settings import Settings
@@ -53,12 +68,13 @@ if TYPE_CHECKING:
     from mtrag_nb.systems.system import System
 
 # %% auto #0
-__all__ = ['ID', 'Reasons', 'step_line', 'fault_number', 'error_line', 'reply_of', 'Gate', 'ServedRun', 'new_id', 'now',
-           'exchange', 'end_of', 'Conversations', 'in_markdown', 'as_markdown', 'read_one', 'recover', 'to_delete',
-           'deletions', 'delete_all', 'open_run']
+__all__ = ['ID', 'VERDICTS', 'Reasons', 'REMOVED', 'place_of', 'document_of', 'step_line', 'fault_number', 'error_line',
+           'reply_of', 'Gate', 'ServedRun', 'new_id', 'now', 'exchange', 'end_of', 'Conversations', 'in_markdown',
+           'as_markdown', 'label_of', 'marked_line', 'marked', 'keep_mark', 'in_words', 'read_one', 'recover',
+           'to_delete', 'deletions', 'delete_all', 'open_run']
 
 # %% ../../nbs/serve/02_reply.ipynb #67b865f7
-def _place_of(c: Context) -> dict:
+def place_of(c: Context) -> dict:
     "Document, section and page of a passage; None and '' for what is not known."
     title, _, section = c.title.partition(" › ")
     page = re.search(r"#page=(\d+)$", c.url)
@@ -77,7 +93,7 @@ def _grade_lines(t: Trajectory, contexts: Mapping[str, Context]) -> list[dict]:
             i, v = grade.id, grade.verdict
             place = {"document": i, "section": "", "page": None}
             if i in contexts:
-                place = _place_of(contexts[i])
+                place = place_of(contexts[i])
             line = {"label": str(v.label.value), "kept": i in step.kept, "how": v.how}
             lines.append(
                 {"passage": i, **place, **line, "score": v.score, "threshold": v.threshold}
@@ -85,14 +101,14 @@ def _grade_lines(t: Trajectory, contexts: Mapping[str, Context]) -> list[dict]:
     return lines
 
 
-def _document_of(i: str) -> str:
+def document_of(i: str) -> str:
     "The document of a passage, by the passage's id."
     return i.split("#")[0]
 
 
 def step_line(
     step: Step,
-    name: Callable[[str], str] = _document_of,  # id of a passage -> what a reader calls it
+    name: Callable[[str], str] = document_of,  # id of a passage -> what a reader calls it
 ) -> dict:
     "A step as progress: the node, what it says in words, its seconds."
     lines = [list(line) for line in step.lines(name)]
@@ -105,7 +121,7 @@ def _citation_lines(cited: Cited, contexts: Sequence[Context]) -> list[dict]:
     for n, c in enumerate(contexts, 1):
         if mine := [x for x in citations if x.n == n]:
             marks = sorted({(x.start, x.end) for x in mine if x.supports})
-            line = {"n": n, **_place_of(c), "passage": c.id, "text": c.text}
+            line = {"n": n, **place_of(c), "passage": c.id, "text": c.text}
             lines.append({**line, "marks": [list(m) for m in marks]})
     return lines
 
@@ -277,7 +293,7 @@ class ServedRun:
         try:
             return self.tools.contexts([i])[0].name
         except (MTRAGError, KeyError):
-            return _document_of(i)
+            return document_of(i)
 
     def close(self) -> None:
         "End the session: what it did is noted, and its answers are written as predictions."
@@ -424,6 +440,110 @@ def as_markdown(lines: Iterable[Mapping]) -> str:
         paragraphs += map(_cited_markdown, r.get("citations", ()))
     return "\n\n".join(paragraphs) + "\n"
 
+# %% ../../nbs/serve/02_reply.ipynb #1d6f1ef3
+_SHOULD = {"wrong": "ANSWERABLE", "refuse": "UNANSWERABLE", "ask": "UNDERSPECIFIED"}
+_RIGHT = {"answered": "ANSWERABLE", "i_dont_know": "UNANSWERABLE", "asked_back": "UNDERSPECIFIED"}
+VERDICTS = ("", "right", *_SHOULD)  # "": none
+
+
+def label_of(said: Mapping, outcome: str, passages: Iterable) -> str:
+    "The answerability of a question by what a person said of its turn; '' where nothing follows."
+    if verdict := said["verdict"]:
+        return _SHOULD.get(verdict) or _RIGHT.get(outcome, "")
+    return "ANSWERABLE" if said["answer"] or any(True for _ in passages) else ""
+
+
+def marked_line(
+    task: Task,
+    t: Trajectory,
+    said: Mapping[str, str],  # verdict, answer (a better one), note
+    passages: Sequence[Mapping],  # contexts of a task line
+    collection: str,  # where the task names none
+) -> dict:
+    "A marked turn as a line of a reference file."
+    right, wrong = said["verdict"] == "right", said["verdict"] == "wrong"
+    targets = dict.fromkeys(filter(None, (said["answer"], t.answer if right else "")))
+    from mtrag_nb.runs.run import _input_line
+
+    label = label_of(said, t.outcome.value, passages)
+    return {
+        **_input_line(task),
+        "Collection": task.collection or task.domain or collection,
+        "contexts": list(passages) if label in TO_ANSWER else [],
+        "targets": [{"text": x} for x in targets],
+        "rejected": [{"text": t.answer}] if wrong and t.answered else [],
+        "Answerability": [label] if label else [],
+        "marks": {**said, "time": now()},
+    }
+
+
+def marked(folder: Path) -> Benchmark:
+    "What is marked in a record. Raises DataError for a file that is none."
+    path = folder / "reference.jsonl"
+    return read_benchmark(path) if path.exists() else Benchmark((), {}, {})
+
+
+def keep_mark(folder: Path, task_id: str, line: dict | None) -> None:
+    "Write the marks of a turn, whole, in the place of the old ones; None: there are none any more."
+    lines = {**marked(folder).lines, task_id: line}
+    write_jsonl(folder / "reference.jsonl", filter(None, lines.values()))
+
+# %% ../../nbs/serve/02_reply.ipynb #579cc736
+def _scored(v: Verdict) -> str:
+    "The score of a verdict and its threshold."
+    if v.score is None:
+        return ""
+    return f" ({v.score:.2f}" + (")" if v.threshold is None else f"; at least {v.threshold:g})")
+
+
+def _graded_words(s: Graded, name: Callable[[str], str]) -> str:
+    gone = [f"“{name(g.id)}” ({g.verdict.score or 0:.2f})" for g in s.grades if g.id not in s.kept]
+    said = [f"{len(s.kept)} of {len(s.grades)} passages were kept."]
+    said += [f"Thrown away: {', '.join(gone)}."] if gone else []
+    if s.grades and (least := s.grades[0].verdict.threshold) is not None:
+        three = " counts as correct, and somewhat less is kept as ambiguous."
+        said.append(f"{least:g} or more{three if isinstance(s, Labelled) else ' is kept.'}")
+    return " ".join(said)
+
+
+def _checked_words(s: Checked) -> str:
+    weak = f" The weakest part: “{s.unsupported}”" if s.unsupported else ""
+    said = "passed" if s.verdict.passed else "did not pass"
+    return f"The draft {said} the check whether it is {s.asked}{_scored(s.verdict)}.{weak}"
+
+
+_WORDS: dict[type[Step], Callable[..., str]] = {
+    Clarified: lambda s, name: (
+        f"The question counted as {'' if s.verdict.passed else 'not '}clear."
+    ),
+    Rewritten: lambda s, name: f"Searched for: “{s.text}”",
+    Retrieved: lambda s, name: f"{len(s.contexts)} passages were found.",
+    Graded: _graded_words,
+    Gated: lambda s, name: (
+        f"The passages together counted as {'' if s.verdict.passed else 'not '}{s.asked}"
+        f"{_scored(s.verdict)}."
+    ),
+    Drafted: lambda s, name: (
+        "The model said that it does not know."
+        if s.declined
+        else f"Written: “{clipped(s.text, 300)}”"
+    ),
+    Checked: lambda s, name: _checked_words(s),
+}
+
+
+def in_words(
+    t: Trajectory,
+    name: Callable[[str], str] = document_of,  # id of a passage -> what a reader calls it
+    why: str = "",  # of a refusal, in words
+) -> list[str]:
+    "A turn as sentences, a step each, and how it ended."
+    said = [] if t.rewrites else [f"Searched for: “{t.question}”"]
+    for s in t.steps:
+        kind = next((k for k in _WORDS if isinstance(s, k)), None)
+        said += [_WORDS[kind](s, name)] if kind else []
+    return [*said, f"No answer was given: {why or t.reason}."] if t.refused else said
+
 # %% ../../nbs/serve/02_reply.ipynb #f4a480f7
 def _lines_with(path: Path, *keys: str) -> Iterator[dict]:
     "The objects of a log in which one of the keys stands as a value."
@@ -508,7 +628,7 @@ def recover(
 _LOGS = ("trajectories", "predictions", "scores", "judgements")  # with a line for each turn
 _KEPT = {".lock", "manifest.json", "scores.json", "judge.json", "passages.jsonl", "tasks.jsonl"}
 _KEPT |= {f"{name}.jsonl" for name in _LOGS}
-_REMOVED = "(removed)"  # stands where the text of a removed document stood
+REMOVED = "(removed)"  # stands where the text of a removed document stood
 
 
 def _rewrite(path: Path, new_line: Callable[[dict], dict | None], names: bytes = b"") -> int:
@@ -574,7 +694,12 @@ def _forget_conversation(folder: Path, conversation: str) -> int:
 # %% ../../nbs/serve/02_reply.ipynb #fd998ae5
 def _blank(c: dict, key: str, document: str) -> dict:
     "A passage, as a line of some log has it, without its text if it is of a document; `key`: where its id stands."
-    return {**c, "text": _REMOVED} if _document_of(str(c.get(key))) == document else c
+    return {**c, "text": REMOVED} if document_of(str(c.get(key))) == document else c
+
+
+def _without_texts(o: dict, document: str) -> dict:
+    "A line of predictions or marks without the text of a document."
+    return {**o, "contexts": [_blank(c, "document_id", document) for c in o["contexts"]]}
 
 
 def _forget_document(folder: Path, document: str) -> None:
@@ -582,11 +707,7 @@ def _forget_document(folder: Path, document: str) -> None:
     if not _holds(folder, document):
         return
     _keep_only_logs(folder)
-
-    def prediction(o: dict) -> dict:
-        return {**o, "contexts": [_blank(c, "document_id", document) for c in o["contexts"]]}
-
-    _rewrite(folder / "predictions.jsonl", prediction)
+    _rewrite(folder / "predictions.jsonl", partial(_without_texts, document=document))
     _rewrite(folder / "passages.jsonl", lambda o: _blank(o, "id", document))
 
 
@@ -618,12 +739,14 @@ def delete_all(folder: Path, talks: Conversations) -> int:
     for what in deletions(folder):
         if i := what.get("conversation"):
             turns += sum(_forget_conversation(run, i) for run in runs)
-            (folder / "labels.jsonl.part").unlink(missing_ok=True)
-            _drop(folder / "labels.jsonl", i, lambda o: o["task_id"])
+            for name in ("labels", "reference"):
+                (folder / f"{name}.jsonl.part").unlink(missing_ok=True)
+                _drop(folder / f"{name}.jsonl", i, lambda o: o["task_id"])
             talks.delete(i)
         if i := what.get("document"):
             for run in runs:
                 _forget_document(run, i)
+            _rewrite(folder / "reference.jsonl", partial(_without_texts, document=i))
             for path in talks.folder.glob("*.jsonl"):
                 _rewrite(path, partial(_without_document, document=i))
     (folder / "deleting.jsonl").unlink(missing_ok=True)

@@ -12,19 +12,28 @@ import secrets
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from .. import __version__
 from ..core.files import JsonlLog, make_folder, only_writer, read_jsonl
-from ..core.record import append_label, without_places
+from mtrag_nb.core.record import (
+    Run,
+    predicted_passages,
+    ranking_scores,
+    read_manifest,
+    without_places,
+)
 from ..core.settings import ChunkSettings, Settings
 from mtrag_nb.core.types import (
+    TO_ANSWER,
+    Context,
     DataError,
     DiskFull,
     InUse,
@@ -36,16 +45,25 @@ from mtrag_nb.core.types import (
 from .documents import Reader, kind_of
 from mtrag_nb.serve.reply import (
     ID,
+    REMOVED,
+    VERDICTS,
     Conversations,
     Gate,
     ServedRun,
     delete_all,
     deletions,
+    document_of,
     error_line,
     fault_number,
+    in_words,
+    keep_mark,
+    label_of,
+    marked,
+    marked_line,
     new_id,
     now,
     open_run,
+    place_of,
     read_one,
     recover,
     reply_of,
@@ -55,6 +73,8 @@ from mtrag_nb.serve.reply import (
 from ..systems.registry import SERVING, configured, system_named, system_names
 
 if TYPE_CHECKING:
+    from mtrag_nb.core.record import Trajectory
+    from mtrag_nb.evaluate.scores import Evidence
     from mtrag_nb.serve.documents import Document
     from mtrag_nb.models.calls import Models
     from mtrag_nb.models.embed import EmbedderLike
@@ -63,7 +83,8 @@ if TYPE_CHECKING:
 
 # %% auto #0
 __all__ = ['STOPPING', 'Denied', 'numbered', 'denied', 'Limits', 'safe_name', 'systems_of', 'Service', 'ask', 'begin', 'why_html',
-           'label', 'delete_conversation', 'delete_document', 'status']
+           'about_turn', 'turns_of', 'search', 'mark', 'report_html', 'predictions_of', 'again', 'delete_conversation',
+           'delete_document', 'status']
 
 # %% ../../nbs/serve/04_service.ipynb #e9758f3e
 class Denied(MTRAGError):
@@ -240,6 +261,10 @@ class _Documents:
         logged = read_jsonl(self.log, torn_tail=True) if self.log.exists() else ()
         added = {o["id"]: o["time"] for _, o in logged}
         return [_document_line(e, added.get(e.id, "")) for e in self.library.documents()]
+
+    def generations(self) -> dict[str, int]:
+        "Document id -> the generation of the library with which it came."
+        return {e.id: e.generation for e in self.library.documents()} if self.there else {}
 
     def get(self, i: str) -> dict:
         "One of them. Raises Denied if it is not there."
@@ -535,8 +560,8 @@ def ask(
     return reply
 
 # %% ../../nbs/serve/04_service.ipynb #86084b40
-def begin(service: Service, **question) -> Future:
-    "Answer a question (see `ask`) when a thread is free. Raises Denied if too many wait, or the service is stopping."
+def begin(service: Service, do: Callable[..., dict] = ask, **question) -> Future:
+    "Answer a question (`ask`, or another such function) when a thread is free. Raises Denied if too many wait, or the service is stopping."
     with service._lock:
         if service.closing:
             raise Denied(503, "the service is stopping", 5.0)
@@ -548,7 +573,7 @@ def begin(service: Service, **question) -> Future:
         with service._lock:
             service._queue -= 1
 
-    future = service.pool.submit(ask, service, **question)
+    future = service.pool.submit(do, service, **question)
     future.add_done_callback(ended)
     return future
 
@@ -561,31 +586,259 @@ def _turn_of(service: Service, conversation: str, turn: int) -> dict:
     raise Denied(404, f"no turn {turn} of conversation {conversation[:40]!r}")
 
 
+class _Turn:
+    "A turn on record with what it found, its task, and what is marked of it."
+
+    def __init__(self, service: Service, conversation: str, turn: int):
+        self.service, self.reply = service, _turn_of(service, conversation, turn)
+        self.folder = service.folder / "runs" / self.reply["run"]
+        self.t, self.contexts, self.task = read_one(self.folder, self.reply["trajectory_id"])
+        known = marked(service.folder)
+        self.line = known.lines.get(self.t.task_id, {"marks": {}, "contexts": []})
+        self.gold = known.gold.get(self.t.task_id)
+        self.said = {k: self.line["marks"].get(k, "") for k in ("verdict", "answer", "note")}
+        self.generations = service.documents.generations()
+
+    def evidence(self, t: Trajectory, contexts: Iterable[Context] = ()) -> Evidence:
+        "A turn of this task as evidence; a gold passage that came into the library later was not in its index."
+        from mtrag_nb.evaluate.scores import Evidence
+
+        now = read_manifest(self.folder)["identity"].get("generation", 0)
+        gold = {t.task_id: self.gold} if self.gold else {}
+        ids = [p.id for p in self.gold.passages] if self.gold else []
+        late = [i for i in ids if self.generations.get(document_of(i), 0) > now]
+        run = Run.of(f"turn {t.turn}", [t], [*self.contexts.values(), *contexts])
+        return Evidence(run, gold, absent=late, histories={t.task_id: self.task.history})
+
+    def shown(self, t: Trajectory) -> Trajectory:
+        "A turn as clients may see it: of a fault only its number."
+        if not t.error:
+            return t
+        return replace(t, error=replace(t.error, message=error_line(t)["message"], traceback=""))
+
+    def came(self, t: Trajectory, contexts: Iterable[Context] = ()) -> str:
+        "What came of a turn, by what is marked; '' where nothing is."
+        from mtrag_nb.show.turn import outcome_words
+
+        return outcome_words(self.evidence(self.shown(t), contexts), t.task_id) if self.gold else ""
+
+
 def why_html(service: Service, conversation: str, turn: int) -> str:
-    "All of a turn, as a page that stands alone; of a fault only its number."
-    from mtrag_nb.core.record import Run
-    from mtrag_nb.evaluate.scores import Evidence
+    "All of a turn, as a page that stands alone."
     from mtrag_nb.show.turn import TurnView
 
-    reply = _turn_of(service, conversation, turn)
-    t, contexts, task = read_one(service.folder / "runs" / reply["run"], reply["trajectory_id"])
-    if t.error:
-        t = replace(t, error=replace(t.error, message=error_line(t)["message"], traceback=""))
-    run = Run.of(f"turn {turn}", [t], contexts.values())
-    return TurnView(Evidence(run, histories={t.task_id: task.history}), t.task_id).document()
+    it = _Turn(service, conversation, turn)
+    return TurnView(it.evidence(it.shown(it.t)), it.t.task_id).document()
+
+# %% ../../nbs/serve/04_service.ipynb #dbf1bcd7
+def _passage_line(c: Context) -> dict:
+    "A passage as the page shows it."
+    return {"passage": c.id, **place_of(c), "text": c.text}
 
 
-_THUMBS = {"": "", "up": "good", "down": "wrong"}  # as the case browser calls them
+def about_turn(service: Service, conversation: str, turn: int) -> dict:
+    "What is known of a turn. Raises Denied if it is not there."
+    it = _Turn(service, conversation, turn)
+    ids, kept = {c["document_id"] for c in it.line["contexts"]}, set(it.t.kept)
+    names = {i: c.name for i, c in it.contexts.items()}
+    gone = [
+        {**c, "lost": document_of(c["document_id"]) not in it.generations}
+        for c in it.line["contexts"]
+    ]
+    found = [
+        {**_passage_line(c), "kept": i in kept, "marked": c.document_id in ids}
+        for i, c in it.contexts.items()
+    ]
+    return {
+        "words": in_words(it.t, lambda i: names.get(i, i), it.reply["why"]),
+        "passages": found,
+        "marks": {**it.said, "passages": gone},
+        "came": it.came(it.t),
+    }
 
 
-def label(service: Service, conversation: str, turn: int, thumb: str, note: str = "") -> dict:
-    "Put what somebody thinks of a turn on record. Raises Denied, DataError for nothing to say."
-    if thumb not in _THUMBS:
-        raise Denied(422, f"a thumb is up or down, not {thumb[:20]!r}")
-    if len(note) > 2000:
-        raise Denied(413, "a note has at most 2,000 characters")
-    reply, log = _turn_of(service, conversation, turn), service.folder / "labels.jsonl"
-    return append_label(log, reply["run"], reply["trajectory_id"], _THUMBS[thumb], note)
+def turns_of(service: Service, conversation: str) -> list[dict]:
+    "The turns of a conversation, those that are marked with what is known of them."
+    there = marked(service.folder).lines
+
+    def shown(line: dict) -> dict:
+        known = line["reply"]["trajectory_id"] in there
+        return {**line, "about": about_turn(service, conversation, line["turn"]) if known else None}
+
+    return [shown(line) for line in service.talks.lines(conversation)]
+
+
+def search(service: Service, query: str, collection: str = "", most: int = 10) -> list[dict]:
+    "The best passages of the library for some words, whatever any system would keep of them."
+    from mtrag_nb.search.retrieve import best_hits, open_retriever
+
+    if not service.documents.there:
+        raise Denied(409, "there are no documents yet. POST one to /api/upload")
+    with service.generations.present() as held:
+        _check_question(query, service.system, collection, 0, service.limits, held.index)
+        models, how = service.models, replace(service.settings.retrieval, views="query")
+        found = open_retriever(held.index, models.embedder, models.reranker, how)
+        hits = best_hits(found.ranked(query, collection), most, True)
+        return [_passage_line(c) for c in found.as_retrieval(hits).contexts]
+
+# %% ../../nbs/serve/04_service.ipynb #5f04a59a
+_MOST = {"answer": 8_000, "note": 2_000}  # characters
+_MOST_PASSAGES = 20  # of a turn
+
+
+def _passage_of(service: Service, it: _Turn, i: str) -> Context:
+    "A passage that a turn found, or one of the library, by its id. Raises Denied for one that is nowhere, or was removed."
+    seen = (c for c in it.contexts.values() if i in (c.id, c.document_id))
+    if (c := next(seen, None)) is None:
+        try:
+            with service.generations.present() as held:
+                [c] = held.index.contexts([i])
+        except DataError:
+            raise Denied(404, f"no passage {i[:60]!r} in the library") from None
+    if c.text == REMOVED:
+        raise Denied(410, "the document of this passage was removed")
+    return c
+
+
+def _with_passage(service: Service, it: _Turn, i: str, answers: bool) -> list[dict]:
+    "The marked passages of a turn with one more, or without it."
+    left = [p for p in it.line["contexts"] if p["document_id"] != i]
+    if not answers and len(left) < len(it.line["contexts"]):
+        return left
+    c = _passage_of(service, it, i)
+    left = [p for p in left if p["document_id"] != c.document_id]
+    if answers and len(left) >= _MOST_PASSAGES:
+        raise Denied(422, f"at most {_MOST_PASSAGES} passages answer a question")
+    about = {k: getattr(c, k) for k in ("document_id", "text", "title", "url", "source")}
+    return [*left, about] if answers else left
+
+
+def mark(
+    service: Service,
+    conversation: str,
+    turn: int,
+    passage: str = "",  # the id of one
+    answers: bool = True,  # whether it answers the question
+    **said: str,  # verdict (of VERDICTS), answer (a better one), note; what is not given stays
+) -> dict:
+    "Put what somebody says of a turn on record; then as `about_turn`. Raises Denied."
+    if said.get("verdict", "") not in VERDICTS:
+        raise Denied(422, f"a verdict is {', '.join(VERDICTS[1:])}, not {said['verdict'][:20]!r}")
+    for key, most in _MOST.items():
+        if len(said.get(key, "")) > most:
+            raise Denied(413, f"{key}: at most {most:,} characters")
+    with service.gate.through(), service._lock:
+        it = _Turn(service, conversation, turn)
+        if it.t.failed and said.get("verdict") == "right":
+            raise Denied(422, "a turn that broke is not right")
+        new, passages = {**it.said, **{k: v.strip() for k, v in said.items()}}, it.line["contexts"]
+        if passage:
+            passages = _with_passage(service, it, passage, answers)
+            wrong = label_of(new, it.t.outcome.value, passages) not in TO_ANSWER
+            new["verdict"] = "" if wrong and answers else new["verdict"]
+        where = next((c.domain for c in it.contexts.values()), service.collection)
+        line = marked_line(it.task, it.t, new, passages, where)
+        keep_mark(service.folder, it.t.task_id, line if any(new.values()) or passages else None)
+    return about_turn(service, conversation, turn)
+
+# %% ../../nbs/serve/04_service.ipynb #ce16660c
+def report_html(service: Service) -> str:
+    "The report of the marked turns, as `mtrag report` writes it. Raises Denied where nothing is marked."
+    from mtrag_nb.show.report import report
+
+    wanted, runs = marked(service.folder).gold.keys(), []
+    for path in sorted((service.folder / "runs").glob("*/manifest.json")):
+        run = Run(path.parent)
+        turns = {i: t for i, t in run.trajectories.items() if i in wanted}
+        vars(run)["trajectories"] = turns
+        runs += [run] if turns else []
+    if not runs:
+        raise Denied(409, "no turn is marked yet")
+    with TemporaryDirectory() as folder:
+        return report(
+            runs, Path(folder) / "report.html", service.folder / "reference.jsonl"
+        ).read_text(encoding="utf-8")
+
+
+def predictions_of(service: Service) -> list[dict]:
+    "The answers to all marked turns in the official format, to be checked and scored against the marks."
+    from mtrag_nb.data.mtrag import prediction_line
+
+    lines = []
+    for i, line in marked(service.folder).lines.items():
+        it = _Turn(service, line["conversation_id"], int(line["turn"]))
+        scores = ranking_scores(it.t)
+        found = predicted_passages([it.contexts[c] for c in it.t.contexts], scores)
+        bare = {k: line[k] for k in ("conversation_id", "task_id", "turn", "Collection", "input")}
+        lines += [] if it.t.failed else [prediction_line(bare, found, it.t.answer)]
+    return lines
+
+# %% ../../nbs/serve/04_service.ipynb #9a5fbe43
+def _replayed(
+    service: Service, held: _Generation, it: _Turn, changes: Sequence[Mapping], grade: bool
+) -> tuple[Trajectory, dict[str, Context]]:
+    "A turn under the first of some changes that it can take, and what it found. Raises Denied if it can take none."
+    from mtrag_nb.models.calls import MeteredChat, RecordedChat
+    from mtrag_nb.runs import forks
+    from mtrag_nb.search.retrieve import open_retriever
+
+    about = {"manifest": read_manifest(it.folder), "folder": it.folder}
+    run = Run.of(it.folder.name, [it.t], it.contexts.values(), tasks={it.task.id: it.task}, **about)
+    system, models = forks.system_of_run(run), service.models
+    settings, without = forks.settings_of_run(run, system), None
+    if not grade:
+        there = {m.name: m for m in forks.mechanisms_of(system, settings, [it.t])}
+        if "grade" not in there:
+            raise Denied(422, f"{system.name} graded nothing in this turn")
+        without = forks.ablation(there["grade"])
+    found = open_retriever(held.index, models.embedder, models.reranker, settings.retrieval)
+    calls = RecordedChat(service.batches, it.folder / "calls.jsonl", write=False)
+    how = {"index": found, "models": models, "any_models": True, "intervention": without}
+    try:
+        player = forks.Replayer(run, **how)
+        for n, change in enumerate(changes, 1):
+            with suppress(forks.NotVisited) if n < len(changes) else nullcontext():
+                with service.batches.task():
+                    t = forks.fork(player, it.t.task_id, "", change, chat=MeteredChat(calls)).after
+                break
+    except (forks.NotRecorded, forks.NotLoaded) as e:
+        raise Denied(422, without_places(str(e))) from None
+    ids = list(dict.fromkeys([*t.found, *t.contexts]))
+    return t, {c.id: c for c in player.retriever.contexts(ids)}
+
+
+def again(
+    service: Service,
+    conversation: str,
+    turn: int,
+    question: str = "",  # another one
+    passage: str = "",  # the id of the only one that is kept
+    grade: bool = True,  # False: all that was found is kept
+    system: str = "",  # another one
+) -> dict:
+    "A turn taken up again with one thing changed: its reply, what came of it, and its steps in words. Raises Denied."
+    if sum(map(bool, (question.strip(), passage, not grade, system))) != 1:
+        raise Denied(422, "one thing is changed: question, passage, grade (to false) or system")
+    with service.gate.through(), service.generations.present() as held:
+        it = _Turn(service, conversation, turn)
+        asked, who = question.strip() or it.task.question, system or it.reply["system"]
+        _check_question(asked, who, "", 0, service.limits, held.index)
+        if system:
+            run = _run_of(service, held, system, 0)
+            if run.folder == it.folder:
+                raise Denied(422, f"{system} gave this very answer")
+            t = run.take(it.task)
+            contexts = run.found(t)
+        else:
+            i = passage and _passage_of(service, it, passage).id
+            changes = (
+                [{"kept": [i]}, {"found": [i]}] if i else [{"question": asked} if grade else {}]
+            )
+            t, contexts = _replayed(service, held, it, changes, grade)
+        reply = reply_of(t, contexts, _reasons_of(who), system=who, run=it.reply["run"])
+        name = {i: c.name for i, c in contexts.items()}.get
+        words = in_words(t, lambda i: name(i, i), reply["why"])
+        return {"reply": reply, "came": it.came(t, contexts.values()), "words": words}
 
 # %% ../../nbs/serve/04_service.ipynb #b35220b8
 def _delete_now(service: Service, **what: str) -> int:

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 from ..core.record import Clarified, Drafted, Grade, Graded, Retrieved
 from ..core.settings import constant, in_bounds, later
 from ..core.text import Stance, Verdict, clipped, content_words, known_words, scored, stance
-from ..core.types import Context, DataError, Outcome, Reason, Turn, digest
+from ..core.types import Context, DataError, Outcome, Reason, Task, Turn, digest
 from ..models.chat import ChatModel, chat
-from .stages import Toolbox
+from .stages import Toolbox, asked_of
 from mtrag_nb.systems.system import (
     DECLINED,
     END,
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 
 # %% auto #0
 __all__ = ['ALONE', 'WEIGHTS', 'BIAS', 'THRESHOLD', 'ASK_BACK', 'NAIVE', 'NOTHING', 'QUOTE', 'unclear', 'features',
-           'underspecified', 'choices', 'gate_digest', 'near', 'answer_node', 'Quote', 'asked_of', 'nearest',
-           'QuoteSettings', 'Quoted', 'grades', 'grade_node']
+           'underspecified', 'choices', 'gate_digest', 'near', 'answer_node', 'Quote', 'nearest', 'QuoteSettings',
+           'Quoted', 'grades', 'grade_node', 'copied_text', 'copied_draft']
 
 # %% ../../nbs/5_systems/02_baselines.ipynb #019e4636
 _PHRASE = re.compile(r"\b(the|this|that|these|those|such)(?=((?:\s+[a-z][\w'’-]*){1,3}))", re.I)
@@ -369,18 +369,15 @@ def _quotable(
     return found
 
 # %% ../../nbs/5_systems/02_baselines.ipynb #0fa921f3
-def asked_of(question: str, history: Sequence[Turn]) -> list[str]:
-    "The question, and the question with what the user asked before."
-    before = [t.text for t in history if t.speaker == "user"]
-    return [question, *([f"{before[-1]} {question}"] if before else [])]
-
-
 def nearest(
     embedder: EmbedderLike,
     questions: Sequence[str],  # the nearness to the nearest of them counts
     contexts: Sequence[Context],
     most: int,  # sentences
     least_words: int = 4,
+    weights: Mapping[
+        str, float
+    ] = {},  # context id -> what its sentences' nearness is multiplied by
 ) -> list[Quote]:  # in the order of the contexts, and of the sentences in them
     "The sentences nearest to the questions."
     places, seen = [], set()
@@ -396,10 +393,10 @@ def nearest(
         embedder.encode([c.text[a:b] for c, a, b in places])
         @ embedder.encode(list(questions), query=True).T
     ).max(axis=1)
-    best = sorted(range(len(places)), key=lambda i: (-round(float(cosines[i]), 4), i))[:most]
-    return [
-        Quote(places[i][0].id, *places[i][1:], round(float(cosines[i]), 4)) for i in sorted(best)
-    ]
+    quotes = [Quote(c.id, a, b, round(float(s), 4)) for (c, a, b), s in zip(places, cosines)]
+    worth = [round(q.score * weights.get(q.context, 1.0), 4) for q in quotes]
+    best = sorted(range(len(quotes)), key=lambda i: (-worth[i], i))[:most]
+    return [quotes[i] for i in sorted(best)]
 
 # %% ../../nbs/5_systems/02_baselines.ipynb #7cadea90
 @dataclass(frozen=True)
@@ -444,30 +441,36 @@ def grade_node(state: TurnState, tools: Toolbox) -> tuple[dict, Graded]:
     return {"kept": list(step.kept)}, step
 
 
+def copied_text(places: Sequence[tuple[str, int, int]], contexts: Sequence[Context]) -> str:
+    "The sentences at these places (context id, start, end), one after the other."
+    texts = {c.id: c.text for c in contexts}
+    return " ".join(" ".join(texts[i][a:b].split()) for i, a, b in places)
+
+
+def copied_draft(
+    tools: Toolbox,
+    task: Task,
+    contexts: Sequence[Context],
+    sentences: int = 5,  # at most
+    least_words: int = 4,
+    weights: Mapping[str, float] = {},  # as `nearest` has them
+) -> tuple[dict, Quoted]:
+    "A draft of the sentences that are nearest to the question, in their order; declined if there is none."
+    asked = asked_of(task.question, task.history)
+    quotes = nearest(tools.embedder, asked, contexts, sentences, least_words, weights)
+    text = copied_text([(q.context, q.start, q.end) for q in quotes], contexts)
+    step = Quoted(text=text, declined=not quotes, quotes=tuple(quotes))
+    return {"draft": text, "declined": not quotes}, step
+
+
 def _quote_node(state: TurnState, tools: Toolbox) -> tuple[dict, Quoted]:
     "The answer: what is nearest."
-    own, task = tools.settings.own, state["task"]
-    contexts = {c.id: c for c in tools.retriever.contexts(state["kept"])}
-    quotes = nearest(
-        tools.embedder,
-        asked_of(task.question, task.history),
-        list(contexts.values()),
-        own.sentences,
-        own.least_words,
-    )
-    text = " ".join(" ".join(contexts[q.context].text[q.start : q.end].split()) for q in quotes)
-    end = (
-        {
-            "outcome": Outcome.ANSWERED,
-            "answer": text,
-            "cited": list(dict.fromkeys(q.context for q in quotes)),
-        }
-        if quotes
-        else {}
-    )
-    return {"draft": text, "declined": not quotes, **end}, Quoted(
-        text=text, declined=not quotes, quotes=tuple(quotes)
-    )
+    own, contexts = tools.settings.own, tools.retriever.contexts(state["kept"])
+    update, step = copied_draft(tools, state["task"], contexts, own.sentences, own.least_words)
+    if step.declined:
+        return update, step
+    cited = list(dict.fromkeys(q.context for q in step.quotes))
+    return {**update, "outcome": Outcome.ANSWERED, "answer": step.text, "cited": cited}, step
 
 # %% ../../nbs/5_systems/02_baselines.ipynb #376ea649
 NOTHING = Reason(

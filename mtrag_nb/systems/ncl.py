@@ -641,19 +641,12 @@ def answerability(
     tools: Toolbox, question: str, turns: Sequence[Turn], contexts: Sequence[Context]
 ) -> Verdict:
     "One verdict on contexts as a whole (at least one), as `gate` says."
-    own, earlier = tools.settings.own, [t.text for t in turns if t.speaker == "user"]
-    documents = (
-        [c.text for c in contexts] if own.gate == "cosine" else [format_docs_for_gen(contexts)]
-    )
-    questions = (
-        [question, f"{earlier[-1]} {question}"] if own.gate == "cosine" and earlier else [question]
-    )
-    verdicts = [
-        v
-        for q in questions
-        for v in tools.grade_by(own.gate, own.gate_threshold, own.gate_default, q, turns, documents)
-    ]
-    return max(verdicts, key=lambda v: v.score or 0.0)
+    own = tools.settings.own
+    near = own.gate in ("cosine", "together")  # by the passages one by one: the nearest decides
+    documents = [c.text for c in contexts] if near else [format_docs_for_gen(contexts)]
+    way = "together" if near else own.gate
+    asked = (own.gate_threshold, own.gate_default, question, turns, documents)
+    return tools.grade_by(way, *asked)[0]
 
 
 def _gate_node(state: NclState, tools: Toolbox) -> tuple[dict, Gated]:

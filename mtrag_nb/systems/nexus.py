@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -32,7 +31,7 @@ from mtrag_nb.core.text import (
 )
 from ..core.types import Context, DataError, Outcome, Reason, Turn, structured
 from .agents import VARIATION_PROMPTS, variations
-from .baselines import NOTHING, Quoted, asked_of, nearest
+from .baselines import NOTHING, Quoted, asked_of, copied_draft, copied_text
 from .self_crag import IRRELEVANT
 from mtrag_nb.systems.stages import (
     CITING_PROMPTS,
@@ -46,6 +45,7 @@ from mtrag_nb.systems.stages import (
     attached_claims,
     by_words,
     copied_claims,
+    counted,
     format_sources,
     label_by_choice,
     label_by_cosine,
@@ -72,18 +72,11 @@ from mtrag_nb.systems.system import (
 )
 
 # %% auto #0
-__all__ = ['LAPTOP', 'SERVED', 'TALK', 'PROFILES', 'PUBLISHED', 'NEXUS', 'counted', 'coverage', 'ConfidenceBin', 'two_digits',
+__all__ = ['LAPTOP', 'SERVED', 'TALK', 'PROFILES', 'PUBLISHED', 'NEXUS', 'coverage', 'ConfidenceBin', 'two_digits',
            'ConfidenceLicence', 'read_confidence', 'NexusSettings', 'NexusState', 'search_node', 'reformulate_node',
            'answer_node', 'why']
 
 # %% ../../nbs/5_systems/06_nexus.ipynb #73d71323
-def counted(claims: Sequence[Claim]) -> str:
-    "Coverage and density of an answer as the two counts that they are."
-    n = len(claims)
-    supported, cited = sum(c.supported for c in claims), sum(bool(c.citations) for c in claims)
-    return f"{supported} of {n} claims with a source that supports them, {cited} of {n} with any"
-
-
 def coverage(
     claims: Sequence[Claim],
     weights: Mapping[str, float] = {},  # context id -> weight; 1 for one that is not named
@@ -396,39 +389,19 @@ def _written_draft(
     return {"draft": d.text, "declined": d.declined}, replace(d, attempt=attempt)
 
 # %% ../../nbs/5_systems/06_nexus.ipynb #eff49f76
-def _copied_text(places: Sequence[tuple[str, int, int]], contexts: Sequence[Context]) -> str:
-    "The sentences at these places, one after the other."
-    texts = {c.id: c.text for c in contexts}
-    return " ".join(" ".join(texts[i][a:b].split()) for i, a, b in places)
-
-
-def _copied_draft(
+def _placed_draft(
     state: NexusState, tools: Toolbox, contexts: Sequence[Context]
 ) -> tuple[dict, Quoted]:
-    "The sentences that are nearest to the question, those of ambiguous sources at half their nearness; in their order."
-    own, task, weights = tools.settings.own, state["task"], state["weights"]
-    every = nearest(
-        tools.embedder,
-        asked_of(task.question, task.history),
-        contexts,
-        sys.maxsize,
-        own.least_words,
-    )
-    worth = [round(q.score * weights[q.context], 4) for q in every]
-    quotes = [
-        every[i]
-        for i in sorted(sorted(range(len(every)), key=lambda i: (-worth[i], i))[: own.sentences])
-    ]
-    places = [(q.context, q.start, q.end) for q in quotes]
-    text = _copied_text(places, contexts)
-    return {"draft": text, "declined": not quotes, "places": places}, Quoted(
-        text=text, declined=not quotes, quotes=tuple(quotes)
-    )
+    "The sentences that are nearest to the question, those of ambiguous sources at half their nearness."
+    own = tools.settings.own
+    how = (own.sentences, own.least_words, state["weights"])
+    update, step = copied_draft(tools, state["task"], contexts, *how)
+    return {**update, "places": [(q.context, q.start, q.end) for q in step.quotes]}, step
 
 
 def answer_node(state: NexusState, tools: Toolbox) -> tuple[dict, Drafted]:
     "A draft from what is kept."
-    by = _copied_draft if tools.settings.own.generator == "quote" else _written_draft
+    by = _placed_draft if tools.settings.own.generator == "quote" else _written_draft
     return by(state, tools, tools.contexts(state["kept"]))
 
 # %% ../../nbs/5_systems/06_nexus.ipynb #36f9d1b3
@@ -453,7 +426,7 @@ def _claims_of_draft(
 ) -> tuple[str, list[Claim], str]:
     "The answer without its numbers, its claims, and how they were cited."
     own = tools.settings.own
-    if "places" in state and state["draft"] == _copied_text(state["places"], contexts):
+    if "places" in state and state["draft"] == copied_text(state["places"], contexts):
         return state["draft"], copied_claims(state["draft"], state["places"], contexts), "copied"
     text, marks = read_marks(state["draft"])
     if own.cite == "support" or not marks:

@@ -38,9 +38,10 @@ __all__ = ['PROMPTS', 'SMALL_PROMPTS', 'SCALE_PROMPTS', 'GRADES', 'ENDS', 'LABEL
            'CITING_PROMPTS', 'Supports', 'WAYS_TO_CITE', 'prompt_set', 'show_history', 'history_head', 'grade_by_scale',
            'grade_by_scale_text', 'label_by_choice', 'label_by_text', 'label_by_cosine', 'weighed', 'Labelled',
            'clean_rewrite', 'rewrite', 'guard', 'grade_by_verdict', 'grade_by_yesno', 'grade_by_likelihood',
-           'grade_by_cosine', 'clean_answer', 'generate', 'check_by_yesno', 'check_by_likelihood', 'check_by_support',
-           'Toolbox', 'source_head', 'format_sources', 'read_marks', 'Citation', 'Claim', 'by_words', 'verified',
-           'written_claims', 'attached_claims', 'copied_claims', 'Cited', 'claims_of', 'marked_answer']
+           'grade_by_cosine', 'asked_of', 'grade_together', 'clean_answer', 'generate', 'check_by_yesno',
+           'check_by_likelihood', 'check_by_support', 'Toolbox', 'source_head', 'format_sources', 'read_marks',
+           'Citation', 'Claim', 'by_words', 'verified', 'written_claims', 'attached_claims', 'copied_claims', 'counted',
+           'Cited', 'claims_of', 'marked_answer']
 
 # %% ../../nbs/5_systems/00_stages.ipynb #b9ea438e
 _REWRITE_PROMPTS = {
@@ -540,6 +541,27 @@ def grade_by_cosine(
     cosines = embedder.encode(list(documents)) @ embedder.encode([question], query=True)[0]
     return [scored(s, threshold, "cosine") for s in cosines]
 
+
+def asked_of(question: str, history: Sequence[Turn]) -> list[str]:
+    "The question, and the question with what the user asked before."
+    before = [t.text for t in history if t.speaker == "user"]
+    return [question, *([f"{before[-1]} {question}"] if before else [])]
+
+
+def grade_together(
+    embedder: EmbedderLike,
+    question: str,
+    history: Sequence[Turn],
+    documents: Sequence[str],
+    threshold: float = 0.53,  # data/measured/gate.json
+) -> list[Verdict]:
+    "One verdict on all documents: the best cosine of any of them with the question, alone or behind the one before it."
+    if not documents:
+        return []
+    asked = embedder.encode(asked_of(question, history), query=True)
+    best = (embedder.encode(list(documents)) @ asked.T).max()
+    return [scored(best, threshold, "cosine")] * len(documents)
+
 # %% ../../nbs/5_systems/00_stages.ipynb #1bb7c13d
 _MARKERS = re.compile(
     r"<\|[^|<>]{1,40}\|>|</?s>|\[/?INST\]|<(?:start|end)_of_turn>"
@@ -616,6 +638,7 @@ def generate(
         temperature=float(temperature),
         seed=seed,
         unsupported=unsupported,
+        thought=c.thought,
     )
 
 # %% ../../nbs/5_systems/00_stages.ipynb #c237efa6
@@ -783,6 +806,8 @@ class Toolbox:
             return grade_by_scale(self.chat, p, question, h, documents, threshold)
         if way == "scale-text":
             return grade_by_scale_text(self.chat, p, question, h, documents, threshold, default)
+        if way == "together":
+            return grade_together(self.embedder, question, turns, documents, threshold)
         return grade_by_cosine(self.embedder, question, documents, threshold)
 
     def generate(
@@ -1025,6 +1050,13 @@ def copied_claims(
     ]
 
 # %% ../../nbs/5_systems/00_stages.ipynb #203cd6c5
+def counted(claims: Sequence[Claim]) -> str:
+    "Coverage and density of an answer as the two counts that they are."
+    n = len(claims)
+    supported, cited = sum(c.supported for c in claims), sum(bool(c.citations) for c in claims)
+    return f"{supported} of {n} claims with a source that supports them, {cited} of {n} with any"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Cited(Step, kind="cited"):
     "The claims of the last draft, with their citations."
@@ -1032,7 +1064,8 @@ class Cited(Step, kind="cited"):
     claims: tuple[Claim, ...]
     way: str  # a key of WAYS_TO_CITE
     raw: float | None = None  # coverage by citations, as `confidence.coverage` computes it
-    confidence: float | None = None  # None: nobody has licensed a number for this way
+    # None: no number is licensed for answers of this generator that are cited in this way
+    confidence: float | None = None
     licence: str = ""  # what the number was measured on, or why there is none
 
     @property
@@ -1042,8 +1075,7 @@ class Cited(Step, kind="cited"):
     def lines(self, name):
         sure = f"; confidence {self.confidence:.2f}" if self.confidence is not None else ""
         flagged = [("", f"{c.problem}: {c.text}") for c in self.claims if c.problem]
-        share = f"{len(self.claims) - len(self.unsupported)} of {len(self.claims)} claims supported"
-        return [("citations", f"{share} ({self.way}){sure}"), *flagged]
+        return [("citations", f"{counted(self.claims)} ({self.way}){sure}"), *flagged]
 
 # %% ../../nbs/5_systems/00_stages.ipynb #2e231de9
 def claims_of(

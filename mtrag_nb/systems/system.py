@@ -719,7 +719,7 @@ def drafted(
     "A draft from the kept contexts."
     attempt = state.get("retries", 0)
     shown = format_docs_for_gen(tools.contexts(state["kept"]))
-    wrong = state.get("unsupported", "") if attempt and tools.stages.retry == "told" else ""
+    wrong = state.get("unsupported", "") if attempt and tools.stages.retry != "plain" else ""
     d = tools.generate(
         state.get("query") or state["task"].question,
         turns,

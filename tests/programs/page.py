@@ -14,11 +14,13 @@ import re
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from browser import Checks, axe_findings, axe_source, chromium, playwright
 
+from mtrag_nb.data.mtrag import check_format, read_gold
 from tests.support.specimens import docx, pdf, word_paragraph
 
 SCREENS = [
@@ -66,6 +68,7 @@ the whole island.</p>
 <script>window.owned = 1</script><p><img src=x onerror="window.owned=1">Seals rest on the northern beach in winter.</p></body></html>"""
 QUESTIONS = [
     ("What is the quantum spin of a gluon in chromodynamics?", "No answer"),
+    ("What is the weight limit?", "No answer"),  # though a passage says it: graded away
     ("How much does a dog cost on the ferry?", "four crowns"),
     ("When does the last ferry return?", "ten in the evening"),
     ("How high is the lighthouse?", "thirty-one metres"),
@@ -120,10 +123,11 @@ HOLM = [
 ]
 
 
-def service(folder: Path) -> tuple[subprocess.Popen, str]:
+def service(folder: Path, changes: Sequence[str] = ()) -> tuple[subprocess.Popen, str]:
     "The service with the laptop's models, and its address."
     code = (
-        "import sys; from mtrag_nb.serve.serve import serve; serve(sys.argv[1] + '/library', sys.argv[1] + '/served', port=0, "
+        "import sys; from mtrag_nb.app.command import Setup; from mtrag_nb.serve.serve import serve; "
+        "serve(sys.argv[1] + '/library', sys.argv[1] + '/served', port=0, settings=Setup(set=sys.argv[2:]), "
         "ready=lambda said: print(said, flush=True))"
     )
     env = {
@@ -133,7 +137,10 @@ def service(folder: Path) -> tuple[subprocess.Popen, str]:
         "OMP_NUM_THREADS": "1",
     }
     process = subprocess.Popen(
-        [sys.executable, "-c", code, str(folder)], stdout=subprocess.PIPE, text=True, env=env
+        [sys.executable, "-c", code, str(folder), *changes],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=env,
     )
     line = process.stdout.readline()
     if not line.startswith("http"):
@@ -243,18 +250,18 @@ def put_in(checks: Checks, v: Visit, expect, paths: list[Path], name: str) -> No
 
 
 def converse(checks: Checks, v: Visit, expect, name: str) -> None:
-    "Five questions in one conversation: answers with their sources, and a refusal with its reason."
+    "Six questions in one conversation: answers with their sources, and a refusal with its reason."
     turns = []
     for question, wanted in QUESTIONS:
         with checks(f"{name}: {question}"):
             turns.append(v.ask(question, expect))
             expect(turns[-1]).to_contain_text(wanted)
     with checks(f"{name}: a citation opens its passage, the sentence marked, the page named"):
-        turns[4].locator(".sources button", has_text="from page 2").click()
-        passage = turns[4].locator(".passage:not([hidden])").first
+        turns[5].locator(".sources button", has_text="from page 2").click()
+        passage = turns[5].locator(".passage:not([hidden])").first
         expect(passage.locator("mark", has_text="thirty days")).to_be_visible()
-        expect(turns[4].locator(".sources button[aria-expanded=true]")).to_contain_text("ferry.pdf")
-        turns[1].locator(".cite").first.click()
+        expect(turns[5].locator(".sources button[aria-expanded=true]")).to_contain_text("ferry.pdf")
+        turns[2].locator(".cite").first.click()
         assert v.tab.evaluate("document.activeElement.classList.contains('passage')"), (
             "the number in the text leads there, too"
         )
@@ -267,26 +274,87 @@ def converse(checks: Checks, v: Visit, expect, name: str) -> None:
         turns[0].scroll_into_view_if_needed()
         v.fits()
         v.tab.screenshot(path=checks.shots / f"page-refusal-{name}.png")
-    with checks(f"{name}: why opens the turn as notebooks show it"):
-        turns[1].get_by_role("button", name="why").click()
+    with checks(f"{name}: why in words, and the turn as notebooks show it"):
+        turns[2].get_by_role("button", name="Why?").click()
+        expect(turns[2].locator(".about ol").first).to_contain_text("passages were kept")
+        turns[2].get_by_role("button", name="every step").click()
         expect(v.tab.frame_locator("#why-page").locator("body")).to_contain_text("Passages")
         v.tab.screenshot(path=checks.shots / f"page-why-{name}.png")
         v.tab.keyboard.press("Escape")
-    with checks(f"{name}: a thumb and a note"):
-        turns[1].get_by_role("textbox").fill("right & <b>good</b>")
-        turns[1].get_by_role("button", name="this answer is right").click()
-        expect(turns[1].get_by_role("status")).to_have_text("noted")
+    mark(checks, v, expect, turns, name)
+
+
+def mark(checks: Checks, v: Visit, expect, turns: list, name: str) -> None:
+    "Three marks: right, rightly refused, and a passage that the grade threw away; the turn again with that passage."
+    with checks(f"{name}: right answers and right refusals are marked, by the keyboard"):
+        for turn in (turns[0], turns[2]):
+            turn.get_by_role("button", name="this answer is right").focus()
+            v.tab.keyboard.press("Enter")
+            expect(turn.locator(".came")).to_have_text("correct")
+        turns[2].get_by_role("textbox", name="a note").fill("right & <b>good</b>")
+        turns[2].get_by_role("button", name="save: a note").click()
+    lost = turns[1]
+    with checks(
+        f"{name}: a passage is searched for and marked, and the turn says which stage lost it"
+    ):
+        lost.get_by_role("button", name="Why?").click()
+        expect(lost.locator(".about ol").first).to_contain_text("Thrown away")
+        lost.get_by_role("textbox", name="search the library").fill("suitcases of twenty kilograms")
+        lost.get_by_role("button", name="search: ").click()
+        found = lost.get_by_role("list", name="Passages of the library").locator("li").first
+        found.get_by_role("button", name="Luggage").click()
+        expect(found.locator(".passage")).to_contain_text("twenty kilograms")
+        found.get_by_role("button", name="this one answers it").click()
+        expect(lost.locator(".came")).to_contain_text("Failed first at grade")
+        expect(v.tab.locator("#marked")).to_have_text("3")
+    with checks(f"{name}: with that passage kept the turn is repaired, beside the old one"):
+        found.get_by_role("button", name="try again with it").click()
+        again = lost.get_by_role("region", name="tried again")
+        expect(again).to_contain_text("twenty kilograms", timeout=3 * 60_000)
+        expect(lost.get_by_role("region", name="as it was")).to_contain_text("I don't know")
+        again.get_by_role("button", name="this is the better answer").click()
+        expect(lost.locator(".came")).to_contain_text("Failed first at grade")
+        found.get_by_role("button", name="try again with it").click()
+        expect(again.locator("p.good")).to_have_text("correct", timeout=3 * 60_000)
+        again.scroll_into_view_if_needed()
+        v.fits()
+        v.accessible()
+        v.tab.screenshot(path=checks.shots / f"page-again-{name}.png")
+        lost.get_by_role("button", name="no grade").click()
+        expect(again).to_contain_text("without the grade", timeout=3 * 60_000)
+    with checks(f"{name}: the grid, and an export that the format check accepts"):
+        unfold(v)
+        with v.context.expect_page() as page:
+            v.tab.get_by_role("link", name="which stage lost them").click()
+        expect(page.value.locator("body")).to_contain_text(
+            "1 of 3 turns failed", timeout=3 * 60_000
+        )
+        page.value.screenshot(path=checks.shots / f"page-grid-{name}.png")
+        page.value.close()
+        files = []
+        for link in ("tasks and gold", "answers"):
+            with v.tab.expect_download() as got:
+                v.tab.get_by_role("link", name=link).click()
+            files.append(Path(got.value.path()).with_suffix(".jsonl"))
+            Path(got.value.path()).rename(files[-1])
+        assert check_format("C", *files).ok and check_format("C", *files).lines == 3
+        assert [g.answerability for g in read_gold(files[0]).values()].count("ANSWERABLE") == 2
+
+
+def unfold(v: Visit) -> None:
+    "On a phone the list of conversations is folded away before it is filled."
+    v.tab.locator("#talks .talk").first.wait_for(state="attached")
+    if v.tab.locator("#talks-fold:not([open])").count():
+        v.tab.locator("#talks-fold > summary").click()
 
 
 def read_again(checks: Checks, v: Visit, expect, name: str) -> None:
     "The page opened anew shows the conversation; it is exported, and by the keyboard alone the next question is asked."
     with checks(f"{name}: opened again, the conversation is there, and is exported"):
         v.tab.reload()
-        if v.size["width"] < 800:  # the page folds the list away before it fills it
-            v.tab.locator("#talks .talk").first.wait_for(state="attached")
-            v.tab.locator("#talks-fold > summary").click()
-        v.tab.locator("#talks .talk").first.click()
         expect(v.tab.locator("article.turn")).to_have_count(len(QUESTIONS))
+        expect(v.tab.locator("article.turn").nth(1).locator(".came")).to_contain_text("grade")
+        unfold(v)
         with v.tab.expect_download() as got:
             v.tab.get_by_role("link", name="as text").click()
         assert "four crowns" in Path(got.value.path()).read_text(encoding="utf-8")
@@ -325,14 +393,21 @@ def take_out(checks: Checks, v: Visit, expect, name: str) -> None:
         expect(v.tab.locator("#count")).to_have_text("3")
         v.tab.locator("#fresh").click()
         expect(v.tab.locator("article.turn")).to_have_count(0)
-        turn = v.ask(QUESTIONS[1][0], expect)
+        turn = v.ask(QUESTIONS[2][0], expect)
         expect(turn).not_to_contain_text("four crowns")
         expect(turn).not_to_contain_text("ferry.pdf")
-        turn.get_by_role("button", name="why").click()
+        turn.get_by_role("button", name="Why?").click()
+        turn.get_by_role("button", name="every step").click()
         expect(v.tab.frame_locator("#why-page").locator("body")).not_to_contain_text(
             "A dog travels with its owner"
         )
         v.tab.keyboard.press("Escape")
+    with checks(f"{name}: a mark says that its document is gone"):
+        v.tab.locator("#talks .talk", has_text=QUESTIONS[0][0]).click()
+        lost = v.tab.locator("article.turn").nth(1)
+        lost.get_by_role("button", name="Why?").click()
+        marked = lost.get_by_role("list", name="Marked passages")
+        expect(marked).to_contain_text("not in the library any more")
     with checks(f"{name}: every document and conversation deleted"):
         while v.tab.locator("#documents button").count():
             n = v.tab.locator("#documents button").count()
@@ -344,6 +419,8 @@ def take_out(checks: Checks, v: Visit, expect, name: str) -> None:
             v.tab.locator("#talks").get_by_role("button", name="delete").click()
             v.tab.locator("#yes").click()
             expect(v.tab.locator("#talks .talk")).to_have_count(talk - 1)
+        v.tab.reload()
+        expect(v.tab.locator("#marks")).to_be_hidden()
     with checks(
         f"{name}: no request left the machine, no error in a script, nothing of a document ran"
     ):
@@ -409,6 +486,7 @@ def main(argv=None) -> int:
     ap.add_argument(
         "--systems", nargs="*", default=["naive", "self_crag"], help="asked besides the page's own"
     )
+    ap.add_argument("--set", action="append", default=[], help="a setting of the service, as serve")
     ap.add_argument(
         "--pictures",
         action="store_true",
@@ -426,7 +504,7 @@ def main(argv=None) -> int:
         folder = Path(folder)
         (folder / "documents").mkdir()
         axe, paths = "" if args.pictures else axe_source(folder), documents(folder / "documents")
-        process, url = service(folder)
+        process, url = service(folder, args.set)
         browser = p.chromium.launch(
             executable_path=executable,
             headless=True,
@@ -455,6 +533,8 @@ def main(argv=None) -> int:
                     v.tab.locator("#talks .talk", has_text=QUESTIONS[0][0]).first.click()
                     v.tab.locator("#talks .talk", has_text="How much is a bicycle").first.wait_for()
                     delete_others(v, api.expect)
+                    process = restarted(checks, process, (folder, args.set), v, api.expect)
+                    url = v.url
                 read_again(checks, v, api.expect, name)
                 take_out(checks, v, api.expect, name)
                 v.context.close()
@@ -464,6 +544,20 @@ def main(argv=None) -> int:
             with checks("stopped by a signal, it ends in good order"):
                 assert process.wait(60) == 0
     return checks.ended()
+
+
+def restarted(checks: Checks, process, how: tuple, v: Visit, expect) -> subprocess.Popen:
+    "The service killed and started again: conversation and marks are there. The new process."
+    process.kill()
+    process.wait()
+    place = urlsplit(v.tab.url).fragment
+    process, v.url = service(*how)
+    with checks("killed and started again, the marks are there"):
+        v.tab.goto(f"{v.url}#{place}")
+        expect(v.tab.locator("#marked")).to_have_text("3")
+        expect(v.tab.locator("article.turn").nth(1).locator(".came")).to_contain_text("grade")
+        v.asked.clear(), v.errors.clear()
+    return process
 
 
 def delete_others(v: Visit, expect) -> None:

@@ -82,6 +82,16 @@ QWEN_CHAT = (
     "{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- endif %}"
 )
 
+QWEN3_CHAT = (  # the published one, without its tools
+    "{%- if messages[0].role == 'system' %}{{- '<|im_start|>system\\n' + messages[0].content + '<|im_end|>\\n' }}{%- endif %}"
+    "{%- for m in messages %}{%- if m.role == 'user' %}{{- '<|im_start|>user\\n' + m.content + '<|im_end|>\\n' }}"
+    "{%- elif m.role == 'assistant' %}{%- set said = m.content.split('</think>')[-1].lstrip('\\n') %}"
+    "{{- '<|im_start|>assistant\\n' + ('<think>\\n\\n</think>\\n\\n' if loop.last else '') + said + '<|im_end|>\\n' }}"
+    "{%- endif %}{%- endfor %}{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}"
+    "{%- if enable_thinking is defined and enable_thinking is false %}{{- '<think>\\n\\n</think>\\n\\n' }}{%- endif %}"
+    "{%- endif %}"
+)
+
 
 def _save_tokenizer(
     folder: Path,
@@ -129,9 +139,11 @@ def _llama_tokenizer(folder: Path):
     return t
 
 
-def _qwen_tokenizer(folder: Path):
-    "Qwen2.5's: it has no beginning."
+def _qwen_tokenizer(folder: Path, chat: str = QWEN_CHAT):
+    "Qwen2.5's, or Qwen3's: it has no beginning; the tags of a thought, and an empty line, are tokens, and not special."
     t = byte_pairs(["<|endoftext|>", "<|im_start|>", "<|im_end|>"])
+    if chat is QWEN3_CHAT:
+        t.add_tokens(["<think>", "</think>", "\n\n"])
     _save_tokenizer(
         folder,
         t,
@@ -141,7 +153,7 @@ def _qwen_tokenizer(folder: Path):
         pad_token="<|endoftext|>",
         unk_token=None,
         model_max_length=131072,
-        chat_template=QWEN_CHAT,
+        chat_template=chat,
     )
     return t
 
@@ -269,6 +281,40 @@ def tiny_qwen(
     _save_chat(folder, "Qwen2", _CHAT | config, sampling, seed=1)
 
 
+def tiny_qwen3(folder: Path, tied: bool = False) -> None:
+    "A Qwen3: norms of queries and keys, no biases, and a template by which it thinks or not."
+    t = _qwen_tokenizer(folder, QWEN3_CHAT)
+    start, end = t.token_to_id("<|endoftext|>"), t.token_to_id("<|im_end|>")
+    config = {
+        "vocab_size": t.get_vocab_size() + 37,
+        "num_attention_heads": 4,
+        "head_dim": 32,
+        "max_position_embeddings": 40960,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 1000000.0},
+        "tie_word_embeddings": tied,
+        "bos_token_id": start,
+        "eos_token_id": end,
+    }
+    sampling = {"bos_token_id": start, "pad_token_id": start, "eos_token_id": [end, start]}
+    _save_chat(folder, "Qwen3", _CHAT | config, sampling | {"temperature": 0.6}, seed=4)
+
+
+def teach(
+    loaded,  # `models.local.Loaded`
+    *chains: Sequence[int],  # tokens; none goes on in two ways
+) -> None:
+    "Have a tiny model write chains of tokens: what it writes next hangs on its last token alone."
+    import torch
+
+    with torch.no_grad():
+        for layer in loaded.model.model.layers:
+            layer.self_attn.o_proj.weight.zero_(), layer.mlp.down_proj.weight.zero_()
+        rows, head = loaded.model.get_input_embeddings().weight, loaded.model.lm_head.weight
+        head.zero_()
+        for before, after in (pair for chain in chains for pair in zip(chain, chain[1:])):
+            head[after] += rows[before] / rows[before].norm()
+
+
 _XLMR = {
     "hidden_size": 64,
     "num_hidden_layers": 2,
@@ -347,6 +393,7 @@ TINY: dict[str, Callable[[Path], None]] = {  # hub name -> what writes it into a
     "meta-llama/Llama-3.2-3B-Instruct": lambda folder: tiny_llama(folder, tied=True),
     "Qwen/Qwen2.5-1.5B-Instruct": lambda folder: tiny_qwen(folder, tied=True),
     "Qwen/Qwen2.5-14B-Instruct": tiny_qwen,
+    "Qwen/Qwen3-4B": lambda folder: tiny_qwen3(folder, tied=False),
     "BAAI/bge-m3": tiny_bge_m3,
     "BAAI/bge-reranker-v2-m3": tiny_bge_reranker,
 }
