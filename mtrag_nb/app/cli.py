@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Literal
 
 from .. import __version__
-from .command import Chosen, Command, Domains, File, NeededDir, Parser, ShardOf
+from .command import Chosen, Cluster, Command, Domains, File, NeededDir, Parser, ShardOf
 from ..core.files import disk_full
 from ..core.types import DiskFull, MTRAGError, PartlyFailed, SettingsError
 
@@ -51,6 +51,7 @@ def ingest(
     hnsw: bool = False,  # have the Qdrant server search a graph: faster, and some are missed
     device: str = "",  # where it is embedded: cpu, cuda, cuda:1 (default: as the profile says)
     shard: ShardOf = "",
+    on: Cluster = "",
     *,
     models: "Models | None" = None,
     progress: bool = True,
@@ -62,7 +63,7 @@ def ingest(
     if files:
         from mtrag_nb.app.run import ingest as ingest_passages
 
-        how |= {"hnsw": hnsw, "device": device, "shard": shard}
+        how |= {"hnsw": hnsw, "device": device, "shard": shard, "on": on}
         return ingest_passages(files, index, domains, settings, cap, sparse, **how)
     if domains or cap or hnsw or shard:
         raise SettingsError(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from mtrag_nb.app.command import (
     Changes,
     Chosen,
+    Cluster,
     Dir,
     File,
     Limit,
@@ -25,6 +26,7 @@ from mtrag_nb.app.command import (
     changes_of,
     chosen,
     done,
+    on_ray,
     reference_of,
     reference_or_sample,
 )
@@ -180,6 +182,7 @@ def judge(
     licence: File = None,  # rated answers: hold the judge and every automatic measure against them
     ways: _ModelWays = None,  # with --licence, how the model is asked (default: all ways; none: automatic measures alone)
     shard: ShardOf = "",
+    on: Cluster = "",
     *,
     models: "Models | None" = None,
     progress: bool = True,
@@ -197,6 +200,9 @@ def judge(
         found = measure_all(licence, out, settings, asked, limit, calls, models, progress)
         print(found)
         return found
+    runs = [*runs]
+    out = runs[0] if on and not out else out
+    shard = on_ray(judge, locals(), "out", "judge.json") if on else shard
     runs, reports = [Run(r) for r in runs], []
     known = reference_or_sample(reference, runs)
     from mtrag_nb.evaluate.judge import PROTOCOLS, judge_run

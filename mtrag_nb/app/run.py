@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from mtrag_nb.app.command import (
     Chosen,
+    Cluster,
     Dir,
     Domains,
     File,
@@ -37,6 +38,7 @@ from mtrag_nb.app.command import (
     Web,
     chosen,
     done,
+    on_ray,
     with_variant,
 )
 from ..core.files import Shard, sized
@@ -206,12 +208,16 @@ def doctor(
     return not problems[profile or "laptop"]
 
 # %% ../../nbs/app/01_run.ipynb #0d8ca592
-def _machine_for(name: str, settings: Settings, measure: bool = False):
+def _machine_for(
+    name: str, settings: Settings, measure: bool = False, like: str | Path | None = None
+):
     "The machine that a plan is for: a key of MACHINES, or this one."
     import torch
 
-    from mtrag_nb.runs.plan import MACHINES, found, measured
+    from mtrag_nb.runs.plan import MACHINES, as_in, found, measured
 
+    if like:
+        return as_in(Run(like), settings)
     if name != "here":
         return MACHINES[name]
     gpu = torch.cuda.get_device_name("cuda:0") if torch.cuda.is_available() else ""
@@ -231,6 +237,8 @@ def plan(
     turns: int = 842,  # turns to answer (default 842, the benchmark; the seed paper had 110)
     passages: int | None = None,  # passages to ingest (default: all of the benchmark)
     judge: str = "judge",  # the profile that judges (default judge), or none
+    like: RunDir = None,  # a run of a few turns with these models: its seconds and tokens a turn
+    price: Annotated[str, "IN/OUT"] = "",  # of a server, for a million tokens, as 0.15/0.60
 ):
     "Print what a run will take, and what does not fit. Raises SettingsError for a profile that there is not."
     from mtrag_nb.runs.plan import PASSAGES
@@ -241,7 +249,8 @@ def plan(
     judging = None if judge == "none" else profiles()[judge]
     passages = PASSAGES if passages is None else passages
     own = chosen(settings)
-    made = planned(own, _machine_for(machine, own, measure), turns, passages, judging)
+    here = _machine_for(machine, own, measure, like)
+    made = planned(own, here, turns, passages, judging, price)
     print(made)
     return made
 
@@ -368,12 +377,15 @@ def ingest(
     hnsw: bool = False,  # have the Qdrant server search a graph: faster, and some are missed
     device: str = "",  # where it is embedded: cpu, cuda, cuda:1 (default: as the profile says)
     shard: ShardOf = "",
+    on: Cluster = "",
     *,
     models: "Models | None" = None,
     progress: bool = True,
 ) -> bool:
     "Build an index of corpus files, or finish one. Documents of one's own: `app.cli.ingest`."
-    files, settings = list(passages), on_device(chosen(settings), device)
+    files = passages = list(passages)
+    settings = on_device(chosen(settings), device)
+    shard = on_ray(ingest, locals(), "index") if on else shard
     from mtrag_nb.models.calls import Models
     from mtrag_nb.search.chunks import capped
     from mtrag_nb.search.index import Corpus, build_index
@@ -542,6 +554,7 @@ def run(
     web: Web = "none",
     variant: Variant = "",
     shard: ShardOf = "",
+    on: Cluster = "",
     *,
     models: "Models | None" = None,
     progress: bool = True,
@@ -549,6 +562,7 @@ def run(
     "Run a system, or go on with a run, and print what came of it."
     name = with_variant(system, variant)
     settings, value = chosen(settings, name), system_named(name)
+    shard = on_ray(run, locals(), "out") if on else shard
     first = limit if select == "all" else None
     file = read_benchmark(tasks, setting == "reference", domains, first)
     from mtrag_nb.models.calls import Models
@@ -687,6 +701,7 @@ def live(
     given: RunDir = None,  # the run of the same tasks with the benchmark's history, to compare with
     variant: Variant = "",
     shard: ShardOf = "",
+    on: Cluster = "",
     *,
     models: "Models | None" = None,
     progress: bool = True,
@@ -694,6 +709,7 @@ def live(
     "Hold the benchmark's conversations on the system's own answers, and print what came of it."
     name = with_variant(system, variant)
     settings = chosen(settings, name)
+    shard = on_ray(live, locals(), "out") if on else shard
     file = read_benchmark(tasks, setting == "reference", domains, limit)
     todo = _some(file.tasks, tasks)
     from mtrag_nb.runs.run import live_run
