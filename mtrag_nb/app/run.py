@@ -115,8 +115,8 @@ def _missing_models(settings: Settings) -> list[str]:
     from mtrag_nb.models.local import UNGATED, find_model, hub_token
 
     lacking, problems = [], []
-    for spec in (settings.chat, settings.embedder, settings.reranker):
-        if spec is None or spec.url:
+    for spec in settings.models.values():
+        if spec.url:
             continue
         try:
             find_model(spec)
@@ -300,8 +300,8 @@ def wanted_models(
     if named := [ModelSpec(n) for n in names]:
         return named
     several = [settings, *(profiles().values() if every else ())]
-    specs = [s for one in several for s in (one.chat, one.embedder, one.reranker)]
-    specs = [s for s in specs if s and not s.url] + [OFFICIAL_BERT] * every
+    specs = [s for one in several for s in one.models.values()]
+    specs = [s for s in specs if not s.url] + [OFFICIAL_BERT] * every
     return list({(s.name, s.gguf_file): s for s in specs}.values())
 
 

@@ -137,6 +137,7 @@ def identity(
         "embedder": tools.embedder.fingerprint,
         **({"generation": n} if (n := _library_generation(tools.retriever)) else {}),
         "retriever": tools.retriever.fingerprint,
+        **({"checker": tools.checker.fingerprint} if tools.checker else {}),
         **system.identity(settings),
         **({} if getattr(tools.chat, "exact", True) else {"batch_size": tools.settings.batch_size}),
         **({"web": "live " * tools.web.live + tools.web.fingerprint} if tools.web else {}),
@@ -273,15 +274,17 @@ def load_toolbox(
             f"a passage that came with task {bare!r} has no text",
             remedy="Its contexts name gold: run it with --setting rag",
         )
+    checker = models.checker(settings)
     if passages == "reference":
-        return Toolbox(settings, models.chat, models.embedder, GivenPassages(tasks))
+        retriever = GivenPassages(tasks)
+        return Toolbox(settings, models.chat, models.embedder, retriever, checker=checker)
     if index is None:
         raise SettingsError(
             "setting rag needs an index: build one with `mtrag ingest`, and name its folder"
         )
     opened = open_index(index, models.embedder, chunks_of(index, settings), settings.qdrant_url)
     retriever = open_retriever(opened, models.embedder, models.reranker, settings.retrieval)
-    return Toolbox(settings, models.chat, models.embedder, retriever)
+    return Toolbox(settings, models.chat, models.embedder, retriever, checker=checker)
 
 
 def toolbox_of(
