@@ -282,6 +282,16 @@ class BatchingChat:
     def _ask(self, call: _Call) -> list:
         if not call.size:
             return []
+        if getattr(self.model, "concurrent", False):
+            _run_calls(self.model, [call], self.batches)
+        else:
+            self._await(call)
+        if call.error is not None:
+            raise call.error
+        return call.result
+
+    def _await(self, call: _Call) -> None:
+        "Wait until a call was run in some batch, or run the batch."
         with self._change:
             self._waiting.append(call)
             self._change.notify_all()
@@ -290,9 +300,6 @@ class BatchingChat:
                     self._run_one_batch()
                 else:
                     self._change.wait()
-        if call.error is not None:
-            raise call.error
-        return call.result
 
     def _due(self) -> bool:
         if self._busy or not self._waiting:
