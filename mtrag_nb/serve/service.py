@@ -42,7 +42,7 @@ from mtrag_nb.core.types import (
     Task,
     Turn,
 )
-from .documents import Reader, kind_of
+from .documents import Reader, document_of, kind_of
 from mtrag_nb.serve.reply import (
     ID,
     REMOVED,
@@ -52,7 +52,6 @@ from mtrag_nb.serve.reply import (
     ServedRun,
     delete_all,
     deletions,
-    document_of,
     error_line,
     fault_number,
     in_words,
@@ -639,14 +638,14 @@ def _passage_line(c: Context) -> dict:
 def about_turn(service: Service, conversation: str, turn: int) -> dict:
     "What is known of a turn. Raises Denied if it is not there."
     it = _Turn(service, conversation, turn)
-    ids, kept = {c["document_id"] for c in it.line["contexts"]}, set(it.t.kept)
+    grades, kept = {g["passage"]: g for g in it.reply["grades"]}, set(it.t.kept)
     names = {i: c.name for i, c in it.contexts.items()}
     gone = [
         {**c, "lost": document_of(c["document_id"]) not in it.generations}
         for c in it.line["contexts"]
     ]
     found = [
-        {**_passage_line(c), "kept": i in kept, "marked": c.document_id in ids}
+        {**_passage_line(c), "kept": i in kept, "grade": grades.get(i)}
         for i, c in it.contexts.items()
     ]
     return {
@@ -902,6 +901,17 @@ def _index_of(service: Service) -> dict:
     return {"documents": len(service.documents.all()), **counts, **more}
 
 
+def _stand_ins(settings: Settings) -> list[str]:
+    "What a profile does in the place of asking a model, in words."
+    ways = [*vars(settings.stages).values(), *vars(settings.own or Limits()).values()]
+    said = {
+        "quote": "answers are sentences of the documents: no model writes",
+        "cosine": "passages are graded by likeness (cosine): no model reads them",
+        "support": "an answer is checked by the words that it shares with its passages",
+    }
+    return [words for way, words in said.items() if way in ways]
+
+
 def status(service: Service) -> dict:
     "How the service is."
     return {
@@ -911,6 +921,7 @@ def status(service: Service) -> dict:
         "system": service.system,
         "systems": systems_of(service),
         "models": _models_of(service),
+        "stand_ins": _stand_ins(service.settings),
         "index": _index_of(service),
         "memory": _memory_mb(),
         "progress": "a model's text while it is written, and each node",
