@@ -169,9 +169,10 @@ function answer(reply, shown) {
   out.append(part(at));
   return out;
 }
+const score = g => g.score === null ? "" : (Math.round(100 * g.score) / 100 + 0).toFixed(2) + (g.threshold === null ? "" : ` (limit ${g.threshold})`);
+const told = p => [p.kept ? "kept" : "thrown away", p.grade ? `${p.grade.label} ${score(p.grade)}` : ""].filter(Boolean).join(": ");
 function grades(reply) {
   if (!reply.grades.length) return null;
-  const score = g => g.score === null ? "" : (Math.round(100 * g.score) / 100 + 0).toFixed(2) + (g.threshold === null ? "" : ` (limit ${g.threshold})`);
   const rows = reply.grades.map(g => el("tr", {}, el("td", {}, g.kept ? "kept" : "left out"), el("td", {}, g.label), el("td", {}, score(g)), el("td", {}, el("bdi", {}, placeOf(g)))));
   const head = el("tr", {}, ...["", "grade", "score", "passage"].map(h => h ? el("th", { scope: "col" }, h) : el("td", {})));
   const kept = reply.grades.filter(g => g.kept).length;
@@ -237,7 +238,7 @@ class Marks {  // the marks of one turn, and the panel that says why it came out
     const other = el("select", { "aria-label": "another system" }, ...[...$("system").options].filter(o => o.value !== r.system).map(o => el("option", { value: o.value }, o.textContent)));
     return [el("h3", {}, "Why this answer"), el("ol", {}, ...a.words.map(w => el("li", { dir: "auto" }, w))),
       press("every step", () => { $("why-page").src = `${this.path}/why`; $("why").showModal(); }),
-      el("h3", {}, "Passages that were found"), list("Passages that were found", ...a.passages.map(p => this.passage(p, p.kept ? "kept" : "thrown away"))),
+      el("h3", {}, "Passages that were found"), list("Passages that were found", ...a.passages.map(p => this.passage(p, told(p)))),
       el("h3", {}, "What answers it"), this.marked, this.field("search the library for the passage", "", 2000, lookup, "search"), found,
       this.field("a better answer", a.marks.answer, 8000, v => this.mark({ answer: v })), this.field("a note", a.marks.note, 2000, v => this.mark({ note: v })),
       el("h3", {}, "Try again with"), this.field("another question", "", 8000, v => this.again("with another question", { question: v }), "try"),
@@ -269,8 +270,10 @@ function ending(reply, key, about) {
     el("div", { className: "quiet" }, reply.answer)), grades(reply), end];
   const [list, shown] = sources(reply, key, marks);
   const how = `How it is cited: ${reply.cited_how}.`;
+  const kept = reply.grades.filter(g => g.kept), doubt = kept.length && kept.every(g => g.label === "ambiguous") ?
+    el("p", { className: "box warn" }, "The documents may not answer this: no passage was graded as a clear answer.") : null;
   const left = reply.unsupported.length ? el("div", { className: "box bad" }, `${plural(reply.unsupported.length, "sentence")} of ${reply.claims.length} without support: do not rely on ${reply.unsupported.length === 1 ? "it" : "them"}.`) : null;
-  return [answer(reply, shown), left, list, el("p", { className: "quiet sources" }, how), grades(reply), end];
+  return [doubt, answer(reply, shown), left, list, el("p", { className: "quiet sources" }, how), grades(reply), end];
 }
 const fault = e => el("div", { className: "box bad", role: "alert" }, el("strong", {}, "This turn broke. "), e.message, e.trajectory_id ? el("div", { className: "quiet" }, `on record as ${e.trajectory_id}`) : null);
 function turn(question, inside) {
@@ -328,11 +331,15 @@ async function show(id) {
   await talks();
 }
 async function talks() {
-  const all = await get("/api/conversations");
+  const all = await get(`/api/conversations?q=${encodeURIComponent($("find").value)}`);
   $("talks").replaceChildren(...all.map(c => el("li", {},
     el("button", { type: "button", className: "talk small", "aria-current": String(c.id === talk), onclick: () => show(c.id).catch(e => say(e.message)) }, el("bdi", {}, c.title), " ", el("span", { className: "quiet" }, plural(c.turns, "turn"))),
     c.id !== talk ? null : el("div", { className: "row" },
       el("a", { className: "button small", href: `/api/conversations/${c.id}/export?form=md` }, "as text"), el("a", { className: "button small", href: `/api/conversations/${c.id}/export` }, "as JSON"),
+      press("rename", async () => {
+        const title = prompt("Another name for this conversation", c.title);
+        if (title && title.trim()) await post(`/api/conversations/${c.id}`, { title: title.trim().slice(0, 120) }).then(talks).catch(e => say(e.message));
+      }),
       el("button", { type: "button", className: "small", onclick: async () => {
         if (!await sure(`Delete this conversation (${plural(c.turns, "turn")}) from all files of the record?`)) return;
         try { await api(`/api/conversations/${c.id}`, { method: "DELETE" }); fresh(); } catch (e) { say(e.message); }
@@ -346,6 +353,7 @@ async function state() {
   about = await get("/api/status");
   const i = about.index, memory = about.memory.now_mb ? `, ${(about.memory.now_mb / 1000).toFixed(1)} GB` : "";
   say(`${plural(i.documents, "document")}, ${plural(i.passages, "passage")}${memory}, profile ${about.profile}`);
+  $("stand-ins").textContent = about.stand_ins.length ? `Profile ${about.profile}: ${about.stand_ins.join("; ")}.` : "";
 }
 async function begin() {
   const all = await get("/api/systems");
@@ -361,6 +369,7 @@ for (const kind of ["dragover", "dragleave", "drop"]) $("drop").addEventListener
 });
 $("ask").addEventListener("submit", e => { e.preventDefault(); const q = $("question").value.trim(); if (q) ask(q); });
 $("question").addEventListener("keydown", e => { if (e.key === "Enter" && !e.shiftKey && !e.isComposing) { e.preventDefault(); $("ask").requestSubmit(); } });
+$("find").addEventListener("input", () => talks().catch(e => say(e.message)));
 $("fresh").addEventListener("click", fresh);
 $("why-close").addEventListener("click", () => $("why").close());
 $("why").addEventListener("close", () => { $("why-page").removeAttribute("src"); });

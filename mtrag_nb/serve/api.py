@@ -101,11 +101,13 @@ class Mark(_Sent):
     "What somebody says of a turn; what is left out stays as it was."
 
     model_config = ConfigDict(extra="forbid")
-    verdict: str | None = Field(None, description=_HELP["verdict"])
+    verdict: Literal["", "right", "wrong", "refuse", "ask"] | None = Field(
+        None, description=_HELP["verdict"]
+    )
     passage: str = Field("", description="the id of a passage")
     answers: bool = Field(True, description="whether this passage answers the question")
-    answer: str | None = Field(None, description="a better answer")
-    note: str | None = None
+    answer: str | None = Field(None, max_length=8_000, description="a better answer")
+    note: str | None = Field(None, max_length=2_000)
 
 
 class Again(_Sent):

@@ -63,10 +63,10 @@ if TYPE_CHECKING:
     from mtrag_nb.systems.system import System
 
 # %% auto #0
-__all__ = ['ID', 'VERDICTS', 'Reasons', 'REMOVED', 'place_of', 'step_line', 'fault_number', 'error_line', 'reply_of', 'Gate',
-           'ServedRun', 'new_id', 'now', 'exchange', 'without_sources', 'end_of', 'Conversations', 'in_markdown',
-           'with_sources', 'as_markdown', 'label_of', 'marked_line', 'marked', 'keep_mark', 'in_words', 'read_one',
-           'recover', 'to_delete', 'deletions', 'delete_all', 'open_run']
+__all__ = ['ID', 'Reasons', 'REMOVED', 'place_of', 'step_line', 'fault_number', 'error_line', 'reply_of', 'Gate', 'ServedRun',
+           'new_id', 'now', 'exchange', 'without_sources', 'end_of', 'Conversations', 'in_markdown', 'with_sources',
+           'as_markdown', 'label_of', 'marked_line', 'marked', 'keep_mark', 'in_words', 'read_one', 'recover',
+           'to_delete', 'deletions', 'delete_all', 'open_run']
 
 # %% ../../nbs/serve/02_reply.ipynb #67b865f7
 def place_of(c: Context) -> dict:
@@ -473,7 +473,6 @@ def as_markdown(lines: Iterable[Mapping]) -> str:
 # %% ../../nbs/serve/02_reply.ipynb #1d6f1ef3
 _SHOULD = {"wrong": "ANSWERABLE", "refuse": "UNANSWERABLE", "ask": "UNDERSPECIFIED"}
 _RIGHT = {"answered": "ANSWERABLE", "i_dont_know": "UNANSWERABLE", "asked_back": "UNDERSPECIFIED"}
-VERDICTS = ("", "right", *_SHOULD)  # "": none
 
 
 def label_of(said: Mapping, outcome: str, passages: Iterable) -> str:
