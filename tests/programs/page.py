@@ -437,7 +437,7 @@ def other_systems(checks: Checks, v: Visit, expect, systems: list[str]) -> None:
             v.tab.get_by_label("answered by").select_option(system)
             v.tab.locator("#fresh").click()
             turn = v.ask("How much is a bicycle?", expect)
-            expect(turn.locator(".foot")).to_contain_text(system)
+            expect(turn.locator(".below")).to_contain_text(system)
             v.tab.screenshot(path=checks.shots / f"page-{re.sub(r'[^a-z_]', '', system)}.png")
 
 
@@ -549,6 +549,8 @@ def main(argv=None) -> int:
 
 def restarted(checks: Checks, process, how: tuple, v: Visit, expect) -> subprocess.Popen:
     "The service killed and started again: conversation and marks are there. The new process."
+    v.tab.locator("#talks .talk").first.click()
+    expect(v.tab.locator("article.turn")).to_have_count(len(QUESTIONS))
     process.kill()
     process.wait()
     place = urlsplit(v.tab.url).fragment
