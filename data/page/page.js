@@ -183,6 +183,11 @@ function grades(reply) {
 const VERDICTS = [["right", "right", "this answer is right"], ["wrong", "wrong", "this answer is wrong"],
   ["refuse", "should have refused", "the documents do not answer this: it should have refused"], ["ask", "should have asked back", "the question is not clear: it should have asked back"]];
 const pressed = (b, on) => b.setAttribute("aria-pressed", String(on));
+const IN_WORDS = { question: "Asked", rewrite: "Searched for", retrieve: "Passages", grade: "Graded", check: "Checked", outcome: "It ended" };
+const steps = words => el("ol", {}, ...words.split("\n").map(line => {
+  const [, head, text] = /^(.{10,}?) (.*)$/.exec(line) || ["", "", line];
+  return el("li", { dir: "auto" }, `${IN_WORDS[head.trim()] || head.trim().replaceAll("_", " ")}: ${text}`);
+}));
 const press = (text, onclick, more = {}) => el("button", { type: "button", className: "small", onclick, ...more }, text);
 class Marks {  // the marks of one turn, and the panel that says why it came out as it did
   constructor(reply, about) {
@@ -236,7 +241,7 @@ class Marks {  // the marks of one turn, and the panel that says why it came out
       try { found.replaceChildren(...(await get(`/api/search?q=${encodeURIComponent(words)}`)).map(p => this.passage(p))); } catch (e) { found.replaceChildren(el("li", { className: "bad" }, e.message)); }
     };
     const other = el("select", { "aria-label": "another system" }, ...[...$("system").options].filter(o => o.value !== r.system).map(o => el("option", { value: o.value }, o.textContent)));
-    return [el("h3", {}, "Why this answer"), el("ol", {}, ...a.words.map(w => el("li", { dir: "auto" }, w))),
+    return [el("h3", {}, "Why this answer"), steps(a.words),
       press("every step", () => { $("why-page").src = `${this.path}/why`; $("why").showModal(); }),
       el("h3", {}, "Passages that were found"), list("Passages that were found", ...a.passages.map(p => this.passage(p, told(p)))),
       el("h3", {}, "What answers it"), this.marked, this.field("search the library for the passage", "", 2000, lookup, "search"), found,
@@ -252,7 +257,7 @@ class Marks {  // the marks of one turn, and the panel that says why it came out
       const better = press("this is the better answer", () => this.mark({ answer: reply.answer }));
       this.tried.replaceChildren(el("div", { className: "beside" }, el("section", { "aria-label": "as it was" }, el("h3", {}, "As it was"), ...show(this.reply)),
         el("section", { "aria-label": "tried again" }, el("h3", {}, `Again, ${how}`), ...show(reply), el("p", { className: came === "correct" ? "good" : "quiet" }, came), reply.outcome === "answered" ? better : null,
-          el("details", {}, el("summary", {}, "step by step"), el("ol", {}, ...words.map(w => el("li", {}, w)))))));
+          el("details", {}, el("summary", {}, "step by step"), steps(words)))));
     } catch (e) { this.tried.replaceChildren(el("p", { className: "bad" }, e.message)); }
   }
 }
@@ -270,10 +275,8 @@ function ending(reply, key, about) {
     el("div", { className: "quiet" }, reply.answer)), grades(reply), end];
   const [list, shown] = sources(reply, key, marks);
   const how = `How it is cited: ${reply.cited_how}.`;
-  const kept = reply.grades.filter(g => g.kept), doubt = kept.length && kept.every(g => g.label === "ambiguous") ?
-    el("p", { className: "box warn" }, "The documents may not answer this: no passage was graded as a clear answer.") : null;
   const left = reply.unsupported.length ? el("div", { className: "box bad" }, `${plural(reply.unsupported.length, "sentence")} of ${reply.claims.length} without support: do not rely on ${reply.unsupported.length === 1 ? "it" : "them"}.`) : null;
-  return [doubt, answer(reply, shown), left, list, el("p", { className: "quiet sources" }, how), grades(reply), end];
+  return [answer(reply, shown), left, list, el("p", { className: "quiet sources" }, how), grades(reply), end];
 }
 const fault = e => el("div", { className: "box bad", role: "alert" }, el("strong", {}, "This turn broke. "), e.message, e.trajectory_id ? el("div", { className: "quiet" }, `on record as ${e.trajectory_id}`) : null);
 function turn(question, inside) {
@@ -331,7 +334,7 @@ async function show(id) {
   await talks();
 }
 async function talks() {
-  const all = await get(`/api/conversations?q=${encodeURIComponent($("find").value)}`);
+  const words = $("find").value.toLowerCase().split(/\s+/), all = (await get("/api/conversations")).filter(c => words.every(w => c.title.toLowerCase().includes(w)));
   $("talks").replaceChildren(...all.map(c => el("li", {},
     el("button", { type: "button", className: "talk small", "aria-current": String(c.id === talk), onclick: () => show(c.id).catch(e => say(e.message)) }, el("bdi", {}, c.title), " ", el("span", { className: "quiet" }, plural(c.turns, "turn"))),
     c.id !== talk ? null : el("div", { className: "row" },

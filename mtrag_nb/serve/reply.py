@@ -65,8 +65,8 @@ if TYPE_CHECKING:
 # %% auto #0
 __all__ = ['ID', 'Reasons', 'REMOVED', 'place_of', 'step_line', 'fault_number', 'error_line', 'reply_of', 'Gate', 'ServedRun',
            'new_id', 'now', 'exchange', 'without_sources', 'end_of', 'Conversations', 'in_markdown', 'with_sources',
-           'as_markdown', 'label_of', 'marked_line', 'marked', 'keep_mark', 'in_words', 'read_one', 'recover',
-           'to_delete', 'deletions', 'delete_all', 'open_run']
+           'as_markdown', 'label_of', 'marked_line', 'marked', 'keep_mark', 'read_one', 'recover', 'to_delete',
+           'deletions', 'delete_all', 'open_run']
 
 # %% ../../nbs/serve/02_reply.ipynb #67b865f7
 def place_of(c: Context) -> dict:
@@ -398,15 +398,6 @@ class Conversations:
             log.append({"title": title, "time": now()})
             self.known[i] = {**self.known[i], "title": title}
 
-    def holding(self, words: str) -> list[str]:
-        "Those in whose names, questions or answers all of some words stand."
-
-        def text(i: str) -> str:
-            turns = (f"{line['question']} {line['reply']['answer']}" for line in self.lines(i))
-            return " ".join([self.known[i]["title"], *turns]).lower()
-
-        return [i for i in dict(self.known) if all(w in text(i) for w in words.lower().split())]
-
     def history(self, i: str) -> tuple[Turn, ...]:
         "Its questions and answers; a turn that broke has none."
         lines = [line for line in self.lines(i) if line["reply"]["outcome"] != "error"]
@@ -516,21 +507,6 @@ def keep_mark(folder: Path, task_id: str, line: dict | None) -> None:
     "Write the marks of a turn, whole, in the place of the old ones; None: there are none any more."
     lines = {**marked(folder).lines, task_id: line}
     write_jsonl(folder / "reference.jsonl", filter(None, lines.values()))
-
-# %% ../../nbs/serve/02_reply.ipynb #01a4eefb
-_HEADS = {"rewrite": "searched for", "retrieve": "passages", "grade": "grade", "check": "the draft"}
-
-
-def in_words(
-    t: Trajectory,
-    name: Callable[[str], str] = document_of,  # id of a passage -> what a reader calls it
-    why: str = "",  # of a refusal, in words
-) -> list[str]:
-    "A turn as sentences, a step each, and how it ended."
-    told = [] if t.rewrites else [("rewrite", t.question)]
-    told += [line for s in t.steps for line in s.lines(name)]
-    told += [("no answer", why or t.reason)] if t.refused else []
-    return [f"{_HEADS.get(head, head.replace('_', ' '))}: {text}" for head, text in told]
 
 # %% ../../nbs/serve/02_reply.ipynb #f4a480f7
 def _lines_with(path: Path, *keys: str) -> Iterator[dict]:

@@ -30,6 +30,7 @@ from mtrag_nb.core.record import (
     predicted_passages,
     ranking_scores,
     read_manifest,
+    tell,
     without_places,
 )
 from ..core.settings import ChunkSettings, Settings
@@ -55,7 +56,6 @@ from mtrag_nb.serve.reply import (
     deletions,
     error_line,
     fault_number,
-    in_words,
     keep_mark,
     label_of,
     marked,
@@ -637,7 +637,6 @@ def about_turn(service: Service, conversation: str, turn: int) -> dict:
     "What is known of a turn. Raises Denied if it is not there."
     it = _Turn(service, conversation, turn)
     grades, kept = {g["passage"]: g for g in it.reply["grades"]}, set(it.t.kept)
-    names = {i: c.name for i, c in it.contexts.items()}
     gone = [
         {**c, "lost": document_of(c["document_id"]) not in it.generations}
         for c in it.line["contexts"]
@@ -647,7 +646,7 @@ def about_turn(service: Service, conversation: str, turn: int) -> dict:
         for i, c in it.contexts.items()
     ]
     return {
-        "words": in_words(it.t, lambda i: names.get(i, i), it.reply["why"]),
+        "words": tell(it.t, it.contexts),
         "passages": found,
         "marks": {**it.said, "passages": gone},
         "came": it.came(it.t),
@@ -816,9 +815,7 @@ def again(
                 change = {last: [_passage_of(service, it, passage).id]}
             t, contexts = _replayed(service, held, it, change, grade)
         reply = reply_of(t, contexts, _reasons_of(who), system=who, run=it.reply["run"])
-        name = {i: c.name for i, c in contexts.items()}.get
-        words = in_words(t, lambda i: name(i, i), reply["why"])
-        return {"reply": reply, "came": it.came(t, contexts.values()), "words": words}
+        return {"reply": reply, "came": it.came(t, contexts.values()), "words": tell(t, contexts)}
 
 # %% ../../nbs/serve/04_service.ipynb #b35220b8
 def _delete_now(service: Service, **what: str) -> int:
