@@ -881,9 +881,11 @@ def _index_of(service: Service) -> dict:
 
 def _stand_ins(settings: Settings) -> list[str]:
     "What a profile does in the place of asking a model, in words."
-    ways = [*vars(settings.stages).values(), *vars(settings.own or Limits()).values()]
+    own = vars(settings.own) if settings.own else {}
+    copies = own.get("generator", "write") != "write"
+    ways = {*vars(settings.stages).values(), *own.values(), "copies" if copies else ""}
     said = {
-        "quote": "answers are sentences of the documents: no model writes",
+        "copies": "answers are sentences of the documents: no model writes",
         "cosine": "passages are graded by likeness (cosine): no model reads them",
         "support": "an answer is checked by the words that it shares with its passages",
     }
