@@ -253,6 +253,7 @@ class Checked(Step, kind="checked"):
     verdict: Verdict
     unsupported: str = ""  # the part that a retry should leave out
     asked: str = "grounded"
+    spans: tuple[tuple[int, int], ...] = ()  # of the draft, which the check says are not supported
 
     def lines(self, name):
         weak = f"; weakest: {clipped(self.unsupported, 60)}" if self.unsupported else ""
@@ -303,6 +304,7 @@ _KEYS = {
     "note": "told",
     "extra": "put",
     "thought": "thought",
+    "spans": "spans",
 }  # field -> its key on the record, left out if it is empty
 
 
@@ -698,7 +700,7 @@ def read_manifest(folder: str | Path) -> dict:
     manifest = read_json(path)
     if (version := manifest.get("version", 1)) != VERSION:
         has = f"this run has version {version} of the run folder"
-        remedy = "Run it again into another folder, or read it with the package that wrote it"
+        remedy = "Run it again into another folder, or convert version 1 by tools/upgrade_run.py"
         raise DataError(f"{has}, and this package reads version {VERSION}", folder, remedy=remedy)
     _check_manifest(manifest, path)
     return manifest

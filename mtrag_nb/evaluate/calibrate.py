@@ -65,10 +65,12 @@ from mtrag_nb.evaluate.licence import (
 from .measures import BertScorer
 from .statistics import auroc, auroc_interval, calibration_bins, calibration_error
 from ..models.calls import Models, RecordedChat, load_chat
-from ..models.embed import EmbedderLike
+from ..models.embed import Classifier, EmbedderLike
 from ..runs.run import machine, package_versions
 from mtrag_nb.systems.stages import (
     PROMPTS,
+    check_by_claims,
+    check_by_classifier,
     check_by_likelihood,
     check_by_support,
     check_by_yesno,
@@ -429,11 +431,15 @@ def combined(
     return Combined(tuple(features), weights, own, best, gain)
 
 # %% ../../nbs/7_evaluate/07_calibrate.ipynb #eb52aa0c
-def _check_answer(way: str, r: RatedAnswer, models: Models | None) -> Verdict:
-    "The check of an answer, in one of the ways of `stages`; `support` asks no model."
+def _check_answer(
+    way: str, r: RatedAnswer, models: Models | None, checker: Classifier | None = None
+) -> Verdict:
+    "The check of an answer, in one of the ways of `stages`; `support` and `claims` ask no model."
     texts = [p.text for p in r.task.contexts]
-    if way == "support":
-        return check_by_support(r.answer, texts)
+    if way.startswith("nli:"):
+        return check_by_classifier(checker, r.task.question, r.answer, texts)[0]
+    if way in ("support", "claims"):
+        return (check_by_claims if way == "claims" else check_by_support)(r.answer, texts)
     by = check_by_likelihood if way == "likelihood" else check_by_yesno
     shown = "\n\n".join(t.strip() for t in texts)
     return by(models.chat, PROMPTS, r.task.question, r.answer, shown)
@@ -441,19 +447,25 @@ def _check_answer(way: str, r: RatedAnswer, models: Models | None) -> Verdict:
 
 def _measure_checks(
     rated: Sequence[RatedAnswer],
-    models: Models | None,  # None: only `support`
+    models: Models | None,  # None: only `support` and `claims`
     n: int | None = None,  # for the ways that ask a model: only so many answers, drawn at random
     seed: int = 0,
+    checker: Classifier | None = None,  # of claims, on the same answers
 ) -> dict[str, Discrimination]:
     "Every way to check, against people's ratings of faithfulness; `support` on the answers that a model was asked of, too."
     answers = [r for r in rated if r.system != "reference"]
     some = answers if n is None else random.Random(seed).sample(answers, min(n, len(answers)))
-    ways = {"support": answers, **({"likelihood": some, "yesno": some} if models else {})}
-    if models and len(some) < len(answers):
+    ways = {
+        "support": answers,
+        "claims": answers,
+        **({"likelihood": some, "yesno": some} if models else {}),
+    }
+    ways |= {f"nli:{checker.spec.name}": some} if checker else {}
+    if (models or checker) and len(some) < len(answers):
         ways["support, the same answers"] = some
 
     def measured(way, rs):
-        verdicts = [_check_answer(way.partition(",")[0], r, models) for r in rs]
+        verdicts = [_check_answer(way.partition(",")[0], r, models, checker) for r in rs]
         faithful = [median(r.ratings["faithfulness"]) > 2 for r in rs]
         return discrimination(verdicts, faithful, [r.task.conversation_id for r in rs])
 
@@ -461,18 +473,19 @@ def _measure_checks(
 
 # %% ../../nbs/7_evaluate/07_calibrate.ipynb #5b43f0bf
 # what a way asks of the chat model: nothing, scores, words
-_COST = {"cosine": 0, "support": 0, "likelihood": 1, "yesno": 1, "verdict": 2}
+_COST = {"cosine": 0, "support": 0, "claims": 0, "likelihood": 1, "yesno": 1, "verdict": 2}
 
 
 def _best_way(found: Mapping[str, Discrimination]) -> str | None:
     "The cheapest way that overlaps with the best one's interval; None: no way is shown to be better than guessing."
-    scored = {w: m for w, m in found.items() if w in _COST and m.threshold is not None}
+    cost = {**_COST, **{w: 0.5 for w in found if w.startswith("nli:")}}
+    scored = {w: m for w, m in found.items() if w in cost and m.threshold is not None}
     known = {w: m for w, m in scored.items() if m.low is not None and m.low > 0.5}
     if not known:
         return None
     top = max(known.values(), key=lambda m: m.auroc)
     near = [w for w, m in known.items() if m.high >= top.low]
-    return min(near, key=lambda w: (_COST[w], -known[w].auroc))
+    return min(near, key=lambda w: (cost[w], -known[w].auroc))
 
 
 def _changes_for(found: _Ways) -> dict[str, float | str]:  # dotted setting -> value
@@ -577,7 +590,8 @@ def calibrate(
     own, at = settings.stages.grade, settings.stages.grade_threshold
     if own in features:  # the threshold as it is, beside the one that would be chosen
         retrieved[f"{own} at {at:g}"] = separated(features[own], truth, talks, at)
-    check = _measure_checks(rated, models if with_chat else None, n) if rated else {}
+    asked, checker = models if with_chat else None, models.checker(settings)
+    check = _measure_checks(rated, asked, n, checker=checker) if rated else {}
     known = ([p.conversation for p in hard or easy], [r.task.conversation_id for r in rated])
     chose = tuple(sorted(set().union(*(halves(k)[0] for k in known))))
     chat, embedder = models.chat.fingerprint if with_chat else "", models.embedder.fingerprint

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from ..core.claims import check_claims, claims_something, draft_score
 from ..core.record import Drafted, Grade, Graded, Rewritten, Step, Trajectory
 from ..core.settings import Settings, StageSettings
 from mtrag_nb.core.text import (
@@ -21,6 +22,7 @@ from mtrag_nb.core.text import (
     read_verdict,
     scored,
     sentences,
+    spans_of,
     support,
     titled,
     without_thinking,
@@ -29,7 +31,7 @@ from ..core.types import Context, ReplyError, SettingsError, Turn
 from ..models.chat import ChatModel, Prompt, Sampling, chat, choose
 
 if TYPE_CHECKING:
-    from mtrag_nb.models.embed import EmbedderLike
+    from mtrag_nb.models.embed import Classifier, EmbedderLike
     from mtrag_nb.search.retrieve import RetrieverLike
     from mtrag_nb.search.web import Web
 
@@ -39,8 +41,9 @@ __all__ = ['PROMPTS', 'SMALL_PROMPTS', 'SCALE_PROMPTS', 'GRADES', 'ENDS', 'LABEL
            'grade_by_scale_text', 'label_by_choice', 'label_by_text', 'label_by_cosine', 'weighed', 'Labelled',
            'clean_rewrite', 'rewrite', 'guard', 'grade_by_verdict', 'grade_by_yesno', 'grade_by_likelihood', 'asked_of',
            'grade_by_cosine', 'clean_answer', 'generate', 'check_by_yesno', 'check_by_likelihood', 'check_by_support',
-           'Toolbox', 'source_head', 'format_sources', 'read_marks', 'Citation', 'Claim', 'by_words', 'verified',
-           'written_claims', 'attached_claims', 'copied_claims', 'counted', 'Cited', 'claims_of', 'marked_answer']
+           'check_by_claims', 'check_by_classifier', 'Toolbox', 'source_head', 'format_sources', 'read_marks',
+           'Citation', 'Claim', 'by_words', 'by_claims', 'verified', 'written_claims', 'attached_claims',
+           'copied_claims', 'counted', 'Cited', 'claims_of', 'marked_answer']
 
 # %% ../../nbs/5_systems/00_stages.ipynb #b9ea438e
 _REWRITE_PROMPTS = {
@@ -690,6 +693,31 @@ def check_by_support(answer: str, documents: Sequence[str], threshold: float = 0
     "K-precision of the answer."
     return scored(support(answer, documents), threshold, "support")
 
+
+def check_by_claims(answer: str, documents: Sequence[str], threshold: float = 0.8) -> Verdict:
+    "How likely the answer is faithful, by its claims."
+    return scored(draft_score(answer, documents), threshold, "claims")
+
+
+def check_by_classifier(
+    classifier: Classifier,
+    question: str,
+    answer: str,
+    documents: Sequence[str],
+    threshold: float = 0.5,
+) -> tuple[
+    Verdict, tuple[tuple[int, int], ...]
+]:  # and the places of the answer below the threshold
+    "The least support of a part of the answer."
+    parts = [(a, b, round(p, 4)) for a, b, p in classifier.parts(documents, answer, question)]
+    spans: list[tuple[int, int]] = []
+    for a, b in ((a, b) for a, b, p in parts if p < threshold):
+        if spans and not answer[spans[-1][1] : a].strip():
+            a = spans.pop()[0]
+        spans.append((a, b))
+    least = min((p for *_, p in parts), default=0.0)
+    return scored(least, threshold, "nli", scale=(0.0, 1.0)), tuple(spans)
+
 # %% ../../nbs/5_systems/00_stages.ipynb #fbb31eb2
 @dataclass(frozen=True)
 class Toolbox:
@@ -702,6 +730,7 @@ class Toolbox:
     system_prompts: Mapping[str, Mapping[str, str]] = field(
         default_factory=dict
     )  # a system's own: prompt set -> key -> text
+    checker: Classifier | None = None  # of claims, where `stages.check` names one
     web: Web | None = (
         None  # what is searched for where the documents do not suffice, by systems that do; None: nothing
     )
@@ -821,13 +850,28 @@ class Toolbox:
     def check(self, question: str, answer: str, documents: Sequence[str], shown: str) -> Verdict:
         "The verdict on a draft, as `stages.check` says. `documents` are the texts, `shown` the same as the generator saw them."
         s, p = self.stages, self.prompts
+        if s.check.startswith("nli:"):
+            return self.check_parts(question, answer, documents)[0]
         if s.check == "verdict":
             return _check_by_verdict(self.chat, p, question, answer, shown, s.check_default)
         if s.check == "yesno":
             return check_by_yesno(self.chat, p, question, answer, shown, s.check_threshold)
         if s.check == "likelihood":
             return check_by_likelihood(self.chat, p, question, answer, shown, s.check_threshold)
-        return check_by_support(answer, documents, s.check_threshold)
+        by = check_by_claims if s.check == "claims" else check_by_support
+        return by(answer, documents, s.check_threshold)
+
+    def check_parts(
+        self, question: str, answer: str, documents: Sequence[str]
+    ) -> tuple[Verdict, tuple[tuple[int, int], ...]]:
+        "The verdict of a classifier, and the parts of the draft that are not supported."
+        if self.checker is None:
+            raise SettingsError(
+                f"stages.check={self.stages.check} takes a classifier, and none was given"
+            )
+        return check_by_classifier(
+            self.checker, question, answer, documents, self.stages.check_threshold
+        )
 
 # %% ../../nbs/5_systems/00_stages.ipynb #531623e4
 def source_head(n: int, c: Context) -> str:
@@ -932,23 +976,11 @@ class Claim:
         return f"not supported by source {', '.join(str(c.n) for c in self.citations)}"
 
 # %% ../../nbs/5_systems/00_stages.ipynb #99886db9
-def _spans_of(text: str, parts: Sequence[str]) -> list[tuple[int, int]]:
-    "Where consecutive parts of a text stand in it."
-    out, at = [], 0
-    for part in parts:
-        at = text.index(part, at)
-        out.append((at, at := at + len(part)))
-    return out
-
-
 def _claims_in(text: str) -> list[Claim]:
     "The sentences of an answer that claim something, without citations."
     whole = sentences(text)
-
-    def said(s):
-        return len(content_words(s)) > 1 and not s.endswith("?") and not titled(s)
-
-    return [Claim(a, b, s) for s, (a, b) in zip(whole, _spans_of(text, whole)) if said(s)]
+    places = zip(whole, spans_of(text, whole))
+    return [Claim(a, b, s) for s, (a, b) in places if claims_something(s)]
 
 # %% ../../nbs/5_systems/00_stages.ipynb #60684d17
 Supports = Callable[
@@ -966,11 +998,17 @@ def by_words(least: float = 0.6) -> Supports:  # of the claim's content words
     return supports
 
 
+def by_claims(claim: str, source: Context) -> tuple[float, bool]:
+    "Support by numbers, units, names, negations, directions and modal words; the threshold is the measured one."
+    found = check_claims(claim, [source.text])
+    return min((c.score for c in found), default=1.0), all(c.supported for c in found)
+
+
 def _nearest_sentence(claim: str, text: str) -> tuple[int, int]:
     "Where the sentence of a text stands that shares most with a claim; (0, 0) for a text without sentences."
     parts = sentences(text)
     near = [support(claim, [s]) for s in parts]
-    return _spans_of(text, parts)[near.index(max(near))] if parts else (0, 0)
+    return spans_of(text, parts)[near.index(max(near))] if parts else (0, 0)
 
 # %% ../../nbs/5_systems/00_stages.ipynb #6bc97389
 def verified(
@@ -1015,13 +1053,18 @@ def written_claims(
     ]
 
 
-def attached_claims(text: str, sources: Sequence[Context], least: float = 0.6) -> list[Claim]:
-    "The claims of a text, each with the source that supports it best by words, if enough."
+def attached_claims(
+    text: str,
+    sources: Sequence[Context],
+    least: float = 0.6,  # share of a claim's words that the source must have
+    supports: Supports | None = None,  # None: that is enough
+) -> list[Claim]:
+    "The claims of a text, each with the source that has most of its words, if enough."
 
     def one(claim: Claim) -> Claim:
         shares = [support(claim.text, [s.text]) for s in sources]
         best = shares.index(max(shares)) + 1 if shares and max(shares) >= least else 0
-        return verified(claim, [best] if best else [], sources, by_words(least))
+        return verified(claim, [best] if best else [], sources, supports or by_words(least))
 
     return [one(c) for c in _claims_in(text)]
 
@@ -1036,7 +1079,7 @@ def copied_claims(
     parts = [" ".join(texts[i][a:b].split()) for i, a, b in places]
     return [
         Claim(*span, part, (Citation(n[i], i, 1.0, True, a, b),))
-        for span, part, (i, a, b) in zip(_spans_of(text, parts), parts, places)
+        for span, part, (i, a, b) in zip(spans_of(text, parts), parts, places)
         if not titled(part)
     ]
 
@@ -1079,7 +1122,7 @@ def claims_of(
         return None
     if steps := t.of(Cited):
         return steps[-1]
-    found = attached_claims(t.answer, [contexts[i] for i in t.contexts], least)
+    found = attached_claims(t.answer, [contexts[i] for i in t.contexts], least, by_claims)
     return Cited(claims=tuple(found), way="attached", licence="attached after the fact")
 
 
