@@ -19,7 +19,13 @@ extensions = [
     "sphinx_copybutton",
 ]
 exclude_patterns = ["README.md", "extra"]
-suppress_warnings = ["docutils", "myst.header", "toc.not_included", "codeautolink"]
+suppress_warnings = [
+    "docutils",
+    "myst.header",
+    "codeautolink",
+    "autoapi.python_import_resolution",
+    "ref.python",
+]
 
 nb_execution_mode = "off"
 nb_merge_streams = True

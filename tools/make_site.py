@@ -19,7 +19,7 @@ from outputs import directives
 from readme import FOLDERS, ROOT, head
 
 TITLES = {"tour": "Tour", **{f: f.partition("_")[2] or f for f in FOLDERS if f != "tour"}}
-COPIED = "docs figures mtrag_nb settings.ini README.md CONTRIBUTING.md CHANGELOG.md".split()
+COPIED = "docs figures mtrag_nb settings.ini README.md CONTRIBUTING.md CHANGELOG.md CITATION.cff".split()
 PREFACE = "\n\n```{{autolink-preface}}\n:level: file\n\n{imports}\n```\n"
 TREE = "\n```{{toctree}}\n:hidden:\n:caption: {title}\n\n{pages}\n```\n"
 
