@@ -105,6 +105,15 @@ export: $(VENV)/.installed-dev ## write mtrag_nb/ from the notebooks
 readme: $(VENV)/.installed-dev ## write README.md from nbs/index.ipynb
 	@$(BIN)/python tools/readme.py
 
+$(VENV)-site: settings.ini
+	@$(PYTHON) -m venv $@ && $@/bin/pip install -q $(PIP_ARGS) $$(sed -n 's/^site_requirements = //p' settings.ini) && touch $@
+
+site: $(VENV)-site ## build the site from the notebooks as they are kept, into _docs
+	@$(VENV)-site/bin/python tools/site.py
+
+test-site: $(VENV)-site ## look at the site in _docs: links, sizes, requests, phone, dark, keyboard, axe-core (needs Chromium)
+	@$(VENV)-site/bin/python tests/programs/site.py
+
 sync: $(VENV)/.installed-dev ## check that notebooks, package and README are in step
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python tools/sync.py
 

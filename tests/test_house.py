@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[1]
 NBS, PACKAGE = ROOT / "nbs", ROOT / "mtrag_nb"
 FOLDERS = list(readme.FOLDERS)  # a folder may import from those above it
 DIRECTIVES = set(
-    "export exports exporti default_exp hide echo slow gpu measure varies real models fresh slow_because".split()
+    "export exports exporti default_exp hide echo output slow gpu measure varies real models fresh slow_because".split()
 )
 
 

@@ -2,6 +2,7 @@
 a stand-in of the hub and offline afterwards. What random models answer means nothing: tested is that each part runs to its end, and
 what of it reaches the record and the page."""
 
+import html
 import json
 import os
 import subprocess
@@ -11,13 +12,24 @@ from pathlib import Path
 
 import pytest
 
-from mtrag_nb.core.record import Run
-from mtrag_nb.core.settings import load_settings
+from mtrag_nb.core.record import Checked, Run
+from mtrag_nb.core.settings import ModelSpec, load_settings
+from mtrag_nb.core.types import ModelNotFound, SettingsError
+from mtrag_nb.evaluate.scores import Evidence
+from mtrag_nb.models.chat import ScriptedChat, first_sentence
+from mtrag_nb.show.turn import turn_html
 from tests.support.hub import StandInHub, hub_environment
-from tests.support.tiny import TINY, make_tiny, teach
+from tests.support.tiny import make_tiny, teach
 
 THINKER = "Qwen/Qwen3-4B"
-PARTS = (THINKER,)
+CHECKERS = (
+    "cross-encoder/nli-roberta-base",
+    "lytang/MiniCheck-RoBERTa-Large",
+    "lytang/MiniCheck-Flan-T5-Large",
+    "KRLabsOrg/lettucedect-base-modernbert-en-v1",
+    "vectara/hallucination_evaluation_model",
+)
+PARTS = (THINKER, *CHECKERS)
 FETCH = "import sys; from mtrag_nb.app.cli import main; sys.exit(main(sys.argv[1:]))"
 
 
@@ -27,11 +39,10 @@ def offline(tmp_path_factory) -> Iterator[Path]:
     from huggingface_hub import constants
 
     folder, home = tmp_path_factory.mktemp("hub"), tmp_path_factory.mktemp("home")
-    make_tiny(folder, PARTS)
-    named = [word for name in PARTS for word in ("--model", name)]
+    make_tiny(folder, (*PARTS, "google/flan-t5-base"))
     with StandInHub(folder) as hub:
         env = {**os.environ, **hub_environment(hub.url, home)}
-        command = [sys.executable, "-c", FETCH, "fetch", "models", *named]
+        command = [sys.executable, "-c", FETCH, "fetch", "models", "--model", *PARTS]
         done = subprocess.run(command, capture_output=True, text=True, env=env)
     assert done.returncode == 0, done.stdout[-1500:] + done.stderr[-1500:]
     with pytest.MonkeyPatch.context() as patched:
@@ -78,3 +89,57 @@ def test_a_model_thinks_and_its_thoughts_are_no_part_of_the_answer(offline):
     score(["thinks"], encoder="none")
     page = report(["thinks"]).read_text(encoding="utf-8")
     assert page.count("thought before it (3 words)") == 2 and "of from" in page
+
+
+@pytest.mark.parametrize("name", CHECKERS)
+def test_a_classifier_checks_drafts_and_marks_what_it_does_not_support(name, offline):
+    "A threshold that no random model reaches sends each draft back; the page marks the parts below it."
+    from mtrag_nb.models.calls import Models
+    from mtrag_nb.models.embed import HashEmbedder
+
+    folder = f"checked-{CHECKERS.index(name)}"
+    changes = {"stages.check": f"nli:{name}", "stages.check_threshold": 0.9999}
+    changes |= {"stages.max_retries": 0, "stages.rewrite": "never", "stages.grade_threshold": -1.0}
+    settings = load_settings("laptop", changes)
+    models = Models(settings, chat=ScriptedChat(first_sentence), embedder=HashEmbedder())
+    found = run_of("self_crag", folder, models, **changes)
+    turns = list(found.trajectories.values())
+    assert not any(t.error for t in turns), [t.error for t in turns]
+    checks = [(t, c) for t in turns for c in t.of(Checked)]
+    assert checks and all(c.verdict.how == "nli" and c.verdict.score < 0.9999 for _, c in checks)
+    for t, c in checks:
+        draft = t.drafts[-1].text
+        assert c.spans and all(0 <= a < b <= len(draft) for a, b in c.spans)
+        assert c.unsupported == " ... ".join(draft[a:b] for a, b in c.spans)
+    assert found.manifest["identity"]["checker"].startswith(name)
+    t, c = checks[0]
+    a, b = c.spans[0]
+    assert f"<mark>{html.escape(t.drafts[-1].text[a:b])}</mark>" in turn_html(
+        Evidence(found), t.task_id
+    )
+
+
+def test_a_borrowed_tokenizer_comes_without_the_weights_it_belongs_to(offline):
+    from mtrag_nb.models.local import find_model
+
+    base = ModelSpec("google/flan-t5-base")
+    with pytest.raises(ModelNotFound, match="lacks model.safetensors"):
+        find_model(base)
+    assert (find_model(base, weights=False) / "tokenizer.json").is_file()
+
+
+@pytest.mark.parametrize("name, said", [(THINKER, "its architecture is Qwen3ForCausalLM")])
+def test_a_model_of_another_kind_is_one_clear_line(name, said, offline):
+    from mtrag_nb.models.embed import Classifier
+
+    with pytest.raises(SettingsError, match=f"{name} is no classifier of claims: {said}"):
+        Classifier(ModelSpec(name, device="cpu")).parts(["A document."], "A claim.")
+
+
+def test_labels_that_say_nothing_of_support_are_one_clear_line(tmp_path):
+    from mtrag_nb.models.embed import Classifier
+    from tests.support.tiny import tiny_roberta
+
+    tiny_roberta(tmp_path, ("joy", "anger", "fear"))
+    with pytest.raises(SettingsError, match="its labels are joy, anger, fear"):
+        Classifier(ModelSpec(str(tmp_path), device="cpu")).parts(["A document."], "A claim.")

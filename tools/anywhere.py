@@ -18,6 +18,7 @@ INI = configparser.ConfigParser(delimiters=["="])
 INI.read(ROOT / "settings.ini", encoding="utf-8")
 CFG = INI["DEFAULT"]
 ADDRESS = CFG["git_url"]
+SITE = f"https://{CFG['user']}.github.io/{CFG['repo']}/"
 FOREIGN = re.compile(rf"github\.com/[\w.-]+/{CFG['repo']}\b")
 BADGE = "[![Open In Colab](https://colab.research.google.com/assets/colab-badge.svg)]({url})"
 BADGES = re.compile(r"\n*\[!\[Open In Colab\].*?\)\]\([^)]*\)")
@@ -94,8 +95,7 @@ def undressed(nbs: Path) -> dict:
 
 def addressed(text: str) -> str:
     "A text with the right address of the repository and of its site."
-    site = f"https://{CFG['user']}.github.io/{CFG['repo']}/"
-    text = re.sub(rf"https://[\w-]+\.github\.io/{CFG['repo']}/", site, text)
+    text = re.sub(rf"https://[\w-]+\.github\.io/{CFG['repo']}/", SITE, text)
     return FOREIGN.sub(ADDRESS.partition("//")[2], text)
 
 

@@ -37,7 +37,7 @@ def head(path: Path) -> tuple:
 
 
 def markdown(nb: dict) -> str:
-    "The notebook as GitHub markdown: hidden cells dropped, code fenced (left out with `#| echo: false`), text outputs below it."
+    "The notebook as GitHub markdown: hidden cells dropped, code fenced (left out with `#| echo: false`), text outputs below it (as Markdown with `#| output: asis`)."
     out = ["<!-- Written by tools/readme.py from nbs/index.ipynb: edit that notebook. -->"]
     for cell in nb["cells"]:
         source = "".join(cell["source"])
@@ -53,7 +53,9 @@ def markdown(nb: dict) -> str:
             out.append(f"```python\n{code}\n```")
         for o in cell["outputs"]:
             text = "".join(o.get("text", o.get("data", {}).get("text/plain", "")))
-            if text:
+            if text and "output" in flags:  # `#| output: asis`
+                out.append(text.rstrip())
+            elif text:
                 out.append("```\n" + text.rstrip() + "\n```")
     return "\n\n".join(out) + "\n"
 

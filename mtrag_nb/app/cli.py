@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Literal
 
 from .. import __version__
-from .command import Chosen, Command, Domains, File, NeededDir, Parser
+from .command import Chosen, Cluster, Command, Domains, File, NeededDir, Parser, ShardOf
 from ..core.files import disk_full
 from ..core.types import DiskFull, MTRAGError, PartlyFailed, SettingsError
 
@@ -50,6 +50,8 @@ def ingest(
     collection: str = "",  # with --documents: what they are filtered by, any name
     hnsw: bool = False,  # have the Qdrant server search a graph: faster, and some are missed
     device: str = "",  # where it is embedded: cpu, cuda, cuda:1 (default: as the profile says)
+    shard: ShardOf = "",
+    on: Cluster = "",
     *,
     models: "Models | None" = None,
     progress: bool = True,
@@ -61,10 +63,11 @@ def ingest(
     if files:
         from mtrag_nb.app.run import ingest as ingest_passages
 
-        return ingest_passages(files, index, domains, settings, cap, sparse, hnsw, device, **how)
-    if domains or cap or hnsw:
+        how |= {"hnsw": hnsw, "device": device, "shard": shard, "on": on}
+        return ingest_passages(files, index, domains, settings, cap, sparse, **how)
+    if domains or cap or hnsw or shard:
         raise SettingsError(
-            "--domain, --cap and --hnsw go with --passages: documents are all taken"
+            "--domain, --cap, --hnsw and --shard go with --passages: documents are all taken"
         )
     from mtrag_nb.serve.library import ingest_documents
 
@@ -82,6 +85,7 @@ serve      serve.serve  Serve a library: a page to upload, ask and read, an API,
 run        app.run      Run a system over the tasks of a file; a run that was interrupted goes on where it stopped.
 import     app.outside:import_run Read the turns of another system into a run folder: from its spans (OpenTelemetry, OpenInference, Phoenix, LangSmith), or a file of predictions.
 export     app.outside:export_run Write runs with scores and blame for another tool: InspectorRAGet, Inspect, OpenInference (Phoenix), CSV.
+merge      app.run      Put together what `run`, `live`, `judge` or `ingest` computed with --shard on several machines.
 check      app.run      Check a prediction file as the official format checker does.
 score      app.evaluate Score runs and prediction files; two or more are compared, and a run --without-gold is joined to the run of the same system.
 judge      app.evaluate Judge the turns of runs, going on where it stopped; or, with --licence, hold the judge against people's ratings.

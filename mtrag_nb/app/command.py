@@ -4,16 +4,18 @@
 
 # %% auto #0
 __all__ = ['File', 'Dir', 'RunDir', 'NeededDir', 'Changes', 'ProfileName', 'Chosen', 'Domains', 'Variant', 'Web', 'Reference',
-           'Limit', 'Minutes', 'OldIndex', 'SystemName', 'Option', 'done', 'Command', 'Parser', 'changes_of', 'Setup',
-           'chosen', 'system_option', 'with_variant', 'reference_of', 'reference_or_sample']
+           'Limit', 'Minutes', 'OldIndex', 'ShardOf', 'Cluster', 'SystemName', 'Option', 'done', 'Command', 'Parser',
+           'changes_of', 'Setup', 'chosen', 'system_option', 'with_variant', 'on_ray', 'reference_of',
+           'reference_or_sample']
 
 # %% ../../nbs/app/00_command.ipynb #imports0
 import argparse
 import contextlib
 import importlib
 import inspect
+import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import NoneType, UnionType
@@ -353,6 +355,8 @@ _WEB = (
 )
 _REFERENCE = "tasks, targets and labels (default: of the benchmark's and the sample's the one with these tasks)"
 _OLD_INDEX = "the index that the run was made with, where something has to be retrieved"
+_SHARD = "only the I-th of N parts (whole conversations, or passages), into a folder of its own; `mtrag merge` puts the parts together; with --on: N"
+_ON = "compute the N parts of `--shard N` on a Ray cluster whose machines share the folder, and merge them"
 
 Domains = Annotated[Iterable[str] | None, Option("D", "--domain", _DOMAINS)]
 Variant = Annotated[str, Option("VARIANT", "--as", _VARIANT)]
@@ -361,6 +365,8 @@ Reference = Annotated[str | Path | None, Option("FILE", about=_REFERENCE)]
 Limit = Annotated[int | None, Option("N", about="only the first N tasks or turns")]
 Minutes = Annotated[float | None, Option("M", about="start nothing new after so long")]
 OldIndex = Annotated[str | Path | None, Option("DIR", about=_OLD_INDEX)]
+ShardOf = Annotated[str, Option("I/N", about=_SHARD)]
+Cluster = Annotated[str, Option("ray[:ADDRESS]", about=_ON)]
 
 
 _PLACES = (
@@ -390,6 +396,81 @@ SystemName = Annotated[str, system_option()]
 def with_variant(system: str, variant: str = "") -> str:
     "A system's name with its variant: `system+variant`."
     return f"{system}+{variant}" if variant else system
+
+# %% ../../nbs/app/00_command.ipynb #ray00002
+class _Worker:
+    "Computes shards, one after the other, with models that are loaded once: an actor of Ray."
+
+    def __init__(self, here: Path, settings: Settings):
+        from mtrag_nb.models.calls import Models
+
+        os.chdir(here)
+        self.models = Models(settings)
+
+    def do(self, function: Callable, arguments: Mapping) -> None:
+        bound = inspect.signature(function).bind_partial()
+        bound.arguments.update(arguments, models=self.models, progress=False)
+        function(*bound.args, **bound.kwargs)
+
+
+def _cluster(on: str, parts: int):  # ray, and its actors
+    "Connect to a cluster, and start its workers. Raises SettingsError."
+    try:
+        import ray
+    except ImportError:
+        raise SettingsError("--on ray needs Ray: pip install 'mtrag_nb[ray]'") from None
+    kind, _, address = on.partition(":")
+    if kind != "ray":
+        raise SettingsError(f"--on is ray or ray:ADDRESS, not {on[:40]!r}")
+    try:
+        ray.init(address or None, log_to_driver=False, ignore_reinit_error=True)
+    except (ConnectionError, ValueError, RuntimeError) as e:
+        raise SettingsError(f"no Ray cluster at {address}: {str(e)[:200]}") from None
+    gpus = int(ray.cluster_resources().get("GPU", 0))
+    size = min(parts, gpus or sum(n["Alive"] for n in ray.nodes()))
+    how = {"num_cpus": 1, "num_gpus": int(gpus > 0), "scheduling_strategy": "SPREAD"}
+    worker = ray.remote(**how, max_restarts=-1, max_task_retries=9)(_Worker)
+    return ray, worker, size
+
+
+def on_ray(
+    function: Callable,  # a command with the arguments `on` and `shard`
+    given: Mapping[str, object],  # its arguments, and anything else
+    folder: str,  # the argument that names the folder to write
+    begun: str = "manifest.json",  # a file that this has once it is merged
+) -> str:  # "": the shard to go on with, which is none
+    "Compute all shards of a command on a cluster and merge them, unless that was done before. Raises what the command raises."
+    from mtrag_nb.runs.run import merge_runs
+    from mtrag_nb.search.index import merge_indexes
+
+    out, on, n = Path(given[folder]), given["on"], given["shard"]
+    if not (n.isdecimal() and 0 < int(n[:9])):
+        raise SettingsError(f"--on goes with --shard N, the number of parts, not {n[:40]!r}")
+    if (out / begun).exists():
+        return ""
+    places = [out / "shards" / f"{function.__name__}-{i}-of-{n}" for i in range(1, int(n) + 1)]
+    settings = given["settings"]
+    if folder == "index":
+        settings = replace(settings, qdrant_url="")  # the merge brings vectors to a server
+    own = {k: given[k] for k in _parameters(function) if k not in ("on", "shard", folder)}
+    own["settings"] = settings
+    each = [{**own, folder: p, "shard": f"{i}/{n}"} for i, p in enumerate(places, 1)]
+    ray, worker, size = _cluster(on, int(n))
+    from ray.util import ActorPool
+
+    pool = ActorPool([worker.remote(Path.cwd(), settings) for _ in range(size)])
+    try:
+        for _ in pool.map_unordered(lambda w, arguments: w.do.remote(function, arguments), each):
+            pass
+    except ray.exceptions.RayTaskError as e:
+        raise e.cause from None
+    finally:
+        ray.shutdown()
+    if folder == "index":
+        merge_indexes(places, out, given["settings"].qdrant_url)
+    else:
+        merge_runs(places, out)
+    return ""
 
 # %% ../../nbs/app/00_command.ipynb #2d67e0af
 def _task_ids(source: Run | Path) -> set[str]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from mtrag_nb.app.command import (
     Changes,
     Chosen,
+    Cluster,
     Dir,
     File,
     Limit,
@@ -21,13 +22,16 @@ from mtrag_nb.app.command import (
     Option,
     Reference,
     RunDir,
+    ShardOf,
     changes_of,
     chosen,
     done,
+    on_ray,
     reference_of,
     reference_or_sample,
 )
 from .run import print_run, whole
+from ..core.files import Shard
 from ..core.html import text_table
 from ..core.record import LEFT_OUT, Run
 from ..core.types import DataError, SettingsError
@@ -177,6 +181,8 @@ def judge(
     settings: Chosen = None,
     licence: File = None,  # rated answers: hold the judge and every automatic measure against them
     ways: _ModelWays = None,  # with --licence, how the model is asked (default: all ways; none: automatic measures alone)
+    shard: ShardOf = "",
+    on: Cluster = "",
     *,
     models: "Models | None" = None,
     progress: bool = True,
@@ -194,16 +200,18 @@ def judge(
         found = measure_all(licence, out, settings, asked, limit, calls, models, progress)
         print(found)
         return found
+    runs = [*runs]
+    out = runs[0] if on and not out else out
+    shard = on_ray(judge, locals(), "out", "judge.json") if on else shard
     runs, reports = [Run(r) for r in runs], []
     known = reference_or_sample(reference, runs)
     from mtrag_nb.evaluate.judge import PROTOCOLS, judge_run
     from mtrag_nb.models.calls import Models
 
     models, asked = models or Models(settings), tuple(protocols or PROTOCOLS)
+    how = (settings, way, asked, out, limit, minutes, models, progress, Shard.read(shard))
     for r in runs:
-        report = judge_run(
-            r, known.tasks, known.gold, settings, way, asked, out, limit, minutes, models, progress
-        )
+        report = judge_run(r, known.tasks, known.gold, *how)
         reports.append(report)
         print(f"{report!r}\n")
     return reports

@@ -254,7 +254,7 @@ class OneSet:
 
     def of(self, settings: Settings) -> "Models":
         "The models of these settings; others are unloaded first."
-        key = settings.chat, settings.embedder, settings.reranker
+        key = settings.models
         if key != self._key:
             self.unload()
             self._models, self._key = self._make(settings), key

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['profile_problems', 'doctor', 'plan', 'wanted_models', 'fetch_hub', 'fetch', 'on_device', 'print_index', 'ingest',
-           'index', 'coverage', 'print_run', 'whole', 'run', 'check', 'demo', 'live']
+           'index', 'coverage', 'print_run', 'whole', 'run', 'check', 'demo', 'live', 'merge']
 
 # %% ../../nbs/app/01_run.ipynb #imports0
 import importlib.util
@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from mtrag_nb.app.command import (
     Chosen,
+    Cluster,
     Dir,
     Domains,
     File,
@@ -31,14 +32,16 @@ from mtrag_nb.app.command import (
     Option,
     ProfileName,
     RunDir,
+    ShardOf,
     SystemName,
     Variant,
     Web,
     chosen,
     done,
+    on_ray,
     with_variant,
 )
-from ..core.files import sized
+from ..core.files import Shard, sized
 from ..core.html import text_table
 from ..core.record import Run, breakdown, breakdown_table, telemetry, tell
 from mtrag_nb.core.settings import (
@@ -112,8 +115,8 @@ def _missing_models(settings: Settings) -> list[str]:
     from mtrag_nb.models.local import UNGATED, find_model, hub_token
 
     lacking, problems = [], []
-    for spec in (settings.chat, settings.embedder, settings.reranker):
-        if spec is None or spec.url:
+    for spec in settings.models.values():
+        if spec.url:
             continue
         try:
             find_model(spec)
@@ -205,12 +208,16 @@ def doctor(
     return not problems[profile or "laptop"]
 
 # %% ../../nbs/app/01_run.ipynb #0d8ca592
-def _machine_for(name: str, settings: Settings, measure: bool = False):
+def _machine_for(
+    name: str, settings: Settings, measure: bool = False, like: str | Path | None = None
+):
     "The machine that a plan is for: a key of MACHINES, or this one."
     import torch
 
-    from mtrag_nb.runs.plan import MACHINES, found, measured
+    from mtrag_nb.runs.plan import MACHINES, as_in, found, measured
 
+    if like:
+        return as_in(Run(like), settings)
     if name != "here":
         return MACHINES[name]
     gpu = torch.cuda.get_device_name("cuda:0") if torch.cuda.is_available() else ""
@@ -230,6 +237,8 @@ def plan(
     turns: int = 842,  # turns to answer (default 842, the benchmark; the seed paper had 110)
     passages: int | None = None,  # passages to ingest (default: all of the benchmark)
     judge: str = "judge",  # the profile that judges (default judge), or none
+    like: RunDir = None,  # a run of a few turns with these models: its seconds and tokens a turn
+    price: Annotated[str, "IN/OUT"] = "",  # of a server, for a million tokens, as 0.15/0.60
 ):
     "Print what a run will take, and what does not fit. Raises SettingsError for a profile that there is not."
     from mtrag_nb.runs.plan import PASSAGES
@@ -240,7 +249,8 @@ def plan(
     judging = None if judge == "none" else profiles()[judge]
     passages = PASSAGES if passages is None else passages
     own = chosen(settings)
-    made = planned(own, _machine_for(machine, own, measure), turns, passages, judging)
+    here = _machine_for(machine, own, measure, like)
+    made = planned(own, here, turns, passages, judging, price)
     print(made)
     return made
 
@@ -290,8 +300,8 @@ def wanted_models(
     if named := [ModelSpec(n) for n in names]:
         return named
     several = [settings, *(profiles().values() if every else ())]
-    specs = [s for one in several for s in (one.chat, one.embedder, one.reranker)]
-    specs = [s for s in specs if s and not s.url] + [OFFICIAL_BERT] * every
+    specs = [s for one in several for s in one.models.values()]
+    specs = [s for s in specs if not s.url] + [OFFICIAL_BERT] * every
     return list({(s.name, s.gguf_file): s for s in specs}.values())
 
 
@@ -366,12 +376,16 @@ def ingest(
     sparse: bool = True,  # sparse vectors too, for BM25 and hybrid retrieval (default), or dense ones alone
     hnsw: bool = False,  # have the Qdrant server search a graph: faster, and some are missed
     device: str = "",  # where it is embedded: cpu, cuda, cuda:1 (default: as the profile says)
+    shard: ShardOf = "",
+    on: Cluster = "",
     *,
     models: "Models | None" = None,
     progress: bool = True,
 ) -> bool:
     "Build an index of corpus files, or finish one. Documents of one's own: `app.cli.ingest`."
-    files, settings = list(passages), on_device(chosen(settings), device)
+    files = passages = list(passages)
+    settings = on_device(chosen(settings), device)
+    shard = on_ray(ingest, locals(), "index") if on else shard
     from mtrag_nb.models.calls import Models
     from mtrag_nb.search.chunks import capped
     from mtrag_nb.search.index import Corpus, build_index
@@ -395,6 +409,7 @@ def ingest(
         progress=progress,
         sparse=SparseSettings() if sparse else None,
         hnsw=hnsw,
+        shard=Shard.read(shard),
     )
     print_index(index, manifest)
     return manifest.complete
@@ -538,6 +553,8 @@ def run(
     without_gold: bool = False,  # an oracle, to measure refusal: answerable tasks only, and their gold documents are left out of what is retrieved
     web: Web = "none",
     variant: Variant = "",
+    shard: ShardOf = "",
+    on: Cluster = "",
     *,
     models: "Models | None" = None,
     progress: bool = True,
@@ -545,6 +562,7 @@ def run(
     "Run a system, or go on with a run, and print what came of it."
     name = with_variant(system, variant)
     settings, value = chosen(settings, name), system_named(name)
+    shard = on_ray(run, locals(), "out") if on else shard
     first = limit if select == "all" else None
     file = read_benchmark(tasks, setting == "reference", domains, first)
     from mtrag_nb.models.calls import Models
@@ -563,10 +581,9 @@ def run(
             )
     if web != "none":
         models = models or Models(settings)
-    searched = open_web(web, settings, models)
-    result = run_tasks(
-        value, todo, out, settings, index, setting, file.lines, models, minutes, progress, searched
-    )
+    how = {"models": models, "minutes": minutes, "progress": progress, "shard": Shard.read(shard)}
+    how |= {"lines": file.lines, "web": open_web(web, settings, models)}
+    result = run_tasks(value, todo, out, settings, index, setting, **how)
     print_run(result)
     return result
 
@@ -683,6 +700,8 @@ def live(
     settings: Chosen = None,
     given: RunDir = None,  # the run of the same tasks with the benchmark's history, to compare with
     variant: Variant = "",
+    shard: ShardOf = "",
+    on: Cluster = "",
     *,
     models: "Models | None" = None,
     progress: bool = True,
@@ -690,13 +709,38 @@ def live(
     "Hold the benchmark's conversations on the system's own answers, and print what came of it."
     name = with_variant(system, variant)
     settings = chosen(settings, name)
+    shard = on_ray(live, locals(), "out") if on else shard
     file = read_benchmark(tasks, setting == "reference", domains, limit)
     todo = _some(file.tasks, tasks)
     from mtrag_nb.runs.run import live_run
 
-    how = {"models": models, "minutes": minutes, "progress": progress}
+    how = {"models": models, "minutes": minutes, "progress": progress, "shard": Shard.read(shard)}
     result = live_run(system_named(name), todo, out, settings, index, setting, **how)
     print_run(result)
     if given:
         _print_lost(result, Run(given), file)
     return result
+
+# %% ../../nbs/app/01_run.ipynb #merge102
+def merge(
+    folders: Iterable[RunDir],  # of all shards
+    /,
+    out: NeededDir = "",  # the folder to write: a new one, or for judgements the folder of their run
+    store: Annotated[str, "URL"] = "",  # of an index: bring its vectors to this Qdrant server
+) -> bool:  # whether all turns are there
+    "Put the shards of a run, of its judgements or of an index together, and print what came of it."
+    from mtrag_nb.runs.run import merge_runs
+
+    folders = list(folders)
+    if any((Path(f) / "parents.sqlite").exists() for f in folders):
+        from mtrag_nb.search.index import merge_indexes
+
+        print_index(out, merge_indexes(folders, out, store))
+        return True
+    run = Run(merge_runs(folders, out))
+    print_run(run)
+    if run.judgements:
+        print(f"{len(run.judgements)} of {len(run.trajectories)} turns are judged")
+    if left := len(run.tasks) - len(run.trajectories):
+        print(f"{left} tasks have no turn yet: `mtrag run` without --shard, into {out}, goes on")
+    return whole(run) and not left

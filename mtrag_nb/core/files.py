@@ -19,17 +19,18 @@ import threading
 import time
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
-from .types import DataError, DiskFull, InUse, plain, redacted
+from .types import DataError, DiskFull, InUse, SettingsError, plain, redacted
 
 # %% auto #0
 __all__ = ['LONGEST_LINE', 'parse_json', 'read_jsonl', 'disk_full', 'make_folder', 'JsonlLog', 'only_writer', 'write_whole',
-           'write_jsonl', 'write_json', 'read_json', 'differences', 'keep_identity', 'data_dir', 'checksum', 'sized',
-           'need_room', 'download']
+           'write_jsonl', 'write_json', 'read_json', 'differences', 'keep_identity', 'Shard', 'keep_shard', 'shards_in',
+           'data_dir', 'checksum', 'sized', 'need_room', 'download']
 
 # %% ../../nbs/1_core/02_files.ipynb #a746fa0e
 def _finite(text: str) -> float:
@@ -370,6 +371,81 @@ def keep_identity(
     if merged != old:
         write_json(path, merged)
     return merged
+
+# %% ../../nbs/1_core/02_files.ipynb #shard002
+class Shard(NamedTuple):
+    "One of so many equal parts of a work."
+
+    part: int  # from 1
+    of: int
+
+    @classmethod
+    def read(cls, text: str) -> Shard | None:
+        "`2/8` is the second of eight parts; None for an empty text. Raises SettingsError."
+        part, _, of = text.partition("/")
+        if not text:
+            return None
+        if not (part.isdecimal() and of.isdecimal() and 1 <= int(part[:9]) <= int(of[:9])):
+            raise SettingsError(
+                f"a shard is I/N, as 2/8 for the second of eight, not {text[:40]!r}"
+            )
+        return cls(int(part), int(of))
+
+    def __str__(self) -> str:
+        return f"{self.part}/{self.of}"
+
+    def own(self, things: Iterable) -> Iterator:
+        "Those of the things that fall to this part: every n-th."
+        return islice(things, self.part - 1, None, self.of)
+
+
+def keep_shard(
+    folder: str | Path,
+    shard: Shard | None,  # None: the folder holds, or will hold, the whole
+    of: str,  # names the whole work, e.g. a digest of all its tasks
+    mismatch: type[Exception],  # raised if the folder holds something else
+    begun: str,  # a file that a begun work has: "manifest.json"
+    order: Sequence[str] = (),  # the ids of all tasks, in their order
+) -> None:
+    "Record in `shard.json` which part of a work a folder holds. Raises `mismatch` if it holds another part, or the whole."
+    path = Path(folder) / "shard.json"
+    if not path.exists() and shard is None:
+        return
+    if not path.exists() and (Path(folder) / begun).exists():
+        raise mismatch(f"{folder} holds a whole, not shard {shard}. Use another folder")
+    what = {"shard": str(shard or "none"), "of": of}
+    keep_identity(path, {"identity": what, "order": list(order)}, "a shard", mismatch)
+
+
+def _shard_in(folder: Path) -> tuple[Shard, str]:
+    "Which part of what a folder holds. Raises DataError if it does not say."
+    path = folder / "shard.json"
+    if not path.is_file():
+        remedy = "Name the folders that --shard I/N wrote"
+        raise DataError("no shard here: it has no shard.json", folder, remedy=remedy)
+    what = read_json(path).get("identity")
+    try:
+        return Shard.read(what["shard"] or "none"), what["of"]
+    except (KeyError, TypeError, AttributeError, SettingsError):
+        raise DataError("names no shard", path, remedy="Compute that shard again") from None
+
+
+def shards_in(folders: Iterable[str | Path], mismatch: type[Exception]) -> list[Path]:
+    "Folders that hold all shards of one work, in order. Raises DataError for one that holds none, `mismatch` for a shard of another work, missing or there twice."
+    found = [(*_shard_in(Path(f)), Path(f)) for f in folders]
+    by_part: dict[int, Path] = {}
+    for shard, of, folder in found:
+        first = {"of": found[0][1], "parts": found[0][0].of}
+        if differ := "; ".join(differences(first, {"of": of, "parts": shard.of})):
+            other = f"another work than in {found[0][2]}, in {differ}"
+            raise mismatch(f"{folder / 'shard.json'}: {other}. Name the shards of one work")
+        if shard.part in by_part:
+            both = f"{by_part[shard.part]} and {folder}"
+            raise mismatch(f"{both} both hold shard {shard}. Name one of them")
+        by_part[shard.part] = folder
+    if lost := [f"{i}/{shard.of}" for i in range(1, shard.of + 1) if i not in by_part]:
+        raise mismatch(f"no folder of shard {', '.join(lost)}. Name it, too, or compute it first")
+    return [by_part[i] for i in sorted(by_part)]
 
 # %% ../../nbs/1_core/02_files.ipynb #1577a2c1
 def data_dir(

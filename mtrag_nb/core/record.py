@@ -253,6 +253,7 @@ class Checked(Step, kind="checked"):
     verdict: Verdict
     unsupported: str = ""  # the part that a retry should leave out
     asked: str = "grounded"
+    spans: tuple[tuple[int, int], ...] = ()  # of the draft, which the check says are not supported
 
     def lines(self, name):
         weak = f"; weakest: {clipped(self.unsupported, 60)}" if self.unsupported else ""
@@ -303,6 +304,7 @@ _KEYS = {
     "note": "told",
     "extra": "put",
     "thought": "thought",
+    "spans": "spans",
 }  # field -> its key on the record, left out if it is empty
 
 

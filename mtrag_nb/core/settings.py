@@ -201,7 +201,7 @@ class RetrievalSettings:
         one_of(self, "retrieval", {"fusion": FUSIONS, "reranker": ("", *RERANKERS)})
 
 # %% ../../nbs/1_core/01_settings.ipynb #ce2ff2b0
-WAYS_TO_GRADE = ("verdict", "yesno", "likelihood", "cosine", "together")
+WAYS_TO_GRADE = ("verdict", "yesno", "likelihood", "cosine", "talk", "together")
 SCALES = ("scale", "scale-text")  # a grade from 0 to 10: the likeliest, or one that is written
 _STAGE_CHOICES = {
     "rewrite": ("always", "guarded", "never"),
@@ -221,7 +221,9 @@ class StageSettings:
     grade: str = "verdict"  # one of WAYS_TO_GRADE or SCALES
     grade_threshold: float = 0.0  # a document is kept at or above it ("verdict" has none)
     grade_default: str = constant("yes")  # what an unreadable verdict counts as
-    check: str = "verdict"  # "verdict", "yesno", "likelihood" or "support"
+    check: str = (
+        "verdict"  # "verdict", "yesno", "likelihood", "support", or a classifier as "nli:NAME"
+    )
     check_threshold: float = 0.0  # a draft is grounded at or above it ("verdict" has none)
     check_default: str = constant("no")
     max_retries: int = 2  # seed paper, II.C.1
@@ -236,7 +238,8 @@ class StageSettings:
     tidy: bool = later(True)  # a draft loses repeated sentences, and a last one that was cut off
 
     def __post_init__(self):
-        one_of(self, "stages", _STAGE_CHOICES)
+        own = (self.check,) if self.check.startswith("nli:") else ()
+        one_of(self, "stages", {**_STAGE_CHOICES, "check": (*_STAGE_CHOICES["check"], *own)})
         least = {"max_retries": 0, "retry_temperature": 0, "max_new_tokens": 1}
         in_bounds(self, "stages", **least, history_turns=0, turn_chars=1)
 
@@ -263,6 +266,14 @@ class Settings:
     def __post_init__(self):
         in_bounds(self, "settings", batch_size=1, batch_tokens=1)
         object.__setattr__(self, "qdrant_url", Address(self.qdrant_url))
+
+    @property
+    def models(self) -> dict[str, ModelSpec]:
+        "The models by what they are for, the one included that a way of a stage names."
+        way, _, checker = self.stages.check.partition(":")
+        known = {"chat": self.chat, "embedder": self.embedder, "reranker": self.reranker}
+        known["checker"] = ModelSpec(checker) if way == "nli" else None
+        return {role: spec for role, spec in known.items() if spec}
 
 # %% ../../nbs/1_core/01_settings.ipynb #23f81a29
 _BOOLEANS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}

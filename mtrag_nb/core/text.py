@@ -18,7 +18,7 @@ from .types import Context
 
 # %% auto #0
 __all__ = ['STOPWORDS', 'WORD', 'CHAT_MARKS', 'STANCE_WORTH', 'LONGEST_REFUSAL', 'content_words', 'content_spans', 'known_words',
-           'share_known', 'support', 'sentences', 'weakest_sentence', 'cite', 'titled', 'clipped',
+           'share_known', 'support', 'sentences', 'spans_of', 'weakest_sentence', 'cite', 'titled', 'clipped',
            'format_docs_for_gen', 'unmarked', 'Label', 'Verdict', 'scored', 'without_thinking', 'thought_in',
            'parse_verdict', 'read_verdict', 'Stance', 'stance', 'declines', 'idk_by_rule', 'rule_in_words']
 
@@ -71,6 +71,15 @@ _SENTENCE_END = re.compile(r"(?:(?<=[.!?])|(?<=[.!?][\"')]))\s+(?=[\"'(]?[A-Z0-9
 def sentences(text: str) -> list[str]:
     "A text cut at sentence ends and line breaks."
     return [s.strip() for s in _SENTENCE_END.split(text) if s.strip()]
+
+
+def spans_of(text: str, parts: Sequence[str]) -> list[tuple[int, int]]:
+    "Where consecutive parts of a text stand in it."
+    out, at = [], 0
+    for part in parts:
+        at = text.index(part, at)
+        out.append((at, at := at + len(part)))
+    return out
 
 
 def weakest_sentence(answer: str, documents: Sequence[str]) -> str:

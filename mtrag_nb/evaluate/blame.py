@@ -41,7 +41,7 @@ from mtrag_nb.core.types import (
     Task,
 )
 from .judge import Item
-from .measures import condition, rouge_l
+from .measures import condition, rouge_l, target_recall
 from .scores import LEAST_SUPPORT, Evidence, decision
 from .statistics import Interval, auroc_interval, mean_interval
 
@@ -437,14 +437,19 @@ def operating_point(curve: GateCurve, risk: float) -> GatePoint | None:
     return max(kept, key=lambda p: (p.coverage, -p.threshold), default=None)
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #1931631b
-WRONG, RIGHT = 0.15, 0.22  # ROUGE-L with the target; measured below
+WRONG, RIGHT = 0.2, 0.38  # target recall
 
 
-def verdict_of(score: float | None) -> str:
-    "right, wrong, or undecided, by ROUGE-L with the target."
-    if score is None:
+def verdict_of(answer: str, targets: Sequence[str]) -> str:
+    "right, wrong, or undecided, by the recall of the first target; without a target undecided."
+    score = target_recall(answer, targets[0]) if targets else None
+    if score is None or WRONG <= score < RIGHT:
         return "undecided"
-    return "right" if score >= RIGHT else "wrong" if score < WRONG else "undecided"
+    return "right" if score >= RIGHT else "wrong"
+
+
+def _verdict(run: Evidence, task_id: str, draft: str) -> str:
+    return verdict_of(draft, run.gold[task_id].targets if task_id in run.gold else ())
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #be5a906f
 _CAUSES = {  # cause -> stage, in the order of the chain
@@ -570,14 +575,15 @@ def _draft_cause(run: Evidence, t: Trajectory, refused: bool) -> tuple[str, str]
     written = [(d, draft_score(run, t.task_id, d.text)) for d in t.drafts if not d.declined]
     end = 0.0 if refused else draft_score(run, t.task_id, t.answer) or 0.0
     for d, score in written:
-        better = verdict_of(score) == "right" and score - end > (0.0 if refused else WORTH)
+        right = _verdict(run, t.task_id, d.text) == "right"
+        better = right and score - end > (0.0 if refused else WORTH)
         if better and (check := t.check_of(d)) and not check.verdict.passed:
             return "good draft rejected", check.node
     if refused and (t.answered or t.drafts[-1].declined):
         return "declined though gold was there", t.drafts[-1].node
     if check := _let_through(run, t):
         return "bad draft let through", check.node
-    near = [d for d, score in written if verdict_of(score) != "wrong"]
+    near = [d for d, _ in written if _verdict(run, t.task_id, d.text) != "wrong"]
     if refused and not all(unsupported(run, t, d) for d in near):
         return _UNTOLD[1], ""
     return "wrong draft from gold", t.drafts[-1].node
@@ -638,7 +644,7 @@ def blame_turn(run: Evidence, task_id: str) -> Blame:
         right = Blame(task_id, "right")
         return right if refused else Blame(task_id, "failed", *_answered_cause(run, t))
     if not refused:
-        came = verdict_of(draft_score(run, task_id, t.answer))
+        came = _verdict(run, task_id, t.answer)
         if came != "wrong":
             return Blame(task_id, came)
     relevant = set(run.relevant(task_id))
@@ -795,7 +801,7 @@ def _good_draft(run: Evidence, t: Trajectory, check: Checked, known: bool) -> bo
     draft = next((d for d in reversed(t.drafts) if t.check_of(d) is check), None)
     if draft is None or not known and label not in TO_ANSWER:
         return None
-    came = "wrong" if label in TO_REFUSE else verdict_of(draft_score(run, t.task_id, draft.text))
+    came = "wrong" if label in TO_REFUSE else _verdict(run, t.task_id, draft.text)
     return None if came == "undecided" else came == "right"
 
 
@@ -891,7 +897,7 @@ def _blame_item(
         return Blame(item.task_id, *ending)
     if gold.answerability not in TO_ANSWER or not gold.targets:
         return Blame(item.task_id, "not judged")
-    came = "wrong" if refused else verdict_of(rouge_l(item.answer, gold.targets[0]))
+    came = "wrong" if refused else verdict_of(item.answer, gold.targets)
     if came != "wrong":
         return Blame(item.task_id, came)
     wanted = set(relevant)

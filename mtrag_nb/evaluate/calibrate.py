@@ -65,10 +65,11 @@ from mtrag_nb.evaluate.licence import (
 from .measures import BertScorer
 from .statistics import auroc, auroc_interval, calibration_bins, calibration_error
 from ..models.calls import Models, RecordedChat, load_chat
-from ..models.embed import EmbedderLike
+from ..models.embed import Classifier, EmbedderLike
 from ..runs.run import machine, package_versions
 from mtrag_nb.systems.stages import (
     PROMPTS,
+    check_by_classifier,
     check_by_likelihood,
     check_by_support,
     check_by_yesno,
@@ -76,7 +77,6 @@ from mtrag_nb.systems.stages import (
     grade_by_likelihood,
     grade_by_verdict,
     grade_by_yesno,
-    grade_together,
     show_history,
 )
 from pathlib import Path
@@ -430,9 +430,13 @@ def combined(
     return Combined(tuple(features), weights, own, best, gain)
 
 # %% ../../nbs/7_evaluate/07_calibrate.ipynb #eb52aa0c
-def _check_answer(way: str, r: RatedAnswer, models: Models | None) -> Verdict:
+def _check_answer(
+    way: str, r: RatedAnswer, models: Models | None, checker: Classifier | None = None
+) -> Verdict:
     "The check of an answer, in one of the ways of `stages`; `support` asks no model."
     texts = [p.text for p in r.task.contexts]
+    if way.startswith("nli:"):
+        return check_by_classifier(checker, r.task.question, r.answer, texts)[0]
     if way == "support":
         return check_by_support(r.answer, texts)
     by = check_by_likelihood if way == "likelihood" else check_by_yesno
@@ -445,16 +449,18 @@ def _measure_checks(
     models: Models | None,  # None: only `support`
     n: int | None = None,  # for the ways that ask a model: only so many answers, drawn at random
     seed: int = 0,
+    checker: Classifier | None = None,  # of claims, on the same answers
 ) -> dict[str, Discrimination]:
     "Every way to check, against people's ratings of faithfulness; `support` on the answers that a model was asked of, too."
     answers = [r for r in rated if r.system != "reference"]
     some = answers if n is None else random.Random(seed).sample(answers, min(n, len(answers)))
     ways = {"support": answers, **({"likelihood": some, "yesno": some} if models else {})}
-    if models and len(some) < len(answers):
+    ways |= {f"nli:{checker.spec.name}": some} if checker else {}
+    if (models or checker) and len(some) < len(answers):
         ways["support, the same answers"] = some
 
     def measured(way, rs):
-        verdicts = [_check_answer(way.partition(",")[0], r, models) for r in rs]
+        verdicts = [_check_answer(way.partition(",")[0], r, models, checker) for r in rs]
         faithful = [median(r.ratings["faithfulness"]) > 2 for r in rs]
         return discrimination(verdicts, faithful, [r.task.conversation_id for r in rs])
 
@@ -467,13 +473,14 @@ _COST = {"cosine": 0, "support": 0, "likelihood": 1, "yesno": 1, "verdict": 2}
 
 def _best_way(found: Mapping[str, Discrimination]) -> str | None:
     "The cheapest way that overlaps with the best one's interval; None: no way is shown to be better than guessing."
-    scored = {w: m for w, m in found.items() if w in _COST and m.threshold is not None}
+    cost = {**_COST, **{w: 0.5 for w in found if w.startswith("nli:")}}
+    scored = {w: m for w, m in found.items() if w in cost and m.threshold is not None}
     known = {w: m for w, m in scored.items() if m.low is not None and m.low > 0.5}
     if not known:
         return None
     top = max(known.values(), key=lambda m: m.auroc)
     near = [w for w, m in known.items() if m.high >= top.low]
-    return min(near, key=lambda w: (_COST[w], -known[w].auroc))
+    return min(near, key=lambda w: (cost[w], -known[w].auroc))
 
 
 def _changes_for(found: _Ways) -> dict[str, float | str]:  # dotted setting -> value
@@ -537,7 +544,7 @@ def measure_gate(
     n: int = 100,  # tasks with an answer
     seed: int = 0,
 ) -> dict[str, Discrimination]:  # {}: one of the two kinds is missing
-    "How well `grade_together` tells answerable tasks from others by what was retrieved for them."
+    "How well the grade `together` tells answerable tasks from others by what was retrieved for them."
     known = sorted((t for t in tasks if t.id in gold and candidates.get(t.id)), key=lambda t: t.id)
     can, cannot = (
         [t for t in known if gold[t.id].answerability in labels]
@@ -546,8 +553,11 @@ def measure_gate(
     if not can or not cannot:
         return {}
     some = [*random.Random(seed).sample(can, min(n, len(can))), *cannot]
-    asked = ((t, [text for _, text in candidates[t.id]]) for t in some)
-    verdicts = [grade_together(embedder, t.question, t.history, texts)[0] for t, texts in asked]
+    texts = [[text for _, text in candidates[t.id]] for t in some]
+    grades = [
+        grade_by_cosine(embedder, t.question, x, history=t.history) for t, x in zip(some, texts)
+    ]
+    verdicts = [max(found, key=lambda v: v.score) for found in grades]
     truth = [gold[t.id].answerability in TO_ANSWER for t in some]
     return {"together": discrimination(verdicts, truth, [t.conversation_id for t in some])}
 
@@ -575,7 +585,8 @@ def calibrate(
     own, at = settings.stages.grade, settings.stages.grade_threshold
     if own in features:  # the threshold as it is, beside the one that would be chosen
         retrieved[f"{own} at {at:g}"] = separated(features[own], truth, talks, at)
-    check = _measure_checks(rated, models if with_chat else None, n) if rated else {}
+    asked, checker = models if with_chat else None, models.checker(settings)
+    check = _measure_checks(rated, asked, n, checker=checker) if rated else {}
     known = ([p.conversation for p in hard or easy], [r.task.conversation_id for r in rated])
     chose = tuple(sorted(set().union(*(halves(k)[0] for k in known))))
     chat, embedder = models.chat.fingerprint if with_chat else "", models.embedder.fingerprint

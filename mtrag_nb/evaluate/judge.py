@@ -18,7 +18,15 @@ from pathlib import Path
 import numpy as np
 from tqdm import tqdm
 
-from ..core.files import JsonlLog, keep_identity, only_writer, read_json, read_jsonl
+from mtrag_nb.core.files import (
+    JsonlLog,
+    Shard,
+    keep_identity,
+    keep_shard,
+    only_writer,
+    read_json,
+    read_jsonl,
+)
 from ..core.html import Table, text_table
 from mtrag_nb.core.record import (
     Calls,
@@ -1088,6 +1096,15 @@ def _judge_items(
         work.through(items, judge, lambda j: log.append(plain(j)), **shown)
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #87c7082a
+def _own_turns(run: Run, items: Sequence[Item], shard: Shard) -> Run:
+    "The same run, with the turns of those conversations alone that fall to a shard."
+    own = set(shard.own(dict.fromkeys(i.conversation_id for i in items)))
+    ids, out = {i.task_id for i in items if i.conversation_id in own}, copy.copy(run)
+    vars(out)["trajectories"] = {i: t for i, t in run.trajectories.items() if i in ids}
+    vars(out).pop("conversations", None)
+    return out
+
+
 def judge_run(
     run: Run | str | Path,
     tasks: Sequence[Task],  # for the histories
@@ -1100,6 +1117,7 @@ def judge_run(
     minutes: float | None = None,  # judge no new answer after so long
     models: Models | None = None,  # the judge's, to share loaded models
     progress: bool = True,
+    shard: Shard | None = None,  # only the conversations that fall to this part, into `out`
 ) -> JudgeReport:
     "Judge the turns of a run, or go on. Raises RunMismatch for judgements of another judge, DataError for another reference file."
     run, settings = as_run(run), settings or load_settings()
@@ -1111,7 +1129,14 @@ def judge_run(
         raise SettingsError(f"a judge is asked by {' or '.join(WAYS)}, not {way!r}")
     items = run_items(run, tasks)
     check_reference(items, gold, tasks, run.folder)
+    if shard and folder.resolve() == run.folder.resolve():
+        raise SettingsError("a shard of judgements needs a folder of its own: name it with --out")
     with only_writer(folder, "set of judgements"):
+        if folder.resolve() != run.folder.resolve():
+            keep_shard(folder, shard, run.state, RunMismatch, "judge.json")
+        if shard:
+            run = _own_turns(run, items[:limit], shard)
+            items = [i for i in items if i.task_id in run.trajectories]
         _keep_judge(folder, _judge_identity(models.chat, models.embedder, way, protocols, split))
         judged = _with_judgements(run, folder)
         whole = [i for i in items[:limit] if not i.failed and not i.answerless]

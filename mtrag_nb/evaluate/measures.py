@@ -26,10 +26,10 @@ from ..models.local import find_model, pick_device
 
 # %% auto #0
 __all__ = ['CUTS', 'MEASURES', 'OFFICIAL_BERT', 'ENCODERS', 'ndcg', 'recall', 'RetrievalRow', 'RetrievalScores',
-           'retrieval_scores', 'rouge_l', 'BertScorer', 'encoder_named', 'k_precision', 'bert_k_precision',
-           'harmonic_mean', 'rb_agg', 'AggParts', 'agg_parts', 'condition', 'Refusals', 'refusals', 'Leaderboard',
-           'leaderboard', 'Ranking', 'without_answers', 'RetrievalReport', 'RetrievalComparison', 'compare_retrieval',
-           'score_retrieval']
+           'retrieval_scores', 'rouge_l', 'target_recall', 'BertScorer', 'encoder_named', 'k_precision',
+           'bert_k_precision', 'harmonic_mean', 'rb_agg', 'AggParts', 'agg_parts', 'condition', 'Refusals', 'refusals',
+           'Leaderboard', 'leaderboard', 'Ranking', 'without_answers', 'RetrievalReport', 'RetrievalComparison',
+           'compare_retrieval', 'score_retrieval']
 
 # %% ../../nbs/7_evaluate/01_measures.ipynb #c6a40933
 def _best_first(scores: Mapping[str, float]) -> list[str]:
@@ -238,6 +238,12 @@ def rouge_l(response: str, target: str) -> float:  # in [0, 1]; 0 if either has 
     "ROUGE-L F of a response."
     return float(_rouge().score(target, response)["rougeL"].fmeasure)
 
+# %% ../../nbs/7_evaluate/01_measures.ipynb #tr000002
+def target_recall(answer: str, target: str) -> float:  # in [0, 1]
+    "The share of the target's content words in an answer, times 2 target words / answer words where that is below 1."
+    length = 2 * len(target.split()) / max(1, len(answer.split()))
+    return support(target, [answer]) * min(1.0, length)
+
 # %% ../../nbs/7_evaluate/01_measures.ipynb #e3aafc58
 OFFICIAL_BERT = ModelSpec("microsoft/deberta-xlarge-mnli")
 _LAYERS = {OFFICIAL_BERT.name: 40, MINILM.name: 3}  # the first: bert-score's own table
@@ -397,7 +403,7 @@ def agg_parts(
 # %% ../../nbs/7_evaluate/01_measures.ipynb #e2691d07
 def condition(
     phi: float | None,  # the plain score: RL_F, RB_llm or RB_agg
-    label: str,  # answerability; "" (no label in the file) counts as ANSWERABLE, as in the official scorer
+    label: str,  # answerability; "" (none was read) counts as ANSWERABLE, as in the official scorer before 2 September 2026
     idk: float | str | None,  # 1, 0.5, 0; "unknown": officially unreadable; None: not judged
     clarifies: float | None = None,  # 1, 0.5, 0; read for UNDERSPECIFIED only; None: not judged
     version: str = "underspecified",  # or "idk", the older columns: UNDERSPECIFIED as ANSWERABLE

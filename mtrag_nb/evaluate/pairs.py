@@ -28,7 +28,6 @@ from mtrag_nb.evaluate.blame import (
     draft_score,
     verdict_of,
 )
-from .measures import rouge_l
 from .scores import Evidence, decision
 from mtrag_nb.evaluate.statistics import (
     Comparison,
@@ -236,7 +235,7 @@ SHARES = (0.05, 0.1, 0.15, 0.2, 0.25)  # of unanswerable questions
 TESTABLE = 11  # conversations that have to differ
 # Two models whose answers people rate alike, 78 tasks of 10 conversations (`9_studies/07_yardsticks`): what they
 # differ by in ROUGE-L, and in right answers less wrong ones at price 0 and 1. What style alone does between writers.
-FLOOR, PRICED_FLOOR = 0.041, (0.070, 0.154)
+FLOOR, PRICED_FLOOR = 0.041, (0.019, 0.026)
 
 
 def right_and_wrong(e: Ending) -> tuple[float, float] | None:
@@ -373,11 +372,11 @@ def audit_pairs(run: Evidence, off: Mapping[str, Evidence]) -> Audit:
 
 # %% ../../nbs/7_evaluate/06_pairs.ipynb #24f4fa37
 def right_by_target(gold: Mapping[str, Gold]) -> Callable[[str, str], bool | None]:
-    "Whether a draft is right, as far as its ROUGE-L with the target can say: task id, draft -> right, wrong, or nobody can say."
+    "Whether a draft is right, as far as the target can say: task id, draft -> right, wrong, or nobody can say."
 
     def right(task_id: str, draft: str) -> bool | None:
         targets = gold[task_id].targets if task_id in gold else ()
-        came = verdict_of(rouge_l(draft, targets[0]) if targets else None)
+        came = verdict_of(draft, targets)
         return None if came == "undecided" else came == "right"
 
     return right
@@ -595,7 +594,8 @@ def _first_came(run: Evidence, task_id: str, came: str) -> str:  # came: of the 
     declined = t.drafts[0].declined or declines(t.drafts[0].text)
     if label in TO_REFUSE:
         return "right" if declined else "failed"
-    value = "wrong" if declined else verdict_of(draft_score(run, task_id, t.drafts[0].text))
+    targets = run.gold[task_id].targets if label else ()
+    value = "wrong" if declined else verdict_of(t.drafts[0].text, targets)
     return "failed" if value == "wrong" else value
 
 # %% ../../nbs/7_evaluate/06_pairs.ipynb #230e68e8

@@ -62,6 +62,7 @@ from mtrag_nb.evaluate.measures import (
     refusals,
     retrieval_scores,
     rouge_l,
+    target_recall,
 )
 from .statistics import Comparison, Interval, compare, mean_interval
 
@@ -143,12 +144,16 @@ def _judged_flag(found: Mapping[str, Judgement]) -> dict[str, float]:
 _Measure = Callable[[Item, "Gold | None"], "float | None"]  # None: the answer cannot be measured
 
 
-def _rouge_of(item: Item, gold: Gold | None) -> float | None:
-    return rouge_l(item.answer, gold.targets[0]) if gold and gold.targets else None
+def _with_target(measure: Callable[[str, str], float]) -> _Measure:
+    "A measure of an answer and the first target; None without one."
+    return lambda item, gold: (
+        measure(item.answer, gold.targets[0]) if gold and gold.targets else None
+    )
 
 
 ANSWER_MEASURES: dict[str, _Measure] = {
-    "RougeL": _rouge_of,
+    "RougeL": _with_target(rouge_l),
+    "target recall": _with_target(target_recall),
     "K-precision": lambda item, gold: item.support,
 }
 _TAKEN = ("idk", "Bert-Rec", "Bert-KPrec", "rb_agg", "rb_llm_local", "rl_f_local", *MEASURES)
@@ -214,9 +219,9 @@ def score_items(
     for t, s in scores.items():
         label = gold[t].answerability if t in gold else ""
         for m in measured:
-            s[f"{m}_conditioned"] = condition(
-                s.get(m), label, s.get("idk"), asks[t], official=False
-            )
+            for reading, by in (("conditioned", label), ("unlabelled", "")):
+                decided = (s.get(m), by, s.get("idk"), asks[t])
+                s[f"{m}_{reading}"] = condition(*decided, official=False)
     return scores
 
 # %% ../../nbs/7_evaluate/04_scores.ipynb #bb71d2a7

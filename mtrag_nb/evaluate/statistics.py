@@ -18,7 +18,7 @@ from ..core.types import DataError, SettingsError
 
 # %% auto #0
 __all__ = ['LEAST', 'MANY', 'INTERVALS', 'Span', 'Scores', 'few', 'Interval', 'draws', 'mean_interval', 'difference_interval',
-           'statistic_interval', 'sum_intervals', 'auroc', 'auroc_interval', 'FlipTest', 'holm', 'settled',
+           'statistic_interval', 'sum_intervals', 'auroc', 'auroc_interval', 'FlipTest', 'holm', 'testable', 'settled',
            'detectable', 'SystemRow', 'PairRow', 'Comparison', 'compare_all', 'compare', 'krippendorff_alpha', 'Bin',
            'calibration_bins', 'calibration_error', 'spearman', 'Band', 'spearman_in_bands', 'RaterRow', 'AltTest',
            'alt_test']
@@ -441,23 +441,39 @@ def holm(p: Sequence[float]) -> np.ndarray:  # in the order of `p`
 _MOST_FLIPS = 40_960_000  # 10,000 times 4 six times
 
 
+def testable(differences: Sequence[Sequence[float]], alpha: float = 0.05) -> np.ndarray:  # [bool]
+    "Which comparisons of a family can be significant at all: by how many conversations differ, not by how (Tarone 1990)."
+    least = np.array([2.0 ** (1 - np.count_nonzero(d)) for d in differences])
+    sizes = range(1, len(least) + 1)
+    family = next((k for k in sizes if (least < alpha / k).sum() <= k), 1)
+    return least < alpha / family
+
+
 def settled(
     differences: Sequence[Sequence[float]],  # of each comparison: sums by conversation
     flips: int = 10_000,  # to begin with
     most: int = _MOST_FLIPS,
     alpha: float = 0.05,
     seed: int = 0,
-) -> tuple[list[FlipTest], np.ndarray, int]:  # tests, their p by Holm, and verdicts left open
+) -> tuple[
+    list[FlipTest], np.ndarray, int
+]:  # tests, their p by Holm (NaN: not testable), and verdicts left open
     "Sign-flip tests of all comparisons of a table, with patterns drawn until every verdict after Holm is settled, or `most` are."
     tests = [_sign_flip(d, flips, seed) for d in differences]
+    able, out = testable(differences, alpha), np.full(len(tests), math.nan)
+
+    def adjusted(of):
+        out[able] = holm([getattr(t, of) for t, a in zip(tests, able) if a])
+        return out.copy()
+
     while True:
-        low, high = (holm([getattr(t, end) for t in tests]) for end in ("low", "high"))
+        low, high = adjusted("low"), adjusted("high")
         open_ = np.flatnonzero((low < alpha) != (high < alpha))
         unsure = [tests[j] for j in open_]
         near = [any(t.low <= u.high and u.low <= t.high for u in unsure) for t in tests]
         again = [i for i, t in enumerate(tests) if near[i] and 0 < t.flips < most]
         if not again:
-            return tests, holm([t.p for t in tests]), len(open_)
+            return tests, adjusted("p"), len(open_)
         for i in again:
             tests[i] = _sign_flip(differences[i], 4 * tests[i].flips, seed)
 
@@ -513,7 +529,7 @@ class PairRow:
     low: float | None
     high: float | None
     p: float | None  # sign-flip test
-    p_holm: float | None  # the same, adjusted for all pairs of the table
+    p_holm: float | None  # the same, adjusted for all pairs of the table; None: not testable
     detectable: float | None  # the least difference found at the given power
     more: int | None  # conversations needed in addition to detect a difference as large
 
@@ -535,7 +551,9 @@ class Comparison:
     level: float
     power: float
     seed: int
-    family: int = 0  # comparisons that p (Holm) is for: all pairs of the table, in all its measures
+    family: int = (
+        0  # comparisons that p (Holm) is for: the testable ones of the table, in all its measures
+    )
     open: int = 0  # of these: verdicts that the random patterns leave open
 
     def _means(self):
@@ -562,7 +580,7 @@ class Comparison:
         "How the numbers were obtained."
         return (
             f"common tasks: mean over the {self.shared} tasks that every system has. "
-            f"{INTERVALS}. p: sign-flip test over conversations, Holm over {self.family} comparisons"
+            f"{INTERVALS}. p: sign-flip test over conversations, Holm over {self.family} comparisons, those in which enough conversations differ"
             f"{f' ({self.open} left open by the random patterns)' if self.open else ''}. "
             f"detectable: least true difference found with {self.power:.0%} power at 5 % (two-sided, one test); "
             "more needed: conversations in addition to detect the observed one."
@@ -614,7 +632,7 @@ def _pair_row(
     difference: np.ndarray,
     talks: np.ndarray,
     test: FlipTest,
-    p_holm: float,
+    p_holm: float | None,
     power: float,
     **how,
 ) -> PairRow:
@@ -691,7 +709,9 @@ def compare_all(
     sums = [_sums(ready[m].difference(pair), ready[m].talks) for m, pair in keys]
     tested = [i for i, d in enumerate(sums) if len(d)]
     tests, adjusted, left = settled([sums[i] for i in tested], seed=seed)
-    found = {keys[i]: (t, float(h)) for i, t, h in zip(tested, tests, adjusted)}
+    by_holm = [None if math.isnan(h) else float(h) for h in adjusted]
+    found = {keys[i]: of for i, *of in zip(tested, tests, by_holm)}
+    family = len(tests) - by_holm.count(None)
 
     def comparison(m: str, p: _Prepared) -> Comparison:
         common = p.shared.mean(0).tolist() if len(p.shared) else [None] * len(p.systems)
@@ -699,9 +719,9 @@ def compare_all(
         rows = tuple(_system_row(s, column, p.talks, c, **how) for s, column, c in columns)
         pairs = []
         for i, j in p.wanted:
-            names, tested = (p.systems[i], p.systems[j]), found.get((m, (i, j)), (None, math.nan))
+            names, tested = (p.systems[i], p.systems[j]), found.get((m, (i, j)), (None, None))
             pairs.append(_pair_row(names, p.difference((i, j)), p.talks, *tested, power, **how))
-        counts = (len(p.shared), resamples, level, power, seed, len(tests), left)
+        counts = (len(p.shared), resamples, level, power, seed, family, left)
         return Comparison(m, rows, tuple(pairs), *counts)
 
     return [comparison(m, p) for m, p in ready.items()]

@@ -21,11 +21,24 @@ from tqdm import tqdm
 from ..core.files import JsonlLog, read_jsonl
 from ..core.record import Calls
 from ..core.settings import ModelSpec, Settings
-from ..core.types import DataError, PartlyFailed, ReplyError, ServerError, digest, structured
+from mtrag_nb.core.types import (
+    DataError,
+    PartlyFailed,
+    ReplyError,
+    ServerError,
+    SettingsError,
+    digest,
+    structured,
+)
 from .chat import ChatModel, Completion, OnText, Prompt, Sampling, Score, seeds_for
 
 if TYPE_CHECKING:
-    from mtrag_nb.models.embed import CrossEncoderReranker, EmbedderLike
+    from mtrag_nb.models.embed import (
+        Classifier,
+        CrossEncoderReranker,
+        EmbedderLike,
+        YesNoReranker,
+    )
 
 # %% auto #0
 __all__ = ['Item', 'Result', 'load_chat', 'load_embedder', 'Models', 'BatchingChat', 'kept_if_usable', 'RecordedChat',
@@ -97,12 +110,25 @@ class Models:
         return self._get("embedder", lambda: load_embedder(s.embedder, s.embed_cache))
 
     @property
-    def reranker(self) -> CrossEncoderReranker | None:
-        "The profile's cross-encoder; None where it has none."
-        from mtrag_nb.models.embed import CrossEncoderReranker
+    def reranker(self) -> CrossEncoderReranker | YesNoReranker | None:
+        "The profile's reranker; None where it has none."
+        from mtrag_nb.models.embed import load_reranker
 
         spec = self.settings.reranker
-        return self._get("reranker", lambda: spec and CrossEncoderReranker(spec))
+        return self._get("reranker", lambda: spec and load_reranker(spec))
+
+    def checker(self, settings: Settings) -> Classifier | None:
+        "The classifier that `stages.check` names; None where it names none. Raises SettingsError for a threshold that is no probability."
+        from mtrag_nb.models.embed import Classifier
+
+        if (spec := settings.models.get("checker")) is None:
+            return None
+        if not 0 < settings.stages.check_threshold < 1:
+            known = "measure it (mtrag calibrate), or try --set stages.check_threshold=0.5"
+            raise SettingsError(
+                f"stages.check=nli:{spec.name} takes a threshold between 0 and 1: {known}"
+            )
+        return self._get(spec.name, lambda: Classifier(spec))
 
     @property
     def placed(self) -> dict[str, str]:
@@ -248,6 +274,16 @@ class BatchingChat:
     def _ask(self, call: _Call) -> list:
         if not call.size:
             return []
+        if getattr(self.model, "concurrent", False):
+            _run_calls(self.model, [call], self.batches)
+        else:
+            self._await(call)
+        if call.error is not None:
+            raise call.error
+        return call.result
+
+    def _await(self, call: _Call) -> None:
+        "Wait until a call was run in some batch, or run the batch."
         with self._change:
             self._waiting.append(call)
             self._change.notify_all()
@@ -256,9 +292,6 @@ class BatchingChat:
                     self._run_one_batch()
                 else:
                     self._change.wait()
-        if call.error is not None:
-            raise call.error
-        return call.result
 
     def _due(self) -> bool:
         if self._busy or not self._waiting:

@@ -6,20 +6,24 @@
 from __future__ import annotations
 
 import gc
+import math
 import re
 import sqlite3
 import threading
 import zlib
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 
-from ..core.files import make_folder
+from ..core.files import make_folder, read_json
 from ..core.settings import ModelSpec
-from ..core.types import DataError, digest
+from ..core.text import sentences, spans_of, unmarked
+from ..core.types import DataError, ModelNotFound, SettingsError, digest
+from .chat import chat
 from mtrag_nb.models.device import (
     RESIDENTS,
     Resident,
@@ -33,7 +37,9 @@ from mtrag_nb.models.device import (
     work_bytes,
 )
 from mtrag_nb.models.local import (
+    TransformersChat,
     find_model,
+    foundation,
     pick_dtype,
     run_batches,
     torch_dtype,
@@ -43,7 +49,7 @@ from mtrag_nb.models.local import (
 
 # %% auto #0
 __all__ = ['MANY', 'EmbedderLike', 'HashEmbedder', 'prefixed', 'by_length', 'Helper', 'Embedder', 'CrossEncoderReranker',
-           'VectorFile', 'KeptEmbedder']
+           'YesNoReranker', 'load_reranker', 'Classifier', 'VectorFile', 'KeptEmbedder']
 
 # %% ../../nbs/3_models/03_embed.ipynb #1b8768d1
 class EmbedderLike(Protocol):
@@ -103,7 +109,11 @@ def _place_helper(spec: ModelSpec) -> tuple[str, str]:
 
 def _helper_demand(spec: ModelSpec) -> tuple[int, int]:
     "What an embedder or a reranker takes on a GPU: bytes of the weights in fp16, and of a large batch."
-    shape = shape_in(find_model(spec))
+    folder = find_model(spec)
+    try:
+        shape = shape_in(folder)
+    except DataError:  # of another kind, e.g. T5
+        return sum(p.stat().st_size for p in folder.glob("*.safetensors")) // 2, 0
     return weight_bytes(shape, "fp16"), work_bytes(shape, "fp16", _BATCH_CHARS["cuda"] // 4)
 
 # %% ../../nbs/3_models/03_embed.ipynb #a9c17c62
@@ -174,21 +184,27 @@ class Helper(Resident):
 
     def _weights(self, device: str, dtype: str):
         "The weights on a device. Raises TooLarge."
-        import sentence_transformers
-
-        model, make = None, getattr(sentence_transformers, self.kind)
-        how = {"local_files_only": True, "model_kwargs": {"dtype": torch_dtype(dtype)}}
+        model, folder = None, find_model(self.spec)
         try:
-            model = make(str(find_model(self.spec)), device=device, **how)
+            model = self._made(folder, device, dtype)
         except (RuntimeError, MemoryError) as e:
             if not out_of_memory(e):
                 raise
         if model is None:  # after the error is gone, and with it what it holds
             raise _no_room(self.spec, device, "", self.setting)
-        # a [SEP] or </s> of a text is text: it ends nothing
-        model.tokenizer.split_special_tokens = True
         if device != "cpu":
             RESIDENTS.enter(self, device, "helper", _helper_demand(self.spec)[1])
+        return model
+
+    def _made(self, folder: Path, device: str, dtype: str):
+        "The model of a folder."
+        import sentence_transformers
+
+        how = {"local_files_only": True, "model_kwargs": {"dtype": torch_dtype(dtype)}}
+        model = getattr(sentence_transformers, self.kind)(str(folder), device=device, **how)
+        by_template = any(type(part).__name__ == "LogitScore" for part in model)
+        # a [SEP] or </s> of a text is text: it ends nothing
+        model.tokenizer.split_special_tokens = not by_template
         return model
 
     def _in_batches(
@@ -299,8 +315,16 @@ class CrossEncoderReranker(Helper):
         with self._lock:
             model, (_, dtype) = self._load(), self.place
 
+            marks = (
+                () if model.tokenizer.split_special_tokens else model.tokenizer.all_special_tokens
+            )
+
             def run(at):
-                return self._predict(model, dtype, [(query, texts[i]) for i in at])
+                pairs = [(query, texts[i]) for i in at]
+                pairs = (
+                    [tuple(unmarked(t, tuple(marks)) for t in p) for p in pairs] if marks else pairs
+                )
+                return self._predict(model, dtype, pairs)
 
             rows = self._in_batches([list(range(len(texts)))], run, texts)
         about = "scores", self.spec.name, dtype, self.setting
@@ -314,6 +338,219 @@ class CrossEncoderReranker(Helper):
 
         logits = model.predict(pairs, activation_fn=Identity(), **how).astype(np.float64)
         return np.where(np.isfinite(logits), 1 / (1 + np.exp(-np.clip(logits, -500, 500))), np.nan)
+
+# %% ../../nbs/3_models/03_embed.ipynb #yesno001
+_JUDGE = (
+    "Judge whether the Document meets the requirements based on the Query and the Instruct provided. "
+    'Note that the answer can only be "yes" or "no".'
+)
+_MEETS = (
+    "<Instruct>: Given a web search query, retrieve relevant passages that answer the query\n"
+    "<Query>: {}\n<Document>: {}"
+)
+
+
+class YesNoReranker:
+    "A language model as a reranker: the probability of yes against no."
+
+    def __init__(self, spec: ModelSpec, batch_size: int = 16):
+        self.spec, self.model = spec, TransformersChat(replace(spec, think="no"), batch_size)
+        self.model.resides = "helper"
+
+    @property
+    def fingerprint(self) -> str:
+        return f"yes-no:{digest([_JUDGE, _MEETS], 8)}:{self.model.fingerprint}"
+
+    @property
+    def loaded(self) -> bool:
+        return self.model.loaded
+
+    @property
+    def place(self) -> tuple[str, str]:
+        return self.model.place
+
+    def score(self, query: str, texts: Sequence[str]) -> list[float]:  # in [0, 1]
+        "Relevance of each text to the query. Raises NotFinite, TooLarge."
+        asked, n = [chat(_JUDGE, _MEETS.format(query, t)) for t in texts], len(texts)
+        found = self.model.score([*asked, *asked], ["yes"] * n + ["no"] * n) if n else []
+        odds = [yes.logprob - no.logprob for yes, no in zip(found, found[n:])]
+        return [1 / (1 + math.exp(-o)) for o in odds]
+
+    def unload(self) -> None:
+        self.model.unload()
+
+
+def load_reranker(spec: ModelSpec) -> CrossEncoderReranker | YesNoReranker:
+    "The reranker of a spec, by the form of its files."
+    try:
+        folder = find_model(spec)
+    except ModelNotFound:
+        return CrossEncoderReranker(spec)  # which says so when it is used
+    name = (read_json(folder / "config.json").get("architectures") or [""])[0]
+    alone = name.endswith("ForCausalLM") and not (folder / "modules.json").is_file()
+    return YesNoReranker(spec) if alone else CrossEncoderReranker(spec)
+
+# %% ../../nbs/3_models/03_embed.ipynb #class001
+_FORMS = {  # the end of an architecture's name -> form, and the class of transformers that loads it
+    "HHEMv2ForSequenceClassification": ("hhem", "T5ForTokenClassification"),
+    "T5ForConditionalGeneration": ("words", "AutoModelForSeq2SeqLM"),
+    "ForTokenClassification": ("tokens", "AutoModelForTokenClassification"),
+    "ForSequenceClassification": ("pairs", "AutoModelForSequenceClassification"),
+}
+_HHEM = (
+    "<pad> Determine if the hypothesis is true given the premise?\n\nPremise: {}\n\nHypothesis: {}"
+)
+_LETTUCE = (
+    "Briefly answer the following question:\n{question}\nBear in mind that your response should be strictly based on the following "
+    "{n} passages:\n{passages}\nIn case the passages do not contain the necessary information to answer the question, please reply "
+    'with: "Unable to answer based on given passages."\noutput:'
+)
+_MADE_UP = [
+    3,
+    209,
+]  # of T5's tokens: what MiniCheck writes for a claim without support, and with it
+
+
+def _pieces(document: str, chars: int = 1500) -> list[str]:
+    "A document in pieces of whole sentences that a reader of 512 tokens can take."
+    pieces = [""]
+    for s in sentences(document):
+        if pieces[-1] and len(pieces[-1]) + len(s) > chars:
+            pieces.append("")
+        pieces[-1] = f"{pieces[-1]} {s}".strip()
+    return pieces
+
+# %% ../../nbs/3_models/03_embed.ipynb #class002
+class Classifier(Helper):
+    "A classifier of claims. Raises SettingsError for a model that is none."
+
+    setting = "stages.check"
+
+    def __init__(self, spec: ModelSpec, batch_size: int = 16):
+        super().__init__(spec)
+        self.batch_size, self.tokenizer, self.form = batch_size, None, ""
+        self._label, self._joined = -1, False
+
+    def _made(self, folder: Path, device: str, dtype: str):
+        import transformers
+
+        config = read_json(folder / "config.json")
+        name = (config.get("architectures") or ["none"])[0]
+        found = next((how for end, how in _FORMS.items() if name.endswith(end)), None)
+        if found is None:
+            raise SettingsError(
+                f"{self.spec.name} is no classifier of claims: its architecture is {name}"
+            )
+        self.form, kind = found
+        base = foundation(folder)
+        source = find_model(ModelSpec(base), weights=False) if base else folder
+        self.tokenizer = transformers.AutoTokenizer.from_pretrained(source, local_files_only=True)
+        how, make = {"dtype": torch_dtype(dtype)}, getattr(transformers, kind)
+        if base:
+            from safetensors.torch import load_file
+
+            weights = load_file(folder / "model.safetensors")
+            how["state_dict"] = {k.removeprefix("t5."): v for k, v in weights.items()}
+            how["config"], folder = transformers.T5Config.from_pretrained(source), None
+        model = make.from_pretrained(folder, **how).to(device).eval()
+        self._label, labels = self._supported(model.config), model.config.id2label
+        unnamed = len(labels) == 2 and str(labels[1]).startswith("LABEL")
+        self._joined = self.form == "words" or self.form == "pairs" and unnamed
+        self.tokenizer.split_special_tokens = self.form == "tokens"
+        return model
+
+    def _supported(self, config) -> int:
+        "Which of its labels says that a claim is supported."
+        labels = {i: str(name).lower() for i, name in config.id2label.items()}
+        named = [i for i, name in labels.items() if name.startswith(("entail", "support"))]
+        if named or len(labels) <= 2 or self.form == "words":
+            return named[0] if named else min(1, len(labels) - 1)
+        names = ", ".join(config.id2label.values())
+        raise SettingsError(f"{self.spec.name} is no classifier of claims: its labels are {names}")
+
+    def parts(
+        self,
+        documents: Sequence[str],
+        text: str,
+        question: str = "",
+    ) -> list[tuple[int, int, float]]:  # start, end, support in [0, 1]
+        "How far documents support each part of a text. Raises NotFinite, or TooLarge."
+        with self._lock:
+            self._load()
+            if self.form == "tokens":
+                return self._tokens(documents, text, question)
+            claims, pieces = sentences(text), [p for d in documents for p in _pieces(d)] or [""]
+            pairs = [(p, c) for c in claims for p in pieces]
+            size = self.batch_size
+            batches = [list(range(len(pairs)))[i : i + size] for i in range(0, len(pairs), size)]
+            rows = self._in_batches(
+                batches, lambda at: self._shares([pairs[i] for i in at]), claims
+            )
+            shares = self._finite([rows[i] for i in range(len(pairs))]).reshape(-1, len(pieces))
+        return [(*span, p) for span, p in zip(spans_of(text, claims), shares.max(axis=1).tolist())]
+
+    def _finite(self, shares) -> np.ndarray:
+        about = "probabilities", self.spec.name, self.place[1], self.setting
+        return finite(np.asarray(shares, np.float64), *about)
+
+    def _plain(self, text: str) -> str:
+        "A text without control tokens."
+        return unmarked(text, tuple(self.tokenizer.all_special_tokens))
+
+    def _columns(self, pairs: Sequence[tuple[str, str]]) -> list[list[str]]:
+        "What the tokenizer is given: documents and claims, or one column where the form joins them."
+        said = [tuple(map(self._plain, pair)) for pair in pairs]
+        if self.form == "hhem":
+            return [[_HHEM.format(*pair) for pair in said]]
+        if self._joined:
+            head = "predict: " if self.form == "words" else ""
+            return [[head + self.tokenizer.eos_token.join(pair) for pair in said]]
+        return [list(column) for column in zip(*said)]
+
+    def _shares(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
+        "The probability that each document supports its claim."
+        import torch
+
+        columns = self._columns(pairs)
+        how = {"padding": True, "max_length": self._longest, "return_tensors": "pt"}
+        how["truncation"] = "only_first" if len(columns) == 2 else True
+        ids = self.tokenizer(*columns, **how).to(self._model.device)
+        if self.form == "words":
+            ids["decoder_input_ids"] = ids["input_ids"].new_zeros(len(pairs), 1)
+        with torch.inference_mode():
+            logits = self._model(**ids).logits.float()
+        if self.form != "pairs":
+            logits = logits[:, 0]
+        if self.form == "words":
+            logits = logits[:, _MADE_UP]
+        if logits.shape[-1] == 1:
+            return logits.sigmoid()[:, 0].tolist()
+        return logits.softmax(-1)[:, self._label].tolist()
+
+    @property
+    def _longest(self) -> int:
+        "The most tokens that it reads."
+        positions = getattr(self._model.config, "max_position_embeddings", 2048)
+        return min(positions - 2 if self._model.config.model_type == "roberta" else positions, 4096)
+
+    def _tokens(self, documents, text: str, question: str) -> list[tuple[int, int, float]]:
+        "The support of each token of a text, by a classifier of tokens."
+        import torch
+
+        listed = "\n".join(f"passage {n}: {d}" for n, d in enumerate(documents, 1))
+        asked = _LETTUCE.format(question=question, n=len(documents), passages=listed)
+        how = {"truncation": "only_first", "max_length": self._longest, "return_tensors": "pt"}
+        ids = self.tokenizer(asked, text, return_offsets_mapping=True, **how)
+        own, spans = ids.sequence_ids(0), ids.pop("offset_mapping")[0].tolist()
+
+        def run(at):
+            with torch.inference_mode():
+                logits = self._model(**ids.to(self._model.device)).logits[0].float()
+            return [logits.softmax(-1)[:, 1].tolist()]
+
+        made_up = self._finite(self._in_batches([[0]], run, [text])[0])
+        mine = [i for i, whose in enumerate(own) if whose == 1 and spans[i][0] < spans[i][1]]
+        return [(*spans[i], 1 - float(made_up[i])) for i in mine]
 
 # %% ../../nbs/3_models/03_embed.ipynb #f548a734
 class VectorFile:

@@ -58,9 +58,9 @@ from mtrag_nb.models.device import (
 )
 
 # %% auto #0
-__all__ = ['EMBEDDED', 'UNGATED', 'find_model', 'weight_files', 'pick_dtype', 'pick_device', 'torch_dtype', 'load_gguf', 'Loaded',
-           'load_transformer', 'hub_token', 'fetch_models', 'PrefixStore', 'Prefilled', 'prefill', 'trim_memory',
-           'run_batches', 'TransformersChat']
+__all__ = ['EMBEDDED', 'UNGATED', 'foundation', 'find_model', 'weight_files', 'pick_dtype', 'pick_device', 'torch_dtype',
+           'load_gguf', 'Loaded', 'load_transformer', 'hub_token', 'fetch_models', 'PrefixStore', 'Prefilled',
+           'prefill', 'trim_memory', 'run_batches', 'TransformersChat']
 
 # %% ../../nbs/3_models/02_local.ipynb #e820ed3b
 EMBEDDED = {  # name -> (package that carries the weights, what to look for in it, how to get it)
@@ -84,18 +84,33 @@ _TOKENIZERS = (
 )
 
 
-def _missing_files(folder: Path) -> list[str]:
+def foundation(folder: Path) -> str:
+    'The model whose configuration and tokenizer a model borrows (HHEM-2.1-open: FLAN-T5); "" for none.'
+    try:
+        config = read_json(folder / "config.json")
+    except (DataError, OSError):
+        return ""
+    borrows = config.get("model_type") == "HHEMv2"
+    return config.get("foundation", "google/flan-t5-base") if borrows else ""
+
+
+def _missing_files(folder: Path, weights: bool = True) -> list[str]:
     "What a model's folder lacks of configuration, weights and tokenizer: names of files."
 
     def has(name):
         return (folder / name).is_file()
 
-    weights = ["pytorch_model.bin" if has("pytorch_model.bin") else "model.safetensors"]
+    needed = ["pytorch_model.bin" if has("pytorch_model.bin") else "model.safetensors"]
     for index in ("pytorch_model.bin.index.json", "model.safetensors.index.json"):
         if has(index):
-            weights = sorted(set(read_json(folder / index)["weight_map"].values()))
-    tokenizer = [] if any(map(has, _TOKENIZERS.split())) else ["tokenizer.json"]
-    return [name for name in ("config.json", *weights, *tokenizer) if not has(name)]
+            needed = sorted(set(read_json(folder / index)["weight_map"].values()))
+    tokenizer = any(map(has, _TOKENIZERS.split())) or foundation(folder)
+    needed = [
+        "config.json",
+        *(needed if weights else ()),
+        *(() if tokenizer else ("tokenizer.json",)),
+    ]
+    return [name for name in needed if not has(name)]
 
 # %% ../../nbs/3_models/02_local.ipynb #0ff82010
 def _in_cache(name: str) -> Path:
@@ -145,7 +160,10 @@ def _checked_gguf(path: Path) -> Path:
     raise ModelNotFound(f"{path} {problem}. Fetch it again")
 
 
-def find_model(spec: ModelSpec) -> Path:
+def find_model(
+    spec: ModelSpec,
+    weights: bool = True,  # False: configuration and tokenizer are enough
+) -> Path:
     "A model's folder or .gguf file on this machine. Raises ModelNotFound, with what is missing and how to get it."
     if spec.name in EMBEDDED:
         return _in_package(spec.name)
@@ -155,7 +173,9 @@ def find_model(spec: ModelSpec) -> Path:
         path = _in_cache(spec.name)
     if spec.gguf_file or path.is_file():
         return _checked_gguf(path / spec.gguf_file)
-    if not (missing := _missing_files(path)):
+    if not (missing := _missing_files(path, weights)):
+        if base := foundation(path):
+            find_model(ModelSpec(base), weights=False)
         return path
     names = ", ".join(missing[:3]) + (" and more" if missing[3:] else "")
     fetch = f"Fetch the rest with: mtrag fetch models --model {spec.name}"
@@ -485,14 +505,16 @@ def load_transformer(spec: ModelSpec) -> Loaded:
     return Loaded(tokenizer, model.eval(), device, name, spec.name)
 
 # %% ../../nbs/3_models/02_local.ipynb #ce857aa1
-def _wanted_files(names: Sequence[str], gguf_file: str = "") -> list[str]:
+def _wanted_files(
+    names: Sequence[str], gguf_file: str = "", with_weights: bool = True
+) -> list[str]:
     "Of a repository's files, those that loading needs; of GGUF files the one that is named."
     if gguf_file:
         return [n for n in names if n == gguf_file]
     apart = ("onnx/", "openvino/", "original/", "consolidated", "training_args")
     names = [n for n in names if not n.startswith(apart)]
     kinds = ([n for n in names if n.endswith(end)] for end in (".safetensors", ".bin"))
-    weights = next(filter(None, kinds), [])
+    weights = next(filter(None, kinds), []) if with_weights else []
     return weights + [n for n in names if n.endswith((".json", ".txt", ".model", ".jinja"))]
 
 # %% ../../nbs/3_models/02_local.ipynb #a0a0e38f
@@ -580,14 +602,16 @@ class _HubModel:
     missing: int  # bytes of them that are not here
 
 # %% ../../nbs/3_models/02_local.ipynb #ce1b997a
-def _hub_model(name: str, gguf_file: str = "", token: str | None = None) -> _HubModel:
+def _hub_model(
+    name: str, gguf_file: str = "", token: str | None = None, weights: bool = True
+) -> _HubModel:
     "What a model consists of. Raises ModelNotFound, DataError."
     from huggingface_hub import HfApi, snapshot_download
 
     how = {"token": token or False, "dry_run": True, "tqdm_class": _progress_bar(False)}
     try:
         siblings = HfApi(token=token or False).model_info(name).siblings
-        files = _wanted_files([s.rfilename for s in siblings], gguf_file)
+        files = _wanted_files([s.rfilename for s in siblings], gguf_file, weights)
         parts = snapshot_download(name, allow_patterns=files, **how) if files else []
     except Exception as e:
         raise _hub_error(e, name, token) from e
@@ -617,8 +641,7 @@ def _fetch(model: _HubModel, token: str | None = None, progress: bool = False) -
 # %% ../../nbs/3_models/02_local.ipynb #24d369ca
 def _profile_models(settings: Settings) -> list[ModelSpec]:
     "The models of a profile that run on this machine."
-    specs = (settings.chat, settings.embedder, settings.reranker)
-    return [s for s in specs if s and not s.url]
+    return [s for s in settings.models.values() if not s.url]
 
 
 def _to_fetch(specs: Iterable[ModelSpec]) -> list[ModelSpec]:
@@ -653,7 +676,8 @@ def fetch_models(
         for m in models:
             announce(f"{m.name}: {sized(m.missing)} in {len(m.files)} files to fetch")
         for m in models:
-            _fetch(m, token, progress)
+            if base := foundation(_fetch(m, token, progress)):
+                _fetch(_hub_model(base, "", token, weights=False), token, progress)
     return {s.name: find_model(s) for s in specs}
 
 # %% ../../nbs/3_models/02_local.ipynb #011164d1
@@ -1045,6 +1069,8 @@ def _demand(spec: ModelSpec, dtype: str, tokens: int, rows: int = 8) -> tuple[in
 class TransformersChat(Resident):
     "A causal language model with a chat template, local weights, any precision. Loaded when first used; safe to call from several threads."
 
+    resides = "chat"  # beside no other chat model on a GPU; "helper": beside one
+
     def __init__(
         self,
         spec: ModelSpec,
@@ -1092,7 +1118,7 @@ class TransformersChat(Resident):
     def _load_now(self) -> Loaded:
         device, dtype = _device_and_dtype(self.spec)
         weights, work = _demand(self.spec, dtype, self.batch_tokens, self.batch_size)
-        RESIDENTS.make_way(device, "chat", weights + work)
+        RESIDENTS.make_way(device, self.resides, weights + work)
         free, total = memory_of(device)
         fits = weights <= (free if device.startswith("cuda") else total) or not total
         loaded = None
@@ -1108,7 +1134,7 @@ class TransformersChat(Resident):
             take = f"Take {four}a smaller model (--set chat.name=...), or stop what else uses the memory"
             what = f"{self.spec.name} ({quantized or 'not quantized'}, {dtype})"
             raise too_large(what, device, weights, f"{take}; `mtrag plan` says what fits")
-        RESIDENTS.enter(self, device, "chat", work)
+        RESIDENTS.enter(self, device, self.resides, work)
         return loaded
 
     def unload(self) -> None:

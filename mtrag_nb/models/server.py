@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from email.utils import parsedate_to_datetime
@@ -39,7 +40,7 @@ from .local import find_model
 
 # %% auto #0
 __all__ = ['BUSY', 'REFUSED', 'THOUGHT_FIELDS', 'ENDED', 'STOP_TOKENS', 'FIRST', 'Busy', 'Unreachable', 'Refused', 'Pieces',
-           'lines_of', 'post', 'read_score', 'each', 'key_of', 'Connection', 'Abilities', 'tried', 'halves', 'goes_on',
+           'lines_of', 'post', 'read_score', 'Flow', 'key_of', 'Connection', 'Abilities', 'tried', 'halves', 'goes_on',
            'alike', 'Talk', 'ServerChat', 'ServerEmbedder']
 
 # %% ../../nbs/3_models/04_server.ipynb #6ca9ce9c
@@ -453,35 +454,44 @@ def _read_first(reply: dict, text: str, tokens_in: int, seconds: float) -> Score
     return Score(min(0.0, math.log(sum(map(math.exp, found)))), 1, tokens_in, seconds)
 
 # %% ../../nbs/3_models/04_server.ipynb #a25f8ec7
-def each(
-    ask: Callable[[int], object],  # row number -> result; raises for a row that cannot be had
-    rows: int,
-    width: int,  # most at a time
-    patience: float,  # seconds after which nothing is tried again
-    pause: float = 1.0,  # seconds before the second try; doubled for each further one, up to 30
-) -> list:  # a result or an exception for each row
-    "Ask for all rows side by side, and again for those that the server was too busy for."
+class Flow:
+    "How many requests a server gets at a time: all that it may at first, half as many whenever it is in trouble, and one more after each round that it serves."
 
-    def one(i):
+    def __init__(self, most: int):
+        self.most, self.width = most, float(most)
+        self.served = 0.0  # when it last served one; 0: never
+        self._now = self._alone = 0  # requests that are under way; those that suffer no other
+        self._lowered, self._change = 0.0, threading.Condition()
+
+    @contextmanager
+    def place(self, alone: bool = False) -> Iterator[None]:
+        "A request is under way; `alone`: no other beside it."
+
+        def free() -> bool:
+            return not self._now if alone else self._now < int(self.width) and not self._alone
+
+        with self._change:
+            self._alone += alone
+            self._change.wait_for(free)
+            self._now += 1
         try:
-            return ask(i)
-        except Exception as e:
-            return e
+            yield
+        finally:
+            with self._change:
+                self._now -= 1
+                self._alone -= alone
+                self._change.notify_all()
 
-    out, todo, begun = [None] * rows, list(range(rows)), time.monotonic()
-    while todo:
-        with ThreadPoolExecutor(min(width, len(todo))) as pool:
-            found = list(pool.map(one, todo))
-        for i, result in zip(todo, found):
-            out[i] = result
-        todo = [i for i in todo if isinstance(out[i], Busy)]
-        wait = max([pause, *(out[i].after for i in todo)])
-        if time.monotonic() + wait > begun + patience:
-            break
-        if todo:
-            time.sleep(wait)
-        pause = min(2 * pause, 30.0)
-    return out
+    def note(self, begun: float, served: bool, trouble: bool) -> None:
+        "What came of a request that was begun at that time; what was sent before the last halving halves nothing again."
+        with self._change:
+            if served:
+                self.served = time.monotonic()
+            if trouble and begun > self._lowered:
+                self.width, self._lowered = max(1.0, self.width / 2), time.monotonic()
+            elif served and not trouble:
+                self.width = min(self.most, self.width + 1 / self.width)
+            self._change.notify_all()
 
 # %% ../../nbs/3_models/04_server.ipynb #9ff60d89
 def key_of(spec: ModelSpec) -> str:
@@ -500,16 +510,18 @@ class Connection:
         self,
         spec: ModelSpec,  # `url` ends before /chat/completions, usually in /v1
         timeout: float = 600.0,  # seconds for one reply
-        patience: float = 900.0,  # seconds after which a busy server is not asked again for the same batch
-        pause: float = 1.0,  # seconds before the second try
+        patience: float = 900.0,  # seconds after which a server that serves nothing is not asked again
+        pause: float = 1.0,  # seconds before the second try; doubled for each further one, up to 30
+        most: int = 32,  # requests at a time
     ):
         self.timeout, self.patience, self.pause = timeout, patience, pause
+        self.flow = Flow(most)
         self.url, self._whole, key = spec.url.rstrip("/"), spec.url.whole.rstrip("/"), key_of(spec)
         name = self._whole.partition("//")[2].partition("/")[0].rpartition("@")[0]
         self.secrets = tuple(s for s in (key, name, *map(unquote, name.split(":", 1)[1:])) if s)
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         self._client = httpx.Client(timeout=timeout, headers=headers)
-        self.down = False  # the last batch was served in no part
+        self.down = False  # the last prompts were served in no part
 
     def post(self, path: str, body: dict, without: str = "", on_text: _Told = None) -> dict:
         "Ask. `without`: an end of the url that this path does not have; `on_text`: takes the text so far."
@@ -523,10 +535,40 @@ class Connection:
         except ValueError as e:
             raise ServerError(f"{self.url} gave {e}", *self.secrets) from None
 
-    def each(self, ask: Callable[[int], object], rows: int, width: int) -> list:
-        "The result of each row, so many at a time. Raises the error of the only row, or PartlyFailed."
-        out = each(ask, rows, width, 0.0 if self.down else self.patience, self.pause)
-        self.down = bool(out) and all(isinstance(r, Busy) for r in out)
+    def _one(self, ask: Callable[[], object], alone: bool) -> object:
+        "What a request brings, or its exception. A server that is busy is asked again, and one that is gone, if it has served before."
+        begun, pause, patience = time.monotonic(), self.pause, 0.0 if self.down else self.patience
+        while True:
+            with self.flow.place(alone):
+                sent = time.monotonic()
+                try:
+                    found = ask()
+                except Exception as e:
+                    found = e
+                again = isinstance(found, (Busy, Unreachable))
+                late = time.monotonic() - sent > self.timeout / 2
+                self.flow.note(sent, not again, again or late)
+            wait, end = max(pause, getattr(found, "after", 0.0)), max(begun, self.flow.served)
+            gone = isinstance(found, Unreachable) and not self.flow.served
+            if not again or gone or time.monotonic() + wait > end + patience:
+                return found
+            time.sleep(wait)
+            pause = min(2 * pause, 30.0)
+
+    def each(
+        self,
+        ask: Callable[[int], object],  # row number -> result; raises for a row that cannot be had
+        rows: int,
+        width: int = 0,  # most of them at a time; 0: as many as the server takes
+        alone: bool = False,  # no other request of anybody beside one of these
+    ) -> list:
+        "The result of each row. Raises the error of the only row, or PartlyFailed."
+        if rows <= 1:
+            out = [self._one(lambda: ask(i), alone) for i in range(rows)]
+        else:
+            with ThreadPoolExecutor(min(width or self.flow.most, rows)) as pool:
+                out = list(pool.map(lambda i: self._one(lambda: ask(i), alone), range(rows)))
+        self.down = bool(out) and all(isinstance(r, (Busy, Unreachable)) for r in out)
         if not any(isinstance(r, Exception) for r in out):
             return out
         raise out[0] if rows == 1 else PartlyFailed(out)
@@ -766,6 +808,8 @@ def _find_abilities(talk: Talk) -> Abilities:
 class ServerChat:
     "An OpenAI-compatible chat server with the two methods of a chat model."
 
+    concurrent = True  # calls of several threads need not wait for one another: the server batches
+
     def __init__(
         self,
         spec: ModelSpec,
@@ -776,7 +820,7 @@ class ServerChat:
         abilities: Abilities | None = None,  # None: found out when first asked for
     ):
         self.spec, self.batch_size = spec, batch_size
-        self.connection = Connection(spec, timeout, patience, pause)
+        self.connection = Connection(spec, timeout, patience, pause, batch_size)
         self.url, self._talk = self.connection.url, Talk(self.connection, spec)
         self._abilities, self._lock = abilities, threading.Lock()
 
@@ -808,8 +852,8 @@ class ServerChat:
             how = can.prefill, max_new_tokens, temperature, seeds[i], tuple(stop), tell
             return self._talk.say(prompts[i], *how, thinks=self.spec.thought > 0)
 
-        width = 1 if temperature and can.seeds == "alone" else self.batch_size
-        return self.connection.each(say, len(prompts), width)
+        alone = bool(temperature) and can.seeds == "alone"
+        return self.connection.each(say, len(prompts), alone=alone)
 
     def score(self, prompts: Sequence[Prompt], continuations: Sequence[str]) -> list[Score]:
         "Log-probability of each continuation after its prompt. Raises as `generate` does, also for a server that gives none."
@@ -828,7 +872,7 @@ class ServerChat:
             return self._talk.score_text(prompts[i], continuations[i])
 
         one = first if prompts and self.abilities.score == "first" else whole
-        return self.connection.each(one, len(prompts), self.batch_size)
+        return self.connection.each(one, len(prompts))
 
     def unload(self) -> None:
         "Nothing to give back: the weights are the server's."
@@ -865,8 +909,8 @@ class ServerEmbedder:
         width: int = 4,  # requests at a time
         **how,  # timeout, patience, pause: see Connection
     ):
-        self.spec, self.batch_size, self.width = spec, batch_size, width
-        self.connection, self._dim = Connection(spec, **how), 0
+        self.spec, self.batch_size = spec, batch_size
+        self.connection, self._dim = Connection(spec, most=width, **how), 0
 
     @property
     def fingerprint(self) -> str:
@@ -887,7 +931,7 @@ class ServerEmbedder:
         "Vectors of length 1. Raises ServerError, PartlyFailed where there are several requests."
         read, size = prefixed(self.spec, texts, query), self.batch_size
         batches = [read[i : i + size] for i in range(0, len(read), size)]
-        found = self.connection.each(lambda i: self._ask(batches[i]), len(batches), self.width)
+        found = self.connection.each(lambda i: self._ask(batches[i]), len(batches))
         if len({v.shape[1] for v in found}) > 1:
             raise ServerError(f"{self.connection.url} gave vectors of different lengths")
         return np.concatenate(found) if found else np.zeros((0, self.dim), np.float32)

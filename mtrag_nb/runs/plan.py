@@ -14,7 +14,8 @@ from pathlib import Path
 from ..core.files import JsonlLog, keep_identity, only_writer, read_jsonl
 from ..core.html import html_table
 from ..core.settings import ModelSpec, Settings
-from ..core.types import MTRAGError, Passage, RunMismatch, SettingsError, Task
+from ..core.record import Run
+from ..core.types import DataError, MTRAGError, Passage, RunMismatch, SettingsError, Task
 from ..models.calls import Models
 from mtrag_nb.models.device import (
     SHAPES,
@@ -35,7 +36,7 @@ from ..systems.system import take_turn
 
 # %% auto #0
 __all__ = ['MACHINES', 'PASSAGES', 'OFFICIAL', 'Ended', 'Step', 'through', 'Machine', 'Line', 'clock', 'Plan', 'shape_named',
-           'chat_lines', 'helper_lines', 'children_of', 'plan', 'found', 'measured']
+           'chat_lines', 'helper_lines', 'children_of', 'plan', 'found', 'measured', 'as_in']
 
 # %% ../../nbs/6_runs/02_plan.ipynb #383c25f1
 @dataclass(frozen=True)
@@ -117,6 +118,7 @@ class Machine:
     seconds: Mapping[tuple[str, str], float] = field(default_factory=dict)
     "('turn', 'judged answer' or 'child', name of the model) -> seconds of one."
     source: str = "nothing was measured"
+    tokens: tuple[float, float] | None = None  # of a turn: those that a model reads, and writes
 
     @property
     def device(self) -> str:
@@ -150,7 +152,7 @@ class Line:
     step: str
     what: str
     amount: float | None  # None: nobody has measured it
-    unit: str  # "GB" or "h"
+    unit: str  # "GB", "h", or "money"
     source: str  # where it comes from
     problem: str = ""  # why it does not fit, and the setting that makes it fit
 
@@ -158,6 +160,8 @@ class Line:
     def shown(self) -> str:
         if self.amount is None:
             return "?"
+        if self.unit == "money":
+            return f"{self.amount:,.2f}"
         return f"{self.amount:.1f} GB" if self.unit == "GB" else clock(self.amount)
 
 
@@ -187,7 +191,7 @@ class Plan:
     @property
     def total(self) -> str:
         "The hours in words, and which steps they leave out."
-        unknown = dict.fromkeys(x.step for x in self.lines if x.amount is None)
+        unknown = dict.fromkeys(x.step for x in self.lines if x.amount is None and x.unit == "h")
         besides = f", and what {' and '.join(unknown)} take" if unknown else ""
         return f"in all, one after the other: {clock(self.hours())}{besides}"
 
@@ -352,12 +356,35 @@ def _disk_problem(lines: Sequence[Line], m: Machine) -> str:
     )
 
 
+def _price_of(price: str) -> tuple[float, float]:
+    "A price for a million tokens, as 0.15/0.60: read, written. Raises SettingsError."
+    try:
+        read, written = (float(x) for x in price.split("/"))
+        if not (0 <= read < 1e6 and 0 <= written < 1e6):
+            raise ValueError
+    except ValueError:
+        wanted = "wanted is one for a million tokens, read and written, as 0.15/0.60"
+        raise SettingsError(f"{price[:40]!r} is no price: {wanted}") from None
+    return read, written
+
+
+def _cost_line(turns: int, price: str, m: Machine) -> Line:
+    "What a server costs."
+    (read, written), what = _price_of(price), f"server: tokens, at {price} a million"
+    if m.tokens is None:
+        return Line("run", what, None, "money", "no turn was measured: name a run with --like")
+    amount = turns * (m.tokens[0] * read + m.tokens[1] * written) / 1e6
+    how = f"{m.tokens[0]:,.0f} tokens read and {m.tokens[1]:,.0f} written a turn"
+    return Line("run", what, amount, "money", how)
+
+
 def plan(
     settings: Settings,
     machine: Machine,
     turns: int = 842,
     passages: int = PASSAGES,
     judge: Settings | None = None,  # None: nothing is judged
+    price: str = "",  # of a million tokens of the chat model: IN/OUT, as 0.15/0.60
 ) -> Plan:
     "What a run takes: fetch, ingest, run, judge."
     helpers, beside = helper_lines("run", settings, machine)
@@ -368,10 +395,11 @@ def plan(
         *chat_lines("run", settings, machine, beside),
         *helpers,
     ]
-    if shape_named(chat) is not None:
-        lines.append(
-            _hours("run", f"{machine.device}: {turns} turns", turns, "turn", chat, machine)
-        )
+    if chat.url or shape_named(chat) is not None:
+        where = "server" if chat.url else machine.device
+        lines.append(_hours("run", f"{where}: {turns} turns", turns, "turn", chat, machine))
+    if price:
+        lines.append(_cost_line(turns, price, machine))
     if judge and shape_named(judge.chat):
         what = f"{machine.device}: {turns} answers"
         lines += chat_lines("judge", judge, machine)
@@ -426,4 +454,20 @@ def measured(settings: Settings, models: Models | None = None, folder: str | Pat
         return replace(m, source=f"nothing was measured: {turn.error.message}")
     named = _thinking(settings.chat), settings.embedder.name
     seconds = {("turn", named[0]): turn.seconds, ("child", named[1]): child}
-    return replace(m, seconds=seconds, source=f"measured: one turn of {DEFAULT}, 16 children")
+    tokens = turn.calls.tokens_in, turn.calls.tokens_out
+    source = f"measured: one turn of {DEFAULT}, 16 children"
+    return replace(m, seconds=seconds, source=source, tokens=tokens)
+
+
+def as_in(run: Run, settings: Settings) -> Machine:
+    "This machine, with the seconds and tokens of a turn as a run took them, all that were in flight together. Raises DataError for a run without turns."
+    m, turns = found(), run.trajectories.values()
+    ended = [s for s in run.manifest.get("sessions", ()) if s.get("turns")]
+    if not turns or not ended:
+        raise DataError("no session of it has ended", run.folder, remedy="Run a few turns")
+    each = sum(s["seconds"] for s in ended) / sum(s["turns"] for s in ended)
+    tokens = [
+        sum(getattr(t.calls, k) for t in turns) / len(turns) for k in ("tokens_in", "tokens_out")
+    ]
+    seconds = {("turn", _thinking(settings.chat)): each}
+    return replace(m, seconds=seconds, tokens=tuple(tokens), source=f"as {run.name} took it")

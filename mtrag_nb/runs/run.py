@@ -12,16 +12,21 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
 import mtrag_nb
 from mtrag_nb.core.files import (
     JsonlLog,
+    Shard,
+    differences,
     keep_identity,
+    keep_shard,
     only_writer,
     read_json,
     read_jsonl,
+    shards_in,
     write_json,
     write_jsonl,
 )
@@ -50,8 +55,8 @@ from ..systems.system import System, take_turn
 # %% auto #0
 __all__ = ['SELECTIONS', 'Answering', 'package_versions', 'machine', 'identity', 'begin_session', 'end_session', 'keep_tasks',
            'conversations_of', 'last_questions', 'selected', 'chunks_of', 'load_toolbox', 'toolbox_of', 'open_web',
-           'Recorder', 'circumstances', 'manifest', 'record_run', 'run_tasks', 'write_predictions', 'Dialogue',
-           'live_run']
+           'Recorder', 'circumstances', 'manifest', 'record_run', 'run_tasks', 'write_predictions', 'merge_runs',
+           'Dialogue', 'live_run']
 
 # %% ../../nbs/6_runs/00_run.ipynb #8649c427
 _PACKAGES = (
@@ -132,6 +137,7 @@ def identity(
         "embedder": tools.embedder.fingerprint,
         **({"generation": n} if (n := _library_generation(tools.retriever)) else {}),
         "retriever": tools.retriever.fingerprint,
+        **({"checker": tools.checker.fingerprint} if tools.checker else {}),
         **system.identity(settings),
         **({} if getattr(tools.chat, "exact", True) else {"batch_size": tools.settings.batch_size}),
         **({"web": "live " * tools.web.live + tools.web.fingerprint} if tools.web else {}),
@@ -268,15 +274,17 @@ def load_toolbox(
             f"a passage that came with task {bare!r} has no text",
             remedy="Its contexts name gold: run it with --setting rag",
         )
+    checker = models.checker(settings)
     if passages == "reference":
-        return Toolbox(settings, models.chat, models.embedder, GivenPassages(tasks))
+        retriever = GivenPassages(tasks)
+        return Toolbox(settings, models.chat, models.embedder, retriever, checker=checker)
     if index is None:
         raise SettingsError(
             "setting rag needs an index: build one with `mtrag ingest`, and name its folder"
         )
     opened = open_index(index, models.embedder, chunks_of(index, settings), settings.qdrant_url)
     retriever = open_retriever(opened, models.embedder, models.reranker, settings.retrieval)
-    return Toolbox(settings, models.chat, models.embedder, retriever)
+    return Toolbox(settings, models.chat, models.embedder, retriever, checker=checker)
 
 
 def toolbox_of(
@@ -474,6 +482,12 @@ def _answer_all(
     return asked
 
 # %% ../../nbs/6_runs/00_run.ipynb #68706a54
+def _own_tasks(shard: Shard, tasks: Sequence[Task]) -> list[Task]:
+    "The tasks of the conversations that fall to a shard, in their order."
+    own = {t.id for talk in shard.own(conversations_of(tasks)) for t in talk}
+    return [t for t in tasks if t.id in own]
+
+
 def record_run(
     folder: Path,  # made if it isn't there, gone on with if it is
     entries: Mapping,  # of its manifest
@@ -485,10 +499,14 @@ def record_run(
     minutes: float | None = None,  # start no new turn after so long
     progress: bool = True,  # a progress bar on stderr
     models: Models | None = None,  # to note where they lie
+    shard: Shard | None = None,  # only the conversations that fall to this part
 ) -> Run:
     "Answer tasks into a run folder: the beginning, the loop and the end of every run."
-    name = entries["identity"]["system"]
+    name, ids = entries["identity"]["system"], [t.id for t in tasks]
+    if shard:
+        tasks = _own_tasks(shard, tasks)
     with only_writer(folder, "run"):
+        keep_shard(folder, shard, digest(ids), RunMismatch, "manifest.json", ids)
         begin_session(folder, entries)
         if not live:
             keep_tasks(folder, tasks)
@@ -511,10 +529,11 @@ def run_tasks(
     progress: bool = True,  # a progress bar on stderr
     web: Web | None = None,  # for systems that search it; its record is web.jsonl of the run
     live: bool = False,  # True: see `live_run`
+    shard: Shard | None = None,  # only the conversations that fall to this part: see `merge_runs`
 ) -> Run:
     """Run a system over tasks, or go on with a run.
 
-    Raises RunMismatch for a folder of other settings, DataError for a full disk.
+    Raises RunMismatch for a folder of other settings or another shard, DataError for a full disk.
     """
     folder, settings = Path(folder), system.with_own(settings)
     if setting == "rag":
@@ -528,7 +547,7 @@ def run_tasks(
         return lambda task: take_turn(graph, task, most)
 
     entries = manifest(decides, system.about, settings, tools.chat)
-    how = {"minutes": minutes, "progress": progress, "models": models}
+    how = {"minutes": minutes, "progress": progress, "models": models, "shard": shard}
     try:
         return record_run(folder, entries, tasks, tools, answering, lines, live, **how)
     finally:
@@ -579,6 +598,67 @@ def write_predictions(
         yield from others
 
     return write_jsonl(path, rows())
+
+# %% ../../nbs/6_runs/00_run.ipynb #merge002
+_MERGED = {  # the file that holds the identity -> the logs that belong to it
+    "manifest.json": "tasks trajectories passages calls web predictions",
+    "judge.json": "judgements judge_calls",
+}
+
+
+def _same_identity(name: str, folders: Sequence[Path]) -> bool:  # False: none of them has one
+    "Whether folders hold a file with the same identity. Raises RunMismatch, which names file and key."
+    having = [f for f in folders if (f / name).exists()]
+    for folder in folders if having else ():
+        if folder not in having:
+            lacks = f"{folder} has no {name}, and {having[0]} has one"
+            raise RunMismatch(f"{lacks}. Give its command again: it goes on where it stopped")
+        one, other = (read_json(f / name).get("identity") or {} for f in (having[0], folder))
+        if differ := "; ".join(differences(one, other)):
+            remedy = "Compute all shards with the same settings, models and index"
+            raise RunMismatch(
+                f"{folder / name}: another run than in {having[0]}, in {differ}. {remedy}"
+            )
+    return bool(having)
+
+
+def _merged_lines(name: str, folders: Sequence[Path], order: Mapping[str, int]) -> list[dict]:
+    "The lines of a log of all shards; tasks and predictions in the order of the tasks, each passage once."
+    paths = [p for f in folders if (p := f / f"{name}.jsonl").exists()]
+    lines = [line for p in paths for _, line in read_jsonl(p, torn_tail=True)]
+    if name == "passages":
+        return list({line["id"]: line for line in lines}.values())
+    if name in ("tasks", "predictions"):
+        ids = [line["task_id"] if name == "predictions" else line["task"]["id"] for line in lines]
+        placed = sorted(range(len(lines)), key=lambda n: order.get(ids[n], len(order)))
+        return [lines[n] for n in placed]
+    return lines
+
+
+def merge_runs(
+    folders: Iterable[str | Path],  # of all shards, in any order: of a run, or of its judgements
+    out: str | Path,  # made if it isn't there; judgements may go into the folder of their run
+) -> Path:
+    "Put the shards of a run together. Raises RunMismatch for shards of another run, missing or there twice, InUse for one that is being written."
+    folders, out = shards_in(folders, RunMismatch), Path(out)
+    with ExitStack() as held:
+        for folder in {*folders, out}:
+            held.enter_context(only_writer(folder, "run"))
+        kinds = [name for name in _MERGED if _same_identity(name, folders)]
+        if kinds == ["judge.json"]:
+            if Run(out).state != read_json(folders[0] / "shard.json")["identity"]["of"]:
+                raise RunMismatch(f"{out} is not the run that was judged. Name its folder")
+        if there := next((n for n in kinds if (out / n).exists()), None):
+            raise RunMismatch(f"{out} has a {there} already. Name another folder")
+        order = {i: n for n, i in enumerate(read_json(folders[0] / "shard.json")["order"])}
+        for kind in kinds:
+            for name in _MERGED[kind].split():
+                if any((f / f"{name}.jsonl").exists() for f in folders):
+                    write_jsonl(out / f"{name}.jsonl", _merged_lines(name, folders, order))
+            each = [read_json(f / kind) for f in folders]
+            sessions = [s for e in each for s in e.get("sessions", ())]
+            write_json(out / kind, {**each[0], **({"sessions": sessions} if sessions else {})})
+    return out
 
 # %% ../../nbs/6_runs/00_run.ipynb #a0fd2f88
 class Dialogue:

@@ -29,11 +29,14 @@ from typing import BinaryIO, NamedTuple
 import numpy as np
 
 from mtrag_nb.core.files import (
+    Shard,
     differences,
     disk_full,
+    keep_shard,
     make_folder,
     only_writer,
     read_json,
+    shards_in,
     write_json,
 )
 from ..core.html import html_table
@@ -61,7 +64,7 @@ __all__ = ['COLLECTION', 'DENSE', 'SPARSE', 'HNSW', 'VectorStore', 'BATCH', 'Poi
            'Manifest', 'require_same', 'Piece', 'Cutter', 'batches', 'Corpus', 'embedded', 'disk_needed', 'Build',
            'add_batch', 'build_index', 'Hit', 'Index', 'data_folder', 'sweep', 'next_generation', 'check_counts',
            'open_folder', 'open_index', 'Audit', 'all_points', 'audit', 'Coverage', 'coverage', 'export_index',
-           'import_index']
+           'import_index', 'as_point', 'merge_indexes']
 
 # %% ../../nbs/4_search/01_index.ipynb #3f20e2c5
 COLLECTION = "mtrag_unified"  # seed paper, II.A.c
@@ -548,6 +551,24 @@ class ParentStore:
             db.executemany(more, words.items())
             db.execute("insert or replace into progress values (1, ?)", (corpus,))
 
+    def add(self, other: ParentStore) -> None:
+        "Add all that another holds, in one transaction."
+        tables = (
+            "insert into main.parents select * from other.parents",
+            "insert into main.passages select * from other.passages",
+            "insert into main.words select * from other.words where true "
+            "on conflict (word) do update set children = children + excluded.children",
+        )
+        address = f"{other.path.absolute().as_uri()}?mode=ro"
+        with self._lock, sqlite_errors(self.path):
+            self._db.execute("attach ? as other", [address])
+            try:
+                with self._db as db:
+                    for insert in tables:
+                        db.execute(insert)
+            finally:
+                self._db.execute("detach other")
+
     def progress(self) -> tuple[int, str]:
         "How many passages are in, and the hash of the corpus up to there."
         both = "select (select count(*) from passages), (select max(corpus) from progress)"
@@ -936,6 +957,19 @@ def _finish(build: Build) -> Manifest:
 BATCH, _BATCH_ON_GPU = 1024, 8192  # children: half a minute's work of two cores, and of a T4
 
 
+def _part_of(
+    passages: Iterable[Passage], shard: Shard | None, chunks: ChunkSettings
+) -> tuple[str, Iterable[Passage]]:
+    "The hash of a corpus, by which its shards know each other, and the passages that fall to one; of no shard the hash is not needed."
+    if shard is None:
+        return "", passages
+    every = passages if isinstance(passages, (Corpus, Sized)) else list(passages)
+    whole = _CorpusHash()
+    for p in every:
+        whole.add(p)
+    return str(whole), Corpus(lambda: shard.own(every), chunks)
+
+
 def build_index(
     passages: Iterable[Passage],  # a list, a Corpus, which is not held in memory, or an iterator
     folder: str | Path,  # made if it isn't there; an unfinished index in it is gone on with
@@ -948,15 +982,21 @@ def build_index(
     sparse: SparseSettings | None = SparseSettings(),  # None: dense vectors alone
     titles: bool = False,  # True: each child is embedded with its passage's title before it
     hnsw: bool = False,  # True: the server searches a graph
+    shard: Shard | None = None,  # only the passages that fall to this part: see `merge_indexes`
 ) -> Manifest:
     "Build an index, or finish one. Raises IndexMismatch if the folder holds another, InUse if another process builds it, DiskFull."
     if hnsw and not url:
         raise SettingsError("a graph (hnsw) takes a Qdrant server: name its url")
+    if shard and url:
+        remedy = "`mtrag merge --store URL` brings the vectors to the server"
+        raise SettingsError(f"a shard lies in its folder (--store embedded): {remedy}")
+    whole, passages = _part_of(passages, shard, chunks)
     fixed = {"chunks": chunks, "embedder": embedder.fingerprint, "dim": embedder.dim}
     asked = Manifest(**fixed, url=url, sparse=sparse, titles=titles, hnsw=hnsw)
     fixed |= {k: getattr(asked, k) for k in ("url", "sparse", "titles", "hnsw")}
     folder = make_folder(folder)
     with only_writer(folder, "index"):
+        keep_shard(folder, shard, whole, IndexMismatch, "manifest.json")
         old = Manifest.load(folder) if (folder / "manifest.json").exists() else None
         if old and old.generation:
             raise IndexMismatch(
@@ -1455,3 +1495,50 @@ def import_index(
     finally:
         shutil.rmtree(part, ignore_errors=True)
     return manifest
+
+# %% ../../nbs/4_search/01_index.ipynb #shard002
+def as_point(p: object, sparse: bool) -> Point:
+    "A point that a store gave with its vectors, to be added to another."
+    if not sparse:
+        return Point(str(p.id), p.vector, None, p.payload)
+    words = p.vector.get(SPARSE)
+    return Point(
+        str(p.id), p.vector[DENSE], (words.indices, words.values) if words else ([], []), p.payload
+    )
+
+
+def _add_index(build: Build, index: Index) -> None:
+    "Add what an index holds, unless it is in; its tables last. Raises IndexMismatch for a passage that another one has."
+    ids = [i for (i,) in index.parents._all("select id from passages")]
+    if not (new := build.parents.missing(ids)):
+        return
+    if len(new) < len(ids):
+        twice = min(set(ids) - set(new))
+        raise IndexMismatch(f"{index.folder}: passage {twice!r} stands in another shard, too")
+    for page in all_points(index.store):
+        build.store.add(as_point(p, bool(index.manifest.sparse)) for p in page)
+    build.parents.add(index.parents)
+
+
+def merge_indexes(
+    folders: Iterable[str | Path],  # of all shards, in any order
+    out: str | Path,  # made if it isn't there; an unfinished merge in it is gone on with
+    url: str = "",  # a Qdrant server; "": the embedded engine, in the folder
+) -> Manifest:
+    "Put the shards of a corpus into one index. Raises IndexMismatch for shards of other corpora or settings, missing or there twice, and for a folder that holds another index."
+    folders, out = shards_in(folders, IndexMismatch), make_folder(out)
+    whole = read_json(folders[0] / "shard.json")["identity"]["of"]
+    with ExitStack() as opened, only_writer(out, "index"):
+        indexes = [opened.enter_context(open_folder(f)) for f in folders]
+        asked = replace(indexes[0].manifest, url=url, complete=False, corpus="", domains={})
+        kept = {k: getattr(asked, k) for k in ("chunks", "embedder", "dim", "sparse", "titles")}
+        for index in indexes[1:]:
+            require_same(index.folder, index.manifest, **kept)
+        if (out / "manifest.json").exists():
+            old = Manifest.load(out)
+            require_same(out, old, **kept, url=asked.url, complete=False)
+        with _begun(out, asked) as build:
+            for index in indexes:
+                _add_index(build, index)
+            build.parents.commit([], [], whole, {})
+            return _finish(build)

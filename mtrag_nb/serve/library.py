@@ -32,8 +32,6 @@ from ..models.embed import EmbedderLike
 from ..search.chunks import spans
 from mtrag_nb.search.index import (
     BATCH,
-    DENSE,
-    SPARSE,
     Build,
     Cutter,
     EdgeStore,
@@ -44,6 +42,7 @@ from mtrag_nb.search.index import (
     _sweep_if_idle,
     add_batch,
     all_points,
+    as_point,
     batches,
     build_index,
     check_counts,
@@ -462,11 +461,7 @@ def _kept(store: EdgeStore, gone: Collection[str]) -> Iterator[Point]:
         for p in page:
             if _document_of(p.payload["document_id"]) in gone:
                 continue
-            vector, sparse = p.vector, None
-            if store.sparse:
-                vector, found = p.vector[DENSE], p.vector.get(SPARSE)
-                sparse = (found.indices, found.values) if found else ([], [])
-            yield Point(str(p.id), vector, sparse, p.payload)
+            yield as_point(p, store.sparse)
 
 # %% ../../nbs/serve/01_library.ipynb #8fbf7406
 def _take_points(old: Path, new: Path, manifest: Manifest, gone: Collection[str]) -> None:

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 # %% auto #0
 __all__ = ['ALONE', 'WEIGHTS', 'BIAS', 'THRESHOLD', 'ASK_BACK', 'NAIVE', 'NOTHING', 'QUOTE', 'unclear', 'features',
            'underspecified', 'choices', 'gate_digest', 'near', 'answer_node', 'Quote', 'nearest', 'QuoteSettings',
-           'Quoted', 'grades', 'grade_node', 'copied_text', 'copied_draft']
+           'Quoted', 'grade_node', 'copied_text', 'copied_draft']
 
 # %% ../../nbs/5_systems/02_baselines.ipynb #019e4636
 _PHRASE = re.compile(r"\b(the|this|that|these|those|such)(?=((?:\s+[a-z][\w'’-]*){1,3}))", re.I)
@@ -418,25 +418,23 @@ class Quoted(Drafted, kind="quoted"):
     quotes: tuple[Quote, ...]
 
 # %% ../../nbs/5_systems/02_baselines.ipynb #0efc5224
-def grades(
-    tools: Toolbox, questions: Sequence[str], history: Sequence[Turn], texts: Sequence[str]
+def _grades(
+    tools: Toolbox, question: str, history: Sequence[Turn], texts: Sequence[str]
 ) -> list[Verdict]:
-    "The shared grade over several wordings of a question: the better verdict counts. A cosine embeds each text once."
-    if tools.stages.grade == "cosine" and texts:
-        cosines = tools.embedder.encode(list(texts)) @ tools.embedder.encode(list(questions)).T
-        return [
-            scored(float(s), tools.stages.grade_threshold, "cosine") for s in cosines.max(axis=1)
-        ]
-    ways = [tools.grade(q, history, texts) for q in questions]
+    "The shared grade over the question, alone and with the one before it: the better verdict counts."
+    own = tools.stages
+    if own.grade in ("cosine", "talk", "together"):
+        way = "together" if own.grade == "together" else "talk"
+        how = (own.grade_threshold, own.grade_default)
+        return tools.grade_by(way, *how, question, history, texts)
+    ways = [tools.grade(q, history, texts) for q in asked_of(question, history)]
     return [max(vs, key=lambda v: (v.passed, v.score or 0.0)) for vs in zip(*ways)]
 
 
 def grade_node(state: TurnState, tools: Toolbox) -> tuple[dict, Graded]:
     "The grade over the question, and over the question with the one before it."
     contexts, task = tools.retriever.contexts(state["found"]), state["task"]
-    verdicts = grades(
-        tools, asked_of(task.question, task.history), task.history, [c.text for c in contexts]
-    )
+    verdicts = _grades(tools, task.question, task.history, [c.text for c in contexts])
     step = Graded(grades=tuple(Grade(c.id, v) for c, v in zip(contexts, verdicts)))
     return {"kept": list(step.kept)}, step
 

@@ -21,6 +21,7 @@ from mtrag_nb.core.text import (
     read_verdict,
     scored,
     sentences,
+    spans_of,
     support,
     titled,
     without_thinking,
@@ -29,7 +30,7 @@ from ..core.types import Context, ReplyError, SettingsError, Turn
 from ..models.chat import ChatModel, Prompt, Sampling, chat, choose
 
 if TYPE_CHECKING:
-    from mtrag_nb.models.embed import EmbedderLike
+    from mtrag_nb.models.embed import Classifier, EmbedderLike
     from mtrag_nb.search.retrieve import RetrieverLike
     from mtrag_nb.search.web import Web
 
@@ -37,11 +38,11 @@ if TYPE_CHECKING:
 __all__ = ['PROMPTS', 'SMALL_PROMPTS', 'SCALE_PROMPTS', 'GRADES', 'ENDS', 'LABEL_PROMPTS', 'LABELS', 'WAYS_TO_LABEL', 'WEIGHTS',
            'CITING_PROMPTS', 'Supports', 'WAYS_TO_CITE', 'prompt_set', 'show_history', 'history_head', 'grade_by_scale',
            'grade_by_scale_text', 'label_by_choice', 'label_by_text', 'label_by_cosine', 'weighed', 'Labelled',
-           'clean_rewrite', 'rewrite', 'guard', 'grade_by_verdict', 'grade_by_yesno', 'grade_by_likelihood',
-           'grade_by_cosine', 'asked_of', 'grade_together', 'clean_answer', 'generate', 'check_by_yesno',
-           'check_by_likelihood', 'check_by_support', 'Toolbox', 'source_head', 'format_sources', 'read_marks',
-           'Citation', 'Claim', 'by_words', 'verified', 'written_claims', 'attached_claims', 'copied_claims', 'counted',
-           'Cited', 'claims_of', 'marked_answer']
+           'clean_rewrite', 'rewrite', 'guard', 'grade_by_verdict', 'grade_by_yesno', 'grade_by_likelihood', 'asked_of',
+           'grade_by_cosine', 'clean_answer', 'generate', 'check_by_yesno', 'check_by_likelihood', 'check_by_support',
+           'check_by_classifier', 'Toolbox', 'source_head', 'format_sources', 'read_marks', 'Citation', 'Claim',
+           'by_words', 'verified', 'written_claims', 'attached_claims', 'copied_claims', 'counted', 'Cited',
+           'claims_of', 'marked_answer']
 
 # %% ../../nbs/5_systems/00_stages.ipynb #b9ea438e
 _REWRITE_PROMPTS = {
@@ -532,35 +533,25 @@ def grade_by_likelihood(
     return [scored(s.mean - prior.mean, threshold, "likelihood") for s in given]
 
 
-def grade_by_cosine(
-    embedder: EmbedderLike, question: str, documents: Sequence[str], threshold: float = 0.35
-) -> list[Verdict]:
-    "Cosine of question and document."
-    if not documents:
-        return []
-    cosines = embedder.encode(list(documents)) @ embedder.encode([question], query=True)[0]
-    return [scored(s, threshold, "cosine") for s in cosines]
-
-
 def asked_of(question: str, history: Sequence[Turn]) -> list[str]:
     "The question, and the question with what the user asked before."
     before = [t.text for t in history if t.speaker == "user"]
     return [question, *([f"{before[-1]} {question}"] if before else [])]
 
 
-def grade_together(
+def grade_by_cosine(
     embedder: EmbedderLike,
     question: str,
-    history: Sequence[Turn],
     documents: Sequence[str],
-    threshold: float = 0.53,  # data/measured/gate.json
+    threshold: float = 0.35,
+    history: Sequence[Turn] = (),  # with one, the question behind the one before it counts, too
 ) -> list[Verdict]:
-    "One verdict on all documents: the best cosine of any of them with the question, alone or behind the one before it."
+    "Cosine of question and document."
     if not documents:
         return []
     asked = embedder.encode(asked_of(question, history), query=True)
-    best = (embedder.encode(list(documents)) @ asked.T).max()
-    return [scored(best, threshold, "cosine")] * len(documents)
+    cosines = (embedder.encode(list(documents)) @ asked.T).max(axis=1)
+    return [scored(s, threshold, "cosine") for s in cosines]
 
 # %% ../../nbs/5_systems/00_stages.ipynb #1bb7c13d
 _MARKERS = re.compile(
@@ -701,6 +692,26 @@ def check_by_support(answer: str, documents: Sequence[str], threshold: float = 0
     "K-precision of the answer."
     return scored(support(answer, documents), threshold, "support")
 
+
+def check_by_classifier(
+    classifier: Classifier,
+    question: str,
+    answer: str,
+    documents: Sequence[str],
+    threshold: float = 0.5,
+) -> tuple[
+    Verdict, tuple[tuple[int, int], ...]
+]:  # and the places of the answer below the threshold
+    "The least support of a part of the answer."
+    parts = [(a, b, round(p, 4)) for a, b, p in classifier.parts(documents, answer, question)]
+    spans: list[tuple[int, int]] = []
+    for a, b in ((a, b) for a, b, p in parts if p < threshold):
+        if spans and not answer[spans[-1][1] : a].strip():
+            a = spans.pop()[0]
+        spans.append((a, b))
+    least = min((p for *_, p in parts), default=0.0)
+    return scored(least, threshold, "nli", scale=(0.0, 1.0)), tuple(spans)
+
 # %% ../../nbs/5_systems/00_stages.ipynb #fbb31eb2
 @dataclass(frozen=True)
 class Toolbox:
@@ -713,6 +724,7 @@ class Toolbox:
     system_prompts: Mapping[str, Mapping[str, str]] = field(
         default_factory=dict
     )  # a system's own: prompt set -> key -> text
+    checker: Classifier | None = None  # of claims, where `stages.check` names one
     web: Web | None = (
         None  # what is searched for where the documents do not suffice, by systems that do; None: nothing
     )
@@ -806,9 +818,11 @@ class Toolbox:
             return grade_by_scale(self.chat, p, question, h, documents, threshold)
         if way == "scale-text":
             return grade_by_scale_text(self.chat, p, question, h, documents, threshold, default)
-        if way == "together":
-            return grade_together(self.embedder, question, turns, documents, threshold)
-        return grade_by_cosine(self.embedder, question, documents, threshold)
+        read = () if way == "cosine" else turns
+        found = grade_by_cosine(self.embedder, question, documents, threshold, read)
+        if way == "together" and found:
+            return [max(found, key=lambda v: v.score)] * len(found)
+        return found
 
     def generate(
         self, question: str, turns: Sequence[Turn], documents: str, **how
@@ -830,6 +844,8 @@ class Toolbox:
     def check(self, question: str, answer: str, documents: Sequence[str], shown: str) -> Verdict:
         "The verdict on a draft, as `stages.check` says. `documents` are the texts, `shown` the same as the generator saw them."
         s, p = self.stages, self.prompts
+        if s.check.startswith("nli:"):
+            return self.check_parts(question, answer, documents)[0]
         if s.check == "verdict":
             return _check_by_verdict(self.chat, p, question, answer, shown, s.check_default)
         if s.check == "yesno":
@@ -837,6 +853,18 @@ class Toolbox:
         if s.check == "likelihood":
             return check_by_likelihood(self.chat, p, question, answer, shown, s.check_threshold)
         return check_by_support(answer, documents, s.check_threshold)
+
+    def check_parts(
+        self, question: str, answer: str, documents: Sequence[str]
+    ) -> tuple[Verdict, tuple[tuple[int, int], ...]]:
+        "The verdict of a classifier, and the parts of the draft that are not supported."
+        if self.checker is None:
+            raise SettingsError(
+                f"stages.check={self.stages.check} takes a classifier, and none was given"
+            )
+        return check_by_classifier(
+            self.checker, question, answer, documents, self.stages.check_threshold
+        )
 
 # %% ../../nbs/5_systems/00_stages.ipynb #531623e4
 def source_head(n: int, c: Context) -> str:
@@ -941,15 +969,6 @@ class Claim:
         return f"not supported by source {', '.join(str(c.n) for c in self.citations)}"
 
 # %% ../../nbs/5_systems/00_stages.ipynb #99886db9
-def _spans_of(text: str, parts: Sequence[str]) -> list[tuple[int, int]]:
-    "Where consecutive parts of a text stand in it."
-    out, at = [], 0
-    for part in parts:
-        at = text.index(part, at)
-        out.append((at, at := at + len(part)))
-    return out
-
-
 def _claims_in(text: str) -> list[Claim]:
     "The sentences of an answer that claim something, without citations."
     whole = sentences(text)
@@ -957,7 +976,7 @@ def _claims_in(text: str) -> list[Claim]:
     def said(s):
         return len(content_words(s)) > 1 and not s.endswith("?") and not titled(s)
 
-    return [Claim(a, b, s) for s, (a, b) in zip(whole, _spans_of(text, whole)) if said(s)]
+    return [Claim(a, b, s) for s, (a, b) in zip(whole, spans_of(text, whole)) if said(s)]
 
 # %% ../../nbs/5_systems/00_stages.ipynb #60684d17
 Supports = Callable[
@@ -979,7 +998,7 @@ def _nearest_sentence(claim: str, text: str) -> tuple[int, int]:
     "Where the sentence of a text stands that shares most with a claim; (0, 0) for a text without sentences."
     parts = sentences(text)
     near = [support(claim, [s]) for s in parts]
-    return _spans_of(text, parts)[near.index(max(near))] if parts else (0, 0)
+    return spans_of(text, parts)[near.index(max(near))] if parts else (0, 0)
 
 # %% ../../nbs/5_systems/00_stages.ipynb #6bc97389
 def verified(
@@ -1045,7 +1064,7 @@ def copied_claims(
     parts = [" ".join(texts[i][a:b].split()) for i, a, b in places]
     return [
         Claim(*span, part, (Citation(n[i], i, 1.0, True, a, b),))
-        for span, part, (i, a, b) in zip(_spans_of(text, parts), parts, places)
+        for span, part, (i, a, b) in zip(spans_of(text, parts), parts, places)
         if not titled(part)
     ]
 

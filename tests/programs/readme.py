@@ -2,8 +2,8 @@
 
   python tests/programs/readme.py [--list] [--conversations N]
 
-Every line of a ```bash block that begins with `mtrag` is run by bash, in the order of the page; a line that ends in
-`# not run by the test: REASON` is left out, and the reason is told. A block below "`NAME.py`:" or "`NAME.jsonl`:" is that file, and a
+Every line of a ```bash block is run by bash, in the order of the page; a line that ends in `# not run by the test: REASON`, or
+that another test runs, is left out, and it is told why. A block below "`NAME.py`:" or "`NAME.jsonl`:" is that file, and a
 python block is run last. What `mtrag fetch` would bring is there already: the sample's
 files where the official repository has its own (data/official), and in the hub's cache tiny models of random weights and the real
 architectures under the names that the profiles use. So everything is run as a user would run it, but for the network and the size.
@@ -30,6 +30,11 @@ from tests.support.tiny import tiny_cache
 
 ROOT = Path(__file__).resolve().parents[2]
 NOT_RUN = re.compile(r"#\s*not run by the test:\s*(.+)$")
+ELSEWHERE = {
+    "pip install": "`make test-wheel`",
+    "git clone": "`make test-anywhere`",
+    "make demo": ".github/workflows/test.yml",
+}
 SOURCES = {  # a kind of official file -> the sample's file in its place
     "corpora": "corpora/passage_level/{d}.jsonl",
     "mtrag-human/reference": "reference.jsonl",
@@ -52,8 +57,8 @@ def commands(page: str) -> list:
     for block in re.findall(r"^```(?:bash|sh)\n(.*?)^```", page, re.S | re.M):
         for line in re.sub(r"\\\n\s*", " ", block).splitlines():
             why = NOT_RUN.search(line)
-            if line.startswith("mtrag "):
-                found.append((line, why[1] if why else ""))
+            where = next((w for begin, w in ELSEWHERE.items() if line.startswith(begin)), "")
+            found.append((line, why[1] if why else where and f"{where} does it"))
     return found
 
 

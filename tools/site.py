@@ -1,0 +1,91 @@
+"""Build the site into _docs: the notebooks as they are kept, the API from the source, a search, llms.txt. Nothing is run or imported.
+
+  python tools/site.py [OUT]     (`make site` has what it needs: Sphinx, in an environment of its own)
+
+What Sphinx reads is laid out in OUT/../_site as in the repository, so that the links between files hold. docs/conf.py is Sphinx's
+configuration; the pages of docs/ are those that are no notebooks.
+"""
+
+import json
+import re
+import shutil
+import sys
+from pathlib import Path
+
+import anywhere
+import sync
+from outputs import directives
+from readme import FOLDERS, ROOT, head
+
+TITLES = {"tour": "Tour", **{f: f.partition("_")[2] or f for f in FOLDERS if f != "tour"}}
+COPIED = "docs figures mtrag_nb settings.ini README.md CONTRIBUTING.md CHANGELOG.md".split()
+TREE = "\n```{{toctree}}\n:hidden:\n:caption: {title}\n\n{pages}\n```\n"
+
+
+def linked(text: str) -> str:
+    "A text with Colab's badge, which is a picture from elsewhere, as a link."
+    return re.sub(r"\[!\[Open In Colab\].*?\]\(", "[Open in Colab](", text)
+
+
+def shown(cell: dict) -> list[dict]:
+    "A cell as the site shows it, in a list that is empty where it shows none: hidden cells, and what only nbdev reads, are left out."
+    source = "".join(cell["source"])
+    marks = directives(source)
+    if marks.keys() & {"hide", "default_exp"}:
+        return []
+    tags = ["remove-input"] if marks.get("echo") == "false" else []
+    if cell["cell_type"] == "code":
+        source = re.sub(r"\A(#\|.*\n?|\s*\n)+", "", source)
+    return [{**cell, "source": linked(source), "metadata": {**cell["metadata"], "tags": tags}}]
+
+
+def lay_out(folder: Path) -> None:
+    "Everything that Sphinx reads, and llms.txt."
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    for name in COPIED:
+        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
+        copy(ROOT / name, folder / name)
+    (folder / "docs" / "conf.py").rename(folder / "conf.py")
+    shutil.copytree(ROOT / "figures", folder / "extra" / "figures")  # for <picture>
+    (folder / "README.md").write_text(linked((ROOT / "README.md").read_text(encoding="utf-8")))
+    index, llms = (
+        ["```{include} README.md\n```\n"],
+        [f"# mtrag_nb\n\n> {anywhere.CFG['description']}"],
+    )
+    written = sync.written(ROOT / "nbs")
+    for name, title in TITLES.items():
+        pages = [page for page in written if page.startswith(f"{name}/")]
+        index.append(
+            TREE.format(title=title.capitalize(), pages="\n".join(f"nbs/{p}" for p in pages))
+        )
+        llms.append(f"## {title.capitalize()}: {FOLDERS[name]}\n")
+        for page in pages:
+            nb = json.loads((ROOT / "nbs" / page).read_text(encoding="utf-8"))
+            nb["cells"] = [s for cell in nb["cells"] for s in shown(cell)]
+            nb["metadata"].setdefault("kernelspec", {"name": "python3", "display_name": "python3"})
+            (folder / "nbs" / page).parent.mkdir(parents=True, exist_ok=True)
+            (folder / "nbs" / page).write_text(json.dumps(nb), encoding="utf-8")
+            url = f"{anywhere.SITE}nbs/{page.removesuffix('.ipynb')}.html"
+            llms.append(
+                f"- [{head(ROOT / 'nbs' / page)[0]}]({url}): {head(ROOT / 'nbs' / page)[1]}"
+            )
+    own = sorted(p.relative_to(folder).as_posix() for p in (folder / "docs").glob("*.md"))
+    pages = ["api/mtrag_nb/index", *own, "CONTRIBUTING", "CHANGELOG", "genindex"]
+    index.append(TREE.format(title="Reference", pages="\n".join(pages)))
+    (folder / "index.md").write_text("".join(index), encoding="utf-8")
+    (folder / "extra" / "llms.txt").write_text("\n".join(llms) + "\n", encoding="utf-8")
+    rooms = {f"mtrag_nb.{m}": f"nbs/{page}" for page, modules in written.items() for m in modules}
+    (folder / "rooms.json").write_text(json.dumps(rooms), encoding="utf-8")
+
+
+def main() -> int:
+    from sphinx.cmd.build import main as sphinx
+
+    out = Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / "_docs").resolve()
+    lay_out(out.parent / "_site")
+    return sphinx(["-q", "-b", "html", str(out.parent / "_site"), str(out)])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
