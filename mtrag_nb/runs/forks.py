@@ -253,6 +253,9 @@ class Late:
     def retrieve(self, *args, **kw):
         return self.it.retrieve(*args, **kw)
 
+    def parts(self, documents, text, question=""):
+        return self.it.parts(documents, text, question)
+
 
 class RecordedPassages(Late):
     "The passages of a run, then those that can be shown though nothing finds them, then a retriever's."
@@ -443,6 +446,8 @@ class Replayer:
         self.setting = made_with.get("setting", "rag")
         self.chat = Late(wanted("chat", "chat"), lambda: self.models.chat)
         self.embedder = Late(wanted("embedder", "embedder"), lambda: self.models.embedder)
+        late = Late(wanted("checker", "stages"), lambda: self.models.checker(self.settings))
+        self.checker = late if "checker" in self.settings.models else None
         shown = {p.id: as_context(p) for g in it.shown.values() for p in g.passages if p.text}
         fingerprint = wanted("retriever", "retrieval", "chunks")
         self.retriever = RecordedPassages(self.run, fingerprint, lambda: self._open(index), shown)
@@ -521,6 +526,7 @@ class Replayer:
             self.recalled if chat is None else chat,  # an empty record is false
             self.embedder,
             self.retriever,
+            checker=self.checker,
             web=self.web,
             around=(recalling(self._anew), *self.intervention.around),
         )

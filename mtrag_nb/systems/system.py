@@ -785,11 +785,16 @@ def check_node(state: TurnState, tools: Toolbox) -> tuple[dict, Checked]:
     "The verdict on the draft; a rejected one names its weakest sentence."
     contexts = tools.contexts(state["kept"])
     texts = [c.text for c in contexts]
-    v = tools.check(state["query"], state["draft"], texts, format_docs_for_gen(contexts))
+    draft, spans = state["draft"], ()
+    if tools.stages.check.startswith("nli:"):
+        v, spans = tools.check_parts(state["query"], draft, texts)
+    else:
+        v = tools.check(state["query"], draft, texts, format_docs_for_gen(contexts))
     if v.passed:
         return {"grounded": True, **answered(state["draft"], contexts)}, Checked(verdict=v)
-    weak = weakest_sentence(state["draft"], texts)
-    return {"grounded": False, "unsupported": weak}, Checked(verdict=v, unsupported=weak)
+    weak = " ... ".join(draft[a:b] for a, b in spans) or weakest_sentence(draft, texts)
+    step = Checked(verdict=v, unsupported=weak, spans=spans)
+    return {"grounded": False, "unsupported": weak}, step
 
 
 def retry_node(state: TurnState, tools: Toolbox) -> tuple[dict, Retried]:
