@@ -206,7 +206,7 @@ SCALES = ("scale", "scale-text")  # a grade from 0 to 10: the likeliest, or one 
 _STAGE_CHOICES = {
     "rewrite": ("always", "guarded", "never"),
     "grade": (*WAYS_TO_GRADE, *SCALES),
-    "check": ("verdict", "yesno", "likelihood", "support"),
+    "check": ("verdict", "yesno", "likelihood", "support", "claims"),
     "retry": ("told", "plain", "copied"),
     "declined_by": ("stance", "token", "never"),
 }
@@ -221,9 +221,7 @@ class StageSettings:
     grade: str = "verdict"  # one of WAYS_TO_GRADE or SCALES
     grade_threshold: float = 0.0  # a document is kept at or above it ("verdict" has none)
     grade_default: str = constant("yes")  # what an unreadable verdict counts as
-    check: str = (
-        "verdict"  # "verdict", "yesno", "likelihood", "support", or a classifier as "nli:NAME"
-    )
+    check: str = "verdict"  # "verdict", "yesno", "likelihood", "support", "claims", or a classifier as "nli:NAME"
     check_threshold: float = 0.0  # a draft is grounded at or above it ("verdict" has none)
     check_default: str = constant("no")
     max_retries: int = 2  # seed paper, II.C.1

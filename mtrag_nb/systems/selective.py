@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from .baselines import QUOTE
-from .self_crag import LAPTOP
 from .system import GRADE_OFF, Mechanism
 
 # %% auto #0
@@ -19,6 +18,6 @@ SELECTIVE = replace(
     QUOTE,
     name="selective",
     about="the nearest sentences, copied, where a passage is near enough; else a refusal",
-    defaults={"laptop": {k: LAPTOP[k] for k in ("stages.grade", "stages.grade_threshold")}},
+    changes={"stages.grade": "sentences", "stages.grade_threshold": 0.53},
     mechanisms=(Mechanism("gate", "every question is answered", GRADE_OFF, ("grade_documents",)),),
 )

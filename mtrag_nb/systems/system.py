@@ -391,7 +391,7 @@ class System:
     # prompt set -> key -> text; hashed into the identity of a run
     prompts: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     settings: type | None = None  # a frozen dataclass of its own settings, kept in `Settings.own`
-    # profile -> its own settings that differ there, and shared ones by their dotted keys
+    # profile -> its own settings that differ there
     defaults: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     # profiles that its paper names and no other system needs
     profiles: Mapping[str, Settings] = field(default_factory=dict)
@@ -428,7 +428,7 @@ class System:
         return replace(
             self,
             name=f"{self.name}+{name}",
-            base=self.paper,
+            base=self.paper if name == "published" else "",
             changes={d.setting: d.published for d in self.variants[name]},
         )
 
@@ -447,20 +447,9 @@ class System:
 
     def own_defaults(self, settings: Settings) -> Mapping[str, object]:
         "Its own settings that differ in a profile. A variant has those of its paper's profile, but for what a served model forces."
-        profile = settings.profile if settings.chat.url or not self.base else self.base
-        return {k: v for k, v in self.defaults.get(profile, {}).items() if "." not in k}
-
-    def shared_defaults(self, asked: Settings) -> Mapping[str, object]:
-        "Shared settings that it has otherwise than a profile, where they stand as the profile has them; a variant has none."
-        profile = {**PROFILES, **self.profiles}.get(asked.profile)
-        if self.base or profile is None:
-            return {}
-
-        def untouched(key: str) -> bool:
-            return own_setting(asked, "", key) == own_setting(profile, "", key)
-
-        given = self.defaults.get(asked.profile, {}).items()
-        return {k: v for k, v in given if "." in k and untouched(k)}
+        return self.defaults.get(
+            settings.profile if settings.chat.url or not self.base else self.base, {}
+        )
 
     def configured(
         self,
@@ -478,7 +467,7 @@ class System:
             asked = replace(known[self.base], own=asked.own, **machine)
         settings = self.with_own(asked)
         wanted = {k: v for k, v in self.changes.items() if self.can_change(settings, k)}
-        wanted = {**self.shared_defaults(asked), **wanted, **(changes or {})}
+        wanted |= changes or {}
         own = [k for k in wanted if k.startswith(self.prefix)]
         if own and self.settings is None:
             raise SettingsError(
