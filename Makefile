@@ -109,10 +109,10 @@ $(VENV)-site: settings.ini
 	@$(PYTHON) -m venv $@ && $@/bin/pip install -q $(PIP_ARGS) $$(sed -n 's/^site_requirements = //p' settings.ini) && touch $@
 
 site: $(VENV)-site ## build the site from the notebooks as they are kept, into _docs
-	@$(VENV)-site/bin/python tools/site.py
+	@$(VENV)-site/bin/python tools/make_site.py
 
 test-site: $(VENV)-site ## look at the site in _docs: links, sizes, requests, phone, dark, keyboard, axe-core (needs Chromium)
-	@$(VENV)-site/bin/python tests/programs/site.py
+	@$(VENV)-site/bin/python tests/programs/look_at_site.py
 
 sync: $(VENV)/.installed-dev ## check that notebooks, package and README are in step
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python tools/sync.py

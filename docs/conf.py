@@ -1,4 +1,4 @@
-"Sphinx's configuration for the site, which tools/site.py lays out and builds."
+"Sphinx's configuration for the site, which tools/make_site.py lays out and builds."
 
 import configparser
 import json
@@ -24,7 +24,6 @@ suppress_warnings = ["docutils", "myst.header", "toc.not_included", "codeautolin
 nb_execution_mode = "off"
 nb_merge_streams = True
 myst_heading_anchors = 3
-codeautolink_concat_default = True  # what one cell imports, the next ones use
 copybutton_exclude = ".linenos, .gp, .go"
 
 autoapi_dirs, autoapi_root = [CFG["lib_path"]], "api"
@@ -35,11 +34,6 @@ autoapi_add_toctree_entry = False
 html_theme, html_title, html_extra_path = "furo", project, ["extra"]
 html_baseurl = f"https://{CFG['user']}.github.io/{CFG['repo']}/"
 html_copy_source = False  # the notebooks are in the repository
-html_theme_options = {
-    "source_repository": CFG["git_url"],
-    "source_branch": CFG["branch"],
-    "source_directory": "",
-}
 
 
 def linkcode_resolve(domain, info):

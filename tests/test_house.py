@@ -11,6 +11,7 @@ from dataclasses import fields, is_dataclass
 from pathlib import Path
 
 import pytest
+import yaml
 
 import anywhere
 import outputs
@@ -73,6 +74,30 @@ def test_pyproject_says_what_settings_say():
     assert said == {name: ini[name] for name in said}
     assert f"setuptools{toml['build-system']['requires'][0][10:]}" in ini["requirements"].split()
     assert not set(project) - {"name", "urls", "dynamic"}, "setup.py says the rest"
+
+
+def test_the_citation_has_the_version_and_the_address():
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert cited["version"] == anywhere.CFG["version"]
+    assert (cited["repository-code"], cited["url"]) == (anywhere.ADDRESS, anywhere.SITE)
+
+
+def test_the_data_card_names_every_recorded_run_and_its_files():
+    card = (ROOT / "data" / "README.md").read_text(encoding="utf-8").split("---")[1]
+    files = {c["config_name"]: c["data_files"] for c in yaml.safe_load(card)["configs"]}
+    runs = {p.name for p in (ROOT / "data" / "recorded").iterdir()}
+    assert set(files) == runs | {"tasks", "passages"}
+    assert all(any((ROOT / "data").glob(pattern)) for pattern in files.values())
+
+
+def test_the_actions_of_workflows_are_pinned():
+    used = [
+        line
+        for path in (ROOT / ".github" / "workflows").glob("*.yml")
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if "uses:" in line
+    ]
+    assert used and all(re.search(r"@[0-9a-f]{40} # v\d", line) for line in used), used
 
 
 # The direction of imports

@@ -8,12 +8,13 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from mtrag_nb.core.record import Checked, Run
-from mtrag_nb.core.settings import ModelSpec, load_settings
+from mtrag_nb.core.settings import ModelSpec, load_settings, with_settings
 from mtrag_nb.core.types import ModelNotFound, SettingsError
 from mtrag_nb.evaluate.scores import Evidence
 from mtrag_nb.models.chat import ScriptedChat, first_sentence
@@ -29,7 +30,12 @@ CHECKERS = (
     "KRLabsOrg/lettucedect-base-modernbert-en-v1",
     "vectara/hallucination_evaluation_model",
 )
-PARTS = (THINKER, *CHECKERS)
+SPARSE = (
+    "naver/splade-v3",
+    "opensearch-project/opensearch-neural-sparse-encoding-doc-v3-distill",
+)
+RERANKER = "Qwen/Qwen3-Reranker-0.6B"
+PARTS = (THINKER, RERANKER, *CHECKERS, *SPARSE)
 FETCH = "import sys; from mtrag_nb.app.cli import main; sys.exit(main(sys.argv[1:]))"
 
 
@@ -143,3 +149,34 @@ def test_labels_that_say_nothing_of_support_are_one_clear_line(tmp_path):
     tiny_roberta(tmp_path, ("joy", "anger", "fear"))
     with pytest.raises(SettingsError, match="its labels are joy, anger, fear"):
         Classifier(ModelSpec(str(tmp_path), device="cpu")).parts(["A document."], "A claim.")
+
+
+@pytest.mark.parametrize("name", SPARSE)
+def test_learned_weights_are_searched_beside_words_and_vectors(name, offline):
+    "The sample is indexed in three ways at once; a run fuses them, and a yes/no reranker orders what was found."
+    from mtrag_nb.app.evaluate import report, score
+    from mtrag_nb.app.run import ingest, run
+    from mtrag_nb.data.mtrag import sample_corpus, sample_dir
+    from mtrag_nb.models.calls import Models
+    from mtrag_nb.models.embed import HashEmbedder, YesNoReranker
+    from mtrag_nb.systems.registry import configured
+
+    place = f"sparse-{SPARSE.index(name)}"
+    views = {"retrieval.learned": name, "retrieval.views": "query bm25:query learned:query"}
+    changes = {**views, "retrieval.top_k": 6, "retrieval.rerank_k": 3, "retrieval.fusion": "rrf"}
+    settings = configured("naive", "laptop", {**changes, "retrieval.reranker": "model"})
+    settings = replace(settings, reranker=ModelSpec(RERANKER, device="cpu"))
+    models = Models(settings, chat=ScriptedChat(first_sentence), embedder=HashEmbedder())
+    ingest(sample_corpus(), f"{place}-index", ["clapnq"], settings, models=models, progress=False)
+    assert type(models.reranker) is YesNoReranker
+    how = {"domains": ["clapnq"], "limit": 2, "models": models, "progress": False}
+    tasks = sample_dir() / "reference.jsonl"
+    found = run(tasks, place, "naive", f"{place}-index", settings=settings, **how)
+    turns = list(found.trajectories.values())
+    assert len(turns) == 2 and not any(t.error for t in turns), [t.error for t in turns]
+    assert all(0 < h.rerank_score < 1 for t in turns for h in t.retrievals[0].hits)
+    score([place], encoder="none")
+    assert "naive" in report([place]).read_text(encoding="utf-8")
+    other = with_settings(settings, {"retrieval.learned": ""})
+    with pytest.raises(SettingsError, match="searches by learned weights: name the sparse encoder"):
+        run(tasks, f"{place}-without", "naive", f"{place}-index", settings=other, **how)

@@ -400,15 +400,17 @@ def ingest(
             ", ".join(map(str, files)),
             remedy="Check --domain and the file",
         )
+    models = models or Models(settings)
     manifest = build_index(
         corpus,
         index,
-        (models or Models(settings)).embedder,
+        models.embedder,
         settings.chunks,
         settings.qdrant_url,
         progress=progress,
         sparse=SparseSettings() if sparse else None,
         hnsw=hnsw,
+        learned=models.learned(settings),
         shard=Shard.read(shard),
     )
     print_index(index, manifest)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -15,13 +15,11 @@ from .files import data_dir, read_json
 from .text import STOPWORDS, content_words, sentences, titled
 
 # %% auto #0
-__all__ = ['FEATURES', 'claim_features', 'CheckedClaim', 'claim_weights', 'claims_something', 'check_claims', 'draft_score']
+__all__ = ['FEATURES', 'claim_features', 'CheckedClaim', 'claim_weights', 'claims_something', 'check_claims', 'draft_features',
+           'draft_score']
 
 # %% ../../nbs/1_core/03a_claims.ipynb #clm00003
-_ONES = (
-    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen "
-    "fifteen sixteen seventeen eighteen nineteen"
-).split()
+_ONES = "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen".split()
 _TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
 _WRITTEN = {w: n for n, w in enumerate(_ONES)} | {w: 10 * n for n, w in enumerate(_TENS, 2)}
 _TIMES = {"hundred": 100, "thousand": 10**3, "million": 10**6, "billion": 10**9}
@@ -36,36 +34,27 @@ _UNITS = {
     ).split("|")
     for word in group.split()
 }
-_NEGATIONS = frozenset(
-    "not no never none neither nor without cannot unable nobody nothing nowhere hardly".split()
+_NEGATIONS = {*"not no never none neither nor without cannot unable nobody nothing hardly".split()}
+_OPPOSITES = (  # side|other side|...
+    "more most increase rise grow gain up upward exceed|less least few fewer fewest decrease reduce fall decline drop lose down downward lower|"
+    "higher high highest above over|lower low lowest below under|large larger largest big bigger biggest great greater greatest|small smaller smallest little|"
+    "long longer longest|short shorter shortest|before earlier early earliest prior precede|after later late latest following follow|"
+    "maximum most|minimum least|first begin start open|last end finish close|fast faster quick quickly|slow slower slowly|"
+    "old older oldest|young younger youngest new newer newest|warm warmer hot hotter|cold colder cool cooler|strong stronger|weak weaker|"
+    "better best improve|worse worst worsen|north northern|south southern|east eastern|west western|left|right|upper|lower|top|bottom|"
+    "inside within include|outside beyond exclude|allow permit accept|forbid ban prohibit reject refuse|win won|lose lost|buy bought|sell sold|"
+    "arrive|leave depart|add|remove|enable|disable|same equal|different|true|false|free|paid|public|private|dear expensive|cheap|easy|difficult hard|"
+    "safe|dangerous|near|far|import|export|majority|minority|heavy heavier|light lighter|wide wider|narrow narrower|full|empty|often frequently|seldom rarely"
 )
-_OPPOSITES = (
-    "more most increase rise grow gain up upward exceed|less least few fewer fewest decrease reduce fall decline drop lose down downward lower",
-    "higher high highest above over|lower low lowest below under|large larger largest big bigger biggest great greater greatest|small smaller smallest little",
-    "long longer longest|short shorter shortest|before earlier early earliest prior precede|after later late latest following follow",
-    "maximum most|minimum least|first begin start open|last end finish close|fast faster quick quickly|slow slower slowly",
-    "old older oldest|young younger youngest new newer newest|warm warmer hot hotter|cold colder cool cooler|strong stronger|weak weaker",
-    "better best improve|worse worst worsen|north northern|south southern|east eastern|west western|left|right|upper|lower|top|bottom",
-    "inside within include|outside beyond exclude|allow permit accept|forbid ban prohibit reject refuse|win won|lose lost|buy bought|sell sold",
-    "arrive|leave depart|add|remove|enable|disable|same equal|different|true|false|free|paid|public|private|dear expensive|cheap|easy|difficult hard",
-    "safe|dangerous|near|far|import|export|majority|minority|heavy heavier|light lighter|wide wider|narrow narrower|full|empty|often frequently|seldom rarely",
+_MODALS = (  # what has to be and what may be; what always is and what mostly is
+    "must shall require mandatory obliged need necessary compulsory|may can could might optional possible allowed permitted able optionally|"
+    "all always every each only exactly entirely never definitely certainly completely|"
+    "some usually often generally mostly most many sometimes typically probably likely about roughly approximately nearly almost partly unlikely few"
 )
-_MODALS = {  # what has to be, what can be, what always is, what mostly is
-    word: (group, group ^ 1)
-    for group, words in enumerate(
-        (
-            "must shall required require requires mandatory obliged need needs necessary have has compulsory",
-            "may can could might optional possible allowed permitted able optionally",
-            "all always every each only exactly entirely never definitely certainly completely",
-            "some usually often generally mostly most many sometimes typically probably likely about roughly approximately nearly almost partly unlikely few",
-        )
-    )
-    for word in words.split()
+_FRAME = {  # words with which an answer points to its sources
+    *"according document documents passage passages source sources context text information says states state mentions mentioned".split(),
+    *"provided based stated yes additionally overall however therefore summary finally".split(),
 }
-_FRAME = frozenset(  # words with which an answer points to its sources
-    "according documents document passage passages source sources context text information says states state mentions mentioned "
-    "provided based stated yes additionally overall however therefore summary".split()
-)
 
 # %% ../../nbs/1_core/03a_claims.ipynb #clm00004
 def _stem(word: str) -> str:
@@ -73,21 +62,28 @@ def _stem(word: str) -> str:
     w = re.sub(r"['’]s?$", "", word.lower())
     for end in ("ies", "ied", "ing", "ed", "ly", "es", "s"):
         if w.endswith(end) and not w.endswith("ss") and len(w) - len(end) > 2 + (end == "ly"):
-            w = w[: -len(end)] + ("y" if end[0] == "i" and end != "ing" else "")
+            w = w[: -len(end)] + ("y" if end in ("ies", "ied") else "")
             break
     if len(w) > 3 and w[-1] == w[-2] and w[-1] not in "ls":
         w = w[:-1]
     return w[:-1] if len(w) > 3 and w[-1] == "e" else w
 
 
-@lru_cache(1)
-def _sides() -> dict[str, set[int]]:
-    "Stem -> its sides; the opposite of side k is k ^ 1."
+@lru_cache(2)
+def _sides(table: str) -> dict[str, set[int]]:
+    "Stem -> its sides in a table; the opposite of side k is k ^ 1."
     out: dict[str, set[int]] = {}
-    for k, words in enumerate("|".join(_OPPOSITES).split("|")):
+    for k, words in enumerate(table.split("|")):
         for w in words.split():
             out.setdefault(_stem(w), set()).add(k)
     return out
+
+
+def _opposed(word: str, theirs: Sequence[str], table: str) -> bool:
+    "Whether other words have the opposite of a word, and not its own side."
+    sides = _sides(table)
+    there = set().union(*(sides.get(_stem(w), ()) for w in theirs))
+    return any(k ^ 1 in there and k not in there for k in sides.get(_stem(word), ()))
 
 # %% ../../nbs/1_core/03a_claims.ipynb #clm00007
 @dataclass(frozen=True)
@@ -101,6 +97,14 @@ class _Token:
 
 _TOKEN = re.compile(r"[$€£%]|[0-9][0-9,]*(?:\.[0-9]+)?|[^\W\d_]+(?:['’][^\W\d_]+)*|[,;:()]")
 _REACH = 4
+_ENDS_REACH = {*",;:()", *"but and or that which who when where if because while than".split()}
+_WRITTEN_OUT = (
+    (r"^\W*\d{1,2}[.)]\s", ""),  # the mark of a list
+    (r"\bcan(?:'|no)t\b", "can not"),
+    (r"\bwon't\b", "will not"),
+    (r"n't\b", " not"),
+    (r"\b(?:has|have|had) to\b", "must"),
+)
 
 
 def _number_at(words: Sequence[str], i: int) -> tuple[_Token, int] | None:
@@ -123,8 +127,10 @@ def _number_at(words: Sequence[str], i: int) -> tuple[_Token, int] | None:
 @lru_cache(20_000)
 def _tokens(sentence: str) -> tuple[_Token, ...]:
     "A sentence in tokens."
-    s = re.sub(r"\bcan(?:'|no)t\b", "can not", sentence.replace("’", "'"), flags=re.I)
-    raw = _TOKEN.findall(re.sub(r"n't\b", " not", s.replace("won't", "will not")))
+    plain = sentence.replace("’", "'")
+    for short, long in _WRITTEN_OUT:
+        plain = re.sub(short, long, plain, flags=re.I)
+    raw = _TOKEN.findall(plain)
     words, out, i, since = [w.lower() for w in raw], [], 0, _REACH
     while i < len(words):
         w, since = words[i], since + 1
@@ -132,11 +138,9 @@ def _tokens(sentence: str) -> tuple[_Token, ...]:
             out.append(replace(number[0], negated=since <= _REACH))
             i = number[1]
             continue
-        if w in _NEGATIONS:
-            since = 0
-        elif w in (*",;:()", "but", "and", "or"):
-            since = _REACH
-        carries = w[0].isalpha() and len(w) > 1 and w not in STOPWORDS and w not in _NEGATIONS
+        if w in _NEGATIONS or w in _ENDS_REACH:
+            since = 0 if w in _NEGATIONS else _REACH
+        carries = w[0].isalpha() and len(w) > 1 and not w in STOPWORDS | _NEGATIONS | _FRAME
         counted = w in _UNITS and out and out[-1].kind == "number"
         named = raw[i][0].isupper() and (i or raw[i].isupper() or raw[1:] and raw[1][0].isupper())
         kind = "" if not carries or counted else "name" if named else "word"
@@ -162,31 +166,31 @@ class _Sources:
     "Where the words of a claim stand in passages."
 
     def __init__(self, claim: Sequence[_Token], passages: Sequence[str]):
-        self.claim = claim
-        self.at = [i for i, t in enumerate(claim) if t.kind and t.text.lower() not in _FRAME]
+        self.claim, self.at = claim, [i for i, t in enumerate(claim) if t.kind]
         self.keys = frozenset(claim[i].key for i in self.at)
         near = [(k & self.keys, r, n) for p in passages for k, r, n in _windows(p)]
         self.windows = [w for w in near if w[0]]
 
     def context(self, i: int) -> frozenset[str]:
         before, after = [j for j in self.at if j < i], [j for j in self.at if j > i]
-        return frozenset(self.claim[j].key for j in before[-_NEAR:] + after[:_NEAR])
+        near = before[-_NEAR:] + after[:_NEAR]
+        return frozenset(self.claim[j].key for j in near) - {self.claim[i].key}
 
-    def best(self, context: frozenset[str], key: str = "") -> tuple[int, tuple[_Token, ...]]:
-        "How much of a context stands in the window with most of it, and that window; with a key: of those that have it."
-        here = [w for w in self.windows if not key or key in w[0]]
-        found = max(here, key=lambda w: len(context & w[0]) - w[2], default=None)
-        return (len(context & found[0]) - found[2] + 1, found[1]) if found else (0, ())
+    def best(self, context: frozenset[str], key: str = "") -> tuple[int, list[_Token]]:
+        "How much of a context stands together, and the tokens of the windows with most of it; with a key: of those that have it."
+        sized = [(len(context & k) + 1 - n, r) for k, r, n in self.windows if not key or key in k]
+        most = max((n for n, _ in sized), default=0)
+        return most, [t for n, r in sized if n == most for t in r]
 
-    def lack(self, i: int) -> tuple[float, tuple[_Token, ...]]:
-        "What a token of the claim lacks, in [0, 1], and the window where it stands."
-        key = self.claim[i].key
-        context = self.context(i) - {key}
+    def lack(self, i: int) -> tuple[float, list[_Token]]:
+        "What a token of the claim lacks, in [0, 1], and how it stands in the passages."
+        key, context = self.claim[i].key, self.context(i)
         most, (own, row) = self.best(context)[0], self.best(context, key)
-        return (max(0.0, most - own) / max(1, len(context)) if row else 1.0), row
+        there = [t for t in row if t.key == key]
+        return (max(0.0, most - own) / max(1, len(context)) if there else 1.0), there
 
 # %% ../../nbs/1_core/03a_claims.ipynb #clm00012
-FEATURES = {  # and what a claim with much of it is told
+FEATURES = {  # and what is wrong with a claim that has much of it, or little of the first two
     "support": "few of its words stand in the passages",
     "near": "no sentence of the passages says this",
     "run": "nothing in the passages is near: {}",
@@ -198,13 +202,12 @@ FEATURES = {  # and what a claim with much of it is told
     "direction": "the passages say the opposite of {}",
     "modality": "the passages are more or less strict than {}",
 }
+_Found = dict[str, tuple[float, str]]  # feature -> value, and the word that it was read from
 
 
-def _said_of(ts: Sequence[_Token], i: int, sources: _Sources) -> dict[str, tuple[float, str]]:
-    "What is wrong with one number, name or word of a claim."
-    t, (lack, row) = ts[i], sources.lack(i)
-    there = [x for x in row if x.key == t.key]
-    found = {{"word": "words"}.get(t.kind, t.kind): (lack, t.text)}
+def _misplaced(t: _Token, lack: float, there: Sequence[_Token]) -> _Found:
+    "What is wrong with a number, name or word of a claim, by how it stands in the passages."
+    found = {"words" if t.kind == "word" else t.kind: (lack, t.text)}
     if t.unit and there and all(x.unit != t.unit for x in there):
         found["unit"] = (1.0 if any(x.unit for x in there) else 0.5, t.text)
     if lack < 1 / 3 and there and all(x.negated != t.negated for x in there):
@@ -212,51 +215,44 @@ def _said_of(ts: Sequence[_Token], i: int, sources: _Sources) -> dict[str, tuple
     return found
 
 
-def _turned(ts: Sequence[_Token], i: int, sources: _Sources) -> dict[str, tuple[float, str]]:
-    "Whether the passage has the opposite of a word, or another modal word, and not the word."
-    word = ts[i].text.lower()
-    side, modal, found = _sides().get(_stem(word), set()), _MODALS.get(word), {}
-    if not side and not modal:
-        return found
-    theirs = {x.text.lower() for x in sources.best(sources.context(i))[1]}
-    sides = set().union(*(_sides().get(_stem(x), ()) for x in theirs))
-    if any(k ^ 1 in sides and k not in sides for k in side):
-        found["direction"] = (1.0, ts[i].text)
-    groups = {_MODALS[x][0] for x in theirs if x in _MODALS}
-    if modal and modal[1] in groups and modal[0] not in groups:
-        found["modality"] = (1.0, ts[i].text)
-    return found
+def _turned(ts: Sequence[_Token], i: int, sources: _Sources) -> _Found:
+    "Whether the passages have the opposite of a word and not the word; or, before the same verb, another modal word."
+    context, stem = sources.context(i), _stem(ts[i].text)
+    if stem not in _sides(_OPPOSITES) and stem not in _sides(_MODALS):
+        return {}
+    most, row = sources.best(context)
+    if 2 * most < len(context):
+        return {}
+    verb = next((t.key for t in ts[i + 1 :] if t.kind), "")
+    before = [row[max(0, j - _REACH) : j] for j, t in enumerate(row) if t.key == verb]
+    theirs = {"direction": (row, _OPPOSITES), "modality": (sum(before, []), _MODALS)}
+    return {
+        f: (1.0, ts[i].text)
+        for f, (found, table) in theirs.items()
+        if _opposed(ts[i].text, [t.text for t in found], table)
+    }
 
 
-def claim_features(
-    claim: str, passages: Sequence[str]
-) -> dict[str, tuple[float, str]]:  # FEATURES -> value, and the word that it was read from
-    "What a claim has in common with passages, and what not."
+def claim_features(claim: str, passages: Sequence[str]) -> _Found:
+    "What a claim has in common with passages, and what not: a value for each of FEATURES."
     ts = _tokens(claim)
     sources = _Sources(ts, passages)
-    said = [_said_of(ts, i, sources) for i in sources.at]
-    turned = [_turned(ts, i, sources) for i in range(len(ts))] if sources.windows else []
-    own = {f: [x[f] for x in (*said, *turned) if f in x] for f in FEATURES}
+    lacks = [sources.lack(i) for i in sources.at]
+    said = [_misplaced(ts[i], *lack) for i, lack in zip(sources.at, lacks)]
+    said += [_turned(ts, i, sources) for i in range(len(ts))]
+    own = {f: [x[f] for x in said if f in x] for f in FEATURES}
     found = {f: max(v, default=(0.0, ""), key=lambda x: x[0]) for f, v in own.items()}
-    n, lacks = max(1, len(sources.keys)), [v for v, _ in own["words"]]
-    hits = [w[0] for w in sources.windows]
-    found["support"] = (len(frozenset().union(*hits)) / n if sources.keys else 1.0, "")
-    found["near"] = (max(map(len, hits), default=0) / n if sources.keys else 1.0, "")
-    found["words"] = (sum(lacks) / len(lacks) if lacks else 0.0, "")
     found["negation"] = (min(1.0, sum(v for v, _ in own["negation"])), found["negation"][1])
-    return found | {"run": _longest_run(ts, sources, said)}
-
-
-def _longest_run(
-    ts: Sequence[_Token], sources: _Sources, said: Sequence[dict]
-) -> tuple[float, str]:
-    "The most words in a row that lack more than half of their context, of six; and these words."
-    best, run = [], []
-    for i, found in zip(sources.at, said):
-        lack = max(v for f, (v, _) in found.items() if f in ("number", "name", "words"))
-        run = [*run, ts[i].text] if lack > 0.5 else []
-        best = max(best, run, key=len)
-    return min(len(best), 6) / 6, " ".join(best)
+    words, hits = [v for v, _ in own["words"]], [k for k, _, _ in sources.windows]
+    found["words"] = (sum(words) / len(words) if words else 0.0, "")
+    n, runs = len(sources.keys), [[]]
+    for i, (lack, _) in zip(sources.at, lacks):
+        runs.append([*runs[-1], ts[i].text] if lack > 0.5 else [])
+    longest = max(runs, key=len)
+    found["run"] = (min(1.0, len(longest) / max(4, min(6, len(sources.at)))), " ".join(longest))
+    found["support"] = (len(frozenset().union(*hits)) / n if n else 1.0, "")
+    found["near"] = (max(map(len, hits), default=0) / n if n else 1.0, "")
+    return found
 
 # %% ../../nbs/1_core/03a_claims.ipynb #clm00015
 @dataclass(frozen=True)
@@ -275,13 +271,9 @@ def claim_weights() -> dict[str, dict[str, float]]:
     return read_json(data_dir("measured") / "claims.json")["weights"]
 
 
-def _score(found: dict[str, float], weights: dict[str, float]) -> float:
-    logit = weights["intercept"] + sum(weights[f] * v for f, v in found.items())
-    return 1 / (1 + math.exp(-max(-50.0, min(50.0, logit))))
-
-
-def _values(claim: str, passages: Sequence[str]) -> dict[str, float]:
-    return {f: v for f, (v, _) in claim_features(claim, passages).items()}
+def _score(found: Mapping[str, float], weights: Mapping[str, float]) -> float:
+    logit = weights["intercept"] + sum(weights.get(f, 0.0) * v for f, v in found.items())
+    return 1 / (1 + math.exp(-logit))
 
 
 def claims_something(sentence: str) -> bool:
@@ -291,9 +283,7 @@ def claims_something(sentence: str) -> bool:
 
 def check_claims(
     draft: str,  # without citation marks
-    passages: Sequence[
-        str
-    ],  # what it may rest on: those that are cited, or all that the generator saw
+    passages: Sequence[str],  # those that are cited, or all that the generator saw
     threshold: float | None = None,  # of a claim's score; None: the measured one
 ) -> list[CheckedClaim]:  # one a sentence, in order
     "Hold every sentence of a draft against passages. Sentences that claim nothing are supported, with score 1."
@@ -305,21 +295,24 @@ def check_claims(
             return CheckedClaim(s, True, 1.0)
         found = claim_features(s, passages)
         score = round(_score({f: v for f, (v, _) in found.items()}, weights), 4)
-        against = {f: weights[f] * (v - (f in ("support", "near"))) for f, (v, _) in found.items()}
-        worst = min(against, key=against.get)
+        worst = min(found, key=lambda f: weights.get(f, 0.0) * found[f][0])
         why = FEATURES[worst].format(found[worst][1]) if score < least else ""
         return CheckedClaim(s, score >= least, score, why)
 
     return [checked(s) for s in sentences(draft)]
 
 
-def draft_score(draft: str, passages: Sequence[str]) -> float:
-    "How likely a draft is faithful to passages, in [0, 1]; 1 if it claims nothing. Longer claims weigh more."
+def draft_features(draft: str, passages: Sequence[str]) -> dict[str, float] | None:
+    "The mean of its claims' features, longer claims weighing more; None for a draft that claims nothing."
     rows = [(s, len(content_words(s))) for s in sentences(draft) if claims_something(s)]
-    if not rows:
-        return 1.0
     total, mean = sum(n for _, n in rows), dict.fromkeys(FEATURES, 0.0)
     for s, n in rows:
-        for f, v in _values(s, passages).items():
+        for f, (v, _) in claim_features(s, passages).items():
             mean[f] += v * n / total
-    return _score(mean, claim_weights()["draft"])
+    return mean if rows else None
+
+
+def draft_score(draft: str, passages: Sequence[str]) -> float:
+    "How likely a draft is faithful to passages, in [0, 1]; 1 if it claims nothing."
+    found = draft_features(draft, passages)
+    return 1.0 if found is None else _score(found, claim_weights()["draft"])

@@ -700,7 +700,7 @@ def read_manifest(folder: str | Path) -> dict:
     manifest = read_json(path)
     if (version := manifest.get("version", 1)) != VERSION:
         has = f"this run has version {version} of the run folder"
-        remedy = "Run it again into another folder, or read it with the package that wrote it"
+        remedy = "Run it again into another folder, or convert version 1 by tools/upgrade_run.py"
         raise DataError(f"{has}, and this package reads version {VERSION}", folder, remedy=remedy)
     _check_manifest(manifest, path)
     return manifest

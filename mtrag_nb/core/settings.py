@@ -156,7 +156,7 @@ class Leg:
     "One of the searches for a question."
 
     view: str
-    words: bool = False  # True: by BM25; False: by the vector
+    words: str = ""  # "bm25", "learned" (by a sparse encoder's weights), or "": by the vector
     weight: float = 1.0
 
 
@@ -166,13 +166,13 @@ def legs(
     "The legs of a search. Raises SettingsError for an unknown view, and for one twice."
     out = []
     for part in views.split():
-        m = re.fullmatch(r"(bm25:)?([a-z]+)(?:\*(\d*\.?\d+))?", part)
+        m = re.fullmatch(r"(?:(bm25|learned):)?([a-z]+)(?:\*(\d*\.?\d+))?", part)
         if not m or m[2] not in VIEWS or not float(m[3] or 1):
-            how = "with bm25: before it for its words and *0.5 behind it for a weight above 0"
+            how = "with bm25: or learned: before it for its words and *0.5 behind it for a weight above 0"
             raise SettingsError(f"no view {part!r}: a view is {', '.join(VIEWS)}, {how}")
         if m[1] and m[2] == "mix":
-            raise SettingsError("bm25:mix: a mix of vectors has no words")
-        out.append(Leg(m[2], bool(m[1]), float(m[3] or 1)))
+            raise SettingsError(f"{m[1]}:mix: a mix of vectors has no words")
+        out.append(Leg(m[2], m[1] or "", float(m[3] or 1)))
     if len({(leg.view, leg.words) for leg in out}) < max(1, len(out)):
         wanted = "it names at least one view, and none twice"
         raise SettingsError(f"retrieval.views is {views!r}: {wanted}")
@@ -191,6 +191,9 @@ class RetrievalSettings:
     retriever: str = later("index")  # a key of `search.retrieve.RETRIEVERS`
     views: str = later("query")  # what is searched with: see `legs`
     fusion: str = later("rrf")  # "rrf" (textbook), "qdrant" (its formula), "pool": rerank all
+    learned: str = later(
+        ""
+    )  # a sparse encoder's name: its vectors are beside the others in the index
     reranker: str = later("")  # one of RERANKERS; "": the profile's model, or overlap without one
 
     def __post_init__(self):
@@ -206,7 +209,7 @@ SCALES = ("scale", "scale-text")  # a grade from 0 to 10: the likeliest, or one 
 _STAGE_CHOICES = {
     "rewrite": ("always", "guarded", "never"),
     "grade": (*WAYS_TO_GRADE, *SCALES),
-    "check": ("verdict", "yesno", "likelihood", "support"),
+    "check": ("verdict", "yesno", "likelihood", "support", "claims"),
     "retry": ("told", "plain", "copied"),
     "declined_by": ("stance", "token", "never"),
 }
@@ -221,9 +224,7 @@ class StageSettings:
     grade: str = "verdict"  # one of WAYS_TO_GRADE or SCALES
     grade_threshold: float = 0.0  # a document is kept at or above it ("verdict" has none)
     grade_default: str = constant("yes")  # what an unreadable verdict counts as
-    check: str = (
-        "verdict"  # "verdict", "yesno", "likelihood", "support", or a classifier as "nli:NAME"
-    )
+    check: str = "verdict"  # "verdict", "yesno", "likelihood", "support", "claims", or a classifier as "nli:NAME"
     check_threshold: float = 0.0  # a draft is grounded at or above it ("verdict" has none)
     check_default: str = constant("no")
     max_retries: int = 2  # seed paper, II.C.1
@@ -273,6 +274,8 @@ class Settings:
         way, _, checker = self.stages.check.partition(":")
         known = {"chat": self.chat, "embedder": self.embedder, "reranker": self.reranker}
         known["checker"] = ModelSpec(checker) if way == "nli" else None
+        learned = self.retrieval.learned
+        known["learned"] = ModelSpec(learned) if learned else None
         return {role: spec for role, spec in known.items() if spec}
 
 # %% ../../nbs/1_core/01_settings.ipynb #23f81a29

@@ -69,6 +69,7 @@ from ..models.embed import Classifier, EmbedderLike
 from ..runs.run import machine, package_versions
 from mtrag_nb.systems.stages import (
     PROMPTS,
+    check_by_claims,
     check_by_classifier,
     check_by_likelihood,
     check_by_support,
@@ -433,12 +434,12 @@ def combined(
 def _check_answer(
     way: str, r: RatedAnswer, models: Models | None, checker: Classifier | None = None
 ) -> Verdict:
-    "The check of an answer, in one of the ways of `stages`; `support` asks no model."
+    "The check of an answer, in one of the ways of `stages`; `support` and `claims` ask no model."
     texts = [p.text for p in r.task.contexts]
     if way.startswith("nli:"):
         return check_by_classifier(checker, r.task.question, r.answer, texts)[0]
-    if way == "support":
-        return check_by_support(r.answer, texts)
+    if way in ("support", "claims"):
+        return (check_by_claims if way == "claims" else check_by_support)(r.answer, texts)
     by = check_by_likelihood if way == "likelihood" else check_by_yesno
     shown = "\n\n".join(t.strip() for t in texts)
     return by(models.chat, PROMPTS, r.task.question, r.answer, shown)
@@ -446,7 +447,7 @@ def _check_answer(
 
 def _measure_checks(
     rated: Sequence[RatedAnswer],
-    models: Models | None,  # None: only `support`
+    models: Models | None,  # None: only `support` and `claims`
     n: int | None = None,  # for the ways that ask a model: only so many answers, drawn at random
     seed: int = 0,
     checker: Classifier | None = None,  # of claims, on the same answers
@@ -454,7 +455,11 @@ def _measure_checks(
     "Every way to check, against people's ratings of faithfulness; `support` on the answers that a model was asked of, too."
     answers = [r for r in rated if r.system != "reference"]
     some = answers if n is None else random.Random(seed).sample(answers, min(n, len(answers)))
-    ways = {"support": answers, **({"likelihood": some, "yesno": some} if models else {})}
+    ways = {
+        "support": answers,
+        "claims": answers,
+        **({"likelihood": some, "yesno": some} if models else {}),
+    }
     ways |= {f"nli:{checker.spec.name}": some} if checker else {}
     if (models or checker) and len(some) < len(answers):
         ways["support, the same answers"] = some
@@ -468,7 +473,7 @@ def _measure_checks(
 
 # %% ../../nbs/7_evaluate/07_calibrate.ipynb #5b43f0bf
 # what a way asks of the chat model: nothing, scores, words
-_COST = {"cosine": 0, "support": 0, "likelihood": 1, "yesno": 1, "verdict": 2}
+_COST = {"cosine": 0, "support": 0, "claims": 0, "likelihood": 1, "yesno": 1, "verdict": 2}
 
 
 def _best_way(found: Mapping[str, Discrimination]) -> str | None:

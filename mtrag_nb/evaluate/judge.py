@@ -854,7 +854,10 @@ def asked_digest(item: Item, gold: Gold | None) -> str:
     return digest([item.question, item.history, gold.targets[:1] if gold else ()])
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #d5003df4
-_GATES = {"support": "K-precision"}  # how a verdict came about -> the measure that this is
+_GATES = {
+    "support": "K-precision",
+    "claims": "K-precision",
+}  # how a verdict came about -> the measure that this is
 
 
 def circular(run: Run) -> frozenset[str]:

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         Classifier,
         CrossEncoderReranker,
         EmbedderLike,
+        SparseEmbedder,
         YesNoReranker,
     )
 
@@ -129,6 +130,13 @@ class Models:
                 f"stages.check=nli:{spec.name} takes a threshold between 0 and 1: {known}"
             )
         return self._get(spec.name, lambda: Classifier(spec))
+
+    def learned(self, settings: Settings) -> SparseEmbedder | None:
+        "The sparse encoder that `retrieval.learned` names; None where it names none."
+        from mtrag_nb.models.embed import SparseEmbedder
+
+        spec = settings.models.get("learned")
+        return spec and self._get(spec.name, lambda: SparseEmbedder(spec))
 
     @property
     def placed(self) -> dict[str, str]:

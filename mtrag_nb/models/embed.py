@@ -48,8 +48,8 @@ from mtrag_nb.models.local import (
 )
 
 # %% auto #0
-__all__ = ['MANY', 'EmbedderLike', 'HashEmbedder', 'prefixed', 'by_length', 'Helper', 'Embedder', 'CrossEncoderReranker',
-           'YesNoReranker', 'load_reranker', 'Classifier', 'VectorFile', 'KeptEmbedder']
+__all__ = ['MANY', 'Weights', 'EmbedderLike', 'HashEmbedder', 'prefixed', 'by_length', 'Helper', 'Embedder', 'SparseEmbedder',
+           'CrossEncoderReranker', 'YesNoReranker', 'load_reranker', 'Classifier', 'VectorFile', 'KeptEmbedder']
 
 # %% ../../nbs/3_models/03_embed.ipynb #1b8768d1
 class EmbedderLike(Protocol):
@@ -289,6 +289,38 @@ class Embedder(Helper):
         with self._lock:
             self._memory.clear()
             super().unload()
+
+# %% ../../nbs/3_models/03_embed.ipynb #sparse01
+Weights = tuple[list[int], list[float]]  # numbers of words, and their weights
+
+
+class SparseEmbedder(Helper):
+    "A sentence-transformers sparse encoder."
+
+    setting, kind = "retrieval.learned", "SparseEncoder"
+
+    def encode(
+        self,
+        texts: Sequence[str],
+        query: bool = False,  # True: texts are questions
+    ) -> list[Weights]:
+        "The weights above 0 of each text. Raises NotFinite, or TooLarge for a text that does not fit alone."
+        with self._lock:
+            model, (device, dtype) = self._load(), self.place
+            encode = model.encode_query if query else model.encode_document
+            batches = by_length(texts, _BATCH_CHARS[device.partition(":")[0]])
+
+            def run(at):
+                how = {"convert_to_sparse_tensor": False, "show_progress_bar": False}
+                rows = encode([texts[i] for i in at], batch_size=len(at), **how)
+                rows = finite(
+                    rows.float().cpu().numpy(), "weights", self.spec.name, dtype, self.setting
+                )
+                there = [np.flatnonzero(row > 0) for row in rows]
+                return [(n.tolist(), row[n].tolist()) for n, row in zip(there, rows)]
+
+            found = self._in_batches(batches, run, texts)
+        return [found[i] for i in range(len(texts))]
 
 # %% ../../nbs/3_models/03_embed.ipynb #4023ba16
 class CrossEncoderReranker(Helper):

@@ -100,6 +100,9 @@ def _missing_files(folder: Path, weights: bool = True) -> list[str]:
     def has(name):
         return (folder / name).is_file()
 
+    if has("router_config.json"):  # a sparse encoder in parts
+        parts = read_json(folder / "router_config.json").get("types", {})
+        return [f"{part}/" for part in parts if not (folder / part).is_dir()]
     needed = ["pytorch_model.bin" if has("pytorch_model.bin") else "model.safetensors"]
     for index in ("pytorch_model.bin.index.json", "model.safetensors.index.json"):
         if has(index):
@@ -225,7 +228,7 @@ def _file_digest(path: Path) -> str:
         return whole.hexdigest()
 
 # %% ../../nbs/3_models/02_local.ipynb #aa2e8630
-_DECISIVE = "*.safetensors *.bin *.gguf *.json *.jinja *.model vocab.txt merges.txt [0-9]_*/*"
+_DECISIVE = "*.safetensors *.bin *.gguf *.json *.jinja *.model vocab.txt merges.txt [0-9]_*/* query_*/* document_*/*"
 # Packaged weights by their content, and the name and size by which the first records named them
 _RECORDED = {
     "ffd58d5ff032060e": [("SmolLM2-135M-Instruct.Q4_1.gguf", 98362432)],

@@ -262,10 +262,10 @@ def chat_lines(step: str, settings: Settings, m: Machine, beside: int = 0) -> li
 
 
 def helper_lines(step: str, settings: Settings, m: Machine) -> tuple[list[Line], int]:
-    "Embedder and reranker, and the bytes that they take beside the chat model."
+    "Embedder, reranker and what else stands beside the chat model, and the bytes that they take."
     lines, beside = [], 0
-    for spec in (settings.embedder, settings.reranker):
-        if spec is None or (s := shape_named(spec)) is None:
+    for role, spec in settings.models.items():
+        if role == "chat" or (s := shape_named(spec)) is None:
             continue
         on_gpu = bool(m.gpus) and spec.device != "cpu"
         second = on_gpu and m.gpus > 1 and numbered(spec.device) == "cuda:1"
@@ -388,8 +388,8 @@ def plan(
 ) -> Plan:
     "What a run takes: fetch, ingest, run, judge."
     helpers, beside = helper_lines("run", settings, machine)
-    models = [settings.chat, settings.embedder, settings.reranker, judge and judge.chat]
-    fetch, chat = _fetch_line([spec for spec in models if spec]), settings.chat
+    models = [*settings.models.values(), *([judge.chat] if judge else [])]
+    fetch, chat = _fetch_line(models), settings.chat
     lines = [
         *_ingest_lines(settings, machine, passages),
         *chat_lines("run", settings, machine, beside),

@@ -282,7 +282,8 @@ def load_toolbox(
         raise SettingsError(
             "setting rag needs an index: build one with `mtrag ingest`, and name its folder"
         )
-    opened = open_index(index, models.embedder, chunks_of(index, settings), settings.qdrant_url)
+    learned, url = models.learned(settings), settings.qdrant_url
+    opened = open_index(index, models.embedder, chunks_of(index, settings), url, learned)
     retriever = open_retriever(opened, models.embedder, models.reranker, settings.retrieval)
     return Toolbox(settings, models.chat, models.embedder, retriever, checker=checker)
 

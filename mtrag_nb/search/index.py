@@ -55,20 +55,21 @@ from mtrag_nb.core.types import (
     plain,
     structured,
 )
-from ..models.embed import EmbedderLike
+from ..models.embed import EmbedderLike, SparseEmbedder, Weights
 from .chunks import chunk_passage, node_id, payloads, split_text
 
 # %% auto #0
-__all__ = ['COLLECTION', 'DENSE', 'SPARSE', 'HNSW', 'VectorStore', 'BATCH', 'Point', 'Query', 'dense_vectors', 'disk_size',
-           'copy_file', 'EdgeStore', 'ServerStore', 'open_store', 'Bm25', 'words', 'sqlite_errors', 'ParentStore',
-           'Manifest', 'require_same', 'Piece', 'Cutter', 'batches', 'Corpus', 'embedded', 'disk_needed', 'Build',
-           'add_batch', 'build_index', 'Hit', 'Index', 'data_folder', 'sweep', 'next_generation', 'check_counts',
-           'open_folder', 'open_index', 'Audit', 'all_points', 'audit', 'Coverage', 'coverage', 'export_index',
-           'import_index', 'as_point', 'merge_indexes']
+__all__ = ['COLLECTION', 'DENSE', 'SPARSE', 'LEARNED', 'HNSW', 'VectorStore', 'BATCH', 'Point', 'Query', 'dense_vectors',
+           'disk_size', 'copy_file', 'EdgeStore', 'ServerStore', 'open_store', 'Bm25', 'words', 'sqlite_errors',
+           'ParentStore', 'Manifest', 'require_same', 'Piece', 'Cutter', 'batches', 'Corpus', 'embedded', 'disk_needed',
+           'Build', 'add_batch', 'build_index', 'Hit', 'Index', 'data_folder', 'sweep', 'next_generation',
+           'check_counts', 'open_folder', 'open_index', 'Audit', 'all_points', 'audit', 'Coverage', 'coverage',
+           'export_index', 'import_index', 'as_point', 'merge_indexes']
 
 # %% ../../nbs/4_search/01_index.ipynb #3f20e2c5
 COLLECTION = "mtrag_unified"  # seed paper, II.A.c
 DENSE, SPARSE = "text-dense", "text-sparse-new"  # as LlamaIndex names the vectors of a point
+LEARNED = "text-learned"
 HNSW = {"m": 16, "ef_construct": 100, "ef": 128}  # links, candidates while built, while searched
 
 
@@ -79,23 +80,34 @@ class Point(NamedTuple):
     vector: list[float]
     words: tuple[list[int], list[float]] | None  # numbers and weights; None: no sparse vectors
     payload: dict
+    learned: Weights | None = None  # of a sparse encoder
 
 
 @dataclass(frozen=True)
 class Query:
-    "A search of a store: by a vector, or by the numbers of words."
+    "A search of a store: by a vector, or by the numbers of words: of BM25, or with a sparse encoder's weights."
 
     limit: int
     vector: list[float] | None = None
     words: Sequence[int] = ()
     domain: str = ""  # "": all
+    weights: Sequence[float] = ()  # of words, by a sparse encoder
+
+    @property
+    def name(self) -> str:
+        "Of the vectors that it is compared with."
+        return DENSE if self.vector is not None else LEARNED if self.weights else SPARSE
+
+    @property
+    def values(self) -> list[float]:
+        return list(self.weights) or [1.0] * len(self.words)
 
 
 def _vectors(point: Point, of: Callable) -> object:
     "The vectors of a point, named if there are two; `of` makes a sparse one."
-    if point.words is None:
-        return point.vector
-    return {DENSE: point.vector, SPARSE: of(indices=point.words[0], values=point.words[1])}
+    sparse = {SPARSE: point.words, LEARNED: point.learned}
+    found = {k: of(indices=v[0], values=v[1]) for k, v in sparse.items() if v is not None}
+    return {DENSE: point.vector, **found} if found else point.vector
 
 
 def dense_vectors(points: Iterable) -> np.ndarray:
@@ -236,11 +248,13 @@ class EdgeStore(_Store):
         self,
         folder: str | Path,  # of an index; the engine's files lie in `qdrant/` there
         sparse: bool = False,  # points have sparse vectors
+        learned: bool = False,  # and those of a sparse encoder
     ):
         import qdrant_edge
 
         self.kinds = qdrant_edge
         self.folder, self.sparse = Path(folder) / "qdrant" / COLLECTION, sparse
+        self.learned, self.named = learned, sparse or learned
         self._held: _Shard | None = None
         self._closed = False
 
@@ -266,9 +280,12 @@ class EdgeStore(_Store):
         half.mkdir(parents=True)
         _check_free(half, _ENGINE_ROOM, "an index", "Make room and start again")
         dense = edge.EdgeVectorParams(size=dim, distance=edge.Distance.Cosine)
-        words = {SPARSE: edge.EdgeSparseVectorParams(modifier=edge.Modifier.Idf)}
+        words = (
+            {SPARSE: edge.EdgeSparseVectorParams(modifier=edge.Modifier.Idf)} if self.sparse else {}
+        )
+        words |= {LEARNED: edge.EdgeSparseVectorParams()} if self.learned else {}
         config = edge.EdgeConfig(vectors={DENSE: dense}, sparse_vectors=words)
-        if not self.sparse:
+        if not self.named:
             config = edge.EdgeConfig(vectors=dense)
         with _engine(half):
             edge.EdgeShard.create(str(half), config).close()
@@ -288,11 +305,12 @@ class EdgeStore(_Store):
     def _request(self, q: Query) -> object:
         edge, only = self.kinds, self._only(q.domain)
         if q.vector is None:
-            words = edge.SparseVector(indices=list(q.words), values=[1.0] * len(q.words))
-            query = edge.Query.Nearest(words, using=SPARSE)
-            params = edge.SearchParams(idf=edge.IdfParams(corpus=only)) if only else None
+            words = edge.SparseVector(indices=list(q.words), values=q.values)
+            query = edge.Query.Nearest(words, using=q.name)
+            counted = only and not q.weights
+            params = edge.SearchParams(idf=edge.IdfParams(corpus=only)) if counted else None
         else:
-            query = edge.Query.Nearest(q.vector, using=DENSE if self.sparse else None)
+            query = edge.Query.Nearest(q.vector, using=DENSE if self.named else None)
             params = edge.SearchParams(exact=True)
         what = {"with_payload": True, "with_vector": False, "params": params}
         return edge.QueryRequest(limit=q.limit, query=query, filter=only, **what)
@@ -329,11 +347,13 @@ class ServerStore(_Store):
         self,
         url: str,  # its key is read from QDRANT_API_KEY
         sparse: bool = False,
+        learned: bool = False,
         hnsw: bool = False,  # search a graph
     ):
         from qdrant_client import QdrantClient, models
 
         self.sparse, self.hnsw, self.kinds = sparse, hnsw, models
+        self.learned, self.named = learned, sparse or learned
         key, whole = os.environ.get("QDRANT_API_KEY"), getattr(url, "whole", url)
         try:
             self.client = QdrantClient(url=whole, api_key=key, check_compatibility=False)
@@ -353,12 +373,13 @@ class ServerStore(_Store):
             return
         qm = self.kinds
         dense = qm.VectorParams(size=dim, distance=qm.Distance.COSINE)
-        words = {SPARSE: qm.SparseVectorParams(modifier=qm.Modifier.IDF)}
+        words = {SPARSE: qm.SparseVectorParams(modifier=qm.Modifier.IDF)} if self.sparse else {}
+        words |= {LEARNED: qm.SparseVectorParams()} if self.learned else {}
         graph = qm.HnswConfigDiff(m=HNSW["m"], ef_construct=HNSW["ef_construct"])
         self.client.create_collection(
             COLLECTION,
-            vectors_config={DENSE: dense} if self.sparse else dense,
-            sparse_vectors_config=words if self.sparse else None,
+            vectors_config={DENSE: dense} if self.named else dense,
+            sparse_vectors_config=words or None,
             hnsw_config=graph if self.hnsw else None,
         )
         for key in ("doc_id", "domain"):
@@ -375,11 +396,11 @@ class ServerStore(_Store):
     def _request(self, q: Query) -> object:
         qm, only = self.kinds, self._only(q.domain)
         if q.vector is None:
-            query = qm.SparseVector(indices=list(q.words), values=[1.0] * len(q.words))
-            using = SPARSE
-            params = qm.SearchParams(idf=qm.IdfCorpusParams(corpus=only)) if only else None
+            query = qm.SparseVector(indices=list(q.words), values=q.values)
+            using, counted = q.name, only and not q.weights
+            params = qm.SearchParams(idf=qm.IdfCorpusParams(corpus=only)) if counted else None
         else:
-            query, using = q.vector, DENSE if self.sparse else None
+            query, using = q.vector, DENSE if self.named else None
             params = qm.SearchParams(**({"hnsw_ef": HNSW["ef"]} if self.hnsw else {"exact": True}))
         what = {"with_payload": True, "params": params}
         return qm.QueryRequest(query=query, using=using, limit=q.limit, filter=only, **what)
@@ -408,8 +429,10 @@ VectorStore = EdgeStore | ServerStore
 def open_store(folder: str | Path, manifest: Manifest) -> VectorStore:
     "The store of an index: in its folder, or on the server that its manifest names."
     if manifest.url:
-        return ServerStore(manifest.url, bool(manifest.sparse), manifest.hnsw)
-    return EdgeStore(folder, bool(manifest.sparse))
+        return ServerStore(
+            manifest.url, bool(manifest.sparse), bool(manifest.learned), manifest.hnsw
+        )
+    return EdgeStore(folder, bool(manifest.sparse), bool(manifest.learned))
 
 # %% ../../nbs/4_search/01_index.ipynb #5b1af76f
 class Bm25:
@@ -628,6 +651,7 @@ class Manifest:
     sparse: SparseSettings | None = None  # the settings of its sparse vectors, if it has some
     titles: bool = False  # each child was embedded with its passage's title before it
     hnsw: bool = False  # a server searches a graph
+    learned: str = ""  # the sparse encoder's fingerprint; "": no vectors of one
     generation: int = 0  # of a library: one more with each change; 0: not a library
 
     def __post_init__(self):
@@ -646,7 +670,7 @@ class Manifest:
 
     def save(self, folder: str | Path) -> None:
         "Write `manifest.json`; a kill leaves the old one or the new one."
-        late = ("sparse", "titles", "hnsw", "generation")  # written only where used
+        late = ("sparse", "titles", "hnsw", "learned", "generation")  # written only where used
         unused = {k for k in late if getattr(self, k) == getattr(type(self), k)}
         data = {k: v for k, v in plain(self).items() if k not in unused}
         write_json(Path(folder) / "manifest.json", data)
@@ -822,6 +846,7 @@ class Build:
     store: VectorStore
     parents: ParentStore
     corpus: _CorpusHash = field(default_factory=_CorpusHash)  # of what is in
+    learned: SparseEmbedder | None = None
 
 
 @contextmanager
@@ -856,12 +881,14 @@ def _check_new(batch: Sequence[Piece], parents: ParentStore) -> None:
         raise DataError(f"passage id {min(seen)!r} stands twice in the corpus", remedy=remedy)
 
 
-def _points(batch: Sequence[Piece], vectors: np.ndarray) -> Iterator[Point]:
+def _points(
+    batch: Sequence[Piece], vectors: np.ndarray, learned: Iterable[Weights | None]
+) -> Iterator[Point]:
     "The points of a batch, one by one: as lists of numbers, all at once take eight times the memory."
-    rows = iter(vectors)
+    rows, weights = iter(vectors), iter(learned)
     for piece in batch:
         for name, sparse, payload in zip(piece.ids, piece.sparse, piece.payloads):
-            yield Point(name, next(rows).tolist(), sparse, payload)
+            yield Point(name, next(rows).tolist(), sparse, payload, next(weights))
 
 
 def add_batch(
@@ -872,7 +899,8 @@ def add_batch(
     twice = 2 * len(texts) * (4 * build.manifest.dim + _PAYLOAD)  # in a segment and in the log
     _check_free(build.folder, reserve_mb + twice / 1e6, "the next batch", _GO_ON)
     _check_new(batch, build.parents)
-    build.store.add(_points(batch, embedded(embedder, texts)))
+    learned = build.learned.encode(texts) if build.learned else [None] * len(texts)
+    build.store.add(_points(batch, embedded(embedder, texts), learned))
     for piece in batch:
         build.corpus.add(piece.passage)
     build.parents.commit(
@@ -982,6 +1010,7 @@ def build_index(
     sparse: SparseSettings | None = SparseSettings(),  # None: dense vectors alone
     titles: bool = False,  # True: each child is embedded with its passage's title before it
     hnsw: bool = False,  # True: the server searches a graph
+    learned: SparseEmbedder | None = None,  # its vectors beside the others, in the same pass
     shard: Shard | None = None,  # only the passages that fall to this part: see `merge_indexes`
 ) -> Manifest:
     "Build an index, or finish one. Raises IndexMismatch if the folder holds another, InUse if another process builds it, DiskFull."
@@ -992,8 +1021,9 @@ def build_index(
         raise SettingsError(f"a shard lies in its folder (--store embedded): {remedy}")
     whole, passages = _part_of(passages, shard, chunks)
     fixed = {"chunks": chunks, "embedder": embedder.fingerprint, "dim": embedder.dim}
-    asked = Manifest(**fixed, url=url, sparse=sparse, titles=titles, hnsw=hnsw)
-    fixed |= {k: getattr(asked, k) for k in ("url", "sparse", "titles", "hnsw")}
+    by = learned.fingerprint if learned else ""
+    asked = Manifest(**fixed, url=url, sparse=sparse, titles=titles, hnsw=hnsw, learned=by)
+    fixed |= {k: getattr(asked, k) for k in ("url", "sparse", "titles", "hnsw", "learned")}
     folder = make_folder(folder)
     with only_writer(folder, "index"):
         keep_shard(folder, shard, whole, IndexMismatch, "manifest.json")
@@ -1006,6 +1036,7 @@ def build_index(
             require_same(folder, old, **fixed)
         size = batch or (_BATCH_ON_GPU if "cuda" in getattr(embedder, "device", "cpu") else BATCH)
         with _begun(folder, replace(old, url=asked.url) if old else asked) as build:
+            build.learned = learned
             _go_on(build, passages, embedder, size, progress, reserve_mb)
             return _finish(build)
 
@@ -1054,6 +1085,7 @@ class Index:
     def __init__(self, folder: Path, manifest: Manifest, store: VectorStore, parents: ParentStore):
         self.folder, self.manifest = folder, manifest
         self.store, self.parents = store, parents
+        self.learned: SparseEmbedder | None = None  # asks for its vectors
         self._read: dict[str, Context] = {}
 
     def search(
@@ -1078,8 +1110,20 @@ class Index:
             remedy = "Build it again with: mtrag ingest"
             raise DataError("no sparse vectors in the index", self.folder, remedy=remedy)
         numbers = Bm25(self.manifest.sparse).questions(questions)
-        each = zip(numbers, self._domains(domain, len(questions)), strict=True)
-        queries = [Query(2 * k, words=ns, domain=d) for ns, d in each]
+        return self._by_words([(ns, ()) for ns in numbers], k, domain)
+
+    def search_learned(
+        self, questions: Sequence[str], k: int = 20, domain: str | Sequence[str] = ""
+    ) -> list[list[Hit]]:  # per question, best first
+        "The best children of each question by a sparse encoder's weights. Raises DataError for an index that was opened without one."
+        if self.learned is None:
+            remedy = "Build it, and run, with --set retrieval.learned=NAME"
+            raise DataError("no learned sparse vectors are at hand", self.folder, remedy=remedy)
+        return self._by_words(self.learned.encode(questions, query=True), k, domain)
+
+    def _by_words(self, asked: Sequence[Weights], k: int, domain) -> list[list[Hit]]:
+        each = zip(asked, self._domains(domain, len(asked)), strict=True)
+        queries = [Query(2 * k, words=ns, domain=d, weights=ws) for (ns, ws), d in each]
         found = iter(self._search([q for q in queries if q.words], k))
         return [next(found) if q.words else [] for q in queries]
 
@@ -1147,6 +1191,8 @@ class Index:
             more.append(["generation", m.generation])
         if m.hnsw:
             more.append(["hnsw", HNSW])
+        if m.learned:
+            more.append(["learned", m.learned])
         return digest([m.corpus, m.chunks, m.embedder, m.format, *more])
 
     def close(self) -> None:
@@ -1304,13 +1350,18 @@ def open_index(
     embedder: EmbedderLike,  # the one that will make the query vectors
     chunks: ChunkSettings | None = None,  # None: whatever the index has
     url: str = "",  # as for `open_folder`
+    learned: SparseEmbedder | None = None,  # the one that will make the questions' weights
 ) -> Index:
     "Open the index that is asked for. Raises IndexMismatch for another or an unfinished one, DataError if it is damaged or there is none."
     asked = {"embedder": embedder.fingerprint, "dim": embedder.dim}
     if chunks is not None:
         asked["chunks"] = chunks
+    if learned is not None:
+        asked["learned"] = learned.fingerprint
     require_same(folder, Manifest.load(folder), **asked)
-    return open_folder(folder, url)
+    index = open_folder(folder, url)
+    index.learned = learned
+    return index
 
 # %% ../../nbs/4_search/01_index.ipynb #86e131bf
 @dataclass(frozen=True, repr=False)
@@ -1497,14 +1548,16 @@ def import_index(
     return manifest
 
 # %% ../../nbs/4_search/01_index.ipynb #shard002
-def as_point(p: object, sparse: bool) -> Point:
+def as_point(p: object, sparse: bool, learned: bool = False) -> Point:
     "A point that a store gave with its vectors, to be added to another."
-    if not sparse:
-        return Point(str(p.id), p.vector, None, p.payload)
-    words = p.vector.get(SPARSE)
-    return Point(
-        str(p.id), p.vector[DENSE], (words.indices, words.values) if words else ([], []), p.payload
-    )
+    named = p.vector if sparse or learned else {DENSE: p.vector}
+
+    def words(name: str, wanted: bool) -> Weights | None:
+        v = named.get(name)
+        return ((v.indices, v.values) if v else ([], [])) if wanted else None
+
+    both = words(SPARSE, sparse), p.payload, words(LEARNED, learned)
+    return Point(str(p.id), named[DENSE], *both)
 
 
 def _add_index(build: Build, index: Index) -> None:
@@ -1516,7 +1569,8 @@ def _add_index(build: Build, index: Index) -> None:
         twice = min(set(ids) - set(new))
         raise IndexMismatch(f"{index.folder}: passage {twice!r} stands in another shard, too")
     for page in all_points(index.store):
-        build.store.add(as_point(p, bool(index.manifest.sparse)) for p in page)
+        m = index.manifest
+        build.store.add(as_point(p, bool(m.sparse), bool(m.learned)) for p in page)
     build.parents.add(index.parents)
 
 
@@ -1531,7 +1585,8 @@ def merge_indexes(
     with ExitStack() as opened, only_writer(out, "index"):
         indexes = [opened.enter_context(open_folder(f)) for f in folders]
         asked = replace(indexes[0].manifest, url=url, complete=False, corpus="", domains={})
-        kept = {k: getattr(asked, k) for k in ("chunks", "embedder", "dim", "sparse", "titles")}
+        same = ("chunks", "embedder", "dim", "sparse", "titles", "learned")
+        kept = {k: getattr(asked, k) for k in same}
         for index in indexes[1:]:
             require_same(index.folder, index.manifest, **kept)
         if (out / "manifest.json").exists():

@@ -349,7 +349,7 @@ class Search:
     "One search for a question."
 
     terms: Terms  # what its vector is made of; by words: one text
-    words: bool = False  # True: by BM25
+    words: str = ""  # as in `Leg`
     weight: float = 1.0  # in the fusion
 
 
@@ -402,7 +402,13 @@ class _Searching:
             )
         self.index, self.embedder, self.settings = index, embedder, settings
         self.legs = legs(settings.views)
-        if any(leg.words for leg in self.legs) and not index.manifest.sparse:
+        by = {leg.words for leg in self.legs}
+        if "learned" in by and index.learned is None:
+            raise SettingsError(
+                f"retrieval.views={settings.views!r} searches by learned weights: name the sparse encoder that the index "
+                "was built with, e.g. retrieval.learned=naver/splade-v3"
+            )
+        if "bm25" in by and not index.manifest.sparse:
             raise SettingsError(
                 f"retrieval.views={settings.views!r} searches by words, and {index.folder} holds none: "
                 "build it again with mtrag ingest, or search by vectors alone: retrieval.views=mix"
@@ -419,15 +425,19 @@ class _Searching:
     def _found(
         self, asked: Sequence[Sequence[Search]], only: Sequence[str]
     ) -> Iterator[list[list[Hit]]]:
-        "What each search of each question finds, in one pass by vectors and one by words."
+        "What each search of each question finds, in one pass by vectors and one by each kind of words."
         flat = [(s, domain) for searches, domain in zip(asked, only, strict=True) for s in searches]
-        dense, words = ([(s, d) for s, d in flat if s.words is kind] for kind in (False, True))
-        vectors = query_vectors([s.terms for s, _ in dense], self.embedder)
-        k, texts = self.settings.top_k, [s.terms[0][1] for s, _ in words]
-        by_vector = iter(self.index.search(vectors, k, [d for _, d in dense]))
-        by_words = iter(self.index.search_sparse(texts, k, [d for _, d in words]) if words else ())
+        dense = [(s, d) for s, d in flat if not s.words]
+        vectors, k = query_vectors([s.terms for s, _ in dense], self.embedder), self.settings.top_k
+        found = {"": iter(self.index.search(vectors, k, [d for _, d in dense]))}
+        by_words = {"bm25": self.index.search_sparse, "learned": self.index.search_learned}
+        for kind, search in by_words.items():
+            asks = [(s.terms[0][1], d) for s, d in flat if s.words == kind]
+            found[kind] = iter(
+                search([t for t, _ in asks], k, [d for _, d in asks]) if asks else ()
+            )
         for searches in asked:
-            yield [next(by_words if s.words else by_vector) for s in searches]
+            yield [next(found[s.words]) for s in searches]
 
     def _one(self, searches: Sequence[Search], found: Sequence[list[Hit]], query: str) -> list[Hit]:
         "What the searches for a question found, as one list, each hit with its cosine."

@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache, cached_property
 from itertools import combinations, permutations
 from pathlib import Path
@@ -21,7 +21,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from ..core.files import data_dir, read_json, write_whole
+from ..core.files import data_dir, read_json, write_json, write_whole
 from ..core.html import document, esc, render, show
 from ..core.record import LEFT_OUT, Node, Run, Trajectory, breakdown
 from ..core.settings import brought
@@ -82,7 +82,7 @@ from .turn import SIGNS, ending, first_to_fail, outcome_words, turn_html
 
 # %% auto #0
 __all__ = ['VIEWS', 'SECTIONS', 'Board', 'share_text', 'figure_html', 'grid_figure', 'finding', 'pair_of', 'rungs_html',
-           'turns_beside', 'views_in', 'Section', 'sections', 'board_of', 'report']
+           'turns_beside', 'views_in', 'Section', 'sections', 'board_of', 'run_card', 'report']
 
 # %% ../../nbs/8_show/02_report.ipynb #31ba3fa9
 def _made(macro: str, *values: object, **more: object) -> Markup:
@@ -1374,12 +1374,35 @@ def board_of(runs: Sequence[Run | str | Path], reference: str | Path | None = No
     return Board(tuple(found), forks={n: f for n, f in forks.items() if f or f.stale})
 
 
+_KEPT = "identity settings packages machine commit sessions".split()  # of a manifest, in a card
+
+
+def run_card(s: Standing) -> dict:
+    "A run in numbers, with what people's ratings allow each measure to be used for; data/page/card.json is the schema."
+    rated = read_json(data_dir("measured") / "licence.json")["rows"]
+    use = {row["name"].replace("ROUGE-L", "RougeL"): row["use"] for row in rated}
+    told = {
+        m: {"use": use.get(m, "not rated"), "circular": m in s.run.circular}
+        for m in _shown_measures([s.run])
+    }
+    return {
+        "card": 1,
+        "run": s.name,
+        **{k: s.run.manifest[k] for k in _KEPT if s.run.manifest.get(k)},
+        "turns": len(s.run.turns),
+        "conversations": len(s.run.conversations),
+        "outcomes": Counter(t.blame.came for t in s.turns.values()),
+        "failed first at": _stages_to_blame([s.report]),
+        "measures": [{"name": m, **asdict(s.run.interval(m)), **told[m]} for m in told],
+    }
+
+
 def report(
     runs: Sequence[Run | str | Path],  # runs, or their folders
     out: str | Path | None = None,  # the file; None: report.html in the first run's folder
     reference: str | Path | None = None,  # the file of the tasks; None: the sample's, for its tasks
 ) -> Path:
-    "Write the report of runs. Raises DataError without one, for one without a turn, the same one twice, a reference file of other tasks."
+    "Write the report of runs, and their cards beside it. Raises DataError without a run, for one without a turn, the same one twice, a reference file of other tasks."
     board = board_of(runs, reference)
     first = runs[0].folder if isinstance(runs[0], Run) else Path(runs[0])
     path = _place_of_page(out or first / "report.html")
@@ -1389,4 +1412,5 @@ def report(
     else:
         board = replace(board, beside=folder.name)
         _write_views(board, folder, f"../{path.name}")
+    write_json(path.with_suffix(".cards.json"), [run_card(s) for s in board.own])
     return write_whole(path, _report_html(board))

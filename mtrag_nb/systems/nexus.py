@@ -43,6 +43,7 @@ from mtrag_nb.systems.stages import (
     Supports,
     Toolbox,
     attached_claims,
+    by_claims,
     by_words,
     copied_claims,
     counted,
@@ -243,7 +244,7 @@ class NexusSettings:
     reformulate_temperature: float = constant(0.5)
     generator: str = "write"  # the model writes the answer, or sentences are copied: "quote"
     cite: str = "model"  # the model is asked to cite (4.2), or citations are attached by "support"
-    verify: str = "support"  # a source supports a claim by "support" of words, or as stages.check says: "check"
+    verify: str = "claims"  # a source supports a claim by what it says; by "support" of words; or as stages.check says: "check"
     least: float = 0.6  # share of a claim's content words that stand in its source
     retry: int = 0  # drafts with an unsupported claim that are sent back; 0: they are flagged (4.3)
     sentences: int = 5  # at most so many are copied
@@ -260,7 +261,7 @@ class NexusSettings:
                 "reformulate": ("model", "talk"),
                 "generator": ("write", "quote"),
                 "cite": ("model", "support"),
-                "verify": ("support", "check"),
+                "verify": ("claims", "support", "check"),
                 "confidence": ("measured", "none"),
             },
         )
@@ -429,9 +430,11 @@ def _claims_of_draft(
     if "places" in state and state["draft"] == copied_text(state["places"], contexts):
         return state["draft"], copied_claims(state["draft"], state["places"], contexts), "copied"
     text, marks = read_marks(state["draft"])
+    supports = by_claims if own.verify == "claims" else by_words(own.least)
     if own.cite == "support" or not marks:
-        return text, attached_claims(text, contexts, own.least), "attached"
-    supports = _by_check(tools, state["question"]) if own.verify == "check" else by_words(own.least)
+        return text, attached_claims(text, contexts, own.least, supports), "attached"
+    if own.verify == "check":
+        supports = _by_check(tools, state["question"])
     return text, written_claims(text, marks, contexts, supports), "written"
 
 # %% ../../nbs/5_systems/06_nexus.ipynb #7d809471
@@ -441,7 +444,8 @@ def _verify_node(state: NexusState, tools: Toolbox) -> tuple[dict, Cited]:
     text, claims, way = _claims_of_draft(state, tools, contexts)
     raw = coverage(claims, state["weights"])
     licence = _measured_licence() if own.confidence == "measured" else None
-    sure, ground = _stated_confidence(licence, raw, way, own.least, tools.settings.chat.name)
+    checked = way if way == "copied" or own.verify == "support" else f"{way} (by {own.verify})"
+    sure, ground = _stated_confidence(licence, raw, checked, own.least, tools.settings.chat.name)
     step = Cited(
         claims=tuple(claims),
         way=way,

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from ..core.claims import check_claims, claims_something, draft_score
 from ..core.record import Drafted, Grade, Graded, Rewritten, Step, Trajectory
 from ..core.settings import Settings, StageSettings
 from mtrag_nb.core.text import (
@@ -40,9 +41,9 @@ __all__ = ['PROMPTS', 'SMALL_PROMPTS', 'SCALE_PROMPTS', 'GRADES', 'ENDS', 'LABEL
            'grade_by_scale_text', 'label_by_choice', 'label_by_text', 'label_by_cosine', 'weighed', 'Labelled',
            'clean_rewrite', 'rewrite', 'guard', 'grade_by_verdict', 'grade_by_yesno', 'grade_by_likelihood', 'asked_of',
            'grade_by_cosine', 'clean_answer', 'generate', 'check_by_yesno', 'check_by_likelihood', 'check_by_support',
-           'check_by_classifier', 'Toolbox', 'source_head', 'format_sources', 'read_marks', 'Citation', 'Claim',
-           'by_words', 'verified', 'written_claims', 'attached_claims', 'copied_claims', 'counted', 'Cited',
-           'claims_of', 'marked_answer']
+           'check_by_claims', 'check_by_classifier', 'Toolbox', 'source_head', 'format_sources', 'read_marks',
+           'Citation', 'Claim', 'by_words', 'by_claims', 'verified', 'written_claims', 'attached_claims',
+           'copied_claims', 'counted', 'Cited', 'claims_of', 'marked_answer']
 
 # %% ../../nbs/5_systems/00_stages.ipynb #b9ea438e
 _REWRITE_PROMPTS = {
@@ -693,6 +694,11 @@ def check_by_support(answer: str, documents: Sequence[str], threshold: float = 0
     return scored(support(answer, documents), threshold, "support")
 
 
+def check_by_claims(answer: str, documents: Sequence[str], threshold: float = 0.8) -> Verdict:
+    "How likely the answer is faithful, by its claims."
+    return scored(draft_score(answer, documents), threshold, "claims")
+
+
 def check_by_classifier(
     classifier: Classifier,
     question: str,
@@ -852,7 +858,8 @@ class Toolbox:
             return check_by_yesno(self.chat, p, question, answer, shown, s.check_threshold)
         if s.check == "likelihood":
             return check_by_likelihood(self.chat, p, question, answer, shown, s.check_threshold)
-        return check_by_support(answer, documents, s.check_threshold)
+        by = check_by_claims if s.check == "claims" else check_by_support
+        return by(answer, documents, s.check_threshold)
 
     def check_parts(
         self, question: str, answer: str, documents: Sequence[str]
@@ -972,11 +979,8 @@ class Claim:
 def _claims_in(text: str) -> list[Claim]:
     "The sentences of an answer that claim something, without citations."
     whole = sentences(text)
-
-    def said(s):
-        return len(content_words(s)) > 1 and not s.endswith("?") and not titled(s)
-
-    return [Claim(a, b, s) for s, (a, b) in zip(whole, spans_of(text, whole)) if said(s)]
+    places = zip(whole, spans_of(text, whole))
+    return [Claim(a, b, s) for s, (a, b) in places if claims_something(s)]
 
 # %% ../../nbs/5_systems/00_stages.ipynb #60684d17
 Supports = Callable[
@@ -992,6 +996,12 @@ def by_words(least: float = 0.6) -> Supports:  # of the claim's content words
         return share, share >= least
 
     return supports
+
+
+def by_claims(claim: str, source: Context) -> tuple[float, bool]:
+    "Support by numbers, units, names, negations, directions and modal words; the threshold is the measured one."
+    found = check_claims(claim, [source.text])
+    return min((c.score for c in found), default=1.0), all(c.supported for c in found)
 
 
 def _nearest_sentence(claim: str, text: str) -> tuple[int, int]:
@@ -1043,13 +1053,18 @@ def written_claims(
     ]
 
 
-def attached_claims(text: str, sources: Sequence[Context], least: float = 0.6) -> list[Claim]:
-    "The claims of a text, each with the source that supports it best by words, if enough."
+def attached_claims(
+    text: str,
+    sources: Sequence[Context],
+    least: float = 0.6,  # share of a claim's words that the source must have
+    supports: Supports | None = None,  # None: that is enough
+) -> list[Claim]:
+    "The claims of a text, each with the source that has most of its words, if enough."
 
     def one(claim: Claim) -> Claim:
         shares = [support(claim.text, [s.text]) for s in sources]
         best = shares.index(max(shares)) + 1 if shares and max(shares) >= least else 0
-        return verified(claim, [best] if best else [], sources, by_words(least))
+        return verified(claim, [best] if best else [], sources, supports or by_words(least))
 
     return [one(c) for c in _claims_in(text)]
 
@@ -1107,7 +1122,7 @@ def claims_of(
         return None
     if steps := t.of(Cited):
         return steps[-1]
-    found = attached_claims(t.answer, [contexts[i] for i in t.contexts], least)
+    found = attached_claims(t.answer, [contexts[i] for i in t.contexts], least, by_claims)
     return Cited(claims=tuple(found), way="attached", licence="attached after the fact")
 
 

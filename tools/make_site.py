@@ -1,11 +1,12 @@
 """Build the site into _docs: the notebooks as they are kept, the API from the source, a search, llms.txt. Nothing is run or imported.
 
-  python tools/site.py [OUT]     (`make site` has what it needs: Sphinx, in an environment of its own)
+  python tools/make_site.py [OUT]     (`make site` has what it needs: Sphinx, in an environment of its own)
 
 What Sphinx reads is laid out in OUT/../_site as in the repository, so that the links between files hold. docs/conf.py is Sphinx's
 configuration; the pages of docs/ are those that are no notebooks.
 """
 
+import ast
 import json
 import re
 import shutil
@@ -19,6 +20,7 @@ from readme import FOLDERS, ROOT, head
 
 TITLES = {"tour": "Tour", **{f: f.partition("_")[2] or f for f in FOLDERS if f != "tour"}}
 COPIED = "docs figures mtrag_nb settings.ini README.md CONTRIBUTING.md CHANGELOG.md".split()
+PREFACE = "\n\n```{{autolink-preface}}\n:level: file\n\n{imports}\n```\n"
 TREE = "\n```{{toctree}}\n:hidden:\n:caption: {title}\n\n{pages}\n```\n"
 
 
@@ -37,6 +39,29 @@ def shown(cell: dict) -> list[dict]:
     if cell["cell_type"] == "code":
         source = re.sub(r"\A(#\|.*\n?|\s*\n)+", "", source)
     return [{**cell, "source": linked(source), "metadata": {**cell["metadata"], "tags": tags}}]
+
+
+def imports(nb: dict, modules: list[str]) -> str:
+    "What the cells of a notebook import from the package, and what its module defines: so the names in it become links."
+    code = "\n".join("".join(c["source"]) for c in nb["cells"] if c["cell_type"] == "code")
+    found = set(re.findall(r"^from mtrag_nb\.[\w.]+ import (?:\([^)]*\)|.+)", code, re.M))
+    for name in modules:
+        text = (ROOT / "mtrag_nb" / f"{name.replace('.', '/')}.py").read_text(encoding="utf-8")
+        if names := re.search(r"^__all__ = \[(.*?)\]", text, re.S | re.M):
+            found.add(f"from mtrag_nb.{name} import {', '.join(ast.literal_eval(f'[{names[1]}]'))}")
+    return "\n".join(sorted(found))
+
+
+def recorded_runs() -> str:
+    "The recorded runs as a table: model, turns, seconds."
+    rows = ["| run | model | turns | seconds |", "|---|---|---|---|"]
+    for path in sorted((ROOT / "data" / "recorded").glob("*/manifest.json")):
+        run = json.loads(path.read_text(encoding="utf-8"))
+        turns, seconds = (sum(s[k] for s in run["sessions"]) for k in ("turns", "seconds"))
+        rows.append(
+            f"| {path.parent.name} | {run['settings']['chat']['name']} | {turns} | {seconds:.0f} |"
+        )
+    return "\n".join(rows)
 
 
 def lay_out(folder: Path) -> None:
@@ -62,7 +87,9 @@ def lay_out(folder: Path) -> None:
         llms.append(f"## {title.capitalize()}: {FOLDERS[name]}\n")
         for page in pages:
             nb = json.loads((ROOT / "nbs" / page).read_text(encoding="utf-8"))
+            preface = PREFACE.format(imports=imports(nb, written[page]))
             nb["cells"] = [s for cell in nb["cells"] for s in shown(cell)]
+            nb["cells"][0]["source"] += preface
             nb["metadata"].setdefault("kernelspec", {"name": "python3", "display_name": "python3"})
             (folder / "nbs" / page).parent.mkdir(parents=True, exist_ok=True)
             (folder / "nbs" / page).write_text(json.dumps(nb), encoding="utf-8")
@@ -70,6 +97,8 @@ def lay_out(folder: Path) -> None:
             llms.append(
                 f"- [{head(ROOT / 'nbs' / page)[0]}]({url}): {head(ROOT / 'nbs' / page)[1]}"
             )
+    page = folder / "docs" / "reproducibility.md"
+    page.write_text(page.read_text(encoding="utf-8").replace("{{ runs }}", recorded_runs()))
     own = sorted(p.relative_to(folder).as_posix() for p in (folder / "docs").glob("*.md"))
     pages = ["api/mtrag_nb/index", *own, "CONTRIBUTING", "CHANGELOG", "genindex"]
     index.append(TREE.format(title="Reference", pages="\n".join(pages)))
