@@ -2,6 +2,7 @@
 
 import configparser
 import json
+import re
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -19,8 +20,15 @@ extensions = [
     "sphinx_copybutton",
 ]
 exclude_patterns = ["README.md", "extra"]
-suppress_warnings = ["docutils", "myst.header", "toc.not_included", "codeautolink"]
+suppress_warnings = [
+    "docutils",
+    "myst.header",
+    "codeautolink",
+    "autoapi.python_import_resolution",
+    "ref.python",
+]
 
+default_role = "code"  # of docstrings
 nb_execution_mode = "off"
 nb_merge_streams = True
 myst_heading_anchors = 3
@@ -40,3 +48,12 @@ def linkcode_resolve(domain, info):
     "A name of the API leads to the notebook that writes its module; the path is relative to the module's page."
     page = ROOMS.get(info["module"], "").removesuffix(".ipynb")
     return page and "../" * (info["module"].count(".") + 2) + page + ".html"
+
+
+def escaped(app, what, name, obj, options, lines):
+    "Docstrings are plain sentences with code in backticks: no other mark is markup."
+    lines[:] = [re.sub(r"([*|]|_\b)", r"\\\1", line) if "`" not in line else line for line in lines]
+
+
+def setup(app):
+    app.connect("autodoc-process-docstring", escaped)

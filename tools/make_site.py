@@ -19,9 +19,21 @@ from outputs import directives
 from readme import FOLDERS, ROOT, head
 
 TITLES = {"tour": "Tour", **{f: f.partition("_")[2] or f for f in FOLDERS if f != "tour"}}
-COPIED = "docs figures mtrag_nb settings.ini README.md CONTRIBUTING.md CHANGELOG.md".split()
+COPIED = (
+    "docs figures mtrag_nb settings.ini README.md CONTRIBUTING.md CHANGELOG.md CITATION.cff".split()
+)
 PREFACE = "\n\n```{{autolink-preface}}\n:level: file\n\n{imports}\n```\n"
 TREE = "\n```{{toctree}}\n:hidden:\n:caption: {title}\n\n{pages}\n```\n"
+
+
+MENDED = {  # what axe-core finds in the theme's pages -> without it
+    '<aside class="sidebar-drawer"': '<aside aria-label="Pages" class="sidebar-drawer"',
+    '<aside class="toc-drawer"': '<aside aria-label="On this page" class="toc-drawer"',
+    ' role="switch"': "",
+    "<pre>": '<pre tabindex="0">',
+    '<div class="table-wrapper ': '<div tabindex="0" class="table-wrapper ',
+    '<div id="search-results">': '<h1>Search</h1>\n<div id="search-results">',
+}
 
 
 def linked(text: str) -> str:
@@ -38,6 +50,10 @@ def shown(cell: dict) -> list[dict]:
     tags = ["remove-input"] if marks.get("echo") == "false" else []
     if cell["cell_type"] == "code":
         source = re.sub(r"\A(#\|.*\n?|\s*\n)+", "", source)
+        for html in (
+            o["data"]["text/html"] for o in cell["outputs"] if "text/html" in o.get("data", {})
+        ):
+            html[:] = [re.sub(r' href="#[^"]*"', "", line) for line in html]  # excerpts of pages
     return [{**cell, "source": linked(source), "metadata": {**cell["metadata"], "tags": tags}}]
 
 
@@ -113,7 +129,13 @@ def main() -> int:
 
     out = Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / "_docs").resolve()
     lay_out(out.parent / "_site")
-    return sphinx(["-q", "-b", "html", str(out.parent / "_site"), str(out)])
+    status = sphinx(["-q", "-b", "html", str(out.parent / "_site"), str(out)])
+    for path in out.rglob("*.html"):
+        page = path.read_text(encoding="utf-8")
+        for found, right in MENDED.items():
+            page = page.replace(found, right)
+        path.write_text(page, encoding="utf-8")
+    return status
 
 
 if __name__ == "__main__":

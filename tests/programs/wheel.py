@@ -24,6 +24,14 @@ from mtrag_nb.app.cli import main
 from mtrag_nb.core.files import data_dir
 raise SystemExit(main(["report", str(data_dir("recorded") / "sample_self_crag"), "--out", "report.html"]))
 """
+OWN = """
+from pathlib import Path
+from mtrag_nb.app.cli import main
+Path("mine.py").write_text("def answer(messages):\\n    return '12 crowns', ['A ticket costs 12 crowns.']\\n")
+Path("questions.jsonl").write_text('{"question": "How much is a ticket?", "answer": "12 crowns"}\\n')
+code = main("run --system mine.py:answer --tasks questions.jsonl --out mine".split())
+raise SystemExit(code or main("report mine --reference questions.jsonl".split()))
+"""
 PAPERS = """
 from mtrag_nb.core.files import data_dir
 from mtrag_nb.core.record import Run
@@ -129,6 +137,7 @@ def main() -> int:
             ],
             "mtrag doctor": [bin / "mtrag", "doctor"],
             "mtrag report": [bin / "python", "-c", REPORT],
+            "a system of one's own": [bin / "python", "-c", OWN],
             "the papers' tables": [bin / "python", "-c", PAPERS],
             "mtrag demo": [bin / "mtrag", "demo", "--out", "demo"],
         }
