@@ -630,7 +630,10 @@ def fetch_released(
         seen(f"{f['file']}: {f['repository']}, {f['licence']}")
         try:
             fetched.append(download(place, target, sum_=f["git"]))
-        except httpx.HTTPError as e:
+        except (httpx.HTTPError, DataError) as e:
+            if f.get("optional"):  # told of, and done without
+                seen(f"{f['file']} is left out: {e}")
+                continue
             remedy = f"Check the network, or put the file by hand where {target} is"
             raise DataError(f"could not be fetched ({e})", place, remedy=remedy) from None
     return fetched
