@@ -29,7 +29,7 @@ extras = {
     "test": listed["test"] + documents,
 }
 extras["dev"] = sorted({r for names in extras.values() for r in names})
-extras |= {name: cfg[f"{name}_requirements"].split() for name in ("clients",)}  # not in dev
+extras |= {name: cfg[f"{name}_requirements"].split() for name in ("clients", "ray")}  # not in dev
 
 setuptools.setup(
     name=cfg["lib_name"],

@@ -169,3 +169,91 @@ def test_a_server_that_starts_again_is_waited_for(right, tmp_path):
     assert recorded == TURNS and not work.is_alive()
     lost = sum((first.answered + second.answered).values()) - TURNS
     assert 0 <= lost <= 2, "no more than what was under way when it went"
+
+
+# Shards on a Ray cluster
+
+
+def at_work(raylets: list[int]) -> dict[int, Path]:
+    "The workers among the children of these processes that are within a shard, and the shard's folder."
+    found = {}
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            parent = int((path / "stat").read_text().rpartition(")")[2].split()[1])
+            files = [f.readlink() for f in (path / "fd").iterdir()] if parent in raylets else ()
+        except OSError:
+            continue  # it has ended meanwhile
+        found |= {int(path.name): f.parent for f in files if f.name == "calls.jsonl"}
+    return found
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[object]:
+    "Two nodes on this machine. Their workers are as nice as everybody else: on a busy machine they would never come to work."
+    pytest.importorskip("ray")
+    os.environ |= {"RAY_worker_niceness": "0", "RAY_USAGE_STATS_ENABLED": "0"}
+    from ray.cluster_utils import Cluster
+
+    small = {"num_cpus": 1, "object_store_memory": 80 * 2**20, "include_dashboard": False}
+    made = Cluster(initialize_head=True, head_node_args=small)
+    made.add_node(**{k: v for k, v in small.items() if k != "include_dashboard"})
+    yield made
+    made.shutdown()
+
+
+def test_a_worker_that_is_killed_loses_nothing(cluster, tmp_path, monkeypatch):
+    "Two nodes, four shards; one worker is killed within a shard. The merged run is the one of this process."
+    monkeypatch.chdir(tmp_path)
+    lines = [
+        {
+            "conversation_id": t.conversation_id,
+            "task_id": t.id,
+            "turn": "1",
+            "Collection": "govt",
+            "input": [{"speaker": "user", "text": t.question}],
+            "contexts": [{"document_id": p.id, "text": p.text} for p in t.contexts],
+        }
+        for t in tasks(16)
+    ]
+    write_jsonl(tmp_path / "tasks.jsonl", lines)
+    with serving(seconds=0.6) as (handler, port):
+        settings = over(port).settings
+        settings = replace(
+            settings, batch_size=1, chat=ModelSpec("any", url=f"http://127.0.0.1:{port}/v1")
+        )
+        how = {"setting": "reference", "settings": settings, "progress": False}
+        whole = run("tasks.jsonl", "whole", "naive", **how)
+        asked = Counter({k: n for k, n in handler.answered.items() if "ferry" in k})
+        assert set(asked.values()) == {1} and len(asked) == 16
+        handler.answered.clear()
+        raylets = [
+            p.process.pid for node in cluster.list_all_nodes() for p in node.all_processes["raylet"]
+        ]
+        killed, came = [], []
+
+        def go():
+            came.append(
+                run("tasks.jsonl", "spread", "naive", on=f"ray:{cluster.address}", shard="4", **how)
+            )
+
+        work = threading.Thread(target=go)
+        work.start()
+        while work.is_alive() and not killed:
+            time.sleep(0.05)
+            for pid, shard in at_work(raylets).items():
+                if (shard / "trajectories.jsonl").read_text().count("\n") == 2:
+                    killed.append(shard.name)
+                    os.kill(pid, signal.SIGKILL)
+                    break
+        work.join(600)
+    assert came and killed, "a worker was killed on the way"
+    name = "predictions.jsonl"
+    assert Path("spread", name).read_bytes() == Path("whole", name).read_bytes()
+    assert came[0].manifest["identity"] == whole.manifest["identity"]
+    again = {k: n for k, n in handler.answered.items() if "ferry" in k}
+    twice = sum(again.values()) - 16
+    assert len(again) == 16 and 0 <= twice <= 1, "at most the turn that was under way"
+    recorded = list(read_jsonl(Path("spread", "trajectories.jsonl")))
+    assert len(recorded) == len({line["task_id"] for _, line in recorded}) == 16
+    parts = {read_json(p)["identity"]["shard"] for p in Path("spread").glob("shards/*/shard.json")}
+    assert parts == {"1/4", "2/4", "3/4", "4/4"}

@@ -169,9 +169,10 @@ function answer(reply, shown) {
   out.append(part(at));
   return out;
 }
+const score = g => g.score === null ? "" : (Math.round(100 * g.score) / 100 + 0).toFixed(2) + (g.threshold === null ? "" : ` (limit ${g.threshold})`);
+const told = p => [p.kept ? "kept" : "thrown away", p.grade ? `${p.grade.label} ${score(p.grade)}` : ""].filter(Boolean).join(": ");
 function grades(reply) {
   if (!reply.grades.length) return null;
-  const score = g => g.score === null ? "" : (Math.round(100 * g.score) / 100 + 0).toFixed(2) + (g.threshold === null ? "" : ` (limit ${g.threshold})`);
   const rows = reply.grades.map(g => el("tr", {}, el("td", {}, g.kept ? "kept" : "left out"), el("td", {}, g.label), el("td", {}, score(g)), el("td", {}, el("bdi", {}, placeOf(g)))));
   const head = el("tr", {}, ...["", "grade", "score", "passage"].map(h => h ? el("th", { scope: "col" }, h) : el("td", {})));
   const kept = reply.grades.filter(g => g.kept).length;
@@ -182,6 +183,11 @@ function grades(reply) {
 const VERDICTS = [["right", "right", "this answer is right"], ["wrong", "wrong", "this answer is wrong"],
   ["refuse", "should have refused", "the documents do not answer this: it should have refused"], ["ask", "should have asked back", "the question is not clear: it should have asked back"]];
 const pressed = (b, on) => b.setAttribute("aria-pressed", String(on));
+const IN_WORDS = { question: "Asked", rewrite: "Searched for", retrieve: "Passages", grade: "Graded", check: "Checked", outcome: "It ended" };
+const steps = words => el("ol", {}, ...words.split("\n").map(line => {
+  const [, head, text] = /^(.{10,}?) (.*)$/.exec(line) || ["", "", line];
+  return el("li", { dir: "auto" }, `${IN_WORDS[head.trim()] || head.trim().replaceAll("_", " ")}: ${text}`);
+}));
 const press = (text, onclick, more = {}) => el("button", { type: "button", className: "small", onclick, ...more }, text);
 class Marks {  // the marks of one turn, and the panel that says why it came out as it did
   constructor(reply, about) {
@@ -235,9 +241,9 @@ class Marks {  // the marks of one turn, and the panel that says why it came out
       try { found.replaceChildren(...(await get(`/api/search?q=${encodeURIComponent(words)}`)).map(p => this.passage(p))); } catch (e) { found.replaceChildren(el("li", { className: "bad" }, e.message)); }
     };
     const other = el("select", { "aria-label": "another system" }, ...[...$("system").options].filter(o => o.value !== r.system).map(o => el("option", { value: o.value }, o.textContent)));
-    return [el("h3", {}, "Why this answer"), el("ol", {}, ...a.words.map(w => el("li", { dir: "auto" }, w))),
+    return [el("h3", {}, "Why this answer"), steps(a.words),
       press("every step", () => { $("why-page").src = `${this.path}/why`; $("why").showModal(); }),
-      el("h3", {}, "Passages that were found"), list("Passages that were found", ...a.passages.map(p => this.passage(p, p.kept ? "kept" : "thrown away"))),
+      el("h3", {}, "Passages that were found"), list("Passages that were found", ...a.passages.map(p => this.passage(p, told(p)))),
       el("h3", {}, "What answers it"), this.marked, this.field("search the library for the passage", "", 2000, lookup, "search"), found,
       this.field("a better answer", a.marks.answer, 8000, v => this.mark({ answer: v })), this.field("a note", a.marks.note, 2000, v => this.mark({ note: v })),
       el("h3", {}, "Try again with"), this.field("another question", "", 8000, v => this.again("with another question", { question: v }), "try"),
@@ -251,7 +257,7 @@ class Marks {  // the marks of one turn, and the panel that says why it came out
       const better = press("this is the better answer", () => this.mark({ answer: reply.answer }));
       this.tried.replaceChildren(el("div", { className: "beside" }, el("section", { "aria-label": "as it was" }, el("h3", {}, "As it was"), ...show(this.reply)),
         el("section", { "aria-label": "tried again" }, el("h3", {}, `Again, ${how}`), ...show(reply), el("p", { className: came === "correct" ? "good" : "quiet" }, came), reply.outcome === "answered" ? better : null,
-          el("details", {}, el("summary", {}, "step by step"), el("ol", {}, ...words.map(w => el("li", {}, w)))))));
+          el("details", {}, el("summary", {}, "step by step"), steps(words)))));
     } catch (e) { this.tried.replaceChildren(el("p", { className: "bad" }, e.message)); }
   }
 }
@@ -328,11 +334,15 @@ async function show(id) {
   await talks();
 }
 async function talks() {
-  const all = await get("/api/conversations");
+  const words = $("find").value.toLowerCase().split(/\s+/), all = (await get("/api/conversations")).filter(c => words.every(w => c.title.toLowerCase().includes(w)));
   $("talks").replaceChildren(...all.map(c => el("li", {},
     el("button", { type: "button", className: "talk small", "aria-current": String(c.id === talk), onclick: () => show(c.id).catch(e => say(e.message)) }, el("bdi", {}, c.title), " ", el("span", { className: "quiet" }, plural(c.turns, "turn"))),
     c.id !== talk ? null : el("div", { className: "row" },
       el("a", { className: "button small", href: `/api/conversations/${c.id}/export?form=md` }, "as text"), el("a", { className: "button small", href: `/api/conversations/${c.id}/export` }, "as JSON"),
+      press("rename", async () => {
+        const title = prompt("Another name for this conversation", c.title);
+        if (title && title.trim()) await post(`/api/conversations/${c.id}`, { title: title.trim().slice(0, 120) }).then(talks).catch(e => say(e.message));
+      }),
       el("button", { type: "button", className: "small", onclick: async () => {
         if (!await sure(`Delete this conversation (${plural(c.turns, "turn")}) from all files of the record?`)) return;
         try { await api(`/api/conversations/${c.id}`, { method: "DELETE" }); fresh(); } catch (e) { say(e.message); }
@@ -346,6 +356,7 @@ async function state() {
   about = await get("/api/status");
   const i = about.index, memory = about.memory.now_mb ? `, ${(about.memory.now_mb / 1000).toFixed(1)} GB` : "";
   say(`${plural(i.documents, "document")}, ${plural(i.passages, "passage")}${memory}, profile ${about.profile}`);
+  $("stand-ins").textContent = about.stand_ins.length ? `Profile ${about.profile}: ${about.stand_ins.join("; ")}.` : "";
 }
 async function begin() {
   const all = await get("/api/systems");
@@ -361,6 +372,7 @@ for (const kind of ["dragover", "dragleave", "drop"]) $("drop").addEventListener
 });
 $("ask").addEventListener("submit", e => { e.preventDefault(); const q = $("question").value.trim(); if (q) ask(q); });
 $("question").addEventListener("keydown", e => { if (e.key === "Enter" && !e.shiftKey && !e.isComposing) { e.preventDefault(); $("ask").requestSubmit(); } });
+$("find").addEventListener("input", () => talks().catch(e => say(e.message)));
 $("fresh").addEventListener("click", fresh);
 $("why-close").addEventListener("click", () => $("why").close());
 $("why").addEventListener("close", () => { $("why-page").removeAttribute("src"); });

@@ -204,7 +204,7 @@ class RetrievalSettings:
         one_of(self, "retrieval", {"fusion": FUSIONS, "reranker": ("", *RERANKERS)})
 
 # %% ../../nbs/1_core/01_settings.ipynb #ce2ff2b0
-WAYS_TO_GRADE = ("verdict", "yesno", "likelihood", "cosine", "talk", "together")
+WAYS_TO_GRADE = ("verdict", "yesno", "likelihood", "cosine", "talk", "together", "sentences")
 SCALES = ("scale", "scale-text")  # a grade from 0 to 10: the likeliest, or one that is written
 _STAGE_CHOICES = {
     "rewrite": ("always", "guarded", "never"),

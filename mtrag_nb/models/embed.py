@@ -49,7 +49,7 @@ from mtrag_nb.models.local import (
 
 # %% auto #0
 __all__ = ['MANY', 'Weights', 'EmbedderLike', 'HashEmbedder', 'prefixed', 'by_length', 'Helper', 'Embedder', 'SparseEmbedder',
-           'CrossEncoderReranker', 'YesNoReranker', 'load_reranker', 'Classifier', 'VectorFile', 'KeptEmbedder']
+           'CrossEncoderReranker', 'YesNoReranker', 'load_reranker', 'Classifier', 'KeptEmbedder']
 
 # %% ../../nbs/3_models/03_embed.ipynb #1b8768d1
 class EmbedderLike(Protocol):
@@ -584,57 +584,35 @@ class Classifier(Helper):
         mine = [i for i, whose in enumerate(own) if whose == 1 and spans[i][0] < spans[i][1]]
         return [(*spans[i], 1 - float(made_up[i])) for i in mine]
 
-# %% ../../nbs/3_models/03_embed.ipynb #f548a734
-class VectorFile:
-    "Vectors by name. Raises DataError for a file that is none."
-
-    def __init__(self, path: str | Path):
-        self.path, self._lock = Path(path), threading.Lock()
-        make_folder(self.path.parent)
-        try:
-            self._db = sqlite3.connect(self.path, timeout=60, check_same_thread=False)
-            self._db.execute(
-                "create table if not exists vectors (name text primary key, vector blob not null) without rowid"
-            )
-            self._db.commit()
-        except sqlite3.DatabaseError as e:
-            remedy = "Name another file, or delete it"
-            raise DataError(f"not a file of vectors ({e})", self.path, remedy=remedy) from None
-
-    def get(self, names: Sequence[str]) -> dict[str, np.ndarray]:
-        "Those that are there."
-        found = {}
-        for some in (names[i : i + 500] for i in range(0, len(names), 500)):
-            asked = f"select name, vector from vectors where name in ({','.join('?' * len(some))})"
-            with self._lock:
-                found |= dict(self._db.execute(asked, some).fetchall())
-        return {name: np.frombuffer(vector, np.float32) for name, vector in found.items()}
-
-    def put(self, vectors: dict[str, np.ndarray]) -> None:
-        "Keep vectors; one that is there already stays."
-        rows = [(name, np.asarray(v, np.float32).tobytes()) for name, v in vectors.items()]
-        with self._lock, self._db:
-            self._db.executemany("insert or ignore into vectors values (?, ?)", rows)
-
-    def __len__(self) -> int:
-        with self._lock:
-            return self._db.execute("select count(*) from vectors").fetchone()[0]
-
-    def close(self) -> None:
-        self._db.close()
-
 # %% ../../nbs/3_models/03_embed.ipynb #705f2671
 class KeptEmbedder:
-    "An embedder whose vectors are kept on disk."
+    "An embedder whose vectors are kept on disk. Raises DataError for a file that is none of vectors."
 
     def __init__(
         self,
         embedder: EmbedderLike,
         path: str | Path,  # of the file
     ):
-        self.embedder, self.file = embedder, VectorFile(path)
+        self.embedder, self._lock = embedder, threading.Lock()
         self.asked = self.hits = 0  # texts, and those of them whose vector was there
-        self._lock = threading.Lock()
+        make_folder(Path(path).parent)
+        table = "vectors (name text primary key, vector blob not null) without rowid"
+        try:
+            self._db = sqlite3.connect(path, timeout=60, check_same_thread=False)
+            self._db.execute(f"create table if not exists {table}")
+            self._db.commit()
+        except sqlite3.DatabaseError as e:
+            remedy = "Name another file, or delete it"
+            raise DataError(f"not a file of vectors ({e})", path, remedy=remedy) from None
+
+    def _there(self, names: Sequence[str]) -> dict[str, np.ndarray]:
+        "The vectors that are in the file, by name."
+        found = {}
+        for some in (names[i : i + 500] for i in range(0, len(names), 500)):
+            asked = f"select name, vector from vectors where name in ({','.join('?' * len(some))})"
+            with self._lock:
+                found |= dict(self._db.execute(asked, some).fetchall())
+        return {name: np.frombuffer(vector, np.float32) for name, vector in found.items()}
 
     @property
     def fingerprint(self) -> str:
@@ -664,14 +642,16 @@ class KeptEmbedder:
         "Vectors of length 1. Only texts that are new to the file are embedded."
         made_by = self.fingerprint
         names = [digest([made_by, query, t], 32) for t in texts]
-        known = self.file.get(list(dict.fromkeys(names)))
+        known = self._there(list(dict.fromkeys(names)))
         with self._lock:
             self.asked += len(texts)
             self.hits += sum(n in known for n in names)
         new = {n: t for n, t in zip(names, texts) if n not in known}
         if new:
             made = dict(zip(new, self.embedder.encode(list(new.values()), query)))
-            self.file.put(made)
+            rows = [(name, np.asarray(v, np.float32).tobytes()) for name, v in made.items()]
+            with self._lock, self._db:
+                self._db.executemany("insert or ignore into vectors values (?, ?)", rows)
             known |= made
         return np.stack([known[n] for n in names]) if names else self.embedder.encode([], query)
 

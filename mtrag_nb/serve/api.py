@@ -31,7 +31,7 @@ from ..core.files import disk_full
 from ..core.html import document, page, render
 from ..core.types import MTRAGError, Turn, digest
 from .guard import COOKIE, TOKEN_PATH, Guard, Rules, error, hosts_of, same, token_of
-from .reply import as_markdown, end_of, marked
+from .reply import as_markdown, end_of, marked, with_sources, without_sources
 from mtrag_nb.serve.service import (
     STOPPING,
     Denied,
@@ -56,8 +56,8 @@ from mtrag_nb.serve.service import (
 from ..systems.registry import system_named
 
 # %% auto #0
-__all__ = ['Events', 'Query', 'Mark', 'Again', 'Token', 'Message', 'Chat', 'Citation', 'Reply', 'Held', 'Uploaded', 'progress',
-           'chain', 'known', 'make_app', 'rules_of', 'server_of', 'serving']
+__all__ = ['Events', 'Query', 'Mark', 'Again', 'Name', 'Token', 'Message', 'Chat', 'Citation', 'Reply', 'Held', 'Uploaded',
+           'progress', 'chain', 'known', 'make_app', 'rules_of', 'server_of', 'serving']
 
 # %% ../../nbs/serve/06_api.ipynb #80487079
 class _Sent(BaseModel):
@@ -101,11 +101,13 @@ class Mark(_Sent):
     "What somebody says of a turn; what is left out stays as it was."
 
     model_config = ConfigDict(extra="forbid")
-    verdict: str | None = Field(None, description=_HELP["verdict"])
+    verdict: Literal["", "right", "wrong", "refuse", "ask"] | None = Field(
+        None, description=_HELP["verdict"]
+    )
     passage: str = Field("", description="the id of a passage")
     answers: bool = Field(True, description="whether this passage answers the question")
-    answer: str | None = Field(None, description="a better answer")
-    note: str | None = None
+    answer: str | None = Field(None, max_length=8_000, description="a better answer")
+    note: str | None = Field(None, max_length=2_000)
 
 
 class Again(_Sent):
@@ -116,6 +118,12 @@ class Again(_Sent):
     passage: str = Field("", description="the id of the only passage that is kept")
     grade: bool = Field(True, description="false: all passages that were found are kept")
     system: str = Field("", description="another one of /v1/models")
+
+
+class Name(_Sent):
+    "Another name for a conversation."
+
+    title: str = Field(min_length=1, max_length=120, pattern=r"\S")
 
 
 class Token(_Sent):
@@ -299,7 +307,8 @@ def _turns_of(messages: Sequence[Message]) -> list[Turn]:
     known = (*_SPEAKERS, "system", "developer")
     if odd := next((m.role for m in messages if m.role not in known), None):
         raise Denied(422, f"a message of the role {odd[:20]!r} is not read")
-    turns = [Turn(_SPEAKERS[m.role], _text_of(m)) for m in messages if m.role in _SPEAKERS]
+    said = [(_SPEAKERS[m.role], _text_of(m)) for m in messages if m.role in _SPEAKERS]
+    turns = [Turn(who, without_sources(x) if who == "agent" else x) for who, x in said]
     if not turns or turns[-1].speaker != "user":
         raise Denied(422, "the last message must be the user's")
     return turns
@@ -333,7 +342,7 @@ def _completion(reply: dict, system: str) -> dict:
     "A reply as a chat completion; what OpenAI has no field for stands under `mtrag`."
     tokens_in, tokens_out = reply["tokens"]["in"], reply["tokens"]["out"]
     usage = {"prompt_tokens": tokens_in, "completion_tokens": tokens_out}
-    message = {"role": "assistant", "content": reply["answer"]}
+    message = {"role": "assistant", "content": with_sources(reply)}
     return {
         "id": f"chatcmpl-{reply['trajectory_id']}",
         "object": "chat.completion",
@@ -474,6 +483,12 @@ def _add_conversations(app: FastAPI, service: Service) -> None:
         "The turns of one, as they were replied."
         return {"id": known(service, i), "turns": turns_of(service, i)}
 
+    @app.post("/api/conversations/{i}", tags=["conversations"], status_code=204)
+    def rename(i: str, name: Name):
+        "Give one another name."
+        with service.gate.through():
+            service.talks.rename(known(service, i) or "none", name.title.strip())
+
     @app.get("/api/conversations/{i}/export", tags=["conversations"])
     def export(i: str, form: str = "json"):
         "One as a file: json has everything, md what one would read."
@@ -515,10 +530,7 @@ def _add_conversations(app: FastAPI, service: Service) -> None:
         return await asyncio.wrap_future(begin(service, again, **what))
 
 
-_REPORT = (
-    "default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src 'unsafe-inline'; "
-    "frame-ancestors 'self'; sandbox allow-scripts"
-)  # the policy of the report, whose script sorts and filters
+_REPORT = "frame-ancestors 'self'; sandbox allow-scripts"  # beside the policy that it holds itself
 
 
 def _add_marks(app: FastAPI, service: Service) -> None:

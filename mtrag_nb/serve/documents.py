@@ -35,8 +35,8 @@ from ..core.types import DataError, plain, structured
 from ..search.web import INVISIBLE, ShownText, clean, closed
 
 # %% auto #0
-__all__ = ['KINDS', 'MAX_BYTES', 'Section', 'Heading', 'sections_of', 'Document', 'name_of', 'kind_of', 'parse_document',
-           'answer_requests', 'Reader', 'iter_documents']
+__all__ = ['KINDS', 'MAX_BYTES', 'Section', 'Heading', 'document_of', 'trimmed', 'sections_of', 'Document', 'name_of', 'kind_of',
+           'parse_document', 'answer_requests', 'Reader', 'iter_documents']
 
 # %% ../../nbs/serve/00_documents.ipynb #04f2fe6e
 _ENDINGS = {
@@ -81,7 +81,12 @@ class Heading(NamedTuple):
     end: int  # == start: the text does not hold it
 
 
-def _trimmed(text: str, start: int, end: int) -> tuple[int, int]:
+def document_of(passage_id: str) -> str:
+    "The id of the document that a passage was cut from."
+    return passage_id.split("#")[0]
+
+
+def trimmed(text: str, start: int, end: int) -> tuple[int, int]:
     "A span without the white space at its ends; empty at `start` if it holds nothing else."
     piece = text[start:end]
     if not piece.strip():
@@ -102,8 +107,8 @@ def sections_of(
     for this, following in zip(marks, marks[1:]):
         above = [h for h in above if h.level < this.level] + ([this] if this.title else [])
         path = tuple(h.title for h in above)
-        start, end = _trimmed(text, this.end, max(this.end, following.start))
-        first, last = _trimmed(text, this.start, this.end)
+        start, end = trimmed(text, this.end, max(this.end, following.start))
+        first, last = trimmed(text, this.start, this.end)
         heading = first if first < last else start
         if start < end:
             found.append(Section(path, text[start:end], start, end, heading, page(heading)))

@@ -27,7 +27,16 @@ from ..core.files import only_writer
 from ..core.html import html_table, text_table
 from ..core.settings import ChunkSettings, SparseSettings
 from ..core.types import DataError, DiskFull, IndexMismatch, Passage, SettingsError
-from .documents import MAX_BYTES, Document, Reader, Section, iter_documents, name_of
+from mtrag_nb.serve.documents import (
+    MAX_BYTES,
+    Document,
+    Reader,
+    Section,
+    document_of,
+    iter_documents,
+    name_of,
+    trimmed,
+)
 from ..models.embed import EmbedderLike
 from ..search.chunks import spans
 from mtrag_nb.search.index import (
@@ -93,12 +102,6 @@ _PARAGRAPH = re.compile(r"\n[ \t]*\n\s*")
 _STARTS_LINE = re.compile(r"[ \t]*(?:[-*+•▪●○–∗◦·‣] |\d{1,3}[.)] |\(?[a-z]\) |[|>#]|```|~~~)")
 
 
-def _trimmed(text: str, start: int, end: int) -> tuple[int, int]:
-    "A span without the white space at its ends."
-    piece = text[start:end]
-    return start + len(piece) - len(piece.lstrip()), start + len(piece.rstrip())
-
-
 def _lines(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
     "A paragraph in runs of lines that may hold a sentence over several of them."
     run, at = start, start
@@ -123,9 +126,9 @@ def _sentence_spans(
             for mark in _END.finditer(text, at, stop):
                 if not _ends(text, at, mark):
                     continue
-                found.append(_trimmed(text, at, mark.end()))
+                found.append(trimmed(text, at, mark.end()))
                 at = mark.end()
-            found.append(_trimmed(text, at, stop))
+            found.append(trimmed(text, at, stop))
         paragraphs.append([(a, b) for a, b in found if a < b])
     return [p for p in paragraphs if p]
 
@@ -185,7 +188,7 @@ def _pieces(text: str, start: int, end: int, most: int) -> Iterator[_Unit]:
             breaks = re.finditer(r"\n\s*", text[a:b]) if b - a > most else ()
             edges = [a, *(a + m.end() for m in breaks), b]
             for x, y in zip(edges, edges[1:]):
-                yield _Unit(*_trimmed(text, x, y), y == paragraph[-1][1])
+                yield _Unit(*trimmed(text, x, y), y == paragraph[-1][1])
 
 
 def _units(text: str, start: int, end: int, most: int) -> list[_Unit]:
@@ -451,15 +454,11 @@ class _Tables(ParentStore):
                 self._db.execute(f"detach {name}")
 
 # %% ../../nbs/serve/01_library.ipynb #020c0ab6
-def _document_of(passage_id: str) -> str:
-    return passage_id.split("#")[0]
-
-
 def _kept(store: EdgeStore, gone: Collection[str]) -> Iterator[Point]:
     "The points that stay."
     for page in all_points(store):
         for p in page:
-            if _document_of(p.payload["document_id"]) in gone:
+            if document_of(p.payload["document_id"]) in gone:
                 continue
             yield as_point(p, store.sparse)
 

@@ -27,14 +27,8 @@ from mtrag_nb.core.files import (
     write_whole,
 )
 from mtrag_nb.core.record import (
-    Checked,
-    Clarified,
-    Drafted,
     Fault,
-    Gated,
     Graded,
-    Retrieved,
-    Rewritten,
     Run,
     Step,
     Trajectory,
@@ -43,7 +37,7 @@ from mtrag_nb.core.record import (
     trajectory,
     turn_line,
 )
-from ..core.text import Verdict, clipped
+from ..core.text import Verdict
 from mtrag_nb.core.types import (
     TO_ANSWER,
     Context,
@@ -57,8 +51,9 @@ from mtrag_nb.core.types import (
     plain,
 )
 from ..data.mtrag import Benchmark, read_benchmark
+from .documents import document_of
 from ..systems.registry import system_named
-from ..systems.stages import WAYS_TO_CITE, Cited, Claim, Labelled, claims_of
+from ..systems.stages import WAYS_TO_CITE, Cited, Claim, claims_of
 
 if TYPE_CHECKING:
     from mtrag_nb.core.settings import Settings
@@ -68,10 +63,10 @@ if TYPE_CHECKING:
     from mtrag_nb.systems.system import System
 
 # %% auto #0
-__all__ = ['ID', 'VERDICTS', 'Reasons', 'REMOVED', 'place_of', 'document_of', 'step_line', 'fault_number', 'error_line',
-           'reply_of', 'Gate', 'ServedRun', 'new_id', 'now', 'exchange', 'end_of', 'Conversations', 'in_markdown',
-           'as_markdown', 'label_of', 'marked_line', 'marked', 'keep_mark', 'in_words', 'read_one', 'recover',
-           'to_delete', 'deletions', 'delete_all', 'open_run']
+__all__ = ['ID', 'Reasons', 'REMOVED', 'place_of', 'step_line', 'fault_number', 'error_line', 'reply_of', 'Gate', 'ServedRun',
+           'new_id', 'now', 'exchange', 'without_sources', 'end_of', 'Conversations', 'in_markdown', 'with_sources',
+           'as_markdown', 'label_of', 'marked_line', 'marked', 'keep_mark', 'read_one', 'recover', 'to_delete',
+           'deletions', 'delete_all', 'open_run']
 
 # %% ../../nbs/serve/02_reply.ipynb #67b865f7
 def place_of(c: Context) -> dict:
@@ -99,11 +94,6 @@ def _grade_lines(t: Trajectory, contexts: Mapping[str, Context]) -> list[dict]:
                 {"passage": i, **place, **line, "score": v.score, "threshold": v.threshold}
             )
     return lines
-
-
-def document_of(i: str) -> str:
-    "The document of a passage, by the passage's id."
-    return i.split("#")[0]
 
 
 def step_line(
@@ -328,6 +318,8 @@ _KINDS = {"turn": int, "time": str, "question": str, "reply": dict}
 
 def _checked_line(line: dict) -> dict:
     "A line of a conversation, as it is. Raises TypeError for another object."
+    if isinstance(line.get("title"), str):  # another name for the conversation
+        return line
     for key, kind in _KINDS.items():
         if not isinstance(line.get(key), kind):
             raise TypeError(f"{key} is {line.get(key)!r:.40}")
@@ -341,9 +333,18 @@ def exchange(question: str, answer: str) -> tuple[Turn, Turn]:
     return Turn("user", question), Turn("agent", answer)
 
 
+_MARKS = r"(?:\[\d{1,2}\])+(?=\s|$)"  # of sources in an answer
+_SOURCES = r"\n\nSources:\n(?:\[\d{1,2}\] [^\n]*\n?)+\Z"
+
+
+def without_sources(answer: str) -> str:
+    "An answer as it was before `with_sources`."
+    return re.sub(_MARKS, "", re.sub(_SOURCES, "", answer))
+
+
 def end_of(turns: Iterable[Turn]) -> str:
     "A digest of all that was said in a conversation up to an answer, by which a chat finds where it goes on."
-    return digest([replace(u, text=u.text.strip()) for u in turns])
+    return digest([replace(u, text=without_sources(u.text).strip()) for u in turns])
 
 
 class Conversations:
@@ -356,7 +357,7 @@ class Conversations:
         self.ends: dict[str, str] = {}  # `end_of` -> the conversation that ended there; "": several
         for path in sorted(p for p in self.folder.glob("*.jsonl") if ID.fullmatch(p.stem)):
             try:
-                self._know(path.stem, self.lines(path.stem))
+                self._know(path.stem, self._read(path.stem))
             except DataError as e:
                 self.aside.append(f"{_set_aside(path).name}: {e.problem}")
 
@@ -368,24 +369,34 @@ class Conversations:
 
     def _know(self, i: str, lines: list[dict]) -> None:
         "Note what lines say of a conversation, and where it ended."
+        titles = [line["title"] for line in lines if "title" in line]
+        lines = [line for line in lines if "turn" in line]
         if not lines:
             return
         first, last = lines[0], lines[-1]
-        old = {"began": first["time"], "turns": 0, "title": first["question"][:120]}
+        old = {"began": first["time"], "turns": 0, "title": [first["question"][:120], *titles][-1]}
         old = self.known.get(i, old)
         turns = max(len(lines), last["turn"], old["turns"])
         self.known[i] = {**old, "last": last["time"], "turns": turns}
         for end in (line["end"] for line in lines if line.get("end")):
             self.ends[end] = i if self.ends.get(end, i) == i else ""
 
-    def lines(self, i: str) -> list[dict]:
-        "The turns of a conversation, in order; none if it is not there. Raises DataError for an id that is none, or a line."
+    def _read(self, i: str) -> list[dict]:
         path = self._path(i)
         if path.is_dir():
             raise DataError("a folder stands where a file should be", path)
-        lines = read_lines(path, _checked_line, "a turn of a conversation")
-        by_turn = {line["turn"]: line for line in lines}
+        return list(read_lines(path, _checked_line, "a turn of a conversation"))
+
+    def lines(self, i: str) -> list[dict]:
+        "The turns of a conversation, in order; none if it is not there. Raises DataError for an id that is none, or a line."
+        by_turn = {line["turn"]: line for line in self._read(i) if "turn" in line}
         return [by_turn[n] for n in sorted(by_turn)]
+
+    def rename(self, i: str, title: str) -> None:
+        "Give one that is known another name."
+        with self._lock, JsonlLog(self._path(i)) as log:
+            log.append({"title": title, "time": now()})
+            self.known[i] = {**self.known[i], "title": title}
 
     def history(self, i: str) -> tuple[Turn, ...]:
         "Its questions and answers; a turn that broke has none."
@@ -418,11 +429,20 @@ def in_markdown(text: str) -> str:
     return re.sub(r"([\\<\[\]])", r"\\\1", text)
 
 
-def _cited_markdown(c: Mapping) -> str:
-    "A citation as a line of a list."
-    section = f", {in_markdown(c['section'])}" if c["section"] else ""
-    page = f", from page {c['page']}" if c["page"] else ""
-    return f"- [{c['n']}] {in_markdown(c['document'])}{section}{page}"
+def _cited_words(c: Mapping) -> str:
+    "A citation in a line: number, document, section, page."
+    page = f"from page {c['page']}" if c["page"] else ""
+    return f"[{c['n']}] {', '.join(filter(None, (c['document'], c['section'], page)))}"
+
+
+def with_sources(reply: Mapping) -> str:
+    "An answer for a client that shows only text: the numbers of its sources in it, and a list of them below."
+    answer, parts, at = reply["answer"], [], 0
+    for c in reply["claims"]:
+        parts += [answer[at : c["end"]], *(f"[{n}]" for n in c["cites"])]
+        at = c["end"]
+    sources = "\n".join(map(_cited_words, reply["citations"]))
+    return "".join([*parts, answer[at:], f"\n\nSources:\n{sources}" if sources else ""])
 
 
 def as_markdown(lines: Iterable[Mapping]) -> str:
@@ -437,13 +457,13 @@ def as_markdown(lines: Iterable[Mapping]) -> str:
         paragraphs.append(answer)
         if r["outcome"] == "i_dont_know":
             paragraphs.append(f"(refused: {r['why'] or r['reason']})")
-        paragraphs += map(_cited_markdown, r.get("citations", ()))
+        cited = map(_cited_words, r.get("citations", ()))
+        paragraphs += [f"- {in_markdown(line)}" for line in cited]
     return "\n\n".join(paragraphs) + "\n"
 
 # %% ../../nbs/serve/02_reply.ipynb #1d6f1ef3
 _SHOULD = {"wrong": "ANSWERABLE", "refuse": "UNANSWERABLE", "ask": "UNDERSPECIFIED"}
 _RIGHT = {"answered": "ANSWERABLE", "i_dont_know": "UNANSWERABLE", "asked_back": "UNDERSPECIFIED"}
-VERDICTS = ("", "right", *_SHOULD)  # "": none
 
 
 def label_of(said: Mapping, outcome: str, passages: Iterable) -> str:
@@ -487,62 +507,6 @@ def keep_mark(folder: Path, task_id: str, line: dict | None) -> None:
     "Write the marks of a turn, whole, in the place of the old ones; None: there are none any more."
     lines = {**marked(folder).lines, task_id: line}
     write_jsonl(folder / "reference.jsonl", filter(None, lines.values()))
-
-# %% ../../nbs/serve/02_reply.ipynb #579cc736
-def _scored(v: Verdict) -> str:
-    "The score of a verdict and its threshold."
-    if v.score is None:
-        return ""
-    return f" ({v.score:.2f}" + (")" if v.threshold is None else f"; at least {v.threshold:g})")
-
-
-def _graded_words(s: Graded, name: Callable[[str], str]) -> str:
-    gone = [f"“{name(g.id)}” ({g.verdict.score or 0:.2f})" for g in s.grades if g.id not in s.kept]
-    said = [f"{len(s.kept)} of {len(s.grades)} passages were kept."]
-    said += [f"Thrown away: {', '.join(gone)}."] if gone else []
-    if s.grades and (least := s.grades[0].verdict.threshold) is not None:
-        three = " counts as correct, and somewhat less is kept as ambiguous."
-        said.append(f"{least:g} or more{three if isinstance(s, Labelled) else ' is kept.'}")
-    return " ".join(said)
-
-
-def _checked_words(s: Checked) -> str:
-    weak = f" The weakest part: “{s.unsupported}”" if s.unsupported else ""
-    said = "passed" if s.verdict.passed else "did not pass"
-    return f"The draft {said} the check whether it is {s.asked}{_scored(s.verdict)}.{weak}"
-
-
-_WORDS: dict[type[Step], Callable[..., str]] = {
-    Clarified: lambda s, name: (
-        f"The question counted as {'' if s.verdict.passed else 'not '}clear."
-    ),
-    Rewritten: lambda s, name: f"Searched for: “{s.text}”",
-    Retrieved: lambda s, name: f"{len(s.contexts)} passages were found.",
-    Graded: _graded_words,
-    Gated: lambda s, name: (
-        f"The passages together counted as {'' if s.verdict.passed else 'not '}{s.asked}"
-        f"{_scored(s.verdict)}."
-    ),
-    Drafted: lambda s, name: (
-        "The model said that it does not know."
-        if s.declined
-        else f"Written: “{clipped(s.text, 300)}”"
-    ),
-    Checked: lambda s, name: _checked_words(s),
-}
-
-
-def in_words(
-    t: Trajectory,
-    name: Callable[[str], str] = document_of,  # id of a passage -> what a reader calls it
-    why: str = "",  # of a refusal, in words
-) -> list[str]:
-    "A turn as sentences, a step each, and how it ended."
-    said = [] if t.rewrites else [f"Searched for: “{t.question}”"]
-    for s in t.steps:
-        kind = next((k for k in _WORDS if isinstance(s, k)), None)
-        said += [_WORDS[kind](s, name)] if kind else []
-    return [*said, f"No answer was given: {why or t.reason}."] if t.refused else said
 
 # %% ../../nbs/serve/02_reply.ipynb #f4a480f7
 def _lines_with(path: Path, *keys: str) -> Iterator[dict]:
@@ -713,7 +677,7 @@ def _forget_document(folder: Path, document: str) -> None:
 
 def _without_document(line: dict, document: str) -> dict:
     "A turn of a conversation without the text of a document that it cites."
-    if not (old := line["reply"].get("citations")):
+    if not (old := line.get("reply", {}).get("citations")):
         return line
     new = [_blank(c, "passage", document) for c in old]
     new = [{**b, "marks": []} if b is not a else a for a, b in zip(old, new)]

@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
@@ -24,10 +24,13 @@ from typing import TYPE_CHECKING
 from .. import __version__
 from ..core.files import JsonlLog, make_folder, only_writer, read_jsonl
 from mtrag_nb.core.record import (
+    Graded,
+    Ranked,
     Run,
     predicted_passages,
     ranking_scores,
     read_manifest,
+    tell,
     without_places,
 )
 from ..core.settings import ChunkSettings, Settings
@@ -42,20 +45,17 @@ from mtrag_nb.core.types import (
     Task,
     Turn,
 )
-from .documents import Reader, kind_of
+from .documents import Reader, document_of, kind_of
 from mtrag_nb.serve.reply import (
     ID,
     REMOVED,
-    VERDICTS,
     Conversations,
     Gate,
     ServedRun,
     delete_all,
     deletions,
-    document_of,
     error_line,
     fault_number,
-    in_words,
     keep_mark,
     label_of,
     marked,
@@ -593,6 +593,9 @@ class _Turn:
         self.service, self.reply = service, _turn_of(service, conversation, turn)
         self.folder = service.folder / "runs" / self.reply["run"]
         self.t, self.contexts, self.task = read_one(self.folder, self.reply["trajectory_id"])
+        if self.t.error:  # of a fault clients see only its number
+            fault = replace(self.t.error, message=error_line(self.t)["message"], traceback="")
+            self.t = replace(self.t, error=fault)
         known = marked(service.folder)
         self.line = known.lines.get(self.t.task_id, {"marks": {}, "contexts": []})
         self.gold = known.gold.get(self.t.task_id)
@@ -610,17 +613,11 @@ class _Turn:
         run = Run.of(f"turn {t.turn}", [t], [*self.contexts.values(), *contexts])
         return Evidence(run, gold, absent=late, histories={t.task_id: self.task.history})
 
-    def shown(self, t: Trajectory) -> Trajectory:
-        "A turn as clients may see it: of a fault only its number."
-        if not t.error:
-            return t
-        return replace(t, error=replace(t.error, message=error_line(t)["message"], traceback=""))
-
     def came(self, t: Trajectory, contexts: Iterable[Context] = ()) -> str:
         "What came of a turn, by what is marked; '' where nothing is."
         from mtrag_nb.show.turn import outcome_words
 
-        return outcome_words(self.evidence(self.shown(t), contexts), t.task_id) if self.gold else ""
+        return outcome_words(self.evidence(t, contexts), t.task_id) if self.gold else ""
 
 
 def why_html(service: Service, conversation: str, turn: int) -> str:
@@ -628,7 +625,7 @@ def why_html(service: Service, conversation: str, turn: int) -> str:
     from mtrag_nb.show.turn import TurnView
 
     it = _Turn(service, conversation, turn)
-    return TurnView(it.evidence(it.shown(it.t)), it.t.task_id).document()
+    return TurnView(it.evidence(it.t), it.t.task_id).document()
 
 # %% ../../nbs/serve/04_service.ipynb #dbf1bcd7
 def _passage_line(c: Context) -> dict:
@@ -639,18 +636,17 @@ def _passage_line(c: Context) -> dict:
 def about_turn(service: Service, conversation: str, turn: int) -> dict:
     "What is known of a turn. Raises Denied if it is not there."
     it = _Turn(service, conversation, turn)
-    ids, kept = {c["document_id"] for c in it.line["contexts"]}, set(it.t.kept)
-    names = {i: c.name for i, c in it.contexts.items()}
+    grades, kept = {g["passage"]: g for g in it.reply["grades"]}, set(it.t.kept)
     gone = [
         {**c, "lost": document_of(c["document_id"]) not in it.generations}
         for c in it.line["contexts"]
     ]
     found = [
-        {**_passage_line(c), "kept": i in kept, "marked": c.document_id in ids}
+        {**_passage_line(c), "kept": i in kept, "grade": grades.get(i)}
         for i, c in it.contexts.items()
     ]
     return {
-        "words": in_words(it.t, lambda i: names.get(i, i), it.reply["why"]),
+        "words": tell(it.t, it.contexts),
         "passages": found,
         "marks": {**it.said, "passages": gone},
         "came": it.came(it.t),
@@ -659,13 +655,10 @@ def about_turn(service: Service, conversation: str, turn: int) -> dict:
 
 def turns_of(service: Service, conversation: str) -> list[dict]:
     "The turns of a conversation, those that are marked with what is known of them."
-    there = marked(service.folder).lines
-
-    def shown(line: dict) -> dict:
-        known = line["reply"]["trajectory_id"] in there
-        return {**line, "about": about_turn(service, conversation, line["turn"]) if known else None}
-
-    return [shown(line) for line in service.talks.lines(conversation)]
+    lines, there = service.talks.lines(conversation), marked(service.folder).lines
+    known = [line["turn"] for line in lines if line["reply"]["trajectory_id"] in there]
+    about = {n: about_turn(service, conversation, n) for n in known}
+    return [{**line, "about": about.get(line["turn"])} for line in lines]
 
 
 def search(service: Service, query: str, collection: str = "", most: int = 10) -> list[dict]:
@@ -682,10 +675,6 @@ def search(service: Service, query: str, collection: str = "", most: int = 10) -
         return [_passage_line(c) for c in found.as_retrieval(hits).contexts]
 
 # %% ../../nbs/serve/04_service.ipynb #5f04a59a
-_MOST = {"answer": 8_000, "note": 2_000}  # characters
-_MOST_PASSAGES = 20  # of a turn
-
-
 def _passage_of(service: Service, it: _Turn, i: str) -> Context:
     "A passage that a turn found, or one of the library, by its id. Raises Denied for one that is nowhere, or was removed."
     seen = (c for c in it.contexts.values() if i in (c.id, c.document_id))
@@ -702,15 +691,13 @@ def _passage_of(service: Service, it: _Turn, i: str) -> Context:
 
 def _with_passage(service: Service, it: _Turn, i: str, answers: bool) -> list[dict]:
     "The marked passages of a turn with one more, or without it."
-    left = [p for p in it.line["contexts"] if p["document_id"] != i]
-    if not answers and len(left) < len(it.line["contexts"]):
+    there = it.line["contexts"]
+    left = [p for p in there if not f"{i}#".startswith(f"{p['document_id']}#")]
+    if not answers:
         return left
     c = _passage_of(service, it, i)
-    left = [p for p in left if p["document_id"] != c.document_id]
-    if answers and len(left) >= _MOST_PASSAGES:
-        raise Denied(422, f"at most {_MOST_PASSAGES} passages answer a question")
     about = {k: getattr(c, k) for k in ("document_id", "text", "title", "url", "source")}
-    return [*left, about] if answers else left
+    return [*left, about][-20:]
 
 
 def mark(
@@ -719,14 +706,9 @@ def mark(
     turn: int,
     passage: str = "",  # the id of one
     answers: bool = True,  # whether it answers the question
-    **said: str,  # verdict (of VERDICTS), answer (a better one), note; what is not given stays
+    **said: str,  # verdict (right, wrong, refuse, ask or none), answer (a better one), note; what is not given stays
 ) -> dict:
     "Put what somebody says of a turn on record; then as `about_turn`. Raises Denied."
-    if said.get("verdict", "") not in VERDICTS:
-        raise Denied(422, f"a verdict is {', '.join(VERDICTS[1:])}, not {said['verdict'][:20]!r}")
-    for key, most in _MOST.items():
-        if len(said.get(key, "")) > most:
-            raise Denied(413, f"{key}: at most {most:,} characters")
     with service.gate.through(), service._lock:
         it = _Turn(service, conversation, turn)
         if it.t.failed and said.get("verdict") == "right":
@@ -775,9 +757,9 @@ def predictions_of(service: Service) -> list[dict]:
 
 # %% ../../nbs/serve/04_service.ipynb #9a5fbe43
 def _replayed(
-    service: Service, held: _Generation, it: _Turn, changes: Sequence[Mapping], grade: bool
+    service: Service, held: _Generation, it: _Turn, change: Mapping, grade: bool
 ) -> tuple[Trajectory, dict[str, Context]]:
-    "A turn under the first of some changes that it can take, and what it found. Raises Denied if it can take none."
+    "A turn under a change, and what it found. Raises Denied if it cannot take it."
     from mtrag_nb.models.calls import MeteredChat, RecordedChat
     from mtrag_nb.runs import forks
     from mtrag_nb.search.retrieve import open_retriever
@@ -796,11 +778,8 @@ def _replayed(
     how = {"index": found, "models": models, "any_models": True, "intervention": without}
     try:
         player = forks.Replayer(run, **how)
-        for n, change in enumerate(changes, 1):
-            with suppress(forks.NotVisited) if n < len(changes) else nullcontext():
-                with service.batches.task():
-                    t = forks.fork(player, it.t.task_id, "", change, chat=MeteredChat(calls)).after
-                break
+        with service.batches.task():
+            t = forks.fork(player, it.t.task_id, "", change, chat=MeteredChat(calls)).after
     except (forks.NotRecorded, forks.NotLoaded) as e:
         raise Denied(422, without_places(str(e))) from None
     ids = list(dict.fromkeys([*t.found, *t.contexts]))
@@ -830,15 +809,13 @@ def again(
             t = run.take(it.task)
             contexts = run.found(t)
         else:
-            i = passage and _passage_of(service, it, passage).id
-            changes = (
-                [{"kept": [i]}, {"found": [i]}] if i else [{"question": asked} if grade else {}]
-            )
-            t, contexts = _replayed(service, held, it, changes, grade)
+            change = {"question": asked} if question.strip() else {}
+            if passage:
+                last = "kept" if it.t.of(Graded) or it.t.of(Ranked) else "found"
+                change = {last: [_passage_of(service, it, passage).id]}
+            t, contexts = _replayed(service, held, it, change, grade)
         reply = reply_of(t, contexts, _reasons_of(who), system=who, run=it.reply["run"])
-        name = {i: c.name for i, c in contexts.items()}.get
-        words = in_words(t, lambda i: name(i, i), reply["why"])
-        return {"reply": reply, "came": it.came(t, contexts.values()), "words": words}
+        return {"reply": reply, "came": it.came(t, contexts.values()), "words": tell(t, contexts)}
 
 # %% ../../nbs/serve/04_service.ipynb #b35220b8
 def _delete_now(service: Service, **what: str) -> int:
@@ -902,6 +879,19 @@ def _index_of(service: Service) -> dict:
     return {"documents": len(service.documents.all()), **counts, **more}
 
 
+def _stand_ins(settings: Settings) -> list[str]:
+    "What a profile does in the place of asking a model, in words."
+    own = vars(settings.own) if settings.own else {}
+    copies = own.get("generator", "write") != "write"
+    ways = {*vars(settings.stages).values(), *own.values(), "copies" if copies else ""}
+    said = {
+        "copies": "answers are sentences of the documents: no model writes",
+        "cosine": "passages are graded by likeness (cosine): no model reads them",
+        "support": "an answer is checked by the words that it shares with its passages",
+    }
+    return [words for way, words in said.items() if way in ways]
+
+
 def status(service: Service) -> dict:
     "How the service is."
     return {
@@ -911,6 +901,7 @@ def status(service: Service) -> dict:
         "system": service.system,
         "systems": systems_of(service),
         "models": _models_of(service),
+        "stand_ins": _stand_ins(service.settings),
         "index": _index_of(service),
         "memory": _memory_mb(),
         "progress": "a model's text while it is written, and each node",

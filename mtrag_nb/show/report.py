@@ -486,7 +486,8 @@ def _how_sure(found: Comparison, best: str, others: Sequence[str]) -> str:
     rest = ", ".join(o for o in others if o not in sure)
     better = f"better than {', '.join(sure)}" if sure else "not significantly better than any other"
     rest = f", not significantly better than {rest}" if sure and rest else ""
-    p = f"p {first.p_holm:.3f}"
+    few = "too few conversations differ"
+    p = few if first.p_holm is None else f"p {first.p_holm:.3f}"
     return f"{_points(gap)} over {others[0]} ({p}): {better}{rest} (Holm, over conversations)."
 
 # %% ../../nbs/8_show/02_report.ipynb #203c9753

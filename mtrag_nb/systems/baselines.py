@@ -423,8 +423,8 @@ def _grades(
 ) -> list[Verdict]:
     "The shared grade over the question, alone and with the one before it: the better verdict counts."
     own = tools.stages
-    if own.grade in ("cosine", "talk", "together"):
-        way = "together" if own.grade == "together" else "talk"
+    if own.grade in ("cosine", "talk", "together", "sentences"):
+        way = "talk" if own.grade == "cosine" else own.grade
         how = (own.grade_threshold, own.grade_default)
         return tools.grade_by(way, *how, question, history, texts)
     ways = [tools.grade(q, history, texts) for q in asked_of(question, history)]

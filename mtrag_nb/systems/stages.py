@@ -825,9 +825,11 @@ class Toolbox:
         if way == "scale-text":
             return grade_by_scale_text(self.chat, p, question, h, documents, threshold, default)
         read = () if way == "cosine" else turns
-        found = grade_by_cosine(self.embedder, question, documents, threshold, read)
-        if way == "together" and found:
-            return [max(found, key=lambda v: v.score)] * len(found)
+        whole = [s for d in documents for s in sentences(d) if len(s.split()) > 3]
+        parts = (way == "sentences" and whole) or documents
+        found = grade_by_cosine(self.embedder, question, parts, threshold, read)
+        if way in ("together", "sentences") and found:
+            return [max(found, key=lambda v: v.score)] * len(documents)
         return found
 
     def generate(

@@ -428,7 +428,7 @@ class System:
         return replace(
             self,
             name=f"{self.name}+{name}",
-            base=self.paper,
+            base=self.paper if name == "published" else "",
             changes={d.setting: d.published for d in self.variants[name]},
         )
 

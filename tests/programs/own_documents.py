@@ -1,0 +1,125 @@
+"""Fifteen turns over Debian's manuals, marked as a person would mark them on the page: the stages to blame, and planted faults named.
+
+  python tests/programs/own_documents.py   the last line reads `N passed, N failed`
+
+The manuals come with Debian (base-passwd, dpkg, python3) and are not part of this project; where they are not installed there
+is nothing to do. The laptop's models answer. Then three faults are planted, one at a time: a grade that keeps nothing, a
+search that returns its worst passages first, and a library that has not yet got the manual. Each must be named.
+"""
+
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+from unittest.mock import patch
+
+from browser import Checks
+
+from mtrag_nb.search.retrieve import Retriever
+from mtrag_nb.serve.service import Service, about_turn, ask, mark, predictions_of, search
+
+DOC = Path("/usr/share/doc")
+MANUALS = [DOC / "base-passwd/users-and-groups.html", DOC / "dpkg/spec/triggers.txt"]
+MANUALS.append(DOC / "python3/python-policy.html")
+ASKED = [  # question, what stands in the passage that answers it ("": nothing does), an answer
+    ("Why are games sgid to the group games?", "high score", "So that they can write high score files."),
+    ("What is the shell of the user sync?", "/bin/sync", "The shell of user sync is /bin/sync."),
+    ("Who owns the mailboxes?", "/var/mail", "Mailboxes are owned by the group mail."),
+    ("Should web content be owned by www-data?", "rewrite a web site", "No, web content should not be owned by it."),
+    ("Which user runs squid?", "squid", "Squid runs as user proxy."),
+    ("What keeps the master files in sync?", "update-passwd", "The update-passwd tool keeps them in sync."),
+    ("What is a dpkg trigger?", "recorded and aggregated", "A facility to record and aggregate events of packages."),
+    ("When is a file trigger activated?", "matching file", "When a matching file is installed, upgraded or removed."),
+    ("Which characters may a trigger name have?", "7-bit ascii", "Only printing 7-bit ascii characters."),
+    ("Which package has the command python in bullseye?", "python-is-python2", "The package python-is-python2."),
+    ("Where is the set of supported Python versions?", "debian_defaults", "In /usr/share/python3/debian_defaults."),
+    ("What must the main binary package be called?", "pythonX.Y", "It must be called pythonX.Y."),
+    ("How much does a Debian developer earn?", "", ""),
+    ("Who won the football world cup in 1998?", "", ""),
+    ("How do I cook rice in a pressure cooker?", "", ""),
+]  # fmt: skip
+
+
+def marked(service: Service, reply: dict, wanted: str, answer: str) -> str:
+    "What came of a turn that a person marks."
+    talk, right = (reply["conversation_id"], reply["turn"]), reply["outcome"] == "answered"
+    if not wanted:
+        return mark(service, *talk, verdict="refuse" if right else "right")["came"]
+    found = search(service, f"{wanted} {answer}", most=20)
+    passage = next(p["passage"] for p in found if wanted in p["text"])
+    right = right and wanted in reply["answer"]
+    verdict = "right" if right else "wrong"
+    return mark(service, *talk, passage, verdict=verdict, answer=answer)["came"]
+
+
+def talk(folder: Path, late: bool = False, **changes: str) -> list[str]:
+    "What came of all turns, three to a conversation; `late`: the manuals are put in after they were asked about."
+    how = {"stages.rewrite": "never", **changes}
+    with Service(folder / "library", folder / "served", changes=how) as service:
+        other = folder / "other.txt"
+        other.write_text("Ferries\n\nA dog costs four crowns on the ferry.\n")
+        service.documents.put(other, other.name, "manuals")
+        for path in () if late else MANUALS:
+            service.documents.put(path, path.name, "manuals")
+        replies = []
+        for n, (question, *_) in enumerate(ASKED):
+            before = replies[-1]["conversation_id"] if n % 3 else ""
+            replies.append(ask(service, question, before))
+        for path in MANUALS if late else ():
+            service.documents.put(path, path.name, "manuals")
+        came = [marked(service, r, *known) for r, (_, *known) in zip(replies, ASKED)]
+        assert len(predictions_of(service)) == len(ASKED)
+        again = [about_turn(service, r["conversation_id"], r["turn"])["came"] for r in replies]
+        assert again == came
+        return came
+
+
+def stages(came: list[str]) -> Counter:
+    "Turns by what came of them, the failed ones by stage."
+    return Counter(c.split(":")[0].removeprefix("Failed first at ") for c in came)
+
+
+def main() -> int:
+    if missing := [str(p) for p in MANUALS if not p.exists()]:
+        print(f"not installed: {', '.join(missing)}", "0 passed, 0 failed", sep="\n")
+        return 0
+    checks, answerable = Checks(Path()), [n for n, (_, wanted, _) in enumerate(ASKED) if wanted]
+
+    def worst_first(self, *args, **how):
+        return [hits[::-1] for hits in ranked_many(self, *args, **how)]
+
+    ranked_many = Retriever.ranked_many
+    keep_nothing = {"nexus.correct": "0.99", "nexus.ambiguous": "0.99"}
+    with tempfile.TemporaryDirectory() as folder:
+        folder = Path(folder)
+        with checks(
+            "fifteen marked turns: each is judged, and of each that failed a stage is named"
+        ):
+            came = talk(folder / "plain")
+            print(*(f"{c:60.60} {q}" for c, (q, *_) in zip(came, ASKED)), stages(came), sep="\n")
+            assert len(came) == 15 and not {"not judged", "undecided"} & set(came)
+            assert not any("no stage" in c for c in came)
+        with checks("a grade that keeps nothing is named"):
+            found = stages(
+                [c for n, c in enumerate(talk(folder / "grade", **keep_nothing)) if n in answerable]
+            )
+            print(found)
+            assert found["grade"] > len(answerable) / 2 and set(found) <= {"grade", "retrieve"}
+        with (
+            checks("a search that returns the worst first is named"),
+            patch.object(Retriever, "ranked_many", worst_first),
+        ):
+            found = stages([c for n, c in enumerate(talk(folder / "retrieve")) if n in answerable])
+            print(found)
+            assert found["retrieve"] > len(answerable) / 2
+        with checks("a library that has not got the manual is named"):
+            found = stages(
+                [c for n, c in enumerate(talk(folder / "index", late=True)) if n in answerable]
+            )
+            print(found)
+            assert found == {"index": len(answerable)}
+    return checks.ended()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
