@@ -454,6 +454,11 @@ class Loaded:
         template = str(self.tokenizer.chat_template)
         return next((how for mark, how in _THOUGHTS.items() if mark in template), None)
 
+    @property
+    def always_thinks(self) -> bool:
+        "Whether no template opens its thoughts: the model does (gpt-oss)."
+        return bool(self.thoughts) and self.thoughts[0].startswith("<|channel|>")
+
     @cached_property
     def ends(self) -> set[int]:
         "The tokens that end a reply."
@@ -1159,22 +1164,25 @@ class TransformersChat(Resident):
     def _ids_of(self, text: str) -> list[int]:
         return self.load().tokenizer(text, add_special_tokens=False)["input_ids"]
 
+    def _by_template(self, prompt: Prompt, thinks: bool = False) -> tuple[str, bool]:
+        "The messages by the template, and whether a thought begins there, asked for or not."
+        m = self.load()
+        said = [{"role": r, "content": t} for r, t in unmarked_prompt(prompt, m.marks).messages]
+        how = {"enable_thinking": thinks, "thinking": thinks} if self.spec.think else {}
+        apply = m.tokenizer.apply_chat_template
+        text = apply(said, tokenize=False, add_generation_prompt=True, **how)
+        begin = m.thoughts[0] if m.thoughts else ""
+        return text, bool(begin) and text.rstrip().endswith(begin.strip())
+
     def _text(self, prompt: Prompt, thinks: bool = False) -> str:
         "The messages by the template, up to where the reply begins, or the thought before it."
-        m, asked = self.load(), self.spec.think
-        said = [{"role": r, "content": t} for r, t in unmarked_prompt(prompt, m.marks).messages]
-        how = {"enable_thinking": thinks, "thinking": thinks} if asked else {}
-        text = m.tokenizer.apply_chat_template(
-            said, tokenize=False, add_generation_prompt=True, **how
-        )
-        if not m.thoughts:
+        text, opened = self._by_template(prompt, thinks)
+        if not (found := self.load().thoughts):
             return text
-        begin, _, between = m.thoughts
-        opened = text.rstrip().endswith(begin.strip())
+        begun = text if opened else text + found[0]
         if thinks:
-            return text if opened else text + begin
-        always = begin.startswith("<|channel|>")
-        return text + ("" if opened else begin) + between if opened or always else text
+            return begun
+        return begun + found[2] if opened or self.load().always_thinks else text
 
     def _thought(self) -> int:
         "The most tokens of a thought; 0: none is had. Raises SettingsError for a model that has none."
@@ -1184,8 +1192,8 @@ class TransformersChat(Resident):
             raise SettingsError(f"chat.think={spec.think}: {said}. Leave it empty")
         if spec.think or not m.thoughts:
             return spec.thought
-        self_willed = self._text(chat("", "?")).endswith(m.thoughts[2])
-        return replace(spec, think="yes").thought if self_willed else 0
+        opens = self._by_template(chat("", "?"))[1] or m.always_thinks
+        return replace(spec, think="yes").thought if opens else 0
 
     def _ids(self, text: str) -> list[int]:
         "Token ids of a text that goes into a prompt, or after it."
