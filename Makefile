@@ -61,6 +61,7 @@ serve: $(VENV)/.installed ## the page and the API over documents of one's own, a
 
 serve-load: $(VENV)/.installed-dev ## 50 conversations at once for three minutes, one request of ten broken (about six minutes with the latencies)
 	@PYTHONPATH=$(CURDIR) HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python tests/programs/serve_load.py
+	@PYTHONPATH=$(CURDIR) HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python tests/programs/own_documents.py
 
 test-wheel: $(VENV)/.installed-dev ## build a wheel, install it beside the packages of this environment, and use it in an empty folder
 	@PYTHONPATH=$(CURDIR) HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python tests/programs/wheel.py

@@ -30,6 +30,7 @@ MENDED = {  # what axe-core finds in the theme's pages -> without it
     '<aside class="sidebar-drawer"': '<aside aria-label="Pages" class="sidebar-drawer"',
     '<aside class="toc-drawer"': '<aside aria-label="On this page" class="toc-drawer"',
     ' role="switch"': "",
+    ' role="heading"': ' role="heading" aria-level="2"',
     "<pre>": '<pre tabindex="0">',
     '<div class="table-wrapper ': '<div tabindex="0" class="table-wrapper ',
     '<div id="search-results">': '<h1>Search</h1>\n<div id="search-results">',

@@ -121,11 +121,9 @@ class Mechanism:
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #9605d2c3
 def draft_score(run: Evidence, task_id: str, draft: str) -> float | None:
-    "ROUGE-L of a draft with the target, in [0, 1]; None without one. A person's word on this very draft goes before it: 1 or 0."
-    known = run.gold.get(task_id, Gold(task_id))
-    if draft in (*known.targets, *known.rejected):
-        return float(draft in known.targets)
-    return rouge_l(draft, known.targets[0]) if known.targets else None
+    "ROUGE-L of a draft with the target, in [0, 1]; None without a target."
+    targets = run.gold[task_id].targets if task_id in run.gold else ()
+    return rouge_l(draft, targets[0]) if targets else None
 
 
 def ending_change(run: Evidence, t: Trajectory, before: str | None) -> float | None:
@@ -336,7 +334,11 @@ def verdict_of(answer: str, targets: Sequence[str]) -> str:
 
 
 def _verdict(run: Evidence, task_id: str, draft: str) -> str:
-    return verdict_of(draft, run.gold[task_id].targets if task_id in run.gold else ())
+    "The same for a draft of a turn; what a person said of this very draft goes before it."
+    known = run.gold.get(task_id, Gold(task_id))
+    if draft in (*known.targets, *known.rejected):
+        return "right" if draft in known.targets else "wrong"
+    return verdict_of(draft, known.targets)
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #be5a906f
 _CAUSES = {  # cause -> stage, in the order of the chain

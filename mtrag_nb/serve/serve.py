@@ -99,7 +99,7 @@ _Serving = Annotated[str, system_option(f" (default {SERVING})")]
 
 def serve(
     library: Dir = "runs/library",  # the library's folder; the first upload makes it (default runs/library)
-    out: Dir = "runs/served",  # the record: runs, conversations, labels (default runs/served)
+    out: Dir = "runs/served",  # the record: runs, conversations, marks (default runs/served)
     host: str = "127.0.0.1",  # the address to listen at; one that others reach needs a token
     port: _Port = 8000,  # the port (default 8000)
     token_file: File = None,  # what requests must bring; without it MTRAG_TOKEN is taken, if it is set

@@ -657,7 +657,10 @@ def turns_of(service: Service, conversation: str) -> list[dict]:
     "The turns of a conversation, those that are marked with what is known of them."
     lines, there = service.talks.lines(conversation), marked(service.folder).lines
     known = [line["turn"] for line in lines if line["reply"]["trajectory_id"] in there]
-    about = {n: about_turn(service, conversation, n) for n in known}
+    about = {}
+    for n in known:
+        with suppress(DataError):  # its run may be set aside
+            about[n] = about_turn(service, conversation, n)
     return [{**line, "about": about.get(line["turn"])} for line in lines]
 
 

@@ -85,10 +85,10 @@ def main() -> int:
         return 0
     checks, answerable = Checks(Path()), [n for n, (_, wanted, _) in enumerate(ASKED) if wanted]
 
-    def worst_first(self, *args, **how):
-        return [hits[::-1] for hits in ranked_many(self, *args, **how)]
+    def worst_first(self, *args, **how):  # a person's own search goes by `ranked`
+        each = self.ranked_many(*args, **how)
+        return [self.as_retrieval(hits[::-1][: self.settings.rerank_k]) for hits in each]
 
-    ranked_many = Retriever.ranked_many
     keep_nothing = {"nexus.correct": "0.99", "nexus.ambiguous": "0.99"}
     with tempfile.TemporaryDirectory() as folder:
         folder = Path(folder)
@@ -107,11 +107,11 @@ def main() -> int:
             assert found["grade"] > len(answerable) / 2 and set(found) <= {"grade", "retrieve"}
         with (
             checks("a search that returns the worst first is named"),
-            patch.object(Retriever, "ranked_many", worst_first),
+            patch.object(Retriever, "retrieve_many", worst_first),
         ):
             found = stages([c for n, c in enumerate(talk(folder / "retrieve")) if n in answerable])
             print(found)
-            assert found["retrieve"] > len(answerable) / 2
+            assert found["retrieve"] > len(answerable) / 2, found
         with checks("a library that has not got the manual is named"):
             found = stages(
                 [c for n, c in enumerate(talk(folder / "index", late=True)) if n in answerable]

@@ -325,7 +325,7 @@ def mark(checks: Checks, v: Visit, expect, turns: list, name: str) -> None:
         expect(again).to_contain_text("without the grade", timeout=3 * 60_000)
     with checks(f"{name}: the grid, and an export that the format check accepts"):
         unfold(v)
-        with v.context.expect_page() as page:
+        with v.context.expect_page(timeout=3 * 60_000) as page:
             v.tab.get_by_role("link", name="which stage lost them").click()
         expect(page.value.locator("body")).to_contain_text(
             "1 of 3 turns failed", timeout=3 * 60_000
