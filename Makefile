@@ -69,7 +69,7 @@ test-wheel: $(VENV)/.installed-dev ## build a wheel, install it beside the packa
 test-anywhere: $(VENV)/.installed-dev ## notebooks in an empty folder beside a wheel, and in a clone by their first cell, under Colab's IPython
 	@PYTHONPATH=$(CURDIR) HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python tests/programs/anywhere.py
 
-test-readme: $(VENV)/.installed-dev ## run the README's commands, as they are printed, on a small copy of the official files
+test-readme: $(VENV)/.installed-dev ## run the commands of README and docs/commands.md, as they are printed
 	@PYTHONPATH=$(CURDIR) HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python tests/programs/readme.py
 
 test-reproduce: $(VENV)/.installed-dev ## a paper reproduced by real models and by tiny ones of the T4's kinds, killed at six places on the way

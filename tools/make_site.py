@@ -22,6 +22,9 @@ TITLES = {"tour": "Tour", **{f: f.partition("_")[2] or f for f in FOLDERS if f !
 COPIED = (
     "docs figures mtrag_nb settings.ini README.md CONTRIBUTING.md CHANGELOG.md CITATION.cff".split()
 )
+ONLY_IMPORTS = re.compile(
+    r"(\s*((from|import) [^(\n]+|from \S+ import \([^)]*\)|if TYPE_CHECKING:)\s*)+"
+)
 PREFACE = "\n\n```{{autolink-preface}}\n:level: file\n\n{imports}\n```\n"
 TREE = "\n```{{toctree}}\n:hidden:\n:caption: {title}\n\n{pages}\n```\n"
 
@@ -33,6 +36,9 @@ MENDED = {  # what axe-core finds in the theme's pages -> without it
     ' role="heading"': ' role="heading" aria-level="2"',
     "<pre>": '<pre tabindex="0">',
     '<div class="table-wrapper ': '<div tabindex="0" class="table-wrapper ',
+    "<th></th>": "<td></td>",
+    '<div class="output text_html">': '<div tabindex="0" class="output text_html">',
+    "</head>": "<style>.text_html{overflow-x:auto}table.docutils{margin-left:0}</style></head>",
     '<div id="search-results">': '<h1>Search</h1>\n<div id="search-results">',
 }
 
@@ -51,6 +57,7 @@ def shown(cell: dict) -> list[dict]:
     tags = ["remove-input"] if marks.get("echo") == "false" else []
     if cell["cell_type"] == "code":
         source = re.sub(r"\A(#\|.*\n?|\s*\n)+", "", source)
+        tags += ["hide-input"] * bool(ONLY_IMPORTS.fullmatch(source))
         for html in (
             o["data"]["text/html"] for o in cell["outputs"] if "text/html" in o.get("data", {})
         ):

@@ -31,7 +31,7 @@ SYSTEMS: dict[str, str | System] = {  # name -> where its value is, or the value
     "quote": "mtrag_nb.systems.baselines:QUOTE",
     "agents": "mtrag_nb.systems.agents:AGENTS",
     "nexus": "mtrag_nb.systems.nexus:NEXUS",
-    "selective": "mtrag_nb.systems.selective:SELECTIVE",
+    "selective": "mtrag_nb.systems.baselines:SELECTIVE",
 }
 DEFAULT = next(iter(SYSTEMS))  # what a command runs that names none
 ANSWERING = {
