@@ -7,12 +7,17 @@ from __future__ import annotations
 
 import gzip
 import json
-import numpy as np
 import os
 import random
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+from scipy.optimize import minimize
+
 from ..core.files import make_folder, read_json, read_jsonl, write_json, write_whole
 from ..core.html import show, text_table
 from ..core.settings import MINILM, Settings, load_settings, with_settings
@@ -38,17 +43,9 @@ from mtrag_nb.data.mtrag import (
     read_qrels,
     read_ratings,
 )
-from mtrag_nb.evaluate.judge import (
-    MODEL_WAYS,
-    contextual_support,
-    cosine_support,
-    encoder_measures,
-    lexical_measures,
-    model_measures,
-    texts_of,
-)
 from mtrag_nb.evaluate.licence import (
     BASELINE,
+    MODEL_WAYS,
     HumanRatings,
     Licence,
     LicenceRow,
@@ -56,11 +53,17 @@ from mtrag_nb.evaluate.licence import (
     RaterNames,
     Span,
     Yardstick,
+    contextual_support,
+    cosine_support,
+    encoder_measures,
     human_ratings,
+    lexical_measures,
     licence,
+    model_measures,
     rater_names,
     span_of,
     span_text,
+    texts_of,
 )
 from .measures import BertScorer
 from .statistics import auroc, auroc_interval, calibration_bins, calibration_error
@@ -80,9 +83,6 @@ from mtrag_nb.systems.stages import (
     grade_by_yesno,
     show_history,
 )
-from pathlib import Path
-from scipy.optimize import minimize
-from statistics import median
 
 # %% auto #0
 __all__ = ['GRADES', 'RIDGE', 'POOL', 'EDITS', 'Measures', 'fit_logistic', 'log_loss', 'probability', 'left_out', 'best_strength',

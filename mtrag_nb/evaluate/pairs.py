@@ -24,8 +24,8 @@ from mtrag_nb.evaluate.blame import (
     audit,
     blame,
     blame_turn,
-    place_of,
     draft_score,
+    place_of,
     verdict_of,
 )
 from .scores import Evidence, decision
