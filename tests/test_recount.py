@@ -1227,6 +1227,68 @@ def test_order_of_systems():
         assert len(possible) - len(sure) <= 1
 
 
+def people_rated():
+    "Task with an answer -> model -> answer, target, the lower of two medians of people's ratings, full marks."
+    told, found = lines_of_json("mtrag-human/human_evaluations_dev.json"), defaultdict(dict)
+    tasks = {o["task_id"]: o for o in told["tasks"]}
+    for e in told["evaluations"]:
+        task = tasks[e["task_id"]]
+        if e["model_id"] != "reference" and label(task) in ANSWERED:
+            marks = [
+                np.median([float(v["value"]) for v in e["annotations"][k].values()])
+                for k in ("faithfulness", "completeness")
+            ]
+            about = e["model_response"], task["targets"][0]["text"], min(marks), min(marks) == 4
+            found[e["task_id"]][e["model_id"]] = about
+    return found
+
+
+@needs_data
+def test_what_style_alone_does():
+    told, some = kept("noise_floor"), people_rated()
+    apart = {
+        i: abs(rouge(*a[:2]) - rouge(*b[:2]))
+        for i, (a, b) in ((i, by.values()) for i, by in some.items() if len(by) == 2)
+        if a[3] and b[3]
+    }
+    assert (told["pairs"], told["conversations"]) == (len(apart), len({*map(talk, apart)}))
+    assert abs(told["floor"] - np.quantile([*apart.values()], 0.95)) < 1e-4
+    over = np.mean([v > 0.16 for v in apart.values()])
+    assert abs(told["over_0.16"] - over) < 1e-4
+    a, b = told["between systems"]["systems"]
+    both = [(by[a], by[b]) for by in some.values() if a in by and b in by]
+    assert told["between systems"]["tasks"] == len(both)
+    for what, of in (("RougeL", lambda x: rouge(*x[:2])), ("people", lambda x: x[2])):
+        mean = np.mean([of(x) - of(y) for x, y in both])
+        assert abs(told["between systems"][what]["value"] - mean) < 1e-4
+    for price, row in kept("yardsticks")["style"].items():
+        ends = [[priced(x, float(price)) for x in pair] for pair in both]
+        assert abs(row["value"] - np.mean([x - y for x, y in ends])) < 1e-4 and row["n"] == len(
+            both
+        )
+
+
+def priced(x, price):
+    if idk_by_rule(x[0]) == 1:
+        return 0.0
+    return {"right": 1.0, "undecided": 0.5 - price / 2, "failed": -price}[verdict(*x[:2])]
+
+
+@needs_data
+def test_one_answer():
+    "Rank correlation with RB_llm, of answers that refuse nothing."
+    for source, answers in sources()["reporting"].items():
+        for kind in ANSWERED:
+            some = [x for x in answers if x[2] == kind and not x[5] and x[6] is not None]
+            told = kept("yardsticks")["answers"][f"{source}, {kind}"]["measures"]
+            wanted = rankdata([x[6] for x in some])
+            for name, of in (("ROUGE-L", rouge), ("target recall", recall_of)):
+                own = np.corrcoef(rankdata([of(x[3], x[4]) for x in some]), wanted)[0, 1]
+                row = told[name]["RB_llm"]
+                assert row["n"] == len(some)
+                assert abs(row["value"] - own) < 2e-4, (source, kind, name)
+
+
 @needs_data
 def test_models_over_the_synthetic_set():
     by = defaultdict(lambda: defaultdict(dict))
