@@ -81,8 +81,8 @@ from mtrag_nb.show.figures import (
 from .turn import SIGNS, ending, first_to_fail, outcome_words, turn_html
 
 # %% auto #0
-__all__ = ['VIEWS', 'SECTIONS', 'Board', 'share_text', 'figure_html', 'grid_figure', 'finding', 'pair_of', 'rungs_html',
-           'turns_beside', 'views_in', 'Section', 'sections', 'board_of', 'run_card', 'report']
+__all__ = ['VIEWS', 'Board', 'share_text', 'figure_html', 'finding', 'pair_of', 'rungs_html', 'turns_beside', 'views_in',
+           'Section', 'sections', 'board_of', 'run_card', 'report']
 
 # %% ../../nbs/8_show/02_report.ipynb #31ba3fa9
 def _made(macro: str, *values: object, **more: object) -> Markup:
@@ -342,7 +342,7 @@ def _place(ax: Axes, x: float, y: float, b: Blame, ink: str) -> None:
 
 # %% ../../nbs/8_show/02_report.ipynb #89da926e
 @drawn
-def grid_figure(
+def _grid_figure(
     reports: Sequence[BlameReport],  # one a row, over the same tasks
     dark: bool = False,  # for a dark page
 ) -> Figure:
@@ -1231,7 +1231,7 @@ class Section(NamedTuple):
     first: bool = False  # read first and printed; the others are looked up
 
 
-SECTIONS = [
+_SECTIONS = [
     Section("runs", "The runs", _leaderboard, first=True),
     Section("grid", "Which stage failed where", _grid_html, first=True),
     Section("flow", "What correction did", _flow_html, first=True),
@@ -1273,7 +1273,7 @@ def _view_section(title: str, view: Callable[[Evidence], object]) -> Section:
 def sections() -> list[Section]:
     "The parts of a page: this room's, those of VIEWS, and those that other installed packages bring."
     views = {**VIEWS, **brought("view", VIEWS)}
-    return [*SECTIONS, *(_view_section(*view) for view in views.items())]
+    return [*_SECTIONS, *(_view_section(*view) for view in views.items())]
 
 
 class _Part(NamedTuple):
