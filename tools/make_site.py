@@ -45,16 +45,16 @@ def linked(text: str) -> str:
     return re.sub(r"\[!\[Open In Colab\].*?\]\(", "[Open in Colab](", text)
 
 
-def only_imports(source: str) -> bool:
-    "Whether a cell has nothing but imports, which the site folds."
+def imports_most(source: str) -> bool:
+    "Whether most lines of a cell are imports: the site folds it."
     try:
-        lines = ast.parse(source).body
+        body = ast.parse(source).body
     except SyntaxError:  # a magic
         return False
-    typing = "TYPE_CHECKING"
-    return all(
-        isinstance(x, (ast.Import, ast.ImportFrom)) or typing in ast.unparse(x) for x in lines
-    )
+    lines = [
+        s.end_lineno - s.lineno + 1 for s in body if isinstance(s, (ast.Import, ast.ImportFrom))
+    ]
+    return 2 * sum(lines) > source.count("\n")
 
 
 def shown(cell: dict) -> list[dict]:
@@ -66,7 +66,7 @@ def shown(cell: dict) -> list[dict]:
     tags = ["remove-input"] if marks.get("echo") == "false" else []
     if cell["cell_type"] == "code":
         source = re.sub(r"\A(#\|.*\n?|\s*\n)+", "", source)
-        tags += ["hide-input"] if only_imports(source) else []
+        tags += ["hide-input"] if imports_most(source) else []
         for html in (
             o["data"]["text/html"] for o in cell["outputs"] if "text/html" in o.get("data", {})
         ):
