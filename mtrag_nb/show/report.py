@@ -25,7 +25,7 @@ from ..core.files import data_dir, read_json, write_json, write_whole
 from ..core.html import document, esc, render, show
 from ..core.record import LEFT_OUT, Node, Run, Trajectory, breakdown
 from ..core.settings import brought
-from ..core.types import TO_ANSWER, TO_REFUSE, DataError, SettingsError, dotted
+from ..core.types import TO_ANSWER, TO_REFUSE, DataError, SettingsError, digest, dotted
 from ..data.mtrag import read_benchmark, sample_dir
 from ..evaluate.blame import COSTS, STAGES, Blame, BlameReport, costs, risk_coverage
 from ..evaluate.judge import judge_report, run_items
@@ -1390,6 +1390,7 @@ def run_card(s: Standing) -> dict:
         "card": 1,
         "run": s.name,
         **{k: s.run.manifest[k] for k in _KEPT if s.run.manifest.get(k)},
+        "tasks": digest(sorted(s.run.turns)),
         "turns": len(s.run.turns),
         "conversations": len(s.run.conversations),
         "outcomes": Counter(t.blame.came for t in s.turns.values()),
