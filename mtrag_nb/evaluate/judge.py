@@ -75,11 +75,10 @@ from ..models.embed import EmbedderLike
 from ..systems.stages import show_history
 
 # %% auto #0
-__all__ = ['SCORE', 'HALLUCINATION', 'CONTAINS', 'IDK_LABEL', 'STOP_TOKENS', 'WAYS', 'REASONING_TOKENS', 'REPLY_TOKENS',
-           'READINGS', 'PROTOCOLS', 'Field', 'Reading', 'read_reply', 'readings', 'settle', 'judge_faithfulness',
-           'judge_correctness', 'judge_idk', 'IdkAgreement', 'judge_statements', 'Item', 'run_items', 'turn_item',
-           'file_verdicts', 'prediction_items', 'check_reference', 'asked_digest', 'circular', 'judge_of',
-           'ProtocolRow', 'JudgeReport', 'judge_report', 'judge_run']
+__all__ = ['SCORE', 'HALLUCINATION', 'CONTAINS', 'IDK_LABEL', 'STOP_TOKENS', 'WAYS', 'PROTOCOLS', 'Field', 'Reading',
+           'read_reply', 'readings', 'settle', 'judge_faithfulness', 'judge_correctness', 'judge_idk', 'IdkAgreement',
+           'judge_statements', 'Item', 'run_items', 'turn_item', 'file_verdicts', 'prediction_items', 'check_reference',
+           'asked_digest', 'circular', 'judge_of', 'ProtocolRow', 'JudgeReport', 'judge_report', 'judge_run']
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #c2cff4cf
 _JUDGE_PROMPTS = {
@@ -381,14 +380,14 @@ def _judge_prompt(
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #603bd015
 WAYS = ("text", "choice")
-REASONING_TOKENS, REPLY_TOKENS = 64, 160
+_REASONING_TOKENS, _REPLY_TOKENS = 64, 160
 
 
 def _asked_by_text(
     model: ChatModel, begun: Sequence[Prompt], fields: Sequence[Field], reason: bool
 ) -> list[Reading]:
     "What the judge writes, read by the parser."
-    replies = model.generate(begun, REPLY_TOKENS if reason else 8, stop=STOP_TOKENS)
+    replies = model.generate(begun, _REPLY_TOKENS if reason else 8, stop=STOP_TOKENS)
     both = zip(begun, replies)
     return [read_reply(p.prefill + c.text, fields, c.stop == "length") for p, c in both]
 
@@ -399,7 +398,7 @@ def _asked_by_choice(
     "A line of reasoning, then each field by probability."
     heads = [""] * len(begun)
     if reason:
-        replies = model.generate(begun, REASONING_TOKENS, stop=("\n", *STOP_TOKENS))
+        replies = model.generate(begun, _REASONING_TOKENS, stop=("\n", *STOP_TOKENS))
         heads = [f"Reasoning: {' '.join(_before_stop(c.text).split())}\n" for c in replies]
     both = zip(begun, heads)
     at_field = [replace(p, prefill=f"{h}{f.name}:") for p, h in both for f in fields]
@@ -529,12 +528,12 @@ def judge_correctness(
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #a859cb08
 # of the same text: by the parser, or as the official scorer reads it
-READINGS = ("strict", "ibm_compat")
+_READINGS = ("strict", "ibm_compat")
 
 
 def _known_reading(reading: str) -> None:
-    if reading not in READINGS:
-        raise SettingsError(f"unknown reading {reading!r}: it is {' or '.join(READINGS)}")
+    if reading not in _READINGS:
+        raise SettingsError(f"unknown reading {reading!r}: it is {' or '.join(_READINGS)}")
 
 
 def _official_idk(j: Judgement) -> Judgement:

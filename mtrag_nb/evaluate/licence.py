@@ -42,10 +42,10 @@ from ..models.embed import EmbedderLike
 from ..systems.stages import PROMPTS, check_by_likelihood
 
 # %% auto #0
-__all__ = ['RaterNames', 'BASELINE', 'LEAST_PARSED', 'EPSILON', 'Span', 'OFFICIAL', 'MODEL_WAYS', 'HumanRatings', 'rater_names',
-           'human_ratings', 'one_person', 'agreement', 'person_agreement', 'Measured', 'as_ratings', 'LicenceRow',
-           'span_of', 'quarters', 'ConstantAnswer', 'Yardstick', 'span_text', 'Licence', 'licence',
-           'contextual_support', 'cosine_support', 'texts_of', 'lexical_measures', 'encoder_measures', 'model_measures']
+__all__ = ['RaterNames', 'BASELINE', 'Span', 'OFFICIAL', 'MODEL_WAYS', 'HumanRatings', 'rater_names', 'human_ratings',
+           'one_person', 'agreement', 'person_agreement', 'Measured', 'as_ratings', 'LicenceRow', 'span_of',
+           'ConstantAnswer', 'Yardstick', 'span_text', 'Licence', 'licence', 'contextual_support', 'cosine_support',
+           'texts_of', 'lexical_measures', 'encoder_measures', 'model_measures']
 
 # %% ../../nbs/7_evaluate/03a_licence.ipynb #633c82f2
 _UNFAITHFUL = 2  # median rating at or below it
@@ -183,12 +183,12 @@ def as_ratings(
     return out
 
 # %% ../../nbs/7_evaluate/03a_licence.ipynb #3cf705dd
-LEAST_PARSED, EPSILON = 0.95, 0.1
+_LEAST_PARSED, _EPSILON = 0.95, 0.1
 
 
 def _permitted_use(name: str, parsed: float, a: Interval, gain: Interval) -> tuple[str, str]:
     "What a measure may be used for (refused, beside, licensed or baseline), and why: from its share of read verdicts and its AUROC."
-    if parsed < LEAST_PARSED:
+    if parsed < _LEAST_PARSED:
         return "refused", f"{1 - parsed:.0%} of its verdicts cannot be read"
     if a.low is None or a.low <= 0.5:
         return "refused", f"AUROC {a}: not shown to be better than guessing"
@@ -221,7 +221,7 @@ class LicenceRow:
     agreement: float | None  # with a person, on the people's scale
     agreement_gain: Span  # minus that of the constant answer
     alt_wins: float | None  # raters that it wins against; None: not known, or too few answers
-    bins: tuple[tuple[float, float, int, float], ...]  # quarters: from, to, answers, unfaithful
+    bins: tuple[tuple[float, float, int, float], ...]  # _quarters: from, to, answers, unfaithful
     parsed: float
     seconds: float
     use: str  # refused, beside, licensed or baseline
@@ -235,7 +235,7 @@ def span_of(i: Interval) -> Span:
     return i.value, i.low, i.high
 
 
-def quarters(x: np.ndarray, unfaithful: np.ndarray) -> tuple[tuple[float, float, int, float], ...]:
+def _quarters(x: np.ndarray, unfaithful: np.ndarray) -> tuple[tuple[float, float, int, float], ...]:
     "The share of unfaithful answers by quarter of a score; fewer than four where values are equal."
     edges = np.unique(np.quantile(x, [0, 0.25, 0.5, 0.75, 1]))
     bins = calibration_bins(x, unfaithful, edges) if len(edges) > 1 else ()
@@ -255,7 +255,7 @@ class ConstantAnswer:
 def _constant_answer(p: HumanRatings) -> ConstantAnswer:
     "How well one fares who always says the same."
     always = np.full(len(p.answers), _commonest_rating(p.ratings))
-    alt = alt_test(always, p.ratings, "neg_rmse", EPSILON, clusters=p.talks) if p.raters else None
+    alt = alt_test(always, p.ratings, "neg_rmse", _EPSILON, clusters=p.talks) if p.raters else None
     wins, passes = (alt.winning_rate, alt.passed) if alt else (None, False)
     return ConstantAnswer(float(always[0]), agreement(always, p.ratings), wins, passes)
 
@@ -273,7 +273,7 @@ def _licence_row(
     has = np.array([bool(r.task.contexts) for r in p.answers])
     lengths = [len(r.answer.split()) for r in p.answers]
     rating = as_ratings(x, p.ratings, talks)
-    alt = alt_test(rating, p.ratings, "neg_rmse", EPSILON, clusters=talks) if p.raters else None
+    alt = alt_test(rating, p.ratings, "neg_rmse", _EPSILON, clusters=talks) if p.raters else None
     agrees, parsed = agreement(rating, p.ratings), 1 - len(m.unread) / len(x)
     ahead = difference_interval(agrees - constant.agreement, talks)
     own = np.setdiff1d(np.arange(len(x)), m.decided)
@@ -293,7 +293,7 @@ def _licence_row(
         agreement=float(agrees.mean()),
         agreement_gain=span_of(ahead),
         alt_wins=alt.winning_rate if alt else None,
-        bins=quarters(x, bad),
+        bins=_quarters(x, bad),
         parsed=parsed,
         seconds=m.seconds,
         use=use,
@@ -420,7 +420,7 @@ class Licence(Table):
             f"raters: {p.raters}). AUROC: of the unfaithful against the rest; intervals: jackknife over conversations. "
             "with passages: AUROC without the answers that had none; without labels: without those whose value their label decides. "
             "alpha: Krippendorff's, of people and the measure; one person: of people alone. "
-            f"agreement: with one person, on the people's scale. alt-test: share of raters that it wins against (epsilon {EPSILON}). "
+            f"agreement: with one person, on the people's scale. alt-test: share of raters that it wins against (epsilon {_EPSILON}). "
             "Nothing here says anything about refusal, appropriateness or preference."
         )
 
@@ -429,8 +429,8 @@ class Licence(Table):
 
     def _repr_html_(self):
         def row(r):
-            quarters = [f"{a:.2f}–{b:.2f}: {share:.0%} of {n}" for a, b, n, share in r.bins]
-            return [r.name, *quarters, *[""] * (4 - len(quarters))]
+            _quarters = [f"{a:.2f}–{b:.2f}: {share:.0%} of {n}" for a, b, n, share in r.bins]
+            return [r.name, *_quarters, *[""] * (4 - len(_quarters))]
 
         head = ["measure", "lowest quarter", "", "", "highest"]
         bins = html_table(head, [row(r) for r in self.rows])
