@@ -602,9 +602,9 @@ def write_predictions(
     return write_jsonl(path, rows())
 
 # %% ../../nbs/6_runs/00_run.ipynb #merge002
-_MERGED = {  # the file that holds the identity -> the logs that belong to it
-    "manifest.json": "tasks trajectories passages calls web predictions",
+_MERGED = {  # the file that holds the identity -> the logs that belong to it; the last one is written last
     "judge.json": "judgements judge_calls",
+    "manifest.json": "tasks trajectories passages calls web predictions",
 }
 
 
@@ -650,8 +650,8 @@ def merge_runs(
         if kinds == ["judge.json"]:
             if Run(out).state != read_json(folders[0] / "shard.json")["identity"]["of"]:
                 raise RunMismatch(f"{out} is not the run that was judged. Name its folder")
-        if there := next((n for n in kinds if (out / n).exists()), None):
-            raise RunMismatch(f"{out} has a {there} already. Name another folder")
+        if kinds and (out / kinds[-1]).exists():
+            raise RunMismatch(f"{out} has a {kinds[-1]} already. Name another folder")
         order = {i: n for n, i in enumerate(read_json(folders[0] / "shard.json")["order"])}
         for kind in kinds:
             for name in _MERGED[kind].split():
