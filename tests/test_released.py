@@ -12,6 +12,7 @@ from typing import NamedTuple
 import pytest
 
 from mtrag_nb.core.record import Recorded, Run
+from mtrag_nb.core.text import STOPWORDS, WORD
 from mtrag_nb.core.types import TO_ANSWER, DataError
 from mtrag_nb.data.mtrag import Benchmark, official_files, read_benchmark, read_corpus, read_qrels
 from mtrag_nb.data.predictions import POOL, import_predictions, read_rewrites
@@ -124,6 +125,17 @@ def own_ndcg(wanted: dict[str, int], ranked: list[tuple[str, float]]) -> float:
     )
 
 
+def own_recall(answer: str, target: str) -> float:
+    "Target recall, written anew: the share of a target's words of content that an answer has, less where it is over twice as long."
+
+    def words(text: str) -> list[str]:
+        return [w for w in re.findall(WORD.pattern, text.lower()) if w not in STOPWORDS]
+
+    wanted, there = words(target), {*words(answer)}
+    share = sum(w in there for w in wanted) / len(wanted) if wanted else 0.0
+    return share * min(1.0, 2 * len(target.split()) / max(1, len(answer.split())))
+
+
 RANKED = [r for r in ROWS if r.ndcg != "-"]
 
 
@@ -166,17 +178,34 @@ def test_any_gold_in_the_top_five(path, run_of, sets):
 
 CAUSES = ("gold not found", "declined though gold was there", "wrong draft from gold")
 CAUSES += ("answered from nothing",)
-FAILED = {  # answerable turns refused; failed turns by cause, without CONVERSATIONAL tasks
-    "iimas_rag/C_test_gpt-4.1_splade-voyage-rrf_gate": (2, (21, 0, 9, 61)),
-    "re_call/B_dev_gpt-4o_gold_prompt-official": (45, (0, 45, 31, 38)),
-    "re_call/B_dev_gpt-4o_gold_prompt-abstain": (147, (0, 147, 28, 1)),
-    "re_call/C_dev_gpt-4o_elser_prompt-official": (75, (94, 26, 38, 38)),
-    "re_call/C_dev_gpt-4o_elser_prompt-abstain": (164, (126, 72, 26, 25)),
-    "re_call/C_dev_gpt-4o_recall_prompt-official": (67, (108, 18, 38, 38)),
-    "re_call/C_dev_gpt-4o_recall_prompt-abstain": (136, (136, 44, 37, 27)),
-    "sifei/C_dev100_elser_prompt-official": (10, (14, 2, 9, 0)),
-    "sifei/C_dev100_elser_prompt-evidence": (9, (14, 1, 9, 0)),
+FAILED = {  # answerable turns refused; of them with gold; unanswerable ones answered; all without CONVERSATIONAL tasks
+    "iimas_rag/C_test_gpt-4.1_splade-voyage-rrf_gate": (2, 0, 61),
+    "re_call/B_dev_gpt-4o_gold_prompt-official": (45, 45, 38),
+    "re_call/B_dev_gpt-4o_gold_prompt-abstain": (147, 147, 1),
+    "re_call/C_dev_gpt-4o_elser_prompt-official": (75, 26, 38),
+    "re_call/C_dev_gpt-4o_elser_prompt-abstain": (164, 72, 25),
+    "re_call/C_dev_gpt-4o_recall_prompt-official": (67, 18, 38),
+    "re_call/C_dev_gpt-4o_recall_prompt-abstain": (136, 44, 27),
+    "sifei/C_dev100_elser_prompt-official": (10, 2, 0),
+    "sifei/C_dev100_elser_prompt-evidence": (9, 1, 0),
 }
+
+
+def own_causes(run: Run, known: Benchmark) -> Counter:
+    "Causes of failed turns, counted anew: whether gold was among the passages, whether the answer was refused, and target recall."
+    out: Counter = Counter()
+    for i, t in run.trajectories.items():
+        gold = known.gold[i]
+        if gold.answerability == "UNANSWERABLE":
+            out["answered from nothing"] += not t.refused
+        elif gold.answerability in TO_ANSWER and gold.passages:
+            there = {p.id for p in gold.passages} & {
+                run.passages[c].document_id for c in t.contexts
+            }
+            wrong = t.refused or own_recall(t.answer, gold.targets[0]) < 0.2
+            why = "declined though gold was there" if t.refused else "wrong draft from gold"
+            out[why if there else "gold not found"] += wrong
+    return +out
 
 
 def judged(run: Run, known: Benchmark) -> tuple[int, Counter]:
@@ -189,9 +218,10 @@ def judged(run: Run, known: Benchmark) -> tuple[int, Counter]:
 
 @pytest.mark.parametrize("path", FAILED)
 def test_refusals_and_stages_to_blame(path, run_of, sets):
-    refused, causes = judged(run_of(f"{path}.jsonl.gz"), sets["_test" in path][0])
-    assert (refused, tuple(causes[c] for c in CAUSES)) == FAILED[path]
-    assert sum(causes.values()) == sum(FAILED[path][1])
+    run, known = run_of(f"{path}.jsonl.gz"), sets["_test" in path][0]
+    refused, causes = judged(run, known)
+    assert causes == own_causes(run, known)
+    assert (refused, causes[CAUSES[1]], causes[CAUSES[3]]) == FAILED[path]
 
 
 def test_given_passages_are_recognised(run_of, sets):
@@ -199,24 +229,23 @@ def test_given_passages_are_recognised(run_of, sets):
         run = run_of(row.path)
         assert run.manifest["identity"]["setting"] == "reference", row.path
         refused, causes = judged(run, sets[False][0])
-        assert not causes["gold not found"]
+        assert causes == own_causes(run, sets[False][0]) and not causes["gold not found"]
         if row.path.startswith("raguteam"):
-            assert refused <= 6 and 20 <= sum(causes.values()) <= 35
+            assert refused <= 6
 
 
-GBGERS = {  # refused of 98 answerable, failed of 105
-    "v1_strict_llama8b": (81, 90),
-    "v2_strict_llama8b": (82, 91),
-    "v3_permissive_llama3b": (36, 69),
-    "v4_permissive_llama8b": (32, 73),
-}
+# refused of 98 answerable
+GBGERS = {"v1_strict_llama8b": 81, "v2_strict_llama8b": 82}
+GBGERS |= {"v3_permissive_llama3b": 36, "v4_permissive_llama8b": 32}
 
 
 @pytest.mark.parametrize("version", GBGERS)
 def test_passages_that_were_not_used_are_not_blamed(version, run_of, sets, tmp_path):
     path = f"gbgers/C_dev110_self-crag_{version}.jsonl.gz"
     refused, causes = judged(run_of(path), sets[False][0])
-    assert (refused, sum(causes.values())) == GBGERS[version]
+    for passed in ("bad draft let through", "evidence that does not answer let pass"):
+        causes[CAUSES[3]] += causes.pop(passed, 0)  # a gate or check on record that answered, too
+    assert refused == GBGERS[version] and causes == own_causes(run_of(path), sets[False][0])
     run = import_predictions(RELEASED / path, sets[False][0], tmp_path / "run", used=False)
     same, causes = judged(run, sets[False][0])
     assert same == refused and not causes["gold not found"]

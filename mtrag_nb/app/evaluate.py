@@ -157,7 +157,7 @@ _LICENCE_OUT = "runs/licence/licence.json"
 
 _JudgeWay = Annotated[str, Option(choices="evaluate.judge:WAYS")]
 _Protocols = Annotated[Sequence[str] | None, Option(choices="evaluate.judge:PROTOCOLS")]
-_MODEL_WAYS = Option(choices="evaluate.judge:MODEL_WAYS", nargs="*")
+_MODEL_WAYS = Option(choices="evaluate.licence:MODEL_WAYS", nargs="*")
 _ModelWays = Annotated[Sequence[str] | None, _MODEL_WAYS]
 
 
@@ -193,7 +193,7 @@ def judge(
     settings = chosen(settings)
     if licence:
         from mtrag_nb.evaluate.calibrate import measure_all
-        from mtrag_nb.evaluate.judge import MODEL_WAYS
+        from mtrag_nb.evaluate.licence import MODEL_WAYS
 
         out, asked = Path(out or _LICENCE_OUT), tuple(MODEL_WAYS if ways is None else ways)
         calls = out.parent / "calls"

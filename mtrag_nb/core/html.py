@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 # %% auto #0
-__all__ = ['ROLE_COLOURS', 'SERIES_COLOURS', 'clean', 'esc', 'attr', 'show', 'text_table', 'html_table', 'words_table', 'Table',
-           'fold', 'word_diff', 'words_of', 'render', 'page', 'document', 'View', 'end_colours']
+__all__ = ['ROLE_COLOURS', 'SERIES_COLOURS', 'clean', 'esc', 'show', 'text_table', 'html_table', 'words_table', 'Table', 'fold',
+           'word_diff', 'words_of', 'render', 'page', 'document', 'View', 'end_colours']
 
 # %% ../../nbs/1_core/04_html.ipynb #25ded401
 _UNSHOWN = re.compile(
@@ -44,7 +44,7 @@ def esc(text: object) -> str:
     return safe.replace("$", "<span>$</span>").replace("\\", "<span>\\</span>")
 
 
-def attr(text: object) -> str:
+def _attr(text: object) -> str:
     "Text for an attribute in quotes."
     return html.escape(clean(text))
 
@@ -246,7 +246,7 @@ def _templates() -> Environment:
         lstrip_blocks=True,
     )
     env.filters |= {
-        "quoted": safe(attr),
+        "quoted": safe(_attr),
         "inline": safe(_inline),
         "changed_from": safe(lambda new, old: word_diff(old, new)),
         "style": safe(lambda part: f"<style>{_parts('style.css')[part]}</style>"),

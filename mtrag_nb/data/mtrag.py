@@ -38,12 +38,12 @@ from mtrag_nb.core.types import (
 
 # %% auto #0
 __all__ = ['BY_TEXT', 'OFFICIAL_URL', 'OFFICIAL_COMMIT', 'PARTS', 'OFFICIAL', 'FETCHED', 'domain_of', 'domain_of_line',
-           'conversation_of_line', 'files_of', 'is_gold', 'task_line', 'Benchmark', 'read_benchmark', 'read_tasks',
-           'with_rewrites', 'read_gold', 'Conversation', 'read_conversations', 'conversation_tasks', 'read_corpus',
-           'read_queries', 'read_qrels', 'falling', 'prediction_line', 'Prediction', 'prediction_of_line',
-           'predicted_contexts', 'read_predictions', 'FormatReport', 'check_format', 'sample_dir', 'sample_corpus',
-           'official_dir', 'files_there', 'human_rewrites', 'official_files', 'official_file', 'fetch_data',
-           'RatedAnswer', 'read_ratings']
+           'conversation_of_line', 'files_of', 'is_gold', 'Benchmark', 'read_benchmark', 'read_tasks', 'with_rewrites',
+           'read_gold', 'Conversation', 'read_conversations', 'conversation_tasks', 'read_corpus', 'read_queries',
+           'read_qrels', 'falling', 'prediction_line', 'Prediction', 'prediction_of_line', 'predicted_contexts',
+           'read_predictions', 'FormatReport', 'check_format', 'sample_dir', 'sample_corpus', 'official_dir',
+           'files_there', 'human_rewrites', 'official_files', 'official_file', 'fetch_data', 'RatedAnswer',
+           'read_ratings']
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #95790362
 _COLLECTIONS = {  # domain -> the official long name
@@ -404,7 +404,7 @@ def _gold_passage(p: object) -> object:
     return {**{k: v for k, v in p.items() if k not in ("file", "id")}, **named}
 
 
-def task_line(
+def _task_line(
     obj: object,
     path: object,  # for messages, with the line number `n`
     n: int,
@@ -478,7 +478,7 @@ def read_benchmark(
     "A file of tasks. Raises DataError (file, line) for a line that is no task, or whose id stood already."
     wanted, tasks, gold, lines, seen = _wanted(domains), [], {}, {}, {}
     for n, obj in read_jsonl(path, nan_is_null=True):
-        obj = task_line(obj, path, n)
+        obj = _task_line(obj, path, n)
         task = _task_of_line(obj, path, n, contexts)
         _new(seen, task.id, f"line {n}", "task id {!r} stood already in", path, n)
         gold[task.id], lines[task.id] = _gold_of_line(obj, path, n), obj

@@ -9,7 +9,7 @@ import gzip
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -62,7 +62,7 @@ from mtrag_nb.data.traces import (
 )
 
 # %% auto #0
-__all__ = ['IDS', 'POOL', 'lines_of', 'read_rewrites', 'ids_of', 'Conversations', 'import_predictions', 'holds_predictions']
+__all__ = ['IDS', 'POOL', 'lines_of', 'read_rewrites', 'Conversations', 'import_predictions', 'holds_predictions']
 
 # %% ../../nbs/2_data/04_predictions.ipynb #c9a5d575
 _NAMES = {"ranking": "contexts", "references": "contexts", "answer": "prediction"}
@@ -206,7 +206,7 @@ IDS = ("official", "original_index", "domain_order")
 _BY_DOMAIN = re.compile(r"([a-z]+)_(\d{1,6})")
 
 
-def ids_of(lines: Sequence[tuple[int | None, dict]], known: Iterable[str]) -> str:  # one of IDS
+def _ids_of(lines: Sequence[tuple[int | None, dict]], known: Iterable[str]) -> str:  # one of IDS
     "Which ids the lines have."
     known, said = set(known), [line for _, line in lines]
     if any(line["task_id"] in known for line in said if isinstance(line["task_id"], str)):
@@ -547,7 +547,7 @@ def import_predictions(
     form, held = lines_of(path, name)
     if not held:
         raise DataError("holds no line", path, remedy="Name a file of predictions")
-    ids = ids or ids_of(held, known.by_id)
+    ids = ids or _ids_of(held, known.by_id)
     lines = _read_lines(path, held, known, ids, _conversations(conversations, ids, known), rewrites)
     what = _what(lines, form, gold)
     if task and task != what and {task, what} != {"B", "C"}:

@@ -23,8 +23,7 @@ from ..core.files import LONGEST_LINE, parse_json, read_jsonl
 from ..core.types import DataError, plain
 
 # %% auto #0
-__all__ = ['MODEL_OPERATIONS', 'Span', 'nested', 'from_json', 'at', 'spans_in', 'objects_of', 'read_spans', 'Trace', 'as_trace',
-           'session_of', 'traces_of']
+__all__ = ['MODEL_OPERATIONS', 'Span', 'nested', 'from_json', 'at', 'spans_in', 'read_spans', 'Trace', 'as_trace', 'traces_of']
 
 # %% ../../nbs/2_data/02_spans.ipynb #ea4bfa02
 MODEL_OPERATIONS = ("chat", "text_completion", "generate_content")  # of OpenTelemetry
@@ -385,7 +384,7 @@ def _table_rows(path: Path) -> Iterator[tuple[int, dict]]:
             yield rows.line_num, {k: v for k, v in row.items() if k}
 
 
-def objects_of(path: str | Path) -> Iterator[tuple[int, object]]:  # line and value
+def _objects_of(path: str | Path) -> Iterator[tuple[int, object]]:  # line and value
     "The values of a file of JSON lines, JSON values, one list, or CSV. Raises DataError (file, line)."
     path = Path(path)
     head = _head(path)
@@ -420,7 +419,7 @@ def read_spans(
 ) -> Iterator[Span]:
     "The spans of a file, in its order. Raises DataError (file, line) for a file that is broken, or holds none."
     n = 0
-    for line, value in objects_of(path):
+    for line, value in _objects_of(path):
         for s in spans_in(value, line):
             if isinstance(s, Span):
                 n += 1
@@ -494,7 +493,7 @@ _TABLE = (
 )
 
 
-def session_of(s: Span) -> str:
+def _session_of(s: Span) -> str:
     "What a span calls the conversation that it belongs to."
     told = s.at(*_SESSION)
     keys = ("session_id", "thread_id", "conversation_id")
@@ -509,7 +508,7 @@ def _span(body: str) -> Span:
 
 def _keep(db: sqlite3.Connection, s: Span, seq: int, odd: Counter) -> None:
     "Keep a span. Of one that is there twice, what ended last."
-    row = (s.trace, s.id, s.start, seq, session_of(s), json.dumps(plain(s)))
+    row = (s.trace, s.id, s.start, seq, _session_of(s), json.dumps(plain(s)))
     try:
         db.execute("INSERT INTO spans VALUES (?, ?, ?, ?, ?, ?)", row)
     except sqlite3.IntegrityError:

@@ -13,7 +13,7 @@ import re
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -65,26 +65,24 @@ from mtrag_nb.data.spans import (
 )
 
 # %% auto #0
-__all__ = ['STEPS', 'OWN', 'text_of', 'messages_of', 'Document', 'document_of', 'lists_of', 'Corpus', 'node_of', 'by_name',
-           'kind_of', 'Visit', 'visits', 'said_in', 'prompt_of', 'output_of', 'reply_of', 'calls_of', 'evaluations',
-           'verdict_of', 'documents_out', 'documents_in', 'queries_of', 'same_text', 'Reading', 'read_visit', 'Request',
-           'request_of', 'read_turn_of', 'Read', 'own_document', 'own_turn', 'Tasks', 'turns_of', 'Written',
-           'write_imported', 'read_kinds', 'import_traces']
+__all__ = ['STEPS', 'OWN', 'messages_of', 'Document', 'document_of', 'Corpus', 'by_name', 'kind_of', 'Visit', 'visits',
+           'reply_of', 'evaluations', 'verdict_of', 'same_text', 'Reading', 'Request', 'Read', 'own_document', 'Tasks',
+           'turns_of', 'Written', 'write_imported', 'read_kinds', 'import_traces']
 
 # %% ../../nbs/2_data/03_traces.ipynb #ffcd930d
 _SPEAKERS = {"user": "user", "human": "user", "assistant": "agent", "ai": "agent"}
 _SPEAKERS |= {"agent": "agent", "model": "agent"}
 
 
-def text_of(value: object) -> str:
+def _text_of(value: object) -> str:
     "The text of a message's content: a text, or a list of parts of which some are texts."
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode()
     if isinstance(value, list):
-        return "\n".join(t for v in value if (t := text_of(v)))
+        return "\n".join(t for v in value if (t := _text_of(v)))
     if isinstance(value, Mapping):
         keys = ("text", "content", "message_content", "parts", "contents")
-        return next((text_of(value[k]) for k in keys if value.get(k)), "")
+        return next((_text_of(value[k]) for k in keys if value.get(k)), "")
     return ""
 
 
@@ -100,7 +98,7 @@ def _message(value: object) -> Turn | None:
     roles = (value.get(k) for k in ("role", "speaker", "type"))
     speaker = next((_SPEAKERS[r] for r in roles if isinstance(r, str) and r in _SPEAKERS), "")
     keys = ("content", "contents", "text", "parts", "blocks")
-    said = next((text_of(value[k]) for k in keys if value.get(k)), "")
+    said = next((_text_of(value[k]) for k in keys if value.get(k)), "")
     return Turn(speaker, said) if speaker and said.strip() else None
 
 
@@ -148,7 +146,7 @@ def document_of(value: object) -> Document | None:
     about = about if isinstance(about, Mapping) else {}
     ids = [str(p[k]) for p in (value, about) for k in _IDS if isinstance(p.get(k), (str, int))]
     keys = ("page_content", "content", "text", "text_resource")
-    text = next((text_of(value[k]) for k in keys if value.get(k)), "")
+    text = next((_text_of(value[k]) for k in keys if value.get(k)), "")
     if not ids and not text or "role" in value or "messages" in value:
         return None
     score = next((x for x in (score, value.get("score"), about.get("score")) if _number(x)), None)
@@ -164,7 +162,7 @@ _LISTS = ("documents", "docs", "passages", "contexts", "nodes", "source_document
 _LISTS += ("retrieved", "results", "reranked", "filtered", "kept", "context", "chunks")
 
 
-def lists_of(value: object) -> dict[str, list[Document]]:
+def _lists_of(value: object) -> dict[str, list[Document]]:
     "The lists of documents in a value, by the name under which they stand; '' for the value itself. An empty list has a name that says what it is."
     if isinstance(value, list):
         found = [document_of(v) for v in value]
@@ -253,7 +251,7 @@ _GENAI = dict.fromkeys(MODEL_OPERATIONS, "llm") | {"embeddings": ""}
 _GENAI |= {"retrieval": "retrieve", "rerank": "rerank"}
 
 
-def node_of(s: Span) -> str:
+def _node_of(s: Span) -> str:
     "What to call a span: as LangGraph calls its node, or by its name, without the model or agent behind an operation."
     operation, tool = s.at("gen_ai.operation.name"), s.at("gen_ai.tool.name")
     if isinstance(tool, str) and tool:
@@ -271,7 +269,7 @@ def by_name(name: str) -> str:
 
 def kind_of(s: Span, kinds: Mapping[str, str] = {}) -> tuple[str, bool]:  # and whether it is sure
     "The kind of step that a span is, '' for none; `llm` for a call of a model whose purpose nothing says."
-    for name in (s.name, node_of(s)):
+    for name in (s.name, _node_of(s)):
         if name in kinds:
             return kinds[name], True
     told, operation = s.at("openinference.span.kind"), s.at("gen_ai.operation.name")
@@ -298,7 +296,7 @@ class Visit:
 
     @property
     def node(self) -> str:
-        return node_of(self.span)
+        return _node_of(self.span)
 
 
 _CHAIN = ("rewrite", "retrieve", "rerank", "grade", "gate", "generate", "check")
@@ -374,17 +372,17 @@ def _unquoted(text: str) -> str:
         return text[1:-1]
 
 
-def said_in(value: object, keys: Sequence[str], speaker: str) -> str:
+def _said_in(value: object, keys: Sequence[str], speaker: str) -> str:
     "A text of an input or output: itself, under one of the keys, or the speaker's last message; '' if there is none."
     value = from_json(value)
     if isinstance(value, str):
-        value = text_of(value).strip()
+        value = _text_of(value).strip()
         field = _field_of(value, keys)
         return value if field is None else field.strip()
     if talk := [m.text for m in messages_of(value) if m.speaker == speaker]:
         return talk[-1].strip()
     for key in keys if isinstance(value, Mapping) else ():
-        if value.get(key) and (said := said_in(value[key], keys, speaker)):
+        if value.get(key) and (said := _said_in(value[key], keys, speaker)):
             return said
     return ""
 
@@ -410,7 +408,7 @@ _PROMPT = ("gen_ai.system_instructions", "llm.input_messages", "gen_ai.input.mes
 _PROMPT += ("llm.prompts", "gen_ai.prompt", "input.value")
 
 
-def prompt_of(v: Visit) -> str:
+def _prompt_of(v: Visit) -> str:
     "All that models were shown in a visit, as one text."
     some = [s for s in v.spans if s.is_model] or [v.span]
     shown = [text for s in some for p in _PROMPT for text in _texts(s.at(p))]
@@ -433,19 +431,19 @@ def _texts(value: object) -> Iterator[str]:
 _REPLY = ("llm.output_messages", "gen_ai.output.messages", "gen_ai.completion")
 
 
-def output_of(s: Span) -> object:
+def _output_of(s: Span) -> object:
     "What came out of a span: its output, or what is written in its place."
     return s.at("output.value", "gen_ai.tool.call.result", "output")
 
 
 def reply_of(v: Visit, keys: Sequence[str] = _ANSWERS) -> str:
     "The last text that a visit gave: of its own output, whole, or of the last model call in it."
-    own = said_in(output_of(v.span), keys, "agent")
+    own = _said_in(_output_of(v.span), keys, "agent")
     if own and not own.endswith(_CUT):
         return own
     for s in reversed(v.spans):
         talk = messages_of(s.at(*_REPLY)) or _event_messages(s)[1]
-        text = talk[-1].text if talk else said_in(output_of(s), _ANSWERS, "agent")
+        text = talk[-1].text if talk else _said_in(_output_of(s), _ANSWERS, "agent")
         if whole := _whole(own, text.strip()) if own else text.strip():
             return whole
     return own
@@ -461,7 +459,7 @@ def _whole(cut: str, text: str) -> str:
     return text if whole and not text.endswith(_CUT) else ""
 
 
-def calls_of(v: Visit) -> Calls:
+def _calls_of(v: Visit) -> Calls:
     "The model calls of a visit, with their tokens."
 
     def count(s, *paths):
@@ -530,12 +528,12 @@ def verdict_of(v: Visit) -> Verdict | None:
     "The one verdict of a visit; None if it gives none that can be read."
     if told := [e for s in v.spans for e in evaluations(s)]:
         return told[-1] if len({e.label for e in told}) == 1 else None
-    value = from_json(output_of(v.span))
+    value = from_json(_output_of(v.span))
     fields = value if isinstance(value, Mapping) else {"verdict": value}
     named = {k: x for k, x in fields.items() if isinstance(x, bool) or _VERDICT.search(str(k))}
     found = {_label(x, k) for k, x in named.items()} - {None}
     if len(found) == 1:
-        return Verdict(found.pop(), "trace", raw=clipped(str(output_of(v.span)), 200))
+        return Verdict(found.pop(), "trace", raw=clipped(str(_output_of(v.span)), 200))
     label = _label(reply_of(v)) or _next_node(v) if not found else None
     return Verdict(label, "trace", raw=clipped(reply_of(v), 200)) if label else None
 
@@ -544,36 +542,36 @@ _SHOWN = ("retrieval.documents", "reranker.output_documents", "gen_ai.retrieval.
 _SHOWN += ("output.documents",)
 
 
-def documents_out(v: Visit) -> list[Document] | None:
+def _documents_out(v: Visit) -> list[Document] | None:
     "The documents that came out of a visit; None if it shows none."
-    shown = [lists_of(v.span.at(p)).get("") for p in _SHOWN]
-    shown += [*lists_of(from_json(output_of(v.span))).values()][:1]
+    shown = [_lists_of(v.span.at(p)).get("") for p in _SHOWN]
+    shown += [*_lists_of(from_json(_output_of(v.span))).values()][:1]
     found = [x for x in shown if x is not None]
     if found:
         return next((x for x in found if x and all(d.ids for d in x)), max(found, key=len))
     if v.kind in ("retrieve", "rerank"):
-        parts = [documents_out(Visit("", p)) for p in v.parts if kind_of(p)[0] == v.kind]
+        parts = [_documents_out(Visit("", p)) for p in v.parts if kind_of(p)[0] == v.kind]
         some = [d for x in parts if x is not None for d in x]
         return list(dict.fromkeys(some)) if any(x is not None for x in parts) else None
     return None
 
 
-def documents_in(v: Visit) -> list[Document] | None:
+def _documents_in(v: Visit) -> list[Document] | None:
     "The documents that went into a visit; None if it shows none."
-    shown = lists_of(v.span.at("reranker.input_documents", "input.documents")).get("")
-    inputs = lists_of(from_json(v.span.at("input.value", "gen_ai.tool.call.arguments")))
-    outputs = lists_of(from_json(output_of(v.span)))
+    shown = _lists_of(v.span.at("reranker.input_documents", "input.documents")).get("")
+    inputs = _lists_of(from_json(v.span.at("input.value", "gen_ai.tool.call.arguments")))
+    outputs = _lists_of(from_json(_output_of(v.span)))
     same = next((inputs[k] for k in outputs if k in inputs), None)
     return shown or same or next(iter(inputs.values()), None)
 
 
-def queries_of(v: Visit) -> list[str]:
+def _queries_of(v: Visit) -> list[str]:
     "What was searched for in a visit."
     found = []
     for s in v.spans:
         told = s.at("gen_ai.retrieval.query.text", "retrieval.query")
         if told is None and kind_of(s) == ("retrieve", True):
-            told = said_in(s.at("input.value"), _QUERIES, "user")
+            told = _said_in(s.at("input.value"), _QUERIES, "user")
         found += [told.strip()] if isinstance(told, str) and told.strip() else []
     return list(dict.fromkeys(found))
 
@@ -624,7 +622,7 @@ class Reading:
         return tuple(dict.fromkeys(self.context(d).id for d in docs))
 
     def add(self, v: Visit, kind: type[Step], **known) -> bool:
-        about = {"node": v.node, "seconds": round(v.span.seconds, 3), "calls": calls_of(v)}
+        about = {"node": v.node, "seconds": round(v.span.seconds, 3), "calls": _calls_of(v)}
         self.steps.append(kind(**about, **known))
         return True
 
@@ -654,7 +652,7 @@ class Reading:
 
 # %% ../../nbs/2_data/03_traces.ipynb #2553afd6
 def _retrieve(r: Reading, v: Visit) -> bool:
-    docs, queries = documents_out(v), queries_of(v)
+    docs, queries = _documents_out(v), _queries_of(v)
     if docs is None:
         return False
     before = r.last(Rewritten)
@@ -672,7 +670,7 @@ def _retrieve(r: Reading, v: Visit) -> bool:
 
 
 def _rerank(r: Reading, v: Visit) -> bool:
-    docs = documents_out(v)
+    docs = _documents_out(v)
     if docs is None:
         return False
     r.kept, pairs = r.ids(docs), [(r.context(d).id, d) for d in docs]
@@ -713,7 +711,7 @@ def _clarify(r: Reading, v: Visit) -> bool:
 
 # %% ../../nbs/2_data/03_traces.ipynb #4bb8eb41
 def _grade(r: Reading, v: Visit) -> bool:
-    before, after = documents_in(v), documents_out(v)
+    before, after = _documents_in(v), _documents_out(v)
     given = r.ids(before) if before else r.kept
     told = [e for s in v.spans for e in evaluations(s)]
     if after is not None:
@@ -731,7 +729,7 @@ def _grade(r: Reading, v: Visit) -> bool:
 
 
 def _generate(r: Reading, v: Visit) -> bool:
-    text, shown = reply_of(v), r.in_prompt(prompt_of(v))
+    text, shown = reply_of(v), r.in_prompt(_prompt_of(v))
     if not text:
         return False
     if r.models and declines(text) and not any(s.is_model for s in v.spans):
@@ -773,7 +771,7 @@ _READERS: dict[str, Callable[[Reading, Visit], bool]] = {
 }
 
 
-def read_visit(r: Reading, v: Visit) -> None:
+def _read_visit(r: Reading, v: Visit) -> None:
     "Add the step of a visit: typed if it shows what its kind needs, else a plain one."
     if v.kind and _READERS[v.kind](r, v):
         return
@@ -805,13 +803,13 @@ def _asked(s: Span) -> tuple[str, list[Turn]]:
         keys = ("messages", "history", "chat_history", "conversation", "input")
         talk = next((m for k in keys if (m := messages_of(value.get(k)))), [])
     talk = talk or messages_of(value) or _event_messages(s)[0]
-    question = said_in(value, _QUERIES, "user") or (talk[-1].text.strip() if talk else "")
+    question = _said_in(value, _QUERIES, "user") or (talk[-1].text.strip() if talk else "")
     if talk and talk[-1].speaker == "user" and same_text(talk[-1].text, question):
         talk = talk[:-1]
     return question, talk
 
 
-def request_of(trace: Trace) -> Request:
+def _request_of(trace: Trace) -> Request:
     "Question, turns before it and answer of a trace, of its first span that shows them, calls of models last."
     question, history, answer, task = "", [], "", ""
     for s in sorted(trace.spans, key=lambda s: s.is_model):
@@ -822,7 +820,7 @@ def request_of(trace: Trace) -> Request:
         task = task or (str(told) if isinstance(told, (str, int)) else "")
         talk = _event_messages(s)[1]
         if not answer and s.parent == trace.root.parent:
-            answer = said_in(s.at(*_OUTPUT), _ANSWERS, "agent") or (talk[-1].text if talk else "")
+            answer = _said_in(s.at(*_OUTPUT), _ANSWERS, "agent") or (talk[-1].text if talk else "")
     return Request(task, trace.session, question, tuple(history), answer, trace)
 
 # %% ../../nbs/2_data/03_traces.ipynb #3680c57d
@@ -832,18 +830,18 @@ def _broke(trace: Trace) -> Fault | None:
         return None
     s = next(s for s in reversed(trace.spans) if s.error)
     kind, _, message = s.error.partition(": ")
-    return Fault(node_of(s), kind if message else "error", message or kind)
+    return Fault(_node_of(s), kind if message else "error", message or kind)
 
 
-def read_turn_of(
+def _read_turn_of(
     q: Request, task: Task, corpus: Corpus, kinds: Mapping[str, str], odd: Counter
 ) -> Read:
     "The turn of a request."
     some = visits(q.trace, kinds)
-    queries = [text for v in some for text in queries_of(v)]
+    queries = [text for v in some for text in _queries_of(v)]
     r = Reading(task.question, q.answer, task.domain, corpus, odd, queries, q.trace.models)
     for v in some:
-        read_visit(r, v)
+        _read_visit(r, v)
     odd["spans that are steps"] += len(some)
     odd["spans within steps"] += sum(len(v.parts) for v in some)
     odd["spans around steps"] += len(q.trace.spans) - sum(len(v.spans) for v in some)
@@ -870,7 +868,7 @@ def _ended(r: Reading, task: Task, answer: str, fault: Fault | None, q: Request)
         outcome = Outcome.ASKED_BACK
     elif isinstance(last, Refused) or declines(answer):
         if not isinstance(last, Refused):
-            last = Refused(node=node_of(q.trace.root), reason="declined", role=r.role())
+            last = Refused(node=_node_of(q.trace.root), reason="declined", role=r.role())
             r.steps.append(last)
         outcome, known = Outcome.I_DONT_KNOW, {"reason": last.reason, "role": last.role}
     return Trajectory(
@@ -906,7 +904,7 @@ def own_document(c: Context, score: float | None = None) -> dict:
     return {f"document.{k}": v for k, v in out.items() if v is not None}
 
 
-def own_turn(trace: Trace, odd: Counter) -> Read | None:
+def _own_turn(trace: Trace, odd: Counter) -> Read | None:
     "A turn that went out from here, from its record; None for any other, and for one whose record is not whole."
     told = trace.root.at(f"{OWN}.turn")
     if not isinstance(told, Mapping):
@@ -995,12 +993,12 @@ def turns_of(
     "The turns of traces, which come session by session."
     session, place, history = "", 0, ()
     for trace in traces:
-        if own := own_turn(trace, odd):
+        if own := _own_turn(trace, odd):
             task = tasks.by_id.get(own.turn.task_id)
             joined["by the task id in their record" if task else "none of the tasks"] += 1
             yield own._replace(task=task or own.task)
             continue
-        q = request_of(trace)
+        q = _request_of(trace)
         if not q.question and q.task_id not in tasks.by_id:
             odd["traces without a question: no turns"] += 1
             odd["spans of traces without a question"] += len(trace.spans)
@@ -1015,7 +1013,7 @@ def turns_of(
             own = q.task_id or f"{name}<::>{place}"
             own = f"{own} of another" if own in tasks.by_id else own
             task = Task(own, name, place, "", q.question, q.history or history)
-        read = read_turn_of(q, task, corpus, kinds, odd)
+        read = _read_turn_of(q, task, corpus, kinds, odd)
         history = (*history, Turn("user", task.question), Turn("agent", read.turn.answer))
         yield read
 

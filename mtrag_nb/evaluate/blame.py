@@ -50,7 +50,7 @@ __all__ = ['COSTS', 'WORTH', 'WRONG', 'RIGHT', 'STAGES', 'Judge', 'costs', 'Cost
            'ending_change', 'first_draft_failed', 'audit', 'RiskPoint', 'RiskCoverage', 'risk_coverage', 'verdict_of',
            'Blame', 'strayed', 'documents', 'unsupported', 'blame_turn', 'place_of', 'groups_of', 'BlameReport',
            'blame', 'Decided', 'Gate', 'decisions', 'turn_gates', 'together', 'gates', 'gate_table', 'blame_items',
-           'beside_gold', 'settled_by_gold']
+           'settled_by_gold']
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #a60bbc1b
 COSTS: dict[str, Callable[[Calls], float]] = {
@@ -823,7 +823,7 @@ def blame_items(
     return BlameReport(name, turns, {i.task_id: i.conversation_id for i in known}, groups)
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #twin0002
-def beside_gold(report: BlameReport, given: BlameReport) -> BlameReport:
+def _beside_gold(report: BlameReport, given: BlameReport) -> BlameReport:
     "A report with what became of the same turns in a run with gold given. Raises DataError if they share no turn."
     if not report.turns.keys() & given.turns.keys():
         raise DataError(
@@ -838,7 +838,7 @@ def settled_by_gold(
     given: BlameReport,  # with gold in hand, by another prompt or model
 ) -> BlameReport:
     "A report in which 'gold not found' is left only where the turn does not fail with gold given, too."
-    found = beside_gold(report, given)
+    found = _beside_gold(report, given)
 
     def settled(b):
         twin = found.gold_given.get(b.task_id)

@@ -7,12 +7,17 @@ from __future__ import annotations
 
 import gzip
 import json
-import numpy as np
 import os
 import random
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+from scipy.optimize import minimize
+
 from ..core.files import make_folder, read_json, read_jsonl, write_json, write_whole
 from ..core.html import show, text_table
 from ..core.settings import MINILM, Settings, load_settings, with_settings
@@ -38,17 +43,9 @@ from mtrag_nb.data.mtrag import (
     read_qrels,
     read_ratings,
 )
-from mtrag_nb.evaluate.judge import (
-    MODEL_WAYS,
-    contextual_support,
-    cosine_support,
-    encoder_measures,
-    lexical_measures,
-    model_measures,
-    texts_of,
-)
 from mtrag_nb.evaluate.licence import (
     BASELINE,
+    MODEL_WAYS,
     HumanRatings,
     Licence,
     LicenceRow,
@@ -56,11 +53,17 @@ from mtrag_nb.evaluate.licence import (
     RaterNames,
     Span,
     Yardstick,
+    contextual_support,
+    cosine_support,
+    encoder_measures,
     human_ratings,
+    lexical_measures,
     licence,
+    model_measures,
     rater_names,
     span_of,
     span_text,
+    texts_of,
 )
 from .measures import BertScorer
 from .statistics import auroc, auroc_interval, calibration_bins, calibration_error
@@ -80,17 +83,14 @@ from mtrag_nb.systems.stages import (
     grade_by_yesno,
     show_history,
 )
-from pathlib import Path
-from scipy.optimize import minimize
-from statistics import median
 
 # %% auto #0
 __all__ = ['GRADES', 'RIDGE', 'POOL', 'EDITS', 'Measures', 'fit_logistic', 'log_loss', 'probability', 'left_out', 'best_strength',
            'Pair', 'read_candidates', 'balanced_accuracy', 'Discrimination', 'halves', 'separated', 'discrimination',
            'ways_table', 'read_ways', 'Combined', 'combined', 'Calibration', 'measure_gate', 'calibrate',
            'write_calibration', 'read_calibration', 'calibrated', 'overlap_note', 'real_data', 'slice_of', 'make_pool',
-           'pool_file', 'calibrate_laptop', 'rated_file_of', 'Attack', 'attack', 'attack_table', 'Combination',
-           'combine', 'RememberingEmbedder', 'hold', 'measure_all', 'read_licence', 'license_laptop']
+           'pool_file', 'calibrate_laptop', 'rated_file_of', 'attack', 'Combination', 'combine', 'hold', 'measure_all',
+           'read_licence', 'license_laptop']
 
 # %% ../../nbs/7_evaluate/07_calibrate.ipynb #4041185b
 _STRENGTHS = (0.1, 1.0, 10.0, 100.0)
@@ -810,7 +810,7 @@ _HARMLESS: dict[str, _Edit] = {"order": _reverse_sentences, "contraction": _cont
 
 # %% ../../nbs/7_evaluate/07_calibrate.ipynb #9afa2110
 @dataclass(frozen=True)
-class Attack:
+class _Attack:
     "One kind of edit against one measure."
 
     edit: str
@@ -826,20 +826,20 @@ Measures = Mapping[str, Callable[[Sequence[RatedAnswer]], Sequence[float]]]
 
 def _attacked(
     edit: str, measure: str, before: Sequence[float], after: Mapping[int, float]
-) -> Attack:
+) -> _Attack:
     "What a measure made of edited answers (`after`: position -> value)."
     least = float(np.quantile(before, 0.1))
     fell = [v < before[i] - 1e-9 for i, v in after.items()]
     below = [v < least for i, v in after.items() if before[i] >= least]
     noticed, caught = (float(np.mean(v)) if v else None for v in (fell, below))
-    return Attack(edit, measure, len(after), noticed, caught)
+    return _Attack(edit, measure, len(after), noticed, caught)
 
 
 def attack(
     answers: Sequence[RatedAnswer],  # faithful ones
     measures: Measures,
     seed: int = 0,
-) -> list[Attack]:
+) -> list[_Attack]:
     "Spoil faithful answers and see which measures notice. Raises DataError without answers."
     if not answers:
         raise DataError("there is no faithful answer to spoil")
@@ -853,7 +853,7 @@ def attack(
     return out
 
 # %% ../../nbs/7_evaluate/07_calibrate.ipynb #11ce0005
-def attack_table(attacks: Sequence[Attack]) -> tuple[list[str], list[list]]:
+def _attack_table(attacks: Sequence[_Attack]) -> tuple[list[str], list[list]]:
     "A row a measure: noticed / caught for each edit."
 
     def cell(a):
@@ -936,7 +936,7 @@ _COMBINED = (BASELINE, "contextual support", "cosine support")
 _OFFICIAL_MARK = ", official"
 
 
-class RememberingEmbedder:
+class _RememberingEmbedder:
     "An embedder that encodes each text once: an attack changes one sentence of many."
 
     def __init__(self, embedder: EmbedderLike):
@@ -950,11 +950,11 @@ class RememberingEmbedder:
         return found.reshape(len(texts), self.embedder.dim)
 
 
-def _attack_all(p: HumanRatings, embedder: EmbedderLike) -> list[Attack]:
-    "Attack the measures that need no chat model, on the answers with passages that people found faithful throughout."
+def _attack_all(p: HumanRatings, embedder: EmbedderLike) -> list[_Attack]:
+    "_Attack the measures that need no chat model, on the answers with passages that people found faithful throughout."
     best = np.nanmedian(p.ratings, axis=0) == 4
     good = [a for a, m in zip(p.answers, best) if m and a.task.contexts]
-    memory = RememberingEmbedder(embedder)
+    memory = _RememberingEmbedder(embedder)
 
     def by_cosine(rs):
         return cosine_support(memory, [r.answer for r in rs], [texts_of(r) for r in rs])
@@ -1021,7 +1021,7 @@ def measure_all(
     return found
 
 # %% ../../nbs/7_evaluate/07_calibrate.ipynb #11ce0018
-def read_licence(path: str | Path) -> tuple[Licence, list[Combination], list[Attack]]:
+def read_licence(path: str | Path) -> tuple[Licence, list[Combination], list[_Attack]]:
     "A licence that was written down, with its combinations and attacks. Raises DataError if the file is not one."
     try:
         told = read_json(path)
@@ -1030,7 +1030,7 @@ def read_licence(path: str | Path) -> tuple[Licence, list[Combination], list[Att
             return [structured(cls, x) for x in told[key]]
 
         found = Licence(structured(Yardstick, told["people"]), tuple(read(LicenceRow, "rows")))
-        return found, read(Combination, "combinations"), read(Attack, "attacks")
+        return found, read(Combination, "combinations"), read(_Attack, "attacks")
     except (DataError, KeyError, TypeError, ValueError) as e:
         told = f"{type(e).__name__}: {getattr(e, 'problem', e)}"
         raise DataError(

@@ -10,13 +10,12 @@ import json
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
-from tqdm import tqdm
 
 from mtrag_nb.core.files import (
     JsonlLog,
@@ -41,19 +40,15 @@ from mtrag_nb.core.record import (
 )
 from ..core.settings import Settings, load_settings
 from mtrag_nb.core.text import (
-    STOPWORDS,
-    WORD,
     Label,
     declines,
     format_docs_for_gen,
     idk_by_rule,
     parse_verdict,
     sentences,
-    support,
     without_thinking,
 )
 from mtrag_nb.core.types import (
-    TO_REFUSE,
     Context,
     DataError,
     Gold,
@@ -68,26 +63,22 @@ from mtrag_nb.core.types import (
 )
 from mtrag_nb.data.mtrag import (
     Prediction,
-    RatedAnswer,
     predicted_contexts,
     read_predictions,
     read_tasks,
 )
-from .licence import BASELINE, Measured
-from .measures import BertScorer, bert_k_precision, k_precision, rouge_l
+from .measures import k_precision
 from .statistics import Interval, krippendorff_alpha, mean_interval
-from ..models.calls import MeteredChat, Models, RecordedChat, Work
+from ..models.calls import MeteredChat, Models, Work
 from ..models.chat import ChatModel, Prompt, chat, choose
 from ..models.embed import EmbedderLike
-from ..systems.stages import PROMPTS, check_by_likelihood, show_history
+from ..systems.stages import show_history
 
 # %% auto #0
-__all__ = ['SCORE', 'HALLUCINATION', 'CONTAINS', 'IDK_LABEL', 'STOP_TOKENS', 'WAYS', 'REASONING_TOKENS', 'REPLY_TOKENS',
-           'READINGS', 'PROTOCOLS', 'OFFICIAL', 'MODEL_WAYS', 'Field', 'Reading', 'read_reply', 'readings', 'settle',
-           'judge_faithfulness', 'judge_correctness', 'judge_idk', 'IdkAgreement', 'Item', 'run_items', 'turn_item',
-           'file_verdicts', 'prediction_items', 'check_reference', 'asked_digest', 'circular', 'judge_of',
-           'ProtocolRow', 'JudgeReport', 'judge_report', 'judge_run', 'contextual_support', 'cosine_support',
-           'texts_of', 'lexical_measures', 'encoder_measures', 'model_measures']
+__all__ = ['SCORE', 'HALLUCINATION', 'CONTAINS', 'IDK_LABEL', 'STOP_TOKENS', 'WAYS', 'PROTOCOLS', 'Field', 'Reading',
+           'read_reply', 'readings', 'settle', 'judge_faithfulness', 'judge_correctness', 'judge_idk', 'IdkAgreement',
+           'judge_statements', 'Item', 'run_items', 'turn_item', 'file_verdicts', 'prediction_items', 'check_reference',
+           'asked_digest', 'circular', 'judge_of', 'ProtocolRow', 'JudgeReport', 'judge_report', 'judge_run']
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #c2cff4cf
 _JUDGE_PROMPTS = {
@@ -389,14 +380,14 @@ def _judge_prompt(
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #603bd015
 WAYS = ("text", "choice")
-REASONING_TOKENS, REPLY_TOKENS = 64, 160
+_REASONING_TOKENS, _REPLY_TOKENS = 64, 160
 
 
 def _asked_by_text(
     model: ChatModel, begun: Sequence[Prompt], fields: Sequence[Field], reason: bool
 ) -> list[Reading]:
     "What the judge writes, read by the parser."
-    replies = model.generate(begun, REPLY_TOKENS if reason else 8, stop=STOP_TOKENS)
+    replies = model.generate(begun, _REPLY_TOKENS if reason else 8, stop=STOP_TOKENS)
     both = zip(begun, replies)
     return [read_reply(p.prefill + c.text, fields, c.stop == "length") for p, c in both]
 
@@ -407,7 +398,7 @@ def _asked_by_choice(
     "A line of reasoning, then each field by probability."
     heads = [""] * len(begun)
     if reason:
-        replies = model.generate(begun, REASONING_TOKENS, stop=("\n", *STOP_TOKENS))
+        replies = model.generate(begun, _REASONING_TOKENS, stop=("\n", *STOP_TOKENS))
         heads = [f"Reasoning: {' '.join(_before_stop(c.text).split())}\n" for c in replies]
     both = zip(begun, heads)
     at_field = [replace(p, prefill=f"{h}{f.name}:") for p, h in both for f in fields]
@@ -537,12 +528,12 @@ def judge_correctness(
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #a859cb08
 # of the same text: by the parser, or as the official scorer reads it
-READINGS = ("strict", "ibm_compat")
+_READINGS = ("strict", "ibm_compat")
 
 
 def _known_reading(reading: str) -> None:
-    if reading not in READINGS:
-        raise SettingsError(f"unknown reading {reading!r}: it is {' or '.join(READINGS)}")
+    if reading not in _READINGS:
+        raise SettingsError(f"unknown reading {reading!r}: it is {' or '.join(_READINGS)}")
 
 
 def _official_idk(j: Judgement) -> Judgement:
@@ -635,7 +626,7 @@ def _split_statements(
     return [lines(r) or sentences(a) for r, a in zip(replies, answers)]
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #0ea84eef
-def _judge_statements(
+def judge_statements(
     model: ChatModel,
     questions: Sequence[str],
     answers: Sequence[str],
@@ -904,7 +895,7 @@ def _judge_item(
             judge_correctness(model, embedder, q, a, target, way) if target and claims else []
         ),
         "idk": lambda: judge_idk(model, q, a, way),
-        "rl_f_local": lambda: _judge_statements(model, q, a, d, way, split) if claims else [],
+        "rl_f_local": lambda: judge_statements(model, q, a, d, way, split) if claims else [],
         "rb_llm_local": lambda: (
             _judge_ratings(model, history, q, a, target, d, way) if target else []
         ),
@@ -1152,214 +1143,3 @@ def judge_run(
 
         _judge_items(todo, gold, ask, models.chat, folder, settings.batch_size, minutes, progress)
     return judge_report(run, folder, tasks, gold)
-
-# %% ../../nbs/7_evaluate/03_judge.ipynb #a49879f2
-_NEGATIONS = frozenset("not no never none neither nor without unable unless".split())
-# neighbours on each side; content words around an occurrence; words that a negation reaches
-_NEAR, _WINDOW, _REACH = 3, 8, 4
-
-
-def _whole_negations(text: str) -> str:
-    "Contracted negations written out."
-    text = text.replace("’", "'").replace("can't", "can not").replace("won't", "will not")
-    return re.sub(r"\bcan(?:'|no)t\b", "can not", re.sub(r"n't\b", " not", text), flags=re.I)
-
-
-@lru_cache(4096)
-def _marked(text: str) -> tuple[tuple[tuple[str, bool], ...], ...]:
-    "The content words of each sentence, and whether they stand in the reach of a negation."
-    rows = []
-    for s in sentences(_whole_negations(text)):
-        since, row = _REACH + 1, []
-        for w in WORD.findall(s.lower()):
-            since = 0 if w in _NEGATIONS else since + 1
-            if w not in STOPWORDS and w not in _NEGATIONS:
-                row.append((w, since <= _REACH))
-        if row:
-            rows.append(tuple(row))
-    return tuple(rows)
-
-# %% ../../nbs/7_evaluate/03_judge.ipynb #c3ab7ff8
-@lru_cache(2048)
-def _places(document: str) -> tuple[list[tuple[str, bool]], dict[str, list[int]]]:
-    "A document's content words in order, and where each stands."
-    words = [w for row in _marked(document) for w in row]
-    at: dict[str, list[int]] = {}
-    for i, (w, _) in enumerate(words):
-        at.setdefault(w, []).append(i)
-    return words, at
-
-
-def _company(near: set[str], negated: bool, words: Sequence[tuple[str, bool]], i: int) -> float:
-    "What the i-th word of a document is worth to a word with these neighbours."
-    around = {x for x, _ in words[max(0, i - _WINDOW) : i + _WINDOW + 1]}
-    found = 0.5 + 0.5 * (len(near & around) / len(near) if near else 1.0)
-    return found if words[i][1] == negated else found / 2
-
-
-def contextual_support(
-    answer: str,
-    documents: Sequence[str],
-) -> float:  # in [0, 1]; 1 for an answer without content words
-    "Support that looks at the company of each word: a number, a name or a negation from elsewhere in the documents has another."
-    known, values = list(map(_places, documents)), []
-    for row in _marked(answer):
-        for j, (w, negated) in enumerate(row):
-            near = {x for x, _ in row[max(0, j - _NEAR) : j] + row[j + 1 : j + 1 + _NEAR]}
-            places = [(words, i) for words, at in known for i in at.get(w, ())]
-            found = (_company(near, negated, words, i) for words, i in places)
-            values.append(max(found, default=0.0))
-    return sum(values) / len(values) if values else 1.0
-
-# %% ../../nbs/7_evaluate/03_judge.ipynb #0c9cdfbe
-def cosine_support(
-    embedder: EmbedderLike,
-    answers: Sequence[str],
-    documents: Sequence[Sequence[str]],
-) -> list[float]:  # 0 without passages
-    "Mean over the answer's sentences of the highest cosine with a sentence of the documents."
-    cut = [
-        (sentences(a), [s for d in ds for s in sentences(d)])
-        for a, ds in zip(answers, documents, strict=True)
-    ]
-    texts = sorted({s for a, d in cut for s in (*a, *d)})
-    row = dict(zip(texts, range(len(texts))))
-    v = embedder.encode(texts)
-
-    def mean(a, d):
-        cosines = v[[row[s] for s in a]] @ v[[row[s] for s in d]].T
-        return float(cosines.max(axis=1).mean())
-
-    return [mean(a, d) if a and d else 0.0 for a, d in cut]
-
-# %% ../../nbs/7_evaluate/03_judge.ipynb #193ab402
-def _timed(name: str, n: int, compute: Callable[[], Iterable[float]]) -> Measured:
-    start = time.perf_counter()
-    values = tuple(float(v) for v in compute())
-    return Measured(name, values, (time.perf_counter() - start) / max(n, 1))
-
-
-_NAMES = {"rl_f": "RAGAS rl_f", "rb_agg": "RB_agg", "rb_llm": "RB_llm"}
-OFFICIAL = {k: f"{_NAMES.get(k, k)}, official" for k in ("Bert-KPrec", "Bert-Rec", *_NAMES)}
-# 0 or 1 by the label where it says refuse, and 0 for a refusal that should be an answer
-_KNOW_LABELS = tuple(_NAMES)
-
-
-def texts_of(a: RatedAnswer) -> list[str]:
-    return [p.text for p in a.task.contexts]
-
-
-def lexical_measures(answers: Sequence[RatedAnswer]) -> list[Measured]:
-    "The measures that need no model, and the official ones that the file holds."
-    ways = {
-        BASELINE: lambda a: support(a.answer, texts_of(a)),
-        "contextual support": lambda a: contextual_support(a.answer, texts_of(a)),
-        "ROUGE-L": lambda a: rouge_l(a.answer, a.gold.targets[0]),
-        "shortness (a control)": lambda a: -len(a.answer.split()),
-    }
-    found = [_timed(name, len(answers), lambda: map(way, answers)) for name, way in ways.items()]
-    refused = [a.official.get("conditional_idk") == 0 for a in answers]
-    refuse = [a.gold.answerability in TO_REFUSE for a in answers]
-    decided = tuple(i for i, x in enumerate(zip(refused, refuse)) if any(x))
-
-    def of(k):
-        values = tuple(a.official[k] for a in answers)
-        return Measured(OFFICIAL[k], values, decided=decided if k in _KNOW_LABELS else ())
-
-    return found + [of(k) for k in OFFICIAL if all(k in a.official for a in answers)]
-
-
-def encoder_measures(
-    answers: Sequence[RatedAnswer], embedder: EmbedderLike, bert: BertScorer
-) -> list[Measured]:
-    "The measures that need an encoder."
-    n, texts, passages = len(answers), [a.answer for a in answers], [texts_of(a) for a in answers]
-
-    def by_bert():
-        return (0.0 if k is None else k for k in bert_k_precision(bert, texts, passages))
-
-    return [
-        _timed("cosine support", n, lambda: cosine_support(embedder, texts, passages)),
-        _timed(f"Bert-KPrec, {bert.spec.name}", n, by_bert),
-    ]
-
-# %% ../../nbs/7_evaluate/03_judge.ipynb #0574a515
-def _shown_documents(a: RatedAnswer) -> str:
-    "The passages of an answer as the generator saw them."
-    shown = [Context(p.id, p.id, p.text, p.title, p.url) for p in a.task.contexts]
-    return format_docs_for_gen(shown)
-
-
-def _by_judgements(
-    name: str,
-    found: Sequence[Judgement],
-    seconds: float,
-    score: Callable[[Judgement], float | None] = lambda j: j.score,
-    low: float = 1.0,
-    high: float = 10.0,
-    field: str = "",  # the verdict is unread if this field is; "": if any is
-) -> Measured:
-    "What a judge said, as a measure; an unread verdict counts as the lowest."
-    lost = [field in j.unparsed if field else bool(j.unparsed) for j in found]
-    scores = [score(j) for j in found]
-    unread = tuple(i for i, s in enumerate(scores) if lost[i] or s is None)
-    return Measured(
-        name, tuple(low if s is None else s for s in scores), seconds, unread, low, high
-    )
-
-# %% ../../nbs/7_evaluate/03_judge.ipynb #9881fcda
-# way -> of model, questions, answers, documents
-MODEL_WAYS: dict[str, Callable[..., list]] = {
-    "likelihood": lambda m, q, a, d: [
-        check_by_likelihood(m, PROMPTS, *x).score for x in zip(q, a, d)
-    ],
-    "choice": lambda m, q, a, d: judge_faithfulness(m, q, a, d, "choice"),
-    "text": lambda m, q, a, d: judge_faithfulness(m, q, a, d, "text"),
-    "rl_f_local": lambda m, q, a, d: _judge_statements(m, q, a, d, "choice"),
-}
-
-
-def _as_measures(way: str, found: Sequence, seconds: float) -> list[Measured]:
-    "What came of asking in one of MODEL_WAYS."
-    if way == "likelihood":
-        return [Measured("likelihood", tuple(found), seconds)]
-    if way == "rl_f_local":
-        return [_by_judgements("rl_f_local", found, seconds, low=0.0, high=1.0)]
-    scores = _by_judgements(f"judge, {way}", found, seconds, field="Score")
-    if way == "text":
-        return [scores]
-
-    def unflagged(j):
-        return 1 - j.flag_p
-
-    name = "judge, choice: no hallucination"
-    return [scores, _by_judgements(name, found, seconds, unflagged, 0.0, 1.0, "Hallucination")]
-
-# %% ../../nbs/7_evaluate/03_judge.ipynb #c5d56cc2
-def model_measures(
-    answers: Sequence[RatedAnswer],
-    model: ChatModel,
-    way: str,  # a key of MODEL_WAYS
-    record: str | Path,  # a call record (JSON lines) of this way alone
-    batch: int = 8,
-    progress: bool = False,
-) -> list[Measured]:
-    "What a chat model says of the answers, in one of four ways. Raises SettingsError for another."
-    if way not in MODEL_WAYS:
-        raise SettingsError(f"a model is asked by {', '.join(MODEL_WAYS)}, not {way!r}")
-    calls, found = RecordedChat(model, record), {}
-    times = JsonlLog(Path(record).with_suffix(".times.jsonl"))
-    # so that prompts in a batch begin alike
-    order = sorted(range(len(answers)), key=lambda i: _shown_documents(answers[i]))
-    batches = [order[k : k + batch] for k in range(0, len(order), batch)]
-    for at in tqdm(batches, desc=way, unit="batch", disable=not progress):
-        start, known, some = time.perf_counter(), len(calls), [answers[i] for i in at]
-        both = [a.task.question for a in some], [a.answer for a in some]
-        asked = (*both, [_shown_documents(a) for a in some])
-        found.update(zip(at, MODEL_WAYS[way](calls, *asked), strict=True))
-        if len(calls) > known:
-            times.append({"answers": len(at), "seconds": round(time.perf_counter() - start, 3)})
-    calls.close(), times.close()
-    took = [line for _, line in read_jsonl(times.path)]
-    seconds = sum(l["seconds"] for l in took) / max(1, sum(l["answers"] for l in took))
-    return _as_measures(way, [found[i] for i in range(len(answers))], seconds)

@@ -24,8 +24,8 @@ from mtrag_nb.evaluate.blame import (
     audit,
     blame,
     blame_turn,
-    place_of,
     draft_score,
+    place_of,
     verdict_of,
 )
 from .scores import Evidence, decision
@@ -39,11 +39,11 @@ from mtrag_nb.evaluate.statistics import (
 )
 
 # %% auto #0
-__all__ = ['PRICES', 'SHARES', 'TESTABLE', 'FLOOR', 'PRICED_FLOOR', 'AUDIT_HEAD', 'UP', 'WITHOUT', 'KNOWING', 'RUNG_NAMES',
-           'LIVE_HEAD', 'WAYS', 'Ending', 'endings', 'Pair', 'pair', 'paired', 'lost_of', 'right_and_wrong',
-           'PriceCurve', 'price_curve', 'Audit', 'audit_pairs', 'right_by_target', 'Ladder', 'ladder_pairs', 'Forked',
-           'in_order', 'forked', 'by_place', 'live_rows', 'dominated_by', 'TurnTold', 'Standing', 'standing', 'shared',
-           'compare_right', 'cost_points', 'dominated', 'apart', 'only_right']
+__all__ = ['PRICES', 'SHARES', 'FLOOR', 'PRICED_FLOOR', 'UP', 'WITHOUT', 'RUNG_NAMES', 'LIVE_HEAD', 'WAYS', 'Ending', 'endings',
+           'Pair', 'pair', 'paired', 'lost_of', 'right_and_wrong', 'PriceCurve', 'price_curve', 'Audit', 'audit_pairs',
+           'right_by_target', 'Ladder', 'ladder_pairs', 'Forked', 'in_order', 'forked', 'by_place', 'live_rows',
+           'dominated_by', 'TurnTold', 'Standing', 'standing', 'shared', 'compare_right', 'cost_points', 'dominated',
+           'apart', 'only_right']
 
 # %% ../../nbs/7_evaluate/06_pairs.ipynb #7c3fad8a
 def _refused(run: Evidence, task_id: str) -> bool:
@@ -232,7 +232,7 @@ def lost_of(pairs: Mapping[str, Pair]) -> list[str]:
 # %% ../../nbs/7_evaluate/06_pairs.ipynb #price002
 PRICES = tuple(n / 10 for n in range(11))  # of a wrong answer
 SHARES = (0.05, 0.1, 0.15, 0.2, 0.25)  # of unanswerable questions
-TESTABLE = 11  # conversations that have to differ
+_TESTABLE = 11  # conversations that have to differ
 # Two models whose answers people rate alike, 78 tasks of 10 conversations (`9_studies/07_yardsticks`): what they
 # differ by in ROUGE-L, and in right answers less wrong ones at price 0 and 1. What style alone does between writers.
 FLOOR, PRICED_FLOOR = 0.041, (0.019, 0.026)
@@ -255,7 +255,7 @@ class PriceCurve(Table):
     points: Mapping[tuple[float, float], Interval]  # price, share -> after less before
     turns: tuple[int, int]  # answerable, unanswerable
     changed: int  # conversations in which the two differ
-    least: int = TESTABLE  # below so many the verdict is "not testable"
+    least: int = _TESTABLE  # below so many the verdict is "not testable"
 
     def sign(self, price: float, share: float) -> int:  # 1, -1; 0: not shown
         i = self.points[price, share]
@@ -330,7 +330,7 @@ class Audit(Table):
     pairs: Mapping[str, Pair]  # mechanism -> the run without it, and the run
 
     def rows(self) -> list[list]:
-        "A row a mechanism, under AUDIT_HEAD."
+        "A row a mechanism, under _AUDIT_HEAD."
 
         def row(name, p):
             told = [p.changed, p.kept, p.fixed, p.spoilt, p.left, p.untold]
@@ -348,7 +348,7 @@ class Audit(Table):
         return [row(name, p) for name, p in self.pairs.items()]
 
     def _table(self):
-        return AUDIT_HEAD, self.rows()
+        return _AUDIT_HEAD, self.rows()
 
     def __repr__(self):
         return "\n".join([text_table(*self._table()), *lost_of(self.pairs)])
@@ -359,7 +359,7 @@ class Audit(Table):
         return ". ".join([about, *lost_of(self.pairs), ""]).strip()
 
 
-AUDIT_HEAD = (
+_AUDIT_HEAD = (
     "run|mechanism|turns it changed|kept right|fixed|spoilt|left wrong|undecided|CL, CS|"
     "right without|right with|gain|gain in value|calls a turn|tokens a turn"
 ).split("|")
@@ -459,16 +459,16 @@ def ladder_pairs(run: Evidence, rungs: Mapping[str, Evidence]) -> Ladder:
 
 # %% ../../nbs/7_evaluate/06_pairs.ipynb #fork0002
 # in the name of a fork's system, before what is otherwise (`6_runs/01_forks`)
-WITHOUT, KNOWING = "+without ", "+oracle:"
+WITHOUT, _KNOWING = "+without ", "+oracle:"
 
 
 def _fork_name(system: str) -> str:
     "The mechanism that a fork goes without, or the rung that it stands on, as `audit_run` and `climb` call them; '' for no fork."
     if WITHOUT in system:
         return system.rpartition(WITHOUT)[2]
-    if KNOWING not in system:
+    if _KNOWING not in system:
         return ""
-    rungs = system.rpartition(KNOWING)[2].rpartition(":")[0].split("+")
+    rungs = system.rpartition(_KNOWING)[2].rpartition(":")[0].split("+")
     return rungs[0] if len(rungs) == 1 else UP + rungs[-1]
 
 # %% ../../nbs/7_evaluate/06_pairs.ipynb #fork0004

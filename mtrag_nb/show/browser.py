@@ -53,7 +53,7 @@ from mtrag_nb.show.turn import (
 )
 
 # %% auto #0
-__all__ = ['VIEW', 'CaseBrowser', 'open_at', 'Case', 'pick_cases', 'CaseView', 'published', 'PublishedCase', 'published_cases',
+__all__ = ['VIEW', 'CaseBrowser', 'Case', 'pick_cases', 'CaseView', 'published', 'PublishedCase', 'published_cases',
            'PublishedView', 'write_cases', 'heat_map', 'timeline']
 
 # %% ../../nbs/8_show/03_browser.ipynb #6b4c819e
@@ -535,7 +535,7 @@ class CaseBrowser:
         return {VIEW: widget, "text/html": self.static_html(), "text/plain": repr(self)}
 
 
-def open_at(
+def _open_at(
     runs: Run | Evidence | str | Path | Sequence[Run | Evidence | str | Path],
     link: str,  # a task id, or a link of the report
     **how,  # see CaseBrowser

@@ -36,8 +36,7 @@ from ..evaluate.blame import Blame, blame
 from ..evaluate.scores import Evidence
 
 # %% auto #0
-__all__ = ['FORMATS', 'LOST', 'Known', 'known_turns', 'write_csv', 'write_inspector', 'write_inspect', 'write_openinference',
-           'export_runs']
+__all__ = ['FORMATS', 'LOST', 'Known', 'known_turns', 'export_runs']
 
 # %% ../../nbs/8_show/05_export.ipynb #57baf4e8
 @dataclass(frozen=True)
@@ -105,7 +104,7 @@ _COLUMNS += ["outcome", "reason", "judged", "stage_to_blame", "cause", "node_to_
 _COLUMNS += ["answerability", "target", "passage_ids", "passages"]
 
 # %% ../../nbs/8_show/05_export.ipynb #13f8701e
-def write_csv(path: str | Path, runs: Sequence[Evidence], tasks: Mapping[str, Task] = {}) -> dict:
+def _write_csv(path: str | Path, runs: Sequence[Evidence], tasks: Mapping[str, Task] = {}) -> dict:
     "Write the turns of runs as a table; how many rows and measures is returned."
     measures = list(dict.fromkeys(m for r in runs for m in r.measures))
     rows = [_row(k, measures) for r in runs for k in known_turns(r, tasks)]
@@ -196,7 +195,7 @@ def _document_entry(c: Context) -> dict:
     return {"document_id": c.id, **about}
 
 
-def write_inspector(
+def _write_inspector(
     path: str | Path, runs: Sequence[Evidence], tasks: Mapping[str, Task] = {}
 ) -> dict[str, int]:  # models, tasks, documents, results, metrics: how many were written
     "Write runs beside each other for InspectorRAGet. Raises DataError if no task was answered by all runs."
@@ -319,7 +318,7 @@ def _results(run: Evidence, samples: Sequence[Mapping]) -> dict:
     return {"total_samples": len(samples), "completed_samples": done, "scores": scores}
 
 # %% ../../nbs/8_show/05_export.ipynb #0202aaea
-def write_inspect(
+def _write_inspect(
     path: str | Path, runs: Sequence[Evidence], tasks: Mapping[str, Task] = {}
 ) -> dict[str, int]:
     "Write one run as a log of Inspect, version 2 of its format (inspect_ai 0.3)."
@@ -524,7 +523,7 @@ def _phoenix(k: Known, spans: Sequence[Mapping]) -> Iterator[dict]:
             yield {**about, "result": result, "identifier": "mtrag_nb"}
 
 # %% ../../nbs/8_show/05_export.ipynb #2276c85d
-def write_openinference(
+def _write_openinference(
     path: str | Path, runs: Sequence[Evidence], tasks: Mapping[str, Task] = {}
 ) -> dict[str, int]:
     "Write one run as spans, and its annotations beside them (`NAME.annotations.json`)."
@@ -553,10 +552,10 @@ def write_openinference(
 # %% ../../nbs/8_show/05_export.ipynb #5c815616
 # Format -> the name of its file, its writer. Inspect lists logs whose names begin with a time.
 FORMATS: dict[str, tuple[str, Callable[..., dict]]] = {
-    "inspectorraget": ("inspectorraget.json", write_inspector),
-    "inspect": ("{began}_{name}.json", write_inspect),
-    "openinference": ("spans.jsonl", write_openinference),
-    "csv": ("turns.csv", write_csv),
+    "inspectorraget": ("inspectorraget.json", _write_inspector),
+    "inspect": ("{began}_{name}.json", _write_inspect),
+    "openinference": ("spans.jsonl", _write_openinference),
+    "csv": ("turns.csv", _write_csv),
 }
 _SEVERAL = ("inspectorraget", "csv")  # formats that hold several runs beside each other
 _SETTINGS = "settings, prompts and identity of the run"

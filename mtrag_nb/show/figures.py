@@ -34,10 +34,10 @@ from ..evaluate.blame import CostPoint, Mechanism, RiskCoverage
 from ..evaluate.statistics import Comparison, Interval, PairRow, mean_interval
 
 # %% auto #0
-__all__ = ['SERIES', 'INK', 'QUIET', 'GRID', 'BAR', 'STAGE_COLOURS', 'inches', 'settled', 'drawn', 'blank', 'narrow',
-           'nothing_figure', 'save_figure', 'svg_uri', 'small_png', 'ink_on', 'outcomes_figure', 'breakdown_figure',
-           'by_talk', 'score_figure', 'comparison_figure', 'risk_coverage_figure', 'cost_figure', 'audit_figure',
-           'shares_figure', 'gain_figure', 'frontier_figure']
+__all__ = ['SERIES', 'INK', 'QUIET', 'STAGE_COLOURS', 'inches', 'settled', 'drawn', 'blank', 'narrow', 'nothing_figure',
+           'save_figure', 'svg_uri', 'small_png', 'ink_on', 'outcomes_figure', 'breakdown_figure', 'by_talk',
+           'score_figure', 'comparison_figure', 'risk_coverage_figure', 'cost_figure', 'audit_figure', 'shares_figure',
+           'gain_figure', 'frontier_figure']
 
 # %% ../../nbs/8_show/01_figures.ipynb #9aff7db9
 _DASHES = (
@@ -50,7 +50,7 @@ _DASHES = (
     (0, (4, 1.5, 1, 1.5, 1, 1.5)),
 )
 SERIES = tuple(zip(SERIES_COLOURS, "osD^vPX", _DASHES))  # colour, marker and line of each run
-INK, QUIET, GRID, BAR = "#1a1a1a", "#8a8a8a", "#e4e4e4", "#9db7d1"
+INK, QUIET, _GRID, _BAR = "#1a1a1a", "#8a8a8a", "#e4e4e4", "#9db7d1"
 STAGE_COLOURS = {  # none is green, which stands for a correct turn; "": no stage can be named
     "index": "#404040",
     "rewrite": "#882255",
@@ -214,7 +214,7 @@ def small_png(fig: Figure) -> bytes:
 # %% ../../nbs/8_show/01_figures.ipynb #8fa8d960
 def _grid(ax: Axes, axis: str = "x") -> None:
     "Thin lines behind the marks."
-    ax.grid(axis=axis, color=GRID, linewidth=0.7)
+    ax.grid(axis=axis, color=_GRID, linewidth=0.7)
     ax.set_axisbelow(True)
 
 # %% ../../nbs/8_show/01_figures.ipynb #357e0546
@@ -429,7 +429,7 @@ def _distribution(
     known = {t: v for t, v in scores.items() if v is not None}
     counts, _ = np.histogram(list(known.values()), edges)
     mean, top = mean_interval(list(known.values()), [talks[t] for t in known]), max(counts.max(), 1)
-    look = {"color": BAR, "edgecolor": "white", "linewidth": 0.6}
+    look = {"color": _BAR, "edgecolor": "white", "linewidth": 0.6}
     ax.bar(edges[:-1], counts, np.diff(edges), align="edge", **look)
     _estimate(ax, 1.17 * top, (mean.value, mean.low, mean.high), INK, talks=by_talk(known, talks))
     lost = f", {len(scores) - len(known)} without a value" if len(known) < len(scores) else ""
@@ -644,7 +644,7 @@ def risk_coverage_figure(
     note = "" if narrow(fig) else ",\n1 where nothing can be answered"
     ax.set(xlim=(0, 1.02), xlabel="coverage: share of turns answered")
     ax.set(ylim=(0, 1.02), ylabel=f"risk: 1 – {_words(measure)}{note}")
-    ax.grid(color=GRID, linewidth=0.7)
+    ax.grid(color=_GRID, linewidth=0.7)
     if narrow(fig):
         _legend_below(fig, [ax], 2)
     else:
@@ -734,7 +734,7 @@ def cost_figure(
     ax.set(xlabel=f"{by} a turn (in brackets: turns)", ylabel=f"mean {_words(measure)}")
     ax.margins(0.12, 0.2)
     ax.set_xlim(0, None)
-    ax.grid(color=GRID, linewidth=0.7)
+    ax.grid(color=_GRID, linewidth=0.7)
     _place_names(ax, [(p.cost.value, p.score.value, f"{n} ({p.cost.n})") for n, p in known.items()])
     return fig
 
@@ -762,7 +762,7 @@ def _effects_panel(ax: Axes, mechanisms: Sequence[Mechanism], high: float) -> No
 def _shares_panel(ax: Axes, mechanisms: Sequence[Mechanism], high: float) -> None:
     "The share of the run's tokens that each mechanism cost."
     shares, small = [100 * (m.share or 0) for m in mechanisms], narrow(ax.figure)
-    ax.barh(range(len(mechanisms)), shares, color=BAR, height=high)
+    ax.barh(range(len(mechanisms)), shares, color=_BAR, height=high)
     for y, s in enumerate(shares):
         ax.text(s, y, f" {s:.0f} %", va="center", fontsize=8)
     ax.set(xlabel="% of all\ntokens" if small else "% of all tokens")
@@ -841,7 +841,7 @@ def _gains(ax: Axes, rows: Sequence[tuple[str, str, Interval]], systems: Sequenc
     ax.axvline(0, color=QUIET, linewidth=0.9)
     ax.set_yticks(range(len(names)), names)
     ax.set_ylim(max(len(names), 1) - 0.5, -0.5)
-    ax.grid(axis="x", color=GRID, linewidth=0.7)
+    ax.grid(axis="x", color=_GRID, linewidth=0.7)
 
 
 @drawn
@@ -879,6 +879,6 @@ def frontier_figure(
     ax.set(xlabel=f"{by} a turn", ylabel=measure)
     ax.set_xlim(0, None)
     ax.set_ylim(0, 1.08 * ax.get_ylim()[1])
-    ax.grid(color=GRID, linewidth=0.7)
+    ax.grid(color=_GRID, linewidth=0.7)
     _legend_below(fig, [ax], 6)
     return fig

@@ -10,8 +10,10 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from itertools import combinations
+
 from markupsafe import Markup
 from matplotlib.figure import Figure
+
 from mtrag_nb.core.html import (
     document,
     page,
@@ -22,16 +24,16 @@ from mtrag_nb.core.html import (
 )
 from ..core.record import Judgement, Trajectory, breakdown
 from mtrag_nb.core.settings import (
+    SPEED,
     ChunkSettings,
     RetrievalSettings,
-    SPEED,
     StageSettings,
 )
 from ..core.text import clipped
 from mtrag_nb.core.types import (
-    Outcome,
     ROLES,
     TO_ANSWER,
+    Outcome,
     dotted,
     plain,
 )

@@ -1,0 +1,799 @@
+"""The numbers that are printed of released runs, counted again by code that shares nothing with the package: json, csv and regular
+expressions over the raw files, numpy, an own bootstrap. What is taken from it: its list of stop words, and the rules that are themselves
+what is measured. Counts agree exactly, means to 2e-5, the ends of intervals with a percentile bootstrap over conversations as `near` says,
+p on which side of .05."""
+
+import csv
+import gzip
+import hashlib
+import json
+import os
+import re
+from collections import Counter, defaultdict
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.stats import binomtest, rankdata
+
+from mtrag_nb.core.text import STOPWORDS, idk_by_rule
+
+MEASURED = Path(__file__).parents[1] / "data" / "measured"
+ROOT = Path(os.environ.get("MTRAG_DATA") or "nowhere")
+needs_data = pytest.mark.skipif(
+    not (ROOT / "released").is_dir(), reason="MTRAG_DATA has no released outputs"
+)
+CONTEXTS, PROMPTS = ("gold", "elser", "recall"), ("official", "abstain")
+ARMS = [(c, p) for p in PROMPTS for c in CONTEXTS]
+
+
+@lru_cache
+def kept(name):
+    return json.loads((MEASURED / f"{name}.json").read_text("utf-8"))
+
+
+def lines(path):
+    path = ROOT / path
+    raw = path.read_bytes()
+    text = (gzip.decompress(raw) if path.suffix == ".gz" else raw).decode()
+    return [json.loads(x) for x in text.split("\n") if x.strip()]
+
+
+def talk(i):
+    return i.split("<::>")[0]
+
+
+def words(text):
+    return re.findall(r"\w[\w'.,:-]*\w|\w", text.lower())
+
+
+def content(text):
+    return [w for w in words(text) if w not in STOPWORDS]
+
+
+def held(text, known):
+    "The share of the content words of a text that are among some words."
+    some = content(text)
+    return sum(w in known for w in some) / len(some) if some else 1.0
+
+
+def verdict(answer, target):
+    "right, wrong or between, by target recall."
+    score = held(target, set(words(answer)))
+    score *= min(1.0, 2 * len(target.split()) / max(1, len(answer.split())))
+    return "right" if score >= 0.38 else "failed" if score < 0.2 else "undecided"
+
+
+def bootstrap(values, resamples=4000):
+    "Percentile interval of a mean over conversations; values: task id -> number."
+    sums, sizes = defaultdict(float), Counter()
+    for i, v in values.items():
+        sums[talk(i)] += v
+        sizes[talk(i)] += 1
+    of = np.array([[sums[t], sizes[t]] for t in sums])
+    drawn = np.random.default_rng(1).multinomial(len(of), np.full(len(of), 1 / len(of)), resamples)
+    total = drawn @ of
+    return np.quantile(total[:, 0] / total[:, 1], [0.025, 0.975])
+
+
+def agrees(found, values, what=""):
+    "A kept interval against the values of tasks."
+    values = {i: float(v) for i, v in values.items()}
+    assert abs(found["value"] - np.mean(list(values.values()))) < 2e-5, what
+    assert (found["n"], found["clusters"]) == (len(values), len({*map(talk, values)})), what
+    if {*values.values()} <= {0.0, 1.0}:  # of a share near 0 or 1 a bootstrap knows no ends
+        rare = min(sum(values.values()), len(values) - sum(values.values())) < 5
+    else:
+        rare = len({talk(i) for i, v in values.items() if v}) < 5
+    if found["low"] is not None and found["clusters"] > 20 and not rare:
+        near(found, bootstrap(values), what)
+
+
+def near(found, ends, what=""):
+    "Ends of an interval: at most an eighth narrower than by the bootstrap, at most a half wider (few conversations, shares near 0 or 1)."
+    wider = np.array([ends[0] - found["low"], found["high"] - ends[1]])
+    span = ends[1] - ends[0]
+    assert -0.005 - span / 8 < wider.min() and wider.max() < 0.01 + span / 2, (what, found, ends)
+
+
+def less(a, b):
+    return {i: a[i] - b[i] for i in a if i in b}
+
+
+def flips(values, n=20_000):
+    "p of a mean difference by random signs of conversations."
+    sums = defaultdict(float)
+    for i, v in values.items():
+        sums[talk(i)] += v
+    d = np.array([v for v in sums.values() if v])
+    signs = np.random.default_rng(2).choice([-1.0, 1.0], (n, len(d)))
+    return (1 + (np.abs(signs @ d) >= abs(d.sum()) - 1e-9).sum()) / (1 + n)
+
+
+def by_holm(ps):
+    order, out, worst = np.argsort(ps), np.zeros(len(ps)), 0.0
+    for k, at in enumerate(order):
+        worst = max(worst, min(1.0, (len(ps) - k) * ps[at]))
+        out[at] = worst
+    return out
+
+
+# --- GPT-4o's six runs -------------------------------------------------------------------------------------------------------------
+
+
+@lru_cache
+def arm(context, prompt):
+    task = "B" if context == "gold" else "C"
+    name = f"{task}_dev_gpt-4o_{context}_prompt-{prompt}.jsonl.gz"
+    return {o["task_id"]: o for o in lines(f"released/re_call/{name}")}
+
+
+@lru_cache
+def relevant():
+    "Task -> gold passages, by the qrels of all domains."
+    found = defaultdict(set)
+    for path in sorted((ROOT / "mtrag-human" / "retrieval_tasks").rglob("qrels/dev.tsv")):
+        for row in list(csv.reader(path.open(encoding="utf-8"), delimiter="\t"))[1:]:
+            if int(row[2]):
+                found[row[0]].add(row[1])
+    return dict(found)
+
+
+def label(o):
+    return (o.get("Answerability") or o["answerability"])[0]
+
+
+def refused(o):
+    return o["metrics"]["idk_eval"][0] == 1
+
+
+def text_of(o):
+    return o["predictions"][0]["text"]
+
+
+@lru_cache
+def came(a):
+    "Answerable task -> what became of it in a run."
+    return {
+        i: "failed" if refused(o) else verdict(text_of(o), o["targets"][0]["text"])
+        for i, o in arm(*a).items()
+        if i in relevant()
+    }
+
+
+def is_(a, what):
+    return {i: float(c == what) for i, c in came(a).items()}
+
+
+def rates(a):
+    no = {i: float(refused(arm(*a)[i])) for i in came(a)}
+    failed = is_(a, "failed")
+    wrong = {i: float(failed[i] and not no[i]) for i in no}
+    return {"right": is_(a, "right"), "failed": failed, "refused": no, "wrong answer": wrong}
+
+
+def official(a, measure, answered=False):
+    "Official scores of the answerable tasks: of answers only, or with a wrong refusal as 0."
+    key = measure if answered else f"{measure}_idk_underspecified"
+    scored = {i: arm(*a)[i]["metrics"].get(key, [None])[0] for i in relevant()}
+    return {
+        i: v
+        for i, v in scored.items()
+        if v is not None and not np.isnan(v) and not (answered and refused(arm(*a)[i]))
+    }
+
+
+def nothing(a):
+    return {i: o for i, o in arm(*a).items() if label(o) == "UNANSWERABLE"}
+
+
+def held_gold(a, i):
+    return len(relevant()[i] & {c["document_id"] for c in arm(*a)[i]["contexts"]}) / len(
+        relevant()[i]
+    )
+
+
+def missed(a):
+    return [i for i in relevant() if not held_gold(a, i)]
+
+
+def blamed(a):
+    return [i for i in missed(a) if came(a)[i] == "failed"]
+
+
+@needs_data
+def test_ladder():
+    found = kept("released")["ladder"]
+    assert (found["tasks"], found["unanswerable"]) == (len(relevant()), 55)
+    for a in ARMS:
+        row, name = found["rows"][", ".join(a)], str(a)
+        for what, values in rates(a).items():
+            agrees(row[what], values, f"{name} {what}")
+        agrees(row["refused, unanswerable"], {i: refused(o) for i, o in nothing(a).items()}, name)
+        assert row["unanswerable with passages"] == sum(
+            bool(o["contexts"]) for o in nothing(a).values()
+        )
+        for what, m, answered in (
+            ("faithful", "RL_F", True),
+            ("RB_llm", "RB_llm", False),
+            ("RB_agg", "RB_agg", False),
+        ):
+            agrees(row[what], official(a, m, answered), f"{name} {what}")
+        twin, counts = came(("gold", a[1])), Counter()
+        for i, c in came(a).items():
+            gone, no = not held_gold(a, i), refused(arm(*a)[i])
+            why = "declined though gold was there" if no else "wrong draft from gold"
+            why = f"gold not found: {twin[i]} with gold" if gone else why
+            counts[c if c != "failed" else why] += 1
+        assert row["endings"] == counts
+        assert sorted(filter(None, picture_of(a).values())) == sorted(counts.values())
+
+
+def picture_of(a):
+    names = {"gold": "gold passages", "elser": "ELSER", "recall": "RE-call"}
+    told = ", told to abstain" if a[1] == "abstain" else ""
+    return kept("released")["picture"]["counts"][names[a[0]] + told]
+
+
+STEPS = {
+    **{f"ELSER for gold, {p}": (("elser", p), ("gold", p)) for p in PROMPTS},
+    **{f"RE-call for gold, {p}": (("recall", p), ("gold", p)) for p in PROMPTS},
+    **{f"abstention prompt, {c}": ((c, "abstain"), (c, "official")) for c in CONTEXTS},
+}
+
+
+@needs_data
+def test_steps_of_the_ladder():
+    found, ps, told = kept("released")["ladder"], [], []
+    for name, (a, b) in STEPS.items():
+        some = {m: less(rates(a)[m], rates(b)[m]) for m in rates(a)}
+        some["faithful, where both answer"] = less(*(official(x, "RL_F", True) for x in (a, b)))
+        some["RB_llm"] = less(*(official(x, "RB_llm") for x in (a, b)))
+        assert found["steps"][name].keys() == some.keys()
+        for m, values in some.items():
+            agrees(found["steps"][name][m]["difference"], values, f"{name} {m}")
+            ps.append(flips(values))
+            told.append(found["steps"][name][m]["p holm"])
+        judged = [official(x, "RB_llm", True) for x in (a, b)]
+        for m, is_it in (("right", lambda v: v >= 0.7), ("wrong answer", lambda v: v < 0.5)):
+            both = [{i: float(is_it(o.get(i, 0.6))) for i in relevant()} for o in judged]
+            agrees(found["by RB_llm"][name][m], less(*both), f"{name} {m} by RB_llm")
+    assert [p < 0.05 for p in told] == (by_holm(np.array(ps)) < 0.05).tolist()
+
+
+@needs_data
+def test_by_gold_found():
+    for c in ("elser", "recall"):
+        for p in PROMPTS:
+            parts = defaultdict(list)
+            for i in relevant():
+                x = held_gold((c, p), i)
+                parts["all" if x == 1 else "some" if x else "none"].append(i)
+            for part, ids in parts.items():
+                row = kept("released")["by gold found"][f"{c}, {p}"][part]
+                assert row["tasks"] == len(ids)
+                for m, values in rates((c, p)).items():
+                    change = less({i: values[i] for i in ids}, rates(("gold", p))[m])
+                    agrees(row[m], change, f"{c} {p} {part} {m}")
+
+
+@needs_data
+def test_where_abstention_pays():
+    for c in CONTEXTS:
+        change = less(is_((c, "abstain"), "right"), is_((c, "official"), "right"))
+        no = {i: float(refused(o)) for i, o in nothing((c, "abstain")).items()}
+        gain = less(no, {i: float(refused(o)) for i, o in nothing((c, "official")).items()})
+        talks, rng = sorted({*map(talk, change), *map(talk, gain)}), np.random.default_rng(3)
+        table = np.zeros((len(talks), 4))
+        for k, some in enumerate((change, gain)):
+            for i, v in some.items():
+                table[talks.index(talk(i)), 2 * k : 2 * k + 2] += (v, 1)
+
+        def share(t):
+            loss, won = -t[..., 0] / t[..., 1], t[..., 2] / t[..., 3]
+            return loss / (loss + won)
+
+        found = kept("released")["break even"][c]
+        assert abs(found["value"] - share(table.sum(0))) < 2e-5
+        drawn = rng.multinomial(len(talks), np.full(len(talks), 1 / len(talks)), 4000) @ table
+        ends = np.quantile(share(drawn), [0.025, 0.975])
+        assert np.abs(ends - [found["low"], found["high"]]).max() < 0.08  # a ratio: looser
+
+
+# --- blame ---------------------------------------------------------------------------------------------------------------------------
+
+
+def became(row, ids, twin, what):
+    counts = Counter(twin[i] for i in ids)
+    assert row["turns"] == len(ids), what
+    assert [row[k] for k in ("right", "undecided", "failed")] == [
+        counts[k] for k in ("right", "undecided", "failed")
+    ], what
+    agrees(row["repaired"], {i: twin[i] == "right" for i in ids}, what)
+    agrees(row["fails still"], {i: twin[i] == "failed" for i in ids}, what)
+
+
+def groups(o):
+    turn, domain = int(o["turn"]), re.search("clapnq|cloud|fiqa|govt", o["Collection"])[0]
+    place = "first" if turn == 1 else "second to fourth" if turn < 5 else "later"
+    told = f"domain: {domain}", f"turn: {place}", f"label: {label(o)}"
+    return *told, f"ending: {'refused' if refused(o) else 'answered'}"
+
+
+@needs_data
+def test_blame_against_the_same_turns_with_gold():
+    for c in ("elser", "recall"):
+        for p in PROMPTS:
+            a, part = (c, p), kept("released")["counterfactual"][f"{c}, {p}"]
+            here, twin, ids = came(a), came(("gold", p)), blamed(a)
+            assert part["missed"] == len(missed(a))
+            agrees(part["right all the same"], {i: here[i] == "right" for i in missed(a)})
+
+            rows = defaultdict(list)
+            for i in ids:
+                for g in ("all", *groups(arm(*a)[i])):
+                    rows[g].append(i)
+            assert rows.keys() == part["rows"].keys()
+            for g, some in rows.items():
+                became(part["rows"][g], some, twin, f"{a} {g}")
+            there = [i for i, x in here.items() if x == "failed" and held_gold(a, i)]
+            for cause, no in (
+                ("declined though gold was there", True),
+                ("wrong draft from gold", False),
+            ):
+                some = [i for i in there if refused(arm(*a)[i]) == no]
+                became(part["other causes"][cause], some, twin, cause)
+            alone, gone = part["from the run alone"], {*missed(a)}
+            rate = [{i: here[i] == "failed" for i in here if (i in gone) == x} for x in (1, 0)]
+            agrees(alone["fails, gold missing"], rate[0])
+            agrees(alone["fails, gold there"], rate[1])
+            agrees(alone["fails no longer"], {i: twin[i] != "failed" for i in ids})
+            over = 1 - np.mean([*rate[1].values()]) / np.mean([*rate[0].values()])
+            assert abs(alone["excess"]["value"] - over) < 2e-5
+            for m, found in part["official"].items():
+                agrees(
+                    found,
+                    less(
+                        *(
+                            {i: v for i, v in official(x, m).items() if i in ids}
+                            for x in (("gold", p), a)
+                        )
+                    ),
+                )
+
+
+@needs_data
+def test_second_answers_and_the_same_misses():
+    told = kept("released")
+    for p in PROMPTS:
+        ids = [i for i in blamed(("elser", p)) if i in {*missed(("recall", p))}]
+        again, gold = ({i: is_((c, p), "right")[i] for i in ids} for c in ("recall", "gold"))
+        row = told["control"][p]
+        assert row["turns"] == len(ids)
+        agrees(row["right again without gold"], again)
+        agrees(row["right with gold"], gold)
+        agrees(row["difference"], less(gold, again))
+    sets = [{*blamed(("elser", p))} for p in PROMPTS]
+    own = {"official": len(sets[0]), "abstain": len(sets[1]), "both": len(sets[0] & sets[1])}
+    assert told["same misses"] == own
+
+
+def half(i):
+    return ("choosing", "reporting")[int(hashlib.sha256(talk(i).encode()).hexdigest(), 16) % 2]
+
+
+@needs_data
+def test_rules_of_blame():
+    cases = []  # id, run, laid to retrieval by each rule, repaired by gold
+    for p, other in (PROMPTS, PROMPTS[::-1]):
+        for c in ("elser", "recall"):
+            for i in relevant():
+                twin, o = came(("gold", p))[i], arm(c, p)[i]
+                if came((c, p))[i] != "failed" or twin == "undecided":
+                    continue
+                target, miss, whole = o["targets"][0]["text"], not held_gold((c, p), i), label(o)
+                given, best = (
+                    held(target, {w for t in x["contexts"] for w in words(t["text"])})
+                    for x in (o, arm("gold", p)[i])
+                )
+                laid = (
+                    miss,
+                    miss and whole == "ANSWERABLE",
+                    miss and best - given >= 0.2,
+                    miss and best >= 0.75,
+                    whole == "ANSWERABLE" and best - given >= 0.05,
+                    miss and came(("gold", other))[i] != "failed",
+                )
+                cases.append((i, (c, p), laid, twin == "right"))
+    told = kept("released")["rules"]
+    for h, by in told["halves"].items():
+        some = [x for x in cases if half(x[0]) == h]
+        sizes = {"turns": len(some), "conversations": len({talk(x[0]) for x in some})}
+        assert told["sizes"][h] == sizes
+        for k, (name, row) in enumerate(by.items()):
+            key = {f"{i}<::>{a}": (laid[k], laid[0], fine) for i, a, laid, fine in some}
+            agrees(row["agrees"], {i: x == y for i, (x, _, y) in key.items()}, name)
+            over = {i: (x == y) - (z == y) for i, (x, z, y) in key.items()}
+            agrees(row["over the rule of before"], over, name)
+            mine = {i: y for i, (x, _, y) in key.items() if x}
+            assert row["laid to retrieval"] == len(mine)
+            agrees(row["repaired"], mine, name)
+    best = [np.mean([x[2][k] == x[3] for x in cases if half(x[0]) == "choosing"]) for k in range(6)]
+    assert list(told["halves"]["choosing"])[int(np.argmax(best))] == told["chosen"]
+
+
+# --- searches --------------------------------------------------------------------------------------------------------------------
+
+Z, E, S = "zvictor12/A_dev_bge-m3-", "pashaabri/A_dev_elser", "sifei/A_dev_"
+SEARCHES = {
+    "bge-m3, last question": f"{Z}dense_lastturn",
+    "bge-m3, human rewrite": f"{Z}dense_gold-rewrite",
+    "bge-m3, Qwen rewrite": f"{Z}dense_qwen-rewrite",
+    "bge-m3 sparse, Qwen rewrite": f"{Z}sparse_qwen-rewrite",
+    "bge-m3 RRF, Qwen rewrite": f"{Z}rrf_qwen-rewrite",
+    "bge-m3 RRF + reranker, Qwen rewrite": f"{Z}rrf-rerank_qwen-rewrite",
+    "ELSER, last question": f"{E}_lastturn",
+    "ELSER, human rewrite": f"{E}_rewrite",
+    "ELSER two queries + MonoT5": f"{E}-monot5_lastturn+rewrite",
+    "ELSER three queries + MonoT5": f"{E}-monot5_lastturn+questions+rewrite",
+    "ELSER three queries, Claude's rewrite + MonoT5": f"{E}-monot5_lastturn+questions+targeted",
+    "BM25": f"{S}bm25",
+    "bge-base": f"{S}dense-bge-base",
+    "bge-small": f"{S}dense-bge-small",
+    "BM25 + bge-small RRF, Qwen2.5-3B rewrite": "aynazhamedi/A_dev_bm25-bgesmall-rrf_qwen2.5-3b-rewrite",
+    "RE-call bge-small": "dense_only",
+    "RE-call SPLADE": "splade_only",
+    "RE-call bge-small + BM25": "hybrid_lexical",
+    "RE-call bge-small + SPLADE": "hybrid_splade",
+    "RE-call bge-small + SPLADE + BM25": "hybrid_both",
+    "RE-call bge-small + SPLADE + Voyage reranker": "hybrid_splade_voyage",
+}
+
+
+@lru_cache
+def searched(name):
+    "Task with gold -> recall at five; of scores without passages also recall at a hundred."
+    if name.startswith("RE-call"):
+        path = ROOT / f"released/re_call/metrics_A_dev_{SEARCHES[name]}.json.gz"
+        by = json.loads(gzip.decompress(path.read_bytes()))["scores"]["per_query"]
+        return {i: x["Recall@5"] for i, x in by.items()}, {
+            i: x["Recall@100"] for i, x in by.items()
+        }
+    found = {}
+    for o in lines(f"released/{SEARCHES[name]}.jsonl.gz"):
+        if gold := relevant().get(o["task_id"]):
+            first = list(dict.fromkeys(c["document_id"] for c in o["contexts"]))[:5]
+            found[o["task_id"]] = len(gold & {*first}) / len(gold)
+    return found, None
+
+
+def hit(name):
+    return {i: float(x > 0) for i, x in searched(name)[0].items()}
+
+
+def by_conversation(change):
+    net = Counter()
+    for i, v in change.items():
+        net[talk(i)] += v
+    return sum(v > 0 for v in net.values()), sum(v < 0 for v in net.values())
+
+
+@needs_data
+def test_searches_and_their_pairs():
+    told, ps = kept("released"), []
+    assert told["searches"].keys() == SEARCHES.keys()
+    for name, row in told["searches"].items():
+        agrees(row["gold among five"], hit(name), name)
+        agrees(row["recall"], searched(name)[0], name)
+    for what, row in told["pairs"].items():
+        a, b = hit(row["from"]), hit(row["to"])
+        change = less(b, a)
+        gained, lost = (sum(v == s for v in change.values()) for s in (1, -1))
+        assert (row["tasks"], row["gained"], row["lost"]) == (len(change), gained, lost), what
+        agrees(row["difference"], change, what)
+        agrees(row["recall"], less(searched(row["to"])[0], searched(row["from"])[0]), what)
+        up, down = by_conversation(change)
+        assert (row["conversations up"], row["conversations down"]) == (up, down)
+        ps.append(binomtest(up, up + down).pvalue)
+    own = by_holm(np.array(ps))
+    assert np.allclose(own, [row["p holm"] for row in told["pairs"].values()], rtol=1e-4)
+
+
+@needs_data
+def test_hard_core():
+    told, every = kept("released")["hard core"], [hit(n) for n in SEARCHES]
+    ids = [i for i in relevant() if all(i in x for x in every)]
+    core = {i: not any(x[i] for x in every) for i in ids}
+    assert (told["searches"], told["tasks"]) == (len(every), len(ids))
+    agrees(told["found by none"], core)
+    agrees(told["found by all"], {i: all(x[i] for x in every) for i in ids})
+    deep = [searched(n)[1] for n in SEARCHES if n.startswith("RE-call")]
+    agrees(
+        told["of RE-call's six, none among a hundred"],
+        {i: not any(x[i] for x in deep) for i in ids},
+    )
+    rows = defaultdict(dict)
+    for i in ids:
+        o = arm("gold", "official")[i]
+        n = len(o["input"][-1]["text"].split())
+        length = "up to 5 words" if n <= 5 else "6 to 12 words" if n <= 12 else "longer"
+        for g in (*groups(o)[:3], f"length: {length}"):
+            rows[g][i] = core[i]
+        for x in o["Question Type"]:
+            rows[f"type: {x}"][i] = core[i]
+    for g, values in rows.items():
+        agrees(told["rows"][g], values, g)
+
+
+@needs_data
+def test_rewrites():
+    people, asked, history = {}, {}, {}
+    for path in (ROOT / "mtrag-human/retrieval_tasks").rglob("*_rewrite.jsonl"):
+        people |= {o["_id"]: o["text"].removeprefix("|user|:").strip() for o in lines(path)}
+    for i, o in arm("gold", "official").items():
+        asked[i], history[i] = o["input"][-1]["text"], [t["text"] for t in o["input"][:-1]]
+    by_qwen = lines("released/zvictor12/rewrites_dev_qwen3.5-4b.jsonl.gz")
+    texts = {True: {o["task_id"]: o["query"] for o in by_qwen}, False: people}
+    pairs = {
+        "bge-m3, Qwen3.5-4B": ("bge-m3, last question", "bge-m3, Qwen rewrite"),
+        "bge-m3, human": ("bge-m3, last question", "bge-m3, human rewrite"),
+        "ELSER, human": ("ELSER, last question", "ELSER, human rewrite"),
+    }
+    for name, (a, b) in pairs.items():
+        row, new = kept("released")["rewriting"][name], texts["Qwen" in name]
+        change, seen = less(hit(b), hit(a)), Counter()
+        ids = [i for i in change if i in new and new[i].strip() != asked[i].strip()]
+        for i in ids:
+            q, r = {*content(asked[i])}, content(new[i])
+            said = {w for t in (asked[i], *history[i]) for w in words(t)}
+            if q and r and held(new[i], said) <= 0.5 and len(q & {*r}) / len(q) < 0.5:
+                seen[change[i]] += 1
+        moved = Counter(change[i] for i in ids)
+        assert row["rewrites"] == len(ids), name
+        assert (row["gained"], row["lost"]) == (moved[1], moved[-1]), name
+        assert row["strayed"] == seen.total(), name
+        assert (row["strayed and gained"], row["strayed and lost"]) == (seen[1], seen[-1]), name
+
+
+# --- Self-CRAG, official scores, the test set -------------------------------------------------------------------------------------
+
+
+@needs_data
+def test_self_crag_of_its_authors():
+    told, talks = kept("released")["self_crag"], {}
+    for o in lines("mtrag-human/reference.jsonl"):
+        said = tuple(t["text"].strip() for t in o["input"] if t["speaker"] == "user")
+        talks[said[:2]] = o  # the last turn of a conversation comes last
+    books, ends = lines_of_json("mtrag-human/conversations.json"), []
+    for book in books:
+        users = [m["text"].strip() for m in book["messages"] if m["speaker"] == "user"]
+        ends.append(talks[tuple(users[:2])])
+    versions = {v: f"{v}_{x}" for v, x in (("v1", "strict_llama8b"), ("v2", "strict_llama8b"))}
+    versions |= {"v3": "v3_permissive_llama3b", "v4": "v4_permissive_llama8b"}
+    files = {
+        v: lines(f"released/gbgers/C_dev110_self-crag_{n}.jsonl.gz") for v, n in versions.items()
+    }
+    place = {o["conversation_id"]: o["original_index"] for o in files["v2"]}  # v1 has no index
+    no = {}
+    for v, some in files.items():
+        row, no[v], tokens = told["rows"][v], {}, 0
+        for o in some:
+            end = ends[o.get("original_index", place[o["conversation_id"]])]
+            token = o["answer"].strip() == "I_DONT_KNOW"
+            tokens += token
+            no[v][end["task_id"]] = (label(end), token or idk_by_rule(o["answer"]) == 1, o)
+        assert row["token"] == tokens
+        for x, found in row["refused"].items():
+            agrees(found, {i: r for i, (y, r, _) in no[v].items() if x == y}, v)
+        can = {i: r for i, (y, r, _) in no[v].items() if y in ("ANSWERABLE", "PARTIAL")}
+        agrees(row["refused, answerable"], can, v)
+        if "reasons" in row:
+            why = Counter(o["fallback_reason"] for o in some)
+            again = Counter(o["fallback_reason"] for o in some if o["retry_count"])
+            assert row["reasons"] == why and row["retried"] == again.total()
+            assert row["retried and answered"] == again["none"]
+            assert row["retried, loop exhausted"] == again["hallucination_loop_exhausted"]
+            of_can = Counter(no[v][i][2]["fallback_reason"] for i in can)
+            assert row["reasons, answerable"] == of_can
+    for name, row in told["changes"].items():
+        a, b = name.split(" to ")
+        change = {i: no[b][i][1] - no[a][i][1] for i in can}
+        down, up = (sum(v == s for v in change.values()) for s in (-1, 1))
+        assert (row["stops refusing"], row["begins to"]) == (down, up)
+        agrees(row["difference"], change, name)
+    same = sum(
+        no["v3"][i][2]["fallback_reason"] == no["v4"][i][2]["fallback_reason"] for i in no["v3"]
+    )
+    assert told["v3 and v4 give the same reason"] == same
+
+
+def lines_of_json(path):
+    return json.loads((ROOT / path).read_text("utf-8"))
+
+
+@lru_cache
+def ragu_files():
+    paths = sorted((ROOT / "released/raguteam").glob("B_dev96_*.jsonl.gz"))
+    return {p.name[8:].partition(".jsonl")[0]: lines(p) for p in paths}
+
+
+@needs_data
+def test_official_scores():
+    told = kept("released")
+    files = {f"GPT-4o: {', '.join(a)}": [*arm(*a).values()] for a in ARMS}
+    files |= {f"RaguTeam: {n}": some for n, some in ragu_files().items()}
+    assert files.keys() == told["rb_agg"].keys() == told["refusal rule"].keys()
+    for name, some in files.items():
+        row, rows = told["rb_agg"][name], []
+        for o in some:
+            m = o["metrics"]
+            if m["idk_eval"][0] != 1 and m.get("BertKPrec") and m["RB_llm"][0] is not None:
+                parts = m["RougeL_stemFalse"][0], (m["BertscoreR"][0] + 1) / 2
+                rows.append((*parts, (max(m["BertKPrec"]) + 1) / 2, m["RB_agg"][0], m["RB_llm"][0]))
+        x = np.array(rows)
+        assert row["answers"] == len(x)
+        assert row["ROUGE-L is the least"] == int((x[:, 0] <= x[:, 1:3].min(1)).sum())
+        rank = np.array([rankdata(c) for c in x.T])
+        for other, k in (("ROUGE-L", 0), ("RB_llm", 4)):
+            own = np.corrcoef(rank[3], rank[k])[0, 1]
+            assert abs(row[f"RB_agg and {other}"]["value"] - own) < 2e-5, name
+        pairs = [(idk_by_rule(text_of(o)) == 1, refused(o)) for o in some]
+        row = told["refusal rule"][name]
+        own = (len(pairs), sum(b for _, b in pairs), sum(a for a, _ in pairs))
+        assert (row["answers"], row["official"], row["rule"]) == own
+        assert row["both"] == sum(a and b for a, b in pairs)
+    for a in ARMS:
+        row = told["order"][", ".join(a)]
+        rouge = {i: arm(*a)[i]["metrics"]["RougeL_stemFalse"][0] for i in relevant()}
+        agrees(row["ROUGE-L"], {i: 0.0 if refused(arm(*a)[i]) else v for i, v in rouge.items()})
+        for m in ("RB_agg", "RB_llm", "RL_F"):
+            agrees(row[m], official(a, m))
+
+
+@needs_data
+def test_scores_by_cause():
+    by = defaultdict(lambda: defaultdict(list))
+    for a in ARMS:
+        for i, o in arm(*a).items() if a[0] != "gold" else ():
+            if i in relevant():
+                c, no = came(a)[i], refused(o)
+                why = "declined though gold was there" if no else "wrong draft from gold"
+                c = c if c != "failed" else why if held_gold(a, i) else "gold not found"
+            elif label(o) in ("UNANSWERABLE", "CONVERSATIONAL"):
+                c = "right" if refused(o) else "answered from nothing"
+            else:
+                continue
+            for m in ("RL_F", "RB_llm", "RB_agg"):
+                if (v := o["metrics"][m][0]) is not None and not np.isnan(v):
+                    by[c][m].append(v)
+    for c in ("answered from nothing", "gold not found", "undecided", "wrong draft from gold"):
+        row = kept("released")["scores by cause"][c]
+        for m, values in by[c].items():
+            assert abs(row[m]["value"] - np.mean(values)) < 2e-5, (c, m)
+            assert row[m]["n"] == len(values)
+
+
+@lru_cache
+def un_tasks():
+    return {o["task_id"]: o for o in lines("mtragun-human/reference.jsonl")}
+
+
+def rouge(answer, target):
+    "ROUGE-L by hand."
+    a, b = (re.findall("[a-z0-9]+", t.lower()) for t in (answer, target))
+    row = [0] * (len(b) + 1)
+    for x in a:
+        last = 0
+        for j, y in enumerate(b, 1):
+            last, row[j] = row[j], last + 1 if x == y else max(row[j], row[j - 1])
+    return 2 * row[-1] / (len(a) + len(b)) if row[-1] else 0.0
+
+
+@needs_data
+def test_set_of_the_task():
+    told, un = kept("released")["test set"], un_tasks()
+    some = lines("released/iimas_rag/C_test_gpt-4.1_splade-voyage-rrf_gate.jsonl.gz")
+    assert told["tasks"] == len(some) == len(un)
+    assert told["gate"] == Counter(o["answerability"] for o in some)
+    causes, gold = Counter(), {}
+    for x, found in told["refused"].items():
+        mine = [o for o in some if label(un[o["task_id"]]) == x]
+        agrees(found, {o["task_id"]: idk_by_rule(text_of(o)) == 1 for o in mine}, x)
+    for o in some:
+        task, no = un[o["task_id"]], idk_by_rule(text_of(o)) == 1
+        if label(task) == "UNANSWERABLE" and not no:
+            causes["answered from nothing"] += 1
+        elif label(task) in ("ANSWERABLE", "PARTIAL"):
+            wanted = {c["document_id"] for c in task["contexts"]}
+            there = wanted & {c["document_id"] for c in o["contexts"]}
+            gold[o["task_id"]] = bool(there)
+            if no or verdict(text_of(o), task["targets"][0]["text"]) == "failed":
+                why = "declined though gold was there" if no else "wrong draft from gold"
+                causes[why if there else "gold not found"] += 1
+    assert told["causes"] == causes
+    agrees(told["gold among three"], gold)
+    for path in sorted((ROOT / "mtragun-human/predictions_raguteam").glob("*.jsonl")):
+        said = {o["task_id"]: o["prediction"] for o in lines(path)}
+        own = {
+            i: rouge(said[i], o["targets"][0]["text"])
+            for i, o in un.items()
+            if label(o) == "ANSWERABLE" and said.get(i) is not None
+        }
+        agrees(kept("released")["copied"][path.stem], own, path.stem)
+
+
+# --- right answers, wrong answers and refusals by price and share -----------------------------------------------------------------
+
+GRID = [(p / 10, s / 100) for p in range(11) for s in (5, 10, 15, 20, 25)]
+
+
+def surface(before, after, level):
+    "At each price and share: after less before, with a bootstrap interval; endings: id -> (kind of question, right, wrong)."
+    talks, rows = sorted({*map(talk, before)}), defaultdict(lambda: np.zeros(6))
+    for i, (kind, right, wrong) in after.items():
+        change = right - before[i][1], wrong - before[i][2], 1.0
+        rows[talk(i)][3 * kind : 3 * kind + 3] += change
+    of = np.array([rows[t] for t in talks])
+    drawn = np.random.default_rng(4).multinomial(len(of), np.full(len(of), 1 / len(of)), 6000) @ of
+
+    def at(x, p, s):
+        return sum(
+            w * (x[..., k] - p * x[..., k + 1]) / x[..., k + 2] for k, w in ((0, 1 - s), (3, s))
+        )
+
+    ends = ((1 - level) / 2, (1 + level) / 2)
+    return {g: (at(of.sum(0), *g), *np.quantile(at(drawn, *g), ends)) for g in GRID}
+
+
+def sign(point):
+    return 1 if point[1] > 0 else -1 if point[2] < 0 else 0
+
+
+def ending(e):
+    "Kind of question, how much right, how much wrong."
+    kind, came = int(e["label"] in ("UNANSWERABLE", "CONVERSATIONAL")), e["came"]
+    wrong = float(came == "failed" and not e["refused"]) + (came == "undecided") / 2
+    return kind, float(came == "right") + (came == "undecided") / 2, wrong
+
+
+EQUAL = {  # right, wrong, refused of the answerable; refused of the unanswerable: as printed
+    "naive": (6, 37, 0, 0),
+    "self_crag": (8, 22, 16, 20),
+    "quote": (24, 20, 0, 2),
+    "nexus": (24, 19, 0, 2),
+    "ncl": (9, 27, 8, 7),
+    "agents": (5, 34, 1, 3),
+}
+SHOWN = {  # pair: price, share -> the sign that the page says; None: it says nothing
+    "self_crag less naive": lambda p, s: 1 if p >= 0.4 or (p, s) == (0, 0.25) else None if p else 0,
+    "quote less naive": lambda p, s: 1,
+    "nexus less naive": lambda p, s: 1,
+    "agents less naive": lambda p, s: 0,
+}
+
+
+def test_equal_study():
+    "From the endings that are kept: rows of the table, and where a sign is shown."
+    ends = kept("equal")["endings"]
+    for name, some in ends.items():
+        can = [e for e in some.values() if e["label"] == "ANSWERABLE"]
+        cannot = [e for e in some.values() if e["label"] == "UNANSWERABLE"]
+        wrong = sum(e["came"] == "failed" and not e["refused"] for e in can)
+        own = sum(e["came"] == "right" for e in can), wrong, sum(e["refused"] for e in can)
+        assert (len(can), len(cannot)) == (60, 60)
+        assert (*own, sum(e["refused"] for e in cannot)) == EQUAL[name], name
+    told = {n: {i: ending(e) for i, e in some.items()} for n, some in ends.items()}
+    for pair, wanted in SHOWN.items():
+        a, b = pair.split(" less ")
+        found = surface(told[b], told[a], 1 - 0.05 / 15)
+        off = [g for g, x in found.items() if (w := wanted(*g)) is not None and sign(x) != w]
+        assert not off, (pair, off)
+    found = surface(told["naive"], told["self_crag"], 0.95)
+    assert [round(found[1.0, s][0], 2) for s in (0.05, 0.25)] == [0.3, 0.38]
+    first = ends["self_crag"]
+    changed = [
+        sum(e["said"] != first[i]["said"] for i, e in x.items())
+        for x in kept("equal")["seeds"].values()
+    ]
+    assert (min(changed), max(changed)) == (15, 21)
