@@ -11,7 +11,6 @@ import importlib.util
 import re
 import shutil
 import subprocess
-import sys
 import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence

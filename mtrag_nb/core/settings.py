@@ -222,7 +222,7 @@ _STAGE_CHOICES = {
     "rewrite": ("always", "guarded", "never"),
     "grade": (*WAYS_TO_GRADE, *SCALES),
     "check": ("verdict", "yesno", "likelihood", "support", "claims"),
-    "retry": ("told", "plain", "copied"),
+    "retry": ("told", "plain", "trimmed", "copied"),
     "declined_by": ("stance", "token", "never"),
 }
 _NAMED_WAYS = {"rewrite": ("adapter:",), "grade": ("adapter:",), "check": ("adapter:", "nli:")}
@@ -247,7 +247,7 @@ class StageSettings:
     turn_chars: int = 600  # characters of each
     prompts: str = "permissive"  # "permissive" or "strict" (seed paper, V.B), "small" (for the laptop's model) or "published"
     refusal_text: str = "I don't know: the documents that I found do not contain the answer."
-    retry: str = later("told")  # "told" what was unsupported; "plain": asked the same; "copied"
+    retry: str = later("told")  # what fails; "plain": the same prompt; "trimmed"; "copied"
     declined_by: str = later("stance")  # how a draft declines: "stance", "token" (alone), "never"
     tidy: bool = later(True)  # a draft loses repeated sentences, and a last one that was cut off
 

@@ -25,7 +25,7 @@ from ..core.files import data_dir, read_json, write_json, write_whole
 from ..core.html import document, esc, render, show
 from ..core.record import LEFT_OUT, Node, Run, Trajectory, breakdown
 from ..core.settings import brought
-from ..core.types import TO_ANSWER, TO_REFUSE, DataError, SettingsError, dotted
+from ..core.types import TO_ANSWER, TO_REFUSE, DataError, SettingsError, digest, dotted
 from ..data.mtrag import read_benchmark, sample_dir
 from ..evaluate.licence import unlicensed
 from ..evaluate.blame import COSTS, STAGES, Blame, BlameReport, costs, risk_coverage
@@ -82,8 +82,8 @@ from mtrag_nb.show.figures import (
 from .turn import SIGNS, ending, first_to_fail, outcome_words, turn_html
 
 # %% auto #0
-__all__ = ['VIEWS', 'SECTIONS', 'Board', 'share_text', 'figure_html', 'grid_figure', 'finding', 'pair_of', 'rungs_html',
-           'turns_beside', 'views_in', 'Section', 'sections', 'board_of', 'run_card', 'report']
+__all__ = ['VIEWS', 'Board', 'share_text', 'figure_html', 'finding', 'pair_of', 'rungs_html', 'turns_beside', 'views_in',
+           'Section', 'sections', 'board_of', 'run_card', 'report']
 
 # %% ../../nbs/8_show/02_report.ipynb #31ba3fa9
 def _made(macro: str, *values: object, **more: object) -> Markup:
@@ -343,7 +343,7 @@ def _place(ax: Axes, x: float, y: float, b: Blame, ink: str) -> None:
 
 # %% ../../nbs/8_show/02_report.ipynb #89da926e
 @drawn
-def grid_figure(
+def _grid_figure(
     reports: Sequence[BlameReport],  # one a row, over the same tasks
     dark: bool = False,  # for a dark page
 ) -> Figure:
@@ -1234,7 +1234,7 @@ class Section(NamedTuple):
     first: bool = False  # read first and printed; the others are looked up
 
 
-SECTIONS = [
+_SECTIONS = [
     Section("runs", "The runs", _leaderboard, first=True),
     Section("grid", "Which stage failed where", _grid_html, first=True),
     Section("flow", "What correction did", _flow_html, first=True),
@@ -1276,7 +1276,7 @@ def _view_section(title: str, view: Callable[[Evidence], object]) -> Section:
 def sections() -> list[Section]:
     "The parts of a page: this room's, those of VIEWS, and those that other installed packages bring."
     views = {**VIEWS, **brought("view", VIEWS)}
-    return [*SECTIONS, *(_view_section(*view) for view in views.items())]
+    return [*_SECTIONS, *(_view_section(*view) for view in views.items())]
 
 
 class _Part(NamedTuple):
@@ -1393,6 +1393,7 @@ def run_card(s: Standing) -> dict:
         "card": 1,
         "run": s.name,
         **{k: s.run.manifest[k] for k in _KEPT if s.run.manifest.get(k)},
+        "tasks": digest(sorted(s.run.turns)),
         "turns": len(s.run.turns),
         "conversations": len(s.run.conversations),
         "outcomes": Counter(t.blame.came for t in s.turns.values()),

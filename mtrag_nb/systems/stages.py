@@ -696,7 +696,7 @@ def check_by_support(answer: str, documents: Sequence[str], threshold: float = 0
 
 
 def check_by_claims(answer: str, documents: Sequence[str], threshold: float = 0.8) -> Verdict:
-    "How likely the answer is faithful, by its claims."
+    "How likely the answer is faithful, by its claims; strict with free wording (`core.claims`)."
     return scored(draft_score(answer, documents), threshold, "claims")
 
 
