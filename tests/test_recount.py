@@ -804,6 +804,42 @@ def test_equal_study():
     assert (min(changed), max(changed)) == (15, 21)
 
 
+def test_blame_of_the_equal_study():
+    "From the turns that are kept: they end as in the equal study; what the check and the retry are worth by price and share."
+    turns, ends = defaultdict(dict), kept("equal")["endings"]
+    for line in (MEASURED / "blame_turns.jsonl").read_text("utf-8").splitlines():
+        o = json.loads(line)
+        turns[o["system"]][o["task"]] = o
+    assert turns.keys() == ends.keys()
+    for name, some in turns.items():
+        for i, o in some.items():
+            e = ends[name][i]
+            assert (o["run"][0], bool(o["run"][1]), o["label"]) == (
+                e["came"],
+                e["refused"],
+                e["label"],
+            )
+
+    def fork(name, mechanism):
+        rows = {i: o["off"][mechanism] for i, o in turns[name].items()}
+        rows = {i: turns[name][i]["run"] if r == "=" else r for i, r in rows.items()}
+        label_ = {i: turns[name][i]["label"] for i in rows}
+        return {
+            i: {"came": r[0], "refused": bool(r[1]), "label": label_[i]} for i, r in rows.items()
+        }
+
+    forks = [next(iter(x.values()))[k] for x in turns.values() for k in ("off", "known")]
+    after = {i: ending(e) for i, e in ends["self_crag"].items()}
+    for mechanism, wanted in (("check and retry", 1), ("retry", 0)):
+        before = {i: ending(e) for i, e in fork("self_crag", mechanism).items()}
+        found = surface(before, after, 1 - 0.05 / sum(map(len, forks)))
+        dear = [sign(x) for (p, _), x in found.items() if p >= 0.3]
+        assert set(dear) == {1} if wanted else dear.count(0) > 36 and 1 not in dear, mechanism
+        if mechanism == "check and retry":
+            assert not any(sign(found[0.0, s]) for s in (0.05, 0.1))
+            assert abs(found[1.0, 0.05][0] - 0.25) < 0.001
+
+
 # --- checks on the drafts of strong models ------------------------------------------------------------------------------------------
 
 SUBMITTED = {
@@ -1311,7 +1347,7 @@ def test_submissions_by_faithfulness():
     "RL_F as the shared task conditions it, of 337 tasks; 75 of one system are missing."
     un = {i: o for i, o in un_tasks().items() if label(o) != "UNDERSPECIFIED"}
     own = {}
-    for file, _ in SUBMITTED.items():
+    for file, _name in SUBMITTED.items():
         some = {o["task_id"]: o for o in lines(f"mtragun-human/predictions_raguteam/{file}.jsonl")}
         by = own[re.split("[_-]", file)[0]] = {}
         for i in un:

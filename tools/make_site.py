@@ -22,9 +22,6 @@ TITLES = {"tour": "Tour", **{f: f.partition("_")[2] or f for f in FOLDERS if f !
 COPIED = (
     "docs figures mtrag_nb settings.ini README.md CONTRIBUTING.md CHANGELOG.md CITATION.cff".split()
 )
-ONLY_IMPORTS = re.compile(
-    r"(\s*((from|import) [^(\n]+|from \S+ import \([^)]*\)|if TYPE_CHECKING:)\s*)+"
-)
 PREFACE = "\n\n```{{autolink-preface}}\n:level: file\n\n{imports}\n```\n"
 TREE = "\n```{{toctree}}\n:hidden:\n:caption: {title}\n\n{pages}\n```\n"
 
@@ -48,6 +45,18 @@ def linked(text: str) -> str:
     return re.sub(r"\[!\[Open In Colab\].*?\]\(", "[Open in Colab](", text)
 
 
+def imports_most(source: str) -> bool:
+    "Whether most lines of a cell are imports: the site folds it."
+    try:
+        body = ast.parse(source).body
+    except SyntaxError:  # a magic
+        return False
+    lines = [
+        s.end_lineno - s.lineno + 1 for s in body if isinstance(s, (ast.Import, ast.ImportFrom))
+    ]
+    return 2 * sum(lines) > source.count("\n")
+
+
 def shown(cell: dict) -> list[dict]:
     "A cell as the site shows it, in a list that is empty where it shows none: hidden cells, and what only nbdev reads, are left out."
     source = "".join(cell["source"])
@@ -57,7 +66,7 @@ def shown(cell: dict) -> list[dict]:
     tags = ["remove-input"] if marks.get("echo") == "false" else []
     if cell["cell_type"] == "code":
         source = re.sub(r"\A(#\|.*\n?|\s*\n)+", "", source)
-        tags += ["hide-input"] * bool(ONLY_IMPORTS.fullmatch(source))
+        tags += ["hide-input"] if imports_most(source) else []
         for html in (
             o["data"]["text/html"] for o in cell["outputs"] if "text/html" in o.get("data", {})
         ):
@@ -88,6 +97,43 @@ def recorded_runs() -> str:
     return "\n".join(rows)
 
 
+def cards() -> str:
+    "The run cards of data/cards as tables, one for each set of tasks."
+    kept = [
+        json.loads(p.read_text(encoding="utf-8")) for p in sorted(ROOT.glob("data/cards/*.json"))
+    ]
+    groups, tables = {}, []
+    for card in sorted(sum(kept, []), key=lambda c: -c["turns"]):
+        groups.setdefault(card["tasks"], []).append(card)
+    for tasks, group in groups.items():
+        first = group[0]
+        tables.append(
+            f"\n## {first['turns']} turns of {first['conversations']} conversations\n\nTasks `{tasks}`.\n\n"
+            "| run | right | undecided | failed | failed first at | K-precision | target recall |\n"
+            "|---|---|---|---|---|---|---|"
+        )
+        tables += map(row, group)
+    return "\n".join(tables)
+
+
+def row(card: dict) -> str:
+    "A run card as a row of its table."
+    name = card["identity"]["system"]
+    name = f"{card['run']} ({name})" if card["run"].startswith("sample") else name
+    ends = (str(card["outcomes"].get(k, 0)) for k in ("right", "undecided", "failed"))
+    stages = ", ".join(f"{k} {n}" for k, n in card["failed first at"].items())
+    found = {m["name"]: m for m in card["measures"]}
+    values = (shown_value(found.get(m)) for m in ("K-precision", "target recall"))
+    return f"| {' | '.join([name, *ends, stages, *values])} |"
+
+
+def shown_value(m: dict | None) -> str:
+    if not m or m["value"] is None:
+        return ""
+    between = f" [{m['low']:.3f}, {m['high']:.3f}]" if m["low"] is not None else ""
+    return f"{m['value']:.3f}{between}{', decides in it' if m['circular'] else ''}"
+
+
 def lay_out(folder: Path) -> None:
     "Everything that Sphinx reads, and llms.txt."
     shutil.rmtree(folder, ignore_errors=True)
@@ -108,7 +154,7 @@ def lay_out(folder: Path) -> None:
         index.append(
             TREE.format(title=title.capitalize(), pages="\n".join(f"nbs/{p}" for p in pages))
         )
-        llms.append(f"## {title.capitalize()}: {FOLDERS[name]}\n")
+        llms.append(f"\n## {title.capitalize()}: {FOLDERS[name]}\n")
         for page in pages:
             nb = json.loads((ROOT / "nbs" / page).read_text(encoding="utf-8"))
             preface = PREFACE.format(imports=imports(nb, written[page]))
@@ -118,13 +164,18 @@ def lay_out(folder: Path) -> None:
             (folder / "nbs" / page).parent.mkdir(parents=True, exist_ok=True)
             (folder / "nbs" / page).write_text(json.dumps(nb), encoding="utf-8")
             url = f"{anywhere.SITE}nbs/{page.removesuffix('.ipynb')}.html"
-            llms.append(
-                f"- [{head(ROOT / 'nbs' / page)[0]}]({url}): {head(ROOT / 'nbs' / page)[1]}"
-            )
-    page = folder / "docs" / "reproducibility.md"
-    page.write_text(page.read_text(encoding="utf-8").replace("{{ runs }}", recorded_runs()))
-    own = sorted(p.relative_to(folder).as_posix() for p in (folder / "docs").glob("*.md"))
-    pages = ["api/mtrag_nb/index", *own, "CONTRIBUTING", "CHANGELOG", "genindex"]
+            called, purpose = head(ROOT / "nbs" / page)
+            llms.append(f"- [{called}]({url}): {purpose}")
+    own = sorted((folder / "docs").glob("*.md"))
+    for page in own:
+        text = page.read_text(encoding="utf-8").replace("{{ runs }}", recorded_runs())
+        page.write_text(text.replace("{{ cards }}", cards()), encoding="utf-8")
+    names = [p.relative_to(folder).as_posix() for p in own]
+    llms.append("\n## Reference\n")
+    for name in [*names, "CHANGELOG.md"]:
+        title = (folder / name).read_text(encoding="utf-8").splitlines()[0].lstrip("# ")
+        llms.append(f"- [{title}]({anywhere.SITE}{name.removesuffix('.md')}.html)")
+    pages = ["api/mtrag_nb/index", *names, "CONTRIBUTING", "CHANGELOG", "genindex"]
     index.append(TREE.format(title="Reference", pages="\n".join(pages)))
     (folder / "index.md").write_text("".join(index), encoding="utf-8")
     (folder / "extra" / "llms.txt").write_text("\n".join(llms) + "\n", encoding="utf-8")

@@ -1,6 +1,7 @@
 """Kill runs, judgements and ingestions at random moments, go on with them, and hold what comes of it against an undisturbed one.
 Likewise changes of a library: after each kill it must be what it was before the change or what it is after it, and no byte of its
-folder may tell what a removed document said. Then two processes at once on one run, one folder of judgements, one index, one library:
+folder may tell what a removed document said. A server is killed while two tabs mark the same turns: every mark that it took must be
+there when it is started again; and killed while it deletes a conversation with its marks. Then two processes at once on one run, one folder of judgements, one index, one library:
 one works, the other says so.
 
   python tests/programs/kill.py [KILLS [ROUNDS]]     at least so many kills of each kind (default 20), and so many rounds of adding, replacing
@@ -17,12 +18,15 @@ import signal
 import string
 import sys
 import tempfile
+import threading
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import httpx
 import torch  # noqa: F401 (before the forks: a run names the machine, and asks torch for it)
 
 from mtrag_nb.core.record import Run
@@ -34,7 +38,10 @@ from mtrag_nb.models.chat import ScriptedChat
 from mtrag_nb.models.embed import HashEmbedder
 from mtrag_nb.search.index import build_index
 from mtrag_nb.search.index import Manifest, audit, data_folder, open_index
+from mtrag_nb.serve.api import make_app, rules_of, serving
 from mtrag_nb.serve.library import Library
+from mtrag_nb.serve.serve import home_page
+from mtrag_nb.serve.service import Service
 from cut import cut_run, cut_tasks, doubled, essence
 from tests.support.traces import traces
 
@@ -242,6 +249,118 @@ def attack_library(folder: Path, rounds: int) -> None:
     )
 
 
+@contextmanager
+def server(folder: Path) -> Iterator[httpx.Client]:
+    "A server in a process of its own, with scripted models, killed at the end of the block."
+    here, there = os.pipe()
+
+    def work():
+        chat = ScriptedChat(lambda prompt: "A dog travels for four crowns.")
+        models = Models(load_settings("laptop"), chat=chat, embedder=HashEmbedder())
+        how = {"system": "naive", "models": models}
+        with Service(folder / "library", folder / "served", **how) as service:
+            rules = rules_of(service, "127.0.0.1", "", per_minute=10**9)
+            with serving(make_app(service, rules, *home_page())) as url:
+                os.write(there, url.encode())
+                time.sleep(600)
+
+    pid = os.fork()
+    if not pid:
+        with suppress(BaseException):
+            work()
+        os._exit(1)
+    try:
+        with httpx.Client(base_url=os.read(here, 200).decode(), timeout=60) as http:
+            yield http
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        os.close(here), os.close(there)
+
+
+class Tab(threading.Thread):
+    "A tab of the page: marks one turn after the other until the server is gone, in a field of its own."
+
+    def __init__(self, http: httpx.Client, field: str, turns: list[str], taken: dict, first: int):
+        super().__init__()
+        self.http, self.field, self.turns, self.n = http, field, turns, first
+        self.taken, self.sent = taken, {}  # turn -> the last mark that was taken; that was sent
+
+    def run(self) -> None:
+        with suppress(httpx.HTTPError), httpx.Client(base_url=self.http.base_url) as http:
+            while True:
+                self.n += 1
+                turn, text = self.turns[self.n % len(self.turns)], f"{self.field} {self.n}"
+                self.sent[turn] = text
+                http.post(f"{turn}/mark", json={self.field: text}).raise_for_status()
+                self.taken[turn] = text
+
+
+def marks_of(http: httpx.Client) -> dict[str, dict]:
+    "Address of a turn -> what is marked of it; each line of the file is whole."
+    lines = [json.loads(line) for line in http.get("/api/marks").text.splitlines()]
+    places = (f"/api/conversations/{o['conversation_id']}/{o['turn']}" for o in lines)
+    return dict(zip(places, (o["marks"] for o in lines)))
+
+
+def attack_marks(folder: Path, kills: int) -> None:
+    "Kill a server while two tabs mark the same turns, and while it deletes a conversation; each time look what is there after."
+    rng, turns, taken = random.Random(0), [], {"note": {}, "answer": {}}
+    with server(folder) as http:
+        text = b"# Fees\n\nA dog travels for four crowns, and a cat for two.\n"
+        http.post("/api/upload", files={"file": ("fees.md", text)}).raise_for_status()
+        for n in range(8):
+            talk = turns[-1].split("/")[3] if n % 2 else ""
+            asked = {"question": f"What is fee {n}?", "conversation_id": talk}
+            reply = http.post("/api/query", json=asked).json()
+            turns.append(f"/api/conversations/{reply['conversation_id']}/{reply['turn']}")
+    sent, count, many = {}, 0, 0
+    for _ in range(kills):
+        with server(folder) as http:
+            there = marks_of(http)
+            for field, last in taken.items():
+                for turn, text in last.items():
+                    if there.get(turn, {}).get(field) not in (text, sent[field].get(turn)):
+                        raise SystemExit(f"marks: {turn} lost {text!r}: {there.get(turn)}")
+                    last[turn] = there[turn][field]
+            tabs = [Tab(http, field, turns, last, count) for field, last in taken.items()]
+            for tab in tabs:
+                tab.start()
+            time.sleep(rng.uniform(0.02, 0.3))
+        for tab in tabs:
+            tab.join()
+        sent = {tab.field: tab.sent for tab in tabs}
+        many += sum(tab.n - count for tab in tabs)
+        count = max(tab.n for tab in tabs)
+    deleted = 0
+    for talk in {turn.split("/")[3] for turn in turns}:
+        for _ in range(20):
+            with server(folder) as http:
+                there = [turn for turn in marks_of(http) if talk in turn]
+                gone = http.get(f"/api/conversations/{talk}").status_code == 404
+                if gone and (there or traces(folder, {talk})):
+                    raise SystemExit(f"marks: conversation {talk} is gone, and left {there}")
+                if not gone and len(there) != 2:
+                    raise SystemExit(f"marks: conversation {talk} is there, with marks of {there}")
+                if gone:
+                    break
+                late = threading.Thread(target=delete, args=(str(http.base_url), talk))
+                late.start()
+                time.sleep(rng.uniform(0, 0.03))
+            late.join()
+            deleted += 1
+        else:
+            raise SystemExit("marks: a deletion does not end")
+    print(
+        f"marks    {kills:4} kills while {many} marks came from two tabs, {deleted} in deletions of conversations; each mark that was taken is there, none of what was deleted"
+    )
+
+
+def delete(url: str, talk: str) -> None:
+    with suppress(httpx.HTTPError):
+        httpx.delete(f"{url}/api/conversations/{talk}", timeout=60)
+
+
 def started(work: Callable[[], None], gate: int) -> int:
     "A process that waits for the gate to be closed, and then works; its exit code is 3 if somebody else does. Gives its number."
     pid = os.fork()
@@ -302,6 +421,7 @@ def main(kills: int = 20, rounds: int = 10) -> None:
         for name, (work, check) in works.items():
             attack(name, work, check, folder, kills, 1.5 if name == "ingest" else 0.4)
         attack_library(folder, rounds)
+        attack_marks(folder / "service", kills)
         names = sorted(p.name for p in (folder / "documents").iterdir())
         works["library"] = (
             lambda f: add(f, folder / "documents"),

@@ -453,7 +453,7 @@ def picture(v: Visit, name: str) -> None:
 
 
 def pictures(browser, url: str, expect, paths: list[Path]) -> None:
-    "Three documents, a citation that is open, a refusal with its reason; the citation on a phone, too."
+    "Documents, a citation that is open (on a phone, too), a refusal with its reason, a mark, the turn again, and the grid."
     paths[0].write_bytes(pdf(HOLM)[0])
     v = Visit(browser, url, {"width": 1280, "height": 760}, "light", "")
     v.tab.locator("#files").set_input_files([str(p) for p in paths])
@@ -534,8 +534,8 @@ def main(argv=None) -> int:
                     v.tab.locator("#talks .talk", has_text=QUESTIONS[0][0]).first.click()
                     v.tab.locator("#talks .talk", has_text="How much is a bicycle").first.wait_for()
                     delete_others(v, api.expect)
-                    process = restarted(checks, process, (folder, args.set), v, api.expect)
-                    url = v.url
+                process = restarted(checks, process, (folder, args.set), v, api.expect, name)
+                url = v.url
                 read_again(checks, v, api.expect, name)
                 take_out(checks, v, api.expect, name)
                 v.context.close()
@@ -547,18 +547,22 @@ def main(argv=None) -> int:
     return checks.ended()
 
 
-def restarted(checks: Checks, process, how: tuple, v: Visit, expect) -> subprocess.Popen:
+def restarted(checks: Checks, process, how: tuple, v: Visit, expect, name: str) -> subprocess.Popen:
     "The service killed and started again: conversation and marks are there. The new process."
+    unfold(v)
     v.tab.locator("#talks .talk").first.click()
     expect(v.tab.locator("article.turn")).to_have_count(len(QUESTIONS))
     process.kill()
     process.wait()
     place = urlsplit(v.tab.url).fragment
     process, v.url = service(*how)
-    with checks("killed and started again, the marks are there"):
+    with checks(f"{name}: killed and started again, documents, turns and marks are there"):
         v.tab.goto(f"{v.url}#{place}")
         expect(v.tab.locator("#marked")).to_have_text("3")
+        expect(v.tab.locator("#count")).to_have_text("4")
+        expect(v.tab.locator("article.turn")).to_have_count(len(QUESTIONS))
         expect(v.tab.locator("article.turn").nth(1).locator(".came")).to_contain_text("grade")
+        v.tab.screenshot(path=checks.shots / f"page-restarted-{name}.png")
         v.asked.clear(), v.errors.clear()
     return process
 

@@ -5,8 +5,8 @@
 The service runs in a process of its own, with a scripted chat model that takes a moment (--think seconds a batch), the hash
 embedder, and a library of --documents documents. Each conversation asks one question after the other, by turns at /api/query,
 as a stream, and at /v1/chat/completions; every question carries a word of its own. One in ten breaks: the model raises, or
-the client hangs up in the middle of the stream. Afterwards the record is read: no turn is lost, none is in another
-conversation, each reply is the one that was recorded, each answer is about its own question, each fault names its node. The
+the client hangs up in the middle of the stream. One answer in eight is marked, with its word as the note. Afterwards the record
+is read: no turn and no mark is lost, none is in another conversation, each reply is the one that was recorded, each answer is about its own question, each fault names its node. The
 last line reads `N passed, N failed`. Latencies are those of a scripted model: what the service adds, not what a model takes.
 """
 
@@ -75,14 +75,8 @@ class Talker(threading.Thread):
             faults,
             random.Random(number),
         )
-        self.seconds, self.came, self.hung_up, self.odd, self.talk, self.chat = (
-            [],
-            {},
-            [],
-            [],
-            "",
-            [],
-        )
+        self.seconds, self.came, self.hung_up, self.odd, self.chat = [], {}, [], [], []
+        self.talk, self.marked = "", {}
 
     def run(self) -> None:
         with httpx.Client(base_url=self.url, timeout=120) as http:
@@ -144,6 +138,11 @@ class Talker(threading.Thread):
             r.text[:300],
         )
         self.came[word] = reply
+        if self.rng.random() < 1 / 8:
+            place = f"/api/conversations/{reply['conversation_id']}/{reply['turn']}/mark"
+            said = http.post(place, json={"verdict": "right", "note": word}).raise_for_status()
+            assert said.json()["came"] == "correct", said.text[:300]
+            self.marked[reply["trajectory_id"]] = word
         if way != "chat":
             self.talk = reply["conversation_id"]
 
@@ -178,13 +177,14 @@ def percentiles(seconds: list[float]) -> str:
 
 def account(folder: Path, talkers: list[Talker]) -> list[tuple[str, bool]]:
     "What must hold of the record, and whether it does."
-    from mtrag_nb.serve.reply import Conversations
+    from mtrag_nb.serve.reply import Conversations, marked
     from mtrag_nb.core.record import Run
 
     runs = {p.name: Run(p) for p in (folder / "served" / "runs").iterdir()}
     turns = {i: t for r in runs.values() for i, t in r.trajectories.items()}
     talks = Conversations(folder / "served" / "conversations")
     lines = {line["reply"]["trajectory_id"]: line for i in talks.known for line in talks.lines(i)}
+    notes = {i: o["marks"]["note"] for i, o in marked(folder / "served").lines.items()}
     replies = [(w, r) for t in talkers for w, r in t.came.items()]
 
     def own(r):
@@ -223,6 +223,10 @@ def account(folder: Path, talkers: list[Talker]) -> list[tuple[str, bool]]:
         ("every turn of a run is in a conversation", set(turns) == set(lines)),
         ("every fault names its node", all(t.error.node == "generate" for t in broken)),
         ("who hung up is answered on record", all(f"What is word-{w}?" in said for w in hung)),
+        (
+            "every mark is at its turn",
+            notes == {i: word for t in talkers for i, word in t.marked.items()},
+        ),
         ("nothing odd came", not [o for t in talkers for o in t.odd]),
     ]
 
@@ -304,7 +308,10 @@ def main(argv=None) -> int:
         )
     for what, held in checks:
         print("ok  " if held else "FAIL", what)
-    print(f"{sum(len(t.came) for t in everyone)} answers, {broken[0]} hung up on, {broken[1]} odd")
+    many = sum(len(t.marked) for t in everyone)
+    print(
+        f"{sum(len(t.came) for t in everyone)} answers, {many} marks, {broken[0]} hung up on, {broken[1]} odd"
+    )
     print(f"{sum(h for _, h in checks)} passed, {sum(not h for _, h in checks)} failed")
     return 0 if all(h for _, h in checks) else 1
 
