@@ -275,7 +275,7 @@ class Settings:
     batch_tokens: int = 16384  # most padded tokens in one forward pass
     store_gib: float = -1.0  # for caches of recent prompts; below 0: 1 on a CPU, on a GPU half of what is free beside a full batch
     seed: int = 0
-    embed_cache: str = later("")  # a file that keeps vectors from one process to the next; "": none
+    embed_cache: str = constant("")
 
     def __post_init__(self):
         in_bounds(self, "settings", batch_size=1, batch_tokens=1)
