@@ -20,7 +20,7 @@ data = [
 lib, lib_data = cfg["lib_path"], cfg["lib_path"] + "._data"
 listed = {
     name: cfg[f"{name}_requirements"].split()
-    for name in ("gpu", "eval", "lab", "document", "api", "test", "dev")
+    for name in ("gpu", "eval", "lab", "document", "api", "adapters", "test", "dev")
 }
 documents = listed.pop("document")
 extras = {

@@ -154,7 +154,7 @@ def lay_out(folder: Path) -> None:
         index.append(
             TREE.format(title=title.capitalize(), pages="\n".join(f"nbs/{p}" for p in pages))
         )
-        llms.append(f"## {title.capitalize()}: {FOLDERS[name]}\n")
+        llms.append(f"\n## {title.capitalize()}: {FOLDERS[name]}\n")
         for page in pages:
             nb = json.loads((ROOT / "nbs" / page).read_text(encoding="utf-8"))
             preface = PREFACE.format(imports=imports(nb, written[page]))
@@ -164,14 +164,17 @@ def lay_out(folder: Path) -> None:
             (folder / "nbs" / page).parent.mkdir(parents=True, exist_ok=True)
             (folder / "nbs" / page).write_text(json.dumps(nb), encoding="utf-8")
             url = f"{anywhere.SITE}nbs/{page.removesuffix('.ipynb')}.html"
-            llms.append(
-                f"- [{head(ROOT / 'nbs' / page)[0]}]({url}): {head(ROOT / 'nbs' / page)[1]}"
-            )
+            called, purpose = head(ROOT / "nbs" / page)
+            llms.append(f"- [{called}]({url}): {purpose}")
     own = sorted((folder / "docs").glob("*.md"))
     for page in own:
         text = page.read_text(encoding="utf-8").replace("{{ runs }}", recorded_runs())
         page.write_text(text.replace("{{ cards }}", cards()), encoding="utf-8")
     names = [p.relative_to(folder).as_posix() for p in own]
+    llms.append("\n## Reference\n")
+    for name in [*names, "CHANGELOG.md"]:
+        title = (folder / name).read_text(encoding="utf-8").splitlines()[0].lstrip("# ")
+        llms.append(f"- [{title}]({anywhere.SITE}{name.removesuffix('.md')}.html)")
     pages = ["api/mtrag_nb/index", *names, "CONTRIBUTING", "CHANGELOG", "genindex"]
     index.append(TREE.format(title="Reference", pages="\n".join(pages)))
     (folder / "index.md").write_text("".join(index), encoding="utf-8")

@@ -737,10 +737,8 @@ def open_run(
     system = system_named(name)
     retriever = open_retriever(index, models.embedder, models.reranker, settings.retrieval)
     searched = open_web(web, settings, models) if isinstance(web, str) else web
-    checker = models.checker(settings)
-    tools = Toolbox(
-        settings, models.chat, models.embedder, retriever, checker=checker, web=searched
-    )
+    parts = {**models.parts(settings), "web": searched}
+    tools = Toolbox(settings, models.chat, models.embedder, retriever, **parts)
     same = identity(system, "rag", tools)
     entries = manifest(same, system.about, system.with_own(settings))
     folder = place / f"{name}{mark}-{digest(same, 6)}"

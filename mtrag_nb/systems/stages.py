@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from ..core.claims import check_claims, claims_something, draft_score
+from ..core.files import parse_json
 from ..core.record import Drafted, Grade, Graded, Rewritten, Step, Trajectory
 from ..core.settings import Settings, StageSettings
 from mtrag_nb.core.text import (
@@ -28,7 +29,7 @@ from mtrag_nb.core.text import (
     without_thinking,
 )
 from ..core.types import Context, ReplyError, SettingsError, Turn
-from ..models.chat import ChatModel, Prompt, Sampling, chat, choose
+from ..models.chat import ChatModel, Contract, Prompt, Sampling, chat, choose
 
 if TYPE_CHECKING:
     from mtrag_nb.models.embed import Classifier, EmbedderLike
@@ -718,6 +719,70 @@ def check_by_classifier(
     least = min((p for *_, p in parts), default=0.0)
     return scored(least, threshold, "nli", scale=(0.0, 1.0)), tuple(spans)
 
+# %% ../../nbs/5_systems/00_stages.ipynb #9a98db53
+def _adapter_says(
+    model: ChatModel,
+    contract: Contract,
+    talk: Sequence[tuple[str, str]],  # role, text
+    documents: Sequence[str] = (),
+) -> tuple[str, object]:
+    "What an adapter writes, and the same read as JSON; None for what is none."
+    (c,) = model.generate([contract.prompt(talk, documents)], contract.most)
+    try:
+        return c.text, parse_json(c.text.strip())
+    except ValueError:
+        return c.text, None
+
+
+def _rewrite_by_adapter(
+    model: ChatModel, contract: Contract, talk: Sequence[tuple[str, str]]
+) -> Rewritten:
+    "The last question of a conversation, made to stand alone."
+    raw, said = _adapter_says(model, contract, talk)
+    text = said.get("rewritten_question") if isinstance(said, dict) else None
+    kept = isinstance(text, str) and bool(text.strip())
+    return Rewritten(text=text.strip() if kept else talk[-1][1], raw=raw, kept=kept)
+
+
+def _grade_by_adapter(
+    model: ChatModel,
+    contract: Contract,
+    talk: Sequence[tuple[str, str]],
+    documents: Sequence[str],
+    default: str = "yes",
+) -> list[Verdict]:
+    "Whether the documents together answer the last question: the same verdict for each."
+    if not documents:
+        return []
+    raw, said = _adapter_says(model, contract, talk, documents)
+    word = said.get("answerability") if isinstance(said, dict) else said
+    labels = {"answerable": Label.YES, "unanswerable": Label.NO}
+    read = labels.get(word) if isinstance(word, str) else None
+    verdict = Verdict(read or Label(default), "adapter", raw=raw, defaulted=read is None)
+    return [verdict] * len(documents)
+
+
+def _check_by_adapter(
+    model: ChatModel,
+    contract: Contract,
+    talk: Sequence[tuple[str, str]],  # up to the answer
+    documents: Sequence[str],
+    default: str = "no",
+) -> tuple[
+    Verdict, tuple[tuple[int, int], ...]
+]:  # and the places of sentences that are not faithful
+    "The share of an answer's sentences that are faithful; all must be. A sentence that claims nothing (NA) is."
+    answer, (raw, said) = talk[-1][1], _adapter_says(model, contract, talk, documents)
+    parts = sentences(answer)
+    try:
+        told = {int(one["r"]): one["f"] for one in said}
+        faithful = [{"faithful": True, "NA": True}.get(told[n], False) for n in range(len(parts))]
+    except (TypeError, KeyError, ValueError):
+        return Verdict(Label(default), "adapter", raw=raw, defaulted=True), ()
+    places = zip(spans_of(answer, parts), faithful)
+    v = scored(sum(faithful) / max(1, len(parts)), 1.0, "adapter", scale=(0.0, 1.0))
+    return replace(v, raw=raw), tuple(place for place, good in places if not good)
+
 # %% ../../nbs/5_systems/00_stages.ipynb #fbb31eb2
 @dataclass(frozen=True)
 class Toolbox:
@@ -731,6 +796,9 @@ class Toolbox:
         default_factory=dict
     )  # a system's own: prompt set -> key -> text
     checker: Classifier | None = None  # of claims, where `stages.check` names one
+    adapters: Mapping[str, Contract] = field(
+        default_factory=dict
+    )  # stage -> how its adapter is asked
     web: Web | None = (
         None  # what is searched for where the documents do not suffice, by systems that do; None: nothing
     )
@@ -769,6 +837,12 @@ class Toolbox:
             turns, len(turns) if whole else self.stages.history_turns, self.stages.turn_chars
         )
 
+    def talk(self, turns: Sequence[Turn], question: str) -> list[tuple[str, str]]:
+        "The last turns and the question as messages, for an adapter."
+        n = self.stages.history_turns
+        said = [("user" if t.speaker == "user" else "assistant", t.text) for t in turns]
+        return [*(said[-n:] if n else ()), ("user", question)]
+
     def rewrite(
         self,
         question: str,
@@ -779,6 +853,8 @@ class Toolbox:
         "A question that stands alone, as `stages.rewrite` says; `prompts` takes the place of the rewrite's own."
         if self.stages.rewrite == "never":
             return Rewritten(text=question)
+        if (asked := self.adapters.get("rewrite")) and turns:
+            return _rewrite_by_adapter(self.chat, asked, self.talk(turns, question))
         return self.guarded(
             rewrite(self.chat, prompts or self.prompts, [question], [self.history(turns, whole)])[
                 0
@@ -814,6 +890,9 @@ class Toolbox:
     ) -> list[Verdict]:
         "One verdict a document, in a way that the caller chose."
         p, h = self.prompts, self.history(turns)
+        if way.startswith("adapter:"):
+            asked, talk = self.adapters["grade"], self.talk(turns, question)
+            return _grade_by_adapter(self.chat, asked, talk, documents, default)
         if way == "verdict":
             return grade_by_verdict(self.chat, p, question, h, documents, default)
         if way == "yesno":
@@ -852,7 +931,7 @@ class Toolbox:
     def check(self, question: str, answer: str, documents: Sequence[str], shown: str) -> Verdict:
         "The verdict on a draft, as `stages.check` says. `documents` are the texts, `shown` the same as the generator saw them."
         s, p = self.stages, self.prompts
-        if s.check.startswith("nli:"):
+        if s.check.startswith(("nli:", "adapter:")):
             return self.check_parts(question, answer, documents)[0]
         if s.check == "verdict":
             return _check_by_verdict(self.chat, p, question, answer, shown, s.check_default)
@@ -866,7 +945,13 @@ class Toolbox:
     def check_parts(
         self, question: str, answer: str, documents: Sequence[str]
     ) -> tuple[Verdict, tuple[tuple[int, int], ...]]:
-        "The verdict of a classifier, and the parts of the draft that are not supported."
+        "The verdict of a classifier or an adapter, and the parts of the draft that are not supported."
+        if asked := self.adapters.get("check"):
+            talk, default = (
+                [*self.talk((), question), ("assistant", answer)],
+                self.stages.check_default,
+            )
+            return _check_by_adapter(self.chat, asked, talk, documents, default)
         if self.checker is None:
             raise SettingsError(
                 f"stages.check={self.stages.check} takes a classifier, and none was given"
