@@ -99,7 +99,26 @@ function documentLine(d) {
     try { await api(`/api/documents/${encodeURIComponent(d.id)}`, { method: "DELETE" }); } catch (e) { say(e.message); }
     await documents(); $("files").focus();
   } }, "delete");
-  return el("li", { className: "row" }, el("span", { className: "grow" }, el("bdi", {}, d.name), el("br"), el("span", { className: "quiet" }, facts)), remove);
+  const open = press("read", () => read(d.id), { "aria-label": `read ${d.name}` });
+  return el("li", { className: "row" }, el("span", { className: "grow" }, el("bdi", {}, d.name), el("br"), el("span", { className: "quiet" }, facts)), open, remove);
+}
+// A document, the wanted stretches of it marked; places count characters of the whole
+async function read(id, spans = []) {
+  try {
+    const d = await get(`/api/documents/${encodeURIComponent(id)}`); let section = "", page = null;
+    $("book-head").textContent = d.name;
+    $("book-text").replaceChildren(...d.parts.flatMap(p => {
+      const n = Array.from(p.text).length, marks = spans.map(([a, b]) => [Math.max(0, a - p.start), Math.min(n, b - p.start)]).filter(([a, b]) => a < b);
+      const head = [p.section !== section && p.section, p.page && p.page !== page && `page ${p.page}`].filter(Boolean).join(", ");
+      section = p.section; page = p.page;
+      return [head ? el("h3", {}, head) : "", el("div", { className: "passage", dir: "auto" }, ...passageText({ text: p.text, marks }))];
+    }).filter(Boolean));
+    $("book").showModal(); ($("book-text").querySelector("mark") || $("book-text")).scrollIntoView({ block: "center" }); $("book-text").focus({ preventScroll: true });
+  } catch (e) { say(e.message); }
+}
+function inDocument(id, marks, length) {  // a passage's id names its document and its place there: document#start-end#start-end
+  const [doc, ...places] = id.split("#"), start = places.reduce((sum, p) => sum + parseInt(p, 10), 0);
+  return places.length ? press("in its document", () => read(doc, (marks.length ? marks : [[0, length]]).map(m => m.map(x => x + start)))) : null;
 }
 async function documents() {
   const all = await get("/api/documents");
@@ -113,7 +132,7 @@ function upload(file) {
   const close = () => line.append(el("button", { type: "button", className: "small", onclick: () => line.remove() }, "ok"));
   return new Promise(done => {
     const x = new XMLHttpRequest(), form = new FormData();
-    form.append("file", file);
+    form.append("file", file); form.append("collection", $("into").value.trim());
     x.upload.onprogress = e => { bar.value = e.total ? e.loaded / e.total : 0; said.textContent = `sent: ${Math.round(100 * bar.value)} %`; };
     x.upload.onload = () => { bar.removeAttribute("value"); said.textContent = "is being read"; };
     x.onloadend = () => {
@@ -152,7 +171,7 @@ function sources(reply, key, marks) {
       if (!passage.hidden) { (passage.querySelector("mark") || passage).scrollIntoView({ block: "nearest" }); if (always) passage.focus(); }
     };
     shown[c.n] = () => open(true);
-    return el("li", {}, button, " ", marks ? marks.toggle(c.passage) : null, passage);
+    return el("li", {}, button, " ", marks ? marks.toggle(c.passage) : null, " ", inDocument(c.passage, c.marks, Array.from(c.text).length), passage);
   }));
   return [list, shown];
 }
@@ -225,7 +244,7 @@ class Marks {  // the marks of one turn, and the panel that says why it came out
     const text = el("div", { className: "passage", hidden: true, dir: "auto" }, p.text), show = press([placeOf(p), told].filter(Boolean).join(": "), () => {
       text.hidden = !text.hidden; show.setAttribute("aria-expanded", String(!text.hidden));
     }, { "aria-expanded": "false" });
-    return el("li", {}, el("div", { className: "row" }, show, this.toggle(p.passage), press("try again with it", () => this.again("with that passage alone", { passage: p.passage }))), text);
+    return el("li", {}, el("div", { className: "row" }, show, this.toggle(p.passage), press("try again with it", () => this.again("with that passage alone", { passage: p.passage })), inDocument(p.passage, [], Array.from(p.text).length)), text);
   }
   markedLines() {
     return this.about.marks.passages.map(p => el("li", { className: "row" }, el("span", { className: "grow" }, el("bdi", {}, p.title || p.source || "a passage"), p.lost ? " (not in the library any more)" : ""),
@@ -305,7 +324,7 @@ async function ask(question) {
   const steps = el("ol", {}), draft = el("div", { className: "draft quiet", hidden: true });
   const work = el("div", { className: "work", "aria-busy": "true" }, el("span", { className: "quiet" }, "Working:"), steps, draft), t = turn(question, [work]);
   try {
-    const reply = await post("/api/query", { question, conversation_id: talk, system: $("system").value, stream: true });
+    const reply = await post("/api/query", { question, conversation_id: talk, system: $("system").value, collection: $("collection").value, stream: true });
     let last = null;
     for await (const [kind, data] of events(reply.body)) {
       if (kind === "step") {
@@ -357,6 +376,10 @@ async function state() {
   about = await get("/api/status");
   const i = about.index, memory = about.memory.now_mb ? `, ${(about.memory.now_mb / 1000).toFixed(1)} GB` : "";
   say(`${plural(i.documents, "document")}, ${plural(i.passages, "passage")}${memory}, profile ${about.profile}`);
+  const names = i.collections, asked = $("collection").value;
+  $("collections").replaceChildren(...names.map(value => el("option", { value })));
+  $("collection").replaceChildren(el("option", { value: "" }, "all documents"), ...names.map(value => el("option", { value, selected: value === asked }, `only “${value}”`)));
+  $("where").hidden = names.length < 2;
   $("stand-ins").textContent = about.stand_ins.length ? `Profile ${about.profile}: ${about.stand_ins.join("; ")}.` : "";
 }
 async function begin() {
@@ -376,6 +399,7 @@ $("question").addEventListener("keydown", e => { if (e.key === "Enter" && !e.shi
 $("find").addEventListener("input", () => talks().catch(e => say(e.message)));
 $("fresh").addEventListener("click", fresh);
 $("why-close").addEventListener("click", () => $("why").close());
+$("book-close").addEventListener("click", () => $("book").close());
 $("why").addEventListener("close", () => { $("why-page").removeAttribute("src"); });
 $("door-form").addEventListener("submit", async e => {
   e.preventDefault();
