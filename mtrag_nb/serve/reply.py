@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from mtrag_nb.core.settings import Settings
     from mtrag_nb.models.calls import BatchingChat, Models
     from mtrag_nb.search.index import Index
+    from mtrag_nb.search.web import Web
     from mtrag_nb.systems.stages import Toolbox
     from mtrag_nb.systems.system import System
 
@@ -727,7 +728,7 @@ def open_run(
     index: Index,
     models: Models,
     chat: BatchingChat,  # shared by all turns
-    web: str = "none",  # what may be searched beside the documents
+    web: str | Web | None = "none",  # what may be searched beside the documents, or its name
     mark: str = "",  # in the name of the folder
     only: ExitStack | None = None,  # holds the folder for this process alone
 ) -> ServedRun:
@@ -738,7 +739,7 @@ def open_run(
 
     system = system_named(name)
     retriever = open_retriever(index, models.embedder, models.reranker, settings.retrieval)
-    searched = open_web(web, settings, models)
+    searched = open_web(web, settings, models) if isinstance(web, str) else web
     parts = {**models.parts(settings), "web": searched}
     tools = Toolbox(settings, models.chat, models.embedder, retriever, **parts)
     same = identity(system, "rag", tools)

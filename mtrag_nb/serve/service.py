@@ -85,8 +85,8 @@ if TYPE_CHECKING:
 
 # %% auto #0
 __all__ = ['STOPPING', 'Denied', 'numbered', 'denied', 'Limits', 'safe_name', 'systems_of', 'Service', 'ask', 'begin', 'why_html',
-           'about_turn', 'turns_of', 'search', 'mark', 'report_html', 'predictions_of', 'again', 'delete_conversation',
-           'delete_document', 'status']
+           'about_turn', 'turns_of', 'search', 'document_text', 'mark', 'report_html', 'predictions_of', 'again',
+           'delete_conversation', 'delete_document', 'status']
 
 # %% ../../nbs/serve/04_service.ipynb #e9758f3e
 class Denied(MTRAGError):
@@ -372,9 +372,8 @@ def _service_settings(
         settings = configured(system, profile, mine)
     else:
         settings = system_named(system).configured(profile, mine)
-    if getattr(settings.own, "generator", "") != "quote" or any(
-        k.endswith(".generator") for k in mine
-    ):
+    copies = getattr(settings.own, "generator", "write") != "write"
+    if not copies or any(k.endswith(".generator") for k in mine):
         return settings
     return replace(settings, own=replace(settings.own, generator="best"))  # for people to read
 
@@ -434,6 +433,7 @@ class Service:
         models: Models | None = None,  # to share loaded ones
         limits: Limits = Limits(),
         collection: str = "documents",  # of an upload that names none
+        web: str = "none",  # what may be searched beside the library, as `search.web.web_named` takes it
     ):
         from mtrag_nb.models.calls import BatchingChat, Models
 
@@ -447,6 +447,11 @@ class Service:
             )
         self.models, self.size = models or Models(self.settings), max(4, self.settings.batch_size)
         self.batches = BatchingChat(self.models.chat, self.size)
+        self.web = None  # what is searched beside the library, by systems that do so
+        if web != "none":
+            from mtrag_nb.runs.run import open_web
+
+            self.web = open_web(web, self.settings, self.models)
         self._lock, self._asking, self._queue, self.closing = threading.RLock(), set(), 0, False
         self.chains, self.claimed = {}, set()  # conversation -> its client; ends that are continued
         self.folder = make_folder(folder)
@@ -500,7 +505,8 @@ def _run_of(service: Service, held: _Generation, system: str, top_k: int) -> Ser
             settings = _service_settings(system, service.base, service.changes, top_k)
             mark, place = f"-g{held.index.manifest.generation}", service.folder / "runs"
             shared = (held.index, service.models, service.batches)
-            held.runs[key] = open_run(place, system, settings, *shared, mark=mark)
+            how = {"web": service.web, "mark": mark}
+            held.runs[key] = open_run(place, system, settings, *shared, **how)
         return held.runs[key]
 
 # %% ../../nbs/serve/04_service.ipynb #6d9e4c83
@@ -702,6 +708,21 @@ def search(service: Service, query: str, collection: str = "", most: int = 10) -
         found = open_retriever(held.index, models.embedder, models.reranker, how)
         hits = best_hits(found.ranked(query, collection), most, True)
         return [_passage_line(c) for c in found.as_retrieval(hits).contexts]
+
+
+def document_text(service: Service, i: str) -> dict:
+    "A document as `_Documents.get` has it, with its text in reading order, each part with its section and page. Raises Denied."
+    from mtrag_nb.serve.library import passages_of
+
+    about, parts, end = service.documents.get(i), [], 0
+    with service.generations.present() as held:
+        for start, c in passages_of(held.index.parents, i):
+            if text := c.text[max(0, end - start) :]:  # the rest overlaps the part before
+                place = place_of(c)
+                part = {"start": max(start, end), "text": text, "passage": c.id}
+                parts.append({**part, "section": place["section"], "page": place["page"]})
+                end = start + len(c.text)
+    return {**about, "parts": parts}
 
 # %% ../../nbs/serve/04_service.ipynb #5f04a59a
 def _passage_of(service: Service, it: _Turn, i: str) -> Context:
