@@ -243,7 +243,7 @@ class NexusSettings:
         "model"  # the model finds other words, or the "talk" supplies the questions before
     )
     reformulate_temperature: float = constant(0.5)
-    generator: str = "write"  # the model writes the answer, or sentences are copied: "quote"
+    generator: str = "write"  # the model writes the answer; or sentences are copied: "quote"; the "best" of them first
     cite: str = "model"  # the model is asked to cite (4.2), citations are attached by "support", or found by "adapter:TASK"
     verify: str = "claims"  # a source supports a claim by what it says; by "support" of words; or as stages.check says: "check"
     least: float = 0.6  # share of a claim's content words that stand in its source
@@ -261,7 +261,7 @@ class NexusSettings:
                 "grade": WAYS_TO_LABEL,
                 "grade_default": ("yes", "ambiguous", "no"),
                 "reformulate": ("model", "talk"),
-                "generator": ("write", "quote"),
+                "generator": ("write", "quote", "best"),
                 "cite": ("model", "support", *([self.cite] if own else [])),
                 "verify": ("claims", "support", "check"),
                 "confidence": ("measured", "none"),
@@ -397,14 +397,19 @@ def _placed_draft(
 ) -> tuple[dict, Quoted]:
     "The sentences that are nearest to the question, those of ambiguous sources at half their nearness."
     own = tools.settings.own
-    how = (own.sentences, own.least_words, state["weights"])
+    how = (
+        own.sentences,
+        own.least_words,
+        state["weights"],
+        own.correct if own.generator == "best" else 0,
+    )
     update, step = copied_draft(tools, state["task"], contexts, *how)
     return {**update, "places": [(q.context, q.start, q.end) for q in step.quotes]}, step
 
 
 def answer_node(state: NexusState, tools: Toolbox) -> tuple[dict, Drafted]:
     "A draft from what is kept."
-    by = _placed_draft if tools.settings.own.generator == "quote" else _written_draft
+    by = _written_draft if tools.settings.own.generator == "write" else _placed_draft
     return by(state, tools, tools.contexts(state["kept"]))
 
 # %% ../../nbs/5_systems/06_nexus.ipynb #36f9d1b3
