@@ -270,6 +270,14 @@ def test_a_notebook_begins_with_its_purpose_and_knows_its_directives(notebook):
     assert title and len(purpose) > 20 and marks <= DIRECTIVES, marks - DIRECTIVES
 
 
+@pytest.mark.parametrize(
+    "page", [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")], ids=lambda p: p.name
+)
+def test_the_links_of_a_page_lead_to_files(page):
+    links = re.findall(r"\]\((?!http|#)([^)#]+)", page.read_text(encoding="utf-8"))
+    assert all((page.parent / link).exists() for link in links), links
+
+
 @pytest.mark.parametrize("notebook", sorted(ROOMS))
 def test_a_notebook_that_is_named_exists(notebook):
     text = "\n".join(c["source"] for c in cells(notebook))
