@@ -285,7 +285,8 @@ def test_a_wrong_file_of_an_adapter_is_one_clear_line(file, old, new, said, offl
 
 def test_what_is_not_there_for_adapters_is_one_clear_line(offline):
     from mtrag_nb.models.calls import Models
-    from mtrag_nb.models.local import _find_adapter
+    from mtrag_nb.models.chat import Contract
+    from mtrag_nb.models.local import TransformersChat, _find_adapter
 
     settings = with_settings(load_settings("laptop"), {"stages.rewrite": "adapter:query_rewrite"})
     with pytest.raises(SettingsError, match="takes an adapter: name a library"):
@@ -296,6 +297,11 @@ def test_what_is_not_there_for_adapters_is_one_clear_line(offline):
         _find_adapter(granite("no/library"), "citation")
     with pytest.raises(ModelNotFound, match="no adapters for Qwen3-4B; .* for: granite-4.1-3b"):
         _find_adapter(replace(granite(), name=THINKER), "answerability")
+    thinker = TransformersChat(ModelSpec(THINKER, device="cpu"))
+    with pytest.raises(
+        SettingsError, match="the chat template of Qwen/Qwen3-4B shows no documents"
+    ):
+        thinker.encode(Contract("answerability").prompt(TALK, ["It costs 12."]))
     with pytest.raises(SettingsError, match="leave chat.think empty"):
         replace(granite(), think="yes")
 
