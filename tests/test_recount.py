@@ -738,7 +738,7 @@ def test_set_of_the_task():
 GRID = [(p / 10, s / 100) for p in range(11) for s in (5, 10, 15, 20, 25)]
 
 
-def surface(before, after, level):
+def points(before, after, level, grid):
     "At each price and share: after less before, with a bootstrap interval; endings: id -> (kind of question, right, wrong)."
     talks, rows = sorted({*map(talk, before)}), defaultdict(lambda: np.zeros(6))
     for i, (kind, right, wrong) in after.items():
@@ -750,10 +750,14 @@ def surface(before, after, level):
 
     def at(x):
         right, wrong, n = (x[..., [k, k + 3]] for k in range(3))
-        return np.array([((right - p * wrong) / n) @ (1 - s, s) for p, s in GRID]).T
+        return np.array([((right - p * wrong) / n) @ (1 - s, s) for p, s in grid]).T
 
     ends = np.quantile(at(drawn), ((1 - level) / 2, (1 + level) / 2), axis=0)
-    return dict(zip(GRID, zip(at(of.sum(0)), *ends)))
+    return dict(zip(grid, zip(at(of.sum(0)), *ends)))
+
+
+def surface(before, after, level):
+    return points(before, after, level, GRID)
 
 
 def sign(point):
@@ -780,6 +784,7 @@ SHOWN = {  # pair: price, share -> the sign that the page says; None: it says no
     "quote less naive": lambda p, s: 1,
     "nexus less naive": lambda p, s: 1,
     "agents less naive": lambda p, s: 0,
+    "ncl less naive": lambda p, s: 1 if p >= 0.8 else None,  # .6 and .7: either, by the interval
 }
 
 
@@ -843,6 +848,32 @@ def test_blame_of_the_equal_study():
         if mechanism == "check and retry":
             assert not any(sign(found[0.0, s]) for s in (0.05, 0.1))
             assert abs(found[1.0, 0.05][0] - 0.25) < 0.001
+
+
+def test_gate_over_the_equal_study():
+    "From the kept endings and the kept nearness: what refusing below a threshold gains at price 1, and what it refuses."
+    near, ends = kept("gate")["sets"]["equal"], kept("equal")["endings"]
+    for column, least, gains in (
+        ("together", 0.483, ((0.08, 0.2), (0.18, 0.3))),
+        ("sentences", 0.53, None),
+    ):
+        low = [float(v) < least for v in near[column].split()]
+        low = dict(zip(near["tasks"].split(), low))
+        found, taken = defaultdict(list), Counter()
+        for name, some in ends.items():
+            before = {i: ending(e) for i, e in some.items()}
+            after = {i: (e[0], float(e[0]), 0.0) if low[i] else e for i, e in before.items()}
+            for e in (some[i] for i in some if low[i] and not some[i]["refused"]):
+                taken[name, "none" if e["label"] == "UNANSWERABLE" else e["came"]] += 1
+            for s in (0.07, 0.22):
+                value, start, _ = points(before, after, 0.95, [(1.0, s)])[1.0, s]
+                found[s].append(round(value, 2))
+                assert start > 0 or (column, s) == ("sentences", 0.07), (name, column, s)
+        if gains:
+            assert gains == tuple((min(v), max(v)) for v in found.values())
+            assert max(taken[n, "right"] for n in ends) == 2
+            none = [taken[n, "none"] for n in ends]
+            assert (min(none), max(none)) == (18, 25)
 
 
 # --- checks on the drafts of strong models ------------------------------------------------------------------------------------------
@@ -1256,22 +1287,60 @@ def test_signs_of_words_and_judge():
     for source, answers in sources()["reporting"].items():
         ends = defaultdict(lambda: defaultdict(dict))
         for x in answers:
-            for rule in ("judge", verdict):
+            for rule in ("judge", verdict, as_before):
                 ends[rule][x[0]][x[1]] = ending_by(x, rule)
-        names, signs = [*ends["judge"]], Counter()
+        names, signs = [*ends["judge"]], {verdict: Counter(), as_before: Counter()}
         for n, a in enumerate(names):
             for b in names[n + 1 :]:
-                both = [surface(ends[r][a], ends[r][b], 0.95) for r in (verdict, "judge")]
-                for g in GRID:
-                    w, j = (sign(found[g]) for found in both)
-                    if w == j:
-                        signs["same sign" if w else "neither"] += 1
-                    else:
-                        signs["opposite" if w * j else "words alone" if w else "judge alone"] += 1
-        told = kept("yardsticks")["prices"][source]["agree"]
-        assert signs.total() == sum(told.values()) and signs["opposite"] == told.get("opposite", 0)
-        off = {k: signs[k] - told.get(k, 0) for k in signs}
-        assert max(map(abs, off.values())) <= signs.total() / 30, (source, off)
+                judge = surface(ends["judge"][a], ends["judge"][b], 0.95)
+                for rule, count in signs.items():
+                    found = surface(ends[rule][a], ends[rule][b], 0.95)
+                    for w, j in ((sign(found[g]), sign(judge[g])) for g in GRID):
+                        if w == j:
+                            count["same sign" if w else "neither"] += 1
+                        else:
+                            count["opposite" if w * j else "words" if w else "judge"] += 1
+        told = kept("yardsticks")["rule"][source]
+        for rule, name in (
+            (verdict, "target recall, 0.2 and 0.38"),
+            (as_before, "ROUGE-L, as before"),
+        ):
+            row = {k.removesuffix(" alone"): v for k, v in told[name]["signs"].items()}
+            off = {k: v - row.get(k, 0) for k, v in signs[rule].items()}
+            assert signs[rule].total() == sum(row.values())
+            assert max(map(abs, off.values())) <= sum(row.values()) / 30, (source, off)
+            assert rule is as_before or "opposite" not in signs[rule]
+        assert (
+            kept("yardsticks")["prices"][source]["agree"]
+            == told["target recall, 0.2 and 0.38"]["signs"]
+        )
+
+
+def as_before(answer, target):
+    score = rouge(answer, target)
+    return "right" if score >= 0.22 else "failed" if score < 0.15 else "undecided"
+
+
+@needs_data
+def test_padded_answers():
+    "What the rule makes of answers with their passages behind them."
+    told, ids = (
+        kept("yardsticks")["rule"]["padded"],
+        {x[1] for x in sources()["reporting"]["GPT-4o"]},
+    )
+    rows = defaultdict(list)
+    for i in ids:
+        o = arm("elser", "official")[i]
+        texts, target = [c["text"] for c in o["contexts"]], o["targets"][0]["text"]
+        if label(o) in ANSWERED and idk_by_rule(text_of(o)) != 1 and texts:
+            rows["the answers"].append(verdict(text_of(o), target))
+            rows["and all their passages"].append(verdict(" ".join((text_of(o), *texts)), target))
+            rows["all passages alone"].append(verdict(" ".join(texts), target))
+    for name, some in rows.items():
+        row = told[name]["target recall, 0.2 and 0.38"]
+        assert told[name]["n"] == len(some)
+        for kind, own in (("right", "right"), ("wrong", "failed")):
+            assert abs(row[kind] - some.count(own) / len(some)) < 6e-5, (name, kind)
 
 
 @needs_data
