@@ -175,12 +175,13 @@ function sources(reply, key, marks) {
   }));
   return [list, shown];
 }
+const doubt = r => r.doubt ? el("p", { className: "box warn" }, r.doubt) : null;
 function answer(reply, shown) {
   const out = el("div", { className: "answer", dir: "auto" }), part = slicer(reply.answer); let at = 0;
   for (const c of reply.claims) {
     out.append(part(at, c.start));
     const text = part(c.start, c.end);
-    out.append(c.supported ? text : el("span", { className: "unsaid" }, text));
+    out.append(c.supported ? (at || reply.cited_by !== "copied" ? text : el("strong", {}, text)) : el("span", { className: "unsaid" }, text));
     for (const n of c.cites) out.append(el("button", { type: "button", className: "small cite", "aria-label": `source ${n}`, onclick: shown[n] }, `[${n}]`));
     if (!c.supported) out.append(el("span", { className: "flag" }, ` (${c.problem})`));
     at = c.end;
@@ -272,7 +273,7 @@ class Marks {  // the marks of one turn, and the panel that says why it came out
     this.tried.replaceChildren(el("p", { className: "quiet" }, `Working: ${how}`));
     try {
       const { reply, came, words } = await (await post(`${this.path}/again`, change)).json(), key = `again${Date.now()}`;
-      const show = r => r.error ? [fault(r.error)] : r.outcome === "answered" ? ((list, shown) => [answer(r, shown), list])(...sources(r, key + r.system)) : [el("p", { className: "box warn" }, r.why || r.reason, el("br"), r.answer)];
+      const show = r => r.error ? [fault(r.error)] : r.outcome === "answered" ? ((list, shown) => [doubt(r), answer(r, shown), list].filter(Boolean))(...sources(r, key + r.system)) : [el("p", { className: "box warn" }, r.why || r.reason, el("br"), r.answer)];
       const better = press("this is the better answer", () => this.mark({ answer: reply.answer }));
       this.tried.replaceChildren(el("div", { className: "beside" }, el("section", { "aria-label": "as it was" }, el("h3", {}, "As it was"), ...show(this.reply)),
         el("section", { "aria-label": "tried again" }, el("h3", {}, `Again, ${how}`), ...show(reply), el("p", { className: came === "correct" ? "good" : "quiet" }, came), reply.outcome === "answered" ? better : null,
@@ -295,7 +296,7 @@ function ending(reply, key, about) {
   const [list, shown] = sources(reply, key, marks);
   const how = `How it is cited: ${reply.cited_how}.`;
   const left = reply.unsupported.length ? el("div", { className: "box bad" }, `${plural(reply.unsupported.length, "sentence")} of ${reply.claims.length} without support: do not rely on ${reply.unsupported.length === 1 ? "it" : "them"}.`) : null;
-  return [answer(reply, shown), left, list, el("p", { className: "quiet sources" }, how), grades(reply), end];
+  return [doubt(reply), answer(reply, shown), left, list, el("p", { className: "quiet sources" }, how), grades(reply), end];
 }
 const fault = e => el("div", { className: "box bad", role: "alert" }, el("strong", {}, "This turn broke. "), e.message, e.trajectory_id ? el("div", { className: "quiet" }, `on record as ${e.trajectory_id}`) : null);
 function turn(question, inside) {

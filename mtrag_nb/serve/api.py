@@ -178,6 +178,9 @@ class Reply(BaseModel):
     answer: str
     outcome: str = Field(description="answered, i_dont_know or asked_back")
     reason: str = Field(description="of a refusal, by name")
+    doubt: str = Field(
+        "", description="a warning where the documents do not seem to answer; else empty"
+    )
     citations: list[Citation]
     unsupported: list[str] = Field(description="sentences of the answer that rest on no passage")
     confidence: float | None = Field(description=_CONFIDENCE)

@@ -46,7 +46,9 @@ from mtrag_nb.core.types import (
     Turn,
 )
 from .documents import Reader, document_of, kind_of
+from ..core.text import Label
 from mtrag_nb.serve.reply import (
+    DOUBT,
     ID,
     REMOVED,
     Conversations,
@@ -367,8 +369,13 @@ def _service_settings(
     if top_k:
         mine["retrieval.rerank_k"] = str(top_k)
     if isinstance(profile, str):
-        return configured(system, profile, mine)
-    return system_named(system).configured(profile, mine)
+        settings = configured(system, profile, mine)
+    else:
+        settings = system_named(system).configured(profile, mine)
+    copies = getattr(settings.own, "generator", "write") != "write"
+    if not copies or any(k.endswith(".generator") for k in mine):
+        return settings
+    return replace(settings, own=replace(settings.own, generator="best"))  # for people to read
 
 
 @lru_cache(64)
@@ -503,6 +510,22 @@ def _run_of(service: Service, held: _Generation, system: str, top_k: int) -> Ser
         return held.runs[key]
 
 # %% ../../nbs/serve/04_service.ipynb #6d9e4c83
+def _doubt(service: Service, t: Trajectory, contexts: Mapping[str, Context]) -> str:
+    """A warning where all kept passages are ambiguous, and no copied sentence is as near to the question alone as the grade asks
+    of a passage; else ''."""
+    grades = [g for step in t.of(Graded) for g in step.grades if g.id in t.kept]
+    if not (t.answered and grades and all(g.verdict.label is Label.AMBIGUOUS for g in grades)):
+        return ""
+    from mtrag_nb.systems.baselines import Quoted
+
+    quotes = [q for step in t.of(Quoted) for q in step.quotes]
+    if (limit := grades[0].verdict.threshold) is None or not quotes:
+        return DOUBT
+    encode = service.models.embedder.encode
+    copied = encode([contexts[q.context].text[q.start : q.end] for q in quotes])
+    return "" if (copied @ encode([t.question], query=True).T).max() >= limit else DOUBT
+
+
 @contextmanager
 def _only_one(service: Service, conversation: str) -> Iterator[None]:
     "No other question of this conversation is under way. Raises Denied if one is."
@@ -562,7 +585,9 @@ def ask(
         if t.failed:
             where, fault = (t.task_id, run.folder.name), fault_number(t.task_id)
             _LOG.error("fault %s: %s in %s\n%s", fault, *where, t.error.traceback)
-        reply = reply_of(t, run.found(t), run.system.reasons, system=system, run=run.folder.name)
+        found, more = run.found(t), {"system": system, "run": run.folder.name}
+        more["doubt"] = _doubt(service, t, found)
+        reply = reply_of(t, found, run.system.reasons, **more)
         service.talks.append(task, reply)
     return reply
 
@@ -839,7 +864,8 @@ def again(
                 last = "kept" if it.t.of(Graded) or it.t.of(Ranked) else "found"
                 change = {last: [_passage_of(service, it, passage).id]}
             t, contexts = _replayed(service, held, it, change, grade)
-        reply = reply_of(t, contexts, _reasons_of(who), system=who, run=it.reply["run"])
+        more = {"system": who, "run": it.reply["run"], "doubt": _doubt(service, t, contexts)}
+        reply = reply_of(t, contexts, _reasons_of(who), **more)
         return {"reply": reply, "came": it.came(t, contexts.values()), "words": tell(t, contexts)}
 
 # %% ../../nbs/serve/04_service.ipynb #b35220b8

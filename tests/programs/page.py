@@ -389,6 +389,9 @@ def read_again(checks: Checks, v: Visit, expect, name: str) -> None:
         assert v.tab.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid", (
             "and one sees it"
         )
+    with checks(f"{name}: an answer that rests only on the question before says so"):
+        turn = v.ask("Who is the CEO?", expect)
+        expect(turn.locator(".box.warn")).to_contain_text("do not seem to answer")
 
 
 def collections(checks: Checks, v: Visit, expect, name: str) -> None:
