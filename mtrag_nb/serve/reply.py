@@ -66,10 +66,10 @@ if TYPE_CHECKING:
     from mtrag_nb.systems.system import System
 
 # %% auto #0
-__all__ = ['ID', 'Reasons', 'REMOVED', 'place_of', 'step_line', 'fault_number', 'error_line', 'reply_of', 'Gate', 'ServedRun',
-           'new_id', 'now', 'exchange', 'without_sources', 'end_of', 'Conversations', 'in_markdown', 'with_sources',
-           'as_markdown', 'label_of', 'marked_line', 'marked', 'keep_mark', 'read_one', 'browse', 'recover',
-           'to_delete', 'deletions', 'delete_all', 'open_run']
+__all__ = ['ID', 'DOUBT', 'Reasons', 'REMOVED', 'place_of', 'step_line', 'fault_number', 'error_line', 'reply_of', 'Gate',
+           'ServedRun', 'new_id', 'now', 'exchange', 'without_sources', 'end_of', 'Conversations', 'in_markdown',
+           'with_sources', 'as_markdown', 'label_of', 'marked_line', 'marked', 'keep_mark', 'read_one', 'browse',
+           'recover', 'to_delete', 'deletions', 'delete_all', 'open_run']
 
 # %% ../../nbs/serve/02_reply.ipynb #67b865f7
 def place_of(c: Context) -> dict:
@@ -336,13 +336,14 @@ def exchange(question: str, answer: str) -> tuple[Turn, Turn]:
     return Turn("user", question), Turn("agent", answer)
 
 
+DOUBT = "The documents do not seem to answer this. The nearest that they say:"
 _MARKS = r"(?:\[\d{1,2}\])+(?=\s|$)"  # of sources in an answer
 _SOURCES = r"\n\nSources:\n(?:\[\d{1,2}\] [^\n]*\n?)+\Z"
 
 
 def without_sources(answer: str) -> str:
     "An answer as it was before `with_sources`."
-    return re.sub(_MARKS, "", re.sub(_SOURCES, "", answer))
+    return re.sub(_MARKS, "", re.sub(_SOURCES, "", answer)).removeprefix(f"{DOUBT}\n\n")
 
 
 def end_of(turns: Iterable[Turn]) -> str:
@@ -440,7 +441,8 @@ def _cited_words(c: Mapping) -> str:
 
 def with_sources(reply: Mapping) -> str:
     "An answer for a client that shows only text: the numbers of its sources in it, and a list of them below."
-    answer, parts, at = reply["answer"], [], 0
+    answer, at = reply["answer"], 0
+    parts = [f"{reply['doubt']}\n\n"] if reply.get("doubt") else []
     for c in reply["claims"]:
         parts += [answer[at : c["end"]], *(f"[{n}]" for n in c["cites"])]
         at = c["end"]
@@ -454,6 +456,7 @@ def as_markdown(lines: Iterable[Mapping]) -> str:
     for line in lines:
         r = line["reply"]
         paragraphs.append(f"## {in_markdown(line['question'])}")
+        paragraphs += [r["doubt"]] if r.get("doubt") else []
         answer = in_markdown(r["answer"])
         if e := r.get("error"):
             answer = f"(broke in {e['node'] or 'the graph'}: {in_markdown(e['message'])})"
