@@ -13,7 +13,6 @@ JOBS ?= 2
 NB ?=
 OTHER ?=
 ROWS ?=
-SETS ?=
 NAME ?=
 BIN = $(VENV)/bin
 PIP = $(BIN)/pip install -q -c constraints.txt $(PIP_ARGS)

@@ -1,5 +1,6 @@
 "Packaging shim: every value is read from settings.ini, which nbdev reads too."
 
+import re
 from configparser import ConfigParser
 from pathlib import Path
 
@@ -19,7 +20,7 @@ data = [
 lib, lib_data = cfg["lib_path"], cfg["lib_path"] + "._data"
 listed = {
     name: cfg[f"{name}_requirements"].split()
-    for name in ("gpu", "eval", "lab", "document", "api", "test", "dev")
+    for name in ("gpu", "eval", "lab", "document", "api", "adapters", "test", "dev")
 }
 documents = listed.pop("document")
 extras = {
@@ -30,6 +31,10 @@ extras = {
 }
 extras["dev"] = sorted({r for names in extras.values() for r in names})
 extras |= {name: cfg[f"{name}_requirements"].split() for name in ("clients", "ray")}  # not in dev
+# On the package index README's links and pictures lead to the repository.
+page = (here / "README.md").read_text(encoding="utf-8")
+page = re.sub(r'(src|srcset)="(?!http)', rf'\1="{cfg["git_url"]}/raw/main/', page)
+page = re.sub(r"\]\((?!http)", f"]({cfg['git_url']}/blob/main/", page)
 
 setuptools.setup(
     name=cfg["lib_name"],
@@ -39,7 +44,7 @@ setuptools.setup(
     author_email=cfg["author_email"],
     keywords=cfg["keywords"].split(),
     license="Apache-2.0",
-    long_description=(here / "README.md").read_text(encoding="utf-8"),
+    long_description=page,
     long_description_content_type="text/markdown",
     packages=[*setuptools.find_packages(include=[lib, lib + ".*"]), lib_data],
     package_dir={lib_data: "data"},

@@ -373,6 +373,8 @@ NOWHERE = (
     *(f"{TALK}/1/why", f"{TALK}/-1/why", f"{TALK}/x/why", f"{TALK}/export?form=../x"),
     *("/static/../settings.ini", "/..%2f..%2fetc/passwd", "/api/documents/../../x", "/index.html"),
     *("/.git/config", "/v1/models/gpt-4", "/redoc", "/api/nothing"),
+    *("/api/documents/%2e%2e", "/api/documents/' or 1=1", f"/api/documents/{'0' * 16}"),
+    *("/api/documents/%00", "/api/documents/%23", f"/api/documents/{'x' * 9_000}"),
 )
 NOTHING_TO_DELETE = (
     *("/api/documents/../x", "/api/documents/%2e%2e", "/api/documents/' or 1=1"),

@@ -4,6 +4,7 @@ without a model, code is formatted, and the sizes in tests/budgets.json are not 
 import ast
 import json
 import re
+import shutil
 import subprocess
 import sys
 import typing
@@ -98,6 +99,29 @@ def test_the_actions_of_workflows_are_pinned():
         if "uses:" in line
     ]
     assert used and all(re.search(r"@[0-9a-f]{40} # v\d", line) for line in used), used
+
+
+# Checked where their programs are installed (pip install cffconvert datasets; actionlint)
+
+
+def test_the_citation_is_valid():
+    cffconvert = pytest.importorskip("cffconvert")
+    cffconvert.Citation((ROOT / "CITATION.cff").read_text(encoding="utf-8")).validate()
+
+
+def test_the_snippet_of_the_data_card_loads_a_run(monkeypatch, tmp_path):
+    monkeypatch.setenv("HF_HOME", str(tmp_path))
+    pytest.importorskip("datasets")
+    monkeypatch.chdir(ROOT)
+    page = (ROOT / "data" / "README.md").read_text(encoding="utf-8")
+    exec(re.search(r"```python\n(.*?)```", page, re.S)[1], shown := {})
+    assert len(shown["turns"]) == 16
+
+
+@pytest.mark.skipif(not shutil.which("actionlint"), reason="actionlint is not installed")
+def test_the_workflows_are_sound():
+    done = subprocess.run(["actionlint"], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
 
 
 # The direction of imports
@@ -244,6 +268,14 @@ def test_a_notebook_begins_with_its_purpose_and_knows_its_directives(notebook):
     title, purpose = readme.head(NBS / notebook)
     marks = {m for source in code(notebook) for m in outputs.directives(source)}
     assert title and len(purpose) > 20 and marks <= DIRECTIVES, marks - DIRECTIVES
+
+
+@pytest.mark.parametrize(
+    "page", [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")], ids=lambda p: p.name
+)
+def test_the_links_of_a_page_lead_to_files(page):
+    links = re.findall(r"\]\((?!http|#)([^)#]+)", page.read_text(encoding="utf-8"))
+    assert all((page.parent / link).exists() for link in links), links
 
 
 @pytest.mark.parametrize("notebook", sorted(ROOMS))

@@ -4,6 +4,8 @@ Ray cluster of two nodes of which a worker is killed. Nothing is lost, and nothi
 import json
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections import Counter
@@ -17,13 +19,14 @@ from zlib import crc32
 import pytest
 
 from mtrag_nb.app.run import run
-from mtrag_nb.core.files import read_json, read_jsonl, write_jsonl
+from mtrag_nb.core.files import Shard, read_json, read_jsonl, write_jsonl
+from mtrag_nb.core.record import Run
 from mtrag_nb.core.settings import ModelSpec, load_settings
 from mtrag_nb.core.types import Passage, Task
 from mtrag_nb.models.calls import Models
 from mtrag_nb.models.embed import HashEmbedder
 from mtrag_nb.models.server import Abilities, ServerChat
-from mtrag_nb.runs.run import run_tasks
+from mtrag_nb.runs.run import merge_runs, run_tasks
 from mtrag_nb.systems.baselines import NAIVE
 
 TURNS = 32
@@ -257,3 +260,182 @@ def test_a_worker_that_is_killed_loses_nothing(cluster, tmp_path, monkeypatch):
     assert len(recorded) == len({line["task_id"] for _, line in recorded}) == 16
     parts = {read_json(p)["identity"]["shard"] for p in Path("spread").glob("shards/*/shard.json")}
     assert parts == {"1/4", "2/4", "3/4", "4/4"}
+
+
+def timeless(x: object) -> object:
+    "The same without seconds, and digests of what holds some."
+    if isinstance(x, dict):
+        return {k: timeless(v) for k, v in x.items() if k not in ("seconds", "of", "state")}
+    return [timeless(v) for v in x] if isinstance(x, list) else x
+
+
+@pytest.mark.parametrize("command", ["judge", "live", "ingest"])
+def test_what_else_goes_over_a_cluster_is_what_one_process_does(
+    command, cluster, tmp_path, monkeypatch
+):
+    "Judgements, live conversations and an index in three shards on two nodes: the same files, the same hits."
+    from mtrag_nb.app.evaluate import judge
+    from mtrag_nb.app.run import ingest, live
+    from mtrag_nb.data.mtrag import sample_corpus, sample_dir
+    from mtrag_nb.search.index import open_index
+
+    monkeypatch.chdir(tmp_path)
+    place, reference = f"ray:{cluster.address}", sample_dir() / "reference.jsonl"
+    with serving() as (_, port):
+        spec = ModelSpec("any", url=f"http://127.0.0.1:{port}/v1")
+        settings = load_settings(
+            "laptop", {"stages.rewrite": "never", "stages.grade_threshold": -1}
+        )
+        settings, how = replace(settings, chat=spec), {"progress": False}
+        how["settings"] = settings
+        if command == "ingest":
+            ingest(sample_corpus(), "whole", ["clapnq"], **how)
+            ingest(sample_corpus(), "spread", ["clapnq"], on=place, shard="3", **how)
+            found = []
+            for folder in ("whole", "spread"):
+                embedder = Models(settings).embedder
+                index = open_index(folder, embedder, settings.chunks)
+                vector = embedder.encode(["What is the fee of the ferry?"], query=True)[0]
+                found.append([(h.chunk_id, round(h.score, 5)) for h in index.search(vector, 10)[0]])
+                index.close()
+            assert found[0] == found[1] and len(found[0]) == 10
+            return
+        given = {"setting": "reference", "limit": 12, **how}
+        if command == "live":
+            live(reference, "whole", "naive", **given)
+            live(reference, "spread", "naive", on=place, shard="3", **given)
+            names = ["predictions.jsonl"]
+        else:
+            run(reference, "whole", "naive", **given)
+            run(reference, "spread", "naive", **given)
+            asked = {"protocols": ["faithfulness"], "way": "text", **how}
+            judge(["whole"], **asked)
+            judge(["spread"], on=place, shard="3", **asked)
+            names = ["judgements.jsonl"]
+    for name in names:
+        files = (read_jsonl(Path(folder, name)) for folder in ("whole", "spread"))
+        both = [sorted((x for _, x in f), key=lambda x: x["task_id"]) for f in files]
+        for one, other in zip(*both):
+            assert timeless(one) == timeless(other)
+        assert len(both[0]) == 12
+
+
+# A merge that is killed
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from mtrag_nb.core import files
+from mtrag_nb.runs.run import merge_runs
+left = [int(sys.argv[1])]
+replace = os.replace
+def last(*a, **how):
+    left[0] -= 1
+    if left[0] == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return replace(*a, **how)
+os.replace = Path.replace = last
+merge_runs(sys.argv[3:], sys.argv[2])
+"""
+
+
+def test_a_merge_that_is_killed_anywhere_is_run_again(tmp_path):
+    "It is killed at each of the files that it puts into place; the next one makes the whole of it."
+    with serving() as (_, port):
+        models = over(port)
+        how = {"setting": "reference", "models": models, "progress": False}
+        whole = run_tasks(NAIVE, tasks(6), tmp_path / "whole", models.settings, **how)
+        parts = [tmp_path / f"part-{i}" for i in (1, 2)]
+        for i, folder in enumerate(parts, 1):
+            run_tasks(NAIVE, tasks(6), folder, models.settings, shard=Shard(i, 2), **how)
+    before = {p: p.read_bytes() for f in parts for p in f.rglob("*") if p.is_file()}
+    names, ended = ("predictions.jsonl", "trajectories.jsonl"), []
+    for n in range(1, 12):
+        out = tmp_path / f"out-{n}"
+        command = [sys.executable, "-c", KILLED, str(n), str(out), *map(str, parts)]
+        ended.append(subprocess.run(command, capture_output=True, text=True).returncode)
+        if ended[-1] == 0:
+            break
+        assert ended[-1] == -signal.SIGKILL
+        merge_runs(parts, out)
+        assert (out / names[0]).read_bytes() == (tmp_path / "whole" / names[0]).read_bytes()
+        assert Run(out).trajectories.keys() == whole.trajectories.keys()
+    assert ended[-1] == 0 and len(ended) > 4, "it was killed at each file"
+    assert all(p.read_bytes() == was for p, was in before.items()), "the parts are as they were"
+
+
+KILLED_INDEX = """
+import os, signal, sys
+from mtrag_nb.search import index
+left = [int(sys.argv[1])]
+def until(work):
+    def step(*a, **how):
+        left[0] -= 1
+        return work(*a, **how) if left[0] else os.kill(os.getpid(), signal.SIGKILL)
+    return step
+index._add_index, index._finish = until(index._add_index), until(index._finish)
+index.merge_indexes(sys.argv[3:], sys.argv[2])
+"""
+
+
+def test_a_merge_of_indexes_that_is_killed_is_gone_on_with(tmp_path):
+    "Before the first part, between two, and before it is finished: afterwards it has the hits of the whole."
+    from mtrag_nb.search.index import Corpus, build_index, merge_indexes, open_index
+
+    passages = [p for t in tasks(9) for p in t.contexts]
+    embedder, how = HashEmbedder(), {"progress": False}
+    chunks = load_settings().chunks
+    parts = [tmp_path / f"part-{i}" for i in (1, 2, 3)]
+    build_index(Corpus(lambda: passages, chunks), tmp_path / "whole", embedder, chunks, **how)
+    for i, part in enumerate(parts, 1):
+        corpus = Corpus(lambda: passages, chunks)
+        build_index(corpus, part, embedder, chunks, shard=Shard(i, 3), **how)
+
+    def hits(folder):
+        vector = embedder.encode(["What does ferry 7 cost?"], query=True)[0]
+        with open_index(folder, embedder, chunks) as index:
+            return [(h.chunk_id, round(h.score, 5)) for h in index.search(vector, 5)[0]]
+
+    for n in (1, 2, 3, 4):
+        out = tmp_path / f"out-{n}"
+        command = [sys.executable, "-c", KILLED_INDEX, str(n), str(out), *map(str, parts)]
+        assert subprocess.run(command, capture_output=True).returncode == -signal.SIGKILL
+        merge_indexes(parts, out)
+        assert hits(out) == hits(tmp_path / "whole"), n
+
+
+# A Qdrant server: none can be had here, so its interface is one of its client's own engine over HTTP
+
+
+def test_an_index_on_a_server_has_the_hits_of_the_one_in_a_folder(tmp_path):
+    "Built there, brought there from two shards, and opened by another process's client: by vectors, by words and in one domain."
+    from mtrag_nb.search.index import Corpus, build_index, merge_indexes, open_index
+    from tests.support.qdrant import qdrant
+
+    passages = [p for t in tasks(9) for p in t.contexts]
+    embedder, chunks = HashEmbedder(), load_settings().chunks
+    question = "What does ferry 7 to the island cost?"
+
+    def corpus():
+        return Corpus(lambda: passages, chunks)
+
+    def hits(folder, url=""):
+        vector = embedder.encode([question], query=True)[0]
+        with open_index(folder, embedder, chunks, url) as index:
+            found = index.search(vector, 5, "govt")[0], index.search_sparse([question], 5)[0]
+            return [{(h.chunk_id, round(h.score, 3)) for h in hs} for hs in found]
+
+    build_index(corpus(), tmp_path / "here", embedder, chunks, progress=False)
+    for i in (1, 2):
+        part = tmp_path / f"part-{i}"
+        build_index(corpus(), part, embedder, chunks, shard=Shard(i, 2), progress=False)
+    parts = [tmp_path / "part-1", tmp_path / "part-2"]
+    with qdrant() as (server, url):
+        build_index(corpus(), tmp_path / "there", embedder, chunks, url, progress=False)
+        assert hits(tmp_path / "there", url) == hits(tmp_path / "here")
+        assert not (tmp_path / "there" / "qdrant").exists()
+    with qdrant() as (server, url):
+        merge_indexes(parts, tmp_path / "merged", url)
+        assert hits(tmp_path / "merged", url) == hits(tmp_path / "here")
+        assert any("query/batch" in line for line in server.asked)

@@ -20,7 +20,7 @@ from mtrag_nb.evaluate.scores import Evidence
 from mtrag_nb.models.chat import ScriptedChat, first_sentence
 from mtrag_nb.show.turn import turn_html
 from tests.support.hub import StandInHub, hub_environment
-from tests.support.tiny import make_tiny, teach
+from tests.support.tiny import GRANITE, GRANITELIB, make_tiny, teach
 
 THINKER = "Qwen/Qwen3-4B"
 CHECKERS = (
@@ -35,6 +35,7 @@ SPARSE = (
     "opensearch-project/opensearch-neural-sparse-encoding-doc-v3-distill",
 )
 RERANKER = "Qwen/Qwen3-Reranker-0.6B"
+GRANITES = (GRANITE, GRANITELIB, "BAAI/bge-m3", "BAAI/bge-reranker-v2-m3")
 PARTS = (THINKER, RERANKER, *CHECKERS, *SPARSE)
 FETCH = "import sys; from mtrag_nb.app.cli import main; sys.exit(main(sys.argv[1:]))"
 
@@ -45,12 +46,13 @@ def offline(tmp_path_factory) -> Iterator[Path]:
     from huggingface_hub import constants
 
     folder, home = tmp_path_factory.mktemp("hub"), tmp_path_factory.mktemp("home")
-    make_tiny(folder, (*PARTS, "google/flan-t5-base"))
+    make_tiny(folder, (*PARTS, *GRANITES, "google/flan-t5-base"))
     with StandInHub(folder) as hub:
         env = {**os.environ, **hub_environment(hub.url, home)}
-        command = [sys.executable, "-c", FETCH, "fetch", "models", "--model", *PARTS]
-        done = subprocess.run(command, capture_output=True, text=True, env=env)
-    assert done.returncode == 0, done.stdout[-1500:] + done.stderr[-1500:]
+        command = [sys.executable, "-c", FETCH, "fetch", "models"]
+        for arguments in (["--model", *PARTS], ["--profile", "granite"]):
+            done = subprocess.run([*command, *arguments], capture_output=True, text=True, env=env)
+            assert done.returncode == 0, done.stdout[-1500:] + done.stderr[-1500:]
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(constants, "HF_HUB_CACHE", str(home / "hub"))
         patched.chdir(tmp_path_factory.mktemp("runs"))
@@ -120,9 +122,9 @@ def test_a_classifier_checks_drafts_and_marks_what_it_does_not_support(name, off
     assert found.manifest["identity"]["checker"].startswith(name)
     t, c = checks[0]
     a, b = c.spans[0]
-    assert f"<mark>{html.escape(t.drafts[-1].text[a:b])}</mark>" in turn_html(
-        Evidence(found), t.task_id
-    )
+    page = turn_html(Evidence(found), t.task_id)
+    assert f"<mark>{html.escape(t.drafts[-1].text[a:b])}</mark>" in page
+    assert "check by nli: no licence, not measured with these models" in page
 
 
 def test_a_borrowed_tokenizer_comes_without_the_weights_it_belongs_to(offline):
@@ -180,3 +182,203 @@ def test_learned_weights_are_searched_beside_words_and_vectors(name, offline):
     other = with_settings(settings, {"retrieval.learned": ""})
     with pytest.raises(SettingsError, match="searches by learned weights: name the sparse encoder"):
         run(tasks, f"{place}-without", "naive", f"{place}-index", settings=other, **how)
+
+
+# Adapters (LoRA). That the library is laid out as the published one is asserted by name; `peft` loads them.
+
+CPU = {"chat.device": "cpu", "chat.dtype": "fp32", "embedder.device": "cpu"}
+TALK = [("user", "Is there a ferry?"), ("assistant", "Yes."), ("user", "What does it cost?")]
+
+
+def granite(folder: Path | str = GRANITELIB) -> ModelSpec:
+    return ModelSpec(GRANITE, device="cpu", dtype="fp32", adapters=str(folder))
+
+
+def test_adapters_decide_three_stages_from_fetch_to_report(offline):
+    pytest.importorskip("peft")
+    from mtrag_nb.app.evaluate import report, score
+    from mtrag_nb.app.run import run
+    from mtrag_nb.core.record import Graded, Rewritten
+    from mtrag_nb.data.mtrag import sample_dir
+    from mtrag_nb.models.calls import Models
+    from mtrag_nb.models.embed import HashEmbedder
+    from mtrag_nb.systems.registry import configured
+
+    (library,) = offline.glob("models--ibm-granite--granitelib-rag-r1.0/snapshots/*")
+    folders = {str(p.parent.relative_to(library)) for p in library.rglob("io.yaml")}
+    assert folders == {f"{task}/granite-4.1-3b/lora" for task in ANSWERS}
+    changes = {**CPU, "stages.max_new_tokens": 8, "stages.max_retries": 0}
+    settings = configured("self_crag", "granite", changes)
+    models = Models(settings, embedder=HashEmbedder())
+    how = {"setting": "reference", "limit": 3, "settings": settings, "progress": False}
+    found = run(sample_dir() / "reference.jsonl", "adapted", "self_crag", models=models, **how)
+    turns = list(found.trajectories.values())
+    assert not any(t.error for t in turns), [t.error for t in turns]
+    assert any(step.raw for t in turns for step in t.of(Rewritten))
+    verdicts = [v for t in turns for s in t.of(Graded) for v in s.verdicts]
+    verdicts += [s.verdict for t in turns for s in t.of(Checked)]
+    assert {v.how for v in verdicts} == {"adapter"} and all(v.raw for v in verdicts if v.defaulted)
+    assert found.manifest["identity"]["adapters"]
+    score(["adapted"], encoder="none")
+    page = report(["adapted"]).read_text(encoding="utf-8")
+    assert "grade by adapter: no licence, not measured with these models" in page
+
+
+def test_two_adapters_in_one_batch_are_each_alone_and_the_base_model_stays(offline):
+    pytest.importorskip("peft")
+    import torch
+
+    from mtrag_nb.models.chat import chat
+    from mtrag_nb.models.local import TransformersChat, read_contract
+
+    spec = granite()
+    base, adapted = TransformersChat(replace(spec, adapters="")), TransformersChat(spec)
+    asked = [read_contract(spec, task) for task in ("query_rewrite", "answerability")]
+    plain = chat("", *(text for _, text in TALK))
+    prompts = [asked[0].prompt(TALK), asked[1].prompt(TALK, ["It costs 12."]), plain]
+    prompts += [asked[0].prompt(TALK[2:]), replace(asked[0].prompt(TALK), adapter="answerability")]
+    alone = [TransformersChat(spec).generate([p], 8)[0].text for p in prompts]
+    for order in ([0, 1, 2, 3, 4], [4, 2, 0, 3, 1]):
+        together = adapted.generate([prompts[i] for i in order], 8)
+        assert [c.text for c in together] == [alone[i] for i in order]
+    assert len({alone[0], alone[4], base.generate([replace(plain)], 8)[0].text}) == 3
+    scores = base.score([plain], ["12 crowns"]), adapted.score([plain], ["12 crowns"])
+    assert scores[0][0].logprob == scores[1][0].logprob
+    was = dict(base.load().model.named_parameters())
+    now = {n.replace(".base_layer", ""): p for n, p in adapted.load().model.named_parameters()}
+    assert all(torch.equal(was[n], now[n]) for n in was) and was.keys() < now.keys()
+    added = sum(p.numel() for n, p in now.items() if n not in was)
+    assert added == 2 * 2 * 4 * (128 + 128 + 128 + 32), "two adapters, two layers, rank 4: q and v"
+
+
+@pytest.mark.parametrize(
+    "file, old, new, said",
+    [
+        ("io.yaml", "", None, "lacks io.yaml"),
+        ("io.yaml", "model: ~", "<html>", "not the contract of an adapter"),
+        ("io.yaml", "model: ~", "docs_as_message: roles", "it wants documents as roles"),
+        ("adapter_config.json", "granite-4.1-3b", "granite-4.1-8b", "an adapter of .*4.1-8b"),
+        ("adapter_config.json", "LORA", "IA3", "of the kind IA3, where a LoRA is wanted"),
+        ("adapter_config.json", '"r": 4', '"r": 8', "does not fit"),
+        ("adapter_model.safetensors", "", "not weights", "does not fit"),
+    ],
+)
+def test_a_wrong_file_of_an_adapter_is_one_clear_line(file, old, new, said, offline, tmp_path):
+    from mtrag_nb.core.types import MTRAGError
+    from mtrag_nb.models.local import TransformersChat, read_contract
+
+    if "does not fit" in said:
+        pytest.importorskip("peft")
+    path = (
+        make_tiny(tmp_path, [GRANITELIB])[GRANITELIB] / "answerability/granite-4.1-3b/lora" / file
+    )
+    if new is None:
+        path.unlink()
+    else:
+        path.write_text(path.read_text().replace(old, new) if old else new)
+    with pytest.raises(MTRAGError, match=said) as raised:
+        spec = granite(tmp_path / GRANITELIB)
+        asked = read_contract(spec, "answerability")
+        TransformersChat(spec).generate([asked.prompt(TALK)], 4)
+    assert "\n" not in str(raised.value)
+
+
+def test_what_is_not_there_for_adapters_is_one_clear_line(offline):
+    from mtrag_nb.models.calls import Models
+    from mtrag_nb.models.chat import Contract
+    from mtrag_nb.models.local import TransformersChat, _find_adapter
+
+    settings = with_settings(load_settings("laptop"), {"stages.rewrite": "adapter:query_rewrite"})
+    with pytest.raises(SettingsError, match="takes an adapter: name a library"):
+        Models(settings).adapters(settings)
+    with pytest.raises(ModelNotFound, match="no adapter 'citation'; .* answerability, citations"):
+        _find_adapter(granite(), "citation")
+    with pytest.raises(ModelNotFound, match="adapters 'no/library' are not here"):
+        _find_adapter(granite("no/library"), "citation")
+    with pytest.raises(ModelNotFound, match="no adapters for Qwen3-4B; .* for: granite-4.1-3b"):
+        _find_adapter(replace(granite(), name=THINKER), "answerability")
+    thinker = TransformersChat(ModelSpec(THINKER, device="cpu"))
+    with pytest.raises(
+        SettingsError, match="the chat template of Qwen/Qwen3-4B shows no documents"
+    ):
+        thinker.encode(Contract("answerability").prompt(TALK, ["It costs 12."]))
+    with pytest.raises(SettingsError, match="leave chat.think empty"):
+        replace(granite(), think="yes")
+
+
+ANSWERS = {
+    "query_rewrite": '{"rewritten_question": "What does the ferry to Oland cost?"}',
+    "answerability": '"answerable"',
+    "hallucination_detection": '[{"r": 0, "f": "faithful", "e": "It says so."}]',
+    "query_clarification": '{"clarification": "Do you mean the ferry or the bus?"}',
+    "citations": '[{"r": 0, "c": [0]}]',
+}
+
+
+def test_adapters_ask_back_and_find_citations(offline):
+    "The two that belong to a system's own stages: what the quoting baseline asks back, and what NexusRAG cites."
+    from mtrag_nb.core.record import Clarified
+    from mtrag_nb.models.calls import Models
+    from mtrag_nb.models.embed import HashEmbedder
+    from mtrag_nb.systems.stages import Cited
+
+    def replies(prompt):
+        return ANSWERS.get(getattr(prompt, "adapter", ""), "It costs 12 crowns.")
+
+    library = {"chat.name": GRANITE, "chat.adapters": GRANITELIB}
+    own = {
+        "quote": "quote.clarify=adapter:query_clarification",
+        "nexus": "nexus.cite=adapter:citations",
+    }
+    for system, said in own.items():
+        changes = {**library, **dict([said.split("=")])}
+        models = Models(load_settings(), chat=ScriptedChat(replies), embedder=HashEmbedder())
+        if system == "nexus":
+            changes |= {"nexus.generator": "write", "nexus.verify": "support"}
+        turns = list(run_of(system, f"own-{system}", models, **changes).trajectories.values())
+        assert not any(t.error for t in turns), [t.error for t in turns]
+        if system == "quote":
+            assert {t.answer for t in turns} == {"Do you mean the ferry or the bus?"}
+            assert {s.verdict.how for t in turns for s in t.of(Clarified)} == {"adapter"}
+        else:
+            cited = [s for t in turns for s in t.of(Cited)]
+            assert cited and {s.way for s in cited} == {"adapter"}
+            assert {c.n for s in cited for claim in s.claims for c in claim.citations} == {1}
+
+
+@pytest.mark.parametrize("name", ["ibm-granite/granite-4.1-3b", "granite-switch-4.1-3b"])
+def test_a_server_has_the_adapters_by_name_or_baked_in(name, offline):
+    "vLLM serves each adapter as a model of its name; Granite Switch takes the name for its template."
+    from mtrag_nb.core.record import Rewritten
+    from mtrag_nb.models.calls import Models
+    from mtrag_nb.models.embed import HashEmbedder
+    from tests.test_machines import serving
+
+    seen = []
+
+    def do_POST(self):
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        task = body.get("chat_template_kwargs", {}).get("adapter_name", body["model"])
+        seen.append((body["model"], task, len(body.get("documents", ()))))
+        said = ANSWERS.get(task, "It costs 12 crowns.")
+        choice = {"message": {"role": "assistant", "content": said}, "finish_reason": "stop"}
+        self.send(200, {"choices": [choice], "usage": {}})
+
+    with serving(do_POST=do_POST) as (_, port):
+        url, folder = f"http://127.0.0.1:{port}/v1", f"served-{'switch' in name}"
+        library = f"{GRANITELIB}:granite-4.1-3b" if "switch" in name else GRANITELIB
+        changes = {"chat.name": name, "chat.url": url, "stages.rewrite": "adapter:query_rewrite"}
+        changes |= {"stages.grade": "adapter:answerability", "chat.adapters": library}
+        changes["stages.check"] = "adapter:hallucination_detection"
+        settings = load_settings("laptop", changes)
+        found = run_of("self_crag", folder, Models(settings, embedder=HashEmbedder()), **changes)
+    turns = list(found.trajectories.values())
+    assert [t.answer for t in turns] == ["It costs 12 crowns."] * 2, [t.error for t in turns]
+    assert any(r.text.startswith("What does the ferry") for t in turns for r in t.of(Rewritten))
+    models = {model for model, *_ in seen}
+    three = {"query_rewrite", "answerability", "hallucination_detection"}
+    assert models == ({name} if "switch" in name else {name, *three})
+    assert {task for _, task, _ in seen} >= three
+    assert all(
+        bool(n) == (task in ("answerability", "hallucination_detection")) for _, task, n in seen
+    )

@@ -17,7 +17,9 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest, rankdata
 
-from mtrag_nb.core.text import STOPWORDS, idk_by_rule
+from mtrag_nb.core import text
+from mtrag_nb.core.text import STOPWORDS, sentences
+from mtrag_nb.evaluate.licence import contextual_support
 
 MEASURED = Path(__file__).parents[1] / "data" / "measured"
 ROOT = Path(os.environ.get("MTRAG_DATA") or "nowhere")
@@ -26,6 +28,7 @@ needs_data = pytest.mark.skipif(
 )
 CONTEXTS, PROMPTS = ("gold", "elser", "recall"), ("official", "abstain")
 ARMS = [(c, p) for p in PROMPTS for c in CONTEXTS]
+idk_by_rule = lru_cache(None)(text.idk_by_rule)
 
 
 @lru_cache
@@ -58,10 +61,16 @@ def held(text, known):
     return sum(w in known for w in some) / len(some) if some else 1.0
 
 
+@lru_cache(None)
+def recall_of(answer, target):
+    "Target recall: the share of the target's content words in the answer, less where it is over twice as long."
+    most = 2 * len(target.split()) / max(1, len(answer.split()))
+    return held(target, {*words(answer)}) * min(1.0, most)
+
+
 def verdict(answer, target):
-    "right, wrong or between, by target recall."
-    score = held(target, set(words(answer)))
-    score *= min(1.0, 2 * len(target.split()) / max(1, len(answer.split())))
+    "right, failed or undecided, by target recall."
+    score = recall_of(answer, target)
     return "right" if score >= 0.38 else "failed" if score < 0.2 else "undecided"
 
 
@@ -679,6 +688,7 @@ def un_tasks():
     return {o["task_id"]: o for o in lines("mtragun-human/reference.jsonl")}
 
 
+@lru_cache(None)
 def rouge(answer, target):
     "ROUGE-L by hand."
     a, b = (re.findall("[a-z0-9]+", t.lower()) for t in (answer, target))
@@ -728,22 +738,26 @@ def test_set_of_the_task():
 GRID = [(p / 10, s / 100) for p in range(11) for s in (5, 10, 15, 20, 25)]
 
 
-def surface(before, after, level):
+def points(before, after, level, grid):
     "At each price and share: after less before, with a bootstrap interval; endings: id -> (kind of question, right, wrong)."
     talks, rows = sorted({*map(talk, before)}), defaultdict(lambda: np.zeros(6))
     for i, (kind, right, wrong) in after.items():
         change = right - before[i][1], wrong - before[i][2], 1.0
         rows[talk(i)][3 * kind : 3 * kind + 3] += change
     of = np.array([rows[t] for t in talks])
-    drawn = np.random.default_rng(4).multinomial(len(of), np.full(len(of), 1 / len(of)), 6000) @ of
+    drawn = np.random.default_rng(4).multinomial(len(of), np.full(len(of), 1 / len(of)), 4000) @ of
+    drawn = drawn[(drawn[:, 2] > 0) & (drawn[:, 5] > 0)]  # a draw may lack one kind of question
 
-    def at(x, p, s):
-        return sum(
-            w * (x[..., k] - p * x[..., k + 1]) / x[..., k + 2] for k, w in ((0, 1 - s), (3, s))
-        )
+    def at(x):
+        right, wrong, n = (x[..., [k, k + 3]] for k in range(3))
+        return np.array([((right - p * wrong) / n) @ (1 - s, s) for p, s in grid]).T
 
-    ends = ((1 - level) / 2, (1 + level) / 2)
-    return {g: (at(of.sum(0), *g), *np.quantile(at(drawn, *g), ends)) for g in GRID}
+    ends = np.quantile(at(drawn), ((1 - level) / 2, (1 + level) / 2), axis=0)
+    return dict(zip(grid, zip(at(of.sum(0)), *ends)))
+
+
+def surface(before, after, level):
+    return points(before, after, level, GRID)
 
 
 def sign(point):
@@ -770,6 +784,7 @@ SHOWN = {  # pair: price, share -> the sign that the page says; None: it says no
     "quote less naive": lambda p, s: 1,
     "nexus less naive": lambda p, s: 1,
     "agents less naive": lambda p, s: 0,
+    "ncl less naive": lambda p, s: 1 if p >= 0.8 else None,  # .6 and .7: either, by the interval
 }
 
 
@@ -797,3 +812,667 @@ def test_equal_study():
         for x in kept("equal")["seeds"].values()
     ]
     assert (min(changed), max(changed)) == (15, 21)
+
+
+def test_blame_of_the_equal_study():
+    "From the turns that are kept: they end as in the equal study; what the check and the retry are worth by price and share."
+    turns, ends = defaultdict(dict), kept("equal")["endings"]
+    for line in (MEASURED / "blame_turns.jsonl").read_text("utf-8").splitlines():
+        o = json.loads(line)
+        turns[o["system"]][o["task"]] = o
+    assert turns.keys() == ends.keys()
+    for name, some in turns.items():
+        for i, o in some.items():
+            e = ends[name][i]
+            assert (o["run"][0], bool(o["run"][1]), o["label"]) == (
+                e["came"],
+                e["refused"],
+                e["label"],
+            )
+
+    def fork(name, mechanism):
+        rows = {i: o["off"][mechanism] for i, o in turns[name].items()}
+        rows = {i: turns[name][i]["run"] if r == "=" else r for i, r in rows.items()}
+        label_ = {i: turns[name][i]["label"] for i in rows}
+        return {
+            i: {"came": r[0], "refused": bool(r[1]), "label": label_[i]} for i, r in rows.items()
+        }
+
+    forks = [next(iter(x.values()))[k] for x in turns.values() for k in ("off", "known")]
+    after = {i: ending(e) for i, e in ends["self_crag"].items()}
+    for mechanism, wanted in (("check and retry", 1), ("retry", 0)):
+        before = {i: ending(e) for i, e in fork("self_crag", mechanism).items()}
+        found = surface(before, after, 1 - 0.05 / sum(map(len, forks)))
+        dear = [sign(x) for (p, _), x in found.items() if p >= 0.4]
+        assert set(dear) == {1} if wanted else dear.count(0) > 31 and 1 not in dear, mechanism
+        if mechanism == "check and retry":
+            assert not any(sign(found[0.0, s]) for s in (0.05, 0.1))
+            assert abs(found[1.0, 0.05][0] - 0.25) < 0.001
+
+
+def test_gate_over_the_equal_study():
+    "From the kept endings and the kept nearness: what refusing below a threshold gains at price 1, and what it refuses."
+    near, ends = kept("gate")["sets"]["equal"], kept("equal")["endings"]
+    for column, least, gains in (
+        ("together", 0.483, ((0.08, 0.2), (0.18, 0.3))),
+        ("sentences", 0.53, None),
+    ):
+        low = [float(v) < least for v in near[column].split()]
+        low = dict(zip(near["tasks"].split(), low))
+        found, taken = defaultdict(list), Counter()
+        for name, some in ends.items():
+            before = {i: ending(e) for i, e in some.items()}
+            after = {i: (e[0], float(e[0]), 0.0) if low[i] else e for i, e in before.items()}
+            for e in (some[i] for i in some if low[i] and not some[i]["refused"]):
+                taken[name, "none" if e["label"] == "UNANSWERABLE" else e["came"]] += 1
+            for s in (0.07, 0.22):
+                value, start, _ = points(before, after, 0.95, [(1.0, s)])[1.0, s]
+                found[s].append(round(value, 2))
+                assert start > 0 or (column, s) == ("sentences", 0.07), (name, column, s)
+        if gains:
+            assert gains == tuple((min(v), max(v)) for v in found.values())
+            assert max(taken[n, "right"] for n in ends) == 2
+            none = [taken[n, "none"] for n in ends]
+            assert (min(none), max(none)) == (18, 25)
+
+
+# --- checks on the drafts of strong models ------------------------------------------------------------------------------------------
+
+SUBMITTED = {
+    "gemini-3-pro-preview-high_new_prompt": "Gemini 3 Pro",
+    "glm_46_gemini_prompt": "GLM 4.6",
+    "haiku45_taskB": "Haiku 4.5",
+    "qwen235b_gemini_prompt_no_empty": "Qwen3 235B",
+    "llama3_3_70b_gemini_prompt": "Llama 3.3 70B",
+    "qwen2_5_32b_taskB": "Qwen2.5 32B",
+    "meno_v17_ckp420_taskB": "Meno",
+}
+MODELS = {
+    "gpt-4o-mini": "GPT-4o-mini",
+    "llama-3.1-405b-instruct": "Llama 3.1 405B",
+    "mixtral_8x22b_instruct": "Mixtral 8x22B",
+    "c4ai-command-r-plus": "Command-R+",
+    "qwen-2.5-72b-instruct": "Qwen2.5 72B",
+}
+TOLD = {"official": "the benchmark's prompt", "abstain": "told to abstain"}
+
+
+class Draft:
+    def __init__(self, model, i, task, answer, texts, idk, scores):
+        self.model, self.id, self.answer, self.scores = model, i, answer or "", scores
+        self.label, self.asked = label(task), task["input"][-1]["text"]
+        said = idk if idk in (0, 0.5, 1) else idk_by_rule(self.answer)
+        self.refused = said == 1 or not self.answer.strip()
+        if self.label in ("UNANSWERABLE", "CONVERSATIONAL"):
+            self.came = "right" if self.refused else "failed"
+        else:
+            by_target = verdict(self.answer, task["targets"][0]["text"])
+            self.came = "failed" if self.refused else by_target
+        self.target = task["targets"][0]["text"]
+        self.known = {w for t in texts for w in words(t)}
+        self.texts, self.support = texts, held(self.answer, self.known)
+        self.words = frozenset(content(self.answer))
+
+    def worth(self, price, refuse=False):
+        if refuse or self.refused:
+            return float(self.label in ("UNANSWERABLE", "CONVERSATIONAL"))
+        return {"right": 1.0, "undecided": 0.5 - 0.5 * price, "failed": -price}[self.came]
+
+
+@lru_cache
+def dev_tasks():
+    return {o["task_id"]: o for o in lines("mtrag-human/reference.jsonl")}
+
+
+def drafts_of(some, tasks, model):
+    for o in some:
+        if task := tasks.get(o["task_id"]):
+            m = {k: v[0] for k, v in (o.get("metrics") or {}).items() if isinstance(v, list) and v}
+            answer = o["prediction"] if "prediction" in o else text_of(o)
+            passages = o["contexts"] if "contexts" in o else task["contexts"]
+            texts = [c["text"] for c in passages if c["text"].strip()]
+            yield Draft(model, o["task_id"], task, answer, texts, m.get("idk_eval"), m)
+
+
+@lru_cache
+def synthetic_drafts():
+    "Model -> drafts of MTRAG-S; `conditional_idk` and the label say what the verdict was."
+    path = ROOT / "mtrag-synthetic/evaluations_synthetic.json.gz"
+    synthetic = json.loads(gzip.decompress(path.read_bytes()))
+    tasks = {t["task_id"]: t for t in synthetic["tasks"]}
+    texts, by = {d["document_id"]: d["text"] for d in synthetic["documents"]}, defaultdict(list)
+    for e in synthetic["evaluations"]:
+        if e["model_id"] in MODELS:
+            task = tasks[e["task_id"]]
+            o = {
+                k: v["composite"]["value"] for k, v in e["annotations"].items() if "composite" in v
+            }
+            refuse = label(task) in ("UNANSWERABLE", "CONVERSATIONAL")
+            idk = float((o["conditional_idk"] == 1) == refuse)
+            mine = [texts[c["document_id"]] for c in task["contexts"]]
+            scores = {"RB_llm": o["rb_llm"], "RL_F": o["rl_f"]}
+            told = (task, e["model_response"], mine, idk, scores)
+            by[e["model_id"]].append(Draft(e["model_id"], e["task_id"], *told))
+    return by
+
+
+@lru_cache
+def drafts():
+    "System -> pool, drafts."
+    found = {}
+    for c in CONTEXTS:
+        for p in PROMPTS:
+            name, pool = f"GPT-4o, {c}, {TOLD[p]}", "gold" if c == "gold" else "searches"
+            some = drafts_of(arm(c, p).values(), dev_tasks(), f"{c}, {p}")
+            found[name] = (f"GPT-4o, {pool}", some)
+    for p in ("official", "evidence"):
+        some = lines(f"released/sifei/C_dev100_elser_prompt-{p}.jsonl.gz")
+        found[f"DeepSeek, ELSER, {p}"] = ("DeepSeek", drafts_of(some, dev_tasks(), p))
+    seven = (d for n, some in ragu_files().items() for d in drafts_of(some, dev_tasks(), n))
+    found["RaguTeam's seven, dev"] = ("RaguTeam", seven)
+    some = lines("released/iimas_rag/C_test_gpt-4.1_splade-voyage-rrf_gate.jsonl.gz")
+    found["GPT-4.1, IIMAS' search"] = ("GPT-4.1", drafts_of(some, un_tasks(), "GPT-4.1"))
+    for file, name in SUBMITTED.items():
+        some = lines(f"mtragun-human/predictions_raguteam/{file}.jsonl")
+        found[f"{name}, test"] = ("test", drafts_of(some, un_tasks(), name))
+    by = synthetic_drafts()
+    found |= {f"{n}, MTRAG-S": ("MTRAG-S", by[m]) for m, n in MODELS.items()}
+    out = {}
+    for name, (pool, some) in found.items():
+        searched_ = pool in ("GPT-4o, searches", "DeepSeek", "GPT-4.1")
+        labels = {"ANSWERABLE", "PARTIAL"} | (
+            {"UNANSWERABLE", "CONVERSATIONAL"} if searched_ else set()
+        )
+        out[name] = pool, [d for d in some if d.label in labels]
+    return out
+
+
+def chooses(pool):
+    "Every other conversation of a pool, in alphabetical order."
+    return {*sorted({talk(d.id) for p, some in drafts().values() if p == pool for d in some})[::2]}
+
+
+@needs_data
+def test_drafts_and_the_check_as_it_stands():
+    told = kept("checks")
+    assert told["systems"].keys() == drafts().keys()
+    for name, (_, some) in drafts().items():
+        own = Counter("refused" if d.refused else d.came for d in some)
+        row = told["systems"][name]
+        assert row["tasks"] == len(some) and {k: row[k] for k in own} == own, name
+        for price in (0, 1):
+            row = told["as it stands"][f"{name}; refusal; {price}"]
+            below = [not d.refused and d.support < 0.6 for d in some]
+            assert row["rejected"] == sum(below), name
+            kinds = Counter(f"{d.label.lower()}, {d.came}" for d, b in zip(some, below) if b)
+            assert row["rejected, by what they are"] == kinds
+            gain = [b * (d.worth(price, True) - d.worth(price)) for d, b in zip(some, below)]
+            agrees(row["gain"], {f"{d.id}<::>{d.model}": g for d, g in zip(some, gain)}, name)
+        for kind, row in told["auroc"][name].items():
+            y = np.array([truth(d, kind) for d in some], float)
+            at = ~np.isnan(y)
+            assert (row["right"], row["wrong"]) == ((y[at] == 1).sum(), (y[at] == 0).sum()), name
+            own = auroc(np.array([d.support for d in some])[at], y[at] == 1)
+            assert abs(row["support (K-precision)"]["value"] - own) < 2e-5, (name, kind)
+
+
+@needs_data
+def test_check_of_claims_by_the_target():
+    "Drafts of conversations that chose nothing, and what the share of words below .6 makes of them."
+    rated_ = sorted({talk(x[1]) for x in rated("mtrag-human/human_evaluations_dev.json")})[::2]
+    dev = sorted({*map(talk, dev_tasks())})[1::2]
+    for c in ("elser", "recall"):
+        _, some = drafts()[f"GPT-4o, {c}, {TOLD['official']}"]
+        some = [d for d in some if talk(d.id) in {*dev} - {*rated_} and d.texts]
+        some = [d for d in some if not np.isnan(truth(d, "target"))]
+        y, x = (
+            np.array([truth(d, "target") == 1 for d in some]),
+            np.array([d.support for d in some]),
+        )
+        row = kept("claims")["drafts"][f"the target, GPT-4o, {c}, {TOLD['official']}"]
+        assert (row["faithful"], row["unfaithful"]) == (y.sum(), (~y).sum())
+        assert abs(row["words"]["value"] - auroc(x, y)) < 2e-5
+        assert abs(row["faithful kept"]["words"] - (x[y] >= 0.6).mean()) < 2e-5
+        assert abs(row["unfaithful rejected"]["words"] - (x[~y] < 0.6).mean()) < 2e-5
+
+
+def truth(d, kind):
+    "1 good, 0 poor, nan in between or not told."
+    if d.refused:
+        return np.nan
+    if kind == "target":
+        return {"right": 1, "failed": 0}.get(d.came, np.nan)
+    v = d.scores.get(kind)
+    return np.nan if v is None or 0.6 < v < 0.8 else float(v >= 0.8)
+
+
+def auroc(x, y):
+    rank, n = rankdata(x), y.sum()
+    return (rank[y].sum() - n * (n + 1) / 2) / (n * (len(y) - n))
+
+
+@lru_cache
+def agreement():
+    "Draft -> words shared with the other drafts of its task in the pool, where there are several models."
+    pools = defaultdict(lambda: defaultdict(list))
+    for pool, some in drafts().values():
+        for d in some:
+            pools[pool][d.id].append(d)
+    out = {}
+    for by in pools.values():
+        if any(len(some) > 1 for some in by.values()):
+            for some in by.values():
+                for d in some:
+                    rest = [o for o in some if o is not d]
+                    both = [0.0 if o.refused else shared(d.words, o.words) for o in rest]
+                    out[d] = np.mean(both) if both else 0.0
+    return out
+
+
+def shared(a, b):
+    return 2 * len(a & b) / (len(a) + len(b)) if a & b else 0.0
+
+
+def cut(x, gain):
+    "The threshold below which replacing gains most on what chooses."
+    best, at, total = 1e-9, -np.inf, 0.0
+    order = np.argsort(x, kind="stable")
+    for k, i in enumerate(order):
+        total += gain[i]
+        last = k + 1 == len(order)
+        if (last or x[order[k + 1]] > x[i]) and total > best:
+            best, at = total, x[i] + 1 if last else (x[i] + x[order[k + 1]]) / 2
+    return at
+
+
+def weighed(x, y, choose):
+    "Log-odds of a logistic regression, a ridge of 1 on standardized columns, by Newton's steps."
+    fit = choose & ~np.isnan(y)
+    z = np.c_[(x - x[fit].mean(0)) / (x[fit].std(0) + 1e-9), np.ones(len(x))]
+    w, ridge = np.zeros(z.shape[1]), np.diag([1.0] * x.shape[1] + [0.0])
+    for _ in range(50):
+        p = 1 / (1 + np.exp(-z[fit] @ w))
+        slope = z[fit].T @ (p - y[fit]) + ridge @ w
+        w -= np.linalg.solve((z[fit] * (p * (1 - p))[:, None]).T @ z[fit] + ridge, slope)
+    return z @ w
+
+
+SLOW = {  # columns of a combination only: of few systems
+    "contextual support": lambda d: contextual_support(d.answer, d.texts),
+    "weakest sentence": lambda d: min((held(s, d.known) for s in sentences(d.answer)), default=1.0),
+}
+CHECKS = {
+    "support (K-precision)": lambda d: d.support,
+    "question in passages": lambda d: held(d.asked, d.known),
+    "question in answer": lambda d: held(d.asked, {*words(d.answer)}),
+    "shortness (control)": lambda d: -float(len(d.answer.split())),
+    "agreement of drafts": lambda d: agreement()[d],
+}
+WHOLE = "GPT-4o, elser, the benchmark's prompt", "DeepSeek, ELSER, evidence"
+
+
+@needs_data
+def test_refusing_by_a_check():
+    "The other checks over all systems; the combination of some of them, its sum by the kept rows of the others."
+    moved, blind, told, total = defaultdict(dict), {}, kept("checks"), {}
+    for name, (pool, some) in drafts().items():
+        choose = np.array([talk(d.id) in chooses(pool) for d in some])
+        y, row = (
+            np.array([truth(d, "target") for d in some], float),
+            told["by system"][f"{name}; refusal; 1"],
+        )
+        can = ~np.array([d.refused for d in some])
+        enough = min((y[choose] == 1).sum(), (y[choose] == 0).sum()) >= 10
+        known = row["check"] == "combination"
+        weighs = enough and (name in WHOLE or not known)
+        tried = CHECKS | (SLOW if weighs else {})
+        tried = {c: of for c, of in tried.items() if "agree" not in c or some[0] in agreement()}
+        columns = {c: np.array([of(d) for d in some]) for c, of in tried.items()}
+        if weighs:
+            columns["combination"] = weighed(np.array([*columns.values()]).T, y, choose)
+        gain = np.array([d.worth(1, True) - d.worth(1) for d in some])
+        ids = [f"{d.id}<::>{name}{d.model}" for d in some]
+        reports = [i for i, x in zip(ids, choose) if not x]
+        if enough and known:
+            total[name] = row["gain"]["value"] * row["gain"]["n"]
+        whole = can * gain * (gain[choose & can].sum() > 1e-9)
+        blind[name] = {i: v for i, v in zip(ids, whole) if i in {*reports}}
+        for c, x in columns.items():
+            below = can & (x < cut(x[choose & can], gain[choose & can]))
+            own = {i: v for i, v, out in zip(ids, gain * below, choose) if not out}
+            moved[c] |= own
+            if c == "combination":
+                total[name] = sum(own.values())
+            if c == "combination" and known:
+                assert (row["check"], row["rejected"]) == (c, (below & ~choose).sum()), name
+                agrees(row["gain"], own, name)
+    every = {i: v for values in blind.values() for i, v in values.items()}
+    for c in CHECKS:
+        row = told["by check"][f"{c}; refusal; 1"]
+        agrees(row["gain"], moved[c], c)
+        agrees(row["over all or none"], less(moved[c], every), c)
+    row, n = told["by check"]["combination; refusal; 1"], sum(len(blind[n]) for n in total)
+    gain = sum(total.values()), sum(total.values()) - sum(sum(blind[n].values()) for n in total)
+    assert row["gain"]["n"] == n and abs(row["gain"]["value"] - gain[0] / n) < 2e-5
+    assert abs(row["over all or none"]["value"] - gain[1] / n) < 2e-5
+
+
+@needs_data
+def test_choosing_among_drafts():
+    pool, by = "GPT-4o, searches", defaultdict(dict)
+    for p, some in drafts().values():
+        if p == pool:
+            for d in some:
+                by[d.id][d.model] = d
+    whole = {i: some for i, some in by.items() if len(some) == 4}
+    rest = [i for i in whole if talk(i) not in chooses(pool)]
+    for price in (0, 1):
+        means = {
+            m: np.mean([some[m].worth(price) for i, some in whole.items() if i not in {*rest}])
+            for m in next(iter(whole.values()))
+        }
+        single, gain, over = max(means, key=means.get), {}, {}
+        for i in rest:
+            answers = [d for d in whole[i].values() if not d.refused]
+            best = max(answers, key=lambda d: agreement()[d], default=whole[i][single])
+            first = answers[0] if answers else whole[i][single]
+            gain[i] = best.worth(price) - whole[i][single].worth(price)
+            over[i] = best.worth(price) - first.worth(price)
+        row = kept("checks")["best of"][pool][f"agreement of drafts; {price}"]
+        assert (row["single"], row["tasks"]) == (single, len(rest))
+        agrees(row["gain"], gain)
+        agrees(row["over the first"], over)
+
+
+# --- the licence of the yardstick ---------------------------------------------------------------------------------------------------
+
+
+def rated(path):
+    "Answers of several models: model, task, label, answer, target, official refusal, RB_llm."
+    raw = (ROOT / path).read_bytes()
+    told = json.loads(gzip.decompress(raw) if path.endswith(".gz") else raw)
+    tasks = {o["task_id"]: o for o in told["tasks"]}
+    for e in told["evaluations"]:
+        task = tasks[e["task_id"]]
+        scores = {k: next(iter(v.values()))["value"] for k, v in e["annotations"].items()}
+        kind = label(task)
+        no = (scores["conditional_idk"] == 1) == (kind in UNANSWERED)
+        if e["model_id"] != "reference" and kind in (*UNANSWERED, *ANSWERED):
+            about = e["model_id"], e["task_id"], kind, e["model_response"]
+            yield *about, task["targets"][0]["text"], no, scores.get("rb_llm")
+
+
+UNANSWERED, ANSWERED = ("UNANSWERABLE", "CONVERSATIONAL"), ("ANSWERABLE", "PARTIAL")
+
+
+@lru_cache
+def sources():
+    "Of the conversations that choose, and of those that report: source -> answers."
+    people = {talk(x[1]) for x in rated("mtrag-human/human_evaluations_dev.json")}
+    some = {"MTRAG-S": [*rated("mtrag-synthetic/evaluations_synthetic.json.gz")], "GPT-4o": []}
+    for a in ARMS:
+        for i, o in arm(*a).items():
+            if label(o) in (*UNANSWERED, *ANSWERED):
+                about = text_of(o), o["targets"][0]["text"], refused(o), o["metrics"]["RB_llm"][0]
+                some["GPT-4o"].append((", ".join(a), i, label(o), *about))
+    found = {"choosing": {}, "reporting": {}}
+    for name, answers in some.items():
+        for x in answers:
+            chooses = half(x[1]) == "choosing" and talk(x[1]) not in people
+            found["choosing" if chooses else "reporting"].setdefault(name, []).append(x)
+    return found
+
+
+def judged(llm):
+    return "" if llm is None else "right" if llm >= 0.7 else "wrong" if llm < 0.5 else "undecided"
+
+
+def in_question(x):
+    return x[2] in ANSWERED and not x[5] and idk_by_rule(x[3]) != 1
+
+
+@needs_data
+def test_rule_of_right_and_wrong():
+    told, fit = (
+        kept("yardsticks")["rule"],
+        [
+            (recall_of(x[3], x[4]), judged(x[6]))
+            for x in sources()["choosing"]["GPT-4o"]
+            if in_question(x)
+        ],
+    )
+    chosen = [
+        np.quantile([v for v, k in fit if k == kind], q)
+        for kind, q in (("wrong", 0.75), ("right", 0.05))
+    ]
+    assert f"target recall, {min(chosen):.3f} and {max(chosen):.3f}" in told["GPT-4o"]
+    for source, answers in sources()["reporting"].items():
+        some = [x for x in answers if in_question(x)]
+        score = {"target recall": [recall_of(x[3], x[4]) for x in some]}
+        score["ROUGE-L"] = [rouge(x[3], x[4]) for x in some]
+        bars = {"target recall, 0.2 and 0.38": (0.2, 0.38), "ROUGE-L, as before": (0.15, 0.22)}
+        for name, (low, high) in bars.items():
+            values = score[name.split(", ")[0]]
+            for kind in ("right", "undecided", "wrong"):
+                own = [v for v, x in zip(values, some) if judged(x[6]) == kind]
+                row, tie = told[source][name][kind], 6e-5
+                if "ROUGE" in name:  # one answer lies exactly on a bar
+                    tie += 1 / len(own)
+                assert abs(row["right"] - np.mean([v >= high for v in own])) < tie, (source, name)
+                assert abs(row["wrong"] - np.mean([v < low for v in own])) < tie, (source, name)
+        at = [k for k, x in enumerate(some) if judged(x[6]) in ("right", "wrong")]
+        good = np.array([judged(some[k][6]) == "right" for k in at])
+        for name, values in score.items():
+            row, rank = told[source]["measures"][name], rankdata([values[k] for k in at])
+            n, wrong = len(at), int((~good).sum())
+            auroc = (rank[good].sum() - (n - wrong) * (n - wrong + 1) / 2) / (wrong * (n - wrong))
+            assert (row["answers"], row["wrong"]) == (n, wrong)
+            assert abs(row["auroc"]["value"] - auroc) < 2e-4, (source, name)
+
+
+def ending_by(x, rule):
+    "Kind of question, how much right, how much wrong; rule: the judge's, or by words."
+    no = x[5] if rule == "judge" else idk_by_rule(x[3]) == 1
+    if x[2] in UNANSWERED:
+        return 1, float(no), float(not no)
+    came = judged(x[6]) if rule == "judge" else rule(x[3], x[4])
+    between = came in ("undecided", "") and not no
+    right = came == "right" and not no
+    return 0, right + between / 2, (came in ("wrong", "failed") and not no) + between / 2
+
+
+@needs_data
+def test_signs_of_words_and_judge():
+    "At how many points they show the same: to a thirtieth of them, the noise of intervals; opposite signs exactly."
+    for source, answers in sources()["reporting"].items():
+        ends = defaultdict(lambda: defaultdict(dict))
+        for x in answers:
+            for rule in ("judge", verdict, as_before):
+                ends[rule][x[0]][x[1]] = ending_by(x, rule)
+        names, signs = [*ends["judge"]], {verdict: Counter(), as_before: Counter()}
+        for n, a in enumerate(names):
+            for b in names[n + 1 :]:
+                judge = surface(ends["judge"][a], ends["judge"][b], 0.95)
+                for rule, count in signs.items():
+                    found = surface(ends[rule][a], ends[rule][b], 0.95)
+                    for w, j in ((sign(found[g]), sign(judge[g])) for g in GRID):
+                        if w == j:
+                            count["same sign" if w else "neither"] += 1
+                        else:
+                            count["opposite" if w * j else "words" if w else "judge"] += 1
+        told = kept("yardsticks")["rule"][source]
+        for rule, name in (
+            (verdict, "target recall, 0.2 and 0.38"),
+            (as_before, "ROUGE-L, as before"),
+        ):
+            row = {k.removesuffix(" alone"): v for k, v in told[name]["signs"].items()}
+            off = {k: v - row.get(k, 0) for k, v in signs[rule].items()}
+            assert signs[rule].total() == sum(row.values())
+            assert max(map(abs, off.values())) <= sum(row.values()) / 30, (source, off)
+            assert rule is as_before or "opposite" not in signs[rule]
+        assert (
+            kept("yardsticks")["prices"][source]["agree"]
+            == told["target recall, 0.2 and 0.38"]["signs"]
+        )
+
+
+def as_before(answer, target):
+    score = rouge(answer, target)
+    return "right" if score >= 0.22 else "failed" if score < 0.15 else "undecided"
+
+
+@needs_data
+def test_padded_answers():
+    "What the rule makes of answers with their passages behind them."
+    told, ids = (
+        kept("yardsticks")["rule"]["padded"],
+        {x[1] for x in sources()["reporting"]["GPT-4o"]},
+    )
+    rows = defaultdict(list)
+    for i in ids:
+        o = arm("elser", "official")[i]
+        texts, target = [c["text"] for c in o["contexts"]], o["targets"][0]["text"]
+        if label(o) in ANSWERED and idk_by_rule(text_of(o)) != 1 and texts:
+            rows["the answers"].append(verdict(text_of(o), target))
+            rows["and all their passages"].append(verdict(" ".join((text_of(o), *texts)), target))
+            rows["all passages alone"].append(verdict(" ".join(texts), target))
+    for name, some in rows.items():
+        row = told[name]["target recall, 0.2 and 0.38"]
+        assert told[name]["n"] == len(some)
+        for kind, own in (("right", "right"), ("wrong", "failed")):
+            assert abs(row[kind] - some.count(own) / len(some)) < 6e-5, (name, kind)
+
+
+@needs_data
+def test_order_of_systems():
+    "Pairs that RB_llm tells apart, and those that measures order alike."
+    for source, answers in sources()["reporting"].items():
+        told, table = kept("yardsticks")["systems"][source]["RB_llm"], defaultdict(dict)
+        for x in answers:
+            said, no = idk_by_rule(x[3]) == 1, x[2] in UNANSWERED
+            row = [float(x[5]) if no else 0.0 if x[5] else x[6]]
+            for of in (rouge, recall_of):
+                row.append(float(said) if no else 0.0 if said else of(x[3], x[4]))
+            table[x[1]][x[0]] = row
+        names = [*dict.fromkeys(x[0] for x in answers)]
+        full = {i: by for i, by in table.items() if len(by) == len(names)}
+        full = {i: by for i, by in full.items() if None not in [r[0] for r in by.values()]}
+        pairs = []  # how far 0 lies outside the interval of the truth, by its width; ordered alike by each
+        for n, a in enumerate(names):
+            for b in names[n + 1 :]:
+                d = {i: np.subtract(by[a], by[b]) for i, by in full.items()}
+                (low, high), mean = bootstrap({i: v[0] for i, v in d.items()}), sum(d.values())
+                pairs.append((max(low, -high) / (high - low), *(mean[0] * mean[1:] > 0)))
+        sure, possible = (np.array([p[1:] for p in pairs if p[0] > x]) for x in (0.05, -0.05))
+        own = told["ROUGE-L"]["alike"], told["target recall"]["alike"]
+        assert len(full) == told["tasks"] and len(sure) <= told["told apart"] <= len(possible)
+        assert all(sure.sum(0) <= own) and all(own <= possible.sum(0)), (source, pairs)
+        assert len(possible) - len(sure) <= 1
+
+
+def people_rated():
+    "Task with an answer -> model -> answer, target, the lower of two medians of people's ratings, full marks."
+    told, found = lines_of_json("mtrag-human/human_evaluations_dev.json"), defaultdict(dict)
+    tasks = {o["task_id"]: o for o in told["tasks"]}
+    for e in told["evaluations"]:
+        task = tasks[e["task_id"]]
+        if e["model_id"] != "reference" and label(task) in ANSWERED:
+            marks = [
+                np.median([float(v["value"]) for v in e["annotations"][k].values()])
+                for k in ("faithfulness", "completeness")
+            ]
+            about = e["model_response"], task["targets"][0]["text"], min(marks), min(marks) == 4
+            found[e["task_id"]][e["model_id"]] = about
+    return found
+
+
+@needs_data
+def test_what_style_alone_does():
+    told, some = kept("noise_floor"), people_rated()
+    apart = {
+        i: abs(rouge(*a[:2]) - rouge(*b[:2]))
+        for i, (a, b) in ((i, by.values()) for i, by in some.items() if len(by) == 2)
+        if a[3] and b[3]
+    }
+    assert (told["pairs"], told["conversations"]) == (len(apart), len({*map(talk, apart)}))
+    assert abs(told["floor"] - np.quantile([*apart.values()], 0.95)) < 1e-4
+    over = np.mean([v > 0.16 for v in apart.values()])
+    assert abs(told["over_0.16"] - over) < 1e-4
+    a, b = told["between systems"]["systems"]
+    both = [(by[a], by[b]) for by in some.values() if a in by and b in by]
+    assert told["between systems"]["tasks"] == len(both)
+    for what, of in (("RougeL", lambda x: rouge(*x[:2])), ("people", lambda x: x[2])):
+        mean = np.mean([of(x) - of(y) for x, y in both])
+        assert abs(told["between systems"][what]["value"] - mean) < 1e-4
+    for price, row in kept("yardsticks")["style"].items():
+        ends = [[priced(x, float(price)) for x in pair] for pair in both]
+        assert abs(row["value"] - np.mean([x - y for x, y in ends])) < 1e-4 and row["n"] == len(
+            both
+        )
+
+
+def priced(x, price):
+    if idk_by_rule(x[0]) == 1:
+        return 0.0
+    return {"right": 1.0, "undecided": 0.5 - price / 2, "failed": -price}[verdict(*x[:2])]
+
+
+@needs_data
+def test_one_answer():
+    "Rank correlation with RB_llm, of answers that refuse nothing."
+    for source, answers in sources()["reporting"].items():
+        for kind in ANSWERED:
+            some = [x for x in answers if x[2] == kind and not x[5] and x[6] is not None]
+            told = kept("yardsticks")["answers"][f"{source}, {kind}"]["measures"]
+            wanted = rankdata([x[6] for x in some])
+            for name, of in (("ROUGE-L", rouge), ("target recall", recall_of)):
+                own = np.corrcoef(rankdata([of(x[3], x[4]) for x in some]), wanted)[0, 1]
+                row = told[name]["RB_llm"]
+                assert row["n"] == len(some)
+                assert abs(row["value"] - own) < 2e-4, (source, kind, name)
+
+
+@needs_data
+def test_models_over_the_synthetic_set():
+    by = defaultdict(lambda: defaultdict(dict))
+    for model, i, kind, answer, target, no, _ in rated(
+        "mtrag-synthetic/evaluations_synthetic.json.gz"
+    ):
+        by[model][kind in UNANSWERED][i] = "refused" if no else verdict(answer, target)
+    told = kept("released")["models"]["MTRAG-S"]
+    assert told.keys() == by.keys()
+    for model, row in told.items():
+        for what, was in (("right", "right"), ("wrong", "failed"), ("refused", "refused")):
+            agrees(row[what], {i: c == was for i, c in by[model][False].items()}, model)
+        agrees(
+            row["refused, unanswerable"], {i: c == "refused" for i, c in by[model][True].items()}
+        )
+
+
+@needs_data
+def test_submissions_by_faithfulness():
+    "RL_F as the shared task conditions it, of 337 tasks; 75 of one system are missing."
+    un = {i: o for i, o in un_tasks().items() if label(o) != "UNDERSPECIFIED"}
+    own = {}
+    for file, _name in SUBMITTED.items():
+        some = {o["task_id"]: o for o in lines(f"mtragun-human/predictions_raguteam/{file}.jsonl")}
+        by = own[re.split("[_-]", file)[0]] = {}
+        for i in un:
+            o = some.get(i)
+            if o is None or not o["metrics"].get("RL_F"):
+                continue
+            m = o["metrics"]
+            no = m["idk_eval"][0] == 1 if "idk_eval" in m else idk_by_rule(o["prediction"]) == 1
+            cannot = label(un[i]) == "UNANSWERABLE"
+            by[i] = float(no) if cannot else 0.0 if no else m["RL_F"][0]
+    for row in kept("raguteam")["systems"]:
+        values = own[row["system"]]
+        assert row["n"] == len(values)
+        assert abs(row["mean"] - np.mean([*values.values()])) < 1e-6, row["system"]
+        near(row, bootstrap(values), row["system"])
+    for row in kept("raguteam")["pairs"]:
+        change = less(own[row["a"]], own[row["b"]])
+        assert (
+            row["n"] == len(change) and abs(row["difference"] - np.mean([*change.values()])) < 1e-6
+        )
+        near(row, bootstrap(change), row)

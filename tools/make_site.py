@@ -45,16 +45,16 @@ def linked(text: str) -> str:
     return re.sub(r"\[!\[Open In Colab\].*?\]\(", "[Open in Colab](", text)
 
 
-def only_imports(source: str) -> bool:
-    "Whether a cell has nothing but imports, which the site folds."
+def imports_most(source: str) -> bool:
+    "Whether most lines of a cell are imports: the site folds it."
     try:
-        lines = ast.parse(source).body
+        body = ast.parse(source).body
     except SyntaxError:  # a magic
         return False
-    typing = "TYPE_CHECKING"
-    return all(
-        isinstance(x, (ast.Import, ast.ImportFrom)) or typing in ast.unparse(x) for x in lines
-    )
+    lines = [
+        s.end_lineno - s.lineno + 1 for s in body if isinstance(s, (ast.Import, ast.ImportFrom))
+    ]
+    return 2 * sum(lines) > source.count("\n")
 
 
 def shown(cell: dict) -> list[dict]:
@@ -66,7 +66,7 @@ def shown(cell: dict) -> list[dict]:
     tags = ["remove-input"] if marks.get("echo") == "false" else []
     if cell["cell_type"] == "code":
         source = re.sub(r"\A(#\|.*\n?|\s*\n)+", "", source)
-        tags += ["hide-input"] if only_imports(source) else []
+        tags += ["hide-input"] if imports_most(source) else []
         for html in (
             o["data"]["text/html"] for o in cell["outputs"] if "text/html" in o.get("data", {})
         ):
@@ -154,7 +154,7 @@ def lay_out(folder: Path) -> None:
         index.append(
             TREE.format(title=title.capitalize(), pages="\n".join(f"nbs/{p}" for p in pages))
         )
-        llms.append(f"## {title.capitalize()}: {FOLDERS[name]}\n")
+        llms.append(f"\n## {title.capitalize()}: {FOLDERS[name]}\n")
         for page in pages:
             nb = json.loads((ROOT / "nbs" / page).read_text(encoding="utf-8"))
             preface = PREFACE.format(imports=imports(nb, written[page]))
@@ -164,14 +164,17 @@ def lay_out(folder: Path) -> None:
             (folder / "nbs" / page).parent.mkdir(parents=True, exist_ok=True)
             (folder / "nbs" / page).write_text(json.dumps(nb), encoding="utf-8")
             url = f"{anywhere.SITE}nbs/{page.removesuffix('.ipynb')}.html"
-            llms.append(
-                f"- [{head(ROOT / 'nbs' / page)[0]}]({url}): {head(ROOT / 'nbs' / page)[1]}"
-            )
+            called, purpose = head(ROOT / "nbs" / page)
+            llms.append(f"- [{called}]({url}): {purpose}")
     own = sorted((folder / "docs").glob("*.md"))
     for page in own:
         text = page.read_text(encoding="utf-8").replace("{{ runs }}", recorded_runs())
         page.write_text(text.replace("{{ cards }}", cards()), encoding="utf-8")
     names = [p.relative_to(folder).as_posix() for p in own]
+    llms.append("\n## Reference\n")
+    for name in [*names, "CHANGELOG.md"]:
+        title = (folder / name).read_text(encoding="utf-8").splitlines()[0].lstrip("# ")
+        llms.append(f"- [{title}]({anywhere.SITE}{name.removesuffix('.md')}.html)")
     pages = ["api/mtrag_nb/index", *names, "CONTRIBUTING", "CHANGELOG", "genindex"]
     index.append(TREE.format(title="Reference", pages="\n".join(pages)))
     (folder / "index.md").write_text("".join(index), encoding="utf-8")

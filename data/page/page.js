@@ -99,7 +99,26 @@ function documentLine(d) {
     try { await api(`/api/documents/${encodeURIComponent(d.id)}`, { method: "DELETE" }); } catch (e) { say(e.message); }
     await documents(); $("files").focus();
   } }, "delete");
-  return el("li", { className: "row" }, el("span", { className: "grow" }, el("bdi", {}, d.name), el("br"), el("span", { className: "quiet" }, facts)), remove);
+  const open = press("read", () => read(d.id), { "aria-label": `read ${d.name}` });
+  return el("li", { className: "row" }, el("span", { className: "grow" }, el("bdi", {}, d.name), el("br"), el("span", { className: "quiet" }, facts)), open, remove);
+}
+// A document, the wanted stretches of it marked; places count characters of the whole
+async function read(id, spans = []) {
+  try {
+    const d = await get(`/api/documents/${encodeURIComponent(id)}`); let section = "", page = null;
+    $("book-head").textContent = d.name;
+    $("book-text").replaceChildren(...d.parts.flatMap(p => {
+      const n = Array.from(p.text).length, marks = spans.map(([a, b]) => [Math.max(0, a - p.start), Math.min(n, b - p.start)]).filter(([a, b]) => a < b);
+      const head = [p.section !== section && p.section, p.page && p.page !== page && `page ${p.page}`].filter(Boolean).join(", ");
+      section = p.section; page = p.page;
+      return [head ? el("h3", {}, head) : "", el("div", { className: "passage", dir: "auto" }, ...passageText({ text: p.text, marks }))];
+    }).filter(Boolean));
+    $("book").showModal(); ($("book-text").querySelector("mark") || $("book-text")).scrollIntoView({ block: "center" }); $("book-text").focus({ preventScroll: true });
+  } catch (e) { say(e.message); }
+}
+function inDocument(id, marks, length) {  // a passage's id names its document and its place there: document#start-end#start-end
+  const [doc, ...places] = id.split("#"), start = places.reduce((sum, p) => sum + parseInt(p, 10), 0);
+  return places.length ? press("in its document", () => read(doc, (marks.length ? marks : [[0, length]]).map(m => m.map(x => x + start)))) : null;
 }
 async function documents() {
   const all = await get("/api/documents");
@@ -113,7 +132,7 @@ function upload(file) {
   const close = () => line.append(el("button", { type: "button", className: "small", onclick: () => line.remove() }, "ok"));
   return new Promise(done => {
     const x = new XMLHttpRequest(), form = new FormData();
-    form.append("file", file);
+    form.append("file", file); form.append("collection", $("into").value.trim());
     x.upload.onprogress = e => { bar.value = e.total ? e.loaded / e.total : 0; said.textContent = `sent: ${Math.round(100 * bar.value)} %`; };
     x.upload.onload = () => { bar.removeAttribute("value"); said.textContent = "is being read"; };
     x.onloadend = () => {
@@ -152,16 +171,17 @@ function sources(reply, key, marks) {
       if (!passage.hidden) { (passage.querySelector("mark") || passage).scrollIntoView({ block: "nearest" }); if (always) passage.focus(); }
     };
     shown[c.n] = () => open(true);
-    return el("li", {}, button, " ", marks ? marks.toggle(c.passage) : null, passage);
+    return el("li", {}, button, " ", marks ? marks.toggle(c.passage) : null, " ", inDocument(c.passage, c.marks, Array.from(c.text).length), passage);
   }));
   return [list, shown];
 }
+const doubt = r => r.doubt ? el("p", { className: "box warn" }, r.doubt) : null;
 function answer(reply, shown) {
   const out = el("div", { className: "answer", dir: "auto" }), part = slicer(reply.answer); let at = 0;
   for (const c of reply.claims) {
     out.append(part(at, c.start));
     const text = part(c.start, c.end);
-    out.append(c.supported ? text : el("span", { className: "unsaid" }, text));
+    out.append(c.supported ? (at || reply.cited_by !== "copied" ? text : el("strong", {}, text)) : el("span", { className: "unsaid" }, text));
     for (const n of c.cites) out.append(el("button", { type: "button", className: "small cite", "aria-label": `source ${n}`, onclick: shown[n] }, `[${n}]`));
     if (!c.supported) out.append(el("span", { className: "flag" }, ` (${c.problem})`));
     at = c.end;
@@ -224,7 +244,7 @@ class Marks {  // the marks of one turn, and the panel that says why it came out
     const text = el("div", { className: "passage", hidden: true, dir: "auto" }, p.text), show = press([placeOf(p), told].filter(Boolean).join(": "), () => {
       text.hidden = !text.hidden; show.setAttribute("aria-expanded", String(!text.hidden));
     }, { "aria-expanded": "false" });
-    return el("li", {}, el("div", { className: "row" }, show, this.toggle(p.passage), press("try again with it", () => this.again("with that passage alone", { passage: p.passage }))), text);
+    return el("li", {}, el("div", { className: "row" }, show, this.toggle(p.passage), press("try again with it", () => this.again("with that passage alone", { passage: p.passage })), inDocument(p.passage, [], Array.from(p.text).length)), text);
   }
   markedLines() {
     return this.about.marks.passages.map(p => el("li", { className: "row" }, el("span", { className: "grow" }, el("bdi", {}, p.title || p.source || "a passage"), p.lost ? " (not in the library any more)" : ""),
@@ -253,7 +273,7 @@ class Marks {  // the marks of one turn, and the panel that says why it came out
     this.tried.replaceChildren(el("p", { className: "quiet" }, `Working: ${how}`));
     try {
       const { reply, came, words } = await (await post(`${this.path}/again`, change)).json(), key = `again${Date.now()}`;
-      const show = r => r.error ? [fault(r.error)] : r.outcome === "answered" ? ((list, shown) => [answer(r, shown), list])(...sources(r, key + r.system)) : [el("p", { className: "box warn" }, r.why || r.reason, el("br"), r.answer)];
+      const show = r => r.error ? [fault(r.error)] : r.outcome === "answered" ? ((list, shown) => [doubt(r), answer(r, shown), list].filter(Boolean))(...sources(r, key + r.system)) : [el("p", { className: "box warn" }, r.why || r.reason, el("br"), r.answer)];
       const better = press("this is the better answer", () => this.mark({ answer: reply.answer }));
       this.tried.replaceChildren(el("div", { className: "beside" }, el("section", { "aria-label": "as it was" }, el("h3", {}, "As it was"), ...show(this.reply)),
         el("section", { "aria-label": "tried again" }, el("h3", {}, `Again, ${how}`), ...show(reply), el("p", { className: came === "correct" ? "good" : "quiet" }, came), reply.outcome === "answered" ? better : null,
@@ -276,7 +296,7 @@ function ending(reply, key, about) {
   const [list, shown] = sources(reply, key, marks);
   const how = `How it is cited: ${reply.cited_how}.`;
   const left = reply.unsupported.length ? el("div", { className: "box bad" }, `${plural(reply.unsupported.length, "sentence")} of ${reply.claims.length} without support: do not rely on ${reply.unsupported.length === 1 ? "it" : "them"}.`) : null;
-  return [answer(reply, shown), left, list, el("p", { className: "quiet sources" }, how), grades(reply), end];
+  return [doubt(reply), answer(reply, shown), left, list, el("p", { className: "quiet sources" }, how), grades(reply), end];
 }
 const fault = e => el("div", { className: "box bad", role: "alert" }, el("strong", {}, "This turn broke. "), e.message, e.trajectory_id ? el("div", { className: "quiet" }, `on record as ${e.trajectory_id}`) : null);
 function turn(question, inside) {
@@ -304,7 +324,7 @@ async function ask(question) {
   const steps = el("ol", {}), draft = el("div", { className: "draft quiet", hidden: true });
   const work = el("div", { className: "work", "aria-busy": "true" }, el("span", { className: "quiet" }, "Working:"), steps, draft), t = turn(question, [work]);
   try {
-    const reply = await post("/api/query", { question, conversation_id: talk, system: $("system").value, stream: true });
+    const reply = await post("/api/query", { question, conversation_id: talk, system: $("system").value, collection: $("collection").value, stream: true });
     let last = null;
     for await (const [kind, data] of events(reply.body)) {
       if (kind === "step") {
@@ -356,6 +376,10 @@ async function state() {
   about = await get("/api/status");
   const i = about.index, memory = about.memory.now_mb ? `, ${(about.memory.now_mb / 1000).toFixed(1)} GB` : "";
   say(`${plural(i.documents, "document")}, ${plural(i.passages, "passage")}${memory}, profile ${about.profile}`);
+  const names = i.collections, asked = $("collection").value;
+  $("collections").replaceChildren(...names.map(value => el("option", { value })));
+  $("collection").replaceChildren(el("option", { value: "" }, "all documents"), ...names.map(value => el("option", { value, selected: value === asked }, `only “${value}”`)));
+  $("where").hidden = names.length < 2;
   $("stand-ins").textContent = about.stand_ins.length ? `Profile ${about.profile}: ${about.stand_ins.join("; ")}.` : "";
 }
 async function begin() {
@@ -375,6 +399,7 @@ $("question").addEventListener("keydown", e => { if (e.key === "Enter" && !e.shi
 $("find").addEventListener("input", () => talks().catch(e => say(e.message)));
 $("fresh").addEventListener("click", fresh);
 $("why-close").addEventListener("click", () => $("why").close());
+$("book-close").addEventListener("click", () => $("book").close());
 $("why").addEventListener("close", () => { $("why-page").removeAttribute("src"); });
 $("door-form").addEventListener("submit", async e => {
   e.preventDefault();

@@ -561,7 +561,7 @@ def run(
     progress: bool = True,
 ) -> Run:
     "Run a system, or go on with a run, and print what came of it."
-    name = with_variant(system, variant)
+    name, calibrated = with_variant(system, variant), getattr(settings, "calibrated", None)
     settings, value = chosen(settings, name), system_named(name)
     shard = on_ray(run, locals(), "out") if on else shard
     first = limit if select == "all" else None
@@ -585,6 +585,8 @@ def run(
     how = {"models": models, "minutes": minutes, "progress": progress, "shard": Shard.read(shard)}
     how |= {"lines": file.lines, "web": open_web(web, settings, models)}
     result = run_tasks(value, todo, out, settings, index, setting, **how)
+    if calibrated:
+        shutil.copyfile(calibrated, Path(out) / "calibration.json")  # the licence of its thresholds
     print_run(result)
     return result
 

@@ -68,6 +68,8 @@ class ModelSpec:
     prefixes: str = later("")
     # What a chat model thinks before it answers: "no", "yes", at most so many tokens; "": as its template has it
     think: str = later("")
+    # A library of LoRA adapters on a chat model: hub name or folder, with :BASE behind it where the model has another name
+    adapters: str = later("")
 
     def __post_init__(self):
         object.__setattr__(self, "url", Address(self.url))
@@ -79,6 +81,16 @@ class ModelSpec:
         if self.api_key_env and not re.fullmatch(r"[A-Z_][A-Z0-9_]{0,63}", self.api_key_env):
             problem = "api_key_env is the name of an environment variable, in capitals"
             raise SettingsError(f"{problem}, and not the key itself")
+        if self.adapters and self.think:
+            raise SettingsError(
+                f"{self.name} has adapters, which do not think: leave chat.think empty"
+            )
+
+    @property
+    def library(self) -> tuple[str, str]:
+        "The library of its adapters, and the folders of its own in there: one for each task."
+        name, _, base = self.adapters.partition(":")
+        return name, f"*/{base or self.name.rstrip('/').rpartition('/')[2]}/lora"
 
     @property
     def thought(self) -> int:
@@ -213,18 +225,19 @@ _STAGE_CHOICES = {
     "retry": ("told", "plain", "trimmed", "copied"),
     "declined_by": ("stance", "token", "never"),
 }
+_NAMED_WAYS = {"rewrite": ("adapter:",), "grade": ("adapter:",), "check": ("adapter:", "nli:")}
 
 
 @dataclass(frozen=True)
 class StageSettings:
     "How the stages decide. The ways to grade and check are explained in `5_systems/00_stages`."
 
-    rewrite: str = "always"  # "always", "guarded" (kept only if near the last question) or "never"
+    rewrite: str = "always"  # "always", "guarded" (kept only if near the last question), "never" or "adapter:TASK"
     rewrite_guard: float = constant(0.6)  # guarded: least cosine between rewrite and last question
-    grade: str = "verdict"  # one of WAYS_TO_GRADE or SCALES
+    grade: str = "verdict"  # one of WAYS_TO_GRADE or SCALES, or "adapter:TASK"
     grade_threshold: float = 0.0  # a document is kept at or above it ("verdict" has none)
     grade_default: str = constant("yes")  # what an unreadable verdict counts as
-    check: str = "verdict"  # "verdict", "yesno", "likelihood", "support", "claims", or a classifier as "nli:NAME"
+    check: str = "verdict"  # "verdict", "yesno", "likelihood", "support", "claims", a classifier as "nli:NAME", or "adapter:TASK"
     check_threshold: float = 0.0  # a draft is grounded at or above it ("verdict" has none)
     check_default: str = constant("no")
     max_retries: int = 2  # seed paper, II.C.1
@@ -239,8 +252,8 @@ class StageSettings:
     tidy: bool = later(True)  # a draft loses repeated sentences, and a last one that was cut off
 
     def __post_init__(self):
-        own = (self.check,) if self.check.startswith("nli:") else ()
-        one_of(self, "stages", {**_STAGE_CHOICES, "check": (*_STAGE_CHOICES["check"], *own)})
+        named = [s for s, heads in _NAMED_WAYS.items() if getattr(self, s).startswith(heads)]
+        one_of(self, "stages", {s: ways for s, ways in _STAGE_CHOICES.items() if s not in named})
         least = {"max_retries": 0, "retry_temperature": 0, "max_new_tokens": 1}
         in_bounds(self, "stages", **least, history_turns=0, turn_chars=1)
 
@@ -262,7 +275,7 @@ class Settings:
     batch_tokens: int = 16384  # most padded tokens in one forward pass
     store_gib: float = -1.0  # for caches of recent prompts; below 0: 1 on a CPU, on a GPU half of what is free beside a full batch
     seed: int = 0
-    embed_cache: str = later("")  # a file that keeps vectors from one process to the next; "": none
+    embed_cache: str = constant("")
 
     def __post_init__(self):
         in_bounds(self, "settings", batch_size=1, batch_tokens=1)
@@ -276,7 +289,17 @@ class Settings:
         known["checker"] = ModelSpec(checker) if way == "nli" else None
         learned = self.retrieval.learned
         known["learned"] = ModelSpec(learned) if learned else None
+        if self.adapters and self.chat.adapters:
+            name, folders = self.chat.library
+            known["adapters"] = ModelSpec(name, adapters=folders)
         return {role: spec for role, spec in known.items() if spec}
+
+    @property
+    def adapters(self) -> dict[str, str]:
+        "The adapter of each stage that one decides: its task."
+        ways = {**vars(self.stages), **(vars(self.own) if self.own else {})}
+        named = {s: w for s, w in ways.items() if str(w).startswith("adapter:")}
+        return {stage: way.partition(":")[2] for stage, way in named.items()}
 
 # %% ../../nbs/1_core/01_settings.ipynb #23f81a29
 _BOOLEANS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
@@ -303,7 +326,7 @@ def with_settings(
     "A variant of `settings`. Raises SettingsError for a key that does not exist or a value of the wrong type."
     for key, value in changes.items():
         head, _, rest = key.partition(".")
-        known = [f.name for f in fields(settings) if f.init]
+        known = {f.name: str(f.type) for f in fields(settings) if f.init}
         if head not in known:
             problem = f"unknown setting {key!r} in {type(settings).__name__}"
             raise SettingsError(f"{problem}: it has {', '.join(known)}")
@@ -320,7 +343,7 @@ def with_settings(
         elif is_dataclass(current):
             parts = ", ".join(f"{key}.{f.name}" for f in fields(current) if f.init)
             raise SettingsError(f"setting {head!r} is a group and has no value: set one of {parts}")
-        else:
+        elif not ("| str" in known[head] and str(value).startswith("adapter:")):
             value = _coerce(value, current, key)
         settings = replace(settings, **{head: value})
     return settings
@@ -366,6 +389,17 @@ PROFILES = {
         batch_size=4,
         batch_tokens=8192,
     ),  # what a T4 holds beside 10 GB of weights
+    "granite": Settings(  # each adapter as its authors publish it; no threshold is set
+        profile="granite",
+        chat=ModelSpec("ibm-granite/granite-4.1-3b", adapters="ibm-granite/granitelib-rag-r1.0"),
+        embedder=BGE_M3,
+        reranker=_BGE_RERANKER,
+        stages=StageSettings(
+            rewrite="adapter:query_rewrite",
+            grade="adapter:answerability",
+            check="adapter:hallucination_detection",
+        ),
+    ),
     "server": Settings(
         profile="server",
         chat=ModelSpec("default", url="http://localhost:8000/v1", api_key_env="OPENAI_API_KEY"),

@@ -30,7 +30,16 @@ from mtrag_nb.core.types import (
     digest,
     structured,
 )
-from .chat import ChatModel, Completion, OnText, Prompt, Sampling, Score, seeds_for
+from mtrag_nb.models.chat import (
+    ChatModel,
+    Completion,
+    Contract,
+    OnText,
+    Prompt,
+    Sampling,
+    Score,
+    seeds_for,
+)
 
 if TYPE_CHECKING:
     from mtrag_nb.models.embed import (
@@ -63,16 +72,11 @@ def load_chat(
     return ServerChat(spec, batch_size)
 
 
-def load_embedder(
-    spec: ModelSpec,
-    keep: str = "",  # a file that keeps its vectors
-) -> EmbedderLike:
+def load_embedder(spec: ModelSpec) -> EmbedderLike:
     "The embedder of a spec: local weights, or a server if the spec has a url."
-    from mtrag_nb.models.embed import Embedder, KeptEmbedder
-
-    if keep:
-        return KeptEmbedder(load_embedder(spec), keep)
     if not spec.url:
+        from mtrag_nb.models.embed import Embedder
+
         return Embedder(spec)
     from mtrag_nb.models.server import ServerEmbedder
 
@@ -107,8 +111,7 @@ class Models:
 
     @property
     def embedder(self) -> EmbedderLike:
-        s = self.settings
-        return self._get("embedder", lambda: load_embedder(s.embedder, s.embed_cache))
+        return self._get("embedder", lambda: load_embedder(self.settings.embedder))
 
     @property
     def reranker(self) -> CrossEncoderReranker | YesNoReranker | None:
@@ -137,6 +140,20 @@ class Models:
 
         spec = settings.models.get("learned")
         return spec and self._get(spec.name, lambda: SparseEmbedder(spec))
+
+    def adapters(self, settings: Settings) -> dict[str, Contract]:
+        "How the adapter of each stage is asked. Raises SettingsError where no library is named, ModelNotFound, DataError."
+        from mtrag_nb.models.local import read_contract
+
+        if settings.adapters and not settings.chat.adapters:
+            stage, task = next(iter(settings.adapters.items()))
+            remedy = "name a library: --set chat.adapters=ibm-granite/granitelib-rag-r1.0"
+            raise SettingsError(f"stages.{stage}=adapter:{task} takes an adapter: {remedy}")
+        return {s: read_contract(settings.chat, task) for s, task in settings.adapters.items()}
+
+    def parts(self, settings: Settings) -> dict:
+        "What ways of stages need beside the three models: keywords of a `Toolbox`."
+        return {"checker": self.checker(settings), "adapters": self.adapters(settings)}
 
     @property
     def placed(self) -> dict[str, str]:

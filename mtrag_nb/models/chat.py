@@ -5,6 +5,7 @@
 # %% ../../nbs/3_models/00_chat.ipynb #imports0
 from __future__ import annotations
 
+import itertools
 import math
 import re
 import threading
@@ -12,12 +13,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from ..core.text import thought_in, unmarked, without_thinking
+from ..core.text import sentences, thought_in, unmarked, without_thinking
 from ..core.types import PartlyFailed, ReplyError, SettingsError
 
 # %% auto #0
-__all__ = ['OnText', 'Prompt', 'chat', 'unmarked_prompt', 'Completion', 'answered', 'all_answered', 'Score', 'Sampling',
-           'as_sampling', 'ChatModel', 'seeds_for', 'ScriptedChat', 'first_sentence', 'choose']
+__all__ = ['OnText', 'Prompt', 'chat', 'Adapted', 'unmarked_prompt', 'Contract', 'Completion', 'answered', 'all_answered',
+           'Score', 'Sampling', 'as_sampling', 'ChatModel', 'seeds_for', 'ScriptedChat', 'first_sentence', 'choose']
 
 # %% ../../nbs/3_models/00_chat.ipynb #a895aa28
 @dataclass(frozen=True)
@@ -39,10 +40,72 @@ def chat(
     return Prompt((*first, *zip(roles, turns)), prefill)
 
 
+@dataclass(frozen=True)
+class Adapted(Prompt):
+    "A prompt for an adapter on the model."
+
+    adapter: str = ""  # its task
+    documents: tuple[str, ...] = ()  # handed to the chat template, which shows them in its own way
+
+    @property
+    def numbered(self) -> list[dict[str, str]]:
+        "The documents as templates and servers take them."
+        return [{"doc_id": str(n), "text": d} for n, d in enumerate(self.documents)]
+
+
 def unmarked_prompt(prompt: Prompt, own: tuple[str, ...] = ()) -> Prompt:
     "The prompt with its chat marks, and a tokenizer's `own` special tokens, made plain text (`core.text.unmarked`)."
     messages = tuple((role, unmarked(text, own)) for role, text in prompt.messages)
-    return Prompt(messages, unmarked(prompt.prefill, own))
+    clean = {"messages": messages, "prefill": unmarked(prompt.prefill, own)}
+    if isinstance(prompt, Adapted):
+        clean["documents"] = tuple(unmarked(d, own) for d in prompt.documents)
+    return replace(prompt, **clean)
+
+# %% ../../nbs/3_models/00_chat.ipynb #9166bef6
+def _numbered(texts: Sequence[str], tag: str) -> list[str]:
+    "Texts with a mark before each sentence, numbered through all of them."
+    count = itertools.count()
+    return [" ".join(f"<{tag}{next(count)}> {s}" for s in sentences(t)) for t in texts]
+
+
+@dataclass(frozen=True)
+class Contract:
+    "How an adapter is asked. Raises ValueError for what it cannot be asked in."
+
+    task: str
+    instruction: str = ""  # said by the user after the conversation; may hold {last_message}
+    most: int = 1024  # tokens of a reply
+    marks: tuple[tuple[str, str], ...] = ()  # what is numbered by sentence, and its tag
+    shown: str = ""  # documents: "" by the chat template, "string" in a message before the others
+    files: str = ""  # digest of the adapter's files
+
+    def __post_init__(self):
+        odd = dict(self.marks).keys() - {"last_message", "documents"}
+        if odd or self.shown not in ("", "string"):
+            raise ValueError(f"it wants {', '.join(odd) or f'documents as {self.shown}'}")
+        if type(self.most) is not int or not isinstance(self.instruction, str):
+            raise ValueError(f"{self.most!r} tokens, the instruction {self.instruction!r}")
+
+    def prompt(
+        self,
+        messages: Sequence[tuple[str, str]],  # role, text: of the last one sentences are numbered
+        documents: Sequence[str] = (),
+    ) -> Adapted:
+        "The prompt for a conversation."
+        *said, (role, last) = messages
+        tags = dict(self.marks)
+        if tag := tags.get("last_message"):
+            (last,) = _numbered([last], tag)
+        if tag := tags.get("documents"):
+            documents = _numbered(documents, tag)
+        said = [*said, (role, last)]
+        if self.shown and documents:
+            shown = "\n\n".join(f"[Document {n}]\n{d}" for n, d in enumerate(documents))
+            said = [("user", f"You have access to the following documents:\n\n{shown}"), *said]
+            documents = ()
+        if self.instruction:
+            said.append(("user", self.instruction.format(last_message=last)))
+        return Adapted(tuple(said), adapter=self.task, documents=tuple(documents))
 
 # %% ../../nbs/3_models/00_chat.ipynb #39d126f6
 @dataclass(frozen=True)

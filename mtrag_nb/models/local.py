@@ -16,6 +16,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from fnmatch import fnmatch
 from functools import cached_property, partial, partialmethod
 from pathlib import Path
 
@@ -27,6 +28,7 @@ from ..core.text import unmarked, without_thinking
 from ..core.types import DataError, ModelNotFound, SettingsError, digest
 from mtrag_nb.models.chat import (
     Completion,
+    Contract,
     OnText,
     Prompt,
     Sampling,
@@ -59,8 +61,8 @@ from mtrag_nb.models.device import (
 
 # %% auto #0
 __all__ = ['EMBEDDED', 'UNGATED', 'foundation', 'find_model', 'weight_files', 'pick_dtype', 'pick_device', 'torch_dtype',
-           'load_gguf', 'Loaded', 'load_transformer', 'hub_token', 'fetch_models', 'PrefixStore', 'Prefilled',
-           'prefill', 'trim_memory', 'run_batches', 'TransformersChat']
+           'load_gguf', 'Loaded', 'load_transformer', 'read_contract', 'hub_token', 'fetch_models', 'PrefixStore',
+           'Prefilled', 'prefill', 'trim_memory', 'run_batches', 'TransformersChat']
 
 # %% ../../nbs/3_models/02_local.ipynb #e820ed3b
 EMBEDDED = {  # name -> (package that carries the weights, what to look for in it, how to get it)
@@ -163,6 +165,28 @@ def _checked_gguf(path: Path) -> Path:
     raise ModelNotFound(f"{path} {problem}. Fetch it again")
 
 
+_OF_ADAPTER = ("adapter_config.json", "adapter_model.safetensors", "io.yaml")
+
+
+def _find_library(spec: ModelSpec) -> Path:
+    "The folder of a library of adapters that has some for its base model, all of them whole. Raises ModelNotFound."
+    path, base = Path(spec.name).expanduser(), spec.adapters.split("/")[1]
+    try:
+        path = path if path.is_dir() else _in_cache(spec.name)
+    except ModelNotFound:
+        fetch = "Get them with: mtrag fetch models, with the same --profile and --set"
+        raise ModelNotFound(f"adapters {spec.name!r} are not here. {fetch}") from None
+    if not (folders := sorted(path.glob(spec.adapters))):
+        others = sorted({p.parent.name for p in path.glob("*/*/lora")})
+        problem = f"{spec.name} has no adapters for {base}"
+        raise ModelNotFound(f"{problem}; it has some for: {', '.join(others) or 'no model'}")
+    for folder in folders:
+        if lacking := [name for name in _OF_ADAPTER if not (folder / name).is_file()]:
+            problem = f"an adapter of {spec.name} is not whole: {folder} lacks {', '.join(lacking)}"
+            raise ModelNotFound(f"{problem}. Fetch it again")
+    return path
+
+
 def find_model(
     spec: ModelSpec,
     weights: bool = True,  # False: configuration and tokenizer are enough
@@ -170,6 +194,8 @@ def find_model(
     "A model's folder or .gguf file on this machine. Raises ModelNotFound, with what is missing and how to get it."
     if spec.name in EMBEDDED:
         return _in_package(spec.name)
+    if "*" in spec.adapters:
+        return _find_library(spec)
     path = Path(spec.name).expanduser()
     local = path.exists()
     if not local:
@@ -512,13 +538,74 @@ def load_transformer(spec: ModelSpec) -> Loaded:
     tokenizer = AutoTokenizer.from_pretrained(path, local_files_only=True)
     return Loaded(tokenizer, model.eval(), device, name, spec.name)
 
+# %% ../../nbs/3_models/02_local.ipynb #66469cea
+def _adapter_folders(spec: ModelSpec) -> list[Path]:
+    "The folders of all adapters of a chat model. Raises ModelNotFound."
+    name, folders = spec.library
+    return sorted(find_model(ModelSpec(name, adapters=folders)).glob(folders))
+
+
+def _find_adapter(spec: ModelSpec, task: str) -> Path:
+    "The folder of an adapter. Raises ModelNotFound, DataError for one that is no LoRA of that base model."
+    folders = {f.parent.parent.name: f for f in _adapter_folders(spec)}
+    if task not in folders:
+        known = f"{spec.adapters} has for {spec.name}: {', '.join(folders)}"
+        raise ModelNotFound(f"there is no adapter {task!r}; {known}")
+    config = read_json(path := folders[task] / _OF_ADAPTER[0])
+    kind = "aLoRA" if config.get("alora_invocation_tokens") else config.get("peft_type")
+    base = str(config.get("base_model_name_or_path"))
+    if kind != "LORA":
+        raise DataError(f"an adapter of the kind {kind}, where a LoRA is wanted", path)
+    if base.rpartition("/")[2] != folders[task].parent.name:
+        raise DataError(f"an adapter of {base}, in the place of one of {spec.name}", path)
+    return folders[task]
+
+
+def read_contract(spec: ModelSpec, task: str) -> Contract:
+    "How an adapter is asked, by its io.yaml. Raises ModelNotFound, DataError."
+    import yaml
+
+    folder = _find_adapter(spec, task)
+    path = folder / "io.yaml"
+    try:
+        said = yaml.safe_load(path.read_text(encoding="utf-8"))
+        most = (said.get("parameters") or {}).get("max_completion_tokens", 1024)
+        marks, shown = said.get("sentence_boundaries") or {}, said.get("docs_as_message") or ""
+        text, files = said.get("instruction") or "", digest(weight_files(folder), 8)
+        return Contract(task, text, most, tuple(marks.items()), shown, files)
+    except (yaml.YAMLError, AttributeError, UnicodeDecodeError, TypeError, ValueError) as e:
+        problem = f"not the contract of an adapter ({' '.join(str(e).split())[:100]})"
+        raise DataError(problem, path, remedy="Fetch it again") from None
+
+
+def _load_adapter(model, spec: ModelSpec, task: str, beside=None):
+    "A model with an adapter more (a `peft.PeftModel`; `beside`: the one with the others). Raises ModelNotFound, DataError."
+    if importlib.util.find_spec("peft") is None:
+        raise ModelNotFound("adapters need the package peft. Get it with: pip install peft")
+    from peft import PeftConfig, PeftModel
+    from safetensors import SafetensorError
+
+    folder = _find_adapter(spec, task)
+    try:
+        peft = beside or PeftModel(model, PeftConfig.from_pretrained(str(folder)), task)
+        found = peft.load_adapter(str(folder), task)
+        odd = [*found.unexpected_keys, *(k for k in found.missing_keys if f".{task}." in k)]
+    except (RuntimeError, ValueError, TypeError, KeyError, OSError, SafetensorError) as e:
+        odd = [" ".join(str(e).split())]
+    if odd:
+        problem = f"an adapter that does not fit {spec.name} ({odd[0][:100]})"
+        raise DataError(problem, folder, remedy="Fetch it again")
+    return peft
+
 # %% ../../nbs/3_models/02_local.ipynb #ce857aa1
 def _wanted_files(
-    names: Sequence[str], gguf_file: str = "", with_weights: bool = True
+    names: Sequence[str], gguf_file: str = "", with_weights: bool = True, adapters: str = ""
 ) -> list[str]:
-    "Of a repository's files, those that loading needs; of GGUF files the one that is named."
+    "Of a repository's files, those that loading needs; of GGUF files the one that is named, of adapters those of the folders."
     if gguf_file:
         return [n for n in names if n == gguf_file]
+    if adapters:
+        return [n for n in names for f in _OF_ADAPTER if fnmatch(n, f"{adapters}/{f}")]
     apart = ("onnx/", "openvino/", "original/", "consolidated", "training_args")
     names = [n for n in names if not n.startswith(apart)]
     kinds = ([n for n in names if n.endswith(end)] for end in (".safetensors", ".bin"))
@@ -611,7 +698,11 @@ class _HubModel:
 
 # %% ../../nbs/3_models/02_local.ipynb #ce1b997a
 def _hub_model(
-    name: str, gguf_file: str = "", token: str | None = None, weights: bool = True
+    name: str,
+    gguf_file: str = "",
+    token: str | None = None,
+    weights: bool = True,
+    adapters: str = "",
 ) -> _HubModel:
     "What a model consists of. Raises ModelNotFound, DataError."
     from huggingface_hub import HfApi, snapshot_download
@@ -619,12 +710,14 @@ def _hub_model(
     how = {"token": token or False, "dry_run": True, "tqdm_class": _progress_bar(False)}
     try:
         siblings = HfApi(token=token or False).model_info(name).siblings
-        files = _wanted_files([s.rfilename for s in siblings], gguf_file, weights)
+        names = [s.rfilename for s in siblings]
+        files = _wanted_files(names, gguf_file, weights, adapters)
         parts = snapshot_download(name, allow_patterns=files, **how) if files else []
     except Exception as e:
         raise _hub_error(e, name, token) from e
     if not files:
-        raise ModelNotFound(f"{name!r} has no {gguf_file or 'files that a model is loaded from'}")
+        wanted = gguf_file or adapters or "files that a model is loaded from"
+        raise ModelNotFound(f"{name!r} has no {wanted}")
     return _HubModel(name, tuple(files), sum(f.file_size for f in parts if f.will_download))
 
 # %% ../../nbs/3_models/02_local.ipynb #3dc20fd7
@@ -678,7 +771,10 @@ def fetch_models(
     specs = _profile_models(wanted) if isinstance(wanted, Settings) else list(wanted)
     if missing := _to_fetch(specs):
         token = hub_token()
-        models = [_hub_model(s.name, s.gguf_file, token) for s in missing]
+        adapters = [s.adapters if "*" in s.adapters else "" for s in missing]
+        models = [
+            _hub_model(s.name, s.gguf_file, token, adapters=a) for s, a in zip(missing, adapters)
+        ]
         names = " and ".join(m.name for m in models)
         need_room(constants.HF_HUB_CACHE, sum(m.missing for m in models), names)
         for m in models:
@@ -1071,6 +1167,8 @@ def _demand(spec: ModelSpec, dtype: str, tokens: int, rows: int = 8) -> tuple[in
     if shape is None:
         return 0, 0
     work = tokens * cache_bytes(shape, dtype) + work_bytes(shape, dtype, tokens, rows)
+    if spec.adapters:
+        work += sum((f / _OF_ADAPTER[1]).stat().st_size for f in _adapter_folders(spec))
     return weight_bytes(shape, dtype, spec.quantization), work
 
 # %% ../../nbs/3_models/02_local.ipynb #c83406d2
@@ -1090,7 +1188,7 @@ class TransformersChat(Resident):
         self.spec, self.batch_size, self.batch_tokens = spec, batch_size, batch_tokens
         self.store_bytes = store_bytes
         self.store = PrefixStore(2**30 if store_bytes is None else store_bytes)
-        self._lock, self._loaded = threading.RLock(), None
+        self._lock, self._loaded, self._peft = threading.RLock(), None, None
 
     @property
     def fingerprint(self) -> str:
@@ -1150,7 +1248,7 @@ class TransformersChat(Resident):
         with self._lock:
             if self._loaded is None:
                 return
-            self._loaded = None
+            self._loaded = self._peft = None
             RESIDENTS.leave(self)
             self.store.clear()
             gc.collect()
@@ -1169,6 +1267,10 @@ class TransformersChat(Resident):
         m = self.load()
         said = [{"role": r, "content": t} for r, t in unmarked_prompt(prompt, m.marks).messages]
         how = {"enable_thinking": thinks, "thinking": thinks} if self.spec.think else {}
+        if getattr(prompt, "documents", ()):
+            if "documents" not in str(m.tokenizer.chat_template):
+                raise SettingsError(f"the chat template of {self.spec.name} shows no documents")
+            how["documents"] = unmarked_prompt(prompt, m.marks).numbered
         apply = m.tokenizer.apply_chat_template
         text = apply(said, tokenize=False, add_generation_prompt=True, **how)
         begin = m.thoughts[0] if m.thoughts else ""
@@ -1190,7 +1292,7 @@ class TransformersChat(Resident):
         if spec.thought and not m.thoughts:
             said = f"the chat template of {spec.name} has no thoughts in it"
             raise SettingsError(f"chat.think={spec.think}: {said}. Leave it empty")
-        if spec.think or not m.thoughts:
+        if spec.think or spec.adapters or not m.thoughts:
             return spec.thought
         opens = self._by_template(chat("", "?"))[1] or m.always_thinks
         return replace(spec, think="yes").thought if opens else 0
@@ -1206,13 +1308,14 @@ class TransformersChat(Resident):
     def generate(self, prompts, max_new_tokens, temperature=0.0, seed=0, stop=(), on_text=None):
         "Complete each prompt, as `ChatModel.generate`. Raises NotFinite, TooLarge; ReplyError or PartlyFailed for a thought without a reply."
         how, last = (temperature, seeds_for(seed, len(prompts))), (tuple(stop), on_text)
+        adapters = [getattr(p, "adapter", "") for p in prompts]
         with self._lock:
             most = self._thought() if prompts else 0
             if most:
                 thoughts, rows = self._think(prompts, most, *how)
             else:
                 rows = [self.encode(p) for p in prompts]
-            out = self._complete(rows, max_new_tokens, *how, *last)
+            out = self._complete(rows, max_new_tokens, *how, *last, adapters)
         out = [_after(*both) for both in zip(thoughts, out)] if most else out
         return all_answered(out, self.spec.name)
 
@@ -1225,15 +1328,17 @@ class TransformersChat(Resident):
         begun = [unmarked(p.prefill, marks) for p in prompts]
         return thoughts, [self._ids_of("".join(parts)) for parts in zip(texts, own, begun)]
 
-    def _complete(self, rows, most: int, temperature, seeds, stop=(), on_text=None) -> list:
-        "Complete rows of token ids."
+    def _complete(
+        self, rows, most: int, temperature, seeds, stop=(), on_text=None, adapters=()
+    ) -> list:
+        "Complete rows of token ids, each by its adapter."
 
         def run(at: list[int], store: PrefixStore | None) -> list[Completion]:
             some, of = [rows[i] for i in at], [seeds[i] for i in at]
             tell = on_text and (lambda row, text: on_text(at[row], without_thinking(text)))
             return _generate_batch(self.load(), some, most, temperature, of, stop, store, tell)
 
-        return self._in_batches(rows, run, most)
+        return self._in_batches(rows, run, most, adapters)
 
     def score(self, prompts, continuations):
         "Log-probability of each continuation after its prompt. Raises NotFinite, TooLarge."
@@ -1254,17 +1359,35 @@ class TransformersChat(Resident):
         return scores
 
     def _in_batches(
-        self, rows, run: Callable[[list[int], PrefixStore | None], list], new=0
+        self, rows, run: Callable[[list[int], PrefixStore | None], list], new=0, adapters=()
     ) -> list:
-        "`run(row numbers, store)` on planned batches; results in the order of `rows`."
-        store, m = self._usable_store(), self.load()
-        grow = 0 if m.device == "cpu" else new
-        batches = _plan_batches(rows, self.batch_size, self.batch_tokens, grow)
-        with repeated_heads(capability_of(m.device)):
-            too_long = partial(self._too_long, rows)
-            results = run_batches(batches, partial(run, store=store), self._make_room, too_long)
+        "`run(row numbers, store)` on planned batches, one adapter after the other; results in the order of `rows`."
+        store, m, results = self._usable_store(), self.load(), {}
+        grow, adapters = 0 if m.device == "cpu" else new, adapters or [""] * len(rows)
+        for adapter in dict.fromkeys(adapters):
+            own = [i for i, name in enumerate(adapters) if name == adapter]
+            planned = [rows[i] for i in own]
+            batches = _plan_batches(planned, self.batch_size, self.batch_tokens, grow)
+            batches = [[own[i] for i in batch] for batch in batches]
+            how = partial(
+                run, store=None if adapter else store
+            )  # its caches are none of the base's
+            self._use(adapter)
+            with repeated_heads(capability_of(m.device)):
+                too_long = partial(self._too_long, rows)
+                results |= run_batches(batches, how, self._make_room, too_long)
         trim_memory()
         return [results[i] for i in range(len(rows))]
+
+    def _use(self, adapter: str) -> None:
+        'Switch the weights to an adapter, loaded when first used; "": to none.'
+        if adapter and (self._peft is None or adapter not in self._peft.peft_config):
+            self._peft = _load_adapter(self.load().model, self.spec, adapter, self._peft)
+        if adapter:
+            self._peft.base_model.enable_adapter_layers()
+            self._peft.set_adapter(adapter)
+        elif self._peft is not None:
+            self._peft.base_model.disable_adapter_layers()
 
     def _too_long(self, rows: Sequence[Sequence[int]], i: int, problem: str) -> TooLarge:
         "The error for a prompt that does not fit alone."

@@ -25,6 +25,7 @@ from ..core.settings import ModelSpec
 from ..core.text import thought_in, without_thinking
 from ..core.types import ModelNotFound, PartlyFailed, ServerError, SettingsError, redacted
 from mtrag_nb.models.chat import (
+    Adapted,
     Completion,
     Prompt,
     Sampling,
@@ -246,6 +247,14 @@ def _request_for(
     if prompt.prefill:
         messages.append({"role": "assistant", "content": prompt.prefill})
     body = {"model": name, "messages": messages}
+    if isinstance(prompt, Adapted):
+        if (
+            "switch" in name.lower()
+        ):  # Granite Switch: the template chooses among the adapters in it
+            body["chat_template_kwargs"] = {"adapter_name": prompt.adapter}
+        else:  # vLLM: --lora-modules TASK=FOLDER
+            body["model"] = prompt.adapter
+        body |= {"documents": prompt.numbered} if prompt.documents else {}
     if prompt.prefill and way == "continue":
         body |= {"continue_final_message": True, "add_generation_prompt": False}
     return "/chat/completions", body
@@ -750,7 +759,8 @@ class Talk:
         start, most = time.perf_counter(), max_new_tokens + thinks * self.spec.thought
         how = {"max_tokens": most, **_sampling_keys(temperature), "seed": seed, "thinks": thinks}
         how |= {"stop": list(stop)} if stop and not thinks else {}  # it would end a thought
-        way = "asked" if thinks else way  # what is begun for it goes on without a thought
+        plain = thinks or isinstance(prompt, Adapted)
+        way = "asked" if plain else way  # what is begun for it goes on without a thought
 
         def own(text):
             return _after_prefill(text, prompt.prefill) if way == "asked" else text

@@ -525,6 +525,7 @@ class Replayer:
             self.embedder,
             self.retriever,
             checker=self.checker,
+            adapters=self.models.adapters(self.settings) if self.settings.adapters else {},
             web=self.web,
             around=(recalling(self._anew), *self.intervention.around),
         )

@@ -138,6 +138,7 @@ def identity(
         **({"generation": n} if (n := _library_generation(tools.retriever)) else {}),
         "retriever": tools.retriever.fingerprint,
         **({"checker": tools.checker.fingerprint} if tools.checker else {}),
+        **({"adapters": digest(tools.adapters)} if tools.adapters else {}),
         **system.identity(settings),
         **({} if getattr(tools.chat, "exact", True) else {"batch_size": tools.settings.batch_size}),
         **({"web": "live " * tools.web.live + tools.web.fingerprint} if tools.web else {}),
@@ -274,10 +275,10 @@ def load_toolbox(
             f"a passage that came with task {bare!r} has no text",
             remedy="Its contexts name gold: run it with --setting rag",
         )
-    checker = models.checker(settings)
+    parts = models.parts(settings)
     if passages == "reference":
         retriever = GivenPassages(tasks)
-        return Toolbox(settings, models.chat, models.embedder, retriever, checker=checker)
+        return Toolbox(settings, models.chat, models.embedder, retriever, **parts)
     if index is None:
         raise SettingsError(
             "setting rag needs an index: build one with `mtrag ingest`, and name its folder"
@@ -285,7 +286,7 @@ def load_toolbox(
     learned, url = models.learned(settings), settings.qdrant_url
     opened = open_index(index, models.embedder, chunks_of(index, settings), url, learned)
     retriever = open_retriever(opened, models.embedder, models.reranker, settings.retrieval)
-    return Toolbox(settings, models.chat, models.embedder, retriever, checker=checker)
+    return Toolbox(settings, models.chat, models.embedder, retriever, **parts)
 
 
 def toolbox_of(
@@ -601,9 +602,9 @@ def write_predictions(
     return write_jsonl(path, rows())
 
 # %% ../../nbs/6_runs/00_run.ipynb #merge002
-_MERGED = {  # the file that holds the identity -> the logs that belong to it
-    "manifest.json": "tasks trajectories passages calls web predictions",
+_MERGED = {  # the file that holds the identity -> the logs that belong to it; the last one is written last
     "judge.json": "judgements judge_calls",
+    "manifest.json": "tasks trajectories passages calls web predictions",
 }
 
 
@@ -649,8 +650,8 @@ def merge_runs(
         if kinds == ["judge.json"]:
             if Run(out).state != read_json(folders[0] / "shard.json")["identity"]["of"]:
                 raise RunMismatch(f"{out} is not the run that was judged. Name its folder")
-        if there := next((n for n in kinds if (out / n).exists()), None):
-            raise RunMismatch(f"{out} has a {there} already. Name another folder")
+        if kinds and (out / kinds[-1]).exists():
+            raise RunMismatch(f"{out} has a {kinds[-1]} already. Name another folder")
         order = {i: n for n, i in enumerate(read_json(folders[0] / "shard.json")["order"])}
         for kind in kinds:
             for name in _MERGED[kind].split():

@@ -42,6 +42,7 @@ from mtrag_nb.serve.service import (
     delete_conversation,
     delete_document,
     denied,
+    document_text,
     mark,
     numbered,
     predictions_of,
@@ -177,6 +178,9 @@ class Reply(BaseModel):
     answer: str
     outcome: str = Field(description="answered, i_dont_know or asked_back")
     reason: str = Field(description="of a refusal, by name")
+    doubt: str = Field(
+        "", description="a warning where the documents do not seem to answer; else empty"
+    )
     citations: list[Citation]
     unsupported: list[str] = Field(description="sentences of the answer that rest on no passage")
     confidence: float | None = Field(description=_CONFIDENCE)
@@ -421,6 +425,11 @@ def _add_documents(app: FastAPI, service: Service) -> None:
     def documents():
         "All documents."
         return service.documents.all()
+
+    @app.get("/api/documents/{i}", tags=["documents"])
+    def read(i: str):
+        "A document's text in reading order, in parts with their section and page; `start` counts characters of the whole."
+        return document_text(service, i)
 
     @app.delete("/api/documents/{i}", tags=["documents"])
     async def remove(i: str):

@@ -255,6 +255,17 @@ def _markdown_headings(text: str, start: int = 0) -> list[Heading]:
     return found
 
 # %% ../../nbs/serve/00_documents.ipynb #37abe188
+_WRAPPED = re.compile(
+    r"^ {0,3}(```|~~~).*?(?:^ {0,3}\1|\Z)|(?<=[^\n]{49}[^\n.!?:|])\n(?= {0,3}[A-Za-z(\"])",
+    re.M | re.S,
+)
+
+
+def _unwrapped(text: str) -> str:
+    "A text with a space for each line end in the middle of a sentence, so that its length stays; what is fenced stays as it is."
+    return _WRAPPED.sub(lambda m: m[0] if m[1] else " ", text)
+
+
 def _read_markdown(data: bytes) -> _Content:
     "A Markdown file."
     text, notes = _decoded(data)
@@ -263,13 +274,14 @@ def _read_markdown(data: bytes) -> _Content:
     titled = re.search(r"^title:[ \t]*(.+)$", front[1], re.M) if front else None
     title = titled[1].strip("\"' ") if titled else ""
     above = [Heading(1, "", 0, start)] if front else []
-    return _Content(title, text, [*above, *_markdown_headings(text, start)], notes=notes)
+    headings = [*above, *_markdown_headings(text, start)]
+    return _Content(title, _unwrapped(text), headings, notes=notes)
 
 
 def _read_text(data: bytes) -> _Content:
     "A plain text file."
     text, notes = _decoded(data)
-    return _Content("", text, _text_headings(text), notes=notes)
+    return _Content("", _unwrapped(text), _text_headings(text), notes=notes)
 
 # %% ../../nbs/serve/00_documents.ipynb #6babf9ed
 _BLOCKS = frozenset(

@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['SectionSettings', 'SectionChunk', 'section_chunks', 'chunk_counts', 'as_passages', 'document_chunks',
-           'documents_index', 'Entry', 'NewDocuments', 'Change', 'Library', 'ingest_documents', 'library']
+           'documents_index', 'Entry', 'NewDocuments', 'Change', 'passages_of', 'Library', 'ingest_documents',
+           'library']
 
 # %% ../../nbs/serve/01_library.ipynb #imports0
 import hashlib
@@ -17,6 +18,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import astuple, dataclass, fields, replace
+from operator import itemgetter
 from os.path import commonprefix
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
@@ -26,7 +28,14 @@ from ..app.run import on_device, print_index
 from ..core.files import only_writer
 from ..core.html import html_table, text_table
 from ..core.settings import ChunkSettings, SparseSettings
-from ..core.types import DataError, DiskFull, IndexMismatch, Passage, SettingsError
+from mtrag_nb.core.types import (
+    Context,
+    DataError,
+    DiskFull,
+    IndexMismatch,
+    Passage,
+    SettingsError,
+)
 from mtrag_nb.serve.documents import (
     MAX_BYTES,
     Document,
@@ -656,6 +665,19 @@ def _begin_with(
     )
 
 # %% ../../nbs/serve/01_library.ipynb #ff1718ef
+def passages_of(parents: ParentStore, document: str) -> list[tuple[int, Context]]:
+    "The passages of a document by its id, each with its place in the document's text, in this order."
+    known = parents._all(
+        "select id from parents where id >= ? and id < ?", [f"{document}#", f"{document}$"]
+    )
+
+    def start(i: str) -> int:  # document#start-end#start-end, the second in the first
+        return sum(int(span.partition("-")[0]) for span in i.split("#")[1:])
+
+    found = parents.get_many([i for (i,) in known])
+    return sorted(((start(c.id), c) for c in found), key=itemgetter(0))
+
+
 class Library:
     "A collection of documents that grows and shrinks. Holds nothing open: what it says is what is in the folder now."
 

@@ -57,16 +57,19 @@ from ..systems.stages import WAYS_TO_CITE, Cited, Claim, claims_of
 
 if TYPE_CHECKING:
     from mtrag_nb.core.settings import Settings
+    from mtrag_nb.core.types import Gold
     from mtrag_nb.models.calls import BatchingChat, Models
     from mtrag_nb.search.index import Index
+    from mtrag_nb.search.web import Web
+    from mtrag_nb.show.browser import CaseBrowser
     from mtrag_nb.systems.stages import Toolbox
     from mtrag_nb.systems.system import System
 
 # %% auto #0
-__all__ = ['ID', 'Reasons', 'REMOVED', 'place_of', 'step_line', 'fault_number', 'error_line', 'reply_of', 'Gate', 'ServedRun',
-           'new_id', 'now', 'exchange', 'without_sources', 'end_of', 'Conversations', 'in_markdown', 'with_sources',
-           'as_markdown', 'label_of', 'marked_line', 'marked', 'keep_mark', 'read_one', 'recover', 'to_delete',
-           'deletions', 'delete_all', 'open_run']
+__all__ = ['ID', 'DOUBT', 'Reasons', 'REMOVED', 'place_of', 'step_line', 'fault_number', 'error_line', 'reply_of', 'Gate',
+           'ServedRun', 'new_id', 'now', 'exchange', 'without_sources', 'end_of', 'Conversations', 'in_markdown',
+           'with_sources', 'as_markdown', 'label_of', 'marked_line', 'marked', 'keep_mark', 'read_one', 'browse',
+           'recover', 'to_delete', 'deletions', 'delete_all', 'open_run']
 
 # %% ../../nbs/serve/02_reply.ipynb #67b865f7
 def place_of(c: Context) -> dict:
@@ -333,13 +336,14 @@ def exchange(question: str, answer: str) -> tuple[Turn, Turn]:
     return Turn("user", question), Turn("agent", answer)
 
 
+DOUBT = "The documents do not seem to answer this. The nearest that they say:"
 _MARKS = r"(?:\[\d{1,2}\])+(?=\s|$)"  # of sources in an answer
 _SOURCES = r"\n\nSources:\n(?:\[\d{1,2}\] [^\n]*\n?)+\Z"
 
 
 def without_sources(answer: str) -> str:
     "An answer as it was before `with_sources`."
-    return re.sub(_MARKS, "", re.sub(_SOURCES, "", answer))
+    return re.sub(_MARKS, "", re.sub(_SOURCES, "", answer)).removeprefix(f"{DOUBT}\n\n")
 
 
 def end_of(turns: Iterable[Turn]) -> str:
@@ -437,7 +441,8 @@ def _cited_words(c: Mapping) -> str:
 
 def with_sources(reply: Mapping) -> str:
     "An answer for a client that shows only text: the numbers of its sources in it, and a list of them below."
-    answer, parts, at = reply["answer"], [], 0
+    answer, at = reply["answer"], 0
+    parts = [f"{reply['doubt']}\n\n"] if reply.get("doubt") else []
     for c in reply["claims"]:
         parts += [answer[at : c["end"]], *(f"[{n}]" for n in c["cites"])]
         at = c["end"]
@@ -451,6 +456,7 @@ def as_markdown(lines: Iterable[Mapping]) -> str:
     for line in lines:
         r = line["reply"]
         paragraphs.append(f"## {in_markdown(line['question'])}")
+        paragraphs += [r["doubt"]] if r.get("doubt") else []
         answer = in_markdown(r["answer"])
         if e := r.get("error"):
             answer = f"(broke in {e['node'] or 'the graph'}: {in_markdown(e['message'])})"
@@ -535,6 +541,45 @@ def read_one(folder: Path, task_id: str) -> tuple[Trajectory, dict[str, Context]
     contexts = {o["id"]: structured(Context, o) for o in passages}
     tasks = (o["task"] for o in _lines_with(folder / "tasks.jsonl", task_id))
     return t, contexts, next(structured(Task, o) for o in tasks if o["id"] == task_id)
+
+# %% ../../nbs/serve/02_reply.ipynb #b40115e1
+_VERDICTS = {"good": "right", "should refuse": "refuse"} | dict.fromkeys(
+    ("wrong", "unfaithful", "incomplete", "should answer"), "wrong"
+)  # label of the browser -> verdict
+
+
+def _mark_labelled(
+    folder: Path, run: str, task_id: str, label: str, note: str, passage: str
+) -> dict[str, Gold]:
+    "Keep a label as the mark of a turn; the gold of all marked turns. Raises InUse while a service writes the record."
+    with only_writer(folder, "service's record"):
+        t, contexts, task = read_one(folder / "runs" / run, task_id)
+        old = marked(folder).lines.get(task_id, {"marks": {}, "contexts": []})
+        better = old["marks"].get("answer", "")
+        said = {"verdict": _VERDICTS.get(label, ""), "answer": better, "note": note}
+        passages, fields = old["contexts"], ("document_id", "text", "title", "url", "source")
+        if c := contexts.get(passage):
+            others = [p for p in passages if p["document_id"] != c.document_id]
+            passages = [*others, {k: getattr(c, k) for k in fields}]
+        where = next((c.domain for c in contexts.values()), "documents")
+        keep_mark(folder, task_id, marked_line(task, t, said, passages, where))
+    return marked(folder).gold
+
+
+def browse(
+    folder: str | Path,  # the record of a service
+    **how,  # see `CaseBrowser`
+) -> CaseBrowser:
+    "The turns of a record in the notebook's browser; a label that is saved there is a mark. Raises DataError where no turn is."
+    from mtrag_nb.show.browser import CaseBrowser
+
+    folder = Path(folder)
+    paths = sorted(p.parent for p in (folder / "runs").glob("*/manifest.json"))
+    runs = [r for p in paths if ".aside" not in p.name and (r := Run(p)).trajectories]
+    if not runs:
+        raise DataError("no turn on record", folder, remedy="Name the --out of mtrag serve")
+    kept = {"labels": folder / "labels.jsonl", "mark": partial(_mark_labelled, folder)}
+    return CaseBrowser(runs, marked(folder).gold, **kept, **how)
 
 # %% ../../nbs/serve/02_reply.ipynb #f21fce31
 _ENDED = Fault("", _INTERRUPTED, "the service ended before the turn did: ask again")
@@ -724,7 +769,7 @@ def open_run(
     index: Index,
     models: Models,
     chat: BatchingChat,  # shared by all turns
-    web: str = "none",  # what may be searched beside the documents
+    web: str | Web | None = "none",  # what may be searched beside the documents, or its name
     mark: str = "",  # in the name of the folder
     only: ExitStack | None = None,  # holds the folder for this process alone
 ) -> ServedRun:
@@ -735,11 +780,9 @@ def open_run(
 
     system = system_named(name)
     retriever = open_retriever(index, models.embedder, models.reranker, settings.retrieval)
-    searched = open_web(web, settings, models)
-    checker = models.checker(settings)
-    tools = Toolbox(
-        settings, models.chat, models.embedder, retriever, checker=checker, web=searched
-    )
+    searched = open_web(web, settings, models) if isinstance(web, str) else web
+    parts = {**models.parts(settings), "web": searched}
+    tools = Toolbox(settings, models.chat, models.embedder, retriever, **parts)
     same = identity(system, "rag", tools)
     entries = manifest(same, system.about, system.with_own(settings))
     folder = place / f"{name}{mark}-{digest(same, 6)}"

@@ -23,6 +23,7 @@ from mtrag_nb.app.command import (
     Option,
     Setup,
     Variant,
+    Web,
     changes_of,
     system_option,
     with_variant,
@@ -30,7 +31,7 @@ from mtrag_nb.app.command import (
 from ..core.html import render
 from ..core.types import DataError, SettingsError
 from .guard import check_address
-from ..systems.registry import SERVING
+from ..systems.registry import SERVING, Config, system_named
 
 if TYPE_CHECKING:
     from mtrag_nb.models.calls import Models
@@ -111,6 +112,7 @@ def serve(
     most_pages: int = 1000,  # of one document (default 1000)
     system: _Serving = "",
     variant: Variant = "",
+    web: Web = "none",
     settings: Annotated[Setup | None, Setup] = None,
     *,
     models: "Models | None" = None,
@@ -119,8 +121,8 @@ def serve(
 ) -> bool:
     "Serve until a signal comes. Raises SettingsError for an address that others reach without a token, InUse for a record in use."
     setup, token = settings or Setup(), _token_in(token_file)
-    if setup.config or setup.calibrated:
-        raise SettingsError("serve takes --set; --config and --calibrated go with run")
+    if setup.calibrated:
+        raise SettingsError("serve takes --set and --config; --calibrated goes with run")
     check_address(host, token)
     _needs_api()
     from mtrag_nb.serve.api import make_app, rules_of, server_of
@@ -128,8 +130,15 @@ def serve(
 
     logging.basicConfig(format="%(asctime)s %(message)s")
     limits = Limits(upload_bytes=most_mb * 10**6, pages=most_pages, waiting=waiting)
-    who, changes = with_variant(system or SERVING, variant), changes_of(setup.set)
-    with Service(library, out, setup.base(), who, changes, models, limits, collection) as service:
+    who, base, changes = (
+        with_variant(system or SERVING, variant),
+        setup.base(),
+        changes_of(setup.set),
+    )
+    if setup.config:
+        changes = {**Config(setup.config, system_named(who).configured(base)).changes, **changes}
+    how = {"models": models, "limits": limits, "collection": collection, "web": web}
+    with Service(library, out, base, who, changes, **how) as service:
         rules = rules_of(service, host, token, tuple(name), per_minute=rate)
         app = make_app(service, rules, *home_page())
         server, listening = server_of(app, host, port, proxy=proxy)

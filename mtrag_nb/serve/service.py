@@ -46,7 +46,9 @@ from mtrag_nb.core.types import (
     Turn,
 )
 from .documents import Reader, document_of, kind_of
+from ..core.text import Label
 from mtrag_nb.serve.reply import (
+    DOUBT,
     ID,
     REMOVED,
     Conversations,
@@ -83,8 +85,8 @@ if TYPE_CHECKING:
 
 # %% auto #0
 __all__ = ['STOPPING', 'Denied', 'numbered', 'denied', 'Limits', 'safe_name', 'systems_of', 'Service', 'ask', 'begin', 'why_html',
-           'about_turn', 'turns_of', 'search', 'mark', 'report_html', 'predictions_of', 'again', 'delete_conversation',
-           'delete_document', 'status']
+           'about_turn', 'turns_of', 'search', 'document_text', 'mark', 'report_html', 'predictions_of', 'again',
+           'delete_conversation', 'delete_document', 'status']
 
 # %% ../../nbs/serve/04_service.ipynb #e9758f3e
 class Denied(MTRAGError):
@@ -367,8 +369,13 @@ def _service_settings(
     if top_k:
         mine["retrieval.rerank_k"] = str(top_k)
     if isinstance(profile, str):
-        return configured(system, profile, mine)
-    return system_named(system).configured(profile, mine)
+        settings = configured(system, profile, mine)
+    else:
+        settings = system_named(system).configured(profile, mine)
+    copies = getattr(settings.own, "generator", "write") != "write"
+    if not copies or any(k.endswith(".generator") for k in mine):
+        return settings
+    return replace(settings, own=replace(settings.own, generator="best"))  # for people to read
 
 
 @lru_cache(64)
@@ -426,6 +433,7 @@ class Service:
         models: Models | None = None,  # to share loaded ones
         limits: Limits = Limits(),
         collection: str = "documents",  # of an upload that names none
+        web: str = "none",  # what may be searched beside the library, as `search.web.web_named` takes it
     ):
         from mtrag_nb.models.calls import BatchingChat, Models
 
@@ -439,6 +447,11 @@ class Service:
             )
         self.models, self.size = models or Models(self.settings), max(4, self.settings.batch_size)
         self.batches = BatchingChat(self.models.chat, self.size)
+        self.web = None  # what is searched beside the library, by systems that do so
+        if web != "none":
+            from mtrag_nb.runs.run import open_web
+
+            self.web = open_web(web, self.settings, self.models)
         self._lock, self._asking, self._queue, self.closing = threading.RLock(), set(), 0, False
         self.chains, self.claimed = {}, set()  # conversation -> its client; ends that are continued
         self.folder = make_folder(folder)
@@ -492,10 +505,27 @@ def _run_of(service: Service, held: _Generation, system: str, top_k: int) -> Ser
             settings = _service_settings(system, service.base, service.changes, top_k)
             mark, place = f"-g{held.index.manifest.generation}", service.folder / "runs"
             shared = (held.index, service.models, service.batches)
-            held.runs[key] = open_run(place, system, settings, *shared, mark=mark)
+            how = {"web": service.web, "mark": mark}
+            held.runs[key] = open_run(place, system, settings, *shared, **how)
         return held.runs[key]
 
 # %% ../../nbs/serve/04_service.ipynb #6d9e4c83
+def _doubt(service: Service, t: Trajectory, contexts: Mapping[str, Context]) -> str:
+    """A warning where all kept passages are ambiguous, and no copied sentence is as near to the question alone as the grade asks
+    of a passage; else ''."""
+    grades = [g for step in t.of(Graded) for g in step.grades if g.id in t.kept]
+    if not (t.answered and grades and all(g.verdict.label is Label.AMBIGUOUS for g in grades)):
+        return ""
+    from mtrag_nb.systems.baselines import Quoted
+
+    quotes = [q for step in t.of(Quoted) for q in step.quotes]
+    if (limit := grades[0].verdict.threshold) is None or not quotes:
+        return DOUBT
+    encode = service.models.embedder.encode
+    copied = encode([contexts[q.context].text[q.start : q.end] for q in quotes])
+    return "" if (copied @ encode([t.question], query=True).T).max() >= limit else DOUBT
+
+
 @contextmanager
 def _only_one(service: Service, conversation: str) -> Iterator[None]:
     "No other question of this conversation is under way. Raises Denied if one is."
@@ -555,7 +585,9 @@ def ask(
         if t.failed:
             where, fault = (t.task_id, run.folder.name), fault_number(t.task_id)
             _LOG.error("fault %s: %s in %s\n%s", fault, *where, t.error.traceback)
-        reply = reply_of(t, run.found(t), run.system.reasons, system=system, run=run.folder.name)
+        found, more = run.found(t), {"system": system, "run": run.folder.name}
+        more["doubt"] = _doubt(service, t, found)
+        reply = reply_of(t, found, run.system.reasons, **more)
         service.talks.append(task, reply)
     return reply
 
@@ -676,6 +708,21 @@ def search(service: Service, query: str, collection: str = "", most: int = 10) -
         found = open_retriever(held.index, models.embedder, models.reranker, how)
         hits = best_hits(found.ranked(query, collection), most, True)
         return [_passage_line(c) for c in found.as_retrieval(hits).contexts]
+
+
+def document_text(service: Service, i: str) -> dict:
+    "A document as `_Documents.get` has it, with its text in reading order, each part with its section and page. Raises Denied."
+    from mtrag_nb.serve.library import passages_of
+
+    about, parts, end = service.documents.get(i), [], 0
+    with service.generations.present() as held:
+        for start, c in passages_of(held.index.parents, i):
+            if text := c.text[max(0, end - start) :]:  # the rest overlaps the part before
+                place = place_of(c)
+                part = {"start": max(start, end), "text": text, "passage": c.id}
+                parts.append({**part, "section": place["section"], "page": place["page"]})
+                end = start + len(c.text)
+    return {**about, "parts": parts}
 
 # %% ../../nbs/serve/04_service.ipynb #5f04a59a
 def _passage_of(service: Service, it: _Turn, i: str) -> Context:
@@ -817,7 +864,8 @@ def again(
                 last = "kept" if it.t.of(Graded) or it.t.of(Ranked) else "found"
                 change = {last: [_passage_of(service, it, passage).id]}
             t, contexts = _replayed(service, held, it, change, grade)
-        reply = reply_of(t, contexts, _reasons_of(who), system=who, run=it.reply["run"])
+        more = {"system": who, "run": it.reply["run"], "doubt": _doubt(service, t, contexts)}
+        reply = reply_of(t, contexts, _reasons_of(who), **more)
         return {"reply": reply, "came": it.came(t, contexts.values()), "words": tell(t, contexts)}
 
 # %% ../../nbs/serve/04_service.ipynb #b35220b8

@@ -27,6 +27,7 @@ from ..core.record import LEFT_OUT, Node, Run, Trajectory, breakdown
 from ..core.settings import brought
 from ..core.types import TO_ANSWER, TO_REFUSE, DataError, SettingsError, digest, dotted
 from ..data.mtrag import read_benchmark, sample_dir
+from ..evaluate.licence import unlicensed
 from ..evaluate.blame import COSTS, STAGES, Blame, BlameReport, costs, risk_coverage
 from ..evaluate.judge import judge_report, run_items
 from mtrag_nb.evaluate.pairs import (
@@ -853,6 +854,7 @@ def _run_facts(run: Evidence) -> dict[str, str]:
     m, s, identity = run.manifest, run.manifest.get("settings", {}), run.manifest["identity"]
     models = {"chat model": "chat", "embedder": "embedder", "reranker": "reranker"}
     blank = "" if s else _UNKNOWN
+    loose = unlicensed(run.run, (step for t in run.turns.values() for step in t.steps))
     return {
         "system": f"{run.system}: {m['about']}" if m.get("about") else run.system,
         "setting": identity.get("setting", _UNKNOWN),
@@ -862,6 +864,7 @@ def _run_facts(run: Evidence) -> dict[str, str]:
         "seed": str(s.get("seed", blank)),
         "index and retrieval": identity.get("retriever", blank),
         "prompts": identity.get("prompts", blank),
+        **({"decided by": "; ".join(loose)} if loose else {}),
         "sessions": _session_words(m.get("sessions", [])),
         "machine": _machine_words(m.get("machine", {})),
         "commit": m.get("commit") or _UNKNOWN,

@@ -35,6 +35,7 @@ from mtrag_nb.core.record import (
 from ..core.text import Label, Verdict, content_spans, known_words
 from ..core.types import Context, DataError
 from ..evaluate.blame import Blame, blame_turn
+from ..evaluate.licence import unlicensed
 from ..evaluate.scores import Evidence, as_evidence
 
 # %% auto #0
@@ -279,6 +280,10 @@ class _Shown:
     @property
     def parsed(self) -> str:
         return _parsed(self.t.verdicts)
+
+    @cached_property
+    def unlicensed(self) -> list[str]:
+        return unlicensed(self.run.run, self.t.steps)
 
     @property
     def unread(self) -> int:

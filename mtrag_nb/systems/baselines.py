@@ -265,6 +265,10 @@ def _clarify_node(by_model: bool = False) -> Work:  # True: the chat model words
 
     def node(state: TurnState, tools: Toolbox) -> tuple[dict, Clarified]:
         task, found = state["task"], tools.contexts(state["found"])
+        if "clarify" in tools.adapters:
+            verdict, text = tools.clarify(task.question, task.history, [c.text for c in found])
+            asks = {"outcome": Outcome.ASKED_BACK, "answer": text, "cited": []} if text else {}
+            return asks, Clarified(verdict=verdict, text=text)
         hits = next((s.hits for s in reversed(state["steps"]) if isinstance(s, Retrieved)), ())
         scores = [h.score for h in hits] or near(tools, task.question, [c.text for c in found])
         seen = features(
@@ -345,6 +349,9 @@ NAIVE = System(
 _SENTENCE = re.compile(r"[^\n]+?(?:[.!?][\"')\]]*(?=\s+[\"'(\[]?[A-Z0-9])|(?=\n)|$)", re.S)
 
 
+_ENDED = re.compile(r"[.!?][\"')\]]*$")
+
+
 @dataclass(frozen=True)
 class Quote:
     "A sentence of a context."
@@ -378,8 +385,10 @@ def nearest(
     weights: Mapping[
         str, float
     ] = {},  # context id -> what its sentences' nearness is multiplied by
+    near: float = 0.0,  # > 0: for people to read; the first question alone counts where a sentence is so near to it
 ) -> list[Quote]:  # in the order of the contexts, and of the sentences in them
-    "The sentences nearest to the questions."
+    """The sentences nearest to the questions. For people to read: the nearest first, others only with .85 of its nearness, and
+    lines without an end (headings, authors) only where nothing else is."""
     places, seen = [], set()
     for c in contexts:
         for a, b in _quotable(c.text, least_words):
@@ -387,15 +396,21 @@ def nearest(
             if words not in seen:
                 places.append((c, a, b))
             seen.add(words)
+    if near:
+        places = [p for p in places if _ENDED.search(p[0].text[p[1] : p[2]])] or places
     if not places:
         return []
     cosines = (
         embedder.encode([c.text[a:b] for c, a, b in places])
         @ embedder.encode(list(questions), query=True).T
-    ).max(axis=1)
+    )
+    alone = bool(near) and cosines[:, 0].max() >= near
+    cosines = cosines[:, 0] if alone else cosines.max(axis=1)
     quotes = [Quote(c.id, a, b, round(float(s), 4)) for (c, a, b), s in zip(places, cosines)]
     worth = [round(q.score * weights.get(q.context, 1.0), 4) for q in quotes]
     best = sorted(range(len(quotes)), key=lambda i: (-worth[i], i))[:most]
+    if near:
+        return [quotes[i] for i in best if worth[i] >= 0.85 * worth[best[0]]]
     return [quotes[i] for i in sorted(best)]
 
 # %% ../../nbs/5_systems/02_baselines.ipynb #7cadea90
@@ -405,7 +420,8 @@ class QuoteSettings:
 
     sentences: int = 5  # at most so many are quoted
     least_words: int = constant(4)  # a shorter one is no sentence
-    clarify: bool = later(False)  # ask back where the question says too little (`systems.clarify`)
+    # ask back where the question says too little (`systems.clarify`), or as an adapter says: "adapter:TASK"
+    clarify: bool | str = later(False)
 
     def __post_init__(self):
         in_bounds(self, "quote", sentences=1)
@@ -452,10 +468,11 @@ def copied_draft(
     sentences: int = 5,  # at most
     least_words: int = 4,
     weights: Mapping[str, float] = {},  # as `nearest` has them
+    near: float = 0.0,
 ) -> tuple[dict, Quoted]:
     "A draft of the sentences that are nearest to the question, in their order; declined if there is none."
     asked = asked_of(task.question, task.history)
-    quotes = nearest(tools.embedder, asked, contexts, sentences, least_words, weights)
+    quotes = nearest(tools.embedder, asked, contexts, sentences, least_words, weights, near)
     text = copied_text([(q.context, q.start, q.end) for q in quotes], contexts)
     step = Quoted(text=text, declined=not quotes, quotes=tuple(quotes))
     return {"draft": text, "declined": not quotes}, step
@@ -506,6 +523,7 @@ QUOTE = System(
     (NOTHING,),
     settings=QuoteSettings,
     identity=lambda settings: {"clarify": gate_digest()} if settings.own.clarify else {},
+    defaults={"granite": {"clarify": "adapter:query_clarification"}},
     retries=lambda settings: 0,
     mechanisms=(Mechanism("grade", "all that was found is kept", GRADE_OFF, ("grade_documents",)),),
 )

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from ..core.claims import check_claims, claims_something, draft_score
+from ..core.files import parse_json
 from ..core.record import Drafted, Grade, Graded, Rewritten, Step, Trajectory
 from ..core.settings import Settings, StageSettings
 from mtrag_nb.core.text import (
@@ -28,7 +29,7 @@ from mtrag_nb.core.text import (
     without_thinking,
 )
 from ..core.types import Context, ReplyError, SettingsError, Turn
-from ..models.chat import ChatModel, Prompt, Sampling, chat, choose
+from ..models.chat import ChatModel, Contract, Prompt, Sampling, chat, choose
 
 if TYPE_CHECKING:
     from mtrag_nb.models.embed import Classifier, EmbedderLike
@@ -43,7 +44,7 @@ __all__ = ['PROMPTS', 'SMALL_PROMPTS', 'SCALE_PROMPTS', 'GRADES', 'ENDS', 'LABEL
            'grade_by_cosine', 'clean_answer', 'generate', 'check_by_yesno', 'check_by_likelihood', 'check_by_support',
            'check_by_claims', 'check_by_classifier', 'Toolbox', 'source_head', 'format_sources', 'read_marks',
            'Citation', 'Claim', 'by_words', 'by_claims', 'verified', 'written_claims', 'attached_claims',
-           'copied_claims', 'counted', 'Cited', 'claims_of', 'marked_answer']
+           'adapter_claims', 'copied_claims', 'counted', 'Cited', 'claims_of', 'marked_answer']
 
 # %% ../../nbs/5_systems/00_stages.ipynb #b9ea438e
 _REWRITE_PROMPTS = {
@@ -718,6 +719,70 @@ def check_by_classifier(
     least = min((p for *_, p in parts), default=0.0)
     return scored(least, threshold, "nli", scale=(0.0, 1.0)), tuple(spans)
 
+# %% ../../nbs/5_systems/00_stages.ipynb #9a98db53
+def _adapter_says(
+    model: ChatModel,
+    contract: Contract,
+    talk: Sequence[tuple[str, str]],  # role, text
+    documents: Sequence[str] = (),
+) -> tuple[str, object]:
+    "What an adapter writes, and the same read as JSON; None for what is none."
+    (c,) = model.generate([contract.prompt(talk, documents)], contract.most)
+    try:
+        return c.text, parse_json(c.text.strip())
+    except ValueError:
+        return c.text, None
+
+
+def _rewrite_by_adapter(
+    model: ChatModel, contract: Contract, talk: Sequence[tuple[str, str]]
+) -> Rewritten:
+    "The last question of a conversation, made to stand alone."
+    raw, said = _adapter_says(model, contract, talk)
+    text = said.get("rewritten_question") if isinstance(said, dict) else None
+    kept = isinstance(text, str) and bool(text.strip())
+    return Rewritten(text=text.strip() if kept else talk[-1][1], raw=raw, kept=kept)
+
+
+def _grade_by_adapter(
+    model: ChatModel,
+    contract: Contract,
+    talk: Sequence[tuple[str, str]],
+    documents: Sequence[str],
+    default: str = "yes",
+) -> list[Verdict]:
+    "Whether the documents together answer the last question: the same verdict for each."
+    if not documents:
+        return []
+    raw, said = _adapter_says(model, contract, talk, documents)
+    word = said.get("answerability") if isinstance(said, dict) else said
+    labels = {"answerable": Label.YES, "unanswerable": Label.NO}
+    read = labels.get(word) if isinstance(word, str) else None
+    verdict = Verdict(read or Label(default), "adapter", raw=raw, defaulted=read is None)
+    return [verdict] * len(documents)
+
+
+def _check_by_adapter(
+    model: ChatModel,
+    contract: Contract,
+    talk: Sequence[tuple[str, str]],  # up to the answer
+    documents: Sequence[str],
+    default: str = "no",
+) -> tuple[
+    Verdict, tuple[tuple[int, int], ...]
+]:  # and the places of sentences that are not faithful
+    "The share of an answer's sentences that are faithful; all must be. A sentence that claims nothing (NA) is."
+    answer, (raw, said) = talk[-1][1], _adapter_says(model, contract, talk, documents)
+    parts = sentences(answer)
+    try:
+        told = {int(one["r"]): one["f"] for one in said}
+        faithful = [{"faithful": True, "NA": True}.get(told[n], False) for n in range(len(parts))]
+    except (TypeError, KeyError, ValueError):
+        return Verdict(Label(default), "adapter", raw=raw, defaulted=True), ()
+    places = zip(spans_of(answer, parts), faithful)
+    v = scored(sum(faithful) / max(1, len(parts)), 1.0, "adapter", scale=(0.0, 1.0))
+    return replace(v, raw=raw), tuple(place for place, good in places if not good)
+
 # %% ../../nbs/5_systems/00_stages.ipynb #fbb31eb2
 @dataclass(frozen=True)
 class Toolbox:
@@ -731,6 +796,9 @@ class Toolbox:
         default_factory=dict
     )  # a system's own: prompt set -> key -> text
     checker: Classifier | None = None  # of claims, where `stages.check` names one
+    adapters: Mapping[str, Contract] = field(
+        default_factory=dict
+    )  # stage -> how its adapter is asked
     web: Web | None = (
         None  # what is searched for where the documents do not suffice, by systems that do; None: nothing
     )
@@ -769,6 +837,12 @@ class Toolbox:
             turns, len(turns) if whole else self.stages.history_turns, self.stages.turn_chars
         )
 
+    def talk(self, turns: Sequence[Turn], question: str) -> list[tuple[str, str]]:
+        "The last turns and the question as messages, for an adapter."
+        n = self.stages.history_turns
+        said = [("user" if t.speaker == "user" else "assistant", t.text) for t in turns]
+        return [*(said[-n:] if n else ()), ("user", question)]
+
     def rewrite(
         self,
         question: str,
@@ -779,6 +853,8 @@ class Toolbox:
         "A question that stands alone, as `stages.rewrite` says; `prompts` takes the place of the rewrite's own."
         if self.stages.rewrite == "never":
             return Rewritten(text=question)
+        if (asked := self.adapters.get("rewrite")) and turns:
+            return _rewrite_by_adapter(self.chat, asked, self.talk(turns, question))
         return self.guarded(
             rewrite(self.chat, prompts or self.prompts, [question], [self.history(turns, whole)])[
                 0
@@ -814,6 +890,9 @@ class Toolbox:
     ) -> list[Verdict]:
         "One verdict a document, in a way that the caller chose."
         p, h = self.prompts, self.history(turns)
+        if way.startswith("adapter:"):
+            asked, talk = self.adapters["grade"], self.talk(turns, question)
+            return _grade_by_adapter(self.chat, asked, talk, documents, default)
         if way == "verdict":
             return grade_by_verdict(self.chat, p, question, h, documents, default)
         if way == "yesno":
@@ -852,7 +931,7 @@ class Toolbox:
     def check(self, question: str, answer: str, documents: Sequence[str], shown: str) -> Verdict:
         "The verdict on a draft, as `stages.check` says. `documents` are the texts, `shown` the same as the generator saw them."
         s, p = self.stages, self.prompts
-        if s.check.startswith("nli:"):
+        if s.check.startswith(("nli:", "adapter:")):
             return self.check_parts(question, answer, documents)[0]
         if s.check == "verdict":
             return _check_by_verdict(self.chat, p, question, answer, shown, s.check_default)
@@ -863,10 +942,28 @@ class Toolbox:
         by = check_by_claims if s.check == "claims" else check_by_support
         return by(answer, documents, s.check_threshold)
 
+    def clarify(
+        self, question: str, turns: Sequence[Turn], documents: Sequence[str]
+    ) -> tuple[Verdict, str]:
+        "Whether a question is clear, and what to ask back where it is not, by an adapter; what cannot be read is clear."
+        talk = self.talk(turns, question)
+        raw, said = _adapter_says(self.chat, self.adapters["clarify"], talk, documents)
+        text = said.get("clarification") if isinstance(said, dict) else None
+        asks = isinstance(text, str) and text.strip() not in ("", "CLEAR")
+        unread = not isinstance(text, str)
+        verdict = Verdict(Label("no" if asks else "yes"), "adapter", raw=raw, defaulted=unread)
+        return verdict, text.strip() if asks else ""
+
     def check_parts(
         self, question: str, answer: str, documents: Sequence[str]
     ) -> tuple[Verdict, tuple[tuple[int, int], ...]]:
-        "The verdict of a classifier, and the parts of the draft that are not supported."
+        "The verdict of a classifier or an adapter, and the parts of the draft that are not supported."
+        if asked := self.adapters.get("check"):
+            talk, default = (
+                [*self.talk((), question), ("assistant", answer)],
+                self.stages.check_default,
+            )
+            return _check_by_adapter(self.chat, asked, talk, documents, default)
         if self.checker is None:
             raise SettingsError(
                 f"stages.check={self.stages.check} takes a classifier, and none was given"
@@ -1033,6 +1130,7 @@ def verified(
 
 # %% ../../nbs/5_systems/00_stages.ipynb #911cbcce
 WAYS_TO_CITE = {
+    "adapter": "an adapter found the citations",
     "written": "the model wrote the citations",
     "attached": "citations were attached by the words that claim and source share",
     "copied": "every sentence is copied from its source, word for word",
@@ -1069,6 +1167,25 @@ def attached_claims(
         return verified(claim, [best] if best else [], sources, supports or by_words(least))
 
     return [one(c) for c in _claims_in(text)]
+
+# %% ../../nbs/5_systems/00_stages.ipynb #3df354c4
+def adapter_claims(
+    tools: Toolbox, question: str, text: str, sources: Sequence[Context], supports: Supports
+) -> list[Claim] | None:  # None: what it wrote cannot be read
+    "The claims of a text with the sources that an adapter found for them."
+    talk = [("user", question), ("assistant", text)]
+    documents = [s.text for s in sources]
+    _, said = _adapter_says(tools.chat, tools.adapters["cite"], talk, documents)
+    source_of = [n for n, d in enumerate(documents, 1) for _ in sentences(d)]
+    try:
+        found = [(int(one["r"]), [source_of[int(c)] for c in one["c"]]) for one in said]
+    except (TypeError, KeyError, ValueError, IndexError):
+        return None
+    at = {a: r for r, (a, _) in enumerate(spans_of(text, sentences(text)))}
+    cited = {
+        c: [n for r, ns in found if r == at.get(c.start) for n in ns] for c in _claims_in(text)
+    }
+    return [verified(c, list(dict.fromkeys(ns)), sources, supports) for c, ns in cited.items()]
 
 # %% ../../nbs/5_systems/00_stages.ipynb #0cb91b9b
 def copied_claims(

@@ -344,7 +344,6 @@ MACHINE = (
     "batch_size",
     "batch_tokens",
     "store_gib",
-    "embed_cache",
     "seed",
 )
 _OF_PROFILE = {  # group -> why a profile has another value than the paper's
@@ -775,7 +774,7 @@ def check_node(state: TurnState, tools: Toolbox) -> tuple[dict, Checked]:
     contexts = tools.contexts(state["kept"])
     texts = [c.text for c in contexts]
     draft, spans = state["draft"], ()
-    if tools.stages.check.startswith("nli:"):
+    if tools.stages.check.startswith(("nli:", "adapter:")):
         v, spans = tools.check_parts(state["query"], draft, texts)
     else:
         v = tools.check(state["query"], draft, texts, format_docs_for_gen(contexts))

@@ -334,7 +334,7 @@ def attack_marks(folder: Path, kills: int) -> None:
         count = max(tab.n for tab in tabs)
     deleted = 0
     for talk in {turn.split("/")[3] for turn in turns}:
-        for _ in range(20):
+        for n in range(20):
             with server(folder) as http:
                 there = [turn for turn in marks_of(http) if talk in turn]
                 gone = http.get(f"/api/conversations/{talk}").status_code == 404
@@ -346,7 +346,7 @@ def attack_marks(folder: Path, kills: int) -> None:
                     break
                 late = threading.Thread(target=delete, args=(str(http.base_url), talk))
                 late.start()
-                time.sleep(rng.uniform(0, 0.03))
+                time.sleep(rng.uniform(0, 0.03 * (1 + n)))
             late.join()
             deleted += 1
         else:

@@ -27,6 +27,7 @@ LOOKED_AT = {
     "room": "nbs/1_core/05_record.html",
     "api": "api/mtrag_nb/core/record/index.html",
     "search": "search.html?q=retry",
+    "cards": "docs/cards.html",
     "study": "nbs/9_studies/08_blame.html",
 }
 

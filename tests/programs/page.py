@@ -234,8 +234,14 @@ def marks(checks: Checks, v: Visit, name: str) -> None:
 def put_in(checks: Checks, v: Visit, expect, paths: list[Path], name: str) -> None:
     "Documents by the file chooser; one that is none is refused with a reason."
     with checks(f"{name}: four documents are put in, one is refused"):
-        v.tab.locator("#files").set_input_files([str(p) for p in paths])
+        island = [str(p) for p in paths if p.suffix == ".html"]
+        v.tab.locator("#files").set_input_files([str(p) for p in paths if str(p) not in island])
+        expect(v.tab.locator("#count")).to_have_text("3", timeout=3 * 180_000)
+        v.tab.get_by_label("into the collection").fill("island")
+        v.tab.locator("#files").set_input_files(island)
         expect(v.tab.locator("#count")).to_have_text("4", timeout=3 * 180_000)
+        expect(v.tab.locator("#documents")).to_contain_text("in “island”")
+        v.tab.get_by_label("into the collection").fill("")
         broken = paths[0].parent / "broken.pdf"
         broken.write_bytes(b"no PDF at all")
         v.tab.locator("#files").set_input_files(str(broken))
@@ -383,6 +389,39 @@ def read_again(checks: Checks, v: Visit, expect, name: str) -> None:
         assert v.tab.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid", (
             "and one sees it"
         )
+    with checks(f"{name}: an answer that rests only on the question before says so"):
+        turn = v.ask("Who is the CEO?", expect)
+        expect(turn.locator(".box.warn")).to_contain_text("do not seem to answer")
+
+
+def collections(checks: Checks, v: Visit, expect, name: str) -> None:
+    "The cited passage in its document, its sentence marked; a document read; a question asked of one collection only."
+    with checks(f"{name}: a citation opens its document at the sentence"):
+        v.tab.locator("#talks .talk", has_text=QUESTIONS[0][0]).click()
+        turn = v.tab.locator("article.turn").nth(5)
+        turn.locator(".sources li", has_text="from page 2").get_by_role(
+            "button", name="in its document"
+        ).click()
+        book = v.tab.get_by_role("dialog", name="ferry.pdf")
+        expect(book.locator("mark", has_text="thirty days")).to_be_in_viewport()
+        expect(book.locator("h3", has_text="page 2")).to_have_count(1)
+        said = " ".join(book.locator("#book-text").inner_text().split())
+        assert said.count("A dog travels with its owner") == said.count("thirty days") == 1
+        v.fits()
+        v.accessible()
+        v.tab.screenshot(path=checks.shots / f"page-book-{name}.png")
+        v.tab.keyboard.press("Escape")
+        v.tab.get_by_role("button", name=f"read {HOSTILE}").click()
+        expect(v.tab.locator("#book-text")).to_contain_text("<b>nobody</b>")
+        v.tab.keyboard.press("Escape")
+    with checks(f"{name}: a question to one collection finds nothing of the others"):
+        unfold(v)
+        v.tab.locator("#fresh").click()
+        v.tab.locator("#collection").select_option("island")
+        expect(v.ask(QUESTIONS[4][0], expect)).to_contain_text(QUESTIONS[4][1])
+        turn = v.ask(QUESTIONS[2][0], expect)
+        expect(turn).not_to_contain_text("ferry.pdf")
+        v.tab.locator("#collection").select_option("")
 
 
 def take_out(checks: Checks, v: Visit, expect, name: str) -> None:
@@ -410,11 +449,11 @@ def take_out(checks: Checks, v: Visit, expect, name: str) -> None:
         marked = lost.get_by_role("list", name="Marked passages")
         expect(marked).to_contain_text("not in the library any more")
     with checks(f"{name}: every document and conversation deleted"):
-        while v.tab.locator("#documents button").count():
-            n = v.tab.locator("#documents button").count()
-            v.tab.locator("#documents button").first.click()
+        while v.tab.locator("#documents button[aria-label^=delete]").count():
+            n = v.tab.locator("#documents button[aria-label^=delete]").count()
+            v.tab.locator("#documents button[aria-label^=delete]").first.click()
             v.tab.locator("#yes").click()
-            expect(v.tab.locator("#documents button")).to_have_count(n - 1)
+            expect(v.tab.locator("#documents button[aria-label^=delete]")).to_have_count(n - 1)
         for talk in range(v.tab.locator("#talks .talk").count(), 0, -1):
             v.tab.locator("#talks .talk").first.click()
             v.tab.locator("#talks").get_by_role("button", name="delete").click()
@@ -537,6 +576,7 @@ def main(argv=None) -> int:
                 process = restarted(checks, process, (folder, args.set), v, api.expect, name)
                 url = v.url
                 read_again(checks, v, api.expect, name)
+                collections(checks, v, api.expect, name)
                 take_out(checks, v, api.expect, name)
                 v.context.close()
         finally:

@@ -300,6 +300,72 @@ def tiny_qwen3(folder: Path, tied: bool = False) -> None:
     _save_chat(folder, "Qwen3", _CHAT | config, sampling | {"temperature": 0.6}, seed=4)
 
 
+GRANITE = "ibm-granite/granite-4.1-3b"
+GRANITELIB = "ibm-granite/granitelib-rag-r1.0"
+GRANITE_CHAT = (  # of the published one's shape: documents as lines of JSON in the system's turn
+    "{%- set start, end = '<|start_of_role|>', '<|end_of_role|>' %}{%- if documents %}"
+    "{{- start + 'system' + end + 'You have access to these documents: <documents>' }}"
+    "{%- for d in documents %}{{- '\\n' + (d | tojson) }}{%- endfor %}{{- '\\n</documents><|end_of_text|>\\n' }}{%- endif %}"
+    "{%- for m in messages %}{{- start + m.role + end + m.content + '<|end_of_text|>\\n' }}{%- endfor %}"
+    "{%- if add_generation_prompt %}{{- start + 'assistant' + end }}{%- endif %}"
+)
+
+
+def tiny_granite(folder: Path) -> None:
+    "A dense Granite: multipliers of embeddings, residuals, attention and logits; the end of a text ends a turn. (Tied, one so narrow repeats its last token.)"
+    end, *roles = special = [f"<|{s}|>" for s in ("end_of_text", "start_of_role", "end_of_role")]
+    t = byte_pairs(special)
+    marks = {"bos_token": end, "eos_token": end, "pad_token": end, "unk_token": end}
+    _save_tokenizer(
+        folder, t, "GPT2Tokenizer", **marks, model_max_length=131072, chat_template=GRANITE_CHAT
+    )
+    ends = {"bos_token_id": t.token_to_id(end), "eos_token_id": t.token_to_id(end)}
+    scales = {"attention_multiplier": 0.0625, "embedding_multiplier": 12.0, "logits_scaling": 4.0}
+    sizes = {"num_attention_heads": 8, "max_position_embeddings": 131072, "vocab_size": 1600}
+    config = {**_CHAT, **scales, **sizes, **ends, "residual_multiplier": 0.22}
+    _save_chat(folder, "Granite", config | {"tie_word_embeddings": False}, ends, seed=10)
+
+
+_ASKED = {  # task -> what its io.yaml says
+    "query_rewrite": "parameters:\n  max_completion_tokens: 12\n",
+    "answerability": "parameters:\n  max_completion_tokens: 6\n",
+    "hallucination_detection": "instruction: Judge each sentence of the last response.\n"
+    "parameters:\n  max_completion_tokens: 12\nsentence_boundaries:\n  last_message: i\n",
+    "query_clarification": "parameters:\n  max_completion_tokens: 12\n",
+    "citations": "instruction: Name the sentences of the documents.\nsentence_boundaries:\n  last_message: r\n  documents: c\n",
+}
+
+
+def tiny_granitelib(folder: Path) -> None:
+    "Adapters of Granite as the library lays them out, for two base models; an aLoRA, which nobody asked for, beside each."
+    import torch
+    from safetensors.torch import save_file
+
+    inside = {"q_proj": (128, 128), "v_proj": (128, 32)}
+    about = {
+        "peft_type": "LORA",
+        "r": 4,
+        "lora_alpha": 64,
+        "task_type": "CAUSAL_LM",
+        "bias": "none",
+    }
+    for task, base in ((t, b) for t in _ASKED for b in ("granite-4.1-3b", "granite-4.0-micro")):
+        with _seeded(sum(map(ord, task))):
+            weights = {
+                f"base_model.model.model.layers.{n}.self_attn.{name}.lora_{side}.weight": w
+                for n in range(2)
+                for name, (given, made) in inside.items()
+                for side, w in (("A", torch.randn(4, given)), ("B", torch.randn(made, 4)))
+            }
+        for kind in ("lora", "alora"):
+            place = make_folder(folder / task / base / kind)
+            save_file(weights, place / "adapter_model.safetensors")
+            own = {"base_model_name_or_path": f"ibm-granite/{base}", "target_modules": list(inside)}
+            write_json(place / "adapter_config.json", {**about, **own, "inference_mode": True})
+            said = "model: ~\nresponse_format: ~\ntransformations: ~\n" + _ASKED[task]
+            (place / "io.yaml").write_text(said)
+
+
 def teach(
     loaded,  # `models.local.Loaded`
     *chains: Sequence[int],  # tokens; none goes on in two ways
@@ -540,6 +606,8 @@ TINY: dict[str, Callable[[Path], None]] = {  # hub name -> what writes it into a
     "KRLabsOrg/lettucedect-base-modernbert-en-v1": tiny_modernbert,
     "vectara/hallucination_evaluation_model": tiny_hhem,
     "google/flan-t5-base": tiny_t5,
+    GRANITE: tiny_granite,
+    GRANITELIB: tiny_granitelib,
 }
 _AROUND = {
     "meta-llama": (
