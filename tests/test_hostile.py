@@ -398,6 +398,8 @@ NOWHERE = (
     *("/static/../settings.ini", "/..%2f..%2fetc/passwd", "/api/documents/../../x", "/index.html"),
     *("/api/questions?form=../x", "/api/questions/drawn?seed=-1", "/api/questions/drawn?seed=x"),
     *("/.git/config", "/v1/models/gpt-4", "/redoc", "/api/nothing"),
+    *("/api/documents/%2e%2e", "/api/documents/' or 1=1", f"/api/documents/{'0' * 16}"),
+    *("/api/documents/%00", "/api/documents/%23", f"/api/documents/{'x' * 9_000}"),
 )
 NOTHING_TO_DELETE = (
     *("/api/documents/../x", "/api/documents/%2e%2e", "/api/documents/' or 1=1"),

@@ -403,3 +403,39 @@ def test_a_merge_of_indexes_that_is_killed_is_gone_on_with(tmp_path):
         assert subprocess.run(command, capture_output=True).returncode == -signal.SIGKILL
         merge_indexes(parts, out)
         assert hits(out) == hits(tmp_path / "whole"), n
+
+
+# A Qdrant server: none can be had here, so its interface is one of its client's own engine over HTTP
+
+
+def test_an_index_on_a_server_has_the_hits_of_the_one_in_a_folder(tmp_path):
+    "Built there, brought there from two shards, and opened by another process's client: by vectors, by words and in one domain."
+    from mtrag_nb.search.index import Corpus, build_index, merge_indexes, open_index
+    from tests.support.qdrant import qdrant
+
+    passages = [p for t in tasks(9) for p in t.contexts]
+    embedder, chunks = HashEmbedder(), load_settings().chunks
+    question = "What does ferry 7 to the island cost?"
+
+    def corpus():
+        return Corpus(lambda: passages, chunks)
+
+    def hits(folder, url=""):
+        vector = embedder.encode([question], query=True)[0]
+        with open_index(folder, embedder, chunks, url) as index:
+            found = index.search(vector, 5, "govt")[0], index.search_sparse([question], 5)[0]
+            return [{(h.chunk_id, round(h.score, 3)) for h in hs} for hs in found]
+
+    build_index(corpus(), tmp_path / "here", embedder, chunks, progress=False)
+    for i in (1, 2):
+        part = tmp_path / f"part-{i}"
+        build_index(corpus(), part, embedder, chunks, shard=Shard(i, 2), progress=False)
+    parts = [tmp_path / "part-1", tmp_path / "part-2"]
+    with qdrant() as (server, url):
+        build_index(corpus(), tmp_path / "there", embedder, chunks, url, progress=False)
+        assert hits(tmp_path / "there", url) == hits(tmp_path / "here")
+        assert not (tmp_path / "there" / "qdrant").exists()
+    with qdrant() as (server, url):
+        merge_indexes(parts, tmp_path / "merged", url)
+        assert hits(tmp_path / "merged", url) == hits(tmp_path / "here")
+        assert any("query/batch" in line for line in server.asked)

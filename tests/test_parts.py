@@ -206,8 +206,7 @@ def test_adapters_decide_three_stages_from_fetch_to_report(offline):
 
     (library,) = offline.glob("models--ibm-granite--granitelib-rag-r1.0/snapshots/*")
     folders = {str(p.parent.relative_to(library)) for p in library.rglob("io.yaml")}
-    tasks = ("answerability", "hallucination_detection", "query_rewrite")
-    assert folders == {f"{task}/granite-4.1-3b/lora" for task in tasks}
+    assert folders == {f"{task}/granite-4.1-3b/lora" for task in ANSWERS}
     changes = {**CPU, "stages.max_new_tokens": 8, "stages.max_retries": 0}
     settings = configured("self_crag", "granite", changes)
     models = Models(settings, embedder=HashEmbedder())
@@ -286,17 +285,23 @@ def test_a_wrong_file_of_an_adapter_is_one_clear_line(file, old, new, said, offl
 
 def test_what_is_not_there_for_adapters_is_one_clear_line(offline):
     from mtrag_nb.models.calls import Models
-    from mtrag_nb.models.local import _find_adapter
+    from mtrag_nb.models.chat import Contract
+    from mtrag_nb.models.local import TransformersChat, _find_adapter
 
     settings = with_settings(load_settings("laptop"), {"stages.rewrite": "adapter:query_rewrite"})
     with pytest.raises(SettingsError, match="takes an adapter: name a library"):
         Models(settings).adapters(settings)
-    with pytest.raises(ModelNotFound, match="no adapter 'citation'; .* answerability, hall"):
+    with pytest.raises(ModelNotFound, match="no adapter 'citation'; .* answerability, citations"):
         _find_adapter(granite(), "citation")
     with pytest.raises(ModelNotFound, match="adapters 'no/library' are not here"):
         _find_adapter(granite("no/library"), "citation")
     with pytest.raises(ModelNotFound, match="no adapters for Qwen3-4B; .* for: granite-4.1-3b"):
         _find_adapter(replace(granite(), name=THINKER), "answerability")
+    thinker = TransformersChat(ModelSpec(THINKER, device="cpu"))
+    with pytest.raises(
+        SettingsError, match="the chat template of Qwen/Qwen3-4B shows no documents"
+    ):
+        thinker.encode(Contract("answerability").prompt(TALK, ["It costs 12."]))
     with pytest.raises(SettingsError, match="leave chat.think empty"):
         replace(granite(), think="yes")
 
@@ -305,7 +310,40 @@ ANSWERS = {
     "query_rewrite": '{"rewritten_question": "What does the ferry to Oland cost?"}',
     "answerability": '"answerable"',
     "hallucination_detection": '[{"r": 0, "f": "faithful", "e": "It says so."}]',
+    "query_clarification": '{"clarification": "Do you mean the ferry or the bus?"}',
+    "citations": '[{"r": 0, "c": [0]}]',
 }
+
+
+def test_adapters_ask_back_and_find_citations(offline):
+    "The two that belong to a system's own stages: what the quoting baseline asks back, and what NexusRAG cites."
+    from mtrag_nb.core.record import Clarified
+    from mtrag_nb.models.calls import Models
+    from mtrag_nb.models.embed import HashEmbedder
+    from mtrag_nb.systems.stages import Cited
+
+    def replies(prompt):
+        return ANSWERS.get(getattr(prompt, "adapter", ""), "It costs 12 crowns.")
+
+    library = {"chat.name": GRANITE, "chat.adapters": GRANITELIB}
+    own = {
+        "quote": "quote.clarify=adapter:query_clarification",
+        "nexus": "nexus.cite=adapter:citations",
+    }
+    for system, said in own.items():
+        changes = {**library, **dict([said.split("=")])}
+        models = Models(load_settings(), chat=ScriptedChat(replies), embedder=HashEmbedder())
+        if system == "nexus":
+            changes |= {"nexus.generator": "write", "nexus.verify": "support"}
+        turns = list(run_of(system, f"own-{system}", models, **changes).trajectories.values())
+        assert not any(t.error for t in turns), [t.error for t in turns]
+        if system == "quote":
+            assert {t.answer for t in turns} == {"Do you mean the ferry or the bus?"}
+            assert {s.verdict.how for t in turns for s in t.of(Clarified)} == {"adapter"}
+        else:
+            cited = [s for t in turns for s in t.of(Cited)]
+            assert cited and {s.way for s in cited} == {"adapter"}
+            assert {c.n for s in cited for claim in s.claims for c in claim.citations} == {1}
 
 
 @pytest.mark.parametrize("name", ["ibm-granite/granite-4.1-3b", "granite-switch-4.1-3b"])
@@ -338,8 +376,9 @@ def test_a_server_has_the_adapters_by_name_or_baked_in(name, offline):
     assert [t.answer for t in turns] == ["It costs 12 crowns."] * 2, [t.error for t in turns]
     assert any(r.text.startswith("What does the ferry") for t in turns for r in t.of(Rewritten))
     models = {model for model, *_ in seen}
-    assert models == ({name} if "switch" in name else {name, *ANSWERS})
-    assert {task for _, task, _ in seen} >= set(ANSWERS)
+    three = {"query_rewrite", "answerability", "hallucination_detection"}
+    assert models == ({name} if "switch" in name else {name, *three})
+    assert {task for _, task, _ in seen} >= three
     assert all(
         bool(n) == (task in ("answerability", "hallucination_detection")) for _, task, n in seen
     )

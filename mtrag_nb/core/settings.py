@@ -275,7 +275,7 @@ class Settings:
     batch_tokens: int = 16384  # most padded tokens in one forward pass
     store_gib: float = -1.0  # for caches of recent prompts; below 0: 1 on a CPU, on a GPU half of what is free beside a full batch
     seed: int = 0
-    embed_cache: str = later("")  # a file that keeps vectors from one process to the next; "": none
+    embed_cache: str = constant("")
 
     def __post_init__(self):
         in_bounds(self, "settings", batch_size=1, batch_tokens=1)
@@ -297,8 +297,9 @@ class Settings:
     @property
     def adapters(self) -> dict[str, str]:
         "The adapter of each stage that one decides: its task."
-        ways = {stage: getattr(self.stages, stage).partition(":") for stage in _NAMED_WAYS}
-        return {stage: task for stage, (way, _, task) in ways.items() if way == "adapter"}
+        ways = {**vars(self.stages), **(vars(self.own) if self.own else {})}
+        named = {s: w for s, w in ways.items() if str(w).startswith("adapter:")}
+        return {stage: way.partition(":")[2] for stage, way in named.items()}
 
 # %% ../../nbs/1_core/01_settings.ipynb #23f81a29
 _BOOLEANS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
@@ -325,7 +326,7 @@ def with_settings(
     "A variant of `settings`. Raises SettingsError for a key that does not exist or a value of the wrong type."
     for key, value in changes.items():
         head, _, rest = key.partition(".")
-        known = [f.name for f in fields(settings) if f.init]
+        known = {f.name: str(f.type) for f in fields(settings) if f.init}
         if head not in known:
             problem = f"unknown setting {key!r} in {type(settings).__name__}"
             raise SettingsError(f"{problem}: it has {', '.join(known)}")
@@ -342,7 +343,7 @@ def with_settings(
         elif is_dataclass(current):
             parts = ", ".join(f"{key}.{f.name}" for f in fields(current) if f.init)
             raise SettingsError(f"setting {head!r} is a group and has no value: set one of {parts}")
-        else:
+        elif not ("| str" in known[head] and str(value).startswith("adapter:")):
             value = _coerce(value, current, key)
         settings = replace(settings, **{head: value})
     return settings

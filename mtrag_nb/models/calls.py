@@ -72,16 +72,11 @@ def load_chat(
     return ServerChat(spec, batch_size)
 
 
-def load_embedder(
-    spec: ModelSpec,
-    keep: str = "",  # a file that keeps its vectors
-) -> EmbedderLike:
+def load_embedder(spec: ModelSpec) -> EmbedderLike:
     "The embedder of a spec: local weights, or a server if the spec has a url."
-    from mtrag_nb.models.embed import Embedder, KeptEmbedder
-
-    if keep:
-        return KeptEmbedder(load_embedder(spec), keep)
     if not spec.url:
+        from mtrag_nb.models.embed import Embedder
+
         return Embedder(spec)
     from mtrag_nb.models.server import ServerEmbedder
 
@@ -116,8 +111,7 @@ class Models:
 
     @property
     def embedder(self) -> EmbedderLike:
-        s = self.settings
-        return self._get("embedder", lambda: load_embedder(s.embedder, s.embed_cache))
+        return self._get("embedder", lambda: load_embedder(self.settings.embedder))
 
     @property
     def reranker(self) -> CrossEncoderReranker | YesNoReranker | None:

@@ -1267,7 +1267,9 @@ class TransformersChat(Resident):
         m = self.load()
         said = [{"role": r, "content": t} for r, t in unmarked_prompt(prompt, m.marks).messages]
         how = {"enable_thinking": thinks, "thinking": thinks} if self.spec.think else {}
-        if documents := getattr(prompt, "documents", ()):
+        if getattr(prompt, "documents", ()):
+            if "documents" not in str(m.tokenizer.chat_template):
+                raise SettingsError(f"the chat template of {self.spec.name} shows no documents")
             how["documents"] = unmarked_prompt(prompt, m.marks).numbered
         apply = m.tokenizer.apply_chat_template
         text = apply(said, tokenize=False, add_generation_prompt=True, **how)

@@ -27,7 +27,6 @@ from ..core.types import ModelNotFound, PartlyFailed, ServerError, SettingsError
 from mtrag_nb.models.chat import (
     Adapted,
     Completion,
-    Contract,
     Prompt,
     Sampling,
     Score,

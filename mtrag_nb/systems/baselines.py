@@ -265,6 +265,10 @@ def _clarify_node(by_model: bool = False) -> Work:  # True: the chat model words
 
     def node(state: TurnState, tools: Toolbox) -> tuple[dict, Clarified]:
         task, found = state["task"], tools.contexts(state["found"])
+        if "clarify" in tools.adapters:
+            verdict, text = tools.clarify(task.question, task.history, [c.text for c in found])
+            asks = {"outcome": Outcome.ASKED_BACK, "answer": text, "cited": []} if text else {}
+            return asks, Clarified(verdict=verdict, text=text)
         hits = next((s.hits for s in reversed(state["steps"]) if isinstance(s, Retrieved)), ())
         scores = [h.score for h in hits] or near(tools, task.question, [c.text for c in found])
         seen = features(
@@ -416,7 +420,8 @@ class QuoteSettings:
 
     sentences: int = 5  # at most so many are quoted
     least_words: int = constant(4)  # a shorter one is no sentence
-    clarify: bool = later(False)  # ask back where the question says too little (`systems.clarify`)
+    # ask back where the question says too little (`systems.clarify`), or as an adapter says: "adapter:TASK"
+    clarify: bool | str = later(False)
 
     def __post_init__(self):
         in_bounds(self, "quote", sentences=1)
@@ -518,6 +523,7 @@ QUOTE = System(
     (NOTHING,),
     settings=QuoteSettings,
     identity=lambda settings: {"clarify": gate_digest()} if settings.own.clarify else {},
+    defaults={"granite": {"clarify": "adapter:query_clarification"}},
     retries=lambda settings: 0,
     mechanisms=(Mechanism("grade", "all that was found is kept", GRADE_OFF, ("grade_documents",)),),
 )

@@ -42,6 +42,7 @@ from mtrag_nb.systems.stages import (
     Labelled,
     Supports,
     Toolbox,
+    adapter_claims,
     attached_claims,
     by_claims,
     by_words,
@@ -243,7 +244,7 @@ class NexusSettings:
     )
     reformulate_temperature: float = constant(0.5)
     generator: str = "write"  # the model writes the answer; or sentences are copied: "quote"; the "best" of them first
-    cite: str = "model"  # the model is asked to cite (4.2), or citations are attached by "support"
+    cite: str = "model"  # the model is asked to cite (4.2), citations are attached by "support", or found by "adapter:TASK"
     verify: str = "claims"  # a source supports a claim by what it says; by "support" of words; or as stages.check says: "check"
     least: float = 0.6  # share of a claim's content words that stand in its source
     retry: int = 0  # drafts with an unsupported claim that are sent back; 0: they are flagged (4.3)
@@ -252,6 +253,7 @@ class NexusSettings:
     confidence: str = "measured"  # stated with the project's licence, or "none"
 
     def __post_init__(self):
+        own = self.cite.startswith("adapter:")
         one_of(
             self,
             "nexus",
@@ -260,7 +262,7 @@ class NexusSettings:
                 "grade_default": ("yes", "ambiguous", "no"),
                 "reformulate": ("model", "talk"),
                 "generator": ("write", "quote", "best"),
-                "cite": ("model", "support"),
+                "cite": ("model", "support", *([self.cite] if own else [])),
                 "verify": ("claims", "support", "check"),
                 "confidence": ("measured", "none"),
             },
@@ -436,7 +438,11 @@ def _claims_of_draft(
         return state["draft"], copied_claims(state["draft"], state["places"], contexts), "copied"
     text, marks = read_marks(state["draft"])
     supports = by_claims if own.verify == "claims" else by_words(own.least)
-    if own.cite == "support" or not marks:
+    if own.cite.startswith("adapter:"):
+        found = adapter_claims(tools, state["question"], text, contexts, supports)
+        if found is not None:
+            return text, found, "adapter"
+    if own.cite != "model" or not marks:
         return text, attached_claims(text, contexts, own.least, supports), "attached"
     if own.verify == "check":
         supports = _by_check(tools, state["question"])
@@ -575,7 +581,12 @@ NEXUS = System(
     reasons=(IRRELEVANT, DECLINED, NOTHING),
     prompts=_NEXUS_PROMPTS,
     settings=NexusSettings,
-    defaults={"laptop": LAPTOP, "nexus-server": SERVED, "server": SERVED},
+    defaults={
+        "laptop": LAPTOP,
+        "granite": {"cite": "adapter:citations"},
+        "nexus-server": SERVED,
+        "server": SERVED,
+    },
     profiles=PROFILES,
     retries=lambda settings: settings.own.rounds + settings.own.retry,
     paper="nexus",

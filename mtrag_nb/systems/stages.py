@@ -44,7 +44,7 @@ __all__ = ['PROMPTS', 'SMALL_PROMPTS', 'SCALE_PROMPTS', 'GRADES', 'ENDS', 'LABEL
            'grade_by_cosine', 'clean_answer', 'generate', 'check_by_yesno', 'check_by_likelihood', 'check_by_support',
            'check_by_claims', 'check_by_classifier', 'Toolbox', 'source_head', 'format_sources', 'read_marks',
            'Citation', 'Claim', 'by_words', 'by_claims', 'verified', 'written_claims', 'attached_claims',
-           'copied_claims', 'counted', 'Cited', 'claims_of', 'marked_answer']
+           'adapter_claims', 'copied_claims', 'counted', 'Cited', 'claims_of', 'marked_answer']
 
 # %% ../../nbs/5_systems/00_stages.ipynb #b9ea438e
 _REWRITE_PROMPTS = {
@@ -942,6 +942,18 @@ class Toolbox:
         by = check_by_claims if s.check == "claims" else check_by_support
         return by(answer, documents, s.check_threshold)
 
+    def clarify(
+        self, question: str, turns: Sequence[Turn], documents: Sequence[str]
+    ) -> tuple[Verdict, str]:
+        "Whether a question is clear, and what to ask back where it is not, by an adapter; what cannot be read is clear."
+        talk = self.talk(turns, question)
+        raw, said = _adapter_says(self.chat, self.adapters["clarify"], talk, documents)
+        text = said.get("clarification") if isinstance(said, dict) else None
+        asks = isinstance(text, str) and text.strip() not in ("", "CLEAR")
+        unread = not isinstance(text, str)
+        verdict = Verdict(Label("no" if asks else "yes"), "adapter", raw=raw, defaulted=unread)
+        return verdict, text.strip() if asks else ""
+
     def check_parts(
         self, question: str, answer: str, documents: Sequence[str]
     ) -> tuple[Verdict, tuple[tuple[int, int], ...]]:
@@ -1118,6 +1130,7 @@ def verified(
 
 # %% ../../nbs/5_systems/00_stages.ipynb #911cbcce
 WAYS_TO_CITE = {
+    "adapter": "an adapter found the citations",
     "written": "the model wrote the citations",
     "attached": "citations were attached by the words that claim and source share",
     "copied": "every sentence is copied from its source, word for word",
@@ -1154,6 +1167,25 @@ def attached_claims(
         return verified(claim, [best] if best else [], sources, supports or by_words(least))
 
     return [one(c) for c in _claims_in(text)]
+
+# %% ../../nbs/5_systems/00_stages.ipynb #3df354c4
+def adapter_claims(
+    tools: Toolbox, question: str, text: str, sources: Sequence[Context], supports: Supports
+) -> list[Claim] | None:  # None: what it wrote cannot be read
+    "The claims of a text with the sources that an adapter found for them."
+    talk = [("user", question), ("assistant", text)]
+    documents = [s.text for s in sources]
+    _, said = _adapter_says(tools.chat, tools.adapters["cite"], talk, documents)
+    source_of = [n for n, d in enumerate(documents, 1) for _ in sentences(d)]
+    try:
+        found = [(int(one["r"]), [source_of[int(c)] for c in one["c"]]) for one in said]
+    except (TypeError, KeyError, ValueError, IndexError):
+        return None
+    at = {a: r for r, (a, _) in enumerate(spans_of(text, sentences(text)))}
+    cited = {
+        c: [n for r, ns in found if r == at.get(c.start) for n in ns] for c in _claims_in(text)
+    }
+    return [verified(c, list(dict.fromkeys(ns)), sources, supports) for c, ns in cited.items()]
 
 # %% ../../nbs/5_systems/00_stages.ipynb #0cb91b9b
 def copied_claims(

@@ -344,7 +344,6 @@ MACHINE = (
     "batch_size",
     "batch_tokens",
     "store_gib",
-    "embed_cache",
     "seed",
 )
 _OF_PROFILE = {  # group -> why a profile has another value than the paper's

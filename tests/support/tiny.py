@@ -331,6 +331,8 @@ _ASKED = {  # task -> what its io.yaml says
     "answerability": "parameters:\n  max_completion_tokens: 6\n",
     "hallucination_detection": "instruction: Judge each sentence of the last response.\n"
     "parameters:\n  max_completion_tokens: 12\nsentence_boundaries:\n  last_message: i\n",
+    "query_clarification": "parameters:\n  max_completion_tokens: 12\n",
+    "citations": "instruction: Name the sentences of the documents.\nsentence_boundaries:\n  last_message: r\n  documents: c\n",
 }
 
 
