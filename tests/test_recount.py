@@ -17,7 +17,8 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest, rankdata
 
-from mtrag_nb.core.text import STOPWORDS, idk_by_rule, sentences
+from mtrag_nb.core import text
+from mtrag_nb.core.text import STOPWORDS, sentences
 from mtrag_nb.evaluate.licence import contextual_support
 
 MEASURED = Path(__file__).parents[1] / "data" / "measured"
@@ -27,6 +28,7 @@ needs_data = pytest.mark.skipif(
 )
 CONTEXTS, PROMPTS = ("gold", "elser", "recall"), ("official", "abstain")
 ARMS = [(c, p) for p in PROMPTS for c in CONTEXTS]
+idk_by_rule = lru_cache(None)(text.idk_by_rule)
 
 
 @lru_cache
@@ -59,6 +61,7 @@ def held(text, known):
     return sum(w in known for w in some) / len(some) if some else 1.0
 
 
+@lru_cache(None)
 def recall_of(answer, target):
     "Target recall: the share of the target's content words in the answer, less where it is over twice as long."
     most = 2 * len(target.split()) / max(1, len(answer.split()))
@@ -66,6 +69,7 @@ def recall_of(answer, target):
 
 
 def verdict(answer, target):
+    "right, failed or undecided, by target recall."
     score = recall_of(answer, target)
     return "right" if score >= 0.38 else "failed" if score < 0.2 else "undecided"
 
@@ -684,6 +688,7 @@ def un_tasks():
     return {o["task_id"]: o for o in lines("mtragun-human/reference.jsonl")}
 
 
+@lru_cache(None)
 def rouge(answer, target):
     "ROUGE-L by hand."
     a, b = (re.findall("[a-z0-9]+", t.lower()) for t in (answer, target))
@@ -733,22 +738,26 @@ def test_set_of_the_task():
 GRID = [(p / 10, s / 100) for p in range(11) for s in (5, 10, 15, 20, 25)]
 
 
-def surface(before, after, level):
+def points(before, after, level, grid):
     "At each price and share: after less before, with a bootstrap interval; endings: id -> (kind of question, right, wrong)."
     talks, rows = sorted({*map(talk, before)}), defaultdict(lambda: np.zeros(6))
     for i, (kind, right, wrong) in after.items():
         change = right - before[i][1], wrong - before[i][2], 1.0
         rows[talk(i)][3 * kind : 3 * kind + 3] += change
     of = np.array([rows[t] for t in talks])
-    drawn = np.random.default_rng(4).multinomial(len(of), np.full(len(of), 1 / len(of)), 6000) @ of
+    drawn = np.random.default_rng(4).multinomial(len(of), np.full(len(of), 1 / len(of)), 4000) @ of
+    drawn = drawn[(drawn[:, 2] > 0) & (drawn[:, 5] > 0)]  # a draw may lack one kind of question
 
-    def at(x, p, s):
-        return sum(
-            w * (x[..., k] - p * x[..., k + 1]) / x[..., k + 2] for k, w in ((0, 1 - s), (3, s))
-        )
+    def at(x):
+        right, wrong, n = (x[..., [k, k + 3]] for k in range(3))
+        return np.array([((right - p * wrong) / n) @ (1 - s, s) for p, s in grid]).T
 
-    ends = ((1 - level) / 2, (1 + level) / 2)
-    return {g: (at(of.sum(0), *g), *np.nanquantile(at(drawn, *g), ends)) for g in GRID}
+    ends = np.quantile(at(drawn), ((1 - level) / 2, (1 + level) / 2), axis=0)
+    return dict(zip(grid, zip(at(of.sum(0)), *ends)))
+
+
+def surface(before, after, level):
+    return points(before, after, level, GRID)
 
 
 def sign(point):
@@ -775,6 +784,7 @@ SHOWN = {  # pair: price, share -> the sign that the page says; None: it says no
     "quote less naive": lambda p, s: 1,
     "nexus less naive": lambda p, s: 1,
     "agents less naive": lambda p, s: 0,
+    "ncl less naive": lambda p, s: 1 if p >= 0.8 else None,  # .6 and .7: either, by the interval
 }
 
 
@@ -833,11 +843,37 @@ def test_blame_of_the_equal_study():
     for mechanism, wanted in (("check and retry", 1), ("retry", 0)):
         before = {i: ending(e) for i, e in fork("self_crag", mechanism).items()}
         found = surface(before, after, 1 - 0.05 / sum(map(len, forks)))
-        dear = [sign(x) for (p, _), x in found.items() if p >= 0.3]
-        assert set(dear) == {1} if wanted else dear.count(0) > 36 and 1 not in dear, mechanism
+        dear = [sign(x) for (p, _), x in found.items() if p >= 0.4]
+        assert set(dear) == {1} if wanted else dear.count(0) > 31 and 1 not in dear, mechanism
         if mechanism == "check and retry":
             assert not any(sign(found[0.0, s]) for s in (0.05, 0.1))
             assert abs(found[1.0, 0.05][0] - 0.25) < 0.001
+
+
+def test_gate_over_the_equal_study():
+    "From the kept endings and the kept nearness: what refusing below a threshold gains at price 1, and what it refuses."
+    near, ends = kept("gate")["sets"]["equal"], kept("equal")["endings"]
+    for column, least, gains in (
+        ("together", 0.483, ((0.08, 0.2), (0.18, 0.3))),
+        ("sentences", 0.53, None),
+    ):
+        low = [float(v) < least for v in near[column].split()]
+        low = dict(zip(near["tasks"].split(), low))
+        found, taken = defaultdict(list), Counter()
+        for name, some in ends.items():
+            before = {i: ending(e) for i, e in some.items()}
+            after = {i: (e[0], float(e[0]), 0.0) if low[i] else e for i, e in before.items()}
+            for e in (some[i] for i in some if low[i] and not some[i]["refused"]):
+                taken[name, "none" if e["label"] == "UNANSWERABLE" else e["came"]] += 1
+            for s in (0.07, 0.22):
+                value, start, _ = points(before, after, 0.95, [(1.0, s)])[1.0, s]
+                found[s].append(round(value, 2))
+                assert start > 0 or (column, s) == ("sentences", 0.07), (name, column, s)
+        if gains:
+            assert gains == tuple((min(v), max(v)) for v in found.values())
+            assert max(taken[n, "right"] for n in ends) == 2
+            none = [taken[n, "none"] for n in ends]
+            assert (min(none), max(none)) == (18, 25)
 
 
 # --- checks on the drafts of strong models ------------------------------------------------------------------------------------------
@@ -980,6 +1016,26 @@ def test_drafts_and_the_check_as_it_stands():
             assert abs(row["support (K-precision)"]["value"] - own) < 2e-5, (name, kind)
 
 
+@needs_data
+def test_check_of_claims_by_the_target():
+    "Drafts of conversations that chose nothing, and what the share of words below .6 makes of them."
+    rated_ = sorted({talk(x[1]) for x in rated("mtrag-human/human_evaluations_dev.json")})[::2]
+    dev = sorted({*map(talk, dev_tasks())})[1::2]
+    for c in ("elser", "recall"):
+        _, some = drafts()[f"GPT-4o, {c}, {TOLD['official']}"]
+        some = [d for d in some if talk(d.id) in {*dev} - {*rated_} and d.texts]
+        some = [d for d in some if not np.isnan(truth(d, "target"))]
+        y, x = (
+            np.array([truth(d, "target") == 1 for d in some]),
+            np.array([d.support for d in some]),
+        )
+        row = kept("claims")["drafts"][f"the target, GPT-4o, {c}, {TOLD['official']}"]
+        assert (row["faithful"], row["unfaithful"]) == (y.sum(), (~y).sum())
+        assert abs(row["words"]["value"] - auroc(x, y)) < 2e-5
+        assert abs(row["faithful kept"]["words"] - (x[y] >= 0.6).mean()) < 2e-5
+        assert abs(row["unfaithful rejected"]["words"] - (x[~y] < 0.6).mean()) < 2e-5
+
+
 def truth(d, kind):
     "1 good, 0 poor, nan in between or not told."
     if d.refused:
@@ -1030,10 +1086,8 @@ def cut(x, gain):
 
 
 def weighed(x, y, choose):
-    "Log-odds of a logistic regression, a ridge of 1 on standardized columns, by Newton's steps; None with too few cases."
+    "Log-odds of a logistic regression, a ridge of 1 on standardized columns, by Newton's steps."
     fit = choose & ~np.isnan(y)
-    if min((y[fit] == 1).sum(), (y[fit] == 0).sum()) < 10:
-        return None
     z = np.c_[(x - x[fit].mean(0)) / (x[fit].std(0) + 1e-9), np.ones(len(x))]
     w, ridge = np.zeros(z.shape[1]), np.diag([1.0] * x.shape[1] + [0.0])
     for _ in range(50):
@@ -1043,49 +1097,64 @@ def weighed(x, y, choose):
     return z @ w
 
 
+SLOW = {  # columns of a combination only: of few systems
+    "contextual support": lambda d: contextual_support(d.answer, d.texts),
+    "weakest sentence": lambda d: min((held(s, d.known) for s in sentences(d.answer)), default=1.0),
+}
+CHECKS = {
+    "support (K-precision)": lambda d: d.support,
+    "question in passages": lambda d: held(d.asked, d.known),
+    "question in answer": lambda d: held(d.asked, {*words(d.answer)}),
+    "shortness (control)": lambda d: -float(len(d.answer.split())),
+    "agreement of drafts": lambda d: agreement()[d],
+}
+WHOLE = "GPT-4o, elser, the benchmark's prompt", "DeepSeek, ELSER, evidence"
+
+
 @needs_data
 def test_refusing_by_a_check():
-    "All systems but GPT-4.1, whose combination asks an encoder: what is left of the kept sum is its part, and has to be one."
-    features = {
-        "support (K-precision)": lambda d: d.support,
-        "contextual support": lambda d: contextual_support(d.answer, d.texts),
-        "weakest sentence": lambda d: min(
-            (held(s, d.known) for s in sentences(d.answer)), default=1.0
-        ),
-        "question in passages": lambda d: held(d.asked, d.known),
-        "question in answer": lambda d: held(d.asked, {*words(d.answer)}),
-        "shortness (control)": lambda d: -float(len(d.answer.split())),
-    }
-    moved, blind = defaultdict(dict), defaultdict(dict)
+    "The other checks over all systems; the combination of some of them, its sum by the kept rows of the others."
+    moved, blind, told, total = defaultdict(dict), {}, kept("checks"), {}
     for name, (pool, some) in drafts().items():
-        columns = {c: np.array([of(d) for d in some]) for c, of in features.items()}
-        if some[0] in agreement():
-            columns["agreement of drafts"] = np.array([agreement()[d] for d in some])
         choose = np.array([talk(d.id) in chooses(pool) for d in some])
-        y, can = (
+        y, row = (
             np.array([truth(d, "target") for d in some], float),
-            ~np.array([d.refused for d in some]),
+            told["by system"][f"{name}; refusal; 1"],
         )
-        own = weighed(np.array(list(columns.values())).T, y, choose)
-        if own is not None and pool != "GPT-4.1":
-            columns["combination"] = own
+        can = ~np.array([d.refused for d in some])
+        enough = min((y[choose] == 1).sum(), (y[choose] == 0).sum()) >= 10
+        known = row["check"] == "combination"
+        weighs = enough and (name in WHOLE or not known)
+        tried = CHECKS | (SLOW if weighs else {})
+        tried = {c: of for c, of in tried.items() if "agree" not in c or some[0] in agreement()}
+        columns = {c: np.array([of(d) for d in some]) for c, of in tried.items()}
+        if weighs:
+            columns["combination"] = weighed(np.array([*columns.values()]).T, y, choose)
         gain = np.array([d.worth(1, True) - d.worth(1) for d in some])
+        ids = [f"{d.id}<::>{name}{d.model}" for d in some]
+        reports = [i for i, x in zip(ids, choose) if not x]
+        if enough and known:
+            total[name] = row["gain"]["value"] * row["gain"]["n"]
+        whole = can * gain * (gain[choose & can].sum() > 1e-9)
+        blind[name] = {i: v for i, v in zip(ids, whole) if i in {*reports}}
         for c, x in columns.items():
-            at, whole = cut(x[choose & can], gain[choose & can]), gain[choose & can].sum() > 1e-9
-            for d, v, g, k in zip(some, x, gain, can & ~choose):
-                if talk(d.id) not in chooses(pool):
-                    moved[c][f"{d.id}<::>{name}{d.model}"] = g * (k and v < at)
-                    blind[c][f"{d.id}<::>{name}{d.model}"] = g * (k and whole)
-    for c, values in moved.items():
-        row = kept("checks")["by check"][f"{c}; refusal; 1"]
-        if c != "combination":
-            agrees(row["gain"], values, c)
-            agrees(row["over all or none"], less(values, blind[c]), c)
-            continue
-        over, n = less(values, blind[c]), row["over all or none"]["n"]
-        rest = row["over all or none"]["value"] * n - sum(over.values())
-        assert 100 < n - len(over) < 200 and abs(rest / (n - len(over))) < 0.2
-        assert row["p holm"] < 0.05 and bootstrap(over)[0] > 0
+            below = can & (x < cut(x[choose & can], gain[choose & can]))
+            own = {i: v for i, v, out in zip(ids, gain * below, choose) if not out}
+            moved[c] |= own
+            if c == "combination":
+                total[name] = sum(own.values())
+            if c == "combination" and known:
+                assert (row["check"], row["rejected"]) == (c, (below & ~choose).sum()), name
+                agrees(row["gain"], own, name)
+    every = {i: v for values in blind.values() for i, v in values.items()}
+    for c in CHECKS:
+        row = told["by check"][f"{c}; refusal; 1"]
+        agrees(row["gain"], moved[c], c)
+        agrees(row["over all or none"], less(moved[c], every), c)
+    row, n = told["by check"]["combination; refusal; 1"], sum(len(blind[n]) for n in total)
+    gain = sum(total.values()), sum(total.values()) - sum(sum(blind[n].values()) for n in total)
+    assert row["gain"]["n"] == n and abs(row["gain"]["value"] - gain[0] / n) < 2e-5
+    assert abs(row["over all or none"]["value"] - gain[1] / n) < 2e-5
 
 
 @needs_data
@@ -1218,22 +1287,60 @@ def test_signs_of_words_and_judge():
     for source, answers in sources()["reporting"].items():
         ends = defaultdict(lambda: defaultdict(dict))
         for x in answers:
-            for rule in ("judge", verdict):
+            for rule in ("judge", verdict, as_before):
                 ends[rule][x[0]][x[1]] = ending_by(x, rule)
-        names, signs = [*ends["judge"]], Counter()
+        names, signs = [*ends["judge"]], {verdict: Counter(), as_before: Counter()}
         for n, a in enumerate(names):
             for b in names[n + 1 :]:
-                both = [surface(ends[r][a], ends[r][b], 0.95) for r in (verdict, "judge")]
-                for g in GRID:
-                    w, j = (sign(found[g]) for found in both)
-                    if w == j:
-                        signs["same sign" if w else "neither"] += 1
-                    else:
-                        signs["opposite" if w * j else "words alone" if w else "judge alone"] += 1
-        told = kept("yardsticks")["prices"][source]["agree"]
-        assert signs.total() == sum(told.values()) and signs["opposite"] == told.get("opposite", 0)
-        off = {k: signs[k] - told.get(k, 0) for k in signs}
-        assert max(map(abs, off.values())) <= signs.total() / 30, (source, off)
+                judge = surface(ends["judge"][a], ends["judge"][b], 0.95)
+                for rule, count in signs.items():
+                    found = surface(ends[rule][a], ends[rule][b], 0.95)
+                    for w, j in ((sign(found[g]), sign(judge[g])) for g in GRID):
+                        if w == j:
+                            count["same sign" if w else "neither"] += 1
+                        else:
+                            count["opposite" if w * j else "words" if w else "judge"] += 1
+        told = kept("yardsticks")["rule"][source]
+        for rule, name in (
+            (verdict, "target recall, 0.2 and 0.38"),
+            (as_before, "ROUGE-L, as before"),
+        ):
+            row = {k.removesuffix(" alone"): v for k, v in told[name]["signs"].items()}
+            off = {k: v - row.get(k, 0) for k, v in signs[rule].items()}
+            assert signs[rule].total() == sum(row.values())
+            assert max(map(abs, off.values())) <= sum(row.values()) / 30, (source, off)
+            assert rule is as_before or "opposite" not in signs[rule]
+        assert (
+            kept("yardsticks")["prices"][source]["agree"]
+            == told["target recall, 0.2 and 0.38"]["signs"]
+        )
+
+
+def as_before(answer, target):
+    score = rouge(answer, target)
+    return "right" if score >= 0.22 else "failed" if score < 0.15 else "undecided"
+
+
+@needs_data
+def test_padded_answers():
+    "What the rule makes of answers with their passages behind them."
+    told, ids = (
+        kept("yardsticks")["rule"]["padded"],
+        {x[1] for x in sources()["reporting"]["GPT-4o"]},
+    )
+    rows = defaultdict(list)
+    for i in ids:
+        o = arm("elser", "official")[i]
+        texts, target = [c["text"] for c in o["contexts"]], o["targets"][0]["text"]
+        if label(o) in ANSWERED and idk_by_rule(text_of(o)) != 1 and texts:
+            rows["the answers"].append(verdict(text_of(o), target))
+            rows["and all their passages"].append(verdict(" ".join((text_of(o), *texts)), target))
+            rows["all passages alone"].append(verdict(" ".join(texts), target))
+    for name, some in rows.items():
+        row = told[name]["target recall, 0.2 and 0.38"]
+        assert told[name]["n"] == len(some)
+        for kind, own in (("right", "right"), ("wrong", "failed")):
+            assert abs(row[kind] - some.count(own) / len(some)) < 6e-5, (name, kind)
 
 
 @needs_data
@@ -1261,6 +1368,68 @@ def test_order_of_systems():
         assert len(full) == told["tasks"] and len(sure) <= told["told apart"] <= len(possible)
         assert all(sure.sum(0) <= own) and all(own <= possible.sum(0)), (source, pairs)
         assert len(possible) - len(sure) <= 1
+
+
+def people_rated():
+    "Task with an answer -> model -> answer, target, the lower of two medians of people's ratings, full marks."
+    told, found = lines_of_json("mtrag-human/human_evaluations_dev.json"), defaultdict(dict)
+    tasks = {o["task_id"]: o for o in told["tasks"]}
+    for e in told["evaluations"]:
+        task = tasks[e["task_id"]]
+        if e["model_id"] != "reference" and label(task) in ANSWERED:
+            marks = [
+                np.median([float(v["value"]) for v in e["annotations"][k].values()])
+                for k in ("faithfulness", "completeness")
+            ]
+            about = e["model_response"], task["targets"][0]["text"], min(marks), min(marks) == 4
+            found[e["task_id"]][e["model_id"]] = about
+    return found
+
+
+@needs_data
+def test_what_style_alone_does():
+    told, some = kept("noise_floor"), people_rated()
+    apart = {
+        i: abs(rouge(*a[:2]) - rouge(*b[:2]))
+        for i, (a, b) in ((i, by.values()) for i, by in some.items() if len(by) == 2)
+        if a[3] and b[3]
+    }
+    assert (told["pairs"], told["conversations"]) == (len(apart), len({*map(talk, apart)}))
+    assert abs(told["floor"] - np.quantile([*apart.values()], 0.95)) < 1e-4
+    over = np.mean([v > 0.16 for v in apart.values()])
+    assert abs(told["over_0.16"] - over) < 1e-4
+    a, b = told["between systems"]["systems"]
+    both = [(by[a], by[b]) for by in some.values() if a in by and b in by]
+    assert told["between systems"]["tasks"] == len(both)
+    for what, of in (("RougeL", lambda x: rouge(*x[:2])), ("people", lambda x: x[2])):
+        mean = np.mean([of(x) - of(y) for x, y in both])
+        assert abs(told["between systems"][what]["value"] - mean) < 1e-4
+    for price, row in kept("yardsticks")["style"].items():
+        ends = [[priced(x, float(price)) for x in pair] for pair in both]
+        assert abs(row["value"] - np.mean([x - y for x, y in ends])) < 1e-4 and row["n"] == len(
+            both
+        )
+
+
+def priced(x, price):
+    if idk_by_rule(x[0]) == 1:
+        return 0.0
+    return {"right": 1.0, "undecided": 0.5 - price / 2, "failed": -price}[verdict(*x[:2])]
+
+
+@needs_data
+def test_one_answer():
+    "Rank correlation with RB_llm, of answers that refuse nothing."
+    for source, answers in sources()["reporting"].items():
+        for kind in ANSWERED:
+            some = [x for x in answers if x[2] == kind and not x[5] and x[6] is not None]
+            told = kept("yardsticks")["answers"][f"{source}, {kind}"]["measures"]
+            wanted = rankdata([x[6] for x in some])
+            for name, of in (("ROUGE-L", rouge), ("target recall", recall_of)):
+                own = np.corrcoef(rankdata([of(x[3], x[4]) for x in some]), wanted)[0, 1]
+                row = told[name]["RB_llm"]
+                assert row["n"] == len(some)
+                assert abs(row["value"] - own) < 2e-4, (source, kind, name)
 
 
 @needs_data

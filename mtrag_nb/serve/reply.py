@@ -57,17 +57,19 @@ from ..systems.stages import WAYS_TO_CITE, Cited, Claim, claims_of
 
 if TYPE_CHECKING:
     from mtrag_nb.core.settings import Settings
+    from mtrag_nb.core.types import Gold
     from mtrag_nb.models.calls import BatchingChat, Models
     from mtrag_nb.search.index import Index
     from mtrag_nb.search.web import Web
+    from mtrag_nb.show.browser import CaseBrowser
     from mtrag_nb.systems.stages import Toolbox
     from mtrag_nb.systems.system import System
 
 # %% auto #0
 __all__ = ['ID', 'DOUBT', 'Reasons', 'REMOVED', 'place_of', 'step_line', 'fault_number', 'error_line', 'reply_of', 'Gate',
            'ServedRun', 'new_id', 'now', 'exchange', 'without_sources', 'end_of', 'Conversations', 'in_markdown',
-           'with_sources', 'as_markdown', 'label_of', 'marked_line', 'marked', 'keep_mark', 'read_one', 'recover',
-           'to_delete', 'deletions', 'delete_all', 'open_run']
+           'with_sources', 'as_markdown', 'label_of', 'marked_line', 'marked', 'keep_mark', 'read_one', 'browse',
+           'recover', 'to_delete', 'deletions', 'delete_all', 'open_run']
 
 # %% ../../nbs/serve/02_reply.ipynb #67b865f7
 def place_of(c: Context) -> dict:
@@ -540,6 +542,45 @@ def read_one(folder: Path, task_id: str) -> tuple[Trajectory, dict[str, Context]
     tasks = (o["task"] for o in _lines_with(folder / "tasks.jsonl", task_id))
     return t, contexts, next(structured(Task, o) for o in tasks if o["id"] == task_id)
 
+# %% ../../nbs/serve/02_reply.ipynb #b40115e1
+_VERDICTS = {"good": "right", "should refuse": "refuse"} | dict.fromkeys(
+    ("wrong", "unfaithful", "incomplete", "should answer"), "wrong"
+)  # label of the browser -> verdict
+
+
+def _mark_labelled(
+    folder: Path, run: str, task_id: str, label: str, note: str, passage: str
+) -> dict[str, Gold]:
+    "Keep a label as the mark of a turn; the gold of all marked turns. Raises InUse while a service writes the record."
+    with only_writer(folder, "service's record"):
+        t, contexts, task = read_one(folder / "runs" / run, task_id)
+        old = marked(folder).lines.get(task_id, {"marks": {}, "contexts": []})
+        better = old["marks"].get("answer", "")
+        said = {"verdict": _VERDICTS.get(label, ""), "answer": better, "note": note}
+        passages, fields = old["contexts"], ("document_id", "text", "title", "url", "source")
+        if c := contexts.get(passage):
+            others = [p for p in passages if p["document_id"] != c.document_id]
+            passages = [*others, {k: getattr(c, k) for k in fields}]
+        where = next((c.domain for c in contexts.values()), "documents")
+        keep_mark(folder, task_id, marked_line(task, t, said, passages, where))
+    return marked(folder).gold
+
+
+def browse(
+    folder: str | Path,  # the record of a service
+    **how,  # see `CaseBrowser`
+) -> CaseBrowser:
+    "The turns of a record in the notebook's browser; a label that is saved there is a mark. Raises DataError where no turn is."
+    from mtrag_nb.show.browser import CaseBrowser
+
+    folder = Path(folder)
+    paths = sorted(p.parent for p in (folder / "runs").glob("*/manifest.json"))
+    runs = [r for p in paths if ".aside" not in p.name and (r := Run(p)).trajectories]
+    if not runs:
+        raise DataError("no turn on record", folder, remedy="Name the --out of mtrag serve")
+    kept = {"labels": folder / "labels.jsonl", "mark": partial(_mark_labelled, folder)}
+    return CaseBrowser(runs, marked(folder).gold, **kept, **how)
+
 # %% ../../nbs/serve/02_reply.ipynb #f21fce31
 _ENDED = Fault("", _INTERRUPTED, "the service ended before the turn did: ask again")
 # What a run folder of something else raises when it is read
@@ -670,6 +711,11 @@ def _without_texts(o: dict, document: str) -> dict:
     return {**o, "contexts": [_blank(c, "document_id", document) for c in o["contexts"]]}
 
 
+def _unless_drawn(o: dict, document: str) -> dict | None:
+    "A question of the test set, unless it or a passage given with it is of a document."
+    return None if document in o["drawn"]["documents"] else o
+
+
 def _forget_document(folder: Path, document: str) -> None:
     "Take a document's text out of the passages of a run that nobody writes to. What answers quoted of it stays."
     if not _holds(folder, document):
@@ -715,6 +761,7 @@ def delete_all(folder: Path, talks: Conversations) -> int:
             for run in runs:
                 _forget_document(run, i)
             _rewrite(folder / "reference.jsonl", partial(_without_texts, document=i))
+            _rewrite(folder / "questions.jsonl", partial(_unless_drawn, document=i))
             for path in talks.folder.glob("*.jsonl"):
                 _rewrite(path, partial(_without_document, document=i))
     (folder / "deleting.jsonl").unlink(missing_ok=True)
