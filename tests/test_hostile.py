@@ -344,6 +344,30 @@ def test_a_search_for_nothing_is_refused(query, refused):
     refused("GET", f"/api/search?{query}")
 
 
+@pytest.mark.parametrize(
+    "sent",
+    [{}, {"task_id": "../x"}, {"task_id": "x", "seed": -1}, {"task_id": "x", "keep": False}, [1]],
+    ids=str,
+)
+def test_a_question_that_was_not_drawn_is_refused(sent, http, refused):
+    refused(path="/api/questions", content=json.dumps(sent))
+    assert http.get("/api/questions").text == ""
+
+
+def test_a_drawn_question_of_script_stays_text_and_goes_with_its_document(http, folder):
+    text = f"# {SCRIPT}\n\nThe okapi is a giraffe of the {SCRIPT} forest. An okapi costs nine crowns.\n"
+    file = {"file": ("okapi.md", text.encode())}
+    document = http.post("/api/upload", files=file).json()["id"]
+    mine = [x for x in http.get("/api/questions/drawn").json() if "okapi" in x["drawn"]["answer"]]
+    for line in mine:
+        reply = http.post("/api/questions", json={"task_id": line["task_id"]})
+        assert reply.status_code == 204
+    assert len(mine) == http.get("/api/questions").text.count("\n") > 0
+    http.delete(f"/api/documents/{document}")
+    assert "okapi" not in http.get("/api/questions").text
+    assert b"okapi" not in (folder / "served" / "questions.jsonl").read_bytes()
+
+
 def test_a_mark_of_script_stays_text_and_goes_with_its_conversation(http, folder):
     talk = http.post("/api/query", json=ASKED).json()["conversation_id"]
     path = f"/api/conversations/{talk}/1"
@@ -372,6 +396,7 @@ NOWHERE = (
     *(TALK, f"{TALK}/1", f"{TALK}/x", "/api/marks?form=../x", "/api/search"),
     *(f"{TALK}/1/why", f"{TALK}/-1/why", f"{TALK}/x/why", f"{TALK}/export?form=../x"),
     *("/static/../settings.ini", "/..%2f..%2fetc/passwd", "/api/documents/../../x", "/index.html"),
+    *("/api/questions?form=../x", "/api/questions/drawn?seed=-1", "/api/questions/drawn?seed=x"),
     *("/.git/config", "/v1/models/gpt-4", "/redoc", "/api/nothing"),
     *("/api/documents/%2e%2e", "/api/documents/' or 1=1", f"/api/documents/{'0' * 16}"),
     *("/api/documents/%00", "/api/documents/%23", f"/api/documents/{'x' * 9_000}"),
@@ -399,7 +424,8 @@ def test_an_unknown_method_is_refused(method, refused):
 
 @pytest.mark.parametrize(
     "path",
-    ["/api/query", "/api/upload", "/v1/chat/completions", f"{TALK}/1/mark", f"{TALK}/1/again"],
+    ["/api/query", "/api/upload", "/v1/chat/completions", f"{TALK}/1/mark", f"{TALK}/1/again"]
+    + ["/api/questions"],
 )
 @pytest.mark.parametrize(
     "token",

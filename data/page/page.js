@@ -97,7 +97,7 @@ function documentLine(d) {
     if (!await sure(`Delete ${d.name}? It is found and cited no more. What earlier answers quoted stays until their conversation is deleted.`)) return;
     remove.disabled = true;
     try { await api(`/api/documents/${encodeURIComponent(d.id)}`, { method: "DELETE" }); } catch (e) { say(e.message); }
-    await documents(); $("files").focus();
+    await Promise.all([documents(), kept()]); $("files").focus();
   } }, "delete");
   const open = press("read", () => read(d.id), { "aria-label": `read ${d.name}` });
   return el("li", { className: "row" }, el("span", { className: "grow" }, el("bdi", {}, d.name), el("br"), el("span", { className: "quiet" }, facts)), open, remove);
@@ -370,7 +370,29 @@ async function talks() {
 }
 function fresh() { at(""); hello(); talks(); $("question").focus(); }
 
-async function grid() { const n = (await (await api("/api/marks")).text()).split("\n").length - 1; $("marked").textContent = n; $("marks").hidden = !n; }
+const lines = async path => (await (await api(path)).text()).split("\n").length - 1;
+async function grid() { const n = await lines("/api/marks"); $("marked").textContent = n; $("marks").hidden = !n; }
+
+// A test set, drawn from the documents
+let seed = 0;
+async function kept() { const n = await lines("/api/questions"); $("kept").textContent = n; $("set").hidden = !n; }
+function question(q, seed) {
+  const asked = q.input.filter(u => u.speaker === "user").map(u => u.text).join(" "), said = el("span", { className: "bad", role: "status" });
+  const put = async keep => {
+    try { await post("/api/questions", { task_id: q.task_id, seed, keep }); pressed(take, keep); said.textContent = ""; } catch (e) { said.textContent = e.message; }
+    await kept();
+  };
+  const taken = () => take.getAttribute("aria-pressed") === "true", take = press("accept", () => put(!taken()), { "aria-pressed": "false", "aria-label": `accept: ${asked}` });
+  const away = press("throw away", async () => { if (taken()) await put(false); line.remove(); $("draw").focus(); }, { "aria-label": `throw away: ${asked}` });
+  const line = el("li", { dir: "auto" }, el("span", { className: "quiet" }, q.drawn.kind, ": "), el("bdi", {}, asked),
+    el("div", { className: "quiet" }, q.drawn.kind === "unanswerable" ? "(given passages that do not answer it)" : q.drawn.answer), el("div", { className: "row" }, take, away, said));
+  return line;
+}
+async function draw() {
+  const mine = seed++, all = await get(`/api/questions/drawn?seed=${mine}`);
+  $("drawn").replaceChildren(...all.map(q => question(q, mine)));
+  if (!all.length) $("drawn").append(el("li", { className: "quiet" }, "no sentence or heading to ask about"));
+}
 const say = text => { $("state").textContent = text; };
 async function state() {
   about = await get("/api/status");
@@ -386,7 +408,7 @@ async function begin() {
   const all = await get("/api/systems");
   $("system").replaceChildren(...all.map(s => el("option", { value: s.name, selected: s.default, title: s.about }, s.name)));
   if (matchMedia("(max-width: 52rem)").matches) $("talks-fold").open = false;
-  hello(); await Promise.all([documents(), talks(), state(), grid()]);
+  hello(); await Promise.all([documents(), talks(), state(), grid(), kept()]);
   if (/^#[0-9a-f]{16}$/.test(location.hash)) await show(location.hash.slice(1)).catch(() => at(""));
 }
 $("files").addEventListener("change", e => { const files = [...e.target.files]; e.target.value = ""; uploadAll(files).catch(e => say(e.message)); });
@@ -398,6 +420,7 @@ $("ask").addEventListener("submit", e => { e.preventDefault(); const q = $("ques
 $("question").addEventListener("keydown", e => { if (e.key === "Enter" && !e.shiftKey && !e.isComposing) { e.preventDefault(); $("ask").requestSubmit(); } });
 $("find").addEventListener("input", () => talks().catch(e => say(e.message)));
 $("fresh").addEventListener("click", fresh);
+$("draw").addEventListener("click", () => draw().catch(e => $("drawn").replaceChildren(el("li", { className: "bad" }, e.message))));
 $("why-close").addEventListener("click", () => $("why").close());
 $("book-close").addEventListener("click", () => $("book").close());
 $("why").addEventListener("close", () => { $("why-page").removeAttribute("src"); });

@@ -13,10 +13,10 @@ import shutil
 import socket
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import asynccontextmanager, contextmanager, suppress
-from typing import Literal
+from typing import Annotated, Literal
 
 import uvicorn
 from fastapi import FastAPI, File, Form, Header, Request, Response, UploadFile
@@ -37,12 +37,15 @@ from mtrag_nb.serve.service import (
     Denied,
     Service,
     about_turn,
+    accept,
+    accepted,
     again,
     begin,
     delete_conversation,
     delete_document,
     denied,
     document_text,
+    drawn,
     mark,
     numbered,
     predictions_of,
@@ -57,8 +60,8 @@ from mtrag_nb.serve.service import (
 from ..systems.registry import system_named
 
 # %% auto #0
-__all__ = ['Events', 'Query', 'Mark', 'Again', 'Name', 'Token', 'Message', 'Chat', 'Citation', 'Reply', 'Held', 'Uploaded',
-           'progress', 'chain', 'known', 'make_app', 'rules_of', 'server_of', 'serving']
+__all__ = ['Seed', 'Events', 'Query', 'Mark', 'Again', 'Drawn', 'Name', 'Token', 'Message', 'Chat', 'Citation', 'Reply', 'Held',
+           'Uploaded', 'progress', 'chain', 'known', 'make_app', 'rules_of', 'server_of', 'serving']
 
 # %% ../../nbs/serve/06_api.ipynb #80487079
 class _Sent(BaseModel):
@@ -119,6 +122,17 @@ class Again(_Sent):
     passage: str = Field("", description="the id of the only passage that is kept")
     grade: bool = Field(True, description="false: all passages that were found are kept")
     system: str = Field("", description="another one of /v1/models")
+
+
+Seed = Annotated[int, Field(ge=0, le=10**6, description="with which questions are drawn")]
+
+
+class Drawn(_Sent):
+    "A question that was drawn."
+
+    task_id: str
+    seed: Seed = 0
+    keep: bool = Field(True, description="false: take it out of the test set")
 
 
 class Name(_Sent):
@@ -542,8 +556,15 @@ def _add_conversations(app: FastAPI, service: Service) -> None:
 _REPORT = "frame-ancestors 'self'; sandbox allow-scripts"  # beside the policy that it holds itself
 
 
+def _as_file(lines: Iterable[dict], name: str) -> PlainTextResponse:
+    "Objects as a JSON-lines file to download."
+    text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
+    as_file = f'attachment; filename="{name}.jsonl"'
+    return PlainTextResponse(text, headers={"content-disposition": as_file})
+
+
 def _add_marks(app: FastAPI, service: Service) -> None:
-    "The library searched for a passage to mark; all marks as files and as a report."
+    "The library searched for a passage to mark; all marks as files and as a report; a test set drawn from the library."
 
     @app.get("/api/search", tags=["marks"])
     def search_library(q: str, collection: str = ""):
@@ -555,15 +576,28 @@ def _add_marks(app: FastAPI, service: Service) -> None:
         "The marked turns as a file of tasks, contexts, targets and answerability; or the answers to them as predictions."
         answers = form == "answers"
         lines = predictions_of(service) if answers else marked(service.folder).lines.values()
-        text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
-        as_file = f'attachment; filename="{form}.jsonl"'
-        return PlainTextResponse(text, headers={"content-disposition": as_file})
+        return _as_file(lines, form)
 
     @app.get("/api/report", response_class=HTMLResponse, tags=["marks"])
     async def report():
         "The report of the marked turns: the grid, and the stages to blame."
         html = await asyncio.to_thread(report_html, service)
         return HTMLResponse(html, headers={"content-security-policy": _REPORT})
+
+    @app.get("/api/questions/drawn", tags=["test set"])
+    def drawn_questions(seed: Seed = 0):
+        "Questions drawn from the library by rule, to be accepted or not: the same for the same seed and documents."
+        return drawn(service, seed)
+
+    @app.post("/api/questions", tags=["test set"], status_code=204)
+    def put_question(given: Drawn):
+        "Put a question that was drawn into the test set, or take it out again."
+        accept(service, **given.model_dump())
+
+    @app.get("/api/questions", tags=["test set"])
+    def test_set(form: Literal["given", "search"] = "given"):
+        "The accepted questions as a file of tasks, contexts, targets and answerability; `search`: without those that the whole library answers."
+        return _as_file(accepted(service, form), f"questions-{form}")
 
 # %% ../../nbs/serve/06_api.ipynb #3da2d41c
 def _model_line(name: str) -> dict:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import gc
 import logging
 import os
+import re
 import secrets
 import sys
 import threading
@@ -18,11 +19,12 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
+from random import Random
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from .. import __version__
-from ..core.files import JsonlLog, make_folder, only_writer, read_jsonl
+from ..core.files import JsonlLog, make_folder, only_writer, read_jsonl, write_jsonl
 from mtrag_nb.core.record import (
     Graded,
     Ranked,
@@ -44,9 +46,11 @@ from mtrag_nb.core.types import (
     SettingsError,
     Task,
     Turn,
+    digest,
+    plain,
 )
 from .documents import Reader, document_of, kind_of
-from ..core.text import Label
+from ..core.text import Label, sentences
 from mtrag_nb.serve.reply import (
     DOUBT,
     ID,
@@ -57,6 +61,7 @@ from mtrag_nb.serve.reply import (
     delete_all,
     deletions,
     error_line,
+    exchange,
     fault_number,
     keep_mark,
     label_of,
@@ -85,8 +90,8 @@ if TYPE_CHECKING:
 
 # %% auto #0
 __all__ = ['STOPPING', 'Denied', 'numbered', 'denied', 'Limits', 'safe_name', 'systems_of', 'Service', 'ask', 'begin', 'why_html',
-           'about_turn', 'turns_of', 'search', 'document_text', 'mark', 'report_html', 'predictions_of', 'again',
-           'delete_conversation', 'delete_document', 'status']
+           'about_turn', 'turns_of', 'search', 'document_text', 'mark', 'report_html', 'predictions_of', 'drawn',
+           'accepted', 'accept', 'again', 'delete_conversation', 'delete_document', 'status']
 
 # %% ../../nbs/serve/04_service.ipynb #e9758f3e
 class Denied(MTRAGError):
@@ -739,6 +744,11 @@ def _passage_of(service: Service, it: _Turn, i: str) -> Context:
     return c
 
 
+def _task_context(c: Context) -> dict:
+    "A passage as a task line has it."
+    return {k: getattr(c, k) for k in ("document_id", "text", "title", "url", "source")}
+
+
 def _with_passage(service: Service, it: _Turn, i: str, answers: bool) -> list[dict]:
     "The marked passages of a turn with one more, or without it."
     there = it.line["contexts"]
@@ -746,8 +756,7 @@ def _with_passage(service: Service, it: _Turn, i: str, answers: bool) -> list[di
     if not answers:
         return left
     c = _passage_of(service, it, i)
-    about = {k: getattr(c, k) for k in ("document_id", "text", "title", "url", "source")}
-    return [*left, about][-20:]
+    return [*left, _task_context(c)][-20:]
 
 
 def mark(
@@ -804,6 +813,142 @@ def predictions_of(service: Service) -> list[dict]:
         bare = {k: line[k] for k in ("conversation_id", "task_id", "turn", "Collection", "input")}
         lines += [] if it.t.failed else [prediction_line(bare, found, it.t.answer)]
     return lines
+
+# %% ../../nbs/serve/04_service.ipynb #draw0002
+_SUBJECT = r"(?:(?:In|On|At|For|From) [^,.;]{2,40}, )?(?P<s>(?:[Tt]he|An?|an?|Each|[A-Z][\w-]+)(?: [\w/-]+){0,6}?)"
+_FACTS = {  # a sentence that states a fact -> the question that it answers
+    rf"{_SUBJECT} (?P<v>is|are|was|were) (?:a|an|the|one|[/\d\"A-Z]\S*) ": "What {v} {s}?",
+    rf"{_SUBJECT} costs? ": "How much does {s} cost?",
+    rf"{_SUBJECT} means? ": "What does {s} mean?",
+    rf"{_SUBJECT} (?P<v>open|close|leave|start|begin|end|return|arrive)s? (?:at|in|on|from) ": "When does {s} {v}?",
+}
+_NO_SUBJECT = re.compile(
+    r"(?:It|This|That|These|Those|There|They|He|She|We|You|I|If|When|Which|What|One|Here|And|But|Or|So|As|Note)\b"
+    r"|.*\b(?:that|which|who|where|this|these|it|they|is|are|was|were)\b"
+)
+
+
+def _fact_of(sentence: str) -> tuple[str, str, str] | None:
+    "The form of the question that a sentence answers, its verb and its subject; None for a sentence that states no fact of these forms."
+    if not (4 < len(sentence.split()) <= 40 and sentence.endswith(".")):
+        return None
+    for pattern, form in _FACTS.items():
+        if (m := re.match(pattern, f"{sentence[:-1]} ")) and not _NO_SUBJECT.match(m["s"]):
+            s, verb = m["s"], m.groupdict().get("v") or ""
+            article = s.split()[0] in ("The", "A", "An", "Each")
+            return form, verb, s[0].lower() + s[1:] if article else s
+    return None
+
+# %% ../../nbs/serve/04_service.ipynb #draw0004
+class _Fact(NamedTuple):
+    "A question that a passage answers."
+
+    form: tuple[str, str]  # of the question, and its verb: a follow-up has the same
+    subject: str
+    answer: str
+    context: Context
+
+    @property
+    def question(self) -> str:
+        form, verb = self.form
+        return form.format(v=verb, s=self.subject)
+
+    @property
+    def id(self) -> str:
+        return digest([self.question, self.answer, self.context.id])
+
+
+def _facts(contexts: Iterable[Context]) -> tuple[list[_Fact], list[_Fact]]:
+    "The facts that passages state; and of sections without any what they say."
+    facts, sections = [], []
+    for c in contexts:
+        said = [" ".join(s.split()) for s in sentences(c.text)]
+        own = [_Fact(f[:2], f[2], s, c) for s in said if (f := _fact_of(s))]
+        place, whole = place_of(c), [s for s in said if re.match(r"[A-Z][^.]+ .*\.$", s)]
+        section = re.sub(r"^[\d.]+ ", "", place["section"].rpartition(" › ")[2])
+        if not own and section and "/" not in section and len(whole) > 1:
+            form = (f"What does {place['document']} say about “{{s}}”?", "")
+            sections.append(_Fact(form, section, " ".join(whole[:2]), c))
+        facts += own
+    return facts, sections
+
+
+def _task_of(service: Service, fact: _Fact, kind: str, before: _Fact | None = None) -> dict | None:
+    "A drawn question as a line of a reference file, `drawn` beside it; None where no passage is left for an unanswerable one."
+    passages, i = [fact.context], digest([fact.id, kind])
+    said = [Turn("user", fact.question)]
+    if kind == "follow-up":
+        said = [*exchange(before.question, before.answer), Turn("user", f"And {fact.subject}?")]
+    if kind == "unanswerable":
+        found = search(service, fact.question, most=6)
+        own = fact.context.document_id
+        left = [p for p in found if not p["passage"].startswith(own)]
+        left = [p["passage"] for p in left if fact.answer not in " ".join(p["text"].split())]
+        with service.generations.present() as held:
+            passages = held.index.contexts(left[:3])
+    label = "UNANSWERABLE" if kind == "unanswerable" else "ANSWERABLE"
+    documents = {document_of(c.document_id) for c in (fact.context, *passages)}
+    return passages and {
+        "conversation_id": i,
+        "task_id": f"{i}<::>{1 + len(said) // 2}",
+        "turn": str(1 + len(said) // 2),
+        "Collection": fact.context.domain,
+        "input": [plain(u) for u in said],
+        "contexts": [_task_context(c) for c in passages],
+        "targets": [{"text": fact.answer}] if label in TO_ANSWER else [],
+        "Answerability": [label],
+        "drawn": {"kind": kind, "answer": fact.answer, "documents": sorted(documents)},
+    }
+
+
+_DRAWN, _KINDS = 12, ("question", "follow-up", "unanswerable")  # questions at a time, by turns
+
+
+def drawn(service: Service, seed: int = 0) -> list[dict]:
+    "Questions drawn from the library, the same for the same seed and documents: one, a follow-up, an unanswerable one, by turns."
+    if not service.documents.there:
+        raise Denied(409, "there are no documents yet. POST one to /api/upload")
+    rng, lines = Random(seed), {}
+    from mtrag_nb.serve.library import passages_of
+
+    with service.generations.present() as held:
+        documents = service.documents.generations()
+        every = [c for i in documents for _, c in passages_of(held.index.parents, i)]
+    facts, sections = _facts(every)
+    every = [*rng.sample(facts, len(facts)), *rng.sample(sections, len(sections))]
+    for n, fact in enumerate(every):
+        kind, document = _KINDS[n % 3], document_of(fact.context.document_id)
+        like = (f for f in every[n + 1 :] if f.form == fact.form and f.subject != fact.subject)
+        before = next((f for f in like if document_of(f.context.document_id) == document), None)
+        if fact in sections or (kind == "follow-up" and not before):
+            kind = "question"
+        if line := _task_of(service, fact, kind, before):
+            lines[line["task_id"]] = line
+        if len(lines) == _DRAWN:
+            break
+    return list(lines.values())
+
+
+def accepted(service: Service, form: str = "given") -> list[dict]:
+    "The questions that were accepted; in the form `search` without those that are unanswerable only by what is given."
+    path = service.folder / "questions.jsonl"
+    lines = [line for _, line in read_jsonl(path)] if path.exists() else []
+    return [x for x in lines if form == "given" or x["drawn"]["kind"] != "unanswerable"]
+
+
+def accept(service: Service, task_id: str, seed: int = 0, keep: bool = True) -> list[dict]:
+    "Put a question that was drawn into the test set, or take it out again; the test set. Raises Denied for one that was not drawn."
+    with service.gate.through(), service._lock:
+        lines = {line["task_id"]: line for line in accepted(service)}
+        if not keep and not lines.pop(task_id, None):
+            raise Denied(404, "no such question in the test set")
+        if keep and task_id not in lines:
+            new = next((x for x in drawn(service, seed) if x["task_id"] == task_id), None)
+            if not new:
+                raise Denied(409, "the documents have changed since. Draw again")
+            lines[task_id] = new
+        write_jsonl(service.folder / "questions.jsonl", lines.values())
+    return list(lines.values())
 
 # %% ../../nbs/serve/04_service.ipynb #9a5fbe43
 def _replayed(

@@ -348,6 +348,37 @@ def mark(checks: Checks, v: Visit, expect, turns: list, name: str) -> None:
         assert [g.answerability for g in read_gold(files[0]).values()].count("ANSWERABLE") == 2
 
 
+def draw(checks: Checks, v: Visit, expect, name: str) -> None:
+    "A test set drawn from the documents: two questions accepted, one thrown away, the file read as tasks."
+    with checks(
+        f"{name}: questions are drawn, accepted and thrown away; the file has tasks and gold"
+    ):
+        v.tab.locator("#set-fold > summary").focus()
+        v.tab.keyboard.press("Enter")
+        v.tab.locator("#draw").focus()
+        v.tab.keyboard.press("Enter")
+        drawn = v.tab.locator("#drawn li")
+        expect(drawn.nth(2)).to_be_visible(timeout=3 * 60_000)
+        n = drawn.count()
+        for k in (0, 1):
+            drawn.nth(k).get_by_role("button", name="accept").click()
+            expect(v.tab.locator("#kept")).to_have_text(str(k + 1))
+        drawn.nth(2).get_by_role("button", name="throw away").click()
+        expect(drawn).to_have_count(n - 1)
+        v.fits()
+        v.accessible()
+        v.tab.screenshot(path=checks.shots / f"page-set-{name}.png", full_page=True)
+        with v.tab.expect_download() as got:
+            v.tab.get_by_role("link", name="with passages").click()
+        file = Path(got.value.path()).with_suffix(".jsonl")
+        Path(got.value.path()).rename(file)
+        assert len(read_gold(file)) == 2
+        for k in (0, 1):
+            drawn.nth(k).get_by_role("button", name="accept").click()
+        expect(v.tab.locator("#set")).to_be_hidden()
+        v.tab.locator("#set-fold > summary").click()
+
+
 def unfold(v: Visit) -> None:
     "On a phone the list of conversations is folded away before it is filled."
     v.tab.locator("#talks .talk").first.wait_for(state="attached")
@@ -513,6 +544,40 @@ def pictures(browser, url: str, expect, paths: list[Path]) -> None:
     turn.locator("details.more summary").click()
     turn.scroll_into_view_if_needed()
     picture(v, "refusal")
+    paths[0].write_bytes(
+        pdf(FERRY)[0]
+    )  # long passages, of which the grade throws the right one away
+    v.tab.locator("#files").set_input_files(str(paths[0]))
+    expect(v.tab.locator("#uploads")).to_contain_text("replaced", timeout=3 * 60_000)
+    v.tab.locator("#fresh").click()
+    turn = v.ask(QUESTIONS[0][0], expect)
+    turn.get_by_role("button", name="this answer is right").click()
+    lost = v.ask(QUESTIONS[1][0], expect)
+    lost.get_by_role("button", name="Why?").click()
+    lost.get_by_role("textbox", name="search the library").fill("suitcases of twenty kilograms")
+    lost.get_by_role("button", name="search: ").click()
+    found = lost.get_by_role("list", name="Passages of the library").locator("li").first
+    found.get_by_role("button", name="this one answers it").click()
+    expect(lost.locator(".came")).to_contain_text("Failed first at grade")
+    lost.evaluate("e => e.scrollIntoView()")
+    picture(v, "marks")
+    for better in (True, False):
+        found.get_by_role("button", name="try again with it").click()
+        again = lost.get_by_role("region", name="tried again")
+        expect(again).to_contain_text("twenty kilograms", timeout=3 * 60_000)
+        if better:
+            again.get_by_role("button", name="this is the better answer").click()
+            expect(v.tab.locator("#marked")).to_have_text("2")
+            lost.locator("div[role=status]").evaluate("e => e.replaceChildren()")
+    expect(again.locator("p.good")).to_have_text("correct")
+    lost.scroll_into_view_if_needed()
+    again.evaluate("e => e.scrollIntoView({ block: 'end' })")
+    picture(v, "again")
+    with v.context.expect_page(timeout=3 * 60_000) as page:
+        v.tab.get_by_role("link", name="which stage lost them").click()
+    expect(page.value.locator("body")).to_contain_text("1 of 2 turns failed", timeout=3 * 60_000)
+    v.tab = page.value
+    picture(v, "grid")
 
 
 def main(argv=None) -> int:
@@ -564,6 +629,7 @@ def main(argv=None) -> int:
                 v = Visit(browser, url, size, scheme, axe)
                 put_in(checks, v, api.expect, paths, name)
                 marks(checks, v, name)
+                draw(checks, v, api.expect, name)
                 converse(checks, v, api.expect, name)
                 if name == "desktop-light" and args.systems:
                     own = v.tab.locator("#system").input_value()
