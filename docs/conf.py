@@ -31,6 +31,7 @@ suppress_warnings = [
 default_role = "code"  # of docstrings
 nb_execution_mode = "off"
 nb_merge_streams = True
+nb_code_prompt_show, nb_code_prompt_hide = "Show imports", "Hide imports"
 myst_heading_anchors = 3
 copybutton_exclude = ".linenos, .gp, .go"
 

@@ -876,6 +876,16 @@ def test_gate_over_the_equal_study():
             assert (min(none), max(none)) == (18, 25)
 
 
+def test_what_the_gate_tells():
+    "AUROC of answerable against unanswerable questions, as 10_checks prints it."
+    some = [kept("gate")["sets"][name] for name in ("mtrag", "mtragun")]
+    labels = np.array([x for one in some for x in one["labels"].split()])
+    at = np.isin(labels, [*ANSWERED, "UNANSWERABLE"])
+    for column in ("best", "sentences"):
+        x = np.array([float(v) for one in some for v in one[column].split()])
+        assert round(auroc(x[at], labels[at] != "UNANSWERABLE"), 2) == 0.67, column
+
+
 # --- checks on the drafts of strong models ------------------------------------------------------------------------------------------
 
 SUBMITTED = {
@@ -1419,17 +1429,28 @@ def priced(x, price):
 
 @needs_data
 def test_one_answer():
-    "Rank correlation with RB_llm, of answers that refuse nothing."
+    "Rank correlation with RB_llm, of answers that refuse nothing; and pairs of answers to one question that are ordered alike."
     for source, answers in sources()["reporting"].items():
         for kind in ANSWERED:
             some = [x for x in answers if x[2] == kind and not x[5] and x[6] is not None]
-            told = kept("yardsticks")["answers"][f"{source}, {kind}"]["measures"]
-            wanted = rankdata([x[6] for x in some])
+            told, tasks = (
+                kept("yardsticks")["answers"][f"{source}, {kind}"]["measures"],
+                defaultdict(list),
+            )
+            for k, x in enumerate(some):
+                tasks[x[1]].append(k)
+            llm = np.array([x[6] for x in some])
+            pairs = [(i, j) for at in tasks.values() for i in at for j in at if llm[i] > llm[j]]
+            i, j = np.array(pairs).T
             for name, of in (("ROUGE-L", rouge), ("target recall", recall_of)):
-                own = np.corrcoef(rankdata([of(x[3], x[4]) for x in some]), wanted)[0, 1]
-                row = told[name]["RB_llm"]
-                assert row["n"] == len(some)
-                assert abs(row["value"] - own) < 2e-4, (source, kind, name)
+                own, row = np.array([of(x[3], x[4]) for x in some]), told[name]
+                r = np.corrcoef(rankdata(own), rankdata(llm))[0, 1]
+                assert row["RB_llm"]["n"] == len(some)
+                assert abs(row["RB_llm"]["value"] - r) < 2e-4, (source, kind, name)
+                row, alike = row["RB_llm, same question"], np.sign(own[i] - own[j]) / 2 + 0.5
+                assert row["n"] == len(pairs)
+                ties = 0 if "recall" in name else 2 / len(pairs)  # ROUGE-L's hang on the last digit
+                assert abs(row["value"] - alike.mean()) < 2e-4 + ties, (source, kind, name)
 
 
 @needs_data

@@ -149,6 +149,12 @@ PUBLISHED = (
 # %% ../../nbs/5_systems/03_self_crag.ipynb #repair01
 MENDED = (
     Departure(
+        "stages.rewrite",
+        "never",
+        "II.D.1: each query is rewritten",
+        "Search and gate read the conversation themselves; the laptop's model makes most queries worse.",
+    ),
+    Departure(
         "stages.grade",
         "sentences",
         "II.D.2: each document is graded",
