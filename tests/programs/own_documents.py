@@ -4,7 +4,8 @@
 
 The manuals come with Debian (base-passwd, dpkg, python3) and are not part of this project; where they are not installed there
 is nothing to do. The laptop's models answer. Then three faults are planted, one at a time: a grade that keeps nothing, a
-search that returns its worst passages first, and a library that has not yet got the manual. Each must be named.
+search that returns its worst passages first, and a library that has not yet got the manual. Each must be named. At last a test
+set is drawn from the manuals, accepted as it is, and run over: with the passages that come with it, and over the library.
 """
 
 import sys
@@ -15,8 +16,12 @@ from unittest.mock import patch
 
 from browser import Checks
 
+from mtrag_nb.app.run import run
+from mtrag_nb.core.files import write_jsonl
+from mtrag_nb.data.mtrag import check_format
 from mtrag_nb.search.retrieve import Retriever
-from mtrag_nb.serve.service import Service, about_turn, ask, mark, predictions_of, search
+from mtrag_nb.serve.service import Service, about_turn, accept, accepted, ask, drawn, mark
+from mtrag_nb.serve.service import predictions_of, search
 
 DOC = Path("/usr/share/doc")
 MANUALS = [DOC / "base-passwd/users-and-groups.html", DOC / "dpkg/spec/triggers.txt"]
@@ -74,6 +79,29 @@ def talk(folder: Path, late: bool = False, **changes: str) -> list[str]:
         return came
 
 
+def test_set(folder: Path) -> Counter:
+    "Questions drawn from the manuals and run over in both ways; how many there are of each kind."
+    with Service(folder / "library", folder / "served") as service:
+        for path in MANUALS:
+            service.documents.put(path, path.name, "manuals")
+        for seed in (0, 1):
+            for line in drawn(service, seed):
+                accept(service, line["task_id"], seed)
+        for form in ("given", "search"):
+            write_jsonl(folder / f"{form}.jsonl", accepted(service, form))
+        kinds = Counter(line["drawn"]["kind"] for line in accepted(service))
+    given, found = (folder / f"{form}.jsonl" for form in ("given", "search"))
+    how = {"system": "selective", "progress": False}
+    runs = [run(given, folder / "r1", setting="reference", **how)]
+    runs += [run(found, folder / "r2", index=folder / "library", **how)]
+    for tasks, done, n in zip(
+        (given, found), runs, (kinds.total(), kinds.total() - kinds["unanswerable"])
+    ):
+        assert len(done.trajectories) == n and not any(t.failed for t in done.trajectories.values())
+        assert check_format("C", tasks, done.folder / "predictions.jsonl").lines == n
+    return kinds
+
+
 def stages(came: list[str]) -> Counter:
     "Turns by what came of them, the failed ones by stage."
     return Counter(c.split(":")[0].removeprefix("Failed first at ") for c in came)
@@ -118,6 +146,10 @@ def main() -> int:
             )
             print(found)
             assert found == {"index": len(answerable)}
+        with checks("a test set is drawn from the manuals, and run over in both ways"):
+            kinds = test_set(folder / "drawn")
+            print(kinds)
+            assert min(kinds[k] for k in ("question", "follow-up", "unanswerable")) > 0
     return checks.ended()
 
 
