@@ -111,7 +111,7 @@ def command_line() -> argparse.ArgumentParser:
     "The parser of `mtrag`."
     p = argparse.ArgumentParser(
         prog="mtrag",
-        description="Multi-turn RAG that corrects itself: run a system over conversations, every turn on the record.",
+        description="Find out where a multi-turn RAG system fails: run it over conversations, every turn on the record.",
         epilog="Start with `mtrag demo`. `mtrag doctor` says what can run on this machine.",
     )
     p.add_argument("--version", action="version", version=f"mtrag_nb {__version__}")
