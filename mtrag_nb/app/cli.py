@@ -8,6 +8,7 @@ __all__ = ['COMMANDS', 'completion', 'ingest', 'command_line', 'quiet', 'main']
 # %% ../../nbs/app/06_cli.ipynb #imports0
 import argparse
 import contextlib
+import logging
 import os
 import sys
 from collections.abc import Iterable
@@ -129,6 +130,8 @@ def quiet() -> None:
         "HF_HUB_DISABLE_PROGRESS_BARS": "1",
     }.items():
         os.environ.setdefault(name, value)
+    # peft, where it is installed, is imported with transformers, and brings bitsandbytes' advice about kernels
+    logging.getLogger("bitsandbytes.backends.cpu.ops").setLevel(logging.ERROR)
 
 
 _AGAIN = "Make room and give the same command again: what is finished is on the record"
