@@ -8,6 +8,7 @@ __all__ = ['COMMANDS', 'completion', 'ingest', 'command_line', 'quiet', 'main']
 # %% ../../nbs/app/06_cli.ipynb #imports0
 import argparse
 import contextlib
+import logging
 import os
 import sys
 from collections.abc import Iterable
@@ -111,7 +112,7 @@ def command_line() -> argparse.ArgumentParser:
     "The parser of `mtrag`."
     p = argparse.ArgumentParser(
         prog="mtrag",
-        description="Multi-turn RAG that corrects itself: run a system over conversations, every turn on the record.",
+        description="Find out where a multi-turn RAG system fails: run it over conversations, every turn on the record.",
         epilog="Start with `mtrag demo`. `mtrag doctor` says what can run on this machine.",
     )
     p.add_argument("--version", action="version", version=f"mtrag_nb {__version__}")
@@ -129,6 +130,8 @@ def quiet() -> None:
         "HF_HUB_DISABLE_PROGRESS_BARS": "1",
     }.items():
         os.environ.setdefault(name, value)
+    # peft, where it is installed, is imported with transformers, and brings bitsandbytes' advice about kernels
+    logging.getLogger("bitsandbytes.backends.cpu.ops").setLevel(logging.ERROR)
 
 
 _AGAIN = "Make room and give the same command again: what is finished is on the record"

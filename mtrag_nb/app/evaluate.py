@@ -120,7 +120,8 @@ def score(
     live_web: bool = False,  # compare runs that searched a live web, too: nobody can repeat them, and the table does not say so again
 ) -> "list[ScoreReport | RetrievalReport]":
     "Score runs and prediction files, print what came of it, compare those that can be compared. Rankings alone (task A) need qrels."
-    from mtrag_nb.evaluate.measures import compare_retrieval, encoder_named, score_retrieval
+    from mtrag_nb.evaluate.measures import encoder_named, score_retrieval
+    from mtrag_nb.evaluate.pairs import compare_retrieval
     from mtrag_nb.evaluate.scores import compare_runs, score_run
 
     paths = [Path(p) for p in sources]

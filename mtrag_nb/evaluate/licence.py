@@ -17,9 +17,9 @@ from pathlib import Path
 import numpy as np
 from tqdm import tqdm
 
-from ..core.files import JsonlLog, data_dir, read_json, read_jsonl
+from ..core.files import JsonlLog, read_json, read_jsonl
 from ..core.html import Table, html_table, show
-from ..core.record import Checked, Graded, Judgement, Run, Step
+from ..core.record import Judgement
 from ..core.text import STOPWORDS, WORD, format_docs_for_gen, sentences, support
 from ..core.types import TO_REFUSE, Context, DataError, SettingsError
 from ..data.mtrag import RatedAnswer
@@ -44,8 +44,8 @@ from ..systems.stages import PROMPTS, check_by_likelihood
 # %% auto #0
 __all__ = ['RaterNames', 'BASELINE', 'Span', 'OFFICIAL', 'MODEL_WAYS', 'HumanRatings', 'rater_names', 'human_ratings',
            'one_person', 'agreement', 'person_agreement', 'Measured', 'as_ratings', 'LicenceRow', 'span_of',
-           'ConstantAnswer', 'Yardstick', 'span_text', 'Licence', 'licence', 'unlicensed', 'contextual_support',
-           'cosine_support', 'texts_of', 'lexical_measures', 'encoder_measures', 'model_measures']
+           'ConstantAnswer', 'Yardstick', 'span_text', 'Licence', 'licence', 'contextual_support', 'cosine_support',
+           'texts_of', 'lexical_measures', 'encoder_measures', 'model_measures']
 
 # %% ../../nbs/7_evaluate/03a_licence.ipynb #633c82f2
 _UNFAITHFUL = 2  # median rating at or below it
@@ -455,28 +455,6 @@ def licence(
     constant = _constant_answer(p)
     rows = tuple(_licence_row(m, p, base, constant) for m in measured)
     return Licence(_yardstick(p, constant), rows)
-
-# %% ../../nbs/7_evaluate/03a_licence.ipynb #3f5be350
-_ASK_NO_MODEL = ("support", "claims", "rules")
-
-
-def unlicensed(run: Run, steps: Iterable[Step]) -> list[str]:
-    "The ways by which steps graded and checked that were not measured with the run's models, in words; none for a run from elsewhere."
-    identity, files = run.manifest["identity"], (data_dir("measured"), Path(run.folder))
-    known = [read_json(f)["calibration"] for d in files if (f := d / "calibration.json").is_file()]
-    named = run.manifest.get("settings", {}).get("stages", {}).get("check", "")
-
-    def measured(stage: str, how: str) -> bool:
-        role, way = "embedder" if how == "cosine" else "chat", named if how == "nli" else how
-        parts = ("check",) if stage == "check" else ("random", "retrieved")
-        fits = [c for c in known if how == "nli" or c["models"].get(role) == identity[role]]
-        return any(way in c[p] for c in fits for p in parts)
-
-    stages = {Graded: "grade", Checked: "check"}
-    ways = {(stages[type(s)], v.how) for s in steps if type(s) in stages for v in s.verdicts}
-    ways = {(stage, how) for stage, how in ways if how not in _ASK_NO_MODEL}
-    found = sorted(w for w in ways if "chat" in identity and not measured(*w))
-    return [f"{stage} by {how}: no licence, not measured with these models" for stage, how in found]
 
 # %% ../../nbs/7_evaluate/03a_licence.ipynb #a49879f2
 _NEGATIONS = frozenset("not no never none neither nor without unable unless".split())

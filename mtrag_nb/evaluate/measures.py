@@ -21,15 +21,14 @@ from ..core.settings import MINILM, ModelSpec
 from ..core.text import support
 from ..core.types import TO_ANSWER, TO_ASK, TO_REFUSE, DataError, SettingsError, Task
 from ..data.mtrag import conversation_of_line, domain_of_line, prediction_of_line
-from .statistics import INTERVALS, Comparison, Interval, compare_all, mean_interval
+from .statistics import INTERVALS, Interval, mean_interval
 from ..models.local import find_model, pick_device
 
 # %% auto #0
 __all__ = ['CUTS', 'MEASURES', 'OFFICIAL_BERT', 'ENCODERS', 'ndcg', 'recall', 'RetrievalRow', 'RetrievalScores',
            'retrieval_scores', 'rouge_l', 'target_recall', 'BertScorer', 'encoder_named', 'k_precision',
            'bert_k_precision', 'harmonic_mean', 'rb_agg', 'AggParts', 'agg_parts', 'condition', 'Refusals', 'refusals',
-           'Leaderboard', 'leaderboard', 'Ranking', 'without_answers', 'RetrievalReport', 'RetrievalComparison',
-           'compare_retrieval', 'score_retrieval']
+           'Ranking', 'without_answers', 'RetrievalReport', 'score_retrieval']
 
 # %% ../../nbs/7_evaluate/01_measures.ipynb #c6a40933
 def _best_first(scores: Mapping[str, float]) -> list[str]:
@@ -468,51 +467,6 @@ def refusals(
         cells[2 * (label in TO_REFUSE) + (idk == 1) if known else 4] += 1
     return Refusals(*cells)
 
-# %% ../../nbs/7_evaluate/01_measures.ipynb #b23ae3f6
-@dataclass(frozen=True, repr=False)
-class Leaderboard(Table):
-    "The harmonic mean of the three means, with what it stands on."
-
-    means: dict[str, float | None]  # RL_F, RB_llm, RB_agg; over the tasks that have a value
-    missing: dict[str, int]  # tasks without a value
-    tasks: int
-    h: float | None  # None if a measure has no value at all
-    low: float | None  # if every missing value were 0
-    high: float | None  # if every missing value were 1
-
-    def _table(self):
-        return ["", *self.means, "H"], [
-            ["mean", *self.means.values(), self.h],
-            ["missing", *self.missing.values(), ""],
-        ]
-
-    @property
-    def note(self) -> str:
-        return f"{self.tasks} tasks; H between {show(self.low)} and {show(self.high)} whatever the missing values are"
-
-# %% ../../nbs/7_evaluate/01_measures.ipynb #45cd75a3
-def leaderboard(
-    rl_f: Mapping[str, float | None],  # task id -> conditioned score; None or NaN: none
-    rb_llm: Mapping[str, float | None],
-    rb_agg: Mapping[str, float | None],
-) -> Leaderboard:
-    "The harmonic mean of means over every task that any of the three knows."
-    columns = {"RL_F": rl_f, "RB_llm": rb_llm, "RB_agg": rb_agg}
-    tasks = list(dict.fromkeys(t for c in columns.values() for t in c))
-
-    def values(fill: float | None = None) -> list[list[float]]:
-        "Every column, what is missing left out or filled."
-        found = [[c.get(t) for t in tasks] for c in columns.values()]
-        gaps = [[fill if v is None or math.isnan(v) else v for v in c] for c in found]
-        return [[v for v in c if v is not None] for c in gaps]
-
-    def means(fill: float | None = None) -> list[float | None]:
-        return [sum(v) / len(v) if v else None for v in values(fill)]
-
-    missing = dict(zip(columns, (len(tasks) - len(v) for v in values())))
-    bounds = (harmonic_mean(*means(fill)) for fill in (None, 0.0, 1.0))
-    return Leaderboard(dict(zip(columns, means())), missing, len(tasks), *bounds)
-
 # %% ../../nbs/7_evaluate/01_measures.ipynb #e773ab38
 @dataclass(frozen=True)
 class Ranking:
@@ -665,47 +619,6 @@ def _retrieval_report(
     lost = [t for t in scores.queries if t not in talks]
     talks |= {t: conversation_of_line({"task_id": t}, name, None) for t in lost}
     return RetrievalReport(name, scores, _spans(scores, domains, talks), talks)
-
-# %% ../../nbs/7_evaluate/01_measures.ipynb #23f4cbf1
-@dataclass(frozen=True, repr=False)
-class RetrievalComparison(Table):
-    "Runs beside each other, paired by query."
-
-    measures: tuple[Comparison, ...]
-
-    def _table(self):
-        def row(r, measure):
-            span = Interval(r.difference, r.low, r.high, r.n, r.clusters)
-            p = ("–" if x is None else f"{x:.4f}" for x in (r.p, r.p_holm))
-            return [f"{r.a} – {r.b}", measure, str(span), *p, r.n, r.clusters]
-
-        head = ["pair", "measure", "difference", "p", "p (Holm)", "queries", "conversations"]
-        return head, [row(r, c.measure) for c in self.measures for r in c.pairs]
-
-    @property
-    def note(self) -> str:
-        return self.measures[0].note if self.measures else ""
-
-
-def compare_retrieval(
-    reports: Sequence[RetrievalReport],
-    measures: Sequence[str] = (),  # (): all that every one of them has
-    **how,  # as for compare.compare_all: against, resamples, ...
-) -> RetrievalComparison:
-    "Compare what was retrieved. Raises DataError if two reports have the same name."
-    names = [r.name for r in reports]
-    if len(set(names)) < len(names):
-        what = f"two runs are called {max(names, key=names.count)!r}"
-        raise DataError(what, remedy="Name their files differently")
-    first = reports[0].scores.measures if reports else ()
-    shared = [m for m in first if all(m in r.scores.measures for r in reports)]
-
-    def values(m):
-        return {r.name: {t: v[m] for t, v in r.scores.queries.items()} for r in reports}
-
-    talks = {t: c for r in reports for t, c in r.talks.items()}
-    found = compare_all({m: values(m) for m in measures or shared}, talks, **how)
-    return RetrievalComparison(tuple(found))
 
 # %% ../../nbs/7_evaluate/01_measures.ipynb #36f1dffa
 def score_retrieval(

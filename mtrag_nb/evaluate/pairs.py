@@ -28,11 +28,13 @@ from mtrag_nb.evaluate.blame import (
     place_of,
     verdict_of,
 )
+from .measures import RetrievalReport
 from .scores import Evidence, decision
 from mtrag_nb.evaluate.statistics import (
     Comparison,
     Interval,
     compare,
+    compare_all,
     difference_interval,
     mean_interval,
     sum_intervals,
@@ -43,7 +45,7 @@ __all__ = ['PRICES', 'SHARES', 'FLOOR', 'PRICED_FLOOR', 'UP', 'WITHOUT', 'RUNG_N
            'Pair', 'pair', 'paired', 'lost_of', 'right_and_wrong', 'PriceCurve', 'price_curve', 'Audit', 'audit_pairs',
            'right_by_target', 'Ladder', 'ladder_pairs', 'Forked', 'in_order', 'forked', 'by_place', 'live_rows',
            'dominated_by', 'TurnTold', 'Standing', 'standing', 'shared', 'compare_right', 'cost_points', 'dominated',
-           'apart', 'only_right']
+           'apart', 'only_right', 'RetrievalComparison', 'compare_retrieval']
 
 # %% ../../nbs/7_evaluate/06_pairs.ipynb #7c3fad8a
 def _refused(run: Evidence, task_id: str) -> bool:
@@ -743,3 +745,44 @@ def apart(some: Sequence[Standing]) -> list[str]:  # task ids
 def only_right(a: Standing, b: Standing) -> list[str]:  # task ids
     "The turns that `a` gets right and `b` fails."
     return [i for i in shared([a, b]) if (a.came(i), b.came(i)) == ("right", "failed")]
+
+# %% ../../nbs/7_evaluate/06_pairs.ipynb #23f4cbf1
+@dataclass(frozen=True, repr=False)
+class RetrievalComparison(Table):
+    "Runs beside each other, paired by query."
+
+    measures: tuple[Comparison, ...]
+
+    def _table(self):
+        def row(r, measure):
+            span = Interval(r.difference, r.low, r.high, r.n, r.clusters)
+            p = ("–" if x is None else f"{x:.4f}" for x in (r.p, r.p_holm))
+            return [f"{r.a} – {r.b}", measure, str(span), *p, r.n, r.clusters]
+
+        head = ["pair", "measure", "difference", "p", "p (Holm)", "queries", "conversations"]
+        return head, [row(r, c.measure) for c in self.measures for r in c.pairs]
+
+    @property
+    def note(self) -> str:
+        return self.measures[0].note if self.measures else ""
+
+
+def compare_retrieval(
+    reports: Sequence[RetrievalReport],
+    measures: Sequence[str] = (),  # (): all that every one of them has
+    **how,  # as for compare.compare_all: against, resamples, ...
+) -> RetrievalComparison:
+    "Compare what was retrieved. Raises DataError if two reports have the same name."
+    names = [r.name for r in reports]
+    if len(set(names)) < len(names):
+        what = f"two runs are called {max(names, key=names.count)!r}"
+        raise DataError(what, remedy="Name their files differently")
+    first = reports[0].scores.measures if reports else ()
+    shared = [m for m in first if all(m in r.scores.measures for r in reports)]
+
+    def values(m):
+        return {r.name: {t: v[m] for t, v in r.scores.queries.items()} for r in reports}
+
+    talks = {t: c for r in reports for t, c in r.talks.items()}
+    found = compare_all({m: values(m) for m in measures or shared}, talks, **how)
+    return RetrievalComparison(tuple(found))

@@ -27,7 +27,6 @@ from ..core.record import LEFT_OUT, Node, Run, Trajectory, breakdown
 from ..core.settings import brought
 from ..core.types import TO_ANSWER, TO_REFUSE, DataError, SettingsError, digest, dotted
 from ..data.mtrag import read_benchmark, sample_dir
-from ..evaluate.licence import unlicensed
 from ..evaluate.blame import COSTS, STAGES, Blame, BlameReport, costs, risk_coverage
 from ..evaluate.judge import judge_report, run_items
 from mtrag_nb.evaluate.pairs import (
@@ -79,7 +78,7 @@ from mtrag_nb.show.figures import (
     score_figure,
     svg_uri,
 )
-from .turn import SIGNS, ending, first_to_fail, outcome_words, turn_html
+from .turn import SIGNS, ending, first_to_fail, outcome_words, turn_html, unlicensed
 
 # %% auto #0
 __all__ = ['VIEWS', 'Board', 'share_text', 'figure_html', 'finding', 'pair_of', 'rungs_html', 'turns_beside', 'views_in',

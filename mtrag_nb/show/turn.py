@@ -6,12 +6,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from weakref import WeakKeyDictionary
 
+from ..core.files import data_dir, read_json
 from ..core.html import View, clean, render
 from mtrag_nb.core.record import (
     Checked,
@@ -35,13 +36,34 @@ from mtrag_nb.core.record import (
 from ..core.text import Label, Verdict, content_spans, known_words
 from ..core.types import Context, DataError
 from ..evaluate.blame import Blame, blame_turn
-from ..evaluate.licence import unlicensed
 from ..evaluate.scores import Evidence, as_evidence
 
 # %% auto #0
-__all__ = ['SIGNS', 'ending', 'outcome_of', 'outcome_words', 'fault_of', 'first_to_fail', 'turn_html', 'TurnView', 'strip_html',
-           'conversation_html', 'ConversationView', 'run_html', 'RunView', 'decisions', 'side_by_side', 'divergence',
-           'beside_html', 'measure_of', 'difference', 'ComparisonView']
+__all__ = ['SIGNS', 'unlicensed', 'ending', 'outcome_of', 'outcome_words', 'fault_of', 'first_to_fail', 'turn_html', 'TurnView',
+           'strip_html', 'conversation_html', 'ConversationView', 'run_html', 'RunView', 'decisions', 'side_by_side',
+           'divergence', 'beside_html', 'measure_of', 'difference', 'ComparisonView']
+
+# %% ../../nbs/8_show/00_turn.ipynb #3f5be350
+_ASK_NO_MODEL = ("support", "claims", "rules")
+
+
+def unlicensed(run: Run, steps: Iterable[Step]) -> list[str]:
+    "The ways by which steps graded and checked that were not measured with the run's models, in words; none for a run from elsewhere."
+    identity, files = run.manifest["identity"], (data_dir("measured"), Path(run.folder))
+    known = [read_json(f)["calibration"] for d in files if (f := d / "calibration.json").is_file()]
+    named = run.manifest.get("settings", {}).get("stages", {}).get("check", "")
+
+    def measured(stage: str, how: str) -> bool:
+        role, way = "embedder" if how == "cosine" else "chat", named if how == "nli" else how
+        parts = ("check",) if stage == "check" else ("random", "retrieved")
+        fits = [c for c in known if how == "nli" or c["models"].get(role) == identity[role]]
+        return any(way in c[p] for c in fits for p in parts)
+
+    stages = {Graded: "grade", Checked: "check"}
+    ways = {(stages[type(s)], v.how) for s in steps if type(s) in stages for v in s.verdicts}
+    ways = {(stage, how) for stage, how in ways if how not in _ASK_NO_MODEL}
+    found = sorted(w for w in ways if "chat" in identity and not measured(*w))
+    return [f"{stage} by {how}: no licence, not measured with these models" for stage, how in found]
 
 # %% ../../nbs/8_show/00_turn.ipynb #174cd15e
 def ending(t: Trajectory) -> str:
