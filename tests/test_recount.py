@@ -2,8 +2,9 @@
 expressions over the raw files, numpy, an own bootstrap. What is taken from it: its list of stop words, and the rules that are themselves
 what is measured. Counts agree exactly, means to 2e-5, the ends of intervals with a percentile bootstrap over conversations as `near` says,
 p on which side of .05. Not counted again: what asks an encoder (cosines, nearness, the choice of a combination's parts among which a
-cosine is, the combination for GPT-4.1), the learned check of claims with its planted falsehoods, and of the checks contextual support
-and the weakest sentence by themselves, the shares by coverage and by label, and the interval of the combination's sum."""
+cosine is, the combination for GPT-4.1), the learned check of claims with its planted falsehoods, the rule of refusals against official
+verdicts, and of the checks: contextual support and the weakest sentence by themselves, the combination with other replacements than
+refusal, the shares by coverage, label and number of systems, and the interval of the combination's sum."""
 
 import csv
 import gzip
@@ -1131,6 +1132,7 @@ def drafts():
     return out
 
 
+@lru_cache
 def chooses(pool):
     "Every other conversation of a pool, in alphabetical order."
     return {*sorted({talk(d.id) for p, some in drafts().values() if p == pool for d in some})[::2]}
