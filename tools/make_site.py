@@ -34,6 +34,7 @@ MENDED = {  # what axe-core finds in the theme's pages -> without it
     "<pre>": '<pre tabindex="0">',
     '<div class="table-wrapper ': '<div tabindex="0" class="table-wrapper ',
     "<th></th>": "<td></td>",
+    '<th scope="col" style="text-align:left;padding:.15em .6em"></th>': "<td></td>",  # core.html's
     '<div class="output text_html">': '<div tabindex="0" class="output text_html">',
     "</head>": "<style>.text_html{overflow-x:auto}table.docutils{margin-left:0}</style></head>",
     '<div id="search-results">': '<h1>Search</h1>\n<div id="search-results">',
