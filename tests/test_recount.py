@@ -1,10 +1,16 @@
 """The numbers that are printed of released runs, counted again by code that shares nothing with the package: json, csv and regular
 expressions over the raw files, numpy, an own bootstrap. What is taken from it: its list of stop words, and the rules that are themselves
-what is measured. Counts agree exactly, means to 2e-5, the ends of intervals with a percentile bootstrap over conversations as `near` says,
-p on which side of .05. Not counted again: what asks an encoder (cosines, nearness, the choice of a combination's parts among which a
-cosine is, the combination for GPT-4.1), the learned check of claims with its planted falsehoods, the rule of refusals against official
-verdicts, and of the checks: contextual support and the weakest sentence by themselves, the combination with other replacements than
-refusal, the shares by coverage, label and number of systems, and the interval of the combination's sum."""
+what is measured (refusals, contextual support, sentences). Counts agree exactly, means to 2e-5, the ends of intervals with a percentile
+bootstrap over conversations as `near` says (not of 20 conversations and fewer, nor of shares near 0 or 1), p on which side of .05.
+
+Not counted again:
+- what asks an encoder: cosines, `nearness`, the choice of a combination's parts, the combination for GPT-4.1, the signals of `gate.json`;
+- the learned check of claims with its planted falsehoods, but for the share of words in two rows of drafts;
+- of the checks: the combination with other replacements than refusal, shares by coverage, how many systems go up or down,
+  thresholds and curves of `by system`, and p;
+- of the yardsticks: ends of intervals of AUROC and of pairs of answers, surfaces pair by pair (their signs are, summed), rules whose
+  thresholds were fitted;
+- of `released.json`: ends of rank correlations, of AUROC and of scores by cause, `rules` by run, the row of copied sentences."""
 
 import csv
 import gzip
@@ -1150,6 +1156,7 @@ def test_drafts_and_the_check_as_it_stands():
             row = told["as it stands"][f"{name}; {way}; {price}"]
             below = [not d.refused and d.support < 0.6 for d in some]
             assert row["rejected"] == sum(below), name
+            assert row["of"] == sum(not d.refused for d in some), name
             kinds = Counter(f"{d.label.lower()}, {d.came}" for d, b in zip(some, below) if b)
             assert row["rejected, by what they are"] == kinds
             gain = below * changes(name, way, price)
@@ -1239,12 +1246,10 @@ def weighed(x, y, choose):
     return z @ w
 
 
-SLOW = {  # columns of a combination only: of few systems
-    "contextual support": lambda d: contextual_support(d.answer, d.texts),
-    "weakest sentence": lambda d: min((held(s, d.known) for s in sentences(d.answer)), default=1.0),
-}
 CHECKS = {
     "support (K-precision)": lambda d: d.support,
+    "contextual support": lambda d: contextual_support(d.answer, d.texts),
+    "weakest sentence": lambda d: min((held(s, d.known) for s in sentences(d.answer)), default=1.0),
     "question in passages": lambda d: held(d.asked, d.known),
     "question in answer": lambda d: held(d.asked, {*words(d.answer)}),
     "shortness (control)": lambda d: -float(len(d.answer.split())),
@@ -1254,7 +1259,18 @@ CHECKS = {
 
 @lru_cache(None)
 def column(name, c):
-    return np.array([(CHECKS | SLOW)[c](d) for d in drafts()[name][1]])
+    return np.array([CHECKS[c](d) for d in drafts()[name][1]])
+
+
+@lru_cache
+def scored():
+    "Check -> draft -> its score."
+    out = defaultdict(dict)
+    for name, (_, some) in drafts().items():
+        for c in CHECKS:
+            if "agree" not in c or some[0] in agreement():
+                out[c] |= zip(some, column(name, c))
+    return {c: by.get for c, by in out.items()}
 
 
 WHOLE = "GPT-4o, elser, the benchmark's prompt", "DeepSeek, ELSER, evidence"
@@ -1274,7 +1290,7 @@ def test_refusing_by_a_combination():
         total[name], gain = row["gain"]["value"] * row["gain"]["n"], changes(name, "refusal", 1)
         blind[name] = (can * gain * (gain[choose & can].sum() > 1e-9))[~choose]
         if name in WHOLE or not known:
-            tried = [c for c in CHECKS | SLOW if "agree" not in c or some[0] in agreement()]
+            tried = [c for c in CHECKS if "agree" not in c or some[0] in agreement()]
             x = weighed(np.array([column(name, c) for c in tried]).T, y, choose)
             below = can & (x < cut(x[choose & can], gain[choose & can]))
             total[name], at = (gain * below)[~choose].sum(), ~np.isnan(y) & ~choose
@@ -1298,12 +1314,14 @@ def test_replacing_by_a_check():
     told = kept("checks")
     for way, price in product(("refusal", "copied sentences", "another model"), (0, 1)):
         moved, blind, out = defaultdict(dict), defaultdict(dict), Counter()
+        label_, answered = {}, Counter()
         for name, (pool, some) in drafts().items():
             if way == "another model" and some[0] not in agreement():
                 continue
             choose = np.array([talk(d.id) in chooses(pool) for d in some])
             can, gain = np.array([not d.refused for d in some]), changes(name, way, price)
             ids = [f"{d.id}<::>{name}{d.model}" for d in some]
+            label_ |= {i: d.label for i, d in zip(ids, some)}
             best, all_ = (
                 told["by system"][f"{name}; {way}; {price}"],
                 gain[choose & can].sum() > 1e-9,
@@ -1317,12 +1335,16 @@ def test_replacing_by_a_check():
                 moved[c] |= own
                 blind[c] |= {i: v * all_ for i, v, b in zip(ids, gain * can, choose) if not b}
                 out[c] += (below & ~choose).sum()
+                answered[c] += (can & ~choose).sum()
                 if best["check"] == c:
                     assert best["rejected"] == (below & ~choose).sum(), (name, way, price)
                     agrees(best["gain"], own, (name, way, price))
         for c in CHECKS:
             row = told["by check"][f"{c}; {way}; {price}"]
-            assert row["rejected"] == out[c], (c, way, price)
+            assert (row["rejected"], row["drafts"]) == (out[c], answered[c]), (c, way, price)
+            for kind, found in row["by label"].items():
+                own = {i: v for i, v in moved[c].items() if label_[i] == kind}
+                agrees(found, own, (c, way, price, kind))
             agrees(row["gain"], moved[c], (c, way, price))
             agrees(row["over all or none"], less(moved[c], blind[c]), (c, way, price))
 
@@ -1330,7 +1352,7 @@ def test_replacing_by_a_check():
 @needs_data
 def test_choosing_among_drafts():
     told = kept("checks")["best of"]
-    for pool, price, (c, of) in product(told, (0, 1), CHECKS.items()):
+    for pool, price, (c, of) in product(told, (0, 1), scored().items()):
         by = together()[pool]
         models = dict.fromkeys(m for some in by.values() for m in some)
         whole = {i: some for i, some in by.items() if len(some) == len(models)}
@@ -1358,7 +1380,7 @@ def test_choosing_among_drafts():
 # --- the licence of the yardstick ---------------------------------------------------------------------------------------------------
 
 
-def rated(path):
+def rated(path, every=False):
     "Answers of models: model, task, label, answer, target, official refusal, RB_llm, RL_F, passages, people's lower median."
     raw = (ROOT / path).read_bytes()
     told = json.loads(gzip.decompress(raw) if path.endswith(".gz") else raw)
@@ -1369,7 +1391,7 @@ def rated(path):
         scores = {k: next(iter(v.values()))["value"] for k, v in by.items()}
         kind = label(task)
         no = (scores["conditional_idk"] == 1) == (kind in UNANSWERED)
-        if e["model_id"] != "reference" and kind in (*UNANSWERED, *ANSWERED):
+        if every or e["model_id"] != "reference" and kind in (*UNANSWERED, *ANSWERED):
             about = e["model_id"], e["task_id"], kind, e["model_response"]
             passages = tuple(texts[c["document_id"]] for c in task["contexts"])
             marks = [
@@ -1758,3 +1780,46 @@ def test_submissions_by_faithfulness():
             row["n"] == len(change) and abs(row["difference"] - np.mean([*change.values()])) < 1e-6
         )
         near(row, bootstrap(change), row)
+
+
+@needs_data
+def test_rule_of_refusals_against_verdicts():
+    "Precision and recall of the rule, and what share of systems' answers decide rightly to refuse, by file and half."
+    un, files, teams = un_tasks(), defaultdict(list), "mtragun-human/predictions_raguteam"
+    for file in SUBMITTED:
+        some = [o for o in lines(f"{teams}/{file}.jsonl") if "idk_eval" in o["metrics"]]
+        for o in some:
+            row = (
+                o["task_id"],
+                label(un[o["task_id"]]),
+                o["prediction"],
+                o["metrics"]["idk_eval"][0],
+            )
+            files[re.split("[_-]", file)[0]].append(row)
+            files["submissions"].append(row)
+    for name, path in (
+        ("rated answers", "mtrag-human/human_evaluations_dev.json"),
+        ("MTRAG-S", "mtrag-synthetic/evaluations_synthetic.json.gz"),
+    ):
+        files[name] = [(x[1], x[2], x[3], float(x[5])) for x in rated(path, every=True)]
+    told = {}
+    for name, some in files.items():
+        for h, word in (("choosing", "writing"), ("reporting", "reporting")):
+            mine = [x for x in some if half(x[0]) == h]
+            ours = np.array([idk_by_rule(x[2]) == 1 for x in mine])
+            theirs = np.array([x[3] == 1 for x in mine])
+            asks = np.array([x[1] == "UNDERSPECIFIED" for x in mine])
+            wanted = np.array([x[1] in UNANSWERED for x in mine])
+            official_, own = ((v == wanted)[~asks].mean() for v in (theirs, ours))
+            told[f"{name}, {word} half"] = {
+                "answers": len(mine),
+                "refusals": theirs.sum(),
+                "precision": (ours & theirs).sum() / ours.sum(),
+                "recall": (ours & theirs).sum() / theirs.sum(),
+                "accuracy, official": official_,
+                "accuracy, rule": own,
+                "difference": own - official_,
+            }
+    assert told.keys() == kept("declining").keys()
+    for name, row in told.items():
+        assert kept("declining")[name] == pytest.approx(row, abs=6e-5), name
