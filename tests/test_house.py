@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from markdown_it import MarkdownIt
 
 import anywhere
 import outputs
@@ -284,6 +285,12 @@ def test_a_notebook_that_is_named_exists(notebook):
     for name in re.findall(r"`((?:\d_\w+/|tour/)?\d\d[a-z]?_[a-z_]+)`", text):
         folder = NBS if "/" in name else (NBS / notebook).parent
         assert (folder / f"{name}.ipynb").is_file(), f"no notebook {name}"
+
+
+def test_readme_is_read_in_four_minutes():
+    "At most 700 words as rendered, tables and code with them: 180 a minute."
+    page = MarkdownIt().enable("table").render((ROOT / "README.md").read_text(encoding="utf-8"))
+    assert len(re.sub(r"<[^>]+>", "", page).split()) <= 700
 
 
 def test_ruff_decides_the_layout():
