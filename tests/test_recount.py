@@ -10,7 +10,8 @@ Not counted again:
   thresholds and curves of `by system`, and p;
 - of the yardsticks: ends of intervals of AUROC and of pairs of answers, surfaces pair by pair (their signs are, summed), rules whose
   thresholds were fitted;
-- of `released.json`: ends of rank correlations, of AUROC and of scores by cause, `rules` by run, the row of copied sentences."""
+- of `released.json`: ends of rank correlations, of AUROC and of scores by cause, the row of copied sentences (`quote.json`), Sifei's
+  search on the test set, and which passages the four Self-CRAGs list."""
 
 import csv
 import gzip
@@ -100,6 +101,9 @@ def bootstrap(values, resamples=4000):
 
 def agrees(found, values, what=""):
     "A kept interval against the values of tasks."
+    if not values:
+        assert (found["value"], found["n"]) == (None, 0), what
+        return
     values = {i: float(v) for i, v in values.items()}
     assert abs(found["value"] - np.mean(list(values.values()))) < 2e-5, what
     assert (found["n"], found["clusters"]) == (len(values), len({*map(talk, values)})), what
@@ -404,6 +408,10 @@ def half(i):
     return ("choosing", "reporting")[int(hashlib.sha256(talk(i).encode()).hexdigest(), 16) % 2]
 
 
+def run_of(name):
+    return tuple(name.split(", "))
+
+
 @needs_data
 def test_rules_of_blame():
     cases = []  # id, run, laid to retrieval by each rule, repaired by gold
@@ -440,6 +448,11 @@ def test_rules_of_blame():
             mine = {i: y for i, (x, _, y) in key.items() if x}
             assert row["laid to retrieval"] == len(mine)
             agrees(row["repaired"], mine, name)
+            for run, rows in told["by run"].items() if h == "reporting" else ():
+                if found := rows.get(name):
+                    own = {i: (x == y) for i, (x, _, y) in key.items() if str(run_of(run)) in i}
+                    agrees(found["agrees"], own, run)
+                    assert found["laid to retrieval"] == sum(str(run_of(run)) in i for i in mine)
     best = [np.mean([x[2][k] == x[3] for x in cases if half(x[0]) == "choosing"]) for k in range(6)]
     assert list(told["halves"]["choosing"])[int(np.argmax(best))] == told["chosen"]
 
@@ -505,6 +518,7 @@ def test_searches_and_their_pairs():
     told, ps = kept("released"), []
     assert told["searches"].keys() == SEARCHES.keys()
     for name, row in told["searches"].items():
+        assert row["tasks"] == len(hit(name))
         agrees(row["gold among five"], hit(name), name)
         agrees(row["recall"], searched(name)[0], name)
     for what, row in told["pairs"].items():
@@ -543,6 +557,9 @@ def test_hard_core():
             rows[g][i] = core[i]
         for x in o["Question Type"]:
             rows[f"type: {x}"][i] = core[i]
+        for x in o["Multi-Turn"]:
+            rows[f"in the conversation: {x}"][i] = core[i]
+    assert rows.keys() == told["rows"].keys()
     for g, values in rows.items():
         agrees(told["rows"][g], values, g)
 
@@ -650,6 +667,13 @@ def test_self_crag_of_its_authors():
         down, up = (sum(v == s for v in change.values()) for s in (-1, 1))
         assert (row["stops refusing"], row["begins to"]) == (down, up)
         agrees(row["difference"], change, name)
+    assert told["answerable"] == len(can) and told["turns"] == len(no["v4"])
+    assert told["labels"] == Counter(x[0] for x in no["v4"].values())
+    for name, row in told["changes"].items():
+        a, b = name.split(" to ")
+        up, down = by_conversation({i: no[b][i][1] - no[a][i][1] for i in can})
+        assert (row["conversations up"], row["conversations down"]) == (up, down)
+        assert abs(row["p"] / binomtest(up, up + down).pvalue - 1) < 1e-4
     same = sum(
         no["v3"][i][2]["fallback_reason"] == no["v4"][i][2]["fallback_reason"] for i in no["v3"]
     )
@@ -687,7 +711,10 @@ def test_official_scores():
             own = np.corrcoef(rank[3], rank[k])[0, 1]
             assert abs(row[f"RB_agg and {other}"]["value"] - own) < 2e-5, name
         pairs = [(idk_by_rule(text_of(o)) == 1, refused(o)) for o in some]
-        row = told["refusal rule"][name]
+        row, by = told["refusal rule"][name], {o["task_id"]: x for o, x in zip(some, pairs)}
+        agrees(row["agree"], {i: a == b for i, (a, b) in by.items()}, name)
+        agrees(row["precision"], {i: b for i, (a, b) in by.items() if a}, name)
+        agrees(row["recall"], {i: a for i, (a, b) in by.items() if b}, name)
         own = (len(pairs), sum(b for _, b in pairs), sum(a for a, _ in pairs))
         assert (row["answers"], row["official"], row["rule"]) == own
         assert row["both"] == sum(a and b for a, b in pairs)
@@ -715,8 +742,8 @@ def test_scores_by_cause():
             for m in ("RL_F", "RB_llm", "RB_agg"):
                 if (v := o["metrics"][m][0]) is not None and not np.isnan(v):
                     by[c][m].append(v)
-    for c in ("answered from nothing", "gold not found", "undecided", "wrong draft from gold"):
-        row = kept("released")["scores by cause"][c]
+    for c, row in kept("released")["scores by cause"].items():
+        assert row["turns"] == len(by[c]["RB_agg"])
         for m, values in by[c].items():
             assert abs(row[m]["value"] - np.mean(values)) < 2e-5, (c, m)
             assert row[m]["n"] == len(values)
