@@ -5,7 +5,7 @@ bootstrap over conversations as `near` says (not of 20 conversations and fewer, 
 
 Not counted again:
 - what asks an encoder: cosines, `nearness`, the choice of a combination's parts, the combination for GPT-4.1, the signals of `gate.json`;
-- the learned check of claims with its planted falsehoods, but for the share of words in two rows of drafts;
+- of the learned check of claims: its weights, planted falsehoods, rated answers, MTRAG-S, ends of intervals (drafts of GPT-4o are);
 - of the checks: the combination with other replacements than refusal, shares by coverage, how many systems go up or down,
   thresholds and curves of `by system`, and p;
 - of the yardsticks: ends of intervals of AUROC and of pairs of answers, surfaces pair by pair (their signs are, summed), rules whose
@@ -30,6 +30,7 @@ import pytest
 from scipy.stats import binomtest, rankdata
 
 from mtrag_nb.core import text
+from mtrag_nb.core.claims import draft_features
 from mtrag_nb.core.text import STOPWORDS, sentences
 from mtrag_nb.evaluate.licence import contextual_support
 from mtrag_nb.systems.baselines import _quotable
@@ -1198,23 +1199,29 @@ def test_drafts_and_the_check_as_it_stands():
 
 
 @needs_data
-def test_check_of_claims_by_the_target():
-    "Drafts of conversations that chose nothing, and what the share of words below .6 makes of them."
+def test_check_of_claims_on_whole_drafts():
+    "Drafts of conversations that chose nothing: what the kept weights make of the check's features, and words below .6."
+    told, w = kept("claims"), dict(kept("claims")["weights"]["draft"])
+    least = np.log(w["threshold"] / (1 - w.pop("threshold"))) - w.pop("intercept")
     rated_ = sorted({talk(x[1]) for x in rated("mtrag-human/human_evaluations_dev.json")})[::2]
-    dev = sorted({*map(talk, dev_tasks())})[1::2]
-    for c in ("elser", "recall"):
-        _, some = drafts()[f"GPT-4o, {c}, {TOLD['official']}"]
-        some = [d for d in some if talk(d.id) in {*dev} - {*rated_} and d.texts]
-        some = [d for d in some if not np.isnan(truth(d, "target"))]
-        y, x = (
-            np.array([truth(d, "target") == 1 for d in some]),
-            np.array([d.support for d in some]),
-        )
-        row = kept("claims")["drafts"][f"the target, GPT-4o, {c}, {TOLD['official']}"]
+    dev = {*sorted({*map(talk, dev_tasks())})[1::2]} - {*rated_}
+    rows = [(n, *n.split(", ", 1)) for n in told["drafts"]]
+    for name, kind, system in (x for x in rows if x[2] in drafts()):
+        by, row = {"the target": "target"}.get(kind, kind), told["drafts"][name]
+        some = [d for d in drafts()[system][1] if talk(d.id) in dev and d.texts]
+        some = [d for d in some if not np.isnan(truth(d, by))]
+        y, found = np.array([truth(d, by) == 1 for d in some]), {}
+        features = [draft_features(d.answer, d.texts) or {"support": 1, "near": 1} for d in some]
+        found["claims"] = np.array([sum(w[k] * f.get(k, 0) for k in w) for f in features]), least
+        found["words"] = np.array([d.support for d in some]), 0.6
         assert (row["faithful"], row["unfaithful"]) == (y.sum(), (~y).sum())
-        assert abs(row["words"]["value"] - auroc(x, y)) < 2e-5
-        assert abs(row["faithful kept"]["words"] - (x[y] >= 0.6).mean()) < 2e-5
-        assert abs(row["unfaithful rejected"]["words"] - (x[~y] < 0.6).mean()) < 2e-5
+        for check, (x, at) in found.items():
+            last = 1.01 / y.sum() if check == "claims" else 2e-5  # the threshold is kept rounded
+            assert abs(row[check]["value"] - auroc(x, y)) < 2e-5, name
+            assert abs(row["faithful kept"][check] - (x[y] >= at).mean()) < last, name
+            assert abs(row["unfaithful rejected"][check] - (x[~y] < at).mean()) < 2e-5, name
+        difference = auroc(found["claims"][0], y) - auroc(found["words"][0], y)
+        assert abs(row["difference"]["value"] - difference) < 4e-5, name
 
 
 def truth(d, kind):
