@@ -1,10 +1,17 @@
 """The numbers that are printed of released runs, counted again by code that shares nothing with the package: json, csv and regular
 expressions over the raw files, numpy, an own bootstrap. What is taken from it: its list of stop words, and the rules that are themselves
-what is measured. Counts agree exactly, means to 2e-5, the ends of intervals with a percentile bootstrap over conversations as `near` says,
-p on which side of .05. Not counted again: what asks an encoder (cosines, nearness, the choice of a combination's parts among which a
-cosine is, the combination for GPT-4.1), the learned check of claims with its planted falsehoods, the rule of refusals against official
-verdicts, and of the checks: contextual support and the weakest sentence by themselves, the combination with other replacements than
-refusal, the shares by coverage, label and number of systems, and the interval of the combination's sum."""
+what is measured (refusals, contextual support, sentences). Counts agree exactly, means to 2e-5, the ends of intervals with a percentile
+bootstrap over conversations as `near` says (not of 20 conversations and fewer, nor of shares near 0 or 1), p on which side of .05.
+
+Not counted again:
+- what asks an encoder: cosines, `nearness`, the choice of a combination's parts, the combination for GPT-4.1, the signals of `gate.json`;
+- of the learned check of claims: its weights, planted falsehoods, rated answers, MTRAG-S, ends of intervals (drafts of GPT-4o are);
+- of the checks: the combination with other replacements than refusal, shares by coverage, how many systems go up or down,
+  thresholds and curves of `by system`, and p;
+- of the yardsticks: ends of intervals of AUROC and of pairs of answers, surfaces pair by pair (their signs are, summed), rules whose
+  thresholds were fitted;
+- of `released.json`: ends of rank correlations, of AUROC and of scores by cause, the row of copied sentences (`quote.json`), Sifei's
+  search on the test set, and which passages the four Self-CRAGs list."""
 
 import csv
 import gzip
@@ -23,6 +30,7 @@ import pytest
 from scipy.stats import binomtest, rankdata
 
 from mtrag_nb.core import text
+from mtrag_nb.core.claims import draft_features
 from mtrag_nb.core.text import STOPWORDS, sentences
 from mtrag_nb.evaluate.licence import contextual_support
 from mtrag_nb.systems.baselines import _quotable
@@ -94,6 +102,9 @@ def bootstrap(values, resamples=4000):
 
 def agrees(found, values, what=""):
     "A kept interval against the values of tasks."
+    if not values:
+        assert (found["value"], found["n"]) == (None, 0), what
+        return
     values = {i: float(v) for i, v in values.items()}
     assert abs(found["value"] - np.mean(list(values.values()))) < 2e-5, what
     assert (found["n"], found["clusters"]) == (len(values), len({*map(talk, values)})), what
@@ -398,6 +409,10 @@ def half(i):
     return ("choosing", "reporting")[int(hashlib.sha256(talk(i).encode()).hexdigest(), 16) % 2]
 
 
+def run_of(name):
+    return tuple(name.split(", "))
+
+
 @needs_data
 def test_rules_of_blame():
     cases = []  # id, run, laid to retrieval by each rule, repaired by gold
@@ -434,6 +449,11 @@ def test_rules_of_blame():
             mine = {i: y for i, (x, _, y) in key.items() if x}
             assert row["laid to retrieval"] == len(mine)
             agrees(row["repaired"], mine, name)
+            for run, rows in told["by run"].items() if h == "reporting" else ():
+                if found := rows.get(name):
+                    own = {i: (x == y) for i, (x, _, y) in key.items() if str(run_of(run)) in i}
+                    agrees(found["agrees"], own, run)
+                    assert found["laid to retrieval"] == sum(str(run_of(run)) in i for i in mine)
     best = [np.mean([x[2][k] == x[3] for x in cases if half(x[0]) == "choosing"]) for k in range(6)]
     assert list(told["halves"]["choosing"])[int(np.argmax(best))] == told["chosen"]
 
@@ -499,6 +519,7 @@ def test_searches_and_their_pairs():
     told, ps = kept("released"), []
     assert told["searches"].keys() == SEARCHES.keys()
     for name, row in told["searches"].items():
+        assert row["tasks"] == len(hit(name))
         agrees(row["gold among five"], hit(name), name)
         agrees(row["recall"], searched(name)[0], name)
     for what, row in told["pairs"].items():
@@ -537,6 +558,9 @@ def test_hard_core():
             rows[g][i] = core[i]
         for x in o["Question Type"]:
             rows[f"type: {x}"][i] = core[i]
+        for x in o["Multi-Turn"]:
+            rows[f"in the conversation: {x}"][i] = core[i]
+    assert rows.keys() == told["rows"].keys()
     for g, values in rows.items():
         agrees(told["rows"][g], values, g)
 
@@ -644,6 +668,13 @@ def test_self_crag_of_its_authors():
         down, up = (sum(v == s for v in change.values()) for s in (-1, 1))
         assert (row["stops refusing"], row["begins to"]) == (down, up)
         agrees(row["difference"], change, name)
+    assert told["answerable"] == len(can) and told["turns"] == len(no["v4"])
+    assert told["labels"] == Counter(x[0] for x in no["v4"].values())
+    for name, row in told["changes"].items():
+        a, b = name.split(" to ")
+        up, down = by_conversation({i: no[b][i][1] - no[a][i][1] for i in can})
+        assert (row["conversations up"], row["conversations down"]) == (up, down)
+        assert abs(row["p"] / binomtest(up, up + down).pvalue - 1) < 1e-4
     same = sum(
         no["v3"][i][2]["fallback_reason"] == no["v4"][i][2]["fallback_reason"] for i in no["v3"]
     )
@@ -681,7 +712,10 @@ def test_official_scores():
             own = np.corrcoef(rank[3], rank[k])[0, 1]
             assert abs(row[f"RB_agg and {other}"]["value"] - own) < 2e-5, name
         pairs = [(idk_by_rule(text_of(o)) == 1, refused(o)) for o in some]
-        row = told["refusal rule"][name]
+        row, by = told["refusal rule"][name], {o["task_id"]: x for o, x in zip(some, pairs)}
+        agrees(row["agree"], {i: a == b for i, (a, b) in by.items()}, name)
+        agrees(row["precision"], {i: b for i, (a, b) in by.items() if a}, name)
+        agrees(row["recall"], {i: a for i, (a, b) in by.items() if b}, name)
         own = (len(pairs), sum(b for _, b in pairs), sum(a for a, _ in pairs))
         assert (row["answers"], row["official"], row["rule"]) == own
         assert row["both"] == sum(a and b for a, b in pairs)
@@ -709,8 +743,8 @@ def test_scores_by_cause():
             for m in ("RL_F", "RB_llm", "RB_agg"):
                 if (v := o["metrics"][m][0]) is not None and not np.isnan(v):
                     by[c][m].append(v)
-    for c in ("answered from nothing", "gold not found", "undecided", "wrong draft from gold"):
-        row = kept("released")["scores by cause"][c]
+    for c, row in kept("released")["scores by cause"].items():
+        assert row["turns"] == len(by[c]["RB_agg"])
         for m, values in by[c].items():
             assert abs(row[m]["value"] - np.mean(values)) < 2e-5, (c, m)
             assert row[m]["n"] == len(values)
@@ -1150,6 +1184,7 @@ def test_drafts_and_the_check_as_it_stands():
             row = told["as it stands"][f"{name}; {way}; {price}"]
             below = [not d.refused and d.support < 0.6 for d in some]
             assert row["rejected"] == sum(below), name
+            assert row["of"] == sum(not d.refused for d in some), name
             kinds = Counter(f"{d.label.lower()}, {d.came}" for d, b in zip(some, below) if b)
             assert row["rejected, by what they are"] == kinds
             gain = below * changes(name, way, price)
@@ -1164,23 +1199,29 @@ def test_drafts_and_the_check_as_it_stands():
 
 
 @needs_data
-def test_check_of_claims_by_the_target():
-    "Drafts of conversations that chose nothing, and what the share of words below .6 makes of them."
+def test_check_of_claims_on_whole_drafts():
+    "Drafts of conversations that chose nothing: what the kept weights make of the check's features, and words below .6."
+    told, w = kept("claims"), dict(kept("claims")["weights"]["draft"])
+    least = np.log(w["threshold"] / (1 - w.pop("threshold"))) - w.pop("intercept")
     rated_ = sorted({talk(x[1]) for x in rated("mtrag-human/human_evaluations_dev.json")})[::2]
-    dev = sorted({*map(talk, dev_tasks())})[1::2]
-    for c in ("elser", "recall"):
-        _, some = drafts()[f"GPT-4o, {c}, {TOLD['official']}"]
-        some = [d for d in some if talk(d.id) in {*dev} - {*rated_} and d.texts]
-        some = [d for d in some if not np.isnan(truth(d, "target"))]
-        y, x = (
-            np.array([truth(d, "target") == 1 for d in some]),
-            np.array([d.support for d in some]),
-        )
-        row = kept("claims")["drafts"][f"the target, GPT-4o, {c}, {TOLD['official']}"]
+    dev = {*sorted({*map(talk, dev_tasks())})[1::2]} - {*rated_}
+    rows = [(n, *n.split(", ", 1)) for n in told["drafts"]]
+    for name, kind, system in (x for x in rows if x[2] in drafts()):
+        by, row = {"the target": "target"}.get(kind, kind), told["drafts"][name]
+        some = [d for d in drafts()[system][1] if talk(d.id) in dev and d.texts]
+        some = [d for d in some if not np.isnan(truth(d, by))]
+        y, found = np.array([truth(d, by) == 1 for d in some]), {}
+        features = [draft_features(d.answer, d.texts) or {"support": 1, "near": 1} for d in some]
+        found["claims"] = np.array([sum(w[k] * f.get(k, 0) for k in w) for f in features]), least
+        found["words"] = np.array([d.support for d in some]), 0.6
         assert (row["faithful"], row["unfaithful"]) == (y.sum(), (~y).sum())
-        assert abs(row["words"]["value"] - auroc(x, y)) < 2e-5
-        assert abs(row["faithful kept"]["words"] - (x[y] >= 0.6).mean()) < 2e-5
-        assert abs(row["unfaithful rejected"]["words"] - (x[~y] < 0.6).mean()) < 2e-5
+        for check, (x, at) in found.items():
+            last = 1.01 / y.sum() if check == "claims" else 2e-5  # the threshold is kept rounded
+            assert abs(row[check]["value"] - auroc(x, y)) < 2e-5, name
+            assert abs(row["faithful kept"][check] - (x[y] >= at).mean()) < last, name
+            assert abs(row["unfaithful rejected"][check] - (x[~y] < at).mean()) < 2e-5, name
+        difference = auroc(found["claims"][0], y) - auroc(found["words"][0], y)
+        assert abs(row["difference"]["value"] - difference) < 4e-5, name
 
 
 def truth(d, kind):
@@ -1239,12 +1280,10 @@ def weighed(x, y, choose):
     return z @ w
 
 
-SLOW = {  # columns of a combination only: of few systems
-    "contextual support": lambda d: contextual_support(d.answer, d.texts),
-    "weakest sentence": lambda d: min((held(s, d.known) for s in sentences(d.answer)), default=1.0),
-}
 CHECKS = {
     "support (K-precision)": lambda d: d.support,
+    "contextual support": lambda d: contextual_support(d.answer, d.texts),
+    "weakest sentence": lambda d: min((held(s, d.known) for s in sentences(d.answer)), default=1.0),
     "question in passages": lambda d: held(d.asked, d.known),
     "question in answer": lambda d: held(d.asked, {*words(d.answer)}),
     "shortness (control)": lambda d: -float(len(d.answer.split())),
@@ -1254,7 +1293,18 @@ CHECKS = {
 
 @lru_cache(None)
 def column(name, c):
-    return np.array([(CHECKS | SLOW)[c](d) for d in drafts()[name][1]])
+    return np.array([CHECKS[c](d) for d in drafts()[name][1]])
+
+
+@lru_cache
+def scored():
+    "Check -> draft -> its score."
+    out = defaultdict(dict)
+    for name, (_, some) in drafts().items():
+        for c in CHECKS:
+            if "agree" not in c or some[0] in agreement():
+                out[c] |= zip(some, column(name, c))
+    return {c: by.get for c, by in out.items()}
 
 
 WHOLE = "GPT-4o, elser, the benchmark's prompt", "DeepSeek, ELSER, evidence"
@@ -1274,7 +1324,7 @@ def test_refusing_by_a_combination():
         total[name], gain = row["gain"]["value"] * row["gain"]["n"], changes(name, "refusal", 1)
         blind[name] = (can * gain * (gain[choose & can].sum() > 1e-9))[~choose]
         if name in WHOLE or not known:
-            tried = [c for c in CHECKS | SLOW if "agree" not in c or some[0] in agreement()]
+            tried = [c for c in CHECKS if "agree" not in c or some[0] in agreement()]
             x = weighed(np.array([column(name, c) for c in tried]).T, y, choose)
             below = can & (x < cut(x[choose & can], gain[choose & can]))
             total[name], at = (gain * below)[~choose].sum(), ~np.isnan(y) & ~choose
@@ -1298,12 +1348,14 @@ def test_replacing_by_a_check():
     told = kept("checks")
     for way, price in product(("refusal", "copied sentences", "another model"), (0, 1)):
         moved, blind, out = defaultdict(dict), defaultdict(dict), Counter()
+        label_, answered = {}, Counter()
         for name, (pool, some) in drafts().items():
             if way == "another model" and some[0] not in agreement():
                 continue
             choose = np.array([talk(d.id) in chooses(pool) for d in some])
             can, gain = np.array([not d.refused for d in some]), changes(name, way, price)
             ids = [f"{d.id}<::>{name}{d.model}" for d in some]
+            label_ |= {i: d.label for i, d in zip(ids, some)}
             best, all_ = (
                 told["by system"][f"{name}; {way}; {price}"],
                 gain[choose & can].sum() > 1e-9,
@@ -1317,12 +1369,16 @@ def test_replacing_by_a_check():
                 moved[c] |= own
                 blind[c] |= {i: v * all_ for i, v, b in zip(ids, gain * can, choose) if not b}
                 out[c] += (below & ~choose).sum()
+                answered[c] += (can & ~choose).sum()
                 if best["check"] == c:
                     assert best["rejected"] == (below & ~choose).sum(), (name, way, price)
                     agrees(best["gain"], own, (name, way, price))
         for c in CHECKS:
             row = told["by check"][f"{c}; {way}; {price}"]
-            assert row["rejected"] == out[c], (c, way, price)
+            assert (row["rejected"], row["drafts"]) == (out[c], answered[c]), (c, way, price)
+            for kind, found in row["by label"].items():
+                own = {i: v for i, v in moved[c].items() if label_[i] == kind}
+                agrees(found, own, (c, way, price, kind))
             agrees(row["gain"], moved[c], (c, way, price))
             agrees(row["over all or none"], less(moved[c], blind[c]), (c, way, price))
 
@@ -1330,7 +1386,7 @@ def test_replacing_by_a_check():
 @needs_data
 def test_choosing_among_drafts():
     told = kept("checks")["best of"]
-    for pool, price, (c, of) in product(told, (0, 1), CHECKS.items()):
+    for pool, price, (c, of) in product(told, (0, 1), scored().items()):
         by = together()[pool]
         models = dict.fromkeys(m for some in by.values() for m in some)
         whole = {i: some for i, some in by.items() if len(some) == len(models)}
@@ -1358,7 +1414,7 @@ def test_choosing_among_drafts():
 # --- the licence of the yardstick ---------------------------------------------------------------------------------------------------
 
 
-def rated(path):
+def rated(path, every=False):
     "Answers of models: model, task, label, answer, target, official refusal, RB_llm, RL_F, passages, people's lower median."
     raw = (ROOT / path).read_bytes()
     told = json.loads(gzip.decompress(raw) if path.endswith(".gz") else raw)
@@ -1369,7 +1425,7 @@ def rated(path):
         scores = {k: next(iter(v.values()))["value"] for k, v in by.items()}
         kind = label(task)
         no = (scores["conditional_idk"] == 1) == (kind in UNANSWERED)
-        if e["model_id"] != "reference" and kind in (*UNANSWERED, *ANSWERED):
+        if every or e["model_id"] != "reference" and kind in (*UNANSWERED, *ANSWERED):
             about = e["model_id"], e["task_id"], kind, e["model_response"]
             passages = tuple(texts[c["document_id"]] for c in task["contexts"])
             marks = [
@@ -1758,3 +1814,46 @@ def test_submissions_by_faithfulness():
             row["n"] == len(change) and abs(row["difference"] - np.mean([*change.values()])) < 1e-6
         )
         near(row, bootstrap(change), row)
+
+
+@needs_data
+def test_rule_of_refusals_against_verdicts():
+    "Precision and recall of the rule, and what share of systems' answers decide rightly to refuse, by file and half."
+    un, files, teams = un_tasks(), defaultdict(list), "mtragun-human/predictions_raguteam"
+    for file in SUBMITTED:
+        some = [o for o in lines(f"{teams}/{file}.jsonl") if "idk_eval" in o["metrics"]]
+        for o in some:
+            row = (
+                o["task_id"],
+                label(un[o["task_id"]]),
+                o["prediction"],
+                o["metrics"]["idk_eval"][0],
+            )
+            files[re.split("[_-]", file)[0]].append(row)
+            files["submissions"].append(row)
+    for name, path in (
+        ("rated answers", "mtrag-human/human_evaluations_dev.json"),
+        ("MTRAG-S", "mtrag-synthetic/evaluations_synthetic.json.gz"),
+    ):
+        files[name] = [(x[1], x[2], x[3], float(x[5])) for x in rated(path, every=True)]
+    told = {}
+    for name, some in files.items():
+        for h, word in (("choosing", "writing"), ("reporting", "reporting")):
+            mine = [x for x in some if half(x[0]) == h]
+            ours = np.array([idk_by_rule(x[2]) == 1 for x in mine])
+            theirs = np.array([x[3] == 1 for x in mine])
+            asks = np.array([x[1] == "UNDERSPECIFIED" for x in mine])
+            wanted = np.array([x[1] in UNANSWERED for x in mine])
+            official_, own = ((v == wanted)[~asks].mean() for v in (theirs, ours))
+            told[f"{name}, {word} half"] = {
+                "answers": len(mine),
+                "refusals": theirs.sum(),
+                "precision": (ours & theirs).sum() / ours.sum(),
+                "recall": (ours & theirs).sum() / theirs.sum(),
+                "accuracy, official": official_,
+                "accuracy, rule": own,
+                "difference": own - official_,
+            }
+    assert told.keys() == kept("declining").keys()
+    for name, row in told.items():
+        assert kept("declining")[name] == pytest.approx(row, abs=6e-5), name

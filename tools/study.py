@@ -497,6 +497,9 @@ def measured_in() -> dict[str, Path]:
     return found
 
 
+AFTER_EQUAL = ("blame", "gate", "mended")  # studies of the runs that `make study NAME=equal` makes
+
+
 def run_study(name: str) -> int:
     if name in PACKAGED:
         module, function = PACKAGED[name].split(":")
@@ -505,6 +508,10 @@ def run_study(name: str) -> int:
     notebooks = measured_in()
     if name not in notebooks:
         print("make study NAME=" + "|".join([*notebooks, *PACKAGED]))
+        return 2
+    equal = Path("runs/equal" if name == "gate" else os.environ.get("FOLDER", "runs/equal"))
+    if name in AFTER_EQUAL and not (NOTEBOOKS.parents[1] / equal / "tasks.jsonl").is_file():
+        print(f"{equal} holds no runs: make study NAME=equal comes before NAME={name}")
         return 2
     command = [sys.executable, "tools/run_notebooks.py", "--no-compare", "measure"]
     env = {**os.environ, "PART": name}

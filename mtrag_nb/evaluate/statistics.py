@@ -247,6 +247,7 @@ def statistic_interval(
     resamples: int = 1000,
     level: float = 0.95,
     seed: int = 0,
+    within: tuple[float, float] = (-math.inf, math.inf),  # what it can be: the ends are cut to it
 ) -> Interval:
     "Any statistic with its interval. No interval where it is undefined without one of the conversations."
     codes, k = _codes(clusters)
@@ -268,6 +269,8 @@ def statistic_interval(
         ]
         (low,), (high,) = _percentiles(np.array(samples)[:, None], level)
         span = float(low), float(high)
+    if span[0] is not None:
+        span = max(within[0], span[0]), min(within[1], span[1])
     return Interval(None if math.isnan(value) else value, *span, len(codes), k, level)
 
 # %% ../../nbs/7_evaluate/00_statistics.ipynb #sums0002
