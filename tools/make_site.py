@@ -24,7 +24,10 @@ COPIED = (
 )
 PREFACE = "\n\n```{{autolink-preface}}\n:level: file\n\n{imports}\n```\n"
 TREE = "\n```{{toctree}}\n:hidden:\n:caption: {title}\n\n{pages}\n```\n"
-
+# Plots are drawn on white: turned dark, with their hues kept. Nesting, so that it stands once for both ways to a dark page.
+DARK = (
+    "{.cell_output img{filter:invert(.93) hue-rotate(180deg)} [src*=page-]{filter:brightness(.8)}}"
+)
 
 MENDED = {  # what axe-core finds in the theme's pages -> without it
     '<aside class="sidebar-drawer"': '<aside aria-label="Pages" class="sidebar-drawer"',
@@ -36,7 +39,9 @@ MENDED = {  # what axe-core finds in the theme's pages -> without it
     "<th></th>": "<td></td>",
     '<th scope="col" style="text-align:left;padding:.15em .6em"></th>': "<td></td>",  # core.html's
     '<div class="output text_html">': '<div tabindex="0" class="output text_html">',
-    "</head>": "<style>.text_html{overflow-x:auto}table.docutils{margin-left:0}</style></head>",
+    "</head>": "<style>.text_html{overflow-x:auto}table.docutils{margin-left:0}"
+    f"body[data-theme=dark] {DARK} @media(prefers-color-scheme:dark){{body[data-theme=auto] {DARK}}}"
+    "</style></head>",
     '<div id="search-results">': '<h1>Search</h1>\n<div id="search-results">',
 }
 

@@ -224,7 +224,7 @@ class Marks {  // the marks of one turn, and the panel that says why it came out
     return b;
   }
   update(about) {
-    this.about = about; this.said.textContent = about.came; this.said.className = `came grow ${about.came === "correct" ? "good" : about.came.startsWith("Failed") ? "bad" : "quiet"}`;
+    this.about = about; this.said.textContent = about.came; this.said.className = `came grow ${about.came === "right" ? "good" : about.came.startsWith("Failed") ? "bad" : "quiet"}`;
     this.verdicts.forEach((b, n) => pressed(b, VERDICTS[n][0] === about.marks.verdict));
     this.toggles = this.toggles.filter(([b]) => b.isConnected || !this.panel.isConnected);
     for (const [b, id] of this.toggles) pressed(b, this.has(id));
@@ -276,7 +276,7 @@ class Marks {  // the marks of one turn, and the panel that says why it came out
       const show = r => r.error ? [fault(r.error)] : r.outcome === "answered" ? ((list, shown) => [doubt(r), answer(r, shown), list].filter(Boolean))(...sources(r, key + r.system)) : [el("p", { className: "box warn" }, r.why || r.reason, el("br"), r.answer)];
       const better = press("this is the better answer", () => this.mark({ answer: reply.answer }));
       this.tried.replaceChildren(el("div", { className: "beside" }, el("section", { "aria-label": "as it was" }, el("h3", {}, "As it was"), ...show(this.reply)),
-        el("section", { "aria-label": "tried again" }, el("h3", {}, `Again, ${how}`), ...show(reply), el("p", { className: came === "correct" ? "good" : "quiet" }, came), reply.outcome === "answered" ? better : null,
+        el("section", { "aria-label": "tried again" }, el("h3", {}, `Again, ${how}`), ...show(reply), el("p", { className: came === "right" ? "good" : "quiet" }, came), reply.outcome === "answered" ? better : null,
           el("details", {}, el("summary", {}, "step by step"), steps(words)))));
     } catch (e) { this.tried.replaceChildren(el("p", { className: "bad" }, e.message)); }
   }

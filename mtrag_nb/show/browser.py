@@ -65,7 +65,7 @@ class _TurnRow:
     task_id: str
     domain: str
     turn: int
-    outcome: str  # correct, failed, undecided or not judged
+    outcome: str  # right, failed, undecided or not judged
     stage: str  # that failed first; "" where none did, or none can be named
     ended: str  # a value of `Outcome`
     reason: str  # "" for an answer or an error
@@ -92,7 +92,7 @@ def _row_of(run: Evidence, t: Trajectory) -> _TurnRow:
         task_id=t.task_id,
         domain=t.domain,
         turn=t.turn,
-        outcome="correct" if b.came == "right" else b.came,
+        outcome=b.came,
         stage=b.stage,
         ended=t.outcome.value,
         reason=t.reason,

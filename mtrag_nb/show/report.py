@@ -81,8 +81,8 @@ from mtrag_nb.show.figures import (
 from .turn import SIGNS, ending, first_to_fail, outcome_words, turn_html, unlicensed
 
 # %% auto #0
-__all__ = ['VIEWS', 'Board', 'share_text', 'figure_html', 'finding', 'pair_of', 'rungs_html', 'turns_beside', 'views_in',
-           'Section', 'sections', 'board_of', 'run_card', 'report']
+__all__ = ['VIEWS', 'Board', 'share_text', 'figure_html', 'grid_figure', 'finding', 'pair_of', 'rungs_html', 'turns_beside',
+           'views_in', 'sections', 'board_of', 'run_card', 'report']
 
 # %% ../../nbs/8_show/02_report.ipynb #31ba3fa9
 def _made(macro: str, *values: object, **more: object) -> Markup:
@@ -332,38 +332,36 @@ def _turns_of(reports: Sequence[BlameReport]) -> list[list[str]]:
     return list(talks.values())
 
 
-def _place(ax: Axes, x: float, y: float, b: Blame, ink: str) -> None:
+def _place(ax: Axes, x: float, y: float, b: Blame) -> None:
     "One square."
     letter, colour, on = _drawn_as(b)
     look = {"facecolor": colour if on else "none", "edgecolor": colour, "linewidth": 1}
     ax.add_patch(Rectangle((x + 0.06, y + 0.06), 0.88, 0.88, **look))
     font = {"fontsize": 8, "fontweight": "bold" if on else None}
-    ax.text(x + 0.5, y + 0.5, letter, ha="center", va="center", color=on or ink, **font)
+    ax.text(x + 0.5, y + 0.5, letter, ha="center", va="center", color=on or INK, **font)
 
 # %% ../../nbs/8_show/02_report.ipynb #89da926e
 @drawn
-def _grid_figure(
+def grid_figure(
     reports: Sequence[BlameReport],  # one a row, over the same tasks
-    dark: bool = False,  # for a dark page
 ) -> Figure:
     "Systems and turns, with the stage to blame for each turn that failed. Raises SettingsError for reports over other tasks."
-    talks, (ink, ground) = _turns_of(reports), ("#e6edf3", "#0d1117") if dark else (INK, "white")
+    talks = _turns_of(reports)
     starts = [sum(len(t) for t in talks[:n]) + 0.5 * n for n in range(len(talks))]
     end = starts[-1] + len(talks[-1])
     fig = blank(7.2, 0.62 + 0.33 * len(reports))
-    fig.set_facecolor(ground)
     ax = fig.add_subplot(xlim=(-0.1, end + 3.4), ylim=(len(reports) + 0.05, -0.9), aspect="equal")
     ax.axis("off")
     for n, (start, tasks) in enumerate(zip(starts, talks), 1):
-        ax.text(start, -0.25, f"conversation {n}", color=ink, fontsize=8)
+        ax.text(start, -0.25, f"conversation {n}", color=INK, fontsize=8)
         for y, r in enumerate(reports):
             for x, i in enumerate(tasks):
-                _place(ax, start + x, y, r.turns[i], ink)
-    look = {"va": "center", "color": ink, "fontsize": 8.5}
+                _place(ax, start + x, y, r.turns[i])
+    look = {"va": "center", "color": INK, "fontsize": 8.5}
     for y, r in enumerate(reports):
         ax.text(-0.25, y + 0.5, r.name, ha="right", **look)
         ax.text(end + 0.3, y + 0.5, f"{len(r.failed)} of {len(r.judged)} failed", **look)
-    fig.supxlabel(_grid_key(reports), color=ink, fontsize=8.5, x=0.01, ha="left")
+    fig.supxlabel(_grid_key(reports), color=INK, fontsize=8.5, x=0.01, ha="left")
     return fig
 
 # %% ../../nbs/8_show/02_report.ipynb #2e3d2434
@@ -377,7 +375,7 @@ def _grid_key(reports: Sequence[BlameReport]) -> str:
     counts = _stages_to_blame(reports).most_common()
     stages = [f"{_LETTERS[s]} {s or 'no stage can be named'}" for s, _ in counts]
     came = {b.came for r in reports for b in r.turns.values()}
-    signs = [(_PALE[c][0] or "blank:", {"right": "correct"}.get(c, c)) for c in _PALE if c in came]
+    signs = [(_PALE[c][0] or "blank:", c) for c in _PALE if c in came]
     return "   ".join([*(f"{sign} {word}" for sign, word in signs), *stages])
 
 
@@ -501,7 +499,7 @@ def _alone(n: int, s: Standing) -> tuple[object, ...]:
 
 
 def _unjudged(board: Board) -> str:
-    "How many turns each run answered, where nobody can tell whether they are correct."
+    "How many turns each run answered, where nobody can tell whether they are right."
     rows = []
     for n, s in enumerate(board.own, 1):
         answered = sum(t.answered for t in s.run.turns.values())
@@ -1150,7 +1148,7 @@ def _list_html(board: Board, html: str = "") -> str:  # html: the page, whose li
         return marks, targets.get((n, i), ()), board.href(n, i), asked, _cells(board, n, i)
 
     every = set().union(*board.marks.values())
-    outcomes = {_mark_of(c): {"right": "correct"}.get(c, c) for c in _CAME}
+    outcomes = {_mark_of(c): c for c in _CAME}
     stages = {"at_" + _mark_of(s): s or "no stage can be named" for s in (*STAGES, "")}
     choices = [[(m, x) for m, x in some.items() if m in every] for some in (outcomes, stages)]
     return _made("list", kinds, *choices, _words_of("heads")["turns"], [row(*x) for x in order])
@@ -1224,7 +1222,7 @@ VIEWS: dict[str, Callable[[Evidence], object]] = {}
 Each is a section of every report, once a run. A package of one's own adds to them by entry points of the group `mtrag_nb.views`."""
 
 
-class Section(NamedTuple):
+class _Section(NamedTuple):
     "What makes a part of the page."
 
     id: str
@@ -1234,21 +1232,21 @@ class Section(NamedTuple):
 
 
 _SECTIONS = [
-    Section("runs", "The runs", _leaderboard, first=True),
-    Section("grid", "Which stage failed where", _grid_html, first=True),
-    Section("flow", "What correction did", _flow_html, first=True),
-    Section("mechanisms", "What each mechanism contributed", _mechanisms_html, first=True),
-    Section("rungs", "What a perfect stage would repair", rungs_html, first=True),
-    Section("apart", "Where the runs disagree", _disagreements_html, first=True),
-    Section("prices", "Run against run, by the price of a wrong answer", _prices_html),
-    Section("outcomes", "Outcomes and reasons", _outcomes_html),
-    Section("scores", "Scores", _scores_html),
-    Section("refusals", "Refusals", _refusals_html),
-    Section("comparison", "Paired comparison", _comparisons_html),
-    Section("judge", "The judge", _judges_html),
-    Section("cost", "Cost", _cost_html),
-    Section("settings", "What was run: settings, packages, machines", _manifest_html),
-    Section("doubts", "What speaks against the numbers", _doubts_html),
+    _Section("runs", "The runs", _leaderboard, first=True),
+    _Section("grid", "Which stage failed where", _grid_html, first=True),
+    _Section("flow", "What correction did", _flow_html, first=True),
+    _Section("mechanisms", "What each mechanism contributed", _mechanisms_html, first=True),
+    _Section("rungs", "What a perfect stage would repair", rungs_html, first=True),
+    _Section("apart", "Where the runs disagree", _disagreements_html, first=True),
+    _Section("prices", "Run against run, by the price of a wrong answer", _prices_html),
+    _Section("outcomes", "Outcomes and reasons", _outcomes_html),
+    _Section("scores", "Scores", _scores_html),
+    _Section("refusals", "Refusals", _refusals_html),
+    _Section("comparison", "Paired comparison", _comparisons_html),
+    _Section("judge", "The judge", _judges_html),
+    _Section("cost", "Cost", _cost_html),
+    _Section("settings", "What was run: settings, packages, machines", _manifest_html),
+    _Section("doubts", "What speaks against the numbers", _doubts_html),
 ]
 
 
@@ -1261,7 +1259,7 @@ def _view_html(shown: object, title: str) -> str:
     return _made("part", "", shown, "")
 
 
-def _view_section(title: str, view: Callable[[Evidence], object]) -> Section:
+def _view_section(title: str, view: Callable[[Evidence], object]) -> _Section:
     "A view as a section, once a run."
 
     def make(board: Board) -> str:
@@ -1269,10 +1267,10 @@ def _view_section(title: str, view: Callable[[Evidence], object]) -> Section:
         shown = {name: x for name, x in made.items() if x is not None and x != ""}
         return _join(*(_made("part", n, "", _view_html(x, title)) for n, x in shown.items()))
 
-    return Section("view_" + _mark_of(title), title, make)
+    return _Section("view_" + _mark_of(title), title, make)
 
 
-def sections() -> list[Section]:
+def sections() -> list[_Section]:
     "The parts of a page: this room's, those of VIEWS, and those that other installed packages bring."
     views = {**VIEWS, **brought("view", VIEWS)}
     return [*_SECTIONS, *(_view_section(*view) for view in views.items())]

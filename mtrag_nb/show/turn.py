@@ -117,7 +117,7 @@ def outcome_words(run: Evidence, task_id: str) -> str:
     "What came of a turn; of a failed one the stage that failed first, and how."
     b = outcome_of(run, task_id)
     if b.came != "failed":
-        return "correct" if b.came == "right" else b.came
+        return b.came
     if not b.stage:
         return f"Failed: no stage can be named, {b.cause}"
     t = run.turns[task_id]
@@ -408,12 +408,12 @@ def _fitting(run: Evidence, most: int) -> list[str]:
 
 # %% ../../nbs/8_show/00_turn.ipynb #426aa514
 def _tally(run: Evidence) -> list[tuple[str, str, int]]:  # what came of them, tone, how many
-    "How many turns came out how: correct, failed, undecided; and how many ended how."
+    "How many turns came out how: right, failed, undecided; and how many ended how."
     tones = {"right": "good", "failed": "bad"}
     outcomes = [outcome_of(run, i) for i in run.turns]
     ends = Counter(ending(t) for t in run.turns.values())
     came = [(c, n) for c, n in Counter(b.came for b in outcomes).most_common() if c != "not judged"]
-    judged = [({"right": "correct"}.get(c, c), tones.get(c, "plain"), n) for c, n in came]
+    judged = [(c, tones.get(c, "plain"), n) for c, n in came]
     return [*judged, *((end, "plain", n) for end, n in ends.most_common())]
 
 

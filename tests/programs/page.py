@@ -296,7 +296,7 @@ def mark(checks: Checks, v: Visit, expect, turns: list, name: str) -> None:
         for turn in (turns[0], turns[2]):
             turn.get_by_role("button", name="this answer is right").focus()
             v.tab.keyboard.press("Enter")
-            expect(turn.locator(".came")).to_have_text("correct")
+            expect(turn.locator(".came")).to_have_text("right")
         turns[2].get_by_role("textbox", name="a note").fill("right & <b>good</b>")
         turns[2].get_by_role("button", name="save: a note").click()
     lost = turns[1]
@@ -322,7 +322,7 @@ def mark(checks: Checks, v: Visit, expect, turns: list, name: str) -> None:
         again.get_by_role("button", name="this is the better answer").click()
         expect(lost.locator(".came")).to_contain_text("Failed first at grade")
         found.get_by_role("button", name="try again with it").click()
-        expect(again.locator("p.good")).to_have_text("correct", timeout=3 * 60_000)
+        expect(again.locator("p.good")).to_have_text("right", timeout=3 * 60_000)
         again.scroll_into_view_if_needed()
         v.fits()
         v.accessible()
@@ -569,7 +569,7 @@ def pictures(browser, url: str, expect, paths: list[Path]) -> None:
             again.get_by_role("button", name="this is the better answer").click()
             expect(v.tab.locator("#marked")).to_have_text("2")
             lost.locator("div[role=status]").evaluate("e => e.replaceChildren()")
-    expect(again.locator("p.good")).to_have_text("correct")
+    expect(again.locator("p.good")).to_have_text("right")
     lost.scroll_into_view_if_needed()
     again.evaluate("e => e.scrollIntoView({ block: 'end' })")
     picture(v, "again")

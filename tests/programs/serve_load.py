@@ -141,7 +141,7 @@ class Talker(threading.Thread):
         if self.rng.random() < 1 / 8:
             place = f"/api/conversations/{reply['conversation_id']}/{reply['turn']}/mark"
             said = http.post(place, json={"verdict": "right", "note": word}).raise_for_status()
-            assert said.json()["came"] == "correct", said.text[:300]
+            assert said.json()["came"] == "right", said.text[:300]
             self.marked[reply["trajectory_id"]] = word
         if way != "chat":
             self.talk = reply["conversation_id"]
