@@ -1278,7 +1278,7 @@ def drafts():
         some = lines(f"mtragun-human/predictions_raguteam/{file}.jsonl")
         found[f"{name}, test"] = ("test", drafts_of(some, un_tasks(), name))
     for m, n in MODELS.items():
-        found[f"{n}, MTRAG-S"] = ("MTRAG-S", (d for d in synthetic_drafts() if d.model == m))
+        found[f"{n}, MTRAG-S"] = ("MTRAG-S", [d for d in synthetic_drafts() if d.model == m])
     out = {}
     for name, (pool, some) in found.items():
         searched_ = pool in ("GPT-4o, searches", "DeepSeek", "GPT-4.1")
