@@ -78,9 +78,11 @@ def test_pyproject_says_what_settings_say():
     assert not set(project) - {"name", "urls", "dynamic"}, "setup.py says the rest"
 
 
-def test_the_citation_has_the_version_and_the_address():
+def test_citation_and_changelog_have_the_version_and_the_address():
     cited = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
     assert cited["version"] == anywhere.CFG["version"]
+    changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert re.search(r"^## (\S+)", changes, re.M)[1] == cited["version"]
     assert (cited["repository-code"], cited["url"]) == (anywhere.ADDRESS, anywhere.SITE)
 
 
