@@ -2343,7 +2343,9 @@ def by_encoder(name):
 def test_nearness_of_drafts():
     for name, by in kept("checks")["nearness"].items():
         some = read_by_encoder()[name]
-        columns = by_encoder(name) | {c: np.array([CHECKS[c](d) for d in some]) for c in [*CHECKS][:2]}
+        columns = by_encoder(name) | {
+            c: np.array([CHECKS[c](d) for d in some]) for c in [*CHECKS][:2]
+        }
         for kind, row in by.items():
             y = np.array([truth(d, kind) for d in some], float)
             at = ~np.isnan(y)
