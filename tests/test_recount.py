@@ -2,14 +2,14 @@
 expressions over the raw files, numpy, an own bootstrap. What is taken from it: its list of stop words, and the rules that are themselves
 what is measured (refusals, contextual support, sentences, features of claims, the rule of unclear questions). Counts agree exactly, means
 to 2e-5, the ends of intervals with a percentile bootstrap over conversations as `near` says, p within the noise of random signs.
-`MTRAG_RECOUNT=all` also counts what asks an encoder, in half an hour on one core; its vectors are kept in `.pytest_cache`.
+`MTRAG_RECOUNT=all` also counts what asks an encoder, in a quarter of an hour on one core; its vectors are kept in `.pytest_cache`.
 
 Not counted again without it: the cosine of answer and target, nearness of drafts, the choice of a combination's parts, the checks by
 cosine and the combination for GPT-4.1 (and with it the combination's rows over all systems). Not counted again at all:
 - the signals of `gate.json` (they need its index; what is printed of them is), the endings and seeds of `equal.json` and the row of
   copied sentences, which come from runs of this project's own systems;
 - ends of intervals of 20 conversations and fewer (among them the noise floor and what style alone does), of shares near 0 or 1, of
-  AUROC with fewer than ten of a kind, of rank correlations of 50 answers and fewer (RB_agg: of 100);
+  AUROC with fewer than ten of a kind, of rank correlations of 50 answers and fewer (RB_agg: of 100), nor their conversations;
 - how large a difference RaguTeam's pairs could show, and with how many tasks more (`raguteam.json`);
 - only roughly: signs of surfaces by price and share (to a seventh of the points), systems up or down (to two), ends of the break even."""
 
