@@ -1,5 +1,5 @@
 """The numbers that are printed of released runs, counted again by code that shares nothing with the package: json, csv and regular
-expressions over the raw files, numpy, an own bootstrap. What is taken from it: its list of stop words, and the rules that are themselves
+expressions over the raw files, pandas, an own bootstrap. What is taken from it: its list of stop words, and the rules that are themselves
 what is measured (refusals, contextual support, sentences, features of claims, the rule of unclear questions). Counts agree exactly, means
 to 2e-5, the ends of intervals with a percentile bootstrap over conversations as `ends` says, p within the noise of random signs.
 `MTRAG_RECOUNT=all` also counts what asks an encoder, in a quarter of an hour on one core; its vectors are kept in `.pytest_cache`.
