@@ -364,7 +364,7 @@ _CAUSES = {  # cause -> stage, in the order of the chain
 }
 STAGES = tuple("index|rewrite|retrieve|rerank|grade|gate|generate|check|other|a fault".split("|"))
 # failed, and no stage can be named
-_UNTOLD = ("no gold passages are known", "the drafts are too near to call", "search not recorded")
+_UNTOLD = ("no gold passages are known", "the drafts are undecided", "search not recorded")
 
 
 @dataclass(frozen=True)

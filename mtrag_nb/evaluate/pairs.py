@@ -606,7 +606,7 @@ WAYS = {  # way -> what it says of a turn
     "spoilt": "first answer right, the last is not",
     "fixed": "first answer wrong, the last is right",
     "left wrong": "first answer wrong, and so is the last",
-    "too near": "one of the two is too near to call",
+    "one undecided": "one of the two is undecided",
     "no draft": "ended before anything was drafted",
     "not judged": "nobody can say",
 }
@@ -633,7 +633,7 @@ class TurnTold:
             ("failed", "right"): "fixed",
             ("failed", "failed"): "left wrong",
         }
-        return known.get((self.first, self.blame.came), "too near")
+        return known.get((self.first, self.blame.came), "one undecided")
 
 # %% ../../nbs/7_evaluate/06_pairs.ipynb #c1da4360
 @dataclass(frozen=True, repr=False)

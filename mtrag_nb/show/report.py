@@ -667,7 +667,7 @@ def _flow_row(n: int, s: Standing) -> list[object]:
         _link(s.name, mine),
         *(_link(s.ways[w], mine, _mark_of(w)) for w in _FLOW_WAYS),
         *(_link(ended[c], mine, "no_draft", c) for c in ("right", "failed")),
-        _link(s.ways["too near"], mine, "too_near"),
+        _link(s.ways["one undecided"], mine, "one_undecided"),
         "–" if s.correction is None else f"{s.correction:.0%}",
     ]
 
