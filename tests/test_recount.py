@@ -1776,7 +1776,10 @@ def weighed(x, y):
     "A linear ridge regression of a score on standardized measures, as a function of measures."
     at, scale = x.mean(), x.std(ddof=0)
     fitted = Ridge(1.0).fit((x - at) / scale, y)
-    of = lambda z: np.clip(fitted.predict((z[[*x]] - at) / scale), 0, 1)
+
+    def of(measures):
+        return np.clip(fitted.predict((measures[[*x]] - at) / scale), 0, 1)
+
     return of, {"mean": at, "scale": scale, "weights": [*fitted.coef_, fitted.intercept_]}
 
 
