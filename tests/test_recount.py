@@ -11,7 +11,7 @@ cosine and the combination for GPT-4.1 (and with it the combination's rows over 
 - ends of intervals of 20 conversations and fewer (among them the noise floor and what style alone does), of shares near 0 or 1, of
   AUROC with fewer than ten of a kind, of rank correlations of 50 answers and fewer (RB_agg: of 100), nor their conversations;
 - how large a difference RaguTeam's pairs could show, and with how many tasks more (`raguteam.json`);
-- only roughly: signs of surfaces by price and share (to a seventh of the points), systems up or down (to two), ends of the break even."""
+- only roughly: signs of surfaces by price and share (to a seventh of the points), systems up or down (to two)."""
 
 import csv
 import gzip
@@ -21,7 +21,7 @@ import os
 import random
 import re
 from collections import Counter, defaultdict
-from functools import lru_cache, wraps
+from functools import lru_cache, partial, wraps
 from itertools import combinations, product
 from pathlib import Path
 from zlib import crc32
@@ -334,12 +334,9 @@ def recall_of(answer, target):
     return held(target, words_of(answer)) * min(1.0, most)
 
 
-def by_bars(score, low, high):
+def verdict(answer, target, of=recall_of, low=0.2, high=0.38):
+    score = of(answer, target)
     return "right" if score >= high else "failed" if score < low else "undecided"
-
-
-def verdict(answer, target):
-    return by_bars(recall_of(answer, target), 0.2, 0.38)
 
 
 @lru_cache(None)
@@ -368,10 +365,6 @@ def label(o):
     return (o.get("Answerability") or o["answerability"])[0]
 
 
-def target_of(o):
-    return o["targets"][0]["text"]
-
-
 @lru_cache
 def tasks_of(name):
     return by_task(f"{name}/reference.jsonl")
@@ -379,7 +372,7 @@ def tasks_of(name):
 
 def row(model, task, answer, passages, scores):
     "An answer with its task; `no`: refused by the official verdict, where there is none by the rule."
-    answer, target, said = answer or "", target_of(task), scores.get("idk_eval")
+    answer, target, said = answer or "", task["targets"][0]["text"], scores.get("idk_eval")
     rule, turn, cannot = (
         idk_by_rule(answer) == 1,
         int(task.get("turn") or 1),
@@ -443,8 +436,9 @@ def evaluations(path):
         first = {k: next(iter(v.values()))["value"] for k, v in by.items()}
         no = (first["conditional_idk"] == 1) == (label(task) in UNANSWERED)
         scores = {"RB_llm": first.get("rb_llm"), "RL_F": first.get("rl_f"), "idk_eval": float(no)}
-        for k in {"faithfulness", "completeness"} & by.keys():
-            scores[k] = [float(v["value"]) for v in by[k].values()]
+        marked_ = [k for k in ("faithfulness", "completeness") if k in by]
+        scores |= {k: [float(v["value"]) for v in by[k].values()] for k in marked_}
+        scores["people"] = min((np.median(scores[k]) for k in marked_), default=np.nan)
         mine = [passages[c["document_id"]] for c in task["contexts"]]
         out.append(row(e["model_id"], task, e["model_response"], mine, scores))
     return frame(out)
@@ -569,10 +563,7 @@ def test_where_abstention_pays():
         change = pd.DataFrame({"loss": less(turns(*a).right, turns(*b).right), "of": 1.0})
         gain = pd.DataFrame({"gain": less(no_answer(a).no, no_answer(b).no), "of them": 1.0})
         rows = change.join(gain, how="outer").fillna(0)
-        low, high = percentiles(share(drawn(rows).T))
-        own = {"low": within(low, 0.08), "high": within(high, 0.08)}  # a ratio: looser
-        own |= {"value": share(rows.sum().to_numpy())} | MORE
-        same(kept("released")["break even"][c], own)
+        same(kept("released")["break even"][c], statistic(rows, share))
 
 
 # --- blame ---------------------------------------------------------------------------------------------------------------------------
@@ -1007,16 +998,6 @@ def in_words(found, at, shown, changed):
             yield f"{at}: {found} is kept, {counts} counted"
 
 
-EQUAL = {  # right, wrong, refused of the answerable; refused of the unanswerable: as printed
-    "naive": [6, 37, 0, 0],
-    "self_crag": [8, 22, 16, 20],
-    "quote": [24, 20, 0, 2],
-    "nexus": [24, 19, 0, 2],
-    "ncl": [9, 27, 8, 7],
-    "agents": [5, 34, 1, 3],
-}
-
-
 def printed(notebook, head):
     "Rows of the table under a head, as a notebook shows it: name, the rest."
     cells = json.loads((MEASURED.parents[1] / "nbs" / notebook).read_text("utf-8"))["cells"]
@@ -1036,14 +1017,15 @@ def of_equal():
 
 def test_equal_study():
     "From the endings that are kept: rows of the table, and where a sign is shown."
-    rows, told = {}, of_equal()
-    for name, some in kept("equal")["endings"].items():
-        t = pd.DataFrame(some).T
+    told, shares = of_equal(), printed("9_studies/11_equal.ipynb", "system")
+    assert shares.keys() == told.keys()
+    for name, row in shares.items():
+        t = pd.DataFrame(kept("equal")["endings"][name]).T
         can, cannot = t[t.label == "ANSWERABLE"], t[t.label == "UNANSWERABLE"]
-        wrong = ((can.came == "failed") & (can.refused == 0)).sum()
-        rows[name] = [(can.came == "right").sum(), wrong, can.refused.sum(), cannot.refused.sum()]
+        wrong = (can.came == "failed") & (can.refused == 0)
+        own = (can.came == "right").mean(), wrong.mean(), can.refused.mean(), cannot.refused.mean()
+        same([*map(float, re.findall(r"(\S+) \[", row))], [within(x, 6e-4) for x in own])
         assert (len(can), len(cannot)) == (60, 60)
-    same(rows, EQUAL)
     table_ = printed("9_studies/11_equal.ipynb", r"\s+differ")
     assert len(table_) == 15
     for pair, row in table_.items():
@@ -1056,6 +1038,7 @@ def test_equal_study():
             same({"low": low, "high": high}, ends(*found[at][1:]))
         changed = clusters(i for i in a if a[i] != b[i])
         same([int(differ), said], [changed, in_words(signs(found), changed)])
+        assert {1, -1} - {*signs(found).values()}, pair  # none is better here and worse there
     first, seeds = kept("equal")["endings"]["self_crag"], kept("equal")["seeds"].values()
     changed = [sum(e["said"] != first[i]["said"] for i, e in x.items()) for x in seeds]
     assert (min(changed), max(changed)) == (15, 21)
@@ -1535,7 +1518,7 @@ def claims_of(reports):
     true = [("rated answers", a, x) for a, x in zip(sure.answer, sure.texts)]
     true += [("answers of MTRAG-S", a, x) for a, x in zip(good.answer, good.texts)]
     texts = ([c["text"] for c in o["contexts"]] for o in sample)
-    true += [("targets of the sample", target_of(o), x) for o, x in zip(sample, texts)]
+    true += [("targets of the sample", o["targets"][0]["text"], x) for o, x in zip(sample, texts)]
     for kind, answer, passages in true:
         claims = filter(claims_something, sentences(answer))
         out["answers"] += [Planted(kind, x, True, tuple(passages)) for x in claims]
@@ -1624,7 +1607,7 @@ def pairs_of(t):
 
 RULE = "target recall, 0.2 and 0.38"
 WORDS = {
-    "ROUGE-L": lambda answer, target: rouge(answer, target),
+    "ROUGE-L": rouge,
     "target's words": lambda answer, target: held(target, words_of(answer)),
     "target recall": recall_of,
 }
@@ -1634,19 +1617,16 @@ WORDS = {
 def rules():
     "Name -> rule: the bars of three are the 5th percentile of the right answers that choose, and the 75th of the wrong ones."
 
-    def barred(of, low, high):
-        return lru_cache(None)(lambda answer, target: by_bars(of(answer, target), low, high))
-
     def both(answer, target):
         found = {verdict(answer, target), as_before(answer, target)}
         return found.pop() if len(found) == 1 else "undecided"
 
-    as_before = barred(rouge, 0.15, 0.22)
+    as_before = partial(verdict, of=rouge, low=0.15, high=0.22)
     out, t = {"ROUGE-L, as before": as_before}, sources()["choosing", "GPT-4o"]
     for name, of in WORDS.items():
         score = {k: [of(*x) for x in pairs_of(g)] for k, g in t[t.asked].groupby("judge")}
         low, high = np.quantile(score["right"], 0.05), np.quantile(score["wrong"], 0.75)
-        out[f"{name}, {low:.3f} and {high:.3f}"] = barred(of, low, high)
+        out[f"{name}, {low:.3f} and {high:.3f}"] = partial(verdict, of=of, low=low, high=high)
     return out | {RULE: verdict, "both of these agree": both}
 
 
@@ -1854,15 +1834,10 @@ def test_order_of_systems():
         same(told, own | ({} if ALL else MORE))
 
 
-def people_of(t):
-    "The lower of people's medians."
-    return t[["faithfulness", "completeness"]].map(np.median).min(axis=1)
-
-
 def test_what_style_alone_does():
     told, t = kept("noise_floor"), rated(RATED)
     t = t[t.label.isin(ANSWERED)]
-    t = t.assign(rouge=[rouge(*x) for x in pairs_of(t)], people=people_of(t))
+    t = t.assign(rouge=[rouge(*x) for x in pairs_of(t)])
     fine = t[t.groupby(level=0).model.transform("size") == 2]
     fine = fine[fine.people.eq(4).groupby(level=0).transform("all")].rouge.groupby(level=0)
     apart, (a, b) = fine.max() - fine.min(), told["between systems"]["systems"]
@@ -1903,18 +1878,15 @@ def ordered(ids, own, y, last):
 
 def test_one_answer():
     "Rank correlation with official scores and people, of answers that refuse nothing; and pairs of answers to one question."
-    groups, own = {"rated": rated(RATED)}, {}
-    groups["rated"] = groups["rated"][groups["rated"].label.isin(ANSWERED)]
+    t, own = rated(RATED), {}
+    groups = {"rated": t[t.label.isin(ANSWERED)]}
     for source, t in reporting().items():
         groups |= {f"{source}, {k}": t[t.label == k] for k in ANSWERED}
     for name, t in groups.items():
         t, measures = t[~t.no], defaultdict(dict)
-        scores = {k: t[k] for k in ("RB_llm", "RL_F")}
-        if name == "rated":
-            scores["people"] = people_of(t)
-        for key, y in scores.items():
-            some = t[y.notna()]
-            y = y.dropna().to_numpy()
+        for key in ("RB_llm", "RL_F", "people") if name == "rated" else ("RB_llm", "RL_F"):
+            some = t[t[key].notna()]
+            y = some[key].to_numpy()
             for m, x in columns_of(some, chosen_mix()[0]).items():
                 last = 0 if "recall" in m else 4e-4  # ties that hang on the last digit
                 measures[m][key] = correlation(x, y, some.id, 2e-4 + last)
@@ -1991,15 +1963,6 @@ def test_rule_of_refusals_against_verdicts():
 # --- what asks an encoder (MTRAG_RECOUNT=all) -------------------------------------------------------------------------------------
 
 
-@lru_cache(None)
-def read_by_encoder(system):
-    "A system's drafts that are read with their passages: of 40 drawn conversations, of GPT-4.1 all."
-    t = read_drafts()[system]
-    if system == GATED_SYSTEM:
-        return t
-    return t[t.talk.isin(random.Random(0).sample(sorted({*t.talk}), 40))]
-
-
 VECTORS = {}  # text -> vector
 
 
@@ -2035,8 +1998,10 @@ class _Known:
 
 @lru_cache(None)
 def by_encoder(system):
-    "Checks of each draft of a system that is read."
-    t, rows = read_by_encoder(system), []
+    "Checks of a system's drafts with their passages: of 40 drawn conversations, of GPT-4.1 all."
+    t, rows = read_drafts()[system], []
+    if system != GATED_SYSTEM:
+        t = t[t.talk.isin(random.Random(0).sample(sorted({*t.talk}), 40))]
     history = t.task.map(lambda o: [Turn(x["speaker"], x["text"]) for x in o["input"][:-1]])
     v = encoded(x for some in (t.said, t.texts, [t.answer]) for y in some for x in y)
     for d, before in zip(t.itertuples(), history):
@@ -2056,7 +2021,7 @@ def by_encoder(system):
 def test_nearness_of_drafts():
     told, own = kept("checks")["nearness"], defaultdict(dict)
     for system in told:
-        t = drafts().loc[read_by_encoder(system).index]
+        t = drafts().loc[by_encoder(system).index]
         columns = by_encoder(system).join(t[[*CHECKS][:2]])
         for kind in told[system]:
             y = truth(t, kind).dropna()
