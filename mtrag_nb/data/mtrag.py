@@ -680,7 +680,7 @@ def read_queries(
         out[obj["_id"]] = _unmarked(obj["text"])
     return out
 
-
+# %% ../../nbs/2_data/00_mtrag.ipynb #7553b323
 def _table(path: Path) -> Iterator[tuple[int, list[str]]]:
     "The rows of a tab-separated file, without its header and blank lines. Raises DataError (file, line) for one that is not text."
     if not path.is_file():

@@ -386,7 +386,7 @@ def _said_in(value: object, keys: Sequence[str], speaker: str) -> str:
             return said
     return ""
 
-
+# %% ../../nbs/2_data/03_traces.ipynb #5dbfea6d
 def _event_messages(s: Span) -> tuple[list[Turn], list[Turn]]:
     "The messages that go into a model and come out of it, where they are events of its span."
     inward, outward = [], []

@@ -405,7 +405,7 @@ def kept_if_usable() -> Iterator[None]:
     finally:
         _FORGET.reset(token)
 
-
+# %% ../../nbs/3_models/05_calls.ipynb #ab9d9cfe
 class RecordedChat:
     "Replays calls that are on the record, with the seconds that they took; asks the model for the others and records them."
 

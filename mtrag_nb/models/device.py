@@ -75,7 +75,7 @@ def _least_capability(
     numbers = [a.removeprefix("sm_") for a in architectures if re.fullmatch(r"sm_\d{2,3}", a)]
     return min(((int(n[:-1]), int(n[-1])) for n in numbers), default=_LEAST_CAPABILITY)
 
-
+# %% ../../nbs/3_models/01_device.ipynb #83d2e03e
 def gpu_problem(device: str) -> str:  # "" if there is none
     "Why a device cannot be used, and what to do."
     if not device.startswith("cuda"):

@@ -696,7 +696,7 @@ def _thinking_keys(spec: ModelSpec, thinks: bool) -> list[dict]:
     most = {"thinking_token_budget": spec.thought} if thinks else {}  # vLLM
     return [{**template, **effort, **most}, template, effort]
 
-
+# %% ../../nbs/3_models/04_server.ipynb #f1bf49d1
 class Talk:
     "One prompt at a time with a chat server."
 

@@ -146,7 +146,7 @@ def _engine(folder: Path) -> Iterator[None]:
             remedy=f"They may be damaged. {_DAMAGED}",
         ) from None
 
-
+# %% ../../nbs/4_search/01_index.ipynb #60d0f360
 def disk_size(folder: Path) -> int:
     "What a folder takes on the disk, in bytes; holes take nothing."
     files = [p.stat() for p in folder.rglob("*") if p.is_file()]
