@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from itertools import combinations
 
 from markupsafe import Markup
@@ -24,12 +24,7 @@ from mtrag_nb.core.html import (
     words_table,
 )
 from ..core.record import Judgement, Trajectory, breakdown
-from mtrag_nb.core.settings import (
-    SPEED,
-    ChunkSettings,
-    RetrievalSettings,
-    StageSettings,
-)
+from ..core.settings import SPEED, came_later
 from ..core.text import clipped
 from mtrag_nb.core.types import (
     ROLES,
@@ -393,21 +388,13 @@ def _base_name(run: Evidence) -> str:
     return run.system.split("+")[0]
 
 
-def _came_later(run: Evidence) -> dict[str, object]:
-    "Settings that a manifest of an earlier version may lack, at the value that means what was done then."
-    groups = {"stages": StageSettings, "retrieval": RetrievalSettings, "chunks": ChunkSettings}
-    name = _base_name(run)
-    if name in SYSTEMS and (own := system_named(name).settings):
-        groups[name] = own
-    every = [(g, f) for g, kind in groups.items() for f in fields(kind)]
-    return {f"{g}.{f.name}": f.default for g, f in every if f.metadata.get("later")}
-
-
 def _named_settings(run: Evidence) -> dict[str, object]:  # dotted key -> value
     "The settings that decide a run's answers; a system's own under its name, as `--set` takes them."
-    settings, own = run.manifest["settings"], f"{_base_name(run)}."
+    settings, name = run.manifest["settings"], _base_name(run)
+    own = system_named(name).settings if name in SYSTEMS else None
     flat = dotted({k: v for k, v in settings.items() if k not in ("profile", *SPEED)})
-    return {**_came_later(run), **{re.sub(r"^own\.", own, k): v for k, v in flat.items()}}
+    named = {re.sub(r"^own\.", f"{name}.", k): v for k, v in flat.items()}
+    return {**came_later({name: own} if own else {}), **named}
 
 
 def _changed_settings(a: Evidence, b: Evidence) -> list[str]:

@@ -24,7 +24,7 @@ from matplotlib.patches import Rectangle
 from ..core.files import data_dir, read_json, write_json, write_whole
 from ..core.html import document, esc, render, show
 from ..core.record import LEFT_OUT, Node, Run, Trajectory, breakdown
-from ..core.settings import brought
+from ..core.settings import brought, came_later
 from ..core.types import TO_ANSWER, TO_REFUSE, DataError, SettingsError, digest, dotted
 from ..data.mtrag import read_benchmark, sample_dir
 from ..evaluate.blame import COSTS, STAGES, Blame, BlameReport, costs, risk_coverage
@@ -885,7 +885,8 @@ def _columns(columns: Sequence[Mapping[str, object]]) -> list[list[str]]:
 def _settings_of(run: Evidence) -> dict[str, object]:
     "All settings of a run, each under a dotted name; `own` only where the system has some."
     settings = run.manifest.get("settings", {})
-    return dotted({k: v for k, v in settings.items() if k != "own" or v})
+    flat = dotted({k: v for k, v in settings.items() if k != "own" or v})
+    return {**came_later(), **flat} if flat else {}
 
 
 def _differ(row: Sequence[str]) -> bool:
