@@ -87,7 +87,7 @@ footprint: $(VENV)/.installed-dev ## measure memory and seconds of the service o
 	@$(STUDY) tools/footprint.py
 
 platforms: $(VENV)/.installed-dev ## what pip would add and change on Colab and Kaggle and for each Python (online)
-	@$(BIN)/python tools/resolve.py
+	@PYTHONPATH=$(CURDIR) $(BIN)/python tools/resolve.py
 
 lab: $(VENV)/.installed-dev ## JupyterLab, with the tests' stand-ins and what the studies share on the path
 	@PYTHONPATH=$(CURDIR):$(CURDIR)/tools $(BIN)/jupyter lab

@@ -2,6 +2,7 @@
 without a model, code is formatted, and the sizes in tests/budgets.json are not exceeded."""
 
 import ast
+import importlib.util
 import json
 import re
 import shutil
@@ -173,6 +174,21 @@ def test_imports_go_one_way():
         if other != module and place(NOTEBOOK_OF[other]) >= place(NOTEBOOK_OF[module])
     ]
     assert not wrong, "\n".join(wrong)
+
+
+def test_what_a_program_imports_is_there(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "tests" / "programs")
+    elsewhere = {"sphinx", "playwright", "axe_playwright_python"}  # of the site, of a browser
+    named = {
+        (path.name, name.partition(".")[0])
+        for path in (*ROOT.glob("tools/*.py"), *ROOT.glob("tests/programs/*.py"))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, (ast.Import, ast.ImportFrom))
+        for name in (
+            [a.name for a in node.names] if isinstance(node, ast.Import) else [node.module]
+        )
+    }
+    assert not [x for x in named if x[1] not in elsewhere and not importlib.util.find_spec(x[1])]
 
 
 def without_magics(cell: str) -> str:

@@ -47,7 +47,11 @@ MENDED = {  # what axe-core finds in the theme's pages -> without it
 
 
 def linked(text: str) -> str:
-    "A text with Colab's badge, which is a picture from elsewhere, as a link."
+    "A text with Colab's badge, which is a picture from elsewhere, as a link, and with pictures that follow the page's theme."
+    both = r'<img class="only-light" loading="lazy"\2><img class="only-dark" loading="lazy" src="\1"\3>'
+    text = re.sub(
+        r'<picture><source .*?srcset="(.*?)"><img( src=".*?"(.*?))></picture>', both, text
+    )
     return re.sub(r"\[!\[Open In Colab\].*?\]\(", "[Open in Colab](", text)
 
 

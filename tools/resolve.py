@@ -17,7 +17,7 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-from wheel_test import build
+from tests.programs.wheel import build
 
 ROOT = Path(__file__).resolve().parents[1]
 EXTRAS = "gpu,eval"  # what the notebooks' first cell asks for

@@ -203,6 +203,7 @@ function grades(reply) {
 const VERDICTS = [["right", "right", "this answer is right"], ["wrong", "wrong", "this answer is wrong"],
   ["refuse", "should have refused", "the documents do not answer this: it should have refused"], ["ask", "should have asked back", "the question is not clear: it should have asked back"]];
 const pressed = (b, on) => b.setAttribute("aria-pressed", String(on));
+const tone = came => came === "right" ? "good" : came.startsWith("Failed") ? "bad" : "quiet";
 const IN_WORDS = { question: "Asked", rewrite: "Searched for", retrieve: "Passages", grade: "Graded", check: "Checked", outcome: "It ended" };
 const steps = words => el("ol", {}, ...words.split("\n").map(line => {
   const [, head, text] = /^(.{10,}?) (.*)$/.exec(line) || ["", "", line];
@@ -224,7 +225,7 @@ class Marks {  // the marks of one turn, and the panel that says why it came out
     return b;
   }
   update(about) {
-    this.about = about; this.said.textContent = about.came; this.said.className = `came grow ${about.came === "right" ? "good" : about.came.startsWith("Failed") ? "bad" : "quiet"}`;
+    this.about = about; this.said.textContent = about.came; this.said.className = `came grow ${tone(about.came)}`;
     this.verdicts.forEach((b, n) => pressed(b, VERDICTS[n][0] === about.marks.verdict));
     this.toggles = this.toggles.filter(([b]) => b.isConnected || !this.panel.isConnected);
     for (const [b, id] of this.toggles) pressed(b, this.has(id));
@@ -276,7 +277,7 @@ class Marks {  // the marks of one turn, and the panel that says why it came out
       const show = r => r.error ? [fault(r.error)] : r.outcome === "answered" ? ((list, shown) => [doubt(r), answer(r, shown), list].filter(Boolean))(...sources(r, key + r.system)) : [el("p", { className: "box warn" }, r.why || r.reason, el("br"), r.answer)];
       const better = press("this is the better answer", () => this.mark({ answer: reply.answer }));
       this.tried.replaceChildren(el("div", { className: "beside" }, el("section", { "aria-label": "as it was" }, el("h3", {}, "As it was"), ...show(this.reply)),
-        el("section", { "aria-label": "tried again" }, el("h3", {}, `Again, ${how}`), ...show(reply), el("p", { className: came === "right" ? "good" : "quiet" }, came), reply.outcome === "answered" ? better : null,
+        el("section", { "aria-label": "tried again" }, el("h3", {}, `Again, ${how}`), ...show(reply), el("p", { className: tone(came) }, came), reply.outcome === "answered" ? better : null,
           el("details", {}, el("summary", {}, "step by step"), steps(words)))));
     } catch (e) { this.tried.replaceChildren(el("p", { className: "bad" }, e.message)); }
   }

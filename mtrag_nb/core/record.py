@@ -395,8 +395,9 @@ class Trajectory:
     error: Fault | None = None
 
     def of(self, kind: type[_S]) -> list[_S]:
-        "The steps of a kind, in order."
-        return [s for s in self.steps if isinstance(s, kind)]
+        "The steps of a kind, in order; by its path, as a notebook may define the class anew."
+        path = f"{kind.path}/"
+        return [s for s in self.steps if isinstance(s, kind) or f"{type(s).path}/".startswith(path)]
 
     def step(self, node: str) -> Step | None:
         "The last step of a node."

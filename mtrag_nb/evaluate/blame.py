@@ -75,9 +75,9 @@ class CostPoint:
     score: Interval
 
 
-def cost_point(run: Evidence, measure: str, by: str = "tokens") -> CostPoint:
-    "Mean cost of a turn and mean score, over the same tasks."
-    spent, scores = costs(run.turns.values(), by), run.of(measure)
+def cost_point(run: Evidence, measure: str) -> CostPoint:
+    "Mean tokens of a turn and mean score, over the same tasks."
+    spent, scores = costs(run.turns.values()), run.of(measure)
     both = [t for t in spent if t in scores]
     talks = [run.talks[t] for t in both]
     return CostPoint(*(mean_interval([of[t] for t in both], talks) for of in (spent, scores)))
@@ -364,7 +364,7 @@ _CAUSES = {  # cause -> stage, in the order of the chain
 }
 STAGES = tuple("index|rewrite|retrieve|rerank|grade|gate|generate|check|other|a fault".split("|"))
 # failed, and no stage can be named
-_UNTOLD = ("no gold passages are known", "the drafts are too near to call", "search not recorded")
+_UNTOLD = ("no gold passages are known", "the drafts are undecided", "search not recorded")
 
 
 @dataclass(frozen=True)

@@ -606,7 +606,7 @@ WAYS = {  # way -> what it says of a turn
     "spoilt": "first answer right, the last is not",
     "fixed": "first answer wrong, the last is right",
     "left wrong": "first answer wrong, and so is the last",
-    "too near": "one of the two is too near to call",
+    "one undecided": "one of the two is undecided",
     "no draft": "ended before anything was drafted",
     "not judged": "nobody can say",
 }
@@ -633,7 +633,7 @@ class TurnTold:
             ("failed", "right"): "fixed",
             ("failed", "failed"): "left wrong",
         }
-        return known.get((self.first, self.blame.came), "too near")
+        return known.get((self.first, self.blame.came), "one undecided")
 
 # %% ../../nbs/7_evaluate/06_pairs.ipynb #c1da4360
 @dataclass(frozen=True, repr=False)
@@ -719,15 +719,15 @@ def compare_right(some: Sequence[Standing]) -> Comparison | None:
     return compare(right, some[0].run.talks, "right") if both else None
 
 
-def cost_points(some: Sequence[Standing], by: str = "tokens") -> dict[str, CostPoint]:
+def cost_points(some: Sequence[Standing]) -> dict[str, CostPoint]:
     "What each run costs and gets right, over the tasks that all have."
     both = shared(some) if some else []
-    return {s.name: CostPoint(s.cost(by, both), s.right(both)) for s in some} if both else {}
+    return {s.name: CostPoint(s.cost(ids=both), s.right(both)) for s in some} if both else {}
 
 
-def dominated(some: Sequence[Standing], by: str = "tokens") -> dict[str, list[str]]:
+def dominated(some: Sequence[Standing]) -> dict[str, list[str]]:
     "Run -> those that dominate it by quality against cost; the frontier has none."
-    points = cost_points(some, by)
+    points = cost_points(some)
     return dominated_by({n: (p.cost.value, p.score.value) for n, p in points.items()})
 
 # %% ../../nbs/7_evaluate/06_pairs.ipynb #b3ef7735

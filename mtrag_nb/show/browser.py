@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from textwrap import shorten
 from typing import Any
-from urllib.parse import unquote
 
 import ipywidgets as w
 from markupsafe import Markup
@@ -322,10 +321,10 @@ def _line_of(r: _TurnRow, by: str = _IN_ORDER, several: bool = True) -> str:
     return f"{r.sign}{sorted_by} · {name}{r.turn} {r.question[:44]}"
 
 
-def _window(at: int, n: int, most: int = _LISTED) -> range:
+def _window(at: int, n: int) -> range:
     "The part of a long list in which a place lies."
-    start = at // most * most
-    return range(start, min(n, start + most))
+    start = at // _LISTED * _LISTED
+    return range(start, min(n, start + _LISTED))
 
 
 _STYLES = {SIGNS["right"]: "success", SIGNS["failed"]: "danger"}
@@ -344,31 +343,17 @@ def _button_of(r: _TurnRow, here: bool, said: str, then: Callable[[str, str], No
 
 # %% ../../nbs/8_show/03_browser.ipynb #61be1b3f
 def _turn_or_beside(
-    run: Evidence, others: Sequence[Evidence], task_id: str, timing: bool = True, chars: int = 600
+    run: Evidence, others: Sequence[Evidence], task_id: str, timing: bool = True
 ) -> str:
     "A turn, alone or beside the same turn of other runs."
     have = [r for r in others if task_id in r.turns and r is not run]
     missing = [r.name for r in others if task_id not in r.turns]
     if have:
-        body = beside_html([run, *have], task_id, chars)
+        body = beside_html([run, *have], task_id, 600)
     else:
-        body = turn_html(run, task_id, timing=timing, chars=chars)
+        body = turn_html(run, task_id, timing=timing, chars=600)
     t = run.turns[task_id]
     return render("turn.html", "with_place", (run.name, t.domain, task_id), missing, body)
-
-
-def _linked_turn(
-    index: _TurnIndex,
-    link: str,  # a task id, or an address whose part after # holds it, with the name of the run before it
-) -> tuple[str, str]:  # task id, name of the run; "" if the link names none
-    "The turn that a link leads to. Raises DataError if it leads to none of these runs."
-    said = unquote(link.rsplit("#", 1)[-1])
-    known = max((r.task_id for r in index.rows if r.task_id in said), key=len, default="")
-    if not known:
-        remedy = "Give a task id, or a link of the report"
-        raise DataError(f"no turn of {', '.join(index.runs)} is named by {link!r}", remedy=remedy)
-    named = (name for name in index.runs if f"/{name}/" in f"/{said}")
-    return known, max(named, key=len, default="")
 
 # %% ../../nbs/8_show/03_browser.ipynb #57a19bdb
 VIEW = "application/vnd.jupyter.widget-view+json"
@@ -554,17 +539,6 @@ class CaseBrowser:
         "Widget, page and text in one output: whoever shows it takes the richest that it can."
         widget = {"version_major": 2, "version_minor": 0, "model_id": self.controls.box.model_id}
         return {VIEW: widget, "text/html": self.static_html(), "text/plain": repr(self)}
-
-
-def _open_at(
-    runs: Run | Evidence | str | Path | Sequence[Run | Evidence | str | Path],
-    link: str,  # a task id, or a link of the report
-    **how,  # see CaseBrowser
-) -> CaseBrowser:
-    "The browser at the turn that a link of the report leads to. Raises DataError if the link leads to none of these runs."
-    browser = CaseBrowser(runs, **how)
-    browser.jump(*_linked_turn(browser.index, link))
-    return browser
 
 # %% ../../nbs/8_show/03_browser.ipynb #4fd5279a
 _CaseRule = Callable[

@@ -22,8 +22,6 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import PlaceHolderLayoutEngine
 from matplotlib.patches import Rectangle
-from matplotlib.text import Annotation
-from matplotlib.transforms import Bbox
 from PIL import Image
 
 from ..core.files import write_whole
@@ -37,7 +35,7 @@ from ..evaluate.statistics import Comparison, Interval, PairRow, mean_interval
 __all__ = ['SERIES', 'INK', 'QUIET', 'STAGE_COLOURS', 'inches', 'settled', 'drawn', 'blank', 'narrow', 'nothing_figure',
            'save_figure', 'svg_uri', 'small_png', 'ink_on', 'outcomes_figure', 'breakdown_figure', 'by_talk',
            'score_figure', 'comparison_figure', 'risk_coverage_figure', 'cost_figure', 'audit_figure', 'shares_figure',
-           'gain_figure', 'frontier_figure']
+           'gain_figure']
 
 # %% ../../nbs/8_show/01_figures.ipynb #9aff7db9
 _DASHES = (
@@ -182,7 +180,6 @@ def save_figure(
     fig: Figure,
     name: str,  # of the files, without an ending
     folder: str | Path = "figures",
-    dpi: int = 200,  # of the PNG
     formats: Sequence[str] = ("png", "svg"),  # of these and "pdf"
 ) -> tuple[Path, ...]:
     "Write a figure, a file for each format; the same figure gives the same bytes. Raises SettingsError for a name that is no file name, or a format."
@@ -193,7 +190,7 @@ def save_figure(
         raise SettingsError(f"no format {bad[0]!r}: there are {', '.join(_METADATA)}")
 
     def written(f: str) -> Path:
-        how = {"dpi": dpi} if f == "png" else {}
+        how = {"dpi": 200} if f == "png" else {}
         return write_whole(Path(folder) / f"{name}.{f}", _file(fig, f, **how))
 
     return tuple(written(f) for f in formats)
@@ -212,9 +209,9 @@ def small_png(fig: Figure) -> bytes:
     return out.getvalue()
 
 # %% ../../nbs/8_show/01_figures.ipynb #8fa8d960
-def _grid(ax: Axes, axis: str = "x") -> None:
+def _grid(ax: Axes) -> None:
     "Thin lines behind the marks."
-    ax.grid(axis=axis, color=_GRID, linewidth=0.7)
+    ax.grid(axis="x", color=_GRID, linewidth=0.7)
     ax.set_axisbelow(True)
 
 # %% ../../nbs/8_show/01_figures.ipynb #357e0546
@@ -345,7 +342,6 @@ def _scale_of_bars(ax: Axes, most: float) -> None:
 @drawn
 def outcomes_figure(
     parts: Mapping[object, Telemetry],  # run, domain or turn -> its telemetry
-    title: str = "How the turns ended",
     width: str | float = "text",  # "column", "text", or inches
 ) -> Figure:
     "A bar for each part: its turns by outcome and reason, with counts."
@@ -358,14 +354,14 @@ def outcomes_figure(
     _stack(ax, [t.ends for t in parts.values()], colours, 0.07 if narrow(fig) else 0.045, few)
     _name_rows(ax, [f"{name}  ({t.turns})" for name, t in parts.items()])
     ax.set(xlabel="turns" if few else "")
-    fig.suptitle(title, x=0.01, ha="left", fontsize=9)
+    fig.suptitle("How the turns ended", x=0.01, ha="left", fontsize=9)
     _legend_below(fig, [ax])
     return fig
 
 # %% ../../nbs/8_show/01_figures.ipynb #38a1cb74
-def _panels(fig: Figure, n: int, across: int = 3, **how) -> np.ndarray:
+def _panels(fig: Figure, n: int, **how) -> np.ndarray:
     "Axes [down, across] for so many panels, side by side, or below each other in a narrow figure."
-    across = 1 if narrow(fig) else min(n, across)
+    across = 1 if narrow(fig) else min(n, 3)
     axes = fig.subplots(-(-n // across), across, squeeze=False, **how)
     for ax in axes.flat[n:]:
         ax.set_visible(False)
@@ -651,53 +647,11 @@ def risk_coverage_figure(
         _name_at_right(ax, ends, 0.14)
     return fig
 
-# %% ../../nbs/8_show/01_figures.ipynb #7d336385
-_BESIDE = [  # offset in points, how the name stands to it
-    (7, 0, "left", "center"),
-    (-7, 0, "right", "center"),
-    (5, 5, "left", "bottom"),
-    (-5, 5, "right", "bottom"),
-    (5, -5, "left", "top"),
-    (-5, -5, "right", "top"),
-    (0, 8, "center", "bottom"),
-    (0, -8, "center", "top"),
-    (5, 18, "left", "bottom"),
-    (5, -18, "left", "top"),
-]
-
-
-def _name_beside(ax: Axes, at: tuple[float, float], name: str, how: tuple) -> Annotation:
-    dx, dy, ha, va = how
-    look = {"ha": ha, "va": va, "fontsize": 8, "in_layout": False}
-    return ax.annotate(name, at, (dx, dy), textcoords="offset points", **look)
-
-
-def _place_names(ax: Axes, points: Sequence[tuple[float, float, str]]) -> None:  # x, y, name
-    "Names beside their marks, where they hit no mark, no line and no other name, and stay inside."
-    ax.figure.draw_without_rendering()
-    ends = [(ax.transData.transform(l.get_xydata()), l.get_markersize() / 2 + 1) for l in ax.lines]
-    taken = [Bbox([p.min(0) - r, p.max(0) + r]) for p, r in ends]
-    renderer = ax.figure.canvas.get_renderer()
-
-    def is_free(box: Bbox) -> bool:
-        inside = ax.bbox.x0 < box.x0 and box.x1 < ax.bbox.x1
-        return inside and not any(box.overlaps(b) for b in taken)
-
-    for x, y, name in points:
-        for how in _BESIDE:
-            text = _name_beside(ax, (x, y), name, how)
-            if is_free(text.get_window_extent(renderer)):
-                break
-            text.remove()
-        else:
-            text = _name_beside(ax, (x, y), name, _BESIDE[2])
-        taken.append(text.get_window_extent(renderer))
-
 # %% ../../nbs/8_show/01_figures.ipynb #1ecfb39a
-def _cross(ax: Axes, p: CostPoint, colour: str, marker: str, width: float, **look) -> None:
-    "A run in a plane of cost and score: a mark, and a line for each interval, so wide."
+def _cross(ax: Axes, p: CostPoint, colour: str, marker: str, **look) -> None:
+    "A run in a plane of cost and score: a mark, and a line for each interval."
     cost, score = p.cost, p.score
-    bars = {"color": colour, "linewidth": width, "markersize": 2}
+    bars = {"color": colour, "linewidth": 1.3, "markersize": 2}
     if cost.low is not None:
         ax.plot([cost.low, cost.high], [score.value] * 2, **bars)
     if score.low is not None:
@@ -705,37 +659,35 @@ def _cross(ax: Axes, p: CostPoint, colour: str, marker: str, width: float, **loo
     ax.plot([cost.value], [score.value], marker, color=colour, markersize=8, **look)
 
 
-def _with_both(points: Mapping[str, CostPoint]) -> dict[str, CostPoint]:
-    "Those of which cost and score are known."
-    both = {n: None not in (p.cost.value, p.score.value) for n, p in points.items()}
-    return {n: p for n, p in points.items() if both[n]}
-
-
 @drawn
 def cost_figure(
-    points: Mapping[str, CostPoint],
-    measure: str,
-    by: str = "tokens",  # what is counted
+    points: Mapping[str, CostPoint],  # run -> tokens and quality of a turn
+    measure: str,  # of the quality
+    dominated: Mapping[str, Sequence[str]] | None = None,  # run -> those that dominate it
     width: str | float = "text",  # "column", "text", or inches
 ) -> Figure:
-    "Cost against quality, a cross a run. Up and to the left is better."
-    known = _with_both(points)
+    "Cost against quality, means and intervals, a cross a run; up and to the left is better. With the frontier, if it is known who is dominated."
+    known = {n: p for n, p in points.items() if None not in (p.cost.value, p.score.value)}
+    worse = dominated or {}
     if len(known) < 2:
         alone = [
-            f"One run: {p.cost.value:,.0f} {by} a turn, mean {_words(measure)} {p.score.value:.2f}."
+            f"One run: {p.cost.value:,.0f} tokens a turn, mean {_words(measure)} {p.score.value:.2f}."
             for p in known.values()
         ]
         return nothing_figure(" ".join([*alone, "Cost against quality needs two runs."]), width)
-    fig = blank(width, 3.1)
+    fig = blank(width, 3.4)
     ax = fig.subplots()
+    if dominated is not None:
+        front = sorted((p.cost.value, p.score.value) for n, p in known.items() if not worse.get(n))
+        ax.step(*zip(*front), where="post", color=QUIET, linestyle="--", linewidth=1.0)
     for name, colour, marker, _ in _series(known):
-        look = {"label": f"{name}  ({known[name].cost.n})", "markeredgecolor": "white"}
-        _cross(ax, known[name], colour, marker, 1.4, clip_on=False, **look)
-    ax.set(xlabel=f"{by} a turn (in brackets: turns)", ylabel=f"mean {_words(measure)}")
+        look = {"markerfacecolor": "white" if worse.get(name) else colour, "clip_on": False}
+        _cross(ax, known[name], colour, marker, label=f"{name}  ({known[name].cost.n})", **look)
+    ax.set(xlabel="tokens a turn (in brackets: turns)", ylabel=_words(measure))
     ax.margins(0.12, 0.2)
     ax.set_xlim(0, None)
     ax.grid(color=_GRID, linewidth=0.7)
-    _place_names(ax, [(p.cost.value, p.score.value, f"{n} ({p.cost.n})") for n, p in known.items()])
+    _legend_below(fig, [ax])
     return fig
 
 # %% ../../nbs/8_show/01_figures.ipynb #bd4f2c90
@@ -855,30 +807,5 @@ def gain_figure(
     ax = fig.subplots()
     _gains(ax, rows, list(gains))
     ax.set(xlabel=what)
-    _legend_below(fig, [ax], 6)
-    return fig
-
-# %% ../../nbs/8_show/01_figures.ipynb #9e300386
-@drawn
-def frontier_figure(
-    points: Mapping[str, CostPoint],
-    dominated: Mapping[str, Sequence[str]],  # system -> those that dominate it
-    measure: str,  # of the quality
-    by: str = "tokens",
-) -> Figure:
-    "Quality against cost, with the frontier."
-    fig, known = blank(6.4, 3.4), _with_both(points)
-    ax = fig.subplots()
-    front = [(p.cost.value, p.score.value) for n, p in known.items() if not dominated.get(n)]
-    x, y = zip(*sorted(front)) if front else ((), ())
-    ax.step(x, y, where="post", color=QUIET, linestyle="--", linewidth=1.0)
-    for name, colour, marker, _ in _series(points):
-        if name in known:
-            face = "white" if dominated.get(name) else colour
-            _cross(ax, known[name], colour, marker, 1.2, markerfacecolor=face, label=name)
-    ax.set(xlabel=f"{by} a turn", ylabel=measure)
-    ax.set_xlim(0, None)
-    ax.set_ylim(0, 1.08 * ax.get_ylim()[1])
-    ax.grid(color=_GRID, linewidth=0.7)
     _legend_below(fig, [ax], 6)
     return fig

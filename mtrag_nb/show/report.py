@@ -70,8 +70,8 @@ from mtrag_nb.show.figures import (
     STAGE_COLOURS,
     blank,
     comparison_figure,
+    cost_figure,
     drawn,
-    frontier_figure,
     gain_figure,
     ink_on,
     risk_coverage_figure,
@@ -644,7 +644,7 @@ def _leaderboard(board: Board) -> str:
     "The table of runs, and the frontier as a figure where there are several."
     worse, drawn = _placed(board), ""
     if worse:
-        fig = frontier_figure(cost_points(board.own), worse, "share right")
+        fig = cost_figure(cost_points(board.own), "share right", worse)
         drawn = figure_html(fig, "Share right against tokens a turn")
     rows = [_board_row(board, n, s) for n, s in enumerate(board.own)]
     return _join(_table("runs", rows), _note("runs"), drawn)
@@ -667,7 +667,7 @@ def _flow_row(n: int, s: Standing) -> list[object]:
         _link(s.name, mine),
         *(_link(s.ways[w], mine, _mark_of(w)) for w in _FLOW_WAYS),
         *(_link(ended[c], mine, "no_draft", c) for c in ("right", "failed")),
-        _link(s.ways["too near"], mine, "too_near"),
+        _link(s.ways["one undecided"], mine, "one_undecided"),
         "–" if s.correction is None else f"{s.correction:.0%}",
     ]
 
