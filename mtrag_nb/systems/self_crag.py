@@ -36,8 +36,7 @@ from mtrag_nb.systems.system import (
 )
 
 # %% auto #0
-__all__ = ['IRRELEVANT', 'EXHAUSTED', 'PUBLISHED', 'GRADED', 'SELF_CRAG_NODES', 'SELF_CRAG', 'why', 'after_generate',
-           'build_self_crag']
+__all__ = ['IRRELEVANT', 'EXHAUSTED', 'PUBLISHED', 'SELF_CRAG_NODES', 'SELF_CRAG', 'why', 'after_generate', 'build_self_crag']
 
 # %% ../../nbs/5_systems/03_self_crag.ipynb #1416e1c3
 IRRELEVANT = Reason("irrelevant_docs", "dropped", "no retrieved document passed the grade")
@@ -147,7 +146,7 @@ PUBLISHED = (
 )
 
 # %% ../../nbs/5_systems/03_self_crag.ipynb #repair01
-GRADED = (
+_GRADED = (
     Departure(
         "stages.rewrite",
         "guarded",
@@ -234,7 +233,7 @@ SELF_CRAG = System(
     (IRRELEVANT, DECLINED, EXHAUSTED),
     defaults={"laptop": _LAPTOP},
     paper="t4",
-    variants={"published": PUBLISHED, "graded": GRADED},
+    variants={"published": PUBLISHED, "graded": _GRADED},
     mechanisms=(
         Mechanism(
             "rewrite", "the question as it was put", {"stages.rewrite": "never"}, ("rewrite",)
