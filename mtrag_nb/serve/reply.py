@@ -37,7 +37,6 @@ from mtrag_nb.core.record import (
     trajectory,
     turn_line,
 )
-from ..core.text import Verdict
 from mtrag_nb.core.types import (
     TO_ANSWER,
     Context,

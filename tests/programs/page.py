@@ -517,7 +517,9 @@ def picture(v: Visit, name: str) -> None:
 
     path = Path(__file__).parents[2] / "figures" / f"page-{name}.png"
     v.tab.screenshot(path=path)
-    Image.open(path).convert("RGB").quantize(48, dither=Image.Dither.NONE).save(path, optimize=True)
+    Image.open(path).convert("RGB").quantize(128, dither=Image.Dither.NONE).save(
+        path, optimize=True
+    )
     assert path.stat().st_size < 120_000, f"{path}: {path.stat().st_size:,} bytes"
     print(f"{path}: {path.stat().st_size:,} bytes")
 
