@@ -16,7 +16,7 @@ from .types import MTRAGError, SettingsError, digest, plain, redacted
 # %% auto #0
 __all__ = ['VIEWS', 'FUSIONS', 'RERANKERS', 'WAYS_TO_GRADE', 'SCALES', 'MINILM', 'BGE_M3', 'PROFILES', 'SPEED', 'Address',
            'later', 'constant', 'ModelSpec', 'in_bounds', 'one_of', 'ChunkSettings', 'SparseSettings', 'Leg', 'legs',
-           'RetrievalSettings', 'StageSettings', 'Settings', 'with_settings', 'load_settings', 'deciding', 'came_later',
+           'RetrievalSettings', 'StageSettings', 'Settings', 'with_settings', 'load_settings', 'deciding',
            'settings_digest', 'Brought', 'brought']
 
 # %% ../../nbs/1_core/01_settings.ipynb #ad64809e
@@ -428,16 +428,6 @@ def deciding(x: object) -> object:
     values = [(f, getattr(x, f.name)) for f in fields(x)]
     as_before = [f.name for f, v in values if f.metadata.get("later") and v == f.default]
     return {f.name: deciding(v) for f, v in values if f.name not in as_before}
-
-
-def came_later(
-    groups: dict[str, type] = {},  # of a system: name -> type of its own settings
-) -> dict[str, object]:
-    "Dotted settings that a record of an earlier version may lack, at the value that means what was done then."
-    shared = {"chat": ModelSpec, "embedder": ModelSpec, "retrieval": RetrievalSettings}
-    every = {**shared, "stages": StageSettings, **groups}
-    found = [(g, f) for g, kind in every.items() for f in fields(kind)]
-    return {f"{g}.{f.name}": f.default for g, f in found if f.metadata.get("later")}
 
 
 SPEED = ("batch_size", "batch_tokens", "store_gib", "embed_cache")  # these decide only how fast

@@ -24,7 +24,7 @@ from mtrag_nb.core.html import (
     words_table,
 )
 from ..core.record import Judgement, Trajectory, breakdown
-from ..core.settings import SPEED, came_later
+from ..core.settings import SPEED
 from ..core.text import clipped
 from mtrag_nb.core.types import (
     ROLES,
@@ -47,7 +47,7 @@ from mtrag_nb.show.figures import (
     risk_coverage_figure,
     score_figure,
 )
-from .report import figure_html, pair_of, share_text
+from .report import came_later, figure_html, pair_of, share_text
 from ..systems.ncl import MAX_NEW_TOKENS, NCL
 from ..systems.registry import SYSTEMS, system_named
 
