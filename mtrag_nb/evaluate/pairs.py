@@ -29,7 +29,7 @@ from mtrag_nb.evaluate.blame import (
     verdict_of,
 )
 from .measures import RetrievalReport
-from .scores import Evidence, decision
+from .scores import Evidence, decision, distinct
 from mtrag_nb.evaluate.statistics import (
     Comparison,
     Interval,
@@ -773,10 +773,7 @@ def compare_retrieval(
     **how,  # as for compare.compare_all: against, resamples, ...
 ) -> RetrievalComparison:
     "Compare what was retrieved. Raises DataError if two reports have the same name."
-    names = [r.name for r in reports]
-    if len(set(names)) < len(names):
-        what = f"two runs are called {max(names, key=names.count)!r}"
-        raise DataError(what, remedy="Name their files differently")
+    distinct([r.name for r in reports], "files")
     first = reports[0].scores.measures if reports else ()
     shared = [m for m in first if all(m in r.scores.measures for r in reports)]
 

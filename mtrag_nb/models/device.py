@@ -18,10 +18,10 @@ from weakref import WeakKeyDictionary
 from ..core.types import DataError, MTRAGError, SettingsError
 
 # %% auto #0
-__all__ = ['RESIDENTS', 'SHAPES', 'NF4_WIDTH', 'memory_of', 'capability_of', 'gpu_problem', 'usable_device', 'out_of_memory',
-           'TooLarge', 'too_large', 'NotFinite', 'finite', 'repeated_heads', 'own_quantization', 'turn_into',
-           'numbered', 'Resident', 'Residents', 'device_for_helper', 'Shape', 'shape_in', 'matrices', 'parameters',
-           'weight_bytes', 'cache_bytes', 'work_bytes']
+__all__ = ['RESIDENTS', 'SHAPES', 'memory_of', 'capability_of', 'gpu_problem', 'usable_device', 'out_of_memory', 'TooLarge',
+           'too_large', 'NotFinite', 'finite', 'repeated_heads', 'own_quantization', 'turn_into', 'numbered',
+           'Resident', 'Residents', 'device_for_helper', 'Shape', 'shape_in', 'matrices', 'parameters', 'weight_bytes',
+           'cache_bytes', 'work_bytes']
 
 # %% ../../nbs/3_models/01_device.ipynb #bdd17bd5
 def _memory_of_machine(
@@ -393,7 +393,7 @@ SHAPES = {
 
 # %% ../../nbs/3_models/01_device.ipynb #2fa5a6a3
 _WIDTH = {"fp32": 4, "fp16": 2, "bf16": 2}  # bytes of a number
-NF4_WIDTH = 0.5 + 1 / 64 + 4 / (64 * 256)  # bytes of a weight, with its share of the scales
+_NF4_WIDTH = 0.5 + 1 / 64 + 4 / (64 * 256)  # bytes of a weight, with its share of the scales
 
 
 def weight_bytes(
@@ -403,7 +403,7 @@ def weight_bytes(
 ) -> int:
     "What a model's weights take in memory."
     four = matrices(s) if quantization == "nf4" else 0
-    return round(four * NF4_WIDTH) + (parameters(s) - four) * _WIDTH[dtype]
+    return round(four * _NF4_WIDTH) + (parameters(s) - four) * _WIDTH[dtype]
 
 # %% ../../nbs/3_models/01_device.ipynb #7c4e0676
 def cache_bytes(s: Shape, dtype: str) -> int:

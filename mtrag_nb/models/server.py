@@ -40,9 +40,9 @@ from .embed import prefixed
 from .local import find_model
 
 # %% auto #0
-__all__ = ['BUSY', 'REFUSED', 'THOUGHT_FIELDS', 'ENDED', 'STOP_TOKENS', 'FIRST', 'Busy', 'Unreachable', 'Refused', 'Pieces',
-           'lines_of', 'post', 'read_score', 'Flow', 'key_of', 'Connection', 'Abilities', 'tried', 'halves', 'goes_on',
-           'alike', 'Talk', 'ServerChat', 'ServerEmbedder']
+__all__ = ['ENDED', 'STOP_TOKENS', 'FIRST', 'Busy', 'Unreachable', 'Refused', 'Pieces', 'lines_of', 'post', 'read_score', 'Flow',
+           'key_of', 'Connection', 'Abilities', 'tried', 'halves', 'goes_on', 'alike', 'Talk', 'ServerChat',
+           'ServerEmbedder']
 
 # %% ../../nbs/3_models/04_server.ipynb #6ca9ce9c
 _LARGEST_REPLY = 2**26  # bytes; the log-probabilities of 32,000 tokens take about 5 MiB
@@ -74,7 +74,7 @@ def _pieces(reply: httpx.Response, until: float) -> Iterator[bytes]:
         yield piece
 
 # %% ../../nbs/3_models/04_server.ipynb #f4e954fe
-BUSY, REFUSED = (408, 429, 502, 503, 504), (400, 404, 405, 415, 422, 501)
+_BUSY, _REFUSED = (408, 429, 502, 503, 504), (400, 404, 405, 415, 422, 501)
 
 
 def _wait(reply: httpx.Response) -> float:
@@ -93,7 +93,7 @@ def _refusal(reply: httpx.Response, data: bytes, url: str, secrets: Sequence[str
     said = redacted(
         data.decode("utf-8", "replace"), *secrets
     )  # cut after hiding: half a key is a secret
-    kinds = {**dict.fromkeys(BUSY, Busy), **dict.fromkeys(REFUSED, Refused)}
+    kinds = {**dict.fromkeys(_BUSY, Busy), **dict.fromkeys(_REFUSED, Refused)}
     kind = kinds.get(reply.status_code, ServerError)
     error = kind(f"{url} answered {reply.status_code}: {said[:200]}", *secrets)
     error.status = reply.status_code
@@ -102,7 +102,7 @@ def _refusal(reply: httpx.Response, data: bytes, url: str, secrets: Sequence[str
     return error
 
 # %% ../../nbs/3_models/04_server.ipynb #854665af
-THOUGHT_FIELDS = (
+_THOUGHT_FIELDS = (
     "reasoning_content",
     "reasoning",
 )  # of a message: older vLLM and llama.cpp; newer vLLM and Ollama
@@ -140,7 +140,7 @@ class Pieces:
             own = {k: v for k, v in choice.items() if k not in ("delta", "text") and v is not None}
             self.choice = {**(self.choice or {}), **own}
             for k, v in delta.items():
-                grows = k in THOUGHT_FIELDS and isinstance(v, str)
+                grows = k in _THOUGHT_FIELDS and isinstance(v, str)
                 self.message[k] = self.message.get(k, "") + v if grows else v or self.message.get(k)
             if not isinstance(piece := delta.get("content") or "", str):
                 raise ValueError(f"a {type(piece).__name__} instead of text")
@@ -314,7 +314,7 @@ def _silence(choice: dict, message: dict, tokens_out: int, stop: Sequence[str]) 
 # %% ../../nbs/3_models/04_server.ipynb #c783dd28
 def _thought_of(message: dict) -> str:
     "What a model thought, where the server keeps it apart."
-    found = (message.get(key) for key in THOUGHT_FIELDS)
+    found = (message.get(key) for key in _THOUGHT_FIELDS)
     return next((t for t in found if isinstance(t, str) and t.strip()), "")
 
 
