@@ -68,7 +68,7 @@ from .statistics import Comparison, Interval, compare, mean_interval
 # %% auto #0
 __all__ = ['SOURCES', 'ANSWER_MEASURES', 'LEAST_SUPPORT', 'ranking', 'decision', 'clarifies', 'idk_verdicts', 'score_items',
            'RefusalRow', 'RefusalReport', 'refusal_report', 'ScoreReport', 'place_of_scores', 'score_run',
-           'named_measure', 'compare_runs', 'Measures', 'fault', 'Evidence', 'as_evidence']
+           'named_measure', 'distinct', 'compare_runs', 'Measures', 'fault', 'Evidence', 'as_evidence']
 
 # %% ../../nbs/7_evaluate/04_scores.ipynb #c763d478
 def ranking(item: Item) -> list[tuple[str, float]]:  # passage ids with scores that fall
@@ -310,8 +310,21 @@ def refusal_report(
     return RefusalReport(tuple(rows), note)
 
 # %% ../../nbs/7_evaluate/04_scores.ipynb #feb254a1
+class _Scored:
+    "What has `scores` (task id -> measure -> score) and `talks` (task id -> conversation)."
+
+    def of(self, measure: str) -> dict[str, float]:
+        "The scores of one measure by task, where it could be measured."
+        return {t: v for t, s in self.scores.items() if (v := s.get(measure)) is not None}
+
+    def interval(self, measure: str) -> Interval:
+        "The mean of a measure with its interval, clustered by conversation."
+        found = self.of(measure)
+        return mean_interval(list(found.values()), [self.talks[t] for t in found])
+
+
 @dataclass(frozen=True, repr=False)
-class ScoreReport(Table):
+class ScoreReport(_Scored, Table):
     "The scores of a run."
 
     name: str
@@ -330,15 +343,6 @@ class ScoreReport(Table):
         retrieval = ("nDCG", "recall", "MRR")
         judge = {m: m.startswith("judge_") or "_local" in m for m in known}
         return sorted(known, key=lambda m: (m.startswith(retrieval), judge[m]))
-
-    def of(self, measure: str) -> dict[str, float]:
-        "The scores of one measure by task, where it could be measured."
-        return {t: v for t, s in self.scores.items() if (v := s.get(measure)) is not None}
-
-    def interval(self, measure: str) -> Interval:
-        "The mean of a measure with its interval, clustered by conversation."
-        found = self.of(measure)
-        return mean_interval(list(found.values()), [self.talks[t] for t in found])
 
     def _table(self):
         def named(m):
@@ -524,6 +528,13 @@ def named_measure(measure: str, inside: Sequence[str] = ()) -> str:
     return f"{measure} (circular: it decides inside {', '.join(inside)})" if inside else measure
 
 
+def distinct(names: Sequence[str], places: str) -> None:
+    "Raises DataError if two runs have one name; places: what of them is to be renamed."
+    if len(set(names)) < len(names):
+        what = f"two runs are called {max(names, key=names.count)!r}"
+        raise DataError(what, remedy=f"Name their {places} differently")
+
+
 def compare_runs(
     reports: Sequence[ScoreReport],
     measure: str,
@@ -531,10 +542,7 @@ def compare_runs(
     **how,  # as for compare.compare: against, resamples, ...
 ) -> Comparison:
     "Compare scored runs by one measure. Raises DataError if two have the same name, one does not know the measure, or searched a live web."
-    names = [r.name for r in reports]
-    if len(set(names)) < len(names):
-        what = f"two runs are called {max(names, key=names.count)!r}"
-        raise DataError(what, remedy="Name their folders differently")
+    distinct([r.name for r in reports], "folders")
     for r in reports:
         web, live = r.how.get("web", ""), "which answers otherwise tomorrow"
         if web.startswith("live ") and not live_web:
@@ -611,7 +619,7 @@ def _about_run(run: Run) -> str:
     return f"{run.system} on {settings['profile']} ({model}), {'the passages that come with a task' if given else 'retrieval'}, {size}"
 
 # %% ../../nbs/7_evaluate/04_scores.ipynb #f179965a
-class Evidence:
+class Evidence(_Scored):
     "A run with what is known of its tasks."
 
     def __init__(
@@ -711,15 +719,6 @@ class Evidence:
     @property
     def measures(self) -> list[str]:
         return list(dict.fromkeys(m for s in self.scores.values() for m in s))
-
-    def of(self, measure: str) -> dict[str, float]:
-        "The scores of one measure, where it could be measured."
-        return {t: v for t, s in self.scores.items() if (v := s.get(measure)) is not None}
-
-    def interval(self, measure: str) -> Interval:
-        "The mean of a measure with its interval, clustered by conversation."
-        found = self.of(measure)
-        return mean_interval(list(found.values()), [self.talks[t] for t in found])
 
     def measures_of(self, task_id: str) -> Measures:
         "What was measured of a turn: K-precision, the judge, and what lies in the folder."

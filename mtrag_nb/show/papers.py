@@ -111,18 +111,13 @@ def _remark(name: str) -> str:
     return published(paper)["remarks"][key]
 
 # %% ../../nbs/8_show/04_papers.ipynb #04aa0003
-def _wilson(count: int, n: int, z: float = 1.96) -> tuple[float, float]:
-    "The 95 % interval of a share of n independent trials (Wilson 1927)."
-    p, zz = count / n, z * z
-    middle, half = p + zz / (2 * n), z * math.sqrt(p * (1 - p) / n + zz / (4 * n * n))
-    return (middle - half) / (1 + zz / n), (middle + half) / (1 + zz / n)
-
-
 _COUNTED = ("turns", "% and 95 % interval")
 
 
 def _table_outcomes(runs: Sequence[Evidence]) -> PaperTable:
     "Table I of Self-CRAG."
+    from scipy.stats import binomtest
+
     t = published("self_crag")["table_1"]
     rows = tuple((r["outcome"], r["count"], f"{r['percent']:g}") for r in t["rows"])
 
@@ -140,10 +135,10 @@ def _table_outcomes(runs: Sequence[Evidence]) -> PaperTable:
         return _own_block(run, ("outcome", *_COUNTED), rows)
 
     count, total = t["rows"][0]["count"], t["rows"][-1]["count"]
-    low, high = (100 * x for x in _wilson(count, total))
+    share = binomtest(count, total).proportion_ci(method="wilson")
     remark = (
         f"The paper gives no interval; taken as {total} independent turns, its {100 * count / total:.1f} % has a 95 % interval "
-        f"from {low:.1f} to {high:.1f} %."
+        f"from {100 * share.low:.1f} to {100 * share.high:.1f} %."
     )
     caption = f"Self-CRAG paper, {t['place']}; {t['title']}"
     block = Block(caption, ("outcome", "turns", "%"), rows)
