@@ -35,6 +35,7 @@ CONVERSATIONS = (
 KEPT = ("manifest.json", "trajectories.jsonl", "passages.jsonl")
 VARIANTS = {  # name of the run -> system, changed settings
     "sample_self_crag": ("self_crag", {}),
+    "sample_self_crag_graded": ("self_crag+graded", {}),
     "sample_naive": ("naive", {}),
     "sample_quote": ("quote", {}),
     "sample_nexus": ("nexus", {}),

@@ -13,7 +13,7 @@ from functools import cached_property
 from numbers import Real
 from pathlib import Path
 
-from ..core.files import read_jsonl, write_json, write_jsonl
+from ..core.files import write_json, write_jsonl
 from ..core.html import Table, esc
 from mtrag_nb.core.record import (
     Judgement,
@@ -40,13 +40,12 @@ from mtrag_nb.core.types import (
     Task,
     Turn,
 )
-from ..data.mtrag import falling, files_of, is_gold, read_predictions
+from ..data.mtrag import falling, files_of, is_gold
 from mtrag_nb.evaluate.judge import (
     Item,
     asked_digest,
     check_reference,
     circular,
-    file_verdicts,
     judge_of,
     prediction_items,
     run_items,
@@ -68,9 +67,8 @@ from .statistics import Comparison, Interval, compare, mean_interval
 
 # %% auto #0
 __all__ = ['SOURCES', 'ANSWER_MEASURES', 'LEAST_SUPPORT', 'ranking', 'decision', 'clarifies', 'idk_verdicts', 'score_items',
-           'RefusalRow', 'RefusalReport', 'refusal_report', 'ScoreReport', 'place_of_scores', 'score_run', 'Submission',
-           'conditioned_submission', 'named_measure', 'distinct', 'compare_runs', 'Measures', 'fault', 'Evidence',
-           'as_evidence']
+           'RefusalRow', 'RefusalReport', 'refusal_report', 'ScoreReport', 'place_of_scores', 'score_run',
+           'named_measure', 'distinct', 'compare_runs', 'Measures', 'fault', 'Evidence', 'as_evidence']
 
 # %% ../../nbs/7_evaluate/04_scores.ipynb #c763d478
 def ranking(item: Item) -> list[tuple[str, float]]:  # passage ids with scores that fall
@@ -523,34 +521,6 @@ def score_run(
     report = ScoreReport(name, scores, talks, found, refusal, failed, how, inside)
     _write_scores(report, folder / "scores")
     return report
-
-# %% ../../nbs/7_evaluate/04_scores.ipynb #081f625f
-@dataclass(frozen=True)
-class Submission:
-    "A score that a released file carries, conditioned as the official scorer does."
-
-    scores: dict[str, float | None]  # by task; None: underspecified, or without a score
-    decided: str  # who decided on refusals, and how often
-
-
-def conditioned_submission(
-    path: str | Path,  # a prediction file with metrics
-    gold: Mapping[str, Gold],
-    measure: str = "RL_F",  # not conditioned
-) -> Submission:
-    "The conditioned scores of a released file. Raises DataError for a line without the measure, or a task that is not in the gold."
-    answers, verdicts = read_predictions(path, answers=True), file_verdicts(path)
-    scores, who = {}, []
-    for n, o in read_jsonl(path, nan_is_null=True):
-        try:
-            phi, label = o["metrics"][measure][0], gold[o["task_id"]].answerability
-        except (KeyError, TypeError, IndexError):
-            raise DataError(f"the line has no {measure}, or its task no gold", path, n) from None
-        known = o["task_id"] in verdicts
-        idk = verdicts[o["task_id"]] if known else idk_by_rule(answers[o["task_id"]].answer)
-        scores[o["task_id"]] = condition(phi, label, idk)
-        who.append("file's verdict" if known else "rule")
-    return Submission(scores, _decided_by(who))
 
 # %% ../../nbs/7_evaluate/04_scores.ipynb #a81ba75f
 def named_measure(measure: str, inside: Sequence[str] = ()) -> str:

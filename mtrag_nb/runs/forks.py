@@ -424,7 +424,9 @@ class Replayer:
         was, it = settings_of_run(self.run, self.system), intervention or Intervention("")
         self.changes = dict(settings or {})
         changes = {**self.changes, **it.settings}
-        self.settings = replace(self.system, base="", changes={}).configured(was, changes)
+        self.settings = replace(self.system, base="", changes={}, defaults={}).configured(
+            was, changes
+        )
         if it.name:
             self.system = replace(self.system, name=f"{self.system.name}+{it.name}")
         self.changed, self.intervention = bool(system or settings), it

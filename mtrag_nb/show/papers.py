@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from itertools import combinations
 
 from markupsafe import Markup
@@ -24,12 +24,7 @@ from mtrag_nb.core.html import (
     words_table,
 )
 from ..core.record import Judgement, Trajectory, breakdown
-from mtrag_nb.core.settings import (
-    SPEED,
-    ChunkSettings,
-    RetrievalSettings,
-    StageSettings,
-)
+from ..core.settings import SPEED
 from ..core.text import clipped
 from mtrag_nb.core.types import (
     ROLES,
@@ -52,7 +47,7 @@ from mtrag_nb.show.figures import (
     risk_coverage_figure,
     score_figure,
 )
-from .report import figure_html, pair_of, share_text
+from .report import came_later, figure_html, pair_of, share_text
 from ..systems.ncl import MAX_NEW_TOKENS, NCL
 from ..systems.registry import SYSTEMS, system_named
 
@@ -116,18 +111,13 @@ def _remark(name: str) -> str:
     return published(paper)["remarks"][key]
 
 # %% ../../nbs/8_show/04_papers.ipynb #04aa0003
-def _wilson(count: int, n: int, z: float = 1.96) -> tuple[float, float]:
-    "The 95 % interval of a share of n independent trials (Wilson 1927)."
-    p, zz = count / n, z * z
-    middle, half = p + zz / (2 * n), z * math.sqrt(p * (1 - p) / n + zz / (4 * n * n))
-    return (middle - half) / (1 + zz / n), (middle + half) / (1 + zz / n)
-
-
 _COUNTED = ("turns", "% and 95 % interval")
 
 
 def _table_outcomes(runs: Sequence[Evidence]) -> PaperTable:
     "Table I of Self-CRAG."
+    from scipy.stats import binomtest
+
     t = published("self_crag")["table_1"]
     rows = tuple((r["outcome"], r["count"], f"{r['percent']:g}") for r in t["rows"])
 
@@ -145,10 +135,10 @@ def _table_outcomes(runs: Sequence[Evidence]) -> PaperTable:
         return _own_block(run, ("outcome", *_COUNTED), rows)
 
     count, total = t["rows"][0]["count"], t["rows"][-1]["count"]
-    low, high = (100 * x for x in _wilson(count, total))
+    share = binomtest(count, total).proportion_ci(method="wilson")
     remark = (
         f"The paper gives no interval; taken as {total} independent turns, its {100 * count / total:.1f} % has a 95 % interval "
-        f"from {low:.1f} to {high:.1f} %."
+        f"from {100 * share.low:.1f} to {100 * share.high:.1f} %."
     )
     caption = f"Self-CRAG paper, {t['place']}; {t['title']}"
     block = Block(caption, ("outcome", "turns", "%"), rows)
@@ -393,21 +383,13 @@ def _base_name(run: Evidence) -> str:
     return run.system.split("+")[0]
 
 
-def _came_later(run: Evidence) -> dict[str, object]:
-    "Settings that a manifest of an earlier version may lack, at the value that means what was done then."
-    groups = {"stages": StageSettings, "retrieval": RetrievalSettings, "chunks": ChunkSettings}
-    name = _base_name(run)
-    if name in SYSTEMS and (own := system_named(name).settings):
-        groups[name] = own
-    every = [(g, f) for g, kind in groups.items() for f in fields(kind)]
-    return {f"{g}.{f.name}": f.default for g, f in every if f.metadata.get("later")}
-
-
 def _named_settings(run: Evidence) -> dict[str, object]:  # dotted key -> value
     "The settings that decide a run's answers; a system's own under its name, as `--set` takes them."
-    settings, own = run.manifest["settings"], f"{_base_name(run)}."
+    settings, name = run.manifest["settings"], _base_name(run)
+    own = system_named(name).settings if name in SYSTEMS else None
     flat = dotted({k: v for k, v in settings.items() if k not in ("profile", *SPEED)})
-    return {**_came_later(run), **{re.sub(r"^own\.", own, k): v for k, v in flat.items()}}
+    named = {re.sub(r"^own\.", f"{name}.", k): v for k, v in flat.items()}
+    return {**came_later({name: own} if own else {}), **named}
 
 
 def _changed_settings(a: Evidence, b: Evidence) -> list[str]:

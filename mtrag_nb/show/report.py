@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cache, cached_property
 from itertools import combinations, permutations
 from pathlib import Path
@@ -24,7 +24,7 @@ from matplotlib.patches import Rectangle
 from ..core.files import data_dir, read_json, write_json, write_whole
 from ..core.html import document, esc, render, show
 from ..core.record import LEFT_OUT, Node, Run, Trajectory, breakdown
-from ..core.settings import brought
+from ..core.settings import ModelSpec, RetrievalSettings, StageSettings, brought
 from ..core.types import TO_ANSWER, TO_REFUSE, DataError, SettingsError, digest, dotted
 from ..data.mtrag import read_benchmark, sample_dir
 from ..evaluate.blame import COSTS, STAGES, Blame, BlameReport, costs, risk_coverage
@@ -81,8 +81,8 @@ from mtrag_nb.show.figures import (
 from .turn import SIGNS, ending, first_to_fail, outcome_words, turn_html, unlicensed
 
 # %% auto #0
-__all__ = ['VIEWS', 'Board', 'share_text', 'figure_html', 'grid_figure', 'finding', 'pair_of', 'rungs_html', 'turns_beside',
-           'views_in', 'sections', 'board_of', 'run_card', 'report']
+__all__ = ['VIEWS', 'Board', 'share_text', 'figure_html', 'grid_figure', 'finding', 'pair_of', 'rungs_html', 'came_later',
+           'turns_beside', 'views_in', 'sections', 'board_of', 'run_card', 'report']
 
 # %% ../../nbs/8_show/02_report.ipynb #31ba3fa9
 def _made(macro: str, *values: object, **more: object) -> Markup:
@@ -882,10 +882,21 @@ def _columns(columns: Sequence[Mapping[str, object]]) -> list[list[str]]:
     return [[k, *(str(c.get(k, "–")) for c in columns)] for k in keys]
 
 
+def came_later(
+    groups: dict[str, type] = {},  # of a system: name -> type of its own settings
+) -> dict[str, object]:
+    "Dotted settings that a record of an earlier version may lack, at the value that means what was done then."
+    shared = {"chat": ModelSpec, "embedder": ModelSpec, "retrieval": RetrievalSettings}
+    every = {**shared, "stages": StageSettings, **groups}
+    found = [(g, f) for g, kind in every.items() for f in fields(kind)]
+    return {f"{g}.{f.name}": f.default for g, f in found if f.metadata.get("later")}
+
+
 def _settings_of(run: Evidence) -> dict[str, object]:
     "All settings of a run, each under a dotted name; `own` only where the system has some."
     settings = run.manifest.get("settings", {})
-    return dotted({k: v for k, v in settings.items() if k != "own" or v})
+    flat = dotted({k: v for k, v in settings.items() if k != "own" or v})
+    return {**came_later(), **flat} if flat else {}
 
 
 def _differ(row: Sequence[str]) -> bool:

@@ -49,7 +49,7 @@ class Names(list):
     "Names of systems. A place (FILE.py:NAME, module:NAME, http://HOST/v1) counts as one."
 
     def __contains__(self, name: object) -> bool:
-        return is_place(str(name)) or super().__contains__(name)
+        return is_place(str(name)) or super().__contains__(str(name).partition("+")[0])
 
 
 def system_names() -> list[str]:

@@ -36,8 +36,7 @@ from mtrag_nb.systems.system import (
 )
 
 # %% auto #0
-__all__ = ['IRRELEVANT', 'EXHAUSTED', 'PUBLISHED', 'MENDED', 'SELF_CRAG_NODES', 'SELF_CRAG', 'why', 'after_generate',
-           'build_self_crag']
+__all__ = ['IRRELEVANT', 'EXHAUSTED', 'PUBLISHED', 'SELF_CRAG_NODES', 'SELF_CRAG', 'why', 'after_generate', 'build_self_crag']
 
 # %% ../../nbs/5_systems/03_self_crag.ipynb #1416e1c3
 IRRELEVANT = Reason("irrelevant_docs", "dropped", "no retrieved document passed the grade")
@@ -147,32 +146,38 @@ PUBLISHED = (
 )
 
 # %% ../../nbs/5_systems/03_self_crag.ipynb #repair01
-MENDED = (
+_GRADED = (
     Departure(
         "stages.rewrite",
-        "never",
+        "guarded",
         "II.D.1: each query is rewritten",
         "Search and gate read the conversation themselves; the laptop's model makes most queries worse.",
     ),
     Departure(
         "stages.grade",
-        "sentences",
+        "cosine",
         "II.D.2: each document is graded",
         "A threshold on each document drops documents that answer follow-ups.",
     ),
     Departure(
         "stages.grade_threshold",
-        0.53,
-        "the same",
-        "As calibrated on retrieved passages (.531 in data/measured/calibration.json); for another embedder: mtrag calibrate.",
+        0.19,
+        "not printed",
+        "The gate's is calibrated on retrieved passages (.531 in data/measured/calibration.json); for another embedder: mtrag calibrate.",
     ),
     Departure(
         "stages.retry",
-        "copied",
+        "told",
         "II.C.1: a retry is another opportunity at the same stage",
         "The laptop's model seldom writes a better draft; copied sentences are grounded.",
     ),
 )
+_LAPTOP = {
+    "stages.rewrite": "never",
+    "stages.grade": "sentences",
+    "stages.grade_threshold": 0.53,
+    "stages.retry": "copied",
+}
 
 
 def _supported(draft: str, texts: Sequence[str]) -> str:
@@ -226,8 +231,9 @@ SELF_CRAG = System(
     build_self_crag,
     "rewrite, retrieve, grade, generate, check with retries, fallback (Self-CRAG)",
     (IRRELEVANT, DECLINED, EXHAUSTED),
+    defaults={"laptop": _LAPTOP},
     paper="t4",
-    variants={"published": PUBLISHED, "mended": MENDED},
+    variants={"published": PUBLISHED, "graded": _GRADED},
     mechanisms=(
         Mechanism(
             "rewrite", "the question as it was put", {"stages.rewrite": "never"}, ("rewrite",)

@@ -390,7 +390,7 @@ class System:
     # prompt set -> key -> text; hashed into the identity of a run
     prompts: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     settings: type | None = None  # a frozen dataclass of its own settings, kept in `Settings.own`
-    # profile -> its own settings that differ there
+    # profile -> settings that differ there: its own by name, shared ones by dotted key
     defaults: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     # profiles that its paper names and no other system needs
     profiles: Mapping[str, Settings] = field(default_factory=dict)
@@ -446,9 +446,19 @@ class System:
 
     def own_defaults(self, settings: Settings) -> Mapping[str, object]:
         "Its own settings that differ in a profile. A variant has those of its paper's profile, but for what a served model forces."
-        return self.defaults.get(
-            settings.profile if settings.chat.url or not self.base else self.base, {}
-        )
+        profile = settings.profile if settings.chat.url or not self.base else self.base
+        return {k: v for k, v in self.defaults.get(profile, {}).items() if "." not in k}
+
+    def _shared_defaults(self, settings: Settings) -> dict[str, object]:
+        "Shared settings that differ in a profile, where these still have the profile's value."
+        if self.base or settings.profile not in PROFILES:
+            return {}
+        profile, told = PROFILES[settings.profile], self.defaults.get(settings.profile, {})
+        return {
+            k: v
+            for k, v in told.items()
+            if "." in k and attrgetter(k)(settings) == attrgetter(k)(profile)
+        }
 
     def configured(
         self,
@@ -465,7 +475,8 @@ class System:
             machine = {k: getattr(asked, k) for k in MACHINE}
             asked = replace(known[self.base], own=asked.own, **machine)
         settings = self.with_own(asked)
-        wanted = {k: v for k, v in self.changes.items() if self.can_change(settings, k)}
+        wanted = self._shared_defaults(asked)
+        wanted |= {k: v for k, v in self.changes.items() if self.can_change(settings, k)}
         wanted |= changes or {}
         own = [k for k in wanted if k.startswith(self.prefix)]
         if own and self.settings is None:

@@ -517,9 +517,8 @@ def picture(v: Visit, name: str) -> None:
 
     path = Path(__file__).parents[2] / "figures" / f"page-{name}.png"
     v.tab.screenshot(path=path)
-    Image.open(path).convert("RGB").quantize(128, dither=Image.Dither.NONE).save(
-        path, optimize=True
-    )
+    few = Image.open(path).convert("RGB").quantize(128, Image.Quantize.MAXCOVERAGE, dither=0)
+    few.save(path, optimize=True)
     assert path.stat().st_size < 120_000, f"{path}: {path.stat().st_size:,} bytes"
     print(f"{path}: {path.stat().st_size:,} bytes")
 
