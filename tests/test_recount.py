@@ -1195,15 +1195,12 @@ def agreement(t):
     t, out = t.assign(words=[frozenset(content(x)) for x in t.answer]), pd.Series(np.nan, t.index)
     for _, pool in t.groupby("pool"):
         for _, some in pool.groupby("id") if pool.id.duplicated().any() else ():
-            rows = [*zip(some.index, some.words, some.refused)]
-            for k, a, _ in rows:
-                both = [0.0 if no else shared(a, b) for n, b, no in rows if n != k]
+            rows = [*zip(some.index, some.words.where(~some.refused, ""))]
+            for k, a in zip(some.index, some.words):
+                rest = [frozenset(b) for n, b in rows if n != k]
+                both = [2 * len(a & b) / (len(a) + len(b)) if a & b else 0.0 for b in rest]
                 out[k] = np.mean(both) if both else 0.0
     return out
-
-
-def shared(a, b):
-    return 2 * len(a & b) / (len(a) + len(b)) if a & b else 0.0
 
 
 def checks_of(t):
@@ -1216,7 +1213,7 @@ def combination(t):
     "Log-odds of a logistic regression, a ridge of 1 on standardized checks, of what chooses."
     y, x = truth(t, "target"), t[checks_of(t)]
     fit = t.choose & y.notna()
-    if fit.sum() == 0 or y[fit].value_counts().reindex([0, 1], fill_value=0).min() < 10:
+    if min((y[fit] == k).sum() for k in (0, 1)) < 10:
         return np.nan
     x = ((x - x[fit].mean()) / (x[fit].std(ddof=0) + 1e-9)).to_numpy()
     fitted = LogisticRegression(solver="newton-cholesky", tol=1e-10).fit(x[fit], y[fit])
@@ -1334,14 +1331,11 @@ def test_what_checks_tell_apart():
 
 def cut(x, gain):
     "The threshold below which replacing gains most on what chooses."
-    best, at, total = 1e-9, -np.inf, 0.0
-    order = np.argsort(x, kind="stable")
-    for k, i in enumerate(order):
-        total += gain[i]
-        last = k + 1 == len(order)
-        if (last or x[order[k + 1]] > x[i]) and total > best:
-            best, at = total, x[i] + 1 if last else (x[i] + x[order[k + 1]]) / 2
-    return at
+    sums = gain.groupby(x).sum().cumsum()
+    k, at = sums.argmax(), sums.index
+    if sums.iloc[k] <= 1e-9:
+        return -np.inf
+    return at[k] + 1 if k + 1 == len(at) else (at[k] + at[k + 1]) / 2
 
 
 def in_prices(t, way, price):
@@ -1361,7 +1355,7 @@ def replaced(c, way, price):
     t = t[t[c].notna() & (t[AGREE].notna() | (way != "another model"))]
     for _, g in by_system(t[t.choose & t.can]):
         at = t.system == g.system.iloc[0]
-        t.loc[at, "least"] = cut(g[c].to_numpy(), g.gain.to_numpy())
+        t.loc[at, "least"] = cut(g[c], g.gain)
         t.loc[at, "all"] = g.gain.sum() > 1e-9
     t["below"] = t.can & (t[c] < t.least)
     return t.assign(moved=t.gain * t.below, blind=t.gain * (t.can & t["all"]))
