@@ -7,13 +7,11 @@ FOLDER holds documents.jsonl (id, title, text) and conversations.jsonl (id, turn
 stage.
 """
 
-import argparse
-import json
 import re
 from collections import Counter
-from pathlib import Path
 from typing import Any, TypedDict
 
+from asked import FAULT, lines, traced, words
 from langchain_core.documents import Document
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
@@ -22,23 +20,6 @@ from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 from langchain_core.retrievers import BaseRetriever
 from langgraph.graph import END, START, StateGraph
 from openinference.instrumentation.langchain import LangChainInstrumentor
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import ConsoleSpanExporter, SimpleSpanProcessor
-
-parser = argparse.ArgumentParser()
-parser.add_argument("folder", type=Path)
-parser.add_argument("spans")
-parser.add_argument("--fault", default="")
-ASKED = parser.parse_args()
-FAULT = ASKED.fault
-
-
-def words(text: str) -> set[str]:
-    return {w.rstrip("s") for w in re.findall(r"[a-z0-9]{3,}", text.lower())}
-
-
-def lines(name: str) -> list[dict]:
-    return [json.loads(line) for line in (ASKED.folder / name).read_text("utf-8").splitlines()]
 
 
 class RareWords(BaseRetriever):
@@ -48,9 +29,9 @@ class RareWords(BaseRetriever):
     weights: dict[str, float]
 
     def _get_relevant_documents(self, query: str, *, run_manager: Any) -> list[Document]:
-        asked = words(query)
+        asked = set(words(query))
         found = [
-            (sum(self.weights.get(w, 0) for w in asked & words(d.page_content)), d)
+            (sum(self.weights.get(w, 0) for w in asked & {*words(d.page_content)}), d)
             for d in self.documents
         ]
         ranked = [d for _, d in sorted(found, key=lambda pair: -pair[0])]
@@ -67,11 +48,11 @@ class Extractive(BaseChatModel):
         return "extractive"
 
     def weight(self, asked: set[str], text: str) -> float:
-        return sum(self.weights.get(w, 1.0) for w in asked & words(text))
+        return sum(self.weights.get(w, 1.0) for w in asked & {*words(text)})
 
     def grade(self, prompt: str) -> str:
         document, _, question = prompt.partition("\nQuestion: ")
-        asked = words(question)
+        asked = set(words(question))
         enough = self.weight(asked, document) >= 0.25 * self.weight(asked, question)
         return "yes" if enough != (FAULT == "grader") else "no"
 
@@ -82,7 +63,7 @@ class Extractive(BaseChatModel):
         elif FAULT == "generator":
             text = "Purple zebras graze quietly beyond seven frozen lighthouses tonight."
         else:
-            asked = words(question)
+            asked = set(words(question))
             found = re.split(r"(?<=[.!?])\s+", prompt.partition("Documents:\n")[2])
             best = max(range(len(found)), key=lambda i: self.weight(asked, found[i]))
             text = " ".join(found[best : best + 2])
@@ -100,7 +81,7 @@ documents = [
     Document(d["text"], id=d["id"], metadata={"title": d["title"]})
     for d in lines("documents.jsonl")
 ]
-counts = Counter(w for d in documents for w in words(d.page_content))
+counts = Counter(w for d in documents for w in {*words(d.page_content)})
 weights = {w: len(documents) / (5 + n) for w, n in counts.items()}
 retriever = RareWords(documents=documents, weights=weights)
 model = Extractive(weights=weights)
@@ -163,15 +144,10 @@ graph.add_edge("generate", END)
 graph.add_edge("fallback", END)
 app = graph.compile()
 
-with open(ASKED.spans, "w", encoding="utf-8") as out:
-    provider = TracerProvider()
-    exporter = ConsoleSpanExporter(out=out, formatter=lambda span: span.to_json(indent=None) + "\n")
-    provider.add_span_processor(SimpleSpanProcessor(exporter))
-    LangChainInstrumentor().instrument(tracer_provider=provider)
+with traced(LangChainInstrumentor()):
     for talk in lines("conversations.jsonl"):
         history: list[BaseMessage] = []
         for user, agent in talk["turns"]:
             config = {"configurable": {"thread_id": talk["id"]}}
             app.invoke({"question": user, "history": list(history)}, config)
             history += [HumanMessage(user), AIMessage(agent)]
-    provider.shutdown()

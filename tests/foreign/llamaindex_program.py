@@ -7,15 +7,13 @@ FOLDER holds documents.jsonl (title, text) and conversations.jsonl (id, turns of
 those that LlamaIndex draws. --fault breaks one stage.
 """
 
-import argparse
 import asyncio
-import json
 import re
 from collections import Counter
 from math import log
-from pathlib import Path
 from typing import Any
 
+from asked import FAULT, lines, traced, words
 from llama_index.core.base.llms.types import ChatMessage, CompletionResponse, LLMMetadata
 from llama_index.core.llms import CustomLLM
 from llama_index.core.llms.callbacks import llm_completion_callback
@@ -27,23 +25,6 @@ from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 from llama_index.core.workflow import Event, StartEvent, StopEvent, Workflow, step
 from openinference.instrumentation import using_session
 from openinference.instrumentation.llama_index import LlamaIndexInstrumentor
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import ConsoleSpanExporter, SimpleSpanProcessor
-
-parser = argparse.ArgumentParser()
-parser.add_argument("folder", type=Path)
-parser.add_argument("spans")
-parser.add_argument("--fault", default="")
-ASKED = parser.parse_args()
-FAULT = ASKED.fault
-
-
-def words(text: str) -> list[str]:
-    return [w.rstrip("s") for w in re.findall(r"[a-z0-9]{3,}", text.lower())]
-
-
-def lines(name: str) -> list[dict]:
-    return [json.loads(line) for line in (ASKED.folder / name).read_text("utf-8").splitlines()]
 
 
 class Bm25(BaseRetriever):
@@ -170,10 +151,5 @@ nodes = [
     TextNode(text=d["text"], metadata={"title": d["title"]}, excluded_llm_metadata_keys=["title"])
     for d in lines("documents.jsonl")
 ]
-with open(ASKED.spans, "w", encoding="utf-8") as out:
-    provider = TracerProvider()
-    exporter = ConsoleSpanExporter(out=out, formatter=lambda span: span.to_json(indent=None) + "\n")
-    provider.add_span_processor(SimpleSpanProcessor(exporter))
-    LlamaIndexInstrumentor().instrument(tracer_provider=provider)
+with traced(LlamaIndexInstrumentor()):
     asyncio.run(talk(HelpDesk(Bm25(nodes), Extractive(), timeout=60)))
-    provider.shutdown()

@@ -8,33 +8,18 @@ and score, no text), and go to SPANS as OTLP JSON, one line a batch, as the Coll
 stage.
 """
 
-import argparse
 import json
 import re
 from collections import Counter
 from math import log
-from pathlib import Path
 
+from asked import ASKED, FAULT, lines, words
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 from opentelemetry.trace import SpanKind
 
-parser = argparse.ArgumentParser()
-parser.add_argument("folder", type=Path)
-parser.add_argument("spans")
-parser.add_argument("--fault", default="")
-ASKED = parser.parse_args()
-FAULT = ASKED.fault
 NO = "Sorry, I can't find that in our documents."
-
-
-def words(text: str) -> list[str]:
-    return [w.rstrip("s") for w in re.findall(r"[a-z0-9]{3,}", text.lower())]
-
-
-def lines(name: str) -> list[dict]:
-    return [json.loads(line) for line in (ASKED.folder / name).read_text("utf-8").splitlines()]
 
 
 class OtlpJson(SpanExporter):

@@ -136,8 +136,10 @@ def old_environment() -> Path:
 class Checks:
     "Counts what held and what did not; a failure is printed and does not stop the rest."
 
-    def __init__(self, shots: Path):
-        self.passed, self.failed, self.shots = 0, 0, shots
+    def __init__(self, shots: Path | None):
+        self.passed, self.failed = 0, 0
+        self.shots = shots or Path(tempfile.mkdtemp(prefix="shots-"))
+        self.shots.mkdir(parents=True, exist_ok=True)
 
     @contextlib.contextmanager
     def __call__(self, name: str):
@@ -503,8 +505,8 @@ def harmless(tab, where: str) -> None:
 
 def speed(checks: Checks, address, browser, expect, folder: Path) -> None:
     "2,000 trajectories: opened within 3 seconds, a filter answered within half a second, seen on the screen."
-    from tools.large_run import large_run
     from mtrag_nb.core.record import Run
+    from tools.large_run import large_run
 
     large_run(folder / "large", Run(CRAG))
     notebook(
@@ -833,32 +835,32 @@ def picture(browser) -> None:
     print(f"figures/turn.png: {target.stat().st_size // 1000} kB")
 
 
-def main(argv=None) -> int:
-    ap = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+def arguments(about: str) -> argparse.ArgumentParser:
+    whole = argparse.RawDescriptionHelpFormatter
+    ap = argparse.ArgumentParser(description=about, formatter_class=whole)
     ap.add_argument("--shots", type=Path, help="where screenshots go (default: a temporary folder)")
+    return ap
+
+
+def launched(p: object) -> object:
+    "A browser without a window that asks nobody."
+    flags = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"]
+    flags += ["--disable-background-networking", "--disable-component-update", "--disable-sync"]
+    return p.chromium.launch(executable_path=chromium(), headless=True, args=flags)
+
+
+def main(argv=None) -> int:
+    ap = arguments(__doc__)
     ap.add_argument("--picture", action="store_true", help="only draw figures/turn.png")
     args = ap.parse_args(argv)
-    executable, api = chromium(), playwright()
-    flags = [
-        "--no-sandbox",
-        "--disable-gpu",
-        "--disable-quic",
-        "--no-first-run",
-        "--disable-background-networking",
-        "--disable-component-update",
-        "--disable-sync",
-    ]
+    api = playwright()
     with api.sync_playwright() as p:
-        browser = p.chromium.launch(executable_path=executable, headless=True, args=flags)
+        browser = launched(p)
         if args.picture:
             picture(browser)
             browser.close()
             return 0
-        shots = args.shots or Path(tempfile.mkdtemp(prefix="shots-"))
-        shots.mkdir(parents=True, exist_ok=True)
-        checks = Checks(shots)
+        checks = Checks(args.shots)
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
             folder = Path(folder)
             hostile_run(folder / "hostile")

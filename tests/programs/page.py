@@ -8,8 +8,6 @@ pixels, in the light and in the dark; no request may leave the machine, and axe-
 serious. It installs what it needs as tests/programs/browser.py does. Screenshots go to a temporary folder, or to FOLDER.
 """
 
-import argparse
-import os
 import re
 import subprocess
 import sys
@@ -18,7 +16,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from browser import Checks, axe_findings, axe_source, chromium, playwright
+from browser import Checks, arguments, axe_findings, axe_source, launched, playwright
+from serve_load import started
 
 from mtrag_nb.data.mtrag import check_format, read_gold
 from tests.support.specimens import docx, pdf, word_paragraph
@@ -130,22 +129,7 @@ def service(folder: Path, changes: Sequence[str] = ()) -> tuple[subprocess.Popen
         "serve(sys.argv[1] + '/library', sys.argv[1] + '/served', port=0, settings=Setup(set=sys.argv[2:]), "
         "ready=lambda said: print(said, flush=True))"
     )
-    env = {
-        **os.environ,
-        "HF_HUB_OFFLINE": "1",
-        "TOKENIZERS_PARALLELISM": "false",
-        "OMP_NUM_THREADS": "1",
-    }
-    process = subprocess.Popen(
-        [sys.executable, "-c", code, str(folder), *changes],
-        stdout=subprocess.PIPE,
-        text=True,
-        env=env,
-    )
-    line = process.stdout.readline()
-    if not line.startswith("http"):
-        raise RuntimeError(f"the service did not start: {line!r}")
-    return process, line.split("  ")[0]
+    return started(code, folder, *changes)
 
 
 class Visit:
@@ -582,10 +566,7 @@ def pictures(browser, url: str, expect, paths: list[Path]) -> None:
 
 
 def main(argv=None) -> int:
-    ap = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    ap.add_argument("--shots", type=Path, help="where screenshots go (default: a temporary folder)")
+    ap = arguments(__doc__)
     ap.add_argument(
         "--screens", nargs="+", default=[name for name, *_ in SCREENS], help="only these"
     )
@@ -599,10 +580,7 @@ def main(argv=None) -> int:
         help="make the pictures of the walk-through, and nothing else",
     )
     args = ap.parse_args(argv)
-    executable, api = chromium(), playwright()
-    shots = args.shots or Path(tempfile.mkdtemp(prefix="shots-"))
-    shots.mkdir(parents=True, exist_ok=True)
-    checks = Checks(shots)
+    api, checks = playwright(), Checks(args.shots)
     with (
         api.sync_playwright() as p,
         tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder,
@@ -611,16 +589,7 @@ def main(argv=None) -> int:
         (folder / "documents").mkdir()
         axe, paths = "" if args.pictures else axe_source(folder), documents(folder / "documents")
         process, url = service(folder, args.set)
-        browser = p.chromium.launch(
-            executable_path=executable,
-            headless=True,
-            args=[
-                "--no-sandbox",
-                "--disable-gpu",
-                "--no-first-run",
-                "--disable-background-networking",
-            ],
-        )
+        browser = launched(p)
         try:
             if args.pictures:
                 pictures(browser, url, api.expect, [p for p in paths if p.name != HOSTILE])

@@ -8,7 +8,6 @@ recorded ones under other ids. It installs what it needs as tests/programs/brows
 or to FOLDER.
 """
 
-import argparse
 import json
 import subprocess
 import sys
@@ -17,7 +16,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from browser import Checks, chromium, playwright
+from browser import Checks, arguments, launched, playwright
 from page import SCREENS, Visit, axe_source
 from pypdf import PdfReader
 
@@ -241,15 +240,7 @@ def on_paper(checks: Checks, browser, name: str, path: Path) -> None:
 
 
 def main(argv=None) -> int:
-    ap = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    ap.add_argument("--shots", type=Path, help="where screenshots go (default: a temporary folder)")
-    args = ap.parse_args(argv)
-    executable, api = chromium(), playwright()
-    shots = args.shots or Path(tempfile.mkdtemp(prefix="shots-"))
-    shots.mkdir(parents=True, exist_ok=True)
-    checks = Checks(shots)
+    api, checks = playwright(), Checks(arguments(__doc__).parse_args(argv).shots)
     with tempfile.TemporaryDirectory() as folder, api.sync_playwright() as p:
         axe, pages = axe_source(Path(folder)), reports(Path(folder))
         for name, (_, (seconds, size, files, beside)) in pages.items():
@@ -262,9 +253,7 @@ def main(argv=None) -> int:
                 and pages["four"][1][1] <= 1.5e6
                 and not pages["four"][1][2]
             )
-        browser = p.chromium.launch(
-            executable_path=executable, headless=True, args=["--no-sandbox", "--disable-gpu"]
-        )
+        browser = launched(p)
         looks(checks, browser, axe, pages)
         whole_without_script(checks, browser, pages["four"][0])
         opens_fast(checks, browser, pages["2000"][0])

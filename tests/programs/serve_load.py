@@ -49,13 +49,12 @@ serve(sys.argv[1] + "/library", sys.argv[1] + "/served", port=0, system="naive",
 WAYS = ("plain", "stream", "chat")
 
 
-def started(folder: Path, think: float) -> tuple[subprocess.Popen, str]:
-    "The service and its address."
+def started(program: str, *arguments: object) -> tuple[subprocess.Popen, str]:
+    "A service in a process of its own, and its address, which the program prints."
+    offline = {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
+    command = [sys.executable, "-c", program, *map(str, arguments)]
     process = subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, str(folder), str(think)],
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"},
+        command, stdout=subprocess.PIPE, text=True, env={**os.environ, **offline}
     )
     line = process.stdout.readline()
     if not line.startswith("http"):
@@ -177,8 +176,8 @@ def percentiles(seconds: list[float]) -> str:
 
 def account(folder: Path, talkers: list[Talker]) -> list[tuple[str, bool]]:
     "What must hold of the record, and whether it does."
-    from mtrag_nb.serve.reply import Conversations, marked
     from mtrag_nb.core.record import Run
+    from mtrag_nb.serve.reply import Conversations, marked
 
     runs = {p.name: Run(p) for p in (folder / "served" / "runs").iterdir()}
     turns = {i: t for r in runs.values() for i, t in r.trajectories.items()}
@@ -252,7 +251,7 @@ def main(argv=None) -> int:
     args = ap.parse_args(argv)
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         folder = Path(folder)
-        process, url = started(folder, args.think)
+        process, url = started(PROGRAM, folder, args.think)
         try:
             with httpx.Client(base_url=url, timeout=120) as http:
                 for n in range(args.documents):

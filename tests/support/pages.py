@@ -13,19 +13,7 @@ def unstyled(page: str) -> str:
     )
 
 
-_WITHIN = (
-    "span",
-    "b",
-    "i",
-    "code",
-    "bdi",
-    "a",
-    "small",
-    "sup",
-    "mark",
-    "ins",
-    "del",
-)  # elements within a line
+_WITHIN = "span b i code bdi a small sup mark ins del".split()  # elements within a line
 
 
 class _Tables(HTMLParser):
