@@ -187,9 +187,10 @@ class Graded(Step, kind="graded"):
 
     def lines(self, name):
         text = f"{len(self.kept)} of {len(self.grades)} kept"
-        if scores := ", ".join(f"{v.score:.2f}" for v in self.verdicts if v.score is not None):
-            first = self.verdicts[0]
-            text += f" ({first.how} {scores}; threshold {first.threshold})"
+        if scores := [f"{v.score:.2f}" for v in self.verdicts if v.score is not None]:
+            first, one = self.verdicts[0], len(set(scores)) == 1 < len(scores)
+            told = f"{scores[0]} for all" if one else ", ".join(scores)
+            text += f" ({first.how} {told}; threshold {first.threshold})"
         return [("grade", text), *super().lines(name)]
 
 

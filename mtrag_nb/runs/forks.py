@@ -649,7 +649,7 @@ def fork(
     where = visits[n].node if n >= 0 else START
     if not changes and replayer.intervention.name:
         changes = {"intervention": replayer.intervention.name}
-    diff = diff_turns(t, after, replayer.run.passages)
+    diff, changes = diff_turns(t, after, replayer.run.passages), {**replayer.changes, **changes}
     return Fork(t, after, where, visit, changes, tuple(memory.made), diff)
 
 # %% ../../nbs/6_runs/01_forks.ipynb #0e5f977b
