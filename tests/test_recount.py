@@ -277,11 +277,11 @@ def area(found, at, x, y, ids, minus=None, last=2e-5, every=False):
     if found["low"] is None or min(y.sum(), (~y).sum()) < 10 or found["clusters"] <= 20:
         return
     of, shares = pd.get_dummies(lots).to_numpy(float), []
-    drawn_ = draws(of.shape[1], 2000)
-    ways = (drawn_ @ of[y].sum(0)) * (drawn_ @ of[~y].sum(0))
+    times = draws(of.shape[1], 2000)
+    ways = (times @ of[y].sum(0)) * (times @ of[~y].sum(0))
     for c in columns:
         over = np.sign(c[y][:, None] - c[~y]) / 2 + 0.5
-        won = ((drawn_ @ (of[y].T @ over @ of[~y])) * drawn_).sum(1)
+        won = ((times @ (of[y].T @ over @ of[~y])) * times).sum(1)
         shares.append(won[ways > 0] / ways[ways > 0])
     yield from ends(*percentiles(shares[0] - sum(shares[1:])))(found, at)
 
@@ -294,11 +294,11 @@ def correlation(found, at, x, y, ids, last=2e-5, least=50):
     yield from differences(found, own | MORE, at)
     if len(x) > least:
         lots = [*pd.Series(range(len(x))).groupby(talks(ids)).agg(np.array)]
-        rng, found_ = np.random.default_rng(6), []
+        rng, values = np.random.default_rng(6), []
         for _ in range(300):
-            at_ = np.concatenate([lots[k] for k in rng.integers(0, len(lots), len(lots))])
-            found_.append(np.corrcoef(rankdata(x[at_]), rankdata(y[at_]))[0, 1])
-        yield from ends(*percentiles(found_))(found, at)
+            picked = np.concatenate([lots[k] for k in rng.integers(0, len(lots), len(lots))])
+            values.append(np.corrcoef(rankdata(x[picked]), rankdata(y[picked]))[0, 1])
+        yield from ends(*percentiles(values))(found, at)
 
 
 # --- words, and answers -----------------------------------------------------------------------------------------------------------
@@ -436,9 +436,9 @@ def evaluations(path):
         first = {k: next(iter(v.values()))["value"] for k, v in by.items()}
         no = (first["conditional_idk"] == 1) == (label(task) in UNANSWERED)
         scores = {"RB_llm": first.get("rb_llm"), "RL_F": first.get("rl_f"), "idk_eval": float(no)}
-        marked_ = [k for k in ("faithfulness", "completeness") if k in by]
-        scores |= {k: [float(v["value"]) for v in by[k].values()] for k in marked_}
-        scores["people"] = min((np.median(scores[k]) for k in marked_), default=np.nan)
+        kinds = [k for k in ("faithfulness", "completeness") if k in by]
+        scores |= {k: [float(v["value"]) for v in by[k].values()] for k in kinds}
+        scores["people"] = min((np.median(scores[k]) for k in kinds), default=np.nan)
         mine = [passages[c["document_id"]] for c in task["contexts"]]
         out.append(row(e["model_id"], task, e["model_response"], mine, scores))
     return frame(out)
@@ -958,16 +958,18 @@ def points(before, after, level=0.95, grid=GRID, resamples=4000):
     for i, (kind, right, wrong) in after.items():
         rows[i][3 * kind : 3 * kind + 3] = right - before[i][1], wrong - before[i][2], 1.0
     rows = pd.DataFrame.from_dict(rows, orient="index")
-    whole, draws_ = rows.sum().to_numpy(), drawn(rows, resamples)
+    whole, resampled = rows.sum().to_numpy(), drawn(rows, resamples)
     some = whole[[2, 5]] > 0
-    draws_ = draws_[(draws_[:, [2, 5]] > 0)[:, some].all(1)]  # a draw may lack one kind of question
+    resampled = resampled[
+        (resampled[:, [2, 5]] > 0)[:, some].all(1)
+    ]  # a draw may lack one kind of question
 
     def at(x):
         right, wrong, n = (x[..., [k, k + 3]] for k in range(3))
         n = np.maximum(n, 1)
         return np.array([((right - p * wrong) / n) @ (1 - s, s) for p, s in grid]).T
 
-    return dict(zip(grid, zip(at(whole), *percentiles(at(draws_), level))))
+    return dict(zip(grid, zip(at(whole), *percentiles(at(resampled), level))))
 
 
 def signs(found):
@@ -976,9 +978,9 @@ def signs(found):
 
 def ending(label, came, no):
     "Unanswerable or not, how much right, how much wrong; undecided is half of each."
-    between_ = (came in ("undecided", "")) / 2
+    partly = (came in ("undecided", "")) / 2
     wrong = came in ("failed", "wrong") and not no
-    return int(label in UNANSWERED), (came == "right") + between_, wrong + between_
+    return int(label in UNANSWERED), (came == "right") + partly, wrong + partly
 
 
 @counted
@@ -1026,9 +1028,9 @@ def test_equal_study():
         own = (can.came == "right").mean(), wrong.mean(), can.refused.mean(), cannot.refused.mean()
         same([*map(float, re.findall(r"(\S+) \[", row))], [within(x, 6e-4) for x in own])
         assert (len(can), len(cannot)) == (60, 60)
-    table_ = printed("9_studies/11_equal.ipynb", r"\s+differ")
-    assert len(table_) == 15
-    for pair, row in table_.items():
+    pairs = printed("9_studies/11_equal.ipynb", r"\s+differ")
+    assert len(pairs) == 15
+    for pair, row in pairs.items():
         a, b = (told[n] for n in pair.split(" less "))
         found = points(b, a, 1 - 0.05 / 15, resamples=20_000)
         differ, *corners, said = re.split(r"\s{2,}", row)
@@ -1047,19 +1049,19 @@ def test_equal_study():
 def test_blame_of_the_equal_study():
     "From the turns that are kept: they end as in the equal study; what the check and the retry are worth by price and share."
     lines = (MEASURED / "blame_turns.jsonl").read_text("utf-8").splitlines()
-    turns_, forks = [*map(json.loads, lines)], {}
+    forked, forks = [*map(json.loads, lines)], {}
 
     def row(o, run):
         return {"came": run[0], "refused": bool(run[1]), "label": o["label"]}
 
     for name in kept("equal")["endings"]:
-        some = {o["task"]: o for o in turns_ if o["system"] == name}
+        some = {o["task"]: o for o in forked if o["system"] == name}
         own = {i: row(o, o["run"]) | MORE for i, o in some.items()}
         same(kept("equal")["endings"][name], own | MORE)
         forks[name] = sum(len(next(iter(some.values()))[k]) for k in ("off", "known"))
-    assert {o["system"] for o in turns_} == forks.keys()
+    assert {o["system"] for o in forked} == forks.keys()
     for mechanism in ("check and retry", "retry"):
-        some = [(o, o["off"][mechanism]) for o in turns_ if o["system"] == "self_crag+graded"]
+        some = [(o, o["off"][mechanism]) for o in forked if o["system"] == "self_crag+graded"]
         before = endings_of({o["task"]: row(o, o["run"] if x == "=" else x) for o, x in some})
         found = points(before, of_equal()["self_crag+graded"], 1 - 0.05 / sum(forks.values()))
         dear = [s for (p, _), s in signs(found).items() if p >= 0.4]
@@ -1242,8 +1244,10 @@ def copied(asked, before, texts):
     "The five sentences of the passages that are nearest to the question, alone or behind the one before, in their order."
     sought = [vector(q) for q in ([asked, f"{before} {asked}"] if before else [asked])]
     some = {s: v for text in texts for s, v in quotes(text)}
-    near_ = [max(sum(q.get(k, 0) * x for k, x in v.items()) for q in sought) for v in some.values()]
-    best = sorted(range(len(near_)), key=lambda k: (-round(near_[k], 4), k))[:5]
+    closeness = [
+        max(sum(q.get(k, 0) * x for k, x in v.items()) for q in sought) for v in some.values()
+    ]
+    best = sorted(range(len(closeness)), key=lambda k: (-round(closeness[k], 4), k))[:5]
     return " ".join(list(some)[k] for k in sorted(best))
 
 
@@ -1637,9 +1641,9 @@ def endings_by(t, rule):
     no = t.no if rule == "judge" else t.rule
     came = t.judge if rule == "judge" else [*map(rules()[rule], t.answer, t.target)]
     out = defaultdict(dict)
-    for model, i, label_, x, gone in zip(t.model, t.id, t.label, came, no):
-        x = ("right" if gone else "wrong") if label_ in UNANSWERED else "refused" if gone else x
-        out[model.replace(", ", "_prompt-")][i] = ending(label_, x, False)
+    for model, i, kind, x, gone in zip(t.model, t.id, t.label, came, no):
+        x = ("right" if gone else "wrong") if kind in UNANSWERED else "refused" if gone else x
+        out[model.replace(", ", "_prompt-")][i] = ending(kind, x, False)
     return out
 
 
@@ -1938,15 +1942,15 @@ def test_rule_of_refusals_against_verdicts():
     for (name, t), h in product(groups.items(), HALVES):
         t = t[t.talk.map(half) == h]
         theirs, ours = t.no, t.rule
-        official_, rule = (
+        official_share, rule = (
             (x == t.cannot)[t.label != "UNDERSPECIFIED"].mean() for x in (theirs, ours)
         )
         shares = {
             "precision": theirs[ours].mean(),
             "recall": ours[theirs].mean(),
-            "accuracy, official": official_,
+            "accuracy, official": official_share,
             "accuracy, rule": rule,
-            "difference": rule - official_,
+            "difference": rule - official_share,
         }
         row = {k: within(v, 6e-5) for k, v in shares.items()}
         row |= {"answers": len(t), "refusals": int(theirs.sum())}
@@ -2001,11 +2005,15 @@ def by_encoder(system):
     for d, before in zip(t.itertuples(), history):
         asked, answer = v[d.said[-1]], v[d.answer]
         passages = np.array([v[x] for x in d.texts] or [0 * asked])
-        near_ = sorted((passages @ asked).tolist(), reverse=True)
+        closeness = sorted((passages @ asked).tolist(), reverse=True)
         titles = [x.partition("\n")[0] for x in d.texts]
-        told = features(d.said[-1], before, _Known(), near_ if d.texts else (), titles)
+        told = features(d.said[-1], before, _Known(), closeness if d.texts else (), titles)
         rows.append(
-            [(passages @ answer).max(), near_[0], near_[0] - near_[1] if near_[1:] else 0.0]
+            [
+                (passages @ answer).max(),
+                closeness[0],
+                closeness[0] - closeness[1] if closeness[1:] else 0.0,
+            ]
         )
         rows[-1] += [answer @ asked, 1 - underspecified(told)]
     return pd.DataFrame(rows, t.index, COSINES)
