@@ -293,7 +293,7 @@ def correlation(found, at, x, y, ids, last=2e-5, least=50):
     own = {"value": within(np.corrcoef(x, y)[0, 1], last), "n": len(x)}
     yield from differences(found, own | MORE, at)
     if len(x) > least:
-        lots = [*pd.Series(range(len(x))).groupby(talks(ids)).agg(np.array)]
+        lots = [*pd.Series(x).groupby(talks(ids)).indices.values()]
         rng, values = np.random.default_rng(6), []
         for _ in range(300):
             picked = np.concatenate([lots[k] for k in rng.integers(0, len(lots), len(lots))])
@@ -1868,7 +1868,7 @@ def test_what_style_alone_does():
 
 def ordered(ids, own, y, last):
     "Of pairs of answers to one question, how many are ordered alike."
-    at = pd.Series(range(len(y))).groupby([*ids]).agg(list)
+    at = pd.Series(y).groupby([*ids]).indices
     pairs = [(i, a, b) for i, some in at.items() for a in some for b in some if y[a] > y[b]]
     alike = [np.sign(own[a] - own[b]) / 2 + 0.5 for _, a, b in pairs]
     return mean(pd.Series(alike, [i for i, *_ in pairs]), 2e-4 + (2 / len(pairs) if last else 0))
