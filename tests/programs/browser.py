@@ -30,7 +30,7 @@ from urllib.request import Request, urlopen
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
 RECORDED = ROOT / "data" / "recorded"
-CRAG, NAIVE = RECORDED / "sample_self_crag", RECORDED / "sample_naive"
+CRAG, NAIVE = RECORDED / "sample_self_crag_graded", RECORDED / "sample_naive"
 OLD_WIDGETS = "jupyterlab==3.6.8 ipywidgets==7.7.1 jupyterlab-widgets==1.1.1 ipykernel"
 PHONE, DESKTOP, TALL = (
     {"width": 390, "height": 844},
@@ -380,7 +380,7 @@ def click_through(checks: Checks, tab, expect, folder: Path, name: str = "lab") 
         expect(panel.body).to_contain_text("Tidebase 4 Starter")
         panel.shot(checks.shots / f"{name}-first.png")
     with checks(f"{name}: filters"):
-        panel.choose("system", "sample_self_crag")
+        panel.choose("system", "sample_self_crag_graded")
         expect(panel.place).to_contain_text("of 16 turns")
         panel.choose("domain", "clapnq")
         expect(panel.place).to_contain_text("of 11 turns")
@@ -443,7 +443,7 @@ def click_through(checks: Checks, tab, expect, folder: Path, name: str = "lab") 
         expect(panel.place).to_contain_text("of 32 turns")
         expect(tab.locator(".widget-button", has_text="▸").first).to_contain_text("1")
     with checks(f"{name}: the disagreements between the systems"):
-        panel.choose("system", "sample_self_crag")
+        panel.choose("system", "sample_self_crag_graded")
         panel.choose("show", "systems disagree")
         expect(panel.place).not_to_contain_text("of 16 turns")
         expect(panel.place).to_contain_text("1 of ")
@@ -470,7 +470,7 @@ def click_through(checks: Checks, tab, expect, folder: Path, name: str = "lab") 
         assert (line["label"], line["note"], line["run"]) == (
             "bad retrieval",
             "gold <b>missing</b>",
-            "sample_self_crag",
+            "sample_self_crag_graded",
         )
         panel.choose("show", "labelled")
         expect(panel.place).to_contain_text("1 of 1 turns")
@@ -621,7 +621,7 @@ def saved_pages(checks: Checks, address, browser, expect, folder: Path) -> None:
             output = tab.locator(
                 ".jp-OutputArea-output", has_text="16 turns of 3 conversations"
             ).first
-            expect(output).to_contain_text("sample_self_crag")
+            expect(output).to_contain_text("sample_self_crag_graded")
             tab.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
             for question in turns[:16]:
                 assert " ".join(question.split())[:40] in " ".join(output.inner_text().split()), (
