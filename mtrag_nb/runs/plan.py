@@ -30,7 +30,7 @@ from mtrag_nb.models.device import (
 )
 from ..models.local import find_model, pick_dtype
 from .run import load_toolbox
-from ..search.index import disk_needed
+from ..search.ingest import disk_needed
 from ..systems.registry import DEFAULT, system_named
 from ..systems.system import take_turn
 

@@ -42,13 +42,12 @@ from ..core.settings import Address, ChunkSettings, SparseSettings
 from mtrag_nb.core.types import (
     Context,
     DataError,
-    DiskFull,
     IndexMismatch,
     Passage,
     SettingsError,
     digest,
 )
-from ..models.embed import EmbedderLike, SparseEmbedder
+from ..models.embed import EmbedderLike
 from mtrag_nb.search.manifest import (
     Manifest,
     data_folder,
@@ -59,7 +58,6 @@ from mtrag_nb.search.manifest import (
 from mtrag_nb.search.nodes import (
     ChildNodes,
     as_document,
-    count_children,
     hierarchical_parser,
     part_identity,
     with_stable_ids,
@@ -75,40 +73,25 @@ from mtrag_nb.search.store import (
     create_collection,
     dense_params,
     domain_filter,
-    learned_store,
     open_store,
     sparse_params,
     words,
 )
 
 # %% auto #0
-__all__ = ['GO_ON', 'BATCH', 'Corpus', 'CorpusHash', 'checked_vectors', 'AsEmbedding', 'FromEmbedding', 'disk_needed',
-           'load_documents', 'Ingestion', 'batches', 'survey', 'finish', 'build_index', 'child_name',
+__all__ = ['GO_ON', 'BATCH', 'Corpus', 'CorpusHash', 'checked_vectors', 'AsEmbedding', 'FromEmbedding', 'load_documents',
+           'Ingestion', 'remove_passages', 'batches', 'survey', 'finish', 'build_index', 'child_name',
            'document_of_node', 'context_of', 'Index', 'open_folder', 'open_index', 'as_vectors', 'merge_indexes']
 
 # %% ../../nbs/4_search/04_ingest.ipynb #corpus01
 class Corpus:
     "Passages that are read anew each time they are gone through."
 
-    def __init__(
-        self,
-        read: Callable[[], Iterable[Passage]],  # e.g. lambda: read_corpus(*files)
-        chunks: ChunkSettings = ChunkSettings(),
-    ):
-        self._read, self.chunks = read, chunks
+    def __init__(self, read: Callable[[], Iterable[Passage]]):  # lambda: read_corpus(*files)
+        self._read = read
 
     def __iter__(self) -> Iterator[Passage]:
         return iter(self._read())
-
-    def survey(self, every: int = 50) -> tuple[int, int]:
-        "How many characters it has, and about how many children. Raises what reading raises."
-        size = sample = children = 0
-        for n, p in enumerate(self):
-            if n % every == 0:
-                sample += len(p.text)
-                children += count_children(p.text, self.chunks)
-            size += len(p.text)
-        return size, round(children * size / sample) if sample else 0
 
 
 class CorpusHash:
@@ -191,11 +174,6 @@ GO_ON = "Make room and start again: what is stored is kept, and the build goes o
 _PAYLOAD = 5000  # bytes that a child takes beside its vector, at most (measured)
 
 
-def disk_needed(children: int, dim: int, sparse: bool = False) -> int:  # bytes
-    "What so many children take in a finished index."
-    return children * (4 * dim + _PAYLOAD + 500 * sparse) + 80 * 10**6
-
-
 def load_documents(folder: Path) -> SimpleDocumentStore:
     "LlamaIndex's document store of an index: the hash of each document."
     known = read_json(folder / "documents.json") if document_ids(folder) else {}
@@ -232,16 +210,18 @@ class Ingestion:
         self.pipeline.run(documents=documents, store_doc_text=False)
         self.save()
 
-    def remove(self, passage_ids: Iterable[str]) -> None:
-        "Delete passages; nothing of them is left in the folder's files."
-        for i in passage_ids:
-            self.store.delete(i)
-            self.documents.delete_document(i, raise_error=False)
-        self.store.client.optimize(COLLECTION)
-        self.save()
-
     def save(self) -> None:
         write_json(self.path, self.documents.to_dict())
+
+
+def remove_passages(folder: Path, store: QdrantVectorStore, passage_ids: Iterable[str]) -> None:
+    "Delete passages from an embedded store; nothing of them is left in the folder's files."
+    documents = load_documents(folder)
+    for i in passage_ids:
+        store.delete(i)
+        documents.delete_document(i, raise_error=False)
+    store.client.optimize(COLLECTION)
+    write_json(folder / "documents.json", documents.to_dict())
 
 
 def batches(passages: Iterable[Passage], children: int) -> Iterator[list[Passage]]:
@@ -323,17 +303,6 @@ def _skip_known(
     return ids
 
 
-def _check_all_fits(folder: Path, manifest: Manifest, children: int) -> None:
-    "Raises DiskFull if the children of a new index will not fit on the disk."
-    need = disk_needed(children, manifest.dim, bool(manifest.sparse))
-    if not manifest.url and (free := shutil.disk_usage(folder).free) < need:
-        problem = (
-            f"{need / 1e9:.1f} GB will be needed for about {children:,} children, and "
-            f"{free / 1e9:.1f} GB are free"
-        )
-        raise DiskFull(problem, folder, remedy="Make room, or name a folder on a larger disk")
-
-
 def _new_ids(passages: Sequence[Passage], seen: set[str]) -> None:
     "Note the ids of passages. Raises DataError for one that stands twice in the corpus."
     for p in passages:
@@ -344,19 +313,17 @@ def _new_ids(passages: Sequence[Passage], seen: set[str]) -> None:
 
 
 @contextmanager
-def _opened_for_writing(
-    folder: Path, manifest: Manifest, encoder: SparseEmbedder | None = None
-) -> Iterator[QdrantVectorStore]:
+def _opened_for_writing(folder: Path, manifest: Manifest) -> Iterator[QdrantVectorStore]:
     "The store of a build that was begun there, or of a new one. Raises DiskFull, IndexMismatch."
     new = not (folder / "manifest.json").exists()
-    store = open_store(folder, manifest.url, manifest.sparse, encoder, write=True)
+    store = open_store(folder, manifest.url, manifest.sparse, write=True)
     try:
         if new and manifest.url and (held := count_points(store)):
             raise IndexMismatch(
                 f"{folder} is new, and the server's collection {COLLECTION} holds {held} children already. "
                 "Use another server"
             )
-        create_collection(store, manifest.dim, bool(manifest.learned), manifest.hnsw)
+        create_collection(store, manifest.dim, manifest.hnsw)
         if new:
             manifest.save(folder)
         yield store
@@ -379,10 +346,7 @@ def _add_all(
     whole, rest, total = CorpusHash(), iter(passages), None
     seen = _skip_known(ingestion.folder, manifest, rest, whole)
     if isinstance(passages, (Corpus, Sized)):  # it can be gone through twice
-        again = passages if isinstance(passages, Corpus) else Corpus(lambda: passages)
-        total, children = Corpus(lambda: iter(again), manifest.chunks).survey()
-        if not seen:
-            _check_all_fits(ingestion.folder, manifest, children)
+        total = sum(len(p.text) for p in passages)
     how = {"unit": " characters", "unit_scale": True, "smoothing": 0.1, "desc": "indexing"}
     with tqdm(total=total, disable=not progress, **how) as bar:
         for part in batches(rest, batch):
@@ -414,7 +378,6 @@ def build_index(
     sparse: SparseSettings | None = SparseSettings(),  # None: dense vectors alone
     titles: bool = False,  # True: each child is embedded with its passage's title before it
     hnsw: bool = False,  # True: the server searches a graph
-    learned: SparseEmbedder | None = None,  # its vectors beside the others, in the same pass
     shard: Shard | None = None,  # only the passages that fall to this part: see `merge_indexes`
     parser: NodeParser | None = None,  # one of LlamaIndex's; None: the hierarchical one
 ) -> Manifest:
@@ -434,7 +397,6 @@ def build_index(
         "sparse": sparse,
         "titles": titles,
         "hnsw": hnsw,
-        "learned": learned.fingerprint if learned else "",
         "parser": part_identity(parser) if parser else "",
     }
     whole, passages = _part_of(passages, shard)
@@ -455,7 +417,7 @@ def build_index(
             manifest = replace(manifest, url=url)
         size = batch or (_BATCH_ON_GPU if "cuda" in getattr(embedder, "device", "cpu") else BATCH)
         parse = with_stable_ids(parser) if parser else hierarchical_parser(chunks)
-        with _opened_for_writing(folder, manifest, learned) as store:
+        with _opened_for_writing(folder, manifest) as store:
             ingestion = Ingestion(folder, store, embedder, parse, titles, reserve_mb)
             corpus = _add_all(ingestion, manifest, passages, size, progress)
             done = replace(finish(folder, manifest, store), corpus=corpus)
@@ -491,10 +453,12 @@ class Index:
         folder: Path,
         manifest: Manifest,
         store: QdrantVectorStore,
-        encoder: SparseEmbedder | None = None,  # makes a question's weights
     ):
-        self.folder, self.manifest, self.store, self.encoder = folder, manifest, store, encoder
+        self.folder, self.manifest, self.store = folder, manifest, store
+        self.documents = document_ids(data_folder(folder, manifest))
         self._read: dict[str, Context] = {}
+        if manifest.generation:
+            self.frequency([""])  # the files of a library's generation go with the next change
 
     def search(
         self,
@@ -504,35 +468,24 @@ class Index:
     ) -> list[NodeWithScore]:  # best first
         "The nearest children by cosine. Raises DataError for a domain that the index does not hold."
         asked = VectorStoreQuery(query_embedding=[float(x) for x in vector])
-        return self._ranked(self.store, asked, k, domain, dense_params(self.manifest.hnsw))
+        return self._ranked(asked, k, domain, dense_params(self.manifest.hnsw))
 
     def search_words(
         self,
         text: str,  # of the question
         k: int = 20,
         domain: str = "",  # "": all
-        learned: bool = False,  # by the sparse encoder's weights, in BM25's place
     ) -> list[NodeWithScore]:  # best first
         "The best children by BM25. Raises DataError for an index without these vectors."
-        if learned and self.encoder is None:
-            remedy = "Build it, and run, with --set retrieval.learned=NAME"
-            raise DataError("no learned sparse vectors are at hand", self.folder, remedy=remedy)
-        if not learned and self.manifest.sparse is None:
+        if self.manifest.sparse is None:
             remedy = "Build it again with: mtrag ingest"
             raise DataError("no sparse vectors in the index", self.folder, remedy=remedy)
-        store = self._learned if learned else self.store
-        if not store._sparse_query_fn([text])[0][0]:
+        if not self.store._sparse_query_fn([text])[0][0]:
             return []  # no word that counts
         asked = VectorStoreQuery(query_str=text, mode="sparse")
-        return self._ranked(store, asked, k, domain, None if learned else sparse_params(domain))
+        return self._ranked(asked, k, domain, sparse_params(domain))
 
-    @cached_property
-    def _learned(self) -> QdrantVectorStore:
-        return learned_store(self.store, self.encoder)
-
-    def _ranked(
-        self, store: QdrantVectorStore, asked: VectorStoreQuery, k: int, domain: str, params
-    ) -> list[NodeWithScore]:
+    def _ranked(self, asked: VectorStoreQuery, k: int, domain: str, params) -> list[NodeWithScore]:
         if domain and domain not in self.manifest.domains:
             known = ", ".join(self.manifest.domains)
             problem = f"no passages of domain {domain!r} in the index, only of {known}"
@@ -540,7 +493,7 @@ class Index:
         limit = k + 8
         while True:
             query = replace(asked, similarity_top_k=limit, filters=domain_filter(domain))
-            found = store.query(query, search_params=params)
+            found = self.store.query(query, search_params=params)
             scores = [round(s, 6) for s in found.similarities]
             if len(scores) < limit or scores[-1] < scores[k - 1]:
                 break
@@ -563,7 +516,7 @@ class Index:
         "Parents by id; those read last are kept, since each stage of a turn asks for the same. Raises DataError for one that is not there."
         known = {i: c for i in parent_ids if (c := self._read.get(i))}
         if missing := [i for i in dict.fromkeys(parent_ids) if i not in known]:
-            found = [context_of(n) for n in self._children_of(missing)]
+            found = [context_of(n) for n in self._children("parent_id", missing)]
             known |= {c.id: c for c in found}
             self.remember(found)
         self._require(parent_ids, known, "parent")
@@ -572,13 +525,17 @@ class Index:
     def children(self, names: Sequence[str]) -> list[Context]:  # in the order asked for
         "Children by name. Raises DataError for one that is not there."
         parents = [*names, *(i.rpartition("/")[0] for i in names)]
-        found = {child_name(n): context_of(n, False) for n in self._children_of(parents)}
+        found = {child_name(n): context_of(n, False) for n in self._children("parent_id", parents)}
         self._require(names, found, "child")
         return [found[i] for i in names]
 
-    def _children_of(self, parent_ids: Sequence[str]) -> Iterator[NodeWithScore]:
-        for part in (parent_ids[i : i + 100] for i in range(0, len(parent_ids), 100)):
-            only = MetadataFilter(key="parent_id", operator="in", value=list(part))
+    def passages(self, passage_ids: Sequence[str]) -> list[Context]:  # in no order
+        "The parents of passages, each as often as it has children."
+        return [context_of(n) for n in self._children("doc_id", passage_ids)]
+
+    def _children(self, key: str, ids: Sequence[str]) -> Iterator[NodeWithScore]:
+        for part in (ids[i : i + 100] for i in range(0, len(ids), 100)):
+            only = MetadataFilter(key=key, operator="in", value=list(part))
             nodes = self.store.get_nodes(filters=MetadataFilters(filters=[only]))
             yield from (NodeWithScore(node=n) for n in nodes)
 
@@ -609,7 +566,6 @@ class Index:
             "titles": m.titles,
             "generation": m.generation,
             "hnsw": HNSW if m.hnsw else None,
-            "learned": m.learned,
             "parser": m.parser,
         }
         more = [m.sparse] if m.sparse else []
@@ -641,7 +597,7 @@ class Index:
 # %% ../../nbs/4_search/04_ingest.ipynb #open0001
 def _check_counts(folder: Path, manifest: Manifest, store: QdrantVectorStore) -> None:
     "Raises DataError if the documents or the domain filter count otherwise than the manifest, IndexMismatch if the collection does."
-    held = len(document_ids(data_folder(folder, manifest)))
+    held = len(document_ids(data_folder(folder, manifest)))  # LlamaIndex's document store
     if held != manifest.total("passages"):
         problem = f"documents.json holds {held} passages, the manifest {manifest.total('passages')}"
         raise DataError(problem, folder, remedy=f"Restore it from a copy. {REBUILD}")
@@ -681,7 +637,7 @@ def _address(manifest: Manifest, url: str) -> str:
     return url or manifest.url
 
 
-def _opened(folder: Path, manifest: Manifest, url: str, encoder: SparseEmbedder | None) -> Index:
+def _opened(folder: Path, manifest: Manifest, url: str) -> Index:
     "The index that a manifest describes, checked."
     address = _address(manifest, url)
     store = open_store(data_folder(folder, manifest), address, manifest.sparse)
@@ -690,13 +646,12 @@ def _opened(folder: Path, manifest: Manifest, url: str, encoder: SparseEmbedder 
     except BaseException:
         store.client.close()
         raise
-    return Index(folder, manifest, store, encoder)
+    return Index(folder, manifest, store)
 
 
 def open_folder(
     folder: str | Path,
     url: str = "",  # the Qdrant server that it lies on, where the address needs a password
-    encoder: SparseEmbedder | None = None,  # makes the weights of questions
 ) -> Index:
     "Open a finished index, whatever it was made with. Raises IndexMismatch for an unfinished one, DataError for one that is damaged."
     folder = Path(folder)
@@ -706,7 +661,7 @@ def open_folder(
         if not manifest.complete:
             raise _unfinished(folder)
         try:
-            return _opened(folder, manifest, url, encoder)
+            return _opened(folder, manifest, url)
         except (DataError, IndexMismatch):
             if Manifest.load(folder) == manifest:
                 raise  # else the library was changed meanwhile
@@ -717,16 +672,13 @@ def open_index(
     embedder: EmbedderLike,  # the one that will make the query vectors
     chunks: ChunkSettings | None = None,  # None: whatever the index has
     url: str = "",  # as for `open_folder`
-    learned: SparseEmbedder | None = None,  # the one that will make the questions' weights
 ) -> Index:
     "Open the index that is asked for. Raises IndexMismatch for another or an unfinished one, DataError if it is damaged or there is none."
     asked = {"embedder": embedder.fingerprint, "dim": embedder.dim}
     if chunks is not None:
         asked["chunks"] = chunks
-    if learned is not None:
-        asked["learned"] = learned.fingerprint
     require_same(folder, Manifest.load(folder), **asked)
-    return open_folder(folder, url, learned)
+    return open_folder(folder, url)
 
 # %% ../../nbs/4_search/04_ingest.ipynb #merge001
 def as_vectors(named: Mapping) -> dict:
@@ -769,7 +721,7 @@ def merge_indexes(
     with ExitStack() as opened, only_writer(out, "index"):
         indexes = [opened.enter_context(open_folder(f)) for f in folders]
         asked = replace(indexes[0].manifest, url=url, complete=False, corpus="", domains={})
-        same = ("chunks", "embedder", "dim", "sparse", "titles", "learned", "parser")
+        same = ("chunks", "embedder", "dim", "sparse", "titles", "parser")
         kept = {k: getattr(asked, k) for k in same}
         for index in indexes[1:]:
             require_same(index.folder, index.manifest, **kept)

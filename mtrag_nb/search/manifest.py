@@ -62,7 +62,6 @@ class Manifest:
     sparse: SparseSettings | None = None  # the settings of its sparse vectors, if it has some
     titles: bool = False  # each child was embedded with its passage's title before it
     hnsw: bool = False  # a server searches a graph
-    learned: str = ""  # the sparse encoder's fingerprint; "": no vectors of one
     generation: int = 0  # of a library: one more with each change; 0: not a library
     parser: str = ""  # identity of a node parser of one's own; "": the hierarchical one
 
@@ -82,7 +81,7 @@ class Manifest:
 
     def save(self, folder: str | Path) -> None:
         "Write `manifest.json`; a kill leaves the old one or the new one."
-        late = ("sparse", "titles", "hnsw", "learned", "generation", "parser")
+        late = ("sparse", "titles", "hnsw", "generation", "parser")
         unused = {k for k in late if getattr(self, k) == getattr(type(self), k)}
         data = {k: v for k, v in plain(self).items() if k not in unused}
         write_json(Path(folder) / "manifest.json", data)

@@ -94,7 +94,7 @@ class ViewRetriever(BaseRetriever):
         q, leg = as_question(query_bundle), self.leg
         if leg.words:
             text = view_text(leg.view, q.query_str, q.turns)
-            return self.index.search_words(text, self.top_k, q.domain, leg.words == "learned")
+            return self.index.search_words(text, self.top_k, q.domain)
         [vector] = query_vectors([self.terms(q)], q.with_embedder(self.embedder))
         return self.index.search(vector, self.top_k, q.domain)
 
@@ -507,13 +507,7 @@ def _check(settings: RetrievalSettings, index: Index) -> None:
             f"cannot keep rerank_k={settings.rerank_k} of top_k={settings.top_k} candidates: "
             "rerank_k goes from 1 to top_k"
         )
-    by = {leg.words for leg in legs(settings.views)}
-    if "learned" in by and index.encoder is None:
-        raise SettingsError(
-            f"retrieval.views={settings.views!r} searches by learned weights: name the sparse encoder that the index "
-            "was built with, e.g. retrieval.learned=naver/splade-v3"
-        )
-    if "bm25" in by and not index.manifest.sparse:
+    if any(leg.words for leg in legs(settings.views)) and not index.manifest.sparse:
         raise SettingsError(
             f"retrieval.views={settings.views!r} searches by words, and {index.folder} holds none: "
             "build it again with mtrag ingest, or search by vectors alone: retrieval.views=mix"

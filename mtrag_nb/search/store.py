@@ -14,7 +14,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from llama_index.core.bridge.pydantic import PrivateAttr
 from llama_index.core.vector_stores import MetadataFilter, MetadataFilters
 from llama_index.vector_stores.qdrant import QdrantVectorStore
 from qdrant_client import QdrantClient
@@ -22,13 +21,12 @@ from qdrant_client import models as qm
 
 from ..core.settings import Address, SparseSettings
 from ..core.types import DataError, DiskFull, InUse, ServerError, SettingsError
-from ..models.embed import SparseEmbedder
 from .edge import EdgeClient, EdgeError, EdgeLocked
 
 # %% auto #0
-__all__ = ['REBUILD', 'COLLECTION', 'DENSE', 'SPARSE', 'LEARNED', 'HNSW', 'Bm25', 'words', 'disk_size', 'copy_sparse',
-           'check_free', 'engine_errors', 'FolderClient', 'LearnedStore', 'open_store', 'learned_store',
-           'create_collection', 'domain_filter', 'dense_params', 'sparse_params', 'count_points', 'all_points']
+__all__ = ['REBUILD', 'COLLECTION', 'DENSE', 'SPARSE', 'HNSW', 'Bm25', 'words', 'disk_size', 'copy_sparse', 'check_free',
+           'engine_errors', 'FolderClient', 'open_store', 'create_collection', 'domain_filter', 'dense_params',
+           'sparse_params', 'count_points', 'all_points']
 
 # %% ../../nbs/4_search/02_store.ipynb #bm250001
 class Bm25:
@@ -142,21 +140,7 @@ class FolderClient(EdgeClient):
 # %% ../../nbs/4_search/02_store.ipynb #open0001
 COLLECTION = "mtrag_unified"  # Self-CRAG, II.A.c
 DENSE, SPARSE = "text-dense", "text-sparse-new"  # as LlamaIndex names the vectors of a point
-LEARNED = "text-learned"
 HNSW = {"m": 16, "ef_construct": 100, "ef": 128}  # links, candidates while built, while searched
-
-
-class LearnedStore(QdrantVectorStore):
-    "A store whose points have the weights of a sparse encoder beside the other vectors."
-
-    _encoder: SparseEmbedder = PrivateAttr()
-
-    def _build_points(self, nodes: list, sparse_vector_name: str) -> tuple[list, list[str]]:
-        points, ids = super()._build_points(nodes, sparse_vector_name)
-        weights = self._encoder.encode([n.get_content("embed") for n in nodes])
-        for point, (numbers, values) in zip(points, weights, strict=True):
-            point.vector[LEARNED] = qm.SparseVector(indices=numbers, values=values)
-        return points, ids
 
 
 def _server(url: str) -> QdrantClient:
@@ -179,7 +163,6 @@ def open_store(
     folder: str | Path,  # of the index; its points lie in `qdrant/` there
     url: str = "",  # of a server, in the folder's place
     sparse: SparseSettings | None = SparseSettings(),  # None: dense vectors alone
-    encoder: SparseEmbedder | None = None,  # its weights are stored, too
     write: bool = False,
 ) -> QdrantVectorStore:
     "LlamaIndex's store over a server or a folder. Raises ServerError, DataError, InUse, DiskFull."
@@ -188,37 +171,22 @@ def open_store(
     how = {"enable_hybrid": bool(sparse), "batch_size": 256}
     if bm25:
         how |= {"sparse_doc_fn": bm25.documents, "sparse_query_fn": bm25.questions}
-    store = (LearnedStore if encoder else QdrantVectorStore)(COLLECTION, client=client, **how)
-    if encoder:
-        store._encoder = encoder
-    return store
-
-
-def learned_store(store: QdrantVectorStore, encoder: SparseEmbedder) -> QdrantVectorStore:
-    "The same points, found by a sparse encoder's weights."
-
-    def questions(texts: Sequence[str]) -> tuple[list, list]:
-        return tuple(map(list, zip(*encoder.encode(texts, query=True))))
-
-    how = {"enable_hybrid": True, "sparse_doc_fn": questions, "sparse_query_fn": questions}
-    return QdrantVectorStore(COLLECTION, client=store.client, sparse_vector_name=LEARNED, **how)
+    return QdrantVectorStore(COLLECTION, client=client, **how)
 
 
 def create_collection(
     store: QdrantVectorStore,
     dim: int,  # of the dense vectors
-    learned: bool = False,
     hnsw: bool = False,  # a server builds a graph
 ) -> None:
     "The store's empty collection, unless it is there."
     if store.client.collection_exists(COLLECTION):
         return
     sparse = {SPARSE: qm.SparseVectorParams(modifier=qm.Modifier.IDF)}
-    sparse = sparse if store.enable_hybrid else {}
     store.client.create_collection(
         COLLECTION,
         vectors_config={DENSE: qm.VectorParams(size=dim, distance=qm.Distance.COSINE)},
-        sparse_vectors_config=sparse | ({LEARNED: qm.SparseVectorParams()} if learned else {}),
+        sparse_vectors_config=sparse if store.enable_hybrid else None,
         hnsw_config=qm.HnswConfigDiff(m=HNSW["m"], ef_construct=HNSW["ef_construct"])
         if hnsw
         else None,

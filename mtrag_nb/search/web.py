@@ -32,7 +32,7 @@ from mtrag_nb.core.types import (
 if TYPE_CHECKING:
     import httpx
 
-    from mtrag_nb.search.retrieve import RetrieverLike
+    from mtrag_nb.search.fusion import RetrieverLike
 
 # %% auto #0
 __all__ = ['INVISIBLE', 'WebResult', 'WebSource', 'clean', 'closed', 'ShownText', 'CorpusSource', 'SearxSource', 'Searched',
