@@ -364,7 +364,7 @@ class _Doing(_Places):
         def read():
             return capped(read_corpus(*self.data.passages()), s.chunks, most)
 
-        corpus, embedder = Corpus(read, s.chunks), self.models.of(s).embedder
+        corpus, embedder = Corpus(read), self.models.of(s).embedder
         how = {"url": s.qdrant_url, "progress": self.progress}
         m = build_index(corpus, self.index(planned), embedder, s.chunks, **how)
         return Ended(f"{m.total('passages')} passages, {m.total('children')} children", m.complete)

@@ -42,7 +42,7 @@ from .store import words
 
 # %% auto #0
 __all__ = ['FUSE', 'SIGNALS', 'WEIGHTS', 'LIKELIHOOD', 'RETRIEVERS', 'Question', 'as_question', 'ViewRetriever', 'WeightedFusion',
-           'pooled', 'QuestionCosine', 'cosine_of', 'NodeReranker', 'CosineOrder', 'Reranker', 'TextReranker',
+           'ByRank', 'pooled', 'QuestionCosine', 'cosine_of', 'NodeReranker', 'CosineOrder', 'Reranker', 'TextReranker',
            'OverlapReranker', 'best_three', 'PassageReranker', 'TalkReranker', 'LikelihoodReranker', 'make_reranker',
            'best_hits', 'NodeRetriever', 'Retriever', 'open_retriever']
 
@@ -118,10 +118,22 @@ class WeightedFusion(BaseRetriever):
         return [NodeWithScore(node=nodes[i].node, score=s) for i, s in fused[: self.top_k]]
 
 
+class ByRank(BaseRetriever):
+    "What a retriever finds, each node with the reciprocal of its rank as score: scores of different searches do not compare."
+
+    def __init__(self, retriever: BaseRetriever):
+        super().__init__()
+        self.retriever = retriever
+
+    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        found = self.retriever.retrieve(query_bundle)
+        return [NodeWithScore(node=n.node, score=round(1 / i, 9)) for i, n in enumerate(found, 1)]
+
+
 def pooled(retrievers: Sequence[BaseRetriever]) -> QueryFusionRetriever:
-    "All that several retrievers find, each node once, by LlamaIndex's fusion; a reranker orders it."
+    "All that several retrievers find, each node once, with its best reciprocal rank, by LlamaIndex's fusion; a reranker orders it."
     how = {"mode": "simple", "num_queries": 1, "use_async": False, "similarity_top_k": 10**4}
-    return QueryFusionRetriever(list(retrievers), llm=MockLLM(), **how)
+    return QueryFusionRetriever([ByRank(r) for r in retrievers], llm=MockLLM(), **how)
 
 
 FUSE: dict[str, Callable[..., BaseRetriever]] = {  # of several retrievers
