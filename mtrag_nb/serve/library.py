@@ -64,7 +64,7 @@ from mtrag_nb.search.manifest import (
     sweep,
     sweep_if_idle,
 )
-from ..search.nodes import count_children, hierarchical_parser, spans
+from ..search.nodes import count_children, hierarchical_parser
 from ..search.store import copy_sparse, create_collection, disk_size, open_store
 
 if TYPE_CHECKING:
