@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import math
 import re
+from csv import writer
+from io import StringIO
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -96,6 +98,14 @@ class PaperTable:
 
     def _repr_html_(self) -> str:
         return str(render("report.html", "paper_table", self))
+
+    def csv(self) -> str:
+        "Its blocks below each other, each row with where it is from."
+        table = writer(text := StringIO())
+        for b in (self.published, *self.own):
+            table.writerow(["from", *b.header])
+            table.writerows([b.caption, *row] for row in b.rows)
+        return text.getvalue()
 
 
 def _own_block(
