@@ -328,7 +328,7 @@ def _validator(cls: type) -> SchemaValidator:
 
     return SchemaValidator(_strict(TypeAdapter(cls).core_schema))
 
-# %% ../../nbs/1_core/00_types.ipynb #50228ae6
+# %% ../../nbs/1_core/00_types.ipynb #aa844371
 _SCALARS = ("str", "int", "float", "bool")
 _PARTS = ("schema", "fields", "choices", "definitions")  # where a schema holds others
 _PARTS += ("items_schema", "keys_schema", "values_schema")
@@ -343,6 +343,7 @@ def _strict(schema: Any) -> Any:
     schema = {k: _strict(v) if k in _PARTS else v for k, v in schema.items()}
     if schema.get("type") in _SCALARS:
         schema["strict"] = True
+        schema |= {"allow_inf_nan": False} if schema["type"] == "float" else {}
     if schema.get("type") == "dataclass-args":
         schema["extra_behavior"] = "forbid"
     if schema.get("init") is False:  # `settings.constant`: it is on file, and has one value
@@ -350,14 +351,17 @@ def _strict(schema: Any) -> Any:
         schema |= {"init": True, "schema": {**schema["schema"], "schema": value}}
     return schema
 
-# %% ../../nbs/1_core/00_types.ipynb #f37f1049
+# %% ../../nbs/1_core/00_types.ipynb #4212c00a
 def first_problem(
     error: ValidationError,
-    name: str,  # of what was read: its path begins with it
+    name: str,  # of what was read: the path of a value begins with it
+    path: Sequence[str | int] | None = None,  # None: as pydantic says it
 ) -> str:
     "The first value that pydantic refused: where it is, and why."
     first = error.errors(include_url=False)[0]
-    path, wrong, why = first["loc"], first["input"], first["msg"]
+    wrong, why = first["input"], first["msg"]
+    # without the names of the types of which a union is
+    path = [p for p in first["loc"] if "[" not in str(p)] if path is None else path
     absent = {"missing": "lacks the field", "unexpected_keyword_argument": "has no field"}
     if said := absent.get(first["type"]):
         *path, why = path
