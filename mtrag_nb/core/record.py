@@ -13,9 +13,9 @@ import traceback
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
-from typing import ClassVar, TypeVar
+from typing import ClassVar, Literal, TypeVar
 
 from .files import JsonlLog, read_json, read_jsonl
 from .html import esc, html_table, text_table, word_diff
@@ -25,6 +25,7 @@ from mtrag_nb.core.types import (
     DataError,
     Outcome,
     Passage,
+    Role,
     Task,
     digest,
     plain,
@@ -273,7 +274,7 @@ class Refused(Step, kind="refused"):
     "No answer is given."
 
     reason: str
-    role: str  # one of types.ROLES
+    role: Role
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -301,12 +302,9 @@ class Recorded(Step, kind="recorded"):
         return [("in the file", "; ".join([*(f"{k}: {v}" for k, v in self.fields.items()), *told]))]
 
 # %% ../../nbs/1_core/05_record.ipynb #b27d99fb
-_KEYS = {
-    "note": "told",
-    "extra": "put",
-    "thought": "thought",
-    "spans": "spans",
-}  # field -> its key on the record, left out if it is empty
+# Field -> its key on the record; left out there if it is empty.
+_KEYS = {"note": "told", "extra": "put", "thought": "thought", "spans": "spans"}
+_FIELDS = {key: name for name, key in _KEYS.items()}
 
 
 def step_line(step: Step) -> dict:
@@ -317,24 +315,20 @@ def step_line(step: Step) -> dict:
     return {"kind": step.path, **known, **unknown}
 
 
-@cache
-def _names(kind: type[Step]) -> dict[str, str]:
-    "Key on the record -> field."
-    return {_KEYS.get(f.name, f.name): f.name for f in fields(kind) if f.name != "unknown"}
-
-
 def read_step(line: Mapping[str, object]) -> Step:
-    "A recorded step; of an unknown kind what its nearest known kind has. Raises TypeError or ValueError."
+    "A recorded step; of an unknown kind what its nearest known kind has. Raises TypeError."
     if not isinstance(line, Mapping) or not isinstance(line.get("kind"), str):
         raise TypeError("a step is an object with a kind")
     path = line["kind"]
     while path not in _KINDS:
         path = path.rpartition("/")[0] or "step"
-    kind, names = _KINDS[path], _names(_KINDS[path])
+    kind = _KINDS[path]
+    named = {_FIELDS.get(k, k): v for k, v in line.items() if k != "kind"}
     if path == line["kind"]:
-        return structured(kind, {names.get(k, k): v for k, v in line.items() if k != "kind"})
-    step = structured(kind, {names[k]: v for k, v in line.items() if k in names})
-    return replace(step, unknown={k: v for k, v in line.items() if k not in names})
+        return structured(kind, named)
+    known = {f.name for f in fields(kind)}
+    unknown = {k: v for k, v in line.items() if _FIELDS.get(k, k) not in known}
+    return replace(structured(kind, named, extra="ignore"), unknown=unknown)
 
 
 def own_fields(step: Step) -> dict[str, object]:
@@ -388,7 +382,7 @@ class Trajectory:
     steps: tuple[Step, ...]
     outcome: Outcome
     reason: str = ""  # of a refusal, as the system names it; "" for an answer or an error
-    role: str = ""  # of the reason: one of types.ROLES
+    role: Role | Literal[""] = ""  # of the reason
     answer: str = ""  # "" for an error
     cited: tuple[str, ...] = ()  # ids of the contexts that support the answer
     contexts: tuple[str, ...] = ()  # ids: what the generator saw last; if nothing, what was found
@@ -529,12 +523,9 @@ def read_turn(line: Mapping[str, object]) -> Trajectory:
     if not isinstance(line.get("steps"), list):
         raise TypeError("a turn has a list of steps")
     steps = tuple(map(read_step, line["steps"]))
-    for s in steps:
-        if not isinstance(s.extra, Mapping) or {"task", "steps"} & s.extra.keys():
-            raise ValueError(
-                f"what {s.node} put into the state is an object, without task and steps"
-            )
-    t = replace(structured(Trajectory, {**line, "steps": []}), steps=steps)
+    if odd := [s.node for s in steps if {"task", "steps"} & s.extra.keys()]:
+        raise ValueError(f"what {odd[0]} put into the state is without task and steps")
+    t = structured(Trajectory, {**line, "steps": steps})
     if t.failed and t.error is None:
         raise ValueError("an error without what broke")
     return t
@@ -635,6 +626,14 @@ class Judgement:
     # Statements, with 1 for supported, 0 for not, None for unread.
     parts: tuple[tuple[str, float | None], ...] = ()
 
+    def __post_init__(self):
+        most = 10 if self.protocol in _TENS else 1
+        for score in (self.score, self.low, self.high):
+            if score is not None and not 0 <= score <= most:
+                raise ValueError(f"{self.protocol}: a score of {score}, and it goes to {most}")
+        if self.protocol == "idk" and self.score not in (0, 0.5, 1, None):
+            raise ValueError(f"idk: a score of {self.score}, and it is 0, 0.5 or 1")
+
     @property
     def share(self) -> float | None:
         "The score in [0, 1]."
@@ -658,9 +657,8 @@ class Judged:
     outcome: str
     judgements: Mapping[str, Judgement]  # by protocol
     calls: Calls = field(default_factory=Calls)
-    asked: str = (
-        ""  # digest of question, history and target as the judge saw them; "" in old records
-    )
+    # Digest of question, history and target as the judge saw them; "" in old records.
+    asked: str = ""
 
 
 def answer_digest(answer: str, contexts: Sequence[str]) -> str:
@@ -670,27 +668,31 @@ def answer_digest(answer: str, contexts: Sequence[str]) -> str:
 # %% ../../nbs/1_core/05_record.ipynb #72139670
 VERSION = 2  # of the run folder: 1 had steps without kinds
 LEFT_OUT = "+leave_gold_out"  # in the name of a system that ran without the gold passages
-_MANIFEST = {  # entry -> its type
-    "identity": Mapping,
-    "identity.system": str,
-    "identity.setting": str,
-    "settings": Mapping,
-    "settings.profile": str,
-    "settings.chat": Mapping,
-}
-_OPTIONAL = {"sessions": list, "packages": Mapping, "machine": Mapping, "about": str, "commit": str}
 
 
-def _check_manifest(manifest: Mapping, path: Path) -> None:
-    "Raises DataError for the first entry that is missing or of another type."
-    wanted = _MANIFEST | {k: kind for k, kind in _OPTIONAL.items() if k in manifest}
-    for entry, kind in wanted.items():
-        group, _, key = entry.partition(".")
-        value = manifest[group].get(key) if key else manifest.get(group)
-        each = value if entry == "sessions" and isinstance(value, list) else ()
-        if not isinstance(value, kind) or not all(isinstance(x, Mapping) for x in each):
-            problem = f"not the manifest of a run: {entry} is missing or none"
-            raise DataError(problem, path, remedy="Was it written by another version?")
+@dataclass(frozen=True)
+class _Identity:
+    system: str
+    setting: str
+
+
+@dataclass(frozen=True)
+class _Settings:
+    profile: str
+    chat: Mapping[str, object]
+
+
+@dataclass(frozen=True)
+class _Manifest:
+    "What readers of a run ask its manifest for; it holds more."
+
+    identity: _Identity
+    settings: _Settings
+    sessions: list[Mapping[str, object]] = field(default_factory=list)
+    packages: Mapping[str, object] = field(default_factory=dict)
+    machine: Mapping[str, object] = field(default_factory=dict)
+    about: str = ""
+    commit: str = ""
 
 
 def read_manifest(folder: str | Path) -> dict:
@@ -704,7 +706,11 @@ def read_manifest(folder: str | Path) -> dict:
         has = f"this run has version {version} of the run folder"
         remedy = "Run it again into another folder, or convert version 1 by tools/upgrade_run.py"
         raise DataError(f"{has}, and this package reads version {VERSION}", folder, remedy=remedy)
-    _check_manifest(manifest, path)
+    try:
+        structured(_Manifest, manifest, extra="ignore")
+    except TypeError as e:
+        remedy = "Was it written by another version?"
+        raise DataError(f"not the manifest of a run ({e})", path, remedy=remedy) from None
     return manifest
 
 
@@ -729,35 +735,25 @@ def read_passages(path: str | Path) -> dict[str, Context]:
     return {c.id: c for c in contexts}
 
 
-def _read_judgement(protocol: str, line: Mapping) -> Judgement:
-    j, most = structured(Judgement, line), 10 if protocol in _TENS else 1
-    if odd := [x for x in (j.score, j.low, j.high) if x is not None and not 0 <= x <= most]:
-        raise ValueError(f"{protocol}: a score of {odd[0]}, and it goes to {most}")
-    if protocol == "idk" and j.score not in (0, 0.5, 1, None):
-        raise ValueError(f"idk: a score of {j.score}, and it is 0, 0.5 or 1")
-    return j
-
-
 def read_judgements(path: str | Path) -> dict[str, Judged]:
     "The judgements of a file by task, the last line of each."
+    lines = read_lines(path, lambda line: structured(Judged, line), "a judgement")
+    return {j.task_id: j for j in lines}
 
-    def read(line):
-        judgements = {p: _read_judgement(p, j) for p, j in line["judgements"].items()}
-        return structured(Judged, {**line, "judgements": judgements})
 
-    return {j.task_id: j for j in read_lines(path, read, "a judgement")}
+@dataclass(frozen=True)
+class _Scored:
+    "A line of scores.jsonl."
+
+    task_id: str
+    scores: Mapping[str, float | None]
 
 
 def _read_scores(path: str | Path) -> dict[str, dict[str, float | None]]:
     "Task id -> measure -> score, the last line of each."
-
-    def read(line):
-        if any(type(v) not in (int, float, type(None)) for v in line["scores"].values()):
-            raise TypeError("a score that is no number")
-        return line["task_id"], dict(line["scores"])
-
     wanted = 'a line of scores: wanted is {"task_id": ..., "scores": {name: number or null}}'
-    return dict(read_lines(path, read, wanted))
+    lines = read_lines(path, lambda line: structured(_Scored, line, extra="ignore"), wanted)
+    return {s.task_id: s.scores for s in lines}
 
 # %% ../../nbs/1_core/05_record.ipynb #e7c2b6c4
 class Run:

@@ -325,7 +325,7 @@ def _changed(group: object, key: str, value: object, where: str) -> object:
 def with_settings(
     settings: Settings,
     changes: Mapping[str, object],  # dotted key -> value, e.g. {"retrieval.top_k": 10}
-    own: str = "own.",  # how the keys of the system's own settings begin: "ncl."
+    own: str = "own.",  # how the keys of the system's own settings begin
 ) -> Settings:
     "A variant of `settings`. Raises SettingsError for a key that does not exist or a value that it cannot have."
     for key, value in changes.items():

@@ -309,16 +309,18 @@ def dotted(x: Mapping[str, object], prefix: str = "") -> dict[str, object]:
 def structured(
     cls: type,  # a dataclass
     data: Mapping[str, object],  # as `plain` makes it of one
+    extra: Literal["forbid", "ignore"] = "forbid",  # what happens with a field that is unknown
 ) -> Any:
     "An object of the class from plain data. Raises TypeError for a field that is missing, unknown or of another type, with its path."
+    name = cls.__name__.lstrip("_")
     if not isinstance(data, Mapping):
-        raise TypeError(f"{cls.__name__} is an object, not {type(data).__name__}")
+        raise TypeError(f"{name} is an object, not {type(data).__name__}")
     from pydantic_core import ValidationError
 
     try:
-        return _validator(cls).validate_python(dict(data))
+        return _validator(cls).validate_python(dict(data), extra=extra)
     except ValidationError as e:
-        raise TypeError(first_problem(e, cls.__name__)) from None
+        raise TypeError(first_problem(e, name)) from None
 
 
 @cache
@@ -329,23 +331,19 @@ def _validator(cls: type) -> SchemaValidator:
     return SchemaValidator(_strict(TypeAdapter(cls).core_schema))
 
 # %% ../../nbs/1_core/00_types.ipynb #aa844371
-_SCALARS = ("str", "int", "float", "bool")
-_PARTS = ("schema", "fields", "choices", "definitions")  # where a schema holds others
-_PARTS += ("items_schema", "keys_schema", "values_schema")
+# Where a schema of pydantic holds others.
+_PARTS = "schema fields choices definitions items_schema keys_schema values_schema".split()
 
 
 def _strict(schema: Any) -> Any:
-    "A schema of pydantic that converts no scalar to another type, takes no unknown field, and knows the values of constants."
+    "A schema of pydantic that converts no scalar to another type, and knows the values of constants."
     if isinstance(schema, list):
         return [_strict(s) for s in schema]
     if not isinstance(schema, dict):
         return schema
     schema = {k: _strict(v) if k in _PARTS else v for k, v in schema.items()}
-    if schema.get("type") in _SCALARS:
+    if schema.get("type") in ("str", "int", "float", "bool"):
         schema["strict"] = True
-        schema |= {"allow_inf_nan": False} if schema["type"] == "float" else {}
-    if schema.get("type") == "dataclass-args":
-        schema["extra_behavior"] = "forbid"
     if schema.get("init") is False:  # `settings.constant`: it is on file, and has one value
         value = {"type": "literal", "expected": [schema["schema"]["default_factory"]()]}
         schema |= {"init": True, "schema": {**schema["schema"], "schema": value}}
