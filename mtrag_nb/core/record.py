@@ -626,14 +626,6 @@ class Judgement:
     # Statements, with 1 for supported, 0 for not, None for unread.
     parts: tuple[tuple[str, float | None], ...] = ()
 
-    def __post_init__(self):
-        most = 10 if self.protocol in _TENS else 1
-        for score in (self.score, self.low, self.high):
-            if score is not None and not 0 <= score <= most:
-                raise ValueError(f"{self.protocol}: a score of {score}, and it goes to {most}")
-        if self.protocol == "idk" and self.score not in (0, 0.5, 1, None):
-            raise ValueError(f"idk: a score of {self.score}, and it is 0, 0.5 or 1")
-
     @property
     def share(self) -> float | None:
         "The score in [0, 1]."
@@ -735,10 +727,20 @@ def read_passages(path: str | Path) -> dict[str, Context]:
     return {c.id: c for c in contexts}
 
 
+def _read_judged(line: Mapping[str, object]) -> Judged:
+    judged = structured(Judged, line)
+    for protocol, j in judged.judgements.items():
+        most = 10 if protocol in _TENS else 1
+        if odd := [x for x in (j.score, j.low, j.high) if x is not None and not 0 <= x <= most]:
+            raise ValueError(f"{protocol}: a score of {odd[0]}, and it goes to {most}")
+        if protocol == "idk" and j.score not in (0, 0.5, 1, None):
+            raise ValueError(f"idk: a score of {j.score}, and it is 0, 0.5 or 1")
+    return judged
+
+
 def read_judgements(path: str | Path) -> dict[str, Judged]:
     "The judgements of a file by task, the last line of each."
-    lines = read_lines(path, lambda line: structured(Judged, line), "a judgement")
-    return {j.task_id: j for j in lines}
+    return {j.task_id: j for j in read_lines(path, _read_judged, "a judgement")}
 
 
 @dataclass(frozen=True)

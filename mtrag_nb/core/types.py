@@ -308,11 +308,13 @@ def dotted(x: Mapping[str, object], prefix: str = "") -> dict[str, object]:
 # %% ../../nbs/1_core/00_types.ipynb #5770f9d0
 def structured(
     cls: type,  # a dataclass
-    data: Mapping[str, object],  # as `plain` makes it of one
+    data: Mapping[str, object],  # as `plain` makes it of one; what is one already stays
     extra: Literal["forbid", "ignore"] = "forbid",  # what happens with a field that is unknown
 ) -> Any:
     "An object of the class from plain data. Raises TypeError for a field that is missing, unknown or of another type, with its path."
     name = cls.__name__.lstrip("_")
+    if isinstance(data, cls):
+        return data
     if not isinstance(data, Mapping):
         raise TypeError(f"{name} is an object, not {type(data).__name__}")
     from pydantic_core import ValidationError
