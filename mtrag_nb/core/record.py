@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import ClassVar, Literal, TypeVar
 
 from .files import JsonlLog, read_json, read_jsonl
-from .html import esc, html_table, text_table, word_diff
+from .html import Table, esc, text_table, word_diff
 from .text import Label, Verdict, clipped
 from mtrag_nb.core.types import (
     Context,
@@ -903,31 +903,18 @@ def _one_line(step: Step | None, name: Callable[[str], str] = str, chars: int = 
     return clipped(text or type(step).__name__.lower(), chars)
 
 # %% ../../nbs/1_core/05_record.ipynb #81edc010
-@dataclass(frozen=True)
-class _StepPair:
-    "A step and its partner."
-
-    mark: str  # "=" the same, "~" changed, "-" only before, "+" only after
-    before: Step | None
-    after: Step | None
-
-    @property
-    def node(self) -> str:
-        return (self.after or self.before).node
-
-
-def _step_pairs(a: Trajectory, b: Trajectory) -> list[_StepPair]:
-    "The steps of two turns, matched by their nodes."
+def _step_pairs(a: Trajectory, b: Trajectory) -> list[tuple[str, Step | None, Step | None]]:
+    "The steps of two turns, matched by their nodes: = the same, ~ changed, - only before, + only after."
     pairs = []
     nodes = [[s.node for s in t.steps] for t in (a, b)]
     match = difflib.SequenceMatcher(None, *nodes, autojunk=False)
     for tag, a0, a1, b0, b1 in match.get_opcodes():
         old, new = a.steps[a0:a1], b.steps[b0:b1]
         if tag == "equal":
-            marks = ("=" if _content(x) == _content(y) else "~" for x, y in zip(old, new))
-            pairs += map(_StepPair, marks, old, new)
+            same = [_content(x) == _content(y) for x, y in zip(old, new)]
+            pairs += [("=" if s else "~", x, y) for s, x, y in zip(same, old, new)]
         else:
-            pairs += [_StepPair("-", x, None) for x in old] + [_StepPair("+", None, y) for y in new]
+            pairs += [("-", x, None) for x in old] + [("+", None, y) for y in new]
     return pairs
 
 # %% ../../nbs/1_core/05_record.ipynb #8d2000a2
@@ -952,30 +939,28 @@ class TurnDiff:
     contexts: Mapping[str, Context]  # id -> context, for names
 
     @property
-    def steps(self) -> list[_StepPair]:
-        return _step_pairs(self.before, self.after)
-
-    @property
     def same(self) -> bool:
         "Whether the two have the same content, whatever they cost."
         a, b = self.before, self.after
         ends = [(t.outcome, t.reason, t.answer, t.cited, t.contexts) for t in (a, b)]
-        return ends[0] == ends[1] and all(p.mark == "=" for p in self.steps)
+        return ends[0] == ends[1] and all(mark == "=" for mark, *_ in _step_pairs(a, b))
 
-    def _name(self, i: str) -> str:
-        return self.contexts[i].name if i in self.contexts else i
+    def _rows(self, chars: int) -> list[tuple[str, str, str, str]]:
+        "Mark, node, before and after in words; the last row is how the turns ended."
 
-    def _ends(self) -> tuple[str, str, str]:
-        "The mark of the last row, and the two ends in words."
+        def name(i):
+            return self.contexts[i].name if i in self.contexts else i
+
+        rows = []
+        for mark, *pair in _step_pairs(self.before, self.after):
+            node = next(s.node for s in reversed(pair) if s)
+            rows.append((mark, node, *(_one_line(s, name, chars) for s in pair)))
         turns = (self.before, self.after)
         a, b = (t.end + (f": {clipped(t.answer, 80)}" if t.answer else "") for t in turns)
-        return "=" if a == b else "~", a, b
+        return [*rows, ("=" if a == b else "~", "end", a, b)]
 
     def __repr__(self) -> str:
-        mark, *ends = self._ends()
-        texts = [[_one_line(s, self._name, 60) for s in (p.before, p.after)] for p in self.steps]
-        rows = [(p.mark, p.node, *pair) for p, pair in zip(self.steps, texts)]
-        rows.append((mark, "end", *(clipped(e, 60) for e in ends)))
+        rows = [(*r[:2], *(clipped(text, 60) for text in r[2:])) for r in self._rows(60)]
         node, first = (max(len(r[i]) for r in rows) for i in (1, 2))
 
         def line(m, at, x, y):
@@ -983,18 +968,14 @@ class TurnDiff:
 
         return "\n".join(line(*r) for r in rows)
 
-    def _step_row(self, p: _StepPair) -> str:
-        old, new = (esc(_one_line(s, self._name)) for s in (p.before, p.after))
-        if p.mark == "~" and all(isinstance(s, (Drafted, Rewritten)) for s in (p.before, p.after)):
-            new = word_diff(p.before.text, p.after.text)
-        return _row(p.mark, esc(p.node), old, "" if p.mark == "=" else new)
-
     def _repr_html_(self) -> str:
-        mark, a, b = self._ends()
-        answers = self.before.answer, self.after.answer
-        new = "" if mark == "=" else word_diff(*answers) if all(answers) else esc(b)
-        head = "<tr><th></th><th>node</th><th>before</th><th>after</th></tr>"
-        rows = [head, *map(self._step_row, self.steps), _row(mark, "end", esc(a), new)]
+        pairs = [pair for _, *pair in _step_pairs(self.before, self.after)]
+        texts = [[getattr(s, "text", "") for s in pair] for pair in pairs]
+        rows = ["<tr><th></th><th>node</th><th>before</th><th>after</th></tr>"]
+        texts.append([self.before.answer, self.after.answer])
+        for (mark, node, old, new), both in zip(self._rows(90), texts):
+            changed = word_diff(*both) if all(both) else esc(new)
+            rows.append(_row(mark, esc(node), esc(old), "" if mark == "=" else changed))
         return f"<table style='border-collapse:collapse'>{''.join(rows)}</table>"
 
 
@@ -1017,8 +998,8 @@ class Node:
 _RARE = ("not_recorded", "error")  # outcomes that are shown where they occur
 
 
-@dataclass(frozen=True)
-class Telemetry:
+@dataclass(frozen=True, repr=False)
+class Telemetry(Table):
     "How the turns of a run ended, and what they cost."
 
     turns: int
@@ -1038,26 +1019,20 @@ class Telemetry:
         out = {"answered": answered, **self.reasons, **dict(zip(_RARE, rest))}
         return {k: n for k, n in out.items() if n}
 
+    head = ("", "", "turns", "share")
+
+    @property
     def rows(self) -> list[tuple[str, str, int, str]]:
         "Table, name, count, share of all turns."
-        tables = (("outcome", self.outcomes), ("reason", self.reasons), ("error", self.errors))
-        return [
-            (table, name, n, f"{n / max(self.turns, 1):.1%}")
-            for table, counts in tables
-            for name, n in counts.items()
-        ]
+        tables = {"outcome": self.outcomes, "reason": self.reasons, "error": self.errors}
+        counts = [(table, name, n) for table, ns in tables.items() for name, n in ns.items()]
+        return [(*row, f"{row[-1] / max(self.turns, 1):.1%}") for row in counts]
 
     @property
     def note(self) -> str:
         loop = ", ".join(f"{k} {v}" for k, v in self.loop.items())
         rewrites = f"rewrites kept: {self.rewrites['kept']} of {self.rewrites['asked']}"
         return f"retry loop: {loop}; unreadable verdicts: {self.unparsed}; {rewrites}"
-
-    def __str__(self):
-        return f"{text_table(['', '', 'turns', 'share'], self.rows())}\n{self.note}"
-
-    def _repr_html_(self):
-        return html_table(["", "", "turns", "share"], self.rows(), self.note)
 
 # %% ../../nbs/1_core/05_record.ipynb #a533f5e4
 def _counted(values: Iterable[str], order: Iterable[str] = ()) -> dict[str, int]:

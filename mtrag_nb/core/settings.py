@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ['PositiveInt', 'NonNegativeInt', 'NonNegativeFloat', 'ByAdapter', 'VIEWS', 'FUSIONS', 'RERANKERS', 'WAYS_TO_GRADE',
            'SCALES', 'MINILM', 'BGE_M3', 'PROFILES', 'SPEED', 'Address', 'later', 'constant', 'ModelSpec',
            'ChunkSettings', 'SparseSettings', 'Leg', 'legs', 'RetrievalSettings', 'StageSettings', 'Settings',
-           'with_settings', 'load_settings', 'deciding', 'settings_digest', 'Brought', 'brought']
+           'with_settings', 'load_settings', 'deciding', 'settings_digest', 'Plugin', 'plugins']
 
 # %% ../../nbs/1_core/01_settings.ipynb #ad64809e
 class Address(str):
@@ -427,8 +427,8 @@ def settings_digest(settings: Settings) -> str:
 
 # %% ../../nbs/1_core/01_settings.ipynb #brought1
 @dataclass(frozen=True)
-class Brought:
-    "Something that another installed package brings. Printed, it names the package."
+class Plugin:
+    "An entry point of another installed package. Printed, it names the package."
 
     kind: str
     entries: tuple[EntryPoint, ...]  # more than one: several packages use one name
@@ -439,19 +439,18 @@ class Brought:
         return f"the {self.kind} {self.entries[0].name!r} of the package {packages}"
 
     def load(self) -> object:
-        "The thing itself. Raises SettingsError for a name that is taken, and what cannot be imported."
+        "The object that the entry point names. Raises SettingsError for a name that is taken, and what cannot be imported."
         if self.taken or self.entries[1:]:
             whose = "mtrag_nb has one" if self.taken else "they are two"
-            raise SettingsError(
-                f"{self}: {whose} of this name; rename it, or uninstall the package"
-            )
+            remedy = "rename it, or uninstall the package"
+            raise SettingsError(f"{self}: {whose} of this name; {remedy}")
         try:
             return self.entries[0].load()
         except Exception as e:
             raise SettingsError(f"{self} cannot be imported: {type(e).__name__}: {e}") from e
 
     def __call__(self, *args) -> object:
-        "What it returns. Raises SettingsError if it fails."
+        "What the object returns. Raises SettingsError if it fails."
         value = self.load()
         try:
             return value(*args)
@@ -461,9 +460,9 @@ class Brought:
             raise SettingsError(f"{self} failed: {type(e).__name__}: {e}") from e
 
 
-def brought(kind: str, own: Collection[str] = ()) -> dict[str, Brought]:
-    "What other installed packages bring in the group `mtrag_nb.KINDs`, by name; `own`: the names that are taken."
+def plugins(kind: str, own: Collection[str] = ()) -> dict[str, Plugin]:
+    "The entry points of other packages in the group `mtrag_nb.KINDs`, by name; `own`: the names that are taken."
     found: dict[str, list[EntryPoint]] = {}
     for entry in entry_points(group=f"mtrag_nb.{kind}s"):
         found.setdefault(entry.name, []).append(entry)
-    return {name: Brought(kind, tuple(e), name in own) for name, e in sorted(found.items())}
+    return {name: Plugin(kind, tuple(e), name in own) for name, e in sorted(found.items())}

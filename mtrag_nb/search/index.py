@@ -30,7 +30,7 @@ import numpy as np
 
 from mtrag_nb.core.files import (
     Shard,
-    differences,
+    diff_identity,
     disk_full,
     keep_shard,
     make_folder,
@@ -693,7 +693,7 @@ def require_same(
 ) -> None:
     "Raises IndexMismatch that names every difference."
     has = {k: getattr(manifest, k) for k in asked}
-    if differ := differences(dotted(plain(has)), dotted(plain(asked))):
+    if differ := diff_identity(dotted(plain(has)), dotted(plain(asked))):
         raise IndexMismatch(
             f"{folder} holds an index that differs in {'; '.join(differ)}. "
             "Ask for what the index has, or build another one in a new folder"

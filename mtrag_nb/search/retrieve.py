@@ -15,7 +15,7 @@ import numpy as np
 
 from ..core.html import html_table, text_table
 from ..core.record import Found
-from ..core.settings import Leg, RetrievalSettings, brought, legs
+from ..core.settings import Leg, RetrievalSettings, plugins, legs
 from ..core.text import clipped
 from mtrag_nb.core.types import (
     Context,
@@ -528,7 +528,7 @@ def open_retriever(
     settings: RetrievalSettings,
 ) -> RetrieverLike:
     "The retriever that settings name, over an index. Raises SettingsError for an unknown one."
-    known = {**RETRIEVERS, **brought("retriever", RETRIEVERS)}
+    known = {**RETRIEVERS, **plugins("retriever", RETRIEVERS)}
     if settings.retriever not in known:
         names = ", ".join(known)
         raise SettingsError(f"unknown retriever {settings.retriever!r}: there are {names}")
