@@ -24,8 +24,8 @@ from mtrag_nb.core.types import (
     Context,
     DataError,
     Outcome,
+    ROLES,
     Passage,
-    Role,
     Task,
     digest,
     plain,
@@ -274,7 +274,7 @@ class Refused(Step, kind="refused"):
     "No answer is given."
 
     reason: str
-    role: Role
+    role: Literal[ROLES]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -382,7 +382,7 @@ class Trajectory:
     steps: tuple[Step, ...]
     outcome: Outcome
     reason: str = ""  # of a refusal, as the system names it; "" for an answer or an error
-    role: Role | Literal[""] = ""  # of the reason
+    role: Literal[("", *ROLES)] = ""  # of the reason
     answer: str = ""  # "" for an error
     cited: tuple[str, ...] = ()  # ids of the contexts that support the answer
     contexts: tuple[str, ...] = ()  # ids: what the generator saw last; if nothing, what was found

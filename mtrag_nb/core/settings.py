@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
 # %% auto #0
-__all__ = ['PositiveInt', 'NonNegativeInt', 'NonNegativeFloat', 'ByAdapter', 'VIEWS', 'FUSIONS', 'RERANKERS', 'WAYS_TO_GRADE',
-           'SCALES', 'MINILM', 'BGE_M3', 'PROFILES', 'SPEED', 'Address', 'later', 'constant', 'ModelSpec',
-           'ChunkSettings', 'SparseSettings', 'Leg', 'legs', 'RetrievalSettings', 'StageSettings', 'Settings',
-           'with_settings', 'load_settings', 'deciding', 'settings_digest', 'Plugin', 'plugins']
+__all__ = ['ByAdapter', 'VIEWS', 'FUSIONS', 'RERANKERS', 'WAYS_TO_GRADE', 'SCALES', 'MINILM', 'BGE_M3', 'PROFILES', 'SPEED',
+           'Address', 'later', 'constant', 'ModelSpec', 'ChunkSettings', 'SparseSettings', 'Leg', 'legs',
+           'RetrievalSettings', 'StageSettings', 'Settings', 'with_settings', 'load_settings', 'deciding',
+           'settings_digest', 'Plugin', 'plugins']
 
 # %% ../../nbs/1_core/01_settings.ipynb #ad64809e
 class Address(str):
@@ -104,10 +104,6 @@ class ModelSpec:
         return int({"": 0, "no": 0, "yes": 2048}.get(self.think, self.think))
 
 # %% ../../nbs/1_core/01_settings.ipynb #a7d86aab
-# As pydantic names them; the names of the bounds are understood by it, and load in no time.
-PositiveInt = Annotated[int, Gt(0)]
-NonNegativeInt = Annotated[int, Ge(0)]
-NonNegativeFloat = Annotated[float, Ge(0)]
 # A way of a stage that is decided by an adapter: "adapter:TASK".
 ByAdapter = Annotated[str, Predicate(lambda way: way.startswith("adapter:"))]
 _ByClassifier = Annotated[str, Predicate(lambda way: way.startswith("nli:"))]
@@ -117,10 +113,10 @@ _ByClassifier = Annotated[str, Predicate(lambda way: way.startswith("nli:"))]
 class ChunkSettings:
     "Parent-child chunking by characters (seed paper, II.A.b)."
 
-    parent_size: PositiveInt = 1200
-    parent_overlap: NonNegativeInt = 100
-    child_size: PositiveInt = 400
-    child_overlap: NonNegativeInt = 50
+    parent_size: Annotated[int, Ge(1)] = 1200
+    parent_overlap: Annotated[int, Ge(0)] = 100
+    child_size: Annotated[int, Ge(1)] = 400
+    child_overlap: Annotated[int, Ge(0)] = 50
     flat: bool = False  # True: children only, each its own parent (the ablation of V.C)
 
     def __post_init__(self):
@@ -135,7 +131,7 @@ class ChunkSettings:
 class SparseSettings:
     "BM25 over children: what a sparse vector is made with. Robertson and Zaragoza 2009, 3.4.1."
 
-    k1: NonNegativeFloat = 1.2  # how soon more of the same word stops counting
+    k1: Annotated[float, Ge(0)] = 1.2  # how soon more of the same word stops counting
     # How far a long child is held against it: 0 not at all, 1 fully.
     b: Annotated[float, Interval(ge=0, le=1)] = 0.75
     # Words of an average child, without stop words: of the benchmark's passages, cut in 400 characters.
@@ -182,7 +178,7 @@ class RetrievalSettings:
     "Two-stage retrieval (seed paper, II.B)."
 
     top_k: Annotated[int, Interval(ge=1, le=10_000)] = 20  # candidate children from the index
-    rerank_k: PositiveInt = 5  # children kept after reranking
+    rerank_k: Annotated[int, Ge(1)] = 5  # children kept after reranking
     distinct: bool = False  # True: keep children until they come from rerank_k passages; five children are often only three
     domain_filter: bool = True
     parent_swap: bool = True  # show the generator parents, not children
@@ -219,11 +215,11 @@ class StageSettings:
     ) = "verdict"
     check_threshold: float = 0.0  # a draft is grounded at or above it ("verdict" has none)
     check_default: str = constant("no")
-    max_retries: NonNegativeInt = 2  # seed paper, II.C.1
-    retry_temperature: NonNegativeFloat = 0.7  # a retry samples; the first draft does not
-    max_new_tokens: PositiveInt = 256  # of an answer
-    history_turns: NonNegativeInt = 6  # turns of the conversation that a prompt shows
-    turn_chars: PositiveInt = 600  # characters of each
+    max_retries: Annotated[int, Ge(0)] = 2  # seed paper, II.C.1
+    retry_temperature: Annotated[float, Ge(0)] = 0.7  # a retry samples; the first draft does not
+    max_new_tokens: Annotated[int, Ge(1)] = 256  # of an answer
+    history_turns: Annotated[int, Ge(0)] = 6  # turns of the conversation that a prompt shows
+    turn_chars: Annotated[int, Ge(1)] = 600  # characters of each
     # "permissive" or "strict" (seed paper, V.B), "small" (for the laptop's model) or "published"
     prompts: str = "permissive"
     refusal_text: str = "I don't know: the documents that I found do not contain the answer."
@@ -247,8 +243,8 @@ class Settings:
     stages: StageSettings = field(default_factory=StageSettings)
     own: object | None = None  # the settings of the system that runs, where it has some
     qdrant_url: str = ""  # "": the embedded engine
-    batch_size: PositiveInt = 8  # tasks in flight, and most prompts in one padded batch
-    batch_tokens: PositiveInt = 16384  # most padded tokens in one forward pass
+    batch_size: Annotated[int, Ge(1)] = 8  # tasks in flight, and most prompts in one padded batch
+    batch_tokens: Annotated[int, Ge(1)] = 16384  # most padded tokens in one forward pass
     # For caches of recent prompts; below 0: 1 on a CPU, on a GPU half of what is free beside a full batch.
     store_gib: float = -1.0
     seed: int = 0

@@ -16,17 +16,17 @@ from dataclasses import dataclass, is_dataclass
 from enum import Enum
 from functools import cache
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import quote
 
 if TYPE_CHECKING:
     from pydantic_core import SchemaValidator, ValidationError
 
 # %% auto #0
-__all__ = ['DOMAINS', 'TO_ANSWER', 'TO_REFUSE', 'TO_ASK', 'Role', 'ROLES', 'expect', 'printed', 'MTRAGError', 'DataError',
-           'DiskFull', 'SettingsError', 'ModelNotFound', 'IndexMismatch', 'RunMismatch', 'InUse', 'ReplyError',
-           'redacted', 'ServerError', 'PartlyFailed', 'Turn', 'Passage', 'Task', 'Gold', 'Context', 'as_context',
-           'Outcome', 'Reason', 'plain', 'digest', 'dotted', 'structured', 'first_problem']
+__all__ = ['DOMAINS', 'TO_ANSWER', 'TO_REFUSE', 'TO_ASK', 'ROLES', 'expect', 'printed', 'MTRAGError', 'DataError', 'DiskFull',
+           'SettingsError', 'ModelNotFound', 'IndexMismatch', 'RunMismatch', 'InUse', 'ReplyError', 'redacted',
+           'ServerError', 'PartlyFailed', 'Turn', 'Passage', 'Task', 'Gold', 'Context', 'as_context', 'Outcome',
+           'Reason', 'plain', 'digest', 'dotted', 'structured', 'first_problem']
 
 # %% ../../nbs/1_core/00_types.ipynb #c0d40005
 @contextmanager
@@ -256,8 +256,7 @@ class Outcome(str, Enum):
         return self.value
 
 # %% ../../nbs/1_core/00_types.ipynb #e217f427
-Role = Literal["dropped", "exhausted", "declined"]
-ROLES = get_args(Role)
+ROLES = ("dropped", "exhausted", "declined")
 
 
 @dataclass(frozen=True)
@@ -265,7 +264,7 @@ class Reason:
     "Why a turn ended in I_DONT_KNOW."
 
     name: str  # as it is recorded
-    role: Role
+    role: Literal[ROLES]
     about: str  # in a few words
 
     def __post_init__(self):

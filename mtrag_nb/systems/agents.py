@@ -25,9 +25,6 @@ from mtrag_nb.core.settings import (
     WAYS_TO_GRADE,
     ChunkSettings,
     ModelSpec,
-    NonNegativeFloat,
-    NonNegativeInt,
-    PositiveInt,
     RetrievalSettings,
     Settings,
     StageSettings,
@@ -388,26 +385,28 @@ class AgentsSettings:
     "How the agents decide (sections of the specification in brackets)."
 
     memory: bool = True  # False: an ablation, in which nothing of the conversation is shown
-    messages: PositiveInt = 10  # remembered word for word (2.4)
-    history_tokens: PositiveInt = 2000  # of these messages (2.4)
-    every: PositiveInt = 5  # messages are folded into the summary at a time (5.1)
+    messages: Annotated[int, Ge(1)] = 10  # remembered word for word (2.4)
+    history_tokens: Annotated[int, Ge(1)] = 2000  # of these messages (2.4)
+    every: Annotated[int, Ge(1)] = 5  # messages are folded into the summary at a time (5.1)
     # When there are more than `messages` (7.2), or "every" five (5.1, 12.1).
     fold: Literal["over", "every"] = "over"
     summary: Literal["model", "extract"] = "model"
     summary_temperature: float = constant(0.3)  # (5.1)
     kinds: str = "synonyms context decomposition"  # the wordings that are searched for (5.1); "": only the question
     rewrite_temperature: float = constant(0.5)  # (5.1)
-    graded: NonNegativeInt = (
+    graded: Annotated[int, Ge(0)] = (
         6  # contexts that are graded in a round (6.1, 7.2); 0: all that were found (5.1)
     )
     # As stages.grade: 0 to 10 by the likeliest label, or by text.
     grade: Literal[(*WAYS_TO_GRADE, *SCALES)] = "scale"
     grade_threshold: float = 7.0  # kept at or above it (5.1)
     grade_default: str = constant("no")  # what an unreadable grade counts as
-    keep: PositiveInt = 6  # contexts that the generator reads at most, the best grades first (5.1)
+    keep: Annotated[int, Ge(1)] = (
+        6  # contexts that the generator reads at most, the best grades first (5.1)
+    )
     # With fewer, the web is asked, or the query is reformulated (5.1, 7.2).
     enough: int = constant(3)
-    rounds: PositiveInt = 3  # of retrieval at most (5.2, 12.1)
+    rounds: Annotated[int, Ge(1)] = 3  # of retrieval at most (5.2, 12.1)
     web_results: int = constant(3)  # (7.2)
     # The web is asked the "question" as it was put (7.2), or the "query" that stands alone.
     web_query: str = constant("question")
@@ -418,7 +417,7 @@ class AgentsSettings:
     top_k: int = 40
     repeat_penalty: float = 1.1
     count: Literal["estimate", "model"] = "estimate"  # how the budgets are kept
-    deadline: NonNegativeFloat = 30.0  # seconds for a turn (8.2, 12.1); 0: none
+    deadline: Annotated[float, Ge(0)] = 30.0  # seconds for a turn (8.2, 12.1); 0: none
 
     def __post_init__(self):
         if unknown := set(self.kinds.split()) - set(KINDS):

@@ -9,10 +9,12 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+from annotated_types import Ge
 
 from ..core.record import Clarified, Drafted, Grade, Graded, Retrieved
-from ..core.settings import ByAdapter, PositiveInt, constant, later
+from ..core.settings import ByAdapter, constant, later
 from ..core.text import Stance, Verdict, clipped, content_words, known_words, scored, stance
 from ..core.types import Context, DataError, Outcome, Reason, Task, Turn, digest
 from ..models.chat import ChatModel, chat
@@ -418,7 +420,7 @@ def nearest(
 class QuoteSettings:
     "How the quoting baseline answers."
 
-    sentences: PositiveInt = 5  # at most so many are quoted
+    sentences: Annotated[int, Ge(1)] = 5  # at most so many are quoted
     least_words: int = constant(4)  # a shorter one is no sentence
     # ask back where the question says too little (`systems.clarify`), or as an adapter says: "adapter:TASK"
     clarify: bool | ByAdapter = later(False)

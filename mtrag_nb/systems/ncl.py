@@ -9,7 +9,9 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from annotated_types import Ge
 
 from ..core.record import Checked, Drafted, Gated, Rank, Ranked, Rewritten, Step
 from mtrag_nb.core.settings import (
@@ -17,8 +19,6 @@ from mtrag_nb.core.settings import (
     BGE_M3,
     WAYS_TO_GRADE,
     ModelSpec,
-    NonNegativeInt,
-    PositiveInt,
     Settings,
     StageSettings,
     later,
@@ -75,12 +75,12 @@ class NclSettings:
     relation_threshold: float = 0.0  # "cosine" only: related at or above it
     # At most so many earlier user turns are looked back at (HIST_USER_TURNS).
     user_turns: int = constant(3)
-    top_k: PositiveInt = 5  # passages kept after reranking
+    top_k: Annotated[int, Ge(1)] = 5  # passages kept after reranking
     gate: Literal[WAYS_TO_GRADE] = "yesno"  # as stages.grade, asked once of the passages as a whole
     gate_threshold: float = 0.0  # answerable at or above it ("verdict" has none)
     gate_default: str = constant("no")  # what an unreadable verdict counts as
     least_words: int = constant(3)  # a shorter answer is a bad answer
-    max_retries: NonNegativeInt = 1  # stricter retries of a bad answer
+    max_retries: Annotated[int, Ge(0)] = 1  # stricter retries of a bad answer
     # The local rewrite: a short reply for each of the three "fields", or all three at "once".
     local: Literal["fields", "once"] = later("fields")
 

@@ -10,7 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
+
+from annotated_types import Ge
 
 from ..search.fusion import view_text
 
@@ -22,9 +24,6 @@ from mtrag_nb.core.settings import (
     ModelSpec,
     RetrievalSettings,
     ByAdapter,
-    NonNegativeFloat,
-    NonNegativeInt,
-    PositiveInt,
     Settings,
     constant,
 )
@@ -244,7 +243,7 @@ class NexusSettings:
     # What an unreadable label counts as.
     grade_default: Literal["yes", "ambiguous", "no"] = "ambiguous"
     # How often the query is reformulated, and searched for again, while all is incorrect (3.3).
-    rounds: NonNegativeInt = 2
+    rounds: Annotated[int, Ge(0)] = 2
     # The model finds other words, or the "talk" supplies the questions before.
     reformulate: Literal["model", "talk"] = "model"
     reformulate_temperature: float = constant(0.5)
@@ -254,10 +253,12 @@ class NexusSettings:
     cite: Literal["model", "support"] | ByAdapter = "model"
     # A source supports a claim by what it says; by "support" of words; or as stages.check says: "check".
     verify: Literal["claims", "support", "check"] = "claims"
-    least: NonNegativeFloat = 0.6  # share of a claim's content words that stand in its source
+    least: Annotated[float, Ge(0)] = (
+        0.6  # share of a claim's content words that stand in its source
+    )
     # Drafts with an unsupported claim that are sent back; 0: they are flagged (4.3).
-    retry: NonNegativeInt = 0
-    sentences: PositiveInt = 5  # at most so many are copied
+    retry: Annotated[int, Ge(0)] = 0
+    sentences: Annotated[int, Ge(1)] = 5  # at most so many are copied
     least_words: int = constant(4)  # a shorter one is no sentence
     # Stated with the project's licence, or "none".
     confidence: Literal["measured", "none"] = "measured"
