@@ -326,9 +326,9 @@ def read_step(line: Mapping[str, object]) -> Step:
     named = {_FIELDS.get(k, k): v for k, v in line.items() if k != "kind"}
     if path == line["kind"]:
         return structured(kind, named)
-    known = {f.name for f in fields(kind)}
+    known = {f.name for f in fields(kind)} - {"unknown"}
     unknown = {k: v for k, v in line.items() if _FIELDS.get(k, k) not in known}
-    return replace(structured(kind, named, extra="ignore"), unknown=unknown)
+    return replace(structured(kind, {k: named[k] for k in named.keys() & known}), unknown=unknown)
 
 
 def own_fields(step: Step) -> dict[str, object]:
