@@ -234,7 +234,8 @@ class JsonlLog:
             if tail and _whole_tail(tail):
                 f.write(b"\n")
                 return 0
-            f.truncate(f.seek(0, os.SEEK_END) - len(tail))
+            if tail:
+                f.truncate(f.seek(0, os.SEEK_END) - len(tail))
         return len(tail)
 
     def append(self, obj: dict) -> None:
@@ -578,9 +579,10 @@ def _lost(url: str, target: Path, have: int, size: int | None, e: Exception) -> 
     "The error of a network that is gone."
     status = getattr(getattr(e, "response", None), "status_code", None)
     why = f"the server says {status}" if status else f"{type(e).__name__}: {str(e)[:120]}"
-    came = f"after {sized(have)}" if have else "before anything came"
-    came += f" of {sized(size)}" if have and size else ""
-    remedy = f"Fetch again: it goes on from there; or put the file at {target} by hand"
+    came, remedy = "before anything came", f"Check the network, or put the file at {target} by hand"
+    if have:
+        came = f"after {sized(have)}" + (f" of {sized(size)}" if size else "")
+        remedy = "What came is kept: fetch again, and it goes on from there"
     problem = f"could not be fetched: the connection was lost {came} ({why})"
     return DataError(problem, redacted(url), remedy=remedy)
 
