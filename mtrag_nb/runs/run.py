@@ -20,7 +20,7 @@ import mtrag_nb
 from mtrag_nb.core.files import (
     JsonlLog,
     Shard,
-    differences,
+    diff_identity,
     keep_identity,
     keep_shard,
     only_writer,
@@ -621,7 +621,7 @@ def _same_identity(name: str, folders: Sequence[Path]) -> bool:  # False: none o
             lacks = f"{folder} has no {name}, and {having[0]} has one"
             raise RunMismatch(f"{lacks}. Give its command again: it goes on where it stopped")
         one, other = (read_json(f / name).get("identity") or {} for f in (having[0], folder))
-        if differ := "; ".join(differences(one, other)):
+        if differ := "; ".join(diff_identity(one, other)):
             remedy = "Compute all shards with the same settings, models and index"
             raise RunMismatch(
                 f"{folder / name}: another run than in {having[0]}, in {differ}. {remedy}"

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ..core.files import differences, disk_full, only_writer, read_json, write_json
+from ..core.files import diff_identity, disk_full, only_writer, read_json, write_json
 from ..core.settings import Address, ChunkSettings, SparseSettings
 from mtrag_nb.core.types import (
     DataError,
@@ -105,7 +105,7 @@ def require_same(
 ) -> None:
     "Raises IndexMismatch that names every difference."
     has = {k: getattr(manifest, k) for k in asked}
-    if differ := differences(dotted(plain(has)), dotted(plain(asked))):
+    if differ := diff_identity(dotted(plain(has)), dotted(plain(asked))):
         raise IndexMismatch(
             f"{folder} holds an index that differs in {'; '.join(differ)}. "
             "Ask for what the index has, or build another one in a new folder"

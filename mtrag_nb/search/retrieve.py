@@ -22,7 +22,7 @@ from llama_index.core.retrievers import QueryFusionRetriever
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
 from ..core.record import Found
-from ..core.settings import Leg, RetrievalSettings, brought, legs
+from ..core.settings import Leg, RetrievalSettings, plugins, legs
 from ..core.types import Context, SettingsError, Turn, digest
 from ..models.chat import ChatModel, chat
 from ..models.embed import EmbedderLike
@@ -536,7 +536,7 @@ def open_retriever(
     settings: RetrievalSettings,
 ) -> RetrieverLike:
     "The retriever that settings name, over an index. Raises SettingsError for an unknown one."
-    known = {**RETRIEVERS, **brought("retriever", RETRIEVERS)}
+    known = {**RETRIEVERS, **plugins("retriever", RETRIEVERS)}
     if settings.retriever not in known:
         names = ", ".join(known)
         raise SettingsError(f"unknown retriever {settings.retriever!r}: there are {names}")

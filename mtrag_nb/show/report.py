@@ -24,7 +24,7 @@ from matplotlib.patches import Rectangle
 from ..core.files import data_dir, read_json, write_json, write_whole
 from ..core.html import document, esc, render, show
 from ..core.record import LEFT_OUT, Node, Run, Trajectory, breakdown
-from ..core.settings import ModelSpec, RetrievalSettings, StageSettings, brought
+from ..core.settings import ModelSpec, RetrievalSettings, StageSettings, plugins
 from ..core.types import TO_ANSWER, TO_REFUSE, DataError, SettingsError, digest, dotted
 from ..data.mtrag import read_benchmark, sample_dir
 from ..evaluate.blame import COSTS, STAGES, Blame, BlameReport, costs, risk_coverage
@@ -1205,7 +1205,7 @@ def _view_section(title: str, view: Callable[[Evidence], object]) -> _Section:
 
 def sections() -> list[_Section]:
     "The parts of a page: this room's, those of VIEWS, and those that other installed packages bring."
-    views = {**VIEWS, **brought("view", VIEWS)}
+    views = {**VIEWS, **plugins("view", VIEWS)}
     return [*_SECTIONS, *(_view_section(*view) for view in views.items())]
 
 
