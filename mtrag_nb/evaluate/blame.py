@@ -27,6 +27,7 @@ from mtrag_nb.core.record import (
     Run,
     Step,
     Trajectory,
+    kept_by,
 )
 from ..core.text import content_words, known_words, share_known, support
 from mtrag_nb.core.types import (
@@ -398,12 +399,6 @@ def documents(run: Evidence, ids: Iterable[str]) -> set[str]:
     return {run.contexts[i].document_id for i in ids if i in run.contexts}
 
 
-def _kept_by(step: Graded | Ranked) -> tuple[str, ...]:
-    "What a step left: as its system has it where that is another rule than its verdicts (`Step.extra`), else what passed."
-    own = step.extra.get("kept")
-    return step.kept if own is None else tuple(own)
-
-
 def _strayed_at(run: Evidence, t: Trajectory) -> str:
     "The node whose query strayed, if every search of a turn was for such a query; '' else."
     history, node, bad = [u.text for u in run.histories.get(t.task_id, ())], "", []
@@ -432,12 +427,12 @@ def _evidence_cause(run: Evidence, t: Trajectory, relevant: set[str]) -> tuple[s
     if not any(has(s.contexts) or relevant & {h.document_id for h in s.hits} for s in t.retrievals):
         return "gold not found", t.retrievals[-1].node
     last = next((s for s in reversed(t.steps) if isinstance(s, (Graded, Ranked))), None)
-    if has(t.contexts if t.drafts else _kept_by(last) if last else t.found):
+    if has(t.contexts if t.drafts else kept_by(last) if last else t.found):
         return "", ""
     for s in reversed(t.steps):
-        if isinstance(s, Graded) and has(g.id for g in s.grades) and not has(_kept_by(s)):
+        if isinstance(s, Graded) and has(g.id for g in s.grades) and not has(kept_by(s)):
             return "gold graded away", s.node
-        if isinstance(s, Ranked) and not has(_kept_by(s)):
+        if isinstance(s, Ranked) and not has(kept_by(s)):
             return "gold reranked away", s.node
     return "gold lost on the way", ""
 
@@ -457,10 +452,19 @@ def _let_through(run: Evidence, t: Trajectory) -> Checked | None:
     return check if passed and unsupported(run, t, t.drafts[-1]) else None
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #bde894b9
+def _undrafted_cause(t: Trajectory, refused: bool) -> tuple[str, str]:
+    "What went wrong where gold had arrived and no draft is on record: the system refused or asked back, or its answer was bad."
+    if t.refused:
+        return "refused though gold was there", t.steps[-2].node if len(t.steps) > 1 else ""
+    if t.asked_back:
+        return "asked back though clear", ""
+    return "declined though gold was there" if refused else "wrong draft from gold", ""
+
+
 def _draft_cause(run: Evidence, t: Trajectory, refused: bool) -> tuple[str, str]:
     "What went wrong from the drafts on, where gold had arrived."
     if not t.drafts:
-        return "refused though gold was there", t.steps[-2].node if len(t.steps) > 1 else ""
+        return _undrafted_cause(t, refused)
     written = [(d, draft_score(run, t.task_id, d.text)) for d in t.drafts if not d.declined]
     end = 0.0 if refused else draft_score(run, t.task_id, t.answer) or 0.0
     for d, score in written:
@@ -712,7 +716,7 @@ def decisions(run: Evidence, t: Trajectory) -> Iterable[tuple[Step, Judge]]:
             yield s, (f"{s.node}: clear", "questions", clear, s.verdict.passed, s.verdict.score)
         if isinstance(s, Graded):
             for g in s.grades:
-                yield s, (s.node, "passages", gold([g.id]), g.id in _kept_by(s), g.verdict.score)
+                yield s, (s.node, "passages", gold([g.id]), g.id in kept_by(s), g.verdict.score)
         if isinstance(s, Gated):
             asked = f"{s.node}: {s.asked}"
             yield s, (asked, "evidence", gold(ids), s.verdict.passed, s.verdict.score)
@@ -721,7 +725,7 @@ def decisions(run: Evidence, t: Trajectory) -> Iterable[tuple[Step, Judge]]:
         if isinstance(s, Checked):
             good = _good_draft(run, t, s, known)
             yield s, (f"{s.node}: {s.asked}", "drafts", good, s.verdict.passed, s.verdict.score)
-        ids = _kept_by(s) if isinstance(s, (Graded, Ranked)) else getattr(s, "contexts", ids)
+        ids = kept_by(s) if isinstance(s, (Graded, Ranked)) else getattr(s, "contexts", ids)
     if t.answered and t.drafts and run.cites:
         for i in t.contexts:
             yield Step(), ("citations", "passages", gold([i]), i in t.cited, None)
