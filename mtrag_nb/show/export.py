@@ -59,7 +59,11 @@ class Known:
     def ending(self) -> dict[str, str]:
         "Outcome, reason and blame in words, without those that there are none of."
         b = self.blame
-        words = {"outcome": self.turn.outcome.value, "reason": self.turn.reason, "judged": b.came}
+        words = {
+            "outcome": self.turn.outcome.value,
+            "reason": self.turn.reason,
+            "judged": b.verdict,
+        }
         words |= {"stage to blame": b.stage, "cause": b.cause, "node to blame": b.node}
         return {k: v for k, v in words.items() if v}
 
@@ -93,7 +97,7 @@ def _row(k: Known, measures: Sequence[str]) -> list[object]:
     "A turn as a row under `_COLUMNS` and its measures."
     t, b, known = k.turn, k.blame, k.gold
     about = [k.run.name, t.task_id, t.conversation_id, t.turn, t.domain, t.question, t.answer]
-    ending = [t.outcome.value, t.reason, b.came, b.stage, b.cause, b.node]
+    ending = [t.outcome.value, t.reason, b.verdict, b.stage, b.cause, b.node]
     label, target = (known.answerability, "\n".join(known.targets)) if known else ("", "")
     passages = ["; ".join(c.id for c in k.contexts), "\n\n".join(c.text for c in k.contexts)]
     return [*about, *ending, label, target, *passages, *(k.scores.get(m, "") for m in measures)]
@@ -274,7 +278,7 @@ def _output(k: Known) -> dict:
 
 def _marks(k: Known) -> dict[str, dict]:
     "The scores of a turn as Inspect has them, with the blame as one of words."
-    blamed: dict = {"value": k.blame.came, "metadata": k.ending}
+    blamed: dict = {"value": k.blame.verdict, "metadata": k.ending}
     if k.blame.cause:
         blamed["explanation"] = f"{k.blame.stage}: {k.blame.cause}"
     return {**{m: {"value": v} for m, v in k.scores.items()}, "blame": blamed}
@@ -421,7 +425,7 @@ def _model_attributes(k: Known, s: Step, query: str) -> dict:
 def _annotations(k: Known, s: Step | None) -> list[dict]:  # None: the whole turn
     "Blame and scores of a turn, or the blame of the step that is at fault."
     b = k.blame
-    told = {"label": b.stage or b.came, "explanation": b.cause or b.came}
+    told = {"label": b.stage or b.verdict, "explanation": b.cause or b.verdict}
     if s is not None:
         return [{"name": "blame", **told}] if b.node and s is k.turn.step(b.node) else []
     scores = [{"name": m, "score": float(v)} for m, v in k.scores.items()]

@@ -28,14 +28,13 @@ from ..core.files import write_whole
 from ..core.html import SERIES_COLOURS, end_colours
 from ..core.record import Telemetry
 from ..core.types import SettingsError
-from ..evaluate.blame import CostPoint, Mechanism, RiskCoverage
+from ..evaluate.blame import CostPoint, RiskCoverage
 from ..evaluate.statistics import Comparison, Interval, PairRow, mean_interval
 
 # %% auto #0
 __all__ = ['SERIES', 'INK', 'QUIET', 'STAGE_COLOURS', 'inches', 'settled', 'drawn', 'blank', 'narrow', 'nothing_figure',
            'save_figure', 'svg_uri', 'small_png', 'ink_on', 'outcomes_figure', 'breakdown_figure', 'by_talk',
-           'score_figure', 'comparison_figure', 'risk_coverage_figure', 'cost_figure', 'audit_figure', 'shares_figure',
-           'gain_figure']
+           'score_figure', 'comparison_figure', 'risk_coverage_figure', 'cost_figure', 'shares_figure', 'gain_figure']
 
 # %% ../../nbs/8_show/01_figures.ipynb #9aff7db9
 _DASHES = (
@@ -688,60 +687,6 @@ def cost_figure(
     ax.set_xlim(0, None)
     ax.grid(color=_GRID, linewidth=0.7)
     _legend_below(fig, [ax])
-    return fig
-
-# %% ../../nbs/8_show/01_figures.ipynb #bd4f2c90
-_EFFECTS = {  # a count of Mechanism -> its colour
-    "rescued": "#47A682",
-    "nothing": "#c4c4c4",
-    "harmed": "#B85000",
-    "unknown": "#f1efe6",
-}
-_EFFECT_NAMES = {"nothing": "did nothing", "unknown": "not known"}
-
-
-def _effects_panel(ax: Axes, mechanisms: Sequence[Mechanism], high: float) -> None:
-    "The turns in which each mechanism stepped in, by its effect; `high`: of a bar."
-    rows = [{effect: getattr(m, effect) for effect in _EFFECTS} for m in mechanisms]
-    look = {"edgecolor": QUIET, "linewidth": 0.4, "height": high}
-    _bars(ax, rows, _EFFECTS, np.ones(len(rows)), 0, _EFFECT_NAMES, **look)
-    between = "\n" if narrow(ax.figure) else " "
-    longest = max([*(sum(r.values()) for r in rows), 1])
-    ax.set(xlabel=f"turns in which{between}it stepped in", xlim=(0, longest * 1.02))
-    ax.xaxis.get_major_locator().set_params(integer=True)
-
-# %% ../../nbs/8_show/01_figures.ipynb #4b90e098
-def _shares_panel(ax: Axes, mechanisms: Sequence[Mechanism], high: float) -> None:
-    "The share of the run's tokens that each mechanism cost."
-    shares, small = [100 * (m.share or 0) for m in mechanisms], narrow(ax.figure)
-    ax.barh(range(len(mechanisms)), shares, color=_BAR, height=high)
-    for y, s in enumerate(shares):
-        ax.text(s, y, f" {s:.0f} %", va="center", fontsize=8)
-    ax.set(xlabel="% of all\ntokens" if small else "% of all tokens")
-    ax.set(xlim=(0, max([*shares, 1]) * (2 if small else 1.4)))
-    ax.tick_params(axis="y", length=0)
-
-# %% ../../nbs/8_show/01_figures.ipynb #2e349ca5
-@drawn
-def audit_figure(
-    found: Mapping[str, Sequence[Mechanism]],  # run -> its audit
-    width: str | float = "text",  # "column", "text", or inches
-) -> Figure:
-    "Left: the turns in which a mechanism stepped in, by its effect. Right: the share of the run's tokens that it cost."
-    every = [(name, m) for name, mechanisms in found.items() for m in mechanisms]
-    rows = [(name, m) for name, m in every if m.triggered or m.spent.tokens]
-    if not rows:
-        none = "No self-correction stepped in: the systems have none, or it never had cause."
-        return nothing_figure(none, width)
-    fig = blank(width)
-    fig.set_figheight(1.1 + (0.45 if narrow(fig) else 0.34) * len(rows))
-    left, right = fig.subplots(1, 2, sharey=True, width_ratios=(3, 1))
-    for draw, ax in ((_effects_panel, left), (_shares_panel, right)):
-        draw(ax, [m for _, m in rows], 0.5 if narrow(fig) else 0.72)
-    names = [(f"{name}: " if len(found) > 1 else "") + m.name for name, m in rows]
-    counts = [f"  ({m.triggered} of {m.turns})" for _, m in rows]
-    _name_rows(left, [name + count for name, count in zip(names, counts)], 0.28)
-    _legend_below(fig, [left])
     return fig
 
 # %% ../../nbs/8_show/01_figures.ipynb #d75f5685

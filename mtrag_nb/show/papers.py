@@ -33,19 +33,20 @@ from mtrag_nb.core.types import (
     dotted,
     plain,
 )
-from ..evaluate.blame import audit, cost_point, risk_coverage
+from ..evaluate.blame import cost_point, risk_coverage
 from ..evaluate.measures import harmonic_mean
+from ..evaluate.pairs import summarize_run
 from ..evaluate.scores import Evidence
 from ..evaluate.statistics import compare, mean_interval
 from .browser import published
 from mtrag_nb.show.figures import (
-    audit_figure,
     breakdown_figure,
     comparison_figure,
     cost_figure,
     outcomes_figure,
     risk_coverage_figure,
     score_figure,
+    shares_figure,
 )
 from .report import came_later, figure_html, pair_of, share_text
 from ..systems.ncl import MAX_NEW_TOKENS, NCL
@@ -680,6 +681,17 @@ def _scored_figures(runs: Sequence[Evidence], measures: Sequence[str]) -> _Figur
     return found
 
 
+_SELF_CORRECTIONS = {  # a key of pairs.SELF_CORRECTIONS -> its colour
+    "kept": "#47A682",
+    "fixed": "#1B7A5A",
+    "spoilt": "#B85000",
+    "left wrong": "#E0A36B",
+    "one undecided": "#c4c4c4",
+    "no draft": "#dcd9cf",
+    "not judged": "#f1efe6",
+}
+
+
 def paper_figures(runs: Sequence[Evidence]) -> _Figures:
     "The figures of recorded runs: file name -> figure, what it shows."
     measures = [m for m in _SCORED if all(r.of(m) for r in runs)]
@@ -689,8 +701,9 @@ def paper_figures(runs: Sequence[Evidence]) -> _Figures:
         curves = {r.name: risk_coverage(r, base) for r in runs}
         about = "Risk against coverage: what refusing more would have left"
         found["risk_coverage"] = risk_coverage_figure(curves, base), about
-    about = "What self-correction did, and its share of the tokens"
-    found["self_correction"] = audit_figure({r.name: audit(r) for r in runs}), about
+    first = {r.name: summarize_run(r).self_corrections for r in runs}
+    about = "What self-correction did to the first answers"
+    found["self_correction"] = shares_figure(first, _SELF_CORRECTIONS), about
     return found
 
 # %% ../../nbs/8_show/04_papers.ipynb #1f2544ff
