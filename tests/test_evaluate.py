@@ -1,13 +1,17 @@
 "What `7_evaluate` answers where its notebooks do not show it: faults that were found once, and cases by the dozen."
 
+import shutil
+
 import pytest
 
-from mtrag_nb.core.files import data_dir
+from mtrag_nb.core.files import data_dir, make_folder, write_jsonl
 from mtrag_nb.core.record import Grade, Graded, Refused, Retrieved, Run, kept_by, new_turn
 from mtrag_nb.core.text import scored
-from mtrag_nb.core.types import Context, Gold, Passage
+from mtrag_nb.core.types import DOMAINS, Context, DataError, Gold, Passage
+from mtrag_nb.data.mtrag import read_benchmark, read_corpus, read_qrels, sample_corpus, sample_dir
 from mtrag_nb.evaluate.blame import blame_turn
 from mtrag_nb.evaluate.scores import Evidence
+from tools.real_data import calibrate_laptop, license_laptop, make_pool, pool_file, slice_of
 
 PLACES = [Context("g#0", "g", "The ferry costs 12 crowns."), Context("b#0", "b", "Bees sleep.")]
 FOUND = Retrieved(contexts=("g#0", "b#0"), node="retrieve")
@@ -52,3 +56,67 @@ def test_recorded_agents_kept_what_they_answered_from():
     "In 4 of the 16 recorded turns, `kept` did not name the passages that the answer was made from."
     turns = Run(data_dir("recorded") / "sample_agents").trajectories.values()
     assert all(set(t.contexts) <= set(t.kept) for t in turns if t.answered)
+
+
+def test_a_pool_is_drawn_from_the_corpora(tmp_path):
+    "All gold passages are in it, as many of each domain as asked for, and the same draw gives the same lines."
+    corpus = list(read_corpus(*sample_corpus()))
+    wanted = {
+        p.id
+        for g in read_benchmark(sample_dir() / "reference.jsonl").gold.values()
+        for p in g.passages
+    }
+    some = slice_of(corpus, wanted, 37)
+    assert wanted <= {p.id for p in some} <= {p.id for p in corpus} and len(
+        {p.id for p in some}
+    ) == len(some)
+    assert slice_of(corpus, wanted, 37) == some
+    at_least = {
+        d: max(37, sum(p.domain == d for p in corpus if p.id in wanted))
+        for d in {p.domain for p in corpus}
+    }
+    assert all(
+        sum(p.domain == d for p in some) == min(n, sum(p.domain == d for p in corpus))
+        for d, n in at_least.items()
+    )
+    fetched = tmp_path / "fetched"
+    for d in DOMAINS:
+        for name, place in (
+            ("mtrag-human", f"retrieval_tasks/{d}/qrels/dev.tsv"),
+            ("mtragun-human", f"retrieval_tasks/qrels/{d}.tsv"),
+        ):
+            make_folder((fetched / name / place).parent)
+            shutil.copyfile(
+                sample_dir() / f"retrieval_tasks/{d}/qrels/dev.tsv", fetched / name / place
+            )
+        make_folder(fetched / "corpora" / "passage_level")
+        write_jsonl(
+            fetched / "corpora" / "passage_level" / f"{d}.jsonl",
+            [{"id": p.id, "title": p.title, "text": p.text} for p in corpus if p.domain == d],
+        )
+    with pytest.raises(DataError, match="there is no pool of passages"):
+        pool_file(fetched)
+    sizes = dict.fromkeys(DOMAINS, 30)
+    sums = [make_pool(fetched, sizes), make_pool(fetched, sizes), make_pool(fetched, sizes, seed=1)]
+    drawn = list(read_corpus(pool_file(fetched)))
+    gold_ids = {
+        p
+        for d in DOMAINS
+        for of in read_qrels(sample_dir() / f"retrieval_tasks/{d}/qrels/dev.tsv").values()
+        for p in of
+    }
+    assert (
+        sums[0] == sums[1] != sums[2]
+        and gold_ids <= {p.id for p in drawn}
+        and {p.domain for p in drawn} == set(DOMAINS)
+    )
+    assert all(sum(p.domain == d for p in drawn) >= 30 for d in DOMAINS) and len(drawn) < len(
+        corpus
+    )
+
+
+def test_real_data_is_named_by_the_environment(monkeypatch, tmp_path):
+    monkeypatch.delenv("MTRAG_DATA", raising=False)
+    for measure in (calibrate_laptop, license_laptop):
+        with pytest.raises(DataError, match="MTRAG_DATA is not set"):
+            measure(out=tmp_path / "none.json")

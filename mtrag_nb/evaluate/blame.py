@@ -12,30 +12,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mtrag_nb.core.record import (
-    Calls,
-    Checked,
-    Clarified,
-    Drafted,
-    Gated,
-    Graded,
-    Ranked,
-    Retrieved,
-    Rewritten,
-    Trajectory,
-    kept_by,
-)
+from ..core.record import Calls, Checked, Clarified, Drafted, Gated, Graded, Ranked
+from ..core.record import Retrieved, Rewritten, Trajectory, kept_by
 from ..core.text import content_words, known_words, share_known, support
-from mtrag_nb.core.types import (
-    TO_ANSWER,
-    TO_ASK,
-    TO_REFUSE,
-    DataError,
-    Gold,
-    Outcome,
-    SettingsError,
-    Task,
-)
+from ..core.types import TO_ANSWER, TO_ASK, TO_REFUSE, DataError, Gold, Outcome
+from ..core.types import SettingsError, Task
 from .judge import Item
 from .measures import condition, rouge_l, target_recall
 from .scores import LEAST_SUPPORT, Evidence, decision

@@ -5,11 +5,8 @@
 # %% ../../nbs/7_evaluate/07_calibrate.ipynb #imports0
 from __future__ import annotations
 
-import gzip
-import json
-import os
 import random
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
@@ -18,67 +15,29 @@ from typing import Any
 import numpy as np
 from pydantic import TypeAdapter
 
-from ..core.files import make_folder, read_json, read_jsonl, write_json, write_whole
+from ..core.files import read_json, read_jsonl, write_json
 from ..core.html import text_table
 from ..core.settings import MINILM, Settings, load_settings, with_settings
 from ..core.text import Label, Verdict
-from mtrag_nb.core.types import (
-    TO_ANSWER,
-    TO_REFUSE,
-    DataError,
-    Gold,
-    Passage,
-    SettingsError,
-    Task,
-    digest,
-)
-from mtrag_nb.data.mtrag import (
-    RatedAnswer,
-    official_dir,
-    official_file,
-    official_files,
-    read_benchmark,
-    read_corpus,
-    read_qrels,
-    read_ratings,
-)
-from mtrag_nb.evaluate.licence import (
-    MODEL_WAYS,
-    HumanAgreement,
-    Licence,
-    LicenceRow,
-    RaterNames,
-    encoder_measures,
-    human_ratings,
-    lexical_measures,
-    licence,
-    model_measures,
-    rater_names,
-)
+from ..core.types import TO_ANSWER, TO_REFUSE, DataError, Gold, SettingsError, Task
+from ..data.mtrag import RatedAnswer, read_ratings
+from .licence import MODEL_WAYS, HumanAgreement, Licence, LicenceRow, RaterNames
+from .licence import encoder_measures, human_ratings, lexical_measures, licence
+from .licence import model_measures, rater_names
 from .measures import BertScorer
 from .statistics import auroc_interval
-from ..models.calls import Models, RecordedChat, load_chat
+from ..models.calls import Models
 from ..models.embed import Classifier, EmbedderLike
 from ..runs.run import machine, package_versions
-from mtrag_nb.systems.stages import (
-    PROMPTS,
-    check_by_claims,
-    check_by_classifier,
-    check_by_likelihood,
-    check_by_support,
-    check_by_yesno,
-    grade_by_cosine,
-    grade_by_likelihood,
-    grade_by_verdict,
-    grade_by_yesno,
-    show_history,
-)
+from ..systems.stages import PROMPTS, check_by_claims, check_by_classifier
+from ..systems.stages import check_by_likelihood, check_by_support, check_by_yesno
+from ..systems.stages import grade_by_cosine, grade_by_likelihood, grade_by_verdict
+from ..systems.stages import grade_by_yesno, show_history
 
 # %% auto #0
-__all__ = ['POOL', 'Pair', 'read_candidates', 'balanced_accuracy', 'Discrimination', 'halves', 'separated', 'discrimination',
+__all__ = ['Pair', 'read_candidates', 'balanced_accuracy', 'Discrimination', 'halves', 'separated', 'discrimination',
            'ways_table', 'Calibration', 'measure_gate', 'calibrate', 'write_calibration', 'read_calibration',
-           'calibrated', 'overlap_note', 'real_data', 'slice_of', 'make_pool', 'pool_file', 'calibrate_laptop',
-           'rated_file_of', 'measure_all', 'read_licence', 'license_laptop']
+           'calibrated', 'overlap_note', 'rated_file_of', 'measure_all', 'read_licence']
 
 # %% ../../nbs/7_evaluate/07_calibrate.ipynb #b7b073ec
 @dataclass(frozen=True)
@@ -494,85 +453,7 @@ def overlap_note(
     talks, known = list(conversations), set(chose)
     return f"{sum(c in known for c in talks)} of {len(talks)} tasks lie in conversations that chose a threshold"
 
-# %% ../../nbs/7_evaluate/07_calibrate.ipynb #ca10c006
-def real_data(wanted: str) -> Path:
-    "The folder of the benchmark's own files that MTRAG_DATA names. Raises DataError, with what must lie in it, if it names none."
-    if not os.environ.get("MTRAG_DATA"):
-        raise DataError("MTRAG_DATA is not set", remedy=f"Set it to a folder with {wanted}")
-    return Path(os.environ["MTRAG_DATA"])
-
-# %% ../../nbs/7_evaluate/07_calibrate.ipynb #pool0001
-POOL = "passages.jsonl.gz"
-# of the pool that the studies of retrieval were made with
-_POOL_SIZES = {"clapnq": 12647, "cloud": 13408, "fiqa": 15901, "govt": 1649}
-
-
-def slice_of(
-    passages: Iterable[Passage],
-    gold: Collection[str],  # ids of passages that have to be in it
-    n: int | Mapping[str, int] = 1649,  # passages of each domain; 1649: the smallest of the pool
-    seed: int = 0,
-) -> list[Passage]:
-    "A corpus that is indexed in minutes: all gold, and others at random, up to so many of each domain."
-    rng, found, out = random.Random(seed), {}, []
-    for p in passages:
-        found.setdefault(p.domain, []).append(p)
-    for domain, some in sorted(found.items()):
-        known, others = [p for p in some if p.id in gold], [p for p in some if p.id not in gold]
-        free = (n if isinstance(n, int) else n[domain]) - len(known)
-        out += known + rng.sample(others, max(0, min(len(others), free)))
-    return out
-
-
-def make_pool(
-    root: str | Path | None = None,  # of official files and corpora; None: as `official_dir` has it
-    sizes: Mapping[str, int] = _POOL_SIZES,
-    seed: int = 0,
-) -> str:  # checksum of its lines; of the same corpora, sizes and seed always the same
-    "Draw a pool from the benchmark's corpora, with the gold of both sets in it, and put it among its files."
-    root = Path(root or official_dir("a pool of passages"))
-    names = ("mtrag-human", "mtragun-human")
-    files = [f for name in names for f in official_files(root, f"{name}/qrels")]
-    gold = {p for f in files for of in read_qrels(f).values() for p in of}
-    drawn = slice_of(read_corpus(*official_files(root, "corpora")), gold, sizes, seed)
-    fields = ("id", "domain", "title", "url", "text")
-    lines = [{k: getattr(p, k) for k in fields} for p in drawn]
-    text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
-    write_whole(root / POOL, gzip.compress(text.encode(), mtime=0))
-    return digest(lines)
-
-
-def pool_file(root: Path) -> Path:
-    "The pool among the benchmark's files. Raises DataError if none was made."
-    if not (root / POOL).is_file():
-        draw = 'python -c "from mtrag_nb.evaluate.calibrate import make_pool; print(make_pool())"'
-        remedy = f"Fetch the corpora (`mtrag fetch data`), and draw one: {draw}"
-        raise DataError("there is no pool of passages", root / POOL, remedy=remedy)
-    return root / POOL
-
 # %% ../../nbs/7_evaluate/07_calibrate.ipynb #a9a1598d
-def calibrate_laptop(
-    out: str | Path = "data/measured/calibration.json",
-    n: int = 100,  # tasks to draw pairs from, and rated answers for the ways that ask a model
-    models: Models | None = None,  # None: the laptop's
-    ways: Sequence[str] = _GRADES,
-    calls: str | Path = "runs/calibration/calls.jsonl",  # the record of the chat model's calls
-) -> Calibration:
-    "Calibrate the laptop's models on real data, print it, write it down. Two CPU hours; goes on where it stopped."
-    wanted = "mtrag-human/reference.jsonl, what ELSER retrieved for it, and the rated answers"
-    root, settings = real_data(wanted), load_settings()
-    known = read_benchmark(official_file(root, "mtrag-human/reference"))
-    candidates = read_candidates(official_file(root, "mtrag-human/elser"))
-    rated = read_ratings(rated_file_of(root))
-    if models is None:
-        record = make_folder(Path(calls).parent) / Path(calls).name
-        models = Models(settings, chat=RecordedChat(load_chat(settings.chat), record))
-    found = calibrate(settings, models, known.tasks, known.gold, candidates, rated, n, ways)
-    print(found)
-    write_calibration(found, out)
-    return found
-
-
 def rated_file_of(root: Path) -> Path:
     "The rated answers among the benchmark's files: the half that this project develops on, where it is there."
     found = sorted(root.glob("**/*human_evaluations*.json*"), key=lambda p: "_dev" not in p.name)
@@ -638,9 +519,3 @@ def read_licence(path: str | Path) -> Licence:
         return Licence(people, TypeAdapter(tuple[LicenceRow, ...]).validate_python(o["rows"]))
 
     return _read_measured(path, read, "not a licence", "`make licence` writes one")
-
-
-def license_laptop(profile: str = "laptop", **how) -> None:
-    "What `make licence` does: measure on real data, print it, write it down."
-    data = real_data("mtrag-human and its rated answers")
-    print(measure_all(rated_file_of(data), settings=load_settings(profile), **how))

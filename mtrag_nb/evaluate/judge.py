@@ -16,54 +16,16 @@ from pathlib import Path
 
 import numpy as np
 
-from mtrag_nb.core.files import (
-    JsonlLog,
-    Shard,
-    keep_identity,
-    keep_shard,
-    only_writer,
-    data_dir,
-    read_json,
-    read_jsonl,
-)
-from mtrag_nb.core.record import (
-    Calls,
-    Judged,
-    Judgement,
-    Run,
-    Trajectory,
-    answer_digest,
-    as_run,
-    predicted_passages,
-    ranking_scores,
-)
+from ..core.files import JsonlLog, Shard, keep_identity, keep_shard, only_writer, data_dir
+from ..core.files import read_json, read_jsonl
+from ..core.record import Calls, Judged, Judgement, Run, Trajectory, answer_digest, as_run
+from ..core.record import predicted_passages, ranking_scores
 from ..core.settings import Settings, load_settings
-from mtrag_nb.core.text import (
-    declines,
-    format_docs_for_gen,
-    idk_by_rule,
-    sentences,
-    without_thinking,
-)
-from mtrag_nb.core.types import (
-    Context,
-    DataError,
-    Gold,
-    Outcome,
-    RunMismatch,
-    SettingsError,
-    Task,
-    Turn,
-    as_context,
-    digest,
-    plain,
-)
-from mtrag_nb.data.mtrag import (
-    Prediction,
-    predicted_contexts,
-    read_predictions,
-    read_tasks,
-)
+from ..core.text import declines, format_docs_for_gen, idk_by_rule, sentences
+from ..core.text import without_thinking
+from ..core.types import Context, DataError, Gold, Outcome, RunMismatch, SettingsError, Task
+from ..core.types import Turn, as_context, digest, plain
+from ..data.mtrag import Prediction, predicted_contexts, read_predictions, read_tasks
 from .measures import k_precision
 from .statistics import Interval, Report, krippendorff_alpha, mean_interval
 from ..models.calls import MeteredChat, Models, Work
@@ -73,9 +35,9 @@ from ..systems.stages import show_history
 
 # %% auto #0
 __all__ = ['SCORE', 'HALLUCINATION', 'CONTAINS', 'IDK_LABEL', 'WAYS', 'PROTOCOLS', 'Field', 'ReadReply', 'read_judge_reply',
-           'readings', 'settle', 'judge_faithfulness', 'judge_correctness', 'judge_idk', 'IdkAgreement',
-           'judge_statements', 'Item', 'run_items', 'turn_item', 'file_verdicts', 'prediction_items', 'check_reference',
-           'asked_digest', 'circular', 'judge_of', 'ProtocolRow', 'JudgeReport', 'judge_report', 'judge_run']
+           'settle', 'judge_faithfulness', 'judge_correctness', 'judge_idk', 'IdkAgreement', 'judge_statements', 'Item',
+           'run_items', 'turn_item', 'file_verdicts', 'prediction_items', 'check_reference', 'asked_digest', 'circular',
+           'judge_of', 'ProtocolRow', 'JudgeReport', 'judge_report', 'judge_run']
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #c2cff4cf
 _NO_DOCUMENTS = "(there are none)"
@@ -257,60 +219,6 @@ def read_judge_reply(
     first = min((m.start() for f in fields if (m := _label(f).search(text))), default=len(text))
     before = re.sub(r"^\W*reasoning\W*", "", text[:first], flags=re.I).strip(" \n*_#{\"',")
     return ReadReply(values, said or before, text)
-
-# %% ../../nbs/7_evaluate/03_judge.ipynb #2ecb13e6
-_WHOLE, _DECIMAL, _SIGNED = r"(\d+)", r"([0-9]*\.?[0-9]+)", r"([-+]?\d*\.?\d+)"
-_IBM_FORMS = (  # (before, number, after) in the scorer's order; the last form that occurs decides
-    (r"Rating: \[\[", _WHOLE, r"\]\]"),
-    ("Rating: ", _WHOLE, ""),
-    (r"\[\[", _WHOLE, r"\]\]"),
-    (r"\[", _WHOLE, r"\]"),
-    (r"Rating: \[\[", _DECIMAL, r"\]\]"),
-    ("Overall Rating: ", _DECIMAL, ""),
-    ("Score: ", _DECIMAL, "/10"),
-    ("Score: ", _DECIMAL, ""),
-    (r"\[Rating\]\n", _WHOLE, ""),
-    (r"Rating: \[\[", _WHOLE, r"/10\]\]"),
-    (r"Rating: \[\[", _SIGNED, ""),
-    ("", _SIGNED, " out of 10"),
-)
-
-
-def _ibm_rating(text: str) -> float:  # in (0, 1]
-    "The rating that the official scorer reads, divided by 10."
-    # it removes what may be the prompt's own example
-    text = re.sub(r"for example:.*?$", "", text, flags=re.I | re.M)
-    found = [m for form in _IBM_FORMS if (m := re.search("".join(form), text, re.I))]
-    rating = float(found[-1][1]) / 10 if found else 0.5
-    return rating if 0 < rating <= 1 else 0.5
-
-
-def _ibm_idk(text: str) -> float | str:  # 1, 0, 0.5 or "unknown"
-    "The IDK verdict that the official scorer reads."
-    first = re.match(r"\s*([A-Za-z]+)", text)
-    return {"yes": 1, "no": 0}.get(first[1].lower(), 0.5) if first else "unknown"
-
-# %% ../../nbs/7_evaluate/03_judge.ipynb #1d81eb94
-def _strict_rating(text: str) -> float | None:
-    "The rating of a reply through the parser, divided by 10; None: unparsed."
-    score = read_judge_reply(text, [SCORE]).values[SCORE.name]
-    return None if score is None else score / 10
-
-
-def _strict_idk(text: str) -> float | None:
-    "The IDK verdict of a reply through the parser; None: unparsed."
-    return _IDK_SCORES.get(read_judge_reply(text, [IDK_LABEL]).values[IDK_LABEL.name])
-
-
-def readings(
-    replies: Sequence[str],
-    what: str = "rating",  # or "idk"
-) -> list[tuple[str, float | None, float | str]]:  # reply, strict, ibm_compat
-    "The replies that the parser and the official scorer read differently."
-    if what not in ("rating", "idk"):
-        raise SettingsError(f"readings of 'rating' or 'idk', not {what!r}")
-    strict, ibm = (_strict_rating, _ibm_rating) if what == "rating" else (_strict_idk, _ibm_idk)
-    return [(r, a, b) for r in replies if (a := strict(r)) != (b := ibm(r))]
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #e3b8feb8
 def _judge_prompt(

@@ -24,17 +24,9 @@ from ..core.types import TO_REFUSE, Context, DataError, SettingsError
 from ..data.mtrag import RatedAnswer
 from .judge import judge_faithfulness, judge_statements
 from .measures import BertScorer, bert_k_precision, rouge_l
-from mtrag_nb.evaluate.statistics import (
-    Interval,
-    Report,
-    alt_test,
-    auroc,
-    auroc_interval,
-    difference_interval,
-    krippendorff_alpha,
-    spearman,
-    spearman_in_bands,
-)
+from .statistics import Interval, Report, alt_test, auroc, auroc_interval
+from .statistics import difference_interval, krippendorff_alpha, spearman
+from .statistics import spearman_in_bands
 from ..models.calls import RecordedChat
 from ..models.chat import ChatModel
 from ..models.embed import EmbedderLike

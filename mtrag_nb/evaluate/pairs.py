@@ -15,29 +15,12 @@ import numpy as np
 from ..core.record import Checked, Clarified, Outcome, Retried, Run, Step, Trajectory
 from ..core.text import clipped, declines
 from ..core.types import TO_ANSWER, TO_ASK, TO_REFUSE, DataError, Gold, digest
-from mtrag_nb.evaluate.blame import (
-    COSTS,
-    Blame,
-    BlameReport,
-    CostPoint,
-    blame,
-    blame_turn,
-    draft_rouge_l,
-    place_of,
-    verdict_by_recall,
-)
+from .blame import COSTS, Blame, BlameReport, CostPoint, blame, blame_turn
+from .blame import draft_rouge_l, place_of, verdict_by_recall
 from .measures import RetrievalReport
 from .scores import Evidence, decision, distinct
-from mtrag_nb.evaluate.statistics import (
-    Comparison,
-    Interval,
-    Report,
-    compare,
-    compare_all,
-    difference_interval,
-    mean_interval,
-    sum_intervals,
-)
+from .statistics import Comparison, Interval, Report, compare, compare_all
+from .statistics import difference_interval, mean_interval, sum_intervals
 
 # %% auto #0
 __all__ = ['PRICES', 'SHARES', 'FLOOR', 'PRICED_FLOOR', 'UP', 'WITHOUT', 'RUNG_NAMES', 'LIVE_HEAD', 'SELF_CORRECTIONS', 'Ending',

@@ -14,54 +14,17 @@ from numbers import Real
 from pathlib import Path
 
 from ..core.files import write_json, write_jsonl
-from mtrag_nb.core.record import (
-    Judgement,
-    Recorded,
-    Run,
-    Telemetry,
-    Trajectory,
-    as_run,
-    is_web,
-    telemetry,
-)
+from ..core.record import Judgement, Recorded, Run, Telemetry, Trajectory, as_run, is_web
+from ..core.record import telemetry
 from ..core.settings import Brought, brought
 from ..core.text import Stance, idk_by_rule, rule_in_words, stance
-from mtrag_nb.core.types import (
-    TO_ANSWER,
-    TO_ASK,
-    TO_REFUSE,
-    Context,
-    DataError,
-    Gold,
-    Outcome,
-    Passage,
-    SettingsError,
-    Task,
-    Turn,
-)
+from ..core.types import TO_ANSWER, TO_ASK, TO_REFUSE, Context, DataError, Gold, Outcome
+from ..core.types import Passage, SettingsError, Task, Turn
 from ..data.mtrag import falling, files_of, is_gold
-from mtrag_nb.evaluate.judge import (
-    Item,
-    asked_digest,
-    check_reference,
-    circular,
-    judge_of,
-    prediction_items,
-    run_items,
-    turn_item,
-)
-from mtrag_nb.evaluate.measures import (
-    MEASURES,
-    BertScorer,
-    Refusals,
-    RetrievalScores,
-    agg_parts,
-    condition,
-    refusals,
-    retrieval_scores,
-    rouge_l,
-    target_recall,
-)
+from .judge import Item, asked_digest, check_reference, circular, judge_of
+from .judge import prediction_items, run_items, turn_item
+from .measures import MEASURES, BertScorer, Refusals, RetrievalScores, agg_parts
+from .measures import condition, refusals, retrieval_scores, rouge_l, target_recall
 from .statistics import Comparison, Interval, Report, compare, mean_interval
 
 # %% auto #0
