@@ -26,7 +26,7 @@ from .statistics import Interval, Report, auroc_interval, mean_interval
 __all__ = ['COSTS', 'WRONG', 'RIGHT', 'MINIMAL_CHANGE', 'STAGES', 'costs', 'CostPoint', 'cost_point', 'RiskPoint', 'RiskCoverage',
            'risk_coverage', 'draft_rouge_l', 'verdict_by_recall', 'Blame', 'strayed', 'documents', 'unsupported',
            'blame_turn', 'place_of', 'groups_of', 'BlameReport', 'blame', 'Decided', 'Gate', 'GateDecision',
-           'gate_decisions', 'turn_gates', 'merge_gates', 'gates', 'gate_table', 'blame_items',
+           'gate_decisions', 'turn_gates', 'merge_gates', 'gates', 'gate_table', 'blame_items', 'beside_gold',
            'reassign_generation_failures']
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #a60bbc1b
@@ -43,7 +43,7 @@ def costs(turns: Iterable[Trajectory], by: str = "tokens") -> dict[str, float]:
         raise SettingsError(f"cost in {by!r} is not counted: there are {', '.join(COSTS)}")
     return {t.task_id: float(COSTS[by](t.calls)) for t in turns if not t.failed}
 
-# %% ../../nbs/7_evaluate/05_blame.ipynb #88248719
+
 @dataclass(frozen=True)
 class CostPoint:
     "What a run costs and what it is worth."
@@ -691,7 +691,7 @@ def blame_items(
     return BlameReport(name, turns, {i.task_id: i.conversation_id for i in known}, groups)
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #twin0002
-def _beside_gold(report: BlameReport, given: BlameReport) -> BlameReport:
+def beside_gold(report: BlameReport, given: BlameReport) -> BlameReport:
     "A report with what became of the same turns in a run with gold given. Raises DataError if they share no turn."
     if not report.turns.keys() & given.turns.keys():
         raise DataError(
@@ -706,7 +706,7 @@ def reassign_generation_failures(
     given: BlameReport,  # with gold in hand, by another prompt or model
 ) -> BlameReport:
     "A report in which 'gold not found' is left only where the turn does not fail with gold given, too."
-    found = _beside_gold(report, given)
+    found = beside_gold(report, given)
 
     def settled(b):
         twin = found.gold_given.get(b.task_id)

@@ -35,13 +35,13 @@ from ..systems.stages import grade_by_cosine, grade_by_likelihood, grade_by_verd
 from ..systems.stages import grade_by_yesno, show_history
 
 # %% auto #0
-__all__ = ['Pair', 'read_candidates', 'balanced_accuracy', 'Discrimination', 'halves', 'separated', 'discrimination',
+__all__ = ['Candidate', 'read_candidates', 'balanced_accuracy', 'Discrimination', 'halves', 'separated', 'discrimination',
            'ways_table', 'Calibration', 'measure_gate', 'calibrate', 'write_calibration', 'read_calibration',
            'calibrated', 'overlap_note', 'rated_file_of', 'measure_all', 'read_licence']
 
 # %% ../../nbs/7_evaluate/07_calibrate.ipynb #b7b073ec
 @dataclass(frozen=True)
-class Pair:
+class Candidate:
     "A question and a passage that answers it, or doesn't."
 
     conversation: str
@@ -58,9 +58,9 @@ def _with_gold(tasks: Sequence[Task], gold: Mapping[str, Gold]) -> list[Task]:
     return sorted(known, key=lambda t: t.id)
 
 
-def _pair_of(t: Task, gold: Mapping[str, Gold], document: str, relevant: bool) -> Pair:
+def _pair_of(t: Task, gold: Mapping[str, Gold], document: str, relevant: bool) -> Candidate:
     asked = (t.conversation_id, gold[t.id].rewrite, show_history(t.history))
-    return Pair(*asked, document, relevant, t.id)
+    return Candidate(*asked, document, relevant, t.id)
 
 
 def _relevance_pairs(
@@ -68,7 +68,7 @@ def _relevance_pairs(
     gold: Mapping[str, Gold],  # with rewrites
     n: int = 100,  # tasks; twice as many pairs
     seed: int = 0,
-) -> list[Pair]:
+) -> list[Candidate]:
     "Gold passages against those of other conversations in the same domain. Raises DataError if there are too few tasks to draw from."
     known = _with_gold(tasks, gold)
     if len(known) < n:
@@ -107,7 +107,7 @@ def _retrieved_pairs(
     candidates: Mapping[str, Sequence[tuple[str, str]]],  # as `read_candidates` gives them
     n: int = 100,  # tasks
     seed: int = 0,
-) -> list[Pair]:
+) -> list[Candidate]:
     "What was retrieved for tasks that have gold passages, gold or not. Raises DataError if there are too few of them."
     known = [t for t in _with_gold(tasks, gold) if candidates.get(t.id)]
     if len(known) < n:
@@ -227,7 +227,7 @@ def ways_table(found: _Ways) -> str:
 _GRADES = ("cosine", "likelihood", "yesno", "verdict")
 
 
-def _grade_pair(way: str, p: Pair, models: Models) -> Verdict:
+def _grade_pair(way: str, p: Candidate, models: Models) -> Verdict:
     "The grade of a pair, in one of the ways of `stages`."
     if way == "cosine":
         return grade_by_cosine(models.embedder, p.question, [p.document])[0]
@@ -238,7 +238,7 @@ def _grade_pair(way: str, p: Pair, models: Models) -> Verdict:
 
 
 def _measure_grades(
-    pairs: Sequence[Pair],
+    pairs: Sequence[Candidate],
     models: Models,
     ways: Sequence[str] = _GRADES,
 ) -> dict[str, Discrimination]:

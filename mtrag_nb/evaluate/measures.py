@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -452,35 +453,25 @@ def _predicted(path: Path, known: Mapping[str, Task]) -> Iterator[tuple[str, _Ra
         yield p.task_id, _Ranking(p.contexts, domain, talk, p.answer is not None), n
 
 # %% ../../nbs/7_evaluate/01_measures.ipynb #d4adb285
-def _trec_score(cells: Sequence[str]) -> float:
-    "The score of a row of a TREC run. Raises ValueError, in words, for a row that is none."
-    if len(cells) != 6:
-        raise ValueError(f"{len(cells)} columns, not six: {' '.join(cells)[:60]!r}")
-    try:
-        score = float(cells[4])
-    except ValueError:
-        score = math.nan
-    if not math.isfinite(score):
-        raise ValueError(f"the score {cells[4][:20]!r} is no number")
-    return score
+_FINITE = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d{1,2})?")
 
 
 def _run_file(path: Path, known: Mapping[str, Task]) -> Iterator[tuple[str, _Ranking, int]]:
     "Task id, ranking and first line of each query of a TREC run. Raises DataError (file, line) for a row that is none."
     found: dict[str, tuple[int, dict[str, float]]] = {}  # query -> first line; passages and scores
+    remedy = "A TREC run has six columns: query Q0 passage rank score name"
     for n, text in enumerate(path.read_text("utf-8-sig", errors="replace").splitlines(), 1):
         if not (cells := text.split()):
             continue
-        try:
-            score = _trec_score(cells)
-        except ValueError as e:
-            remedy = "A TREC run has six columns: query Q0 passage rank score name"
-            raise DataError(str(e), path, n, remedy) from None
-        query, passage, (_, scores) = cells[0], cells[2], found.setdefault(cells[0], (n, {}))
+        if len(cells) != 6:
+            raise DataError(f"{len(cells)} columns, not six: {text[:60]!r}", path, n, remedy)
+        query, passage, scores = cells[0], cells[2], found.setdefault(cells[0], (n, {}))[1]
+        if not _FINITE.fullmatch(cells[4]):
+            raise DataError(f"the score {cells[4][:20]!r} is no number", path, n, remedy)
         if passage in scores:
             what = f"passage {passage!r} of {query!r} came before"
             raise DataError(what, path, n, "Remove one of the two")
-        scores[passage] = score
+        scores[passage] = float(cells[4])
     for query, (n, scores) in found.items():
         task = known.get(query)
         talk = task.conversation_id if task else conversation_of_line({"task_id": query}, path, n)

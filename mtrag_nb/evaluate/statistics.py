@@ -789,7 +789,7 @@ def spearman(x: Sequence[float], y: Sequence[float]) -> float | None:
 
     return float(spearmanr(a, b).statistic)
 
-# %% ../../nbs/7_evaluate/00_statistics.ipynb #0251ac0d
+
 def spearman_in_bands(
     x: Sequence[float],
     y: Sequence[float],
@@ -849,7 +849,7 @@ def _less(d: np.ndarray, bound: float, clusters: np.ndarray) -> float:
 
     return float(student_t.cdf((d.mean() - bound) / error, k - 1))
 
-# %% ../../nbs/7_evaluate/00_statistics.ipynb #bfc31e0f
+
 def _alignment(score: str, rating: np.ndarray, others: np.ndarray) -> np.ndarray:
     "How near ratings [items] are to those of others [raters, items], NaN left out."
     if score == "accuracy":
