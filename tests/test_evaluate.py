@@ -10,6 +10,8 @@ from mtrag_nb.core.text import scored
 from mtrag_nb.core.types import DOMAINS, Context, DataError, Gold, Passage
 from mtrag_nb.data.mtrag import read_benchmark, read_corpus, read_qrels, sample_corpus, sample_dir
 from mtrag_nb.evaluate.blame import blame_turn
+from mtrag_nb.evaluate.judge import HALLUCINATION, IDK_LABEL, SCORE, read_judge_reply
+from mtrag_nb.evaluate.measures import score_retrieval
 from mtrag_nb.evaluate.scores import Evidence
 from tools.real_data import calibrate_laptop, license_laptop, make_pool, pool_file, slice_of
 
@@ -56,6 +58,46 @@ def test_recorded_agents_kept_what_they_answered_from():
     "In 4 of the 16 recorded turns, `kept` did not name the passages that the answer was made from."
     turns = Run(data_dir("recorded") / "sample_agents").trajectories.values()
     assert all(set(t.contexts) <= set(t.kept) for t in turns if t.answered)
+
+
+@pytest.mark.parametrize(
+    ("field", "reply", "value"),
+    [
+        (SCORE, '{"score": 7, "reasons": {"accuracy": {"score": 2}}}', 7),
+        (SCORE, '{"criteria": {"score": 9}, "score": 2}', 2),
+        (SCORE, '{"score": 9, "criteria": [{"name": "tone", "score": 2}]}', 9),
+        (SCORE, '{"evaluation": {"score": 7}}', None),
+        (SCORE, '{"score": 3, "score": 9}', None),
+        (SCORE, '{"Score": 3, "score": 9}', None),
+        (SCORE, '{"score": 4, "scale": "1-5"}', None),
+        (SCORE, '{"score": 6,}', 6),
+        (SCORE, "Score: 1/10 for tone, 9/10 for facts", None),
+        (SCORE, "Score: 3 → 5", None),
+        (SCORE, "Score：8", 8),
+        (HALLUCINATION, '{"hallucination": false, "hallucination": true}', None),
+        (HALLUCINATION, "Hallucination: no, but the date is invented", None),
+        (HALLUCINATION, "Hallucination: No. But the last sentence is invented.", None),
+        (HALLUCINATION, "Hallucination: no (except the price, which is invented)", None),
+        (HALLUCINATION, "Hallucination: no-one said so", None),
+        (HALLUCINATION, "Hallucination: “no”", "no"),
+        (HALLUCINATION, "Hallucination: no\u200b", "no"),
+        (HALLUCINATION, "Hallucination: no\nHallucination: no", "no"),
+        (IDK_LABEL, '{"label": "yes", "label": "no"}', None),
+        (IDK_LABEL, "The answer is no, so the label is yes", None),
+        (IDK_LABEL, "No, it answers.", "no"),
+    ],
+)
+def test_a_judge_is_read_as_it_states_once(field, reply, value):
+    "What is nested is not the reply's own; what is stated twice, of another scale or taken back is unread, and counted."
+    assert read_judge_reply(reply, [field]).values == {field.name: value}
+
+
+def test_a_trec_run_with_a_byte_order_mark_is_the_run_without(tmp_path):
+    rows = "c1<::>1 Q0 p1 1 0.9 mine\nc1<::>1 Q0 p2 2 0.5 mine\n"
+    qrels = {"c1<::>1": {"p1": 1}}
+    for name, encoding in (("plain", "utf-8"), ("marked", "utf-8-sig")):
+        (tmp_path / f"{name}.run").write_text(rows, encoding=encoding)
+        assert score_retrieval(tmp_path / f"{name}.run", qrels).scores.overall["MRR"] == 1.0
 
 
 def test_a_pool_is_drawn_from_the_corpora(tmp_path):
