@@ -17,42 +17,12 @@ from ..core.html import esc, html_table, show, text_table
 from ..core.types import DataError, SettingsError
 
 # %% auto #0
-__all__ = ['LEAST', 'MANY', 'INTERVALS', 'Scores', 'Report', 'few', 'Interval', 'draws', 'mean_interval', 'difference_interval',
+__all__ = ['LEAST', 'MANY', 'INTERVALS', 'Scores', 'few', 'Interval', 'draws', 'mean_interval', 'difference_interval',
            'statistic_interval', 'sum_intervals', 'auroc', 'auroc_interval', 'FlipTest', 'holm', 'testable',
-           'sign_flip_tests', 'detectable', 'SystemRow', 'PairRow', 'Comparison', 'compare_all', 'compare',
+           'sign_flip_tests', 'detectable', 'Report', 'SystemRow', 'PairRow', 'Comparison', 'compare_all', 'compare',
            'krippendorff_alpha', 'spearman', 'spearman_in_bands', 'RaterRow', 'AltTest', 'alt_test']
 
 # %% ../../nbs/7_evaluate/00_statistics.ipynb #c3917186
-class Report:
-    "What numbers of a run look like, as text and as HTML: a title, tables, a note, findings in words, and reports below."
-
-    title = note = ""
-    statements: Sequence[str] = ()
-    parts: Sequence[Report] = ()
-
-    def _table(self) -> tuple[Sequence[str], Sequence[Sequence[object]]]:
-        "Header and rows of a report with one table."
-        return (), ()
-
-    def tables(self) -> list[tuple[Sequence[str], Sequence[Sequence[object]]]]:
-        return [self._table()]
-
-    def __repr__(self) -> str:
-        tables = "\n\n".join(text_table(*t) for t in self.tables())
-        gap = "\n" * (len(self.tables()) > 1)
-        own = "\n".join(filter(None, (self.title, tables, self.note and gap + self.note)))
-        told = "\n".join(f"- {s}" for s in self.statements)
-        return "\n\n".join(filter(None, (own, told, *map(repr, self.parts))))
-
-    def _repr_html_(self) -> str:
-        title = f"<b>{esc(self.title)}</b>" if self.title else ""
-        tables = "".join(html_table(*t) for t in self.tables())
-        note = f"<div style='font-size:90%'>{esc(self.note)}</div>" if self.note else ""
-        told = "".join(f"<li>{esc(s)}</li>" for s in self.statements)
-        below = "".join(p._repr_html_() for p in self.parts)
-        return title + tables + note + (told and f"<ul>{told}</ul>") + below
-
-
 LEAST = 6  # conversations: below, no interval is given
 MANY = 50  # conversations: from here on, means have percentile intervals
 INTERVALS = (
@@ -532,6 +502,36 @@ def _more_needed(
     if not difference or math.isnan(least):
         return None
     return max(0, math.ceil(clusters * (least / difference) ** 2 - 1e-9) - clusters)
+
+# %% ../../nbs/7_evaluate/00_statistics.ipynb #2f651501
+class Report:
+    "What numbers of a run look like, as text and as HTML: a title, tables, a note, findings in words, and reports below."
+
+    title = note = ""
+    statements: Sequence[str] = ()
+    parts: Sequence[Report] = ()
+
+    def _table(self) -> tuple[Sequence[str], Sequence[Sequence[object]]]:
+        "Header and rows of a report with one table."
+        return (), ()
+
+    def tables(self) -> list[tuple[Sequence[str], Sequence[Sequence[object]]]]:
+        return [self._table()]
+
+    def __repr__(self) -> str:
+        tables = "\n\n".join(text_table(*t) for t in self.tables())
+        gap = "\n" * (len(self.tables()) > 1)
+        own = "\n".join(filter(None, (self.title, tables, self.note and gap + self.note)))
+        told = "\n".join(f"- {s}" for s in self.statements)
+        return "\n\n".join(filter(None, (own, told, *map(repr, self.parts))))
+
+    def _repr_html_(self) -> str:
+        title = f"<b>{esc(self.title)}</b>" if self.title else ""
+        tables = "".join(html_table(*t) for t in self.tables())
+        note = f"<div style='font-size:90%'>{esc(self.note)}</div>" if self.note else ""
+        told = "".join(f"<li>{esc(s)}</li>" for s in self.statements)
+        below = "".join(p._repr_html_() for p in self.parts)
+        return title + tables + note + (told and f"<ul>{told}</ul>") + below
 
 # %% ../../nbs/7_evaluate/00_statistics.ipynb #1bb12406
 @dataclass(frozen=True)
