@@ -76,7 +76,7 @@ def test_spans_come_back(name, tmp_path):
 
     plain = changed(path, tmp_path / "plain.jsonl", without_record)
     told, read = blame(run).turns, blame(Evidence(plain, KNOWN.gold, histories=HISTORIES)).turns
-    same = sum((told[i].came, told[i].stage) == (read[i].came, read[i].stage) for i in told)
+    same = sum((told[i].verdict, told[i].stage) == (read[i].verdict, read[i].stage) for i in told)
     assert same >= len(told) - 1, "from what OpenInference has names for, alone"
     nodes = [(i, s.node) for i, t in run.turns.items() for s in t.steps]
     known = Counter((i, s.node) for i, t in plain.trajectories.items() for s in t.steps)
@@ -234,7 +234,7 @@ def test_what_the_others_hold(name, tmp_path):
         records = [e["data"] for e in s["events"] if e["event"] == "info"]
         assert tuple(map(read_step, records)) == k.turn.steps
         assert {m: x["value"] for m, x in s["scores"].items() if m != "blame"} == k.scores
-        assert s["scores"]["blame"]["value"] == k.blame.came
+        assert s["scores"]["blame"]["value"] == k.blame.verdict
         assert s["input"] == k.messages() and len(s["input"]) == 2 * k.turn.turn - 1
     assert not turns
 
@@ -245,7 +245,7 @@ def test_what_the_others_hold(name, tmp_path):
     assert rows.keys() == turns.keys()
     for i, k in turns.items():
         row, b = rows[i], k.blame
-        told = (b.came, b.stage, b.cause, b.node)
+        told = (b.verdict, b.stage, b.cause, b.node)
         assert told == tuple(row[c] for c in ("judged", "stage_to_blame", "cause", "node_to_blame"))
         answer = row["answer"]
         assert k.turn.answer == (answer[1:] if answer.startswith("'") else answer)

@@ -36,7 +36,7 @@ from mtrag_nb.data.mtrag import (
     read_queries,
     read_ratings,
 )
-from mtrag_nb.evaluate.judge import CONTAINS, HALLUCINATION, IDK_LABEL, SCORE, read_reply
+from mtrag_nb.evaluate.judge import CONTAINS, HALLUCINATION, IDK_LABEL, SCORE, read_judge_reply
 from mtrag_nb.models.calls import Models, RecordedChat
 from mtrag_nb.models.chat import ScriptedChat, chat
 from mtrag_nb.models.embed import HashEmbedder
@@ -396,7 +396,7 @@ def read_verdict(reply: Reply) -> str | None:
 
 
 def read_field(reply: Reply) -> str | float | None:
-    return read_reply(reply.text, FIELDS[reply.field]).values[reply.field]
+    return read_judge_reply(reply.text, FIELDS[reply.field]).values[reply.field]
 
 
 def read_relation(reply: Reply) -> int | None:
@@ -434,7 +434,7 @@ def test_no_reply_ends_in_a_traceback(text):
     parse_verdict(text)
     read_class(text)
     for fields in FIELDS.values():
-        read_reply(text, fields)
+        read_judge_reply(text, fields)
 
 
 # A server that is wrong

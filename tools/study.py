@@ -471,9 +471,9 @@ def footprint_words(told: Mapping) -> dict[str, float]:
     }
 
 
-PACKAGED = {  # measured by functions of the package
-    "calibrate": "mtrag_nb.evaluate.calibrate:calibrate_laptop",
-    "licence": "mtrag_nb.evaluate.calibrate:license_laptop",
+PACKAGED = {  # measured by functions
+    "calibrate": "tools.real_data:calibrate_laptop",
+    "licence": "tools.real_data:license_laptop",
 }
 NOTEBOOKS = Path(__file__).resolve().parents[1] / "nbs" / "9_studies"
 
@@ -502,6 +502,7 @@ AFTER_EQUAL = ("blame", "gate", "mended")  # studies of the runs that `make stud
 
 def run_study(name: str) -> int:
     if name in PACKAGED:
+        sys.path.insert(0, str(NOTEBOOKS.parents[1]))
         module, function = PACKAGED[name].split(":")
         getattr(importlib.import_module(module), function)()
         return 0

@@ -35,8 +35,8 @@ from mtrag_nb.core.types import (
 # %% auto #0
 __all__ = ['WEB', 'VERSION', 'LEFT_OUT', 'Calls', 'Step', 'Rewritten', 'Found', 'Retrieved', 'Grade', 'Graded', 'Rank', 'Ranked',
            'Gated', 'Drafted', 'Checked', 'Retried', 'Refused', 'Clarified', 'Recorded', 'step_line', 'read_step',
-           'own_fields', 'Fault', 'without_places', 'Trajectory', 'trajectory', 'turn_line', 'read_turn', 'tell',
-           'new_turn', 'is_web', 'ranking_scores', 'predicted_passages', 'Judgement', 'Judged', 'answer_digest',
+           'own_fields', 'Fault', 'without_places', 'kept_by', 'Trajectory', 'trajectory', 'turn_line', 'read_turn',
+           'tell', 'new_turn', 'is_web', 'ranking_scores', 'predicted_passages', 'Judgement', 'Judged', 'answer_digest',
            'read_manifest', 'read_lines', 'read_trajectories', 'read_passages', 'read_judgements', 'Run', 'as_run',
            'append_label', 'read_labels', 'TurnDiff', 'diff_turns', 'Node', 'Telemetry', 'telemetry', 'breakdown',
            'breakdown_table']
@@ -370,6 +370,12 @@ def _fault_of(e: BaseException) -> Fault:
 _S = TypeVar("_S", bound=Step)
 
 # %% ../../nbs/1_core/05_record.ipynb #232cfa57
+def kept_by(step: Graded | Ranked) -> tuple[str, ...]:
+    "Ids that a step left: as its system has it where that is another rule than its verdicts (`Step.extra`), else what passed."
+    own = step.extra.get("kept")
+    return step.kept if own is None else tuple(own)
+
+
 @dataclass(frozen=True)
 class Trajectory:
     "The record of one turn."
@@ -445,10 +451,11 @@ class Trajectory:
     @property
     def kept(self) -> tuple[str, ...]:
         "Ids of the contexts after the last grade or ranking; without one, those found last."
-        last = next(
-            (s for s in reversed(self.steps) if isinstance(s, (Graded, Ranked, Retrieved))), None
-        )
-        return () if last is None else last.contexts if isinstance(last, Retrieved) else last.kept
+        kinds = (Graded, Ranked, Retrieved)
+        last = next((s for s in reversed(self.steps) if isinstance(s, kinds)), None)
+        if last is None or isinstance(last, Retrieved):
+            return last.contexts if last else ()
+        return kept_by(last)
 
     @property
     def grades(self) -> list[Grade]:

@@ -6,51 +6,28 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
 
-from ..core.html import Table, text_table
-from mtrag_nb.core.record import (
-    Calls,
-    Checked,
-    Clarified,
-    Drafted,
-    Gated,
-    Graded,
-    Ranked,
-    Retried,
-    Retrieved,
-    Rewritten,
-    Run,
-    Step,
-    Trajectory,
-)
+from ..core.record import Calls, Checked, Clarified, Drafted, Gated, Graded, Ranked
+from ..core.record import Retrieved, Rewritten, Trajectory, kept_by
 from ..core.text import content_words, known_words, share_known, support
-from mtrag_nb.core.types import (
-    TO_ANSWER,
-    TO_ASK,
-    TO_REFUSE,
-    Context,
-    DataError,
-    Gold,
-    Outcome,
-    SettingsError,
-    Task,
-)
+from ..core.types import TO_ANSWER, TO_ASK, TO_REFUSE, DataError, Gold, Outcome
+from ..core.types import SettingsError, Task
 from .judge import Item
 from .measures import condition, rouge_l, target_recall
 from .scores import LEAST_SUPPORT, Evidence, decision
-from .statistics import Interval, auroc_interval, mean_interval
+from .statistics import Interval, Report, auroc_interval, mean_interval
 
 # %% auto #0
-__all__ = ['COSTS', 'WORTH', 'WRONG', 'RIGHT', 'STAGES', 'Judge', 'costs', 'CostPoint', 'cost_point', 'Mechanism', 'draft_score',
-           'ending_change', 'first_draft_failed', 'audit', 'RiskPoint', 'RiskCoverage', 'risk_coverage', 'verdict_of',
-           'Blame', 'strayed', 'documents', 'unsupported', 'blame_turn', 'place_of', 'groups_of', 'BlameReport',
-           'blame', 'Decided', 'Gate', 'decisions', 'turn_gates', 'together', 'gates', 'gate_table', 'blame_items',
-           'settled_by_gold']
+__all__ = ['COSTS', 'WRONG', 'RIGHT', 'MINIMAL_CHANGE', 'STAGES', 'costs', 'CostPoint', 'cost_point', 'RiskPoint', 'RiskCoverage',
+           'risk_coverage', 'draft_rouge_l', 'verdict_by_recall', 'Blame', 'strayed', 'documents', 'unsupported',
+           'blame_turn', 'place_of', 'groups_of', 'BlameReport', 'blame', 'Decided', 'Gate', 'GateDecision',
+           'gate_decisions', 'turn_gates', 'merge_gates', 'gates', 'gate_table', 'blame_items', 'beside_gold',
+           'reassign_generation_failures']
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #a60bbc1b
 COSTS: dict[str, Callable[[Calls], float]] = {
@@ -66,7 +43,7 @@ def costs(turns: Iterable[Trajectory], by: str = "tokens") -> dict[str, float]:
         raise SettingsError(f"cost in {by!r} is not counted: there are {', '.join(COSTS)}")
     return {t.task_id: float(COSTS[by](t.calls)) for t in turns if not t.failed}
 
-# %% ../../nbs/7_evaluate/05_blame.ipynb #88248719
+
 @dataclass(frozen=True)
 class CostPoint:
     "What a run costs and what it is worth."
@@ -81,138 +58,6 @@ def cost_point(run: Evidence, measure: str) -> CostPoint:
     both = [t for t in spent if t in scores]
     talks = [run.talks[t] for t in both]
     return CostPoint(*(mean_interval([of[t] for t in both], talks) for of in (spent, scores)))
-
-# %% ../../nbs/7_evaluate/05_blame.ipynb #cabf0487
-WORTH = 0.27  # a change of the conditioned score that counts; see above
-
-
-@dataclass(frozen=True)
-class Mechanism:
-    "What one self-correction did to the turns of a run."
-
-    name: str
-    without: str  # what it is held against
-    turns: int  # finished turns
-    triggered: int  # turns in which it stepped in
-    passed: int  # of those: ended in an answer
-    changes: Mapping[str, float]  # task id -> change of the conditioned score, where it can be told
-    gain: Interval  # their mean
-    spent: Calls  # model calls that it cost, over all turns
-    share: float | None  # of all tokens of the run; None for a run without any
-    least: float = WORTH  # a change that counts
-
-    @property
-    def rescued(self) -> int:
-        return sum(c > self.least for c in self.changes.values())
-
-    @property
-    def harmed(self) -> int:
-        return sum(c < -self.least for c in self.changes.values())
-
-    @property
-    def nothing(self) -> int:
-        "Turns in which it made no difference that counts."
-        return len(self.changes) - self.rescued - self.harmed
-
-    @property
-    def unknown(self) -> int:
-        "Turns without a label, or a target, to tell by."
-        return self.triggered - len(self.changes)
-
-# %% ../../nbs/7_evaluate/05_blame.ipynb #9605d2c3
-def draft_score(run: Evidence, task_id: str, draft: str) -> float | None:
-    "ROUGE-L of a draft with the target, in [0, 1]; None without a target."
-    targets = run.gold[task_id].targets if task_id in run.gold else ()
-    return rouge_l(draft, targets[0]) if targets else None
-
-
-def ending_change(run: Evidence, t: Trajectory, before: str | None) -> float | None:
-    "The change of the conditioned score from another ending, a draft or None for a refusal, to the actual one."
-    label = run.gold[t.task_id].answerability if t.task_id in run.gold else ""
-    if label not in (*TO_ANSWER, *TO_REFUSE):
-        return None
-
-    def value(draft, idk):
-        plain = None if label in TO_REFUSE or idk else draft_score(run, t.task_id, draft)
-        return condition(plain, label, float(idk))
-
-    then, now = value(before, before is None), value(t.answer, t.refused)
-    return None if then is None or now is None else now - then
-
-
-def _grade_change(run: Evidence, t: Trajectory) -> float | None:
-    "Of a turn that was refused for its evidence: 1 if there was nothing to say, -1 if a gold passage was found and dropped, else 0."
-    gold = run.gold.get(t.task_id)
-    if gold and gold.answerability in TO_REFUSE:
-        return 1.0
-    if not gold or gold.answerability not in TO_ANSWER or not gold.passages:
-        return None
-    found = {run.contexts[i].document_id for i in t.found if i in run.contexts}
-    return -1.0 if found & {p.id for p in gold.passages} else 0.0
-
-# %% ../../nbs/7_evaluate/05_blame.ipynb #4679599d
-def _dropped_by_grade(t: Trajectory) -> bool:
-    "Whether a turn was refused because a grade or a gate dropped what was found."
-    return t.refused and t.role == "dropped" and bool(t.of(Graded) or t.gates)
-
-
-def first_draft_failed(t: Trajectory) -> bool:
-    "Whether the first draft was rejected."
-    return bool(t.retries) or t.refused and t.role == "exhausted" and bool(t.drafts)
-
-
-def _after_first(t: Trajectory) -> tuple[Step, ...]:
-    "The steps from the first retry on."
-    at = next((n for n, s in enumerate(t.steps) if isinstance(s, Retried)), len(t.steps))
-    return t.steps[at:]
-
-
-def _check_steps(t: Trajectory) -> list[Step]:
-    "The checks, and everything from the first retry on, each once."
-    return [*t.checks, *(s for s in _after_first(t) if not isinstance(s, Checked))]
-
-# %% ../../nbs/7_evaluate/05_blame.ipynb #c73e9f22
-def audit(
-    run: Evidence,
-    least: float = WORTH,  # a change that counts
-) -> tuple[Mechanism, ...]:
-    "Each self-correction of a run: how often it stepped in, what came of it, what it cost. Without gold, only what the record tells."
-    turns = [t for t in run.turns.values() if not t.failed]
-    all_tokens = sum(t.calls.tokens for t in run.turns.values())
-
-    def mechanism(name, without, triggered, change, steps) -> Mechanism:
-        changes = {t.task_id: c for t in triggered if (c := change(t)) is not None}
-        spent = sum((s.calls for s in steps), Calls())
-        gain = mean_interval(list(changes.values()), [run.talks[i] for i in changes])
-        passed = sum(t.answered for t in triggered)
-        share = spent.tokens / all_tokens if all_tokens else None
-        counts = (len(turns), len(triggered), passed)
-        return Mechanism(name, without, *counts, changes, gain, spent, share, least)
-
-    looped = [t for t in turns if t.retries]
-    return (
-        mechanism(
-            "grade",
-            "answer from what was found",
-            [t for t in turns if _dropped_by_grade(t)],
-            lambda t: _grade_change(run, t),
-            [s for t in turns for s in t.steps if isinstance(s, (Graded, Gated))],
-        ),
-        mechanism(
-            "check and retries",
-            "the first draft stands",
-            [t for t in turns if first_draft_failed(t)],
-            lambda t: ending_change(run, t, t.drafts[0].text),
-            [s for t in turns for s in _check_steps(t)],
-        ),
-        mechanism(
-            "retries",
-            "refuse when the first draft fails",
-            looped,
-            lambda t: ending_change(run, t, None),
-            [s for t in looped for s in _after_first(t)],
-        ),
-    )
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #1783ebcf
 def _first_gate(t: Trajectory) -> float | None:
@@ -323,9 +168,17 @@ def risk_coverage(
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #1931631b
 WRONG, RIGHT = 0.2, 0.38  # target recall
+# a change of ROUGE-L that counts: two answers to one question, both rated 4 of 4, differ by less
+MINIMAL_CHANGE = 0.27
 
 
-def verdict_of(answer: str, targets: Sequence[str]) -> str:
+def draft_rouge_l(run: Evidence, task_id: str, draft: str) -> float | None:
+    "ROUGE-L of a draft with the target, in [0, 1]; None without a target."
+    targets = run.gold[task_id].targets if task_id in run.gold else ()
+    return rouge_l(draft, targets[0]) if targets else None
+
+
+def verdict_by_recall(answer: str, targets: Sequence[str]) -> str:
     "right, wrong, or undecided, by the recall of the first target; without a target undecided."
     score = target_recall(answer, targets[0]) if targets else None
     if score is None or WRONG <= score < RIGHT:
@@ -338,7 +191,7 @@ def _verdict(run: Evidence, task_id: str, draft: str) -> str:
     known = run.gold.get(task_id, Gold(task_id))
     if draft in (*known.targets, *known.rejected):
         return "right" if draft in known.targets else "wrong"
-    return verdict_of(draft, known.targets)
+    return verdict_by_recall(draft, known.targets)
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #be5a906f
 _CAUSES = {  # cause -> stage, in the order of the chain
@@ -364,7 +217,7 @@ _CAUSES = {  # cause -> stage, in the order of the chain
 }
 STAGES = tuple("index|rewrite|retrieve|rerank|grade|gate|generate|check|other|a fault".split("|"))
 # failed, and no stage can be named
-_UNTOLD = ("no gold passages are known", "the drafts are undecided", "search not recorded")
+_NO_CAUSE = ("no gold passages are known", "the drafts are undecided", "search not recorded")
 
 
 @dataclass(frozen=True)
@@ -372,7 +225,7 @@ class Blame:
     "What became of a turn, and where it went wrong first."
 
     task_id: str
-    came: str  # right, failed, undecided, or not judged
+    verdict: str  # right, failed, undecided, or not judged
     cause: str = ""  # of a failed turn: a key of CAUSES, or of UNTOLD why none can be named
     node: str = ""  # that did it, where one did
 
@@ -398,12 +251,6 @@ def documents(run: Evidence, ids: Iterable[str]) -> set[str]:
     return {run.contexts[i].document_id for i in ids if i in run.contexts}
 
 
-def _kept_by(step: Graded | Ranked) -> tuple[str, ...]:
-    "What a step left: as its system has it where that is another rule than its verdicts (`Step.extra`), else what passed."
-    own = step.extra.get("kept")
-    return step.kept if own is None else tuple(own)
-
-
 def _strayed_at(run: Evidence, t: Trajectory) -> str:
     "The node whose query strayed, if every search of a turn was for such a query; '' else."
     history, node, bad = [u.text for u in run.histories.get(t.task_id, ())], "", []
@@ -424,7 +271,7 @@ def _evidence_cause(run: Evidence, t: Trajectory, relevant: set[str]) -> tuple[s
     if relevant <= run.absent:
         return "gold not in the index", ""
     if not t.retrievals and not run.searches:
-        return _UNTOLD[2], ""
+        return _NO_CAUSE[2], ""
     if not t.retrievals:
         return "refused before searching", t.steps[-1].node if t.steps else ""
     if node := _strayed_at(run, t):
@@ -432,12 +279,12 @@ def _evidence_cause(run: Evidence, t: Trajectory, relevant: set[str]) -> tuple[s
     if not any(has(s.contexts) or relevant & {h.document_id for h in s.hits} for s in t.retrievals):
         return "gold not found", t.retrievals[-1].node
     last = next((s for s in reversed(t.steps) if isinstance(s, (Graded, Ranked))), None)
-    if has(t.contexts if t.drafts else _kept_by(last) if last else t.found):
+    if has(t.contexts if t.drafts else kept_by(last) if last else t.found):
         return "", ""
     for s in reversed(t.steps):
-        if isinstance(s, Graded) and has(g.id for g in s.grades) and not has(_kept_by(s)):
+        if isinstance(s, Graded) and has(g.id for g in s.grades) and not has(kept_by(s)):
             return "gold graded away", s.node
-        if isinstance(s, Ranked) and not has(_kept_by(s)):
+        if isinstance(s, Ranked) and not has(kept_by(s)):
             return "gold reranked away", s.node
     return "gold lost on the way", ""
 
@@ -457,15 +304,24 @@ def _let_through(run: Evidence, t: Trajectory) -> Checked | None:
     return check if passed and unsupported(run, t, t.drafts[-1]) else None
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #bde894b9
+def _undrafted_cause(t: Trajectory, refused: bool) -> tuple[str, str]:
+    "What went wrong where gold had arrived and no draft is on record: the system refused or asked back, or its answer was bad."
+    if t.refused:
+        return "refused though gold was there", t.steps[-2].node if len(t.steps) > 1 else ""
+    if t.asked_back:
+        return "asked back though clear", ""
+    return "declined though gold was there" if refused else "wrong draft from gold", ""
+
+
 def _draft_cause(run: Evidence, t: Trajectory, refused: bool) -> tuple[str, str]:
     "What went wrong from the drafts on, where gold had arrived."
     if not t.drafts:
-        return "refused though gold was there", t.steps[-2].node if len(t.steps) > 1 else ""
-    written = [(d, draft_score(run, t.task_id, d.text)) for d in t.drafts if not d.declined]
-    end = 0.0 if refused else draft_score(run, t.task_id, t.answer) or 0.0
+        return _undrafted_cause(t, refused)
+    written = [(d, draft_rouge_l(run, t.task_id, d.text)) for d in t.drafts if not d.declined]
+    end = 0.0 if refused else draft_rouge_l(run, t.task_id, t.answer) or 0.0
     for d, score in written:
         right = _verdict(run, t.task_id, d.text) == "right"
-        better = right and score - end > (0.0 if refused else WORTH)
+        better = right and score - end > (0.0 if refused else MINIMAL_CHANGE)
         if better and (check := t.check_of(d)) and not check.verdict.passed:
             return "good draft rejected", check.node
     if refused and (t.answered or t.drafts[-1].declined):
@@ -474,14 +330,14 @@ def _draft_cause(run: Evidence, t: Trajectory, refused: bool) -> tuple[str, str]
         return "bad draft let through", check.node
     near = [d for d, _ in written if _verdict(run, t.task_id, d.text) != "wrong"]
     if refused and not all(unsupported(run, t, d) for d in near):
-        return _UNTOLD[1], ""
+        return _NO_CAUSE[1], ""
     return "wrong draft from gold", t.drafts[-1].node
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #c8a73ffb
 def _answered_cause(run: Evidence, t: Trajectory) -> tuple[str, str]:
     "Who let pass an answer to a question that has none."
     if not t.retrievals and not run.searches:
-        return _UNTOLD[2], ""
+        return _NO_CAUSE[2], ""
     if node := _strayed_at(run, t):
         return "query strayed", node
     if check := _let_through(run, t):
@@ -533,12 +389,12 @@ def blame_turn(run: Evidence, task_id: str) -> Blame:
         right = Blame(task_id, "right")
         return right if refused else Blame(task_id, "failed", *_answered_cause(run, t))
     if not refused:
-        came = _verdict(run, task_id, t.answer)
-        if came != "wrong":
-            return Blame(task_id, came)
+        verdict = _verdict(run, task_id, t.answer)
+        if verdict != "wrong":
+            return Blame(task_id, verdict)
     relevant = set(run.relevant(task_id))
     if not relevant:
-        return Blame(task_id, "failed", _UNTOLD[0])
+        return Blame(task_id, "failed", _NO_CAUSE[0])
     cause, node = _evidence_cause(run, t, relevant)
     return Blame(task_id, "failed", *((cause, node) if cause else _draft_cause(run, t, refused)))
 
@@ -564,7 +420,7 @@ def groups_of(
 
 
 @dataclass(frozen=True, repr=False)
-class BlameReport(Table):
+class BlameReport(Report):
     "Where the turns of a run went wrong."
 
     name: str
@@ -575,11 +431,11 @@ class BlameReport(Table):
 
     @property
     def judged(self) -> list[Blame]:
-        return [b for b in self.turns.values() if b.came != "not judged"]
+        return [b for b in self.turns.values() if b.verdict != "not judged"]
 
     @property
     def failed(self) -> list[Blame]:
-        return [b for b in self.turns.values() if b.came == "failed"]
+        return [b for b in self.turns.values() if b.verdict == "failed"]
 
     def share(
         self, rule: Callable[[Blame], bool], among: Iterable[Blame] | None = None
@@ -621,14 +477,14 @@ class BlameReport(Table):
     def mended(self, cause: str) -> Interval:
         "Of the turns with a cause, the share that is right in the run with gold given."
         some = [b for b in self.failed if b.cause == cause and b.task_id in self.gold_given]
-        return self.share(lambda b: self.gold_given[b.task_id].came == "right", some)
+        return self.share(lambda b: self.gold_given[b.task_id].verdict == "right", some)
 
     @property
     def note(self) -> str:
-        came = Counter(b.came for b in self.turns.values())
+        n = Counter(b.verdict for b in self.turns.values())
         return (
-            f"{self.name}: {len(self.judged)} turns judged: {came['right']} right, {came['undecided']} undecided, "
-            f"{came['failed']} failed ({sum(not b.stage for b in self.failed)} without a stage to name); {came['not judged']} not judged. "
+            f"{self.name}: {len(self.judged)} turns judged: {n['right']} right, {n['undecided']} undecided, "
+            f"{n['failed']} failed ({sum(not b.stage for b in self.failed)} without a stage to name); {n['not judged']} not judged. "
             "Intervals: over conversations."
         )
 
@@ -690,15 +546,22 @@ def _good_draft(run: Evidence, t: Trajectory, check: Checked, known: bool) -> bo
     draft = next((d for d in reversed(t.drafts) if t.check_of(d) is check), None)
     if draft is None or not known and label not in TO_ANSWER:
         return None
-    came = "wrong" if label in TO_REFUSE else _verdict(run, t.task_id, draft.text)
-    return None if came == "undecided" else came == "right"
+    verdict = "wrong" if label in TO_REFUSE else _verdict(run, t.task_id, draft.text)
+    return None if verdict == "undecided" else verdict == "right"
 
 
-# gate, of what, good (None: nobody can say), passed, score
-Judge = tuple[str, str, "bool | None", bool, "float | None"]
+class GateDecision(NamedTuple):
+    "What a gate of a turn decided."
+
+    gate: str  # node, and what it asks
+    what: str  # of questions, passages, evidence or drafts
+    good: bool | None  # None: nobody can say
+    passed: bool
+    score: float | None
+    step: int | None  # place of the step whose calls it cost; None: it cost none of its own
 
 
-def decisions(run: Evidence, t: Trajectory) -> Iterable[tuple[Step, Judge]]:
+def gate_decisions(run: Evidence, t: Trajectory) -> Iterator[GateDecision]:
     "What each gate of a turn decided."
     label, relevant, ids = run.gold[t.task_id].answerability, set(run.relevant(t.task_id)), ()
     known = label in TO_REFUSE or label in TO_ANSWER and bool(relevant)
@@ -706,41 +569,48 @@ def decisions(run: Evidence, t: Trajectory) -> Iterable[tuple[Step, Judge]]:
     def gold(some):
         return bool(relevant & documents(run, some)) if known else None
 
-    for s in t.steps:
+    def decided(gate, what, good, verdict):
+        return GateDecision(gate, what, good, verdict.passed, verdict.score, n)
+
+    for n, s in enumerate(t.steps):
         if isinstance(s, Clarified):
             clear = label not in TO_ASK if label else None
-            yield s, (f"{s.node}: clear", "questions", clear, s.verdict.passed, s.verdict.score)
+            yield decided(f"{s.node}: clear", "questions", clear, s.verdict)
         if isinstance(s, Graded):
             for g in s.grades:
-                yield s, (s.node, "passages", gold([g.id]), g.id in _kept_by(s), g.verdict.score)
+                kept = g.id in kept_by(s)
+                yield GateDecision(s.node, "passages", gold([g.id]), kept, g.verdict.score, n)
         if isinstance(s, Gated):
-            asked = f"{s.node}: {s.asked}"
-            yield s, (asked, "evidence", gold(ids), s.verdict.passed, s.verdict.score)
+            yield decided(f"{s.node}: {s.asked}", "evidence", gold(ids), s.verdict)
         if isinstance(s, Drafted) and ids:
-            yield s, (f"{s.node}: may decline", "evidence", gold(ids), not s.declined, None)
+            gate, kept = f"{s.node}: may decline", not s.declined
+            yield GateDecision(gate, "evidence", gold(ids), kept, None, None)
         if isinstance(s, Checked):
             good = _good_draft(run, t, s, known)
-            yield s, (f"{s.node}: {s.asked}", "drafts", good, s.verdict.passed, s.verdict.score)
-        ids = _kept_by(s) if isinstance(s, (Graded, Ranked)) else getattr(s, "contexts", ids)
+            yield decided(f"{s.node}: {s.asked}", "drafts", good, s.verdict)
+        ids = kept_by(s) if isinstance(s, (Graded, Ranked)) else getattr(s, "contexts", ids)
     if t.answered and t.drafts and run.cites:
         for i in t.contexts:
-            yield Step(), ("citations", "passages", gold([i]), i in t.cited, None)
+            yield GateDecision("citations", "passages", gold([i]), i in t.cited, None, None)
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #e12f27aa
 def turn_gates(run: Evidence, t: Trajectory) -> list[Gate]:
     "The gates of one turn against gold."
-    cases, steps = {}, {}
-    for s, (name, what, good, passed, score) in decisions(run, t):
-        some = cases.setdefault((name, what), [])
-        if good is not None:
-            some.append(Decided(t.conversation_id, good, passed, score))
-        if not isinstance(s, Drafted):
-            steps.setdefault((name, what), {})[id(s)] = s.calls
-    spent = {key: sum(steps.get(key, {}).values(), Calls()) for key in cases}
-    return [Gate(*key, tuple(cs), spent[key].n, spent[key].tokens) for key, cs in cases.items()]
+    made: dict[tuple[str, str], list[GateDecision]] = {}
+    for d in gate_decisions(run, t):
+        made.setdefault((d.gate, d.what), []).append(d)
+
+    def gate(key, some):
+        known = [d for d in some if d.good is not None]
+        cases = [Decided(t.conversation_id, d.good, d.passed, d.score) for d in known]
+        steps = {d.step for d in some if d.step is not None}
+        spent = sum((t.steps[n].calls for n in steps), Calls())
+        return Gate(*key, tuple(cases), spent.n, spent.tokens)
+
+    return [gate(key, some) for key, some in made.items()]
 
 
-def together(some: Iterable[Gate]) -> list[Gate]:
+def merge_gates(some: Iterable[Gate]) -> list[Gate]:
     "Gates of many turns, each once."
     found: dict[tuple[str, str], list[Gate]] = {}
     for g in some:
@@ -756,7 +626,7 @@ def together(some: Iterable[Gate]) -> list[Gate]:
 def gates(run: Evidence) -> list[Gate]:
     "All gates of a run against gold."
     known = [t for t in run.turns.values() if t.task_id in run.gold]
-    return together(g for t in known for g in turn_gates(run, t))
+    return merge_gates(g for t in known for g in turn_gates(run, t))
 
 
 _GATE_HEAD = (
@@ -776,25 +646,23 @@ def gate_table(found: Mapping[str, Sequence[Gate]]) -> tuple[list[str], list[lis
     return _GATE_HEAD, [row(name, g) for name, gs in found.items() for g in gs]
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #75cac651
-def _blame_item(
-    item: Item, gold: Gold, relevant: Iterable[str], verdict: float | None = None
-) -> Blame:
-    "What became of an answer, as far as answer and qrels say. `verdict`: 1 if it refuses; None: as the item says."
-    refused = item.refused if verdict is None else verdict == 1
+def _blame_item(item: Item, gold: Gold, relevant: Iterable[str], idk: float | None = None) -> Blame:
+    "What became of an answer, as far as answer and qrels say. `idk`: 1 if it refuses; None: as the item says."
+    refused = item.refused if idk is None else idk == 1
     if gold.answerability in TO_REFUSE:
         ending = ("right",) if refused else ("failed", "answered from nothing")
         return Blame(item.task_id, *ending)
     if gold.answerability not in TO_ANSWER or not gold.targets:
         return Blame(item.task_id, "not judged")
-    came = "wrong" if refused else verdict_of(item.answer, gold.targets)
-    if came != "wrong":
-        return Blame(item.task_id, came)
+    verdict = "wrong" if refused else verdict_by_recall(item.answer, gold.targets)
+    if verdict != "wrong":
+        return Blame(item.task_id, verdict)
     wanted = set(relevant)
     seen = {*(c.document_id for c in item.contexts), *(i for i, _ in item.ranked)}
     if not wanted:
-        cause = _UNTOLD[0]
+        cause = _NO_CAUSE[0]
     elif item.unranked and not item.contexts:
-        cause = _UNTOLD[2]
+        cause = _NO_CAUSE[2]
     elif not wanted & seen:
         cause = "gold not found"
     else:
@@ -823,7 +691,7 @@ def blame_items(
     return BlameReport(name, turns, {i.task_id: i.conversation_id for i in known}, groups)
 
 # %% ../../nbs/7_evaluate/05_blame.ipynb #twin0002
-def _beside_gold(report: BlameReport, given: BlameReport) -> BlameReport:
+def beside_gold(report: BlameReport, given: BlameReport) -> BlameReport:
     "A report with what became of the same turns in a run with gold given. Raises DataError if they share no turn."
     if not report.turns.keys() & given.turns.keys():
         raise DataError(
@@ -833,16 +701,16 @@ def _beside_gold(report: BlameReport, given: BlameReport) -> BlameReport:
     return replace(report, gold_given=given.turns)
 
 
-def settled_by_gold(
+def reassign_generation_failures(
     report: BlameReport,
     given: BlameReport,  # with gold in hand, by another prompt or model
 ) -> BlameReport:
     "A report in which 'gold not found' is left only where the turn does not fail with gold given, too."
-    found = _beside_gold(report, given)
+    found = beside_gold(report, given)
 
     def settled(b):
         twin = found.gold_given.get(b.task_id)
-        too = b.cause == "gold not found" and twin is not None and twin.came == "failed"
+        too = b.cause == "gold not found" and twin is not None and twin.verdict == "failed"
         return replace(b, cause="failed with gold, too", node="") if too else b
 
     return replace(found, turns={i: settled(b) for i, b in found.turns.items()})

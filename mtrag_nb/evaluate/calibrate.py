@@ -5,147 +5,43 @@
 # %% ../../nbs/7_evaluate/07_calibrate.ipynb #imports0
 from __future__ import annotations
 
-import gzip
-import json
-import os
 import random
-import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import numpy as np
-from scipy.optimize import minimize
+from pydantic import TypeAdapter
 
-from ..core.files import make_folder, read_json, read_jsonl, write_json, write_whole
-from ..core.html import show, text_table
+from ..core.files import read_json, read_jsonl, write_json
+from ..core.html import text_table
 from ..core.settings import MINILM, Settings, load_settings, with_settings
-from ..core.text import Label, Verdict, content_words, sentences, support
-from mtrag_nb.core.types import (
-    TO_ANSWER,
-    TO_REFUSE,
-    DataError,
-    Gold,
-    Passage,
-    SettingsError,
-    Task,
-    digest,
-    structured,
-)
-from mtrag_nb.data.mtrag import (
-    RatedAnswer,
-    official_dir,
-    official_file,
-    official_files,
-    read_benchmark,
-    read_corpus,
-    read_qrels,
-    read_ratings,
-)
-from mtrag_nb.evaluate.licence import (
-    BASELINE,
-    MODEL_WAYS,
-    HumanRatings,
-    Licence,
-    LicenceRow,
-    Measured,
-    RaterNames,
-    Span,
-    Yardstick,
-    contextual_support,
-    cosine_support,
-    encoder_measures,
-    human_ratings,
-    lexical_measures,
-    licence,
-    model_measures,
-    rater_names,
-    span_of,
-    span_text,
-    texts_of,
-)
+from ..core.text import Label, Verdict
+from ..core.types import TO_ANSWER, TO_REFUSE, DataError, Gold, SettingsError, Task
+from ..data.mtrag import RatedAnswer, read_ratings
+from .licence import MODEL_WAYS, HumanAgreement, Licence, LicenceRow, RaterNames
+from .licence import encoder_measures, human_ratings, lexical_measures, licence
+from .licence import model_measures, rater_names
 from .measures import BertScorer
-from .statistics import auroc, auroc_interval, calibration_bins, calibration_error
-from ..models.calls import Models, RecordedChat, load_chat
+from .statistics import auroc_interval
+from ..models.calls import Models
 from ..models.embed import Classifier, EmbedderLike
 from ..runs.run import machine, package_versions
-from mtrag_nb.systems.stages import (
-    PROMPTS,
-    check_by_claims,
-    check_by_classifier,
-    check_by_likelihood,
-    check_by_support,
-    check_by_yesno,
-    grade_by_cosine,
-    grade_by_likelihood,
-    grade_by_verdict,
-    grade_by_yesno,
-    show_history,
-)
+from ..systems.stages import PROMPTS, check_by_claims, check_by_classifier
+from ..systems.stages import check_by_likelihood, check_by_support, check_by_yesno
+from ..systems.stages import grade_by_cosine, grade_by_likelihood, grade_by_verdict
+from ..systems.stages import grade_by_yesno, show_history
 
 # %% auto #0
-__all__ = ['GRADES', 'RIDGE', 'POOL', 'EDITS', 'Measures', 'fit_logistic', 'log_loss', 'probability', 'left_out', 'best_strength',
-           'Pair', 'read_candidates', 'balanced_accuracy', 'Discrimination', 'halves', 'separated', 'discrimination',
-           'ways_table', 'read_ways', 'Combined', 'combined', 'Calibration', 'measure_gate', 'calibrate',
-           'write_calibration', 'read_calibration', 'calibrated', 'overlap_note', 'real_data', 'slice_of', 'make_pool',
-           'pool_file', 'calibrate_laptop', 'rated_file_of', 'attack', 'Combination', 'combine', 'hold', 'measure_all',
-           'read_licence', 'license_laptop']
-
-# %% ../../nbs/7_evaluate/07_calibrate.ipynb #4041185b
-_STRENGTHS = (0.1, 1.0, 10.0, 100.0)
-
-
-def fit_logistic(
-    x: np.ndarray,  # [items, features], standardized
-    y: np.ndarray,  # [items] bool
-    strength: float,  # of the ridge penalty; the intercept is free
-) -> np.ndarray:  # [features + 1]: weights, then intercept
-    "Logistic regression."
-    z, sign = np.c_[x, np.ones(len(x))], 2.0 * y - 1
-
-    def loss(w):
-        margin, free = sign * (z @ w), np.r_[w[:-1], 0.0]
-        slope = -z.T @ (sign / (1 + np.exp(np.clip(margin, -50, 50)))) + strength * free
-        return np.logaddexp(0, -margin).sum() + strength / 2 * free @ free, slope
-
-    return minimize(loss, np.zeros(z.shape[1]), jac=True, method="L-BFGS-B").x
-
-
-def log_loss(p: np.ndarray, y: np.ndarray) -> float:
-    "Mean surprise at what came, in nats; for the base rate it is that of always saying how common the positives are."
-    q = np.clip(p, 1e-9, 1 - 1e-9)
-    return float(-np.where(y, np.log(q), np.log(1 - q)).mean())
-
-# %% ../../nbs/7_evaluate/07_calibrate.ipynb #11ce0009
-def probability(x: np.ndarray, w: np.ndarray) -> np.ndarray:  # [items]
-    "What fitted weights [features + 1] make of items [items, features]."
-    return 1 / (1 + np.exp(-np.clip(x @ w[:-1] + w[-1], -50, 50)))
-
-
-def left_out(
-    x: np.ndarray,
-    y: np.ndarray,
-    talks: np.ndarray,  # [items] the conversation of each
-    choose: Callable[[np.ndarray, np.ndarray, np.ndarray], float],  # x, y, talks of the rest
-) -> tuple[np.ndarray, np.ndarray]:  # [items] probabilities, and scores that compare across talks
-    "Probabilities and directions for each conversation by weights from the others; `choose` gives the strength of the penalty."
-    p, direction = np.zeros(len(y)), np.zeros(len(y))
-    for t in np.unique(talks):
-        here = talks == t
-        w = fit_logistic(x[~here], y[~here], choose(x[~here], y[~here], talks[~here]))
-        p[here] = probability(x[here], w)
-        direction[here] = x[here] @ w[:-1] / (np.linalg.norm(w[:-1]) or 1.0)
-    return p, direction
-
-
-def best_strength(x: np.ndarray, y: np.ndarray, talks: np.ndarray) -> float:
-    "The penalty with the least log loss over conversations left out."
-    return min(_STRENGTHS, key=lambda s: log_loss(left_out(x, y, talks, lambda *_: s)[0], y))
+__all__ = ['Candidate', 'read_candidates', 'balanced_accuracy', 'Discrimination', 'halves', 'separated', 'discrimination',
+           'ways_table', 'Calibration', 'measure_gate', 'calibrate', 'write_calibration', 'read_calibration',
+           'calibrated', 'overlap_note', 'rated_file_of', 'measure_all', 'read_licence']
 
 # %% ../../nbs/7_evaluate/07_calibrate.ipynb #b7b073ec
 @dataclass(frozen=True)
-class Pair:
+class Candidate:
     "A question and a passage that answers it, or doesn't."
 
     conversation: str
@@ -162,9 +58,9 @@ def _with_gold(tasks: Sequence[Task], gold: Mapping[str, Gold]) -> list[Task]:
     return sorted(known, key=lambda t: t.id)
 
 
-def _pair_of(t: Task, gold: Mapping[str, Gold], document: str, relevant: bool) -> Pair:
+def _pair_of(t: Task, gold: Mapping[str, Gold], document: str, relevant: bool) -> Candidate:
     asked = (t.conversation_id, gold[t.id].rewrite, show_history(t.history))
-    return Pair(*asked, document, relevant, t.id)
+    return Candidate(*asked, document, relevant, t.id)
 
 
 def _relevance_pairs(
@@ -172,7 +68,7 @@ def _relevance_pairs(
     gold: Mapping[str, Gold],  # with rewrites
     n: int = 100,  # tasks; twice as many pairs
     seed: int = 0,
-) -> list[Pair]:
+) -> list[Candidate]:
     "Gold passages against those of other conversations in the same domain. Raises DataError if there are too few tasks to draw from."
     known = _with_gold(tasks, gold)
     if len(known) < n:
@@ -211,7 +107,7 @@ def _retrieved_pairs(
     candidates: Mapping[str, Sequence[tuple[str, str]]],  # as `read_candidates` gives them
     n: int = 100,  # tasks
     seed: int = 0,
-) -> list[Pair]:
+) -> list[Candidate]:
     "What was retrieved for tasks that have gold passages, gold or not. Raises DataError if there are too few of them."
     known = [t for t in _with_gold(tasks, gold) if candidates.get(t.id)]
     if len(known) < n:
@@ -305,8 +201,7 @@ def discrimination(
     return replace(found, threshold=None) if words else found
 
 # %% ../../nbs/7_evaluate/07_calibrate.ipynb #ca10c003
-_Ways = Mapping[str, Mapping[str, Discrimination]]  # what is decided -> way -> what it is worth
-
+_Ways = Mapping[str, Mapping[str, Discrimination]]  # what is decided -> way -> how well
 
 _WAYS_HEAD = (
     "|n|right|AUROC|threshold|ties|balanced accuracy|right, wrong dropped|unreadable".split("|")
@@ -328,20 +223,11 @@ def ways_table(found: _Ways) -> str:
     rows = [row(f"{what} by {way}", m) for what, ways in found.items() for way, m in ways.items()]
     return text_table(_WAYS_HEAD, rows, 2)
 
-
-def read_ways(told: Mapping[str, Mapping[str, Mapping]]) -> dict[str, dict[str, Discrimination]]:
-    "Measurements that were written down."
-
-    def read(ways):
-        return {way: structured(Discrimination, m) for way, m in ways.items()}
-
-    return {what: read(ways) for what, ways in told.items()}
-
 # %% ../../nbs/7_evaluate/07_calibrate.ipynb #4ad57fd1
-GRADES = ("cosine", "likelihood", "yesno", "verdict")
+_GRADES = ("cosine", "likelihood", "yesno", "verdict")
 
 
-def _grade_pair(way: str, p: Pair, models: Models) -> Verdict:
+def _grade_pair(way: str, p: Candidate, models: Models) -> Verdict:
     "The grade of a pair, in one of the ways of `stages`."
     if way == "cosine":
         return grade_by_cosine(models.embedder, p.question, [p.document])[0]
@@ -352,9 +238,9 @@ def _grade_pair(way: str, p: Pair, models: Models) -> Verdict:
 
 
 def _measure_grades(
-    pairs: Sequence[Pair],
+    pairs: Sequence[Candidate],
     models: Models,
-    ways: Sequence[str] = GRADES,
+    ways: Sequence[str] = _GRADES,
 ) -> dict[str, Discrimination]:
     "Every way to grade, on the same pairs."
     documents = [p.document for p in pairs if "cosine" in ways]
@@ -365,70 +251,6 @@ def _measure_grades(
         way: discrimination([_grade_pair(way, p, models) for p in pairs], truth, conversations)
         for way in ways
     }
-
-# %% ../../nbs/7_evaluate/07_calibrate.ipynb #0442f59b
-def _candidate_features(
-    pairs: Sequence[Pair],  # candidates of one task stand together
-    models: Models,
-    likelihood: bool = False,  # True: ask the chat model, too
-) -> dict[str, np.ndarray]:  # feature -> [pairs]
-    "Scores of candidates."
-
-    def graded(way):
-        return np.array([_grade_pair(way, p, models).score for p in pairs])
-
-    cosine, overlap = graded("cosine"), [support(p.question, [p.document]) for p in pairs]
-    tasks, ahead = np.array([p.task for p in pairs]), np.zeros(len(pairs))
-    for t in dict.fromkeys(tasks):
-        at = np.flatnonzero(tasks == t)
-        for i in at:
-            ahead[i] = cosine[i] - max((cosine[j] for j in at if j != i), default=cosine[i])
-    found = {"cosine": cosine, "overlap": np.array(overlap), "margin": ahead}
-    return found | ({"likelihood": graded("likelihood")} if likelihood else {})
-
-
-@dataclass(frozen=True)
-class Combined:
-    "A combination of scores, beside the best single one."
-
-    features: tuple[str, ...]
-    weights: tuple[float, ...]  # of standardized features, fitted on all; last the intercept
-    auroc: tuple[float, float | None, float | None]  # on conversations left out, with its interval
-    best: str  # the best single score
-    gain: tuple[float, float | None, float | None]  # AUROC minus that of the best single score
-
-    @property
-    def better(self) -> bool:
-        return self.gain[1] is not None and self.gain[1] > 0
-
-    def __str__(self):
-        shown = "better" if self.better else "not shown to be better"
-        return (
-            f"{' + '.join(self.features)}: AUROC {span_text(self.auroc)} on conversations left out, "
-            f"minus {self.best} alone {span_text(self.gain)}: {shown}"
-        )
-
-# %% ../../nbs/7_evaluate/07_calibrate.ipynb #60f41df2
-RIDGE = 1.0  # strength of the penalty: with a few features and hundreds of pairs it hardly matters
-
-
-def combined(
-    features: Mapping[str, np.ndarray], truth: Sequence[bool], conversations: Sequence[str]
-) -> Combined:
-    "A logistic regression over scores; each conversation is scored by weights from the others."
-    y, talks = np.asarray(truth, bool), np.asarray(conversations)
-    raw = np.array(list(features.values())).T
-    x = (raw - raw.mean(0)) / (raw.std(0) + 1e-12)
-    _, direction = left_out(x, y, talks, lambda *_: RIDGE)
-
-    def span(i):
-        return tuple(None if v is None else round(v, 3) for v in (i.value, i.low, i.high))
-
-    best = max(features, key=lambda f: auroc_interval(features[f], y, talks).value)
-    weights = tuple(round(float(w), 3) for w in fit_logistic(x, y, RIDGE))
-    own = span(auroc_interval(direction, y, talks))
-    gain = span(auroc_interval(direction, y, talks, minus=features[best]))
-    return Combined(tuple(features), weights, own, best, gain)
 
 # %% ../../nbs/7_evaluate/07_calibrate.ipynb #eb52aa0c
 def _check_answer(
@@ -507,7 +329,6 @@ class Calibration:
     random: dict[str, Discrimination]  # way -> grade of gold against other conversations' gold
     retrieved: dict[str, Discrimination]  # way -> grade of what was retrieved; {}: no file of it
     check: dict[str, Discrimination]  # way -> check of answers; {}: no ratings
-    combined: Combined | None
     changes: dict[str, float | str]  # settings that follow
     chose: tuple[str, ...]  # conversations that chose a threshold
     # way -> all that was retrieved for a task as one: answerable or not; {}: one kind is missing
@@ -522,23 +343,7 @@ class Calibration:
         changes = {k: f"{v:g}" if isinstance(v, float) else v for k, v in self.changes.items()}
         follows = ", ".join(f"{k}={v}" for k, v in changes.items())
         nothing = "none: no way is shown to be better than guessing"
-        combined = [f"combination: {self.combined}"] if self.combined else []
-        told = [ways_table(self.ways), *combined, f"settings that follow: {follows or nothing}"]
-        return "\n".join(told)
-
-
-def _grades_of(
-    pairs: Sequence[Pair],
-    models: Models,
-    ways: Sequence[str],
-    features: Mapping[str, np.ndarray] = {},
-) -> dict[str, Discrimination]:
-    "Every way to grade, and single features that are no way of their own."
-    truth, talks = [p.relevant for p in pairs], [p.conversation for p in pairs]
-    return {
-        **_measure_grades(pairs, models, ways),
-        **{f: separated(x, truth, talks) for f, x in features.items() if f not in ways},
-    }
+        return f"{ways_table(self.ways)}\nsettings that follow: {follows or nothing}"
 
 # %% ../../nbs/7_evaluate/07_calibrate.ipynb #gate0002
 def measure_gate(
@@ -577,31 +382,28 @@ def calibrate(
     ] = {},  # what was retrieved; {}: random pairs
     rated: Sequence[RatedAnswer] = (),  # (): no check is calibrated
     n: int = 100,  # tasks, and rated answers that a chat model is asked of
-    ways: Sequence[str] = GRADES,  # "cosine" alone asks no chat model
+    ways: Sequence[str] = _GRADES,  # "cosine" alone asks no chat model
 ) -> Calibration:
     "Measure the ways to grade and to check with these models, and choose among them."
     with_chat, easy = any(_COST[w] for w in ways), _relevance_pairs(tasks, gold, n)
     hard = _retrieved_pairs(tasks, gold, candidates, n) if candidates else []
-    features = _candidate_features(hard, models, "likelihood" in ways) if hard else {}
-    truth, talks = [p.relevant for p in hard], [p.conversation for p in hard]
-    mixed = combined(features, truth, talks) if hard else None
     random_ = _measure_grades(easy, models, ways)
-    retrieved = _grades_of(hard, models, ways, features) if hard else {}
+    retrieved = _measure_grades(hard, models, ways) if hard else {}
     own, at = settings.stages.grade, settings.stages.grade_threshold
-    if own in features:  # the threshold as it is, beside the one that would be chosen
-        retrieved[f"{own} at {at:g}"] = separated(features[own], truth, talks, at)
+    if own in retrieved and retrieved[own].threshold is not None:
+        # the threshold as it is, beside the one that would be chosen
+        scores = [_grade_pair(own, p, models).score for p in hard]
+        truth, talks = [p.relevant for p in hard], [p.conversation for p in hard]
+        retrieved[f"{own} at {at:g}"] = separated(scores, truth, talks, at)
     asked, checker = models if with_chat else None, models.checker(settings)
     check = _measure_checks(rated, asked, n, checker=checker) if rated else {}
     known = ([p.conversation for p in hard or easy], [r.task.conversation_id for r in rated])
     chose = tuple(sorted(set().union(*(halves(k)[0] for k in known))))
     chat, embedder = models.chat.fingerprint if with_chat else "", models.embedder.fingerprint
-    made, changes = (
-        {"chat": chat, "embedder": embedder},
-        {"grade": retrieved or random_, "check": check},
-    )
-    measured = (random_, retrieved, check, mixed)
+    changes = _changes_for({"grade": retrieved or random_, "check": check})
     gate = measure_gate(tasks, gold, candidates, models.embedder, n)
-    return Calibration(settings.profile, made, *measured, _changes_for(changes), chose, gate)
+    made = {"chat": chat, "embedder": embedder}
+    return Calibration(settings.profile, made, random_, retrieved, check, changes, chose, gate)
 
 # %% ../../nbs/7_evaluate/07_calibrate.ipynb #2bce43e6
 def write_calibration(found: Calibration, path: str | Path) -> None:
@@ -609,17 +411,22 @@ def write_calibration(found: Calibration, path: str | Path) -> None:
     write_json(path, {"machine": machine(), "packages": package_versions(), "calibration": found})
 
 
+def _read_measured(path: str | Path, read: Callable[[dict], Any], what: str, remedy: str) -> Any:
+    "A file of measurements, read. Raises DataError (what, remedy) if it is none."
+    try:
+        return read(read_json(path))
+    except (DataError, KeyError, TypeError, ValueError) as e:
+        problem = str(getattr(e, "problem", e)).splitlines()[0]
+        raise DataError(f"{what} ({type(e).__name__}: {problem})", path, remedy=remedy) from None
+
+
 def read_calibration(path: str | Path) -> Calibration:
     "What was written down. Raises DataError if the file is no calibration."
-    try:
-        found = structured(Calibration, read_json(path)["calibration"])
-        parts = {part: getattr(found, part) for part in ("random", "retrieved", "check", "gate")}
-        return replace(found, **read_ways(parts))
-    except (DataError, AttributeError, KeyError, TypeError, ValueError) as e:
-        told = f"{type(e).__name__}: {getattr(e, 'problem', e)}"
-        raise DataError(
-            f"not a calibration ({told})", path, remedy="`mtrag calibrate` writes one"
-        ) from None
+
+    def read(o):
+        return TypeAdapter(Calibration).validate_python(o["calibration"])
+
+    return _read_measured(path, read, "not a calibration", "`mtrag calibrate` writes one")
 
 
 def calibrated(
@@ -646,85 +453,7 @@ def overlap_note(
     talks, known = list(conversations), set(chose)
     return f"{sum(c in known for c in talks)} of {len(talks)} tasks lie in conversations that chose a threshold"
 
-# %% ../../nbs/7_evaluate/07_calibrate.ipynb #ca10c006
-def real_data(wanted: str) -> Path:
-    "The folder of the benchmark's own files that MTRAG_DATA names. Raises DataError, with what must lie in it, if it names none."
-    if not os.environ.get("MTRAG_DATA"):
-        raise DataError("MTRAG_DATA is not set", remedy=f"Set it to a folder with {wanted}")
-    return Path(os.environ["MTRAG_DATA"])
-
-# %% ../../nbs/7_evaluate/07_calibrate.ipynb #pool0001
-POOL = "passages.jsonl.gz"
-# of the pool that the studies of retrieval were made with
-_POOL_SIZES = {"clapnq": 12647, "cloud": 13408, "fiqa": 15901, "govt": 1649}
-
-
-def slice_of(
-    passages: Iterable[Passage],
-    gold: Collection[str],  # ids of passages that have to be in it
-    n: int | Mapping[str, int] = 1649,  # passages of each domain; 1649: the smallest of the pool
-    seed: int = 0,
-) -> list[Passage]:
-    "A corpus that is indexed in minutes: all gold, and others at random, up to so many of each domain."
-    rng, found, out = random.Random(seed), {}, []
-    for p in passages:
-        found.setdefault(p.domain, []).append(p)
-    for domain, some in sorted(found.items()):
-        known, others = [p for p in some if p.id in gold], [p for p in some if p.id not in gold]
-        free = (n if isinstance(n, int) else n[domain]) - len(known)
-        out += known + rng.sample(others, max(0, min(len(others), free)))
-    return out
-
-
-def make_pool(
-    root: str | Path | None = None,  # of official files and corpora; None: as `official_dir` has it
-    sizes: Mapping[str, int] = _POOL_SIZES,
-    seed: int = 0,
-) -> str:  # checksum of its lines; of the same corpora, sizes and seed always the same
-    "Draw a pool from the benchmark's corpora, with the gold of both sets in it, and put it among its files."
-    root = Path(root or official_dir("a pool of passages"))
-    names = ("mtrag-human", "mtragun-human")
-    files = [f for name in names for f in official_files(root, f"{name}/qrels")]
-    gold = {p for f in files for of in read_qrels(f).values() for p in of}
-    drawn = slice_of(read_corpus(*official_files(root, "corpora")), gold, sizes, seed)
-    fields = ("id", "domain", "title", "url", "text")
-    lines = [{k: getattr(p, k) for k in fields} for p in drawn]
-    text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
-    write_whole(root / POOL, gzip.compress(text.encode(), mtime=0))
-    return digest(lines)
-
-
-def pool_file(root: Path) -> Path:
-    "The pool among the benchmark's files. Raises DataError if none was made."
-    if not (root / POOL).is_file():
-        draw = 'python -c "from mtrag_nb.evaluate.calibrate import make_pool; print(make_pool())"'
-        remedy = f"Fetch the corpora (`mtrag fetch data`), and draw one: {draw}"
-        raise DataError("there is no pool of passages", root / POOL, remedy=remedy)
-    return root / POOL
-
 # %% ../../nbs/7_evaluate/07_calibrate.ipynb #a9a1598d
-def calibrate_laptop(
-    out: str | Path = "data/measured/calibration.json",
-    n: int = 100,  # tasks to draw pairs from, and rated answers for the ways that ask a model
-    models: Models | None = None,  # None: the laptop's
-    ways: Sequence[str] = GRADES,
-    calls: str | Path = "runs/calibration/calls.jsonl",  # the record of the chat model's calls
-) -> Calibration:
-    "Calibrate the laptop's models on real data, print it, write it down. Two CPU hours; goes on where it stopped."
-    wanted = "mtrag-human/reference.jsonl, what ELSER retrieved for it, and the rated answers"
-    root, settings = real_data(wanted), load_settings()
-    known = read_benchmark(official_file(root, "mtrag-human/reference"))
-    candidates = read_candidates(official_file(root, "mtrag-human/elser"))
-    rated = read_ratings(rated_file_of(root))
-    if models is None:
-        record = make_folder(Path(calls).parent) / Path(calls).name
-        models = Models(settings, chat=RecordedChat(load_chat(settings.chat), record))
-    found = calibrate(settings, models, known.tasks, known.gold, candidates, rated, n, ways)
-    print(found)
-    write_calibration(found, out)
-    return found
-
-
 def rated_file_of(root: Path) -> Path:
     "The rated answers among the benchmark's files: the half that this project develops on, where it is there."
     found = sorted(root.glob("**/*human_evaluations*.json*"), key=lambda p: "_dev" not in p.name)
@@ -732,246 +461,9 @@ def rated_file_of(root: Path) -> Path:
         raise DataError("there are no rated answers (*human_evaluations*.json) in it", root)
     return found[0]
 
-# %% ../../nbs/7_evaluate/07_calibrate.ipynb #4381354d
-_NUMBER = re.compile(r"(?<![\w.,:/-])\$?\d[\d,.]*(?<=\d)(?![\w:/-])%?")
-
-
-def _is_list_mark(text: str, m: re.Match) -> bool:
-    "Whether a number is the mark of a list, as in '1. The ferry'."
-    after, before = text[m.end() : m.end() + 2], text[max(0, m.start() - 2) : m.start()]
-    return bool(re.match(r"[.)]\s", after)) and not re.search(r"\w", before)
-
-
-def _numbers(text: str) -> list[re.Match]:
-    "The numbers of a text, without the marks of a list."
-    return [m for m in _NUMBER.finditer(text) if not _is_list_mark(text, m)]
-
-
-def _put(text: str, m: re.Match, new: str) -> str:
-    "A text with another word in the place of a match."
-    return text[: m.start()] + new + text[m.end() :]
-
-
-def _swap_number(answer: str, documents: Sequence[str], rng: random.Random) -> str | None:
-    "One number that the documents hold, replaced by another of theirs."
-    known = {w for d in documents for w in content_words(d)}
-    here = [m for m in _numbers(answer) if set(content_words(m[0])) & known]
-    own = {m[0] for m in _NUMBER.finditer(answer)}
-    others = sorted({m[0] for d in documents for m in _numbers(d)} - own)
-    return _put(answer, rng.choice(here), rng.choice(others)) if here and others else None
-
-# %% ../../nbs/7_evaluate/07_calibrate.ipynb #11ce0002
-_NAME = re.compile(r"(?<=[a-z,] )[A-Z][a-z]+(?: [A-Z][a-z]+)*")  # capitals inside a sentence
-_AUXILIARY = re.compile(
-    r"\b(?:is|are|was|were|can|will|should|must|may|does|do|has|have|had|could|would)\b(?!n't| not)"
-)
-
-
-def _swap_name(answer: str, documents: Sequence[str], rng: random.Random) -> str | None:
-    "One name that the documents hold, replaced by another of theirs with as many words."
-    known, lower = {w for d in documents for w in content_words(d)}, answer.lower()
-    named = [m for m in _NAME.finditer(answer) if content_words(m[0])]
-    here = [m for m in named if set(content_words(m[0])) <= known]
-    theirs = {m[0] for d in documents for m in _NAME.finditer(d) if content_words(m[0])}
-    others = sorted(o for o in theirs if o.lower() not in lower)
-    pairs = [(m, o) for m in here for o in others if len(o.split()) == len(m[0].split())]
-    return _put(answer, *rng.choice(pairs)) if pairs else None
-
-
-def _flip_negation(answer: str, documents: Sequence[str], rng: random.Random) -> str | None:
-    "One `not` taken out or, where there is none, put in after an auxiliary verb."
-    if there := list(re.finditer(r" not\b", answer)):
-        return _put(answer, rng.choice(there), "")
-    here = list(_AUXILIARY.finditer(answer))
-    return _put(answer, m := rng.choice(here), f"{m[0]} not") if here else None
-
-# %% ../../nbs/7_evaluate/07_calibrate.ipynb #11ce0003
-_SHORT = {f"{verb} not": f"{verb}n't" for verb in "do does did is are was".split()}
-_SHORT |= {"cannot": "can't", "will not": "won't"}
-
-
-def _reverse_sentences(answer: str, documents: Sequence[str], rng: random.Random) -> str | None:
-    "The same sentences, last first."
-    cut = sentences(answer)
-    return "\n".join(cut[::-1]) if len(cut) > 1 else None
-
-
-def _contract(answer: str, documents: Sequence[str], rng: random.Random) -> str | None:
-    "Contracted forms for the long ones."
-    short = answer
-    for a, b in _SHORT.items():
-        short = short.replace(a, b)
-    return short if short != answer else None
-
-
-_Edit = Callable[[str, Sequence[str], random.Random], str | None]
-EDITS: dict[str, _Edit] = {"number": _swap_number, "name": _swap_name, "negation": _flip_negation}
-_HARMLESS: dict[str, _Edit] = {"order": _reverse_sentences, "contraction": _contract}
-
-# %% ../../nbs/7_evaluate/07_calibrate.ipynb #9afa2110
-@dataclass(frozen=True)
-class _Attack:
-    "One kind of edit against one measure."
-
-    edit: str
-    measure: str
-    n: int  # answers that could be edited so
-    noticed: float | None  # share whose score fell; None without answers
-    caught: float | None  # of those above the threshold before, the share that fell below it
-
-
-# name -> values of answers
-Measures = Mapping[str, Callable[[Sequence[RatedAnswer]], Sequence[float]]]
-
-
-def _attacked(
-    edit: str, measure: str, before: Sequence[float], after: Mapping[int, float]
-) -> _Attack:
-    "What a measure made of edited answers (`after`: position -> value)."
-    least = float(np.quantile(before, 0.1))
-    fell = [v < before[i] - 1e-9 for i, v in after.items()]
-    below = [v < least for i, v in after.items() if before[i] >= least]
-    noticed, caught = (float(np.mean(v)) if v else None for v in (fell, below))
-    return _Attack(edit, measure, len(after), noticed, caught)
-
-
-def attack(
-    answers: Sequence[RatedAnswer],  # faithful ones
-    measures: Measures,
-    seed: int = 0,
-) -> list[_Attack]:
-    "Spoil faithful answers and see which measures notice. Raises DataError without answers."
-    if not answers:
-        raise DataError("there is no faithful answer to spoil")
-    before, out = {m: list(values(answers)) for m, values in measures.items()}, []
-    for name, edit in {**EDITS, **_HARMLESS}.items():
-        rng = random.Random(seed)
-        spoilt = {i: edit(a.answer, texts_of(a), rng) for i, a in enumerate(answers)}
-        new = {i: replace(answers[i], answer=s) for i, s in spoilt.items() if s}
-        after = {m: dict(zip(new, values(list(new.values())))) for m, values in measures.items()}
-        out += [_attacked(name, m, before[m], found) for m, found in after.items()]
-    return out
-
-# %% ../../nbs/7_evaluate/07_calibrate.ipynb #11ce0005
-def _attack_table(attacks: Sequence[_Attack]) -> tuple[list[str], list[list]]:
-    "A row a measure: noticed / caught for each edit."
-
-    def cell(a):
-        shares = ("–" if x is None else f"{x:.0%}" for x in (a.noticed, a.caught))
-        return "–" if a.noticed is None else " / ".join(shares)
-
-    count = {a.edit: a.n for a in attacks}
-    cells = {(a.measure, a.edit): cell(a) for a in attacks}
-    names = dict.fromkeys(a.measure for a in attacks)
-    head = ["noticed / caught", *(f"{e} ({n})" for e, n in count.items())]
-    return head, [[m, *(cells[m, e] for e in count)] for m in names]
-
-
-_LEXICAL: Measures = {
-    BASELINE: lambda rs: [support(r.answer, texts_of(r)) for r in rs],
-    "contextual support": lambda rs: [contextual_support(r.answer, texts_of(r)) for r in rs],
-}
-
-# %% ../../nbs/7_evaluate/07_calibrate.ipynb #5f229981
-@dataclass(frozen=True)
-class Combination:
-    "Several measures in one, and what it is worth on conversations that it has not seen."
-
-    features: tuple[str, ...]
-    mean: tuple[float, ...]  # for standardizing
-    scale: tuple[float, ...]
-    weights: tuple[float, ...]  # fitted on all answers; the last is the intercept
-    in_sample: float  # AUROC on the answers it was fitted on: what not to believe
-    auroc: Span  # nested cross-validation over conversations
-    gain: Span  # minus the baseline's
-    log_loss: float
-    base_log_loss: float  # of the base rate
-    calibration: float | None  # expected calibration error
-
-    def probability(self, values: Sequence[float]) -> float:
-        "How likely an answer with these values of the features is unfaithful."
-        x = (np.asarray(values, float) - self.mean) / self.scale
-        return float(probability(x[None], np.asarray(self.weights))[0])
-
-    def __str__(self):
-        return (
-            f"{' + '.join(self.features)}: AUROC in sample {self.in_sample:.3f}, on conversations left out {span_text(self.auroc)}, "
-            f"minus {BASELINE} {span_text(self.gain, '+')}; log loss {self.log_loss:.3f} (base rate {self.base_log_loss:.3f}), "
-            f"calibration error {show(self.calibration)}"
-        )
-
-# %% ../../nbs/7_evaluate/07_calibrate.ipynb #11ce0012
-def combine(
-    p: HumanRatings,
-    measured: Sequence[Measured],
-    features: Sequence[str],  # names of measures
-) -> tuple[Combination, Measured]:  # and the left-out direction as a measure of its own
-    "Combine measures by nested cross-validation over conversations. Raises DataError for a measure that is not there."
-    by = {s.name: s for s in measured}
-    if lost := [f for f in (*features, BASELINE) if f not in by]:
-        raise DataError(f"no measure {lost[0]!r}: there are {', '.join(by)}")
-    raw, y, talks = np.array([by[f].values for f in features]).T, p.unfaithful, np.asarray(p.talks)
-    mean, scale = raw.mean(axis=0), raw.std(axis=0) + 1e-12  # of all answers: no label is in them
-    x = (raw - mean) / scale
-    probability, direction = left_out(x, y, talks, best_strength)
-    w, base = fit_logistic(x, y, best_strength(x, y, talks)), -np.asarray(by[BASELINE].values)
-    own = auroc_interval(direction, y, talks)
-    gain = auroc_interval(direction, y, talks, minus=base)
-    c = Combination(
-        tuple(features),
-        *(tuple(v.tolist()) for v in (mean, scale, w)),
-        auroc(x @ w[:-1], y),
-        span_of(own),
-        span_of(gain),
-        log_loss(probability, y),
-        log_loss(np.full(len(y), y.mean()), y),
-        calibration_error(calibration_bins(probability, y)),
-    )
-    values, seconds = tuple((-direction).tolist()), sum(by[f].seconds for f in features)
-    return c, Measured(f"combination of {len(features)}", values, seconds)
-
-# %% ../../nbs/7_evaluate/07_calibrate.ipynb #2588aa5b
-_COMBINED = (BASELINE, "contextual support", "cosine support")
+# %% ../../nbs/7_evaluate/07_calibrate.ipynb #11ce0017
 # ends the names of values that came with a file, and are not written down again
 _OFFICIAL_MARK = ", official"
-
-
-class _RememberingEmbedder:
-    "An embedder that encodes each text once: an attack changes one sentence of many."
-
-    def __init__(self, embedder: EmbedderLike):
-        self.embedder, self._known = embedder, {}
-
-    def encode(self, texts: Sequence[str]) -> np.ndarray:
-        "As the embedder."
-        new = [t for t in dict.fromkeys(texts) if t not in self._known]
-        self._known.update(zip(new, self.embedder.encode(new)))
-        found = np.array([self._known[t] for t in texts], np.float32)
-        return found.reshape(len(texts), self.embedder.dim)
-
-
-def _attack_all(p: HumanRatings, embedder: EmbedderLike) -> list[_Attack]:
-    "_Attack the measures that need no chat model, on the answers with passages that people found faithful throughout."
-    best = np.nanmedian(p.ratings, axis=0) == 4
-    good = [a for a, m in zip(p.answers, best) if m and a.task.contexts]
-    memory = _RememberingEmbedder(embedder)
-
-    def by_cosine(rs):
-        return cosine_support(memory, [r.answer for r in rs], [texts_of(r) for r in rs])
-
-    return attack(good, {**_LEXICAL, "cosine support": by_cosine})
-
-# %% ../../nbs/7_evaluate/07_calibrate.ipynb #11ce0016
-def hold(
-    rated: Sequence[RatedAnswer],
-    names: RaterNames,
-    measured: Sequence[Measured],
-) -> tuple[Licence, list[Combination]]:
-    "Measures held against people, the combinations of some of them included."
-    p, with_model = human_ratings(rated, names), any(s.name == "likelihood" for s in measured)
-    kinds = [_COMBINED, *([(*_COMBINED, "likelihood")] if with_model else [])]
-    both = [combine(p, measured, features) for features in kinds]
-    return licence(rated, [*measured, *(s for _, s in both)], names), [c for c, _ in both]
 
 
 def _rated_file(
@@ -983,7 +475,7 @@ def _rated_file(
     keep = set(list(dict.fromkeys(a.task.conversation_id for a in rated))[:limit])
     return [a for a in rated if a.task.conversation_id in keep], rater_names(path)
 
-# %% ../../nbs/7_evaluate/07_calibrate.ipynb #11ce0017
+
 def measure_all(
     ratings: str | Path,  # an InspectorRAGet file with people's ratings
     out: str | Path = "data/measured/licence.json",
@@ -1000,7 +492,7 @@ def measure_all(
     settings = settings or load_settings()
     models, (rated, names) = models or Models(settings), _rated_file(ratings, limit)
     answers = human_ratings(rated, names).answers
-    told = {
+    by = {
         "machine": machine(),
         "packages": package_versions(),
         "judge": models.chat.fingerprint if ways else "",
@@ -1008,37 +500,22 @@ def measure_all(
     }
     bert = BertScorer(MINILM, rescale=False)
     measured = lexical_measures(answers) + encoder_measures(answers, models.embedder, bert)
-    attacks = _attack_all(human_ratings(rated, names), models.embedder)
     for way in (None, *ways):
         if way:
             asked = (way, Path(work) / f"{way}.jsonl", settings.batch_size, progress)
             measured += model_measures(answers, models.chat, *asked)
-        found, combinations = hold(rated, names, measured)
+        found = licence(rated, measured, names)
         own = [m for m in measured if not m.name.endswith(_OFFICIAL_MARK)]
-        told |= {"people": found.people, "rows": found.rows, "combinations": combinations}
         values = {m.name: [round(v, 6) for v in m.values] for m in own}
-        write_json(out, told | {"attacks": attacks, "values": values})
+        write_json(out, by | {"people": found.people, "rows": found.rows, "values": values})
     return found
 
 # %% ../../nbs/7_evaluate/07_calibrate.ipynb #11ce0018
-def read_licence(path: str | Path) -> tuple[Licence, list[Combination], list[_Attack]]:
-    "A licence that was written down, with its combinations and attacks. Raises DataError if the file is not one."
-    try:
-        told = read_json(path)
+def read_licence(path: str | Path) -> Licence:
+    "A licence that was written down. Raises DataError if the file is not one."
 
-        def read(cls, key):
-            return [structured(cls, x) for x in told[key]]
+    def read(o):
+        people = TypeAdapter(HumanAgreement).validate_python(o["people"])
+        return Licence(people, TypeAdapter(tuple[LicenceRow, ...]).validate_python(o["rows"]))
 
-        found = Licence(structured(Yardstick, told["people"]), tuple(read(LicenceRow, "rows")))
-        return found, read(Combination, "combinations"), read(_Attack, "attacks")
-    except (DataError, KeyError, TypeError, ValueError) as e:
-        told = f"{type(e).__name__}: {getattr(e, 'problem', e)}"
-        raise DataError(
-            f"not a licence ({told})", path, remedy="`make licence` writes one"
-        ) from None
-
-
-def license_laptop(profile: str = "laptop", **how) -> None:
-    "What `make licence` does: measure on real data, print it, write it down."
-    data = real_data("mtrag-human and its rated answers")
-    print(measure_all(rated_file_of(data), settings=load_settings(profile), **how))
+    return _read_measured(path, read, "not a licence", "`make licence` writes one")

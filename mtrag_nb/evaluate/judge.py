@@ -8,126 +8,47 @@ from __future__ import annotations
 import copy
 import json
 import re
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 import numpy as np
 
-from mtrag_nb.core.files import (
-    JsonlLog,
-    Shard,
-    keep_identity,
-    keep_shard,
-    only_writer,
-    read_json,
-    read_jsonl,
-)
-from ..core.html import Table, text_table
-from mtrag_nb.core.record import (
-    Calls,
-    Judged,
-    Judgement,
-    Run,
-    Trajectory,
-    answer_digest,
-    as_run,
-    predicted_passages,
-    ranking_scores,
-)
+from ..core.files import JsonlLog, Shard, keep_identity, keep_shard, only_writer, data_dir
+from ..core.files import read_json, read_jsonl
+from ..core.record import Calls, Judged, Judgement, Run, Trajectory, answer_digest, as_run
+from ..core.record import predicted_passages, ranking_scores
 from ..core.settings import Settings, load_settings
-from mtrag_nb.core.text import (
-    Label,
-    declines,
-    format_docs_for_gen,
-    idk_by_rule,
-    parse_verdict,
-    sentences,
-    without_thinking,
-)
-from mtrag_nb.core.types import (
-    Context,
-    DataError,
-    Gold,
-    Outcome,
-    RunMismatch,
-    SettingsError,
-    Task,
-    Turn,
-    as_context,
-    digest,
-    plain,
-)
-from mtrag_nb.data.mtrag import (
-    Prediction,
-    predicted_contexts,
-    read_predictions,
-    read_tasks,
-)
+from ..core.text import declines, format_docs_for_gen, idk_by_rule, sentences
+from ..core.text import without_thinking
+from ..core.types import Context, DataError, Gold, Outcome, RunMismatch, SettingsError, Task
+from ..core.types import Turn, as_context, digest, plain
+from ..data.mtrag import Prediction, predicted_contexts, read_predictions, read_tasks
 from .measures import k_precision
-from .statistics import Interval, krippendorff_alpha, mean_interval
+from .statistics import Interval, Report, krippendorff_alpha, mean_interval
 from ..models.calls import MeteredChat, Models, Work
 from ..models.chat import ChatModel, Prompt, chat, choose
 from ..models.embed import EmbedderLike
 from ..systems.stages import show_history
 
 # %% auto #0
-__all__ = ['SCORE', 'HALLUCINATION', 'CONTAINS', 'IDK_LABEL', 'STOP_TOKENS', 'WAYS', 'PROTOCOLS', 'Field', 'Reading',
-           'read_reply', 'readings', 'settle', 'judge_faithfulness', 'judge_correctness', 'judge_idk', 'IdkAgreement',
-           'judge_statements', 'Item', 'run_items', 'turn_item', 'file_verdicts', 'prediction_items', 'check_reference',
-           'asked_digest', 'circular', 'judge_of', 'ProtocolRow', 'JudgeReport', 'judge_report', 'judge_run']
+__all__ = ['SCORE', 'HALLUCINATION', 'CONTAINS', 'IDK_LABEL', 'WAYS', 'PROTOCOLS', 'Field', 'ReadReply', 'read_judge_reply',
+           'settle', 'judge_faithfulness', 'judge_correctness', 'judge_idk', 'IdkAgreement', 'judge_statements', 'Item',
+           'run_items', 'turn_item', 'file_verdicts', 'prediction_items', 'check_reference', 'asked_digest', 'circular',
+           'judge_of', 'ProtocolRow', 'JudgeReport', 'judge_report', 'judge_run']
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #c2cff4cf
-_JUDGE_PROMPTS = {
-    "system": "You are a strict judge of a system that answers questions from documents.",
-    "reply.scored": "Reply in three lines:\nReasoning: one or two sentences\nHallucination: yes or no\nScore: a number from 1 to 10",
-    "reply.score": "Reply in two lines:\nReasoning: one or two sentences\nScore: a number from 1 to 10",
-    "refusal": (
-        "Documents:\n{documents}\n\nThe system refused to answer a question. Judge whether it was right to: "
-        "it was if the documents do not hold the information that the question asks for, and wrong if they do.\n\n"
-        "Question: {question}\n\nReply in two lines:\nReasoning: one or two sentences\nContains the answer: yes or no"
-    ),
-    "faithfulness": (
-        "Documents:\n{documents}\n\nJudge an answer by these documents alone: what you know yourself does not count. "
-        "Scores: 1 to 4 if the answer invents something, 5 to 7 if small parts of it are not supported, "
-        "8 to 10 if the documents state its details. Hallucination is yes if the answer states any fact that is not in the documents.\n\n"
-        "Question: {question}\n\nAnswer: {answer}\n\n{reply}"
-    ),
-    "correctness": (
-        "Compare an answer with a reference answer that is known to be right. Scores: 1 to 3 if the answer is factually wrong, "
-        "4 to 6 if it is right in part, 7 to 10 if it says the same, in whatever words.\n\n"
-        "Question: {question}\n\nReference answer: {target}\n\nAnswer: {answer}\n\n{reply}"
-    ),
-    "idk": (
-        "Does a response say that the information to answer is missing? Label yes: it says that the question cannot be answered. "
-        "Label partial: it answers a part and says that information on another part is missing. "
-        "Label no: it answers, even if it reasons or uses general knowledge on the way.\n\n"
-        "Question: Who founded the museum?\nResponse: I'm sorry, the text says nothing about that.\nLabel: yes\n\n"
-        "Question: When does the bus leave, and what does it cost?\n"
-        "Response: It leaves at nine. I have no information on the price.\nLabel: partial\n\n"
-        "Question: Is the pool heated?\nResponse: It is closed in winter, so there is probably no heating.\nLabel: no\n\n"
-        "Question: {question}\nResponse: {answer}\n\nReply with the label."
-    ),
-    "split": (
-        "Break an answer into short statements that can be understood alone. "
-        "Write one statement a line, without numbers, and nothing else.\n\n"
-        "Question: {question}\n\nAnswer: {answer}"
-    ),
-    "statement": (
-        "Documents:\n{documents}\n\nCheck a statement against these documents. It is supported if it can be inferred from them alone.\n\n"
-        "Statement: {statement}\n\nIs it supported? Reply with one word: yes or no."
-    ),
-    "rating": (
-        "Documents:\n{documents}\n\nRate an answer to the last question of a conversation: is it faithful to the documents, "
-        "does it keep to the question, does it hold what the documents offer and what the reference answer says? "
-        "Compare it with the reference answer first.\n\n{history}Question: {question}\n\n"
-        "Reference answer: {target}\n\nAnswer: {answer}\n\n{reply}"
-    ),
-}
 _NO_DOCUMENTS = "(there are none)"
+
+
+@cache
+def _judge_prompts() -> dict[str, str]:
+    "The prompts of `data/prompts/judge_NAME.md` by name, without the first line, which says where they are from."
+    files = sorted(data_dir("prompts").glob("judge_*.md"))
+    texts = {f.stem.removeprefix("judge_"): f.read_text(encoding="utf-8") for f in files}
+    return {name: text.partition("\n")[2].rstrip("\n") for name, text in texts.items()}
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #cc9cfee1
 @dataclass(frozen=True)
@@ -143,152 +64,135 @@ class Field:
     def scale(self) -> bool:
         return self.options[0] == "1"
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        "Its labels, in small letters."
+        return tuple(n.lower() for n in (self.name, *self.aliases))
+
 
 SCORE = Field("Score", tuple(map(str, range(1, 11))), "1", ("Rating",))
 HALLUCINATION = Field("Hallucination", ("yes", "no"), "yes", ("Hallucination flag", "Hallucinated"))
 CONTAINS = Field("Contains the answer", ("yes", "no"), "yes")  # yes: a refusal is a false negative
-IDK_LABEL = Field("Label", ("yes", "partial", "no"), None)
-_IDK_WORTH = {"yes": 1.0, "partial": 0.5, "no": 0.0}
+IDK_LABEL = Field("Label", ("yes", "partial", "no"), None, ("Answer", "Verdict"))
+_IDK_SCORES = {"yes": 1.0, "partial": 0.5, "no": 0.0}
 _SUPPORTED = Field("Supported", ("yes", "no"), "no", ("Answer", "Verdict"))
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #23eff558
 # ends of a turn
-STOP_TOKENS = ("<|im_end|>", "<|im_start|>", "<|endoftext|>", "<|eot_id|>", "</s>")
+_STOP_TOKENS = ("<|im_end|>", "<|im_start|>", "<|endoftext|>", "<|eot_id|>", "</s>")
 
 
 def _before_stop(text: str) -> str:
     "A reply up to the first stop token."
-    return min((text.split(s)[0] for s in STOP_TOKENS), key=len)
+    return min((text.split(s)[0] for s in _STOP_TOKENS), key=len)
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #d1ba21ca
-_WORDS = "zero|one|two|three|four|five|six|seven|eight|nine|ten"
-_OPEN, _CLOSE = r"[\s\[(\"'<]*", r"[\])\"'>]*"
-_VALUE = re.compile(
-    rf"{_OPEN}(-?\d+(?:[.,]\d{{1,2}})?(?![\d.,]*\d)|(?:yes|no|partial|true|false|{_WORDS})\b)([^\n]{{0,200}})",
+_OPEN, _CLOSE = r"[\s(\"'“”]*", r"[\"'“”)]*"
+_NUMBER = re.compile(
+    rf"{_OPEN}(-?\d+(?:[.,]\d{{1,2}})?)(?![\d.,]*\d){_CLOSE}"
+    r"(?:\s*points?)?(?:\s*\(?(?:/|out of|of)\s*(\d+(?:\.\d+)?))?(?:\s*points?)?",
     re.I,
 )
-_OF = re.compile(
-    rf"{_CLOSE}\s*[(\[]?\s*(?:points?\s*)?(?:/|out of|of)\s*{_OPEN}(\d+(?:\.\d+)?)", re.I
-)
-_SPOILT = re.compile(
-    rf"{_CLOSE}\s*,?\s*[(\[]?\s*(?:[-–—%|/?]|(?:to|or|and|on|of|out|maybe|perhaps|if|points? of|stars?)\b|\d|[a-z])",
-    re.I,
-)
-_MORE = re.compile(
-    r"\s*(?:,\s*(?:since|as|because)\b|\(\s*(?:good|very|fair|poor|bad|high|low)\b|points?\s*(?:$|[.,;)])|since\b|because\b)",
-    re.I,
-)
-_BOUND = re.compile(r"[\s\[(\"']*[<>≤≥]=?\s*\d+(?!\s*>)")  # "< 5" is no 5
-# "no, but ..., so yes"
-_TURNED = re.compile(r"\b(?:so|thus|hence|therefore|then)\W+(yes|no|true|false)\b", re.I)
-_STANDS = re.compile(
-    rf"{_CLOSE}\s*(?:$|[.;:!)\n]|,(?!\s*(?:or|and|yes|no|partial|partly|maybe|if)\b)|[-–—]\s|\(|(?:since|because|as|it)\b)",
+_ENDS = r"[^\S\n]*(?:\n|$|[.,;:!(})–—]|-\s|since\b|because\b|as\b)"  # what may stand behind a word
+_WORD = re.compile(rf"{_OPEN}(yes|no|partial|true|false)\b{_CLOSE}(?={_ENDS})", re.I)
+# what ends the statement of a number; and what may stand before that
+_REASON = re.compile(r"[.;!](?:\s|$)|,?\s*[\"'}]|\b(?:since|because|as)\b|\n")
+_DONE = re.compile(r"[\s.,;:!)]*(?:\([^()\d]*\)?[\s.,;]*)?")
+_TAKEN_BACK = re.compile(
+    r"^[\s.,;:!(–—-]*(?:and\s+)?(?:yes|no|true|false)\b|[?/]|\b(?:so|thus|hence|therefore|then)\W+(?:yes|no|true|false)\b"
+    r"|\b(?:but|except|however|though|although|or|if|maybe|perhaps|partial|partly|partially|mostly)\b",
     re.I,
 )
 
 
 def _value(text: str, f: Field) -> str | float | None:
-    "The value that `text` begins with; None if it is not one of the field's."
-    m = _VALUE.match(text)
-    if not m or _BOUND.match(text):
+    "The value that a text begins with; None if it is not one of the field's, or is taken back."
+    m = (_NUMBER if f.scale else _WORD).match(text)
+    if not m:
         return None
-    word, rest = m[1].lower(), m[2]
-    if not f.scale:
-        words = {"true": "yes", "false": "no"}
-        word, others = words.get(word, word), [w.lower() for w in _TURNED.findall(rest)]
-        turned = {words.get(w, w) for w in others}
-        return word if word in f.options and _STANDS.match(rest) and turned <= {word} else None
-    if not word[-1].isdigit():
-        return None
-    if of := _OF.match(rest):
-        if float(of[1]) != 10:
-            return None
-    elif _SPOILT.match(rest) and not _MORE.match(rest):
-        return None
-    number = float(word.replace(",", "."))
-    return number if 1 <= number <= 10 else None
+    rest = text[m.end() : m.end() + 200]
+    if f.scale:
+        number, said = float(m[1].replace(",", ".")), _REASON.split(rest, maxsplit=1)[0]
+        sound = 1 <= number <= 10 and float(m[2] or 10) == 10 and _DONE.fullmatch(said)
+        return number if sound else None
+    word = {"true": "yes", "false": "no"}.get(m[1].lower(), m[1].lower())
+    taken_back = _TAKEN_BACK.search(rest.split("\n")[0])
+    return word if word in f.options and not taken_back else None
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #580867bf
-def _objects(text: str) -> Iterator[dict[str, object]]:
-    "The flat JSON objects in a text, single quotes and Python's True allowed."
-    for m in re.findall(r"\{[^{}]*\}", text):
-        quoted = m.replace("'", '"')
-        python = quoted.replace("True", "true").replace("False", "false")
-        for candidate in (m, quoted, python):
+def _objects(text: str) -> list[list[tuple[str, object]]]:
+    "The outermost JSON objects of a text as pairs, since a key may stand twice; [] if one of them cannot be read."
+    decode, found, at = json.JSONDecoder(object_pairs_hook=list).raw_decode, [], text.find("{")
+    python = text.replace("'", '"').replace("True", "true").replace("False", "false")
+    while at >= 0:
+        for form in (text, python):
             try:
-                found = json.loads(candidate)
-            except json.JSONDecodeError:
-                continue
-            if isinstance(found, dict):
-                yield {re.sub(r"[\W_]+", " ", str(k)).strip().lower(): v for k, v in found.items()}
-            break
+                pairs, end = decode(form, at)
+                break
+            except (ValueError, RecursionError):
+                end = 0
+        if not end:
+            return []
+        found.append([(re.sub(r"[\W_]+", " ", k).strip().lower(), v) for k, v in pairs])
+        at = text.find("{", end)
+    return found
 
 
-def _label(f: Field) -> re.Pattern:
-    "Where the field's label stands, and what may lie between it and the value."
-    names = "|".join(re.escape(n).replace(r"\ ", r"[\s_]+") for n in (f.name, *f.aliases))
-    # "No hallucination: true" says something else
-    turned = "".join(rf"(?<!\b{w}[ -])" for w in ("no", "not", "non", "of", "without"))
-    return re.compile(
-        rf"(?<![A-Za-z]){turned}(?:{names})[\"']?\s*(?:\(([^()\n]{{0,40}})\))?\s*(?:[:=]+|\bis\b:?)",
-        re.I,
-    )
+def _scale_of_ten(said: str) -> bool:
+    "Whether what is said of a scale names no other than 1 to 10."
+    return not re.search(r"\d", said) or bool(re.search(r"\b10\D*$", said))
 
 
-def _other_scale(said: object) -> bool:
-    "Whether what is said of a scale names another one than 1 to 10."
-    numbers = re.findall(r"\d+", str(said))
-    return bool(numbers) and numbers[-1] != "10"
+def _in_object(pairs: Sequence[tuple[str, object]], f: Field) -> list[str | float | None]:
+    "Every value that an object states for a field."
+    scales = [str(v) for k, v in pairs if re.search(r"scale|max|out of", k)]
+    other = f.scale and not all(map(_scale_of_ten, scales))
+    said = [str(v) if isinstance(v, (str, int, float)) else "" for k, v in pairs if k in f.names]
+    return [None if other else _value(s, f) for s in said]
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #1468b432
+def _label(f: Field) -> re.Pattern:
+    "Where the field's label stands, perhaps with a scale, and what may lie between it and the value."
+    names = "|".join(n.replace(" ", r"\s+") for n in f.names)
+    # "No hallucination: true" says something else
+    turned = "".join(rf"(?<!\b{w}[ -])" for w in ("no", "not", "non", "of", "without"))
+    label = (
+        rf"(?<![a-z]){turned}(?:{names})[\"']?\s*(?:\(([^()\n]{{0,40}})\))?\s*(?:[:=：]+|\bis\b:?)"
+    )
+    return re.compile(label, re.I)
+
+
 def _stated(text: str, f: Field, cut: bool) -> list[str | float | None]:
     "Every value that a reply states for a field; None for a statement that is no value."
-
-    names = [n.lower() for n in (f.name, *f.aliases)]
-
-    def scaled(o):
-        scales = [v for k, v in o.items() if re.search(r"scale|max|out of", k)]
-        return f.scale and any(map(_other_scale, scales))
-
-    stated = [(o, n) for o in _objects(text) for n in names if n in o]
-    found = [None if scaled(o) else _value(str(o[n]), f) for o, n in stated]
-    if found:
-        return found
-    plain_text = re.sub(r"[*_`#]+", " ", text)
-    cut = cut or text.count("{") > text.count("}")  # an object without an end
+    if objects := [o for o in _objects(text) if o]:
+        return [v for o in objects for v in _in_object(o, f)]
+    plain_text = re.sub(r"<(\w+)>", r"\1", re.sub(r"[*_`#\[\]\u200b]+", " ", text))
+    cut, found = cut or text.count("{") > text.count("}"), []  # an object without an end
     for m in _label(f).finditer(plain_text):
         rest = plain_text[m.end() :]
-        rescaled = f.scale and _other_scale(m[1] or "")
-        broken_off = cut and re.fullmatch(rf"{_OPEN}[\d.,]+\s*", rest)
-        if _VALUE.match(rest):
-            found.append(None if rescaled or broken_off else _value(rest, f))
+        other = not _scale_of_ten(m[1] or "")
+        broken_off = cut and re.fullmatch(r"[\s\d.,]*", rest)
+        if re.match(rf"{_OPEN}(?:[<>-]*\s*\d|(?:yes|no|partial|true|false)\b)", rest, re.I):
+            found.append(None if f.scale and (other or broken_off) else _value(rest, f))
     if f.scale:
-        found += [_value(n, f) for n in re.findall(r"\[\[([^\[\]\n]{0,200})\]\]", plain_text)]
+        found += [_value(n, f) for n in re.findall(r"\[\[([^\[\]\n]{0,200})\]\]", text)]
     return found
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #93762a26
 def _only(text: str, f: Field) -> str | float | None:
-    "The value of a reply that is to say one thing only, and labels nothing."
-    text = text.strip()
-    if f.scale:
-        cited = re.fullmatch(r"\[\d+\]\W*", text)
-        number = re.fullmatch(r"\W*[\d.]+\W*(?:(?:/|out of)\s*10\W*)?", text)
-        return None if cited or len(text) > 100 or not number else _value(text, f)
-    if "partial" in f.options and not re.search(r"[a-z]{2}", text, re.I):
-        return None  # a label is a word
-    if "partial" in f.options and re.search(r"\bpartial", text, re.I):
-        alone = re.fullmatch(
-            r"\W*(?:(?:it|this|the (?:label|response|answer)) is\s+)?\W*partial\s*(?:[^\w\s].*)?",
-            text,
-            re.I | re.S,
-        )
-        other = re.search(r"\b(?:yes|no)\b(?!\s+\w)|/", text, re.I)
-        return "partial" if alone and not other else None
-    return None if (v := parse_verdict(text)) is Label.UNPARSED else v.value
+    "The value of a reply that is to say one thing only, and labels nothing: its first word."
+    text = " ".join(
+        re.sub(
+            r"^\W*(?:it|this|the (?:label|response|answer)) is\b|[*_`#\"'“”]", " ", text, flags=re.I
+        ).split()
+    )
+    if f.scale and (len(text) > 40 or re.fullmatch(r"\[\d+\]\W*", text)):
+        return None
+    return _value(text.strip("[] "), f)
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #20e77693
 @dataclass(frozen=True)
-class Reading:
+class ReadReply:
     "What was read from a reply."
 
     values: dict[str, str | float | None]  # field name -> value; None: could not be read
@@ -299,11 +203,11 @@ class Reading:
     mass: float | None = None
 
 
-def read_reply(
+def read_judge_reply(
     text: str,  # what the judge wrote
     fields: Sequence[Field],
     cut: bool = False,  # True: it was cut off at max_new_tokens
-) -> Reading:
+) -> ReadReply:
     "Read a reply, field by field. What is not stated, or stated in two ways, is None."
     text, values = without_thinking(_before_stop(text)), {}
     for f in fields:
@@ -311,64 +215,10 @@ def read_reply(
         if not found and len(fields) == 1 and not (cut and f.scale) and not reasons:
             found = [_only(text, f)]
         values[f.name] = found[0] if len(set(found)) == 1 else None
-    said = next((str(o["reasoning"]) for o in _objects(text) if "reasoning" in o), "")
+    said = next((str(v) for o in _objects(text) for k, v in o if k == "reasoning"), "")
     first = min((m.start() for f in fields if (m := _label(f).search(text))), default=len(text))
     before = re.sub(r"^\W*reasoning\W*", "", text[:first], flags=re.I).strip(" \n*_#{\"',")
-    return Reading(values, said or before, text)
-
-# %% ../../nbs/7_evaluate/03_judge.ipynb #2ecb13e6
-_WHOLE, _DECIMAL, _SIGNED = r"(\d+)", r"([0-9]*\.?[0-9]+)", r"([-+]?\d*\.?\d+)"
-_IBM_FORMS = (  # (before, number, after) in the scorer's order; the last form that occurs decides
-    (r"Rating: \[\[", _WHOLE, r"\]\]"),
-    ("Rating: ", _WHOLE, ""),
-    (r"\[\[", _WHOLE, r"\]\]"),
-    (r"\[", _WHOLE, r"\]"),
-    (r"Rating: \[\[", _DECIMAL, r"\]\]"),
-    ("Overall Rating: ", _DECIMAL, ""),
-    ("Score: ", _DECIMAL, "/10"),
-    ("Score: ", _DECIMAL, ""),
-    (r"\[Rating\]\n", _WHOLE, ""),
-    (r"Rating: \[\[", _WHOLE, r"/10\]\]"),
-    (r"Rating: \[\[", _SIGNED, ""),
-    ("", _SIGNED, " out of 10"),
-)
-
-
-def _ibm_rating(text: str) -> float:  # in (0, 1]
-    "The rating that the official scorer reads, divided by 10."
-    # it removes what may be the prompt's own example
-    text = re.sub(r"for example:.*?$", "", text, flags=re.I | re.M)
-    found = [m for form in _IBM_FORMS if (m := re.search("".join(form), text, re.I))]
-    rating = float(found[-1][1]) / 10 if found else 0.5
-    return rating if 0 < rating <= 1 else 0.5
-
-
-def _ibm_idk(text: str) -> float | str:  # 1, 0, 0.5 or "unknown"
-    "The IDK verdict that the official scorer reads."
-    first = re.match(r"\s*([A-Za-z]+)", text)
-    return {"yes": 1, "no": 0}.get(first[1].lower(), 0.5) if first else "unknown"
-
-# %% ../../nbs/7_evaluate/03_judge.ipynb #1d81eb94
-def _strict_rating(text: str) -> float | None:
-    "The rating of a reply through the parser, divided by 10; None: unparsed."
-    score = read_reply(text, [SCORE]).values[SCORE.name]
-    return None if score is None else score / 10
-
-
-def _strict_idk(text: str) -> float | None:
-    "The IDK verdict of a reply through the parser; None: unparsed."
-    return _IDK_WORTH.get(read_reply(text, [IDK_LABEL]).values[IDK_LABEL.name])
-
-
-def readings(
-    replies: Sequence[str],
-    what: str = "rating",  # or "idk"
-) -> list[tuple[str, float | None, float | str]]:  # reply, strict, ibm_compat
-    "The replies that the parser and the official scorer read differently."
-    if what not in ("rating", "idk"):
-        raise SettingsError(f"readings of 'rating' or 'idk', not {what!r}")
-    strict, ibm = (_strict_rating, _ibm_rating) if what == "rating" else (_strict_idk, _ibm_idk)
-    return [(r, a, b) for r in replies if (a := strict(r)) != (b := ibm(r))]
+    return ReadReply(values, said or before, text)
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #e3b8feb8
 def _judge_prompt(
@@ -376,7 +226,7 @@ def _judge_prompt(
     **values: str,
 ) -> Prompt:
     "A protocol's prompt, filled in."
-    return chat(_JUDGE_PROMPTS["system"], _JUDGE_PROMPTS[kind].format(**values))
+    return chat(_judge_prompts()["system"], _judge_prompts()[kind].format(**values))
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #603bd015
 WAYS = ("text", "choice")
@@ -385,20 +235,20 @@ _REASONING_TOKENS, _REPLY_TOKENS = 64, 160
 
 def _asked_by_text(
     model: ChatModel, begun: Sequence[Prompt], fields: Sequence[Field], reason: bool
-) -> list[Reading]:
+) -> list[ReadReply]:
     "What the judge writes, read by the parser."
-    replies = model.generate(begun, _REPLY_TOKENS if reason else 8, stop=STOP_TOKENS)
+    replies = model.generate(begun, _REPLY_TOKENS if reason else 8, stop=_STOP_TOKENS)
     both = zip(begun, replies)
-    return [read_reply(p.prefill + c.text, fields, c.stop == "length") for p, c in both]
+    return [read_judge_reply(p.prefill + c.text, fields, c.stop == "length") for p, c in both]
 
 
 def _asked_by_choice(
     model: ChatModel, begun: Sequence[Prompt], fields: Sequence[Field], reason: bool
-) -> list[Reading]:
+) -> list[ReadReply]:
     "A line of reasoning, then each field by probability."
     heads = [""] * len(begun)
     if reason:
-        replies = model.generate(begun, _REASONING_TOKENS, stop=("\n", *STOP_TOKENS))
+        replies = model.generate(begun, _REASONING_TOKENS, stop=("\n", *_STOP_TOKENS))
         heads = [f"Reasoning: {' '.join(_before_stop(c.text).split())}\n" for c in replies]
     both = zip(begun, heads)
     at_field = [replace(p, prefill=f"{h}{f.name}:") for p, h in both for f in fields]
@@ -408,13 +258,13 @@ def _asked_by_choice(
 
 def _chosen(
     head: str, fields: Sequence[Field], found: Iterator[tuple[dict[str, float], float]]
-) -> Reading:
+) -> ReadReply:
     "The reading of one reply: in each field the likeliest option."
     got = {f.name: next(found) for f in fields}
     best = {f.name: max(f.options, key=got[f.name][0].get) for f in fields}
     values = {f.name: float(best[f.name]) if f.scale else best[f.name] for f in fields}
     p, mass = {n: p for n, (p, _) in got.items()}, min(m for _, m in got.values())
-    return Reading(values, head.removeprefix("Reasoning:").strip(), head, p, mass)
+    return ReadReply(values, head.removeprefix("Reasoning:").strip(), head, p, mass)
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #e4c8fc61
 def _ask_judge(
@@ -423,7 +273,7 @@ def _ask_judge(
     fields: Sequence[Field],
     way: str = "text",  # or "choice"
     reason: bool = True,  # False: no reasoning, only the fields
-) -> list[Reading]:  # one per prompt
+) -> list[ReadReply]:  # one per prompt
     "Put prompts to a judge, and read what comes. Raises SettingsError for an unknown way."
     if way not in WAYS:
         raise SettingsError(f"a judge is asked by {' or '.join(WAYS)}, not {way!r}")
@@ -435,7 +285,7 @@ def _ask_judge(
 def settle(
     protocol: str,
     way: str,
-    r: Reading,
+    r: ReadReply,
     f: Field,  # the field that makes the score
     worth: Mapping[str, float] | None = None,  # option -> score; None: the number itself
 ) -> Judgement:
@@ -452,13 +302,13 @@ def settle(
     return Judgement(protocol, way, score, *bounds, **read)
 
 
-def _flagged(j: Judgement, r: Reading) -> Judgement:
+def _flagged(j: Judgement, r: ReadReply) -> Judgement:
     "A judgement with its hallucination flag; unread counts as yes."
     p, said = r.p.get(HALLUCINATION.name), r.values[HALLUCINATION.name] or HALLUCINATION.default
     return replace(j, flag=said == "yes", flag_p=round(p["yes"], 4) if p else None)
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #e5b98abe
-_REFUSAL_WORTH = {"yes": 1.0, "no": 10.0}  # of CONTAINS (seed paper, II.E.1)
+_REFUSAL_SCORES = {"yes": 1.0, "no": 10.0}  # of CONTAINS (seed paper, II.E.1)
 
 
 def _judge_refusals(
@@ -471,7 +321,7 @@ def _judge_refusals(
     at = [i for i, d in enumerate(documents) if d]
     asked = [_judge_prompt("refusal", documents=documents[i], question=questions[i]) for i in at]
     read = _ask_judge(model, asked, [CONTAINS], way)
-    judged = [settle("refusal", way, r, CONTAINS, _REFUSAL_WORTH) for r in read]
+    judged = [settle("refusal", way, r, CONTAINS, _REFUSAL_SCORES) for r in read]
     found = {i: replace(j, flag=False) for i, j in zip(at, judged)}
     why = "There were no documents."
     nothing = Judgement("refusal", "rule", 10.0, 10.0, 10.0, False, reasoning=why)
@@ -489,7 +339,7 @@ def judge_faithfulness(
 
     def prompt(q, a, d):
         told = {"documents": d or _NO_DOCUMENTS, "question": q, "answer": a}
-        return _judge_prompt("faithfulness", reply=_JUDGE_PROMPTS["reply.scored"], **told)
+        return _judge_prompt("faithfulness", reply=_judge_prompts()["reply.scored"], **told)
 
     asked = [prompt(*x) for x in zip(questions, answers, documents, strict=True)]
     read = _ask_judge(model, asked, [HALLUCINATION, SCORE], way)
@@ -514,7 +364,7 @@ def judge_correctness(
 
     def prompt(i):
         told = {"question": questions[i], "target": targets[i], "answer": answers[i]}
-        return _judge_prompt("correctness", reply=_JUDGE_PROMPTS["reply.score"], **told)
+        return _judge_prompt("correctness", reply=_judge_prompts()["reply.score"], **told)
 
     at = [i for i, c in enumerate(near) if c <= _SAME]
     read = _ask_judge(model, [prompt(i) for i in at], [SCORE], way)
@@ -526,43 +376,25 @@ def judge_correctness(
 
     return [found.get(i) or shortcut(c) for i, c in enumerate(near)]
 
-# %% ../../nbs/7_evaluate/03_judge.ipynb #a859cb08
-# of the same text: by the parser, or as the official scorer reads it
-_READINGS = ("strict", "ibm_compat")
-
-
-def _known_reading(reading: str) -> None:
-    if reading not in _READINGS:
-        raise SettingsError(f"unknown reading {reading!r}: it is {' or '.join(_READINGS)}")
-
-
-def _official_idk(j: Judgement) -> Judgement:
-    "The judgement as the official scorer reads it: its unknown is unread."
-    if (s := _ibm_idk(j.raw)) == "unknown":
-        return replace(j, score=None, low=0.0, high=1.0, unparsed=(IDK_LABEL.name,))
-    return replace(j, score=float(s), low=float(s), high=float(s), unparsed=())
-
 # %% ../../nbs/7_evaluate/03_judge.ipynb #03a718e8
 def judge_idk(
     model: ChatModel,
     questions: Sequence[str],
     answers: Sequence[str],
     way: str = "text",
-    reading: str = "strict",  # or "ibm_compat"
 ) -> list[Judgement]:  # score 1, 0.5 or 0; None: unread
     "Whether each response says that it does not know."
-    _known_reading(reading)
     both = zip(questions, answers, strict=True)
     asked = [_judge_prompt("idk", question=q, answer=a) for q, a in both]
     read = _ask_judge(model, asked, [IDK_LABEL], way, reason=False)
-    found = [settle("idk", way, r, IDK_LABEL, _IDK_WORTH) for r in read]
-    return found if reading == "strict" or way == "choice" else [_official_idk(j) for j in found]
+    return [settle("idk", way, r, IDK_LABEL, _IDK_SCORES) for r in read]
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #f73c0a48
 @dataclass(frozen=True, repr=False)
-class IdkAgreement(Table):
+class IdkAgreement(Report):
     "The judge's IDK verdicts beside the rule's."
 
+    title = "Does the response say that it does not know?"
     counts: dict[tuple[str, str], int]  # (judge, rule) -> responses; a judge's may be unparsed
     alpha: float | None  # Krippendorff, nominal, of yes and no
 
@@ -617,7 +449,7 @@ def _split_statements(
         return [sentences(a) for a in answers]
     both = zip(questions, answers, strict=True)
     asked = [_judge_prompt("split", question=q, answer=a) for q, a in both]
-    replies = [_before_stop(c.text) for c in model.generate(asked, 256, stop=STOP_TOKENS)]
+    replies = [_before_stop(c.text) for c in model.generate(asked, 256, stop=_STOP_TOKENS)]
 
     def lines(reply):
         bare = (re.sub(r"^\s*(?:[-*•]|\d+[.)])\s*", "", l).strip() for l in reply.splitlines())
@@ -643,7 +475,7 @@ def judge_statements(
     return [_supported([(s, next(found)) for s in ss], way) for ss in statements]
 
 
-def _supported(read: Sequence[tuple[str, Reading]], way: str) -> Judgement:
+def _supported(read: Sequence[tuple[str, ReadReply]], way: str) -> Judgement:
     "The judgement of an answer from its statements."
     words = [r.values[_SUPPORTED.name] for _, r in read]
     parts = tuple((s, None if v is None else float(v == "yes")) for (s, _), v in zip(read, words))
@@ -666,21 +498,17 @@ def _judge_ratings(
     targets: Sequence[str],
     documents: Sequence[str],
     way: str = "text",
-    reading: str = "strict",  # or "ibm_compat"
 ) -> list[Judgement]:  # score in [0, 1]
     "A rating of each answer."
-    _known_reading(reading)
 
     def prompt(h, q, a, t, d):
-        talk, reply = f"Conversation:\n{h}\n\n" if h else "", _JUDGE_PROMPTS["reply.score"]
+        talk, reply = f"Conversation:\n{h}\n\n" if h else "", _judge_prompts()["reply.score"]
         told = {"history": talk, "question": q, "answer": a, "target": t, "reply": reply}
         return _judge_prompt("rating", documents=d or _NO_DOCUMENTS, **told)
 
     columns = (histories, questions, answers, targets, documents)
     asked = [prompt(*c) for c in zip(*columns, strict=True)]
     found = [settle("rb_llm_local", way, r, SCORE) for r in _ask_judge(model, asked, [SCORE], way)]
-    if reading == "ibm_compat" and way == "text":
-        return [replace(j, score=(s := _ibm_rating(j.raw)), low=s, high=s) for j in found]
 
     def tenth(j):
         return {k: round(getattr(j, k) / 10, 5) for k in ("score", "low", "high")}
@@ -911,7 +739,7 @@ def _judge_identity(
     return {
         "judge": model.fingerprint,
         "embedder": embedder.fingerprint,
-        "prompts": digest(_JUDGE_PROMPTS),
+        "prompts": digest(_judge_prompts()),
         "way": way,
         "protocols": ", ".join(protocols),
         "split": split,
@@ -987,7 +815,7 @@ def _protocol_row(
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #1192b31e
 @dataclass(frozen=True, repr=False)
-class JudgeReport(Table):
+class JudgeReport(Report):
     "What a judge said of a run."
 
     name: str
@@ -1028,13 +856,12 @@ class JudgeReport(Table):
             "rl_f_local and rb_llm_local come from this judge and do not compare with the leaderboard's."
         )
 
-    def __repr__(self):
-        head = f"{self.name}, judged by {self.identity.get('judge', '?')} ({self.identity.get('way', '?')})"
-        asked = "Does the response say that it does not know?"
-        return f"{head}\n{super().__repr__()}\n\n{asked}\n{self.idk!r}"
+    @property
+    def title(self) -> str:
+        who, way = (self.identity.get(k, "?") for k in ("judge", "way"))
+        return f"{self.name}, judged by {who} ({way})"
 
-    def _repr_html_(self):
-        return super()._repr_html_() + self.idk._repr_html_()
+    parts = property(lambda self: (self.idk,))
 
 # %% ../../nbs/7_evaluate/03_judge.ipynb #690c28ef
 def judge_report(

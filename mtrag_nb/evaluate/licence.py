@@ -5,7 +5,6 @@
 # %% ../../nbs/7_evaluate/03a_licence.ipynb #imports0
 from __future__ import annotations
 
-import html
 import math
 import re
 import time
@@ -18,34 +17,26 @@ import numpy as np
 from tqdm import tqdm
 
 from ..core.files import JsonlLog, read_json, read_jsonl
-from ..core.html import Table, html_table, show
+from ..core.html import fold, html_table, show
 from ..core.record import Judgement
 from ..core.text import STOPWORDS, WORD, format_docs_for_gen, sentences, support
 from ..core.types import TO_REFUSE, Context, DataError, SettingsError
 from ..data.mtrag import RatedAnswer
 from .judge import judge_faithfulness, judge_statements
 from .measures import BertScorer, bert_k_precision, rouge_l
-from mtrag_nb.evaluate.statistics import (
-    Interval,
-    alt_test,
-    auroc,
-    auroc_interval,
-    calibration_bins,
-    difference_interval,
-    krippendorff_alpha,
-    spearman,
-    spearman_in_bands,
-)
+from .statistics import Interval, Report, alt_test, auroc, auroc_interval
+from .statistics import difference_interval, krippendorff_alpha, spearman
+from .statistics import spearman_in_bands
 from ..models.calls import RecordedChat
 from ..models.chat import ChatModel
 from ..models.embed import EmbedderLike
 from ..systems.stages import PROMPTS, check_by_likelihood
 
 # %% auto #0
-__all__ = ['RaterNames', 'BASELINE', 'Span', 'OFFICIAL', 'MODEL_WAYS', 'HumanRatings', 'rater_names', 'human_ratings',
-           'one_person', 'agreement', 'person_agreement', 'Measured', 'as_ratings', 'LicenceRow', 'span_of',
-           'ConstantAnswer', 'Yardstick', 'span_text', 'Licence', 'licence', 'contextual_support', 'cosine_support',
-           'texts_of', 'lexical_measures', 'encoder_measures', 'model_measures']
+__all__ = ['RaterNames', 'BASELINE', 'Estimate', 'MODEL_WAYS', 'HumanRatings', 'rater_names', 'human_ratings', 'one_person',
+           'agreement', 'person_agreement', 'Measured', 'as_ratings', 'LicenceRow', 'estimate_of', 'ConstantAnswer',
+           'HumanAgreement', 'estimate_text', 'Licence', 'licence', 'contextual_support', 'cosine_support', 'texts_of',
+           'lexical_measures', 'encoder_measures', 'model_measures']
 
 # %% ../../nbs/7_evaluate/03a_licence.ipynb #633c82f2
 _UNFAITHFUL = 2  # median rating at or below it
@@ -202,7 +193,7 @@ def _permitted_use(name: str, parsed: float, a: Interval, gain: Interval) -> tup
 
 # %% ../../nbs/7_evaluate/03a_licence.ipynb #e8f52204
 # value, and its 95 % interval, clustered by conversation
-Span = tuple["float | None", "float | None", "float | None"]
+Estimate = tuple["float | None", "float | None", "float | None"]
 
 
 @dataclass(frozen=True)
@@ -211,15 +202,15 @@ class LicenceRow:
 
     name: str
     n: int
-    auroc: Span  # for "unfaithful"
-    gain: Span  # AUROC minus the baseline's
+    auroc: Estimate  # for "unfaithful"
+    gain: Estimate  # AUROC minus the baseline's
     with_passages: float | None  # AUROC on the answers that had passages
     bounds: tuple[float, float] | None  # AUROCs that unread verdicts leave; None: all were read
     rho: float | None  # Spearman with the mean rating
     rho_length: float | None  # the same within three bands of answer length
     alpha: float | None  # Krippendorff's, of the raters and this one
     agreement: float | None  # with a person, on the people's scale
-    agreement_gain: Span  # minus that of the constant answer
+    agreement_gain: Estimate  # minus that of the constant answer
     alt_wins: float | None  # raters that it wins against; None: not known, or too few answers
     bins: tuple[tuple[float, float, int, float], ...]  # _quarters: from, to, answers, unfaithful
     parsed: float
@@ -231,15 +222,17 @@ class LicenceRow:
     undecided: float | None = None  # AUROC on the others; None: no others, or too few
 
 # %% ../../nbs/7_evaluate/03a_licence.ipynb #3afedaa0
-def span_of(i: Interval) -> Span:
+def estimate_of(i: Interval) -> Estimate:
     return i.value, i.low, i.high
 
 
 def _quarters(x: np.ndarray, unfaithful: np.ndarray) -> tuple[tuple[float, float, int, float], ...]:
     "The share of unfaithful answers by quarter of a score; fewer than four where values are equal."
     edges = np.unique(np.quantile(x, [0, 0.25, 0.5, 0.75, 1]))
-    bins = calibration_bins(x, unfaithful, edges) if len(edges) > 1 else ()
-    return tuple((b.low, b.high, b.n, b.share) for b in bins if b.n)
+    place = np.minimum(np.searchsorted(edges, x, side="right") - 1, len(edges) - 2)
+    spans = zip(edges[:-1].tolist(), edges[1:].tolist(), range(len(edges)))
+    inside = [(low, high, unfaithful[place == k]) for low, high, k in spans]
+    return tuple((low, high, len(bad), float(bad.mean())) for low, high, bad in inside if len(bad))
 
 # %% ../../nbs/7_evaluate/03a_licence.ipynb #9785ca1b
 @dataclass(frozen=True)
@@ -283,15 +276,15 @@ def _licence_row(
     return LicenceRow(
         name=m.name,
         n=len(x),
-        auroc=span_of(a),
-        gain=span_of(gain),
+        auroc=estimate_of(a),
+        gain=estimate_of(gain),
         with_passages=auroc(-x[has], bad[has]),
         bounds=ends and tuple(auroc(-np.array(e.values), bad) for e in ends),
         rho=spearman(x, p.mean),
-        rho_length=spearman_in_bands(x, p.mean, lengths)[0],
+        rho_length=spearman_in_bands(x, p.mean, lengths),
         alpha=krippendorff_alpha(np.vstack([p.ratings, rating])),
         agreement=float(agrees.mean()),
-        agreement_gain=span_of(ahead),
+        agreement_gain=estimate_of(ahead),
         alt_wins=alt.winning_rate if alt else None,
         bins=_quarters(x, bad),
         parsed=parsed,
@@ -305,30 +298,30 @@ def _licence_row(
 
 # %% ../../nbs/7_evaluate/03a_licence.ipynb #f3769537
 @dataclass(frozen=True)
-class Yardstick:
-    "What people are worth to each other, and the constant answer to them."
+class HumanAgreement:
+    "How well people agree with each other, and with the constant answer."
 
     answers: int
     unfaithful: int
     conversations: int
     raters: int | str  # how many, or "unnamed"
     alpha: float | None  # Krippendorff's, of people alone
-    one_person: Span  # AUROC of one person's rating for the others' median
+    one_person: Estimate  # AUROC of one person's rating for the others' median
     person_agreement: float
     constant: float  # the rating that is given most often
     constant_agreement: float
     constant_alt_wins: float | None
 
 
-def _yardstick(p: HumanRatings, constant: ConstantAnswer) -> Yardstick:
+def _human_agreement(p: HumanRatings, constant: ConstantAnswer) -> HumanAgreement:
     "Measure people against each other."
-    return Yardstick(
+    return HumanAgreement(
         len(p.answers),
         int(p.unfaithful.sum()),
         len(set(p.talks)),
         len(p.ratings) if p.raters else "unnamed",
         krippendorff_alpha(p.ratings),
-        span_of(one_person(p)),
+        estimate_of(one_person(p)),
         person_agreement(p.ratings),
         constant.rating,
         float(constant.agreement.mean()),
@@ -352,7 +345,7 @@ _LICENCE_HEAD = (
 ).split("|")
 
 
-def span_text(s: Span, sign: str = "") -> str:
+def estimate_text(s: Estimate, sign: str = "") -> str:
     "A value with its interval; the value alone where there is none."
     if s[0] is None:
         return "–"
@@ -361,20 +354,20 @@ def span_text(s: Span, sign: str = "") -> str:
 
 def _row_cells(r: LicenceRow) -> list[object]:
     "A row under LICENCE_HEAD."
-    gain = "" if r.use == "baseline" else span_text(r.gain, "+")
+    gain = "" if r.use == "baseline" else estimate_text(r.gain, "+")
     seconds = "–" if not r.seconds else f"{r.seconds:.3f}" if r.seconds < 1 else f"{r.seconds:.1f}"
     agreeing = [show(v, 2) for v in (r.rho, r.rho_length, r.alpha, r.agreement, r.alt_wins)]
     use = _USES[r.use][0] + ("; as a rater" if r.stand_in else "")
     own = "" if r.undecided is None else show(r.undecided)
-    told = [r.name, span_text(r.auroc), gain, r.with_passages, own]
+    told = [r.name, estimate_text(r.auroc), gain, r.with_passages, own]
     return [*told, *agreeing, f"{r.parsed:.0%}", seconds, use]
 
 # %% ../../nbs/7_evaluate/03a_licence.ipynb #72361525
 @dataclass(frozen=True, repr=False)
-class Licence(Table):
+class Licence(Report):
     "Measures held against people, and what they may be used for."
 
-    people: Yardstick
+    people: HumanAgreement
     rows: tuple[LicenceRow, ...]
 
     def row(self, name: str) -> LicenceRow:
@@ -384,7 +377,7 @@ class Licence(Table):
         p = self.people
         people = [show(p.alpha, 2), show(p.person_agreement, 2)]
         constant = [show(p.constant_agreement, 2), show(p.constant_alt_wins, 2)]
-        person = ["one person", span_text(p.one_person), *[""] * 5, *people, *[""] * 4]
+        person = ["one person", estimate_text(p.one_person), *[""] * 5, *people, *[""] * 4]
         always = [f"always {p.constant:g}", "0.500", *[""] * 6, *constant, *[""] * 3]
         return _LICENCE_HEAD, [*map(_row_cells, self.rows), person, always]
 
@@ -424,19 +417,14 @@ class Licence(Table):
             "Nothing here says anything about refusal, appropriateness or preference."
         )
 
-    def __repr__(self):
-        return f"{super().__repr__()}\n\n" + "\n".join(f"- {s}" for s in self.statements)
-
     def _repr_html_(self):
         def row(r):
-            _quarters = [f"{a:.2f}–{b:.2f}: {share:.0%} of {n}" for a, b, n, share in r.bins]
-            return [r.name, *_quarters, *[""] * (4 - len(_quarters))]
+            quarters = [f"{a:.2f}–{b:.2f}: {share:.0%} of {n}" for a, b, n, share in r.bins]
+            return [r.name, *quarters, *[""] * (4 - len(quarters))]
 
         head = ["measure", "lowest quarter", "", "", "highest"]
         bins = html_table(head, [row(r) for r in self.rows])
-        items = "".join(f"<li>{html.escape(s, quote=False)}</li>" for s in self.statements)
-        folded = f"<details><summary>unfaithful by quarter of the score</summary>{bins}</details>"
-        return f"{super()._repr_html_()}<ul>{items}</ul>{folded}"
+        return super()._repr_html_() + fold("unfaithful by quarter of the score", bins)
 
 # %% ../../nbs/7_evaluate/03a_licence.ipynb #32317b2e
 def licence(
@@ -454,7 +442,7 @@ def licence(
         raise DataError(f"{short[0]!r} {what}")
     constant = _constant_answer(p)
     rows = tuple(_licence_row(m, p, base, constant) for m in measured)
-    return Licence(_yardstick(p, constant), rows)
+    return Licence(_human_agreement(p, constant), rows)
 
 # %% ../../nbs/7_evaluate/03a_licence.ipynb #a49879f2
 _NEGATIONS = frozenset("not no never none neither nor without unable unless".split())
@@ -543,7 +531,7 @@ def _timed(name: str, n: int, compute: Callable[[], Iterable[float]]) -> Measure
 
 
 _NAMES = {"rl_f": "RAGAS rl_f", "rb_agg": "RB_agg", "rb_llm": "RB_llm"}
-OFFICIAL = {k: f"{_NAMES.get(k, k)}, official" for k in ("Bert-KPrec", "Bert-Rec", *_NAMES)}
+_OFFICIAL = {k: f"{_NAMES.get(k, k)}, official" for k in ("Bert-KPrec", "Bert-Rec", *_NAMES)}
 # 0 or 1 by the label where it says refuse, and 0 for a refusal that should be an answer
 _KNOW_LABELS = tuple(_NAMES)
 
@@ -567,9 +555,9 @@ def lexical_measures(answers: Sequence[RatedAnswer]) -> list[Measured]:
 
     def of(k):
         values = tuple(a.official[k] for a in answers)
-        return Measured(OFFICIAL[k], values, decided=decided if k in _KNOW_LABELS else ())
+        return Measured(_OFFICIAL[k], values, decided=decided if k in _KNOW_LABELS else ())
 
-    return found + [of(k) for k in OFFICIAL if all(k in a.official for a in answers)]
+    return found + [of(k) for k in _OFFICIAL if all(k in a.official for a in answers)]
 
 
 def encoder_measures(

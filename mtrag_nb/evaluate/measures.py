@@ -7,64 +7,62 @@ from __future__ import annotations
 
 import importlib.util
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from math import isfinite
 from pathlib import Path
 
 import numpy as np
 
 from ..core.files import read_jsonl, write_jsonl
-from ..core.html import Table, show, text_table
+from ..core.html import show
 from ..core.settings import MINILM, ModelSpec
 from ..core.text import support
 from ..core.types import TO_ANSWER, TO_ASK, TO_REFUSE, DataError, SettingsError, Task
 from ..data.mtrag import conversation_of_line, domain_of_line, prediction_of_line
-from .statistics import INTERVALS, Interval, mean_interval
+from .statistics import INTERVALS, Interval, Report, mean_interval
 from ..models.local import find_model, pick_device
 
 # %% auto #0
-__all__ = ['CUTS', 'MEASURES', 'OFFICIAL_BERT', 'ENCODERS', 'ndcg', 'recall', 'RetrievalRow', 'RetrievalScores',
-           'retrieval_scores', 'rouge_l', 'target_recall', 'BertScorer', 'encoder_named', 'k_precision',
-           'bert_k_precision', 'harmonic_mean', 'rb_agg', 'AggParts', 'agg_parts', 'condition', 'Refusals', 'refusals',
-           'Ranking', 'without_answers', 'RetrievalReport', 'score_retrieval']
+__all__ = ['CUTS', 'MEASURES', 'OFFICIAL_BERT', 'ENCODERS', 'RetrievalRow', 'RetrievalScores', 'retrieval_scores', 'rouge_l',
+           'target_recall', 'BertScorer', 'encoder_named', 'k_precision', 'bert_k_precision', 'harmonic_mean', 'rb_agg',
+           'AggParts', 'agg_parts', 'condition', 'Refusals', 'refusals', 'without_answers', 'RetrievalReport',
+           'score_retrieval']
 
 # %% ../../nbs/7_evaluate/01_measures.ipynb #c6a40933
+CUTS = (1, 3, 5, 10)
+MEASURES = (*(f"nDCG@{k}" for k in CUTS), *(f"recall@{k}" for k in CUTS), "MRR")
+
+
 def _best_first(scores: Mapping[str, float]) -> list[str]:
     "Passages by score in single precision, equal ones by id, the larger first: as trec_eval orders them."
     return sorted(scores, key=lambda p: (np.float32(scores[p]), p.encode()), reverse=True)
 
 
-def ndcg(
-    ranking: Sequence[str],  # passage ids, best first
+def _discounted(gains: Sequence[int], k: int) -> float:
+    "Gains of the first k, discounted by log2(rank + 1) (Jarvelin and Kekalainen 2002)."
+    return sum(g / math.log2(i + 2) for i, g in enumerate(gains[:k]))
+
+
+def _query(
+    scores: Mapping[str, float],  # of the passages that were retrieved
     relevant: Mapping[str, int],  # passage id -> relevance; 0 and below: not relevant
-    k: int,
-) -> float:
-    "Gains discounted by log2(rank + 1), as a share of the best order's (Jarvelin and Kekalainen 2002); 0 if none is relevant."
-
-    def value(gains):
-        return sum(g / math.log2(i + 2) for i, g in enumerate(gains[:k]))
-
-    best = value(sorted((g for g in relevant.values() if g > 0), reverse=True))
-    return value([max(0, relevant.get(p, 0)) for p in ranking]) / best if best else 0.0
-
-# %% ../../nbs/7_evaluate/01_measures.ipynb #2ffe45c7
-def recall(ranking: Sequence[str], relevant: Mapping[str, int], k: int) -> float:
-    "The share of the relevant passages that stand among the first k; 0 if there is none."
-    wanted = {p for p, g in relevant.items() if g > 0}
-    return len(wanted & set(ranking[:k])) / len(wanted) if wanted else 0.0
-
-
-def _reciprocal_rank(ranking: Sequence[str], relevant: Mapping[str, int]) -> float:
-    "1 / rank of the first relevant passage; 0 if there is none."
-    return next((1 / (i + 1) for i, p in enumerate(ranking) if relevant.get(p, 0) > 0), 0.0)
+    measures: Sequence[str],
+) -> dict[str, float]:
+    "Measure -> value of one ranking; 0 where no passage is relevant."
+    gains = [max(0, relevant.get(p, 0)) for p in _best_first(scores)]
+    best = sorted((g for g in relevant.values() if g > 0), reverse=True)
+    if not best:
+        return dict.fromkeys(measures, 0.0)
+    hits = [g > 0 for g in gains]
+    found = {"MRR": 1 / (hits.index(True) + 1) if any(hits) else 0.0}
+    for k in CUTS:
+        found[f"nDCG@{k}"] = _discounted(gains, k) / _discounted(best, k)
+        found[f"recall@{k}"] = sum(hits[:k]) / len(best)
+    return {m: found[m] for m in measures}
 
 # %% ../../nbs/7_evaluate/01_measures.ipynb #7468b79d
-CUTS = (1, 3, 5, 10)
-MEASURES = (*(f"nDCG@{k}" for k in CUTS), *(f"recall@{k}" for k in CUTS), "MRR")
-
-
 def _measures_to(depth: int) -> tuple[str, ...]:
     "The measures that a run has which retrieved so many passages at most."
     return tuple(m for m in MEASURES if "@" not in m or int(m.partition("@")[2]) <= max(1, depth))
@@ -82,7 +80,7 @@ class RetrievalRow:
 
 # %% ../../nbs/7_evaluate/01_measures.ipynb #3d74b1d3
 @dataclass(frozen=True, repr=False)
-class RetrievalScores(Table):
+class RetrievalScores(Report):
     "What a run retrieved, against the qrels."
 
     rows: tuple[RetrievalRow, ...]  # domains in alphabetical order, then all
@@ -92,7 +90,6 @@ class RetrievalScores(Table):
     unordered: int  # rankings whose order is not that of their scores: the scores count
     repeated: int  # rankings that name a passage twice: its last score counts
     depth: int  # passages of the longest ranking
-    zeroed: bool  # True: missing queries count as 0; False: they are left out, as the official script does
 
     @property
     def measures(self) -> tuple[str, ...]:
@@ -112,9 +109,8 @@ class RetrievalScores(Table):
     @property
     def note(self) -> str:
         "What happened to missing queries and tied scores."
-        missing = f"{self.rows[-1].missing} queries missing from the run ({'counted as 0' if self.zeroed else 'left out'})"
         return (
-            f"{missing}, {self.unjudged} tasks without qrels (not measured), {self.tied} rankings with tied scores (ordered by id), "
+            f"{self.rows[-1].missing} queries missing from the run (left out), {self.unjudged} tasks without qrels (not measured), {self.tied} rankings with tied scores (ordered by id), "
             f"{self.unordered} not in the order of their scores, {self.repeated} with a passage twice"
         )
 
@@ -143,19 +139,6 @@ def _as_scores(task: str, ranking) -> tuple[dict[str, float], dict[str, bool]]:
     return dict(pairs), odd
 
 # %% ../../nbs/7_evaluate/01_measures.ipynb #fba5d39d
-def _mean_row(
-    domain: str,
-    tasks: int,
-    values: list[dict[str, float]],
-    missing: int,
-    measures: Sequence[str] = MEASURES,
-) -> RetrievalRow:
-    "Means over queries, rounded to 5 places as the official script does."
-    means = {m: float(np.mean([v[m] for v in values])) if values else None for m in measures}
-    rounded = {m: None if v is None else round(v, 5) for m, v in means.items()}
-    return RetrievalRow(domain, tasks, len(values), missing, rounded)
-
-
 def _weighted(rows: list[RetrievalRow], measures: Sequence[str] = MEASURES) -> RetrievalRow:
     "The row of all: means weighted by the tasks of their domains; a domain in which nothing was measured has no weight."
     counted = [r for r in rows if r.queries]
@@ -166,28 +149,16 @@ def _weighted(rows: list[RetrievalRow], measures: Sequence[str] = MEASURES) -> R
     return RetrievalRow("all", *counts, values)
 
 # %% ../../nbs/7_evaluate/01_measures.ipynb #e1e96f8c
-def _query(
-    scores: Mapping[str, float], relevant: Mapping[str, int], measures: Sequence[str]
-) -> dict[str, float]:
-    "Measure -> value of one ranking."
-    ranking, ways = _best_first(scores), {"nDCG": ndcg, "recall": recall}
-    cut = {m: m.partition("@")[::2] for m in measures}
-    return {
-        m: ways[name](ranking, relevant, int(k)) if k else _reciprocal_rank(ranking, relevant)
-        for m, (name, k) in cut.items()
-    }
-
-
-def _rows(
-    place, run, queries, absent: list[str], zeroed: bool, measures: Sequence[str] = MEASURES
-) -> list[RetrievalRow]:
-    "One row a domain, in alphabetical order."
+def _rows(place, run, queries, absent: list[str], measures: Sequence[str]) -> list[RetrievalRow]:
+    "One row a domain, in alphabetical order; means over queries, rounded to 5 places as the official script does."
     rows = []
     for d in sorted({place(t) for t in (*run, *absent)} - {None}):
-        gone = sum(place(t) == d for t in absent)
-        tasks = sum(place(t) == d for t in run) + (gone if zeroed else 0)
+        tasks, gone = (sum(place(t) == d for t in some) for some in (run, absent))
         values = [v for t, v in queries.items() if place(t) == d]
-        rows.append(_mean_row(d, tasks, values, gone, measures))
+        means = dict.fromkeys(measures)
+        if values:
+            means = {m: round(float(np.mean([v[m] for v in values])), 5) for m in measures}
+        rows.append(RetrievalRow(d, tasks, len(values), gone, means))
     return rows
 
 # %% ../../nbs/7_evaluate/01_measures.ipynb #4244e2fd
@@ -195,11 +166,9 @@ def retrieval_scores(
     qrels: Mapping[str, Mapping[str, int]],  # task id -> passage id -> relevance
     run: Mapping[str, Mapping[str, float] | Sequence[tuple[str, float]]],  # passages with scores
     domains: Mapping[str, str] | None = None,  # task id -> the row that it counts in; None: one row
-    missing: str = "skip",  # queries with qrels that are not in the run: "skip" (official) or "zero"
 ) -> RetrievalScores:
-    "nDCG and recall as deep as was retrieved, and MRR, by domain and over all. Raises DataError for no number, or a lost domain."
-    if missing not in ("skip", "zero"):
-        raise SettingsError(f"missing is 'skip' or 'zero', not {missing!r}")
+    """nDCG and recall as deep as was retrieved, and MRR, by domain and over all. Queries with qrels that are not in the run are left
+    out, as the official script does. Raises DataError for no number, or a lost domain."""
     place = (lambda t: "all tasks") if domains is None else domains.get
     if lost := [t for t in run if place(t) is None]:
         raise DataError(f"task {lost[0]!r} has no domain")
@@ -209,16 +178,13 @@ def retrieval_scores(
     depth = max((len(s) for s, _ in parsed.values()), default=0)
     measures = _measures_to(depth)
     queries = {t: _query(s, qrels[t], measures) for t, (s, _) in parsed.items() if t in wanted}
-    if missing == "zero":
-        queries.update({t: dict.fromkeys(measures, 0.0) for t in absent})
-    rows = _rows(place, run, queries, absent, missing == "zero", measures)
+    rows = _rows(place, run, queries, absent, measures)
     total = _weighted(rows, measures)
     if len(absent) > total.missing:
         total = replace(total, missing=len(absent))  # some are of no known domain
     odd = {k: sum(o[k] for _, o in parsed.values()) for k in ("tied", "unordered", "repeated")}
     unjudged = sum(t not in wanted for t in run)
-    how = {"depth": depth, "zeroed": missing == "zero"}
-    return RetrievalScores((*rows, total), queries, unjudged, **odd, **how)
+    return RetrievalScores((*rows, total), queries, unjudged, **odd, depth=depth)
 
 # %% ../../nbs/7_evaluate/01_measures.ipynb #fab75c33
 def _extra(package: str) -> SettingsError:
@@ -426,7 +392,7 @@ def condition(
 
 # %% ../../nbs/7_evaluate/01_measures.ipynb #d2445841
 @dataclass(frozen=True, repr=False)
-class Refusals(Table):
+class Refusals(Report):
     "Who was refused, and who should have been."
 
     answered: int  # answerable tasks that were answered
@@ -469,7 +435,7 @@ def refusals(
 
 # %% ../../nbs/7_evaluate/01_measures.ipynb #e773ab38
 @dataclass(frozen=True)
-class Ranking:
+class _Ranking:
     "What was retrieved for a task."
 
     passages: tuple[tuple[str, float], ...]  # ids with scores, in the file's order
@@ -478,54 +444,44 @@ class Ranking:
     answered: bool  # whether an answer came with it
 
 
-def _predicted(path: Path, known: Mapping[str, Task]) -> Iterator[tuple[str, Ranking, int]]:
+def _predicted(path: Path, known: Mapping[str, Task]) -> Iterator[tuple[str, _Ranking, int]]:
     "Task id, ranking and line of each prediction."
     for n, obj in read_jsonl(path, nan_is_null=True):
         p, task = prediction_of_line(obj, path, n), known.get(obj["task_id"])
         domain = task.domain if task else domain_of_line(obj, path, n)
         talk = task.conversation_id if task else conversation_of_line(obj, path, n)
-        yield p.task_id, Ranking(p.contexts, domain, talk, p.answer is not None), n
+        yield p.task_id, _Ranking(p.contexts, domain, talk, p.answer is not None), n
 
 # %% ../../nbs/7_evaluate/01_measures.ipynb #d4adb285
-def _run_rows(path: Path) -> Iterator[tuple[int, str, str, float]]:
-    "Line, query, passage and score of each row of a TREC run. Raises DataError (file, line) for a row that is none."
+_FINITE = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d{1,2})?")
+
+
+def _run_file(path: Path, known: Mapping[str, Task]) -> Iterator[tuple[str, _Ranking, int]]:
+    "Task id, ranking and first line of each query of a TREC run. Raises DataError (file, line) for a row that is none."
+    found: dict[str, tuple[int, dict[str, float]]] = {}  # query -> first line; passages and scores
     remedy = "A TREC run has six columns: query Q0 passage rank score name"
-    for n, text in enumerate(path.read_text("utf-8", errors="replace").splitlines(), 1):
-        cells = text.split()
-        if not cells:
+    for n, text in enumerate(path.read_text("utf-8-sig", errors="replace").splitlines(), 1):
+        if not (cells := text.split()):
             continue
         if len(cells) != 6:
             raise DataError(f"{len(cells)} columns, not six: {text[:60]!r}", path, n, remedy)
-        try:
-            score = float(cells[4])
-        except ValueError:
-            score = float("nan")
-        if not isfinite(score):
+        query, passage, scores = cells[0], cells[2], found.setdefault(cells[0], (n, {}))[1]
+        if not _FINITE.fullmatch(cells[4]):
             raise DataError(f"the score {cells[4][:20]!r} is no number", path, n, remedy)
-        yield n, cells[0], cells[2], score
-
-
-def _run_file(path: Path, known: Mapping[str, Task]) -> Iterator[tuple[str, Ranking, int]]:
-    "Task id, ranking and first line of each query of a TREC run."
-    rows: dict[str, dict[str, float]] = {}
-    first: dict[str, int] = {}
-    for n, query, passage, score in _run_rows(path):
-        if passage in rows.setdefault(query, {}):
-            raise DataError(
-                f"passage {passage!r} of {query!r} came before", path, n, "Remove one of the two"
-            )
-        rows[query][passage] = score
-        first.setdefault(query, n)
-    for query, scores in rows.items():
-        task, n = known.get(query), first[query]
+        if passage in scores:
+            what = f"passage {passage!r} of {query!r} came before"
+            raise DataError(what, path, n, "Remove one of the two")
+        scores[passage] = float(cells[4])
+    for query, (n, scores) in found.items():
+        task = known.get(query)
         talk = task.conversation_id if task else conversation_of_line({"task_id": query}, path, n)
-        yield query, Ranking(tuple(scores.items()), task.domain if task else "", talk, False), n
+        yield query, _Ranking(tuple(scores.items()), task.domain if task else "", talk, False), n
 
 # %% ../../nbs/7_evaluate/01_measures.ipynb #7ae9636c
 def _read_rankings(
     path: str | Path,  # a prediction file of task A, B or C, or a TREC run
     tasks: Sequence[Task] = (),  # where tasks belong; (): as the file says
-) -> dict[str, Ranking]:  # by task id
+) -> dict[str, _Ranking]:  # by task id
     "What was retrieved for each task. Raises DataError (file, line) for a line that is none, or whose task came before, or is not known."
     path, known, out, seen = Path(path), {t.id: t for t in tasks}, {}, {}
     if not path.is_file():
@@ -570,13 +526,15 @@ def _spans(
 
 
 @dataclass(frozen=True, repr=False)
-class RetrievalReport(Table):
+class RetrievalReport(Report):
     "What a system retrieved, against the qrels, with intervals."
 
     name: str
     scores: RetrievalScores
     spans: dict[str, dict[str, Interval]]  # domain, "all" or "by query" -> measure -> mean
     talks: dict[str, str]  # task id -> conversation
+
+    title = property(lambda self: self.name)
 
     def interval(self, measure: str, domain: str = "all") -> Interval:
         return self.spans[domain][measure]
@@ -596,18 +554,11 @@ class RetrievalReport(Table):
             f"{self.scores.depth} passages were retrieved. {self.scores.note}"
         )
 
-    def __repr__(self):
-        return f"{self.name}\n{super().__repr__()}"
-
-    def _repr_html_(self):
-        return f"<b>{self.name}</b>{super()._repr_html_()}"
-
 # %% ../../nbs/7_evaluate/01_measures.ipynb #e01e4caf
 def _retrieval_report(
     name: str,
-    rankings: Mapping[str, Ranking],
+    rankings: Mapping[str, _Ranking],
     qrels: Mapping[str, Mapping[str, int]],
-    missing: str = "skip",  # or "zero", as `retrieval_scores` has it
 ) -> RetrievalReport:
     "Rankings against qrels. Raises DataError if none of the tasks has qrels."
     if not set(rankings) & {t for t, passages in qrels.items() if passages}:
@@ -615,9 +566,7 @@ def _retrieval_report(
         raise DataError(what, remedy="Name the qrels of these tasks")
     domains = {t: r.domain or "tasks" for t, r in rankings.items()}
     talks = {t: r.conversation for t, r in rankings.items()}
-    scores = retrieval_scores(qrels, {t: r.passages for t, r in rankings.items()}, domains, missing)
-    lost = [t for t in scores.queries if t not in talks]
-    talks |= {t: conversation_of_line({"task_id": t}, name, None) for t in lost}
+    scores = retrieval_scores(qrels, {t: r.passages for t, r in rankings.items()}, domains)
     return RetrievalReport(name, scores, _spans(scores, domains, talks), talks)
 
 # %% ../../nbs/7_evaluate/01_measures.ipynb #36f1dffa

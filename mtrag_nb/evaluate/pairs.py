@@ -12,40 +12,23 @@ from functools import cached_property
 
 import numpy as np
 
-from ..core.html import Table, html_table, text_table
-from ..core.record import Clarified, Outcome, Run
+from ..core.record import Checked, Clarified, Outcome, Retried, Run, Step, Trajectory
 from ..core.text import clipped, declines
 from ..core.types import TO_ANSWER, TO_ASK, TO_REFUSE, DataError, Gold, digest
-from mtrag_nb.evaluate.blame import (
-    COSTS,
-    Blame,
-    BlameReport,
-    CostPoint,
-    audit,
-    blame,
-    blame_turn,
-    draft_score,
-    place_of,
-    verdict_of,
-)
+from .blame import COSTS, Blame, BlameReport, CostPoint, blame, blame_turn
+from .blame import draft_rouge_l, place_of, verdict_by_recall
 from .measures import RetrievalReport
 from .scores import Evidence, decision, distinct
-from mtrag_nb.evaluate.statistics import (
-    Comparison,
-    Interval,
-    compare,
-    compare_all,
-    difference_interval,
-    mean_interval,
-    sum_intervals,
-)
+from .statistics import Comparison, Interval, Report, compare, compare_all
+from .statistics import difference_interval, mean_interval, sum_intervals
 
 # %% auto #0
-__all__ = ['PRICES', 'SHARES', 'FLOOR', 'PRICED_FLOOR', 'UP', 'WITHOUT', 'RUNG_NAMES', 'LIVE_HEAD', 'WAYS', 'Ending', 'endings',
-           'Pair', 'pair', 'paired', 'lost_of', 'right_and_wrong', 'PriceCurve', 'price_curve', 'Audit', 'audit_pairs',
-           'right_by_target', 'Ladder', 'ladder_pairs', 'Forked', 'in_order', 'forked', 'by_place', 'live_rows',
-           'dominated_by', 'TurnTold', 'Standing', 'standing', 'shared', 'compare_right', 'cost_points', 'dominated',
-           'apart', 'only_right', 'RetrievalComparison', 'compare_retrieval']
+__all__ = ['PRICES', 'SHARES', 'FLOOR', 'PRICED_FLOOR', 'UP', 'WITHOUT', 'RUNG_NAMES', 'LIVE_HEAD', 'SELF_CORRECTIONS', 'Ending',
+           'read_ending', 'endings', 'Pair', 'pair', 'paired', 'lost_of', 'right_and_wrong', 'PriceCurve',
+           'price_curve', 'Audit', 'audit_pairs', 'right_by_target', 'Ladder', 'ladder_pairs', 'Forked', 'sort_rungs',
+           'forked', 'by_place', 'live_rows', 'TurnResult', 'turn_result', 'RunSummary', 'summarize_run',
+           'shared_tasks', 'compare_right', 'cost_points', 'dominated', 'disagreements', 'wins', 'RetrievalComparison',
+           'compare_retrieval']
 
 # %% ../../nbs/7_evaluate/06_pairs.ipynb #7c3fad8a
 def _refused(run: Evidence, task_id: str) -> bool:
@@ -55,7 +38,7 @@ def _refused(run: Evidence, task_id: str) -> bool:
 
 
 def _value_of(run: Evidence, task_id: str) -> float | None:
-    "What the ending of a turn is worth, in [0, 1]; None where nobody can say."
+    "The value of how a turn ended, in [0, 1]; None where nobody can say."
     t, label = run.turns[task_id], run.gold[task_id].answerability if task_id in run.gold else ""
     if label in TO_ASK and t.of(Clarified):
         return float(t.asked_back)
@@ -68,7 +51,7 @@ def _value_of(run: Evidence, task_id: str) -> float | None:
     refused = _refused(run, task_id)
     if label in TO_REFUSE:
         return float(refused)
-    return 0.0 if refused else draft_score(run, task_id, t.answer)
+    return 0.0 if refused else draft_rouge_l(run, task_id, t.answer)
 
 
 @dataclass(frozen=True)
@@ -77,14 +60,23 @@ class Ending:
 
     talk: str  # conversation
     turn: int  # in it, from 1
-    came: str  # right, failed, undecided or not judged
+    verdict: str  # right, failed, undecided or not judged
     value: float | None  # in [0, 1]; None where nobody can say
     outcome: Outcome
-    said: str  # digest of the answer
+    answer_digest: str
     cost: Mapping[str, float]  # as COSTS has it
     why: str = ""  # of a turn that broke: the exception
     refused: bool = False  # in whatever words
     label: str = ""  # answerability
+
+
+_FORMER = {"came": "verdict", "said": "answer_digest"}  # fields of 1.0.0
+
+
+def read_ending(found: Mapping[str, object]) -> Ending:
+    "An ending that was written down, under today's names of the fields or those of 1.0.0."
+    known = {_FORMER.get(k, k): v for k, v in found.items()}
+    return Ending(**known | {"outcome": Outcome(known["outcome"])})
 
 
 def endings(run: Evidence) -> dict[str, Ending]:
@@ -93,11 +85,18 @@ def endings(run: Evidence) -> dict[str, Ending]:
     def ended(i: str, t) -> Ending:
         cost = {by: float(of(t.calls)) for by, of in COSTS.items()}
         why = f"{t.error.type}: {t.error.message}" if t.error else ""
-        came = (blame_turn(run, i).came, _value_of(run, i))
-        said = (t.outcome, digest(t.answer, 8))
-        label = run.gold[i].answerability if i in run.gold else ""
-        refused = not t.failed and _refused(run, i)
-        return Ending(t.conversation_id, t.turn, *came, *said, cost, why, refused, label)
+        return Ending(
+            t.conversation_id,
+            t.turn,
+            blame_turn(run, i).verdict,
+            _value_of(run, i),
+            t.outcome,
+            digest(t.answer, 8),
+            cost,
+            why,
+            refused=not t.failed and _refused(run, i),
+            label=run.gold[i].answerability if i in run.gold else "",
+        )
 
     return {i: ended(i, t) for i, t in run.turns.items()}
 
@@ -124,9 +123,9 @@ class Pair:
         return [self.after[i].talk for i in ids]
 
     @cached_property
-    def came(self) -> dict[str, tuple[str, str]]:
-        "Task id -> what became of it before, after."
-        return {i: (e.came, self.after[i].came) for i, e in self.before.items()}
+    def verdicts(self) -> dict[str, tuple[str, str]]:
+        "Task id -> verdict before, after."
+        return {i: (e.verdict, self.after[i].verdict) for i, e in self.before.items()}
 
     @cached_property
     def values(self) -> dict[str, tuple[float, float]]:
@@ -135,13 +134,13 @@ class Pair:
         return {i: x for i, x in both.items() if None not in x}
 
     @cached_property
-    def told(self) -> dict[str, tuple[bool, bool]]:
-        "Task id -> right before, right after; of those that are right or wrong in both."
-        decided = {i: x for i, x in self.came.items() if set(x) <= {"right", "failed"}}
-        return {i: (a == "right", b == "right") for i, (a, b) in decided.items()}
+    def decided(self) -> dict[str, tuple[bool, bool]]:
+        "Task id -> right before, right after; of the turns that are right or wrong in both."
+        both = {i: x for i, x in self.verdicts.items() if set(x) <= {"right", "failed"}}
+        return {i: (a == "right", b == "right") for i, (a, b) in both.items()}
 
     def count(self, before: bool, after: bool) -> int:
-        return sum(x == (before, after) for x in self.told.values())
+        return sum(x == (before, after) for x in self.decided.values())
 
     kept = property(lambda self: self.count(True, True))
     fixed = property(lambda self: self.count(False, True))
@@ -149,16 +148,16 @@ class Pair:
     left = property(lambda self: self.count(False, False))
 
     @property
-    def untold(self) -> int:
+    def undecided(self) -> int:
         "Judged turns that are undecided in one of the two."
-        return sum("not judged" not in x for x in self.came.values()) - len(self.told)
+        return sum("not judged" not in x for x in self.verdicts.values()) - len(self.decided)
 
     @property
     def changes(self) -> list[str]:
         "The turns that ended otherwise."
 
         def end(e):
-            return (e.outcome, e.said)
+            return (e.outcome, e.answer_digest)
 
         return [i for i, e in self.before.items() if end(e) != end(self.after[i])]
 
@@ -174,10 +173,12 @@ class Pair:
         "Of those that were wrong before, the share that is fixed; None without any."
         return self.fixed / n if (n := self.fixed + self.left) else None
 
-    def accuracy(self, after: bool) -> Interval:
-        "The share that is right before, or after."
-        right = [float(x[after]) for x in self.told.values()]
-        return mean_interval(right, self._talks(list(self.told)))
+    def _accuracy(self, after: bool) -> Interval:
+        right = [float(x[after]) for x in self.decided.values()]
+        return mean_interval(right, self._talks(list(self.decided)))
+
+    accuracy_before = property(lambda self: self._accuracy(False))  # the share that is right
+    accuracy_after = property(lambda self: self._accuracy(True))
 
     def _difference(self, by_task: Mapping[str, tuple[float, float]]) -> Interval:
         "The mean of what comes after, less that before; paired."
@@ -187,10 +188,10 @@ class Pair:
     @property
     def gain(self) -> Interval:
         "Accuracy after, less that before; paired."
-        return self._difference(self.told)
+        return self._difference(self.decided)
 
     @property
-    def worth(self) -> Interval:
+    def mean_difference(self) -> Interval:
         "Mean value after, less that before; paired."
         return self._difference(self.values)
 
@@ -209,7 +210,7 @@ class Pair:
 
     def ids(self, before: bool, after: bool) -> list[str]:
         "The turns of one kind: fixed is (False, True), spoilt is (True, False)."
-        return [i for i, x in self.told.items() if x == (before, after)]
+        return [i for i, x in self.decided.items() if x == (before, after)]
 
 # %% ../../nbs/7_evaluate/06_pairs.ipynb #e2313aef
 def pair(name: str, before: Evidence, after: Evidence) -> Pair:
@@ -242,15 +243,15 @@ FLOOR, PRICED_FLOOR = 0.041, (0.019, 0.026)
 
 def right_and_wrong(e: Ending) -> tuple[float, float] | None:
     "How much of an ending is right, and how much wrong; a refusal of what can be answered is neither. None: not judged."
-    if e.came == "right":
+    if e.verdict == "right":
         return 1.0, 0.0
-    if e.came == "undecided":
+    if e.verdict == "undecided":
         return 0.5, 0.5
-    return None if e.came == "not judged" else (0.0, 0.0 if e.refused else 1.0)
+    return None if e.verdict == "not judged" else (0.0, 0.0 if e.refused else 1.0)
 
 
 @dataclass(frozen=True, repr=False)
-class PriceCurve(Table):
+class PriceCurve(Report):
     "A difference by the price of a wrong answer and the share of unanswerable questions."
 
     name: str
@@ -325,8 +326,8 @@ def price_curve(
 
 # %% ../../nbs/7_evaluate/06_pairs.ipynb #5514f17f
 @dataclass(frozen=True, repr=False)
-class Audit(Table):
-    "What each mechanism of a run was worth."
+class Audit(Report):
+    "What each mechanism of a run kept, fixed, spoilt, left and cost."
 
     name: str  # of the run
     pairs: Mapping[str, Pair]  # mechanism -> the run without it, and the run
@@ -335,25 +336,21 @@ class Audit(Table):
         "A row a mechanism, under _AUDIT_HEAD."
 
         def row(name, p):
-            told = [p.changed, p.kept, p.fixed, p.spoilt, p.left, p.untold]
+            counts = [p.changed, p.kept, p.fixed, p.spoilt, p.left, p.undecided]
             shares = ", ".join("–" if x is None else f"{x:.2f}" for x in (p.cl, p.cs))
-            means = (
-                p.accuracy(False),
-                p.accuracy(True),
-                p.gain,
-                p.worth,
-                p.cost("calls"),
-                p.cost(),
-            )
-            return [self.name, name, *told, shares, *map(str, means)]
+            right = (p.accuracy_before, p.accuracy_after, p.gain, p.mean_difference)
+            return [
+                self.name,
+                name,
+                *counts,
+                shares,
+                *map(str, (*right, p.cost("calls"), p.cost())),
+            ]
 
         return [row(name, p) for name, p in self.pairs.items()]
 
     def _table(self):
         return _AUDIT_HEAD, self.rows()
-
-    def __repr__(self):
-        return "\n".join([text_table(*self._table()), *lost_of(self.pairs)])
 
     @property
     def note(self) -> str:
@@ -378,8 +375,8 @@ def right_by_target(gold: Mapping[str, Gold]) -> Callable[[str, str], bool | Non
 
     def right(task_id: str, draft: str) -> bool | None:
         targets = gold[task_id].targets if task_id in gold else ()
-        came = verdict_of(draft, targets)
-        return None if came == "undecided" else came == "right"
+        verdict = verdict_by_recall(draft, targets)
+        return None if verdict == "undecided" else verdict == "right"
 
     return right
 
@@ -388,7 +385,7 @@ UP = "up to "  # how the rungs on top of each other are called
 
 
 @dataclass(frozen=True, repr=False)
-class Ladder(Table):
+class Ladder(Report):
     "What a perfect stage would gain."
 
     name: str  # of the run
@@ -406,12 +403,12 @@ class Ladder(Table):
     @property
     def failed(self) -> list[str]:
         "The turns that failed in the run."
-        came = [(i, a) for p in self.pairs.values() for i, (a, _) in p.came.items()]
-        return list(dict.fromkeys(i for i, a in came if a == "failed"))
+        before = [(i, a) for p in self.pairs.values() for i, (a, _) in p.verdicts.items()]
+        return list(dict.fromkeys(i for i, a in before if a == "failed"))
 
     @staticmethod
     def _right_at(task_id: str, pairs: Mapping[str, Pair]) -> list[str]:
-        return [n for n, p in pairs.items() if p.came.get(task_id, ("", ""))[1] == "right"]
+        return [n for n, p in pairs.items() if p.verdicts.get(task_id, ("", ""))[1] == "right"]
 
     def repaired(self) -> dict[str, str]:  # task id -> rung; "" for one that none repairs
         "The lowest rung at which each failed turn is right."
@@ -426,8 +423,8 @@ class Ladder(Table):
         alone = Counter(n for some in self.alone_repairs().values() for n in some)
 
         def row(n, p):
-            repairs = [p.spoilt, alone[n], first[n], str(self.together[n].accuracy(True))]
-            return [self.name, n, str(p.gain), str(p.worth), *repairs]
+            repairs = [p.spoilt, alone[n], first[n], str(self.together[n].accuracy_after)]
+            return [self.name, n, str(p.gain), str(p.mean_difference), *repairs]
 
         return [row(n, p) for n, p in self.alone.items()]
 
@@ -437,15 +434,12 @@ class Ladder(Table):
     @property
     def note(self) -> str:
         none = sum(not r for r in self.repaired().values())
-        right = next(iter(self.pairs.values())).accuracy(False) if self.pairs else None
-        return f"{self.name}: right as it was {right}; {len(self.failed)} failed turns, {none} of them right at no rung."
-
-    def __repr__(self):
-        return "\n".join([text_table(*self._table()), self.note, *lost_of(self.pairs)])
-
-    def _repr_html_(self):
-        told = [f"{self.note} Intervals: paired, over conversations", *lost_of(self.pairs), ""]
-        return html_table(*self._table(), note=". ".join(told))
+        right = next(iter(self.pairs.values())).accuracy_before if self.pairs else None
+        failed = f"{len(self.failed)} failed turns, {none} of them right at no rung"
+        about = f"{self.name}: right as it was {right}; {failed}"
+        return ". ".join(
+            [about, "Intervals: paired, over conversations", *lost_of(self.pairs), ""]
+        ).strip()
 
 
 _LADDER_HEAD = (
@@ -522,7 +516,7 @@ RUNG_NAMES = (
 )
 
 
-def in_order(known: Mapping[str, Evidence]) -> dict[str, Evidence]:
+def sort_rungs(known: Mapping[str, Evidence]) -> dict[str, Evidence]:
     "Rungs from the lowest up, each alone, then those on top of each other."
     order = {name: n for n, name in enumerate(RUNG_NAMES)}
 
@@ -545,7 +539,7 @@ def forked(run: Evidence) -> Forked:
             stale.append(f"{folder.parent.name}/{folder.name}")
         else:
             (off if folder.parent.name == "audit" else known)[name] = Evidence(fork, run.gold)
-    return Forked(audit_pairs(run, off), ladder_pairs(run, in_order(known)), tuple(stale))
+    return Forked(audit_pairs(run, off), ladder_pairs(run, sort_rungs(known)), tuple(stale))
 
 # %% ../../nbs/7_evaluate/06_pairs.ipynb #e656e8fa
 LIVE_HEAD = (
@@ -571,37 +565,28 @@ def live_rows(pairs: Mapping[str, Pair]) -> list[list]:  # run -> given history,
     "What the system's own answers in the history cost."
 
     def row(name, place, q):
-        means = (q.accuracy(False), q.accuracy(True), q.gain, q.worth)
-        return [name, place, len(q.told), *map(str, means)]
+        means = (q.accuracy_before, q.accuracy_after, q.gain, q.mean_difference)
+        return [name, place, len(q.decided), *map(str, means)]
 
     return [row(n, place, q) for n, p in pairs.items() for place, q in by_place(p).items()]
 
-# %% ../../nbs/7_evaluate/06_pairs.ipynb #dac23530
-def dominated_by(points: Mapping[str, tuple[float, float]]) -> dict[str, list[str]]:
-    "System -> those that dominate it, by cost and quality; the frontier has none."
-
-    def better(a, b):
-        return a[0] <= b[0] and a[1] >= b[1] and a != b
-
-    return {n: [m for m in points if better(points[m], points[n])] for n in points}
-
 # %% ../../nbs/7_evaluate/06_pairs.ipynb #607ace02
-def _first_came(run: Evidence, task_id: str, came: str) -> str:  # came: of the turn as it ended
-    "What the first draft would have come to: right, failed, undecided, not judged; '' for a turn without one."
+def _first_verdict(run: Evidence, task_id: str, last: str) -> str:  # last: of the turn as it ended
+    "The verdict on the first draft as an answer: right, failed, undecided, not judged; '' for a turn without one."
     t, label = run.turns[task_id], run.gold[task_id].answerability if task_id in run.gold else ""
     if not t.drafts:
         return ""
-    if came == "not judged" or t.answered and t.drafts[0].text == t.answer:
-        return came
+    if last == "not judged" or t.answered and t.drafts[0].text == t.answer:
+        return last
     declined = t.drafts[0].declined or declines(t.drafts[0].text)
     if label in TO_REFUSE:
         return "right" if declined else "failed"
     targets = run.gold[task_id].targets if label else ()
-    value = "wrong" if declined else verdict_of(t.drafts[0].text, targets)
+    value = "wrong" if declined else verdict_by_recall(t.drafts[0].text, targets)
     return "failed" if value == "wrong" else value
 
 # %% ../../nbs/7_evaluate/06_pairs.ipynb #230e68e8
-WAYS = {  # way -> what it says of a turn
+SELF_CORRECTIONS = {  # way -> what it says of a turn
     "kept": "first answer right, and so is the last",
     "spoilt": "first answer right, the last is not",
     "fixed": "first answer wrong, the last is right",
@@ -613,19 +598,19 @@ WAYS = {  # way -> what it says of a turn
 
 
 @dataclass(frozen=True)
-class TurnTold:
-    "How a turn went."
+class TurnResult:
+    "The verdict on a turn, its value, and the verdict on its first draft."
 
-    blame: Blame  # what became of it, and where it went wrong first
+    blame: Blame  # the verdict, and where the turn went wrong first
     value: float | None  # of its ending, in [0, 1]; None where nobody can say
-    first: str = ""  # what its first draft would have come to
+    first_verdict: str = ""  # on its first draft
 
     @property
-    def way(self) -> str:  # a key of WAYS
+    def self_correction(self) -> str:  # a key of SELF_CORRECTIONS
         "What became of the first answer."
-        if self.blame.came == "not judged":
+        if self.blame.verdict == "not judged":
             return "not judged"
-        if not self.first:
+        if not self.first_verdict:
             return "no draft"
         known = {
             ("right", "right"): "kept",
@@ -633,20 +618,27 @@ class TurnTold:
             ("failed", "right"): "fixed",
             ("failed", "failed"): "left wrong",
         }
-        return known.get((self.first, self.blame.came), "one undecided")
+        return known.get((self.first_verdict, self.blame.verdict), "one undecided")
+
+
+def turn_result(run: Evidence, task_id: str, known: Blame | None = None) -> TurnResult:
+    "The verdict on a turn (None: asked here), and on its first draft."
+    blame = known or blame_turn(run, task_id)
+    first = _first_verdict(run, task_id, blame.verdict)
+    return TurnResult(blame, _value_of(run, task_id), first)
 
 # %% ../../nbs/7_evaluate/06_pairs.ipynb #c1da4360
 @dataclass(frozen=True, repr=False)
-class Standing:
-    "How a run stands."
+class RunSummary:
+    "A run's verdicts, values, refusals and costs, kept by task: each mean can name its turns."
 
     run: Evidence
     report: BlameReport
-    turns: Mapping[str, TurnTold]
+    turns: Mapping[str, TurnResult]
 
     name = property(lambda self: self.run.name)
 
-    def ids(self, rule: Callable[[TurnTold], bool]) -> list[str]:
+    def ids(self, rule: Callable[[TurnResult], bool]) -> list[str]:
         "The tasks of which something holds."
         return [i for i, t in self.turns.items() if rule(t)]
 
@@ -661,15 +653,19 @@ class Standing:
         ids = list(ids)
         return mean_interval([float(of(i)) for i in ids], [self.run.talks[i] for i in ids])
 
-    judged = cached_property(lambda self: self.ids(lambda t: t.blame.came != "not judged"))
+    judged = cached_property(lambda self: self.ids(lambda t: t.blame.verdict != "not judged"))
     valued = cached_property(lambda self: self.ids(lambda t: t.value is not None))
-    ways = cached_property(lambda self: Counter(t.way for t in self.turns.values()))
 
-    def came(self, task_id: str) -> str:
-        return self.turns[task_id].blame.came
+    @cached_property
+    def self_corrections(self) -> Counter[str]:
+        "How many turns each entry of SELF_CORRECTIONS has."
+        return Counter(t.self_correction for t in self.turns.values())
+
+    def verdict(self, task_id: str) -> str:
+        return self.turns[task_id].blame.verdict
 
     def right(self, ids: Iterable[str] | None = None) -> Interval:  # None: all that are judged
-        return self.mean(self.judged if ids is None else ids, lambda i: self.came(i) == "right")
+        return self.mean(self.judged if ids is None else ids, lambda i: self.verdict(i) == "right")
 
     @property
     def value(self) -> Interval:
@@ -678,7 +674,7 @@ class Standing:
     @property
     def refused(self) -> Interval:
         "Of the turns that should be refused, those that were."
-        return self.mean(self.labelled(TO_REFUSE), lambda i: self.came(i) == "right")
+        return self.mean(self.labelled(TO_REFUSE), lambda i: self.verdict(i) == "right")
 
     @property
     def answered(self) -> Interval:
@@ -692,63 +688,73 @@ class Standing:
 
     @cached_property
     def correction(self) -> float | None:
-        "The share of all tokens that went into checks and retries; None for a run without tokens."
-        return next(m.share for m in audit(self.run) if m.name == "check and retries")
+        "The share of all tokens that went into checks and retries of finished turns; None for a run without tokens."
+        turns = self.run.turns.values()
+        steps = [s for t in turns if not t.failed for s in _correction_steps(t)]
+        spent, total = (sum(x.calls.tokens for x in some) for some in (steps, turns))
+        return spent / total if total else None
 
 
-def standing(run: Evidence) -> Standing:
-    "How a run stands, every turn looked at once."
+def _correction_steps(t: Trajectory) -> list[Step]:
+    "The checks, and everything from the first retry on."
+    retries = [n for n, s in enumerate(t.steps) if isinstance(s, Retried)]
+    first = retries[0] if retries else len(t.steps)
+    return [s for n, s in enumerate(t.steps) if isinstance(s, Checked) or n >= first]
+
+
+def summarize_run(run: Evidence) -> RunSummary:
+    "What a run got right, and what became of its first answers."
     report = blame(run)
-
-    def told(i, b):
-        return TurnTold(b, _value_of(run, i), _first_came(run, i, b.came))
-
-    return Standing(run, report, {i: told(i, b) for i, b in report.turns.items()})
+    return RunSummary(run, report, {i: turn_result(run, i, b) for i, b in report.turns.items()})
 
 # %% ../../nbs/7_evaluate/06_pairs.ipynb #7eed3e62
-def shared(some: Sequence[Standing]) -> list[str]:
+def shared_tasks(some: Sequence[RunSummary]) -> list[str]:
     "The tasks that are judged in every run, in the order of the first."
     known = [set(s.judged) for s in some]
     return [i for i in some[0].judged if all(i in ids for ids in known)]
 
 
-def compare_right(some: Sequence[Standing]) -> Comparison | None:
+def compare_right(some: Sequence[RunSummary]) -> Comparison | None:
     "The share that is right, run against run; None for fewer than two runs, or without a task in common."
-    both = shared(some) if len(some) > 1 else []
-    right = {s.name: {i: float(s.came(i) == "right") for i in both} for s in some}
+    both = shared_tasks(some) if len(some) > 1 else []
+    right = {s.name: {i: float(s.verdict(i) == "right") for i in both} for s in some}
     return compare(right, some[0].run.talks, "right") if both else None
 
 
-def cost_points(some: Sequence[Standing]) -> dict[str, CostPoint]:
+def cost_points(some: Sequence[RunSummary]) -> dict[str, CostPoint]:
     "What each run costs and gets right, over the tasks that all have."
-    both = shared(some) if some else []
+    both = shared_tasks(some) if some else []
     return {s.name: CostPoint(s.cost(ids=both), s.right(both)) for s in some} if both else {}
 
 
-def dominated(some: Sequence[Standing]) -> dict[str, list[str]]:
+def dominated(some: Sequence[RunSummary]) -> dict[str, list[str]]:
     "Run -> those that dominate it by quality against cost; the frontier has none."
-    points = cost_points(some)
-    return dominated_by({n: (p.cost.value, p.score.value) for n, p in points.items()})
+    points = {n: (p.cost.value, p.score.value) for n, p in cost_points(some).items()}
+
+    def better(a, b):
+        return a[0] <= b[0] and a[1] >= b[1] and a != b
+
+    return {n: [m for m in points if better(points[m], points[n])] for n in points}
 
 # %% ../../nbs/7_evaluate/06_pairs.ipynb #b3ef7735
-def apart(some: Sequence[Standing]) -> list[str]:  # task ids
+def disagreements(some: Sequence[RunSummary]) -> list[str]:  # task ids
     "The turns that some runs get right and others fail, the most evenly split first."
-    both = shared(some) if some else []
+    both = shared_tasks(some) if some else []
 
-    def count(i, came):
-        return sum(s.came(i) == came for s in some)
+    def count(i, verdict):
+        return sum(s.verdict(i) == verdict for s in some)
 
     split = {i: min(count(i, "right"), count(i, "failed")) for i in both}
     return sorted((i for i in both if split[i]), key=lambda i: -split[i])
 
 
-def only_right(a: Standing, b: Standing) -> list[str]:  # task ids
+def wins(a: RunSummary, b: RunSummary) -> list[str]:  # task ids
     "The turns that `a` gets right and `b` fails."
-    return [i for i in shared([a, b]) if (a.came(i), b.came(i)) == ("right", "failed")]
+    return [i for i in shared_tasks([a, b]) if (a.verdict(i), b.verdict(i)) == ("right", "failed")]
 
 # %% ../../nbs/7_evaluate/06_pairs.ipynb #23f4cbf1
 @dataclass(frozen=True, repr=False)
-class RetrievalComparison(Table):
+class RetrievalComparison(Report):
     "Runs beside each other, paired by query."
 
     measures: tuple[Comparison, ...]

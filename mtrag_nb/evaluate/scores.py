@@ -27,48 +27,19 @@ from mtrag_nb.core.record import (
 )
 from ..core.settings import Plugin, plugins
 from ..core.text import Stance, idk_by_rule, rule_in_words, stance
-from mtrag_nb.core.types import (
-    TO_ANSWER,
-    TO_ASK,
-    TO_REFUSE,
-    Context,
-    DataError,
-    Gold,
-    Outcome,
-    Passage,
-    SettingsError,
-    Task,
-    Turn,
-)
+from ..core.types import TO_ANSWER, TO_ASK, TO_REFUSE, Context, DataError, Gold, Outcome
+from ..core.types import Passage, SettingsError, Task, Turn
 from ..data.mtrag import falling, files_of, is_gold
-from mtrag_nb.evaluate.judge import (
-    Item,
-    asked_digest,
-    check_reference,
-    circular,
-    judge_of,
-    prediction_items,
-    run_items,
-    turn_item,
-)
-from mtrag_nb.evaluate.measures import (
-    MEASURES,
-    BertScorer,
-    Refusals,
-    RetrievalScores,
-    agg_parts,
-    condition,
-    refusals,
-    retrieval_scores,
-    rouge_l,
-    target_recall,
-)
-from .statistics import Comparison, Interval, compare, mean_interval
+from .judge import Item, asked_digest, check_reference, circular, judge_of
+from .judge import prediction_items, run_items, turn_item
+from .measures import MEASURES, BertScorer, Refusals, RetrievalScores, agg_parts
+from .measures import condition, refusals, retrieval_scores, rouge_l, target_recall
+from .statistics import Comparison, Interval, Report, compare, mean_interval
 
 # %% auto #0
 __all__ = ['SOURCES', 'ANSWER_MEASURES', 'LEAST_SUPPORT', 'ranking', 'decision', 'clarifies', 'idk_verdicts', 'score_items',
            'RefusalRow', 'RefusalReport', 'refusal_report', 'ScoreReport', 'place_of_scores', 'score_run',
-           'named_measure', 'distinct', 'compare_runs', 'Measures', 'fault', 'Evidence', 'as_evidence']
+           'named_measure', 'distinct', 'compare_runs', 'Measures', 'failure_summary', 'Evidence', 'as_evidence']
 
 # %% ../../nbs/7_evaluate/04_scores.ipynb #c763d478
 def ranking(item: Item) -> list[tuple[str, float]]:  # passage ids with scores that fall
@@ -235,7 +206,7 @@ class RefusalRow:
 
 
 @dataclass(frozen=True, repr=False)
-class RefusalReport(Table):
+class RefusalReport(Report):
     "Refusals, each beside its baseline."
 
     rows: tuple[RefusalRow, ...]
@@ -324,7 +295,7 @@ class _Scored:
 
 
 @dataclass(frozen=True, repr=False)
-class ScoreReport(_Scored, Table):
+class ScoreReport(_Scored, Report):
     "The scores of a run."
 
     name: str
@@ -335,6 +306,9 @@ class ScoreReport(_Scored, Table):
     failed: int  # turns that ended in an error: not scored
     how: dict[str, str]  # BERTScore: the encoder; refusals: whose verdict; judge
     circular: frozenset[str] = frozenset()  # measures that decided inside the system
+
+    title = property(lambda self: self.name)
+    parts = property(lambda self: (self.refusal, *filter(None, [self.retrieval])))
 
     @property
     def measures(self) -> list[str]:
@@ -363,15 +337,6 @@ class ScoreReport(_Scored, Table):
             f"{len(self.scores)} tasks of {talks} conversations, {self.failed} ended in an error (not scored). "
             f"Intervals: over conversations. {how}{inside if self.circular else ''}"
         )
-
-    def __repr__(self):
-        found = f"\n\n{self.retrieval!r}" if self.retrieval else ""
-        return f"{self.name}\n{super().__repr__()}\n\n{self.refusal!r}{found}"
-
-    def _repr_html_(self):
-        found = self.retrieval._repr_html_() if self.retrieval else ""
-        own = f"<b>{esc(self.name)}</b>" + super()._repr_html_()
-        return own + self.refusal._repr_html_() + found
 
 # %% ../../nbs/7_evaluate/04_scores.ipynb #b53117e8
 def _retrieval_of(
@@ -588,8 +553,10 @@ LEAST_SUPPORT = 0.5  # below it more answers of mtrag-human's rated models were 
 _LEAST_JUDGED = 0.5  # a judge's score, in [0, 1], below which it speaks against an answer
 
 
-def fault(t: Trajectory, gold: Gold | None = None, measures: Measures = Measures()) -> str:
-    "What speaks against a turn, in a few words; '' if nothing does."
+def failure_summary(
+    t: Trajectory, gold: Gold | None = None, measures: Measures = Measures()
+) -> str:
+    "How a turn failed by its label, the judge or its support, in a few words; '' if it did not."
     label = gold.answerability if gold else ""
     if t.failed:
         return f"broke in {(t.error.node if t.error else '') or 'the graph'}"
@@ -735,7 +702,7 @@ class Evidence(_Scored):
         return self.item(task_id).support if at_hand else None
 
     def relevant(self, task_id: str) -> list[str]:
-        "The gold passages of a turn: those that it has seen, under the ids by which it saw them; the others under their own."
+        "Gold passage ids of a turn, translated to the run's ids where the run has seen the passage."
         gold = self.gold[task_id].passages if task_id in self.gold else ()
         if self.qrels is not None:
             known = {p.id: p for p in gold}
@@ -748,9 +715,11 @@ class Evidence(_Scored):
     def _own_ids(self) -> bool:
         return _own_ids(self.run, self.gold)
 
-    def fault(self, task_id: str) -> str:
-        "What speaks against a turn."
-        return fault(self.turns[task_id], self.gold.get(task_id), self.measures_of(task_id))
+    def failure_summary(self, task_id: str) -> str:
+        "How a turn failed, in a few words; '' if it did not."
+        return failure_summary(
+            self.turns[task_id], self.gold.get(task_id), self.measures_of(task_id)
+        )
 
     def _repr_html_(self) -> str:
         return self.run._repr_html_()

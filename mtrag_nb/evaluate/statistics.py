@@ -13,15 +13,14 @@ from itertools import combinations
 
 import numpy as np
 
-from ..core.html import html_table, show, text_table
+from ..core.html import esc, html_table, show, text_table
 from ..core.types import DataError, SettingsError
 
 # %% auto #0
-__all__ = ['LEAST', 'MANY', 'INTERVALS', 'Span', 'Scores', 'few', 'Interval', 'draws', 'mean_interval', 'difference_interval',
-           'statistic_interval', 'sum_intervals', 'auroc', 'auroc_interval', 'FlipTest', 'holm', 'testable', 'settled',
-           'detectable', 'SystemRow', 'PairRow', 'Comparison', 'compare_all', 'compare', 'krippendorff_alpha', 'Bin',
-           'calibration_bins', 'calibration_error', 'spearman', 'Band', 'spearman_in_bands', 'RaterRow', 'AltTest',
-           'alt_test']
+__all__ = ['LEAST', 'MANY', 'INTERVALS', 'Scores', 'few', 'Interval', 'draws', 'mean_interval', 'difference_interval',
+           'statistic_interval', 'sum_intervals', 'auroc', 'auroc_interval', 'FlipTest', 'holm', 'testable',
+           'sign_flip_tests', 'detectable', 'Report', 'SystemRow', 'PairRow', 'Comparison', 'compare_all', 'compare',
+           'krippendorff_alpha', 'spearman', 'spearman_in_bands', 'RaterRow', 'AltTest', 'alt_test']
 
 # %% ../../nbs/7_evaluate/00_statistics.ipynb #c3917186
 LEAST = 6  # conversations: below, no interval is given
@@ -141,11 +140,11 @@ def _percentiles(samples: np.ndarray, level: float) -> tuple[np.ndarray, np.ndar
     return out[0], out[1]
 
 # %% ../../nbs/7_evaluate/00_statistics.ipynb #cb01a483
-Span = tuple["float | None", "float | None"]  # both ends of an interval; None: there is none
-_NOWHERE: Span = (None, None)
+_Span = tuple["float | None", "float | None"]  # both ends of an interval; None: there is none
+_NOWHERE: _Span = (None, None)
 
 
-def _around(value: float, error: float, df: float, level: float) -> Span:
+def _around(value: float, error: float, df: float, level: float) -> _Span:
     "Student's t to both sides; none where nothing varies."
     if error <= 1e-12 * max(1.0, abs(value)):
         return _NOWHERE
@@ -161,7 +160,7 @@ def _mean_span(
     level: float,
     seed: int,
     weights: np.ndarray | None = None,
-) -> Span:
+) -> _Span:
     "The ends of a mean's interval."
     error = _standard_error(x, codes, k, weights)
     if k < LEAST or error <= 1e-12 * max(1.0, abs(x).max()):
@@ -182,7 +181,7 @@ def _binomial_span(hits: float, n: float, level: float) -> tuple[float, float]:
     return low, 1.0 if hits >= n else float(betaincinv(hits + 1, n - hits, 1 - tail))
 
 
-def _share_span(x: np.ndarray, codes: np.ndarray, k: int, level: float) -> Span:
+def _share_span(x: np.ndarray, codes: np.ndarray, k: int, level: float) -> _Span:
     "The ends of a share's interval, by the effective number of items."
     if k < LEAST:
         return _NOWHERE
@@ -343,7 +342,7 @@ def _separated_span(positives: int, negatives: int, level: float, df: int) -> fl
 
 def _auroc_span(
     value: float, without: np.ndarray, positives: int, negatives: int, level: float
-) -> Span:
+) -> _Span:
     "The ends of an AUROC's interval, from its values without each conversation."
     df = min(positives, negatives) - 1
     if value in (0, 1):
@@ -452,7 +451,7 @@ def testable(differences: Sequence[Sequence[float]], alpha: float = 0.05) -> np.
     return least < alpha / family
 
 
-def settled(
+def sign_flip_tests(
     differences: Sequence[Sequence[float]],  # of each comparison: sums by conversation
     flips: int = 10_000,  # to begin with
     most: int = _MOST_FLIPS,
@@ -504,6 +503,36 @@ def _more_needed(
         return None
     return max(0, math.ceil(clusters * (least / difference) ** 2 - 1e-9) - clusters)
 
+# %% ../../nbs/7_evaluate/00_statistics.ipynb #2f651501
+class Report:
+    "What numbers of a run look like, as text and as HTML: a title, tables, a note, findings in words, and reports below."
+
+    title = note = ""
+    statements: Sequence[str] = ()
+    parts: Sequence[Report] = ()
+
+    def _table(self) -> tuple[Sequence[str], Sequence[Sequence[object]]]:
+        "Header and rows of a report with one table."
+        return (), ()
+
+    def tables(self) -> list[tuple[Sequence[str], Sequence[Sequence[object]]]]:
+        return [self._table()]
+
+    def __repr__(self) -> str:
+        tables = "\n\n".join(text_table(*t) for t in self.tables())
+        gap = "\n" * (len(self.tables()) > 1)
+        own = "\n".join(filter(None, (self.title, tables, self.note and gap + self.note)))
+        told = "\n".join(f"- {s}" for s in self.statements)
+        return "\n\n".join(filter(None, (own, told, *map(repr, self.parts))))
+
+    def _repr_html_(self) -> str:
+        title = f"<b>{esc(self.title)}</b>" if self.title else ""
+        tables = "".join(html_table(*t) for t in self.tables())
+        note = f"<div style='font-size:90%'>{esc(self.note)}</div>" if self.note else ""
+        told = "".join(f"<li>{esc(s)}</li>" for s in self.statements)
+        below = "".join(p._repr_html_() for p in self.parts)
+        return title + tables + note + (told and f"<ul>{told}</ul>") + below
+
 # %% ../../nbs/7_evaluate/00_statistics.ipynb #1bb12406
 @dataclass(frozen=True)
 class SystemRow:
@@ -543,7 +572,7 @@ def _span(r) -> str:
 
 
 @dataclass(frozen=True, repr=False)
-class Comparison:
+class Comparison(Report):
     "Means, intervals and paired comparisons of several systems."
 
     measure: str
@@ -558,6 +587,9 @@ class Comparison:
         0  # comparisons that p (Holm) is for: the testable ones of the table, in all its measures
     )
     open: int = 0  # of these: verdicts that the random patterns leave open
+
+    def tables(self):
+        return [t for t in (self._means(), self._pairs()) if t[1]]
 
     def _means(self):
         span = f"{self.level:.0%} interval"
@@ -588,14 +620,6 @@ class Comparison:
             f"detectable: least true difference found with {self.power:.0%} power at 5 % (two-sided, one test); "
             "more needed: conversations in addition to detect the observed one."
         )
-
-    def __repr__(self):
-        tables = [text_table(*t) for t in (self._means(), self._pairs()) if t[1]]
-        return "\n\n".join([*tables, self.note])
-
-    def _repr_html_(self):
-        pairs = html_table(*self._pairs()) if self.pairs else ""
-        return html_table(*self._means()) + pairs + f"<div style='font-size:90%'>{self.note}</div>"
 
 # %% ../../nbs/7_evaluate/00_statistics.ipynb #80c833cf
 def _matrix(
@@ -711,7 +735,7 @@ def compare_all(
     keys = [(m, pair) for m, p in ready.items() for pair in p.wanted]
     sums = [_sums(ready[m].difference(pair), ready[m].talks) for m, pair in keys]
     tested = [i for i, d in enumerate(sums) if len(d)]
-    tests, adjusted, left = settled([sums[i] for i in tested], seed=seed)
+    tests, adjusted, left = sign_flip_tests([sums[i] for i in tested], seed=seed)
     by_holm = [None if math.isnan(h) else float(h) for h in adjusted]
     found = {keys[i]: of for i, *of in zip(tested, tests, by_holm)}
     family = len(tests) - by_holm.count(None)
@@ -745,64 +769,15 @@ def krippendorff_alpha(
     level: str = "ordinal",  # "nominal", "ordinal" or "interval"
 ) -> float | None:  # None if no item has two ratings, or all ratings are equal
     "Krippendorff's alpha (Krippendorff 2011, Computing Krippendorff's Alpha-Reliability)."
+    from krippendorff import alpha
+
+    if level not in ("nominal", "ordinal", "interval"):
+        raise SettingsError(f"level is 'nominal', 'ordinal' or 'interval', not {level!r}")
     r = np.asarray(ratings, float)
     r = r[:, (~np.isnan(r)).sum(0) >= 2]
-    values = np.unique(r[~np.isnan(r)])
-    if len(values) < 2:
+    if len(np.unique(r[~np.isnan(r)])) < 2:
         return None
-    counts = (r[:, :, None] == values).sum(0).astype(float)  # [items, values]
-    weights = 1 / (counts.sum(1) - 1)
-    weighted = counts * weights[:, None]
-    observed = weighted.T @ counts - np.diag(weighted.sum(0))  # coincidences
-    totals = observed.sum(1)
-    expected = (np.outer(totals, totals) - np.diag(totals)) / (totals.sum() - 1)
-    if level == "nominal":
-        distance = 1.0 - np.eye(len(values))
-    elif level == "interval":
-        distance = (values[:, None] - values) ** 2
-    elif level == "ordinal":
-        middle = np.cumsum(totals) - totals / 2
-        distance = (middle[:, None] - middle) ** 2
-    else:
-        raise SettingsError(f"level is 'nominal', 'ordinal' or 'interval', not {level!r}")
-    return float(1 - (observed * distance).sum() / (expected * distance).sum())
-
-# %% ../../nbs/7_evaluate/00_statistics.ipynb #e08fa1d5
-@dataclass(frozen=True)
-class Bin:
-    "The items whose score lies in one bin."
-
-    low: float
-    high: float  # belongs to the next bin, except in the last
-    n: int
-    score: float | None  # mean score; None for an empty bin
-    share: float | None  # share of positives
-
-
-def calibration_bins(
-    scores: Sequence[float],
-    labels: Sequence[bool],
-    edges: Sequence[float] = tuple(i / 10 for i in range(11)),  # ascending
-) -> list[Bin]:
-    "Bins of a score, with the share of positives in each. Raises DataError for NaN or a score outside the edges."
-    x, y, edges = _numbers(scores, labels), np.asarray(labels, bool), np.asarray(edges, float)
-    if len(x) and (x.min() < edges[0] or x.max() > edges[-1]):
-        ends = f"the edges from {edges[0]:g} to {edges[-1]:g}"
-        raise DataError(f"scores run from {x.min():g} to {x.max():g}, {ends}")
-    place = np.minimum(np.searchsorted(edges, x, side="right") - 1, len(edges) - 2)
-    inside = [place == i for i in range(len(edges) - 1)]
-
-    def mean(v):
-        return float(v.mean()) if len(v) else None
-
-    spans = zip(edges.tolist(), edges.tolist()[1:], inside)
-    return [Bin(a, b, int(at.sum()), mean(x[at]), mean(y[at])) for a, b, at in spans]
-
-# %% ../../nbs/7_evaluate/00_statistics.ipynb #b81e81e7
-def calibration_error(bins: Sequence[Bin]) -> float | None:
-    "Expected calibration error of a probability: the mean gap between score and share, weighted by items; None without any."
-    n = sum(b.n for b in bins)
-    return sum(b.n * abs(b.score - b.share) for b in bins if b.n) / n if n else None
+    return float(alpha(r, level_of_measurement=level))
 
 # %% ../../nbs/7_evaluate/00_statistics.ipynb #b7c6e40a
 def spearman(x: Sequence[float], y: Sequence[float]) -> float | None:
@@ -814,33 +789,22 @@ def spearman(x: Sequence[float], y: Sequence[float]) -> float | None:
 
     return float(spearmanr(a, b).statistic)
 
-# %% ../../nbs/7_evaluate/00_statistics.ipynb #0251ac0d
-@dataclass(frozen=True)
-class Band:
-    "Spearman's correlation among items of similar length."
-
-    low: float  # shortest and longest
-    high: float
-    n: int
-    rho: float | None  # None for fewer than 3 items, or if one of the two is constant
-
 
 def spearman_in_bands(
     x: Sequence[float],
     y: Sequence[float],
     lengths: Sequence[float],  # of each item, in whatever unit
     bands: int = 3,  # of about equally many items; equal lengths are never parted
-) -> tuple[float | None, list[Band]]:  # mean weighted by items (None: no band has one); the bands
-    "Spearman's correlation within bands of length."
+) -> float | None:  # None if no band has 3 items that differ
+    "Spearman's correlation within bands of length: the mean of the bands, weighted by their items."
     a, b, length = _numbers(x, y, lengths), _numbers(y), _numbers(lengths)
     cuts = np.quantile(length, np.linspace(0, 1, bands + 1)[1:-1]) if len(length) else []
     place = np.searchsorted(cuts, length, side="left")
     inside = [place == i for i in np.unique(place)]
-    ends = [(float(length[at].min()), float(length[at].max())) for at in inside]
-    found = [Band(*e, int(at.sum()), spearman(a[at], b[at])) for e, at in zip(ends, inside)]
-    counted = [f for f in found if f.rho is not None]
-    n = sum(f.n for f in counted)
-    return (sum(f.n * f.rho for f in counted) / n if n else None), found
+    found = [(int(at.sum()), spearman(a[at], b[at])) for at in inside]
+    counted = [(n, rho) for n, rho in found if rho is not None]
+    n = sum(n for n, _ in counted)
+    return sum(n * rho for n, rho in counted) / n if n else None
 
 # %% ../../nbs/7_evaluate/00_statistics.ipynb #590f030e
 @dataclass(frozen=True)
@@ -886,15 +850,6 @@ def _less(d: np.ndarray, bound: float, clusters: np.ndarray) -> float:
     return float(student_t.cdf((d.mean() - bound) / error, k - 1))
 
 
-def _benjamini_yekutieli(p: Sequence[float], q: float = 0.05) -> np.ndarray:
-    "Which hypotheses are rejected at false discovery rate q, whatever their dependence (2001)."
-    p = np.asarray(p, float)
-    m = len(p)
-    limits = np.arange(1, m + 1) / m * q / sum(1 / i for i in range(1, m + 1))
-    below = np.flatnonzero(np.sort(p) <= limits)
-    return p <= np.sort(p)[below[-1]] if len(below) else np.zeros(m, bool)
-
-# %% ../../nbs/7_evaluate/00_statistics.ipynb #bfc31e0f
 def _alignment(score: str, rating: np.ndarray, others: np.ndarray) -> np.ndarray:
     "How near ratings [items] are to those of others [raters, items], NaN left out."
     if score == "accuracy":
@@ -932,7 +887,9 @@ def alt_test(
         rows.append((j, int(at.sum()), float(judge_wins.mean()), float(human_wins.mean()), p))
     if not rows:
         return AltTest(None, None, (), tuple(skipped))
-    won = _benjamini_yekutieli([p for *_, p in rows], q)
+    from scipy.stats import false_discovery_control
+
+    won = false_discovery_control([p for *_, p in rows], method="by") <= q
     found = tuple(RaterRow(*row, bool(w)) for row, w in zip(rows, won))
     advantage = float(np.mean([x.judge for x in found]))
     return AltTest(float(won.mean()), advantage, found, tuple(skipped))

@@ -138,7 +138,7 @@ class FolderClient(EdgeClient):
             return super()._do(collection_name, method, *args)
 
 # %% ../../nbs/4_search/02_store.ipynb #open0001
-COLLECTION = "mtrag_unified"  # Self-CRAG, II.A.c
+COLLECTION = "mtrag_unified"  # seed paper, II.A.c
 DENSE, SPARSE = "text-dense", "text-sparse-new"  # as LlamaIndex names the vectors of a point
 HNSW = {"m": 16, "ef_construct": 100, "ef": 128}  # links, candidates while built, while searched
 

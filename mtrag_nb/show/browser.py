@@ -19,8 +19,8 @@ from ..core.html import View, clean, document, page, render
 from ..core.record import Run, Trajectory, append_label, read_labels
 from ..core.text import known_words, share_known
 from ..core.types import DataError, Gold, MTRAGError, Outcome
-from ..evaluate.blame import WORTH, ending_change, first_draft_failed
-from ..evaluate.scores import Evidence, as_evidence, fault
+from ..evaluate.pairs import turn_result
+from ..evaluate.scores import Evidence, as_evidence, failure_summary
 from .turn import SIGNS, beside_html, difference, ending, fault_of, first_to_fail
 from mtrag_nb.show.turn import (
     measure_of,
@@ -75,11 +75,11 @@ def _row_of(run: Evidence, t: Trajectory) -> _TurnRow:
         task_id=t.task_id,
         domain=t.domain,
         turn=t.turn,
-        outcome=b.came,
+        outcome=b.verdict,
         stage=b.stage,
         ended=t.outcome.value,
         reason=t.reason,
-        sign=SIGNS["failed"] if wrong else SIGNS[b.came],
+        sign=SIGNS["failed"] if wrong else SIGNS[b.verdict],
         question=clean(" ".join(t.question.split())),
         text="\n".join([*texts, t.error.message if t.error else ""]).lower(),
         contexts=frozenset(t.found),
@@ -508,7 +508,7 @@ def _gold_found(run: Evidence, task_id: str) -> set[str]:
 
 def _gold_fault(run: Evidence, task_id: str) -> str:
     "What the labels alone say against a turn."
-    return fault(run.turns[task_id], run.gold.get(task_id))
+    return failure_summary(run.turns[task_id], run.gold.get(task_id))
 
 
 # A rule: run, other run or None, task id, measure -> how much a turn is worth a look, and why; or None
@@ -520,21 +520,18 @@ def _by_difference(run, other, task_id, measure):
     decides = " (circular)" if measure in run.circular | other.circular else ""
     return abs(d), f"{measure}{decides} {ours:.2f} in {run.name}, {theirs:.2f} in {other.name}"
 
-
-def _by_rescue(run, other, task_id, measure):
-    "A draft was sent back, and what came of it is worth more."
-    t = run.turns[task_id]
-    if t.failed or not first_draft_failed(t):
-        return None
-    change, tries = ending_change(run, t, t.drafts[0].text), _tries(run, t)
-    if change is None or change <= WORTH:
+# %% ../../nbs/8_show/03_browser.ipynb #69c3b9dc
+def _by_fix(run, other, task_id, measure):
+    "The first draft was wrong, and the turn ended right."
+    t, tries = run.turns[task_id], _tries(run, run.turns[task_id])
+    if not tries or turn_result(run, task_id).self_correction != "fixed":
         return None
     then = f"draft {len(tries)} let through ({tries[-1]:.2f})"
     then = "and refusing was right" if t.refused else then
-    return change, f"draft 1 was sent back (K-precision {tries[0]:.2f}), {then}"
+    return 1.0, f"draft 1 was sent back (K-precision {tries[0]:.2f}), {then}"
 
 # %% ../../nbs/8_show/03_browser.ipynb #fe040ca2
-def _by_harm(run, other, task_id, measure):
+def _by_spoiling(run, other, task_id, measure):
     "What was at hand was taken away."
     t, tries = run.turns[task_id], _tries(run, run.turns[task_id])
     if t.answered and len(tries) > 1 and tries[0] - tries[-1] > 0.1:
@@ -578,8 +575,8 @@ def _by_answer(run, other, task_id, measure):
 
 _RULES = {
     "largest paired difference": _by_difference,
-    "rescued by the loop": _by_rescue,
-    "harmed by self-correction": _by_harm,
+    "fixed by the loop": _by_fix,
+    "spoilt by self-correction": _by_spoiling,
     "judge against measure": _by_judge,
     "refused though answerable": _by_refusal,
     "answered though not answerable": _by_answer,

@@ -47,7 +47,11 @@ class Known:
     def ending(self) -> dict[str, str]:
         "Outcome, reason and blame in words, without those that there are none of."
         b = self.blame
-        words = {"outcome": self.turn.outcome.value, "reason": self.turn.reason, "judged": b.came}
+        words = {
+            "outcome": self.turn.outcome.value,
+            "reason": self.turn.reason,
+            "judged": b.verdict,
+        }
         words |= {"stage to blame": b.stage, "cause": b.cause, "node to blame": b.node}
         return {k: v for k, v in words.items() if v}
 
@@ -73,7 +77,7 @@ def _row(k: Known) -> dict[str, object]:
     t, b, gold = k.turn, k.blame, k.gold or Gold(k.turn.task_id)
     row = {"run": k.run.name, "task_id": t.task_id, "conversation": t.conversation_id}
     row |= {"turn": t.turn, "domain": t.domain, "question": t.question, "answer": t.answer}
-    row |= {"outcome": t.outcome.value, "reason": t.reason, "judged": b.came}
+    row |= {"outcome": t.outcome.value, "reason": t.reason, "judged": b.verdict}
     row |= {"stage_to_blame": b.stage, "cause": b.cause, "node_to_blame": b.node}
     row |= {"answerability": gold.answerability, "target": "\n".join(gold.targets)}
     row |= {"passage_ids": "; ".join(c.id for c in k.contexts)}
@@ -147,7 +151,7 @@ def _output(k: Known) -> dict:
 
 def _marks(k: Known) -> dict[str, dict]:
     "The scores of a turn as Inspect has them, with the blame as one of words."
-    blamed: dict = {"value": k.blame.came, "metadata": k.ending}
+    blamed: dict = {"value": k.blame.verdict, "metadata": k.ending}
     if k.blame.cause:
         blamed["explanation"] = f"{k.blame.stage}: {k.blame.cause}"
     return {**{m: {"value": v} for m, v in k.scores.items()}, "blame": blamed}
@@ -297,7 +301,7 @@ def _model_attributes(k: Known, s: Step, query: str) -> dict:
 def _annotations(k: Known, s: Step | None) -> list[dict]:  # None: the whole turn
     "Blame and scores of a turn, or the blame of the step that is at fault."
     b = k.blame
-    told = {"label": b.stage or b.came, "explanation": b.cause or b.came}
+    told = {"label": b.stage or b.verdict, "explanation": b.cause or b.verdict}
     if s is not None:
         return [{"name": "blame", **told}] if b.node and s is k.turn.step(b.node) else []
     scores = [{"name": m, "score": float(v)} for m, v in k.scores.items()]

@@ -28,13 +28,13 @@ from ..core.files import data_dir, write_whole
 from ..core.html import SERIES_COLOURS, end_colours
 from ..core.record import Telemetry
 from ..core.types import SettingsError
-from ..evaluate.blame import CostPoint, Mechanism, RiskCoverage
+from ..evaluate.blame import CostPoint, RiskCoverage
 from ..evaluate.statistics import Comparison, Interval, PairRow, mean_interval
 
 # %% auto #0
 __all__ = ['SERIES', 'INK', 'QUIET', 'STAGE_COLOURS', 'drawn', 'blank', 'nothing_figure', 'svg_uri', 'small_png', 'save_figure',
            'ink_on', 'outcomes_figure', 'breakdown_figure', 'score_figure', 'comparison_figure', 'risk_coverage_figure',
-           'cost_figure', 'audit_figure', 'shares_figure', 'gain_figure']
+           'cost_figure', 'shares_figure', 'gain_figure']
 
 # %% ../../nbs/8_show/01_figures.ipynb #9aff7db9
 _DASHES = ("-", (0, (5, 2)), (0, (1.2, 1.5)), (0, (8, 2, 1.2, 2)), (0, (2.5, 1)), (0, (8, 4)))
@@ -559,44 +559,6 @@ def cost_figure(
     ax.set_xlim(0, None)
     ax.grid()
     _legend_below(fig, [ax])
-    return fig
-
-# %% ../../nbs/8_show/01_figures.ipynb #bd4f2c90
-_EFFECTS = {  # a count of Mechanism -> its colour
-    "rescued": "#47A682",
-    "nothing": "#c4c4c4",
-    "harmed": "#B85000",
-    "unknown": "#f1efe6",
-}
-_EFFECT_NAMES = {"nothing": "did nothing", "unknown": "not known"}
-
-
-@drawn
-def audit_figure(found: Mapping[str, Sequence[Mechanism]]) -> Figure:  # run -> its audit
-    "Left: the turns in which a mechanism stepped in, by its effect. Right: the share of the run's tokens that it cost."
-    every = [(name, m) for name, mechanisms in found.items() for m in mechanisms]
-    shown = [(name, m) for name, m in every if m.triggered or m.spent.tokens]
-    if not shown:
-        none = "No self-correction stepped in: the systems have none, or it never had cause."
-        return nothing_figure(none)
-    fig = blank(height=1.1 + 0.34 * len(shown))
-    left, right = fig.subplots(1, 2, sharey=True, width_ratios=(3, 1))
-    rows = [{effect: getattr(m, effect) for effect in _EFFECTS} for _, m in shown]
-    look = {"edgecolor": QUIET, "linewidth": 0.4, "height": 0.72}
-    _bars(left, rows, _EFFECTS, np.ones(len(rows)), 0, _EFFECT_NAMES, **look)
-    longest = max([*(sum(r.values()) for r in rows), 1])
-    left.set(xlabel="turns in which it stepped in", xlim=(0, longest * 1.02))
-    left.xaxis.get_major_locator().set_params(integer=True)
-    shares = [100 * (m.share or 0) for _, m in shown]
-    right.barh(range(len(shown)), shares, color=_BAR, height=0.72)
-    for y, s in enumerate(shares):
-        right.text(s, y, f" {s:.0f} %", va="center", fontsize=8)
-    right.set(xlabel="% of all tokens", xlim=(0, max([*shares, 1]) * 1.4))
-    right.tick_params(axis="y", length=0)
-    names = [(f"{name}: " if len(found) > 1 else "") + m.name for name, m in shown]
-    counts = [f"  ({m.triggered} of {m.turns})" for _, m in shown]
-    _name_rows(left, [name + count for name, count in zip(names, counts)])
-    _legend_below(fig, [left])
     return fig
 
 # %% ../../nbs/8_show/01_figures.ipynb #d75f5685

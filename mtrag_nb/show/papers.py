@@ -20,13 +20,14 @@ from ..core.record import Judgement, Trajectory, breakdown
 from ..core.settings import SPEED
 from ..core.text import clipped
 from ..core.types import ROLES, TO_ANSWER, Outcome, dotted, plain
-from ..evaluate.blame import audit, cost_point, risk_coverage
+from ..evaluate.blame import cost_point, risk_coverage
 from ..evaluate.measures import harmonic_mean
+from ..evaluate.pairs import summarize_run
 from ..evaluate.scores import Evidence
 from ..evaluate.statistics import compare, mean_interval
 from .browser import published
-from .figures import audit_figure, breakdown_figure, comparison_figure, cost_figure
-from .figures import outcomes_figure, risk_coverage_figure, score_figure
+from .figures import breakdown_figure, comparison_figure, cost_figure
+from .figures import outcomes_figure, risk_coverage_figure, score_figure, shares_figure
 from .report import came_later, figure_html, pair_of, share_text
 from ..systems.ncl import MAX_NEW_TOKENS, NCL
 from ..systems.registry import SYSTEMS, system_named
@@ -623,6 +624,17 @@ def _scored_figures(runs: Sequence[Evidence], measures: Sequence[str]) -> _Figur
     return found
 
 
+_SELF_CORRECTIONS = {  # a key of pairs.SELF_CORRECTIONS -> its colour
+    "kept": "#47A682",
+    "fixed": "#1B7A5A",
+    "spoilt": "#B85000",
+    "left wrong": "#E0A36B",
+    "one undecided": "#c4c4c4",
+    "no draft": "#dcd9cf",
+    "not judged": "#f1efe6",
+}
+
+
 def paper_figures(runs: Sequence[Evidence]) -> _Figures:
     "The figures of recorded runs: file name -> figure, what it shows."
     measures = [m for m in _SCORED if all(r.of(m) for r in runs)]
@@ -632,8 +644,9 @@ def paper_figures(runs: Sequence[Evidence]) -> _Figures:
         curves = {r.name: risk_coverage(r, base) for r in runs}
         about = "Risk against coverage: what refusing more would have left"
         found["risk_coverage"] = risk_coverage_figure(curves, base), about
-    about = "What self-correction did, and its share of the tokens"
-    found["self_correction"] = audit_figure({r.name: audit(r) for r in runs}), about
+    first = {r.name: summarize_run(r).self_corrections for r in runs}
+    about = "What self-correction did to the first answers"
+    found["self_correction"] = shares_figure(first, _SELF_CORRECTIONS), about
     return found
 
 # %% ../../nbs/8_show/04_papers.ipynb #1f2544ff

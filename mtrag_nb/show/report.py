@@ -29,16 +29,55 @@ from ..core.types import TO_ANSWER, TO_REFUSE, DataError, SettingsError, digest,
 from ..data.mtrag import read_benchmark, sample_dir
 from ..evaluate.blame import COSTS, STAGES, Blame, BlameReport, costs, risk_coverage
 from ..evaluate.judge import judge_report, run_items
-from ..evaluate.pairs import FLOOR, PRICED_FLOOR, SHARES, WAYS, Forked, Pair, Standing, apart
-from ..evaluate.pairs import compare_right, cost_points, dominated, endings, forked
-from ..evaluate.pairs import only_right, paired, price_curve, standing
-from ..evaluate.scores import Evidence, RefusalReport, idk_verdicts, named_measure
-from ..evaluate.scores import refusal_report
-from ..evaluate.statistics import INTERVALS, LEAST, Comparison, Interval, PairRow
-from ..evaluate.statistics import compare, mean_interval
-from .figures import INK, QUIET, STAGE_COLOURS, blank, comparison_figure, cost_figure
-from .figures import drawn, gain_figure, ink_on, risk_coverage_figure, score_figure
-from .figures import svg_uri
+from mtrag_nb.evaluate.pairs import (
+    FLOOR,
+    PRICED_FLOOR,
+    SHARES,
+    SELF_CORRECTIONS,
+    Forked,
+    Pair,
+    RunSummary,
+    disagreements,
+    compare_right,
+    cost_points,
+    dominated,
+    endings,
+    forked,
+    wins,
+    paired,
+    price_curve,
+    summarize_run,
+)
+from mtrag_nb.evaluate.scores import (
+    Evidence,
+    RefusalReport,
+    idk_verdicts,
+    named_measure,
+    refusal_report,
+)
+from mtrag_nb.evaluate.statistics import (
+    INTERVALS,
+    LEAST,
+    Comparison,
+    Interval,
+    PairRow,
+    compare,
+    mean_interval,
+)
+from mtrag_nb.show.figures import (
+    INK,
+    QUIET,
+    STAGE_COLOURS,
+    blank,
+    comparison_figure,
+    cost_figure,
+    drawn,
+    gain_figure,
+    ink_on,
+    risk_coverage_figure,
+    score_figure,
+    svg_uri,
+)
 from .turn import SIGNS, ending, first_to_fail, outcome_words, turn_html, unlicensed
 
 # %% auto #0
@@ -115,7 +154,7 @@ def _links_in(html: str) -> dict[tuple[str, ...], int | None]:
 class Board:
     "The runs of a page, the marks of their turns, and where the view of each turn is."
 
-    standings: tuple[Standing, ...]
+    standings: tuple[RunSummary, ...]
     beside: str = ""  # the folder with the turns, as the page names it; "": they are on the page
     forks: Mapping[int, Forked] = field(default_factory=dict)  # number of a run -> its forks
 
@@ -124,7 +163,7 @@ class Board:
         return [s.run for s in self.standings]
 
     @cached_property
-    def own(self) -> tuple[Standing, ...]:
+    def own(self) -> tuple[RunSummary, ...]:
         "Those that are compared: all but runs that an oracle took the gold from, which stand last."
         return tuple(s for s in self.standings if LEFT_OUT not in s.run.system) or self.standings
 
@@ -167,13 +206,13 @@ class Board:
     @cached_property
     def apart(self) -> list[str]:
         "The tasks that one run gets right and another fails, the most evenly split first."
-        return apart(self.own)
+        return disagreements(self.own)
 
     @cached_property
     def wins(self) -> dict[tuple[int, int], frozenset[str]]:
         "Run and run -> the tasks that the first gets right and the second fails."
         pairs = permutations(range(len(self.own)), 2)
-        return {(a, b): frozenset(only_right(self.own[a], self.own[b])) for a, b in pairs}
+        return {(a, b): frozenset(wins(self.own[a], self.own[b])) for a, b in pairs}
 
     @cached_property
     def marks(self) -> dict[tuple[int, str], frozenset[str]]:
@@ -201,14 +240,19 @@ def _marks(board: Board, n: int, task_id: str, differ: frozenset[str]) -> Iterat
     "What a turn of a run can be found by."
     s = board.standings[n]
     known, t, label = s.turns[task_id], s.run.turns[task_id], s.label(task_id)
-    yield from (f"r{n + 1}", _mark_of(known.blame.came), _mark_of(known.way), f"place{t.turn}")
+    yield from (
+        f"r{n + 1}",
+        _mark_of(known.blame.verdict),
+        _mark_of(known.self_correction),
+        f"place{t.turn}",
+    )
     yield from ("refused" if t.refused else _mark_of(t.outcome.name), "end_" + _mark_of(t.end))
     yield "domain_" + _mark_of(t.domain)
     conditions = {
         "to_answer": label in TO_ANSWER,
         "to_refuse": label in TO_REFUSE,
-        "at_" + _mark_of(known.blame.stage): known.blame.came == "failed",
-        "judged": known.blame.came != "not judged",
+        "at_" + _mark_of(known.blame.stage): known.blame.verdict == "failed",
+        "judged": known.blame.verdict != "not judged",
         "valued": known.value is not None,
         "apart": task_id in differ,
     }
@@ -263,8 +307,8 @@ _PALE = {"right": ("✓", "#009E73"), "undecided": ("~", QUIET), "not judged": (
 
 def _drawn_as(b: Blame) -> tuple[str, str, str]:
     "How a turn is drawn: letter, colour, and the letter's own colour on it; '' where it is not filled."
-    if b.came != "failed":
-        return (*_PALE[b.came], "")
+    if b.verdict != "failed":
+        return (*_PALE[b.verdict], "")
     colour = STAGE_COLOURS[b.stage]
     return _LETTERS[b.stage], colour, ink_on(colour, "#000000")
 
@@ -323,7 +367,7 @@ def _grid_key(reports: Sequence[BlameReport]) -> str:
     "What the letters of a grid stand for, most first."
     counts = _stages_to_blame(reports).most_common()
     stages = [f"{_LETTERS[s]} {s or 'no stage can be named'}" for s, _ in counts]
-    came = {b.came for r in reports for b in r.turns.values()}
+    came = {b.verdict for r in reports for b in r.turns.values()}
     signs = [(_PALE[c][0] or "blank:", c) for c in _PALE if c in came]
     return "   ".join([*(f"{sign} {word}" for sign, word in signs), *stages])
 
@@ -346,7 +390,7 @@ def finding(reports: Sequence[BlameReport]) -> str:
     if len(reports) == 1:
         return failed
     asked = reports[0].turns
-    never = sum(all(r.turns[i].came == "failed" for r in reports) for i in asked)
+    never = sum(all(r.turns[i].verdict == "failed" for r in reports) for i in asked)
     of_all = f"{never} of the {len(asked)} questions are failed by all {len(reports)} systems."
     return f"{failed} {of_all}"
 
@@ -395,7 +439,7 @@ def _grid_html(board: Board) -> str:
     return _made("grid", " ".join(said), made, _OPEN, _grid_key(reports))
 
 # %% ../../nbs/8_show/02_report.ipynb #8e13ea61
-def _ranked(board: Board) -> list[tuple[int, Standing]]:  # number of the run, from 0
+def _ranked(board: Board) -> list[tuple[int, RunSummary]]:  # number of the run, from 0
     "Those with judged turns, the best first."
     judged = [(n, s) for n, s in enumerate(board.own) if s.judged]
     found = compare_right([s for _, s in judged])
@@ -403,9 +447,9 @@ def _ranked(board: Board) -> list[tuple[int, Standing]]:  # number of the run, f
     return sorted(judged, key=lambda x: -common.get(x[1].name, x[1].right().value))
 
 
-def _right_link(n: int, s: Standing, share: str = "") -> str:
+def _right_link(n: int, s: RunSummary, share: str = "") -> str:
     "How many turns a run got right, of how many."
-    mine, count = f"r{n + 1}", sum(s.came(i) == "right" for i in s.judged)
+    mine, count = f"r{n + 1}", sum(s.verdict(i) == "right" for i in s.judged)
     right = _link(count, mine, "right", title=f"{s.name}: right")
     return _made("of", right, _link(len(s.judged), mine, "judged"), share)
 
@@ -438,7 +482,7 @@ def _how_sure(found: Comparison, best: str, others: Sequence[str]) -> str:
     return f"{_points(gap)} over {others[0]} ({p}): {better}{rest} (Holm, over conversations)."
 
 # %% ../../nbs/8_show/02_report.ipynb #203c9753
-def _alone(n: int, s: Standing) -> tuple[object, ...]:
+def _alone(n: int, s: RunSummary) -> tuple[object, ...]:
     "One run, for the sentence about it."
     mine, named = f"r{n + 1}", {k: v for k, v in s.report.counts("stage").items() if k}
     top = [k for k, v in named.items() if v == max(named.values())]
@@ -544,7 +588,7 @@ def _doubts_html(board: Board) -> str:
     return _made("doubts", [d.words for d in _doubts_of(board.runs, gold)])
 
 # %% ../../nbs/8_show/02_report.ipynb #1149926b
-def _stage_links(n: int, s: Standing) -> str:
+def _stage_links(n: int, s: RunSummary) -> str:
     "The stages that failed first, most first."
     mine, stages = f"r{n + 1}", s.report.counts("stage")
     links = {k: _link(v, mine, "failed", "at_" + _mark_of(k)) for k, v in stages.items()}
@@ -566,13 +610,24 @@ def _placed(board: Board) -> dict[str, list[str]]:
     return dominated(board.own) if sure else {}
 
 
-def _board_row(board: Board, n: int, s: Standing) -> list[object]:
+def _board_row(board: Board, n: int, s: RunSummary) -> list[object]:
     "A run under the head of runs."
     mine, better, judged = f"r{n + 1}", _placed(board).get(s.name), bool(s.judged)
     place = f"dominated by {', '.join(better)}" if better else "★ on the frontier"
     value = _spanned(show(s.value.value, 2), s.value, lambda x: show(x, 2))
     changed = [
-        _made("join", [_link(s.ways[w], mine, _mark_of(w), title=f"{s.name}: {WAYS[w]}"), w])
+        _made(
+            "join",
+            [
+                _link(
+                    s.self_corrections[w],
+                    mine,
+                    _mark_of(w),
+                    title=f"{s.name}: {SELF_CORRECTIONS[w]}",
+                ),
+                w,
+            ],
+        )
         for w in ("fixed", "spoilt")
     ]
     return [
@@ -604,24 +659,26 @@ _FLOW_GROUPS += (("", 1), ("", 1))
 _FLOW_WAYS = ("kept", "spoilt", "fixed", "left wrong")
 
 
-def _flow_row(n: int, s: Standing) -> list[object]:
+def _flow_row(n: int, s: RunSummary) -> list[object]:
     "A run under the head of the flow."
     mine = f"r{n + 1}"
-    ended = Counter(t.blame.came for t in s.turns.values() if t.way == "no draft")
+    ended = Counter(t.blame.verdict for t in s.turns.values() if t.self_correction == "no draft")
     return [
         _link(s.name, mine),
-        *(_link(s.ways[w], mine, _mark_of(w)) for w in _FLOW_WAYS),
+        *(_link(s.self_corrections[w], mine, _mark_of(w)) for w in _FLOW_WAYS),
         *(_link(ended[c], mine, "no_draft", c) for c in ("right", "failed")),
-        _link(s.ways["one undecided"], mine, "one_undecided"),
+        _link(s.self_corrections["one undecided"], mine, "one_undecided"),
         "–" if s.correction is None else f"{s.correction:.0%}",
     ]
 
 
 def _flow_html(board: Board) -> str:
     "What became of first answers; '' if no turn is judged, or if no run checks or retries anything."
-    if not any(
-        s.judged and (s.correction or s.ways["fixed"] or s.ways["spoilt"]) for s in board.own
-    ):
+    corrects = [
+        s.judged and (s.correction or s.self_corrections["fixed"] or s.self_corrections["spoilt"])
+        for s in board.own
+    ]
+    if not any(corrects):
         return ""
     rows = [_flow_row(n, s) for n, s in enumerate(board.own)]
     return _join(_table("flow", rows, above=_FLOW_GROUPS), _note("flow"))
@@ -645,9 +702,9 @@ def _wins_html(board: Board) -> str:
     return _table(["right in ↓, failed in →", *names], rows, caption)
 
 
-def _signed(s: Standing, task_id: str) -> str:
+def _signed(s: RunSummary, task_id: str) -> str:
     "What came of a turn, with its sign."
-    return f"{SIGNS[s.came(task_id)]} {outcome_words(s.run, task_id)}"
+    return f"{SIGNS[s.verdict(task_id)]} {outcome_words(s.run, task_id)}"
 
 
 def _split_html(board: Board, ids: Sequence[str], caption: str) -> str:
@@ -704,7 +761,7 @@ def _audit_rows(name: str, mine: str, f: Forked) -> Iterator[list[object]]:
     for mechanism, p in f.audit.pairs.items():
         counts = {w: getattr(p, w) for w in ("changed", "fixed", "spoilt", "kept", "left")}
         links = [_link(n, mine, _fork_mark(mechanism, what)) for what, n in counts.items()]
-        gains = (_points(p.gain), _change(p.worth), _by_prices(p))
+        gains = (_points(p.gain), _change(p.mean_difference), _by_prices(p))
         yield [name, mechanism, *links, *gains, _change(p.cost(), 0)]
 
 
@@ -715,8 +772,8 @@ def _ladder_rows(name: str, mine: str, f: Forked) -> Iterator[list[object]]:
     for oracle, p in f.ladder.alone.items():
         counts = {"repairs": repairs[oracle], "spoils": p.spoilt, "lowest": lowest[oracle]}
         link = {what: _link(n, mine, _fork_mark(oracle, what)) for what, n in counts.items()}
-        right = show(f.ladder.together[oracle].accuracy(True).value, 2)
-        gains = (_points(p.gain), _change(p.worth), _by_prices(p))
+        right = show(f.ladder.together[oracle].accuracy_after.value, 2)
+        gains = (_points(p.gain), _change(p.mean_difference), _by_prices(p))
         yield [name, oracle, link["repairs"], link["spoils"], *gains, link["lowest"], right]
     if lowest[""]:
         none = _link(lowest[""], mine, _fork_mark("no rung", "lowest"))
@@ -735,7 +792,11 @@ def _forks_html(board: Board, command: str, rows: Callable) -> str:
 def _mechanisms_html(board: Board) -> str:
     "What each mechanism contributed; '' if no run has been audited."
     audits = {board.standings[n].name: f.audit.pairs for n, f in board.forks.items()}
-    gains = {name: {m: p.worth for m, p in some.items()} for name, some in audits.items() if some}
+    gains = {
+        name: {m: p.mean_difference for m, p in some.items()}
+        for name, some in audits.items()
+        if some
+    }
     table = _forks_html(board, "audit", _audit_rows)
     if not gains:
         return table
@@ -1036,7 +1097,7 @@ def _in_order(board: Board) -> list[tuple[int, str]]:  # number of the run, task
     def key(x: tuple[int, str]) -> tuple:
         b = board.standings[x[0]].turns[x[1]].blame
         stage = STAGES.index(b.stage) if b.stage else len(STAGES)
-        return x[0], _CAME.index(b.came), stage, b.cause, board.places[x[1]]
+        return x[0], _CAME.index(b.verdict), stage, b.cause, board.places[x[1]]
 
     return sorted(board.marks, key=key)
 
@@ -1051,7 +1112,9 @@ def _cells(board: Board, n: int, task_id: str) -> list[object]:
         s.label(task_id).lower() or "–",
         ending(t),
         _signed(s, task_id),
-        known.way if known.way in WAYS and known.way != "not judged" else "–",
+        known.self_correction
+        if known.self_correction in SELF_CORRECTIONS and known.self_correction != "not judged"
+        else "–",
         *(show(x, 2) for x in (known.value, measures.support, measures.judge)),
         len(t.drafts),
         t.calls.tokens,
@@ -1291,9 +1354,9 @@ def board_of(runs: Sequence[Run | str | Path], reference: str | Path | None = No
     known = _known_of(path, asked, bool(reference))
     histories = {t.id: t.history for t in known.tasks} if known else None  # None: the runs' own
 
-    def with_gold(r: Run) -> Standing:
+    def with_gold(r: Run) -> RunSummary:
         gold = known.gold if known and LEFT_OUT not in r.system else {}
-        return standing(Evidence(r, gold, histories=histories))
+        return summarize_run(Evidence(r, gold, histories=histories))
 
     found = [with_gold(r) for r in sorted(read, key=lambda r: LEFT_OUT in r.system)]
     forks = {n: forked(s.run) for n, s in enumerate(found)}
@@ -1303,7 +1366,7 @@ def board_of(runs: Sequence[Run | str | Path], reference: str | Path | None = No
 _KEPT = "identity settings packages machine commit sessions".split()  # of a manifest, in a card
 
 
-def run_card(s: Standing) -> dict:
+def run_card(s: RunSummary) -> dict:
     "A run in numbers, with what people's ratings allow each measure to be used for; data/page/card.json is the schema."
     rated = read_json(data_dir("measured") / "licence.json")["rows"]
     use = {row["name"].replace("ROUGE-L", "RougeL"): row["use"] for row in rated}
@@ -1318,7 +1381,7 @@ def run_card(s: Standing) -> dict:
         "tasks": digest(sorted(s.run.turns)),
         "turns": len(s.run.turns),
         "conversations": len(s.run.conversations),
-        "outcomes": Counter(t.blame.came for t in s.turns.values()),
+        "outcomes": Counter(t.blame.verdict for t in s.turns.values()),
         "failed first at": _stages_to_blame([s.report]),
         "measures": [{"name": m, **asdict(s.run.interval(m)), **told[m]} for m in told],
     }

@@ -100,8 +100,8 @@ def _gold_rank(run: Evidence, t: Trajectory) -> str:
 def outcome_words(run: Evidence, task_id: str) -> str:
     "What came of a turn; of a failed one the stage that failed first, and how."
     b = outcome_of(run, task_id)
-    if b.came != "failed":
-        return b.came
+    if b.verdict != "failed":
+        return b.verdict
     if not b.stage:
         return f"Failed: no stage can be named, {b.cause}"
     t = run.turns[task_id]
@@ -114,9 +114,9 @@ def outcome_words(run: Evidence, task_id: str) -> str:
 def fault_of(run: Evidence, task_id: str) -> str:
     "Why a turn counts as failed: its outcome where that is decided, else what labels, judge and K-precision say against it; ''."
     b = outcome_of(run, task_id)
-    if b.came == "failed":
+    if b.verdict == "failed":
         return outcome_words(run, task_id)
-    return "" if b.came == "right" else run.fault(task_id)
+    return "" if b.verdict == "right" else run.failure_summary(task_id)
 
 
 def first_to_fail(run: Evidence, conversation_id: str) -> str:  # a task id, or ""
@@ -187,8 +187,8 @@ class _Shown:
     ):
         self.run, self.t, self.timing, self.chars = run, run.turns[task_id], timing, chars
         self.gold, self.measures = run.gold.get(task_id), run.measures_of(task_id)
-        self.outcome, fault = outcome_of(run, task_id), run.fault(task_id)
-        said = self.outcome.came == "failed" and fault.startswith(("refused", "broke"))
+        self.outcome, fault = outcome_of(run, task_id), run.failure_summary(task_id)
+        said = self.outcome.verdict == "failed" and fault.startswith(("refused", "broke"))
         self.fault = "" if said else fault  # the outcome says it
         self.headline, self.ended = outcome_words(run, task_id), ending(self.t)
         self.history = run.histories.get(task_id, ()) if history else ()
@@ -396,7 +396,9 @@ def _tally(run: Evidence) -> list[tuple[str, str, int]]:  # what came of them, t
     tones = {"right": "good", "failed": "bad"}
     outcomes = [outcome_of(run, i) for i in run.turns]
     ends = Counter(ending(t) for t in run.turns.values())
-    came = [(c, n) for c, n in Counter(b.came for b in outcomes).most_common() if c != "not judged"]
+    came = [
+        (c, n) for c, n in Counter(b.verdict for b in outcomes).most_common() if c != "not judged"
+    ]
     judged = [(c, tones.get(c, "plain"), n) for c, n in came]
     return [*judged, *((end, "plain", n) for end, n in ends.most_common())]
 

@@ -146,11 +146,11 @@ def blamed(program: str, folder: Path) -> list[dict]:
     "For each fault of a program: which turns it broke, and which stage is named for each."
     whole = run_of(program, folder)
     before = blame(whole)
-    right = [i for i, b in before.turns.items() if b.came == "right" and not lucky(whole, i)]
+    right = [i for i, b in before.turns.items() if b.verdict == "right" and not lucky(whole, i)]
     rows = []
     for fault, stage in FAULTS[program].items():
         after = blame(run_of(program, folder, fault))
-        broken = [i for i in right if after.turns[i].came == "failed"]
+        broken = [i for i in right if after.turns[i].verdict == "failed"]
         named = {i: after.turns[i].stage for i in broken}
         about = {"program": program, "fault": fault, "stage": stage, "right": len(right)}
         rows.append({**about, "turns": len(before.turns), "named": named})

@@ -1,0 +1,164 @@
+"What `7_evaluate` answers where its notebooks do not show it: faults that were found once, and cases by the dozen."
+
+import shutil
+
+import pytest
+
+from mtrag_nb.core.files import data_dir, make_folder, write_jsonl
+from mtrag_nb.core.record import Grade, Graded, Refused, Retrieved, Run, kept_by, new_turn
+from mtrag_nb.core.text import scored
+from mtrag_nb.core.types import DOMAINS, Context, DataError, Gold, Passage
+from mtrag_nb.data.mtrag import read_benchmark, read_corpus, read_qrels, sample_corpus, sample_dir
+from mtrag_nb.evaluate.blame import blame_turn
+from mtrag_nb.evaluate.judge import HALLUCINATION, IDK_LABEL, SCORE, read_judge_reply
+from mtrag_nb.evaluate.measures import score_retrieval
+from mtrag_nb.evaluate.scores import Evidence
+from tools.real_data import calibrate_laptop, license_laptop, make_pool, pool_file, slice_of
+
+PLACES = [Context("g#0", "g", "The ferry costs 12 crowns."), Context("b#0", "b", "Bees sleep.")]
+FOUND = Retrieved(contexts=("g#0", "b#0"), node="retrieve")
+
+
+def cause_of(*steps, **known):
+    "The cause and stage of a turn whose gold passage was found, by steps after the search."
+    turn = new_turn(FOUND, *steps, task_id="c1<::>1", conversation_id="c1", **known)
+    gold = {
+        turn.task_id: Gold(
+            turn.task_id, "ANSWERABLE", ("It costs 12 crowns.",), (Passage("g", ""),)
+        )
+    }
+    found = blame_turn(Evidence(Run.of("made", [turn], PLACES), gold), turn.task_id)
+    return found.cause, found.stage
+
+
+@pytest.mark.parametrize(
+    ("steps", "known", "cause", "stage"),
+    [
+        ((), {"outcome": "answered", "answer": "Bananas grow on trees."}, "wrong draft from gold", "generate"),
+        ((), {"outcome": "answered", "answer": "I'm sorry, I do not know."}, "declined though gold was there", "generate"),
+        ((), {"outcome": "asked_back", "answer": "Which ferry do you mean?"}, "asked back though clear", "gate"),
+        ((Refused(reason="weak", role="dropped"),), {}, "refused though gold was there", "gate"),
+    ],
+)  # fmt: skip
+def test_a_turn_without_a_draft_on_record(steps, known, cause, stage):
+    "Traces without a typed generation, and systems from outside, record no draft: only a refusal is a gate's."
+    assert cause_of(*steps, **known) == (cause, stage)
+
+
+def test_kept_is_what_the_system_kept():
+    "A step whose system keeps by another rule than its verdicts says so in `extra`; blame and the record read the same."
+    grades = tuple(Grade(c.id, scored(0.1, 0.5, "cosine")) for c in PLACES)
+    own = Graded(grades=grades, node="grade", extra={"kept": ["g#0"]})
+    assert own.kept == () and kept_by(own) == ("g#0",)
+    assert new_turn(FOUND, own).kept == ("g#0",)
+    assert cause_of(own, outcome="answered", answer="Bananas grow.")[0] == "wrong draft from gold"
+
+
+def test_recorded_agents_kept_what_they_answered_from():
+    "In 4 of the 16 recorded turns, `kept` did not name the passages that the answer was made from."
+    turns = Run(data_dir("recorded") / "sample_agents").trajectories.values()
+    assert all(set(t.contexts) <= set(t.kept) for t in turns if t.answered)
+
+
+@pytest.mark.parametrize(
+    ("field", "reply", "value"),
+    [
+        (SCORE, '{"score": 7, "reasons": {"accuracy": {"score": 2}}}', 7),
+        (SCORE, '{"criteria": {"score": 9}, "score": 2}', 2),
+        (SCORE, '{"score": 9, "criteria": [{"name": "tone", "score": 2}]}', 9),
+        (SCORE, '{"evaluation": {"score": 7}}', None),
+        (SCORE, '{"score": 3, "score": 9}', None),
+        (SCORE, '{"Score": 3, "score": 9}', None),
+        (SCORE, '{"score": 4, "scale": "1-5"}', None),
+        (SCORE, '{"score": 6,}', 6),
+        (SCORE, "Score: 1/10 for tone, 9/10 for facts", None),
+        (SCORE, "Score: 3 → 5", None),
+        (SCORE, "Score：8", 8),
+        (HALLUCINATION, '{"hallucination": false, "hallucination": true}', None),
+        (HALLUCINATION, "Hallucination: no, but the date is invented", None),
+        (HALLUCINATION, "Hallucination: No. But the last sentence is invented.", None),
+        (HALLUCINATION, "Hallucination: no (except the price, which is invented)", None),
+        (HALLUCINATION, "Hallucination: no-one said so", None),
+        (HALLUCINATION, "Hallucination: “no”", "no"),
+        (HALLUCINATION, "Hallucination: no\u200b", "no"),
+        (HALLUCINATION, "Hallucination: no\nHallucination: no", "no"),
+        (IDK_LABEL, '{"label": "yes", "label": "no"}', None),
+        (IDK_LABEL, "The answer is no, so the label is yes", None),
+        (IDK_LABEL, "No, it answers.", "no"),
+    ],
+)
+def test_a_judge_is_read_as_it_states_once(field, reply, value):
+    "What is nested is not the reply's own; what is stated twice, of another scale or taken back is unread, and counted."
+    assert read_judge_reply(reply, [field]).values == {field.name: value}
+
+
+def test_a_trec_run_with_a_byte_order_mark_is_the_run_without(tmp_path):
+    rows = "c1<::>1 Q0 p1 1 0.9 mine\nc1<::>1 Q0 p2 2 0.5 mine\n"
+    qrels = {"c1<::>1": {"p1": 1}}
+    for name, encoding in (("plain", "utf-8"), ("marked", "utf-8-sig")):
+        (tmp_path / f"{name}.run").write_text(rows, encoding=encoding)
+        assert score_retrieval(tmp_path / f"{name}.run", qrels).scores.overall["MRR"] == 1.0
+
+
+def test_a_pool_is_drawn_from_the_corpora(tmp_path):
+    "All gold passages are in it, as many of each domain as asked for, and the same draw gives the same lines."
+    corpus = list(read_corpus(*sample_corpus()))
+    wanted = {
+        p.id
+        for g in read_benchmark(sample_dir() / "reference.jsonl").gold.values()
+        for p in g.passages
+    }
+    some = slice_of(corpus, wanted, 37)
+    assert wanted <= {p.id for p in some} <= {p.id for p in corpus} and len(
+        {p.id for p in some}
+    ) == len(some)
+    assert slice_of(corpus, wanted, 37) == some
+    at_least = {
+        d: max(37, sum(p.domain == d for p in corpus if p.id in wanted))
+        for d in {p.domain for p in corpus}
+    }
+    assert all(
+        sum(p.domain == d for p in some) == min(n, sum(p.domain == d for p in corpus))
+        for d, n in at_least.items()
+    )
+    fetched = tmp_path / "fetched"
+    for d in DOMAINS:
+        for name, place in (
+            ("mtrag-human", f"retrieval_tasks/{d}/qrels/dev.tsv"),
+            ("mtragun-human", f"retrieval_tasks/qrels/{d}.tsv"),
+        ):
+            make_folder((fetched / name / place).parent)
+            shutil.copyfile(
+                sample_dir() / f"retrieval_tasks/{d}/qrels/dev.tsv", fetched / name / place
+            )
+        make_folder(fetched / "corpora" / "passage_level")
+        write_jsonl(
+            fetched / "corpora" / "passage_level" / f"{d}.jsonl",
+            [{"id": p.id, "title": p.title, "text": p.text} for p in corpus if p.domain == d],
+        )
+    with pytest.raises(DataError, match="there is no pool of passages"):
+        pool_file(fetched)
+    sizes = dict.fromkeys(DOMAINS, 30)
+    sums = [make_pool(fetched, sizes), make_pool(fetched, sizes), make_pool(fetched, sizes, seed=1)]
+    drawn = list(read_corpus(pool_file(fetched)))
+    gold_ids = {
+        p
+        for d in DOMAINS
+        for of in read_qrels(sample_dir() / f"retrieval_tasks/{d}/qrels/dev.tsv").values()
+        for p in of
+    }
+    assert (
+        sums[0] == sums[1] != sums[2]
+        and gold_ids <= {p.id for p in drawn}
+        and {p.domain for p in drawn} == set(DOMAINS)
+    )
+    assert all(sum(p.domain == d for p in drawn) >= 30 for d in DOMAINS) and len(drawn) < len(
+        corpus
+    )
+
+
+def test_real_data_is_named_by_the_environment(monkeypatch, tmp_path):
+    monkeypatch.delenv("MTRAG_DATA", raising=False)
+    for measure in (calibrate_laptop, license_laptop):
+        with pytest.raises(DataError, match="MTRAG_DATA is not set"):
+            measure(out=tmp_path / "none.json")
