@@ -13,6 +13,7 @@ import json
 import lzma
 import math
 import os
+import secrets
 import shutil
 import struct
 import threading
@@ -28,9 +29,9 @@ from typing import BinaryIO, NamedTuple
 from .types import DataError, DiskFull, InUse, SettingsError, plain, redacted
 
 # %% auto #0
-__all__ = ['LONGEST_LINE', 'parse_json', 'read_jsonl', 'disk_full', 'make_folder', 'JsonlLog', 'only_writer', 'write_whole',
-           'write_jsonl', 'write_json', 'read_json', 'differences', 'keep_identity', 'Shard', 'keep_shard', 'shards_in',
-           'data_dir', 'checksum', 'sized', 'need_room', 'download']
+__all__ = ['LONGEST_LINE', 'parse_json', 'read_jsonl', 'disk_full', 'make_folder', 'JsonlLog', 'only_writer', 'beside',
+           'write_whole', 'write_jsonl', 'write_json', 'read_json', 'differences', 'keep_identity', 'Shard',
+           'keep_shard', 'shards_in', 'data_dir', 'checksum', 'sized', 'need_room', 'download']
 
 # %% ../../nbs/1_core/02_files.ipynb #a746fa0e
 def _finite(text: str) -> float:
@@ -277,6 +278,11 @@ def only_writer(
         lock.release()
 
 # %% ../../nbs/1_core/02_files.ipynb #ee3f89df
+def beside(path: Path) -> Path:
+    "A new name beside a file or folder, for what is to take its place."
+    return path.with_name(f"{path.name[:200]}.{secrets.token_hex(4)}.part")
+
+
 def write_whole(
     path: str | Path,  # its folder is made if it isn't there
     text: str | bytes | Iterable[str],  # all of it, or its pieces
@@ -284,7 +290,8 @@ def write_whole(
 ) -> Path:
     "Write a file whole. Raises DataError, and leaves the old file, if the disk is full."
     path = Path(path)
-    part = make_folder(path.parent) / (path.name + ".part")
+    make_folder(path.parent)
+    part = beside(path)
     pieces = (text,) if isinstance(text, (str, bytes)) else text
     try:
         with open(part, "wb") as f:
