@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from ..core.files import JsonlLog, beside, write_json
+from ..core.files import JsonlLog, beside, reading_yaml, write_json
 from mtrag_nb.core.record import (
     VERSION,
     Calls,
@@ -1105,17 +1105,10 @@ def read_kinds(path: str | Path | None) -> dict[str, str]:
     "A file {node: kind}, JSON or YAML. Raises DataError for a kind that does not exist."
     if path is None:
         return {}
-    import yaml
-
-    path = Path(path)
     known = (*STEPS, "step")
     remedy = f"Wanted is a file of lines `node: kind`; kinds are {', '.join(known)}"
-    try:
-        found = yaml.safe_load(path.read_text("utf-8"))
-    except FileNotFoundError:
-        raise DataError("no such file", path, remedy="Check the path") from None
-    except (OSError, UnicodeDecodeError, yaml.YAMLError, RecursionError) as e:
-        raise DataError(f"cannot be read ({clipped(str(e), 100)})", path, remedy=remedy) from None
+    with reading_yaml(path, remedy) as loader:
+        found = loader.get_single_data()
     if not isinstance(found, dict):
         raise DataError("holds no nodes", path, remedy=remedy)
     if odd := next((n for n, kind in found.items() if kind not in known), None):
