@@ -5,6 +5,7 @@ import io
 import json
 import random
 import re
+import shutil
 import socket
 import time
 import zipfile
@@ -12,16 +13,20 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
+from unittest.mock import patch
 from urllib.parse import quote
 
 import httpx
 import pytest
 
 from mtrag_nb.core.settings import load_settings
+from mtrag_nb.core.types import DiskFull
 from mtrag_nb.models.calls import Models
 from mtrag_nb.models.chat import ScriptedChat, first_sentence
 from mtrag_nb.models.embed import HashEmbedder
+from mtrag_nb.serve import service
 from mtrag_nb.serve.api import make_app, rules_of, serving
+from mtrag_nb.serve.reply import to_delete
 from mtrag_nb.serve.serve import home_page
 from mtrag_nb.serve.service import Limits, Service
 from tests.support.specimens import docx, handbook, pdf, word_paragraph, word_xml, zip_of
@@ -643,3 +648,125 @@ def test_connections_that_hang_hold_nobody_up_and_leave_nothing_behind(http, ref
     for connection in hanging:
         connection.close()
     time.sleep(0.2)  # the service sees that they hung up; `refused` looks at what they left
+
+
+# The service's own record, damaged, and a disk without room
+
+
+def scripted() -> Models:
+    return Models(load_settings(), ScriptedChat(first_sentence), HashEmbedder())
+
+
+@pytest.fixture(scope="module")
+def made_record(tmp_path_factory) -> Path:
+    "A folder with a library of two documents and a record: a marked turn, one that is not, a question of a test set."
+    tmp_path = tmp_path_factory.mktemp("record")
+    with Service(tmp_path / "library", tmp_path / "served", system="naive", models=scripted()) as s:
+        for name, animal in (("fees", "dog"), ("tolls", "cat")):
+            (tmp_path / name).write_text(
+                f"# {name}\n\nA {animal} costs four crowns on the ferry.\n"
+            )
+            s.documents.put(tmp_path / name, f"{name}.md", "ferries")
+        reply = service.ask(s, ASKED["question"])
+        service.mark(s, reply["conversation_id"], 1, verdict="right")
+        service.accept(s, service.drawn(s)[0]["task_id"])
+        service.ask(s, "How much is a cat?")
+    return tmp_path
+
+
+@pytest.fixture
+def record(made_record, tmp_path) -> Path:
+    "A copy of that record."
+    shutil.copytree(made_record, tmp_path / "here")
+    return tmp_path / "here" / "served"
+
+
+def opened(record: Path) -> Service:
+    "The service over a record."
+    return Service(record.parent / "library", record, system="naive", models=scripted())
+
+
+def two(s: Service) -> list[str]:
+    "The conversations, that of the marked turn first."
+    return sorted(s.talks.known, key=lambda i: "dog" not in s.talks.known[i]["title"])
+
+
+LINES = {  # no line of any log, and lines of another
+    "garbage": b"garbage\n",
+    "binary": b"\xff\xfe\x00\n",
+    "a list": b"[1]\n",
+    "empty": b"{}\n",
+    "of lists": b'{"document": ["x"], "id": [], "time": 7, "task_id": [], "drawn": [], "key": {}}\n',
+    "null": b'{"document": null, "conversation": null, "marks": null, "contexts": null, "id": null}\n',
+    "deep": b'{"document": ' + b"[" * 50_000 + b"\n",
+}
+OWN = ("deleting", "documents", "reference", "questions", "runs/*/passages", "runs/*/calls")
+
+
+@pytest.mark.parametrize("line", LINES)
+@pytest.mark.parametrize("name", OWN)
+def test_a_bad_line_of_its_own_record_is_set_aside_and_all_goes_on(name, line, record, caplog):
+    (record / "deleting.jsonl").touch()
+    paths = list(record.glob(f"{name}.jsonl"))
+    for path in paths:
+        before = path.read_bytes()
+        path.write_bytes(LINES[line] + before)
+    with opened(record) as s:
+        first, _ = two(s)
+        assert len(s.documents.all()) == 2
+        assert service.ask(s, "How much is a goat?")["outcome"] == "answered"
+        assert service.turns_of(s, first)[0]["about"]["marks"]["verdict"] == "right"
+        assert len(service.accepted(s)) == 1 and len(service.predictions_of(s)) == 1
+        assert service.about_turn(s, first, 1)["passages"]
+        told = [*s.aside, *(r.getMessage() for r in caplog.records)]
+        assert any(paths[0].name in x and "line 1" in x for x in told)
+        assert before in paths[0].read_bytes() or name == "deleting" or name.startswith("runs")
+        assert service.delete_conversation(s, first)["turns"] == 1
+    with opened(record) as s:
+        assert not s.aside and not s.undeleted and len(s.talks.known) == 2
+
+
+def test_what_was_set_aside_of_a_deleted_conversation_goes_too(record):
+    with opened(record) as s:
+        first, _ = two(s)
+    with (record / "reference.jsonl").open("a") as f:
+        f.write(f"half a line of {first} with a secret\n")
+    with opened(record) as s:
+        assert "reference.jsonl, line 2" in s.aside[0]
+        service.delete_conversation(s, first)
+    assert not any(first.encode() in p.read_bytes() for p in record.rglob("*") if p.is_file())
+
+
+FULL = DiskFull("the disk is full", remedy="Make room and start again: nothing has changed")
+
+
+def test_a_deletion_that_was_refused_is_not_carried_out_later(record):
+    with opened(record) as s:
+        first, second = two(s)
+        gone, stays = (d["id"] for d in s.documents.all())
+        with patch.object(s.documents.library, "remove", side_effect=FULL):
+            with pytest.raises(DiskFull, match="nothing has changed"):
+                service.delete_document(s, gone)
+            assert service.delete_conversation(s, first)["turns"] == 1, "whoever else deletes"
+        assert {d["id"] for d in s.documents.all()} == {gone, stays}
+        assert service.delete_conversation(s, second)["turns"] == 1
+    with opened(record) as s:
+        assert {d["id"] for d in s.documents.all()} == {gone, stays} and not s.undeleted
+        assert service.delete_document(s, gone)["removed"] == gone
+    with opened(record) as s:
+        assert [d["id"] for d in s.documents.all()] == [stays]
+
+
+def test_what_cannot_be_deleted_at_the_start_is_told_and_the_rest_is_done(record):
+    "A deletion of a document, killed before it was done; the library has no room when the service starts."
+    with opened(record) as s:
+        first, second = two(s)
+        gone, stays = (d["id"] for d in s.documents.all())
+    to_delete(record, document=gone)
+    to_delete(record, conversation=first)
+    with patch("mtrag_nb.serve.library.Library.remove", side_effect=FULL), opened(record) as s:
+        assert len(s.undeleted) == 1 and gone in s.undeleted[0] and "no room" not in s.undeleted
+        assert list(s.talks.known) == [second] and len(s.documents.all()) == 2
+        assert service.delete_conversation(s, second)["turns"] == 1
+    with opened(record) as s:
+        assert not s.undeleted and [d["id"] for d in s.documents.all()] == [stays]

@@ -3,13 +3,16 @@
 import copy
 import gzip
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mtrag_nb.app.outside import import_run
+from mtrag_nb.core.files import write_whole
 from mtrag_nb.core.record import Run
 from mtrag_nb.core.types import DataError, Outcome
 from mtrag_nb.data.mtrag import read_benchmark, sample_dir
@@ -84,10 +87,37 @@ def reading(tmp_path):
             return import_predictions(path, KNOWN, out, **how)
         except DataError as e:
             assert str(e.path) == str(path) and e.remedy, e
-            assert not out.exists() and not out.with_name(out.name + ".part").exists()
+            assert not out.exists() and not list(tmp_path.glob("*.part"))
             return None
 
     return read
+
+
+def test_what_stands_beside_is_nobodys_to_remove(tmp_path):
+    "Three imports into one folder, beside a folder and a file of somebody's own: one is done, the others say why not."
+    out, mine = tmp_path / "mine", tmp_path / "mine.part"
+    mine.mkdir()
+    (mine / "t.txt").write_text("thesis")
+    (tmp_path / "i.html.part").write_text("notes")
+    name, value = OBJECTS["C"]
+    (tmp_path / name).write_bytes(as_file(value))
+    how = {"passages": (), "conversations": CONVERSATIONS}
+    begun = Barrier(3)
+
+    def once(_) -> str:
+        begun.wait()
+        try:
+            return str(import_predictions(tmp_path / name, KNOWN, out, **how).folder)
+        except DataError as e:
+            return e.problem
+
+    with ThreadPoolExecutor(3) as pool:
+        said = sorted(pool.map(once, range(3)))
+    assert said == sorted([str(out), *["holds something already"] * 2])
+    write_whole(tmp_path / "i.html", "page")
+    assert (mine / "t.txt").read_text() == "thesis" and Run(out).trajectories
+    assert (tmp_path / "i.html.part").read_text() == "notes"
+    assert {p.name for p in tmp_path.glob("*.part")} == {"mine.part", "i.html.part"}
 
 
 @every_form

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import math
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import groupby
 
 from .files import data_dir, read_json
 from .text import STOPWORDS, content_words, sentences, titled
@@ -97,6 +99,7 @@ class _Token:
 
 _TOKEN = re.compile(r"[$€£%]|[0-9][0-9,]*(?:\.[0-9]+)?|[^\W\d_]+(?:['’][^\W\d_]+)*|[,;:()]")
 _REACH = 4
+_LONGEST = 1_000  # tokens of a sentence that are looked at: what comes behind them is no sentence
 _ENDS_REACH = {*",;:()", *"but and or that which who when where if because while than".split()}
 _WRITTEN_OUT = (
     (r"^\W*\d{1,2}[.)]\s", ""),  # the mark of a list
@@ -130,7 +133,7 @@ def _tokens(sentence: str) -> tuple[_Token, ...]:
     plain = sentence.replace("’", "'")
     for short, long in _WRITTEN_OUT:
         plain = re.sub(short, long, plain, flags=re.I)
-    raw = _TOKEN.findall(plain)
+    raw = _TOKEN.findall(plain)[:_LONGEST]
     words, out, i, since = [w.lower() for w in raw], [], 0, _REACH
     while i < len(words):
         w, since = words[i], since + 1
@@ -172,8 +175,8 @@ class _Sources:
         self.windows = [w for w in near if w[0]]
 
     def context(self, i: int) -> frozenset[str]:
-        before, after = [j for j in self.at if j < i], [j for j in self.at if j > i]
-        near = before[-_NEAR:] + after[:_NEAR]
+        here, there = bisect_left(self.at, i), bisect_right(self.at, i)
+        near = self.at[max(0, here - _NEAR) : here] + self.at[there : there + _NEAR]
         return frozenset(self.claim[j].key for j in near) - {self.claim[i].key}
 
     def best(self, context: frozenset[str], key: str = "") -> tuple[int, list[_Token]]:
@@ -245,10 +248,12 @@ def claim_features(claim: str, passages: Sequence[str]) -> _Found:
     found["negation"] = (min(1.0, sum(v for v, _ in own["negation"])), found["negation"][1])
     words, hits = [v for v, _ in own["words"]], [k for k, _, _ in sources.windows]
     found["words"] = (sum(words) / len(words) if words else 0.0, "")
-    n, runs = len(sources.keys), [[]]
-    for i, (lack, _) in zip(sources.at, lacks):
-        runs.append([*runs[-1], ts[i].text] if lack > 0.5 else [])
-    longest = max(runs, key=len)
+    n, texts = (
+        len(sources.keys),
+        [(lack > 0.5, ts[i].text) for i, (lack, _) in zip(sources.at, lacks)],
+    )
+    runs = [[t for _, t in run] for far, run in groupby(texts, lambda x: x[0]) if far]
+    longest = max(runs, key=len, default=[])
     found["run"] = (min(1.0, len(longest) / max(4, min(6, len(sources.at)))), " ".join(longest))
     found["support"] = (len(frozenset().union(*hits)) / n if n else 1.0, "")
     found["near"] = (max(map(len, hits), default=0) / n if n else 1.0, "")

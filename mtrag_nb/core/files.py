@@ -13,24 +13,29 @@ import json
 import lzma
 import math
 import os
+import secrets
 import shutil
 import struct
 import threading
 import time
 import zipfile
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from .types import DataError, DiskFull, InUse, SettingsError, plain, redacted
 
+if TYPE_CHECKING:
+    import yaml
+
 # %% auto #0
-__all__ = ['LONGEST_LINE', 'parse_json', 'read_jsonl', 'disk_full', 'make_folder', 'JsonlLog', 'only_writer', 'write_whole',
-           'write_jsonl', 'write_json', 'read_json', 'diff_identity', 'keep_identity', 'Shard', 'keep_shard',
-           'shards_in', 'data_dir', 'checksum', 'sized', 'need_room', 'download']
+__all__ = ['LONGEST_LINE', 'parse_json', 'read_jsonl', 'disk_full', 'make_folder', 'JsonlLog', 'only_writer', 'beside',
+           'write_whole', 'write_jsonl', 'write_json', 'read_json', 'reading_yaml', 'diff_identity', 'keep_identity',
+           'Shard', 'keep_shard', 'shards_in', 'data_dir', 'checksum', 'sized', 'need_room', 'download']
 
 # %% ../../nbs/1_core/02_files.ipynb #a746fa0e
 def _finite(text: str) -> float:
@@ -46,8 +51,7 @@ def _once(pairs: list[tuple[str, object]]) -> dict:
     out = dict(pairs)
     if len(out) == len(pairs):
         return out
-    keys = [k for k, _ in pairs]
-    twice = next(k for k in keys if keys.count(k) > 1)
+    twice = next(k for k, n in Counter(k for k, _ in pairs).items() if n > 1)
     raise ValueError(f"the key {twice!r} stands twice in an object")
 
 
@@ -287,6 +291,11 @@ def only_writer(
         lock.release()
 
 # %% ../../nbs/1_core/02_files.ipynb #ee3f89df
+def beside(path: Path) -> Path:
+    "A new name beside a file or folder, for what is to take its place."
+    return path.with_name(f"{path.name[:200]}.{secrets.token_hex(4)}.part")
+
+
 def write_whole(
     path: str | Path,  # its folder is made if it isn't there
     text: str | bytes | Iterable[str],  # all of it, or its pieces
@@ -294,7 +303,8 @@ def write_whole(
 ) -> Path:
     "Write a file whole. Raises DataError, and leaves the old file, if the disk is full."
     path = Path(path)
-    part = make_folder(path.parent) / (path.name + ".part")
+    make_folder(path.parent)
+    part = beside(path)
     pieces = (text,) if isinstance(text, (str, bytes)) else text
     try:
         with open(part, "wb") as f:
@@ -345,6 +355,24 @@ def read_json(
     return _value(data, kind, nan_is_null, path, remedy=remedy)
 
 # %% ../../nbs/1_core/02_files.ipynb #adbe4a40
+@contextmanager
+def reading_yaml(path: str | Path, remedy: str = "") -> Iterator[yaml.SafeLoader]:
+    "A loader of a YAML file. Raises DataError (file, line) for whatever is wrong with the file while it is read."
+    import yaml
+
+    if not Path(path).is_file():
+        raise DataError("no such file", path, remedy="Check the path")
+    try:
+        yield yaml.SafeLoader(Path(path).read_bytes())
+    except yaml.YAMLError as e:
+        mark = getattr(e, "problem_mark", None)
+        what = getattr(e, "problem", "") or getattr(e, "reason", "") or "it cannot be read"
+        raise DataError(f"not YAML ({what})", path, mark and mark.line + 1, remedy) from None
+    except (ValueError, TypeError, RecursionError, OSError) as e:  # of a value, or the encoding
+        what = "nested too deeply" if isinstance(e, RecursionError) else str(e)[:100]
+        raise DataError(f"not YAML ({what})", path, remedy=remedy) from None
+
+
 def diff_identity(
     recorded: Mapping[str, object],
     requested: Mapping[str, object],

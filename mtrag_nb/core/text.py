@@ -265,7 +265,10 @@ def _from_json(text: str) -> set[Label] | None:
     found = _objects(text)
     of_ours = [o for o in found if not any(_OTHER_SCALE.search(str(k)) for k in o)]
     entries = [
-        (re.sub(r"[\W_]*\d+$|^is_", "", k.lower()), v) for o in of_ours for k, v in o.items()
+        (re.sub(r"[\W_]*\d+$|^is_", "", k.lower()), v)
+        for o in of_ours
+        for k, v in o.items()
+        if len(k) < 40  # none of ours is as long
     ]
     return {_word(str(v)) for k, v in entries if k in _KEYS} - {None} if found else None
 
@@ -475,13 +478,14 @@ _WAYS_TO_DECLINE = (
     r"\b(?:not|n't) (?:have |contain |provide |include )?(?:enough|sufficient) (?:\w+ )?(?:information|context|details?|data)\b",
     r"\b(?:no|without) (?:specific |further |direct |relevant |additional |explicit )*(?:information|details?|data|answer|mention)\b",
     r"\b(?:cannot|can't|could not|couldn't) be (?:answered|determined|found|confirmed|verified)\b",
-    rf"\b(?:is|are|was|were)(?: not|n't) {_ADVERB}{_SAID}\b[^.;]*\b(?:documents?|passages?|contexts?|texts?|sources?|provided)\b",
     rf"^(?:the (?:answer|information) )?(?:is(?: not|n't)|not) (?:{_SAID} )?in the {_SOURCES}\b",
     r"\bI_DON_?'?T_KNOW\b|^IDK\b|^no (?:answer|information)\b",
     r"\b(?:unknown|unclear) (?:from|based on)\b",
     r"\boutside (?:of )?(?:the scope of )?(?:my|the) (?:knowledge|provided|given)",
 )
 _DECLINES = re.compile("|".join(_WAYS_TO_DECLINE), re.I)
+_NOT_SAID = re.compile(rf"\b(?:is|are|was|were)(?: not|n't) {_ADVERB}{_SAID}\b", re.I)
+_SAID_WHERE = re.compile(r"\b(?:documents?|passages?|contexts?|texts?|sources?|provided)\b", re.I)
 
 # %% ../../nbs/1_core/03_text.ipynb #25e80e96
 _ABOUT_DOCUMENTS = (
@@ -496,9 +500,10 @@ _OFFERS = (
     r"based on (?:the|our|this) (?:ongoing )?conversation)\b"
 )
 _NEITHER = re.compile(f"{_ABOUT_DOCUMENTS}|{_OFFERS}", re.I)
+_TO_ASK = re.compile(r"\b(?:could|can|would|do|are|did|which|what|please)\b", re.I)
+_YOU = re.compile(r"\b(?:you|your)\b", re.I)
 _ASKS = re.compile(
-    r"\b(?:could|can|would|do|are|did|which|what|please)\b[^?]*\b(?:you|your)\b[^?]*\?"
-    r"|\b(?:please|could you) (?:clarify|specify|provide more|be more specific|tell me)"
+    r"\b(?:please|could you) (?:clarify|specify|provide more|be more specific|tell me)"
     r"|\b(?:clarify|specify) (?:which|what|your|the|whether)\b"
     r"|\b(?:which|what) \w+(?: \w+){0,6} (?:are you|do you|would you|did you)\b",
     re.I,
@@ -510,14 +515,29 @@ _TITLE = re.compile(
 )  # what is quoted is not the speaker's word
 
 # %% ../../nbs/1_core/03_text.ipynb #ce5b399c
+def _behind(parts: Iterable[str], first: re.Pattern, then: re.Pattern) -> bool:
+    "Whether one stands behind the other in a part: a pattern of both would be quadratic."
+    return any((m := first.search(p)) and then.search(p, m.end()) for p in parts)
+
+
+def _declines(sentence: str) -> bool:
+    return bool(
+        _DECLINES.search(sentence) or _behind(re.split("[.;]", sentence), _NOT_SAID, _SAID_WHERE)
+    )
+
+
+def _asks(sentence: str) -> bool:
+    return bool(_ASKS.search(sentence) or _behind(sentence.split("?")[:-1], _TO_ASK, _YOU))
+
+
 def _content(sentence: str) -> str:
     "The claim of a sentence; '' for one that declines, asks, offers or talks about the documents."
-    if _DECLINES.search(sentence):
+    if _declines(sentence):
         behind = _BUT.search(sentence)
         rest = behind[1].strip() if behind else ""
-        more = len(rest.split()) > 5 and not _DECLINES.search(rest) and not _NEITHER.search(rest)
+        more = len(rest.split()) > 5 and not _declines(rest) and not _NEITHER.search(rest)
         return rest if more else ""
-    empty = _NEITHER.search(sentence) or _ASKS.search(sentence) or len(sentence.split()) <= 3
+    empty = _NEITHER.search(sentence) or _asks(sentence) or len(sentence.split()) <= 3
     return "" if empty else sentence
 
 
@@ -528,9 +548,9 @@ def stance(answer: str) -> Stance:
         return Stance.DECLINES
     claims = [c for s in text if (c := _content(s))]
     words = sum(len(c.split()) for c in claims)
-    if any(_DECLINES.search(s) for s in text):
+    if any(map(_declines, text)):
         return Stance.PARTIAL if words >= 8 or _content(text[0]) else Stance.DECLINES
-    asks = [bool(_ASKS.search(s)) for s in text]
+    asks = list(map(_asks, text))
     if any(asks) and not claims or asks[-1] and len(claims) <= 1 and words <= 15:
         return Stance.ASKS
     return Stance.ANSWERS

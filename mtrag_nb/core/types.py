@@ -109,8 +109,12 @@ class ReplyError(MTRAGError):
 
 # %% ../../nbs/1_core/00_types.ipynb #caf35fd0
 _IN_ADDRESS = re.compile(r"(?<=//)[^/\s\"'?#]*@")
-_SECRET = r"[^=&\s\"']*(?:key|token|secret|passw|pwd|auth|sig)[^=&\s\"']*"
-_IN_QUERY = re.compile(rf"([?&]{_SECRET}=)[^&\s\"'#]+", re.I)
+_NAME = r"[^=&\s\"']*"  # of a query's key; it is looked at from its beginning only, so that this is linear
+_IN_QUERY = re.compile(
+    rf"((?<![^=&\s\"'])(?={_NAME}=[^&\s\"'#])(?:(?<=&)|[^=&?\s\"']*\?)"
+    rf"{_NAME}?(?:key|token|secret|passw|pwd|auth|sig){_NAME}=)[^&\s\"'#]+",
+    re.I,
+)
 _IN_HEADER = re.compile(r"\b(bearer|basic)\s+[\w.~+/=:-]{6,}", re.I)
 
 

@@ -428,6 +428,8 @@ def _task_line(
     answerable = obj.get("answerable", True if answers else None)
     if answerable not in (True, False, None):
         raise DataError(f"answerable is {answerable!r}", path, n, "It is true or false")
+    if not isinstance(passages := obj.get("passages", []), list):
+        raise DataError("passages are no list", path, n, "Give a list, or leave them out")
     label = {True: ["ANSWERABLE"], False: ["UNANSWERABLE"], None: []}[answerable]
     return {
         "task_id": str(obj.get("id", f"{talk}<::>{turn}")),
@@ -435,7 +437,7 @@ def _task_line(
         "turn": turn,
         "Collection": obj.get("collection", "own"),
         "input": [*turns, {"speaker": "user", "text": obj["question"]}],
-        "contexts": [_gold_passage(p) for p in obj.get("passages", [])],
+        "contexts": [_gold_passage(p) for p in passages],
         "targets": [{"text": a} for a in answers],
         "Answerability": label,
     }

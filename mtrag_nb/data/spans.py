@@ -509,6 +509,7 @@ def _span(body: str) -> Span:
 def _keep(db: sqlite3.Connection, s: Span, seq: int, odd: Counter) -> None:
     "Keep a span. Of one that is there twice, what ended last."
     row = (s.trace, s.id, s.start, seq, _session_of(s), json.dumps(plain(s)))
+    row = tuple(x.encode("utf-8", "replace").decode() if isinstance(x, str) else x for x in row)
     try:
         db.execute("INSERT INTO spans VALUES (?, ?, ?, ?, ?, ?)", row)
     except sqlite3.IntegrityError:

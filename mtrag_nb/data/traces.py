@@ -13,11 +13,12 @@ import re
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from ..core.files import JsonlLog, write_json
+from ..core.files import JsonlLog, beside, reading_yaml, write_json
 from mtrag_nb.core.record import (
     VERSION,
     Calls,
@@ -1037,19 +1038,23 @@ def write_imported(
 ) -> Run:
     "Write turns as they are read into a run folder, which appears when all of it is there. Raises DataError."
     out, source = Path(out), Path(source)
+    taken = DataError("holds something already", out, remedy="Name another folder with --out")
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise DataError("holds something already", out, remedy="Name another folder with --out")
-    part = out.with_name(out.name + ".part")
-    shutil.rmtree(part, ignore_errors=True)
+        raise taken
+    part = beside(out)
     try:
         twice = _write_turns(part, turns)
         found = {k: {w: n for w, n in some.items() if n} for k, some in counts().items()}
         if twice:
             found.setdefault("odd", {})["tasks answered more than once: the last counts"] = twice
         write_json(part / "manifest.json", _manifest(source, about, found))
+        with suppress(OSError):
+            out.rmdir()  # it may be there, empty
         if out.exists():
-            out.rmdir()
+            raise taken  # by another import, meanwhile
         os.replace(part, out)
+    except OSError as e:
+        raise taken if out.exists() else e
     finally:
         shutil.rmtree(part, ignore_errors=True)
     return Run(out)
@@ -1100,17 +1105,10 @@ def read_kinds(path: str | Path | None) -> dict[str, str]:
     "A file {node: kind}, JSON or YAML. Raises DataError for a kind that does not exist."
     if path is None:
         return {}
-    import yaml
-
-    path = Path(path)
     known = (*STEPS, "step")
     remedy = f"Wanted is a file of lines `node: kind`; kinds are {', '.join(known)}"
-    try:
-        found = yaml.safe_load(path.read_text("utf-8"))
-    except FileNotFoundError:
-        raise DataError("no such file", path, remedy="Check the path") from None
-    except (OSError, UnicodeDecodeError, yaml.YAMLError, RecursionError) as e:
-        raise DataError(f"cannot be read ({clipped(str(e), 100)})", path, remedy=remedy) from None
+    with reading_yaml(path, remedy) as loader:
+        found = loader.get_single_data()
     if not isinstance(found, dict):
         raise DataError("holds no nodes", path, remedy=remedy)
     if odd := next((n for n, kind in found.items() if kind not in known), None):

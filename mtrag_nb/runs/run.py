@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import reduce
 from pathlib import Path
 
 import mtrag_nb
@@ -35,6 +36,7 @@ from mtrag_nb.core.record import (
     Run,
     Trajectory,
     predicted_passages,
+    read_lines,
     ranking_scores,
     read_manifest,
     read_passages,
@@ -510,10 +512,11 @@ def record_run(
 ) -> Run:
     "Answer tasks into a run folder: the beginning, the loop and the end of every run."
     name, ids = entries["identity"]["system"], [t.id for t in tasks]
+    of = digest([digest(t) for t in tasks])
     if shard:
         tasks = _own_tasks(shard, tasks)
     with only_writer(folder, "run"):
-        keep_shard(folder, shard, digest(ids), RunMismatch, "manifest.json", ids)
+        keep_shard(folder, shard, of, RunMismatch, "manifest.json", ids)
         begin_session(folder, entries)
         if not live:
             keep_tasks(folder, tasks)
@@ -613,6 +616,13 @@ _MERGED = {  # the file that holds the identity -> the logs that belong to it; t
 }
 
 
+def _identity_in(path: Path) -> dict:
+    found = read_json(path).get("identity") or {}
+    if not isinstance(found, dict):
+        raise DataError("its identity is none", path, remedy="Compute that shard again")
+    return found
+
+
 def _same_identity(name: str, folders: Sequence[Path]) -> bool:  # False: none of them has one
     "Whether folders hold a file with the same identity. Raises RunMismatch, which names file and key."
     having = [f for f in folders if (f / name).exists()]
@@ -620,7 +630,7 @@ def _same_identity(name: str, folders: Sequence[Path]) -> bool:  # False: none o
         if folder not in having:
             lacks = f"{folder} has no {name}, and {having[0]} has one"
             raise RunMismatch(f"{lacks}. Give its command again: it goes on where it stopped")
-        one, other = (read_json(f / name).get("identity") or {} for f in (having[0], folder))
+        one, other = (_identity_in(f / name) for f in (having[0], folder))
         if differ := "; ".join(diff_identity(one, other)):
             remedy = "Compute all shards with the same settings, models and index"
             raise RunMismatch(
@@ -632,14 +642,20 @@ def _same_identity(name: str, folders: Sequence[Path]) -> bool:  # False: none o
 def _merged_lines(name: str, folders: Sequence[Path], order: Mapping[str, int]) -> list[dict]:
     "The lines of a log of all shards; tasks and predictions in the order of the tasks, each passage once."
     paths = [p for f in folders if (p := f / f"{name}.jsonl").exists()]
-    lines = [line for p in paths for _, line in read_jsonl(p, torn_tail=True)]
+    keys = {"passages": ("id",), "tasks": ("task", "id"), "predictions": ("task_id",)}.get(name)
+
+    def with_id(line: dict) -> tuple[str, dict]:
+        i = reduce(lambda value, key: value[key], keys or (), line) if keys else ""
+        if not isinstance(i, str):
+            raise TypeError(f"its id is {i!r:.40}")
+        return i, line
+
+    lines = [pair for p in paths for pair in read_lines(p, with_id, f"a line of {name}")]
     if name == "passages":
-        return list({line["id"]: line for line in lines}.values())
-    if name in ("tasks", "predictions"):
-        ids = [line["task_id"] if name == "predictions" else line["task"]["id"] for line in lines]
-        placed = sorted(range(len(lines)), key=lambda n: order.get(ids[n], len(order)))
-        return [lines[n] for n in placed]
-    return lines
+        return list(dict(lines).values())
+    if keys:
+        lines.sort(key=lambda pair: order.get(pair[0], len(order)))
+    return [line for _, line in lines]
 
 
 def merge_runs(
@@ -657,7 +673,11 @@ def merge_runs(
                 raise RunMismatch(f"{out} is not the run that was judged. Name its folder")
         if kinds and (out / kinds[-1]).exists():
             raise RunMismatch(f"{out} has a {kinds[-1]} already. Name another folder")
-        order = {i: n for n, i in enumerate(read_json(folders[0] / "shard.json")["order"])}
+        ids = read_json(folders[0] / "shard.json").get("order")
+        if not (isinstance(ids, list) and all(isinstance(i, str) for i in ids)):
+            path, remedy = folders[0] / "shard.json", "Compute that shard again"
+            raise DataError("it has no order of the tasks", path, remedy=remedy)
+        order = {i: n for n, i in enumerate(ids)}
         for kind in kinds:
             for name in _MERGED[kind].split():
                 if any((f / f"{name}.jsonl").exists() for f in folders):

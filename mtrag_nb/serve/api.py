@@ -775,21 +775,35 @@ class _Server(uvicorn.Server):
                 signal.signal(s, handler)
 
 # %% ../../nbs/serve/06_api.ipynb #826df57f
+_MOST = 400  # connections in all; at 500 uvicorn itself would turn away whoever comes
+
+
 def _patient(seconds: float, share: int, proxy: str = "") -> type[H11Protocol]:
-    """Connections that wait so many seconds for a whole request, and of which an address has so many at once; a proxy, from
-    whose address many people come, has no share."""
+    """Connections that wait so many seconds for a whole request. Where an address has more than its share, or all together more
+    than there may be, the oldest silent one of that address, or of the one with most, is dropped. A proxy has no share."""
 
     class Patient(H11Protocol):
         def connection_made(self, transport) -> None:
             super().connection_made(transport)
             self.since, self.before = self.loop.time(), None
-            address = self.client and self.client[0]
-            if address and address != proxy:
-                mine = [c for c in self.connections if c.client and c.client[0] == address]
-                silent = [c for c in mine if not c.busy and c is not self]
-                if len(mine) > share:
-                    min(silent, key=lambda c: c.since, default=self).transport.close()
+            crowds: dict[str, list[Patient]] = {}
+            for c in self.connections:
+                crowds.setdefault(c.address, []).append(c)
+            crowd = crowds[self.address] if self.address != proxy else []
+            if len(crowd) <= share:
+                crowd = max(crowds.values(), key=len) if len(self.connections) > _MOST else []
+            if crowd:
+                silent = (c for c in crowd if not c.busy)
+                dropped = min(silent, key=lambda c: c.since, default=self)
+                self.connections.discard(
+                    dropped
+                )  # at once, since uvicorn counts those that are there
+                dropped.transport.abort()
             self.look()
+
+        @property
+        def address(self) -> str:
+            return self.client[0] if self.client else ""
 
         @property
         def busy(self) -> bool:

@@ -53,6 +53,7 @@ _MAX_PARTS = 10_000  # files inside a DOCX
 _MAX_UNPACKED = 200_000_000  # bytes of them, by the archive's own table
 _MAX_XML = 50_000_000  # bytes of those that are XML: the only ones that are unpacked
 _MAX_NESTING = 100  # elements within elements in a DOCX; each table in a table adds three
+_MAX_ELEMENTS = 300_000  # of a part of a DOCX; a page has about a hundred
 _MAX_PAGES = 2_000
 _MAX_CHARS = 20_000_000  # of text that came out
 _MAX_HEADINGS = 50_000
@@ -426,11 +427,13 @@ def _checked_archive(data: bytes) -> zipfile.ZipFile:
 # %% ../../nbs/serve/00_documents.ipynb #7b2d1d73
 def _check_xml(data: bytes, name: str = "XML") -> None:
     "Nothing, if XML is well formed, has no document type and is not too deep. Raises DataError."
-    depth = 0
+    depth = elements = 0
 
     def start(tag, attrs):
-        nonlocal depth
-        depth += 1
+        nonlocal depth, elements
+        depth, elements = depth + 1, elements + 1
+        if elements > _MAX_ELEMENTS:
+            raise DataError(f"{name} has more than {_MAX_ELEMENTS:,} elements", remedy=_ODD)
         if depth > _MAX_NESTING:
             raise DataError(f"{name} is nested deeper than {_MAX_NESTING} elements", remedy=_ODD)
 
@@ -961,7 +964,8 @@ _WHAT = (
 )
 _BEGINS = {"pdf": b"%PDF-", "docx": b"PK\3\4"}
 _MAX_TITLE, _MAX_PATH = 300, 9  # characters of a heading; steps of a path
-_SECONDS_TEXT = 20  # for one HTML, Markdown or text file; SECONDS for the others
+_SECONDS_TEXT = 20  # for one HTML, Markdown or text file
+_SECONDS_DOCX = 60  # SECONDS for a PDF
 
 
 def name_of(path: str | Path, name: str = "") -> str:
@@ -1190,8 +1194,9 @@ class Reader:
 
     def read(self, path: str | Path, name: str = "") -> Document:
         "A document. Raises DataError (file, remedy) for one that cannot be read, takes too long or too much memory."
-        long = Path(name or path).suffix.lower() in (".pdf", ".docx")
-        seconds = self.seconds if long else min(self.seconds, _SECONDS_TEXT)
+        most = {".pdf": self.seconds, ".docx": _SECONDS_DOCX}
+        kind = Path(name or path).suffix.lower()
+        seconds = min(self.seconds, most.get(kind, _SECONDS_TEXT))
         with self._lock:
             if self._closed:
                 raise DataError("not read: its reader was closed", path, remedy="Give it again")

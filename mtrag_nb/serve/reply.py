@@ -6,13 +6,14 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 import secrets
 import shutil
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -22,7 +23,6 @@ from mtrag_nb.core.files import (
     JsonlLog,
     only_writer,
     parse_json,
-    read_jsonl,
     write_jsonl,
     write_whole,
 )
@@ -33,6 +33,7 @@ from mtrag_nb.core.record import (
     Step,
     Trajectory,
     read_lines,
+    read_passages,
     read_turn,
     trajectory,
     turn_line,
@@ -66,9 +67,10 @@ if TYPE_CHECKING:
 
 # %% auto #0
 __all__ = ['ID', 'DOUBT', 'Reasons', 'REMOVED', 'place_of', 'step_line', 'fault_number', 'error_line', 'reply_of', 'Gate',
-           'ServedRun', 'new_id', 'now', 'exchange', 'without_sources', 'end_of', 'Conversations', 'in_markdown',
-           'with_sources', 'as_markdown', 'label_of', 'marked_line', 'marked', 'keep_mark', 'read_one', 'browse',
-           'recover', 'to_delete', 'deletions', 'delete_all', 'open_run']
+           'ServedRun', 'new_id', 'now', 'readable', 'exchange', 'without_sources', 'end_of', 'Conversations',
+           'in_markdown', 'with_sources', 'as_markdown', 'label_of', 'marked_line', 'marked', 'accepted_questions',
+           'keep_mark', 'read_one', 'browse', 'recover', 'to_delete', 'deletions', 'cross_out', 'delete_from',
+           'open_run']
 
 # %% ../../nbs/serve/02_reply.ipynb #67b865f7
 def place_of(c: Context) -> dict:
@@ -299,6 +301,7 @@ class ServedRun:
 
 # %% ../../nbs/serve/02_reply.ipynb #f7e58f89
 ID = re.compile(r"[0-9a-f]{16}")
+_LOG = logging.getLogger("mtrag_nb.service")
 
 
 def new_id() -> str:
@@ -313,6 +316,28 @@ def _set_aside(path: Path) -> Path:
     "Rename a file or folder of a record that cannot be read; its new path."
     names = (path.with_name(f"{path.name}.aside{n or ''}") for n in range(10**6))
     return path.rename(next(p for p in names if not p.exists()))
+
+
+def readable(read: Callable[[], object]) -> list[str]:
+    """Read a file of a record, and set aside each line that its reader names, else the whole file; what was wrong with each, in
+    words. Raises DataError for what is no file of a record, DiskFull."""
+    said = []
+    while True:
+        try:
+            read()
+            return said
+        except DataError as e:
+            path = Path(e.path or "")
+            if isinstance(e, DiskFull) or path.suffix != ".jsonl" or not path.exists():
+                raise
+            if not (path.is_file() and e.line):
+                _set_aside(path)
+            else:
+                lines = path.read_bytes().splitlines(keepends=True)
+                with path.with_name(f"{path.name}.aside").open("ab") as f:
+                    f.write(lines.pop(e.line - 1).rstrip(b"\n") + b"\n")
+                write_whole(path, b"".join(lines))
+            said.append(f"{path.name}{f', line {e.line}' * bool(e.line)}: {e.problem}")
 
 
 _KINDS = {"turn": int, "time": str, "question": str, "reply": dict}
@@ -502,10 +527,29 @@ def marked_line(
     }
 
 
+def _marks(o: dict) -> None:
+    if not (isinstance(o["marks"], dict) and isinstance(o["contexts"], list)):
+        raise TypeError("its marks are none")
+
+
 def marked(folder: Path) -> Benchmark:
     "What is marked in a record. Raises DataError for a file that is none."
     path = folder / "reference.jsonl"
+    list(read_lines(path, _marks, "a marked turn"))
     return read_benchmark(path) if path.exists() else Benchmark((), {}, {})
+
+
+def _question(o: dict) -> dict:
+    if not all(
+        isinstance(o["drawn"][key], kind) for key, kind in (("kind", str), ("documents", list))
+    ):
+        raise TypeError("it was not drawn")
+    return {"task_id": o["task_id"], **o}
+
+
+def accepted_questions(folder: Path) -> list[dict]:
+    "The lines of the test set in a record. Raises DataError."
+    return list(read_lines(folder / "questions.jsonl", _question, "a question"))
 
 
 def keep_mark(folder: Path, task_id: str, line: dict | None) -> None:
@@ -522,7 +566,8 @@ def _lines_with(path: Path, *keys: str) -> Iterator[dict]:
     with path.open("rb") as f:
         for line in f:
             if line.endswith(b"\n") and any(w in line for w in wanted):
-                yield json.loads(line)
+                with suppress(ValueError):  # one that cannot be read is none of them
+                    yield from (o for o in [json.loads(line)] if isinstance(o, dict))
 
 
 def read_one(folder: Path, task_id: str) -> tuple[Trajectory, dict[str, Context], Task]:
@@ -530,13 +575,13 @@ def read_one(folder: Path, task_id: str) -> tuple[Trajectory, dict[str, Context]
     from mtrag_nb.core.types import structured
 
     turns = _lines_with(folder / "trajectories.jsonl", task_id)
-    turns = [o for o in turns if o["task_id"] == task_id]
+    turns = [o for o in turns if o.get("task_id") == task_id]
     if not turns:
         remedy = "Its conversation may be deleted"
         raise DataError(f"no turn {task_id[:60]!r} on record", remedy=remedy)
     t = read_turn(turns[-1])
     ids = {*t.found, *t.contexts}
-    passages = (o for o in _lines_with(folder / "passages.jsonl", *ids) if o["id"] in ids)
+    passages = (o for o in _lines_with(folder / "passages.jsonl", *ids) if o.get("id") in ids)
     contexts = {o["id"]: structured(Context, o) for o in passages}
     tasks = (o["task"] for o in _lines_with(folder / "tasks.jsonl", task_id))
     return t, contexts, next(structured(Task, o) for o in tasks if o["id"] == task_id)
@@ -739,31 +784,45 @@ def to_delete(folder: Path, **what: str) -> None:
         log.append(what)
 
 
+def _deletion(o: dict) -> dict:
+    if len(o) != 1 or not any(isinstance(o.get(k), str) for k in ("conversation", "document")):
+        raise TypeError("it names no conversation and no document")
+    return o
+
+
 def deletions(folder: Path) -> list[dict]:
-    "What is written down to be deleted."
-    path = folder / "deleting.jsonl"
-    return [o for _, o in read_jsonl(path, torn_tail=True)] if path.exists() else []
+    "What is written down to be deleted: `conversation` or `document` -> its id. Raises DataError."
+    return list(read_lines(folder / "deleting.jsonl", _deletion, "a deletion"))
 
 
-def delete_all(folder: Path, talks: Conversations) -> int:
-    """Delete what is written down, out of every file of a record that nobody writes to; what was begun before is finished. The
-    turns of conversations that were in runs."""
+def cross_out(folder: Path, **what: str) -> None:
+    "Take what was deleted, or is not to be deleted after all, from what is written down."
+    path, left = folder / "deleting.jsonl", [o for o in deletions(folder) if o != what]
+    write_jsonl(path, left) if left else path.unlink(missing_ok=True)
+
+
+def delete_from(folder: Path, talks: Conversations, **what: str) -> int:
+    """Delete a conversation or a document that is written down to go out of every file of a record that nobody writes to; what was
+    begun before is finished. The turns of a conversation that were in runs."""
     turns, runs = 0, sorted(p for p in (folder / "runs").glob("*") if p.is_dir())
-    for what in deletions(folder):
-        if i := what.get("conversation"):
-            turns += sum(_forget_conversation(run, i) for run in runs)
-            for name in ("labels", "reference"):
-                (folder / f"{name}.jsonl.part").unlink(missing_ok=True)
-                _drop(folder / f"{name}.jsonl", i, lambda o: o["task_id"])
-            talks.delete(i)
-        if i := what.get("document"):
-            for run in runs:
-                _forget_document(run, i)
-            _rewrite(folder / "reference.jsonl", partial(_without_texts, document=i))
-            _rewrite(folder / "questions.jsonl", partial(_unless_drawn, document=i))
-            for path in talks.folder.glob("*.jsonl"):
-                _rewrite(path, partial(_without_document, document=i))
-    (folder / "deleting.jsonl").unlink(missing_ok=True)
+    [i] = what.values()
+    for path in folder.glob("*.part"):  # of a writer that was killed
+        path.unlink()
+    for path in folder.glob("*.aside*"):
+        _rewrite(path, lambda o: None if i in json.dumps(o, ensure_ascii=False) else o, i.encode())
+    if "conversation" in what:
+        turns = sum(_forget_conversation(run, i) for run in runs)
+        for name in ("labels", "reference"):
+            _drop(folder / f"{name}.jsonl", i, lambda o: o["task_id"])
+        talks.delete(i)
+    else:
+        for run in runs:
+            _forget_document(run, i)
+        _rewrite(folder / "reference.jsonl", partial(_without_texts, document=i))
+        _rewrite(folder / "questions.jsonl", partial(_unless_drawn, document=i))
+        for path in talks.folder.glob("*.jsonl"):
+            _rewrite(path, partial(_without_document, document=i))
+    cross_out(folder, **what)
     return turns
 
 # %% ../../nbs/serve/02_reply.ipynb #f6033813
@@ -779,6 +838,7 @@ def open_run(
     only: ExitStack | None = None,  # holds the folder for this process alone
 ) -> ServedRun:
     "The run of a system over an index, for single turns: its folder is named by what decides the answers."
+    from mtrag_nb.models.calls import RecordedChat
     from mtrag_nb.runs.run import identity, manifest, open_web
     from mtrag_nb.search.retrieve import open_retriever
     from mtrag_nb.systems.stages import Toolbox
@@ -794,4 +854,8 @@ def open_run(
     folder = place / f"{shown}{mark}-{digest(same, 6)}"
     if only:
         only.enter_context(only_writer(folder, "conversation"))
+    said = readable(lambda: read_passages(folder / "passages.jsonl"))
+    said += readable(lambda: RecordedChat(chat, folder / "calls.jsonl", write=False))
+    for line in said:
+        _LOG.warning("set aside in %s, since it cannot be read: %s", folder.name, line)
     return ServedRun(folder, system, replace(tools, chat=chat), entries)

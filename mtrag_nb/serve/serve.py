@@ -147,6 +147,8 @@ def serve(
             print(
                 f"After an interruption: {lost} turns are recorded as broken, {late} were put into their conversations."
             )
+        for left in service.undeleted:
+            print(f"Still to be deleted, at the next start or when it is asked for again: {left}")
         for aside in service.aside:
             print(f"Set aside, since it cannot be read: {aside}")
         where = f"http://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}/"

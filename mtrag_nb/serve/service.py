@@ -17,20 +17,21 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path, PurePosixPath
 from random import Random
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, NamedTuple
 
 from .. import __version__
-from ..core.files import JsonlLog, make_folder, only_writer, read_jsonl, write_jsonl
+from ..core.files import JsonlLog, make_folder, only_writer, write_jsonl
 from mtrag_nb.core.record import (
     Graded,
     Ranked,
     Run,
     predicted_passages,
     ranking_scores,
+    read_lines,
     read_manifest,
     tell,
     without_places,
@@ -58,7 +59,9 @@ from mtrag_nb.serve.reply import (
     Conversations,
     Gate,
     ServedRun,
-    delete_all,
+    accepted_questions,
+    cross_out,
+    delete_from,
     deletions,
     error_line,
     exchange,
@@ -72,6 +75,7 @@ from mtrag_nb.serve.reply import (
     open_run,
     place_of,
     read_one,
+    readable,
     recover,
     reply_of,
     step_line,
@@ -237,6 +241,12 @@ def _trim() -> None:
 STOPPING = "the service is stopping. Send it again when it is there"
 
 
+def _added(o: dict) -> tuple[str, str]:
+    if not (isinstance(o["id"], str) and isinstance(o["time"], str)):
+        raise TypeError("it names no document")
+    return o["id"], o["time"]
+
+
 class _Documents:
     "The documents of a library that is served. Safe to use from several threads: one is read at a time, one change made."
 
@@ -265,9 +275,12 @@ class _Documents:
         "All documents, by name."
         if not self.there:
             return []
-        logged = read_jsonl(self.log, torn_tail=True) if self.log.exists() else ()
-        added = {o["id"]: o["time"] for _, o in logged}
+        added = self.times()
         return [_document_line(e, added.get(e.id, "")) for e in self.library.documents()]
+
+    def times(self) -> dict[str, str]:
+        "Document id -> when it came, as the log has it."
+        return dict(read_lines(self.log, _added, "a document"))
 
     def generations(self) -> dict[str, int]:
         "Document id -> the generation of the library with which it came."
@@ -424,13 +437,22 @@ def _check_question(
         raise Denied(422, f"top_k is 1 to {limits.top_k}, or 0 for the system's own")
 
 # %% ../../nbs/serve/04_service.ipynb #0260de4a
-def _finish_deletions(service: Service) -> int:
-    "Do what is written down to be deleted, while nobody else uses the service; the turns that were deleted."
-    documents = {o.get("document") for o in deletions(service.folder)}
-    for d in service.documents.all() if documents else ():
-        if d["id"] in documents:
-            service.documents.remove(d["id"])
-    return delete_all(service.folder, service.talks)
+def _deleted(service: Service, **what: str) -> int:
+    "Delete what is written down to go, while nobody else uses the service; the turns that were deleted."
+    if (i := what.get("document")) in service.documents.generations():
+        service.documents.remove(i)
+    return delete_from(service.folder, service.talks, **what)
+
+
+def _finish_deletions(service: Service) -> list[str]:
+    "Do what was written down to be deleted, each for itself; in words what could not be, which stays written down."
+    left = []
+    for what in deletions(service.folder):
+        try:
+            _deleted(service, **what)
+        except MTRAGError as e:
+            left.append(f"{' '.join(*what.items())}: {e}")
+    return left
 
 # %% ../../nbs/serve/04_service.ipynb #1a584010
 class Service:
@@ -482,9 +504,12 @@ class Service:
             limits,
             self.generations.leave,
         )
-        _finish_deletions(self)
+        own = (deletions, marked, accepted_questions)
+        said = [readable(partial(read, self.folder)) for read in own]
+        said.append(readable(self.documents.times))
+        self.undeleted = _finish_deletions(self)
         self.recovered = recover(self.folder / "runs", self.talks, _reasons_of)
-        self.aside, self.pool = self.talks.aside, ThreadPoolExecutor(self.size, "turn")
+        self.aside, self.pool = sum(said, self.talks.aside), ThreadPoolExecutor(self.size, "turn")
 
     def _open_index(self) -> Index:
         from mtrag_nb.runs.run import chunks_of
@@ -942,8 +967,7 @@ def drawn(service: Service, seed: int = 0) -> list[dict]:
 
 def accepted(service: Service, form: str = "given") -> list[dict]:
     "The questions that were accepted; in the form `search` without those that are unanswerable only by what is given."
-    path = service.folder / "questions.jsonl"
-    lines = [line for _, line in read_jsonl(path)] if path.exists() else []
+    lines = accepted_questions(service.folder)
     return [x for x in lines if form == "given" or x["drawn"]["kind"] != "unanswerable"]
 
 
@@ -1038,7 +1062,7 @@ def _delete_now(service: Service, **what: str) -> int:
         to_delete(service.folder, **what)
         with suppress(DiskFull):
             service.generations.leave()  # what is deleted first makes room
-        return _finish_deletions(service)
+        return _deleted(service, **what)
 
 
 def delete_conversation(service: Service, conversation: str) -> dict:
@@ -1054,7 +1078,13 @@ def delete_document(service: Service, document: str) -> dict:
     service.documents.get(document)
     with service._lock:
         to_delete(service.folder, document=document)
-    removed = service.documents.remove(document)
+    try:
+        removed = service.documents.remove(document)
+    except Exception:
+        if document in service.documents.generations():  # refused: nothing has changed, nor will it
+            with service._lock:
+                cross_out(service.folder, document=document)
+        raise
     _delete_now(service, document=document)
     return removed
 

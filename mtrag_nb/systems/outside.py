@@ -5,6 +5,7 @@
 # %% ../../nbs/5_systems/06a_outside.ipynb #out00003
 from __future__ import annotations
 
+import ast
 import asyncio
 import importlib
 import importlib.util
@@ -196,13 +197,13 @@ class _Memory:
         self._lock = threading.Lock()
 
     def remember(self, passages: Sequence[Context]) -> list[str]:
-        "Remember passages; their ids. One whose id had another text before (a rank, not a name) is known by its text."
+        "Remember passages; their ids. One whose id had another text before (a snippet, or a rank) has a name of its own, and its document."
         ids = []
         with self._lock:
             for c in passages:
                 if self._seen.setdefault(c.id, c).text != c.text:
-                    name = BY_TEXT + digest(c.text)
-                    self._seen.setdefault(name, replace(c, id=name, document_id=name))
+                    name = f"{c.id}#{digest(c.text, 8)}"  # the document stays the same one
+                    self._seen.setdefault(name, replace(c, id=name))
                     ids.append(name)
                 else:
                     ids.append(c.id)
@@ -830,6 +831,26 @@ def _of_its_own(value: object, module: object) -> bool:
     return callable(value) and getattr(value, "__module__", "") == module.__name__
 
 
+def _sources(path: Path, folder: Path, seen: dict[Path, str]) -> dict[Path, str]:
+    "A file and the modules beside it that it imports, with their texts, as far as they can be read."
+    path = path.resolve()
+    if path in seen or not path.is_file() or folder / "mtrag_nb" in path.parents:
+        return seen
+    seen[path] = path.read_text(encoding="utf-8")
+    for node in ast.walk(ast.parse(seen[path])):
+        names = (
+            [a.name for a in node.names] if isinstance(node, (ast.Import, ast.ImportFrom)) else []
+        )
+        if isinstance(node, ast.ImportFrom):
+            base = "." * (node.level > 1) + (node.module or "")
+            names = [base, *(f"{base}.{n}".strip(".") for n in names)]
+        for name in filter(None, names):
+            at = folder.joinpath(*name.split("."))
+            for found in (at.with_suffix(".py"), at / "__init__.py"):
+                _sources(found, folder, seen)
+    return seen
+
+
 def load_outside(name: str) -> System:
     "The system at FILE.py:NAME, module:NAME or http://HOST/v1. Raises SettingsError for one that is not there."
     if name.startswith(("http://", "https://")):
@@ -844,6 +865,7 @@ def load_outside(name: str) -> System:
         own = ", ".join(islice(functions, 8)) or "no function"
         raise SettingsError(f"{place} has no {what!r}; it has {own}: name one as {place}:NAME")
     file = getattr(module, "__file__", None)
-    source = Path(file).read_text(encoding="utf-8") if file and file.endswith(".py") else ""
+    path = Path(file if file and file.endswith(".py") else "")
+    source = "".join(_sources(path, path.resolve().parent, {}).values())
     shown = name if not Path(place).is_absolute() else f"{Path(place).name}:{what}"
     return outside(getattr(module, what), shown, source)

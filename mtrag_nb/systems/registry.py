@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..core.files import reading_yaml
 from ..core.html import html_table, text_table
 from ..core.settings import PROFILES, Settings, plugins
 from ..core.types import DataError, SettingsError
@@ -179,6 +180,8 @@ def _pairs(node, path: Path, what: str) -> list[tuple]:
         raise DataError(f"{what} holds no keys", path, node.start_mark.line + 1)
     seen = set()
     for key, _ in node.value:
+        if not isinstance(key.value, str):
+            raise DataError("a key is a list or a mapping", path, key.start_mark.line + 1)
         if key.value in seen:
             raise DataError(f"{key.value!r} stands here twice", path, key.start_mark.line + 1)
         seen.add(key.value)
@@ -196,26 +199,15 @@ def typed(value: object, kind: type) -> object | None:  # None: it is not of tha
 # %% ../../nbs/5_systems/08_registry.ipynb #43f0c778
 def read_lines(path: str | Path) -> list[Line]:
     "The keys of a file. Raises DataError for a file that is no such one, for an unknown key and for a value of the wrong type."
-    import yaml
-
     path, out = Path(path), []
-    if not path.is_file():
-        raise DataError("no such file", path)
-    loader = yaml.SafeLoader(path.read_text(encoding="utf-8"))
-    try:
+    with reading_yaml(path) as loader:
         root = loader.get_single_node()
-    except yaml.YAMLError as e:
-        mark = getattr(e, "problem_mark", None)
-        raise DataError(
-            f"not YAML ({getattr(e, 'problem', '') or e})", path, mark.line + 1 if mark else None
-        ) from None
-    if root is None:
-        raise DataError("an empty configuration", path)
-    for section, inside in _pairs(root, path, "the file"):
-        for key, value in _pairs(inside, path, f"section {section.value!r}"):
-            out.append(
-                _line(path, f"{section.value}.{key.value}", key.start_mark.line + 1, value, loader)
-            )
+        if root is None:
+            raise DataError("an empty configuration", path)
+        for section, inside in _pairs(root, path, "the file"):
+            for key, value in _pairs(inside, path, f"section {section.value!r}"):
+                name, n = f"{section.value}.{key.value}", key.start_mark.line + 1
+                out.append(_line(path, name, n, value, loader))
     return out
 
 # %% ../../nbs/5_systems/08_registry.ipynb #43f0c778b
