@@ -17,8 +17,9 @@ from ..core.text import sentences, thought_in, unmarked, without_thinking
 from ..core.types import PartlyFailed, ReplyError, SettingsError
 
 # %% auto #0
-__all__ = ['OnText', 'Prompt', 'chat', 'Adapted', 'unmarked_prompt', 'Contract', 'Completion', 'answered', 'all_answered',
-           'Score', 'Sampling', 'as_sampling', 'ChatModel', 'seeds_for', 'ScriptedChat', 'first_sentence', 'choose']
+__all__ = ['OnText', 'Prompt', 'chat', 'Adapted', 'unmarked_prompt', 'without_system', 'Contract', 'Completion', 'answered',
+           'all_answered', 'Score', 'Sampling', 'as_sampling', 'ChatModel', 'seeds_for', 'ScriptedChat',
+           'first_sentence', 'choose']
 
 # %% ../../nbs/3_models/00_chat.ipynb #a895aa28
 @dataclass(frozen=True)
@@ -60,6 +61,17 @@ def unmarked_prompt(prompt: Prompt, own: tuple[str, ...] = ()) -> Prompt:
     if isinstance(prompt, Adapted):
         clean["documents"] = tuple(unmarked(d, own) for d in prompt.documents)
     return replace(prompt, **clean)
+
+# %% ../../nbs/3_models/00_chat.ipynb #nosys002
+def without_system(prompt: Prompt) -> Prompt:
+    "The prompt for a template without a system role, or that wants roles in turns: neighbours of one role are joined."
+    joined: list[tuple[str, str]] = []
+    for role, text in prompt.messages:
+        role = "user" if role == "system" else role
+        if joined and joined[-1][0] == role:
+            text = f"{joined.pop()[1]}\n\n{text}"
+        joined.append((role, text))
+    return replace(prompt, messages=tuple(joined))
 
 # %% ../../nbs/3_models/00_chat.ipynb #9166bef6
 def _numbered(texts: Sequence[str], tag: str) -> list[str]:
@@ -123,9 +135,10 @@ class Completion:
 
 def answered(c: Completion, who: str) -> Completion:
     "A completion, parted from the thought before it. Raises ReplyError for a thought without an answer."
-    if not (thought := c.thought or thought_in(c.text)):
+    text, thought = without_thinking(c.text), c.thought or thought_in(c.text)
+    if text == c.text and not thought:
         return c
-    c = replace(c, text=without_thinking(c.text).lstrip("\n"), thought=thought)
+    c = replace(c, text=text.lstrip("\n"), thought=thought)
     if c.text.strip():
         return c
     ended = "was cut off before it replied" if c.stop == "length" else "replied nothing"
