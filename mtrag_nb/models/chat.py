@@ -8,17 +8,19 @@ from __future__ import annotations
 import itertools
 import math
 import re
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Protocol
 
 from ..core.text import sentences, thought_in, unmarked, without_thinking
 from ..core.types import PartlyFailed, ReplyError, SettingsError
 
 # %% auto #0
-__all__ = ['OnText', 'Prompt', 'chat', 'Adapted', 'unmarked_prompt', 'without_system', 'Contract', 'Completion', 'answered',
-           'all_answered', 'Score', 'Sampling', 'as_sampling', 'ChatModel', 'seeds_for', 'ScriptedChat',
+__all__ = ['OnText', 'Prompt', 'chat', 'Adapted', 'unmarked_prompt', 'without_system', 'by_template', 'Contract', 'Completion',
+           'answered', 'all_answered', 'Score', 'Sampling', 'as_sampling', 'ChatModel', 'seeds_for', 'ScriptedChat',
            'first_sentence', 'choose']
 
 # %% ../../nbs/3_models/00_chat.ipynb #a895aa28
@@ -72,6 +74,37 @@ def without_system(prompt: Prompt) -> Prompt:
             text = f"{joined.pop()[1]}\n\n{text}"
         joined.append((role, text))
     return replace(prompt, messages=tuple(joined))
+
+
+@lru_cache
+def _tell_no_system(name: str) -> None:
+    told = "has a template without a system role: instructions begin the user's first message"
+    print(f"{name} {told}", file=sys.stderr)
+
+
+def by_template(tokenizer, prompt: Prompt, name: str, **how) -> str:
+    "A prompt by a tokenizer's chat template; how: variables of the template. Raises SettingsError for the model `name` that has none."
+    from jinja2 import TemplateError
+
+    if not tokenizer.chat_template:
+        remedy = "take one that was trained to chat (-Instruct, -it)"
+        raise SettingsError(f"{name} has no chat template: {remedy}")
+
+    def apply(p: Prompt) -> str:
+        said = [{"role": role, "content": text} for role, text in p.messages]
+        made = {"tokenize": False, "add_generation_prompt": True, **how}
+        return tokenizer.apply_chat_template(said, **made)
+
+    other = without_system(prompt)
+    try:
+        text = apply(prompt)
+        if all(t.strip() in text for role, t in prompt.messages if role == "system"):
+            return text
+    except TemplateError:
+        if other == prompt:
+            raise
+    _tell_no_system(name)
+    return apply(other)
 
 # %% ../../nbs/3_models/00_chat.ipynb #9166bef6
 def _numbered(texts: Sequence[str], tag: str) -> list[str]:
