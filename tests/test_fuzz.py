@@ -464,7 +464,8 @@ WRONG_REPLIES: dict[str, object] = {
     "content null": replied(None),
     "content empty": replied(""),
     "content blank": replied(" \n"),
-    "content a list": replied([{"type": "text", "text": "RIGHT"}]),
+    "content a list of nothing": replied([]),
+    "content a picture": replied([{"type": "image_url", "image_url": {"url": "data:"}}]),
     "content a number": replied(7),
     "content an object": replied({}),
     "content filtered": replied("", "content_filter"),
@@ -478,7 +479,7 @@ WRONG_REPLIES: dict[str, object] = {
     "refusal": replied(None, refusal="I will not."),
     "ended by error": replied("RIG", "error"),
     "ended by a list": replied("RIGHT", []),
-    "usage null inside": replied(usage={"prompt_tokens": None}),
+    "usage a half": replied(usage={"prompt_tokens": 2.5}),
     "usage text": replied(usage={"prompt_tokens": "3"}),
     "usage negative": replied(usage={"completion_tokens": -1}),
     "usage a list": replied(usage=[1]),
@@ -538,6 +539,8 @@ class Handler(BaseHTTPRequestHandler):
             tokens = [0, 1, 2, 3] if len(body["messages"]) > 1 else [0, 1]
             return self.send(200, {"count": len(tokens), "tokens": tokens})
         word = body["messages"][0]["content"]
+        if word == "Be brief.":  # the client's own question, before a fingerprint
+            return self.send(200, replied())
         again = word in self.seen
         self.seen.append(word)
         if self.mode is None or not word.startswith("odd") or self.once and again:

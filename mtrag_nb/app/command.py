@@ -247,20 +247,21 @@ def _model_at(spec: ModelSpec) -> str:
 
     from mtrag_nb.models.server import key_of
 
-    key = key_of(spec)
+    key, url = key_of(spec), spec.url.partition("#")[0].rstrip("/")
+    whole = spec.url.whole.partition("#")[0].rstrip("/")
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     try:
-        reply = httpx.get(f"{spec.url.whole.rstrip('/')}/models", headers=headers, timeout=20)
+        reply = httpx.get(f"{whole}/models", headers=headers, timeout=20)
         names = [str(m["id"]) for m in reply.raise_for_status().json()["data"]]
     except (httpx.HTTPError, httpx.InvalidURL, ValueError, KeyError, TypeError) as e:
         raise ServerError(
-            f"{spec.url}/models could not be read ({type(e).__name__}). Is a model server running there? "
+            f"{url}/models could not be read ({type(e).__name__}). Is a model server running there? "
             "Its address usually ends in /v1",
             key,
         ) from None
     if len(names) != 1:
         raise SettingsError(
-            f"{spec.url} has {len(names)} models: name one with --model"
+            f"{url} has {len(names)} models: name one with --model"
             + (f": {', '.join(names[:9])}" if names else "")
         )
     return names[0]

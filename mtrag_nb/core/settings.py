@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
 # %% auto #0
-__all__ = ['ByAdapter', 'VIEWS', 'FUSIONS', 'RERANKERS', 'WAYS_TO_GRADE', 'SCALES', 'MINILM', 'BGE_M3', 'PROFILES', 'SPEED',
-           'Address', 'later', 'constant', 'ModelSpec', 'ChunkSettings', 'SparseSettings', 'Leg', 'legs',
+__all__ = ['SERVERS', 'ByAdapter', 'VIEWS', 'FUSIONS', 'RERANKERS', 'WAYS_TO_GRADE', 'SCALES', 'MINILM', 'BGE_M3', 'PROFILES',
+           'SPEED', 'Address', 'later', 'constant', 'ModelSpec', 'ChunkSettings', 'SparseSettings', 'Leg', 'legs',
            'RetrievalSettings', 'StageSettings', 'Settings', 'with_settings', 'load_settings', 'deciding',
            'settings_digest', 'Plugin', 'plugins']
 
@@ -49,6 +49,13 @@ def constant(value: object):
     return field(init=False, default_factory=lambda: value, metadata={"constant": True})
 
 
+SERVERS = {  # server -> how it is told a reply's beginning, and which log-probabilities it gives
+    "vllm": ("continue", "prompt"),
+    "llama.cpp": ("assistant", "first"),
+    "ollama": ("assistant", ""),
+    "openai": ("asked", "first"),
+    "transformers": ("asked", ""),
+}
 _DEVICES = "auto, cpu, cuda, mps, or one of several GPUs as cuda:1"
 _MODEL_CHOICES = {  # setting -> pattern, and in words
     "dtype": ("auto|fp32|fp16|bf16", "auto, fp32, fp16 or bf16"),
@@ -68,7 +75,7 @@ class ModelSpec:
     quantization: str = ""  # "" or "nf4" (bitsandbytes, double quantization)
     device: str = "auto"  # "auto": the GPU if there is one; or "cpu", "cuda", "cuda:1"
     gguf_file: str = ""  # a GGUF file inside the folder or hub repository `name`
-    url: str = ""  # an OpenAI-compatible server, e.g. http://localhost:8000/v1
+    url: str = ""  # an OpenAI-compatible server, e.g. http://localhost:8000/v1, or http://localhost:8000/v1#llama.cpp
     api_key_env: str = ""  # name of the environment variable that holds the server's key
     # Before what an embedder reads, of a question | of a passage: "search_query: |search_document: "
     prefixes: str = later("")
@@ -84,6 +91,9 @@ class ModelSpec:
             if not re.fullmatch(pattern, str(value)):
                 problem = f"unknown {key} {value!r} of the model {self.name}"
                 raise SettingsError(f"{problem}: it is {known}")
+        if self.server not in SERVERS:
+            known = f"it is {', '.join(SERVERS)}"
+            raise SettingsError(f"unknown kind of server {self.server!r} in {self.url}: {known}")
         if self.api_key_env and not re.fullmatch(r"[A-Z_][A-Z0-9_]{0,63}", self.api_key_env):
             problem = "api_key_env is the name of an environment variable, in capitals"
             raise SettingsError(f"{problem}, and not the key itself")
@@ -91,6 +101,11 @@ class ModelSpec:
             raise SettingsError(
                 f"{self.name} has adapters, which do not think: leave chat.think empty"
             )
+
+    @property
+    def server(self) -> str:
+        "What kind of server it is, a key of SERVERS: behind # in its url, or vLLM."
+        return self.url.partition("#")[2] or "vllm"
 
     @property
     def library(self) -> tuple[str, str]:

@@ -205,24 +205,43 @@ def scored(
         label = Label.AMBIGUOUS
     return Verdict(label, how, score, threshold, scale=scale)
 
-# %% ../../nbs/1_core/03_text.ipynb #bf0c4c04
-_WORDS = dict.fromkeys(("yes", "true", "1", "y"), Label.YES)
-_WORDS |= dict.fromkeys(("no", "false", "0", "n"), Label.NO)
-_OPENED, _CLOSED = r"(?:<think(?:ing)?>|\[THINK\])", r"(?:</think(?:ing)?>|\[/THINK\])"
-_THOUGHT = re.compile(rf"^.*{_CLOSED}|{_OPENED}.*$", re.S | re.I)
-_MARKUP = re.compile(
-    r"<[^<>\n]{0,40}>|\\(?:boxed|text)\b|[*`>~${}]+|[#\[\]](?!\d)|(?<!\w)_+|_+(?!\w)"
+# %% ../../nbs/1_core/03_text.ipynb #thought2
+_TAG = r"(?:(?:seed:)?think(?:ing)?|thought|reasoning)"
+_OPENED = rf"(?:<{_TAG}>|\[THINK\]|◁think▷|<\|begin_of_thought\|>)"
+_MARK = rf"(?:</{_TAG}>|\[/THINK\]|◁/think▷|<\|end_of_thought\|>)"
+_CLOSED = rf"(?:(?<![`'\"“‘«]){_MARK}|{_MARK}(?![`'\"”’»]))"  # not between quotes
+_BEFORE = rf"(?:(?!{_OPENED}).)*?"  # a thought that the template opened
+_THOUGHT = re.compile(
+    rf"\A(?:(?:\s*{_OPENED}.*?(?:{_CLOSED}|\Z))+"
+    r"|\s*(?:<\|start\|>assistant)?<\|channel\|>.*?(?:final<\|message\|>|\Z)"
+    r"|\s*analysis(?=\S).*?assistantfinal"
+    rf"|(?:{_BEFORE}[.!?…。！？\n])?\s{{0,4}}{_CLOSED}"
+    rf"|{_BEFORE}(?<![\s`'\"“‘«]){_MARK}(?=\w|\s{{0,4}}\n))",
+    re.S | re.I,
+)
+_THOUGHT_MARK = re.compile(
+    rf"{_OPENED}|{_MARK}|\A\s*analysis|assistantfinal\Z"
+    r"|<\|start\|>assistant|<\|channel\|>\w*|<\|\w+\|>",
+    re.I,
 )
 
 
 def without_thinking(text: str) -> str:
-    'A reply without what a model thought before it; "" for one that was cut off while it thought.'
-    return _THOUGHT.sub("", text)
+    'A reply without the thought that it begins with; "" for one that was cut off while the model thought.'
+    return _THOUGHT.sub("", text, count=1)
 
 
 def thought_in(text: str) -> str:
-    'What a model thought before its reply, or until it was cut off; "" for none.'
-    return re.sub(f"{_OPENED}|{_CLOSED}", "", "".join(_THOUGHT.findall(text)), flags=re.I).strip()
+    'The thought that a reply begins with, up to its end or to where it was cut off; "" for none.'
+    found = _THOUGHT.match(text)
+    return _THOUGHT_MARK.sub(" ", found[0]).strip() if found else ""
+
+# %% ../../nbs/1_core/03_text.ipynb #bf0c4c04
+_WORDS = dict.fromkeys(("yes", "true", "1", "y"), Label.YES)
+_WORDS |= dict.fromkeys(("no", "false", "0", "n"), Label.NO)
+_MARKUP = re.compile(
+    r"<[^<>\n]{0,40}>|\\(?:boxed|text)\b|[*`>~${}]+|[#\[\]](?!\d)|(?<!\w)_+|_+(?!\w)"
+)
 
 
 def _bare(text: str) -> str:

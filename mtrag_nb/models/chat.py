@@ -8,17 +8,20 @@ from __future__ import annotations
 import itertools
 import math
 import re
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Protocol
 
 from ..core.text import sentences, thought_in, unmarked, without_thinking
 from ..core.types import PartlyFailed, ReplyError, SettingsError
 
 # %% auto #0
-__all__ = ['OnText', 'Prompt', 'chat', 'Adapted', 'unmarked_prompt', 'Contract', 'Completion', 'answered', 'all_answered',
-           'Score', 'Sampling', 'as_sampling', 'ChatModel', 'seeds_for', 'ScriptedChat', 'first_sentence', 'choose']
+__all__ = ['OnText', 'Prompt', 'chat', 'Adapted', 'unmarked_prompt', 'without_system', 'by_template', 'Contract', 'Completion',
+           'answered', 'all_answered', 'Score', 'Sampling', 'as_sampling', 'ChatModel', 'seeds_for', 'ScriptedChat',
+           'first_sentence', 'choose']
 
 # %% ../../nbs/3_models/00_chat.ipynb #a895aa28
 @dataclass(frozen=True)
@@ -60,6 +63,48 @@ def unmarked_prompt(prompt: Prompt, own: tuple[str, ...] = ()) -> Prompt:
     if isinstance(prompt, Adapted):
         clean["documents"] = tuple(unmarked(d, own) for d in prompt.documents)
     return replace(prompt, **clean)
+
+# %% ../../nbs/3_models/00_chat.ipynb #nosys002
+def without_system(prompt: Prompt) -> Prompt:
+    "The prompt for a template without a system role, or that wants roles in turns: neighbours of one role are joined."
+    joined: list[tuple[str, str]] = []
+    for role, text in prompt.messages:
+        role = "user" if role == "system" else role
+        if joined and joined[-1][0] == role:
+            text = f"{joined.pop()[1]}\n\n{text}"
+        joined.append((role, text))
+    return replace(prompt, messages=tuple(joined))
+
+
+@lru_cache
+def _tell_no_system(name: str) -> None:
+    told = "has a template without a system role: instructions begin the user's first message"
+    print(f"{name} {told}", file=sys.stderr)
+
+
+def by_template(tokenizer, prompt: Prompt, name: str, **how) -> str:
+    "A prompt by a tokenizer's chat template; how: variables of the template. Raises SettingsError for the model `name` that has none."
+    from jinja2 import TemplateError
+
+    if not tokenizer.chat_template:
+        remedy = "take one that was trained to chat (-Instruct, -it)"
+        raise SettingsError(f"{name} has no chat template: {remedy}")
+
+    def apply(p: Prompt) -> str:
+        said = [{"role": role, "content": text} for role, text in p.messages]
+        made = {"tokenize": False, "add_generation_prompt": True, **how}
+        return tokenizer.apply_chat_template(said, **made)
+
+    other = without_system(prompt)
+    try:
+        text = apply(prompt)
+        if all(t.strip() in text for role, t in prompt.messages if role == "system"):
+            return text
+    except TemplateError:
+        if other == prompt:
+            raise
+    _tell_no_system(name)
+    return apply(other)
 
 # %% ../../nbs/3_models/00_chat.ipynb #9166bef6
 def _numbered(texts: Sequence[str], tag: str) -> list[str]:
@@ -123,9 +168,10 @@ class Completion:
 
 def answered(c: Completion, who: str) -> Completion:
     "A completion, parted from the thought before it. Raises ReplyError for a thought without an answer."
-    if not (thought := c.thought or thought_in(c.text)):
+    text, thought = without_thinking(c.text), c.thought or thought_in(c.text)
+    if text == c.text and not thought:
         return c
-    c = replace(c, text=without_thinking(c.text).lstrip("\n"), thought=thought)
+    c = replace(c, text=text.lstrip("\n"), thought=thought)
     if c.text.strip():
         return c
     ended = "was cut off before it replied" if c.stop == "length" else "replied nothing"

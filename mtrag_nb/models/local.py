@@ -35,6 +35,7 @@ from mtrag_nb.models.chat import (
     Score,
     all_answered,
     as_sampling,
+    by_template,
     chat,
     seeds_for,
     unmarked_prompt,
@@ -1265,14 +1266,13 @@ class TransformersChat(Resident):
     def _by_template(self, prompt: Prompt, thinks: bool = False) -> tuple[str, bool]:
         "The messages by the template, and whether a thought begins there, asked for or not."
         m = self.load()
-        said = [{"role": r, "content": t} for r, t in unmarked_prompt(prompt, m.marks).messages]
+        clean = unmarked_prompt(prompt, m.marks)
         how = {"enable_thinking": thinks, "thinking": thinks} if self.spec.think else {}
         if getattr(prompt, "documents", ()):
             if "documents" not in str(m.tokenizer.chat_template):
                 raise SettingsError(f"the chat template of {self.spec.name} shows no documents")
-            how["documents"] = unmarked_prompt(prompt, m.marks).numbered
-        apply = m.tokenizer.apply_chat_template
-        text = apply(said, tokenize=False, add_generation_prompt=True, **how)
+            how["documents"] = clean.numbered
+        text = by_template(m.tokenizer, clean, self.spec.name, **how)
         begin = m.thoughts[0] if m.thoughts else ""
         return text, bool(begin) and text.rstrip().endswith(begin.strip())
 

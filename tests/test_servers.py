@@ -1,0 +1,476 @@
+"""What real servers send and refuse: odd ends and counts, content in parts, thoughts in the text, parameters and roles that are not
+taken, quotas, redirects. Each was reported for other clients; a good reply is an answer, and what is none says why."""
+
+import random
+import time
+
+import pytest
+
+from mtrag_nb.core.settings import SERVERS, ModelSpec
+from mtrag_nb.core.text import thought_in, without_thinking
+from mtrag_nb.core.types import ReplyError, ServerError, SettingsError
+from mtrag_nb.models.chat import Prompt, Sampling, chat, choose
+from mtrag_nb.models.server import ServerChat
+from tests.support.servers import (
+    COUNTED,
+    DONE,
+    completion,
+    llama_cpp,
+    ollama,
+    openai,
+    piece,
+    serving,
+    vllm,
+)
+
+A = "A ticket costs 12 crowns."
+ASKED = chat("Be brief.", "What does a ticket cost?")
+
+
+def over(url: str, **how) -> ServerChat:
+    "A client of a server; what is asked before a fingerprint is not."
+    spec = ModelSpec("m", url=f"{url}#{how.pop('server', 'vllm')}")
+    return ServerChat(spec, pause=0.01, **{"check": False, "patience": 5.0, "timeout": 5.0, **how})
+
+
+def reply_to(answer, prompt: Prompt = ASKED, stream: bool = False, **how):
+    "The completion of one prompt by a server, and the server's log."
+    heard: list[str] = []
+    with serving(answer if callable(answer) else lambda asked: answer) as server:
+        on_text = (lambda row, text: heard.append(text)) if stream else None
+        (found,) = over(server.url, **how).generate([prompt], 20, on_text=on_text)
+    return found, server.bodies
+
+
+# Replies that are answers
+
+USAGES = [None, [], {}, {"prompt_tokens": None, "completion_tokens": None}, {"total_tokens": 3.0}]
+ENDS = ["", "null", "None", "STOP", "Stop", "eos", "end_turn", "stop_sequence", "load", "COMPLETE"]
+ENDS += [None, "unknown", "finished"]
+CONTENTS = {
+    "a text": A,
+    "a part": [{"type": "text", "text": A}],
+    "two parts": [{"type": "text", "text": A[:9]}, {"type": "text", "text": A[9:]}],
+    "a text in a list": [A],
+    "OpenAI's": [{"type": "output_text", "text": A}],
+    "a special token": A + "<|im_end|>",
+    "two special tokens": A + "<|eot_id|><|end_of_text|>",
+    "a token on its own line": A + "\n</s>",
+    "a beginning": "<s>" + A,
+}
+THOUGHTS = {
+    "in a part": [
+        {"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}]},
+        {"type": "text", "text": A},
+    ],
+    "as text in a part": [{"type": "reasoning", "text": "Hm."}, {"type": "text", "text": A}],
+    "tags": f"<think>Hm.</think>\n\n{A}",
+    "capitals": f"<THINK>Hm.</THINK>{A}",
+    "thinking": f"<thinking>\nHm.\n</thinking>\n{A}",
+    "thought": f"<thought>Hm.</thought>{A}",
+    "reasoning": f"<reasoning>Hm.</reasoning>{A}",
+    "Seed": f"<seed:think>Hm.</seed:think>{A}",
+    "Magistral": f"[THINK]Hm.[/THINK]{A}",
+    "Kimi": f"◁think▷Hm.◁/think▷{A}",
+    "Sky": f"<|begin_of_thought|>Hm.<|end_of_thought|>{A}",
+    "opened by the template": f"Hm.\n</think>\n\n{A}",
+    "without a line's end": f"Hm.</think>{A}",
+    "gpt-oss": f"<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final<|message|>{A}",
+    "gpt-oss without its tokens": f"analysisHm.assistantfinal{A}",
+    "gpt-oss to its end": f"<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final<|message|>{A}<|return|>",
+}
+NAMED = [  # answers that speak of the marks
+    "Write `<think>` before the reasoning. The fee is 12 crowns.",
+    "The fee is 12 crowns. End the reasoning with `</think>` and then answer.",
+    "The fee is 12 crowns. End the reasoning with </think> and then answer.",
+    "Qwen puts its reasoning between <think> and </think>; the fee is 12 crowns.",
+    'The tag is called "</think>". It costs 12 crowns.',
+    "It costs 12 crowns. The tags [THINK] and [/THINK] are Magistral's.",
+    "An analysis by the assistant: 12 crowns.",
+    "Use <reasoning>why</reasoning> in XML; it costs 12 crowns.",
+]
+
+
+@pytest.mark.parametrize("usage", USAGES, ids=str)
+def test_counts_that_are_missing_are_zero(usage):
+    found, _ = reply_to(completion(A, usage=usage))
+    assert (found.text, found.tokens_in, found.tokens_out) == (A, 0, 0)
+
+
+def test_counts_may_be_floats():
+    found, _ = reply_to(completion(A, usage={"prompt_tokens": 9.0, "completion_tokens": 5.0}))
+    assert (found.tokens_in, found.tokens_out) == (9, 5) and type(found.tokens_in) is int
+
+
+@pytest.mark.parametrize("ended", ENDS, ids=repr)
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "in pieces"])
+def test_a_reply_may_end_by_many_names(ended, stream):
+    pieces = [
+        piece("A ticket ", ended if ended in ("", "null") else None),
+        piece(A[9:]),
+        piece(None, ended),
+    ]
+    found, _ = reply_to([*pieces, DONE] if stream else completion(A, ended), stream=stream)
+    assert found.text == A and found.stop == ("string" if ended == "stop_sequence" else "end")
+
+
+@pytest.mark.parametrize("ended", ["length", "LENGTH", "max_tokens", "model_length"])
+def test_a_reply_that_was_cut_off_says_so(ended):
+    assert reply_to(completion(A, ended))[0].stop == "length"
+
+
+@pytest.mark.parametrize("content", CONTENTS.values(), ids=CONTENTS)
+def test_content_may_be_parts_and_have_special_tokens_at_its_ends(content):
+    found, _ = reply_to(completion(content))
+    assert (found.text, found.thought) == (A, "")
+
+
+@pytest.mark.parametrize("content", THOUGHTS.values(), ids=THOUGHTS)
+def test_a_thought_before_the_answer_is_parted(content):
+    found, _ = reply_to(completion(content))
+    assert (found.text.strip(), found.thought) == (A, "Hm.")
+
+
+@pytest.mark.parametrize("text", NAMED)
+def test_an_answer_that_names_the_marks_stays_whole(text):
+    assert (without_thinking(text), thought_in(text)) == (text, "")
+    found, _ = reply_to(completion(text))
+    assert (found.text, found.thought) == (text, "")
+
+
+def test_a_thought_is_only_at_the_beginning():
+    found, _ = reply_to(completion(f"<think>a</think>{A}<think>b</think> It is open."))
+    assert (found.text, found.thought) == (f"{A}<think>b</think> It is open.", "a")
+
+
+@pytest.mark.parametrize(
+    "text", ["<think>Hm.", "<think>Hm.</think>", "<|channel|>analysis<|message|>Hm."]
+)
+def test_a_thought_without_an_answer_is_none(text):
+    with pytest.raises(ReplyError, match="chat.think"):
+        reply_to(completion(text))
+
+
+def test_an_empty_thought_is_no_part_of_the_answer():
+    assert reply_to(completion(f"<think>\n\n</think>\n\n{A}"))[0].text == A
+
+
+STREAMS = {
+    "parts": [piece([{"type": "text", "text": A}]), piece(None, "stop"), DONE],
+    "a thought in fields": [
+        piece(None, reasoning_content="H"),
+        piece(None, reasoning_content="m."),
+        piece(A, "stop"),
+        DONE,
+    ],
+    "a thought in parts": [
+        piece([{"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}]}]),
+        piece(A, "stop"),
+        DONE,
+    ],
+    "another reply beside it": [
+        piece(A[:9]),
+        {"choices": [{"index": 1, "delta": {"content": "No."}}]},
+        piece(A[9:], "stop"),
+        DONE,
+    ],
+    "an end that is empty again": [piece(A), piece(None, "stop"), piece(None, ""), DONE],
+    "no end but that of the stream": [piece(A), DONE],
+    "no end of the stream": [piece(A), piece(None, "stop")],
+    "nothing after the end": [piece(A, "stop"), DONE, piece(" More")],
+    "comments and names": [
+        ": hello\n\nevent: message\nid: 1\n",
+        piece(A, "stop"),
+        ": ping\n\n",
+        DONE,
+    ],
+    "a mark of the byte order": ["\ufeff", piece(A, "stop"), DONE],
+    "choices that are null": [{"choices": None}, piece(A, "stop"), {"id": "x"}, DONE],
+    "a delta that is null": [{"choices": [{"delta": None}]}, piece(A, "stop"), DONE],
+    "a message": [{"choices": [{"message": {"content": A}, "finish_reason": "stop"}]}, DONE],
+    "a line separator in the text": [piece("A\u2028ticket\x85"), piece(None, "stop"), DONE],
+}
+
+
+@pytest.mark.parametrize("events", STREAMS.values(), ids=STREAMS)
+def test_a_stream_is_put_together(events):
+    found, bodies = reply_to(events, stream=True)
+    assert found.text in (A, "A\u2028ticket\x85") and found.stop == "end"
+    assert bodies[0]["stream"] and bodies[0]["stream_options"] == {"include_usage": True}
+    assert found.thought == (
+        "Hm." if "thinking" in str(events) or "reasoning" in str(events) else ""
+    )
+
+
+@pytest.mark.parametrize("end", ["\n\n", "\r\n\r\n", "\r\r"], ids=repr)
+def test_lines_of_a_stream_end_in_three_ways(end):
+    lines = "".join(
+        f"data: {t}{end}" for t in ('{"choices": [{"delta": {"content": "Ok"}}]}', "[DONE]")
+    )
+    assert reply_to(lambda asked: [lines], stream=True)[0].text == "Ok"
+
+
+def test_a_reply_that_was_not_asked_for_in_pieces_may_come_so_and_the_other_way_round():
+    assert reply_to([piece(A[:9]), piece(A[9:], "stop"), DONE])[0].text == A
+    assert reply_to(completion(A), stream=True)[0].text == A
+
+
+@pytest.mark.parametrize(
+    "data", [b"\xef\xbb\xbf%s", b" %s\n\n", b'{"timings": NaN, "choices": [%s]}'], ids=repr
+)
+def test_bodies_with_marks_and_numbers_that_are_none(data):
+    inner = b'{"message": {"content": "Ok"}, "finish_reason": "stop"}'
+    inner = inner if b"choices" in data else b'{"choices": [' + inner + b"]}"
+    assert reply_to((200, data % inner, {}))[0].text == "Ok"
+
+
+FAULTS = {
+    "error": (completion(A, "error"), "broke off"),
+    "abort": (completion(A, "abort"), "broke off"),
+    "filter": (completion(A, "content_filter"), "filtered"),
+    "capitals": (completion(A, "CONTENT_FILTER"), "filtered"),
+    "tool": (completion(None, "tool_calls"), "called a tool"),
+    "picture": (completion([{"type": "image_url", "image_url": {}}]), "a dict instead of text"),
+    "empty parts": (completion([]), "replied nothing"),
+    "only a special token": (completion("<|im_end|>"), "replied nothing"),
+    "half a token": (completion(A, usage={"completion_tokens": 2.5}), "2.5 as completion_tokens"),
+    "two bodies": ((200, b'{"a": 1}\n{"b": 2}', {}), "not JSON"),
+}
+
+
+@pytest.mark.parametrize("answer, said", FAULTS.values(), ids=FAULTS)
+def test_what_is_no_answer_says_why(answer, said):
+    with pytest.raises(ServerError, match=said):
+        reply_to(answer)
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        [piece("A ticket ")],
+        [piece("A "), {"error": {"message": "overloaded"}}],
+        [piece(A), "data: {"],
+    ],
+)
+def test_a_stream_that_breaks_off_is_no_answer(events):
+    with pytest.raises(ServerError):
+        reply_to(events, stream=True)
+
+
+# Requests that are refused
+
+
+def refusing(says: dict[str, str], status: int = 400, taken=lambda body, key: key not in body):
+    "A server that refuses parameters, one at a time, in the words that are given."
+
+    def answer(asked):
+        for key, said in says.items():
+            if not taken(asked.body, key):
+                return status, {"error": {"message": said}}, {}
+        return completion(A)
+
+    return answer
+
+
+UNSUPPORTED = "Unsupported parameter: '{}' is not supported with this model."
+REFUSALS = {
+    "max_tokens": "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.",
+    "temperature": UNSUPPORTED.format("temperature"),
+    "seed": "extra fields not permitted: seed",
+}
+
+
+@pytest.mark.parametrize("key", REFUSALS)
+@pytest.mark.parametrize("status", [400, 422])
+def test_a_parameter_that_is_refused_is_left_out_and_told_once(key, status, capsys):
+    with serving(refusing({key: REFUSALS[key]}, status)) as server:
+        model = over(server.url)
+        found = model.generate([ASKED, ASKED], 20)
+        again = model.generate([ASKED], 20)
+    assert {c.text for c in [*found, *again]} == {A}
+    assert key not in server.bodies[-1] and len(server.bodies) <= 3 + 2 * 2
+    assert ("max_completion_tokens" in server.bodies[-1]) == (key == "max_tokens")
+    told = capsys.readouterr().err.splitlines()
+    assert told and len(told) == len(set(told)) and any(key in line for line in told)
+
+
+def test_several_parameters_are_refused_one_after_the_other():
+    with serving(refusing(REFUSALS)) as server:
+        model = over(server.url, check=True)
+        assert "without=max_tokens,own temperature,seed,temperature" in model.fingerprint
+        before = len(server.bodies)
+        assert model.generate([ASKED], 20)[0].text == A
+        assert len(server.bodies) == before + 1, "it is known by then"
+
+
+def test_a_temperature_may_have_to_be_one():
+    said = "Unsupported value: 'temperature' does not support 0 with this model. Only the default (1) value is supported."
+    wants = refusing({"temperature": said}, taken=lambda body, key: body.get(key) == 1)
+    assert reply_to(wants)[1][-1]["temperature"] == 1
+
+
+def test_a_refusal_for_another_reason_is_an_error_at_once():
+    said = "'max_tokens' is too large: 5000. This model's maximum context length is 4096 tokens."
+    with serving(lambda asked: (400, {"message": said}, {})) as server:
+        with pytest.raises(ServerError, match="too large"):
+            over(server.url).generate([ASKED], 5000)
+    assert len(server.bodies) <= 2
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "System role not supported",
+        "Only user and assistant roles are supported!",
+        "Conversation roles must alternate user/assistant/user/assistant/...",
+        "This model does not support system messages.",
+        "Developer instruction is not enabled for models/gemma-3-27b-it",
+    ],
+)
+@pytest.mark.parametrize("status", [400, 500])
+def test_a_template_without_a_system_role_gets_its_words_from_the_user(said, status, capsys):
+    def gemma(asked):
+        roles = [m["role"] for m in asked.body["messages"]]
+        alternate = all(r == ("user", "assistant")[n % 2] for n, r in enumerate(roles))
+        return completion(A) if alternate else (status, {"message": said}, {})
+
+    twice = Prompt((("system", "Be brief."), ("user", "Documents: ..."), ("user", "What?")))
+    with serving(gemma) as server:
+        model = over(server.url)
+        assert [c.text for c in model.generate([ASKED, twice], 20)] == [A, A]
+    assert server.bodies[-1]["messages"][0]["content"].startswith("Be brief.\n\n")
+    assert "system role" in capsys.readouterr().err
+
+
+# Waiting, quotas, redirects
+
+SPENT = [
+    (429, {"error": {"code": "insufficient_quota", "message": "You exceeded your current quota"}}),
+    (429, {"error": {"type": "insufficient_quota"}}),
+    (429, {"error": {"message": "You exceeded your current quota, please check your plan."}}),
+    (429, {"message": "Insufficient balance"}),
+    (402, {"error": {"message": "Insufficient Balance"}}),
+]
+
+
+@pytest.mark.parametrize("status, body", SPENT, ids=str)
+def test_a_quota_that_is_used_up_ends_at_once(status, body):
+    with serving(lambda asked: (status, body, {})) as server:
+        with pytest.raises(ServerError, match="quota is used up .waiting does not help"):
+            over(server.url, patience=60.0).generate([ASKED], 5)
+        with pytest.raises(ServerError, match="quota is used up"):
+            str(over(server.url, check=True).fingerprint)  # before a run begins
+    assert len(server.bodies) == 2
+
+
+def test_a_rate_limit_is_waited_for_and_told_at_once(capsys):
+    "The wait is told before it begins, not at its end."
+
+    def limited(asked):
+        return completion(A) if asked.n else (429, {"message": "slow down"}, {"Retry-After": "1"})
+
+    with serving(limited) as server:
+        start, model = time.monotonic(), over(server.url)
+        assert model.generate([ASKED], 5)[0].text == A
+        assert time.monotonic() - start >= 1
+    told = capsys.readouterr().err
+    assert told.startswith("waiting") and "429" in told and len(told.splitlines()) == 1
+
+
+@pytest.mark.parametrize("after", ["0", "0.2", "soon", "-1", "Wed, 21 Oct 2015 07:28:00 GMT", ""])
+def test_what_a_server_says_of_waiting_may_be_odd(after):
+    def limited(asked):
+        return completion(A) if asked.n else (503, {}, {"Retry-After": after})
+
+    assert reply_to(limited)[0].text == A
+
+
+def test_a_wait_that_is_longer_than_the_patience_is_an_error_at_once():
+    limited = (429, {"message": "tomorrow"}, {"Retry-After": "86400"})
+    with serving(lambda asked: limited) as server:
+        with pytest.raises(ServerError, match="tomorrow"):
+            over(server.url, patience=20.0).generate([ASKED], 5)
+    assert len(server.bodies) == 1
+
+
+def test_a_redirect_is_followed_and_one_in_a_circle_names_its_end():
+    def moved(asked):
+        end = asked.path.endswith("/")
+        return completion(A) if end else (307, "", {"Location": asked.path + "/"})
+
+    assert reply_to(moved)[0].text == A
+    with pytest.raises(ServerError, match="redirected to http.*/elsewhere"):
+        reply_to((307, "", {"Location": "/elsewhere"}))
+
+
+def test_a_key_is_shown_nowhere(monkeypatch, capsys):
+    key = "sk-12345678-abcdefgh"
+    monkeypatch.setenv("A_KEY", f" {key}\n")
+
+    def leaks(asked):
+        assert asked.headers["Authorization"] == f"Bearer {key}"
+        if not asked.n:
+            return 503, f"busy, {key}", {"Retry-After": "0"}
+        return 401, f"unknown key {key[:12]}", {}
+
+    with serving(leaks) as server:
+        spec = ModelSpec("m", url=server.url, api_key_env="A_KEY")
+        with pytest.raises(ServerError, match="answered 401") as raised:
+            ServerChat(spec, check=False, pause=0.01).generate([ASKED], 5)
+    assert "12345678" not in str(raised.value) + capsys.readouterr().err
+
+
+def test_a_password_in_the_address_is_sent_and_shown_nowhere(capsys):
+    with serving(lambda asked: (401, f"who is {asked.headers['Authorization']}?", {})) as server:
+        model = over(server.url.replace("//", "//ann:pass12345678@"))
+        with pytest.raises(ServerError, match="answered 401: who is Basic"):
+            model.generate([ASKED], 5)
+    assert server.asked[0].headers["Authorization"].startswith("Basic ")
+    assert "12345678" not in model.fingerprint + model.url + capsys.readouterr().err
+
+
+# Kinds of servers
+
+KINDS = {"vllm": vllm, "llama.cpp": llama_cpp, "ollama": ollama, "openai": openai}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_reply_goes_on_after_its_beginning(kind):
+    begun = chat("", "Count to eight.", prefill="One, two,")
+    found, _ = reply_to(KINDS[kind], begun, server=kind)
+    assert found.text == COUNTED[len("One, two,") :]
+
+
+@pytest.mark.parametrize("kind", [k for k in KINDS if k != "ollama"])
+def test_choices_are_scored(kind):
+    with serving(KINDS[kind]) as server:
+        asked = [chat("", "Is it noon?", prefill="Answer:")] * 3
+        found = choose(over(server.url, server=kind), asked, [("Yes", "No")] * 3)
+    for shares, total in found:
+        assert abs(sum(shares.values()) - 1) < 1e-9 and 0 < total <= 1
+
+
+@pytest.mark.parametrize(
+    "kind, other", [("vllm", "ollama"), ("llama.cpp", "ollama"), ("vllm", "openai")]
+)
+def test_a_server_without_log_probabilities_says_what_to_do(kind, other):
+    with serving(KINDS[other]) as server:
+        with pytest.raises(ServerError, match="stages.grade=verdict"):
+            over(server.url, server=kind).score([ASKED], ["Yes"])
+
+
+def test_a_kind_is_named_behind_the_address():
+    with pytest.raises(SettingsError, match="in http://127.0.0.1:1/v1#tgi: it is vllm, llama.cpp"):
+        ModelSpec("m", url="http://127.0.0.1:1/v1#tgi")
+    marks = {over("http://127.0.0.1:1/v1", server=kind).fingerprint for kind in SERVERS}
+    assert "server:m@http://127.0.0.1:1/v1" in marks and len(marks) == 5
+
+
+@pytest.mark.parametrize("temperature", [0.7, Sampling(0.7, 0.9, 40)])
+def test_each_prompt_has_its_seed_whatever_goes_out_beside_it(temperature):
+    seeds = random.Random(0).sample(range(1000), 12)
+    with serving(vllm) as server:
+        model = over(server.url, batch_size=4)
+        found = model.generate([ASKED] * 12, 8, temperature, seeds)
+        alone = [model.generate([ASKED], 8, temperature, s)[0] for s in seeds]
+    assert [c.text for c in found] == [f"Swan {s}" for s in seeds] == [c.text for c in alone]
