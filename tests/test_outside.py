@@ -1,7 +1,6 @@
 """Systems from outside, each unaware of this project: three programs that are known by their spans, a function, an address."""
 
 import copy
-import csv
 import gzip
 import json
 import math
@@ -25,7 +24,7 @@ from mtrag_nb.core.files import data_dir
 from mtrag_nb.core.record import Run
 from mtrag_nb.core.types import DataError
 from mtrag_nb.data.mtrag import read_benchmark, sample_dir
-from mtrag_nb.data.spans import at, from_json, nested
+from mtrag_nb.data.spans import from_written
 from mtrag_nb.data.traces import Corpus, import_traces
 from mtrag_nb.evaluate.blame import blame
 from mtrag_nb.evaluate.scores import Evidence
@@ -291,7 +290,7 @@ WRONG = [
 @settings(max_examples=250)
 @given(data=st.data())
 def test_no_value_in_a_span_ends_in_a_traceback(data):
-    form = data.draw(st.sampled_from([*SPANS, as_langsmith, as_phoenix]))
+    form = data.draw(st.sampled_from([*SPANS, as_langsmith]))
     same = TURNS[form] if form in SPANS else map(form, TURNS["langgraph"])
     spans = copy.deepcopy([*same])
     for _ in range(data.draw(st.integers(1, 3))):
@@ -398,7 +397,7 @@ def as_langsmith(s: dict) -> dict:
     kinds = {"LLM": "llm", "RETRIEVER": "retriever", "PROMPT": "prompt"}
 
     def put(value, name):
-        found = from_json(value)
+        found = from_written(value)
         return found if isinstance(found, dict) else {name: value}
 
     return {
@@ -419,25 +418,6 @@ def as_langsmith(s: dict) -> dict:
     }
 
 
-def as_phoenix(s: dict) -> dict:
-    "A span as a row of the table that Phoenix exports."
-    row = {f"context.{k}": s["context"][k].removeprefix("0x") for k in ("trace_id", "span_id")}
-    row |= {"name": s["name"], "span_kind": s["attributes"]["openinference.span.kind"]}
-    row |= {
-        "parent_id": (s["parent_id"] or "").removeprefix("0x"),
-        "status_code": "OK",
-        "events": "[]",
-    }
-    row |= {k: s[k] for k in ("start_time", "end_time")}
-    nested_ = nested(
-        {k: v for k, v in s["attributes"].items() if k.startswith(("retrieval", "llm"))}
-    )
-    listed = {"llm.input_messages", "llm.output_messages", "retrieval.documents"}
-    row |= {f"attributes.{k}": repr(v) for k in listed if (v := at(nested_, k)) is not None}
-    flat = {k: v for k, v in s["attributes"].items() if not k.startswith(("retrieval", "llm"))}
-    return row | {f"attributes.{k}": v for k, v in flat.items()}
-
-
 def test_runs_of_langsmith_are_read_as_the_spans_of_the_same_program(tmp_path):
     spans = [json.loads(line) for line in KEPT["langgraph"].splitlines()]
     whole, run = read(spans, tmp_path / "whole"), read(map(as_langsmith, spans), tmp_path / "runs")
@@ -447,24 +427,15 @@ def test_runs_of_langsmith_are_read_as_the_spans_of_the_same_program(tmp_path):
     assert steps(import_traces(listed, tmp_path / "list", BENCH.tasks, PIECES)) == steps(whole)
 
 
-def test_exports_of_phoenix_are_read_as_the_spans_of_the_same_program(tmp_path):
+def test_a_page_of_phoenix_is_read_as_the_spans_of_the_same_program(tmp_path):
     spans = [json.loads(line) for line in KEPT["langgraph"].splitlines()]
-    whole, rows = read(spans, tmp_path / "whole"), [as_phoenix(s) for s in spans]
-    table = tmp_path / "phoenix.csv"
-    with open(table, "w", encoding="utf-8", newline="") as f:
-        names = dict.fromkeys(k for r in rows for k in r)
-        writer = csv.DictWriter(f, [*names])
-        writer.writeheader()
-        writer.writerows(rows)
-    assert steps(import_traces(table, tmp_path / "csv", BENCH.tasks, PIECES)) == steps(whole)
-    assert steps(read(rows, tmp_path / "rows")) == steps(whole)
+    whole = read(spans, tmp_path / "whole")
     page = [{**s, "id": n, "span_kind": "CHAIN", "status_code": "OK"} for n, s in enumerate(spans)]
     for s in page:
         s["span_kind"] = s["attributes"]["openinference.span.kind"]
     (tmp_path / "page.json").write_text(json.dumps({"data": page, "next_cursor": None}), "utf-8")
-    assert steps(
-        import_traces(tmp_path / "page.json", tmp_path / "page", BENCH.tasks, PIECES)
-    ) == steps(whole)
+    run = import_traces(tmp_path / "page.json", tmp_path / "page", BENCH.tasks, PIECES)
+    assert steps(run) == steps(whole)
 
 
 # Many spans

@@ -2,8 +2,6 @@
 
 import copy
 import gzip
-import json
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -45,10 +43,7 @@ OBJECTS = {  # form -> file name, its lines, or its one value
     "C": ("c.jsonl", by_task(contexts=CONTEXTS, **ANSWER, **SCORED)),
     "theirs": (
         "theirs.jsonl",
-        [
-            {"conversation_id": f"govt_{n}", "answer": "No.", "references": CONTEXTS, **THEIRS}
-            for n in range(3)
-        ],
+        [{"task_id": t.id, "answer": "No.", "references": CONTEXTS, **THEIRS} for t in TASKS],
     ),
     "rewrites": ("rewrites.jsonl", [{"_id": t.id, "text": f"|user|: {t.question}"} for t in TASKS]),
     "scores": ("scores.json", {"scores": {"per_query": {t.id: {"nDCG@5": 0.5} for t in TASKS}}}),
@@ -62,7 +57,6 @@ OBJECTS = {  # form -> file name, its lines, or its one value
     ),
 }
 TREC = "".join(f"{t.id} Q0 d{n} {n} {1 / n} run\n" for t in TASKS for n in (1, 2)).encode()
-CONVERSATIONS = sample_dir() / "conversations.json"
 every_form = pytest.mark.parametrize("form", OBJECTS)
 
 
@@ -80,8 +74,7 @@ def reading(tmp_path):
         path.write_bytes(data)
         try:
             holds_predictions(path)
-            how = {"passages": (), "conversations": CONVERSATIONS}
-            return import_predictions(path, KNOWN, out, **how)
+            return import_predictions(path, KNOWN, out, passages=())
         except DataError as e:
             assert str(e.path) == str(path) and e.remedy, e
             assert not out.exists() and not out.with_name(out.name + ".part").exists()
@@ -123,8 +116,7 @@ def test_no_value_ends_in_a_traceback(form, data, tmp_path_factory):
     folder = tmp_path_factory.mktemp("odd")
     try:
         (folder / name).write_bytes(as_file(made))
-        how = {"passages": (), "conversations": CONVERSATIONS}
-        run = import_predictions(folder / name, KNOWN, folder / "run", **how)
+        run = import_predictions(folder / name, KNOWN, folder / "run", passages=())
         assert Run(run.folder).trajectories
     except DataError as e:
         assert str(e.path) == str(folder / name) and e.remedy, e
@@ -197,13 +189,7 @@ def test_odd_but_possible_lines_are_counted(tmp_path):
     assert any("no gold for 1 of 3" in n for n in told["notes"])
 
 
-def test_ids_without_places_and_wrong_files_say_so(tmp_path, monkeypatch):
-    monkeypatch.delenv("MTRAG_DATA", raising=False)
-    monkeypatch.chdir(tmp_path)
-    name, lines = OBJECTS["theirs"]
-    (tmp_path / name).write_bytes(as_file(lines))
-    with pytest.raises(DataError, match="--conversations"):
-        import_predictions(tmp_path / name, KNOWN, tmp_path / "run")
+def test_wrong_files_say_so(tmp_path):
     for text in ("", "hello\n", "[1, 2]\n", "<html>", "\n\n"):
         for ending in (".jsonl", ".json", ".run", ".jsonl.gz"):
             path = tmp_path / f"odd{ending}"

@@ -18,19 +18,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from .command import Dir, Limit, Option, Setup, Variant, with_variant
-from ..core.files import data_dir, download, read_json, write_whole
+from ..core.files import data_dir, read_json, write_whole
 from ..core.html import esc, words_table
 from ..core.record import Run
 from ..core.settings import SPEED, Settings
 from ..core.types import DataError, SettingsError, Task, digest, plain
 from mtrag_nb.data.mtrag import (
     FETCHED,
-    OFFICIAL,
     Benchmark,
     fetch_data,
+    fetch_file,
     official_dir,
     official_file,
     official_files,
+    official_kinds,
     read_benchmark,
     read_corpus,
     read_qrels,
@@ -184,7 +185,9 @@ class Data:
             except DataError:
                 return kind == "corpora" and self.pooled
 
-        return list(dict.fromkeys(OFFICIAL[k].part for k in kinds if self.root and not there(k)))
+        return list(
+            dict.fromkeys(official_kinds()[k].part for k in kinds if self.root and not there(k))
+        )
 
 
 def _data_at(where: str | Path = "", profile: str = "laptop") -> Data:
@@ -618,8 +621,6 @@ def _fetch_released(
     "Fetch the released files that are not there, and return them. Raises DataError."
     from urllib.parse import quote
 
-    import httpx
-
     fetched = []
     for f in read_json(data_dir("paper") / "released.json", kind=list):
         target = Path(root) / RELEASED / f["file"]
@@ -628,8 +629,8 @@ def _fetch_released(
         place = f"{url}/{f['repository']}/{f['commit']}/{quote(f['path'])}"
         seen(f"{f['file']}: {f['repository']}, {f['licence']}")
         try:
-            fetched.append(download(place, target, sum_=f["git"]))
-        except (httpx.HTTPError, DataError) as e:
+            fetched.append(fetch_file(place, target, f["git"]))
+        except DataError as e:
             if f.get("optional"):  # told of, and done without
                 seen(f"{f['file']} is left out: {e}")
                 continue
