@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
 
 import httpx
@@ -22,7 +23,7 @@ from hypothesis import strategies as st
 from mtrag_nb.app.bench import evaluate
 from mtrag_nb.core.files import data_dir
 from mtrag_nb.core.record import Run
-from mtrag_nb.core.types import DataError
+from mtrag_nb.core.types import DataError, Outcome
 from mtrag_nb.data.mtrag import read_benchmark, sample_dir
 from mtrag_nb.data.spans import from_written
 from mtrag_nb.data.traces import Corpus, import_traces
@@ -436,6 +437,109 @@ def test_a_page_of_phoenix_is_read_as_the_spans_of_the_same_program(tmp_path):
     (tmp_path / "page.json").write_text(json.dumps({"data": page, "next_cursor": None}), "utf-8")
     run = import_traces(tmp_path / "page.json", tmp_path / "page", BENCH.tasks, PIECES)
     assert steps(run) == steps(whole)
+
+
+# What other tracers write: texts of Python and LangChain, frameworks around the program, marks of Windows
+
+
+TICKET, PASSAGE = "A ticket costs 12 crowns.", "A ticket costs 12 crowns. Students pay 7."
+QUESTION = "How much is a ticket?"
+SAID = "content={!r} additional_kwargs={{'refusal': None}} response_metadata={{}} id='run-1'"
+
+
+def typed(value: object) -> dict:
+    return {"arrayValue": {"values": value}} if isinstance(value, list) else {"stringValue": value}
+
+
+def spanned(id: str, parent: str, name: str, at: int, **attributes) -> dict:
+    "A span of OTLP; attributes by name, with __ in the place of dots."
+    pairs = [{"key": k.replace("__", "."), "value": typed(v)} for k, v in attributes.items()]
+    known = {"traceId": "t1", "spanId": id, "parentSpanId": parent, "name": name}
+    times = {"startTimeUnixNano": f"{17 * 10**17 + at}", "endTimeUnixNano": f"{17 * 10**17 + 99}"}
+    return {**known, **times, "attributes": pairs}
+
+
+def chain(asked: str = QUESTION, said: str | None = TICKET, parent: str = "", **shown) -> list:
+    "A search and a model in a chain."
+    root = {"openinference__span__kind": "CHAIN", "input__value": asked}
+    root |= {} if said is None else {"output__value": said}
+    search = {"openinference__span__kind": "RETRIEVER", "input__value": QUESTION}
+    found = {"retrieval__documents__0__document__id": "d1"}
+    found |= {"retrieval__documents__0__document__content": PASSAGE}
+    model = {"openinference__span__kind": "LLM"}
+    model |= {
+        f"llm__input_messages__0__message__{k}": v
+        for k, v in {"role": "user", "content": f"{PASSAGE}\n{QUESTION}"}.items()
+    }
+    model |= {
+        f"llm__output_messages__0__message__{k}": v
+        for k, v in {"role": "assistant", "content": TICKET}.items()
+    }
+    return [
+        spanned("a", parent, "chain", 1, **root),
+        spanned("b", "a", "retrieve", 2, **search, **(shown or found)),
+        spanned("c", "a", "ChatOpenAI", 3, **model),
+    ]
+
+
+def parts(quote: Callable) -> str:
+    content = quote([{"type": "text", "text": QUESTION}])
+    return json.dumps({"messages": [{"role": "user", "content": content}]})
+
+
+DOTTED = {"document.id": "d1", "document.content": PASSAGE}
+BARE = {"lc": 1, "type": "constructor", "id": ["schema", "messages", "AIMessage"]}
+FORMS = {
+    "as they are": chain(),
+    "a question in quotes": chain(json.dumps(QUESTION)),
+    "a question of Python": chain(repr({"question": QUESTION, "chat_history": []})),
+    "a question's parts as JSON": chain(parts(json.dumps)),
+    "a question's parts of Python": chain(parts(repr)),
+    "a list of LangChain": chain(f"[HumanMessage(content={QUESTION!r}, additional_kwargs={{}})]"),
+    "an answer of LangChain": chain(said=SAID.format(TICKET)),
+    "messages of LangChain": chain(
+        json.dumps({"messages": [SAID.format(QUESTION)]}),
+        json.dumps({"messages": [SAID.format(QUESTION), SAID.format(TICKET)]}),
+    ),
+    "a constructor": chain(
+        said=json.dumps({"messages": [{**BARE, "kwargs": {"content": TICKET}}]})
+    ),
+    "generations": chain(said=json.dumps({"generations": [[{"text": TICKET}]]})),
+    "choices": chain(
+        said=json.dumps({"choices": [{"message": {"role": "assistant", "content": TICKET}}]})
+    ),
+    "null": chain(said="null"),
+    "no output": chain(said=None),
+    "documents in JSON": chain(retrieval__documents=json.dumps([DOTTED])),
+    "documents, each in JSON": chain(retrieval__documents=[{"stringValue": json.dumps(DOTTED)}]),
+    "documents of LangChain": chain(
+        output__value=f"[Document(metadata={{'source': 'fees.pdf'}}, page_content={PASSAGE!r})]"
+    ),
+    "documents as texts": chain(output__value=json.dumps([PASSAGE])),
+    "below a request": [spanned("h", "", "POST /chat", 0, http__method="POST"), *chain(parent="h")],
+    "below a request and a worker": [
+        spanned("h", "", "POST /chat", 0, http__method="POST"),
+        spanned("w", "h", "run_in_threadpool", 0),
+        *chain(parent="w"),
+    ],
+    "the root lost": chain()[1:],
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_what_other_tracers_write_is_the_same_turn(form, tmp_path):
+    turn = next(iter(read(FORMS[form], tmp_path / "run").trajectories.values()))
+    asked = QUESTION if form != "the root lost" else turn.question
+    assert (turn.question, turn.answer, turn.outcome) == (asked, TICKET, Outcome.ANSWERED)
+    assert [s.path for s in turn.steps] == ["retrieved", "drafted"] and len(turn.contexts) == 1
+
+
+def test_a_byte_order_mark_is_no_part_of_a_file(tmp_path):
+    whole = read(chain(), tmp_path / "whole")
+    for name, value in (("list", json.dumps(chain())), ("pretty", json.dumps(chain(), indent=1))):
+        path = tmp_path / f"{name}.json"
+        path.write_text(value, encoding="utf-8-sig")
+        assert steps(import_traces(path, tmp_path / name, BENCH.tasks, PIECES)) == steps(whole)
 
 
 # Many spans
