@@ -95,6 +95,15 @@ def test_a_valid_file_is_read(form, reading):
     assert answered == {Outcome.NOT_RECORDED} if silent else Outcome.NOT_RECORDED not in answered
 
 
+@pytest.mark.parametrize("form", ["C", "scores", "viewer"])
+def test_a_byte_order_mark_is_no_part_of_a_file(form, reading):
+    name, value = OBJECTS[form]
+    plain, marked = reading(name, as_file(value)), reading(name, b"\xef\xbb\xbf" + as_file(value))
+    assert [*marked.trajectories.values()] == [*plain.trajectories.values()]
+    plain, marked = reading("bm25.run", TREC), reading("bm25.run", b"\xef\xbb\xbf" + TREC)
+    assert [*marked.trajectories.values()] == [*plain.trajectories.values()]
+
+
 def test_a_trec_run_is_ordered_by_score(reading):
     swapped = TREC.replace(b" 0.5 run", b" 2 run")
     for data, first in ((TREC, "d1"), (swapped, "d2")):

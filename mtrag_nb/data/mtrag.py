@@ -98,7 +98,7 @@ _Filled = Annotated[_Text, _must(str.strip, "is empty")]
 _Id = Annotated[_Filled, _must(_is_id, "is no id: {!r:.40}")]
 _Number = Annotated[float, Ge(-1e300), Le(1e300)]
 
-# %% ../../nbs/2_data/00_mtrag.ipynb #f347d65b
+
 @cache
 def _adapter(shape: Any):
     from pydantic import TypeAdapter
@@ -166,7 +166,7 @@ def _distinct(passages: list[dict]) -> list[dict]:
 def _asks(talk: list[dict]) -> bool:
     return talk[-1]["speaker"] == "user" and bool(talk[-1]["text"].strip())
 
-# %% ../../nbs/2_data/00_mtrag.ipynb #72595d95
+
 _LABELS = Literal[(*TO_ANSWER, *TO_REFUSE, *TO_ASK)]
 _MULTI_TURN = Literal["Follow-up", "Follow Up", "Clarification", "N/A"]
 _Listed = _Check(_listed, "before")
@@ -362,7 +362,7 @@ def _gold_passage(p: object) -> object:
     named = {"document_id": p[k] for k in ("file", "id") if k in p}
     return {**{k: v for k, v in p.items() if k not in ("file", "id")}, **named}
 
-# %% ../../nbs/2_data/00_mtrag.ipynb #quest003
+
 def _task_line(
     obj: object,
     path: object,  # for messages, with the line number `n`
@@ -499,7 +499,7 @@ def _passage_of_line(
         remedy = "Give each line a `domain`, name the domain, or name the file <domain>.jsonl"
         raise DataError(e.problem, path, n, remedy) from None
 
-# %% ../../nbs/2_data/00_mtrag.ipynb #09f1bfa8
+
 def read_corpus(
     *paths: str | Path,  # .jsonl, .jsonl.gz or .zip
     domain: str | None = None,  # of all lines that have none
@@ -660,7 +660,7 @@ def predicted_contexts(
         return "the file's own", tuple(known[i] for i, _ in p.contexts)
     return "named in the file, without their text", ()
 
-# %% ../../nbs/2_data/00_mtrag.ipynb #a38d4cce
+
 def read_predictions(
     path: str | Path,  # a prediction file of task A, B or C
     answers: bool = False,  # True: each line must have an answer
@@ -855,7 +855,7 @@ def _lies(root: Path, kind: _Kind, path: str) -> Path | None:
     places = [path, *([kind.other.format(d=domain)] if kind.other else [])]
     return next((root / p for p in places if (root / p).exists()), None)
 
-# %% ../../nbs/2_data/00_mtrag.ipynb #c3aac240
+
 def files_there(root: str | Path, name: str) -> list[Path]:
     "Those files of a kind that a folder has."
     kind = _kind(name)
@@ -949,7 +949,7 @@ def fetch_file(
         raise disk_full(e, target, "Make room and fetch again") from e
     return target
 
-# %% ../../nbs/2_data/00_mtrag.ipynb #b60060fd
+
 def _missing_files(
     root: Path, parts: Iterable[str], domains: Iterable[str] | None
 ) -> dict[str, str]:
@@ -1084,7 +1084,7 @@ def _with_texts(line: dict, documents: Mapping[tuple, dict], path: Path) -> dict
     turn = {"turn": line["Turn"]} if "Turn" in line else {}
     return line | turn | {"contexts": [documents[(i,)] for i in ids]}
 
-# %% ../../nbs/2_data/00_mtrag.ipynb #e132437e
+
 def read_ratings(
     path: str | Path,  # .json or .json.gz
 ) -> list[RatedAnswer]:
