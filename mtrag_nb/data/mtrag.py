@@ -112,7 +112,7 @@ _SAID = {  # error of pydantic -> what is wrong
     "string_type": "is {kind}, not text",
     "list_type": "is {kind}, not a list",
     "dict_type": "is {kind}, not an object",
-    "float_type": "is {kind}, not a finite number",
+    "float_type": "is {kind}, not a number",
     "missing": "is missing",
     "literal_error": "is {x!r}, and it is {expected}",
     "too_short": "has {actual_length} entries, and it has at least {min_length}",

@@ -708,13 +708,13 @@ def outside(
     value = _made(value) if isinstance(value, type) else value
     if isinstance(value, System):
         return value
-    written = digest(source or _source_of(value))
+    written, shown = digest(source or _source_of(value)), name or repr(value)
     name = name or getattr(value, "__name__", type(value).__name__)
     value = _llama_system(value) or value
     stages = value if isinstance(value, (list, tuple)) else getattr(value, "stages", None)
     if not (callable(value) or stages):
         wanted = "a function of the messages, or a list of stages"
-        raise SettingsError(f"{name} is a {type(value).__name__}: wanted is {wanted}")
+        raise SettingsError(f"{shown} is a {type(value).__name__}: wanted is {wanted}")
     memory = _Memory()
     shared = {
         "toolbox_for": _toolbox_with(memory),
