@@ -213,7 +213,7 @@ def test_cells_use_no_folder_below():
 # Systems
 
 
-PAPERS = {"8_show/04_papers.ipynb", "app/02_reproduce.ipynb"}  # about the papers, by name
+PAPERS = {"8_show/04_papers.ipynb", "app/07_reproduce.ipynb"}  # about the papers, by name
 
 
 def test_a_system_is_named_in_one_place():

@@ -79,13 +79,12 @@ _TABLE = """\
 demo       app.run      Build an index of the sample, let a self-correcting system answer its conversations, show what came of it.
 ingest     app.cli      Build an index of corpus files or documents, or finish one that was interrupted.
 library    serve.library Add documents to a library, replace them under their names, list or remove them.
-index      app.run      Carry an index in one file (export, import), or check it (audit).
 coverage   app.run      Say which gold passages an index lacks, by domain; exit code 0 only if it has them all.
 ask        serve.ask    Hold a conversation with a system in the terminal, kept as a run; a refusal shows why.
 serve      serve.serve  Serve a library: a page to upload, ask and read, an API, an interface for chat clients.
 run        app.run      Run a system over the tasks of a file; a run that was interrupted goes on where it stopped.
 import     app.outside:import_run Read the turns of another system into a run folder: from its spans (OpenTelemetry, OpenInference, Phoenix, LangSmith), or a file of predictions.
-export     app.outside:export_run Write runs with scores and blame for another tool: InspectorRAGet, Inspect, OpenInference (Phoenix), CSV.
+export     app.outside:export_run Write runs with scores and blame for another tool: Inspect, OpenInference (Phoenix), CSV.
 merge      app.run      Put together what `run`, `live`, `judge` or `ingest` computed with --shard on several machines.
 check      app.run      Check a prediction file as the official format checker does.
 score      app.evaluate Score runs and prediction files; two or more are compared, and a run --without-gold is joined to the run of the same system.
@@ -97,7 +96,7 @@ ladder     app.evaluate Make one stage after the other perfect, with what the be
 live       app.run      Hold the benchmark's conversations on the system's own answers; one that was interrupted goes on where it stopped.
 calibrate  app.evaluate Measure which ways to grade and to check can be trusted with a profile's models, and at what threshold.
 fetch      app.run      Fetch the benchmark's files or a profile's models; broken off, it goes on where it stopped.
-reproduce  app.reproduce Reproduce a paper from nothing: data, models, index, runs, ablations, judgements, scores, one page; goes on where it stopped.
+reproduce  app.reproduce Reproduce a paper from nothing: data, models, index, runs, ablations, judgements, scores, tables, figures; goes on where it stopped.
 plan       app.run      Say what a run will take before it is started: memory, disk, hours; and what does not fit.
 doctor     app.run      Say what is installed, which profiles can run here, and how to get what is missing.
 completion app.cli      Print what a shell needs to complete this command: eval "$(mtrag completion bash)"

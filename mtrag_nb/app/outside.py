@@ -76,11 +76,9 @@ def import_run(
 
 # %% ../../nbs/app/05_outside.ipynb #18d8d6a9
 def export_run(
-    runs: Iterable[
-        RunDir
-    ],  # folders of runs: one, or several beside each other for inspectorraget and csv
+    runs: Iterable[RunDir],  # folders of runs: one, or several beside each other for csv
     /,
-    to: Literal["inspectorraget", "inspect", "openinference", "csv"],  # whose format
+    to: Literal["inspect", "openinference", "csv"],  # whose format
     out: File = None,  # the file to write (default: one in the folder of the first run)
     reference: Reference = None,
 ) -> Path:  # the file

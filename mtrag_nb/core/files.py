@@ -29,8 +29,8 @@ from .types import DataError, DiskFull, InUse, SettingsError, plain, redacted
 
 # %% auto #0
 __all__ = ['LONGEST_LINE', 'parse_json', 'read_jsonl', 'disk_full', 'make_folder', 'JsonlLog', 'only_writer', 'write_whole',
-           'write_jsonl', 'write_json', 'read_json', 'differences', 'keep_identity', 'Shard', 'keep_shard', 'shards_in',
-           'data_dir', 'checksum', 'sized', 'need_room', 'download']
+           'write_jsonl', 'write_json', 'read_json', 'diff_identity', 'keep_identity', 'Shard', 'keep_shard',
+           'shards_in', 'data_dir', 'checksum', 'sized', 'need_room', 'download']
 
 # %% ../../nbs/1_core/02_files.ipynb #a746fa0e
 def _finite(text: str) -> float:
@@ -200,6 +200,17 @@ def make_folder(path: str | Path) -> Path:
     return Path(path)
 
 # %% ../../nbs/1_core/02_files.ipynb #2fe089b6
+def _behind_last_line_end(f: BinaryIO) -> bytes:
+    "The end of a file behind its last line end, found from behind: a log may have gigabytes."
+    size, asked = f.seek(0, os.SEEK_END), 2**16
+    while True:
+        f.seek(max(0, size - asked))
+        _, end, tail = f.read().rpartition(b"\n")
+        if end or asked >= size:
+            return tail
+        asked *= 2
+
+
 class JsonlLog:
     "An append-only JSON-lines file: what `append` returned from is on the record. Safe to use from several threads."
 
@@ -218,14 +229,13 @@ class JsonlLog:
         self._size = self.path.stat().st_size
 
     def _mend_tail(self) -> int:
-        data = self.path.read_bytes() if self.path.exists() else b""
-        tail = data[data.rfind(b"\n") + 1 :]
-        if tail and _whole_tail(tail):
-            with open(self.path, "ab") as f:
+        with open(self.path, "a+b") as f:
+            tail = _behind_last_line_end(f)
+            if tail and _whole_tail(tail):
                 f.write(b"\n")
-            return 0
-        if tail:
-            os.truncate(self.path, len(data) - len(tail))
+                return 0
+            if tail:
+                f.truncate(f.seek(0, os.SEEK_END) - len(tail))
         return len(tail)
 
     def append(self, obj: dict) -> None:
@@ -335,15 +345,15 @@ def read_json(
     return _value(data, kind, nan_is_null, path, remedy=remedy)
 
 # %% ../../nbs/1_core/02_files.ipynb #adbe4a40
-def differences(
-    here: Mapping[str, object],  # the identity that is recorded
-    asked: Mapping[str, object],  # the identity that is asked for
+def diff_identity(
+    recorded: Mapping[str, object],
+    requested: Mapping[str, object],
 ) -> list[str]:
     "What differs between two identities, in words."
     return [
-        f"{k} (here {here.get(k)!r}, asked for {asked.get(k)!r})"
-        for k in dict.fromkeys([*asked, *here])
-        if here.get(k) != asked.get(k)
+        f"{k} (here {recorded.get(k)!r}, asked for {requested.get(k)!r})"
+        for k in dict.fromkeys([*requested, *recorded])
+        if recorded.get(k) != requested.get(k)
     ]
 
 
@@ -364,7 +374,7 @@ def keep_identity(
     if not isinstance(known := old.get("identity"), dict):
         problem = f"it does not say what {what} was made with"
         raise DataError(problem, path, remedy="Use another folder, or the file as it was written")
-    if differ := "; ".join(differences(known, plain(entries["identity"]))):
+    if differ := "; ".join(diff_identity(known, plain(entries["identity"]))):
         remedy = "Use another folder, or the same settings"
         raise mismatch(f"{path.parent} holds {what} that differs in {differ}. {remedy}")
     merged = merge(old, plain(entries))
@@ -436,7 +446,7 @@ def shards_in(folders: Iterable[str | Path], mismatch: type[Exception]) -> list[
     by_part: dict[int, Path] = {}
     for shard, of, folder in found:
         first = {"of": found[0][1], "parts": found[0][0].of}
-        if differ := "; ".join(differences(first, {"of": of, "parts": shard.of})):
+        if differ := "; ".join(diff_identity(first, {"of": of, "parts": shard.of})):
             other = f"another work than in {found[0][2]}, in {differ}"
             raise mismatch(f"{folder / 'shard.json'}: {other}. Name the shards of one work")
         if shard.part in by_part:
@@ -501,17 +511,16 @@ def _length(part: Path) -> int:
     return part.stat().st_size if part.exists() else 0
 
 
-def _bytes_from(
+def _append_rest(
     client,  # an httpx.Client
     url: str,
     part: Path,
     size: int | None,  # no more is read than that; None: not known
-    headers: Mapping[str, str],
     seen: Callable[[int], object],
 ) -> None:
     "Append the rest of a file to what there is of it. Raises httpx errors, and DataError for an answer that is no file."
     at = _length(part)
-    asked = {**headers, "Accept-Encoding": "identity", **({"Range": f"bytes={at}-"} if at else {})}
+    asked = {"Accept-Encoding": "identity", **({"Range": f"bytes={at}-"} if at else {})}
     with client.stream("GET", url, headers=asked) as r:
         if r.status_code == 416 and at:
             return  # all of it is there
@@ -528,13 +537,14 @@ def _bytes_from(
                     return  # too long: no more of it
 
 # %% ../../nbs/1_core/02_files.ipynb #2a37385f
+_TRIES = 4  # attempts in a row that bring nothing
+
+
 def download(
     url: str,
     target: str | Path,
     size: int | None = None,  # bytes, if they are known
     sum_: str = "",  # SHA-256, or git's name of the content; "" if it is not known
-    headers: Mapping[str, str] = {},
-    tries: int = 4,  # attempts in a row that bring nothing
     pause: float = 1.0,  # seconds between attempts, the double after each
     seen: Callable[[int], object] = lambda n: None,  # called with the bytes that came
 ) -> Path:
@@ -544,24 +554,24 @@ def download(
     target = Path(target)
     if target.exists():
         return target
-    part, left = make_folder(target.parent) / (target.name + ".part"), tries
+    part, left = make_folder(target.parent) / (target.name + ".part"), _TRIES
     with httpx.Client(follow_redirects=True, timeout=30) as client:
         while True:
             before = _length(part)
             try:
-                _bytes_from(client, url, part, size, headers, seen)
+                _append_rest(client, url, part, size, seen)
                 break
             except httpx.HTTPError as e:
                 status = getattr(getattr(e, "response", None), "status_code", 500)
                 if status < 500 and status != 429:
                     raise
-                left = tries if _length(part) > before else left - 1
-                if left <= 0:
+                left = _TRIES if _length(part) > before else left - 1
+                if not left:
                     raise _lost(url, target, _length(part), size, e) from None
             except OSError as e:
                 remedy = "Make room and fetch again: it goes on where it stopped"
                 raise disk_full(e, target, remedy) from e
-            time.sleep(pause * 2 ** (tries - left))
+            time.sleep(pause * 2 ** (_TRIES - left))
     return _put(part, target, url, size, sum_)
 
 # %% ../../nbs/1_core/02_files.ipynb #4f8d9365
@@ -569,12 +579,12 @@ def _lost(url: str, target: Path, have: int, size: int | None, e: Exception) -> 
     "The error of a network that is gone."
     status = getattr(getattr(e, "response", None), "status_code", None)
     why = f"the server says {status}" if status else f"{type(e).__name__}: {str(e)[:120]}"
-    came, remedy = "before anything came", "Check the network, or put the file at {} by hand"
+    came, remedy = "before anything came", f"Check the network, or put the file at {target} by hand"
     if have:
         came = f"after {sized(have)}" + (f" of {sized(size)}" if size else "")
         remedy = "What came is kept: fetch again, and it goes on from there"
     problem = f"could not be fetched: the connection was lost {came} ({why})"
-    return DataError(problem, redacted(url), remedy=remedy.format(target))
+    return DataError(problem, redacted(url), remedy=remedy)
 
 
 def _put(part: Path, target: Path, url: str, size: int | None, sum_: str) -> Path:

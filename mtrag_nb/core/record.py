@@ -13,17 +13,18 @@ import traceback
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
-from typing import ClassVar, TypeVar
+from typing import ClassVar, Literal, TypeVar
 
 from .files import JsonlLog, read_json, read_jsonl
-from .html import esc, html_table, text_table, word_diff
+from .html import Table, esc, text_table, word_diff
 from .text import Label, Verdict, clipped
 from mtrag_nb.core.types import (
     Context,
     DataError,
     Outcome,
+    ROLES,
     Passage,
     Task,
     digest,
@@ -273,7 +274,7 @@ class Refused(Step, kind="refused"):
     "No answer is given."
 
     reason: str
-    role: str  # one of types.ROLES
+    role: Literal[ROLES]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -301,12 +302,9 @@ class Recorded(Step, kind="recorded"):
         return [("in the file", "; ".join([*(f"{k}: {v}" for k, v in self.fields.items()), *told]))]
 
 # %% ../../nbs/1_core/05_record.ipynb #b27d99fb
-_KEYS = {
-    "note": "told",
-    "extra": "put",
-    "thought": "thought",
-    "spans": "spans",
-}  # field -> its key on the record, left out if it is empty
+# Field -> its key on the record; left out there if it is empty.
+_KEYS = {"note": "told", "extra": "put", "thought": "thought", "spans": "spans"}
+_FIELDS = {key: name for name, key in _KEYS.items()}
 
 
 def step_line(step: Step) -> dict:
@@ -317,24 +315,20 @@ def step_line(step: Step) -> dict:
     return {"kind": step.path, **known, **unknown}
 
 
-@cache
-def _names(kind: type[Step]) -> dict[str, str]:
-    "Key on the record -> field."
-    return {_KEYS.get(f.name, f.name): f.name for f in fields(kind) if f.name != "unknown"}
-
-
 def read_step(line: Mapping[str, object]) -> Step:
-    "A recorded step; of an unknown kind what its nearest known kind has. Raises TypeError or ValueError."
+    "A recorded step; of an unknown kind what its nearest known kind has. Raises TypeError."
     if not isinstance(line, Mapping) or not isinstance(line.get("kind"), str):
         raise TypeError("a step is an object with a kind")
     path = line["kind"]
     while path not in _KINDS:
         path = path.rpartition("/")[0] or "step"
-    kind, names = _KINDS[path], _names(_KINDS[path])
+    kind = _KINDS[path]
+    named = {_FIELDS.get(k, k): v for k, v in line.items() if k != "kind"}
     if path == line["kind"]:
-        return structured(kind, {names.get(k, k): v for k, v in line.items() if k != "kind"})
-    step = structured(kind, {names[k]: v for k, v in line.items() if k in names})
-    return replace(step, unknown={k: v for k, v in line.items() if k not in names})
+        return structured(kind, named)
+    known = {f.name for f in fields(kind)} - {"unknown"}
+    unknown = {k: v for k, v in line.items() if _FIELDS.get(k, k) not in known}
+    return replace(structured(kind, {k: named[k] for k in named.keys() & known}), unknown=unknown)
 
 
 def own_fields(step: Step) -> dict[str, object]:
@@ -388,7 +382,7 @@ class Trajectory:
     steps: tuple[Step, ...]
     outcome: Outcome
     reason: str = ""  # of a refusal, as the system names it; "" for an answer or an error
-    role: str = ""  # of the reason: one of types.ROLES
+    role: Literal[("", *ROLES)] = ""  # of the reason
     answer: str = ""  # "" for an error
     cited: tuple[str, ...] = ()  # ids of the contexts that support the answer
     contexts: tuple[str, ...] = ()  # ids: what the generator saw last; if nothing, what was found
@@ -529,12 +523,9 @@ def read_turn(line: Mapping[str, object]) -> Trajectory:
     if not isinstance(line.get("steps"), list):
         raise TypeError("a turn has a list of steps")
     steps = tuple(map(read_step, line["steps"]))
-    for s in steps:
-        if not isinstance(s.extra, Mapping) or {"task", "steps"} & s.extra.keys():
-            raise ValueError(
-                f"what {s.node} put into the state is an object, without task and steps"
-            )
-    t = replace(structured(Trajectory, {**line, "steps": []}), steps=steps)
+    if odd := [s.node for s in steps if {"task", "steps"} & s.extra.keys()]:
+        raise ValueError(f"what {odd[0]} put into the state is without task and steps")
+    t = structured(Trajectory, {**line, "steps": steps})
     if t.failed and t.error is None:
         raise ValueError("an error without what broke")
     return t
@@ -658,9 +649,8 @@ class Judged:
     outcome: str
     judgements: Mapping[str, Judgement]  # by protocol
     calls: Calls = field(default_factory=Calls)
-    asked: str = (
-        ""  # digest of question, history and target as the judge saw them; "" in old records
-    )
+    # Digest of question, history and target as the judge saw them; "" in old records.
+    asked: str = ""
 
 
 def answer_digest(answer: str, contexts: Sequence[str]) -> str:
@@ -670,27 +660,31 @@ def answer_digest(answer: str, contexts: Sequence[str]) -> str:
 # %% ../../nbs/1_core/05_record.ipynb #72139670
 VERSION = 2  # of the run folder: 1 had steps without kinds
 LEFT_OUT = "+leave_gold_out"  # in the name of a system that ran without the gold passages
-_MANIFEST = {  # entry -> its type
-    "identity": Mapping,
-    "identity.system": str,
-    "identity.setting": str,
-    "settings": Mapping,
-    "settings.profile": str,
-    "settings.chat": Mapping,
-}
-_OPTIONAL = {"sessions": list, "packages": Mapping, "machine": Mapping, "about": str, "commit": str}
 
 
-def _check_manifest(manifest: Mapping, path: Path) -> None:
-    "Raises DataError for the first entry that is missing or of another type."
-    wanted = _MANIFEST | {k: kind for k, kind in _OPTIONAL.items() if k in manifest}
-    for entry, kind in wanted.items():
-        group, _, key = entry.partition(".")
-        value = manifest[group].get(key) if key else manifest.get(group)
-        each = value if entry == "sessions" and isinstance(value, list) else ()
-        if not isinstance(value, kind) or not all(isinstance(x, Mapping) for x in each):
-            problem = f"not the manifest of a run: {entry} is missing or none"
-            raise DataError(problem, path, remedy="Was it written by another version?")
+@dataclass(frozen=True)
+class _Identity:
+    system: str
+    setting: str
+
+
+@dataclass(frozen=True)
+class _Settings:
+    profile: str
+    chat: Mapping[str, object]
+
+
+@dataclass(frozen=True)
+class _Manifest:
+    "What readers of a run ask its manifest for; it holds more."
+
+    identity: _Identity
+    settings: _Settings
+    sessions: list[Mapping[str, object]] = field(default_factory=list)
+    packages: Mapping[str, object] = field(default_factory=dict)
+    machine: Mapping[str, object] = field(default_factory=dict)
+    about: str = ""
+    commit: str = ""
 
 
 def read_manifest(folder: str | Path) -> dict:
@@ -704,7 +698,11 @@ def read_manifest(folder: str | Path) -> dict:
         has = f"this run has version {version} of the run folder"
         remedy = "Run it again into another folder, or convert version 1 by tools/upgrade_run.py"
         raise DataError(f"{has}, and this package reads version {VERSION}", folder, remedy=remedy)
-    _check_manifest(manifest, path)
+    try:
+        structured(_Manifest, manifest, extra="ignore")
+    except TypeError as e:
+        remedy = "Was it written by another version?"
+        raise DataError(f"not the manifest of a run ({e})", path, remedy=remedy) from None
     return manifest
 
 
@@ -729,35 +727,35 @@ def read_passages(path: str | Path) -> dict[str, Context]:
     return {c.id: c for c in contexts}
 
 
-def _read_judgement(protocol: str, line: Mapping) -> Judgement:
-    j, most = structured(Judgement, line), 10 if protocol in _TENS else 1
-    if odd := [x for x in (j.score, j.low, j.high) if x is not None and not 0 <= x <= most]:
-        raise ValueError(f"{protocol}: a score of {odd[0]}, and it goes to {most}")
-    if protocol == "idk" and j.score not in (0, 0.5, 1, None):
-        raise ValueError(f"idk: a score of {j.score}, and it is 0, 0.5 or 1")
-    return j
+def _read_judged(line: Mapping[str, object]) -> Judged:
+    judged = structured(Judged, line)
+    for protocol, j in judged.judgements.items():
+        most = 10 if protocol in _TENS else 1
+        if odd := [x for x in (j.score, j.low, j.high) if x is not None and not 0 <= x <= most]:
+            raise ValueError(f"{protocol}: a score of {odd[0]}, and it goes to {most}")
+        if protocol == "idk" and j.score not in (0, 0.5, 1, None):
+            raise ValueError(f"idk: a score of {j.score}, and it is 0, 0.5 or 1")
+    return judged
 
 
 def read_judgements(path: str | Path) -> dict[str, Judged]:
     "The judgements of a file by task, the last line of each."
+    return {j.task_id: j for j in read_lines(path, _read_judged, "a judgement")}
 
-    def read(line):
-        judgements = {p: _read_judgement(p, j) for p, j in line["judgements"].items()}
-        return structured(Judged, {**line, "judgements": judgements})
 
-    return {j.task_id: j for j in read_lines(path, read, "a judgement")}
+@dataclass(frozen=True)
+class _Scored:
+    "A line of scores.jsonl."
+
+    task_id: str
+    scores: Mapping[str, float | None]
 
 
 def _read_scores(path: str | Path) -> dict[str, dict[str, float | None]]:
     "Task id -> measure -> score, the last line of each."
-
-    def read(line):
-        if any(type(v) not in (int, float, type(None)) for v in line["scores"].values()):
-            raise TypeError("a score that is no number")
-        return line["task_id"], dict(line["scores"])
-
     wanted = 'a line of scores: wanted is {"task_id": ..., "scores": {name: number or null}}'
-    return dict(read_lines(path, read, wanted))
+    lines = read_lines(path, lambda line: structured(_Scored, line, extra="ignore"), wanted)
+    return {s.task_id: s.scores for s in lines}
 
 # %% ../../nbs/1_core/05_record.ipynb #e7c2b6c4
 class Run:
@@ -905,31 +903,18 @@ def _one_line(step: Step | None, name: Callable[[str], str] = str, chars: int = 
     return clipped(text or type(step).__name__.lower(), chars)
 
 # %% ../../nbs/1_core/05_record.ipynb #81edc010
-@dataclass(frozen=True)
-class _StepPair:
-    "A step and its partner."
-
-    mark: str  # "=" the same, "~" changed, "-" only before, "+" only after
-    before: Step | None
-    after: Step | None
-
-    @property
-    def node(self) -> str:
-        return (self.after or self.before).node
-
-
-def _step_pairs(a: Trajectory, b: Trajectory) -> list[_StepPair]:
-    "The steps of two turns, matched by their nodes."
+def _step_pairs(a: Trajectory, b: Trajectory) -> list[tuple[str, Step | None, Step | None]]:
+    "The steps of two turns, matched by their nodes: = the same, ~ changed, - only before, + only after."
     pairs = []
     nodes = [[s.node for s in t.steps] for t in (a, b)]
     match = difflib.SequenceMatcher(None, *nodes, autojunk=False)
     for tag, a0, a1, b0, b1 in match.get_opcodes():
         old, new = a.steps[a0:a1], b.steps[b0:b1]
         if tag == "equal":
-            marks = ("=" if _content(x) == _content(y) else "~" for x, y in zip(old, new))
-            pairs += map(_StepPair, marks, old, new)
+            same = [_content(x) == _content(y) for x, y in zip(old, new)]
+            pairs += [("=" if s else "~", x, y) for s, x, y in zip(same, old, new)]
         else:
-            pairs += [_StepPair("-", x, None) for x in old] + [_StepPair("+", None, y) for y in new]
+            pairs += [("-", x, None) for x in old] + [("+", None, y) for y in new]
     return pairs
 
 # %% ../../nbs/1_core/05_record.ipynb #8d2000a2
@@ -954,30 +939,28 @@ class TurnDiff:
     contexts: Mapping[str, Context]  # id -> context, for names
 
     @property
-    def steps(self) -> list[_StepPair]:
-        return _step_pairs(self.before, self.after)
-
-    @property
     def same(self) -> bool:
         "Whether the two have the same content, whatever they cost."
         a, b = self.before, self.after
         ends = [(t.outcome, t.reason, t.answer, t.cited, t.contexts) for t in (a, b)]
-        return ends[0] == ends[1] and all(p.mark == "=" for p in self.steps)
+        return ends[0] == ends[1] and all(mark == "=" for mark, *_ in _step_pairs(a, b))
 
-    def _name(self, i: str) -> str:
-        return self.contexts[i].name if i in self.contexts else i
+    def _rows(self, chars: int) -> list[tuple[str, str, str, str]]:
+        "Mark, node, before and after in words; the last row is how the turns ended."
 
-    def _ends(self) -> tuple[str, str, str]:
-        "The mark of the last row, and the two ends in words."
+        def name(i):
+            return self.contexts[i].name if i in self.contexts else i
+
+        rows = []
+        for mark, *pair in _step_pairs(self.before, self.after):
+            node = next(s.node for s in reversed(pair) if s)
+            rows.append((mark, node, *(_one_line(s, name, chars) for s in pair)))
         turns = (self.before, self.after)
         a, b = (t.end + (f": {clipped(t.answer, 80)}" if t.answer else "") for t in turns)
-        return "=" if a == b else "~", a, b
+        return [*rows, ("=" if a == b else "~", "end", a, b)]
 
     def __repr__(self) -> str:
-        mark, *ends = self._ends()
-        texts = [[_one_line(s, self._name, 60) for s in (p.before, p.after)] for p in self.steps]
-        rows = [(p.mark, p.node, *pair) for p, pair in zip(self.steps, texts)]
-        rows.append((mark, "end", *(clipped(e, 60) for e in ends)))
+        rows = [(*r[:2], *(clipped(text, 60) for text in r[2:])) for r in self._rows(60)]
         node, first = (max(len(r[i]) for r in rows) for i in (1, 2))
 
         def line(m, at, x, y):
@@ -985,18 +968,14 @@ class TurnDiff:
 
         return "\n".join(line(*r) for r in rows)
 
-    def _step_row(self, p: _StepPair) -> str:
-        old, new = (esc(_one_line(s, self._name)) for s in (p.before, p.after))
-        if p.mark == "~" and all(isinstance(s, (Drafted, Rewritten)) for s in (p.before, p.after)):
-            new = word_diff(p.before.text, p.after.text)
-        return _row(p.mark, esc(p.node), old, "" if p.mark == "=" else new)
-
     def _repr_html_(self) -> str:
-        mark, a, b = self._ends()
-        answers = self.before.answer, self.after.answer
-        new = "" if mark == "=" else word_diff(*answers) if all(answers) else esc(b)
-        head = "<tr><th></th><th>node</th><th>before</th><th>after</th></tr>"
-        rows = [head, *map(self._step_row, self.steps), _row(mark, "end", esc(a), new)]
+        pairs = [pair for _, *pair in _step_pairs(self.before, self.after)]
+        texts = [[getattr(s, "text", "") for s in pair] for pair in pairs]
+        rows = ["<tr><th></th><th>node</th><th>before</th><th>after</th></tr>"]
+        texts.append([self.before.answer, self.after.answer])
+        for (mark, node, old, new), both in zip(self._rows(90), texts):
+            changed = word_diff(*both) if all(both) else esc(new)
+            rows.append(_row(mark, esc(node), esc(old), "" if mark == "=" else changed))
         return f"<table style='border-collapse:collapse'>{''.join(rows)}</table>"
 
 
@@ -1019,8 +998,8 @@ class Node:
 _RARE = ("not_recorded", "error")  # outcomes that are shown where they occur
 
 
-@dataclass(frozen=True)
-class Telemetry:
+@dataclass(frozen=True, repr=False)
+class Telemetry(Table):
     "How the turns of a run ended, and what they cost."
 
     turns: int
@@ -1040,26 +1019,20 @@ class Telemetry:
         out = {"answered": answered, **self.reasons, **dict(zip(_RARE, rest))}
         return {k: n for k, n in out.items() if n}
 
+    head = ("", "", "turns", "share")
+
+    @property
     def rows(self) -> list[tuple[str, str, int, str]]:
         "Table, name, count, share of all turns."
-        tables = (("outcome", self.outcomes), ("reason", self.reasons), ("error", self.errors))
-        return [
-            (table, name, n, f"{n / max(self.turns, 1):.1%}")
-            for table, counts in tables
-            for name, n in counts.items()
-        ]
+        tables = {"outcome": self.outcomes, "reason": self.reasons, "error": self.errors}
+        counts = [(table, name, n) for table, ns in tables.items() for name, n in ns.items()]
+        return [(*row, f"{row[-1] / max(self.turns, 1):.1%}") for row in counts]
 
     @property
     def note(self) -> str:
         loop = ", ".join(f"{k} {v}" for k, v in self.loop.items())
         rewrites = f"rewrites kept: {self.rewrites['kept']} of {self.rewrites['asked']}"
         return f"retry loop: {loop}; unreadable verdicts: {self.unparsed}; {rewrites}"
-
-    def __str__(self):
-        return f"{text_table(['', '', 'turns', 'share'], self.rows())}\n{self.note}"
-
-    def _repr_html_(self):
-        return html_table(["", "", "turns", "share"], self.rows(), self.note)
 
 # %% ../../nbs/1_core/05_record.ipynb #a533f5e4
 def _counted(values: Iterable[str], order: Iterable[str] = ()) -> dict[str, int]:

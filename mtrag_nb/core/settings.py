@@ -5,19 +5,25 @@
 # %% ../../nbs/1_core/01_settings.ipynb #imports0
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
+from functools import cache
 from importlib.metadata import EntryPoint, entry_points
+from typing import TYPE_CHECKING, Annotated, Literal, get_type_hints
 
-from .types import MTRAGError, SettingsError, digest, plain, redacted
+from annotated_types import Ge, Gt, Interval, Predicate
+
+from .types import MTRAGError, SettingsError, digest, first_problem, plain, redacted
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 # %% auto #0
-__all__ = ['VIEWS', 'FUSIONS', 'RERANKERS', 'WAYS_TO_GRADE', 'SCALES', 'MINILM', 'BGE_M3', 'PROFILES', 'SPEED', 'Address',
-           'later', 'constant', 'ModelSpec', 'in_bounds', 'one_of', 'ChunkSettings', 'SparseSettings', 'Leg', 'legs',
+__all__ = ['ByAdapter', 'VIEWS', 'FUSIONS', 'RERANKERS', 'WAYS_TO_GRADE', 'SCALES', 'MINILM', 'BGE_M3', 'PROFILES', 'SPEED',
+           'Address', 'later', 'constant', 'ModelSpec', 'ChunkSettings', 'SparseSettings', 'Leg', 'legs',
            'RetrievalSettings', 'StageSettings', 'Settings', 'with_settings', 'load_settings', 'deciding',
-           'settings_digest', 'Brought', 'brought']
+           'settings_digest', 'Plugin', 'plugins']
 
 # %% ../../nbs/1_core/01_settings.ipynb #ad64809e
 class Address(str):
@@ -75,7 +81,7 @@ class ModelSpec:
         object.__setattr__(self, "url", Address(self.url))
         for key, (pattern, known) in _MODEL_CHOICES.items():
             value = getattr(self, key)
-            if not re.fullmatch(pattern, value):
+            if not re.fullmatch(pattern, str(value)):
                 problem = f"unknown {key} {value!r} of the model {self.name}"
                 raise SettingsError(f"{problem}: it is {known}")
         if self.api_key_env and not re.fullmatch(r"[A-Z_][A-Z0-9_]{0,63}", self.api_key_env):
@@ -98,42 +104,22 @@ class ModelSpec:
         return int({"": 0, "no": 0, "yes": 2048}.get(self.think, self.think))
 
 # %% ../../nbs/1_core/01_settings.ipynb #a7d86aab
-def in_bounds(
-    settings: object,
-    group: str,  # for the message
-    **least: float,  # setting -> its least value
-) -> None:
-    "Raises SettingsError for a number that is not finite, or below its least value."
-    for key, value in vars(settings).items():
-        if isinstance(value, float) and not math.isfinite(value):
-            raise SettingsError(f"{group}.{key} is {value}: it takes a finite number")
-        if key in least and value < least[key]:
-            raise SettingsError(f"{group}.{key} is {value}: it is at least {least[key]}")
-
-
-def one_of(
-    settings: object,
-    group: str,  # for the message
-    choices: dict[str, tuple[str, ...]],  # setting -> what it may be
-) -> None:
-    "Raises SettingsError for a setting that is none of its choices."
-    for key, known in choices.items():
-        if (value := getattr(settings, key)) not in known:
-            raise SettingsError(f"unknown {group}.{key} {value!r}: it is {' or '.join(known)}")
+# A way of a stage that is decided by an adapter: "adapter:TASK".
+ByAdapter = Annotated[str, Predicate(lambda way: way.startswith("adapter:"))]
+_ByClassifier = Annotated[str, Predicate(lambda way: way.startswith("nli:"))]
 
 # %% ../../nbs/1_core/01_settings.ipynb #21289517
 @dataclass(frozen=True)
 class ChunkSettings:
     "Parent-child chunking by characters (seed paper, II.A.b)."
 
-    parent_size: int = 1200
-    parent_overlap: int = 100
-    child_size: int = 400
-    child_overlap: int = 50
+    parent_size: Annotated[int, Ge(1)] = 1200
+    parent_overlap: Annotated[int, Ge(0)] = 100
+    child_size: Annotated[int, Ge(1)] = 400
+    child_overlap: Annotated[int, Ge(0)] = 50
     flat: bool = False  # True: children only, each its own parent (the ablation of V.C)
 
     def __post_init__(self):
-        in_bounds(self, "chunks", parent_size=1, parent_overlap=0, child_size=1, child_overlap=0)
         for kind in ("parent", "child"):
             size, overlap = getattr(self, f"{kind}_size"), getattr(self, f"{kind}_overlap")
             if overlap >= size:
@@ -145,21 +131,17 @@ class ChunkSettings:
 class SparseSettings:
     "BM25 over children: what a sparse vector is made with. Robertson and Zaragoza 2009, 3.4.1."
 
-    k1: float = 1.2  # how soon more of the same word stops counting
-    b: float = 0.75  # how far a long child is held against it: 0 not at all, 1 fully
-    avg_len: float = 27.0  # words of an average child, without stop words: of the benchmark's passages, cut in 400 characters
+    k1: Annotated[float, Ge(0)] = 1.2  # how soon more of the same word stops counting
+    # How far a long child is held against it: 0 not at all, 1 fully.
+    b: Annotated[float, Interval(ge=0, le=1)] = 0.75
+    # Words of an average child, without stop words: of the benchmark's passages, cut in 400 characters.
+    avg_len: Annotated[float, Gt(0)] = 27.0
     language: str = "english"  # of the stop words and the Snowball stemmer
-
-    def __post_init__(self):
-        in_bounds(self, "sparse", k1=0, b=0)
-        if self.b > 1 or self.avg_len <= 0:
-            raise SettingsError("sparse.b lies in [0, 1], sparse.avg_len above 0")
 
 # %% ../../nbs/1_core/01_settings.ipynb #a3f53cf2
 # The views of a conversation that ends with a question.
 VIEWS = ("query", "last", "follows", "questions", "answered", "mix", "rewrites")
 FUSIONS = ("rrf", "qdrant", "pool")
-_MOST = 10_000  # candidates of a search
 RERANKERS = ("overlap", "passage", "talk", "cosine", "likelihood", "model", "none")
 
 
@@ -195,67 +177,57 @@ def legs(
 class RetrievalSettings:
     "Two-stage retrieval (seed paper, II.B)."
 
-    top_k: int = 20  # candidate children from the index
-    rerank_k: int = 5  # children kept after reranking
+    top_k: Annotated[int, Interval(ge=1, le=10_000)] = 20  # candidate children from the index
+    rerank_k: Annotated[int, Ge(1)] = 5  # children kept after reranking
     distinct: bool = False  # True: keep children until they come from rerank_k passages; five children are often only three
     domain_filter: bool = True
     parent_swap: bool = True  # show the generator parents, not children
     retriever: str = later("index")  # a key of `search.retrieve.RETRIEVERS`
     views: str = later("query")  # what is searched with: see `legs`
-    fusion: str = later("rrf")  # "rrf" (textbook), "qdrant" (its formula), "pool": rerank all
-    learned: str = later(
-        ""
-    )  # a sparse encoder's name: its vectors are beside the others in the index
-    reranker: str = later("")  # one of RERANKERS; "": the profile's model, or overlap without one
+    # "rrf" (textbook), "qdrant" (its formula), "pool": rerank all
+    fusion: Literal[FUSIONS] = later("rrf")
+    # A sparse encoder's name: its vectors are beside the others in the index.
+    learned: str = later("")
+    # "": the profile's model, or overlap without one
+    reranker: Literal[("", *RERANKERS)] = later("")
 
     def __post_init__(self):
-        in_bounds(self, "retrieval", top_k=1, rerank_k=1)
-        if self.top_k > _MOST:
-            raise SettingsError(f"retrieval.top_k is {self.top_k}: it is at most {_MOST}")
         legs(self.views)
-        one_of(self, "retrieval", {"fusion": FUSIONS, "reranker": ("", *RERANKERS)})
 
 # %% ../../nbs/1_core/01_settings.ipynb #ce2ff2b0
 WAYS_TO_GRADE = ("verdict", "yesno", "likelihood", "cosine", "talk", "together", "sentences")
 SCALES = ("scale", "scale-text")  # a grade from 0 to 10: the likeliest, or one that is written
-_STAGE_CHOICES = {
-    "rewrite": ("always", "guarded", "never"),
-    "grade": (*WAYS_TO_GRADE, *SCALES),
-    "check": ("verdict", "yesno", "likelihood", "support", "claims"),
-    "retry": ("told", "plain", "trimmed", "copied"),
-    "declined_by": ("stance", "token", "never"),
-}
-_NAMED_WAYS = {"rewrite": ("adapter:",), "grade": ("adapter:",), "check": ("adapter:", "nli:")}
 
 
 @dataclass(frozen=True)
 class StageSettings:
     "How the stages decide. The ways to grade and check are explained in `5_systems/00_stages`."
 
-    rewrite: str = "always"  # "always", "guarded" (kept only if near the last question), "never" or "adapter:TASK"
+    # "guarded": kept only if near the last question
+    rewrite: Literal["always", "guarded", "never"] | ByAdapter = "always"
     rewrite_guard: float = constant(0.6)  # guarded: least cosine between rewrite and last question
-    grade: str = "verdict"  # one of WAYS_TO_GRADE or SCALES, or "adapter:TASK"
+    grade: Literal[(*WAYS_TO_GRADE, *SCALES)] | ByAdapter = "verdict"
     grade_threshold: float = 0.0  # a document is kept at or above it ("verdict" has none)
     grade_default: str = constant("yes")  # what an unreadable verdict counts as
-    check: str = "verdict"  # "verdict", "yesno", "likelihood", "support", "claims", a classifier as "nli:NAME", or "adapter:TASK"
+    # "nli:NAME": a classifier
+    check: (
+        Literal["verdict", "yesno", "likelihood", "support", "claims"] | ByAdapter | _ByClassifier
+    ) = "verdict"
     check_threshold: float = 0.0  # a draft is grounded at or above it ("verdict" has none)
     check_default: str = constant("no")
-    max_retries: int = 2  # seed paper, II.C.1
-    retry_temperature: float = 0.7  # a retry samples; the first draft does not
-    max_new_tokens: int = 256  # of an answer
-    history_turns: int = 6  # turns of the conversation that a prompt shows
-    turn_chars: int = 600  # characters of each
-    prompts: str = "permissive"  # "permissive" or "strict" (seed paper, V.B), "small" (for the laptop's model) or "published"
+    max_retries: Annotated[int, Ge(0)] = 2  # seed paper, II.C.1
+    retry_temperature: Annotated[float, Ge(0)] = 0.7  # a retry samples; the first draft does not
+    max_new_tokens: Annotated[int, Ge(1)] = 256  # of an answer
+    history_turns: Annotated[int, Ge(0)] = 6  # turns of the conversation that a prompt shows
+    turn_chars: Annotated[int, Ge(1)] = 600  # characters of each
+    # "permissive" or "strict" (seed paper, V.B), "small" (for the laptop's model) or "published"
+    prompts: str = "permissive"
     refusal_text: str = "I don't know: the documents that I found do not contain the answer."
-    retry: str = later("told")  # what fails; "plain": the same prompt; "trimmed"; "copied"
-    declined_by: str = later("stance")  # how a draft declines: "stance", "token" (alone), "never"
+    # "told": what fails; "plain": the same prompt
+    retry: Literal["told", "plain", "trimmed", "copied"] = later("told")
+    # How a draft declines; "token": the token alone.
+    declined_by: Literal["stance", "token", "never"] = later("stance")
     tidy: bool = later(True)  # a draft loses repeated sentences, and a last one that was cut off
-
-    def __post_init__(self):
-        named = [s for s, heads in _NAMED_WAYS.items() if getattr(self, s).startswith(heads)]
-        one_of(self, "stages", {s: ways for s, ways in _STAGE_CHOICES.items() if s not in named})
-        least = {"max_retries": 0, "retry_temperature": 0, "max_new_tokens": 1}
-        in_bounds(self, "stages", **least, history_turns=0, turn_chars=1)
 
 # %% ../../nbs/1_core/01_settings.ipynb #80ba94a7
 @dataclass(frozen=True)
@@ -271,14 +243,14 @@ class Settings:
     stages: StageSettings = field(default_factory=StageSettings)
     own: object | None = None  # the settings of the system that runs, where it has some
     qdrant_url: str = ""  # "": the embedded engine
-    batch_size: int = 8  # tasks in flight, and most prompts in one padded batch
-    batch_tokens: int = 16384  # most padded tokens in one forward pass
-    store_gib: float = -1.0  # for caches of recent prompts; below 0: 1 on a CPU, on a GPU half of what is free beside a full batch
+    batch_size: Annotated[int, Ge(1)] = 8  # tasks in flight, and most prompts in one padded batch
+    batch_tokens: Annotated[int, Ge(1)] = 16384  # most padded tokens in one forward pass
+    # For caches of recent prompts; below 0: 1 on a CPU, on a GPU half of what is free beside a full batch.
+    store_gib: float = -1.0
     seed: int = 0
     embed_cache: str = constant("")
 
     def __post_init__(self):
-        in_bounds(self, "settings", batch_size=1, batch_tokens=1)
         object.__setattr__(self, "qdrant_url", Address(self.qdrant_url))
 
     @property
@@ -302,50 +274,61 @@ class Settings:
         return {stage: way.partition(":")[2] for stage, way in named.items()}
 
 # %% ../../nbs/1_core/01_settings.ipynb #23f81a29
-_BOOLEANS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+@cache
+def _adapter(group: type, name: str) -> TypeAdapter:
+    "Reads a setting by its type."
+    from pydantic import TypeAdapter
+
+    hints = get_type_hints(group, include_extras=True)
+    return TypeAdapter(hints[name], config={"allow_inf_nan": False})
 
 
-def _coerce(value, current, key):
-    "Read `value` (often a string from the command line) as the type of the setting it replaces."
-    if isinstance(current, bool):
-        if (word := str(value).lower()) in _BOOLEANS:
-            return _BOOLEANS[word]
-        raise SettingsError(f"{key} takes true or false, not {value!r}")
-    if isinstance(current, (int, float)) and not isinstance(value, type(current)):
-        try:
-            return type(current)(value)
-        except (TypeError, ValueError):
-            raise SettingsError(f"{key} takes {type(current).__name__}, not {value!r}") from None
-    return value
+def _checked(group: object, name: str, value: object, where: str) -> object:
+    "A value of a setting; text, as on the command line, is read as what the setting takes. Raises SettingsError."
+    from pydantic import ValidationError
+
+    as_text = isinstance(value, str)
+    try:
+        read = _adapter(type(group), name).validate_python(value, strict=not as_text)
+    except ValidationError as e:
+        raise SettingsError(first_problem(e, where, ())) from None
+    return value if as_text and value == read else read  # an `Address` stays one
 
 
+def _changed(group: object, key: str, value: object, where: str) -> object:
+    "A group of settings with another value; `where` names the setting. Raises SettingsError."
+    head, _, rest = key.partition(".")
+    known = [f.name for f in fields(group) if f.init]
+    if head not in known:
+        problem = f"unknown setting {key!r} in {type(group).__name__}"
+        raise SettingsError(f"{problem}: it has {', '.join(known)}")
+    current = getattr(group, head)
+    if rest and is_dataclass(current):
+        value = _changed(current, rest, value, where)
+    elif rest:
+        raise SettingsError(f"setting {head!r} has no part {rest!r}")
+    elif current is None:
+        problem = f"setting {head!r} is a group that this profile does not have"
+        raise SettingsError(f"{problem}: it takes no value")
+    elif is_dataclass(current):
+        parts = ", ".join(f"{key}.{f.name}" for f in fields(current) if f.init)
+        raise SettingsError(f"setting {head!r} is a group and has no value: set one of {parts}")
+    else:
+        value = _checked(group, head, value, where)
+    return replace(group, **{head: value})
+
+# %% ../../nbs/1_core/01_settings.ipynb #c1b58fad
 def with_settings(
     settings: Settings,
-    changes: dict,  # dotted key -> value, e.g. {"retrieval.top_k": 10}
+    changes: Mapping[str, object],  # dotted key -> value, e.g. {"retrieval.top_k": 10}
+    own: str = "own.",  # how the keys of the system's own settings begin
 ) -> Settings:
-    "A variant of `settings`. Raises SettingsError for a key that does not exist or a value of the wrong type."
+    "A variant of `settings`. Raises SettingsError for a key that does not exist or a value that it cannot have."
     for key, value in changes.items():
-        head, _, rest = key.partition(".")
-        known = {f.name: str(f.type) for f in fields(settings) if f.init}
-        if head not in known:
-            problem = f"unknown setting {key!r} in {type(settings).__name__}"
-            raise SettingsError(f"{problem}: it has {', '.join(known)}")
         if key == "profile":
             raise SettingsError("the profile is no setting: choose another with --profile")
-        current = getattr(settings, head)
-        if rest and is_dataclass(current):
-            value = with_settings(current, {rest: value})
-        elif rest:
-            raise SettingsError(f"setting {head!r} has no part {rest!r}")
-        elif current is None:
-            problem = f"setting {head!r} is a group that this profile does not have"
-            raise SettingsError(f"{problem}: it takes no value")
-        elif is_dataclass(current):
-            parts = ", ".join(f"{key}.{f.name}" for f in fields(current) if f.init)
-            raise SettingsError(f"setting {head!r} is a group and has no value: set one of {parts}")
-        elif not ("| str" in known[head] and str(value).startswith("adapter:")):
-            value = _coerce(value, current, key)
-        settings = replace(settings, **{head: value})
+        path = f"own.{key.removeprefix(own)}" if key.startswith(own) else key
+        settings = _changed(settings, path, value, key)
     return settings
 
 # %% ../../nbs/1_core/01_settings.ipynb #dcfde12b
@@ -440,8 +423,8 @@ def settings_digest(settings: Settings) -> str:
 
 # %% ../../nbs/1_core/01_settings.ipynb #brought1
 @dataclass(frozen=True)
-class Brought:
-    "Something that another installed package brings. Printed, it names the package."
+class Plugin:
+    "An entry point of another installed package. Printed, it names the package."
 
     kind: str
     entries: tuple[EntryPoint, ...]  # more than one: several packages use one name
@@ -452,19 +435,18 @@ class Brought:
         return f"the {self.kind} {self.entries[0].name!r} of the package {packages}"
 
     def load(self) -> object:
-        "The thing itself. Raises SettingsError for a name that is taken, and what cannot be imported."
+        "The object that the entry point names. Raises SettingsError for a name that is taken, and what cannot be imported."
         if self.taken or self.entries[1:]:
             whose = "mtrag_nb has one" if self.taken else "they are two"
-            raise SettingsError(
-                f"{self}: {whose} of this name; rename it, or uninstall the package"
-            )
+            remedy = "rename it, or uninstall the package"
+            raise SettingsError(f"{self}: {whose} of this name; {remedy}")
         try:
             return self.entries[0].load()
         except Exception as e:
             raise SettingsError(f"{self} cannot be imported: {type(e).__name__}: {e}") from e
 
     def __call__(self, *args) -> object:
-        "What it returns. Raises SettingsError if it fails."
+        "What the object returns. Raises SettingsError if it fails."
         value = self.load()
         try:
             return value(*args)
@@ -474,9 +456,9 @@ class Brought:
             raise SettingsError(f"{self} failed: {type(e).__name__}: {e}") from e
 
 
-def brought(kind: str, own: Collection[str] = ()) -> dict[str, Brought]:
-    "What other installed packages bring in the group `mtrag_nb.KINDs`, by name; `own`: the names that are taken."
+def plugins(kind: str, own: Collection[str] = ()) -> dict[str, Plugin]:
+    "The entry points of other packages in the group `mtrag_nb.KINDs`, by name; `own`: the names that are taken."
     found: dict[str, list[EntryPoint]] = {}
     for entry in entry_points(group=f"mtrag_nb.{kind}s"):
         found.setdefault(entry.name, []).append(entry)
-    return {name: Brought(kind, tuple(e), name in own) for name, e in sorted(found.items())}
+    return {name: Plugin(kind, tuple(e), name in own) for name, e in sorted(found.items())}

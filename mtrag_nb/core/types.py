@@ -12,18 +12,21 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import dataclass, is_dataclass
 from enum import Enum
 from functools import cache
 from itertools import groupby
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import quote
+
+if TYPE_CHECKING:
+    from pydantic_core import SchemaValidator, ValidationError
 
 # %% auto #0
 __all__ = ['DOMAINS', 'TO_ANSWER', 'TO_REFUSE', 'TO_ASK', 'ROLES', 'expect', 'printed', 'MTRAGError', 'DataError', 'DiskFull',
            'SettingsError', 'ModelNotFound', 'IndexMismatch', 'RunMismatch', 'InUse', 'ReplyError', 'redacted',
            'ServerError', 'PartlyFailed', 'Turn', 'Passage', 'Task', 'Gold', 'Context', 'as_context', 'Outcome',
-           'Reason', 'plain', 'digest', 'dotted', 'structured']
+           'Reason', 'plain', 'digest', 'dotted', 'structured', 'first_problem']
 
 # %% ../../nbs/1_core/00_types.ipynb #c0d40005
 @contextmanager
@@ -117,12 +120,12 @@ def redacted(
 ) -> str:
     "A text without secrets: those given, passwords in addresses, keys in queries and in headers."
     for s in {form for s in secrets for form in (s.strip(), quote(s.strip(), safe=""))}:
-        text = _without(text, s)
+        text = _mask(text, s)
     return _IN_HEADER.sub(r"\1 ***", _IN_QUERY.sub(r"\1***", _IN_ADDRESS.sub("***@", text)))
 
 
-def _without(text: str, secret: str) -> str:
-    "A text in which no piece of a secret is left. What is shorter than four characters hides nothing and is no secret."
+def _mask(text: str, secret: str) -> str:
+    "The text with each piece of the secret as `***`. A secret of under four characters is not masked."
     size = min(8, len(secret))
     if size < 4:
         return text
@@ -261,7 +264,7 @@ class Reason:
     "Why a turn ended in I_DONT_KNOW."
 
     name: str  # as it is recorded
-    role: str  # one of ROLES
+    role: Literal[ROLES]
     about: str  # in a few words
 
     def __post_init__(self):
@@ -304,61 +307,66 @@ def dotted(x: Mapping[str, object], prefix: str = "") -> dict[str, object]:
 # %% ../../nbs/1_core/00_types.ipynb #5770f9d0
 def structured(
     cls: type,  # a dataclass
-    data: Mapping[str, object],  # as `plain` makes it of one
+    data: Mapping[str, object],  # as `plain` makes it of one; what is one already stays
+    extra: Literal["forbid", "ignore"] = "forbid",  # what happens with a field that is unknown
 ) -> Any:
-    "An object of the class from plain data. Raises TypeError for a field that is missing, unknown or of another kind."
+    "An object of the class from plain data. Raises TypeError for a field that is missing, unknown or of another type, with its path."
+    name = cls.__name__.lstrip("_")
+    if isinstance(data, cls):
+        return data
     if not isinstance(data, Mapping):
-        raise TypeError(f"{cls.__name__} is an object, not {type(data).__name__}")
-    readers, needed, constants = _readers(cls)
-    if changed := [k for k, v in constants.items() if data.get(k, v) != v]:
-        k = changed[0]
-        raise TypeError(
-            f"{cls.__name__}.{k} is {data[k]!r} there, and always {constants[k]!r} here"
-        )
-    data = {k: v for k, v in data.items() if k not in constants}
-    if unknown := data.keys() - readers.keys():
-        raise TypeError(f"{cls.__name__} has no field {sorted(unknown)[0]!r}")
-    if missing := needed - data.keys():
-        raise TypeError(f"{cls.__name__} lacks the field {sorted(missing)[0]!r}")
-    return cls(**{k: read(data[k]) for k, read in readers.items() if k in data})
+        raise TypeError(f"{name} is an object, not {type(data).__name__}")
+    from pydantic_core import ValidationError
+
+    try:
+        return _validator(cls).validate_python(dict(data), extra=extra)
+    except ValidationError as e:
+        raise TypeError(first_problem(e, name)) from None
 
 
 @cache
-def _readers(cls: type) -> tuple[dict[str, Callable], set[str], dict[str, object]]:
-    "A reader for each field, the fields without a default, and those that nobody sets with their values."
-    hints, wanted = get_type_hints(cls), [f for f in fields(cls) if f.init]
-    needed = {f.name for f in wanted if f.default is MISSING and f.default_factory is MISSING}
-    constants = {f.name: f.default_factory() for f in fields(cls) if f.metadata.get("constant")}
-    readers = {f.name: _reader(hints[f.name], f"{cls.__name__}.{f.name}") for f in wanted}
-    return readers, needed, constants
+def _validator(cls: type) -> SchemaValidator:
+    from pydantic import TypeAdapter
+    from pydantic_core import SchemaValidator
+
+    return SchemaValidator(_strict(TypeAdapter(cls).core_schema))
+
+# %% ../../nbs/1_core/00_types.ipynb #aa844371
+# Where a schema of pydantic holds others.
+_PARTS = "schema fields choices definitions items_schema keys_schema values_schema".split()
 
 
-_KINDS = {float: (int, float), int: (int,), bool: (bool,), str: (str,)}
+def _strict(schema: Any) -> Any:
+    "A schema of pydantic that converts no scalar to another type, and knows the values of constants."
+    if isinstance(schema, list):
+        return [_strict(s) for s in schema]
+    if not isinstance(schema, dict):
+        return schema
+    schema = {k: _strict(v) if k in _PARTS else v for k, v in schema.items()}
+    if schema.get("type") in ("str", "int", "float", "bool"):
+        schema["strict"] = True
+    if schema.get("init") is False:  # `settings.constant`: it is on file, and has one value
+        value = {"type": "literal", "expected": [schema["schema"]["default_factory"]()]}
+        schema |= {"init": True, "schema": {**schema["schema"], "schema": value}}
+    return schema
 
-
-def _of(kinds: tuple[type, ...], x: object, name: str) -> object:
-    "The value, if it is of one of these types. Raises TypeError."
-    if isinstance(x, kinds) and (bool in kinds or not isinstance(x, bool)):
-        return x
-    raise TypeError(f"{name} is {kinds[-1].__name__}, not {type(x).__name__}")
-
-
-def _reader(hint: object, name: str) -> Callable[[object], object]:
-    "What turns plain data into a value of this type."
-    origin, args = get_origin(hint), get_args(hint)
-    if origin is tuple and args[1:] == (...,):
-        each = _reader(args[0], name)
-        return lambda x: tuple(map(each, _of((tuple, list), x, name)))
-    if origin is tuple:
-        parts = [_reader(a, name) for a in args]
-        return lambda x: tuple(read(v) for read, v in zip(parts, x, strict=True))
-    if type(None) in args:
-        inner = _reader(Union[tuple(a for a in args if a is not type(None))], name)
-        return lambda x: None if x is None else inner(x)
-    if is_dataclass(hint):
-        return lambda x: structured(hint, x)
-    if isinstance(hint, type) and issubclass(hint, Enum):
-        return hint
-    if hint in _KINDS:
-        return lambda x: _of(_KINDS[hint], x, name)
-    return lambda x: x
+# %% ../../nbs/1_core/00_types.ipynb #4212c00a
+def first_problem(
+    error: ValidationError,
+    name: str,  # of what was read: the path of a value begins with it
+    path: Sequence[str | int] | None = None,  # None: as pydantic says it
+) -> str:
+    "The first value that pydantic refused: where it is, and why."
+    first = error.errors(include_url=False)[0]
+    wrong, why = first["input"], first["msg"]
+    # without the names of the types of which a union is
+    path = [p for p in first["loc"] if "[" not in str(p)] if path is None else path
+    absent = {"missing": "lacks the field", "unexpected_keyword_argument": "has no field"}
+    if said := absent.get(first["type"]):
+        *path, why = path
+    name += "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in path)
+    if said:
+        return f"{name} {said} {why!r}"
+    if first["type"] == "value_error":  # of a check in `__post_init__`
+        return f"{name}: {first['ctx']['error']}"
+    return f"{name} is {redacted(repr(wrong))[:60]}: {why[0].lower()}{why[1:]}"

@@ -25,7 +25,7 @@ from mtrag_nb.core.record import (
     is_web,
     telemetry,
 )
-from ..core.settings import Brought, brought
+from ..core.settings import Plugin, plugins
 from ..core.text import Stance, idk_by_rule, rule_in_words, stance
 from mtrag_nb.core.types import (
     TO_ANSWER,
@@ -160,7 +160,7 @@ _TAKEN = ("idk", "Bert-Rec", "Bert-KPrec", "rb_agg", "rb_llm_local", "rl_f_local
 
 def _all_measures() -> dict[str, _Measure]:
     "The measures of the table, and those that other installed packages bring."
-    return {**ANSWER_MEASURES, **brought("measure", (*ANSWER_MEASURES, *_TAKEN))}
+    return {**ANSWER_MEASURES, **plugins("measure", (*ANSWER_MEASURES, *_TAKEN))}
 
 
 def _measured(name: str, measure: _Measure, item: Item, gold: Gold | None) -> float | None:
@@ -168,7 +168,7 @@ def _measured(name: str, measure: _Measure, item: Item, gold: Gold | None) -> fl
     value = measure(item, gold)
     if value is None or (isinstance(value, Real) and math.isfinite(value)):
         return None if value is None else float(value)
-    who = measure if isinstance(measure, Brought) else f"the measure {name!r}"
+    who = measure if isinstance(measure, Plugin) else f"the measure {name!r}"
     raise SettingsError(
         f"{who} gave {value!r} for {item.task_id}: a score is a finite number, or None for an answer that cannot be measured"
     )

@@ -10,12 +10,12 @@ import io
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import wraps
+from functools import cache, wraps
 from pathlib import Path
 from textwrap import wrap
 
 import numpy as np
-from matplotlib import rc_context
+from matplotlib import RcParams, rc_context, rc_params_from_file
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgb
@@ -24,7 +24,7 @@ from matplotlib.layout_engine import PlaceHolderLayoutEngine
 from matplotlib.patches import Rectangle
 from PIL import Image
 
-from ..core.files import write_whole
+from ..core.files import data_dir, write_whole
 from ..core.html import SERIES_COLOURS, end_colours
 from ..core.record import Telemetry
 from ..core.types import SettingsError
@@ -32,23 +32,15 @@ from ..evaluate.blame import CostPoint, Mechanism, RiskCoverage
 from ..evaluate.statistics import Comparison, Interval, PairRow, mean_interval
 
 # %% auto #0
-__all__ = ['SERIES', 'INK', 'QUIET', 'STAGE_COLOURS', 'inches', 'settled', 'drawn', 'blank', 'narrow', 'nothing_figure',
-           'save_figure', 'svg_uri', 'small_png', 'ink_on', 'outcomes_figure', 'breakdown_figure', 'by_talk',
-           'score_figure', 'comparison_figure', 'risk_coverage_figure', 'cost_figure', 'audit_figure', 'shares_figure',
-           'gain_figure']
+__all__ = ['SERIES', 'INK', 'QUIET', 'STAGE_COLOURS', 'drawn', 'blank', 'nothing_figure', 'svg_uri', 'small_png', 'save_figure',
+           'ink_on', 'outcomes_figure', 'breakdown_figure', 'score_figure', 'comparison_figure', 'risk_coverage_figure',
+           'cost_figure', 'audit_figure', 'shares_figure', 'gain_figure']
 
 # %% ../../nbs/8_show/01_figures.ipynb #9aff7db9
-_DASHES = (
-    "-",
-    (0, (5, 2)),
-    (0, (1.2, 1.5)),
-    (0, (8, 2, 1.2, 2)),
-    (0, (2.5, 1)),
-    (0, (8, 4)),
-    (0, (4, 1.5, 1, 1.5, 1, 1.5)),
-)
+_DASHES = ("-", (0, (5, 2)), (0, (1.2, 1.5)), (0, (8, 2, 1.2, 2)), (0, (2.5, 1)), (0, (8, 4)))
+_DASHES += ((0, (4, 1.5, 1, 1.5, 1, 1.5)),)
 SERIES = tuple(zip(SERIES_COLOURS, "osD^vPX", _DASHES))  # colour, marker and line of each run
-INK, QUIET, _GRID, _BAR = "#1a1a1a", "#8a8a8a", "#e4e4e4", "#9db7d1"
+INK, QUIET, _BAR = "#1a1a1a", "#8a8a8a", "#9db7d1"
 STAGE_COLOURS = {  # none is green, which stands for a correct turn; "": no stage can be named
     "index": "#404040",
     "rewrite": "#882255",
@@ -72,89 +64,41 @@ def _colours_of(parts: Iterable[Telemetry]) -> dict[str, str]:
     return end_colours({end: roles[end] for t in parts for end in t.ends})
 
 # %% ../../nbs/8_show/01_figures.ipynb #13f44192
-_STYLE = {
-    "font.family": ["DejaVu Sans", "sans-serif"],
-    "font.size": 8.5,
-    "axes.titlesize": 9,
-    "axes.labelsize": 8.5,
-    "xtick.labelsize": 8,
-    "ytick.labelsize": 8,
-    "legend.fontsize": 8,
-    "axes.titlelocation": "left",
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.edgecolor": QUIET,
-    "axes.facecolor": "white",
-    "figure.facecolor": "white",
-    "text.color": INK,
-    "axes.labelcolor": INK,
-    "xtick.color": INK,
-    "ytick.color": INK,
-    "legend.frameon": False,
-    "figure.dpi": 100,
-}
-_WIDTHS = {
-    "column": 3.3,
-    "text": 7.0,
-}  # inches: a column, and the whole text, of a page in two columns
+@cache
+def _style() -> RcParams:
+    "The look of every figure."
+    return rc_params_from_file(data_dir("page") / "figures.mplstyle", use_default_template=False)
 
 
-def inches(
-    width: str | float,  # a key of WIDTHS, or inches
-) -> float:
-    "The width of a figure. Raises SettingsError for none."
-    if width in _WIDTHS:
-        return _WIDTHS[width]
-    if isinstance(width, (int, float)) and 2 <= width <= 20:
-        return float(width)
-    raise SettingsError(
-        f"a figure cannot be {width!r} wide: it is {' or '.join(map(repr, _WIDTHS))}, or 2 to 20 inches"
-    )
-
-# %% ../../nbs/8_show/01_figures.ipynb #f5a1de0d
-def settled(fig: Figure) -> Figure:
-    "The figure with its layout worked out, for good; one that was settled before stays as it is."
-    if not isinstance(fig.get_layout_engine(), (PlaceHolderLayoutEngine, type(None))):
-        for _ in range(2):
-            fig.draw_without_rendering()
-        fig.set_layout_engine("none")
-    return fig
-
-# %% ../../nbs/8_show/01_figures.ipynb #4a349df7
 def drawn(make: Callable[..., Figure]) -> Callable[..., Figure]:
-    "A figure function in this room's look."
+    "A figure function in this room's look, its layout worked out for good."
 
     @wraps(make)
     def styled(*args, **kw) -> Figure:
-        with rc_context(_STYLE):
-            return settled(make(*args, **kw))
+        with rc_context(_style()):
+            fig = make(*args, **kw)
+            if not isinstance(fig.get_layout_engine(), (PlaceHolderLayoutEngine, type(None))):
+                for _ in range(2):
+                    fig.draw_without_rendering()
+                fig.set_layout_engine("none")
+            return fig
 
     return styled
 
 
-def blank(
-    width: str | float = "text",  # a key of WIDTHS, or inches
-    height: float = 3.0,  # inches
-) -> Figure:
+def blank(width: float = 7.0, height: float = 3.0) -> Figure:  # inches
     "A figure to draw on."
-    fig = Figure(figsize=(inches(width), height), layout="constrained")
+    fig = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(fig)  # which measures texts
     return fig
 
 
-def narrow(fig: Figure) -> bool:
-    return fig.get_figwidth() < 4.5  # panels stand below each other, names above their rows
-
-# %% ../../nbs/8_show/01_figures.ipynb #db26badd
 @drawn
-def nothing_figure(
-    why: str,  # a sentence
-    width: str | float = "text",
-) -> Figure:
+def nothing_figure(why: str) -> Figure:  # why: a sentence
     "A sentence in place of a figure; it has no axes."
-    lines = wrap(why, int(13 * inches(width)))
-    fig = blank(width, 0.2 + 0.17 * len(lines))
-    fig.text(0.01, 0.5, "\n".join(lines), va="center", color=INK)
+    lines = wrap(why, 91)
+    fig = blank(height=0.2 + 0.17 * len(lines))
+    fig.text(0.01, 0.5, "\n".join(lines), va="center")
     return fig
 
 # %% ../../nbs/8_show/01_figures.ipynb #b74f3d28
@@ -163,16 +107,26 @@ _METADATA = {
     "svg": {"Date": None, "Creator": None},
     "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
 }
-_TEXT_AS_TEXT = {"svg.hashsalt": "mtrag_nb", "svg.fonttype": "none", "pdf.fonttype": 42}
 
 
 def _file(fig: Figure, format: str, **how) -> bytes:
-    "The bytes of a figure, without date, version or random ids."
-    out, ground = io.BytesIO(), fig.get_facecolor()
-    with rc_context(_TEXT_AS_TEXT):
-        settled(fig).savefig(
-            out, format=format, metadata=_METADATA[format], facecolor=ground, **how
-        )
+    "The bytes of a figure, without date, version or random ids; in SVG and PDF its text stays text."
+    out = io.BytesIO()
+    with rc_context(_style()):
+        fig.savefig(out, format=format, metadata=_METADATA[format], **how)
+    return out.getvalue()
+
+
+def svg_uri(fig: Figure) -> str:
+    "A figure as an address that holds all of it, for the `src` of an image."
+    return "data:image/svg+xml;base64," + base64.b64encode(_file(fig, "svg")).decode()
+
+
+def small_png(fig: Figure) -> bytes:
+    "A figure as a PNG of 64 colours, a third of the bytes."
+    out = io.BytesIO()
+    whole = Image.open(io.BytesIO(_file(fig, "png", dpi=100))).convert("RGB")
+    whole.quantize(64, dither=Image.Dither.NONE).save(out, "png", optimize=True)
     return out.getvalue()
 
 # %% ../../nbs/8_show/01_figures.ipynb #6481bf3c
@@ -195,46 +149,17 @@ def save_figure(
 
     return tuple(written(f) for f in formats)
 
-# %% ../../nbs/8_show/01_figures.ipynb #bd78ae51
-def svg_uri(fig: Figure) -> str:
-    "A figure as an address that holds all of it, for the `src` of an image."
-    return "data:image/svg+xml;base64," + base64.b64encode(_file(fig, "svg")).decode()
-
-
-def small_png(fig: Figure) -> bytes:
-    "A figure as a PNG of 64 colours, a third of the bytes."
-    out = io.BytesIO()
-    whole = Image.open(io.BytesIO(_file(fig, "png", dpi=100))).convert("RGB")
-    whole.quantize(64, dither=Image.Dither.NONE).save(out, "png", optimize=True)
-    return out.getvalue()
-
 # %% ../../nbs/8_show/01_figures.ipynb #8fa8d960
-def _grid(ax: Axes) -> None:
-    "Thin lines behind the marks."
-    ax.grid(axis="x", color=_GRID, linewidth=0.7)
-    ax.set_axisbelow(True)
-
-# %% ../../nbs/8_show/01_figures.ipynb #357e0546
-def _row_height(fig: Figure) -> float:
-    "Inches from row to row; in a narrow figure the name of a row stands above it."
-    return 0.4 if narrow(fig) else 0.3
-
-
-def _name_rows(ax: Axes, names: Sequence[str], above: float = 0.26) -> None:
-    "The names of rows, and the limits of the axis; in a narrow figure a name stands `above` rows over its row."
-    small, last = narrow(ax.figure), max(len(names), 1) - 0.5
-    ax.set_ylim(last, -0.72 if small else -0.5)
-    ax.set_yticks(range(len(names)), [""] * len(names) if small else names)
-    place, ground = (
-        ax.get_yaxis_transform(),
-        {"facecolor": "white", "edgecolor": "none", "pad": 0.4},
-    )
-    look = {"ha": "left", "va": "bottom", "fontsize": 8, "bbox": ground}
-    for y, name in enumerate(names if small else ()):
-        ax.text(0, y - above, name, transform=place, **look)
+def _name_rows(ax: Axes, names: Sequence[str], grid: bool = False) -> None:
+    "The names of rows, and the limits of the axis; grid: thin lines behind the marks."
+    ax.set_ylim(max(len(names), 1) - 0.5, -0.5)
+    ax.set_yticks(range(len(names)), names)
     ax.tick_params(axis="y", length=0)
+    if grid:
+        ax.grid(axis="x")
+        ax.set_axisbelow(True)
 
-# %% ../../nbs/8_show/01_figures.ipynb #5bc13be8
+
 def _estimate(
     ax: Axes,
     y: float,
@@ -261,9 +186,8 @@ def _legend_below(
     "One legend for all axes, below them, each name once; those of `order` first. As many columns as fit."
     found = {label: h for ax in axes for h, label in zip(*ax.get_legend_handles_labels())}
     names = list(dict.fromkeys([*(n for n in order if n in found), *found]))
-    look = {"loc": "outside lower left", "handlelength": 1.6, "columnspacing": 1.2}
     for n in range(min(columns, len(names)), 0, -1):
-        legend = fig.legend([found[n] for n in names], names, ncols=n, **look)
+        legend = fig.legend([found[n] for n in names], names, ncols=n, loc="outside lower left")
         if n == 1 or legend.get_window_extent(fig.canvas.get_renderer()).width < fig.bbox.width - 4:
             return
         legend.remove()
@@ -324,75 +248,56 @@ def _stack(
     "Rows of counts as stacked bars: as shares of each row, or as counts."
     totals = np.array([max(sum(r.values()), 1) for r in rows] or [1], float)
     scale = np.full(len(rows), totals.max()) if counts else totals[: len(rows)]
-    high = 0.5 if narrow(ax.figure) else 0.72
-    _bars(ax, rows, colours, scale, least, edgecolor="white", linewidth=0.8, height=high)
-    _scale_of_bars(ax, totals.max() if counts else 0)
-
-
-def _scale_of_bars(ax: Axes, most: float) -> None:
-    "The axis below stacked bars: turns up to `most`, or percent where that is 0."
-    steps = 3 if narrow(ax.figure) else 5
+    _bars(ax, rows, colours, scale, least, edgecolor="white", linewidth=0.8, height=0.72)
+    most = totals.max() if counts else 0
     every = max(1, int(np.ceil(most / 5)))
-    ticks = np.arange(0, most + 1, every) if most else np.linspace(0, 1, steps)
+    ticks = np.arange(0, most + 1, every) if most else np.linspace(0, 1, 5)
     labels = [f"{t:g}" if most else f"{t:.0%}" for t in ticks]
     ax.set(xlim=(0, 1), xticks=ticks / (most or 1), xticklabels=labels)
+    ax.set(xlabel="turns" if counts else "")
     ax.spines["left"].set_visible(False)
 
 # %% ../../nbs/8_show/01_figures.ipynb #016bfa63
 @drawn
 def outcomes_figure(
     parts: Mapping[object, Telemetry],  # run, domain or turn -> its telemetry
-    width: str | float = "text",  # "column", "text", or inches
 ) -> Figure:
     "A bar for each part: its turns by outcome and reason, with counts."
     if not any(t.turns for t in parts.values()):
-        return nothing_figure("There is no turn yet, so none has ended.", width)
-    fig, colours = blank(width, 1.2), _colours_of(parts.values())
-    fig.set_figheight(1.1 + (_row_height(fig) + 0.05) * len(parts))
-    ax = fig.subplots()
-    few = max(t.turns for t in parts.values()) < _FEW_TURNS
-    _stack(ax, [t.ends for t in parts.values()], colours, 0.07 if narrow(fig) else 0.045, few)
+        return nothing_figure("There is no turn yet, so none has ended.")
+    fig, few = blank(height=1.1 + 0.35 * len(parts)), max(t.turns for t in parts.values())
+    ax, colours = fig.subplots(), _colours_of(parts.values())
+    _stack(ax, [t.ends for t in parts.values()], colours, counts=few < _FEW_TURNS)
     _name_rows(ax, [f"{name}  ({t.turns})" for name, t in parts.items()])
-    ax.set(xlabel="turns" if few else "")
-    fig.suptitle("How the turns ended", x=0.01, ha="left", fontsize=9)
+    fig.suptitle("How the turns ended", x=0.01, ha="left")
     _legend_below(fig, [ax])
     return fig
 
 # %% ../../nbs/8_show/01_figures.ipynb #38a1cb74
-def _panels(fig: Figure, n: int, **how) -> np.ndarray:
-    "Axes [down, across] for so many panels, side by side, or below each other in a narrow figure."
-    across = 1 if narrow(fig) else min(n, 3)
-    axes = fig.subplots(-(-n // across), across, squeeze=False, **how)
-    for ax in axes.flat[n:]:
-        ax.set_visible(False)
-    return axes
-
-
 @drawn
 def breakdown_figure(
     runs: Mapping[str, Mapping[object, Telemetry]],  # run -> group -> telemetry, of `breakdown`
     head: str,  # what the groups are: "domain", "turn"
-    width: str | float = "text",  # "column", "text", or inches
 ) -> Figure:
     "How the turns ended, by group, the runs side by side, three in a row."
     groups = sorted({g for parts in runs.values() for g in parts})
     sizes = {g: max(p[g].turns for p in runs.values() if g in p) for g in groups}
     if len(sizes) < 2:
         alone = f"All turns are of one {head}: how they ended, by {head}, is how they ended."
-        return nothing_figure(alone, width)
-    fig, colours = blank(width), _colours_of(t for parts in runs.values() for t in parts.values())
-    axes, few = _panels(fig, len(runs), sharey=True), max(sizes.values()) < _FEW_TURNS
-    fig.set_figheight(0.7 + axes.shape[0] * (0.55 + 0.27 * len(sizes)))
+        return nothing_figure(alone)
+    colours = _colours_of(t for parts in runs.values() for t in parts.values())
+    across, few = min(len(runs), 3), max(sizes.values()) < _FEW_TURNS
+    down, prefix = -(-len(runs) // across), "turn " if head == "turn" else ""
+    fig = blank(height=0.7 + down * (0.55 + 0.27 * len(sizes)))
+    axes = fig.subplots(down, across, squeeze=False, sharey=True)
     for ax, (name, parts) in zip(axes.flat, runs.items()):
         _stack(ax, [parts[g].ends if g in parts else {} for g in sizes], colours, 0.09, few)
+        _name_rows(ax, [f"{prefix}{g}  ({n})" for g, n in sizes.items()])
         ax.set_title(name)
-        ax.set_ylim(len(sizes) - 0.5, -0.5)
-        ax.tick_params(axis="y", length=0)
-    prefix = "turn " if head == "turn" else ""
-    for first in axes[:, 0]:
-        first.set_yticks(range(len(sizes)), [f"{prefix}{g}  ({n})" for g, n in sizes.items()])
-    for last in axes[-1]:
-        last.set_xlabel("turns" if few else "")
+    for ax in axes[:-1].flat:
+        ax.set_xlabel("")
+    for ax in axes.flat[len(runs) :]:
+        ax.set_visible(False)
     _legend_below(fig, axes.flat, 4, map(_words, colours))
     return fig
 
@@ -405,7 +310,7 @@ def _scale_of(measure: str, values: Iterable[float]) -> tuple[float, float]:
     return min([low, *values]), max([high, *values])
 
 # %% ../../nbs/8_show/01_figures.ipynb #c3167647
-def by_talk(scores: Mapping[str, float | None], talks: Mapping[str, str]) -> list[float]:
+def _by_talk(scores: Mapping[str, float | None], talks: Mapping[str, str]) -> list[float]:
     "The mean of each conversation that has a score, in their order; `talks`: task id -> conversation."
     found: dict[str, list[float]] = {}
     for t, v in scores.items():
@@ -427,13 +332,9 @@ def _distribution(
     mean, top = mean_interval(list(known.values()), [talks[t] for t in known]), max(counts.max(), 1)
     look = {"color": _BAR, "edgecolor": "white", "linewidth": 0.6}
     ax.bar(edges[:-1], counts, np.diff(edges), align="edge", **look)
-    _estimate(ax, 1.17 * top, (mean.value, mean.low, mean.high), INK, talks=by_talk(known, talks))
+    _estimate(ax, 1.17 * top, (mean.value, mean.low, mean.high), INK, talks=_by_talk(known, talks))
     lost = f", {len(scores) - len(known)} without a value" if len(known) < len(scores) else ""
-    title = [f"{name}, {len(known)} tasks{lost}", f"mean {mean}"]
-    if narrow(ax.figure):
-        ax.set_title("\n".join(line for part in title for line in wrap(part, 46)), fontsize=8)
-    else:
-        ax.set_title(": ".join(title), fontsize=8.5)
+    ax.set_title(f"{name}, {len(known)} tasks{lost}: mean {mean}", fontsize=8.5)
     ax.set(ylim=(0, 1.36 * top), yticks=[0, top])
 
 # %% ../../nbs/8_show/01_figures.ipynb #897e23bd
@@ -443,18 +344,16 @@ def score_figure(
     measure: str,  # what the scores are
     talks: Mapping[str, str],  # task id -> conversation
     bins: int = 20,
-    width: str | float = "text",  # "column", "text", or inches
 ) -> Figure:
     "The distribution of one measure in each run, with mean and interval, or conversations where they are too few."
     values = [v for by_task in scores.values() for v in by_task.values() if v is not None]
     if not values:
-        return nothing_figure(f"No task has a value of {_words(measure)}.", width)
-    (low, high), fig = _scale_of(measure, values), blank(width)
-    fig.set_figheight(0.75 + (1.25 if narrow(fig) else 0.95) * len(scores))
+        return nothing_figure(f"No task has a value of {_words(measure)}.")
+    (low, high), fig = _scale_of(measure, values), blank(height=0.75 + 0.95 * len(scores))
     axes = fig.subplots(len(scores), 1, sharex=True, squeeze=False)[:, 0]
     for ax, (name, by_task) in zip(axes, scores.items()):
         _distribution(ax, name, by_task, talks, np.linspace(low, high, bins + 1))
-    means = [by_talk(s, talks) for s in scores.values()]
+    means = [_by_talk(s, talks) for s in scores.values()]
     few = any(mean_interval(m, range(len(m))).low is None for m in means)
     strokes = " (a stroke: the mean of a conversation)" if few else ""
     axes[-1].set(xlabel=_words(measure) + strokes, ylabel="tasks")
@@ -473,32 +372,29 @@ class _Scored:
         "The mean of each conversation, or its difference to another system's on the tasks that both have."
         ours, theirs = self.scores.get(system, {}), self.scores.get(minus, {})
         if not minus:
-            return by_talk(ours, self.talks)
+            return _by_talk(ours, self.talks)
         both = [t for t, v in ours.items() if v is not None and theirs.get(t) is not None]
-        return by_talk({t: ours[t] - theirs[t] for t in both}, self.talks)
+        return _by_talk({t: ours[t] - theirs[t] for t in both}, self.talks)
 
-# %% ../../nbs/8_show/01_figures.ipynb #7d503149
+
 def _systems_panel(ax: Axes, found: Comparison, some: _Scored, numbered: bool) -> None:
     "The mean of each system, on all its tasks and on those that all have; rows of a matrix are numbered."
-    uneven = any(r.missing for r in found.systems)
-    spans = any(r.low is not None for r in found.systems)
-    names = []
+    uneven, names = any(r.missing for r in found.systems), []
     for n, r in enumerate(found.systems):
         _estimate(ax, n, (r.mean, r.low, r.high), SERIES[0][0], talks=some.means(r.system))
         on_common = uneven and r.common is not None
         if on_common:
             ax.plot([r.common], [n], "D", color=INK, markerfacecolor="white", markersize=5)
-        between = " " if narrow(ax.figure) else "\n"
-        few = f"{between}({r.n} of {r.n + r.missing} tasks)" if r.missing > 0.05 * r.n else ""
+        few = f"\n({r.n} of {r.n + r.missing} tasks)" if r.missing > 0.05 * r.n else ""
         number = f"{n + 1}  " if numbered else ""
         names.append(f"{number}{r.system}  {r.common if on_common else r.mean:.3f}{few}")
-    _name_rows(ax, names)
+    _name_rows(ax, names, grid=True)
     none = "a stroke: a conversation" if some.scores else "too few conversations for an interval"
+    spans = any(r.low is not None for r in found.systems)
     legend = [*wrap(f"mean {_words(found.measure)}", 40)]
     legend += [f"{found.level:.0%} interval" if spans else none]
     legend += [f"◇ and number: on the {found.shared} tasks that all have"] if uneven else []
     ax.set_xlabel("\n".join(legend))
-    _grid(ax)
 
 # %% ../../nbs/8_show/01_figures.ipynb #1091c307
 _SURE = 0.05  # a pair whose p value after Holm's correction is smaller is marked
@@ -512,19 +408,16 @@ def _pairs_panel(ax: Axes, pairs: Sequence[PairRow], some: _Scored) -> None:
     "The difference of each pair."
     names = []
     for y, p in enumerate(pairs):
-        sure = _is_sure(p)
+        sure, talks = _is_sure(p), some.means(p.a, p.b)
         colour = SERIES[1][0] if sure else QUIET
-        talks = some.means(p.a, p.b)
         _estimate(ax, y, (p.difference, p.low, p.high), colour, "s", sure, talks)
-        one_line = narrow(ax.figure) or len(p.a + p.b) < 24
-        names.append(f"{p.a} –{' ' if one_line else chr(10)}{p.b}")
+        names.append(f"{p.a} –{' ' if len(p.a + p.b) < 24 else chr(10)}{p.b}")
     ax.axvline(0, color=INK, linewidth=0.8)
-    _name_rows(ax, names)
+    _name_rows(ax, names, grid=True)
     key = "difference, paired; right of 0 the first\nis better; filled: p < 0.05 (Holm)"
     ax.set_xlabel(key, loc="right")
-    _grid(ax)
 
-# %% ../../nbs/8_show/01_figures.ipynb #7eefa687
+
 def _cell(ax: Axes, x: int, y: int, p: PairRow, difference: float, most: float) -> None:
     "One pair of a matrix; `difference`: of the row to the column, `most`: the largest of all."
     strength, sure = min(abs(difference) / (most or 1), 1), _is_sure(p)
@@ -538,7 +431,7 @@ def _cell(ax: Axes, x: int, y: int, p: PairRow, difference: float, most: float) 
     weight = "bold" if sure else "normal"
     ax.text(x, y, text, ha="center", va="center", fontsize=8, fontweight=weight)
 
-
+# %% ../../nbs/8_show/01_figures.ipynb #7eefa687
 def _pairs_matrix(ax: Axes, found: Comparison) -> None:
     "Every pair: the row against the column, by the numbers of the systems."
     at = {r.system: n for n, r in enumerate(found.systems)}
@@ -551,39 +444,26 @@ def _pairs_matrix(ax: Axes, found: Comparison) -> None:
     ax.set(xlim=(-0.5, len(at) - 0.5), ylim=(len(at) - 0.5, -0.5))
     ax.set_xticks(range(len(at)), numbers)
     ax.set_yticks(range(len(at)), numbers)
-    ax.set_xlabel("mean of the row minus mean of\nthe column, paired; framed: p < 0.05 (Holm)")
+    key = "mean of the row minus\nmean of the column, paired;\nframed: p < 0.05 (Holm)"
+    ax.set_xlabel(key)
     ax.tick_params(length=0)
-    for side in ax.spines.values():
-        side.set_visible(False)
+    ax.spines[:].set_visible(False)
 
 # %% ../../nbs/8_show/01_figures.ipynb #495d05c6
-def _comparison_panels(fig: Figure, systems: int, lines: int, tall: bool) -> list[Axes]:
-    "Axes for systems and, if there are any lines of pairs, for these; beside each other, or below in a narrow figure."
-    across = 2 if lines else 1
-    if not narrow(fig):
-        fig.set_figheight(1.0 + (0.4 if tall else _row_height(fig)) * max(systems, lines, 2))
-        return [*np.atleast_1d(fig.subplots(1, across))]
-    below = 0.9 + (0.36 if tall else _row_height(fig)) * lines if lines else 0
-    fig.set_figheight(1.0 + _row_height(fig) * systems + below)
-    ratios = {"height_ratios": (systems, lines)} if lines else {}
-    return [*np.atleast_1d(fig.subplots(across, 1, **ratios))]
-
-
 @drawn
 def comparison_figure(
     found: Comparison,
     scores: Mapping[str, Mapping[str, float | None]] | None = None,  # system -> task id -> score
     talks: Mapping[str, str] | None = None,  # task id -> conversation
-    width: str | float = "text",  # "column", "text", or inches
 ) -> Figure:
     "Means with intervals, or conversations, if scores are given; and the paired differences, as a matrix from four systems on."
     pairs = [p for p in found.pairs if p.difference is not None]
-    some, n, fig = _Scored(scores or {}, talks or {}), len(found.systems), blank(width)
+    some, n = _Scored(scores or {}, talks or {}), len(found.systems)
     matrix = n > 3 and len(pairs) == n * (n - 1) // 2
-    two_lines = any("\n" in p.a or len(p.a + p.b) > 23 for p in pairs)
-    lines = n if matrix else len(pairs)
-    tall = matrix if narrow(fig) else two_lines
-    left, *rest = _comparison_panels(fig, n, lines if pairs else 0, tall)
+    two_lines = any(len(p.a + p.b) > 23 for p in pairs)
+    rows = max(n, 0 if matrix else len(pairs), 2)
+    fig = blank(height=1.0 + (0.4 if two_lines else 0.3) * rows)
+    left, *rest = np.atleast_1d(fig.subplots(1, 2 if pairs else 1))
     _systems_panel(left, found, some, matrix)
     if rest and matrix:
         _pairs_matrix(rest[0], found)
@@ -617,34 +497,26 @@ def _name_at_right(
 def risk_coverage_figure(
     curves: Mapping[str, RiskCoverage],  # by run
     measure: str = "RougeL",
-    width: str | float = "text",  # "column", "text", or inches
 ) -> Figure:
     "Risk against coverage, one line a run, with the interval of the risk; the mark at its right end is where the system stood."
     curves = {n: c for n, c in curves.items() if len(c.points) > 1}
     alone = "No run has two answers of different confidence: refusing more would have left nothing to compare."
     if not curves:
-        return nothing_figure(alone, width)
-    fig, ends = blank(width, 3.2), []
-    if narrow(fig):
-        fig.set_figheight(2.6 + 0.18 * len(curves))
+        return nothing_figure(alone)
+    fig, ends = blank(height=3.2), []
     ax = fig.subplots()
     for name, colour, marker, line in _series(curves):
-        curve = curves[name]
-        points = [(p.coverage, p.risk, p.low, p.high) for p in curve.points]
+        points = [(p.coverage, p.risk, p.low, p.high) for p in curves[name].points]
         x, y, low, high = np.array(points, float).T  # no interval: NaN, not drawn
-        label = f"{name}, by {curve.confidence}"
-        ax.plot(x, y, linestyle=line, color=colour, linewidth=1.5, label=label)
+        label = f"{name},\nby {curves[name].confidence}"
+        ax.plot(x, y, linestyle=line, color=colour, linewidth=1.5)
         ax.plot(x[-1:], y[-1:], marker, color=colour, markersize=7, markeredgecolor="white")
         ax.fill_between(x, low, high, color=colour, alpha=0.13, linewidth=0)
-        ends.append((y[-1] / 1.02, f"{name},\nby {curve.confidence}", colour, marker))
-    note = "" if narrow(fig) else ",\n1 where nothing can be answered"
-    ax.set(xlim=(0, 1.02), xlabel="coverage: share of turns answered")
-    ax.set(ylim=(0, 1.02), ylabel=f"risk: 1 – {_words(measure)}{note}")
-    ax.grid(color=_GRID, linewidth=0.7)
-    if narrow(fig):
-        _legend_below(fig, [ax], 2)
-    else:
-        _name_at_right(ax, ends, 0.14)
+        ends.append((y[-1] / 1.02, label, colour, marker))
+    ax.set(xlim=(0, 1.02), xlabel="coverage: share of turns answered", ylim=(0, 1.02))
+    ax.set(ylabel=f"risk: 1 – {_words(measure)},\n1 where nothing can be answered")
+    ax.grid()
+    _name_at_right(ax, ends, 0.14)
     return fig
 
 # %% ../../nbs/8_show/01_figures.ipynb #1ecfb39a
@@ -664,21 +536,20 @@ def cost_figure(
     points: Mapping[str, CostPoint],  # run -> tokens and quality of a turn
     measure: str,  # of the quality
     dominated: Mapping[str, Sequence[str]] | None = None,  # run -> those that dominate it
-    width: str | float = "text",  # "column", "text", or inches
 ) -> Figure:
     "Cost against quality, means and intervals, a cross a run; up and to the left is better. With the frontier, if it is known who is dominated."
     known = {n: p for n, p in points.items() if None not in (p.cost.value, p.score.value)}
-    worse = dominated or {}
+    worse, means = dominated or {}, {n: (p.cost.value, p.score.value) for n, p in known.items()}
     if len(known) < 2:
-        alone = [
-            f"One run: {p.cost.value:,.0f} tokens a turn, mean {_words(measure)} {p.score.value:.2f}."
-            for p in known.values()
+        said = [
+            f"One run: {c:,.0f} tokens a turn, mean {_words(measure)} {s:.2f}."
+            for c, s in means.values()
         ]
-        return nothing_figure(" ".join([*alone, "Cost against quality needs two runs."]), width)
-    fig = blank(width, 3.4)
+        return nothing_figure(" ".join([*said, "Cost against quality needs two runs."]))
+    fig = blank(height=3.4)
     ax = fig.subplots()
     if dominated is not None:
-        front = sorted((p.cost.value, p.score.value) for n, p in known.items() if not worse.get(n))
+        front = sorted(mean for n, mean in means.items() if not worse.get(n))
         ax.step(*zip(*front), where="post", color=QUIET, linestyle="--", linewidth=1.0)
     for name, colour, marker, _ in _series(known):
         look = {"markerfacecolor": "white" if worse.get(name) else colour, "clip_on": False}
@@ -686,7 +557,7 @@ def cost_figure(
     ax.set(xlabel="tokens a turn (in brackets: turns)", ylabel=_words(measure))
     ax.margins(0.12, 0.2)
     ax.set_xlim(0, None)
-    ax.grid(color=_GRID, linewidth=0.7)
+    ax.grid()
     _legend_below(fig, [ax])
     return fig
 
@@ -700,47 +571,31 @@ _EFFECTS = {  # a count of Mechanism -> its colour
 _EFFECT_NAMES = {"nothing": "did nothing", "unknown": "not known"}
 
 
-def _effects_panel(ax: Axes, mechanisms: Sequence[Mechanism], high: float) -> None:
-    "The turns in which each mechanism stepped in, by its effect; `high`: of a bar."
-    rows = [{effect: getattr(m, effect) for effect in _EFFECTS} for m in mechanisms]
-    look = {"edgecolor": QUIET, "linewidth": 0.4, "height": high}
-    _bars(ax, rows, _EFFECTS, np.ones(len(rows)), 0, _EFFECT_NAMES, **look)
-    between = "\n" if narrow(ax.figure) else " "
-    longest = max([*(sum(r.values()) for r in rows), 1])
-    ax.set(xlabel=f"turns in which{between}it stepped in", xlim=(0, longest * 1.02))
-    ax.xaxis.get_major_locator().set_params(integer=True)
-
-# %% ../../nbs/8_show/01_figures.ipynb #4b90e098
-def _shares_panel(ax: Axes, mechanisms: Sequence[Mechanism], high: float) -> None:
-    "The share of the run's tokens that each mechanism cost."
-    shares, small = [100 * (m.share or 0) for m in mechanisms], narrow(ax.figure)
-    ax.barh(range(len(mechanisms)), shares, color=_BAR, height=high)
-    for y, s in enumerate(shares):
-        ax.text(s, y, f" {s:.0f} %", va="center", fontsize=8)
-    ax.set(xlabel="% of all\ntokens" if small else "% of all tokens")
-    ax.set(xlim=(0, max([*shares, 1]) * (2 if small else 1.4)))
-    ax.tick_params(axis="y", length=0)
-
-# %% ../../nbs/8_show/01_figures.ipynb #2e349ca5
 @drawn
-def audit_figure(
-    found: Mapping[str, Sequence[Mechanism]],  # run -> its audit
-    width: str | float = "text",  # "column", "text", or inches
-) -> Figure:
+def audit_figure(found: Mapping[str, Sequence[Mechanism]]) -> Figure:  # run -> its audit
     "Left: the turns in which a mechanism stepped in, by its effect. Right: the share of the run's tokens that it cost."
     every = [(name, m) for name, mechanisms in found.items() for m in mechanisms]
-    rows = [(name, m) for name, m in every if m.triggered or m.spent.tokens]
-    if not rows:
+    shown = [(name, m) for name, m in every if m.triggered or m.spent.tokens]
+    if not shown:
         none = "No self-correction stepped in: the systems have none, or it never had cause."
-        return nothing_figure(none, width)
-    fig = blank(width)
-    fig.set_figheight(1.1 + (0.45 if narrow(fig) else 0.34) * len(rows))
+        return nothing_figure(none)
+    fig = blank(height=1.1 + 0.34 * len(shown))
     left, right = fig.subplots(1, 2, sharey=True, width_ratios=(3, 1))
-    for draw, ax in ((_effects_panel, left), (_shares_panel, right)):
-        draw(ax, [m for _, m in rows], 0.5 if narrow(fig) else 0.72)
-    names = [(f"{name}: " if len(found) > 1 else "") + m.name for name, m in rows]
-    counts = [f"  ({m.triggered} of {m.turns})" for _, m in rows]
-    _name_rows(left, [name + count for name, count in zip(names, counts)], 0.28)
+    rows = [{effect: getattr(m, effect) for effect in _EFFECTS} for _, m in shown]
+    look = {"edgecolor": QUIET, "linewidth": 0.4, "height": 0.72}
+    _bars(left, rows, _EFFECTS, np.ones(len(rows)), 0, _EFFECT_NAMES, **look)
+    longest = max([*(sum(r.values()) for r in rows), 1])
+    left.set(xlabel="turns in which it stepped in", xlim=(0, longest * 1.02))
+    left.xaxis.get_major_locator().set_params(integer=True)
+    shares = [100 * (m.share or 0) for _, m in shown]
+    right.barh(range(len(shown)), shares, color=_BAR, height=0.72)
+    for y, s in enumerate(shares):
+        right.text(s, y, f" {s:.0f} %", va="center", fontsize=8)
+    right.set(xlabel="% of all tokens", xlim=(0, max([*shares, 1]) * 1.4))
+    right.tick_params(axis="y", length=0)
+    names = [(f"{name}: " if len(found) > 1 else "") + m.name for name, m in shown]
+    counts = [f"  ({m.triggered} of {m.turns})" for _, m in shown]
+    _name_rows(left, [name + count for name, count in zip(names, counts)])
     _legend_below(fig, [left])
     return fig
 
@@ -760,40 +615,16 @@ def shares_figure(
     ax, scale = fig.subplots(), np.maximum([totals[run] for run in counts], 1)
     look = {"dark": "#000000", "edgecolor": "white", "height": 0.7}
     _bars(ax, rows, colours, scale, 0.04, names, **look)
-    ax.set(ylim=(max(len(rows), 1) - 0.5, -0.5), xlim=(0, 1), xlabel=what)
-    ax.tick_params(axis="y", length=0)
-    ax.set_yticks(range(len(rows)), [f"{run}  ({totals[run]})" for run in counts])
+    ax.set(xlim=(0, 1), xlabel=what)
+    _name_rows(ax, [f"{run}  ({totals[run]})" for run in counts])
     _legend_below(fig, [ax], 6)
     if dark:
-        _darken(fig, ax)
+        fig.set_facecolor("#0d1117")
+        ax.set_facecolor("#0d1117")
+        words = [ax.xaxis.label, *ax.get_xticklabels(), *ax.get_yticklabels()]
+        for text in (*words, *(t for legend in fig.legends for t in legend.get_texts())):
+            text.set_color("#e6edf3")
     return fig
-
-
-def _darken(fig: Figure, ax: Axes) -> None:
-    "Light words on a dark ground."
-    fig.set_facecolor("#0d1117")
-    ax.set_facecolor("#0d1117")
-    words = [ax.xaxis.label, *ax.get_xticklabels(), *ax.get_yticklabels()]
-    for text in (*words, *(t for legend in fig.legends for t in legend.get_texts())):
-        text.set_color("#e6edf3")
-
-# %% ../../nbs/8_show/01_figures.ipynb #4f6b4698
-def _gains(ax: Axes, rows: Sequence[tuple[str, str, Interval]], systems: Sequence[str]) -> None:
-    "Rows of name, system, gain: one line of the axis for each name, the systems side by side in it."
-    names = list(dict.fromkeys(n for n, *_ in rows))
-    for k, (system, colour, marker, _) in enumerate(_series(systems)):
-        shift = 0.7 * ((k + 1) / (len(systems) + 1) - 0.5)
-        for name, whose, gain in rows:
-            if whose != system or gain.value is None:
-                continue
-            y = names.index(name) + shift
-            if gain.low is not None:
-                ax.plot([gain.low, gain.high], [y, y], color=colour, linewidth=1.6)
-            ax.plot([gain.value], [y], marker, color=colour, markersize=5, label=system)
-    ax.axvline(0, color=QUIET, linewidth=0.9)
-    ax.set_yticks(range(len(names)), names)
-    ax.set_ylim(max(len(names), 1) - 0.5, -0.5)
-    ax.grid(axis="x", color=_GRID, linewidth=0.7)
 
 
 @drawn
@@ -801,11 +632,23 @@ def gain_figure(
     gains: Mapping[str, Mapping[str, Interval]],  # system -> mechanism or rung -> gain
     what: str = "gain in the share of right turns, paired",
 ) -> Figure:
-    "What each mechanism contributed, or each perfect stage would gain."
-    rows = [(n, s, i) for s, some in gains.items() for n, i in some.items()]
-    fig = blank(7.6, 1.3 + 0.12 * max(len(rows), 4) + 0.16 * len({n for n, *_ in rows}))
+    "What each mechanism contributed, or each perfect stage would gain: a line of the axis for each, the systems side by side in it."
+    names = list(dict.fromkeys(n for some in gains.values() for n in some))
+    rows = sum(map(len, gains.values()))
+    fig = blank(7.6, 1.3 + 0.12 * max(rows, 4) + 0.16 * len(names))
     ax = fig.subplots()
-    _gains(ax, rows, list(gains))
+    for k, (system, colour, marker, _) in enumerate(_series(gains)):
+        shift = 0.7 * ((k + 1) / (len(gains) + 1) - 0.5)
+        for name, gain in gains[system].items():
+            y = names.index(name) + shift
+            if gain.value is not None and gain.low is not None:
+                ax.plot([gain.low, gain.high], [y, y], color=colour, linewidth=1.6)
+            if gain.value is not None:
+                ax.plot([gain.value], [y], marker, color=colour, markersize=5, label=system)
+    ax.axvline(0, color=QUIET, linewidth=0.9)
+    ax.set_yticks(range(len(names)), names)
+    ax.set_ylim(max(len(names), 1) - 0.5, -0.5)
+    ax.grid(axis="x")
     ax.set(xlabel=what)
     _legend_below(fig, [ax], 6)
     return fig

@@ -5,54 +5,34 @@
 # %% ../../nbs/8_show/04_papers.ipynb #imports0
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from csv import writer
 from dataclasses import dataclass
+from io import StringIO
 from itertools import combinations
 
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
-from mtrag_nb.core.html import (
-    Table,
-    document,
-    page,
-    render,
-    show,
-    text_table,
-    words_table,
-)
+from ..core.html import document, page, render, show, text_table, words_table
 from ..core.record import Judgement, Trajectory, breakdown
 from ..core.settings import SPEED
 from ..core.text import clipped
-from mtrag_nb.core.types import (
-    ROLES,
-    TO_ANSWER,
-    Outcome,
-    dotted,
-    plain,
-)
+from ..core.types import ROLES, TO_ANSWER, Outcome, dotted, plain
 from ..evaluate.blame import audit, cost_point, risk_coverage
 from ..evaluate.measures import harmonic_mean
 from ..evaluate.scores import Evidence
 from ..evaluate.statistics import compare, mean_interval
 from .browser import published
-from mtrag_nb.show.figures import (
-    audit_figure,
-    breakdown_figure,
-    comparison_figure,
-    cost_figure,
-    outcomes_figure,
-    risk_coverage_figure,
-    score_figure,
-)
+from .figures import audit_figure, breakdown_figure, comparison_figure, cost_figure
+from .figures import outcomes_figure, risk_coverage_figure, score_figure
 from .report import came_later, figure_html, pair_of, share_text
 from ..systems.ncl import MAX_NEW_TOKENS, NCL
 from ..systems.registry import SYSTEMS, system_named
 
 # %% auto #0
-__all__ = ['Block', 'PaperTable', 'Leaderboard', 'leaderboard', 'paper_tables', 'paper_figures', 'paper_html']
+__all__ = ['Block', 'PaperTable', 'paper_tables', 'paper_figures', 'paper_html']
 
 # %% ../../nbs/8_show/04_papers.ipynb #ba6d61ec
 @dataclass(frozen=True)
@@ -96,6 +76,14 @@ class PaperTable:
 
     def _repr_html_(self) -> str:
         return str(render("report.html", "paper_table", self))
+
+    def csv(self) -> str:
+        "Its blocks below each other, each row with where it is from."
+        table = writer(text := StringIO())
+        for b in (self.published, *self.own):
+            table.writerow(["from", *b.header])
+            table.writerows([b.caption, *row] for row in b.rows)
+        return text.getvalue()
 
 
 def _own_block(
@@ -542,51 +530,6 @@ def _table_ncl_configuration(runs: Sequence[Evidence]) -> PaperTable:
     block = Block("NCL paper, Table 1", head, rows(facts))
     return PaperTable("NCL, Table 1: configuration", block, own, _remark("ncl.configuration"))
 
-# %% ../../nbs/8_show/04_papers.ipynb #b23ae3f6
-@dataclass(frozen=True, repr=False)
-class Leaderboard(Table):
-    "The harmonic mean of the three means, with what it stands on."
-
-    means: dict[str, float | None]  # RL_F, RB_llm, RB_agg; over the tasks that have a value
-    missing: dict[str, int]  # tasks without a value
-    tasks: int
-    h: float | None  # None if a measure has no value at all
-    low: float | None  # if every missing value were 0
-    high: float | None  # if every missing value were 1
-
-    def _table(self):
-        return ["", *self.means, "H"], [
-            ["mean", *self.means.values(), self.h],
-            ["missing", *self.missing.values(), ""],
-        ]
-
-    @property
-    def note(self) -> str:
-        return f"{self.tasks} tasks; H between {show(self.low)} and {show(self.high)} whatever the missing values are"
-
-# %% ../../nbs/8_show/04_papers.ipynb #45cd75a3
-def leaderboard(
-    rl_f: Mapping[str, float | None],  # task id -> conditioned score; None or NaN: none
-    rb_llm: Mapping[str, float | None],
-    rb_agg: Mapping[str, float | None],
-) -> Leaderboard:
-    "The harmonic mean of means over every task that any of the three knows."
-    columns = {"RL_F": rl_f, "RB_llm": rb_llm, "RB_agg": rb_agg}
-    tasks = list(dict.fromkeys(t for c in columns.values() for t in c))
-
-    def values(fill: float | None = None) -> list[list[float]]:
-        "Every column, what is missing left out or filled."
-        found = [[c.get(t) for t in tasks] for c in columns.values()]
-        gaps = [[fill if v is None or math.isnan(v) else v for v in c] for c in found]
-        return [[v for v in c if v is not None] for c in gaps]
-
-    def means(fill: float | None = None) -> list[float | None]:
-        return [sum(v) / len(v) if v else None for v in values(fill)]
-
-    missing = dict(zip(columns, (len(tasks) - len(v) for v in values())))
-    bounds = (harmonic_mean(*means(fill)) for fill in (None, 0.0, 1.0))
-    return Leaderboard(dict(zip(columns, means())), missing, len(tasks), *bounds)
-
 # %% ../../nbs/8_show/04_papers.ipynb #58c8be53
 _NCL_COLUMNS = {  # the leaderboard's -> ours
     "RB_agg": "rb_agg_conditioned",
@@ -597,14 +540,14 @@ _NCL_COLUMNS = {  # the leaderboard's -> ours
 
 def _results_block(run: Evidence) -> Block:
     "The columns of a run, as far as they were measured."
-    by = {k: {t: s.get(m) for t, s in run.scores.items()} for k, m in _NCL_COLUMNS.items()}
-    board = leaderboard(by["RL_F"], by["RB_llm"], by["RB_agg"])
+    known = [[*run.of(m).values()] for m in _NCL_COLUMNS.values()]
+    h = harmonic_mean(*(sum(v) / len(v) if v else None for v in known))
     own = run.manifest["settings"]["own"] if _base_name(run) == NCL.name else None
     name = run.system + (", No Classification" if own and not own["classify"] else "")
     cells = [str(run.interval(m)) if run.of(m) else None for m in _NCL_COLUMNS.values()]
     header = ("method", *_NCL_COLUMNS.values(), "harmonic mean", "tasks")
     note = ", ".join(f"{k}: {v}" for k, v in run.how.items() if v and k != "refusals")
-    return _own_block(run, header, ((name, *cells, board.h, board.tasks),), note)
+    return _own_block(run, header, ((name, *cells, h, len(run.scores)),), note)
 
 
 def _table_ncl_results(runs: Sequence[Evidence]) -> PaperTable:

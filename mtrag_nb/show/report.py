@@ -24,60 +24,21 @@ from matplotlib.patches import Rectangle
 from ..core.files import data_dir, read_json, write_json, write_whole
 from ..core.html import document, esc, render, show
 from ..core.record import LEFT_OUT, Node, Run, Trajectory, breakdown
-from ..core.settings import ModelSpec, RetrievalSettings, StageSettings, brought
+from ..core.settings import ModelSpec, RetrievalSettings, StageSettings, plugins
 from ..core.types import TO_ANSWER, TO_REFUSE, DataError, SettingsError, digest, dotted
 from ..data.mtrag import read_benchmark, sample_dir
 from ..evaluate.blame import COSTS, STAGES, Blame, BlameReport, costs, risk_coverage
 from ..evaluate.judge import judge_report, run_items
-from mtrag_nb.evaluate.pairs import (
-    FLOOR,
-    PRICED_FLOOR,
-    SHARES,
-    WAYS,
-    Forked,
-    Pair,
-    Standing,
-    apart,
-    compare_right,
-    cost_points,
-    dominated,
-    endings,
-    forked,
-    only_right,
-    paired,
-    price_curve,
-    standing,
-)
-from mtrag_nb.evaluate.scores import (
-    Evidence,
-    RefusalReport,
-    idk_verdicts,
-    named_measure,
-    refusal_report,
-)
-from mtrag_nb.evaluate.statistics import (
-    INTERVALS,
-    LEAST,
-    Comparison,
-    Interval,
-    PairRow,
-    compare,
-    mean_interval,
-)
-from mtrag_nb.show.figures import (
-    INK,
-    QUIET,
-    STAGE_COLOURS,
-    blank,
-    comparison_figure,
-    cost_figure,
-    drawn,
-    gain_figure,
-    ink_on,
-    risk_coverage_figure,
-    score_figure,
-    svg_uri,
-)
+from ..evaluate.pairs import FLOOR, PRICED_FLOOR, SHARES, WAYS, Forked, Pair, Standing, apart
+from ..evaluate.pairs import compare_right, cost_points, dominated, endings, forked
+from ..evaluate.pairs import only_right, paired, price_curve, standing
+from ..evaluate.scores import Evidence, RefusalReport, idk_verdicts, named_measure
+from ..evaluate.scores import refusal_report
+from ..evaluate.statistics import INTERVALS, LEAST, Comparison, Interval, PairRow
+from ..evaluate.statistics import compare, mean_interval
+from .figures import INK, QUIET, STAGE_COLOURS, blank, comparison_figure, cost_figure
+from .figures import drawn, gain_figure, ink_on, risk_coverage_figure, score_figure
+from .figures import svg_uri
 from .turn import SIGNS, ending, first_to_fail, outcome_words, turn_html, unlicensed
 
 # %% auto #0
@@ -96,9 +57,9 @@ def _words_of(kind: str) -> dict:  # heads, notes, kinds, doubts
     return read_json(data_dir("page") / "report.json")[kind]
 
 
-def _note(name: str) -> Markup:
-    "A note below a table."
-    return _made("quiet", _made("code", _words_of("notes")[name]))
+def _note(name: str, **known: object) -> Markup:
+    "A note below a table; `known` stands in it under its names in braces."
+    return _made("quiet", _made("code", _words_of("notes")[name].format(**known)))
 
 
 def _is_number(html: str) -> bool:
@@ -296,19 +257,7 @@ def _drawn_if(runs: Sequence[Evidence], draw: Callable[[], Figure], alt: str) ->
     return figure_html(draw(), alt) if any(len(r.conversations) >= LEAST for r in runs) else ""
 
 # %% ../../nbs/8_show/02_report.ipynb #21787d82
-_LETTERS = {  # stage -> its letter; "": failed, and no stage can be named
-    "index": "I",
-    "rewrite": "W",
-    "retrieve": "R",
-    "rerank": "K",
-    "grade": "G",
-    "gate": "A",
-    "generate": "D",
-    "check": "C",
-    "other": "O",
-    "a fault": "!",
-    "": "?",
-}
+_LETTERS = dict(zip(STAGE_COLOURS, "IWRKGADCO!?"))  # stage -> its letter; ?: none can be named
 _PALE = {"right": ("✓", "#009E73"), "undecided": ("~", QUIET), "not judged": ("", QUIET)}
 
 
@@ -340,7 +289,7 @@ def _place(ax: Axes, x: float, y: float, b: Blame) -> None:
     font = {"fontsize": 8, "fontweight": "bold" if on else None}
     ax.text(x + 0.5, y + 0.5, letter, ha="center", va="center", color=on or INK, **font)
 
-# %% ../../nbs/8_show/02_report.ipynb #89da926e
+
 @drawn
 def grid_figure(
     reports: Sequence[BlameReport],  # one a row, over the same tasks
@@ -460,7 +409,7 @@ def _right_link(n: int, s: Standing, share: str = "") -> str:
     right = _link(count, mine, "right", title=f"{s.name}: right")
     return _made("of", right, _link(len(s.judged), mine, "judged"), share)
 
-# %% ../../nbs/8_show/02_report.ipynb #778d36d2
+
 def pair_of(found: Comparison, a: str, b: str) -> tuple[PairRow, Interval]:
     "Two runs of a comparison, and the difference from the first to the second."
     p = next(p for p in found.pairs if {p.a, p.b} == {a, b})
@@ -650,12 +599,8 @@ def _leaderboard(board: Board) -> str:
     return _join(_table("runs", rows), _note("runs"), drawn)
 
 # %% ../../nbs/8_show/02_report.ipynb #d7546119
-_FLOW_GROUPS = tuple(
-    zip(
-        ("first answer right", "first answer wrong", "ended without a draft", "", ""),
-        (2, 2, 2, 1, 1),
-    )
-)
+_FLOW_GROUPS = (("first answer right", 2), ("first answer wrong", 2), ("ended without a draft", 2))
+_FLOW_GROUPS += (("", 1), ("", 1))
 _FLOW_WAYS = ("kept", "spoilt", "fixed", "left wrong")
 
 
@@ -674,14 +619,12 @@ def _flow_row(n: int, s: Standing) -> list[object]:
 
 def _flow_html(board: Board) -> str:
     "What became of first answers; '' if no turn is judged, or if no run checks or retries anything."
-    corrects = [
+    if not any(
         s.judged and (s.correction or s.ways["fixed"] or s.ways["spoilt"]) for s in board.own
-    ]
-    if not any(corrects):
+    ):
         return ""
     rows = [_flow_row(n, s) for n, s in enumerate(board.own)]
-    table = _table("flow", rows, above=_FLOW_GROUPS)
-    return _join(table, _note("flow"))
+    return _join(_table("flow", rows, above=_FLOW_GROUPS), _note("flow"))
 
 # %% ../../nbs/8_show/02_report.ipynb #b3ccac0b
 _SPLIT = 8  # turns that are shown at once
@@ -734,16 +677,6 @@ def _disagreements_html(board: Board) -> str:
     return _join(_wins_html(board), _made("part", "", _made("join", said), split), more)
 
 # %% ../../nbs/8_show/02_report.ipynb #prices02
-_PRICES_NOTE = (
-    "Right answers less wrong ones times their price; where there is no answer, a refusal is right and an answer wrong. "
-    f"Differences with {SHARES[2]:.0%} unanswerable questions; shown: at which prices the sign holds whether "
-    f"{SHARES[0]:.0%} or {SHARES[-1]:.0%} of them are. Two models that people rate alike differ by {PRICED_FLOOR[0]} at price "
-    f"0 and by {PRICED_FLOOR[1]} at price 1 (10 conversations), and by {FLOOR} in ROUGE-L: between systems that write "
-    "otherwise, less than that is no finding. Where right and wrong by the target's words show a sign for two runs of GPT-4o, "
-    "the official judge shows the same one at 497 of 525 points, and at none the opposite."
-)
-
-
 def _prices_html(board: Board) -> str:
     "Each pair of runs as a curve over prices and shares; '' for one run, and without judged turns."
     ends = {s.name: endings(s.run) for s in board.own if s.judged}
@@ -756,7 +689,8 @@ def _prices_html(board: Board) -> str:
             at = [str(c.points[x, shares[len(shares) // 2]]) for x in (0.0, 0.5, 1.0)]
             turns = f"{sum(c.turns)} ({c.turns[1]} unanswerable)"
             rows.append([c.name, turns, c.changed, *at, c.verdict])
-    return _join(_table("prices", rows), _made("quiet", _PRICES_NOTE)) if rows else ""
+    note = _note("prices", shares=SHARES, priced=PRICED_FLOOR, floor=FLOOR)
+    return _join(_table("prices", rows), note) if rows else ""
 
 # %% ../../nbs/8_show/02_report.ipynb #fkd00007
 def _by_prices(p: Pair) -> str:
@@ -959,19 +893,9 @@ def _outcomes_html(board: Board) -> str:
     return _join(ended, *(_table(*made, f"Answered, by {by}") for by, made in groups.items()))
 
 # %% ../../nbs/8_show/02_report.ipynb #2b1a7f2f
-_FIRST = (  # the order in which measures are shown
-    "rb_agg_conditioned",
-    "rb_llm_local_conditioned",
-    "rl_f_local_conditioned",
-    "rb_agg",
-    "RougeL",
-    "K-precision",
-    "judge_faithfulness",
-    "judge_correctness",
-    "judge_refusal",
-    "nDCG@5",
-    "recall@5",
-)
+# The order in which measures are shown
+_FIRST = "rb_agg_conditioned rb_llm_local_conditioned rl_f_local_conditioned rb_agg RougeL".split()
+_FIRST += "K-precision judge_faithfulness judge_correctness judge_refusal nDCG@5 recall@5".split()
 _DRAWN = 3  # measures with a figure
 _OPEN_ROWS = 8  # measures of which the table is open
 
@@ -992,7 +916,7 @@ def _in_table(measure: str, runs: Sequence[Evidence]) -> str:
     "A measure as a table or a heading names it: where it decides inside one of the runs, it says so."
     return named_measure(measure, [r.name for r in runs if measure in r.circular])
 
-# %% ../../nbs/8_show/02_report.ipynb #728118f0
+
 def _scores_html(board: Board) -> str:
     "Every measure with its interval, and where it was missing."
     runs = [s.run for s in board.own]
@@ -1136,12 +1060,9 @@ def _cells(board: Board, n: int, task_id: str) -> list[object]:
 
 def _kinds(board: Board) -> list[tuple[str, str]]:  # name, link
     "Links to kinds of turns; those without a turn are left out."
-    kinds = {
-        name: _link(len(board.marked(*m)), *m, title=name) for name, m in _words_of("kinds").items()
-    }
-    every = enumerate(board.standings, 1)
-    kinds |= {s.name: _link(len(s.turns), f"r{n}", title=s.name) for n, s in every}
-    return [(name, link) for name, link in kinds.items() if link != "0"]
+    marks = {**_words_of("kinds"), **{s.name: [f"r{n}"] for n, s in enumerate(board.standings, 1)}}
+    links = {name: _link(len(board.marked(*m)), *m, title=name) for name, m in marks.items()}
+    return [(name, link) for name, link in links.items() if link != "0"]
 
 
 def _list_html(board: Board, html: str = "") -> str:  # html: the page, whose links lead here
@@ -1240,6 +1161,7 @@ class _Section(NamedTuple):
     title: str
     make: Callable[[Board], str]  # its HTML, from templates; "": nothing to say
     first: bool = False  # read first and printed; the others are looked up
+    body: str = ""  # what was made
 
 
 _SECTIONS = [
@@ -1283,21 +1205,13 @@ def _view_section(title: str, view: Callable[[Evidence], object]) -> _Section:
 
 def sections() -> list[_Section]:
     "The parts of a page: this room's, those of VIEWS, and those that other installed packages bring."
-    views = {**VIEWS, **brought("view", VIEWS)}
+    views = {**VIEWS, **plugins("view", VIEWS)}
     return [*_SECTIONS, *(_view_section(*view) for view in views.items())]
 
 
-class _Part(NamedTuple):
-    "A part of the page."
-
-    id: str
-    title: str
-    body: str  # from templates
-
-
-def _parts(board: Board, first: bool) -> list[_Part]:
-    "The parts that are read first, or the others; those without anything to say are left out."
-    made = [_Part(s.id, s.title, s.make(board)) for s in sections() if s.first == first]
+def _parts(board: Board, first: bool) -> list[_Section]:
+    "The parts that are read first, or the others, made; those without anything to say are left out."
+    made = [s._replace(body=s.make(board)) for s in sections() if s.first == first]
     return [p for p in made if p.body]
 
 

@@ -14,25 +14,9 @@ from weakref import WeakKeyDictionary
 
 from ..core.files import data_dir, read_json
 from ..core.html import View, clean, render
-from mtrag_nb.core.record import (
-    Checked,
-    Drafted,
-    Found,
-    Gated,
-    Grade,
-    Graded,
-    Node,
-    Ranked,
-    Retrieved,
-    Rewritten,
-    Run,
-    Step,
-    Trajectory,
-    own_fields,
-    telemetry,
-    tell,
-    without_places,
-)
+from ..core.record import Checked, Drafted, Found, Gated, Grade, Graded, Node, Ranked
+from ..core.record import Retrieved, Rewritten, Run, Step, Trajectory, own_fields
+from ..core.record import telemetry, tell, without_places
 from ..core.text import Label, Verdict, content_spans, known_words
 from ..core.types import Context, DataError
 from ..evaluate.blame import Blame, blame_turn

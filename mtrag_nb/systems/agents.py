@@ -10,6 +10,9 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
+from typing import Annotated, Literal
+
+from annotated_types import Ge
 
 from ..search.fusion import rrf
 
@@ -25,8 +28,6 @@ from mtrag_nb.core.settings import (
     RetrievalSettings,
     Settings,
     StageSettings,
-    in_bounds,
-    one_of,
 )
 from ..core.text import clipped, format_docs_for_gen, sentences
 from ..core.types import Context, ReplyError, SettingsError, Turn, digest
@@ -171,7 +172,6 @@ def fused(
 # %% ../../nbs/5_systems/05_agents.ipynb #30291625
 Count = Callable[[str], int]
 _CHARS_A_TOKEN = 4
-_COUNTS = ("estimate", "model")
 
 
 def estimate(text: str) -> int:
@@ -254,9 +254,6 @@ class BudgetTable:
         return html_table(self.HEAD, self.rows)
 
 # %% ../../nbs/5_systems/05_agents.ipynb #5ddd7e17
-_FOLDS = ("over", "every")
-
-
 @dataclass(frozen=True)
 class Window:
     "How much of a conversation is remembered word for word."
@@ -302,7 +299,6 @@ _MEMORY_PROMPTS = {
     "memory.user": "Summary so far: {summary}\n\nNew messages:\n{messages}",
 }
 _SUMMARY_TOKENS = 300
-_SUMMARIES = ("model", "extract")
 
 
 def _prefix_seed(seed: int, turns: Sequence[Turn]) -> int:
@@ -389,59 +385,41 @@ class AgentsSettings:
     "How the agents decide (sections of the specification in brackets)."
 
     memory: bool = True  # False: an ablation, in which nothing of the conversation is shown
-    messages: int = 10  # remembered word for word (2.4)
-    history_tokens: int = 2000  # of these messages (2.4)
-    every: int = 5  # messages are folded into the summary at a time (5.1)
-    fold: str = "over"  # one of FOLDS: when there are more than `messages` (7.2), or "every" five (5.1, 12.1)
-    summary: str = "model"  # one of SUMMARIES
+    messages: Annotated[int, Ge(1)] = 10  # remembered word for word (2.4)
+    history_tokens: Annotated[int, Ge(1)] = 2000  # of these messages (2.4)
+    every: Annotated[int, Ge(1)] = 5  # messages are folded into the summary at a time (5.1)
+    # When there are more than `messages` (7.2), or "every" five (5.1, 12.1).
+    fold: Literal["over", "every"] = "over"
+    summary: Literal["model", "extract"] = "model"
     summary_temperature: float = constant(0.3)  # (5.1)
     kinds: str = "synonyms context decomposition"  # the wordings that are searched for (5.1); "": only the question
     rewrite_temperature: float = constant(0.5)  # (5.1)
-    graded: int = 6  # contexts that are graded in a round (6.1, 7.2); 0: all that were found (5.1)
-    grade: str = "scale"  # as stages.grade: 0 to 10 by the likeliest label, or by text
+    graded: Annotated[int, Ge(0)] = (
+        6  # contexts that are graded in a round (6.1, 7.2); 0: all that were found (5.1)
+    )
+    # As stages.grade: 0 to 10 by the likeliest label, or by text.
+    grade: Literal[(*WAYS_TO_GRADE, *SCALES)] = "scale"
     grade_threshold: float = 7.0  # kept at or above it (5.1)
     grade_default: str = constant("no")  # what an unreadable grade counts as
-    keep: int = 6  # contexts that the generator reads at most, the best grades first (5.1)
-    enough: int = constant(
-        3
-    )  # with fewer, the web is asked, or the query is reformulated (5.1, 7.2)
-    rounds: int = 3  # of retrieval at most (5.2, 12.1)
+    keep: Annotated[int, Ge(1)] = (
+        6  # contexts that the generator reads at most, the best grades first (5.1)
+    )
+    # With fewer, the web is asked, or the query is reformulated (5.1, 7.2).
+    enough: int = constant(3)
+    rounds: Annotated[int, Ge(1)] = 3  # of retrieval at most (5.2, 12.1)
     web_results: int = constant(3)  # (7.2)
-    web_query: str = constant(
-        "question"
-    )  # the web is asked the "question" as it was put (7.2), or the "query" that stands alone
+    # The web is asked the "question" as it was put (7.2), or the "query" that stands alone.
+    web_query: str = constant("question")
     question_tokens: int = constant(512)  # (5.2)
-    context_tokens: int = 3000  # (2.3)
+    context_tokens: Annotated[int, Ge(64)] = 3000  # (2.3)
     temperature: float = 0.1  # of the generator (3.2), and so are the next three
     top_p: float = 0.9
     top_k: int = 40
     repeat_penalty: float = 1.1
-    count: str = "estimate"  # one of COUNTS: how the budgets are kept
-    deadline: float = 30.0  # seconds for a turn (8.2, 12.1); 0: none
+    count: Literal["estimate", "model"] = "estimate"  # how the budgets are kept
+    deadline: Annotated[float, Ge(0)] = 30.0  # seconds for a turn (8.2, 12.1); 0: none
 
     def __post_init__(self):
-        one_of(
-            self,
-            "agents",
-            {
-                "fold": _FOLDS,
-                "summary": _SUMMARIES,
-                "grade": (*WAYS_TO_GRADE, *SCALES),
-                "count": _COUNTS,
-            },
-        )
-        in_bounds(
-            self,
-            "agents",
-            messages=1,
-            history_tokens=1,
-            every=1,
-            graded=0,
-            keep=1,
-            rounds=1,
-            context_tokens=64,
-            deadline=0,
-        )
         if unknown := set(self.kinds.split()) - set(KINDS):
             raise SettingsError(
                 f"unknown agents.kinds {sorted(unknown)[0]!r}: there are {', '.join(KINDS)}"

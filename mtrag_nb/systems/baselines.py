@@ -9,10 +9,12 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+from annotated_types import Ge
 
 from ..core.record import Clarified, Drafted, Grade, Graded, Retrieved
-from ..core.settings import constant, in_bounds, later
+from ..core.settings import ByAdapter, constant, later
 from ..core.text import Stance, Verdict, clipped, content_words, known_words, scored, stance
 from ..core.types import Context, DataError, Outcome, Reason, Task, Turn, digest
 from ..models.chat import ChatModel, chat
@@ -418,13 +420,10 @@ def nearest(
 class QuoteSettings:
     "How the quoting baseline answers."
 
-    sentences: int = 5  # at most so many are quoted
+    sentences: Annotated[int, Ge(1)] = 5  # at most so many are quoted
     least_words: int = constant(4)  # a shorter one is no sentence
     # ask back where the question says too little (`systems.clarify`), or as an adapter says: "adapter:TASK"
-    clarify: bool | str = later(False)
-
-    def __post_init__(self):
-        in_bounds(self, "quote", sentences=1)
+    clarify: bool | ByAdapter = later(False)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,9 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from annotated_types import Ge
 
 from ..core.record import Checked, Drafted, Gated, Rank, Ranked, Rewritten, Step
 from mtrag_nb.core.settings import (
@@ -19,9 +21,7 @@ from mtrag_nb.core.settings import (
     ModelSpec,
     Settings,
     StageSettings,
-    in_bounds,
     later,
-    one_of,
     with_settings,
 )
 from mtrag_nb.core.text import (
@@ -70,32 +70,19 @@ class NclSettings:
     "How NCL decides (NCL paper, section 3 and Table 1)."
 
     classify: bool = True  # False: the paper's ablation No Classification, in which the local rewrite sees the whole history
-    relation: str = "score"  # the four classes: "score" (the likeliest label), "words" (a label that the model writes) or "cosine"
+    # The four classes: "score" (the likeliest label), "words" (a label that the model writes) or "cosine".
+    relation: Literal["score", "words", "cosine"] = "score"
     relation_threshold: float = 0.0  # "cosine" only: related at or above it
-    user_turns: int = constant(
-        3
-    )  # at most so many earlier user turns are looked back at (HIST_USER_TURNS)
-    top_k: int = 5  # passages kept after reranking
-    gate: str = "yesno"  # as stages.grade, asked once of the passages as a whole
+    # At most so many earlier user turns are looked back at (HIST_USER_TURNS).
+    user_turns: int = constant(3)
+    top_k: Annotated[int, Ge(1)] = 5  # passages kept after reranking
+    gate: Literal[WAYS_TO_GRADE] = "yesno"  # as stages.grade, asked once of the passages as a whole
     gate_threshold: float = 0.0  # answerable at or above it ("verdict" has none)
     gate_default: str = constant("no")  # what an unreadable verdict counts as
     least_words: int = constant(3)  # a shorter answer is a bad answer
-    max_retries: int = 1  # stricter retries of a bad answer
-    local: str = later(
-        "fields"
-    )  # the local rewrite: a short reply for each of the three "fields", or all three at "once"
-
-    def __post_init__(self):
-        one_of(
-            self,
-            "ncl",
-            {
-                "relation": ("score", "words", "cosine"),
-                "gate": WAYS_TO_GRADE,
-                "local": ("fields", "once"),
-            },
-        )
-        in_bounds(self, "ncl", top_k=1, max_retries=0)
+    max_retries: Annotated[int, Ge(0)] = 1  # stricter retries of a bad answer
+    # The local rewrite: a short reply for each of the three "fields", or all three at "once".
+    local: Literal["fields", "once"] = later("fields")
 
 
 LAPTOP = {
@@ -627,7 +614,7 @@ def _local_rewrite_node(state: NclState, tools: Toolbox) -> tuple[dict, LocallyR
 # %% ../../nbs/5_systems/04_ncl.ipynb #271c7b59
 def rerank_node(state: NclState, tools: Toolbox) -> tuple[dict, Ranked]:
     "The `top_k` contexts nearest to the question; without any, the evidence is empty."
-    from mtrag_nb.search.retrieve import CosineReranker
+    from mtrag_nb.search.fusion import CosineReranker
 
     contexts = tools.retriever.contexts(state["found"])
     cosines = CosineReranker(tools.embedder).score(state["query"], [c.text for c in contexts])

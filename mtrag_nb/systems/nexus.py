@@ -10,6 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
+from typing import Annotated, Literal
+
+from annotated_types import Ge
 
 from ..search.fusion import view_text
 
@@ -20,10 +23,9 @@ from mtrag_nb.core.settings import (
     MINILM,
     ModelSpec,
     RetrievalSettings,
+    ByAdapter,
     Settings,
     constant,
-    in_bounds,
-    one_of,
 )
 from mtrag_nb.core.text import (
     Verdict,
@@ -234,47 +236,32 @@ def read_confidence(
 class NexusSettings:
     "How NexusRAG decides (sections of its description in brackets)."
 
-    grade: str = "labels"  # one of WAYS_TO_LABEL (3.3)
+    grade: Literal[WAYS_TO_LABEL] = "labels"  # (3.3)
     correct: float = 0.53  # a cosine at or above it is correct
-    ambiguous: float = 0.19  # and one between here and there ambiguous; not below `correct`: there is no such label
-    grade_default: str = "ambiguous"  # what an unreadable label counts as
-    rounds: int = 2  # how often the query is reformulated, and searched for again, while all is incorrect (3.3)
-    reformulate: str = (
-        "model"  # the model finds other words, or the "talk" supplies the questions before
-    )
+    # One between here and there is ambiguous; not below `correct`: there is no such label.
+    ambiguous: float = 0.19
+    # What an unreadable label counts as.
+    grade_default: Literal["yes", "ambiguous", "no"] = "ambiguous"
+    # How often the query is reformulated, and searched for again, while all is incorrect (3.3).
+    rounds: Annotated[int, Ge(0)] = 2
+    # The model finds other words, or the "talk" supplies the questions before.
+    reformulate: Literal["model", "talk"] = "model"
     reformulate_temperature: float = constant(0.5)
-    generator: str = "write"  # the model writes the answer; or sentences are copied: "quote"; the "best" of them first
-    cite: str = "model"  # the model is asked to cite (4.2), citations are attached by "support", or found by "adapter:TASK"
-    verify: str = "claims"  # a source supports a claim by what it says; by "support" of words; or as stages.check says: "check"
-    least: float = 0.6  # share of a claim's content words that stand in its source
-    retry: int = 0  # drafts with an unsupported claim that are sent back; 0: they are flagged (4.3)
-    sentences: int = 5  # at most so many are copied
+    # The model writes the answer; or sentences are copied: "quote"; the "best" of them first.
+    generator: Literal["write", "quote", "best"] = "write"
+    # The model is asked to cite (4.2), citations are attached by "support", or found by "adapter:TASK".
+    cite: Literal["model", "support"] | ByAdapter = "model"
+    # A source supports a claim by what it says; by "support" of words; or as stages.check says: "check".
+    verify: Literal["claims", "support", "check"] = "claims"
+    least: Annotated[float, Ge(0)] = (
+        0.6  # share of a claim's content words that stand in its source
+    )
+    # Drafts with an unsupported claim that are sent back; 0: they are flagged (4.3).
+    retry: Annotated[int, Ge(0)] = 0
+    sentences: Annotated[int, Ge(1)] = 5  # at most so many are copied
     least_words: int = constant(4)  # a shorter one is no sentence
-    confidence: str = "measured"  # stated with the project's licence, or "none"
-
-    def __post_init__(self):
-        own = self.cite.startswith("adapter:")
-        one_of(
-            self,
-            "nexus",
-            {
-                "grade": WAYS_TO_LABEL,
-                "grade_default": ("yes", "ambiguous", "no"),
-                "reformulate": ("model", "talk"),
-                "generator": ("write", "quote", "best"),
-                "cite": ("model", "support", *([self.cite] if own else [])),
-                "verify": ("claims", "support", "check"),
-                "confidence": ("measured", "none"),
-            },
-        )
-        in_bounds(
-            self,
-            "nexus",
-            rounds=0,
-            least=0,
-            retry=0,
-            sentences=1,
-        )
+    # Stated with the project's licence, or "none".
+    confidence: Literal["measured", "none"] = "measured"
 
 
 LAPTOP = {"grade": "cosine", "reformulate": "talk", "generator": "quote", "cite": "support"}

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..core.html import html_table, text_table
-from ..core.settings import PROFILES, Settings, brought
+from ..core.settings import PROFILES, Settings, plugins
 from ..core.types import DataError, SettingsError
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def is_place(name: str) -> bool:
 
 def system_names() -> list[str]:
     "The systems of this package, and those that other installed packages bring."
-    others = brought("system", SYSTEMS)
+    others = plugins("system", SYSTEMS)
     for name in SYSTEMS.keys() & others:
         others[name].load()  # raises: the name is taken
     return [*SYSTEMS, *others]
@@ -60,7 +60,7 @@ def system_named(name: str) -> System:
 
         return load_outside(name)
     name, _, variant = name.partition("+")
-    others = {} if name in SYSTEMS else brought("system")
+    others = {} if name in SYSTEMS else plugins("system")
     if name not in SYSTEMS and name not in others:
         raise SettingsError(f"unknown system {name!r}: there are {', '.join(system_names())}")
     entry = SYSTEMS[name] if name in SYSTEMS else others[name].load()

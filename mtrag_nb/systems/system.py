@@ -483,8 +483,7 @@ class System:
             raise SettingsError(
                 f"unknown setting {own[0]!r}: {self.name} has no settings of its own"
             )
-        dotted_keys = {k: "own." + k.removeprefix(self.prefix) if k in own else k for k in wanted}
-        return with_settings(settings, {dotted_keys[k]: v for k, v in wanted.items()})
+        return with_settings(settings, wanted, own=self.prefix)
 
     def can_change(self, settings: Settings, key: str) -> bool:
         "Whether a variant's change reaches: not into a model that the profile lacks, nor where a served model forces another value."

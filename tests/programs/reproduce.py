@@ -17,13 +17,13 @@ import time
 from pathlib import Path
 
 STEPS = (
-    "index of self_crag",
-    "run self_crag",
-    "run strict",
-    "index of flat",
-    "judge self_crag",
-    "score",
-)  # in which it is killed
+    "mtrag ingest",
+    "/self_crag --system",
+    "/strict --system",
+    "index_flat --profile",
+    "mtrag judge",
+    "mtrag score",
+)  # a part of the command in which it is killed
 ALONE = (
     "batch_size=1",
     "store_gib=0",
@@ -85,13 +85,13 @@ def killed(args: list[str], folder: Path, step: str, rng: random.Random) -> str:
     with os.fdopen(out) as f:
         for line in f:
             said += line
-            if f"] {step}" in line and line.endswith("...\n"):
+            if step in line and line.startswith("mtrag") and "done before" not in line:
                 break
         else:
             raise RuntimeError(
                 f"it never came to {step!r}: {said[-2000:]}{(folder / 'stderr').read_text()[-3000:]}"
             )
-        time.sleep(rng.uniform(0, 1 if step in ("index of flat", "score") else 5))
+        time.sleep(rng.uniform(0, 1 if step in ("index_flat --profile", "mtrag score") else 5))
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
     return said
@@ -117,12 +117,13 @@ def check(profile: str, limit: int, folder: Path) -> None:
         before = killed(again, folder, step, rng).count("done before")
         print(f"killed in {step!r}; {before} steps had ended before", flush=True)
     seconds, _ = whole(again, folder)
-    for name in ("reproduction.html", "reproduction.ipynb"):
+    made = [p for x in ("*.html", "tables/*", "figures/*") for p in (folder / "whole").glob(x)]
+    for name in (p.relative_to(folder / "whole") for p in made):
         a, b = ((folder / which / name).read_bytes() for which in ("whole", "killed"))
         if a != b:
             raise RuntimeError(f"{profile}: {name} differs after the kills")
     print(
-        f"{profile}: {len(STEPS)} kills, the last start took {seconds:.0f} s, the same page and notebook, byte for byte",
+        f"{profile}: {len(STEPS)} kills, the last start took {seconds:.0f} s, the same page and {len(made) - 1} files of tables and figures, byte for byte",
         flush=True,
     )
 
