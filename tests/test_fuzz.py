@@ -13,7 +13,6 @@ import time
 import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterator
-from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import product
 from pathlib import Path
@@ -29,7 +28,6 @@ from mtrag_nb.core.text import Label, parse_verdict
 from mtrag_nb.core.types import DataError, Passage, ReplyError, ServerError, Task
 from mtrag_nb.data.mtrag import (
     read_benchmark,
-    read_conversations,
     read_corpus,
     read_predictions,
     read_qrels,
@@ -75,10 +73,6 @@ PREDICTION = {
     "contexts": [{"document_id": "p1", "score": 0.9}, {"document_id": "p2", "score": 0.5}],
     "predictions": [{"text": "In 1960."}],
 }
-CONVERSATION = [
-    TURNS[0] | {"enrichments": {"Answerability": ["ANSWERABLE"]}},
-    TURNS[1] | {"contexts": [PASSAGES[0] | {"feedback": {"relevant": {"ann": {"value": "yes"}}}}]},
-]
 RATED = {
     "documents": PASSAGES,
     "tasks": [TASK | {"contexts": [{"document_id": "p1"}], "Turn": "2"}],
@@ -117,10 +111,9 @@ VALID = {  # kind -> file name, its objects: lines, or the one value of a JSON f
         "predictions.jsonl",
         [PREDICTION, {"task_id": "c1<::>1", "prediction": "The council."}],
     ),
-    "conversations": ("conversations.json", [[{"domain": "govt", "messages": CONVERSATION}]]),
     "ratings": ("ratings.json", [RATED]),
 }
-WHOLE = ("conversations", "ratings")  # one JSON value, which has no line numbers
+WHOLE = ("ratings",)  # one JSON value, which has no line numbers
 
 
 def tasks_and_gold(path: Path) -> tuple:
@@ -137,7 +130,6 @@ READERS: dict[str, Callable[[Path], object]] = {
     "corpus": lambda path: list(read_corpus(path, domain="govt")),
     "queries": read_queries,
     "predictions": answers,
-    "conversations": partial(read_conversations, ids=["c1"]),
     "ratings": read_ratings,
     "qrels": read_qrels,
 }

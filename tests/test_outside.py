@@ -1,7 +1,6 @@
 """Systems from outside, each unaware of this project: three programs that are known by their spans, a function, an address."""
 
 import copy
-import csv
 import gzip
 import json
 import math
@@ -13,6 +12,7 @@ import sys
 import tempfile
 import time
 import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
 
 import httpx
@@ -23,9 +23,9 @@ from hypothesis import strategies as st
 from mtrag_nb.app.bench import evaluate
 from mtrag_nb.core.files import data_dir
 from mtrag_nb.core.record import Run
-from mtrag_nb.core.types import DataError
+from mtrag_nb.core.types import DataError, Outcome
 from mtrag_nb.data.mtrag import read_benchmark, sample_dir
-from mtrag_nb.data.spans import at, from_json, nested
+from mtrag_nb.data.spans import from_written
 from mtrag_nb.data.traces import Corpus, import_traces
 from mtrag_nb.evaluate.blame import blame
 from mtrag_nb.evaluate.scores import Evidence
@@ -291,7 +291,7 @@ WRONG = [
 @settings(max_examples=250)
 @given(data=st.data())
 def test_no_value_in_a_span_ends_in_a_traceback(data):
-    form = data.draw(st.sampled_from([*SPANS, as_langsmith, as_phoenix]))
+    form = data.draw(st.sampled_from([*SPANS, as_langsmith]))
     same = TURNS[form] if form in SPANS else map(form, TURNS["langgraph"])
     spans = copy.deepcopy([*same])
     for _ in range(data.draw(st.integers(1, 3))):
@@ -398,7 +398,7 @@ def as_langsmith(s: dict) -> dict:
     kinds = {"LLM": "llm", "RETRIEVER": "retriever", "PROMPT": "prompt"}
 
     def put(value, name):
-        found = from_json(value)
+        found = from_written(value)
         return found if isinstance(found, dict) else {name: value}
 
     return {
@@ -419,25 +419,6 @@ def as_langsmith(s: dict) -> dict:
     }
 
 
-def as_phoenix(s: dict) -> dict:
-    "A span as a row of the table that Phoenix exports."
-    row = {f"context.{k}": s["context"][k].removeprefix("0x") for k in ("trace_id", "span_id")}
-    row |= {"name": s["name"], "span_kind": s["attributes"]["openinference.span.kind"]}
-    row |= {
-        "parent_id": (s["parent_id"] or "").removeprefix("0x"),
-        "status_code": "OK",
-        "events": "[]",
-    }
-    row |= {k: s[k] for k in ("start_time", "end_time")}
-    nested_ = nested(
-        {k: v for k, v in s["attributes"].items() if k.startswith(("retrieval", "llm"))}
-    )
-    listed = {"llm.input_messages", "llm.output_messages", "retrieval.documents"}
-    row |= {f"attributes.{k}": repr(v) for k in listed if (v := at(nested_, k)) is not None}
-    flat = {k: v for k, v in s["attributes"].items() if not k.startswith(("retrieval", "llm"))}
-    return row | {f"attributes.{k}": v for k, v in flat.items()}
-
-
 def test_runs_of_langsmith_are_read_as_the_spans_of_the_same_program(tmp_path):
     spans = [json.loads(line) for line in KEPT["langgraph"].splitlines()]
     whole, run = read(spans, tmp_path / "whole"), read(map(as_langsmith, spans), tmp_path / "runs")
@@ -447,24 +428,118 @@ def test_runs_of_langsmith_are_read_as_the_spans_of_the_same_program(tmp_path):
     assert steps(import_traces(listed, tmp_path / "list", BENCH.tasks, PIECES)) == steps(whole)
 
 
-def test_exports_of_phoenix_are_read_as_the_spans_of_the_same_program(tmp_path):
+def test_a_page_of_phoenix_is_read_as_the_spans_of_the_same_program(tmp_path):
     spans = [json.loads(line) for line in KEPT["langgraph"].splitlines()]
-    whole, rows = read(spans, tmp_path / "whole"), [as_phoenix(s) for s in spans]
-    table = tmp_path / "phoenix.csv"
-    with open(table, "w", encoding="utf-8", newline="") as f:
-        names = dict.fromkeys(k for r in rows for k in r)
-        writer = csv.DictWriter(f, [*names])
-        writer.writeheader()
-        writer.writerows(rows)
-    assert steps(import_traces(table, tmp_path / "csv", BENCH.tasks, PIECES)) == steps(whole)
-    assert steps(read(rows, tmp_path / "rows")) == steps(whole)
+    whole = read(spans, tmp_path / "whole")
     page = [{**s, "id": n, "span_kind": "CHAIN", "status_code": "OK"} for n, s in enumerate(spans)]
     for s in page:
         s["span_kind"] = s["attributes"]["openinference.span.kind"]
     (tmp_path / "page.json").write_text(json.dumps({"data": page, "next_cursor": None}), "utf-8")
-    assert steps(
-        import_traces(tmp_path / "page.json", tmp_path / "page", BENCH.tasks, PIECES)
-    ) == steps(whole)
+    run = import_traces(tmp_path / "page.json", tmp_path / "page", BENCH.tasks, PIECES)
+    assert steps(run) == steps(whole)
+
+
+# What other tracers write: texts of Python and LangChain, frameworks around the program, marks of Windows
+
+
+TICKET, PASSAGE = "A ticket costs 12 crowns.", "A ticket costs 12 crowns. Students pay 7."
+QUESTION = "How much is a ticket?"
+SAID = "content={!r} additional_kwargs={{'refusal': None}} response_metadata={{}} id='run-1'"
+
+
+def typed(value: object) -> dict:
+    return {"arrayValue": {"values": value}} if isinstance(value, list) else {"stringValue": value}
+
+
+def spanned(id: str, parent: str, name: str, at: int, **attributes) -> dict:
+    "A span of OTLP; attributes by name, with __ in the place of dots."
+    pairs = [{"key": k.replace("__", "."), "value": typed(v)} for k, v in attributes.items()]
+    known = {"traceId": "t1", "spanId": id, "parentSpanId": parent, "name": name}
+    times = {"startTimeUnixNano": f"{17 * 10**17 + at}", "endTimeUnixNano": f"{17 * 10**17 + 99}"}
+    return {**known, **times, "attributes": pairs}
+
+
+def chain(asked: str = QUESTION, said: str | None = TICKET, parent: str = "", **shown) -> list:
+    "A search and a model in a chain."
+    root = {"openinference__span__kind": "CHAIN", "input__value": asked}
+    root |= {} if said is None else {"output__value": said}
+    search = {"openinference__span__kind": "RETRIEVER", "input__value": QUESTION}
+    found = {"retrieval__documents__0__document__id": "d1"}
+    found |= {"retrieval__documents__0__document__content": PASSAGE}
+    model = {"openinference__span__kind": "LLM"}
+    model |= {
+        f"llm__input_messages__0__message__{k}": v
+        for k, v in {"role": "user", "content": f"{PASSAGE}\n{QUESTION}"}.items()
+    }
+    model |= {
+        f"llm__output_messages__0__message__{k}": v
+        for k, v in {"role": "assistant", "content": TICKET}.items()
+    }
+    return [
+        spanned("a", parent, "chain", 1, **root),
+        spanned("b", "a", "retrieve", 2, **search, **(shown or found)),
+        spanned("c", "a", "ChatOpenAI", 3, **model),
+    ]
+
+
+def parts(quote: Callable) -> str:
+    content = quote([{"type": "text", "text": QUESTION}])
+    return json.dumps({"messages": [{"role": "user", "content": content}]})
+
+
+DOTTED = {"document.id": "d1", "document.content": PASSAGE}
+BARE = {"lc": 1, "type": "constructor", "id": ["schema", "messages", "AIMessage"]}
+FORMS = {
+    "as they are": chain(),
+    "a question in quotes": chain(json.dumps(QUESTION)),
+    "a question of Python": chain(repr({"question": QUESTION, "chat_history": []})),
+    "a question's parts as JSON": chain(parts(json.dumps)),
+    "a question's parts of Python": chain(parts(repr)),
+    "a list of LangChain": chain(f"[HumanMessage(content={QUESTION!r}, additional_kwargs={{}})]"),
+    "an answer of LangChain": chain(said=SAID.format(TICKET)),
+    "messages of LangChain": chain(
+        json.dumps({"messages": [SAID.format(QUESTION)]}),
+        json.dumps({"messages": [SAID.format(QUESTION), SAID.format(TICKET)]}),
+    ),
+    "a constructor": chain(
+        said=json.dumps({"messages": [{**BARE, "kwargs": {"content": TICKET}}]})
+    ),
+    "generations": chain(said=json.dumps({"generations": [[{"text": TICKET}]]})),
+    "choices": chain(
+        said=json.dumps({"choices": [{"message": {"role": "assistant", "content": TICKET}}]})
+    ),
+    "null": chain(said="null"),
+    "no output": chain(said=None),
+    "documents in JSON": chain(retrieval__documents=json.dumps([DOTTED])),
+    "documents, each in JSON": chain(retrieval__documents=[{"stringValue": json.dumps(DOTTED)}]),
+    "documents of LangChain": chain(
+        output__value=f"[Document(metadata={{'source': 'fees.pdf'}}, page_content={PASSAGE!r})]"
+    ),
+    "documents as texts": chain(output__value=json.dumps([PASSAGE])),
+    "below a request": [spanned("h", "", "POST /chat", 0, http__method="POST"), *chain(parent="h")],
+    "below a request and a worker": [
+        spanned("h", "", "POST /chat", 0, http__method="POST"),
+        spanned("w", "h", "run_in_threadpool", 0),
+        *chain(parent="w"),
+    ],
+    "the root lost": chain()[1:],
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_what_other_tracers_write_is_the_same_turn(form, tmp_path):
+    turn = next(iter(read(FORMS[form], tmp_path / "run").trajectories.values()))
+    asked = QUESTION if form != "the root lost" else turn.question
+    assert (turn.question, turn.answer, turn.outcome) == (asked, TICKET, Outcome.ANSWERED)
+    assert [s.path for s in turn.steps] == ["retrieved", "drafted"] and len(turn.contexts) == 1
+
+
+def test_a_byte_order_mark_is_no_part_of_a_file(tmp_path):
+    whole = read(chain(), tmp_path / "whole")
+    for name, value in (("list", json.dumps(chain())), ("pretty", json.dumps(chain(), indent=1))):
+        path = tmp_path / f"{name}.json"
+        path.write_text(value, encoding="utf-8-sig")
+        assert steps(import_traces(path, tmp_path / name, BENCH.tasks, PIECES)) == steps(whole)
 
 
 # Many spans

@@ -48,10 +48,7 @@ OBJECTS = {  # form -> file name, its lines, or its one value
     "C": ("c.jsonl", by_task(contexts=CONTEXTS, **ANSWER, **SCORED)),
     "theirs": (
         "theirs.jsonl",
-        [
-            {"conversation_id": f"govt_{n}", "answer": "No.", "references": CONTEXTS, **THEIRS}
-            for n in range(3)
-        ],
+        [{"task_id": t.id, "answer": "No.", "references": CONTEXTS, **THEIRS} for t in TASKS],
     ),
     "rewrites": ("rewrites.jsonl", [{"_id": t.id, "text": f"|user|: {t.question}"} for t in TASKS]),
     "scores": ("scores.json", {"scores": {"per_query": {t.id: {"nDCG@5": 0.5} for t in TASKS}}}),
@@ -65,7 +62,6 @@ OBJECTS = {  # form -> file name, its lines, or its one value
     ),
 }
 TREC = "".join(f"{t.id} Q0 d{n} {n} {1 / n} run\n" for t in TASKS for n in (1, 2)).encode()
-CONVERSATIONS = sample_dir() / "conversations.json"
 every_form = pytest.mark.parametrize("form", OBJECTS)
 
 
@@ -83,8 +79,7 @@ def reading(tmp_path):
         path.write_bytes(data)
         try:
             holds_predictions(path)
-            how = {"passages": (), "conversations": CONVERSATIONS}
-            return import_predictions(path, KNOWN, out, **how)
+            return import_predictions(path, KNOWN, out, passages=())
         except DataError as e:
             assert str(e.path) == str(path) and e.remedy, e
             assert not out.exists() and not list(tmp_path.glob("*.part"))
@@ -132,6 +127,15 @@ def test_a_valid_file_is_read(form, reading):
     assert answered == {Outcome.NOT_RECORDED} if silent else Outcome.NOT_RECORDED not in answered
 
 
+@pytest.mark.parametrize("form", ["C", "scores", "viewer"])
+def test_a_byte_order_mark_is_no_part_of_a_file(form, reading):
+    name, value = OBJECTS[form]
+    plain, marked = reading(name, as_file(value)), reading(name, b"\xef\xbb\xbf" + as_file(value))
+    assert [*marked.trajectories.values()] == [*plain.trajectories.values()]
+    plain, marked = reading("bm25.run", TREC), reading("bm25.run", b"\xef\xbb\xbf" + TREC)
+    assert [*marked.trajectories.values()] == [*plain.trajectories.values()]
+
+
 def test_a_trec_run_is_ordered_by_score(reading):
     swapped = TREC.replace(b" 0.5 run", b" 2 run")
     for data, first in ((TREC, "d1"), (swapped, "d2")):
@@ -153,8 +157,7 @@ def test_no_value_ends_in_a_traceback(form, data, tmp_path_factory):
     folder = tmp_path_factory.mktemp("odd")
     try:
         (folder / name).write_bytes(as_file(made))
-        how = {"passages": (), "conversations": CONVERSATIONS}
-        run = import_predictions(folder / name, KNOWN, folder / "run", **how)
+        run = import_predictions(folder / name, KNOWN, folder / "run", passages=())
         assert Run(run.folder).trajectories
     except DataError as e:
         assert str(e.path) == str(folder / name) and e.remedy, e
@@ -227,13 +230,7 @@ def test_odd_but_possible_lines_are_counted(tmp_path):
     assert any("no gold for 1 of 3" in n for n in told["notes"])
 
 
-def test_ids_without_places_and_wrong_files_say_so(tmp_path, monkeypatch):
-    monkeypatch.delenv("MTRAG_DATA", raising=False)
-    monkeypatch.chdir(tmp_path)
-    name, lines = OBJECTS["theirs"]
-    (tmp_path / name).write_bytes(as_file(lines))
-    with pytest.raises(DataError, match="--conversations"):
-        import_predictions(tmp_path / name, KNOWN, tmp_path / "run")
+def test_wrong_files_say_so(tmp_path):
     for text in ("", "hello\n", "[1, 2]\n", "<html>", "\n\n"):
         for ending in (".jsonl", ".json", ".run", ".jsonl.gz"):
             path = tmp_path / f"odd{ending}"

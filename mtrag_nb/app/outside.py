@@ -54,9 +54,6 @@ def import_run(
     ] = (),  # the passages, by whose text documents are known that have another id
     kinds: File = None,  # {node: kind} in JSON or YAML, for nodes whose name does not say what they do: rewrite, retrieve, rerank, grade, gate, generate, check, refuse, clarify, step
     task: Literal["A", "B", "C"] | None = None,  # of a prediction file (default: as it looks)
-    ids: Literal["official", "original_index", "domain_order"]
-    | None = None,  # of a prediction file's lines: the benchmark's, or places in conversations.json (default: as they look)
-    conversations: File = None,  # conversations.json, for ids by place (default: the official one)
     rewrites: File = None,  # what a prediction file's passages were retrieved with, by task
     unused: bool = False,  # the answers of a prediction file were not made from the passages that it lists
     name: str = "",  # of the system, or which model of an InspectorRAGet file (default: as the file)
@@ -66,7 +63,7 @@ def import_run(
     if task or holds_predictions(source):
         passages = read_corpus(*corpus) if corpus else None
         found = read_rewrites(rewrites) if rewrites else {}
-        how = (task or "", ids or "", passages, conversations, found, name, not unused)
+        how = (task or "", passages, found, name, not unused)
         run = import_predictions(source, known, out, *how)
         _print_imported(run, known)
         return run

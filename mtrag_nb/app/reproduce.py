@@ -18,12 +18,19 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from .command import Dir, Limit, Option, Setup, Variant, with_variant
 from .evaluate import judge, score
 from .run import fetch, ingest, run
-from ..core.files import data_dir, download, read_json, write_json, write_whole
+from ..core.files import data_dir, read_json, write_json, write_whole
 from ..core.html import esc, words_table
 from ..core.record import Run
 from ..core.settings import SPEED, Settings
 from ..core.types import DataError, SettingsError
-from ..data.mtrag import FETCHED, OFFICIAL, fetch_data, official_dir, official_file
+from mtrag_nb.data.mtrag import (
+    FETCHED,
+    fetch_data,
+    fetch_file,
+    official_dir,
+    official_file,
+    official_kinds,
+)
 from ..data.mtrag import official_files, read_benchmark, sample_corpus, sample_dir
 from ..systems.registry import system_named
 
@@ -128,7 +135,9 @@ class Data:
             except DataError:
                 return kind == "corpora" and self.pooled
 
-        return list(dict.fromkeys(OFFICIAL[k].part for k in kinds if self.root and not there(k)))
+        return list(
+            dict.fromkeys(official_kinds()[k].part for k in kinds if self.root and not there(k))
+        )
 
 
 def _data_at(where: str | Path = "", profile: str = "laptop") -> Data:
@@ -458,8 +467,6 @@ def _fetch_released(
     "Fetch the released files that are not there, and return them. Raises DataError."
     from urllib.parse import quote
 
-    import httpx
-
     fetched = []
     for f in read_json(data_dir("paper") / "released.json", kind=list):
         target = Path(root) / RELEASED / f["file"]
@@ -468,8 +475,8 @@ def _fetch_released(
         place = f"{url}/{f['repository']}/{f['commit']}/{quote(f['path'])}"
         seen(f"{f['file']}: {f['repository']}, {f['licence']}")
         try:
-            fetched.append(download(place, target, sum_=f["git"]))
-        except (httpx.HTTPError, DataError) as e:
+            fetched.append(fetch_file(place, target, f["git"]))
+        except DataError as e:
             if not f.get("optional"):
                 remedy = f"Check the network, or put the file by hand where {target} is"
                 raise DataError(f"could not be fetched ({e})", place, remedy=remedy) from None

@@ -275,7 +275,7 @@ def _fetch_official(
     root, came = Path(to or official_dir() or FETCHED), 0
     with _byte_bar(0, progress) as step:
 
-        def seen(path: str, n: int, total: int) -> None:
+        def seen(n: int) -> None:
             nonlocal came
             came += n
             step(n)

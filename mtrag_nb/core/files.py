@@ -126,7 +126,7 @@ def _opened(path: Path, remedy: str) -> Iterator[BinaryIO]:
 def _value(data: bytes, kind: type, nan_is_null: bool, *where: object, remedy: str) -> object:
     "The JSON value of some bytes. Raises DataError (file, line: `where`) unless it is of this kind."
     try:
-        value = parse_json(data, nan_is_null)
+        value = parse_json(data.removeprefix(codecs.BOM_UTF8), nan_is_null)
     except UnicodeDecodeError as e:
         problem, remedy = f"not UTF-8 (byte {data[e.start]:#x})", "Save the file as UTF-8"
     except ValueError as e:

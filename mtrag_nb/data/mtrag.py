@@ -5,45 +5,32 @@
 # %% ../../nbs/2_data/00_mtrag.ipynb #imports0
 from __future__ import annotations
 
+import codecs
+import gzip
 import os
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
+from typing import Annotated, Any, Literal
 
-from mtrag_nb.core.files import (
-    LONGEST_LINE,
-    checksum,
-    data_dir,
-    download,
-    need_room,
-    read_json,
-    read_jsonl,
-    write_json,
-)
-from mtrag_nb.core.types import (
-    DOMAINS,
-    TO_ANSWER,
-    TO_ASK,
-    TO_REFUSE,
-    Context,
-    DataError,
-    Gold,
-    Passage,
-    Task,
-    Turn,
-    digest,
-)
+from annotated_types import Ge, Le, MaxLen, MinLen
+from typing_extensions import Required, TypedDict
+
+from ..core.files import LONGEST_LINE, checksum, data_dir, disk_full, need_room
+from ..core.files import read_json, read_jsonl, write_json
+from ..core.types import DOMAINS, TO_ANSWER, TO_ASK, TO_REFUSE, Context, DataError
+from ..core.types import Gold, Passage, Task, Turn, digest, redacted
 
 # %% auto #0
-__all__ = ['BY_TEXT', 'OFFICIAL_URL', 'OFFICIAL_COMMIT', 'PARTS', 'OFFICIAL', 'FETCHED', 'domain_of', 'domain_of_line',
+__all__ = ['BY_TEXT', 'OFFICIAL_URL', 'OFFICIAL_COMMIT', 'PARTS', 'FETCHED', 'domain_of', 'domain_of_line',
            'conversation_of_line', 'files_of', 'is_gold', 'Benchmark', 'read_benchmark', 'read_tasks', 'with_rewrites',
-           'read_gold', 'Conversation', 'read_conversations', 'conversation_tasks', 'read_corpus', 'read_queries',
-           'read_qrels', 'falling', 'prediction_line', 'Prediction', 'prediction_of_line', 'predicted_contexts',
-           'read_predictions', 'FormatReport', 'check_format', 'sample_dir', 'sample_corpus', 'official_dir',
-           'files_there', 'human_rewrites', 'official_files', 'official_file', 'fetch_data', 'RatedAnswer',
-           'read_ratings']
+           'read_gold', 'read_corpus', 'read_queries', 'read_rows', 'read_qrels', 'falling', 'prediction_line',
+           'Prediction', 'prediction_of_line', 'predicted_contexts', 'read_predictions', 'FormatReport', 'check_format',
+           'sample_dir', 'sample_corpus', 'official_kinds', 'official_dir', 'files_there', 'human_rewrites',
+           'official_files', 'official_file', 'fetch_file', 'fetch_data', 'RatedAnswer', 'read_ratings']
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #95790362
 _COLLECTIONS = {  # domain -> the official long name
@@ -71,180 +58,156 @@ def _wanted(domains: Iterable[str] | None) -> set[str] | None:
     return {domain_of(d) for d in domains} if domains else None
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #a3d793f9
-_Fault = tuple[str, str]  # where in a value, e.g. ".contexts[2].text", and what is wrong there
-_Rule = Callable[[object], _Fault | None]  # None: nothing is wrong
-_KINDS = {dict: "an object", list: "a list", str: "text", bool: "true or false"}
-_KINDS |= {type(None): "null", int: "a number", float: "a number"}
+@dataclass(frozen=True)
+class _Check:
+    "A function in an Annotated type, which pydantic calls with a value: it returns the value, or raises ValueError."
+
+    function: Callable
+    when: Literal["before", "after"] = "after"  # pydantic's own checks
+
+    def __get_pydantic_core_schema__(self, source: object, handler: Callable):
+        from pydantic_core import core_schema
+
+        make = getattr(core_schema, f"no_info_{self.when}_validator_function")
+        return make(self.function, handler(source))
 
 
-def _not_a(kind: str, x: object) -> _Fault:
-    return "", f"is {_KINDS[type(x)]}, not {kind}"
+def _must(be: Callable, else_: str) -> _Check:
+    "A condition on a value, and what is said of one that does not meet it."
+
+    def check(x):
+        if not be(x):
+            raise ValueError(else_.format(x))
+        return x
+
+    return _Check(check)
 
 
-def _any_text(x: object) -> _Fault | None:
-    "Text that can be written down."
-    if not isinstance(x, str):
-        return _not_a("text", x)
+def _is_text(x: object) -> bool:
+    return isinstance(x, str) and not re.search("[\ud800-\udfff]", x)
+
+
+def _is_id(x: object) -> bool:
+    "Whether a value is one line of text without tabs and without blanks around it, since qrels are tables."
+    one_line = _is_text(x) and len(x.splitlines()) == 1 and "\t" not in x and len(x) <= 500
+    return one_line and x == x.strip()
+
+
+_Text = Annotated[str, _must(_is_text, "holds half of a character (a lone surrogate)")]
+_Filled = Annotated[_Text, _must(str.strip, "is empty")]
+_Id = Annotated[_Filled, _must(_is_id, "is no id: {!r:.40}")]
+_Number = Annotated[float, Ge(-1e300), Le(1e300)]
+
+
+@cache
+def _adapter(shape: Any):
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(shape)
+
+
+_KINDS = {dict: "an object", list: "a list", str: "text", bool: "true or false", int: "a number"}
+_KINDS |= {type(None): "null", float: "a number"}
+_SAID = {  # error of pydantic -> what is wrong
+    "string_type": "is {kind}, not text",
+    "list_type": "is {kind}, not a list",
+    "dict_type": "is {kind}, not an object",
+    "float_type": "is {kind}, not a number",
+    "missing": "is missing",
+    "literal_error": "is {x!r}, and it is {expected}",
+    "too_short": "has {actual_length} entries, and it has at least {min_length}",
+    "too_long": "has {actual_length} entries, and it has at most {max_length}",
+    "value_error": "{error}",  # of a check of ours; it may go on with the path
+}
+
+
+def _in_words(error: Mapping) -> str:
+    "An error of pydantic: where in the line, and what is wrong there."
+    x = error["input"]
+    about = {**error.get("ctx", {}), "kind": _KINDS.get(type(x), type(x).__name__)}
+    where = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in error["loc"])
+    what = _SAID.get(error["type"], "is {x}: {msg}").format(
+        x=str(x)[:40], msg=error["msg"], **about
+    )
+    said = where + what if what.startswith((".", "[")) else f"{where or 'the line'} {what}"
+    return said.lstrip(".")
+
+
+def _read(shape: Any, obj: object, path: object, n: int | None, remedy: str) -> Any:
+    "What the shape knows of an object. Raises DataError (file, line)."
+    from pydantic import ValidationError
+
     try:
-        x.encode()
-    except UnicodeEncodeError:
-        return "", "holds half of a character (a lone surrogate)"
-    return None
+        return _adapter(shape).validate_python(obj, strict=True)
+    except ValidationError as e:
+        raise DataError(_in_words(e.errors(include_url=False)[0]), path, n, remedy) from None
+
+# %% ../../nbs/2_data/00_mtrag.ipynb #918c0368
+def _listed(x: object) -> object:
+    "A label as the files write it, a list of one, text, or not at all, as a list."
+    return [] if x is None else [x] if isinstance(x, str) else x
 
 
-def _some_text(x: object) -> _Fault | None:
-    "Text that is not blank."
-    return _any_text(x) or (None if x.strip() else ("", "is empty"))
-
-
-def _an_id(x: object) -> _Fault | None:
-    "An id: one line without tabs and without blanks around it, since qrels are tables."
-    if wrong := _some_text(x):
-        return wrong
-    odd = x != x.strip() or "\t" in x or len(x.splitlines()) > 1 or len(x) > 500
-    return ("", f"is no id: {x[:40]!r}") if odd else None
-
-# %% ../../nbs/2_data/00_mtrag.ipynb #f347d65b
-def _a_number(least: float = -1e300, most: float = 1e300) -> _Rule:
-    "A finite number between two."
-
-    def rule(x):
-        if type(x) not in (int, float):
-            return _not_a("a number", x)
-        if least <= x <= most:
-            return None
-        return "", f"is {str(x)[:20]}, which is not between {least:g} and {most:g}"
-
-    return rule
-
-
-def _one_word_of(*known: str) -> _Rule:
-    "One of a few words."
-
-    def rule(x):
-        if isinstance(x, str) and x in known:
-            return None
-        return "", f"is {str(x)[:40]!r}, and it is one of {', '.join(known)}"
-
-    return rule
-
-
-def _a_turn_number(x: object) -> _Fault | None:
+def _turn_number(x: object) -> int:
     "The number of a turn, which the files write as a number or as text."
     digits = str(x) if type(x) is int or isinstance(x, str) else ""
     if digits.isascii() and digits.isdigit() and 0 < int(digits[:5]) < 10_000:
-        return None
-    return "", f"is {str(x)[:20]!r}, not a number from 1 to 9999"
-
-# %% ../../nbs/2_data/00_mtrag.ipynb #05eccac1
-def _many(
-    rule: _Rule,  # of each entry
-    least: int = 0,
-    most: int = 10_000,
-    distinct: str = "",  # a key of the entries, under which none may stand twice
-) -> _Rule:
-    "A list."
-
-    def of_list(x):
-        if not isinstance(x, list):
-            return _not_a("a list", x)
-        if not least <= len(x) <= most:
-            return "", f"has {len(x)} entries, and it has {least} to {most:,}"
-        keys = []
-        for i, entry in enumerate(x):
-            if wrong := rule(entry):
-                return f"[{i}]{wrong[0]}", wrong[1]
-            key = entry.get(distinct) if distinct else None
-            if key is not None and key in keys:
-                return f"[{i}]", f"repeats the {distinct} {key!r}"
-            keys.append(key)
-        return None
-
-    return of_list
+        return int(digits)
+    raise ValueError(f"is {str(x)[:20]!r}, not a number from 1 to 9999")
 
 
-def _maybe(rule: _Rule) -> _Rule:
-    "What the rule says, or null."
-    return lambda x: None if x is None else rule(x)
+def _distinct(passages: list[dict]) -> list[dict]:
+    ids = [p.get("document_id") for p in passages]
+    if twice := next((i for i, x in enumerate(ids) if x is not None and x in ids[:i]), 0):
+        raise ValueError(f"[{twice}] repeats the document_id {ids[twice]!r}")
+    return passages
 
 
-def _an_object(needed: Mapping[str, _Rule], known: Mapping[str, _Rule] = {}) -> _Rule:
-    "An object that has some keys, and may have others; keys in neither are not looked at."
-
-    def of_object(x):
-        if not isinstance(x, dict):
-            return _not_a("an object", x)
-        for key, rule in {**needed, **known}.items():
-            if key not in x and key in needed:
-                return f".{key}", "is missing"
-            if key in x and (wrong := rule(x[key])):
-                return f".{key}{wrong[0]}", wrong[1]
-        return None
-
-    return of_object
+def _asks(talk: list[dict]) -> bool:
+    return talk[-1]["speaker"] == "user" and bool(talk[-1]["text"].strip())
 
 
-def _check(obj: object, rule: _Rule, path: object, n: int | None, remedy: str) -> None:
-    "Raises DataError (file, line) if the rule finds something wrong."
-    if wrong := rule(obj):
-        raise DataError(f"{wrong[0].lstrip('.') or 'the line'} {wrong[1]}", path, n, remedy)
-
-# %% ../../nbs/2_data/00_mtrag.ipynb #918c0368
-_LABELS = (*TO_ANSWER, *TO_REFUSE, *TO_ASK)
-_MULTI_TURN = ("Follow-up", "Follow Up", "Clarification", "N/A")
-
-
-def _a_label(*known: str) -> _Rule:
-    "A label as the files write it: a list of one, text, or not at all. Without `known`, any words, and as many as there are."
-    word = _one_word_of(*known) if known else _some_text
-    words = _many(word, most=1 if known else 100)
-    return lambda x: None if x is None else words(x) if isinstance(x, list) else word(x)
-
-
-_ABOUT = {k: _maybe(_any_text) for k in ("title", "url", "source")}
-_REST = {**_ABOUT, "score": _maybe(_a_number()), "page": _maybe(_a_number(1, 100_000))}
-_NAMED = _an_object({"document_id": _an_id}, {**_REST, "text": _some_text})
-_UNNAMED = _an_object({"text": _some_text}, _REST)
-_TEXTS = _many(_an_object({"text": _some_text}))
-
-
-def _a_passage(x: object) -> _Fault | None:
-    "A passage: an id and its text; as gold also a file's name (and page), or a text that stands in it, alone."
-    unnamed = isinstance(x, dict) and "text" in x and "document_id" not in x
-    return (_UNNAMED if unnamed else _NAMED)(x)
-
-
-def _a_talk(x: object) -> _Fault | None:
-    "A conversation that ends with the user's question."
-    turn = _an_object({"speaker": _one_word_of("user", "agent"), "text": _any_text})
-    if wrong := _many(turn, 1)(x):
-        return wrong
-    if x[-1]["speaker"] == "user" and x[-1]["text"].strip():
-        return None
-    return "", "has no user turn at its end: the last one is to be the question"
-
-
-_LABELLED = _an_object(
-    {},
+_LABELS = Literal[(*TO_ANSWER, *TO_REFUSE, *TO_ASK)]
+_MULTI_TURN = Literal["Follow-up", "Follow Up", "Clarification", "N/A"]
+_Listed = _Check(_listed, "before")
+_LABELLED = {
+    "Answerability": Annotated[list[_LABELS], MaxLen(1), _Listed],
+    "answerability": Annotated[list[_LABELS], MaxLen(1), _Listed],
+    "Multi-Turn": Annotated[list[_MULTI_TURN], MaxLen(1), _Listed],
+    "Question Type": Annotated[list[_Filled], _Listed],
+}
+_ABOUT = dict.fromkeys(("title", "url", "source"), _Text | None)
+_Number_of_page = Annotated[float, Ge(1), Le(100_000)]
+_Passage = TypedDict(  # an id and its text; as gold also a file's name (and page), or a text that stands in it, alone
+    "_Passage",
     {
-        "Answerability": _a_label(*_LABELS),
-        "answerability": _a_label(*_LABELS),
-        "Multi-Turn": _a_label(*_MULTI_TURN),
-        "Question Type": _a_label(),
+        "document_id": _Id,
+        "text": _Filled,
+        "score": _Number | None,
+        "page": _Number_of_page | None,
+        **_ABOUT,
     },
+    total=False,
 )
-_TASK = _an_object(
-    {"task_id": _an_id, "input": _a_talk},
+_Identified = _must(lambda p: p.keys() & {"document_id", "text"}, ".document_id is missing")
+_Said = TypedDict("_Said", {"speaker": Literal["user", "agent"], "text": _Text})
+_Target = TypedDict("_Target", {"text": _Filled})
+_ENDS = "has no user turn at its end: the last one is to be the question"
+_TaskLine = TypedDict(
+    "_TaskLine",
     {
-        "conversation_id": _an_id,
-        "turn": _a_turn_number,
-        "contexts": _many(_a_passage, distinct="document_id"),
-        "targets": _TEXTS,
-        "rejected": _TEXTS,
-        "rewritten_query": _maybe(_any_text),
+        "task_id": Required[_Id],
+        "input": Required[Annotated[list[_Said], MinLen(1), _must(_asks, _ENDS)]],
+        "conversation_id": _Id,
+        "turn": Annotated[Any, _Check(_turn_number)],
+        "contexts": Annotated[list[Annotated[_Passage, _Identified]], _Check(_distinct)],
+        "targets": list[_Target],
+        "rejected": list[_Target],
+        "rewritten_query": _Text | None,
+        **_LABELLED,
     },
+    total=False,
 )
-_TASK_REMEDY = "A task has a question, or task_id, Collection and input turns, and may have contexts (document_id, text), targets (text) and labels"
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #5b5449b8
 def _same(obj: Mapping, keys: Iterable[str], read: Callable, path: object, n: int | None):
@@ -276,28 +239,20 @@ def conversation_of_line(obj: Mapping, path: object, n: int) -> str:
     raise DataError("the task says no conversation", path, n, remedy)
 
 
-def _turns_of_line(obj: Mapping) -> tuple[Turn, ...]:
-    "The conversation of a checked task line."
-    return tuple(Turn(t["speaker"], t["text"]) for t in obj["input"])
-
-
 BY_TEXT = "text:"  # how the ids of gold passages begin that are known by a text alone
 
 
 def _passage(id: str, obj: Mapping, domain: str) -> Passage:
     "A passage from a checked object."
-    return Passage(id, obj.get("text", ""), *(obj.get(k) or "" for k in _ABOUT), domain)
+    about = (obj.get(k) or "" for k in ("title", "url", "source"))
+    return Passage(id, obj.get("text", ""), *about, domain)
 
 
-def _passages_of_line(obj: Mapping, domain: str) -> tuple[Passage, ...]:
-    "The passages of a checked task line; one that has no id is named by its text."
-
-    def name(c):
-        if "document_id" not in c:
-            return BY_TEXT + digest(c["text"])
-        return c["document_id"] + (f"#page={c['page']:.0f}" if c.get("page") else "")
-
-    return tuple(_passage(name(c), c, domain) for c in obj.get("contexts", ()))
+def _gold_id(c: Mapping) -> str:
+    "The id of a passage of a task line; one that has none is named by its text."
+    if "document_id" not in c:
+        return BY_TEXT + digest(c["text"])
+    return c["document_id"] + (f"#page={c['page']:.0f}" if c.get("page") else "")
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #4cd7c422
 def files_of(passage: Context | Passage) -> set[str]:
@@ -322,76 +277,80 @@ def is_gold(
     part, whole = (" ".join(p.text.split()).casefold() for p in (gold, found))
     return part in whole
 
-
-def _task_of_line(
-    obj: Mapping,
-    path: object,  # for messages, with the line number `n`
-    n: int,
-    contexts: bool = False,  # True: keep the passages that come with it (Task B)
-) -> Task:
-    "A task line as a task. Raises DataError (file, line)."
-    _check(obj, _TASK, path, n, _TASK_REMEDY)
-    domain, turns = domain_of_line(obj, path, n), _turns_of_line(obj)
-    return Task(
-        id=obj["task_id"],
-        conversation_id=conversation_of_line(obj, path, n),
-        turn=int(obj["turn"]) if "turn" in obj else sum(t.speaker == "user" for t in turns),
-        domain=domain,
-        question=turns[-1].text,
-        history=turns[:-1],
-        collection=obj.get("Collection") or obj.get("collection") or domain,
-        contexts=_passages_of_line(obj, domain) if contexts else None,
-    )
-
 # %% ../../nbs/2_data/00_mtrag.ipynb #ce0d855d
-def _first_label(value: object) -> str:
-    "A label that the files write as a list of one, as text, or not at all."
-    first = value[0] if isinstance(value, list) and value else value
-    return first if isinstance(first, str) else ""
-
-
 def _unmarked(query: str) -> str:
     "A query without its speaker marks; a query that joins several turns keeps one a line."
     return "\n".join(t.removeprefix("|user|:").strip() for t in query.split("\n"))
 
 
-def _gold_of_line(obj: Mapping, path: object, n: int) -> Gold:
-    "The gold of a line. Raises DataError (file, line)."
-    for rule in (_TASK, _LABELLED):
-        _check(obj, rule, path, n, _TASK_REMEDY)
-    types = obj.get("Question Type") or []
-    return Gold(
-        task_id=obj["task_id"],
-        answerability=_same(obj, ("Answerability", "answerability"), _first_label, path, n) or "",
-        targets=tuple(t["text"] for t in obj.get("targets", ())),
-        passages=_passages_of_line(obj, domain_of_line(obj, path, n)),
-        rewrite=_unmarked(obj.get("rewritten_query") or ""),
-        question_type=tuple(types) if isinstance(types, list) else (types,),
-        multi_turn=_first_label(obj.get("Multi-Turn")),
-        rejected=tuple(t["text"] for t in obj.get("rejected", ())),
+def _texts(line: Mapping, key: str) -> tuple[str, ...]:
+    return tuple(t["text"] for t in line.get(key, ()))
+
+
+def _task_and_gold(
+    obj: Mapping,
+    path: object,  # for messages, with the line number `n`
+    n: int,
+    contexts: bool = False,  # True: keep the passages that come with the task (Task B)
+    remedy: str = "",
+) -> tuple[Task, Gold]:
+    "A task line as a task, and what it knows of it. Raises DataError (file, line)."
+    line = _read(_TaskLine, obj, path, n, remedy or _TASK_REMEDY)
+    domain = domain_of_line(obj, path, n)
+    turns = tuple(Turn(t["speaker"], t["text"]) for t in line["input"])
+    shown = tuple(_passage(_gold_id(c), c, domain) for c in line.get("contexts", ()))
+    labels = {k: line[k][0] for k in ("Answerability", "answerability") if line.get(k)}
+    task = Task(
+        id=line["task_id"],
+        conversation_id=conversation_of_line(line, path, n),
+        turn=line.get("turn") or sum(t.speaker == "user" for t in turns),
+        domain=domain,
+        question=turns[-1].text,
+        history=turns[:-1],
+        collection=obj.get("Collection") or obj.get("collection") or domain,
+        contexts=shown if contexts else None,
     )
+    gold = Gold(
+        task_id=task.id,
+        answerability=_same(labels, labels, str, path, n) or "",
+        targets=_texts(line, "targets"),
+        passages=shown,
+        rewrite=_unmarked(line.get("rewritten_query") or ""),
+        question_type=tuple(line.get("Question Type", ())),
+        multi_turn=next(iter(line.get("Multi-Turn", ())), ""),
+        rejected=_texts(line, "rejected"),
+    )
+    return task, gold
+
+
+_TASK_REMEDY = "A task has a question, or task_id, Collection and input turns, and may have contexts (document_id, text), targets (text) and labels"
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #quest001
-_QUESTION_KEYS = (
-    "question history answer passages answerable collection conversation turn id".split()
+_Question = TypedDict(  # a line in the simple form
+    "_Question",
+    {
+        "question": Required[_Filled],
+        "history": list,
+        "answer": Annotated[list[_Text], _Listed],
+        "passages": list,
+        "answerable": bool | None,
+        **dict.fromkeys(("collection", "conversation", "turn", "id"), Any),
+    },
+    total=False,
 )
+_SPEAKERS = {"user": "user", "assistant": "agent", "agent": "agent"}
 
 
-def _messages_of_line(history: object) -> list[dict] | None:
+def _turns_before(history: list) -> list[dict] | None:
     "The turns before a question: texts that alternate, or chat messages; None for anything else."
-    roles = {"user": "user", "assistant": "agent", "agent": "agent"}
-    if not isinstance(history, list):
-        return None
     if all(isinstance(h, str) for h in history):
         speakers = ("user", "agent") * len(history)
         return [{"speaker": s, "text": h} for s, h in zip(speakers, history)]
-    turns = []
-    for h in history:
-        speaker = roles.get(h.get("role", h.get("speaker"))) if isinstance(h, dict) else None
-        if speaker is None:
-            return None
-        turns.append({"speaker": speaker, "text": h.get("content", h.get("text"))})
-    return turns
+    said = [h if isinstance(h, dict) else {} for h in history]
+    speakers = [_SPEAKERS.get(str(h.get("role", h.get("speaker")))) for h in said]
+    texts = [h.get("content", h.get("text")) for h in said]
+    turns = [{"speaker": s, "text": t} for s, t in zip(speakers, texts)]
+    return turns if all(speakers) else None
 
 
 def _gold_passage(p: object) -> object:
@@ -412,32 +371,28 @@ def _task_line(
     "A line in the simple form as a task line; any other as it is. Raises DataError (file, line)."
     if not isinstance(obj, dict) or "question" not in obj or "input" in obj:
         return obj
-    if odd := [k for k in obj if k not in _QUESTION_KEYS]:
-        known = f"There are {', '.join(_QUESTION_KEYS)}"
-        raise DataError(f"unknown key {odd[0]!r} beside a question", path, n, known)
-    if not isinstance(obj["question"], str) or not obj["question"].strip():
-        raise DataError("question is no text", path, n, "Write the question")
-    turns = _messages_of_line(obj.get("history", []))
+    known = ", ".join(_Question.__annotations__)
+    if odd := obj.keys() - _Question.__annotations__.keys():
+        raise DataError(
+            f"unknown key {min(odd)!r} beside a question", path, n, f"There are {known}"
+        )
+    asked = _read(_Question, obj, path, n, f"There are {known}")
+    turns = _turns_before(asked.get("history", []))
     if turns is None:
         remedy = "Give texts that alternate, or messages with role and content"
         raise DataError("history is no conversation", path, n, remedy)
-    talk = str(obj.get("conversation", f"question {n}"))
-    turn = obj.get("turn", sum(t["speaker"] == "user" for t in turns) + 1)
-    answers = obj.get("answer", [])
-    answers = answers if isinstance(answers, list) else [answers]
-    answerable = obj.get("answerable", True if answers else None)
-    if answerable not in (True, False, None):
-        raise DataError(f"answerable is {answerable!r}", path, n, "It is true or false")
-    if not isinstance(passages := obj.get("passages", []), list):
-        raise DataError("passages are no list", path, n, "Give a list, or leave them out")
+    talk = str(asked.get("conversation", f"question {n}"))
+    turn = asked.get("turn", sum(t["speaker"] == "user" for t in turns) + 1)
+    answers = asked.get("answer", [])
+    answerable = asked.get("answerable", True if answers else None)
     label = {True: ["ANSWERABLE"], False: ["UNANSWERABLE"], None: []}[answerable]
     return {
-        "task_id": str(obj.get("id", f"{talk}<::>{turn}")),
+        "task_id": str(asked.get("id", f"{talk}<::>{turn}")),
         "conversation_id": talk,
         "turn": turn,
-        "Collection": obj.get("collection", "own"),
-        "input": [*turns, {"speaker": "user", "text": obj["question"]}],
-        "contexts": [_gold_passage(p) for p in passages],
+        "Collection": asked.get("collection", "own"),
+        "input": [*turns, {"speaker": "user", "text": asked["question"]}],
+        "contexts": [_gold_passage(p) for p in asked.get("passages", [])],
         "targets": [{"text": a} for a in answers],
         "Answerability": label,
     }
@@ -481,9 +436,9 @@ def read_benchmark(
     wanted, tasks, gold, lines, seen = _wanted(domains), [], {}, {}, {}
     for n, obj in read_jsonl(path, nan_is_null=True):
         obj = _task_line(obj, path, n)
-        task = _task_of_line(obj, path, n, contexts)
+        task, known = _task_and_gold(obj, path, n, contexts)
         _new(seen, task.id, f"line {n}", "task id {!r} stood already in", path, n)
-        gold[task.id], lines[task.id] = _gold_of_line(obj, path, n), obj
+        gold[task.id], lines[task.id] = known, obj
         if (wanted is None or task.domain in wanted) and (limit is None or len(tasks) < limit):
             tasks.append(task)
     return Benchmark(tuple(tasks), gold, lines)
@@ -514,113 +469,11 @@ def read_gold(
     "The gold of a reference file, by task id."
     return with_rewrites(read_benchmark(path).gold, rewrites)
 
-# %% ../../nbs/2_data/00_mtrag.ipynb #009459e8
-@dataclass(frozen=True)
-class Conversation:
-    "A conversation, with its author's annotations."
-
-    id: str
-    domain: str
-    turns: tuple[Turn, ...]
-    labels: tuple[dict, ...]  # of each user turn: Answerability, Question Type, Multi-Turn
-    passages: tuple[tuple[Passage, ...], ...]  # of each user turn: those marked relevant
-
-
-def _author_marks(x: object) -> _Fault | None:
-    "The authors' marks on a context: who -> yes or no."
-    if not isinstance(x, dict):
-        return _not_a("an object", x)
-    return _an_object(dict.fromkeys(x, _an_object({"value": _one_word_of("yes", "no")})))(x)
-
-
-def _a_dialogue(x: object) -> _Fault | None:
-    "Turns of user and agent in turn, the user's first: so each answer belongs to the question before it."
-    shown = _an_object(
-        {"document_id": _an_id, "text": _some_text},
-        {**_ABOUT, "feedback": _maybe(_an_object({}, {"relevant": _maybe(_author_marks)}))},
-    )
-    turn = _an_object(
-        {"speaker": _one_word_of("user", "agent"), "text": _some_text},
-        {
-            "enrichments": _maybe(_LABELLED),
-            "contexts": _maybe(_many(shown, distinct="document_id")),
-        },
-    )
-    if wrong := _many(turn, 1)(x):
-        return wrong
-    for i, m in enumerate(x):
-        if m["speaker"] != ("user", "agent")[i % 2]:
-            return f"[{i}]", f"is the {m['speaker']}'s: user and agent take turns, the user first"
-    return None
-
-
-_CONVERSATION = _an_object({"domain": _any_text, "messages": _a_dialogue})
-
-# %% ../../nbs/2_data/00_mtrag.ipynb #2b77d7de
-def _relevant(context: dict) -> bool:
-    "Whether an author marked a context as relevant."
-    marks = (context.get("feedback") or {}).get("relevant") or {}
-    return any(m["value"] == "yes" for m in marks.values())
-
-
-def _conversation(name: str, domain: str, messages: list[dict]) -> Conversation:
-    "A checked conversation; a question without an answer has no passages."
-    labels = [m.get("enrichments") or {} for m in messages if m["speaker"] == "user"]
-    passages = [
-        tuple(
-            _passage(p["document_id"], p, domain) for p in m.get("contexts") or () if _relevant(p)
-        )
-        for m in messages
-        if m["speaker"] == "agent"
-    ]
-    passages += [()] * (len(labels) - len(passages))
-    turns = tuple(Turn(m["speaker"], m["text"]) for m in messages)
-    return Conversation(name, domain, turns, tuple(labels), tuple(passages))
-
-
-def read_conversations(
-    path: str | Path,  # conversations.json
-    ids: Iterable[str] | None = None,  # conversation ids in the file's order
-) -> list[Conversation]:
-    "The conversations of the official file. Raises DataError for anything else in it, and for ids that do not fit."
-    data = read_json(path, list)
-    for i, c in enumerate(data):
-        remedy = f"That is conversation {i} of the file, counted from 0"
-        _check(c, _CONVERSATION, path, None, remedy)
-
-    def hashed(c):
-        return digest([m["text"] for m in c["messages"] if m["speaker"] == "user"], 32)
-
-    names = list(ids) if ids is not None else [hashed(c) for c in data]
-    if len(names) != len(data):
-        problem = f"{len(names)} ids for {len(data)} conversations"
-        raise DataError(problem, path, remedy="Give one for each")
-    if len(set(names)) < len(names):
-        problem = f"conversation {max(names, key=names.count)!r} stands there twice"
-        raise DataError(problem, path, remedy="Remove one of the two, or give other ids")
-    domains = [domain_of_line(c, path, None) for c in data]
-    return [_conversation(i, d, c["messages"]) for i, d, c in zip(names, domains, data)]
-
-# %% ../../nbs/2_data/00_mtrag.ipynb #9eea5e6c
-def conversation_tasks(conversation: Conversation) -> list[Task]:
-    "One task per user question, as the reference files cut them."
-    turns, domain = conversation.turns, conversation.domain
-    asked = [i for i, t in enumerate(turns) if t.speaker == "user"]
-    return [
-        Task(
-            id=f"{conversation.id}<::>{n}",
-            conversation_id=conversation.id,
-            turn=n,
-            domain=domain,
-            question=turns[i].text,
-            history=turns[:i],
-            collection=_COLLECTIONS.get(domain, domain),
-        )
-        for n, i in enumerate(asked, 1)
-    ]
-
 # %% ../../nbs/2_data/00_mtrag.ipynb #b9378f87
-_PIECE = _an_object({"text": _some_text}, _ABOUT)
+_IDS = ("_id", "id", "document_id")
+_Piece = TypedDict(
+    "_Piece", {**dict.fromkeys(_IDS, _Id | None), "text": Required[_Filled], **_ABOUT}, total=False
+)
 
 
 def _passage_of_line(
@@ -630,13 +483,12 @@ def _passage_of_line(
     domain: str | None = None,  # of lines that have none; None: the file's name is the domain
 ) -> Passage:
     "A line of a corpus as a passage. Raises DataError (file, line)."
-    key = next((k for k in ("_id", "id", "document_id") if obj.get(k) is not None), None)
+    key = next((k for k in _IDS if obj.get(k) is not None), None)
     if key is None:
         remedy = "Give each line an _id, an id or a document_id"
         raise DataError("the passage has no _id", path, n, remedy)
-    one_line = "An id is one line of text, without blanks around it"
-    _check(obj, _an_object({key: _an_id}), path, n, one_line)
-    _check(obj, _PIECE, path, n, f"That is passage {obj[key]!r}: mend it, or remove the line")
+    which = f"That is passage {str(obj[key])[:60]!r}: mend it, or remove the line"
+    _read(_Piece, obj, path, n, which)
     name, file = obj.get("domain") or domain, path.name.split(".")[0]
     try:
         if not name and file not in _SHORT:
@@ -647,7 +499,7 @@ def _passage_of_line(
         remedy = "Give each line a `domain`, name the domain, or name the file <domain>.jsonl"
         raise DataError(e.problem, path, n, remedy) from None
 
-# %% ../../nbs/2_data/00_mtrag.ipynb #09f1bfa8
+
 def read_corpus(
     *paths: str | Path,  # .jsonl, .jsonl.gz or .zip
     domain: str | None = None,  # of all lines that have none
@@ -668,7 +520,7 @@ def read_corpus(
             count += 1
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #e86dff7d
-_QUERY = _an_object({"_id": _an_id, "text": _some_text})
+_Query = TypedDict("_Query", {"_id": _Id, "text": _Filled})
 
 
 def read_queries(
@@ -677,25 +529,27 @@ def read_queries(
     "Task id -> query, without the speaker marks. Raises DataError (file, line) for a line that is none, or repeats an id."
     out, seen = {}, {}
     for n, obj in read_jsonl(path, nan_is_null=True):
-        _check(obj, _QUERY, path, n, "A query needs _id and text")
+        _read(_Query, obj, path, n, "A query needs _id and text")
         _new(seen, obj["_id"], f"line {n}", "query {!r} stood already in", path, n)
         out[obj["_id"]] = _unmarked(obj["text"])
     return out
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #7553b323
-def _table(path: Path) -> Iterator[tuple[int, list[str]]]:
-    "The rows of a tab-separated file, without its header and blank lines. Raises DataError (file, line) for one that is not text."
-    if not path.is_file():
-        raise DataError("no such file", path, remedy="Check the path")
-    with open(path, "rb") as f:
-        for n, row in enumerate(iter(lambda: f.readline(LONGEST_LINE), b""), 1):
-            try:
-                cells = row.decode("utf-8").rstrip("\r\n").split("\t")
-            except UnicodeDecodeError as e:
-                problem = f"not UTF-8 (byte {row[e.start]:#x})"
-                raise DataError(problem, path, n, "Save the file as UTF-8") from None
-            if any(c.strip() for c in cells) and not (n == 1 and cells[0] == "query-id"):
-                yield n, cells
+def read_rows(path: str | Path) -> Iterator[tuple[int, str]]:  # line number and row
+    "The rows of a text, packed (.gz) or not, without blank ones and a byte order mark. Raises DataError (file, line)."
+    path, n = Path(path), 1
+    try:
+        with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as f:
+            for n, row in enumerate(iter(lambda: f.readline(LONGEST_LINE), b""), 1):
+                row = row.removeprefix(codecs.BOM_UTF8) if n == 1 else row
+                if row.strip():
+                    yield n, row.decode("utf-8")
+    except UnicodeDecodeError as e:
+        problem = f"not UTF-8 (byte {e.object[e.start]:#x})"
+        raise DataError(problem, path, n, "Save the file as UTF-8") from None
+    except (OSError, EOFError, gzip.zlib.error) as e:
+        problem = f"cannot be read ({getattr(e, 'strerror', None) or e})"
+        raise DataError(problem, path, remedy="Check the path, or fetch it again") from None
 
 
 def read_qrels(
@@ -703,12 +557,14 @@ def read_qrels(
 ) -> dict[str, dict[str, int]]:
     "Task id -> passage id -> relevance. Raises DataError (file, line) for a row that is none, or contradicts another."
     qrels = defaultdict(dict)
-    for path in map(Path, paths):
-        for n, cells in _table(path):
+    for path in paths:
+        for n, row in read_rows(path):
+            cells = row.rstrip("\r\n").split("\t")
+            if n == 1 and cells[0] == "query-id":
+                continue
             numeric = len(cells) == 3 and re.fullmatch(r"-?[0-9]{1,9}", cells[2])
-            if not numeric or any(map(_an_id, cells[:2])):
-                row = "\t".join(cells)[:60]
-                problem = f"not three columns query-id, corpus-id, score: {row!r}"
+            if not numeric or not all(map(_is_id, cells[:2])):
+                problem = f"not three columns query-id, corpus-id, score: {row.rstrip()[:60]!r}"
                 raise DataError(problem, path, n, "Put one tab between them")
             query, passage, score = cells[0], cells[1], int(cells[2])
             if qrels[query].setdefault(passage, score) != score:
@@ -756,14 +612,21 @@ class Prediction:
     texts: Mapping[str, Mapping] | None = None
 
 
-_RANKED = {"score": _a_number(), "text": _maybe(_any_text), **_ABOUT}
-_PREDICTION = _an_object(
-    {"task_id": _an_id},
+_Ranked = TypedDict(
+    "_Ranked",
+    {"document_id": Required[_Id], "score": _Number, "text": _Text | None, **_ABOUT},
+    total=False,
+)
+_Answer = TypedDict("_Answer", {"text": _Text})
+_PredictionLine = TypedDict(
+    "_PredictionLine",
     {
-        "predictions": _many(_an_object({"text": _any_text}), 1),
-        "prediction": _any_text,
-        "contexts": _many(_an_object({"document_id": _an_id}, _RANKED)),
+        "task_id": Required[_Id],
+        "predictions": Annotated[list[_Answer], MinLen(1)],
+        "prediction": _Text,
+        "contexts": list[_Ranked],
     },
+    total=False,
 )
 
 
@@ -772,7 +635,7 @@ def prediction_of_line(obj: Mapping, path: object, n: int) -> Prediction:
     remedy = (
         "A prediction has task_id, and predictions (text), contexts (document_id, score), or both"
     )
-    _check(obj, _PREDICTION, path, n, remedy)
+    _read(_PredictionLine, obj, path, n, remedy)
     contexts = obj.get("contexts", ())
     if len({"score" in c for c in contexts}) > 1:
         problem = "some contexts have a score and some have none"
@@ -797,7 +660,7 @@ def predicted_contexts(
         return "the file's own", tuple(known[i] for i, _ in p.contexts)
     return "named in the file, without their text", ()
 
-# %% ../../nbs/2_data/00_mtrag.ipynb #a38d4cce
+
 def read_predictions(
     path: str | Path,  # a prediction file of task A, B or C
     answers: bool = False,  # True: each line must have an answer
@@ -814,13 +677,24 @@ def read_predictions(
     return out
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #9bf8bb71
-_C_KEYS = {"task_id": str, "Collection": str, "input": list, "contexts": list, "predictions": list}
-_REQUIRED_KEYS = {
-    "A": {k: _C_KEYS[k] for k in ("task_id", "Collection", "contexts")},
-    "B": {k: _C_KEYS[k] for k in ("task_id", "input", "contexts", "predictions")},
-    "C": _C_KEYS,
-}
 _MAX_MEGABYTES = 20
+_SUBMITTED = {  # what a line of a prediction file has
+    "task_id": _Id,
+    "Collection": _Text,
+    "input": list,
+    "contexts": Annotated[
+        list[TypedDict("_Scored", {"document_id": _Id, "score": _Number})],
+        MaxLen(_MAX_CONTEXTS),
+        _Check(_distinct),
+    ],
+    "predictions": Annotated[list[_Answer], MinLen(1)],
+}
+_KEYS = {
+    "A": ("task_id", "Collection", "contexts"),
+    "B": ("task_id", "input", "contexts", "predictions"),
+    "C": tuple(_SUBMITTED),
+}
+_LINES = {t: TypedDict("_Line", {k: _SUBMITTED[k] for k in keys}) for t, keys in _KEYS.items()}
 
 
 @dataclass(frozen=True)
@@ -843,35 +717,15 @@ class FormatReport:
         return "\n".join(lines)
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #72557d03
-def _line_errors(obj: dict, task: str) -> Iterator[str]:
+def _line_errors(obj: dict, task: str) -> list[str]:
     "What is wrong with one prediction line."
-    for key, kind in _REQUIRED_KEYS[task].items():
-        if key not in obj:
-            yield f"missing key {key!r}"
-        elif not isinstance(obj[key], kind):
-            yield f"{key!r} must be a {kind.__name__}"
+    from pydantic import ValidationError
 
-    def entries(key):
-        return obj[key] if isinstance(obj.get(key), list) else []
-
-    contexts = [c if isinstance(c, dict) else {} for c in entries("contexts")]
-    if len(contexts) > _MAX_CONTEXTS:
-        yield f"{len(contexts)} contexts, at most {_MAX_CONTEXTS}"
-    ids = [c.get("document_id") for c in contexts]
-    for i, c in enumerate(contexts):
-        if _an_id(ids[i]):
-            yield f"contexts[{i}] needs a string document_id"
-        if _a_number()(c.get("score")):
-            yield f"contexts[{i}] needs a numeric score"
-        if ids[i] in ids[:i]:
-            yield f"contexts[{i}] repeats a document_id"
-    if task == "A":
-        return
-    if obj.get("predictions") == []:
-        yield "'predictions' is empty"
-    for i, p in enumerate(entries("predictions")):
-        if not isinstance(p, dict) or _any_text(p.get("text")):
-            yield f"predictions[{i}] needs a string text"
+    try:
+        _adapter(_LINES[task]).validate_python(obj, strict=True)
+        return []
+    except ValidationError as e:
+        return [_in_words(x) for x in e.errors(include_url=False)]
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #8c2015c6
 def _id_errors(wanted: Counter, got: Counter) -> tuple[list[str], list[str]]:
@@ -887,6 +741,9 @@ def _id_errors(wanted: Counter, got: Counter) -> tuple[list[str], list[str]]:
     return complaint(missing, "tasks of the input have no prediction"), other
 
 
+_Asked = TypedDict("_Asked", {"task_id": _Id})
+
+
 def check_format(
     task: str,  # A, B or C
     input_path: str | Path,  # the tasks that were to be predicted
@@ -894,17 +751,16 @@ def check_format(
     partial: bool = False,  # True: a task without a prediction is a warning (a run over some tasks)
 ) -> FormatReport:
     "The official format check. Raises DataError for a file that is not JSON lines."
-    if task not in _REQUIRED_KEYS:
+    if task not in _LINES:
         raise DataError(f"unknown task {task!r}", remedy="It is A, B or C")
     errors, got, empty, predictions_path = [], Counter(), 0, Path(predictions_path)
     for n, obj in read_jsonl(predictions_path, nan_is_null=True):
         got[str(obj.get("task_id"))] += 1
         errors += [f"line {n}: {e}" for e in _line_errors(obj, task)]
         empty += obj.get("contexts") == []
-    asked, has_id = Counter(), _an_object({"task_id": _an_id})
+    asked, remedy = Counter(), "Name the file of the tasks that were to be predicted"
     for n, obj in read_jsonl(input_path, nan_is_null=True):
-        _check(obj, has_id, input_path, n, "Name the file of the tasks that were to be predicted")
-        asked[obj["task_id"]] += 1
+        asked[_read(_Asked, obj, input_path, n, remedy)["task_id"]] += 1
     missing, other = _id_errors(asked, got)
     errors += [*([] if partial else missing), *other]
     if predictions_path.suffix != ".jsonl":
@@ -929,6 +785,13 @@ def sample_corpus(level: str = "passage") -> list[Path]:  # "passage" or "docume
 # %% ../../nbs/2_data/00_mtrag.ipynb #c98053ba
 OFFICIAL_URL = "https://raw.githubusercontent.com/IBM/mt-rag-benchmark"
 OFFICIAL_COMMIT = "cc5b1d481b391181b89f7ced860308482e785463"  # of 13 July 2026
+PARTS = {
+    "corpora": "the passages of the four domains",
+    "tasks": "the reference tasks of MTRAG and MTRAG-UN, and the conversations",
+    "retrieval": "queries and qrels",
+    "ratings": "answers that people rated",
+    "more": "MTRAG-S with its scores, the published retrieval, samples of the formats",
+}
 
 
 @dataclass(frozen=True)
@@ -937,77 +800,24 @@ class _Kind:
 
     part: str  # what it belongs to: see PARTS
     path: str  # in the repository, and in the folder that is fetched
-    other: str  # where else it may lie
-    sums: str  # git's names of the contents, of each domain if the path has one
+    other: str  # where else it may lie; "" if nowhere
+    sums: dict[str, str]  # domain, or "" -> git's name of the content
 
     def paths(self, domains: Iterable[str] | None = None) -> dict[str, str]:
         "Path in the repository -> checksum, of some domains or all."
-        each = DOMAINS if "{d}" in self.path else ("",)
-        sums = dict(zip(each, self.sums.split(), strict=True))
-        wanted = [domain_of(d) for d in domains] if domains and each == DOMAINS else each
-        if odd := [d for d in wanted if d not in sums]:
+        by_domain = domains and "{d}" in self.path
+        wanted = [domain_of(d) for d in domains] if by_domain else [*self.sums]
+        if odd := [d for d in wanted if d not in self.sums]:
             problem = f"no official file of domain {odd[0]!r}"
             raise DataError(problem, remedy=f"There are {', '.join(DOMAINS)}")
-        return {self.path.format(d=d): sums[d] for d in wanted}
-
-# %% ../../nbs/2_data/00_mtrag.ipynb #30a702f3
-PARTS = {
-    "corpora": "the passages of the four domains",
-    "tasks": "the reference tasks of MTRAG and MTRAG-UN, and the conversations",
-    "retrieval": "queries and qrels",
-    "ratings": "answers that people rated",
-    "more": "MTRAG-S with its scores, the published retrieval, samples of the formats",
-}
-# Name, part, path in the repository, where else it may lie; below them the checksums.
-_FILES = """
-corpora corpora corpora/passage_level/{d}.jsonl.zip corpora/passage_level/{d}.jsonl
-  ed626ec2434a99e6fd404a2bfad51bf356add185 1a97d1c8fa9bdef184edaf669680b1b5f162eb07
-  c08136668f80ef29e1968a0017fa2faa00661fab f76cf8ce044d077a7a284b8276fc1970feda7ae3
-mtrag-human/reference tasks mtrag-human/generation_tasks/reference.jsonl mtrag-human/reference.jsonl
-  dd75376677883644b96cd99780c7d03128063bd7
-mtragun-human/reference tasks mtragun-human/generation_tasks/reference.jsonl mtragun-human/reference.jsonl
-  1a11c239db1662ed77de437add5bc83403fbced0
-mtrag-human/conversations tasks mtrag-human/conversations/conversations.json mtrag-human/conversations.json
-  4aa44e88b756f789c2cf54fa449291f0110df3ab
-mtrag-human/ratings ratings mtrag-human/evaluations/reference_subset_with_human_evaluations.json mtrag-human/human_evaluations_dev.json
-  f84e9dce11d8eaae9c441b3b5c56e9689e3ce36f
-mtrag-human/elser more mtrag-human/generation_tasks/RAG.jsonl mtrag-human/rag_elser_top5.jsonl
-  e377d437b4a3f0ecb276bd02c696fb8fc40588e9
-mtrag-synthetic/tasks more mtrag-synthetic/generation_tasks/synthetic.jsonl mtrag-synthetic/synthetic.jsonl.gz
-  4ac9acc7080823cea27f4dbfca765f6a98ff7c83
-mtrag-synthetic/ratings more mtrag-synthetic/evaluations/synthetic.json mtrag-synthetic/evaluations_synthetic.json.gz
-  025ec745244e66540b33ba864151f7bfe555aa12
-mtrag-human/qrels retrieval mtrag-human/retrieval_tasks/{d}/qrels/dev.tsv
-  ba21f653fc3f5c128218fee2d609a3f43e6fa6ce d5f8da65bba39af626efd5bd6d183015caa29add
-  203910aac35e7bd8736cbc572f61716b73602806 df107d48d8cc5bbe8986471b6649b20602a1e97f
-mtrag-human/lastturn retrieval mtrag-human/retrieval_tasks/{d}/{d}_lastturn.jsonl
-  9fa20ae584b41a95909a7e50c3f38ae1f61005f2 123f4723eec44b62fec3675e627d604caa97e521
-  d9f9d151d13785842a5b587d27bbbf240b7a820c 292853b7b9257aee2cc6cbe0f36c678a42b3c89c
-mtrag-human/rewrite retrieval mtrag-human/retrieval_tasks/{d}/{d}_rewrite.jsonl
-  b4ab583a3b601a0b655aeca2594c0487c46d69d0 ac1e23be70108c8f32831d3c36b08f21f1f15f95
-  a8265a609df6681f3364d26c168b3898830e984f e3f85983db08359f0066a06e45264e3656f60dca
-mtrag-human/questions retrieval mtrag-human/retrieval_tasks/{d}/{d}_questions.jsonl
-  27e8142376ac4932edf2bd2376e72e968e49d98b 780495faab263a66fbdb363cb4e6d122b65903fa
-  a7d5a9a97acfd288b2d283a559a2cbc727e97253 deb893c2b9c12f1684e776a35818b4410fc4250f
-mtragun-human/qrels retrieval mtragun-human/retrieval_tasks/qrels/{d}.tsv mtragun-human/qrels/{d}.tsv
-  c1fd32e591e2a2bc89f9dd3795e52e8278d7e0eb e1a24be1c55b20c36edf01e92eabdd43e7c7e141
-  ee5b1a4ad4bc3ecae8e3649734210c70a6798dc2 06b0b432fd4438e4b2235d5c75bd789a68530d6e
-samples/responses-10 more scripts/evaluation/sample_data/responses-10.jsonl official_sample_data/responses-10.jsonl
-  a7da6ba5a625c0785618e2b6fab3e92c562e95ab
-samples/taskac_input more scripts/evaluation/sample_data/taskac_input.jsonl official_sample_data/taskac_input.jsonl
-  76619448ae1011c39c37e14d1b2cd84fe377cde9
-samples/taskb_input more scripts/evaluation/sample_data/taskb_input.jsonl official_sample_data/taskb_input.jsonl
-  4d27f721ff9bb8b057f5b115eea8029114bc4c9b
-"""
+        return {self.path.format(d=d): self.sums[d] for d in wanted}
 
 
-def _kinds(text: str) -> dict[str, _Kind]:
-    "Name -> kind, from a table like `_FILES`."
-    entries = re.findall(r"^(\S+) (\S+) (\S+) ?(\S*)\n((?:  .*\n)+)", text, re.M)
-    return {name: _Kind(*kind, sums.strip()) for name, *kind, sums in entries}
-
-
-OFFICIAL = _kinds(_FILES)
+@cache
+def official_kinds() -> dict[str, _Kind]:
+    "Name -> kind of official file."
+    found = read_json(data_dir("paper") / "official.json")
+    return {name: _Kind(**about) for name, about in found.items()}
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #6f9a59f2
 FETCHED = Path("data/official")
@@ -1033,10 +843,10 @@ def official_dir(
 
 def _kind(name: str) -> _Kind:
     "A kind by its name. Raises DataError for one that is not known."
-    if name in OFFICIAL:
-        return OFFICIAL[name]
+    if name in official_kinds():
+        return official_kinds()[name]
     problem = f"unknown kind of official file {name!r}"
-    raise DataError(problem, remedy=f"Known are {', '.join(sorted(OFFICIAL))}")
+    raise DataError(problem, remedy=f"Known are {', '.join(sorted(official_kinds()))}")
 
 
 def _lies(root: Path, kind: _Kind, path: str) -> Path | None:
@@ -1045,7 +855,7 @@ def _lies(root: Path, kind: _Kind, path: str) -> Path | None:
     places = [path, *([kind.other.format(d=domain)] if kind.other else [])]
     return next((root / p for p in places if (root / p).exists()), None)
 
-# %% ../../nbs/2_data/00_mtrag.ipynb #c3aac240
+
 def files_there(root: str | Path, name: str) -> list[Path]:
     "Those files of a kind that a folder has."
     kind = _kind(name)
@@ -1083,6 +893,63 @@ def official_file(root: str | Path | None, name: str, domain: str = "") -> Path:
     return official_files(root, name, [domain] if domain else None)[0]
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #8bffe23d
+_MOST = 10**9  # bytes of a file of which the server does not say how long it is
+
+
+def _stream(url: str, target: Path, part: str, seen: Callable[[int], object]) -> None:
+    "Write what comes to a file. Raises RequestException, and DataError for what need not be tried again."
+    import requests
+
+    whole = {"Accept-Encoding": "identity"}
+    with requests.get(url, stream=True, timeout=30, headers=whole) as r, open(part, "wb") as f:
+        if 400 <= r.status_code < 500 and r.status_code != 429:
+            remedy = f"Name another commit or address, or put the file by hand at {target}"
+            what = "is not there" if r.status_code == 404 else "is not given out"
+            raise DataError(f"{what} (status {r.status_code})", redacted(url), remedy=remedy)
+        r.raise_for_status()
+        length = int(r.headers.get("content-length", 0))
+        need_room(target.parent, length, target.name)
+        for piece in r.iter_content(2**16):
+            f.write(piece)
+            seen(len(piece))
+            if f.tell() > (length or _MOST):
+                problem = f"has more than {length or _MOST:,} bytes"
+                raise DataError(problem, redacted(url), remedy="Is it the right address?")
+
+
+def fetch_file(
+    url: str,
+    target: str | Path,
+    sum_: str = "",  # SHA-256, or git's name of the content; "" if it is not known
+    tries: int = 4,
+    seen: Callable[[int], object] = lambda n: None,  # called with the bytes that came
+) -> Path:
+    "Fetch a file that is not there yet. Raises DataError."
+    import pooch
+    from requests import RequestException
+
+    target = Path(target)
+
+    def get(url: str, part: str, _: object) -> None:
+        _stream(url, target, part, seen)
+        if sum_ and checksum(part, sum_) != sum_:  # git's is none of pooch's
+            remedy = "Fetch again; if it happens twice, something on the way changes files"
+            wrong = "does not have the checksum that is published for it; thrown away"
+            raise DataError(wrong, redacted(url), remedy=remedy)
+
+    pooch.get_logger().setLevel("ERROR")
+    one = pooch.Pooch(target.parent, "", {target.name: None}, {target.name: url}, tries - 1)
+    try:
+        one.fetch(target.name, downloader=get)
+    except RequestException as e:
+        why = f"could not be fetched ({type(e).__name__})"
+        remedy = f"Check the network, or put the file by hand at {target}; the sample needs neither"
+        raise DataError(why, redacted(url), remedy=remedy) from None
+    except OSError as e:
+        raise disk_full(e, target, "Make room and fetch again") from e
+    return target
+
+
 def _missing_files(
     root: Path, parts: Iterable[str], domains: Iterable[str] | None
 ) -> dict[str, str]:
@@ -1092,70 +959,11 @@ def _missing_files(
         raise DataError(f"unknown part {odd[0]!r}", remedy=f"Known are {', '.join(PARTS)}")
     return {
         path: sum_
-        for kind in OFFICIAL.values()
+        for kind in official_kinds().values()
         if kind.part in parts
         for path, sum_ in kind.paths(domains if kind.part == "corpora" else None).items()
         if _lies(root, kind, path) is None
     }
-
-
-def _refused(path: str, url: str, e: Exception) -> DataError:
-    "The error of a file that the repository does not give out, or of a network that is not there."
-    status = getattr(getattr(e, "response", None), "status_code", None)
-    if status == 404:
-        problem = "this repository does not have it at this commit"
-        return DataError(problem, url, remedy="Name another commit or address")
-    what = f"the server says {status}" if status else f"{type(e).__name__}: {e}"
-    by_hand = f"put the file by hand where `{path}` belongs; the sample needs neither"
-    problem = f"could not be fetched ({what})"
-    return DataError(problem, url, remedy=f"Check the network, or {by_hand}")
-
-
-def _sizes(base: str, paths: Iterable[str]) -> dict[str, int | None]:
-    "Bytes of each file, as the server says; None where it does not. Raises DataError."
-    import httpx
-
-    sizes = {}
-    how = {"follow_redirects": True, "timeout": 30, "headers": {"Accept-Encoding": "identity"}}
-    with httpx.Client(**how) as client:
-        for path in paths:
-            try:
-                reply = client.head(f"{base}/{path}").raise_for_status()
-            except httpx.HTTPError as e:
-                raise _refused(path, f"{base}/{path}", e) from None
-            length = reply.headers.get("content-length", "")
-            sizes[path] = int(length) if length.isdecimal() else None
-    return sizes
-
-# %% ../../nbs/2_data/00_mtrag.ipynb #b60060fd
-def fetch_data(
-    folder: str | Path | None = None,  # None: see official_dir, and data/official if there is none
-    parts: Iterable[str] = ("corpora", "tasks", "retrieval", "ratings"),  # of PARTS
-    domains: Iterable[str] | None = None,  # corpora of these only
-    commit: str = OFFICIAL_COMMIT,  # another one has files of which no checksum is known
-    url: str = OFFICIAL_URL,
-    pause: float = 1.0,  # seconds before an attempt that follows one which brought nothing
-    # Called as bytes come: of a file, so many, of so many in all.
-    seen: Callable[[str, int, int], object] = lambda path, came, of: None,
-) -> list[Path]:
-    "Fetch the official files that are not there yet, and return them; broken off, it goes on where it stopped. Raises DataError."
-    import httpx
-
-    root = Path(folder or official_dir() or FETCHED)
-    missing, base = _missing_files(root, parts, domains), f"{url}/{commit}"
-    sizes = _sizes(base, missing)
-    total = sum(n or 0 for n in sizes.values())
-    if missing:
-        need_room(root, total, f"{len(missing)} official files")
-    for path, sum_ in missing.items():
-        how = {"size": sizes[path], "sum_": sum_ if commit == OFFICIAL_COMMIT else ""}
-        how |= {"pause": pause, "seen": lambda n: seen(path, n, total)}
-        try:
-            download(f"{base}/{path}", root / path, **how)
-        except httpx.HTTPError as e:
-            raise _refused(path, f"{base}/{path}", e) from None
-        _write_down(root, path, commit)
-    return [root / path for path in missing]
 
 
 def _write_down(root: Path, path: str, commit: str) -> None:
@@ -1164,6 +972,25 @@ def _write_down(root: Path, path: str, commit: str) -> None:
     file = root / path
     entry = {"commit": commit, "bytes": file.stat().st_size, "git": checksum(file, "0" * 40)}
     write_json(root / "fetched.json", notes | {path: entry})
+
+
+def fetch_data(
+    folder: str | Path | None = None,  # None: see official_dir, and data/official if there is none
+    parts: Iterable[str] = ("corpora", "tasks", "retrieval", "ratings"),  # of PARTS
+    domains: Iterable[str] | None = None,  # corpora of these only
+    commit: str = OFFICIAL_COMMIT,  # another one has files of which no checksum is known
+    url: str = OFFICIAL_URL,
+    tries: int = 4,
+    seen: Callable[[int], object] = lambda n: None,  # called with the bytes that came
+) -> list[Path]:
+    "Fetch the official files that are not there yet, and return them; broken off, it goes on with the file at which it stopped. Raises DataError."
+    root = Path(folder or official_dir() or FETCHED)
+    missing = _missing_files(root, parts, domains)
+    for path, sum_ in missing.items():
+        wanted = sum_ if commit == OFFICIAL_COMMIT else ""
+        fetch_file(f"{url}/{commit}/{path}", root / path, wanted, tries, seen)
+        _write_down(root, path, commit)
+    return [root / path for path in missing]
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #ae129e0a
 _RATED = ("faithfulness", "appropriateness", "naturalness", "completeness")
@@ -1182,109 +1009,80 @@ class RatedAnswer:
     official: dict[str, float]
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #7b228407
-def _values(least: float, most: float) -> _Rule:
-    "Who or what -> a value, at least one: numbers between two, as such or as text."
-    number = _a_number(least, most)
-
-    def value(x):
-        try:
-            return number(float(x) if isinstance(x, str) else x)
-        except ValueError:
-            return number(x)
-
-    def rule(x):
-        if not isinstance(x, dict) or not x:
-            return "", "has no values"
-        return _an_object(dict.fromkeys(x, _an_object({"value": value})))(x)
-
-    return rule
+def _number_in(x: object) -> object:
+    "A number, which the files write as text, too."
+    try:
+        return float(x) if isinstance(x, str) else x
+    except ValueError:
+        return x
 
 
-def _annotations(x: object) -> _Fault | None:
-    "People's ratings and official scores of an answer."
-    if not isinstance(x, dict):
-        return "", "is no object"
-    rules = {k: _values(1, 4) if k in _RATED else _values(-2, 2) for k in x if k != "win-rate"}
-    return _an_object(rules)(x)
+def _without_wins(x: object) -> object:
+    "Annotations of one answer; `win-rate` compares two."
+    return {k: v for k, v in x.items() if k != "win-rate"} if isinstance(x, dict) else x
+
+
+def _in_range(annotations: dict) -> dict:
+    for what, marks in annotations.items():
+        least, most = (1, 4) if what in _RATED else (-2, 2)
+        for who, x in ((who, mark["value"]) for who, mark in marks.items()):
+            if not least <= x <= most:
+                where = f".{what}.{who}.value"
+                raise ValueError(f"{where} is {x}, which is not between {least} and {most}")
+    return annotations
+
+
+_Value = TypedDict("_Value", {"value": Annotated[float, _Check(_number_in, "before")]})
+_Marks = Annotated[  # what -> who -> a value
+    dict[str, Annotated[dict[str, _Value], MinLen(1)]],
+    _Check(_without_wins, "before"),
+    _Check(_in_range),
+]
 
 
 def _ratings(annotations: Mapping[str, Mapping]) -> dict[str, tuple[float, ...]]:
     "The people's ratings, by what was asked."
     return {
-        k: tuple(float(m["value"]) for m in annotations[k].values())
-        for k in _RATED
-        if k in annotations
+        k: tuple(m["value"] for m in annotations[k].values()) for k in _RATED if k in annotations
     }
 
 
 def _official(annotations: Mapping[str, Mapping]) -> dict[str, float]:
     "The scores that came with an answer."
-    scores = {k: v for k, v in annotations.items() if k not in (*_RATED, "win-rate")}
-    return {k: float(next(iter(v.values()))["value"]) for k, v in scores.items()}
+    scores = {k: v for k, v in annotations.items() if k not in _RATED}
+    return {k: next(iter(v.values()))["value"] for k, v in scores.items()}
 
 # %% ../../nbs/2_data/00_mtrag.ipynb #6379a8a6
-_DOCUMENT = _an_object({"document_id": _an_id, "text": _some_text})
-_RATED_TASK = _an_object(
-    {
-        "task_id": _an_id,
-        "input": _a_talk,
-        "contexts": _many(_an_object({"document_id": _an_id}), distinct="document_id"),
-        "targets": _TEXTS,
-        "Collection": _any_text,
-    },
-    {"Turn": _a_turn_number},
+_Named = TypedDict("_Named", {"document_id": _Id})
+_Document = TypedDict("_Document", {"document_id": _Id, "text": _Filled})
+_Rated = TypedDict("_Rated", {"task_id": _Id, "contexts": list[_Named]})
+_Evaluation = TypedDict(
+    "_Evaluation",
+    {"task_id": _Id, "model_id": _Id, "model_response": _Text, "annotations": _Marks},
 )
-_EVALUATION = _an_object(
-    {
-        "task_id": _an_id,
-        "model_id": _an_id,
-        "model_response": _any_text,
-        "annotations": _annotations,
-    }
+_Inspected = TypedDict(
+    "_Inspected",
+    {"documents": list[_Document], "tasks": list[_Rated], "evaluations": list[_Evaluation]},
 )
-_RATING_PARTS = {  # part of the file -> the rule of its entries, and the keys of their id
-    "documents": (_DOCUMENT, ("document_id",)),
-    "tasks": (_RATED_TASK, ("task_id",)),
-    "evaluations": (_EVALUATION, ("task_id", "model_id")),
-}
 _REMEDY = "Wanted is InspectorRAGet's format, as in mtrag-human/evaluations"
 
 
-def _parts(data: Mapping, path: Path) -> list[dict[tuple, dict]]:
-    "Documents, tasks and evaluations, by the ids in them. Raises DataError for anything else, and for an id that repeats."
-    parts = []
-    for part, (rule, keys) in _RATING_PARTS.items():
-        _check(data, _an_object({part: _many(rule, most=10**6)}), path, None, _REMEDY)
-        parts.append({tuple(x[k] for k in keys): x for x in data[part]})
-    for i, t in enumerate(data["tasks"]):
-        _check(t, _LABELLED, path, None, f"That is task {i} of the file, counted from 0")
-    for part, by_id in zip(_RATING_PARTS, parts):
-        if len(by_id) < len(data[part]):
-            raise DataError(f"{part} holds an id twice", path, remedy="Remove one of the two")
-    return parts
+def _by_id(entries: list[dict], part: str, path: Path, *keys: str) -> dict[tuple, dict]:
+    "Entries by the ids in them. Raises DataError for an id that repeats."
+    found = {tuple(x[k] for k in keys): x for x in entries}
+    if len(found) < len(entries):
+        raise DataError(f"{part} holds an id twice", path, remedy="Remove one of the two")
+    return found
 
-# %% ../../nbs/2_data/00_mtrag.ipynb #e132437e
-def _rated(
-    path: Path,  # for messages
-    evaluation: Mapping,
-    line: Mapping,  # of its task
-    documents: Mapping[tuple[str], Mapping],  # by id
-) -> RatedAnswer:
-    "One evaluation, with its task."
-    tid, turns, domain = line["task_id"], _turns_of_line(line), domain_of_line(line, path, None)
+
+def _with_texts(line: dict, documents: Mapping[tuple, dict], path: Path) -> dict:
+    "A task of the file as a task line, whose contexts have their texts. Raises DataError."
     ids = [c["document_id"] for c in line["contexts"]]
     if lost := [i for i in ids if (i,) not in documents]:
-        problem = f"task {tid!r} names the document {lost[0]!r}, which the file does not hold"
-        raise DataError(problem, path, remedy=_REMEDY)
-    shown = tuple(Passage(i, documents[(i,)]["text"], domain=domain) for i in ids)
-    turn = int(line["Turn"]) if "Turn" in line else sum(t.speaker == "user" for t in turns)
-    conversation, question = tid.split("<")[0], turns[-1].text
-    task = Task(tid, conversation, turn, domain, question, turns[:-1], line["Collection"], shown)
-    targets = tuple(t["text"] for t in line["targets"])
-    gold = Gold(tid, _first_label(line.get("Answerability")), targets, shown)
-    marks = evaluation["annotations"]
-    answer = (evaluation["model_id"], evaluation["model_response"])
-    return RatedAnswer(task, gold, *answer, _ratings(marks), _official(marks))
+        which = f"task {line['task_id']!r} names the document {lost[0]!r}"
+        raise DataError(f"{which}, which the file does not hold", path, remedy=_REMEDY)
+    turn = {"turn": line["Turn"]} if "Turn" in line else {}
+    return line | turn | {"contexts": [documents[(i,)] for i in ids]}
 
 
 def read_ratings(
@@ -1292,8 +1090,24 @@ def read_ratings(
 ) -> list[RatedAnswer]:
     "The answers of an InspectorRAGet file. Raises DataError if it is not one."
     path = Path(path)
-    documents, tasks, evaluations = _parts(read_json(path), path)
+    whole = read_json(path)
+    data = _read(_Inspected, whole, path, None, _REMEDY)
+    documents = _by_id(data["documents"], "documents", path, "document_id")
+    tasks = _by_id(whole["tasks"], "tasks", path, "task_id")
+    evaluations = _by_id(data["evaluations"], "evaluations", path, "task_id", "model_id")
     if lost := [t for t, _ in evaluations if (t,) not in tasks]:
         problem = f"an answer is of the task {lost[0]!r}, which the file does not hold"
         raise DataError(problem, path, remedy=_REMEDY)
-    return [_rated(path, e, tasks[(t,)], documents) for (t, _), e in evaluations.items()]
+    lines = {t: _with_texts(line, documents, path) for (t,), line in tasks.items()}
+    which = "That is task {!r} of the file"
+    known = {t: _task_and_gold(x, path, None, True, which.format(t)) for t, x in lines.items()}
+    return [
+        RatedAnswer(
+            *known[e["task_id"]],
+            e["model_id"],
+            e["model_response"],
+            _ratings(e["annotations"]),
+            _official(e["annotations"]),
+        )
+        for e in evaluations.values()
+    ]

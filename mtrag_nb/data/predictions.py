@@ -5,7 +5,6 @@
 # %% ../../nbs/2_data/04_predictions.ipynb #9f2b6f59
 from __future__ import annotations
 
-import gzip
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,91 +12,39 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-from ..core.files import LONGEST_LINE, read_json, read_jsonl
-from mtrag_nb.core.record import (
-    Checked,
-    Drafted,
-    Found,
-    Gated,
-    Recorded,
-    Refused,
-    Retrieved,
-    Rewritten,
-    Run,
-    Step,
-    Trajectory,
-)
+from ..core.files import read_json, read_jsonl
+from ..core.record import Checked, Drafted, Found, Gated, Recorded, Refused, Retrieved
+from ..core.record import Rewritten, Run, Step, Trajectory
 from ..core.text import Label, Verdict, clipped, declines
-from mtrag_nb.core.types import (
-    TO_ANSWER,
-    Context,
-    DataError,
-    Gold,
-    Outcome,
-    Passage,
-    Task,
-    Turn,
-)
-from mtrag_nb.data.mtrag import (
-    Benchmark,
-    Prediction,
-    conversation_tasks,
-    domain_of_line,
-    files_there,
-    official_dir,
-    prediction_of_line,
-    read_benchmark,
-    read_conversations,
-    read_corpus,
-)
-from mtrag_nb.data.traces import (
-    Corpus,
-    Document,
-    Read,
-    Tasks,
-    Written,
-    messages_of,
-    same_text,
-    write_imported,
-)
+from ..core.types import TO_ANSWER, Context, DataError, Gold, Outcome, Passage, Task
+from .mtrag import Benchmark, Prediction, domain_of_line, official_dir
+from .mtrag import prediction_of_line, read_benchmark, read_corpus, read_rows
+from .traces import Corpus, Document, Read, Tasks, Written
+from .traces import messages_of, same_text, write_imported
 
 # %% auto #0
-__all__ = ['IDS', 'POOL', 'lines_of', 'read_rewrites', 'Conversations', 'import_predictions', 'holds_predictions']
+__all__ = ['POOL', 'lines_of', 'read_rewrites', 'import_predictions', 'holds_predictions']
 
 # %% ../../nbs/2_data/04_predictions.ipynb #c9a5d575
 _NAMES = {"ranking": "contexts", "references": "contexts", "answer": "prediction"}
+_NAMES |= {"_id": "task_id"}
 
 
 def _as_official(obj: dict) -> dict:
     "A line with the names of the shared task's files."
     line = {_NAMES.get(k, k): v for k, v in obj.items() if _NAMES.get(k) not in obj}
-    if "task_id" not in line:
-        line["task_id"] = line.get("_id", line.get("conversation_id"))
     if not line.keys() & {"contexts", "predictions", "prediction", "metrics"}:
         line["query"] = line.get("query", line.get("rewrite", line.get("text")))
     return line
 
 # %% ../../nbs/2_data/04_predictions.ipynb #41ee76bc
-def _rows(path: Path) -> Iterator[tuple[int, str]]:
-    "The rows of a text, packed or not, without blank ones. Raises DataError (file, line)."
-    n = 1
-    try:
-        with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as f:
-            for n, row in enumerate(iter(lambda: f.readline(LONGEST_LINE), b""), 1):
-                if row.strip():
-                    yield n, row.decode("utf-8")
-    except UnicodeDecodeError as e:
-        problem = f"not UTF-8 (byte {e.object[e.start]:#x})"
-        raise DataError(problem, path, n, "Save the file as UTF-8") from None
-    except (OSError, EOFError, gzip.zlib.error) as e:
-        problem = f"cannot be read ({getattr(e, 'strerror', None) or e})"
-        raise DataError(problem, path, remedy="Check the path, or fetch it again") from None
+_NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d{1,3})?")
 
 
 def _trec_lines(path: Path) -> Iterator[tuple[int, dict]]:
     "The queries of a TREC run, with the line where each begins. Raises DataError (file, line)."
     found, begins = defaultdict(list), {}
-    for n, row in _rows(path):
+    for n, row in read_rows(path):
         cells = row.split()
         score = float(cells[4]) if len(cells) == 6 and _NUMBER.fullmatch(cells[4]) else None
         if score is None or abs(score) > 1e300:
@@ -108,9 +55,6 @@ def _trec_lines(path: Path) -> Iterator[tuple[int, dict]]:
     for query, some in found.items():
         some.sort(key=lambda c: -c["score"])
         yield begins[query], {"task_id": query, "contexts": some}
-
-
-_NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d{1,3})?")
 
 # %% ../../nbs/2_data/04_predictions.ipynb #f8459de3
 def _said(answer: Mapping) -> object:
@@ -163,9 +107,8 @@ def _json_lines(path: Path, name: str) -> tuple[str, list[tuple[int | None, dict
             return "scores", [(None, {"task_id": i, "metrics": s}) for i, s in per_query.items()]
     except (TypeError, ValueError, KeyError, AttributeError, IndexError) as e:
         problem = f"an entry is not as its format has it ({type(e).__name__}: {e})"
-        raise DataError(
-            problem, path, remedy="Compare it with a file that the viewer shows"
-        ) from None
+        remedy = "Compare it with a file that the viewer shows"
+        raise DataError(problem, path, remedy=remedy) from None
     remedy = (
         "It has tasks and results (or evaluations), or scores.per_query; predictions are JSON lines"
     )
@@ -180,7 +123,7 @@ def lines_of(
     path = Path(path)
     if path.name.endswith((".json", ".json.gz")):
         return _json_lines(path, name)
-    first = "" if path.suffix == ".zip" else next((row for _, row in _rows(path)), "")
+    first = "" if path.suffix == ".zip" else next((row for _, row in read_rows(path)), "")
     if len(first.split()) == 6 and not first.lstrip().startswith("{"):
         return "TREC run", list(_trec_lines(path))
     lines = [(n, _as_official(obj)) for n, obj in read_jsonl(path, nan_is_null=True)]
@@ -195,58 +138,8 @@ def read_rewrites(path: str | Path) -> dict[str, str]:
     if form != "rewrites":
         remedy = "Wanted are lines of task_id and query, or of _id and text"
         raise DataError(f"holds {form}, no rewrites", path, remedy=remedy)
-    return {
-        line["task_id"]: line["query"]
-        for _, line in lines
-        if isinstance(line["task_id"], str) and isinstance(line["query"], str)
-    }
-
-# %% ../../nbs/2_data/04_predictions.ipynb #304ba172
-IDS = ("official", "original_index", "domain_order")
-_BY_DOMAIN = re.compile(r"([a-z]+)_(\d{1,6})")
-
-
-def _ids_of(lines: Sequence[tuple[int | None, dict]], known: Iterable[str]) -> str:  # one of IDS
-    "Which ids the lines have."
-    known, said = set(known), [line for _, line in lines]
-    if any(line["task_id"] in known for line in said if isinstance(line["task_id"], str)):
-        return "official"
-    if all(type(line.get("original_index")) is int for line in said):
-        return "original_index"
-    named = all(_BY_DOMAIN.fullmatch(str(line["task_id"])) for line in said)
-    return "domain_order" if named else "official"
-
-
-def _users(task: Task) -> tuple[str, ...]:
-    return tuple(
-        t.text.strip() for t in (*task.history, Turn("user", task.question)) if t.speaker == "user"
-    )
-
-
-class Conversations:
-    "The last turns of the benchmark's conversations, by place."
-
-    def __init__(
-        self,
-        path: str | Path,  # conversations.json
-        tasks: Iterable[Task] = (),  # whose ids they get, by the users' texts
-    ):
-        same = {_users(t): t for t in tasks}
-        last = [conversation_tasks(c)[-1] for c in read_conversations(path)]
-        self.tasks = [same.get(_users(t), t) for t in last]
-        self.of_domain = defaultdict(list)
-        for t in self.tasks:
-            self.of_domain[t.domain].append(t)
-
-    def task_of(self, ids: str, line: Mapping) -> Task | None:
-        "The task of a line. None if there is no such conversation, or its domain is another than the line says."
-        named = _BY_DOMAIN.fullmatch(str(line["task_id"]))
-        domain, place = (named[1], int(named[2])) if named else ("", -1)
-        some = self.of_domain.get(domain, [])
-        if ids == "original_index":
-            some, place = self.tasks, line.get("original_index", -1)
-        task = some[place] if type(place) is int and 0 <= place < len(some) else None
-        return task if task and (not named or task.domain == domain) else None
+    pairs = [(line.get("task_id"), line["query"]) for _, line in lines]
+    return {i: query for i, query in pairs if isinstance(i, str) and isinstance(query, str)}
 
 # %% ../../nbs/2_data/04_predictions.ipynb #1617e770
 _REPEATED = "conversation_id task_id turn Turn task_type dataset domain original_index _id text original turn_id query rewritten_query prediction"
@@ -261,13 +154,9 @@ def _recorded(line: Mapping, skip: Iterable[str] = ()) -> Recorded | None:
         v = v[0] if isinstance(v, list) and len(v) == 1 else v
         if v is None or type(v) in (int, float):
             scores[str(k).replace("Recall@", "recall@")] = v  # as this project calls it
-    fields = {
-        k: v
-        for k, v in line.items()
-        if k not in _REPEATED and k not in skip and type(v) in (str, int, float, bool)
-    }
-    known = Recorded(node="file", scores=scores, fields=fields)
-    return known if scores or fields else None
+    kept = {k: v for k, v in line.items() if k not in _REPEATED and k not in skip}
+    fields = {k: v for k, v in kept.items() if type(v) in (str, int, float, bool)}
+    return Recorded(node="file", scores=scores, fields=fields) if scores or fields else None
 
 # %% ../../nbs/2_data/04_predictions.ipynb #d2ae8b97
 _ROLES = (  # a refusal's reason -> its role
@@ -419,25 +308,20 @@ def _read_lines(
     path: Path,
     lines: Iterable[tuple[int | None, dict]],
     tasks: Tasks,
-    ids: str,
-    talks: Conversations | None,
     rewrites: Mapping[str, str],
 ) -> list[_Line]:
     "The lines, each with its task. Raises DataError (file, line), also for a task that was predicted before."
     out, seen = [], {}
     for n, obj in lines:
         p, own = prediction_of_line(obj, path, n), _own_task(obj, path, n)
-        task, how = (talks.task_of(ids, obj), ids) if talks else _found(tasks, own)
-        if task is None:
-            problem = f"{obj['task_id']!r} is the place of no conversation (ids: {ids})"
-            raise DataError(problem, path, n, "Name the conversations.json that was used, or --ids")
+        task, how = _found(tasks, own)
         if task.id in seen:
             problem = f"task {task.id!r} was predicted before, in line {seen[task.id]}"
             raise DataError(problem, path, n, "Remove one of the two")
         seen[task.id] = n
         query = obj.get("query") or rewrites.get(task.id) or ""
         query = query.removeprefix("|user|:").strip() if isinstance(query, str) else ""
-        out.append(_Line(obj, p, task, how if task.id in tasks.by_id else "", query))
+        out.append(_Line(obj, p, task, how, query))
     return out
 
 # %% ../../nbs/2_data/04_predictions.ipynb #d1b74862
@@ -498,6 +382,9 @@ def _notes(
         yield f"its label `answerability` says no in {len(shut)} turns, and {done} of them are answered: it counts as no gate"
 
 # %% ../../nbs/2_data/04_predictions.ipynb #58f4d4c2
+POOL = "passages.jsonl.gz"  # of official_dir: passages with text, in place of whole corpora
+
+
 def _texts_for(
     lines: Sequence[_Line], gold: Mapping[str, Gold], passages: Iterable[Passage] | None
 ) -> dict[str, Passage]:
@@ -513,29 +400,33 @@ def _texts_for(
         found |= {p.id: p for p in passages or () if p.id in wanted}
     return found
 
-
-POOL = "passages.jsonl.gz"  # of official_dir: passages with text, in place of whole corpora
-
-
-def _conversations(path: str | Path | None, ids: str, tasks: Tasks) -> Conversations | None:
-    "The conversations that ids by place are of; None for ids that are the benchmark's. Raises DataError if they are not at hand."
-    if ids == "official":
-        return None
-    there = files_there(official_dir(), "mtrag-human/conversations") if official_dir() else []
-    if not path and not there:
-        problem = f"the ids are places in conversations.json ({ids}), and it is not at hand"
-        raise DataError(problem, remedy="Name it with --conversations")
-    return Conversations(path or there[0], tasks.by_id.values())
-
 # %% ../../nbs/2_data/04_predictions.ipynb #4c71203a
+def _asks_else(s: _Line) -> bool:
+    "Whether a line repeats another question than that of its task."
+    talk = messages_of(s.obj.get("input"))
+    return bool(talk) and not same_text(talk[-1].text.removeprefix("|user|:"), s.task.question)
+
+
+def _counts(lines: Sequence[_Line], contexts: Sequence[Sequence[Context]]) -> dict[str, Counter]:
+    "How tasks were found, and what was odd."
+    joined = Counter(s.how or "none of the tasks" for s in lines)
+    twice = sum(len(s.p.contexts) - len(some) for s, some in zip(lines, contexts))
+    blank = sum(s.p.answer is not None and not s.p.answer.strip() for s in lines)
+    odd = {
+        "turns without passages": sum(not s.p.contexts for s in lines if s.p.texts is not None),
+        "passages that a turn lists twice": twice,
+        "questions other than those of their tasks": sum(map(_asks_else, lines)),
+        "blank answers (they count as refusals)": blank,
+    }
+    return {"joined": joined, "odd": Counter(odd)}
+
+
 def import_predictions(
     path: str | Path,  # predictions of task A, B or C, a TREC run, an InspectorRAGet file; also .gz
     tasks: Benchmark | str | Path | None,  # the tasks that were predicted, with gold
     out: str | Path,  # the run folder
     task: str = "",  # A, B or C; "": as the file looks
-    ids: str = "",  # one of IDS; "": as the file looks
     passages: Iterable[Passage] | None = None,  # for texts that the file lacks; None: the pool
-    conversations: str | Path | None = None,  # for ids by place; None: the official ones
     rewrites: Mapping[str, str] = {},  # task id -> what was searched for
     name: str = "",  # of the system; "": as the file
     used: bool = True,  # False: the answers were not made from the passages that are listed
@@ -547,8 +438,7 @@ def import_predictions(
     form, held = lines_of(path, name)
     if not held:
         raise DataError("holds no line", path, remedy="Name a file of predictions")
-    ids = ids or _ids_of(held, known.by_id)
-    lines = _read_lines(path, held, known, ids, _conversations(conversations, ids, known), rewrites)
+    lines = _read_lines(path, held, known, rewrites)
     what = _what(lines, form, gold)
     if task and task != what and {task, what} != {"B", "C"}:
         problem = f"this is no file of task {task}: it is {what} ({_TELLS[what]})"
@@ -569,27 +459,6 @@ def import_predictions(
     turns = (Read(s.task, _turn_of(s, c, labels), tuple(c)) for s, c in zip(lines, contexts))
     return write_imported(out, path, about, turns, lambda: _counts(lines, contexts))
 
-
-def _asks_else(s: _Line) -> bool:
-    "Whether a line repeats another question than that of its task."
-    talk = messages_of(s.obj.get("input"))
-    return bool(talk) and not same_text(talk[-1].text.removeprefix("|user|:"), s.task.question)
-
-
-def _counts(lines: Sequence[_Line], contexts: Sequence[Sequence[Context]]) -> dict[str, Counter]:
-    "How tasks were found, and what was odd."
-    joined = Counter(s.how or "none of the tasks" for s in lines)
-    twice = sum(len(s.p.contexts) - len(some) for s, some in zip(lines, contexts))
-    odd = {
-        "turns without passages": sum(not s.p.contexts for s in lines if s.p.texts is not None),
-        "passages that a turn lists twice": twice,
-        "questions other than those of their tasks": sum(map(_asks_else, lines)),
-        "blank answers (they count as refusals)": sum(
-            s.p.answer is not None and not s.p.answer.strip() for s in lines
-        ),
-    }
-    return {"joined": joined, "odd": Counter(odd)}
-
 # %% ../../nbs/2_data/04_predictions.ipynb #3bf20ae0
 _MARKS = rb'"(task_id|_id|contexts|predictions?|ranking|references|per_query|models|metrics)"\s*:'
 _SPAN_MARKS = rb'"(resource_?spans|(context\.)?trace_?id|span_?id|run_type|dotted_order|spans)"\s*:'
@@ -600,7 +469,7 @@ def holds_predictions(path: str | Path) -> bool:
     path, head, some = Path(path), b"", ""
     if path.suffix == ".zip":
         return True
-    for n, row in _rows(path):
+    for _, row in read_rows(path):
         some = some or row
         head += row.encode()
         if len(head) > 1 << 16:

@@ -19,51 +19,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..core.files import JsonlLog, beside, reading_yaml, write_json
-from mtrag_nb.core.record import (
-    VERSION,
-    Calls,
-    Checked,
-    Clarified,
-    Drafted,
-    Fault,
-    Found,
-    Gated,
-    Grade,
-    Graded,
-    Rank,
-    Ranked,
-    Refused,
-    Retried,
-    Retrieved,
-    Rewritten,
-    Run,
-    Step,
-    Trajectory,
-    read_turn,
-    turn_line,
-)
+from ..core.record import VERSION, Calls, Checked, Clarified, Drafted, Fault, Found, Gated
+from ..core.record import Grade, Graded, Rank, Ranked, Refused, Retried, Retrieved, Rewritten
+from ..core.record import Run, Step, Trajectory, read_turn, turn_line
 from ..core.text import Label, Verdict, clipped, declines, parse_verdict
-from mtrag_nb.core.types import (
-    Context,
-    DataError,
-    Outcome,
-    Passage,
-    Task,
-    Turn,
-    digest,
-    plain,
-    structured,
-)
+from ..core.types import Context, DataError, Outcome, Passage, Task, Turn
+from ..core.types import digest, plain, structured
 from .mtrag import BY_TEXT
-from mtrag_nb.data.spans import (
-    MODEL_OPERATIONS,
-    Span,
-    Trace,
-    at,
-    from_json,
-    nested,
-    traces_of,
-)
+from .spans import MODEL_OPERATIONS, Span, Trace, at, from_written, nested, traces_of
 
 # %% auto #0
 __all__ = ['STEPS', 'OWN', 'messages_of', 'Document', 'document_of', 'Corpus', 'by_name', 'kind_of', 'Visit', 'visits',
@@ -73,12 +36,15 @@ __all__ = ['STEPS', 'OWN', 'messages_of', 'Document', 'document_of', 'Corpus', '
 # %% ../../nbs/2_data/03_traces.ipynb #ffcd930d
 _SPEAKERS = {"user": "user", "human": "user", "assistant": "agent", "ai": "agent"}
 _SPEAKERS |= {"agent": "agent", "model": "agent"}
+_SPEAKERS |= {"HumanMessage": "user", "AIMessage": "agent", "AIMessageChunk": "agent"}
 
 
 def _text_of(value: object) -> str:
     "The text of a message's content: a text, or a list of parts of which some are texts."
     if isinstance(value, str):
-        return value.encode("utf-8", "replace").decode()
+        parts = from_written(value) if value.startswith("[{") else None  # written as one text
+        text = _text_of(parts) if isinstance(parts, list) else ""
+        return text or value.encode("utf-8", "replace").decode()
     if isinstance(value, list):
         return "\n".join(t for v in value if (t := _text_of(v)))
     if isinstance(value, Mapping):
@@ -96,7 +62,9 @@ def _message(value: object) -> Turn | None:
         value = {"role": value[0], "content": value[1]}
     if not isinstance(value, Mapping):
         return None
-    roles = (value.get(k) for k in ("role", "speaker", "type"))
+    names = value.get("id") if value.get("type") == "constructor" else None  # of LangChain
+    roles = [value.get(k) for k in ("role", "speaker", "type")]
+    roles += names[-1:] if isinstance(names, list) else []
     speaker = next((_SPEAKERS[r] for r in roles if isinstance(r, str) and r in _SPEAKERS), "")
     keys = ("content", "contents", "text", "parts", "blocks")
     said = next((_text_of(value[k]) for k in keys if value.get(k)), "")
@@ -132,9 +100,12 @@ _WRITTEN_NODE = re.compile(r"^<?\w+\(.*?\bid_=['\"]?([^'\",)\s]+)(?:.*\bscore=([
 
 def document_of(value: object) -> Document | None:
     "A document of OpenInference, OpenTelemetry, LangChain or LlamaIndex; None if it is none. One that LlamaIndex has written as text has only an id."
+    value = from_written(value)
+    if isinstance(value, Mapping) and any("." in str(k) for k in value):
+        value = nested(value)
     if isinstance(value, str):
         found = _WRITTEN_NODE.match(value[:2000])
-        score = from_json(f"[{found[2]}]") if found and found[2] else None
+        score = from_written(f"[{found[2]}]") if found and found[2] else None
         score = score[0] if isinstance(score, list) and _number(score[0]) else None
         return Document((found[1],), "", "", "", "", score) if found else None
     score = value.get("score") if isinstance(value, Mapping) else None
@@ -143,7 +114,7 @@ def document_of(value: object) -> Document | None:
             value = value[inner]
     if not isinstance(value, Mapping):
         return None
-    about = from_json(value.get("metadata"))
+    about = from_written(value.get("metadata"))
     about = about if isinstance(about, Mapping) else {}
     ids = [str(p[k]) for p in (value, about) for k in _IDS if isinstance(p.get(k), (str, int))]
     keys = ("page_content", "content", "text", "text_resource")
@@ -375,16 +346,26 @@ def _unquoted(text: str) -> str:
 
 def _said_in(value: object, keys: Sequence[str], speaker: str) -> str:
     "A text of an input or output: itself, under one of the keys, or the speaker's last message; '' if there is none."
-    value = from_json(value)
+    value = from_written(value)
     if isinstance(value, str):
         value = _text_of(value).strip()
         field = _field_of(value, keys)
         return value if field is None else field.strip()
     if talk := [m.text for m in messages_of(value) if m.speaker == speaker]:
         return talk[-1].strip()
-    for key in keys if isinstance(value, Mapping) else ():
+    if not isinstance(value, Mapping):
+        return ""
+    for key in keys:
         if value.get(key) and (said := _said_in(value[key], keys, speaker)):
             return said
+    for key in ("messages", "generations", "choices"):  # what is in them says no role
+        last = value.get(key)
+        while isinstance(last, list) and last and not messages_of(last):
+            last = last[-1]
+        if last and not messages_of(last):
+            return _said_in(last, ("text", "content", *keys), speaker)
+        if talk := [m.text for m in messages_of(last) if m.speaker == speaker]:
+            return talk[-1].strip()
     return ""
 
 # %% ../../nbs/2_data/03_traces.ipynb #5dbfea6d
@@ -400,8 +381,8 @@ def _event_messages(s: Span) -> tuple[list[Turn], list[Turn]]:
             outward.append(_message({"role": "assistant", "content": about, **about}))
         elif details := at(about, "gen_ai"):
             some = nested({"gen_ai": details})
-            inward += messages_of(from_json(at(some, "gen_ai.input.messages")))
-            outward += messages_of(from_json(at(some, "gen_ai.output.messages")))
+            inward += messages_of(from_written(at(some, "gen_ai.input.messages")))
+            outward += messages_of(from_written(at(some, "gen_ai.output.messages")))
     return [m for m in inward if m], [m for m in outward if m]
 
 
@@ -529,7 +510,7 @@ def verdict_of(v: Visit) -> Verdict | None:
     "The one verdict of a visit; None if it gives none that can be read."
     if told := [e for s in v.spans for e in evaluations(s)]:
         return told[-1] if len({e.label for e in told}) == 1 else None
-    value = from_json(_output_of(v.span))
+    value = from_written(_output_of(v.span))
     fields = value if isinstance(value, Mapping) else {"verdict": value}
     named = {k: x for k, x in fields.items() if isinstance(x, bool) or _VERDICT.search(str(k))}
     found = {_label(x, k) for k, x in named.items()} - {None}
@@ -546,8 +527,12 @@ _SHOWN += ("output.documents",)
 def _documents_out(v: Visit) -> list[Document] | None:
     "The documents that came out of a visit; None if it shows none."
     shown = [_lists_of(v.span.at(p)).get("") for p in _SHOWN]
-    shown += [*_lists_of(from_json(_output_of(v.span))).values()][:1]
+    shown += [*_lists_of(from_written(_output_of(v.span))).values()][:1]
     found = [x for x in shown if x is not None]
+    if not found and v.kind in ("retrieve", "rerank"):
+        texts = _output_of(v.span)
+        if isinstance(texts, list) and all(isinstance(x, str) for x in texts):
+            return [Document((), x, "", "", "", None) for x in texts if x.strip()]
     if found:
         return next((x for x in found if x and all(d.ids for d in x)), max(found, key=len))
     if v.kind in ("retrieve", "rerank"):
@@ -560,8 +545,8 @@ def _documents_out(v: Visit) -> list[Document] | None:
 def _documents_in(v: Visit) -> list[Document] | None:
     "The documents that went into a visit; None if it shows none."
     shown = _lists_of(v.span.at("reranker.input_documents", "input.documents")).get("")
-    inputs = _lists_of(from_json(v.span.at("input.value", "gen_ai.tool.call.arguments")))
-    outputs = _lists_of(from_json(_output_of(v.span)))
+    inputs = _lists_of(from_written(v.span.at("input.value", "gen_ai.tool.call.arguments")))
+    outputs = _lists_of(from_written(_output_of(v.span)))
     same = next((inputs[k] for k in outputs if k in inputs), None)
     return shown or same or next(iter(inputs.values()), None)
 
@@ -791,6 +776,7 @@ class Request:
     history: tuple[Turn, ...]
     answer: str
     trace: Trace
+    node: str  # what gave the answer
 
 
 _INPUT = ("input.value", "gen_ai.input.messages", "gen_ai.prompt")
@@ -810,19 +796,35 @@ def _asked(s: Span) -> tuple[str, list[Turn]]:
     return question, talk
 
 
+_NO_ANSWERER = ("retrieve", "rerank", "rewrite", "grade", "gate", "check")
+
+
+def _answer_of(trace: Trace) -> tuple[str, Span]:
+    "The answer of a trace and the span that gave it: the highest that has one, of several there the last; ''  and the root if none has."
+    depth = {trace.root.parent: 0}
+    for s in trace.spans:
+        depth[s.id] = depth.get(s.parent, 0) + 1
+    tops = [s for s in trace.spans if s.parent == trace.root.parent]
+    below = [s for s in trace.spans if s not in tops and kind_of(s)[0] not in _NO_ANSWERER]
+    for s in (*tops, *sorted(reversed(below), key=lambda s: depth[s.id])):
+        talk = _event_messages(s)[1] or (messages_of(s.at(*_REPLY)) if s.is_model else [])
+        said = _said_in(s.at(*_OUTPUT), _ANSWERS, "agent") or (talk[-1].text if talk else "")
+        if said:
+            return said, s
+    return "", trace.root
+
+
 def _request_of(trace: Trace) -> Request:
-    "Question, turns before it and answer of a trace, of its first span that shows them, calls of models last."
-    question, history, answer, task = "", [], "", ""
+    "Question, turns before it and answer of a trace; the question is of its first span that shows one, calls of models last."
+    question, history, task = "", [], ""
     for s in sorted(trace.spans, key=lambda s: s.is_model):
         if not question:
             question, history = _asked(s)
-    for s in trace.spans:
         told = s.metadata.get("task_id") or s.at("task_id", "task.id", "mtrag.task_id")
         task = task or (str(told) if isinstance(told, (str, int)) else "")
-        talk = _event_messages(s)[1]
-        if not answer and s.parent == trace.root.parent:
-            answer = _said_in(s.at(*_OUTPUT), _ANSWERS, "agent") or (talk[-1].text if talk else "")
-    return Request(task, trace.session, question, tuple(history), answer, trace)
+    answer, s = _answer_of(trace)
+    node = _node_of(s)
+    return Request(task, trace.session, question, tuple(history), answer, trace, node)
 
 # %% ../../nbs/2_data/03_traces.ipynb #3680c57d
 def _broke(trace: Trace) -> Fault | None:
@@ -846,11 +848,11 @@ def _read_turn_of(
     odd["spans that are steps"] += len(some)
     odd["spans within steps"] += sum(len(v.parts) for v in some)
     odd["spans around steps"] += len(q.trace.spans) - sum(len(v.spans) for v in some)
-    fault, root = _broke(q.trace), Visit("", q.trace.root)
+    fault = _broke(q.trace)
     ended = bool(r.last(Drafted, Refused, Clarified))
     if not fault and not ended and q.answer and not declines(q.answer):
         note = "no model call of the trace wrote it: the request's output"
-        r.steps.append(Drafted(node=root.node, text=q.answer, note=note))
+        r.steps.append(Drafted(node=q.node, text=q.answer, note=note))
     draft = r.last(Drafted)
     answer = q.answer or (draft.text if draft else "")
     answer = _whole(answer, draft.text) or answer if draft else answer
@@ -869,7 +871,7 @@ def _ended(r: Reading, task: Task, answer: str, fault: Fault | None, q: Request)
         outcome = Outcome.ASKED_BACK
     elif isinstance(last, Refused) or declines(answer):
         if not isinstance(last, Refused):
-            last = Refused(node=_node_of(q.trace.root), reason="declined", role=r.role())
+            last = Refused(node=q.node, reason="declined", role=r.role())
             r.steps.append(last)
         outcome, known = Outcome.I_DONT_KNOW, {"reason": last.reason, "role": last.role}
     return Trajectory(
@@ -929,7 +931,7 @@ def _own_turn(trace: Trace, odd: Counter) -> Read | None:
 
 
 def _own_context(d: Mapping) -> Context:
-    return structured(Context, {"id": d["id"], "text": d["content"], **from_json(d["metadata"])})
+    return structured(Context, {"id": d["id"], "text": d["content"], **from_written(d["metadata"])})
 
 # %% ../../nbs/2_data/03_traces.ipynb #8bc9d740
 def _words(text: str) -> str:

@@ -19,40 +19,20 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
-from dataclasses import dataclass, field, replace
-from functools import partial
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from functools import cache, partial
 from itertools import islice
 from numbers import Real
 from pathlib import Path
 
-from mtrag_nb.core.record import (
-    Checked,
-    Drafted,
-    Gated,
-    Grade,
-    Graded,
-    Rank,
-    Ranked,
-    Refused,
-    Retried,
-    Retrieved,
-    Rewritten,
-    Step,
-)
+from ..core.record import Checked, Drafted, Gated, Grade, Graded, Rank, Ranked, Refused
 from ..core.record import Found as Hit
+from ..core.record import Retried, Retrieved, Rewritten, Step
 from ..core.settings import Address, ModelSpec, Settings
 from ..core.text import Label, Stance, Verdict, cite, scored, stance
-from mtrag_nb.core.types import (
-    Context,
-    DataError,
-    Outcome,
-    Reason,
-    ServerError,
-    SettingsError,
-    Task,
-    digest,
-    plain,
-)
+from ..core.types import Context, DataError, Outcome, Reason, ServerError, SettingsError
+from ..core.types import Task, digest, plain
 from ..data.mtrag import BY_TEXT
 from .stages import Toolbox
 from .system import END, START, NoModel, System, TurnState, as_node, new_graph
@@ -61,21 +41,16 @@ from .system import END, START, NoModel, System, TurnState, as_node, new_graph
 __all__ = ['as_passage', 'Reply', 'read_reply', 'messages_of', 'outside', 'AddressSettings', 'address', 'load_outside']
 
 # %% ../../nbs/5_systems/06a_outside.ipynb #out00011
-_FIELDS = {  # a field of a context -> what systems call it, the first that is there counts
-    "text": ("text", "content", "page_content", "snippet", "chunk", "passage", "quote"),
-    "id": ("id", "document_id", "doc_id", "passage_id", "chunk_id", "segment_id", "node_id", "_id"),
-    "title": ("title", "document_name", "file_name", "filename", "name"),
-    "url": ("url", "uri", "link", "href", "filepath"),
-    "score": ("score", "relevance_score", "similarity"),
+_FIELDS = {  # a field of a context -> its names, the first that is there counts
+    "text": ("text", "content", "page_content"),
+    "id": ("id", "document_id", "node_id"),
+    "document": ("ref_doc_id",),
+    "title": ("title", "name"),
+    "url": ("url",),
+    "source": ("source", "file_name"),
+    "page": ("page_label", "page"),
+    "score": ("score",),
 }
-_INSIDE = (
-    "metadata",
-    "meta",
-    "node",
-    "document",
-    "source",
-    "url_citation",
-)  # where fields lie, too
 
 
 def _get(value: object, name: str) -> object:
@@ -84,36 +59,39 @@ def _get(value: object, name: str) -> object:
     return None if callable(found) else found
 
 
-def _field(value: object, names: Sequence[str]) -> object:
-    "The first of these fields that a value, or what lies inside it, has; None for none."
-    places = [value, *(_get(value, name) for name in _INSIDE)]
-    found = (_get(p, n) for p in places if p is not None and not isinstance(p, str) for n in names)
-    return next((f for f in found if f not in (None, "")), None)
+def _fields(value: object) -> dict[str, object]:
+    "The known fields of a passage, of its metadata, or of the node in it."
+    node = _get(value, "node")
+    places = [p for p in (value, node, _get(value, "metadata"), _get(node, "metadata")) if p]
+    found = {f: [_get(p, n) for n in names for p in places] for f, names in _FIELDS.items()}
+    return {f: next((v for v in some if v not in (None, "")), None) for f, some in found.items()}
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def as_passage(value: object, domain: str = "") -> Context:
     "A passage as systems give it. Raises DataError for something that has neither text nor address."
     if isinstance(value, str):
         value = {"url" if value.startswith(("http://", "https://")) else "text": value}
-    got = {name: _field(value, names) for name, names in _FIELDS.items()}
-    if got["text"] is None and isinstance(inner := _get(value, "document"), str):
-        got["text"] = inner
-    text, url = str(got["text"] or ""), str(got["url"] or "")
+    got = _fields(value)
+    text, url, source, score = (got[k] for k in ("text", "url", "source", "score"))
+    text, url, source = (v if isinstance(v, str) else "" for v in (text, url, source))
     if not text.strip() and not url:
         raise DataError(
             f"a passage has neither text nor url: {str(value)[:80]!r}",
             remedy="Give a text, or a dictionary with text, and id, title, url, score if there are any",
         )
-    score = got["score"]
     if score is not None and not (_is_number(score) and math.isfinite(score)):
         raise DataError(f"the score of a passage is {score!r}", remedy="Give a number, or none")
+    if got["page"] is not None and (source or url):
+        url = f"{url or source}#page={got['page']}"
     name = str(got["id"]) if got["id"] is not None else BY_TEXT + digest(text or url)
-    where = (str(got["title"] or ""), url, "", domain)
-    return Context(name, name, text, *where, None if score is None else float(score))
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool)
+    about = (str(got["title"] or ""), url, source, domain)
+    return Context(
+        name, str(got["document"] or name), text, *about, None if score is None else float(score)
+    )
 
 
 def _as_passages(values: object, domain: str = "") -> tuple[Context, ...]:
@@ -127,10 +105,6 @@ def _as_passages(values: object, domain: str = "") -> tuple[Context, ...]:
     return tuple(first[i] for i in dict.fromkeys(p.id for p in read))
 
 # %% ../../nbs/5_systems/06a_outside.ipynb #out00021
-_ANSWER = ("answer", "response", "output", "result", "generation", "text", "content")
-_PASSAGES = ("passages", "contexts", "documents", "source_nodes", "sources", "citations", "context")
-
-
 @dataclass(frozen=True)
 class Reply:
     "What a system from outside gave for one turn."
@@ -141,47 +115,66 @@ class Reply:
     steps: tuple[Mapping, ...] = ()  # as the system tells them, see `read_step`
 
 
+_LLAMA_CHAT = "llama_index.core.chat_engine.types"
+_LLAMA_QUERY = "llama_index.core.base.base_query_engine"
+_LLAMA_SEARCH = "llama_index.core.base.base_retriever"
+_LLAMA_REPLY = "llama_index.core.base.response.schema"
+_STATED = tuple(o for o in Outcome if o not in (Outcome.ERROR, Outcome.NOT_RECORDED))
+
+
 def _outcome(asked: object, text: str) -> Outcome:
     "The outcome that a system states, or the one that its text shows. Raises DataError for none."
     if asked is None:
         return Outcome.I_DONT_KNOW if stance(text) is Stance.DECLINES else Outcome.ANSWERED
-    try:
-        found = Outcome(asked)
-    except ValueError:
-        found = Outcome.ERROR
-    if found in (Outcome.ERROR, Outcome.NOT_RECORDED):
-        names = ", ".join(
-            o.value for o in Outcome if o not in (Outcome.ERROR, Outcome.NOT_RECORDED)
-        )
-        raise DataError(
-            f"the outcome {asked!r} is none of {names}", remedy="Leave it out, or mend it"
-        )
-    return found
+    if found := next((o for o in _STATED if o == asked), None):
+        return found
+    names = ", ".join(o.value for o in _STATED)
+    raise DataError(f"the outcome {asked!r} is none of {names}", remedy="Leave it out, or mend it")
 
 
-def _listed(value: object) -> list:
-    "A list as it is; anything else, that is none, as the only one of its kind."
-    return list(value) if isinstance(value, (list, tuple)) else [value]
+def _is_of(value: object, module: str, *names: str) -> bool:
+    "Whether a value is of a class of a module, which is not loaded for that."
+    classes = (getattr(sys.modules.get(module), name, None) for name in names)
+    return any(isinstance(c, type) and isinstance(value, c) for c in classes)
+
+
+_NO_NODES = {"step": "gate", "passed": False, "node": "synthesize", "note": "no nodes were found"}
+
+
+def _llama_reply(value: object, domain: str) -> Reply | None:
+    "The reply of an engine of LlamaIndex; None for anything else."
+    kinds = ("Response", "StreamingResponse", "PydanticResponse")
+    if not (_is_of(value, _LLAMA_REPLY, *kinds) or _is_of(value, _LLAMA_CHAT, "AgentChatResponse")):
+        return None
+    text, passages = str(value), _as_passages(value.source_nodes, domain)
+    if not passages and text.strip() == "Empty Response":
+        return Reply(text, passages, Outcome.I_DONT_KNOW, (_NO_NODES,))
+    return Reply(text, passages, _outcome(None, text))
 
 
 def read_reply(value: object, domain: str = "") -> Reply:
     "What a function returned. Raises DataError for something that holds no text."
     if isinstance(value, Reply):
         return value
-    passages, steps, asked = None, (), None
-    text = value
-    if isinstance(value, tuple) and len(value) == 2:
+    if reply := _llama_reply(value, domain):
+        return reply
+    passages, steps, asked, text = None, (), None, value
+    if _is_of(value, "langchain_core.messages", "BaseMessage"):
+        text = value.text if isinstance(value.text, str) else value.text()
+    elif isinstance(value, tuple) and len(value) == 2:
         text, passages = value
     elif not isinstance(value, str) and value is not None:
-        text = next((v for n in _ANSWER if isinstance(v := _get(value, n), str)), None)
-        passages = next((v for n in _PASSAGES if (v := _get(value, n)) is not None), None)
-        steps, asked = _get(value, "steps") or (), _get(value, "outcome")
+        text, steps, asked = (_get(value, n) for n in ("answer", "steps", "outcome"))
+        steps = () if steps is None else steps
+        passages = _get(value, "passages")
+        passages = _get(value, "context") if passages is None else passages
     if not isinstance(text, str):
         raise DataError(
             f"the system returned {type(value).__name__} {str(value)[:60]!r}, and no text in it",
             remedy="Return a text, a text with a list of passages, or a dictionary with `answer`",
         )
-    if isinstance(steps, Mapping) or not all(isinstance(s, Mapping) for s in _listed(steps)):
+    listed = isinstance(steps, (list, tuple)) and all(isinstance(s, Mapping) for s in steps)
+    if not listed:
         raise DataError("the steps are no list of dictionaries", remedy='Give [{"step": ...}, ...]')
     found = None if passages is None else _as_passages(passages, domain)
     return Reply(text, found, _outcome(asked, text), tuple(steps))
@@ -323,6 +316,82 @@ _KINDS: dict[str, tuple[tuple[str, ...], Callable[[_Reader, Mapping], Step]]] = 
     "note": (("note",), lambda r, d: Step()),
 }
 
+# %% ../../nbs/5_systems/06a_outside.ipynb #out00037
+_HEARD: ContextVar[list] = ContextVar("searches of LlamaIndex in this turn")
+
+
+@cache
+def _llama_listener():
+    "A handler of LlamaIndex's events that keeps the searches of the turn."
+    from llama_index.core.instrumentation import get_dispatcher
+    from llama_index.core.instrumentation.event_handlers import BaseEventHandler
+    from llama_index.core.instrumentation.events.retrieval import RetrievalEndEvent
+
+    class Listener(BaseEventHandler):
+        @classmethod
+        def class_name(cls) -> str:
+            return "Listener"
+
+        def handle(self, event, **kwargs) -> None:
+            if isinstance(event, RetrievalEndEvent) and (heard := _HEARD.get(None)) is not None:
+                heard.append(event)
+
+    get_dispatcher().add_event_handler(found := Listener())
+    return found
+
+
+def _listen() -> None:
+    "Listen to LlamaIndex, if a program has loaded it."
+    if "llama_index.core.instrumentation" in sys.modules:
+        _llama_listener()
+
+
+def _llama_steps(searches: Sequence, reply: Reply, question: str, domain: str) -> list[dict]:
+    "What an engine did, by its searches: a query that is not the question, what was found, and what postprocessors left of it."
+    last, kept = searches[-1], {c.id for c in reply.passages}
+    query = getattr(last.str_or_query_bundle, "query_str", last.str_or_query_bundle)
+    found = _as_passages(last.nodes, domain)
+    if not kept <= {c.id for c in found}:  # of several searches
+        found = _as_passages((n for s in searches for n in s.nodes), domain)
+    steps = [{"step": "retrieve", "passages": found}]
+    if query.strip() != question.strip():
+        steps.insert(0, {"step": "rewrite", "text": query})
+    if [c.id for c in found] != [c.id for c in reply.passages]:
+        steps.append({"step": "rerank", "passages": reply.passages, "node": "postprocess"})
+    return steps
+
+
+def _llama_system(value: object) -> Callable | None:
+    "A query engine, a chat engine or a retriever of LlamaIndex as a function of the messages; None for anything else."
+
+    def query(messages):
+        return value.query(messages[-1]["content"])
+
+    def chat(messages):
+        from llama_index.core.llms import ChatMessage
+
+        before = [ChatMessage(role=m["role"], content=m["content"]) for m in messages[:-1]]
+        return value.chat(messages[-1]["content"], chat_history=before)
+
+    def retrieve(messages):
+        found = _as_passages(value.retrieve(messages[-1]["content"]))
+        return Reply("", found, Outcome.NOT_RECORDED)
+
+    if _is_of(value, _LLAMA_CHAT, "BaseChatEngine"):
+        return chat
+    if _is_of(value, _LLAMA_QUERY, "BaseQueryEngine"):
+        return query
+    return retrieve if _is_of(value, _LLAMA_SEARCH, "BaseRetriever") else None
+
+
+def _llama_index(value: object, depth: int = 3) -> object:
+    "The index below an engine or retriever; None if there is none."
+    names = ("_index", "_retriever", "retriever", "_query_engine")
+    parts = [p for n in names if (p := getattr(value, n, None)) is not None]
+    if hasattr(value, "docstore") or not depth:
+        return value if hasattr(value, "docstore") else None
+    return next((i for p in parts if (i := _llama_index(p, depth - 1)) is not None), None)
+
 # %% ../../nbs/5_systems/06a_outside.ipynb #out00041
 def messages_of(task: Task) -> list[dict[str, str]]:
     "The conversation of a task in the form of chat messages; the last one is the question."
@@ -373,9 +442,14 @@ def _reply_of(function: Callable, task: Task) -> Reply:
     "The reply of a function to a task. Raises DataError for one that cannot be read."
     domain = task.collection or task.domain
     wanted = "collection" in inspect.signature(function).parameters
-    pieces, last = _called(
-        function, messages_of(task), **({"collection": domain} if wanted else {})
-    )
+    known = {"collection": domain} if wanted else {}
+    heard = _HEARD.set([])
+    _listen()
+    try:
+        pieces, last = _called(function, messages_of(task), **known)
+        searches = _HEARD.get()
+    finally:
+        _HEARD.reset(heard)
     steps = [p for p in pieces if isinstance(p, Mapping) and "step" in p]
     texts = [p for p in pieces if isinstance(p, str)]
     whole = [p for p in pieces if not isinstance(p, str) and p not in steps]
@@ -385,7 +459,10 @@ def _reply_of(function: Callable, task: Task) -> Reply:
             "the system gave more than one answer",
             remedy="Yield pieces of text, or yield or return one whole answer",
         )
-    reply = read_reply(whole[0] if whole else "".join(texts) if texts else None, domain)
+    value = whole[0] if whole else "".join(texts) if texts else None
+    reply = read_reply(value, domain)
+    if searches and not isinstance(value, Reply) and _llama_reply(value, domain):
+        steps += _llama_steps(searches, reply, task.question, domain)
     return replace(reply, steps=(*steps, *reply.steps))
 
 # %% ../../nbs/5_systems/06a_outside.ipynb #out00051
@@ -406,7 +483,8 @@ def _ended(reply: Reply, memory: _Memory, domain: str = "") -> tuple[dict, list[
     gates = [s for s in steps if isinstance(s, Gated)]
     declined = reply.outcome is Outcome.I_DONT_KNOW and not drafts
     shut = declined and bool(gates) and not gates[-1].verdict.passed  # no draft: the gate's words
-    if not shut and (not drafts or drafts[-1] != reply.text):
+    silent = reply.outcome is Outcome.NOT_RECORDED  # a search alone
+    if not shut and not silent and (not drafts or drafts[-1] != reply.text):
         steps.append(replace(reader.drafted(reply.text), node="answer"))
     seen = reader.found if reader.kept is None else reader.kept
     update = {"found": seen, "kept": seen, "draft": reply.text}  # nothing kept: nothing was read
@@ -587,7 +665,10 @@ def _one_node(reply: Callable[[Task], Reply], memory: _Memory, tools: Toolbox):
 
 
 def _source_of(value: object) -> str:
-    "The text that defines a function, class or list of them; its name where nobody can tell."
+    "The text that defines a function, class or list of them; its name where nobody can tell. Of LlamaIndex also what is indexed."
+    if _llama_system(value):
+        docs = getattr(getattr(_llama_index(value), "docstore", None), "docs", {})
+        return f"{type(value).__qualname__} {digest(sorted(n.hash for n in docs.values()))}"
     if isinstance(value, (list, tuple)):
         return "\n".join(map(_source_of, value))
     named = value if hasattr(value, "__qualname__") else type(value)
@@ -620,7 +701,7 @@ def _check_call(function: Callable, name: str) -> None:
 
 
 def outside(
-    value: object,  # a function, an object that can be called, or a list of stages
+    value: object,  # a function, an object that can be called, a list of stages, or an engine or retriever of LlamaIndex
     name: str = "",  # "": that of the function
     source: str = "",  # the text that its answers depend on; "": of the function alone
 ) -> System:
@@ -628,18 +709,18 @@ def outside(
     value = _made(value) if isinstance(value, type) else value
     if isinstance(value, System):
         return value
+    written, shown = digest(source or _source_of(value)), name or repr(value)
+    name = name or getattr(value, "__name__", type(value).__name__)
+    value = _llama_system(value) or value
     stages = value if isinstance(value, (list, tuple)) else getattr(value, "stages", None)
     if not (callable(value) or stages):
         wanted = "a function of the messages, or a list of stages"
-        raise SettingsError(
-            f"{name or repr(value)} is a {type(value).__name__}: wanted is {wanted}"
-        )
-    name = name or getattr(value, "__name__", type(value).__name__)
-    written, memory = {"source": digest(source or _source_of(value))}, _Memory()
+        raise SettingsError(f"{shown} is a {type(value).__name__}: wanted is {wanted}")
+    memory = _Memory()
     shared = {
         "toolbox_for": _toolbox_with(memory),
         "reasons": (_DECLINES, _REJECTED, _SHUT),
-        "identity": lambda s: written,
+        "identity": lambda s: {"source": written},
     }
     if not stages:
         _check_call(value, name)
@@ -660,16 +741,11 @@ class AddressSettings:
     passages: str = ""  # where a reply has its passages, as a dotted path; "": the usual places
     collection: str = ""  # the field of a request that takes the collection; "": it is not sent
     timeout: float = 120.0  # seconds for one reply
-    patience: float = (
-        300.0  # seconds after which a busy server is not asked again for the same turn
-    )
+    patience: float = 300.0  # seconds; a busy server is then not asked again for the same turn
     per_minute: int = 0  # most turns begun in a minute; 0: no limit
 
 
-_PLACES = (
-    "citations context.citations context.documents context contexts documents sources source_nodes passages "
-    "search_results metadata.retriever_resources reference.chunks annotations"
-).split()
+_PLACES = "citations context.citations documents sources passages annotations".split()
 
 
 def _at(value: object, path: str) -> object:
@@ -679,41 +755,32 @@ def _at(value: object, path: str) -> object:
     return value
 
 
-def _row_by_row(value: Mapping) -> list:
-    "A source whose texts lie in parallel lists (Open WebUI), as one passage each; any other as it is."
-    texts = value.get("document")
+def _rows(entry: object) -> list:
+    "A source as passages: OpenAI's citation of an address, Open WebUI's texts in a row, or a passage."
+    if not isinstance(entry, Mapping):
+        return [entry]
+    if isinstance(cited := entry.get("url_citation"), Mapping):
+        return [cited]
+    texts, about = entry.get("document"), entry.get("source")
     if not isinstance(texts, list):
-        return [value]
-    about, near = value.get("metadata") or [], value.get("distances") or []
-    first = {"title": _field(value, ("name", "title")), "url": _field(value, _FIELDS["url"])}
-    return [
-        {
-            **first,
-            **(about[i] if i < len(about) else {}),
-            "text": text,
-            "score": near[i] if i < len(near) else None,
-        }
-        for i, text in enumerate(texts)
-    ]
+        return [entry]
+    name = _get(about, "name") if isinstance(about, Mapping) else None
+    return [{"title": name, "text": text} for text in texts]
 
 
 def _passages_in(body: Mapping, path: str = "", domain: str = "") -> tuple[Context, ...] | None:
     "The passages of a reply; None where it has no field for them. Raises DataError if the path that was asked for leads nowhere."
     choice = next(iter(body.get("choices") or ()), {})
     layers = (body, choice, _get(choice, "message"))
-    for place in [path] if path else _PLACES:
-        for layer in layers:
-            found = _at(layer, place)
-            if isinstance(found, Mapping) and path:
-                found = list(found.values())
-            if isinstance(found, list) and (found or path):
-                rows = [
-                    r for v in found for r in (_row_by_row(v) if isinstance(v, Mapping) else [v])
-                ]
-                return _as_passages(rows, domain)
-    if path:
+    found = [_at(layer, place) for place in ([path] if path else _PLACES) for layer in layers]
+    found = [list(x.values()) if isinstance(x, Mapping) and path else x for x in found]
+    lists = [x for x in found if isinstance(x, list)]
+    if path and not lists:
         raise DataError(f"a reply has nothing at {path!r}", remedy=f"It has {', '.join(body)}")
-    return () if any(_at(layer, p) == [] for layer in layers for p in _PLACES) else None
+    if not lists:
+        return None
+    some = next((x for x in lists if x), [])
+    return _as_passages([row for entry in some for row in _rows(entry)], domain)
 
 # %% ../../nbs/5_systems/06a_outside.ipynb #out00103
 _TRIES = 3  # of a request whose reply broke; a busy server is asked until `patience` is over

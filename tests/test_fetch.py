@@ -1,0 +1,58 @@
+"""Files that are fetched: a login page in their place, one without an end, a connection that breaks."""
+
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from mtrag_nb.core.types import DataError
+from mtrag_nb.data import mtrag
+
+SUM = "0" * 40  # of no file
+
+
+class Handler(BaseHTTPRequestHandler):
+    "Answers 200 with a page to /login, without end to /endless, 500 twice and then a file to /busy."
+
+    busy = 2
+
+    def do_GET(self):
+        if self.path == "/busy" and Handler.busy:
+            Handler.busy -= 1
+            self.send_error(500)
+            return
+        self.send_response(200)
+        self.end_headers()  # no length
+        try:
+            for _ in range(10_000 if self.path == "/endless" else 1):
+                self.wfile.write(b"<html>Sign in</html>" * 100)
+        except OSError:
+            pass
+
+    def log_message(self, *args):
+        pass
+
+
+@pytest.fixture(scope="module")
+def url():
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+
+
+def test_a_login_page_is_not_the_file(url, tmp_path):
+    with pytest.raises(DataError, match="does not have the checksum"):
+        mtrag.fetch_file(f"{url}/login", tmp_path / "file", SUM)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_file_without_an_end_is_not_read_for_ever(url, tmp_path, monkeypatch):
+    monkeypatch.setattr(mtrag, "_MOST", 100_000)
+    with pytest.raises(DataError, match="has more than 100,000 bytes"):
+        mtrag.fetch_file(f"{url}/endless", tmp_path / "file")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_server_that_fails_is_asked_again(url, tmp_path):
+    assert mtrag.fetch_file(f"{url}/busy", tmp_path / "file", tries=3).stat().st_size == 2_000

@@ -1,0 +1,117 @@
+"""LlamaIndex's query engines, chat engines and retrievers as systems, and what else its objects and LangChain's hand over."""
+
+import importlib.util
+
+import pytest
+from langchain_core.documents import Document
+from langchain_core.messages import AIMessage
+
+from mtrag_nb.app.bench import evaluate
+from mtrag_nb.core.record import Rewritten
+from mtrag_nb.core.types import Outcome
+from mtrag_nb.systems.outside import load_outside, read_reply
+from tests.support.foreign import PROGRAMS
+
+PROGRAM = PROGRAMS / "llamaindex_engine.py"
+QUESTIONS = [
+    ("What does a crossing to Holm cost?", "A crossing to Holm costs 12 crowns.", "ferry.pdf", 1),
+    ("When does the last ferry leave Holm?", "It leaves at nine in the evening.", "ferry.pdf", 2),
+    ("When does the swimming pool open?", "The swimming pool opens at seven.", "pool.pdf", 1),
+    ("How long does the library lend books?", "It lends books for four weeks.", "library.pdf", 1),
+    ("What does parking at the harbour cost?", "Parking costs three crowns an hour.", "parking.pdf", 1),
+    ("When is the fish market held?", "It is held every Saturday morning.", "market.pdf", 1),
+]  # fmt: skip
+LINES = [
+    {"question": q, "answer": a, "passages": [{"file": file, "page": page}]}
+    for q, a, file, page in QUESTIONS
+]
+
+
+def program(monkeypatch, fault: str = ""):
+    monkeypatch.setenv("DESK_FAULT", fault)
+    spec = importlib.util.spec_from_file_location(f"engine_{fault or 'whole'}", PROGRAM)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_a_query_engine_is_a_system(tmp_path, monkeypatch):
+    desk = program(monkeypatch)
+    made = evaluate(desk.engine, LINES, out=tmp_path / "run", progress=False)
+    turns = [*made.run.trajectories.values()]
+    assert [t.answer for t in turns][:2] == [
+        "A crossing to Holm costs 12 crowns.",
+        desk.PAGES[1][2],
+    ]
+    first = made.run.passages[turns[0].contexts[0]]
+    assert (first.source, first.url) == ("ferry.pdf", "ferry.pdf#page=1") and first.score > 0.5
+    assert [s.path for s in turns[0].steps][:2] == ["retrieved", "ranked"]
+    assert {b.came for b in made.blame.turns.values()} == {"right"}
+
+
+def test_an_index_with_other_documents_is_another_system(monkeypatch):
+    from mtrag_nb.systems.outside import outside
+
+    desk = program(monkeypatch)
+    same, other = program(monkeypatch).engine, desk.nothing
+    named = [outside(e).identity(None) for e in (desk.engine, same, other)]
+    assert named[0] == named[1] != named[2]
+
+
+def test_a_chat_engine_is_a_system(tmp_path, monkeypatch):
+    desk = program(monkeypatch)
+    history = ["What does a crossing to Holm cost?", "12 crowns."]
+    asked = {"question": "And when does the last one leave?", "history": history}
+    asked |= {"answer": "At nine in the evening.", "passages": [{"file": "ferry.pdf", "page": 2}]}
+    made = evaluate(desk.chat, [asked], out=tmp_path / "run", progress=False)
+    (turn,) = made.run.trajectories.values()
+    (rewrite,) = turn.of(Rewritten)
+    assert rewrite.text == "What does a crossing to Holm cost? And when does the last one leave?"
+    assert turn.answered and [s.path for s in turn.steps][1:3] == ["retrieved", "ranked"]
+
+
+def test_a_retriever_is_a_system_without_answers(tmp_path, monkeypatch):
+    desk = program(monkeypatch)
+    made = evaluate(desk.search, LINES, out=tmp_path / "run", progress=False)
+    turns = [*made.run.trajectories.values()]
+    assert {t.outcome for t in turns} == {Outcome.NOT_RECORDED}
+    assert all(len(t.found) == 4 for t in turns)
+    first = [made.run.passages[t.found[0]].url for t in turns]
+    assert first == [f"{file}#page={page}" for _, _, file, page in QUESTIONS]
+
+
+@pytest.mark.parametrize(
+    "fault, stage",
+    [("retriever", "retrieve"), ("postprocessor", "rerank"), ("generator", "generate")],
+)
+def test_a_planted_fault_is_named(fault, stage, tmp_path, monkeypatch):
+    made = evaluate(program(monkeypatch, fault).engine, LINES, out=tmp_path / "run", progress=False)
+    named = [b.stage for b in made.blame.failed]
+    assert len(named) >= 5 and named.count(stage) >= 0.8 * len(named), named
+
+
+def test_a_file_names_an_engine(monkeypatch):
+    monkeypatch.setenv("DESK_FAULT", "")
+    system = load_outside(f"{PROGRAM}:engine")
+    assert system.name == "llamaindex_engine.py:engine"
+
+
+def test_an_empty_response_is_no_answer(tmp_path, monkeypatch):
+    desk = program(monkeypatch)
+    made = evaluate(desk.nothing, LINES[:1], out=tmp_path / "run", progress=False)
+    (turn,) = made.run.trajectories.values()
+    assert turn.refused and turn.end_role == "dropped" and not turn.contexts
+
+
+def test_a_function_may_return_what_frameworks_return(monkeypatch, tmp_path):
+    desk = program(monkeypatch)
+    asked = lambda messages: desk.engine.query(messages[-1]["content"])  # noqa: E731
+    made = evaluate(asked, LINES[:1], out=tmp_path / "run", name="asked", progress=False)
+    assert [s.path for s in next(iter(made.run.trajectories.values())).steps][:2] == [
+        "retrieved",
+        "ranked",
+    ]
+    assert read_reply(AIMessage("12 crowns.")).text == "12 crowns."
+    found = Document("A ticket costs 12 crowns.", metadata={"source": "a/fees.pdf", "page": 3})
+    chain = read_reply({"input": "Fee?", "context": [found], "answer": "12 crowns."})
+    assert [(p.source, p.url) for p in chain.passages] == [("a/fees.pdf", "a/fees.pdf#page=3")]
