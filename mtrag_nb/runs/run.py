@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import platform
+import shutil
 import subprocess
 import threading
 import time
@@ -106,13 +107,12 @@ def machine() -> dict:
 
 
 def _git_commit() -> str:
-    "The commit of the clone that the package lies in; '' outside a clone."
+    "The commit of the clone that the package lies in; '' outside a clone, and where there is no git."
     clone = Path(mtrag_nb.__file__).parents[1]
-    if not (clone / ".git").exists():
+    if not (clone / ".git").exists() or not shutil.which("git"):
         return ""
-    return subprocess.run(
-        ["git", "-C", str(clone), "rev-parse", "HEAD"], capture_output=True, text=True
-    ).stdout.strip()
+    command = ["git", "-C", str(clone), "rev-parse", "HEAD"]
+    return subprocess.run(command, capture_output=True, text=True).stdout.strip()
 
 # %% ../../nbs/6_runs/00_run.ipynb #5b17b40d
 def _library_generation(retriever: object) -> int:
@@ -141,7 +141,11 @@ def identity(
         **({"adapters": digest(tools.adapters)} if tools.adapters else {}),
         **system.identity(settings),
         **({} if getattr(tools.chat, "exact", True) else {"batch_size": tools.settings.batch_size}),
-        **({"web": "live " * tools.web.live + tools.web.fingerprint} if tools.web else {}),
+        **(
+            {"web": ("live " if tools.web.live else "") + tools.web.fingerprint}
+            if tools.web
+            else {}
+        ),
     }
 
 # %% ../../nbs/6_runs/00_run.ipynb #cef66129
