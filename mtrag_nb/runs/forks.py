@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 import threading
+from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
@@ -107,9 +108,8 @@ def _read_changes(changes: Mapping[str, object], hints: Mapping[str, object]) ->
     "Changes of the state, read. Raises SettingsError for a key that the state does not have."
     known = [k for k in hints if k not in ("task", "steps")]
     if bad := [k for k in changes if k not in (*known, *ASKED)]:
-        raise SettingsError(
-            f"the state has no {bad[0]!r}: it has {', '.join(known)}; at the beginning: {', '.join(ASKED)}"
-        )
+        has = f"{', '.join(known)}; at the beginning: {', '.join(ASKED)}"
+        raise SettingsError(f"the state has no {bad[0]!r}: it has {has}")
     return {k: _read_change(k, v, hints.get(k, str)) for k, v in changes.items()}
 
 # %% ../../nbs/6_runs/01_forks.ipynb #43b8e741
@@ -150,14 +150,12 @@ _CANNOT = (NotRecorded, NotLoaded, ModelNotFound, RunMismatch, IndexMismatch)
 def system_of_run(run: Run) -> System:
     "The system that made a run. Raises SettingsError for one that knew what systems must not know."
     if LEFT_OUT in run.system:
-        raise SettingsError(
-            f"{run.name} was made by {run.system}, an oracle: its turns are not computed anew without its gold"
-        )
+        why = "an oracle: its turns are not computed anew without its gold"
+        raise SettingsError(f"{run.name} was made by {run.system}, {why}")
     if "imported" in run.manifest:
-        raise SettingsError(
-            f"{run.name} was imported from {run.manifest['imported']['file']}: the system is not here, "
-            "and no turn of it can be computed anew. Import another run of it and compare the two"
-        )
+        origin = f"{run.name} was imported from {run.manifest['imported']['file']}"
+        why = "the system is not here, and no turn of it can be computed anew"
+        raise SettingsError(f"{origin}: {why}. Import another run of it and compare the two")
     return system_named(run.system)
 
 
@@ -217,13 +215,11 @@ class RecordedPassages(Lazy):
 
     def __init__(self, run: Run, wanted: str, load: Callable, shown: Mapping[str, Context] = {}):
         super().__init__(wanted, load)
-        self.run, self.shown = run, shown
+        self._known = ChainMap(shown, run.passages)
 
     def contexts(self, ids: Sequence[str]) -> list[Context]:
         "Contexts by id, in that order."
-        there = {i: self.run.passages[i] for i in ids if i in self.run.passages}
-        there = {i: replace(c, score=None) for i, c in there.items()}
-        there |= {i: self.shown[i] for i in ids if i in self.shown}
+        there = {i: replace(self._known[i], score=None) for i in ids if i in self._known}
         missing = [i for i in ids if i not in there]
         there |= {c.id: c for c in self.part.contexts(missing)} if missing else {}
         return [there[i] for i in ids]
@@ -415,7 +411,7 @@ class _Thread:
     max_steps: int
     visits: Sequence[Visit]  # that hold wherever their node sees the same state
     anew: Callable[[str], bool]  # nodes that are computed all the same
-    alone: str  # why nothing may be computed; "": it may
+    may_compute: bool  # False: the conversation is not known
     made: list[Step] = field(default_factory=list)  # steps that were computed
     name: str = field(default_factory=lambda: uuid4().hex)
 
@@ -439,8 +435,9 @@ class _Thread:
 
     def compute(self, next_node: str, only: bool = False) -> None:
         "Go on to the end, or by one node. Raises NotRecorded, and what a node raises."
-        if self.alone:
-            raise NotRecorded(f"{next_node} has to be computed, and {self.alone}")
+        if not self.may_compute:
+            why = "its conversation is not on the record: name the tasks"
+            raise NotRecorded(f"{next_node} has to be computed, and {why}")
         known = len(self.state["steps"])
         try:
             self.graph.invoke(None, self.config, interrupt_after="*" if only else None)
@@ -515,19 +512,14 @@ class Fork:
     @property
     def note(self) -> str:
         "Where it was resumed, what was changed, what was computed."
-        changed = (
-            ", ".join(f"{k} = {str(v)[:60]!r}" for k, v in self.changes.items())
-            or "nothing changed"
-        )
-        where = (
-            "from the beginning"
-            if self.at == START
-            else f"behind {self.at}" + (f", visit {self.visit}" if self.visit > 1 else "")
-        )
-        asked = self.calls.n - self.calls.cached
+        changed = ", ".join(f"{k} = {str(v)[:60]!r}" for k, v in self.changes.items())
+        later = f", visit {self.visit}" if self.visit > 1 else ""
+        where = "from the beginning" if self.at == START else f"behind {self.at}{later}"
+        asked, cached = self.calls.n - self.calls.cached, self.calls.cached
         return (
-            f"{self.before.task_id} {where}: {changed}; {len(self.made)} of {len(self.after.steps)} steps computed, "
-            f"{asked} model calls made, {self.calls.cached} from the record"
+            f"{self.before.task_id} {where}: {changed or 'nothing changed'}; "
+            f"{len(self.made)} of {len(self.after.steps)} steps computed, "
+            f"{asked} model calls made, {cached} from the record"
         )
 
     def __repr__(self) -> str:
@@ -547,16 +539,15 @@ def _resume(thread: _Thread, node: str, state: Mapping) -> tuple[dict, BaseExcep
             thread.go_on()
         return _finished(thread.state, thread.tools), None
     except KeyError as e:
-        raise NotRecorded(
-            f"the state of {state['task'].id} does not hold {e}: the run was recorded before states were. Run it again"
-        ) from None
+        why = "the run was recorded before states were. Run it again"
+        raise NotRecorded(f"the state of {state['task'].id} does not hold {e}: {why}") from None
     except (*_CANNOT, SettingsError):
         raise
     except Exception as e:
         cause = e.__cause__ if isinstance(e, NodeError) else e
         if isinstance(cause, _CANNOT):
             raise cause from None
-        return {"steps": thread.state["steps"]}, e
+        return {"steps": thread.state.get("steps", [])}, e
     finally:
         thread.graph.checkpointer.delete_thread(thread.name)
 
@@ -584,10 +575,8 @@ def fork(
     else:
         node, state = visits[n].node, _state_after(visits[: n + 1], changes)
     another = fresh or replayer.changes or n < 0 and changes  # the record holds nowhere then
-    alone = "its conversation is not on the record: name the tasks"
-    alone = "" if replayer.knows(task_id) else alone
     most, known = replayer.system.max_steps(replayer.settings), [] if another else visits
-    thread = _Thread(graph, tools, most, known, replayer.anew(task_id), alone)
+    thread = _Thread(graph, tools, most, known, replayer.anew(task_id), replayer.knows(task_id))
     state, error = _resume(thread, node, {**state, "task": task})
     seconds = sum(s.seconds for s in state["steps"]) if thread.made or changes else t.seconds
     if isinstance(error, _BrokeBefore):
@@ -744,16 +733,15 @@ class LeaveGoldOut:
         whole: bool = True,  # False: only the gold passages, not all of their documents
     ):
         if not isinstance(retriever, Retriever):
-            raise SettingsError(
-                f"leaving gold out needs retrieval from an index, not {type(retriever).__name__}: "
-                "of the passages that come with a task nothing would remain"
+            needs = (
+                f"leaving gold out needs retrieval from an index, not {type(retriever).__name__}"
             )
+            why = "of the passages that come with a task nothing would remain"
+            raise SettingsError(f"{needs}: {why}")
         ids = ((t, p.id) for t, g in gold.items() for p in g.passages)
         if quoted := next((t for t, i in ids if i.startswith(BY_TEXT)), None):
-            raise SettingsError(
-                f"task {quoted!r} names its gold by a text alone, which may stand anywhere: what is to be left out needs "
-                "an id or a file name"
-            )
+            why = "which may stand anywhere: what is to be left out needs an id or a file name"
+            raise SettingsError(f"task {quoted!r} names its gold by a text alone, {why}")
         self.inner, self._name = retriever, _document_of if whole else str
         self._hidden = {t: {p.id for p in g.passages} for t, g in gold.items()}
         self._hidden = {t: ids | {self._name(i) for i in ids} for t, ids in self._hidden.items()}

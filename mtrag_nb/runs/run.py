@@ -18,12 +18,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import mtrag_nb
+from ..core.files import JsonlLog, Shard, differences, keep_identity, keep_shard
 from mtrag_nb.core.files import (
-    JsonlLog,
-    Shard,
-    differences,
-    keep_identity,
-    keep_shard,
     only_writer,
     read_json,
     read_jsonl,
@@ -31,18 +27,8 @@ from mtrag_nb.core.files import (
     write_json,
     write_jsonl,
 )
-from mtrag_nb.core.record import (
-    VERSION,
-    Run,
-    Trajectory,
-    predicted_passages,
-    ranking_scores,
-    read_manifest,
-    read_passages,
-    read_trajectories,
-    tell,
-    turn_line,
-)
+from ..core.record import VERSION, Run, Trajectory, predicted_passages, ranking_scores
+from ..core.record import read_manifest, read_passages, read_trajectories, tell, turn_line
 from ..core.settings import ChunkSettings, Settings, settings_digest
 from ..core.types import DataError, RunMismatch, SettingsError, Task, Turn, digest, plain
 from ..data.mtrag import prediction_line
@@ -60,24 +46,14 @@ __all__ = ['SELECTIONS', 'Answering', 'package_versions', 'machine', 'identity',
            'Dialogue', 'live_run']
 
 # %% ../../nbs/6_runs/00_run.ipynb #8649c427
-_PACKAGES = (
-    "mtrag_nb",
-    "torch",
-    "transformers",
-    "bitsandbytes",
-    "sentence-transformers",
-    "langgraph",
-    "llama-index-core",
-    "llama-index-vector-stores-qdrant",
-    "qdrant-edge-py",
-    "numpy",
+_PACKAGES = tuple(
+    "mtrag_nb torch transformers bitsandbytes sentence-transformers langgraph llama-index-core "
+    "llama-index-vector-stores-qdrant qdrant-edge-py numpy".split()
 )
 
 
-def package_versions(
-    packages: Iterable[str] = _PACKAGES,
-) -> dict[str, str]:  # "" for one that is not installed
-    "Installed versions."
+def package_versions(packages: Iterable[str] = _PACKAGES) -> dict[str, str]:
+    "Installed versions; '' for a package that is not installed."
 
     def version(package):
         try:
@@ -92,11 +68,9 @@ def machine() -> dict:
     "The hardware that a run had."
     import torch
 
-    memory = (
-        os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-        if hasattr(os, "sysconf")
-        else 0.0
-    )
+    memory = 0.0
+    if hasattr(os, "sysconf"):
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     return {
         "system": platform.system(),
         "processor": platform.machine(),
@@ -128,6 +102,8 @@ def identity(
     "What decides the answers of a run."
     settings = system.with_own(tools.settings)
     prompts = replace(tools, system_prompts=system.prompts).prompts
+    generation, web = _library_generation(tools.retriever), tools.web
+    live = "live " if web and web.live else ""
     return {
         "system": system.name,
         "setting": passages,
@@ -135,17 +111,13 @@ def identity(
         "prompts": digest(prompts),
         "chat": tools.chat.fingerprint,
         "embedder": tools.embedder.fingerprint,
-        **({"generation": n} if (n := _library_generation(tools.retriever)) else {}),
+        **({"generation": generation} if generation else {}),
         "retriever": tools.retriever.fingerprint,
         **({"checker": tools.checker.fingerprint} if tools.checker else {}),
         **({"adapters": digest(tools.adapters)} if tools.adapters else {}),
         **system.identity(settings),
         **({} if getattr(tools.chat, "exact", True) else {"batch_size": tools.settings.batch_size}),
-        **(
-            {"web": ("live " if tools.web.live else "") + tools.web.fingerprint}
-            if tools.web
-            else {}
-        ),
+        **({"web": live + web.fingerprint} if web else {}),
     }
 
 # %% ../../nbs/6_runs/00_run.ipynb #cef66129

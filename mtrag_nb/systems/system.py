@@ -352,25 +352,20 @@ class System:
             raise SettingsError(
                 f"unknown variant {name!r}: {self.name} has {', '.join(self.variants) or 'none'}"
             )
-        return replace(
-            self,
-            name=f"{self.name}+{name}",
-            base=self.paper if name == "published" else "",
-            changes={d.setting: d.published for d in self.variants[name]},
-        )
+        base = self.paper if name == "published" else ""
+        changes = {d.setting: d.published for d in self.variants[name]}
+        return replace(self, name=f"{self.name}+{name}", base=base, changes=changes)
 
     def with_own(self, settings: Settings) -> Settings:
         "Settings with this system's own in them: those there, or the profile's defaults. Raises SettingsError for another system's."
-        if settings.own is not None and not (
-            self.settings and isinstance(settings.own, self.settings)
-        ):
-            wanted = self.settings.__name__ if self.settings else "no settings of its own"
-            raise SettingsError(
-                f"these settings hold a {type(settings.own).__name__}, and {self.name} has {wanted}"
-            )
-        if settings.own is not None or self.settings is None:
+        own, kind = settings.own, self.settings
+        if own is None:
+            return replace(settings, own=kind(**self.own_defaults(settings))) if kind else settings
+        if kind and isinstance(own, kind):
             return settings
-        return replace(settings, own=self.settings(**self.own_defaults(settings)))
+        has = kind.__name__ if kind else "no settings of its own"
+        here = f"these settings hold a {type(own).__name__}"
+        raise SettingsError(f"{here}, and {self.name} has {has}")
 
     def own_defaults(self, settings: Settings) -> Mapping[str, object]:
         "Its own settings that differ in a profile. A variant has those of its paper's profile, but for what a served model forces."
@@ -381,12 +376,10 @@ class System:
         "Shared settings that differ in a profile, where these still have the profile's value."
         if self.base or settings.profile not in PROFILES:
             return {}
-        profile, told = PROFILES[settings.profile], self.defaults.get(settings.profile, {})
-        return {
-            k: v
-            for k, v in told.items()
-            if "." in k and attrgetter(k)(settings) == attrgetter(k)(profile)
-        }
+        profile, defaults = PROFILES[settings.profile], self.defaults.get(settings.profile, {})
+        shared = [k for k in defaults if "." in k]
+        kept = [k for k in shared if attrgetter(k)(settings) == attrgetter(k)(profile)]
+        return {k: defaults[k] for k in kept}
 
     def configured(
         self,
@@ -408,9 +401,8 @@ class System:
         wanted |= changes or {}
         own = [k for k in wanted if k.startswith(self.prefix)]
         if own and self.settings is None:
-            raise SettingsError(
-                f"unknown setting {own[0]!r}: {self.name} has no settings of its own"
-            )
+            none = f"{self.name} has no settings of its own"
+            raise SettingsError(f"unknown setting {own[0]!r}: {none}")
         dotted_keys = {k: "own." + k.removeprefix(self.prefix) if k in own else k for k in wanted}
         return with_settings(settings, {dotted_keys[k]: v for k, v in wanted.items()})
 
@@ -419,9 +411,8 @@ class System:
         group, _, name = key.rpartition(".")
         if group == "reranker":
             return settings.reranker is not None
-        return not (
-            f"{group}." == self.prefix and settings.chat.url and name in self.own_defaults(settings)
-        )
+        forced = settings.chat.url and name in self.own_defaults(settings)
+        return not (f"{group}." == self.prefix and forced)
 
     def surrounded(self, name: str, *around: Around, about: str = "") -> System:
         "The system with something around its nodes; the name is recorded."
@@ -434,9 +425,8 @@ class System:
 
     def toolbox(self, tools: Toolbox) -> Toolbox:
         "A toolbox with all that is this system's own filled in: settings, prompts, what its paper fixes."
-        return replace(
-            tools, settings=self.fixed(self.with_own(tools.settings)), system_prompts=self.prompts
-        )
+        settings = self.fixed(self.with_own(tools.settings))
+        return replace(tools, settings=settings, system_prompts=self.prompts)
 
     def graph(self, tools: Toolbox):
         "The compiled graph over a toolbox."
