@@ -508,7 +508,7 @@ def run_turn(
     try:
         with tracing_context(enabled=False):
             config = {"recursion_limit": max_steps}
-            for state in graph.stream(state, config, stream_mode="values"):
+            for state in graph.stream(state, config=config, stream_mode="values"):
                 pass
     except Exception as e:
         e.steps = state["steps"]
