@@ -253,8 +253,8 @@ class Replayer(AbstractContextManager):
 
     `tasks`: those that were asked; the run keeps them, older runs do not. `index`: the one that the run
     was made with, where something has to be retrieved, or a retriever over it, which stays open. `models`: None for those of the settings.
-    `settings`: dotted key -> value, changed everywhere. `any_models`: models and index may be others than
-    the run's. `calls`: call records besides the run's.
+    `settings`: dotted key -> value, changed everywhere. `system`: another one than the run's.
+    `any_models`: models and index may be others than the run's. `calls`: call records besides the run's.
     """
 
     def __init__(
@@ -264,16 +264,17 @@ class Replayer(AbstractContextManager):
         index: str | Path | RetrieverLike | None = None,
         models: Models | None = None,
         settings: Mapping[str, object] | None = None,
+        system: System | None = None,
         any_models: bool = False,
         intervention: Intervention | None = None,
         calls: Sequence[Path] = (),
     ):
         self.run, self.intervention = as_run(run), intervention or Intervention("")
-        base, name = system_of_run(self.run), self.intervention.name
+        base, name = system or system_of_run(self.run), self.intervention.name
         if base.one_piece:
             raise NotRecorded(f"{base.name} cannot be taken up: {base.one_piece}")
         self.system = replace(base, name=f"{base.name}+{name}") if name else base
-        self.changes = dict(settings or {})
+        self.changed, self.changes = bool(system or settings), dict(settings or {})
         was, how = settings_of_run(self.run, base), {**self.changes, **self.intervention.settings}
         self.settings = replace(base, base="", changes={}, defaults={}).configured(was, how)
         self.setting = self.run.manifest["identity"].get("setting", "rag")
@@ -574,7 +575,7 @@ def fork(
         node, state, task = START, {"steps": []}, replace(task, **changes)
     else:
         node, state = visits[n].node, _state_after(visits[: n + 1], changes)
-    another = fresh or replayer.changes or n < 0 and changes  # the record holds nowhere then
+    another = fresh or replayer.changed or n < 0 and changes  # the record holds nowhere then
     most, known = replayer.system.max_steps(replayer.settings), [] if another else visits
     thread = _Thread(graph, tools, most, known, replayer.anew(task_id), replayer.knows(task_id))
     state, error = _resume(thread, node, {**state, "task": task})
