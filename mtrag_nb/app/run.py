@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['profile_problems', 'doctor', 'plan', 'wanted_models', 'fetch_hub', 'fetch', 'on_device', 'print_index', 'ingest',
-           'index', 'coverage', 'print_run', 'whole', 'run', 'check', 'demo', 'live', 'merge']
+           'coverage', 'print_run', 'whole', 'run', 'check', 'demo', 'live', 'merge']
 
 # %% ../../nbs/app/01_run.ipynb #imports0
 import importlib.util
@@ -71,7 +71,7 @@ from ..systems.registry import DEFAULT, profiles, system_named
 
 if TYPE_CHECKING:
     from mtrag_nb.models.calls import Models
-    from mtrag_nb.search.index import Manifest
+    from mtrag_nb.search.manifest import Manifest
 
 # %% ../../nbs/app/01_run.ipynb #98858849
 def _driver() -> str:
@@ -386,13 +386,13 @@ def ingest(
     settings = on_device(chosen(settings), device)
     shard = on_ray(ingest, locals(), "index") if on else shard
     from mtrag_nb.models.calls import Models
-    from mtrag_nb.search.chunks import capped
-    from mtrag_nb.search.index import Corpus, build_index
+    from mtrag_nb.search.nodes import capped
+    from mtrag_nb.search.ingest import Corpus, build_index
 
     def read():
         return capped(read_corpus(*files, domains=domains), settings.chunks, cap)
 
-    corpus = Corpus(read, settings.chunks)
+    corpus = Corpus(read)
     if next(iter(corpus), None) is None:
         raise DataError(
             "no passages of the wanted domains",
@@ -409,60 +409,10 @@ def ingest(
         progress=progress,
         sparse=SparseSettings() if sparse else None,
         hnsw=hnsw,
-        learned=models.learned(settings),
         shard=Shard.read(shard),
     )
     print_index(index, manifest)
     return manifest.complete
-
-# %% ../../nbs/app/01_run.ipynb #76b7a413
-_Paths = Sequence[Annotated[str | Path, "PATH"]]
-
-
-_WithIndex = Annotated[
-    Literal["export", "import", "audit"],
-    Option(about="export DIR FILE; import FILE DIR; audit DIR"),
-]
-
-
-def index(
-    what: _WithIndex,
-    paths: _Paths,  # from where, to where
-    /,
-    embed: int | None = None,  # audit: embed N children again with the profile's embedder
-    settings: Chosen = None,
-    *,
-    models: "Models | None" = None,
-) -> bool:
-    "Carry an index in one file, or check it. Raises SettingsError for what does not go together."
-    wanted = 1 if what == "audit" else 2
-    if len(paths) != wanted:
-        raise SettingsError(
-            f"index {what} takes {wanted} path{'s' if wanted > 1 else ''}, not {len(paths)}"
-        )
-    settings = chosen(settings)
-    from mtrag_nb.search import index as search
-
-    url = settings.qdrant_url
-    if what == "export":
-        path = search.export_index(paths[0], paths[1])
-        print(f"{path}: {path.stat().st_size / 1e6:.1f} MB")
-    elif what == "import":
-        print_index(paths[1], search.import_index(paths[0], paths[1]))
-    else:
-        from mtrag_nb.models.calls import Models
-
-        embedder = (models or Models(settings)).embedder if embed else None
-        opened = (
-            search.open_index(paths[0], embedder, url=url)
-            if embed
-            else search.open_folder(paths[0], url)
-        )
-        with opened as there:
-            audited = search.audit(there, embedder, embed or 0)
-        print(audited)
-        return audited.ok
-    return True
 
 # %% ../../nbs/app/01_run.ipynb #4daa690b
 def _domain_of(path: str | Path) -> str:
@@ -485,8 +435,9 @@ def coverage(
     most: int = 5,  # ids named for each domain
 ) -> bool:  # True: every gold passage is there
     "Print what an index lacks of the gold passages. Raises DataError for qrels without gold, or without a domain."
-    from mtrag_nb.search.index import coverage as audit
-    from mtrag_nb.search.index import open_folder
+    from mtrag_nb.search.ingest import open_folder
+    from mtrag_nb.search.manifest import coverage as covered_by
+    from mtrag_nb.search.manifest import data_folder, document_ids
 
     gold, domains = {}, {}
     for path in qrels:
@@ -498,13 +449,14 @@ def coverage(
         gold |= rows
         domains |= dict.fromkeys(rows, _domain_of(path))
     with open_folder(index) as opened:
-        audited = audit(opened, gold, domains)
-    print(audited)
-    for domain, ids in audited.missing.items():
+        held = document_ids(data_folder(index, opened.manifest))
+    found = covered_by(held, gold, domains)
+    print(found)
+    for domain, ids in found.missing.items():
         more = f" and {len(ids) - most} more" if len(ids) > most else ""
         if ids:
             print(f"{domain} lacks {', '.join(ids[:most])}{more}")
-    return audited.complete
+    return found.complete
 
 # %% ../../nbs/app/01_run.ipynb #501e04c1
 def print_run(run: Run) -> None:
@@ -736,7 +688,7 @@ def merge(
 
     folders = list(folders)
     if any((Path(f) / "parents.sqlite").exists() for f in folders):
-        from mtrag_nb.search.index import merge_indexes
+        from mtrag_nb.search.ingest import merge_indexes
 
         print_index(out, merge_indexes(folders, out, store))
         return True

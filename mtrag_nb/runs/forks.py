@@ -32,7 +32,9 @@ from ..data.mtrag import BY_TEXT, files_of, is_gold
 from ..models.calls import Models, RecordedChat
 from ..models.chat import ChatModel
 from .run import identity, manifest, record_run, toolbox_of
-from ..search.retrieve import Retrieval, Retriever, RetrieverLike, best_hits
+from ..search.fusion import Retrieval, RetrieverLike
+from ..search.ingest import context_of
+from ..search.retrieve import Retriever, best_hits
 from ..search.web import Web
 from ..systems.registry import system_named
 from ..systems.stages import Toolbox
@@ -762,7 +764,8 @@ class LeaveGoldOut:
             remedy = "Run only answerable tasks: `leave_out_tasks` picks them"
             raise DataError(f"task {task_id!r} has no gold passages to leave out", remedy=remedy)
         found = self.inner.ranked(query, domain, turns, model)
-        hits = [h for h in found if not hidden & {self._name(h.document_id), *files_of(h)}]
+        each = [(n, context_of(n)) for n in found]
+        hits = [n for n, c in each if not hidden & {self._name(c.document_id), *files_of(c)}]
         how = self.inner.settings
         return self.inner.as_retrieval(best_hits(hits, how.rerank_k, how.distinct))
 

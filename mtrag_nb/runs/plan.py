@@ -30,13 +30,17 @@ from mtrag_nb.models.device import (
 )
 from ..models.local import find_model, pick_dtype
 from .run import load_toolbox
-from ..search.index import disk_needed
 from ..systems.registry import DEFAULT, system_named
 from ..systems.system import take_turn
 
+
+def disk_needed(children: int, dim: int, sparse: bool = False) -> int:  # bytes
+    "What so many children take in a finished index."
+    return children * (4 * dim + 2600 + 500 * sparse) + 80 * 10**6
+
 # %% auto #0
-__all__ = ['MACHINES', 'PASSAGES', 'OFFICIAL', 'Ended', 'Step', 'through', 'Machine', 'Line', 'clock', 'Plan', 'shape_named',
-           'chat_lines', 'helper_lines', 'children_of', 'plan', 'found', 'measured', 'as_in']
+__all__ = ['MACHINES', 'PASSAGES', 'OFFICIAL', 'disk_needed', 'Ended', 'Step', 'through', 'Machine', 'Line', 'clock', 'Plan',
+           'shape_named', 'chat_lines', 'helper_lines', 'children_of', 'plan', 'found', 'measured', 'as_in']
 
 # %% ../../nbs/6_runs/02_plan.ipynb #383c25f1
 @dataclass(frozen=True)
