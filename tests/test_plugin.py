@@ -31,7 +31,7 @@ from mtrag_nb.core.text import known_words, sentences, share_known
 from mtrag_nb.core.types import Outcome, Reason
 from mtrag_nb.core.record import Drafted, Step
 from mtrag_nb.search.retrieve import Retriever
-from mtrag_nb.systems.system import END, START, System, TurnState, answered, as_node, grade_node, new_graph, retrieve_node, rewrite_node
+from mtrag_nb.systems.system import END, START, System, TurnState, answered, as_node, grade_node, retrieve_node, rewrite_node
 
 NOTHING = Reason("nothing_to_quote", "dropped", "no passage was kept")
 
@@ -48,7 +48,9 @@ def point(state, tools):
 
 
 def build(tools):
-    graph = new_graph(TurnState)
+    from langgraph.graph import StateGraph
+
+    graph = StateGraph(TurnState)
     graph.add_node("rewrite", as_node("rewrite", rewrite_node, tools))
     graph.add_node("retrieve", as_node("retrieve", retrieve_node, tools))
     graph.add_node("grade", as_node("grade", grade_node, tools))

@@ -96,7 +96,7 @@ def test_what_stands_beside_is_nobodys_to_remove(tmp_path):
     (tmp_path / "i.html.part").write_text("notes")
     name, value = OBJECTS["C"]
     (tmp_path / name).write_bytes(as_file(value))
-    how = {"passages": (), "conversations": CONVERSATIONS}
+    how = {"passages": ()}
     begun = Barrier(3)
 
     def once(_) -> str:

@@ -8,57 +8,26 @@ from __future__ import annotations
 import json
 import re
 import threading
+from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from contextvars import ContextVar
-from enum import Enum
+from functools import partial
 from itertools import groupby
 from pathlib import Path
-from typing import get_origin
+from typing import NamedTuple, get_origin, get_type_hints
+from uuid import uuid4
+
+from pydantic import TypeAdapter
 
 from ..core.html import esc
-from mtrag_nb.core.record import (
-    LEFT_OUT,
-    Calls,
-    Checked,
-    Drafted,
-    Found,
-    Gated,
-    Graded,
-    Refused,
-    Retrieved,
-    Rewritten,
-    Run,
-    Step,
-    Trajectory,
-    TurnDiff,
-    as_run,
-    diff_turns,
-    trajectory,
-    turn_line,
-)
+from ..core.record import LEFT_OUT, Calls, Checked, Drafted, Found, Gated, Graded, Refused
+from ..core.record import Retrieved, Rewritten, Run, Step, Trajectory, TurnDiff, as_run
+from ..core.record import diff_turns, trajectory, turn_line
 from ..core.settings import Settings, legs
-from mtrag_nb.core.types import (
-    TO_ANSWER,
-    TO_REFUSE,
-    Context,
-    DataError,
-    Gold,
-    IndexMismatch,
-    ModelNotFound,
-    MTRAGError,
-    Outcome,
-    Passage,
-    Reason,
-    RunMismatch,
-    SettingsError,
-    Task,
-    Turn,
-    as_context,
-    digest,
-    plain,
-    structured,
-)
+from ..core.types import TO_ANSWER, TO_REFUSE, Context, DataError, Gold, IndexMismatch
+from ..core.types import ModelNotFound, MTRAGError, Outcome, Passage, Reason, RunMismatch
+from ..core.types import SettingsError, Task, Turn, as_context, digest, plain, structured
 from ..data.mtrag import BY_TEXT, files_of, is_gold
 from ..models.calls import Models, RecordedChat
 from ..models.chat import ChatModel
@@ -69,59 +38,34 @@ from ..search.retrieve import Retriever, best_hits
 from ..search.web import Web
 from ..systems.registry import system_named
 from ..systems.stages import Toolbox
-from mtrag_nb.systems.system import (
-    BY_HAND,
-    ENDING,
-    Around,
-    Node,
-    run_turn,
-    START,
-    Mechanism,
-    NodeError,
-    System,
-    answered,
-    as_asked,
-    edited,
-    exchanged,
-    hints_of,
-    keep_all,
-    let_pass,
-    own_setting,
-    read_value,
-    update_of,
-    verdict_by_hand,
-)
+from ..systems.system import ENDING, START, Around, Mechanism, Node, NodeError, System
+from ..systems.system import answered, edit_steps, exchanged, own_setting, skip_check
+from ..systems.system import skip_grade, skip_rewrite, surround, update_of, verdict_by_hand
 
 # %% auto #0
-__all__ = ['ASKED', 'Right', 'Changed', 'RUNGS', 'Visit', 'ending', 'NotRecorded', 'NotLoaded', 'NotVisited', 'system_of_run',
-           'settings_of_run', 'Late', 'RecordedPassages', 'Visits', 'recalling', 'Fork', 'Intervention', 'Replayer',
-           'place', 'finished', 'fork', 'Change', 'replay_run', 'Plant', 'put_instead', 'step_of', 'planted',
-           'leave_out_tasks', 'LeaveGoldOut', 'leave_gold_out', 'mechanisms_of', 'ablation', 'folder_of', 'intervene',
-           'audit_run', 'Oracle', 'gold_passages', 'Rung', 'rungs_named', 'oracle', 'climb']
+__all__ = ['ASKED', 'Right', 'Changed', 'RUNGS', 'Visit', 'visits_of', 'NotVisited', 'NotRecorded', 'NotLoaded', 'system_of_run',
+           'settings_of_run', 'Lazy', 'RecordedPassages', 'Intervention', 'Replayer', 'Fork', 'fork', 'Change',
+           'replay_run', 'Plant', 'step_of', 'put_instead', 'planted', 'leave_out_tasks', 'LeaveGoldOut',
+           'leave_gold_out', 'mechanisms_of', 'ablation', 'folder_of', 'intervene', 'audit_run', 'Oracle',
+           'gold_passages', 'Rung', 'rungs_named', 'oracle', 'climb']
 
 # %% ../../nbs/6_runs/01_forks.ipynb #1a460db3
-@dataclass(frozen=True)
-class Visit:
-    "One visit of a node, with the state around it."
+class Visit(NamedTuple):
+    "One visit of a node."
 
     node: str
-    before: Mapping[str, object]  # the state that the node saw, without task and steps
-    update: Mapping[str, object]  # what it put there
-    steps: tuple[Step, ...]  # (): the node broke, and left none
+    before: dict[str, object]  # the state that the node saw, without task and steps
+    update: dict[str, object] | None  # what it put there, its steps included; None: it broke
 
-    @property
-    def after(self) -> dict[str, object]:
-        return {**self.before, **self.update}
 
-# %% ../../nbs/6_runs/01_forks.ipynb #ac15c775
-def ending(t: Trajectory, reasons: Sequence[Reason] = ()) -> dict[str, object]:
+def _ending(t: Trajectory, reasons: Sequence[Reason]) -> dict[str, object]:
     "What the last step of a finished turn put into the state."
     known = {r.name: r for r in reasons}
     why = {"reason": known.get(t.reason) or Reason(t.reason, t.role, "")} if t.refused else {}
     return {"outcome": t.outcome, "answer": t.answer, "cited": list(t.cited), **why}
 
 
-def _visits_of(
+def visits_of(
     t: Trajectory, hints: Mapping[str, object] = {}, reasons: Sequence[Reason] = ()
 ) -> list[Visit]:
     """The nodes that a turn visited, in order, each with its state; a node that broke stands last.
@@ -129,33 +73,68 @@ def _visits_of(
     Steps of one node in a row are one visit. `hints` are the types of the state's keys, `reasons` those
     for which the system refuses.
     """
-    visits = [list(steps) for _, steps in groupby(t.steps, key=lambda s: s.node)]
-    state, out = {}, []
-    for n, steps in enumerate(visits, 1):
+    state, visits = {}, []
+    for node, group in groupby(t.steps, key=lambda s: s.node):
+        steps = list(group)
         update = {k: v for s in steps for k, v in update_of(s, hints).items()}
-        if n == len(visits) and not t.failed:
-            update |= ending(t, reasons)
-        out.append(Visit(steps[0].node, dict(state), update, tuple(steps)))
+        visits.append(Visit(node, dict(state), {**update, "steps": steps}))
         state |= update
-    return out + ([Visit(t.error.node, dict(state), {}, ())] if t.error else [])
+    if t.error:
+        visits.append(Visit(t.error.node, dict(state), None))
+    elif visits:
+        visits[-1].update.update(_ending(t, reasons))
+    return visits
 
 # %% ../../nbs/6_runs/01_forks.ipynb #1a399e1b
+ASKED = ("question", "domain")  # what of a task can be changed
+
+
+class NotVisited(DataError):
+    "A turn that never visited the node after which it is to be resumed."
+
+
 def _read_change(key: str, text: object, hint: object) -> object:
     "A value for a key of the state. Raises SettingsError for one of another kind."
     if not isinstance(text, str) or hint is str:
         return text
+    if get_origin(hint) is list and not text.startswith("["):
+        return [x.strip() for x in text.split(",") if x.strip()]
+    adapter, is_json = TypeAdapter(hint), text.startswith(("[", "{"))
     try:
-        if hint is bool:
-            return {"true": True, "yes": True, "false": False, "no": False}[text.lower()]
-        if hint in (int, float):
-            return hint(text)
-        if get_origin(hint) is list and not text.startswith("["):
-            return [x.strip() for x in text.split(",") if x.strip()]
-        return read_value(
-            hint, text if isinstance(hint, type) and issubclass(hint, Enum) else json.loads(text)
-        )
-    except (ValueError, KeyError, TypeError):
+        return adapter.validate_json(text) if is_json else adapter.validate_strings(text)
+    except ValueError:
         raise SettingsError(f"{key} is a {getattr(hint, '__name__', hint)}, not {text!r}") from None
+
+
+def _read_changes(changes: Mapping[str, object], hints: Mapping[str, object]) -> dict[str, object]:
+    "Changes of the state, read. Raises SettingsError for a key that the state does not have."
+    known = [k for k in hints if k not in ("task", "steps")]
+    if bad := [k for k in changes if k not in (*known, *ASKED)]:
+        has = f"{', '.join(known)}; at the beginning: {', '.join(ASKED)}"
+        raise SettingsError(f"the state has no {bad[0]!r}: it has {has}")
+    return {k: _read_change(k, v, hints.get(k, str)) for k, v in changes.items()}
+
+# %% ../../nbs/6_runs/01_forks.ipynb #43b8e741
+def _place(
+    visits: Sequence[Visit],  # of the turn
+    nodes: Sequence[str],  # of the graph
+    at: str,  # a node; "": see above
+    visit: int,
+    changes: Mapping[str, object],
+) -> int:  # position in `visits`; -1: the beginning
+    "Where a turn is resumed. Raises SettingsError for an unknown node, NotVisited for one that the turn did not visit."
+    if at in ("", START) and all(k in ASKED for k in changes):
+        return -1
+    if at and at not in nodes:
+        raise SettingsError(f"there is no node {at!r}: there are {', '.join(nodes)}")
+    whole = [(n, v) for n, v in enumerate(visits) if v.update is not None]
+    been = [n for n, v in whole if (v.node == at if at else v.update.keys() & changes.keys())]
+    if len(been) >= visit:
+        return been[visit - 1]
+    path = " > ".join(v.node for v in visits)
+    what = f"came to {at}" if at else f"put {', '.join(changes)} into the state"
+    often = f" only {len(been)} times" if been else ""
+    raise NotVisited(f"the turn {'' if been else 'never '}{what}{often}: it went {path}")
 
 # %% ../../nbs/6_runs/01_forks.ipynb #f5daa20e
 class NotRecorded(MTRAGError):
@@ -166,176 +145,349 @@ class NotLoaded(MTRAGError):
     "A model or an index that a replay needs, and that could not be loaded: no turn is to blame."
 
 
-_CANNOT = (
-    NotRecorded,
-    NotLoaded,
-    ModelNotFound,
-    RunMismatch,
-    IndexMismatch,
-)  # not a fault of the turn: the replay is not possible here
-
-
-class NotVisited(DataError):
-    "A turn that never came to the node behind which it is to be taken up."
+# not a fault of the turn: the replay is not possible here
+_CANNOT = (NotRecorded, NotLoaded, ModelNotFound, RunMismatch, IndexMismatch)
 
 
 def system_of_run(run: Run) -> System:
     "The system that made a run. Raises SettingsError for one that knew what systems must not know."
     if LEFT_OUT in run.system:
-        raise SettingsError(
-            f"{run.name} was made by {run.system}, an oracle: its turns are not computed anew without its gold"
-        )
+        why = "an oracle: its turns are not computed anew without its gold"
+        raise SettingsError(f"{run.name} was made by {run.system}, {why}")
     if "imported" in run.manifest:
-        raise SettingsError(
-            f"{run.name} was imported from {run.manifest['imported']['file']}: the system is not here, "
-            "and no turn of it can be computed anew. Import another run of it and compare the two"
-        )
+        origin = f"{run.name} was imported from {run.manifest['imported']['file']}"
+        why = "the system is not here, and no turn of it can be computed anew"
+        raise SettingsError(f"{origin}: {why}. Import another run of it and compare the two")
     return system_named(run.system)
 
-# %% ../../nbs/6_runs/01_forks.ipynb #710c7c7d
+
 def settings_of_run(run: Run, system: System) -> Settings:
     "The settings that a run was made with, its system's own included. Raises DataError where the manifest does not hold them."
     told = run.manifest["settings"]
     try:
-        own = (
-            structured(system.settings, told["own"])
-            if system.settings and told.get("own")
-            else None
-        )
+        has_own = system.settings and told.get("own")
+        own = structured(system.settings, told["own"]) if has_own else None
         return replace(structured(Settings, told), own=own)
     except (TypeError, ValueError) as e:
-        raise DataError(
-            f"its settings cannot be read ({e})",
-            run.folder / "manifest.json",
-            remedy="Was it written by another version?",
-        ) from None
+        path = run.folder / "manifest.json"
+        remedy = "Was it written by another version?"
+        raise DataError(f"its settings cannot be read ({e})", path, remedy=remedy) from None
 
 # %% ../../nbs/6_runs/01_forks.ipynb #1ee9274e
-class Late:
-    "A chat model, embedder or retriever that is loaded when it is first needed."
+def _forward(name: str) -> Callable:
+    "A method that is the part's own."
+    return lambda self, *args, **kw: getattr(self.part, name)(*args, **kw)
+
+
+class Lazy:
+    "A chat model, embedder, checker or retriever that is loaded when it is first needed."
 
     def __init__(self, wanted: str, load: Callable):
         "`wanted`: the fingerprint of the one that is needed; empty: whichever it is."
-        self._wanted, self._load, self._it, self._lock = wanted, load, None, threading.Lock()
+        self._wanted, self._load, self._part, self._lock = wanted, load, None, threading.Lock()
 
     @property
     def fingerprint(self) -> str:
-        return self._wanted or self.it.fingerprint
+        return self._wanted or self.part.fingerprint
 
     @property
-    def it(self):
-        "The thing itself. Raises RunMismatch for another one than is wanted, NotLoaded if there is none."
+    def part(self):
+        "The model or retriever. Raises RunMismatch for another one than is wanted, NotLoaded if there is none."
         with self._lock:
-            if self._it is None:
-                self._it = self._loaded()
-            return self._it
+            if self._part is not None:
+                return self._part
+            try:
+                part = self._load()
+            except _CANNOT:
+                raise
+            except Exception as e:
+                raise NotLoaded(str(e)) from e
+            if self._wanted not in ("", part.fingerprint):
+                here = f"this is {part.fingerprint}: another experiment"
+                raise RunMismatch(f"the run was made with {self._wanted}, and {here}")
+            self._part = part
+            return part
 
-    def _loaded(self):
-        try:
-            made = self._load()
-        except _CANNOT:
-            raise
-        except Exception as e:
-            raise NotLoaded(str(e)) from e
-        if self._wanted and made.fingerprint != self._wanted:
-            raise RunMismatch(
-                f"the run was made with {self._wanted}, and this is {made.fingerprint}: another experiment"
-            )
-        return made
-
-    def generate(self, *args, **kw):
-        return self.it.generate(*args, **kw)
-
-    def score(self, prompts, continuations):
-        return self.it.score(prompts, continuations)
-
-    def encode(self, texts, query=False):
-        return self.it.encode(texts, query=query)
-
-    def retrieve(self, *args, **kw):
-        return self.it.retrieve(*args, **kw)
-
-    def parts(self, documents, text, question=""):
-        return self.it.parts(documents, text, question)
+    generate, score = _forward("generate"), _forward("score")
+    encode, retrieve, parts = _forward("encode"), _forward("retrieve"), _forward("parts")
 
 
-class RecordedPassages(Late):
+class RecordedPassages(Lazy):
     "The passages of a run, then those that can be shown though nothing finds them, then a retriever's."
 
     def __init__(self, run: Run, wanted: str, load: Callable, shown: Mapping[str, Context] = {}):
         super().__init__(wanted, load)
-        self.run, self.shown = run, shown
+        self._known = ChainMap(shown, run.passages)
 
     def contexts(self, ids: Sequence[str]) -> list[Context]:
         "Contexts by id, in that order."
-        there = {
-            i: replace(self.run.passages[i], score=None) for i in ids if i in self.run.passages
-        }
-        there |= {i: self.shown[i] for i in ids if i in self.shown}
+        there = {i: replace(self._known[i], score=None) for i in ids if i in self._known}
         missing = [i for i in ids if i not in there]
-        there |= {c.id: c for c in self.it.contexts(missing)} if missing else {}
+        there |= {c.id: c for c in self.part.contexts(missing)} if missing else {}
         return [there[i] for i in ids]
+
+# %% ../../nbs/6_runs/01_forks.ipynb #intervn1
+@dataclass(frozen=True)
+class Intervention:
+    "A change of the nodes of a run, for its replay."
+
+    name: str  # becomes a part of the system's name
+    around: tuple[Around, ...] = ()  # lie around every node, recorded or computed
+    settings: Mapping[str, object] = field(default_factory=dict)  # dotted key -> value
+    nodes: tuple[str, ...] = ()  # that are computed anew; all others keep their record
+    history: bool = True  # False: nothing of the conversation is known
+    web: bool = True  # False: nothing is searched for beside the documents, though the run did
+    shown: Mapping[str, Gold] = field(default_factory=dict)  # task id -> passages that can be shown
+
+
+class _AsTheyAre:
+    "The serializer of checkpoints that stay in memory: each value is kept, and handed back, as it is."
+
+    def dumps_typed(self, value: object) -> tuple[str, object]:
+        return "as it is", value
+
+    def loads_typed(self, data: tuple[str, object]) -> object:
+        return data[1]
+
+# %% ../../nbs/6_runs/01_forks.ipynb #0e54b016
+class Replayer(AbstractContextManager):
+    """Resumes turns of a run.
+
+    `tasks`: those that were asked; the run keeps them, older runs do not. `index`: the one that the run
+    was made with, where something has to be retrieved, or a retriever over it, which stays open. `models`: None for those of the settings.
+    `settings`: dotted key -> value, changed everywhere. `system`: another one than the run's.
+    `any_models`: models and index may be others than the run's. `calls`: call records besides the run's.
+    """
+
+    def __init__(
+        self,
+        run: Run | str | Path,
+        tasks: Sequence[Task] = (),
+        index: str | Path | RetrieverLike | None = None,
+        models: Models | None = None,
+        settings: Mapping[str, object] | None = None,
+        system: System | None = None,
+        any_models: bool = False,
+        intervention: Intervention | None = None,
+        calls: Sequence[Path] = (),
+    ):
+        self.run, self.intervention = as_run(run), intervention or Intervention("")
+        base, name = system or system_of_run(self.run), self.intervention.name
+        if base.one_piece:
+            raise NotRecorded(f"{base.name} cannot be taken up: {base.one_piece}")
+        self.system = replace(base, name=f"{base.name}+{name}") if name else base
+        self.changed, self.changes = bool(system or settings), dict(settings or {})
+        was, how = settings_of_run(self.run, base), {**self.changes, **self.intervention.settings}
+        self.settings = replace(base, base="", changes={}, defaults={}).configured(was, how)
+        self.setting = self.run.manifest["identity"].get("setting", "rag")
+        self._known = {**self.run.tasks, **{t.id: t for t in tasks}}
+        self.models = models or Models(self.settings)
+        self._graphs, self._lock = {}, threading.Lock()
+        self._name_parts(was, index, any_models)
+        self.recalled = self.chat
+        for path in (self.run.folder / "calls.jsonl", *calls):
+            self.recalled = RecordedChat(self.recalled, path, write=False)
+        searched = self.run.folder / "web.jsonl"
+        self.web = Web(None, searched) if self.intervention.web and searched.exists() else None
+        if index is not None and self.setting == "rag":
+            self.retriever.part  # one that is not there is said before the first turn
+
+    def _name_parts(self, was: Settings, index, any_models: bool) -> None:
+        "Models and passages, each to be loaded when it is first needed."
+
+        def wanted(part: str, *groups: str) -> str:
+            "The fingerprint that a part must have: the run's, unless its settings are changed."
+            same = all(getattr(was, g) == getattr(self.settings, g) for g in groups)
+            return self.run.manifest["identity"].get(part, "") if same and not any_models else ""
+
+        self.chat = Lazy(wanted("chat", "chat"), lambda: self.models.chat)
+        self.embedder = Lazy(wanted("embedder", "embedder"), lambda: self.models.embedder)
+        checker = Lazy(wanted("checker", "stages"), lambda: self.models.checker(self.settings))
+        self.checker = checker if "checker" in self.settings.models else None
+        shown = [p for g in self.intervention.shown.values() for p in g.passages if p.text]
+        of = (wanted("retriever", "retrieval", "chunks"), lambda: self._open(index))
+        self.retriever = RecordedPassages(self.run, *of, {p.id: as_context(p) for p in shown})
+
+    def _open(self, index: str | Path | RetrieverLike | None):
+        self._lent = hasattr(index, "retrieve")
+        if self._lent:
+            return index
+        if self.setting == "rag" and index is None and not self.system.toolbox_for:
+            remedy = "name the index that the run was made with"
+            raise NotRecorded(f"something has to be retrieved: {remedy}")
+        tasks = [self.task(i) for i in self.run.trajectories] if self.setting == "reference" else ()
+        how = (self.settings, self.models, index, tasks, self.setting)
+        return toolbox_of(self.system, *how).retriever
+
+    def close(self) -> None:
+        "Close the index, if it was opened here."
+        index = getattr(self.retriever._part, "index", None)
+        if index and not self._lent:
+            index.close()
+
+    def __exit__(self, *exc):
+        self.close()
+
+    def knows(self, task_id: str) -> bool:
+        "Whether the conversation of a turn is known."
+        return task_id in self._known
+
+    def anew(self, task_id: str) -> Callable[[str], bool]:
+        "Which nodes of a turn the intervention has computed anew."
+        forgets = not self.intervention.history and self.knows(task_id)
+        every = forgets and bool(self._known[task_id].history)
+        return lambda node: every or node in self.intervention.nodes
+
+    def turn(self, task_id: str) -> Trajectory:
+        "A recorded turn. Raises DataError for one that is not there."
+        if task_id in self.run.trajectories:
+            return self.run.trajectories[task_id]
+        remedy = f"The first is {next(iter(self.run.trajectories), 'none')}"
+        raise DataError(f"there is no turn {task_id!r} in it", self.run.folder, remedy=remedy)
+
+    def visits(self, task_id: str, hints: Mapping[str, object]) -> list[Visit]:
+        "The visits of a recorded turn (`visits_of`). Raises DataError for a state that cannot be read."
+        try:
+            return visits_of(self.turn(task_id), hints, self.system.reasons)
+        except (TypeError, ValueError, KeyError, AttributeError) as e:
+            problem = f"what the steps of {task_id!r} put into the state cannot be read ({e})"
+            path, remedy = (
+                self.run.folder / "trajectories.jsonl",
+                "Was it written by another version?",
+            )
+            raise DataError(problem, path, remedy=remedy) from None
+
+    def task(self, task_id: str) -> Task:
+        "What was asked; with the passages that came with it, where the run had some."
+        t = self.turn(task_id)
+        about = (t.task_id, t.conversation_id, t.turn, t.domain, t.question)
+        task = self._known.get(task_id) or Task(*about)
+        if not self.intervention.history:
+            task = replace(task, history=())
+        if self.setting == "rag":
+            return replace(task, contexts=None)
+        if task.contexts is not None:
+            return task
+        given = [self.run.passages[i] for i in (t.retrievals[0].contexts if t.retrievals else ())]
+        passages = (Passage(c.id, c.text, c.title, c.url, c.source, c.domain) for c in given)
+        return replace(task, contexts=tuple(passages))
+
+    def tools(self, chat: ChatModel | None = None) -> Toolbox:
+        "What its graph works with."
+        return Toolbox(
+            self.settings,
+            self.recalled if chat is None else chat,  # an empty record is false
+            self.embedder,
+            self.retriever,
+            checker=self.checker,
+            adapters=self.models.adapters(self.settings) if self.settings.adapters else {},
+            web=self.web,
+            around=self.intervention.around,
+        )
+
+    def graph(self, chat: ChatModel | None = None) -> tuple:
+        "The system's graph with a checkpointer, and the tools of its nodes; made once."
+        from langgraph.checkpoint.memory import InMemorySaver
+
+        with self._lock:
+            if chat not in self._graphs:
+                tools, saver = self.tools(chat), InMemorySaver(serde=_AsTheyAre())
+                graph = self.system.graph(tools).builder.compile(checkpointer=saver)
+                self._graphs[chat] = graph, self.system.toolbox(tools)
+            return self._graphs[chat]
 
 # %% ../../nbs/6_runs/01_forks.ipynb #7883d110
 class _BrokeBefore(Exception):
     "The node that broke in the record is reached again, in the same state."
 
 
-def _state_digest(state: Mapping[str, object]) -> str:
-    "Names a state, without task and steps; a key without a value is not there."
-    return digest({k: v for k, v in state.items() if k not in ("task", "steps") and v is not None})
+class _NotKnown(Exception):
+    "The record does not say what the node does in this state."
 
 
-class Visits:
-    "What a record knows of a turn, and what had to be computed besides."
+@dataclass
+class _Thread:
+    "A turn on a fresh thread of a LangGraph graph."
 
-    def __init__(
-        self,
-        given: Sequence[Visit],  # how the turn begins, whatever the states
-        known: Sequence[Visit] = (),  # that hold wherever their node sees the same state
-        alone: str = "",  # why nothing may be computed; "": it may
-    ):
-        self.made, self.alone = [], alone
-        self.given: dict[str, list[Visit]] = {}
-        self.known: dict[tuple[str, str], list[Visit]] = {}
-        for v in given:
-            self.given.setdefault(v.node, []).append(v)
-        for v in known:
-            self.known.setdefault((v.node, _state_digest(v.before)), []).append(v)
+    graph: object
+    tools: Toolbox
+    max_steps: int
+    visits: Sequence[Visit]  # that hold wherever their node sees the same state
+    anew: Callable[[str], bool]  # nodes that are computed all the same
+    may_compute: bool  # False: the conversation is not known
+    made: list[Step] = field(default_factory=list)  # steps that were computed
+    name: str = field(default_factory=lambda: uuid4().hex)
 
-    def recall(self, node: str, state: Mapping[str, object], anew: bool = False) -> dict | None:
-        "What the node put there; None if that has to be computed, or is to be (`anew`)."
-        if self.given.get(node):
-            v = self.given[node].pop(0)
-        elif anew or not (found := self.known.get((node, _state_digest(state)))):
-            return None
-        else:
-            v = found.pop(0) if len(found) > 1 else found[0]
-        if not v.steps:
+    @property
+    def config(self) -> dict:
+        return {"configurable": {"thread_id": self.name}, "recursion_limit": self.max_steps}
+
+    @property
+    def state(self) -> dict:
+        return self.graph.get_state(self.config).values
+
+    def recall(self, node: str, state: Mapping[str, object]) -> dict:
+        "What the node put there in this state. Raises _NotKnown, _BrokeBefore."
+        seen = {k: v for k, v in state.items() if k not in ("task", "steps") and v is not None}
+        known = (v for v in self.visits if v.node == node and v.before == seen)
+        if self.anew(node) or (v := next(known, None)) is None:
+            raise _NotKnown
+        if v.update is None:
             raise _BrokeBefore
-        return {**v.update, "steps": list(v.steps)}
+        return v.update
 
-# %% ../../nbs/6_runs/01_forks.ipynb #735a0034
-_VISITS: ContextVar[Visits] = ContextVar("visits")  # of the turn that is taken up
+    def compute(self, next_node: str, only: bool = False) -> None:
+        "Go on to the end, or by one node. Raises NotRecorded, and what a node raises."
+        if not self.may_compute:
+            why = "its conversation is not on the record: name the tasks"
+            raise NotRecorded(f"{next_node} has to be computed, and {why}")
+        known = len(self.state["steps"])
+        try:
+            self.graph.invoke(None, self.config, interrupt_after="*" if only else None)
+        finally:
+            self.made += self.state["steps"][known:]
+
+    def go_on(self) -> None:
+        "To the end of the turn, by the record where it holds."
+        for left in reversed(range(self.max_steps)):
+            now = self.graph.get_state(self.config)
+            if not now.next:
+                return
+            node = surround(now.next[0], partial(self.recall, now.next[0]), self.tools)
+            try:
+                self.graph.update_state(self.config, node(now.values), as_node=now.next[0])
+            except _NotKnown:
+                self.compute(now.next[0], only=bool(self.visits) and left > 0)
+
+# %% ../../nbs/6_runs/01_forks.ipynb #0f0225e9
+def _with_changes(update: Mapping, changes: Mapping[str, object], ending: bool) -> dict:
+    "An update with other values in it, and steps that say so; without what ends the turn, unless `ending`."
+    gone = () if ending else ENDING
+    new = {k: v for k, v in update.items() if k not in gone} | changes
+    if changes.get("grounded"):
+        new.pop("unsupported", None)
+    return {**new, "steps": edit_steps(update["steps"], changes)}
 
 
-def recalling(anew: Callable[[str, Mapping], bool] = lambda node, state: False) -> Around:
-    "A node gives back what it did before; what was not recorded, or is asked `anew`, is computed."
+def _state_after(visits: Sequence[Visit], changes: Mapping[str, object]) -> dict[str, object]:
+    "The state after the last of some visits of a turn, with a change there."
+    *earlier, (_, before, update) = visits
+    if changes:
+        update = _with_changes(update, changes, not changes.keys() - set(ENDING))
+    steps = [s for v in earlier for s in v.update["steps"]]
+    return {**before, **update, "steps": [*steps, *update["steps"]]}
 
-    def around(name: str, node: Node, tools: Toolbox) -> Node:
-        def run(state) -> dict:
-            visits = _VISITS.get()
-            if (known := visits.recall(name, state, anew(name, state))) is not None:
-                return known
-            if visits.alone:
-                raise NotRecorded(f"{name} has to be computed, and {visits.alone}")
-            update = node(state)
-            visits.made.extend(update["steps"])
-            return update
 
-        return run
-
-    return around
+def _finished(state: Mapping[str, object], tools: Toolbox) -> dict:
+    "The state of a turn that ended. Raises SettingsError for one that has no draft to end with."
+    if "outcome" in state:
+        return dict(state)
+    if not state.get("draft"):
+        raise SettingsError(
+            "changed in this way, the turn ends without an outcome and without a draft"
+        )
+    contexts = tools.contexts(state.get("kept") or state.get("found") or [])
+    return {**state, **answered(state["draft"], contexts)}
 
 # %% ../../nbs/6_runs/01_forks.ipynb #9aea5dba
 @dataclass(frozen=True, repr=False)
@@ -363,19 +515,14 @@ class Fork:
     @property
     def note(self) -> str:
         "Where it was resumed, what was changed, what was computed."
-        changed = (
-            ", ".join(f"{k} = {str(v)[:60]!r}" for k, v in self.changes.items())
-            or "nothing changed"
-        )
-        where = (
-            "from the beginning"
-            if self.at == START
-            else f"behind {self.at}" + (f", visit {self.visit}" if self.visit > 1 else "")
-        )
-        asked = self.calls.n - self.calls.cached
+        changed = ", ".join(f"{k} = {str(v)[:60]!r}" for k, v in self.changes.items())
+        later = f", visit {self.visit}" if self.visit > 1 else ""
+        where = "from the beginning" if self.at == START else f"behind {self.at}{later}"
+        asked, cached = self.calls.n - self.calls.cached, self.calls.cached
         return (
-            f"{self.before.task_id} {where}: {changed}; {len(self.made)} of {len(self.after.steps)} steps computed, "
-            f"{asked} model calls made, {self.calls.cached} from the record"
+            f"{self.before.task_id} {where}: {changed or 'nothing changed'}; "
+            f"{len(self.made)} of {len(self.after.steps)} steps computed, "
+            f"{asked} model calls made, {cached} from the record"
         )
 
     def __repr__(self) -> str:
@@ -384,298 +531,65 @@ class Fork:
     def _repr_html_(self) -> str:
         return f"<div>{esc(self.note)}</div>{self.diff._repr_html_()}"
 
-# %% ../../nbs/6_runs/01_forks.ipynb #intervn1
-@dataclass(frozen=True)
-class Intervention:
-    "A change of the nodes of a run, for its replay."
-
-    name: str  # becomes a part of the system's name
-    around: tuple[Around, ...] = ()  # lie around every node, outside its memory
-    settings: Mapping[str, object] = field(default_factory=dict)  # dotted key -> value
-    nodes: tuple[str, ...] = ()  # that the settings change; all others keep theirs
-    history: bool = True  # False: nothing of the conversation is known
-    web: bool = True  # False: nothing is searched for beside the documents, though the run did
-    shown: Mapping[str, Gold] = field(default_factory=dict)  # task id -> passages that can be shown
-
-# %% ../../nbs/6_runs/01_forks.ipynb #0e54b016
-class Replayer:
-    """Takes up turns of a run.
-
-    `tasks`: those that were asked; the run keeps them, older runs do not. `index`: the one that the run
-    was made with, where something has to be retrieved, or a retriever over it, which stays open. `models`: None for those of the settings.
-    `settings`: dotted key -> value, changed everywhere. `system`: another one than the run's.
-    `any_models`: models and index may be others than the run's. `calls`: call records besides the run's.
-    """
-
-    def __init__(
-        self,
-        run: Run | str | Path,
-        tasks: Sequence[Task] = (),
-        index: str | Path | RetrieverLike | None = None,
-        models: Models | None = None,
-        settings: Mapping[str, object] | None = None,
-        system: System | None = None,
-        any_models: bool = False,
-        intervention: Intervention | None = None,
-        calls: Sequence[Path] = (),
-    ):
-        self.run = as_run(run)
-        self.system = system or system_of_run(self.run)
-        if self.system.one_piece:
-            raise NotRecorded(f"{self.system.name} cannot be taken up: {self.system.one_piece}")
-        was, it = settings_of_run(self.run, self.system), intervention or Intervention("")
-        self.changes = dict(settings or {})
-        changes = {**self.changes, **it.settings}
-        self.settings = replace(self.system, base="", changes={}, defaults={}).configured(
-            was, changes
-        )
-        if it.name:
-            self.system = replace(self.system, name=f"{self.system.name}+{it.name}")
-        self.changed, self.intervention = bool(system or settings), it
-        self._known = {**self.run.tasks, **{t.id: t for t in tasks}}
-        self.models, self._graphs, self._lock = (
-            models or Models(self.settings),
-            {},
-            threading.Lock(),
-        )
-        made_with = self.run.manifest["identity"]
-
-        def wanted(part: str, *groups: str) -> str:
-            "The fingerprint that a part must have: the run's, unless its settings are changed."
-            same = all(getattr(was, g) == getattr(self.settings, g) for g in groups)
-            return made_with.get(part, "") if same and not any_models else ""
-
-        self.setting = made_with.get("setting", "rag")
-        self.chat = Late(wanted("chat", "chat"), lambda: self.models.chat)
-        self.embedder = Late(wanted("embedder", "embedder"), lambda: self.models.embedder)
-        late = Late(wanted("checker", "stages"), lambda: self.models.checker(self.settings))
-        self.checker = late if "checker" in self.settings.models else None
-        shown = {p.id: as_context(p) for g in it.shown.values() for p in g.passages if p.text}
-        fingerprint = wanted("retriever", "retrieval", "chunks")
-        self.retriever = RecordedPassages(self.run, fingerprint, lambda: self._open(index), shown)
-        self.recalled = self.chat
-        for path in (self.run.folder / "calls.jsonl", *calls):
-            self.recalled = RecordedChat(self.recalled, path, write=False)
-        searched = self.run.folder / "web.jsonl"
-        self.web = Web(None, searched) if it.web and searched.exists() else None
-        if index is not None and self.setting == "rag":
-            self.retriever.it  # one that is not there is said before the first turn
-
-    def _open(self, index: str | Path | RetrieverLike | None):
-        self._lent = hasattr(index, "retrieve")
-        if self._lent:
-            return index
-        if self.setting == "rag" and index is None and not self.system.toolbox_for:
-            raise NotRecorded(
-                "something has to be retrieved: name the index that the run was made with"
-            )
-        given = self.setting == "reference"
-        tasks = [self.task(i) for i in self.run.trajectories] if given else ()
-        how = (self.settings, self.models, index, tasks, self.setting)
-        return toolbox_of(self.system, *how).retriever
-
-    def close(self) -> None:
-        "Close the index, if it was opened here."
-        index = getattr(self.retriever._it, "index", None)
-        if index and not self._lent:
-            index.close()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *exc):
-        self.close()
-
-    def knows(self, task_id: str) -> bool:
-        "Whether the conversation of a turn is known."
-        return task_id in self._known
-
-    def turn(self, task_id: str) -> Trajectory:
-        "A recorded turn. Raises DataError for one that is not there."
-        if task_id not in self.run.trajectories:
-            first = next(iter(self.run.trajectories), "none")
-            raise DataError(
-                f"there is no turn {task_id!r} in it",
-                self.run.folder,
-                remedy=f"The first is {first}",
-            )
-        return self.run.trajectories[task_id]
-
-    def task(self, task_id: str) -> Task:
-        "What was asked; with the passages that came with it, where the run had some."
-        t = self.turn(task_id)
-        about = (t.task_id, t.conversation_id, t.turn, t.domain, t.question)
-        task = self._known.get(task_id) or Task(*about)
-        if not self.intervention.history:
-            task = replace(task, history=())
-        if self.setting == "rag":
-            return replace(task, contexts=None)
-        if task.contexts is not None:
-            return task
-        given = [self.run.passages[i] for i in (t.retrievals[0].contexts if t.retrievals else ())]
-        passages = (Passage(c.id, c.text, c.title, c.url, c.source, c.domain) for c in given)
-        return replace(task, contexts=tuple(passages))
-
-    def _anew(self, node: str, state: Mapping) -> bool:
-        "Whether what a node did is not known under the intervention."
-        forgets = not self.intervention.history and self._known.get(state["task"].id)
-        return node in self.intervention.nodes or bool(forgets and forgets.history)
-
-    def tools(self, chat: ChatModel | None = None) -> Toolbox:
-        "What its graph works with."
-        return Toolbox(
-            self.settings,
-            self.recalled if chat is None else chat,  # an empty record is false
-            self.embedder,
-            self.retriever,
-            checker=self.checker,
-            adapters=self.models.adapters(self.settings) if self.settings.adapters else {},
-            web=self.web,
-            around=(recalling(self._anew), *self.intervention.around),
-        )
-
-    def graph(self, chat: ChatModel | None = None):
-        "The system's graph over these tools; built once."
-        with self._lock:
-            if chat not in self._graphs:
-                self._graphs[chat] = self.system.graph(self.tools(chat))
-            return self._graphs[chat]
-
-# %% ../../nbs/6_runs/01_forks.ipynb #43b8e741
-ASKED = ("question", "domain")  # what of a task can be changed
-
-
-def place(
-    visits: Sequence[Visit],  # of the turn
-    nodes: Sequence[str],  # of the graph
-    at: str,  # a node; "": see above
-    visit: int,
-    changes: Mapping[str, object],
-) -> int:  # position in `visits`; -1: the beginning
-    "Where a turn is taken up. Raises SettingsError for a node that there is not, NotVisited for one that the turn did not visit."
-    if at in ("", START) and (not changes or all(k in ASKED for k in changes)):
-        return -1
-    if at and at not in nodes:
-        raise SettingsError(f"there is no node {at!r}: there are {', '.join(nodes)}")
-    been = [
-        n
-        for n, v in enumerate(visits)
-        if v.steps and (v.node == at if at else any(k in v.update for k in changes))
-    ]
-    if len(been) >= visit:
-        return been[visit - 1]
-    path = " > ".join(v.node for v in visits)
-    what = f"came to {at}" if at else f"put {', '.join(changes)} into the state"
-    raise NotVisited(
-        f"the turn {'never ' if not been else ''}{what}{f' only {len(been)} times' if been else ''}: it went {path}"
-    )
-
-# %% ../../nbs/6_runs/01_forks.ipynb #600931f2
-def _read_changes(changes: Mapping[str, object], hints: Mapping[str, object]) -> dict[str, object]:
-    "Changes of the state, read. Raises SettingsError for a key that the state does not have."
-    known = [k for k in hints if k not in ("task", "steps")]
-    if bad := [k for k in changes if k not in (*known, *ASKED)]:
-        raise SettingsError(
-            f"the state has no {bad[0]!r}: it has {', '.join(known)}; at the beginning: {', '.join(ASKED)}"
-        )
-    return {k: _read_change(k, v, hints.get(k, str)) for k, v in changes.items()}
-
-# %% ../../nbs/6_runs/01_forks.ipynb #0f0225e9
-def finished(state: Mapping[str, object], tools: Toolbox) -> dict:
-    "The state of a turn that ended. Raises SettingsError for one that has no draft to end with."
-    if "outcome" in state:
-        return dict(state)
-    if not state.get("draft"):
-        raise SettingsError(
-            "changed in this way, the turn ends without an outcome and without a draft"
-        )
-    return {
-        **state,
-        **answered(
-            state["draft"], tools.retriever.contexts(state.get("kept") or state.get("found") or [])
-        ),
-    }
-
-# %% ../../nbs/6_runs/01_forks.ipynb #273dd52b
-def _changed_visit(v: Visit, changes: Mapping[str, object]) -> Visit:
-    "A visit that put something else into the state. What ends the turn goes, unless only that is changed."
-    if not changes:
-        return v
-    ends = not (changes.keys() - set(ENDING))
-    update = {k: x for k, x in v.update.items() if ends or k not in ENDING} | changes
-    if changes.get("grounded"):
-        update.pop("unsupported", None)
-    return replace(v, update=update, steps=tuple(edited(v.steps, changes)))
-
 # %% ../../nbs/6_runs/01_forks.ipynb #79f67a3f
-def fork(
-    replayer: Replayer,
-    task_id: str,
-    at: str = "",  # the node behind which the turn is taken up; "": see `place`
-    changes: Mapping[str, object] = {},  # key of the state -> value
-    visit: int = 1,  # which visit of the node
-    fresh: bool = False,  # True: everything downstream is computed anew
-    chat: ChatModel | None = None,  # None: the replayer's
-) -> Fork:
-    """A recorded turn, taken up again.
+def _resume(thread: _Thread, node: str, state: Mapping) -> tuple[dict, BaseException | None]:
+    "The final state of a turn that goes on behind a node, and what broke."
+    from langsmith import tracing_context
 
-    Raises NotRecorded if that cannot be done here, SettingsError or DataError for what there is not.
-    """
-    t, graph = replayer.turn(task_id), replayer.graph(chat)
-    hints, names = hints_of(graph.builder.state_schema), list(graph.builder.nodes)
     try:
-        visits = _visits_of(t, hints, replayer.system.reasons)
-        changes = _read_changes(changes, hints)
-    except (TypeError, ValueError, KeyError, AttributeError) as e:
-        path = replayer.run.folder / "trajectories.jsonl"
-        raise DataError(
-            f"what the steps of {task_id!r} put into the state cannot be read ({e})",
-            path,
-            remedy="Was it written by another version?",
-        ) from None
-    n, task = place(visits, names, at, visit, changes), replayer.task(task_id)
-    another = fresh or replayer.changed or n < 0 and bool(changes)  # the record holds nowhere then
-    first = [*visits[:n], _changed_visit(visits[n], changes)] if n >= 0 else []
-    unknown = "its conversation is not on the record: name the tasks"
-    memory = Visits(first, [] if another else visits, "" if replayer.knows(task_id) else unknown)
-    asked = replace(task, **changes) if n < 0 else task
-    state, error = _state_after(replayer, graph, memory, asked)
-    if changes and any(memory.given.values()):
-        raise NotVisited(f"under these settings the turn does not come to {visits[n].node} again")
-    computed = memory.made or changes
-    seconds = round(sum(s.seconds for s in state["steps"]), 3) if computed else t.seconds
-    if isinstance(error, _BrokeBefore):
-        after = replace(t, steps=tuple(state["steps"]))
-    else:
-        after = trajectory(asked, state, seconds, error)
-    where = visits[n].node if n >= 0 else START
-    if not changes and replayer.intervention.name:
-        changes = {"intervention": replayer.intervention.name}
-    diff, changes = diff_turns(t, after, replayer.run.passages), {**replayer.changes, **changes}
-    return Fork(t, after, where, visit, changes, tuple(memory.made), diff)
-
-# %% ../../nbs/6_runs/01_forks.ipynb #0e5f977b
-def _state_after(
-    replayer: Replayer, graph, visits: Visits, task: Task
-) -> tuple[dict, BaseException | None]:
-    "The final state of a fork, and what broke."
-    token = _VISITS.set(visits)
-    try:
-        state = run_turn(graph, task, replayer.system.max_steps(replayer.settings))
-        return finished(state, replayer.tools()), None
+        with tracing_context(enabled=False):
+            thread.graph.update_state(thread.config, state, as_node=node)
+            thread.go_on()
+        return _finished(thread.state, thread.tools), None
     except KeyError as e:
-        raise NotRecorded(
-            f"the state of {task.id} does not hold {e}: the run was recorded before states were. Run it again"
-        ) from None
+        why = "the run was recorded before states were. Run it again"
+        raise NotRecorded(f"the state of {state['task'].id} does not hold {e}: {why}") from None
     except (*_CANNOT, SettingsError):
         raise
     except Exception as e:
         cause = e.__cause__ if isinstance(e, NodeError) else e
         if isinstance(cause, _CANNOT):
             raise cause from None
-        return {"steps": getattr(e, "steps", [])}, e
+        return {"steps": thread.state.get("steps", [])}, e
     finally:
-        _VISITS.reset(token)
+        thread.graph.checkpointer.delete_thread(thread.name)
+
+# %% ../../nbs/6_runs/01_forks.ipynb #forkcall
+def fork(
+    replayer: Replayer,
+    task_id: str,
+    at: str = "",  # the node after which the turn is resumed; "": see above
+    changes: Mapping[str, object] = {},  # key of the state -> value
+    visit: int = 1,  # which visit of the node
+    fresh: bool = False,  # True: everything downstream is computed anew
+    chat: ChatModel | None = None,  # None: the replayer's
+) -> Fork:
+    """A recorded turn, resumed.
+
+    Raises NotRecorded if that cannot be done here, SettingsError or DataError for what there is not.
+    """
+    t, task = replayer.turn(task_id), replayer.task(task_id)
+    graph, tools = replayer.graph(chat)
+    hints = get_type_hints(graph.builder.state_schema)
+    visits, changes = replayer.visits(task_id, hints), _read_changes(changes, hints)
+    n = _place(visits, list(graph.builder.nodes), at, visit, changes)
+    if n < 0:
+        node, state, task = START, {"steps": []}, replace(task, **changes)
+    else:
+        node, state = visits[n].node, _state_after(visits[: n + 1], changes)
+    another = fresh or replayer.changed or n < 0 and changes  # the record holds nowhere then
+    most, known = replayer.system.max_steps(replayer.settings), [] if another else visits
+    thread = _Thread(graph, tools, most, known, replayer.anew(task_id), replayer.knows(task_id))
+    state, error = _resume(thread, node, {**state, "task": task})
+    seconds = sum(s.seconds for s in state["steps"]) if thread.made or changes else t.seconds
+    if isinstance(error, _BrokeBefore):
+        after = replace(t, steps=tuple(state["steps"]))
+    else:
+        after = trajectory(task, state, seconds, error)
+    if not changes and replayer.intervention.name:
+        changes = {"intervention": replayer.intervention.name}
+    diff, changes = diff_turns(t, after, replayer.run.passages), {**replayer.changes, **changes}
+    return Fork(t, after, node, visit, changes, tuple(thread.made), diff)
 
 # %% ../../nbs/6_runs/01_forks.ipynb #ad1225ee
 @dataclass(frozen=True)
@@ -691,30 +605,19 @@ class Change:
 def _replayed_identity(replayer: Replayer, change: Change) -> dict:
     "What decides the answers of a replayed run: what decided those of the first, and the change."
     changed = {**plain(change), "settings": plain(replayer.changes)}
-    return {
-        **identity(replayer.system, replayer.setting, replayer.tools()),
-        "replays": {"run": replayer.run.state, **changed},
-    }
+    first = identity(replayer.system, replayer.setting, replayer.tools())
+    return {**first, "replays": {"run": replayer.run.state, **changed}}
 
-# %% ../../nbs/6_runs/01_forks.ipynb #e3ce5a3a
-def _taken_up(replayer: Replayer, task_id: str, change: Change, chat=None) -> Trajectory:
-    "A turn under a change; one that never came there stands as it was."
-    how = (change.at, dict(change.state), change.visit, change.fresh, chat)
-    try:
-        return fork(replayer, task_id, *how).after
-    except NotVisited:
-        return replayer.turn(task_id)
 
-# %% ../../nbs/6_runs/01_forks.ipynb #81bc0be7
 def replay_run(
     replayer: Replayer,
-    folder: str | Path,  # of the new run; made if it is not there, gone on with if it is
+    folder: str | Path,  # of the new run; resumed if it is there
     change: Change = Change(),
     minutes: float | None = None,  # start no new turn after so long
     limit: int | None = None,  # only the first so many turns
     progress: bool = True,
 ) -> Run:
-    """All turns of a run under a change.
+    """All turns of a run under a change; a turn that never visited the node stands as it was.
 
     Raises RunMismatch for a folder of another run, NotRecorded for what cannot be computed here.
     """
@@ -723,21 +626,23 @@ def replay_run(
         raise SettingsError("a replay needs a folder of its own: this one holds the run")
     ids = list(run.trajectories)[:limit]
     if unknown := [i for i in ids if not replayer.knows(i)]:
-        raise DataError(
-            f"the conversation of {unknown[0]} is not on the record",
-            run.folder,
-            remedy="Name the file of its tasks",
-        )
+        problem = f"the conversation of {unknown[0]} is not on the record"
+        raise DataError(problem, run.folder, remedy="Name the file of its tasks")
+    how = (change.at, dict(change.state), change.visit, change.fresh)
 
     def answering(tools: Toolbox) -> Callable[[Task], Trajectory]:
-        return lambda task: _taken_up(replayer, task.id, change, tools.chat)
+        def answer(task: Task) -> Trajectory:
+            try:
+                return fork(replayer, task.id, *how, tools.chat).after
+            except NotVisited:
+                return replayer.turn(task.id)
 
-    entries = manifest(
-        _replayed_identity(replayer, change), run.manifest.get("about", ""), replayer.settings
-    )
-    tasks = [replayer.task(i) for i in ids]
-    how = {"minutes": minutes, "progress": progress}
-    return record_run(folder, entries, tasks, replayer.tools(), answering, **how)
+        return answer
+
+    decides, about = _replayed_identity(replayer, change), run.manifest.get("about", "")
+    entries, tasks = manifest(decides, about, replayer.settings), [replayer.task(i) for i in ids]
+    loop = {"minutes": minutes, "progress": progress}
+    return record_run(folder, entries, tasks, replayer.tools(), answering, **loop)
 
 # %% ../../nbs/6_runs/01_forks.ipynb #f7ced738
 @dataclass(frozen=True)
@@ -746,9 +651,13 @@ class Plant:
 
     name: str  # becomes a part of the system's name
     kind: type[Step]
-    change: Callable[
-        [Mapping[str, object], Step, Toolbox], dict
-    ]  # state behind the step, step, tools -> keys that change; {}: none
+    # state behind the step, step, tools -> keys that change; {}: none
+    change: Callable[[Mapping[str, object], Step, Toolbox], dict]
+
+
+def step_of(update: Mapping[str, object], kind: type[Step]) -> Step | None:
+    "The last step of a kind that a node left."
+    return next((s for s in reversed(update["steps"]) if isinstance(s, kind)), None)
 
 # %% ../../nbs/6_runs/01_forks.ipynb #e16e40a0
 def put_instead(
@@ -766,22 +675,15 @@ def put_instead(
     """
     if not changes:
         return dict(update)
-    if "found" in changes and "kept" in update:
-        changes = {
-            **changes,
-            "kept": changes.get("kept", changes["found"]),
-        }  # it keeps what it finds
-    own = {
-        key: of(changes[shared])
-        for key, (shared, of) in derived.items()
-        if key in update and shared in changes
-    }
+    if "found" in changes and "kept" in update:  # it keeps what it finds
+        changes = {**changes, "kept": changes.get("kept", changes["found"])}
+    follow = {k: x for k, x in derived.items() if k in update and x[0] in changes}
+    own = {key: of(changes[shared]) for key, (shared, of) in follow.items()}
     changes = {k: v for k, v in changes.items() if k != "passed"} | own
     decided = changes.keys() & {"grounded", "draft", "declined", "outcome"}
-    dropped = (*(ENDING if decided else ()), *(["unsupported"] if changes.get("grounded") else ()))
-    new = {k: v for k, v in update.items() if k not in dropped} | changes
-    new["steps"] = steps = edited(update["steps"], changes)
+    new = _with_changes(update, changes, not decided)
     if fields:
+        steps = new["steps"]
         n = max(n for n, s in enumerate(steps) if all(hasattr(s, k) for k in fields))
         steps[n] = replace(steps[n], **fields)
     ends = changes.get("grounded") or "outcome" in update and "draft" in changes
@@ -791,11 +693,6 @@ def put_instead(
     return {**new, **answered(whole["draft"], tools.contexts(whole.get("kept") or []))}
 
 
-def step_of(update: Mapping[str, object], kind: type[Step]) -> Step | None:
-    "The last step of a kind that a node left."
-    return next((s for s in reversed(update["steps"]) if isinstance(s, kind)), None)
-
-# %% ../../nbs/6_runs/01_forks.ipynb #30e9fbce
 def planted(system: System, *plants: Plant) -> System:
     "The system with something planted in it."
 
@@ -825,11 +722,8 @@ def _gold_digest(gold: Mapping[str, Gold]) -> str:
 
 def leave_out_tasks(tasks: Sequence[Task], gold: Mapping[str, Gold]) -> list[Task]:
     "The tasks that can be answered and have gold passages: those for which leaving gold out makes a negative."
-    return [
-        t
-        for t in tasks
-        if t.id in gold and gold[t.id].answerability in TO_ANSWER and gold[t.id].passages
-    ]
+    known = [t for t in tasks if t.id in gold and gold[t.id].passages]
+    return [t for t in known if gold[t.id].answerability in TO_ANSWER]
 
 # %% ../../nbs/6_runs/01_forks.ipynb #23ba380a
 class LeaveGoldOut:
@@ -839,26 +733,23 @@ class LeaveGoldOut:
         self,
         retriever: Retriever,
         gold: Mapping[str, Gold],  # task id -> gold
-        whole: bool = True,  # True: leave out all passages of the gold documents; False: only the gold passages
+        whole: bool = True,  # False: only the gold passages, not all of their documents
     ):
         if not isinstance(retriever, Retriever):
-            raise SettingsError(
-                f"leaving gold out needs retrieval from an index, not {type(retriever).__name__}: "
-                "of the passages that come with a task nothing would remain"
+            needs = (
+                f"leaving gold out needs retrieval from an index, not {type(retriever).__name__}"
             )
+            why = "of the passages that come with a task nothing would remain"
+            raise SettingsError(f"{needs}: {why}")
+        ids = ((t, p.id) for t, g in gold.items() for p in g.passages)
+        if quoted := next((t for t, i in ids if i.startswith(BY_TEXT)), None):
+            why = "which may stand anywhere: what is to be left out needs an id or a file name"
+            raise SettingsError(f"task {quoted!r} names its gold by a text alone, {why}")
         self.inner, self._name = retriever, _document_of if whole else str
-        if quoted := next(
-            (t for t, g in gold.items() for p in g.passages if p.id.startswith(BY_TEXT)), None
-        ):
-            raise SettingsError(
-                f"task {quoted!r} names its gold by a text alone, which may stand anywhere: what is to be left out needs "
-                "an id or a file name"
-            )
-        self._hidden = {
-            t: frozenset(x for p in g.passages for x in (self._name(p.id), p.id))
-            for t, g in gold.items()
-        }
-        self.fingerprint = f"{retriever.fingerprint} leave-gold-out:{'documents' if whole else 'passages'}:{_gold_digest(gold)}"
+        self._hidden = {t: {p.id for p in g.passages} for t, g in gold.items()}
+        self._hidden = {t: ids | {self._name(i) for i in ids} for t, ids in self._hidden.items()}
+        what = "documents" if whole else "passages"
+        self.fingerprint = f"{retriever.fingerprint} leave-gold-out:{what}:{_gold_digest(gold)}"
 
     def retrieve(
         self,
@@ -869,92 +760,67 @@ class LeaveGoldOut:
         model: ChatModel | None = None,
     ) -> Retrieval:
         "The best children that are not gold. Raises DataError for a task whose gold passages are not known."
-        if not self._hidden.get(task_id):
-            raise DataError(
-                f"task {task_id!r} has no gold passages to leave out",
-                remedy="Run only answerable tasks: `leave_out_tasks` picks them",
-            )
+        if not (hidden := self._hidden.get(task_id)):
+            remedy = "Run only answerable tasks: `leave_out_tasks` picks them"
+            raise DataError(f"task {task_id!r} has no gold passages to leave out", remedy=remedy)
         found = self.inner.ranked(query, domain, turns, model)
-        hits = [
-            n
-            for n, c in ((n, context_of(n)) for n in found)
-            if not self._hidden[task_id] & {self._name(c.document_id), *files_of(c)}
-        ]
-        return self.inner.as_retrieval(
-            best_hits(hits, self.inner.settings.rerank_k, self.inner.settings.distinct)
-        )
+        each = [(n, context_of(n)) for n in found]
+        hits = [n for n, c in each if not hidden & {self._name(c.document_id), *files_of(c)}]
+        how = self.inner.settings
+        return self.inner.as_retrieval(best_hits(hits, how.rerank_k, how.distinct))
 
     def contexts(self, ids: Sequence[str]) -> list[Context]:
         return self.inner.contexts(ids)
 
-# %% ../../nbs/6_runs/01_forks.ipynb #afbae1f6
-def leave_gold_out(
-    system: System,
-    gold: Mapping[str, Gold],
-    whole: bool = True,
-) -> System:
-    "The system over a retriever that leaves the gold out."
+
+def leave_gold_out(system: System, gold: Mapping[str, Gold], whole: bool = True) -> System:
+    "The system over a retriever that leaves the gold out; its name says what was left out, and with which gold."
     what = "documents" if whole else "passages"
+    about = f"the gold {what} of each task are left out of what is retrieved (oracle)"
 
     def build(tools: Toolbox):
         return system.build(replace(tools, retriever=LeaveGoldOut(tools.retriever, gold, whole)))
 
-    return replace(
-        system,
-        name=f"{system.name}{LEFT_OUT}:{what}:{_gold_digest(gold)}",
-        build=build,
-        about=f"{system.about}; the gold {what} of each task are left out of what is retrieved (oracle)",
-    )
+    name = f"{system.name}{LEFT_OUT}:{what}:{_gold_digest(gold)}"
+    return replace(system, name=name, build=build, about=f"{system.about}; {about}")
 
 # %% ../../nbs/6_runs/01_forks.ipynb #f8cff537
-def _kinds_of(
-    turns: Iterable[Trajectory],
-) -> dict[str, set[type[Step]]]:  # node -> the kinds of its steps
-    "What the nodes of a run leave on the record."
-    found: dict[str, set[type[Step]]] = {}
+def _steps_by_node(turns: Iterable[Trajectory]) -> dict[str, list[Step]]:
+    "Node -> its steps in a run."
+    by_node: dict[str, list[Step]] = {}
     for s in (s for t in turns for s in t.steps):
-        found.setdefault(s.node, set()).add(type(s))
-    return found
+        by_node.setdefault(s.node, []).append(s)
+    return by_node
 
 
-def _leaving(kinds: Mapping[str, set[type[Step]]], kind: type[Step]) -> tuple[str, ...]:
+def _leaving(by_node: Mapping[str, Sequence[Step]], kind: type[Step]) -> tuple[str, ...]:
     "The nodes that leave steps of a kind."
-    return tuple(n for n, some in kinds.items() if any(issubclass(k, kind) for k in some))
+    return tuple(n for n, some in by_node.items() if any(isinstance(s, kind) for s in some))
 
 
-def _added_by(
-    turns: Iterable[Trajectory],
-) -> dict[str, dict[str, object]]:  # node -> key of the state -> the last such value
-    "What the nodes of a run put into the state beyond what the kinds of their steps say."
-    found: dict[str, dict[str, object]] = {}
-    for s in (s for t in turns for s in t.steps):
-        found.setdefault(s.node, {}).update({k: v for k, v in s.extra.items() if v is not None})
-    return found
+def _added_by(steps: Iterable[Step]) -> dict[str, object]:
+    "Key of the state -> the last value that steps put there beyond what their kinds say."
+    return {k: v for s in steps for k, v in s.extra.items() if v is not None}
 
 # %% ../../nbs/6_runs/01_forks.ipynb #a0fb4c61
 _BY_KIND = {
-    Rewritten: ("rewrite", "the question as it was put", as_asked),
-    Graded: ("grade", "all that was found is kept", keep_all),
-    Checked: ("check and retry", "the first draft stands", let_pass),
+    Rewritten: ("rewrite", "the question as it was put", skip_rewrite),
+    Graded: ("grade", "all that was found is kept", skip_grade),
+    Checked: ("check and retry", "the first draft stands", skip_check),
 }
 
 
-def _shared(settings: Settings, kinds: Mapping[str, set[type[Step]]]) -> list[Mechanism]:
-    found, r = _leaving(kinds, Retrieved), settings.retrieval
-    views = (
-        [Mechanism("views", "the question as it was put", {"retrieval.views": "query"}, found)]
-        if [leg.view for leg in legs(r.views)] != ["query"]
-        else []
-    )
-    rerank = (
-        [Mechanism("rerank", "the order of the search", {"retrieval.reranker": "none"}, found)]
-        if r.reranker != "none"
-        else []
-    )
-    return [
-        *(views + rerank if found else []),
-        Mechanism("memory", "every question is a first one", history=False),
-    ]
+def _shared(settings: Settings, retrieving: tuple[str, ...]) -> list[Mechanism]:
+    "The mechanisms of every system; of retrieval where nodes retrieve."
+    r = settings.retrieval
+    plain_views = {"retrieval.views": "query"}
+    views = Mechanism("views", "the question as it was put", plain_views, retrieving)
+    unranked = {"retrieval.reranker": "none"}
+    rerank = Mechanism("rerank", "the order of the search", unranked, retrieving)
+    used = [views] if [leg.view for leg in legs(r.views)] != ["query"] else []
+    used += [rerank] if r.reranker != "none" else []
+    memory = Mechanism("memory", "every question is a first one", history=False)
+    return [*(used if retrieving else ()), memory]
 
 
 def mechanisms_of(
@@ -964,41 +830,27 @@ def mechanisms_of(
     web: bool = False,  # whether the run could search beside the documents
 ) -> list[Mechanism]:
     "The mechanisms that a run used; one that its settings have switched off already is none."
-    turns = list(turns)
-    kinds, more = _kinds_of(turns), _added_by(turns)
-    found = [
-        Mechanism(name, what, instead={n: work for n in nodes})
-        for kind, (name, what, work) in _BY_KIND.items()
-        if (nodes := _leaving(kinds, kind)) and not any(more[n] for n in nodes)
-    ]
+    by_node, found = _steps_by_node(turns), []
+    for kind, (name, what, work) in _BY_KIND.items():
+        nodes = _leaving(by_node, kind)
+        if nodes and not any(_added_by(by_node[n]) for n in nodes):
+            found.append(Mechanism(name, what, instead={n: work for n in nodes}))
 
-    def there(s: Mechanism) -> bool:
-        if s.settings and all(
-            own_setting(settings, system.name, k) == v for k, v in s.settings.items()
-        ):
+    def is_used(m: Mechanism) -> bool:
+        has = [own_setting(settings, system.name, k) == v for k, v in m.settings.items()]
+        if has and all(has):
             return False
-        return (not s.touched or bool(set(s.touched) & kinds.keys())) and (s.web or web)
+        return (not m.touched or bool(set(m.touched) & by_node.keys())) and (m.web or web)
 
     own = found if system.mechanisms is None else system.mechanisms
-    return [s for s in (*own, *_shared(settings, kinds)) if there(s)]
+    shared = _shared(settings, _leaving(by_node, Retrieved))
+    return [m for m in (*own, *shared) if is_used(m)]
 
 # %% ../../nbs/6_runs/01_forks.ipynb #0ed632f3
 def ablation(m: Mechanism) -> Intervention:
     "A run without a mechanism."
-
-    def around(name: str, node: Node, tools: Toolbox) -> Node:
-        if name not in m.instead:
-            return node
-        other = exchanged(m.instead)(name, node, tools)
-
-        def run(state) -> dict:
-            update = other(state)
-            _VISITS.get().made.extend(update["steps"])
-            return update
-
-        return run
-
-    return Intervention(f"without {m.name}", (around,), m.settings, m.nodes, m.history, m.web)
+    around = (exchanged(m.instead),)
+    return Intervention(f"without {m.name}", around, m.settings, m.touched, m.history, m.web)
 
 
 def folder_of(name: str) -> str:
@@ -1013,9 +865,7 @@ def intervene(
     tasks: Sequence[Task] = (),  # (): those that the run keeps
     index: str | Path | None = None,  # that it was made with
     models: Models | None = None,
-    minutes: float | None = None,  # start no new turn after so long, in each
-    limit: int | None = None,  # only the first so many turns
-    progress: bool = True,
+    **how,  # minutes (for each), limit, progress: see `replay_run`
 ) -> dict[str, Run]:
     "A run under each of some interventions; what one asks of a model no other asks again."
     run, folder, out = as_run(run), Path(folder), {}
@@ -1023,12 +873,10 @@ def intervene(
     for name, it in interventions.items():
         calls = sorted(folder.parent.glob("*/*/calls.jsonl"))  # of its siblings, too
         with Replayer(run, tasks, index, models, intervention=it, calls=calls) as player:
-            out[name] = replay_run(
-                player, folder / folder_of(name), minutes=minutes, limit=limit, progress=progress
-            )
+            out[name] = replay_run(player, folder / folder_of(name), **how)
     return out
 
-# %% ../../nbs/6_runs/01_forks.ipynb #fb309215
+
 def audit_run(
     run: Run | str | Path,
     folder: str | Path,  # of the new runs: one folder each
@@ -1039,8 +887,8 @@ def audit_run(
     run = as_run(run)
     system = system_of_run(run)
     settings, web = settings_of_run(run, system), (run.folder / "web.jsonl").exists()
-    there = mechanisms_of(system, settings, run.trajectories.values(), web)
-    wanted = {m.name: ablation(m) for m in there if not only or m.name in only}
+    used = mechanisms_of(system, settings, run.trajectories.values(), web)
+    wanted = {m.name: ablation(m) for m in used if not only or m.name in only}
     return intervene(run, folder, wanted, **how)
 
 # %% ../../nbs/6_runs/01_forks.ipynb #1e6f094f
@@ -1055,9 +903,8 @@ class Oracle:
     right: Right = lambda task_id, draft: None
     derived: Mapping[str, tuple[str, Callable]] = field(default_factory=dict)  # see `System`
     retrieving: frozenset[str] = frozenset()  # nodes that retrieve
-    drafting: Mapping[str, Mapping] = field(
-        default_factory=dict
-    )  # nodes that draft -> what else they put, empty
+    # nodes that draft -> what else they put, empty
+    drafting: Mapping[str, Mapping] = field(default_factory=dict)
 
     def of(self, state: Mapping) -> Gold:
         "What is known of the task of a turn."
@@ -1072,9 +919,8 @@ class Oracle:
 
     def among(self, state: Mapping, ids: Sequence[str], tools: Toolbox) -> list[str]:
         "Those of some contexts that are cut from a gold passage."
-        return [
-            c.id for c in tools.contexts(list(ids)) if any(is_gold(p, c) for p in self._gold(state))
-        ]
+        contexts, gold = tools.contexts(list(ids)), self._gold(state)
+        return [c.id for c in contexts if any(is_gold(p, c) for p in gold)]
 
     def answers(self, state: Mapping) -> bool | None:
         "Whether the question has an answer; None where nobody said."
@@ -1090,9 +936,8 @@ def _human_rewrite(o: Oracle, state: Mapping, update: Mapping, tools: Toolbox) -
     "The query is the benchmark's."
     query = o.of(state).rewrite
     searched = step_of(update, Retrieved) and "query" not in state
-    return (
-        ({"query": query}, {}) if query and (step_of(update, Rewritten) or searched) else _NOTHING
-    )
+    asks = step_of(update, Rewritten) or searched
+    return ({"query": query}, {}) if query and asks else _NOTHING
 
 
 def _with_query(o: Oracle, name: str, state: Mapping) -> Mapping:
@@ -1100,7 +945,7 @@ def _with_query(o: Oracle, name: str, state: Mapping) -> Mapping:
     query = o.of(state).rewrite if name in o.retrieving and "query" not in state else ""
     return {**state, "query": query} if query else state
 
-# %% ../../nbs/6_runs/01_forks.ipynb #e41e228c
+
 def gold_passages(o: Oracle, state: Mapping, update: Mapping, tools: Toolbox) -> Changed:
     "Retrieval finds what answers the question."
     step, ids = step_of(update, Retrieved), o.ids(state)
@@ -1110,10 +955,8 @@ def gold_passages(o: Oracle, state: Mapping, update: Mapping, tools: Toolbox) ->
     gold = {*ids, *o.among(state, found, tools)}
     found = [*ids, *(i for i in found if i not in gold)][: max(len(found), len(ids))]
     best = 1 + max((h.ranked_by for h in step.hits), default=0.0)
-    hits = (
-        *(Found(i, i, i, best) for i in ids),
-        *(h for h in step.hits if {h.id, h.parent_id} & set(found)),
-    )
+    others = (h for h in step.hits if {h.id, h.parent_id} & set(found))
+    hits = (*(Found(i, i, i, best) for i in ids), *others)
     return {"found": found}, {"hits": hits, "contexts": tuple(found)}
 
 # %% ../../nbs/6_runs/01_forks.ipynb #0020c3b6
@@ -1179,8 +1022,8 @@ def _reference_answer(o: Oracle, state: Mapping, tools: Toolbox) -> dict | None:
     if answers is None or answers and not targets:
         return None
     text = targets[0] if answers else tools.stages.refusal_text
-    step = Drafted(text=text, declined=not answers, attempt=state.get("retries", 0))
-    step = replace(step, note="the reference")
+    attempt = state.get("retries", 0)
+    step = Drafted(text=text, declined=not answers, attempt=attempt, note="the reference")
     return {"draft": text, "declined": not answers, "steps": [step]}
 
 # %% ../../nbs/6_runs/01_forks.ipynb #927aa592
@@ -1225,8 +1068,8 @@ def _perfect(o: Oracle, rungs: Sequence[Rung]) -> Around:
                 update = node(state)
             else:
                 beside = {k: v for k, v in o.drafting[name].items() if k not in state}
-                steps = [replace(s, node=name, extra=beside) for s in update["steps"]]
-                update = {**beside, **update, "steps": steps}
+                (step,) = update["steps"]
+                update = {**beside, **update, "steps": [replace(step, node=name, extra=beside)]}
             for after in afters:
                 changes, fields = after(o, state, update, tools)
                 update = put_instead(update, state, changes, tools, o.derived, **fields)
@@ -1236,7 +1079,7 @@ def _perfect(o: Oracle, rungs: Sequence[Rung]) -> Around:
 
     return around
 
-# %% ../../nbs/6_runs/01_forks.ipynb #7c0a3155
+# %% ../../nbs/6_runs/01_forks.ipynb #1a302749
 def oracle(
     run: Run,
     gold: Mapping[str, Gold],
@@ -1244,40 +1087,39 @@ def oracle(
     right: Right = lambda task_id, draft: None,  # for the perfect check
 ) -> Intervention:
     "Some stages of a run made perfect."
-    turns = run.trajectories.values()
     known = {i: gold[i] for i in run.trajectories if i in gold}
-    kinds, added = _kinds_of(turns), _added_by(turns)
-    drafting = {n: {k: type(v)() for k, v in added[n].items()} for n in _leaving(kinds, Drafted)}
-    derived = system_of_run(run).derived
-    o = Oracle(known, right, derived, frozenset(_leaving(kinds, Retrieved)), drafting)
+    by_node = _steps_by_node(run.trajectories.values())
+    added = {n: _added_by(by_node[n]) for n in _leaving(by_node, Drafted)}
+    empty = {n: {k: type(v)() for k, v in some.items()} for n, some in added.items()}
+    retrieving = frozenset(_leaving(by_node, Retrieved))
+    o = Oracle(known, right, system_of_run(run).derived, retrieving, empty)
     shows = any(r.after is gold_passages for r in rungs)
     name = f"oracle:{'+'.join(r.name for r in rungs)}:{_gold_digest(known)}"
     return Intervention(name, (_perfect(o, rungs),), shown=known if shows else {})
 
-# %% ../../nbs/6_runs/01_forks.ipynb #1a302749
+
+# rung -> kinds of step, one of which a run has
 _NEEDS = {
     "perfect grade": (Graded, Gated),
     "perfect check": (Checked,),
     "gold passages": (Retrieved,),
-}  # rung -> kinds, one of which a run has
+}
 
 
 def _steps_of_ladder(
     run: Run, gold: Mapping[str, Gold], rungs: Sequence[Rung] = RUNGS
 ) -> dict[str, tuple[Rung, ...]]:
     "Each rung alone, and all up to it: name -> rungs that are known at once."
-    kinds, rewritten = (
-        _kinds_of(run.trajectories.values()),
-        any(gold[i].rewrite for i in run.trajectories if i in gold),
-    )
-    there = [
-        r
-        for r in rungs
-        if any(_leaving(kinds, k) for k in _NEEDS.get(r.name, (object,)))
-        and (rewritten or r.after is not _human_rewrite)
-    ]
-    ups = {f"up to {r.name}": tuple(there[:n]) for n, r in enumerate(there, 1) if n > 1}
-    return {**{r.name: (r,) for r in there}, **ups}
+    by_node = _steps_by_node(run.trajectories.values())
+    rewritten = any(gold[i].rewrite for i in run.trajectories if i in gold)
+
+    def applies(r: Rung) -> bool:
+        has = any(_leaving(by_node, k) for k in _NEEDS.get(r.name, (object,)))
+        return has and (rewritten or r.after is not _human_rewrite)
+
+    used = list(filter(applies, rungs))
+    ups = {f"up to {r.name}": tuple(used[:n]) for n, r in enumerate(used, 1) if n > 1}
+    return {**{r.name: (r,) for r in used}, **ups}
 
 
 def climb(

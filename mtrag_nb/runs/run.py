@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import platform
+import shutil
 import subprocess
 import threading
 import time
@@ -18,32 +19,12 @@ from functools import reduce
 from pathlib import Path
 
 import mtrag_nb
-from mtrag_nb.core.files import (
-    JsonlLog,
-    Shard,
-    diff_identity,
-    keep_identity,
-    keep_shard,
-    only_writer,
-    read_json,
-    read_jsonl,
-    shards_in,
-    write_json,
-    write_jsonl,
-)
-from mtrag_nb.core.record import (
-    VERSION,
-    Run,
-    Trajectory,
-    predicted_passages,
-    read_lines,
-    ranking_scores,
-    read_manifest,
-    read_passages,
-    read_trajectories,
-    tell,
-    turn_line,
-)
+from ..core.files import JsonlLog, Shard, diff_identity, keep_identity, keep_shard
+from ..core.files import only_writer, read_json, read_jsonl, shards_in, write_json
+from ..core.files import write_jsonl
+from ..core.record import VERSION, Run, Trajectory, predicted_passages, ranking_scores
+from ..core.record import read_lines, read_manifest, read_passages, read_trajectories
+from ..core.record import tell, turn_line
 from ..core.settings import ChunkSettings, Settings, settings_digest
 from ..core.types import DataError, RunMismatch, SettingsError, Task, Turn, digest, plain
 from ..data.mtrag import prediction_line
@@ -61,24 +42,14 @@ __all__ = ['SELECTIONS', 'Answering', 'package_versions', 'machine', 'identity',
            'Dialogue', 'live_run']
 
 # %% ../../nbs/6_runs/00_run.ipynb #8649c427
-_PACKAGES = (
-    "mtrag_nb",
-    "torch",
-    "transformers",
-    "bitsandbytes",
-    "sentence-transformers",
-    "langgraph",
-    "llama-index-core",
-    "llama-index-vector-stores-qdrant",
-    "qdrant-edge-py",
-    "numpy",
+_PACKAGES = tuple(
+    "mtrag_nb torch transformers bitsandbytes sentence-transformers langgraph llama-index-core "
+    "llama-index-vector-stores-qdrant qdrant-edge-py numpy".split()
 )
 
 
-def package_versions(
-    packages: Iterable[str] = _PACKAGES,
-) -> dict[str, str]:  # "" for one that is not installed
-    "Installed versions."
+def package_versions(packages: Iterable[str] = _PACKAGES) -> dict[str, str]:
+    "Installed versions; '' for a package that is not installed."
 
     def version(package):
         try:
@@ -93,11 +64,9 @@ def machine() -> dict:
     "The hardware that a run had."
     import torch
 
-    memory = (
-        os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-        if hasattr(os, "sysconf")
-        else 0.0
-    )
+    memory = 0.0
+    if hasattr(os, "sysconf"):
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     return {
         "system": platform.system(),
         "processor": platform.machine(),
@@ -108,13 +77,12 @@ def machine() -> dict:
 
 
 def _git_commit() -> str:
-    "The commit of the clone that the package lies in; '' outside a clone."
+    "The commit of the clone that the package lies in; '' outside a clone, and where there is no git."
     clone = Path(mtrag_nb.__file__).parents[1]
-    if not (clone / ".git").exists():
+    if not (clone / ".git").exists() or not shutil.which("git"):
         return ""
-    return subprocess.run(
-        ["git", "-C", str(clone), "rev-parse", "HEAD"], capture_output=True, text=True
-    ).stdout.strip()
+    command = ["git", "-C", str(clone), "rev-parse", "HEAD"]
+    return subprocess.run(command, capture_output=True, text=True).stdout.strip()
 
 # %% ../../nbs/6_runs/00_run.ipynb #5b17b40d
 def _library_generation(retriever: object) -> int:
@@ -130,6 +98,8 @@ def identity(
     "What decides the answers of a run."
     settings = system.with_own(tools.settings)
     prompts = replace(tools, system_prompts=system.prompts).prompts
+    generation, web = _library_generation(tools.retriever), tools.web
+    live = "live " if web and web.live else ""
     return {
         "system": system.name,
         "setting": passages,
@@ -137,13 +107,13 @@ def identity(
         "prompts": digest(prompts),
         "chat": tools.chat.fingerprint,
         "embedder": tools.embedder.fingerprint,
-        **({"generation": n} if (n := _library_generation(tools.retriever)) else {}),
+        **({"generation": generation} if generation else {}),
         "retriever": tools.retriever.fingerprint,
         **({"checker": tools.checker.fingerprint} if tools.checker else {}),
         **({"adapters": digest(tools.adapters)} if tools.adapters else {}),
         **system.identity(settings),
         **({} if getattr(tools.chat, "exact", True) else {"batch_size": tools.settings.batch_size}),
-        **({"web": "live " * tools.web.live + tools.web.fingerprint} if tools.web else {}),
+        **({"web": live + web.fingerprint} if web else {}),
     }
 
 # %% ../../nbs/6_runs/00_run.ipynb #cef66129

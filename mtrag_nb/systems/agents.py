@@ -55,7 +55,7 @@ from mtrag_nb.systems.system import (
     answered,
     refuse,
     seed_for,
-    graph_of,
+    as_node,
     unless_declined,
 )
 
@@ -740,21 +740,25 @@ AGENTS_NODES: dict[str, Work] = {
 
 def _build_agents(tools: Toolbox):
     "The specification's state machine (5.2)."
+    from langgraph.graph import StateGraph
+
     own, limit = tools.settings.own, Deadline(tools.settings.own.deadline)
     graded = _after_grading(own, tools.web is not None)
-    edges = {
-        START: (_summarize_if_due(tools), ["summarize_history", "rewrite_query"]),
-        "summarize_history": "rewrite_query",
-        "rewrite_query": "retrieve_documents",
-        "retrieve_documents": "grade_documents",
-        "grade_documents": (graded, ["generate", "web_search", "reformulate", "fallback"]),
-        "reformulate": "retrieve_documents",
-        "web_search": (_after_web, ["generate", "fallback"]),
-        "generate": (unless_declined, ["fallback", END]),
-        "fallback": END,
-    }
-    nodes = {name: limit.within(work) for name, work in AGENTS_NODES.items()}
-    return graph_of(tools, nodes, edges, AgentsState)
+    g = StateGraph(AgentsState)
+    for name, work in AGENTS_NODES.items():
+        g.add_node(name, as_node(name, limit.within(work), tools))
+    g.add_conditional_edges(START, _summarize_if_due(tools), ["summarize_history", "rewrite_query"])
+    g.add_edge("summarize_history", "rewrite_query")
+    g.add_edge("rewrite_query", "retrieve_documents")
+    g.add_edge("retrieve_documents", "grade_documents")
+    g.add_conditional_edges(
+        "grade_documents", graded, ["generate", "web_search", "reformulate", "fallback"]
+    )
+    g.add_edge("reformulate", "retrieve_documents")
+    g.add_conditional_edges("web_search", _after_web, ["generate", "fallback"])
+    g.add_conditional_edges("generate", unless_declined, ["fallback", END])
+    g.add_edge("fallback", END)
+    return g.compile()
 
 
 def _after_web(state: AgentsState) -> str:

@@ -31,10 +31,8 @@ from mtrag_nb.systems.system import (
     answered,
     as_node,
     generate_node,
-    new_graph,
     refuse,
     retrieve_node,
-    graph_of,
     unless_declined,
 )
 
@@ -324,18 +322,21 @@ def answer_node(state: TurnState, tools: Toolbox) -> tuple[dict, Drafted]:
 # %% ../../nbs/5_systems/02_baselines.ipynb #1158d779
 def _build_naive(tools: Toolbox):
     "Retrieve, generate."
+    from langgraph.graph import StateGraph
+
     nodes = {
         "retrieve": _keep_all_node,
         "generate": answer_node,
         "fallback": refuse(lambda state: DECLINED),
     }
-    edges = {
-        START: "retrieve",
-        "retrieve": "generate",
-        "generate": (unless_declined, ["fallback", END]),
-        "fallback": END,
-    }
-    return graph_of(tools, nodes, edges)
+    g = StateGraph(TurnState)
+    for name, work in nodes.items():
+        g.add_node(name, as_node(name, work, tools))
+    g.add_edge(START, "retrieve")
+    g.add_edge("retrieve", "generate")
+    g.add_conditional_edges("generate", unless_declined, ["fallback", END])
+    g.add_edge("fallback", END)
+    return g.compile()
 
 
 NAIVE = System(
@@ -494,7 +495,9 @@ NOTHING = Reason(
 
 def _build_quote(tools: Toolbox):
     "Retrieve, grade, quote."
-    g = new_graph()
+    from langgraph.graph import StateGraph
+
+    g = StateGraph(TurnState)
     nodes = {
         "retrieve": retrieve_node,
         "grade_documents": grade_node,

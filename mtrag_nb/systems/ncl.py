@@ -47,11 +47,11 @@ from mtrag_nb.systems.system import (
     after_check,
     answered,
     drafted,
-    let_pass,
+    skip_check,
     refuse,
     retrieve_node,
     retry_node,
-    graph_of,
+    as_node,
 )
 
 if TYPE_CHECKING:
@@ -724,23 +724,28 @@ def after_generate(state: NclState) -> str:
 # %% ../../nbs/5_systems/04_ncl.ipynb #0cc7a469
 def _build_ncl(tools: Toolbox):
     "NCL (section 3): pre-check, two rewrites with relation control between them, rerank, gate, generate, quality gate with a retry."
+    from langgraph.graph import StateGraph
+
     local = "local_rewrite" if tools.stages.rewrite != "never" else "retrieve"
     checked = after_check(tools.settings.own.max_retries)
-    edges = {
-        START: "evidence",
-        "evidence": (_after_evidence, ["global_rewrite", "fallback"]),
-        "global_rewrite": "relation",
-        "relation": (_after_relation, {"local_rewrite": local, "retrieve": "retrieve"}),
-        "local_rewrite": "retrieve",
-        "retrieve": "rerank",
-        "rerank": (_after_rerank, ["gate", "fallback"]),
-        "gate": (_after_gate, ["generate", "fallback"]),
-        "generate": (after_generate, ["quality", "fallback"]),
-        "quality": (checked, [END, "increment_retry", "fallback"]),
-        "increment_retry": "generate",
-        "fallback": END,
-    }
-    return graph_of(tools, _NCL_NODES, edges, NclState)
+    g = StateGraph(NclState)
+    for name, work in _NCL_NODES.items():
+        g.add_node(name, as_node(name, work, tools))
+    g.add_edge(START, "evidence")
+    g.add_conditional_edges("evidence", _after_evidence, ["global_rewrite", "fallback"])
+    g.add_edge("global_rewrite", "relation")
+    g.add_conditional_edges(
+        "relation", _after_relation, {"local_rewrite": local, "retrieve": "retrieve"}
+    )
+    g.add_edge("local_rewrite", "retrieve")
+    g.add_edge("retrieve", "rerank")
+    g.add_conditional_edges("rerank", _after_rerank, ["gate", "fallback"])
+    g.add_conditional_edges("gate", _after_gate, ["generate", "fallback"])
+    g.add_conditional_edges("generate", after_generate, ["quality", "fallback"])
+    g.add_conditional_edges("quality", checked, [END, "increment_retry", "fallback"])
+    g.add_edge("increment_retry", "generate")
+    g.add_edge("fallback", END)
+    return g.compile()
 
 # %% ../../nbs/5_systems/04_ncl.ipynb #759df8f3
 def _as_the_paper_fixes(settings: Settings) -> Settings:
@@ -845,7 +850,7 @@ NCL = System(
             {"ncl.gate": "cosine", "ncl.gate_threshold": -1.0},
             ("gate",),
         ),
-        Mechanism("check and retry", "the first draft stands", instead={"quality": let_pass}),
+        Mechanism("check and retry", "the first draft stands", instead={"quality": skip_check}),
         Mechanism("bad-answer retry", "refuse when the first draft fails", {"ncl.max_retries": 0}),
     ),
 )

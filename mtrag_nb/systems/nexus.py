@@ -72,7 +72,7 @@ from mtrag_nb.systems.system import (
     retry_node,
     rewrite_node,
     seed_for,
-    graph_of,
+    as_node,
 )
 
 # %% auto #0
@@ -500,19 +500,22 @@ def _after_verifying(state: NexusState) -> str:
 
 def _build_nexus(tools: Toolbox):
     "Rewrite, retrieve, grade, perhaps again, generate, verify."
+    from langgraph.graph import StateGraph
+
     labelled = _after_labels(tools.settings.own.rounds)
-    edges = {
-        START: "rewrite",
-        "rewrite": "retrieve",
-        "retrieve": "grade_documents",
-        "grade_documents": (labelled, ["generate", "reformulate", "fallback"]),
-        "reformulate": (_after_reformulating, ["retrieve", "fallback"]),
-        "generate": (_after_drafting, ["verify_citations", "fallback"]),
-        "verify_citations": (_after_verifying, ["increment_retry", END]),
-        "increment_retry": "generate",
-        "fallback": END,
-    }
-    return graph_of(tools, _NEXUS_NODES, edges, NexusState)
+    g = StateGraph(NexusState)
+    for name, work in _NEXUS_NODES.items():
+        g.add_node(name, as_node(name, work, tools))
+    g.add_edge(START, "rewrite")
+    g.add_edge("rewrite", "retrieve")
+    g.add_edge("retrieve", "grade_documents")
+    g.add_conditional_edges("grade_documents", labelled, ["generate", "reformulate", "fallback"])
+    g.add_conditional_edges("reformulate", _after_reformulating, ["retrieve", "fallback"])
+    g.add_conditional_edges("generate", _after_drafting, ["verify_citations", "fallback"])
+    g.add_conditional_edges("verify_citations", _after_verifying, ["increment_retry", END])
+    g.add_edge("increment_retry", "generate")
+    g.add_edge("fallback", END)
+    return g.compile()
 
 # %% ../../nbs/5_systems/06_nexus.ipynb #fb4994c9
 _HYBRID = RetrievalSettings(

@@ -35,7 +35,7 @@ from ..core.types import Context, DataError, Outcome, Reason, ServerError, Setti
 from ..core.types import Task, digest, plain
 from ..data.mtrag import BY_TEXT
 from .stages import Toolbox
-from .system import END, START, NoModel, System, TurnState, as_node, new_graph
+from .system import END, START, NoModel, System, TurnState, as_node
 
 # %% auto #0
 __all__ = ['as_passage', 'Reply', 'read_reply', 'messages_of', 'outside', 'AddressSettings', 'address', 'load_outside']
@@ -607,7 +607,9 @@ def _finish_work(state: _StagesState, tools: Toolbox) -> tuple[dict, Step]:
 
 def _stages_graph(stages: Mapping[str, Callable], memory: _Memory, tools: Toolbox):
     "A graph of stages in a row; one that states an outcome ends the turn."
-    g = new_graph(_StagesState)
+    from langgraph.graph import StateGraph
+
+    g = StateGraph(_StagesState)
     names = [*stages, "finish"]
     for name, stage in stages.items():
         g.add_node(name, as_node(name, _stage_work(name, stage, memory), tools))
@@ -652,12 +654,13 @@ def _toolbox_with(memory: _Memory) -> Callable[[Settings, Sequence[Task]], Toolb
 
 def _one_node(reply: Callable[[Task], Reply], memory: _Memory, tools: Toolbox):
     "A graph whose only node is `answer`."
+    from langgraph.graph import StateGraph
 
     def work(state: TurnState, tools: Toolbox) -> tuple[dict, list[Step]]:
         task = state["task"]
         return _ended(reply(task), memory, task.collection or task.domain)
 
-    g = new_graph(TurnState)
+    g = StateGraph(TurnState)
     g.add_node("answer", as_node("answer", work, tools))
     g.add_edge(START, "answer")
     g.add_edge("answer", END)

@@ -32,7 +32,7 @@ from mtrag_nb.systems.system import (
     retrieve_node,
     retry_node,
     rewrite_node,
-    graph_of,
+    as_node,
 )
 
 # %% auto #0
@@ -212,18 +212,21 @@ SELF_CRAG_NODES: dict[str, Work] = {
 
 def build_self_crag(tools: Toolbox):
     "Self-CRAG (seed paper, II.C)."
+    from langgraph.graph import StateGraph
+
     checked = after_check(tools.stages.max_retries)
-    edges = {
-        START: "rewrite",
-        "rewrite": "retrieve",
-        "retrieve": "grade_documents",
-        "grade_documents": (_after_grade, ["generate", "fallback"]),
-        "generate": (after_generate, ["hallucination_check", "fallback"]),
-        "hallucination_check": (checked, [END, "increment_retry", "fallback"]),
-        "increment_retry": "generate",
-        "fallback": END,
-    }
-    return graph_of(tools, SELF_CRAG_NODES, edges)
+    g = StateGraph(TurnState)
+    for name, work in SELF_CRAG_NODES.items():
+        g.add_node(name, as_node(name, work, tools))
+    g.add_edge(START, "rewrite")
+    g.add_edge("rewrite", "retrieve")
+    g.add_edge("retrieve", "grade_documents")
+    g.add_conditional_edges("grade_documents", _after_grade, ["generate", "fallback"])
+    g.add_conditional_edges("generate", after_generate, ["hallucination_check", "fallback"])
+    g.add_conditional_edges("hallucination_check", checked, [END, "increment_retry", "fallback"])
+    g.add_edge("increment_retry", "generate")
+    g.add_edge("fallback", END)
+    return g.compile()
 
 
 SELF_CRAG = System(

@@ -9,55 +9,31 @@ import operator
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, is_dataclass, replace
-from enum import Enum
+from dataclasses import dataclass, field, replace
+from functools import cache
 from operator import attrgetter
-from typing import Annotated, TypedDict, get_args, get_origin, get_type_hints
+from typing import Annotated, TypedDict
+
+from pydantic import TypeAdapter, ValidationError
 
 from ..core.html import text_table, words_table
-from mtrag_nb.core.record import (
-    Calls,
-    Checked,
-    Drafted,
-    Grade,
-    Graded,
-    Rank,
-    Ranked,
-    Refused,
-    Retried,
-    Retrieved,
-    Rewritten,
-    Step,
-    Trajectory,
-    trajectory,
-)
+from ..core.record import Calls, Checked, Drafted, Grade, Graded, Rank, Ranked, Refused
+from ..core.record import Retried, Retrieved, Rewritten, Step, Trajectory, trajectory
 from ..core.settings import PROFILES, Settings, with_settings
 from ..core.text import Label, Verdict, cite, clipped, format_docs_for_gen, weakest_sentence
-from mtrag_nb.core.types import (
-    Context,
-    MTRAGError,
-    Outcome,
-    Reason,
-    SettingsError,
-    Task,
-    Turn,
-    digest,
-    dotted,
-    plain,
-    structured,
-)
+from ..core.types import Context, MTRAGError, Outcome, Reason, SettingsError, Task, Turn
+from ..core.types import digest, dotted, plain
 from ..models.calls import MeteredChat, kept_if_usable
 from ..models.chat import Sampling
 from .stages import Toolbox
 
 # %% auto #0
-__all__ = ['BY_HAND', 'STATE', 'ENDING', 'START', 'END', 'Work', 'Node', 'Around', 'Route', 'MACHINE', 'DECLINED', 'GRADE_OFF',
-           'CHECK_OFF', 'verdict_by_hand', 'state_of', 'extra_of', 'read_value', 'hints_of', 'update_of', 'edited',
-           'TurnState', 'new_graph', 'NodeError', 'as_node', 'exchanged', 'graph_of', 'Mechanism', 'NoModel',
-           'Departure', 'System', 'unlike_paper', 'own_setting', 'Departures', 'departures', 'run_turn', 'take_turn',
-           'draw_graph', 'rewrite_node', 'retrieve_node', 'grade_node', 'seed_for', 'drafted', 'generate_node',
-           'answered', 'refuse', 'check_node', 'retry_node', 'after_check', 'unless_declined', 'TurnTooLong',
-           'Deadline', 'as_asked', 'keep_all', 'let_pass']
+__all__ = ['BY_HAND', 'ENDING', 'START', 'END', 'Work', 'Node', 'Around', 'MACHINE', 'DECLINED', 'GRADE_OFF', 'CHECK_OFF',
+           'verdict_by_hand', 'state_of', 'extra_of', 'update_of', 'edit_steps', 'TurnState', 'NodeError', 'surround',
+           'as_node', 'exchanged', 'Mechanism', 'NoModel', 'Departure', 'System', 'unlike_paper', 'own_setting',
+           'Departures', 'departures', 'run_turn', 'take_turn', 'draw_graph', 'rewrite_node', 'retrieve_node',
+           'grade_node', 'seed_for', 'drafted', 'generate_node', 'answered', 'refuse', 'check_node', 'retry_node',
+           'after_check', 'unless_declined', 'TurnTooLong', 'Deadline', 'skip_rewrite', 'skip_grade', 'skip_check']
 
 # %% ../../nbs/5_systems/01_system.ipynb #1103060c
 BY_HAND = "by hand"  # how a verdict came about that nobody gave
@@ -66,10 +42,6 @@ BY_HAND = "by hand"  # how a verdict came about that nobody gave
 def verdict_by_hand(passed: bool) -> Verdict:
     "A verdict that was set, and by no stage."
     return Verdict(Label.YES if passed else Label.NO, BY_HAND)
-
-
-def _other_query(s: Rewritten, text: str) -> dict:
-    return {"text": text, "raw": "", "kept": False}
 
 
 def _other_contexts(s: Retrieved, ids: Sequence[str]) -> dict:
@@ -92,30 +64,32 @@ def _other_ranks(s: Ranked, kept: Sequence[str]) -> dict:
     return {"ranks": tuple(Rank(i, scores.get(i, 0.0)) for i in kept)}
 
 
-def _other_draft(s: Drafted, text: str) -> dict:
-    return {"text": text, "stop": "end"}
-
-
 def _other_check(s: Checked, passed: bool) -> dict:
     return {"verdict": verdict_by_hand(passed), "unsupported": "" if passed else s.unsupported}
 
 # %% ../../nbs/5_systems/01_system.ipynb #5ee14ca0
 # kind of step -> key of the state -> attribute of the step that holds it, and the fields of the step
-# with another value there (None: the attribute alone)
-STATE: dict[type[Step], dict[str, tuple[str, Callable[[Step, object], dict] | None]]] = {
-    Rewritten: {"query": ("text", _other_query)},
+# with another value there
+_STATE: dict[type[Step], dict[str, tuple[str, Callable[[Step, object], dict]]]] = {
+    Rewritten: {"query": ("text", lambda s, x: {"text": x, "raw": "", "kept": False})},
     Retrieved: {"found": ("contexts", _other_contexts)},
     Graded: {"kept": ("kept", _other_grades)},
     Ranked: {"kept": ("kept", _other_ranks)},
-    Drafted: {"draft": ("text", _other_draft), "declined": ("declined", None)},
-    Checked: {"grounded": ("verdict.passed", _other_check), "unsupported": ("unsupported", None)},
-    Retried: {"retries": ("retries", None)},
+    Drafted: {
+        "draft": ("text", lambda s, x: {"text": x, "stop": "end"}),
+        "declined": ("declined", lambda s, x: {"declined": x}),
+    },
+    Checked: {
+        "grounded": ("verdict.passed", _other_check),
+        "unsupported": ("unsupported", lambda s, x: {"unsupported": x}),
+    },
+    Retried: {"retries": ("retries", lambda s, x: {"retries": x})},
 }
 
 
 def _keys_of(step: Step) -> Mapping[str, tuple]:
     "The row of a step's kind in the table."
-    return next((STATE[kind] for kind in type(step).__mro__ if kind in STATE), {})
+    return next((_STATE[kind] for kind in type(step).__mro__ if kind in _STATE), {})
 
 
 def state_of(step: Step) -> dict[str, object]:
@@ -140,33 +114,26 @@ def extra_of(update: Mapping[str, object], *steps: Step) -> dict[str, object]:
     }
     return {**extra, **{k: None for k in held if k not in update}}
 
-# %% ../../nbs/5_systems/01_system.ipynb #9f27d41f
-def read_value(hint: object, value: object) -> object:
-    "Plain data as a value of this type: a dataclass, an enum, a list or tuple of such; anything else as it is."
-    origin, args = get_origin(hint), get_args(hint)
-    if value is None or hint is None:
-        return value
-    if isinstance(hint, type) and issubclass(hint, Enum):
-        return hint(value)
-    if is_dataclass(hint):
-        return structured(hint, value)
-    if origin in (list, tuple) and args:
-        return origin(read_value(args[0], v) for v in value)
-    if origin is dict and len(args) == 2:
-        return {k: read_value(args[1], v) for k, v in value.items()}
-    some = [a for a in args if a is not type(None)]
-    return read_value(some[0], value) if type(None) in args and len(some) == 1 else value
-
 # %% ../../nbs/5_systems/01_system.ipynb #0040bdcc
-def hints_of(state: type) -> dict[str, object]:  # a TypedDict
-    "The type of each key of a state."
-    return get_type_hints(state)
+_adapter = cache(TypeAdapter)  # type -> what reads plain data as a value of it
+
+
+def _read_value(key: str, hint: object, value: object) -> object:
+    "Plain data as a value of this type. Raises ValueError."
+    try:
+        return _adapter(hint).validate_python(value)
+    except ValidationError as e:
+        raise ValueError(f"{key}: {e.errors()[0]['msg']}") from None
 
 
 def update_of(step: Step, hints: Mapping[str, object] = {}) -> dict[str, object]:
-    "What a recorded step put into the state."
-    extra = {k: read_value(hints.get(k), v) for k, v in step.extra.items()}
-    return {k: v for k, v in {**state_of(step), **extra}.items() if v is not None}
+    "What a recorded step put into the state. `hints`: the types of the state's keys. Raises ValueError."
+    whole = {**state_of(step), **step.extra}
+    update = {k: v for k, v in whole.items() if v is not None}
+    read = {
+        k: _read_value(k, hints[k], update[k]) for k in step.extra if k in update and k in hints
+    }
+    return update | read
 
 # %% ../../nbs/5_systems/01_system.ipynb #e2607cbd
 def _edited_step(step: Step, changes: Mapping[str, object]) -> Step:
@@ -174,8 +141,7 @@ def _edited_step(step: Step, changes: Mapping[str, object]) -> Step:
     keys, extra = _keys_of(step), {}
     for key, value in changes.items():
         if key in keys and key not in step.extra:
-            place, fields_with = keys[key]
-            step = replace(step, **(fields_with(step, value) if fields_with else {place: value}))
+            step = replace(step, **keys[key][1](step, value))
         elif key not in ENDING:
             extra[key] = plain(value)
     note = f"{BY_HAND}: {', '.join(changes)}"
@@ -183,7 +149,7 @@ def _edited_step(step: Step, changes: Mapping[str, object]) -> Step:
     return replace(step, extra={**step.extra, **extra}, note=note)
 
 
-def edited(steps: Sequence[Step], changes: Mapping[str, object]) -> list[Step]:
+def edit_steps(steps: Sequence[Step], changes: Mapping[str, object]) -> list[Step]:
     "The steps of a visit with other values: each in the last step that holds its key, others in the last of all."
     steps, parts = list(steps), {}
     for key, value in changes.items():
@@ -213,17 +179,8 @@ class TurnState(TypedDict, total=False):
     steps: Annotated[list[Step], operator.add]
 
 
-START, END = (
-    "__start__",
-    "__end__",
-)  # LangGraph's own, which is loaded when the first graph is built, not before
-
-
-def new_graph(state: type = TurnState):  # of the states that flow through it
-    "A graph without nodes."
-    from langgraph.graph import StateGraph
-
-    return StateGraph(state)
+# LangGraph's own, which is loaded when the first graph is built, not before
+START, END = "__start__", "__end__"
 
 
 class NodeError(MTRAGError):
@@ -236,9 +193,8 @@ class NodeError(MTRAGError):
 # %% ../../nbs/5_systems/01_system.ipynb #0d06b666
 Work = Callable[[TurnState, Toolbox], tuple[dict, Step | Sequence[Step]]]
 Node = Callable[[TurnState], dict]  # a state -> what is put there, the step on the record included
-Around = Callable[
-    [str, Node, Toolbox], Node
-]  # a node's name, the node, tools -> what is done in its place
+# a node's name, the node, tools -> what is done in its place
+Around = Callable[[str, Node, Toolbox], Node]
 
 
 def _signed(
@@ -259,11 +215,14 @@ def _signed(
     return [*before, replace(last, seconds=rest, calls=last.calls + calls, extra=extra)]
 
 
-def as_node(
-    name: str,
-    work: Work,
-    tools: Toolbox,
-) -> Callable[[TurnState], dict]:
+def surround(name: str, node: Node, tools: Toolbox) -> Node:
+    "A node with what the tools bring around it, innermost first."
+    for around in tools.around:
+        node = around(name, node, tools)
+    return node
+
+
+def as_node(name: str, work: Work, tools: Toolbox) -> Node:
     "A LangGraph node that puts its step, or its steps, on the record; around it lies what the tools bring."
 
     def run(state) -> dict:
@@ -276,9 +235,7 @@ def as_node(
         steps = (made,) if isinstance(made, Step) else tuple(made)
         return {**update, "steps": _signed(name, update, steps, time.perf_counter() - start, calls)}
 
-    node = run
-    for around in tools.around:
-        node = around(name, node, tools)
+    node = surround(name, run, tools)
 
     # not annotated: LangGraph would hand it the annotated type's keys only, and a system may have more
     def surrounded(state) -> dict:
@@ -294,27 +251,6 @@ def exchanged(works: Mapping[str, Work]) -> Around:
         return as_node(name, works[name], replace(tools, around=())) if name in works else node
 
     return around
-
-
-Route = tuple[Callable[[TurnState], str], list[str]]  # state -> the next node, and which it may be
-
-
-def graph_of(
-    tools: Toolbox,
-    nodes: Mapping[str, Work],
-    edges: Mapping[str, str | Route],  # node -> the next one, or a decision
-    state: type = TurnState,
-):
-    "The compiled graph of some nodes and edges."
-    g = new_graph(state)
-    for name, work in nodes.items():
-        g.add_node(name, as_node(name, work, tools))
-    for name, then in edges.items():
-        if isinstance(then, str):
-            g.add_edge(name, then)
-        else:
-            g.add_conditional_edges(name, *then)
-    return g.compile()
 
 # %% ../../nbs/5_systems/01_system.ipynb #dda052e5
 @dataclass(frozen=True)
@@ -335,16 +271,8 @@ class Mechanism:
         return (*self.nodes, *self.instead)
 
 # %% ../../nbs/5_systems/01_system.ipynb #db321f09
-MACHINE = (
-    "profile",
-    "chat",
-    "embedder",
-    "reranker",
-    "qdrant_url",
-    "batch_size",
-    "batch_tokens",
-    "store_gib",
-    "seed",
+MACHINE = tuple(
+    "profile chat embedder reranker qdrant_url batch_size batch_tokens store_gib seed".split()
 )
 _OF_PROFILE = {  # group -> why a profile has another value than the paper's
     "retrieval": "What finds most with the laptop's models (9_studies/01_retrieval).",
@@ -424,25 +352,20 @@ class System:
             raise SettingsError(
                 f"unknown variant {name!r}: {self.name} has {', '.join(self.variants) or 'none'}"
             )
-        return replace(
-            self,
-            name=f"{self.name}+{name}",
-            base=self.paper if name == "published" else "",
-            changes={d.setting: d.published for d in self.variants[name]},
-        )
+        base = self.paper if name == "published" else ""
+        changes = {d.setting: d.published for d in self.variants[name]}
+        return replace(self, name=f"{self.name}+{name}", base=base, changes=changes)
 
     def with_own(self, settings: Settings) -> Settings:
         "Settings with this system's own in them: those there, or the profile's defaults. Raises SettingsError for another system's."
-        if settings.own is not None and not (
-            self.settings and isinstance(settings.own, self.settings)
-        ):
-            wanted = self.settings.__name__ if self.settings else "no settings of its own"
-            raise SettingsError(
-                f"these settings hold a {type(settings.own).__name__}, and {self.name} has {wanted}"
-            )
-        if settings.own is not None or self.settings is None:
+        own, kind = settings.own, self.settings
+        if own is None:
+            return replace(settings, own=kind(**self.own_defaults(settings))) if kind else settings
+        if kind and isinstance(own, kind):
             return settings
-        return replace(settings, own=self.settings(**self.own_defaults(settings)))
+        has = kind.__name__ if kind else "no settings of its own"
+        here = f"these settings hold a {type(own).__name__}"
+        raise SettingsError(f"{here}, and {self.name} has {has}")
 
     def own_defaults(self, settings: Settings) -> Mapping[str, object]:
         "Its own settings that differ in a profile. A variant has those of its paper's profile, but for what a served model forces."
@@ -453,12 +376,10 @@ class System:
         "Shared settings that differ in a profile, where these still have the profile's value."
         if self.base or settings.profile not in PROFILES:
             return {}
-        profile, told = PROFILES[settings.profile], self.defaults.get(settings.profile, {})
-        return {
-            k: v
-            for k, v in told.items()
-            if "." in k and attrgetter(k)(settings) == attrgetter(k)(profile)
-        }
+        profile, defaults = PROFILES[settings.profile], self.defaults.get(settings.profile, {})
+        shared = [k for k in defaults if "." in k]
+        kept = [k for k in shared if attrgetter(k)(settings) == attrgetter(k)(profile)]
+        return {k: defaults[k] for k in kept}
 
     def configured(
         self,
@@ -480,9 +401,8 @@ class System:
         wanted |= changes or {}
         own = [k for k in wanted if k.startswith(self.prefix)]
         if own and self.settings is None:
-            raise SettingsError(
-                f"unknown setting {own[0]!r}: {self.name} has no settings of its own"
-            )
+            none = f"{self.name} has no settings of its own"
+            raise SettingsError(f"unknown setting {own[0]!r}: {none}")
         return with_settings(settings, wanted, own=self.prefix)
 
     def can_change(self, settings: Settings, key: str) -> bool:
@@ -490,9 +410,8 @@ class System:
         group, _, name = key.rpartition(".")
         if group == "reranker":
             return settings.reranker is not None
-        return not (
-            f"{group}." == self.prefix and settings.chat.url and name in self.own_defaults(settings)
-        )
+        forced = settings.chat.url and name in self.own_defaults(settings)
+        return not (f"{group}." == self.prefix and forced)
 
     def surrounded(self, name: str, *around: Around, about: str = "") -> System:
         "The system with something around its nodes; the name is recorded."
@@ -505,9 +424,8 @@ class System:
 
     def toolbox(self, tools: Toolbox) -> Toolbox:
         "A toolbox with all that is this system's own filled in: settings, prompts, what its paper fixes."
-        return replace(
-            tools, settings=self.fixed(self.with_own(tools.settings)), system_prompts=self.prompts
-        )
+        settings = self.fixed(self.with_own(tools.settings))
+        return replace(tools, settings=settings, system_prompts=self.prompts)
 
     def graph(self, tools: Toolbox):
         "The compiled graph over a toolbox."
@@ -518,37 +436,20 @@ class System:
         return 20 + 4 * self.retries(self.with_own(settings))
 
 # %% ../../nbs/5_systems/01_system.ipynb #e8cf071d
-def _unlike(
-    system: System,
-    a: Settings,
-    b: Settings,
-) -> dict[
-    str, tuple[object, object]
-]:  # dotted key, the system's own under its name -> the values of both
-    "The settings in which two profiles, runs or variants differ, models included; the name of the profile does not count."
-    flat = [dotted(plain(replace(s, profile=""))) for s in (a, b)]
-    keys = dict.fromkeys((*flat[0], *flat[1]))
-
-    def named(k):
-        return re.sub(r"^own\.", system.prefix, k)
-
-    return {
-        named(k): (flat[0].get(k), flat[1].get(k)) for k in keys if flat[0].get(k) != flat[1].get(k)
-    }
+def _unlike(system: System, a: Settings, b: Settings) -> dict[str, tuple[object, object]]:
+    "Dotted key, a system's own under its name -> its two values, where they differ. The name of the profile does not count."
+    a, b = (dotted(plain(replace(s, profile=""))) for s in (a, b))
+    both = {k: (a.get(k), b.get(k)) for k in dict.fromkeys((*a, *b))}
+    return {re.sub(r"^own\.", system.prefix, k): x for k, x in both.items() if x[0] != x[1]}
 
 
 def unlike_paper(
     variant: System,  # as `System.variant` gives it
     profile: str | Settings = "laptop",
-) -> dict[
-    str, tuple[object, object]
-]:  # dotted key -> the value of its paper's profile, and the one here
+) -> dict[str, tuple[object, object]]:  # dotted key -> the value of its paper's profile, and here
     "What a variant does otherwise than on its paper's own profile: models, machine, and what a served model forces; nothing else."
-    return _unlike(
-        variant,
-        variant.configured(variant.base),
-        variant.configured(profile) if isinstance(profile, str) else profile,
-    )
+    here = variant.configured(profile) if isinstance(profile, str) else profile
+    return _unlike(variant, variant.configured(variant.base), here)
 
 
 def own_setting(settings: Settings, system: str, key: str) -> object:
@@ -585,22 +486,13 @@ def departures(
     profile: str | Settings = "laptop",
 ) -> Departures:
     "Where a profile does otherwise than the variant: every setting that differs, those of the machine left out."
-    named = {d.setting: d for d in system.variants[variant]}
+    named, rows = {d.setting: d for d in system.variants[variant]}, []
     other = _unlike(system, system.configured(profile), system.variant(variant).configured(profile))
-
-    def why(k):
-        return _OF_PROFILE.get(k.split(".")[0], _OF_PROFILE[""])
-
-    def of_profile(k, published):
-        return Departure(k, published, f"as profile {system.paper} has it", why(k))
-
-    return Departures(
-        variant,
-        tuple(
-            (named.get(k) or of_profile(k, published), value)
-            for k, (value, published) in other.items()
-        ),
-    )
+    for k, (value, published) in other.items():
+        why = _OF_PROFILE.get(k.split(".")[0], _OF_PROFILE[""])
+        of_profile = Departure(k, published, f"as profile {system.paper} has it", why)
+        rows.append((named.get(k, of_profile), value))
+    return Departures(variant, tuple(rows))
 
 # %% ../../nbs/5_systems/01_system.ipynb #cbd7c2bf
 def run_turn(
@@ -614,9 +506,8 @@ def run_turn(
     state: TurnState = {"task": task, "steps": []}
     try:
         with tracing_context(enabled=False):
-            for state in graph.stream(
-                state, config={"recursion_limit": max_steps}, stream_mode="values"
-            ):
+            config = {"recursion_limit": max_steps}
+            for state in graph.stream(state, config=config, stream_mode="values"):
                 pass
     except Exception as e:
         e.steps = state["steps"]
@@ -636,26 +527,21 @@ def take_turn(graph, task: Task, max_steps: int = 50) -> Trajectory:
 # %% ../../nbs/5_systems/01_system.ipynb #5d524924
 def _rows(graph) -> list[list[str]]:
     "The nodes by their longest way from the start, in the order in which they were added; an edge back to an earlier node is a loop."
-    g = graph.get_graph()
-    order, depth = {n: i for i, n in enumerate(g.nodes)}, {n: 0 for n in g.nodes}
+    order, depth = {n: i for i, n in enumerate(graph.nodes)}, {}
     for n in order:
-        depth[n] = max(
-            (depth[e.source] + 1 for e in g.edges if e.target == n and order[e.source] < order[n]),
-            default=0,
-        )
+        into = [e.source for e in graph.edges if e.target == n and order[e.source] < order[n]]
+        depth[n] = max((depth[m] + 1 for m in into), default=0)
     return [[n for n in order if depth[n] == d] for d in range(max(depth.values()) + 1)]
 
 
-def draw_graph(
-    graph,  # a compiled graph
-    title: str = "",
-):  # matplotlib Figure
-    "The nodes by their distance from the start, in the order in which they were added; dashed edges are decisions."
+def draw_graph(graph, title: str = ""):
+    "A matplotlib figure of a compiled graph: nodes by their distance from the start, dashed edges are decisions."
     from matplotlib.figure import Figure
 
-    g, rows = graph.get_graph(), _rows(graph)
+    g = graph.get_graph()
+    rows = _rows(g)
     at = {
-        n: (2.4 * (i - (len(row) - 1) / 2), -d)
+        n: (2.4 * i - 1.2 * (len(row) - 1), -d)
         for d, row in enumerate(rows)
         for i, n in enumerate(row)
     }
@@ -664,21 +550,17 @@ def draw_graph(
     for e in g.edges:
         (x0, y0), (x1, y1) = at[e.source], at[e.target]
         bend = 0.0 if y0 - y1 == 1 else -0.35 if y1 > y0 else -0.3
-        arrow = dict(
-            arrowstyle="-|>",
-            color="#555",
-            linestyle="--" if e.conditional else "-",
-            shrinkA=16,
-            shrinkB=16,
-            connectionstyle=f"arc3,rad={bend}",
-        )
+        arrow = {"arrowstyle": "-|>", "color": "#555", "shrinkA": 16, "shrinkB": 16}
+        arrow |= {
+            "connectionstyle": f"arc3,rad={bend}",
+            "linestyle": "--" if e.conditional else "-",
+        }
         ax.annotate("", (x1, y1), (x0, y0), arrowprops=arrow)
     for n, (x, y) in at.items():
-        face = "#e8eef7" if n not in (START, END) else "#fff"
-        box = dict(boxstyle="round,pad=0.45", facecolor=face, edgecolor="#456")
-        ax.text(
-            x, y, n.strip("_").replace("_", " "), ha="center", va="center", fontsize=10, bbox=box
-        )
+        box = {"boxstyle": "round,pad=0.45", "edgecolor": "#456"}
+        box["facecolor"] = "#fff" if n in (START, END) else "#e8eef7"
+        name = n.strip("_").replace("_", " ")
+        ax.text(x, y, name, ha="center", va="center", fontsize=10, bbox=box)
     xs = [x for x, _ in at.values()]
     ax.set(xlim=(min(xs) - 2, max(xs) + 2), ylim=(-len(rows) + 0.5, 0.6), title=title)
     ax.axis("off")
@@ -696,13 +578,11 @@ def retrieve_node(state: TurnState, tools: Toolbox) -> tuple[dict, Retrieved]:
     "Contexts for the query, or for the question if there is none; best first."
     task = state["task"]
     turns = (*task.history, Turn("user", task.question))
-    found = tools.retriever.retrieve(
-        state.get("query") or task.question, task.domain, task.id, turns, tools.chat
-    )
+    query = state.get("query") or task.question
+    found = tools.retriever.retrieve(query, task.domain, task.id, turns, tools.chat)
     ids = [c.id for c in found.contexts]
-    return {"found": ids}, Retrieved(
-        hits=tuple(replace(h, score=round(h.score, 4)) for h in found.hits), contexts=tuple(ids)
-    )
+    hits = tuple(replace(h, score=round(h.score, 4)) for h in found.hits)
+    return {"found": ids}, Retrieved(hits=hits, contexts=tuple(ids))
 
 # %% ../../nbs/5_systems/01_system.ipynb #cf81d427
 def grade_node(state: TurnState, tools: Toolbox) -> tuple[dict, Graded]:
@@ -729,14 +609,9 @@ def drafted(
     attempt = state.get("retries", 0)
     shown = format_docs_for_gen(tools.contexts(state["kept"]))
     wrong = state.get("unsupported", "") if attempt and tools.stages.retry != "plain" else ""
-    d = tools.generate(
-        state.get("query") or state["task"].question,
-        turns,
-        shown,
-        temperature=temperature,
-        seed=seed,
-        unsupported=wrong,
-    )
+    question = state.get("query") or state["task"].question
+    how = {"temperature": temperature, "seed": seed, "unsupported": wrong}
+    d = tools.generate(question, turns, shown, **how)
     return {"draft": d.text, "declined": d.declined}, replace(d, attempt=attempt)
 
 # %% ../../nbs/5_systems/01_system.ipynb #63d72516
@@ -745,13 +620,8 @@ def generate_node(state: TurnState, tools: Toolbox) -> tuple[dict, Drafted]:
     task, attempt = state["task"], state.get("retries", 0)
     if not attempt:
         return drafted(state, tools, task.history)
-    return drafted(
-        state,
-        tools,
-        task.history,
-        tools.stages.retry_temperature,
-        seed_for(tools.settings.seed, task.id, attempt),
-    )
+    seed = seed_for(tools.settings.seed, task.id, attempt)
+    return drafted(state, tools, task.history, tools.stages.retry_temperature, seed)
 
 # %% ../../nbs/5_systems/01_system.ipynb #b5af4581
 def answered(answer: str, contexts: Sequence[Context]) -> dict:
@@ -764,14 +634,9 @@ def refuse(why: Callable[[TurnState], Reason]) -> Work:
     "A node that ends a turn with a refusal."
 
     def node(state: TurnState, tools: Toolbox) -> tuple[dict, Refused]:
-        reason = why(state)
-        update = {
-            "outcome": Outcome.I_DONT_KNOW,
-            "reason": reason,
-            "answer": tools.stages.refusal_text,
-            "cited": [],
-        }
-        return update, Refused(reason=reason.name, role=reason.role)
+        reason, text = why(state), tools.stages.refusal_text
+        ends = {"outcome": Outcome.I_DONT_KNOW, "reason": reason, "answer": text, "cited": []}
+        return ends, Refused(reason=reason.name, role=reason.role)
 
     return node
 
@@ -858,23 +723,22 @@ _OFF = "switched off"  # how a verdict came about that nobody gave
 _PASSED = Verdict(Label.YES, _OFF)
 
 
-def as_asked(state: TurnState, tools: Toolbox) -> tuple[dict, Rewritten]:
+def skip_rewrite(state: TurnState, tools: Toolbox) -> tuple[dict, Rewritten]:
     "Instead of a rewrite: the question as asked."
     question = state["task"].question
     return {"query": question}, Rewritten(text=question, note=_OFF)
 
 
-def keep_all(state: TurnState, tools: Toolbox) -> tuple[dict, Graded]:
+def skip_grade(state: TurnState, tools: Toolbox) -> tuple[dict, Graded]:
     "Instead of a grade: everything is kept."
     step = Graded(grades=tuple(Grade(i, _PASSED) for i in state["found"]), note=_OFF)
     return {"kept": list(step.kept)}, step
 
 
-def let_pass(state: TurnState, tools: Toolbox) -> tuple[dict, Checked]:
+def skip_check(state: TurnState, tools: Toolbox) -> tuple[dict, Checked]:
     "Instead of a check: the first draft is the answer."
-    return {"grounded": True, **answered(state["draft"], tools.contexts(state["kept"]))}, Checked(
-        verdict=_PASSED, note=_OFF
-    )
+    ends = answered(state["draft"], tools.contexts(state["kept"]))
+    return {"grounded": True, **ends}, Checked(verdict=_PASSED, note=_OFF)
 
 
 GRADE_OFF = {"stages.grade": "cosine", "stages.grade_threshold": -1.0}
