@@ -4,6 +4,7 @@ and a reason, nothing of it is kept or written elsewhere, and the service answer
 import io
 import json
 import random
+import re
 import socket
 import time
 import zipfile
@@ -11,6 +12,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
+from urllib.parse import quote
 
 import httpx
 import pytest
@@ -80,6 +82,8 @@ def refused(http, folder) -> Iterator[Callable]:
     before = kept(http, folder)
 
     def send(method: str = "POST", path: str = "/api/upload", **request) -> None:
+        if "content" in request:  # without it, whatever is sent is refused unread
+            request["headers"] = {"content-type": "application/json"} | request.get("headers", {})
         reply = http.request(method, path, **request)
         assert 400 <= reply.status_code < 500, reply.status_code
         assert reply.json()["error"]["message"]
@@ -287,6 +291,139 @@ CHATS = {
 @pytest.mark.parametrize("name", CHATS)
 def test_a_chat_that_is_none_is_refused(name, refused):
     refused(path="/v1/chat/completions", content=json.dumps(CHATS[name]))
+
+
+# Systems that a client may not name
+
+
+LEFT = "import pathlib\npathlib.Path({!r}).touch()\n\n\ndef main(messages):\n    return 'evil'\n"
+
+
+@pytest.fixture(scope="module")
+def elsewhere(folder) -> Iterator[dict[str, str]]:
+    "Systems that are elsewhere, by kind; at the end none was opened: no address was asked, no file run, no folder made."
+    listening = socket.create_server(("127.0.0.1", 0))
+    address = f"http://127.0.0.1:{listening.getsockname()[1]}"
+    ran = folder / "ran"
+    for name in ("main.py", "naive.py"):
+        (folder / name).write_text(LEFT.format(str(ran)))
+    kinds = {
+        "an address": f"{address}/v1",
+        "an address with a password": f"{address.replace('//', '//me:secret@')}/v1",
+        "an address with a query": f"{address}/v1?api_key=K",
+        "an address that climbs": f"{address}/../../../../outside/v1",
+        "https": f"{address.replace('http', 'https')}/v1",
+        "a file": f"{folder / 'main.py'}:main",
+        "a file by a relative path": "main.py:main",
+        "a file without a name": "main.py",
+        "a file that climbs": f"../{folder.name}/main.py:main",
+        "a file called as a system": "naive.py",
+        "a module": "json:dumps",
+        "a module of the package": "mtrag_nb.systems.baselines:NAIVE",
+        "a module below the folder": "main:main",
+        "a variant that is a file": f"naive+{folder / 'main.py'}:main",
+        "an oracle": "naive+gold:retrieve",
+        "a variant": "ncl+published",
+        "an empty variant": "naive+",
+        "another case": "NAIVE",
+        "with a blank": " naive",
+        "a path": "../../naive",
+        "a zero byte": "naive\0",
+        "long": "http://" + "x" * 9000,
+    }
+    yield kinds
+    listening.settimeout(0.1)
+    with pytest.raises(TimeoutError):
+        listening.accept()
+    listening.close()
+    assert not ran.exists() and not [*folder.rglob("*outside*"), *folder.parent.glob("*outside*")]
+
+
+ELSEWHERE = (
+    *("an address", "an address with a password", "an address with a query"),
+    *("an address that climbs", "https", "a file", "a file by a relative path"),
+    *("a file without a name", "a file that climbs", "a file called as a system", "a module"),
+    *("a module of the package", "a module below the folder", "a variant that is a file"),
+    *("an oracle", "a variant", "an empty variant", "another case", "with a blank", "a path"),
+    *("a zero byte", "long"),
+)
+ROUTES = {
+    "/api/query": lambda name: ASKED | {"system": name},
+    "/api/query streamed": lambda name: ASKED | {"system": name, "stream": True},
+    "/v1/chat/completions": lambda name: chat_of(USER, model=name),
+    "/v1/chat/completions streamed": lambda name: chat_of(USER, model=name, stream=True),
+    "again": lambda name: {"system": name},
+}
+
+
+@pytest.mark.parametrize("kind", ELSEWHERE)
+@pytest.mark.parametrize("route", ROUTES)
+def test_a_client_names_only_systems_that_the_service_was_started_with(
+    route, kind, elsewhere, talk, folder, refused
+):
+    before = sorted((folder / "served" / "runs").iterdir())
+    path = f"{talk}/again" if route == "again" else route.partition(" ")[0]
+    refused(path=path, content=json.dumps(ROUTES[route](elsewhere[kind])))
+    assert sorted((folder / "served" / "runs").iterdir()) == before
+
+
+@pytest.mark.parametrize("kind", ELSEWHERE)
+def test_a_system_elsewhere_is_no_model(kind, elsewhere, refused):
+    refused("GET", f"/v1/models/{quote(elsewhere[kind], safe='')}")
+
+
+@pytest.fixture
+def own_system(tmp_path) -> Iterator[tuple[httpx.Client, Path]]:
+    "A client of a service that was started with a file of somebody's own as its system, and the folder."
+    (tmp_path / "Mine 1.py").write_text("def main(messages):\n    return 'my own answer'\n")
+    (tmp_path / "other.py").write_text(LEFT.format(str(tmp_path / "ran")))
+    service = Service(
+        tmp_path / "library",
+        tmp_path / "served",
+        system=f"{tmp_path / 'Mine 1.py'}:main",
+        models=Models(load_settings(), ScriptedChat(first_sentence), HashEmbedder()),
+    )
+    with serving(make_app(service, rules_of(service, per_minute=1e9))) as url:
+        with httpx.Client(base_url=url, timeout=120) as client:
+            upload(client, "fees.md", b"# Fees\n\nA dog costs four crowns on the ferry.\n")
+            yield client, tmp_path
+
+
+def test_the_one_place_is_the_one_that_the_service_was_started_with(own_system):
+    http, folder = own_system
+    reply = http.post("/api/query", json=ASKED).json()
+    mine = reply["system"]
+    assert reply["answer"] == "my own answer" and mine == "Mine 1.py:main", "without its folder"
+    assert http.get("/api/status").json()["system"] == mine
+    assert mine in [m["id"] for m in http.get("/v1/models").json()["data"]]
+    assert mine in [m["name"] for m in http.get("/api/systems").json()]
+    chat = http.post("/v1/chat/completions", json=chat_of(USER, model=mine)).json()
+    assert chat["choices"][0]["message"]["content"] == "my own answer"
+    talk = f"/api/conversations/{reply['conversation_id']}/1"
+    assert http.post(f"{talk}/again", json={"system": "naive"}).status_code == 200
+    assert http.get(f"{talk}/why").status_code == 200
+    for name in (f"{folder / 'Mine 1.py'}:main", f"{folder / 'other.py'}:main", "other.py:main"):
+        assert http.post("/api/query", json=ASKED | {"system": name}).status_code == 404
+        assert http.post(f"{talk}/again", json={"system": name}).status_code == 404
+    runs = [p.name for p in (folder / "served" / "runs").iterdir()]
+    assert len(runs) == 2 and all(re.fullmatch(r"[a-z0-9+_-]+", name) for name in runs)
+    assert str(folder) not in http.get("/api/status").text + json.dumps([reply, chat])
+    assert http.delete(talk.removesuffix("/1")).json()["turns"] == 2
+
+
+def test_a_record_opens_no_place_that_the_service_was_not_started_with(own_system):
+    "A turn of a record that another version wrote for a client's place: it is shown, and not taken up again."
+    http, folder = own_system
+    reply = http.post("/api/query", json=ASKED | {"system": "naive"}).json()
+    talk, place = f"/api/conversations/{reply['conversation_id']}", f"{folder / 'other.py'}:main"
+    manifest = folder / "served" / "runs" / reply["run"] / "manifest.json"
+    lines = folder / "served" / "conversations" / f"{reply['conversation_id']}.jsonl"
+    for path in (manifest, lines):
+        path.write_text(path.read_text().replace('"naive"', json.dumps(place)))
+    for change in ({"question": "And a cat?"}, {"grade": False}):
+        assert http.post(f"{talk}/1/again", json=change).status_code == 422
+    assert http.get(talk).status_code == 200 and http.get(f"{talk}/1/why").status_code == 200
+    assert not (folder / "ran").exists()
 
 
 # Marks that are none, and turns that cannot be tried again so

@@ -26,7 +26,14 @@ from ..core.record import Run
 from ..core.settings import PROFILES, Address, ModelSpec, Settings, with_settings
 from ..core.types import DOMAINS, ServerError, SettingsError
 from ..data.mtrag import Benchmark, files_there, official_dir, read_benchmark, sample_dir
-from ..systems.registry import DEFAULT, Config, Names, profiles, system_named, system_names
+from mtrag_nb.systems.registry import (
+    DEFAULT,
+    Config,
+    is_place,
+    profiles,
+    system_named,
+    system_names,
+)
 
 # %% ../../nbs/app/00_command.ipynb #cad34b5a
 def _named(place: str) -> object:
@@ -374,6 +381,13 @@ _PLACES = (
 )
 
 
+class _Names(list):
+    "Names of systems as a command takes them: with a variant, or a place (FILE.py:NAME, module:NAME, http://HOST/v1)."
+
+    def __contains__(self, name: object) -> bool:
+        return is_place(str(name)) or super().__contains__(str(name).partition("+")[0])
+
+
 def system_option(
     default: str = "",  # what is said of the default
 ) -> Option:
@@ -385,7 +399,7 @@ def system_option(
         )
 
     def known() -> list[str]:
-        return Names([*system_names(), "FILE.py:NAME", "http://HOST/v1"])
+        return _Names([*system_names(), "FILE.py:NAME", "http://HOST/v1"])
 
     return Option(about=about, choices=known)
 

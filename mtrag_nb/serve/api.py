@@ -460,7 +460,7 @@ def known(service: Service, conversation: str) -> str:
 
 
 def _system_line(service: Service, name: str) -> dict:
-    system = system_named(name)
+    system = system_named(service.systems[name])
     reasons = {r.name: r.about for r in system.reasons}
     is_default = name == service.system
     return {"name": name, "about": system.about, "default": is_default, "reasons": reasons}

@@ -790,7 +790,8 @@ def open_run(
     tools = Toolbox(settings, models.chat, models.embedder, retriever, **parts)
     same = identity(system, "rag", tools)
     entries = manifest(same, system.about, system.with_own(settings))
-    folder = place / f"{name}{mark}-{digest(same, 6)}"
+    shown = re.sub(r"[^a-z0-9_+-]+", "-", system.name.lower())[:60]  # never a path
+    folder = place / f"{shown}{mark}-{digest(same, 6)}"
     if only:
         only.enter_context(only_writer(folder, "conversation"))
     return ServedRun(folder, system, replace(tools, chat=chat), entries)

@@ -77,7 +77,7 @@ from mtrag_nb.serve.reply import (
     step_line,
     to_delete,
 )
-from ..systems.registry import SERVING, configured, system_named, system_names
+from ..systems.registry import SERVING, configured, is_place, system_named, system_names
 
 if TYPE_CHECKING:
     from mtrag_nb.core.record import Trajectory
@@ -385,29 +385,37 @@ def _service_settings(
 
 @lru_cache(64)
 def _reasons_of(system: str) -> tuple:
-    "The reasons of a system, by its name in a record; none of one that is not registered any more."
+    "The reasons of a system, by its name in a record; none of one that is not registered, since a record opens no place."
     try:
-        return system_named(system.partition("+")[0]).reasons
+        return () if is_place(system) else system_named(system.partition("+")[0]).reasons
     except SettingsError:
         return ()
 
 # %% ../../nbs/serve/04_service.ipynb #9fc68ad5
+def _served(own: str) -> dict[str, str]:
+    """The name by which clients ask for a system -> what it is opened by: every registered one, and the service's own in its
+    variant, or at its place, of which clients see only the system's name."""
+    base = own.partition("+")[0]
+    names = {s: s for s in (own if s == base else s for s in system_names())}
+    return names | ({system_named(own).name: own} if is_place(own) else {})
+
+
 def systems_of(service: Service) -> list[str]:
-    "Who can answer: every system, the service's own in the variant in which it is served."
-    own = service.system.partition("+")[0]
-    return [service.system if s == own else s for s in system_names()]
+    "The systems that a client may name, exactly so."
+    return list(service.systems)
 
 
 def _check_question(
-    question: object, system: str, collection: str, top_k: int, limits: Limits, index: Index
+    service: Service, question: object, system: str, collection: str, top_k: int, index: Index
 ) -> None:
     "Raises Denied for a question that cannot be put, and says what can."
+    limits = service.limits
     if not isinstance(question, str) or not question.strip():
         raise Denied(422, "the question is empty")
     if len(question) > limits.question_chars:
         raise Denied(413, f"a question has at most {limits.question_chars:,} characters")
-    if system.partition("+")[0] not in system_names():
-        raise Denied(404, f"no system {system[:40]!r}: there are {', '.join(system_names())}")
+    if system not in service.systems:
+        raise Denied(404, f"no system {system[:40]!r}: there are {', '.join(systems_of(service))}")
     collections = list(index.manifest.domains)
     if collection and collection not in collections:
         there = ", ".join(collections) or "none yet"
@@ -442,10 +450,12 @@ class Service:
     ):
         from mtrag_nb.models.calls import BatchingChat, Models
 
-        self.base, self.changes, self.system = profile, dict(changes), system or SERVING
+        self.base, self.changes, own = profile, dict(changes), system or SERVING
+        self.systems = _served(own)
+        self.system = next((name for name, at in self.systems.items() if at == own), own)
         self.profile = profile if isinstance(profile, str) else profile.profile
         self.limits, self.collection = limits, collection
-        self.settings = _service_settings(self.system, profile, self.changes)
+        self.settings = _service_settings(own, profile, self.changes)
         if self.settings.qdrant_url:
             raise SettingsError(
                 "a library lies in its folder, not on a server: leave qdrant_url empty"
@@ -507,11 +517,12 @@ def _run_of(service: Service, held: _Generation, system: str, top_k: int) -> Ser
     "The run that a question belongs to."
     with service._lock:
         if (key := (system, top_k)) not in held.runs:
-            settings = _service_settings(system, service.base, service.changes, top_k)
+            opened = service.systems[system]
+            settings = _service_settings(opened, service.base, service.changes, top_k)
             mark, place = f"-g{held.index.manifest.generation}", service.folder / "runs"
             shared = (held.index, service.models, service.batches)
             how = {"web": service.web, "mark": mark}
-            held.runs[key] = open_run(place, system, settings, *shared, **how)
+            held.runs[key] = open_run(place, opened, settings, *shared, **how)
         return held.runs[key]
 
 # %% ../../nbs/serve/04_service.ipynb #6d9e4c83
@@ -579,7 +590,7 @@ def ask(
         service.generations.present() as held,
         _only_one(service, conversation),
     ):
-        _check_question(question, system, collection, top_k, service.limits, held.index)
+        _check_question(service, question, system, collection, top_k, held.index)
         run = _run_of(service, held, system, top_k)
         task = _next_task(service, conversation, question.strip(), collection, history)
         t = run.take(
@@ -708,7 +719,7 @@ def search(service: Service, query: str, collection: str = "", most: int = 10) -
     if not service.documents.there:
         raise Denied(409, "there are no documents yet. POST one to /api/upload")
     with service.generations.present() as held:
-        _check_question(query, service.system, collection, 0, service.limits, held.index)
+        _check_question(service, query, service.system, collection, 0, held.index)
         models, how = service.models, replace(service.settings.retrieval, views="query")
         found = open_retriever(held.index, models.embedder, models.reranker, how)
         hits = best_hits(found.ranked(query, collection), most, True)
@@ -961,7 +972,13 @@ def _replayed(
 
     about = {"manifest": read_manifest(it.folder), "folder": it.folder}
     run = Run.of(it.folder.name, [it.t], it.contexts.values(), tasks={it.task.id: it.task}, **about)
-    system, models = forks.system_of_run(run), service.models
+    if run.system in service.systems:
+        system = system_named(service.systems[run.system])
+    elif is_place(run.system):
+        raise Denied(422, f"{run.system[:40]!r} made this turn, and is not served any more")
+    else:
+        system = forks.system_of_run(run)
+    models = service.models
     settings, without = forks.settings_of_run(run, system), None
     if not grade:
         there = {m.name: m for m in forks.mechanisms_of(system, settings, [it.t])}
@@ -971,6 +988,7 @@ def _replayed(
     found = open_retriever(held.index, models.embedder, models.reranker, settings.retrieval)
     calls = RecordedChat(service.batches, it.folder / "calls.jsonl", write=False)
     how = {"index": found, "models": models, "any_models": True, "intervention": without}
+    how["system"] = system
     try:
         player = forks.Replayer(run, **how)
         with service.batches.task():
@@ -996,7 +1014,7 @@ def again(
     with service.gate.through(), service.generations.present() as held:
         it = _Turn(service, conversation, turn)
         asked, who = question.strip() or it.task.question, system or it.reply["system"]
-        _check_question(asked, who, "", 0, service.limits, held.index)
+        _check_question(service, asked, system or service.system, "", 0, held.index)
         if system:
             run = _run_of(service, held, system, 0)
             if run.folder == it.folder:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from mtrag_nb.systems.system import System
 
 # %% auto #0
-__all__ = ['SYSTEMS', 'DEFAULT', 'ANSWERING', 'SERVING', 'SPECIFIED', 'WEIGHTS', 'NAMES', 'is_place', 'Names', 'system_names',
+__all__ = ['SYSTEMS', 'DEFAULT', 'ANSWERING', 'SERVING', 'SPECIFIED', 'WEIGHTS', 'NAMES', 'is_place', 'system_names',
            'system_named', 'profiles', 'configured', 'Line', 'typed', 'read_lines', 'becomes', 'Config']
 
 # %% ../../nbs/5_systems/08_registry.ipynb #733cf1d7
@@ -45,19 +45,12 @@ def is_place(name: str) -> bool:
     return ":" in name.partition("+")[0] or name.endswith(".py")  # an oracle behind a + has a colon
 
 
-class Names(list):
-    "Names of systems. A place (FILE.py:NAME, module:NAME, http://HOST/v1) counts as one."
-
-    def __contains__(self, name: object) -> bool:
-        return is_place(str(name)) or super().__contains__(str(name).partition("+")[0])
-
-
 def system_names() -> list[str]:
     "The systems of this package, and those that other installed packages bring."
     others = brought("system", SYSTEMS)
     for name in SYSTEMS.keys() & others:
         others[name].load()  # raises: the name is taken
-    return Names([*SYSTEMS, *others])
+    return [*SYSTEMS, *others]
 
 
 def system_named(name: str) -> System:
