@@ -14,7 +14,7 @@ import subprocess
 import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -139,7 +139,6 @@ def _gpu_problems(settings: Settings) -> list[str]:
     import torch
 
     from mtrag_nb.models.device import gpu_problem
-    from mtrag_nb.models.local import memory_error
 
     if not settings.chat.quantization:
         return []
@@ -149,16 +148,27 @@ def _gpu_problems(settings: Settings) -> list[str]:
         return ["no GPU: it would run on the CPU, far too slowly for a model of this size"]
     specs = [s for s in (settings.chat, settings.embedder, settings.reranker) if s]
     devices = {s.device if s.device != "auto" else "cuda:0" for s in specs}
-    if problems := [p for d in sorted(devices) if (p := gpu_problem(d))]:
-        return problems
-    with suppress(ModelNotFound):  # before it is fetched its size is not known
-        return [str(e) for e in [memory_error(settings.chat)] if e]
-    return []
+    return [p for d in sorted(devices) if (p := gpu_problem(d))]
+
+
+def _memory_problems(settings: Settings) -> list[str]:
+    "Why the chat model, if it is here, does not fit into memory, or its device cannot be used."
+    from mtrag_nb.models.local import memory_error
+
+    if settings.chat.url:
+        return []
+    try:
+        problem = memory_error(settings.chat)
+    except ModelNotFound:
+        return []  # before it is fetched its size is not known
+    except SettingsError as e:
+        problem = e
+    return [str(problem)] if problem else []
 
 
 def profile_problems(settings: Settings) -> list[str]:
     "What a profile lacks on this machine; empty if it can run."
-    return _missing_models(settings) + _gpu_problems(settings)
+    return _missing_models(settings) + (_gpu_problems(settings) or _memory_problems(settings))
 
 # %% ../../nbs/app/01_run.ipynb #45b31544
 def _print_profile(settings: Settings, problems: Sequence[str], whole: bool) -> None:

@@ -126,7 +126,8 @@ def _missing_files(folder: Path, weights: bool = True) -> list[str]:
         if has(index):
             needed = sorted(set(read_json(folder / index)["weight_map"].values()))
     tokenizer = any(map(has, _TOKENIZERS.split())) or foundation(folder)
-    needed = ["config.json", *needed * weights, *["tokenizer.json"] * (not tokenizer)]
+    needed = ["config.json", *(needed if weights else ())]
+    needed += [] if tokenizer else ["tokenizer.json"]
     return [name for name in needed if not has(name)]
 
 # %% ../../nbs/3_models/02_local.ipynb #afcde13f
@@ -160,8 +161,9 @@ def find_model(
         return path
     remedy = f"Fetch the rest with: mtrag fetch models --model {spec.name}"
     if local:
-        below = [str(p.parent) for p in sorted(path.glob("**/config.json"))[:3]]
-        remedy = f"Models below it: {', '.join(below) or 'none'}"
+        depths = "*", "*/*", "*/*/*"
+        below = [str(p.parent) for d in depths for p in sorted(path.glob(f"{d}/config.json"))]
+        remedy = f"Models below it: {', '.join(below[:3]) or 'none'}"
     lacks = f"{path} lacks {', '.join(missing[:3])}{' and more' if missing[3:] else ''}"
     raise ModelNotFound(f"model {spec.name!r} is not whole: {lacks}. {remedy}")
 
@@ -274,12 +276,9 @@ def as_safetensors(path: Path, dtype: str) -> Path:
     out = _cache_dir() / f"{path.stem}-{_file_digest(path)[:16]}-{dtype}"
     if (out / "config.json").exists():
         return out
-    need_room(
-        out,
-        path.stat().st_size * (8 if dtype == "fp32" else 4),
-        f"{out.name} in the folder MTRAG_CACHE",
-    )
-    part = make_folder(out.with_name(f"{out.name}.{os.getpid()}.part"))
+    size = path.stat().st_size * (8 if dtype == "fp32" else 4)  # of four bits, at most
+    need_room(out, size, f"{out.name} in the folder MTRAG_CACHE")
+    part = make_folder(out.parent) / f"{out.name}.{os.getpid()}.part"
     tokenizer, model = load_gguf(path, torch_dtype(dtype))
     try:
         model.save_pretrained(part)
@@ -493,8 +492,9 @@ def _hub_error(e: Exception, name: str) -> MTRAGError:
             "and set HF_TOKEN to a token of that account that may read (Colab: the key in the left margin; "
             "Kaggle: Add-ons, Secrets, and Internet on; elsewhere: `hf auth login`)"
         )
-        copy = f". Or take a copy made by somebody else: --set chat.name={UNGATED.get(name)}"
-        return ModelNotFound(message + copy * (name in UNGATED))
+        if copy := UNGATED.get(name):
+            message += f". Or take a copy made by somebody else: --set chat.name={copy}"
+        return ModelNotFound(message)
     if isinstance(e, (errors.RepositoryNotFoundError, errors.HFValidationError)):
         remedy = "Correct the name, name a folder that has it, or set HF_TOKEN"
         return ModelNotFound(f"the hub shows no model {name!r}. {remedy}")
