@@ -277,7 +277,7 @@ def test_what_else_goes_over_a_cluster_is_what_one_process_does(
     from mtrag_nb.app.evaluate import judge
     from mtrag_nb.app.run import ingest, live
     from mtrag_nb.data.mtrag import sample_corpus, sample_dir
-    from mtrag_nb.search.index import open_index
+    from mtrag_nb.search.ingest import child_name, open_index
 
     monkeypatch.chdir(tmp_path)
     place, reference = f"ray:{cluster.address}", sample_dir() / "reference.jsonl"
@@ -296,7 +296,7 @@ def test_what_else_goes_over_a_cluster_is_what_one_process_does(
                 embedder = Models(settings).embedder
                 index = open_index(folder, embedder, settings.chunks)
                 vector = embedder.encode(["What is the fee of the ferry?"], query=True)[0]
-                found.append([(h.chunk_id, round(h.score, 5)) for h in index.search(vector, 10)[0]])
+                found.append([(child_name(h), round(h.score, 5)) for h in index.search(vector, 10)])
                 index.close()
             assert found[0] == found[1] and len(found[0]) == 10
             return
@@ -367,35 +367,41 @@ def test_a_merge_that_is_killed_anywhere_is_run_again(tmp_path):
 
 KILLED_INDEX = """
 import os, signal, sys
-from mtrag_nb.search import index
+from mtrag_nb.search import ingest
 left = [int(sys.argv[1])]
 def until(work):
     def step(*a, **how):
         left[0] -= 1
         return work(*a, **how) if left[0] else os.kill(os.getpid(), signal.SIGKILL)
     return step
-index._add_index, index._finish = until(index._add_index), until(index._finish)
-index.merge_indexes(sys.argv[3:], sys.argv[2])
+ingest._add_index, ingest.finish = until(ingest._add_index), until(ingest.finish)
+ingest.merge_indexes(sys.argv[3:], sys.argv[2])
 """
 
 
 def test_a_merge_of_indexes_that_is_killed_is_gone_on_with(tmp_path):
     "Before the first part, between two, and before it is finished: afterwards it has the hits of the whole."
-    from mtrag_nb.search.index import Corpus, build_index, merge_indexes, open_index
+    from mtrag_nb.search.ingest import (
+        Corpus,
+        build_index,
+        child_name,
+        merge_indexes,
+        open_index,
+    )
 
     passages = [p for t in tasks(9) for p in t.contexts]
     embedder, how = HashEmbedder(), {"progress": False}
     chunks = load_settings().chunks
     parts = [tmp_path / f"part-{i}" for i in (1, 2, 3)]
-    build_index(Corpus(lambda: passages, chunks), tmp_path / "whole", embedder, chunks, **how)
+    build_index(Corpus(lambda: passages), tmp_path / "whole", embedder, chunks, **how)
     for i, part in enumerate(parts, 1):
-        corpus = Corpus(lambda: passages, chunks)
+        corpus = Corpus(lambda: passages)
         build_index(corpus, part, embedder, chunks, shard=Shard(i, 3), **how)
 
     def hits(folder):
         vector = embedder.encode(["What does ferry 7 cost?"], query=True)[0]
         with open_index(folder, embedder, chunks) as index:
-            return [(h.chunk_id, round(h.score, 5)) for h in index.search(vector, 5)[0]]
+            return [(child_name(h), round(h.score, 5)) for h in index.search(vector, 5)]
 
     for n in (1, 2, 3, 4):
         out = tmp_path / f"out-{n}"
@@ -410,7 +416,13 @@ def test_a_merge_of_indexes_that_is_killed_is_gone_on_with(tmp_path):
 
 def test_an_index_on_a_server_has_the_hits_of_the_one_in_a_folder(tmp_path):
     "Built there, brought there from two shards, and opened by another process's client: by vectors, by words and in one domain."
-    from mtrag_nb.search.index import Corpus, build_index, merge_indexes, open_index
+    from mtrag_nb.search.ingest import (
+        Corpus,
+        build_index,
+        child_name,
+        merge_indexes,
+        open_index,
+    )
     from tests.support.qdrant import qdrant
 
     passages = [p for t in tasks(9) for p in t.contexts]
@@ -418,13 +430,13 @@ def test_an_index_on_a_server_has_the_hits_of_the_one_in_a_folder(tmp_path):
     question = "What does ferry 7 to the island cost?"
 
     def corpus():
-        return Corpus(lambda: passages, chunks)
+        return Corpus(lambda: passages)
 
     def hits(folder, url=""):
         vector = embedder.encode([question], query=True)[0]
         with open_index(folder, embedder, chunks, url) as index:
-            found = index.search(vector, 5, "govt")[0], index.search_sparse([question], 5)[0]
-            return [{(h.chunk_id, round(h.score, 3)) for h in hs} for hs in found]
+            found = index.search(vector, 5, "govt"), index.search_words(question, 5, "govt")
+            return [{(child_name(h), round(h.score, 3)) for h in hs} for hs in found]
 
     build_index(corpus(), tmp_path / "here", embedder, chunks, progress=False)
     for i in (1, 2):

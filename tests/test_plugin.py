@@ -17,7 +17,7 @@ from mtrag_nb.models.calls import Models
 from mtrag_nb.models.chat import ScriptedChat
 from mtrag_nb.models.embed import HashEmbedder
 from mtrag_nb.runs.run import run_tasks
-from mtrag_nb.search.index import build_index
+from mtrag_nb.search.ingest import build_index
 from mtrag_nb.search.retrieve import open_retriever
 from mtrag_nb.show.report import sections
 from mtrag_nb.systems.baselines import NAIVE
@@ -79,8 +79,8 @@ class Shortest(Retriever):
         super().__init__(*args)
         self.fingerprint += " shortest"
 
-    def ranked_many(self, *args):
-        return [sorted(hits, key=lambda h: len(h.text)) for hits in super().ranked_many(*args)]
+    def ranked(self, *args, **how):
+        return sorted(super().ranked(*args, **how), key=lambda n: len(n.text))
 '''
 
 PROJECT = """

@@ -23,7 +23,7 @@ from mtrag_nb.data.mtrag import read_corpus, read_gold, read_tasks, sample_corpu
 from mtrag_nb.evaluate.judge import judge_run
 from mtrag_nb.models.calls import Models
 from mtrag_nb.runs.run import run_tasks
-from mtrag_nb.search.index import build_index
+from mtrag_nb.search.ingest import build_index
 from mtrag_nb.systems.registry import configured, system_named
 
 ROOT = Path(__file__).resolve().parents[1]

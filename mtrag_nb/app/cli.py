@@ -79,7 +79,6 @@ _TABLE = """\
 demo       app.run      Build an index of the sample, let a self-correcting system answer its conversations, show what came of it.
 ingest     app.cli      Build an index of corpus files or documents, or finish one that was interrupted.
 library    serve.library Add documents to a library, replace them under their names, list or remove them.
-index      app.run      Carry an index in one file (export, import), or check it (audit).
 coverage   app.run      Say which gold passages an index lacks, by domain; exit code 0 only if it has them all.
 ask        serve.ask    Hold a conversation with a system in the terminal, kept as a run; a refusal shows why.
 serve      serve.serve  Serve a library: a page to upload, ask and read, an API, an interface for chat clients.

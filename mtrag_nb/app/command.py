@@ -455,7 +455,7 @@ def on_ray(
 ) -> str:  # "": the shard to go on with, which is none
     "Compute all shards of a command on a cluster and merge them, unless that was done before. Raises what the command raises."
     from mtrag_nb.runs.run import merge_runs
-    from mtrag_nb.search.index import merge_indexes
+    from mtrag_nb.search.ingest import merge_indexes
 
     out, on, n = Path(given[folder]), given["on"], given["shard"]
     if not (n.isdecimal() and 0 < int(n[:9])):

@@ -356,15 +356,15 @@ class _Doing(_Places):
 
     def ingest(self, planned: Planned) -> "Ended":
         from mtrag_nb.runs.plan import Ended
-        from mtrag_nb.search.chunks import capped
-        from mtrag_nb.search.index import Corpus, build_index
+        from mtrag_nb.search.nodes import capped
+        from mtrag_nb.search.ingest import Corpus, build_index
 
         s, most = self.wanted.settings(planned), self.wanted.most
 
         def read():
             return capped(read_corpus(*self.data.passages()), s.chunks, most)
 
-        corpus, embedder = Corpus(read, s.chunks), self.models.of(s).embedder
+        corpus, embedder = Corpus(read), self.models.of(s).embedder
         how = {"url": s.qdrant_url, "progress": self.progress}
         m = build_index(corpus, self.index(planned), embedder, s.chunks, **how)
         return Ended(f"{m.total('passages')} passages, {m.total('children')} children", m.complete)
@@ -532,7 +532,7 @@ def _head_html(r: Reproduction) -> str:
 # %% ../../nbs/app/02_reproduce.ipynb #eae694ba
 def _children_indexed(r: Reproduction) -> dict[str, int]:
     "How many children each run could find, by its name."
-    from mtrag_nb.search.index import Manifest
+    from mtrag_nb.search.manifest import Manifest
 
     at = {p.name: r.index(p) for p in r.made if r.retrieves}
     there = {name: f for name, f in at.items() if (f / "manifest.json").exists()}

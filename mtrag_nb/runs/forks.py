@@ -63,7 +63,9 @@ from ..data.mtrag import BY_TEXT, files_of, is_gold
 from ..models.calls import Models, RecordedChat
 from ..models.chat import ChatModel
 from .run import identity, manifest, record_run, toolbox_of
-from ..search.retrieve import Retrieval, Retriever, RetrieverLike, best_hits
+from ..search.fusion import Retrieval, RetrieverLike
+from ..search.ingest import context_of
+from ..search.retrieve import Retriever, best_hits
 from ..search.web import Web
 from ..systems.registry import system_named
 from ..systems.stages import Toolbox
@@ -874,9 +876,9 @@ class LeaveGoldOut:
             )
         found = self.inner.ranked(query, domain, turns, model)
         hits = [
-            h
-            for h in found
-            if not self._hidden[task_id] & {self._name(h.document_id), *files_of(h)}
+            n
+            for n, c in ((n, context_of(n)) for n in found)
+            if not self._hidden[task_id] & {self._name(c.document_id), *files_of(c)}
         ]
         return self.inner.as_retrieval(
             best_hits(hits, self.inner.settings.rerank_k, self.inner.settings.distinct)

@@ -46,8 +46,8 @@ from ..core.settings import ChunkSettings, Settings, settings_digest
 from ..core.types import DataError, RunMismatch, SettingsError, Task, Turn, digest, plain
 from ..data.mtrag import prediction_line
 from ..models.calls import Models, Work
-from ..search.index import Manifest, open_index
-from ..search.retrieve import GivenPassages, RetrieverLike, open_retriever
+from ..search.manifest import Manifest
+from ..search.fusion import GivenPassages, RetrieverLike
 from ..search.web import Web, web_named
 from ..systems.stages import Toolbox
 from ..systems.system import System, take_turn
@@ -283,8 +283,10 @@ def load_toolbox(
         raise SettingsError(
             "setting rag needs an index: build one with `mtrag ingest`, and name its folder"
         )
-    learned, url = models.learned(settings), settings.qdrant_url
-    opened = open_index(index, models.embedder, chunks_of(index, settings), url, learned)
+    from mtrag_nb.search.ingest import open_index
+    from mtrag_nb.search.retrieve import open_retriever
+
+    opened = open_index(index, models.embedder, chunks_of(index, settings), settings.qdrant_url)
     retriever = open_retriever(opened, models.embedder, models.reranker, settings.retrieval)
     return Toolbox(settings, models.chat, models.embedder, retriever, **parts)
 
@@ -317,6 +319,9 @@ def open_web(
     "What a run may search beside its own documents. An index that stands for the web is searched as the settings say, in all its domains."
 
     def corpus(folder: Path) -> RetrieverLike:
+        from mtrag_nb.search.ingest import open_index
+        from mtrag_nb.search.retrieve import open_retriever
+
         index = open_index(folder, models.embedder, chunks_of(folder, settings))
         everywhere = replace(settings.retrieval, domain_filter=False)
         return open_retriever(index, models.embedder, models.reranker, everywhere)

@@ -45,7 +45,7 @@ class Talk:
     ):
         from mtrag_nb.models.calls import BatchingChat
         from mtrag_nb.runs.run import chunks_of
-        from mtrag_nb.search.index import open_index
+        from mtrag_nb.search.ingest import open_index
 
         self.settings_for, self.models = settings_for, models
         self.domain, self.web, self.out, self.new = domain, web, Path(out), new

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['SectionSettings', 'SectionChunk', 'section_chunks', 'chunk_counts', 'as_passages', 'document_chunks',
-           'documents_index', 'Entry', 'NewDocuments', 'Change', 'passages_of', 'Library', 'ingest_documents',
-           'library']
+           'documents_index', 'Entry', 'read_entries', 'write_entries', 'entries_hash', 'NewDocuments', 'Change',
+           'passages_of', 'Library', 'ingest_documents', 'library']
 
 # %% ../../nbs/serve/01_library.ipynb #imports0
 import hashlib
@@ -14,10 +14,9 @@ import re
 import shutil
 import stat
 import sys
-from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
-from dataclasses import astuple, dataclass, fields, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, astuple, dataclass, replace
 from operator import itemgetter
 from os.path import commonprefix
 from pathlib import Path
@@ -25,7 +24,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 from ..app.command import Chosen, NeededDir, Option, chosen
 from ..app.run import on_device, print_index
-from ..core.files import only_writer
+from ..core.files import only_writer, read_json, write_json
 from ..core.html import html_table, text_table
 from ..core.settings import ChunkSettings, SparseSettings
 from mtrag_nb.core.types import (
@@ -47,33 +46,26 @@ from mtrag_nb.serve.documents import (
     trimmed,
 )
 from ..models.embed import EmbedderLike
-from ..search.chunks import spans
-from mtrag_nb.search.index import (
+from mtrag_nb.search.ingest import (
     BATCH,
-    Build,
-    Cutter,
-    EdgeStore,
-    Manifest,
-    ParentStore,
-    Piece,
-    Point,
-    _sweep_if_idle,
-    add_batch,
-    all_points,
-    as_point,
+    Index,
+    Ingestion,
     batches,
     build_index,
-    check_counts,
-    copy_file,
-    data_folder,
-    disk_size,
-    next_generation,
-    open_store,
-    require_same,
-    sqlite_errors,
-    sweep,
-    words,
+    finish,
+    remove_passages,
 )
+from mtrag_nb.search.manifest import (
+    Manifest,
+    data_folder,
+    document_ids,
+    next_generation,
+    require_same,
+    sweep,
+    sweep_if_idle,
+)
+from ..search.nodes import count_children, hierarchical_parser
+from ..search.store import copy_sparse, create_collection, disk_size, open_store
 
 if TYPE_CHECKING:
     from mtrag_nb.models.calls import Models
@@ -402,86 +394,25 @@ class Entry:
     corpus: str  # names its passages, text and all
     generation: int  # with which it came
 
-# %% ../../nbs/serve/01_library.ipynb #7d4af2da
-_COLUMNS = ", ".join(f.name for f in fields(Entry))
-_DOCUMENTS = f"create table if not exists documents ({_COLUMNS}, primary key (id), unique (name)) without rowid"
-_STAYS = "substr({0}, 1, instr({0}, '#') - 1) not in (select id from gone.documents)"
-_COPY_WITHOUT = (
-    f"insert into parents select * from old.parents where {_STAYS.format('document_id')}",
-    f"insert into passages select * from old.passages where {_STAYS.format('id')}",
-    "insert into documents select * from old.documents where id not in (select id from gone.documents)",
-    "insert into words select word, n from "
-    "(select o.word, o.children - ifnull(g.n, 0) n from old.words o left join gone.words g using (word)) where n > 0",
-)
-
 # %% ../../nbs/serve/01_library.ipynb #231a30e2
-class _Tables(ParentStore):
-    "The tables of an index, and one of documents. What is deleted in them is overwritten."
+def read_entries(folder: Path) -> list[Entry]:  # by name
+    "The documents of a library; `folder` is that of its generation. Raises DataError for a damaged file."
+    path = folder / "entries.json"
+    try:
+        return [Entry(**row) for row in read_json(path, list)]
+    except TypeError as e:
+        remedy = "Restore the folder from a copy, or add the documents to a library in a new folder"
+        raise DataError(f"not the documents of a library ({e})", path, remedy=remedy) from None
 
-    def _begin(self, write: bool) -> None:
-        if write:
-            self._db.executescript(f"pragma secure_delete = on; {_DOCUMENTS}")
-        super()._begin(write)
 
-    def documents(self) -> list[Entry]:
-        "All documents, by name."
-        return [Entry(*row) for row in self._all("select * from documents order by name")]
+def write_entries(folder: Path, entries: Iterable[Entry]) -> None:
+    write_json(folder / "entries.json", [asdict(e) for e in sorted(entries, key=lambda e: e.name)])
 
-    def enter(self, entries: Iterable[Entry]) -> None:
-        "Add documents."
-        insert = f"insert into documents values ({','.join('?' * len(fields(Entry)))})"
-        with self._lock, sqlite_errors(self.path), self._db as db:
-            db.executemany(insert, map(astuple, entries))
 
-    def corpus(self) -> str:
-        "Names what the documents say: the same in whatever order they came."
-        lines = sorted(f"{e.id} {e.corpus}" for e in self.documents())
-        return hashlib.sha256("\n".join(lines).encode()).hexdigest()
-
-    def words_of(self, documents: Iterable[str], chunks: ChunkSettings) -> Counter:
-        "How many children of these documents hold each word."
-        select, counted = "select text from parents where id >= ? and id < ?", Counter()
-        for d in documents:
-            for (text,) in self._all(select, [f"{d}#", f"{d}$"]):
-                for a, b in dict.fromkeys(spans(text, chunks.child_size, chunks.child_overlap)):
-                    counted.update(set(words(text[a:b])))
-        return counted
-
-    def copy_without(self, old: Path, gone: Collection[str], counted: Mapping[str, int]) -> None:
-        "Take what is in other tables, but for these documents and their words."
-        with self._lock, sqlite_errors(self.path):
-            self._db.execute("attach ? as old", [f"{old.absolute().as_uri()}?mode=ro"])
-            self._db.execute("attach ':memory:' as gone")
-            with self._db as db:
-                db.execute("create table gone.documents (id primary key)")
-                db.execute("create table gone.words (word primary key, n)")
-                db.executemany("insert into gone.documents values (?)", [(d,) for d in gone])
-                db.executemany("insert into gone.words values (?,?)", counted.items())
-                for statement in _COPY_WITHOUT:
-                    db.execute(statement)
-            for name in ("old", "gone"):
-                self._db.execute(f"detach {name}")
-
-# %% ../../nbs/serve/01_library.ipynb #020c0ab6
-def _kept(store: EdgeStore, gone: Collection[str]) -> Iterator[Point]:
-    "The points that stay."
-    for page in all_points(store):
-        for p in page:
-            if document_of(p.payload["document_id"]) in gone:
-                continue
-            yield as_point(p, store.sparse)
-
-# %% ../../nbs/serve/01_library.ipynb #8fbf7406
-def _take_points(old: Path, new: Path, manifest: Manifest, gone: Collection[str]) -> None:
-    "Make the engine's files anew in another folder, without these documents."
-    with closing(open_store(old, manifest)) as store:
-        store.count()  # as long as this process has it open, no other changes it
-        if not gone:
-            shutil.copytree(old / "qdrant", new / "qdrant", copy_function=copy_file)
-        else:
-            with closing(open_store(new, manifest)) as rest:
-                rest.create(manifest.dim)
-                rest.add(_kept(store, gone))
+def entries_hash(entries: Iterable[Entry]) -> str:
+    "Names what the documents say: the same in whatever order they came."
+    lines = sorted(f"{e.id} {e.corpus}" for e in entries)
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 # %% ../../nbs/serve/01_library.ipynb #c510704b
 class _Unchanged(DataError):
@@ -533,12 +464,15 @@ class _CutDocument:
     document: Document
     sha256: str
     collection: str
-    pieces: Sequence[Piece]
+    passages: Sequence[Passage]
 
-    def entry(self, generation: int) -> Entry:
-        "Its line in the table."
-        d, passages = self.document, [astuple(p.passage) for p in self.pieces]
-        sizes = len(d.pages), len(d.text), len(passages), sum(len(p.ids) for p in self.pieces)
+    def children(self, chunks: ChunkSettings) -> int:
+        return sum(count_children(p.text, chunks) for p in self.passages)
+
+    def entry(self, generation: int, chunks: ChunkSettings) -> Entry:
+        "Its entry."
+        d, passages = self.document, [astuple(p) for p in self.passages]
+        sizes = len(d.pages), len(d.text), len(passages), self.children(chunks)
         corpus = hashlib.sha256(json.dumps(passages).encode()).hexdigest()
         return Entry(d.id, d.name, self.collection, d.kind, self.sha256, *sizes, corpus, generation)
 
@@ -547,7 +481,6 @@ def _cut_documents(
     source: str | Path,  # a folder or a file
     name: str,  # what a file is to be called; "": as it is
     reader: NewDocuments,
-    cut: Cutter,
 ) -> Iterator[_CutDocument | DataError]:
     "Documents, cut; for each that does not come, why. Raises DataError if there is no such folder, or no file in it."
     for found in _named(Path(source), name, reader) if name else iter_documents(source, reader):
@@ -555,8 +488,7 @@ def _cut_documents(
         if isinstance(passages, DataError):
             yield passages
             continue
-        pieces = [cut(p) for p in passages]
-        yield _CutDocument(found, reader.sums[found.name], reader.collection, pieces)
+        yield _CutDocument(found, reader.sums[found.name], reader.collection, passages)
 
 
 def _named(path: Path, name: str, reader: NewDocuments) -> Iterator[Document | DataError]:
@@ -583,28 +515,28 @@ def _check_room(folder: Path) -> None:
 def _change(
     folder: Path,
     manifest: Manifest,  # of what is there; of generation 0 if nothing is
-    gone: Collection[str],  # ids of documents
-) -> Iterator[Build]:  # to which documents can be added
-    "The library as it will be, if the block ends well."
+    entries: Sequence[Entry],  # the documents that it will hold
+    embedder: EmbedderLike | None = None,  # None: only documents that are there already
+) -> Iterator[Ingestion | None]:  # to which passages can be added
+    "The library as it will be, if the block ends well. What belongs to no entry is removed."
     _check_room(folder)
-    will_be = replace(manifest, generation=manifest.generation + 1)
-    old = data_folder(folder, manifest)
-    with (
-        next_generation(folder, will_be.generation) as new,
-        closing(_Tables(new / "parents.sqlite")) as tables,
-    ):
+    will_be, stay = replace(manifest, generation=manifest.generation + 1), {e.id for e in entries}
+    with next_generation(folder, will_be.generation) as new:
         if manifest.generation:
-            with closing(_Tables(old / "parents.sqlite", write=False)) as before:
-                tables.copy_without(before.path, gone, before.words_of(gone, manifest.chunks))
-            _take_points(old, new, manifest, gone)
-        with closing(open_store(new, manifest)) as store:
-            store.create(manifest.dim)
-            yield Build(new, will_be, store, tables)
-            tables.commit((), (), tables.corpus(), {})
-            counts, corpus = tables.counts(), tables.corpus()
-            done = replace(will_be, complete=True, domains=counts, corpus=corpus)
-            check_counts(new, done, store, tables)
+            old = data_folder(folder, manifest)
+            shutil.copytree(old, new, copy_function=copy_sparse, dirs_exist_ok=True)
+        store = open_store(new, sparse=manifest.sparse, write=True)
+        try:
+            create_collection(store, manifest.dim)
+            if gone := [i for i in document_ids(new) if document_of(i) not in stay]:
+                remove_passages(new, store, gone)
+            parser = hierarchical_parser(manifest.chunks)
+            yield embedder and Ingestion(new, store, embedder, parser, titles=True)
+            write_entries(new, entries)
+            done = replace(finish(new, will_be, store), corpus=entries_hash(entries))
             done.save(new)
+        finally:
+            store.client.close()
 
 # %% ../../nbs/serve/01_library.ipynb #d9538b78
 _GROUP = 2048  # children after which a group of documents is put in
@@ -630,7 +562,7 @@ class Change:
 # %% ../../nbs/serve/01_library.ipynb #13fd119f
 def _library_manifest(folder: Path) -> Manifest:
     "What a library holds. Raises IndexMismatch for another index, DataError where there is none."
-    _sweep_if_idle(folder)
+    sweep_if_idle(folder)
     manifest = Manifest.load(folder)
     if not manifest.generation:
         raise IndexMismatch(
@@ -665,17 +597,15 @@ def _begin_with(
     )
 
 # %% ../../nbs/serve/01_library.ipynb #ff1718ef
-def passages_of(parents: ParentStore, document: str) -> list[tuple[int, Context]]:
+def passages_of(index: Index, document: str) -> list[tuple[int, Context]]:
     "The passages of a document by its id, each with its place in the document's text, in this order."
-    known = parents._all(
-        "select id from parents where id >= ? and id < ?", [f"{document}#", f"{document}$"]
-    )
 
     def start(i: str) -> int:  # document#start-end#start-end, the second in the first
         return sum(int(span.partition("-")[0]) for span in i.split("#")[1:])
 
-    found = parents.get_many([i for (i,) in known])
-    return sorted(((start(c.id), c) for c in found), key=itemgetter(0))
+    own = [i for i in index.documents if document_of(i) == document]
+    found = {c.id: c for c in index.passages(own)}
+    return sorted(((start(i), c) for i, c in found.items()), key=itemgetter(0))
 
 
 class Library:
@@ -696,10 +626,8 @@ class Library:
         "What is in it, by name. Raises DataError if there is no library."
         while True:
             manifest = _library_manifest(self.folder)
-            path = data_folder(self.folder, manifest) / "parents.sqlite"
             try:
-                with closing(_Tables(path, write=False)) as tables:
-                    return tables.documents()
+                return read_entries(data_folder(self.folder, manifest))
             except DataError:
                 if _library_manifest(self.folder) == manifest:
                     raise  # else it was changed meanwhile
@@ -737,7 +665,8 @@ class Library:
         _library_manifest(self.folder)  # before anything is written, be it a lock
         with only_writer(self.folder, "library"):
             manifest = _library_manifest(self.folder)
-            known = {key: e for e in self.documents() for key in (e.id, e.name)}
+            every = self.documents()
+            known = {key: e for e in every for key in (e.id, e.name)}
             if unknown := [d for d in documents if d not in known]:
                 raise DataError(
                     f"no document {unknown[0][:80]!r} in the library",
@@ -747,7 +676,7 @@ class Library:
             gone = {known[d].id: known[d].name for d in documents}
             if not gone:
                 return Change(manifest.generation)
-            with _change(self.folder, manifest, gone):
+            with _change(self.folder, manifest, [e for e in every if e.id not in gone]):
                 pass
             return Change(manifest.generation + 1, removed=tuple(gone.values()))
 
@@ -768,12 +697,12 @@ def _put(
     embedder: EmbedderLike,
 ) -> Manifest:
     "Put documents into a library, in the place of those of the same names; `known` is kept up. What it holds then."
-    entries = [c.entry(manifest.generation + 1) for c in group]
-    with _change(folder, manifest, {known[e.name].id for e in entries if e.name in known}) as build:
-        for batch in batches((p for c in group for p in c.pieces), BATCH):
-            add_batch(build, batch, embedder, 256)
-        build.parents.enter(entries)
-    known.update({e.name: e for e in entries})
+    come = {c.document.name: c.entry(manifest.generation + 1, manifest.chunks) for c in group}
+    entries = list((known | come).values())
+    with _change(folder, manifest, entries, embedder) as ingestion:
+        for batch in batches((p for c in group for p in c.passages), BATCH):
+            ingestion.add(batch)
+    known.update(come)
     return Manifest.load(folder)
 
 # %% ../../nbs/serve/01_library.ipynb #a30fddc8
@@ -796,8 +725,7 @@ def _put_all(
 
     known, group = dict(reader.known), []
     found = {"added": [], "replaced": [], "unchanged": [], "problems": []}
-    cut = Cutter(manifest.chunks, manifest.sparse, titles=True)
-    every = _cut_documents(source, name, reader, cut)
+    every = _cut_documents(source, name, reader)
     for c in tqdm(every, desc="documents", unit="", disable=not progress):
         if isinstance(c, _Unchanged):
             found["unchanged"].append(str(c.path))
@@ -806,7 +734,7 @@ def _put_all(
         else:
             found["replaced" if c.document.name in known else "added"].append(c.document.name)
             group.append(c)
-        if sum(len(p.ids) for c in group for p in c.pieces) >= _GROUP:
+        if sum(c.children(manifest.chunks) for c in group) >= _GROUP:
             manifest, group = _put(folder, manifest, group, known, embedder), []
     if group:
         manifest = _put(folder, manifest, group, known, embedder)

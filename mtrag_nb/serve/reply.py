@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from mtrag_nb.core.settings import Settings
     from mtrag_nb.core.types import Gold
     from mtrag_nb.models.calls import BatchingChat, Models
-    from mtrag_nb.search.index import Index
+    from mtrag_nb.search.ingest import Index
     from mtrag_nb.search.web import Web
     from mtrag_nb.show.browser import CaseBrowser
     from mtrag_nb.systems.stages import Toolbox

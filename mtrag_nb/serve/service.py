@@ -85,7 +85,7 @@ if TYPE_CHECKING:
     from mtrag_nb.serve.documents import Document
     from mtrag_nb.models.calls import Models
     from mtrag_nb.models.embed import EmbedderLike
-    from mtrag_nb.search.index import Index
+    from mtrag_nb.search.ingest import Index
     from mtrag_nb.serve.library import Entry
 
 # %% auto #0
@@ -488,7 +488,7 @@ class Service:
 
     def _open_index(self) -> Index:
         from mtrag_nb.runs.run import chunks_of
-        from mtrag_nb.search.index import open_index
+        from mtrag_nb.search.ingest import open_index
 
         folder = self.documents.library.folder
         return open_index(folder, self.models.embedder, chunks_of(folder, self.settings))
@@ -732,7 +732,7 @@ def document_text(service: Service, i: str) -> dict:
 
     about, parts, end = service.documents.get(i), [], 0
     with service.generations.present() as held:
-        for start, c in passages_of(held.index.parents, i):
+        for start, c in passages_of(held.index, i):
             if text := c.text[max(0, end - start) :]:  # the rest overlaps the part before
                 place = place_of(c)
                 part = {"start": max(start, end), "text": text, "passage": c.id}
@@ -924,7 +924,7 @@ def drawn(service: Service, seed: int = 0) -> list[dict]:
 
     with service.generations.present() as held:
         documents = service.documents.generations()
-        every = [c for i in documents for _, c in passages_of(held.index.parents, i)]
+        every = [c for i in documents for _, c in passages_of(held.index, i)]
     facts, sections = _facts(every)
     every = [*rng.sample(facts, len(facts)), *rng.sample(sections, len(sections))]
     for n, fact in enumerate(every):
@@ -1083,7 +1083,7 @@ def _models_of(service: Service) -> list[dict]:
 # %% ../../nbs/serve/04_service.ipynb #1b1bef8ab
 def _index_of(service: Service) -> dict:
     "What the library holds."
-    from mtrag_nb.search.index import Manifest
+    from mtrag_nb.search.manifest import Manifest
 
     if not service.documents.there:
         return {"documents": 0, "passages": 0, "children": 0, "generation": 0, "collections": []}

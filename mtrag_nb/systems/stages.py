@@ -33,7 +33,7 @@ from ..models.chat import ChatModel, Contract, Prompt, Sampling, chat, choose
 
 if TYPE_CHECKING:
     from mtrag_nb.models.embed import Classifier, EmbedderLike
-    from mtrag_nb.search.retrieve import RetrieverLike
+    from mtrag_nb.search.fusion import RetrieverLike
     from mtrag_nb.search.web import Web
 
 # %% auto #0

@@ -40,7 +40,7 @@ CHOSEN = [
         "tour/03_your_documents",
         "tour/05_real_systems",
         "tour/06_limits",
-        "4_search/00_chunks",
+        "4_search/00_nodes",
         "5_systems/03_self_crag",
         "7_evaluate/04_scores",
     )

@@ -1,0 +1,92 @@
+"""LlamaIndex's node parser and Qdrant store do the work of every command that ingests or retrieves; nothing of the package
+splits or stores beside them."""
+
+import importlib
+from collections import Counter
+
+import pytest
+from llama_index.core.node_parser import HierarchicalNodeParser
+from llama_index.core.node_parser.interface import NodeParser
+from llama_index.core.vector_stores.types import BasePydanticVectorStore
+from llama_index.vector_stores.qdrant import QdrantVectorStore
+
+from mtrag_nb.app.run import demo, ingest, run
+from mtrag_nb.core.settings import load_settings
+from mtrag_nb.data.mtrag import sample_corpus, sample_dir
+from mtrag_nb.models.calls import Models
+from mtrag_nb.models.chat import ScriptedChat
+from mtrag_nb.models.embed import HashEmbedder
+from mtrag_nb.serve.library import Library, documents_index
+from tests.test_house import SOURCES
+
+SAMPLE = sample_dir() / "reference.jsonl"
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    "How often LlamaIndex's parts were called."
+    counted = Counter()
+
+    def watch(kind, method, name):
+        inner = getattr(kind, method)
+
+        def call(self, *args, **how):
+            counted[name] += 1
+            return inner(self, *args, **how)
+
+        monkeypatch.setattr(kind, method, call)
+
+    watch(HierarchicalNodeParser, "get_nodes_from_documents", "parsed")
+    watch(QdrantVectorStore, "add", "stored")
+    watch(QdrantVectorStore, "query", "queried")
+    return counted
+
+
+def scripted():
+    "Models for tests of logic: the hash embedder, and a model that answers anything."
+    return Models(load_settings(), chat=ScriptedChat("Four crowns."), embedder=HashEmbedder())
+
+
+def test_a_corpus_is_parsed_and_stored_and_a_run_queries(tmp_path, calls):
+    models = scripted()
+    ingest(sample_corpus(), tmp_path / "index", ["govt"], models=models, progress=False)
+    assert calls["parsed"] and calls["stored"] and not calls["queried"]
+    how = {"index": tmp_path / "index", "domains": ["govt"], "limit": 3}
+    run(SAMPLE, tmp_path / "run", models=models, progress=False, **how)
+    assert calls["queried"] >= 3
+
+
+def test_documents_of_ones_own_are_parsed_and_stored(tmp_path, calls):
+    (tmp_path / "fees.md").write_text("# Fees\n\nA dog costs four crowns.\n")
+    library = Library(tmp_path / "library")
+    library.add(tmp_path / "fees.md", "own", HashEmbedder())
+    assert calls["parsed"] == calls["stored"] == 1
+    documents_index(tmp_path / "fees.md", tmp_path / "index", HashEmbedder(), "own", progress=False)
+    assert calls["parsed"] == calls["stored"] == 2
+
+
+def test_the_demo_parses_stores_and_queries(tmp_path, calls):
+    demo(tmp_path / "demo", minutes=0, models=scripted(), progress=False, least=1)
+    assert calls["parsed"] and calls["stored"] and calls["queried"]
+
+
+KINDS = {"Splitter": NodeParser, "Parser": NodeParser, "Store": BasePydanticVectorStore}
+ROOMS = ("search.", "serve.library", "app.run")  # where passages are cut, kept and asked for
+
+
+def test_no_splitter_or_store_but_of_llamaindex():
+    "By name: whoever writes one anew calls it so."
+    wrong = []
+    for module in (m for m in SOURCES if m.startswith(ROOMS)):
+        room = importlib.import_module(f"mtrag_nb.{module}")
+        for name, made in vars(room).items():
+            kind = next((k for suffix, k in KINDS.items() if name.endswith(suffix)), None)
+            own = isinstance(made, type) and made.__module__ == room.__name__
+            if kind and own and not issubclass(made, kind):
+                wrong.append(f"{module}.{name}")
+    assert not wrong, wrong
+
+
+def test_the_search_rooms_import_llama_index():
+    rooms = [m for m in SOURCES if m.startswith("search.")]
+    assert sum("from llama_index" in SOURCES[m] for m in rooms) >= 4
