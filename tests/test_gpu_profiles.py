@@ -77,7 +77,7 @@ def test_what_was_fetched_is_found_without_a_network(offline):
     ]
 
 
-# The project has a decoding of its own: padded batches, a beginning that is computed once, caches that later prompts resume. It is
+# The project has a decoding of its own: padded batches, and a beginning that is computed once. It is
 # compared with `generate` of transformers. In half precision each shape of a batch rounds otherwise: there only single prompts are.
 
 
@@ -145,10 +145,8 @@ def test_a_model_is_decoded_as_transformers_decodes_it(name, quantization, dtype
     assert type(layer).__name__ == ("Linear4bit" if quantization else "Linear")
     expected = [by_transformers(loaded, model.encode(p)) for p in PROMPTS]
     if dtype == "fp32":
-        for _ in ("computed", "resumed from the caches"):
-            assert [c.text for c in model.generate(PROMPTS, NEW_TOKENS)] == expected
+        assert [c.text for c in model.generate(PROMPTS, NEW_TOKENS)] == expected
     for prompt, text in zip(PROMPTS, expected):
-        model.store.clear()
         assert model.generate([prompt], NEW_TOKENS)[0].text == text
     model.unload()
 

@@ -2,9 +2,7 @@
 
 import copy
 import gzip
-import json
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from threading import Barrier
 
 import pytest

@@ -97,7 +97,6 @@ live       app.run      Hold the benchmark's conversations on the system's own a
 calibrate  app.evaluate Measure which ways to grade and to check can be trusted with a profile's models, and at what threshold.
 fetch      app.run      Fetch the benchmark's files or a profile's models; broken off, it goes on where it stopped.
 reproduce  app.reproduce Reproduce a paper from nothing: data, models, index, runs, ablations, judgements, scores, tables, figures; goes on where it stopped.
-plan       app.run      Say what a run will take before it is started: memory, disk, hours; and what does not fit.
 doctor     app.run      Say what is installed, which profiles can run here, and how to get what is missing.
 completion app.cli      Print what a shell needs to complete this command: eval "$(mtrag completion bash)"
 """  # name of command and function, room, what it is for

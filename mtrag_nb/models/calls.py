@@ -59,14 +59,12 @@ def load_chat(
     spec: ModelSpec,
     batch_size: int = 8,  # most prompts in one padded batch, or requests at a time
     batch_tokens: int = 16384,  # most padded tokens in one forward pass
-    store_gib: float = -1.0,  # for the caches of recent prompts; below 0: as `TransformersChat` finds room
 ) -> ChatModel:
     "The chat model of a spec: local weights, or a server if the spec has a url."
     if not spec.url:
         from mtrag_nb.models.local import TransformersChat
 
-        store_bytes = None if store_gib < 0 else int(store_gib * 2**30)
-        return TransformersChat(spec, batch_size, batch_tokens, store_bytes)
+        return TransformersChat(spec, batch_size, batch_tokens)
     from mtrag_nb.models.server import ServerChat
 
     return ServerChat(spec, batch_size)
@@ -106,7 +104,7 @@ class Models:
     @property
     def chat(self) -> ChatModel:
         s = self.settings
-        how = (s.chat, s.batch_size, s.batch_tokens, s.store_gib)
+        how = (s.chat, s.batch_size, s.batch_tokens)
         return self._get("chat", lambda: load_chat(*how))
 
     @property

@@ -28,12 +28,11 @@ from mtrag_nb.models.device import (
     Resident,
     TooLarge,
     device_for_helper,
+    enter,
     finite,
     out_of_memory,
-    shape_in,
     too_large,
     weight_bytes,
-    work_bytes,
 )
 from mtrag_nb.models.local import (
     TransformersChat,
@@ -100,20 +99,11 @@ def _place_helper(spec: ModelSpec) -> tuple[str, str]:
     "Where an embedder or a reranker is loaded, and in which precision, e.g. cuda:0 and fp16."
     if spec.device == "cpu":
         return "cpu", pick_dtype(spec, None)
-    device = device_for_helper(spec.device, sum(_helper_demand(spec)))
+    need = 2 * weight_bytes(find_model(spec), "fp16")  # as much again for its work
+    device = device_for_helper(spec.device, need)
     if device != "cpu" and spec.dtype == "auto":
         return device, "fp16"
     return device, pick_dtype(spec, None)
-
-
-def _helper_demand(spec: ModelSpec) -> tuple[int, int]:
-    "What an embedder or a reranker takes on a GPU: bytes of the weights in fp16, and of a large batch."
-    folder = find_model(spec)
-    try:
-        shape = shape_in(folder)
-    except DataError:  # of another kind, e.g. T5
-        return sum(p.stat().st_size for p in folder.glob("*.safetensors")) // 2, 0
-    return weight_bytes(shape, "fp16"), work_bytes(shape, "fp16", _BATCH_CHARS["cuda"] // 4)
 
 # %% ../../nbs/3_models/03_embed.ipynb #a9c17c62
 def by_length(
@@ -192,7 +182,7 @@ class Helper(Resident):
         if model is None:  # after the error is gone, and with it what it holds
             raise _no_room(self.spec, device, "", self.setting)
         if device != "cpu":
-            RESIDENTS.enter(self, device, "helper", _helper_demand(self.spec)[1])
+            enter(self, device, "helper")
         return model
 
     def _made(self, folder: Path, device: str, dtype: str):
@@ -220,7 +210,7 @@ class Helper(Resident):
         "Give the memory back; the next call loads again, where there is room then."
         with self._lock:
             self._model = self._place = None
-            RESIDENTS.leave(self)
+            RESIDENTS.pop(self, None)
             _make_room()
 
 # %% ../../nbs/3_models/03_embed.ipynb #f8931297

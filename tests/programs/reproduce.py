@@ -26,7 +26,6 @@ STEPS = (
 )  # a part of the command in which it is killed
 ALONE = (
     "batch_size=1",
-    "store_gib=0",
 )  # in four bits the last digits of a reply depend on what shares its batch, so nothing does
 
 
