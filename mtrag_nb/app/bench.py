@@ -10,19 +10,24 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Literal
 
+from .command import Dir, File, Reference, RunDir, done, reference_or_sample
+from .run import print_run
 from ..core.files import write_jsonl
 from ..core.html import esc
 from ..core.record import Run, Trajectory
 from ..core.settings import load_settings
 from ..core.types import TO_ANSWER, DataError
-from ..data.mtrag import read_benchmark
+from ..data.mtrag import Benchmark, read_benchmark, read_corpus
+from ..data.predictions import holds_predictions, import_predictions, read_rewrites
+from ..data.traces import Corpus, import_traces, read_kinds
 from ..evaluate.blame import blame
 from ..evaluate.scores import Evidence, score_run
 from ..systems.registry import system_named
 
 # %% auto #0
-__all__ = ['Evaluation', 'evaluate']
+__all__ = ['Evaluation', 'evaluate', 'import_run', 'export_run']
 
 # %% ../../nbs/app/04_bench.ipynb #bench011
 def _why(turns: Iterable[Trajectory]) -> str:
@@ -109,3 +114,84 @@ def evaluate(
         run = run_tasks(value, file.tasks, out, changed, lines=file.lines, progress=progress)
     page = report([run.folder], out.with_name(out.name + ".html"), reference=questions)
     return Evaluation(run, Evidence(run, file.gold), Path(page))
+
+# %% ../../nbs/app/04_bench.ipynb #7e4d97b7
+def _print_imported(run: Run, known: Benchmark | None) -> None:
+    "Print what was imported, how turns found their tasks, what was odd, and the stages to blame where there is gold."
+    print_run(run)
+    told = run.manifest["imported"]
+    for what, title in (
+        ("joined", "tasks found"),
+        ("odd", "in the file"),
+        ("passages", "passages"),
+    ):
+        if counts := told.get(what):
+            print(f"{title}: " + ", ".join(f"{w} {n}" for w, n in counts.items()))
+    for note in told["notes"]:
+        print(f"note: {note}")
+    if known and known.gold.keys() & run.trajectories.keys():
+        from mtrag_nb.evaluate.blame import blame
+        from mtrag_nb.evaluate.scores import Evidence
+
+        print(f"\n{blame(Evidence(run, known.gold))!r}")
+    print(f"Next: `mtrag report {run.folder}`, `mtrag score {run.folder}`")
+
+
+def _all_joined(run: Run, tasks=None, **_) -> bool:
+    return not tasks or "none of the tasks" not in run.manifest["imported"].get("joined", {})
+
+
+@done(_all_joined)
+def import_run(
+    source: File,  # spans of OpenTelemetry, OpenInference, Phoenix or LangSmith; or predictions: of the shared task, a TREC run, InspectorRAGet, also .gz
+    /,
+    out: Dir,  # the run folder to write
+    tasks: File = None,  # the tasks that were asked, with gold where there is some (reference.jsonl)
+    corpus: Iterable[
+        File
+    ] = (),  # the passages, by whose text documents are known that have another id
+    kinds: File = None,  # {node: kind} in JSON or YAML, for nodes whose name does not say what they do: rewrite, retrieve, rerank, grade, gate, generate, check, refuse, clarify, step
+    task: Literal["A", "B", "C"] | None = None,  # of a prediction file (default: as it looks)
+    rewrites: File = None,  # what a prediction file's passages were retrieved with, by task
+    unused: bool = False,  # the answers of a prediction file were not made from the passages that it lists
+    name: str = "",  # of the system, or which model of an InspectorRAGet file (default: as the file)
+) -> Run:
+    "Read the turns of another system into a run folder; exit code 0 only if each is one of the tasks."
+    known = read_benchmark(tasks, contexts=True) if tasks else None
+    if task or holds_predictions(source):
+        passages = read_corpus(*corpus) if corpus else None
+        found = read_rewrites(rewrites) if rewrites else {}
+        how = (task or "", passages, found, name, not unused)
+        run = import_predictions(source, known, out, *how)
+        _print_imported(run, known)
+        return run
+    gold = [p for g in known.gold.values() for p in g.passages] if known else []
+    passages = read_corpus(*corpus) if corpus else ()
+    asked = known.tasks if known else ()
+    run = import_traces(source, out, asked, Corpus(gold, passages), read_kinds(kinds), name)
+    _print_imported(run, known)
+    return run
+
+# %% ../../nbs/app/04_bench.ipynb #18d8d6a9
+def export_run(
+    runs: Iterable[RunDir],  # folders of runs: one, or several beside each other for csv
+    /,
+    to: Literal["inspect", "openinference", "csv"],  # whose format
+    out: File = None,  # the file to write (default: one in the folder of the first run)
+    reference: Reference = None,
+) -> Path:  # the file
+    "Write runs with scores and blame for another tool, and print what its format cannot hold."
+    from mtrag_nb.evaluate.scores import Evidence
+    from mtrag_nb.show.export import LOST, export_runs
+
+    found = [Run(r) for r in runs]
+    known = reference_or_sample(reference, found)
+    histories = {t.id: t.history for t in known.tasks}
+    own = [{i: t.history for i, t in r.tasks.items()} for r in found]
+    rec = [Evidence(r, known.gold, histories=histories | h) for r, h in zip(found, own)]
+    path, wrote = export_runs(rec, to, out, known.tasks)
+    print(f"{path}: " + ", ".join(f"{n} {what}" for what, n in wrote.items()))
+    if unknown := sum(i not in known.gold for r in found for i in r.trajectories):
+        print(f"note: {unknown} turns are of no task with gold: nothing is to blame for them")
+    print(f"not in it: {'; '.join(LOST[to])}")
+    return path

@@ -83,8 +83,8 @@ coverage   app.run      Say which gold passages an index lacks, by domain; exit 
 ask        serve.ask    Hold a conversation with a system in the terminal, kept as a run; a refusal shows why.
 serve      serve.serve  Serve a library: a page to upload, ask and read, an API, an interface for chat clients.
 run        app.run      Run a system over the tasks of a file; a run that was interrupted goes on where it stopped.
-import     app.outside:import_run Read the turns of another system into a run folder: from its spans (OpenTelemetry, OpenInference, Phoenix, LangSmith), or a file of predictions.
-export     app.outside:export_run Write runs with scores and blame for another tool: Inspect, OpenInference (Phoenix), CSV.
+import     app.bench:import_run Read the turns of another system into a run folder: from its spans (OpenTelemetry, OpenInference, Phoenix, LangSmith), or a file of predictions.
+export     app.bench:export_run Write runs with scores and blame for another tool: Inspect, OpenInference (Phoenix), CSV.
 merge      app.run      Put together what `run`, `live`, `judge` or `ingest` computed with --shard on several machines.
 check      app.run      Check a prediction file as the official format checker does.
 score      app.evaluate Score runs and prediction files; two or more are compared, and a run --without-gold is joined to the run of the same system.

@@ -367,7 +367,7 @@ def recordings(r: Reproduction) -> "list[Evidence]":
 
 def tables_of(r: Reproduction, runs: "list[Evidence]") -> "dict[str, PaperTable]":
     "The paper's tables, each beside ours."
-    from mtrag_nb.search.manifest import Manifest
+    from mtrag_nb.search.store import Manifest
     from mtrag_nb.show.papers import paper_tables
 
     parts = [runs]

@@ -71,7 +71,7 @@ from ..systems.registry import DEFAULT, profiles, system_named
 
 if TYPE_CHECKING:
     from mtrag_nb.models.calls import Models
-    from mtrag_nb.search.manifest import Manifest
+    from mtrag_nb.search.store import Manifest
 
 # %% ../../nbs/app/01_run.ipynb #98858849
 def _driver() -> str:
@@ -399,8 +399,8 @@ def coverage(
 ) -> bool:  # True: every gold passage is there
     "Print what an index lacks of the gold passages. Raises DataError for qrels without gold, or without a domain."
     from mtrag_nb.search.ingest import open_folder
-    from mtrag_nb.search.manifest import coverage as covered_by
-    from mtrag_nb.search.manifest import data_folder, document_ids
+    from mtrag_nb.search.store import coverage as covered_by
+    from mtrag_nb.search.store import data_folder, document_ids
 
     gold, domains = {}, {}
     for path in qrels:

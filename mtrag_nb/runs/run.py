@@ -29,7 +29,6 @@ from ..core.settings import ChunkSettings, Settings, settings_digest
 from ..core.types import DataError, RunMismatch, SettingsError, Task, Turn, digest, plain
 from ..data.mtrag import prediction_line
 from ..models.calls import Models, Work
-from ..search.manifest import Manifest
 from ..search.fusion import GivenPassages, RetrieverLike
 from ..search.web import Web, web_named
 from ..systems.stages import Toolbox
@@ -218,6 +217,8 @@ def chunks_of(
     settings: Settings,
 ) -> ChunkSettings:
     "How an index has to be cut to go with some settings: the parents of one of documents are what its manifest says."
+    from mtrag_nb.search.store import Manifest
+
     manifest = Manifest.load(index)
     if not manifest.titles:
         return settings.chunks

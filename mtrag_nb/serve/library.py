@@ -55,7 +55,7 @@ from mtrag_nb.search.ingest import (
     finish,
     remove_passages,
 )
-from mtrag_nb.search.manifest import (
+from mtrag_nb.search.store import (
     Manifest,
     data_folder,
     document_ids,

@@ -1113,7 +1113,7 @@ def _models_of(service: Service) -> list[dict]:
 # %% ../../nbs/serve/04_service.ipynb #1b1bef8ab
 def _index_of(service: Service) -> dict:
     "What the library holds."
-    from mtrag_nb.search.manifest import Manifest
+    from mtrag_nb.search.store import Manifest
 
     if not service.documents.there:
         return {"documents": 0, "passages": 0, "children": 0, "generation": 0, "collections": []}
