@@ -15,7 +15,7 @@ from mtrag_nb.runs.run import _merged_lines
 from mtrag_nb.serve.api import make_app, rules_of, serving
 from mtrag_nb.serve.service import Service
 from mtrag_nb.systems.outside import _Memory, as_passage, load_outside
-from mtrag_nb.systems.registry import read_lines
+from mtrag_nb.systems.registry import read_system_yaml
 
 
 def test_a_snippet_keeps_its_document():
@@ -55,7 +55,7 @@ ODD = {
 @pytest.mark.parametrize("name", ODD)
 def test_odd_yaml_is_a_clear_error(name, tmp_path):
     (tmp_path / "x.yaml").write_bytes(ODD[name])
-    for read in (read_lines, read_kinds):
+    for read in (read_system_yaml, read_kinds):
         with pytest.raises(DataError):
             read(tmp_path / "x.yaml")
 

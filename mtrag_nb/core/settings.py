@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
 # %% auto #0
-__all__ = ['SERVERS', 'ByAdapter', 'VIEWS', 'FUSIONS', 'RERANKERS', 'WAYS_TO_GRADE', 'SCALES', 'MINILM', 'BGE_M3', 'PROFILES',
-           'SPEED', 'Address', 'later', 'constant', 'ModelSpec', 'ChunkSettings', 'SparseSettings', 'Leg', 'legs',
-           'RetrievalSettings', 'StageSettings', 'Settings', 'with_settings', 'load_settings', 'deciding',
-           'settings_digest', 'Plugin', 'plugins', 'is_place', 'load_place']
+__all__ = ['SERVERS', 'ByAdapter', 'VIEWS', 'FUSIONS', 'RERANKERS', 'MINILM', 'BGE_M3', 'PROFILES', 'SPEED', 'Address', 'later',
+           'constant', 'ModelSpec', 'ChunkSettings', 'SparseSettings', 'Leg', 'legs', 'RetrievalSettings',
+           'StageSettings', 'Settings', 'with_settings', 'load_settings', 'deciding', 'settings_digest', 'Plugin',
+           'plugins', 'is_place', 'load_place']
 
 # %% ../../nbs/1_core/01_settings.ipynb #ad64809e
 class Address(str):
@@ -126,7 +126,6 @@ class ModelSpec:
 # %% ../../nbs/1_core/01_settings.ipynb #a7d86aab
 # A way of a stage that is decided by an adapter: "adapter:TASK".
 ByAdapter = Annotated[str, Predicate(lambda way: way.startswith("adapter:"))]
-_ByClassifier = Annotated[str, Predicate(lambda way: way.startswith("nli:"))]
 
 # %% ../../nbs/1_core/01_settings.ipynb #21289517
 @dataclass(frozen=True)
@@ -219,10 +218,6 @@ class RetrievalSettings:
         legs(self.views)
 
 # %% ../../nbs/1_core/01_settings.ipynb #ce2ff2b0
-WAYS_TO_GRADE = ("verdict", "yesno", "likelihood", "cosine", "talk", "together", "sentences")
-SCALES = ("scale", "scale-text")  # a grade from 0 to 10: the likeliest, or one that is written
-
-
 @dataclass(frozen=True)
 class StageSettings:
     "How the stages decide. The ways to grade and check are explained in `5_systems/00_stages`."
@@ -230,13 +225,11 @@ class StageSettings:
     # "guarded": kept only if near the last question
     rewrite: Literal["always", "guarded", "never"] | ByAdapter = "always"
     rewrite_guard: float = constant(0.6)  # guarded: least cosine between rewrite and last question
-    grade: Literal[(*WAYS_TO_GRADE, *SCALES)] | ByAdapter = "verdict"
+    grade: str = "verdict"  # a key of `systems.stages.GRADERS`, or adapter:TASK
     grade_threshold: float = 0.0  # a document is kept at or above it ("verdict" has none)
     grade_default: str = constant("yes")  # what an unreadable verdict counts as
-    # "nli:NAME": a classifier
-    check: (
-        Literal["verdict", "yesno", "likelihood", "support", "claims"] | ByAdapter | _ByClassifier
-    ) = "verdict"
+    # A key of `systems.stages.CHECKERS`, adapter:TASK, or nli:NAME of a classifier.
+    check: str = "verdict"
     check_threshold: float = 0.0  # a draft is grounded at or above it ("verdict" has none)
     check_default: str = constant("no")
     max_retries: Annotated[int, Ge(0)] = 2  # seed paper, II.C.1

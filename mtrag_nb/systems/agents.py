@@ -21,8 +21,6 @@ from ..core.record import Drafted, Grade, Graded, Retrieved, Rewritten, Step, Tr
 from mtrag_nb.core.settings import (
     constant,
     BGE_M3,
-    SCALES,
-    WAYS_TO_GRADE,
     ChunkSettings,
     ModelSpec,
     RetrievalSettings,
@@ -35,12 +33,14 @@ from ..models.chat import ChatModel, Prompt, Sampling, chat
 from ..search.web import WebSearched, web_step
 from .self_crag import IRRELEVANT
 from mtrag_nb.systems.stages import (
+    GRADERS,
     SCALE_PROMPTS,
     Toolbox,
     clean_answer,
     clean_rewrite,
     generate,
     history_head,
+    read_prompts,
 )
 from mtrag_nb.systems.system import (
     DECLINED,
@@ -66,23 +66,7 @@ __all__ = ['VARIATION_PROMPTS', 'KINDS', 'Count', 'LAPTOP', 'PLAN', 'AGENTS_NODE
            'Remembered', 'Varied', 'Composed', 'memory_of', 'varied', 'reformulate_node', 'tokens_used', 'why']
 
 # %% ../../nbs/5_systems/05_agents.ipynb #dea56c6b
-VARIATION_PROMPTS = {
-    "variation.synonyms": (
-        "Write one search query for the last question: say the same in other words that a document may use. Keep names and numbers. "
-        'Don\'t answer. For "How much is the ferry?" write "price of a ferry ticket, fare of the crossing". Reply with the query only.'
-    ),
-    "variation.context": (
-        "Write one search query for the last question so that it can be understood without the conversation: replace pronouns, fill in "
-        'what is left out, add nothing else. Don\'t answer. After "Which museums are free?", for "And for students?" write '
-        '"Which museums are free for students?". Reply with the query only.'
-    ),
-    "variation.decomposition": (
-        "Write one search query that takes the last question apart: the facts that must be known to answer it, separated by commas. "
-        'Don\'t answer. For "Is the ferry or the bus cheaper?" write "fare of the ferry, fare of the bus". Reply with the query only.'
-    ),
-    "variation.user": "{history}Last question: {question}{tried}",
-    "variation.tried": "\n\nThese queries brought nothing that helps; write another one:\n{queries}",
-}
+VARIATION_PROMPTS = read_prompts("variation")
 KINDS = ("synonyms", "context", "decomposition")
 _MOST_TOKENS = 100
 
@@ -290,14 +274,7 @@ def recent(
     return tuple(Turn(t.speaker, text) for t, text in list(zip(reversed(last), texts))[::-1])
 
 # %% ../../nbs/5_systems/05_agents.ipynb #2ce2db72
-_MEMORY_PROMPTS = {
-    "memory.system": (
-        "You keep the memory of a conversation. Merge the summary so far and the new messages into one summary of 150 to 200 words: what "
-        "the user wants to know, the facts, names and numbers that were given, what is still open. Leave out greetings. Add nothing. "
-        "Reply with the summary only."
-    ),
-    "memory.user": "Summary so far: {summary}\n\nNew messages:\n{messages}",
-}
+_MEMORY_PROMPTS = read_prompts("memory")
 _SUMMARY_TOKENS = 300
 
 
@@ -398,7 +375,7 @@ class AgentsSettings:
         6  # contexts that are graded in a round (6.1, 7.2); 0: all that were found (5.1)
     )
     # As stages.grade: 0 to 10 by the likeliest label, or by text.
-    grade: Literal[(*WAYS_TO_GRADE, *SCALES)] = "scale"
+    grade: Literal[tuple(GRADERS)] = "scale"
     grade_threshold: float = 7.0  # kept at or above it (5.1)
     grade_default: str = constant("no")  # what an unreadable grade counts as
     keep: Annotated[int, Ge(1)] = (

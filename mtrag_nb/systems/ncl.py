@@ -17,7 +17,6 @@ from ..core.record import Checked, Drafted, Gated, Rank, Ranked, Rewritten, Step
 from mtrag_nb.core.settings import (
     constant,
     BGE_M3,
-    WAYS_TO_GRADE,
     ModelSpec,
     Settings,
     StageSettings,
@@ -34,7 +33,7 @@ from mtrag_nb.core.text import (
 )
 from ..core.types import Context, Reason, Turn
 from ..models.chat import ChatModel, Prompt, chat
-from .stages import Toolbox, clean_rewrite
+from .stages import GRADERS, Toolbox, clean_rewrite, read_prompts
 from mtrag_nb.systems.system import (
     DECLINED,
     END,
@@ -76,7 +75,9 @@ class NclSettings:
     # At most so many earlier user turns are looked back at (HIST_USER_TURNS).
     user_turns: int = constant(3)
     top_k: Annotated[int, Ge(1)] = 5  # passages kept after reranking
-    gate: Literal[WAYS_TO_GRADE] = "yesno"  # as stages.grade, asked once of the passages as a whole
+    gate: Literal[tuple(GRADERS)] = (
+        "yesno"  # as stages.grade, asked once of the passages as a whole
+    )
     gate_threshold: float = 0.0  # answerable at or above it ("verdict" has none)
     gate_default: str = constant("no")  # what an unreadable verdict counts as
     least_words: int = constant(3)  # a shorter answer is a bad answer
@@ -127,103 +128,13 @@ def _pronouns_in(question: str) -> list[str]:
     "The words of a question that point back, in order, lower case."
     return [w.lower() for w in _PRONOUN.findall(question)]
 
-# %% ../../nbs/5_systems/04_ncl.ipynb #8d069b9f
-_ZERO_SHOT = (
-    "Replace pronouns and fill in what is left out. Keep names and numbers as they are, add no new facts, and don't "
-    "answer. If the question stands alone already, repeat it. Reply with the question only."
-)
-_REWRITE_RULES = _ZERO_SHOT + (
-    "\n\nConversation:\n"
-    "user: Which museums in Oslo are free?\nagent: The National Museum is free on Thursdays.\n"
-    "Last question: And for students?\nRewrite: Which museums in Oslo are free for students?\n\nConversation:\n"
-    "user: How do I reset my router?\nagent: Hold the button for ten seconds.\nLast question: What is a mortgage?\n"
-    "Rewrite: What is a mortgage?"
-)
-_GLOBAL = {
-    "global.previous": (
-        "Rewrite the last question so that it can be understood alone. It points back to the exchange before it: find "
-        "what its pronouns stand for there. "
-    )
-    + _REWRITE_RULES,
-    "global.full": (
-        "Rewrite the last question so that it can be understood alone. Take from the conversation only what the question "
-        "needs. "
-    )
-    + _REWRITE_RULES,
-}
-
-# %% ../../nbs/5_systems/04_ncl.ipynb #c389b99c
-_RELATION = {
-    "relation.system": (
-        "You compare the last question of a conversation with the exchange before it. Reply with one digit.\n"
-        "1: it is related to the previous question and to the previous answer; it follows up on both.\n"
-        "2: it is related to the previous question but not to the previous answer; it opens another side of the same "
-        "question.\n"
-        "3: it is not related to the previous question but to the previous answer; something in the answer prompted it.\n"
-        "4: it is related to neither; it is a new topic."
-    ),
-    "relation.user": (
-        "Previous question: {previous_question}\nPrevious answer: {previous_answer}\nLast question: {question}\n\n"
-        "Which is it: 1, 2, 3 or 4?"
-    ),
-    "relation.1": "The question follows up on the previous question and its answer.",
-    "relation.2": "The question opens another side of the previous question; the previous answer matters little.",
-    "relation.3": "The question was prompted by something in the previous answer; the previous question matters little.",
-    "relation.0": "How the question relates to the conversation is not known.",
-}
-_LOCAL = {
-    "local.system": (
-        "You prepare the last question of a conversation for a search. The conversation helps to understand the "
-        "question; it is no source of facts. Write three lines:\n"
-        "Summary: what user and agent discussed, in one or two short sentences.\n"
-        "Intent: what information the user asks for, and under which constraints.\n"
-        "Question: the last question, so that it can be understood alone, with only those constraints from the "
-        "conversation that it needs."
-    ),
-    "local.user": "Conversation:\n{history}\n\nRelation: {relation}\nLast question: {question}",
-}
-_GATE = {
-    "grade.system": (
-        "You judge whether passages, taken together, hold enough information to answer a question. The conversation only "
-        "helps to understand the question; it is no evidence. Reply with one word: yes or no."
-    ),
-    "grade.user": (
-        "{history}Question: {question}\n\nPassages:\n{document}\n\n"
-        "Taken together, do the passages hold enough information to answer the question?"
-    ),
-}
-
 # %% ../../nbs/5_systems/04_ncl.ipynb #e235cbec
-_CONTROL = {**_GLOBAL, **_RELATION, **_LOCAL, **_GATE}
-_STRICT = {
-    "generate.system": (
-        "You answer a question from documents, and from nothing else. The conversation only helps to understand the "
-        "question; it is no evidence. Answer in one to three full sentences. If the documents do not hold the answer, "
-        "reply with exactly: I cannot find the answer in the given documents."
-    ),
-    "generate.user": "Documents:\n{documents}\n\n{history}Question: {question}",
-    "generate.prefill": "",
-    "generate.retry": (
-        "Documents:\n{documents}\n\n{history}Question: {question}\n\n"
-        "An earlier answer was rejected: {unsupported}. Answer in full sentences that end properly, do not repeat the "
-        "question, give exact numbers where it asks for them, and use only the documents. If they do not hold the "
-        "answer, reply with exactly: I cannot find the answer in the given documents."
-    ),
-}
+_ALL = read_prompts("ncl")
+_CONTROL = {k: text for k, text in _ALL.items() if not k.startswith("generate.")}
 _NCL_PROMPTS = {
-    "permissive": {**_CONTROL, **_STRICT},
-    "small": {
-        **_CONTROL,
-        "generate.retry": (
-            "Documents:\n{documents}\n\nQuestion: {question}\n\n"
-            "Answer in one full sentence, with exact numbers. An earlier answer was rejected: {unsupported}."
-        ),
-    },
-    "published": {
-        **_CONTROL,
-        **_STRICT,
-        **{k: text.replace(_REWRITE_RULES, _ZERO_SHOT) for k, text in _GLOBAL.items()},
-    },
+    "permissive": _ALL,
+    "small": _CONTROL | read_prompts("ncl-small"),
+    "published": _ALL | read_prompts("ncl-published"),
 }
 
 # %% ../../nbs/5_systems/04_ncl.ipynb #862cabb5

@@ -6,23 +6,25 @@
 from __future__ import annotations
 
 import importlib
-import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..core.files import reading_yaml
 from ..core.html import html_table, text_table
 from ..core.settings import PROFILES, Settings, plugins
-from ..core.types import DataError, SettingsError
+from ..core.types import DataError, SettingsError, first_problem
 
 if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+    from yaml import Node
+
     from mtrag_nb.systems.system import System
 
 # %% auto #0
-__all__ = ['SYSTEMS', 'DEFAULT', 'ANSWERING', 'SERVING', 'SPECIFIED', 'WEIGHTS', 'NAMES', 'is_place', 'system_names',
-           'system_named', 'profiles', 'configured', 'Line', 'typed', 'read_lines', 'becomes', 'Config']
+__all__ = ['SYSTEMS', 'DEFAULT', 'ANSWERING', 'SERVING', 'WEIGHTS', 'NAMES', 'is_place', 'system_names', 'system_named',
+           'profiles', 'configured', 'read_system_yaml', 'becomes', 'Config']
 
 # %% ../../nbs/5_systems/08_registry.ipynb #733cf1d7
 SYSTEMS: dict[str, str | System] = {  # name -> where its value is, or the value
@@ -95,40 +97,8 @@ def configured(
         known[profile], changes
     )
 
-# %% ../../nbs/5_systems/08_registry.ipynb #c323700a
-SPECIFIED = """\
-embedding:
-  model: "nomic-embed-text"
-  dimension: 768
-  batch_size: 32
-llm:
-  model: "llama3.2"
-  temperature: 0.1
-  max_tokens: 2048
-  context_window: 16000
-chunking:
-  parent_size: 1500
-  parent_overlap: 300
-  child_size: 500
-  child_overlap: 100
-retrieval:
-  top_k: 6
-  dense_weight: 0.7
-  sparse_weight: 0.3
-  relevance_threshold: 7.0
-memory:
-  max_messages: 10
-  max_tokens: 2000
-  summarize_every: 5
-performance:
-  timeout_seconds: 30
-  max_retries: 3
-"""  # section 12.1
-
 # %% ../../nbs/5_systems/08_registry.ipynb #5a684f77
-_KEYS: dict[
-    str, tuple[type, tuple[str, ...]]
-] = {  # key -> its type, and the settings that it becomes; none: it is noted or joined
+_KEYS = {  # key -> its type, and the settings that it becomes
     "embedding.model": (str, ("embedder.name",)),
     "embedding.dimension": (int, ()),
     "embedding.batch_size": (int, ()),
@@ -141,8 +111,8 @@ _KEYS: dict[
     "chunking.child_size": (int, ("chunks.child_size",)),
     "chunking.child_overlap": (int, ("chunks.child_overlap",)),
     "retrieval.top_k": (int, ("retrieval.rerank_k", "agents.graded", "agents.keep")),
-    "retrieval.dense_weight": (float, ()),
-    "retrieval.sparse_weight": (float, ()),
+    "retrieval.dense_weight": (float, ("retrieval.views",)),
+    "retrieval.sparse_weight": (float, ("retrieval.views",)),
     "retrieval.relevance_threshold": (float, ("agents.grade_threshold",)),
     "memory.max_messages": (int, ("agents.messages",)),
     "memory.max_tokens": (int, ("agents.history_tokens",)),
@@ -150,155 +120,106 @@ _KEYS: dict[
     "performance.timeout_seconds": (float, ("agents.deadline",)),
     "performance.max_retries": (int, ("agents.rounds",)),
 }
-_NOTED = {
-    "embedding.dimension": "the model's own; the index remembers it",
-    "embedding.batch_size": "decides only how fast",
-    "llm.context_window": "the parts of a prompt must fit into it",
-}
 WEIGHTS = ("retrieval.dense_weight", "retrieval.sparse_weight")
-_WEIGHED = "retrieval.views, of both weights"
 NAMES = {
     "llama3.2": "meta-llama/Llama-3.2-3B-Instruct",
     "nomic-embed-text": "nomic-ai/nomic-embed-text-v1.5",
 }  # Ollama's -> of the weights
 
 # %% ../../nbs/5_systems/08_registry.ipynb #3b62a7f0
-@dataclass(frozen=True)
-class Line:
-    "A key of the file."
+@cache
+def _system_yaml() -> TypeAdapter:
+    "The file as pydantic reads it: its keys with their sections before them, each at most once."
+    from pydantic import ConfigDict, TypeAdapter
+    from typing_extensions import TypedDict
 
-    number: int  # of the line, from 1
-    key: str  # of KEYS
-    value: object  # of the key's type
+    shape = TypedDict("SystemYaml", {k: kind for k, (kind, _) in _KEYS.items()}, total=False)
+    shape.__pydantic_config__ = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+    return TypeAdapter(shape)
 
 
-def _pairs(node, path: Path, what: str) -> list[tuple]:
-    "Keys and values of a mapping. Raises DataError for anything else, and for a key twice."
+def _pairs(node: Node, path: Path, what: str) -> dict[str, tuple[int, Node]]:
+    "Key -> its line and its value. Raises DataError for what holds no keys, and for a key twice."
     import yaml
 
     if not isinstance(node, yaml.MappingNode):
         raise DataError(f"{what} holds no keys", path, node.start_mark.line + 1)
-    seen = set()
-    for key, _ in node.value:
+    out = {}
+    for key, value in node.value:
+        line = key.start_mark.line + 1
         if not isinstance(key.value, str):
-            raise DataError("a key is a list or a mapping", path, key.start_mark.line + 1)
-        if key.value in seen:
-            raise DataError(f"{key.value!r} stands here twice", path, key.start_mark.line + 1)
-        seen.add(key.value)
-    return node.value
+            raise DataError("a key is a list or a mapping", path, line)
+        if key.value in out:
+            raise DataError(f"{key.value!r} stands here twice", path, line)
+        out[key.value] = line, value
+    return out
 
 
-def typed(value: object, kind: type) -> object | None:  # None: it is not of that type
-    "A value as its key's type."
-    if isinstance(value, bool) or not isinstance(value, (int, float) if kind is float else kind):
-        return None
-    if kind is float:
-        return float(value) if math.isfinite(value) else None
-    return value
+def read_system_yaml(path: str | Path) -> dict[str, object]:  # section.key -> value
+    "A configuration file. Raises DataError for one that is none, for an unknown key and for a value of the wrong type."
+    from pydantic import ValidationError
 
-# %% ../../nbs/5_systems/08_registry.ipynb #43f0c778
-def read_lines(path: str | Path) -> list[Line]:
-    "The keys of a file. Raises DataError for a file that is no such one, for an unknown key and for a value of the wrong type."
-    path, out = Path(path), []
+    path, lines, values = Path(path), {}, {}
     with reading_yaml(path) as loader:
         root = loader.get_single_node()
         if root is None:
             raise DataError("an empty configuration", path)
-        for section, inside in _pairs(root, path, "the file"):
-            for key, value in _pairs(inside, path, f"section {section.value!r}"):
-                name, n = f"{section.value}.{key.value}", key.start_mark.line + 1
-                out.append(_line(path, name, n, value, loader))
-    return out
-
-# %% ../../nbs/5_systems/08_registry.ipynb #43f0c778b
-def _others(key: str) -> str:
-    "What could have been meant."
-    section = key.partition(".")[0] + "."
-    known = [k for k in _KEYS if k.startswith(section)] or sorted(
-        {k.partition(".")[0] for k in _KEYS}
-    )
-    return f"There are {', '.join(known)}"
-
-
-def _line(path: Path, key: str, number: int, node, loader) -> Line:
-    "One key. Raises DataError."
-    import yaml
-
-    if key not in _KEYS:
-        raise DataError(f"unknown key {key!r}", path, number, _others(key))
-    kind, found = _KEYS[key][0], None
-    if (
-        isinstance(node, yaml.ScalarNode)
-        and node.tag.startswith("tag:yaml.org,2002:")
-        and "python" not in node.tag
-    ):
-        found = typed(loader.construct_object(node), kind)
-    if found is None:
-        raise DataError(
-            f"{key} takes {kind.__name__}, not {str(getattr(node, 'value', node))[:40]!r}",
-            path,
-            number,
-        )
-    return Line(number, key, found)
+        for section, (_, inside) in _pairs(root, path, "the file").items():
+            for key, (line, node) in _pairs(inside, path, f"section {section!r}").items():
+                lines[f"{section}.{key}"] = line
+                values[f"{section}.{key}"] = loader.construct_object(node, deep=True)
+    try:
+        return _system_yaml().validate_python(values)
+    except ValidationError as e:
+        key = e.errors()[0]["loc"][0]
+        if key in _KEYS:
+            raise DataError(first_problem(e, key, ()), path, lines[key]) from None
+        section = key.partition(".")[0] + "."
+        known = [k for k in _KEYS if k.startswith(section)] or _KEYS
+        remedy = f"There are {', '.join(known)}"
+        raise DataError(f"unknown key {key!r}", path, lines[key], remedy) from None
 
 # %% ../../nbs/5_systems/08_registry.ipynb #5f709dc3
 def _views_of(dense: float, sparse: float) -> str:
     "The searches of two weights; a weight of 0 leaves its search out."
-    return " ".join(
-        part
-        for part, weight in ((f"query*{dense:g}", dense), (f"bm25:query*{sparse:g}", sparse))
-        if weight > 0
-    )
+    legs = {"query": dense, "bm25:query": sparse}
+    return " ".join(f"{leg}*{weight:g}" for leg, weight in legs.items() if weight > 0)
 
 
-def becomes(lines: Sequence[Line], settings: Settings) -> dict[str, object]:  # dotted key -> value
-    "The changes that a file asks for. Raises DataError for weights that leave nothing to search with, and for too small a window."
-    out, told = {}, {l.key: l.value for l in lines}
-    for line in lines:
-        for setting in _KEYS[line.key][1]:
-            local = (
-                setting.endswith(".name") and not getattr(settings, setting.partition(".")[0]).url
-            )
-            out[setting] = NAMES.get(line.value, line.value) if local else line.value
-    if weights := [told.get(k) for k in WEIGHTS if k in told]:
+def becomes(values: Mapping[str, object], settings: Settings) -> dict[str, object]:
+    "The changes that a file asks for, by setting. Raises DataError for weights that leave nothing to search with, and for too small a window."
+    out = {s: v for key, v in values.items() for s in _KEYS[key][1]}
+    for name in out.keys() & {"chat.name", "embedder.name"}:
+        if not getattr(settings, name.partition(".")[0]).url:
+            out[name] = NAMES.get(out[name], out[name])
+    if weights := [values[k] for k in WEIGHTS if k in values]:
         if len(weights) < 2 or min(weights) < 0 or not any(weights):
             raise DataError(f"{' and '.join(WEIGHTS)} come together, one above 0")
         out["retrieval.views"] = _views_of(*weights)
-    _check_window(told)
+    parts = sum(values.get(k, 0) for k in ("llm.max_tokens", "memory.max_tokens"))
+    if parts > (window := values.get("llm.context_window", parts)):
+        problem = f"an answer and a conversation of {parts} tokens"
+        raise DataError(f"{problem} do not fit into a window of {window}")
     return out
-
-
-def _check_window(told: Mapping[str, object]) -> None:
-    "Raises DataError if the parts of a prompt that the file names do not fit into its window."
-    parts = sum(told.get(k, 0) for k in ("llm.max_tokens", "memory.max_tokens"))
-    window = told.get("llm.context_window", math.inf)
-    if parts > window:
-        raise DataError(
-            f"an answer and a conversation of {parts} tokens do not fit into a window of {window}"
-        )
 
 # %% ../../nbs/5_systems/08_registry.ipynb #1539a646
 class Config:
     "A file, and what became of it under a profile."
 
     def __init__(self, path: str | Path, settings: Settings):
-        self.lines = read_lines(path)
-        self.changes = becomes(self.lines, settings)
+        self.values = read_system_yaml(path)
+        self.changes = becomes(self.values, settings)
 
     def rows(self) -> list[tuple]:
-        "Line, key, value, and the settings that it became."
+        "Key, value, and the settings that it became."
 
         def told(key: str) -> str:
-            return (
-                _WEIGHED
-                if key in WEIGHTS
-                else _NOTED.get(key) or ", ".join(f"{s} = {self.changes[s]}" for s in _KEYS[key][1])
-            )
+            return ", ".join(f"{s} = {self.changes[s]}" for s in _KEYS[key][1])
 
-        return [(l.number, l.key, l.value, told(l.key)) for l in self.lines]
+        return [(key, value, told(key)) for key, value in self.values.items()]
 
     def __repr__(self) -> str:
-        return text_table(("line", "key", "value", "becomes"), self.rows())
+        return text_table(("key", "value", "becomes"), self.rows())
 
     def _repr_html_(self) -> str:
-        return html_table(("line", "key", "value", "becomes"), self.rows())
+        return html_table(("key", "value", "becomes"), self.rows())

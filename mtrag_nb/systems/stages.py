@@ -11,14 +11,13 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from ..core.claims import check_claims, claims_something, draft_score
-from ..core.files import parse_json
+from ..core.files import data_dir, parse_json
 from ..core.record import Drafted, Grade, Graded, Rewritten, Step, Trajectory
 from ..core.settings import Settings, StageSettings
 from mtrag_nb.core.text import (
     Label,
     Verdict,
     clipped,
-    content_words,
     declines,
     read_verdict,
     scored,
@@ -37,127 +36,32 @@ if TYPE_CHECKING:
     from mtrag_nb.search.web import Web
 
 # %% auto #0
-__all__ = ['PROMPTS', 'SMALL_PROMPTS', 'SCALE_PROMPTS', 'GRADES', 'ENDS', 'LABEL_PROMPTS', 'LABELS', 'WAYS_TO_LABEL', 'WEIGHTS',
-           'CITING_PROMPTS', 'Supports', 'WAYS_TO_CITE', 'prompt_set', 'show_history', 'history_head', 'grade_by_scale',
-           'grade_by_scale_text', 'label_by_choice', 'label_by_text', 'label_by_cosine', 'weighed', 'Labelled',
-           'clean_rewrite', 'rewrite', 'guard', 'grade_by_verdict', 'grade_by_yesno', 'grade_by_likelihood', 'asked_of',
-           'grade_by_cosine', 'clean_answer', 'generate', 'check_by_yesno', 'check_by_likelihood', 'check_by_support',
-           'check_by_claims', 'check_by_classifier', 'Toolbox', 'source_head', 'format_sources', 'read_marks',
-           'Citation', 'Claim', 'by_words', 'by_claims', 'verified', 'written_claims', 'attached_claims',
-           'adapter_claims', 'copied_claims', 'counted', 'Cited', 'claims_of', 'marked_answer']
-
-# %% ../../nbs/5_systems/00_stages.ipynb #b9ea438e
-_REWRITE_PROMPTS = {
-    "rewrite.system": (
-        "Rewrite the last question of a conversation so that it can be understood without the conversation. Replace pronouns and "
-        "fill in what is left out. Add nothing else, and don't answer. If the question stands alone already, repeat it.\n\n"
-        "Conversation:\nuser: Who is the CEO of Apple?\nagent: Tim Cook.\nLast question: How old is he?\n"
-        "Rewrite: How old is Tim Cook?\n\nConversation:\nuser: Which museums in Oslo are free?\n"
-        "agent: The National Museum is free on Thursdays.\nLast question: And for students?\n"
-        "Rewrite: Which museums in Oslo are free for students?\n\nConversation:\nuser: How do I reset my router?\n"
-        "agent: Hold the button for ten seconds.\nLast question: What is a mortgage?\nRewrite: What is a mortgage?"
-    ),
-    "rewrite.user": "Conversation:\n{history}\nLast question: {question}",
-}
-
-# %% ../../nbs/5_systems/00_stages.ipynb #590910af
-_GRADE_PROMPTS = {
-    "grade.system": (
-        "You judge whether a document helps to answer a question. A document helps if it holds at least a part of the answer. "
-        "Reply with one word: yes or no."
-    ),
-    "grade.user": "{history}Question: {question}\n\nDocument:\n{document}\n\nDoes the document help to answer the question?",
-    "likelihood.with": "Passage:\n{document}\n\nWrite a question that the passage answers.",
-    "likelihood.without": "Write a question.",
-}
-
-# %% ../../nbs/5_systems/00_stages.ipynb #508cc5fe
-_GENERATE_PROMPTS = {
-    "generate.system": (
-        "You answer the last question of a conversation from documents. The documents are your primary source; reasonable "
-        "inferences from them are allowed. Answer in full sentences, to the point, and name the document's title where it helps. "
-        "If the documents hold nothing that answers the question, reply with exactly: I_DONT_KNOW"
-    ),
-    "generate.user": "Documents:\n{documents}\n\n{history}Question: {question}",
-    "generate.prefill": "",
-    "generate.retry": (
-        "Documents:\n{documents}\n\n{history}Question: {question}\n\n"
-        'An earlier answer was rejected because the documents do not support this part of it: "{unsupported}". Answer again '
-        "without it, using only what the documents say."
-    ),
-}
-
-# %% ../../nbs/5_systems/00_stages.ipynb #afd2e43a
-_CHECK_PROMPTS = {
-    "check.system": (
-        "You check an answer against documents. The answer passes if its main claims are found in the documents or can "
-        "reasonably be inferred from them. It fails only for clear fabrications: wrong dates, invented names, contradictions. "
-        "Reply with one word: yes if it passes, no if it fails."
-    ),
-    "check.user": "Documents:\n{documents}\n\nQuestion: {question}\n\nAnswer: {answer}\n\nIs the answer supported by the documents?",
-}
+__all__ = ['PROMPTS', 'SCALE_PROMPTS', 'LABEL_PROMPTS', 'GRADES', 'ENDS', 'LABELS', 'WAYS_TO_LABEL', 'WEIGHTS', 'GRADERS',
+           'CHECKERS', 'CITING_PROMPTS', 'Supports', 'WAYS_TO_CITE', 'read_prompts', 'prompt_set', 'show_history',
+           'history_head', 'grade_by_scale', 'grade_by_scale_text', 'label_by_choice', 'label_by_text',
+           'label_by_cosine', 'weighed', 'Labelled', 'clean_rewrite', 'rewrite', 'guard', 'grade_by_verdict',
+           'grade_by_yesno', 'grade_by_likelihood', 'asked_of', 'grade_by_cosine', 'clean_answer', 'generate',
+           'check_by_yesno', 'check_by_likelihood', 'check_by_support', 'check_by_claims', 'check_by_classifier',
+           'Grading', 'Checking', 'require_ways', 'Toolbox', 'source_head', 'format_sources', 'read_marks', 'Citation',
+           'Claim', 'by_words', 'by_claims', 'verified', 'written_claims', 'attached_claims', 'adapter_claims',
+           'copied_claims', 'counted', 'Cited', 'claims_of', 'marked_answer']
 
 # %% ../../nbs/5_systems/00_stages.ipynb #57ceaafb
-PROMPTS = {**_REWRITE_PROMPTS, **_GRADE_PROMPTS, **_GENERATE_PROMPTS, **_CHECK_PROMPTS}
+def read_prompts(name: str) -> dict[str, str]:  # key -> text
+    "The prompts of `data/prompts/NAME_KEY.md`, without the first line of each, which says where it is from."
+    files = sorted(data_dir("prompts").glob(f"{name}_*.md"))
+    texts = {f.stem.partition("_")[2]: f.read_text(encoding="utf-8") for f in files}
+    return {key: text.partition("\n")[2].removesuffix("\n") for key, text in texts.items()}
 
-_STRICT_PROMPTS = {
-    "grade.system": (
-        "You judge whether a document answers a question. Reply with one word: yes only if the document contains the answer, "
-        "otherwise no."
-    ),
-    "generate.system": (
-        "You answer the last question of a conversation from documents. Answer only if the documents directly contain the "
-        "answer, and use nothing but the documents. Otherwise reply with exactly: I_DONT_KNOW"
-    ),
-    "check.system": (
-        "You check an answer against documents. The answer passes only if every claim in it is stated in the documents. Reply "
-        "with one word: yes if it passes, no if it fails."
-    ),
-}
-SMALL_PROMPTS = {
-    "generate.system": "Answer from the documents only.",
-    "generate.user": "Documents:\n{documents}\n\nQuestion: {question}",
-    "generate.prefill": "According to the documents,",
-    "generate.retry": (
-        "Documents:\n{documents}\n\nQuestion: {question}\n\n"
-        'An earlier answer was wrong: "{unsupported}". Answer from the documents.'
-    ),
-}
-_PUBLISHED_PROMPTS = {
-    "rewrite.system": (
-        "Rewrite the last question of a conversation so that it can be understood without the conversation.\n\n"
-        "Chat History: Who is the CEO of Apple? / Tim Cook.\nLast Question: How old is he?\nRewrite: How old is Tim Cook?"
-    ),
-    "grade.system": (
-        "You judge whether a document is relevant to a question. It is relevant if it holds keywords of the question or is related "
-        "to it in meaning; this is not a stringent test, it only filters out what is off the subject. Reply with one word: yes or no.\n\n"
-        "Question: When was the bridge built?\nDocument: The bridge at Lund was opened to traffic in 1911.\nyes\n"
-        "Question: How do I renew a passport?\nDocument: Passports are issued by the district office.\nyes\n"
-        "Question: Which soil do roses need?\nDocument: Tulips flower in April.\nno\n"
-        "Question: What does a day ticket cost?\nDocument: The port was dredged twice.\nno"
-    ),
-    "grade.user": "Question: {question}\nDocument: {document}",
-    "generate.system": (
-        "You answer the last question of a conversation. Use the context as your PRIMARY source; reasonable inferences from it are "
-        "allowed. If the context holds any relevant information, use it to answer. Only if it holds none, reply with exactly: I_DONT_KNOW"
-    ),
-    "generate.user": "Context:\n{documents}\n\n{history}Question: {question}",
-}
-_SHARED_PROMPTS = {  # a check that begins as the generator's prompt does, documents and all, so that these are read once
-    "check.system": _GENERATE_PROMPTS["generate.system"],
-    "check.user": (
-        "Documents:\n{documents}\n\nQuestion: {question}\n\nAnswer: {answer}\n\nDo not answer again: check this answer. It passes if its "
-        "main claims are found in the documents or can reasonably be inferred from them. It fails only for clear fabrications: "
-        "wrong dates, invented names, contradictions. Reply with one word: yes if it passes, no if it fails."
-    ),
-}
-_PROMPT_SETS = {
-    "permissive": PROMPTS,
-    "strict": {**PROMPTS, **_STRICT_PROMPTS},
-    "small": {**PROMPTS, **SMALL_PROMPTS},
-    "published": {**PROMPTS, **_PUBLISHED_PROMPTS},
-    "published-strict": {**PROMPTS, **_PUBLISHED_PROMPTS, **_STRICT_PROMPTS},
-    "shared": {**PROMPTS, **_SHARED_PROMPTS},
+
+PROMPTS = read_prompts("permissive")
+_PROMPT_SETS = {  # name -> what takes the place of permissive texts, the last one first
+    "permissive": (),
+    "strict": ("strict",),
+    "small": ("small",),
+    "published": ("published",),
+    "published-strict": ("published", "strict"),
+    "shared": ("shared",),
 }
 
 
@@ -165,7 +69,7 @@ def prompt_set(name: str) -> dict[str, str]:
     "A prompt set by name. Raises SettingsError for an unknown one."
     if name not in _PROMPT_SETS:
         raise SettingsError(f"unknown prompt set {name!r}: there are {', '.join(_PROMPT_SETS)}")
-    return _PROMPT_SETS[name]
+    return PROMPTS | {k: v for part in _PROMPT_SETS[name] for k, v in read_prompts(part).items()}
 
 # %% ../../nbs/5_systems/00_stages.ipynb #e8fcb9f6
 def show_history(
@@ -184,32 +88,36 @@ def history_head(history: str) -> str:
     return f"Conversation:\n{history}\n\n" if history else ""
 
 # %% ../../nbs/5_systems/00_stages.ipynb #0ee50d72
-SCALE_PROMPTS = {
-    "scale.system": (
-        "You grade how much a document helps to answer a question, from 0 to 10. 0: it is about something else. 4: it is about the same "
-        "subject and does not help. 7: it holds a part of the answer. 10: it holds the whole answer. Reply with the number only."
-    ),
-    "scale.user": "{history}Question: {question}\n\nDocument:\n{document}\n\nHow much does the document help, from 0 to 10?",
-}
+SCALE_PROMPTS = read_prompts("scale")
+LABEL_PROMPTS = read_prompts("labels")
 GRADES = tuple(map(str, range(11)))
 ENDS = (0.0, 10.0)
 
 
 def _document_prompts(
-    texts: Mapping[str, str],  # with `about`.system and `about`.user among its keys
-    about: str,
+    prompts: Mapping[str, str],  # with `about`.system and `about`.user among its keys, or none
+    about: str,  # "grade", "scale" or "labels"
     question: str,
     history: str,
     documents: Sequence[str],
 ) -> list[Prompt]:
     "One prompt a document."
+    texts = {**SCALE_PROMPTS, **LABEL_PROMPTS, **prompts}
+    asked = {"history": history_head(history), "question": question}
+    users = [texts[f"{about}.user"].format(**asked, document=d) for d in documents]
+    return [chat(texts[f"{about}.system"], user) for user in users]
 
-    def user(d):
-        return texts[f"{about}.user"].format(
-            history=history_head(history), question=question, document=d
-        )
 
-    return [chat(texts[f"{about}.system"], user(d)) for d in documents]
+def _chosen(model: ChatModel, asked: Sequence[Prompt], options: Sequence[str]) -> list[dict]:
+    "The share of each option, for each prompt."
+    begun = [replace(p, prefill="Grade:") for p in asked]
+    found = choose(model, begun, [tuple(options)] * len(begun)) if begun else []
+    return [shares for shares, _ in found]
+
+
+def _written(model: ChatModel, asked: Sequence[Prompt]) -> list[str]:
+    "What the model writes to each prompt, a few tokens."
+    return [c.text for c in model.generate(asked, max_new_tokens=8)] if asked else []
 
 # %% ../../nbs/5_systems/00_stages.ipynb #01062df6
 _LABEL = r"(?:the\s+|my\s+|its\s+)?(?:final\s+)?(?:relevance|grade|score|rating|answer)(?:\s+(?:score|grade))?"
@@ -244,17 +152,11 @@ def grade_by_scale(
     threshold: float = 7.0,  # kept at or above it
 ) -> list[Verdict]:
     "The likeliest of the grades 0 to 10."
-    asked = [
-        replace(p, prefill="Grade:")
-        for p in _document_prompts(
-            {**SCALE_PROMPTS, **prompts}, "scale", question, history, documents
-        )
-    ]
-    found = choose(model, asked, [GRADES] * len(asked)) if asked else []
-    return [
-        scored(float(max(GRADES, key=shares.get)), threshold, "scale", scale=ENDS)
-        for shares, _ in found
-    ]
+    found = _chosen(
+        model, _document_prompts(prompts, "scale", question, history, documents), GRADES
+    )
+    grades = [float(max(GRADES, key=shares.get)) for shares in found]
+    return [scored(grade, threshold, "scale", scale=ENDS) for grade in grades]
 
 
 def grade_by_scale_text(
@@ -267,39 +169,18 @@ def grade_by_scale_text(
     default: str = "yes",  # what an unreadable grade counts as: by default it keeps the document
 ) -> list[Verdict]:
     "The grade that the model writes."
+    unread = Verdict(Label(default), "scale-text", threshold=threshold, defaulted=True, scale=ENDS)
 
     def read(text: str) -> Verdict:
         grade = _read_grade(text)
         if grade is None:
-            return Verdict(
-                Label(default),
-                "scale-text",
-                threshold=threshold,
-                raw=text,
-                defaulted=True,
-                scale=ENDS,
-            )
+            return replace(unread, raw=text)
         return replace(scored(grade, threshold, "scale-text", scale=ENDS), raw=text)
 
-    replies = (
-        model.generate(
-            _document_prompts({**SCALE_PROMPTS, **prompts}, "scale", question, history, documents),
-            max_new_tokens=8,
-        )
-        if documents
-        else []
-    )
-    return [read(c.text) for c in replies]
+    asked = _document_prompts(prompts, "scale", question, history, documents)
+    return [read(text) for text in _written(model, asked)]
 
 # %% ../../nbs/5_systems/00_stages.ipynb #2f36d142
-LABEL_PROMPTS = {
-    "labels.system": (
-        "You grade whether a document answers a question. Correct: it directly answers the question. Ambiguous: it is partially "
-        "relevant and does not answer it by itself. Incorrect: it is not relevant to the question. Reply with one word: Correct, "
-        "Ambiguous or Incorrect."
-    ),
-    "labels.user": "{history}Question: {question}\n\nDocument:\n{document}\n\nIs the document correct, ambiguous or incorrect?",
-}
 LABELS = {
     "Incorrect": Label.NO,
     "Ambiguous": Label.AMBIGUOUS,
@@ -332,21 +213,14 @@ def label_by_choice(
     documents: Sequence[str],
 ) -> list[Verdict]:
     "The likeliest label; of equals the worse one."
-    asked = [
-        replace(p, prefill="Grade:")
-        for p in _document_prompts(
-            {**LABEL_PROMPTS, **prompts}, "labels", question, history, documents
-        )
-    ]
-    found = choose(model, asked, [tuple(LABELS)] * len(asked)) if asked else []
+    asked = _document_prompts(prompts, "labels", question, history, documents)
 
-    def weight(shares):
-        return round(sum(WEIGHTS[LABELS[name]] * p for name, p in shares.items()), 4)
+    def verdict(shares: Mapping[str, float]) -> Verdict:
+        weight = sum(WEIGHTS[LABELS[name]] * p for name, p in shares.items())
+        label = LABELS[max(LABELS, key=shares.get)]
+        return Verdict(label, "labels", round(weight, 4), scale=(0.0, 1.0))
 
-    return [
-        Verdict(LABELS[max(LABELS, key=shares.get)], "labels", weight(shares), scale=(0.0, 1.0))
-        for shares, _ in found
-    ]
+    return list(map(verdict, _chosen(model, asked, LABELS)))
 
 
 def label_by_text(
@@ -358,15 +232,8 @@ def label_by_text(
     default: str = "ambiguous",  # what an unreadable label counts as
 ) -> list[Verdict]:
     "The label that the model writes."
-    replies = (
-        model.generate(
-            _document_prompts({**LABEL_PROMPTS, **prompts}, "labels", question, history, documents),
-            max_new_tokens=8,
-        )
-        if documents
-        else []
-    )
-    read = [(c.text, _read_label(c.text)) for c in replies]
+    asked = _document_prompts(prompts, "labels", question, history, documents)
+    read = [(text, _read_label(text)) for text in _written(model, asked)]
     return [
         Verdict(label or Label(default), "labels-text", raw=text, defaulted=label is None)
         for text, label in read
@@ -467,19 +334,6 @@ def guard(
     return [guarded(r, q, float(s)) for r, q, s in zip(rewrites, questions, near)]
 
 # %% ../../nbs/5_systems/00_stages.ipynb #be89e29c
-def _grade_prompts(
-    prompts: Mapping[str, str], question: str, history: str, documents: Sequence[str]
-) -> list[Prompt]:
-    "One prompt a document."
-
-    def user(d):
-        return prompts["grade.user"].format(
-            history=history_head(history), question=question, document=d
-        )
-
-    return [chat(prompts["grade.system"], user(d)) for d in documents]
-
-
 def grade_by_verdict(
     model: ChatModel,
     prompts: Mapping[str, str],
@@ -489,12 +343,8 @@ def grade_by_verdict(
     default: str = "yes",  # what an unreadable word counts as: by default it keeps the document
 ) -> list[Verdict]:
     "Generated words through the parser."
-    return [
-        read_verdict(c.text, default)
-        for c in model.generate(
-            _grade_prompts(prompts, question, history, documents), max_new_tokens=8
-        )
-    ]
+    asked = _document_prompts(prompts, "grade", question, history, documents)
+    return [read_verdict(text, default) for text in _written(model, asked)]
 
 # %% ../../nbs/5_systems/00_stages.ipynb #9f76d280
 def _log_odds(model: ChatModel, asked: Sequence[Prompt]) -> list[float]:
@@ -512,10 +362,8 @@ def grade_by_yesno(
     threshold: float = 0.0,  # of the log-odds
 ) -> list[Verdict]:
     "The log-odds of Yes against No."
-    return [
-        scored(s, threshold, "yesno")
-        for s in _log_odds(model, _grade_prompts(prompts, question, history, documents))
-    ]
+    asked = _document_prompts(prompts, "grade", question, history, documents)
+    return [scored(s, threshold, "yesno") for s in _log_odds(model, asked)]
 
 # %% ../../nbs/5_systems/00_stages.ipynb #0083e527
 def grade_by_likelihood(
@@ -783,6 +631,98 @@ def _check_by_adapter(
     v = scored(sum(faithful) / max(1, len(parts)), 1.0, "adapter", scale=(0.0, 1.0))
     return replace(v, raw=raw), tuple(place for place, good in places if not good)
 
+# %% ../../nbs/5_systems/00_stages.ipynb #bebb7aff
+@dataclass(frozen=True)
+class Grading:
+    "What a way to grade is given."
+
+    tools: Toolbox
+    question: str
+    turns: Sequence[Turn]
+    documents: Sequence[str]
+    threshold: float
+    default: str  # label of an unreadable verdict
+
+    @property
+    def asked(self) -> tuple:
+        "What a way that asks the chat model is given."
+        tools, history = self.tools, self.tools.history(self.turns)
+        return tools.chat, tools.prompts, self.question, history, self.documents
+
+
+@dataclass(frozen=True)
+class Checking:
+    "What a way to check is given."
+
+    tools: Toolbox
+    question: str
+    answer: str
+    documents: Sequence[str]
+    shown: str  # the documents as the generator saw them
+
+    @property
+    def threshold(self) -> float:
+        return self.tools.stages.check_threshold
+
+    @property
+    def asked(self) -> tuple:
+        "What a way that asks the chat model is given."
+        return self.tools.chat, self.tools.prompts, self.question, self.answer, self.shown
+
+# %% ../../nbs/5_systems/00_stages.ipynb #cc3797e1
+def _by_cosine(
+    g: Grading, parts: Sequence[str] = (), turns: Sequence[Turn] | None = None
+) -> list[Verdict]:
+    "Cosines of the documents, or of other parts of them, with the turns before the question or others."
+    turns = g.turns if turns is None else turns
+    return grade_by_cosine(g.tools.embedder, g.question, parts or g.documents, g.threshold, turns)
+
+
+def _nearest_for_all(g: Grading, parts: Sequence[str] = ()) -> list[Verdict]:
+    "The best verdict on a part, once for each document."
+    found = _by_cosine(g, parts)
+    return [max(found, key=lambda v: v.score)] * len(g.documents) if found else []
+
+
+def _grade_by_sentences(g: Grading) -> list[Verdict]:
+    "The nearest sentence of at least four words decides for all documents."
+    whole = [s for d in g.documents for s in sentences(d)]
+    return _nearest_for_all(g, [s for s in whole if len(s.split()) > 3])
+
+
+GRADERS: dict[str, Callable[[Grading], list[Verdict]]] = {
+    "verdict": lambda g: grade_by_verdict(*g.asked, g.default),
+    "yesno": lambda g: grade_by_yesno(*g.asked, g.threshold),
+    "likelihood": lambda g: grade_by_likelihood(
+        g.tools.chat, g.tools.prompts, g.question, g.documents, g.threshold
+    ),
+    "cosine": lambda g: _by_cosine(g, turns=()),
+    "talk": _by_cosine,
+    "together": _nearest_for_all,
+    "sentences": _grade_by_sentences,
+    "scale": lambda g: grade_by_scale(*g.asked, g.threshold),
+    "scale-text": lambda g: grade_by_scale_text(*g.asked, g.threshold, g.default),
+}
+CHECKERS: dict[str, Callable[[Checking], Verdict]] = {
+    "verdict": lambda c: _check_by_verdict(*c.asked, c.tools.stages.check_default),
+    "yesno": lambda c: check_by_yesno(*c.asked, c.threshold),
+    "likelihood": lambda c: check_by_likelihood(*c.asked, c.threshold),
+    "support": lambda c: check_by_support(c.answer, c.documents, c.threshold),
+    "claims": lambda c: check_by_claims(c.answer, c.documents, c.threshold),
+}
+
+
+def require_ways(stages: StageSettings) -> None:
+    "Raises SettingsError for a way to grade or to check that does not exist."
+    for name, known, others in (
+        ("grade", GRADERS, ("adapter:",)),
+        ("check", CHECKERS, ("adapter:", "nli:")),
+    ):
+        way = getattr(stages, name)
+        if way not in known and not way.startswith(others):
+            options = ", ".join((*map(repr, known), *(f"'{o}NAME'" for o in others)))
+            raise SettingsError(f"stages.{name} is {way!r}: input should be {options}")
+
 # %% ../../nbs/5_systems/00_stages.ipynb #fbb31eb2
 @dataclass(frozen=True)
 class Toolbox:
@@ -881,7 +821,7 @@ class Toolbox:
 
     def grade_by(
         self,
-        way: str,
+        way: str,  # a key of GRADERS, or adapter:TASK
         threshold: float,
         default: str,
         question: str,
@@ -889,27 +829,10 @@ class Toolbox:
         documents: Sequence[str],
     ) -> list[Verdict]:
         "One verdict a document, in a way that the caller chose."
-        p, h = self.prompts, self.history(turns)
         if way.startswith("adapter:"):
             asked, talk = self.adapters["grade"], self.talk(turns, question)
             return _grade_by_adapter(self.chat, asked, talk, documents, default)
-        if way == "verdict":
-            return grade_by_verdict(self.chat, p, question, h, documents, default)
-        if way == "yesno":
-            return grade_by_yesno(self.chat, p, question, h, documents, threshold)
-        if way == "likelihood":
-            return grade_by_likelihood(self.chat, p, question, documents, threshold)
-        if way == "scale":
-            return grade_by_scale(self.chat, p, question, h, documents, threshold)
-        if way == "scale-text":
-            return grade_by_scale_text(self.chat, p, question, h, documents, threshold, default)
-        read = () if way == "cosine" else turns
-        whole = [s for d in documents for s in sentences(d) if len(s.split()) > 3]
-        parts = (way == "sentences" and whole) or documents
-        found = grade_by_cosine(self.embedder, question, parts, threshold, read)
-        if way in ("together", "sentences") and found:
-            return [max(found, key=lambda v: v.score)] * len(documents)
-        return found
+        return GRADERS[way](Grading(self, question, turns, documents, threshold, default))
 
     def generate(
         self, question: str, turns: Sequence[Turn], documents: str, **how
@@ -930,17 +853,9 @@ class Toolbox:
 
     def check(self, question: str, answer: str, documents: Sequence[str], shown: str) -> Verdict:
         "The verdict on a draft, as `stages.check` says. `documents` are the texts, `shown` the same as the generator saw them."
-        s, p = self.stages, self.prompts
-        if s.check.startswith(("nli:", "adapter:")):
+        if self.stages.check.startswith(("nli:", "adapter:")):
             return self.check_parts(question, answer, documents)[0]
-        if s.check == "verdict":
-            return _check_by_verdict(self.chat, p, question, answer, shown, s.check_default)
-        if s.check == "yesno":
-            return check_by_yesno(self.chat, p, question, answer, shown, s.check_threshold)
-        if s.check == "likelihood":
-            return check_by_likelihood(self.chat, p, question, answer, shown, s.check_threshold)
-        by = check_by_claims if s.check == "claims" else check_by_support
-        return by(answer, documents, s.check_threshold)
+        return CHECKERS[self.stages.check](Checking(self, question, answer, documents, shown))
 
     def clarify(
         self, question: str, turns: Sequence[Turn], documents: Sequence[str]
@@ -995,20 +910,7 @@ def format_sources(
     )
 
 # %% ../../nbs/5_systems/00_stages.ipynb #068783dc
-CITING_PROMPTS = {
-    "generate.system": (
-        "You answer the last question of a conversation from numbered sources. Use only information that the sources state. Cite the "
-        "source of every factual claim by its number in brackets at the end of the sentence, such as [1] or [1][3]. Sources that are "
-        "marked as only partially relevant come second. If something that was asked is not in the sources, say so. Use no other "
-        "knowledge. If the sources hold nothing that answers the question, reply with exactly: I_DONT_KNOW"
-    ),
-    "generate.user": "Sources:\n{documents}\n\n{history}Question: {question}",
-    "generate.retry": (
-        "Sources:\n{documents}\n\n{history}Question: {question}\n\n"
-        'In an earlier answer this was not supported by the source that it cited, or cited none: "{unsupported}". Answer again '
-        "without it, using only what the sources say, and cite them by number."
-    ),
-}
+CITING_PROMPTS = read_prompts("citing")
 
 # %% ../../nbs/5_systems/00_stages.ipynb #90c023e5
 _NUMBER = r"(?:sources?\s*|documents?\s*|#)?\d{1,2}"

@@ -25,7 +25,7 @@ from ..core.types import Context, MTRAGError, Outcome, Reason, SettingsError, Ta
 from ..core.types import digest, dotted, plain
 from ..models.calls import MeteredChat, kept_if_usable
 from ..models.chat import Sampling
-from .stages import Toolbox
+from .stages import Toolbox, require_ways
 
 # %% auto #0
 __all__ = ['BY_HAND', 'ENDING', 'START', 'END', 'Work', 'Node', 'Around', 'MACHINE', 'DECLINED', 'GRADE_OFF', 'CHECK_OFF',
@@ -403,7 +403,9 @@ class System:
         if own and self.settings is None:
             none = f"{self.name} has no settings of its own"
             raise SettingsError(f"unknown setting {own[0]!r}: {none}")
-        return with_settings(settings, wanted, own=self.prefix)
+        settings = with_settings(settings, wanted, own=self.prefix)
+        require_ways(settings.stages)
+        return settings
 
     def can_change(self, settings: Settings, key: str) -> bool:
         "Whether a variant's change reaches: not into a model that the profile lacks, nor where a served model forces another value."
