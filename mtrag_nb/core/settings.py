@@ -155,8 +155,8 @@ class SparseSettings:
 
 # %% ../../nbs/1_core/01_settings.ipynb #a3f53cf2
 # The views of a conversation that ends with a question.
-VIEWS = ("query", "last", "follows", "questions", "answered", "mix", "rewrites")
-FUSIONS = ("rrf", "qdrant", "pool")
+VIEWS = ("query", "last", "follows", "questions", "answered", "mix")
+FUSIONS = ("rrf", "pool")
 RERANKERS = ("overlap", "passage", "talk", "cosine", "likelihood", "model", "none")
 
 
@@ -199,7 +199,7 @@ class RetrievalSettings:
     parent_swap: bool = True  # show the generator parents, not children
     retriever: str = later("index")  # a key of `search.retrieve.RETRIEVERS`
     views: str = later("query")  # what is searched with: see `legs`
-    # "rrf" (textbook), "qdrant" (its formula), "pool": rerank all
+    # "rrf": by rank; "pool": rerank all
     fusion: Literal[FUSIONS] = later("rrf")
     # A sparse encoder's name: its vectors are beside the others in the index.
     learned: str = later("")
