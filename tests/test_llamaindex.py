@@ -46,7 +46,7 @@ def test_a_query_engine_is_a_system(tmp_path, monkeypatch):
     first = made.run.passages[turns[0].contexts[0]]
     assert (first.source, first.url) == ("ferry.pdf", "ferry.pdf#page=1") and first.score > 0.5
     assert [s.path for s in turns[0].steps][:2] == ["retrieved", "ranked"]
-    assert {b.came for b in made.blame.turns.values()} == {"right"}
+    assert {b.verdict for b in made.blame.turns.values()} == {"right"}
 
 
 def test_an_index_with_other_documents_is_another_system(monkeypatch):
@@ -115,3 +115,25 @@ def test_a_function_may_return_what_frameworks_return(monkeypatch, tmp_path):
     found = Document("A ticket costs 12 crowns.", metadata={"source": "a/fees.pdf", "page": 3})
     chain = read_reply({"input": "Fee?", "context": [found], "answer": "12 crowns."})
     assert [(p.source, p.url) for p in chain.passages] == [("a/fees.pdf", "a/fees.pdf#page=3")]
+
+
+@pytest.mark.parametrize("name", ["engine", "search"])
+def test_its_retriever_takes_the_place_of_ours(name, tmp_path):
+    "By FILE.py:NAME, without an index of this package: a system of ours answers from its passages."
+    from mtrag_nb.app.run import run
+    from mtrag_nb.core.files import write_jsonl
+    from mtrag_nb.models.calls import Models
+    from mtrag_nb.models.chat import ScriptedChat, first_sentence
+    from mtrag_nb.models.embed import HashEmbedder
+    from mtrag_nb.systems.registry import configured
+
+    tasks = tmp_path / "questions.jsonl"
+    write_jsonl(tasks, LINES)
+    settings = configured("naive", changes={"retrieval.retriever": f"{PROGRAM}:{name}"})
+    models = Models(settings, chat=ScriptedChat(first_sentence), embedder=HashEmbedder())
+    made = run(tasks, tmp_path / "run", "naive", settings=settings, models=models, progress=False)
+    turns = [*made.trajectories.values()]
+    assert not any(t.failed for t in turns), [t.error for t in turns if t.failed]
+    first = [made.passages[t.contexts[0]] for t in turns]
+    assert [c.title for c in first] == [file for _, _, file, _ in QUESTIONS]
+    assert ":" in made.manifest["identity"]["retriever"]

@@ -30,13 +30,9 @@ CHECKERS = (
     "KRLabsOrg/lettucedect-base-modernbert-en-v1",
     "vectara/hallucination_evaluation_model",
 )
-SPARSE = (
-    "naver/splade-v3",
-    "opensearch-project/opensearch-neural-sparse-encoding-doc-v3-distill",
-)
 RERANKER = "Qwen/Qwen3-Reranker-0.6B"
 GRANITES = (GRANITE, GRANITELIB, "BAAI/bge-m3", "BAAI/bge-reranker-v2-m3")
-PARTS = (THINKER, RERANKER, *CHECKERS, *SPARSE)
+PARTS = (THINKER, RERANKER, *CHECKERS)
 FETCH = "import sys; from mtrag_nb.app.cli import main; sys.exit(main(sys.argv[1:]))"
 
 
@@ -153,9 +149,8 @@ def test_labels_that_say_nothing_of_support_are_one_clear_line(tmp_path):
         Classifier(ModelSpec(str(tmp_path), device="cpu")).parts(["A document."], "A claim.")
 
 
-@pytest.mark.parametrize("name", SPARSE)
-def test_learned_weights_are_searched_beside_words_and_vectors(name, offline):
-    "The sample is indexed in three ways at once; a run fuses them, and a yes/no reranker orders what was found."
+def test_a_yes_no_reranker_orders_what_was_found(offline):
+    "Words and vectors are fused, and the reranker's probabilities decide."
     from mtrag_nb.app.evaluate import report, score
     from mtrag_nb.app.run import ingest, run
     from mtrag_nb.data.mtrag import sample_corpus, sample_dir
@@ -163,25 +158,22 @@ def test_learned_weights_are_searched_beside_words_and_vectors(name, offline):
     from mtrag_nb.models.embed import HashEmbedder, YesNoReranker
     from mtrag_nb.systems.registry import configured
 
-    place = f"sparse-{SPARSE.index(name)}"
-    views = {"retrieval.learned": name, "retrieval.views": "query bm25:query learned:query"}
-    changes = {**views, "retrieval.top_k": 6, "retrieval.rerank_k": 3, "retrieval.fusion": "rrf"}
-    settings = configured("naive", "laptop", {**changes, "retrieval.reranker": "model"})
-    settings = replace(settings, reranker=ModelSpec(RERANKER, device="cpu"))
+    changes = {"retrieval.views": "query bm25:query", "retrieval.fusion": "rrf"}
+    changes |= {"retrieval.top_k": 6, "retrieval.rerank_k": 3, "retrieval.reranker": "model"}
+    settings = replace(
+        configured("naive", "laptop", changes), reranker=ModelSpec(RERANKER, device="cpu")
+    )
     models = Models(settings, chat=ScriptedChat(first_sentence), embedder=HashEmbedder())
-    ingest(sample_corpus(), f"{place}-index", ["clapnq"], settings, models=models, progress=False)
+    ingest(sample_corpus(), "yes-no-index", ["clapnq"], settings, models=models, progress=False)
     assert type(models.reranker) is YesNoReranker
     how = {"domains": ["clapnq"], "limit": 2, "models": models, "progress": False}
     tasks = sample_dir() / "reference.jsonl"
-    found = run(tasks, place, "naive", f"{place}-index", settings=settings, **how)
+    found = run(tasks, "yes-no", "naive", "yes-no-index", settings=settings, **how)
     turns = list(found.trajectories.values())
     assert len(turns) == 2 and not any(t.error for t in turns), [t.error for t in turns]
     assert all(0 < h.rerank_score < 1 for t in turns for h in t.retrievals[0].hits)
-    score([place], encoder="none")
-    assert "naive" in report([place]).read_text(encoding="utf-8")
-    other = with_settings(settings, {"retrieval.learned": ""})
-    with pytest.raises(SettingsError, match="searches by learned weights: name the sparse encoder"):
-        run(tasks, f"{place}-without", "naive", f"{place}-index", settings=other, **how)
+    score(["yes-no"], encoder="none")
+    assert "naive" in report(["yes-no"]).read_text(encoding="utf-8")
 
 
 # Adapters (LoRA). That the library is laid out as the published one is asserted by name; `peft` loads them.

@@ -47,6 +47,7 @@ from mtrag_nb.core.settings import (
     ModelSpec,
     Settings,
     SparseSettings,
+    is_place,
     with_settings,
 )
 from ..core.text import clipped
@@ -115,7 +116,7 @@ def _missing_models(settings: Settings) -> list[str]:
 
     lacking, problems = [], []
     for spec in settings.models.values():
-        if spec.url:
+        if spec.url or is_place(spec.name):
             continue
         try:
             find_model(spec)

@@ -5,11 +5,16 @@
 # %% ../../nbs/1_core/01_settings.ipynb #imports0
 from __future__ import annotations
 
+import ast
+import importlib
+import importlib.util
 import re
+import sys
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, get_type_hints
 
 from annotated_types import Ge, Gt, Interval, Predicate
@@ -23,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ['SERVERS', 'ByAdapter', 'VIEWS', 'FUSIONS', 'RERANKERS', 'WAYS_TO_GRADE', 'SCALES', 'MINILM', 'BGE_M3', 'PROFILES',
            'SPEED', 'Address', 'later', 'constant', 'ModelSpec', 'ChunkSettings', 'SparseSettings', 'Leg', 'legs',
            'RetrievalSettings', 'StageSettings', 'Settings', 'with_settings', 'load_settings', 'deciding',
-           'settings_digest', 'Plugin', 'plugins']
+           'settings_digest', 'Plugin', 'plugins', 'is_place', 'load_place']
 
 # %% ../../nbs/1_core/01_settings.ipynb #ad64809e
 class Address(str):
@@ -133,6 +138,9 @@ class ChunkSettings:
     child_size: Annotated[int, Ge(1)] = 400
     child_overlap: Annotated[int, Ge(0)] = 50
     flat: bool = False  # True: children only, each its own parent (the ablation of V.C)
+    parser: str = later(
+        ""
+    )  # FILE.py:NAME or MODULE:NAME of a node parser of LlamaIndex, in this one's place
 
     def __post_init__(self):
         for kind in ("parent", "child"):
@@ -165,7 +173,7 @@ class Leg:
     "One of the searches for a question."
 
     view: str
-    words: str = ""  # "bm25", "learned" (by a sparse encoder's weights), or "": by the vector
+    words: str = ""  # "bm25", or "": by the vector
     weight: float = 1.0
 
 
@@ -175,9 +183,9 @@ def legs(
     "The legs of a search. Raises SettingsError for an unknown view, and for one twice."
     out = []
     for part in views.split():
-        m = re.fullmatch(r"(?:(bm25|learned):)?([a-z]+)(?:\*(\d*\.?\d+))?", part)
+        m = re.fullmatch(r"(?:(bm25):)?([a-z]+)(?:\*(\d*\.?\d+))?", part)
         if not m or m[2] not in VIEWS or not float(m[3] or 1):
-            how = "with bm25: or learned: before it for its words and *0.5 behind it for a weight above 0"
+            how = "with bm25: before it for its words and *0.5 behind it for a weight above 0"
             raise SettingsError(f"no view {part!r}: a view is {', '.join(VIEWS)}, {how}")
         if m[1] and m[2] == "mix":
             raise SettingsError(f"{m[1]}:mix: a mix of vectors has no words")
@@ -197,12 +205,13 @@ class RetrievalSettings:
     distinct: bool = False  # True: keep children until they come from rerank_k passages; five children are often only three
     domain_filter: bool = True
     parent_swap: bool = True  # show the generator parents, not children
-    retriever: str = later("index")  # a key of `search.retrieve.RETRIEVERS`
+    # A name of `search.retrieve.RETRIEVERS`, or FILE.py:NAME or MODULE:NAME of a retriever, index or query engine of LlamaIndex.
+    retriever: str = later("index")
+    # FILE.py:NAME or MODULE:NAME of LlamaIndex's postprocessors, with blanks between: after the reranker.
+    postprocessors: str = later("")
     views: str = later("query")  # what is searched with: see `legs`
-    # "rrf": by rank; "pool": rerank all
+    # "rrf" (weighted, textbook), "pool": rerank all
     fusion: Literal[FUSIONS] = later("rrf")
-    # A sparse encoder's name: its vectors are beside the others in the index.
-    learned: str = later("")
     # "": the profile's model, or overlap without one
     reranker: Literal[("", *RERANKERS)] = later("")
 
@@ -274,8 +283,6 @@ class Settings:
         way, _, checker = self.stages.check.partition(":")
         known = {"chat": self.chat, "embedder": self.embedder, "reranker": self.reranker}
         known["checker"] = ModelSpec(checker) if way == "nli" else None
-        learned = self.retrieval.learned
-        known["learned"] = ModelSpec(learned) if learned else None
         if self.adapters and self.chat.adapters:
             name, folders = self.chat.library
             known["adapters"] = ModelSpec(name, adapters=folders)
@@ -477,3 +484,74 @@ def plugins(kind: str, own: Collection[str] = ()) -> dict[str, Plugin]:
     for entry in entry_points(group=f"mtrag_nb.{kind}s"):
         found.setdefault(entry.name, []).append(entry)
     return {name: Plugin(kind, tuple(e), name in own) for name, e in sorted(found.items())}
+
+# %% ../../nbs/1_core/01_settings.ipynb #named001
+_MODULE = re.compile(r"[A-Za-z_]\w*(\.\w+)*")  # the name of one that can be imported
+_MODULES: dict[tuple[Path, int], object] = {}  # file and its time of change -> the module
+
+
+def is_place(name: str) -> bool:
+    "Whether a name is FILE.py:NAME or MODULE:NAME."
+    place, _, what = name.rpartition(":")
+    return what.isidentifier() and bool(place.endswith(".py") or _MODULE.fullmatch(place))
+
+
+def _module_of(place: str):
+    "The module of a file or of an installed package; a file is run once, until it changes. Raises SettingsError."
+    path = Path(place)
+    try:
+        if path.suffix != ".py":
+            sys.path[:0] = [] if str(Path.cwd()) in sys.path else [str(Path.cwd())]
+            return importlib.import_module(place)
+        if not path.is_file():
+            raise SettingsError(f"there is no file {place}: name FILE.py:NAME")
+        key = path.resolve(), path.stat().st_mtime_ns
+        if key in _MODULES:
+            return _MODULES[key]
+        folder = str(key[0].parent)  # what lies beside the file can be imported by it
+        sys.path[:0] = [] if folder in sys.path else [folder]
+        spec = importlib.util.spec_from_file_location(f"outside_{path.stem}", path)
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[spec.name] = module
+        spec.loader.exec_module(module)
+        _MODULES[key] = module
+        return module
+    except SettingsError:
+        raise
+    except (Exception, SystemExit) as e:
+        raise SettingsError(f"{place} cannot be imported: {type(e).__name__}: {e}") from e
+
+
+def _sources(path: Path, folder: Path, seen: dict[Path, str]) -> dict[Path, str]:
+    "A file and the modules beside it that it imports, with their texts, as far as they can be read."
+    path = path.resolve()
+    if path in seen or not path.is_file() or folder / "mtrag_nb" in path.parents:
+        return seen
+    seen[path] = path.read_text(encoding="utf-8")
+    for node in ast.walk(ast.parse(seen[path])):
+        names = (
+            [a.name for a in node.names] if isinstance(node, (ast.Import, ast.ImportFrom)) else []
+        )
+        if isinstance(node, ast.ImportFrom):
+            base = "." * (node.level > 1) + (node.module or "")
+            names = [base, *(f"{base}.{n}".strip(".") for n in names)]
+        for name in filter(None, names):
+            at = folder.joinpath(*name.split("."))
+            for found in (at.with_suffix(".py"), at / "__init__.py"):
+                _sources(found, folder, seen)
+    return seen
+
+
+def load_place(name: str) -> tuple[object, str]:
+    "The object at FILE.py:NAME or MODULE:NAME, and the source that it was made of. Raises SettingsError for one that is not there."
+    place, _, what = name.rpartition(":")
+    module = _module_of(place)
+    if not hasattr(module, what):
+        own = [
+            n for n, v in vars(module).items() if getattr(v, "__module__", "") == module.__name__
+        ]
+        known = ", ".join(n for n in own[:8] if callable(vars(module)[n])) or "no function"
+        raise SettingsError(f"{place} has no {what!r}; it has {known}: name one as {place}:NAME")
+    file = getattr(module, "__file__", None)
+    path = Path(file if file and file.endswith(".py") else "")
+    return getattr(module, what), "".join(_sources(path, path.resolve().parent, {}).values())

@@ -20,7 +20,7 @@ from tqdm import tqdm
 
 from ..core.files import JsonlLog, read_jsonl
 from ..core.record import Calls
-from ..core.settings import ModelSpec, Settings
+from ..core.settings import ModelSpec, Settings, is_place, load_place
 from mtrag_nb.core.types import (
     DataError,
     PartlyFailed,
@@ -46,7 +46,6 @@ if TYPE_CHECKING:
         Classifier,
         CrossEncoderReranker,
         EmbedderLike,
-        SparseEmbedder,
         YesNoReranker,
     )
 
@@ -71,7 +70,11 @@ def load_chat(
 
 
 def load_embedder(spec: ModelSpec) -> EmbedderLike:
-    "The embedder of a spec: local weights, or a server if the spec has a url."
+    "The embedder of a spec: local weights, a server if the spec has a url, an embedding model of LlamaIndex if its name is a place."
+    if is_place(spec.name):
+        from mtrag_nb.models.embed import FromEmbedding
+
+        return FromEmbedding(load_place(spec.name)[0])
     if not spec.url:
         from mtrag_nb.models.embed import Embedder
 
@@ -131,13 +134,6 @@ class Models:
                 f"stages.check=nli:{spec.name} takes a threshold between 0 and 1: {known}"
             )
         return self._get(spec.name, lambda: Classifier(spec))
-
-    def learned(self, settings: Settings) -> SparseEmbedder | None:
-        "The sparse encoder that `retrieval.learned` names; None where it names none."
-        from mtrag_nb.models.embed import SparseEmbedder
-
-        spec = settings.models.get("learned")
-        return spec and self._get(spec.name, lambda: SparseEmbedder(spec))
 
     def adapters(self, settings: Settings) -> dict[str, Contract]:
         "How the adapter of each stage is asked. Raises SettingsError where no library is named, ModelNotFound, DataError."

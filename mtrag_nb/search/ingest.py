@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import ExitStack, contextmanager
@@ -38,7 +37,7 @@ from mtrag_nb.core.files import (
     write_json,
 )
 from ..core.html import html_table
-from ..core.settings import Address, ChunkSettings, SparseSettings
+from ..core.settings import Address, ChunkSettings, SparseSettings, load_place
 from mtrag_nb.core.types import (
     Context,
     DataError,
@@ -46,8 +45,9 @@ from mtrag_nb.core.types import (
     Passage,
     SettingsError,
     digest,
+    plain,
 )
-from ..models.embed import EmbedderLike
+from ..models.embed import EmbedderLike, FromEmbedding
 from mtrag_nb.search.nodes import (
     ChildNodes,
     as_document,
@@ -73,8 +73,8 @@ from mtrag_nb.search.store import (
 from .store import Manifest, data_folder, document_ids, require_same, sweep_if_idle
 
 # %% auto #0
-__all__ = ['GO_ON', 'BATCH', 'Corpus', 'CorpusHash', 'checked_vectors', 'AsEmbedding', 'FromEmbedding', 'load_documents',
-           'Ingestion', 'remove_passages', 'batches', 'survey', 'finish', 'build_index', 'child_name',
+__all__ = ['GO_ON', 'BATCH', 'Corpus', 'CorpusHash', 'checked_vectors', 'AsEmbedding', 'load_documents', 'Ingestion',
+           'remove_passages', 'batches', 'survey', 'finish', 'named_parser', 'build_index', 'child_name',
            'document_of_node', 'context_of', 'Index', 'open_folder', 'open_index', 'as_vectors', 'merge_indexes']
 
 # %% ../../nbs/4_search/03_ingest.ipynb #corpus01
@@ -144,24 +144,6 @@ class AsEmbedding(BaseEmbedding):
 
     async def _aget_query_embedding(self, query: str) -> list[float]:
         return self._get_query_embedding(query)
-
-
-class FromEmbedding:
-    "An embedding model of LlamaIndex as an embedder of this package."
-
-    def __init__(self, model: BaseEmbedding):
-        self.model = model
-        self.dim = len(model.get_text_embedding("text"))
-        self.fingerprint = f"{type(model).__name__}:{part_identity(model.to_dict())}"
-
-    def encode(self, texts: Sequence[str], query: bool = False) -> np.ndarray:
-        "float32 [texts, dim], rows of length 1."
-        if query:
-            rows = [self.model.get_query_embedding(t) for t in texts]
-        else:
-            rows = self.model.get_text_embedding_batch(list(texts))
-        vectors = np.asarray(rows, np.float32).reshape(len(texts), self.dim)
-        return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
 
 # %% ../../nbs/4_search/03_ingest.ipynb #pipe0001
 GO_ON = "Make room and start again: what is stored is kept, and the build goes on behind it"
@@ -352,6 +334,15 @@ def _add_all(
     return str(whole)
 
 
+def named_parser(place: str) -> NodeParser:
+    "The node parser of LlamaIndex at FILE.py:NAME or MODULE:NAME, or that a function there makes. Raises SettingsError."
+    value, _ = load_place(place)
+    made = value if isinstance(value, NodeParser) else value() if callable(value) else value
+    if not isinstance(made, NodeParser):
+        raise SettingsError(f"chunks.parser={place} is a {type(made).__name__}, no NodeParser")
+    return made
+
+
 def _part_of(passages: Iterable[Passage], shard: Shard | None) -> tuple[str, Iterable[Passage]]:
     "The hash of a corpus, by which its shards know each other, and the passages that fall to one; of no shard the hash is not needed."
     if shard is None:
@@ -383,6 +374,8 @@ def build_index(
         raise SettingsError(f"a shard lies in its folder (--store embedded): {remedy}")
     if isinstance(embedder, BaseEmbedding):
         embedder = FromEmbedding(embedder)
+    if chunks.parser:
+        parser = named_parser(chunks.parser)
     asked = {
         "chunks": chunks,
         "embedder": embedder.fingerprint,
@@ -564,7 +557,8 @@ class Index:
         }
         more = [m.sparse] if m.sparse else []
         more += [k if v is True else [k, v] for k, v in extra.items() if v]
-        return digest([m.corpus, m.chunks, m.embedder, 1, *more])  # 1: the hits are format 1's
+        chunks = {k: v for k, v in plain(m.chunks).items() if k != "parser"}
+        return digest([m.corpus, chunks, m.embedder, 1, *more])  # 1: the hits are format 1's
 
     def close(self) -> None:
         "Let go of the files, so that another process can write them."

@@ -22,7 +22,7 @@ from llama_index.core.retrievers import QueryFusionRetriever
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
 from ..core.record import Found
-from ..core.settings import Leg, RetrievalSettings, plugins, legs
+from ..core.settings import Leg, RetrievalSettings, is_place, legs, load_place, plugins
 from ..core.types import Context, SettingsError, Turn, digest
 from ..models.chat import ChatModel, chat
 from ..models.embed import EmbedderLike
@@ -44,7 +44,7 @@ from .store import words
 __all__ = ['FUSE', 'SIGNALS', 'WEIGHTS', 'LIKELIHOOD', 'RETRIEVERS', 'Question', 'as_question', 'ViewRetriever', 'WeightedFusion',
            'ByRank', 'pooled', 'QuestionCosine', 'cosine_of', 'NodeReranker', 'CosineOrder', 'Reranker', 'TextReranker',
            'OverlapReranker', 'best_three', 'PassageReranker', 'TalkReranker', 'LikelihoodReranker', 'make_reranker',
-           'best_hits', 'NodeRetriever', 'Retriever', 'open_retriever']
+           'best_hits', 'NodeRetriever', 'Retriever', 'named_part', 'open_retriever']
 
 # %% ../../nbs/4_search/05_retrieve.ipynb #quest001
 @dataclass
@@ -529,15 +529,36 @@ def _check(settings: RetrievalSettings, index: Index) -> None:
 RETRIEVERS: dict[str, Callable[..., RetrieverLike]] = {"index": Retriever}
 
 
+def named_part(place: str, kinds: tuple[type, ...]) -> tuple[object, str]:
+    "A part of LlamaIndex at FILE.py:NAME or MODULE:NAME, or that a function there makes, and its name in an identity. Raises SettingsError."
+    value, source = load_place(place)
+    made = value if isinstance(value, kinds) or not callable(value) else value()
+    if not isinstance(made, kinds):
+        known = ", ".join(k.__name__ for k in kinds)
+        raise SettingsError(f"{place} is a {type(made).__name__}, and not one of {known}")
+    return made, f"{type(made).__name__}:{digest([part_identity(made), source], 8)}"
+
+
 def open_retriever(
-    index: Index,
-    embedder: EmbedderLike,  # the one that the index was opened with
+    index: Index | None,  # None: for a retriever by its place
+    embedder: EmbedderLike | None,  # the one that the index was opened with
     reranker: Reranker | None,  # the profile's cross-encoder
     settings: RetrievalSettings,
 ) -> RetrieverLike:
-    "The retriever that settings name, over an index. Raises SettingsError for an unknown one."
+    "The retriever that settings name, over an index or by itself. Raises SettingsError for an unknown one."
+    parts = [named_part(p, (BaseNodePostprocessor,)) for p in settings.postprocessors.split()]
+    name, more = settings.retriever, " ".join(identity for _, identity in parts)
+    if is_place(name):
+        found, identity = named_part(name, (BaseRetriever, BaseIndex, BaseQueryEngine))
+        return NodeRetriever(found, [p for p, _ in parts], f"{identity} {more}".strip())
     known = {**RETRIEVERS, **plugins("retriever", RETRIEVERS)}
-    if settings.retriever not in known:
-        names = ", ".join(known)
-        raise SettingsError(f"unknown retriever {settings.retriever!r}: there are {names}")
-    return known[settings.retriever](index, embedder, reranker, settings)
+    if name not in known:
+        there = ", ".join(known)
+        raise SettingsError(
+            f"unknown retriever {name!r}: there are {there}, and FILE.py:NAME or MODULE:NAME"
+        )
+    made = known[name](index, embedder, reranker, settings)
+    if parts:
+        made.postprocessors += [p for p, _ in parts]
+        made.fingerprint += f" {more}"
+    return made

@@ -5,14 +5,10 @@
 # %% ../../nbs/5_systems/06a_outside.ipynb #out00003
 from __future__ import annotations
 
-import ast
 import asyncio
-import importlib
-import importlib.util
 import inspect
 import json
 import math
-import re
 import sys
 import threading
 import time
@@ -22,14 +18,13 @@ from contextlib import aclosing
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from itertools import islice
 from numbers import Real
 from pathlib import Path
 
 from ..core.record import Checked, Drafted, Gated, Grade, Graded, Rank, Ranked, Refused
 from ..core.record import Found as Hit
 from ..core.record import Retried, Retrieved, Rewritten, Step
-from ..core.settings import Address, ModelSpec, Settings
+from ..core.settings import Address, ModelSpec, Settings, is_place, load_place
 from ..core.text import Label, Stance, Verdict, cite, scored, stance
 from ..core.types import Context, DataError, Outcome, Reason, ServerError, SettingsError
 from ..core.types import Task, digest, plain
@@ -867,75 +862,15 @@ def address(url: str) -> System:
     )
 
 # %% ../../nbs/5_systems/06a_outside.ipynb #out00111
-_MODULE = re.compile(r"[A-Za-z_]\w*(\.\w+)*")  # the name of one that can be imported
-_MODULES: dict[tuple[Path, int], object] = {}  # file and its time of change -> the module
-
-
-def _module_of(place: str):
-    "The module of a file or of an installed package; a file is run once, until it changes. Raises SettingsError."
-    path = Path(place)
-    try:
-        if path.suffix != ".py":
-            sys.path[:0] = [] if str(Path.cwd()) in sys.path else [str(Path.cwd())]
-            return importlib.import_module(place)
-        if not path.is_file():
-            raise SettingsError(f"there is no file {place}: name FILE.py:NAME")
-        key = path.resolve(), path.stat().st_mtime_ns
-        if key in _MODULES:
-            return _MODULES[key]
-        folder = str(key[0].parent)  # what lies beside the file can be imported by it
-        sys.path[:0] = [] if folder in sys.path else [folder]
-        spec = importlib.util.spec_from_file_location(f"outside_{path.stem}", path)
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[spec.name] = module
-        spec.loader.exec_module(module)
-        _MODULES[key] = module
-        return module
-    except SettingsError:
-        raise
-    except (Exception, SystemExit) as e:
-        raise SettingsError(f"{place} cannot be imported: {type(e).__name__}: {e}") from e
-
-
-def _of_its_own(value: object, module: object) -> bool:
-    return callable(value) and getattr(value, "__module__", "") == module.__name__
-
-
-def _sources(path: Path, folder: Path, seen: dict[Path, str]) -> dict[Path, str]:
-    "A file and the modules beside it that it imports, with their texts, as far as they can be read."
-    path = path.resolve()
-    if path in seen or not path.is_file() or folder / "mtrag_nb" in path.parents:
-        return seen
-    seen[path] = path.read_text(encoding="utf-8")
-    for node in ast.walk(ast.parse(seen[path])):
-        names = (
-            [a.name for a in node.names] if isinstance(node, (ast.Import, ast.ImportFrom)) else []
-        )
-        if isinstance(node, ast.ImportFrom):
-            base = "." * (node.level > 1) + (node.module or "")
-            names = [base, *(f"{base}.{n}".strip(".") for n in names)]
-        for name in filter(None, names):
-            at = folder.joinpath(*name.split("."))
-            for found in (at.with_suffix(".py"), at / "__init__.py"):
-                _sources(found, folder, seen)
-    return seen
-
-
 def load_outside(name: str) -> System:
     "The system at FILE.py:NAME, module:NAME or http://HOST/v1. Raises SettingsError for one that is not there."
     if name.startswith(("http://", "https://")):
         return address(name)
-    place, _, what = (f"{name}:" if name.endswith(".py") else name).rpartition(":")
-    if not (place.endswith(".py") or (_MODULE.fullmatch(place) and what.isidentifier())):
+    named = f"{name}:" if name.endswith(".py") else name
+    if not (is_place(named) or named.endswith(".py:")):
         known = "FILE.py:NAME, MODULE:NAME and http://HOST/v1"
         raise SettingsError(f"{name!r} is no place of a system: there are {known}")
-    module = _module_of(place)
-    if not hasattr(module, what):
-        functions = (n for n, v in vars(module).items() if _of_its_own(v, module))
-        own = ", ".join(islice(functions, 8)) or "no function"
-        raise SettingsError(f"{place} has no {what!r}; it has {own}: name one as {place}:NAME")
-    file = getattr(module, "__file__", None)
-    path = Path(file if file and file.endswith(".py") else "")
-    source = "".join(_sources(path, path.resolve().parent, {}).values())
+    value, source = load_place(named)
+    place, _, what = named.rpartition(":")
     shown = name if not Path(place).is_absolute() else f"{Path(place).name}:{what}"
-    return outside(getattr(module, what), shown, source)
+    return outside(value, shown, source)

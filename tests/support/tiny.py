@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
+
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -556,35 +556,6 @@ def _bert_tokenizer(size: int = 800):
     return t
 
 
-def tiny_splade(folder: Path, router: bool = False) -> None:
-    "A SPLADE as sentence-transformers writes it; `router`: questions are not read, a table gives the weights of their words."
-    import torch
-    from sentence_transformers import SparseEncoder
-    from sentence_transformers.sparse_encoder.modules import (
-        MLMTransformer,
-        Router,
-        SparseStaticEmbedding,
-        SpladePooling,
-    )
-    from transformers import BertConfig, BertForMaskedLM
-
-    t = _bert_tokenizer()
-    marks = {f"{kind}_token": f"[{kind.upper()}]" for kind in ("cls", "sep", "pad", "unk", "mask")}
-    sizes = {"num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
-    config = BertConfig(hidden_size=32, vocab_size=t.get_vocab_size(), **sizes)
-    plain = make_folder(folder / "plain")
-    _save_tokenizer(plain, t, "BertTokenizer", **marks, model_max_length=512)
-    with _seeded(9):
-        BertForMaskedLM(config).save_pretrained(plain)
-        read, pool = MLMTransformer(str(plain)), SpladePooling("max")
-        modules = [read, pool]
-        if router:
-            table = SparseStaticEmbedding(read.tokenizer, weight=torch.rand(t.get_vocab_size()))
-            modules = [Router.for_query_document([table], modules)]
-    SparseEncoder(modules=modules, device="cpu").save_pretrained(str(folder))
-    shutil.rmtree(plain)
-
-
 NLI_LABELS = ("contradiction", "entailment", "neutral")
 TINY: dict[str, Callable[[Path], None]] = {  # hub name -> what writes it into a folder
     "meta-llama/Llama-3.1-8B-Instruct": tiny_llama,
@@ -596,10 +567,6 @@ TINY: dict[str, Callable[[Path], None]] = {  # hub name -> what writes it into a
     "Qwen/Qwen3-Reranker-0.6B": lambda folder: tiny_qwen3(folder, tied=True),
     "BAAI/bge-m3": tiny_bge_m3,
     "BAAI/bge-reranker-v2-m3": tiny_bge_reranker,
-    "naver/splade-v3": tiny_splade,
-    "opensearch-project/opensearch-neural-sparse-encoding-doc-v3-distill": (
-        lambda folder: tiny_splade(folder, router=True)
-    ),
     "cross-encoder/nli-roberta-base": lambda folder: tiny_roberta(folder, NLI_LABELS),
     "lytang/MiniCheck-RoBERTa-Large": tiny_roberta,
     "lytang/MiniCheck-Flan-T5-Large": tiny_t5,
