@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ['SERVERS', 'ByAdapter', 'VIEWS', 'FUSIONS', 'RERANKERS', 'MINILM', 'BGE_M3', 'PROFILES', 'SPEED', 'Address', 'later',
            'gone', 'constant', 'ModelSpec', 'ChunkSettings', 'SparseSettings', 'Leg', 'legs', 'RetrievalSettings',
            'StageSettings', 'Settings', 'with_settings', 'load_settings', 'deciding', 'settings_digest', 'Plugin',
-           'plugins', 'is_place', 'load_place']
+           'plugins', 'names_code', 'load_place']
 
 # %% ../../nbs/1_core/01_settings.ipynb #ad64809e
 class Address(str):
@@ -270,8 +270,7 @@ class Settings:
     qdrant_url: str = ""  # "": the embedded engine
     batch_size: Annotated[int, Ge(1)] = 8  # tasks in flight, and most prompts in one padded batch
     batch_tokens: Annotated[int, Ge(1)] = 16384  # most padded tokens in one forward pass
-    # For caches of recent prompts; below 0: 1 on a CPU, on a GPU half of what is free beside a full batch.
-    store_gib: float = -1.0
+    store_gib: float = constant(-1.0)
     seed: int = 0
     embed_cache: str = constant("")
 
@@ -495,7 +494,7 @@ _MODULE = re.compile(r"[A-Za-z_]\w*(\.\w+)*")  # the name of one that can be imp
 _MODULES: dict[tuple[Path, int], object] = {}  # file and its time of change -> the module
 
 
-def is_place(name: str) -> bool:
+def names_code(name: str) -> bool:
     "Whether a name is FILE.py:NAME or MODULE:NAME."
     place, _, what = name.rpartition(":")
     return what.isidentifier() and bool(place.endswith(".py") or _MODULE.fullmatch(place))
