@@ -9,10 +9,9 @@ import pytest
 
 from mtrag_nb.core.claims import check_claims
 from mtrag_nb.core.files import parse_json
-from mtrag_nb.core.text import declines, parse_verdict, sentences, titled, unmarked
+from mtrag_nb.core.text import content_words, declines, parse_verdict, sentences, titled, unmarked
 from mtrag_nb.core.types import redacted
 from mtrag_nb.serve.reply import without_sources
-from mtrag_nb.systems.stages import content_words
 
 UNITS = (
     *(

@@ -271,9 +271,7 @@ class Mechanism:
         return (*self.nodes, *self.instead)
 
 # %% ../../nbs/5_systems/01_system.ipynb #db321f09
-MACHINE = tuple(
-    "profile chat embedder reranker qdrant_url batch_size batch_tokens seed".split()
-)
+MACHINE = tuple("profile chat embedder reranker qdrant_url batch_size batch_tokens seed".split())
 _OF_PROFILE = {  # group -> why a profile has another value than the paper's
     "retrieval": "What finds most with the laptop's models (9_studies/01_retrieval).",
     "chunks": "The index of a profile serves every system.",
