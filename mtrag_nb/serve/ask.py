@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from ..app.command import Chosen, Dir, Setup, Variant, Web, system_option, with_variant
+from ..app.command import Chosen, Dir, Setup, Variant, Web, SystemOption, with_variant
 from ..core.files import write_whole
 from ..core.html import clean
 from ..core.record import Run, Trajectory, tell
@@ -248,7 +248,7 @@ def _line_typed(asking: _Asking, line: str) -> bool:
 
 # %% ../../nbs/serve/03_ask.ipynb #bbb69c3d
 _BY_PROFILE = "on the laptop one that copies sentences, since its model is too small to write"
-_ToAsk = Annotated[str, system_option(f" (default: by profile; {_BY_PROFILE})")]
+_ToAsk = Annotated[str, SystemOption(f" (default: by profile; {_BY_PROFILE})")]
 
 
 def _typed() -> str | None:
