@@ -67,9 +67,7 @@ def ingest(
         how |= {"hnsw": hnsw, "device": device, "shard": shard, "on": on}
         return ingest_passages(files, index, domains, settings, cap, sparse, **how)
     if domains or cap or hnsw or shard:
-        raise SettingsError(
-            "--domain, --cap, --hnsw and --shard go with --passages: documents are all taken"
-        )
+        raise SettingsError("--domain, --cap, --hnsw and --shard go with --passages")
     from mtrag_nb.serve.library import ingest_documents
 
     return ingest_documents(documents, index, collection, settings, sparse, device, **how)
@@ -126,17 +124,15 @@ def command_line(
 # %% ../../nbs/app/06_cli.ipynb #75e3fa1c
 def quiet() -> None:
     "Silence the loading bars and advice of the libraries below; their errors still come. To be called before they are imported."
-    for name, value in {
-        "TOKENIZERS_PARALLELISM": "false",
-        "TRANSFORMERS_VERBOSITY": "error",
-        "HF_HUB_DISABLE_PROGRESS_BARS": "1",
-    }.items():
-        os.environ.setdefault(name, value)
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     # peft, where it is installed, is imported with transformers, and brings bitsandbytes' advice about kernels
     logging.getLogger("bitsandbytes.backends.cpu.ops").setLevel(logging.ERROR)
 
 
 _AGAIN = "Make room and give the same command again: what is finished is on the record"
+_STOPPED = "interrupted; what is finished is on the record, and the same command goes on from there"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -160,7 +156,6 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         code = 1 if isinstance(error, (DiskFull, PartlyFailed)) else 2
     except KeyboardInterrupt:
-        code = 130
-        error = "interrupted; what is finished is on the record, and the same command goes on from there"
+        code, error = 130, _STOPPED
     print(f"mtrag: {error}", file=sys.stderr)
     return code

@@ -27,14 +27,8 @@ from ..core.record import Run
 from ..core.settings import PROFILES, Address, ModelSpec, Settings, with_settings
 from ..core.types import DOMAINS, ServerError, SettingsError
 from ..data.mtrag import Benchmark, files_there, official_dir, read_benchmark, sample_dir
-from mtrag_nb.systems.registry import (
-    DEFAULT,
-    Config,
-    is_place,
-    profiles,
-    system_named,
-    system_names,
-)
+from ..systems.registry import DEFAULT, Config, is_place, profiles
+from ..systems.registry import system_named, system_names
 
 # %% ../../nbs/app/00_command.ipynb #cad34b5a
 def _named(place: str) -> object:
@@ -63,11 +57,9 @@ class Option:
 
 def _count(text: str) -> int:
     "A whole number of at least 1. Raises ArgumentTypeError."
-    if not (text.isdecimal() and len(text) < 10 and int(text)):
-        raise argparse.ArgumentTypeError(
-            f"wanted is a whole number of at least 1, not {text[:40]!r}"
-        )
-    return int(text)
+    if text.isdecimal() and len(text) < 10 and int(text):
+        return int(text)
+    raise argparse.ArgumentTypeError(f"wanted is a whole number of at least 1, not {text[:40]!r}")
 
 
 def _minutes_of(text: str) -> float:
@@ -136,11 +128,8 @@ def _add_option(parser: argparse.ArgumentParser, p: inspect.Parameter, comment: 
     elif several and "action" not in option.how:
         how["nargs"] = "+" if needed or not by_place else "*"
     elif kind in (int, float):
-        how |= (
-            {"type": _count, "metavar": "N"}
-            if kind is int
-            else {"type": _minutes_of, "metavar": "M"}
-        )
+        read, letter = (_count, "N") if kind is int else (_minutes_of, "M")
+        how = {"type": read, "metavar": letter, **how}
     if not by_place:
         default = list(p.default) if isinstance(p.default, tuple) else p.default
         how |= {"default": None if needed else default, "required": needed, "dest": p.name}
@@ -228,20 +217,16 @@ def _model_at(spec: ModelSpec) -> str:
     whole = spec.url.whole.partition("#")[0].rstrip("/")
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     try:
-        reply = httpx.get(f"{whole}/models", headers=headers, timeout=20)
-        names = [str(m["id"]) for m in reply.raise_for_status().json()["data"]]
+        reply = httpx.get(f"{whole}/models", headers=headers, timeout=20).raise_for_status()
+        names = [str(m["id"]) for m in reply.json()["data"]]
     except (httpx.HTTPError, httpx.InvalidURL, ValueError, KeyError, TypeError) as e:
-        raise ServerError(
-            f"{url}/models could not be read ({type(e).__name__}). Is a model server running there? "
-            "Its address usually ends in /v1",
-            key,
-        ) from None
-    if len(names) != 1:
-        raise SettingsError(
-            f"{url} has {len(names)} models: name one with --model"
-            + (f": {', '.join(names[:9])}" if names else "")
-        )
-    return names[0]
+        what = f"{url}/models could not be read ({type(e).__name__})."
+        remedy = "Is a model server running there? Its address usually ends in /v1"
+        raise ServerError(f"{what} {remedy}", key) from None
+    if len(names) == 1:
+        return names[0]
+    there = f": {', '.join(names[:9])}" if names else ""
+    raise SettingsError(f"{url} has {len(names)} models: name one with --model{there}")
 
 # %% ../../nbs/app/00_command.ipynb #setup000
 File = Annotated[str | Path | None, "FILE"]
@@ -250,9 +235,7 @@ RunDir = Annotated[str | Path | None, "RUN"]
 NeededDir = Annotated[str | Path, Option("DIR", required=True)]  # where a default has to stand
 Changes = Annotated[Sequence[str], Option("KEY=VALUE", "--set", action="append")]
 ProfileName = Annotated[str, Option("NAME", choices=profiles)]
-_CHAT = (
-    "the chat model: an OpenAI-compatible server (http://HOST/v1), or the name or folder of weights"
-)
+_CHAT = "the chat model: an OpenAI-compatible server (http://HOST/v1), or weights by name or folder"
 
 # %% ../../nbs/app/00_command.ipynb #setup001
 @dataclass(frozen=True)
@@ -334,10 +317,7 @@ def chosen(settings: Setup | Settings | None, system: str = DEFAULT) -> Settings
 # %% ../../nbs/app/00_command.ipynb #c28c36bd
 _DOMAINS = f"only these: {', '.join(DOMAINS)}, or the names of your own collections"
 _VARIANT = "a variant of the system, e.g. `--as published`: what its paper says"
-_WEB = (
-    "for systems that search the web where the documents do not suffice: none (the default; nothing is asked of "
-    "any server), corpus:FOLDER (an index that stands for it), recorded:FILE (a web.jsonl), searxng:URL"
-)
+_WEB = "for systems that search the web where the documents do not suffice: none (the default; nothing is asked of any server), corpus:FOLDER (an index that stands for it), recorded:FILE (a web.jsonl), searxng:URL"
 _REFERENCE = "tasks, targets and labels (default: of the benchmark's and the sample's the one with these tasks)"
 _OLD_INDEX = "the index that the run was made with, where something has to be retrieved"
 _SHARD = "only the I-th of N parts (whole conversations, or passages), into a folder of its own; `mtrag merge` puts the parts together; with --on: N"
@@ -353,9 +333,8 @@ OldIndex = Annotated[str | Path | None, Option("DIR", about=_OLD_INDEX)]
 ShardOf = Annotated[str, Option("I/N", about=_SHARD)]
 Cluster = Annotated[str, Option("ray[:ADDRESS]", about=_ON)]
 
-
 _PLACES = (
-    "; or one of your own: FILE.py:NAME, MODULE:NAME, or http://HOST/v1 that does its own retrieval"
+    "or one of your own: FILE.py:NAME, MODULE:NAME, or http://HOST/v1 that does its own retrieval"
 )
 
 
@@ -364,15 +343,10 @@ class SystemOption(Option):
 
     def __init__(self, default: str = ""):  # what is said of the default
         def about() -> str:
-            return (
-                "; ".join(f"{s}: {system_named(s).about}" for s in system_names())
-                + _PLACES
-                + default
-            )
+            each = [f"{s}: {system_named(s).about}" for s in system_names()]
+            return "; ".join([*each, _PLACES]) + default
 
-        super().__init__(
-            about=about, choices=lambda: (*system_names(), "FILE.py:NAME", "http://HOST/v1")
-        )
+        super().__init__("", "", about, lambda: (*system_names(), "FILE.py:NAME", "http://HOST/v1"))
 
     def __contains__(self, name: object) -> bool:
         return is_place(str(name)) or str(name).partition("+")[0] in system_names()
@@ -429,25 +403,22 @@ def on_ray(
     from mtrag_nb.runs.run import merge_runs
     from mtrag_nb.search.ingest import merge_indexes
 
-    out, on, n = Path(given[folder]), given["on"], given["shard"]
+    out, on, n, settings = Path(given[folder]), given["on"], given["shard"], given["settings"]
     if not (n.isdecimal() and 0 < int(n[:9])):
         raise SettingsError(f"--on goes with --shard N, the number of parts, not {n[:40]!r}")
     if (out / begun).exists():
         return ""
     places = [out / "shards" / f"{function.__name__}-{i}-of-{n}" for i in range(1, int(n) + 1)]
-    settings = given["settings"]
     if folder == "index":
         settings = replace(settings, qdrant_url="")  # the merge brings vectors to a server
-    own = {k: given[k] for k in _parameters(function) if k not in ("on", "shard", folder)}
-    own["settings"] = settings
+    own = {k: given[k] for k in _parameters(function) if k != "on"} | {"settings": settings}
     each = [{**own, folder: p, "shard": f"{i}/{n}"} for i, p in enumerate(places, 1)]
     ray, worker, size = _cluster(on, int(n))
     from ray.util import ActorPool
 
     pool = ActorPool([worker.remote(Path.cwd(), settings) for _ in range(size)])
     try:
-        for _ in pool.map_unordered(lambda w, arguments: w.do.remote(function, arguments), each):
-            pass
+        list(pool.map_unordered(lambda w, arguments: w.do.remote(function, arguments), each))
     except ray.exceptions.RayTaskError as e:
         raise e.cause from None
     finally:
