@@ -143,6 +143,10 @@ class Parser(argparse.ArgumentParser):
 
     def format_help(self) -> str:
         for action in self._actions:
+            if isinstance(
+                action.choices, Option
+            ):  # made once: it looks into all installed packages
+                action.choices = list(action.choices)
             if about := getattr(action, "about", ""):
                 action.help = (about() if callable(about) else about).replace("%", "%%")
         return super().format_help()
