@@ -174,7 +174,7 @@ ODD_NUMBERS = ("0", "-1", "nan", "-inf", "x", "1e400", "²", "9" * 5000, "0x10",
 def arguments_of(command: str) -> list[argparse.Action]:
     "The arguments of a command's parser, without help and subcommands."
     apart = (argparse._HelpAction, argparse._SubParsersAction)
-    parser = Parser(command=COMMANDS[command]).filled()
+    parser = COMMANDS[command].fill(Parser())
     return [a for a in parser._actions if not isinstance(a, apart)]
 
 

@@ -93,21 +93,16 @@ def record_talk(folder: Path, work: Path, models: Models) -> None:
     if (folder / "trajectories.jsonl").exists():
         return
     rmtree(work / "ask", ignore_errors=True)
-    talk = Talk(
-        work / "index",
-        lambda name: configured(name),
-        models,
-        "clapnq",
-        out=work / "ask",
-        new=lambda: "a5c" + 13 * "0",
-    )
+    settings = configured("agents")
+    place = (work / "index", "agents", settings, models, "clapnq", "none", work / "ask")
+    talk = Talk(*place, id="a5c" + 13 * "0")
     try:
         for question in ASKED:
-            print(talk.ask("agents", question).answer, flush=True)
+            print(talk.ask(question).answer, flush=True)
     finally:
         talk.close()
     [kept] = (work / "ask").iterdir()
-    keep(kept, folder, (*KEPT, "tasks.jsonl"), {t.task_id: t.turn for _, t, _ in talk.turns})
+    keep(kept, folder, (*KEPT, "tasks.jsonl"), {t.task_id: t.turn for t in talk.turns})
 
 
 def main(folder: Path, minutes: float) -> None:

@@ -11,7 +11,7 @@ import contextlib
 import logging
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from .. import __version__
@@ -30,9 +30,9 @@ def completion(
     "Print what a shell needs to complete commands, options, their choices, files and folders."
     import shtab
 
-    parser = command_line()
+    parser = command_line(COMMANDS)
     for sub in next(x for x in parser._actions if x.dest == "command").choices.values():
-        sub.format_help()  # adds its options, with their help
+        sub.format_help()  # makes the help of its options
         for action in sub._actions:
             if action.metavar in ("FILE", "DIR", "RUN"):
                 action.complete = shtab.FILE if action.metavar == "FILE" else shtab.DIRECTORY
@@ -67,9 +67,7 @@ def ingest(
         how |= {"hnsw": hnsw, "device": device, "shard": shard, "on": on}
         return ingest_passages(files, index, domains, settings, cap, sparse, **how)
     if domains or cap or hnsw or shard:
-        raise SettingsError(
-            "--domain, --cap, --hnsw and --shard go with --passages: documents are all taken"
-        )
+        raise SettingsError("--domain, --cap, --hnsw and --shard go with --passages")
     from mtrag_nb.serve.library import ingest_documents
 
     return ingest_documents(documents, index, collection, settings, sparse, device, **how)
@@ -106,7 +104,9 @@ COMMANDS: dict[str, Command] = {
 }
 
 # %% ../../nbs/app/06_cli.ipynb #parser01
-def command_line() -> argparse.ArgumentParser:
+def command_line(
+    argv: Iterable[str] = (),  # what will be parsed: a command that is named here has its options
+) -> argparse.ArgumentParser:
     "The parser of `mtrag`."
     p = argparse.ArgumentParser(
         prog="mtrag",
@@ -116,30 +116,33 @@ def command_line() -> argparse.ArgumentParser:
     p.add_argument("--version", action="version", version=f"mtrag_nb {__version__}")
     sub = p.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=Parser)
     for name, c in COMMANDS.items():
-        sub.add_parser(name, help=c.about, description=c.about, command=c)
+        parser = sub.add_parser(name, help=c.about, description=c.about)
+        if name in argv:
+            c.fill(parser)
     return p
 
 # %% ../../nbs/app/06_cli.ipynb #75e3fa1c
 def quiet() -> None:
     "Silence the loading bars and advice of the libraries below; their errors still come. To be called before they are imported."
-    for name, value in {
-        "TOKENIZERS_PARALLELISM": "false",
-        "TRANSFORMERS_VERBOSITY": "error",
-        "HF_HUB_DISABLE_PROGRESS_BARS": "1",
-    }.items():
-        os.environ.setdefault(name, value)
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     # peft, where it is installed, is imported with transformers, and brings bitsandbytes' advice about kernels
     logging.getLogger("bitsandbytes.backends.cpu.ops").setLevel(logging.ERROR)
 
 
 _AGAIN = "Make room and give the same command again: what is finished is on the record"
+_STOPPED = "interrupted; what is finished is on the record, and the same command goes on from there"
 
 
-def main(argv: list[str] | None = None) -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     "The entry point of `mtrag`. Returns 0, 1, 2 or 130: see above."
     quiet()
+    argv = sys.argv[1:] if argv is None else argv
     try:
-        a = command_line().parse_args(argv)
+        if "" in argv:
+            raise SettingsError("an argument is empty")
+        a = command_line(argv).parse_args(argv)
         whole = COMMANDS[a.command].do(a)
         sys.stdout.flush()
         return 0 if whole else 1
@@ -153,7 +156,6 @@ def main(argv: list[str] | None = None) -> int:
             raise
         code = 1 if isinstance(error, (DiskFull, PartlyFailed)) else 2
     except KeyboardInterrupt:
-        code = 130
-        error = "interrupted; what is finished is on the record, and the same command goes on from there"
+        code, error = 130, _STOPPED
     print(f"mtrag: {error}", file=sys.stderr)
     return code

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['File', 'Dir', 'RunDir', 'NeededDir', 'Changes', 'ProfileName', 'Chosen', 'Domains', 'Variant', 'Web', 'Reference',
-           'Limit', 'Minutes', 'OldIndex', 'ShardOf', 'Cluster', 'SystemName', 'Option', 'done', 'Command', 'Parser',
-           'changes_of', 'Setup', 'chosen', 'system_option', 'with_variant', 'on_ray', 'reference_of',
+           'Limit', 'Minutes', 'OldIndex', 'ShardOf', 'Cluster', 'SystemName', 'Option', 'Parser', 'call', 'done',
+           'Command', 'changes_of', 'Setup', 'chosen', 'SystemOption', 'with_variant', 'on_ray', 'reference_of',
            'reference_or_sample']
 
 # %% ../../nbs/app/00_command.ipynb #imports0
@@ -16,7 +16,8 @@ import inspect
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, is_dataclass, replace
+from functools import cache
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Literal, Union, get_args, get_origin
@@ -26,14 +27,8 @@ from ..core.record import Run
 from ..core.settings import PROFILES, Address, ModelSpec, Settings, with_settings
 from ..core.types import DOMAINS, ServerError, SettingsError
 from ..data.mtrag import Benchmark, files_there, official_dir, read_benchmark, sample_dir
-from mtrag_nb.systems.registry import (
-    DEFAULT,
-    Config,
-    is_place,
-    profiles,
-    system_named,
-    system_names,
-)
+from ..systems.registry import DEFAULT, Config, is_place, profiles
+from ..systems.registry import system_named, system_names
 
 # %% ../../nbs/app/00_command.ipynb #cad34b5a
 def _named(place: str) -> object:
@@ -42,24 +37,8 @@ def _named(place: str) -> object:
     return getattr(importlib.import_module(f"mtrag_nb.{room}"), name)
 
 
-class _Choices:
-    "Choices that are made when one is given, or when all are shown."
-
-    def __init__(self, source: str | Callable[[], Iterable[str]]):
-        self.source = source
-
-    def _made(self) -> Iterable[str]:
-        return self.source() if callable(self.source) else _named(self.source)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._made())
-
-    def __contains__(self, value: object) -> bool:
-        return value in self._made()
-
-
 class Option:
-    "What the command line has to know of a parameter, besides its name, type, default and comment."
+    "What the command line has to know of a parameter, besides its name, type, default and comment; iterated, its choices."
 
     def __init__(
         self,
@@ -69,18 +48,18 @@ class Option:
         choices: str | Callable[[], Iterable[str]] | None = None,  # `room:name`, or a function
         **how,  # for argparse
     ):
-        self.metavar, self.flag, self.about, self.how = metavar, flag, about, how
-        if choices:
-            self.how["choices"] = _Choices(choices)
+        self.metavar, self.flag, self.about, self.choices = metavar, flag, about, choices
+        self.how = {**how, "choices": self} if choices else how
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.choices() if callable(self.choices) else _named(self.choices))
 
 
 def _count(text: str) -> int:
     "A whole number of at least 1. Raises ArgumentTypeError."
-    if not (text.isdecimal() and len(text) < 10 and int(text)):
-        raise argparse.ArgumentTypeError(
-            f"wanted is a whole number of at least 1, not {text[:40]!r}"
-        )
-    return int(text)
+    if text.isdecimal() and len(text) < 10 and int(text):
+        return int(text)
+    raise argparse.ArgumentTypeError(f"wanted is a whole number of at least 1, not {text[:40]!r}")
 
 
 def _minutes_of(text: str) -> float:
@@ -91,6 +70,7 @@ def _minutes_of(text: str) -> float:
     raise argparse.ArgumentTypeError(f"wanted is a number of minutes above 0, not {text[:40]!r}")
 
 # %% ../../nbs/app/00_command.ipynb #reader01
+@cache
 def _comments(function: Callable) -> dict[str, str]:
     "The comments behind the parameters of a function, or the fields of a class."
     found, name, source = {}, "", ""
@@ -111,10 +91,15 @@ def _parameters(function: Callable) -> dict[str, inspect.Parameter]:
     return {n: p for n, p in found.items() if p.kind is not p.KEYWORD_ONLY}
 
 
-def _group(p: inspect.Parameter) -> type | None:
-    "The dataclass whose fields are the options of a parameter, if it is annotated with one."
-    meta = get_args(p.annotation)[1:] if get_origin(p.annotation) is Annotated else ()
-    return meta[0] if meta and isinstance(meta[0], type) else None
+def _options(function: Callable) -> Iterator[tuple[str, Callable, list[inspect.Parameter]]]:
+    "Each parameter's name, and its options: itself, or the fields of the dataclass that it is annotated with; with where they stand."
+    own = _parameters(function)
+    for name, p in own.items():
+        first = next(iter(get_args(p.annotation)[1:]), None)
+        if is_dataclass(first):
+            yield name, first, [q for n, q in _parameters(first).items() if n not in own]
+        else:
+            yield name, function, [p]
 
 
 def _read_type(hint: object) -> tuple[object, Option, bool]:
@@ -133,6 +118,47 @@ def _read_type(hint: object) -> tuple[object, Option, bool]:
     return hint, option, several
 
 # %% ../../nbs/app/00_command.ipynb #e9cd57d5
+def _add_option(parser: argparse.ArgumentParser, p: inspect.Parameter, comment: str) -> None:
+    "Add a parameter. An int is a count, a float a number of minutes."
+    kind, option, several = _read_type(p.annotation)
+    needed, by_place = p.default is p.empty, p.kind is p.POSITIONAL_ONLY
+    how = {"metavar": option.metavar} if option.metavar else {}
+    if kind is bool:
+        how["action"] = argparse.BooleanOptionalAction if p.default else "store_true"
+    elif several and "action" not in option.how:
+        how["nargs"] = "+" if needed or not by_place else "*"
+    elif kind in (int, float):
+        read, letter = (_count, "N") if kind is int else (_minutes_of, "M")
+        how = {"type": read, "metavar": letter, **how}
+    if not by_place:
+        default = list(p.default) if isinstance(p.default, tuple) else p.default
+        how |= {"default": None if needed else default, "required": needed, "dest": p.name}
+    flag = p.name if by_place else option.flag or "--" + p.name.replace("_", "-")
+    about = option.about or comment
+    parser.add_argument(flag, **how | option.how).about = about
+
+
+class Parser(argparse.ArgumentParser):
+    "A parser that makes what its help says when it is shown."
+
+    def format_help(self) -> str:
+        for action in self._actions:
+            if isinstance(
+                action.choices, Option
+            ):  # made once: it looks into all installed packages
+                action.choices = list(action.choices)
+            if about := getattr(action, "about", ""):
+                action.help = (about() if callable(about) else about).replace("%", "%%")
+        return super().format_help()
+
+# %% ../../nbs/app/00_command.ipynb #eeebb786
+def call(function: Callable, arguments: Mapping[str, object]) -> object:
+    "Call a function with arguments by name, those that have only a place included."
+    bound = inspect.signature(function).bind_partial()
+    bound.arguments.update(arguments)
+    return function(*bound.args, **bound.kwargs)
+
+
 def done(whole: Callable[..., bool]) -> Callable:
     "Decorates a function with what decides, from its result and its arguments, whether all was done that was asked."
 
@@ -153,83 +179,27 @@ class Command:
     def load(self) -> Callable:
         return self.function if callable(self.function) else _named(self.function)
 
+    def fill(self, parser: Parser) -> Parser:
+        "Add the options to a parser."
+        for _, source, options in _options(self.load()):
+            comments = _comments(source)
+            for p in options:
+                _add_option(parser, p, comments.get(p.name, ""))
+        return parser
+
     def read(self, *argv: str) -> argparse.Namespace:
         "A command line, without the name of the command."
-        return Parser(description=self.about, command=self).parse_args(argv)
+        return self.fill(Parser(description=self.about)).parse_args(argv)
 
     def do(self, typed: argparse.Namespace) -> bool:
         "Call the function with what was typed; whether all was done that was asked."
-        function = self.load()
-        own, given = _parameters(function), {}
-        for p in own.values():
-            if group := _group(p):
-                names = [n for n in _parameters(group) if n not in own]
-                given[p.name] = group(**{n: getattr(typed, n) for n in names})
-            else:
-                given[p.name] = getattr(typed, p.name)
-        bound = inspect.signature(function).bind_partial()
-        bound.arguments.update(given)
-        result = function(*bound.args, **bound.kwargs)
+        function, given = self.load(), {}
+        for name, source, options in _options(function):
+            values = {p.name: getattr(typed, p.name) for p in options}
+            given[name] = values[name] if source is function else source(**values)
+        result = call(function, given)
         whole = getattr(function, "done", None)
         return bool(result) if whole is None else whole(result, **given)
-
-# %% ../../nbs/app/00_command.ipynb #eeebb786
-class Parser(argparse.ArgumentParser):
-    "The parser of a command, which gets its options when it is first used."
-
-    def __init__(self, *args, command: Command | None = None, **how):
-        super().__init__(*args, **how)
-        self.command = command
-
-    def filled(self) -> "Parser":
-        "With the options of its command. A parameter that is annotated with a dataclass stands for that one's fields."
-        function = self.command and self.command.load()
-        own, self.command = _parameters(function) if function else {}, None
-        for p in own.values():
-            if not (group := _group(p)):
-                self._add(p, _comments(function).get(p.name, ""))
-                continue
-            comments = _comments(group)
-            for q in _parameters(group).values():
-                if q.name not in own:
-                    self._add(q, comments.get(q.name, ""))
-        return self
-
-    def _add(self, p: inspect.Parameter, comment: str) -> None:
-        "Add a parameter. An int is a count, a float a number of minutes."
-        kind, option, several = _read_type(p.annotation)
-        about = option.about or comment
-        how = {"help": "" if callable(about) else about.replace("%", "%%"), **option.how}
-        if option.metavar:
-            how["metavar"] = option.metavar
-        needed, by_place = p.default is p.empty, p.kind is p.POSITIONAL_ONLY
-        if kind is bool:
-            how["action"] = argparse.BooleanOptionalAction if p.default else "store_true"
-        elif several and "action" not in how:
-            how.setdefault("nargs", "+" if needed or not by_place else "*")
-        elif kind in (int, float):
-            how.setdefault("type", _count if kind is int else _minutes_of)
-            how.setdefault("metavar", "N" if kind is int else "M")
-        if by_place:
-            action = self.add_argument(p.name, **how)
-        else:
-            default = list(p.default) if isinstance(p.default, tuple) else p.default
-            how = {"default": None if needed else default, "required": needed, **how}
-            flag = option.flag or "--" + p.name.replace("_", "-")
-            action = self.add_argument(flag, dest=p.name, **how)
-        action.about = about
-
-    def format_help(self) -> str:
-        for action in self.filled()._actions:
-            if callable(about := getattr(action, "about", None)):
-                action.help = about().replace("%", "%%")
-        return super().format_help()
-
-    def parse_known_args(self, args=None, namespace=None):
-        self.filled()
-        if args and "" in args:
-            self.error("an argument is empty")
-        return super().parse_known_args(args, namespace)
 
 # %% ../../nbs/app/00_command.ipynb #8a2d85e4
 def changes_of(pairs: Iterable[str]) -> dict[str, str]:
@@ -251,20 +221,16 @@ def _model_at(spec: ModelSpec) -> str:
     whole = spec.url.whole.partition("#")[0].rstrip("/")
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     try:
-        reply = httpx.get(f"{whole}/models", headers=headers, timeout=20)
-        names = [str(m["id"]) for m in reply.raise_for_status().json()["data"]]
+        reply = httpx.get(f"{whole}/models", headers=headers, timeout=20).raise_for_status()
+        names = [str(m["id"]) for m in reply.json()["data"]]
     except (httpx.HTTPError, httpx.InvalidURL, ValueError, KeyError, TypeError) as e:
-        raise ServerError(
-            f"{url}/models could not be read ({type(e).__name__}). Is a model server running there? "
-            "Its address usually ends in /v1",
-            key,
-        ) from None
-    if len(names) != 1:
-        raise SettingsError(
-            f"{url} has {len(names)} models: name one with --model"
-            + (f": {', '.join(names[:9])}" if names else "")
-        )
-    return names[0]
+        what = f"{url}/models could not be read ({type(e).__name__})."
+        remedy = "Is a model server running there? Its address usually ends in /v1"
+        raise ServerError(f"{what} {remedy}", key) from None
+    if len(names) == 1:
+        return names[0]
+    there = f": {', '.join(names[:9])}" if names else ""
+    raise SettingsError(f"{url} has {len(names)} models: name one with --model{there}")
 
 # %% ../../nbs/app/00_command.ipynb #setup000
 File = Annotated[str | Path | None, "FILE"]
@@ -273,9 +239,7 @@ RunDir = Annotated[str | Path | None, "RUN"]
 NeededDir = Annotated[str | Path, Option("DIR", required=True)]  # where a default has to stand
 Changes = Annotated[Sequence[str], Option("KEY=VALUE", "--set", action="append")]
 ProfileName = Annotated[str, Option("NAME", choices=profiles)]
-_CHAT = (
-    "the chat model: an OpenAI-compatible server (http://HOST/v1), or the name or folder of weights"
-)
+_CHAT = "the chat model: an OpenAI-compatible server (http://HOST/v1), or weights by name or folder"
 
 # %% ../../nbs/app/00_command.ipynb #setup001
 @dataclass(frozen=True)
@@ -357,10 +321,7 @@ def chosen(settings: Setup | Settings | None, system: str = DEFAULT) -> Settings
 # %% ../../nbs/app/00_command.ipynb #c28c36bd
 _DOMAINS = f"only these: {', '.join(DOMAINS)}, or the names of your own collections"
 _VARIANT = "a variant of the system, e.g. `--as published`: what its paper says"
-_WEB = (
-    "for systems that search the web where the documents do not suffice: none (the default; nothing is asked of "
-    "any server), corpus:FOLDER (an index that stands for it), recorded:FILE (a web.jsonl), searxng:URL"
-)
+_WEB = "for systems that search the web where the documents do not suffice: none (the default; nothing is asked of any server), corpus:FOLDER (an index that stands for it), recorded:FILE (a web.jsonl), searxng:URL"
 _REFERENCE = "tasks, targets and labels (default: of the benchmark's and the sample's the one with these tasks)"
 _OLD_INDEX = "the index that the run was made with, where something has to be retrieved"
 _SHARD = "only the I-th of N parts (whole conversations, or passages), into a folder of its own; `mtrag merge` puts the parts together; with --on: N"
@@ -376,36 +337,26 @@ OldIndex = Annotated[str | Path | None, Option("DIR", about=_OLD_INDEX)]
 ShardOf = Annotated[str, Option("I/N", about=_SHARD)]
 Cluster = Annotated[str, Option("ray[:ADDRESS]", about=_ON)]
 
-
 _PLACES = (
-    "; or one of your own: FILE.py:NAME, MODULE:NAME, or http://HOST/v1 that does its own retrieval"
+    "or one of your own: FILE.py:NAME, MODULE:NAME, or http://HOST/v1 that does its own retrieval"
 )
 
 
-class _Names(list):
-    "Names of systems as a command takes them: with a variant, or a place (FILE.py:NAME, module:NAME, http://HOST/v1)."
+class SystemOption(Option):
+    "Which system: a name, with a variant or without, or a place (FILE.py:NAME, module:NAME, http://HOST/v1)."
+
+    def __init__(self, default: str = ""):  # what is said of the default
+        def about() -> str:
+            each = [f"{s}: {system_named(s).about}" for s in system_names()]
+            return "; ".join([*each, _PLACES]) + default
+
+        super().__init__("", "", about, lambda: (*system_names(), "FILE.py:NAME", "http://HOST/v1"))
 
     def __contains__(self, name: object) -> bool:
-        return is_place(str(name)) or super().__contains__(str(name).partition("+")[0])
+        return is_place(str(name)) or str(name).partition("+")[0] in system_names()
 
 
-def system_option(
-    default: str = "",  # what is said of the default
-) -> Option:
-    "Which system."
-
-    def about() -> str:
-        return (
-            "; ".join(f"{s}: {system_named(s).about}" for s in system_names()) + _PLACES + default
-        )
-
-    def known() -> list[str]:
-        return _Names([*system_names(), "FILE.py:NAME", "http://HOST/v1"])
-
-    return Option(about=about, choices=known)
-
-
-SystemName = Annotated[str, system_option()]
+SystemName = Annotated[str, SystemOption()]
 
 
 def with_variant(system: str, variant: str = "") -> str:
@@ -423,9 +374,7 @@ class _Worker:
         self.models = Models(settings)
 
     def do(self, function: Callable, arguments: Mapping) -> None:
-        bound = inspect.signature(function).bind_partial()
-        bound.arguments.update(arguments, models=self.models, progress=False)
-        function(*bound.args, **bound.kwargs)
+        call(function, {**arguments, "models": self.models, "progress": False})
 
 
 def _cluster(on: str, parts: int):  # ray, and its actors
@@ -458,25 +407,22 @@ def on_ray(
     from mtrag_nb.runs.run import merge_runs
     from mtrag_nb.search.ingest import merge_indexes
 
-    out, on, n = Path(given[folder]), given["on"], given["shard"]
+    out, on, n, settings = Path(given[folder]), given["on"], given["shard"], given["settings"]
     if not (n.isdecimal() and 0 < int(n[:9])):
         raise SettingsError(f"--on goes with --shard N, the number of parts, not {n[:40]!r}")
     if (out / begun).exists():
         return ""
     places = [out / "shards" / f"{function.__name__}-{i}-of-{n}" for i in range(1, int(n) + 1)]
-    settings = given["settings"]
     if folder == "index":
         settings = replace(settings, qdrant_url="")  # the merge brings vectors to a server
-    own = {k: given[k] for k in _parameters(function) if k not in ("on", "shard", folder)}
-    own["settings"] = settings
+    own = {k: given[k] for k in _parameters(function) if k != "on"} | {"settings": settings}
     each = [{**own, folder: p, "shard": f"{i}/{n}"} for i, p in enumerate(places, 1)]
     ray, worker, size = _cluster(on, int(n))
     from ray.util import ActorPool
 
     pool = ActorPool([worker.remote(Path.cwd(), settings) for _ in range(size)])
     try:
-        for _ in pool.map_unordered(lambda w, arguments: w.do.remote(function, arguments), each):
-            pass
+        list(pool.map_unordered(lambda w, arguments: w.do.remote(function, arguments), each))
     except ray.exceptions.RayTaskError as e:
         raise e.cause from None
     finally:

@@ -10,108 +10,100 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Callable, Iterable
-from contextlib import ExitStack
-from dataclasses import replace
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from ..app.command import Chosen, Dir, Setup, Variant, Web, system_option, with_variant
-from ..core.files import write_whole
+from mtrag_nb.app.command import (
+    Chosen,
+    Dir,
+    Setup,
+    SystemOption,
+    Variant,
+    Web,
+    chosen,
+    with_variant,
+)
 from ..core.html import clean
-from ..core.record import Run, Trajectory, tell
+from ..core.record import Run, Trajectory
 from ..core.settings import Settings
 from ..core.text import clipped
 from ..core.types import Context, DataError, MTRAGError, Task
-from .reply import ServedRun, exchange, in_markdown, new_id, open_run, step_line
-from ..systems.registry import ANSWERING, DEFAULT, system_named, system_names
+from .reply import exchange, new_id, open_run, step_line
+from ..systems.registry import ANSWERING, DEFAULT, system_named
 from ..systems.stages import claims_of, marked_answer
 
 if TYPE_CHECKING:
     from mtrag_nb.models.calls import Models
 
 # %% ../../nbs/serve/03_ask.ipynb #2719699a
+def _last_turns(out: Path) -> tuple[list[Trajectory], int]:
+    "The turns of the conversation that was asked last of all in a folder, and how many were asked. Raises DataError if there is none."
+    logs = [p for p in out.glob("*/trajectories.jsonl") if p.stat().st_size]
+    if not logs:
+        remedy = "Leave --resume out, or name the folder with --out"
+        raise DataError("no conversation is kept here", out, remedy=remedy)
+    runs = {p: Run(p.parent) for p in logs}
+    newest = runs[max(logs, key=lambda p: p.stat().st_mtime_ns)]
+    i = list(newest.trajectories.values())[-1].conversation_id
+    turns = [t for r in runs.values() for t in r.conversations.get(i, ())]
+    tasks = [t for r in runs.values() for t in r.tasks.values() if t.conversation_id == i]
+    return sorted(turns, key=lambda t: t.turn), max(t.turn for t in tasks)
+
+
 class Talk:
-    "A conversation that is kept as runs. Close it."
+    "A conversation with a system that is kept in its run. Close it."
 
     def __init__(
         self,
         index: str | Path,
-        settings_for: Callable[[str], Settings],  # a system's name -> its settings
+        system: str,
+        settings: Settings,
         models: "Models",
         domain: str = "",  # search only here; "" for everywhere
         web: str = "none",  # what may be searched beside the documents, as `search.web.web_named` takes it
         out: str | Path = "runs/ask",  # folder of the run folders
-        new: Callable[[], str] = new_id,  # ids of conversations
+        id: str = "",  # of the conversation; "": a new one
+        resume: bool = False,  # go on with the conversation that was asked last, of those in `out`
     ):
         from mtrag_nb.models.calls import BatchingChat
         from mtrag_nb.runs.run import chunks_of
         from mtrag_nb.search.ingest import open_index
 
-        self.settings_for, self.models = settings_for, models
-        self.domain, self.web, self.out, self.new = domain, web, Path(out), new
-        settings = models.settings
-        self.index = open_index(
-            index, models.embedder, chunks_of(index, settings), settings.qdrant_url
-        )
-        self.runs, self._only = {}, ExitStack()
-        self.chat = BatchingChat(models.chat, 1)
-        self.forget()
-
-    def forget(self) -> None:
-        "Begin a new conversation."
-        self.id, self.history, self.turns, self.asked = self.new(), (), [], 0
-
-    def run_of(self, name: str) -> ServedRun:
-        "The run that a system's turns belong to. Raises SettingsError for one that there is not, or that cannot use the index."
-        if name not in self.runs:
-            how = (self.settings_for(name), self.index, self.models, self.chat, self.web)
-            self.runs[name] = open_run(self.out, name, *how, only=self._only)
-        return self.runs[name]
+        self.system, self.domain, self.out = system, domain, Path(out)
+        self.turns, self.asked = _last_turns(self.out) if resume else ([], 0)
+        self.id = self.turns[-1].conversation_id if resume else id or new_id()
+        whole = [t for t in self.turns if not t.failed]
+        self.history = tuple(u for t in whole for u in exchange(t.question, t.answer))
+        chunks, url = chunks_of(index, models.settings), models.settings.qdrant_url
+        with ExitStack() as opened:
+            passages = opened.enter_context(
+                closing(open_index(index, models.embedder, chunks, url))
+            )
+            how = (settings, passages, models, BatchingChat(models.chat, 1), web)
+            self.run = open_run(self.out, system, *how, only=opened)
+            opened.callback(self.run.close)
+            self.close = opened.pop_all().close
 
     def ask(
         self,
-        name: str,  # of the system
         question: str,
         on_progress: Callable[[str], object] = lambda text: None,  # takes a step, or a text so far
     ) -> Trajectory:
         "The next turn."
-        run, self.asked = self.run_of(name), self.asked + 1
+        self.asked += 1
         i = f"{self.id}<::>{self.asked}"
         task = Task(i, self.id, self.asked, self.domain, question, self.history)
 
         def on_step(step):
-            first = step_line(step, run.name)["told"][:1]
+            first = step_line(step, self.run.name)["told"][:1]
             on_progress(" ".join(" ".join(line) for line in first))
 
-        t = run.take(task, on_step, on_progress)
-        self.turns.append((name, t, run.found(t)))
+        t = self.run.take(task, on_step, on_progress)
+        self.turns.append(t)
         if not t.failed:
             self.history += exchange(question, t.answer)
         return t
-
-    def resume(self) -> int:
-        "Take up the conversation that was asked last of all that are kept in the folder; its turns. Raises DataError if there is none."
-        logs = [p for p in self.out.glob("*/trajectories.jsonl") if p.stat().st_size]
-        if not logs:
-            remedy = "Leave --resume out, or name the folder with --out"
-            raise DataError("no conversation is kept here", self.out, remedy=remedy)
-        runs = {p: Run(p.parent) for p in logs}
-        newest = runs[max(logs, key=lambda p: p.stat().st_mtime_ns)]
-        self.id = list(newest.trajectories.values())[-1].conversation_id
-        turns = [(r, t) for r in runs.values() for t in r.conversations.get(self.id, ())]
-        turns.sort(key=lambda pair: pair[1].turn)
-        self.turns = [(r.system, t, dict(r.passages)) for r, t in turns]
-        whole = [t for _, t in turns if not t.failed]
-        self.history = tuple(u for t in whole for u in exchange(t.question, t.answer))
-        tasks = (t for r in runs.values() for t in r.tasks.values())
-        self.asked = max(t.turn for t in tasks if t.conversation_id == self.id)
-        return len(turns)
-
-    def close(self) -> None:
-        with self._only:
-            for run in self.runs.values():
-                run.close()
-        self.index.close()
 
 # %% ../../nbs/serve/03_ask.ipynb #0d7c4a84
 def _wide() -> int:
@@ -128,127 +120,44 @@ def _wrapped(text: str, indent: str = "") -> str:
     return "\n".join(lines)
 
 
-def _source_lines(t: Trajectory, found: dict[str, Context]) -> list[str]:
-    "The passages that an answer cites, by number."
+def _turn_lines(name: str, t: Trajectory, found: dict[str, Context]) -> list[str]:
+    "What is printed of a turn: the answer with the passages that it cites, by number, or why there is none."
+    if t.failed:
+        where = f"{t.error.node or 'the turn'}: {t.error.type}: {t.error.message}"
+        return [clean(f"Something broke in {where}"), "The conversation is as it was."]
+    if t.refused:
+        about = next((r.about for r in system_named(name).reasons if r.name == t.reason), t.reason)
+        return [_wrapped(f"{name}> {t.answer}"), _wrapped(f"  because: {about} ({t.reason})", "  ")]
     cited = claims_of(t, found)
     used = {x.n for c in cited.claims for x in c.citations if x.supports} if cited else ()
     sources = [(n, found[t.contexts[n - 1]]) for n in sorted(used)]
-    return [f"[{n}] {c.name}  {c.url}" if c.url else f"[{n}] {c.name}" for n, c in sources]
-
-
-def _turn_lines(name: str, t: Trajectory, found: dict[str, Context]) -> list[str]:
-    "What is printed of a turn."
-    if t.failed:
-        where = f"{t.error.node or 'the turn'}: {t.error.type}: {t.error.message}"
-        after = "The conversation is as it was. /why tells the steps."
-        return [clean(f"Something broke in {where}"), after]
-    if t.refused:
-        about = next((r.about for r in system_named(name).reasons if r.name == t.reason), t.reason)
-        why = f"  because: {about} ({t.reason}). /why tells the steps."
-        return [_wrapped(f"{name}> {t.answer}"), _wrapped(why, "  ")]
-    answer = marked_answer(t.answer, claims_of(t, found))
-    sources = [_wrapped(f"  {line}", "      ") for line in _source_lines(t, found)]
-    return [_wrapped(f"{name}> {answer}"), *sources]
+    lines = [f"  [{n}] {c.name}  {c.url}".rstrip() for n, c in sources]
+    answer = marked_answer(t.answer, cited)
+    return [_wrapped(f"{name}> {answer}"), *(_wrapped(line, "      ") for line in lines)]
 
 # %% ../../nbs/serve/03_ask.ipynb #20414d65
-class _Asking:
-    "A conversation at a terminal."
-
-    def __init__(self, talk: Talk, system: str):
-        self.talk, self.system, self.live = talk, system, sys.stdout.isatty()
-
-    def progress(self, text: str = "") -> None:
-        "A line that the next one takes the place of; nothing where there is no terminal."
-        if self.live:
-            line = clipped(clean(" ".join(text.split())), _wide() - 2)
-            print(f"\r\x1b[2K{line}", end="", flush=True)
-
-    def ask(self, question: str) -> None:
-        "A turn, printed."
-        try:
-            t = self.talk.ask(self.system, question, self.progress)
-        except KeyboardInterrupt:
-            self.progress()
-            print("Interrupted. The conversation is as it was.")
-            return
-        self.progress()
-        print(*_turn_lines(self.system, t, self.talk.turns[-1][2]), sep="\n")
-
-    def last(self, show: Callable[[Trajectory, dict], str]) -> None:
-        print(show(*self.talk.turns[-1][1:]) if self.talk.turns else "Nothing was asked yet.")
-
-    def why(self, rest: str) -> None:
-        self.last(lambda t, found: clean(tell(t, found)))
-
-    def sources(self, rest: str) -> None:
-        def show(t, found):
-            passages = [found[i] for i in t.contexts]
-            heads = [f"[{n}] {clean(c.name)}" for n, c in enumerate(passages, 1)]
-            texts = [_wrapped(f"    {c.text}", "    ") for c in passages]
-            return "\n".join(map("\n".join, zip(heads, texts))) or "It had no passages."
-
-        self.last(show)
-
-    def change(self, rest: str) -> None:
-        if rest:
-            self.talk.run_of(rest)  # before it is the one: it may not be there, or not fit
-        self.system = rest or self.system
-        about = system_named(self.system).about
-        print(_wrapped(f"{self.system}: {about}. There are {', '.join(system_names())}."))
-
-    def forget(self, rest: str) -> None:
-        self.talk.forget()
-        print("A new conversation.")
-
-    def save(self, rest: str) -> None:
-        if not rest:
-            return print("/save FILE: it wants the name of a file")
-        paragraphs = []
-        for name, t, found in self.talk.turns:
-            lines = "\n".join(_turn_lines(name, t, found))
-            paragraphs += [f"**{in_markdown(t.question)}**", in_markdown(lines)]
-        print(write_whole(rest, "\n\n".join(paragraphs) + "\n"))
-
-    def help(self, rest: str) -> None:
-        for typed, about in zip(_forms(), _COMMANDS.values()):
-            print(f"{typed:16}{about[1]}")
-
-# %% ../../nbs/serve/03_ask.ipynb #dafb8f36
-_COMMANDS = {
-    "/why": ("", "the last turn, step by step", _Asking.why),
-    "/sources": ("", "the passages that it was answered from", _Asking.sources),
-    "/system": ("NAME", "who answers from here on", _Asking.change),
-    "/forget": ("", "begin a new conversation", _Asking.forget),
-    "/save": ("FILE", "write the conversation to a file", _Asking.save),
-    "/help": ("", "this", _Asking.help),
-    "/quit": ("", "end", None),
-}  # word -> what follows it, what it is for, what it does
+def _progress(text: str = "") -> None:
+    "A line that the next one takes the place of; nothing where there is no terminal."
+    if sys.stdout.isatty():
+        line = clipped(clean(" ".join(text.split())), _wide() - 2)
+        print(f"\r\x1b[2K{line}", end="", flush=True)
 
 
-def _forms() -> list[str]:
-    "The commands, as they are typed."
-    return [f"{word} {rest}".strip() for word, (rest, *_) in _COMMANDS.items()]
-
-
-def _line_typed(asking: _Asking, line: str) -> bool:
-    "Do what a line asks for; False: it is over. A mistake is printed, and changes nothing."
-    word, _, rest = line.strip().partition(" ")
-    if word.lower() in ("/quit", "quit", "exit", "/exit", ":q") and not rest:
-        return False
+def _ask(talk: Talk, question: str) -> None:
+    "A turn, printed. A mistake or an interrupt is printed, too, and changes nothing."
     try:
-        if do := _COMMANDS.get("/forget" if word == "/new" else word, (None,))[-1]:
-            do(asking, rest.strip())
-        elif word.startswith("/"):
-            print(_wrapped(f"There is no {word[:40]}. There are {', '.join(_forms())}."))
-        elif word:
-            asking.ask(line.strip())
+        t = talk.ask(question, _progress)
+        lines = _turn_lines(talk.system, t, talk.run.found(t))
+    except KeyboardInterrupt:
+        lines = ["Interrupted. The conversation is as it was."]
     except MTRAGError as e:
-        print(e)
-    return True
+        lines = [str(e)]
+    _progress()
+    print(*lines, sep="\n")
 
 # %% ../../nbs/serve/03_ask.ipynb #bbb69c3d
 _BY_PROFILE = "on the laptop one that copies sentences, since its model is too small to write"
-_ToAsk = Annotated[str, system_option(f" (default: by profile; {_BY_PROFILE})")]
+_ToAsk = Annotated[str, SystemOption(f" (default: by profile; {_BY_PROFILE})")]
 
 
 def _typed() -> str | None:
@@ -257,18 +166,6 @@ def _typed() -> str | None:
         return input("you> ")
     except (EOFError, KeyboardInterrupt):
         return None
-
-
-def _settings_for(
-    settings: Setup | Settings | None, own: str, variant: str
-) -> Callable[[str], Settings]:
-    "A system's name -> its settings. What is set for the system that was named is left to it."
-    if isinstance(settings, Settings):
-        return lambda name: settings
-    setup = settings or Setup()
-    others = [pair for pair in setup.set if pair.partition(".")[0] not in system_names()]
-    named = with_variant(own, variant)
-    return lambda name: (setup if name == named else replace(setup, set=others)).settings(name)
 
 
 def ask(
@@ -284,28 +181,28 @@ def ask(
     models: "Models | None" = None,
     questions: Iterable[str] | None = None,  # None: read them from the terminal
 ) -> Path:
-    "Hold a conversation with a system, or with several; the folder of the runs."
+    "Hold a conversation with a system; the folder of the runs."
     from mtrag_nb.models.calls import Models
 
     base = settings if isinstance(settings, Settings) else (settings or Setup()).base()
-    own = system or ANSWERING.get(base.profile, DEFAULT)
-    system, settings_for = with_variant(own, variant), _settings_for(settings, own, variant)
-    talk = Talk(index, settings_for, models or Models(settings_for(system)), domain, web, out)
-    asking, profile = _Asking(talk, system), talk.models.settings.profile
-    about = f"{system} on {profile}, {domain or 'all domains'}: {system_named(system).about}"
-    print(_wrapped(f"{about}. /help says what may be typed, /system who else could answer."))
-    try:
+    system = with_variant(system or ANSWERING.get(base.profile, DEFAULT), variant)
+    settings = chosen(settings, system)
+    models = models or Models(settings)
+    with closing(Talk(index, system, settings, models, domain, web, out, resume=resume)) as talk:
+        where = f"{system} on {models.settings.profile}, {domain or 'all domains'}"
+        print(_wrapped(f"{where}: {system_named(system).about}. /quit ends it."))
         if resume:
-            n = talk.resume()
-            print(_wrapped(f"{n} turns are taken up; the last: {talk.turns[-1][1].question}"))
-        talk.run_of(system)
+            n, last = len(talk.turns), talk.turns[-1].question
+            print(_wrapped(f"{n} turns are taken up; the last: {last}"))
         for line in questions if questions is not None else iter(_typed, None):
-            if not _line_typed(asking, line):
+            if line.strip().lower() in ("/quit", "quit", "/exit", "exit", ":q"):
                 break
-    finally:
-        talk.close()
-    for name, run in talk.runs.items():
-        if run.ended:
-            turns = f"{run.ended} turn{'s' if run.ended != 1 else ''}"
-            print(f"{name}: {turns} kept. To see them: mtrag report {run.folder}")
+            if line.strip().startswith("/"):
+                print("A line that begins with / is not asked; /quit ends the conversation.")
+            elif line.strip():
+                _ask(talk, line.strip())
+    if n := talk.run.ended:
+        print(
+            f"{system}: {n} turn{'s' * (n != 1)} kept. To see them: mtrag report {talk.run.folder}"
+        )
     return talk.out

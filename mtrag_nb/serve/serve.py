@@ -25,7 +25,7 @@ from mtrag_nb.app.command import (
     Variant,
     Web,
     changes_of,
-    system_option,
+    SystemOption,
     with_variant,
 )
 from ..core.html import render
@@ -95,7 +95,7 @@ def _port_of(text: str) -> int:
 
 _Port = Annotated[int, Option("N", type=_port_of)]
 _Names = Annotated[Sequence[str], Option("HOST", action="append")]
-_Serving = Annotated[str, system_option(f" (default {SERVING})")]
+_Serving = Annotated[str, SystemOption(f" (default {SERVING})")]
 
 
 def serve(
