@@ -157,10 +157,8 @@ def _decoded(
     "Bytes as text, and a note if its encoding was guessed. Raises DataError for bytes that are none."
     marked = next((name for mark, name in _MARKS if data.startswith(mark)), "")
     encoding = marked or (declared.lower() if _CHARSETS.fullmatch(declared) else "utf-8")
-    binary = DataError(
-        "holds bytes that no text holds",
-        remedy="Is it another kind of file? Give it the ending that it is",
-    )
+    remedy = "Is it another kind of file? Give it the ending that it is"
+    binary = DataError("holds bytes that no text holds", remedy=remedy)
     controls = re.findall(rb"[\x01-\x08\x0e-\x1a\x1c-\x1f]", data)
     if not marked and (b"\0" in data or len(controls) > len(data) / 200):
         raise binary
@@ -428,11 +426,8 @@ def _read_html(data: bytes) -> _Content:
     return content._replace(notes=[*notes, *content.notes])
 
 # %% ../../nbs/serve/00_documents.ipynb #f5950d71
-_OFFICE = {
-    "xl/": "an Excel workbook",
-    "ppt/": "PowerPoint slides",
-    "content.xml": "an OpenDocument file",
-}
+_SLIDES, _OPEN = "PowerPoint slides", "an OpenDocument file"
+_OFFICE = {"xl/": "an Excel workbook", "ppt/": _SLIDES, "content.xml": _OPEN}
 
 
 def _checked_archive(data: bytes) -> zipfile.ZipFile:
@@ -532,7 +527,7 @@ def _boxes(element) -> Iterator:
         else:
             yield from _boxes(child)
 
-# %% ../../nbs/serve/00_documents.ipynb #ae17ced6
+# %% ../../nbs/serve/00_documents.ipynb #3feff1ce
 def _without_hidden(run, lost: Counter) -> None:
     "Take hidden and struck-out text, and characters that nobody can see, from a run."
 
@@ -583,7 +578,7 @@ def _readable_part(xml: bytes, lost: Counter) -> bytes:
     [root] = _readable(ElementTree.fromstring(xml), lost)
     return ElementTree.tostring(root, encoding="utf-8", xml_declaration=True)
 
-# %% ../../nbs/serve/00_documents.ipynb #5de174e3
+# %% ../../nbs/serve/00_documents.ipynb #0a1aaadb
 _READ_PARTS = re.compile(r"word/(document|footnotes|endnotes)\d*\.xml")
 _MARGINS = re.compile(r"word/(?:header|footer|comments)\d*\.xml")  # their text is left out
 _UNREAD = re.compile(r"An unrecognised element was ignored: (?:\{.*\})?(\S+)|A (w:sym) element")
@@ -1014,9 +1009,7 @@ _WHAT = (
     (b"PK\3\4", "a ZIP archive, as DOCX and XLSX are"),
     (_OLE, "an old Office file, or a locked new one"),
     (b"{\\rtf", "RTF"),
-    (b"\x89PNG", "a picture"),
-    (b"\xff\xd8\xff", "a picture"),
-    (b"GIF8", "a picture"),
+    *((mark, "a picture") for mark in (b"\x89PNG", b"\xff\xd8\xff", b"GIF8")),
     (b"\x1f\x8b", "a gzip archive"),
     (b"%!PS", "PostScript"),
     (b"<!doctype html", _PAGE),
@@ -1035,18 +1028,15 @@ def kind_of(name: str) -> str:
     "The kind of document that a file of this name is read as. Raises DataError for a name that leads elsewhere or has an unknown ending."
     leads_out = ".." in re.split(r"[/\\]", name) or os.path.isabs(name) or name.startswith("\\")
     if leads_out or not name.isprintable():
-        raise DataError(
-            f"the name {name[:80]!r} leads elsewhere, or cannot be shown", remedy="Rename the file"
-        )
+        problem = f"the name {name[:80]!r} leads elsewhere, or cannot be shown"
+        raise DataError(problem, remedy="Rename the file")
     ending = Path(name).suffix.lower()
     if ending in KINDS:
         return KINDS[ending]
-    raise DataError(
-        f"{ending or 'a name without an ending'} is no kind that is read",
-        remedy=f"Save it as one of {', '.join(KINDS)}",
-    )
+    problem = f"{ending or 'a name without an ending'} is no kind that is read"
+    raise DataError(problem, remedy=f"Save it as one of {', '.join(KINDS)}")
 
-# %% ../../nbs/serve/00_documents.ipynb #1adda148
+
 def _file_data(path: Path, kind: str) -> bytes:
     "The bytes of a file, if they are of this kind and not too many. Raises DataError."
     status = path.stat()
@@ -1055,9 +1045,8 @@ def _file_data(path: Path, kind: str) -> bytes:
     if not status.st_size:
         raise DataError("empty", remedy="Fetch it again")
     if status.st_size > MAX_BYTES[kind]:
-        raise DataError(
-            f"{status.st_size:,} bytes, more than {MAX_BYTES[kind]:,}", remedy="Split it"
-        )
+        problem = f"{status.st_size:,} bytes, more than {MAX_BYTES[kind]:,}"
+        raise DataError(problem, remedy="Split it")
     with path.open("rb") as f:
         data = f.read(MAX_BYTES[kind])
     begins = data[:1024].lstrip()
@@ -1065,15 +1054,13 @@ def _file_data(path: Path, kind: str) -> bytes:
     if what and data.startswith(_OLE):
         raise DataError(f"the content is {what}", remedy="Save it as .docx without a password")
     if kind in _BEGINS and _BEGINS[kind] not in data[:1024]:
-        raise DataError(
-            f"the content is {what or 'no ' + kind.upper()}",
-            remedy="Fetch it again, or give it the ending that it is",
-        )
+        remedy = "Fetch it again, or give it the ending that it is"
+        raise DataError(f"the content is {what or 'no ' + kind.upper()}", remedy=remedy)
     if kind not in _BEGINS and what not in ("", _PAGE):
         raise DataError(f"the content is {what}", remedy="Give it the ending that it is")
     return data
 
-
+# %% ../../nbs/serve/00_documents.ipynb #284d4234
 def _made_document(content: _Content, name: str, kind: str, data: bytes) -> Document:
     "What a reader found, as a document. Raises DataError if that is nothing, or too much."
     title, text, headings, pages, notes = content
@@ -1091,24 +1078,19 @@ def _made_document(content: _Content, name: str, kind: str, data: bytes) -> Docu
     title, sections = (title or Path(name).stem)[:_MAX_TITLE], sections_of(text, headings, pages)
     return Document(made, name, title, kind, text, sections, tuple(pages), tuple(notes))
 
-# %% ../../nbs/serve/00_documents.ipynb #8c5abf45
-_READERS = {
-    "pdf": _read_pdf,
-    "docx": _read_docx,
-    "html": _read_html,
-    "markdown": _read_markdown,
-    "text": _read_text,
-}
+
+_READERS = dict(zip(_ENDINGS, (_read_pdf, _read_docx, _read_html, _read_markdown, _read_text)))
 _BROKEN = (
     "broken, or not what it says",
     "Open it in its program and save it again, or fetch it again",
 )
+_LOCKED = (
+    "locked, or packed in an unusual way",
+    "Save it without a password, or install the package",
+)
 _RAISED = {
     "LimitReachedError": ("goes beyond a limit of pypdf", _ODD),
-    "DependencyError": (
-        "locked, or packed in an unusual way",
-        "Save it without a password, or install the package",
-    ),
+    "DependencyError": _LOCKED,
 }
 
 
@@ -1126,16 +1108,14 @@ def parse_document(
     except FileNotFoundError:
         raise DataError("no such file", path, remedy="Check the path") from None
     except MemoryError:
-        raise DataError(
-            "needs more memory than a document may", path, remedy="Split it, or do not trust it"
-        ) from None
+        problem = "needs more memory than a document may"
+        raise DataError(problem, path, remedy="Split it, or do not trust it") from None
     except RecursionError:
         raise DataError("nested too deeply", path, remedy=_ODD) from None
     except Exception as e:  # the readers raise what they happen to meet in a broken file
         problem, remedy = _RAISED.get(type(e).__name__, _BROKEN)
-        raise DataError(
-            f"{problem} ({type(e).__name__}: {' '.join(str(e).split())[:80]})", path, remedy=remedy
-        ) from None
+        problem += f" ({type(e).__name__}: {' '.join(str(e).split())[:80]})"
+        raise DataError(problem, path, remedy=remedy) from None
 
 # %% ../../nbs/serve/00_documents.ipynb #5fb7f2a7
 _FORBIDDEN = tuple(
