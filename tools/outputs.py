@@ -157,7 +157,7 @@ def around(line: str, lines: list, width: int) -> str:
     others = [x[1:] for x in lines if x[1:] != line]
     start = (
         next((n for n, (a, b) in enumerate(zip(line, others[0])) if a != b), 0)
-        if len(lines) == 2
+        if len(lines) == 2 and others
         else 0
     )
     start = max(0, start - width // 3) if start > width * 2 // 3 else 0

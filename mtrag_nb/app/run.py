@@ -47,7 +47,7 @@ from mtrag_nb.core.settings import (
     ModelSpec,
     Settings,
     SparseSettings,
-    is_place,
+    names_code,
     with_settings,
 )
 from ..core.text import clipped
@@ -116,7 +116,7 @@ def _missing_models(settings: Settings) -> list[str]:
 
     lacking, problems = [], []
     for spec in settings.models.values():
-        if spec.url or is_place(spec.name):
+        if spec.url or names_code(spec.name):
             continue
         try:
             find_model(spec)

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 # %% auto #0
 __all__ = ['SERVERS', 'ByAdapter', 'VIEWS', 'FUSIONS', 'RERANKERS', 'WAYS_TO_GRADE', 'SCALES', 'MINILM', 'BGE_M3', 'PROFILES',
-           'SPEED', 'Address', 'later', 'constant', 'ModelSpec', 'ChunkSettings', 'SparseSettings', 'Leg', 'legs',
-           'RetrievalSettings', 'StageSettings', 'Settings', 'with_settings', 'load_settings', 'deciding',
-           'settings_digest', 'Plugin', 'plugins', 'is_place', 'load_place']
+           'SPEED', 'Address', 'later', 'gone', 'constant', 'ModelSpec', 'ChunkSettings', 'SparseSettings', 'Leg',
+           'legs', 'RetrievalSettings', 'StageSettings', 'Settings', 'with_settings', 'load_settings', 'deciding',
+           'settings_digest', 'Plugin', 'plugins', 'names_code', 'load_place']
 
 # %% ../../nbs/1_core/01_settings.ipynb #ad64809e
 class Address(str):
@@ -47,6 +47,12 @@ class Address(str):
 def later(default: object):
     "A setting that is younger than some recorded runs: at its default it means what was done before."
     return field(default=default, metadata={"later": True})
+
+
+def gone(value: object):
+    "A setting that this version has no longer. Recorded runs have it at this value; others cannot be replayed."
+    how = {"constant": True, "later": True, "gone": value}
+    return field(init=False, default_factory=lambda: value, metadata=how)
 
 
 def constant(value: object):
@@ -212,6 +218,8 @@ class RetrievalSettings:
     views: str = later("query")  # what is searched with: see `legs`
     # "rrf" (weighted, textbook), "pool": rerank all
     fusion: Literal[FUSIONS] = later("rrf")
+    # Of recorded runs, whose sparse encoders this version does not read.
+    learned: str = gone("")
     # "": the profile's model, or overlap without one
     reranker: Literal[("", *RERANKERS)] = later("")
 
@@ -269,8 +277,7 @@ class Settings:
     qdrant_url: str = ""  # "": the embedded engine
     batch_size: Annotated[int, Ge(1)] = 8  # tasks in flight, and most prompts in one padded batch
     batch_tokens: Annotated[int, Ge(1)] = 16384  # most padded tokens in one forward pass
-    # For caches of recent prompts; below 0: 1 on a CPU, on a GPU half of what is free beside a full batch.
-    store_gib: float = -1.0
+    store_gib: float = constant(-1.0)
     seed: int = 0
     embed_cache: str = constant("")
 
@@ -431,7 +438,11 @@ def deciding(x: object) -> object:
     if not is_dataclass(x):
         return plain(x)
     values = [(f, getattr(x, f.name)) for f in fields(x)]
-    as_before = [f.name for f, v in values if f.metadata.get("later") and v == f.default]
+    as_before = [
+        f.name
+        for f, v in values
+        if f.metadata.get("later") and v == f.metadata.get("gone", f.default)
+    ]
     return {f.name: deciding(v) for f, v in values if f.name not in as_before}
 
 
@@ -490,7 +501,7 @@ _MODULE = re.compile(r"[A-Za-z_]\w*(\.\w+)*")  # the name of one that can be imp
 _MODULES: dict[tuple[Path, int], object] = {}  # file and its time of change -> the module
 
 
-def is_place(name: str) -> bool:
+def names_code(name: str) -> bool:
     "Whether a name is FILE.py:NAME or MODULE:NAME."
     place, _, what = name.rpartition(":")
     return what.isidentifier() and bool(place.endswith(".py") or _MODULE.fullmatch(place))

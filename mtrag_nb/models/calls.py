@@ -20,7 +20,7 @@ from tqdm import tqdm
 
 from ..core.files import JsonlLog, read_jsonl
 from ..core.record import Calls
-from ..core.settings import ModelSpec, Settings, is_place, load_place
+from ..core.settings import ModelSpec, Settings, names_code, load_place
 from mtrag_nb.core.types import (
     DataError,
     PartlyFailed,
@@ -71,7 +71,7 @@ def load_chat(
 
 def load_embedder(spec: ModelSpec) -> EmbedderLike:
     "The embedder of a spec: local weights, a server if the spec has a url, an embedding model of LlamaIndex if its name is a place."
-    if is_place(spec.name):
+    if names_code(spec.name):
         from mtrag_nb.models.embed import FromEmbedding
 
         return FromEmbedding(load_place(spec.name)[0])

@@ -25,7 +25,7 @@ from ..core.files import write_jsonl
 from ..core.record import VERSION, Run, Trajectory, predicted_passages, ranking_scores
 from ..core.record import read_lines, read_manifest, read_passages, read_trajectories
 from ..core.record import tell, turn_line
-from ..core.settings import ChunkSettings, Settings, is_place, settings_digest
+from ..core.settings import ChunkSettings, Settings, names_code, settings_digest
 from ..core.types import DataError, RunMismatch, SettingsError, Task, Turn, digest, plain
 from ..data.mtrag import prediction_line
 from ..models.calls import Models, Work
@@ -255,7 +255,7 @@ def load_toolbox(
     from mtrag_nb.search.ingest import open_index
     from mtrag_nb.search.retrieve import open_retriever
 
-    if is_place(settings.retrieval.retriever):  # somebody's own, with its own index
+    if names_code(settings.retrieval.retriever):  # somebody's own, with its own index
         retriever = open_retriever(None, None, None, settings.retrieval)
         return Toolbox(settings, models.chat, models.embedder, retriever, **parts)
     if index is None:

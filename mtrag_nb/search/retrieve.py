@@ -22,7 +22,7 @@ from llama_index.core.retrievers import QueryFusionRetriever
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
 from ..core.record import Found
-from ..core.settings import Leg, RetrievalSettings, is_place, legs, load_place, plugins
+from ..core.settings import Leg, RetrievalSettings, names_code, legs, load_place, plugins
 from ..core.types import Context, SettingsError, Turn, digest
 from ..models.chat import ChatModel, chat
 from ..models.embed import EmbedderLike
@@ -548,7 +548,7 @@ def open_retriever(
     "The retriever that settings name, over an index or by itself. Raises SettingsError for an unknown one."
     parts = [named_part(p, (BaseNodePostprocessor,)) for p in settings.postprocessors.split()]
     name, more = settings.retriever, " ".join(identity for _, identity in parts)
-    if is_place(name):
+    if names_code(name):
         found, identity = named_part(name, (BaseRetriever, BaseIndex, BaseQueryEngine))
         return NodeRetriever(found, [p for p, _ in parts], f"{identity} {more}".strip())
     known = {**RETRIEVERS, **plugins("retriever", RETRIEVERS)}

@@ -884,7 +884,8 @@ def came_later(
     shared = {"chat": ModelSpec, "embedder": ModelSpec, "retrieval": RetrievalSettings}
     every = {**shared, "stages": StageSettings, **groups}
     found = [(g, f) for g, kind in every.items() for f in fields(kind)]
-    return {f"{g}.{f.name}": f.default for g, f in found if f.metadata.get("later")}
+    later = [(g, f) for g, f in found if f.metadata.get("later")]
+    return {f"{g}.{f.name}": f.metadata.get("gone", f.default) for g, f in later}
 
 
 def _settings_of(run: Evidence) -> dict[str, object]:

@@ -189,7 +189,7 @@ def underspecified(
     if told.keys() != weights.keys():
         raise DataError(
             f"the gate has no weight for {sorted(told.keys() ^ weights.keys())[0]!r}",
-            remedy="Fit it again: make clarify",
+            remedy="Give the numbers of `features`",
         )
     return 1 / (
         1 + math.exp(-max(-50.0, min(50.0, bias + sum(weights[k] * told[k] for k in weights))))

@@ -24,7 +24,7 @@ from pathlib import Path
 from ..core.record import Checked, Drafted, Gated, Grade, Graded, Rank, Ranked, Refused
 from ..core.record import Found as Hit
 from ..core.record import Retried, Retrieved, Rewritten, Step
-from ..core.settings import Address, ModelSpec, Settings, is_place, load_place
+from ..core.settings import Address, ModelSpec, Settings, names_code, load_place
 from ..core.text import Label, Stance, Verdict, cite, scored, stance
 from ..core.types import Context, DataError, Outcome, Reason, ServerError, SettingsError
 from ..core.types import Task, digest, plain
@@ -867,7 +867,7 @@ def load_outside(name: str) -> System:
     if name.startswith(("http://", "https://")):
         return address(name)
     named = f"{name}:" if name.endswith(".py") else name
-    if not (is_place(named) or named.endswith(".py:")):
+    if not (names_code(named) or named.endswith(".py:")):
         known = "FILE.py:NAME, MODULE:NAME and http://HOST/v1"
         raise SettingsError(f"{name!r} is no place of a system: there are {known}")
     value, source = load_place(named)

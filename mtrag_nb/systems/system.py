@@ -272,7 +272,7 @@ class Mechanism:
 
 # %% ../../nbs/5_systems/01_system.ipynb #db321f09
 MACHINE = tuple(
-    "profile chat embedder reranker qdrant_url batch_size batch_tokens store_gib seed".split()
+    "profile chat embedder reranker qdrant_url batch_size batch_tokens seed".split()
 )
 _OF_PROFILE = {  # group -> why a profile has another value than the paper's
     "retrieval": "What finds most with the laptop's models (9_studies/01_retrieval).",
