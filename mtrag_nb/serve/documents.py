@@ -527,7 +527,7 @@ def _boxes(element) -> Iterator:
         else:
             yield from _boxes(child)
 
-# %% ../../nbs/serve/00_documents.ipynb #3feff1ce
+# %% ../../nbs/serve/00_documents.ipynb #441c0b7d
 def _without_hidden(run, lost: Counter) -> None:
     "Take hidden and struck-out text, and characters that nobody can see, from a run."
 
@@ -578,7 +578,7 @@ def _readable_part(xml: bytes, lost: Counter) -> bytes:
     [root] = _readable(ElementTree.fromstring(xml), lost)
     return ElementTree.tostring(root, encoding="utf-8", xml_declaration=True)
 
-# %% ../../nbs/serve/00_documents.ipynb #0a1aaadb
+# %% ../../nbs/serve/00_documents.ipynb #57652b90
 _READ_PARTS = re.compile(r"word/(document|footnotes|endnotes)\d*\.xml")
 _MARGINS = re.compile(r"word/(?:header|footer|comments)\d*\.xml")  # their text is left out
 _UNREAD = re.compile(r"An unrecognised element was ignored: (?:\{.*\})?(\S+)|A (w:sym) element")
@@ -656,23 +656,25 @@ def _line(runs: list[tuple], page: int) -> _Line | None:
 
 def _hides_letters(font: Mapping) -> bool:
     "Whether a font of a PDF does not say which letters its glyphs show."
-    encoding = font.get("/Encoding")
+    encoding = font["/Encoding"] if "/Encoding" in font else None
     if "/ToUnicode" in font or font.get("/Subtype") == "/Type0":
         return "/ToUnicode" not in font and str(encoding).startswith("/Identity")
-    named = encoding.get("/Differences", ()) if isinstance(encoding, Mapping) else ()
+    named = encoding["/Differences"] if "/Differences" in (encoding or ()) else ()
     return any(_NO_LETTER.match(str(name)) for name in named)
 
 # %% ../../nbs/serve/00_documents.ipynb #844024f8
 def _page_lines(page, number: int) -> tuple[list[_Line], int]:
     "The lines of a page of pypdf in reading order, and how many characters are in fonts that hide their letters."
-    lines, now, hidden = [], [], 0
+    lines, now, hidden, known = [], [], 0, {}
 
     def visit(text, cm, tm, font, size):
         nonlocal hidden, now
         font = font or {}
+        face = str(font.get("/BaseFont", ""))
         if "/ToUnicode" not in font:  # names of ligatures that pypdf does not read
             text = re.sub(r"/(f(?:_[fijlt])+)", lambda m: m[1].replace("_", ""), text)
-            hidden += len(text) if _hides_letters(font) else 0
+            known[face] = known[face] if face in known else _hides_letters(font)
+            hidden += len(text) if known[face] else 0
         y = float(tm[4] * cm[1] + tm[5] * cm[3] + cm[5])
         across, up = (tm[0] * cm[i] + tm[1] * cm[i + 2] for i in (0, 1))
         stretched = float(size) * math.hypot(*(tm[2] * cm[i] + tm[3] * cm[i + 2] for i in (0, 1)))
@@ -681,7 +683,7 @@ def _page_lines(page, number: int) -> tuple[list[_Line], int]:
             if n:
                 lines.append(_line(now, number))
                 now = []
-            now.append((part, y, points, str(font.get("/BaseFont", ""))))
+            now.append((part, y, points, face))
 
     page.extract_text(visitor_text=visit)
     return [line for line in [*lines, _line(now, number)] if line], hidden
@@ -690,14 +692,18 @@ def _page_lines(page, number: int) -> tuple[list[_Line], int]:
 def _typed(page, number: int) -> list[_Line]:
     "What was typed into the forms of a page, and its notes, as lines below it."
     found = {}
-    for mark in page.get("/Annots") or ():
+
+    def part(of, key):
+        return of[key] if key in of else None
+
+    for mark in part(page, "/Annots") or ():
         mark = mark.get_object()
-        kind, name, said = mark.get("/Subtype"), "", mark.get("/Contents")
+        kind, name, said = part(mark, "/Subtype"), "", part(mark, "/Contents")
         if kind in ("/Popup", "/Link"):
             continue
         if kind == "/Widget":
-            field = mark if "/T" in mark else mark.get("/Parent", mark).get_object()
-            name, said = str(field.get("/T", "")), mark.get("/V", field.get("/V"))
+            field = mark if "/T" in mark else part(mark, "/Parent") or mark
+            name, said = str(part(field, "/T") or ""), part(mark, "/V") or part(field, "/V")
             said = ", ".join(map(str, said)) if isinstance(said, list) else str(said or "")
             said = said.removeprefix("/").removeprefix("Off") if said[:1] == "/" else said
         text = " ".join(clean(f"{name}: {said}" if name and said else str(said or "")).split())
@@ -917,11 +923,15 @@ def _marks_by_look(lines: Sequence[_Line]) -> tuple[list[_Mark], str]:
 # %% ../../nbs/serve/00_documents.ipynb #d6a47b2d
 def _all_lines(reader) -> tuple[list[_Line], list[str]]:
     "The lines of all pages without running heads, and notes. Raises DataError if there is no text, or too much."
-    pages, typed, size, hidden = [], [], 0, 0
+    pages, typed, size, hidden, broken = [], [], 0, 0, 0
     for n, page in enumerate(reader.pages, 1):
         lines, without_letters = _page_lines(page, n)
         pages.append(lines)
-        typed.append(_typed(page, n))
+        try:
+            typed.append(_typed(page, n))
+        except Exception:  # pypdf raises what it happens to meet
+            typed.append([])
+            broken += 1
         hidden += without_letters
         size += sum(len(line.text) for line in [*lines, *typed[-1]])
         if size > _MAX_CHARS:
@@ -937,6 +947,7 @@ def _all_lines(reader) -> tuple[list[_Line], list[str]]:
         "of {} pages hold no text": sum(not page for page in pages),
         f"running heads and page numbers left out: {', '.join(map(repr, heads[:5]))}": len(out),
         "form fields and notes stand below the text of their pages": sum(map(len, typed)),
+        "pages have broken form fields or notes": broken,
         "characters are in fonts that do not say which letters they show": hidden,
     }
     return lines, [f"{n:,} {what}".format(len(pages)) for what, n in counts.items() if n]
@@ -955,7 +966,7 @@ def _marks(reader, lines: Sequence[_Line]) -> tuple[list[_Mark], str, str]:
     unused = f": {held} of the outline are in the text" if named else ""
     return ruled, title, f"headings by their look{unused}"
 
-
+# %% ../../nbs/serve/00_documents.ipynb #8810a652
 def _read_pdf(data: bytes) -> _Content:
     "A PDF file. Raises DataError for one that is encrypted, too long or without text."
     reader = _imported("pypdf").PdfReader(io.BytesIO(data))
